@@ -1,0 +1,169 @@
+// Package constraint says which executors will do for a reservation, and which
+// reservations therefore share one queue.
+//
+// Grouping and matching follow one rule: names and values of attributes, the
+// SKU, pools and the role are compared without regard to case. A group is made
+// of everything but the wishes that do not choose among executors by kind:
+// avoid, spread, sameShape and pack. The package imports nothing but the
+// standard library and pkg/resource.
+package constraint
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode"
+
+	"berth.dev/pkg/resource"
+)
+
+// Constraints of one reservation. It is immutable once built.
+type Constraints struct {
+	// Resources is what each worker takes, `slots` included.
+	Resources  resource.Vector
+	SKU        string
+	Attributes map[string]string
+	Pools      []string
+	Role       string
+
+	SameShape bool
+	Spread    Spread
+	Pack      bool
+	Avoid     []string
+}
+
+// Spread allows at most Max workers of a batch on executors that share the
+// value of attribute By. Max 0 is no limit.
+type Spread struct {
+	By  string
+	Max int32
+}
+
+// ByExecutor is the Spread.By that counts single executors.
+const ByExecutor = "executor"
+
+// PoolAttribute is the attribute that names an executor's pool.
+const PoolAttribute = "pool"
+
+// Host is what an executor is, as far as constraints look at it.
+type Host struct {
+	ID         string
+	SKU        string
+	Attributes map[string]string
+}
+
+// Canonical is the text that groups go by: equal for reservations that wait in
+// one queue, different for others.
+func (c Constraints) Canonical() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "resources:%s;", c.Resources.Canonical())
+	fmt.Fprintf(&b, "sku:%s;", Fold(c.SKU))
+	attributes := make(map[string]string, len(c.Attributes))
+	for name, value := range c.Attributes {
+		attributes[Fold(name)] = Fold(value)
+	}
+	b.WriteString("attributes:")
+	for _, name := range slices.Sorted(maps.Keys(attributes)) {
+		fmt.Fprintf(&b, "%q=%q,", name, attributes[name])
+	}
+	pools := make([]string, 0, len(c.Pools))
+	for _, pool := range c.Pools {
+		pools = append(pools, Fold(pool))
+	}
+	slices.Sort(pools)
+	fmt.Fprintf(&b, ";pools:%s;role:%s", strings.Join(slices.Compact(pools), ","), Fold(c.Role))
+	return b.String()
+}
+
+// Group is the opaque id of the queue: a digest of the canonical text.
+func (c Constraints) Group() string {
+	sum := sha256.Sum256([]byte(c.Canonical()))
+	return hex.EncodeToString(sum[:8])
+}
+
+// Check is one rule that an executor did not meet.
+type Check struct {
+	// Name is "sku", "attributes.zone", "avoid".
+	Name       string
+	Want, Have string
+}
+
+// Match says whether the kind of the executor is right, and if not, the first
+// check that failed. Resources and state are the inventory's to look at.
+func (c Constraints) Match(h Host) (ok bool, failed Check) { return c.Matcher().Match(h) }
+
+// Matcher is constraints made ready to be matched against many hosts.
+type Matcher struct {
+	constraints Constraints
+	// names are those of the attributes, in the order of checks.
+	names []string
+}
+
+// Matcher prepares for many calls of Match.
+func (c Constraints) Matcher() Matcher {
+	return Matcher{c, slices.Sorted(maps.Keys(c.Attributes))}
+}
+
+// Match answers the same as that of the constraints.
+func (m Matcher) Match(h Host) (ok bool, failed Check) {
+	c := m.constraints
+	if c.SKU != "" && !strings.EqualFold(c.SKU, h.SKU) {
+		return false, Check{"sku", c.SKU, h.SKU}
+	}
+	for _, name := range m.names {
+		have, found := lookup(h.Attributes, name)
+		if !found || !strings.EqualFold(have, c.Attributes[name]) {
+			return false, Check{"attributes." + name, c.Attributes[name], have}
+		}
+	}
+	if len(c.Pools) > 0 {
+		pool := h.Attribute(PoolAttribute)
+		if !slices.ContainsFunc(c.Pools, func(want string) bool { return strings.EqualFold(want, pool) }) {
+			return false, Check{"pools", strings.Join(c.Pools, ","), pool}
+		}
+	}
+	if slices.Contains(c.Avoid, h.ID) {
+		return false, Check{"avoid", "another executor", h.ID}
+	}
+	return true, Check{}
+}
+
+// Attribute reads an attribute of a host by name, without regard to case.
+func (h Host) Attribute(name string) string {
+	value, _ := lookup(h.Attributes, name)
+	return value
+}
+
+func lookup(attributes map[string]string, name string) (string, bool) {
+	if value, ok := attributes[name]; ok {
+		return value, true
+	}
+	for _, candidate := range slices.Sorted(maps.Keys(attributes)) {
+		if strings.EqualFold(candidate, name) {
+			return attributes[candidate], true
+		}
+	}
+	return "", false
+}
+
+// Fold answers the one spelling of all that are equal without regard to case,
+// by the same rule as [strings.EqualFold].
+func Fold(s string) string {
+	return strings.Map(func(r rune) rune {
+		// All spellings of a letter form a ring; some letters of other
+		// scripts stand in that of an ASCII one, which lowering alone
+		// would miss. Any member does, if it is always the same.
+		least := r
+		for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
+			least = min(least, next)
+		}
+		if least <= unicode.MaxASCII {
+			return unicode.ToLower(least)
+		}
+		// Lowering others may leave the ring: İ becomes i.
+		return least
+	}, s)
+}

@@ -1,0 +1,58 @@
+package fault
+
+// Reason is a stable word that says why: in ErrorInfo, in the pending view, in
+// explain, in events and on records. A reason is never renamed.
+type Reason string
+
+// Domain of ErrorInfo for every reason.
+const Domain = "berth"
+
+// Reasons of errors.
+const (
+	ReasonInternal         Reason = "INTERNAL"
+	ReasonInvalid          Reason = "INVALID"
+	ReasonRequired         Reason = "REQUIRED"
+	ReasonBadName          Reason = "BAD_NAME"
+	ReasonTooLarge         Reason = "TOO_LARGE"
+	ReasonDuplicate        Reason = "DUPLICATE"
+	ReasonUnsupported      Reason = "UNSUPPORTED"
+	ReasonOutputOnly       Reason = "OUTPUT_ONLY"
+	ReasonNotFound         Reason = "NOT_FOUND"
+	ReasonWorkerIDUsed     Reason = "WORKER_ID_USED"
+	ReasonEpochMismatch    Reason = "EPOCH_MISMATCH"
+	ReasonNotLeader        Reason = "NOT_LEADER"
+	ReasonUnavailable      Reason = "UNAVAILABLE"
+	ReasonOverloaded       Reason = "OVERLOADED"
+	ReasonStoreFull        Reason = "STORE_FULL"
+	ReasonRegistryNotReady Reason = "REGISTRY_NOT_READY"
+	ReasonEventsCompacted  Reason = "EVENTS_COMPACTED"
+	ReasonSlowReader       Reason = "SLOW_READER"
+	ReasonLowerTerm        Reason = "LOWER_TERM"
+	ReasonLowerPass        Reason = "LOWER_PASS"
+	ReasonLowerEpoch       Reason = "LOWER_EPOCH"
+	ReasonOtherIncarnation Reason = "OTHER_INCARNATION"
+	ReasonStopped          Reason = "STOPPED"
+	ReasonNotAllowed       Reason = "NOT_ALLOWED"
+	ReasonStartFailed      Reason = "START_FAILED"
+	ReasonLeaseGone        Reason = "LEASE_GONE"
+)
+
+// Reasons why a reservation waits or ended, and why a worker ended.
+const (
+	ReasonBehindHead           Reason = "BEHIND_HEAD"
+	ReasonNotTried             Reason = "NOT_TRIED"
+	ReasonInsufficientCapacity Reason = "INSUFFICIENT_CAPACITY"
+	ReasonNoMatchingExecutor   Reason = "NO_MATCHING_EXECUTOR"
+	ReasonNoMatchingSKU        Reason = "NO_MATCHING_SKU"
+	ReasonCancelled            Reason = "CANCELLED"
+	ReasonReplaced             Reason = "REPLACED"
+	ReasonTargetLowered        Reason = "TARGET_LOWERED"
+	ReasonQueueTimeout         Reason = "QUEUE_TIMEOUT"
+	ReasonHandOverRefused      Reason = "HAND_OVER_REFUSED"
+	ReasonAttemptsExhausted    Reason = "ATTEMPTS_EXHAUSTED"
+	ReasonExecutorLost         Reason = "EXECUTOR_LOST"
+	ReasonNotReported          Reason = "NOT_REPORTED"
+	ReasonExited               Reason = "EXITED"
+	ReasonKilled               Reason = "KILLED"
+	ReasonStale                Reason = "STALE"
+)

@@ -1,0 +1,91 @@
+package model
+
+import (
+	"time"
+
+	"berth.dev/pkg/constraint"
+	"berth.dev/pkg/resource"
+)
+
+// Executor is the record of a host and its agent.
+type Executor struct {
+	ID         string
+	Address    string
+	SKU        string
+	Host       string
+	Attributes map[string]string
+	// Resources is its capacity, `slots` included.
+	Resources  resource.Vector
+	Generation int64
+	// Incarnation rises each time an agent registers; Nonce tells a repeat of
+	// one registration from the next.
+	Incarnation int64
+	Nonce       string
+	// Ordinal stands for the id in leases and tasks. It is never reused.
+	Ordinal uint32
+	// Lost is set when the executor's workers were given up, Since with it.
+	Lost         bool
+	RegisteredAt time.Time
+	Since        time.Time
+}
+
+// Match gives what constraints look at.
+func (e *Executor) Match() constraint.Host {
+	return constraint.Host{ID: e.ID, SKU: e.SKU, Attributes: e.Attributes}
+}
+
+// ExecutorState is derived from the executor's record and its presence.
+type ExecutorState uint8
+
+// The states. From REGISTERED the first heartbeat leads to READY; without
+// presence READY becomes UNREACHABLE, and LOST after a while.
+const (
+	ExecutorUnset ExecutorState = iota
+	ExecutorRegistered
+	ExecutorReady
+	ExecutorUnreachable
+	ExecutorLost
+)
+
+var executorStateNames = [...]string{"", "REGISTERED", "READY", "UNREACHABLE", "LOST"}
+
+func (s ExecutorState) String() string { return executorStateNames[s] }
+
+// Live is the record of an executor's presence. It stands on the executor's
+// etcd lease: when that runs out, everyone knows.
+type Live struct {
+	ID          string
+	Incarnation int64
+	// EtcdLease is the etcd lease that the key stands on.
+	EtcdLease int64
+}
+
+// LeaseChunkSize is how many workers one chunk of a lease holds at most.
+const LeaseChunkSize = 1024
+
+// LeaseChunk is the record of up to LeaseChunkSize workers of a lease. All
+// chunks of a lease are put in one transaction; a worker's end takes it out of
+// its chunk, and an empty chunk is deleted.
+type LeaseChunk struct {
+	UID   string
+	Chunk int32
+	// Chunks and Total are those the lease was granted with.
+	Chunks, Total int32
+	Key           Key
+	Epoch         int64
+	// Each is what one worker takes.
+	Each    resource.Vector
+	Workers []Placement
+	// Cut is the registry's revision at which the granting pass was cut.
+	Cut       int64
+	GrantedAt time.Time
+
+	// Create is the create revision of the key, 0 until committed.
+	Create int64
+}
+
+// Placement is a worker and the executor that it is placed on.
+type Placement struct {
+	Seat    Seat
+	Ordinal uint32
+}

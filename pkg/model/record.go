@@ -1,0 +1,83 @@
+package model
+
+import "time"
+
+// Kind is a kind of record.
+type Kind uint8
+
+// The kinds of records, each with the one service that writes it.
+const (
+	KindUnset       Kind = iota
+	KindLeader           // the winner of an election; a standby may evict
+	KindChain            // the service's leader
+	KindReservation      // registry
+	KindStage            // registry
+	KindExecutor         // executor-state
+	KindLive             // executor-state; ends with its etcd lease
+	KindLeaseChunk       // executor-state
+	KindTaskHeader       // assigner
+	KindTaskChunk        // assigner
+)
+
+// Service names.
+const (
+	ServiceRegistry      = "registry"
+	ServiceExecutorState = "executor-state"
+	ServiceAssigner      = "assigner"
+	ServiceGateway       = "gateway"
+)
+
+// Ref names a record; pkg/keyspace gives its key. Refs are comparable.
+type Ref struct {
+	Kind Kind
+	// Key is set for reservations (all of it) and stages (job and stage).
+	Key Key
+	// ID is the uid of reservations, leases and tasks, the id of executors, the
+	// service of leaders and chains.
+	ID    string
+	Chunk int32
+}
+
+// Record is a value that the store holds. Records are immutable: a change is
+// another copy.
+type Record interface {
+	Ref() Ref
+}
+
+// Ref implements Record.
+func (r *Reservation) Ref() Ref { return Ref{Kind: KindReservation, Key: r.Key, ID: r.UID} }
+
+// Ref implements Record.
+func (s *Stage) Ref() Ref {
+	return Ref{Kind: KindStage, Key: Key{Job: s.Job, Stage: s.Stage}}
+}
+
+// Ref implements Record.
+func (e *Executor) Ref() Ref { return Ref{Kind: KindExecutor, ID: e.ID} }
+
+// Ref implements Record.
+func (l *Live) Ref() Ref { return Ref{Kind: KindLive, ID: l.ID} }
+
+// Ref implements Record.
+func (l *LeaseChunk) Ref() Ref { return Ref{Kind: KindLeaseChunk, ID: l.UID, Chunk: l.Chunk} }
+
+// Ref implements Record.
+func (h *TaskHeader) Ref() Ref { return Ref{Kind: KindTaskHeader, ID: h.UID} }
+
+// Ref implements Record.
+func (c *TaskChunk) Ref() Ref { return Ref{Kind: KindTaskChunk, ID: c.UID, Chunk: c.Chunk} }
+
+// Leader is the record of who leads a service. The key's create revision is the
+// term.
+type Leader struct {
+	Service string
+	// Replica is the id of the process, Address where it takes calls.
+	Replica, Address, Version string
+	Since                     time.Time
+}
+
+// Ref implements Record.
+func (l *Leader) Ref() Ref { return LeaderRef(l.Service) }
+
+// LeaderRef names the election key of a service.
+func LeaderRef(service string) Ref { return Ref{Kind: KindLeader, ID: service} }

@@ -1,0 +1,169 @@
+package model
+
+import (
+	"time"
+
+	"berth.dev/pkg/constraint"
+	"berth.dev/pkg/fault"
+)
+
+// State is a reservation's state. LEASING and ASSIGNING are derived from what
+// other services have stored, and never stored themselves.
+type State uint8
+
+// The states.
+const (
+	StateUnset State = iota
+	Queued
+	Leasing
+	Assigning
+	Active
+	Cancelling
+	Completed
+	Cancelled
+	Expired
+	Failed
+	Replaced
+)
+
+var stateNames = [...]string{"", "QUEUED", "LEASING", "ASSIGNING", "ACTIVE", "CANCELLING", "COMPLETED", "CANCELLED", "EXPIRED", "FAILED", "REPLACED"}
+
+func (s State) String() string { return stateNames[s] }
+
+// Terminal says whether the state is an end.
+func (s State) Terminal() bool { return s >= Completed }
+
+// Change is what an upsert did.
+type Change uint8
+
+// The changes.
+const (
+	ChangeUnset Change = iota
+	Created
+	Unchanged
+	Reordered
+	ChangeReplaced
+)
+
+var changeNames = [...]string{"", "CREATED", "UNCHANGED", "REORDERED", "REPLACED"}
+
+func (c Change) String() string { return changeNames[c] }
+
+// Class is the class of a priority.
+type Class uint8
+
+// The classes, most urgent first.
+const (
+	ClassUnset Class = iota
+	ClassReplace
+	ClassScale
+	ClassNewJob
+)
+
+// Priority orders reservations of one queue.
+type Priority struct {
+	Class Class
+	Tier  int32
+	// Order comes before the epoch where it is given, lower first.
+	Order *int64
+}
+
+// Equal compares two priorities.
+func (p Priority) Equal(o Priority) bool {
+	if p.Class != o.Class || p.Tier != o.Tier || (p.Order == nil) != (o.Order == nil) {
+		return false
+	}
+	return p.Order == nil || *p.Order == *o.Order
+}
+
+// Task is what an executor starts for each worker.
+type Task struct {
+	Command   string
+	Args      []string
+	Env       map[string]string
+	Payload   []byte
+	StopGrace time.Duration
+}
+
+// Spec is the body of a reservation but for its workers: what is asked.
+type Spec struct {
+	TargetSize   int32
+	Constraints  constraint.Constraints
+	Priority     Priority
+	Task         Task
+	MaxAttempts  int32
+	QueueTimeout time.Duration
+	Labels       map[string]string
+}
+
+// The bounds of a request. They are the interface's limits, and may only be
+// lowered by configuration.
+const (
+	MaxWorkers       = 50_000
+	MaxPayload       = 64 << 10
+	MaxLabels        = 64
+	MaxAttributes    = 100
+	MaxMaxAttempts   = 100
+	DefaultAttempts  = 3
+	DefaultStopGrace = 10 * time.Second
+	// KeepTerminal is how long an ended reservation can still be read.
+	KeepTerminal = 10 * time.Minute
+)
+
+// Reservation is the record of one version of a reservation.
+type Reservation struct {
+	Key  Key
+	UID  string
+	Spec Spec
+	// Seats is what was asked, each with its number.
+	Seats Seats
+
+	// Place is unique among the living and orders versions of one epoch;
+	// PlaceEpoch is the epoch that the version it took its place from was
+	// accepted at, 0 for one that took its own.
+	Place      int64
+	PlaceEpoch int64
+
+	State   State
+	Reason  fault.Reason
+	Message string
+
+	CreatedAt, UpdatedAt, EndedAt time.Time
+
+	// Requests are the calls that made or changed this version, for repeats.
+	Requests []RequestMark
+	// Parent is the uid of the version that this one requeues workers of.
+	Parent string
+	// WorkerCounts are the workers by the state they ended in, kept when the
+	// task is gone.
+	WorkerCounts map[string]int32
+
+	// Epoch and Mod are the create and modification revisions of the key: 0
+	// until the record is committed. They are not part of the stored value.
+	Epoch, Mod int64
+}
+
+// RequestMark remembers the answer to a call.
+type RequestMark struct {
+	ID        string
+	Change    Change
+	Cancelled int32
+}
+
+// Stage is the record of a stage: what its next request builds on.
+type Stage struct {
+	Job, Stage string
+	TargetSize int32
+	// Numbers holds the highest number used of each seat.
+	Numbers Seats
+	// Idle are the latest calls that changed nothing, for repeats: a late one
+	// must not be decided on what has become of the stage since.
+	Idle []IdleRequest
+}
+
+// IdleRequest is a call that found everything as it asked.
+type IdleRequest struct {
+	ID string
+	// UID is the version that an upsert found; empty for a cancel.
+	UID string
+}

@@ -1,0 +1,60 @@
+package model
+
+import (
+	"fmt"
+	"testing"
+)
+
+// A name that is missing from its list would show as the next one, or panic.
+func TestEveryValueHasItsName(t *testing.T) {
+	for _, c := range []struct {
+		value fmt.Stringer
+		name  string
+	}{
+		{StateUnset, ""}, {Queued, "QUEUED"}, {Leasing, "LEASING"}, {Assigning, "ASSIGNING"}, {Active, "ACTIVE"},
+		{Cancelling, "CANCELLING"}, {Completed, "COMPLETED"}, {Cancelled, "CANCELLED"}, {Expired, "EXPIRED"},
+		{Failed, "FAILED"}, {Replaced, "REPLACED"},
+		{ChangeUnset, ""}, {Created, "CREATED"}, {Unchanged, "UNCHANGED"}, {Reordered, "REORDERED"}, {ChangeReplaced, "REPLACED"},
+		{ExecutorUnset, ""}, {ExecutorRegistered, "REGISTERED"}, {ExecutorReady, "READY"},
+		{ExecutorUnreachable, "UNREACHABLE"}, {ExecutorLost, "LOST"},
+		{WorkerUnset, ""}, {WorkerAssigned, "ASSIGNED"}, {WorkerStarting, "STARTING"}, {WorkerRunning, "RUNNING"},
+		{WorkerEvict, "EVICT"}, {WorkerEvicting, "EVICTING"}, {WorkerCompleted, "COMPLETED"}, {WorkerFailed, "FAILED"},
+		{WorkerLost, "LOST"}, {WorkerEvicted, "EVICTED"},
+	} {
+		if got := c.value.String(); got != c.name {
+			t.Errorf("%T %d is %q, want %q", c.value, c.value, got, c.name)
+		}
+	}
+}
+
+func TestReservationEnds(t *testing.T) {
+	for s := StateUnset; s <= Replaced; s++ {
+		want := false
+		switch s {
+		case Completed, Cancelled, Expired, Failed, Replaced:
+			want = true
+		}
+		if s.Terminal() != want {
+			t.Errorf("%s terminal: %v", s, s.Terminal())
+		}
+	}
+}
+
+func TestPrioritiesCompareByWhatTheyPointTo(t *testing.T) {
+	one, same, two := int64(1), int64(1), int64(2)
+	for _, c := range []struct {
+		a, b  Priority
+		equal bool
+	}{
+		{Priority{}, Priority{}, true},
+		{Priority{Order: &one}, Priority{Order: &same}, true},
+		{Priority{Order: &one}, Priority{Order: &two}, false},
+		{Priority{Order: &one}, Priority{}, false},
+		{Priority{Class: ClassScale}, Priority{Class: ClassReplace}, false},
+		{Priority{Tier: 1}, Priority{Tier: 2}, false},
+	} {
+		if c.a.Equal(c.b) != c.equal || c.b.Equal(c.a) != c.equal {
+			t.Errorf("%+v and %+v: want equal %v", c.a, c.b, c.equal)
+		}
+	}
+}

@@ -1,0 +1,99 @@
+package model
+
+import (
+	"time"
+
+	"berth.dev/pkg/fault"
+)
+
+// WorkerState is the state of an assignment.
+type WorkerState uint8
+
+// The states. ASSIGNED: the order to start is durable. STARTING: the executor
+// has acknowledged it. EVICT: the order to stop is durable. EVICTING: the
+// executor has acknowledged that. The rest are ends: the worker does not run
+// and is never started again.
+const (
+	WorkerUnset WorkerState = iota
+	WorkerAssigned
+	WorkerStarting
+	WorkerRunning
+	WorkerEvict
+	WorkerEvicting
+	WorkerCompleted
+	WorkerFailed
+	WorkerLost
+	WorkerEvicted
+)
+
+var workerStateNames = [...]string{"", "ASSIGNED", "STARTING", "RUNNING", "EVICT", "EVICTING", "COMPLETED", "FAILED", "LOST", "EVICTED"}
+
+func (s WorkerState) String() string { return workerStateNames[s] }
+
+// Terminal says whether the state is an end.
+func (s WorkerState) Terminal() bool { return s >= WorkerCompleted }
+
+// MayBecome says whether the assigner may write the edge from s to next.
+//
+//	ASSIGNED ─▶ STARTING ─▶ RUNNING ─▶ COMPLETED, FAILED, LOST
+//	    └──────────┴───────────┴─▶ EVICT ─▶ EVICTING ─▶ EVICTED
+//
+// States are skipped when an executor tells of several at once, and an end
+// that the worker came to by itself stands even where it was to be stopped.
+// EVICTED without EVICT is an executor that stopped a worker of its own accord.
+func (s WorkerState) MayBecome(next WorkerState) bool {
+	switch s {
+	case WorkerAssigned, WorkerStarting, WorkerRunning:
+		return next > s && next != WorkerEvicting
+	case WorkerEvict, WorkerEvicting:
+		return next > s
+	}
+	return false
+}
+
+// TaskChunkSize is how many workers one chunk of a task holds at most.
+const TaskChunkSize = 256
+
+// TaskHeader is the record of an assignment task: the assignments of one lease.
+type TaskHeader struct {
+	UID     string
+	Key     Key
+	Epoch   int64
+	Chunks  int32
+	Workers int32
+	// Complete is set with the last chunk. Nothing is submitted before.
+	Complete bool
+	// Lease is the create revision of the lease that was handed over.
+	Lease     int64
+	CreatedAt time.Time
+	// Stopping is set once the reservation's cancel was taken: from then on no
+	// submit is sent.
+	Stopping bool
+	// Ended is set when every worker has ended.
+	Ended bool
+}
+
+// TaskChunk is the record of up to TaskChunkSize workers of a task.
+type TaskChunk struct {
+	UID     string
+	Chunk   int32
+	Workers []TaskWorker
+}
+
+// TaskWorker is one assignment.
+type TaskWorker struct {
+	Seat      Seat
+	Ordinal   uint32
+	State     WorkerState
+	Since     time.Time
+	Attempts  int32
+	LastError string
+	Reason    fault.Reason
+	// ExitCode is that of the process, once it has ended; nil without one.
+	ExitCode *int32
+	// Incarnation is the executor's when it acknowledged the order to start,
+	// Sequence that of its acknowledgement: only a later report that lacks the
+	// worker proves its absence.
+	Incarnation int64
+	Sequence    int64
+}

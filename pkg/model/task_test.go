@@ -1,0 +1,53 @@
+package model
+
+import (
+	"strings"
+	"testing"
+)
+
+// The whole table: a row for each state, a column for each next one, x where the
+// edge may be written.
+const edges = `
+            UNSET ASSIGNED STARTING RUNNING EVICT EVICTING COMPLETED FAILED LOST EVICTED
+UNSET       .     .        .        .       .     .        .         .      .    .
+ASSIGNED    .     .        x        x       x     .        x         x      x    x
+STARTING    .     .        .        x       x     .        x         x      x    x
+RUNNING     .     .        .        .       x     .        x         x      x    x
+EVICT       .     .        .        .       .     x        x         x      x    x
+EVICTING    .     .        .        .       .     .        x         x      x    x
+COMPLETED   .     .        .        .       .     .        .         .      .    .
+FAILED      .     .        .        .       .     .        .         .      .    .
+LOST        .     .        .        .       .     .        .         .      .    .
+EVICTED     .     .        .        .       .     .        .         .      .    .
+`
+
+func TestWorkerStatesMoveForwardOnly(t *testing.T) {
+	rows := strings.Split(strings.TrimSpace(edges), "\n")
+	columns := strings.Fields(rows[0])
+	if len(columns) != int(WorkerEvicted)+1 || len(rows) != len(columns)+1 {
+		t.Fatalf("the table has %d rows and %d columns", len(rows)-1, len(columns))
+	}
+	for from, row := range rows[1:] {
+		cells := strings.Fields(row)
+		if name := WorkerState(from).String(); cells[0] != columns[from] || from > 0 && cells[0] != name {
+			t.Fatalf("row %d is %s, the state is %q", from, cells[0], name)
+		}
+		for next, cell := range cells[1:] {
+			if got := WorkerState(from).MayBecome(WorkerState(next)); got != (cell == "x") {
+				t.Errorf("%s may become %s: %v", columns[from], columns[next], got)
+			}
+		}
+	}
+}
+
+func TestNothingFollowsAnEnd(t *testing.T) {
+	for s := WorkerAssigned; s <= WorkerEvicted; s++ {
+		leads := false
+		for next := WorkerAssigned; next <= WorkerEvicted; next++ {
+			leads = leads || s.MayBecome(next)
+		}
+		if leads == s.Terminal() {
+			t.Errorf("%s: terminal %v, leads on %v", s, s.Terminal(), leads)
+		}
+	}
+}

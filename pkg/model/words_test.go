@@ -1,0 +1,107 @@
+package model
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// genSeats draws distinct indexes in any order, with numbers near each other.
+func genSeats(t *rapid.T, label string) []Seat {
+	return rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) Seat {
+		return Seat{rapid.Int32Range(0, 40).Draw(t, "index"), rapid.Int32Range(1, 3).Draw(t, "number")}
+	}), 0, 30, func(s Seat) int32 { return s.Index }).Draw(t, label)
+}
+
+func sorted(list []Seat) []Seat {
+	list = slices.Clone(list)
+	slices.SortFunc(list, Seat.Compare)
+	return list
+}
+
+// The runs against the plain list that they stand for.
+func TestSeatsAreTheSetTheyWereMadeOf(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		list, other := genSeats(t, "list"), genSeats(t, "other")
+		set, otherSet := SeatsOf(list), SeatsOf(other)
+
+		if got := set.List(); !slices.Equal(got, sorted(list)) {
+			t.Fatalf("list %v became %v", sorted(list), got)
+		}
+		if set.Len() != len(list) {
+			t.Fatalf("%d seats, Len says %d", len(list), set.Len())
+		}
+		for index := int32(-1); index <= 41; index++ {
+			i := slices.IndexFunc(list, func(s Seat) bool { return s.Index == index })
+			number, ok := set.Number(index)
+			if ok != (i >= 0) || ok && number != list[i].Number {
+				t.Fatalf("Number(%d) = %d, %v in %v", index, number, ok, list)
+			}
+			for number := int32(1); number <= 3; number++ {
+				if set.Has(Seat{index, number}) != slices.Contains(list, Seat{index, number}) {
+					t.Fatalf("Has(%d.%d) is wrong in %v", index, number, list)
+				}
+			}
+		}
+		subset := !slices.ContainsFunc(list, func(s Seat) bool { return !slices.Contains(other, s) })
+		if set.SubsetOf(otherSet) != subset {
+			t.Fatalf("%v subset of %v: want %v", set, otherSet, subset)
+		}
+		if set.Equal(otherSet) != slices.Equal(sorted(list), sorted(other)) {
+			t.Fatalf("Equal(%v, %v)", set, otherSet)
+		}
+		raised := set.Raise(otherSet)
+		for index := int32(0); index <= 40; index++ {
+			a, _ := set.Number(index)
+			b, _ := otherSet.Number(index)
+			if got, _ := raised.Number(index); got != max(a, b) {
+				t.Fatalf("Raise at %d: %d of %d and %d", index, got, a, b)
+			}
+		}
+		for i := 1; i < len(set); i++ {
+			before, run := set[i-1], set[i]
+			if run.First <= before.Last || run.First == before.Last+1 && run.Number == before.Number {
+				t.Fatalf("runs %v and %v should be in order, apart or of two numbers", before, run)
+			}
+		}
+	})
+}
+
+func TestSeatsKeepTheFirstOfTwoNumbersOfOneIndex(t *testing.T) {
+	got := SeatsOf([]Seat{{2, 5}, {1, 1}, {2, 4}})
+	if want := (Seats{{1, 1, 1}, {2, 2, 4}}); !got.Equal(want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestSeatsIterationStopsWhenAsked(t *testing.T) {
+	for seat := range (Seats{{0, 9, 1}}).All() {
+		if seat.Index == 3 {
+			break
+		}
+		if seat.Index > 3 {
+			t.Fatal("went on past the break")
+		}
+	}
+	// The last index of all must not wrap around.
+	if got := (Seats{{1<<31 - 2, 1<<31 - 1, 1}}).List(); len(got) != 2 {
+		t.Errorf("the end of the index range gives %v", got)
+	}
+}
+
+func TestNamesReadAsTheyAreWritten(t *testing.T) {
+	key := Key{"etl", "map", "main"}
+	if got := key.String(); got != "etl/map/main" {
+		t.Errorf("key %q", got)
+	}
+	worker := Worker{"etl", "map", Seat{3, 2}}
+	if got := worker.String(); got != "etl/map/3.2" {
+		t.Errorf("worker %q", got)
+	}
+	keys := []Key{{"b", "a", "a"}, {"a", "b", "a"}, {"a", "a", "b"}, {"a", "a", "a"}}
+	slices.SortFunc(keys, Key.Compare)
+	if want := []Key{{"a", "a", "a"}, {"a", "a", "b"}, {"a", "b", "a"}, {"b", "a", "a"}}; !slices.Equal(keys, want) {
+		t.Errorf("order %v", keys)
+	}
+}
