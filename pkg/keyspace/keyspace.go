@@ -1,0 +1,129 @@
+// Package keyspace names every key that Berth keeps in etcd, and its one
+// writer. No other package puts a key together.
+//
+//	/berth/{cluster}/
+//	  leaders/{service}                                   winner; a standby may evict
+//	  {service}/chain                                     the service's leader
+//	  registry/reservations/{job}/{stage}/{name}/{uid}    registry
+//	  registry/stages/{job}/{stage}                       registry
+//	  executors/records/{id}                              executor-state
+//	  executors/live/{id}                                 executor-state, on the executor's etcd lease
+//	  executors/leases/{uid}/{chunk}                      executor-state
+//	  assigner/tasks/{uid}                                assigner
+//	  assigner/tasks/{uid}/{chunk}                        assigner
+//	  events/{job}/{service}/{term}-{n}                   each service its own
+//
+// Names hold only [A-Za-z0-9._-], so a slash always separates. The package is
+// pure.
+package keyspace
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"berth.dev/pkg/model"
+)
+
+// Space is the keys of one cluster.
+type Space struct {
+	prefix string
+}
+
+// New answers the keys of a cluster.
+func New(cluster string) Space { return Space{"/berth/" + cluster + "/"} }
+
+// Prefix is what every key of the cluster begins with.
+func (s Space) Prefix() string { return s.prefix }
+
+// Writer is the service whose leader alone writes records of the kind; empty
+// for leader keys and chains, where it is the service in the key.
+func Writer(kind model.Kind) string {
+	switch kind {
+	case model.KindReservation, model.KindStage:
+		return model.ServiceRegistry
+	case model.KindExecutor, model.KindLive, model.KindLeaseChunk:
+		return model.ServiceExecutorState
+	case model.KindTaskHeader, model.KindTaskChunk:
+		return model.ServiceAssigner
+	}
+	return ""
+}
+
+// Key is the key of a record.
+func (s Space) Key(r model.Ref) string {
+	switch r.Kind {
+	case model.KindLeader:
+		return s.prefix + "leaders/" + r.ID
+	case model.KindChain:
+		return s.prefix + r.ID + "/chain"
+	case model.KindReservation:
+		return s.prefix + "registry/reservations/" + r.Key.Job + "/" + r.Key.Stage + "/" + r.Key.Name + "/" + r.ID
+	case model.KindStage:
+		return s.prefix + "registry/stages/" + r.Key.Job + "/" + r.Key.Stage
+	case model.KindExecutor:
+		return s.prefix + "executors/records/" + r.ID
+	case model.KindLive:
+		return s.prefix + "executors/live/" + r.ID
+	case model.KindLeaseChunk:
+		return s.prefix + "executors/leases/" + r.ID + "/" + chunk(r.Chunk)
+	case model.KindTaskHeader:
+		return s.prefix + "assigner/tasks/" + r.ID
+	case model.KindTaskChunk:
+		return s.prefix + "assigner/tasks/" + r.ID + "/" + chunk(r.Chunk)
+	}
+	panic(fmt.Sprintf("keyspace: no key for kind %d", r.Kind))
+}
+
+// Parse is the reverse of Key. Keys that are no records, events among them,
+// are not ok.
+func (s Space) Parse(key string) (ref model.Ref, ok bool) {
+	rest, ok := strings.CutPrefix(key, s.prefix)
+	if !ok {
+		return model.Ref{}, false
+	}
+	p := strings.Split(rest, "/")
+	switch {
+	case len(p) == 2 && p[0] == "leaders":
+		return model.Ref{Kind: model.KindLeader, ID: p[1]}, true
+	case len(p) == 2 && p[1] == "chain":
+		return model.Ref{Kind: model.KindChain, ID: p[0]}, true
+	case len(p) == 6 && p[0] == "registry" && p[1] == "reservations":
+		return model.Ref{Kind: model.KindReservation, Key: model.Key{Job: p[2], Stage: p[3], Name: p[4]}, ID: p[5]}, true
+	case len(p) == 4 && p[0] == "registry" && p[1] == "stages":
+		return model.Ref{Kind: model.KindStage, Key: model.Key{Job: p[2], Stage: p[3]}}, true
+	case len(p) == 3 && p[0] == "executors" && p[1] == "records":
+		return model.Ref{Kind: model.KindExecutor, ID: p[2]}, true
+	case len(p) == 3 && p[0] == "executors" && p[1] == "live":
+		return model.Ref{Kind: model.KindLive, ID: p[2]}, true
+	case len(p) == 4 && p[0] == "executors" && p[1] == "leases":
+		return chunked(model.KindLeaseChunk, p[2], p[3])
+	case len(p) == 3 && p[0] == "assigner" && p[1] == "tasks":
+		return model.Ref{Kind: model.KindTaskHeader, ID: p[2]}, true
+	case len(p) == 4 && p[0] == "assigner" && p[1] == "tasks":
+		return chunked(model.KindTaskChunk, p[2], p[3])
+	}
+	return model.Ref{}, false
+}
+
+// Events is the prefix of all job events.
+func (s Space) Events() string { return s.prefix + "events/" }
+
+// JobEvents is the prefix of a job's events.
+func (s Space) JobEvents(job string) string { return s.prefix + "events/" + job + "/" }
+
+// Event is the key of one event: the n-th that the service's leader of that
+// term wrote. The order of events is that of revisions, not of keys.
+func (s Space) Event(job, service string, term, n int64) string {
+	return fmt.Sprintf("%s%s/%016x-%08x", s.JobEvents(job), service, term, n)
+}
+
+func chunk(n int32) string { return fmt.Sprintf("%05d", n) }
+
+func chunked(kind model.Kind, id, n string) (model.Ref, bool) {
+	number, err := strconv.ParseInt(n, 10, 32)
+	if err != nil {
+		return model.Ref{}, false
+	}
+	return model.Ref{Kind: kind, ID: id, Chunk: int32(number)}, true
+}

@@ -1,0 +1,60 @@
+package keyspace
+
+import (
+	"testing"
+
+	"berth.dev/pkg/model"
+)
+
+// TestKeyAndParse says that every kind of record has one key, that the key
+// names the record again, and that no two of them share one.
+func TestKeyAndParse(t *testing.T) {
+	space := New("default")
+	key := model.Key{Job: "etl", Stage: "map", Name: "main"}
+	refs := map[model.Ref]string{
+		{Kind: model.KindLeader, ID: model.ServiceRegistry}:               "/berth/default/leaders/registry",
+		{Kind: model.KindChain, ID: model.ServiceExecutorState}:           "/berth/default/executor-state/chain",
+		{Kind: model.KindReservation, Key: key, ID: "a-1"}:                "/berth/default/registry/reservations/etl/map/main/a-1",
+		{Kind: model.KindStage, Key: model.Key{Job: "etl", Stage: "map"}}: "/berth/default/registry/stages/etl/map",
+		{Kind: model.KindExecutor, ID: "host-1"}:                          "/berth/default/executors/records/host-1",
+		{Kind: model.KindLive, ID: "host-1"}:                              "/berth/default/executors/live/host-1",
+		{Kind: model.KindLeaseChunk, ID: "a-1", Chunk: 3}:                 "/berth/default/executors/leases/a-1/00003",
+		{Kind: model.KindTaskHeader, ID: "a-1"}:                           "/berth/default/assigner/tasks/a-1",
+		{Kind: model.KindTaskChunk, ID: "a-1", Chunk: 12}:                 "/berth/default/assigner/tasks/a-1/00012",
+	}
+	for ref, want := range refs {
+		got := space.Key(ref)
+		if got != want {
+			t.Errorf("Key(%+v) = %q, want %q", ref, got, want)
+		}
+		if back, ok := space.Parse(got); !ok || back != ref {
+			t.Errorf("Parse(%q) = %+v, %v", got, back, ok)
+		}
+	}
+}
+
+// TestParseRefuses says that events, other clusters and odd keys are no
+// records.
+func TestParseRefuses(t *testing.T) {
+	space := New("default")
+	for _, key := range []string{
+		space.Event("etl", model.ServiceRegistry, 7, 1),
+		"/berth/other/leaders/registry",
+		"/berth/default/",
+		"/berth/default/executors/leases/a-1/x",
+		"/berth/default/registry/reservations/etl/map/main",
+	} {
+		if ref, ok := space.Parse(key); ok {
+			t.Errorf("Parse(%q) = %+v, want none", key, ref)
+		}
+	}
+}
+
+// TestWriters says that every stored kind has exactly one writer.
+func TestWriters(t *testing.T) {
+	for kind := model.KindReservation; kind <= model.KindTaskChunk; kind++ {
+		if Writer(kind) == "" {
+			t.Errorf("kind %d has no writer", kind)
+		}
+	}
+}

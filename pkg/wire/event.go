@@ -1,0 +1,29 @@
+package wire
+
+import (
+	"strconv"
+
+	"google.golang.org/protobuf/proto"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/model"
+)
+
+// EncodeEvent gives the value stored for a job event that is the n-th its
+// service wrote in a term: together with the revision that is its cursor, and
+// both are whole only when it is read.
+func EncodeEvent(e model.JobEvent, n int64) ([]byte, error) {
+	m := &berthv1.Event{
+		Cursor: strconv.FormatInt(n, 10), Kind: berthv1.Event_Kind(e.Kind), Time: Timestamp(e.Time),
+		Job: e.Key.Job, Stage: e.Key.Stage, Reservation: e.Key.Name, Uid: e.UID,
+		Count: e.Count, Reason: optional(string(e.Reason)), Message: optional(e.Message),
+		Workers: make([]*berthv1.EventWorker, len(e.Workers)),
+	}
+	for i, w := range e.Workers {
+		m.Workers[i] = &berthv1.EventWorker{
+			Index: w.Seat.Index, Number: w.Seat.Number, Executor: optional(w.Executor),
+			State: optional(berthv1.Assignment_State(w.State)), Reason: optional(string(w.Reason)), ExitCode: w.ExitCode, Message: optional(w.Message),
+		}
+	}
+	return proto.Marshal(m)
+}

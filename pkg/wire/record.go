@@ -1,0 +1,179 @@
+package wire
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	recordv1 "berth.dev/api/berth/record/v1"
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/resource"
+)
+
+// Encode gives the value that the store holds for a record.
+func Encode(record model.Record) ([]byte, error) {
+	var m proto.Message
+	switch r := record.(type) {
+	case *model.Leader:
+		m = &recordv1.Leader{Replica: r.Replica, Address: r.Address, Version: r.Version, Since: Timestamp(r.Since)}
+	case *model.Reservation:
+		m = encodeReservation(r)
+	case *model.Stage:
+		stage := &recordv1.Stage{TargetSize: r.TargetSize, Numbers: Runs(r.Numbers)}
+		for _, q := range r.Idle {
+			stage.Requests = append(stage.Requests, &recordv1.StageRequest{Id: q.ID, Uid: q.UID})
+		}
+		m = stage
+	case *model.Executor:
+		m = &recordv1.Executor{
+			Id: r.ID, Address: r.Address, Sku: r.SKU, Host: r.Host, Attributes: r.Attributes, Resources: r.Resources,
+			Generation: r.Generation, Incarnation: r.Incarnation, Nonce: r.Nonce, Ordinal: r.Ordinal, Lost: r.Lost,
+			RegisteredAt: Timestamp(r.RegisteredAt), Since: Timestamp(r.Since),
+		}
+	case *model.Live:
+		m = &recordv1.Live{Incarnation: r.Incarnation}
+	case *model.LeaseChunk:
+		m = encodeLease(r)
+	case *model.TaskHeader:
+		m = &recordv1.TaskHeader{
+			Key: Key(r.Key), Epoch: r.Epoch, Chunks: r.Chunks, Workers: r.Workers, Complete: r.Complete, Lease: r.Lease,
+			CreatedAt: Timestamp(r.CreatedAt), Stopping: r.Stopping, Ended: r.Ended,
+		}
+	case *model.TaskChunk:
+		m = encodeTask(r)
+	default:
+		return nil, fmt.Errorf("wire: no encoding for %T", record)
+	}
+	return proto.MarshalOptions{Deterministic: true}.Marshal(m)
+}
+
+// Decode reads the value of the record that ref names. The revisions are the
+// key's; etcdLease is the etcd lease that it stands on.
+func Decode(ref model.Ref, value []byte, create, mod, etcdLease int64) (model.Record, error) {
+	record, err := decode(ref, value, create, mod, etcdLease)
+	if err != nil {
+		return nil, fmt.Errorf("wire: record %+v at revision %d: %w", ref, mod, err)
+	}
+	return record, nil
+}
+
+func decode(ref model.Ref, value []byte, create, mod, etcdLease int64) (model.Record, error) {
+	switch ref.Kind {
+	case model.KindLeader:
+		m := &recordv1.Leader{}
+		if err := proto.Unmarshal(value, m); err != nil {
+			return nil, err
+		}
+		return &model.Leader{
+			Service: ref.ID, Replica: m.GetReplica(), Address: m.GetAddress(), Version: m.GetVersion(), Since: Time(m.GetSince()),
+		}, nil
+	case model.KindReservation:
+		m := &recordv1.Reservation{}
+		if err := proto.Unmarshal(value, m); err != nil {
+			return nil, err
+		}
+		return decodeReservation(ref, m, create, mod)
+	case model.KindStage:
+		m := &recordv1.Stage{}
+		if err := proto.Unmarshal(value, m); err != nil {
+			return nil, err
+		}
+		stage := &model.Stage{Job: ref.Key.Job, Stage: ref.Key.Stage, TargetSize: m.GetTargetSize(), Numbers: Seats(m.GetNumbers())}
+		for _, q := range m.GetRequests() {
+			stage.Idle = append(stage.Idle, model.IdleRequest{ID: q.GetId(), UID: q.GetUid()})
+		}
+		return stage, nil
+	case model.KindExecutor:
+		m := &recordv1.Executor{}
+		if err := proto.Unmarshal(value, m); err != nil {
+			return nil, err
+		}
+		return &model.Executor{
+			ID: ref.ID, Address: m.GetAddress(), SKU: m.GetSku(), Host: m.GetHost(), Attributes: m.GetAttributes(),
+			Resources: resource.Vector(m.GetResources()), Generation: m.GetGeneration(), Incarnation: m.GetIncarnation(),
+			Nonce: m.GetNonce(), Ordinal: m.GetOrdinal(), Lost: m.GetLost(),
+			RegisteredAt: Time(m.GetRegisteredAt()), Since: Time(m.GetSince()),
+		}, nil
+	case model.KindLive:
+		m := &recordv1.Live{}
+		if err := proto.Unmarshal(value, m); err != nil {
+			return nil, err
+		}
+		return &model.Live{ID: ref.ID, Incarnation: m.GetIncarnation(), EtcdLease: etcdLease}, nil
+	case model.KindLeaseChunk:
+		m := &recordv1.LeaseChunk{}
+		if err := proto.Unmarshal(value, m); err != nil {
+			return nil, err
+		}
+		return decodeLease(ref, m, create)
+	case model.KindTaskHeader:
+		m := &recordv1.TaskHeader{}
+		if err := proto.Unmarshal(value, m); err != nil {
+			return nil, err
+		}
+		return &model.TaskHeader{
+			UID: ref.ID, Key: KeyOf(m.GetKey()), Epoch: m.GetEpoch(), Chunks: m.GetChunks(), Workers: m.GetWorkers(),
+			Complete: m.GetComplete(), Lease: m.GetLease(), CreatedAt: Time(m.GetCreatedAt()),
+			Stopping: m.GetStopping(), Ended: m.GetEnded(),
+		}, nil
+	case model.KindTaskChunk:
+		m := &recordv1.TaskChunk{}
+		if err := proto.Unmarshal(value, m); err != nil {
+			return nil, err
+		}
+		return decodeTask(ref, m), nil
+	}
+	return nil, fmt.Errorf("no decoding for kind %d", ref.Kind)
+}
+
+func encodeLease(l *model.LeaseChunk) *recordv1.LeaseChunk {
+	m := &recordv1.LeaseChunk{
+		Key: Key(l.Key), Epoch: l.Epoch, Chunks: l.Chunks, Total: l.Total, Each: l.Each, Cut: l.Cut, GrantedAt: Timestamp(l.GrantedAt),
+		Index: make([]int32, len(l.Workers)), Number: make([]int32, len(l.Workers)), Ordinal: make([]uint32, len(l.Workers)),
+	}
+	for i, w := range l.Workers {
+		m.Index[i], m.Number[i], m.Ordinal[i] = w.Seat.Index, w.Seat.Number, w.Ordinal
+	}
+	return m
+}
+
+func decodeLease(ref model.Ref, m *recordv1.LeaseChunk, create int64) (*model.LeaseChunk, error) {
+	n := len(m.GetIndex())
+	if len(m.GetNumber()) != n || len(m.GetOrdinal()) != n {
+		return nil, fmt.Errorf("lists of %d, %d and %d workers", n, len(m.GetNumber()), len(m.GetOrdinal()))
+	}
+	l := &model.LeaseChunk{
+		UID: ref.ID, Chunk: ref.Chunk, Chunks: m.GetChunks(), Total: m.GetTotal(), Key: KeyOf(m.GetKey()), Epoch: m.GetEpoch(),
+		Each: m.GetEach(), Cut: m.GetCut(), GrantedAt: Time(m.GetGrantedAt()), Workers: make([]model.Placement, n), Create: create,
+	}
+	for i := range l.Workers {
+		l.Workers[i] = model.Placement{Seat: model.Seat{Index: m.GetIndex()[i], Number: m.GetNumber()[i]}, Ordinal: m.GetOrdinal()[i]}
+	}
+	return l, nil
+}
+
+func encodeTask(c *model.TaskChunk) *recordv1.TaskChunk {
+	m := &recordv1.TaskChunk{Workers: make([]*recordv1.TaskWorker, len(c.Workers))}
+	for i, w := range c.Workers {
+		m.Workers[i] = &recordv1.TaskWorker{
+			Index: w.Seat.Index, Number: w.Seat.Number, Ordinal: w.Ordinal, State: berthv1.Assignment_State(w.State),
+			Since: Timestamp(w.Since), Attempts: w.Attempts, LastError: w.LastError, Reason: string(w.Reason),
+			ExitCode: w.ExitCode, Incarnation: w.Incarnation, Sequence: w.Sequence,
+		}
+	}
+	return m
+}
+
+func decodeTask(ref model.Ref, m *recordv1.TaskChunk) *model.TaskChunk {
+	c := &model.TaskChunk{UID: ref.ID, Chunk: ref.Chunk, Workers: make([]model.TaskWorker, len(m.GetWorkers()))}
+	for i, w := range m.GetWorkers() {
+		c.Workers[i] = model.TaskWorker{
+			Seat: model.Seat{Index: w.GetIndex(), Number: w.GetNumber()}, Ordinal: w.GetOrdinal(), State: model.WorkerState(w.GetState()),
+			Since: Time(w.GetSince()), Attempts: w.GetAttempts(), LastError: w.GetLastError(), Reason: fault.Reason(w.GetReason()),
+			ExitCode: w.ExitCode, Incarnation: w.GetIncarnation(), Sequence: w.GetSequence(),
+		}
+	}
+	return c
+}

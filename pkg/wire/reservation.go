@@ -1,0 +1,295 @@
+package wire
+
+import (
+	"maps"
+	"time"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	recordv1 "berth.dev/api/berth/record/v1"
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/constraint"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+)
+
+// Upsert is a request to upsert in the words of the model. Its values are not
+// validated yet, but for what only the wire can tell.
+type Upsert struct {
+	Key       model.Key
+	Spec      model.Spec
+	Workers   []model.Seat
+	Count     int32
+	RequestID string
+	IfEpoch   int64
+}
+
+// UpsertOf reads a request to upsert. It refuses fields that only Berth sets
+// (OUTPUT_ONLY), fields and values of later work (UNSUPPORTED), enum values it
+// does not know and a maxAttempts of 0 (INVALID).
+func UpsertOf(req *berthv1.UpsertReservationRequest) (Upsert, error) {
+	r := req.GetReservation()
+	if r == nil {
+		return Upsert{}, fault.BadField(fault.ReasonRequired, "reservation", "is missing")
+	}
+	if err := refuse(r.ProtoReflect()); err != nil {
+		return Upsert{}, err
+	}
+	u := Upsert{
+		Key:     model.Key{Job: r.GetJob(), Stage: r.GetStage(), Name: r.GetName()},
+		Count:   r.GetCount(),
+		IfEpoch: req.GetIfEpoch(), RequestID: req.GetRequestId(),
+	}
+	if u.Key.Name == "" {
+		u.Key.Name = model.MainName
+	}
+	if r.RequestId != nil {
+		if u.RequestID != "" && u.RequestID != r.GetRequestId() {
+			return Upsert{}, fault.BadField(fault.ReasonInvalid, "requestId", "is given twice, and differs")
+		}
+		u.RequestID = r.GetRequestId()
+	}
+	if r.IfEpoch != nil {
+		if u.IfEpoch != 0 && u.IfEpoch != r.GetIfEpoch() {
+			return Upsert{}, fault.BadField(fault.ReasonInvalid, "ifEpoch", "is given twice, and differs")
+		}
+		u.IfEpoch = r.GetIfEpoch()
+	}
+	if r.MaxAttempts != nil && r.GetMaxAttempts() == 0 { // the model has no nil
+		return Upsert{}, fault.BadField(fault.ReasonInvalid, "maxAttempts", "is 0: the first attempt counts")
+	}
+	for _, w := range r.GetWorkers() {
+		u.Workers = append(u.Workers, model.Seat{Index: w.GetIndex(), Number: w.GetNumber()})
+	}
+	if err := supported(r); err != nil {
+		return Upsert{}, err
+	}
+	var err error
+	u.Spec, err = specOf(r)
+	return u, err
+}
+
+// supported refuses what this version knows of and does not do yet, and what
+// no version knows.
+func supported(r *berthv1.Reservation) error {
+	c, t := r.GetConstraints(), r.GetTask()
+	for _, field := range []struct {
+		name string
+		set  bool
+	}{
+		{"constraints.pools", len(c.GetPools()) > 0},
+		{"constraints.role", c.GetRole() != ""},
+		{"task.startTimeout", t.GetStartTimeout() != nil},
+		{"task.readiness", t != nil && t.Readiness != nil},
+		{"batch", r.GetBatch() == berthv1.Batch_BEST_EFFORT},
+		{"start", r.GetStart() == berthv1.Start_TOGETHER},
+		{"onAssignmentFailure", r.GetOnAssignmentFailure() == berthv1.OnAssignmentFailure_REQUEUE},
+	} {
+		if field.set {
+			return notYet(field.name)
+		}
+	}
+	for _, field := range []struct {
+		name  string
+		value protoreflect.Enum
+	}{
+		{"batch", r.GetBatch()},
+		{"start", r.GetStart()},
+		{"onAssignmentFailure", r.GetOnAssignmentFailure()},
+		{"priority.class", r.GetPriority().GetClass()},
+	} {
+		if field.value.Descriptor().Values().ByNumber(field.value.Number()) == nil {
+			return fault.BadField(fault.ReasonInvalid, field.name, "%d is not a value it can have", field.value.Number())
+		}
+	}
+	return nil
+}
+
+// outputOnly are the fields of a reservation that Berth sets.
+var outputOnly = []protoreflect.Name{"uid", "epoch", "state", "reason", "position", "created_at", "updated_at", "worker_counts", "change", "message"}
+
+// unsupported are the fields that later work will give a meaning.
+var unsupported = []protoreflect.Name{"hold", "hold_timeout", "lifetime", "expire_at", "restart", "on_worker_loss", "volume", "near", "apart", "executors", "not_before"}
+
+func refuse(r protoreflect.Message) error {
+	fields := r.Descriptor().Fields()
+	for _, name := range outputOnly {
+		if f := fields.ByName(name); r.Has(f) {
+			return fault.BadField(fault.ReasonOutputOnly, f.JSONName(), "is set by Berth and cannot be given")
+		}
+	}
+	for _, name := range unsupported {
+		if f := fields.ByName(name); r.Has(f) {
+			return notYet(f.JSONName())
+		}
+	}
+	return nil
+}
+
+func notYet(field string) error {
+	return fault.BadField(fault.ReasonUnsupported, field, "is reserved for a later version and not supported yet")
+}
+
+func specOf(r *berthv1.Reservation) (model.Spec, error) {
+	c, t, p := r.GetConstraints(), r.GetTask(), r.GetPriority()
+	spec := model.Spec{
+		TargetSize:  r.GetTargetSize(),
+		Constraints: ConstraintsOf(c),
+		Priority:    model.Priority{Class: model.Class(p.GetClass()), Tier: p.GetTier(), Order: orderOf(p)},
+		Task: model.Task{
+			Command: t.GetCommand(), Args: t.GetArgs(), Env: t.GetEnv(), Payload: t.GetPayload(),
+			StopGrace: model.DefaultStopGrace,
+		},
+		MaxAttempts: model.DefaultAttempts,
+		Labels:      r.GetLabels(),
+	}
+	spec.Constraints.Resources = spec.Constraints.Resources.WithSlots()
+	if r.MaxAttempts != nil {
+		spec.MaxAttempts = r.GetMaxAttempts()
+	}
+	var err error
+	if t.GetStopGrace() != nil {
+		if spec.Task.StopGrace, err = durationOf("task.stopGrace", t.GetStopGrace()); err != nil {
+			return spec, err
+		}
+	}
+	if spec.QueueTimeout, err = durationOf("queueTimeout", r.GetQueueTimeout()); err != nil {
+		return spec, err
+	}
+	return spec, nil
+}
+
+func durationOf(field string, d *durationpb.Duration) (time.Duration, error) {
+	if d == nil {
+		return 0, nil
+	}
+	if err := d.CheckValid(); err != nil {
+		return 0, fault.BadField(fault.ReasonInvalid, field, "is no duration")
+	}
+	return d.AsDuration(), nil
+}
+
+// Spec turns what was asked, without the workers.
+func Spec(key model.Key, s model.Spec) *berthv1.Reservation {
+	c := s.Constraints
+	r := &berthv1.Reservation{
+		Job: key.Job, Stage: key.Stage, Name: key.Name,
+		TargetSize:  s.TargetSize,
+		Constraints: Constraints(c),
+		Priority:    &berthv1.Priority{Class: berthv1.PriorityClass(s.Priority.Class), Tier: s.Priority.Tier, Order: s.Priority.Order},
+		Task:        Task(s.Task),
+		Batch:       berthv1.Batch_STRICT,
+		Start:       berthv1.Start_PROGRESSIVE,
+
+		OnAssignmentFailure: berthv1.OnAssignmentFailure_NOTIFY,
+		MaxAttempts:         &s.MaxAttempts,
+		QueueTimeout:        duration(s.QueueTimeout),
+		Labels:              s.Labels,
+	}
+	return r
+}
+
+// Task turns what an executor is to start.
+func Task(t model.Task) *berthv1.Task {
+	return &berthv1.Task{
+		Command: t.Command, Args: t.Args, Env: t.Env, Payload: t.Payload,
+		StopGrace: durationpb.New(t.StopGrace),
+	}
+}
+
+// Constraints turns constraints.
+func Constraints(c constraint.Constraints) *berthv1.Constraints {
+	m := &berthv1.Constraints{
+		Resources: c.Resources, Sku: c.SKU, Attributes: c.Attributes, Pools: c.Pools, Role: c.Role,
+		SameShape: c.SameShape, Pack: c.Pack, Avoid: c.Avoid,
+	}
+	if c.Spread.Max > 0 {
+		m.Spread = &berthv1.Spread{By: c.Spread.By, Max: c.Spread.Max}
+	}
+	return m
+}
+
+// ConstraintsOf turns constraints back.
+func ConstraintsOf(m *berthv1.Constraints) constraint.Constraints {
+	return constraint.Constraints{
+		Resources: m.GetResources(), SKU: m.GetSku(), Attributes: m.GetAttributes(), Pools: m.GetPools(), Role: m.GetRole(),
+		SameShape: m.GetSameShape(), Pack: m.GetPack(), Avoid: m.GetAvoid(),
+		Spread: constraint.Spread{By: m.GetSpread().GetBy(), Max: m.GetSpread().GetMax()},
+	}
+}
+
+// ReservationView is what the registry knows of a reservation beyond its
+// record.
+type ReservationView struct {
+	*model.Reservation
+	// State and Reason are derived; so is the place in the queue.
+	State    model.State
+	Reason   fault.Reason
+	Message  string
+	Position int
+	// Counts are workers by state, where they are known.
+	Counts map[string]int32
+	Change model.Change
+}
+
+// Reservation turns a reservation into the public message. Workers are listed
+// unless it is for a list.
+func Reservation(v ReservationView, forList bool) *berthv1.Reservation {
+	r := Spec(v.Key, v.Spec)
+	r.Count = int32(v.Seats.Len())
+	if !forList {
+		r.Workers = make([]*berthv1.Seat, 0, r.Count)
+		for seat := range v.Seats.All() {
+			r.Workers = append(r.Workers, &berthv1.Seat{Index: seat.Index, Number: seat.Number})
+		}
+	}
+	r.Uid, r.Epoch, r.State = v.UID, v.Epoch, berthv1.Reservation_State(v.State)
+	r.Reason, r.Message = optional(string(v.Reason)), optional(v.Message)
+	r.Position = int32(v.Position)
+	r.CreatedAt, r.UpdatedAt = Timestamp(v.CreatedAt), Timestamp(v.UpdatedAt)
+	r.WorkerCounts = maps.Clone(v.Counts)
+	if v.Change != model.ChangeUnset {
+		r.Change = berthv1.UpsertReservationRequest_Change(v.Change).Enum()
+	}
+	return r
+}
+
+func encodeReservation(r *model.Reservation) *recordv1.Reservation {
+	spec := Spec(r.Key, r.Spec)
+	spec.Job, spec.Stage, spec.Name = "", "", ""
+	m := &recordv1.Reservation{
+		Spec: spec, Uid: r.UID, Seats: Runs(r.Seats), Place: r.Place, PlaceEpoch: r.PlaceEpoch,
+		State: berthv1.Reservation_State(r.State), Reason: string(r.Reason), Message: r.Message,
+		CreatedAt: Timestamp(r.CreatedAt), UpdatedAt: Timestamp(r.UpdatedAt), EndedAt: Timestamp(r.EndedAt),
+		Parent: r.Parent, WorkerCounts: r.WorkerCounts,
+	}
+	for _, q := range r.Requests {
+		m.Requests = append(m.Requests, &recordv1.RequestMark{Id: q.ID, Change: berthv1.UpsertReservationRequest_Change(q.Change), Cancelled: q.Cancelled})
+	}
+	return m
+}
+
+func decodeReservation(ref model.Ref, m *recordv1.Reservation, create, mod int64) (*model.Reservation, error) {
+	spec, err := specOf(m.GetSpec())
+	if err != nil {
+		return nil, err
+	}
+	r := &model.Reservation{
+		Key: ref.Key, UID: ref.ID, Spec: spec, Seats: Seats(m.GetSeats()), Place: m.GetPlace(), PlaceEpoch: m.GetPlaceEpoch(),
+		State: model.State(m.GetState()), Reason: fault.Reason(m.GetReason()), Message: m.GetMessage(),
+		CreatedAt: Time(m.GetCreatedAt()), UpdatedAt: Time(m.GetUpdatedAt()), EndedAt: Time(m.GetEndedAt()),
+		Parent: m.GetParent(), WorkerCounts: m.GetWorkerCounts(), Epoch: create, Mod: mod,
+	}
+	for _, q := range m.GetRequests() {
+		r.Requests = append(r.Requests, model.RequestMark{ID: q.GetId(), Change: model.Change(q.GetChange()), Cancelled: q.GetCancelled()})
+	}
+	return r, nil
+}
+
+func orderOf(p *berthv1.Priority) *int64 {
+	if p == nil {
+		return nil
+	}
+	return p.Order
+}

@@ -1,0 +1,80 @@
+// Package wire turns the vocabulary of pkg/model into protobuf and back. It is
+// the only place where generated types and domain types meet.
+//
+// It promises: what Encode writes, Decode reads, by this and by any later
+// version (fields are only added); a request that carries a field Berth does
+// not support yet is refused with that field named, never silently accepted.
+package wire
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	recordv1 "berth.dev/api/berth/record/v1"
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/model"
+)
+
+// Timestamp is nil for the zero time.
+func Timestamp(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}
+
+// Time is the zero time for nil.
+func Time(t *timestamppb.Timestamp) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.AsTime()
+}
+
+func duration(d time.Duration) *durationpb.Duration {
+	if d == 0 {
+		return nil
+	}
+	return durationpb.New(d)
+}
+
+// Key turns a reservation's key.
+func Key(k model.Key) *berthv1.ReservationKey {
+	return &berthv1.ReservationKey{Job: k.Job, Stage: k.Stage, Name: k.Name}
+}
+
+// KeyOf turns a reservation's key back.
+func KeyOf(k *berthv1.ReservationKey) model.Key {
+	return model.Key{Job: k.GetJob(), Stage: k.GetStage(), Name: k.GetName()}
+}
+
+// Runs turns seats into runs.
+func Runs(seats model.Seats) []*recordv1.SeatRun {
+	runs := make([]*recordv1.SeatRun, len(seats))
+	for i, r := range seats {
+		runs[i] = &recordv1.SeatRun{First: r.First, Last: r.Last, Number: r.Number}
+	}
+	return runs
+}
+
+// Seats turns runs back into seats.
+func Seats(runs []*recordv1.SeatRun) model.Seats {
+	if len(runs) == 0 {
+		return nil
+	}
+	seats := make(model.Seats, len(runs))
+	for i, r := range runs {
+		seats[i] = model.Run{First: r.GetFirst(), Last: r.GetLast(), Number: r.GetNumber()}
+	}
+	return seats
+}
+
+func optional[T comparable](v T) *T {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return &v
+}

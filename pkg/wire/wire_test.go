@@ -1,0 +1,192 @@
+package wire
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/constraint"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/resource"
+)
+
+func at(s int64) time.Time { return time.Unix(s, 500).UTC() }
+
+// records holds one record of every stored kind with every field set.
+func records() []model.Record {
+	order, exit := int64(-7), int32(3)
+	key := model.Key{Job: "etl", Stage: "map", Name: "main"}
+	return []model.Record{
+		&model.Reservation{
+			Key: key, UID: "1a-2",
+			Spec: model.Spec{
+				TargetSize: 9,
+				Constraints: constraint.Constraints{
+					Resources: resource.Vector{"cpu": 1000, "slots": 1}, SKU: "small", Attributes: map[string]string{"zone": "a"},
+					Pools: []string{"p"}, Role: "web", SameShape: true, Pack: true,
+					Spread: constraint.Spread{By: "zone", Max: 2}, Avoid: []string{"host-3"},
+				},
+				Priority:    model.Priority{Class: model.ClassScale, Tier: 2, Order: &order},
+				Task:        model.Task{Command: "sh", Args: []string{"-c", "true"}, Env: map[string]string{"A": "b"}, Payload: []byte{1}, StopGrace: time.Second},
+				MaxAttempts: 4, QueueTimeout: time.Minute, Labels: map[string]string{"team": "x"},
+			},
+			Seats: model.SeatsOf([]model.Seat{{Index: 0, Number: 1}, {Index: 1, Number: 1}, {Index: 4, Number: 2}}),
+			Place: 5, PlaceEpoch: 44, State: model.Cancelling, Reason: fault.ReasonCancelled, Message: "why",
+			CreatedAt: at(1), UpdatedAt: at(2), EndedAt: at(3),
+			Requests: []model.RequestMark{{ID: "r1", Change: model.Reordered, Cancelled: 2}}, Parent: "1a-1", WorkerCounts: map[string]int32{"COMPLETED": 3},
+			Epoch: 11, Mod: 12,
+		},
+		&model.Leader{Service: model.ServiceRegistry, Replica: "r-1", Address: "127.0.0.1:7101", Version: "v1", Since: at(9)},
+		&model.Stage{Job: "etl", Stage: "map", TargetSize: 3, Numbers: model.Seats{{First: 0, Last: 7, Number: 2}}, Idle: []model.IdleRequest{{ID: "r", UID: "1a-2"}}},
+		&model.Executor{
+			ID: "host-1", Address: "127.0.0.1:7200", SKU: "small", Host: "h", Attributes: map[string]string{"zone": "a"},
+			Resources: resource.Vector{"cpu": 4000}, Generation: 2, Incarnation: 3, Nonce: "n", Ordinal: 9, Lost: true,
+			RegisteredAt: at(4), Since: at(5),
+		},
+		&model.Live{ID: "host-1", Incarnation: 3, EtcdLease: 77},
+		&model.LeaseChunk{
+			UID: "1a-2", Chunk: 1, Chunks: 2, Total: 1025, Key: key, Epoch: 11, Each: resource.Vector{"cpu": 1000},
+			Workers: []model.Placement{{Seat: model.Seat{Index: 4, Number: 2}, Ordinal: 9}}, Cut: 10, GrantedAt: at(6), Create: 11,
+		},
+		&model.TaskHeader{UID: "1a-2", Key: key, Epoch: 11, Chunks: 1, Workers: 3, Complete: true, Lease: 13, CreatedAt: at(7), Stopping: true, Ended: true},
+		&model.TaskChunk{UID: "1a-2", Workers: []model.TaskWorker{{
+			Seat: model.Seat{Index: 4, Number: 2}, Ordinal: 9, State: model.WorkerFailed, Since: at(8), Attempts: 2,
+			LastError: "exit", Reason: fault.ReasonExited, ExitCode: &exit, Incarnation: 3, Sequence: 17,
+		}}},
+	}
+}
+
+// TestRecordsComeBack says that every field of every record survives the store.
+func TestRecordsComeBack(t *testing.T) {
+	for _, record := range records() {
+		value, err := Encode(record)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := Decode(record.Ref(), value, 11, 12, 77)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(record, back); diff != "" {
+			t.Errorf("%T changed on its way (-put +got):\n%s", record, diff)
+		}
+	}
+}
+
+// TestStatesHaveTheWiresNumbers says that the model's enums, which are cast,
+// are numbered and named as on the wire.
+func TestStatesHaveTheWiresNumbers(t *testing.T) {
+	for s := model.Queued; s <= model.Replaced; s++ {
+		if got := berthv1.Reservation_State(s).String(); got != s.String() {
+			t.Errorf("state %d is %s on the wire, %s in the model", s, got, s)
+		}
+	}
+	for s := model.WorkerAssigned; s <= model.WorkerEvicted; s++ {
+		if got := berthv1.Assignment_State(s).String(); got != s.String() {
+			t.Errorf("worker state %d is %s on the wire, %s in the model", s, got, s)
+		}
+	}
+	for s := model.ExecutorRegistered; s <= model.ExecutorLost; s++ {
+		if got := berthv1.Executor_State(s).String(); got != s.String() {
+			t.Errorf("executor state %d is %s on the wire, %s in the model", s, got, s)
+		}
+	}
+	for c := model.Created; c <= model.ChangeReplaced; c++ {
+		if got := berthv1.UpsertReservationRequest_Change(c).String(); got != c.String() {
+			t.Errorf("change %d is %s on the wire, %s in the model", c, got, c)
+		}
+	}
+}
+
+// TestUpsertRefusals says which requests never reach the queue, with the field
+// named.
+func TestUpsertRefusals(t *testing.T) {
+	for _, c := range []struct {
+		body   string
+		field  string
+		reason fault.Reason
+	}{
+		{`{"uid":"x"}`, "uid", fault.ReasonOutputOnly},
+		{`{"maxAttempts":0}`, "maxAttempts", fault.ReasonInvalid},
+		{`{"state":"ACTIVE"}`, "state", fault.ReasonOutputOnly},
+		{`{"hold":"HOLD"}`, "hold", fault.ReasonUnsupported},
+		{`{"holdTimeout":"3s"}`, "holdTimeout", fault.ReasonUnsupported},
+		{`{"lifetime":{"for":"3s"}}`, "lifetime", fault.ReasonUnsupported},
+		{`{"expireAt":"2030-01-01T00:00:00Z"}`, "expireAt", fault.ReasonUnsupported},
+		{`{"restart":"always"}`, "restart", fault.ReasonUnsupported},
+		{`{"onWorkerLoss":""}`, "onWorkerLoss", fault.ReasonUnsupported},
+		{`{"volume":"v"}`, "volume", fault.ReasonUnsupported},
+		{`{"near":"v"}`, "near", fault.ReasonUnsupported},
+		{`{"apart":"v"}`, "apart", fault.ReasonUnsupported},
+		{`{"executors":["a"]}`, "executors", fault.ReasonUnsupported},
+		{`{"notBefore":"2030-01-01T00:00:00Z"}`, "notBefore", fault.ReasonUnsupported},
+		{`{"constraints":{"pools":["p"]}}`, "constraints.pools", fault.ReasonUnsupported},
+		{`{"constraints":{"role":"r"}}`, "constraints.role", fault.ReasonUnsupported},
+		{`{"task":{"startTimeout":"1s"}}`, "task.startTimeout", fault.ReasonUnsupported},
+		{`{"task":{"readiness":"STARTED"}}`, "task.readiness", fault.ReasonUnsupported},
+		{`{"batch":"BEST_EFFORT"}`, "batch", fault.ReasonUnsupported},
+		{`{"start":"TOGETHER"}`, "start", fault.ReasonUnsupported},
+		{`{"onAssignmentFailure":"REQUEUE"}`, "onAssignmentFailure", fault.ReasonUnsupported},
+		{`{"batch":17}`, "batch", fault.ReasonInvalid},
+		{`{"priority":{"class":9}}`, "priority.class", fault.ReasonInvalid},
+		{`{"queueTimeout":"10s","task":{"stopGrace":"-0s"}}`, "", ""},
+	} {
+		r := &berthv1.Reservation{}
+		if err := protojson.Unmarshal([]byte(c.body), r); err != nil {
+			t.Fatalf("%s: %v", c.body, err)
+		}
+		_, err := UpsertOf(&berthv1.UpsertReservationRequest{Reservation: r})
+		if c.field == "" {
+			if err != nil {
+				t.Errorf("%s: %v", c.body, err)
+			}
+			continue
+		}
+		e := fault.Of(err)
+		if e == nil || e.Reason != c.reason || len(e.Fields) != 1 || e.Fields[0].Name != c.field {
+			t.Errorf("%s: got %+v, want %s of %s", c.body, e, c.reason, c.field)
+		}
+	}
+}
+
+// TestUpsertDefaults says what a request means by what it leaves out.
+func TestUpsertDefaults(t *testing.T) {
+	u, err := UpsertOf(&berthv1.UpsertReservationRequest{Reservation: &berthv1.Reservation{Job: "j", Stage: "s", Count: 2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Upsert{
+		Key: model.Key{Job: "j", Stage: "s", Name: "main"}, Count: 2,
+		Spec: model.Spec{
+			Constraints: constraint.Constraints{Resources: resource.Vector{"slots": 1}},
+			Task:        model.Task{StopGrace: model.DefaultStopGrace}, MaxAttempts: 3,
+		},
+	}
+	if diff := cmp.Diff(want, u); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestReservationAnswer says that a GET shows the body, the derived state and
+// the workers, and that a list leaves the workers out.
+func TestReservationAnswer(t *testing.T) {
+	r := records()[0].(*model.Reservation)
+	view := ReservationView{Reservation: r, State: model.Assigning, Position: 0, Change: model.ChangeReplaced, Counts: map[string]int32{"RUNNING": 1}}
+	text, err := protojson.Marshal(Reservation(view, false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"ASSIGNING"`, `"REPLACED"`, `"number":2`, `"1a-2"`, `"RUNNING":1`} {
+		if !strings.Contains(strings.ReplaceAll(string(text), " ", ""), want) {
+			t.Errorf("%s is not in %s", want, text)
+		}
+	}
+	if m := Reservation(view, true); len(m.Workers) != 0 || m.Count != 3 {
+		t.Errorf("a list shows %d workers and count %d", len(m.Workers), m.Count)
+	}
+}
