@@ -1,0 +1,259 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"berth.dev/pkg/store"
+)
+
+// script is the fate of one transaction after the other; those after it succeed.
+func script(f *store.Fake, outcomes ...store.Outcome) {
+	f.SetHook(func(_ context.Context, call store.Call) store.Outcome {
+		if call.Method != store.MethodTxn || len(outcomes) == 0 {
+			return store.Outcome{}
+		}
+		out := outcomes[0]
+		outcomes = outcomes[1:]
+		return out
+	})
+}
+
+func putOf(key, value string) store.Op { return store.Put(key, []byte(value)) }
+
+func write(key string, compares ...store.Compare) store.Write {
+	return store.Write{Ops: []store.Op{putOf(key, "1")}, If: compares}
+}
+
+func do(t testing.TB, s store.Store, ops ...store.Op) int64 {
+	t.Helper()
+	res, err := s.Txn(context.Background(), store.Txn{Then: ops})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.Revision
+}
+
+// newTerm makes a store with a leader and its committer, which never pauses.
+func newTerm(t testing.TB) (*store.Fake, *store.Committer) {
+	f := store.NewFake(store.FakeConfig{})
+	term := do(t, f, putOf("leader", "a"))
+	return f, store.NewCommitter(f, store.CommitterConfig{
+		LeaderKey: "leader", Term: term, ChainKey: "chain",
+		Wait: func(ctx context.Context, _ int) error { return ctx.Err() },
+	})
+}
+
+func TestAmbiguousOutcomes(t *testing.T) {
+	for name, outcomes := range map[string][]store.Outcome{
+		"nothing":                nil,
+		"request lost":           {store.Drop()},
+		"answer lost":            {store.DropAnswer()},
+		"both":                   {store.Drop(), store.DropAnswer(), store.Drop()},
+		"held, and sent again":   {store.Hold()},
+		"held twice":             {store.Hold(), store.Hold()},
+		"held, then answer lost": {store.Hold(), store.DropAnswer()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, committer := newTerm(t)
+			script(f, outcomes...)
+			done, err := committer.Commit(t.Context(), []store.Write{write("x")})
+			if err != nil || len(done) != 1 {
+				t.Fatalf("committed %+v, %v", done, err)
+			}
+			x, _, _ := f.Get(t.Context(), "x")
+			if x.Mod != done[0].Revision || x.Create != x.Mod {
+				t.Errorf("x = %+v, told of revision %d", x, done[0].Revision)
+			}
+			if late := f.ReleaseHeld(); late != 0 {
+				t.Errorf("%d lost attempts were applied again", late)
+			}
+			if _, err := committer.Commit(t.Context(), []store.Write{write("y")}); err != nil {
+				t.Errorf("the next batch: %v", err)
+			}
+		})
+	}
+}
+
+// A batch that is in the chain was committed, although its leader is gone by the
+// time that it finds out.
+func TestCommittedThoughDeposed(t *testing.T) {
+	f, c := newTerm(t)
+	n := 0
+	f.SetHook(func(_ context.Context, call store.Call) store.Outcome {
+		if n++; n == 1 {
+			return store.DropAnswer()
+		}
+		f.SetHook(nil)
+		do(t, f, store.Delete("leader"))
+		return store.Outcome{}
+	})
+	done, err := c.Commit(t.Context(), []store.Write{write("x")})
+	if err != nil || len(done) != 1 {
+		t.Fatalf("committed %+v, %v", done, err)
+	}
+	if x, _, _ := f.Get(t.Context(), "x"); x.Mod != done[0].Revision {
+		t.Errorf("x is at %d, told of %d", x.Mod, done[0].Revision)
+	}
+	if _, err := c.Commit(t.Context(), []store.Write{write("y")}); !errors.Is(err, store.ErrFenced) {
+		t.Errorf("then: %v", err)
+	}
+}
+
+// A lost attempt must not be applied after its batch was called refused, even
+// when the key it compares for absence is gone again.
+func TestRefusedStaysRefused(t *testing.T) {
+	f, c := newTerm(t)
+	n := 0
+	f.SetHook(func(context.Context, store.Call) store.Outcome {
+		if n++; n == 1 {
+			return store.Hold()
+		}
+		f.SetHook(nil)
+		do(t, f, putOf("foreign", "here"))
+		return store.Outcome{}
+	})
+	done, err := c.Commit(t.Context(), []store.Write{write("x", store.Absent("foreign"))})
+	var conflict *store.Conflict
+	if !errors.As(err, &conflict) || len(done) != 0 {
+		t.Fatalf("committed %+v, %v", done, err)
+	}
+	do(t, f, store.Delete("foreign"))
+	if late := f.ReleaseHeld(); late != 0 {
+		t.Fatal("the refused batch was applied")
+	}
+	if _, err := c.Commit(t.Context(), []store.Write{write("y")}); err != nil {
+		t.Errorf("the next batch: %v", err)
+	}
+}
+
+// The lost attempt arrives between the refusal and the seal: it is committed
+// then, and the committer says so.
+func TestLostAttemptBeatsSeal(t *testing.T) {
+	f, c := newTerm(t)
+	n := 0
+	f.SetHook(func(context.Context, store.Call) store.Outcome {
+		switch n++; n {
+		case 1:
+			return store.Hold()
+		case 2: // the repeat finds the key
+			do(t, f, putOf("foreign", "here"))
+		case 4: // the seal comes too late; 3 was that put
+			do(t, f, store.Delete("foreign"))
+			f.ReleaseHeld()
+		}
+		return store.Outcome{}
+	})
+	done, err := c.Commit(t.Context(), []store.Write{write("x", store.Absent("foreign"))})
+	if err != nil || len(done) != 1 {
+		t.Fatalf("committed %+v, %v", done, err)
+	}
+	f.SetHook(nil)
+	if x, _, _ := f.Get(t.Context(), "x"); x.Mod != done[0].Revision {
+		t.Errorf("x is at %d, told of %d", x.Mod, done[0].Revision)
+	}
+	if _, err := c.Commit(t.Context(), []store.Write{write("y")}); err != nil {
+		t.Errorf("the next batch: %v", err)
+	}
+}
+
+// When ctx ends in doubt, nothing more is sent: the successor knows.
+func TestInDoubt(t *testing.T) {
+	f, c := newTerm(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	f.SetHook(func(context.Context, store.Call) store.Outcome { cancel(); return store.Drop() })
+	for range 2 {
+		if done, err := c.Commit(ctx, []store.Write{write("x")}); !errors.Is(err, store.ErrAmbiguous) || len(done) != 0 {
+			t.Errorf("committed %+v, %v", done, err)
+		}
+	}
+	f.SetHook(nil)
+	if _, err := c.Commit(t.Context(), []store.Write{write("x")}); !errors.Is(err, store.ErrAmbiguous) {
+		t.Errorf("later: %v", err)
+	}
+}
+
+// Every attempt has a deadline, so one that hangs does not hold up the rest.
+func TestAttemptDeadline(t *testing.T) {
+	f := store.NewFake(store.FakeConfig{})
+	term := do(t, f, putOf("leader", "a"))
+	c := store.NewCommitter(f, store.CommitterConfig{LeaderKey: "leader", Term: term, ChainKey: "chain", Attempt: time.Millisecond})
+	n := 0
+	f.SetHook(func(ctx context.Context, _ store.Call) store.Outcome {
+		if n++; n == 1 {
+			<-ctx.Done()
+		}
+		return store.Outcome{}
+	})
+	if _, err := c.Commit(t.Context(), []store.Write{write("x")}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Whatever happens to single attempts, what the committer says is what the
+// store's history shows: told writes at their revision, others nowhere.
+func TestCommitterTellsTheTruth(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		f, c := newTerm(t)
+		f.SetHook(func(_ context.Context, call store.Call) store.Outcome {
+			switch rapid.IntRange(0, 9).Draw(rt, "fate") {
+			case 0:
+				return store.Drop()
+			case 1:
+				return store.DropAnswer()
+			case 2:
+				return store.Hold()
+			case 3:
+				f.ReleaseHeld()
+			}
+			return store.Outcome{}
+		})
+		told := map[string]int64{}
+		for round := range rapid.IntRange(1, 6).Draw(rt, "rounds") {
+			var writes []store.Write
+			for i := range rapid.IntRange(1, 5).Draw(rt, "writes") {
+				w := write(fmt.Sprintf("x/%d/%d", round, i))
+				if rapid.IntRange(0, 5).Draw(rt, "compares") == 0 {
+					w.If = append(w.If, store.Absent("foreign"))
+				}
+				writes = append(writes, w)
+			}
+			done, err := c.Commit(context.Background(), writes)
+			var conflict *store.Conflict
+			if err != nil && !errors.As(err, &conflict) {
+				rt.Fatal(err)
+			}
+			for _, d := range done {
+				for _, w := range writes[:d.Writes] {
+					told[w.Ops[0].Key] = d.Revision
+				}
+				writes = writes[d.Writes:]
+			}
+			if rapid.Bool().Draw(rt, "toggle") {
+				foreign := store.Op{Key: "foreign", Delete: rapid.Bool().Draw(rt, "delete")}
+				_, _ = f.Txn(context.Background(), store.Txn{Then: []store.Op{foreign}})
+			}
+		}
+		f.ReleaseHeld()
+		for _, rev := range f.History() {
+			for _, change := range rev.Changes {
+				if !strings.HasPrefix(change.Key, "x/") {
+					continue
+				}
+				if told[change.Key] != rev.Revision {
+					rt.Fatalf("%s was written at %d, told %d", change.Key, rev.Revision, told[change.Key])
+				}
+				delete(told, change.Key)
+			}
+		}
+		if len(told) > 0 {
+			rt.Fatalf("told of %v, which is not there", told)
+		}
+	})
+}

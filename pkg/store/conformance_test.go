@@ -1,0 +1,37 @@
+package store_test
+
+import (
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"berth.dev/pkg/store"
+	"berth.dev/pkg/store/etcdtest"
+	"berth.dev/pkg/store/storetest"
+)
+
+func TestFake(t *testing.T) {
+	storetest.Run(t, func(*testing.T) storetest.Subject {
+		f := store.NewFake(store.FakeConfig{})
+		return storetest.Subject{Store: f, Compact: func(_ *testing.T, revision int64) { f.Compact(revision) }}
+	})
+}
+
+func TestEtcd(t *testing.T) { runEtcd(t, etcdtest.Start(t)) }
+
+func TestEtcdOfThree(t *testing.T) { runEtcd(t, etcdtest.StartCluster(t, 3)) }
+
+// runEtcd runs the suite on one cluster, emptied before each test.
+func runEtcd(t *testing.T, cluster *etcdtest.Cluster) {
+	storetest.Run(t, func(t *testing.T) storetest.Subject {
+		s := cluster.Store(t)
+		if _, err := s.Client().Delete(t.Context(), "", clientv3.WithPrefix()); err != nil {
+			t.Fatal(err)
+		}
+		return storetest.Subject{Store: s, Compact: func(t *testing.T, revision int64) {
+			if _, err := s.Client().Compact(t.Context(), revision, clientv3.WithCompactPhysical()); err != nil {
+				t.Fatal(err)
+			}
+		}}
+	})
+}

@@ -1,0 +1,207 @@
+package store
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	grpcbackoff "google.golang.org/grpc/backoff"
+)
+
+// DialConfig says how to reach etcd.
+type DialConfig struct {
+	Endpoints []string
+	// TLS is nil for plain text.
+	TLS                *tls.Config
+	Username, Password string
+}
+
+// Etcd is the Store that is etcd.
+type Etcd struct {
+	client *clientv3.Client
+}
+
+var _ Store = (*Etcd)(nil)
+
+// Dial makes a Store of an etcd cluster. It does not wait for a connection: an
+// etcd that is out of reach shows in the calls.
+func Dial(cfg DialConfig) (*Etcd, error) {
+	// gRPC's own pauses between dials grow to two minutes, far longer than etcd
+	// takes to come back.
+	redial := grpc.ConnectParams{
+		Backoff:           grpcbackoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 2, Jitter: 0.2, MaxDelay: time.Second},
+		MinConnectTimeout: time.Second,
+	}
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints:            cfg.Endpoints,
+		TLS:                  cfg.TLS,
+		Username:             cfg.Username,
+		Password:             cfg.Password,
+		DialTimeout:          DefaultTimeout,
+		DialKeepAliveTime:    10 * time.Second, // gRPC raises anything shorter
+		DialKeepAliveTimeout: 2 * time.Second,
+		PermitWithoutStream:  true,
+		DialOptions:          []grpc.DialOption{grpc.WithConnectParams(redial)},
+		Logger:               zap.NewNop(), // what it has to say comes back as errors
+	})
+	if err != nil {
+		return nil, fmt.Errorf("store: etcd client for %s: %w", strings.Join(cfg.Endpoints, ","), err)
+	}
+	return &Etcd{client: client}, nil
+}
+
+// FromClient makes a Store of a client, such as the in-process one of an
+// embedded server. Close closes it.
+func FromClient(client *clientv3.Client) *Etcd { return &Etcd{client: client} }
+
+// Client is the etcd client, for what Store does not cover.
+func (e *Etcd) Client() *clientv3.Client { return e.client }
+
+// Close ends every call and watch.
+func (e *Etcd) Close() error { return e.client.Close() }
+
+// Txn implements Store. The client does not repeat a write once it is sent.
+func (e *Etcd) Txn(ctx context.Context, txn Txn) (TxnResult, error) {
+	if err := checkTxn(txn); err != nil {
+		return TxnResult{}, err
+	}
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	resp, err := e.client.Txn(ctx).If(compares(txn.If)...).Then(ops(txn.Then)...).Else(gets(txn.Else)...).Commit()
+	if err != nil {
+		return TxnResult{}, classify(err)
+	}
+	res := TxnResult{Succeeded: resp.Succeeded, Revision: resp.Header.Revision}
+	if !resp.Succeeded {
+		res.Got = map[string]KV{}
+		for _, r := range resp.Responses {
+			for _, kv := range r.GetResponseRange().Kvs {
+				res.Got[string(kv.Key)] = fromEtcd(kv)
+			}
+		}
+	}
+	return res, nil
+}
+
+func compares(cs []Compare) []clientv3.Cmp {
+	out := make([]clientv3.Cmp, len(cs))
+	for i, c := range cs {
+		switch c.Target {
+		case TargetCreate:
+			out[i] = clientv3.Compare(clientv3.CreateRevision(c.Key), "=", c.Revision)
+		case TargetMod:
+			out[i] = clientv3.Compare(clientv3.ModRevision(c.Key), "=", c.Revision)
+		case TargetValue:
+			out[i] = clientv3.Compare(clientv3.Value(c.Key), "=", c.Value)
+		}
+	}
+	return out
+}
+
+func ops(in []Op) []clientv3.Op {
+	out := make([]clientv3.Op, len(in))
+	for i, op := range in {
+		if op.Delete {
+			out[i] = clientv3.OpDelete(op.Key)
+		} else {
+			out[i] = clientv3.OpPut(op.Key, string(op.Value), clientv3.WithLease(clientv3.LeaseID(op.Lease)))
+		}
+	}
+	return out
+}
+
+func gets(keys []string) []clientv3.Op {
+	out := make([]clientv3.Op, len(keys))
+	for i, key := range keys {
+		out[i] = clientv3.OpGet(key)
+	}
+	return out
+}
+
+// Get implements Store.
+func (e *Etcd) Get(ctx context.Context, key string) (KV, bool, error) {
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	resp, err := e.client.Get(ctx, key)
+	if err != nil {
+		return KV{}, false, classify(err)
+	}
+	if len(resp.Kvs) == 0 {
+		return KV{}, false, nil
+	}
+	return fromEtcd(resp.Kvs[0]), true, nil
+}
+
+// Page implements Store.
+func (e *Etcd) Page(ctx context.Context, req PageRequest) (Page, error) {
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	resp, err := e.client.Get(ctx, req.From, clientv3.WithRange(req.To),
+		clientv3.WithRev(req.Revision), clientv3.WithLimit(int64(req.Limit)))
+	if err != nil {
+		return Page{}, classify(err)
+	}
+	page := Page{Revision: req.Revision, More: resp.More, KVs: make([]KV, len(resp.Kvs))}
+	if page.Revision == 0 {
+		page.Revision = resp.Header.Revision
+	}
+	for i, kv := range resp.Kvs {
+		page.KVs[i] = fromEtcd(kv)
+	}
+	return page, nil
+}
+
+// Grant implements Store.
+func (e *Etcd) Grant(ctx context.Context, ttl time.Duration) (Lease, error) {
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	resp, err := e.client.Grant(ctx, int64((ttl+time.Second-1)/time.Second))
+	if err != nil {
+		return Lease{}, classify(err)
+	}
+	return Lease{ID: int64(resp.ID), TTL: time.Duration(resp.TTL) * time.Second}, nil
+}
+
+// KeepAlive implements Store.
+func (e *Etcd) KeepAlive(ctx context.Context, lease int64) (time.Duration, error) {
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	resp, err := e.client.KeepAliveOnce(ctx, clientv3.LeaseID(lease))
+	if err != nil {
+		return 0, classify(err)
+	}
+	if resp.TTL <= 0 {
+		return 0, ErrLeaseNotFound
+	}
+	return time.Duration(resp.TTL) * time.Second, nil
+}
+
+// Revoke implements Store.
+func (e *Etcd) Revoke(ctx context.Context, lease int64) error {
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	_, err := e.client.Revoke(ctx, clientv3.LeaseID(lease))
+	return classify(err)
+}
+
+// Alarms implements Store.
+func (e *Etcd) Alarms(ctx context.Context) ([]string, error) {
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	resp, err := e.client.AlarmList(ctx)
+	if err != nil {
+		return nil, classify(err)
+	}
+	var names []string
+	for _, a := range resp.Alarms {
+		names = append(names, a.Alarm.String())
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}

@@ -1,0 +1,232 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sort"
+	"sync"
+	"time"
+)
+
+// Fake is an etcd in memory: revisions, etcd leases, watches, compaction and
+// the limits of a transaction, and a hook that makes any call fail in any of
+// the ways a real one does. It starts no goroutine; with a clock of its own and
+// the TryNext methods a simulator drives it from a single one.
+type Fake struct {
+	cfg FakeConfig
+
+	mu        sync.Mutex
+	revision  int64
+	compacted int64
+	keys      map[string][]version
+	names     []string // of keys, sorted unless unsorted is set
+	unsorted  bool
+	leases    map[int64]*fakeLease
+	earliest  time.Time // no etcd lease runs out before
+	lastLease int64
+	history   []Revision
+	held      []Txn
+	alarms    []string
+	broken    int64         // counts BreakWatches
+	moved     chan struct{} // closed and replaced when watches have something new
+}
+
+// FakeConfig are the properties of a Fake; the zero value is a working one.
+type FakeConfig struct {
+	// Clock tells when etcd leases run out; time.Now by default. With the default
+	// clock a waiting watch sees them run out in time; with another one they run
+	// out at the next call, or at Tick.
+	Clock func() time.Time
+	// MinTTL is the shortest etcd lease granted; 2 s by default, as in etcd.
+	MinTTL time.Duration
+	// WatchRevisions is how many revisions a watch delivers at a time at most;
+	// 1,000 by default, as in etcd.
+	WatchRevisions int
+	// Hook is asked about every call. It runs without locks: it may block, or use
+	// the Fake itself.
+	Hook func(ctx context.Context, call Call) Outcome
+}
+
+// Revision is what one revision changed, in the order of its operations.
+type Revision struct {
+	Revision int64
+	Changes  []Change
+}
+
+type version struct {
+	KV
+	deleted bool
+}
+
+type fakeLease struct {
+	ttl      time.Duration
+	deadline time.Time
+	keys     map[string]struct{}
+}
+
+var _ Store = (*Fake)(nil)
+
+// NewFake makes an empty store, at revision 1 as a new etcd is.
+func NewFake(cfg FakeConfig) *Fake {
+	if cfg.MinTTL == 0 {
+		cfg.MinTTL = 2 * time.Second
+	}
+	if cfg.WatchRevisions == 0 {
+		cfg.WatchRevisions = 1000
+	}
+	return &Fake{
+		cfg: cfg, revision: 1,
+		keys: map[string][]version{}, leases: map[int64]*fakeLease{},
+		moved: make(chan struct{}),
+	}
+}
+
+// Txn implements Store.
+func (f *Fake) Txn(ctx context.Context, txn Txn) (TxnResult, error) {
+	out := f.enter(ctx, Call{Method: MethodTxn, Txn: &txn})
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch out.Apply {
+	case ApplyNever:
+		return TxnResult{}, out.Err
+	case ApplyLater:
+		f.held = append(f.held, txn)
+		return TxnResult{}, out.Err
+	}
+	res, err := f.txn(txn)
+	if err == nil {
+		err = out.Err
+	}
+	if err != nil {
+		return TxnResult{}, err
+	}
+	return res, nil
+}
+
+// txn checks and applies a transaction as etcd does.
+func (f *Fake) txn(txn Txn) (TxnResult, error) {
+	if err := checkTxn(txn); err != nil {
+		return TxnResult{}, err
+	}
+	f.expire()
+	ok := !slices.ContainsFunc(txn.If, func(c Compare) bool { return !c.Holds(f.at(c.Key, f.revision)) })
+	if !ok {
+		got := map[string]KV{}
+		for _, key := range txn.Else {
+			if kv, found := f.at(key, f.revision); found {
+				got[key] = kv
+			}
+		}
+		return TxnResult{Revision: f.revision, Got: got}, nil
+	}
+	for _, op := range txn.Then {
+		if !op.Delete && op.Lease != 0 && f.leases[op.Lease] == nil {
+			return TxnResult{}, fmt.Errorf("%w: %x", ErrLeaseNotFound, op.Lease)
+		}
+	}
+	f.apply(txn.Then)
+	return TxnResult{Succeeded: true, Revision: f.revision}, nil
+}
+
+// apply carries out operations as one revision, if they change anything.
+func (f *Fake) apply(ops []Op) {
+	next := f.revision + 1
+	var changes []Change
+	for _, op := range ops {
+		old, found := f.at(op.Key, f.revision)
+		if op.Delete && !found {
+			continue
+		}
+		if l := f.leases[old.Lease]; l != nil {
+			delete(l.keys, op.Key)
+		}
+		c := Change{KV: KV{Key: op.Key, Mod: next}, Deleted: op.Delete}
+		if !op.Delete {
+			c.Value, c.Create, c.Lease = slices.Clone(op.Value), next, op.Lease
+			if found {
+				c.Create = old.Create
+			}
+			if l := f.leases[op.Lease]; l != nil {
+				l.keys[op.Key] = struct{}{}
+			}
+		}
+		if _, known := f.keys[op.Key]; !known {
+			f.names, f.unsorted = append(f.names, op.Key), true
+		}
+		f.keys[op.Key] = append(f.keys[op.Key], version{c.KV, op.Delete})
+		changes = append(changes, c)
+	}
+	if len(changes) == 0 {
+		return
+	}
+	f.revision = next
+	f.history = append(f.history, Revision{next, changes})
+	f.wake()
+}
+
+// at is a key as it stood at a revision.
+func (f *Fake) at(key string, revision int64) (KV, bool) {
+	vs := f.keys[key]
+	i := sort.Search(len(vs), func(i int) bool { return vs[i].Mod > revision })
+	if i == 0 || vs[i-1].deleted {
+		return KV{}, false
+	}
+	return vs[i-1].KV, true
+}
+
+// Get implements Store.
+func (f *Fake) Get(ctx context.Context, key string) (KV, bool, error) {
+	out := f.enter(ctx, Call{Method: MethodGet, Key: key})
+	if out.Err != nil {
+		return KV{}, false, out.Err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.expire()
+	kv, found := f.at(key, f.revision)
+	return kv, found, nil
+}
+
+// Page implements Store.
+func (f *Fake) Page(ctx context.Context, req PageRequest) (Page, error) {
+	out := f.enter(ctx, Call{Method: MethodPage, Key: req.From})
+	if out.Err != nil {
+		return Page{}, out.Err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.expire()
+	page := Page{Revision: req.Revision}
+	switch {
+	case req.Revision == 0:
+		page.Revision = f.revision
+	case req.Revision > f.revision:
+		return Page{}, ErrFutureRevision
+	case req.Revision < f.compacted:
+		return Page{}, ErrCompacted
+	}
+	if f.unsorted {
+		slices.Sort(f.names)
+		f.unsorted = false
+	}
+	i, _ := slices.BinarySearch(f.names, req.From)
+	for ; i < len(f.names) && f.names[i] < req.To; i++ {
+		kv, found := f.at(f.names[i], page.Revision)
+		if !found {
+			continue
+		}
+		if req.Limit > 0 && len(page.KVs) == req.Limit {
+			page.More = true
+			break
+		}
+		page.KVs = append(page.KVs, kv)
+	}
+	return page, nil
+}
+
+// wake lets every waiting watch look again.
+func (f *Fake) wake() {
+	close(f.moved)
+	f.moved = make(chan struct{})
+}

@@ -1,0 +1,144 @@
+package store
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+)
+
+// now is the time by the Fake's clock.
+func (f *Fake) now() time.Time {
+	if f.cfg.Clock != nil {
+		return f.cfg.Clock()
+	}
+	return time.Now()
+}
+
+// Grant implements Store.
+func (f *Fake) Grant(ctx context.Context, ttl time.Duration) (Lease, error) {
+	out := f.enter(ctx, Call{Method: MethodGrant})
+	if out.Apply != ApplyNow {
+		return Lease{}, out.Err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	// etcd counts whole seconds.
+	ttl = max((ttl + time.Second - 1).Truncate(time.Second), f.cfg.MinTTL)
+	f.lastLease++
+	deadline := f.now().Add(ttl)
+	f.leases[f.lastLease] = &fakeLease{ttl: ttl, deadline: deadline, keys: map[string]struct{}{}}
+	if f.earliest.IsZero() || deadline.Before(f.earliest) {
+		f.earliest = deadline
+	}
+	f.wake()
+	return Lease{ID: f.lastLease, TTL: ttl}, out.Err
+}
+
+// KeepAlive implements Store.
+func (f *Fake) KeepAlive(ctx context.Context, lease int64) (time.Duration, error) {
+	out := f.enter(ctx, Call{Method: MethodKeepAlive, Lease: lease})
+	if out.Apply != ApplyNow {
+		return 0, out.Err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.expire()
+	l := f.leases[lease]
+	if l == nil {
+		return 0, ErrLeaseNotFound
+	}
+	l.deadline = f.now().Add(l.ttl)
+	return l.ttl, out.Err
+}
+
+// Revoke implements Store.
+func (f *Fake) Revoke(ctx context.Context, lease int64) error {
+	out := f.enter(ctx, Call{Method: MethodRevoke, Lease: lease})
+	if out.Apply != ApplyNow {
+		return out.Err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.expire()
+	if f.leases[lease] == nil {
+		return ErrLeaseNotFound
+	}
+	f.end(lease)
+	return out.Err
+}
+
+// Alarms implements Store.
+func (f *Fake) Alarms(ctx context.Context) ([]string, error) {
+	out := f.enter(ctx, Call{Method: MethodAlarms})
+	if out.Err != nil {
+		return nil, out.Err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.alarms), nil
+}
+
+// Tick ends the etcd leases that have run out by the clock. Every call does so
+// first; a simulator calls it where time passes without calls.
+func (f *Fake) Tick() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.expire()
+}
+
+// Expire ends an etcd lease now, as though it had run out.
+func (f *Fake) Expire(lease int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.leases[lease] != nil {
+		f.end(lease)
+	}
+}
+
+// RefreshLeases gives every etcd lease its whole TTL again, as a change of
+// etcd's leader does.
+func (f *Fake) RefreshLeases() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.expire()
+	for _, l := range f.leases {
+		l.deadline = f.now().Add(l.ttl)
+	}
+}
+
+// expire ends what has run out, in order of deadline and then of id, so that a
+// run from a seed repeats itself.
+func (f *Fake) expire() {
+	now := f.now()
+	for !f.earliest.IsZero() && !now.Before(f.earliest) {
+		id, deadline := f.nextExpiry()
+		f.earliest = deadline
+		if id == 0 || now.Before(deadline) {
+			return
+		}
+		f.end(id)
+	}
+}
+
+// nextExpiry is the etcd lease that runs out first; 0 and no time when there is
+// none. Renewals leave earliest behind, so that only time that has passed costs
+// a look at all of them.
+func (f *Fake) nextExpiry() (id int64, deadline time.Time) {
+	for i, l := range f.leases {
+		if id == 0 || l.deadline.Before(deadline) || l.deadline.Equal(deadline) && i < id {
+			id, deadline = i, l.deadline
+		}
+	}
+	return id, deadline
+}
+
+// end removes an etcd lease and, in one revision, its keys.
+func (f *Fake) end(id int64) {
+	var ops []Op
+	for _, key := range slices.Sorted(maps.Keys(f.leases[id].keys)) {
+		ops = append(ops, Delete(key))
+	}
+	f.apply(ops)
+	delete(f.leases, id)
+}

@@ -1,0 +1,114 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"berth.dev/pkg/store"
+)
+
+func contextOver(t *testing.T) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return ctx, cancel
+}
+
+// fill puts n keys under a prefix.
+func fill(t *testing.T, s store.Store, prefix string, n int) (revision int64) {
+	t.Helper()
+	for i := 0; i < n; {
+		var ops []store.Op
+		for ; i < n && len(ops) < store.MaxTxnOps; i++ {
+			ops = append(ops, put(fmt.Sprintf("%s%05d", prefix, i), "v"))
+		}
+		revision = must(t, s, ops...)
+	}
+	return revision
+}
+
+func testPages(t *testing.T, s Subject) {
+	must(t, s, put("a", "1"), put("b", "1"), put("c", "1"), put("d", "1"))
+	rev := must(t, s, store.Delete("b"))
+	must(t, s, put("c", "2"), put("bb", "late"))
+
+	page, err := s.Page(t.Context(), store.PageRequest{From: "a", To: "d", Revision: rev, Limit: 1})
+	if err != nil || len(page.KVs) != 1 || page.KVs[0].Key != "a" || !page.More || page.Revision != rev {
+		t.Fatalf("first page: %+v, %v", page, err)
+	}
+	page, err = s.Page(t.Context(), store.PageRequest{From: "a\x00", To: "d", Revision: rev, Limit: 1})
+	if err != nil || len(page.KVs) != 1 || string(page.KVs[0].Value) != "1" || page.KVs[0].Key != "c" || page.More {
+		t.Fatalf("second page: %+v, %v", page, err)
+	}
+	page, err = s.Page(t.Context(), store.PageRequest{From: "a", To: "z"})
+	if err != nil || len(page.KVs) != 4 || page.Revision != rev+1 {
+		t.Fatalf("latest: %+v, %v", page, err)
+	}
+	if _, err = s.Page(t.Context(), store.PageRequest{From: "a", To: "z", Revision: rev + 100}); !errors.Is(err, store.ErrFutureRevision) {
+		t.Errorf("future: %v", err)
+	}
+	s.Compact(t, rev+1)
+	if _, err = s.Page(t.Context(), store.PageRequest{From: "a", To: "z", Revision: rev}); !errors.Is(err, store.ErrCompacted) {
+		t.Errorf("compacted: %v", err)
+	}
+	if page, err = s.Page(t.Context(), store.PageRequest{From: "a", To: "z", Revision: rev + 1}); err != nil || len(page.KVs) != 4 {
+		t.Errorf("at the compacted revision itself: %+v, %v", page, err)
+	}
+}
+
+func testRangeSkips(t *testing.T, s Subject) {
+	fill(t, s, "p/a/", 3)
+	fill(t, s, "p/events/", 5)
+	fill(t, s, "p/z/", 1)
+	rev := fill(t, s, "q/", 2)
+	for _, c := range []struct {
+		skip []string
+		want int
+	}{
+		{nil, 9},
+		{[]string{"p/events/"}, 4},
+		{[]string{"p/z/", "p/a/"}, 5},
+		{[]string{"p/events/", "p/events/0", "other/"}, 4},
+		{[]string{"p/"}, 0},
+	} {
+		kvs, at, err := store.Range(t.Context(), s, "p/", c.skip...)
+		sorted := slices.IsSortedFunc(kvs, func(a, b store.KV) int { return strings.Compare(a.Key, b.Key) })
+		if err != nil || len(kvs) != c.want || at != rev || !sorted {
+			t.Errorf("without %q: %d keys at %d, sorted %v, %v; want %d at %d", c.skip, len(kvs), at, sorted, err, c.want, rev)
+		}
+	}
+}
+
+// interloper does something before one of the pages is read.
+type interloper struct {
+	store.Store
+	page, at int
+	do       func()
+}
+
+func (i *interloper) Page(ctx context.Context, req store.PageRequest) (store.Page, error) {
+	if i.page++; i.page == i.at {
+		i.do()
+	}
+	return i.Store.Page(ctx, req)
+}
+
+func testRangeCompacted(t *testing.T, s Subject) {
+	fill(t, s, "p/", 2500)
+	var compacted int64
+	i := &interloper{Store: s, at: 3, do: func() {
+		compacted = must(t, s, put("p/last", "v"))
+		s.Compact(t, compacted)
+	}}
+	kvs, rev, err := store.Range(t.Context(), i, "p/")
+	if err != nil || len(kvs) != 2501 || rev != compacted {
+		t.Fatalf("%d keys at %d, %v; want 2501 at %d", len(kvs), rev, err, compacted)
+	}
+	i.page, i.do = 0, func() { must(t, s, put("p/later", "v")) }
+	if kvs, rev, err = store.Range(t.Context(), i, "p/"); err != nil || len(kvs) != 2501 || rev != compacted {
+		t.Fatalf("a write between pages: %d keys at %d, %v; want 2501 at %d", len(kvs), rev, err, compacted)
+	}
+}

@@ -1,0 +1,193 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"berth.dev/pkg/store"
+)
+
+func testWatchOrder(t *testing.T, s Subject) {
+	rev := must(t, s, put("p/z", "0"))
+	w := s.Watch("p/", rev+1)
+	defer w.Close()
+	must(t, s, put("p/c", "1"), put("q/x", "1"), store.Delete("p/z"), put("p/a", "1"))
+	must(t, s, put("q/x", "2"))
+	must(t, s, put("p/b", "2"))
+	got, revisions := "", []int64(nil)
+	for len(got) < len("p/c=1 -p/z p/a=1;p/b=2;") {
+		b, err := w.Next(patient(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, c := range b.Changes {
+			if i > 0 && c.Mod != b.Changes[i-1].Mod {
+				got += ";"
+			} else if i > 0 {
+				got += " "
+			}
+			got += tell([]store.Change{c})
+			revisions = append(revisions, c.Mod)
+		}
+		got += ";"
+	}
+	if got != "p/c=1 -p/z p/a=1;p/b=2;" {
+		t.Errorf("told %q", got)
+	}
+	if fmt.Sprint(revisions) != fmt.Sprint([]int64{rev + 1, rev + 1, rev + 1, rev + 3}) {
+		t.Errorf("revisions %v after %d", revisions, rev)
+	}
+}
+
+func testWatchFromPast(t *testing.T, s Subject) {
+	first := must(t, s, put("a", "1"))
+	must(t, s, put("a", "2"))
+	w := s.Watch("a", first)
+	defer w.Close()
+	var told []store.Change
+	for len(told) < 2 {
+		b, err := w.Next(patient(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		told = append(told, b.Changes...)
+	}
+	if tell(told) != "a=1 a=2" || told[1].Create != first {
+		t.Errorf("told %q, %+v", tell(told), told)
+	}
+	ctx, cancel := contextOver(t)
+	defer cancel()
+	if _, err := w.Next(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("next without time: %v", err)
+	}
+}
+
+// A watch that is far behind gets the past in several answers, and the header of
+// each names the present: whoever takes that for what it has seen loses the rest.
+func testWatchFarBehind(t *testing.T, s Subject) {
+	const writers, each = 8, 150 // etcd sends at most 1,000 revisions at a time
+	first := must(t, s, put("a", ""), put("b", ""))
+	var group sync.WaitGroup
+	for range writers {
+		group.Go(func() {
+			for range each {
+				if _, err := s.Txn(t.Context(), store.Txn{Then: []store.Op{put("a", ""), put("b", "")}}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	last := first + writers*each
+	w := s.Watch("", first)
+	defer w.Close()
+	for next := first; next <= last; {
+		b, err := w.Next(patient(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(b.Changes)%2 != 0 {
+			t.Fatal("a revision was split")
+		}
+		for i := 0; i < len(b.Changes); i += 2 {
+			if b.Changes[i].Mod != next || b.Changes[i+1].Mod != next {
+				t.Fatalf("told of revision %d, want %d", b.Changes[i].Mod, next)
+			}
+			next++
+		}
+		if b.Revision != next-1 {
+			t.Fatalf("claims to have reached %d, told up to %d", b.Revision, next-1)
+		}
+	}
+}
+
+func testWatchCompacted(t *testing.T, s Subject) {
+	first := must(t, s, put("a", "1"))
+	must(t, s, put("a", "2"))
+	last := must(t, s, put("a", "3"))
+	s.Compact(t, last)
+	w := s.Watch("a", first)
+	defer w.Close()
+	if b, err := w.Next(patient(t)); !errors.Is(err, store.ErrCompacted) {
+		t.Errorf("told %q, %v; want ErrCompacted", tell(b.Changes), err)
+	}
+	kept := s.Watch("a", last+1)
+	defer kept.Close()
+	must(t, s, put("a", "4"))
+	if b, err := kept.Next(patient(t)); err != nil || tell(b.Changes) != "a=4" {
+		t.Errorf("a watch from after the compaction told %q, %v", tell(b.Changes), err)
+	}
+}
+
+func testWatchProgress(t *testing.T, s Subject) {
+	rev := must(t, s, put("p/a", "1"))
+	w := s.Watch("p/", rev+1)
+	defer w.Close()
+	elsewhere := must(t, s, put("q/a", "1"))
+	for {
+		ctx, cancel := context.WithTimeout(patient(t), nudge)
+		b, err := w.Next(ctx)
+		cancel()
+		if err == nil {
+			if len(b.Changes) != 0 || b.Revision != elsewhere {
+				t.Fatalf("progress told %q at %d, want nothing at %d", tell(b.Changes), b.Revision, elsewhere)
+			}
+			return
+		}
+		if patient(t).Err() != nil {
+			t.Fatal("no progress was told")
+		}
+		w.RequestProgress()
+	}
+}
+
+func testWatchTryNext(t *testing.T, s Subject) {
+	w := s.Watch("a", 0)
+	defer w.Close()
+	if b, ok, err := w.TryNext(); ok || err != nil {
+		t.Fatalf("told %+v, %v of an empty store", b, err)
+	}
+	rev := must(t, s, put("a", "1"))
+	again := s.Watch("a", rev)
+	defer again.Close()
+	for {
+		b, ok, err := again.TryNext()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ok {
+			if tell(b.Changes) != "a=1" || b.Revision != rev {
+				t.Errorf("told %q at %d", tell(b.Changes), b.Revision)
+			}
+			return
+		}
+	}
+}
+
+// lateWatch opens its watch at the first call of Next.
+type lateWatch struct {
+	store.Watch
+	open func() store.Watch
+}
+
+func (w *lateWatch) Next(ctx context.Context) (store.Batch, error) {
+	if w.Watch == nil {
+		w.Watch = w.open()
+	}
+	return w.Watch.Next(ctx)
+}
+
+func (w *lateWatch) RequestProgress() {
+	if w.Watch != nil {
+		w.Watch.RequestProgress()
+	}
+}
+
+func (w *lateWatch) Close() {
+	if w.Watch != nil {
+		w.Watch.Close()
+	}
+}

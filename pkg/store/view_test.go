@@ -1,0 +1,212 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"berth.dev/pkg/store"
+)
+
+// pull waits for a batch in virtual time.
+func pull(t *testing.T, v *store.View) store.Batch {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	b, err := v.Next(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// muted stands between a view and its watches, which it can silence.
+type muted struct {
+	store.Store
+	silent bool
+	opened int
+}
+
+func (m *muted) Watch(prefix string, from int64) store.Watch {
+	m.opened++
+	return &mutedWatch{m.Store.Watch(prefix, from), m.silent}
+}
+
+type mutedWatch struct {
+	store.Watch
+	silent bool
+}
+
+func (w *mutedWatch) Next(ctx context.Context) (store.Batch, error) {
+	if w.silent {
+		<-ctx.Done()
+		return store.Batch{}, ctx.Err()
+	}
+	return w.Watch.Next(ctx)
+}
+
+// A member of etcd that hangs keeps the connection and says nothing.
+func TestViewReplacesSilentWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := store.NewFake(store.FakeConfig{})
+		m := &muted{Store: f, silent: true}
+		v := store.OpenView(m, "p/")
+		defer v.Close()
+		pull(t, v)
+		time.Sleep(4 * time.Second)
+		if v.Ready() {
+			t.Error("ready, though the watch was never heard of")
+		}
+		m.silent = false // the next watch reaches another member
+		do(t, f, putOf("p/a", "1"))
+		began := time.Now()
+		b := pull(t, v)
+		if b.Reset || len(b.Changes) != 1 || m.opened != 2 {
+			t.Errorf("told %+v by watch %d, want the change by the second", b, m.opened)
+		}
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("blind for %v", took)
+		}
+	})
+}
+
+func TestViewReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := store.NewFake(store.FakeConfig{})
+		m := &muted{Store: f}
+		v := store.OpenView(m, "p/")
+		defer v.Close()
+		pull(t, v)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		done := make(chan error)
+		go func() { _, err := v.Next(ctx); done <- err }()
+		time.Sleep(30 * time.Minute)
+		if !v.Ready() || m.opened != 1 {
+			t.Errorf("a quiet store: ready %v, %d watches", v.Ready(), m.opened)
+		}
+		if err := <-done; !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("next: %v", err)
+		}
+		time.Sleep(time.Minute)
+		if v.Ready() {
+			t.Error("ready, though nobody has looked for a minute")
+		}
+	})
+}
+
+func TestViewOfStoreOutOfReach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := store.NewFake(store.FakeConfig{})
+		calls := 0
+		f.SetHook(func(context.Context, store.Call) store.Outcome { calls++; return store.Drop() })
+		v := store.OpenView(f, "p/")
+		defer v.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if _, err := v.Next(ctx); !errors.Is(err, context.DeadlineExceeded) || v.Ready() {
+			t.Errorf("next: %v, ready %v", err, v.Ready())
+		}
+		if calls < 3000 || calls > 4000 {
+			t.Errorf("%d attempts in an hour, want one a second", calls)
+		}
+		f.SetHook(nil)
+		if b := pull(t, v); !b.Reset {
+			t.Errorf("told %+v", b)
+		}
+	})
+}
+
+// splitter tears the second of two changes of a revision off.
+type splitter struct{ store.Store }
+
+func (s splitter) Watch(prefix string, from int64) store.Watch {
+	return &splitWatch{Watch: s.Store.Watch(prefix, from)}
+}
+
+type splitWatch struct {
+	store.Watch
+	rest []store.Change
+}
+
+func (w *splitWatch) Next(ctx context.Context) (store.Batch, error) {
+	if len(w.rest) > 0 {
+		b := store.Batch{Revision: w.rest[0].Mod, Changes: w.rest}
+		w.rest = nil
+		return b, nil
+	}
+	b, err := w.Watch.Next(ctx)
+	if len(b.Changes) > 1 {
+		w.rest = b.Changes[1:]
+		b.Changes = b.Changes[:1]
+	}
+	return b, err
+}
+
+// The rest of a revision that comes late is never told as a change.
+func TestViewOfSplitRevision(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := store.NewFake(store.FakeConfig{})
+		v := store.OpenView(splitter{f}, "p/")
+		defer v.Close()
+		pull(t, v)
+		do(t, f, putOf("p/a", "1"), putOf("p/b", "1"))
+		pull(t, v)
+		if b := pull(t, v); !b.Reset || len(b.Changes) != 2 {
+			t.Errorf("told %+v, want a reset with both", b)
+		}
+	})
+}
+
+// A simulator drives everything from one goroutine, by its own clock.
+func TestFakeInOneGoroutine(t *testing.T) {
+	now := time.Unix(1000, 0)
+	f := store.NewFake(store.FakeConfig{Clock: func() time.Time { return now }, WatchRevisions: 1})
+	v := store.OpenView(f, "p/", "p/skip/")
+	defer v.Close()
+	next := func() (store.Batch, bool) { return v.TryNext() }
+	if b, ok := next(); !ok || !b.Reset {
+		t.Fatalf("snapshot: %+v", b)
+	}
+	lease, err := f.Grant(t.Context(), 5*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	do(t, f, store.Op{Key: "p/a", Lease: lease.ID})
+	skip := do(t, f, putOf("p/skip/a", "1"))
+	if b, ok := next(); !ok || len(b.Changes) != 1 || b.Revision != skip-1 {
+		t.Fatalf("first change: %+v", b)
+	}
+	if b, ok := next(); !ok || len(b.Changes) != 0 || b.Revision != skip {
+		t.Fatalf("skipped change: %+v", b)
+	}
+	elsewhere := do(t, f, putOf("q/a", "1"))
+	if b, ok := next(); ok {
+		t.Fatalf("told %+v of another prefix", b)
+	}
+	v.Want(elsewhere)
+	if b, ok := next(); !ok || len(b.Changes) != 0 || b.Revision != elsewhere {
+		t.Fatalf("wanted revision %d: %+v", elsewhere, b)
+	}
+	now = now.Add(lease.TTL)
+	f.Tick()
+	if b, ok := next(); !ok || len(b.Changes) != 1 || !b.Changes[0].Deleted {
+		t.Fatalf("expiry: %+v", b)
+	}
+	do(t, f, putOf("p/b", "1"))
+	do(t, f, putOf("p/b", "2"))
+	f.Compact(f.Revision())
+	if b, ok := next(); !ok || !b.Reset || len(b.Changes) != 1 {
+		t.Fatalf("after a compaction: %+v", b)
+	}
+	for i, r := range f.History() {
+		if r.Revision != int64(i+2) || len(r.Changes) == 0 {
+			t.Errorf("history %d is %+v", i, r)
+		}
+	}
+	if len(f.History()) != int(f.Revision())-1 {
+		t.Error("the compaction shortened the history")
+	}
+}
