@@ -1,0 +1,317 @@
+package leader_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"berth.dev/pkg/leader"
+	"berth.dev/pkg/store"
+	"berth.dev/pkg/store/etcdtest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// ttl is the shortest that an election takes.
+const ttl = leader.MinTTL
+
+// suite is what an election promises on any store.
+var suite = map[string]func(t *testing.T, s store.Store, key string){
+	"SecondWinsOnResign":    testSecondWinsOnResign,
+	"SecondWinsOnExpiry":    testSecondWinsOnExpiry,
+	"StepsDownOnDelete":     testStepsDownOnDelete,
+	"StepsDownOnOtherKey":   testStepsDownOnReplacement,
+	"LeaseDeadWhileWaiting": testLeaseDeadWhileWaiting,
+	"LostAnswer":            testLostAnswer,
+	"ResignRepeats":         testResignRepeats,
+	"Observe":               testObserve,
+}
+
+func TestFake(t *testing.T) {
+	for name, test := range suite {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				test(t, store.NewFake(store.FakeConfig{}), "leaders/x")
+			})
+		})
+	}
+}
+
+func TestEtcd(t *testing.T) {
+	cluster := etcdtest.Start(t)
+	for name, test := range suite {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, cluster.Store(t), "leaders/"+name)
+		})
+	}
+}
+
+func newElection(t *testing.T, s store.Store, key, id string) *leader.Election {
+	t.Helper()
+	e, err := leader.New(leader.Config{Store: s, Key: key, TTL: ttl, Candidate: leader.Candidate{ID: id, Address: id + ":1", Version: "v1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// win campaigns and answers the leadership; it is resigned when the test ends.
+func win(t *testing.T, e *leader.Election) *leader.Leadership {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	l, err := e.Campaign(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Resign(context.Background()) })
+	return l
+}
+
+// campaign is win in the background.
+func campaign(t *testing.T, e *leader.Election) <-chan *leader.Leadership {
+	won := make(chan *leader.Leadership, 1)
+	go func() {
+		defer close(won)
+		if l, err := e.Campaign(t.Context()); err == nil {
+			t.Cleanup(func() { _ = l.Resign(context.Background()) })
+			won <- l
+		}
+	}()
+	return won
+}
+
+// spy wraps a store and lets a test see and spoil its calls.
+type spy struct {
+	store.Store
+	txns      atomic.Int64
+	granted   atomic.Int64 // the last lease
+	keepAlive func(ctx context.Context, next func() (time.Duration, error)) (time.Duration, error)
+	txn       func(n int64, next func() (store.TxnResult, error)) (store.TxnResult, error)
+}
+
+func (s *spy) Grant(ctx context.Context, ttl time.Duration) (store.Lease, error) {
+	l, err := s.Store.Grant(ctx, ttl)
+	s.granted.Store(l.ID)
+	return l, err
+}
+
+func (s *spy) KeepAlive(ctx context.Context, id int64) (time.Duration, error) {
+	next := func() (time.Duration, error) { return s.Store.KeepAlive(ctx, id) }
+	if s.keepAlive == nil {
+		return next()
+	}
+	return s.keepAlive(ctx, next)
+}
+
+func (s *spy) Txn(ctx context.Context, txn store.Txn) (store.TxnResult, error) {
+	n := s.txns.Add(1)
+	next := func() (store.TxnResult, error) { return s.Store.Txn(ctx, txn) }
+	if s.txn == nil {
+		return next()
+	}
+	return s.txn(n, next)
+}
+
+// frozen keeps a renewal until its time is up, as a hung member of etcd does.
+func frozen(ctx context.Context, _ func() (time.Duration, error)) (time.Duration, error) {
+	<-ctx.Done()
+	return 0, fmt.Errorf("%w: frozen", store.ErrAmbiguous)
+}
+
+// waits returns once a candidate has tried, failed, and waits.
+func waits(t *testing.T, e *leader.Election, term int64) {
+	t.Helper()
+	for t.Context().Err() == nil {
+		err := e.Evict(t.Context(), term)
+		if err == nil {
+			t.Fatal("evicted a young leader")
+		}
+		if errors.Is(err, leader.ErrNotEvicted) && !isNotWaiting(err, term) {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func isNotWaiting(err error, term int64) bool {
+	return err.Error() == fmt.Sprintf("leader: not evicted: not waiting for term %d to end", term)
+}
+
+func testSecondWinsOnResign(t *testing.T, s store.Store, key string) {
+	first := win(t, newElection(t, s, key, "a"))
+	if !first.Valid() || first.Err() != nil || first.Revision() != first.Term() {
+		t.Errorf("the winner is not valid: %v", first.Err())
+	}
+	e := newElection(t, s, key, "b")
+	won := campaign(t, e)
+	waits(t, e, first.Term())
+	select {
+	case <-won:
+		t.Fatal("two leaders")
+	default:
+	}
+	if err := first.Resign(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if first.Valid() || !errors.Is(first.Err(), leader.ErrResigned) {
+		t.Errorf("resigned, but valid %v, err %v", first.Valid(), first.Err())
+	}
+	second := <-won
+	if second.Term() <= first.Term() {
+		t.Errorf("term %d after term %d", second.Term(), first.Term())
+	}
+	if err := first.Resign(t.Context()); err != nil {
+		t.Errorf("resigning twice: %v", err)
+	}
+	if kv, found, err := s.Get(t.Context(), key); err != nil || !found || kv.Create != second.Term() {
+		t.Errorf("the earlier leader resigned the later one's key: %+v, %v", kv, err)
+	}
+}
+
+func testSecondWinsOnExpiry(t *testing.T, s store.Store, key string) {
+	first := win(t, newElection(t, &spy{Store: s, keepAlive: frozen}, key, "a"))
+	began := time.Now()
+	won := campaign(t, newElection(t, s, key, "b"))
+	second := <-won
+	select {
+	case <-first.Done():
+	default:
+		t.Fatal("two leaders that both think so")
+	}
+	if !errors.Is(first.Err(), leader.ErrExpired) || second.Term() <= first.Term() {
+		t.Errorf("first: %v, terms %d and %d", first.Err(), first.Term(), second.Term())
+	}
+	if took := time.Since(began); took > 2*ttl {
+		t.Errorf("took %v", took)
+	}
+}
+
+func testStepsDownOnDelete(t *testing.T, s store.Store, key string) {
+	l := win(t, newElection(t, s, key, "a"))
+	if _, err := s.Txn(t.Context(), store.Txn{Then: []store.Op{store.Delete(key)}}); err != nil {
+		t.Fatal(err)
+	}
+	<-l.Done()
+	if !errors.Is(l.Err(), leader.ErrDeposed) || l.Valid() {
+		t.Errorf("err %v, valid %v", l.Err(), l.Valid())
+	}
+}
+
+func testStepsDownOnReplacement(t *testing.T, s store.Store, key string) {
+	l := win(t, newElection(t, s, key, "a"))
+	for _, op := range []store.Op{store.Delete(key), store.Put(key, nil)} {
+		if _, err := s.Txn(t.Context(), store.Txn{Then: []store.Op{op}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-l.Done()
+	if !errors.Is(l.Err(), leader.ErrDeposed) {
+		t.Errorf("err %v", l.Err())
+	}
+}
+
+// The stock election answers "you lead" to a candidate whose lease died while it
+// waited, with no key at all.
+func testLeaseDeadWhileWaiting(t *testing.T, s store.Store, key string) {
+	first := win(t, newElection(t, s, key, "a"))
+	second := &spy{Store: s}
+	e := newElection(t, second, key, "b")
+	won := campaign(t, e)
+	waits(t, e, first.Term())
+	if err := s.Revoke(t.Context(), second.granted.Load()); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Resign(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l := <-won
+	kv, found, err := s.Get(t.Context(), key)
+	if err != nil || !found || kv.Create != l.Term() || kv.Lease != second.granted.Load() {
+		t.Fatalf("leads at term %d without its key: %+v, %v", l.Term(), kv, err)
+	}
+	if _, err := s.KeepAlive(t.Context(), kv.Lease); err != nil || !l.Valid() {
+		t.Errorf("leads on a lease that is gone: %v", err)
+	}
+}
+
+// A win whose answer was lost is a win, not somebody else's.
+func testLostAnswer(t *testing.T, s store.Store, key string) {
+	lossy := &spy{Store: s, txn: func(n int64, next func() (store.TxnResult, error)) (store.TxnResult, error) {
+		res, err := next()
+		if n == 1 {
+			return store.TxnResult{}, fmt.Errorf("%w: answer lost", store.ErrAmbiguous)
+		}
+		return res, err
+	}}
+	l := win(t, newElection(t, lossy, key, "a"))
+	if kv, _, err := s.Get(t.Context(), key); err != nil || kv.Create != l.Term() {
+		t.Errorf("term %d, key %+v, %v", l.Term(), kv, err)
+	}
+}
+
+func testResignRepeats(t *testing.T, s store.Store, key string) {
+	broken := &spy{Store: s, txn: func(n int64, next func() (store.TxnResult, error)) (store.TxnResult, error) {
+		if n == 2 || n == 3 {
+			return store.TxnResult{}, fmt.Errorf("%w: down", store.ErrAmbiguous)
+		}
+		return next()
+	}}
+	l := win(t, newElection(t, broken, key, "a"))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := l.Resign(ctx); !errors.Is(err, store.ErrAmbiguous) {
+		t.Errorf("resign without time: %v", err)
+	}
+	if err := l.Resign(t.Context()); err != nil {
+		t.Errorf("resign again: %v", err)
+	}
+	if _, found, err := s.Get(t.Context(), key); err != nil || found {
+		t.Errorf("the key is still there: %v, %v", found, err)
+	}
+}
+
+func testObserve(t *testing.T, s store.Store, key string) {
+	type seen struct {
+		id   string
+		term int64
+	}
+	told := make(chan seen)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- leader.Observe(ctx, s, key, func(h leader.Holder, found bool) bool {
+			if found != (h.Term != 0) {
+				t.Errorf("found %v, %+v", found, h)
+			}
+			told <- seen{h.ID, h.Term}
+			return true
+		})
+	}()
+	expect := func(want seen) {
+		t.Helper()
+		if got := <-told; got != want {
+			t.Errorf("told %+v, want %+v", got, want)
+		}
+	}
+	expect(seen{})
+	first := win(t, newElection(t, s, key, "a"))
+	expect(seen{"a", first.Term()})
+	if err := first.Resign(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	expect(seen{})
+	second := win(t, newElection(t, s, key, "b"))
+	expect(seen{"b", second.Term()})
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("observe ended with %v", err)
+	}
+}

@@ -1,0 +1,87 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"berth.dev/pkg/store"
+)
+
+const (
+	// evictLimit evicts are sent in an evictWindow at most: two replicas that take
+	// each other for dead must not play ping-pong.
+	evictLimit  = 3
+	evictWindow = time.Minute
+	// evictAge is how long a leader was seen before it may be evicted.
+	evictAge = time.Second
+)
+
+// ErrNotEvicted is wrapped by the reasons for which an evict is not even sent;
+// the TTL decides then.
+var ErrNotEvicted = errors.New("leader: not evicted")
+
+// wait is what a waiting candidate knows.
+type wait struct {
+	session *session
+	holder  Holder
+	since   time.Time // when this replica first saw the holder
+}
+
+// Evict deletes the key of a leader that is proven dead, if its term is still
+// that. Only a waiting candidate evicts, and only when its own session lives, its
+// view is current, etcd has no alarm, the leader was there for a second, and this
+// replica has not evicted three times within a minute. An error that does not
+// wrap ErrNotEvicted is one of the store's.
+func (e *Election) Evict(ctx context.Context, term int64) error {
+	e.mu.Lock()
+	w := e.waiting
+	e.mu.Unlock()
+	switch {
+	case w == nil || w.holder.Term != term:
+		return fmt.Errorf("%w: not waiting for term %d to end", ErrNotEvicted, term)
+	case !w.session.valid():
+		return fmt.Errorf("%w: no etcd lease of our own", ErrNotEvicted)
+	case time.Since(w.since) < evictAge:
+		return fmt.Errorf("%w: term %d is too young", ErrNotEvicted, term)
+	case e.cfg.MayEvict != nil && !e.cfg.MayEvict():
+		return fmt.Errorf("%w: this replica is not fit to take over", ErrNotEvicted)
+	}
+	alarms, err := e.cfg.Store.Alarms(ctx)
+	if err != nil {
+		return err
+	}
+	if len(alarms) > 0 {
+		return fmt.Errorf("%w: etcd has alarms %q", ErrNotEvicted, alarms)
+	}
+	if !e.guard.allow(time.Now()) {
+		return fmt.Errorf("%w: %d within %v already", ErrNotEvicted, evictLimit, evictWindow)
+	}
+	_, err = e.cfg.Store.Txn(ctx, store.Txn{
+		If:   []store.Compare{store.CreatedAt(e.cfg.Key, term)},
+		Then: []store.Op{store.Delete(e.cfg.Key)},
+	})
+	return err
+}
+
+// guard counts evicts.
+type guard struct {
+	mu   sync.Mutex
+	sent []time.Time
+}
+
+// allow counts one more evict, unless there were too many of late.
+func (g *guard) allow(now time.Time) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for len(g.sent) > 0 && now.Sub(g.sent[0]) >= evictWindow {
+		g.sent = g.sent[1:]
+	}
+	if len(g.sent) >= evictLimit {
+		return false
+	}
+	g.sent = append(g.sent, now)
+	return true
+}

@@ -1,0 +1,142 @@
+package leader_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"berth.dev/pkg/leader"
+	"berth.dev/pkg/store"
+)
+
+// standby waits behind a leader until that is old enough to be evicted.
+type standby struct {
+	*leader.Election
+	first *leader.Leadership
+	won   <-chan *leader.Leadership
+	fit   bool
+}
+
+func newStandby(t *testing.T, f *store.Fake, prove func(context.Context, leader.Holder) bool) *standby {
+	t.Helper()
+	b := &standby{first: win(t, newElection(t, f, "x", "a")), fit: true}
+	var err error
+	b.Election, err = leader.New(leader.Config{
+		Store: f, Key: "x", TTL: ttl, Candidate: leader.Candidate{ID: "b"},
+		Prove: prove, MayEvict: func() bool { return b.fit },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.won = campaign(t, b.Election)
+	waits(t, b.Election, b.first.Term())
+	return b
+}
+
+func TestEvictOfTheDead(t *testing.T) {
+	onFake(t, func(t *testing.T, f *store.Fake) {
+		b := newStandby(t, f, func(ctx context.Context, h leader.Holder) bool {
+			return h.ID == "a" && h.Address == "a:1" && store.Sleep(ctx, 2*time.Second) == nil
+		})
+		began := time.Now()
+		second := <-b.won
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("took over after %v", took)
+		}
+		<-b.first.Done()
+		if !errors.Is(b.first.Err(), leader.ErrDeposed) || second.Term() <= b.first.Term() {
+			t.Errorf("first: %v", b.first.Err())
+		}
+	})
+}
+
+func TestEvictGuards(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil   func(f *store.Fake, b *standby)
+		evicted bool
+	}{
+		"nothing":   {func(*store.Fake, *standby) {}, true},
+		"alarm":     {func(f *store.Fake, _ *standby) { f.SetAlarms("NOSPACE") }, false},
+		"unfit":     {func(_ *store.Fake, b *standby) { b.fit = false }, false},
+		"no alarms": {func(f *store.Fake, _ *standby) { f.SetHook(dropAlarms) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onFake(t, func(t *testing.T, f *store.Fake) {
+				b := newStandby(t, f, nil)
+				if err := b.Evict(t.Context(), b.first.Term()); !errors.Is(err, leader.ErrNotEvicted) {
+					t.Errorf("a leader seen just now: %v", err)
+				}
+				time.Sleep(time.Second)
+				if err := b.Evict(t.Context(), b.first.Term()-1); !errors.Is(err, leader.ErrNotEvicted) {
+					t.Errorf("another term: %v", err)
+				}
+				c.spoil(f, b)
+				err := b.Evict(t.Context(), b.first.Term())
+				if (err == nil) != c.evicted || b.first.Valid() == c.evicted && waitDone(b.first) == c.evicted {
+					t.Errorf("evict: %v, want evicted %v", err, c.evicted)
+				}
+			})
+		})
+	}
+}
+
+func dropAlarms(_ context.Context, c store.Call) store.Outcome {
+	if c.Method == store.MethodAlarms {
+		return store.Drop()
+	}
+	return store.Outcome{}
+}
+
+// waitDone says whether the leadership still stands after the watches had time.
+func waitDone(l *leader.Leadership) bool {
+	time.Sleep(time.Millisecond)
+	return l.Valid()
+}
+
+func TestEvictWithoutOwnLease(t *testing.T) {
+	onFake(t, func(t *testing.T, f *store.Fake) {
+		b := newStandby(t, f, nil)
+		time.Sleep(time.Second)
+		f.SetHook(func(_ context.Context, c store.Call) store.Outcome {
+			if c.Method == store.MethodTxn {
+				t.Error("sent an evict")
+			}
+			return store.Drop()
+		})
+		time.Sleep(ttl)
+		if err := b.Evict(t.Context(), b.first.Term()); !errors.Is(err, leader.ErrNotEvicted) {
+			t.Errorf("evict: %v", err)
+		}
+		f.SetHook(nil)
+	})
+}
+
+// Two replicas that take each other for dead stop evicting after three times.
+func TestEvictIsLimited(t *testing.T) {
+	onFake(t, func(t *testing.T, f *store.Fake) {
+		e := newElection(t, f, "x", "b")
+		for n := range 5 {
+			first := win(t, newElection(t, f, "x", "a"))
+			won := campaign(t, e)
+			waits(t, e, first.Term())
+			time.Sleep(time.Second)
+			err := e.Evict(t.Context(), first.Term())
+			if want := n < 3; (err == nil) != want {
+				t.Fatalf("evict %d: %v", n, err)
+			}
+			if err != nil {
+				time.Sleep(time.Minute)
+				if err := e.Evict(t.Context(), first.Term()); err != nil {
+					t.Fatalf("a minute later: %v", err)
+				}
+			}
+			if err := (<-won).Resign(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if n == 3 {
+				return
+			}
+		}
+	})
+}

@@ -1,0 +1,219 @@
+package leader_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"berth.dev/pkg/leader"
+)
+
+// process is a listener that keeps what it accepted, as a leader's would.
+type process struct {
+	net.Listener
+	mu       sync.Mutex
+	conns    []net.Conn
+	accepted chan struct{}
+}
+
+func startProcess(t *testing.T, address string) *process {
+	t.Helper()
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{Listener: l, accepted: make(chan struct{}, 100)}
+	var group sync.WaitGroup
+	group.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			p.mu.Lock()
+			p.conns = append(p.conns, conn)
+			p.mu.Unlock()
+			p.accepted <- struct{}{}
+		}
+	})
+	t.Cleanup(func() { p.die(); group.Wait() })
+	return p
+}
+
+// hangUp ends what was accepted; reset does it rudely.
+func (p *process) hangUp(reset bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, conn := range p.conns {
+		if reset {
+			_ = conn.(*net.TCPConn).SetLinger(0)
+		}
+		conn.Close()
+	}
+	p.conns = nil
+}
+
+// die is what the kernel does for a process that was killed.
+func (p *process) die() {
+	p.Listener.Close()
+	p.hangUp(false)
+}
+
+func prove(t *testing.T, p *leader.Prover, ctx context.Context, address string) <-chan bool {
+	t.Helper()
+	proven := make(chan bool, 1)
+	go func() {
+		proven <- p.Prove(ctx, leader.Holder{Candidate: leader.Candidate{ID: "a", Address: address}, Term: 7})
+	}()
+	return proven
+}
+
+func TestKilledProcessIsProvenDead(t *testing.T) {
+	for name, reset := range map[string]bool{"EOF": false, "reset": true} {
+		t.Run(name, func(t *testing.T) {
+			process := startProcess(t, "127.0.0.1:0")
+			// Accepted is not yet connected: a reset can overtake the end of the dial.
+			connected := make(chan struct{}, 1)
+			p := &leader.Prover{Identify: func(context.Context, string) (string, error) {
+				connected <- struct{}{}
+				return "a", nil
+			}}
+			proven := prove(t, p, t.Context(), process.Addr().String())
+			<-process.accepted
+			<-connected
+			process.Listener.Close()
+			process.hangUp(reset)
+			if !<-proven {
+				t.Error("not proven dead")
+			}
+		})
+	}
+}
+
+// A connection that ends is no proof while the process answers the next.
+func TestHungUpIsNoProof(t *testing.T) {
+	process := startProcess(t, "127.0.0.1:0")
+	proven := prove(t, &leader.Prover{}, t.Context(), process.Addr().String())
+	<-process.accepted
+	for range 5 {
+		process.hangUp(false)
+		<-process.accepted // the re-dial
+		<-process.accepted // the next connection
+	}
+	select {
+	case <-proven:
+		t.Fatal("a living process was proven dead")
+	default:
+	}
+	process.die()
+	if !<-proven {
+		t.Error("not proven dead")
+	}
+}
+
+// Another process on the same address, as after a restart.
+func TestAnotherProcessIsProof(t *testing.T) {
+	process := startProcess(t, "127.0.0.1:0")
+	// The first answer is the leader's, every later one the other's.
+	connected := make(chan struct{})
+	n := 0
+	p := &leader.Prover{Identify: func(context.Context, string) (string, error) {
+		if n++; n > 1 {
+			return "a, restarted", nil
+		}
+		close(connected)
+		return "a", nil
+	}}
+	proven := prove(t, p, t.Context(), process.Addr().String())
+	<-process.accepted
+	<-connected
+	process.hangUp(false)
+	if !<-proven {
+		t.Error("not proven dead")
+	}
+}
+
+// scripted answers dials one after the other; where the script ends it waits for
+// the context.
+type scripted struct {
+	script []func() (net.Conn, error)
+	dials  chan int
+	n      int
+}
+
+func (s *scripted) dial(ctx context.Context, _ string) (net.Conn, error) {
+	n := s.n
+	s.n++
+	s.dials <- n
+	if n < len(s.script) {
+		return s.script[n]()
+	}
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func TestWhatIsNoProof(t *testing.T) {
+	refused := func() (net.Conn, error) { return nil, syscall.ECONNREFUSED }
+	timeout := func() (net.Conn, error) { return nil, context.DeadlineExceeded }
+	ending := func(err error) func() (net.Conn, error) {
+		return func() (net.Conn, error) { return endingConn{err: err}, nil }
+	}
+	eof, alive := ending(io.EOF), ending(io.EOF)
+	for name, script := range map[string][]func() (net.Conn, error){
+		"never connected":          {refused, refused, refused},
+		"timed out, then refused":  {ending(syscall.ETIMEDOUT), refused, refused},
+		"unreachable":              {ending(syscall.EHOSTUNREACH), refused, refused},
+		"refused once":             {eof, refused, timeout},
+		"refused once, then alive": {eof, refused, alive},
+		"stalled":                  {eof, timeout, refused},
+		"dial hangs":               {eof},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			s := &scripted{script: script, dials: make(chan int, 100)}
+			proven := prove(t, &leader.Prover{Dial: s.dial}, ctx, "anywhere")
+			for n := range s.dials {
+				if n == len(script) {
+					break
+				}
+			}
+			cancel()
+			if <-proven {
+				t.Error("proven dead")
+			}
+		})
+	}
+}
+
+// endingConn is a connection whose read ends at once.
+type endingConn struct {
+	net.Conn
+	err error
+}
+
+func (c endingConn) Read([]byte) (int, error) { return 0, c.err }
+func (c endingConn) Close() error             { return nil }
+
+// A process that is frozen keeps its connection: nothing is proven for as long
+// as one cares to wait.
+func TestFrozenProcessIsNoProof(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if <-prove(t, &leader.Prover{}, ctx, l.Addr().String()) {
+		t.Error("proven dead")
+	}
+	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		t.Error("gave up early")
+	}
+}

@@ -1,0 +1,202 @@
+package leader_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"berth.dev/pkg/leader"
+	"berth.dev/pkg/store"
+)
+
+// onFake runs a test in a bubble of virtual time.
+func onFake(t *testing.T, test func(t *testing.T, f *store.Fake)) {
+	synctest.Test(t, func(t *testing.T) { test(t, store.NewFake(store.FakeConfig{})) })
+}
+
+func TestRenewsForAsLongAsItLeads(t *testing.T) {
+	onFake(t, func(t *testing.T, f *store.Fake) {
+		l := win(t, newElection(t, f, "x", "a"))
+		time.Sleep(100 * ttl)
+		if !l.Valid() || time.Since(l.Renewed()) > ttl/6 || time.Since(l.Since()) != 100*ttl {
+			t.Errorf("valid %v, renewed %v ago, leading for %v", l.Valid(), time.Since(l.Renewed()), time.Since(l.Since()))
+		}
+	})
+}
+
+// Renewals that hang end the leadership well before etcd does.
+func TestRenewDeadline(t *testing.T) {
+	onFake(t, func(t *testing.T, f *store.Fake) {
+		l := win(t, newElection(t, &spy{Store: f, keepAlive: frozen}, "x", "a"))
+		began := time.Now()
+		<-l.Done()
+		if took := time.Since(began); took != ttl*2/3 {
+			t.Errorf("done after %v, want %v", took, ttl*2/3)
+		}
+		if _, found, _ := f.Get(t.Context(), "x"); !found {
+			t.Error("etcd was earlier")
+		}
+		if !errors.Is(l.Err(), leader.ErrExpired) || l.Valid() {
+			t.Errorf("err %v, valid %v", l.Err(), l.Valid())
+		}
+	})
+}
+
+// One hung member of etcd in three costs attempts, not leadership.
+func TestOneHungMemberIsSurvived(t *testing.T) {
+	onFake(t, func(t *testing.T, f *store.Fake) {
+		n := 0
+		s := &spy{Store: f, keepAlive: func(ctx context.Context, next func() (time.Duration, error)) (time.Duration, error) {
+			if n++; n%3 == 0 {
+				return frozen(ctx, next)
+			}
+			return next()
+		}}
+		l := win(t, newElection(t, s, "x", "a"))
+		time.Sleep(time.Hour)
+		if !l.Valid() {
+			t.Errorf("leadership lost: %v", l.Err())
+		}
+	})
+}
+
+// The deadline counts from before the send: an answer that took long proves only
+// that the lease lived when the request was on its way.
+func TestDeadlineCountsFromTheSend(t *testing.T) {
+	onFake(t, func(t *testing.T, f *store.Fake) {
+		var last time.Time
+		n := 0
+		s := &spy{Store: f, keepAlive: func(ctx context.Context, next func() (time.Duration, error)) (time.Duration, error) {
+			if n++; n > 1 {
+				return frozen(ctx, next)
+			}
+			last = time.Now()
+			defer time.Sleep(500 * time.Millisecond)
+			return next()
+		}}
+		l := win(t, newElection(t, s, "x", "a"))
+		<-l.Done()
+		if took := time.Since(last); took != ttl*2/3 || l.Renewed() != last {
+			t.Errorf("done %v after the last renewal was sent, want %v", took, ttl*2/3)
+		}
+	})
+}
+
+// etcd says that the lease is gone by a TTL of 0.
+func TestLeaseGone(t *testing.T) {
+	onFake(t, func(t *testing.T, f *store.Fake) {
+		s := &spy{Store: f, keepAlive: func(context.Context, func() (time.Duration, error)) (time.Duration, error) {
+			return 0, store.ErrLeaseNotFound
+		}}
+		l := win(t, newElection(t, s, "x", "a"))
+		began := time.Now()
+		<-l.Done()
+		if took := time.Since(began); took > ttl/6 || !errors.Is(l.Err(), store.ErrLeaseNotFound) {
+			t.Errorf("done after %v: %v", took, l.Err())
+		}
+	})
+}
+
+func TestStoreOutOfReachElectsNobody(t *testing.T) {
+	onFake(t, func(t *testing.T, f *store.Fake) {
+		f.SetHook(func(context.Context, store.Call) store.Outcome { return store.Drop() })
+		won := campaign(t, newElection(t, f, "x", "a"))
+		time.Sleep(time.Hour)
+		select {
+		case <-won:
+			t.Fatal("leads without a store")
+		default:
+		}
+		f.SetHook(nil)
+		back := time.Now()
+		if l := <-won; !l.Valid() || time.Since(back) > 2*time.Second {
+			t.Errorf("valid %v, %v after the store was back", l.Valid(), time.Since(back))
+		}
+	})
+}
+
+// A candidate that gives up leaves no etcd lease behind.
+func TestCampaignEndsWithItsContext(t *testing.T) {
+	onFake(t, func(t *testing.T, f *store.Fake) {
+		win(t, newElection(t, f, "x", "a"))
+		s := &spy{Store: f}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := newElection(t, s, "x", "b").Campaign(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("campaign: %v", err)
+		}
+		if _, err := f.KeepAlive(t.Context(), s.granted.Load()); !errors.Is(err, store.ErrLeaseNotFound) {
+			t.Errorf("the lease is still there: %v", err)
+		}
+	})
+}
+
+// A watch that breaks or is compacted away must not leave a deaf candidate, nor
+// a deaf leader.
+func TestWatchesAreNeverDeaf(t *testing.T) {
+	onFake(t, func(t *testing.T, f *store.Fake) {
+		first := win(t, newElection(t, f, "x", "a"))
+		e := newElection(t, f, "x", "b")
+		won := campaign(t, e)
+		waits(t, e, first.Term())
+		f.BreakWatches()
+		_, _ = f.Txn(t.Context(), store.Txn{Then: []store.Op{store.Delete("x"), store.Put("y", nil)}})
+		f.Compact(f.Revision())
+		<-first.Done()
+		if !errors.Is(first.Err(), leader.ErrDeposed) {
+			t.Errorf("first: %v", first.Err())
+		}
+		if second := <-won; second.Term() <= first.Term() {
+			t.Errorf("terms %d and %d", first.Term(), second.Term())
+		}
+	})
+}
+
+// A change of etcd's leader refreshes every lease: the takeover is late, but
+// comes.
+func TestTakeoverAfterRefresh(t *testing.T) {
+	onFake(t, func(t *testing.T, f *store.Fake) {
+		first := win(t, newElection(t, &spy{Store: f, keepAlive: frozen}, "x", "a"))
+		won := campaign(t, newElection(t, f, "x", "b"))
+		time.Sleep(ttl - time.Millisecond)
+		f.RefreshLeases()
+		began := time.Now()
+		second := <-won
+		if took := time.Since(began); took < ttl || took > ttl+time.Second || second.Term() <= first.Term() {
+			t.Errorf("took %v", took)
+		}
+	})
+}
+
+func TestTermsRise(t *testing.T) {
+	onFake(t, func(t *testing.T, f *store.Fake) {
+		last := int64(0)
+		for i := range 20 {
+			l := win(t, newElection(t, f, "x", fmt.Sprint(i)))
+			if l.Term() <= last || l.Revision() != f.Revision() {
+				t.Errorf("term %d after %d", l.Term(), last)
+			}
+			last = l.Term()
+			if err := l.Resign(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+func TestConfigRefused(t *testing.T) {
+	me := leader.Candidate{ID: "a"}
+	for name, cfg := range map[string]leader.Config{
+		"short": {Candidate: me, TTL: time.Second},
+		"long":  {Candidate: me, TTL: time.Hour},
+		"no id": {},
+		"bytes": {Candidate: leader.Candidate{ID: "\xff"}},
+	} {
+		if _, err := leader.New(cfg); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
