@@ -1,0 +1,206 @@
+// Package child runs Berth's processes as children of this one, for the demo,
+// benchmarks and tests on real processes.
+//
+// It promises that no child outlives its parent, even when that is killed; that
+// a child which is started again has the addresses it had before; and that what
+// a child writes is kept in its log.
+package child
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+
+	"berth.dev/pkg/process"
+)
+
+// Process is a child, running or not.
+type Process struct {
+	// Name tells it from others; its log is Dir/Name.log.
+	Name string
+
+	binary, dir string
+	args        []string
+	env         []string
+
+	mu        sync.Mutex
+	cmd       *exec.Cmd
+	ended     chan struct{} // closed when cmd has ended
+	err       error
+	addresses process.Addresses
+}
+
+// New describes a child: a binary with arguments. Its files are kept in dir. The
+// arguments need no listen addresses: any port, and the same again at the next
+// start.
+func New(name, binary, dir string, env []string, args ...string) *Process {
+	return &Process{Name: name, binary: binary, dir: dir, env: env, args: args}
+}
+
+// pollEvery is how often the address file is looked for.
+const pollEvery = 2 * time.Millisecond
+
+// Start starts the child and waits until it tells where it listens; one that does
+// not before ctx ends is killed. Flags are the names of the flags that take its
+// addresses, in the order calls, HTTP. A child that runs is not started again.
+func (p *Process) Start(ctx context.Context, listenFlags ...string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.running() {
+		return fmt.Errorf("%s runs already", p.Name)
+	}
+	file := filepath.Join(p.dir, p.Name+".addresses")
+	if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	args := append([]string{}, p.args...)
+	bound := []string{p.addresses.Listen, p.addresses.HTTP}
+	for i, flag := range listenFlags {
+		address := "127.0.0.1:0"
+		if bound[i] != "" {
+			address = bound[i]
+		}
+		args = append(args, flag, address)
+	}
+	args = append(args, "--address-file", file)
+	if err := p.spawn(args); err != nil {
+		return err
+	}
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		if text, err := os.ReadFile(file); err == nil {
+			return json.Unmarshal(text, &p.addresses)
+		}
+		select {
+		case <-tick.C:
+		case <-p.ended:
+			return fmt.Errorf("%s ended while it started (%v): see %s", p.Name, p.err, p.LogFile())
+		case <-ctx.Done():
+			_ = p.cmd.Process.Kill() // an error says that it has ended
+			<-p.ended
+			return fmt.Errorf("%s does not listen: %w; see %s", p.Name, ctx.Err(), p.LogFile())
+		}
+	}
+}
+
+// LogFile is where the child's output goes.
+func (p *Process) LogFile() string { return filepath.Join(p.dir, p.Name+".log") }
+
+func (p *Process) spawn(args []string) error {
+	log, err := os.OpenFile(p.LogFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := exec.Command(p.binary, args...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Env = append(os.Environ(), p.env...)
+	// A group of its own: Ctrl-C is for the parent, which stops its children in
+	// order. The kernel kills the child when the thread that started it ends, so
+	// that thread waits for the child.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	started := make(chan error, 1)
+	ended := make(chan struct{})
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err != nil {
+			return
+		}
+		p.err = cmd.Wait()
+		close(ended)
+	}()
+	if err := <-started; err != nil {
+		return err
+	}
+	p.cmd, p.ended = cmd, ended
+	return nil
+}
+
+// Addresses are where the child listens, or did when it ran.
+func (p *Process) Addresses() process.Addresses {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.addresses
+}
+
+// Pid of the child, 0 when it was never started.
+func (p *Process) Pid() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd == nil {
+		return 0
+	}
+	return p.cmd.Process.Pid
+}
+
+// Running says whether the child runs.
+func (p *Process) Running() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.running()
+}
+
+func (p *Process) running() bool {
+	if p.cmd == nil {
+		return false
+	}
+	select {
+	case <-p.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// Signal sends a signal; a child that has ended takes none.
+func (p *Process) Signal(signal os.Signal) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd == nil {
+		return os.ErrProcessDone
+	}
+	return p.cmd.Process.Signal(signal)
+}
+
+// Kill ends the child at once, as kill -9 does, and waits until it is gone.
+func (p *Process) Kill() {
+	if p.Signal(syscall.SIGKILL) == nil || p.Pid() != 0 {
+		<-p.Ended()
+	}
+}
+
+// Ended is closed when the child has ended; nil when it was never started.
+func (p *Process) Ended() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ended
+}
+
+// Stop asks the child to end, and kills it when ctx ends first.
+func (p *Process) Stop(ctx context.Context) error {
+	if !p.Running() {
+		return nil
+	}
+	if err := p.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	select {
+	case <-p.Ended():
+		return nil
+	case <-ctx.Done():
+		p.Kill()
+		return fmt.Errorf("%s did not end in time and was killed", p.Name)
+	}
+}

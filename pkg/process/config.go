@@ -1,0 +1,135 @@
+package process
+
+import (
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"github.com/spf13/viper"
+
+	"berth.dev/pkg/fault"
+)
+
+// EnvPrefix begins the environment variable of every option: --etcd-endpoints
+// is BERTH_ETCD_ENDPOINTS.
+const EnvPrefix = "BERTH"
+
+// Option is one setting of a process, as the reference lists it. Its name is
+// the flag and the key in the file; a field of a configuration struct declares
+// it with the tags `mapstructure:"name"` and `usage:"…"`.
+type Option struct {
+	Name, Env, Usage, Default string
+}
+
+// Options lists what a configuration struct declares, embedded structs
+// included, in the order of its fields.
+func Options(config any) []Option {
+	var list []Option
+	eachOption(reflect.ValueOf(config), func(name, usage string, value reflect.Value) {
+		list = append(list, Option{name, envName(name), usage, fmt.Sprint(value.Interface())})
+	})
+	return list
+}
+
+// AddFlags declares a flag for every option of a configuration struct, its
+// values being the defaults.
+func AddFlags(flags *pflag.FlagSet, config any) {
+	eachOption(reflect.ValueOf(config), func(name, usage string, value reflect.Value) {
+		usage += " [" + envName(name) + "]"
+		switch v := value.Interface().(type) {
+		case string:
+			flags.String(name, v, usage)
+		case bool:
+			flags.Bool(name, v, usage)
+		case int:
+			flags.Int(name, v, usage)
+		case time.Duration:
+			flags.Duration(name, v, usage)
+		case []string:
+			flags.StringSlice(name, v, usage)
+		default:
+			panic(fmt.Sprintf("process: option %s has type %T", name, v))
+		}
+	})
+}
+
+// Load fills config from flags that were given, then the environment, then the
+// YAML file, then the flags' defaults: the first that has a value wins. An
+// empty file name means no file. Unknown keys and values of the wrong type are
+// refused by name.
+func Load(flags *pflag.FlagSet, file string, config any) error {
+	v := viper.New()
+	v.SetEnvPrefix(EnvPrefix)
+	v.SetEnvKeyReplacer(strings.NewReplacer("-", "_"))
+	v.AutomaticEnv()
+	var err error
+	eachOption(reflect.ValueOf(config), func(name, _ string, _ reflect.Value) {
+		if e := v.BindPFlag(name, flags.Lookup(name)); e != nil {
+			err = e
+		}
+	})
+	if err != nil {
+		return fault.New(fault.Internal, fault.ReasonInternal, "an option has no flag").Because(err)
+	}
+	if file != "" {
+		f, err := os.Open(file)
+		if err != nil {
+			return badConfig(nil, "the configuration file cannot be read: %v", err)
+		}
+		defer f.Close()
+		v.SetConfigType("yaml")
+		if err := v.ReadConfig(f); err != nil {
+			return badConfig(nil, "%s is not valid YAML: %v", file, err)
+		}
+		if unknown := unknownKeys(v, flags); len(unknown) > 0 {
+			return badConfig(nil, "%s: unknown key %s", file, strings.Join(unknown, ", "))
+		}
+	}
+	if err := v.UnmarshalExact(config); err != nil {
+		return badConfig(nil, "an option has a value of the wrong type: %v", err)
+	}
+	return nil
+}
+
+// unknownKeys are the keys of the file that no option has.
+func unknownKeys(v *viper.Viper, flags *pflag.FlagSet) []string {
+	var unknown []string
+	for _, key := range v.AllKeys() {
+		if flags.Lookup(key) == nil {
+			unknown = append(unknown, key)
+		}
+	}
+	slices.Sort(unknown)
+	return unknown
+}
+
+func badConfig(cause error, format string, args ...any) error {
+	f := fault.New(fault.Invalid, fault.ReasonInvalid, format, args...)
+	if cause != nil {
+		return f.Because(cause)
+	}
+	return f
+}
+
+func envName(option string) string {
+	return EnvPrefix + "_" + strings.ToUpper(strings.ReplaceAll(option, "-", "_"))
+}
+
+// eachOption walks the fields of a configuration struct.
+func eachOption(config reflect.Value, visit func(name, usage string, value reflect.Value)) {
+	config = reflect.Indirect(config)
+	for i := range config.NumField() {
+		field := config.Type().Field(i)
+		name := field.Tag.Get("mapstructure")
+		switch {
+		case strings.HasSuffix(name, ",squash"):
+			eachOption(config.Field(i), visit)
+		case name != "" && name != "-":
+			visit(name, field.Tag.Get("usage"), config.Field(i))
+		}
+	}
+}

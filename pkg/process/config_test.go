@@ -1,0 +1,137 @@
+package process_test
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/process"
+	"berth.dev/pkg/rpc"
+)
+
+type config struct {
+	process.Service `mapstructure:",squash"`
+	Workers         int `mapstructure:"workers" usage:"how many workers"`
+}
+
+// run runs a command with arguments and answers the configuration it got.
+func run(t *testing.T, file string, args ...string) (config, error) {
+	t.Helper()
+	if file != "" {
+		name := filepath.Join(t.TempDir(), "berth.yaml")
+		if err := os.WriteFile(name, []byte(file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, "--config", name)
+	}
+	var got config
+	defaults := config{Service: process.ServiceDefaults(7101, 7181), Workers: 1}
+	cmd := process.Command("registry", "", defaults, func(_ context.Context, c config) error {
+		got = c
+		return nil
+	})
+	cmd.SetArgs(args)
+	cmd.SetOut(io.Discard)
+	cmd.SetErr(io.Discard)
+	return got, cmd.ExecuteContext(t.Context())
+}
+
+func TestFlagsBeforeEnvironmentBeforeFileBeforeDefaults(t *testing.T) {
+	const file = "workers: 2\nttl: 2s\ncluster: of-file\ngateways: [a:1, b:2]\ninsecure: true\n"
+	t.Setenv("BERTH_WORKERS", "3")
+	t.Setenv("BERTH_TTL", "3s")
+	t.Setenv("BERTH_ETCD_ENDPOINTS", "e:1,f:2")
+	got, err := run(t, file, "--workers", "4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := config{Service: process.ServiceDefaults(7101, 7181)}
+	want.Workers = 4                       // the flag
+	want.TTL = 3 * time.Second             // the environment
+	want.Etcd = []string{"e:1", "f:2"}     // the environment
+	want.Cluster = "of-file"               // the file
+	want.Gateways = []string{"a:1", "b:2"} // the file
+	want.Insecure = true                   // the file
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestWhatIsWrongIsNamed(t *testing.T) {
+	for _, c := range []struct{ name, file, arg, want string }{
+		{"unknown key", "workerz: 2\n", "", "unknown key workerz"},
+		{"two unknown keys", "zebra: 2\nantelope:\n  colour: 1\n", "", "unknown key antelope.colour, zebra"},
+		{"unknown key without a value", "workerz:\n", "", "unknown key workerz"},
+		{"a key of the command only", "help: true\n", "", "help"},
+		{"wrong type", "workers: many\n", "", "workers"},
+		{"not YAML", "workers: [", "", "not valid YAML"},
+		{"unknown flag", "", "--workerz=1", "workerz"},
+		{"wrong type of a flag", "", "--workers=many", "workers"},
+		{"an argument", "", "now", "now"},
+		{"no such file", "", "--config=/nowhere/berth.yaml", "/nowhere/berth.yaml"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var args []string
+			if c.arg != "" {
+				args = []string{c.arg}
+			}
+			_, err := run(t, c.file, args...)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v", err)
+			}
+			if rpc.ExitCode(err) != rpc.ExitUsage {
+				t.Errorf("exit code %d", rpc.ExitCode(err))
+			}
+		})
+	}
+}
+
+func TestTheEnvironmentIsChecked(t *testing.T) {
+	t.Setenv("BERTH_WORKERS", "many")
+	if _, err := run(t, ""); fault.Of(err).Kind != fault.Invalid || !strings.Contains(err.Error(), "workers") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// The reference of the options is made of what the code declares.
+func TestOptionsAreListedWithTheirEnvironment(t *testing.T) {
+	var names []string
+	for _, o := range process.Options(config{Service: process.ServiceDefaults(1, 2), Workers: 1}) {
+		if o.Usage == "" {
+			t.Errorf("%s has no usage", o.Name)
+		}
+		names = append(names, o.Name+" "+o.Env)
+	}
+	if first, last := names[0], names[len(names)-1]; first != "cluster BERTH_CLUSTER" || last != "workers BERTH_WORKERS" {
+		t.Errorf("from %s to %s", first, last)
+	}
+}
+
+func TestTLSOptionsGoTogether(t *testing.T) {
+	for _, c := range []process.Common{{TLSCert: "a"}, {TLSKey: "a"}, {TLSCA: "a"}, {TLSCert: "/nowhere/a", TLSKey: "/nowhere/b"}} {
+		if _, _, err := c.TLS(); fault.Of(err).Kind != fault.Invalid {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	if server, client, err := (process.Common{}).TLS(); server != nil || client != nil || err != nil {
+		t.Error("TLS without any being configured")
+	}
+}
+
+func TestReplicaIDsDiffer(t *testing.T) {
+	var c process.Common
+	if first, second := c.ReplicaID(), c.ReplicaID(); first == second {
+		t.Error("two replicas have one id")
+	}
+	c.Replica = "a"
+	if c.ReplicaID() != "a" {
+		t.Error("the configured id is not used")
+	}
+}

@@ -1,0 +1,108 @@
+package process_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/process"
+)
+
+var quiet = slog.New(slog.DiscardHandler)
+
+func TestPortZeroIsTold(t *testing.T) {
+	c := process.Common{Listen: ":0", HTTPListen: "localhost:0", AddressFile: filepath.Join(t.TempDir(), "addresses")}
+	l, err := c.Open(quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	var told process.Addresses
+	if err := c.Announce(quiet, l, func(a process.Addresses) { told = a }); err != nil {
+		t.Fatal(err)
+	}
+	var filed process.Addresses
+	text, err := os.ReadFile(c.AddressFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &filed); err != nil || filed != told {
+		t.Errorf("the file says %s, the callback %v", text, told)
+	}
+	for _, address := range []string{told.Listen, told.HTTP} {
+		// No host means loopback, not every interface.
+		if host, port, _ := net.SplitHostPort(address); host != "127.0.0.1" || port == "0" {
+			t.Errorf("listens on %s", address)
+		}
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Errorf("%s cannot be connected to: %v", address, err)
+			continue
+		}
+		conn.Close()
+	}
+}
+
+func TestOnePortServesBothWhenThatIsAskedFor(t *testing.T) {
+	c := process.Common{Listen: ":0"}
+	l, err := c.Open(quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	var told process.Addresses
+	if err := c.Announce(quiet, l, func(a process.Addresses) { told = a }); err != nil || told.Listen != told.HTTP {
+		t.Errorf("told %v, %v", told, err)
+	}
+}
+
+func TestABusyPortIsNamedWithItsFlag(t *testing.T) {
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	for flag, c := range map[string]process.Common{
+		"--listen":      {Listen: busy.Addr().String(), HTTPListen: ":0"},
+		"--http-listen": {Listen: ":0", HTTPListen: busy.Addr().String()},
+	} {
+		_, err := c.Open(quiet)
+		if err == nil || !strings.HasPrefix(err.Error(), flag+" "+busy.Addr().String()+" is in use") {
+			t.Errorf("%s: %v", flag, err)
+		}
+	}
+}
+
+func TestBeyondLoopbackNeedsTLSOrInsecure(t *testing.T) {
+	for _, address := range []string{"0.0.0.0:0", "[::]:0", "no-such-host.invalid:0"} {
+		_, err := process.Common{Listen: address}.Open(quiet)
+		if fault.Of(err).Kind != fault.Invalid || !strings.Contains(err.Error(), "--insecure") {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+	// TLS secures calls; health and metrics have none.
+	if _, err := (process.Common{Listen: ":0", HTTPListen: "0.0.0.0:0", TLSCert: "c"}).Open(quiet); err == nil {
+		t.Error("the operations port is open without TLS")
+	}
+	var log bytes.Buffer
+	l, err := process.Common{Listen: "0.0.0.0:0", Insecure: true}.Open(slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	if !strings.Contains(log.String(), "level=WARN") {
+		t.Error("nothing warns")
+	}
+}
+
+func TestAnAddressThatIsNoneIsRefused(t *testing.T) {
+	if _, err := (process.Common{Listen: "8080"}).Open(quiet); fault.Of(err).Kind != fault.Invalid {
+		t.Errorf("got %v", err)
+	}
+}

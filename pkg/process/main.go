@@ -1,0 +1,62 @@
+package process
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"berth.dev/pkg/rpc"
+)
+
+// Command is the command that runs a process: it loads the configuration over
+// the defaults and runs until ctx ends.
+func Command[C any](use, short string, defaults C, run func(ctx context.Context, config C) error) *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use: use, Short: short,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return badConfig(nil, "%s takes no arguments, but got %q", cmd.CommandPath(), args[0])
+			}
+			return nil
+		},
+		SilenceUsage: true, SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			config := defaults
+			if err := Load(cmd.Flags(), file, &config); err != nil {
+				return err
+			}
+			return run(cmd.Context(), config)
+		},
+	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return badConfig(nil, "%v", err) })
+	cmd.Flags().StringVar(&file, "config", os.Getenv(EnvPrefix+"_CONFIG"), "configuration file, YAML ["+EnvPrefix+"_CONFIG]")
+	AddFlags(cmd.Flags(), defaults)
+	return cmd
+}
+
+// Main runs a command as the process and never returns. SIGTERM and SIGINT end
+// its context; a second one ends the process at once. The exit code is that of
+// rpc.ExitCode.
+func Main(cmd *cobra.Command) {
+	ctx, stop := SignalContext(context.Background())
+	err := cmd.ExecuteContext(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", cmd.Name(), err)
+	}
+	os.Exit(rpc.ExitCode(err))
+}
+
+// SignalContext ends with the first SIGTERM or SIGINT. From then on the
+// signals have their usual effect again, so that a second one ends the process
+// even when stopping hangs.
+func SignalContext(parent context.Context) (context.Context, context.CancelFunc) {
+	ctx, stop := signal.NotifyContext(parent, syscall.SIGTERM, syscall.SIGINT)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
+}

@@ -1,0 +1,114 @@
+package rpc
+
+import (
+	"cmp"
+	"crypto/tls"
+	"encoding/json"
+	"net"
+	"time"
+
+	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
+	"go.opentelemetry.io/otel/metric"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	_ "google.golang.org/grpc/health" // client-side health checks
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/resolver/manual"
+
+	"berth.dev/pkg/fault"
+)
+
+// DialOptions say how one client differs from the usual one. The zero value
+// calls any replica that answers, without TLS.
+type DialOptions struct {
+	// Health is the name a replica must report as serving to be called:
+	// LeaderHealth("registry") for a leader, "executor-state" for any replica.
+	// Empty calls any replica that can be connected to.
+	Health string
+	// FailFast answers Unavailable at once when no replica can be called. Calls
+	// wait for one until their deadline otherwise.
+	FailFast bool
+	// TLS, when given, is used with the host of each address as server name.
+	TLS *tls.Config
+	// MaxMessage bounds an answer in bytes; PeerMessageLimit unless given.
+	MaxMessage int
+	// Meters, when given, take the figures of every call.
+	Meters metric.MeterProvider
+	// More is passed on to grpc.NewClient.
+	More []grpc.DialOption
+}
+
+// Dial makes a client of all replicas of a service, given as host:port. It
+// keeps a connection to each and connects at once, so that a call after a
+// change of leader finds it ready. A replica that goes away is dialled again
+// after 2 ms, then more slowly up to once a second.
+func Dial(addresses []string, o DialOptions) (*grpc.ClientConn, error) {
+	if len(addresses) == 0 {
+		return nil, fault.New(fault.Invalid, fault.ReasonRequired, "no addresses to dial")
+	}
+	var state resolver.State
+	for _, address := range addresses {
+		host, _, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, fault.New(fault.Invalid, fault.ReasonInvalid, "address %q is not host:port", address).Because(err)
+		}
+		state.Endpoints = append(state.Endpoints, resolver.Endpoint{
+			Addresses: []resolver.Address{{Addr: address, ServerName: host}},
+		})
+	}
+	replicas := manual.NewBuilderWithScheme("berth")
+	replicas.InitialState(state)
+
+	creds := insecure.NewCredentials()
+	if o.TLS != nil {
+		creds = credentials.NewTLS(o.TLS)
+	}
+	options := []grpc.DialOption{
+		grpc.WithResolvers(replicas),
+		grpc.WithTransportCredentials(creds),
+		grpc.WithDefaultServiceConfig(serviceConfig(o)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(cmp.Or(o.MaxMessage, PeerMessageLimit))),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			// A pause of 50 ms before the first re-dial was the longest part of
+			// a failover, so the first tries follow within milliseconds.
+			Backoff:           backoff.Config{BaseDelay: 2 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+			MinConnectTimeout: time.Second,
+		}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{
+			Time: 10 * time.Second, Timeout: 3 * time.Second, PermitWithoutStream: true,
+		}),
+		// An idle channel would forget who leads.
+		grpc.WithIdleTimeout(0),
+		// The repeats are ours: they know which answers are safe to repeat.
+		grpc.WithDisableRetry(),
+	}
+	if o.Meters != nil {
+		options = append(options, grpc.WithStatsHandler(otelgrpc.NewClientHandler(otelgrpc.WithMeterProvider(o.Meters))))
+	}
+	conn, err := grpc.NewClient("berth:///replicas", append(options, o.More...)...)
+	if err != nil {
+		return nil, fault.New(fault.Internal, fault.ReasonInternal, "cannot make a client").Because(err)
+	}
+	conn.Connect()
+	return conn, nil
+}
+
+// serviceConfig asks for round robin over the healthy replicas.
+func serviceConfig(o DialOptions) string {
+	type object = map[string]any
+	config := object{
+		"loadBalancingConfig": []object{{"round_robin": object{}}},
+		"methodConfig":        []object{{"name": []object{{}}, "waitForReady": !o.FailFast}},
+	}
+	if o.Health != "" {
+		config["healthCheckConfig"] = object{"serviceName": o.Health}
+	}
+	text, err := json.Marshal(config)
+	if err != nil {
+		panic(err) // maps of strings and booleans always marshal
+	}
+	return string(text)
+}

@@ -1,0 +1,109 @@
+package rpc
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"time"
+
+	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
+	"go.opentelemetry.io/otel/metric"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+)
+
+// Limits and times of servers and clients.
+const (
+	// PeerMessageLimit bounds a message between Berth's own processes, bytes.
+	PeerMessageLimit = 4 << 20
+	// PublicMessageLimit bounds a message at the gateway, bytes: the 1 MiB of a
+	// REST body, and slack for its binary form and names in the path.
+	PublicMessageLimit = 1<<20 + 64<<10
+	// DefaultDeadline is given to unary calls that come without one.
+	DefaultDeadline = 30 * time.Second
+)
+
+// ServerOptions say how one server differs from the usual one. The zero value
+// is a peer's server without TLS.
+type ServerOptions struct {
+	// Log takes panics; the default logger unless given.
+	Log *slog.Logger
+	// MaxMessage bounds a request in bytes; PeerMessageLimit unless given.
+	MaxMessage int
+	// Deadline is given to unary calls without one; DefaultDeadline unless
+	// given.
+	Deadline time.Duration
+	// TLS, when given, is required of callers.
+	TLS *tls.Config
+	// Meters, when given, take the figures of every call.
+	Meters metric.MeterProvider
+	// More is passed on to grpc.NewServer.
+	More []grpc.ServerOption
+}
+
+// Server is a gRPC server with the health service on it.
+type Server struct {
+	*grpc.Server
+	health *health.Server
+}
+
+// NewServer makes a server that renders errors as ToStatus does, turns a panic
+// into an Internal error, gives unary calls a deadline and answers health
+// checks. Its services are not healthy until SetServing says so.
+func NewServer(o ServerOptions) *Server {
+	e := edge{log: cmp.Or(o.Log, slog.Default()), deadline: cmp.Or(o.Deadline, DefaultDeadline)}
+	options := []grpc.ServerOption{
+		grpc.ChainUnaryInterceptor(e.unary),
+		grpc.ChainStreamInterceptor(e.stream),
+		grpc.MaxRecvMsgSize(cmp.Or(o.MaxMessage, PeerMessageLimit)),
+		// Clients ping every 10 s, the least that grpc-go sends.
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
+	}
+	if o.TLS != nil {
+		options = append(options, grpc.Creds(credentials.NewTLS(o.TLS)))
+	}
+	if o.Meters != nil {
+		options = append(options, grpc.StatsHandler(otelgrpc.NewServerHandler(otelgrpc.WithMeterProvider(o.Meters))))
+	}
+	s := &Server{grpc.NewServer(append(options, o.More...)...), health.NewServer()}
+	healthpb.RegisterHealthServer(s.Server, s.health)
+	return s
+}
+
+// LeaderHealth is the name under which only the serving leader of a service
+// reports to be healthy.
+func LeaderHealth(service string) string { return service + ".leader" }
+
+// SetServing says whether a health name serves. Clients that were dialled with
+// this name call this server only while it does.
+func (s *Server) SetServing(name string, serving bool) {
+	state := healthpb.HealthCheckResponse_NOT_SERVING
+	if serving {
+		state = healthpb.HealthCheckResponse_SERVING
+	}
+	s.health.SetServingStatus(name, state)
+}
+
+// Shutdown reports every name as not serving, refuses new calls and waits for
+// those under way. When ctx ends first they are cut off; its error says so.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.health.Shutdown()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.GracefulStop()
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		s.Stop()
+		<-done
+		return context.Cause(ctx)
+	}
+}
