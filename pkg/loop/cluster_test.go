@@ -1,0 +1,126 @@
+package loop_test
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"berth.dev/pkg/leader"
+	"berth.dev/pkg/loop"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/store"
+)
+
+// watched is a store that counts open watches, and can compact what they have
+// not seen or win after its caller has gone.
+type watched struct {
+	store.Store
+	open      atomic.Int64
+	compacted atomic.Bool
+	// afterTxn, when set, is called after a transaction that succeeded.
+	afterTxn atomic.Pointer[func(store.Txn)]
+}
+
+func (s *watched) Txn(ctx context.Context, txn store.Txn) (store.TxnResult, error) {
+	res, err := s.Store.Txn(ctx, txn)
+	if after := s.afterTxn.Load(); after != nil && err == nil && res.Succeeded {
+		(*after)(txn)
+	}
+	return res, err
+}
+
+func (s *watched) Watch(prefix string, from int64) store.Watch {
+	s.open.Add(1)
+	return &watch{s.Store.Watch(prefix, from), s, prefix, sync.Once{}}
+}
+
+type watch struct {
+	store.Watch
+	s      *watched
+	prefix string
+	once   sync.Once
+}
+
+func (w *watch) Next(ctx context.Context) (store.Batch, error) {
+	b, err := w.Watch.Next(ctx)
+	if err == nil && w.prefix == space.Prefix() && w.s.compacted.CompareAndSwap(true, false) {
+		return store.Batch{}, store.ErrCompacted
+	}
+	return b, err
+}
+
+func (w *watch) Close() {
+	w.once.Do(func() { w.s.open.Add(-1) })
+	w.Watch.Close()
+}
+
+// replica is a loop that runs, and what it told.
+type replica struct {
+	*loop.Loop[*toy]
+	id      string
+	serving chan bool
+	stop    context.CancelFunc
+	ended   chan struct{}
+}
+
+// run starts a replica; perform may be nil. It is stopped with the test.
+func run(t *testing.T, s store.Store, id string, perform func(*loop.Term, *toy, model.Action)) *replica {
+	t.Helper()
+	election, err := leader.New(leader.Config{
+		Store: s, Key: space.Key(model.LeaderRef(service)), TTL: leader.MinTTL,
+		Candidate: leader.Candidate{ID: id, Address: id + ":1"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &replica{id: id, serving: make(chan bool, 100), ended: make(chan struct{})}
+	if perform == nil {
+		perform = func(_ *loop.Term, _ *toy, action model.Action) { t.Errorf("%T is not to be performed", action) }
+	}
+	r.Loop = loop.New(loop.Config[*toy]{
+		Service: service, Space: space, Store: s, Election: election, Perform: perform,
+		New:    newToy,
+		OnLead: func(serving bool) { r.serving <- serving },
+		Log:    slog.New(slog.DiscardHandler),
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	r.stop = cancel
+	go func() {
+		defer close(r.ended)
+		r.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-r.ended
+	})
+	return r
+}
+
+// awaitLead waits until the replica serves, or no longer does.
+func (r *replica) awaitLead(t *testing.T, serving bool) {
+	t.Helper()
+	for {
+		select {
+		case is := <-r.serving:
+			if is == serving {
+				return
+			}
+		case <-time.After(time.Minute):
+			t.Fatalf("%s never came to serving=%v", r.id, serving)
+		}
+	}
+}
+
+// end stops the replica and waits until it has.
+func (r *replica) end() {
+	r.stop()
+	<-r.ended
+}
+
+func newStore() (*watched, *store.Fake) {
+	fake := store.NewFake(store.FakeConfig{})
+	return &watched{Store: fake}, fake
+}

@@ -1,0 +1,22 @@
+// Package loop drives a core: it is the one shell that all three services
+// share around their pure decisions.
+//
+//	 requests ──▶ inbox ─┐                       ┌─▶ replies, once durable
+//	                     ├─▶ round: Step, commit ┼─▶ outbound calls, off the loop
+//	etcd ──▶ view ───────┘   (one goroutine)     └─▶ reads, of committed state
+//
+// It promises:
+//
+//   - One goroutine owns the core. While it does not lead, the core follows the
+//     view, so that a takeover loads nothing.
+//   - A replica serves from when its view has reached the revision of its win
+//     until its renew deadline, and never outside.
+//   - What a core decides in one round becomes durable in as few fenced
+//     transactions as it fits in, in order. Nothing is answered or sent before.
+//   - A decision that rests on another service's stale record is not written;
+//     it is taken back and decided again from what is there now.
+//   - A leader whose loop hangs gives way, although its etcd lease is renewed.
+//   - When a term ends, by whatever, the core is thrown away and built again
+//     from the view; whoever waits for an answer is told that the outcome is
+//     unknown, and may repeat.
+package loop

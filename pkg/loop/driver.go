@@ -1,0 +1,395 @@
+package loop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/keyspace"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/store"
+	"berth.dev/pkg/wire"
+)
+
+// Log makes writes durable under the fence of one term. *store.Committer is
+// the real one.
+type Log interface {
+	Commit(ctx context.Context, writes []store.Write) ([]store.Committed, error)
+}
+
+// Source is where a driver gets the view's next changes while it waits for the
+// view to catch up.
+type Source interface {
+	// CatchUp answers the batches, perhaps none, until the view has reached the
+	// revision.
+	CatchUp(ctx context.Context, revision int64) ([]store.Batch, error)
+}
+
+// Errors that end a term. The core is then built afresh.
+var (
+	// ErrFenced: another replica leads.
+	ErrFenced = errors.New("another replica leads")
+	// ErrReset: the view had to start again, so what the core knows may have
+	// gaps.
+	ErrReset = errors.New("the view started again")
+)
+
+// maxConflicts bounds how often one round is decided again because another
+// service's decision came first. Each of them needs a fresh foreign commit to
+// happen within the round, so more means that the two views disagree.
+const maxConflicts = 50
+
+// Driver carries one core from an empty view to the end of one term: it tells
+// the core of changes, makes what it decides durable and answers what is to be
+// done then. It has no goroutine and no clock of its own; one goroutine at a
+// time calls it.
+type Driver[C model.Core] struct {
+	Core C
+
+	service string
+	space   keyspace.Space
+	now     func() time.Time
+
+	// revision is what the view has reached.
+	revision int64
+	// chain is the chain record of the service as the view has it.
+	chain   []byte
+	leaders map[string]leading
+
+	// leads is set, and the rest filled in, with Lead.
+	leads bool
+	Leading
+	// mine are revisions of own commits that the view has not shown yet.
+	mine map[int64]struct{}
+	// effects are decided and not durable.
+	effects []model.Effect
+	events  int64
+}
+
+// NewDriver answers a driver of a fresh core.
+func NewDriver[C model.Core](core C, service string, space keyspace.Space, now func() time.Time) *Driver[C] {
+	return &Driver[C]{
+		Core: core, service: service, space: space, now: now,
+		leaders: map[string]leading{}, mine: map[int64]struct{}{},
+	}
+}
+
+// Revision is what the view has reached.
+func (d *Driver[C]) Revision() int64 { return d.revision }
+
+// Chain is the value of the service's chain key in the view.
+func (d *Driver[C]) Chain() []byte { return d.chain }
+
+// leading is an election key: its record and its term.
+type leading struct {
+	record *model.Leader
+	term   int64
+}
+
+// Leader is who leads a service in the view, and the term; nil while nobody
+// does.
+func (d *Driver[C]) Leader(service string) (*model.Leader, int64) {
+	l := d.leaders[service]
+	return l.record, l.term
+}
+
+// Events turns a batch of the view into what the core is to be told. A leading
+// core is not told of its own commits again.
+func (d *Driver[C]) Events(b store.Batch) ([]model.Event, error) {
+	if b.Reset && d.leads {
+		return nil, ErrReset
+	}
+	events := make([]model.Event, 0, len(b.Changes)+1)
+	for _, c := range b.Changes {
+		ref, ok := d.space.Parse(c.Key)
+		if !ok {
+			continue
+		}
+		if ref.Kind == model.KindChain {
+			if ref.ID == d.service {
+				d.chain = c.Value
+			}
+			continue
+		}
+		if _, own := d.mine[c.Mod]; own && keyspace.Writer(ref.Kind) == d.service {
+			continue
+		}
+		event := model.Changed{Ref: ref, Create: c.Create, Mod: c.Mod}
+		if !c.Deleted {
+			record, err := wire.Decode(ref, c.Value, c.Create, c.Mod, c.Lease)
+			if err != nil {
+				return nil, err
+			}
+			event.Record = record
+		}
+		if ref.Kind == model.KindLeader {
+			record, _ := event.Record.(*model.Leader)
+			d.leaders[ref.ID] = leading{record, c.Create}
+		}
+		events = append(events, event)
+	}
+	d.revision = max(d.revision, b.Revision)
+	for revision := range d.mine {
+		if revision <= b.Revision {
+			delete(d.mine, revision)
+		}
+	}
+	return append(events, model.Progress{Revision: d.revision}), nil
+}
+
+// Follow tells a core that does not lead of a batch.
+func (d *Driver[C]) Follow(b store.Batch) error {
+	events, err := d.Events(b)
+	if err != nil {
+		return err
+	}
+	for _, event := range events {
+		if actions := d.Core.Step(d.now(), event); len(actions) > 0 {
+			return fmt.Errorf("loop: a core that does not lead wants %T", actions[0])
+		}
+	}
+	return nil
+}
+
+// Leading is what a driver needs for one term.
+type Leading struct {
+	Term int64
+	Log  Log
+	// Source lets a round catch up with what another service decided.
+	Source Source
+	// EventLease gives the etcd lease that a number of job events stand on.
+	EventLease func(ctx context.Context, events int) (int64, error)
+	// Confirm asks the store, linearizably, whether the term still stands:
+	// ErrFenced when it does not.
+	Confirm func(ctx context.Context) error
+}
+
+// Lead tells the core that it leads; the view must have reached the revision of
+// the win. The actions answered are to be carried out.
+func (d *Driver[C]) Lead(ctx context.Context, l Leading) ([]model.Action, error) {
+	d.Leading, d.leads = l, true
+	return d.Round(ctx, []model.Event{model.Elected{Term: l.Term, Revision: d.revision}})
+}
+
+// Round gives the core events, in order, and makes durable what it decides. It
+// answers the actions that are now to be carried out.
+//
+// When a decision rests on what another service has changed meanwhile, nothing
+// of it was written: the core takes it back, is told of the change, and gets
+// the events again from the first whose decision did not become durable. An
+// error ends the term.
+func (d *Driver[C]) Round(ctx context.Context, events []model.Event) ([]model.Action, error) {
+	var actions []model.Action
+	for conflicts := 0; ; {
+		if conflicts > maxConflicts {
+			return actions, fmt.Errorf("loop: %d conflicts in one round", conflicts)
+		}
+		after := make([]int, len(events)) // effects decided up to and with each event
+		tentative := make([][]model.Action, len(events))
+		for i, event := range events {
+			tentative[i] = d.step(event)
+			after[i] = len(d.effects)
+		}
+		durable, late, err := d.commit(ctx)
+		if err == nil {
+			for _, a := range tentative {
+				actions = append(actions, a...)
+			}
+			actions = append(actions, late...)
+			if durable == 0 && answers(actions) {
+				// An answer that rests on no write is a read: a leader that was
+				// deposed without knowing it must not give it. A write would have
+				// proved the term.
+				if err := d.Confirm(ctx); err != nil {
+					return nil, err
+				}
+			}
+			return actions, nil
+		}
+		d.abandon()
+		done := 0
+		for done < len(events) && after[done] <= durable {
+			actions = append(actions, tentative[done]...)
+			done++
+		}
+		actions = append(actions, late...)
+		events = events[done:]
+		var conflict *store.Conflict
+		switch {
+		case errors.As(err, &conflict):
+			conflicts++
+			told, err := d.catchUp(ctx, conflict.Revision)
+			if err != nil {
+				return actions, err
+			}
+			events = append(append(told, nil), notTold(events)...)
+		case len(events) > 0 && refused(err):
+			// The store refuses the first write that is not durable for what is in
+			// it: whoever asked for it is answered so, and the others go on.
+			input, ok := events[0].(model.Input)
+			if !ok {
+				return actions, err
+			}
+			actions = append(actions, model.Reply{Token: input.Token, Err: refusal(err)})
+			events = append([]model.Event{nil}, notTold(events[1:])...)
+		case errors.Is(err, store.ErrFenced):
+			return actions, ErrFenced
+		default:
+			return actions, err
+		}
+	}
+}
+
+// notTold leaves what the view told, and the passing of time, out of what a core
+// is given again. What it was told stands when a decision is taken back, and what
+// it was told since is newer: to hear the old news once more would undo that.
+func notTold(events []model.Event) []model.Event {
+	var rest []model.Event
+	for _, event := range events {
+		switch event.(type) {
+		case model.Changed, model.Progress, nil:
+		default:
+			rest = append(rest, event)
+		}
+	}
+	return rest
+}
+
+func answers(actions []model.Action) bool {
+	return slices.ContainsFunc(actions, func(a model.Action) bool { _, ok := a.(model.Reply); return ok })
+}
+
+// refused says that the store does not take a write because of the write.
+func refused(err error) bool {
+	return errors.Is(err, store.ErrLeaseNotFound) || errors.Is(err, store.ErrTooLarge)
+}
+
+func refusal(err error) error {
+	if errors.Is(err, store.ErrLeaseNotFound) {
+		return fault.New(fault.Precondition, fault.ReasonLeaseGone, "the etcd lease has run out").Because(err)
+	}
+	return fault.New(fault.Exhausted, fault.ReasonTooLarge, "the store does not take a record of this size").Because(err)
+}
+
+// step gives the core one event, keeps its effects and answers the rest.
+func (d *Driver[C]) step(event model.Event) []model.Action {
+	var rest []model.Action
+	for _, action := range d.Core.Step(d.now(), event) {
+		if effect, ok := action.(model.Effect); ok {
+			d.effects = append(d.effects, effect)
+			continue
+		}
+		rest = append(rest, action)
+	}
+	return rest
+}
+
+// commit makes the effects durable, and those that come of it, until there are
+// none. It answers how many became durable; on an error d.effects holds the
+// rest.
+func (d *Driver[C]) commit(ctx context.Context) (durable int, actions []model.Action, err error) {
+	for len(d.effects) > 0 {
+		writes, err := d.encode(ctx)
+		if err != nil {
+			return durable, actions, err
+		}
+		committed, err := d.Log.Commit(ctx, writes)
+		for _, c := range committed {
+			d.mine[c.Revision] = struct{}{}
+			d.effects = d.effects[c.Writes:]
+			durable += c.Writes
+			actions = append(actions, d.step(model.Committed{Effects: c.Writes, Revision: c.Revision})...)
+		}
+		if errors.Is(err, store.ErrLeaseNotFound) && len(d.effects[0].Events) > 0 {
+			// Job events stand on an etcd lease of the term's own: that is gone,
+			// and whoever asked has nothing to do with it.
+			err = fmt.Errorf("loop: the etcd lease of job events: %v", err)
+		}
+		if err != nil {
+			return durable, actions, err
+		}
+	}
+	d.effects = nil
+	return durable, actions, nil
+}
+
+func (d *Driver[C]) abandon() {
+	d.effects = nil
+	d.Core.Step(d.now(), model.Abandoned{})
+}
+
+func (d *Driver[C]) catchUp(ctx context.Context, revision int64) ([]model.Event, error) {
+	batches, err := d.Source.CatchUp(ctx, revision)
+	if err != nil {
+		return nil, err
+	}
+	var told []model.Event
+	for _, b := range batches {
+		events, err := d.Events(b)
+		if err != nil {
+			return nil, err
+		}
+		told = append(told, events...)
+	}
+	return told, nil
+}
+
+// encode turns the effects into writes.
+func (d *Driver[C]) encode(ctx context.Context) ([]store.Write, error) {
+	events := 0
+	for _, e := range d.effects {
+		events += len(e.Events)
+	}
+	lease, err := int64(0), error(nil)
+	if events > 0 {
+		if lease, err = d.EventLease(ctx, events); err != nil {
+			return nil, err
+		}
+	}
+	writes := make([]store.Write, len(d.effects))
+	for i, e := range d.effects {
+		w := &writes[i]
+		for _, ref := range e.Deletes {
+			w.Ops = append(w.Ops, store.Op{Key: d.space.Key(ref), Delete: true})
+		}
+		for _, record := range e.Puts {
+			value, err := wire.Encode(record)
+			if err != nil {
+				return nil, err
+			}
+			op := store.Op{Key: d.space.Key(record.Ref()), Value: value}
+			if live, ok := record.(*model.Live); ok {
+				op.Lease = live.EtcdLease
+			}
+			w.Ops = append(w.Ops, op)
+		}
+		for _, event := range e.Events {
+			d.events++
+			value, err := wire.EncodeEvent(event, d.events)
+			if err != nil {
+				return nil, err
+			}
+			key := d.space.Event(event.Key.Job, d.service, d.Term, d.events)
+			w.Ops = append(w.Ops, store.Op{Key: key, Value: value, Lease: lease})
+		}
+		for _, expect := range e.Expect {
+			w.If = append(w.If, compare(d.space, expect))
+		}
+	}
+	return writes, nil
+}
+
+func compare(space keyspace.Space, e model.Expect) store.Compare {
+	key := space.Key(e.Ref)
+	switch {
+	case e.Absent:
+		return store.Absent(key)
+	case e.Create != 0:
+		return store.CreatedAt(key, e.Create)
+	default:
+		return store.ModifiedAt(key, e.Mod)
+	}
+}

@@ -1,0 +1,289 @@
+package loop
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/store"
+)
+
+// lead serves one term.
+func (t *tenure[C]) lead(ctx context.Context) error {
+	l, leadership := t.l, t.leadership
+	ctx, over := context.WithCancel(ctx)
+	t.term = &Term{Number: leadership.Term(), ctx: ctx, post: func(event model.Event) {
+		select {
+		case l.inbox <- item[C]{ctx: ctx, event: event, term: leadership.Term()}:
+		case <-ctx.Done():
+		}
+	}}
+	t.turn()
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		defer over()
+		t.watch(ctx)
+	})
+	defer func() {
+		l.cfg.OnLead(false)
+		t.publish(false)
+		over()
+		watching.Wait()
+		t.release()
+		resign(leadership)
+	}()
+	return t.serve(ctx)
+}
+
+// watch returns when the term is to end: the leadership is over, or the loop
+// hangs. Then whoever can still turn is to lead, so it resigns in its place.
+func (t *tenure[C]) watch(ctx context.Context) {
+	tick := time.NewTicker(hangAfter / 4)
+	defer tick.Stop()
+	for {
+		select {
+		case <-t.leadership.Done():
+			return
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if since := time.Since(*t.turned.Load()); since > hangAfter {
+				t.l.cfg.Log.Error("the loop hangs: resigning", "term", t.leadership.Term(), "for", since)
+				t.l.cfg.OnLead(false)
+				resign(t.leadership)
+				return
+			}
+		}
+	}
+}
+
+// turn notes that the loop turns.
+func (t *tenure[C]) turn() {
+	now := time.Now()
+	t.turned.Store(&now)
+}
+
+// pause is what lies between two attempts at a call of the store, the first
+// pause being 1. To wait for etcd is not to hang.
+func (t *tenure[C]) pause(ctx context.Context, n int) error {
+	t.turn()
+	return store.Sleep(ctx, store.Backoff(n))
+}
+
+// release answers all who wait, and waits for the calls under way.
+func (t *tenure[C]) release() {
+	unknown := fault.New(fault.Unavailable, fault.ReasonUnavailable, "the leadership of %s ended: perhaps applied", t.l.cfg.Service)
+	for _, it := range t.waiting {
+		it.answer(nil, unknown)
+	}
+	for _, it := range t.reads {
+		it.answer(nil, unknown)
+	}
+	clear(t.waiting)
+	t.reads = nil
+	t.term.calls.Wait()
+}
+
+func (t *tenure[C]) serve(ctx context.Context) error {
+	l, leadership := t.l, t.leadership
+	for t.driver.Revision() < leadership.Revision() {
+		b, err := t.next(ctx)
+		if err != nil {
+			return err
+		}
+		if err := t.follow(b); err != nil {
+			return err
+		}
+	}
+	log := store.NewCommitter(l.cfg.Store, store.CommitterConfig{
+		LeaderKey: l.cfg.Space.Key(model.LeaderRef(l.cfg.Service)), Term: leadership.Term(),
+		ChainKey: l.cfg.Space.Key(model.Ref{Kind: model.KindChain, ID: l.cfg.Service}), Chain: t.driver.Chain(),
+		Wait: func(ctx context.Context, attempt int) error { return t.pause(ctx, attempt-1) },
+	})
+	actions, err := t.driver.Lead(ctx, Leading{Term: leadership.Term(), Log: log, Source: t, EventLease: t.events.lease, Confirm: t.confirm})
+	if err != nil {
+		return err
+	}
+	t.carryOut(actions)
+	l.cfg.OnLead(true)
+	t.publish(true)
+	l.cfg.Log.Info("leading", "term", leadership.Term(), "revision", t.driver.Revision())
+
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		t.turn()
+		timer.Reset(t.untilDeadline())
+		var r round
+		select {
+		case <-ctx.Done():
+			if err := leadership.Err(); err != nil {
+				return err
+			}
+			return ctx.Err()
+		case b := <-t.batches:
+			if r.changes, err = t.driver.Events(b); err != nil {
+				return err
+			}
+		case it := <-l.inbox:
+			t.take(it, &r)
+		case <-timer.C:
+		}
+		if err := t.drain(&r); err != nil {
+			return err
+		}
+		if !leadership.Valid() {
+			return errors.New("the renew deadline has passed")
+		}
+		actions, err := t.driver.Round(ctx, r.events(t.due()))
+		t.carryOut(actions)
+		if err != nil {
+			return err
+		}
+		t.publish(true)
+		if err := t.answerReads(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// untilDeadline is how long the loop may wait: until the core's deadline, and
+// never so long that it would seem to hang.
+func (t *tenure[C]) untilDeadline() time.Duration {
+	deadline := t.driver.Core.NextDeadline()
+	if deadline.IsZero() {
+		return hangAfter / 4
+	}
+	return min(max(0, time.Until(deadline)), hangAfter/4)
+}
+
+// round is what one turn of the loop takes.
+type round struct {
+	changes, requests []model.Event
+}
+
+// events orders a round: changes first, so that requests are decided on what
+// is; last, where it is due, that time has passed.
+func (r *round) events(due bool) []model.Event {
+	events := append(r.changes, r.requests...)
+	if due {
+		events = append(events, nil)
+	}
+	return events
+}
+
+func (t *tenure[C]) due() bool {
+	deadline := t.driver.Core.NextDeadline()
+	return !deadline.IsZero() && !time.Now().Before(deadline)
+}
+
+// drain takes what else is waiting, up to the bound of a round.
+func (t *tenure[C]) drain(r *round) error {
+	for len(r.changes)+len(r.requests)+len(t.reads) < roundSize {
+		select {
+		case b := <-t.batches:
+			events, err := t.driver.Events(b)
+			if err != nil {
+				return err
+			}
+			r.changes = append(r.changes, events...)
+		case it := <-t.l.inbox:
+			t.take(it, r)
+		default:
+			return nil
+		}
+	}
+	return nil
+}
+
+func (t *tenure[C]) take(it item[C], r *round) {
+	switch {
+	case it.event != nil:
+		if it.term == t.term.Number {
+			r.requests = append(r.requests, it.event)
+		}
+	case it.ctx.Err() != nil:
+		// Nobody waits any more: the caller was told that the outcome is open.
+	case it.read != nil:
+		t.reads = append(t.reads, it)
+	default:
+		t.lastToken++
+		t.waiting[t.lastToken] = it
+		r.requests = append(r.requests, model.Input{Token: t.lastToken, Request: it.request})
+	}
+}
+
+// carryOut does what was decided, now that it is durable.
+func (t *tenure[C]) carryOut(actions []model.Action) {
+	for _, action := range actions {
+		reply, ok := action.(model.Reply)
+		if !ok {
+			t.l.cfg.Perform(t.term, t.driver.Core, action)
+			continue
+		}
+		if it, ok := t.waiting[reply.Token]; ok {
+			delete(t.waiting, reply.Token)
+			it.answer(reply.Value, reply.Err)
+		}
+	}
+}
+
+// answerReads answers reads from committed state. One confirmation serves all of
+// them.
+func (t *tenure[C]) answerReads(ctx context.Context) error {
+	if slices.ContainsFunc(t.reads, func(it item[C]) bool { return it.confirm }) {
+		if err := t.confirm(ctx); err != nil {
+			return err
+		}
+	}
+	for _, it := range t.reads {
+		it.view(t.driver.Core)
+	}
+	t.reads = nil
+	return nil
+}
+
+// confirm asks the store whether the term stands, until it answers or the term
+// is over.
+func (t *tenure[C]) confirm(ctx context.Context) error {
+	for attempt := 1; ; attempt++ {
+		kv, ok, err := t.l.cfg.Store.Get(ctx, t.l.cfg.Space.Key(model.LeaderRef(t.l.cfg.Service)))
+		switch {
+		case err == nil && ok && kv.Create == t.term.Number:
+			return nil
+		case err == nil:
+			return ErrFenced
+		}
+		if err := t.pause(ctx, attempt); err != nil {
+			return err
+		}
+	}
+}
+
+func (t *tenure[C]) next(ctx context.Context) (store.Batch, error) {
+	select {
+	case b := <-t.batches:
+		return b, nil
+	case <-ctx.Done():
+		return store.Batch{}, ctx.Err()
+	}
+}
+
+// CatchUp implements Source.
+func (t *tenure[C]) CatchUp(ctx context.Context, revision int64) ([]store.Batch, error) {
+	var batches []store.Batch
+	reached := t.driver.Revision()
+	for t.view.Want(revision); reached < revision; {
+		b, err := t.next(ctx)
+		if err != nil {
+			return nil, err
+		}
+		reached = max(reached, b.Revision)
+		batches = append(batches, b)
+	}
+	return batches, nil
+}

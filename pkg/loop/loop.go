@@ -1,0 +1,213 @@
+package loop
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/keyspace"
+	"berth.dev/pkg/leader"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/store"
+)
+
+// Config of a loop.
+type Config[C model.Core] struct {
+	// Service is the name the leader key and the chain go by.
+	Service string
+	Space   keyspace.Space
+	Store   store.Store
+	// Election is where the replica stands for leader.
+	Election *leader.Election
+	// New makes a core that knows nothing.
+	New func() C
+	// Perform carries out an action that is neither an Effect nor a Reply. It
+	// is called on the loop's goroutine, with the core as it is now, and must
+	// not block: what takes time, Post included, runs in Term.Go.
+	Perform func(t *Term, core C, action model.Action)
+	// OnLead is told when the replica starts and stops to serve.
+	OnLead func(serving bool)
+	Log    *slog.Logger
+}
+
+// The bounds of the loop.
+const (
+	// inboxSize is how many requests wait for a round at most; one more is
+	// refused as OVERLOADED.
+	inboxSize = 8192
+	// roundSize is how many requests one round takes. What waits meanwhile
+	// makes the next group commit.
+	roundSize = 512
+	// eventRetention is how long job events are kept, eventRotation and
+	// eventsPerLease how long and how many of them share an etcd lease: an
+	// etcd lease with very many keys would stall etcd when it ends.
+	eventRetention = time.Hour
+	eventRotation  = 10 * time.Minute
+	eventsPerLease = 5000
+	// hangAfter is how long the loop may do nothing, not even ask etcd again. A
+	// leader that hangs keeps its etcd lease as well as any, so it is made to give
+	// way.
+	hangAfter = 10 * time.Second
+	// Tenures that fail at once, one after the other, are spaced out.
+	shortestPause, longestPause = 10 * time.Millisecond, time.Second
+)
+
+// Loop owns a core for as long as its replica runs.
+type Loop[C model.Core] struct {
+	cfg    Config[C]
+	inbox  chan item[C]
+	ended  chan struct{} // closed when Run has returned
+	status atomic.Pointer[state]
+}
+
+// item is a request, an event without an answer, or a read.
+type item[C model.Core] struct {
+	ctx     context.Context
+	request any
+	event   model.Event
+	term    int64
+	read    func(C)
+	confirm bool
+	// anywhere: a standby may answer the read.
+	anywhere bool
+	// claimed is set by who comes first: the loop to call read, or the caller to
+	// leave.
+	claimed *atomic.Bool
+	reply   chan result
+}
+
+type result struct {
+	value any
+	err   error
+}
+
+// Status is what a replica says of itself.
+type Status struct {
+	// Current says that the view is complete and follows the store.
+	Current bool
+	// Serving says that this replica leads and answers.
+	Serving bool
+	// Term, Since and Renewed are those of the replica's own leadership.
+	Term           int64
+	Since, Renewed time.Time
+	// Revision is what the view has reached.
+	Revision int64
+}
+
+// New answers a loop; Run runs it.
+func New[C model.Core](cfg Config[C]) *Loop[C] {
+	l := &Loop[C]{cfg: cfg, inbox: make(chan item[C], inboxSize), ended: make(chan struct{})}
+	l.status.Store(&state{})
+	return l
+}
+
+// state is what the tenure under way has told of itself.
+type state struct {
+	view       *store.View
+	leadership *leader.Leadership
+	serving    bool
+	revision   int64
+}
+
+// Status may be called from any goroutine.
+func (l *Loop[C]) Status() Status {
+	s := l.status.Load()
+	status := Status{Revision: s.revision}
+	if s.view != nil {
+		status.Current = s.revision > 0 && s.view.Ready()
+	}
+	if s.leadership != nil {
+		status.Serving = s.serving && s.leadership.Valid()
+		status.Term, status.Since, status.Renewed = s.leadership.Term(), s.leadership.Since(), s.leadership.Renewed()
+	}
+	return status
+}
+
+// Ended is closed when Run has ended: streams that live on the loop end with it.
+func (l *Loop[C]) Ended() <-chan struct{} { return l.ended }
+
+// Do gives the core a request and waits for its reply. The error is a
+// *fault.Error; of kind Unavailable when the outcome is unknown.
+func (l *Loop[C]) Do(ctx context.Context, request any) (any, error) {
+	return l.post(ctx, item[C]{ctx: ctx, request: request})
+}
+
+// Read calls fn with the core of the serving leader, on the goroutine that owns
+// it, between rounds: fn sees committed state only, and must not keep the core.
+// With confirm the term is confirmed with the store first, so that what fn sees
+// is not older than the call. Once Read has returned fn is not called any more:
+// what it sets is the caller's alone.
+func (l *Loop[C]) Read(ctx context.Context, confirm bool, fn func(C)) error {
+	_, err := l.post(ctx, item[C]{ctx: ctx, read: fn, confirm: confirm})
+	return err
+}
+
+// Peek is Read on any replica: of a standby, fn sees what its view has reached.
+func (l *Loop[C]) Peek(ctx context.Context, fn func(C)) error {
+	_, err := l.post(ctx, item[C]{ctx: ctx, read: fn, anywhere: true})
+	return err
+}
+
+func (l *Loop[C]) post(ctx context.Context, it item[C]) (any, error) {
+	it.reply, it.claimed = make(chan result, 1), &atomic.Bool{}
+	select {
+	case l.inbox <- it:
+	default:
+		return nil, fault.New(fault.Exhausted, fault.ReasonOverloaded, "%d requests wait already", inboxSize)
+	}
+	select {
+	case r := <-it.reply:
+		return r.value, r.err
+	case <-l.ended:
+		select {
+		case r := <-it.reply:
+			return r.value, r.err
+		default:
+			return nil, fault.New(fault.Unavailable, fault.ReasonUnavailable, "the replica is stopping")
+		}
+	case <-ctx.Done():
+		if it.read != nil && !it.claim() {
+			r := <-it.reply // it is being read this very moment
+			return r.value, r.err
+		}
+		return nil, fault.New(fault.Unavailable, fault.ReasonUnavailable, "no answer in time: perhaps applied").Because(ctx.Err())
+	}
+}
+
+// Run follows the view and stands for leader until ctx ends; then it gives the
+// leadership up. It is called once.
+func (l *Loop[C]) Run(ctx context.Context) {
+	defer close(l.ended)
+	for pause := shortestPause; ctx.Err() == nil; pause = min(2*pause, longestPause) {
+		began := time.Now()
+		err := newTenure(l).run(ctx)
+		l.status.Store(&state{})
+		if ctx.Err() != nil {
+			return
+		}
+		l.cfg.Log.Warn("leadership or view ended; starting afresh", "error", err)
+		if time.Since(began) > longestPause {
+			pause = shortestPause
+		}
+		_ = store.Sleep(ctx, pause) // the loop looks at ctx
+	}
+}
+
+// claim says whether the item is the caller's of claim alone.
+func (it item[C]) claim() bool { return it.claimed.CompareAndSwap(false, true) }
+
+// view answers a read, unless its caller has gone.
+func (it item[C]) view(core C) {
+	if it.claim() {
+		it.read(core)
+		it.answer(nil, nil)
+	}
+}
+
+func (it item[C]) answer(value any, err error) {
+	if it.reply != nil {
+		it.reply <- result{value, err}
+	}
+}

@@ -1,0 +1,78 @@
+// Package looptest runs a service's core in its loop, on a store in memory, for
+// tests of what stands around it.
+package looptest
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"berth.dev/pkg/keyspace"
+	"berth.dev/pkg/leader"
+	"berth.dev/pkg/loop"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/store"
+	"berth.dev/pkg/wire"
+)
+
+// Space is where the loops of this package keep their keys.
+var Space = keyspace.New("test")
+
+// Start runs a loop until the test ends, and answers when it leads.
+func Start[C model.Core](t testing.TB, s store.Store, service string, core func() C, perform func(*loop.Term, C, model.Action)) *loop.Loop[C] {
+	t.Helper()
+	election, err := leader.New(leader.Config{
+		Store: s, Key: Space.Key(model.LeaderRef(service)), Candidate: leader.Candidate{ID: service, Address: service + ":1"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	leads := make(chan struct{}, 1)
+	l := loop.New(loop.Config[C]{
+		Service: service, Space: Space, Store: s, Election: election, New: core, Perform: perform, Log: slog.New(slog.DiscardHandler),
+		OnLead: func(serving bool) {
+			if serving {
+				select {
+				case leads <- struct{}{}:
+				default:
+				}
+			}
+		},
+	})
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		l.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		stop()
+		<-ended
+	})
+	select {
+	case <-leads:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the loop does not lead")
+	}
+	return l
+}
+
+// Write stores records as another service would, in one transaction, and answers
+// its revision.
+func Write(t testing.TB, s store.Store, records ...model.Record) int64 {
+	t.Helper()
+	var txn store.Txn
+	for _, record := range records {
+		value, err := wire.Encode(record)
+		if err != nil {
+			t.Fatal(err)
+		}
+		txn.Then = append(txn.Then, store.Put(Space.Key(record.Ref()), value))
+	}
+	res, err := s.Txn(context.Background(), txn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.Revision
+}

@@ -1,0 +1,141 @@
+package loop
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/leader"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/store"
+)
+
+// tenure is the life of one core: from an empty view to the end of a term.
+type tenure[C model.Core] struct {
+	l       *Loop[C]
+	driver  *Driver[C]
+	view    *store.View
+	batches chan store.Batch
+
+	leadership *leader.Leadership
+	term       *Term
+	waiting    map[uint64]item[C]
+	lastToken  uint64
+	reads      []item[C] // of the round under way
+	events     eventLeases
+	turned     atomic.Pointer[time.Time] // the loop's last turn
+}
+
+func newTenure[C model.Core](l *Loop[C]) *tenure[C] {
+	t := &tenure[C]{
+		l:       l,
+		driver:  NewDriver(l.cfg.New(), l.cfg.Service, l.cfg.Space, time.Now),
+		batches: make(chan store.Batch, 64),
+		waiting: map[uint64]item[C]{},
+	}
+	t.events = eventLeases{store: l.cfg.Store, pause: t.pause}
+	return t
+}
+
+func (t *tenure[C]) run(ctx context.Context) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	var owned sync.WaitGroup
+	t.view = store.OpenView(t.l.cfg.Store, t.l.cfg.Space.Prefix(), t.l.cfg.Space.Events())
+	defer t.view.Close() // last: who pulls a closed view opens it again
+	defer owned.Wait()
+	defer stop(nil)
+
+	owned.Go(func() {
+		for {
+			b, err := t.view.Next(ctx)
+			if err != nil {
+				stop(err)
+				return
+			}
+			select {
+			case t.batches <- b:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+
+	won := make(chan *leader.Leadership, 1)
+	campaigning := false
+	for {
+		t.publish(false)
+		select {
+		case <-ctx.Done():
+			t.giveUp(won, campaigning)
+			return context.Cause(ctx)
+		case b := <-t.batches:
+			if err := t.follow(b); err != nil {
+				stop(err)
+				t.giveUp(won, campaigning)
+				return err
+			}
+			if !campaigning {
+				// A replica that does not know what is stored does not stand.
+				campaigning = true
+				owned.Go(func() {
+					leadership, err := t.l.cfg.Election.Campaign(ctx)
+					if err != nil {
+						stop(err)
+					}
+					won <- leadership
+				})
+			}
+		case it := <-t.l.inbox:
+			if it.anywhere && t.driver.Revision() > 0 {
+				it.view(t.driver.Core)
+				continue
+			}
+			it.answer(nil, t.notLeader())
+		case t.leadership = <-won:
+			if t.leadership == nil {
+				return context.Cause(ctx)
+			}
+			err := t.lead(ctx)
+			stop(err)
+			return err
+		}
+	}
+}
+
+// giveUp resigns what a campaign under way may still win.
+func (t *tenure[C]) giveUp(won <-chan *leader.Leadership, campaigning bool) {
+	if !campaigning {
+		return
+	}
+	if leadership := <-won; leadership != nil {
+		resign(leadership)
+	}
+}
+
+func resign(leadership *leader.Leadership) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	_ = leadership.Resign(ctx) // its etcd lease ends it otherwise
+}
+
+func (t *tenure[C]) follow(b store.Batch) error {
+	if b.Reset && t.driver.Revision() > 0 {
+		t.driver = NewDriver(t.l.cfg.New(), t.l.cfg.Service, t.l.cfg.Space, time.Now)
+	}
+	return t.driver.Follow(b)
+}
+
+func (t *tenure[C]) notLeader() error {
+	err := fault.New(fault.Precondition, fault.ReasonNotLeader, "this replica of %s does not lead", t.l.cfg.Service)
+	if leader, term := t.driver.Leader(t.l.cfg.Service); leader != nil {
+		err.With("leader", leader.Address).With("term", strconv.FormatInt(term, 10))
+	}
+	return err
+}
+
+func (t *tenure[C]) publish(serving bool) {
+	t.l.status.Store(&state{view: t.view, leadership: t.leadership, serving: serving, revision: t.driver.Revision()})
+}

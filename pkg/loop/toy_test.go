@@ -1,0 +1,158 @@
+package loop_test
+
+import (
+	"fmt"
+	"time"
+
+	"berth.dev/pkg/keyspace"
+	"berth.dev/pkg/model"
+)
+
+// service is whose core the toy is: it writes executors, live and leases.
+const service = model.ServiceExecutorState
+
+var space = keyspace.New("test")
+
+// The requests and the action of a toy.
+type (
+	// put stores a record, and another one once it is durable.
+	put struct {
+		record model.Record
+		// gate, when set, is the header of another service that must not be there.
+		gate string
+		// events come with the record; then follows it once it is durable.
+		events int
+		then   model.Record
+	}
+	// get answers the record, or nil.
+	get struct{ ref model.Ref }
+	// ping makes an action to be performed.
+	ping struct{ n int }
+)
+
+// toy is the smallest core that has all a driver has to do with: tentative
+// records, replies held back until an effect is durable, effects that come of
+// effects, compares on what another service writes.
+type toy struct {
+	records map[model.Ref]model.Record
+	journal []pending
+	term    int64
+	next    time.Time
+	told    []string
+	out     []model.Action
+	// blind, it does not learn of changes.
+	blind bool
+}
+
+type pending struct {
+	ref    model.Ref
+	before model.Record
+	token  uint64
+	then   model.Record
+}
+
+func newToy() *toy { return &toy{records: map[model.Ref]model.Record{}} }
+
+func (c *toy) NextDeadline() time.Time { return c.next }
+
+func (c *toy) Step(now time.Time, event model.Event) []model.Action {
+	c.out = nil
+	switch e := event.(type) {
+	case nil:
+		c.tell("nil")
+		if !c.next.IsZero() && !now.Before(c.next) {
+			c.next = time.Time{}
+		}
+	case model.Changed:
+		c.tell("changed %s", name(e.Ref))
+		if !c.blind {
+			c.set(e.Ref, e.Record)
+		}
+	case model.Progress:
+	case model.Elected:
+		c.tell("elected")
+		c.term = e.Term
+	case model.Committed:
+		c.tell("committed %d", e.Effects)
+		done := c.journal[:e.Effects]
+		c.journal = c.journal[e.Effects:]
+		for _, p := range done {
+			if p.token != 0 {
+				c.out = append(c.out, model.Reply{Token: p.token, Value: e.Revision})
+			}
+			if p.then != nil {
+				c.decide(put{record: p.then}, 0)
+			}
+		}
+	case model.Abandoned:
+		c.tell("abandoned")
+		for i := len(c.journal) - 1; i >= 0; i-- {
+			c.set(c.journal[i].ref, c.journal[i].before)
+		}
+		c.journal = nil
+	case model.Input:
+		c.input(e)
+	case ping:
+		c.tell("pong %d", e.n)
+	default:
+		panic(fmt.Sprintf("%T", event))
+	}
+	return c.out
+}
+
+func (c *toy) input(e model.Input) {
+	switch r := e.Request.(type) {
+	case put:
+		c.tell("put %s", name(r.record.Ref()))
+		if r.gate != "" && c.records[gate(r.gate)] != nil {
+			c.out = append(c.out, model.Reply{Token: e.Token, Value: "shut"})
+			return
+		}
+		c.decide(r, e.Token)
+	case get:
+		c.tell("get %s", name(r.ref))
+		c.out = append(c.out, model.Reply{Token: e.Token, Value: c.records[r.ref]})
+	case ping:
+		c.tell("ping %d", r.n)
+		c.out = append(c.out, r, model.Reply{Token: e.Token, Value: r.n})
+	}
+}
+
+func (c *toy) decide(r put, token uint64) {
+	ref := r.record.Ref()
+	c.journal = append(c.journal, pending{ref, c.records[ref], token, r.then})
+	c.set(ref, r.record)
+	effect := model.Effect{Puts: []model.Record{r.record}}
+	if r.gate != "" {
+		effect.Expect = []model.Expect{{Ref: gate(r.gate), Absent: true}}
+	}
+	for range r.events {
+		effect.Events = append(effect.Events, model.JobEvent{Kind: model.EventReservationAssigned, Key: model.Key{Job: "j", Stage: "s", Name: "main"}})
+	}
+	c.out = append(c.out, effect)
+}
+
+func (c *toy) set(ref model.Ref, record model.Record) {
+	if record == nil {
+		delete(c.records, ref)
+		return
+	}
+	c.records[ref] = record
+}
+
+func (c *toy) tell(format string, args ...any) { c.told = append(c.told, fmt.Sprintf(format, args...)) }
+
+// gate is the header that another service shuts a gate with.
+func gate(name string) model.Ref { return model.Ref{Kind: model.KindTaskHeader, ID: name} }
+
+func name(ref model.Ref) string {
+	switch ref.Kind {
+	case model.KindLeader:
+		return "leader"
+	case model.KindTaskHeader:
+		return "gate " + ref.ID
+	}
+	return ref.ID
+}
+
+func executor(id string) *model.Executor { return &model.Executor{ID: id, Ordinal: 1} }

@@ -1,0 +1,42 @@
+package replica
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/rpc"
+)
+
+// The bounds of a repeated call.
+const (
+	attemptTimeout = 10 * time.Second
+	firstPause     = 5 * time.Millisecond
+	longestPause   = time.Second
+)
+
+// Definite repeats a call to another service until its outcome is definite: an
+// answer, or an error that says it was not applied. Calls between services may
+// all be repeated. It ends with ctx, which is the term's: then the error is of
+// kind Unavailable.
+func Definite[A any](ctx context.Context, log *slog.Logger, what string, call func(ctx context.Context) (A, error)) (A, error) {
+	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+		attempt, cancel := context.WithTimeout(ctx, attemptTimeout)
+		answer, err := call(attempt)
+		cancel()
+		if err == nil {
+			return answer, nil
+		}
+		f := rpc.FromStatus(err)
+		if open := f.Kind == fault.Unavailable || f.Kind == fault.Exhausted; !open || ctx.Err() != nil {
+			return answer, f
+		}
+		log.Debug("repeating a call whose outcome is open", "call", what, "error", err)
+		select {
+		case <-ctx.Done():
+			return answer, f
+		case <-time.After(pause):
+		}
+	}
+}

@@ -1,0 +1,234 @@
+// Package replica is one replica of an elected service, from its ports to its
+// core: the parts that registry, executor-state and assigner have in common,
+// put together in one order.
+//
+//	config ─▶ telemetry ─▶ ports ─▶ etcd ─▶ view ─▶ peers ─▶ loop ─▶ election ─▶ serve
+//
+// It promises: while etcd does not answer, the process waits and says so on
+// /readyz; only a leader that serves is healthy under the leader's name; on an
+// orderly end the leadership is given up first and the port closed last, so
+// that callers always find somebody to tell them where to go.
+package replica
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/keyspace"
+	"berth.dev/pkg/leader"
+	"berth.dev/pkg/loop"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/process"
+	"berth.dev/pkg/rpc"
+	"berth.dev/pkg/store"
+	"berth.dev/pkg/wire"
+)
+
+// Replica is the parts of a process that a service builds on.
+type Replica struct {
+	Service string
+	ID      string
+	Config  process.Service
+	Log     *slog.Logger
+	Metrics *process.Metrics
+	Space   keyspace.Space
+	Store   *store.Etcd
+	// Gateway is where calls to other services go.
+	Gateway *grpc.ClientConn
+	// Server takes calls; services are added before Run.
+	Server *rpc.Server
+
+	clientTLS *tls.Config
+	ports     *process.Listeners
+	group     *process.Group
+}
+
+// Open binds the ports and makes the clients. It does not wait for etcd or the
+// gateway.
+func Open(ctx context.Context, service string, config process.Service, told func(process.Addresses)) (*Replica, error) {
+	log, err := process.NewLogger(os.Stderr, config.LogFormat, config.LogLevel)
+	if err != nil {
+		return nil, err
+	}
+	r := &Replica{Service: service, ID: config.ReplicaID(), Config: config, Space: keyspace.New(config.Cluster)}
+	r.Log = log.With("service", service, "replica", r.ID)
+	if r.Metrics, err = process.NewMetrics(); err != nil {
+		return nil, err
+	}
+	serverTLS, clientTLS, err := config.TLS()
+	if err != nil {
+		return nil, err
+	}
+	r.clientTLS = clientTLS
+	if r.ports, err = config.Open(r.Log); err != nil {
+		return nil, err
+	}
+	if r.Store, err = store.Dial(store.DialConfig{Endpoints: config.Etcd, TLS: config.EtcdTLS(clientTLS)}); err != nil {
+		r.ports.Close()
+		return nil, err
+	}
+	if r.Gateway, err = rpc.Dial(config.Gateways, rpc.DialOptions{TLS: clientTLS, Meters: r.Metrics.Provider}); err != nil {
+		r.ports.Close()
+		r.Store.Close()
+		return nil, err
+	}
+	r.Server = rpc.NewServer(rpc.ServerOptions{Log: r.Log, TLS: serverTLS, Meters: r.Metrics.Provider})
+	r.group = process.NewGroup(ctx)
+	if err := config.Announce(r.Log, r.ports, told); err != nil {
+		r.close()
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *Replica) close() {
+	r.ports.Close()
+	r.Gateway.Close()
+	r.Store.Close()
+}
+
+// Go runs a member of the process beside the loop: it stops when the process
+// does, and the process stops when it fails.
+func (r *Replica) Go(name string, member func(ctx context.Context) error) { r.group.Go(name, member) }
+
+// NewLoop makes the loop around the service's core. Its error ends the replica.
+func NewLoop[C model.Core](r *Replica, core func() C, perform func(*loop.Term, C, model.Action)) (*loop.Loop[C], error) {
+	var l *loop.Loop[C]
+	election, err := leader.New(leader.Config{
+		Store:     r.Store,
+		Key:       r.Space.Key(model.LeaderRef(r.Service)),
+		TTL:       r.Config.TTL,
+		Candidate: leader.Candidate{ID: r.ID, Address: r.ports.Calls.Addr().String(), Version: process.Version},
+		Prove:     (&leader.Prover{Identify: r.identify}).Prove,
+		MayEvict:  func() bool { return l.Status().Current },
+		Log:       r.Log,
+	})
+	if err != nil {
+		r.close()
+		return nil, err
+	}
+	l = loop.New(loop.Config[C]{
+		Service: r.Service, Space: r.Space, Store: r.Store, Election: election,
+		New: core, Perform: perform, Log: r.Log,
+		OnLead: func(serving bool) { r.Server.SetServing(rpc.LeaderHealth(r.Service), serving) },
+	})
+	return l, nil
+}
+
+// identifyTimeout is short: a process that is dying accepts, and answers nothing.
+const identifyTimeout = 200 * time.Millisecond
+
+// identify asks which replica answers at an instance address.
+func (r *Replica) identify(ctx context.Context, address string) (string, error) {
+	conn, err := rpc.Dial([]string{address}, rpc.DialOptions{TLS: r.clientTLS, FailFast: true})
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
+	defer cancel()
+	answer, err := controlv1.NewReplicasClient(conn).GetReplica(ctx, &controlv1.GetReplicaRequest{})
+	return answer.GetId(), err
+}
+
+// Run serves until ctx ends or a part fails.
+func Run[C model.Core](r *Replica, l *loop.Loop[C]) error {
+	controlv1.RegisterReplicasServer(r.Server, &self[C]{r: r, loop: l})
+	r.Server.SetServing(r.Service, true)
+
+	ready := func() error {
+		if s := l.Status(); !s.Current {
+			return fmt.Errorf("the view of etcd at %s is not current: etcd does not answer yet, or is being read", strings.Join(r.Config.Etcd, ", "))
+		}
+		return nil
+	}
+	leading := func() error {
+		if s := l.Status(); !s.Serving {
+			return fmt.Errorf("this replica of %s does not lead", r.Service)
+		}
+		return nil
+	}
+	r.group.Go("readiness", func(ctx context.Context) error { return tellReadiness(ctx, r.Log, ready) })
+	ops := process.HTTPServer(process.OpsHandler(ready, leading, r.Metrics))
+	r.group.Go("calls", func(context.Context) error { return r.Server.Serve(r.ports.Calls) })
+	if r.ports.HTTP != nil {
+		r.group.Go("health and metrics", process.ServeHTTP(ops, r.ports.HTTP))
+	}
+
+	looping, stopLoop := context.WithCancel(context.Background())
+	defer stopLoop()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		l.Run(looping)
+	}()
+
+	<-r.group.Stopping()
+	process.Stop(r.Log, r.Config.StopTimeout,
+		process.Step{Name: "give up leadership", Do: func(ctx context.Context) error {
+			stopLoop()
+			select {
+			case <-ended:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}},
+		process.Step{Name: "health and metrics", Do: ops.Shutdown},
+		process.Step{Name: "calls", Do: r.Server.Shutdown},
+	)
+	err := r.group.Wait()
+	r.close()
+	return err
+}
+
+// self answers what this replica is.
+type self[C model.Core] struct {
+	controlv1.UnimplementedReplicasServer
+	r    *Replica
+	loop *loop.Loop[C]
+}
+
+// GetReplica implements control.v1.Replicas.
+func (s *self[C]) GetReplica(context.Context, *controlv1.GetReplicaRequest) (*berthv1.Replica, error) {
+	status := s.loop.Status()
+	role := berthv1.Replica_STANDBY
+	if status.Serving {
+		role = berthv1.Replica_LEADER
+	}
+	return &berthv1.Replica{
+		Id: s.r.ID, Address: s.r.ports.Calls.Addr().String(), Role: role, Revision: status.Revision, Version: process.Version,
+		Term: status.Term, Since: wire.Timestamp(status.Since), Renewed: wire.Timestamp(status.Renewed),
+	}, nil
+}
+
+// tellReadiness logs when the replica ceases to be ready, as it also is while
+// etcd has not answered yet, and when it is ready again.
+func tellReadiness(ctx context.Context, log *slog.Logger, ready process.Probe) error {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for was := true; ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		err := ready()
+		switch {
+		case err != nil && was:
+			log.Warn("not ready", "reason", err)
+		case err == nil && !was:
+			log.Info("ready")
+		}
+		was = err == nil
+	}
+}
