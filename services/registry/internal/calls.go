@@ -1,0 +1,101 @@
+// Package internal is the shell of the registry: its calls to other services
+// and its gRPC face.
+package internal
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"google.golang.org/grpc"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/loop"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/replica"
+	"berth.dev/pkg/wire"
+	"berth.dev/services/registry/queue"
+)
+
+// Calls carries out what the queue wants of other services. Each call is
+// repeated until its outcome is definite or the term ends.
+type Calls struct {
+	inventory controlv1.InventoryClient
+	handout   controlv1.HandoutClient
+	log       *slog.Logger
+}
+
+// NewCalls makes the calls through a gateway.
+func NewCalls(gateway grpc.ClientConnInterface, log *slog.Logger) *Calls {
+	return &Calls{controlv1.NewInventoryClient(gateway), controlv1.NewHandoutClient(gateway), log}
+}
+
+// Perform implements loop.Config.
+func (c *Calls) Perform(t *loop.Term, _ *queue.Core, action model.Action) {
+	switch a := action.(type) {
+	case queue.SendPass:
+		t.Go(func(ctx context.Context) { c.pass(ctx, t, a) })
+	case queue.HandOver:
+		t.Go(func(ctx context.Context) { c.handOver(ctx, t, a) })
+	default:
+		panic(fmt.Sprintf("registry: unknown action %T", action))
+	}
+}
+
+func (c *Calls) pass(ctx context.Context, t *loop.Term, pass queue.SendPass) {
+	request := &controlv1.PassRequest{Term: pass.Term, Pass: pass.Pass, Cut: pass.Cut}
+	for _, e := range pass.Entries {
+		request.Entries = append(request.Entries, &controlv1.PassEntry{
+			Key: wire.Key(e.Key), Uid: e.UID, Epoch: e.Epoch, Mod: e.Mod, Group: e.Group,
+			Constraints: wire.Constraints(e.Constraints), Seats: wire.Runs(e.Seats),
+		})
+	}
+	answer, err := replica.Definite(ctx, c.log, "pass", func(ctx context.Context) (*controlv1.PassAnswer, error) {
+		return c.inventory.TryAllocateAndLease(ctx, request)
+	})
+	if ctx.Err() != nil {
+		return
+	}
+	done := queue.PassDone{Pass: pass.Pass}
+	if err != nil {
+		// A definite error grants nothing: every entry waits for the next pass.
+		c.log.Warn("a pass was refused", "pass", pass.Pass, "error", err)
+		for _, e := range pass.Entries {
+			done.Outcomes = append(done.Outcomes, queue.Outcome{UID: e.UID, Result: queue.Behind, Reason: fault.Of(err).Reason, Message: err.Error()})
+		}
+	}
+	for _, o := range answer.GetOutcomes() {
+		done.Outcomes = append(done.Outcomes, queue.Outcome{
+			UID: o.GetUid(), Result: queue.Result(o.GetResult()), Lease: o.GetLease(),
+			Reason: fault.Reason(o.GetReason()), Message: o.GetMessage(), Fitting: int(o.GetFitting()),
+		})
+	}
+	t.Post(done)
+}
+
+func (c *Calls) handOver(ctx context.Context, t *loop.Term, over queue.HandOver) {
+	request := &controlv1.CreateTasksRequest{Term: over.Term}
+	for _, task := range over.Tasks {
+		request.Tasks = append(request.Tasks, &controlv1.CreateTask{Key: wire.Key(task.Key), Uid: task.UID, Mod: task.Mod, Lease: task.Lease})
+	}
+	answer, err := replica.Definite(ctx, c.log, "hand-over", func(ctx context.Context) (*controlv1.CreateTasksAnswer, error) {
+		return c.handout.CreateAssignmentTasks(ctx, request)
+	})
+	if ctx.Err() != nil {
+		return
+	}
+	done := queue.HandedOver{}
+	if err != nil {
+		c.log.Warn("a hand-over was refused", "tasks", len(over.Tasks), "error", err)
+		for _, task := range over.Tasks {
+			done.Outcomes = append(done.Outcomes, queue.TaskOutcome{UID: task.UID, Reason: fault.Of(err).Reason})
+		}
+	}
+	for _, o := range answer.GetOutcomes() {
+		done.Outcomes = append(done.Outcomes, queue.TaskOutcome{
+			UID: o.GetUid(), Taken: o.GetResult() == controlv1.CreateOutcome_TAKEN, Reason: fault.Reason(o.GetReason()),
+		})
+	}
+	t.Post(done)
+}

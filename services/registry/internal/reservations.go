@@ -1,0 +1,142 @@
+package internal
+
+import (
+	"cmp"
+	"context"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/loop"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/replica"
+	"berth.dev/pkg/wire"
+	"berth.dev/services/registry/queue"
+)
+
+// Reservations is berth.v1.Reservations over the loop.
+type Reservations struct {
+	berthv1.UnimplementedReservationsServer
+	loop *loop.Loop[*queue.Core]
+}
+
+// NewReservations serves the loop's core.
+func NewReservations(l *loop.Loop[*queue.Core]) *Reservations { return &Reservations{loop: l} }
+
+// UpsertReservation implements berth.v1.Reservations.
+func (s *Reservations) UpsertReservation(ctx context.Context, req *berthv1.UpsertReservationRequest) (*berthv1.Reservation, error) {
+	u, err := wire.UpsertOf(req)
+	if err != nil {
+		return nil, err
+	}
+	upsert := queue.Upsert{Key: u.Key, Spec: u.Spec, Workers: u.Workers, Count: u.Count, RequestID: u.RequestID, IfEpoch: u.IfEpoch}
+	if err := queue.Validate(upsert); err != nil {
+		return nil, err
+	}
+	value, err := s.loop.Do(ctx, upsert)
+	if err != nil {
+		return nil, err
+	}
+	done := value.(queue.Upserted)
+	// What the call made is durable. Its place in the queue is read after it; a
+	// leader that has just stopped to lead leaves that out.
+	view := queue.View{Reservation: done.Reservation, State: done.Reservation.State}
+	_ = s.loop.Read(ctx, false, func(c *queue.Core) {
+		if v, ok := c.GetUID(done.Reservation.UID); ok {
+			view = v
+		}
+	})
+	answer := shown(view, false)
+	answer.Change = berthv1.UpsertReservationRequest_Change(done.Change).Enum()
+	return answer, nil
+}
+
+func shown(v queue.View, forList bool) *berthv1.Reservation {
+	return wire.Reservation(wire.ReservationView{
+		Reservation: v.Reservation, State: v.State, Reason: v.Reason, Message: v.Message, Position: v.Position, Counts: v.Counts,
+	}, forList)
+}
+
+// GetReservation implements berth.v1.Reservations.
+func (s *Reservations) GetReservation(ctx context.Context, req *berthv1.GetReservationRequest) (*berthv1.Reservation, error) {
+	key := keyOf(req.GetJob(), req.GetStage(), req.GetName())
+	var view queue.View
+	found := false
+	if err := s.loop.Read(ctx, true, func(c *queue.Core) { view, found = c.Get(key) }); err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, fault.New(fault.NotFound, fault.ReasonNotFound, "there is no reservation %s", key)
+	}
+	return shown(view, false), nil
+}
+
+// CancelReservation implements berth.v1.Reservations.
+func (s *Reservations) CancelReservation(ctx context.Context, req *berthv1.CancelReservationRequest) (*berthv1.CancelAnswer, error) {
+	return s.cancel(ctx, queue.Cancel{
+		Key: keyOf(req.GetJob(), req.GetStage(), req.GetName()), RequestID: req.GetRequestId(), IfEpoch: req.GetIfEpoch(),
+	})
+}
+
+// CancelJob implements berth.v1.Reservations.
+func (s *Reservations) CancelJob(ctx context.Context, req *berthv1.CancelJobRequest) (*berthv1.CancelAnswer, error) {
+	return s.cancel(ctx, queue.CancelJob{Job: req.GetJob(), RequestID: req.GetRequestId()})
+}
+
+func (s *Reservations) cancel(ctx context.Context, request any) (*berthv1.CancelAnswer, error) {
+	value, err := s.loop.Do(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	return &berthv1.CancelAnswer{Cancelled: int32(value.(queue.Cancelled).Count)}, nil
+}
+
+// ListReservations implements berth.v1.Reservations.
+func (s *Reservations) ListReservations(ctx context.Context, req *berthv1.ListReservationsRequest) (*berthv1.ListReservationsAnswer, error) {
+	size, err := replica.PageSize(req.GetPageSize())
+	if err != nil {
+		return nil, err
+	}
+	filter := queue.Filter{Job: req.GetJob(), Stage: req.GetStage(), State: model.State(req.GetState())}
+	var after model.Key
+	if token := req.GetPageToken(); token != "" {
+		parts := strings.Split(token, "/")
+		if len(parts) != 3 {
+			return nil, fault.BadField(fault.ReasonInvalid, "pageToken", "is not one that a list has answered")
+		}
+		after = model.Key{Job: parts[0], Stage: parts[1], Name: parts[2]}
+	}
+	answer := &berthv1.ListReservationsAnswer{Revision: s.loop.Status().Revision}
+	err = s.loop.Read(ctx, false, func(c *queue.Core) {
+		views, more := c.List(filter, after, size)
+		if more {
+			answer.NextPageToken = views[len(views)-1].Reservation.Key.String()
+		}
+		for _, view := range views {
+			answer.Reservations = append(answer.Reservations, shown(view, true))
+		}
+	})
+	return answer, err
+}
+
+// ListPending implements berth.v1.Reservations.
+func (s *Reservations) ListPending(ctx context.Context, _ *berthv1.ListPendingRequest) (*berthv1.ListPendingAnswer, error) {
+	now := time.Now()
+	answer := &berthv1.ListPendingAnswer{Ready: true, Revision: s.loop.Status().Revision}
+	err := s.loop.Read(ctx, false, func(c *queue.Core) {
+		for _, g := range c.Pending() {
+			answer.Groups = append(answer.Groups, &berthv1.PendingGroup{
+				Id: g.ID, Constraints: wire.Constraints(g.Constraints), Reservations: int32(g.Reservations), Workers: int32(g.Workers),
+				Head: wire.Key(g.Head), HeadAge: durationpb.New(now.Sub(g.HeadSince).Round(time.Millisecond)), Reason: string(g.Reason), Message: g.Message,
+			})
+		}
+	})
+	return answer, err
+}
+
+func keyOf(job, stage, name string) model.Key {
+	return model.Key{Job: job, Stage: stage, Name: cmp.Or(name, model.MainName)}
+}

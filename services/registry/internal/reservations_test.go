@@ -1,0 +1,149 @@
+package internal
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/loop"
+	"berth.dev/pkg/loop/looptest"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/replica"
+	"berth.dev/pkg/store"
+	"berth.dev/services/registry/queue"
+)
+
+// start serves a registry that no other service answers.
+func start(t *testing.T) *Reservations {
+	silent := func(*loop.Term, *queue.Core, model.Action) {}
+	return NewReservations(looptest.Start(t, store.NewFake(store.FakeConfig{}), model.ServiceRegistry, func() *queue.Core { return queue.New(queue.Config{}) }, silent))
+}
+
+func upsert(job, stage, request string) *berthv1.UpsertReservationRequest {
+	return &berthv1.UpsertReservationRequest{RequestId: request, Reservation: &berthv1.Reservation{
+		Job: job, Stage: stage, Count: 3, Task: &berthv1.Task{Command: "true"},
+	}}
+}
+
+func TestUpsertGetCancel(t *testing.T) {
+	s := start(t)
+	ctx := t.Context()
+	made, err := s.UpsertReservation(ctx, upsert("j", "map", "r1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if made.GetChange() != berthv1.UpsertReservationRequest_CREATED || made.GetState() != berthv1.Reservation_LEASING ||
+		made.GetName() != model.MainName || made.GetUid() == "" || made.GetEpoch() == 0 || made.GetPosition() != 1 {
+		t.Errorf("made %v", made)
+	}
+	again, err := s.UpsertReservation(ctx, upsert("j", "map", "r1"))
+	if err != nil || again.GetUid() != made.GetUid() || again.GetChange() != berthv1.UpsertReservationRequest_CREATED {
+		t.Errorf("a repeat answers %v, %v", again, err)
+	}
+	got, err := s.GetReservation(ctx, &berthv1.GetReservationRequest{Job: "j", Stage: "map"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	made.Change = nil
+	if !proto.Equal(got, made) {
+		t.Errorf("got  %v\nmade %v", got, made)
+	}
+
+	pending, err := s.ListPending(ctx, &berthv1.ListPendingRequest{})
+	if err != nil || len(pending.GetGroups()) != 1 || !pending.GetReady() {
+		t.Fatal(pending, err)
+	}
+	if g := pending.GetGroups()[0]; g.GetReservations() != 1 || g.GetWorkers() != 3 || g.GetHead().GetStage() != "map" || g.GetHeadAge().AsDuration() < 0 {
+		t.Errorf("pending %v", g)
+	}
+
+	cancelled, err := s.CancelReservation(ctx, &berthv1.CancelReservationRequest{Job: "j", Stage: "map"})
+	if err != nil || cancelled.GetCancelled() != 1 {
+		t.Errorf("cancelled %v, %v", cancelled, err)
+	}
+	if got, err := s.GetReservation(ctx, &berthv1.GetReservationRequest{Job: "j", Stage: "map", Name: model.MainName}); err != nil || got.GetState() == berthv1.Reservation_LEASING {
+		t.Errorf("after the cancel: %v, %v", got, err)
+	}
+	for range 2 {
+		if _, err := s.UpsertReservation(ctx, upsert("j", "reduce", "")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if answer, err := s.CancelJob(ctx, &berthv1.CancelJobRequest{Job: "j"}); err != nil || answer.GetCancelled() != 1 {
+		t.Errorf("the job: %v, %v", answer, err)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	s := start(t)
+	ctx := t.Context()
+	for name, test := range map[string]struct {
+		call   func() error
+		kind   fault.Kind
+		reason fault.Reason
+	}{
+		"nothing to upsert": {func() error { _, err := s.UpsertReservation(ctx, &berthv1.UpsertReservationRequest{}); return err }, fault.Invalid, fault.ReasonRequired},
+		"a bad name":        {func() error { _, err := s.UpsertReservation(ctx, upsert("A/B", "s", "")); return err }, fault.Invalid, fault.ReasonBadName},
+		"not there": {func() error {
+			_, err := s.GetReservation(ctx, &berthv1.GetReservationRequest{Job: "j", Stage: "s"})
+			return err
+		}, fault.NotFound, fault.ReasonNotFound},
+		"a page too large": {func() error {
+			_, err := s.ListReservations(ctx, &berthv1.ListReservationsRequest{PageSize: replica.MaxPage + 1})
+			return err
+		}, fault.Invalid, fault.ReasonInvalid},
+		"a page below nothing": {func() error {
+			_, err := s.ListReservations(ctx, &berthv1.ListReservationsRequest{PageSize: -1})
+			return err
+		}, fault.Invalid, fault.ReasonInvalid},
+		"a bad token": {func() error {
+			_, err := s.ListReservations(ctx, &berthv1.ListReservationsRequest{PageToken: "j/s"})
+			return err
+		}, fault.Invalid, fault.ReasonInvalid},
+	} {
+		err := test.call()
+		var f *fault.Error
+		if !errors.As(err, &f) || f.Kind != test.kind || f.Reason != test.reason {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// All pages together hold every reservation once, in order.
+func TestListPages(t *testing.T) {
+	s := start(t)
+	var want, got []string
+	for i := range 7 {
+		stage := fmt.Sprintf("s%d", i)
+		if _, err := s.UpsertReservation(t.Context(), upsert("j", stage, "")); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, stage)
+	}
+	if _, err := s.UpsertReservation(t.Context(), upsert("other", "s", "")); err != nil {
+		t.Fatal(err)
+	}
+	req := &berthv1.ListReservationsRequest{Job: "j", PageSize: 3}
+	pages := 0
+	for {
+		pages++
+		answer, err := s.ListReservations(t.Context(), req)
+		if err != nil || answer.GetRevision() == 0 {
+			t.Fatal(answer, err)
+		}
+		for _, r := range answer.GetReservations() {
+			got = append(got, r.GetStage())
+		}
+		if req.PageToken = answer.GetNextPageToken(); req.PageToken == "" {
+			break
+		}
+	}
+	if !slices.Equal(got, want) || pages != 3 {
+		t.Errorf("%d pages of %v", pages, got)
+	}
+}

@@ -1,0 +1,177 @@
+package queue
+
+import (
+	"time"
+
+	"berth.dev/pkg/constraint"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+)
+
+// Upsert is the request of a model.Input that asks for a batch, or changes
+// what was asked. It is answered by Upserted, once it is durable. Refusals are
+// *fault.Error.
+type Upsert struct {
+	Key  model.Key
+	Spec model.Spec
+	// Workers names each seat; Count takes seats 0 to Count-1, each with its
+	// next unused number. One of the two is given.
+	Workers []model.Seat
+	Count   int32
+	// RequestID makes a repeat answer the first result; optional.
+	RequestID string
+	// IfEpoch lets the call act only on the living version of this epoch.
+	IfEpoch int64
+}
+
+// Upserted answers an Upsert.
+type Upserted struct {
+	// Reservation is the newest version as the call left it, durable.
+	Reservation *model.Reservation
+	Change      model.Change
+}
+
+// Cancel is the request of a model.Input that cancels every living version of
+// a key. It is answered by Cancelled, once nothing of it will be started any
+// more. Cancelling what is not there succeeds.
+type Cancel struct {
+	Key       model.Key
+	RequestID string
+	IfEpoch   int64
+}
+
+// CancelJob is the request of a model.Input that cancels every living
+// reservation of a job; answered like Cancel.
+type CancelJob struct {
+	Job       string
+	RequestID string
+}
+
+// Cancelled answers Cancel and CancelJob.
+type Cancelled struct {
+	// Count is the number of living versions that the call ended.
+	Count int
+}
+
+// SendPass is an action: offer entries to executor-state, in this order. It is
+// repeated until its outcome is definite, which comes back as PassDone. One
+// pass at most is in flight, and no effect is ever under way when one is cut:
+// it is carried out whatever becomes of effects decided after it.
+type SendPass struct {
+	// Pass rises within the term.
+	Pass, Term int64
+	// Cut is the revision at which the queues were as the pass shows them.
+	Cut     int64
+	Entries []PassEntry
+}
+
+// PassEntry offers one reservation.
+type PassEntry struct {
+	Key model.Key
+	UID string
+	// Epoch and Mod are the revisions of the record as it was decided on.
+	Epoch, Mod  int64
+	Group       string
+	Constraints constraint.Constraints
+	Seats       model.Seats
+}
+
+// PassDone is the event that the outcome of a pass is known. Entries without
+// an outcome are offered again.
+type PassDone struct {
+	Pass     int64
+	Outcomes []Outcome
+}
+
+// Outcome is what became of one entry of a pass.
+type Outcome struct {
+	UID    string
+	Result Result
+	// Lease is the create revision of the lease granted.
+	Lease int64
+	// Reason, Message and Fitting say why it did not fit.
+	Reason  fault.Reason
+	Message string
+	Fitting int
+}
+
+// Result is the word for the outcome of an entry.
+type Result uint8
+
+// The results; the numbers are those of the wire.
+const (
+	// Granted: all of its workers are leased.
+	Granted Result = 1
+	// NoFit: not all of its workers fit now.
+	NoFit Result = 2
+	// Stale: the reservation is no longer as it was decided on.
+	Stale Result = 3
+	// Behind: an entry of its group before it was not granted.
+	Behind Result = 4
+)
+
+// HandOver is an action: hand leases over to the assigner. Like a pass it is
+// one call in flight, repeated until definite, and answered by HandedOver.
+type HandOver struct {
+	Term  int64
+	Tasks []Task
+}
+
+// Task is one lease to hand over.
+type Task struct {
+	Key model.Key
+	UID string
+	// Mod is the modification revision of the reservation as it was decided on.
+	Mod int64
+	// Lease is the create revision of the lease.
+	Lease int64
+}
+
+// HandedOver is the event that the outcome of the hand-over in flight is known.
+// Tasks without an outcome are handed over again.
+type HandedOver struct {
+	Outcomes []TaskOutcome
+}
+
+// TaskOutcome is what the assigner made of one task.
+type TaskOutcome struct {
+	UID string
+	// Taken: the task is durable. Otherwise it is refused for Reason.
+	Taken  bool
+	Reason fault.Reason
+}
+
+// Config holds what may be chosen. Zero values are the defaults.
+type Config struct {
+	// Order of the queues; OrderByEpoch unless given.
+	Order Order
+	// Debounce gathers changes of the inventory into one wake-up, counted from
+	// the first of them; 50 ms.
+	Debounce time.Duration
+	// RetryEvery is how often what waits is offered without any wake-up; 1 s.
+	RetryEvery time.Duration
+	// MinDelay is the least time between the cuts of two passes; 1 ms.
+	MinDelay time.Duration
+	// PassEntries and PassWorkers bound what a pass holds beyond the heads of
+	// its groups; 512 and 50,000.
+	PassEntries, PassWorkers int
+}
+
+func (c Config) withDefaults() Config {
+	if c.Order == nil {
+		c.Order = OrderByEpoch{}
+	}
+	setDefault(&c.Debounce, 50*time.Millisecond)
+	setDefault(&c.RetryEvery, time.Second)
+	setDefault(&c.MinDelay, time.Millisecond)
+	setDefault(&c.PassEntries, 512)
+	setDefault(&c.PassWorkers, 50_000)
+	return c
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}

@@ -1,0 +1,59 @@
+package queue
+
+import (
+	"fmt"
+	"testing"
+
+	"berth.dev/pkg/model"
+)
+
+// waiting fills a world with reservations that wait in one queue.
+func waiting(b *testing.B, n int) *world {
+	b.Helper()
+	w := started()
+	for i := range n {
+		w.input(ask(fmt.Sprint("j", i), 1))
+	}
+	w.step(PassDone{Pass: 1})
+	return w
+}
+
+func BenchmarkUpsertBehind100000(b *testing.B) {
+	w := waiting(b, 100_000)
+	i := 0
+	for b.Loop() {
+		i++
+		w.input(ask(fmt.Sprint("k", i), 1))
+	}
+}
+
+func BenchmarkCancelAmong100000(b *testing.B) {
+	w := waiting(b, 100_000)
+	i := 0
+	for b.Loop() {
+		i++
+		u := ask(fmt.Sprint("j", i%100_000), 1)
+		w.input(Cancel{Key: u.Key})
+		w.input(u)
+	}
+}
+
+func BenchmarkPassOver100000(b *testing.B) {
+	w := waiting(b, 100_000)
+	for b.Loop() {
+		w.core.flight = nil
+		w.now = w.now.Add(w.core.config.RetryEvery)
+		if len(actionsOf[SendPass](w.step(nil))) == 0 {
+			b.Fatal("no pass")
+		}
+	}
+}
+
+func BenchmarkUpsertOf50000Workers(b *testing.B) {
+	w := started()
+	i := 0
+	for b.Loop() {
+		i++
+		w.input(ask(fmt.Sprint("j", i), model.MaxWorkers))
+	}
+}

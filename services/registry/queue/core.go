@@ -1,0 +1,222 @@
+package queue
+
+import (
+	"strconv"
+	"time"
+
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+)
+
+// maxDerived bounds how many effects one step decides by itself. What is left
+// over is done in the next step, which NextDeadline asks for at once.
+const maxDerived = 256
+
+// Core is the queue of reservations. It implements model.Core.
+type Core struct {
+	config Config
+	now    time.Time
+	out    []model.Action
+
+	// What follows is a function of the records; set alone changes it.
+	versions  map[string]*version        // by uid
+	keys      *tree[model.Key]           // every key that has a record
+	byKey     map[model.Key][]*version   // oldest first
+	stages    map[model.Key]*model.Stage // by job and stage
+	stageKeys *tree[model.Key]           // the same, in order
+	groups    map[string]*group          // queues that are not empty
+	leased    *tree[*model.Reservation]  // queued, with a lease to hand over
+	deadlines *tree[deadline]            // of what expires or is forgotten
+	unsettled map[string]*version        // whose records call for a change
+	states    [model.Replaced + 1]int    // records by stored state
+	pending   []pending                  // effects that are not durable
+	pendingOf map[model.Ref]int          // and how many of them touch a record
+
+	// What follows is this leader's alone and may be lost with it.
+	term          int64
+	revision      int64 // everything durable up to it is known
+	viewed        int64 // and everything of other services up to it
+	place, serial int64
+	due           map[string]*group // whose head may be offered
+	wakes         int64             // counts the times that all became due
+	wakeAt        time.Time         // of the debounced wake-up
+	retryAt       time.Time         // of the timer
+	notBefore     time.Time         // of the next pass
+	passes        int64
+	flight        *flight
+	handing       map[string]int64    // uid → mod of the hand-over in flight
+	handAt        time.Time           // of the next hand-over, at the earliest
+	taken         map[string]*version // taken, the task not seen yet
+	granted       map[string]*version // granted, the lease not seen yet
+	waiting       map[uint64]*waiter  // cancels to be answered, by token
+	freed         []*version          // whose cancel may be answered
+}
+
+var _ model.Core = (*Core)(nil)
+
+// New makes a core that knows of nothing.
+func New(config Config) *Core {
+	c := &Core{
+		config:    config.withDefaults(),
+		versions:  map[string]*version{},
+		keys:      newTree(model.Key.Compare),
+		byKey:     map[model.Key][]*version{},
+		stages:    map[model.Key]*model.Stage{},
+		stageKeys: newTree(model.Key.Compare),
+		groups:    map[string]*group{},
+		deadlines: newTree(deadline.compare),
+		unsettled: map[string]*version{},
+		pendingOf: map[model.Ref]int{},
+		due:       map[string]*group{},
+		taken:     map[string]*version{},
+		granted:   map[string]*version{},
+		waiting:   map[uint64]*waiter{},
+	}
+	c.leased = newTree(c.compare)
+	return c
+}
+
+// Step implements model.Core. Decisions of the core's own are taken only when
+// the view is consistent, which is not between the changes of one batch, and
+// not while it lags behind what an abandoned effect ran into.
+func (c *Core) Step(now time.Time, event model.Event) []model.Action {
+	c.now, c.out = now, nil
+	switch e := event.(type) {
+	case model.Changed:
+		c.changed(e)
+		return c.out
+	case model.Abandoned:
+		c.abandoned()
+		return c.out
+	case model.Progress:
+		c.reached(e.Revision)
+	case model.Elected:
+		c.elected(e)
+	case model.Committed:
+		c.committed(e)
+	case model.Input:
+		c.handle(e)
+	case PassDone:
+		c.passDone(e)
+	case HandedOver:
+		c.handedOver(e)
+	}
+	if c.term != 0 {
+		c.settle()
+		c.answerFreed()
+		c.wakeUp()
+		c.handOver()
+		c.sendPass()
+	}
+	return c.out
+}
+
+// NextDeadline implements model.Core.
+func (c *Core) NextDeadline() time.Time {
+	if c.term == 0 {
+		return time.Time{}
+	}
+	if len(c.unsettled) > 0 {
+		return c.now
+	}
+	next := earliest(c.wakeAt, c.retryAt)
+	if c.deadlines.len() > 0 {
+		next = earliest(next, c.deadlines.at(0).at)
+	}
+	if len(c.pending) == 0 {
+		if len(c.due) > 0 && c.flight == nil {
+			next = earliest(next, c.notBefore)
+		}
+		if c.leased.len() > 0 && c.handing == nil {
+			next = earliest(next, c.handAt)
+		}
+	}
+	return next
+}
+
+// earliest is the earlier of two times of which zero means never.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func (c *Core) handle(in model.Input) {
+	switch request := in.Request.(type) {
+	case Upsert:
+		c.upsert(in.Token, request)
+	case Cancel:
+		c.cancel(in.Token, request)
+	case CancelJob:
+		c.cancelJob(in.Token, request)
+	default:
+		c.refuse(in.Token, fault.New(fault.Internal, fault.ReasonInternal, "the queue knows no request %T", request))
+	}
+}
+
+func (c *Core) elected(e model.Elected) {
+	c.term = e.Term
+	c.reached(e.Revision)
+	c.wake()
+}
+
+// reached learns that the view shows everything up to a revision: leases
+// granted by then speak for themselves.
+func (c *Core) reached(revision int64) {
+	c.revision = max(c.revision, revision)
+	c.viewed = max(c.viewed, revision)
+	for uid, v := range c.granted {
+		if v.granted <= c.viewed {
+			delete(c.granted, uid)
+			c.update(v, func() { v.granted = 0 })
+		}
+	}
+}
+
+// changed takes a record from the view. What came before is kept when the
+// record that is held is newer: the view then shows what this core replaced.
+func (c *Core) changed(e model.Changed) {
+	if v := c.versions[e.Ref.ID]; e.Ref.Kind == model.KindReservation && v != nil && v.r != nil && e.Mod < v.r.Mod {
+		return
+	}
+	if c.term != 0 && c.freesCapacity(e) && c.wakeAt.IsZero() {
+		c.wakeAt = c.now.Add(c.config.Debounce)
+	}
+	switch r := e.Record.(type) {
+	case *model.Reservation:
+		known := *r
+		known.Epoch, known.Mod = e.Create, e.Mod
+		c.set(e.Ref, &known)
+	case *model.LeaseChunk:
+		known := *r
+		known.Create = e.Create
+		c.set(e.Ref, &known)
+	default:
+		c.set(e.Ref, e.Record)
+	}
+}
+
+// freesCapacity says whether a change of the view may let something fit that
+// did not: an executor that came or changed, a lease that holds less.
+func (c *Core) freesCapacity(e model.Changed) bool {
+	switch e.Ref.Kind {
+	case model.KindExecutor, model.KindLive:
+		return e.Record != nil
+	case model.KindLeaseChunk:
+		v := c.versions[e.Ref.ID]
+		return v != nil && v.lease[e.Ref.Chunk] != nil
+	}
+	return false
+}
+
+// newUID names the next version: unique because terms are.
+func (c *Core) newUID() string {
+	c.serial++
+	return strconv.FormatInt(c.term, 36) + "-" + strconv.FormatInt(c.serial, 36)
+}
+
+func (c *Core) newPlace() int64 {
+	c.place++
+	return c.place
+}

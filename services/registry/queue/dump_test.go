@@ -1,0 +1,61 @@
+package queue
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// dump tells everything of a core that is a function of records, and the facts
+// that calls in flight have told.
+func (c *Core) dump() string {
+	var b strings.Builder
+	for _, uid := range slices.Sorted(maps.Keys(c.versions)) {
+		v := c.versions[uid]
+		fmt.Fprintf(&b, "version %s in %s granted=%d taken=%v refused=%v deadline=%v queued=%v leased=%v\n",
+			uid, v.group, v.granted, v.taken, v.refused, v.deadline, v.queued != nil, v.leased != nil)
+		if v.r != nil {
+			fmt.Fprintf(&b, "  %+v\n", *v.r)
+		}
+		if v.header != nil {
+			fmt.Fprintf(&b, "  header %+v\n", *v.header)
+		}
+		for _, n := range slices.Sorted(maps.Keys(v.lease)) {
+			fmt.Fprintf(&b, "  lease %+v\n", *v.lease[n])
+		}
+		for _, n := range slices.Sorted(maps.Keys(v.tasks)) {
+			fmt.Fprintf(&b, "  task %+v\n", *v.tasks[n])
+		}
+	}
+	for key := range c.keys.from(0) {
+		fmt.Fprintf(&b, "key %s:", key)
+		for _, v := range c.byKey[key] {
+			b.WriteString(" " + v.uid)
+		}
+		b.WriteByte('\n')
+	}
+	for key := range c.stageKeys.from(0) {
+		fmt.Fprintf(&b, "stage %+v\n", *c.stages[key])
+	}
+	for _, id := range slices.Sorted(maps.Keys(c.groups)) {
+		g := c.groups[id]
+		fmt.Fprintf(&b, "group %s workers=%d:", id, g.workers)
+		for r := range g.order.from(0) {
+			b.WriteString(" " + r.UID)
+		}
+		b.WriteByte('\n')
+	}
+	b.WriteString("leased:")
+	for r := range c.leased.from(0) {
+		b.WriteString(" " + r.UID)
+	}
+	b.WriteString("\ndeadlines:")
+	for d := range c.deadlines.from(0) {
+		fmt.Fprintf(&b, " %s at %v", d.uid, d.at)
+	}
+	fmt.Fprintf(&b, "\nunsettled: %v\n", slices.Sorted(maps.Keys(c.unsettled)))
+	fmt.Fprintf(&b, "states: %v, %d keys, %d stages, %d pending of %d\n",
+		c.states, len(c.byKey), len(c.stages), len(c.pending), len(c.pendingOf))
+	return b.String()
+}

@@ -1,0 +1,213 @@
+package queue
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"berth.dev/pkg/model"
+)
+
+// set is the one function that changes what the core knows of a record,
+// whether the view tells of it, a decision makes it or a roll-back takes it
+// back; nil for a key that is not there. It keeps every index.
+func (c *Core) set(ref model.Ref, record model.Record) {
+	switch ref.Kind {
+	case model.KindReservation:
+		c.setReservation(ref, record)
+	case model.KindStage:
+		c.setStage(ref.Key, record)
+	case model.KindLeaseChunk:
+		v := c.version(ref.ID)
+		c.update(v, func() { setChunk(&v.lease, ref.Chunk, record) })
+	case model.KindTaskHeader:
+		v := c.version(ref.ID)
+		c.update(v, func() {
+			v.header, _ = record.(*model.TaskHeader)
+			// A task that was seen speaks for itself, and so does its end.
+			v.taken = false
+			delete(c.taken, v.uid)
+		})
+	case model.KindTaskChunk:
+		v := c.version(ref.ID)
+		c.update(v, func() { setChunk(&v.tasks, ref.Chunk, record) })
+	}
+}
+
+func setChunk[T model.Record](chunks *map[int32]T, n int32, record model.Record) {
+	chunk, there := record.(T)
+	if !there {
+		delete(*chunks, n)
+		return
+	}
+	if *chunks == nil {
+		*chunks = map[int32]T{}
+	}
+	(*chunks)[n] = chunk
+}
+
+func (c *Core) setStage(key model.Key, record model.Record) {
+	_, had := c.stages[key]
+	stage, has := record.(*model.Stage)
+	if has {
+		c.stages[key] = stage
+	} else {
+		delete(c.stages, key)
+	}
+	switch {
+	case has && !had:
+		c.stageKeys.insert(key)
+	case had && !has:
+		c.stageKeys.delete(key)
+	}
+}
+
+func (c *Core) setReservation(ref model.Ref, record model.Record) {
+	v := c.version(ref.ID)
+	r, _ := record.(*model.Reservation)
+	c.update(v, func() {
+		before := v.r
+		relist := before == nil || r == nil || before.Epoch != r.Epoch
+		if before != nil {
+			c.states[before.State]--
+			if relist {
+				c.unlist(v)
+			}
+		}
+		if v.r = r; r == nil {
+			v.group = ""
+			return
+		}
+		if v.group == "" {
+			v.group = r.Spec.Constraints.Group()
+		}
+		c.states[r.State]++
+		if relist {
+			c.list(v)
+		}
+		c.place = max(c.place, r.Place)
+	})
+}
+
+// unlist takes a version out of those of its key.
+func (c *Core) unlist(v *version) {
+	key := v.r.Key
+	versions := slices.DeleteFunc(slices.Clone(c.byKey[key]), func(o *version) bool { return o == v })
+	if len(versions) > 0 {
+		c.byKey[key] = versions
+		return
+	}
+	delete(c.byKey, key)
+	c.keys.delete(key)
+}
+
+// list puts a version among those of its key, the newest last.
+func (c *Core) list(v *version) {
+	key := v.r.Key
+	versions := c.byKey[key]
+	if len(versions) == 0 {
+		c.keys.insert(key)
+	}
+	at, _ := slices.BinarySearchFunc(versions, v, byAge)
+	c.byKey[key] = slices.Insert(slices.Clone(versions), at, v)
+}
+
+// byAge orders versions by the epoch that accepted them; those not durable yet
+// come last, in the order of their uids, which are of one term.
+func byAge(a, b *version) int {
+	durable := func(r *model.Reservation) uint64 { return uint64(r.Epoch) - 1 } // 0 wraps to the last
+	return cmp.Or(
+		cmp.Compare(durable(a.r), durable(b.r)),
+		cmp.Compare(len(a.uid), len(b.uid)),
+		cmp.Compare(a.uid, b.uid),
+	)
+}
+
+// version finds or makes what is known of a uid.
+func (c *Core) version(uid string) *version {
+	v := c.versions[uid]
+	if v == nil {
+		v = &version{uid: uid}
+		c.versions[uid] = v
+	}
+	return v
+}
+
+// update changes a version and moves it to where it now belongs.
+func (c *Core) update(v *version, change func()) {
+	c.leaveIndexes(v)
+	change()
+	if v.r == nil && v.header == nil && len(v.lease) == 0 && len(v.tasks) == 0 {
+		delete(c.versions, v.uid)
+		delete(c.taken, v.uid)
+		delete(c.granted, v.uid)
+	}
+	c.enterIndexes(v)
+	if len(v.waiters) > 0 && v.stopped() {
+		c.freed = append(c.freed, v)
+	}
+}
+
+func (c *Core) leaveIndexes(v *version) {
+	if v.queued != nil {
+		c.dequeue(v)
+	}
+	if v.leased != nil {
+		c.leased.delete(v.leased)
+		v.leased = nil
+	}
+	if !v.deadline.IsZero() {
+		c.deadlines.delete(deadline{v.deadline, v.uid})
+		v.deadline = time.Time{}
+	}
+	delete(c.unsettled, v.uid)
+}
+
+func (c *Core) enterIndexes(v *version) {
+	if v.waits() {
+		c.enqueue(v)
+	}
+	if v.is(model.Queued) && v.holdsLease() && v.header == nil && !v.taken && !v.refused {
+		v.leased = v.r
+		c.leased.insert(v.r)
+	}
+	if at := v.dueAt(); !at.IsZero() {
+		v.deadline = at
+		c.deadlines.insert(deadline{at, v.uid})
+	}
+	if v.unsettled() {
+		c.unsettled[v.uid] = v
+	}
+}
+
+// enqueue puts a version into its queue. A new head may be offered at once.
+func (c *Core) enqueue(v *version) {
+	g := c.groups[v.group]
+	if g == nil {
+		g = &group{id: v.group, order: newTree(c.compare)}
+		c.groups[g.id] = g
+	}
+	v.queued = v.r
+	g.order.insert(v.r)
+	g.workers += v.r.Seats.Len()
+	if g.order.at(0) == v.r {
+		c.due[g.id] = g
+	}
+}
+
+// dequeue takes a version out of its queue. Whoever is the head then may be
+// offered at once; a queue that is empty is gone.
+func (c *Core) dequeue(v *version) {
+	g := c.groups[v.group]
+	wasHead := g.order.at(0) == v.queued
+	g.order.delete(v.queued)
+	g.workers -= v.queued.Seats.Len()
+	v.queued = nil
+	switch {
+	case g.order.len() == 0:
+		delete(c.groups, g.id)
+		delete(c.due, g.id)
+	case wasHead:
+		c.due[g.id] = g
+	}
+}

@@ -1,0 +1,76 @@
+package queue
+
+import (
+	"cmp"
+	"math"
+
+	"berth.dev/pkg/model"
+)
+
+// Order is the strategy that a queue is ordered by. It looks at reservations
+// alone, so that every replica comes to the same order at any time.
+type Order interface {
+	// Compare orders two reservations that wait; negative when a is tried
+	// before b. Where it answers 0, the place decides: ties never lose an entry.
+	Compare(a, b *model.Reservation) int
+	// Refused is told that the assigner refused a reservation, and answers the
+	// priority it has from now on at its new place.
+	Refused(r *model.Reservation) model.Priority
+}
+
+// OrderByEpoch is the default order: `priority.order` where it is given, class
+// REPLACE counting as 0 without one, and the accepting epoch otherwise: first
+// come, first served.
+type OrderByEpoch struct{}
+
+// Compare implements Order.
+func (OrderByEpoch) Compare(a, b *model.Reservation) int {
+	return cmp.Compare(orderOf(a), orderOf(b))
+}
+
+// Refused implements Order: the priority stays.
+func (OrderByEpoch) Refused(r *model.Reservation) model.Priority { return r.Spec.Priority }
+
+func orderOf(r *model.Reservation) int64 {
+	switch {
+	case r.Spec.Priority.Order != nil:
+		return *r.Spec.Priority.Order
+	case r.Spec.Priority.Class == model.ClassReplace:
+		return 0
+	}
+	return epochOf(r)
+}
+
+// OrderByClass orders by class (REPLACE, SCALE, NEW_JOB, then those without),
+// then tier, lower first, then the accepting epoch.
+type OrderByClass struct{}
+
+// Compare implements Order.
+func (OrderByClass) Compare(a, b *model.Reservation) int {
+	return cmp.Or(
+		cmp.Compare(a.Spec.Priority.Class-1, b.Spec.Priority.Class-1), // unset wraps to the last
+		cmp.Compare(a.Spec.Priority.Tier, b.Spec.Priority.Tier),
+		cmp.Compare(epochOf(a), epochOf(b)),
+	)
+}
+
+// Refused implements Order: the priority stays.
+func (OrderByClass) Refused(r *model.Reservation) model.Priority { return r.Spec.Priority }
+
+// epochOf is the epoch that a reservation queues by: its own, or that of the
+// version whose place it took. What is not durable yet comes after all that is.
+func epochOf(r *model.Reservation) int64 {
+	switch {
+	case r.PlaceEpoch != 0:
+		return r.PlaceEpoch
+	case r.Epoch != 0:
+		return r.Epoch
+	}
+	return math.MaxInt64
+}
+
+// compare is the whole order of the queue: the strategy, then the place, which
+// is unique among the living.
+func (c *Core) compare(a, b *model.Reservation) int {
+	return cmp.Or(c.config.Order.Compare(a, b), cmp.Compare(a.Place, b.Place), cmp.Compare(a.UID, b.UID))
+}

@@ -1,0 +1,152 @@
+package queue
+
+import (
+	"container/heap"
+	"maps"
+	"slices"
+	"time"
+
+	"berth.dev/pkg/model"
+)
+
+// flight is the pass in flight.
+type flight struct {
+	pass, wake int64
+	offered    map[string]bool // by uid
+}
+
+// cursor is where a pass has come to in one queue.
+type cursor struct {
+	group *group
+	rank  int
+	next  *model.Reservation
+}
+
+// cursors is a heap of queues by what each offers next.
+type cursors struct {
+	compare func(a, b *model.Reservation) int
+	list    []cursor
+}
+
+func (h *cursors) Len() int           { return len(h.list) }
+func (h *cursors) Less(i, j int) bool { return h.compare(h.list[i].next, h.list[j].next) < 0 }
+func (h *cursors) Swap(i, j int)      { h.list[i], h.list[j] = h.list[j], h.list[i] }
+func (h *cursors) Push(x any)         { h.list = append(h.list, x.(cursor)) }
+func (h *cursors) Pop() any {
+	last := h.list[len(h.list)-1]
+	h.list = h.list[:len(h.list)-1]
+	return last
+}
+
+// sendPass cuts the next pass: the heads of all queues that may fit, and behind
+// each a prefix of its queue as far as the bounds allow, in the one order of
+// all. It waits while anything is under way, so that every entry is durable.
+func (c *Core) sendPass() {
+	if c.flight != nil || len(c.pending) > 0 || len(c.due) == 0 || c.now.Before(c.notBefore) {
+		return
+	}
+	h := &cursors{compare: c.compare}
+	for _, id := range slices.Sorted(maps.Keys(c.due)) {
+		g := c.due[id]
+		h.list = append(h.list, cursor{group: g, next: g.order.at(0)})
+	}
+	clear(c.due)
+	heap.Init(h)
+
+	c.passes++
+	pass := SendPass{Pass: c.passes, Term: c.term, Cut: c.revision}
+	c.flight = &flight{pass: c.passes, wake: c.wakes, offered: map[string]bool{}}
+	entries, workers := c.config.PassEntries, c.config.PassWorkers
+	for h.Len() > 0 {
+		at := &h.list[0]
+		if at.rank > 0 {
+			size := at.next.Seats.Len()
+			if entries == 0 || workers < size {
+				heap.Pop(h)
+				continue
+			}
+			entries--
+			workers -= size
+		}
+		pass.Entries = append(pass.Entries, c.offer(at.group, at.next))
+		if at.rank++; at.rank == at.group.order.len() {
+			heap.Pop(h)
+			continue
+		}
+		at.next = at.group.order.at(at.rank)
+		heap.Fix(h, 0)
+	}
+	c.notBefore = c.now.Add(c.config.MinDelay)
+	c.out = append(c.out, pass)
+}
+
+func (c *Core) offer(g *group, r *model.Reservation) PassEntry {
+	c.flight.offered[r.UID] = true
+	c.versions[r.UID].offered = true
+	return PassEntry{
+		Key: r.Key, UID: r.UID, Epoch: r.Epoch, Mod: r.Mod,
+		Group: g.id, Constraints: r.Spec.Constraints, Seats: r.Seats,
+	}
+}
+
+// passDone takes the outcome of the pass in flight; any other is of the past.
+func (c *Core) passDone(done PassDone) {
+	if c.flight == nil || c.flight.pass != done.Pass {
+		return
+	}
+	f := c.flight
+	c.flight = nil
+	for uid := range f.offered {
+		if v := c.versions[uid]; v != nil {
+			v.offered = false
+		}
+	}
+	for _, outcome := range done.Outcomes {
+		if v := c.versions[outcome.UID]; v != nil && v.waits() && f.offered[outcome.UID] {
+			c.outcome(v, outcome, f.wake)
+		}
+	}
+}
+
+// outcome learns what became of one entry. A head that does not fit waits for
+// the next wake-up, unless one came while the pass was in flight. One that was
+// stale because it changed may be offered since it did; one that has not
+// changed is ahead of executor-state's view, and waits for the next wake-up.
+func (c *Core) outcome(v *version, o Outcome, wake int64) {
+	switch o.Result {
+	case Granted:
+		if o.Lease > c.viewed {
+			c.granted[v.uid] = v
+			c.update(v, func() { v.granted = o.Lease })
+		}
+	case NoFit:
+		v.outcome = &o
+		if wake == c.wakes && c.groups[v.group].order.at(0) == v.r {
+			delete(c.due, v.group)
+		}
+	}
+}
+
+// wakeUp ends the debounce and drives the timer that runs while anything waits.
+func (c *Core) wakeUp() {
+	if !c.wakeAt.IsZero() && !c.now.Before(c.wakeAt) {
+		c.wakeAt = time.Time{}
+		c.wake()
+	}
+	switch {
+	case len(c.groups) == 0 && len(c.taken) == 0:
+		c.retryAt = time.Time{}
+	case c.retryAt.IsZero():
+		c.retryAt = c.now.Add(c.config.RetryEvery)
+	case !c.now.Before(c.retryAt):
+		c.retryAt = c.now.Add(c.config.RetryEvery)
+		c.forgetTaken()
+		c.wake()
+	}
+}
+
+// wake lets every head be offered.
+func (c *Core) wake() {
+	c.wakes++
+	maps.Copy(c.due, c.groups)
+}

@@ -1,0 +1,316 @@
+package queue
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"berth.dev/pkg/constraint"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+)
+
+// What went wrong in the systems before this one, each as a test.
+
+func ask(job string, count int32) Upsert {
+	return Upsert{Key: model.Key{Job: job, Stage: "s", Name: "main"}, Count: count}
+}
+
+func started() *world {
+	w := newWorld(Config{})
+	w.successor(10)
+	return w
+}
+
+func (w *world) position(job string) int {
+	view, _ := w.core.Get(ask(job, 1).Key)
+	return view.Position
+}
+
+// actionsOf picks the actions of one type.
+func actionsOf[T any](actions []model.Action) []T {
+	var picked []T
+	for _, action := range actions {
+		if a, ok := action.(T); ok {
+			picked = append(picked, a)
+		}
+	}
+	return picked
+}
+
+// commitAll makes all that is held durable by one transaction.
+func (w *world) commitAll() []model.Action {
+	before := w.revision
+	for _, effect := range w.held {
+		w.revision = before
+		w.apply(effect)
+	}
+	n := len(w.held)
+	w.hold, w.held = false, nil
+	return w.step(model.Committed{Effects: n, Revision: w.revision})
+}
+
+// An order key without a unique sequence: two reservations of one moment
+// compared equal, one was never queued, and removing it removed the other.
+func TestReservationsOfOneMomentAreBothQueued(t *testing.T) {
+	w := started()
+	w.hold = true
+	w.input(ask("a", 1))
+	w.input(ask("b", 1))
+	w.commitAll()
+	if w.position("a") != 1 || w.position("b") != 2 {
+		t.Fatalf("a is at %d and b at %d", w.position("a"), w.position("b"))
+	}
+	w.input(Cancel{Key: ask("a", 1).Key})
+	if w.position("b") != 1 {
+		t.Errorf("with a gone, b is at %d", w.position("b"))
+	}
+}
+
+// Cancel, replace or late success of any reservation cleared the in-flight mark
+// of another: it was sent again and leased twice.
+func TestWhatIsInFlightIsNotOfferedAgain(t *testing.T) {
+	w := started()
+	first := actionsOf[SendPass](w.input(ask("a", 1)))[0]
+	w.now = w.now.Add(time.Millisecond)
+	for _, actions := range [][]model.Action{
+		w.input(ask("b", 1)),
+		w.input(Cancel{Key: ask("b", 1).Key}),
+		w.input(ask("c", 1)),
+		w.input(ask("c", 2)),
+		w.step(PassDone{Pass: first.Pass - 1, Outcomes: []Outcome{{UID: first.Entries[0].UID, Result: Granted, Lease: 1 << 40}}}),
+		w.step(HandedOver{Outcomes: []TaskOutcome{{UID: first.Entries[0].UID, Taken: true}}}),
+		w.step(nil),
+	} {
+		if passes := actionsOf[SendPass](actions); len(passes) > 0 {
+			t.Fatalf("a second pass while the first is in flight: %+v", passes)
+		}
+	}
+	if view, _ := w.core.Get(ask("a", 1).Key); view.State != model.Leasing {
+		t.Errorf("a is %s, not in flight", view.State)
+	}
+}
+
+// A retry stamped with a new time moved an unchanged reservation to the back.
+func TestARetryKeepsTheTurn(t *testing.T) {
+	w := started()
+	w.input(ask("a", 1))
+	w.input(ask("b", 1))
+	for range 5 {
+		w.now = w.now.Add(time.Second)
+		w.step(nil)
+		w.step(PassDone{Pass: w.core.passes, Outcomes: []Outcome{{UID: "a-1", Result: NoFit}}})
+		w.input(ask("a", 1))
+	}
+	if w.position("a") != 1 || w.position("b") != 2 {
+		t.Errorf("a is at %d and b at %d", w.position("a"), w.position("b"))
+	}
+}
+
+// An empty worker list blocked its group, a null constraint threw inside the
+// loop, and nobody got an answer.
+func TestABadRequestIsAnsweredAndBlocksNothing(t *testing.T) {
+	w := started()
+	for _, request := range []any{Upsert{}, ask("a", 0), ask("a", -1), Cancel{}, CancelJob{}, nil, 7} {
+		actions := w.input(request)
+		if replies := actionsOf[model.Reply](actions); len(replies) != 1 || len(actions) != 1 {
+			t.Errorf("%#v: %s", request, show(actions))
+		}
+	}
+	if len(w.core.Pending()) != 0 {
+		t.Errorf("something is queued: %+v", w.core.Pending())
+	}
+	if passes := actionsOf[SendPass](w.input(ask("a", 1))); len(passes) != 1 {
+		t.Errorf("a good request after them is not offered")
+	}
+}
+
+// The registry forgot a reservation before its workers were assigned; what
+// failed after that had no owner.
+func TestWhatIsLeasedIsKeptUntilItIsTaken(t *testing.T) {
+	w := started()
+	w.input(ask("a", 1))
+	w.write(w.leaseOf("a-1"))
+	w.step(PassDone{Pass: 1, Outcomes: []Outcome{{UID: "a-1", Result: Granted, Lease: w.revision}}})
+	w.show(w.leaseOf("a-1"))
+	for range 3 {
+		w.now = w.now.Add(time.Minute)
+		w.step(nil)
+		if view, ok := w.core.Get(ask("a", 1).Key); !ok || view.State != model.Assigning {
+			t.Fatalf("a is %v", view.State)
+		}
+	}
+	w.step(HandedOver{Outcomes: []TaskOutcome{{UID: "a-1", Reason: fault.ReasonLeaseGone}}})
+	if w.position("a") != 1 {
+		t.Errorf("refused, and not queued again")
+	}
+}
+
+// Group keys were case-sensitive, matching was not: two queues over the same
+// executors.
+func TestQueuesDoNotDifferByCase(t *testing.T) {
+	w := started()
+	for i, sku := range []string{"GPU", "gpu", "Gpu"} {
+		u := ask(fmt.Sprint("j", i), 1)
+		u.Spec.Constraints = constraint.Constraints{SKU: sku, Attributes: map[string]string{"Zone": "A"}}
+		w.input(u)
+	}
+	if groups := w.core.Pending(); len(groups) != 1 || groups[0].Reservations != 3 {
+		t.Errorf("three spellings make %+v", groups)
+	}
+}
+
+// A gauge per group was never zeroed when the group went.
+func TestAnEmptyGroupIsInNoIndex(t *testing.T) {
+	w := started()
+	w.input(ask("a", 3))
+	if stats := w.core.Stats(); len(stats.Groups) != 1 || stats.Groups[0].Workers != 3 {
+		t.Fatalf("one reservation makes %+v", stats)
+	}
+	w.input(Cancel{Key: ask("a", 1).Key})
+	if stats := w.core.Stats(); len(stats.Groups) != 0 || stats.States[model.Queued] != 0 {
+		t.Errorf("the group stays: %+v", stats)
+	}
+	if len(w.core.due) != 0 || len(w.core.groups) != 0 {
+		t.Errorf("it stays inside")
+	}
+}
+
+// Shrinking must not cost the turn, not even when what shrinks is not durable
+// yet and others come in between.
+func TestThePlaceIsKeptAcrossOneCommit(t *testing.T) {
+	w := started()
+	w.hold = true
+	w.input(ask("a", 2))
+	w.input(ask("b", 1))
+	both := w.held
+	w.held = nil
+	w.input(ask("a", 1))
+	shrunk := w.held
+	w.held = both
+	w.commitAll()
+	w.held = shrunk
+	w.commitAll()
+	if w.position("a") != 1 || w.position("b") != 2 {
+		t.Errorf("a is at %d and b at %d", w.position("a"), w.position("b"))
+	}
+}
+
+// A cancel of more than one effect that stops half-way is taken up by its
+// repeat: the mark of the call is in the last effect alone.
+func TestACancelThatStoppedHalfWayIsTakenUp(t *testing.T) {
+	const names = 2*effectReservations + 10
+	w := started()
+	for i := range names {
+		u := ask("a", 1)
+		u.Key.Name = fmt.Sprint("n", i)
+		w.input(u)
+	}
+	w.hold = true
+	w.input(CancelJob{Job: "a", RequestID: "kill"})
+	if len(w.held) != 3 {
+		t.Fatalf("%d effects", len(w.held))
+	}
+	w.apply(w.held[0])
+	w.step(model.Committed{Effects: 1, Revision: w.revision})
+	w.step(model.Abandoned{})
+	w.hold = false
+	w.successor(20)
+	reply := actionsOf[model.Reply](w.input(CancelJob{Job: "a", RequestID: "kill"}))[0]
+	if got := reply.Value.(Cancelled).Count; got != names-effectReservations {
+		t.Errorf("the repeat cancelled %d", got)
+	}
+	if stats := w.core.Stats(); stats.States[model.Cancelled] != names {
+		t.Errorf("%d of %d are cancelled", stats.States[model.Cancelled], names)
+	}
+}
+
+// An input that is given again while its first answer is still owed is answered
+// once.
+func TestAnInputGivenAgainIsAnsweredOnce(t *testing.T) {
+	w := started()
+	w.input(ask("a", 1))
+	header := &model.TaskHeader{UID: "a-1", Complete: true}
+	w.foreign(w.leaseOf("a-1"), model.Changed{Ref: header.Ref(), Record: header})
+	cancel := model.Input{Token: 77, Request: Cancel{Key: ask("a", 1).Key, RequestID: "c"}}
+	for range 3 {
+		if replies := actionsOf[model.Reply](w.step(cancel)); len(replies) != 0 {
+			t.Fatalf("answered before the assigner took the stop: %+v", replies)
+		}
+	}
+	stopping := *header
+	stopping.Stopping = true
+	replies := actionsOf[model.Reply](w.foreign(model.Changed{Ref: header.Ref(), Record: &stopping}))
+	if len(replies) != 1 || replies[0].Value.(Cancelled).Count != 1 {
+		t.Errorf("answers: %+v", replies)
+	}
+	if len(w.core.waiting) != 0 {
+		t.Errorf("something still waits: %v", w.core.waiting)
+	}
+}
+
+// What ends at one moment is spread over steps, and all of it is done.
+func TestDerivedWorkIsBounded(t *testing.T) {
+	const all = 3*maxDerived + 1
+	w := started()
+	for i := range all {
+		u := ask(fmt.Sprint("j", i), 1)
+		u.Spec.QueueTimeout = time.Minute
+		w.input(u)
+	}
+	w.now = w.now.Add(time.Hour)
+	steps := 0
+	for ; !w.core.NextDeadline().After(w.now); steps++ {
+		if n := len(actionsOf[model.Effect](w.core.Step(w.now, nil))); n > maxDerived {
+			t.Fatalf("%d effects in one step", n)
+		}
+		w.core.Step(w.now, model.Committed{Effects: len(w.core.pending), Revision: w.revision + 1})
+		w.revision++
+	}
+	if got := w.core.Stats().States[model.Expired]; got != all {
+		t.Errorf("%d of %d are expired after %d steps", got, all, steps)
+	}
+}
+
+// Calls carry revisions, so nothing is sent of what has none yet.
+func TestNothingIsSentBeforeItIsDurable(t *testing.T) {
+	w := started()
+	w.input(ask("a", 1))
+	lease := w.leaseOf("a-1")
+	w.write(lease)
+	w.hold = true
+	reordered := ask("a", 1)
+	reordered.Spec.Priority.Tier = 1
+	w.input(reordered)
+	if calls := actionsOf[HandOver](w.show(model.Changed{Ref: lease.Ref, Record: lease.Record, Create: w.revision, Mod: w.revision})); len(calls) > 0 {
+		t.Fatalf("handed over: %+v", calls)
+	}
+	calls := actionsOf[HandOver](w.commitAll())
+	if len(calls) != 1 || calls[0].Tasks[0].Mod != w.revision {
+		t.Errorf("handed over at %d: %+v", w.revision, calls)
+	}
+}
+
+// A call that changed nothing and arrives once more after a cancel must not
+// bring back what was cancelled.
+func TestLateCopyOfAnUnchangedUpsertRevivesNothing(t *testing.T) {
+	w := started()
+	w.input(ask("a", 2))
+	again := ask("a", 2)
+	again.RequestID = "again"
+	upserted := func() Upserted {
+		t.Helper()
+		replies := actionsOf[model.Reply](append(w.input(again), w.commitAll()...))
+		if len(replies) != 1 || replies[0].Err != nil {
+			t.Fatalf("replies: %+v", replies)
+		}
+		return replies[0].Value.(Upserted)
+	}
+	if got := upserted(); got.Change != model.Unchanged {
+		t.Fatalf("the same again: %v", got.Change)
+	}
+	w.input(Cancel{Key: again.Key})
+	if late := upserted(); late.Change != model.Unchanged || late.Reservation.State != model.Cancelled {
+		t.Errorf("a late copy: %v, %v", late.Change, late.Reservation.State)
+	}
+}

@@ -1,0 +1,205 @@
+package queue
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"berth.dev/pkg/constraint"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+)
+
+// View is a reservation as it is shown: its record, and what follows from what
+// other services have stored.
+type View struct {
+	Reservation *model.Reservation
+	// State is the derived one: LEASING while a pass with it is in flight,
+	// ASSIGNING while it holds a lease that is not ACTIVE.
+	State model.State
+	// Position is the place in its queue, 1 for the head, 0 when it does not
+	// queue.
+	Position int
+	Reason   fault.Reason
+	Message  string
+	// Fitting is how many of its workers fitted when it was last tried.
+	Fitting int
+	// Counts are its workers by state, once they are handed over.
+	Counts map[string]int32
+}
+
+// Get shows the newest version of a key that has not ended, or the newest of
+// all when all have.
+func (c *Core) Get(key model.Key) (View, bool) {
+	versions := c.byKey[key]
+	if len(versions) == 0 {
+		return View{}, false
+	}
+	for _, v := range slices.Backward(versions) {
+		if !v.r.State.Terminal() {
+			return c.view(v), true
+		}
+	}
+	return c.view(versions[len(versions)-1]), true
+}
+
+// GetUID shows one version.
+func (c *Core) GetUID(uid string) (View, bool) {
+	v := c.versions[uid]
+	if v == nil || v.r == nil {
+		return View{}, false
+	}
+	return c.view(v), true
+}
+
+func (c *Core) view(v *version) View {
+	view := View{Reservation: v.r, State: v.r.State, Reason: v.r.Reason, Message: v.r.Message, Counts: v.counts()}
+	switch {
+	case !v.is(model.Queued):
+		return view
+	case !v.waits():
+		view.State = model.Assigning
+		return view
+	case v.offered:
+		view.State = model.Leasing
+	}
+	view.Position = c.groups[v.group].order.rank(v.r) + 1
+	view.Reason = fault.ReasonBehindHead
+	if view.Position == 1 {
+		view.Reason = fault.ReasonNotTried
+		if v.outcome != nil {
+			view.Reason, view.Message, view.Fitting = v.outcome.Reason, v.outcome.Message, v.outcome.Fitting
+		}
+	}
+	return view
+}
+
+// counts counts the workers by state, as the assigner has stored them.
+func (v *version) counts() map[string]int32 {
+	if len(v.tasks) == 0 {
+		return v.r.WorkerCounts
+	}
+	counts := map[string]int32{}
+	for _, chunk := range v.tasks {
+		for _, w := range chunk.Workers {
+			counts[w.State.String()]++
+		}
+	}
+	return counts
+}
+
+// failures says in a sentence how many workers failed, and why the first of
+// them did; empty when none has.
+func (v *version) failures() string {
+	failed := v.counts()[model.WorkerFailed.String()]
+	if failed == 0 {
+		return ""
+	}
+	for _, n := range slices.Sorted(maps.Keys(v.tasks)) {
+		for _, w := range v.tasks[n].Workers {
+			if w.State != model.WorkerFailed {
+				continue
+			}
+			why := string(w.Reason)
+			switch {
+			case w.LastError != "":
+				why = w.LastError
+			case w.ExitCode != nil:
+				why = fmt.Sprintf("exit code %d", *w.ExitCode)
+			}
+			return fmt.Sprintf("%d of %d workers failed; %s: %s", failed, v.r.Seats.Len(), w.Seat, why)
+		}
+	}
+	return ""
+}
+
+// Filter chooses reservations; what is empty matches all.
+type Filter struct {
+	Job, Stage string
+	State      model.State
+}
+
+// List shows what Get shows, in order of their keys, those after a key
+// only, at most limit of them. More says that there are others.
+func (c *Core) List(filter Filter, after model.Key, limit int) (views []View, more bool) {
+	start := c.keys.rank(after)
+	if start < c.keys.len() && c.keys.at(start) == after {
+		start++
+	}
+	start = max(start, c.keys.rank(model.Key{Job: filter.Job}))
+	for key := range c.keys.from(start) {
+		if filter.Job != "" && key.Job != filter.Job {
+			break
+		}
+		if filter.Stage != "" && key.Stage != filter.Stage {
+			continue
+		}
+		view, _ := c.Get(key)
+		if filter.State != model.StateUnset && view.State != filter.State {
+			continue
+		}
+		if len(views) == limit {
+			return views, true
+		}
+		views = append(views, view)
+	}
+	return views, false
+}
+
+// PendingGroup is one queue that is not empty.
+type PendingGroup struct {
+	ID          string
+	Constraints constraint.Constraints
+	// Reservations and Workers count what waits without a lease, what a pass in
+	// flight offers included.
+	Reservations, Workers int
+	// Head is tried first; it waits since HeadSince, for Reason.
+	Head      model.Key
+	HeadSince time.Time
+	Reason    fault.Reason
+	Message   string
+}
+
+// Pending shows the queues, in order of their ids.
+func (c *Core) Pending() []PendingGroup {
+	groups := make([]PendingGroup, 0, len(c.groups))
+	for _, id := range slices.Sorted(maps.Keys(c.groups)) {
+		g := c.groups[id]
+		head := g.order.at(0)
+		view := c.view(c.versions[head.UID])
+		groups = append(groups, PendingGroup{
+			ID: id, Constraints: head.Spec.Constraints,
+			Reservations: g.order.len(), Workers: g.workers,
+			Head: head.Key, HeadSince: head.CreatedAt,
+			Reason: view.Reason, Message: view.Message,
+		})
+	}
+	return groups
+}
+
+// Stats is what metrics show.
+type Stats struct {
+	// Groups are the queues that are not empty, in order of their ids.
+	Groups []GroupStats
+	// States counts the records by stored state.
+	States [model.Replaced + 1]int
+	// Leased counts what holds a lease and is to be handed over.
+	Leased int
+}
+
+// GroupStats is the depth of one queue.
+type GroupStats struct {
+	ID                    string
+	Reservations, Workers int
+}
+
+// Stats counts.
+func (c *Core) Stats() Stats {
+	stats := Stats{States: c.states, Leased: c.leased.len()}
+	for _, id := range slices.Sorted(maps.Keys(c.groups)) {
+		g := c.groups[id]
+		stats.Groups = append(stats.Groups, GroupStats{id, g.order.len(), g.workers})
+	}
+	return stats
+}

@@ -1,0 +1,123 @@
+package queue
+
+import (
+	"slices"
+
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+)
+
+// edit answers a copy of a record to change. Its Mod is 0 until it is durable.
+func (c *Core) edit(r *model.Reservation) *model.Reservation {
+	next := *r
+	next.UpdatedAt, next.Mod = c.now, 0
+	return &next
+}
+
+// end answers the record in a terminal state.
+func (c *Core) end(r *model.Reservation, state model.State, reason fault.Reason, message string) *model.Reservation {
+	next := c.edit(r)
+	next.State, next.Reason, next.Message, next.EndedAt = state, reason, message, c.now
+	if v := c.versions[r.UID]; v != nil {
+		next.WorkerCounts = v.counts()
+		if message == "" {
+			next.Message = v.failures()
+		}
+	}
+	return next
+}
+
+// finish adds the end of a queued version to an effect, and answers its record.
+func (c *Core) finish(
+	effect *model.Effect, v *version, state model.State, kind model.EventKind, reason fault.Reason, message string,
+) *model.Reservation {
+	ended := c.end(v.r, state, reason, message)
+	effect.Puts = append(effect.Puts, ended)
+	effect.Expect = append(effect.Expect, noTask(v.uid))
+	effect.Events = append(effect.Events, c.event(kind, ended))
+	return ended
+}
+
+// remember keeps the answer to a call with the version it made or changed.
+func remember(r *model.Reservation, mark model.RequestMark) {
+	if mark.ID == "" {
+		return
+	}
+	r.Requests = append(slices.Clone(r.Requests), mark)
+	if over := len(r.Requests) - maxRequests; over > 0 {
+		r.Requests = r.Requests[over:]
+	}
+}
+
+// remembered finds the version of a key, ended ones included, that a call made
+// or changed, and what was answered.
+func (c *Core) remembered(key model.Key, id string) (*version, model.RequestMark) {
+	if id == "" {
+		return nil, model.RequestMark{}
+	}
+	for _, v := range slices.Backward(c.byKey[key]) {
+		for _, mark := range slices.Backward(v.r.Requests) {
+			if mark.ID == id {
+				return v, mark
+			}
+		}
+	}
+	return nil, model.RequestMark{}
+}
+
+// rememberIdle keeps a call that changed nothing with its stage, if that has a
+// record: there is none only while nothing was ever asked of it.
+func (c *Core) rememberIdle(key model.Key, request model.IdleRequest) {
+	stage := c.stages[stageKey(key)]
+	if request.ID == "" || stage == nil {
+		return
+	}
+	next := *stage
+	next.Idle = append(slices.Clone(stage.Idle), request)
+	if over := len(next.Idle) - maxRequests; over > 0 {
+		next.Idle = next.Idle[over:]
+	}
+	c.decide(model.Effect{Puts: []model.Record{&next}})
+}
+
+// idle says whether a call of a stage changed nothing before; found is the
+// version that an upsert found, if that is still there.
+func (c *Core) idle(key model.Key, id string) (found *version, ok bool) {
+	stage := c.stages[stageKey(key)]
+	if id == "" || stage == nil {
+		return nil, false
+	}
+	for _, request := range slices.Backward(stage.Idle) {
+		if request.ID == id {
+			if v := c.versions[request.UID]; v != nil && v.r != nil {
+				return v, true
+			}
+			return nil, true
+		}
+	}
+	return nil, false
+}
+
+// noTask compares that the assigner has not begun with a uid: whatever ends a
+// queued version asks for it, so that nothing handed over is ended by mistake.
+func noTask(uid string) model.Expect {
+	return model.Expect{Ref: model.Ref{Kind: model.KindTaskHeader, ID: uid}, Absent: true}
+}
+
+// event tells of a reservation as it now is.
+func (c *Core) event(kind model.EventKind, r *model.Reservation) model.JobEvent {
+	e := model.JobEvent{
+		Kind: kind, Time: c.now, Key: r.Key, UID: r.UID,
+		Count: int32(r.Seats.Len()), Reason: r.Reason, Message: r.Message,
+	}
+	if e.Count <= model.MaxEventWorkers {
+		for seat := range r.Seats.All() {
+			e.Workers = append(e.Workers, model.EventWorker{Seat: seat})
+		}
+	}
+	return e
+}
+
+func epochMismatch(key model.Key, epoch int64) error {
+	return fault.New(fault.Conflict, fault.ReasonEpochMismatch, "%s has no living version of epoch %d", key, epoch)
+}

@@ -1,0 +1,100 @@
+package queue
+
+import (
+	"maps"
+	"slices"
+
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+)
+
+// settle makes the changes that the records call for and no request does: what
+// was handed over is ACTIVE, what has ended ends, what waited too long expires,
+// what ended long ago is forgotten. It looks at indexes of the state as it is,
+// so a step that was lost is found again; and in the order of the queue, in
+// which what is refused together goes to the tail.
+func (c *Core) settle() {
+	budget := maxDerived
+	due := slices.SortedFunc(maps.Values(c.unsettled), func(a, b *version) int { return c.compare(a.r, b.r) })
+	for _, v := range due {
+		if budget == 0 {
+			return
+		}
+		budget--
+		c.settleOne(v)
+	}
+	for ; budget > 0 && c.deadlines.len() > 0; budget-- {
+		first := c.deadlines.at(0)
+		if first.at.After(c.now) {
+			return
+		}
+		c.overdue(c.versions[first.uid])
+	}
+}
+
+func (c *Core) settleOne(v *version) {
+	switch {
+	case v.is(model.Queued) && v.header != nil:
+		active := c.edit(v.r)
+		active.State, active.Reason, active.Message = model.Active, "", ""
+		c.put(active, model.EventReservationAssigned)
+	case v.is(model.Queued):
+		c.toTail(v)
+	case v.is(model.Active):
+		c.put(c.end(v.r, model.Completed, "", ""), model.EventReservationCompleted)
+	case v.header == nil:
+		c.put(c.end(v.r, model.Cancelled, v.r.Reason, v.r.Message), model.EventReservationCancelled, noTask(v.uid))
+	default:
+		c.put(c.end(v.r, model.Cancelled, v.r.Reason, v.r.Message), model.EventReservationCancelled)
+	}
+}
+
+func (c *Core) put(r *model.Reservation, kind model.EventKind, expect ...model.Expect) {
+	c.decide(model.Effect{
+		Puts: []model.Record{r}, Expect: expect,
+		Events: []model.JobEvent{c.event(kind, r)},
+	})
+}
+
+// toTail queues what the assigner refused again, behind everything: as another
+// version, so that the refused lease belongs to one that has ended, and is
+// swept. The wait that counts for its queueTimeout goes on.
+func (c *Core) toTail(v *version) {
+	old := c.end(v.r, model.Replaced, fault.ReasonHandOverRefused, "the lease was refused; queued again at the tail")
+	next := c.edit(v.r)
+	next.UID, next.Epoch = c.newUID(), 0
+	next.Spec.Priority = c.config.Order.Refused(v.r)
+	next.Place, next.PlaceEpoch = c.newPlace(), 0
+	c.decide(model.Effect{
+		Puts:   []model.Record{old, next},
+		Expect: []model.Expect{noTask(old.UID)},
+		Events: []model.JobEvent{
+			c.event(model.EventReservationReplaced, old),
+			c.event(model.EventReservationQueued, next),
+		},
+	})
+}
+
+// overdue expires what waited too long and forgets what ended long ago, with
+// the job's stages when it was the last of the job.
+func (c *Core) overdue(v *version) {
+	if v.is(model.Queued) {
+		c.put(c.end(v.r, model.Expired, fault.ReasonQueueTimeout, ""), model.EventReservationExpired, noTask(v.uid))
+		return
+	}
+	var effect model.Effect
+	if job := v.r.Key.Job; len(c.versionsOf(job)) == 1 {
+		for key := range c.stageKeys.from(c.stageKeys.rank(model.Key{Job: job})) {
+			if key.Job != job {
+				break
+			}
+			effect.Deletes = append(effect.Deletes, c.stages[key].Ref())
+		}
+	}
+	for len(effect.Deletes) >= 2*effectReservations {
+		c.decide(model.Effect{Deletes: effect.Deletes[:effectReservations]})
+		effect.Deletes = effect.Deletes[effectReservations:]
+	}
+	effect.Deletes = append(effect.Deletes, v.r.Ref())
+	c.decide(effect)
+}

@@ -1,0 +1,306 @@
+package queue
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"berth.dev/pkg/constraint"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/resource"
+	"berth.dev/pkg/transcript"
+)
+
+// Each file under testdata tells of one promise: comments, commands, and after
+// `----` what came of a command, up to the next empty line.
+func TestTranscripts(t *testing.T) { transcript.Run(t, play) }
+
+// play runs a transcript and answers it with the output it now has.
+func play(t *testing.T, text string) string {
+	w := newWorld(Config{})
+	w.successor(10)
+	var out strings.Builder
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	for i := 0; i < len(lines); i++ {
+		line := lines[i]
+		out.WriteString(line + "\n")
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		out.WriteString("----\n" + w.command(t, line) + "\n")
+		for i++; i < len(lines) && lines[i] != ""; i++ {
+		}
+	}
+	return strings.TrimRight(out.String(), "\n") + "\n"
+}
+
+// args are the words of a command: NAME=VALUE, or bare.
+type args struct {
+	t     *testing.T
+	bare  []string
+	named map[string]string
+}
+
+func parse(t *testing.T, line string) (string, args) {
+	words := strings.Fields(line)
+	a := args{t: t, named: map[string]string{}}
+	for _, word := range words[1:] {
+		if name, value, ok := strings.Cut(word, "="); ok {
+			a.named[name] = value
+		} else {
+			a.bare = append(a.bare, word)
+		}
+	}
+	return words[0], a
+}
+
+func (a args) number(name string) int64 {
+	text, ok := a.named[name]
+	if !ok {
+		return 0
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return n
+}
+
+func (a args) duration(text string) time.Duration {
+	if text == "" {
+		return 0
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return d
+}
+
+func (a args) key(text string) model.Key {
+	parts := append(strings.Split(text, "/"), "main")
+	return model.Key{Job: parts[0], Stage: parts[1], Name: parts[2]}
+}
+
+func (a args) seats(text string) []model.Seat {
+	var seats []model.Seat
+	for word := range strings.SplitSeq(text, ",") {
+		var s model.Seat
+		if _, err := fmt.Sscanf(word, "%d.%d", &s.Index, &s.Number); err != nil {
+			a.t.Fatal(err)
+		}
+		seats = append(seats, s)
+	}
+	return seats
+}
+
+func (a args) upsert() Upsert {
+	u := Upsert{
+		Key: a.key(a.bare[0]), Count: int32(a.number("count")),
+		RequestID: a.named["request"], IfEpoch: a.number("ifEpoch"),
+		Spec: model.Spec{
+			TargetSize:   int32(a.number("target")),
+			QueueTimeout: a.duration(a.named["timeout"]),
+			Task:         model.Task{Command: a.named["command"]},
+			Constraints:  constraint.Constraints{SKU: a.named["sku"]},
+			Priority:     model.Priority{Tier: int32(a.number("tier"))},
+		},
+	}
+	if cpu := a.number("cpu"); cpu != 0 {
+		u.Spec.Constraints.Resources = resource.Vector{"cpu": cpu}
+	}
+	if label := a.named["label"]; label != "" {
+		u.Spec.Labels = map[string]string{"label": label}
+	}
+	if workers := a.named["workers"]; workers != "" {
+		u.Workers = a.seats(workers)
+	}
+	if _, given := a.named["order"]; given {
+		order := a.number("order")
+		u.Spec.Priority.Order = &order
+	}
+	switch a.named["class"] {
+	case "REPLACE":
+		u.Spec.Priority.Class = model.ClassReplace
+	case "SCALE":
+		u.Spec.Priority.Class = model.ClassScale
+	case "NEW_JOB":
+		u.Spec.Priority.Class = model.ClassNewJob
+	}
+	return u
+}
+
+func (w *world) command(t *testing.T, line string) string {
+	name, a := parse(t, line)
+	switch name {
+	case "config":
+		config := Config{PassEntries: int(a.number("entries")), PassWorkers: int(a.number("workers"))}
+		if a.named["order"] == "class" {
+			config.Order = OrderByClass{}
+		}
+		w.core.config = config.withDefaults()
+		return show(w.successor(11))
+	case "elect":
+		return show(w.successor(a.number("term")))
+	case "upsert":
+		return show(w.input(a.upsert()))
+	case "cancel":
+		return show(w.input(Cancel{Key: a.key(a.bare[0]), RequestID: a.named["request"], IfEpoch: a.number("ifEpoch")}))
+	case "cancel-job":
+		return show(w.input(CancelJob{Job: a.bare[0], RequestID: a.named["request"]}))
+	case "pass-done":
+		return show(w.step(w.outcome(a)))
+	case "handed-over":
+		var done HandedOver
+		for _, uid := range a.bare {
+			done.Outcomes = append(done.Outcomes, TaskOutcome{UID: uid, Taken: a.named["refused"] == "", Reason: fault.Reason(a.named["refused"])})
+		}
+		return show(w.step(done))
+	case "lease":
+		return show(w.foreign(w.leaseOf(a.bare[0])))
+	case "lease-gone":
+		return show(w.foreign(model.Changed{Ref: model.Ref{Kind: model.KindLeaseChunk, ID: a.bare[0]}}))
+	case "task":
+		h := &model.TaskHeader{UID: a.bare[0]}
+		for _, flag := range a.bare[1:] {
+			switch flag {
+			case "complete":
+				h.Complete = true
+			case "stopping":
+				h.Complete, h.Stopping = true, true
+			case "ended":
+				h.Complete, h.Ended = true, true
+			}
+		}
+		return show(w.foreign(model.Changed{Ref: h.Ref(), Record: h}))
+	case "task-unseen":
+		h := &model.TaskHeader{UID: a.bare[0], Complete: true}
+		w.unseen = []model.Changed{{Ref: h.Ref(), Record: h}}
+		w.write(w.unseen...)
+		return "nothing\n"
+	case "catch-up":
+		return show(w.show(w.unseen...))
+	case "task-gone":
+		return show(w.foreign(model.Changed{Ref: model.Ref{Kind: model.KindTaskHeader, ID: a.bare[0]}}))
+	case "workers-ended":
+		chunk := &model.TaskChunk{UID: a.bare[0]}
+		for _, seat := range a.seats(a.bare[1]) {
+			chunk.Workers = append(chunk.Workers, model.TaskWorker{Seat: seat, State: model.WorkerFailed})
+		}
+		return show(w.foreign(model.Changed{Ref: chunk.Ref(), Record: chunk}))
+	case "executor":
+		e := &model.Executor{ID: a.bare[0]}
+		return show(w.foreign(model.Changed{Ref: e.Ref(), Record: e}))
+	case "wait":
+		w.now = w.now.Add(a.duration(a.bare[0]))
+		return show(w.step(nil))
+	case "deadline":
+		next := w.core.NextDeadline()
+		if next.IsZero() {
+			return "never\n"
+		}
+		return fmt.Sprintf("in %v\n", max(0, next.Sub(w.now)))
+	case "fail":
+		w.failing = true
+		return "nothing\n"
+	case "get":
+		view, ok := w.core.Get(a.key(a.bare[0]))
+		if !ok {
+			return "not there\n"
+		}
+		return showView(view)
+	case "list":
+		return w.list(a)
+	case "pending":
+		return w.pendingView()
+	}
+	t.Fatalf("unknown command %q", line)
+	return ""
+}
+
+// outcome of the pass in flight: UID=granted, nofit, stale or behind; a grant
+// stores the lease, which the core is not shown.
+func (w *world) outcome(a args) PassDone {
+	done := PassDone{Pass: w.core.passes}
+	if pass := a.number("pass"); pass != 0 {
+		done.Pass = pass
+	}
+	for _, word := range a.bare {
+		uid, result, _ := strings.Cut(word, ":")
+		outcome := Outcome{UID: uid}
+		switch result {
+		case "granted":
+			w.write(w.leaseOf(uid))
+			outcome.Result, outcome.Lease = Granted, w.revision
+		case "nofit":
+			outcome.Result, outcome.Reason, outcome.Message = NoFit, fault.ReasonInsufficientCapacity, "too few executors"
+		case "stale":
+			outcome.Result = Stale
+		case "behind":
+			outcome.Result = Behind
+		}
+		done.Outcomes = append(done.Outcomes, outcome)
+	}
+	return done
+}
+
+func (w *world) leaseOf(uid string) model.Changed {
+	chunk := &model.LeaseChunk{UID: uid}
+	return model.Changed{Ref: chunk.Ref(), Record: chunk}
+}
+
+func showView(v View) string {
+	text := fmt.Sprintf("%s(%s) %s", v.Reservation.Key, v.Reservation.UID, v.State)
+	if v.Position > 0 {
+		text += fmt.Sprintf(" position=%d", v.Position)
+	}
+	if v.Reason != "" {
+		text += " " + string(v.Reason)
+	}
+	return text + "\n"
+}
+
+func (w *world) list(a args) string {
+	filter := Filter{Job: a.named["job"], Stage: a.named["stage"]}
+	for state := model.Queued; state <= model.Replaced; state++ {
+		if state.String() == a.named["state"] {
+			filter.State = state
+		}
+	}
+	var after model.Key
+	if text := a.named["after"]; text != "" {
+		after = a.key(text)
+	}
+	limit := 100
+	if n := a.number("limit"); n != 0 {
+		limit = int(n)
+	}
+	views, more := w.core.List(filter, after, limit)
+	var b strings.Builder
+	for _, view := range views {
+		b.WriteString(showView(view))
+	}
+	if more {
+		b.WriteString("more\n")
+	}
+	if b.Len() == 0 {
+		return "nothing\n"
+	}
+	return b.String()
+}
+
+func (w *world) pendingView() string {
+	var b strings.Builder
+	for _, g := range w.core.Pending() {
+		fmt.Fprintf(&b, "sku=%q %s: %d reservations, %d workers, head %s for %v: %s\n",
+			g.Constraints.SKU, g.Constraints.Resources.Canonical(), g.Reservations, g.Workers,
+			g.Head, w.now.Sub(g.HeadSince), g.Reason)
+	}
+	if b.Len() == 0 {
+		return "nothing\n"
+	}
+	return b.String()
+}

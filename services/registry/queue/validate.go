@@ -1,0 +1,192 @@
+package queue
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"berth.dev/pkg/constraint"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+)
+
+// The longest names.
+const (
+	maxName       = 128
+	maxExecutorID = 253
+)
+
+// Validate says whether an upsert is one that can be queued at all. A refusal
+// is a *fault.Error that names the field in the words of the JSON.
+//
+// A target size of 0 is none. One that is given is at least the number of
+// workers asked: a stage is never to have fewer workers than one of its
+// batches.
+func Validate(u Upsert) error {
+	for _, field := range []struct{ name, value string }{
+		{"job", u.Key.Job}, {"stage", u.Key.Stage}, {"name", u.Key.Name},
+	} {
+		if err := checkName(field.name, field.value, maxName); err != nil {
+			return err
+		}
+	}
+	if u.RequestID != "" {
+		if err := checkName("requestId", u.RequestID, maxName); err != nil {
+			return err
+		}
+	}
+	if u.IfEpoch < 0 {
+		return fault.BadField(fault.ReasonInvalid, "ifEpoch", "is negative")
+	}
+	if err := validateWorkers(u); err != nil {
+		return err
+	}
+	if err := validateConstraints(u.Spec.Constraints); err != nil {
+		return err
+	}
+	return validateSpec(u)
+}
+
+func validateWorkers(u Upsert) error {
+	switch {
+	case u.Count < 0:
+		return fault.BadField(fault.ReasonInvalid, "count", "is negative")
+	case len(u.Workers) > 0 && u.Count > 0:
+		return fault.BadField(fault.ReasonInvalid, "count", "is given beside workers: give one of the two")
+	case len(u.Workers) == 0 && u.Count == 0:
+		return fault.BadField(fault.ReasonRequired, "workers", "no worker is asked for: give workers or count")
+	case u.Count > model.MaxWorkers:
+		return fault.BadField(fault.ReasonTooLarge, "count", "is more than %d", model.MaxWorkers)
+	case len(u.Workers) > model.MaxWorkers:
+		return fault.BadField(fault.ReasonTooLarge, "workers", "are more than %d", model.MaxWorkers)
+	}
+	seen := make(map[int32]struct{}, len(u.Workers))
+	for i, seat := range u.Workers {
+		if seat.Index < 0 {
+			return fault.BadField(fault.ReasonInvalid, fmt.Sprintf("workers[%d].index", i), "is negative")
+		}
+		if seat.Number < 0 {
+			return fault.BadField(fault.ReasonInvalid, fmt.Sprintf("workers[%d].number", i), "is negative")
+		}
+		if _, twice := seen[seat.Index]; twice {
+			return fault.BadField(fault.ReasonDuplicate, fmt.Sprintf("workers[%d].index", i), "index %d is given twice", seat.Index)
+		}
+		seen[seat.Index] = struct{}{}
+	}
+	return nil
+}
+
+func validateConstraints(c constraint.Constraints) error {
+	for _, name := range c.Resources.Names() {
+		field := "constraints.resources." + name
+		if err := checkName(field, name, maxName); err != nil {
+			return err
+		}
+		if c.Resources[name] < 0 {
+			return fault.BadField(fault.ReasonInvalid, field, "is negative")
+		}
+	}
+	if len(c.Resources) > model.MaxAttributes {
+		return fault.BadField(fault.ReasonTooLarge, "constraints.resources", "are more than %d", model.MaxAttributes)
+	}
+	if len(c.Attributes) > model.MaxAttributes {
+		return fault.BadField(fault.ReasonTooLarge, "constraints.attributes", "are more than %d", model.MaxAttributes)
+	}
+	folded := make(map[string]string, len(c.Attributes))
+	for _, name := range slices.Sorted(maps.Keys(c.Attributes)) {
+		field := "constraints.attributes." + name
+		if err := checkName(field, name, maxName); err != nil {
+			return err
+		}
+		if other, twice := folded[strings.ToLower(name)]; twice {
+			return fault.BadField(fault.ReasonDuplicate, field, "is the same attribute as %q", other)
+		}
+		folded[strings.ToLower(name)] = name
+	}
+	for _, optional := range []struct{ name, value string }{
+		{"constraints.sku", c.SKU}, {"constraints.role", c.Role}, {"constraints.spread.by", c.Spread.By},
+	} {
+		if optional.value == "" {
+			continue
+		}
+		if err := checkName(optional.name, optional.value, maxName); err != nil {
+			return err
+		}
+	}
+	if err := checkNames("constraints.pools", c.Pools, maxName); err != nil {
+		return err
+	}
+	if err := checkNames("constraints.avoid", c.Avoid, maxExecutorID); err != nil {
+		return err
+	}
+	if c.Spread.Max < 0 {
+		return fault.BadField(fault.ReasonInvalid, "constraints.spread.max", "is negative")
+	}
+	if c.Spread.Max > 0 && c.Spread.By == "" {
+		return fault.BadField(fault.ReasonRequired, "constraints.spread.by", "spread.max is given without it")
+	}
+	return nil
+}
+
+func validateSpec(u Upsert) error {
+	s := u.Spec
+	for _, duration := range []struct {
+		name  string
+		value time.Duration
+	}{{"queueTimeout", s.QueueTimeout}, {"task.stopGrace", s.Task.StopGrace}} {
+		if duration.value < 0 {
+			return fault.BadField(fault.ReasonInvalid, duration.name, "is negative")
+		}
+	}
+	asked := max(int(u.Count), len(u.Workers))
+	switch {
+	case s.TargetSize < 0:
+		return fault.BadField(fault.ReasonInvalid, "targetSize", "is negative")
+	case s.TargetSize > 0 && int(s.TargetSize) < asked:
+		return fault.BadField(fault.ReasonInvalid, "targetSize", "is less than the %d workers asked for", asked)
+	case s.Priority.Class > model.ClassNewJob:
+		return fault.BadField(fault.ReasonInvalid, "priority.class", "is unknown")
+	case s.MaxAttempts < 0:
+		return fault.BadField(fault.ReasonInvalid, "maxAttempts", "is negative")
+	case s.MaxAttempts > model.MaxMaxAttempts:
+		return fault.BadField(fault.ReasonTooLarge, "maxAttempts", "is more than %d", model.MaxMaxAttempts)
+	case len(s.Task.Payload) > model.MaxPayload:
+		return fault.BadField(fault.ReasonTooLarge, "task.payload", "is more than %d bytes", model.MaxPayload)
+	case len(s.Labels) > model.MaxLabels:
+		return fault.BadField(fault.ReasonTooLarge, "labels", "are more than %d", model.MaxLabels)
+	}
+	return nil
+}
+
+func checkNames(field string, names []string, longest int) error {
+	if len(names) > model.MaxWorkers {
+		return fault.BadField(fault.ReasonTooLarge, field, "are more than %d", model.MaxWorkers)
+	}
+	for i, name := range names {
+		if err := checkName(fmt.Sprintf("%s[%d]", field, i), name, longest); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkName refuses all but 1 to longest of [A-Za-z0-9._-], the first
+// alphanumeric.
+func checkName(field, name string, longest int) error {
+	if name == "" {
+		return fault.BadField(fault.ReasonRequired, field, "is empty")
+	}
+	if len(name) > longest {
+		return fault.BadField(fault.ReasonBadName, field, "is longer than %d", longest)
+	}
+	for i := range len(name) {
+		b := name[i]
+		alphanumeric := '0' <= b && b <= '9' || 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z'
+		if !alphanumeric && (i == 0 || b != '.' && b != '_' && b != '-') {
+			return fault.BadField(fault.ReasonBadName, field, "%q is not made of letters, digits, '.', '_' and '-', the first a letter or digit", name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,105 @@
+package queue
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	"berth.dev/pkg/constraint"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/resource"
+)
+
+func good() Upsert {
+	return Upsert{
+		Key: model.Key{Job: "job", Stage: "stage", Name: "main"}, Count: 2,
+		Spec: model.Spec{Constraints: constraint.Constraints{
+			Resources:  resource.Vector{"cpu": 0, "memory": 1 << 30},
+			SKU:        "gpu-8",
+			Attributes: map[string]string{"zone": "a b!"},
+			Avoid:      []string{strings.Repeat("x", 253)},
+			Spread:     constraint.Spread{By: "zone", Max: 1},
+		}},
+	}
+}
+
+func TestValidateTakesWhatIsGood(t *testing.T) {
+	for name, change := range map[string]func(*Upsert){
+		"as it is":          func(*Upsert) {},
+		"any order":         func(u *Upsert) { order := int64(-1 << 63); u.Spec.Priority.Order = &order },
+		"all the seats":     func(u *Upsert) { u.Count = model.MaxWorkers },
+		"target as asked":   func(u *Upsert) { u.Spec.TargetSize = 2 },
+		"number 0":          func(u *Upsert) { u.Count, u.Workers = 0, []model.Seat{{Index: 7, Number: 0}} },
+		"a name of 128":     func(u *Upsert) { u.Key.Job = strings.Repeat("a", 128) },
+		"64 KiB of payload": func(u *Upsert) { u.Spec.Task.Payload = make([]byte, 64<<10) },
+	} {
+		u := good()
+		change(&u)
+		if err := Validate(u); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestValidateNamesTheField(t *testing.T) {
+	many := func(n int) map[string]string {
+		m := map[string]string{}
+		for i := range n {
+			m["k"+strconv.Itoa(i)] = ""
+		}
+		return m
+	}
+	for _, test := range []struct {
+		change func(*Upsert)
+		field  string
+		reason fault.Reason
+	}{
+		{func(u *Upsert) { u.Key.Job = "" }, "job", fault.ReasonRequired},
+		{func(u *Upsert) { u.Key.Stage = "-x" }, "stage", fault.ReasonBadName},
+		{func(u *Upsert) { u.Key.Name = "a/b" }, "name", fault.ReasonBadName},
+		{func(u *Upsert) { u.Key.Name = strings.Repeat("a", 129) }, "name", fault.ReasonBadName},
+		{func(u *Upsert) { u.Key.Name = "é" }, "name", fault.ReasonBadName},
+		{func(u *Upsert) { u.RequestID = "a b" }, "requestId", fault.ReasonBadName},
+		{func(u *Upsert) { u.IfEpoch = -1 }, "ifEpoch", fault.ReasonInvalid},
+		{func(u *Upsert) { u.Count = 0 }, "workers", fault.ReasonRequired},
+		{func(u *Upsert) { u.Count = -1 }, "count", fault.ReasonInvalid},
+		{func(u *Upsert) { u.Workers = []model.Seat{{Index: 1, Number: 1}} }, "count", fault.ReasonInvalid},
+		{func(u *Upsert) { u.Count = 50_001 }, "count", fault.ReasonTooLarge},
+		{func(u *Upsert) { u.Count, u.Workers = 0, make([]model.Seat, 50_001) }, "workers", fault.ReasonTooLarge},
+		{func(u *Upsert) { u.Count, u.Workers = 0, []model.Seat{{Index: 1}, {Index: -1}} }, "workers[1].index", fault.ReasonInvalid},
+		{func(u *Upsert) { u.Count, u.Workers = 0, []model.Seat{{Index: 1, Number: -1}} }, "workers[0].number", fault.ReasonInvalid},
+		{func(u *Upsert) { u.Count, u.Workers = 0, []model.Seat{{Index: 1, Number: 1}, {Index: 1, Number: 2}} }, "workers[1].index", fault.ReasonDuplicate},
+		{func(u *Upsert) { u.Spec.Constraints.Resources = resource.Vector{"cpu": -1} }, "constraints.resources.cpu", fault.ReasonInvalid},
+		{func(u *Upsert) { u.Spec.Constraints.Resources = resource.Vector{"c p": 1} }, "constraints.resources.c p", fault.ReasonBadName},
+		{func(u *Upsert) { u.Spec.Constraints.SKU = "_" }, "constraints.sku", fault.ReasonBadName},
+		{func(u *Upsert) { u.Spec.Constraints.Attributes = map[string]string{"Zone": "a", "zone": "b"} }, "constraints.attributes.zone", fault.ReasonDuplicate},
+		{func(u *Upsert) { u.Spec.Constraints.Attributes = map[string]string{"": "a"} }, "constraints.attributes.", fault.ReasonRequired},
+		{func(u *Upsert) { u.Spec.Constraints.Attributes = many(101) }, "constraints.attributes", fault.ReasonTooLarge},
+		{func(u *Upsert) { u.Spec.Constraints.Avoid = []string{"x", strings.Repeat("x", 254)} }, "constraints.avoid[1]", fault.ReasonBadName},
+		{func(u *Upsert) { u.Spec.Constraints.Pools = []string{" "} }, "constraints.pools[0]", fault.ReasonBadName},
+		{func(u *Upsert) { u.Spec.Constraints.Spread.Max = -1 }, "constraints.spread.max", fault.ReasonInvalid},
+		{func(u *Upsert) { u.Spec.Constraints.Spread.By = "" }, "constraints.spread.by", fault.ReasonRequired},
+		{func(u *Upsert) { u.Spec.TargetSize = -1 }, "targetSize", fault.ReasonInvalid},
+		{func(u *Upsert) { u.Spec.TargetSize = 1 }, "targetSize", fault.ReasonInvalid},
+		{func(u *Upsert) { u.Spec.Priority.Class = 9 }, "priority.class", fault.ReasonInvalid},
+		{func(u *Upsert) { u.Spec.MaxAttempts = -1 }, "maxAttempts", fault.ReasonInvalid},
+		{func(u *Upsert) { u.Spec.MaxAttempts = 101 }, "maxAttempts", fault.ReasonTooLarge},
+		{func(u *Upsert) { u.Spec.QueueTimeout = -1 }, "queueTimeout", fault.ReasonInvalid},
+		{func(u *Upsert) { u.Spec.Task.StopGrace = -1 }, "task.stopGrace", fault.ReasonInvalid},
+		{func(u *Upsert) { u.Spec.Task.Payload = make([]byte, 64<<10+1) }, "task.payload", fault.ReasonTooLarge},
+		{func(u *Upsert) { u.Spec.Labels = many(65) }, "labels", fault.ReasonTooLarge},
+	} {
+		u := good()
+		test.change(&u)
+		err := Validate(u)
+		if err == nil {
+			t.Errorf("%s: taken, want %s", test.field, test.reason)
+			continue
+		}
+		e := fault.Of(err)
+		if e.Kind != fault.Invalid || e.Reason != test.reason || len(e.Fields) != 1 || e.Fields[0].Name != test.field {
+			t.Errorf("%s: got %v %+v, want %s", test.field, e, e.Fields, test.reason)
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package queue
+
+import (
+	"cmp"
+	"time"
+
+	"berth.dev/pkg/model"
+)
+
+// version is all that is known of one uid: its records, what calls in flight
+// have told of it, and the indexes it stands in.
+type version struct {
+	uid    string
+	r      *model.Reservation
+	lease  map[int32]*model.LeaseChunk
+	header *model.TaskHeader
+	tasks  map[int32]*model.TaskChunk
+	// group is the queue's id, computed once: constraints never change.
+	group string
+
+	// granted is the lease that a pass granted and the view does not show yet;
+	// taken and refused are what the assigner answered.
+	granted int64
+	taken   bool
+	refused bool
+	// offered is set while a pass with it is in flight; outcome is the newest.
+	offered bool
+	outcome *Outcome
+	waiters []*waiter
+
+	// Where it stands, to be found again when it moves.
+	queued   *model.Reservation
+	leased   *model.Reservation
+	deadline time.Time
+}
+
+// group is one strict queue.
+type group struct {
+	id      string
+	order   *tree[*model.Reservation]
+	workers int
+}
+
+// deadline is when something is to be done about a version.
+type deadline struct {
+	at  time.Time
+	uid string
+}
+
+func (d deadline) compare(o deadline) int {
+	return cmp.Or(d.at.Compare(o.at), cmp.Compare(d.uid, o.uid))
+}
+
+// is says whether the version has a record in that state.
+func (v *version) is(state model.State) bool { return v.r != nil && v.r.State == state }
+
+// holdsLease says whether executors are leased to it, seen or just granted.
+func (v *version) holdsLease() bool { return v.granted != 0 || len(v.lease) > 0 }
+
+// leaseRevision is the create revision of its lease.
+func (v *version) leaseRevision() int64 {
+	for _, chunk := range v.lease { // all chunks are created by one transaction
+		return chunk.Create
+	}
+	return v.granted
+}
+
+// waits says whether it stands in its queue: a lease takes it out, and so does
+// a task, even one whose lease was taken from it again.
+func (v *version) waits() bool {
+	return v.is(model.Queued) && !v.holdsLease() && v.header == nil
+}
+
+// started says whether the assigner has it: from the task header on it is
+// ACTIVE to everyone, whether or not that is written yet.
+func (v *version) started() bool {
+	return v.is(model.Active) || v.is(model.Queued) && v.header != nil
+}
+
+// unsettled says whether its records call for a change of its own.
+func (v *version) unsettled() bool {
+	switch {
+	case v.is(model.Queued):
+		return v.header != nil && v.header.Complete || v.refused && v.header == nil
+	case v.is(model.Active):
+		return len(v.lease) == 0 && (v.header == nil || v.header.Ended)
+	case v.is(model.Cancelling):
+		return v.header == nil || v.header.Ended && len(v.lease) == 0
+	}
+	return false
+}
+
+// stopped says whether nothing of it will be started any more.
+func (v *version) stopped() bool {
+	return v.r == nil || v.r.State.Terminal() ||
+		v.r.State == model.Cancelling && (v.header == nil || v.header.Stopping || v.header.Ended)
+}
+
+// dueAt is when it expires or is forgotten; zero for never.
+func (v *version) dueAt() time.Time {
+	switch {
+	case v.r == nil:
+		return time.Time{}
+	case v.r.State.Terminal():
+		return v.r.EndedAt.Add(model.KeepTerminal)
+	case v.waits() && v.r.Spec.QueueTimeout > 0:
+		return v.r.CreatedAt.Add(v.r.Spec.QueueTimeout)
+	}
+	return time.Time{}
+}

@@ -1,0 +1,263 @@
+package queue
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+)
+
+// world is what surrounds the core in tests: a store that commits at once, one
+// transaction an effect, and what others have written.
+type world struct {
+	core     *Core
+	now      time.Time
+	revision int64
+	token    uint64
+	// records is the store; mods their revisions.
+	records map[model.Ref]stored
+	// failing makes the next transaction fail.
+	failing bool
+	// hold keeps effects in held instead of committing them.
+	hold bool
+	held []model.Effect
+	// unseen is what was written and not shown yet.
+	unseen []model.Changed
+}
+
+type stored struct {
+	record      model.Record
+	create, mod int64
+}
+
+func newWorld(config Config) *world {
+	return &world{
+		core: New(config), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+		revision: 100, records: map[model.Ref]stored{},
+	}
+}
+
+// step gives an event and carries out what comes of it, as the driver does;
+// it answers everything but the effects' bookkeeping, in order.
+func (w *world) step(event model.Event) []model.Action {
+	all := w.core.Step(w.now, event)
+	for i := 0; i < len(all); i++ {
+		effect, ok := all[i].(model.Effect)
+		if !ok {
+			continue
+		}
+		if w.hold {
+			w.held = append(w.held, effect)
+			continue
+		}
+		if w.failing || !w.allowed(effect) {
+			w.failing = false
+			// Nothing behind a failed effect is carried out.
+			w.core.Step(w.now, model.Abandoned{})
+			return append(all[:i:i], model.Abandoned{})
+		}
+		w.apply(effect)
+		all = append(all, w.core.Step(w.now, model.Committed{Effects: 1, Revision: w.revision})...)
+	}
+	return all
+}
+
+// allowed checks the compares.
+func (w *world) allowed(effect model.Effect) bool {
+	for _, e := range effect.Expect {
+		s, there := w.records[e.Ref]
+		if e.Absent && there || !e.Absent && (!there || e.Mod != 0 && e.Mod != s.mod || e.Create != 0 && e.Create != s.create) {
+			return false
+		}
+	}
+	return true
+}
+
+func (w *world) apply(effect model.Effect) {
+	w.revision++
+	seen := map[model.Ref]bool{}
+	for _, record := range effect.Puts {
+		ref := record.Ref()
+		if seen[ref] {
+			panic(fmt.Sprintf("%v is put twice in one effect", ref))
+		}
+		seen[ref] = true
+		s := w.records[ref]
+		if s.create == 0 {
+			s.create = w.revision
+		}
+		w.records[ref] = stored{record, s.create, w.revision}
+	}
+	for _, ref := range effect.Deletes {
+		if seen[ref] {
+			panic(fmt.Sprintf("%v is put and deleted in one effect", ref))
+		}
+		seen[ref] = true
+		delete(w.records, ref)
+	}
+}
+
+// foreign has another service write records in one transaction, nil to delete,
+// and shows them to the core.
+func (w *world) foreign(changes ...model.Changed) []model.Action {
+	w.write(changes...)
+	return w.show(changes...)
+}
+
+func (w *world) write(changes ...model.Changed) {
+	w.revision++
+	for i, c := range changes {
+		s := w.records[c.Ref]
+		if c.Record == nil {
+			delete(w.records, c.Ref)
+		} else {
+			if s.create == 0 {
+				s.create = w.revision
+			}
+			s.mod, s.record = w.revision, c.Record
+			w.records[c.Ref] = s
+		}
+		changes[i].Create, changes[i].Mod = s.create, w.revision
+	}
+}
+
+func (w *world) show(changes ...model.Changed) []model.Action {
+	var all []model.Action
+	for _, c := range changes {
+		all = append(all, w.step(c)...)
+	}
+	return append(all, w.step(model.Progress{Revision: w.revision})...)
+}
+
+// successor is a fresh core that is shown the store and elected.
+func (w *world) successor(term int64) []model.Action {
+	w.core = New(w.core.config)
+	var all []model.Action
+	for _, ref := range w.refs() {
+		s := w.records[ref]
+		all = append(all, w.step(model.Changed{Ref: ref, Record: s.record, Create: s.create, Mod: s.mod})...)
+	}
+	w.revision++
+	all = append(all, w.step(model.Progress{Revision: w.revision})...)
+	return append(all, w.step(model.Elected{Term: term, Revision: w.revision})...)
+}
+
+func (w *world) refs() []model.Ref {
+	var refs []model.Ref
+	for ref := range w.records {
+		refs = append(refs, ref)
+	}
+	slices.SortFunc(refs, func(a, b model.Ref) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+	return refs
+}
+
+func (w *world) input(request any) []model.Action {
+	w.token++
+	return w.step(model.Input{Token: w.token, Request: request})
+}
+
+// show prints actions, one a line.
+func show(actions []model.Action) string {
+	var b strings.Builder
+	for _, action := range actions {
+		switch a := action.(type) {
+		case model.Effect:
+			b.WriteString(showEffect(a))
+		case model.Reply:
+			fmt.Fprintf(&b, "reply %d: %s\n", a.Token, showReply(a))
+		case SendPass:
+			fmt.Fprintf(&b, "pass %d at %d:", a.Pass, a.Cut)
+			for _, e := range a.Entries {
+				fmt.Fprintf(&b, " %s(%s)", e.Key, e.UID)
+			}
+			b.WriteByte('\n')
+		case HandOver:
+			b.WriteString("hand over:")
+			for _, task := range a.Tasks {
+				fmt.Fprintf(&b, " %s(%s) mod=%d lease=%d", task.Key, task.UID, task.Mod, task.Lease)
+			}
+			b.WriteByte('\n')
+		case model.Abandoned:
+			b.WriteString("abandoned\n")
+		}
+	}
+	if b.Len() == 0 {
+		return "nothing\n"
+	}
+	return b.String()
+}
+
+func showEffect(e model.Effect) string {
+	var parts []string
+	for _, record := range e.Puts {
+		switch r := record.(type) {
+		case *model.Reservation:
+			parts = append(parts, fmt.Sprintf("%s(%s) %s", r.Key, r.UID, r.State))
+			if r.State == model.Queued {
+				parts[len(parts)-1] += fmt.Sprintf(" %s place=%d", showSeats(r.Seats), r.Place)
+				if r.PlaceEpoch != 0 {
+					parts[len(parts)-1] += fmt.Sprintf(" of %d", r.PlaceEpoch)
+				}
+			}
+			if r.Reason != "" {
+				parts[len(parts)-1] += " " + string(r.Reason)
+			}
+		case *model.Stage:
+			parts = append(parts, fmt.Sprintf("%s/%s target=%d used=%s", r.Job, r.Stage, r.TargetSize, showSeats(r.Numbers)))
+		}
+	}
+	for _, ref := range e.Deletes {
+		parts = append(parts, strings.TrimRight("delete "+ref.Key.String()+" "+ref.ID, "/ "))
+	}
+	for _, x := range e.Expect {
+		parts = append(parts, "if no task of "+x.Ref.ID)
+	}
+	text := "effect\n"
+	for _, part := range parts {
+		text += "  " + part + "\n"
+	}
+	for _, event := range e.Events {
+		text += fmt.Sprintf("  event %s %s %d workers\n", eventNames[event.Kind], event.UID, event.Count)
+	}
+	return text
+}
+
+var eventNames = map[model.EventKind]string{
+	model.EventReservationQueued: "QUEUED", model.EventReservationReplaced: "REPLACED",
+	model.EventReservationReordered: "REORDERED", model.EventReservationCancelled: "CANCELLED",
+	model.EventReservationExpired: "EXPIRED", model.EventReservationCompleted: "COMPLETED",
+	model.EventReservationAssigned: "ASSIGNED",
+}
+
+func showReply(r model.Reply) string {
+	if r.Err != nil {
+		e := fault.Of(r.Err)
+		text := fmt.Sprintf("%s %s", e.Kind, e.Reason)
+		for _, f := range e.Fields {
+			text += " " + f.Name
+		}
+		return text
+	}
+	switch v := r.Value.(type) {
+	case Upserted:
+		return fmt.Sprintf("%s %s epoch=%d %s", v.Change, v.Reservation.UID, v.Reservation.Epoch, v.Reservation.State)
+	case Cancelled:
+		return fmt.Sprintf("cancelled %d", v.Count)
+	}
+	return fmt.Sprint(r.Value)
+}
+
+func showSeats(seats model.Seats) string {
+	var parts []string
+	for _, run := range seats {
+		if run.First == run.Last {
+			parts = append(parts, fmt.Sprintf("%d.%d", run.First, run.Number))
+		} else {
+			parts = append(parts, fmt.Sprintf("%d-%d.%d", run.First, run.Last, run.Number))
+		}
+	}
+	return "[" + strings.Join(parts, " ") + "]"
+}
