@@ -1,0 +1,54 @@
+// Package executorstate is the service that keeps the inventory of executors,
+// and the leases on them.
+//
+//	agents ─▶ gateway ─▶ Agents, Heartbeats ─▶ inventory (core) ─▶ etcd
+//	registry ─▶ gateway ─▶ Inventory (passes) ──▲
+//
+// It promises what package inventory promises, to callers that may repeat every
+// call, on whichever of its replicas leads. Heartbeats are taken by every
+// replica and never write: they renew etcd leases.
+package executorstate
+
+import (
+	"context"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/process"
+	"berth.dev/pkg/replica"
+	"berth.dev/services/executor-state/internal"
+	"berth.dev/services/executor-state/internal/liveness"
+	"berth.dev/services/executor-state/inventory"
+)
+
+// Config of an executor-state replica.
+type Config struct {
+	process.Service `mapstructure:",squash"`
+}
+
+// Defaults of an executor-state replica.
+func Defaults() Config { return Config{process.ServiceDefaults(7102, 7182)} }
+
+// Run runs one replica until ctx ends. Told, if given, learns where it listens.
+func Run(ctx context.Context, config Config, told func(process.Addresses)) error {
+	r, err := replica.Open(ctx, model.ServiceExecutorState, config.Service, told)
+	if err != nil {
+		return err
+	}
+	core := func() *inventory.Core { return inventory.New(inventory.DefaultConfig()) }
+	l, err := replica.NewLoop(r, core, internal.NoActions)
+	if err != nil {
+		return err
+	}
+	renewer := liveness.NewRenewer(r.Store.Client())
+	r.Go("renewals", renewer.Run)
+	reports := internal.NewReports(r.Gateway)
+	r.Go("reports", reports.Run)
+
+	berthv1.RegisterExecutorsServer(r.Server, internal.NewExecutors(l))
+	controlv1.RegisterInventoryServer(r.Server, internal.NewInventory(l))
+	controlv1.RegisterAgentsServer(r.Server, internal.NewAgents(l))
+	controlv1.RegisterHeartbeatsServer(r.Server, internal.NewHeartbeats(l, r.Store, renewer, reports, r.Gateway, r.Log))
+	return replica.Run(r, l)
+}

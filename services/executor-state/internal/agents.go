@@ -1,0 +1,44 @@
+package internal
+
+import (
+	"context"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	"berth.dev/pkg/loop"
+	"berth.dev/services/executor-state/inventory"
+)
+
+// Agents is control.v1.Agents over the loop.
+type Agents struct {
+	controlv1.UnimplementedAgentsServer
+	loop *loop.Loop[*inventory.Core]
+}
+
+// NewAgents serves the loop's core.
+func NewAgents(l *loop.Loop[*inventory.Core]) *Agents { return &Agents{loop: l} }
+
+// Register implements control.v1.Agents.
+func (s *Agents) Register(ctx context.Context, req *controlv1.RegisterRequest) (*controlv1.RegisterAnswer, error) {
+	value, err := s.loop.Do(ctx, inventory.Register{
+		ID: req.GetId(), Address: req.GetAddress(), SKU: req.GetSku(), Host: req.GetHost(), Attributes: req.GetAttributes(),
+		Resources: req.GetResources(), Generation: req.GetGeneration(), Nonce: req.GetNonce(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	registered := value.(inventory.Registered)
+	return &controlv1.RegisterAnswer{
+		Incarnation: registered.Incarnation, AssignerTerm: registered.AssignerTerm, HeartbeatEvery: durationpb.New(HeartbeatEvery),
+	}, nil
+}
+
+// Announce implements control.v1.Agents.
+func (s *Agents) Announce(ctx context.Context, req *controlv1.AnnounceRequest) (*controlv1.AnnounceAnswer, error) {
+	_, err := s.loop.Do(ctx, inventory.Announce{ID: req.GetId(), Incarnation: req.GetIncarnation(), EtcdLease: req.GetEtcdLease()})
+	if err != nil {
+		return nil, err
+	}
+	return &controlv1.AnnounceAnswer{}, nil
+}

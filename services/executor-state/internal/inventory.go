@@ -1,0 +1,105 @@
+// Package internal is the shell of executor-state: heartbeats, reports and its
+// gRPC face.
+package internal
+
+import (
+	"context"
+	"fmt"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/loop"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/replica"
+	"berth.dev/pkg/wire"
+	"berth.dev/services/executor-state/inventory"
+)
+
+// NoActions implements loop.Config: the inventory asks nothing of others.
+func NoActions(_ *loop.Term, _ *inventory.Core, action model.Action) {
+	panic(fmt.Sprintf("executor-state: unknown action %T", action))
+}
+
+// Inventory is control.v1.Inventory over the loop.
+type Inventory struct {
+	controlv1.UnimplementedInventoryServer
+	loop *loop.Loop[*inventory.Core]
+}
+
+// NewInventory serves the loop's core.
+func NewInventory(l *loop.Loop[*inventory.Core]) *Inventory { return &Inventory{loop: l} }
+
+// TryAllocateAndLease implements control.v1.Inventory.
+func (s *Inventory) TryAllocateAndLease(ctx context.Context, req *controlv1.PassRequest) (*controlv1.PassAnswer, error) {
+	pass := inventory.Pass{Term: req.GetTerm(), Pass: req.GetPass(), Cut: req.GetCut()}
+	for _, e := range req.GetEntries() {
+		pass.Entries = append(pass.Entries, inventory.Entry{
+			Key: wire.KeyOf(e.GetKey()), UID: e.GetUid(), Epoch: e.GetEpoch(), Mod: e.GetMod(), Group: e.GetGroup(),
+			Constraints: wire.ConstraintsOf(e.GetConstraints()), Seats: wire.Seats(e.GetSeats()),
+		})
+	}
+	value, err := s.loop.Do(ctx, pass)
+	if err != nil {
+		return nil, err
+	}
+	answer := &controlv1.PassAnswer{}
+	for _, o := range value.([]inventory.Outcome) {
+		answer.Outcomes = append(answer.Outcomes, &controlv1.PassOutcome{
+			Uid: o.UID, Result: controlv1.PassOutcome_Result(o.Result), Lease: o.Lease,
+			Reason: string(o.Reason), Message: o.Message, Fitting: int32(o.Fitting),
+		})
+	}
+	return answer, nil
+}
+
+// Executors is berth.v1.Executors over the loop.
+type Executors struct {
+	berthv1.UnimplementedExecutorsServer
+	loop *loop.Loop[*inventory.Core]
+}
+
+// NewExecutors serves the loop's core.
+func NewExecutors(l *loop.Loop[*inventory.Core]) *Executors { return &Executors{loop: l} }
+
+// ListExecutors implements berth.v1.Executors.
+func (s *Executors) ListExecutors(ctx context.Context, req *berthv1.ListExecutorsRequest) (*berthv1.ListExecutorsAnswer, error) {
+	size, err := replica.PageSize(req.GetPageSize())
+	if err != nil {
+		return nil, err
+	}
+	filter := inventory.Filter{SKU: req.GetSku(), Pool: req.GetPool(), State: model.ExecutorState(req.GetState())}
+	answer := &berthv1.ListExecutorsAnswer{}
+	err = s.loop.Read(ctx, false, func(c *inventory.Core) {
+		answer.Revision = c.Revision()
+		list, more := c.Executors(filter, req.GetPageToken(), size)
+		if more {
+			answer.NextPageToken = list[len(list)-1].ID
+		}
+		for _, e := range list {
+			answer.Executors = append(answer.Executors, executor(e))
+		}
+	})
+	return answer, err
+}
+
+// GetExecutor implements berth.v1.Executors.
+func (s *Executors) GetExecutor(ctx context.Context, req *berthv1.GetExecutorRequest) (*berthv1.Executor, error) {
+	var view inventory.ExecutorView
+	found := false
+	if err := s.loop.Read(ctx, true, func(c *inventory.Core) { view, found = c.Executor(req.GetId()) }); err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, fault.New(fault.NotFound, fault.ReasonNotFound, "there is no executor %s", req.GetId())
+	}
+	return executor(view), nil
+}
+
+func executor(v inventory.ExecutorView) *berthv1.Executor {
+	return &berthv1.Executor{
+		Id: v.ID, Address: v.Address, Sku: v.SKU, Host: v.Host, Attributes: v.Attributes, Resources: v.Resources, Used: v.Used,
+		Pool: v.Pool, Generation: v.Generation, Incarnation: v.Incarnation, State: berthv1.Executor_State(v.State), Workers: int32(v.Workers),
+		Since: wire.Timestamp(v.StateSince),
+	}
+}

@@ -1,0 +1,249 @@
+package internal
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/loop"
+	"berth.dev/pkg/loop/looptest"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/store"
+	"berth.dev/pkg/store/etcdtest"
+	"berth.dev/services/executor-state/internal/liveness"
+	"berth.dev/services/executor-state/inventory"
+)
+
+func start(t *testing.T, s store.Store) *loop.Loop[*inventory.Core] {
+	return looptest.Start(t, s, model.ServiceExecutorState, func() *inventory.Core { return inventory.New(inventory.DefaultConfig()) }, NoActions)
+}
+
+func register(t *testing.T, agents *Agents, id, nonce string) *controlv1.RegisterAnswer {
+	t.Helper()
+	answer, err := agents.Register(t.Context(), &controlv1.RegisterRequest{
+		Id: id, Address: "127.0.0.1:1", Sku: "small", Host: "h", Nonce: nonce, Resources: map[string]int64{"slots": 4},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer
+}
+
+func TestExecutors(t *testing.T) {
+	s := store.NewFake(store.FakeConfig{})
+	l := start(t, s)
+	agents, executors := NewAgents(l), NewExecutors(l)
+	var first *controlv1.RegisterAnswer
+	for _, id := range []string{"a", "b", "c"} {
+		answer := register(t, agents, id, "n")
+		if answer.GetIncarnation() == 0 || answer.GetHeartbeatEvery().AsDuration() != HeartbeatEvery {
+			t.Errorf("registered %v", answer)
+		}
+		if first == nil {
+			first = answer
+		}
+	}
+	lease, err := s.Grant(t.Context(), time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := agents.Announce(t.Context(), &controlv1.AnnounceRequest{Id: "a", Incarnation: first.GetIncarnation(), EtcdLease: lease.ID}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := executors.GetExecutor(t.Context(), &berthv1.GetExecutorRequest{Id: "a"})
+	if err != nil || got.GetState() != berthv1.Executor_READY || got.GetSku() != "small" || got.GetResources()["slots"] != 4 || got.GetIncarnation() != first.GetIncarnation() {
+		t.Errorf("got %v, %v", got, err)
+	}
+	var seen []string
+	req := &berthv1.ListExecutorsRequest{PageSize: 2}
+	for {
+		answer, err := executors.ListExecutors(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range answer.GetExecutors() {
+			seen = append(seen, e.GetId())
+		}
+		if req.PageToken = answer.GetNextPageToken(); req.PageToken == "" {
+			break
+		}
+	}
+	if len(seen) != 3 || seen[0] != "a" || seen[2] != "c" {
+		t.Errorf("listed %v", seen)
+	}
+	for name, test := range map[string]struct {
+		call   func() error
+		reason fault.Reason
+	}{
+		"not there": {func() error {
+			_, err := executors.GetExecutor(t.Context(), &berthv1.GetExecutorRequest{Id: "z"})
+			return err
+		}, fault.ReasonNotFound},
+		"a bad page": {func() error {
+			_, err := executors.ListExecutors(t.Context(), &berthv1.ListExecutorsRequest{PageSize: -1})
+			return err
+		}, fault.ReasonInvalid},
+		"another incarnation": {func() error {
+			_, err := agents.Announce(t.Context(), &controlv1.AnnounceRequest{Id: "a", Incarnation: 99, EtcdLease: lease.ID})
+			return err
+		}, fault.ReasonOtherIncarnation},
+		"an etcd lease that is gone": {func() error {
+			_, err := agents.Announce(t.Context(), &controlv1.AnnounceRequest{Id: "b", Incarnation: first.GetIncarnation(), EtcdLease: 999})
+			return err
+		}, fault.ReasonLeaseGone},
+	} {
+		if err := test.call(); !fault.Is(err, test.reason) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// direct is the leader without a gateway between.
+type direct struct {
+	controlv1.AgentsClient
+	agents *Agents
+}
+
+func (d direct) Announce(ctx context.Context, req *controlv1.AnnounceRequest, _ ...grpc.CallOption) (*controlv1.AnnounceAnswer, error) {
+	return d.agents.Announce(ctx, req)
+}
+
+// stream is one side of a heartbeat stream without a socket.
+type stream struct {
+	grpc.ServerStream
+	ctx     context.Context
+	in      chan *controlv1.HeartbeatRequest
+	out     chan *controlv1.HeartbeatAnswer
+	outcome chan error
+}
+
+func (s *stream) Context() context.Context { return s.ctx }
+
+func (s *stream) Recv() (*controlv1.HeartbeatRequest, error) {
+	select {
+	case m, ok := <-s.in:
+		if !ok {
+			return nil, io.EOF
+		}
+		return m, nil
+	case <-s.ctx.Done():
+		return nil, s.ctx.Err()
+	}
+}
+
+func (s *stream) Send(m *controlv1.HeartbeatAnswer) error {
+	select {
+	case s.out <- m:
+		return nil
+	case <-s.ctx.Done():
+		return s.ctx.Err()
+	}
+}
+
+// heartbeats serves streams on a real etcd, whose leases they are about.
+func heartbeats(t *testing.T) (*Heartbeats, *Agents) {
+	t.Helper()
+	s := etcdtest.Start(t).Store(t)
+	l := start(t, s)
+	renewer := liveness.NewRenewer(s.Client())
+	reports := newReports(all)
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 2)
+	go func() { ended <- renewer.Run(ctx) }()
+	go func() { ended <- reports.Run(ctx) }()
+	t.Cleanup(func() { stop(); <-ended; <-ended })
+	agents := NewAgents(l)
+	return &Heartbeats{loop: l, store: s, renewer: renewer, reports: reports, leader: direct{agents: agents}, log: slog.New(slog.DiscardHandler)}, agents
+}
+
+func open(t *testing.T, h *Heartbeats) (*stream, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(t.Context())
+	s := &stream{ctx: ctx, in: make(chan *controlv1.HeartbeatRequest), out: make(chan *controlv1.HeartbeatAnswer), outcome: make(chan error, 1)}
+	// gRPC ends a stream's context when its handler has returned.
+	go func() { defer cancel(); s.outcome <- h.Heartbeat(s) }()
+	return s, cancel
+}
+
+// beat sends a heartbeat and answers what came first: an answer, or the end.
+func (s *stream) beat(m *controlv1.HeartbeatRequest) (*controlv1.HeartbeatAnswer, error) {
+	select {
+	case s.in <- m:
+	case err := <-s.outcome:
+		return nil, err
+	}
+	select {
+	case answer := <-s.out:
+		return answer, nil
+	case err := <-s.outcome:
+		return nil, err
+	}
+}
+
+func TestHeartbeats(t *testing.T) {
+	h, agents := heartbeats(t)
+	first := register(t, agents, "a", "first").GetIncarnation()
+	hello := &controlv1.HeartbeatRequest{Id: "a", Incarnation: first}
+
+	s, _ := open(t, h)
+	for range 3 {
+		if answer, err := s.beat(hello); err != nil || !answer.GetPresent() {
+			t.Fatal(answer, err)
+		}
+	}
+	// A report is answered beside the heartbeats.
+	s.in <- &controlv1.HeartbeatRequest{Id: "a", Incarnation: first, Report: &controlv1.ExecutorReport{Sequence: 5}}
+	for reported := false; !reported; {
+		answer := <-s.out
+		reported = answer.GetReport().GetSequence() == 5 && answer.GetReport().GetExecutor() == "a"
+	}
+	close(s.in)
+	for ended := false; !ended; {
+		select {
+		case <-s.out:
+		case err := <-s.outcome:
+			if ended = true; err != nil {
+				t.Errorf("an agent that has said all ends its stream with %v", err)
+			}
+		}
+	}
+
+	s, cancel := open(t, h)
+	if answer, err := s.beat(hello); err != nil || !answer.GetPresent() {
+		t.Fatal(answer, err)
+	}
+	_, err := s.beat(&controlv1.HeartbeatRequest{Id: "b", Incarnation: first})
+	if f := fault.Of(err); f == nil || f.Kind != fault.Invalid {
+		t.Errorf("another executor on the stream: %v", err)
+	}
+	cancel()
+
+	// The older of two copies of an agent is told.
+	s, cancel = open(t, h)
+	if answer, err := s.beat(hello); err != nil || !answer.GetPresent() {
+		t.Fatal(answer, err)
+	}
+	register(t, agents, "a", "second")
+	deadline := time.Now().Add(10 * time.Second)
+	for err = nil; err == nil && time.Now().Before(deadline); {
+		_, err = s.beat(hello)
+	}
+	if !fault.Is(err, fault.ReasonOtherIncarnation) {
+		t.Errorf("the older copy ends with %v", err)
+	}
+	cancel()
+
+	// Who hangs up.
+	s, cancel = open(t, h)
+	cancel()
+	if err := <-s.outcome; err != nil && !errors.Is(err, context.Canceled) {
+		t.Errorf("hung up: %v", err)
+	}
+}

@@ -1,0 +1,117 @@
+package liveness
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// member is an etcd that treats its first streams as it is told, and answers on
+// all others.
+type member struct {
+	pb.UnimplementedLeaseServer
+	streams atomic.Int64
+	first   func(pb.Lease_LeaseKeepAliveServer) error
+}
+
+func (m *member) LeaseKeepAlive(s pb.Lease_LeaseKeepAliveServer) error {
+	if m.streams.Add(1) <= streams {
+		return m.first(s)
+	}
+	for {
+		req, err := s.Recv()
+		if err != nil {
+			return err
+		}
+		if err := s.Send(&pb.LeaseKeepAliveResponse{ID: req.ID, TTL: 10}); err != nil {
+			return err
+		}
+	}
+}
+
+// startWith runs a renewer on such a member.
+func startWith(t *testing.T, first func(pb.Lease_LeaseKeepAliveServer) error) *Renewer {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	pb.RegisterLeaseServer(server, &member{first: first})
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(l) }) // ends with Stop
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{l.Addr().String()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := NewRenewer(client)
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = r.Run(ctx) })
+	t.Cleanup(func() {
+		stop()
+		running.Wait()
+		client.Close()
+		server.Stop()
+		serving.Wait()
+	})
+	return r
+}
+
+// renewAll renews as many etcd leases at once, and counts the failures.
+func renewAll(t *testing.T, r *Renewer, n int) (failed int64) {
+	ctx := within(t)
+	var all sync.WaitGroup
+	var failures atomic.Int64
+	for i := range n {
+		all.Go(func() {
+			if err := r.Renew(ctx, 1<<60+int64(i)); err != nil {
+				failures.Add(1)
+				if !errors.Is(err, errStream) {
+					t.Errorf("failed with %v", err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	return failures.Load()
+}
+
+// A stream that breaks fails those who wait on it; the next one serves.
+func TestBrokenStream(t *testing.T) {
+	t.Parallel()
+	r := startWith(t, func(s pb.Lease_LeaseKeepAliveServer) error {
+		if _, err := s.Recv(); err != nil {
+			return err
+		}
+		return status.Error(codes.Unavailable, "etcdserver: no leader")
+	})
+	for renewAll(t, r, 20) > 0 { // within the time of within
+	}
+}
+
+// A stream that takes no more and answers nothing is given up, although the
+// sending itself waits; the next one serves.
+func TestFrozenStream(t *testing.T) {
+	t.Parallel()
+	r := startWith(t, func(s pb.Lease_LeaseKeepAliveServer) error {
+		<-s.Context().Done()
+		return s.Context().Err()
+	})
+	const more = 30_000 // than the windows of the first streams take
+	if failed := renewAll(t, r, more); failed == 0 {
+		t.Error("nothing failed")
+	}
+	if failed := renewAll(t, r, 20); failed > 0 {
+		t.Errorf("%d failed on a stream that answers", failed)
+	}
+}

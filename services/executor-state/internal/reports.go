@@ -1,0 +1,138 @@
+package internal
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	"berth.dev/pkg/fault"
+)
+
+// The bounds of forwarded reports.
+const (
+	reportsInCall   = 256
+	reportsWaiting  = 4096
+	reportCalls     = 4
+	reportCallLimit = 10 * time.Second
+)
+
+// Reports forwards what agents report to the assigner, many agents to a call:
+// whatever has come while the last calls were under way.
+type Reports struct {
+	handout controlv1.HandoutClient
+	waiting chan waitingReport
+}
+
+type waitingReport struct {
+	report *controlv1.ExecutorReport
+	answer chan *controlv1.ExecutorReportAnswer // closed without one when it has to be brought again
+}
+
+// NewReports forwards through a gateway; Run runs it.
+func NewReports(gateway grpc.ClientConnInterface) *Reports {
+	return &Reports{controlv1.NewHandoutClient(gateway), make(chan waitingReport, reportsWaiting)}
+}
+
+// Forward brings a report to the assigner and waits for its answer. Without
+// one in time the report is to be brought again.
+func (r *Reports) Forward(ctx context.Context, report *controlv1.ExecutorReport) (*controlv1.ExecutorReportAnswer, error) {
+	again := fault.New(fault.Unavailable, fault.ReasonUnavailable, "the report has not reached the assigner")
+	w := waitingReport{report, make(chan *controlv1.ExecutorReportAnswer, 1)}
+	select {
+	case r.waiting <- w:
+	case <-ctx.Done():
+		return nil, again.Because(ctx.Err())
+	}
+	select {
+	case answer, ok := <-w.answer:
+		if !ok {
+			return nil, again
+		}
+		return answer, nil
+	case <-ctx.Done():
+		return nil, again.Because(ctx.Err())
+	}
+}
+
+// Run forwards until ctx ends.
+func (r *Reports) Run(ctx context.Context) error {
+	done := make(chan struct{}, reportCalls)
+	for range reportCalls {
+		go func() {
+			defer func() { done <- struct{}{} }()
+			for ctx.Err() == nil {
+				r.call(ctx)
+			}
+		}()
+	}
+	for range reportCalls {
+		<-done
+	}
+	return nil
+}
+
+// batch is the reports of one call, one of each executor.
+type batch struct {
+	waiting []waitingReport
+	place   map[string]int // of an executor's
+}
+
+// add takes a report. A later one of the same executor, from another of its
+// streams, takes the place of the earlier, which is to be brought again.
+func (b *batch) add(w waitingReport) {
+	executor := w.report.GetExecutor()
+	if i, again := b.place[executor]; again {
+		close(b.waiting[i].answer)
+		b.waiting[i] = w
+		return
+	}
+	b.place[executor] = len(b.waiting)
+	b.waiting = append(b.waiting, w)
+}
+
+// collect waits for a report and takes those that wait with it.
+func (r *Reports) collect(ctx context.Context) *batch {
+	b := &batch{place: map[string]int{}}
+	select {
+	case <-ctx.Done():
+		return b
+	case w := <-r.waiting:
+		b.add(w)
+	}
+	for len(b.waiting) < reportsInCall {
+		select {
+		case w := <-r.waiting:
+			b.add(w)
+		default:
+			return b
+		}
+	}
+	return b
+}
+
+func (r *Reports) call(ctx context.Context) {
+	b := r.collect(ctx)
+	request := &controlv1.ReportWorkersRequest{}
+	for _, w := range b.waiting {
+		request.Reports = append(request.Reports, w.report)
+	}
+	if len(request.Reports) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, reportCallLimit)
+	defer cancel()
+	answer, err := r.handout.ReportWorkers(ctx, request)
+	if err == nil {
+		for _, a := range answer.GetAnswers() {
+			if i, ok := b.place[a.GetExecutor()]; ok {
+				b.waiting[i].answer <- a
+				delete(b.place, a.GetExecutor())
+			}
+		}
+	}
+	for _, i := range b.place {
+		close(b.waiting[i].answer)
+	}
+}

@@ -1,0 +1,137 @@
+package internal
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	"berth.dev/pkg/fault"
+)
+
+// handout answers calls of reports as it is told to.
+type handout struct {
+	controlv1.HandoutClient
+	report func(context.Context, *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer, error)
+}
+
+func (h handout) ReportWorkers(ctx context.Context, req *controlv1.ReportWorkersRequest, _ ...grpc.CallOption) (*controlv1.ReportWorkersAnswer, error) {
+	return h.report(ctx, req)
+}
+
+func newReports(report func(context.Context, *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer, error)) *Reports {
+	return &Reports{handout{report: report}, make(chan waitingReport, reportsWaiting)}
+}
+
+// all answers every report.
+func all(_ context.Context, req *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer, error) {
+	answer := &controlv1.ReportWorkersAnswer{}
+	for _, r := range req.GetReports() {
+		answer.Answers = append(answer.Answers, &controlv1.ExecutorReportAnswer{Executor: r.GetExecutor(), Sequence: r.GetSequence()})
+	}
+	return answer, nil
+}
+
+type forwarded struct {
+	sequence int64
+	err      error
+}
+
+func forward(ctx context.Context, r *Reports, executor string, sequence int64) chan forwarded {
+	done := make(chan forwarded, 1)
+	go func() {
+		answer, err := r.Forward(ctx, &controlv1.ExecutorReport{Executor: executor, Sequence: sequence})
+		done <- forwarded{answer.GetSequence(), err}
+	}()
+	synctest.Wait()
+	return done
+}
+
+// What waits meanwhile shares the next call; the newer report of an executor
+// takes the place of the older.
+func TestReportsShareCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls []int
+		r := newReports(func(ctx context.Context, req *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer, error) {
+			calls = append(calls, len(req.GetReports()))
+			return all(ctx, req)
+		})
+		older := forward(t.Context(), r, "a", 1)
+		other := forward(t.Context(), r, "b", 7)
+		newer := forward(t.Context(), r, "a", 2)
+		r.call(t.Context())
+		if f := <-older; fault.Of(f.err) == nil || fault.Of(f.err).Kind != fault.Unavailable {
+			t.Errorf("the older report was answered %+v", f)
+		}
+		if f := <-newer; f.err != nil || f.sequence != 2 {
+			t.Errorf("the newer report was answered %+v", f)
+		}
+		if f := <-other; f.err != nil || f.sequence != 7 {
+			t.Errorf("another executor's was answered %+v", f)
+		}
+		if len(calls) != 1 || calls[0] != 2 {
+			t.Errorf("calls of %v reports", calls)
+		}
+	})
+}
+
+// A report without an answer is to be brought again: when it is left out, when
+// the call fails, and when nothing comes at all.
+func TestReportsWithoutAnswer(t *testing.T) {
+	for name, report := range map[string]func(context.Context, *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer, error){
+		"left out": func(context.Context, *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer, error) {
+			return &controlv1.ReportWorkersAnswer{Answers: []*controlv1.ExecutorReportAnswer{{Executor: "stranger"}}}, nil
+		},
+		"fails": func(context.Context, *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer, error) {
+			return nil, fault.New(fault.Precondition, fault.ReasonNotLeader, "no")
+		},
+		"silent": func(ctx context.Context, _ *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				r := newReports(report)
+				var running sync.WaitGroup
+				running.Go(func() {
+					if err := r.Run(ctx); err != nil {
+						t.Error(err)
+					}
+				})
+				asked := time.Now()
+				if f := <-forward(t.Context(), r, "a", 1); fault.Of(f.err) == nil || fault.Of(f.err).Kind != fault.Unavailable {
+					t.Errorf("answered %+v", f)
+				}
+				if took := time.Since(asked); took > reportCallLimit {
+					t.Errorf("after %v", took)
+				}
+				cancel()
+				running.Wait()
+			})
+		})
+	}
+}
+
+// Who goes away does not wait, and holds nobody up.
+func TestReportsOfWhoHasGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newReports(all)
+		ctx, cancel := context.WithCancel(t.Context())
+		gone := forward(ctx, r, "a", 1)
+		cancel()
+		if f := <-gone; f.err == nil {
+			t.Error("answered")
+		}
+		here := forward(t.Context(), r, "b", 1)
+		r.call(t.Context())
+		if f := <-here; f.err != nil {
+			t.Error(f.err)
+		}
+	})
+}

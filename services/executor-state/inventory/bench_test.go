@@ -1,0 +1,94 @@
+package inventory
+
+import (
+	"fmt"
+	"testing"
+
+	"berth.dev/pkg/constraint"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/resource"
+)
+
+// fleet fills a core with executors of 10 SKUs in 50 racks, some of them
+// partly used, without going through registrations.
+func fleet(n int) *Core {
+	c := New(DefaultConfig())
+	rev := int64(10)
+	tell := func(record model.Record) {
+		rev++
+		c.Step(start, model.Changed{Ref: record.Ref(), Record: record, Create: rev, Mod: rev})
+	}
+	for i := range n {
+		id := fmt.Sprintf("host-%06d", i)
+		capacity := resource.Vector{"cpu": 8000 << (i % 3), "memory": 64 << 30, "slots": 8}
+		if i%10 == 0 {
+			capacity["gpu"] = 8
+		}
+		tell(&model.Executor{
+			ID: id, Address: id + ":7200", SKU: fmt.Sprintf("sku-%d", i%10), Resources: capacity,
+			Attributes: map[string]string{"rack": fmt.Sprint(i / 10 % 50)}, Generation: int64(i % 4),
+			Incarnation: 1, Ordinal: uint32(i + 1),
+		})
+		tell(&model.Live{ID: id, Incarnation: 1})
+		if i%7 == 0 {
+			tell(&model.Reservation{Key: keyOf("old-" + id), UID: "old-" + id, State: model.Active})
+			tell(&model.LeaseChunk{
+				UID: "old-" + id, Chunks: 1, Each: resource.Vector{"cpu": 500, "memory": 1 << 30, "slots": int64(1 + i%3)},
+				Workers: []model.Placement{{Seat: model.Seat{Number: 1}, Ordinal: uint32(i + 1)}},
+			})
+		}
+	}
+	c.Step(start, model.Elected{Term: rev + 1, Revision: rev})
+	c.todo = todo{}
+	return c
+}
+
+func benchmarkPass(b *testing.B, k constraint.Constraints, workers int32) {
+	c := fleet(100_000)
+	k.Resources = k.Resources.WithSlots()
+	entry := Entry{
+		Key: keyOf("bench"), UID: "bench", Group: "g", Mod: c.revision + 1, Constraints: k,
+		Seats: model.Seats{{First: 0, Last: workers - 1, Number: 1}},
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		actions := c.Step(start, model.Input{Token: 1, Request: Pass{Term: 1, Pass: 1, Entries: []Entry{entry}}})
+		if len(actions) != 1 {
+			b.Fatalf("not granted: %+v", actions)
+		}
+		b.StopTimer()
+		c.Step(start, model.Abandoned{})
+		b.StartTimer()
+	}
+}
+
+// The goal is 1 ms for 100 workers among 100,000 executors.
+func BenchmarkPass(b *testing.B) {
+	each := resource.Vector{"cpu": 4000, "memory": 8 << 30}
+	for _, test := range []struct {
+		name    string
+		k       constraint.Constraints
+		workers int32
+	}{
+		{"Any100", constraint.Constraints{Resources: each}, 100},
+		{"SKU100", constraint.Constraints{Resources: each, SKU: "sku-3"}, 100},
+		{"OneEach100", constraint.Constraints{Resources: each, Spread: constraint.Spread{By: constraint.ByExecutor, Max: 1}}, 100},
+		{"Racks100", constraint.Constraints{Resources: each, Spread: constraint.Spread{By: "rack", Max: 2}}, 100},
+		{"Pack100", constraint.Constraints{Resources: each, Pack: true}, 100},
+		{"Any10000", constraint.Constraints{Resources: each}, 10_000},
+	} {
+		b.Run(test.name, func(b *testing.B) { benchmarkPass(b, test.k, test.workers) })
+	}
+}
+
+// A refusal looks at everything that could have fitted.
+func BenchmarkRefusal(b *testing.B) {
+	c := fleet(100_000)
+	k := constraint.Constraints{Resources: resource.Vector{"gpu": 9, "slots": 1}}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, fitting := c.choose(k, 100); fitting > 0 {
+			b.Fatal("nothing has nine")
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package inventory
+
+import (
+	"berth.dev/pkg/constraint"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/resource"
+)
+
+// Register is the request of an agent that starts: it makes its executor known
+// and is told its incarnation. The reply's Value is a [Registered].
+type Register struct {
+	ID, Address string
+	SKU, Host   string
+	Attributes  map[string]string
+	Resources   resource.Vector
+	Generation  int64
+	// Nonce is made afresh by each agent process. A repeat of the same one
+	// answers the same incarnation and writes nothing.
+	Nonce string
+}
+
+// Registered answers Register.
+type Registered struct {
+	// Incarnation is what the agent names itself with from now on.
+	Incarnation int64
+	// AssignerTerm is the floor of the terms of commands: that of the assigner
+	// that leads as far as this view knows, 0 while it knows of none.
+	AssignerTerm int64
+}
+
+// Announce is the request to put an executor's presence on an etcd lease. The
+// reply's Value is an [Announced].
+type Announce struct {
+	ID          string
+	Incarnation int64
+	EtcdLease   int64
+}
+
+// Announced answers Announce: the presence is durable.
+type Announced struct{}
+
+// Pass is the request of the registry to try its queues. The reply's Value is
+// a []Outcome, one for each entry.
+type Pass struct {
+	// Term is that of the registry's leader; Pass rises within it.
+	Term, Pass int64
+	// Cut is the registry's revision at which the pass was cut.
+	Cut     int64
+	Entries []Entry
+}
+
+// Entry is one reservation of a pass.
+type Entry struct {
+	Key   model.Key
+	UID   string
+	Epoch int64
+	// Mod is the modification revision of the reservation's record as it was
+	// decided on.
+	Mod         int64
+	Group       string
+	Constraints constraint.Constraints
+	Seats       model.Seats
+}
+
+// Result is what became of an entry.
+type Result uint8
+
+// The results; the numbers are those of the wire.
+const (
+	ResultUnset Result = iota
+	// Granted: the lease is durable.
+	Granted
+	// NoFit: not all workers fit now. Nothing is held.
+	NoFit
+	// Stale: the reservation is no longer as it was decided on.
+	Stale
+	// Behind: an entry of its group before it was not granted.
+	Behind
+)
+
+var resultNames = [...]string{"", "GRANTED", "NO_FIT", "STALE", "BEHIND"}
+
+func (r Result) String() string { return resultNames[r] }
+
+// Outcome answers an entry.
+type Outcome struct {
+	UID    string
+	Result Result
+	// Lease is the create revision of the lease granted.
+	Lease int64
+	// Reason and Message say why it was not granted.
+	Reason  fault.Reason
+	Message string
+	// Fitting is how many of the entry's workers would have fitted.
+	Fitting int
+}

@@ -1,0 +1,119 @@
+package inventory
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"berth.dev/pkg/constraint"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+)
+
+// The bounds of a registration.
+const (
+	maxID        = 253
+	maxName      = 128
+	maxText      = 256
+	maxResources = 64
+)
+
+// check refuses a registration that is not well formed, naming every field
+// that is wrong.
+func (r Register) check() error {
+	var bad violations
+	bad.name("id", r.ID, maxID)
+	if r.Address == "" {
+		bad.add(fault.ReasonRequired, "address", "must be given")
+	}
+	bad.text("address", r.Address)
+	if r.SKU != "" {
+		bad.name("sku", r.SKU, maxName)
+	}
+	bad.text("host", r.Host)
+	if r.Nonce == "" {
+		bad.add(fault.ReasonRequired, "nonce", "must be given")
+	}
+	bad.text("nonce", r.Nonce)
+	if r.Generation < 0 {
+		bad.add(fault.ReasonInvalid, "generation", "must not be negative, is %d", r.Generation)
+	}
+	bad.attributes(r.Attributes)
+	if len(r.Resources) > maxResources {
+		bad.add(fault.ReasonTooLarge, "resources", "at most %d, are %d", maxResources, len(r.Resources))
+	}
+	for _, name := range r.Resources.Names() {
+		field := "resources." + name
+		bad.name(field, name, maxName)
+		if amount := r.Resources[name]; amount < 0 {
+			bad.add(fault.ReasonInvalid, field, "must not be negative, is %d", amount)
+		}
+	}
+	return bad.err()
+}
+
+// violations gathers what is wrong with a request.
+type violations struct {
+	reason fault.Reason
+	fields []fault.Field
+}
+
+func (v *violations) add(reason fault.Reason, field, format string, args ...any) {
+	if v.reason == "" {
+		v.reason = reason
+	}
+	v.fields = append(v.fields, fault.Field{Name: field, Problem: fmt.Sprintf(format, args...)})
+}
+
+// err is one error with the reason of the first violation.
+func (v *violations) err() error {
+	if len(v.fields) == 0 {
+		return nil
+	}
+	err := fault.BadField(v.reason, v.fields[0].Name, "%s", v.fields[0].Problem)
+	err.Fields = v.fields
+	return err
+}
+
+func (v *violations) name(field, name string, longest int) {
+	switch {
+	case name == "":
+		v.add(fault.ReasonRequired, field, "must be given")
+	case len(name) > longest:
+		v.add(fault.ReasonTooLarge, field, "at most %d characters, are %d", longest, len(name))
+	case !wellNamed(name):
+		v.add(fault.ReasonBadName, field, "only letters, digits, '.', '_' and '-', the first a letter or digit")
+	}
+}
+
+func (v *violations) text(field, text string) {
+	if len(text) > maxText {
+		v.add(fault.ReasonTooLarge, field, "at most %d bytes, are %d", maxText, len(text))
+	}
+}
+
+func (v *violations) attributes(attributes map[string]string) {
+	if len(attributes) > model.MaxAttributes {
+		v.add(fault.ReasonTooLarge, "attributes", "at most %d, are %d", model.MaxAttributes, len(attributes))
+	}
+	folded := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(attributes)) {
+		field := "attributes." + name
+		v.name(field, name, maxName)
+		v.text(field, attributes[name])
+		if other, ok := folded[constraint.Fold(name)]; ok {
+			v.add(fault.ReasonDuplicate, field, "is the same as %q but for case", other)
+		}
+		folded[constraint.Fold(name)] = name
+	}
+}
+
+func wellNamed(name string) bool {
+	for i, r := range name {
+		alphanumeric := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+		if !alphanumeric && (i == 0 || r != '.' && r != '_' && r != '-') {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,168 @@
+package inventory
+
+import (
+	"time"
+
+	"berth.dev/pkg/model"
+)
+
+// Core is the inventory. It is a [model.Core]; nothing of it may be called
+// from two goroutines at once.
+type Core struct {
+	cfg Config
+	now time.Time
+
+	// term is the term of this leader, 0 on a standby; electedAt restarts the
+	// clocks of absent executors.
+	term      int64
+	electedAt time.Time
+	// revision is what the view has reached: every change up to it was told.
+	revision int64
+	// leaders holds the term of each service that the view told of, 0 where
+	// nobody leads.
+	leaders map[string]int64
+
+	// records is what is known, tentative decisions included; set writes it,
+	// and with it every index below.
+	records      map[model.Ref]*held
+	reservations map[string]*held
+	tasks        map[string]*task
+	leases       map[string]*lease
+	hosts        map[string]*host
+	byID         ordered[*host]
+	holds        map[uint32]*hold
+	lastOrdinal  uint32
+	classes      map[string]*class
+	total        map[string]*sum
+	absent       ordered[*host]
+	states       [5]int
+	over         map[string]*host
+
+	// journal holds the decisions that are not durable, oldest first.
+	journal []decision
+	// waiting are passes whose leases are not durable.
+	waiting []waiting
+	// passTerm and pass are the highest seen. They are lost with the leader:
+	// a grant's compares guard what they would have.
+	passTerm, pass int64
+
+	todo  todo
+	fresh []freshLease
+	// lostAt is when the next absent executor is due, unless absentChanged
+	// says that this must be looked at again; mass are those held back.
+	lostAt        time.Time
+	absentChanged bool
+	mass          massLoss
+
+	actions []model.Action
+	// slab is the memory of the candidates of one entry.
+	slab []candidate
+}
+
+var _ model.Core = (*Core)(nil)
+
+// New makes the core of a standby that knows of nothing yet.
+func New(cfg Config) *Core {
+	return &Core{
+		cfg:          cfg,
+		leaders:      map[string]int64{},
+		records:      map[model.Ref]*held{},
+		reservations: map[string]*held{},
+		tasks:        map[string]*task{},
+		leases:       map[string]*lease{},
+		hosts:        map[string]*host{},
+		byID:         ordered[*host]{compare: compareIDs},
+		holds:        map[uint32]*hold{},
+		classes:      map[string]*class{},
+		total:        map[string]*sum{},
+		absent:       ordered[*host]{compare: compareGone},
+		over:         map[string]*host{},
+	}
+}
+
+// Step implements [model.Core]. Its events are those of package model; an
+// [model.Input] carries [Register], [Announce] or [Pass]. Duties that follow
+// from records are done at the end of a batch of changes (Progress) or when
+// time passes (nil), so that many workers that end share one write.
+//
+// After Abandoned every input that was not answered must be given again.
+func (c *Core) Step(now time.Time, event model.Event) []model.Action {
+	c.now = now
+	c.actions = nil
+	switch event := event.(type) {
+	case model.Changed:
+		c.changed(event)
+	case model.Progress:
+		c.progress(event.Revision)
+		c.work()
+	case model.Elected:
+		c.elected(event)
+		c.work()
+	case model.Committed:
+		c.committed(event)
+	case model.Abandoned:
+		c.abandoned()
+	case model.Input:
+		c.input(event)
+	case nil:
+		c.work()
+	}
+	return c.actions
+}
+
+// NextDeadline implements [model.Core].
+func (c *Core) NextDeadline() time.Time {
+	switch {
+	case c.term == 0:
+		return time.Time{}
+	case c.todo.len() > 0 || c.absentChanged:
+		return c.now
+	}
+	return c.lostAt
+}
+
+func (c *Core) elected(e model.Elected) {
+	c.term, c.electedAt = e.Term, c.now
+	c.absentChanged = true
+	c.markAll()
+	c.progress(e.Revision)
+}
+
+// progress notes how far the view is. Leases granted up to there can now be
+// judged: if their reservation is not in the view, it is gone.
+func (c *Core) progress(revision int64) {
+	c.revision = max(c.revision, revision)
+	for len(c.fresh) > 0 && c.fresh[0].create <= c.revision {
+		c.mark(c.fresh[0].uid, wholeLease)
+		c.fresh = c.fresh[1:]
+	}
+}
+
+func (c *Core) input(in model.Input) {
+	switch request := in.Request.(type) {
+	case Register:
+		value, err := c.register(request)
+		c.reply(in.Token, value, err)
+	case Announce:
+		value, err := c.announce(request)
+		c.reply(in.Token, value, err)
+	case Pass:
+		c.takePass(in.Token, request)
+	}
+}
+
+func (c *Core) reply(token uint64, value any, err error) {
+	if err != nil {
+		value = nil
+	}
+	c.actions = append(c.actions, model.Reply{Token: token, Value: value, Err: err})
+}
+
+// work does what follows from the records, as far as one step should.
+func (c *Core) work() {
+	if c.term == 0 {
+		return
+	}
+	c.settleLeases()
+	c.loseAbsent()
+}

@@ -1,0 +1,150 @@
+package inventory
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"berth.dev/pkg/model"
+)
+
+// What is taken back is found again, without being told once more.
+func TestAbandonedReleaseIsDoneAgain(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.ready(small("h1", 4000, 4))
+	expectGranted(t, r.pass(r.queue("u", 2, cpu(1000))))
+	r.handOver("u")
+	r.end("u", model.WorkerCompleted, 0)
+	r.catchUp()
+	for range 2 {
+		if len(r.effects) != 1 {
+			t.Fatalf("%d effects, want the release", len(r.effects))
+		}
+		r.effects = nil
+		r.step(model.Abandoned{})
+		r.step(nil)
+	}
+}
+
+// A lease stays the one that was granted when some of its workers have ended.
+func TestReleaseKeepsTheLeasesRevision(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.ready(small("h1", 4000, 4))
+	e := r.queue("u", 2, cpu(1000))
+	granted := r.pass(e)[0]
+	r.handOver("u")
+	r.end("u", model.WorkerCompleted, 0)
+	r.catchUp()
+	r.settle()
+	if again := r.pass(e)[0]; again.Result != Granted || again.Lease != granted.Lease || len(r.leased("u")) != 1 {
+		t.Fatalf("granted %+v, then %+v", granted, again)
+	}
+}
+
+// The end of a worker on another executor is not that of the one in the lease.
+func TestEndElsewhereFreesNothing(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.ready(small("h1", 4000, 4))
+	expectGranted(t, r.pass(r.queue("u", 1, cpu(1000))))
+	r.write(&model.TaskHeader{UID: "u"})
+	r.tell(&model.TaskChunk{UID: "u", Workers: []model.TaskWorker{{Seat: model.Seat{Number: 1}, Ordinal: 2, State: model.WorkerLost}}})
+	if len(r.leased("u")) != 1 {
+		t.Fatal("freed by the end of another worker")
+	}
+}
+
+// A reservation that was written and removed while the view was away is never
+// told of. Its lease is an orphan as soon as the view is past the grant.
+func TestLeaseOfANeverSeenReservationIsSwept(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.ready(small("h1", 4000, 4))
+	r.write(&model.Reservation{Key: keyOf("u"), UID: "u", State: model.Queued, Seats: model.Seats{{Number: 1}}})
+	expectGranted(t, r.pass(r.entry("u")))
+	if len(r.leased("u")) != 1 {
+		t.Fatal("swept before the view could tell")
+	}
+	r.drop(refOf("u"))
+	r.unseen = nil
+	r.step(model.Progress{Revision: r.rev})
+	r.settle()
+	if len(r.leased("u")) != 0 {
+		t.Fatal("the orphan stays")
+	}
+}
+
+// A standby has seen an executor go long ago; as leader it gives it another
+// LostAfter to come back.
+func TestLostClockStartsWithTheElection(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.ready(small("h1", 4000, 4))
+	standby := New(DefaultConfig())
+	for ref, k := range r.keys {
+		standby.Step(r.now, model.Changed{Ref: ref, Record: k.record, Create: k.create, Mod: k.mod})
+	}
+	standby.Step(r.now, model.Changed{Ref: model.Ref{Kind: model.KindLive, ID: "h1"}, Mod: r.rev + 1})
+	elected := r.now.Add(10 * time.Minute)
+	if actions := standby.Step(elected, model.Elected{Term: r.rev + 2, Revision: r.rev + 2}); len(actions) > 0 {
+		t.Fatalf("given up at once: %+v", actions)
+	}
+	if v, _ := standby.Executor("h1"); v.State != model.ExecutorUnreachable || !v.StateSince.Equal(r.now) {
+		t.Fatalf("%v since %v", v.State, v.StateSince)
+	}
+	if due := standby.NextDeadline(); !due.Equal(elected.Add(time.Minute)) {
+		t.Fatalf("due at %v", due)
+	}
+}
+
+// With LostAfter 0 an executor is LOST the moment it is gone; the compare on
+// its presence must not meet the deletion of it in one transaction.
+func TestLostAfterZeroWaitsForTheDeletion(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.LostAfter = 0
+	r := lead(cfg)
+	r.log = func(format string, args ...any) {
+		if line := fmt.Sprintf(format, args...); len(line) > 14 && line[:14] == "compare failed" {
+			t.Fatal(line)
+		}
+	}
+	if _, err := r.do(small0("h1", "n1")); err != nil {
+		t.Fatal(err)
+	}
+	v, _ := r.core.Executor("h1")
+	r.ask(Announce{"h1", v.Incarnation, 7})
+	r.settle()
+	r.ask(small0("h1", "n2"))
+	r.step(nil)
+	if len(r.effects) != 1 {
+		t.Fatalf("%d effects, want the registration alone", len(r.effects))
+	}
+	r.settle()
+	if v, _ := r.core.Executor("h1"); v.State != model.ExecutorLost {
+		t.Fatalf("it is %v", v.State)
+	}
+}
+
+func small0(id, nonce string) Register {
+	g := small(id, 1000, 1)
+	g.Address, g.Nonce = id+":7200", nonce
+	return g
+}
+
+// New executors make a loss less than a mass: those held back are given up.
+func TestMassLossEndsWhenTheFleetGrows(t *testing.T) {
+	r := lead(DefaultConfig())
+	for i := range 6 {
+		r.ready(small(fmt.Sprintf("h%d", i), 1, 1))
+	}
+	for i := range 3 {
+		r.tellGone(model.Ref{Kind: model.KindLive, ID: fmt.Sprintf("h%d", i)})
+	}
+	r.pause(5 * time.Minute)
+	if f := r.core.Findings(); len(f) != 1 || f[0].Kind != FindingMassLoss {
+		t.Fatalf("%+v", f)
+	}
+	for i := range 10 {
+		r.ready(small(fmt.Sprintf("n%d", i), 1, 1))
+	}
+	if s := r.core.Stats(); s.Lost != 3 || len(r.core.Findings()) != 0 {
+		t.Fatalf("%+v %+v", s, r.core.Findings())
+	}
+}

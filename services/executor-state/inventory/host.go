@@ -1,0 +1,201 @@
+package inventory
+
+import (
+	"cmp"
+	"time"
+
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/resource"
+)
+
+// host is an executor with what follows from the records about it.
+type host struct {
+	id         string
+	generation int64
+	executor   *model.Executor
+	// since is when this core learned of the record.
+	since time.Time
+	// live is its presence, gone or not; nil when there was none.
+	live *held
+	hold *hold
+
+	class *class
+	// bucket holds it while it may be given work; nil otherwise.
+	bucket *bucket
+	state  model.ExecutorState
+	// goneAt orders it in Core.absent while it counts as absent.
+	absent bool
+	goneAt time.Time
+}
+
+// hold is what leases hold of the executor with an ordinal. It is kept by
+// ordinal, for a lease may be told of before its executors are.
+type hold struct {
+	host    *host
+	used    resource.Vector
+	workers int
+}
+
+// compareRank orders executors of equal fit: newest generation, then id.
+func compareRank(a, b *host) int {
+	if a.generation != b.generation {
+		return cmp.Compare(b.generation, a.generation)
+	}
+	return cmp.Compare(a.id, b.id)
+}
+
+func compareIDs(a, b *host) int { return cmp.Compare(a.id, b.id) }
+
+func compareGone(a, b *host) int {
+	return cmp.Or(a.goneAt.Compare(b.goneAt), cmp.Compare(a.id, b.id))
+}
+
+// present says whether the presence is that of the incarnation.
+func present(live *held, incarnation int64) bool {
+	if live == nil || live.record == nil {
+		return false
+	}
+	return live.record.(*model.Live).Incarnation == incarnation
+}
+
+// stateOf derives the state. An incarnation whose presence this core never saw
+// is REGISTERED: to a replica that started since, so is one that went before.
+// Either becomes LOST if it stays away.
+func (h *host) stateOf() model.ExecutorState {
+	switch {
+	case h.executor.Lost:
+		return model.ExecutorLost
+	case present(h.live, h.executor.Incarnation):
+		return model.ExecutorReady
+	case h.live != nil && h.live.record == nil && h.live.incarnation == h.executor.Incarnation:
+		return model.ExecutorUnreachable
+	}
+	return model.ExecutorRegistered
+}
+
+// stateSince is since when it is in its state, as far as this core knows.
+func (h *host) stateSince() time.Time {
+	switch h.state {
+	case model.ExecutorReady, model.ExecutorUnreachable:
+		return h.live.since
+	}
+	return h.executor.Since
+}
+
+func (c *Core) setExecutor(id string, next *held) {
+	h := c.hosts[id]
+	if h != nil {
+		c.unplace(h)
+		c.leaveClass(h)
+		c.byID.remove(h)
+		h.hold.host = nil
+		c.dropHold(h.executor.Ordinal)
+	}
+	if next == nil {
+		delete(c.hosts, id)
+		return
+	}
+	if h == nil {
+		h = &host{id: id, live: c.records[model.Ref{Kind: model.KindLive, ID: id}]}
+		c.hosts[id] = h
+	}
+	h.executor, h.since = next.record.(*model.Executor), next.since
+	h.generation = h.executor.Generation
+	h.hold = c.holdOf(h.executor.Ordinal)
+	h.hold.host = h
+	c.byID.insert(h)
+	c.joinClass(h)
+	c.place(h)
+}
+
+func (c *Core) setPresence(id string, next *held) {
+	h := c.hosts[id]
+	if h == nil {
+		return
+	}
+	c.unplace(h)
+	h.live = next
+	c.place(h)
+}
+
+// use adds n workers to what an ordinal holds; n may be negative.
+func (c *Core) use(ordinal uint32, n int, each resource.Vector) {
+	hold := c.holdOf(ordinal)
+	if hold.host != nil {
+		c.unplace(hold.host)
+		defer c.place(hold.host)
+	}
+	hold.workers += n
+	for name, amount := range each {
+		if sum := hold.used[name] + int64(n)*amount; sum != 0 {
+			hold.used[name] = sum
+		} else {
+			delete(hold.used, name)
+		}
+	}
+	c.dropHold(ordinal)
+}
+
+func (c *Core) holdOf(ordinal uint32) *hold {
+	h := c.holds[ordinal]
+	if h == nil {
+		h = &hold{used: resource.Vector{}}
+		c.holds[ordinal] = h
+		c.lastOrdinal = max(c.lastOrdinal, ordinal)
+	}
+	return h
+}
+
+// dropHold forgets an ordinal that neither an executor nor a lease names.
+func (c *Core) dropHold(ordinal uint32) {
+	if h := c.holds[ordinal]; h.host != nil || h.workers != 0 {
+		return
+	}
+	delete(c.holds, ordinal)
+	for c.lastOrdinal > 0 && c.holds[c.lastOrdinal] == nil {
+		c.lastOrdinal--
+	}
+}
+
+// unplace takes the host out of every index that its state and its free
+// resources decide; place puts it back. Between them, and only there, may they
+// change.
+func (c *Core) unplace(h *host) {
+	c.states[h.state]--
+	if h.bucket != nil {
+		h.bucket.remove(h)
+		h.bucket = nil
+	}
+	if h.absent {
+		c.absent.remove(h)
+		h.absent = false
+		c.absentChanged = true
+	}
+	delete(c.over, h.id)
+}
+
+func (c *Core) place(h *host) {
+	h.state = h.stateOf()
+	c.states[h.state]++
+	switch h.state {
+	case model.ExecutorUnreachable:
+		c.awaitReturn(h, h.live.since)
+	case model.ExecutorRegistered:
+		c.awaitReturn(h, h.since)
+	}
+	free, ok := h.class.free(h.hold.used)
+	switch {
+	case !ok:
+		c.over[h.id] = h
+	case h.state == model.ExecutorReady:
+		h.bucket = h.class.bucketOf(free)
+		h.bucket.insert(h)
+	}
+}
+
+// awaitReturn lists the host among those that become LOST in time.
+func (c *Core) awaitReturn(h *host, since time.Time) {
+	h.goneAt, h.absent = since, true
+	c.absent.insert(h)
+	c.absentChanged = true
+}

@@ -1,0 +1,133 @@
+package inventory
+
+import (
+	"maps"
+	"slices"
+
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/resource"
+)
+
+// lease is the chunks of one lease that still hold a worker.
+type lease struct {
+	chunks map[int32]*held
+}
+
+// create is the create revision, which all chunks share; 0 while tentative.
+func (l *lease) create() int64 {
+	for _, chunk := range l.chunks {
+		return chunk.create
+	}
+	return 0
+}
+
+// inOrder gives the chunks by number.
+func (l *lease) inOrder() []*model.LeaseChunk {
+	chunks := make([]*model.LeaseChunk, 0, len(l.chunks))
+	for _, number := range slices.Sorted(maps.Keys(l.chunks)) {
+		chunks = append(chunks, l.chunks[number].record.(*model.LeaseChunk))
+	}
+	return chunks
+}
+
+// refs names the chunks by number.
+func (l *lease) refs() []model.Ref {
+	refs := make([]model.Ref, 0, len(l.chunks))
+	for _, chunk := range l.inOrder() {
+		refs = append(refs, chunk.Ref())
+	}
+	return refs
+}
+
+// task is what the assigner has stored of a uid.
+type task struct {
+	header *held
+	chunks map[int32]*held
+}
+
+func (c *Core) setTask(ref model.Ref, next *held) {
+	t := c.tasks[ref.ID]
+	if t == nil {
+		t = &task{chunks: map[int32]*held{}}
+		c.tasks[ref.ID] = t
+	}
+	if ref.Kind == model.KindTaskHeader {
+		t.header = next
+	} else {
+		put(t.chunks, ref.Chunk, next)
+	}
+	if t.header == nil && len(t.chunks) == 0 {
+		delete(c.tasks, ref.ID)
+	}
+}
+
+// handedOver says whether the assigner has taken the uid.
+func (c *Core) handedOver(uid string) bool {
+	t := c.tasks[uid]
+	return t != nil && t.header != nil
+}
+
+func (c *Core) setLeaseChunk(ref model.Ref, prev, next *held) {
+	l := c.leases[ref.ID]
+	if l == nil {
+		l = &lease{chunks: map[int32]*held{}}
+		c.leases[ref.ID] = l
+	}
+	put(l.chunks, ref.Chunk, next)
+	if len(l.chunks) == 0 {
+		delete(c.leases, ref.ID)
+	}
+	c.moveUse(chunkOf(prev), chunkOf(next))
+}
+
+func chunkOf(h *held) *model.LeaseChunk {
+	if h == nil {
+		return &model.LeaseChunk{}
+	}
+	return h.record.(*model.LeaseChunk)
+}
+
+// moveUse takes away what prev uses and adds what next does. Workers that both
+// name, as nearly all are when one of them ends, are not touched.
+func (c *Core) moveUse(prev, next *model.LeaseChunk) {
+	less, more := run{each: prev.Each, sign: -1}, run{each: next.Each, sign: 1}
+	same := prev.Each.Equal(next.Each)
+	kept := 0
+	for _, p := range prev.Workers {
+		if same && kept < len(next.Workers) && next.Workers[kept] == p {
+			kept++
+			continue
+		}
+		// What next names before this point is new, and what is skipped
+		// here is gone: p may still stand further on.
+		less.take(c, p.Ordinal)
+	}
+	for _, p := range next.Workers[kept:] {
+		more.take(c, p.Ordinal)
+	}
+	less.flush(c)
+	more.flush(c)
+}
+
+// run gathers neighbours on one executor, so that each is moved once.
+type run struct {
+	each    resource.Vector
+	sign    int
+	ordinal uint32
+	workers int
+}
+
+func (r *run) take(c *Core, ordinal uint32) {
+	if r.workers > 0 && r.ordinal != ordinal {
+		r.flush(c)
+	}
+	r.ordinal = ordinal
+	r.workers++
+}
+
+func (r *run) flush(c *Core) {
+	if r.workers > 0 {
+		c.use(r.ordinal, r.sign*r.workers, r.each)
+	}
+	r.workers = 0
+}

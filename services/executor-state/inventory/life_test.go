@@ -1,0 +1,244 @@
+package inventory
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/resource"
+	"pgregory.net/rapid"
+)
+
+// world is a rig under random treatment, with what must always hold.
+type world struct {
+	*rig
+	t    *rapid.T
+	uids []string
+	pass int64
+	used map[string]resource.Vector
+}
+
+var anyExecutor = evenly("h0", "h1", "h2", "h3", "h4", "h5")
+
+func (w *world) register() {
+	w.ask(drawRegister(w.t, anyExecutor.Draw(w.t, "executor")))
+}
+
+func (w *world) announce() {
+	id := anyExecutor.Draw(w.t, "executor")
+	view, _ := w.core.Executor(id)
+	w.ask(Announce{id, view.Incarnation - rapid.SampledFrom([]int64{0, 0, 0, 1}).Draw(w.t, "older"), rapid.Int64Range(1, 2).Draw(w.t, "etcdLease")})
+}
+
+func (w *world) silence() {
+	ref := model.Ref{Kind: model.KindLive, ID: anyExecutor.Draw(w.t, "executor")}
+	if len(w.effects) > 0 {
+		return // The view moves only between rounds.
+	}
+	w.drop(ref)
+}
+
+func (w *world) enqueue() {
+	uid := fmt.Sprintf("u%d", len(w.uids))
+	w.uids = append(w.uids, uid)
+	k := drawConstraints(w.t)
+	n := evenly[int32](1, 2, 3, 6).Draw(w.t, "workers")
+	w.write(&model.Reservation{
+		Key: keyOf(uid), UID: uid, State: model.Queued, Spec: model.Spec{Constraints: k},
+		Seats: model.Seats{{First: 0, Last: n - 1, Number: 1}},
+	})
+}
+
+func (w *world) offer() {
+	w.pass++
+	p := Pass{Term: w.registryTerm(), Pass: w.pass, Cut: w.rev}
+	for _, uid := range w.uids {
+		if _, ok := w.keys[refOf(uid)]; ok && rapid.Bool().Draw(w.t, "offered") {
+			p.Entries = append(p.Entries, w.entry(uid))
+		}
+	}
+	w.ask(p)
+}
+
+// reservation draws one of the reservations there are, or none.
+func (w *world) reservation() (string, bool) {
+	if len(w.uids) == 0 {
+		return "", false
+	}
+	uid := evenly(w.uids...).Draw(w.t, "uid")
+	_, ok := w.keys[refOf(uid)]
+	return uid, ok
+}
+
+func (w *world) cancel() {
+	if uid, ok := w.reservation(); ok {
+		w.state(uid, rapid.SampledFrom([]model.State{model.Cancelled, model.Cancelling, model.Active}).Draw(w.t, "state"))
+	}
+}
+
+func (w *world) forget() {
+	if uid, ok := w.reservation(); ok {
+		w.drop(refOf(uid))
+	}
+}
+
+func (w *world) assign() {
+	uid, ok := w.reservation()
+	if !ok || len(w.leased(uid)) == 0 || len(w.effects) > 0 {
+		return
+	}
+	if _, ok := w.keys[model.Ref{Kind: model.KindTaskHeader, ID: uid}]; !ok {
+		w.handOver(uid)
+	}
+}
+
+func (w *world) endWorkers() {
+	if len(w.uids) > 0 {
+		w.end(evenly(w.uids...).Draw(w.t, "uid"), rapid.SampledFrom([]model.WorkerState{model.WorkerRunning, model.WorkerCompleted, model.WorkerLost}).Draw(w.t, "state"),
+			rapid.SliceOfN(rapid.Int32Range(0, 6), 1, 6).Draw(w.t, "workers")...)
+	}
+}
+
+func (w *world) commitSome() {
+	if len(w.effects) > 0 {
+		w.commit(rapid.IntRange(1, len(w.effects)).Draw(w.t, "effects"))
+	}
+}
+
+// takeBack decides several things and abandons them: nothing is left of them.
+func (w *world) takeBack() {
+	w.settle()
+	before := dump(w.core)
+	for range rapid.IntRange(1, 5).Draw(w.t, "decisions") {
+		rapid.SampledFrom([]func(){w.register, w.announce, w.offer, func() { w.step(nil) }}).Draw(w.t, "decision")()
+	}
+	w.step(model.Abandoned{})
+	if after := dump(w.core); after != before {
+		w.t.Fatalf("abandoned, and changed:\n%s\nwas:\n%s", after, before)
+	}
+	w.abandon()
+}
+
+// check is what holds after every step.
+func (w *world) check() {
+	c := w.core
+	// Every index is a function of the records, in whatever order they came.
+	rebuilt := New(c.cfg)
+	for _, ref := range rapid.Permutation(slices.SortedFunc(maps.Keys(c.records), compareRefs)).Draw(w.t, "order") {
+		rebuilt.set(ref, c.records[ref])
+	}
+	if got, want := dump(c), dump(rebuilt); got != want {
+		w.t.Fatalf("the indexes have drifted:\n%s\nrebuilt:\n%s", got, want)
+	}
+	// used ≤ capacity; where an executor came back smaller, used only falls.
+	used := map[string]resource.Vector{}
+	for h := range c.byID.all() {
+		used[h.id] = h.hold.used.Clone()
+		for name, amount := range h.hold.used {
+			if amount < 0 || amount > max(h.executor.Resources[name], w.used[h.id][name]) {
+				w.t.Fatalf("%s uses %d %s of %d, %d before", h.id, amount, name, h.executor.Resources[name], w.used[h.id][name])
+			}
+		}
+	}
+	w.used = used
+}
+
+func compareRefs(a, b model.Ref) int {
+	return cmpRef(fmt.Sprint(a), fmt.Sprint(b))
+}
+
+func cmpRef(a, b string) int {
+	if a < b {
+		return -1
+	} else if a > b {
+		return 1
+	}
+	return 0
+}
+
+// strict checks that each grant leases all workers, each once.
+func (w *world) strict() {
+	for _, effect := range w.effects {
+		if len(effect.Events) == 0 {
+			continue
+		}
+		seats := map[model.Seat]bool{}
+		for _, record := range effect.Puts {
+			for _, p := range record.(*model.LeaseChunk).Workers {
+				seats[p.Seat] = true
+			}
+		}
+		uid := effect.Events[0].UID
+		if want := w.entrySeats(uid); len(seats) != want {
+			w.t.Fatalf("%s asks for %d workers, leased %d", uid, want, len(seats))
+		}
+	}
+}
+
+func (w *world) entrySeats(uid string) int {
+	for _, in := range w.inputs {
+		if p, ok := in.Request.(Pass); ok {
+			for _, e := range p.Entries {
+				if e.UID == uid {
+					return e.Seats.Len()
+				}
+			}
+		}
+	}
+	return w.entry(uid).Seats.Len()
+}
+
+func TestLife(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := &world{rig: lead(DefaultConfig()), t: t, used: map[string]resource.Vector{}}
+		actions := map[string]func(){
+			"register": w.register, "register more": w.register, "offer more": w.offer, "announce": w.announce, "announce more": w.announce, "silence": w.silence,
+			"queue": w.enqueue, "offer": w.offer, "cancel": w.cancel, "forget": w.forget,
+			"assign": w.assign, "end": w.endWorkers, "commit": w.commitSome, "take back": w.takeBack,
+			"settle": w.settle, "abandon": w.abandon, "fail over": w.failOver,
+			"see":  func() { w.settle(); w.catchUp() },
+			"wait": func() { w.pause(time.Duration(rapid.IntRange(1, 70).Draw(t, "s")) * time.Second) },
+		}
+		names := slices.Sorted(maps.Keys(actions))
+		for range evenly(5, 20, 60, 100).Draw(t, "steps") {
+			actions[evenly(names...).Draw(t, "action")]()
+			w.strict()
+			w.check()
+		}
+		w.quiesce()
+	})
+}
+
+// quiesce ends everything: no lease is left without an owner, nothing is used,
+// and every input was answered.
+func (w *world) quiesce() {
+	w.settle()
+	w.catchUp()
+	for _, uid := range w.uids {
+		if _, ok := w.keys[refOf(uid)]; ok {
+			w.state(uid, model.Cancelled)
+		}
+		w.end(uid, model.WorkerEvicted, 0, 1, 2, 3, 4, 5, 6)
+	}
+	w.catchUp()
+	w.settle()
+	if len(w.inputs) > 0 {
+		w.t.Fatalf("not answered: %+v", w.inputs)
+	}
+	if len(w.core.leases) > 0 {
+		w.t.Fatalf("leases without an owner:\n%s", dump(w.core))
+	}
+	for ref := range w.keys {
+		if ref.Kind == model.KindLeaseChunk {
+			w.t.Fatalf("stored without an owner: %v", ref)
+		}
+	}
+	for h := range w.core.byID.all() {
+		if len(h.hold.used) > 0 || h.hold.workers > 0 {
+			w.t.Fatalf("%s: %d workers, used %v", h.id, h.hold.workers, h.hold.used)
+		}
+	}
+}

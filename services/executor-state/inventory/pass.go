@@ -1,0 +1,172 @@
+package inventory
+
+import (
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+)
+
+// waiting is a pass that is answered once its leases are durable.
+type waiting struct {
+	token    uint64
+	outcomes []Outcome
+}
+
+// takePass tries the entries in order. A group stops at its first entry that
+// does not fit or is stale; the others go on.
+func (c *Core) takePass(token uint64, p Pass) {
+	if err := c.admit(p); err != nil {
+		c.reply(token, nil, err)
+		return
+	}
+	outcomes := make([]Outcome, 0, len(p.Entries))
+	stopped := map[string]bool{}
+	for _, entry := range p.Entries {
+		outcome := Outcome{UID: entry.UID, Result: Behind, Reason: fault.ReasonBehindHead}
+		if !stopped[entry.Group] {
+			outcome = c.try(p, entry)
+		}
+		stopped[entry.Group] = outcome.Result != Granted && outcome.Reason != fault.ReasonInvalid
+		outcomes = append(outcomes, outcome)
+	}
+	c.waiting = append(c.waiting, waiting{token, outcomes})
+	c.answerPasses()
+}
+
+// admit compares the pass's term and number, once, at the door.
+func (c *Core) admit(p Pass) error {
+	if leads, told := c.leaders[model.ServiceRegistry]; told && leads != p.Term && p.Term <= c.revision {
+		return fault.New(fault.Precondition, fault.ReasonLowerTerm, "the registry of term %d no longer leads", p.Term)
+	}
+	if p.Term < c.passTerm {
+		return fault.New(fault.Precondition, fault.ReasonLowerTerm, "term %d is lower than %d", p.Term, c.passTerm)
+	}
+	if p.Term == c.passTerm && p.Pass < c.pass {
+		return fault.New(fault.Precondition, fault.ReasonLowerPass, "pass %d of term %d is lower than %d", p.Pass, p.Term, c.pass)
+	}
+	c.passTerm, c.pass = p.Term, p.Pass
+	return nil
+}
+
+// try decides one entry, and leases its executors if all its workers fit.
+func (c *Core) try(p Pass, e Entry) Outcome {
+	if c.leases[e.UID] != nil {
+		return Outcome{UID: e.UID, Result: Granted, Fitting: e.Seats.Len()}
+	}
+	if message := c.stale(e); message != "" {
+		return Outcome{UID: e.UID, Result: Stale, Reason: fault.ReasonStale, Message: message}
+	}
+	needed := e.Seats.Len()
+	if message := malformed(e); message != "" {
+		return Outcome{UID: e.UID, Result: NoFit, Reason: fault.ReasonInvalid, Message: message}
+	}
+	picks, fitting := c.choose(e.Constraints, needed)
+	if fitting < needed {
+		reason, message := c.refusal(e.Constraints, needed, fitting)
+		return Outcome{UID: e.UID, Result: NoFit, Reason: reason, Message: message, Fitting: fitting}
+	}
+	c.decide(c.grant(p, e, picks))
+	return Outcome{UID: e.UID, Result: Granted, Fitting: needed}
+}
+
+// malformed says what no registry should have let through, or nothing. Such an
+// entry is never granted, and stops nobody.
+func malformed(e Entry) string {
+	if e.Seats.Len() == 0 {
+		return "it asks for no worker"
+	}
+	for _, name := range e.Constraints.Resources.Names() {
+		if e.Constraints.Resources[name] < 0 {
+			return "it asks for less than nothing of " + name
+		}
+	}
+	return ""
+}
+
+// stale says why the entry is not as it was decided on, or nothing. Once the
+// view has reached the entry's revision it must show that very revision. While
+// it is behind, the entry is trusted, for the grant compares it.
+func (c *Core) stale(e Entry) string {
+	if c.handedOver(e.UID) {
+		return "it was handed over before, and its lease is gone"
+	}
+	r := c.reservations[e.UID]
+	switch {
+	case r == nil && e.Mod <= c.revision:
+		return "it is gone"
+	case r == nil || r.mod < e.Mod && e.Mod > c.revision:
+		return ""
+	case r.mod != e.Mod:
+		return "it changed since"
+	}
+	if state := r.record.(*model.Reservation).State; state != model.Queued {
+		return "it is " + state.String()
+	}
+	return ""
+}
+
+// grant is the one effect of a lease: its chunks, the event, and the compares
+// that the reservation is as decided on and that the registry still leads.
+func (c *Core) grant(p Pass, e Entry, picks []pick) model.Effect {
+	placements := make([]model.Placement, 0, e.Seats.Len())
+	event := model.JobEvent{
+		Kind: model.EventReservationLeased, Time: c.now,
+		Key: e.Key, UID: e.UID, Count: int32(e.Seats.Len()),
+	}
+	named := e.Seats.Len() <= model.MaxEventWorkers
+	at, left := 0, picks[0].workers
+	for seat := range e.Seats.All() {
+		if left == 0 {
+			at++
+			left = picks[at].workers
+		}
+		left--
+		executor := picks[at].host.executor
+		placements = append(placements, model.Placement{Seat: seat, Ordinal: executor.Ordinal})
+		if named {
+			event.Workers = append(event.Workers, model.EventWorker{Seat: seat, Executor: executor.ID})
+		}
+	}
+	effect := model.Effect{
+		Expect: []model.Expect{
+			{Ref: model.LeaderRef(model.ServiceRegistry), Create: p.Term},
+			{Ref: model.Ref{Kind: model.KindReservation, Key: e.Key, ID: e.UID}, Mod: e.Mod},
+		},
+		Events: []model.JobEvent{event},
+	}
+	total := len(placements)
+	chunks := (total + model.LeaseChunkSize - 1) / model.LeaseChunkSize
+	for number := range chunks {
+		first := number * model.LeaseChunkSize
+		end := min(first+model.LeaseChunkSize, total)
+		effect.Puts = append(effect.Puts, &model.LeaseChunk{
+			UID: e.UID, Chunk: int32(number), Chunks: int32(chunks), Total: int32(total),
+			Key: e.Key, Epoch: e.Epoch, Each: e.Constraints.Resources,
+			Workers: placements[first:end:end],
+			Cut:     p.Cut, GrantedAt: c.now,
+		})
+	}
+	return effect
+}
+
+// answerPasses answers the passes, in order, whose leases are all durable: only
+// then is the lease's revision known.
+func (c *Core) answerPasses() {
+	for len(c.waiting) > 0 {
+		pass := c.waiting[0]
+		for i := range pass.outcomes {
+			o := &pass.outcomes[i]
+			if o.Result != Granted || o.Lease != 0 {
+				continue
+			}
+			if l := c.leases[o.UID]; l != nil {
+				o.Lease = l.create()
+			}
+			if o.Lease == 0 {
+				return
+			}
+		}
+		c.waiting = c.waiting[1:]
+		c.reply(pass.token, pass.outcomes, nil)
+	}
+	c.waiting = nil
+}

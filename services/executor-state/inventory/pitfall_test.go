@@ -1,0 +1,398 @@
+package inventory
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"berth.dev/pkg/constraint"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/resource"
+)
+
+// Each test is named for what went wrong in a system before this one.
+
+// A failed batch kept what it had picked marked for a while; many groups
+// retrying at once starved each other.
+func TestFailedBatchKeepsNothingMarked(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.ready(small("h1", 8000, 8))
+	var entries []Entry
+	for i := range 20 {
+		entries = append(entries, r.queue(fmt.Sprintf("big%d", i), 9, cpu(int64(100+i))))
+	}
+	before := dump(r.core)
+	for _, o := range r.pass(entries...) {
+		if o.Result != NoFit || o.Fitting != 8 || o.Reason != fault.ReasonInsufficientCapacity {
+			t.Fatalf("%+v", o)
+		}
+	}
+	if dump(r.core) != before {
+		t.Fatal("refusals left a mark")
+	}
+	entries = append(entries, r.queue("fits", 8, cpu(1)))
+	expectGranted(t, r.pass(entries...)[20:])
+}
+
+// A late success of one reservation cleared the in-flight mark of another:
+// sent again, leased twice.
+func TestOneUIDIsNeverLeasedTwice(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.ready(small("h1", 8000, 8))
+	e := r.queue("u", 2, cpu(1000))
+	// Twice in one pass, and again before the first is durable.
+	p := Pass{Term: r.registryTerm(), Pass: 1, Entries: []Entry{e, e}}
+	first := r.ask(p)
+	second := r.ask(p)
+	if len(r.effects) != 1 {
+		t.Fatalf("%d effects", len(r.effects))
+	}
+	if len(r.replies) != 2 { // those of register and announce
+		t.Fatal("answered before the lease was durable")
+	}
+	r.settle()
+	for _, token := range []uint64{first, second} {
+		expectGranted(t, r.replies[token].Value.([]Outcome))
+	}
+	if n := len(r.leased("u")); n != 2 {
+		t.Fatalf("%d workers are leased", n)
+	}
+}
+
+// An empty worker list at the head blocked its group for good.
+func TestMalformedEntryBlocksNobody(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.ready(small("h1", 8000, 8))
+	empty, less, good := r.queue("empty", 1, cpu(1)), r.queue("less", 1, cpu(-5)), r.queue("good", 1, cpu(1))
+	empty.Seats = nil
+	empty.Group, less.Group, good.Group = "g", "g", "g"
+	outcomes := r.pass(empty, less, good)
+	for _, o := range outcomes[:2] {
+		if o.Result != NoFit || o.Reason != fault.ReasonInvalid {
+			t.Fatalf("%+v", o)
+		}
+	}
+	expectGranted(t, outcomes[2:])
+}
+
+// A resource that overflows what an int64 holds must not fit by wrapping.
+func TestHugeAmountsDoNotWrap(t *testing.T) {
+	const huge = 1<<63 - 1
+	r := lead(DefaultConfig())
+	for i := range 3 {
+		r.ready(small(fmt.Sprintf("h%d", i), huge, 4))
+	}
+	outcomes := r.pass(r.queue("one", 4, cpu(huge)))
+	if outcomes[0].Result != NoFit || outcomes[0].Fitting != 3 {
+		t.Fatalf("%+v", outcomes[0])
+	}
+	expectGranted(t, r.pass(r.queue("three", 3, cpu(huge))))
+	if free := r.core.Stats().Free["cpu"]; free != 0 {
+		t.Fatalf("%d cpu is free", free)
+	}
+}
+
+// "Available" was kept in two places: after a disconnect and a reconnect an
+// executor was listed as free but not in the free index.
+func TestListedReadyIsAllocatable(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.ready(small("h1", 1000, 1))
+	for i := range 3 {
+		r.tellGone(model.Ref{Kind: model.KindLive, ID: "h1"})
+		if v, _ := r.core.Executor("h1"); v.State != model.ExecutorUnreachable {
+			t.Fatalf("without presence it is %v", v.State)
+		}
+		r.pause(time.Duration(i) * 50 * time.Second)
+		v, _ := r.core.Executor("h1")
+		if _, err := r.do(Announce{"h1", v.Incarnation, int64(20 + i)}); err != nil {
+			t.Fatal(err)
+		}
+		if v, _ := r.core.Executor("h1"); v.State != model.ExecutorReady {
+			t.Fatalf("announced, it is %v", v.State)
+		}
+		uid := fmt.Sprintf("u%d", i)
+		expectGranted(t, r.pass(r.queue(uid, 1, cpu(1000))))
+		r.state(uid, model.Cancelled)
+		r.catchUp()
+		r.settle()
+	}
+}
+
+// Executors that had been given a worker which never started stayed taken for
+// ever.
+func TestWorkerThatNeverStartedIsGivenBack(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.ready(small("h1", 1000, 1))
+	for i, end := range []model.WorkerState{model.WorkerFailed, model.WorkerLost, model.WorkerEvicted, model.WorkerCompleted} {
+		uid := fmt.Sprintf("u%d", i)
+		expectGranted(t, r.pass(r.queue(uid, 1, cpu(1000))))
+		r.handOver(uid)
+		r.end(uid, end, 0)
+		r.catchUp()
+		r.settle()
+		if v, _ := r.core.Executor("h1"); v.Workers != 0 || len(v.Used) != 0 {
+			t.Fatalf("after %v it holds %d workers, %v", end, v.Workers, v.Used)
+		}
+	}
+}
+
+// A fresh leader with a cold cache deleted every record as an orphan.
+func TestColdViewSweepsNothing(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.ready(small("h1", 4000, 4))
+	expectGranted(t, r.pass(r.queue("u", 2, cpu(1000))))
+	// A standby is told of the lease long before its reservation.
+	standby := New(DefaultConfig())
+	reservation := refOf("u")
+	for ref, k := range r.keys {
+		if ref != reservation {
+			if actions := standby.Step(r.now, model.Changed{Ref: ref, Record: k.record, Create: k.create, Mod: k.mod}); len(actions) > 0 {
+				t.Fatalf("a standby acts: %+v", actions)
+			}
+		}
+	}
+	for _, event := range []model.Event{nil, model.Progress{Revision: 12}, nil} {
+		if actions := standby.Step(r.now.Add(time.Hour), event); len(actions) > 0 {
+			t.Fatalf("a standby acts: %+v", actions)
+		}
+	}
+	if !standby.NextDeadline().IsZero() {
+		t.Fatal("a standby waits for something")
+	}
+	k := r.keys[reservation]
+	standby.Step(r.now, model.Changed{Ref: reservation, Record: k.record, Create: k.create, Mod: k.mod})
+	if actions := standby.Step(r.now, model.Elected{Term: r.rev + 1, Revision: r.rev}); len(actions) > 0 {
+		t.Fatalf("the new leader gives up what is being handed over: %+v", actions)
+	}
+}
+
+// 128 operations and 1.5 MiB a txn: a key per worker breaks near batches of 60.
+func TestLargestBatchIsOneSmallEffect(t *testing.T) {
+	r := lead(DefaultConfig())
+	for i := range 50 {
+		r.ready(small(fmt.Sprintf("h%02d", i), 1000, 1000))
+	}
+	e := r.queue("u", model.MaxWorkers, cpu(1))
+	token := r.ask(Pass{Term: r.registryTerm(), Pass: 1, Entries: []Entry{e}})
+	if len(r.effects) != 1 {
+		t.Fatalf("%d effects", len(r.effects))
+	}
+	effect := r.effects[0]
+	if ops := len(effect.Puts) + len(effect.Events); ops > 50 {
+		t.Fatalf("%d operations", ops)
+	}
+	if event := effect.Events[0]; event.Count != model.MaxWorkers || len(event.Workers) != 0 {
+		t.Fatalf("event of %d workers names %d", event.Count, len(event.Workers))
+	}
+	for _, record := range effect.Puts {
+		chunk := record.(*model.LeaseChunk)
+		if len(chunk.Workers) > model.LeaseChunkSize || chunk.Chunks != 49 || chunk.Total != model.MaxWorkers {
+			t.Fatalf("chunk %d: %d workers, %d chunks, %d in total", chunk.Chunk, len(chunk.Workers), chunk.Chunks, chunk.Total)
+		}
+	}
+	r.settle()
+	expectGranted(t, r.replies[token].Value.([]Outcome))
+	// Chunk 0 empties first; the lease is still the same one.
+	lease := r.replies[token].Value.([]Outcome)[0].Lease
+	r.handOver("u")
+	first := make([]int32, 1500)
+	for i := range first {
+		first[i] = int32(i)
+	}
+	r.end("u", model.WorkerCompleted, first...)
+	r.catchUp()
+	r.settle()
+	if got := len(r.leased("u")); got != model.MaxWorkers-1500 {
+		t.Fatalf("%d workers are left", got)
+	}
+	if again := r.pass(e)[0]; again.Result != Granted || again.Lease != lease {
+		t.Fatalf("asked again: %+v, the lease was %d", again, lease)
+	}
+}
+
+// Two copies of one agent with one id: the newer incarnation wins, the older
+// is told. Workers survive their agent's restart.
+func TestTwoCopiesOfOneAgent(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.ready(small("h1", 4000, 4))
+	expectGranted(t, r.pass(r.queue("u", 3, cpu(1000))))
+	old, _ := r.core.Executor("h1")
+	again := small("h1", 4000, 4)
+	again.Nonce = "n2"
+	r.ready(again)
+	if _, err := r.do(Announce{"h1", old.Incarnation, 9}); !fault.Is(err, fault.ReasonOtherIncarnation) {
+		t.Fatalf("the older copy was told %v", err)
+	}
+	if v, _ := r.core.Executor("h1"); v.Workers != 3 || v.State != model.ExecutorReady || v.Incarnation <= old.Incarnation || v.Ordinal != old.Ordinal {
+		t.Fatalf("%+v", v)
+	}
+}
+
+// An ordinal that any lease names is never given to another executor.
+func TestOrdinalsAreNeverReused(t *testing.T) {
+	r := newRig(DefaultConfig())
+	r.write(leaderKey{model.ServiceRegistry})
+	r.write(&model.TaskHeader{UID: "old"})
+	r.write(&model.LeaseChunk{UID: "old", Chunks: 1, Each: resource.Vector{"cpu": 1}, Workers: []model.Placement{{Ordinal: 41}}})
+	r.catchUp()
+	r.elect()
+	r.ready(small("h1", 1, 1))
+	r.ready(small("h2", 1, 1))
+	for id, want := range map[string]uint32{"h1": 42, "h2": 43} {
+		if v, _ := r.core.Executor(id); v.Ordinal != want {
+			t.Fatalf("%s has ordinal %d, want %d", id, v.Ordinal, want)
+		}
+	}
+}
+
+// A view that is behind tells of what was overwritten since.
+func TestOlderNewsChangeNothing(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.ready(small("h1", 4000, 4))
+	live := model.Ref{Kind: model.KindLive, ID: "h1"}
+	before := dump(r.core)
+	r.step(model.Changed{Ref: live, Mod: r.keys[live].mod - 1})
+	if dump(r.core) != before {
+		t.Fatal("a deletion of an earlier presence took the present one")
+	}
+	// A loss that comes while a new presence is under way goes below it.
+	view, _ := r.core.Executor("h1")
+	r.ask(Announce{"h1", view.Incarnation, 99})
+	r.drop(live)
+	r.unseen, r.effects = nil, nil
+	r.step(model.Changed{Ref: live, Mod: r.rev})
+	if v, _ := r.core.Executor("h1"); v.State != model.ExecutorReady {
+		t.Fatalf("the presence under way is gone: %v", v.State)
+	}
+	r.step(model.Abandoned{})
+	if v, _ := r.core.Executor("h1"); v.State != model.ExecutorUnreachable {
+		t.Fatalf("abandoned, it is %v", v.State)
+	}
+}
+
+// Thousands of orphans must not hold up an announcement.
+func TestWorkOfAStepIsBounded(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.StepLimit = 10
+	r := newRig(cfg)
+	for i := range 25 {
+		r.write(&model.LeaseChunk{UID: fmt.Sprintf("u%02d", i), Chunks: 1, Workers: []model.Placement{{Ordinal: 1}}})
+	}
+	r.catchUp()
+	r.step(model.Elected{Term: 100, Revision: 99})
+	for _, want := range []int{10, 20, 25} {
+		if len(r.effects) != want {
+			t.Fatalf("%d effects, want %d", len(r.effects), want)
+		}
+		if due := r.core.NextDeadline(); want < 25 && !due.Equal(r.now) {
+			t.Fatalf("more is to be done, and the deadline is %v", due)
+		}
+		r.step(nil)
+	}
+	if due := r.core.NextDeadline(); !due.IsZero() {
+		t.Fatalf("all is done, and the deadline is %v", due)
+	}
+}
+
+func TestRegisterNamesEveryWrongField(t *testing.T) {
+	r := lead(DefaultConfig())
+	_, err := r.do(Register{
+		ID: "-x", SKU: "a b", Generation: -1,
+		Resources:  resource.Vector{"cpu": -1, "": 3},
+		Attributes: map[string]string{"Zone": "a", "zone": "b", "_": "c"},
+	})
+	var refused *fault.Error
+	if !errors.As(err, &refused) || refused.Kind != fault.Invalid {
+		t.Fatalf("%v", err)
+	}
+	want := []string{"id", "address", "sku", "nonce", "generation", "attributes._", "attributes.zone", "resources.", "resources.cpu"}
+	var got []string
+	for _, f := range refused.Fields {
+		got = append(got, f.Name)
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Fatalf("fields %q, want %q", got, want)
+	}
+	if len(r.keys) != 1 {
+		t.Fatal("a refused registration was stored")
+	}
+}
+
+func TestSlotsAreOneUnlessSaidOtherwise(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.ready(Register{ID: "h1", Resources: resource.Vector{"cpu": 4000}})
+	r.ready(Register{ID: "h2", Resources: resource.Vector{"cpu": 4000, "slots": 2}})
+	outcome := r.pass(r.queue("u", 4, cpu(1)))[0]
+	if outcome.Fitting != 3 || outcome.Message != "4 needed, 3 fit now" {
+		t.Fatalf("%+v", outcome)
+	}
+}
+
+func TestExecutorsArePagedAndFiltered(t *testing.T) {
+	r := lead(DefaultConfig())
+	for i := range 5 {
+		g := small(fmt.Sprintf("h%d", i), 1, 1)
+		if i%2 == 1 {
+			g.SKU, g.Attributes = "large", map[string]string{"Pool": "Blue"}
+		}
+		r.ready(g)
+	}
+	r.tellGone(model.Ref{Kind: model.KindLive, ID: "h2"})
+	for _, test := range []struct {
+		f     Filter
+		after string
+		limit int
+		want  string
+	}{
+		{Filter{}, "", 3, "[h0 h1 h2] true"},
+		{Filter{}, "h2", 3, "[h3 h4] false"},
+		{Filter{}, "h11", 1, "[h2] true"},
+		{Filter{SKU: "LARGE"}, "", 2, "[h1 h3] false"},
+		{Filter{Pool: "blue"}, "h1", 9, "[h3] false"},
+		{Filter{State: model.ExecutorReady}, "h1", 9, "[h3 h4] false"},
+		{Filter{State: model.ExecutorUnreachable}, "", 9, "[h2] false"},
+	} {
+		list, more := r.core.Executors(test.f, test.after, test.limit)
+		var ids []string
+		for _, v := range list {
+			ids = append(ids, v.ID)
+		}
+		if got := fmt.Sprint(ids, more); got != test.want {
+			t.Errorf("%+v after %q: %s, want %s", test.f, test.after, got, test.want)
+		}
+	}
+	s := r.core.Stats()
+	if s.Ready != 4 || s.Unreachable != 1 || s.Classes != 2 || s.Buckets != 2 || s.Free["slots"] != 4 {
+		t.Errorf("%+v", s)
+	}
+	if id, address, _, ok := r.core.Address(2); !ok || id != "h1" || address != "h1:7200" {
+		t.Errorf("ordinal 2 is %s at %s", id, address)
+	}
+	if _, _, _, ok := r.core.Address(77); ok {
+		t.Error("ordinal 77 is somebody")
+	}
+}
+
+func TestExplainSaysWhyOfEach(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.ready(small("busy", 1000, 1))
+	expectGranted(t, r.pass(r.queue("u", 1, cpu(1000))))
+	r.ready(small("away", 1000, 1))
+	r.tellGone(model.Ref{Kind: model.KindLive, ID: "away"})
+	r.ready(small("tiny", 10, 1))
+	r.ready(small("shunned", 1000, 1))
+	r.ready(small("fine", 1000, 1))
+	r.ready(Register{ID: "other", SKU: "large"})
+	k := constraint.Constraints{SKU: "small", Resources: resource.Vector{"cpu": 500, "slots": 1}, Avoid: []string{"shunned"}}
+	e := r.core.Explain(k, 3)
+	got := fmt.Sprintf("%d %d %s", e.Needed, e.Fitting, e.Reason)
+	for _, c := range e.Checks {
+		got += fmt.Sprintf("; %s %s/%s", c.Name, c.Have, c.Want)
+	}
+	want := "3 1 INSUFFICIENT_CAPACITY; avoid shunned/another executor; capacity.cpu 10/500; free.cpu 0/500; sku large/small; state UNREACHABLE/READY"
+	if got != want {
+		t.Fatalf("got  %s\nwant %s", got, want)
+	}
+}

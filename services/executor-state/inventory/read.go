@@ -1,0 +1,142 @@
+package inventory
+
+import (
+	"strings"
+	"time"
+
+	"berth.dev/pkg/constraint"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/resource"
+)
+
+// The reads answer from memory, decisions under way included. The shell calls
+// them between rounds, when there are none.
+
+// ExecutorView is an executor as it is shown.
+type ExecutorView struct {
+	model.Executor
+	Pool  string
+	State model.ExecutorState
+	// StateSince is since when it is in its state, as far as this core saw.
+	StateSince time.Time
+	// Used is what leases hold of its resources, Workers by how many workers.
+	Used    resource.Vector
+	Workers int
+}
+
+func (h *host) view() ExecutorView {
+	return ExecutorView{
+		Executor: *h.executor, Pool: h.executor.Match().Attribute(constraint.PoolAttribute),
+		State: h.state, StateSince: h.stateSince(),
+		Used: h.hold.used.Clone(), Workers: h.hold.workers,
+	}
+}
+
+// Filter chooses executors; zero fields choose all. SKU and Pool are compared
+// without regard to case.
+type Filter struct {
+	SKU, Pool string
+	State     model.ExecutorState
+}
+
+// Executors answers at most limit executors with ids greater than after, in
+// order of id, and whether there are more.
+func (c *Core) Executors(f Filter, after string, limit int) (list []ExecutorView, more bool) {
+	at := c.byID.after(&host{id: after})
+	for h, ok := at.item(); ok; h, ok = at.item() {
+		if f.has(h) {
+			if len(list) == limit {
+				return list, true
+			}
+			list = append(list, h.view())
+		}
+		at.next()
+	}
+	return list, false
+}
+
+func (f Filter) has(h *host) bool {
+	return (f.State == model.ExecutorUnset || f.State == h.state) &&
+		(f.SKU == "" || strings.EqualFold(f.SKU, h.executor.SKU)) &&
+		(f.Pool == "" || strings.EqualFold(f.Pool, h.executor.Match().Attribute(constraint.PoolAttribute)))
+}
+
+// Executor answers one executor.
+func (c *Core) Executor(id string) (ExecutorView, bool) {
+	h := c.hosts[id]
+	if h == nil {
+		return ExecutorView{}, false
+	}
+	return h.view(), true
+}
+
+// Address answers where the agent of the executor with an ordinal takes
+// orders, and its incarnation.
+func (c *Core) Address(ordinal uint32) (id, address string, incarnation int64, ok bool) {
+	hold := c.holds[ordinal]
+	if hold == nil || hold.host == nil {
+		return "", "", 0, false
+	}
+	e := hold.host.executor
+	return e.ID, e.Address, e.Incarnation, true
+}
+
+// Live answers the presence of an executor; false while it has none.
+func (c *Core) Live(id string) (model.Live, bool) {
+	h := c.hosts[id]
+	if h == nil || h.live == nil {
+		return model.Live{}, false
+	}
+	live, ok := h.live.record.(*model.Live)
+	if !ok {
+		return model.Live{}, false
+	}
+	return *live, true
+}
+
+// AssignerTerm answers the term of the assigner that leads, as far as the view
+// knows; 0 while it knows of none.
+func (c *Core) AssignerTerm() int64 { return c.leaders[model.ServiceAssigner] }
+
+// Revision answers what the view has reached.
+func (c *Core) Revision() int64 { return c.revision }
+
+// Stats are sums for metrics and for a look at how the core is doing.
+type Stats struct {
+	// Executors counts by state.
+	Registered, Ready, Unreachable, Lost int
+	// Overcommitted counts executors that hold more than they have.
+	Overcommitted int
+	Leases        int
+	// Free is what may be granted, summed over all executors, saturating.
+	Free resource.Vector
+	// Classes and Buckets size the index that batches are matched against.
+	Classes, Buckets int
+	// Undurable counts decisions not committed, Duties what is to be done.
+	Undurable, Duties int
+}
+
+// Stats answers the sums. It costs a look at every class.
+func (c *Core) Stats() Stats {
+	s := Stats{
+		Registered:    c.states[model.ExecutorRegistered],
+		Ready:         c.states[model.ExecutorReady],
+		Unreachable:   c.states[model.ExecutorUnreachable],
+		Lost:          c.states[model.ExecutorLost],
+		Overcommitted: len(c.over),
+		Leases:        len(c.leases),
+		Free:          resource.Vector{},
+		Classes:       len(c.classes),
+		Undurable:     len(c.journal),
+		Duties:        c.todo.len(),
+	}
+	for _, class := range c.classes {
+		s.Buckets += len(class.buckets)
+	}
+	for name, sum := range c.total {
+		if amount := sum.saturated(); amount > 0 {
+			s.Free[name] = amount
+		}
+	}
+	return s
+}

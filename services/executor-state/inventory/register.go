@@ -1,0 +1,75 @@
+package inventory
+
+import (
+	"maps"
+
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+)
+
+// register makes an executor known, or known anew.
+//
+// The incarnation is the larger of the previous one + 1 and the leader's term.
+// It never exceeds the revision it is committed at, for every registration of
+// an id takes a revision of its own and a term is one. So a later term is
+// above every incarnation given before it, those of a history that a restore
+// has undone included, provided revisions are bumped as a restore must.
+func (c *Core) register(r Register) (Registered, error) {
+	if err := r.check(); err != nil {
+		return Registered{}, err
+	}
+	next := &model.Executor{
+		ID: r.ID, Address: r.Address, SKU: r.SKU, Host: r.Host,
+		Attributes: maps.Clone(r.Attributes),
+		Resources:  r.Resources.Clone().WithSlots(),
+		Generation: r.Generation,
+		Nonce:      r.Nonce, Incarnation: c.term,
+		RegisteredAt: c.now, Since: c.now,
+	}
+	var effect model.Effect
+	if h := c.hosts[r.ID]; h != nil {
+		if h.executor.Nonce == r.Nonce {
+			return c.registered(h.executor), nil
+		}
+		next.Incarnation = max(h.executor.Incarnation+1, c.term)
+		next.Ordinal = h.executor.Ordinal
+		next.RegisteredAt = h.executor.RegisteredAt
+		next.Lost = h.executor.Lost
+		if h.live != nil && h.live.record != nil {
+			effect.Deletes = []model.Ref{h.live.record.Ref()}
+		}
+	} else {
+		next.Ordinal = c.lastOrdinal + 1
+	}
+	effect.Puts = []model.Record{next}
+	c.decide(effect)
+	return c.registered(next), nil
+}
+
+func (c *Core) registered(e *model.Executor) Registered {
+	return Registered{Incarnation: e.Incarnation, AssignerTerm: c.leaders[model.ServiceAssigner]}
+}
+
+// announce puts the presence of an executor on its etcd lease. One that was
+// LOST is READY with that: its old workers stay the assigner's to stop.
+func (c *Core) announce(a Announce) (Announced, error) {
+	h := c.hosts[a.ID]
+	if h == nil {
+		return Announced{}, fault.New(fault.NotFound, fault.ReasonNotFound, "executor %q is not registered", a.ID)
+	}
+	if h.executor.Incarnation != a.Incarnation {
+		return Announced{}, fault.New(fault.Precondition, fault.ReasonOtherIncarnation,
+			"executor %q registered again: its incarnation is %d, not %d", a.ID, h.executor.Incarnation, a.Incarnation)
+	}
+	if h.state == model.ExecutorReady && h.live.record.(*model.Live).EtcdLease == a.EtcdLease {
+		return Announced{}, nil
+	}
+	effect := model.Effect{Puts: []model.Record{&model.Live{ID: a.ID, Incarnation: a.Incarnation, EtcdLease: a.EtcdLease}}}
+	if h.executor.Lost {
+		back := *h.executor
+		back.Lost, back.Since = false, c.now
+		effect.Puts = append(effect.Puts, &back)
+	}
+	c.decide(effect)
+	return Announced{}, nil
+}

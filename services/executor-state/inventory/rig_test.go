@@ -1,0 +1,364 @@
+package inventory
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"berth.dev/pkg/constraint"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/resource"
+)
+
+// rig plays the driver and the store of one core: it commits what the core
+// decides, checks the compares, and tells what other services write.
+type rig struct {
+	core *Core
+	now  time.Time
+	rev  int64
+	keys map[model.Ref]key
+	// unseen are changes of others that the core was not told of yet.
+	unseen []model.Changed
+
+	effects []model.Effect
+	inputs  []model.Input
+	replies map[uint64]model.Reply
+	token   uint64
+	// events are the job events of every committed effect.
+	events []model.JobEvent
+	// log is told of every action; nil for none.
+	log func(format string, args ...any)
+}
+
+type key struct {
+	record      model.Record
+	create, mod int64
+}
+
+// leaderKey stands for what the store holds of a leader.
+type leaderKey struct{ service string }
+
+func (l leaderKey) Ref() model.Ref { return model.LeaderRef(l.service) }
+
+var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func newRig(cfg Config) *rig {
+	return &rig{
+		core: New(cfg), now: start, rev: 10,
+		keys: map[model.Ref]key{}, replies: map[uint64]model.Reply{},
+		log: func(string, ...any) {},
+	}
+}
+
+// lead elects the core at the next revision, and a registry before it.
+func lead(cfg Config) *rig {
+	r := newRig(cfg)
+	r.write(leaderKey{model.ServiceRegistry})
+	r.catchUp()
+	r.elect()
+	return r
+}
+
+func (r *rig) elect() {
+	r.rev++
+	r.step(model.Elected{Term: r.rev, Revision: r.rev})
+	r.settle()
+}
+
+func (r *rig) registryTerm() int64 { return r.keys[model.LeaderRef(model.ServiceRegistry)].create }
+
+// step gives one event and gathers the actions.
+func (r *rig) step(event model.Event) {
+	for _, action := range r.core.Step(r.now, event) {
+		switch action := action.(type) {
+		case model.Effect:
+			r.effects = append(r.effects, action)
+			r.log("%s", effectText(action))
+		case model.Reply:
+			r.replies[action.Token] = action
+			r.inputs = slices.DeleteFunc(r.inputs, func(in model.Input) bool { return in.Token == action.Token })
+			r.log("%s", replyText(action))
+		}
+	}
+}
+
+// ask gives an input and answers its token.
+func (r *rig) ask(request any) uint64 {
+	r.token++
+	in := model.Input{Token: r.token, Request: request}
+	r.inputs = append(r.inputs, in)
+	r.step(in)
+	return in.Token
+}
+
+// do asks, commits and answers the reply.
+func (r *rig) do(request any) (any, error) {
+	token := r.ask(request)
+	r.settle()
+	reply, ok := r.replies[token]
+	if !ok {
+		panic(fmt.Sprintf("no reply to %+v", request))
+	}
+	return reply.Value, reply.Err
+}
+
+// pass asks a pass and answers its outcomes.
+func (r *rig) pass(entries ...Entry) []Outcome {
+	value, err := r.do(Pass{Term: r.registryTerm(), Pass: r.rev, Cut: r.rev, Entries: entries})
+	if err != nil {
+		panic(err)
+	}
+	return value.([]Outcome)
+}
+
+// settle commits what is decided, and does what is due, until nothing is.
+func (r *rig) settle() {
+	for {
+		for len(r.effects) > 0 {
+			r.commit(len(r.effects))
+		}
+		deadline := r.core.NextDeadline()
+		if deadline.IsZero() || deadline.After(r.now) {
+			return
+		}
+		r.step(nil)
+	}
+}
+
+// commit commits the first n effects in one transaction, or abandons all.
+func (r *rig) commit(n int) {
+	for _, effect := range r.effects[:n] {
+		for _, expect := range effect.Expect {
+			if !r.holds(expect) {
+				r.log("compare failed: %s", expectText(expect))
+				r.abandon()
+				return
+			}
+		}
+	}
+	r.rev++
+	for _, effect := range r.effects[:n] {
+		for _, record := range effect.Puts {
+			k := r.keys[record.Ref()]
+			k.record, k.mod = record, r.rev
+			k.create = cmp.Or(k.create, r.rev)
+			r.keys[record.Ref()] = k
+		}
+		for _, ref := range effect.Deletes {
+			delete(r.keys, ref)
+		}
+		r.events = append(r.events, effect.Events...)
+	}
+	r.effects = r.effects[n:]
+	r.step(model.Committed{Effects: n, Revision: r.rev})
+}
+
+func (r *rig) holds(e model.Expect) bool {
+	k, ok := r.keys[e.Ref]
+	if e.Absent {
+		return !ok
+	}
+	return ok && (e.Create == 0 || e.Create == k.create) && (e.Mod == 0 || e.Mod == k.mod)
+}
+
+// abandon takes back all that is not committed, tells what changed and gives
+// the inputs that were not answered again, as the driver does.
+func (r *rig) abandon() {
+	r.effects = nil
+	r.step(model.Abandoned{})
+	r.catchUp()
+	for _, in := range slices.Clone(r.inputs) {
+		r.step(in)
+	}
+	r.step(nil)
+}
+
+// write is another service's put, or the store's own delete (nil record).
+func (r *rig) write(record model.Record) {
+	r.rev++
+	ref := record.Ref()
+	k := r.keys[ref]
+	k.record, k.mod = record, r.rev
+	k.create = cmp.Or(k.create, r.rev)
+	r.keys[ref] = k
+	r.unseen = append(r.unseen, model.Changed{Ref: ref, Record: record, Create: k.create, Mod: k.mod})
+}
+
+// drop is another service's delete, or the end of an etcd lease.
+func (r *rig) drop(ref model.Ref) {
+	if _, ok := r.keys[ref]; !ok {
+		return
+	}
+	r.rev++
+	delete(r.keys, ref)
+	r.unseen = append(r.unseen, model.Changed{Ref: ref, Mod: r.rev})
+}
+
+// catchUp tells what others wrote.
+func (r *rig) catchUp() {
+	unseen := r.unseen
+	r.unseen = nil
+	for _, change := range unseen {
+		r.step(change)
+	}
+	r.step(model.Progress{Revision: r.rev})
+}
+
+// tell writes, tells and settles.
+func (r *rig) tell(record model.Record) {
+	r.write(record)
+	r.catchUp()
+	r.settle()
+}
+
+func (r *rig) tellGone(ref model.Ref) {
+	r.drop(ref)
+	r.catchUp()
+	r.settle()
+}
+
+// pause lets time pass, stepping at each deadline on the way.
+func (r *rig) pause(d time.Duration) {
+	end := r.now.Add(d)
+	for {
+		deadline := r.core.NextDeadline()
+		if deadline.IsZero() || deadline.After(end) {
+			break
+		}
+		if deadline.After(r.now) {
+			r.now = deadline
+		}
+		r.step(nil)
+		r.settle()
+	}
+	r.now = end
+	r.step(nil)
+	r.settle()
+}
+
+// failOver replaces the core by one that is fed from the store, and elects it.
+func (r *rig) failOver() {
+	r.effects, r.inputs, r.unseen = nil, nil, nil
+	r.core = New(r.core.cfg)
+	refs := slices.SortedFunc(maps.Keys(r.keys), func(a, b model.Ref) int {
+		return cmp.Or(-cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Chunk, b.Chunk))
+	})
+	for _, ref := range refs {
+		k := r.keys[ref]
+		r.step(model.Changed{Ref: ref, Record: k.record, Create: k.create, Mod: k.mod})
+	}
+	r.elect()
+}
+
+// ready registers an executor and announces it.
+func (r *rig) ready(g Register) {
+	g.Address = cmp.Or(g.Address, g.ID+":7200")
+	g.Nonce = cmp.Or(g.Nonce, "n1")
+	value, err := r.do(g)
+	if err != nil {
+		panic(err)
+	}
+	if _, err := r.do(Announce{g.ID, value.(Registered).Incarnation, 7}); err != nil {
+		panic(err)
+	}
+}
+
+func keyOf(uid string) model.Key { return model.Key{Job: "job", Stage: uid, Name: model.MainName} }
+
+func refOf(uid string) model.Ref {
+	return model.Ref{Kind: model.KindReservation, Key: keyOf(uid), ID: uid}
+}
+
+// queue writes a reservation and answers its entry.
+func (r *rig) queue(uid string, n int, k constraint.Constraints) Entry {
+	k.Resources = k.Resources.WithSlots()
+	seats := model.Seats{{First: 0, Last: int32(n) - 1, Number: 1}}
+	r.tell(&model.Reservation{Key: keyOf(uid), UID: uid, Seats: seats, Spec: model.Spec{Constraints: k}, State: model.Queued})
+	return r.entry(uid)
+}
+
+// entry is the entry of a reservation as it is now.
+func (r *rig) entry(uid string) Entry {
+	k := r.keys[refOf(uid)]
+	reservation := k.record.(*model.Reservation)
+	return Entry{
+		Key: reservation.Key, UID: uid, Epoch: k.create, Mod: k.mod,
+		Group:       reservation.Spec.Constraints.Group(),
+		Constraints: reservation.Spec.Constraints, Seats: reservation.Seats,
+	}
+}
+
+// state rewrites a reservation with another state.
+func (r *rig) state(uid string, s model.State) {
+	next := *r.keys[refOf(uid)].record.(*model.Reservation)
+	next.State = s
+	r.write(&next)
+}
+
+// leased are the placements of a uid in the store.
+func (r *rig) leased(uid string) []model.Placement {
+	var list []model.Placement
+	for number := int32(0); number < 64; number++ {
+		if k, ok := r.keys[model.Ref{Kind: model.KindLeaseChunk, ID: uid, Chunk: number}]; ok {
+			list = append(list, k.record.(*model.LeaseChunk).Workers...)
+		}
+	}
+	return list
+}
+
+// handOver writes the task of a lease as the assigner does.
+func (r *rig) handOver(uid string) {
+	r.write(&model.TaskHeader{UID: uid, Key: keyOf(uid), Complete: true})
+	workers := r.leased(uid)
+	for number := 0; len(workers) > 0; number++ {
+		n := min(len(workers), model.TaskChunkSize)
+		chunk := &model.TaskChunk{UID: uid, Chunk: int32(number)}
+		for _, p := range workers[:n] {
+			chunk.Workers = append(chunk.Workers, model.TaskWorker{Seat: p.Seat, Ordinal: p.Ordinal, State: model.WorkerAssigned})
+		}
+		r.write(chunk)
+		workers = workers[n:]
+	}
+	r.catchUp()
+	r.settle()
+}
+
+// end sets the state of some of a task's workers, by index.
+func (r *rig) end(uid string, s model.WorkerState, indexes ...int32) {
+	for ref, k := range maps.Clone(r.keys) {
+		if ref.Kind != model.KindTaskChunk || ref.ID != uid {
+			continue
+		}
+		next := *k.record.(*model.TaskChunk)
+		next.Workers = slices.Clone(next.Workers)
+		changed := false
+		for i := range next.Workers {
+			if slices.Contains(indexes, next.Workers[i].Seat.Index) {
+				next.Workers[i].State, changed = s, true
+			}
+		}
+		if changed {
+			r.write(&next)
+		}
+	}
+}
+
+func cpu(n int64) constraint.Constraints {
+	return constraint.Constraints{Resources: resource.Vector{"cpu": n}}
+}
+
+func small(id string, cpu, slots int64) Register {
+	return Register{ID: id, SKU: "small", Resources: resource.Vector{"cpu": cpu, "slots": slots}}
+}
+
+func expectGranted(t *testing.T, outcomes []Outcome) {
+	t.Helper()
+	for _, o := range outcomes {
+		if o.Result != Granted || o.Lease == 0 {
+			t.Fatalf("want GRANTED with a lease, got %+v", o)
+		}
+	}
+}

@@ -1,0 +1,189 @@
+package inventory
+
+import (
+	"time"
+
+	"berth.dev/pkg/model"
+)
+
+// held is a record as it is known.
+type held struct {
+	// record is nil for a presence that is known to be gone.
+	record model.Record
+	// create and mod are the key's revisions, 0 while tentative.
+	create, mod int64
+	// since is when this core set it.
+	since time.Time
+	// incarnation is that of a presence that is gone.
+	incarnation int64
+}
+
+// decision is an effect that is not durable: what it changed, in order.
+type decision []change
+
+type change struct {
+	ref        model.Ref
+	prev, next *held
+}
+
+// set makes next what is known of ref, nil for nothing, and answers what was.
+// It is the only writer of records and of their indexes.
+func (c *Core) set(ref model.Ref, next *held) (prev *held) {
+	prev = c.records[ref]
+	put(c.records, ref, next)
+	switch ref.Kind {
+	case model.KindReservation:
+		put(c.reservations, ref.ID, next)
+	case model.KindTaskHeader, model.KindTaskChunk:
+		c.setTask(ref, next)
+	case model.KindLeaseChunk:
+		c.setLeaseChunk(ref, prev, next)
+	case model.KindExecutor:
+		c.setExecutor(ref.ID, next)
+	case model.KindLive:
+		c.setPresence(ref.ID, next)
+	}
+	return prev
+}
+
+func put[K comparable](index map[K]*held, key K, next *held) {
+	if next == nil {
+		delete(index, key)
+	} else {
+		index[key] = next
+	}
+}
+
+// decide makes an effect: memory moves at once, and is put back if the effect
+// is abandoned.
+func (c *Core) decide(effect model.Effect) {
+	changes := make(decision, 0, len(effect.Puts)+len(effect.Deletes))
+	for _, record := range effect.Puts {
+		next := &held{record: record, since: c.now}
+		changes = append(changes, change{record.Ref(), c.set(record.Ref(), next), next})
+	}
+	for _, ref := range effect.Deletes {
+		next := c.gone(c.records[ref], 0)
+		changes = append(changes, change{ref, c.set(ref, next), next})
+	}
+	c.journal = append(c.journal, changes)
+	c.actions = append(c.actions, effect)
+}
+
+// gone is what is known of a key that was deleted: of a presence, which one it
+// was and since when it is gone; of anything else nothing.
+func (c *Core) gone(prev *held, mod int64) *held {
+	if prev == nil {
+		return nil
+	}
+	live, ok := prev.record.(*model.Live)
+	if !ok {
+		if prev.record == nil {
+			return prev
+		}
+		return nil
+	}
+	return &held{mod: mod, since: c.now, incarnation: live.Incarnation}
+}
+
+// committed makes the oldest decisions durable and answers the passes that
+// waited for them.
+func (c *Core) committed(e model.Committed) {
+	for _, decision := range c.journal[:e.Effects] {
+		for _, change := range decision {
+			change.stamp(e.Revision)
+			if change.ref.Kind == model.KindLeaseChunk && change.ref.Chunk == 0 && change.prev == nil {
+				c.fresh = append(c.fresh, freshLease{change.ref.ID, e.Revision})
+			}
+		}
+	}
+	c.journal = c.journal[e.Effects:]
+	c.absentChanged = c.absentChanged || c.absent.len() > 0
+	c.answerPasses()
+}
+
+// stamp gives what was set the revision that it is durable at. What was set
+// after it shares the held values, so its own stamp finds the right create.
+func (ch change) stamp(revision int64) {
+	if ch.next == nil {
+		return
+	}
+	ch.next.mod = revision
+	ch.next.create = revision
+	if ch.prev != nil && ch.prev.record != nil {
+		ch.next.create = ch.prev.create
+	}
+	ch.next.record = withCreate(ch.next.record, ch.next.create)
+}
+
+// withCreate answers the record with the create revision that some carry.
+func withCreate(record model.Record, create int64) model.Record {
+	if chunk, ok := record.(*model.LeaseChunk); ok && chunk.Create != create {
+		stamped := *chunk
+		stamped.Create = create
+		return &stamped
+	}
+	return record
+}
+
+// abandoned puts back what every decision that is not durable changed, the
+// latest first, and marks it to be looked at again.
+func (c *Core) abandoned() {
+	for len(c.journal) > 0 {
+		last := len(c.journal) - 1
+		for i := len(c.journal[last]) - 1; i >= 0; i-- {
+			change := c.journal[last][i]
+			c.set(change.ref, change.prev)
+			c.markRef(change.ref)
+		}
+		c.journal = c.journal[:last]
+	}
+	c.journal, c.waiting = nil, nil
+}
+
+// changed takes a record from the view. A change of what a decision under way
+// touches goes below that decision: it is what is put back.
+func (c *Core) changed(e model.Changed) {
+	switch e.Ref.Kind {
+	case model.KindLeader:
+		c.leaders[e.Ref.ID] = e.Create
+		if e.Record == nil {
+			c.leaders[e.Ref.ID] = 0
+		}
+		return
+	case model.KindReservation, model.KindExecutor, model.KindLive,
+		model.KindLeaseChunk, model.KindTaskHeader, model.KindTaskChunk:
+	default:
+		return
+	}
+	if below := c.underWay(e.Ref); below != nil {
+		if below.prev == nil || below.prev.mod < e.Mod {
+			below.prev = c.told(e, below.prev)
+		}
+		return
+	}
+	if known := c.records[e.Ref]; known == nil || known.mod < e.Mod {
+		c.set(e.Ref, c.told(e, known))
+		c.markRef(e.Ref)
+	}
+}
+
+// told is what a change makes known.
+func (c *Core) told(e model.Changed, prev *held) *held {
+	if e.Record == nil {
+		return c.gone(prev, e.Mod)
+	}
+	return &held{record: withCreate(e.Record, e.Create), create: e.Create, mod: e.Mod, since: c.now}
+}
+
+// underWay finds the first change of ref that is not durable.
+func (c *Core) underWay(ref model.Ref) *change {
+	for _, decision := range c.journal {
+		for i := range decision {
+			if decision[i].ref == ref {
+				return &decision[i]
+			}
+		}
+	}
+	return nil
+}

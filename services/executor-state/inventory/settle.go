@@ -1,0 +1,195 @@
+package inventory
+
+import (
+	"maps"
+	"slices"
+	"sort"
+
+	"berth.dev/pkg/model"
+)
+
+// wholeLease marks a lease to be looked at as a whole, and not for one chunk
+// of its task.
+const wholeLease int32 = -1
+
+// duty is a lease, or one chunk of its task, that changed.
+type duty struct {
+	uid   string
+	chunk int32
+}
+
+// todo is the duties in the order they came up, each once. It is a hint where
+// to look: what is to be done follows from the records alone.
+type todo struct {
+	queue  []duty
+	queued map[duty]struct{}
+}
+
+func (t *todo) len() int { return len(t.queue) }
+
+func (t *todo) add(d duty) {
+	if _, ok := t.queued[d]; ok {
+		return
+	}
+	if t.queued == nil {
+		t.queued = map[duty]struct{}{}
+	}
+	t.queued[d] = struct{}{}
+	t.queue = append(t.queue, d)
+}
+
+// take answers at most limit duties, the oldest first.
+func (t *todo) take(limit int) []duty {
+	taken := t.queue[:min(limit, len(t.queue))]
+	t.queue = t.queue[len(taken):]
+	for _, d := range taken {
+		delete(t.queued, d)
+	}
+	return taken
+}
+
+// freshLease is a lease granted at a revision that the view has not reached:
+// its reservation may not have been told of yet.
+type freshLease struct {
+	uid    string
+	create int64
+}
+
+// mark has a lease looked at. Standbys mark nothing: Elected marks all.
+func (c *Core) mark(uid string, chunk int32) {
+	if c.term != 0 && c.leases[uid] != nil {
+		c.todo.add(duty{uid, chunk})
+	}
+}
+
+func (c *Core) markRef(ref model.Ref) {
+	switch ref.Kind {
+	case model.KindTaskChunk:
+		c.mark(ref.ID, ref.Chunk)
+	case model.KindReservation, model.KindLeaseChunk, model.KindTaskHeader:
+		c.mark(ref.ID, wholeLease)
+	}
+}
+
+func (c *Core) markAll() {
+	for _, uid := range slices.Sorted(maps.Keys(c.leases)) {
+		c.mark(uid, wholeLease)
+	}
+}
+
+// settleLeases gives back what ended workers and orphans hold. The duties of
+// one uid in a step share one effect, however many of its workers ended.
+func (c *Core) settleLeases() {
+	var uids []string
+	chunks := map[string][]int32{}
+	for _, d := range c.todo.take(c.cfg.StepLimit) {
+		if chunks[d.uid] == nil {
+			uids = append(uids, d.uid)
+		}
+		chunks[d.uid] = append(chunks[d.uid], d.chunk)
+	}
+	for _, uid := range uids {
+		l := c.leases[uid]
+		switch {
+		case l == nil:
+		case c.orphaned(uid, l):
+			c.decide(model.Effect{
+				Deletes: l.refs(),
+				// A task created meanwhile keeps the lease.
+				Expect: []model.Expect{{Ref: model.Ref{Kind: model.KindTaskHeader, ID: uid}, Absent: true}},
+			})
+		default:
+			c.release(uid, l, chunks[uid])
+		}
+	}
+}
+
+// orphaned says whether the lease is nobody's: its reservation has ended or is
+// gone, and the assigner never took it. A lease is not judged before the view
+// has reached the grant: only then does a reservation that is not in the view
+// not exist, for the grant compared that it did.
+func (c *Core) orphaned(uid string, l *lease) bool {
+	create := l.create()
+	if create == 0 || create > c.revision || c.handedOver(uid) {
+		return false
+	}
+	r := c.reservations[uid]
+	return r == nil || r.record.(*model.Reservation).State.Terminal()
+}
+
+// release takes the workers out of the lease that the assigner says have
+// ended, as far as the named chunks of the task tell.
+func (c *Core) release(uid string, l *lease, numbers []int32) {
+	t := c.tasks[uid]
+	if t == nil {
+		return
+	}
+	if slices.Contains(numbers, wholeLease) {
+		numbers = slices.Collect(maps.Keys(t.chunks))
+	}
+	chunks := l.inOrder()
+	// ended holds, for each chunk of the lease, the places of ended workers.
+	ended := make([]map[int]bool, len(chunks))
+	found := false
+	for _, number := range numbers {
+		chunk := t.chunks[number]
+		if chunk == nil {
+			continue
+		}
+		for _, worker := range chunk.record.(*model.TaskChunk).Workers {
+			if !worker.State.Terminal() {
+				continue
+			}
+			i, at, ok := findPlacement(chunks, model.Placement{Seat: worker.Seat, Ordinal: worker.Ordinal})
+			if !ok {
+				continue
+			}
+			if ended[i] == nil {
+				ended[i] = map[int]bool{}
+			}
+			ended[i][at], found = true, true
+		}
+	}
+	if !found {
+		return
+	}
+	var effect model.Effect
+	for i, chunk := range chunks {
+		switch len(ended[i]) {
+		case 0:
+		case len(chunk.Workers):
+			effect.Deletes = append(effect.Deletes, chunk.Ref())
+		default:
+			effect.Puts = append(effect.Puts, without(chunk, ended[i]))
+		}
+	}
+	c.decide(effect)
+}
+
+// findPlacement finds a worker in the chunks of a lease, which hold theirs in
+// order of seat.
+func findPlacement(chunks []*model.LeaseChunk, p model.Placement) (chunk, at int, ok bool) {
+	chunk = sort.Search(len(chunks), func(i int) bool {
+		workers := chunks[i].Workers
+		return workers[len(workers)-1].Seat.Compare(p.Seat) >= 0
+	})
+	if chunk == len(chunks) {
+		return 0, 0, false
+	}
+	at, ok = slices.BinarySearchFunc(chunks[chunk].Workers, p.Seat, func(q model.Placement, seat model.Seat) int {
+		return q.Seat.Compare(seat)
+	})
+	return chunk, at, ok && chunks[chunk].Workers[at].Ordinal == p.Ordinal
+}
+
+// without answers the chunk without the workers at those places.
+func without(chunk *model.LeaseChunk, places map[int]bool) *model.LeaseChunk {
+	rest := *chunk
+	rest.Workers = make([]model.Placement, 0, len(chunk.Workers)-len(places))
+	for at, p := range chunk.Workers {
+		if !places[at] {
+			rest.Workers = append(rest.Workers, p)
+		}
+	}
+	return &rest
+}

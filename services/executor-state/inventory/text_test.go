@@ -1,0 +1,168 @@
+package inventory
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"berth.dev/pkg/model"
+)
+
+// Actions as text, for transcripts.
+
+func effectText(e model.Effect) string {
+	var b strings.Builder
+	b.WriteString("effect")
+	for _, record := range e.Puts {
+		fmt.Fprintf(&b, "\n  put %s", recordText(record))
+	}
+	for _, ref := range e.Deletes {
+		fmt.Fprintf(&b, "\n  delete %s", refText(ref))
+	}
+	for _, expect := range e.Expect {
+		fmt.Fprintf(&b, "\n  expect %s", expectText(expect))
+	}
+	for _, event := range e.Events {
+		fmt.Fprintf(&b, "\n  event %d %s count=%d named=%d", event.Kind, event.UID, event.Count, len(event.Workers))
+	}
+	return b.String()
+}
+
+func recordText(record model.Record) string {
+	switch r := record.(type) {
+	case *model.Executor:
+		text := fmt.Sprintf("executor %s ordinal=%d incarnation=%d %s", r.ID, r.Ordinal, r.Incarnation, r.Resources.Canonical())
+		if r.Lost {
+			text += " lost"
+		}
+		return text
+	case *model.Live:
+		return fmt.Sprintf("live %s incarnation=%d etcdlease=%d", r.ID, r.Incarnation, r.EtcdLease)
+	case *model.LeaseChunk:
+		return fmt.Sprintf("lease %s/%d of %d: %s", r.UID, r.Chunk, r.Chunks, placementsText(r.Workers))
+	}
+	return refText(record.Ref())
+}
+
+// placementsText shortens neighbours on one executor: 0.1-3.1@#2.
+func placementsText(list []model.Placement) string {
+	var parts []string
+	for i := 0; i < len(list); {
+		j := i
+		for j+1 < len(list) && list[j+1].Ordinal == list[i].Ordinal {
+			j++
+		}
+		seats := list[i].Seat.String()
+		if j > i {
+			seats += "-" + list[j].Seat.String()
+		}
+		parts = append(parts, fmt.Sprintf("%s@#%d", seats, list[i].Ordinal))
+		i = j + 1
+	}
+	return strings.Join(parts, " ")
+}
+
+var kindNames = map[model.Kind]string{
+	model.KindLeader: "leader", model.KindReservation: "reservation", model.KindExecutor: "executor",
+	model.KindLive: "live", model.KindLeaseChunk: "lease", model.KindTaskHeader: "header", model.KindTaskChunk: "task",
+}
+
+func refText(ref model.Ref) string {
+	text := kindNames[ref.Kind] + " " + ref.ID
+	if ref.Kind == model.KindLeaseChunk || ref.Kind == model.KindTaskChunk {
+		text += fmt.Sprintf("/%d", ref.Chunk)
+	}
+	return text
+}
+
+func expectText(e model.Expect) string {
+	switch {
+	case e.Absent:
+		return refText(e.Ref) + " absent"
+	case e.Create != 0:
+		return fmt.Sprintf("%s create=%d", refText(e.Ref), e.Create)
+	}
+	return fmt.Sprintf("%s mod=%d", refText(e.Ref), e.Mod)
+}
+
+func replyText(r model.Reply) string {
+	if r.Err != nil {
+		return "refused: " + r.Err.Error()
+	}
+	outcomes, ok := r.Value.([]Outcome)
+	if !ok {
+		return fmt.Sprintf("reply %T%+v", r.Value, r.Value)[len("reply inventory."):]
+	}
+	var lines []string
+	for _, o := range outcomes {
+		line := fmt.Sprintf("%s %v", o.UID, o.Result)
+		if o.Lease != 0 {
+			line += fmt.Sprintf(" lease=%d", o.Lease)
+		}
+		if o.Reason != "" {
+			line += " " + string(o.Reason)
+		}
+		if o.Message != "" {
+			line += ": " + o.Message
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// dump is all that the core knows and has derived, so that two cores, or one
+// at two times, can be compared. Left out is what only says where to look next.
+func dump(c *Core) string {
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	refs := slices.SortedFunc(maps.Keys(c.records), func(x, y model.Ref) int {
+		return strings.Compare(fmt.Sprint(x), fmt.Sprint(y))
+	})
+	for _, ref := range refs {
+		h := c.records[ref]
+		line("%v create=%d mod=%d since=%v gone=%d %+v", ref, h.create, h.mod, h.since, h.incarnation, h.record)
+	}
+	for _, uid := range slices.Sorted(maps.Keys(c.leases)) {
+		line("lease %s create=%d %+v", uid, c.leases[uid].create(), c.leases[uid].refs())
+	}
+	for _, uid := range slices.Sorted(maps.Keys(c.tasks)) {
+		line("task %s %v %d", uid, c.tasks[uid].header != nil, len(c.tasks[uid].chunks))
+	}
+	line("reservations %v", slices.Sorted(maps.Keys(c.reservations)))
+	for h := range c.byID.all() {
+		line("host %s %v gone=%v/%v bucket=%v workers=%d used=%v class=%s over=%v", h.id, h.state, h.absent, absentAt(h),
+			h.bucket != nil, h.hold.workers, h.hold.used, h.class.key, c.over[h.id] != nil)
+	}
+	for h := range c.absent.all() {
+		line("absent %s", h.id)
+	}
+	for _, ordinal := range slices.Sorted(maps.Keys(c.holds)) {
+		line("hold %d %d %v", ordinal, c.holds[ordinal].workers, c.holds[ordinal].used)
+	}
+	line("ordinal %d states %v", c.lastOrdinal, c.states)
+	for _, key := range slices.Sorted(maps.Keys(c.classes)) {
+		k := c.classes[key]
+		line("class %s size=%d ready=%d", key, k.size, k.ready)
+		for _, free := range slices.Sorted(maps.Keys(k.buckets)) {
+			var ids []string
+			for h := range k.buckets[free].hosts.all() {
+				ids = append(ids, h.id)
+			}
+			line("  bucket %v: %v", k.buckets[free].free, ids)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.total)) {
+		if *c.total[name] != (sum{}) {
+			line("total %s %+v", name, *c.total[name])
+		}
+	}
+	return b.String()
+}
+
+func absentAt(h *host) string {
+	if !h.absent {
+		return ""
+	}
+	return h.goneAt.Format("15:04:05.000")
+}

@@ -1,0 +1,251 @@
+package inventory
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"berth.dev/pkg/constraint"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/resource"
+	"berth.dev/pkg/transcript"
+)
+
+// A block is a command, a line of ---- and what came of it; blocks are set apart
+// by an empty line, and # comments tell the story.
+func TestTranscripts(t *testing.T) { transcript.Run(t, playFile) }
+
+func playFile(_ *testing.T, text string) string {
+	p := &player{rig: newRig(DefaultConfig())}
+	p.log = func(format string, args ...any) { p.out = append(p.out, fmt.Sprintf(format, args...)) }
+	var played []string
+	for block := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {
+		head, _, _ := strings.Cut(block, "\n----")
+		var commands []string
+		for line := range strings.SplitSeq(head, "\n") {
+			if !strings.HasPrefix(line, "#") && line != "" {
+				commands = append(commands, line)
+			}
+		}
+		if len(commands) == 0 {
+			played = append(played, head)
+			continue
+		}
+		p.out = nil
+		p.play(commands)
+		played = append(played, strings.TrimSpace(head+"\n----\n"+strings.Join(p.out, "\n")))
+	}
+	return strings.Join(played, "\n\n") + "\n"
+}
+
+// player carries out the commands of a transcript on a rig.
+type player struct {
+	*rig
+	out []string
+	// held says that effects wait for an explicit commit or abandon.
+	held bool
+	pass int64
+}
+
+func (p *player) finish() {
+	if !p.held {
+		p.settle()
+	}
+}
+
+// play carries out a command and its further lines.
+func (p *player) play(lines []string) {
+	words := strings.Fields(lines[0])
+	name, args := words[0], arguments(words[1:])
+	id := args[""]
+	switch name {
+	case "elect":
+		p.write(leaderKey{model.ServiceRegistry})
+		p.catchUp()
+		p.elect()
+	case "failover":
+		p.failOver()
+	case "leader":
+		p.drop(model.LeaderRef(id))
+		p.write(leaderKey{id})
+		p.catchUp()
+	case "register":
+		p.ask(Register{
+			ID: id, Address: cmp.Or(args["address"], id+":7200"), SKU: args["sku"], Nonce: cmp.Or(args["nonce"], "n1"),
+			Attributes: args.prefixed("attr."), Resources: args.amounts(), Generation: args.number("generation"),
+		})
+		p.finish()
+	case "announce":
+		incarnation := args.number("incarnation")
+		if view, ok := p.core.Executor(id); ok && incarnation == 0 {
+			incarnation = view.Incarnation
+		}
+		p.ask(Announce{ID: id, Incarnation: incarnation, EtcdLease: cmp.Or(args.number("etcdlease"), 7)})
+		p.finish()
+	case "silent":
+		p.tellGone(model.Ref{Kind: model.KindLive, ID: id})
+	case "queue":
+		p.queue(id, int(args.number("n")), args.constraints())
+	case "behind-view":
+		p.write(&model.Reservation{
+			Key: keyOf(id), UID: id, State: model.Queued, Spec: model.Spec{Constraints: args.constraints()},
+			Seats: model.Seats{{First: 0, Last: int32(args.number("n")) - 1, Number: 1}},
+		})
+	case "catch-up":
+		p.catchUp()
+		p.finish()
+	case "set":
+		for state := model.Queued; state <= model.Replaced; state++ {
+			if state.String() == args["state"] {
+				p.state(id, state)
+			}
+		}
+		p.catchUp()
+		p.finish()
+	case "forget":
+		p.tellGone(refOf(id))
+	case "hand-over":
+		p.handOver(id)
+	case "header-unseen":
+		p.write(&model.TaskHeader{UID: id, Key: keyOf(id)})
+	case "end":
+		for state := model.WorkerAssigned; state <= model.WorkerEvicted; state++ {
+			if state.String() == args["state"] {
+				p.end(id, state, args.list("workers")...)
+			}
+		}
+		p.catchUp()
+		p.finish()
+	case "pass":
+		p.pass++
+		pass := Pass{Term: cmp.Or(args.number("term"), p.registryTerm()), Pass: cmp.Or(args.number("pass"), p.pass), Cut: p.rev}
+		for _, line := range lines[1:] {
+			words := strings.Fields(line)
+			entry := p.entry(words[0])
+			more := arguments(words[1:])
+			entry.Group = cmp.Or(more["group"], entry.Group)
+			entry.Mod = cmp.Or(more.number("mod"), entry.Mod)
+			pass.Entries = append(pass.Entries, entry)
+		}
+		p.ask(pass)
+		p.finish()
+	case "wait":
+		d, err := time.ParseDuration(id)
+		if err != nil {
+			panic(err)
+		}
+		p.pause(d)
+	case "hold":
+		p.held = true
+	case "commit":
+		p.held = false
+		if n := args.number("n"); n > 0 {
+			p.commit(int(n))
+			return
+		}
+		p.settle()
+	case "abandon":
+		p.held = false
+		p.abandon()
+		p.settle()
+	case "executors":
+		list, more := p.core.Executors(Filter{SKU: args["sku"], Pool: args["pool"]}, args["after"], int(cmp.Or(args.number("limit"), 100)))
+		for _, v := range list {
+			p.log("%s #%d %v incarnation=%d used=%s of %s workers=%d", v.ID, v.Ordinal, v.State, v.Incarnation,
+				cmp.Or(v.Used.Canonical(), "nothing"), v.Resources.Canonical(), v.Workers)
+		}
+		if more {
+			p.log("and more")
+		}
+	case "findings":
+		for _, f := range p.core.Findings() {
+			p.log("%s %s since %s: %s", f.Kind, f.Object, f.Since.Format(time.TimeOnly), f.Message)
+		}
+	case "explain":
+		e := p.core.Explain(args.constraints(), int(args.number("n")))
+		p.log("needed %d, fitting %d %s %s", e.Needed, e.Fitting, e.Reason, e.Message)
+		for _, check := range e.Checks {
+			p.log("  %s: want %s, have %s (%d)", check.Name, check.Want, check.Have, check.Executors)
+		}
+	default:
+		panic("unknown command " + name)
+	}
+}
+
+// words are the arguments of a command: name=value, and one without a name.
+type words map[string]string
+
+func arguments(list []string) words {
+	w := words{}
+	for _, word := range list {
+		name, value, ok := strings.Cut(word, "=")
+		if !ok {
+			name, value = "", word
+		}
+		w[name] = value
+	}
+	return w
+}
+
+func (w words) number(name string) int64 {
+	n, _ := strconv.ParseInt(w[name], 10, 64)
+	return n
+}
+
+// list reads 0-3,7.
+func (w words) list(name string) (numbers []int32) {
+	for part := range strings.SplitSeq(w[name], ",") {
+		from, to, ok := strings.Cut(part, "-")
+		if !ok {
+			to = from
+		}
+		first, _ := strconv.Atoi(from)
+		last, _ := strconv.Atoi(to)
+		for n := first; n <= last; n++ {
+			numbers = append(numbers, int32(n))
+		}
+	}
+	return numbers
+}
+
+func (w words) prefixed(prefix string) map[string]string {
+	found := map[string]string{}
+	for name, value := range w {
+		if rest, ok := strings.CutPrefix(name, prefix); ok {
+			found[rest] = value
+		}
+	}
+	return found
+}
+
+func (w words) amounts() resource.Vector {
+	v := resource.Vector{}
+	for _, name := range []string{"cpu", "memory", "gpu", "slots"} {
+		if _, ok := w[name]; ok {
+			v[name] = w.number(name)
+		}
+	}
+	return v
+}
+
+func (w words) constraints() constraint.Constraints {
+	k := constraint.Constraints{
+		Resources: w.amounts().WithSlots(), SKU: w["sku"], Attributes: w.prefixed("attr."),
+		SameShape: w["sameshape"] != "", Pack: w["pack"] != "",
+	}
+	if avoid := w["avoid"]; avoid != "" {
+		k.Avoid = strings.Split(avoid, ",")
+	}
+	if by, limit, ok := strings.Cut(w["spread"], ":"); ok {
+		n, _ := strconv.Atoi(limit)
+		k.Spread = constraint.Spread{By: by, Max: int32(n)}
+	}
+	if pool := w["pool"]; pool != "" {
+		k.Pools = slices.Sorted(strings.SplitSeq(pool, ","))
+	}
+	return k
+}
