@@ -1,0 +1,14 @@
+// Assigner runs one replica of the service that hands workers to executors.
+package main
+
+import (
+	"context"
+
+	"berth.dev/pkg/process"
+	"berth.dev/services/assigner"
+)
+
+func main() {
+	run := func(ctx context.Context, config assigner.Config) error { return assigner.Run(ctx, config, nil) }
+	process.Main(process.Command("assigner", "Run one replica of the assigner.", assigner.Defaults(), run))
+}

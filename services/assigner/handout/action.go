@@ -1,0 +1,44 @@
+package handout
+
+import (
+	"time"
+
+	"berth.dev/pkg/model"
+)
+
+// Submit orders an executor to start a worker. Who carries it out asks
+// Core.Stands first.
+type Submit struct {
+	Term int64
+	// Executor, Address and Incarnation are the executor's as of now.
+	Executor    string
+	Address     string
+	Incarnation int64
+	Worker      model.Worker
+	UID         string
+	Epoch       int64
+	// Attempt counts from 1.
+	Attempt int32
+	Task    model.Task
+	// Timeout is how long the order may take; then its outcome is Unknown.
+	Timeout time.Duration
+	// Fresh asks for a new connection, because the last one served badly.
+	Fresh bool
+}
+
+// Stop orders an executor to stop a worker, and never to start it again.
+type Stop struct {
+	Term        int64
+	Executor    string
+	Address     string
+	Incarnation int64
+	Worker      model.Worker
+	UID         string
+	Epoch       int64
+	// Grace is how long the worker has to end by itself.
+	Grace time.Duration
+	// Timeout is how long the executor has to acknowledge the order.
+	Timeout time.Duration
+	// Fresh asks for a new connection, because the last one served badly.
+	Fresh bool
+}

@@ -1,0 +1,202 @@
+package handout
+
+import (
+	"time"
+
+	"berth.dev/pkg/model"
+)
+
+// Core is the assigner's machine. It implements model.Core.
+type Core struct {
+	cfg     Config
+	now     time.Time
+	leading bool
+	term    int64
+	// revision is what the view has reached.
+	revision int64
+	// registryTerm is the lowest term of the registry that is listened to, and
+	// the only one once the view has shown the election.
+	registryTerm int64
+	registrySeen bool
+
+	// What other services decided.
+	reservations map[string]reservation
+	leases       map[string]lease
+	hosts        map[uint32]*host
+	ordinals     map[string]uint32
+	live         map[string]bool
+
+	// What this service decided, with the journal of what is not durable yet.
+	tasks            map[string]*task
+	uids             []string
+	journal          []undo
+	emitted, durable int
+
+	// What is to be looked at: kept by set, so that a rollback marks it again.
+	dirtyTasks map[string]struct{}
+	dirtyHosts map[uint32]struct{}
+
+	// What is under way, in memory alone.
+	asked    []*asked
+	orders   map[orderKey]*order
+	due      queue
+	flights  map[flightKey]*flight
+	flown    []*flight
+	sequence uint64
+	// answers are those of executors that effects not durable yet rest on;
+	// redo are those to be taken again, because their effects were abandoned.
+	answers []answer
+	redo    []model.Event
+
+	// What this step has made so far.
+	drafts map[string]*draft
+	out    []model.Action
+}
+
+// New makes a core that knows nothing yet.
+func New(cfg Config) *Core {
+	return &Core{
+		cfg:          cfg.orDefault(),
+		reservations: map[string]reservation{},
+		leases:       map[string]lease{},
+		hosts:        map[uint32]*host{},
+		ordinals:     map[string]uint32{},
+		live:         map[string]bool{},
+		tasks:        map[string]*task{},
+		dirtyTasks:   map[string]struct{}{},
+		dirtyHosts:   map[uint32]struct{}{},
+		orders:       map[orderKey]*order{},
+		flights:      map[flightKey]*flight{},
+		drafts:       map[string]*draft{},
+	}
+}
+
+// Step implements model.Core. Records of the view are only taken in; what
+// follows from them is decided with the Progress that closes their batch, so
+// that a decision sees one revision.
+func (c *Core) Step(now time.Time, event model.Event) []model.Action {
+	c.now = now
+	switch e := event.(type) {
+	case model.Changed:
+		c.changed(e)
+		return nil
+	case model.Committed:
+		c.committed(e.Effects)
+		return nil
+	case model.Abandoned:
+		c.abandoned()
+		return nil
+	case model.Progress:
+		c.revision = max(c.revision, e.Revision)
+	case model.Elected:
+		c.elected(e)
+	}
+	if !c.leading {
+		return nil
+	}
+	c.redoAnswers()
+	switch e := event.(type) {
+	case model.Input:
+		c.input(e)
+	case SubmitDone, StopDone:
+		c.answered(e)
+	}
+	c.expireFlights()
+	c.review()
+	c.create()
+	c.review()
+	c.dispatch()
+	actions := c.out
+	c.out = nil
+	return actions
+}
+
+// NextDeadline implements model.Core.
+func (c *Core) NextDeadline() time.Time {
+	if !c.leading {
+		return time.Time{}
+	}
+	if len(c.dirtyTasks)+len(c.dirtyHosts)+len(c.redo) > 0 {
+		return c.now
+	}
+	var next time.Time
+	sooner := func(t time.Time) {
+		if next.IsZero() || t.Before(next) {
+			next = t
+		}
+	}
+	if len(c.due) > 0 && len(c.flights) < c.cfg.InFlight {
+		sooner(c.due[0].due)
+	}
+	if len(c.flown) > 0 {
+		sooner(c.flown[0].until)
+	}
+	for _, a := range c.asked {
+		if !a.answered {
+			sooner(a.until)
+		}
+	}
+	return next
+}
+
+func (c *Core) elected(e model.Elected) {
+	c.leading = true
+	c.term = e.Term
+	c.revision = max(c.revision, e.Revision)
+	for _, uid := range c.uids {
+		c.dirtyTasks[uid] = struct{}{}
+		c.refitAll(c.tasks[uid])
+	}
+	for ordinal := range c.hosts {
+		c.dirtyHosts[ordinal] = struct{}{}
+	}
+}
+
+func (c *Core) input(e model.Input) {
+	switch request := e.Request.(type) {
+	case Create:
+		c.ask(e.Token, request)
+	case Report:
+		reported, err := c.report(request)
+		c.flush()
+		if err != nil {
+			c.reply(e.Token, nil, err)
+			return
+		}
+		c.reply(e.Token, reported, nil)
+	}
+}
+
+func (c *Core) reply(token uint64, value any, err error) {
+	c.out = append(c.out, model.Reply{Token: token, Value: value, Err: err})
+}
+
+// answer is what an executor said, and the last effect that rests on it.
+type answer struct {
+	event model.Event
+	after int
+}
+
+// answered takes in what an executor answered. An answer comes once, so that it
+// is kept until what was decided on it is durable.
+func (c *Core) answered(event model.Event) {
+	before := c.emitted
+	switch e := event.(type) {
+	case SubmitDone:
+		c.submitDone(e)
+	case StopDone:
+		c.stopDone(e)
+	}
+	if c.emitted > before {
+		c.answers = append(c.answers, answer{event, c.emitted})
+	}
+}
+
+// redoAnswers takes in again what was decided on in vain.
+func (c *Core) redoAnswers() {
+	events := c.redo
+	c.redo = nil
+	for _, event := range events {
+		c.answered(event)
+	}
+}

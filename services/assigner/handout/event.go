@@ -1,0 +1,125 @@
+package handout
+
+import (
+	"time"
+
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+)
+
+// Create is the request that hands leases over. Its reply's value is a
+// []CreateOutcome, one for each task in order. A request of a lower term than
+// was seen is refused with LOWER_TERM, one that the view does not reach in time
+// with UNAVAILABLE: it may be repeated.
+type Create struct {
+	// Term is that of the registry's leader, who asks.
+	Term  int64
+	Tasks []CreateTask
+}
+
+// CreateTask names a reservation and its lease, each as it was decided on.
+type CreateTask struct {
+	Key model.Key
+	UID string
+	// Mod is the reservation's modification revision, Lease the create revision
+	// of the lease's first chunk.
+	Mod, Lease int64
+}
+
+// CreateOutcome is what became of one hand-over: taken, or definitely refused.
+type CreateOutcome struct {
+	UID    string
+	Taken  bool
+	Reason fault.Reason
+}
+
+// Report is the request that brings what an executor says of its workers. Its
+// reply's value is a Reported. It is refused with OTHER_INCARNATION when the
+// executor has registered again since, and with UNAVAILABLE when the view does
+// not know the executor yet.
+type Report struct {
+	Executor    string
+	Incarnation int64
+	// Sequence rises with every report and acknowledgement of an incarnation.
+	Sequence int64
+	// Complete: workers that are not listed are not there.
+	Complete bool
+	Workers  []WorkerStatus
+}
+
+// WorkerStatus is what an executor says of one worker.
+type WorkerStatus struct {
+	Worker model.Worker
+	Epoch  int64
+	UID    string
+	// State is STARTING, RUNNING, EVICTING, COMPLETED, FAILED or EVICTED; a
+	// status with any other is passed over.
+	State    model.WorkerState
+	ExitCode *int32
+	Error    string
+	Since    time.Time
+}
+
+// Reported answers a Report.
+type Reported struct {
+	Executor string
+	Sequence int64
+	// Ended are the workers whose end is durable, or of which nothing is known:
+	// the executor need not report them again.
+	Ended []WorkerStatus
+}
+
+// SubmitDone tells what came of a Submit. Every Submit that is carried out gets
+// one.
+type SubmitDone struct {
+	Executor string
+	UID      string
+	Seat     model.Seat
+	Attempt  int32
+	// Outcome is an Accepted, a Refused, an Unknown or a NotSent.
+	Outcome any
+}
+
+// StopDone tells what came of a Stop. Every Stop that is carried out gets one.
+type StopDone struct {
+	Executor string
+	UID      string
+	Seat     model.Seat
+	// Result is a Stopping, an Ended or an Unknown. A refusal is an Unknown: it
+	// does not say that the worker is gone.
+	Result any
+}
+
+// Accepted: the executor has the worker, which may even have ended meanwhile.
+type Accepted struct {
+	State       model.WorkerState
+	Incarnation int64
+	Sequence    int64
+	ExitCode    *int32
+	Error       string
+}
+
+// Refused is definite: the executor does not start the worker for this order.
+type Refused struct {
+	Reason  fault.Reason
+	Message string
+}
+
+// Unknown: no answer, or none that tells. The order may have been carried out.
+type Unknown struct {
+	Message string
+}
+
+// NotSent: the order did not stand any more when its turn came (Core.Stands).
+type NotSent struct{}
+
+// Stopping: the executor has acknowledged the order to stop, and will report
+// the end.
+type Stopping struct{}
+
+// Ended: the worker does not run and is never started again.
+type Ended struct {
+	State    model.WorkerState
+	ExitCode *int32
+	Error    string
+}

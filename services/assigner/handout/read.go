@@ -1,0 +1,170 @@
+package handout
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+)
+
+// Assignment is one worker on one executor, as it is shown.
+type Assignment struct {
+	Key   model.Key
+	UID   string
+	Epoch int64
+	Seat  model.Seat
+	// Executor is empty when its record is gone.
+	Executor  string
+	State     model.WorkerState
+	Since     time.Time
+	Attempts  int32
+	LastError string
+	Reason    fault.Reason
+	ExitCode  *int32
+}
+
+// Filter chooses assignments; a zero field chooses all.
+type Filter struct {
+	Job      string
+	Executor string
+	State    model.WorkerState
+}
+
+// Counts is how many workers are in each state.
+type Counts [model.WorkerEvicted + 1]int
+
+// Stats is what the core has to do.
+type Stats struct {
+	Tasks   int
+	Workers Counts
+	// InFlight orders are under way, Waiting ones are not.
+	InFlight, Waiting int
+	// Strays are workers that executors have and should not.
+	Strays int
+	// Creates are hand-overs not answered yet.
+	Creates int
+}
+
+// Assignments answers up to limit assignments in a stable order, beginning
+// after the one that next named on the page before; next is empty on the last
+// page. A token that was not made here is refused.
+func (c *Core) Assignments(filter Filter, after string, limit int) (page []Assignment, next string, err error) {
+	from, seat, err := parseToken(after)
+	if err != nil {
+		return nil, "", err
+	}
+	first, _ := slices.BinarySearch(c.uids, from)
+	for _, uid := range c.uids[first:] {
+		t := c.tasks[uid]
+		if !t.active() || filter.Job != "" && t.header.Key.Job != filter.Job {
+			continue
+		}
+		for _, chunk := range t.chunks {
+			for i := range size(chunk) {
+				w := &chunk.Workers[i]
+				if uid == from && w.Seat.Compare(seat) <= 0 || filter.State != 0 && w.State != filter.State {
+					continue
+				}
+				executor := c.executorID(w.Ordinal)
+				if filter.Executor != "" && executor != filter.Executor {
+					continue
+				}
+				if len(page) == limit {
+					last := page[limit-1]
+					return page, fmt.Sprintf("%s/%d/%d", last.UID, last.Seat.Index, last.Seat.Number), nil
+				}
+				page = append(page, Assignment{
+					Key: t.header.Key, UID: uid, Epoch: t.header.Epoch, Seat: w.Seat, Executor: executor,
+					State: w.State, Since: w.Since, Attempts: w.Attempts, LastError: w.LastError,
+					Reason: w.Reason, ExitCode: w.ExitCode,
+				})
+			}
+		}
+	}
+	return page, "", nil
+}
+
+func parseToken(token string) (uid string, seat model.Seat, err error) {
+	if token == "" {
+		return "", model.Seat{Index: -1}, nil
+	}
+	uid, rest, _ := strings.Cut(token, "/")
+	if _, err := fmt.Sscanf(rest, "%d/%d", &seat.Index, &seat.Number); err != nil {
+		return "", seat, fault.BadField(fault.ReasonInvalid, "pageToken", "is not one that was given out")
+	}
+	return uid, seat, nil
+}
+
+// Counts answers how many workers of a task are in each state; none when there
+// is no such task.
+func (c *Core) Counts(uid string) Counts {
+	if t := c.tasks[uid]; t != nil {
+		return t.counts
+	}
+	return Counts{}
+}
+
+// Task answers a task's header and its workers in order of seat, false when
+// there is none.
+func (c *Core) Task(uid string) (model.TaskHeader, []model.TaskWorker, bool) {
+	t := c.tasks[uid]
+	if t == nil || t.header == nil {
+		return model.TaskHeader{}, nil, false
+	}
+	var workers []model.TaskWorker
+	for _, chunk := range t.chunks {
+		if chunk != nil {
+			workers = append(workers, chunk.Workers...)
+		}
+	}
+	return *t.header, workers, true
+}
+
+// Stats answers how much there is to do.
+func (c *Core) Stats() Stats {
+	s := Stats{Tasks: len(c.tasks), InFlight: len(c.flights)}
+	for _, t := range c.tasks {
+		for state, n := range t.counts {
+			s.Workers[state] += n
+		}
+	}
+	for _, o := range c.orders {
+		if o.kind == orderStray {
+			s.Strays++
+		}
+		if o.in != nil {
+			s.Waiting++
+		}
+	}
+	for _, a := range c.asked {
+		if !a.answered {
+			s.Creates++
+		}
+	}
+	return s
+}
+
+// Findings answers what has missed its deadline by now, in order of object: what it
+// is, since when, and what is done about it.
+func (c *Core) Findings(now time.Time) []Finding {
+	var all []Finding
+	for _, uid := range c.uids {
+		t := c.tasks[uid]
+		if !t.active() || t.header.Ended {
+			continue
+		}
+		for _, chunk := range t.chunks {
+			for i := range size(chunk) {
+				if f, missed := c.finding(now, t, &chunk.Workers[i]); missed {
+					all = append(all, f)
+				}
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Finding) int { return cmp.Compare(a.Object, b.Object) })
+	return all
+}

@@ -1,0 +1,82 @@
+package handout
+
+import (
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+)
+
+func (c *Core) stopDone(d StopDone) {
+	key, ok := c.orderKey(d.Executor, d.UID, d.Seat)
+	if !ok {
+		return
+	}
+	f := c.flights[flightKey{true, key}]
+	if f == nil {
+		f = &flight{key: flightKey{true, key}, landed: true}
+	}
+	c.stopped(f, d.Result)
+}
+
+// stopped takes what came of one order to stop a worker. There is no budget:
+// the order stands until the end is confirmed or the executor is lost.
+func (c *Core) stopped(f *flight, result any) {
+	if !f.landed {
+		c.land(f)
+	}
+	t, at, found := c.find(f.key.orderKey)
+	found = found && !c.read(t, at).State.Terminal()
+	acknowledged := false
+	switch result := result.(type) {
+	case Ended:
+		if o := c.orders[f.key.orderKey]; o != nil && o.kind == orderStray {
+			c.drop(o)
+		}
+		if found && result.State.Terminal() {
+			c.settle(t, at, c.read(t, at), result.State, result.ExitCode, result.Error)
+		}
+	case Stopping:
+		acknowledged = true
+		if !found {
+			break
+		}
+		if w := c.read(t, at); w.State == model.WorkerEvict {
+			w.State = model.WorkerEvicting
+			c.write(t, at, w)
+		}
+	}
+	c.flush()
+	switch o := c.standing(f); {
+	case o == nil || c.flights[f.key] != nil:
+	case acknowledged:
+		o.misses = 0
+		c.schedule(o, c.again(f.key.uid))
+	default:
+		c.retry(o)
+	}
+}
+
+// settle ends a worker as its executor says it ended.
+func (c *Core) settle(t *task, at slot, w model.TaskWorker, state model.WorkerState, exit *int32, message string) {
+	was := w.State
+	w.State, w.ExitCode = state, exit
+	if message != "" {
+		w.LastError = clip(message)
+	}
+	exhausted := w.Reason == fault.ReasonAttemptsExhausted
+	switch {
+	case state == model.WorkerEvicted && exhausted:
+		w.State = model.WorkerFailed
+	case state == model.WorkerEvicted && was < model.WorkerEvict:
+		// Nobody told the executor to: it stopped the worker by itself.
+		w.Reason = fault.ReasonStopped
+	case state == model.WorkerCompleted:
+		w.Reason = ""
+	case state == model.WorkerFailed && exit != nil:
+		w.Reason = fault.ReasonExited
+	case state == model.WorkerFailed && was <= model.WorkerStarting:
+		w.Reason = fault.ReasonStartFailed
+	case state == model.WorkerFailed && !exhausted:
+		w.Reason = fault.ReasonKilled
+	}
+	c.write(t, at, w)
+}

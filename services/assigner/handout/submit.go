@@ -1,0 +1,146 @@
+package handout
+
+import (
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+	"strings"
+)
+
+func (c *Core) submitDone(d SubmitDone) {
+	key, ok := c.orderKey(d.Executor, d.UID, d.Seat)
+	if !ok {
+		return
+	}
+	f := c.flights[flightKey{false, key}]
+	if f == nil || f.attempt != d.Attempt {
+		// The answer comes late, or again. It may still be the first to tell.
+		f = &flight{key: flightKey{false, key}, attempt: d.Attempt, landed: true}
+	}
+	c.submitted(f, d.Outcome)
+}
+
+// Stands says whether a Submit is still to be sent. Whoever carries orders out
+// asks when it comes to it, on the goroutine that owns the core, and answers
+// NotSent if not: a stop that was decided in the same round, after the Submit,
+// is durable by then, and nothing is sent past it.
+func (c *Core) Stands(s Submit) bool {
+	key, ok := c.orderKey(s.Executor, s.UID, s.Worker.Seat)
+	o := c.orders[key]
+	return ok && o != nil && o.kind == orderSubmit
+}
+
+// submitted takes what came of one order to start a worker.
+func (c *Core) submitted(f *flight, outcome any) {
+	if !f.landed {
+		c.land(f)
+	}
+	t, at, found := c.find(f.key.orderKey)
+	if a, ok := outcome.(Accepted); ok {
+		c.accepted(f, t, at, found, a)
+	} else if found {
+		c.notStarted(f, t, at, outcome)
+	}
+	c.flush()
+	// An order that nothing was decided about is sent again.
+	if o := c.standing(f); o != nil && c.flights[f.key] == nil {
+		c.retry(o)
+	}
+}
+
+func (c *Core) accepted(f *flight, t *task, at slot, found bool, a Accepted) {
+	if !found || c.read(t, at).State.Terminal() {
+		if !a.State.Terminal() && t != nil {
+			c.stray(f.key.orderKey, t.worker(f.key.seat), t.header.Epoch)
+		}
+		return
+	}
+	if h := c.hosts[f.key.ordinal]; !a.State.Terminal() && (h.record == nil || a.Incarnation < h.record.Incarnation) {
+		// The executor has been started again since: only its report, or
+		// another answer, tells whether the worker outlived that.
+		return
+	}
+	w := c.read(t, at)
+	if w.State == model.WorkerAssigned {
+		w.Attempts = f.attempt
+	}
+	c.learn(t, at, w, a.Incarnation, a.Sequence, WorkerStatus{State: a.State, ExitCode: a.ExitCode, Error: a.Error})
+}
+
+// maxMessage bounds what is kept of an executor's words, in bytes.
+const maxMessage = 512
+
+// clip shortens a message to what is kept of it.
+func clip(message string) string {
+	if len(message) <= maxMessage {
+		return message
+	}
+	return strings.ToValidUTF8(message[:maxMessage], "") + "…"
+}
+
+// notStarted counts an attempt that came to nothing. What says more of us than
+// of the executor does not count.
+func (c *Core) notStarted(f *flight, t *task, at slot, outcome any) {
+	w := c.read(t, at)
+	message, doubt := "", false
+	switch outcome := outcome.(type) {
+	case Refused:
+		if outcome.Reason == fault.ReasonLowerTerm || outcome.Reason == fault.ReasonOtherIncarnation {
+			return
+		}
+		message = string(outcome.Reason)
+		if outcome.Message != "" {
+			message += ": " + outcome.Message
+		}
+	case Unknown:
+		message, doubt = outcome.Message, true
+	default:
+		return
+	}
+	o := c.orders[f.key.orderKey]
+	if o == nil || o.kind != orderSubmit || f.attempt != w.Attempts+1 {
+		return
+	}
+	o.doubt = o.doubt || doubt
+	w.Attempts++
+	w.LastError = clip(message)
+	if w.Attempts >= c.maxAttempts(t.uid) {
+		// An executor that only ever refused is free. One that may have been
+		// reached is not, before it has promised never to start the worker.
+		w.Reason = fault.ReasonAttemptsExhausted
+		w.State = model.WorkerFailed
+		if o.doubt {
+			w.State = model.WorkerEvict
+		}
+	} else {
+		o.misses = 0
+		c.schedule(o, c.backoff(o.key, int(w.Attempts)))
+	}
+	c.write(t, at, w)
+}
+
+// maxAttempts is how often an executor is asked to start a worker, in total.
+func (c *Core) maxAttempts(uid string) int32 {
+	if r := c.reservations[uid]; r.Reservation != nil && r.Spec.MaxAttempts > 0 {
+		return r.Spec.MaxAttempts
+	}
+	return model.DefaultAttempts
+}
+
+func (c *Core) orderKey(executor, uid string, seat model.Seat) (orderKey, bool) {
+	ordinal, ok := c.ordinals[executor]
+	return orderKey{ordinal, uid, seat}, ok
+}
+
+// find looks up the worker that an executor was told of. The task is answered
+// also where the worker is none of that executor's.
+func (c *Core) find(key orderKey) (*task, slot, bool) {
+	t := c.tasks[key.uid]
+	if t == nil || !t.active() {
+		return nil, slot{}, false
+	}
+	at, found := t.find(key.seat)
+	if !found || t.chunks[at.chunk].Workers[at.i].Ordinal != key.ordinal {
+		return t, slot{}, false
+	}
+	return t, at, true
+}

@@ -1,0 +1,73 @@
+package handout
+
+import (
+	"slices"
+
+	"berth.dev/pkg/model"
+)
+
+// task is the assignments of one lease. A header that is not complete gives no
+// orders, and its workers count nowhere.
+type task struct {
+	uid    string
+	header *model.TaskHeader
+	// chunks is indexed by chunk; nil where one is not there.
+	chunks []*model.TaskChunk
+	counts Counts
+}
+
+// slot is where a task keeps a worker.
+type slot struct {
+	chunk int32
+	i     int
+}
+
+func (t *task) active() bool { return t.header != nil && t.header.Complete }
+
+// unended counts the workers that have not ended.
+func (t *task) unended() int {
+	n := 0
+	for state, count := range t.counts {
+		if !model.WorkerState(state).Terminal() {
+			n += count
+		}
+	}
+	return n
+}
+
+// startable counts the workers that no stop was decided for.
+func (t *task) startable() int {
+	return t.counts[model.WorkerAssigned] + t.counts[model.WorkerStarting] + t.counts[model.WorkerRunning]
+}
+
+func (t *task) chunk(n int32) *model.TaskChunk {
+	if int(n) >= len(t.chunks) {
+		return nil
+	}
+	return t.chunks[n]
+}
+
+// find looks a seat up. Chunks hold the seats in order, one after the other.
+func (t *task) find(seat model.Seat) (slot, bool) {
+	if !t.active() {
+		return slot{}, false
+	}
+	n, _ := slices.BinarySearchFunc(t.chunks, seat, func(chunk *model.TaskChunk, seat model.Seat) int {
+		if chunk == nil || len(chunk.Workers) == 0 {
+			return -1
+		}
+		return chunk.Workers[len(chunk.Workers)-1].Seat.Compare(seat)
+	})
+	if n == len(t.chunks) || t.chunks[n] == nil {
+		return slot{}, false
+	}
+	i, found := slices.BinarySearchFunc(t.chunks[n].Workers, seat, func(w model.TaskWorker, seat model.Seat) int {
+		return w.Seat.Compare(seat)
+	})
+	return slot{int32(n), i}, found
+}
+
+// worker names the one that takes the seat.
+func (t *task) worker(seat model.Seat) model.Worker {
+	return model.Worker{Job: t.header.Key.Job, Stage: t.header.Key.Stage, Seat: seat}
+}

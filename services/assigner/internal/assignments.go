@@ -1,0 +1,53 @@
+package internal
+
+import (
+	"cmp"
+	"context"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/loop"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/replica"
+	"berth.dev/pkg/wire"
+	"berth.dev/services/assigner/handout"
+)
+
+// Assignments is berth.v1.Assignments over the loop.
+type Assignments struct {
+	berthv1.UnimplementedAssignmentsServer
+	loop *loop.Loop[*handout.Core]
+}
+
+// NewAssignments serves the loop's core.
+func NewAssignments(l *loop.Loop[*handout.Core]) *Assignments { return &Assignments{loop: l} }
+
+// ListAssignments implements berth.v1.Assignments.
+func (s *Assignments) ListAssignments(ctx context.Context, req *berthv1.ListAssignmentsRequest) (*berthv1.ListAssignmentsAnswer, error) {
+	size, err := replica.PageSize(req.GetPageSize())
+	if err != nil {
+		return nil, err
+	}
+	filter := handout.Filter{Job: req.GetJob(), Executor: req.GetExecutor(), State: model.WorkerState(req.GetState())}
+	answer := &berthv1.ListAssignmentsAnswer{Revision: s.loop.Status().Revision}
+	var bad error
+	err = s.loop.Read(ctx, false, func(c *handout.Core) {
+		list, next, err := c.Assignments(filter, req.GetPageToken(), size)
+		bad = err
+		answer.NextPageToken = next
+		for _, a := range list {
+			m := &berthv1.Assignment{
+				Job: a.Key.Job, Stage: a.Key.Stage, Reservation: a.Key.Name, Uid: a.UID, Epoch: a.Epoch,
+				Index: a.Seat.Index, Number: a.Seat.Number, Executor: a.Executor, State: berthv1.Assignment_State(a.State),
+				Since: wire.Timestamp(a.Since), Attempts: a.Attempts, ExitCode: a.ExitCode,
+			}
+			if a.LastError != "" {
+				m.LastError = &a.LastError
+			}
+			answer.Assignments = append(answer.Assignments, m)
+		}
+	})
+	if err = cmp.Or(err, bad); err != nil {
+		return nil, err
+	}
+	return answer, nil
+}

@@ -1,0 +1,93 @@
+package internal
+
+import (
+	"context"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/loop"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/wire"
+	"berth.dev/services/assigner/handout"
+)
+
+// Handout is control.v1.Handout over the loop.
+type Handout struct {
+	controlv1.UnimplementedHandoutServer
+	loop *loop.Loop[*handout.Core]
+}
+
+// NewHandout serves the loop's core.
+func NewHandout(l *loop.Loop[*handout.Core]) *Handout { return &Handout{loop: l} }
+
+// CreateAssignmentTasks implements control.v1.Handout.
+func (s *Handout) CreateAssignmentTasks(ctx context.Context, req *controlv1.CreateTasksRequest) (*controlv1.CreateTasksAnswer, error) {
+	create := handout.Create{Term: req.GetTerm()}
+	for _, t := range req.GetTasks() {
+		create.Tasks = append(create.Tasks, handout.CreateTask{Key: wire.KeyOf(t.GetKey()), UID: t.GetUid(), Mod: t.GetMod(), Lease: t.GetLease()})
+	}
+	value, err := s.loop.Do(ctx, create)
+	if err != nil {
+		return nil, err
+	}
+	answer := &controlv1.CreateTasksAnswer{}
+	for _, o := range value.([]handout.CreateOutcome) {
+		result := controlv1.CreateOutcome_REFUSED
+		if o.Taken {
+			result = controlv1.CreateOutcome_TAKEN
+		}
+		answer.Outcomes = append(answer.Outcomes, &controlv1.CreateOutcome{Uid: o.UID, Result: result, Reason: string(o.Reason)})
+	}
+	return answer, nil
+}
+
+// ReportWorkers implements control.v1.Handout. A report that cannot be taken
+// now is left out of the answer, and its agent brings it again.
+func (s *Handout) ReportWorkers(ctx context.Context, req *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer, error) {
+	answers := make([]*controlv1.ExecutorReportAnswer, len(req.GetReports()))
+	failures := make([]error, len(answers))
+	done := make(chan int, len(answers))
+	for i, r := range req.GetReports() {
+		go func() {
+			answers[i], failures[i] = s.report(ctx, r)
+			done <- i
+		}()
+	}
+	answer := &controlv1.ReportWorkersAnswer{}
+	for range answers {
+		i := <-done
+		if failures[i] == nil {
+			answer.Answers = append(answer.Answers, answers[i])
+			continue
+		}
+		if f := fault.Of(failures[i]); f.Reason == fault.ReasonNotLeader || len(answers) == 1 {
+			return nil, f
+		}
+	}
+	return answer, nil
+}
+
+func (s *Handout) report(ctx context.Context, r *controlv1.ExecutorReport) (*controlv1.ExecutorReportAnswer, error) {
+	report := handout.Report{Executor: r.GetExecutor(), Incarnation: r.GetIncarnation(), Sequence: r.GetSequence(), Complete: r.GetComplete()}
+	for _, w := range r.GetWorkers() {
+		report.Workers = append(report.Workers, handout.WorkerStatus{
+			Worker: model.Worker{Job: w.GetJob(), Stage: w.GetStage(), Seat: model.Seat{Index: w.GetIndex(), Number: w.GetNumber()}},
+			Epoch:  w.GetEpoch(), UID: w.GetUid(), State: model.WorkerState(w.GetState()),
+			ExitCode: w.ExitCode, Error: w.GetError(), Since: wire.Time(w.GetSince()),
+		})
+	}
+	value, err := s.loop.Do(ctx, report)
+	if err != nil {
+		return nil, err
+	}
+	reported := value.(handout.Reported)
+	answer := &controlv1.ExecutorReportAnswer{Executor: reported.Executor, Sequence: reported.Sequence}
+	for _, w := range reported.Ended {
+		answer.Ended = append(answer.Ended, &controlv1.WorkerReport{
+			Job: w.Worker.Job, Stage: w.Worker.Stage, Index: w.Worker.Seat.Index, Number: w.Worker.Seat.Number,
+			Epoch: w.Epoch, Uid: w.UID, State: berthv1.Assignment_State(w.State),
+		})
+	}
+	return answer, nil
+}

@@ -1,0 +1,198 @@
+// Package internal is the shell of the assigner: its orders to agents and its
+// gRPC face.
+package internal
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/loop"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/rpc"
+	"berth.dev/pkg/wire"
+	"berth.dev/services/assigner/handout"
+)
+
+// idleAgents is how long a connection to an agent is kept without a call.
+const idleAgents = time.Minute
+
+// Orders carries orders to agents, each once: whether to repeat it is the
+// core's to decide. What goes to agents is not encrypted.
+type Orders struct {
+	log *slog.Logger
+
+	mu    sync.Mutex
+	lines map[string]*line // by address
+	swept time.Time
+}
+
+// line is a connection to an agent.
+type line struct {
+	conn  *grpc.ClientConn
+	calls int       // under way
+	used  time.Time // when the last call ended
+	// dropped: another line has its place, and its last call closes it.
+	dropped bool
+}
+
+// NewOrders makes the carrier.
+func NewOrders(log *slog.Logger) *Orders {
+	return &Orders{log: log, lines: map[string]*line{}, swept: time.Now()}
+}
+
+// Close closes all connections. No order is under way any more.
+func (o *Orders) Close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for address, l := range o.lines {
+		l.conn.Close()
+		delete(o.lines, address)
+	}
+}
+
+// agent answers a connection to an address, to be given back with done. A fresh
+// one replaces what is there: a poisoned connection must not serve every retry.
+// What other orders are under way on the old one are not cut off by that.
+func (o *Orders) agent(address string, fresh bool) (client controlv1.ExecutorClient, done func(), err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.sweep()
+	l := o.lines[address]
+	if l != nil && fresh {
+		l.dropped = true
+		if l.calls == 0 {
+			l.conn.Close()
+		}
+		l = nil
+	}
+	if l == nil {
+		conn, err := grpc.NewClient("passthrough:///"+address,
+			grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithIdleTimeout(idleAgents), grpc.WithDisableRetry())
+		if err != nil {
+			return nil, nil, err
+		}
+		l = &line{conn: conn}
+		o.lines[address] = l
+	}
+	l.calls++
+	return controlv1.NewExecutorClient(l.conn), func() { o.done(l) }, nil
+}
+
+func (o *Orders) done(l *line) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	l.used = time.Now()
+	if l.calls--; l.calls == 0 && l.dropped {
+		l.conn.Close()
+	}
+}
+
+// sweep closes, now and then, what was not used for a while: agents come and go,
+// and their addresses with them.
+func (o *Orders) sweep() {
+	now := time.Now()
+	if now.Sub(o.swept) < idleAgents {
+		return
+	}
+	o.swept = now
+	for address, l := range o.lines {
+		if l.calls == 0 && now.Sub(l.used) >= idleAgents {
+			l.conn.Close()
+			delete(o.lines, address)
+		}
+	}
+}
+
+// Perform implements loop.Config.
+func (o *Orders) Perform(t *loop.Term, core *handout.Core, action model.Action) {
+	switch a := action.(type) {
+	case handout.Submit:
+		// What was decided after it, a cancel say, may have taken it back.
+		stands := core.Stands(a)
+		t.Go(func(ctx context.Context) {
+			var outcome any = handout.NotSent{}
+			if stands {
+				outcome = o.submit(ctx, a)
+			}
+			t.Post(handout.SubmitDone{Executor: a.Executor, UID: a.UID, Seat: a.Worker.Seat, Attempt: a.Attempt, Outcome: outcome})
+		})
+	case handout.Stop:
+		t.Go(func(ctx context.Context) {
+			t.Post(handout.StopDone{Executor: a.Executor, UID: a.UID, Seat: a.Worker.Seat, Result: o.stop(ctx, a)})
+		})
+	default:
+		panic(fmt.Sprintf("assigner: unknown action %T", action))
+	}
+}
+
+func (o *Orders) submit(ctx context.Context, a handout.Submit) any {
+	ctx, cancel := context.WithTimeout(ctx, a.Timeout)
+	defer cancel()
+	agent, done, err := o.agent(a.Address, a.Fresh)
+	if err != nil {
+		return handout.Unknown{Message: err.Error()}
+	}
+	defer done()
+	answer, err := agent.SubmitTask(ctx, &controlv1.SubmitTaskRequest{
+		Term: a.Term, Executor: a.Executor, Incarnation: a.Incarnation, Worker: worker(a.Worker, a.Epoch, a.UID),
+		Task: wire.Task(a.Task), Attempt: a.Attempt,
+	})
+	if err != nil {
+		f := rpc.FromStatus(err)
+		o.log.Debug("a submit failed", "worker", a.Worker, "executor", a.Executor, "attempt", a.Attempt, "error", f)
+		if definite(f) {
+			return handout.Refused{Reason: f.Reason, Message: f.Message}
+		}
+		return handout.Unknown{Message: f.Message}
+	}
+	w := answer.GetWorker()
+	return handout.Accepted{
+		State: model.WorkerState(w.GetState()), Incarnation: a.Incarnation, Sequence: answer.GetSequence(),
+		ExitCode: w.ExitCode, Error: w.GetError(),
+	}
+}
+
+// definite says whether the agent itself refused. What gRPC says in its place,
+// an agent in trouble, or another program at its address that does not know the
+// call, leaves open whether the order was taken.
+func definite(f *fault.Error) bool {
+	if f.Reason == fault.ReasonUnsupported {
+		return false
+	}
+	return f.Kind == fault.Invalid || f.Kind == fault.Precondition || f.Kind == fault.Conflict
+}
+
+func (o *Orders) stop(ctx context.Context, a handout.Stop) any {
+	ctx, cancel := context.WithTimeout(ctx, a.Timeout)
+	defer cancel()
+	agent, done, err := o.agent(a.Address, a.Fresh)
+	if err != nil {
+		return handout.Unknown{Message: err.Error()}
+	}
+	defer done()
+	answer, err := agent.StopTask(ctx, &controlv1.StopTaskRequest{
+		Term: a.Term, Executor: a.Executor, Incarnation: a.Incarnation, Worker: worker(a.Worker, a.Epoch, a.UID),
+		Grace: durationpb.New(a.Grace),
+	})
+	if err != nil {
+		return handout.Unknown{Message: rpc.FromStatus(err).Message}
+	}
+	w := answer.GetWorker()
+	if state := model.WorkerState(w.GetState()); state.Terminal() {
+		return handout.Ended{State: state, ExitCode: w.ExitCode, Error: w.GetError()}
+	}
+	return handout.Stopping{}
+}
+
+func worker(w model.Worker, epoch int64, uid string) *controlv1.WorkerRef {
+	return &controlv1.WorkerRef{Job: w.Job, Stage: w.Stage, Index: w.Seat.Index, Number: w.Seat.Number, Epoch: epoch, Uid: uid}
+}

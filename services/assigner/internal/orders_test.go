@@ -1,0 +1,244 @@
+package internal
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/status"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/rpc"
+	"berth.dev/services/assigner/handout"
+)
+
+// agent is an executor's agent that answers as it is told.
+type agent struct {
+	controlv1.UnimplementedExecutorServer
+	address string
+	conns   atomic.Int64
+	submit  func(context.Context, *controlv1.SubmitTaskRequest) (*controlv1.SubmitTaskAnswer, error)
+	stop    func(context.Context, *controlv1.StopTaskRequest) (*controlv1.StopTaskAnswer, error)
+}
+
+func (a *agent) SubmitTask(ctx context.Context, req *controlv1.SubmitTaskRequest) (*controlv1.SubmitTaskAnswer, error) {
+	return a.submit(ctx, req)
+}
+
+func (a *agent) StopTask(ctx context.Context, req *controlv1.StopTaskRequest) (*controlv1.StopTaskAnswer, error) {
+	return a.stop(ctx, req)
+}
+
+// counted counts the connections it has accepted.
+type counted struct {
+	net.Listener
+	conns *atomic.Int64
+}
+
+func (l counted) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err == nil {
+		l.conns.Add(1)
+	}
+	return conn, err
+}
+
+func serve(t *testing.T, a *agent) *agent {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.address = l.Addr().String()
+	server := rpc.NewServer(rpc.ServerOptions{Log: slog.New(slog.DiscardHandler)})
+	controlv1.RegisterExecutorServer(server, a)
+	done := make(chan struct{})
+	go func() { defer close(done); _ = server.Serve(counted{l, &a.conns}) }() // ends with Stop
+	t.Cleanup(func() { server.Stop(); <-done })
+	return a
+}
+
+func newOrders(t *testing.T) *Orders {
+	o := NewOrders(slog.New(slog.DiscardHandler))
+	t.Cleanup(o.Close)
+	return o
+}
+
+func submitTo(a *agent) handout.Submit {
+	return handout.Submit{
+		Term: 7, Executor: "e", Address: a.address, Incarnation: 3, UID: "u", Epoch: 5, Attempt: 2, Timeout: 10 * time.Second,
+		Worker: model.Worker{Job: "j", Stage: "s", Seat: model.Seat{Index: 4, Number: 1}}, Task: model.Task{Command: "true"},
+	}
+}
+
+func TestSubmit(t *testing.T) {
+	code := int32(9)
+	var got *controlv1.SubmitTaskRequest
+	refuse := func(err error) func(context.Context, *controlv1.SubmitTaskRequest) (*controlv1.SubmitTaskAnswer, error) {
+		return func(context.Context, *controlv1.SubmitTaskRequest) (*controlv1.SubmitTaskAnswer, error) {
+			return nil, err
+		}
+	}
+	for _, test := range []struct {
+		name   string
+		submit func(context.Context, *controlv1.SubmitTaskRequest) (*controlv1.SubmitTaskAnswer, error)
+		want   func(outcome any) bool
+	}{
+		{"accepted", func(_ context.Context, req *controlv1.SubmitTaskRequest) (*controlv1.SubmitTaskAnswer, error) {
+			got = req
+			return &controlv1.SubmitTaskAnswer{Sequence: 11, Worker: &controlv1.WorkerReport{State: berthv1.Assignment_FAILED, ExitCode: &code, Error: "broke"}}, nil
+		}, func(outcome any) bool {
+			a, ok := outcome.(handout.Accepted)
+			return ok && a.State == model.WorkerFailed && a.Incarnation == 3 && a.Sequence == 11 && *a.ExitCode == 9 && a.Error == "broke"
+		}},
+		{"not allowed", refuse(fault.New(fault.Precondition, fault.ReasonNotAllowed, "no")), refused(fault.ReasonNotAllowed)},
+		{"lower term", refuse(fault.New(fault.Conflict, fault.ReasonLowerTerm, "no")), refused(fault.ReasonLowerTerm)},
+		{"invalid", refuse(fault.New(fault.Invalid, fault.ReasonInvalid, "no")), refused(fault.ReasonInvalid)},
+		{"agent in trouble", refuse(fault.New(fault.Internal, fault.ReasonInternal, "oh")), unknown},
+		{"agent stopping", refuse(fault.New(fault.Unavailable, fault.ReasonUnavailable, "oh")), unknown},
+		{"not an agent", refuse(status.Error(codes.Unimplemented, "what?")), unknown},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			a := serve(t, &agent{submit: test.submit})
+			if outcome := newOrders(t).submit(t.Context(), submitTo(a)); !test.want(outcome) {
+				t.Errorf("the outcome is %#v", outcome)
+			}
+		})
+	}
+	w := got.GetWorker()
+	if got.GetTerm() != 7 || got.GetExecutor() != "e" || got.GetIncarnation() != 3 || got.GetAttempt() != 2 || got.GetTask().GetCommand() != "true" ||
+		w.GetJob() != "j" || w.GetStage() != "s" || w.GetIndex() != 4 || w.GetNumber() != 1 || w.GetEpoch() != 5 || w.GetUid() != "u" {
+		t.Errorf("the agent was told %v", got)
+	}
+}
+
+func refused(reason fault.Reason) func(any) bool {
+	return func(outcome any) bool {
+		r, ok := outcome.(handout.Refused)
+		return ok && r.Reason == reason
+	}
+}
+
+func unknown(outcome any) bool {
+	_, ok := outcome.(handout.Unknown)
+	return ok
+}
+
+// Nobody there, or nobody who answers: whether it was taken is not known.
+func TestUnknown(t *testing.T) {
+	a := serve(t, &agent{submit: func(ctx context.Context, _ *controlv1.SubmitTaskRequest) (*controlv1.SubmitTaskAnswer, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}})
+	late := submitTo(a)
+	late.Timeout = 20 * time.Millisecond
+	o := newOrders(t)
+	if outcome := o.submit(t.Context(), late); !unknown(outcome) {
+		t.Errorf("a time-out is %#v", outcome)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	nobody := submitTo(&agent{address: l.Addr().String()})
+	if outcome := o.submit(t.Context(), nobody); !unknown(outcome) {
+		t.Errorf("a refused connection is %#v", outcome)
+	}
+	if outcome := o.stop(t.Context(), handout.Stop{Address: nobody.Address, Timeout: time.Second}); !unknown(outcome) {
+		t.Errorf("of a stop it is %#v", outcome)
+	}
+}
+
+func TestStop(t *testing.T) {
+	for state, want := range map[berthv1.Assignment_State]any{
+		berthv1.Assignment_EVICTING: handout.Stopping{},
+		berthv1.Assignment_EVICTED:  handout.Ended{State: model.WorkerEvicted},
+	} {
+		a := serve(t, &agent{stop: func(_ context.Context, req *controlv1.StopTaskRequest) (*controlv1.StopTaskAnswer, error) {
+			if req.GetGrace().AsDuration() != 3*time.Second {
+				t.Errorf("grace %v", req.GetGrace())
+			}
+			return &controlv1.StopTaskAnswer{Worker: &controlv1.WorkerReport{State: state}}, nil
+		}})
+		if outcome := newOrders(t).stop(t.Context(), handout.Stop{Address: a.address, Grace: 3 * time.Second, Timeout: 10 * time.Second}); outcome != want {
+			t.Errorf("%v is %#v", state, outcome)
+		}
+	}
+}
+
+// A retry has a connection of its own, and the orders under way on the old one
+// are not cut off.
+func TestFreshConnection(t *testing.T) {
+	entered, release := make(chan struct{}, 1), make(chan struct{})
+	a := serve(t, &agent{submit: func(_ context.Context, req *controlv1.SubmitTaskRequest) (*controlv1.SubmitTaskAnswer, error) {
+		if req.GetWorker().GetUid() == "slow" {
+			entered <- struct{}{}
+			<-release
+		}
+		return &controlv1.SubmitTaskAnswer{Worker: &controlv1.WorkerReport{State: berthv1.Assignment_RUNNING}}, nil
+	}})
+	o := newOrders(t)
+	slow, retry := submitTo(a), submitTo(a)
+	slow.UID, retry.Fresh = "slow", true
+	outcome := make(chan any, 1)
+	go func() { outcome <- o.submit(t.Context(), slow) }()
+	<-entered
+	old := o.lines[a.address]
+	for _, order := range []handout.Submit{submitTo(a), retry, submitTo(a)} {
+		if _, ok := o.submit(t.Context(), order).(handout.Accepted); !ok {
+			t.Error("an order was not taken")
+		}
+	}
+	if n := a.conns.Load(); n != 2 {
+		t.Errorf("%d connections, want the first and one for the retry", n)
+	}
+	close(release)
+	if got := <-outcome; got == nil || unknown(got) {
+		t.Errorf("the order under way was cut off: %#v", got)
+	}
+	if state := old.conn.GetState(); state != connectivity.Shutdown {
+		t.Errorf("the old connection is %v after its last order", state)
+	}
+}
+
+// Agents come and go: what nobody has used for a while is closed.
+func TestUnusedConnectionsAreClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := NewOrders(slog.New(slog.DiscardHandler))
+		defer o.Close()
+		_, done, err := o.agent("busy:1", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer done()
+		var gone *grpc.ClientConn
+		for _, address := range []string{"a:1", "b:1"} {
+			_, done, err := o.agent(address, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			gone = o.lines[address].conn
+			done()
+		}
+		time.Sleep(idleAgents)
+		_, other, err := o.agent("c:1", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other()
+		if len(o.lines) != 2 || o.lines["busy:1"] == nil || o.lines["c:1"] == nil || gone.GetState() != connectivity.Shutdown {
+			t.Errorf("kept: %v", o.lines)
+		}
+	})
+}
