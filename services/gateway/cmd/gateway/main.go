@@ -1,0 +1,16 @@
+// Command gateway is the door to Berth: REST and gRPC on one port.
+package main
+
+import (
+	"context"
+
+	"berth.dev/pkg/process"
+	"berth.dev/services/gateway"
+)
+
+func main() {
+	process.Main(process.Command("gateway", "Serve REST and gRPC and forward calls to the leaders",
+		gateway.DefaultConfig(), func(ctx context.Context, config gateway.Config) error {
+			return gateway.Run(ctx, config, nil)
+		}))
+}

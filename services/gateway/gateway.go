@@ -1,0 +1,109 @@
+// Package gateway is the one door to Berth: REST and gRPC on one port. It holds
+// no state and decides nothing.
+//
+//	job services ─┐            ┌─ REST ─ JSON ─┐            ┌─▶ leader of registry
+//	operators    ─┼─▶ one port ┤               ├─▶ router ──┼─▶ leader of executor-state
+//	the services ─┘            └─ gRPC ─ frames┘            └─▶ leader of assigner
+//	                           └─ answered here: leaders (asks the replicas),
+//	                              events (reads etcd)
+//
+// It promises that callers see a change of leader as a pause, and that any
+// number of gateways may run side by side.
+package gateway
+
+import (
+	"context"
+	"os"
+
+	"google.golang.org/grpc"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/keyspace"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/process"
+	"berth.dev/pkg/rpc"
+	"berth.dev/pkg/store"
+	"berth.dev/services/gateway/internal/leaders"
+	"berth.dev/services/gateway/internal/rest"
+	"berth.dev/services/gateway/internal/router"
+	"berth.dev/services/gateway/internal/stream"
+)
+
+// Run is a gateway, from start to orderly stop. It calls bound, if that is not
+// nil, with the addresses it listens on, and returns when ctx has ended or it
+// cannot go on.
+func Run(ctx context.Context, config Config, bound func(process.Addresses)) error {
+	// Telemetry.
+	log, err := process.NewLogger(os.Stderr, config.LogFormat, config.LogLevel)
+	if err != nil {
+		return err
+	}
+	log = log.With("service", model.ServiceGateway, "replica", config.ReplicaID())
+	metrics, err := process.NewMetrics()
+	if err != nil {
+		return err
+	}
+	serverTLS, clientTLS, err := config.TLS()
+	if err != nil {
+		return err
+	}
+	g := process.NewGroup(ctx)
+	defer g.Stop()
+
+	// etcd: job events are read from it.
+	etcd, err := store.Dial(store.DialConfig{Endpoints: config.Etcd, TLS: config.EtcdTLS(clientTLS)})
+	if err != nil {
+		return err
+	}
+	defer etcd.Close()
+
+	// Peers.
+	calls, err := router.New(router.Options{
+		Replicas: config.replicas(), Deadline: config.CallDeadline, TLS: clientTLS, Meters: metrics.Provider,
+	})
+	if err != nil {
+		return err
+	}
+	defer calls.Close()
+	leading, err := leaders.New(config.replicas(), clientTLS)
+	if err != nil {
+		return err
+	}
+	defer leading.Close()
+	events := stream.NewServer(g.Context(), stream.NewEtcd(etcd, keyspace.New(config.Cluster)),
+		stream.DefaultPatience, stream.DefaultHeartbeat)
+
+	// Serve.
+	server := rpc.NewServer(rpc.ServerOptions{
+		Log: log, Deadline: config.CallDeadline, Meters: metrics.Provider,
+		More: []grpc.ServerOption{grpc.ForceServerCodecV2(rpc.FrameCodec()), grpc.UnknownServiceHandler(calls.Forward)},
+	})
+	berthv1.RegisterLeadersServer(server, leading)
+	berthv1.RegisterEventsServer(server, events)
+	server.SetServing(model.ServiceGateway, true)
+	ops := process.OpsHandler(process.Running(g.Context()), nil, metrics)
+	web, err := rest.New(rest.Options{
+		Calls: calls, Leaders: leading, Events: events.Handler(rest.Errors{}), Ops: ops, MaxBody: config.bodyLimit(),
+	})
+	if err != nil {
+		return err
+	}
+
+	// Run.
+	p := &port{log: log, server: server, web: process.HTTPServer(web), ops: process.HTTPServer(ops)}
+	listeners, err := config.Open(log)
+	if err != nil {
+		return err
+	}
+	p.serve(g, listeners, serverTLS)
+	if err := config.Announce(log, listeners, bound); err != nil {
+		g.Fail("announce", err)
+	}
+	<-g.Stopping()
+	calls.EndStreams()
+	process.Stop(log, config.StopTimeout,
+		process.Step{Name: "finish REST calls", Do: p.web.Shutdown},
+		process.Step{Name: "finish gRPC calls", Do: server.Shutdown},
+		process.Step{Name: "close the operations port", Do: p.ops.Shutdown})
+	return g.Wait()
+}

@@ -1,0 +1,229 @@
+package gateway_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/keyspace"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/process"
+	"berth.dev/pkg/rpc"
+	"berth.dev/pkg/store"
+	"berth.dev/pkg/store/etcdtest"
+	"berth.dev/pkg/wire"
+	"berth.dev/services/gateway"
+	"berth.dev/services/gateway/internal/replicatest"
+)
+
+// running is a gateway that runs in this process.
+type running struct {
+	process.Addresses
+	stop context.CancelFunc
+	done chan struct{}
+	err  error // once done
+}
+
+func run(t *testing.T, config gateway.Config) *running {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	r := &running{stop: stop, done: make(chan struct{})}
+	bound := make(chan process.Addresses, 1)
+	go func() {
+		defer close(r.done)
+		r.err = gateway.Run(ctx, config, func(a process.Addresses) { bound <- a })
+	}()
+	select {
+	case r.Addresses = <-bound:
+	case <-r.done:
+		t.Fatalf("the gateway ended: %v", r.err)
+	}
+	t.Cleanup(func() {
+		stop()
+		http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+		<-r.done
+	})
+	return r
+}
+
+// before is the configuration of a gateway before one replica of everything.
+func before(r *replicatest.Replica, etcd ...string) gateway.Config {
+	config := gateway.DefaultConfig()
+	config.Listen, config.LogLevel, config.Etcd = ":0", "error", etcd
+	config.Registry, config.ExecutorState, config.Assigner = []string{r.Address}, []string{r.Address}, []string{r.Address}
+	return config
+}
+
+func body(t *testing.T, url string) string {
+	t.Helper()
+	res, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func replica(t *testing.T) *replicatest.Replica {
+	r := replicatest.Start(t, "", replicatest.Answers{
+		Get: func(_ context.Context, req *berthv1.GetReservationRequest) (*berthv1.Reservation, error) {
+			return &berthv1.Reservation{Uid: "of-" + req.GetJob()}, nil
+		},
+		Heartbeat: func(s grpc.BidiStreamingServer[controlv1.HeartbeatRequest, controlv1.HeartbeatAnswer]) error {
+			if err := s.Send(&controlv1.HeartbeatAnswer{Present: true}); err != nil {
+				return err
+			}
+			<-s.Context().Done()
+			return s.Context().Err()
+		},
+		Replica: &berthv1.Replica{Id: "r1", Role: berthv1.Replica_LEADER, Term: 7},
+	})
+	r.Lead(model.ServiceRegistry, true)
+	r.SetServing(model.ServiceExecutorState, true)
+	return r
+}
+
+func TestOnePortSpeaksBoth(t *testing.T) {
+	etcd := etcdtest.Start(t)
+	g := run(t, before(replica(t), etcd.Endpoints()...))
+
+	if got := body(t, "http://"+g.Listen+"/v1/jobs/j/stages/s/reservation"); !strings.Contains(got, "of-j") {
+		t.Errorf("REST: %s", got)
+	}
+	if got := body(t, "http://"+g.Listen+"/v1/leaders"); !strings.Contains(got, `"r1"`) {
+		t.Errorf("leaders: %s", got)
+	}
+	if got := body(t, "http://"+g.HTTP+"/metrics"); !strings.Contains(got, "rpc_client") {
+		t.Errorf("the calls sent are not among the metrics: %s", got)
+	}
+	conn, err := rpc.Dial([]string{g.Listen}, rpc.DialOptions{Health: model.ServiceGateway})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	got, err := berthv1.NewReservationsClient(conn).GetReservation(t.Context(), &berthv1.GetReservationRequest{Job: "j"})
+	if err != nil || got.GetUid() != "of-j" {
+		t.Errorf("gRPC: %v, %v", got, err)
+	}
+	leaders, err := berthv1.NewLeadersClient(conn).ListLeaders(t.Context(), &berthv1.ListLeadersRequest{})
+	if err != nil || leaders.GetServices()[0].GetLeader() != "r1" {
+		t.Errorf("leaders: %v, %v", leaders, err)
+	}
+	if _, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{}); err != nil {
+		t.Errorf("health: %v", err)
+	}
+}
+
+func TestEventsComeFromEtcd(t *testing.T) {
+	etcd := etcdtest.Start(t)
+	g := run(t, before(replica(t), etcd.Endpoints()...))
+	s, err := store.Dial(store.DialConfig{Endpoints: etcd.Endpoints()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	write := func(n int64) {
+		value, err := wire.EncodeEvent(model.JobEvent{Kind: model.EventReservationQueued, Key: model.Key{Job: "j"}}, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		op := store.Put(keyspace.New("default").Event("j", model.ServiceRegistry, 1, n), value)
+		if _, err := s.Txn(t.Context(), store.Txn{Then: []store.Op{op}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(0)
+	res, err := http.Get("http://" + g.Listen + "/v1/jobs/j/events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	lines := bufio.NewScanner(res.Body)
+	for n := range int64(3) {
+		if n > 0 {
+			write(n)
+		}
+		if !lines.Scan() || !strings.Contains(lines.Text(), "RESERVATION_QUEUED") {
+			t.Fatalf("event %d: %q, %v", n, lines.Text(), lines.Err())
+		}
+	}
+}
+
+// A gateway has nothing to finish but calls: streams are told to go elsewhere
+// and do not hold it up.
+func TestAStopIsOrderly(t *testing.T) {
+	config := before(replica(t), replicatest.Nowhere(t))
+	config.StopTimeout = time.Minute
+	config.HTTPListen = ":0"
+	g := run(t, config)
+	conn, err := rpc.Dial([]string{g.Listen}, rpc.DialOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	stream, err := controlv1.NewHeartbeatsClient(conn).Heartbeat(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	// It speaks on the operations port as well.
+	if got := body(t, "http://"+g.HTTP+"/readyz"); !strings.Contains(got, "true") {
+		t.Errorf("not ready: %s", got)
+	}
+	begin := time.Now()
+	g.stop()
+	if _, err := stream.Recv(); !strings.Contains(rpc.FromStatus(err).Message, "stopping") {
+		t.Errorf("the stream ended with %v", err)
+	}
+	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+	if <-g.done; g.err != nil {
+		t.Errorf("it ended with %v", g.err)
+	}
+	if took := time.Since(begin); took > 10*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
+
+func TestABusyPortEndsItAtOnce(t *testing.T) {
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	config := before(replica(t), replicatest.Nowhere(t))
+	config.Listen = busy.Addr().String()
+	err = gateway.Run(t.Context(), config, nil)
+	if err == nil || !strings.HasPrefix(err.Error(), "--listen "+config.Listen+" is in use") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestABadConfigurationEndsItAtOnce(t *testing.T) {
+	for name, change := range map[string]func(*gateway.Config){
+		"--log-level": func(c *gateway.Config) { c.LogLevel = "loud" },
+		"--tls-cert":  func(c *gateway.Config) { c.TLSCert = "/nowhere" },
+		"registry":    func(c *gateway.Config) { c.Registry = nil },
+	} {
+		config := before(replica(t), replicatest.Nowhere(t))
+		change(&config)
+		if err := gateway.Run(t.Context(), config, nil); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,113 @@
+// Package leaders tells who leads each service, by asking every replica.
+package leaders
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/rpc"
+)
+
+// patience is how long a replica has to answer before it counts as unreachable.
+const patience = time.Second
+
+// services in the order they are listed.
+var services = []string{model.ServiceRegistry, model.ServiceExecutorState, model.ServiceAssigner}
+
+// Server answers berth.v1.Leaders.
+type Server struct {
+	berthv1.UnimplementedLeadersServer
+	replicas []replica
+}
+
+type replica struct {
+	service, address string
+	conn             *grpc.ClientConn
+}
+
+// New connects to every replica, by the name of its service; none needs to
+// answer yet.
+func New(addresses map[string][]string, security *tls.Config) (*Server, error) {
+	s := &Server{}
+	for _, service := range services {
+		for _, address := range addresses[service] {
+			conn, err := rpc.Dial([]string{address}, rpc.DialOptions{FailFast: true, TLS: security})
+			if err != nil {
+				s.Close()
+				return nil, err
+			}
+			s.replicas = append(s.replicas, replica{service, address, conn})
+		}
+	}
+	return s, nil
+}
+
+// Close closes the connections.
+func (s *Server) Close() error {
+	var errs []error
+	for _, r := range s.replicas {
+		errs = append(errs, r.conn.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// ListLeaders asks all replicas at once. One that does not answer within a
+// second is listed as unreachable, so the call itself always succeeds.
+func (s *Server) ListLeaders(ctx context.Context, _ *berthv1.ListLeadersRequest) (*berthv1.ListLeadersAnswer, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	answers := make([]*berthv1.Replica, len(s.replicas))
+	var wait sync.WaitGroup
+	for i, r := range s.replicas {
+		wait.Go(func() { answers[i] = r.ask(ctx) })
+	}
+	wait.Wait()
+
+	var newest int64
+	for _, a := range answers {
+		newest = max(newest, a.GetRevision())
+	}
+	byService := map[string]*berthv1.ServiceLeadership{}
+	answer := &berthv1.ListLeadersAnswer{}
+	for _, service := range services {
+		byService[service] = &berthv1.ServiceLeadership{Service: service}
+		answer.Services = append(answer.Services, byService[service])
+	}
+	for i, a := range answers {
+		if a.GetRole() != berthv1.Replica_UNREACHABLE {
+			a.Behind = newest - a.GetRevision()
+		}
+		add(byService[s.replicas[i].service], a)
+	}
+	return answer, nil
+}
+
+func (r replica) ask(ctx context.Context) *berthv1.Replica {
+	answer, err := controlv1.NewReplicasClient(r.conn).GetReplica(ctx, &controlv1.GetReplicaRequest{})
+	if err != nil {
+		return &berthv1.Replica{Address: r.address, Role: berthv1.Replica_UNREACHABLE}
+	}
+	if answer.GetAddress() == "" {
+		answer.Address = r.address
+	}
+	return answer
+}
+
+// add lists a replica under its service. Of two that both say they lead, which
+// is so for a moment after a takeover, the one of the higher term does.
+func add(to *berthv1.ServiceLeadership, r *berthv1.Replica) {
+	to.Replicas = append(to.Replicas, r)
+	if r.GetRole() != berthv1.Replica_LEADER || r.GetTerm() < to.GetTerm() {
+		return
+	}
+	to.Leader, to.Address, to.Term = r.GetId(), r.GetAddress(), r.GetTerm()
+	to.Since, to.Renewed = r.GetSince(), r.GetRenewed()
+}

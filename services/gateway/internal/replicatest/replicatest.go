@@ -1,0 +1,125 @@
+// Package replicatest is a replica of any service, on a real socket, whose
+// answers and health a test sets.
+package replicatest
+
+import (
+	"context"
+	"net"
+	"sync"
+	"testing"
+
+	"google.golang.org/grpc"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/rpc"
+)
+
+// Answers are what a replica answers; a nil function is an unknown method.
+type Answers struct {
+	Upsert    func(context.Context, *berthv1.UpsertReservationRequest) (*berthv1.Reservation, error)
+	Get       func(context.Context, *berthv1.GetReservationRequest) (*berthv1.Reservation, error)
+	Pending   func(context.Context, *berthv1.ListPendingRequest) (*berthv1.ListPendingAnswer, error)
+	Heartbeat func(grpc.BidiStreamingServer[controlv1.HeartbeatRequest, controlv1.HeartbeatAnswer]) error
+	Replica   *berthv1.Replica
+}
+
+// Replica is a running replica.
+type Replica struct {
+	*rpc.Server
+	Address string
+}
+
+// Start starts a replica on an address; the empty one picks a port. It stops
+// with the test.
+func Start(t testing.TB, address string, answers Answers) *Replica {
+	t.Helper()
+	if address == "" {
+		address = "127.0.0.1:0"
+	}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &Replica{rpc.NewServer(rpc.ServerOptions{}), l.Addr().String()}
+	berthv1.RegisterReservationsServer(r, &reservations{answers: answers})
+	controlv1.RegisterHeartbeatsServer(r, &heartbeats{answers: answers})
+	controlv1.RegisterReplicasServer(r, &replicas{answers: answers})
+	var served sync.WaitGroup
+	served.Go(func() { r.Serve(l) }) //nolint:errcheck // the end of the test
+	t.Cleanup(func() {
+		r.Stop()
+		served.Wait()
+	})
+	return r
+}
+
+// Lead makes the replica the serving leader of a service, or stops that.
+func (r *Replica) Lead(service string, leads bool) { r.SetServing(rpc.LeaderHealth(service), leads) }
+
+// NotLeader is what a replica answers that does not lead.
+func NotLeader() error {
+	return fault.New(fault.Precondition, fault.ReasonNotLeader, "another replica leads")
+}
+
+// Nowhere is an address on which nobody listens.
+func Nowhere(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+type reservations struct {
+	berthv1.UnimplementedReservationsServer
+	answers Answers
+}
+
+func (r *reservations) UpsertReservation(ctx context.Context, req *berthv1.UpsertReservationRequest) (*berthv1.Reservation, error) {
+	if r.answers.Upsert == nil {
+		return r.UnimplementedReservationsServer.UpsertReservation(ctx, req)
+	}
+	return r.answers.Upsert(ctx, req)
+}
+
+func (r *reservations) GetReservation(ctx context.Context, req *berthv1.GetReservationRequest) (*berthv1.Reservation, error) {
+	if r.answers.Get == nil {
+		return r.UnimplementedReservationsServer.GetReservation(ctx, req)
+	}
+	return r.answers.Get(ctx, req)
+}
+
+func (r *reservations) ListPending(ctx context.Context, req *berthv1.ListPendingRequest) (*berthv1.ListPendingAnswer, error) {
+	if r.answers.Pending == nil {
+		return r.UnimplementedReservationsServer.ListPending(ctx, req)
+	}
+	return r.answers.Pending(ctx, req)
+}
+
+type heartbeats struct {
+	controlv1.UnimplementedHeartbeatsServer
+	answers Answers
+}
+
+func (h *heartbeats) Heartbeat(s grpc.BidiStreamingServer[controlv1.HeartbeatRequest, controlv1.HeartbeatAnswer]) error {
+	if h.answers.Heartbeat == nil {
+		return h.UnimplementedHeartbeatsServer.Heartbeat(s)
+	}
+	return h.answers.Heartbeat(s)
+}
+
+type replicas struct {
+	controlv1.UnimplementedReplicasServer
+	answers Answers
+}
+
+func (r *replicas) GetReplica(ctx context.Context, req *controlv1.GetReplicaRequest) (*berthv1.Replica, error) {
+	if r.answers.Replica == nil {
+		return r.UnimplementedReplicasServer.GetReplica(ctx, req)
+	}
+	return r.answers.Replica, nil
+}

@@ -1,0 +1,321 @@
+package rest_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/rpc"
+	"berth.dev/services/gateway/internal/rest"
+)
+
+// calls answers calls as the test says and keeps the last one.
+type calls struct {
+	grpc.ClientConnInterface
+	method string
+	in     proto.Message
+	answer proto.Message
+	err    error
+}
+
+func (c *calls) Invoke(_ context.Context, method string, in, out any, _ ...grpc.CallOption) error {
+	c.method, c.in = method[strings.LastIndex(method, "/")+1:], in.(proto.Message)
+	if c.err != nil {
+		return rpc.ToStatus(c.err)
+	}
+	if c.answer != nil {
+		proto.Merge(out.(proto.Message), c.answer)
+	}
+	return nil
+}
+
+type noLeaders struct {
+	berthv1.UnimplementedLeadersServer
+}
+
+func (noLeaders) ListLeaders(context.Context, *berthv1.ListLeadersRequest) (*berthv1.ListLeadersAnswer, error) {
+	return &berthv1.ListLeadersAnswer{Services: []*berthv1.ServiceLeadership{{Service: "registry"}}}, nil
+}
+
+const limit = 1000
+
+// ask sends a request and answers its status and body.
+func ask(t *testing.T, c *calls, method, path, body string) (int, string) {
+	t.Helper()
+	text := func(s string) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, s) })
+	}
+	h, err := rest.New(rest.Options{Calls: c, Leaders: noLeaders{}, Events: text("events"), Ops: text("ops"), MaxBody: limit})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader(body)))
+	return w.Code, w.Body.String()
+}
+
+func TestEveryPathReachesItsMethod(t *testing.T) {
+	for _, c := range []struct{ method, path, want string }{
+		{"PUT", "/v1/jobs/j/stages/s/reservation", "UpsertReservation"},
+		{"PUT", "/v1/jobs/j/stages/s/reservations/n", "UpsertReservation"},
+		{"GET", "/v1/jobs/j/stages/s/reservation", "GetReservation"},
+		{"GET", "/v1/jobs/j/stages/s/reservations/replace-3-2", "GetReservation"},
+		{"DELETE", "/v1/jobs/j/stages/s/reservation", "CancelReservation"},
+		{"DELETE", "/v1/jobs/j/stages/s/reservations/n", "CancelReservation"},
+		{"DELETE", "/v1/jobs/j", "CancelJob"},
+		{"GET", "/v1/reservations?job=j&stage=s&state=QUEUED&pageSize=5&pageToken=t", "ListReservations"},
+		{"GET", "/v1/reservations:pending", "ListPending"},
+		{"GET", "/v1/executors?sku=small&pool=p&state=READY", "ListExecutors"},
+		{"GET", "/v1/executors/host-1.example", "GetExecutor"},
+		{"GET", "/v1/assignments?job=j&executor=e&state=RUNNING", "ListAssignments"},
+	} {
+		t.Run(c.method+" "+c.path, func(t *testing.T) {
+			var got calls
+			if status, body := ask(t, &got, c.method, c.path, ""); status != 200 || got.method != c.want {
+				t.Errorf("%d %s, method %q", status, body, got.method)
+			}
+		})
+	}
+}
+
+func TestWhatTheGatewayAnswersItself(t *testing.T) {
+	for path, want := range map[string]string{
+		"/v1/leaders":       `"registry"`,
+		"/v1/jobs/j/events": "events",
+		"/healthz":          "ops",
+		"/readyz":           "ops",
+		"/leaderz":          "ops",
+		"/metrics":          "ops",
+		"/openapi.json":     `"swagger"`,
+		"/":                 "all or none",
+	} {
+		if status, body := ask(t, &calls{}, "GET", path, ""); status != 200 || !strings.Contains(body, want) {
+			t.Errorf("%s: %d %s", path, status, body)
+		}
+	}
+}
+
+func TestJSONIsStrict(t *testing.T) {
+	const put = "/v1/jobs/j/stages/s/reservation"
+	for _, c := range []struct{ name, method, path, body, field string }{
+		{"unknown field", "PUT", put, `{"workerz":1}`, "workerz"},
+		{"unknown field inside", "PUT", put, `{"constraints":{"skew":"x"}}`, "skew"},
+		{"field twice", "PUT", put, `{"count":1,"count":2}`, "count"},
+		{"unknown enum", "PUT", put, `{"batch":"SOMETIMES"}`, "batch"},
+		{"wrong type", "PUT", put, `{"targetSize":"many"}`, "targetSize"},
+		{"not JSON", "PUT", put, `{"count":`, ""},
+		{"more than one value", "PUT", put, `{"count":1} {"count":2}`, ""},
+		{"a list", "PUT", put, `[1]`, ""},
+		{"unknown parameter", "GET", "/v1/reservations?stat=QUEUED", "", "stat"},
+		{"unknown enum in a parameter", "GET", "/v1/reservations?state=SOMETIMES", "", "state"},
+		{"wrong type of a parameter", "GET", "/v1/reservations?pageSize=many", "", "page_size"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var sent calls
+			status, body := ask(t, &sent, c.method, c.path, c.body)
+			if status != 400 || sent.method != "" {
+				t.Errorf("%d %s, sent %q", status, body, sent.method)
+			}
+			got := parse(t, body)
+			if got.Code != 3 || got.reason() != "INVALID" || got.field() != c.field {
+				t.Errorf("got %s", body)
+			}
+		})
+	}
+}
+
+// failure is a google.rpc.Status as a client reads it.
+type failure struct {
+	Code    int
+	Message string
+	Details []struct {
+		Type            string `json:"@type"`
+		Reason, Domain  string
+		Metadata        map[string]string
+		FieldViolations []struct{ Field, Description string }
+	}
+}
+
+func parse(t *testing.T, body string) (f failure) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(body), &f); err != nil || len(f.Details) == 0 || f.Details[0].Domain != "berth" {
+		t.Fatalf("no status with a reason: %s", body)
+	}
+	return f
+}
+
+func (f failure) reason() string { return f.Details[0].Reason }
+
+func (f failure) field() string {
+	if len(f.Details) < 2 || len(f.Details[1].FieldViolations) != 1 {
+		return ""
+	}
+	return f.Details[1].FieldViolations[0].Field
+}
+
+// A name is taken as it was escaped, so that a bad one is refused by name and
+// is not another path.
+func TestAnEscapedNameIsOneName(t *testing.T) {
+	for path, want := range map[string]string{
+		"/v1/jobs/a%2Fb/stages/s/reservation":      "a/b",
+		"/v1/jobs/a%2fb/stages/s/reservation":      "a/b",
+		"/v1/jobs/a%2F%2Fb/stages/s/reservation":   "a//b",
+		"/v1/jobs/%2E%2E/stages/s/reservation":     "..",
+		"/v1/jobs/a%2541/stages/s/reservation":     "a%41",
+		"/v1/jobs/a%20b/stages/s/reservation":      "a b",
+		"/v1/jobs/%61bc/stages/s/reservation":      "abc",
+		"/v1/jobs/a:b/stages/s/reservation":        "a:b",
+		"/v1/jobs/a%3Fb/stages/s/reservations/%6E": "a?b",
+	} {
+		var c calls
+		status, body := ask(t, &c, "PUT", path, "")
+		if r, ok := c.in.(*berthv1.UpsertReservationRequest); !ok || r.GetReservation().GetJob() != want {
+			t.Errorf("%s: %d %s, sent %v", path, status, body, c.in)
+		}
+	}
+	for _, path := range []string{"/v1/jobs//stages/s/reservation", "/v1/jobs/j/stages//reservation", "/v1/../v1/reservations", "/v1/reservations/"} {
+		var c calls
+		status, body := ask(t, &c, "PUT", path, "")
+		if parse(t, body); status != 404 || c.method != "" {
+			t.Errorf("%s: %d %s, sent %q", path, status, body, c.method)
+		}
+	}
+}
+
+// The path says which reservation it is; a body that says another is wrong.
+func TestABodyDoesNotContradictItsPath(t *testing.T) {
+	const path = "/v1/jobs/j/stages/s/reservations/n"
+	for body, field := range map[string]string{
+		`{"count":1,"job":"other"}`:                    "job",
+		`{"count":1,"stage":"other"}`:                  "stage",
+		`{"count":1,"name":"other"}`:                   "name",
+		`{"count":1,"job":"j","stage":"s","name":"n"}`: "",
+		`{"count":1}`:                                  "",
+	} {
+		var c calls
+		status, text := ask(t, &c, "PUT", path, body)
+		if field == "name" {
+			// The short path is that of the reservation named main.
+			var main calls
+			if status, text := ask(t, &main, "PUT", "/v1/jobs/j/stages/s/reservation", body); status != 400 || parse(t, text).field() != field {
+				t.Errorf("%s: %d %s", body, status, text)
+			}
+		}
+		switch {
+		case field == "" && (status != 200 || c.in.(*berthv1.UpsertReservationRequest).GetReservation().GetJob() != "j"):
+			t.Errorf("%s: %d %s", body, status, text)
+		case field != "" && (status != 400 || c.method != "" || parse(t, text).field() != field):
+			t.Errorf("%s: %d %s, sent %q", body, status, text, c.method)
+		}
+	}
+}
+
+func TestErrorsKeepTheirReason(t *testing.T) {
+	for _, c := range []struct {
+		err    *fault.Error
+		status int
+		code   int
+	}{
+		{fault.BadField(fault.ReasonRequired, "workers", "name some"), 400, 3},
+		{fault.New(fault.NotFound, fault.ReasonNotFound, "no"), 404, 5},
+		{fault.New(fault.Conflict, fault.ReasonEpochMismatch, "no"), 409, 10},
+		{fault.New(fault.Precondition, fault.ReasonWorkerIDUsed, "no"), 412, 9},
+		{fault.New(fault.Unavailable, fault.ReasonRegistryNotReady, "no").With("service", "registry"), 503, 14},
+		{fault.New(fault.Exhausted, fault.ReasonOverloaded, "no"), 429, 8},
+		{fault.New(fault.Internal, fault.ReasonInternal, "no"), 500, 13},
+	} {
+		status, body := ask(t, &calls{err: c.err}, "GET", "/v1/reservations", "")
+		got := parse(t, body)
+		if status != c.status || got.Code != c.code || got.reason() != string(c.err.Reason) || got.Message != c.err.Message {
+			t.Errorf("%v: %d %s", c.err, status, body)
+		}
+		if diff := cmp.Diff(c.err.Meta, got.Details[0].Metadata); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+func TestNothingThere(t *testing.T) {
+	for _, c := range []struct {
+		method, path string
+		status       int
+	}{
+		{"GET", "/v2", 404},
+		{"GET", "/v1/nothing", 404},
+		{"GET", "/v1/reservations:nothing", 404},
+		{"POST", "/v1/reservations", 405},
+		{"POST", "/v1/jobs/j/events", 404},
+	} {
+		status, body := ask(t, &calls{}, c.method, c.path, "")
+		if parse(t, body); status != c.status {
+			t.Errorf("%s %s: %d %s", c.method, c.path, status, body)
+		}
+	}
+}
+
+func TestABodyOverTheLimitIsRefused(t *testing.T) {
+	var c calls
+	body := `{"task":{"command":"` + strings.Repeat("x", limit) + `"}}`
+	status, answer := ask(t, &c, "PUT", "/v1/jobs/j/stages/s/reservation", body)
+	if got := parse(t, answer); status != 413 || got.reason() != "TOO_LARGE" || c.method != "" {
+		t.Errorf("%d %s", status, answer)
+	}
+}
+
+func TestAMutatingCallHasARequestID(t *testing.T) {
+	type identified interface{ GetRequestId() string }
+	for _, c := range []struct{ method, path string }{
+		{"PUT", "/v1/jobs/j/stages/s/reservation"},
+		{"DELETE", "/v1/jobs/j/stages/s/reservation"},
+		{"DELETE", "/v1/jobs/j"},
+	} {
+		var first, second, own calls
+		ask(t, &first, c.method, c.path, "")
+		ask(t, &second, c.method, c.path, "")
+		ask(t, &own, c.method, c.path+"?requestId=mine", "")
+		a, b := first.in.(identified).GetRequestId(), second.in.(identified).GetRequestId()
+		if a == "" || a == b {
+			t.Errorf("%s %s: ids %q and %q", c.method, c.path, a, b)
+		}
+		if got := own.in.(identified).GetRequestId(); got != "mine" {
+			t.Errorf("%s %s: the caller's id became %q", c.method, c.path, got)
+		}
+	}
+	// The field of the body is the caller's too.
+	var c calls
+	ask(t, &c, "PUT", "/v1/jobs/j/stages/s/reservation", `{"requestId":"mine"}`)
+	if req := c.in.(*berthv1.UpsertReservationRequest); req.GetRequestId() != "" || req.GetReservation().GetRequestId() != "mine" {
+		t.Errorf("sent %v", req)
+	}
+}
+
+func TestTheBodyAndThePathMakeTheRequest(t *testing.T) {
+	c := calls{answer: &berthv1.Reservation{Uid: "u1", Epoch: 7, State: berthv1.Reservation_QUEUED}}
+	status, body := ask(t, &c, "PUT", "/v1/jobs/j/stages/s/reservations/n",
+		`{"count":2,"targetSize":"4","constraints":{"resources":{"memory":"1073741824","cpu":500}},"queueTimeout":"30s","batch":"STRICT"}`)
+	r := c.in.(*berthv1.UpsertReservationRequest).GetReservation()
+	if r.GetJob() != "j" || r.GetStage() != "s" || r.GetName() != "n" || r.GetCount() != 2 || r.GetTargetSize() != 4 ||
+		r.GetConstraints().GetResources()["memory"] != 1<<30 || r.GetQueueTimeout().GetSeconds() != 30 || r.GetBatch() != berthv1.Batch_STRICT {
+		t.Errorf("sent %v", r)
+	}
+	var got map[string]any
+	if err := json.Unmarshal([]byte(body), &got); err != nil || status != 200 {
+		t.Fatalf("%d %s", status, body)
+	}
+	// Numbers of 64 bits are strings, enums are names, zeros are shown.
+	for key, want := range map[string]any{"epoch": "7", "state": "QUEUED", "position": 0.0, "uid": "u1"} {
+		if got[key] != want {
+			t.Errorf("%s is %v", key, got[key])
+		}
+	}
+}

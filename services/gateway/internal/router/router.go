@@ -1,0 +1,158 @@
+// Package router sends calls to whoever can answer them: by the name of the
+// method, to the leader of a service or to any replica of it.
+//
+//	gRPC  ── frames, not decoded ──▶ Forward ─┐
+//	REST  ── messages ─────────────▶ Invoke ──┴─▶ round robin over the replicas
+//	                                             that report the health name
+//
+// It promises that a caller sees a change of leader as a pause and never as an
+// error: a call waits while there is no leader, and is sent again when its
+// answer was NOT_LEADER or left open whether it took effect. Every call of
+// Berth may be repeated, so that is always right. A stream is never repeated.
+package router
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"time"
+
+	"go.opentelemetry.io/otel/metric"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/rpc"
+)
+
+// Options of a router.
+type Options struct {
+	// Replicas are the addresses of every replica, by the name of the service.
+	Replicas map[string][]string
+	// Deadline is given to unary calls that come without one.
+	Deadline time.Duration
+	// TLS to call replicas with; nil for none.
+	TLS *tls.Config
+	// Meters, when given, take the figures of the calls sent.
+	Meters metric.MeterProvider
+}
+
+// Router forwards calls. It is a grpc.ClientConnInterface over all services.
+type Router struct {
+	conns    map[backend]*grpc.ClientConn
+	routes   map[string]route
+	deadline time.Duration
+	life     context.Context
+	end      context.CancelFunc
+}
+
+// New connects to the replicas; none of them needs to answer yet.
+func New(o Options) (*Router, error) {
+	r := &Router{conns: map[backend]*grpc.ClientConn{}, deadline: o.Deadline}
+	for _, to := range []backend{registryLeader, executorLeader, executorAny, assignerLeader} {
+		conn, err := rpc.Dial(o.Replicas[to.service], rpc.DialOptions{Health: to.health, TLS: o.TLS, Meters: o.Meters})
+		if err != nil {
+			r.Close()
+			return nil, fault.New(fault.Invalid, fault.ReasonInvalid, "the addresses of %s cannot be used", to.service).Because(err)
+		}
+		r.conns[to] = conn
+	}
+	r.routes = methods(r.conns)
+	r.life, r.end = context.WithCancel(context.Background())
+	return r, nil
+}
+
+// EndStreams ends every stream that is forwarded now, and refuses new ones, so
+// that a server can stop: their callers find another gateway. Unary calls go
+// on.
+func (r *Router) EndStreams() { r.end() }
+
+// Close ends all calls.
+func (r *Router) Close() error {
+	if r.end != nil {
+		r.end()
+	}
+	var errs []error
+	for _, conn := range r.conns {
+		errs = append(errs, conn.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Invoke sends a unary call to whoever answers the method.
+func (r *Router) Invoke(ctx context.Context, method string, in, out any, opts ...grpc.CallOption) error {
+	to, ok := r.routes[method]
+	if !ok || to.stream {
+		return unknown(method)
+	}
+	return r.call(ctx, to, method, in, out, opts...)
+}
+
+// NewStream is there for grpc.ClientConnInterface: no REST call is a stream
+// that is forwarded.
+func (r *Router) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallOption) (grpc.ClientStream, error) {
+	return nil, status.Error(codes.Unimplemented, "streams are forwarded as frames only")
+}
+
+// Forward is the handler of a gRPC server for the services that it does not
+// know. The server must use rpc.FrameCodec.
+func (r *Router) Forward(_ any, in grpc.ServerStream) error {
+	method, _ := grpc.MethodFromServerStream(in)
+	to, ok := r.routes[method]
+	if !ok {
+		return unknown(method)
+	}
+	md, _ := metadata.FromIncomingContext(in.Context())
+	ctx := metadata.NewOutgoingContext(in.Context(), md.Copy())
+	if to.stream {
+		return r.pipe(ctx, to, method, in)
+	}
+
+	var request, answer rpc.Frame
+	if err := in.RecvMsg(&request); err != nil {
+		return err
+	}
+	if err := to.admit(request); err != nil {
+		return err
+	}
+	var header, trailer metadata.MD
+	err := r.call(ctx, to, method, &request, &answer, codec, grpc.Header(&header), grpc.Trailer(&trailer))
+	in.SetTrailer(trailer)
+	if err != nil {
+		return err
+	}
+	if err := in.SetHeader(header); err != nil {
+		return err
+	}
+	return in.SendMsg(&answer)
+}
+
+// codec leaves the frames of a forwarded call as they are.
+var codec = grpc.ForceCodecV2(rpc.FrameCodec())
+
+// admit refuses a request that is too large for its service. It is the bound of
+// a whole message, so there is no field to name.
+func (to route) admit(request rpc.Frame) error {
+	if len(request.Bytes) <= to.limit {
+		return nil
+	}
+	return fault.New(fault.Invalid, fault.ReasonTooLarge,
+		"the request has %d bytes; at most %d are allowed", len(request.Bytes), to.limit)
+}
+
+func unknown(method string) error {
+	return status.Errorf(codes.Unimplemented, "Berth has no method %s", method)
+}
+
+// noLeader is what a caller gets who waited in vain.
+func (to route) noLeader() error {
+	what := " has no leader"
+	if to.backend == executorAny {
+		what = " has no replica that answers"
+	}
+	return fault.New(fault.Unavailable, fault.ReasonUnavailable, "%s", to.service+what).With("service", to.service)
+}
+
+var _ grpc.ClientConnInterface = (*Router)(nil)

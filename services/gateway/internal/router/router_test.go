@@ -1,0 +1,360 @@
+package router_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/rpc"
+	"berth.dev/services/gateway/internal/replicatest"
+	"berth.dev/services/gateway/internal/router"
+)
+
+// door is a router behind a gRPC server, and a client of it.
+type door struct {
+	*router.Router
+	conn *grpc.ClientConn
+}
+
+// open makes a router before replicas of the registry and of executor-state.
+func open(t *testing.T, deadline time.Duration, registry, executors []string) *door {
+	t.Helper()
+	nowhere := []string{replicatest.Nowhere(t)}
+	if executors == nil {
+		executors = nowhere
+	}
+	r, err := router.New(router.Options{Deadline: deadline, Replicas: map[string][]string{
+		model.ServiceRegistry: registry, model.ServiceExecutorState: executors, model.ServiceAssigner: nowhere,
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := rpc.NewServer(rpc.ServerOptions{More: []grpc.ServerOption{
+		grpc.ForceServerCodecV2(rpc.FrameCodec()), grpc.UnknownServiceHandler(r.Forward),
+	}})
+	var served sync.WaitGroup
+	served.Go(func() { server.Serve(l) })
+	conn, err := rpc.Dial([]string{l.Addr().String()}, rpc.DialOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		conn.Close()
+		server.Stop()
+		served.Wait()
+		r.Close()
+	})
+	return &door{r, conn}
+}
+
+func (d *door) reservations() berthv1.ReservationsClient {
+	return berthv1.NewReservationsClient(d.conn)
+}
+
+func answering(uid string) replicatest.Answers {
+	return replicatest.Answers{Upsert: func(context.Context, *berthv1.UpsertReservationRequest) (*berthv1.Reservation, error) {
+		return &berthv1.Reservation{Uid: uid}, nil
+	}}
+}
+
+func within(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func TestACallGoesToTheLeaderWhoeverThatIs(t *testing.T) {
+	a, b := replicatest.Start(t, "", answering("a")), replicatest.Start(t, "", answering("b"))
+	d := open(t, time.Minute, []string{a.Address, b.Address}, nil)
+	a.Lead(model.ServiceRegistry, true)
+	if got, err := d.reservations().UpsertReservation(within(t, 10*time.Second), &berthv1.UpsertReservationRequest{}); err != nil || got.GetUid() != "a" {
+		t.Fatalf("got %v, %v", got, err)
+	}
+
+	// The leader dies, and a call comes before another one leads.
+	a.Stop()
+	answered := make(chan error, 1)
+	go func() {
+		got, err := d.reservations().UpsertReservation(within(t, 10*time.Second), &berthv1.UpsertReservationRequest{})
+		if err == nil && got.GetUid() != "b" {
+			err = errors.New("answered by " + got.GetUid())
+		}
+		answered <- err
+	}()
+	b.Lead(model.ServiceRegistry, true)
+	if err := <-answered; err != nil {
+		t.Errorf("the caller saw the failover: %v", err)
+	}
+}
+
+func TestNoLeaderIsSaidBeforeTheDeadlineIsOver(t *testing.T) {
+	a := replicatest.Start(t, "", answering("a"))
+	for _, c := range []struct {
+		name          string
+		routers, call time.Duration
+	}{
+		{"the caller's deadline", time.Minute, time.Second},
+		{"the gateway's", 100 * time.Millisecond, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := open(t, c.routers, []string{a.Address}, nil)
+			ctx := t.Context()
+			if c.call > 0 {
+				ctx = within(t, c.call)
+			}
+			_, err := d.reservations().UpsertReservation(ctx, &berthv1.UpsertReservationRequest{})
+			if f := rpc.FromStatus(err); status.Code(err) != codes.Unavailable || f.Message != "registry has no leader" || f.Meta["service"] != "registry" {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func TestWhatACallerIsToldAndWhatIsTriedAgain(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		err   error
+		calls int32
+		code  codes.Code
+	}{
+		{"not the leader", replicatest.NotLeader(), 3, codes.OK},
+		{"connection broke", status.Error(codes.Unavailable, "connection reset"), 3, codes.OK},
+		{"perhaps applied", fault.New(fault.Unavailable, fault.ReasonUnavailable, "etcd is slow"), 3, codes.OK},
+		{"not ready is an answer", fault.New(fault.Unavailable, fault.ReasonRegistryNotReady, "wait"), 1, codes.Unavailable},
+		{"bad request", fault.BadField(fault.ReasonBadName, "job", "bad"), 1, codes.InvalidArgument},
+		{"other precondition", fault.New(fault.Precondition, fault.ReasonNotAllowed, "no"), 1, codes.FailedPrecondition},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var calls atomic.Int32
+			a := replicatest.Start(t, "", replicatest.Answers{Upsert: func(context.Context, *berthv1.UpsertReservationRequest) (*berthv1.Reservation, error) {
+				if calls.Add(1) < 3 {
+					return nil, c.err
+				}
+				return &berthv1.Reservation{}, nil
+			}})
+			a.Lead(model.ServiceRegistry, true)
+			d := open(t, time.Minute, []string{a.Address}, nil)
+			_, err := d.reservations().UpsertReservation(within(t, 10*time.Second), &berthv1.UpsertReservationRequest{})
+			if status.Code(err) != c.code || calls.Load() != c.calls {
+				t.Errorf("%d calls, %v", calls.Load(), err)
+			}
+			if err != nil && rpc.FromStatus(err).Reason != fault.Of(c.err).Reason {
+				t.Errorf("the reason changed: %v", err)
+			}
+		})
+	}
+}
+
+// A replica that goes on saying that it does not lead must not hold a call for
+// longer than its deadline.
+func TestTryingAgainEndsWithTheDeadline(t *testing.T) {
+	var calls atomic.Int32
+	a := replicatest.Start(t, "", replicatest.Answers{Upsert: func(context.Context, *berthv1.UpsertReservationRequest) (*berthv1.Reservation, error) {
+		calls.Add(1)
+		return nil, replicatest.NotLeader()
+	}})
+	a.Lead(model.ServiceRegistry, true)
+	d := open(t, 300*time.Millisecond, []string{a.Address}, nil)
+	_, err := d.reservations().UpsertReservation(t.Context(), &berthv1.UpsertReservationRequest{})
+	if f := rpc.FromStatus(err); f.Kind != fault.Unavailable || f.Message != "registry has no leader" {
+		t.Errorf("got %v", err)
+	}
+	// 2, 4, 8 … 128 ms: pauses grow, so a dead end is not hammered.
+	if n := calls.Load(); n < 3 || n > 12 {
+		t.Errorf("%d calls", n)
+	}
+}
+
+func TestMetadataAndTrailersPass(t *testing.T) {
+	a := replicatest.Start(t, "", replicatest.Answers{Upsert: func(ctx context.Context, _ *berthv1.UpsertReservationRequest) (*berthv1.Reservation, error) {
+		md, _ := metadata.FromIncomingContext(ctx)
+		grpc.SetHeader(ctx, metadata.Pairs("x-heard", strings.Join(md.Get("x-said"), ",")))
+		grpc.SetTrailer(ctx, metadata.Pairs("x-last", "word"))
+		return &berthv1.Reservation{}, nil
+	}})
+	a.Lead(model.ServiceRegistry, true)
+	d := open(t, time.Minute, []string{a.Address}, nil)
+	var header, trailer metadata.MD
+	ctx := metadata.AppendToOutgoingContext(within(t, 10*time.Second), "x-said", "hello")
+	if _, err := d.reservations().UpsertReservation(ctx, &berthv1.UpsertReservationRequest{}, grpc.Header(&header), grpc.Trailer(&trailer)); err != nil {
+		t.Fatal(err)
+	}
+	if got := header.Get("x-heard"); len(got) != 1 || got[0] != "hello" {
+		t.Errorf("header %v", header)
+	}
+	if got := trailer.Get("x-last"); len(got) != 1 || got[0] != "word" {
+		t.Errorf("trailer %v", trailer)
+	}
+}
+
+// The gateway knows less of a message than its two ends may.
+func TestFieldsThatTheGatewayDoesNotKnowPass(t *testing.T) {
+	got := make(chan []byte, 1)
+	a := replicatest.Start(t, "", replicatest.Answers{Upsert: func(_ context.Context, req *berthv1.UpsertReservationRequest) (*berthv1.Reservation, error) {
+		got <- req.ProtoReflect().GetUnknown()
+		return &berthv1.Reservation{}, nil
+	}})
+	a.Lead(model.ServiceRegistry, true)
+	d := open(t, time.Minute, []string{a.Address}, nil)
+	req := &berthv1.UpsertReservationRequest{}
+	unknown := []byte{0xa0, 0x3f, 0x07} // field 1012, varint 7
+	req.ProtoReflect().SetUnknown(unknown)
+	if _, err := d.reservations().UpsertReservation(within(t, 10*time.Second), req); err != nil {
+		t.Fatal(err)
+	}
+	if g := <-got; string(g) != string(unknown) {
+		t.Errorf("it arrived as %x", g)
+	}
+}
+
+func TestAPublicRequestIsBounded(t *testing.T) {
+	a := replicatest.Start(t, "", answering("a"))
+	a.Lead(model.ServiceRegistry, true)
+	d := open(t, time.Minute, []string{a.Address}, nil)
+	large := &berthv1.UpsertReservationRequest{RequestId: strings.Repeat("x", rpc.PublicMessageLimit+1)}
+	_, err := d.reservations().UpsertReservation(within(t, 10*time.Second), large)
+	if f := rpc.FromStatus(err); f.Kind != fault.Invalid || f.Reason != fault.ReasonTooLarge {
+		t.Errorf("got %v", err)
+	}
+	large.RequestId = large.RequestId[:rpc.PublicMessageLimit-100]
+	if _, err := d.reservations().UpsertReservation(within(t, 10*time.Second), large); err != nil {
+		t.Errorf("a request within the limit: %v", err)
+	}
+}
+
+func TestUnknownMethodsAreUnimplemented(t *testing.T) {
+	d := open(t, time.Minute, []string{replicatest.Nowhere(t)}, nil)
+	for _, method := range []string{"/berth.v1.Reservations/Guess", "/other.Service/Call", "/berth.control.v1.Executor/SubmitTask"} {
+		err := d.conn.Invoke(within(t, 10*time.Second), method, &berthv1.ListLeadersRequest{}, &berthv1.ListLeadersAnswer{})
+		if status.Code(err) != codes.Unimplemented {
+			t.Errorf("%s: %v", method, err)
+		}
+	}
+	if err := d.Invoke(t.Context(), "/other.Service/Call", nil, nil); status.Code(err) != codes.Unimplemented {
+		t.Errorf("from inside: %v", err)
+	}
+}
+
+func TestACallerThatGivesUpIsNotTriedFor(t *testing.T) {
+	a := replicatest.Start(t, "", answering("a"))
+	d := open(t, time.Minute, []string{a.Address}, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := d.Invoke(ctx, berthv1.Reservations_UpsertReservation_FullMethodName, &berthv1.UpsertReservationRequest{}, &berthv1.Reservation{})
+	if status.Code(err) != codes.Canceled {
+		t.Errorf("got %v", err)
+	}
+}
+
+// echo answers every heartbeat until its caller closes, then with a last word.
+func echo(s grpc.BidiStreamingServer[controlv1.HeartbeatRequest, controlv1.HeartbeatAnswer]) error {
+	s.SetTrailer(metadata.Pairs("x-last", "word"))
+	for {
+		req, err := s.Recv()
+		if err == io.EOF {
+			return fault.New(fault.Conflict, fault.ReasonOtherIncarnation, "closed")
+		}
+		if err != nil {
+			return err
+		}
+		if err := s.Send(&controlv1.HeartbeatAnswer{AssignerTerm: req.GetIncarnation()}); err != nil {
+			return err
+		}
+	}
+}
+
+func TestStreamsPassBothWays(t *testing.T) {
+	a := replicatest.Start(t, "", replicatest.Answers{Heartbeat: echo})
+	a.SetServing(model.ServiceExecutorState, true) // any replica will do
+	d := open(t, time.Minute, []string{replicatest.Nowhere(t)}, []string{a.Address})
+	s, err := controlv1.NewHeartbeatsClient(d.conn).Heartbeat(within(t, 10*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range int64(100) {
+		if err := s.Send(&controlv1.HeartbeatRequest{Incarnation: i}); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := s.Recv(); err != nil || got.GetAssignerTerm() != i {
+			t.Fatalf("%d: %v, %v", i, got, err)
+		}
+	}
+	if err := s.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Recv()
+	if f := rpc.FromStatus(err); f.Reason != fault.ReasonOtherIncarnation || s.Trailer().Get("x-last")[0] != "word" {
+		t.Errorf("the last word was %v, %v", err, s.Trailer())
+	}
+}
+
+func TestAStreamEndsWithItsReplicaAndIsNotTriedAgain(t *testing.T) {
+	var streams atomic.Int32
+	a := replicatest.Start(t, "", replicatest.Answers{Heartbeat: func(s grpc.BidiStreamingServer[controlv1.HeartbeatRequest, controlv1.HeartbeatAnswer]) error {
+		streams.Add(1)
+		return echo(s)
+	}})
+	a.SetServing(model.ServiceExecutorState, true)
+	d := open(t, time.Minute, []string{replicatest.Nowhere(t)}, []string{a.Address})
+	s := beat(t, d)
+	a.Stop()
+	if _, err := s.Recv(); status.Code(err) != codes.Unavailable {
+		t.Errorf("got %v", err)
+	}
+	if streams.Load() != 1 {
+		t.Errorf("%d streams", streams.Load())
+	}
+}
+
+func TestStreamsEndWhenTheGatewayStops(t *testing.T) {
+	a := replicatest.Start(t, "", replicatest.Answers{Heartbeat: echo})
+	a.SetServing(model.ServiceExecutorState, true)
+	d := open(t, time.Minute, []string{replicatest.Nowhere(t)}, []string{a.Address})
+	s := beat(t, d)
+	d.EndStreams()
+	if _, err := s.Recv(); rpc.FromStatus(err).Message != "this gateway is stopping; another one answers" {
+		t.Errorf("got %v", err)
+	}
+}
+
+// beat opens a stream and waits for its first answer.
+func beat(t *testing.T, d *door) grpc.BidiStreamingClient[controlv1.HeartbeatRequest, controlv1.HeartbeatAnswer] {
+	t.Helper()
+	s, err := controlv1.NewHeartbeatsClient(d.conn).Heartbeat(within(t, 10*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Send(&controlv1.HeartbeatRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestBadAddressesNameTheirService(t *testing.T) {
+	_, err := router.New(router.Options{Replicas: map[string][]string{model.ServiceRegistry: {"nowhere"}}})
+	if fault.Of(err).Kind != fault.Invalid || !strings.Contains(err.Error(), "registry") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,88 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/fault"
+)
+
+// follower reads from a source ahead of the one who writes the events out.
+type follower struct {
+	// events is closed when no more come; err then says why.
+	events chan *berthv1.Event
+	// ended is closed with it, for who is busy writing.
+	ended chan struct{}
+	// err is for reading once ended is closed.
+	err  error
+	stop func()
+}
+
+// run moves events until the source fails, the stream is stopped, or nobody
+// takes them.
+func (f *follower) run(ctx context.Context, reader Reader, patience time.Duration) {
+	defer reader.Close()
+	f.err = f.move(ctx, reader, patience)
+	// Of a stream that was ended on purpose the cause says more than what the
+	// reader made of it.
+	if cause := context.Cause(ctx); cause != nil {
+		f.err = cause
+	}
+	close(f.events)
+	close(f.ended)
+}
+
+func (f *follower) move(ctx context.Context, reader Reader, patience time.Duration) error {
+	for {
+		batch, err := reader.Next(ctx)
+		if err != nil {
+			return err
+		}
+		for _, event := range batch {
+			if err := f.push(ctx, event, patience); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (f *follower) push(ctx context.Context, event *berthv1.Event, patience time.Duration) error {
+	select {
+	case f.events <- event:
+		return nil
+	default:
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case f.events <- event:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return fault.New(fault.Exhausted, fault.ReasonSlowReader,
+			"the stream was not read for %v; resume it with the cursor of the last event seen", patience)
+	}
+}
+
+// reason is why the stream ended, as its reader is to be told.
+func (f *follower) reason() error {
+	if errors.Is(f.err, context.Canceled) {
+		return fault.New(fault.Unavailable, fault.ReasonUnavailable, "the stream was ended by its reader")
+	}
+	return f.err
+}
+
+// validName is the rule for every name: 1 to 128 of [A-Za-z0-9._-], the first
+// alphanumeric.
+func validName(name string) bool {
+	for i, c := range []byte(name) {
+		alphanumeric := '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z'
+		if !alphanumeric && (i == 0 || c != '.' && c != '_' && c != '-') {
+			return false
+		}
+	}
+	return 1 <= len(name) && len(name) <= 128
+}

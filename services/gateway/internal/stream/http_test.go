@@ -1,0 +1,213 @@
+package stream_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/fault"
+	"berth.dev/services/gateway/internal/rest"
+	"berth.dev/services/gateway/internal/stream"
+)
+
+// serveHTTP serves a source's streams over HTTP.
+func serveHTTP(t *testing.T, source stream.Source, patience, heartbeat time.Duration) (url string, stop context.CancelFunc) {
+	t.Helper()
+	life, stop := context.WithCancel(t.Context())
+	mux := http.NewServeMux()
+	mux.Handle("GET /v1/jobs/{job}/events", stream.NewServer(life, source, patience, heartbeat).Handler(rest.Errors{}))
+	server := httptest.NewServer(mux)
+	t.Cleanup(func() {
+		stop()
+		server.Close()
+	})
+	return server.URL, stop
+}
+
+// get starts to read a stream.
+func get(t *testing.T, url string, header ...string) (*http.Response, *bufio.Reader) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	t.Cleanup(cancel)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	res, err := http.DefaultTransport.(*http.Transport).RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		res.Body.Close()
+		http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+	})
+	return res, bufio.NewReader(res.Body)
+}
+
+func line(t *testing.T, r *bufio.Reader) string {
+	t.Helper()
+	text, err := r.ReadString('\n')
+	if err != nil {
+		t.Fatalf("after %q: %v", text, err)
+	}
+	return strings.TrimSuffix(text, "\n")
+}
+
+func event(t *testing.T, text string) *berthv1.Event {
+	t.Helper()
+	var e berthv1.Event
+	if err := protojson.Unmarshal([]byte(text), &e); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return &e
+}
+
+func TestLinesOfJSONComeAtOnceAndResume(t *testing.T) {
+	source := newMemory(2)
+	url, _ := serveHTTP(t, source, time.Minute, time.Minute)
+	res, body := get(t, url+"/v1/jobs/a/events")
+	if got := res.Header.Get("Content-Type"); got != "application/x-ndjson" {
+		t.Errorf("it is %s", got)
+	}
+	var last string
+	for i := range 4 {
+		if i >= 2 {
+			source.write() // what happens now is read now
+		}
+		e := event(t, line(t, body))
+		if e.GetRevision() != int64(i+1) || e.GetKind() != berthv1.Event_WORKER_RUNNING {
+			t.Fatalf("event %d is %v", i, e)
+		}
+		last = e.GetCursor()
+	}
+	source.write()
+	_, body = get(t, url+"/v1/jobs/a/events?since="+last)
+	if e := event(t, line(t, body)); e.GetRevision() != 5 {
+		t.Errorf("after %s comes %v", last, e)
+	}
+}
+
+func TestServerSentEventsResumeByTheirID(t *testing.T) {
+	source := newMemory(3)
+	url, _ := serveHTTP(t, source, time.Minute, time.Minute)
+	// A browser that reconnects asks with its first URL.
+	res, body := get(t, url+"/v1/jobs/a/events?since=1-0", "Accept", "text/event-stream", "Last-Event-ID", "2-0")
+	if got := res.Header.Get("Content-Type"); got != "text/event-stream" {
+		t.Errorf("it is %s", got)
+	}
+	for _, want := range []string{"id: 3-0", "event: WORKER_RUNNING"} {
+		if got := line(t, body); got != want {
+			t.Errorf("%q, not %q", got, want)
+		}
+	}
+	data, found := strings.CutPrefix(line(t, body), "data: ")
+	if e := event(t, data); !found || e.GetUid() != "u3" {
+		t.Errorf("data is %s", data)
+	}
+	if got := line(t, body); got != "" {
+		t.Errorf("the event ends with %q", got)
+	}
+}
+
+func TestAQuietStreamSaysThatItLives(t *testing.T) {
+	url, _ := serveHTTP(t, newMemory(0), time.Minute, time.Millisecond)
+	_, body := get(t, url+"/v1/jobs/a/events", "Accept", "text/event-stream")
+	if got := line(t, body); got != ": alive" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestWhatCannotBeStreamedIsRefusedWithAStatus(t *testing.T) {
+	compacted := newMemory(0)
+	compacted.open = fault.New(fault.OutOfRange, fault.ReasonEventsCompacted, "too old").With("cursor", "0-0")
+	for _, c := range []struct {
+		name, path string
+		source     *memory
+		status     int
+		want       string
+	}{
+		{"bad cursor", "/v1/jobs/a/events?since=x", newMemory(0), 400, "since"},
+		{"bad job", "/v1/jobs/-a/events", newMemory(0), 400, "BAD_NAME"},
+		{"misspelt parameter", "/v1/jobs/a/events?sinze=1-0", newMemory(0), 400, "sinze"},
+		{"compacted", "/v1/jobs/a/events?since=1-0", compacted, 410, "EVENTS_COMPACTED"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			url, _ := serveHTTP(t, c.source, time.Minute, time.Minute)
+			res, body := get(t, url+c.path)
+			text, err := io.ReadAll(body)
+			if err != nil || res.StatusCode != c.status || !strings.Contains(string(text), c.want) || !json.Valid(text) {
+				t.Errorf("%d %s %v", res.StatusCode, text, err)
+			}
+		})
+	}
+}
+
+// Once a stream has begun its status is sent: the reason is its last word.
+func TestAStreamThatEndsSaysWhy(t *testing.T) {
+	for _, c := range []struct{ name, accept, want string }{
+		{"lines", "*/*", `{"error":{`},
+		{"server-sent", "text/event-stream", "event: error"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			source := newMemory(0)
+			url, _ := serveHTTP(t, source, time.Minute, time.Minute)
+			_, body := get(t, url+"/v1/jobs/a/events", "Accept", c.accept)
+			source.fail(fault.New(fault.OutOfRange, fault.ReasonEventsCompacted, "too old"))
+			text, err := io.ReadAll(body)
+			if err != nil || !strings.HasPrefix(string(text), c.want) || !strings.Contains(string(text), "EVENTS_COMPACTED") {
+				t.Errorf("got %s, %v", text, err)
+			}
+		})
+	}
+}
+
+func TestStreamsEndWithTheGateway(t *testing.T) {
+	url, stop := serveHTTP(t, newMemory(0), time.Minute, time.Minute)
+	_, body := get(t, url+"/v1/jobs/a/events")
+	stop()
+	text, err := io.ReadAll(body)
+	if err != nil || !strings.Contains(string(text), "this gateway is stopping") {
+		t.Errorf("got %s, %v", text, err)
+	}
+}
+
+// A reader that does not read is cut off: its connection ends.
+func TestASlowReaderIsCutOff(t *testing.T) {
+	source := flood()
+	url, _ := serveHTTP(t, source, 20*time.Millisecond, time.Minute)
+	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "GET /v1/jobs/a/events HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	// The server gives up while nothing is read; then come what its buffers hold
+	// and the end, with or without a last word: the connection may have been
+	// stuck. All the events would be tens of megabytes.
+	<-source.closed
+	conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+	n, err := io.Copy(io.Discard, conn)
+	if err != nil && !errors.Is(err, syscall.ECONNRESET) {
+		t.Error(err)
+	}
+	if n > 30<<20 {
+		t.Errorf("%d bytes were kept for a reader that did not read", n)
+	}
+}

@@ -1,0 +1,99 @@
+package stream_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/services/gateway/internal/stream"
+)
+
+// memory is a source whose events a test writes, one a revision.
+type memory struct {
+	mu     sync.Mutex
+	events []*berthv1.Event
+	err    error // instead of what comes after the events
+	open   error
+	moved  chan struct{}
+	closed chan struct{} // gets a value as a reader is closed
+}
+
+func newMemory(events int) *memory {
+	m := &memory{moved: make(chan struct{}), closed: make(chan struct{}, 10)}
+	for range events {
+		m.write()
+	}
+	return m
+}
+
+// flood is a source with far more than a connection holds that nobody reads.
+func flood() *memory {
+	m := newMemory(10_000)
+	text := strings.Repeat("x", 8<<10)
+	for _, e := range m.events {
+		e.Message = &text
+	}
+	return m
+}
+
+// write adds an event and answers its cursor.
+func (m *memory) write() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := int64(len(m.events) + 1)
+	cursor := stream.Cursor{Revision: n}.String()
+	m.events = append(m.events, &berthv1.Event{
+		Cursor: cursor, Revision: n, Kind: berthv1.Event_WORKER_RUNNING, Uid: fmt.Sprintf("u%d", n),
+	})
+	m.wake()
+	return cursor
+}
+
+// fail ends every stream once it has read all events.
+func (m *memory) fail(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.err = err
+	m.wake()
+}
+
+func (m *memory) wake() {
+	close(m.moved)
+	m.moved = make(chan struct{})
+}
+
+func (m *memory) Open(_ context.Context, _ string, since stream.Cursor) (stream.Reader, error) {
+	if m.open != nil {
+		return nil, m.open
+	}
+	return &memoryReader{m, int(since.Revision)}, nil
+}
+
+type memoryReader struct {
+	m    *memory
+	next int
+}
+
+func (r *memoryReader) Next(ctx context.Context) ([]*berthv1.Event, error) {
+	for {
+		r.m.mu.Lock()
+		events, err, moved := r.m.events[r.next:], r.m.err, r.m.moved
+		r.m.mu.Unlock()
+		switch {
+		case len(events) > 0:
+			r.next += len(events)
+			return events, nil
+		case err != nil:
+			return nil, err
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (r *memoryReader) Close() { r.m.closed <- struct{}{} }

@@ -1,0 +1,89 @@
+// Package stream gives the events of a job to those who follow it, over gRPC,
+// as lines of JSON and as server-sent events.
+//
+//	Source ──Open──▶ Reader ──Next──▶ follow ──▶ WatchEvents │ NDJSON │ SSE
+//	(etcd)                            bounded buffer
+//
+// It promises that each event after the cursor given comes once and in order,
+// or the stream ends with an error that says why not. Who does not read is cut
+// off with SLOW_READER; the cursor of the last event seen resumes.
+package stream
+
+import (
+	"context"
+	"time"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/fault"
+)
+
+// Source is where events come from.
+type Source interface {
+	// Open starts to read the events of a job that are after a cursor; the zero
+	// cursor starts at the oldest kept. An error says why there is nothing to
+	// read: reason EVENTS_COMPACTED when some of them are no longer kept.
+	Open(ctx context.Context, job string, since Cursor) (Reader, error)
+}
+
+// Reader reads the events of one job.
+type Reader interface {
+	// Next waits for events. They are in order, whole revisions, and each comes
+	// once. The error is final.
+	Next(ctx context.Context) ([]*berthv1.Event, error)
+	// Close frees what the reader holds.
+	Close()
+}
+
+// The bounds of one stream.
+const (
+	// buffered is how many events wait for a reader that is busy.
+	buffered = 1024
+	// DefaultPatience is how long a full buffer waits for its reader.
+	DefaultPatience = 10 * time.Second
+	// DefaultHeartbeat is how often a quiet stream of server-sent events says
+	// that it lives, so that proxies keep it.
+	DefaultHeartbeat = 15 * time.Second
+)
+
+// Server serves streams from a source.
+type Server struct {
+	berthv1.UnimplementedEventsServer
+	source Source
+	// life ends all streams when it ends.
+	life      context.Context
+	patience  time.Duration
+	heartbeat time.Duration
+}
+
+// NewServer makes a server whose streams end when life ends.
+func NewServer(life context.Context, source Source, patience, heartbeat time.Duration) *Server {
+	return &Server{source: source, life: life, patience: patience, heartbeat: heartbeat}
+}
+
+// open checks a request and starts to follow.
+func (s *Server) open(ctx context.Context, job, since string) (*follower, error) {
+	if !validName(job) {
+		return nil, fault.BadField(fault.ReasonBadName, "job", "%q is not a name", job)
+	}
+	cursor, err := ParseCursor(since)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	release := context.AfterFunc(s.life, func() { cancel(errStopping) })
+	reader, err := s.source.Open(ctx, job, cursor)
+	if err != nil {
+		release()
+		cancel(nil)
+		return nil, err
+	}
+	f := &follower{
+		events: make(chan *berthv1.Event, buffered),
+		ended:  make(chan struct{}),
+		stop:   func() { release(); cancel(nil) },
+	}
+	go f.run(ctx, reader, s.patience)
+	return f, nil
+}
+
+var errStopping = fault.New(fault.Unavailable, fault.ReasonUnavailable, "this gateway is stopping; another one answers")

@@ -1,0 +1,53 @@
+package gateway
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/soheilhy/cmux"
+
+	"berth.dev/pkg/process"
+	"berth.dev/pkg/rpc"
+)
+
+// sniff is how long a connection has to say what it speaks. One that has said
+// nothing by then is taken for HTTP/1, whose own time-outs hold from there.
+const sniff = time.Second
+
+// port serves gRPC and HTTP on one listener, and operations on another if there
+// is one.
+type port struct {
+	log      *slog.Logger
+	server   *rpc.Server
+	web, ops *http.Server
+}
+
+// serve starts the members that serve. HTTP/2 is gRPC, all else is HTTP/1:
+// under TLS browsers are offered HTTP/1 first, and gRPC speaks nothing but
+// HTTP/2.
+func (p *port) serve(g *process.Group, l *process.Listeners, security *tls.Config) {
+	p.web.ErrorLog = slog.NewLogLogger(p.log.Handler(), slog.LevelWarn)
+	p.ops.ErrorLog = p.web.ErrorLog
+	calls := l.Calls
+	if security != nil {
+		security = security.Clone()
+		security.NextProtos = []string{"http/1.1", "h2"}
+		calls = tls.NewListener(calls, security)
+	}
+	mux := cmux.New(calls)
+	mux.SetReadTimeout(sniff)
+	var (
+		grpc net.Listener = mux.Match(cmux.HTTP2())
+		web  net.Listener = mux.Match(cmux.Any())
+	)
+	g.Go("gRPC", func(context.Context) error { return p.server.Serve(grpc) })
+	g.Go("HTTP", process.ServeHTTP(p.web, web))
+	g.Go("listen", func(context.Context) error { return mux.Serve() })
+	if l.HTTP != nil {
+		g.Go("operations", process.ServeHTTP(p.ops, l.HTTP))
+	}
+}
