@@ -1,0 +1,101 @@
+package agent
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Adopt implements Driver: it goes through the directories of workers.
+func (p *Process) Adopt(ended func(Spec, Exit)) ([]Adopted, error) {
+	dirs, err := filepath.Glob(filepath.Join(p.cfg.Dir, "workers", "*", "*"))
+	if err != nil {
+		return nil, err
+	}
+	var adopted []Adopted
+	var forgotten []string
+	for _, dir := range dirs {
+		if has(dir, fileForgotten) {
+			forgotten = append(forgotten, dir)
+			continue
+		}
+		a, err := p.adopt(dir, ended)
+		if err != nil {
+			return nil, fmt.Errorf("adopt %s: %w", dir, err)
+		}
+		if a == nil {
+			p.remove(dir)
+			continue
+		}
+		adopted = append(adopted, *a)
+	}
+	slices.SortFunc(forgotten, func(a, b string) int { return cmp.Compare(modified(a), modified(b)) })
+	for _, dir := range forgotten {
+		p.keepLog(dir)
+	}
+	return adopted, nil
+}
+
+// adopt takes over the worker of a directory; nil when it never ran, and never
+// will.
+func (p *Process) adopt(dir string, ended func(Spec, Exit)) (*Adopted, error) {
+	var pl plan
+	if err := readJSON(filepath.Join(dir, fileWorker), &pl); err != nil {
+		p.log.Warn("no plan: the worker was not started", "dir", dir, "error", err)
+		return nil, nil
+	}
+	// Whoever claims it first decides. A keeper may still be on its way: it finds
+	// that it is too late, or it came first and is adopted.
+	if _, err := claim(dir, process{}); err != nil {
+		return nil, err
+	}
+	k := &kept{
+		driver: p, dir: dir, settled: make(chan struct{}),
+		ended: func(x Exit) { ended(pl.Spec, x) },
+	}
+	close(k.settled)
+	if err := readJSON(filepath.Join(dir, fileClaim), &k.keeper); err != nil {
+		return nil, err
+	}
+	// Without a keeper the pipe has no writer, and ends at once.
+	var err error
+	if k.events, err = os.OpenFile(filepath.Join(dir, pipeEvents), os.O_RDONLY|unix.O_NONBLOCK, 0); err != nil {
+		return nil, err
+	}
+	var v verdict
+	if k.keeper.PID == 0 || readJSON(filepath.Join(dir, fileExit), &v) == nil && v.NotStarted != "" {
+		return nil, errors.Join(k.awaitLate(), k.events.Close())
+	}
+	p.watch(k)
+	return &Adopted{
+		Spec: pl.Spec, Handle: k, Since: time.Unix(0, modified(filepath.Join(dir, fileClaim))),
+		Stopping: has(dir, fileStopping),
+	}, nil
+}
+
+// lateKeeper is how long a keeper may take to find that it is too late.
+const lateKeeper = 10 * time.Second
+
+// awaitLate waits until a keeper that is of no use is gone: only then may its
+// directory be removed, and with it the claim.
+func (k *kept) awaitLate() error {
+	if err := k.events.SetReadDeadline(time.Now().Add(lateKeeper)); err != nil {
+		return err
+	}
+	return k.follow()
+}
+
+// modified is when a file was last changed, in nanoseconds; 0 when it is gone.
+func modified(path string) int64 {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0
+	}
+	return info.ModTime().UnixNano()
+}

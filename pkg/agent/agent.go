@@ -1,0 +1,268 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/resource"
+)
+
+// Config is what an agent is made of. ID, Driver and Conn are required.
+type Config struct {
+	// ID is the executor's, 1 to 253 of [A-Za-z0-9._-].
+	ID string
+	// Address is where the assigner's orders reach the agent's gRPC server.
+	Address    string
+	SKU        string
+	Host       string
+	Attributes map[string]string
+	// Resources is what the executor offers; Detect finds it out.
+	Resources  resource.Vector
+	Generation int64
+
+	Driver Driver
+	// Dir keeps the tombstones, and is held by one agent at a time. Without one
+	// the promises end with the agent, as befits simulated ones.
+	Dir string
+	// Conn leads to the gateway. Dial it with DialOptions, so that it comes back
+	// soon after an outage. Agents may share it; the agent does not close it.
+	Conn grpc.ClientConnInterface
+	// StopWhenIsolatedAfter is how long the control plane may be silent before
+	// the agent stops its workers; 0 lets them run.
+	StopWhenIsolatedAfter time.Duration
+	// TombstoneAge is how long tombstones are kept at least; 24 h unless given.
+	TombstoneAge time.Duration
+	// Log is slog's default unless given.
+	Log *slog.Logger
+}
+
+// Agent is the agent of one executor. Its methods are safe for concurrent use.
+type Agent struct {
+	cfg   Config
+	log   *slog.Logger
+	lock  *os.File
+	nonce string
+	// wake has one element when there is news to report.
+	wake chan struct{}
+	// orders counts those under way.
+	orders sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+	// ending is set when no worker is started any more.
+	ending  bool
+	ledger  *ledger
+	journal *journal
+	workers map[identity]*worker
+	// changed is closed and made afresh when a worker is started or ended.
+	changed chan struct{}
+}
+
+// worker is what the agent holds of an entry beside the ledger.
+type worker struct {
+	handle Handle
+	grace  time.Duration
+}
+
+// defaultGrace is the grace of a task that names none.
+const defaultGrace = 10 * time.Second
+
+// New makes an agent, reads its tombstones and adopts the workers of the one
+// before it. It takes orders once Run has registered it. Close it.
+func New(cfg Config) (*Agent, error) {
+	if !validName(cfg.ID, 253) {
+		return nil, fmt.Errorf("agent: %q is not an executor id", cfg.ID)
+	}
+	if cfg.Driver == nil || cfg.Conn == nil {
+		return nil, fmt.Errorf("agent %s: driver and connection are required", cfg.ID)
+	}
+	if cfg.TombstoneAge == 0 {
+		cfg.TombstoneAge = 24 * time.Hour
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	a := &Agent{
+		cfg: cfg, log: cfg.Log.With("executor", cfg.ID), nonce: newNonce(),
+		wake: make(chan struct{}, 1), changed: make(chan struct{}),
+		ledger: newLedger(cfg.ID, cfg.TombstoneAge), workers: map[identity]*worker{},
+	}
+	// Held throughout, so that the end of an adopted worker waits for its entry.
+	a.mu.Lock()
+	err := a.open()
+	a.mu.Unlock()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("agent %s: %w", cfg.ID, err), a.Close())
+	}
+	return a, nil
+}
+
+func (a *Agent) open() error {
+	if a.cfg.Dir != "" {
+		if err := os.MkdirAll(a.cfg.Dir, 0o750); err != nil {
+			return err
+		}
+		var err error
+		if a.lock, err = lockDir(a.cfg.Dir); err != nil {
+			return err
+		}
+		var kept []tombstone
+		if a.journal, kept, err = openJournal(a.cfg.Dir); err != nil {
+			return err
+		}
+		for _, t := range kept {
+			a.ledger.bury(t)
+		}
+	}
+	adopted, err := a.cfg.Driver.Adopt(func(s Spec, x Exit) { a.ended(s.identity(), x) })
+	if err != nil {
+		return err
+	}
+	for _, w := range adopted {
+		state := model.WorkerRunning
+		if w.Stopping {
+			state = model.WorkerEvicting
+		}
+		a.ledger.adopt(w.Spec.identity(), w.Spec.UID, state, w.Since)
+		a.workers[w.Spec.identity()] = &worker{w.Handle, w.Spec.Grace}
+		a.log.Info("adopted a worker", "worker", w.Spec.Worker, "epoch", w.Spec.Epoch)
+	}
+	return nil
+}
+
+// ended takes in the end of a worker: durable first, then told.
+func (a *Agent) ended(id identity, x Exit) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := time.Now()
+	if a.closed || !a.ledger.ended(id, x, now) {
+		return
+	}
+	if err := a.journal.append(tombstone{id, now}, a.ledger.buried); err != nil {
+		// It is told all the same: the worker is gone, and the driver keeps its
+		// end until it is forgotten.
+		a.log.Error("tombstone not durable", "worker", id.Worker, "epoch", id.Epoch, "error", err)
+	}
+	a.log.Info("worker ended", "worker", id.Worker, "epoch", id.Epoch, "state", x.state(), "problem", x.Problem)
+	a.tell()
+}
+
+// tell wakes whoever waits for a change, and the report. The lock is held.
+func (a *Agent) tell() {
+	close(a.changed)
+	a.changed = make(chan struct{})
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}
+
+// StopWorkers stops every worker, those that are just being started too, each
+// within its own grace, and returns when the last one is gone. From then on no
+// worker is started.
+func (a *Agent) StopWorkers(ctx context.Context) error {
+	a.mu.Lock()
+	a.ending = true
+	a.mu.Unlock()
+	for {
+		a.mu.Lock()
+		left, changed := 0, a.changed
+		told := map[identity]*worker{}
+		for id, e := range a.ledger.entries {
+			if e.state.Terminal() {
+				continue
+			}
+			left++
+			if w := a.workers[id]; w != nil && e.state == model.WorkerRunning {
+				told[id] = w
+			}
+		}
+		a.mu.Unlock()
+		if left == 0 {
+			return nil
+		}
+		if len(told) > 0 {
+			if err := a.stop(told); err != nil {
+				return err
+			}
+			continue
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("agent %s: %d workers still live: %w", a.cfg.ID, left, ctx.Err())
+		}
+	}
+}
+
+func (a *Agent) stopAll() error {
+	a.mu.Lock()
+	live := a.live()
+	a.mu.Unlock()
+	return a.stop(live)
+}
+
+func (a *Agent) stop(workers map[identity]*worker) error {
+	var errs []error
+	for id, w := range workers {
+		errs = append(errs, a.order(id, w, w.grace))
+	}
+	return errors.Join(errs...)
+}
+
+// live answers the workers that have not ended. The lock is held.
+func (a *Agent) live() map[identity]*worker {
+	live := map[identity]*worker{}
+	for id, w := range a.workers {
+		if e := a.ledger.entries[id]; e != nil && !e.state.Terminal() {
+			live[id] = w
+		}
+	}
+	return live
+}
+
+// Close waits for the orders under way, closes the driver and lets go of the
+// directory. The
+// workers go on, for the next agent to adopt: StopWorkers before it ends them.
+// End Run first.
+func (a *Agent) Close() error {
+	a.mu.Lock()
+	closed := a.closed
+	a.closed = true
+	a.mu.Unlock()
+	if closed {
+		return nil
+	}
+	a.orders.Wait()
+	err := a.cfg.Driver.Close()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	err = errors.Join(err, a.journal.close())
+	if a.lock != nil {
+		err = errors.Join(err, a.lock.Close())
+	}
+	return err
+}
+
+// lockDir makes sure that one agent holds the directory. The lock ends with the
+// process, however that ends.
+func lockDir(dir string) (*os.File, error) {
+	file, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o640)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s is held by another agent: %w", dir, err), file.Close())
+	}
+	return file, nil
+}

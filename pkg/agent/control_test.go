@@ -1,0 +1,221 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	"berth.dev/pkg/fault"
+)
+
+// control is a control plane of one process: it registers agents, takes their
+// heartbeats, and keeps what they report.
+type control struct {
+	controlv1.UnimplementedAgentsServer
+	controlv1.UnimplementedHeartbeatsServer
+
+	every time.Duration
+
+	mu           sync.Mutex
+	incarnations map[string]int64
+	nonces       map[string]string
+	last         map[string]int64 // sequences, by executor
+	complete     map[string]int   // complete reports, by executor
+	workers      map[string]*controlv1.WorkerReport
+	history      map[string][]string
+	bare         map[string]int // heartbeats without a report, by executor
+	// deaf: ends are not answered as durable.
+	deaf bool
+	// mute: heartbeats are not answered at all.
+	mute    bool
+	changed chan struct{}
+	wrong   []string
+}
+
+func newControl(every time.Duration) *control {
+	return &control{
+		every: every, incarnations: map[string]int64{}, nonces: map[string]string{}, last: map[string]int64{},
+		complete: map[string]int{}, workers: map[string]*controlv1.WorkerReport{}, history: map[string][]string{},
+		bare: map[string]int{}, changed: make(chan struct{}),
+	}
+}
+
+// serve answers the address, and a function that ends it abruptly.
+func (c *control) serve(t *testing.T, address string) (string, func()) {
+	t.Helper()
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	controlv1.RegisterAgentsServer(server, c)
+	controlv1.RegisterHeartbeatsServer(server, c)
+	done := make(chan struct{})
+	go func() { defer close(done); _ = server.Serve(listener) }()
+	stop := sync.OnceFunc(func() { server.Stop(); <-done })
+	t.Cleanup(stop)
+	return listener.Addr().String(), stop
+}
+
+func (c *control) Register(_ context.Context, req *controlv1.RegisterRequest) (*controlv1.RegisterAnswer, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.nonces[req.Id] != req.Nonce {
+		c.nonces[req.Id] = req.Nonce
+		c.incarnations[req.Id]++
+	}
+	c.tell()
+	return &controlv1.RegisterAnswer{Incarnation: c.incarnations[req.Id], AssignerTerm: 5, HeartbeatEvery: durationpb.New(c.every)}, nil
+}
+
+func (c *control) Heartbeat(stream grpc.BidiStreamingServer[controlv1.HeartbeatRequest, controlv1.HeartbeatAnswer]) error {
+	for first := true; ; first = false {
+		req, err := stream.Recv()
+		if err != nil {
+			return nil
+		}
+		answer, err := c.beat(req, first)
+		if err != nil {
+			return err
+		}
+		c.mu.Lock()
+		mute := c.mute
+		c.mu.Unlock()
+		if mute {
+			continue
+		}
+		if err := stream.Send(answer); err != nil {
+			return nil
+		}
+	}
+}
+
+func (c *control) beat(req *controlv1.HeartbeatRequest, first bool) (*controlv1.HeartbeatAnswer, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	defer c.tell()
+	if req.Incarnation != c.incarnations[req.Id] {
+		s, err := status.New(codes.Aborted, "another").WithDetails(&errdetails.ErrorInfo{Domain: fault.Domain, Reason: string(fault.ReasonOtherIncarnation)})
+		if err != nil {
+			return nil, err
+		}
+		return nil, s.Err()
+	}
+	answer := &controlv1.HeartbeatAnswer{Present: true, AssignerTerm: 5}
+	r := req.Report
+	if first && (r == nil || !r.Complete) {
+		c.wrong = append(c.wrong, "the first message has no complete report")
+	}
+	if r == nil {
+		c.bare[req.Id]++
+		return answer, nil
+	}
+	if r.Executor != req.Id || r.Incarnation != req.Incarnation || r.Sequence <= c.last[r.Executor] && !first {
+		c.wrong = append(c.wrong, fmt.Sprintf("report %v after sequence %d", r, c.last[r.Executor]))
+	}
+	c.last[r.Executor] = r.Sequence
+	if r.Complete {
+		c.complete[r.Executor]++
+	}
+	answer.Report = &controlv1.ExecutorReportAnswer{Executor: r.Executor, Sequence: r.Sequence}
+	for _, w := range r.Workers {
+		key := reportKey(w)
+		c.workers[key] = w
+		c.history[key] = append(c.history[key], w.State.String())
+		if w.State >= 6 && !c.deaf {
+			answer.Report.Ended = append(answer.Report.Ended, w)
+		}
+	}
+	return answer, nil
+}
+
+func reportKey(w *controlv1.WorkerReport) string {
+	return fmt.Sprintf("%s/%s/%d.%d@%d", w.Job, w.Stage, w.Index, w.Number, w.Epoch)
+}
+
+func (c *control) tell() {
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// await waits until the condition holds; it is called with the lock held.
+func (c *control) await(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.After(15 * time.Second)
+	for {
+		c.mu.Lock()
+		ok, changed, wrong := holds(), c.changed, slices.Clone(c.wrong)
+		c.mu.Unlock()
+		if len(wrong) > 0 {
+			t.Fatal(wrong)
+		}
+		if ok {
+			return
+		}
+		select {
+		case <-changed:
+		case <-deadline:
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+// awaitState waits until the worker was reported in that state.
+func (c *control) awaitState(t *testing.T, key, state string) *controlv1.WorkerReport {
+	t.Helper()
+	var w *controlv1.WorkerReport
+	c.await(t, key+" "+state, func() bool {
+		w = c.workers[key]
+		return w != nil && w.State.String() == state
+	})
+	return w
+}
+
+// registered waits for the incarnation of an executor.
+func (c *control) registered(t *testing.T, id string, incarnation int64) {
+	t.Helper()
+	c.await(t, fmt.Sprintf("%s at %d", id, incarnation), func() bool { return c.incarnations[id] >= incarnation && c.complete[id] > 0 })
+}
+
+func dial(t *testing.T, address string) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient(address, append(DialOptions(), grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// runAgent makes an agent and runs it to the end of the test, or until stop.
+func runAgent(t *testing.T, cfg Config) (a *Agent, stop func()) {
+	t.Helper()
+	a, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = a.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		<-done
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(stop)
+	return a, stop
+}

@@ -1,0 +1,169 @@
+package agent
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/transcript"
+)
+
+// TestLedger plays the transcripts: blocks of commands, `----` and what they
+// answer, up to an empty line.
+func TestLedger(t *testing.T) {
+	transcript.Run(t, func(t *testing.T, text string) string {
+		s := stage{ledger: newLedger("host", 24*time.Hour), now: time.Unix(0, 0).UTC()}
+		var got []string
+		for block := range strings.SplitSeq(strings.TrimSpace(text), "\n\n") {
+			head, _, found := strings.Cut(block+"\n", "----\n")
+			got = append(got, strings.TrimSuffix(head, "\n"))
+			if found {
+				got[len(got)-1] = head + "----\n" + strings.TrimSuffix(s.play(t, head), "\n")
+			}
+		}
+		return strings.Join(got, "\n\n") + "\n"
+	})
+}
+
+// stage is a ledger and the time that a transcript has come to.
+type stage struct {
+	ledger *ledger
+	now    time.Time
+}
+
+func (s *stage) play(t *testing.T, head string) string {
+	var out strings.Builder
+	for l := range strings.Lines(head) {
+		fields := strings.Fields(l)
+		if len(fields) == 0 || strings.HasPrefix(fields[0], "#") {
+			continue
+		}
+		arg := map[string]string{}
+		for _, f := range fields[1:] {
+			name, value, _ := strings.Cut(f, "=")
+			arg[name] = value
+		}
+		s.command(t, &out, fields[0], arg)
+	}
+	return out.String()
+}
+
+func (s *stage) command(t *testing.T, out *strings.Builder, name string, arg map[string]string) {
+	l := s.ledger
+	switch name {
+	case "begin":
+		l.begin(number(t, arg["incarnation"]), number(t, arg["term"]))
+	case "raise":
+		l.raise(number(t, arg["term"]))
+	case "submit":
+		e, fresh, older, err := l.submit(number(t, arg["term"]), number(t, arg["incarnation"]), workerArg(t, arg["worker"]), "1-1", s.now)
+		switch {
+		case err != nil:
+			fmt.Fprintf(out, "refused %s", fault.Of(err).Reason)
+			if older != nil {
+				fmt.Fprintf(out, ", stop epoch %d", older.Epoch)
+			}
+			fmt.Fprintln(out)
+		case fresh:
+			fmt.Fprintln(out, "start it")
+		default:
+			fmt.Fprintln(out, "is", e.state)
+		}
+	case "stop":
+		id := workerArg(t, arg["worker"])
+		e, err := l.stop(number(t, arg["term"]), number(t, arg["incarnation"]), id)
+		switch {
+		case err != nil:
+			fmt.Fprintln(out, "refused", fault.Of(err).Reason)
+		case e == nil && l.gone(id):
+			fmt.Fprintln(out, "gone")
+		case e == nil:
+			l.bury(tombstone{id, s.now})
+			fmt.Fprintln(out, "buried")
+		default:
+			fmt.Fprintln(out, "is", e.state)
+		}
+	case "running":
+		l.running(workerArg(t, arg["worker"]), s.now)
+	case "evicting":
+		fmt.Fprintln(out, l.evicting(workerArg(t, arg["worker"]), s.now))
+	case "start-failed":
+		l.startFailed(workerArg(t, arg["worker"]))
+	case "ended":
+		_, stopped := arg["stopped"]
+		fmt.Fprintln(out, l.ended(workerArg(t, arg["worker"]), exitOf(int32(number(t, arg["code"])), stopped), s.now))
+	case "adopt":
+		l.adopt(workerArg(t, arg["worker"]), "1-1", model.WorkerRunning, s.now)
+	case "report":
+		scopes := map[string]scope{"news": news, "untold": untold, "everything": everything}
+		show(out, l.report(scopes[arg["scope"]]))
+	case "answered":
+		answer := &controlv1.ExecutorReportAnswer{Sequence: number(t, arg["sequence"])}
+		if arg["ended"] != "" {
+			id := workerArg(t, arg["ended"])
+			answer.Ended = append(answer.Ended, (&entry{identity: id}).wire())
+		}
+		for _, id := range l.answered(answer) {
+			fmt.Fprintf(out, "forgets %s@%d\n", id.Worker, id.Epoch)
+		}
+	case "ack":
+		fmt.Fprintln(out, "sequence", l.next())
+	case "later":
+		d, err := time.ParseDuration(arg["by"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.now = s.now.Add(d)
+	case "bury":
+		for i := range number(t, arg["count"]) {
+			l.bury(tombstone{identity{model.Worker{Job: arg["job"], Stage: "s", Seat: model.Seat{Index: int32(i), Number: 1}}, 1}, s.now})
+		}
+	case "size":
+		fmt.Fprintf(out, "%d tombstones, %d floors, %d entries\n", len(l.buried), len(l.floors), len(l.entries))
+	default:
+		t.Fatalf("unknown command %q", name)
+	}
+}
+
+func show(out *strings.Builder, r *controlv1.ExecutorReport) {
+	if r == nil {
+		fmt.Fprintln(out, "nothing")
+		return
+	}
+	fmt.Fprintf(out, "sequence %d of incarnation %d", r.Sequence, r.Incarnation)
+	if r.Complete {
+		fmt.Fprint(out, ", complete")
+	}
+	fmt.Fprintln(out)
+	for _, w := range r.Workers {
+		fmt.Fprintf(out, "  %s %s", reportKey(w), w.State)
+		if w.ExitCode != nil {
+			fmt.Fprintf(out, " %d", *w.ExitCode)
+		}
+		fmt.Fprintln(out)
+	}
+}
+
+func number(t *testing.T, text string) (n int64) {
+	t.Helper()
+	if _, err := fmt.Sscan(text, &n); err != nil {
+		t.Fatalf("%q: %v", text, err)
+	}
+	return n
+}
+
+// workerArg reads job.index.number@epoch; the stage is always s.
+func workerArg(t *testing.T, text string) identity {
+	t.Helper()
+	var id identity
+	text = strings.NewReplacer(".", " ", "@", " ").Replace(text)
+	if _, err := fmt.Sscan(text, &id.Job, &id.Seat.Index, &id.Seat.Number, &id.Epoch); err != nil {
+		t.Fatalf("%q: %v", text, err)
+	}
+	id.Stage = "s"
+	return id
+}

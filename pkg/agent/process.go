@@ -1,0 +1,236 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// ProcessConfig is what a Process driver is made of.
+type ProcessConfig struct {
+	// Dir is the agent's directory: each worker gets one of its own under
+	// Dir/workers, with its output in the files stdout and stderr.
+	Dir string
+	// WorkDir is the working directory of workers; their own unless given.
+	WorkDir string
+	// Allow lists the commands that may be run: paths, or names that are looked
+	// up in the agent's PATH, or AllowAll. It does not look at arguments: who
+	// allows a shell allows everything.
+	Allow []string
+	// Env is what workers get beside the task's own; PATH, HOME, USER, LANG, TZ
+	// and TMPDIR of the agent unless given. The rest of the agent's environment
+	// is its own.
+	Env []string
+	// Log is slog's default unless given.
+	Log *slog.Logger
+}
+
+// keptLogs is how many directories of workers that are over and forgotten are
+// kept, for their output.
+const keptLogs = 64
+
+// Process is the driver of real processes. Each worker is a process in a group
+// of its own, under a keeper: this program, started again. The program must call
+// ShimMain. Workers get BERTH_JOB, BERTH_STAGE, BERTH_WORKER_INDEX,
+// BERTH_WORKER_NUMBER, BERTH_EXECUTOR, BERTH_EPOCH, and BERTH_PAYLOAD_FILE when
+// there is a payload.
+//
+// A stop signals the whole group. When the worker has ended, whatever it started
+// and left behind is killed before the end is told. The output is not limited:
+// that is for the file system or the worker to do.
+type Process struct {
+	cfg ProcessConfig
+	log *slog.Logger
+
+	// starts keeps Close away from a half-started worker.
+	starts sync.RWMutex
+	mu     sync.Mutex
+	closed bool
+	// closing is closed with the driver.
+	closing chan struct{}
+	// watched are the workers whose keeper lives.
+	watched map[*kept]struct{}
+	watches sync.WaitGroup
+	// logs are the directories of forgotten workers, oldest first.
+	logs []string
+}
+
+// NewProcess makes the driver. Its directory is made when it is needed.
+func NewProcess(cfg ProcessConfig) (*Process, error) {
+	if cfg.Dir == "" {
+		return nil, errors.New("agent: processes need a directory")
+	}
+	var err error
+	if cfg.Dir, err = filepath.Abs(cfg.Dir); err != nil {
+		return nil, err
+	}
+	if cfg.WorkDir != "" {
+		if cfg.WorkDir, err = filepath.Abs(cfg.WorkDir); err != nil {
+			return nil, err
+		}
+	}
+	if cfg.Env == nil {
+		for _, name := range []string{"PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR"} {
+			if value, ok := os.LookupEnv(name); ok {
+				cfg.Env = append(cfg.Env, name+"="+value)
+			}
+		}
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	return &Process{cfg: cfg, log: cfg.Log, watched: map[*kept]struct{}{}, closing: make(chan struct{})}, nil
+}
+
+// Start implements Driver.
+func (p *Process) Start(spec Spec, ended func(Exit)) (Handle, error) {
+	p.starts.RLock()
+	defer p.starts.RUnlock()
+	dir := workerPath(p.cfg.Dir, spec.identity())
+	work := p.cfg.WorkDir
+	if work == "" {
+		work = dir
+	}
+	path, err := resolve(p.cfg.Allow, spec.Command, work)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.makeDir(dir); err != nil {
+		return nil, startFailed("the worker's directory: %v", err)
+	}
+	pl := plan{Spec: spec, Path: path, Env: p.env(spec, dir), Dir: work}
+	if err := prepare(dir, pl); err != nil {
+		p.remove(dir)
+		return nil, startFailed("the worker's directory: %v", err)
+	}
+	k, err := p.spawn(dir, pl, ended)
+	if err != nil {
+		p.remove(dir)
+		return nil, startFailed("the worker's keeper: %v", err)
+	}
+	<-k.settled
+	if k.notStarted != "" {
+		p.remove(dir)
+		return nil, startFailed("%s", k.notStarted)
+	}
+	return k, nil
+}
+
+// spawn starts the keeper and watches it.
+func (p *Process) spawn(dir string, pl plan, ended func(Exit)) (*kept, error) {
+	k := &kept{driver: p, dir: dir, ended: ended, settled: make(chan struct{})}
+	var err error
+	if k.events, err = os.OpenFile(filepath.Join(dir, pipeEvents), os.O_RDONLY|unix.O_NONBLOCK, 0); err != nil {
+		return nil, err
+	}
+	// Opened for both ways, which never blocks, and handed over: the keeper holds
+	// it from its first moment, so that its end is the keeper's.
+	pipe, err := os.OpenFile(filepath.Join(dir, pipeEvents), os.O_RDWR, 0)
+	if err != nil {
+		return nil, errors.Join(err, k.events.Close())
+	}
+	defer pipe.Close()
+	cmd := &exec.Cmd{
+		// Not by name: the file may have been replaced by a newer version.
+		Path: "/proc/self/exe", Args: []string{"berth-keeper", pl.Spec.Worker.String()}, Dir: dir,
+		Env:         []string{keeperVariable + "=1"},
+		ExtraFiles:  []*os.File{pipe},
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+	}
+	for _, out := range []struct {
+		name string
+		to   *io.Writer
+	}{{fileStdout, &cmd.Stdout}, {fileStderr, &cmd.Stderr}} {
+		file, err := os.OpenFile(filepath.Join(dir, out.name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
+		if err != nil {
+			return nil, errors.Join(err, k.events.Close())
+		}
+		defer file.Close()
+		*out.to = file
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, errors.Join(err, k.events.Close())
+	}
+	// It is reaped once its pipe has ended, as adopted ones are; until then it
+	// can be read, dead or alive.
+	k.keeper, err = processOf(cmd.Process.Pid)
+	if err = errors.Join(err, cmd.Process.Release()); err != nil {
+		p.log.Warn("keeper started, but not seen", "dir", dir, "error", err)
+	}
+	p.watch(k)
+	return k, nil
+}
+
+func (p *Process) env(spec Spec, dir string) []string {
+	env := slices.Clone(p.cfg.Env)
+	for _, name := range slices.Sorted(maps.Keys(spec.Env)) {
+		if !strings.HasPrefix(name, "BERTH_") {
+			env = append(env, name+"="+spec.Env[name])
+		}
+	}
+	env = append(env,
+		"BERTH_JOB="+spec.Worker.Job,
+		"BERTH_STAGE="+spec.Worker.Stage,
+		fmt.Sprintf("BERTH_WORKER_INDEX=%d", spec.Worker.Seat.Index),
+		fmt.Sprintf("BERTH_WORKER_NUMBER=%d", spec.Worker.Seat.Number),
+		"BERTH_EXECUTOR="+spec.Executor,
+		fmt.Sprintf("BERTH_EPOCH=%d", spec.Epoch),
+	)
+	if spec.Payload != nil {
+		env = append(env, "BERTH_PAYLOAD_FILE="+filepath.Join(dir, filePayload))
+	}
+	return env
+}
+
+// Close implements Driver.
+func (p *Process) Close() error {
+	p.starts.Lock()
+	defer p.starts.Unlock()
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return nil
+	}
+	p.closed = true
+	close(p.closing)
+	var errs []error
+	for k := range p.watched {
+		errs = append(errs, k.events.Close())
+	}
+	p.mu.Unlock()
+	p.watches.Wait()
+	return errors.Join(errs...)
+}
+
+// makeDir makes the directory of a worker. One that is there is another's: it is
+// left alone.
+func (p *Process) makeDir(dir string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := os.MkdirAll(filepath.Dir(dir), 0o750); err != nil {
+		return err
+	}
+	return os.Mkdir(dir, 0o750)
+}
+
+// remove takes a directory away, and the job's when it was the last one there.
+func (p *Process) remove(dir string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := os.RemoveAll(dir); err != nil {
+		p.log.Warn("directory not removed", "error", err)
+	}
+	// Fails when other workers of the job are there, as it should.
+	_ = os.Remove(filepath.Dir(dir))
+}

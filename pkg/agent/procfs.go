@@ -1,0 +1,133 @@
+package agent
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// process names a process beyond the reuse of its id: by the ticks since boot at
+// which it started, and by the boot.
+type process struct {
+	PID   int
+	Start uint64
+	Boot  string
+}
+
+// stat is what is used of /proc/PID/stat.
+type stat struct {
+	state          byte
+	parent         int
+	group, session int
+	start          uint64
+}
+
+// processOf names a living process.
+func processOf(pid int) (process, error) {
+	s, err := readStat(pid)
+	if err != nil {
+		return process{}, err
+	}
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return process{PID: pid, Start: s.start, Boot: string(bytes.TrimSpace(boot))}, err
+}
+
+func readStat(pid int) (stat, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return stat{}, err
+	}
+	return parseStat(string(text))
+}
+
+// parseStat reads the line. The name of the program stands in parentheses and
+// may hold anything, more of them included.
+func parseStat(text string) (s stat, err error) {
+	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
+	if len(fields) < 20 {
+		return stat{}, fmt.Errorf("unexpected /proc stat %q", text)
+	}
+	s.state = fields[0][0]
+	if s.parent, err = strconv.Atoi(fields[1]); err != nil {
+		return stat{}, err
+	}
+	if s.group, err = strconv.Atoi(fields[2]); err != nil {
+		return stat{}, err
+	}
+	if s.session, err = strconv.Atoi(fields[3]); err != nil {
+		return stat{}, err
+	}
+	s.start, err = strconv.ParseUint(fields[19], 10, 64)
+	return s, err
+}
+
+// killSession kills what lives of a keeper's session, itself aside, and returns
+// once it is gone, or with an error when enough ends first. A session id is not
+// reused while a process is in the session: a process of the keeper's id and
+// another start means that nothing is left.
+func killSession(keeper process, enough <-chan struct{}) error {
+	now, err := processOf(os.Getpid())
+	if err != nil {
+		return err
+	}
+	if keeper.PID <= 1 || keeper.Boot != now.Boot {
+		return nil
+	}
+	if s, err := readStat(keeper.PID); err == nil && s.start != keeper.Start {
+		return nil
+	}
+	for {
+		left, err := processes(func(pid int, s stat) bool {
+			return s.session == keeper.PID && pid != keeper.PID && s.start >= keeper.Start && s.state != 'Z' && s.state != 'X'
+		})
+		if err != nil || len(left) == 0 {
+			return err
+		}
+		for _, pid := range left {
+			// Its end in the meantime is what is wanted.
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-enough:
+			return fmt.Errorf("%d processes of session %d still live", len(left), keeper.PID)
+		}
+	}
+}
+
+// processes lists those that fit.
+func processes(fits func(pid int, s stat) bool) ([]int, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	var pids []int
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		// One that cannot be read has ended.
+		if s, err := readStat(pid); err == nil && fits(pid, s) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}
+
+// reap takes in the end of a child. What is no child of this process, or no
+// longer the same, is left alone.
+func (p process) reap() {
+	if s, err := readStat(p.PID); err == nil && s.start == p.Start {
+		for {
+			if _, err := unix.Wait4(p.PID, nil, 0, nil); err != unix.EINTR {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package agent
+
+import (
+	"context"
+	"sync"
+
+	"google.golang.org/grpc"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	"berth.dev/pkg/fault"
+)
+
+// Server takes the assigner's orders for any number of agents of one process,
+// told apart by the executor that an order names. Its errors are *fault.Error:
+// the gRPC server it is registered with renders them in an interceptor.
+type Server struct {
+	controlv1.UnimplementedExecutorServer
+
+	mu     sync.RWMutex
+	agents map[string]*Agent
+}
+
+// NewServer makes a server of the agents; more can be added.
+func NewServer(agents ...*Agent) *Server {
+	s := &Server{agents: make(map[string]*Agent, len(agents))}
+	for _, a := range agents {
+		s.Add(a)
+	}
+	return s
+}
+
+// Register makes the server one of the services of a gRPC server.
+func (s *Server) Register(r grpc.ServiceRegistrar) { controlv1.RegisterExecutorServer(r, s) }
+
+// Add lets the server take orders for an agent, in place of an earlier one of
+// its id.
+func (s *Server) Add(a *Agent) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.agents[a.cfg.ID] = a
+}
+
+// Remove has orders for the executor refused from now on.
+func (s *Server) Remove(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.agents, id)
+}
+
+// SubmitTask implements the Executor service.
+func (s *Server) SubmitTask(ctx context.Context, req *controlv1.SubmitTaskRequest) (*controlv1.SubmitTaskAnswer, error) {
+	a, err := s.agent(req.GetExecutor())
+	if err != nil {
+		return nil, err
+	}
+	return a.SubmitTask(ctx, req)
+}
+
+// StopTask implements the Executor service.
+func (s *Server) StopTask(ctx context.Context, req *controlv1.StopTaskRequest) (*controlv1.StopTaskAnswer, error) {
+	a, err := s.agent(req.GetExecutor())
+	if err != nil {
+		return nil, err
+	}
+	return a.StopTask(ctx, req)
+}
+
+func (s *Server) agent(id string) (*Agent, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	a, ok := s.agents[id]
+	if !ok {
+		return nil, fault.New(fault.NotFound, fault.ReasonNotFound, "no executor %q here", id)
+	}
+	return a, nil
+}

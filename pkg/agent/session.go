@@ -1,0 +1,217 @@
+package agent
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	mathrand "math/rand/v2"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	"berth.dev/pkg/fault"
+)
+
+const (
+	// defaultEvery is the time between heartbeats when the control plane names
+	// none: a third of the presence's time to live.
+	defaultEvery = 5 * time.Second
+	// silentBeats is how many heartbeats may go unanswered before the stream is
+	// taken for dead. A broken connection tells itself; this is for one that went
+	// silent.
+	silentBeats = 3
+	// registerTimeout bounds one attempt to register.
+	registerTimeout = 10 * time.Second
+)
+
+// DialOptions are for the connection to the gateway: after an outage it is tried
+// again within milliseconds, then at least once a second. Transport credentials
+// are the caller's.
+func DialOptions() []grpc.DialOption {
+	return []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+		Backoff:           backoff.Config{BaseDelay: 2 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+		MinConnectTimeout: 2 * time.Second,
+	})}
+}
+
+// Run registers the executor and keeps it present until the context ends, over
+// any outage of the control plane. It returns the context's error.
+func (a *Agent) Run(ctx context.Context) error {
+	isolated := a.watchIsolation()
+	defer isolated.Stop()
+	var (
+		every time.Duration
+		delay = pause{first: 2 * time.Millisecond, last: time.Second}
+		// again slows down two agents of one id that take the executor from each
+		// other: each registration ends the other's incarnation.
+		again = pause{first: 10 * time.Millisecond, last: 30 * time.Second}
+	)
+	for ctx.Err() == nil {
+		if every == 0 {
+			var err error
+			if every, err = a.register(ctx); err != nil {
+				a.log.Info("not registered", "error", err)
+				delay.wait(ctx)
+				continue
+			}
+		}
+		began := time.Now()
+		answered, err := a.session(ctx, every, isolated)
+		if answered && time.Since(began) > delay.last {
+			delay.reset()
+		}
+		if mustRegister(err) {
+			a.log.Warn("to register again", "error", err)
+			if time.Since(began) > again.last {
+				again.reset()
+			}
+			every = 0
+			again.wait(ctx)
+			continue
+		}
+		a.log.Info("heartbeat stream ended", "error", err)
+		delay.wait(ctx)
+	}
+	return ctx.Err()
+}
+
+// register makes the executor known, and answers the time between heartbeats.
+func (a *Agent) register(ctx context.Context) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, registerTimeout)
+	defer cancel()
+	answer, err := controlv1.NewAgentsClient(a.cfg.Conn).Register(ctx, &controlv1.RegisterRequest{
+		Id: a.cfg.ID, Address: a.cfg.Address, Sku: a.cfg.SKU, Host: a.cfg.Host,
+		Attributes: a.cfg.Attributes, Resources: a.cfg.Resources, Generation: a.cfg.Generation,
+		Nonce: a.nonce,
+	}, grpc.WaitForReady(true))
+	if err != nil {
+		return 0, err
+	}
+	a.mu.Lock()
+	a.ledger.begin(answer.GetIncarnation(), answer.GetAssignerTerm())
+	a.mu.Unlock()
+	a.log.Info("registered", "incarnation", answer.GetIncarnation())
+	if every := answer.GetHeartbeatEvery().AsDuration(); every > 0 {
+		return every, nil
+	}
+	return defaultEvery, nil
+}
+
+// session holds one heartbeat stream until it breaks, and says whether it was
+// ever answered.
+func (a *Agent) session(ctx context.Context, every time.Duration, isolated *time.Timer) (answered bool, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	silent := time.AfterFunc(silentBeats*every, func() { cancel(errors.New("the heartbeats are not answered")) })
+	defer silent.Stop()
+	stream, err := controlv1.NewHeartbeatsClient(a.cfg.Conn).Heartbeat(ctx, grpc.WaitForReady(true))
+	if err != nil {
+		return false, err
+	}
+	broken := make(chan error, 1)
+	go func() {
+		for {
+			answer, err := stream.Recv()
+			if err != nil {
+				broken <- err
+				return
+			}
+			answered = true
+			silent.Reset(silentBeats * every)
+			if a.cfg.StopWhenIsolatedAfter > 0 {
+				isolated.Reset(a.cfg.StopWhenIsolatedAfter)
+			}
+			a.answered(answer)
+		}
+	}()
+	a.beat(stream, everything)
+	beat := time.NewTimer(spread(every))
+	defer beat.Stop()
+	for {
+		select {
+		case err := <-broken:
+			if cause := context.Cause(ctx); cause != nil {
+				err = cause
+			}
+			return answered, err
+		case <-a.wake:
+			a.beat(stream, news)
+		case <-beat.C:
+			a.beat(stream, untold)
+			beat.Reset(spread(every))
+		}
+	}
+}
+
+// beat sends a heartbeat, unless it would only bring news and there are none. A
+// failure shows at the receiving end of the stream.
+func (a *Agent) beat(stream controlv1.Heartbeats_HeartbeatClient, s scope) {
+	a.mu.Lock()
+	req := &controlv1.HeartbeatRequest{Id: a.cfg.ID, Incarnation: a.ledger.incarnation, Report: a.ledger.report(s)}
+	a.mu.Unlock()
+	if req.Report != nil || s != news {
+		_ = stream.Send(req)
+	}
+}
+
+// answered takes in the answer to a heartbeat.
+func (a *Agent) answered(answer *controlv1.HeartbeatAnswer) {
+	a.mu.Lock()
+	a.ledger.raise(answer.GetAssignerTerm())
+	var forgotten []*worker
+	for _, id := range a.ledger.answered(answer.GetReport()) {
+		if w := a.workers[id]; w != nil {
+			forgotten = append(forgotten, w)
+			delete(a.workers, id)
+		}
+	}
+	a.mu.Unlock()
+	for _, w := range forgotten {
+		w.handle.Forget()
+	}
+}
+
+// watchIsolation stops the workers when the control plane is silent for too
+// long, if so configured. The timer is put off by each answer.
+func (a *Agent) watchIsolation() *time.Timer {
+	after := a.cfg.StopWhenIsolatedAfter
+	if after <= 0 {
+		timer := time.NewTimer(time.Hour)
+		timer.Stop()
+		return timer
+	}
+	return time.AfterFunc(after, func() {
+		a.log.Warn("isolated: the workers are stopped", "after", after)
+		_ = a.stopAll() // each failure was logged
+	})
+}
+
+// mustRegister says whether the control plane knows another incarnation, or no
+// such executor.
+func mustRegister(err error) bool {
+	s, ok := status.FromError(err)
+	if !ok {
+		return false
+	}
+	for _, d := range s.Details() {
+		if info, ok := d.(*errdetails.ErrorInfo); ok {
+			reason := fault.Reason(info.GetReason())
+			return reason == fault.ReasonOtherIncarnation || reason == fault.ReasonNotFound
+		}
+	}
+	return s.Code() == codes.NotFound
+}
+
+// newNonce tells this start of an agent from every other.
+func newNonce() string { return rand.Text() }
+
+// spread takes off up to a tenth, so that agents which started together do not
+// beat together.
+func spread(every time.Duration) time.Duration {
+	return every - mathrand.N(every/10+1)
+}

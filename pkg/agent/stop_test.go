@@ -1,0 +1,58 @@
+package agent
+
+import (
+	"testing"
+	"time"
+
+	"berth.dev/pkg/fault"
+)
+
+// slowDriver starts a worker when it is let.
+type slowDriver struct {
+	Simulated
+	begun, let chan struct{}
+}
+
+func (d *slowDriver) Start(spec Spec, ended func(Exit)) (Handle, error) {
+	d.begun <- struct{}{}
+	<-d.let
+	return d.Simulated.Start(spec, ended)
+}
+
+// A worker that is just being started is stopped too, and none is started after.
+func TestStopWorkersLeavesNoneBehind(t *testing.T) {
+	c := newControl(50 * time.Millisecond)
+	address, _ := c.serve(t, "127.0.0.1:0")
+	driver := &slowDriver{begun: make(chan struct{}), let: make(chan struct{})}
+	a, _ := runAgent(t, Config{ID: "host", Driver: driver, Conn: dial(t, address), Log: quiet()})
+	c.registered(t, "host", 1)
+	submitted := make(chan error, 1)
+	go func() {
+		_, err := a.SubmitTask(t.Context(), submit(0, 1, "x"))
+		submitted <- err
+	}()
+	<-driver.begun
+	stopped := make(chan error, 1)
+	go func() { stopped <- a.StopWorkers(t.Context()) }()
+	for refused := false; !refused; { // from when it stops, nothing is taken
+		old := submit(1, 1, "x")
+		old.Term = 1 // lower than what the agent has seen
+		_, err := a.SubmitTask(t.Context(), old)
+		refused = fault.Is(err, fault.ReasonUnavailable)
+	}
+	select {
+	case err := <-stopped:
+		t.Fatalf("it did not wait for the worker that is being started: %v", err)
+	default:
+	}
+	close(driver.let)
+	if err := <-stopped; err != nil {
+		t.Fatal(err)
+	}
+	<-submitted
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if n := len(a.live()); n != 0 {
+		t.Errorf("%d workers live", n)
+	}
+}

@@ -1,0 +1,326 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/fault"
+)
+
+func simulatedAgent(t *testing.T, c *control, cfg Config) (*Agent, string, func()) {
+	t.Helper()
+	address, stop := c.serve(t, "127.0.0.1:0")
+	cfg.ID, cfg.Driver, cfg.Conn, cfg.Log = "host", Simulated{}, dial(t, address), quiet()
+	a, _ := runAgent(t, cfg)
+	c.registered(t, "host", 1)
+	return a, address, stop
+}
+
+// An end is told again, over an outage of the control plane, until it is
+// answered as durable. Then it is not in the reports any more.
+func TestEndsAreRepeated(t *testing.T) {
+	c := newControl(20 * time.Millisecond)
+	c.deaf = true
+	a, address, stop := simulatedAgent(t, c, Config{})
+	order := submit(0, 1, "")
+	order.Task.Payload = []byte(`{"exitCode":3}`)
+	mustSubmit(t, a, order)
+	told := func(times int) func() bool {
+		return func() bool {
+			n := 0
+			for _, state := range c.history[key(0)] {
+				if state == "FAILED" {
+					n++
+				}
+			}
+			return n >= times
+		}
+	}
+	c.await(t, "the end to be repeated", told(3))
+	stop()
+	c.mu.Lock()
+	before := c.complete["host"]
+	clear(c.history)
+	c.mu.Unlock()
+	c.serve(t, address)
+	c.await(t, "a complete report with the end", func() bool { return c.complete["host"] > before && told(1)() })
+	c.mu.Lock()
+	if n := c.incarnations["host"]; n != 1 {
+		t.Errorf("incarnation %d after a broken stream", n)
+	}
+	clear(c.bare)
+	c.deaf = false
+	clear(c.history)
+	c.mu.Unlock()
+	c.await(t, "the end to be told", told(1))
+	c.await(t, "a heartbeat with nothing to tell", func() bool { return c.bare["host"] > 0 })
+	if _, err := a.SubmitTask(t.Context(), order); !fault.Is(err, fault.ReasonStopped) {
+		t.Error(err)
+	}
+}
+
+// An executor that the control plane knows by a higher incarnation, or not at
+// all, registers again; orders for the earlier incarnation are refused.
+func TestRegistersAgain(t *testing.T) {
+	c := newControl(10 * time.Millisecond)
+	a, _, _ := simulatedAgent(t, c, Config{})
+	mustSubmit(t, a, submit(0, 1, ""))
+	c.mu.Lock()
+	c.incarnations["host"], c.nonces["host"] = 7, "another"
+	before := c.complete["host"]
+	c.mu.Unlock()
+	c.await(t, "a complete report of incarnation 8", func() bool {
+		return c.incarnations["host"] == 8 && c.complete["host"] > before
+	})
+	if _, err := a.SubmitTask(t.Context(), submit(1, 1, "")); !fault.Is(err, fault.ReasonOtherIncarnation) {
+		t.Error(err)
+	}
+	again := submit(0, 8, "")
+	if answer := mustSubmit(t, a, again); answer.Worker.State != berthv1.Assignment_RUNNING {
+		t.Error(answer)
+	}
+}
+
+// Changes are told at once, not with the next heartbeat.
+func TestChangesAreToldAtOnce(t *testing.T) {
+	c := newControl(time.Hour)
+	a, _, _ := simulatedAgent(t, c, Config{})
+	order := submit(0, 1, "")
+	mustSubmit(t, a, order)
+	c.awaitState(t, key(0), "RUNNING")
+	answer, err := a.StopTask(t.Context(), stopOf(order, time.Second))
+	if err != nil || answer.Worker.State != berthv1.Assignment_EVICTED {
+		t.Error(answer, err)
+	}
+	c.awaitState(t, key(0), "EVICTED")
+}
+
+// A control plane that takes heartbeats and never answers is left.
+func TestSilentStream(t *testing.T) {
+	c := newControl(10 * time.Millisecond)
+	a, _, _ := simulatedAgent(t, c, Config{})
+	mustSubmit(t, a, submit(0, 1, ""))
+	c.awaitState(t, key(0), "RUNNING")
+	c.mu.Lock()
+	before := c.complete["host"]
+	c.mute = true
+	c.mu.Unlock()
+	c.await(t, "another stream", func() bool { return c.complete["host"] > before })
+}
+
+// An agent that is cut off stops its workers if it is told to.
+func TestStopWhenIsolated(t *testing.T) {
+	c := newControl(10 * time.Millisecond)
+	a, address, stop := simulatedAgent(t, c, Config{StopWhenIsolatedAfter: 100 * time.Millisecond})
+	order := submit(0, 1, "")
+	mustSubmit(t, a, order)
+	c.awaitState(t, key(0), "RUNNING")
+	stop()
+	if err := a.awaitNone(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.serve(t, address)
+	c.awaitState(t, key(0), "EVICTED")
+}
+
+// awaitNone waits until no worker lives.
+func (a *Agent) awaitNone(ctx context.Context) error {
+	for {
+		a.mu.Lock()
+		live, changed := len(a.live()), a.changed
+		a.mu.Unlock()
+		if live == 0 {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-time.After(10 * time.Second):
+			return errors.New("workers still live")
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// slow is a driver whose starts take until they are let through.
+type slow struct {
+	Simulated
+	begun, proceed chan struct{}
+}
+
+func (s slow) Start(spec Spec, ended func(Exit)) (Handle, error) {
+	s.begun <- struct{}{}
+	<-s.proceed
+	return s.Simulated.Start(spec, ended)
+}
+
+// While a worker is being started, the same order waits for it and starts no
+// other, and an order to stop finds it running.
+func TestOrdersWhileStarting(t *testing.T) {
+	c := newControl(20 * time.Millisecond)
+	address, _ := c.serve(t, "127.0.0.1:0")
+	driver := slow{begun: make(chan struct{}, 2), proceed: make(chan struct{})}
+	a, _ := runAgent(t, Config{ID: "host", Driver: driver, Conn: dial(t, address), Log: quiet()})
+	c.registered(t, "host", 1)
+	var wg sync.WaitGroup
+	answers := make([]*controlv1.SubmitTaskAnswer, 2)
+	for i := range answers {
+		wg.Go(func() {
+			var err error
+			if answers[i], err = a.SubmitTask(t.Context(), submit(0, 1, "")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	<-driver.begun
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := a.StopTask(gone, stopOf(submit(0, 1, ""), 0)); !fault.Is(err, fault.ReasonUnavailable) {
+		t.Errorf("a stop while starting was answered with %v", err)
+	}
+	close(driver.proceed)
+	wg.Wait()
+	if len(driver.begun) > 0 {
+		t.Error("started twice")
+	}
+	if answers[0].Sequence == answers[1].Sequence {
+		t.Error("two answers with one sequence")
+	}
+	if _, err := a.StopTask(t.Context(), stopOf(submit(0, 1, ""), 0)); err != nil {
+		t.Error(err)
+	}
+}
+
+// Thousands of simulated agents live in one process, and their workers come and
+// go.
+func TestManySimulated(t *testing.T) {
+	const agents = 2000
+	c := newControl(time.Second)
+	address, _ := c.serve(t, "127.0.0.1:0")
+	conn := dial(t, address)
+	server := NewServer()
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for i := range agents {
+		a, err := New(Config{ID: fmt.Sprintf("host-%d", i), Driver: Simulated{}, Conn: conn, Log: quiet()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		server.Add(a)
+		wg.Go(func() {
+			if err := a.Run(ctx); !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+			if err := a.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	c.await(t, "all to be there", func() bool { return len(c.complete) == agents })
+	for i := range agents {
+		order := submit(int32(i), 1, "")
+		order.Executor = fmt.Sprintf("host-%d", i)
+		order.Task.Payload = []byte(`{"runFor":"10ms"}`)
+		if _, err := server.SubmitTask(t.Context(), order); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.await(t, "all to end", func() bool {
+		done := 0
+		for _, w := range c.workers {
+			if w.State == berthv1.Assignment_COMPLETED && w.GetExitCode() == 0 {
+				done++
+			}
+		}
+		return done == agents
+	})
+	if _, err := server.SubmitTask(t.Context(), submit(0, 1, "")); !fault.Is(err, fault.ReasonNotFound) {
+		t.Error(err)
+	}
+	cancel()
+	wg.Wait()
+}
+
+func TestSimulatedScripts(t *testing.T) {
+	for _, c := range []struct {
+		payload string
+		code    int32
+		fails   bool
+	}{
+		{`{"runFor":"1ms"}`, 0, false},
+		{`{"exitCode":3}`, 3, false},
+		{`{"runFor":"1ms","exitCode":4}`, 4, false},
+		{`{"runFor":"soon"}`, 0, true},
+	} {
+		ends := make(chan Exit, 1)
+		_, err := Simulated{}.Start(Spec{Payload: []byte(c.payload)}, func(x Exit) { ends <- x })
+		if c.fails {
+			if !fault.Is(err, fault.ReasonStartFailed) {
+				t.Errorf("%s: %v", c.payload, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Error(err)
+		} else if x := <-ends; *x.Code != c.code || x.Stopped {
+			t.Errorf("%s: %+v", c.payload, x)
+		}
+	}
+	var ends []Exit
+	w, err := Simulated{}.Start(Spec{Payload: []byte("not a script")}, func(x Exit) { ends = append(ends, x) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := w.Stop(0); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(ends) != 1 || !ends[0].Stopped {
+		t.Error(ends)
+	}
+}
+
+func TestBadOrders(t *testing.T) {
+	a, err := New(Config{ID: "host", Driver: Simulated{}, Conn: (*grpc.ClientConn)(nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	if _, err := a.SubmitTask(t.Context(), submit(0, 0, "")); !fault.Is(err, fault.ReasonOtherIncarnation) {
+		t.Error("before it is registered: ", err)
+	}
+	a.ledger.begin(1, 0)
+	for field, spoil := range map[string]func(*controlv1.WorkerRef){
+		"worker.job":    func(w *controlv1.WorkerRef) { w.Job = "../../etc" },
+		"worker.stage":  func(w *controlv1.WorkerRef) { w.Stage = ".." },
+		"worker.index":  func(w *controlv1.WorkerRef) { w.Index = -1 },
+		"worker.number": func(w *controlv1.WorkerRef) { w.Number = -1 },
+		"worker.epoch":  func(w *controlv1.WorkerRef) { w.Epoch = 0 },
+	} {
+		order := submit(0, 1, "")
+		spoil(order.Worker)
+		stop := stopOf(order, 0)
+		_, err1 := a.SubmitTask(t.Context(), order)
+		_, err2 := a.StopTask(t.Context(), stop)
+		for _, err := range []error{err1, err2} {
+			if f := fault.Of(err); f == nil || f.Kind != fault.Invalid || !slices.ContainsFunc(f.Fields, func(v fault.Field) bool { return v.Name == field }) {
+				t.Errorf("%s: %v", field, err)
+			}
+		}
+	}
+	order := submit(0, 1, "")
+	order.Worker = nil
+	if _, err := a.SubmitTask(t.Context(), order); !fault.Is(err, fault.ReasonRequired) {
+		t.Error(err)
+	}
+}

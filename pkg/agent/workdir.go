@@ -1,0 +1,121 @@
+package agent
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// The files of a worker's directory. What each of them proves:
+//
+//	worker.json  the intent: who is to run, and how. Written by the agent.
+//	claim        made once: by the keeper before it starts the process, or by
+//	             an agent that makes sure none ever will.
+//	process      the process runs. Written by the keeper.
+//	stopping     the worker was told to end.
+//	exit         the process is gone, this is how. Written by the keeper.
+//	forgotten    the control plane knows the end: only the logs still matter.
+//	events       a named pipe whose writing end the keeper holds while it lives:
+//	             a byte says to look, its end says that the keeper is gone.
+//	control      a named pipe that the keeper reads its orders from.
+const (
+	fileWorker    = "worker.json"
+	fileClaim     = "claim"
+	fileProcess   = "process"
+	fileStopping  = "stopping"
+	fileExit      = "exit"
+	fileForgotten = "forgotten"
+	pipeEvents    = "events"
+	pipeControl   = "control"
+	fileStdout    = "stdout"
+	fileStderr    = "stderr"
+	filePayload   = "payload"
+)
+
+// plan is worker.json: what the keeper is to start, with nothing left to decide.
+type plan struct {
+	Spec Spec
+	// Path, Env and Dir are those of the process.
+	Path string
+	Env  []string
+	Dir  string
+}
+
+// verdict is exit.
+type verdict struct {
+	// NotStarted says why the process never ran, empty when it did.
+	NotStarted string `json:",omitempty"`
+	Code       int32
+	Stopped    bool `json:",omitempty"`
+}
+
+func workerPath(root string, id identity) string {
+	return filepath.Join(root, "workers", id.Job, fmt.Sprintf("%s.%d.%d.%d", id.Stage, id.Seat.Index, id.Seat.Number, id.Epoch))
+}
+
+// prepare fills the directory of a worker, the intent last.
+func prepare(dir string, p plan) error {
+	if p.Spec.Payload != nil {
+		if err := os.WriteFile(filepath.Join(dir, filePayload), p.Spec.Payload, 0o640); err != nil {
+			return err
+		}
+		p.Spec.Payload = nil
+	}
+	for _, pipe := range []string{pipeEvents, pipeControl} {
+		if err := unix.Mkfifo(filepath.Join(dir, pipe), 0o600); err != nil {
+			return err
+		}
+	}
+	return writeJSON(filepath.Join(dir, fileWorker), p)
+}
+
+// claim makes the claim of a directory, whole and once in its life. It answers
+// false if it was made before. A keeper claims by its name, an agent by none:
+// then nothing was started, and nothing will be.
+func claim(dir string, by process) (bool, error) {
+	path := filepath.Join(dir, fileClaim)
+	own := fmt.Sprintf("%s.%d", path, os.Getpid())
+	if err := writeJSON(own, by); err != nil {
+		return false, err
+	}
+	err := os.Link(own, path)
+	if errors.Is(err, os.ErrExist) {
+		return false, os.Remove(own)
+	}
+	return err == nil, errors.Join(err, os.Remove(own))
+}
+
+// writeJSON puts a file in place as a whole. It need not outlive the host: no
+// process does.
+func writeJSON(path string, v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(path+".new", text, 0o640); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+func readJSON(path string, v any) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, v)
+}
+
+// mark makes an empty file.
+func mark(dir, name string) error {
+	return os.WriteFile(filepath.Join(dir, name), nil, 0o640)
+}
+
+func has(dir, name string) bool {
+	_, err := os.Stat(filepath.Join(dir, name))
+	return err == nil
+}
