@@ -1,0 +1,105 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"berth.dev/cmd/berth/internal/cli/jobfile"
+	"berth.dev/cmd/berth/internal/cli/show"
+	"berth.dev/pkg/client"
+	"berth.dev/pkg/fault"
+)
+
+func (a *app) apply() *cobra.Command {
+	var path string
+	cmd := a.asks(&cobra.Command{
+		Use:   "apply -f FILE",
+		Short: "Ask for the reservations of a job file, or change them",
+		Long: `Ask for the reservations of a job file (YAML or JSON, one document each), or
+change them. The whole file is read before anything is sent; documents are then
+sent in order, up to the first that is refused. Applying a file again changes
+nothing.
+
+What 'berth get reservations -o yaml' prints can be edited and applied.`,
+		Example: "  berth apply -f job.yaml\n  berth get reservations train/gpu/main -o yaml | berth apply -f -",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			documents, err := a.read(path)
+			if err != nil {
+				return err
+			}
+			return a.connected(cmd, func(ctx context.Context, c *client.Client) error {
+				for _, document := range documents {
+					if err := a.applyOne(ctx, c, document); err != nil {
+						return fmt.Errorf("%s: %w", document.Place, err)
+					}
+				}
+				return nil
+			})
+		},
+	})
+	cmd.Flags().StringVarP(&path, "file", "f", "", "job file; - reads standard input")
+	_ = cmd.MarkFlagRequired("file") // fails only for a flag that is not there
+	return cmd
+}
+
+func (a *app) read(path string) ([]jobfile.Document, error) {
+	if path == "-" {
+		return jobfile.Parse("standard input", a.In)
+	}
+	file, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fault.New(fault.Invalid, "", "there is no job file %s", path)
+	}
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "", "cannot read the job file: %v", err)
+	}
+	defer file.Close()
+	return jobfile.Parse(path, file)
+}
+
+func (a *app) applyOne(ctx context.Context, c *client.Client, document jobfile.Document) error {
+	ctx, cancel := a.limited(ctx)
+	defer cancel()
+	body := document.Reservation
+	if document.UID != "" && len(body.Workers) == 0 {
+		if err := fillWorkers(ctx, c, document); err != nil {
+			return err
+		}
+	}
+	answer, err := c.Upsert(ctx, body)
+	if err != nil {
+		return err
+	}
+	return a.print(show.Applied(answer))
+}
+
+// fillWorkers completes a document that comes from a list. Lists leave the
+// workers out, and a count alone means the first seats of the stage, which
+// need not be those of the reservation listed.
+func fillWorkers(ctx context.Context, c *client.Client, document jobfile.Document) error {
+	body := document.Reservation
+	now, err := c.Get(ctx, client.KeyOf(body))
+	switch {
+	case fault.Is(err, fault.ReasonNotFound), err == nil && now.GetUid() != document.UID:
+		return fault.New(fault.Conflict, fault.ReasonEpochMismatch,
+			"version %s is no longer the newest, and a list does not say which workers it had", document.UID)
+	case err != nil:
+		return err
+	}
+	if len(now.GetWorkers()) == int(body.Count) {
+		body.Workers, body.Count = now.GetWorkers(), 0
+	}
+	return nil
+}
+
+// print writes a line of results.
+func (a *app) print(line string) error {
+	_, err := io.WriteString(a.Out, line+"\n")
+	return err
+}

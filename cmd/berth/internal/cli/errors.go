@@ -1,0 +1,127 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/rpc"
+)
+
+var errInterrupted = fault.New(fault.Precondition, "", "interrupted")
+
+// failure is an error of a command that ran. What cobra answers without it is
+// its refusal of the command line.
+type failure struct{ error }
+
+func (f failure) Unwrap() error { return f.error }
+
+// usageError is a wrong command line.
+type usageError struct {
+	error
+	command string
+}
+
+func (u usageError) Unwrap() error { return u.error }
+
+// badUsage is a refusal that only the command itself can see.
+func badUsage(cmd *cobra.Command, format string, args ...any) error {
+	return usageError{fmt.Errorf(format, args...), cmd.CommandPath()}
+}
+
+// markFailures tells the errors of running commands from those of parsing, for
+// the whole tree.
+func markFailures(cmd *cobra.Command) {
+	if run := cmd.RunE; run != nil {
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			if err := run(cmd, args); err != nil {
+				return failure{err}
+			}
+			return nil
+		}
+	}
+	for _, child := range cmd.Commands() {
+		markFailures(child)
+	}
+}
+
+func asUsage(cmd *cobra.Command, err error) error {
+	var f failure
+	if errors.As(err, &f) {
+		return f.error
+	}
+	return usageError{err, cmd.CommandPath()}
+}
+
+func exitCode(err error) int {
+	var usage usageError
+	if errors.As(err, &usage) {
+		return rpc.ExitUsage
+	}
+	return rpc.ExitCode(err)
+}
+
+// writeError says in one line what went wrong, and below it what may help.
+func writeError(w io.Writer, err error) {
+	fmt.Fprintf(w, "berth: %s\n", sentence(err))
+	if hint := hintFor(err); hint != "" {
+		fmt.Fprintf(w, "  hint: %s\n", hint)
+	}
+}
+
+func sentence(err error) string {
+	var f *fault.Error
+	if !errors.As(err, &f) {
+		return firstLine(err.Error())
+	}
+	// What was wrapped around the error says where it happened.
+	text := strings.TrimSuffix(err.Error(), f.Error()) + f.Message
+	if f.Message == "" {
+		text += f.Kind.String()
+	}
+	for _, field := range f.Fields {
+		if !strings.Contains(text, field.Problem) {
+			text += fmt.Sprintf("; %s: %s", field.Name, field.Problem)
+		}
+	}
+	if f.Kind == fault.Unavailable && f.Cause != nil {
+		text += ": " + dialled(f.Meta["gateways"], fault.Of(f.Cause).Message)
+	}
+	if f.Reason != "" && f.Reason != fault.ReasonInvalid {
+		text += fmt.Sprintf(" (%s)", f.Reason)
+	}
+	return firstLine(text)
+}
+
+// firstLine keeps an error on one line.
+func firstLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// dialled takes gRPC's wrapping off an error of the network, and the address
+// when there is but one.
+func dialled(gateways, message string) string {
+	if _, rest, found := strings.Cut(message, "dial tcp "); found {
+		message = strings.ReplaceAll(strings.TrimSuffix(rest, `"`), "connect: ", "")
+	}
+	return strings.TrimPrefix(message, gateways+": ")
+}
+
+func hintFor(err error) string {
+	var usage usageError
+	if errors.As(err, &usage) {
+		return fmt.Sprintf("see '%s --help'", usage.command)
+	}
+	f := fault.Of(err)
+	switch {
+	case f.Meta["gateways"] != "" && f.Reason == fault.ReasonUnavailable:
+		return "name another gateway with --gateway HOST:PORT or BERTH_GATEWAY; 'berth dev' runs one here"
+	case f.Reason == fault.ReasonEventsCompacted:
+		return "leave --since out to begin with the oldest event kept; 'berth get reservations' shows how things stand"
+	case f.Reason == fault.ReasonEpochMismatch:
+		return "it has changed meanwhile: read it again with 'berth get reservations JOB/STAGE/NAME -o yaml'"
+	}
+	return ""
+}

@@ -1,0 +1,93 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/cmd/berth/internal/cli/show"
+	"berth.dev/pkg/client"
+)
+
+func (a *app) events() *cobra.Command {
+	var (
+		follow        bool
+		since, output string
+	)
+	cmd := a.asks(&cobra.Command{
+		Use:   "events JOB",
+		Short: "Show what happened to a job's reservations and workers",
+		Long: `Show what happened to a job's reservations and workers, oldest first. Without
+--follow it ends when no further event has come for a second. With -o json each
+event is one line with its cursor; give the last one to --since to go on.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := oneOf(cmd, "output", output, "table", "json"); err != nil {
+				return err
+			}
+			return a.connected(cmd, func(ctx context.Context, c *client.Client) error {
+				stream := a.kept(ctx, c, args[0], since)
+				if follow {
+					stream = c.Events(ctx, args[0], since)
+				}
+				count, err := a.writeEvents(stream, output)
+				if err == nil && count == 0 && !follow {
+					fmt.Fprintf(a.Err, "No events of job %s.\n", args[0])
+				}
+				return err
+			})
+		},
+	})
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "wait for what happens next")
+	cmd.Flags().StringVar(&since, "since", "", "cursor of the last event seen; without it from the oldest kept")
+	cmd.Flags().StringVarP(&output, "output", "o", "table", "table or json (one event a line)")
+	return cmd
+}
+
+// writeEvents writes a stream as it comes and counts it.
+func (a *app) writeEvents(stream iter.Seq2[*berthv1.Event, error], output string) (count int, err error) {
+	for event, err := range stream {
+		if err != nil {
+			return count, err
+		}
+		line := []byte(show.Event(event, a.Now()) + "\n")
+		if output == "json" {
+			if line, err = show.JSONLine(event); err != nil {
+				return count, err
+			}
+		}
+		if _, err := a.Out.Write(line); err != nil {
+			return count, err
+		}
+		count++
+	}
+	return count, nil
+}
+
+// kept gives the events that there are. The stream does not say where the past
+// ends, so silence does. A call before it makes sure that the silence is not
+// that of a gateway that is not there.
+func (a *app) kept(ctx context.Context, c *client.Client, job, since string) iter.Seq2[*berthv1.Event, error] {
+	return func(yield func(*berthv1.Event, error) bool) {
+		asking, cancel := a.limited(ctx)
+		defer cancel()
+		if _, err := c.ListPage(asking, &berthv1.ListReservationsRequest{Job: job, PageSize: 1}); err != nil {
+			yield(nil, err)
+			return
+		}
+		streaming, stop := context.WithCancel(ctx)
+		defer stop()
+		silence := time.AfterFunc(a.quiet, stop)
+		defer silence.Stop()
+		for event, err := range c.Events(streaming, job, since) {
+			silence.Reset(a.quiet)
+			if !yield(event, err) {
+				return
+			}
+		}
+	}
+}

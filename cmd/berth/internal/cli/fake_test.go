@@ -1,0 +1,356 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/rpc"
+)
+
+// fakePage is the largest page the fake gives: lists of three need two.
+const fakePage = 2
+
+// fake is a gateway that keeps everything in memory, behind a real gRPC server
+// on loopback. It answers as the interface says; its clock and its grants are
+// the test's.
+type fake struct {
+	berthv1.UnimplementedReservationsServer
+	berthv1.UnimplementedExecutorsServer
+	berthv1.UnimplementedAssignmentsServer
+	berthv1.UnimplementedLeadersServer
+	berthv1.UnimplementedEventsServer
+
+	address string
+
+	mu           sync.Mutex
+	now          time.Time
+	revision     int64
+	notReady     bool
+	reservations []*berthv1.Reservation
+	executors    []*berthv1.Executor
+	assignments  []*berthv1.Assignment
+	services     []*berthv1.ServiceLeadership
+	events       []*berthv1.Event
+	answered     map[string]*berthv1.Reservation
+	// changed is closed, and made anew, with each event.
+	changed chan struct{}
+}
+
+func newFake(t *testing.T) *fake {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fake{
+		address:  listener.Addr().String(),
+		now:      time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
+		revision: 100,
+		answered: map[string]*berthv1.Reservation{},
+		changed:  make(chan struct{}),
+	}
+	server := rpc.NewServer(rpc.ServerOptions{})
+	berthv1.RegisterReservationsServer(server, f)
+	berthv1.RegisterExecutorsServer(server, f)
+	berthv1.RegisterAssignmentsServer(server, f)
+	berthv1.RegisterLeadersServer(server, f)
+	berthv1.RegisterEventsServer(server, f)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		server.Stop()
+		<-served
+	})
+	return f
+}
+
+func (f *fake) clock() time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.now
+}
+
+func (f *fake) find(job, stage, name string) *berthv1.Reservation {
+	i := slices.IndexFunc(f.reservations, func(r *berthv1.Reservation) bool {
+		return r.Job == job && r.Stage == stage && r.Name == name
+	})
+	if i < 0 {
+		return nil
+	}
+	return f.reservations[i]
+}
+
+// shape is a reservation as it was asked for.
+func shape(r *berthv1.Reservation) *berthv1.Reservation {
+	return &berthv1.Reservation{Constraints: r.Constraints, Task: r.Task, Workers: r.Workers, TargetSize: r.TargetSize}
+}
+
+func (f *fake) UpsertReservation(_ context.Context, q *berthv1.UpsertReservationRequest) (*berthv1.Reservation, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if q.RequestId == "" {
+		return nil, fault.BadField(fault.ReasonRequired, "requestId", "the fake insists on one")
+	}
+	if first := f.answered[q.RequestId]; first != nil {
+		return first, nil
+	}
+	r := proto.CloneOf(q.Reservation)
+	r.Name = cmp.Or(r.Name, "main")
+	switch {
+	case strings.ContainsAny(r.Job, " !"):
+		return nil, fault.BadField(fault.ReasonBadName, "job", "only letters, digits, dots, underscores and hyphens")
+	case r.Count > 0 && len(r.Workers) > 0:
+		return nil, fault.BadField(fault.ReasonInvalid, "count", "give either count or workers")
+	case r.Count == 0 && len(r.Workers) == 0:
+		return nil, fault.BadField(fault.ReasonRequired, "workers", "name at least one worker, or a count")
+	case r.Uid != "":
+		return nil, fault.BadField(fault.ReasonOutputOnly, "uid", "is set by Berth")
+	}
+	for i := range r.Count {
+		r.Workers = append(r.Workers, &berthv1.Seat{Index: i, Number: 1})
+	}
+	r.Count = int32(len(r.Workers))
+
+	change := berthv1.UpsertReservationRequest_CREATED
+	old := f.find(r.Job, r.Stage, r.Name)
+	if old != nil && q.IfEpoch != 0 && q.IfEpoch != old.Epoch {
+		return nil, fault.New(fault.Conflict, fault.ReasonEpochMismatch, "the epoch is %d", old.Epoch)
+	}
+	if old != nil {
+		if proto.Equal(shape(old), shape(r)) {
+			same := proto.CloneOf(old)
+			same.Change = berthv1.UpsertReservationRequest_UNCHANGED.Enum()
+			return same, nil
+		}
+		change = berthv1.UpsertReservationRequest_REPLACED
+		f.reservations = slices.DeleteFunc(f.reservations, func(x *berthv1.Reservation) bool { return x == old })
+	}
+	f.revision++
+	r.Epoch = f.revision
+	r.Uid = "1-" + strconv.FormatInt(f.revision-100, 36)
+	r.RequestId = proto.String("request-of-" + r.Uid) // the true ones are random
+	r.State = berthv1.Reservation_QUEUED
+	r.CreatedAt = timestamppb.New(f.now)
+	r.UpdatedAt = r.CreatedAt
+	f.reservations = append(f.reservations, r)
+	f.place()
+	f.tell(berthv1.Event_RESERVATION_QUEUED, r, r.Count)
+	answer := proto.CloneOf(r)
+	answer.Change = change.Enum()
+	f.answered[q.RequestId] = answer
+	return answer, nil
+}
+
+// place numbers what is queued, in one queue.
+func (f *fake) place() {
+	var position int32
+	for _, r := range f.reservations {
+		r.Position, r.Reason = 0, nil
+		if r.State != berthv1.Reservation_QUEUED {
+			continue
+		}
+		position++
+		r.Position = position
+		if position > 1 {
+			r.Reason = proto.String(string(fault.ReasonBehindHead))
+		} else {
+			r.Reason = proto.String(string(fault.ReasonInsufficientCapacity))
+			r.Message = proto.String(fmt.Sprintf("needs %d executors, 0 fit now", r.Count))
+		}
+	}
+}
+
+func (f *fake) tell(kind berthv1.Event_Kind, r *berthv1.Reservation, count int32, workers ...*berthv1.EventWorker) {
+	f.events = append(f.events, &berthv1.Event{
+		Cursor: fmt.Sprintf("%d.%d", f.revision, len(f.events)), Revision: f.revision, Kind: kind, Time: timestamppb.New(f.now),
+		Job: r.Job, Stage: r.Stage, Reservation: r.Name, Uid: r.Uid, Count: count, Workers: workers,
+	})
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+// grant starts a queued reservation on the executors, one worker each.
+func (f *fake) grant(job, stage, name string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r := f.find(job, stage, name)
+	f.revision++
+	r.State, r.UpdatedAt, r.Message = berthv1.Reservation_ACTIVE, timestamppb.New(f.now), nil
+	r.WorkerCounts = map[string]int32{"RUNNING": r.Count}
+	f.tell(berthv1.Event_RESERVATION_LEASED, r, r.Count)
+	for i, seat := range r.Workers {
+		e := f.executors[i]
+		e.Workers++
+		e.Used = map[string]int64{"slots": 1, "cpu": 2000, "memory": 4 << 30}
+		f.assignments = append(f.assignments, &berthv1.Assignment{
+			Job: r.Job, Stage: r.Stage, Reservation: r.Name, Uid: r.Uid, Epoch: r.Epoch, Index: seat.Index, Number: seat.Number,
+			Executor: e.Id, State: berthv1.Assignment_RUNNING, Since: timestamppb.New(f.now), Attempts: 1,
+		})
+		f.tell(berthv1.Event_WORKER_RUNNING, r, 1, &berthv1.EventWorker{
+			Index: seat.Index, Number: seat.Number, Executor: &e.Id, State: berthv1.Assignment_RUNNING.Enum(),
+		})
+	}
+	f.place()
+}
+
+func (f *fake) GetReservation(_ context.Context, q *berthv1.GetReservationRequest) (*berthv1.Reservation, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if r := f.find(q.Job, q.Stage, q.Name); r != nil {
+		return proto.CloneOf(r), nil
+	}
+	return nil, fault.New(fault.NotFound, fault.ReasonNotFound, "there is no reservation %s/%s/%s", q.Job, q.Stage, q.Name)
+}
+
+func (f *fake) cancelWhere(match func(*berthv1.Reservation) bool) *berthv1.CancelAnswer {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var count int32
+	f.revision++
+	for _, r := range f.reservations {
+		if match(r) && r.State != berthv1.Reservation_CANCELLED {
+			r.State, r.UpdatedAt, r.Message = berthv1.Reservation_CANCELLED, timestamppb.New(f.now), nil
+			f.tell(berthv1.Event_RESERVATION_CANCELLED, r, r.Count)
+			count++
+		}
+	}
+	f.place()
+	return &berthv1.CancelAnswer{Cancelled: count}
+}
+
+func (f *fake) CancelReservation(_ context.Context, q *berthv1.CancelReservationRequest) (*berthv1.CancelAnswer, error) {
+	return f.cancelWhere(func(r *berthv1.Reservation) bool {
+		return r.Job == q.Job && r.Stage == q.Stage && r.Name == q.Name
+	}), nil
+}
+
+func (f *fake) CancelJob(_ context.Context, q *berthv1.CancelJobRequest) (*berthv1.CancelAnswer, error) {
+	return f.cancelWhere(func(r *berthv1.Reservation) bool { return r.Job == q.Job }), nil
+}
+
+// page cuts a page of matching items out of a list.
+func page[T proto.Message](list []T, token string, match func(T) bool) (items []T, next string) {
+	var all []T
+	for _, item := range list {
+		if match(item) {
+			all = append(all, proto.CloneOf(item))
+		}
+	}
+	from, _ := strconv.Atoi(token)
+	to := min(from+fakePage, len(all))
+	if to < len(all) {
+		next = strconv.Itoa(to)
+	}
+	return all[from:to], next
+}
+
+func (f *fake) ListReservations(_ context.Context, q *berthv1.ListReservationsRequest) (*berthv1.ListReservationsAnswer, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	items, next := page(f.reservations, q.PageToken, func(r *berthv1.Reservation) bool {
+		return (q.Job == "" || q.Job == r.Job) && (q.Stage == "" || q.Stage == r.Stage) && (q.State == 0 || q.State == r.State)
+	})
+	for _, r := range items {
+		r.Workers = nil
+	}
+	return &berthv1.ListReservationsAnswer{Reservations: items, NextPageToken: next, Revision: f.revision}, nil
+}
+
+func (f *fake) ListPending(context.Context, *berthv1.ListPendingRequest) (*berthv1.ListPendingAnswer, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	answer := &berthv1.ListPendingAnswer{Ready: !f.notReady, Revision: f.revision}
+	for _, r := range f.reservations {
+		if f.notReady || r.State != berthv1.Reservation_QUEUED {
+			continue
+		}
+		if len(answer.Groups) == 0 {
+			answer.Groups = []*berthv1.PendingGroup{{
+				Id: "g-7f3a", Constraints: r.Constraints, Head: &berthv1.ReservationKey{Job: r.Job, Stage: r.Stage, Name: r.Name},
+				HeadAge: durationpb.New(f.now.Sub(r.CreatedAt.AsTime())), Reason: r.GetReason(), Message: r.GetMessage(),
+			}}
+		}
+		answer.Groups[0].Reservations++
+		answer.Groups[0].Workers += r.Count
+	}
+	return answer, nil
+}
+
+func (f *fake) ListExecutors(_ context.Context, q *berthv1.ListExecutorsRequest) (*berthv1.ListExecutorsAnswer, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	items, next := page(f.executors, q.PageToken, func(e *berthv1.Executor) bool {
+		return (q.Sku == "" || q.Sku == e.Sku) && (q.State == 0 || q.State == e.State)
+	})
+	return &berthv1.ListExecutorsAnswer{Executors: items, NextPageToken: next, Revision: f.revision}, nil
+}
+
+func (f *fake) GetExecutor(_ context.Context, q *berthv1.GetExecutorRequest) (*berthv1.Executor, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, e := range f.executors {
+		if e.Id == q.Id {
+			return proto.CloneOf(e), nil
+		}
+	}
+	return nil, fault.New(fault.NotFound, fault.ReasonNotFound, "there is no executor %s", q.Id)
+}
+
+func (f *fake) ListAssignments(_ context.Context, q *berthv1.ListAssignmentsRequest) (*berthv1.ListAssignmentsAnswer, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	items, next := page(f.assignments, q.PageToken, func(a *berthv1.Assignment) bool {
+		return (q.Job == "" || q.Job == a.Job) && (q.Executor == "" || q.Executor == a.Executor) && (q.State == 0 || q.State == a.State)
+	})
+	return &berthv1.ListAssignmentsAnswer{Assignments: items, NextPageToken: next, Revision: f.revision}, nil
+}
+
+func (f *fake) ListLeaders(context.Context, *berthv1.ListLeadersRequest) (*berthv1.ListLeadersAnswer, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	answer := &berthv1.ListLeadersAnswer{}
+	for _, s := range f.services {
+		answer.Services = append(answer.Services, proto.CloneOf(s))
+	}
+	return answer, nil
+}
+
+func (f *fake) WatchEvents(q *berthv1.WatchEventsRequest, stream grpc.ServerStreamingServer[berthv1.Event]) error {
+	if q.Since == "1.0" {
+		return fault.New(fault.OutOfRange, fault.ReasonEventsCompacted, "events before cursor 101.0 are no longer kept").With("cursor", "101.0")
+	}
+	passed := q.Since == ""
+	for next := 0; ; {
+		f.mu.Lock()
+		fresh, changed := f.events[next:], f.changed
+		next = len(f.events)
+		f.mu.Unlock()
+		for _, e := range fresh {
+			if passed && e.Job == q.Job {
+				if err := stream.Send(e); err != nil {
+					return err
+				}
+			}
+			passed = passed || e.Cursor == q.Since
+		}
+		select {
+		case <-changed:
+		case <-stream.Context().Done():
+			return stream.Context().Err()
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+
+	"berth.dev/cmd/berth/internal/cli/show"
+	"berth.dev/pkg/client"
+)
+
+// pageSize is the largest page there is: a list is read whole.
+const pageSize = 1000
+
+// view is one kind of thing that get shows.
+type view struct {
+	fetch func(ctx context.Context, c *client.Client) (proto.Message, error)
+	table func(m proto.Message, now time.Time, wide bool) *show.Table
+	// empty says in a sentence that there is nothing.
+	empty func(m proto.Message) string
+}
+
+// getFlags are the flags of every get.
+type getFlags struct {
+	output string
+	watch  bool
+}
+
+func (a *app) get() *cobra.Command {
+	var flags getFlags
+	cmd := a.asks(&cobra.Command{
+		Use:   "get reservations|pending|assignments|executors|leaders",
+		Short: "Show reservations, the queue, workers, executors or leaders",
+		Args:  cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var kinds []string
+			for _, child := range cmd.Commands() {
+				kinds = append(kinds, child.Name())
+			}
+			if len(args) == 0 {
+				return badUsage(cmd, "say what to get: %s", strings.Join(kinds, ", "))
+			}
+			return badUsage(cmd, "there is no %q to get; there are %s", args[0], strings.Join(kinds, ", "))
+		},
+	})
+	cmd.PersistentFlags().StringVarP(&flags.output, "output", "o", "table", "table, wide, json or yaml")
+	cmd.PersistentFlags().BoolVarP(&flags.watch, "watch", "w", false, "look again every second and show what changes")
+	cmd.AddCommand(
+		a.getReservations(&flags),
+		a.getPending(&flags),
+		a.getAssignments(&flags),
+		a.getExecutors(&flags),
+		a.getLeaders(&flags),
+	)
+	return cmd
+}
+
+// show fetches and writes a view, once or as a watch.
+func (a *app) show(cmd *cobra.Command, flags *getFlags, v view) error {
+	if err := oneOf(cmd, "output", flags.output, "table", "wide", "json", "yaml"); err != nil {
+		return err
+	}
+	return a.connected(cmd, func(ctx context.Context, c *client.Client) error {
+		first, cancel := a.limited(ctx)
+		defer cancel()
+		m, err := v.fetch(first, c)
+		if err != nil {
+			return err
+		}
+		if flags.watch {
+			return a.watch(ctx, c, flags.output, v, m)
+		}
+		text, err := v.render(m, flags.output, a.Now())
+		if err != nil {
+			return err
+		}
+		if len(text) == 0 {
+			fmt.Fprintln(a.Err, v.empty(m))
+		}
+		_, err = a.Out.Write(text)
+		return err
+	})
+}
+
+// render gives the text of an answer; none for a table without rows.
+func (v view) render(m proto.Message, output string, now time.Time) ([]byte, error) {
+	switch output {
+	case "json":
+		return show.JSON(m)
+	case "yaml":
+		return show.YAML(m)
+	}
+	var b strings.Builder
+	_, err := v.table(m, now, output == "wide").WriteTo(&b)
+	return []byte(b.String()), err
+}

@@ -1,0 +1,135 @@
+package jobfile
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/fault"
+)
+
+func TestParse(t *testing.T) {
+	const file = `
+---
+# The first document is empty.
+---
+job: train
+stage: gpu
+count: 0x10
+constraints:
+  resources: {cpu: 2000, memory: "4294967296"}
+  attributes: {zone: a}
+priority: {class: SCALE, order: -3}
+task: {command: run, args: [a, "1"], payload: aGVsbG8=, stopGrace: 1.5s}
+labels: {day: "2026-01-02"}
+---
+{"job": "train", "stage": "eval", "workers": [{"index": 3, "number": 2}], "ifEpoch": "12"}
+---
+job: train
+stage: other
+count: 1
+constraints:
+  <<: {pack: true, sku: small}
+  sku: big
+`
+	documents, err := Parse("jobs.yaml", strings.NewReader(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []*berthv1.Reservation{
+		{
+			Job: "train", Stage: "gpu", Count: 16,
+			Constraints: &berthv1.Constraints{
+				Resources:  map[string]int64{"cpu": 2000, "memory": 4 << 30},
+				Attributes: map[string]string{"zone": "a"},
+			},
+			Priority: &berthv1.Priority{Class: berthv1.PriorityClass_SCALE, Order: proto.Int64(-3)},
+			Task: &berthv1.Task{
+				Command: "run", Args: []string{"a", "1"}, Payload: []byte("hello"), StopGrace: &durationpb.Duration{Seconds: 1, Nanos: 5e8},
+			},
+			Labels: map[string]string{"day": "2026-01-02"},
+		},
+		{Job: "train", Stage: "eval", Workers: []*berthv1.Seat{{Index: 3, Number: 2}}, IfEpoch: proto.Int64(12)},
+		{Job: "train", Stage: "other", Count: 1, Constraints: &berthv1.Constraints{Pack: true, Sku: "big"}},
+	}
+	var got []*berthv1.Reservation
+	for _, d := range documents {
+		got = append(got, d.Reservation)
+	}
+	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if place := documents[1].Place; place != "jobs.yaml, document 3" {
+		t.Errorf("place of the second reservation: %s", place)
+	}
+}
+
+func TestParseStripsWhatBerthSets(t *testing.T) {
+	const printed = `
+reservations:
+  - {job: a, stage: b, name: main, count: 1, workers: [{index: 3, number: 2}], requestId: r, ifEpoch: 7,
+     uid: 1-1, epoch: "5", state: QUEUED, reason: BEHIND_HEAD, position: 2, createdAt: "2026-01-02T03:04:05Z",
+     updatedAt: 2026-01-02T03:04:05Z, workerCounts: {RUNNING: 1}, change: CREATED, message: m}
+  - {job: a, stage: c, count: 2, uid: ""}
+nextPageToken: ""
+revision: "9"
+`
+	documents, err := Parse("-", strings.NewReader(printed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Document{
+		{
+			Place: "-, document 1, item 1", UID: "1-1",
+			Reservation: &berthv1.Reservation{
+				Job: "a", Stage: "b", Name: "main", Workers: []*berthv1.Seat{{Index: 3, Number: 2}}, IfEpoch: proto.Int64(7),
+			},
+		},
+		{Place: "-, document 1, item 2", Reservation: &berthv1.Reservation{Job: "a", Stage: "c", Count: 2}},
+	}
+	if diff := cmp.Diff(want, documents, protocmp.Transform()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	for _, c := range []struct{ name, file, want, field string }{
+		{"nothing", "# only a comment\n", "f: there is no reservation in it", ""},
+		{"no mapping", "- a\n", "f, document 1, line 1: it must be a mapping of keys to values", ""},
+		{"no job", "stage: a\n", "f, document 1: job is missing", "job"},
+		{"no stage", "job: a\n", "f, document 1: stage is missing", "stage"},
+		{"unknown key", "job: a\njbo: b\n", "f, document 1, line 2: jbo is not a field; did you mean job?", "jbo"},
+		{"far-off key", "replicas: 3\n", "f, document 1, line 1: replicas is not a field", "replicas"},
+		{"unknown nested key", "workers: [{index: 1}, {indx: 2}]\n", "f, document 1, line 1: workers[1].indx is not a field; did you mean index?", "workers[1].indx"},
+		{"key given twice", "job: a\njob: b\n", "f, document 1, line 2: job is given twice", "job"},
+		{"word for a number", "count: many\n", "f, document 1, line 1: count must be a whole number", "count"},
+		{"too large a number", "count: 3000000000\n", "f, document 1, line 1: count must be a whole number", "count"},
+		{"number for a string", "labels: {port: 80}\n", "f, document 1, line 1: labels must be a mapping, each value a string (quote it)", "labels"},
+		{"string for a list", "task: {args: run}\n", "f, document 1, line 1: task.args must be a list, each item a string (quote it)", "task.args"},
+		{"mapping for messages", "workers: {index: 1}\n", "f, document 1, line 1: workers must be a list", "workers"},
+		{"wrong word", "priority: {class: URGENT}\n", "f, document 1, line 1: priority.class must be one of REPLACE, SCALE, NEW_JOB", "priority.class"},
+		{"wrong duration", "queueTimeout: 5m\n", `f, document 1, line 1: queueTimeout must be a duration in seconds such as "90s"`, "queueTimeout"},
+		{"truth", "constraints: {pack: maybe}\n", "f, document 1, line 1: constraints.pack must be true or false", "constraints.pack"},
+		{"second document", "job: a\nstage: b\n---\nfoo: 1\n", "f, document 2, line 4: foo is not a field", "foo"},
+		{"an alias of itself", "labels: &x {a: *x}\n", "f, document 1, line 1: labels.a", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := Parse("f", strings.NewReader(c.file))
+			f := fault.Of(err)
+			if f == nil || f.Kind != fault.Invalid || !strings.HasPrefix(f.Message, c.want) {
+				t.Fatalf("got %v, want %s", err, c.want)
+			}
+			if c.field != "" && (len(f.Fields) != 1 || f.Fields[0].Name != c.field) {
+				t.Errorf("fields %v, want %s", f.Fields, c.field)
+			}
+		})
+	}
+	if _, err := Parse("f", strings.NewReader("job: [a\n")); fault.Of(err).Kind != fault.Invalid {
+		t.Errorf("broken YAML: %v", err)
+	}
+}

@@ -1,0 +1,228 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/rpc"
+)
+
+// live is a command that goes on until it is interrupted.
+type live struct {
+	out    *bufio.Reader
+	stderr *bytes.Buffer
+	stop   context.CancelFunc
+	code   chan int
+}
+
+func start(t *testing.T, f *fake, terminal bool, args ...string) *live {
+	ctx, cancel := context.WithCancel(t.Context())
+	read, write := io.Pipe()
+	l := &live{out: bufio.NewReader(read), stderr: &bytes.Buffer{}, stop: cancel, code: make(chan int, 1)}
+	a := &app{
+		Streams: Streams{
+			In: strings.NewReader(""), Out: write, Err: l.stderr, Terminal: terminal, Now: f.clock,
+			Env: func(string) string { return f.address },
+		},
+		every: time.Millisecond, quiet: time.Second,
+	}
+	go func() {
+		l.code <- Run(ctx, newRoot(a), args)
+		write.Close()
+	}()
+	t.Cleanup(func() {
+		cancel()
+		read.Close()
+	})
+	return l
+}
+
+// line waits for the next line of output.
+func (l *live) line(t *testing.T) string {
+	t.Helper()
+	text, err := l.out.ReadString('\n')
+	if err != nil {
+		t.Fatalf("no further line: %v; standard error: %s", err, l.stderr)
+	}
+	return strings.TrimRight(text, "\n")
+}
+
+// interrupted interrupts the command, as Ctrl-C does, and answers its exit
+// code.
+func (l *live) interrupted() int {
+	l.stop()
+	io.Copy(io.Discard, l.out)
+	return <-l.code
+}
+
+func (f *fake) upsert(t *testing.T, r *berthv1.Reservation, id string) {
+	t.Helper()
+	if _, err := f.UpsertReservation(t.Context(), &berthv1.UpsertReservationRequest{Reservation: r, RequestId: id}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWatchShowsEachChangeOnce(t *testing.T) {
+	f := newFake(t)
+	l := start(t, f, false, "get", "reservations", "-w")
+	if got := l.line(t); got != "No reservations." {
+		t.Fatalf("at first: %q", got)
+	}
+	// Time alone is no change.
+	f.do(t, []string{"pass", "10s"})
+	f.upsert(t, &berthv1.Reservation{Job: "a", Stage: "b", Count: 1}, "1")
+	for _, want := range []string{"", "RESERVATION  STATE", "a/b/main"} {
+		if got := l.line(t); !strings.HasPrefix(got, want) || (want == "" && got != "") {
+			t.Fatalf("got %q, want %q", got, want)
+		}
+	}
+	f.do(t, []string{"pass", "10s"})
+	f.cancelWhere(func(*berthv1.Reservation) bool { return true })
+	l.line(t)
+	l.line(t)
+	if got := l.line(t); !strings.Contains(got, "CANCELLED") {
+		t.Fatalf("after the cancel: %q", got)
+	}
+	if code := l.interrupted(); code != rpc.ExitDone {
+		t.Errorf("exit %d after an interrupt: %s", code, l.stderr)
+	}
+}
+
+func TestWatchDrawsOverATerminal(t *testing.T) {
+	f := newFake(t)
+	f.upsert(t, &berthv1.Reservation{Job: "a", Stage: "b", Count: 1}, "1")
+	l := start(t, f, true, "get", "reservations", "-w")
+	if got := l.line(t); !strings.HasPrefix(got, clearScreen+"RESERVATION") {
+		t.Fatalf("head: %q", got)
+	}
+	l.line(t)
+	// There an age is drawn as it grows.
+	f.do(t, []string{"pass", "10s"})
+	l.line(t)
+	if got := l.line(t); !strings.Contains(got, "10s") {
+		t.Fatalf("after 10 s: %q", got)
+	}
+	l.interrupted()
+}
+
+func TestWatchAsJSONWritesADocumentForEachChange(t *testing.T) {
+	f := newFake(t)
+	l := start(t, f, false, "get", "pending", "-w", "-o", "json")
+	document := func() string {
+		var b strings.Builder
+		for {
+			line := l.line(t)
+			b.WriteString(line + "\n")
+			if line == "}" {
+				return b.String()
+			}
+		}
+	}
+	if got := document(); !strings.Contains(got, `"groups": []`) {
+		t.Fatalf("at first: %s", got)
+	}
+	f.upsert(t, &berthv1.Reservation{Job: "a", Stage: "b", Count: 3}, "1")
+	if got := document(); !strings.Contains(got, `"workers": 3`) {
+		t.Fatalf("after an upsert: %s", got)
+	}
+	l.interrupted()
+}
+
+func TestEventsFollow(t *testing.T) {
+	f := newFake(t)
+	f.upsert(t, &berthv1.Reservation{Job: "a", Stage: "b", Count: 1}, "1")
+	l := start(t, f, false, "events", "a", "-f")
+	if got := l.line(t); !strings.Contains(got, "RESERVATION_QUEUED") {
+		t.Fatalf("what was kept: %q", got)
+	}
+	f.cancelWhere(func(*berthv1.Reservation) bool { return true })
+	if got := l.line(t); !strings.Contains(got, "RESERVATION_CANCELLED") {
+		t.Fatalf("what happened then: %q", got)
+	}
+	if code := l.interrupted(); code != rpc.ExitDone {
+		t.Errorf("exit %d after an interrupt: %s", code, l.stderr)
+	}
+}
+
+// A gateway that is not there: one notice at once, one error at the end, and
+// what to do about it.
+func TestUnavailable(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	listener.Close()
+	for _, args := range [][]string{{"get", "leaders"}, {"events", "a"}, {"describe", "a/b"}, {"cancel", "a"}} {
+		var out, stderr bytes.Buffer
+		root := New(Streams{In: strings.NewReader(""), Out: &out, Err: &stderr, Env: func(string) string { return "" }, Now: time.Now})
+		code := Run(t.Context(), root, append(args, "--gateway", address, "--timeout", "150ms"))
+		lines := strings.Split(stderr.String(), "\n")
+		if code != rpc.ExitUnavailable || out.Len() > 0 || len(lines) != 4 ||
+			lines[0] != "berth: no answer yet from "+address+": connection refused; trying on" ||
+			!strings.HasPrefix(lines[1], "berth: no definite answer from "+address+" within ") ||
+			!strings.HasSuffix(lines[1], ": connection refused (UNAVAILABLE)") ||
+			!strings.Contains(lines[2], "--gateway HOST:PORT or BERTH_GATEWAY") {
+			t.Errorf("%v: exit %d, %q, %q", args, code, out.String(), lines)
+		}
+	}
+}
+
+func TestBadGateway(t *testing.T) {
+	var out, stderr bytes.Buffer
+	root := New(Streams{Out: &out, Err: &stderr, Env: func(string) string { return "nowhere" }, Now: time.Now})
+	if code := Run(t.Context(), root, []string{"get", "leaders"}); code != rpc.ExitUsage || !strings.Contains(stderr.String(), `"nowhere"`) {
+		t.Errorf("exit %d: %s", code, &stderr)
+	}
+}
+
+// Commands that others add get the same frame.
+func TestForeignCommands(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		args []string
+		err  error
+		code int
+		want string
+	}{
+		{"a plain error", []string{"other"}, errors.New("it\nbroke"), rpc.ExitFailed, "berth: it broke\n"},
+		{"a fault", []string{"other"}, fault.New(fault.NotFound, fault.ReasonNotFound, "no such thing"), rpc.ExitNotFound, "berth: no such thing (NOT_FOUND)\n"},
+		{"wrong arguments", []string{"other", "x"}, nil, rpc.ExitUsage, "berth: unknown command \"x\" for \"berth other\"\n  hint: see 'berth other --help'\n"},
+	} {
+		var stderr bytes.Buffer
+		root := New(Streams{Out: io.Discard, Err: &stderr, Env: func(string) string { return "" }, Now: time.Now})
+		root.AddCommand(&cobra.Command{Use: "other", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error { return c.err }})
+		if code := Run(t.Context(), root, c.args); code != c.code || stderr.String() != c.want {
+			t.Errorf("%s: exit %d, %q", c.name, code, stderr.String())
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	for _, c := range []struct {
+		info *debug.BuildInfo
+		want string
+	}{
+		{&debug.BuildInfo{GoVersion: "go1.26"}, "berth (devel)\ncommit unknown\ngo1.26"},
+		{&debug.BuildInfo{
+			GoVersion: "go1.26", Main: debug.Module{Version: "v0.1.0"},
+			Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "abc"}, {Key: "vcs.modified", Value: "true"}},
+		}, "berth v0.1.0\ncommit abc, with changes\ngo1.26"},
+	} {
+		if got := versionText(c.info); got != c.want {
+			t.Errorf("got %q, want %q", got, c.want)
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package show
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	berthv1 "berth.dev/api/berth/v1"
+)
+
+// The widths of columns: that of the longest kind of event, and room for a
+// stage and a name of the usual length.
+const (
+	kindWidth  = len("RESERVATION_CANCELLED")
+	placeWidth = len("stage-1/replace-3-2")
+)
+
+// namedWorkers is how many workers an event's line names.
+const namedWorkers = 3
+
+// Event is the line of an event, without its end. Lines are printed as they
+// come, so that columns have fixed widths.
+func Event(e *berthv1.Event, now time.Time) string {
+	at := e.GetTime().AsTime().In(now.Location())
+	clock := at.Format("15:04:05")
+	if now.Sub(at) >= 24*time.Hour {
+		clock = at.Format("2006-01-02 15:04:05")
+	}
+	parts := []string{clock, fmt.Sprintf("%-*s", kindWidth, e.GetKind()), fmt.Sprintf("%-*s", placeWidth, place(e))}
+	if text := eventWorkers(e); text != "" {
+		parts = append(parts, text)
+	}
+	if e.GetReason() != "" {
+		parts = append(parts, e.GetReason())
+	}
+	if e.GetMessage() != "" {
+		parts = append(parts, oneLine(e.GetMessage()))
+	}
+	return strings.TrimRight(strings.Join(parts, columnGap), " ")
+}
+
+// place is the reservation without its job, which every line has in common.
+func place(e *berthv1.Event) string {
+	return strings.TrimSuffix(e.GetStage()+"/"+e.GetReservation(), "/")
+}
+
+func eventWorkers(e *berthv1.Event) string {
+	count := max(int(e.GetCount()), len(e.GetWorkers()))
+	if len(e.GetWorkers()) == 0 || count > namedWorkers {
+		if count == 0 {
+			return ""
+		}
+		return plural(count, "worker")
+	}
+	var list []string
+	for _, w := range e.GetWorkers() {
+		text := fmt.Sprintf("%d.%d", w.GetIndex(), w.GetNumber())
+		if w.GetExecutor() != "" {
+			text += " on " + w.GetExecutor()
+		}
+		if w.ExitCode != nil {
+			text += fmt.Sprintf(" exit %d", w.GetExitCode())
+		}
+		if w.GetMessage() != "" {
+			text += " (" + w.GetMessage() + ")"
+		}
+		if w.GetReason() != "" && w.GetReason() != e.GetReason() {
+			text += " " + w.GetReason()
+		}
+		list = append(list, text)
+	}
+	return strings.Join(list, ", ")
+}

@@ -1,0 +1,36 @@
+package show
+
+import (
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// passing names the fields that change by themselves while nothing happens.
+var passing = []protoreflect.Name{"revision", "behind", "renewed", "head_age"}
+
+// Lasting is a copy of a message without the fields that change by themselves:
+// two of them are equal when nothing has happened in between.
+func Lasting(m proto.Message) proto.Message {
+	m = proto.Clone(m)
+	clearPassing(m.ProtoReflect())
+	return m
+}
+
+func clearPassing(m protoreflect.Message) {
+	m.Range(func(fd protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+		switch {
+		case slices.Contains(passing, fd.Name()):
+			m.Clear(fd)
+		case fd.Message() == nil || fd.IsMap():
+		case fd.IsList():
+			for i := range value.List().Len() {
+				clearPassing(value.List().Get(i).Message())
+			}
+		default:
+			clearPassing(value.Message())
+		}
+		return true
+	})
+}

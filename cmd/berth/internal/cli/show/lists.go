@@ -1,0 +1,175 @@
+package show
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	berthv1 "berth.dev/api/berth/v1"
+)
+
+// Reservations is the table of a list of reservations.
+func Reservations(list []*berthv1.Reservation, now time.Time, wide bool) *Table {
+	t := table("RESERVATION", "STATE", "RUNNING", "POS", "AGE", "REASON")
+	if wide {
+		t.head = append(t.head, "UID", "EPOCH", "NEEDS", "MESSAGE")
+	}
+	for _, r := range list {
+		row := []string{
+			reservationKey(r), state(r.GetState()), running(r), number(r.GetPosition()),
+			since(r.GetCreatedAt(), now), r.GetReason(),
+		}
+		if wide {
+			row = append(row, r.GetUid(), number(r.GetEpoch()), constraints(r.GetConstraints()), r.GetMessage())
+		}
+		t.add(row...)
+	}
+	return t
+}
+
+// running writes how many of a reservation's workers run.
+func running(r *berthv1.Reservation) string {
+	return fmt.Sprintf("%d/%d", r.GetWorkerCounts()["RUNNING"], workers(r))
+}
+
+func workers(r *berthv1.Reservation) int { return max(int(r.GetCount()), len(r.GetWorkers())) }
+
+// Pending is the table of the queues.
+func Pending(groups []*berthv1.PendingGroup, wide bool) *Table {
+	t := table("GROUP", "QUEUED", "WORKERS", "HEAD", "WAITS", "REASON")
+	if wide {
+		t.head = append(t.head, "NEEDS", "MESSAGE")
+	}
+	for _, g := range groups {
+		head := g.GetHead()
+		row := []string{
+			g.GetId(), number(g.GetReservations()), number(g.GetWorkers()),
+			Key(head.GetJob(), head.GetStage(), head.GetName()), Age(g.GetHeadAge().AsDuration()), g.GetReason(),
+		}
+		if wide {
+			row = append(row, constraints(g.GetConstraints()), g.GetMessage())
+		}
+		t.add(row...)
+	}
+	return t
+}
+
+// Assignments is the table of workers on their executors.
+func Assignments(list []*berthv1.Assignment, now time.Time, wide bool) *Table {
+	t := table("WORKER", "EXECUTOR", "STATE", "SINCE", "ATTEMPTS", "ERROR")
+	if wide {
+		t.head = append(t.head, "EXIT", "RESERVATION", "UID", "EPOCH")
+	}
+	for _, a := range list {
+		row := []string{
+			fmt.Sprintf("%s/%s/%d.%d", a.GetJob(), a.GetStage(), a.GetIndex(), a.GetNumber()), a.GetExecutor(),
+			state(a.GetState()), since(a.GetSince(), now), number(a.GetAttempts()), a.GetLastError(),
+		}
+		if wide {
+			row = append(row, exit(a.ExitCode), a.GetReservation(), a.GetUid(), number(a.GetEpoch()))
+		}
+		t.add(row...)
+	}
+	return t
+}
+
+func exit(code *int32) string {
+	if code == nil {
+		return ""
+	}
+	return fmt.Sprint(*code)
+}
+
+// Executors is the table of the inventory.
+func Executors(list []*berthv1.Executor, now time.Time, wide bool) *Table {
+	t := table("EXECUTOR", "SKU", "STATE", "WORKERS", "SLOTS", "CPU", "MEMORY", "SINCE")
+	if wide {
+		t.head = append(t.head, "POOL", "ADDRESS", "HOST", "INCARNATION", "ATTRIBUTES", "RESOURCES")
+	}
+	for _, e := range list {
+		word := state(e.GetState())
+		if e.GetDraining() {
+			word += ",DRAINING"
+		}
+		row := []string{
+			e.GetId(), e.GetSku(), word, fmt.Sprint(e.GetWorkers()),
+			used(e, "slots"), used(e, "cpu"), used(e, "memory"), since(e.GetSince(), now),
+		}
+		if wide {
+			row = append(row, e.GetPool(), e.GetAddress(), e.GetHost(), number(e.GetIncarnation()),
+				pairs(e.GetAttributes()), resources(e.GetResources()))
+		}
+		t.add(row...)
+	}
+	return t
+}
+
+// used writes how much of a resource is taken, nothing where there is none.
+func used(e *berthv1.Executor, resource string) string {
+	total, ok := e.GetResources()[resource]
+	if !ok {
+		return ""
+	}
+	return amount(resource, e.GetUsed()[resource]) + "/" + amount(resource, total)
+}
+
+// Leaders is the table of the services' replicas, each service's leader first.
+// A service without a leader says so in a row of its own.
+func Leaders(services []*berthv1.ServiceLeadership, now time.Time, wide bool) *Table {
+	t := table("SERVICE", "REPLICA", "ROLE", "TERM", "SINCE", "BEHIND")
+	if wide {
+		t.head = append(t.head, "ADDRESS", "RENEWED", "REVISION", "VERSION")
+	}
+	for _, s := range services {
+		if s.GetLeader() == "" {
+			t.add(padded(t, s.GetService(), "", "NO LEADER")...)
+		}
+		for _, r := range replicas(s) {
+			row := []string{s.GetService(), r.GetId(), state(r.GetRole()), "", "", fmt.Sprint(r.GetBehind())}
+			if r.GetRole() == berthv1.Replica_LEADER {
+				row[3], row[4] = number(cmp.Or(r.GetTerm(), s.GetTerm())), since(cmp.Or(r.GetSince(), s.GetSince()), now)
+			}
+			if r.GetRole() == berthv1.Replica_UNREACHABLE {
+				row[5] = ""
+			}
+			if wide {
+				renewed := ""
+				if r.GetRole() == berthv1.Replica_LEADER {
+					renewed = since(cmp.Or(r.GetRenewed(), s.GetRenewed()), now)
+				}
+				row = append(row, r.GetAddress(), renewed, number(r.GetRevision()), r.GetVersion())
+			}
+			t.add(row...)
+		}
+	}
+	return t
+}
+
+// replicas gives the replicas, the leader first. A leader that is known from
+// the election alone stands for itself.
+func replicas(s *berthv1.ServiceLeadership) []*berthv1.Replica {
+	list := slices.Clone(s.GetReplicas())
+	known := slices.ContainsFunc(list, func(r *berthv1.Replica) bool { return r.GetId() == s.GetLeader() })
+	if s.GetLeader() != "" && !known {
+		list = append(list, &berthv1.Replica{
+			Id: s.GetLeader(), Address: s.GetAddress(), Role: berthv1.Replica_LEADER, Term: s.GetTerm(), Since: s.GetSince(),
+		})
+	}
+	slices.SortStableFunc(list, func(a, b *berthv1.Replica) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.GetId(), b.GetId()))
+	})
+	return list
+}
+
+func rank(r *berthv1.Replica) int {
+	if r.GetRole() == berthv1.Replica_LEADER {
+		return 0
+	}
+	return 1
+}
+
+// padded fills a row up to the table's columns.
+func padded(t *Table, cells ...string) []string {
+	return append(cells, make([]string, len(t.head)-len(cells))...)
+}

@@ -1,0 +1,77 @@
+package show
+
+import (
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+// Table is aligned text: a head, then rows.
+type Table struct {
+	head []string
+	rows [][]string
+}
+
+// columnGap stands between columns.
+const columnGap = "  "
+
+func table(head ...string) *Table { return &Table{head: head} }
+
+func (t *Table) add(cells ...string) { t.rows = append(t.rows, cells) }
+
+// Empty says whether there are no rows.
+func (t *Table) Empty() bool { return len(t.rows) == 0 }
+
+// WriteTo writes the table, each line ended and without blanks at its end. An
+// empty table is nothing at all.
+func (t *Table) WriteTo(w io.Writer) (int64, error) {
+	n, err := io.WriteString(w, t.text(""))
+	return int64(n), err
+}
+
+// text renders the table with each line indented.
+func (t *Table) text(indent string) string {
+	if t.Empty() {
+		return ""
+	}
+	widths := make([]int, len(t.head))
+	lines := append([][]string{t.head}, t.rows...)
+	for _, line := range lines {
+		for i, cell := range line {
+			widths[i] = max(widths[i], utf8.RuneCountInString(orDash(cell)))
+		}
+	}
+	var b strings.Builder
+	for _, line := range lines {
+		var row strings.Builder
+		row.WriteString(indent)
+		for i, cell := range line {
+			cell = orDash(cell)
+			row.WriteString(cell)
+			row.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)))
+			row.WriteString(columnGap)
+		}
+		b.WriteString(strings.TrimRight(row.String(), " "))
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// orDash keeps columns countable by tools that split at blanks. Text of others
+// never breaks a line.
+func orDash(cell string) string {
+	if cell == "" {
+		return "-"
+	}
+	return oneLine(cell)
+}
+
+// oneLine puts a space for each control character.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, s)
+}

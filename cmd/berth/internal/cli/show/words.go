@@ -1,0 +1,150 @@
+package show
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	berthv1 "berth.dev/api/berth/v1"
+)
+
+// Age writes a duration with its two largest units: `3s`, `2m10s`, `5h3m`,
+// `4d7h`.
+func Age(d time.Duration) string {
+	d = max(d, 0)
+	day := 24 * time.Hour
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < time.Hour:
+		return units(d, time.Minute, "m", time.Second, "s")
+	case d < day:
+		return units(d, time.Hour, "h", time.Minute, "m")
+	default:
+		return units(d, day, "d", time.Hour, "h")
+	}
+}
+
+func units(d, large time.Duration, largeName string, small time.Duration, smallName string) string {
+	text := fmt.Sprintf("%d%s", d/large, largeName)
+	if rest := d % large / small; rest > 0 {
+		text += fmt.Sprintf("%d%s", rest, smallName)
+	}
+	return text
+}
+
+// since is the age of a time; nothing for none.
+func since(at *timestamppb.Timestamp, now time.Time) string {
+	if at == nil {
+		return ""
+	}
+	return Age(now.Sub(at.AsTime()))
+}
+
+// state writes an enum by name, UNKNOWN when it was not set.
+func state(s fmt.Stringer) string {
+	if name := s.String(); !strings.HasSuffix(name, "_UNSPECIFIED") {
+		return name
+	}
+	return "UNKNOWN"
+}
+
+// Key writes the key of a reservation as other commands take it.
+func Key(job, stage, name string) string {
+	return job + "/" + stage + "/" + cmp.Or(name, "main")
+}
+
+func reservationKey(r *berthv1.Reservation) string { return Key(r.GetJob(), r.GetStage(), r.GetName()) }
+
+// amount writes a quantity of a resource in the unit people use: cores, binary
+// multiples of bytes, or plain ones.
+func amount(resource string, n int64) string {
+	switch resource {
+	case "cpu":
+		return strconv.FormatFloat(float64(n)/1000, 'f', -1, 64)
+	case "memory", "disk":
+		return size(n)
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+func size(n int64) string {
+	for _, unit := range []struct {
+		bytes int64
+		name  string
+	}{{1 << 50, "Pi"}, {1 << 40, "Ti"}, {1 << 30, "Gi"}, {1 << 20, "Mi"}, {1 << 10, "Ki"}} {
+		if n >= unit.bytes {
+			text := strconv.FormatFloat(float64(n)/float64(unit.bytes), 'f', 1, 64)
+			return strings.TrimSuffix(text, ".0") + unit.name
+		}
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// resources writes a vector, ordered by name.
+func resources(v map[string]int64) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(v)) {
+		parts = append(parts, name+" "+amount(name, v[name]))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// pairs writes a map as `key=value`, ordered by key.
+func pairs(m map[string]string) string {
+	var parts []string
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		parts = append(parts, key+"="+m[key])
+	}
+	return strings.Join(parts, ",")
+}
+
+// constraints writes what a worker needs in one line.
+func constraints(c *berthv1.Constraints) string {
+	var parts []string
+	add := func(name, value string) {
+		if value != "" {
+			parts = append(parts, strings.TrimSpace(name+" "+value))
+		}
+	}
+	add("", resources(c.GetResources()))
+	add("sku", c.GetSku())
+	add("", pairs(c.GetAttributes()))
+	add("pools", strings.Join(c.GetPools(), ","))
+	add("role", c.GetRole())
+	if c.GetSameShape() {
+		parts = append(parts, "same shape")
+	}
+	if s := c.GetSpread(); s != nil {
+		add("", fmt.Sprintf("at most %d for each %s", s.GetMax(), s.GetBy()))
+	}
+	if c.GetPack() {
+		parts = append(parts, "packed")
+	}
+	add("avoid", strings.Join(c.GetAvoid(), ","))
+	if len(parts) == 0 {
+		return "any executor"
+	}
+	return strings.Join(parts, ", ")
+}
+
+// number writes a count, nothing for zero.
+func number[N int32 | int64](n N) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.FormatInt(int64(n), 10)
+}
+
+func plural(n int, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %ss", n, one)
+}

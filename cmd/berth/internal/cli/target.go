@@ -1,0 +1,51 @@
+package cli
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"berth.dev/pkg/client"
+)
+
+// target reads JOB[/STAGE[/NAME]] with at least the given number of parts; the
+// parts left out are empty.
+func target(cmd *cobra.Command, text string, least int) (client.Key, error) {
+	parts := strings.Split(text, "/")
+	if len(parts) < least || len(parts) > 3 || slices.Contains(parts, "") {
+		form := [...]string{1: "JOB[/STAGE[/NAME]]", 2: "JOB/STAGE[/NAME]"}[least]
+		return client.Key{}, badUsage(cmd, "%q is not %s", text, form)
+	}
+	parts = append(parts, "", "")
+	return client.Key{Job: parts[0], Stage: parts[1], Name: parts[2]}, nil
+}
+
+// enumFlag reads the name of an enum value in any case; an empty one is 0.
+func enumFlag(cmd *cobra.Command, flag, name string, enum protoreflect.EnumDescriptor) (protoreflect.EnumNumber, error) {
+	if name == "" {
+		return 0, nil
+	}
+	var names []string
+	values := enum.Values()
+	for i := range values.Len() {
+		value := values.Get(i)
+		if value.Number() == 0 {
+			continue
+		}
+		if strings.EqualFold(string(value.Name()), name) {
+			return value.Number(), nil
+		}
+		names = append(names, string(value.Name()))
+	}
+	return 0, badUsage(cmd, "--%s %q is none of %s", flag, name, strings.Join(names, ", "))
+}
+
+// oneOf refuses a flag's value that is not in the list.
+func oneOf(cmd *cobra.Command, flag, value string, list ...string) error {
+	if slices.Contains(list, value) {
+		return nil
+	}
+	return badUsage(cmd, "--%s %q is none of %s", flag, value, strings.Join(list, ", "))
+}

@@ -1,0 +1,147 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/transcript"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestTranscripts plays testdata/*.txt against a fake gateway. A line that
+// begins with `$` is a command line, with `|` between commands of one pipe and
+// `<` before a file of testdata; one with `%` is done to the fake. What follows
+// is what was printed: standard error with `! ` before each line, then `exit N`
+// unless it is 0.
+func TestTranscripts(t *testing.T) {
+	transcript.Run(t, func(t *testing.T, text string) string { return play(t, newFake(t), text) })
+}
+
+// play answers the transcript with its outputs replaced by the true ones.
+func play(t *testing.T, f *fake, script string) string {
+	var out strings.Builder
+	printed := false
+	begin := func(line string) {
+		if printed {
+			out.WriteByte('\n')
+		}
+		fmt.Fprintln(&out, line)
+	}
+	for line := range strings.Lines(script) {
+		line = strings.TrimSuffix(line, "\n")
+		switch {
+		case strings.HasPrefix(line, "$ "):
+			begin(line)
+			out.WriteString(pipeline(t, f, strings.TrimPrefix(line, "$ ")))
+			printed = true
+		case strings.HasPrefix(line, "% "):
+			begin(line)
+			f.do(t, strings.Fields(line)[1:])
+			printed = false
+		case strings.HasPrefix(line, "# "):
+			begin(line)
+			printed = false
+		}
+	}
+	return out.String()
+}
+
+func pipeline(t *testing.T, f *fake, line string) string {
+	var stdin []byte
+	if command, file, found := strings.Cut(line, " < "); found {
+		var err error
+		if stdin, err = os.ReadFile(filepath.Join("testdata", file)); err != nil {
+			t.Fatal(err)
+		}
+		line = command
+	}
+	var out strings.Builder
+	for command := range strings.SplitSeq(line, " | ") {
+		if from, to, found := strings.Cut(strings.TrimPrefix(command, "sed s/"), "/"); found && strings.HasPrefix(command, "sed ") {
+			stdin = bytes.ReplaceAll(stdin, []byte(from), []byte(strings.TrimSuffix(to, "/")))
+			continue
+		}
+		var stdout, stderr bytes.Buffer
+		code := run(t, f, strings.Fields(command)[1:], bytes.NewReader(stdin), &stdout, &stderr)
+		for line := range strings.Lines(stderr.String()) {
+			out.WriteString("! " + strings.ReplaceAll(line, f.address, "GATEWAY"))
+		}
+		if code != 0 {
+			fmt.Fprintf(&out, "exit %d\n", code)
+		}
+		stdin = stdout.Bytes()
+	}
+	return string(stdin) + out.String()
+}
+
+// run runs one command line in this process, in a directory of testdata.
+func run(t *testing.T, f *fake, args []string, stdin *bytes.Reader, stdout, stderr *bytes.Buffer) int {
+	a := &app{
+		Streams: Streams{
+			In: stdin, Out: stdout, Err: stderr, Now: f.clock,
+			Env: func(name string) string { return map[string]string{"BERTH_GATEWAY": f.address}[name] },
+		},
+		every: time.Millisecond, quiet: 500 * time.Millisecond,
+	}
+	for i, arg := range args {
+		if strings.HasSuffix(arg, ".yaml") {
+			args[i] = "testdata/" + arg
+		}
+	}
+	return Run(t.Context(), newRoot(a), args)
+}
+
+// do changes the fake: the rest of the world.
+func (f *fake) do(t *testing.T, words []string) {
+	switch words[0] {
+	case "pass": // pass DURATION
+		d, err := time.ParseDuration(words[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.mu.Lock()
+		f.now = f.now.Add(d)
+		f.mu.Unlock()
+	case "grant": // grant JOB STAGE NAME
+		f.grant(words[1], words[2], words[3])
+	case "not-ready":
+		f.mu.Lock()
+		f.notReady = true
+		f.mu.Unlock()
+	case "executors": // executors ID…
+		f.mu.Lock()
+		for _, id := range words[1:] {
+			f.executors = append(f.executors, &berthv1.Executor{
+				Id: id, Sku: "gpu-8", Pool: "default", Address: "10.0.0.7:7200", Host: "host-" + id,
+				Attributes: map[string]string{"zone": "a"}, State: berthv1.Executor_READY, Incarnation: 1,
+				Resources: map[string]int64{"slots": 1, "cpu": 8000, "memory": 16 << 30}, Since: timestamppb.New(f.now),
+			})
+		}
+		f.mu.Unlock()
+	case "leaders":
+		f.mu.Lock()
+		f.services = []*berthv1.ServiceLeadership{
+			{
+				Service: "registry", Leader: "registry-0", Address: "10.0.0.1:7101", Term: 42, Since: timestamppb.New(f.now),
+				Replicas: []*berthv1.Replica{
+					{Id: "registry-1", Address: "10.0.0.2:7101", Role: berthv1.Replica_STANDBY, Revision: 99, Behind: 1, Version: "v0.1.0"},
+					{Id: "registry-0", Address: "10.0.0.1:7101", Role: berthv1.Replica_LEADER, Revision: 100, Version: "v0.1.0", Renewed: timestamppb.New(f.now)},
+				},
+			},
+			{Service: "assigner", Replicas: []*berthv1.Replica{{Id: "assigner-0", Address: "10.0.0.1:7103", Role: berthv1.Replica_UNREACHABLE}}},
+		}
+		f.mu.Unlock()
+	default:
+		t.Fatalf("no such command: %v", words)
+	}
+}

@@ -1,0 +1,96 @@
+package client
+
+import (
+	"crypto/tls"
+	"slices"
+	"sync"
+
+	"google.golang.org/grpc"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/rpc"
+)
+
+// maxAnswer bounds one answer, bytes. A page of 1,000 reservations with the
+// largest payload each takes 64 MiB.
+const maxAnswer = 96 << 20
+
+// Client speaks to the gateways of one cluster. It is safe for concurrent use;
+// one is enough for a process.
+type Client struct {
+	addresses []string
+	closed    chan struct{}
+	close     func() error
+	backoff   backoff
+	onRetry   func(error)
+
+	reservations berthv1.ReservationsClient
+	executors    berthv1.ExecutorsClient
+	assignments  berthv1.AssignmentsClient
+	leaders      berthv1.LeadersClient
+	events       berthv1.EventsClient
+}
+
+// Option changes how a client is made.
+type Option func(*options)
+
+type options struct {
+	rpc     rpc.DialOptions
+	onRetry func(error)
+}
+
+// WithTLS encrypts the connections. Without it they are in the clear, which
+// suits loopback and meshes that encrypt by themselves.
+func WithTLS(config *tls.Config) Option {
+	return func(o *options) { o.rpc.TLS = config }
+}
+
+// WithOnRetry has f told of each failed attempt that will be repeated. It is
+// called on the goroutine of the call.
+func WithOnRetry(f func(err error)) Option {
+	return func(o *options) { o.onRetry = f }
+}
+
+// WithDialOptions adds options of gRPC, for interceptors and tracing.
+func WithDialOptions(more ...grpc.DialOption) Option {
+	return func(o *options) { o.rpc.More = append(o.rpc.More, more...) }
+}
+
+// Dial makes a client of the gateways at the given addresses, each host:port.
+// It does not wait for a connection: gateways may come up later. The error is
+// Invalid for an empty list or an address that is not host:port.
+func Dial(addresses []string, opts ...Option) (*Client, error) {
+	// Attempts fail fast, so that the caller's deadline is spent on repeats
+	// that can be told of, and not on one call that waits in silence.
+	o := options{
+		rpc:     rpc.DialOptions{FailFast: true, MaxMessage: maxAnswer},
+		onRetry: func(error) {},
+	}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	conn, err := rpc.Dial(addresses, o.rpc)
+	if err != nil {
+		return nil, err
+	}
+	closed := make(chan struct{})
+	return &Client{
+		closed: closed,
+		close: sync.OnceValue(func() error {
+			close(closed)
+			return conn.Close()
+		}),
+		addresses:    slices.Clone(addresses),
+		backoff:      defaultBackoff,
+		onRetry:      o.onRetry,
+		reservations: berthv1.NewReservationsClient(conn),
+		executors:    berthv1.NewExecutorsClient(conn),
+		assignments:  berthv1.NewAssignmentsClient(conn),
+		leaders:      berthv1.NewLeadersClient(conn),
+		events:       berthv1.NewEventsClient(conn),
+	}, nil
+}
+
+// Close ends the connections. Calls and streams under way end with an error of
+// kind Unavailable. Closing twice is harmless.
+func (c *Client) Close() error { return c.close() }

@@ -1,0 +1,24 @@
+// Package client is the Go library for job services: it reserves batches of
+// executors, follows what becomes of them, and reads what operators read.
+//
+// It promises:
+//
+//   - Every call is repeated while no gateway answers, with growing pauses,
+//     until the caller's context ends. A change of leader or the restart of a
+//     gateway is a pause and not an error.
+//   - Every call that changes something carries a request id, so that a repeat
+//     has no further effect: the id of the message where it has one, a new one
+//     otherwise. Give your own to repeat a call across restarts of your process.
+//   - Every error is a [*fault.Error]. Kind Unavailable alone leaves open
+//     whether the call took effect; it is given only once the context has
+//     ended, and wraps the context's error.
+//   - A stream of events resumes by itself behind the last event given:
+//     nothing is missed and nothing is repeated.
+//
+// Messages are those of berth.v1, the documented contract. They are never
+// changed by this package.
+//
+//	job service ── Client ──┬── gateway   any of them answers any call
+//	                        ├── gateway
+//	                        └── gateway
+package client

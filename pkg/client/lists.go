@@ -1,0 +1,81 @@
+package client
+
+import (
+	"context"
+	"iter"
+
+	"google.golang.org/protobuf/proto"
+
+	berthv1 "berth.dev/api/berth/v1"
+)
+
+// Executors gives the executors that the request selects, ordered by id, page
+// after page as they are asked for. It ends at the first error.
+func (c *Client) Executors(ctx context.Context, request *berthv1.ListExecutorsRequest) iter.Seq2[*berthv1.Executor, error] {
+	return items(request, func(q *berthv1.ListExecutorsRequest, token string) ([]*berthv1.Executor, string, error) {
+		q.PageToken = token
+		page, err := c.ExecutorsPage(ctx, q)
+		return page.GetExecutors(), page.GetNextPageToken(), err
+	})
+}
+
+// ExecutorsPage gives one page of Executors.
+func (c *Client) ExecutorsPage(ctx context.Context, request *berthv1.ListExecutorsRequest) (*berthv1.ListExecutorsAnswer, error) {
+	return invoke(ctx, c, c.executors.ListExecutors, request)
+}
+
+// Executor reads one executor. The error is NotFound when there is none.
+func (c *Client) Executor(ctx context.Context, id string) (*berthv1.Executor, error) {
+	return invoke(ctx, c, c.executors.GetExecutor, &berthv1.GetExecutorRequest{Id: id})
+}
+
+// Assignments gives the workers on their executors that the request selects,
+// page after page as they are asked for. It ends at the first error.
+func (c *Client) Assignments(ctx context.Context, request *berthv1.ListAssignmentsRequest) iter.Seq2[*berthv1.Assignment, error] {
+	return items(request, func(q *berthv1.ListAssignmentsRequest, token string) ([]*berthv1.Assignment, string, error) {
+		q.PageToken = token
+		page, err := c.AssignmentsPage(ctx, q)
+		return page.GetAssignments(), page.GetNextPageToken(), err
+	})
+}
+
+// AssignmentsPage gives one page of Assignments.
+func (c *Client) AssignmentsPage(ctx context.Context, request *berthv1.ListAssignmentsRequest) (*berthv1.ListAssignmentsAnswer, error) {
+	return invoke(ctx, c, c.assignments.ListAssignments, request)
+}
+
+// Leaders shows who leads each service, and its replicas.
+func (c *Client) Leaders(ctx context.Context) (*berthv1.ListLeadersAnswer, error) {
+	return invoke(ctx, c, c.leaders.ListLeaders, &berthv1.ListLeadersRequest{})
+}
+
+// paged is a request for a list.
+type paged interface {
+	proto.Message
+	GetPageToken() string
+}
+
+// items strings pages together, from the page that the request names. The
+// fetch gets a copy of the request, which stays as the caller made it.
+func items[Q paged, T any](request Q, fetch func(q Q, token string) ([]T, string, error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var none T
+		q := proto.CloneOf(request)
+		for token := q.GetPageToken(); ; {
+			page, next, err := fetch(q, token)
+			if err != nil {
+				yield(none, err)
+				return
+			}
+			for _, item := range page {
+				if !yield(item, nil) {
+					return
+				}
+			}
+			if next == "" {
+				return
+			}
+			token = next
+		}
+	}
+}

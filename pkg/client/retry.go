@@ -1,0 +1,86 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/rpc"
+)
+
+// backoff is how long to pause before the next attempt: from first, doubled
+// each time up to most, with up to a half of it taken off at random so that
+// many clients do not come back in step.
+type backoff struct {
+	first, most time.Duration
+}
+
+// defaultBackoff comes back quickly: a change of leader takes some
+// milliseconds, and a gateway sheds load by itself.
+var defaultBackoff = backoff{first: 50 * time.Millisecond, most: 2 * time.Second}
+
+func (b backoff) pause(attempt int) time.Duration {
+	d := b.most
+	if attempt < 16 {
+		d = min(b.first<<attempt, b.most)
+	}
+	return d - rand.N(d/2+1)
+}
+
+// wait pauses before the next attempt and says whether there is to be one.
+func (c *Client) wait(ctx context.Context, attempt int) bool {
+	timer := time.NewTimer(c.backoff.pause(attempt))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+	case <-c.closed:
+	}
+	return false
+}
+
+// invoke makes one call and repeats it while its outcome is open.
+func invoke[Q, A any](ctx context.Context, c *Client, call func(context.Context, Q, ...grpc.CallOption) (A, error), request Q) (A, error) {
+	started := time.Now()
+	var none A
+	var last *fault.Error
+	for attempt := 0; ; attempt++ {
+		answer, err := call(ctx, request)
+		if err == nil {
+			return answer, nil
+		}
+		f := rpc.FromStatus(err)
+		if f.Kind != fault.Unavailable {
+			return none, f
+		}
+		// The attempt that the context cut short says less than the one before.
+		if last == nil || ctx.Err() == nil {
+			last = f
+		}
+		if ctx.Err() == nil {
+			c.onRetry(f)
+		}
+		if !c.wait(ctx, attempt) {
+			return none, c.gaveUp(ctx, last, started)
+		}
+	}
+}
+
+// gaveUp is the error of a call whose outcome is open when its context ends or
+// its client is closed.
+func (c *Client) gaveUp(ctx context.Context, last *fault.Error, started time.Time) *fault.Error {
+	gateways := strings.Join(c.addresses, ", ")
+	message := "the client was closed"
+	cause := error(last)
+	if err := ctx.Err(); err != nil {
+		message = fmt.Sprintf("no definite answer from %s within %v", gateways, time.Since(started).Round(time.Millisecond))
+		cause = fmt.Errorf("%w: %w", err, last)
+	}
+	return fault.New(fault.Unavailable, last.Reason, "%s", message).With("gateways", gateways).Because(cause)
+}
