@@ -1,0 +1,242 @@
+package audit
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"berth.dev/pkg/keyspace"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/resource"
+	"berth.dev/pkg/store"
+	"berth.dev/pkg/wire"
+)
+
+// Rule names what was broken; the package comment says what each demands.
+type Rule string
+
+// The rules.
+const (
+	RuleCapacity         Rule = "CAPACITY"
+	RuleAllOrNone        Rule = "ALL_OR_NONE"
+	RuleOneAssignment    Rule = "ONE_ASSIGNMENT"
+	RuleOneOfASeat       Rule = "ONE_OF_A_SEAT"
+	RulePlacement        Rule = "PLACEMENT"
+	RuleWorkerState      Rule = "WORKER_STATE"
+	RuleStartedTwice     Rule = "STARTED_TWICE"
+	RuleReservationState Rule = "RESERVATION_STATE"
+	RuleImmutable        Rule = "IMMUTABLE"
+	RuleNeverLost        Rule = "NEVER_LOST"
+	RuleNoRevival        Rule = "NO_REVIVAL"
+	RuleRelease          Rule = "RELEASE"
+	RuleTerm             Rule = "TERM"
+	RuleFence            Rule = "FENCE"
+	RuleOrder            Rule = "ORDER"
+	RuleRecord           Rule = "RECORD"
+	RuleLeaseOwner       Rule = "LEASE_OWNER"
+	RuleTaskOwner        Rule = "TASK_OWNER"
+)
+
+// Violation is one rule broken at one revision.
+type Violation struct {
+	Revision int64
+	Rule     Rule
+	Message  string
+}
+
+func (v Violation) String() string {
+	return fmt.Sprintf("revision %d: %s: %s", v.Revision, v.Rule, v.Message)
+}
+
+// MaxViolations is how many violations are kept; all are counted.
+const MaxViolations = 100
+
+// Auditor judges a history. It is for one goroutine; Follower is for many.
+type Auditor struct {
+	space keyspace.Space
+
+	keys      map[string]int64 // modification revision of every record
+	versions  map[string]*version
+	executors map[uint32]*executor // by ordinal
+	ordinals  map[string]uint32    // by executor id
+	stages    map[model.Key]*stage
+	groups    map[string]*group
+	terms     map[string]int64 // highest seen, by service
+	leads     map[string]int64 // in office, by service; 0 for nobody
+
+	violations []Violation
+	count      int
+	stats      Stats
+
+	step step
+}
+
+// step is what one revision did, as far as it is judged at its end.
+type step struct {
+	revision int64
+	// jump is set for a snapshot: what lies between is not known.
+	jump     bool
+	touched  []*version
+	granted  []*version                 // whose lease was created
+	grown    []*version                 // whose task got a record it had not
+	complete []*version                 // whose task was completed
+	removed  []removal                  // placements that were given back
+	used     map[uint32]resource.Vector // what executors used before
+	begun    []*seat                    // that got an assignment
+	writers  map[string]bool            // services whose records changed
+	chained  map[string]int64           // term in the chain, by service
+}
+
+// New makes the auditor of one cluster, which knows of nothing yet.
+func New(space keyspace.Space) *Auditor {
+	return &Auditor{
+		space:     space,
+		keys:      map[string]int64{},
+		versions:  map[string]*version{},
+		executors: map[uint32]*executor{},
+		ordinals:  map[string]uint32{},
+		stages:    map[model.Key]*stage{},
+		groups:    map[string]*group{},
+		terms:     map[string]int64{},
+		leads:     map[string]int64{},
+		stats:     Stats{Ended: map[model.State]int{}},
+	}
+}
+
+// Apply judges what a store's view or watch delivered: a snapshot where Reset
+// is set, and otherwise one revision after the other.
+func (a *Auditor) Apply(batch store.Batch) {
+	if batch.Reset {
+		a.reset(batch)
+	}
+	for rest := batch.Changes; !batch.Reset && len(rest) > 0; {
+		n := 1
+		for n < len(rest) && rest[n].Mod == rest[0].Mod {
+			n++
+		}
+		a.apply(rest[0].Mod, rest[:n], false)
+		rest = rest[n:]
+	}
+	a.stats.Revision = max(a.stats.Revision, batch.Revision)
+}
+
+// reset jumps to a snapshot: what differs from what is known is applied as if
+// one revision had done it.
+func (a *Auditor) reset(batch store.Batch) {
+	a.stats.Snapshots++
+	there := make(map[string]bool, len(batch.Changes))
+	var changes []store.Change
+	for _, c := range batch.Changes {
+		there[c.Key] = true
+		if a.keys[c.Key] != c.Mod {
+			changes = append(changes, c)
+		}
+	}
+	for key := range a.keys {
+		if !there[key] {
+			changes = append(changes, store.Change{KV: store.KV{Key: key, Mod: batch.Revision}, Deleted: true})
+		}
+	}
+	// A map has no order, and violations are to come in the same one each time.
+	slices.SortFunc(changes, func(x, y store.Change) int { return cmp.Compare(x.Key, y.Key) })
+	a.apply(batch.Revision, changes, true)
+}
+
+// change is one record put, or deleted if it is nil.
+type change struct {
+	ref    model.Ref
+	record model.Record
+	store.KV
+}
+
+// apply takes one revision in and judges it.
+func (a *Auditor) apply(revision int64, raw []store.Change, jump bool) {
+	a.step = step{
+		revision: revision, jump: jump,
+		used: map[uint32]resource.Vector{}, writers: map[string]bool{}, chained: map[string]int64{},
+	}
+	for _, c := range a.decode(raw) {
+		a.set(c)
+	}
+	a.checkFence()
+	a.checkCapacity()
+	a.checkLeases()
+	a.checkTasks()
+	a.checkReleases()
+	a.checkSeats()
+	a.checkOrder()
+	for _, v := range a.step.touched {
+		v.touched = false
+		if v.gone() {
+			delete(a.versions, v.uid)
+		}
+	}
+}
+
+// decode reads the records among the changes, in order of kind: what others
+// refer to comes first.
+func (a *Auditor) decode(raw []store.Change) []change {
+	changes := make([]change, 0, len(raw))
+	for _, c := range raw {
+		ref, ok := a.space.Parse(c.Key)
+		if !ok {
+			continue
+		}
+		next := change{ref: ref, KV: c.KV}
+		switch {
+		case c.Deleted:
+			delete(a.keys, c.Key)
+			changes = append(changes, next)
+			continue
+		case ref.Kind != model.KindChain:
+			var err error
+			if next.record, err = wire.Decode(ref, c.Value, c.Create, c.Mod, c.Lease); err != nil {
+				a.violate(RuleRecord, "%v", err)
+				continue
+			}
+		}
+		a.keys[c.Key] = c.Mod
+		changes = append(changes, next)
+	}
+	slices.SortStableFunc(changes, func(x, y change) int { return cmp.Compare(x.ref.Kind, y.ref.Kind) })
+	return changes
+}
+
+// set moves what is known of one record.
+func (a *Auditor) set(c change) {
+	if c.ref.Kind != model.KindLive || c.record != nil { // a presence ends with its etcd lease
+		a.step.writers[keyspace.Writer(c.ref.Kind)] = true
+	}
+	switch c.ref.Kind {
+	case model.KindLeader:
+		a.setLeader(c)
+	case model.KindChain:
+		a.setChain(c)
+	case model.KindReservation:
+		r, _ := c.record.(*model.Reservation)
+		a.setReservation(c.ref, r)
+	case model.KindStage:
+		if c.record == nil {
+			a.forgetStage(c.ref.Key)
+		}
+	case model.KindExecutor:
+		e, _ := c.record.(*model.Executor)
+		a.setExecutor(c.ref.ID, e)
+	case model.KindLeaseChunk:
+		l, _ := c.record.(*model.LeaseChunk)
+		a.setLease(c.ref, l)
+	case model.KindTaskHeader:
+		h, _ := c.record.(*model.TaskHeader)
+		a.setHeader(c.ref, h)
+	case model.KindTaskChunk:
+		t, _ := c.record.(*model.TaskChunk)
+		a.setTask(c.ref, t)
+	}
+}
+
+func (a *Auditor) violate(rule Rule, format string, args ...any) {
+	a.count++
+	if len(a.violations) < MaxViolations {
+		a.violations = append(a.violations, Violation{a.step.revision, rule, fmt.Sprintf(format, args...)})
+	}
+}

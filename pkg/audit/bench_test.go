@@ -1,0 +1,34 @@
+package audit
+
+import (
+	"fmt"
+	"testing"
+
+	"berth.dev/pkg/store"
+)
+
+// BenchmarkApply judges the life of one worker after the other, ten revisions
+// each, while 100,000 reservations wait behind.
+func BenchmarkApply(b *testing.B) {
+	w := newWorld(b)
+	for i := range int32(100_000) {
+		r := reservation(fmt.Sprint("waiting", i), int64(i)+1, 1)
+		r.Seats[0].First, r.Seats[0].Last = i, i
+		w.put(ordered(r, 1<<40))
+	}
+	a := w.audit()
+	w.history = nil
+	for i := range b.N {
+		r := reservation(fmt.Sprint("r", i), 1, 1)
+		r.Seats[0].First, r.Seats[0].Last = 100_000, 100_000
+		r.Seats[0].Number = int32(i) + 1
+		w.stop(r, w.run(r, 1))
+	}
+	begun := w.revision - int64(b.N)*14
+	b.ResetTimer()
+	a.Apply(store.Batch{Revision: w.revision, Changes: w.history})
+	b.ReportMetric(float64(w.revision-begun)/b.Elapsed().Seconds(), "revisions/s")
+	if a.Count() > 0 {
+		b.Fatal(a.Violations()[0])
+	}
+}

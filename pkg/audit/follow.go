@@ -1,0 +1,142 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"berth.dev/pkg/keyspace"
+	"berth.dev/pkg/store"
+)
+
+// Follower audits a cluster as it runs. Run pulls; the other methods are for
+// any goroutine.
+type Follower struct {
+	store store.Store
+	view  *store.View
+
+	mu      sync.Mutex
+	auditor *Auditor
+	moved   chan struct{} // closed and replaced when a batch was audited
+}
+
+// Follow makes the follower of a cluster. It reads nothing before Run.
+func Follow(s store.Store, space keyspace.Space) *Follower {
+	return &Follower{
+		store:   s,
+		view:    store.OpenView(s, space.Prefix(), space.Events()),
+		auditor: New(space),
+		moved:   make(chan struct{}),
+	}
+}
+
+// Run audits the cluster as it is, and then every change, until ctx is over.
+func (f *Follower) Run(ctx context.Context) {
+	defer f.view.Close()
+	for {
+		batch, err := f.view.Next(ctx)
+		if err != nil {
+			return // ctx is over
+		}
+		f.mu.Lock()
+		f.auditor.Apply(batch)
+		close(f.moved)
+		f.moved = make(chan struct{})
+		f.mu.Unlock()
+	}
+}
+
+// Look lets fn read the auditor while it stands still.
+func (f *Follower) Look(fn func(*Auditor)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fn(f.auditor)
+}
+
+// CatchUp waits until everything is audited that was written before the call,
+// while Run runs. The error is that of ctx, or of the store.
+func (f *Follower) CatchUp(ctx context.Context) error {
+	revision, err := present(ctx, f.store)
+	if err != nil {
+		return err
+	}
+	f.view.Want(revision)
+	for {
+		f.mu.Lock()
+		audited, moved := f.auditor.stats.Revision >= revision, f.moved
+		f.mu.Unlock()
+		if audited {
+			return nil
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// present is the store's revision now.
+func present(ctx context.Context, s store.Store) (int64, error) {
+	page, err := s.Page(ctx, store.PageRequest{From: "/", To: "0", Limit: 1})
+	return page.Revision, err
+}
+
+// Check audits the history of a cluster from a revision to the present: the
+// state at that revision, and then every change. From 0 it begins with the
+// first change there ever was. It answers an error that wraps
+// store.ErrCompacted when the history is no longer kept.
+func Check(ctx context.Context, s store.Store, space keyspace.Space, from int64) (*Auditor, error) {
+	a := New(space)
+	to, err := present(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	if from > 0 {
+		snapshot, err := snapshotAt(ctx, s, space, from)
+		if err != nil {
+			return nil, err
+		}
+		a.Apply(snapshot)
+	}
+	watch := s.Watch(space.Prefix(), from+1)
+	defer watch.Close()
+	for a.stats.Revision < to {
+		watch.RequestProgress()
+		wait, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+		batch, err := watch.Next(wait)
+		cancel()
+		switch {
+		case err == nil:
+			a.Apply(batch)
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case !errors.Is(err, context.DeadlineExceeded):
+			return nil, err
+		}
+	}
+	return a, nil
+}
+
+// snapshotAt reads everything as it was at a revision.
+func snapshotAt(ctx context.Context, s store.Store, space keyspace.Space, revision int64) (store.Batch, error) {
+	batch := store.Batch{Reset: true, Revision: revision}
+	from, end := space.Prefix(), prefixEnd(space.Prefix())
+	for {
+		page, err := s.Page(ctx, store.PageRequest{From: from, To: end, Revision: revision, Limit: 1000})
+		if err != nil {
+			return store.Batch{}, err
+		}
+		for _, kv := range page.KVs {
+			batch.Changes = append(batch.Changes, store.Change{KV: kv})
+		}
+		if !page.More {
+			return batch, nil
+		}
+		from = page.KVs[len(page.KVs)-1].Key + "\x00"
+	}
+}
+
+// prefixEnd is the first key after all those under a prefix, which ends in '/'.
+func prefixEnd(prefix string) string { return prefix[:len(prefix)-1] + "0" }

@@ -1,0 +1,117 @@
+package audit
+
+import (
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/resource"
+)
+
+// TestOrderAgainstTwin plays random requests, reorderings, ends and grants, and
+// compares with a twin that remembers every state of every revision.
+func TestOrderAgainstTwin(t *testing.T) {
+	broken := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		w := newWorld(t)
+		states := map[int64]map[string]*model.Reservation{}
+		queue := map[string]*model.Reservation{} // now, without those that were granted
+		epochs := map[string]int64{}
+		want := 0
+		remember := func() {
+			now := map[string]*model.Reservation{}
+			for uid, r := range queue {
+				known := *r
+				known.Epoch = epochs[uid]
+				now[uid] = &known
+			}
+			states[w.revision] = now
+		}
+		remember()
+		first := w.revision
+		priority := rapid.SampledFrom([]int64{-1, -1, -1, 0, 2, 1_000_000}) // -1 for none
+		change := func(r *model.Reservation, order int64) *model.Reservation {
+			next := *r
+			next.Spec.Priority.Order = nil
+			if order >= 0 {
+				next.Spec.Priority.Order = &order
+			}
+			return &next
+		}
+		for place := range rapid.IntRange(1, 25).Draw(rt, "steps") {
+			var uids []string
+			for i := range place {
+				if uid := fmt.Sprint("r", i); queue[uid] != nil {
+					uids = append(uids, uid)
+				}
+			}
+			act := rapid.IntRange(0, 4).Draw(rt, "act")
+			if len(uids) == 0 || act < 2 {
+				r := reservation(fmt.Sprint("r", place), int64(place+1), 1)
+				r.Spec.Constraints.Resources = resource.Vector{"slots": 0} // room for all
+				r = change(r, priority.Draw(rt, "order"))
+				epochs[r.UID] = w.put(r)
+				queue[r.UID] = r
+				remember()
+				continue
+			}
+			uid := rapid.SampledFrom(uids).Draw(rt, "uid")
+			switch act {
+			case 2:
+				queue[uid] = change(queue[uid], priority.Draw(rt, "order"))
+				w.put(queue[uid])
+			case 3:
+				w.put(in(queue[uid], model.Cancelled))
+				delete(queue, uid)
+			case 4:
+				cut := rapid.Int64Range(first, w.revision).Draw(rt, "cut")
+				granted := []model.Record{lease(queue[uid], epochs[uid], cut, 1)}
+				other := rapid.SampledFrom(uids).Draw(rt, "other")
+				if other != uid {
+					granted = append(granted, lease(queue[other], epochs[other], cut, 1))
+				}
+				w.put(granted...)
+				delete(queue, uid)
+				delete(queue, other)
+				for _, record := range granted {
+					if passedOver(states[cut], queue, record.(*model.LeaseChunk).UID) {
+						want++
+					}
+				}
+			}
+			remember()
+		}
+		a := w.audit()
+		broken += want
+		got := 0
+		for _, v := range a.Violations() {
+			if v.Rule != RuleOrder {
+				rt.Fatal(v)
+			}
+			got++
+		}
+		if got != want {
+			rt.Fatalf("%d grants broke the order, want %d: %v", got, want, a.Violations())
+		}
+	})
+	if broken == 0 {
+		t.Error("no history broke the order")
+	}
+}
+
+// passedOver says whether somebody who stood before uid, or everybody if uid
+// was not there, waits still.
+func passedOver(then, now map[string]*model.Reservation, uid string) bool {
+	mine := then[uid]
+	if mine == nil {
+		return true
+	}
+	for other, r := range then {
+		if now[other] != nil && rankOf(r).compare(rankOf(mine)) < 0 {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,113 @@
+package audit
+
+import "berth.dev/pkg/model"
+
+// stage is who takes, or took, the seats of one stage.
+type stage struct {
+	seats map[int32]*seat
+}
+
+// seat is one index of a stage.
+type seat struct {
+	holders []holder // assignments that have not ended; more than one is wrong
+	// started is the last worker that was started, which may have ended.
+	started holder
+}
+
+// holder is one worker of a seat, by the version that brought it.
+type holder struct {
+	v      *version
+	number int32
+}
+
+func (a *Auditor) seat(v *version, index int32) *seat {
+	key := model.Key{Job: v.key.Job, Stage: v.key.Stage}
+	s := a.stages[key]
+	if s == nil {
+		s = &stage{seats: map[int32]*seat{}}
+		a.stages[key] = s
+	}
+	at := s.seats[index]
+	if at == nil {
+		at = &seat{}
+		s.seats[index] = at
+	}
+	return at
+}
+
+// begin notes an assignment, unless it has ended already.
+func (a *Auditor) begin(v *version, w *model.TaskWorker) {
+	if w.State.Terminal() {
+		return
+	}
+	s := a.seat(v, w.Seat.Index)
+	s.holders = append(s.holders, holder{v, w.Seat.Number})
+	a.step.begun = append(a.step.begun, s)
+}
+
+// end forgets an assignment that was noted.
+func (a *Auditor) end(v *version, w *model.TaskWorker) {
+	s := a.seat(v, w.Seat.Index)
+	for i, h := range s.holders {
+		if h == (holder{v, w.Seat.Number}) {
+			s.holders = append(s.holders[:i:i], s.holders[i+1:]...)
+			return
+		}
+	}
+}
+
+// started counts a worker that its executor has begun with, and finds one that
+// another lease had started before.
+func (a *Auditor) started(v *version, was model.WorkerState, w *model.TaskWorker) {
+	if w.State == model.WorkerRunning {
+		a.stats.WorkersRunning++
+	}
+	if w.State != model.WorkerStarting && w.State != model.WorkerRunning || was > model.WorkerAssigned {
+		return
+	}
+	s := a.seat(v, w.Seat.Index)
+	if s.started.v != nil && s.started.v != v && s.started.number == w.Seat.Number {
+		a.stats.StartedTwice++
+		a.violate(RuleStartedTwice, "worker %s of %s was started by %s before", w.Seat, v, s.started.v)
+	}
+	s.started = holder{v, w.Seat.Number}
+}
+
+// forgetStage lets numbers begin again, as they do when a job's last record is
+// gone.
+func (a *Auditor) forgetStage(key model.Key) {
+	s := a.stages[key]
+	if s == nil {
+		return
+	}
+	for index, at := range s.seats {
+		at.started = holder{}
+		if len(at.holders) == 0 {
+			delete(s.seats, index)
+		}
+	}
+	if len(s.seats) == 0 {
+		delete(a.stages, key)
+	}
+}
+
+// checkSeats looks at the seats that got an assignment: it must be the only one
+// of its worker that has not ended, and of its seat, but for what the job
+// service chose itself: to name a seat under two names, or to ask again while
+// the version that it cancelled is being stopped.
+func (a *Auditor) checkSeats() {
+	for _, s := range a.step.begun {
+		if len(s.holders) < 2 {
+			continue
+		}
+		last, other := s.holders[len(s.holders)-1], s.holders[len(s.holders)-2]
+		rule := RuleOneOfASeat
+		switch {
+		case last.number == other.number:
+			rule = RuleOneAssignment
+		case last.v.key != other.v.key, other.v.stopping():
+			continue
+		}
+		a.violate(rule, "number %d of %s is assigned while number %d of %s has not ended", last.number, last.v, other.number, other.v)
+	}
+}
