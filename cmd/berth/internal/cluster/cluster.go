@@ -1,0 +1,161 @@
+// Package cluster runs a whole Berth in this process: embedded etcd, one
+// replica of each service, and a gateway. They are the real thing, with real
+// sockets between them.
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"berth.dev/cmd/berth/internal/embedded"
+	"berth.dev/pkg/process"
+	"berth.dev/services/assigner"
+	executorstate "berth.dev/services/executor-state"
+	"berth.dev/services/gateway"
+	"berth.dev/services/registry"
+)
+
+// Config of a cluster.
+type Config struct {
+	// DataDir keeps etcd's data; a temporary one, removed at the end, unless
+	// given.
+	DataDir string
+	// Listen is where the gateway serves REST and gRPC.
+	Listen string
+	// LogFormat and LogLevel of all parts.
+	LogFormat, LogLevel string
+}
+
+// Cluster is a running Berth.
+type Cluster struct {
+	dir     string
+	gateway string
+	etcd    *embedded.Etcd
+	group   *process.Group
+	cleanup func()
+}
+
+// startTimeout bounds how long a part may take to tell where it listens.
+const startTimeout = 30 * time.Second
+
+// Start starts the cluster. It answers when all parts listen; /readyz of the
+// gateway tells when they lead.
+func Start(ctx context.Context, config Config) (*Cluster, error) {
+	c := &Cluster{group: process.NewGroup(ctx), cleanup: func() {}}
+	dir := config.DataDir
+	if dir == "" {
+		var err error
+		if dir, err = os.MkdirTemp("", "berth-"); err != nil {
+			return nil, err
+		}
+		c.cleanup = func() { os.RemoveAll(dir) }
+	} else if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	c.dir = dir
+	listen, err := settle(config.Listen)
+	if err != nil {
+		c.cleanup()
+		return nil, err
+	}
+	if c.etcd, err = embedded.Start(ctx, dir); err != nil {
+		c.cleanup()
+		return nil, err
+	}
+	if err := c.start(config, listen); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *Cluster) start(config Config, listen string) error {
+	service := process.ServiceDefaults(0, 0)
+	service.Listen, service.Etcd, service.Gateways, service.LogFormat, service.LogLevel = "127.0.0.1:0", []string{c.etcd.Endpoint()}, []string{listen}, config.LogFormat, config.LogLevel
+	service.HTTPListen = "127.0.0.1:0"
+	replicas := map[string]func(context.Context, func(process.Addresses)) error{
+		"registry": func(ctx context.Context, told func(process.Addresses)) error {
+			return registry.Run(ctx, registry.Config{Service: service}, told)
+		},
+		"executor-state": func(ctx context.Context, told func(process.Addresses)) error {
+			return executorstate.Run(ctx, executorstate.Config{Service: service}, told)
+		},
+		"assigner": func(ctx context.Context, told func(process.Addresses)) error {
+			return assigner.Run(ctx, assigner.Config{Service: service}, told)
+		},
+	}
+	front := gateway.DefaultConfig()
+	front.Listen, front.Etcd, front.LogFormat, front.LogLevel = listen, service.Etcd, config.LogFormat, config.LogLevel
+	for name, part := range map[string]*[]string{
+		"registry": &front.Registry, "executor-state": &front.ExecutorState, "assigner": &front.Assigner,
+	} {
+		bound, err := c.run(name, replicas[name])
+		if err != nil {
+			return err
+		}
+		*part = []string{bound.Listen}
+	}
+	bound, err := c.run("gateway", func(ctx context.Context, told func(process.Addresses)) error {
+		return gateway.Run(ctx, front, told)
+	})
+	c.gateway = bound.Listen
+	return err
+}
+
+// run starts a part and waits until it tells where it listens.
+func (c *Cluster) run(name string, part func(context.Context, func(process.Addresses)) error) (process.Addresses, error) {
+	told := make(chan process.Addresses, 1)
+	failed := make(chan error, 1)
+	c.group.Go(name, func(ctx context.Context) error {
+		err := part(ctx, func(a process.Addresses) { told <- a })
+		failed <- err
+		return err
+	})
+	select {
+	case a := <-told:
+		return a, nil
+	case err := <-failed:
+		return process.Addresses{}, err
+	case <-time.After(startTimeout):
+		return process.Addresses{}, fmt.Errorf("%s does not listen after %v", name, startTimeout)
+	}
+}
+
+// settle picks a port where the address leaves it open: the services have to
+// know where the gateway will be before it runs.
+func settle(address string) (string, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || port != "0" {
+		return address, nil // the gateway says what is wrong with it
+	}
+	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}
+
+// Gateway is where REST and gRPC are served, host:port.
+func (c *Cluster) Gateway() string { return c.gateway }
+
+// Dir is the directory that keeps the data.
+func (c *Cluster) Dir() string { return c.dir }
+
+// Etcd lists etcd's endpoints.
+func (c *Cluster) Etcd() []string { return []string{c.etcd.Endpoint()} }
+
+// Stopping is closed when a part has failed or the cluster is to stop.
+func (c *Cluster) Stopping() <-chan struct{} { return c.group.Stopping() }
+
+// Close stops all parts, etcd last. It answers why, if one had failed.
+func (c *Cluster) Close() error {
+	c.group.Stop()
+	err := c.group.Wait()
+	c.etcd.Close()
+	c.cleanup()
+	return err
+}

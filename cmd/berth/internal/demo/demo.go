@@ -1,0 +1,274 @@
+// Package demo is `berth demo`: the main job on real processes, with its
+// leaders killed while it works.
+//
+// It promises to be a check, not a film: it ends with 0 only if every batch was
+// granted whole, the words were counted right, no worker was started twice, no
+// acknowledged request was lost and the audit of every revision of etcd found
+// nothing.
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/cmd/berth/fleet"
+	"berth.dev/cmd/berth/internal/host"
+	"berth.dev/pkg/audit"
+	"berth.dev/pkg/client"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/keyspace"
+	"berth.dev/pkg/store"
+)
+
+const (
+	agents = 4
+	slots  = 4
+	// within bounds the whole demo.
+	within = 3 * time.Minute
+)
+
+// Command is `berth demo`.
+func Command() *cobra.Command {
+	var docs, keep string
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Watch the main job on real processes while their leaders are killed",
+		Long: `Starts embedded etcd, two replicas of each service, a gateway and four agents as
+processes of their own, counts the words of the documents below --docs with a
+two-stage job, and kills -9 the leader of each service while a larger batch waits.
+
+Exit code 0 says that everything held.`,
+		Args: cobra.NoArgs,
+	}
+	cmd.Flags().StringVar(&docs, "docs", ".", "directory whose *.md files are counted")
+	cmd.Flags().StringVar(&keep, "dir", "", "directory that keeps data and logs; a temporary one, removed at the end, unless given")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return run(cmd.Context(), cmd.OutOrStdout(), docs, keep)
+	}
+	return cmd
+}
+
+func run(ctx context.Context, out io.Writer, docs, dir string) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	files, words, err := documents(docs)
+	if err != nil {
+		return err
+	}
+	if dir == "" {
+		if dir, err = os.MkdirTemp("", "berth-demo-"); err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+	} else if err := os.MkdirAll(dir, 0o750); err != nil {
+		return err
+	}
+	d := &demo{out: out, began: time.Now(), dir: dir, files: files, words: words, work: filepath.Join(dir, "work")}
+	if err := os.MkdirAll(d.work, 0o750); err != nil {
+		return err
+	}
+	if err := d.up(ctx); err != nil {
+		return err
+	}
+	defer func() {
+		if closing := d.fleet.Close(); closing != nil && err == nil {
+			err = closing
+		}
+	}()
+	if err := d.story(ctx); err != nil {
+		return err
+	}
+	return d.report(ctx)
+}
+
+// demo is one run.
+type demo struct {
+	out   io.Writer
+	began time.Time
+	dir   string
+	// work is the directory that workers share.
+	work  string
+	files []string
+	words int
+
+	fleet  *fleet.Fleet
+	client *client.Client
+	// acked are the requests that were acknowledged, and asked the batches.
+	acked     []client.Key
+	batches   int
+	takeovers []takeover
+}
+
+// say prints a step with the time since the start.
+func (d *demo) say(format string, args ...any) {
+	fmt.Fprintf(d.out, "%6.2fs  %s\n", time.Since(d.began).Seconds(), fmt.Sprintf(format, args...))
+}
+
+func (d *demo) up(ctx context.Context) error {
+	binary, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	d.say("starting etcd, 2 replicas of each of 3 services, a gateway and %d agents with %d slots each", agents, slots)
+	if d.fleet, err = fleet.Start(ctx, fleet.Config{Binary: binary, Dir: d.dir}); err != nil {
+		return err
+	}
+	d.client = d.fleet.Client()
+	for i := range agents {
+		if err := d.fleet.StartAgent(ctx, fleet.Agent{ID: fmt.Sprintf("host-%d", i), Slots: slots, SKU: "small"}); err != nil {
+			return errors.Join(err, d.fleet.Close())
+		}
+	}
+	if err := host.AwaitReady(ctx, d.client, agents); err != nil {
+		return errors.Join(err, d.fleet.Close())
+	}
+	d.say("all %d agents are ready; REST and gRPC: http://%s", agents, d.fleet.Gateway())
+	return nil
+}
+
+// story is what is shown, in order.
+func (d *demo) story(ctx context.Context) error {
+	if err := d.countWords(ctx); err != nil {
+		return err
+	}
+	// Ten of sixteen slots are taken, so that a batch of twelve has to wait.
+	holder := d.batch("backlog", "holder", 10, "sleep 600")
+	if err := d.reserve(ctx, holder, berthv1.Reservation_ACTIVE); err != nil {
+		return err
+	}
+	large := d.batch("backlog", "large", 12, `echo $BERTH_WORKER_INDEX >> "$WORK/large"`)
+	if err := d.reserve(ctx, large, berthv1.Reservation_STATE_UNSPECIFIED); err != nil {
+		return err
+	}
+	if err := d.explainWait(ctx, large); err != nil {
+		return err
+	}
+	for _, service := range fleet.Services {
+		if err := d.killLeader(ctx, service); err != nil {
+			return err
+		}
+	}
+	waiting, err := d.client.Get(ctx, keyOf(large))
+	if err != nil {
+		return err
+	}
+	d.say("after three leaders died, backlog/large is still %s at position %d, epoch %d", waiting.GetState(), waiting.GetPosition(), waiting.GetEpoch())
+	if waiting.GetUid() != large.GetUid() {
+		return fmt.Errorf("backlog/large is version %s now, and was %s", waiting.GetUid(), large.GetUid())
+	}
+	freed := time.Now()
+	if _, err := d.client.Cancel(ctx, keyOf(holder)); err != nil {
+		return err
+	}
+	d.say("cancelled backlog/holder: its 10 slots are to be free")
+	if _, err := d.client.WaitFor(ctx, keyOf(large), berthv1.Reservation_ACTIVE, berthv1.Reservation_COMPLETED); err != nil {
+		return err
+	}
+	d.say("backlog/large was granted whole %v after the cancel", time.Since(freed).Round(time.Millisecond))
+	_, err = d.client.WaitFor(ctx, keyOf(large), berthv1.Reservation_COMPLETED)
+	return err
+}
+
+// countWords is the two-stage job: a shard a worker, then the sum.
+func (d *demo) countWords(ctx context.Context) error {
+	shards := min(8, len(d.files))
+	count := d.batch("words", "count", shards, countScript)
+	count.Task.Env["SHARDS"] = fmt.Sprint(shards)
+	d.say("words/count: %d workers count the words of %d documents, a shard each", shards, len(d.files))
+	if err := d.reserve(ctx, count, berthv1.Reservation_COMPLETED); err != nil {
+		return err
+	}
+	sum := d.batch("words", "sum", 1, sumScript)
+	if err := d.reserve(ctx, sum, berthv1.Reservation_COMPLETED); err != nil {
+		return err
+	}
+	counted, err := d.total()
+	if err != nil {
+		return err
+	}
+	d.say("words/sum: the workers counted %d words, and so does this process: %v", counted, counted == d.words)
+	if counted != d.words {
+		return fmt.Errorf("the workers counted %d words, there are %d", counted, d.words)
+	}
+	return nil
+}
+
+// batch is a reservation of n workers of a stage that run a shell script.
+func (d *demo) batch(job, stage string, n int, script string) *berthv1.Reservation {
+	return &berthv1.Reservation{
+		Job: job, Stage: stage, Count: int32(n),
+		Constraints: &berthv1.Constraints{Sku: "small"},
+		Task: &berthv1.Task{
+			Command: "sh", Args: []string{"-ec", startMark + script}, Payload: d.list(),
+			Env: map[string]string{"WORK": d.work},
+		},
+	}
+}
+
+// reserve asks for a batch and waits for a state of it, if one is given.
+func (d *demo) reserve(ctx context.Context, r *berthv1.Reservation, until berthv1.Reservation_State) error {
+	asked := time.Now()
+	answer, err := d.client.Upsert(ctx, r)
+	if err != nil {
+		return err
+	}
+	r.Uid = answer.GetUid()
+	d.acked = append(d.acked, keyOf(r))
+	d.batches++
+	if until == berthv1.Reservation_STATE_UNSPECIFIED {
+		return nil
+	}
+	reached, err := d.client.WaitFor(ctx, keyOf(r), until)
+	if err != nil {
+		return fault.New(fault.Of(err).Kind, fault.Of(err).Reason, "%s does not become %s", keyOf(r), until).Because(err)
+	}
+	d.say("%s/%s: %d workers %s after %v", r.GetJob(), r.GetStage(), r.GetCount(), reached.GetState(), time.Since(asked).Round(time.Millisecond))
+	if failed := reached.GetWorkerCounts()["FAILED"]; failed > 0 {
+		return fmt.Errorf("%d workers of %s failed", failed, keyOf(r))
+	}
+	return nil
+}
+
+// explainWait shows that a batch waits, and why.
+func (d *demo) explainWait(ctx context.Context, r *berthv1.Reservation) error {
+	for {
+		answer, err := d.client.Get(ctx, keyOf(r))
+		if err != nil {
+			return err
+		}
+		if answer.GetReason() == string(fault.ReasonInsufficientCapacity) {
+			d.say("backlog/large: 12 workers wait, none is held: %s", answer.GetMessage())
+			return nil
+		}
+		if answer.GetState() != berthv1.Reservation_QUEUED && answer.GetState() != berthv1.Reservation_LEASING {
+			return fmt.Errorf("%s is %s, and has to wait", keyOf(r), answer.GetState())
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func keyOf(r *berthv1.Reservation) client.Key {
+	return client.KeyOf(r)
+}
+
+// history audits every revision of the run.
+func (d *demo) history(ctx context.Context) (*audit.Auditor, error) {
+	s, err := store.Dial(store.DialConfig{Endpoints: d.fleet.Etcd()})
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	return audit.Check(ctx, s, keyspace.New("default"), 0)
+}

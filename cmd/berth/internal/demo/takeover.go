@@ -1,0 +1,132 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+)
+
+// takeover is one leader's death.
+type takeover struct {
+	service  string
+	from, to string
+	// gap is from the kill to the first proof that the service works again.
+	gap time.Duration
+}
+
+// killLeader kills -9 the leader of a service and shows that the service works
+// again: that it takes a request, grants a batch, or starts a worker.
+func (d *demo) killLeader(ctx context.Context, service string) error {
+	leader, term, err := d.fleet.Leader(ctx, service)
+	if err != nil {
+		return err
+	}
+	if leader == nil {
+		return fmt.Errorf("%s has no leader", service)
+	}
+	// Another group than the batch that waits: behind that, it would wait too.
+	proof := d.batch("probe", service, 1, "true")
+	proof.Constraints = nil
+	until := map[string]berthv1.Reservation_State{
+		model.ServiceRegistry:      berthv1.Reservation_STATE_UNSPECIFIED,
+		model.ServiceExecutorState: berthv1.Reservation_ASSIGNING,
+		model.ServiceAssigner:      berthv1.Reservation_COMPLETED,
+	}[service]
+	d.say("kill -9 %s, which leads %s (term %d)", leader.Name, service, term)
+	killed := time.Now()
+	leader.Kill()
+	if err := d.prove(ctx, proof, until); err != nil {
+		return err
+	}
+	gap := time.Since(killed)
+	successor, newTerm, err := d.fleet.Leader(ctx, service)
+	if err != nil {
+		return err
+	}
+	if successor == nil || newTerm <= term {
+		return fmt.Errorf("%s: the term is %d after %d", service, newTerm, term)
+	}
+	d.say("%s leads %s (term %d), which has proved to work %v after the kill", successor.Name, service, newTerm, gap.Round(time.Millisecond))
+	d.takeovers = append(d.takeovers, takeover{service, leader.Name, successor.Name, gap})
+	if err := d.fleet.Restart(ctx, leader); err != nil {
+		return err
+	}
+	_, err = d.client.WaitFor(ctx, keyOf(proof), berthv1.Reservation_COMPLETED)
+	return err
+}
+
+// prove upserts a batch and waits until it is at least as far as a state.
+func (d *demo) prove(ctx context.Context, r *berthv1.Reservation, until berthv1.Reservation_State) error {
+	if _, err := d.client.Upsert(ctx, r); err != nil {
+		return err
+	}
+	d.acked = append(d.acked, keyOf(r))
+	d.batches++
+	switch until {
+	case berthv1.Reservation_ASSIGNING:
+		_, err := d.client.WaitFor(ctx, keyOf(r), berthv1.Reservation_ASSIGNING, berthv1.Reservation_ACTIVE, berthv1.Reservation_COMPLETED)
+		return err
+	case berthv1.Reservation_COMPLETED:
+		_, err := d.client.WaitFor(ctx, keyOf(r), berthv1.Reservation_COMPLETED)
+		return err
+	}
+	return nil
+}
+
+// report checks what is left, prints the table and answers whether all of it
+// held.
+func (d *demo) report(ctx context.Context) error {
+	granted, lost := 0, 0
+	for _, key := range d.acked {
+		r, err := d.client.Get(ctx, key)
+		switch {
+		case fault.Is(err, fault.ReasonNotFound):
+			lost++
+			continue
+		case err != nil:
+			return err
+		}
+		if r.GetState() == berthv1.Reservation_COMPLETED || r.GetState() == berthv1.Reservation_CANCELLED && r.GetWorkerCounts()["EVICTED"] == r.GetCount() {
+			granted++
+		}
+	}
+	twice, started, err := d.startedTwice()
+	if err != nil {
+		return err
+	}
+	history, err := d.history(ctx)
+	if err != nil {
+		return err
+	}
+	violations := history.Violations()
+
+	fmt.Fprintln(d.out)
+	table := tabwriter.NewWriter(d.out, 0, 0, 2, ' ', 0)
+	row := func(what string, value any) { fmt.Fprintf(table, "  %s\t%v\n", what, value) }
+	row("batches asked", d.batches)
+	row("batches granted whole", granted)
+	for _, t := range d.takeovers {
+		row("takeover of "+t.service, fmt.Sprintf("%v  (%s → %s)", t.gap.Round(time.Millisecond), t.from, t.to))
+	}
+	row("workers started", started)
+	row("workers started twice", twice)
+	row("acknowledged requests lost", lost)
+	row("violations in etcd's history", len(violations))
+	row("time in all", time.Since(d.began).Round(100*time.Millisecond))
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	for _, v := range violations {
+		fmt.Fprintf(d.out, "  violation: %+v\n", v)
+	}
+	if granted != d.batches || twice > 0 || lost > 0 || len(violations) > 0 {
+		return fault.New(fault.Internal, fault.ReasonInternal, "not everything held: see the table")
+	}
+	fmt.Fprintln(d.out, "\nEverything held.")
+	return nil
+}

@@ -1,0 +1,99 @@
+package demo
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"berth.dev/pkg/fault"
+)
+
+// startMark has each worker leave a mark, so that a second start shows: the
+// shell appends, which the kernel does in one piece.
+const startMark = `echo "$BERTH_JOB/$BERTH_STAGE/$BERTH_WORKER_INDEX.$BERTH_WORKER_NUMBER@$BERTH_EPOCH" >> "$WORK/starts"
+`
+
+// A word is what stands between spaces, tabs and line ends, whatever its bytes:
+// wc counts by the locale, and so counts one text differently on two hosts.
+const (
+	blanks = " \t\n"
+	words  = `LC_ALL=C awk '{ n += NF } END { print n + 0 }'`
+)
+
+// countScript counts the words of a worker's share of the documents, which the
+// payload lists.
+const countScript = `awk -v n="$SHARDS" -v i="$BERTH_WORKER_INDEX" 'NR % n == i' "$BERTH_PAYLOAD_FILE" |
+  tr '\n' '\0' | xargs -0 cat | ` + words + ` > "$WORK/count-$BERTH_WORKER_INDEX"`
+
+// sumScript adds the shares up, and fails unless that is what counting all
+// documents at once gives.
+const sumScript = `sum=$(cat "$WORK"/count-* | awk '{ s += $1 } END { print s }')
+all=$(tr '\n' '\0' < "$BERTH_PAYLOAD_FILE" | xargs -0 cat | ` + words + `)
+echo "$sum" > "$WORK/total"
+test "$sum" -eq "$all"`
+
+// documents lists the *.md files below a directory, and counts their words.
+func documents(dir string) (files []string, count int, err error) {
+	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && strings.HasPrefix(entry.Name(), ".") && path != dir:
+			return fs.SkipDir
+		case entry.IsDir() || filepath.Ext(path) != ".md":
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		absolute, err := filepath.Abs(path)
+		files = append(files, absolute)
+		count += len(strings.FieldsFunc(string(text), func(r rune) bool { return strings.ContainsRune(blanks, r) }))
+		return err
+	})
+	if err != nil {
+		return nil, 0, fault.New(fault.Invalid, fault.ReasonInvalid, "--docs %s cannot be read", dir).Because(err)
+	}
+	if len(files) == 0 {
+		return nil, 0, fault.New(fault.Invalid, fault.ReasonInvalid, "there is no *.md file below %s: run it in a checkout, or name another directory with --docs", dir)
+	}
+	slices.Sort(files)
+	return files, count, nil
+}
+
+// list is the payload: one document a line.
+func (d *demo) list() []byte { return []byte(strings.Join(d.files, "\n") + "\n") }
+
+// total is what the workers came to.
+func (d *demo) total() (int, error) {
+	text, err := os.ReadFile(filepath.Join(d.work, "total"))
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(string(text)))
+}
+
+// startedTwice counts workers that left more than one mark, of all that left
+// any.
+func (d *demo) startedTwice() (twice, started int, err error) {
+	text, err := os.ReadFile(filepath.Join(d.work, "starts"))
+	if err != nil {
+		return 0, 0, err
+	}
+	seen := map[string]int{}
+	for _, mark := range strings.Fields(string(text)) {
+		seen[mark]++
+	}
+	for mark, n := range seen {
+		if n > 1 {
+			twice++
+			fmt.Fprintf(d.out, "         %s was started %d times\n", mark, n)
+		}
+	}
+	return twice, len(seen), nil
+}

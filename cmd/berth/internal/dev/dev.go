@@ -1,0 +1,153 @@
+// Package dev is `berth dev`: everything in one process, with embedded etcd.
+package dev
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"berth.dev/cmd/berth/internal/cluster"
+	"berth.dev/cmd/berth/internal/host"
+	"berth.dev/pkg/agent"
+	"berth.dev/pkg/client"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/process"
+	"berth.dev/pkg/resource"
+)
+
+// Config of `berth dev`.
+type Config struct {
+	Listen    string `mapstructure:"listen" usage:"address to serve REST and gRPC on"`
+	Executors int    `mapstructure:"executors" usage:"how many executors to simulate"`
+	Agents    int    `mapstructure:"agents" usage:"how many real agents to run; their workers are processes on this host"`
+	Slots     int    `mapstructure:"slots" usage:"how many workers an executor takes"`
+	DataDir   string `mapstructure:"data-dir" usage:"directory that keeps the data; a temporary one unless given"`
+	LogFormat string `mapstructure:"log-format" usage:"json or text"`
+	LogLevel  string `mapstructure:"log-level" usage:"debug, info, warn or error"`
+}
+
+const stopTimeout = 20 * time.Second
+
+// Command is `berth dev`.
+func Command() *cobra.Command {
+	defaults := Config{Listen: "127.0.0.1:8080", Slots: 1, LogFormat: "text", LogLevel: "warn"}
+	var cmd *cobra.Command
+	cmd = process.Command("dev", "Run everything in one process, with embedded etcd", defaults, func(ctx context.Context, config Config) error {
+		return run(ctx, config, cmd.OutOrStdout())
+	})
+	return cmd
+}
+
+func run(ctx context.Context, config Config, out io.Writer) (err error) {
+	log, err := process.NewLogger(os.Stderr, config.LogFormat, config.LogLevel)
+	if err != nil {
+		return err
+	}
+	switch {
+	case config.Executors < 0:
+		return fault.BadField(fault.ReasonInvalid, "--executors", "cannot be negative")
+	case config.Agents < 0:
+		return fault.BadField(fault.ReasonInvalid, "--agents", "cannot be negative")
+	case config.Slots < 1:
+		return fault.BadField(fault.ReasonInvalid, "--slots", "has to be at least 1")
+	}
+	if config.Executors == 0 && config.Agents == 0 {
+		config.Executors = 4
+	}
+	c, err := cluster.Start(ctx, cluster.Config{DataDir: config.DataDir, Listen: config.Listen, LogFormat: config.LogFormat, LogLevel: config.LogLevel})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	h := host.Open(ctx, l, []string{c.Gateway()}, log)
+	defer func() { err = errors.Join(err, h.Close(true, stopTimeout)) }()
+	if err := populate(h, c, config); err != nil {
+		return err
+	}
+	if err := awaitExecutors(ctx, c.Gateway(), config.Executors+config.Agents); err != nil {
+		return err
+	}
+	introduce(out, c, config)
+	select {
+	case <-ctx.Done():
+	case <-c.Stopping():
+	case <-h.Stopping():
+	}
+	return nil
+}
+
+func populate(h *host.Host, c *cluster.Cluster, config Config) error {
+	slots := resource.Vector{resource.Slots: int64(config.Slots)}
+	if err := h.Simulate("sim", config.Executors, "sim", slots); err != nil {
+		return err
+	}
+	for i := range config.Agents {
+		id := fmt.Sprintf("agent-%d", i)
+		dir := filepath.Join(c.Dir(), "agents", id)
+		if err := os.MkdirAll(dir, 0o750); err != nil {
+			return err
+		}
+		detected, err := agent.Detect(dir)
+		if err != nil {
+			return err
+		}
+		detected[resource.Slots] = int64(config.Slots)
+		// On loopback, for one developer: every command is allowed.
+		driver, err := agent.NewProcess(agent.ProcessConfig{Dir: dir, Allow: []string{agent.AllowAll}})
+		if err != nil {
+			return err
+		}
+		if _, err := h.Add(agent.Config{ID: id, SKU: "host", Host: "localhost", Resources: detected, Driver: driver, Dir: dir}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// awaitExecutors waits until all executors are ready: from then on what fits is
+// granted at once.
+func awaitExecutors(ctx context.Context, gateway string, n int) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	c, err := client.Dial([]string{gateway})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return host.AwaitReady(ctx, c, n)
+}
+
+func introduce(out io.Writer, c *cluster.Cluster, config Config) {
+	fmt.Fprintf(out, `Berth is up: %s with %s each.
+
+  REST and gRPC   http://%s        (etcd: %s)
+
+Try, in another terminal:
+
+  export BERTH_GATEWAY=%[3]s
+  curl -X PUT $BERTH_GATEWAY/v1/jobs/hello/stages/map/reservation -d '{"count": 2}'
+  curl -N $BERTH_GATEWAY/v1/jobs/hello/events
+  berth get assignments
+  berth cancel hello
+
+Ctrl-C ends it.
+`, count(config.Executors+config.Agents, "executor"), count(config.Slots, "slot"), c.Gateway(), c.Etcd()[0])
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -1,0 +1,71 @@
+// Package embedded runs an etcd server inside this process, for one machine:
+// `berth dev`, `berth demo` and `berth replay`.
+//
+// It promises the settings that etcd leaves off and a server needs: history is
+// compacted, the quota is set, only loopback is listened on, and its log goes
+// to a file in its data directory.
+package embedded
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"time"
+
+	"go.etcd.io/etcd/server/v3/embed"
+
+	"berth.dev/pkg/fault"
+)
+
+const (
+	startTimeout = 30 * time.Second
+	// historyKept is how long revisions stay readable before they are compacted:
+	// longer than job events are kept, since a stream is resumed by its revision.
+	historyKept = "2h"
+	quotaBytes  = 8 << 30
+)
+
+// Etcd is a running server.
+type Etcd struct {
+	server *embed.Etcd
+}
+
+// Start starts a server that keeps its data in dir.
+func Start(ctx context.Context, dir string) (*Etcd, error) {
+	anyPort := []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
+	config := embed.NewConfig()
+	config.Name = "berth"
+	config.Dir = filepath.Join(dir, "etcd")
+	config.ListenPeerUrls, config.AdvertisePeerUrls = anyPort, anyPort
+	config.ListenClientUrls, config.AdvertiseClientUrls = anyPort, anyPort
+	config.InitialCluster = config.InitialClusterFromName(config.Name)
+	config.AutoCompactionMode, config.AutoCompactionRetention = embed.CompactorModePeriodic, historyKept
+	config.QuotaBackendBytes = quotaBytes
+	config.LogLevel = "warn"
+	config.LogOutputs = []string{filepath.Join(dir, "etcd.log")}
+	server, err := embed.StartEtcd(config)
+	if err != nil {
+		return nil, fault.New(fault.Precondition, fault.ReasonUnavailable, "embedded etcd cannot start in %s", config.Dir).Because(err)
+	}
+	e := &Etcd{server}
+	timeout := time.NewTimer(startTimeout)
+	defer timeout.Stop()
+	select {
+	case <-server.Server.ReadyNotify():
+		return e, nil
+	case err = <-server.Err():
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-timeout.C:
+		err = fmt.Errorf("not ready after %v", startTimeout)
+	}
+	e.Close()
+	return nil, fault.New(fault.Precondition, fault.ReasonUnavailable, "embedded etcd in %s failed", config.Dir).Because(err)
+}
+
+// Endpoint is where it serves clients, host:port.
+func (e *Etcd) Endpoint() string { return e.server.Clients[0].Addr().String() }
+
+// Close stops the server.
+func (e *Etcd) Close() { e.server.Close() }

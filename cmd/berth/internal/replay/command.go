@@ -1,0 +1,233 @@
+package replay
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"berth.dev/cmd/berth/internal/host"
+	"berth.dev/pkg/agent"
+	"berth.dev/pkg/audit"
+	"berth.dev/pkg/client"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/keyspace"
+	"berth.dev/pkg/process"
+	"berth.dev/pkg/store"
+)
+
+// Cluster is a running Berth.
+type Cluster interface {
+	// Gateway is where the gateway serves, host:port.
+	Gateway() string
+	// Etcd lists the endpoints of its etcd.
+	Etcd() []string
+	Close() error
+}
+
+// flags of the command.
+type flags struct {
+	nodes, limit, concurrency int
+	speedup                   float64
+	settle                    time.Duration
+	report, prefix, cluster   string
+	gateway, etcd             []string
+}
+
+const (
+	readyTimeout = 5 * time.Minute
+	stopTimeout  = 30 * time.Second
+)
+
+const help = `Replay a trace of real batches against a real Berth and prove that it kept its
+promises.
+
+DIR holds nodes.csv and instances.csv. Every node becomes a simulated executor,
+all of them in this process, with the node's cpu and gpu and 1,000 slots. The
+instances of one app_name (job) and role (stage) that were created in the same
+second are one strict batch; each of its workers asks for the largest
+cpu_request and gpu_request in it. Instances without a creation time were there
+before the start: they are batch "0". A batch is cancelled when the last of its
+instances is deleted; single workers of it are not, so it keeps its executors
+longer than in the trace. Its workers run until then.
+
+Unless --gateway and --etcd-endpoints name a running cluster, one is started in
+this process, and removed at the end. In a running one, what was asked for is
+cancelled at the end; choose another --prefix to replay into it again within ten
+minutes, because worker numbers are remembered so long.
+
+Meanwhile every revision of etcd is audited: used <= capacity, all or none, no
+worker twice, order. A violation makes the command fail.`
+
+// Command is `berth replay`. A cluster is started where none is named.
+func Command(start func(ctx context.Context) (Cluster, error)) *cobra.Command {
+	var f flags
+	cmd := &cobra.Command{
+		Use:   "replay DIR",
+		Short: "Replay a trace of real batches and audit what Berth does",
+		Long:  help,
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.run(cmd.Context(), args[0], start, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	set := cmd.Flags()
+	set.IntVar(&f.nodes, "nodes", 0, "take only the first N nodes, for scarcity; 0 takes all")
+	set.IntVar(&f.limit, "limit", 0, "take only the first N batches; 0 takes all")
+	set.Float64Var(&f.speedup, "speedup", 0, "seconds of the trace that pass in one; 0 is as fast as it goes")
+	set.IntVar(&f.concurrency, "concurrency", 64, "calls under way at once")
+	set.DurationVar(&f.settle, "settle", 10*time.Second, "how long nothing must change until what waits is taken to wait")
+	set.StringVar(&f.report, "report", "", "file to write the summary to, as JSON")
+	set.StringVar(&f.prefix, "prefix", "", "what the name of every job begins with")
+	set.StringSliceVar(&f.gateway, "gateway", nil, "gateways of a running cluster, host:port")
+	set.StringSliceVar(&f.etcd, "etcd-endpoints", nil, "etcd endpoints of that cluster, host:port")
+	set.StringVar(&f.cluster, "cluster", "default", "name of the cluster, and of its prefix in etcd")
+	return cmd
+}
+
+func (f *flags) check() error {
+	switch {
+	case f.nodes < 0:
+		return fault.BadField(fault.ReasonInvalid, "--nodes", "cannot be negative")
+	case f.limit < 0:
+		return fault.BadField(fault.ReasonInvalid, "--limit", "cannot be negative")
+	case f.speedup < 0:
+		return fault.BadField(fault.ReasonInvalid, "--speedup", "cannot be negative")
+	case f.concurrency < 1:
+		return fault.BadField(fault.ReasonInvalid, "--concurrency", "has to be at least 1")
+	case (len(f.gateway) == 0) != (len(f.etcd) == 0):
+		return fault.BadField(fault.ReasonInvalid, "--etcd-endpoints", "has to be given with --gateway, and the other way round")
+	}
+	return nil
+}
+
+func (f *flags) run(ctx context.Context, dir string, start func(context.Context) (Cluster, error), out, status io.Writer) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	nodes, err := ReadNodes(dir, f.nodes)
+	if err != nil {
+		return err
+	}
+	instances, err := ReadInstances(dir)
+	if err != nil {
+		return err
+	}
+	plan := NewPlan(instances, f.prefix, f.limit)
+	gateways, endpoints := f.gateway, f.etcd
+	if len(gateways) == 0 {
+		c, err := start(ctx)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		gateways, endpoints = []string{c.Gateway()}, c.Etcd()
+	}
+	report, err := f.replay(ctx, nodes, plan, gateways, endpoints, status)
+	if err != nil {
+		return err
+	}
+	if err := report.Write(out); err != nil {
+		return err
+	}
+	if f.report != "" {
+		if err := report.Save(f.report); err != nil {
+			return err
+		}
+	}
+	if n := report.ViolationCount; n > 0 {
+		return fault.New(fault.Internal, fault.ReasonInternal, "%d promises were broken", n)
+	}
+	return nil
+}
+
+// replay runs the plan on a cluster, with the nodes as its executors.
+func (f *flags) replay(
+	ctx context.Context, nodes []Node, plan *Plan, gateways, endpoints []string, status io.Writer,
+) (*Report, error) {
+	c, err := client.Dial(gateways)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	etcd, err := store.Dial(store.DialConfig{Endpoints: endpoints})
+	if err != nil {
+		return nil, err
+	}
+	defer etcd.Close()
+
+	auditing, stopAuditing := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer stopAuditing()
+	auditor := audit.Follow(etcd, keyspace.New(f.cluster))
+	running.Go(func() { auditor.Run(auditing) })
+
+	fmt.Fprintf(status, "%d executors register with %s\n", len(nodes), strings.Join(gateways, ","))
+	h, err := simulate(ctx, nodes, gateways)
+	if err != nil {
+		return nil, err
+	}
+	defer h.Close(true, stopTimeout)
+	if err := awaitReady(ctx, c, len(nodes)); err != nil {
+		return nil, err
+	}
+
+	b := newBar(status)
+	report, err := Run(ctx, c, auditor, plan, Options{
+		Speedup: f.speedup, Concurrency: f.concurrency, Settle: f.settle,
+		Progress: func(p Progress) { b.show(p, time.Now()) },
+	})
+	b.end()
+	if err != nil {
+		return nil, err
+	}
+	report.Executors = len(nodes)
+	if len(f.gateway) > 0 {
+		err = leave(ctx, c, plan)
+	}
+	return report, err
+}
+
+// simulate runs an agent for every node.
+func simulate(ctx context.Context, nodes []Node, gateways []string) (*host.Host, error) {
+	log, err := process.NewLogger(os.Stderr, "text", "error")
+	if err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	h := host.Open(ctx, listener, gateways, log)
+	for _, n := range nodes {
+		config := agent.Config{ID: "node-" + n.Name, SKU: n.Model, Host: n.Name, Resources: n.Resources, Driver: agent.Simulated{}}
+		if _, err := h.Add(config); err != nil {
+			h.Close(true, stopTimeout)
+			return nil, err
+		}
+	}
+	return h, nil
+}
+
+func awaitReady(ctx context.Context, c *client.Client, n int) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	return host.AwaitReady(ctx, c, n)
+}
+
+// leave cancels what was asked for of a cluster that goes on.
+func leave(ctx context.Context, c *client.Client, plan *Plan) error {
+	for _, job := range plan.Jobs() {
+		if _, err := c.CancelJob(ctx, job); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,146 @@
+package replay
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/client"
+	"berth.dev/pkg/resource"
+)
+
+// Batch is one strict batch of the trace.
+type Batch struct {
+	Key client.Key
+	// First is the seat of its first worker, Workers how many there are.
+	First, Workers int32
+	// Each is what one worker takes.
+	Each resource.Vector
+	// Created is the second it is asked for, Deleted that in which the last of
+	// its instances is deleted, or never.
+	Created, Deleted int64
+}
+
+// Request is the batch as a reservation.
+func (b *Batch) Request() *berthv1.Reservation {
+	r := &berthv1.Reservation{
+		Job: b.Key.Job, Stage: b.Key.Stage, Name: b.Key.Name,
+		Constraints: &berthv1.Constraints{Resources: b.Each},
+		Workers:     make([]*berthv1.Seat, b.Workers),
+	}
+	for i := range b.Workers {
+		r.Workers[i] = &berthv1.Seat{Index: b.First + i, Number: 1}
+	}
+	return r
+}
+
+// Action asks for a batch, or cancels it.
+type Action struct {
+	At     int64
+	Batch  *Batch
+	Cancel bool
+}
+
+// Plan is what is done, in order.
+type Plan struct {
+	Batches []*Batch
+	Actions []Action
+}
+
+// NewPlan makes batches of instances: the first limit of them in order of
+// creation, where limit is not 0. Each job's name begins with the prefix.
+func NewPlan(instances []Instance, prefix string, limit int) *Plan {
+	p := &Plan{}
+	byKey := map[client.Key]*Batch{}
+	for _, i := range instances {
+		created := max(i.Created, 0)
+		key := client.Key{Job: prefix + i.App, Stage: i.Role, Name: strconv.FormatInt(created, 10)}
+		b := byKey[key]
+		if b == nil {
+			b = &Batch{Key: key, Created: created, Each: resource.Vector{}}
+			byKey[key] = b
+			p.Batches = append(p.Batches, b)
+		}
+		b.add(i)
+	}
+	slices.SortStableFunc(p.Batches, func(a, b *Batch) int { return cmp.Compare(a.Created, b.Created) })
+	if limit > 0 && limit < len(p.Batches) {
+		p.Batches = p.Batches[:limit]
+	}
+	p.seat()
+	p.schedule()
+	return p
+}
+
+// add makes an instance one of the batch's workers.
+func (b *Batch) add(i Instance) {
+	for name, amount := range i.Each {
+		b.Each[name] = max(b.Each[name], amount)
+	}
+	switch {
+	case b.Workers == 0:
+		b.Deleted = i.Deleted
+	case b.Deleted == never || i.Deleted == never:
+		b.Deleted = never
+	default:
+		b.Deleted = max(b.Deleted, i.Deleted)
+	}
+	b.Workers++
+}
+
+// seat gives every worker of a stage a seat that none other has.
+func (p *Plan) seat() {
+	type stage struct{ job, stage string }
+	next := map[stage]int32{}
+	for _, b := range p.Batches {
+		at := stage{b.Key.Job, b.Key.Stage}
+		b.First = next[at]
+		next[at] += b.Workers
+	}
+}
+
+// schedule orders the actions. Within a second what is deleted goes first, for
+// others to take its place; but nothing before it was asked for.
+func (p *Plan) schedule() {
+	for _, b := range p.Batches {
+		p.Actions = append(p.Actions, Action{At: b.Created, Batch: b})
+		if b.Deleted != never {
+			p.Actions = append(p.Actions, Action{At: max(b.Created, b.Deleted), Batch: b, Cancel: true})
+		}
+	}
+	turn := func(a Action) int {
+		switch {
+		case a.Cancel && a.At > a.Batch.Created:
+			return 0
+		case !a.Cancel:
+			return 1
+		}
+		return 2
+	}
+	slices.SortStableFunc(p.Actions, func(a, b Action) int {
+		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(turn(a), turn(b)))
+	})
+}
+
+// Jobs are the jobs of the plan, each once, in order of their first batch.
+func (p *Plan) Jobs() []string {
+	var jobs []string
+	seen := map[string]bool{}
+	for _, b := range p.Batches {
+		if !seen[b.Key.Job] {
+			seen[b.Key.Job] = true
+			jobs = append(jobs, b.Key.Job)
+		}
+	}
+	return jobs
+}
+
+// Workers counts the workers of all batches.
+func (p *Plan) Workers() int {
+	n := 0
+	for _, b := range p.Batches {
+		n += int(b.Workers)
+	}
+	return n
+}

@@ -1,0 +1,200 @@
+package replay
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/audit"
+	"berth.dev/pkg/client"
+	"berth.dev/pkg/fault"
+)
+
+// Report is what a run showed. Batches = Granted + Waiting + Withdrawn + Ended.
+type Report struct {
+	Executors int `json:"executors"`
+	// Batches and Workers are those of the plan.
+	Batches int `json:"batches"`
+	Workers int `json:"workers"`
+	// Granted batches got a lease, Waiting ones did not; Withdrawn ones were
+	// deleted by the trace before, and Ended ones ended otherwise.
+	Granted   int `json:"granted"`
+	Waiting   int `json:"waiting"`
+	Withdrawn int `json:"withdrawn"`
+	Ended     int `json:"ended"`
+	// Cancelled is how many batches the trace deleted, granted or not.
+	Cancelled int `json:"cancelled"`
+	// WaitingFor says why batches wait, most of them first.
+	WaitingFor []WaitingFor `json:"waitingFor"`
+	// Wait is how long granted batches waited.
+	Wait Percentiles `json:"waitMillis"`
+	// AskedSeconds is how long it took to ask for everything, Seconds the whole.
+	AskedSeconds float64 `json:"askedSeconds"`
+	Seconds      float64 `json:"seconds"`
+
+	// What follows is the auditor's: what etcd showed. With more than one
+	// snapshot a part of the history was not seen.
+	Revision       int64       `json:"revision"`
+	Snapshots      int         `json:"snapshots"`
+	LeasesGranted  int         `json:"leasesGranted"`
+	WorkersLeased  int         `json:"workersLeased"`
+	WorkersRunning int         `json:"workersRunning"`
+	StartedTwice   int         `json:"startedTwice"`
+	ViolationCount int         `json:"violationCount"`
+	Violations     []Violation `json:"violations"`
+}
+
+// WaitingFor is a reason why batches wait.
+type WaitingFor struct {
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+	Batches int    `json:"batches"`
+	Workers int    `json:"workers"`
+	// First is the first batch of them.
+	First string `json:"first"`
+}
+
+// Violation is a promise that was broken.
+type Violation struct {
+	Revision int64      `json:"revision"`
+	Rule     audit.Rule `json:"rule"`
+	Message  string     `json:"message"`
+}
+
+// Percentiles of durations, in milliseconds.
+type Percentiles struct {
+	P50 float64 `json:"p50"`
+	P90 float64 `json:"p90"`
+	P99 float64 `json:"p99"`
+	Max float64 `json:"max"`
+}
+
+// percentiles by the nearest rank; zero of nothing.
+func percentiles(list []time.Duration) Percentiles {
+	if len(list) == 0 {
+		return Percentiles{}
+	}
+	sorted := slices.Sorted(slices.Values(list))
+	at := func(percent int) float64 {
+		rank := (len(sorted)*percent + 99) / 100
+		return float64(sorted[max(1, rank)-1].Microseconds()) / 1000
+	}
+	return Percentiles{P50: at(50), P90: at(90), P99: at(99), Max: at(100)}
+}
+
+// report sums the run up.
+func (r *runner) report(ctx context.Context, asked time.Duration) (*Report, error) {
+	waitingFor, err := r.waitingFor(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t := r.outcomes.tally()
+	report := &Report{
+		Batches: len(r.plan.Batches), Workers: r.plan.Workers(),
+		Granted: t.count[Granted], Waiting: t.count[Waiting], Withdrawn: t.count[Withdrawn], Ended: t.count[Ended],
+		Cancelled: t.cancelled, WaitingFor: waitingFor, Wait: percentiles(r.outcomes.waits()),
+		AskedSeconds: asked.Seconds(), Seconds: time.Since(r.begun).Seconds(),
+		Violations: []Violation{},
+	}
+	r.auditor.Look(func(a *audit.Auditor) {
+		s := a.Stats()
+		report.Revision, report.Snapshots = s.Revision, s.Snapshots
+		report.LeasesGranted, report.WorkersLeased = s.LeasesGranted, s.WorkersLeased
+		report.WorkersRunning, report.StartedTwice = s.WorkersRunning, s.StartedTwice
+		left := a.Quiesced()
+		report.ViolationCount = a.Count() + len(left)
+		for _, v := range append(a.Violations(), left...) {
+			report.Violations = append(report.Violations, Violation{v.Revision, v.Rule, v.Message})
+		}
+	})
+	return report, nil
+}
+
+// waitingFor asks why what waits does.
+func (r *runner) waitingFor(ctx context.Context) ([]WaitingFor, error) {
+	waiting := map[client.Key]*Batch{}
+	for _, b := range r.outcomes.waiting() {
+		waiting[b.Key] = b
+	}
+	list := []WaitingFor{}
+	if len(waiting) == 0 {
+		return list, nil
+	}
+	type why struct{ reason, message string }
+	at := map[why]int{}
+	queued := &berthv1.ListReservationsRequest{State: berthv1.Reservation_QUEUED, PageSize: 1000}
+	for reservation, err := range r.api.List(ctx, queued) {
+		if err != nil {
+			return nil, errors.Join(context.Cause(ctx), err)
+		}
+		b := waiting[client.KeyOf(reservation)]
+		if b == nil {
+			continue
+		}
+		w := why{reservation.GetReason(), reservation.GetMessage()}
+		i, known := at[w]
+		if !known {
+			i = len(list)
+			at[w] = i
+			list = append(list, WaitingFor{Reason: w.reason, Message: w.message, First: b.Key.String()})
+		}
+		list[i].Batches++
+		list[i].Workers += int(b.Workers)
+	}
+	slices.SortStableFunc(list, func(a, b WaitingFor) int { return cmp.Compare(b.Batches, a.Batches) })
+	return list, nil
+}
+
+// maxReasons is how many reasons the text names; the JSON has them all.
+const maxReasons = 10
+
+// Write prints the report for people.
+func (r *Report) Write(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...))
+	}
+	row("batches", "%d with %d workers, on %d executors", r.Batches, r.Workers, r.Executors)
+	row("granted", "%d", r.Granted)
+	row("withdrawn", "%d deleted by the trace before they were granted", r.Withdrawn)
+	if r.Ended > 0 {
+		row("ended", "%d ungranted, for another reason", r.Ended)
+	}
+	row("waiting", "%d", r.Waiting)
+	for _, f := range r.WaitingFor[:min(len(r.WaitingFor), maxReasons)] {
+		row("", "%d with %d workers: %s %s (first: %s)", f.Batches, f.Workers, f.Reason, f.Message, f.First)
+	}
+	if more := len(r.WaitingFor) - maxReasons; more > 0 {
+		row("", "and for %d further reasons", more)
+	}
+	row("cancelled", "%d", r.Cancelled)
+	row("wait", "p50 %.1f ms, p90 %.1f ms, p99 %.1f ms, max %.1f ms", r.Wait.P50, r.Wait.P90, r.Wait.P99, r.Wait.Max)
+	row("took", "%.1f s to ask for everything, %.1f s in all", r.AskedSeconds, r.Seconds)
+	row("etcd", "%d leases for %d workers, %d ever running, %d started twice, judged up to revision %d",
+		r.LeasesGranted, r.WorkersLeased, r.WorkersRunning, r.StartedTwice, r.Revision)
+	row("violations", "%d", r.ViolationCount)
+	for _, v := range r.Violations {
+		row("", "revision %d: %s: %s", v.Revision, v.Rule, v.Message)
+	}
+	return w.Flush()
+}
+
+// Save writes the report as JSON.
+func (r *Report) Save(file string) error {
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err == nil {
+		err = os.WriteFile(file, append(text, '\n'), 0o644)
+	}
+	if err != nil {
+		return fault.New(fault.Invalid, fault.ReasonInvalid, "the report cannot be written to %s", file).Because(err)
+	}
+	return nil
+}

@@ -1,0 +1,105 @@
+package replay
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"berth.dev/pkg/audit"
+)
+
+func TestPercentiles(t *testing.T) {
+	var hundred []time.Duration
+	for i := range 100 {
+		hundred = append(hundred, time.Duration(100-i)*time.Millisecond)
+	}
+	tests := []struct {
+		list []time.Duration
+		want Percentiles
+	}{
+		{nil, Percentiles{}},
+		{[]time.Duration{1500 * time.Microsecond}, Percentiles{1.5, 1.5, 1.5, 1.5}},
+		{[]time.Duration{3 * time.Millisecond, time.Millisecond, 2 * time.Millisecond}, Percentiles{2, 3, 3, 3}},
+		{hundred, Percentiles{50, 90, 99, 100}},
+	}
+	for _, tt := range tests {
+		if got := percentiles(tt.list); got != tt.want {
+			t.Errorf("of %d: %+v, want %+v", len(tt.list), got, tt.want)
+		}
+	}
+}
+
+func TestReportText(t *testing.T) {
+	r := Report{
+		Executors: 3, Batches: 5, Workers: 40, Granted: 2, Waiting: 2, Withdrawn: 1, Cancelled: 2,
+		WaitingFor: []WaitingFor{{"INSUFFICIENT_CAPACITY", "8 needed, 3 fit now", 2, 16, "a/CN/0"}},
+		Wait:       Percentiles{1, 2, 3, 4}, AskedSeconds: 1.25, Seconds: 10,
+		Revision: 77, Snapshots: 1, LeasesGranted: 2, WorkersLeased: 20, WorkersRunning: 19,
+		ViolationCount: 1, Violations: []Violation{{42, audit.RuleCapacity, "executor a: cpu used 2 of 1"}},
+	}
+	want := `batches     5 with 40 workers, on 3 executors
+granted     2
+withdrawn   1 deleted by the trace before they were granted
+waiting     2
+            2 with 16 workers: INSUFFICIENT_CAPACITY 8 needed, 3 fit now (first: a/CN/0)
+cancelled   2
+wait        p50 1.0 ms, p90 2.0 ms, p99 3.0 ms, max 4.0 ms
+took        1.2 s to ask for everything, 10.0 s in all
+etcd        2 leases for 20 workers, 19 ever running, 0 started twice, judged up to revision 77
+violations  1
+            revision 42: CAPACITY: executor a: cpu used 2 of 1
+`
+	var b strings.Builder
+	if err := r.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, b.String()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestReportJSON(t *testing.T) {
+	text, err := json.Marshal(Report{WaitingFor: []WaitingFor{}, Violations: []Violation{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, field := range []string{`"batches":0`, `"granted":0`, `"waiting":0`, `"violations":[]`, `"waitMillis":{"p50":0`} {
+		if !strings.Contains(string(text), field) {
+			t.Errorf("no %s in %s", field, text)
+		}
+	}
+	if err := (&Report{}).Save(filepath.Join(t.TempDir(), "no", "dir")); err == nil {
+		t.Error("saved where there is no directory")
+	}
+}
+
+func TestBar(t *testing.T) {
+	p := Progress{Done: 5, Actions: 10, Granted: 3, Waiting: 1, Cancelled: 1, Running: 7}
+	want := "[###############...............]  50%  5/10 asked  3 granted  1 waiting  1 cancelled  7 running  0 violations"
+	if p.String() != want {
+		t.Errorf("%q", p)
+	}
+	var lines strings.Builder
+	b := newBar(&lines)
+	now := time.Unix(1000, 0)
+	for range 11 { // a line at once, and every five seconds
+		b.show(p, now)
+		now = now.Add(time.Second)
+	}
+	b.end()
+	if lines.String() != strings.Repeat(want+"\n", 3) {
+		t.Errorf("%q", lines.String())
+	}
+	var drawn strings.Builder
+	b = &bar{out: &drawn, terminal: true}
+	b.show(Progress{}, now)
+	b.show(p, now)
+	b.end()
+	if !strings.HasSuffix(drawn.String(), "\r\x1b[K"+want+"\n") || strings.Count(drawn.String(), "\n") != 1 {
+		t.Errorf("%q", drawn.String())
+	}
+}

@@ -1,0 +1,134 @@
+package serve
+
+import (
+	"context"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"berth.dev/cmd/berth/internal/host"
+	"berth.dev/pkg/agent"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/process"
+	"berth.dev/pkg/resource"
+)
+
+// AgentConfig is the configuration of an agent.
+type AgentConfig struct {
+	ID          string        `mapstructure:"id" usage:"id of the executor; the host's name unless given"`
+	Gateways    []string      `mapstructure:"gateways" usage:"addresses of the gateways, host:port"`
+	Listen      string        `mapstructure:"listen" usage:"address to take orders on; no host means loopback, port 0 picks one"`
+	Advertise   string        `mapstructure:"advertise" usage:"address that orders reach this agent at; the bound one unless given"`
+	SKU         string        `mapstructure:"sku" usage:"name of the host's shape"`
+	Resources   []string      `mapstructure:"resources" usage:"what it offers, name=amount in base units; detected from the host unless given"`
+	Attributes  []string      `mapstructure:"attributes" usage:"attributes, name=value"`
+	Generation  int           `mapstructure:"generation" usage:"of executors that fit equally well, the newest generation is used first"`
+	Dir         string        `mapstructure:"dir" usage:"directory for workers and their output"`
+	WorkDir     string        `mapstructure:"work-dir" usage:"working directory of workers; each its own unless given"`
+	Allow       []string      `mapstructure:"allow" usage:"commands that may be run: paths, or names in PATH; * allows all"`
+	StopWorkers bool          `mapstructure:"stop-workers" usage:"stop the workers with the agent; otherwise they run on, and the next agent adopts them"`
+	Isolated    time.Duration `mapstructure:"stop-when-isolated-after" usage:"stop all workers when the control plane was silent for so long; 0 lets them run"`
+	Insecure    bool          `mapstructure:"insecure" usage:"allow listening beyond loopback without TLS"`
+	LogFormat   string        `mapstructure:"log-format" usage:"json or text"`
+	LogLevel    string        `mapstructure:"log-level" usage:"debug, info, warn or error"`
+	AddressFile string        `mapstructure:"address-file" usage:"file to write the bound address to, as JSON"`
+	StopTimeout time.Duration `mapstructure:"stop-timeout" usage:"how long an orderly stop may take"`
+}
+
+func agentDefaults() AgentConfig {
+	return AgentConfig{
+		Gateways: []string{"127.0.0.1:8080"}, Listen: "127.0.0.1:7200", Dir: "berth-agent",
+		LogFormat: "text", LogLevel: "info", StopTimeout: 30 * time.Second,
+	}
+}
+
+// Agent is the command that runs an executor agent.
+func Agent() *cobra.Command {
+	return process.Command("agent", "Run the agent of this host: it starts and stops workers as told", agentDefaults(), runAgent)
+}
+
+func runAgent(ctx context.Context, config AgentConfig) error {
+	log, err := process.NewLogger(os.Stderr, config.LogFormat, config.LogLevel)
+	if err != nil {
+		return err
+	}
+	id := config.ID
+	if id == "" {
+		if id, err = os.Hostname(); err != nil {
+			return fault.New(fault.Invalid, fault.ReasonRequired, "--id is needed: this host has no name").Because(err)
+		}
+	}
+	if err := os.MkdirAll(config.Dir, 0o750); err != nil {
+		return fault.New(fault.Invalid, fault.ReasonInvalid, "--dir %s cannot be made", config.Dir).Because(err)
+	}
+	resources, err := offered(config)
+	if err != nil {
+		return err
+	}
+	attributes, err := pairs("--attributes", config.Attributes)
+	if err != nil {
+		return err
+	}
+	driver, err := agent.NewProcess(agent.ProcessConfig{Dir: config.Dir, WorkDir: config.WorkDir, Allow: config.Allow, Log: log})
+	if err != nil {
+		return fault.New(fault.Invalid, fault.ReasonInvalid, "--dir %s cannot be used", config.Dir).Because(err)
+	}
+	common := process.Common{Listen: config.Listen, Insecure: config.Insecure, AddressFile: config.AddressFile}
+	ports, err := common.Open(log)
+	if err != nil {
+		return err
+	}
+	h := host.Open(ctx, ports.Calls, config.Gateways, log)
+	_, err = h.Add(agent.Config{
+		ID: id, Address: config.Advertise, SKU: config.SKU, Host: id, Attributes: attributes, Resources: resources,
+		Generation: int64(config.Generation), Driver: driver, Dir: config.Dir, StopWhenIsolatedAfter: config.Isolated,
+	})
+	if err != nil {
+		h.Close(false, config.StopTimeout)
+		return err
+	}
+	if err := common.Announce(log, ports, nil); err != nil {
+		h.Close(false, config.StopTimeout)
+		return err
+	}
+	<-h.Stopping()
+	return h.Close(config.StopWorkers, config.StopTimeout)
+}
+
+// offered is what the host has, with what is configured in its place.
+func offered(config AgentConfig) (resource.Vector, error) {
+	given, err := pairs("--resources", config.Resources)
+	if err != nil {
+		return nil, err
+	}
+	resources := resource.Vector{}
+	if len(given) == 0 {
+		if resources, err = agent.Detect(config.Dir); err != nil {
+			return nil, err
+		}
+	}
+	for name, text := range given {
+		amount, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || amount < 0 {
+			return nil, fault.BadField(fault.ReasonInvalid, "--resources", "%s=%s is not an amount in base units", name, text)
+		}
+		resources[name] = amount
+	}
+	return resources.WithSlots(), nil
+}
+
+// pairs reads name=value.
+func pairs(flag string, list []string) (map[string]string, error) {
+	m := map[string]string{}
+	for _, text := range list {
+		name, value, ok := strings.Cut(text, "=")
+		if _, twice := m[name]; !ok || name == "" || twice {
+			return nil, fault.BadField(fault.ReasonInvalid, flag, "%q is not name=value, or its name is given twice", text)
+		}
+		m[name] = value
+	}
+	return m, nil
+}

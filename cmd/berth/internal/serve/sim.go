@@ -1,0 +1,67 @@
+package serve
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"berth.dev/cmd/berth/internal/host"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/process"
+)
+
+// SimConfig is the configuration of a process of simulated executors.
+type SimConfig struct {
+	Gateways  []string `mapstructure:"gateways" usage:"addresses of the gateways, host:port"`
+	Executors int      `mapstructure:"executors" usage:"how many executors to simulate"`
+	Prefix    string   `mapstructure:"prefix" usage:"executors are named PREFIX-0 and so on"`
+	SKU       string   `mapstructure:"sku" usage:"name of their shape"`
+	Resources []string `mapstructure:"resources" usage:"what each offers, name=amount in base units"`
+	Listen    string   `mapstructure:"listen" usage:"address to take orders on"`
+	LogFormat string   `mapstructure:"log-format" usage:"json or text"`
+	LogLevel  string   `mapstructure:"log-level" usage:"debug, info, warn or error"`
+
+	AddressFile string `mapstructure:"address-file" usage:"file to write the bound address to, as JSON"`
+}
+
+// Sim is the command that runs many simulated executors.
+func Sim() *cobra.Command {
+	defaults := SimConfig{
+		Gateways: []string{"127.0.0.1:8080"}, Executors: 100, Prefix: "sim", Resources: []string{"slots=4"},
+		Listen: "127.0.0.1:0", LogFormat: "text", LogLevel: "warn",
+	}
+	return process.Command("sim", "Run many simulated executors in one process", defaults, runSim)
+}
+
+func runSim(ctx context.Context, config SimConfig) error {
+	log, err := process.NewLogger(os.Stderr, config.LogFormat, config.LogLevel)
+	if err != nil {
+		return err
+	}
+	if config.Executors < 1 {
+		return fault.BadField(fault.ReasonInvalid, "--executors", "has to be at least 1")
+	}
+	resources, err := offered(AgentConfig{Resources: config.Resources})
+	if err != nil {
+		return err
+	}
+	common := process.Common{Listen: config.Listen, AddressFile: config.AddressFile}
+	ports, err := common.Open(log)
+	if err != nil {
+		return err
+	}
+	h := host.Open(ctx, ports.Calls, config.Gateways, log)
+	if err := h.Simulate(config.Prefix, config.Executors, config.SKU, resources); err != nil {
+		h.Close(false, time.Second)
+		return err
+	}
+	log.Info("simulating", "executors", config.Executors)
+	if err := common.Announce(log, ports, nil); err != nil {
+		h.Close(false, time.Second)
+		return err
+	}
+	<-h.Stopping()
+	return h.Close(false, 10*time.Second)
+}

@@ -1,0 +1,38 @@
+// Command berth is Berth in one binary: the command line for people and
+// scripts, every process of a cluster, and a whole cluster on one machine.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"berth.dev/cmd/berth/internal/cli"
+	"berth.dev/cmd/berth/internal/cluster"
+	"berth.dev/cmd/berth/internal/demo"
+	"berth.dev/cmd/berth/internal/dev"
+	"berth.dev/cmd/berth/internal/replay"
+	"berth.dev/cmd/berth/internal/serve"
+	"berth.dev/pkg/agent"
+)
+
+func main() {
+	agent.ShimMain() // a worker's keeper is this binary too
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+
+	root := cli.New(cli.Standard())
+	root.AddCommand(dev.Command(), demo.Command(), replay.Command(ownCluster))
+	root.AddCommand(serve.Commands()...)
+
+	code := cli.Run(ctx, root, os.Args[1:])
+	stop()
+	os.Exit(code)
+}
+
+// ownCluster is a cluster of this process, for commands that are not told of
+// another.
+func ownCluster(ctx context.Context) (replay.Cluster, error) {
+	return cluster.Start(ctx, cluster.Config{Listen: "127.0.0.1:0", LogFormat: "text", LogLevel: "warn"})
+}
