@@ -1,0 +1,139 @@
+// Package layout holds the test of the import rules: who may use whom.
+package layout
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+type pkg struct {
+	ImportPath string
+	Imports    []string
+}
+
+func packages(t *testing.T) []pkg {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-e", "-json=ImportPath,Imports", "work").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var list []pkg
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p pkg
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, p)
+	}
+	if len(list) < 10 {
+		t.Fatalf("only %d packages found", len(list))
+	}
+	return list
+}
+
+// layer is how far up a package stands: it may import lower layers, and its
+// own as far as TestServicesAreStrangers lets it.
+func layer(path string) int {
+	for i, prefix := range []string{"berth.dev/api", "berth.dev/pkg", "berth.dev/services", "berth.dev/cmd", "berth.dev/integration"} {
+		if path == prefix || strings.HasPrefix(path, prefix+"/") {
+			return i
+		}
+	}
+	return -1
+}
+
+func TestImportsPointDown(t *testing.T) {
+	for _, p := range packages(t) {
+		for _, imported := range p.Imports {
+			if layer(imported) > layer(p.ImportPath) {
+				t.Errorf("%s imports %s, which stands above it", p.ImportPath, imported)
+			}
+		}
+	}
+}
+
+func service(path string) string {
+	rest, ok := strings.CutPrefix(path, "berth.dev/services/")
+	if !ok {
+		return ""
+	}
+	name, _, _ := strings.Cut(rest, "/")
+	return name
+}
+
+func TestServicesAreStrangers(t *testing.T) {
+	for _, p := range packages(t) {
+		own := service(p.ImportPath)
+		for _, imported := range p.Imports {
+			if other := service(imported); own != "" && other != "" && other != own {
+				t.Errorf("%s imports %s: services talk through the gateway only", p.ImportPath, imported)
+			}
+		}
+	}
+}
+
+// TestCoresArePure says that the cores, and the words they are written in, use
+// neither clock nor network nor store.
+func TestCoresArePure(t *testing.T) {
+	pure := map[string]bool{
+		"berth.dev/pkg/model": true, "berth.dev/pkg/resource": true, "berth.dev/pkg/constraint": true, "berth.dev/pkg/fault": true,
+	}
+	cores := map[string]bool{
+		"berth.dev/services/registry/queue": true, "berth.dev/services/executor-state/inventory": true, "berth.dev/services/assigner/handout": true,
+	}
+	forbidden := map[string]bool{"net": true, "net/http": true, "os": true, "sync": true, "context": true, "math/rand": true, "math/rand/v2": true}
+	seen := 0
+	for _, p := range packages(t) {
+		if !pure[p.ImportPath] && !cores[p.ImportPath] {
+			continue
+		}
+		seen++
+		for _, imported := range p.Imports {
+			ours := strings.HasPrefix(imported, "berth.dev/")
+			switch {
+			case ours && !pure[imported], forbidden[imported], !ours && strings.Contains(imported, "."):
+				t.Errorf("%s imports %s", p.ImportPath, imported)
+			}
+		}
+	}
+	if want := len(pure) + len(cores); seen != want {
+		t.Errorf("%d pure packages found, want %d", seen, want)
+	}
+}
+
+// TestEtcdClientIsKeptIn says that only the packages that answer for etcd's
+// peculiarities use its client.
+func TestEtcdClientIsKeptIn(t *testing.T) {
+	allowed := []string{"berth.dev/pkg/store", "berth.dev/pkg/leader", "berth.dev/services/executor-state/internal/liveness", "berth.dev/integration"}
+	for _, p := range packages(t) {
+		for _, imported := range p.Imports {
+			if !strings.HasPrefix(imported, "go.etcd.io/etcd/client") {
+				continue
+			}
+			ok := false
+			for _, prefix := range allowed {
+				ok = ok || p.ImportPath == prefix || strings.HasPrefix(p.ImportPath, prefix+"/")
+			}
+			if !ok {
+				t.Errorf("%s imports %s", p.ImportPath, imported)
+			}
+		}
+	}
+}
+
+// TestEmbeddedEtcdIsForOneMachine says that no service carries an etcd server.
+func TestEmbeddedEtcdIsForOneMachine(t *testing.T) {
+	for _, p := range packages(t) {
+		for _, imported := range p.Imports {
+			if strings.HasPrefix(imported, "go.etcd.io/etcd/server") && layer(p.ImportPath) < 3 && p.ImportPath != "berth.dev/pkg/store/etcdtest" {
+				t.Errorf("%s imports %s", p.ImportPath, imported)
+			}
+		}
+	}
+}

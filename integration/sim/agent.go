@@ -1,0 +1,338 @@
+package sim
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/resource"
+	"berth.dev/pkg/store"
+	"berth.dev/services/assigner/handout"
+	"berth.dev/services/executor-state/inventory"
+)
+
+const slotsPerAgent = 4
+
+// agent is a host: its workers live on when the agent itself crashes.
+type agent struct {
+	w   *World
+	id  string
+	cut bool
+
+	down      bool
+	downUntil time.Time
+	life      int
+
+	// Of the process, gone with it.
+	incarnation int64
+	asking      bool // a registration or announcement is under way
+	lease       int64
+	beaten      time.Time
+	reporting   bool
+	dirty       bool
+	complete    bool
+	sequence    int64
+	floor       int64
+
+	// Of the host, kept on its disk.
+	workers map[instance]*worker
+	stopped map[instance]bool
+}
+
+// instance is a worker at an epoch.
+type instance struct {
+	worker model.Worker
+	epoch  int64
+}
+
+func (i instance) compare(o instance) int {
+	return cmp.Or(cmp.Compare(i.worker.String(), o.worker.String()), cmp.Compare(i.epoch, o.epoch))
+}
+
+type worker struct {
+	instance
+	uid   string
+	state model.WorkerState
+	exit  *int32
+	told  bool // its end is durable
+	since time.Time
+}
+
+func newAgent(w *World, i int) *agent {
+	return &agent{w: w, id: fmt.Sprintf("host-%d", i), workers: map[instance]*worker{}, stopped: map[instance]bool{}, life: 1}
+}
+
+func (a *agent) up() bool { return !a.down || !a.w.now.Before(a.downUntil) }
+
+// crash ends the agent's process; its workers run on.
+func (a *agent) crash() {
+	a.w.logf("%s: the agent crashes", a.id)
+	a.restart()
+	a.down, a.downUntil = true, a.w.now.Add(time.Duration(a.w.rng.IntN(45_000))*time.Millisecond)
+}
+
+// restart forgets what only the process knew. Calls under way come to nothing.
+func (a *agent) restart() {
+	a.life++
+	a.incarnation, a.asking, a.lease, a.reporting, a.sequence, a.floor = 0, false, 0, false, 0, 0
+}
+
+// send is a call of the agent to a service.
+func (a *agent) call(what, service string, request any, done func(any, error)) {
+	if a.cut {
+		return
+	}
+	life := a.life
+	a.w.call(a.id+": "+what, service, func() bool { return a.life == life && !a.cut }, request, done)
+}
+
+func (a *agent) turn() {
+	if !a.up() {
+		return
+	}
+	a.down = false
+	for _, k := range a.sorted() {
+		if w := a.workers[k]; w.state == model.WorkerRunning && a.w.rng.IntN(60) == 0 {
+			code := int32(a.w.rng.IntN(2))
+			a.end(w, endState(code), &code)
+		}
+	}
+	if a.cut {
+		return
+	}
+	switch {
+	case a.incarnation == 0:
+		a.register()
+	case a.w.now.Sub(a.beaten) >= presenceTTL/3:
+		a.beat()
+	}
+	if a.incarnation != 0 && (a.dirty || a.complete) && !a.reporting {
+		a.report()
+	}
+}
+
+func endState(code int32) model.WorkerState {
+	if code == 0 {
+		return model.WorkerCompleted
+	}
+	return model.WorkerFailed
+}
+
+func (a *agent) register() {
+	if a.asking {
+		return
+	}
+	a.asking = true
+	request := inventory.Register{
+		ID: a.id, Address: a.id + ":1", SKU: "small", Attributes: map[string]string{"zone": string('a' + rune(a.id[5]-'0')%2)},
+		Resources: resource.Vector{"slots": slotsPerAgent, "cpu": 4000}, Nonce: fmt.Sprintf("%s-%d", a.id, a.life),
+	}
+	a.call("register", model.ServiceExecutorState, request, func(value any, err error) {
+		a.asking = false
+		if err != nil {
+			return
+		}
+		r := value.(inventory.Registered)
+		a.incarnation, a.floor = r.Incarnation, max(a.floor, r.AssignerTerm)
+		a.complete, a.beaten = true, time.Time{}
+	})
+	a.w.later(3*time.Second, a.stillAsking())
+}
+
+// stillAsking forgets a request that got no answer.
+func (a *agent) stillAsking() func() {
+	life := a.life
+	return func() {
+		if a.life == life {
+			a.asking = false
+		}
+	}
+}
+
+// beat keeps the presence, as a replica of executor-state does for the stream
+// that it holds.
+func (a *agent) beat() {
+	if a.asking {
+		return
+	}
+	ctx := context.Background()
+	if a.lease != 0 {
+		_, err := a.w.store.KeepAlive(ctx, a.lease)
+		if err == nil {
+			a.beaten = a.w.now
+			return
+		}
+		if !errors.Is(err, store.ErrLeaseNotFound) {
+			return
+		}
+		a.lease = 0
+	}
+	lease, err := a.w.store.Grant(ctx, presenceTTL)
+	if err != nil {
+		return
+	}
+	a.asking = true
+	a.call("announce", model.ServiceExecutorState, inventory.Announce{ID: a.id, Incarnation: a.incarnation, EtcdLease: lease.ID}, func(_ any, err error) {
+		a.asking = false
+		switch f := fault.Of(err); {
+		case err == nil:
+			a.lease, a.beaten, a.complete = lease.ID, a.w.now, true
+		case f.Reason == fault.ReasonOtherIncarnation || f.Reason == fault.ReasonNotFound:
+			a.restart() // register anew
+		}
+	})
+	a.w.later(3*time.Second, a.stillAsking())
+}
+
+func (a *agent) sorted() []instance {
+	keys := make([]instance, 0, len(a.workers))
+	for k := range a.workers {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, instance.compare)
+	return keys
+}
+
+// report tells of all workers whose end is not durable yet.
+func (a *agent) report() {
+	a.sequence++
+	r := handout.Report{Executor: a.id, Incarnation: a.incarnation, Sequence: a.sequence, Complete: a.complete}
+	for _, k := range a.sorted() {
+		w := a.workers[k]
+		if w.told {
+			continue
+		}
+		r.Workers = append(r.Workers, handout.WorkerStatus{
+			Worker: w.worker, Epoch: w.epoch, UID: w.uid, State: w.state, ExitCode: w.exit, Since: w.since,
+		})
+	}
+	a.w.logf("%s: report %d with %d workers, complete: %v", a.id, r.Sequence, len(r.Workers), r.Complete)
+	a.dirty, a.complete, a.reporting = false, false, true
+	life := a.life
+	a.call("report", model.ServiceAssigner, r, func(value any, err error) {
+		a.reporting = false
+		if err != nil {
+			a.complete = true
+			return
+		}
+		for _, ended := range value.(handout.Reported).Ended {
+			a.w.logf("%s: told that the end of %s at epoch %d is known", a.id, ended.Worker, ended.Epoch)
+			if w := a.workers[instance{ended.Worker, ended.Epoch}]; w != nil && w.state.Terminal() {
+				w.told = true
+			}
+		}
+		for _, w := range a.workers {
+			a.dirty = a.dirty || w.state.Terminal() && !w.told
+		}
+	})
+	a.w.later(4*time.Second, func() {
+		if a.life == life && a.reporting {
+			a.reporting, a.complete = false, true
+		}
+	})
+}
+
+// order carries one order to an agent: done is called once, with an Unknown
+// when no answer comes in time.
+func (w *World) order(executor string, carry func(*agent) any, timeout time.Duration, done func(any)) {
+	var to *agent
+	for _, a := range w.agents {
+		if a.id == executor {
+			to = a
+		}
+	}
+	if to == nil {
+		w.fail("an order to %q, which is no executor", executor)
+		return
+	}
+	answered := false
+	once := func(outcome any) {
+		if !answered {
+			answered = true
+			done(outcome)
+		}
+	}
+	w.send("order to "+executor, func() {
+		if to.cut || !to.up() || to.incarnation == 0 {
+			return
+		}
+		outcome := carry(to)
+		w.send("answer of "+executor, func() {
+			if !to.cut {
+				once(outcome)
+			}
+		})
+	})
+	w.later(timeout, func() { once(handout.Unknown{Message: "no answer"}) })
+}
+
+// door says why an order is refused before it is looked at.
+func (a *agent) door(term, incarnation int64) (fault.Reason, bool) {
+	if incarnation != a.incarnation {
+		return fault.ReasonOtherIncarnation, false
+	}
+	if term < a.floor {
+		return fault.ReasonLowerTerm, false
+	}
+	a.floor = term
+	return "", true
+}
+
+func (a *agent) submit(s handout.Submit) any {
+	if reason, ok := a.door(s.Term, s.Incarnation); !ok {
+		return handout.Refused{Reason: reason}
+	}
+	k := instance{s.Worker, s.Epoch}
+	a.sequence++
+	if w := a.workers[k]; w != nil {
+		return handout.Accepted{State: w.state, Incarnation: a.incarnation, Sequence: a.sequence, ExitCode: w.exit}
+	}
+	if a.stopped[k] {
+		return handout.Refused{Reason: fault.ReasonStopped}
+	}
+	if a.w.fault(10) {
+		return handout.Refused{Reason: fault.ReasonStartFailed, Message: "no such command"}
+	}
+	a.workers[k] = &worker{instance: k, uid: s.UID, state: model.WorkerRunning, since: a.w.now}
+	a.w.started(a, k)
+	a.dirty = true
+	return handout.Accepted{State: model.WorkerRunning, Incarnation: a.incarnation, Sequence: a.sequence}
+}
+
+func (a *agent) stop(s handout.Stop) any {
+	if reason, ok := a.door(s.Term, s.Incarnation); !ok {
+		return handout.Unknown{Message: string(reason)}
+	}
+	k := instance{s.Worker, s.Epoch}
+	a.sequence++
+	a.stopped[k] = true
+	w := a.workers[k]
+	if w == nil {
+		return handout.Ended{State: model.WorkerEvicted}
+	}
+	if !w.state.Terminal() && a.w.rng.IntN(2) == 0 {
+		w.state = model.WorkerEvicting
+		a.w.later(time.Duration(a.w.rng.IntN(3000))*time.Millisecond, func() { a.end(w, model.WorkerEvicted, nil) })
+		return handout.Stopping{}
+	}
+	if !w.state.Terminal() {
+		a.end(w, model.WorkerEvicted, nil)
+	}
+	return handout.Ended{State: w.state, ExitCode: w.exit}
+}
+
+// end is the end of a worker's process.
+func (a *agent) end(w *worker, state model.WorkerState, exit *int32) {
+	if w.state.Terminal() {
+		return
+	}
+	w.state, w.exit, w.since = state, exit, a.w.now
+	a.w.logf("%s: %s at epoch %d ends %s", a.id, w.worker, w.epoch, state)
+	a.stopped[w.instance] = true
+	a.dirty = true
+}

@@ -1,0 +1,83 @@
+package sim
+
+import (
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+	"berth.dev/services/assigner/handout"
+	"berth.dev/services/executor-state/inventory"
+	"berth.dev/services/registry/queue"
+)
+
+// performRegistry carries the queue's calls to the other services, as the
+// registry's shell does.
+func (w *World) performRegistry(t term, _ *queue.Core, action model.Action) {
+	switch a := action.(type) {
+	case queue.SendPass:
+		pass := inventory.Pass{Term: a.Term, Pass: a.Pass, Cut: a.Cut}
+		for _, e := range a.Entries {
+			pass.Entries = append(pass.Entries, inventory.Entry{
+				Key: e.Key, UID: e.UID, Epoch: e.Epoch, Mod: e.Mod, Group: e.Group, Constraints: e.Constraints, Seats: e.Seats,
+			})
+		}
+		w.call("pass", model.ServiceExecutorState, t.lives, pass, func(value any, err error) {
+			done := queue.PassDone{Pass: a.Pass}
+			if err != nil {
+				for _, e := range a.Entries {
+					done.Outcomes = append(done.Outcomes, queue.Outcome{UID: e.UID, Result: queue.Behind, Reason: fault.Of(err).Reason})
+				}
+				t.post(done)
+				return
+			}
+			for _, o := range value.([]inventory.Outcome) {
+				done.Outcomes = append(done.Outcomes, queue.Outcome{
+					UID: o.UID, Result: queue.Result(o.Result), Lease: o.Lease, Reason: o.Reason, Message: o.Message, Fitting: o.Fitting,
+				})
+			}
+			t.post(done)
+		})
+	case queue.HandOver:
+		create := handout.Create{Term: a.Term}
+		for _, task := range a.Tasks {
+			create.Tasks = append(create.Tasks, handout.CreateTask{Key: task.Key, UID: task.UID, Mod: task.Mod, Lease: task.Lease})
+		}
+		w.call("hand-over", model.ServiceAssigner, t.lives, create, func(value any, err error) {
+			var done queue.HandedOver
+			if err != nil {
+				for _, task := range a.Tasks {
+					done.Outcomes = append(done.Outcomes, queue.TaskOutcome{UID: task.UID, Reason: fault.Of(err).Reason})
+				}
+				t.post(done)
+				return
+			}
+			for _, o := range value.([]handout.CreateOutcome) {
+				done.Outcomes = append(done.Outcomes, queue.TaskOutcome{UID: o.UID, Taken: o.Taken, Reason: o.Reason})
+			}
+			t.post(done)
+		})
+	default:
+		w.fail("registry: unknown action %T", action)
+	}
+}
+
+// performAssigner carries orders to agents, each once, as the assigner's shell
+// does: an answer that does not come in time is an Unknown.
+func (w *World) performAssigner(t term, core *handout.Core, action model.Action) {
+	switch a := action.(type) {
+	case handout.Submit:
+		done := func(outcome any) {
+			t.post(handout.SubmitDone{Executor: a.Executor, UID: a.UID, Seat: a.Worker.Seat, Attempt: a.Attempt, Outcome: outcome})
+		}
+		if !core.Stands(a) {
+			done(handout.NotSent{})
+			return
+		}
+		w.order(a.Executor, func(ag *agent) any { return ag.submit(a) }, a.Timeout, done)
+	case handout.Stop:
+		done := func(result any) {
+			t.post(handout.StopDone{Executor: a.Executor, UID: a.UID, Seat: a.Worker.Seat, Result: result})
+		}
+		w.order(a.Executor, func(ag *agent) any { return ag.stop(a) }, a.Timeout, done)
+	default:
+		w.fail("assigner: unknown action %T", action)
+	}
+}

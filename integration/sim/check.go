@@ -1,0 +1,197 @@
+package sim
+
+import (
+	"maps"
+	"slices"
+
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/store"
+	"berth.dev/pkg/wire"
+)
+
+// starts remembers where each (worker, epoch) was started.
+type starts map[instance]string
+
+// started is called by hosts when a process starts.
+func (w *World) started(a *agent, k instance) {
+	if w.clients.starts == nil {
+		w.clients.starts = starts{}
+	}
+	if first, ok := w.clients.starts[k]; ok {
+		w.fail("%s at epoch %d is started on %s, and was started on %s", k.worker, k.epoch, a.id, first)
+	}
+	w.clients.starts[k] = a.id
+	w.logf("%s: starts %s at epoch %d", a.id, k.worker, k.epoch)
+}
+
+// checkAgents looks at the hosts themselves: no host runs more than it has
+// room for, but for what the control plane has given up.
+func (w *World) checkAgents() {
+	for _, a := range w.agents {
+		running := 0
+		for _, wk := range a.workers {
+			if !wk.state.Terminal() {
+				running++
+			}
+		}
+		if running > slotsPerAgent && !w.givenUp() {
+			w.fail("%s runs %d workers in %d slots", a.id, running, slotsPerAgent)
+		}
+	}
+}
+
+// givenUp says whether a worker was ever lost: then a host may run old ones
+// that it has not been told to stop yet.
+func (w *World) givenUp() bool {
+	for _, r := range w.store.History() {
+		for _, c := range r.Changes {
+			ref, ok := w.space.Parse(c.Key)
+			if !ok || ref.Kind != model.KindTaskChunk || c.Deleted {
+				continue
+			}
+			record, err := wire.Decode(ref, c.Value, c.Create, c.Mod, c.Lease)
+			if err != nil {
+				w.fail("%v", err)
+				return true
+			}
+			for _, tw := range record.(*model.TaskChunk).Workers {
+				if tw.State == model.WorkerLost {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// records decodes what the store holds of a kind.
+func (w *World) records(kind model.Kind) []model.Record {
+	present := map[string]store.KV{}
+	for _, r := range w.store.History() {
+		for _, c := range r.Changes {
+			if c.Deleted {
+				delete(present, c.Key)
+			} else {
+				present[c.Key] = c.KV
+			}
+		}
+	}
+	var records []model.Record
+	for _, key := range slices.Sorted(maps.Keys(present)) {
+		ref, ok := w.space.Parse(key)
+		if !ok || ref.Kind != kind {
+			continue
+		}
+		kv := present[key]
+		record, err := wire.Decode(ref, kv.Value, kv.Create, kv.Mod, kv.Lease)
+		if err != nil {
+			w.fail("%v", err)
+			continue
+		}
+		records = append(records, record)
+	}
+	return records
+}
+
+// checkRest looks at a world in which nothing happens any more.
+func (w *World) checkRest() {
+	if v := w.audit.Quiesced(); len(v) > 0 {
+		w.fail("at rest: %+v", v[0])
+		return
+	}
+	w.clients.checkRest()
+	w.checkEnds()
+	w.checkProcesses()
+	w.checkHeads()
+}
+
+// checkEnds says that at rest what can end has ended: nothing is still being
+// cancelled, and no task whose workers are gone is left.
+func (w *World) checkEnds() {
+	for _, record := range w.records(model.KindReservation) {
+		if r := record.(*model.Reservation); r.State == model.Cancelling {
+			w.fail("at rest: %s (%s) is still being cancelled", r.Key, r.UID)
+		}
+	}
+	for _, record := range w.records(model.KindTaskHeader) {
+		if h := record.(*model.TaskHeader); h.Ended {
+			w.fail("at rest: the task %s of %s has ended and is still there", h.UID, h.Key)
+		}
+	}
+}
+
+// checkProcesses compares the hosts with the records, worker by worker.
+func (w *World) checkProcesses() {
+	ids := map[uint32]string{}
+	for _, record := range w.records(model.KindExecutor) {
+		e := record.(*model.Executor)
+		ids[e.Ordinal] = e.ID
+	}
+	recorded := map[string]map[instance]bool{}
+	headers := map[string]*model.TaskHeader{}
+	for _, record := range w.records(model.KindTaskHeader) {
+		h := record.(*model.TaskHeader)
+		headers[h.UID] = h
+	}
+	for _, record := range w.records(model.KindTaskChunk) {
+		chunk := record.(*model.TaskChunk)
+		h := headers[chunk.UID]
+		if h == nil {
+			w.fail("at rest: task chunk %s/%d has no header", chunk.UID, chunk.Chunk)
+			return
+		}
+		for _, tw := range chunk.Workers {
+			if tw.State.Terminal() {
+				continue
+			}
+			id := ids[tw.Ordinal]
+			if recorded[id] == nil {
+				recorded[id] = map[instance]bool{}
+			}
+			k := instance{model.Worker{Job: h.Key.Job, Stage: h.Key.Stage, Seat: tw.Seat}, h.Epoch}
+			recorded[id][k] = true
+			if tw.State != model.WorkerRunning {
+				w.fail("at rest: %s is %s on %s", k.worker, tw.State, id)
+			}
+		}
+	}
+	for _, a := range w.agents {
+		for _, k := range a.sorted() {
+			runs := !a.workers[k].state.Terminal()
+			if runs != recorded[a.id][k] {
+				w.fail("at rest: %s at epoch %d on %s: runs %v, recorded %v", k.worker, k.epoch, a.id, runs, recorded[a.id][k])
+				return
+			}
+		}
+		for k := range recorded[a.id] {
+			if a.workers[k] == nil {
+				w.fail("at rest: %s is recorded on %s, which has never heard of it", k.worker, a.id)
+			}
+		}
+	}
+}
+
+// checkHeads says that at rest nothing waits for what is free.
+func (w *World) checkHeads() {
+	used := 0
+	for _, record := range w.records(model.KindLeaseChunk) {
+		used += len(record.(*model.LeaseChunk).Workers)
+	}
+	free := len(w.agents)*slotsPerAgent - used
+	for _, record := range w.records(model.KindReservation) {
+		r := record.(*model.Reservation)
+		if r.State == model.Queued && r.Seats.Len() <= free && len(r.Spec.Constraints.Attributes) == 0 && w.clients.isHead(r) {
+			w.fail("at rest: %s waits for %d executors with %d free", r.Key, r.Seats.Len(), free)
+		}
+	}
+}
+
+// state decodes the state of a stored reservation.
+func (w *World) state(ref model.Ref, value []byte) model.State {
+	record, err := wire.Decode(ref, value, 1, 1, 0)
+	if err != nil {
+		w.fail("%v", err)
+		return model.StateUnset
+	}
+	return record.(*model.Reservation).State
+}

@@ -1,0 +1,139 @@
+package sim
+
+import (
+	"fmt"
+
+	"berth.dev/pkg/constraint"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/resource"
+	"berth.dev/services/registry/queue"
+)
+
+// clients are job services: they ask for batches and cancel them, over a few
+// names so that calls meet.
+type clients struct {
+	w        *World
+	requests int
+	starts   starts
+	// acked are the versions that were acknowledged, by uid.
+	acked map[string]model.Key
+	// busy are the keys with a call under way: one client a key keeps its order.
+	busy map[model.Key]bool
+	// gone are keys whose last acknowledged call was a cancel.
+	gone map[model.Key]bool
+}
+
+func newClients(w *World) *clients {
+	return &clients{w: w, acked: map[string]model.Key{}, busy: map[model.Key]bool{}, gone: map[model.Key]bool{}}
+}
+
+func (c *clients) act() {
+	rng := c.w.rng
+	key := model.Key{Job: fmt.Sprintf("job-%d", rng.IntN(3)), Stage: fmt.Sprintf("stage-%d", rng.IntN(2)), Name: []string{"main", "extra"}[rng.IntN(2)]}
+	if c.busy[key] {
+		return
+	}
+	c.busy[key] = true
+	c.requests++
+	always := func() bool { return true }
+	id := fmt.Sprintf("request-%d", c.requests)
+	if rng.IntN(5) < 2 {
+		c.w.call("cancel "+key.String(), model.ServiceRegistry, always, queue.Cancel{Key: key, RequestID: id}, func(value any, err error) {
+			c.busy[key] = false
+			if err != nil {
+				c.w.fail("cancel of %s: %v", key, err)
+				return
+			}
+			c.w.logf("client: cancel of %s acknowledged: %d", key, value.(queue.Cancelled).Count)
+			c.gone[key] = true
+			c.cancelled(key)
+		})
+		return
+	}
+	upsert := queue.Upsert{Key: key, Count: int32(1 + rng.IntN(6)), RequestID: id, Spec: model.Spec{
+		Constraints: constraint.Constraints{Resources: resource.Vector{"slots": 1}},
+		MaxAttempts: int32(1 + rng.IntN(3)),
+		Task:        model.Task{Command: fmt.Sprint("run-", rng.IntN(2))},
+	}}
+	if rng.IntN(3) == 0 {
+		upsert.Spec.Constraints.Attributes = map[string]string{"zone": "a"}
+	}
+	if rng.IntN(4) == 0 {
+		order := int64(rng.IntN(3))
+		upsert.Spec.Priority.Order = &order
+	}
+	c.w.call("upsert "+key.String(), model.ServiceRegistry, always, upsert, func(value any, err error) {
+		c.busy[key] = false
+		if err != nil {
+			if f := fault.Of(err); f.Kind == fault.Invalid || f.Kind == fault.Conflict || f.Kind == fault.Precondition {
+				return
+			}
+			c.w.fail("upsert of %s: %v", key, err)
+			return
+		}
+		u := value.(queue.Upserted)
+		c.w.logf("client: upsert of %s acknowledged: %s %s", key, u.Change, u.Reservation.UID)
+		c.acked[u.Reservation.UID] = key
+		c.gone[key] = false
+	})
+}
+
+// cancelled: once a cancel is acknowledged nothing of the key is sent to be
+// started; what the assigner holds of it is stopping.
+func (c *clients) cancelled(key model.Key) {
+	for _, record := range c.w.records(model.KindTaskHeader) {
+		h := record.(*model.TaskHeader)
+		if h.Key == key && !h.Stopping && !h.Ended {
+			c.w.fail("%s was cancelled, and its task %s is not stopping", key, h.UID)
+		}
+	}
+	for _, record := range c.w.records(model.KindReservation) {
+		if r := record.(*model.Reservation); r.Key == key && (r.State == model.Queued || r.State == model.Active) {
+			c.w.fail("%s was cancelled, and version %s is %s", key, r.UID, r.State)
+		}
+	}
+}
+
+// checkRest: what was acknowledged is there, or was there and has ended long
+// enough ago to be forgotten.
+func (c *clients) checkRest() {
+	ended := map[string]bool{}
+	present := map[string]model.State{}
+	for _, r := range c.w.store.History() {
+		for _, change := range r.Changes {
+			ref, ok := c.w.space.Parse(change.Key)
+			if !ok || ref.Kind != model.KindReservation {
+				continue
+			}
+			if change.Deleted {
+				if !present[ref.ID].Terminal() {
+					c.w.fail("version %s of %s was deleted while %s", ref.ID, ref.Key, present[ref.ID])
+				}
+				ended[ref.ID] = true
+				continue
+			}
+			present[ref.ID] = c.w.state(ref, change.Value)
+		}
+	}
+	for uid, key := range c.acked {
+		if _, ok := present[uid]; !ok {
+			c.w.fail("version %s of %s was acknowledged, and was never stored", uid, key)
+		}
+	}
+}
+
+// isHead says whether a queued version is the first of its group, as the
+// registry's leader has it.
+func (c *clients) isHead(r *model.Reservation) bool {
+	for _, n := range c.w.replicas[model.ServiceRegistry] {
+		registry, ok := n.(*node[*queue.Core])
+		if !ok || !registry.leads() {
+			continue
+		}
+		if view, ok := registry.driver.Core.GetUID(r.UID); ok && view.Position == 1 {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,15 @@
+// Package sim plays a whole Berth from a seed: the real cores, driven by the
+// real loop driver and the real committer and view, on the fake store, with a
+// network, agents and clients made of one random sequence and no clock but its
+// own.
+//
+// At every step one thing happens: a replica takes a turn, a message arrives,
+// is lost or arrives twice, a transaction's answer is lost or its proposal
+// comes late, a replica or an agent crashes and comes back, a leader is deposed
+// without knowing it, an executor is cut off, a client asks for something, time
+// passes. After every step all revisions so far are checked against the
+// invariants (package audit). In the end the faults stop, and everything that
+// was acknowledged has to be where it belongs.
+//
+// A failure is a number: the same seed plays the same run.
+package sim

@@ -1,0 +1,62 @@
+package sim
+
+import (
+	"fmt"
+	"strings"
+
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/wire"
+)
+
+// dump writes what the store went through, revision by revision: what one looks
+// at after a failure.
+func (w *World) dump() {
+	fmt.Fprintln(w.out, "the store's history:")
+	for _, r := range w.store.History() {
+		for _, c := range r.Changes {
+			ref, ok := w.space.Parse(c.Key)
+			if !ok || ref.Kind == model.KindChain {
+				continue
+			}
+			if c.Deleted {
+				fmt.Fprintf(w.out, "r%-5d %s deleted\n", r.Revision, strings.TrimPrefix(c.Key, w.space.Prefix()))
+				continue
+			}
+			record, err := wire.Decode(ref, c.Value, c.Create, c.Mod, c.Lease)
+			if err != nil {
+				fmt.Fprintf(w.out, "r%-5d %s: %v\n", r.Revision, c.Key, err)
+				continue
+			}
+			fmt.Fprintf(w.out, "r%-5d %s %s\n", r.Revision, strings.TrimPrefix(c.Key, w.space.Prefix()), brief(record))
+		}
+	}
+}
+
+// brief is a record in a few words.
+func brief(record model.Record) string {
+	switch r := record.(type) {
+	case *model.Reservation:
+		return fmt.Sprintf("%s %s seats %v place %d epoch %d", r.State, r.Reason, r.Seats.List(), r.Place, r.Epoch)
+	case *model.Executor:
+		return fmt.Sprintf("ordinal %d incarnation %d lost %v", r.Ordinal, r.Incarnation, r.Lost)
+	case *model.Live:
+		return fmt.Sprintf("incarnation %d", r.Incarnation)
+	case *model.LeaseChunk:
+		var b strings.Builder
+		for _, p := range r.Workers {
+			fmt.Fprintf(&b, " %s@%d", p.Seat, p.Ordinal)
+		}
+		return "workers" + b.String()
+	case *model.TaskHeader:
+		return fmt.Sprintf("complete %v stopping %v ended %v", r.Complete, r.Stopping, r.Ended)
+	case *model.TaskChunk:
+		var b strings.Builder
+		for _, tw := range r.Workers {
+			fmt.Fprintf(&b, " %s@%d=%s", tw.Seat, tw.Ordinal, tw.State)
+		}
+		return "workers" + b.String()
+	case *model.Leader:
+		return r.Replica
+	}
+	return ""
+}

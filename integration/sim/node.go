@@ -1,0 +1,340 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/loop"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/store"
+	"berth.dev/pkg/wire"
+)
+
+// replica is what the world sees of a node of any service.
+type replica interface {
+	turn()
+	crash()
+	// ask brings a request; answer is called once, or never when the node
+	// crashes first. NOT_LEADER is answered at once.
+	ask(request any, answer func(any, error))
+	leads() bool
+}
+
+// node is one replica: the real driver and core, its own view, and a simple
+// election, since the real one is made of clocks and goroutines.
+type node[C model.Core] struct {
+	w       *World
+	name    string
+	service string
+	core    func() C
+	perform func(n term, core C, action model.Action)
+
+	downUntil time.Time
+	driver    *loop.Driver[C]
+	view      *store.View
+	lease     int64
+	renewed   time.Time
+	// term is set while the node believes to lead.
+	term    int64
+	won     int64 // a term won that the view has not reached yet
+	born    int   // counts lives, so that calls of an earlier one go nowhere
+	waiting map[uint64]func(any, error)
+	token   uint64
+	inbox   []model.Event
+}
+
+// term is one term of one life of a node, as calls see it.
+type term struct {
+	number int64
+	post   func(event model.Event)
+	lives  func() bool
+}
+
+func newNode[C model.Core](w *World, service string, i int, core func() C, perform func(term, C, model.Action)) *node[C] {
+	n := &node[C]{w: w, name: fmt.Sprintf("%s-%d", service, i), service: service, core: core, perform: perform}
+	n.start()
+	return n
+}
+
+func (n *node[C]) start() {
+	n.born++
+	n.driver = loop.NewDriver(n.core(), n.service, n.w.space, func() time.Time { return n.w.now })
+	if n.view != nil {
+		n.view.Close()
+	}
+	n.view = store.OpenView(n.w.store, n.w.space.Prefix(), n.w.space.Events())
+	n.term, n.won, n.lease, n.inbox, n.waiting = 0, 0, 0, nil, map[uint64]func(any, error){}
+}
+
+// crash ends the process; it is started again some time later.
+func (n *node[C]) crash() {
+	n.w.logf("%s: crashes (term %d)", n.name, n.term)
+	n.start()
+	n.downUntil = n.w.now.Add(time.Duration(n.w.rng.IntN(8000)) * time.Millisecond)
+}
+
+func (n *node[C]) leads() bool { return n.term != 0 && !n.w.now.Before(n.downUntil) }
+
+func (n *node[C]) ask(request any, answer func(any, error)) {
+	if !n.leads() {
+		answer(nil, fault.New(fault.Precondition, fault.ReasonNotLeader, "%s does not lead", n.name))
+		return
+	}
+	n.token++
+	n.waiting[n.token] = answer
+	n.inbox = append(n.inbox, model.Input{Token: n.token, Request: request})
+}
+
+// turn lets the node do one round of its loop.
+func (n *node[C]) turn() {
+	if n.w.now.Before(n.downUntil) {
+		return
+	}
+	if n.term == 0 {
+		n.follow()
+		return
+	}
+	n.renew()
+	var events []model.Event
+	for n.w.calm || n.w.rng.IntN(4) > 0 { // the view may lag
+		b, ok := n.view.TryNext()
+		if !ok {
+			break
+		}
+		told, err := n.driver.Events(b)
+		if err != nil {
+			n.end(err)
+			return
+		}
+		events = append(events, told...)
+	}
+	events = append(events, n.inbox...)
+	n.inbox = nil
+	if d := n.driver.Core.NextDeadline(); !d.IsZero() && !d.After(n.w.now) {
+		events = append(events, nil)
+	}
+	if len(events) == 0 {
+		return
+	}
+	actions, err := n.driver.Round(context.Background(), events)
+	n.carryOut(actions)
+	if err != nil {
+		n.end(err)
+	}
+}
+
+// end gives up the term and starts afresh.
+func (n *node[C]) end(err error) {
+	n.w.logf("%s: term %d ends: %v", n.name, n.term, err)
+	waiting, lease := n.waiting, n.lease
+	n.start()
+	if lease != 0 {
+		n.w.store.Revoke(context.Background(), lease)
+	}
+	for token := uint64(1); token <= n.token; token++ {
+		if answer, ok := waiting[token]; ok {
+			answer(nil, fault.New(fault.Unavailable, fault.ReasonUnavailable, "the leadership ended"))
+		}
+	}
+}
+
+func (n *node[C]) carryOut(actions []model.Action) {
+	for _, action := range actions {
+		if reply, ok := action.(model.Reply); ok {
+			if answer, ok := n.waiting[reply.Token]; ok {
+				delete(n.waiting, reply.Token)
+				answer(reply.Value, reply.Err)
+			}
+			continue
+		}
+		life := n.born
+		number := n.term
+		lives := func() bool { return n.born == life && n.term == number }
+		n.perform(term{number: number, lives: lives, post: func(event model.Event) {
+			if lives() {
+				n.inbox = append(n.inbox, event)
+			}
+		}}, n.driver.Core, action)
+	}
+}
+
+// follow is a standby's turn: take what the view has, and stand for leader.
+func (n *node[C]) follow() {
+	for n.w.calm || n.w.rng.IntN(4) > 0 {
+		b, ok := n.view.TryNext()
+		if !ok {
+			break
+		}
+		if b.Reset && n.driver.Revision() > 0 {
+			n.driver = loop.NewDriver(n.core(), n.service, n.w.space, func() time.Time { return n.w.now })
+		}
+		if err := n.driver.Follow(b); err != nil {
+			n.w.fail("%s: %v", n.name, err)
+			return
+		}
+	}
+	if n.driver.Revision() == 0 {
+		return
+	}
+	if n.won == 0 {
+		n.campaign()
+	}
+	if n.won != 0 && n.driver.Revision() >= n.won {
+		n.lead()
+	}
+}
+
+func (n *node[C]) key() string { return n.w.space.Key(model.LeaderRef(n.service)) }
+
+func (n *node[C]) campaign() {
+	ctx := context.Background()
+	if kv, ok, _ := n.w.store.Get(ctx, n.key()); ok {
+		// A win whose answer was lost is a win.
+		if kv.Lease == n.lease && n.lease != 0 {
+			n.won = kv.Create
+		}
+		return
+	}
+	if n.lease == 0 || n.w.now.Sub(n.renewed) > leaderTTL/2 {
+		lease, err := n.w.store.Grant(ctx, leaderTTL)
+		if err != nil {
+			return
+		}
+		n.lease, n.renewed = lease.ID, n.w.now
+	}
+	value, err := wire.Encode(&model.Leader{Service: n.service, Replica: n.name, Address: n.name, Since: n.w.now})
+	if err != nil {
+		n.w.fail("%v", err)
+		return
+	}
+	result, err := n.w.store.Txn(ctx, store.Txn{
+		If: []store.Compare{store.Absent(n.key())}, Then: []store.Op{{Key: n.key(), Value: value, Lease: n.lease}},
+	})
+	if err == nil && result.Succeeded {
+		n.won = result.Revision
+	}
+}
+
+func (n *node[C]) lead() {
+	n.term = n.won
+	n.w.logf("%s: leads, term %d", n.name, n.term)
+	committer := store.NewCommitter(n.w.store, store.CommitterConfig{
+		LeaderKey: n.key(), Term: n.term, ChainKey: n.w.space.Key(model.Ref{Kind: model.KindChain, ID: n.service}), Chain: n.driver.Chain(),
+		Wait: func(context.Context, int) error {
+			if n.w.fault(25) {
+				return errors.New("the process gives up")
+			}
+			return nil
+		},
+	})
+	actions, err := n.driver.Lead(context.Background(), loop.Leading{
+		Term: n.term, Log: committer, Source: n, Confirm: n.confirm,
+		EventLease: func(context.Context, int) (int64, error) { return 0, nil },
+	})
+	n.carryOut(actions)
+	if err != nil {
+		n.end(err)
+	}
+}
+
+// CatchUp implements loop.Source.
+func (n *node[C]) CatchUp(_ context.Context, revision int64) ([]store.Batch, error) {
+	var batches []store.Batch
+	for reached := n.driver.Revision(); reached < revision; {
+		n.view.Want(revision)
+		b, ok := n.view.TryNext()
+		if !ok {
+			return nil, fmt.Errorf("the view stays at %d, wanted %d", reached, revision)
+		}
+		reached = max(reached, b.Revision)
+		batches = append(batches, b)
+	}
+	return batches, nil
+}
+
+// confirm implements loop.Leading.
+func (n *node[C]) confirm(ctx context.Context) error {
+	if kv, ok, _ := n.w.store.Get(ctx, n.key()); !ok || kv.Create != n.term {
+		return loop.ErrFenced
+	}
+	return nil
+}
+
+// renew keeps the etcd lease. A node that is not stepped for long finds it gone,
+// does not notice, and goes on: only the fence stops it.
+func (n *node[C]) renew() {
+	if n.w.now.Sub(n.renewed) < leaderTTL/6 || n.w.fault(3) {
+		return
+	}
+	if _, err := n.w.store.KeepAlive(context.Background(), n.lease); err == nil {
+		n.renewed = n.w.now
+	}
+}
+
+// evict deletes the leader's key of a service.
+func (w *World) evict(service string) {
+	w.store.Txn(context.Background(), store.Txn{Then: []store.Op{store.Delete(w.space.Key(model.LeaderRef(service)))}})
+}
+
+// call asks the leader of a service over the network, again and again, until
+// the outcome is definite or the caller does not live any more.
+func (w *World) call(what, service string, lives func() bool, request any, done func(any, error)) {
+	answered := false
+	var attempt func()
+	attempt = func() {
+		if answered || !lives() {
+			return
+		}
+		arrive := func() {
+			leader := w.leader(service)
+			if leader == nil {
+				return
+			}
+			leader.ask(request, func(value any, err error) {
+				w.send("answer to "+what, func() {
+					if answered || !lives() {
+						return
+					}
+					if err != nil {
+						if f := fault.Of(err); f.Kind == fault.Unavailable || f.Reason == fault.ReasonNotLeader {
+							return
+						}
+					}
+					answered = true
+					done(value, err)
+				})
+			})
+		}
+		w.send(what, arrive)
+		if w.fault(12) {
+			// A call that may be repeated may also arrive twice: the gateway
+			// repeats it. Orders to agents are sent once, over one connection.
+			w.send(what, arrive)
+		}
+		w.later(500*time.Millisecond, attempt)
+	}
+	attempt()
+}
+
+// later calls fn after a while, for certain.
+func (w *World) later(d time.Duration, fn func()) {
+	w.sequence++
+	w.network = append(w.network, &message{at: w.now.Add(d), seq: w.sequence, what: "timer", deliver: fn})
+}
+
+// leader is a node that believes to lead, any of them.
+func (w *World) leader(service string) replica {
+	var leading []replica
+	for _, r := range w.replicas[service] {
+		if r.leads() {
+			leading = append(leading, r)
+		}
+	}
+	if len(leading) == 0 {
+		return nil
+	}
+	return leading[w.rng.IntN(len(leading))]
+}

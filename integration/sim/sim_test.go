@@ -1,0 +1,69 @@
+package sim
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+)
+
+var (
+	seedFlag  = flag.Uint64("seed", 0, "play this seed only, and print its transcript")
+	seedsFlag = flag.Uint64("seeds", 500, "how many seeds to play")
+	stepsFlag = flag.Int("steps", 1500, "how many steps a seed has before its faults stop")
+)
+
+// TestSeeds plays whole clusters from seeds and checks the invariants after
+// every step. A seed that fails is played again with -seed for its transcript.
+func TestSeeds(t *testing.T) {
+	if *seedFlag != 0 {
+		if err := NewWorld(*seedFlag, os.Stdout).Run(*stepsFlag); err != nil {
+			t.Fatalf("seed %d: %v", *seedFlag, err)
+		}
+		return
+	}
+	seeds := make(chan uint64)
+	var players sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		players.Go(func() {
+			for seed := range seeds {
+				var transcript bytes.Buffer
+				if err := NewWorld(seed, &transcript).Run(*stepsFlag); err != nil {
+					t.Errorf("seed %d: %v (transcript: %s; make sim SEED=%d)", seed, err, keep(seed, transcript.Bytes()), seed)
+				}
+			}
+		})
+	}
+	for seed := uint64(1); seed <= *seedsFlag && !t.Failed(); seed++ {
+		seeds <- seed
+	}
+	close(seeds)
+	players.Wait()
+}
+
+// keep writes the transcript of a failure where it can be read.
+func keep(seed uint64, transcript []byte) string {
+	name := filepath.Join(os.TempDir(), fmt.Sprintf("berth-sim-%d.txt", seed))
+	if err := os.WriteFile(name, transcript, 0o600); err != nil {
+		return err.Error()
+	}
+	return name
+}
+
+// TestSameSeedSameRun says that a seed is all there is to a run.
+func TestSameSeedSameRun(t *testing.T) {
+	var first, second bytes.Buffer
+	for _, out := range []io.Writer{&first, &second} {
+		if err := NewWorld(7, out).Run(*stepsFlag); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !bytes.Equal(first.Bytes(), second.Bytes()) {
+		t.Error("two runs of one seed differ")
+	}
+}

@@ -1,0 +1,276 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"time"
+
+	"berth.dev/pkg/audit"
+	"berth.dev/pkg/keyspace"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/store"
+	"berth.dev/services/assigner/handout"
+	"berth.dev/services/executor-state/inventory"
+	"berth.dev/services/registry/queue"
+)
+
+// services in the order in which they are looked at.
+var services = []string{model.ServiceRegistry, model.ServiceExecutorState, model.ServiceAssigner}
+
+const (
+	leaderTTL   = 5 * time.Second
+	presenceTTL = 15 * time.Second
+)
+
+// World is one run.
+type World struct {
+	rng   *rand.Rand
+	now   time.Time
+	out   io.Writer // the transcript
+	space keyspace.Space
+	store *store.Fake
+	audit *audit.Auditor
+	// audited is the last revision checked.
+	audited int64
+
+	// calm: no more faults.
+	calm bool
+
+	replicas map[string][]replica
+	network  []*message
+	sequence int
+	agents   []*agent
+	clients  *clients
+	failure  error
+}
+
+// message is something on its way.
+type message struct {
+	at      time.Time
+	seq     int
+	what    string
+	deliver func()
+}
+
+// NewWorld makes a run of a seed; its transcript goes to out.
+func NewWorld(seed uint64, out io.Writer) *World {
+	w := &World{
+		rng: rand.New(rand.NewPCG(seed, 0x6265727468)), now: time.Unix(1_000_000, 0).UTC(), out: out,
+		space: keyspace.New("sim"), replicas: map[string][]replica{},
+	}
+	w.store = store.NewFake(store.FakeConfig{Clock: func() time.Time { return w.now }})
+	w.store.SetHook(w.storeFault)
+	w.audit = audit.New(w.space)
+	for range 2 {
+		w.replicas[model.ServiceRegistry] = append(w.replicas[model.ServiceRegistry],
+			newNode(w, model.ServiceRegistry, len(w.replicas[model.ServiceRegistry]), func() *queue.Core { return queue.New(queue.Config{}) }, w.performRegistry))
+		w.replicas[model.ServiceExecutorState] = append(w.replicas[model.ServiceExecutorState],
+			newNode(w, model.ServiceExecutorState, len(w.replicas[model.ServiceExecutorState]), func() *inventory.Core {
+				config := inventory.DefaultConfig()
+				config.LostAfter, config.HoldBackFrom = 30*time.Second, 100
+				return inventory.New(config)
+			}, nil))
+		w.replicas[model.ServiceAssigner] = append(w.replicas[model.ServiceAssigner],
+			newNode(w, model.ServiceAssigner, len(w.replicas[model.ServiceAssigner]), func() *handout.Core { return handout.New(handout.Default) }, w.performAssigner))
+	}
+	for i := range 4 {
+		w.agents = append(w.agents, newAgent(w, i))
+	}
+	w.clients = newClients(w)
+	return w
+}
+
+// Run plays steps with faults, then lets the world come to rest, and answers
+// what went wrong.
+func (w *World) Run(steps int) error {
+	for range steps {
+		w.step()
+		if w.check(); w.failure != nil {
+			return w.failure
+		}
+	}
+	return w.settle()
+}
+
+// chance is true once in n times, never in calm.
+func (w *World) fault(n int) bool { return !w.calm && w.rng.IntN(n) == 0 }
+
+func (w *World) logf(format string, args ...any) {
+	fmt.Fprintf(w.out, "%8.3f  r%-5d %s\n", w.now.Sub(time.Unix(1_000_000, 0)).Seconds(), w.store.Revision(), fmt.Sprintf(format, args...))
+}
+
+func (w *World) fail(format string, args ...any) {
+	if w.failure == nil {
+		w.failure = fmt.Errorf(format, args...)
+		w.logf("FAILED: %v", w.failure)
+		w.dump()
+	}
+}
+
+// step lets one thing happen.
+func (w *World) step() {
+	switch n := w.rng.IntN(100); {
+	case n < 45:
+		list := w.replicas[services[w.rng.IntN(len(services))]]
+		list[w.rng.IntN(len(list))].turn()
+	case n < 75:
+		w.deliverOne()
+	case n < 82:
+		w.agents[w.rng.IntN(len(w.agents))].turn()
+	case n < 88:
+		w.pass(time.Duration(w.rng.IntN(200)) * time.Millisecond)
+	case n < 90:
+		w.pass(time.Duration(w.rng.IntN(4000)) * time.Millisecond)
+	case n < 96:
+		w.clients.act()
+	default:
+		w.mischief()
+	}
+}
+
+// mischief is a fault of the world itself.
+func (w *World) mischief() {
+	switch w.rng.IntN(8) {
+	case 0, 1:
+		list := w.replicas[services[w.rng.IntN(len(services))]]
+		list[w.rng.IntN(len(list))].crash()
+	case 2:
+		// The leader's key goes while it believes to lead: a wrong proof of death.
+		service := services[w.rng.IntN(len(services))]
+		w.logf("%s: the leader's key is deleted under it", service)
+		w.evict(service)
+	case 3:
+		w.agents[w.rng.IntN(len(w.agents))].crash()
+	case 4:
+		a := w.agents[w.rng.IntN(len(w.agents))]
+		a.cut = !a.cut
+		w.logf("%s: cut off: %v", a.id, a.cut)
+	case 5:
+		if n := w.store.ReleaseHeld(); n > 0 {
+			w.logf("store: %d late proposals are committed", n)
+		}
+	case 6:
+		w.store.BreakWatches()
+	case 7:
+		if w.rng.IntN(6) == 0 {
+			w.store.Compact(w.store.Revision())
+			w.logf("store: compacted")
+		}
+	}
+}
+
+// pass lets time pass.
+func (w *World) pass(d time.Duration) {
+	w.now = w.now.Add(d)
+	w.store.Tick()
+}
+
+// storeFault decides the fate of a call to the store.
+func (w *World) storeFault(_ context.Context, call store.Call) store.Outcome {
+	if call.Method != store.MethodTxn {
+		return store.Outcome{}
+	}
+	switch {
+	case w.fault(60):
+		return store.Drop()
+	case w.fault(60):
+		return store.DropAnswer()
+	case w.fault(150):
+		return store.Hold()
+	}
+	return store.Outcome{}
+}
+
+// send puts a message on the network. Outside calm it may be lost, or late.
+func (w *World) send(what string, deliver func()) {
+	if w.fault(12) {
+		w.logf("lost: %s", what)
+		return
+	}
+	delay := time.Duration(w.rng.IntN(20)) * time.Millisecond
+	if w.fault(20) {
+		delay = time.Duration(w.rng.IntN(20_000)) * time.Millisecond
+	}
+	w.sequence++
+	w.network = append(w.network, &message{at: w.now.Add(delay), seq: w.sequence, what: what, deliver: deliver})
+}
+
+// deliverOne delivers one of the messages that are due, any of them.
+func (w *World) deliverOne() bool {
+	var due []int
+	for i, m := range w.network {
+		if !m.at.After(w.now) {
+			due = append(due, i)
+		}
+	}
+	if len(due) == 0 {
+		return false
+	}
+	i := due[w.rng.IntN(len(due))]
+	m := w.network[i]
+	w.network = append(w.network[:i], w.network[i+1:]...)
+	m.deliver()
+	return true
+}
+
+// check looks at every revision since the last check.
+func (w *World) check() {
+	history := w.store.History()
+	// Revisions are consecutive, so the tail is found by counting back.
+	at := len(history)
+	for at > 0 && history[at-1].Revision > w.audited {
+		at--
+	}
+	for _, r := range history[at:] {
+		w.audit.Apply(store.Batch{Revision: r.Revision, Changes: r.Changes})
+		w.audited = r.Revision
+	}
+	if v := w.audit.Violations(); len(v) > 0 {
+		w.fail("invariant: %+v", v[0])
+	}
+	w.checkAgents()
+}
+
+// settle stops all faults and waits until nothing changes any more, then looks
+// at what is left.
+func (w *World) settle() error {
+	w.calm = true
+	w.logf("the faults stop")
+	w.store.ReleaseHeld()
+	for _, a := range w.agents {
+		a.cut, a.down = false, false
+	}
+	const quiet = 60 // rounds of a second without a new revision
+	last, still := w.store.Revision(), 0
+	for round := 0; still < quiet; round++ {
+		if round > 2000 {
+			return fmt.Errorf("the world does not come to rest: revision %d", last)
+		}
+		for range 12 {
+			for _, service := range services {
+				for _, r := range w.replicas[service] {
+					r.turn()
+				}
+			}
+			for _, a := range w.agents {
+				a.turn()
+			}
+			for w.deliverOne() {
+			}
+			w.pass(30 * time.Millisecond)
+			if w.check(); w.failure != nil {
+				return w.failure
+			}
+		}
+		w.pass(640 * time.Millisecond)
+		if r := w.store.Revision(); r != last {
+			last, still = r, 0
+		} else {
+			still++
+		}
+	}
+	w.checkRest()
+	return w.failure
+}
