@@ -1,0 +1,182 @@
+package scenario
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/cmd/berth/fleet"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+)
+
+// What becomes of workers, whatever becomes of their agent.
+func TestWorkersOfAnAgent(t *testing.T) {
+	w := start(t, fleet.Config{})
+	w.startAgents(fleet.Agent{ID: "host", Slots: 8, Allow: []string{"sh"}})
+	w.awaitReady(1)
+	for name, play := range map[string]func(*testing.T, *world){
+		"outlives its agent":   outlivesItsAgent,
+		"does not want to end": doesNotWantToEnd,
+		"is not allowed":       isNotAllowed,
+		"fails":                fails,
+	} {
+		t.Run(name, func(t *testing.T) {
+			sub := *w
+			sub.T = t
+			play(t, &sub)
+		})
+	}
+	w.quiesce()
+	w.nothingHeld()
+}
+
+// pidOf waits until a worker has left its process id in a file.
+func pidOf(t *testing.T, file string) int {
+	t.Helper()
+	var pid int
+	until(t, func() string {
+		text, err := os.ReadFile(file)
+		if err != nil || !strings.HasSuffix(string(text), "\n") {
+			return "no worker has written " + file
+		}
+		pid, err = strconv.Atoi(strings.TrimSpace(string(text)))
+		if err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	return pid
+}
+
+func gone(pid int) bool {
+	_, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	return err != nil
+}
+
+// A worker whose agent is killed runs on, is adopted by the next agent, and its
+// end arrives.
+func outlivesItsAgent(t *testing.T, w *world) {
+	dir := t.TempDir()
+	r := shell("adopt", "s", 1, `echo $$ > "$DIR/pid"; echo said; read line < "$DIR/gate"; exit 7`)
+	r.Task.Env = map[string]string{"DIR": dir}
+	gate := filepath.Join(dir, "gate")
+	if err := syscall.Mkfifo(gate, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r = w.upsert(r)
+	w.awaitWorkers("adopt", berthv1.Event_WORKER_RUNNING, 1)
+	pid := pidOf(t, filepath.Join(dir, "pid"))
+	before, err := w.client.Executor(w.ctx, "host")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	agent := w.fleet.Agent("host")
+	agent.Kill()
+	if gone(pid) {
+		t.Fatal("the worker went with its agent")
+	}
+	w.restart(agent)
+	until(t, func() string {
+		after, err := w.client.Executor(w.ctx, "host")
+		if err != nil {
+			return err.Error()
+		}
+		if after.GetIncarnation() <= before.GetIncarnation() || after.GetState() != berthv1.Executor_READY {
+			return fmt.Sprintf("the agent has not come back: %v", after)
+		}
+		return ""
+	})
+	if env := environment(pid); env["BERTH_JOB"] != "adopt" || env["BERTH_EXECUTOR"] != "host" || env["BERTH_EPOCH"] != fmt.Sprint(r.GetEpoch()) {
+		t.Errorf("the worker's environment: %v", env)
+	}
+	for a, err := range w.client.Assignments(w.ctx, &berthv1.ListAssignmentsRequest{Job: "adopt"}) {
+		if err != nil || a.GetState() != berthv1.Assignment_RUNNING || a.GetAttempts() != 1 {
+			t.Errorf("the assignment is %v, %v", a, err)
+		}
+	}
+	output, _ := filepath.Glob(filepath.Join(w.dir, "host", "workers", "adopt", "s.0.*", "stdout"))
+	if len(output) != 1 || tail(output[0], 100) != "said\n" {
+		t.Errorf("the worker's output is in %v", output)
+	}
+
+	// The worker is told to end, and how it ends is known.
+	if err := os.WriteFile(gate, []byte("go\n"), 0); err != nil {
+		t.Fatal(err)
+	}
+	failed := w.awaitWorkers("adopt", berthv1.Event_WORKER_FAILED, 1)[0]
+	if failed.ExitCode == nil || failed.GetExitCode() != 7 {
+		t.Errorf("the end is told as %v", failed)
+	}
+	if r := w.await(r, berthv1.Reservation_COMPLETED); r.GetWorkerCounts()["FAILED"] != 1 {
+		t.Errorf("workers by state: %v", r.GetWorkerCounts())
+	}
+}
+
+// A worker that does not want to end is killed once its grace is over.
+func doesNotWantToEnd(t *testing.T, w *world) {
+	dir := t.TempDir()
+	const grace = 300 * time.Millisecond
+	r := shell("stubborn", "s", 1, `trap 'echo asked > "$DIR/asked"' TERM; echo $$ > "$DIR/pid"; while :; do sleep 0.05 || :; done`)
+	r.Task.Env, r.Task.StopGrace = map[string]string{"DIR": dir}, durationpb.New(grace)
+	r = w.upsert(r)
+	w.awaitWorkers("stubborn", berthv1.Event_WORKER_RUNNING, 1)
+	pid := pidOf(t, filepath.Join(dir, "pid"))
+	asked := time.Now()
+	w.cancel(r)
+	evicted := w.awaitWorkers("stubborn", berthv1.Event_WORKER_EVICTED, 1)[0]
+	if took := time.Since(asked); took < grace || took > grace+3*time.Second {
+		t.Errorf("it was gone after %v, its grace is %v", took, grace)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "asked")); err != nil {
+		t.Errorf("it was killed without being asked: %v", err)
+	}
+	if !gone(pid) || evicted.GetExitCode() != 128+9 {
+		t.Errorf("gone: %v; the end is told as %v", gone(pid), evicted)
+	}
+	if r := w.await(r, berthv1.Reservation_CANCELLED); r.GetWorkerCounts()["EVICTED"] != 1 {
+		t.Errorf("workers by state: %v", r.GetWorkerCounts())
+	}
+}
+
+// A command that is not on the agent's list is tried as often as was said, and
+// not once more.
+func isNotAllowed(t *testing.T, w *world) {
+	r := &berthv1.Reservation{Job: "forbidden", Stage: "s", Count: 1, MaxAttempts: proto.Int32(3), Task: &berthv1.Task{Command: "sleep", Args: []string{"1000"}}}
+	r = w.upsert(r)
+	failed := w.awaitWorkers("forbidden", berthv1.Event_WORKER_FAILED, 1)[0]
+	w.await(r, berthv1.Reservation_COMPLETED)
+	last := w.lastOf(r.GetUid(), 0)
+	if last.State != model.WorkerFailed || last.Attempts != 3 || last.Reason != fault.ReasonAttemptsExhausted ||
+		!strings.HasPrefix(last.LastError, string(fault.ReasonNotAllowed)) || failed.GetReason() != string(last.Reason) {
+		t.Errorf("the last record is %+v, the event %v", last, failed)
+	}
+	for pid, line := range processes("sleep 1000") {
+		t.Errorf("it was started: %d %s", pid, line)
+	}
+}
+
+// A command that fails is not tried again.
+func fails(t *testing.T, w *world) {
+	r := w.upsert(shell("fails", "s", 2, `echo why >&2; exit $((3 + BERTH_WORKER_INDEX))`))
+	failed := w.awaitWorkers("fails", berthv1.Event_WORKER_FAILED, 2)
+	w.await(r, berthv1.Reservation_COMPLETED)
+	for index, worker := range failed {
+		if worker.GetExitCode() != 3+index || worker.GetReason() != string(fault.ReasonExited) {
+			t.Errorf("worker %d ended as %v", index, worker)
+		}
+		if last := w.lastOf(r.GetUid(), index); last.Attempts != 1 {
+			t.Errorf("worker %d: %+v", index, last)
+		}
+	}
+}

@@ -1,0 +1,132 @@
+package scenario
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/cmd/berth/fleet"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/store"
+)
+
+// Batches far beyond what etcd takes a key each for.
+func TestLargeBatches(t *testing.T) {
+	w := start(t, fleet.Config{LogLevel: "warn"})
+	w.startSim("sim", 200, 64)
+	w.awaitReady(200)
+	batch := func(stage string, n int32) *berthv1.Reservation {
+		return &berthv1.Reservation{Job: "large", Stage: stage, Count: n}
+	}
+
+	// One worker too many is refused, and leaves no trace.
+	before := w.keys(space.Prefix())
+	_, err := w.client.Upsert(w.ctx, batch("huge", model.MaxWorkers+1))
+	refusal(t, err, fault.Invalid, fault.ReasonTooLarge, "count")
+	web := newWeb(t, w.fleet.Gateway())
+	if status, reason, field := web.refused("PUT", "/v1/jobs/large/stages/huge/reservation", `{"count": 50001}`); status != http.StatusBadRequest || reason != "TOO_LARGE" || field != "count" {
+		t.Errorf("PUT of 50,001: %d %s %s", status, reason, field)
+	}
+	w.unchanged(before)
+
+	// A thousand workers are leased in one step of at most four keys.
+	thousand := w.upsert(batch("thousand", 1000))
+	w.awaitWorkers("large", berthv1.Event_WORKER_RUNNING, 1000)
+	w.leasedAtOnce(thousand.GetUid(), 1000, 4)
+	w.cancel(thousand)
+	w.await(thousand, berthv1.Reservation_CANCELLED)
+
+	// Ten thousand go all the way, and all the way back.
+	many := w.upsert(batch("many", 10_000))
+	running := map[int32]bool{}
+	w.awaitEvents("large", func(e *berthv1.Event) bool {
+		if e.GetKind() == berthv1.Event_WORKER_RUNNING && e.GetStage() == "many" {
+			for _, worker := range e.GetWorkers() {
+				running[worker.GetIndex()] = true
+			}
+		}
+		return len(running) == 10_000
+	})
+	w.leasedAtOnce(many.GetUid(), 10_000, 13)
+	if r := w.await(many, berthv1.Reservation_ACTIVE); r.GetWorkerCounts()["RUNNING"] != 10_000 {
+		t.Errorf("workers by state: %v", r.GetWorkerCounts())
+	}
+	w.cancel(many)
+	if r := w.await(many, berthv1.Reservation_CANCELLED); r.GetWorkerCounts()["EVICTED"] != 10_000 {
+		t.Errorf("workers by state: %v", r.GetWorkerCounts())
+	}
+	w.quiesce()
+	w.nothingHeld()
+}
+
+// unchanged fails if a key has changed.
+func (w *world) unchanged(before map[string]int64) {
+	w.Helper()
+	after := w.keys(space.Prefix())
+	for key, mod := range after {
+		if before[key] != mod {
+			w.Errorf("%s was changed at revision %d", key, mod)
+		}
+	}
+	if len(after) < len(before) {
+		w.Errorf("%d keys are left of %d", len(after), len(before))
+	}
+}
+
+// leasedAtOnce checks that the whole lease came in one revision, of at most so
+// many changes.
+func (w *world) leasedAtOnce(uid string, workers, most int) {
+	w.Helper()
+	byRevision := map[int64][]store.Change{}
+	first := int64(0)
+	for _, c := range w.history() {
+		byRevision[c.Mod] = append(byRevision[c.Mod], c)
+		if ref, ok := space.Parse(c.Key); ok && first == 0 && ref.Kind == model.KindLeaseChunk && ref.ID == uid {
+			first = c.Mod
+		}
+	}
+	leased := 0
+	for _, c := range byRevision[first] {
+		if chunk, ok := decode(w, c, model.KindLeaseChunk).(*model.LeaseChunk); ok && chunk.UID == uid {
+			leased += len(chunk.Workers)
+		}
+	}
+	if n := len(byRevision[first]); leased != workers || n > most {
+		w.Errorf("revision %d leases %d of %d workers with %d changes, want at most %d", first, leased, workers, n, most)
+	}
+}
+
+// stateOf is the stored state of a version.
+func (w *world) stateOf(uid string) model.State {
+	for _, r := range records[*model.Reservation](w, model.KindReservation) {
+		if r.UID == uid {
+			return r.State
+		}
+	}
+	return model.StateUnset
+}
+
+// nothingHeld checks that no executor is used and no task is left.
+func (w *world) nothingHeld() {
+	w.Helper()
+	until(w.T, func() string {
+		if leases, tasks := records[*model.LeaseChunk](w, model.KindLeaseChunk), records[*model.TaskHeader](w, model.KindTaskHeader); len(leases)+len(tasks) > 0 {
+			left := fmt.Sprintf("%d leases and %d tasks are left", len(leases), len(tasks))
+			for _, h := range tasks {
+				left += fmt.Sprintf("; %s %s: %s", h.Key, w.stateOf(h.UID), w.task(h.UID))
+			}
+			return left
+		}
+		return ""
+	})
+	for e, err := range w.client.Executors(w.ctx, &berthv1.ListExecutorsRequest{PageSize: 1000}) {
+		if err != nil {
+			w.Fatal(err)
+		}
+		if e.GetWorkers() != 0 || e.GetUsed()["slots"] != 0 {
+			w.Errorf("%s holds %d workers and uses %v", e.GetId(), e.GetWorkers(), e.GetUsed())
+		}
+	}
+}

@@ -1,0 +1,186 @@
+package scenario
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/cmd/berth/fleet"
+)
+
+// The job service's day, as curl would spend it.
+func TestADayOverREST(t *testing.T) {
+	w := start(t, fleet.Config{})
+	w.startSim("sim", 16, 1)
+	web := newWeb(t, w.fleet.Gateway())
+	until(t, func() string {
+		list := &berthv1.ListExecutorsAnswer{}
+		web.ok("GET", "/v1/executors?state=READY&sku=sim", "", list)
+		if n := len(list.GetExecutors()); n != 16 {
+			return fmt.Sprintf("%d of 16 executors are ready", n)
+		}
+		return ""
+	})
+
+	// Eight workers are asked for, and followed until they run.
+	const first, second = "/v1/jobs/day/stages/map/reservation", "/v1/jobs/day/stages/reduce/reservation"
+	asked := web.reservation("PUT", first, `{"count": 8, "labels": {"team": "blue"}}`)
+	if asked.GetUid() == "" || asked.GetEpoch() == 0 || asked.GetChange() != berthv1.UpsertReservationRequest_CREATED || asked.GetName() != "main" {
+		t.Errorf("the answer to PUT: %v", asked)
+	}
+	running := map[string]int32{}
+	seen := web.events("day", nil, func(e *berthv1.Event) bool {
+		for _, worker := range e.GetWorkers() {
+			if e.GetKind() == berthv1.Event_WORKER_RUNNING {
+				running[worker.GetExecutor()]++
+			}
+		}
+		return len(running) == 8
+	})
+	if seen[0].GetKind() != berthv1.Event_RESERVATION_QUEUED || seen[0].GetRevision() != asked.GetEpoch() {
+		t.Errorf("the first event is %v, the epoch %d", seen[0], asked.GetEpoch())
+	}
+	got := web.reservation("GET", first, "")
+	if got.GetState() != berthv1.Reservation_ACTIVE || got.GetUid() != asked.GetUid() || got.GetWorkerCounts()["RUNNING"] != 8 || len(got.GetWorkers()) != 8 {
+		t.Errorf("the reservation is %v", got)
+	}
+	workers := &berthv1.ListAssignmentsAnswer{}
+	web.ok("GET", "/v1/assignments?job=day&state=RUNNING", "", workers)
+	if n := len(workers.GetAssignments()); n != 8 {
+		t.Errorf("%d assignments run", n)
+	}
+
+	// A reader that was cut off goes on behind the last event it saw.
+	for _, cut := range []int{0, len(seen) / 2, len(seen) - 2} {
+		rest := seen[cut+1:]
+		again := web.events("day", []string{"Accept", "text/event-stream", "Last-Event-ID", seen[cut].GetCursor()},
+			func(e *berthv1.Event) bool { return e.GetCursor() == seen[len(seen)-1].GetCursor() })
+		if len(again) != len(rest) {
+			t.Errorf("%d events behind the %dth, want %d", len(again), cut, len(rest))
+			continue
+		}
+		for i := range rest {
+			if again[i].GetCursor() != rest[i].GetCursor() || again[i].GetKind() != rest[i].GetKind() {
+				t.Errorf("event %d is %v, and was %v", cut+1+i, again[i], rest[i])
+			}
+		}
+	}
+
+	// The same again changes nothing.
+	if same := web.reservation("PUT", first, `{"count": 8, "labels": {"team": "blue"}}`); same.GetChange() != berthv1.UpsertReservationRequest_UNCHANGED || same.GetUid() != asked.GetUid() {
+		t.Errorf("the same PUT again: %v", same)
+	}
+
+	// Twelve do not fit beside eight: all of them wait, and say why.
+	waiting := web.reservation("PUT", second, `{"count": 12}`)
+	until(t, func() string {
+		waiting = web.reservation("GET", second, "")
+		if waiting.GetReason() != "INSUFFICIENT_CAPACITY" {
+			return fmt.Sprintf("it waits for %q", waiting.GetReason())
+		}
+		return ""
+	})
+	if waiting.GetState() != berthv1.Reservation_QUEUED || waiting.GetPosition() != 1 || !strings.Contains(waiting.GetMessage(), "8 fit") {
+		t.Errorf("the one that waits: %v", waiting)
+	}
+	pending := &berthv1.ListPendingAnswer{}
+	web.ok("GET", "/v1/reservations:pending", "", pending)
+	if g := pending.GetGroups(); !pending.GetReady() || len(g) != 1 || g[0].GetReason() != "INSUFFICIENT_CAPACITY" || g[0].GetWorkers() != 12 || g[0].GetHead().GetStage() != "reduce" {
+		t.Errorf("pending: %v", pending)
+	}
+
+	// The first goes, and the second has its turn within the second.
+	var cancelled berthv1.CancelAnswer
+	freed := time.Now()
+	web.ok("DELETE", first, "", &cancelled)
+	if cancelled.GetCancelled() != 1 {
+		t.Errorf("DELETE cancelled %d", cancelled.GetCancelled())
+	}
+	web.events("day", nil, func(e *berthv1.Event) bool {
+		return e.GetKind() == berthv1.Event_RESERVATION_LEASED && e.GetStage() == "reduce"
+	})
+	if took := time.Since(freed); took > time.Second {
+		t.Errorf("the second was granted after %v", took)
+	}
+	w.await(waiting, berthv1.Reservation_ACTIVE)
+	w.await(asked, berthv1.Reservation_CANCELLED)
+	web.ok("DELETE", first, "", &cancelled)
+	if cancelled.GetCancelled() != 0 {
+		t.Errorf("DELETE of what is gone cancelled %d", cancelled.GetCancelled())
+	}
+	web.ok("DELETE", "/v1/jobs/day", "", &cancelled)
+	if w.await(waiting, berthv1.Reservation_CANCELLED); cancelled.GetCancelled() != 1 {
+		t.Errorf("DELETE of the job cancelled %d", cancelled.GetCancelled())
+	}
+
+	checkLeaders(t, web)
+	checkOps(t, w)
+	w.quiesce()
+}
+
+// checkLeaders looks at who leads.
+func checkLeaders(t *testing.T, web *web) {
+	t.Helper()
+	leaders := &berthv1.ListLeadersAnswer{}
+	web.ok("GET", "/v1/leaders", "", leaders)
+	if len(leaders.GetServices()) != len(fleet.Services) {
+		t.Errorf("leaders: %v", leaders)
+	}
+	for _, s := range leaders.GetServices() {
+		roles := map[berthv1.Replica_Role]int{}
+		for _, r := range s.GetReplicas() {
+			roles[r.GetRole()]++
+			if r.GetId() == "" || r.GetAddress() == "" || r.GetRevision() == 0 || r.GetVersion() == "" {
+				t.Errorf("%s: replica %v", s.GetService(), r)
+			}
+		}
+		if s.GetLeader() == "" || s.GetAddress() == "" || s.GetTerm() == 0 || s.GetSince() == nil || s.GetRenewed() == nil ||
+			roles[berthv1.Replica_LEADER] != 1 || roles[berthv1.Replica_STANDBY] != 1 {
+			t.Errorf("leadership: %v", s)
+		}
+	}
+}
+
+// checkOps asks every process what operators ask.
+func checkOps(t *testing.T, w *world) {
+	t.Helper()
+	front := newWeb(t, w.fleet.Gateway())
+	for path, want := range map[string]string{
+		"/openapi.json": `"/v1/reservations:pending"`, "/healthz": `"alive":true`, "/readyz": `"ready":true`, "/metrics": "go_goroutines",
+	} {
+		if status, body := front.call("GET", path, ""); status != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("gateway %s: %d %.300s", path, status, body)
+		}
+	}
+	if status, body := front.call("GET", "/openapi.json", ""); !json.Valid([]byte(body)) {
+		t.Errorf("/openapi.json: %d, no JSON", status)
+	}
+	if status, _ := front.call("GET", "/leaderz", ""); status != http.StatusNotFound {
+		t.Errorf("gateway /leaderz: %d", status)
+	}
+	for _, service := range fleet.Services {
+		leading := 0
+		for i := range 2 {
+			p := w.fleet.Replica(service, i)
+			web := newWeb(t, p.Addresses().HTTP)
+			for path, want := range map[string]string{"/healthz": `"alive":true`, "/readyz": `"ready":true`, "/metrics": "go_goroutines"} {
+				if status, body := web.call("GET", path, ""); status != http.StatusOK || !strings.Contains(body, want) {
+					t.Errorf("%s %s: %d %.300s", p.Name, path, status, body)
+				}
+			}
+			switch status, body := web.call("GET", "/leaderz", ""); {
+			case status == http.StatusOK:
+				leading++
+			case status != http.StatusServiceUnavailable || !strings.Contains(body, `"reason"`):
+				t.Errorf("%s /leaderz: %d %s", p.Name, status, body)
+			}
+		}
+		if leading != 1 {
+			t.Errorf("%d replicas of %s say that they lead", leading, service)
+		}
+	}
+}

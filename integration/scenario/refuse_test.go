@@ -1,0 +1,237 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/cmd/berth/fleet"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/rpc"
+)
+
+// What is wrong is refused by name, over REST and gRPC alike, and changes
+// nothing.
+func TestWhatIsWrongIsRefused(t *testing.T) {
+	w := start(t, fleet.Config{})
+	w.startSim("sim", 1, 1)
+	w.awaitReady(1)
+	w.await(w.upsert(&berthv1.Reservation{Job: "good", Stage: "s", Count: 1}), berthv1.Reservation_ACTIVE)
+	w.awaitWorkers("good", berthv1.Event_WORKER_RUNNING, 1)
+	w.quiesce()
+	before := w.keys(space.Prefix())
+
+	long := strings.Repeat("x", 129)
+	for _, c := range []struct {
+		name string
+		// path, when given, stands for a job named bad and a stage named s.
+		path, body    string
+		reason, field string
+	}{
+		{name: "nothing asked", body: `{}`, reason: "REQUIRED", field: "workers"},
+		{name: "no workers", body: `{"workers": []}`, reason: "REQUIRED", field: "workers"},
+		{name: "count and workers", body: `{"count": 1, "workers": [{"index": 0, "number": 1}]}`, reason: "INVALID", field: "count"},
+		{name: "negative count", body: `{"count": -1}`, reason: "INVALID", field: "count"},
+		{name: "worker twice", body: `{"workers": [{"index": 4, "number": 1}, {"index": 4, "number": 2}]}`, reason: "DUPLICATE", field: "workers[1].index"},
+		{name: "negative index", body: `{"workers": [{"index": -4, "number": 1}]}`, reason: "INVALID", field: "workers[0].index"},
+		{name: "negative resources", body: `{"count": 1, "constraints": {"resources": {"cpu": "-1"}}}`, reason: "INVALID", field: "constraints.resources.cpu"},
+		{name: "bad resource", body: `{"count": 1, "constraints": {"resources": {"a/b": 1}}}`, reason: "BAD_NAME", field: "constraints.resources.a/b"},
+		{name: "bad SKU", body: `{"count": 1, "constraints": {"sku": "a b"}}`, reason: "BAD_NAME", field: "constraints.sku"},
+		{name: "negative timeout", body: `{"count": 1, "queueTimeout": "-1s"}`, reason: "INVALID", field: "queueTimeout"},
+		{name: "negative grace", body: `{"count": 1, "task": {"stopGrace": "-1s"}}`, reason: "INVALID", field: "task.stopGrace"},
+		{name: "too many attempts", body: `{"count": 1, "maxAttempts": 101}`, reason: "TOO_LARGE", field: "maxAttempts"},
+		{name: "no attempt", body: `{"count": 1, "maxAttempts": 0}`, reason: "INVALID", field: "maxAttempts"},
+		{name: "target below count", body: `{"count": 2, "targetSize": 1}`, reason: "INVALID", field: "targetSize"},
+		{name: "unknown number of an enum", body: `{"count": 1, "batch": 77}`, reason: "INVALID", field: "batch"},
+		{name: "bad request id", body: `{"count": 1, "requestId": "a b"}`, reason: "BAD_NAME", field: "requestId"},
+		{name: "name too long", path: "/v1/jobs/" + long + "/stages/s/reservation", body: `{"count": 1}`, reason: "BAD_NAME", field: "job"},
+		{name: "leading dot", path: "/v1/jobs/.bad/stages/s/reservation", body: `{"count": 1}`, reason: "BAD_NAME", field: "job"},
+		{name: "slash in the job", path: "/v1/jobs/a%2Fb/stages/s/reservation", body: `{"count": 1}`, reason: "BAD_NAME", field: "job"},
+		{name: "slash in the stage", path: "/v1/jobs/bad/stages/a%2Fb/reservation", body: `{"count": 1}`, reason: "BAD_NAME", field: "stage"},
+		{name: "space in the name", path: "/v1/jobs/bad/stages/s/reservations/a%20b", body: `{"count": 1}`, reason: "BAD_NAME", field: "name"},
+		{name: "percent in the name", path: "/v1/jobs/bad/stages/s/reservations/a%2541", body: `{"count": 1}`, reason: "BAD_NAME", field: "name"},
+		{name: "hold", body: `{"count": 1, "hold": "HOLD"}`, reason: "UNSUPPORTED", field: "hold"},
+		{name: "hold none", body: `{"count": 1, "hold": "NONE"}`, reason: "UNSUPPORTED", field: "hold"},
+		{name: "holdTimeout", body: `{"count": 1, "holdTimeout": "1s"}`, reason: "UNSUPPORTED", field: "holdTimeout"},
+		{name: "lifetime", body: `{"count": 1, "lifetime": {"for": "1s"}}`, reason: "UNSUPPORTED", field: "lifetime"},
+		{name: "expireAt", body: `{"count": 1, "expireAt": "2030-01-01T00:00:00Z"}`, reason: "UNSUPPORTED", field: "expireAt"},
+		{name: "restart", body: `{"count": 1, "restart": "ALWAYS"}`, reason: "UNSUPPORTED", field: "restart"},
+		{name: "empty restart", body: `{"count": 1, "restart": ""}`, reason: "UNSUPPORTED", field: "restart"},
+		{name: "onWorkerLoss", body: `{"count": 1, "onWorkerLoss": "x"}`, reason: "UNSUPPORTED", field: "onWorkerLoss"},
+		{name: "volume", body: `{"count": 1, "volume": "x"}`, reason: "UNSUPPORTED", field: "volume"},
+		{name: "near", body: `{"count": 1, "near": "x"}`, reason: "UNSUPPORTED", field: "near"},
+		{name: "apart", body: `{"count": 1, "apart": "x"}`, reason: "UNSUPPORTED", field: "apart"},
+		{name: "executors", body: `{"count": 1, "executors": ["sim-0"]}`, reason: "UNSUPPORTED", field: "executors"},
+		{name: "notBefore", body: `{"count": 1, "notBefore": "2030-01-01T00:00:00Z"}`, reason: "UNSUPPORTED", field: "notBefore"},
+		{name: "startTimeout", body: `{"count": 1, "task": {"startTimeout": "1s"}}`, reason: "UNSUPPORTED", field: "task.startTimeout"},
+		{name: "readiness", body: `{"count": 1, "task": {"readiness": "REPORTED"}}`, reason: "UNSUPPORTED", field: "task.readiness"},
+		{name: "pools", body: `{"count": 1, "constraints": {"pools": ["p"]}}`, reason: "UNSUPPORTED", field: "constraints.pools"},
+		{name: "role", body: `{"count": 1, "constraints": {"role": "r"}}`, reason: "UNSUPPORTED", field: "constraints.role"},
+		{name: "best effort", body: `{"count": 1, "batch": "BEST_EFFORT"}`, reason: "UNSUPPORTED", field: "batch"},
+		{name: "together", body: `{"count": 1, "start": "TOGETHER"}`, reason: "UNSUPPORTED", field: "start"},
+		{name: "uid", body: `{"count": 1, "uid": "1-1"}`, reason: "OUTPUT_ONLY", field: "uid"},
+		{name: "epoch", body: `{"count": 1, "epoch": "7"}`, reason: "OUTPUT_ONLY", field: "epoch"},
+		{name: "state", body: `{"count": 1, "state": "ACTIVE"}`, reason: "OUTPUT_ONLY", field: "state"},
+		{name: "position", body: `{"count": 1, "position": 1}`, reason: "OUTPUT_ONLY", field: "position"},
+		{name: "createdAt", body: `{"count": 1, "createdAt": "2030-01-01T00:00:00Z"}`, reason: "OUTPUT_ONLY", field: "createdAt"},
+		{name: "workerCounts", body: `{"count": 1, "workerCounts": {"RUNNING": 1}}`, reason: "OUTPUT_ONLY", field: "workerCounts"},
+		{name: "change", body: `{"count": 1, "change": "CREATED"}`, reason: "OUTPUT_ONLY", field: "change"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path := c.path
+			if path == "" {
+				path = "/v1/jobs/bad/stages/s/reservation"
+			}
+			web := newWeb(t, w.fleet.Gateway())
+			if status, reason, field := web.refused("PUT", path, c.body); status != http.StatusBadRequest || reason != c.reason || field != c.field {
+				t.Errorf("REST: %d %s %q, want 400 %s %q", status, reason, field, c.reason, c.field)
+			}
+			if c.path != "" {
+				return
+			}
+			r := &berthv1.Reservation{}
+			if err := protojson.Unmarshal([]byte(c.body), r); err != nil {
+				t.Fatal(err)
+			}
+			r.Job, r.Stage = "bad", "s"
+			_, err := w.client.Upsert(w.ctx, r)
+			refusal(t, err, fault.Invalid, fault.Reason(c.reason), c.field)
+		})
+	}
+	t.Run("names over gRPC", func(t *testing.T) {
+		for _, c := range []struct {
+			job, stage, name, field string
+			reason                  fault.Reason
+		}{
+			{"a/b", "s", "", "job", fault.ReasonBadName},
+			{"", "s", "", "job", fault.ReasonRequired},
+			{long, "s", "", "job", fault.ReasonBadName},
+			{"bad", ".s", "", "stage", fault.ReasonBadName},
+			{"bad", "", "", "stage", fault.ReasonRequired},
+			{"bad", "s", "-n", "name", fault.ReasonBadName},
+		} {
+			_, err := w.client.Upsert(w.ctx, &berthv1.Reservation{Job: c.job, Stage: c.stage, Name: c.name, Count: 1})
+			refusal(t, err, fault.Invalid, c.reason, c.field)
+		}
+	})
+	t.Run("JSON", func(t *testing.T) {
+		web := newWeb(t, w.fleet.Gateway())
+		const path = "/v1/jobs/bad/stages/s/reservation"
+		for _, c := range []struct {
+			name, body string
+			status     int
+			reason     string
+			field      string
+		}{
+			{"unknown key", `{"count": 1, "replicas": 3}`, 400, "INVALID", "replicas"},
+			{"unknown key inside", `{"count": 1, "constraints": {"skew": "x"}}`, 400, "INVALID", "skew"},
+			{"unknown name of an enum", `{"count": 1, "priority": {"class": "URGENT"}}`, 400, "INVALID", "class"},
+			{"wrong type", `{"count": "many"}`, 400, "INVALID", "count"},
+			{"too large a number", `{"count": 3000000000}`, 400, "INVALID", "count"},
+			{"bad duration", `{"count": 1, "queueTimeout": "1 hour"}`, 400, "INVALID", ""},
+			{"cut off", `{"count": 1`, 400, "INVALID", ""},
+			{"no JSON", `count=1`, 400, "INVALID", ""},
+			{"two values", `{"count": 1}{"count": 2}`, 400, "INVALID", ""},
+			{"over 1 MiB", `{"count": 1, "labels": {"a": "` + strings.Repeat("x", 1<<20) + `"}}`, 413, "TOO_LARGE", ""},
+			{"payload over 64 KiB", `{"count": 1, "task": {"payload": "` + strings.Repeat("AAAA", 22000) + `"}}`, 400, "TOO_LARGE", "task.payload"},
+			{"another job in the body", `{"count": 1, "job": "other"}`, 400, "INVALID", "job"},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				if status, reason, field := web.refused("PUT", path, c.body); status != c.status || reason != c.reason || field != c.field {
+					t.Errorf("%d %s %q, want %d %s %q", status, reason, field, c.status, c.reason, c.field)
+				}
+			})
+		}
+		for _, path := range []string{"/v1/jobs//stages/s/reservation", "/v1/jobs/bad/stages//reservation", "/v1/nothing"} {
+			if status, body := web.call("PUT", path, `{"count": 1}`); status != 404 && status != 400 {
+				t.Errorf("%s: %d %s", path, status, body)
+			}
+		}
+		if status, reason, field := web.refused("GET", "/v1/reservations?stat=QUEUED", ""); status != 400 || reason != "INVALID" || field != "stat" {
+			t.Errorf("an unknown parameter: %d %s %q", status, reason, field)
+		}
+		if status, reason, field := web.refused("GET", "/v1/reservations?pageSize=5000", ""); status != 400 || field != "pageSize" {
+			t.Errorf("a page too large: %d %s %q", status, reason, field)
+		}
+		if status, reason, field := web.refused("GET", "/v1/jobs/good/events?since=x", ""); status != 400 || field != "since" {
+			t.Errorf("a cursor that is none: %d %s %q", status, reason, field)
+		}
+		if status, reason, _ := web.refused("GET", "/v1/jobs/bad/stages/s/reservation", ""); status != 404 || reason != "NOT_FOUND" {
+			t.Errorf("what is not there: %d %s", status, reason)
+		}
+	})
+	t.Run("a version that has moved on", func(t *testing.T) {
+		_, err := w.client.Upsert(w.ctx, &berthv1.Reservation{Job: "good", Stage: "s", Count: 2, IfEpoch: proto.Int64(1)})
+		refusal(t, err, fault.Conflict, fault.ReasonEpochMismatch, "")
+		_, err = w.client.Upsert(w.ctx, &berthv1.Reservation{Job: "good", Stage: "s", Name: "again", Workers: []*berthv1.Seat{{Index: 0, Number: 1}}})
+		refusal(t, err, fault.Conflict, fault.ReasonWorkerIDUsed, "")
+	})
+	t.Run("command line", func(t *testing.T) { commandLine(t, w) })
+
+	w.unchanged(before)
+}
+
+// commandLine checks exit codes and what is said.
+func commandLine(t *testing.T, w *world) {
+	file := filepath.Join(t.TempDir(), "jobs.yaml")
+	const jobs = "job: bad\nstage: one\ncount: 1\n---\njob: bad\nstage: two\ncount: 1\nreplicas: 3\n"
+	if err := os.WriteFile(file, []byte(jobs), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refusedFile := filepath.Join(t.TempDir(), "refused.yaml")
+	if err := os.WriteFile(refusedFile, []byte("job: bad\nstage: one\ncount: 60000\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	here := w.fleet.Gateway()
+	for _, c := range []struct {
+		name, gateway string
+		args          []string
+		exit          int
+		says          []string
+	}{
+		{"unknown key", here, []string{"apply", "-f", file}, rpc.ExitUsage, []string{"replicas", "document 2"}},
+		{"refused by the gateway", here, []string{"apply", "-f", refusedFile}, rpc.ExitUsage, []string{"count", "document 1", "TOO_LARGE"}},
+		{"unknown flag", here, []string{"get", "reservations", "--colour"}, rpc.ExitUsage, []string{"--colour"}},
+		{"unknown flag of a process", here, []string{"registry", "--colour"}, rpc.ExitUsage, []string{"--colour"}},
+		{"not there", here, []string{"get", "reservations", "bad/one/main"}, rpc.ExitNotFound, []string{"bad/one", "NOT_FOUND"}},
+		{"no gateway", "127.0.0.1:1", []string{"get", "reservations", "--timeout", "300ms"}, rpc.ExitUnavailable, []string{"127.0.0.1:1"}},
+		{"done", here, []string{"get", "reservations", "good/s"}, rpc.ExitDone, []string{"ACTIVE"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			exit, said := berth(t, w.ctx, w.binary, []string{"BERTH_GATEWAY=" + c.gateway}, c.args...)
+			if exit != c.exit {
+				t.Errorf("exit code %d, want %d: %s", exit, c.exit, said)
+			}
+			for _, words := range c.says {
+				if !strings.Contains(said, words) {
+					t.Errorf("nothing of %q in: %s", words, said)
+				}
+			}
+		})
+	}
+}
+
+// berth runs the binary to its end and answers the exit code and all it said.
+func berth(t *testing.T, ctx context.Context, binary string, env []string, args ...string) (int, string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, binary, args...)
+	cmd.Env = append(os.Environ(), env...)
+	said, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(fmt.Errorf("berth %v: %w", args, err))
+	}
+	return cmd.ProcessState.ExitCode(), string(said)
+}

@@ -1,0 +1,147 @@
+package scenario
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	berthv1 "berth.dev/api/berth/v1"
+)
+
+// web calls over HTTP as curl would.
+type web struct {
+	*testing.T
+	base string
+	http http.Client
+}
+
+func newWeb(t *testing.T, address string) *web {
+	w := &web{T: t, base: "http://" + address}
+	w.http.Timeout = patience
+	w.http.Transport = &http.Transport{}
+	// Who is sent elsewhere is told so.
+	w.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	t.Cleanup(w.http.CloseIdleConnections)
+	return w
+}
+
+// open sends a request and answers while the body is still to be read.
+func (w *web) open(method, path, body string, header ...string) *http.Response {
+	w.Helper()
+	request, err := http.NewRequest(method, w.base+path, strings.NewReader(body))
+	if err != nil {
+		w.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		request.Header.Set(header[i], header[i+1])
+	}
+	answer, err := w.http.Do(request)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return answer
+}
+
+// call answers status and body.
+func (w *web) call(method, path, body string) (int, string) {
+	w.Helper()
+	answer := w.open(method, path, body)
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		w.Fatalf("%s %s: %v", method, path, err)
+	}
+	return answer.StatusCode, string(text)
+}
+
+// ok calls and reads the answer, whose every field has to be known.
+func (w *web) ok(method, path, body string, into proto.Message) {
+	w.Helper()
+	status, text := w.call(method, path, body)
+	if status != http.StatusOK {
+		w.Fatalf("%s %s: %d %s", method, path, status, text)
+	}
+	if err := protojson.Unmarshal([]byte(text), into); err != nil {
+		w.Fatalf("%s %s: %v in %s", method, path, err, text)
+	}
+}
+
+func (w *web) reservation(method, path, body string) *berthv1.Reservation {
+	w.Helper()
+	r := &berthv1.Reservation{}
+	w.ok(method, path, body, r)
+	return r
+}
+
+// failure is a google.rpc.Status as a client reads it.
+type failure struct {
+	Code    int
+	Message string
+	Details []struct {
+		Reason, Domain  string
+		FieldViolations []struct{ Field, Description string }
+	}
+}
+
+// refused calls and reads the error, its reason and the field it names.
+func (w *web) refused(method, path, body string) (status int, reason, field string) {
+	w.Helper()
+	status, text := w.call(method, path, body)
+	var f failure
+	if err := json.Unmarshal([]byte(text), &f); err != nil {
+		w.Fatalf("%s %s: %d, and no status: %s", method, path, status, text)
+	}
+	for _, d := range f.Details {
+		if d.Domain == "berth" {
+			reason = d.Reason
+		}
+		for _, v := range d.FieldViolations {
+			field += v.Field
+		}
+	}
+	return status, reason, field
+}
+
+// events reads a stream until enough of it was seen, and answers its events.
+// The stream is NDJSON, or server-sent events when a last id is given.
+func (w *web) events(job string, header []string, enough func(*berthv1.Event) bool) []*berthv1.Event {
+	w.Helper()
+	answer := w.open("GET", "/v1/jobs/"+job+"/events", "", header...)
+	defer answer.Body.Close()
+	sse := answer.Header.Get("Content-Type") == "text/event-stream"
+	if answer.StatusCode != http.StatusOK || sse != (len(header) > 0) {
+		w.Fatalf("events of %s: %s, %s", job, answer.Status, answer.Header.Get("Content-Type"))
+	}
+	var all []*berthv1.Event
+	id := ""
+	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
+		line := lines.Text()
+		if sse {
+			if cursor, ok := strings.CutPrefix(line, "id: "); ok {
+				id = cursor
+			}
+			var ok bool
+			if line, ok = strings.CutPrefix(line, "data: "); !ok {
+				continue
+			}
+		}
+		event := &berthv1.Event{}
+		if err := protojson.Unmarshal([]byte(line), event); err != nil {
+			w.Fatalf("%v in %s", err, line)
+		}
+		if sse && id != event.GetCursor() {
+			w.Errorf("id %s and cursor %s", id, event.GetCursor())
+		}
+		if all = append(all, event); enough(event) {
+			return all
+		}
+	}
+	w.Fatalf("the events of %s end after %d", job, len(all))
+	return nil
+}

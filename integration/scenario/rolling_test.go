@@ -1,0 +1,130 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/cmd/berth/fleet"
+	"berth.dev/pkg/client"
+	"berth.dev/pkg/process/child"
+)
+
+// handedOver is how long a service may be without a leader when that one stops
+// in order.
+const handedOver = 500 * time.Millisecond
+
+// orderly is how long a replica may take to end when nothing holds it up.
+const orderly = 5 * time.Second
+
+// All replicas of all services are restarted, one after the other, while
+// callers go on: none of them sees an error.
+func TestARollingRestartIsAPause(t *testing.T) {
+	w := start(t, fleet.Config{})
+	w.startSim("sim", 20, 4)
+	w.awaitReady(20)
+
+	ctx, stop := context.WithCancel(w.ctx)
+	var callers sync.WaitGroup
+	callers.Go(func() { w.callSteadily(ctx, "grpc", w.overGRPC) })
+	callers.Go(func() { w.callSteadily(ctx, "rest", w.overREST()) })
+
+	for _, service := range fleet.Services {
+		for i := range 2 {
+			p, other := w.fleet.Replica(service, i), w.fleet.Replica(service, 1-i)
+			leads := leading(t, p)
+			stopped := time.Now()
+			if err := p.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			if leads {
+				until(t, func() string {
+					if !leading(t, other) {
+						return other.Name + " does not lead"
+					}
+					return ""
+				})
+				if took := time.Since(stopped); took > handedOver {
+					t.Errorf("%s leads %v after %s was told to stop", other.Name, took, p.Name)
+				} else {
+					t.Logf("%s leads %v after %s was told to stop", other.Name, took.Round(time.Millisecond), p.Name)
+				}
+			}
+			select {
+			case <-p.Ended():
+			case <-time.After(patience):
+				t.Fatalf("%s does not end", p.Name)
+			}
+			if took := time.Since(stopped); took > orderly {
+				t.Errorf("%s took %v to end", p.Name, took)
+			}
+			w.restart(p)
+			until(t, func() string {
+				if status, body := newWeb(t, p.Addresses().HTTP).call("GET", "/readyz", ""); status != http.StatusOK {
+					return p.Name + ": " + body
+				}
+				return ""
+			})
+		}
+	}
+	stop()
+	callers.Wait()
+	w.quiesce()
+}
+
+func leading(t *testing.T, p *child.Process) bool {
+	t.Helper()
+	status, _ := newWeb(t, p.Addresses().HTTP).call("GET", "/leaderz", "")
+	return status == http.StatusOK
+}
+
+// callSteadily makes one round of calls after the other until ctx ends.
+func (w *world) callSteadily(ctx context.Context, job string, round func(ctx context.Context, job, stage string) error) {
+	slowest, rounds := time.Duration(0), 0
+	for ; ctx.Err() == nil; rounds++ {
+		began := time.Now()
+		calls, cancel := context.WithTimeout(w.ctx, 10*time.Second)
+		err := round(calls, job, fmt.Sprintf("s%d", rounds%4))
+		cancel()
+		if err != nil {
+			w.Errorf("%s, round %d, after %v: %v", job, rounds, time.Since(began), err)
+		}
+		slowest = max(slowest, time.Since(began))
+	}
+	w.Logf("%s: %d rounds of calls, the slowest took %v", job, rounds, slowest.Round(time.Millisecond))
+}
+
+func (w *world) overGRPC(ctx context.Context, job, stage string) error {
+	r := &berthv1.Reservation{Job: job, Stage: stage, Count: 3}
+	key := client.KeyOf(r)
+	if _, err := w.client.Upsert(ctx, r); err != nil {
+		return err
+	}
+	if _, err := w.client.WaitFor(ctx, key, berthv1.Reservation_ACTIVE); err != nil {
+		return err
+	}
+	if n, err := w.client.Cancel(ctx, key); err != nil || n != 1 {
+		return fmt.Errorf("cancelled %d: %w", n, err)
+	}
+	_, err := w.client.WaitFor(ctx, key, berthv1.Reservation_CANCELLED)
+	return err
+}
+
+// overREST calls as curl does, which repeats nothing.
+func (w *world) overREST() func(ctx context.Context, job, stage string) error {
+	web := newWeb(w.T, w.fleet.Gateway())
+	return func(_ context.Context, job, stage string) error {
+		path := "/v1/jobs/" + job + "/stages/" + stage + "/reservation"
+		for _, call := range [][3]string{{"PUT", path, `{"count": 2}`}, {"GET", path, ""}, {"GET", "/v1/assignments", ""}, {"GET", "/v1/executors", ""}, {"DELETE", path, ""}} {
+			if status, body := web.call(call[0], call[1], call[2]); status != http.StatusOK {
+				return fmt.Errorf("%s %s: %d %s", call[0], call[1], status, body)
+			}
+		}
+		return nil
+	}
+}

@@ -1,0 +1,282 @@
+package scenario
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/server/v3/embed"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/client"
+	"berth.dev/pkg/process/child"
+	"berth.dev/pkg/rpc"
+)
+
+// A replica that finds no etcd waits for it, and says so.
+func TestAReplicaWaitsForEtcd(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	dir := t.TempDir()
+	address := freeAddress(t)
+	p := child.New("registry", ownBinary(t, dir), dir, nil, "registry", "--etcd-endpoints", address, "--gateways", "127.0.0.1:1", "--ttl", "2s")
+	if err := p.Start(ctx, "--listen", "--http-listen"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Kill)
+	web := newWeb(t, p.Addresses().HTTP)
+	expect := func(path string, status int, words ...string) {
+		t.Helper()
+		until(t, func() string {
+			got, body := web.call("GET", path, "")
+			for _, word := range words {
+				if got != status || !strings.Contains(body, word) {
+					return fmt.Sprintf("%s answers %d %s", path, got, body)
+				}
+			}
+			return ""
+		})
+	}
+	expect("/healthz", http.StatusOK, "alive")
+	expect("/readyz", http.StatusServiceUnavailable, `"ready":false`, "reason")
+	expect("/leaderz", http.StatusServiceUnavailable, `"leading":false`, "reason")
+	until(t, func() string {
+		if text := tail(p.LogFile(), 10_000); !strings.Contains(text, address) {
+			return "the log says nothing of etcd: " + text
+		}
+		return ""
+	})
+
+	data := t.TempDir()
+	stopEtcd := startEtcd(t, address, data)
+	expect("/readyz", http.StatusOK, `"ready":true`)
+	expect("/leaderz", http.StatusOK, `"leading":true`)
+
+	// It stays when etcd goes, does not lead without it, and leads again after.
+	stopEtcd()
+	expect("/leaderz", http.StatusServiceUnavailable, `"leading":false`)
+	expect("/healthz", http.StatusOK, "alive")
+	startEtcd(t, address, data)
+	expect("/leaderz", http.StatusOK, `"leading":true`)
+	if !p.Running() {
+		t.Error("the replica has ended")
+	}
+	stopping, done := context.WithTimeout(ctx, 10*time.Second)
+	defer done()
+	if err := p.Stop(stopping); err != nil {
+		t.Error(err)
+	}
+	checkHistory(t, connect(t, address))
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// startEtcd starts an etcd at an address, with its data in dir, and answers
+// what stops it.
+func startEtcd(t *testing.T, address, dir string) (stop func()) {
+	t.Helper()
+	config := embed.NewConfig()
+	config.Dir = dir
+	clients, peers := []url.URL{{Scheme: "http", Host: address}}, []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
+	config.ListenClientUrls, config.AdvertiseClientUrls = clients, clients
+	config.ListenPeerUrls, config.AdvertisePeerUrls = peers, peers
+	config.InitialCluster = config.InitialClusterFromName(config.Name)
+	config.TickMs, config.ElectionMs, config.UnsafeNoFsync = 10, 100, true
+	config.LogLevel, config.LogOutputs = "error", []string{filepath.Join(dir, "etcd.log")}
+	etcd, err := embed.StartEtcd(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop = sync.OnceFunc(etcd.Close)
+	t.Cleanup(stop)
+	select {
+	case <-etcd.Server.ReadyNotify():
+	case err := <-etcd.Err():
+		t.Fatal(err)
+	case <-time.After(patience):
+		t.Fatal("etcd is not ready")
+	}
+	return stop
+}
+
+// What cannot start says what is wrong, in the words of who configured it.
+func TestWhatCannotStartSaysWhy(t *testing.T) {
+	dir := t.TempDir()
+	own := ownBinary(t, dir)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	busy := l.Addr().String()
+	config := filepath.Join(dir, "berth.yaml")
+	if err := os.WriteFile(config, []byte("log-level: warn\netcd-endpoint: 127.0.0.1:1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		args []string
+		exit int
+		says []string
+	}{
+		{"busy port of a replica", []string{"registry", "--listen", busy, "--http-listen", "127.0.0.1:0"}, rpc.ExitFailed, []string{"--listen", busy, "in use"}},
+		{"busy HTTP port of a replica", []string{"assigner", "--listen", "127.0.0.1:0", "--http-listen", busy}, rpc.ExitFailed, []string{"--http-listen", busy, "in use"}},
+		{"busy port of a gateway", []string{"gateway", "--listen", busy}, rpc.ExitFailed, []string{"--listen", busy, "in use"}},
+		{"busy port of an agent", []string{"agent", "--listen", busy, "--dir", filepath.Join(dir, "agent")}, rpc.ExitFailed, []string{"--listen", busy, "in use"}},
+		{"busy port of everything", []string{"dev", "--listen", busy}, rpc.ExitFailed, []string{"--listen", busy, "in use"}},
+		{"unknown key in a file", []string{"registry", "--config", config}, rpc.ExitUsage, []string{"etcd-endpoint", config}},
+		{"unknown key in a gateway's file", []string{"gateway", "--config", config}, rpc.ExitUsage, []string{"etcd-endpoint", config}},
+		{"no such file", []string{"registry", "--config", filepath.Join(dir, "none.yaml")}, rpc.ExitUsage, []string{"none.yaml"}},
+		{"no such level", []string{"registry", "--log-level", "loud"}, rpc.ExitUsage, []string{"loud"}},
+		{"open to the network", []string{"registry", "--listen", "0.0.0.0:0"}, rpc.ExitUsage, []string{"--listen", "0.0.0.0:0", "--insecure"}},
+		{"a TTL too short", []string{"registry", "--ttl", "1s", "--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"}, rpc.ExitUsage, []string{"TTL 1s"}},
+		{"negative slots", []string{"dev", "--slots", "0"}, rpc.ExitUsage, []string{"--slots"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			exit, said := berth(t, context.Background(), own, nil, c.args...)
+			if exit != c.exit {
+				t.Errorf("exit code %d, want %d: %s", exit, c.exit, said)
+			}
+			for _, words := range c.says {
+				if !strings.Contains(said, words) {
+					t.Errorf("nothing of %q in: %s", words, said)
+				}
+			}
+		})
+	}
+	noneLeft(t, dir)
+}
+
+// foreground is a command with a terminal's process group of its own.
+type foreground struct {
+	*exec.Cmd
+	lines *bufio.Scanner
+	ended chan error
+}
+
+func startForeground(t *testing.T, binary string, args ...string) *foreground {
+	t.Helper()
+	f := &foreground{Cmd: exec.Command(binary, args...), ended: make(chan error, 1)}
+	f.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	read, write := io.Pipe()
+	f.Stdout, f.Stderr = write, write
+	f.lines = bufio.NewScanner(read)
+	if err := f.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		err := f.Wait()
+		write.Close()
+		f.ended <- err
+	}()
+	t.Cleanup(func() { syscall.Kill(-f.Process.Pid, syscall.SIGKILL) })
+	return f
+}
+
+// awaitLine reads until a line holds the words.
+func (f *foreground) awaitLine(t *testing.T, words string) string {
+	t.Helper()
+	var said []string
+	for f.lines.Scan() {
+		said = append(said, f.lines.Text())
+		if strings.Contains(f.lines.Text(), words) {
+			return f.lines.Text()
+		}
+	}
+	t.Fatalf("it ended without saying %q:\n%s", words, strings.Join(said, "\n"))
+	return ""
+}
+
+// interrupt sends what Ctrl-C does and waits for the end.
+func (f *foreground) interrupt(t *testing.T) {
+	t.Helper()
+	go func() {
+		for f.lines.Scan() { // what it says now does not hold it up
+		}
+	}()
+	if err := syscall.Kill(-f.Process.Pid, syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-f.ended:
+	case <-time.After(patience):
+		t.Fatal("it does not end")
+	}
+}
+
+// Ctrl-C leaves nothing behind: no process of Berth and no worker.
+func TestCtrlCOfDev(t *testing.T) {
+	dir := t.TempDir()
+	dev := startForeground(t, ownBinary(t, dir), "dev", "--agents", "2", "--slots", "4", "--listen", "127.0.0.1:0", "--data-dir", filepath.Join(dir, "data"))
+	gateway := strings.TrimPrefix(strings.Fields(dev.awaitLine(t, "REST and gRPC"))[3], "http://")
+	c, err := client.Dial([]string{gateway})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	r := shell("dev", "s", 6, `trap '' INT; while :; do sleep 1; done`)
+	r.Task.Env = map[string]string{"MARK": dir}
+	if _, err := c.Upsert(ctx, r); err != nil {
+		t.Fatal(err)
+	}
+	running := 0
+	for event, err := range c.Events(ctx, "dev", "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if event.GetKind() == berthv1.Event_WORKER_RUNNING {
+			running += int(event.GetCount())
+		}
+		if running == 6 {
+			break
+		}
+	}
+	if n := len(processes(dir)); n < 7 {
+		t.Fatalf("%d processes run", n)
+	}
+	dev.interrupt(t)
+	noneLeft(t, dir)
+}
+
+func TestCtrlCOfTheDemo(t *testing.T) {
+	dir := t.TempDir()
+	docs := filepath.Join(dir, "docs")
+	if err := os.Mkdir(docs, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 4 {
+		if err := os.WriteFile(filepath.Join(docs, fmt.Sprintf("%d.md", i)), []byte("some words to count\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	demo := startForeground(t, ownBinary(t, dir), "demo", "--docs", docs, "--dir", filepath.Join(dir, "demo"))
+	// In the middle: ten workers sleep, a leader has just been killed.
+	demo.awaitLine(t, "kill -9")
+	demo.interrupt(t)
+	if demo.ProcessState.Success() {
+		t.Error("half a demo is told as a success")
+	}
+	noneLeft(t, dir)
+}
