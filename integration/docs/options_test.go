@@ -1,0 +1,90 @@
+package docs
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// processes whose options are listed, in this order.
+var processes = []struct{ name, is string }{
+	{"registry", "One replica of the registry."},
+	{"executor-state", "One replica of executor-state."},
+	{"assigner", "One replica of the assigner."},
+	{"gateway", "A gateway."},
+	{"agent", "The agent of a host."},
+	{"dev", "Everything in one process, with embedded etcd."},
+	{"sim", "Many simulated executors in one process."},
+}
+
+const optionsHead = `# Options of every process
+
+Written from the code by ` + "`go test ./integration/docs -rewrite`" + `; do not edit. An option is a flag, a variable of the environment and a key in the YAML file that ` + "`--config`" + ` names: the key is the flag without its dashes. The first of these that has it wins. Lists are written with commas.
+`
+
+// option is one line of a command's help: flag, type, usage, variable, default.
+var option = regexp.MustCompile(`^ +(?:-\w, )?--([a-z-]+)(?: (\w+))? {2,}(.*?)(?: \[(BERTH_\w+)\])?(?: \(default (.*)\))?$`)
+
+// options asks the program itself: what its help says of a process is what the
+// reference says.
+func options(t *testing.T, process string) string {
+	t.Helper()
+	help, err := exec.Command(berth(t), process, "--help").Output()
+	if err != nil {
+		t.Fatalf("berth %s --help: %v", process, err)
+	}
+	_, flags, found := strings.Cut(string(help), "Flags:\n")
+	if !found {
+		t.Fatalf("berth %s --help lists no flags:\n%s", process, help)
+	}
+	var table strings.Builder
+	table.WriteString("| flag | variable | default | |\n|---|---|---|---|\n")
+	for _, line := range strings.Split(strings.TrimRight(flags, "\n"), "\n") {
+		o := option.FindStringSubmatch(line)
+		if o == nil {
+			t.Fatalf("berth %s --help: cannot read %q", process, line)
+		}
+		name, kind, usage, variable, standard := o[1], o[2], o[3], o[4], strings.Trim(o[5], `"[]`)
+		if name == "help" {
+			continue
+		}
+		switch kind {
+		case "":
+			kind = "bool"
+		case "strings":
+			kind = "list"
+		}
+		if variable == "" {
+			t.Errorf("berth %s: --%s has no variable", process, name)
+		}
+		fmt.Fprintf(&table, "| `--%s` %s | `%s` | %s | %s |\n", name, kind, variable, code(standard), usage)
+	}
+	return table.String()
+}
+
+func code(text string) string {
+	if text == "" {
+		return ""
+	}
+	return "`" + text + "`"
+}
+
+func TestOptionsAreThoseOfTheCode(t *testing.T) {
+	var b strings.Builder
+	b.WriteString(optionsHead)
+	for _, p := range processes {
+		fmt.Fprintf(&b, "\n## berth %s\n\n%s\n\n%s", p.name, p.is, options(t, p.name))
+	}
+	if *rewrite {
+		if err := os.WriteFile(filepath.Join(root, "docs/options.md"), []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if b.String() != read(t, "docs/options.md") {
+		t.Error("docs/options.md is stale: go test ./integration/docs -rewrite")
+	}
+}
