@@ -1,0 +1,66 @@
+# Berth. `make` alone lists what there is to do.
+.DEFAULT_GOAL := help
+
+GO      ?= go
+BIN     := $(CURDIR)/bin
+TOOLS   := $(BIN)/tools
+MODULES := api pkg services/registry services/executor-state services/assigner services/gateway cmd/berth integration
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -X berth.dev/pkg/process.Version=$(VERSION)
+SEED    ?=
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: build ## the main job on embedded etcd, with real processes and real failures
+	$(BIN)/berth demo
+
+.PHONY: build
+build: ## build all binaries into bin/
+	@mkdir -p $(BIN)
+	$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/berth ./services/registry/cmd/registry \
+		./services/executor-state/cmd/executor-state ./services/assigner/cmd/assigner ./services/gateway/cmd/gateway
+
+.PHONY: test
+test: ## everything that a change must pass
+	$(GO) test -timeout 8m $$($(GO) list work | grep -v berth.dev/integration)
+	@# One after the other: each of these wants the whole machine.
+	$(GO) test -p 1 -timeout 8m ./integration/docs ./integration/sim ./integration/scenario
+	@# What it looks at is outside its own module, where go test's cache is blind.
+	$(GO) test -count=1 ./integration/layout
+
+.PHONY: race
+race: ## the tests under the race detector
+	$(GO) test -race -timeout 20m work
+
+.PHONY: sim
+sim: ## the simulated cluster: many seeds, or one with its transcript (SEED=n)
+	$(GO) test ./integration/sim -run 'TestSeeds' -count=1 -timeout 20m $(if $(SEED),-v -args -seed=$(SEED),-args -seeds=5000)
+
+.PHONY: verify
+verify: tools ## generated code fresh, formatting, vet, staticcheck, every module on its own
+	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "not formatted:"; echo "$$out"; exit 1; fi
+	$(GO) vet work
+	$(TOOLS)/staticcheck $(addprefix ./,$(addsuffix /...,$(MODULES)))
+	@for m in $(MODULES); do echo "GOWORK=off go build $$m"; (cd $$m && GOWORK=off $(GO) build ./... && GOWORK=off $(GO) mod tidy -diff) || exit 1; done
+	@$(MAKE) --no-print-directory generate-check
+
+.PHONY: generate
+generate: tools ## protobuf code, REST mapping and OpenAPI from api/
+	cd api && PATH="$(TOOLS):$$PATH" buf generate
+
+.PHONY: generate-check
+generate-check: tools
+	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && cp -r api "$$dir/api" && \
+	(cd "$$dir/api" && PATH="$(TOOLS):$$PATH" buf generate) && \
+	diff -r -q api "$$dir/api" || { echo "generated code is stale: make generate"; exit 1; }
+
+.PHONY: tools
+tools: $(TOOLS)/.done
+
+$(TOOLS)/.done: tools/go.mod tools/go.sum
+	@mkdir -p $(TOOLS)
+	cd tools && GOWORK=off GOBIN=$(TOOLS) $(GO) install tool
+	@touch $@
