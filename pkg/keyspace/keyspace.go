@@ -6,9 +6,13 @@
 //	  {service}/chain                                     the service's leader
 //	  registry/reservations/{job}/{stage}/{name}/{uid}    registry
 //	  registry/stages/{job}/{stage}                       registry
+//	  registry/ready                                      registry
 //	  executors/records/{id}                              executor-state
 //	  executors/live/{id}                                 executor-state, on the executor's etcd lease
 //	  executors/leases/{uid}/{chunk}                      executor-state
+//	  executors/skus/{name}                               executor-state
+//	  executors/pools/{name}                              executor-state
+//	  executors/disables/{id}                             executor-state
 //	  assigner/tasks/{uid}                                assigner
 //	  assigner/tasks/{uid}/{chunk}                        assigner
 //	  events/{job}/{service}/{term}-{n}                   each service its own
@@ -40,9 +44,10 @@ func (s Space) Prefix() string { return s.prefix }
 // for leader keys and chains, where it is the service in the key.
 func Writer(kind model.Kind) string {
 	switch kind {
-	case model.KindReservation, model.KindStage:
+	case model.KindReservation, model.KindStage, model.KindReady:
 		return model.ServiceRegistry
-	case model.KindExecutor, model.KindLive, model.KindLeaseChunk:
+	case model.KindExecutor, model.KindLive, model.KindLeaseChunk,
+		model.KindSKU, model.KindPool, model.KindDisable:
 		return model.ServiceExecutorState
 	case model.KindTaskHeader, model.KindTaskChunk:
 		return model.ServiceAssigner
@@ -61,8 +66,16 @@ func (s Space) Key(r model.Ref) string {
 		return s.prefix + "registry/reservations/" + r.Key.Job + "/" + r.Key.Stage + "/" + r.Key.Name + "/" + r.ID
 	case model.KindStage:
 		return s.prefix + "registry/stages/" + r.Key.Job + "/" + r.Key.Stage
+	case model.KindReady:
+		return s.prefix + "registry/ready"
 	case model.KindExecutor:
 		return s.prefix + "executors/records/" + r.ID
+	case model.KindSKU:
+		return s.prefix + "executors/skus/" + r.ID
+	case model.KindPool:
+		return s.prefix + "executors/pools/" + r.ID
+	case model.KindDisable:
+		return s.prefix + "executors/disables/" + r.ID
 	case model.KindLive:
 		return s.prefix + "executors/live/" + r.ID
 	case model.KindLeaseChunk:
@@ -92,6 +105,14 @@ func (s Space) Parse(key string) (ref model.Ref, ok bool) {
 		return model.Ref{Kind: model.KindReservation, Key: model.Key{Job: p[2], Stage: p[3], Name: p[4]}, ID: p[5]}, true
 	case len(p) == 4 && p[0] == "registry" && p[1] == "stages":
 		return model.Ref{Kind: model.KindStage, Key: model.Key{Job: p[2], Stage: p[3]}}, true
+	case len(p) == 2 && p[0] == "registry" && p[1] == "ready":
+		return model.Ref{Kind: model.KindReady}, true
+	case len(p) == 3 && p[0] == "executors" && p[1] == "skus":
+		return model.Ref{Kind: model.KindSKU, ID: p[2]}, true
+	case len(p) == 3 && p[0] == "executors" && p[1] == "pools":
+		return model.Ref{Kind: model.KindPool, ID: p[2]}, true
+	case len(p) == 3 && p[0] == "executors" && p[1] == "disables":
+		return model.Ref{Kind: model.KindDisable, ID: p[2]}, true
 	case len(p) == 3 && p[0] == "executors" && p[1] == "records":
 		return model.Ref{Kind: model.KindExecutor, ID: p[2]}, true
 	case len(p) == 3 && p[0] == "executors" && p[1] == "live":

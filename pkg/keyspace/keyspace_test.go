@@ -21,6 +21,10 @@ func TestKeyAndParse(t *testing.T) {
 		{Kind: model.KindLeaseChunk, ID: "a-1", Chunk: 3}:                 "/berth/default/executors/leases/a-1/00003",
 		{Kind: model.KindTaskHeader, ID: "a-1"}:                           "/berth/default/assigner/tasks/a-1",
 		{Kind: model.KindTaskChunk, ID: "a-1", Chunk: 12}:                 "/berth/default/assigner/tasks/a-1/00012",
+		{Kind: model.KindReady}:                                           "/berth/default/registry/ready",
+		{Kind: model.KindSKU, ID: "small"}:                                "/berth/default/executors/skus/small",
+		{Kind: model.KindPool, ID: "night"}:                               "/berth/default/executors/pools/night",
+		{Kind: model.KindDisable, ID: "d-1"}:                              "/berth/default/executors/disables/d-1",
 	}
 	for ref, want := range refs {
 		got := space.Key(ref)
@@ -52,7 +56,7 @@ func TestParseRefuses(t *testing.T) {
 
 // TestWriters says that every stored kind has exactly one writer.
 func TestWriters(t *testing.T) {
-	for kind := model.KindReservation; kind <= model.KindTaskChunk; kind++ {
+	for kind := model.KindReservation; kind <= model.KindDisable; kind++ {
 		if Writer(kind) == "" {
 			t.Errorf("kind %d has no writer", kind)
 		}

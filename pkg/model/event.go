@@ -30,6 +30,7 @@ const (
 	EventWorkerRequeued       EventKind = 26
 	EventWorkerEvicting       EventKind = 27
 	EventWorkerEvicted        EventKind = 28
+	EventExecutorDisabled     EventKind = 40
 )
 
 // MaxEventWorkers is how many workers one event names at most; larger batches

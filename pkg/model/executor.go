@@ -23,6 +23,11 @@ type Executor struct {
 	Nonce       string
 	// Ordinal stands for the id in leases and tasks. It is never reused.
 	Ordinal uint32
+	// Reserved are the shares of Resources set aside for roles, by role.
+	Reserved map[string]resource.Vector
+	// Draining: workers on it are to go. It is derived from the requests to
+	// drain, and kept here for the assigner.
+	Draining bool
 	// Lost is set when the executor's workers were given up, Since with it.
 	Lost         bool
 	RegisteredAt time.Time
@@ -73,8 +78,9 @@ type LeaseChunk struct {
 	Chunks, Total int32
 	Key           Key
 	Epoch         int64
-	// Each is what one worker takes.
+	// Each is what one worker takes; the share of Role is taken first.
 	Each    resource.Vector
+	Role    string
 	Workers []Placement
 	// Cut is the registry's revision at which the granting pass was cut.
 	Cut       int64

@@ -17,6 +17,10 @@ const (
 	KindLeaseChunk       // executor-state
 	KindTaskHeader       // assigner
 	KindTaskChunk        // assigner
+	KindReady            // registry; one
+	KindSKU              // executor-state
+	KindPool             // executor-state
+	KindDisable          // executor-state
 )
 
 // Service names.
@@ -32,8 +36,9 @@ type Ref struct {
 	Kind Kind
 	// Key is set for reservations (all of it) and stages (job and stage).
 	Key Key
-	// ID is the uid of reservations, leases and tasks, the id of executors, the
-	// service of leaders and chains.
+	// ID is the uid of reservations, leases and tasks, the id of executors and
+	// requests to disable, the name of SKUs and pools, the service of leaders
+	// and chains.
 	ID    string
 	Chunk int32
 }
@@ -66,6 +71,18 @@ func (h *TaskHeader) Ref() Ref { return Ref{Kind: KindTaskHeader, ID: h.UID} }
 
 // Ref implements Record.
 func (c *TaskChunk) Ref() Ref { return Ref{Kind: KindTaskChunk, ID: c.UID, Chunk: c.Chunk} }
+
+// Ref implements Record.
+func (*Ready) Ref() Ref { return Ref{Kind: KindReady} }
+
+// Ref implements Record.
+func (s *SKU) Ref() Ref { return Ref{Kind: KindSKU, ID: s.Name} }
+
+// Ref implements Record.
+func (p *Pool) Ref() Ref { return Ref{Kind: KindPool, ID: p.Name} }
+
+// Ref implements Record.
+func (d *Disable) Ref() Ref { return Ref{Kind: KindDisable, ID: d.ID} }
 
 // Leader is the record of who leads a service. The key's create revision is the
 // term.

@@ -76,6 +76,55 @@ func (p Priority) Equal(o Priority) bool {
 	return p.Order == nil || *p.Order == *o.Order
 }
 
+// Batch says whether workers may start without the others of their batch.
+type Batch uint8
+
+// The modes; the numbers are those of the wire. Unset is the cluster's mode.
+const (
+	BatchUnset Batch = iota
+	BatchStrict
+	BatchBestEffort
+)
+
+// Start says what becomes of a batch of which one worker cannot be started.
+type Start uint8
+
+// The ways to start; the numbers are those of the wire.
+const (
+	StartUnset Start = iota
+	// StartProgressive: each worker for itself.
+	StartProgressive
+	// StartTogether: all are stopped, and the batch is queued again.
+	StartTogether
+)
+
+// OnFailure says what becomes of a worker that no attempt started.
+type OnFailure uint8
+
+// What may become of it; the numbers are those of the wire.
+const (
+	OnFailureUnset OnFailure = iota
+	// OnFailureRequeue: just that worker is queued again, first.
+	OnFailureRequeue
+	// OnFailureNotify: an event tells of it.
+	OnFailureNotify
+)
+
+// Origin says how a version came to be queued.
+type Origin uint8
+
+// The origins; the numbers are those of the record.
+const (
+	// OriginAsked: a job service asked for it.
+	OriginAsked Origin = iota
+	// OriginRequeue: workers of its parent could not be started. It is queued
+	// before all that is not requeued.
+	OriginRequeue
+	// OriginPart: those workers of its parent that fitted, where the batch does
+	// not have to be whole.
+	OriginPart
+)
+
 // Task is what an executor starts for each worker.
 type Task struct {
 	Command   string
@@ -91,6 +140,9 @@ type Spec struct {
 	Constraints  constraint.Constraints
 	Priority     Priority
 	Task         Task
+	Batch        Batch
+	Start        Start
+	OnFailure    OnFailure
 	MaxAttempts  int32
 	QueueTimeout time.Duration
 	Labels       map[string]string
@@ -132,8 +184,17 @@ type Reservation struct {
 
 	// Requests are the calls that made or changed this version, for repeats.
 	Requests []RequestMark
-	// Parent is the uid of the version that this one requeues workers of.
+	// Origin says how it came to be queued. Parent is the uid of the version
+	// that it requeues workers of, or is a part of; empty for what was asked.
+	Origin Origin
 	Parent string
+	// Round counts the times that these workers were queued again because they
+	// could not be started; Spec.MaxAttempts bounds the rounds, the first
+	// included.
+	Round int32
+	// Unwanted are workers of a version that was handed over which were
+	// cancelled one by one: the assigner evicts them.
+	Unwanted Seats
 	// WorkerCounts are the workers by the state they ended in, kept when the
 	// task is gone.
 	WorkerCounts map[string]int32
@@ -141,6 +202,17 @@ type Reservation struct {
 	// Epoch and Mod are the create and modification revisions of the key: 0
 	// until the record is committed. They are not part of the stored value.
 	Epoch, Mod int64
+}
+
+// Ready is the record of the registry's readiness: before Since is set nothing
+// is leased.
+type Ready struct {
+	// Since is when it became ready; zero before.
+	Since time.Time
+	// By is "auto", "signal" or "grace".
+	By string
+	// Begun is when a registry first waited for the signal.
+	Begun time.Time
 }
 
 // RequestMark remembers the answer to a call.

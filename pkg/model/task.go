@@ -71,6 +71,12 @@ type TaskHeader struct {
 	Stopping bool
 	// Ended is set when every worker has ended.
 	Ended bool
+	// Withdrawn is set when a batch that is to start together cannot, for
+	// Reason and Message: all its workers are stopped, and the registry queues
+	// it again once it has ended and its lease is gone.
+	Withdrawn bool
+	Reason    fault.Reason
+	Message   string
 }
 
 // TaskChunk is the record of up to TaskChunkSize workers of a task.
@@ -96,4 +102,8 @@ type TaskWorker struct {
 	// worker proves its absence.
 	Incarnation int64
 	Sequence    int64
+	// Requeue is set, with FAILED, on a worker that could not be started and is
+	// for the registry to queue again. It is done when the stage knows a higher
+	// number of the seat.
+	Requeue bool
 }

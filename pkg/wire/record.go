@@ -31,6 +31,18 @@ func Encode(record model.Record) ([]byte, error) {
 			Id: r.ID, Address: r.Address, Sku: r.SKU, Host: r.Host, Attributes: r.Attributes, Resources: r.Resources,
 			Generation: r.Generation, Incarnation: r.Incarnation, Nonce: r.Nonce, Ordinal: r.Ordinal, Lost: r.Lost,
 			RegisteredAt: Timestamp(r.RegisteredAt), Since: Timestamp(r.Since),
+			Reserved: Shares(r.Reserved), Draining: r.Draining,
+		}
+	case *model.Ready:
+		m = &recordv1.Ready{Since: Timestamp(r.Since), By: r.By, Begun: Timestamp(r.Begun)}
+	case *model.SKU:
+		m = &recordv1.Sku{Sku: SKU(r)}
+	case *model.Pool:
+		m = &recordv1.Pool{Pool: Pool(r)}
+	case *model.Disable:
+		m = &recordv1.Disable{
+			Ids: r.IDs, Attributes: r.Attributes, Reason: r.Reason, ExpireAt: Timestamp(r.ExpireAt), CreatedAt: Timestamp(r.CreatedAt),
+			Drain: r.Drain, Claim: r.Claim, Told: r.Told, ToldAll: r.ToldAll,
 		}
 	case *model.Live:
 		m = &recordv1.Live{Incarnation: r.Incarnation}
@@ -40,6 +52,7 @@ func Encode(record model.Record) ([]byte, error) {
 		m = &recordv1.TaskHeader{
 			Key: Key(r.Key), Epoch: r.Epoch, Chunks: r.Chunks, Workers: r.Workers, Complete: r.Complete, Lease: r.Lease,
 			CreatedAt: Timestamp(r.CreatedAt), Stopping: r.Stopping, Ended: r.Ended,
+			Withdrawn: r.Withdrawn, Reason: string(r.Reason), Message: r.Message,
 		}
 	case *model.TaskChunk:
 		m = encodeTask(r)
@@ -95,6 +108,35 @@ func decode(ref model.Ref, value []byte, create, mod, etcdLease int64) (model.Re
 			Resources: resource.Vector(m.GetResources()), Generation: m.GetGeneration(), Incarnation: m.GetIncarnation(),
 			Nonce: m.GetNonce(), Ordinal: m.GetOrdinal(), Lost: m.GetLost(),
 			RegisteredAt: Time(m.GetRegisteredAt()), Since: Time(m.GetSince()),
+			Reserved: SharesOf(m.GetReserved()), Draining: m.GetDraining(),
+		}, nil
+	case model.KindReady:
+		m := &recordv1.Ready{}
+		if err := proto.Unmarshal(value, m); err != nil {
+			return nil, err
+		}
+		return &model.Ready{Since: Time(m.GetSince()), By: m.GetBy(), Begun: Time(m.GetBegun())}, nil
+	case model.KindSKU:
+		m := &recordv1.Sku{}
+		if err := proto.Unmarshal(value, m); err != nil {
+			return nil, err
+		}
+		return SKUOf(m.GetSku()), nil
+	case model.KindPool:
+		m := &recordv1.Pool{}
+		if err := proto.Unmarshal(value, m); err != nil {
+			return nil, err
+		}
+		return PoolOf(m.GetPool()), nil
+	case model.KindDisable:
+		m := &recordv1.Disable{}
+		if err := proto.Unmarshal(value, m); err != nil {
+			return nil, err
+		}
+		return &model.Disable{
+			ID: ref.ID, IDs: m.GetIds(), Attributes: m.GetAttributes(), Reason: m.GetReason(),
+			ExpireAt: Time(m.GetExpireAt()), CreatedAt: Time(m.GetCreatedAt()),
+			Drain: m.GetDrain(), Claim: m.GetClaim(), Told: m.GetTold(), ToldAll: m.GetToldAll(),
 		}, nil
 	case model.KindLive:
 		m := &recordv1.Live{}
@@ -117,6 +159,7 @@ func decode(ref model.Ref, value []byte, create, mod, etcdLease int64) (model.Re
 			UID: ref.ID, Key: KeyOf(m.GetKey()), Epoch: m.GetEpoch(), Chunks: m.GetChunks(), Workers: m.GetWorkers(),
 			Complete: m.GetComplete(), Lease: m.GetLease(), CreatedAt: Time(m.GetCreatedAt()),
 			Stopping: m.GetStopping(), Ended: m.GetEnded(),
+			Withdrawn: m.GetWithdrawn(), Reason: fault.Reason(m.GetReason()), Message: m.GetMessage(),
 		}, nil
 	case model.KindTaskChunk:
 		m := &recordv1.TaskChunk{}
@@ -130,7 +173,7 @@ func decode(ref model.Ref, value []byte, create, mod, etcdLease int64) (model.Re
 
 func encodeLease(l *model.LeaseChunk) *recordv1.LeaseChunk {
 	m := &recordv1.LeaseChunk{
-		Key: Key(l.Key), Epoch: l.Epoch, Chunks: l.Chunks, Total: l.Total, Each: l.Each, Cut: l.Cut, GrantedAt: Timestamp(l.GrantedAt),
+		Key: Key(l.Key), Epoch: l.Epoch, Chunks: l.Chunks, Total: l.Total, Each: l.Each, Role: l.Role, Cut: l.Cut, GrantedAt: Timestamp(l.GrantedAt),
 		Index: make([]int32, len(l.Workers)), Number: make([]int32, len(l.Workers)), Ordinal: make([]uint32, len(l.Workers)),
 	}
 	for i, w := range l.Workers {
@@ -146,7 +189,7 @@ func decodeLease(ref model.Ref, m *recordv1.LeaseChunk, create int64) (*model.Le
 	}
 	l := &model.LeaseChunk{
 		UID: ref.ID, Chunk: ref.Chunk, Chunks: m.GetChunks(), Total: m.GetTotal(), Key: KeyOf(m.GetKey()), Epoch: m.GetEpoch(),
-		Each: m.GetEach(), Cut: m.GetCut(), GrantedAt: Time(m.GetGrantedAt()), Workers: make([]model.Placement, n), Create: create,
+		Each: m.GetEach(), Role: m.GetRole(), Cut: m.GetCut(), GrantedAt: Time(m.GetGrantedAt()), Workers: make([]model.Placement, n), Create: create,
 	}
 	for i := range l.Workers {
 		l.Workers[i] = model.Placement{Seat: model.Seat{Index: m.GetIndex()[i], Number: m.GetNumber()[i]}, Ordinal: m.GetOrdinal()[i]}
@@ -160,7 +203,7 @@ func encodeTask(c *model.TaskChunk) *recordv1.TaskChunk {
 		m.Workers[i] = &recordv1.TaskWorker{
 			Index: w.Seat.Index, Number: w.Seat.Number, Ordinal: w.Ordinal, State: berthv1.Assignment_State(w.State),
 			Since: Timestamp(w.Since), Attempts: w.Attempts, LastError: w.LastError, Reason: string(w.Reason),
-			ExitCode: w.ExitCode, Incarnation: w.Incarnation, Sequence: w.Sequence,
+			ExitCode: w.ExitCode, Incarnation: w.Incarnation, Sequence: w.Sequence, Requeue: w.Requeue,
 		}
 	}
 	return m
@@ -172,7 +215,7 @@ func decodeTask(ref model.Ref, m *recordv1.TaskChunk) *model.TaskChunk {
 		c.Workers[i] = model.TaskWorker{
 			Seat: model.Seat{Index: w.GetIndex(), Number: w.GetNumber()}, Ordinal: w.GetOrdinal(), State: model.WorkerState(w.GetState()),
 			Since: Time(w.GetSince()), Attempts: w.GetAttempts(), LastError: w.GetLastError(), Reason: fault.Reason(w.GetReason()),
-			ExitCode: w.ExitCode, Incarnation: w.GetIncarnation(), Sequence: w.GetSequence(),
+			ExitCode: w.ExitCode, Incarnation: w.GetIncarnation(), Sequence: w.GetSequence(), Requeue: w.GetRequeue(),
 		}
 	}
 	return c

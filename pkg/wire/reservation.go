@@ -73,18 +73,13 @@ func UpsertOf(req *berthv1.UpsertReservationRequest) (Upsert, error) {
 // supported refuses what this version knows of and does not do yet, and what
 // no version knows.
 func supported(r *berthv1.Reservation) error {
-	c, t := r.GetConstraints(), r.GetTask()
+	t := r.GetTask()
 	for _, field := range []struct {
 		name string
 		set  bool
 	}{
-		{"constraints.pools", len(c.GetPools()) > 0},
-		{"constraints.role", c.GetRole() != ""},
 		{"task.startTimeout", t.GetStartTimeout() != nil},
 		{"task.readiness", t != nil && t.Readiness != nil},
-		{"batch", r.GetBatch() == berthv1.Batch_BEST_EFFORT},
-		{"start", r.GetStart() == berthv1.Start_TOGETHER},
-		{"onAssignmentFailure", r.GetOnAssignmentFailure() == berthv1.OnAssignmentFailure_REQUEUE},
 	} {
 		if field.set {
 			return notYet(field.name)
@@ -107,7 +102,7 @@ func supported(r *berthv1.Reservation) error {
 }
 
 // outputOnly are the fields of a reservation that Berth sets.
-var outputOnly = []protoreflect.Name{"uid", "epoch", "state", "reason", "position", "created_at", "updated_at", "worker_counts", "change", "message"}
+var outputOnly = []protoreflect.Name{"uid", "epoch", "state", "reason", "position", "created_at", "updated_at", "worker_counts", "change", "message", "parent", "round"}
 
 // unsupported are the fields that later work will give a meaning.
 var unsupported = []protoreflect.Name{"hold", "hold_timeout", "lifetime", "expire_at", "restart", "on_worker_loss", "volume", "near", "apart", "executors", "not_before"}
@@ -141,8 +136,17 @@ func specOf(r *berthv1.Reservation) (model.Spec, error) {
 			Command: t.GetCommand(), Args: t.GetArgs(), Env: t.GetEnv(), Payload: t.GetPayload(),
 			StopGrace: model.DefaultStopGrace,
 		},
+		Batch:       model.Batch(r.GetBatch()),
+		Start:       model.StartProgressive,
+		OnFailure:   model.OnFailureRequeue,
 		MaxAttempts: model.DefaultAttempts,
 		Labels:      r.GetLabels(),
+	}
+	if r.GetStart() != berthv1.Start_START_UNSPECIFIED {
+		spec.Start = model.Start(r.GetStart())
+	}
+	if r.GetOnAssignmentFailure() != berthv1.OnAssignmentFailure_ON_ASSIGNMENT_FAILURE_UNSPECIFIED {
+		spec.OnFailure = model.OnFailure(r.GetOnAssignmentFailure())
 	}
 	spec.Constraints.Resources = spec.Constraints.Resources.WithSlots()
 	if r.MaxAttempts != nil {
@@ -179,10 +183,10 @@ func Spec(key model.Key, s model.Spec) *berthv1.Reservation {
 		Constraints: Constraints(c),
 		Priority:    &berthv1.Priority{Class: berthv1.PriorityClass(s.Priority.Class), Tier: s.Priority.Tier, Order: s.Priority.Order},
 		Task:        Task(s.Task),
-		Batch:       berthv1.Batch_STRICT,
-		Start:       berthv1.Start_PROGRESSIVE,
+		Batch:       berthv1.Batch(s.Batch),
+		Start:       berthv1.Start(s.Start),
 
-		OnAssignmentFailure: berthv1.OnAssignmentFailure_NOTIFY,
+		OnAssignmentFailure: berthv1.OnAssignmentFailure(s.OnFailure),
 		MaxAttempts:         &s.MaxAttempts,
 		QueueTimeout:        duration(s.QueueTimeout),
 		Labels:              s.Labels,
@@ -249,6 +253,7 @@ func Reservation(v ReservationView, forList bool) *berthv1.Reservation {
 	r.Position = int32(v.Position)
 	r.CreatedAt, r.UpdatedAt = Timestamp(v.CreatedAt), Timestamp(v.UpdatedAt)
 	r.WorkerCounts = maps.Clone(v.Counts)
+	r.Parent, r.Round = optional(v.Parent), v.Round
 	if v.Change != model.ChangeUnset {
 		r.Change = berthv1.UpsertReservationRequest_Change(v.Change).Enum()
 	}
@@ -263,6 +268,7 @@ func encodeReservation(r *model.Reservation) *recordv1.Reservation {
 		State: berthv1.Reservation_State(r.State), Reason: string(r.Reason), Message: r.Message,
 		CreatedAt: Timestamp(r.CreatedAt), UpdatedAt: Timestamp(r.UpdatedAt), EndedAt: Timestamp(r.EndedAt),
 		Parent: r.Parent, WorkerCounts: r.WorkerCounts,
+		Origin: int32(r.Origin), Round: r.Round, Unwanted: Runs(r.Unwanted),
 	}
 	for _, q := range r.Requests {
 		m.Requests = append(m.Requests, &recordv1.RequestMark{Id: q.ID, Change: berthv1.UpsertReservationRequest_Change(q.Change), Cancelled: q.Cancelled})
@@ -280,6 +286,7 @@ func decodeReservation(ref model.Ref, m *recordv1.Reservation, create, mod int64
 		State: model.State(m.GetState()), Reason: fault.Reason(m.GetReason()), Message: m.GetMessage(),
 		CreatedAt: Time(m.GetCreatedAt()), UpdatedAt: Time(m.GetUpdatedAt()), EndedAt: Time(m.GetEndedAt()),
 		Parent: m.GetParent(), WorkerCounts: m.GetWorkerCounts(), Epoch: create, Mod: mod,
+		Origin: model.Origin(m.GetOrigin()), Round: m.GetRound(), Unwanted: Seats(m.GetUnwanted()),
 	}
 	for _, q := range m.GetRequests() {
 		r.Requests = append(r.Requests, model.RequestMark{ID: q.GetId(), Change: model.Change(q.GetChange()), Cancelled: q.GetCancelled()})

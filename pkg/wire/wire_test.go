@@ -19,7 +19,7 @@ func at(s int64) time.Time { return time.Unix(s, 500).UTC() }
 
 // records holds one record of every stored kind with every field set.
 func records() []model.Record {
-	order, exit := int64(-7), int32(3)
+	order, exit, most, after := int64(-7), int32(3), int32(8), 5*time.Second
 	key := model.Key{Job: "etl", Stage: "map", Name: "main"}
 	return []model.Record{
 		&model.Reservation{
@@ -31,14 +31,16 @@ func records() []model.Record {
 					Pools: []string{"p"}, Role: "web", SameShape: true, Pack: true,
 					Spread: constraint.Spread{By: "zone", Max: 2}, Avoid: []string{"host-3"},
 				},
-				Priority:    model.Priority{Class: model.ClassScale, Tier: 2, Order: &order},
-				Task:        model.Task{Command: "sh", Args: []string{"-c", "true"}, Env: map[string]string{"A": "b"}, Payload: []byte{1}, StopGrace: time.Second},
+				Priority: model.Priority{Class: model.ClassScale, Tier: 2, Order: &order},
+				Task:     model.Task{Command: "sh", Args: []string{"-c", "true"}, Env: map[string]string{"A": "b"}, Payload: []byte{1}, StopGrace: time.Second},
+				Batch:    model.BatchBestEffort, Start: model.StartTogether, OnFailure: model.OnFailureNotify,
 				MaxAttempts: 4, QueueTimeout: time.Minute, Labels: map[string]string{"team": "x"},
 			},
 			Seats: model.SeatsOf([]model.Seat{{Index: 0, Number: 1}, {Index: 1, Number: 1}, {Index: 4, Number: 2}}),
 			Place: 5, PlaceEpoch: 44, State: model.Cancelling, Reason: fault.ReasonCancelled, Message: "why",
 			CreatedAt: at(1), UpdatedAt: at(2), EndedAt: at(3),
 			Requests: []model.RequestMark{{ID: "r1", Change: model.Reordered, Cancelled: 2}}, Parent: "1a-1", WorkerCounts: map[string]int32{"COMPLETED": 3},
+			Origin: model.OriginPart, Round: 2, Unwanted: model.SeatsOf([]model.Seat{{Index: 4, Number: 2}}),
 			Epoch: 11, Mod: 12,
 		},
 		&model.Leader{Service: model.ServiceRegistry, Replica: "r-1", Address: "127.0.0.1:7101", Version: "v1", Since: at(9)},
@@ -46,18 +48,32 @@ func records() []model.Record {
 		&model.Executor{
 			ID: "host-1", Address: "127.0.0.1:7200", SKU: "small", Host: "h", Attributes: map[string]string{"zone": "a"},
 			Resources: resource.Vector{"cpu": 4000}, Generation: 2, Incarnation: 3, Nonce: "n", Ordinal: 9, Lost: true,
+			Reserved: map[string]resource.Vector{"web": {"cpu": 1000}}, Draining: true,
 			RegisteredAt: at(4), Since: at(5),
 		},
 		&model.Live{ID: "host-1", Incarnation: 3, EtcdLease: 77},
 		&model.LeaseChunk{
-			UID: "1a-2", Chunk: 1, Chunks: 2, Total: 1025, Key: key, Epoch: 11, Each: resource.Vector{"cpu": 1000},
+			UID: "1a-2", Chunk: 1, Chunks: 2, Total: 1025, Key: key, Epoch: 11, Each: resource.Vector{"cpu": 1000}, Role: "web",
 			Workers: []model.Placement{{Seat: model.Seat{Index: 4, Number: 2}, Ordinal: 9}}, Cut: 10, GrantedAt: at(6), Create: 11,
 		},
-		&model.TaskHeader{UID: "1a-2", Key: key, Epoch: 11, Chunks: 1, Workers: 3, Complete: true, Lease: 13, CreatedAt: at(7), Stopping: true, Ended: true},
+		&model.TaskHeader{
+			UID: "1a-2", Key: key, Epoch: 11, Chunks: 1, Workers: 3, Complete: true, Lease: 13, CreatedAt: at(7), Stopping: true, Ended: true,
+			Withdrawn: true, Reason: fault.ReasonNotTogether, Message: "why",
+		},
 		&model.TaskChunk{UID: "1a-2", Workers: []model.TaskWorker{{
 			Seat: model.Seat{Index: 4, Number: 2}, Ordinal: 9, State: model.WorkerFailed, Since: at(8), Attempts: 2,
-			LastError: "exit", Reason: fault.ReasonExited, ExitCode: &exit, Incarnation: 3, Sequence: 17,
+			LastError: "exit", Reason: fault.ReasonExited, ExitCode: &exit, Incarnation: 3, Sequence: 17, Requeue: true,
 		}}},
+		&model.Ready{Since: at(10), By: "signal", Begun: at(9)},
+		&model.SKU{
+			Name: "small", Resources: resource.Vector{"cpu": 4000}, Attributes: map[string]string{"zone": "a"}, UpdatedAt: at(11),
+			Scale: &model.ScaleRule{MinIdle: 1, MaxIdle: &most, MinSize: 2, MaxSize: &most},
+		},
+		&model.Pool{Name: "night", Attributes: map[string]string{"pool": "night"}, LostAfter: &after, UpdatedAt: at(12)},
+		&model.Disable{
+			ID: "d-1", IDs: []string{"host-1"}, Attributes: map[string]string{"zone": "a"}, Reason: "repair", ExpireAt: at(13), CreatedAt: at(12),
+			Drain: true, Claim: true, Told: "host-1", ToldAll: true,
+		},
 	}
 }
 
@@ -125,13 +141,10 @@ func TestUpsertRefusals(t *testing.T) {
 		{`{"apart":"v"}`, "apart", fault.ReasonUnsupported},
 		{`{"executors":["a"]}`, "executors", fault.ReasonUnsupported},
 		{`{"notBefore":"2030-01-01T00:00:00Z"}`, "notBefore", fault.ReasonUnsupported},
-		{`{"constraints":{"pools":["p"]}}`, "constraints.pools", fault.ReasonUnsupported},
-		{`{"constraints":{"role":"r"}}`, "constraints.role", fault.ReasonUnsupported},
+		{`{"parent":"1a-1"}`, "parent", fault.ReasonOutputOnly},
+		{`{"round":1}`, "round", fault.ReasonOutputOnly},
 		{`{"task":{"startTimeout":"1s"}}`, "task.startTimeout", fault.ReasonUnsupported},
 		{`{"task":{"readiness":"STARTED"}}`, "task.readiness", fault.ReasonUnsupported},
-		{`{"batch":"BEST_EFFORT"}`, "batch", fault.ReasonUnsupported},
-		{`{"start":"TOGETHER"}`, "start", fault.ReasonUnsupported},
-		{`{"onAssignmentFailure":"REQUEUE"}`, "onAssignmentFailure", fault.ReasonUnsupported},
 		{`{"batch":17}`, "batch", fault.ReasonInvalid},
 		{`{"priority":{"class":9}}`, "priority.class", fault.ReasonInvalid},
 		{`{"queueTimeout":"10s","task":{"stopGrace":"-0s"}}`, "", ""},
@@ -164,7 +177,8 @@ func TestUpsertDefaults(t *testing.T) {
 		Key: model.Key{Job: "j", Stage: "s", Name: "main"}, Count: 2,
 		Spec: model.Spec{
 			Constraints: constraint.Constraints{Resources: resource.Vector{"slots": 1}},
-			Task:        model.Task{StopGrace: model.DefaultStopGrace}, MaxAttempts: 3,
+			Task:        model.Task{StopGrace: model.DefaultStopGrace},
+			Start:       model.StartProgressive, OnFailure: model.OnFailureRequeue, MaxAttempts: 3,
 		},
 	}
 	if diff := cmp.Diff(want, u); diff != "" {

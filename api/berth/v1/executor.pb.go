@@ -9,6 +9,7 @@ package berthv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -93,12 +94,17 @@ type Executor struct {
 	Resources  map[string]int64  `protobuf:"bytes,7,rep,name=resources,proto3" json:"resources,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	// Used is what leases hold, converted to the same units.
 	Used map[string]int64 `protobuf:"bytes,8,rep,name=used,proto3" json:"used,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// Reserved is set aside for roles, by the name of the role; part of
+	// resources.
+	Reserved map[string]*ResourceShare `protobuf:"bytes,9,rep,name=reserved,proto3" json:"reserved,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Generation orders executors of equal fit: newer ones are taken first.
 	Generation int64 `protobuf:"varint,10,opt,name=generation,proto3" json:"generation,omitempty"`
 	// Incarnation rises each time the agent registers.
 	Incarnation int64          `protobuf:"varint,11,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	State       Executor_State `protobuf:"varint,12,opt,name=state,proto3,enum=berth.v1.Executor_State" json:"state,omitempty"`
-	Draining    bool           `protobuf:"varint,14,opt,name=draining,proto3" json:"draining,omitempty"`
+	// Disabled are the requests to disable that hold for it.
+	Disabled []*DisableMark `protobuf:"bytes,13,rep,name=disabled,proto3" json:"disabled,omitempty"`
+	Draining bool           `protobuf:"varint,14,opt,name=draining,proto3" json:"draining,omitempty"`
 	// Workers counts the workers it holds capacity for.
 	Workers       int32                  `protobuf:"varint,15,opt,name=workers,proto3" json:"workers,omitempty"`
 	Since         *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=since,proto3" json:"since,omitempty"`
@@ -192,6 +198,13 @@ func (x *Executor) GetUsed() map[string]int64 {
 	return nil
 }
 
+func (x *Executor) GetReserved() map[string]*ResourceShare {
+	if x != nil {
+		return x.Reserved
+	}
+	return nil
+}
+
 func (x *Executor) GetGeneration() int64 {
 	if x != nil {
 		return x.Generation
@@ -211,6 +224,13 @@ func (x *Executor) GetState() Executor_State {
 		return x.State
 	}
 	return Executor_STATE_UNSPECIFIED
+}
+
+func (x *Executor) GetDisabled() []*DisableMark {
+	if x != nil {
+		return x.Disabled
+	}
+	return nil
 }
 
 func (x *Executor) GetDraining() bool {
@@ -234,6 +254,1866 @@ func (x *Executor) GetSince() *timestamppb.Timestamp {
 	return nil
 }
 
+// ResourceShare is a vector of resources.
+type ResourceShare struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Resources     map[string]int64       `protobuf:"bytes,1,rep,name=resources,proto3" json:"resources,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResourceShare) Reset() {
+	*x = ResourceShare{}
+	mi := &file_berth_v1_executor_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResourceShare) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResourceShare) ProtoMessage() {}
+
+func (x *ResourceShare) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_executor_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResourceShare.ProtoReflect.Descriptor instead.
+func (*ResourceShare) Descriptor() ([]byte, []int) {
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ResourceShare) GetResources() map[string]int64 {
+	if x != nil {
+		return x.Resources
+	}
+	return nil
+}
+
+// DisableMark is a request to disable that holds for an executor.
+type DisableMark struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	RequestId string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	Reason    string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// ExpireTime is unset for a request that does not expire.
+	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DisableMark) Reset() {
+	*x = DisableMark{}
+	mi := &file_berth_v1_executor_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DisableMark) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DisableMark) ProtoMessage() {}
+
+func (x *DisableMark) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_executor_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DisableMark.ProtoReflect.Descriptor instead.
+func (*DisableMark) Descriptor() ([]byte, []int) {
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *DisableMark) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *DisableMark) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *DisableMark) GetExpireTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpireTime
+	}
+	return nil
+}
+
+// ExecutorSelector chooses executors by ids, or by attributes that all have to
+// be equal without regard to case. One of the two is given.
+type ExecutorSelector struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ids           []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`
+	Attributes    map[string]string      `protobuf:"bytes,2,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExecutorSelector) Reset() {
+	*x = ExecutorSelector{}
+	mi := &file_berth_v1_executor_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExecutorSelector) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExecutorSelector) ProtoMessage() {}
+
+func (x *ExecutorSelector) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_executor_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExecutorSelector.ProtoReflect.Descriptor instead.
+func (*ExecutorSelector) Descriptor() ([]byte, []int) {
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ExecutorSelector) GetIds() []string {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
+}
+
+func (x *ExecutorSelector) GetAttributes() map[string]string {
+	if x != nil {
+		return x.Attributes
+	}
+	return nil
+}
+
+type DisableExecutorsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// RequestId names the request; a repeat acts once.
+	RequestId     string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	Selector      *ExecutorSelector      `protobuf:"bytes,2,opt,name=selector,proto3" json:"selector,omitempty"`
+	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DisableExecutorsRequest) Reset() {
+	*x = DisableExecutorsRequest{}
+	mi := &file_berth_v1_executor_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DisableExecutorsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DisableExecutorsRequest) ProtoMessage() {}
+
+func (x *DisableExecutorsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_executor_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DisableExecutorsRequest.ProtoReflect.Descriptor instead.
+func (*DisableExecutorsRequest) Descriptor() ([]byte, []int) {
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *DisableExecutorsRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *DisableExecutorsRequest) GetSelector() *ExecutorSelector {
+	if x != nil {
+		return x.Selector
+	}
+	return nil
+}
+
+func (x *DisableExecutorsRequest) GetExpireTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpireTime
+	}
+	return nil
+}
+
+func (x *DisableExecutorsRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type DisableExecutorsAnswer struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	RequestId string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// Executors counts those that it holds for now.
+	Executors     int32 `protobuf:"varint,2,opt,name=executors,proto3" json:"executors,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DisableExecutorsAnswer) Reset() {
+	*x = DisableExecutorsAnswer{}
+	mi := &file_berth_v1_executor_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DisableExecutorsAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DisableExecutorsAnswer) ProtoMessage() {}
+
+func (x *DisableExecutorsAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_executor_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DisableExecutorsAnswer.ProtoReflect.Descriptor instead.
+func (*DisableExecutorsAnswer) Descriptor() ([]byte, []int) {
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *DisableExecutorsAnswer) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *DisableExecutorsAnswer) GetExecutors() int32 {
+	if x != nil {
+		return x.Executors
+	}
+	return 0
+}
+
+type EnableExecutorsRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	RequestId string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// One of the two: the request to be undone, or a selector, for which every
+	// request that names the same ids or attributes is undone. Ids are taken out
+	// of requests that name others too.
+	DisableRequestId string            `protobuf:"bytes,2,opt,name=disable_request_id,json=disableRequestId,proto3" json:"disable_request_id,omitempty"`
+	Selector         *ExecutorSelector `protobuf:"bytes,3,opt,name=selector,proto3" json:"selector,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *EnableExecutorsRequest) Reset() {
+	*x = EnableExecutorsRequest{}
+	mi := &file_berth_v1_executor_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EnableExecutorsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EnableExecutorsRequest) ProtoMessage() {}
+
+func (x *EnableExecutorsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_executor_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EnableExecutorsRequest.ProtoReflect.Descriptor instead.
+func (*EnableExecutorsRequest) Descriptor() ([]byte, []int) {
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *EnableExecutorsRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *EnableExecutorsRequest) GetDisableRequestId() string {
+	if x != nil {
+		return x.DisableRequestId
+	}
+	return ""
+}
+
+func (x *EnableExecutorsRequest) GetSelector() *ExecutorSelector {
+	if x != nil {
+		return x.Selector
+	}
+	return nil
+}
+
+type EnableExecutorsAnswer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Undone counts the requests that were undone, wholly or in part.
+	Undone        int32 `protobuf:"varint,1,opt,name=undone,proto3" json:"undone,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EnableExecutorsAnswer) Reset() {
+	*x = EnableExecutorsAnswer{}
+	mi := &file_berth_v1_executor_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EnableExecutorsAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EnableExecutorsAnswer) ProtoMessage() {}
+
+func (x *EnableExecutorsAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_executor_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EnableExecutorsAnswer.ProtoReflect.Descriptor instead.
+func (*EnableExecutorsAnswer) Descriptor() ([]byte, []int) {
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *EnableExecutorsAnswer) GetUndone() int32 {
+	if x != nil {
+		return x.Undone
+	}
+	return 0
+}
+
+type DrainExecutorRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	RequestId     string                 `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainExecutorRequest) Reset() {
+	*x = DrainExecutorRequest{}
+	mi := &file_berth_v1_executor_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainExecutorRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainExecutorRequest) ProtoMessage() {}
+
+func (x *DrainExecutorRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_executor_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainExecutorRequest.ProtoReflect.Descriptor instead.
+func (*DrainExecutorRequest) Descriptor() ([]byte, []int) {
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *DrainExecutorRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *DrainExecutorRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *DrainExecutorRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type ListIdleExecutorsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Sku   string                 `protobuf:"bytes,1,opt,name=sku,proto3" json:"sku,omitempty"`
+	// Max is 1 to 1,000; 100 unless given.
+	Max           int32 `protobuf:"varint,2,opt,name=max,proto3" json:"max,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListIdleExecutorsRequest) Reset() {
+	*x = ListIdleExecutorsRequest{}
+	mi := &file_berth_v1_executor_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListIdleExecutorsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListIdleExecutorsRequest) ProtoMessage() {}
+
+func (x *ListIdleExecutorsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_executor_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListIdleExecutorsRequest.ProtoReflect.Descriptor instead.
+func (*ListIdleExecutorsRequest) Descriptor() ([]byte, []int) {
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ListIdleExecutorsRequest) GetSku() string {
+	if x != nil {
+		return x.Sku
+	}
+	return ""
+}
+
+func (x *ListIdleExecutorsRequest) GetMax() int32 {
+	if x != nil {
+		return x.Max
+	}
+	return 0
+}
+
+type ListIdleExecutorsAnswer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Executors     []*IdleExecutor        `protobuf:"bytes,1,rep,name=executors,proto3" json:"executors,omitempty"`
+	Revision      int64                  `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListIdleExecutorsAnswer) Reset() {
+	*x = ListIdleExecutorsAnswer{}
+	mi := &file_berth_v1_executor_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListIdleExecutorsAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListIdleExecutorsAnswer) ProtoMessage() {}
+
+func (x *ListIdleExecutorsAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_executor_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListIdleExecutorsAnswer.ProtoReflect.Descriptor instead.
+func (*ListIdleExecutorsAnswer) Descriptor() ([]byte, []int) {
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ListIdleExecutorsAnswer) GetExecutors() []*IdleExecutor {
+	if x != nil {
+		return x.Executors
+	}
+	return nil
+}
+
+func (x *ListIdleExecutorsAnswer) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+// IdleExecutor is an executor without workers.
+type IdleExecutor struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Sku   string                 `protobuf:"bytes,2,opt,name=sku,proto3" json:"sku,omitempty"`
+	// Reason is why it is idle: NO_DEMAND, DEMAND_DOES_NOT_FIT, DISABLED,
+	// DRAINED.
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Message       string                 `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	Since         *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *IdleExecutor) Reset() {
+	*x = IdleExecutor{}
+	mi := &file_berth_v1_executor_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *IdleExecutor) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*IdleExecutor) ProtoMessage() {}
+
+func (x *IdleExecutor) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_executor_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use IdleExecutor.ProtoReflect.Descriptor instead.
+func (*IdleExecutor) Descriptor() ([]byte, []int) {
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *IdleExecutor) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *IdleExecutor) GetSku() string {
+	if x != nil {
+		return x.Sku
+	}
+	return ""
+}
+
+func (x *IdleExecutor) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *IdleExecutor) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *IdleExecutor) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+type ClaimForScaleDownRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	RequestId string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	Sku       string                 `protobuf:"bytes,2,opt,name=sku,proto3" json:"sku,omitempty"`
+	// Max is 1 to 1,000.
+	Max int32 `protobuf:"varint,3,opt,name=max,proto3" json:"max,omitempty"`
+	// ExpireTime ends the claim of what was not removed by then; one hour from
+	// now unless given.
+	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClaimForScaleDownRequest) Reset() {
+	*x = ClaimForScaleDownRequest{}
+	mi := &file_berth_v1_executor_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClaimForScaleDownRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClaimForScaleDownRequest) ProtoMessage() {}
+
+func (x *ClaimForScaleDownRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_executor_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClaimForScaleDownRequest.ProtoReflect.Descriptor instead.
+func (*ClaimForScaleDownRequest) Descriptor() ([]byte, []int) {
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ClaimForScaleDownRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *ClaimForScaleDownRequest) GetSku() string {
+	if x != nil {
+		return x.Sku
+	}
+	return ""
+}
+
+func (x *ClaimForScaleDownRequest) GetMax() int32 {
+	if x != nil {
+		return x.Max
+	}
+	return 0
+}
+
+func (x *ClaimForScaleDownRequest) GetExpireTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpireTime
+	}
+	return nil
+}
+
+type ClaimForScaleDownAnswer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Executors     []*IdleExecutor        `protobuf:"bytes,1,rep,name=executors,proto3" json:"executors,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClaimForScaleDownAnswer) Reset() {
+	*x = ClaimForScaleDownAnswer{}
+	mi := &file_berth_v1_executor_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClaimForScaleDownAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClaimForScaleDownAnswer) ProtoMessage() {}
+
+func (x *ClaimForScaleDownAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_executor_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClaimForScaleDownAnswer.ProtoReflect.Descriptor instead.
+func (*ClaimForScaleDownAnswer) Descriptor() ([]byte, []int) {
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ClaimForScaleDownAnswer) GetExecutors() []*IdleExecutor {
+	if x != nil {
+		return x.Executors
+	}
+	return nil
+}
+
+// Sku is the specification of a host shape, and the rule it is scaled by.
+type Sku struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Resources     map[string]int64       `protobuf:"bytes,2,rep,name=resources,proto3" json:"resources,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	Attributes    map[string]string      `protobuf:"bytes,3,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Scale         *ScaleRule             `protobuf:"bytes,4,opt,name=scale,proto3" json:"scale,omitempty"`
+	UpdatedAt     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Sku) Reset() {
+	*x = Sku{}
+	mi := &file_berth_v1_executor_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Sku) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Sku) ProtoMessage() {}
+
+func (x *Sku) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_executor_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Sku.ProtoReflect.Descriptor instead.
+func (*Sku) Descriptor() ([]byte, []int) {
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Sku) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Sku) GetResources() map[string]int64 {
+	if x != nil {
+		return x.Resources
+	}
+	return nil
+}
+
+func (x *Sku) GetAttributes() map[string]string {
+	if x != nil {
+		return x.Attributes
+	}
+	return nil
+}
+
+func (x *Sku) GetScale() *ScaleRule {
+	if x != nil {
+		return x.Scale
+	}
+	return nil
+}
+
+func (x *Sku) GetUpdatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.UpdatedAt
+	}
+	return nil
+}
+
+// ScaleRule says how many executors of a SKU are wanted.
+type ScaleRule struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// MinIdle and max_idle bound the executors that idle.
+	MinIdle int32  `protobuf:"varint,1,opt,name=min_idle,json=minIdle,proto3" json:"min_idle,omitempty"`
+	MaxIdle *int32 `protobuf:"varint,2,opt,name=max_idle,json=maxIdle,proto3,oneof" json:"max_idle,omitempty"`
+	// MinSize and max_size bound how many there are.
+	MinSize       int32  `protobuf:"varint,3,opt,name=min_size,json=minSize,proto3" json:"min_size,omitempty"`
+	MaxSize       *int32 `protobuf:"varint,4,opt,name=max_size,json=maxSize,proto3,oneof" json:"max_size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ScaleRule) Reset() {
+	*x = ScaleRule{}
+	mi := &file_berth_v1_executor_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScaleRule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScaleRule) ProtoMessage() {}
+
+func (x *ScaleRule) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_executor_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScaleRule.ProtoReflect.Descriptor instead.
+func (*ScaleRule) Descriptor() ([]byte, []int) {
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ScaleRule) GetMinIdle() int32 {
+	if x != nil {
+		return x.MinIdle
+	}
+	return 0
+}
+
+func (x *ScaleRule) GetMaxIdle() int32 {
+	if x != nil && x.MaxIdle != nil {
+		return *x.MaxIdle
+	}
+	return 0
+}
+
+func (x *ScaleRule) GetMinSize() int32 {
+	if x != nil {
+		return x.MinSize
+	}
+	return 0
+}
+
+func (x *ScaleRule) GetMaxSize() int32 {
+	if x != nil && x.MaxSize != nil {
+		return *x.MaxSize
+	}
+	return 0
+}
+
+// Pool is a named set of executors with a policy.
+type Pool struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Attributes that an executor of the pool has, compared without regard to
+	// case. A pool that is not in the catalog is made of the executors whose
+	// attribute `pool` is its name.
+	Attributes map[string]string `protobuf:"bytes,2,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// LostAfter is how long its executors may be unreachable before their
+	// workers are given up; the cluster's unless given. 0 is at once.
+	LostAfter     *durationpb.Duration   `protobuf:"bytes,3,opt,name=lost_after,json=lostAfter,proto3" json:"lost_after,omitempty"`
+	UpdatedAt     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Pool) Reset() {
+	*x = Pool{}
+	mi := &file_berth_v1_executor_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Pool) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Pool) ProtoMessage() {}
+
+func (x *Pool) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_executor_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Pool.ProtoReflect.Descriptor instead.
+func (*Pool) Descriptor() ([]byte, []int) {
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *Pool) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Pool) GetAttributes() map[string]string {
+	if x != nil {
+		return x.Attributes
+	}
+	return nil
+}
+
+func (x *Pool) GetLostAfter() *durationpb.Duration {
+	if x != nil {
+		return x.LostAfter
+	}
+	return nil
+}
+
+func (x *Pool) GetUpdatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.UpdatedAt
+	}
+	return nil
+}
+
+type ListSkusRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSkusRequest) Reset() {
+	*x = ListSkusRequest{}
+	mi := &file_berth_v1_executor_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSkusRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSkusRequest) ProtoMessage() {}
+
+func (x *ListSkusRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_executor_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSkusRequest.ProtoReflect.Descriptor instead.
+func (*ListSkusRequest) Descriptor() ([]byte, []int) {
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{17}
+}
+
+type ListSkusAnswer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Skus          []*Sku                 `protobuf:"bytes,1,rep,name=skus,proto3" json:"skus,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSkusAnswer) Reset() {
+	*x = ListSkusAnswer{}
+	mi := &file_berth_v1_executor_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSkusAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSkusAnswer) ProtoMessage() {}
+
+func (x *ListSkusAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_executor_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSkusAnswer.ProtoReflect.Descriptor instead.
+func (*ListSkusAnswer) Descriptor() ([]byte, []int) {
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ListSkusAnswer) GetSkus() []*Sku {
+	if x != nil {
+		return x.Skus
+	}
+	return nil
+}
+
+type GetSkuRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetSkuRequest) Reset() {
+	*x = GetSkuRequest{}
+	mi := &file_berth_v1_executor_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetSkuRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetSkuRequest) ProtoMessage() {}
+
+func (x *GetSkuRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_executor_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetSkuRequest.ProtoReflect.Descriptor instead.
+func (*GetSkuRequest) Descriptor() ([]byte, []int) {
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *GetSkuRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type PutSkuRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sku           *Sku                   `protobuf:"bytes,1,opt,name=sku,proto3" json:"sku,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PutSkuRequest) Reset() {
+	*x = PutSkuRequest{}
+	mi := &file_berth_v1_executor_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PutSkuRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PutSkuRequest) ProtoMessage() {}
+
+func (x *PutSkuRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_executor_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PutSkuRequest.ProtoReflect.Descriptor instead.
+func (*PutSkuRequest) Descriptor() ([]byte, []int) {
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *PutSkuRequest) GetSku() *Sku {
+	if x != nil {
+		return x.Sku
+	}
+	return nil
+}
+
+type DeleteSkuRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteSkuRequest) Reset() {
+	*x = DeleteSkuRequest{}
+	mi := &file_berth_v1_executor_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteSkuRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteSkuRequest) ProtoMessage() {}
+
+func (x *DeleteSkuRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_executor_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteSkuRequest.ProtoReflect.Descriptor instead.
+func (*DeleteSkuRequest) Descriptor() ([]byte, []int) {
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *DeleteSkuRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type DeleteSkuAnswer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteSkuAnswer) Reset() {
+	*x = DeleteSkuAnswer{}
+	mi := &file_berth_v1_executor_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteSkuAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteSkuAnswer) ProtoMessage() {}
+
+func (x *DeleteSkuAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_executor_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteSkuAnswer.ProtoReflect.Descriptor instead.
+func (*DeleteSkuAnswer) Descriptor() ([]byte, []int) {
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{22}
+}
+
+type ListPoolsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPoolsRequest) Reset() {
+	*x = ListPoolsRequest{}
+	mi := &file_berth_v1_executor_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPoolsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPoolsRequest) ProtoMessage() {}
+
+func (x *ListPoolsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_executor_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPoolsRequest.ProtoReflect.Descriptor instead.
+func (*ListPoolsRequest) Descriptor() ([]byte, []int) {
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{23}
+}
+
+type ListPoolsAnswer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Pools         []*Pool                `protobuf:"bytes,1,rep,name=pools,proto3" json:"pools,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPoolsAnswer) Reset() {
+	*x = ListPoolsAnswer{}
+	mi := &file_berth_v1_executor_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPoolsAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPoolsAnswer) ProtoMessage() {}
+
+func (x *ListPoolsAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_executor_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPoolsAnswer.ProtoReflect.Descriptor instead.
+func (*ListPoolsAnswer) Descriptor() ([]byte, []int) {
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *ListPoolsAnswer) GetPools() []*Pool {
+	if x != nil {
+		return x.Pools
+	}
+	return nil
+}
+
+type GetPoolRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetPoolRequest) Reset() {
+	*x = GetPoolRequest{}
+	mi := &file_berth_v1_executor_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetPoolRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetPoolRequest) ProtoMessage() {}
+
+func (x *GetPoolRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_executor_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetPoolRequest.ProtoReflect.Descriptor instead.
+func (*GetPoolRequest) Descriptor() ([]byte, []int) {
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *GetPoolRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type PutPoolRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Pool          *Pool                  `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PutPoolRequest) Reset() {
+	*x = PutPoolRequest{}
+	mi := &file_berth_v1_executor_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PutPoolRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PutPoolRequest) ProtoMessage() {}
+
+func (x *PutPoolRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_executor_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PutPoolRequest.ProtoReflect.Descriptor instead.
+func (*PutPoolRequest) Descriptor() ([]byte, []int) {
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *PutPoolRequest) GetPool() *Pool {
+	if x != nil {
+		return x.Pool
+	}
+	return nil
+}
+
+type DeletePoolRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeletePoolRequest) Reset() {
+	*x = DeletePoolRequest{}
+	mi := &file_berth_v1_executor_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeletePoolRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeletePoolRequest) ProtoMessage() {}
+
+func (x *DeletePoolRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_executor_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeletePoolRequest.ProtoReflect.Descriptor instead.
+func (*DeletePoolRequest) Descriptor() ([]byte, []int) {
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *DeletePoolRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type DeletePoolAnswer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeletePoolAnswer) Reset() {
+	*x = DeletePoolAnswer{}
+	mi := &file_berth_v1_executor_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeletePoolAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeletePoolAnswer) ProtoMessage() {}
+
+func (x *DeletePoolAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_executor_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeletePoolAnswer.ProtoReflect.Descriptor instead.
+func (*DeletePoolAnswer) Descriptor() ([]byte, []int) {
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{28}
+}
+
+type GetUsageRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sku           string                 `protobuf:"bytes,1,opt,name=sku,proto3" json:"sku,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetUsageRequest) Reset() {
+	*x = GetUsageRequest{}
+	mi := &file_berth_v1_executor_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetUsageRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetUsageRequest) ProtoMessage() {}
+
+func (x *GetUsageRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_executor_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetUsageRequest.ProtoReflect.Descriptor instead.
+func (*GetUsageRequest) Descriptor() ([]byte, []int) {
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *GetUsageRequest) GetSku() string {
+	if x != nil {
+		return x.Sku
+	}
+	return ""
+}
+
+type GetUsageAnswer struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Skus     []*SkuUsage            `protobuf:"bytes,1,rep,name=skus,proto3" json:"skus,omitempty"`
+	Unmapped []*UnmappedDemand      `protobuf:"bytes,2,rep,name=unmapped,proto3" json:"unmapped,omitempty"`
+	// Revision is the one that all of it is of.
+	Revision      int64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetUsageAnswer) Reset() {
+	*x = GetUsageAnswer{}
+	mi := &file_berth_v1_executor_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetUsageAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetUsageAnswer) ProtoMessage() {}
+
+func (x *GetUsageAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_executor_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetUsageAnswer.ProtoReflect.Descriptor instead.
+func (*GetUsageAnswer) Descriptor() ([]byte, []int) {
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *GetUsageAnswer) GetSkus() []*SkuUsage {
+	if x != nil {
+		return x.Skus
+	}
+	return nil
+}
+
+func (x *GetUsageAnswer) GetUnmapped() []*UnmappedDemand {
+	if x != nil {
+		return x.Unmapped
+	}
+	return nil
+}
+
+func (x *GetUsageAnswer) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+// SkuUsage counts the executors of a SKU, and what is asked for of its kind.
+// total = idle + leased + running + unavailable.
+type SkuUsage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Sku   string                 `protobuf:"bytes,1,opt,name=sku,proto3" json:"sku,omitempty"`
+	Total int32                  `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	// Idle is READY and holds no lease; leased holds one of which no worker runs
+	// yet; running has a worker that runs; unavailable is any other.
+	Idle        int32 `protobuf:"varint,3,opt,name=idle,proto3" json:"idle,omitempty"`
+	Leased      int32 `protobuf:"varint,4,opt,name=leased,proto3" json:"leased,omitempty"`
+	Running     int32 `protobuf:"varint,5,opt,name=running,proto3" json:"running,omitempty"`
+	Unavailable int32 `protobuf:"varint,6,opt,name=unavailable,proto3" json:"unavailable,omitempty"`
+	// Disabled overlaps with the others.
+	Disabled            int32 `protobuf:"varint,7,opt,name=disabled,proto3" json:"disabled,omitempty"`
+	PendingReservations int32 `protobuf:"varint,8,opt,name=pending_reservations,json=pendingReservations,proto3" json:"pending_reservations,omitempty"`
+	PendingWorkers      int32 `protobuf:"varint,9,opt,name=pending_workers,json=pendingWorkers,proto3" json:"pending_workers,omitempty"`
+	// PendingExecutors is how many executors of the SKU's specification the
+	// reservations without a lease need.
+	PendingExecutors int32           `protobuf:"varint,10,opt,name=pending_executors,json=pendingExecutors,proto3" json:"pending_executors,omitempty"`
+	PendingBatches   []*PendingBatch `protobuf:"bytes,11,rep,name=pending_batches,json=pendingBatches,proto3" json:"pending_batches,omitempty"`
+	// EffectiveIdle is max(0, idle - pending_executors).
+	EffectiveIdle int32 `protobuf:"varint,12,opt,name=effective_idle,json=effectiveIdle,proto3" json:"effective_idle,omitempty"`
+	// WantedSize is the advice of the scale rule; total without a rule.
+	WantedSize    int32 `protobuf:"varint,13,opt,name=wanted_size,json=wantedSize,proto3" json:"wanted_size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SkuUsage) Reset() {
+	*x = SkuUsage{}
+	mi := &file_berth_v1_executor_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SkuUsage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SkuUsage) ProtoMessage() {}
+
+func (x *SkuUsage) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_executor_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SkuUsage.ProtoReflect.Descriptor instead.
+func (*SkuUsage) Descriptor() ([]byte, []int) {
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *SkuUsage) GetSku() string {
+	if x != nil {
+		return x.Sku
+	}
+	return ""
+}
+
+func (x *SkuUsage) GetTotal() int32 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *SkuUsage) GetIdle() int32 {
+	if x != nil {
+		return x.Idle
+	}
+	return 0
+}
+
+func (x *SkuUsage) GetLeased() int32 {
+	if x != nil {
+		return x.Leased
+	}
+	return 0
+}
+
+func (x *SkuUsage) GetRunning() int32 {
+	if x != nil {
+		return x.Running
+	}
+	return 0
+}
+
+func (x *SkuUsage) GetUnavailable() int32 {
+	if x != nil {
+		return x.Unavailable
+	}
+	return 0
+}
+
+func (x *SkuUsage) GetDisabled() int32 {
+	if x != nil {
+		return x.Disabled
+	}
+	return 0
+}
+
+func (x *SkuUsage) GetPendingReservations() int32 {
+	if x != nil {
+		return x.PendingReservations
+	}
+	return 0
+}
+
+func (x *SkuUsage) GetPendingWorkers() int32 {
+	if x != nil {
+		return x.PendingWorkers
+	}
+	return 0
+}
+
+func (x *SkuUsage) GetPendingExecutors() int32 {
+	if x != nil {
+		return x.PendingExecutors
+	}
+	return 0
+}
+
+func (x *SkuUsage) GetPendingBatches() []*PendingBatch {
+	if x != nil {
+		return x.PendingBatches
+	}
+	return nil
+}
+
+func (x *SkuUsage) GetEffectiveIdle() int32 {
+	if x != nil {
+		return x.EffectiveIdle
+	}
+	return 0
+}
+
+func (x *SkuUsage) GetWantedSize() int32 {
+	if x != nil {
+		return x.WantedSize
+	}
+	return 0
+}
+
+// PendingBatch counts waiting batches of one size.
+type PendingBatch struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Workers       int32                  `protobuf:"varint,1,opt,name=workers,proto3" json:"workers,omitempty"`
+	Count         int32                  `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PendingBatch) Reset() {
+	*x = PendingBatch{}
+	mi := &file_berth_v1_executor_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PendingBatch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PendingBatch) ProtoMessage() {}
+
+func (x *PendingBatch) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_executor_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PendingBatch.ProtoReflect.Descriptor instead.
+func (*PendingBatch) Descriptor() ([]byte, []int) {
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *PendingBatch) GetWorkers() int32 {
+	if x != nil {
+		return x.Workers
+	}
+	return 0
+}
+
+func (x *PendingBatch) GetCount() int32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+// UnmappedDemand is demand that no SKU fits.
+type UnmappedDemand struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	Constraints   *Constraints           `protobuf:"bytes,2,opt,name=constraints,proto3" json:"constraints,omitempty"`
+	Reservations  int32                  `protobuf:"varint,3,opt,name=reservations,proto3" json:"reservations,omitempty"`
+	Workers       int32                  `protobuf:"varint,4,opt,name=workers,proto3" json:"workers,omitempty"`
+	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	Message       string                 `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnmappedDemand) Reset() {
+	*x = UnmappedDemand{}
+	mi := &file_berth_v1_executor_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnmappedDemand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnmappedDemand) ProtoMessage() {}
+
+func (x *UnmappedDemand) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_executor_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnmappedDemand.ProtoReflect.Descriptor instead.
+func (*UnmappedDemand) Descriptor() ([]byte, []int) {
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *UnmappedDemand) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *UnmappedDemand) GetConstraints() *Constraints {
+	if x != nil {
+		return x.Constraints
+	}
+	return nil
+}
+
+func (x *UnmappedDemand) GetReservations() int32 {
+	if x != nil {
+		return x.Reservations
+	}
+	return 0
+}
+
+func (x *UnmappedDemand) GetWorkers() int32 {
+	if x != nil {
+		return x.Workers
+	}
+	return 0
+}
+
+func (x *UnmappedDemand) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *UnmappedDemand) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 type ListExecutorsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Sku   string                 `protobuf:"bytes,1,opt,name=sku,proto3" json:"sku,omitempty"`
@@ -248,7 +2128,7 @@ type ListExecutorsRequest struct {
 
 func (x *ListExecutorsRequest) Reset() {
 	*x = ListExecutorsRequest{}
-	mi := &file_berth_v1_executor_proto_msgTypes[1]
+	mi := &file_berth_v1_executor_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -260,7 +2140,7 @@ func (x *ListExecutorsRequest) String() string {
 func (*ListExecutorsRequest) ProtoMessage() {}
 
 func (x *ListExecutorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_executor_proto_msgTypes[1]
+	mi := &file_berth_v1_executor_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -273,7 +2153,7 @@ func (x *ListExecutorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecutorsRequest.ProtoReflect.Descriptor instead.
 func (*ListExecutorsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_executor_proto_rawDescGZIP(), []int{1}
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListExecutorsRequest) GetSku() string {
@@ -322,7 +2202,7 @@ type ListExecutorsAnswer struct {
 
 func (x *ListExecutorsAnswer) Reset() {
 	*x = ListExecutorsAnswer{}
-	mi := &file_berth_v1_executor_proto_msgTypes[2]
+	mi := &file_berth_v1_executor_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -334,7 +2214,7 @@ func (x *ListExecutorsAnswer) String() string {
 func (*ListExecutorsAnswer) ProtoMessage() {}
 
 func (x *ListExecutorsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_executor_proto_msgTypes[2]
+	mi := &file_berth_v1_executor_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -347,7 +2227,7 @@ func (x *ListExecutorsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecutorsAnswer.ProtoReflect.Descriptor instead.
 func (*ListExecutorsAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_executor_proto_rawDescGZIP(), []int{2}
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListExecutorsAnswer) GetExecutors() []*Executor {
@@ -380,7 +2260,7 @@ type GetExecutorRequest struct {
 
 func (x *GetExecutorRequest) Reset() {
 	*x = GetExecutorRequest{}
-	mi := &file_berth_v1_executor_proto_msgTypes[3]
+	mi := &file_berth_v1_executor_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -392,7 +2272,7 @@ func (x *GetExecutorRequest) String() string {
 func (*GetExecutorRequest) ProtoMessage() {}
 
 func (x *GetExecutorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_executor_proto_msgTypes[3]
+	mi := &file_berth_v1_executor_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -405,7 +2285,7 @@ func (x *GetExecutorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetExecutorRequest.ProtoReflect.Descriptor instead.
 func (*GetExecutorRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_executor_proto_rawDescGZIP(), []int{3}
+	return file_berth_v1_executor_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *GetExecutorRequest) GetId() string {
@@ -419,7 +2299,7 @@ var File_berth_v1_executor_proto protoreflect.FileDescriptor
 
 const file_berth_v1_executor_proto_rawDesc = "" +
 	"\n" +
-	"\x17berth/v1/executor.proto\x12\bberth.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb7\x06\n" +
+	"\x17berth/v1/executor.proto\x12\bberth.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1aberth/v1/reservation.proto\"\xde\a\n" +
 	"\bExecutor\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x10\n" +
@@ -430,13 +2310,15 @@ const file_berth_v1_executor_proto_rawDesc = "" +
 	"attributes\x18\x06 \x03(\v2\".berth.v1.Executor.AttributesEntryR\n" +
 	"attributes\x12?\n" +
 	"\tresources\x18\a \x03(\v2!.berth.v1.Executor.ResourcesEntryR\tresources\x120\n" +
-	"\x04used\x18\b \x03(\v2\x1c.berth.v1.Executor.UsedEntryR\x04used\x12\x1e\n" +
+	"\x04used\x18\b \x03(\v2\x1c.berth.v1.Executor.UsedEntryR\x04used\x12<\n" +
+	"\breserved\x18\t \x03(\v2 .berth.v1.Executor.ReservedEntryR\breserved\x12\x1e\n" +
 	"\n" +
 	"generation\x18\n" +
 	" \x01(\x03R\n" +
 	"generation\x12 \n" +
 	"\vincarnation\x18\v \x01(\x03R\vincarnation\x12.\n" +
-	"\x05state\x18\f \x01(\x0e2\x18.berth.v1.Executor.StateR\x05state\x12\x1a\n" +
+	"\x05state\x18\f \x01(\x0e2\x18.berth.v1.Executor.StateR\x05state\x121\n" +
+	"\bdisabled\x18\r \x03(\v2\x15.berth.v1.DisableMarkR\bdisabled\x12\x1a\n" +
 	"\bdraining\x18\x0e \x01(\bR\bdraining\x12\x18\n" +
 	"\aworkers\x18\x0f \x01(\x05R\aworkers\x120\n" +
 	"\x05since\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x1a=\n" +
@@ -448,15 +2330,166 @@ const file_berth_v1_executor_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a7\n" +
 	"\tUsedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"T\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1aT\n" +
+	"\rReservedEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
+	"\x05value\x18\x02 \x01(\v2\x17.berth.v1.ResourceShareR\x05value:\x028\x01\"T\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x0e\n" +
 	"\n" +
 	"REGISTERED\x10\x01\x12\t\n" +
 	"\x05READY\x10\x02\x12\x0f\n" +
 	"\vUNREACHABLE\x10\x03\x12\b\n" +
-	"\x04LOST\x10\x04J\x04\b\t\x10\n" +
-	"J\x04\b\r\x10\x0eJ\x04\b\x11\x10\x12R\breservedR\bdisabledR\x04kind\"\xa8\x01\n" +
+	"\x04LOST\x10\x04J\x04\b\x11\x10\x12R\x04kind\"\x93\x01\n" +
+	"\rResourceShare\x12D\n" +
+	"\tresources\x18\x01 \x03(\v2&.berth.v1.ResourceShare.ResourcesEntryR\tresources\x1a<\n" +
+	"\x0eResourcesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x81\x01\n" +
+	"\vDisableMark\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x01 \x01(\tR\trequestId\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12;\n" +
+	"\vexpire_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"expireTime\"\xaf\x01\n" +
+	"\x10ExecutorSelector\x12\x10\n" +
+	"\x03ids\x18\x01 \x03(\tR\x03ids\x12J\n" +
+	"\n" +
+	"attributes\x18\x02 \x03(\v2*.berth.v1.ExecutorSelector.AttributesEntryR\n" +
+	"attributes\x1a=\n" +
+	"\x0fAttributesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc5\x01\n" +
+	"\x17DisableExecutorsRequest\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x01 \x01(\tR\trequestId\x126\n" +
+	"\bselector\x18\x02 \x01(\v2\x1a.berth.v1.ExecutorSelectorR\bselector\x12;\n" +
+	"\vexpire_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"expireTime\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"U\n" +
+	"\x16DisableExecutorsAnswer\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x01 \x01(\tR\trequestId\x12\x1c\n" +
+	"\texecutors\x18\x02 \x01(\x05R\texecutors\"\x9d\x01\n" +
+	"\x16EnableExecutorsRequest\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x01 \x01(\tR\trequestId\x12,\n" +
+	"\x12disable_request_id\x18\x02 \x01(\tR\x10disableRequestId\x126\n" +
+	"\bselector\x18\x03 \x01(\v2\x1a.berth.v1.ExecutorSelectorR\bselector\"/\n" +
+	"\x15EnableExecutorsAnswer\x12\x16\n" +
+	"\x06undone\x18\x01 \x01(\x05R\x06undone\"]\n" +
+	"\x14DrainExecutorRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x02 \x01(\tR\trequestId\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\">\n" +
+	"\x18ListIdleExecutorsRequest\x12\x10\n" +
+	"\x03sku\x18\x01 \x01(\tR\x03sku\x12\x10\n" +
+	"\x03max\x18\x02 \x01(\x05R\x03max\"k\n" +
+	"\x17ListIdleExecutorsAnswer\x124\n" +
+	"\texecutors\x18\x01 \x03(\v2\x16.berth.v1.IdleExecutorR\texecutors\x12\x1a\n" +
+	"\brevision\x18\x02 \x01(\x03R\brevision\"\x94\x01\n" +
+	"\fIdleExecutor\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
+	"\x03sku\x18\x02 \x01(\tR\x03sku\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\x120\n" +
+	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\x9a\x01\n" +
+	"\x18ClaimForScaleDownRequest\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x01 \x01(\tR\trequestId\x12\x10\n" +
+	"\x03sku\x18\x02 \x01(\tR\x03sku\x12\x10\n" +
+	"\x03max\x18\x03 \x01(\x05R\x03max\x12;\n" +
+	"\vexpire_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"expireTime\"O\n" +
+	"\x17ClaimForScaleDownAnswer\x124\n" +
+	"\texecutors\x18\x01 \x03(\v2\x16.berth.v1.IdleExecutorR\texecutors\"\xf7\x02\n" +
+	"\x03Sku\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12:\n" +
+	"\tresources\x18\x02 \x03(\v2\x1c.berth.v1.Sku.ResourcesEntryR\tresources\x12=\n" +
+	"\n" +
+	"attributes\x18\x03 \x03(\v2\x1d.berth.v1.Sku.AttributesEntryR\n" +
+	"attributes\x12)\n" +
+	"\x05scale\x18\x04 \x01(\v2\x13.berth.v1.ScaleRuleR\x05scale\x129\n" +
+	"\n" +
+	"updated_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x1a<\n" +
+	"\x0eResourcesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a=\n" +
+	"\x0fAttributesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9b\x01\n" +
+	"\tScaleRule\x12\x19\n" +
+	"\bmin_idle\x18\x01 \x01(\x05R\aminIdle\x12\x1e\n" +
+	"\bmax_idle\x18\x02 \x01(\x05H\x00R\amaxIdle\x88\x01\x01\x12\x19\n" +
+	"\bmin_size\x18\x03 \x01(\x05R\aminSize\x12\x1e\n" +
+	"\bmax_size\x18\x04 \x01(\x05H\x01R\amaxSize\x88\x01\x01B\v\n" +
+	"\t_max_idleB\v\n" +
+	"\t_max_size\"\xb7\x02\n" +
+	"\x04Pool\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12>\n" +
+	"\n" +
+	"attributes\x18\x02 \x03(\v2\x1e.berth.v1.Pool.AttributesEntryR\n" +
+	"attributes\x128\n" +
+	"\n" +
+	"lost_after\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\tlostAfter\x129\n" +
+	"\n" +
+	"updated_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x1a=\n" +
+	"\x0fAttributesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01J\x04\b\x05\x10\x06J\x04\b\x06\x10\aR\fqueue_policyR\rhead_max_wait\"\x11\n" +
+	"\x0fListSkusRequest\"3\n" +
+	"\x0eListSkusAnswer\x12!\n" +
+	"\x04skus\x18\x01 \x03(\v2\r.berth.v1.SkuR\x04skus\"#\n" +
+	"\rGetSkuRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"0\n" +
+	"\rPutSkuRequest\x12\x1f\n" +
+	"\x03sku\x18\x01 \x01(\v2\r.berth.v1.SkuR\x03sku\"&\n" +
+	"\x10DeleteSkuRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\x11\n" +
+	"\x0fDeleteSkuAnswer\"\x12\n" +
+	"\x10ListPoolsRequest\"7\n" +
+	"\x0fListPoolsAnswer\x12$\n" +
+	"\x05pools\x18\x01 \x03(\v2\x0e.berth.v1.PoolR\x05pools\"$\n" +
+	"\x0eGetPoolRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"4\n" +
+	"\x0ePutPoolRequest\x12\"\n" +
+	"\x04pool\x18\x01 \x01(\v2\x0e.berth.v1.PoolR\x04pool\"'\n" +
+	"\x11DeletePoolRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\x12\n" +
+	"\x10DeletePoolAnswer\"#\n" +
+	"\x0fGetUsageRequest\x12\x10\n" +
+	"\x03sku\x18\x01 \x01(\tR\x03sku\"\x8a\x01\n" +
+	"\x0eGetUsageAnswer\x12&\n" +
+	"\x04skus\x18\x01 \x03(\v2\x12.berth.v1.SkuUsageR\x04skus\x124\n" +
+	"\bunmapped\x18\x02 \x03(\v2\x18.berth.v1.UnmappedDemandR\bunmapped\x12\x1a\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevision\"\xc8\x03\n" +
+	"\bSkuUsage\x12\x10\n" +
+	"\x03sku\x18\x01 \x01(\tR\x03sku\x12\x14\n" +
+	"\x05total\x18\x02 \x01(\x05R\x05total\x12\x12\n" +
+	"\x04idle\x18\x03 \x01(\x05R\x04idle\x12\x16\n" +
+	"\x06leased\x18\x04 \x01(\x05R\x06leased\x12\x18\n" +
+	"\arunning\x18\x05 \x01(\x05R\arunning\x12 \n" +
+	"\vunavailable\x18\x06 \x01(\x05R\vunavailable\x12\x1a\n" +
+	"\bdisabled\x18\a \x01(\x05R\bdisabled\x121\n" +
+	"\x14pending_reservations\x18\b \x01(\x05R\x13pendingReservations\x12'\n" +
+	"\x0fpending_workers\x18\t \x01(\x05R\x0ependingWorkers\x12+\n" +
+	"\x11pending_executors\x18\n" +
+	" \x01(\x05R\x10pendingExecutors\x12?\n" +
+	"\x0fpending_batches\x18\v \x03(\v2\x16.berth.v1.PendingBatchR\x0ependingBatches\x12%\n" +
+	"\x0eeffective_idle\x18\f \x01(\x05R\reffectiveIdle\x12\x1f\n" +
+	"\vwanted_size\x18\r \x01(\x05R\n" +
+	"wantedSize\">\n" +
+	"\fPendingBatch\x12\x18\n" +
+	"\aworkers\x18\x01 \x01(\x05R\aworkers\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\x05R\x05count\"\xcf\x01\n" +
+	"\x0eUnmappedDemand\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x127\n" +
+	"\vconstraints\x18\x02 \x01(\v2\x15.berth.v1.ConstraintsR\vconstraints\x12\"\n" +
+	"\freservations\x18\x03 \x01(\x05R\freservations\x12\x18\n" +
+	"\aworkers\x18\x04 \x01(\x05R\aworkers\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\x06 \x01(\tR\amessage\"\xa8\x01\n" +
 	"\x14ListExecutorsRequest\x12\x10\n" +
 	"\x03sku\x18\x01 \x01(\tR\x03sku\x12\x12\n" +
 	"\x04pool\x18\x02 \x01(\tR\x04pool\x12.\n" +
@@ -469,10 +2502,27 @@ const file_berth_v1_executor_proto_rawDesc = "" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1a\n" +
 	"\brevision\x18\x03 \x01(\x03R\brevision\"$\n" +
 	"\x12GetExecutorRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id2\x9c\x01\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id2\xc8\x04\n" +
 	"\tExecutors\x12N\n" +
 	"\rListExecutors\x12\x1e.berth.v1.ListExecutorsRequest\x1a\x1d.berth.v1.ListExecutorsAnswer\x12?\n" +
-	"\vGetExecutor\x12\x1c.berth.v1.GetExecutorRequest\x1a\x12.berth.v1.ExecutorB Z\x1eberth.dev/api/berth/v1;berthv1b\x06proto3"
+	"\vGetExecutor\x12\x1c.berth.v1.GetExecutorRequest\x1a\x12.berth.v1.Executor\x12W\n" +
+	"\x10DisableExecutors\x12!.berth.v1.DisableExecutorsRequest\x1a .berth.v1.DisableExecutorsAnswer\x12T\n" +
+	"\x0fEnableExecutors\x12 .berth.v1.EnableExecutorsRequest\x1a\x1f.berth.v1.EnableExecutorsAnswer\x12C\n" +
+	"\rDrainExecutor\x12\x1e.berth.v1.DrainExecutorRequest\x1a\x12.berth.v1.Executor\x12Z\n" +
+	"\x11ListIdleExecutors\x12\".berth.v1.ListIdleExecutorsRequest\x1a!.berth.v1.ListIdleExecutorsAnswer\x12Z\n" +
+	"\x11ClaimForScaleDown\x12\".berth.v1.ClaimForScaleDownRequest\x1a!.berth.v1.ClaimForScaleDownAnswer2\xe7\x03\n" +
+	"\aCatalog\x12?\n" +
+	"\bListSkus\x12\x19.berth.v1.ListSkusRequest\x1a\x18.berth.v1.ListSkusAnswer\x120\n" +
+	"\x06GetSku\x12\x17.berth.v1.GetSkuRequest\x1a\r.berth.v1.Sku\x120\n" +
+	"\x06PutSku\x12\x17.berth.v1.PutSkuRequest\x1a\r.berth.v1.Sku\x12B\n" +
+	"\tDeleteSku\x12\x1a.berth.v1.DeleteSkuRequest\x1a\x19.berth.v1.DeleteSkuAnswer\x12B\n" +
+	"\tListPools\x12\x1a.berth.v1.ListPoolsRequest\x1a\x19.berth.v1.ListPoolsAnswer\x123\n" +
+	"\aGetPool\x12\x18.berth.v1.GetPoolRequest\x1a\x0e.berth.v1.Pool\x123\n" +
+	"\aPutPool\x12\x18.berth.v1.PutPoolRequest\x1a\x0e.berth.v1.Pool\x12E\n" +
+	"\n" +
+	"DeletePool\x12\x1b.berth.v1.DeletePoolRequest\x1a\x1a.berth.v1.DeletePoolAnswer2H\n" +
+	"\x05Usage\x12?\n" +
+	"\bGetUsage\x12\x19.berth.v1.GetUsageRequest\x1a\x18.berth.v1.GetUsageAnswerB Z\x1eberth.dev/api/berth/v1;berthv1b\x06proto3"
 
 var (
 	file_berth_v1_executor_proto_rawDescOnce sync.Once
@@ -487,35 +2537,132 @@ func file_berth_v1_executor_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_v1_executor_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_berth_v1_executor_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_berth_v1_executor_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
 var file_berth_v1_executor_proto_goTypes = []any{
-	(Executor_State)(0),           // 0: berth.v1.Executor.State
-	(*Executor)(nil),              // 1: berth.v1.Executor
-	(*ListExecutorsRequest)(nil),  // 2: berth.v1.ListExecutorsRequest
-	(*ListExecutorsAnswer)(nil),   // 3: berth.v1.ListExecutorsAnswer
-	(*GetExecutorRequest)(nil),    // 4: berth.v1.GetExecutorRequest
-	nil,                           // 5: berth.v1.Executor.AttributesEntry
-	nil,                           // 6: berth.v1.Executor.ResourcesEntry
-	nil,                           // 7: berth.v1.Executor.UsedEntry
-	(*timestamppb.Timestamp)(nil), // 8: google.protobuf.Timestamp
+	(Executor_State)(0),              // 0: berth.v1.Executor.State
+	(*Executor)(nil),                 // 1: berth.v1.Executor
+	(*ResourceShare)(nil),            // 2: berth.v1.ResourceShare
+	(*DisableMark)(nil),              // 3: berth.v1.DisableMark
+	(*ExecutorSelector)(nil),         // 4: berth.v1.ExecutorSelector
+	(*DisableExecutorsRequest)(nil),  // 5: berth.v1.DisableExecutorsRequest
+	(*DisableExecutorsAnswer)(nil),   // 6: berth.v1.DisableExecutorsAnswer
+	(*EnableExecutorsRequest)(nil),   // 7: berth.v1.EnableExecutorsRequest
+	(*EnableExecutorsAnswer)(nil),    // 8: berth.v1.EnableExecutorsAnswer
+	(*DrainExecutorRequest)(nil),     // 9: berth.v1.DrainExecutorRequest
+	(*ListIdleExecutorsRequest)(nil), // 10: berth.v1.ListIdleExecutorsRequest
+	(*ListIdleExecutorsAnswer)(nil),  // 11: berth.v1.ListIdleExecutorsAnswer
+	(*IdleExecutor)(nil),             // 12: berth.v1.IdleExecutor
+	(*ClaimForScaleDownRequest)(nil), // 13: berth.v1.ClaimForScaleDownRequest
+	(*ClaimForScaleDownAnswer)(nil),  // 14: berth.v1.ClaimForScaleDownAnswer
+	(*Sku)(nil),                      // 15: berth.v1.Sku
+	(*ScaleRule)(nil),                // 16: berth.v1.ScaleRule
+	(*Pool)(nil),                     // 17: berth.v1.Pool
+	(*ListSkusRequest)(nil),          // 18: berth.v1.ListSkusRequest
+	(*ListSkusAnswer)(nil),           // 19: berth.v1.ListSkusAnswer
+	(*GetSkuRequest)(nil),            // 20: berth.v1.GetSkuRequest
+	(*PutSkuRequest)(nil),            // 21: berth.v1.PutSkuRequest
+	(*DeleteSkuRequest)(nil),         // 22: berth.v1.DeleteSkuRequest
+	(*DeleteSkuAnswer)(nil),          // 23: berth.v1.DeleteSkuAnswer
+	(*ListPoolsRequest)(nil),         // 24: berth.v1.ListPoolsRequest
+	(*ListPoolsAnswer)(nil),          // 25: berth.v1.ListPoolsAnswer
+	(*GetPoolRequest)(nil),           // 26: berth.v1.GetPoolRequest
+	(*PutPoolRequest)(nil),           // 27: berth.v1.PutPoolRequest
+	(*DeletePoolRequest)(nil),        // 28: berth.v1.DeletePoolRequest
+	(*DeletePoolAnswer)(nil),         // 29: berth.v1.DeletePoolAnswer
+	(*GetUsageRequest)(nil),          // 30: berth.v1.GetUsageRequest
+	(*GetUsageAnswer)(nil),           // 31: berth.v1.GetUsageAnswer
+	(*SkuUsage)(nil),                 // 32: berth.v1.SkuUsage
+	(*PendingBatch)(nil),             // 33: berth.v1.PendingBatch
+	(*UnmappedDemand)(nil),           // 34: berth.v1.UnmappedDemand
+	(*ListExecutorsRequest)(nil),     // 35: berth.v1.ListExecutorsRequest
+	(*ListExecutorsAnswer)(nil),      // 36: berth.v1.ListExecutorsAnswer
+	(*GetExecutorRequest)(nil),       // 37: berth.v1.GetExecutorRequest
+	nil,                              // 38: berth.v1.Executor.AttributesEntry
+	nil,                              // 39: berth.v1.Executor.ResourcesEntry
+	nil,                              // 40: berth.v1.Executor.UsedEntry
+	nil,                              // 41: berth.v1.Executor.ReservedEntry
+	nil,                              // 42: berth.v1.ResourceShare.ResourcesEntry
+	nil,                              // 43: berth.v1.ExecutorSelector.AttributesEntry
+	nil,                              // 44: berth.v1.Sku.ResourcesEntry
+	nil,                              // 45: berth.v1.Sku.AttributesEntry
+	nil,                              // 46: berth.v1.Pool.AttributesEntry
+	(*timestamppb.Timestamp)(nil),    // 47: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 48: google.protobuf.Duration
+	(*Constraints)(nil),              // 49: berth.v1.Constraints
 }
 var file_berth_v1_executor_proto_depIdxs = []int32{
-	5, // 0: berth.v1.Executor.attributes:type_name -> berth.v1.Executor.AttributesEntry
-	6, // 1: berth.v1.Executor.resources:type_name -> berth.v1.Executor.ResourcesEntry
-	7, // 2: berth.v1.Executor.used:type_name -> berth.v1.Executor.UsedEntry
-	0, // 3: berth.v1.Executor.state:type_name -> berth.v1.Executor.State
-	8, // 4: berth.v1.Executor.since:type_name -> google.protobuf.Timestamp
-	0, // 5: berth.v1.ListExecutorsRequest.state:type_name -> berth.v1.Executor.State
-	1, // 6: berth.v1.ListExecutorsAnswer.executors:type_name -> berth.v1.Executor
-	2, // 7: berth.v1.Executors.ListExecutors:input_type -> berth.v1.ListExecutorsRequest
-	4, // 8: berth.v1.Executors.GetExecutor:input_type -> berth.v1.GetExecutorRequest
-	3, // 9: berth.v1.Executors.ListExecutors:output_type -> berth.v1.ListExecutorsAnswer
-	1, // 10: berth.v1.Executors.GetExecutor:output_type -> berth.v1.Executor
-	9, // [9:11] is the sub-list for method output_type
-	7, // [7:9] is the sub-list for method input_type
-	7, // [7:7] is the sub-list for extension type_name
-	7, // [7:7] is the sub-list for extension extendee
-	0, // [0:7] is the sub-list for field type_name
+	38, // 0: berth.v1.Executor.attributes:type_name -> berth.v1.Executor.AttributesEntry
+	39, // 1: berth.v1.Executor.resources:type_name -> berth.v1.Executor.ResourcesEntry
+	40, // 2: berth.v1.Executor.used:type_name -> berth.v1.Executor.UsedEntry
+	41, // 3: berth.v1.Executor.reserved:type_name -> berth.v1.Executor.ReservedEntry
+	0,  // 4: berth.v1.Executor.state:type_name -> berth.v1.Executor.State
+	3,  // 5: berth.v1.Executor.disabled:type_name -> berth.v1.DisableMark
+	47, // 6: berth.v1.Executor.since:type_name -> google.protobuf.Timestamp
+	42, // 7: berth.v1.ResourceShare.resources:type_name -> berth.v1.ResourceShare.ResourcesEntry
+	47, // 8: berth.v1.DisableMark.expire_time:type_name -> google.protobuf.Timestamp
+	43, // 9: berth.v1.ExecutorSelector.attributes:type_name -> berth.v1.ExecutorSelector.AttributesEntry
+	4,  // 10: berth.v1.DisableExecutorsRequest.selector:type_name -> berth.v1.ExecutorSelector
+	47, // 11: berth.v1.DisableExecutorsRequest.expire_time:type_name -> google.protobuf.Timestamp
+	4,  // 12: berth.v1.EnableExecutorsRequest.selector:type_name -> berth.v1.ExecutorSelector
+	12, // 13: berth.v1.ListIdleExecutorsAnswer.executors:type_name -> berth.v1.IdleExecutor
+	47, // 14: berth.v1.IdleExecutor.since:type_name -> google.protobuf.Timestamp
+	47, // 15: berth.v1.ClaimForScaleDownRequest.expire_time:type_name -> google.protobuf.Timestamp
+	12, // 16: berth.v1.ClaimForScaleDownAnswer.executors:type_name -> berth.v1.IdleExecutor
+	44, // 17: berth.v1.Sku.resources:type_name -> berth.v1.Sku.ResourcesEntry
+	45, // 18: berth.v1.Sku.attributes:type_name -> berth.v1.Sku.AttributesEntry
+	16, // 19: berth.v1.Sku.scale:type_name -> berth.v1.ScaleRule
+	47, // 20: berth.v1.Sku.updated_at:type_name -> google.protobuf.Timestamp
+	46, // 21: berth.v1.Pool.attributes:type_name -> berth.v1.Pool.AttributesEntry
+	48, // 22: berth.v1.Pool.lost_after:type_name -> google.protobuf.Duration
+	47, // 23: berth.v1.Pool.updated_at:type_name -> google.protobuf.Timestamp
+	15, // 24: berth.v1.ListSkusAnswer.skus:type_name -> berth.v1.Sku
+	15, // 25: berth.v1.PutSkuRequest.sku:type_name -> berth.v1.Sku
+	17, // 26: berth.v1.ListPoolsAnswer.pools:type_name -> berth.v1.Pool
+	17, // 27: berth.v1.PutPoolRequest.pool:type_name -> berth.v1.Pool
+	32, // 28: berth.v1.GetUsageAnswer.skus:type_name -> berth.v1.SkuUsage
+	34, // 29: berth.v1.GetUsageAnswer.unmapped:type_name -> berth.v1.UnmappedDemand
+	33, // 30: berth.v1.SkuUsage.pending_batches:type_name -> berth.v1.PendingBatch
+	49, // 31: berth.v1.UnmappedDemand.constraints:type_name -> berth.v1.Constraints
+	0,  // 32: berth.v1.ListExecutorsRequest.state:type_name -> berth.v1.Executor.State
+	1,  // 33: berth.v1.ListExecutorsAnswer.executors:type_name -> berth.v1.Executor
+	2,  // 34: berth.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
+	35, // 35: berth.v1.Executors.ListExecutors:input_type -> berth.v1.ListExecutorsRequest
+	37, // 36: berth.v1.Executors.GetExecutor:input_type -> berth.v1.GetExecutorRequest
+	5,  // 37: berth.v1.Executors.DisableExecutors:input_type -> berth.v1.DisableExecutorsRequest
+	7,  // 38: berth.v1.Executors.EnableExecutors:input_type -> berth.v1.EnableExecutorsRequest
+	9,  // 39: berth.v1.Executors.DrainExecutor:input_type -> berth.v1.DrainExecutorRequest
+	10, // 40: berth.v1.Executors.ListIdleExecutors:input_type -> berth.v1.ListIdleExecutorsRequest
+	13, // 41: berth.v1.Executors.ClaimForScaleDown:input_type -> berth.v1.ClaimForScaleDownRequest
+	18, // 42: berth.v1.Catalog.ListSkus:input_type -> berth.v1.ListSkusRequest
+	20, // 43: berth.v1.Catalog.GetSku:input_type -> berth.v1.GetSkuRequest
+	21, // 44: berth.v1.Catalog.PutSku:input_type -> berth.v1.PutSkuRequest
+	22, // 45: berth.v1.Catalog.DeleteSku:input_type -> berth.v1.DeleteSkuRequest
+	24, // 46: berth.v1.Catalog.ListPools:input_type -> berth.v1.ListPoolsRequest
+	26, // 47: berth.v1.Catalog.GetPool:input_type -> berth.v1.GetPoolRequest
+	27, // 48: berth.v1.Catalog.PutPool:input_type -> berth.v1.PutPoolRequest
+	28, // 49: berth.v1.Catalog.DeletePool:input_type -> berth.v1.DeletePoolRequest
+	30, // 50: berth.v1.Usage.GetUsage:input_type -> berth.v1.GetUsageRequest
+	36, // 51: berth.v1.Executors.ListExecutors:output_type -> berth.v1.ListExecutorsAnswer
+	1,  // 52: berth.v1.Executors.GetExecutor:output_type -> berth.v1.Executor
+	6,  // 53: berth.v1.Executors.DisableExecutors:output_type -> berth.v1.DisableExecutorsAnswer
+	8,  // 54: berth.v1.Executors.EnableExecutors:output_type -> berth.v1.EnableExecutorsAnswer
+	1,  // 55: berth.v1.Executors.DrainExecutor:output_type -> berth.v1.Executor
+	11, // 56: berth.v1.Executors.ListIdleExecutors:output_type -> berth.v1.ListIdleExecutorsAnswer
+	14, // 57: berth.v1.Executors.ClaimForScaleDown:output_type -> berth.v1.ClaimForScaleDownAnswer
+	19, // 58: berth.v1.Catalog.ListSkus:output_type -> berth.v1.ListSkusAnswer
+	15, // 59: berth.v1.Catalog.GetSku:output_type -> berth.v1.Sku
+	15, // 60: berth.v1.Catalog.PutSku:output_type -> berth.v1.Sku
+	23, // 61: berth.v1.Catalog.DeleteSku:output_type -> berth.v1.DeleteSkuAnswer
+	25, // 62: berth.v1.Catalog.ListPools:output_type -> berth.v1.ListPoolsAnswer
+	17, // 63: berth.v1.Catalog.GetPool:output_type -> berth.v1.Pool
+	17, // 64: berth.v1.Catalog.PutPool:output_type -> berth.v1.Pool
+	29, // 65: berth.v1.Catalog.DeletePool:output_type -> berth.v1.DeletePoolAnswer
+	31, // 66: berth.v1.Usage.GetUsage:output_type -> berth.v1.GetUsageAnswer
+	51, // [51:67] is the sub-list for method output_type
+	35, // [35:51] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_berth_v1_executor_proto_init() }
@@ -523,15 +2670,17 @@ func file_berth_v1_executor_proto_init() {
 	if File_berth_v1_executor_proto != nil {
 		return
 	}
+	file_berth_v1_reservation_proto_init()
+	file_berth_v1_executor_proto_msgTypes[15].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_v1_executor_proto_rawDesc), len(file_berth_v1_executor_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   7,
+			NumMessages:   46,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   3,
 		},
 		GoTypes:           file_berth_v1_executor_proto_goTypes,
 		DependencyIndexes: file_berth_v1_executor_proto_depIdxs,

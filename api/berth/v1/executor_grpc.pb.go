@@ -19,8 +19,13 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Executors_ListExecutors_FullMethodName = "/berth.v1.Executors/ListExecutors"
-	Executors_GetExecutor_FullMethodName   = "/berth.v1.Executors/GetExecutor"
+	Executors_ListExecutors_FullMethodName     = "/berth.v1.Executors/ListExecutors"
+	Executors_GetExecutor_FullMethodName       = "/berth.v1.Executors/GetExecutor"
+	Executors_DisableExecutors_FullMethodName  = "/berth.v1.Executors/DisableExecutors"
+	Executors_EnableExecutors_FullMethodName   = "/berth.v1.Executors/EnableExecutors"
+	Executors_DrainExecutor_FullMethodName     = "/berth.v1.Executors/DrainExecutor"
+	Executors_ListIdleExecutors_FullMethodName = "/berth.v1.Executors/ListIdleExecutors"
+	Executors_ClaimForScaleDown_FullMethodName = "/berth.v1.Executors/ClaimForScaleDown"
 )
 
 // ExecutorsClient is the client API for Executors service.
@@ -31,6 +36,20 @@ const (
 type ExecutorsClient interface {
 	ListExecutors(ctx context.Context, in *ListExecutorsRequest, opts ...grpc.CallOption) (*ListExecutorsAnswer, error)
 	GetExecutor(ctx context.Context, in *GetExecutorRequest, opts ...grpc.CallOption) (*Executor, error)
+	// DisableExecutors takes executors out of allocation until the request
+	// expires or is undone: those there are, and those that come later. Workers
+	// on them stay. Overlapping requests count each for itself.
+	DisableExecutors(ctx context.Context, in *DisableExecutorsRequest, opts ...grpc.CallOption) (*DisableExecutorsAnswer, error)
+	// EnableExecutors undoes requests to disable or drain.
+	EnableExecutors(ctx context.Context, in *EnableExecutorsRequest, opts ...grpc.CallOption) (*EnableExecutorsAnswer, error)
+	// DrainExecutor disables one executor and tells its workers to go.
+	DrainExecutor(ctx context.Context, in *DrainExecutorRequest, opts ...grpc.CallOption) (*Executor, error)
+	// ListIdleExecutors lists executors without a worker, with the reason why
+	// each is idle.
+	ListIdleExecutors(ctx context.Context, in *ListIdleExecutorsRequest, opts ...grpc.CallOption) (*ListIdleExecutorsAnswer, error)
+	// ClaimForScaleDown picks idle executors of a SKU and disables them in one
+	// step, so that nothing is allocated in between.
+	ClaimForScaleDown(ctx context.Context, in *ClaimForScaleDownRequest, opts ...grpc.CallOption) (*ClaimForScaleDownAnswer, error)
 }
 
 type executorsClient struct {
@@ -61,6 +80,56 @@ func (c *executorsClient) GetExecutor(ctx context.Context, in *GetExecutorReques
 	return out, nil
 }
 
+func (c *executorsClient) DisableExecutors(ctx context.Context, in *DisableExecutorsRequest, opts ...grpc.CallOption) (*DisableExecutorsAnswer, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DisableExecutorsAnswer)
+	err := c.cc.Invoke(ctx, Executors_DisableExecutors_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *executorsClient) EnableExecutors(ctx context.Context, in *EnableExecutorsRequest, opts ...grpc.CallOption) (*EnableExecutorsAnswer, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(EnableExecutorsAnswer)
+	err := c.cc.Invoke(ctx, Executors_EnableExecutors_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *executorsClient) DrainExecutor(ctx context.Context, in *DrainExecutorRequest, opts ...grpc.CallOption) (*Executor, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Executor)
+	err := c.cc.Invoke(ctx, Executors_DrainExecutor_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *executorsClient) ListIdleExecutors(ctx context.Context, in *ListIdleExecutorsRequest, opts ...grpc.CallOption) (*ListIdleExecutorsAnswer, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListIdleExecutorsAnswer)
+	err := c.cc.Invoke(ctx, Executors_ListIdleExecutors_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *executorsClient) ClaimForScaleDown(ctx context.Context, in *ClaimForScaleDownRequest, opts ...grpc.CallOption) (*ClaimForScaleDownAnswer, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ClaimForScaleDownAnswer)
+	err := c.cc.Invoke(ctx, Executors_ClaimForScaleDown_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ExecutorsServer is the server API for Executors service.
 // All implementations must embed UnimplementedExecutorsServer
 // for forward compatibility.
@@ -69,6 +138,20 @@ func (c *executorsClient) GetExecutor(ctx context.Context, in *GetExecutorReques
 type ExecutorsServer interface {
 	ListExecutors(context.Context, *ListExecutorsRequest) (*ListExecutorsAnswer, error)
 	GetExecutor(context.Context, *GetExecutorRequest) (*Executor, error)
+	// DisableExecutors takes executors out of allocation until the request
+	// expires or is undone: those there are, and those that come later. Workers
+	// on them stay. Overlapping requests count each for itself.
+	DisableExecutors(context.Context, *DisableExecutorsRequest) (*DisableExecutorsAnswer, error)
+	// EnableExecutors undoes requests to disable or drain.
+	EnableExecutors(context.Context, *EnableExecutorsRequest) (*EnableExecutorsAnswer, error)
+	// DrainExecutor disables one executor and tells its workers to go.
+	DrainExecutor(context.Context, *DrainExecutorRequest) (*Executor, error)
+	// ListIdleExecutors lists executors without a worker, with the reason why
+	// each is idle.
+	ListIdleExecutors(context.Context, *ListIdleExecutorsRequest) (*ListIdleExecutorsAnswer, error)
+	// ClaimForScaleDown picks idle executors of a SKU and disables them in one
+	// step, so that nothing is allocated in between.
+	ClaimForScaleDown(context.Context, *ClaimForScaleDownRequest) (*ClaimForScaleDownAnswer, error)
 	mustEmbedUnimplementedExecutorsServer()
 }
 
@@ -84,6 +167,21 @@ func (UnimplementedExecutorsServer) ListExecutors(context.Context, *ListExecutor
 }
 func (UnimplementedExecutorsServer) GetExecutor(context.Context, *GetExecutorRequest) (*Executor, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetExecutor not implemented")
+}
+func (UnimplementedExecutorsServer) DisableExecutors(context.Context, *DisableExecutorsRequest) (*DisableExecutorsAnswer, error) {
+	return nil, status.Error(codes.Unimplemented, "method DisableExecutors not implemented")
+}
+func (UnimplementedExecutorsServer) EnableExecutors(context.Context, *EnableExecutorsRequest) (*EnableExecutorsAnswer, error) {
+	return nil, status.Error(codes.Unimplemented, "method EnableExecutors not implemented")
+}
+func (UnimplementedExecutorsServer) DrainExecutor(context.Context, *DrainExecutorRequest) (*Executor, error) {
+	return nil, status.Error(codes.Unimplemented, "method DrainExecutor not implemented")
+}
+func (UnimplementedExecutorsServer) ListIdleExecutors(context.Context, *ListIdleExecutorsRequest) (*ListIdleExecutorsAnswer, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListIdleExecutors not implemented")
+}
+func (UnimplementedExecutorsServer) ClaimForScaleDown(context.Context, *ClaimForScaleDownRequest) (*ClaimForScaleDownAnswer, error) {
+	return nil, status.Error(codes.Unimplemented, "method ClaimForScaleDown not implemented")
 }
 func (UnimplementedExecutorsServer) mustEmbedUnimplementedExecutorsServer() {}
 func (UnimplementedExecutorsServer) testEmbeddedByValue()                   {}
@@ -142,6 +240,96 @@ func _Executors_GetExecutor_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Executors_DisableExecutors_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DisableExecutorsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecutorsServer).DisableExecutors(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Executors_DisableExecutors_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecutorsServer).DisableExecutors(ctx, req.(*DisableExecutorsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Executors_EnableExecutors_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EnableExecutorsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecutorsServer).EnableExecutors(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Executors_EnableExecutors_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecutorsServer).EnableExecutors(ctx, req.(*EnableExecutorsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Executors_DrainExecutor_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DrainExecutorRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecutorsServer).DrainExecutor(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Executors_DrainExecutor_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecutorsServer).DrainExecutor(ctx, req.(*DrainExecutorRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Executors_ListIdleExecutors_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListIdleExecutorsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecutorsServer).ListIdleExecutors(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Executors_ListIdleExecutors_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecutorsServer).ListIdleExecutors(ctx, req.(*ListIdleExecutorsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Executors_ClaimForScaleDown_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ClaimForScaleDownRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecutorsServer).ClaimForScaleDown(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Executors_ClaimForScaleDown_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecutorsServer).ClaimForScaleDown(ctx, req.(*ClaimForScaleDownRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Executors_ServiceDesc is the grpc.ServiceDesc for Executors service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -156,6 +344,514 @@ var Executors_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetExecutor",
 			Handler:    _Executors_GetExecutor_Handler,
+		},
+		{
+			MethodName: "DisableExecutors",
+			Handler:    _Executors_DisableExecutors_Handler,
+		},
+		{
+			MethodName: "EnableExecutors",
+			Handler:    _Executors_EnableExecutors_Handler,
+		},
+		{
+			MethodName: "DrainExecutor",
+			Handler:    _Executors_DrainExecutor_Handler,
+		},
+		{
+			MethodName: "ListIdleExecutors",
+			Handler:    _Executors_ListIdleExecutors_Handler,
+		},
+		{
+			MethodName: "ClaimForScaleDown",
+			Handler:    _Executors_ClaimForScaleDown_Handler,
+		},
+	},
+	Streams:  []grpc.StreamDesc{},
+	Metadata: "berth/v1/executor.proto",
+}
+
+const (
+	Catalog_ListSkus_FullMethodName   = "/berth.v1.Catalog/ListSkus"
+	Catalog_GetSku_FullMethodName     = "/berth.v1.Catalog/GetSku"
+	Catalog_PutSku_FullMethodName     = "/berth.v1.Catalog/PutSku"
+	Catalog_DeleteSku_FullMethodName  = "/berth.v1.Catalog/DeleteSku"
+	Catalog_ListPools_FullMethodName  = "/berth.v1.Catalog/ListPools"
+	Catalog_GetPool_FullMethodName    = "/berth.v1.Catalog/GetPool"
+	Catalog_PutPool_FullMethodName    = "/berth.v1.Catalog/PutPool"
+	Catalog_DeletePool_FullMethodName = "/berth.v1.Catalog/DeletePool"
+)
+
+// CatalogClient is the client API for Catalog service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// Catalog holds what is known of executors by name: SKUs and pools. The leader
+// of executor-state answers it.
+type CatalogClient interface {
+	ListSkus(ctx context.Context, in *ListSkusRequest, opts ...grpc.CallOption) (*ListSkusAnswer, error)
+	GetSku(ctx context.Context, in *GetSkuRequest, opts ...grpc.CallOption) (*Sku, error)
+	PutSku(ctx context.Context, in *PutSkuRequest, opts ...grpc.CallOption) (*Sku, error)
+	// DeleteSku removes a specification; deleting what is not there succeeds.
+	DeleteSku(ctx context.Context, in *DeleteSkuRequest, opts ...grpc.CallOption) (*DeleteSkuAnswer, error)
+	ListPools(ctx context.Context, in *ListPoolsRequest, opts ...grpc.CallOption) (*ListPoolsAnswer, error)
+	GetPool(ctx context.Context, in *GetPoolRequest, opts ...grpc.CallOption) (*Pool, error)
+	PutPool(ctx context.Context, in *PutPoolRequest, opts ...grpc.CallOption) (*Pool, error)
+	// DeletePool removes a pool; deleting what is not there succeeds.
+	DeletePool(ctx context.Context, in *DeletePoolRequest, opts ...grpc.CallOption) (*DeletePoolAnswer, error)
+}
+
+type catalogClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewCatalogClient(cc grpc.ClientConnInterface) CatalogClient {
+	return &catalogClient{cc}
+}
+
+func (c *catalogClient) ListSkus(ctx context.Context, in *ListSkusRequest, opts ...grpc.CallOption) (*ListSkusAnswer, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListSkusAnswer)
+	err := c.cc.Invoke(ctx, Catalog_ListSkus_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *catalogClient) GetSku(ctx context.Context, in *GetSkuRequest, opts ...grpc.CallOption) (*Sku, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Sku)
+	err := c.cc.Invoke(ctx, Catalog_GetSku_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *catalogClient) PutSku(ctx context.Context, in *PutSkuRequest, opts ...grpc.CallOption) (*Sku, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Sku)
+	err := c.cc.Invoke(ctx, Catalog_PutSku_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *catalogClient) DeleteSku(ctx context.Context, in *DeleteSkuRequest, opts ...grpc.CallOption) (*DeleteSkuAnswer, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteSkuAnswer)
+	err := c.cc.Invoke(ctx, Catalog_DeleteSku_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *catalogClient) ListPools(ctx context.Context, in *ListPoolsRequest, opts ...grpc.CallOption) (*ListPoolsAnswer, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListPoolsAnswer)
+	err := c.cc.Invoke(ctx, Catalog_ListPools_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *catalogClient) GetPool(ctx context.Context, in *GetPoolRequest, opts ...grpc.CallOption) (*Pool, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Pool)
+	err := c.cc.Invoke(ctx, Catalog_GetPool_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *catalogClient) PutPool(ctx context.Context, in *PutPoolRequest, opts ...grpc.CallOption) (*Pool, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Pool)
+	err := c.cc.Invoke(ctx, Catalog_PutPool_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *catalogClient) DeletePool(ctx context.Context, in *DeletePoolRequest, opts ...grpc.CallOption) (*DeletePoolAnswer, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeletePoolAnswer)
+	err := c.cc.Invoke(ctx, Catalog_DeletePool_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// CatalogServer is the server API for Catalog service.
+// All implementations must embed UnimplementedCatalogServer
+// for forward compatibility.
+//
+// Catalog holds what is known of executors by name: SKUs and pools. The leader
+// of executor-state answers it.
+type CatalogServer interface {
+	ListSkus(context.Context, *ListSkusRequest) (*ListSkusAnswer, error)
+	GetSku(context.Context, *GetSkuRequest) (*Sku, error)
+	PutSku(context.Context, *PutSkuRequest) (*Sku, error)
+	// DeleteSku removes a specification; deleting what is not there succeeds.
+	DeleteSku(context.Context, *DeleteSkuRequest) (*DeleteSkuAnswer, error)
+	ListPools(context.Context, *ListPoolsRequest) (*ListPoolsAnswer, error)
+	GetPool(context.Context, *GetPoolRequest) (*Pool, error)
+	PutPool(context.Context, *PutPoolRequest) (*Pool, error)
+	// DeletePool removes a pool; deleting what is not there succeeds.
+	DeletePool(context.Context, *DeletePoolRequest) (*DeletePoolAnswer, error)
+	mustEmbedUnimplementedCatalogServer()
+}
+
+// UnimplementedCatalogServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedCatalogServer struct{}
+
+func (UnimplementedCatalogServer) ListSkus(context.Context, *ListSkusRequest) (*ListSkusAnswer, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListSkus not implemented")
+}
+func (UnimplementedCatalogServer) GetSku(context.Context, *GetSkuRequest) (*Sku, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetSku not implemented")
+}
+func (UnimplementedCatalogServer) PutSku(context.Context, *PutSkuRequest) (*Sku, error) {
+	return nil, status.Error(codes.Unimplemented, "method PutSku not implemented")
+}
+func (UnimplementedCatalogServer) DeleteSku(context.Context, *DeleteSkuRequest) (*DeleteSkuAnswer, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteSku not implemented")
+}
+func (UnimplementedCatalogServer) ListPools(context.Context, *ListPoolsRequest) (*ListPoolsAnswer, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListPools not implemented")
+}
+func (UnimplementedCatalogServer) GetPool(context.Context, *GetPoolRequest) (*Pool, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetPool not implemented")
+}
+func (UnimplementedCatalogServer) PutPool(context.Context, *PutPoolRequest) (*Pool, error) {
+	return nil, status.Error(codes.Unimplemented, "method PutPool not implemented")
+}
+func (UnimplementedCatalogServer) DeletePool(context.Context, *DeletePoolRequest) (*DeletePoolAnswer, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeletePool not implemented")
+}
+func (UnimplementedCatalogServer) mustEmbedUnimplementedCatalogServer() {}
+func (UnimplementedCatalogServer) testEmbeddedByValue()                 {}
+
+// UnsafeCatalogServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to CatalogServer will
+// result in compilation errors.
+type UnsafeCatalogServer interface {
+	mustEmbedUnimplementedCatalogServer()
+}
+
+func RegisterCatalogServer(s grpc.ServiceRegistrar, srv CatalogServer) {
+	// If the following call panics, it indicates UnimplementedCatalogServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&Catalog_ServiceDesc, srv)
+}
+
+func _Catalog_ListSkus_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListSkusRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CatalogServer).ListSkus(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Catalog_ListSkus_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CatalogServer).ListSkus(ctx, req.(*ListSkusRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Catalog_GetSku_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetSkuRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CatalogServer).GetSku(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Catalog_GetSku_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CatalogServer).GetSku(ctx, req.(*GetSkuRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Catalog_PutSku_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PutSkuRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CatalogServer).PutSku(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Catalog_PutSku_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CatalogServer).PutSku(ctx, req.(*PutSkuRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Catalog_DeleteSku_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteSkuRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CatalogServer).DeleteSku(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Catalog_DeleteSku_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CatalogServer).DeleteSku(ctx, req.(*DeleteSkuRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Catalog_ListPools_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListPoolsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CatalogServer).ListPools(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Catalog_ListPools_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CatalogServer).ListPools(ctx, req.(*ListPoolsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Catalog_GetPool_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetPoolRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CatalogServer).GetPool(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Catalog_GetPool_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CatalogServer).GetPool(ctx, req.(*GetPoolRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Catalog_PutPool_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PutPoolRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CatalogServer).PutPool(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Catalog_PutPool_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CatalogServer).PutPool(ctx, req.(*PutPoolRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Catalog_DeletePool_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeletePoolRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CatalogServer).DeletePool(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Catalog_DeletePool_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CatalogServer).DeletePool(ctx, req.(*DeletePoolRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+// Catalog_ServiceDesc is the grpc.ServiceDesc for Catalog service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var Catalog_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "berth.v1.Catalog",
+	HandlerType: (*CatalogServer)(nil),
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "ListSkus",
+			Handler:    _Catalog_ListSkus_Handler,
+		},
+		{
+			MethodName: "GetSku",
+			Handler:    _Catalog_GetSku_Handler,
+		},
+		{
+			MethodName: "PutSku",
+			Handler:    _Catalog_PutSku_Handler,
+		},
+		{
+			MethodName: "DeleteSku",
+			Handler:    _Catalog_DeleteSku_Handler,
+		},
+		{
+			MethodName: "ListPools",
+			Handler:    _Catalog_ListPools_Handler,
+		},
+		{
+			MethodName: "GetPool",
+			Handler:    _Catalog_GetPool_Handler,
+		},
+		{
+			MethodName: "PutPool",
+			Handler:    _Catalog_PutPool_Handler,
+		},
+		{
+			MethodName: "DeletePool",
+			Handler:    _Catalog_DeletePool_Handler,
+		},
+	},
+	Streams:  []grpc.StreamDesc{},
+	Metadata: "berth/v1/executor.proto",
+}
+
+const (
+	Usage_GetUsage_FullMethodName = "/berth.v1.Usage/GetUsage"
+)
+
+// UsageClient is the client API for Usage service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// Usage says how much of the fleet is used, and how much more is asked for.
+// The leader of executor-state answers it, all of it as of one revision.
+type UsageClient interface {
+	// GetUsage answers REGISTRY_NOT_READY before the registry is ready.
+	GetUsage(ctx context.Context, in *GetUsageRequest, opts ...grpc.CallOption) (*GetUsageAnswer, error)
+}
+
+type usageClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewUsageClient(cc grpc.ClientConnInterface) UsageClient {
+	return &usageClient{cc}
+}
+
+func (c *usageClient) GetUsage(ctx context.Context, in *GetUsageRequest, opts ...grpc.CallOption) (*GetUsageAnswer, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetUsageAnswer)
+	err := c.cc.Invoke(ctx, Usage_GetUsage_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// UsageServer is the server API for Usage service.
+// All implementations must embed UnimplementedUsageServer
+// for forward compatibility.
+//
+// Usage says how much of the fleet is used, and how much more is asked for.
+// The leader of executor-state answers it, all of it as of one revision.
+type UsageServer interface {
+	// GetUsage answers REGISTRY_NOT_READY before the registry is ready.
+	GetUsage(context.Context, *GetUsageRequest) (*GetUsageAnswer, error)
+	mustEmbedUnimplementedUsageServer()
+}
+
+// UnimplementedUsageServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedUsageServer struct{}
+
+func (UnimplementedUsageServer) GetUsage(context.Context, *GetUsageRequest) (*GetUsageAnswer, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetUsage not implemented")
+}
+func (UnimplementedUsageServer) mustEmbedUnimplementedUsageServer() {}
+func (UnimplementedUsageServer) testEmbeddedByValue()               {}
+
+// UnsafeUsageServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to UsageServer will
+// result in compilation errors.
+type UnsafeUsageServer interface {
+	mustEmbedUnimplementedUsageServer()
+}
+
+func RegisterUsageServer(s grpc.ServiceRegistrar, srv UsageServer) {
+	// If the following call panics, it indicates UnimplementedUsageServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&Usage_ServiceDesc, srv)
+}
+
+func _Usage_GetUsage_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetUsageRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(UsageServer).GetUsage(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Usage_GetUsage_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(UsageServer).GetUsage(ctx, req.(*GetUsageRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+// Usage_ServiceDesc is the grpc.ServiceDesc for Usage service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var Usage_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "berth.v1.Usage",
+	HandlerType: (*UsageServer)(nil),
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "GetUsage",
+			Handler:    _Usage_GetUsage_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -125,12 +125,15 @@ func (Readiness) EnumDescriptor() ([]byte, []int) {
 	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{1}
 }
 
+// Batch says whether workers may start without the others of their batch.
 type Batch int32
 
 const (
+	// Unspecified is the cluster's mode: STRICT unless it runs in legacy mode.
 	Batch_BATCH_UNSPECIFIED Batch = 0
 	Batch_STRICT            Batch = 1
-	Batch_BEST_EFFORT       Batch = 2
+	// BEST_EFFORT: those that fit start, the rest keep their place.
+	Batch_BEST_EFFORT Batch = 2
 )
 
 // Enum value maps for Batch.
@@ -174,12 +177,16 @@ func (Batch) EnumDescriptor() ([]byte, []int) {
 	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{2}
 }
 
+// Start says what becomes of a batch of which one worker cannot be started.
 type Start int32
 
 const (
+	// Unspecified is PROGRESSIVE.
 	Start_START_UNSPECIFIED Start = 0
-	Start_PROGRESSIVE       Start = 1
-	Start_TOGETHER          Start = 2
+	// PROGRESSIVE: each worker for itself.
+	Start_PROGRESSIVE Start = 1
+	// TOGETHER: all are stopped, and the whole batch is queued again.
+	Start_TOGETHER Start = 2
 )
 
 // Enum value maps for Start.
@@ -223,12 +230,17 @@ func (Start) EnumDescriptor() ([]byte, []int) {
 	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{3}
 }
 
+// OnAssignmentFailure says what becomes of a worker that no attempt started.
 type OnAssignmentFailure int32
 
 const (
+	// Unspecified is REQUEUE.
 	OnAssignmentFailure_ON_ASSIGNMENT_FAILURE_UNSPECIFIED OnAssignmentFailure = 0
-	OnAssignmentFailure_REQUEUE                           OnAssignmentFailure = 1
-	OnAssignmentFailure_NOTIFY                            OnAssignmentFailure = 2
+	// REQUEUE: just that worker is queued again, first, with the next number,
+	// avoiding the executor it failed on.
+	OnAssignmentFailure_REQUEUE OnAssignmentFailure = 1
+	// NOTIFY: an event tells of it.
+	OnAssignmentFailure_NOTIFY OnAssignmentFailure = 2
 )
 
 // Enum value maps for OnAssignmentFailure.
@@ -521,7 +533,13 @@ type Reservation struct {
 	// Change is given in the answer to an upsert.
 	Change *UpsertReservationRequest_Change `protobuf:"varint,58,opt,name=change,proto3,enum=berth.v1.UpsertReservationRequest_Change,oneof" json:"change,omitempty"`
 	// Message is the reason in a sentence.
-	Message       *string `protobuf:"bytes,59,opt,name=message,proto3,oneof" json:"message,omitempty"`
+	Message *string `protobuf:"bytes,59,opt,name=message,proto3,oneof" json:"message,omitempty"`
+	// Parent is the uid of the version that this one queues workers of again, or
+	// is a part of.
+	Parent *string `protobuf:"bytes,61,opt,name=parent,proto3,oneof" json:"parent,omitempty"`
+	// Round counts the times that these workers were queued again because they
+	// could not be started.
+	Round         int32 `protobuf:"varint,62,opt,name=round,proto3" json:"round,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -820,6 +838,20 @@ func (x *Reservation) GetMessage() string {
 		return *x.Message
 	}
 	return ""
+}
+
+func (x *Reservation) GetParent() string {
+	if x != nil && x.Parent != nil {
+		return *x.Parent
+	}
+	return ""
+}
+
+func (x *Reservation) GetRound() int32 {
+	if x != nil {
+		return x.Round
+	}
+	return 0
 }
 
 // Seat is a place in a stage and the number of the worker that takes it.
@@ -1948,11 +1980,574 @@ func (x *ReservationKey) GetName() string {
 	return ""
 }
 
+type FlushReservationsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One of the two: a job, or the id of a group as the pending view shows it.
+	Job           string `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Group         string `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
+	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FlushReservationsRequest) Reset() {
+	*x = FlushReservationsRequest{}
+	mi := &file_berth_v1_reservation_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FlushReservationsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FlushReservationsRequest) ProtoMessage() {}
+
+func (x *FlushReservationsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_reservation_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FlushReservationsRequest.ProtoReflect.Descriptor instead.
+func (*FlushReservationsRequest) Descriptor() ([]byte, []int) {
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *FlushReservationsRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *FlushReservationsRequest) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *FlushReservationsRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+type CancelWorkersRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Job   string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Stage string                 `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`
+	// Workers to be removed, at most 50,000.
+	Workers       []*Seat `protobuf:"bytes,3,rep,name=workers,proto3" json:"workers,omitempty"`
+	RequestId     string  `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelWorkersRequest) Reset() {
+	*x = CancelWorkersRequest{}
+	mi := &file_berth_v1_reservation_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelWorkersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelWorkersRequest) ProtoMessage() {}
+
+func (x *CancelWorkersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_reservation_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelWorkersRequest.ProtoReflect.Descriptor instead.
+func (*CancelWorkersRequest) Descriptor() ([]byte, []int) {
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *CancelWorkersRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *CancelWorkersRequest) GetStage() string {
+	if x != nil {
+		return x.Stage
+	}
+	return ""
+}
+
+func (x *CancelWorkersRequest) GetWorkers() []*Seat {
+	if x != nil {
+		return x.Workers
+	}
+	return nil
+}
+
+func (x *CancelWorkersRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+type CancelWorkersAnswer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Cancelled counts the workers that this call removes.
+	Cancelled     int32 `protobuf:"varint,1,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelWorkersAnswer) Reset() {
+	*x = CancelWorkersAnswer{}
+	mi := &file_berth_v1_reservation_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelWorkersAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelWorkersAnswer) ProtoMessage() {}
+
+func (x *CancelWorkersAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_reservation_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelWorkersAnswer.ProtoReflect.Descriptor instead.
+func (*CancelWorkersAnswer) Descriptor() ([]byte, []int) {
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *CancelWorkersAnswer) GetCancelled() int32 {
+	if x != nil {
+		return x.Cancelled
+	}
+	return 0
+}
+
+type MarkReadyRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	RequestId     string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MarkReadyRequest) Reset() {
+	*x = MarkReadyRequest{}
+	mi := &file_berth_v1_reservation_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MarkReadyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MarkReadyRequest) ProtoMessage() {}
+
+func (x *MarkReadyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_reservation_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MarkReadyRequest.ProtoReflect.Descriptor instead.
+func (*MarkReadyRequest) Descriptor() ([]byte, []int) {
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *MarkReadyRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+type MarkReadyAnswer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// ReadySince is when the registry became ready.
+	ReadySince    *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=ready_since,json=readySince,proto3" json:"ready_since,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MarkReadyAnswer) Reset() {
+	*x = MarkReadyAnswer{}
+	mi := &file_berth_v1_reservation_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MarkReadyAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MarkReadyAnswer) ProtoMessage() {}
+
+func (x *MarkReadyAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_reservation_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MarkReadyAnswer.ProtoReflect.Descriptor instead.
+func (*MarkReadyAnswer) Descriptor() ([]byte, []int) {
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *MarkReadyAnswer) GetReadySince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ReadySince
+	}
+	return nil
+}
+
+type ExplainReservationRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Stage         string                 `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`
+	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainReservationRequest) Reset() {
+	*x = ExplainReservationRequest{}
+	mi := &file_berth_v1_reservation_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainReservationRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainReservationRequest) ProtoMessage() {}
+
+func (x *ExplainReservationRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_reservation_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainReservationRequest.ProtoReflect.Descriptor instead.
+func (*ExplainReservationRequest) Descriptor() ([]byte, []int) {
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *ExplainReservationRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *ExplainReservationRequest) GetStage() string {
+	if x != nil {
+		return x.Stage
+	}
+	return ""
+}
+
+func (x *ExplainReservationRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// Explanation is why a reservation waits, and what would let it go on.
+type Explanation struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Reservation is the version that is explained, without its workers.
+	Reservation *Reservation `protobuf:"bytes,1,opt,name=reservation,proto3" json:"reservation,omitempty"`
+	// Group is the id of its queue; empty when it does not queue.
+	Group string `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
+	// Position is 1 for the head; queued is how many are in the queue.
+	Position int32           `protobuf:"varint,3,opt,name=position,proto3" json:"position,omitempty"`
+	Queued   int32           `protobuf:"varint,4,opt,name=queued,proto3" json:"queued,omitempty"`
+	Head     *ReservationKey `protobuf:"bytes,5,opt,name=head,proto3" json:"head,omitempty"`
+	// Waited is how long it has waited, head_waited how long the head has.
+	Waited     *durationpb.Duration `protobuf:"bytes,6,opt,name=waited,proto3" json:"waited,omitempty"`
+	HeadWaited *durationpb.Duration `protobuf:"bytes,7,opt,name=head_waited,json=headWaited,proto3" json:"head_waited,omitempty"`
+	// Needed workers, of which fitting would fit now if it were the head, and
+	// missing would not.
+	Needed  int32  `protobuf:"varint,8,opt,name=needed,proto3" json:"needed,omitempty"`
+	Fitting int32  `protobuf:"varint,9,opt,name=fitting,proto3" json:"fitting,omitempty"`
+	Missing int32  `protobuf:"varint,10,opt,name=missing,proto3" json:"missing,omitempty"`
+	Reason  string `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"`
+	Message string `protobuf:"bytes,12,opt,name=message,proto3" json:"message,omitempty"`
+	// Checks are the first that executors fail, most executors first.
+	Checks []*FailedCheck `protobuf:"bytes,13,rep,name=checks,proto3" json:"checks,omitempty"`
+	// Tried is when it was last tried; unset when it was not.
+	Tried *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=tried,proto3" json:"tried,omitempty"`
+	// ExecutorRevision is the revision the executors were looked at.
+	ExecutorRevision int64 `protobuf:"varint,15,opt,name=executor_revision,json=executorRevision,proto3" json:"executor_revision,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *Explanation) Reset() {
+	*x = Explanation{}
+	mi := &file_berth_v1_reservation_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Explanation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Explanation) ProtoMessage() {}
+
+func (x *Explanation) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_reservation_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Explanation.ProtoReflect.Descriptor instead.
+func (*Explanation) Descriptor() ([]byte, []int) {
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *Explanation) GetReservation() *Reservation {
+	if x != nil {
+		return x.Reservation
+	}
+	return nil
+}
+
+func (x *Explanation) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *Explanation) GetPosition() int32 {
+	if x != nil {
+		return x.Position
+	}
+	return 0
+}
+
+func (x *Explanation) GetQueued() int32 {
+	if x != nil {
+		return x.Queued
+	}
+	return 0
+}
+
+func (x *Explanation) GetHead() *ReservationKey {
+	if x != nil {
+		return x.Head
+	}
+	return nil
+}
+
+func (x *Explanation) GetWaited() *durationpb.Duration {
+	if x != nil {
+		return x.Waited
+	}
+	return nil
+}
+
+func (x *Explanation) GetHeadWaited() *durationpb.Duration {
+	if x != nil {
+		return x.HeadWaited
+	}
+	return nil
+}
+
+func (x *Explanation) GetNeeded() int32 {
+	if x != nil {
+		return x.Needed
+	}
+	return 0
+}
+
+func (x *Explanation) GetFitting() int32 {
+	if x != nil {
+		return x.Fitting
+	}
+	return 0
+}
+
+func (x *Explanation) GetMissing() int32 {
+	if x != nil {
+		return x.Missing
+	}
+	return 0
+}
+
+func (x *Explanation) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Explanation) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *Explanation) GetChecks() []*FailedCheck {
+	if x != nil {
+		return x.Checks
+	}
+	return nil
+}
+
+func (x *Explanation) GetTried() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Tried
+	}
+	return nil
+}
+
+func (x *Explanation) GetExecutorRevision() int64 {
+	if x != nil {
+		return x.ExecutorRevision
+	}
+	return 0
+}
+
+// FailedCheck is the first check that a class of executors does not pass.
+type FailedCheck struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Check is named "sku", "attributes.zone", "pools", "role", "avoid",
+	// "capacity.cpu" where an idle executor would not do, "state", "disabled",
+	// "draining", or "free.cpu" where too little is left.
+	Check string `protobuf:"bytes,1,opt,name=check,proto3" json:"check,omitempty"`
+	Want  string `protobuf:"bytes,2,opt,name=want,proto3" json:"want,omitempty"`
+	Have  string `protobuf:"bytes,3,opt,name=have,proto3" json:"have,omitempty"`
+	// Count is how many executors fail it just so.
+	Count         int32 `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FailedCheck) Reset() {
+	*x = FailedCheck{}
+	mi := &file_berth_v1_reservation_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FailedCheck) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FailedCheck) ProtoMessage() {}
+
+func (x *FailedCheck) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_reservation_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FailedCheck.ProtoReflect.Descriptor instead.
+func (*FailedCheck) Descriptor() ([]byte, []int) {
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *FailedCheck) GetCheck() string {
+	if x != nil {
+		return x.Check
+	}
+	return ""
+}
+
+func (x *FailedCheck) GetWant() string {
+	if x != nil {
+		return x.Want
+	}
+	return ""
+}
+
+func (x *FailedCheck) GetHave() string {
+	if x != nil {
+		return x.Have
+	}
+	return ""
+}
+
+func (x *FailedCheck) GetCount() int32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
 var File_berth_v1_reservation_proto protoreflect.FileDescriptor
 
 const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\n" +
-	"\x1aberth/v1/reservation.proto\x12\bberth.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc9\x10\n" +
+	"\x1aberth/v1/reservation.proto\x12\bberth.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x87\x11\n" +
 	"\vReservation\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\tR\x05stage\x12\x12\n" +
@@ -1998,7 +2593,9 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\rworker_counts\x189 \x03(\v2'.berth.v1.Reservation.WorkerCountsEntryR\fworkerCounts\x12F\n" +
 	"\x06change\x18: \x01(\x0e2).berth.v1.UpsertReservationRequest.ChangeH\n" +
 	"R\x06change\x88\x01\x01\x12\x1d\n" +
-	"\amessage\x18; \x01(\tH\vR\amessage\x88\x01\x01\x1a9\n" +
+	"\amessage\x18; \x01(\tH\vR\amessage\x88\x01\x01\x12\x1b\n" +
+	"\x06parent\x18= \x01(\tH\fR\x06parent\x88\x01\x01\x12\x14\n" +
+	"\x05round\x18> \x01(\x05R\x05round\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a?\n" +
@@ -2038,7 +2635,8 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\a_reasonB\t\n" +
 	"\a_changeB\n" +
 	"\n" +
-	"\b_messageJ\x04\b<\x10=R\x05pools\"4\n" +
+	"\b_messageB\t\n" +
+	"\a_parentJ\x04\b<\x10=R\x05pools\"4\n" +
 	"\x04Seat\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x05R\x06number\"\xc4\x03\n" +
@@ -2142,7 +2740,53 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\x0eReservationKey\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\tR\x05stage\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name*T\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"a\n" +
+	"\x18FlushReservationsRequest\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
+	"\x05group\x18\x02 \x01(\tR\x05group\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x03 \x01(\tR\trequestId\"\x87\x01\n" +
+	"\x14CancelWorkersRequest\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
+	"\x05stage\x18\x02 \x01(\tR\x05stage\x12(\n" +
+	"\aworkers\x18\x03 \x03(\v2\x0e.berth.v1.SeatR\aworkers\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x04 \x01(\tR\trequestId\"3\n" +
+	"\x13CancelWorkersAnswer\x12\x1c\n" +
+	"\tcancelled\x18\x01 \x01(\x05R\tcancelled\"1\n" +
+	"\x10MarkReadyRequest\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x01 \x01(\tR\trequestId\"N\n" +
+	"\x0fMarkReadyAnswer\x12;\n" +
+	"\vready_since\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"readySince\"W\n" +
+	"\x19ExplainReservationRequest\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
+	"\x05stage\x18\x02 \x01(\tR\x05stage\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\xb9\x04\n" +
+	"\vExplanation\x127\n" +
+	"\vreservation\x18\x01 \x01(\v2\x15.berth.v1.ReservationR\vreservation\x12\x14\n" +
+	"\x05group\x18\x02 \x01(\tR\x05group\x12\x1a\n" +
+	"\bposition\x18\x03 \x01(\x05R\bposition\x12\x16\n" +
+	"\x06queued\x18\x04 \x01(\x05R\x06queued\x12,\n" +
+	"\x04head\x18\x05 \x01(\v2\x18.berth.v1.ReservationKeyR\x04head\x121\n" +
+	"\x06waited\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x06waited\x12:\n" +
+	"\vhead_waited\x18\a \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"headWaited\x12\x16\n" +
+	"\x06needed\x18\b \x01(\x05R\x06needed\x12\x18\n" +
+	"\afitting\x18\t \x01(\x05R\afitting\x12\x18\n" +
+	"\amissing\x18\n" +
+	" \x01(\x05R\amissing\x12\x16\n" +
+	"\x06reason\x18\v \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\f \x01(\tR\amessage\x12-\n" +
+	"\x06checks\x18\r \x03(\v2\x15.berth.v1.FailedCheckR\x06checks\x120\n" +
+	"\x05tried\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\x05tried\x12+\n" +
+	"\x11executor_revision\x18\x0f \x01(\x03R\x10executorRevision\"a\n" +
+	"\vFailedCheck\x12\x14\n" +
+	"\x05check\x18\x01 \x01(\tR\x05check\x12\x12\n" +
+	"\x04want\x18\x02 \x01(\tR\x04want\x12\x12\n" +
+	"\x04have\x18\x03 \x01(\tR\x04have\x12\x14\n" +
+	"\x05count\x18\x04 \x01(\x05R\x05count*T\n" +
 	"\rPriorityClass\x12\x1e\n" +
 	"\x1aPRIORITY_CLASS_UNSPECIFIED\x10\x00\x12\v\n" +
 	"\aREPLACE\x10\x01\x12\t\n" +
@@ -2169,14 +2813,19 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\x04Hold\x12\x14\n" +
 	"\x10HOLD_UNSPECIFIED\x10\x00\x12\b\n" +
 	"\x04NONE\x10\x01\x12\b\n" +
-	"\x04HOLD\x10\x022\xdd\x03\n" +
+	"\x04HOLD\x10\x022\xc2\x05\n" +
 	"\fReservations\x12N\n" +
 	"\x11UpsertReservation\x12\".berth.v1.UpsertReservationRequest\x1a\x15.berth.v1.Reservation\x12H\n" +
 	"\x0eGetReservation\x12\x1f.berth.v1.GetReservationRequest\x1a\x15.berth.v1.Reservation\x12O\n" +
 	"\x11CancelReservation\x12\".berth.v1.CancelReservationRequest\x1a\x16.berth.v1.CancelAnswer\x12?\n" +
 	"\tCancelJob\x12\x1a.berth.v1.CancelJobRequest\x1a\x16.berth.v1.CancelAnswer\x12W\n" +
 	"\x10ListReservations\x12!.berth.v1.ListReservationsRequest\x1a .berth.v1.ListReservationsAnswer\x12H\n" +
-	"\vListPending\x12\x1c.berth.v1.ListPendingRequest\x1a\x1b.berth.v1.ListPendingAnswerB Z\x1eberth.dev/api/berth/v1;berthv1b\x06proto3"
+	"\vListPending\x12\x1c.berth.v1.ListPendingRequest\x1a\x1b.berth.v1.ListPendingAnswer\x12O\n" +
+	"\x11FlushReservations\x12\".berth.v1.FlushReservationsRequest\x1a\x16.berth.v1.CancelAnswer\x12N\n" +
+	"\rCancelWorkers\x12\x1e.berth.v1.CancelWorkersRequest\x1a\x1d.berth.v1.CancelWorkersAnswer\x12B\n" +
+	"\tMarkReady\x12\x1a.berth.v1.MarkReadyRequest\x1a\x19.berth.v1.MarkReadyAnswer2`\n" +
+	"\fExplanations\x12P\n" +
+	"\x12ExplainReservation\x12#.berth.v1.ExplainReservationRequest\x1a\x15.berth.v1.ExplanationB Z\x1eberth.dev/api/berth/v1;berthv1b\x06proto3"
 
 var (
 	file_berth_v1_reservation_proto_rawDescOnce sync.Once
@@ -2191,7 +2840,7 @@ func file_berth_v1_reservation_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_v1_reservation_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_berth_v1_reservation_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_berth_v1_reservation_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_berth_v1_reservation_proto_goTypes = []any{
 	(PriorityClass)(0),                   // 0: berth.v1.PriorityClass
 	(Readiness)(0),                       // 1: berth.v1.Readiness
@@ -2219,14 +2868,22 @@ var file_berth_v1_reservation_proto_goTypes = []any{
 	(*ListPendingAnswer)(nil),            // 23: berth.v1.ListPendingAnswer
 	(*PendingGroup)(nil),                 // 24: berth.v1.PendingGroup
 	(*ReservationKey)(nil),               // 25: berth.v1.ReservationKey
-	nil,                                  // 26: berth.v1.Reservation.LabelsEntry
-	nil,                                  // 27: berth.v1.Reservation.WorkerCountsEntry
-	nil,                                  // 28: berth.v1.Constraints.ResourcesEntry
-	nil,                                  // 29: berth.v1.Constraints.AttributesEntry
-	nil,                                  // 30: berth.v1.Task.EnvEntry
-	(*durationpb.Duration)(nil),          // 31: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),        // 32: google.protobuf.Timestamp
-	(*structpb.ListValue)(nil),           // 33: google.protobuf.ListValue
+	(*FlushReservationsRequest)(nil),     // 26: berth.v1.FlushReservationsRequest
+	(*CancelWorkersRequest)(nil),         // 27: berth.v1.CancelWorkersRequest
+	(*CancelWorkersAnswer)(nil),          // 28: berth.v1.CancelWorkersAnswer
+	(*MarkReadyRequest)(nil),             // 29: berth.v1.MarkReadyRequest
+	(*MarkReadyAnswer)(nil),              // 30: berth.v1.MarkReadyAnswer
+	(*ExplainReservationRequest)(nil),    // 31: berth.v1.ExplainReservationRequest
+	(*Explanation)(nil),                  // 32: berth.v1.Explanation
+	(*FailedCheck)(nil),                  // 33: berth.v1.FailedCheck
+	nil,                                  // 34: berth.v1.Reservation.LabelsEntry
+	nil,                                  // 35: berth.v1.Reservation.WorkerCountsEntry
+	nil,                                  // 36: berth.v1.Constraints.ResourcesEntry
+	nil,                                  // 37: berth.v1.Constraints.AttributesEntry
+	nil,                                  // 38: berth.v1.Task.EnvEntry
+	(*durationpb.Duration)(nil),          // 39: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),        // 40: google.protobuf.Timestamp
+	(*structpb.ListValue)(nil),           // 41: google.protobuf.ListValue
 }
 var file_berth_v1_reservation_proto_depIdxs = []int32{
 	9,  // 0: berth.v1.Reservation.workers:type_name -> berth.v1.Seat
@@ -2236,52 +2893,68 @@ var file_berth_v1_reservation_proto_depIdxs = []int32{
 	2,  // 4: berth.v1.Reservation.batch:type_name -> berth.v1.Batch
 	3,  // 5: berth.v1.Reservation.start:type_name -> berth.v1.Start
 	4,  // 6: berth.v1.Reservation.on_assignment_failure:type_name -> berth.v1.OnAssignmentFailure
-	31, // 7: berth.v1.Reservation.queue_timeout:type_name -> google.protobuf.Duration
-	26, // 8: berth.v1.Reservation.labels:type_name -> berth.v1.Reservation.LabelsEntry
+	39, // 7: berth.v1.Reservation.queue_timeout:type_name -> google.protobuf.Duration
+	34, // 8: berth.v1.Reservation.labels:type_name -> berth.v1.Reservation.LabelsEntry
 	5,  // 9: berth.v1.Reservation.hold:type_name -> berth.v1.Hold
-	31, // 10: berth.v1.Reservation.hold_timeout:type_name -> google.protobuf.Duration
+	39, // 10: berth.v1.Reservation.hold_timeout:type_name -> google.protobuf.Duration
 	14, // 11: berth.v1.Reservation.lifetime:type_name -> berth.v1.Lifetime
-	32, // 12: berth.v1.Reservation.expire_at:type_name -> google.protobuf.Timestamp
-	33, // 13: berth.v1.Reservation.executors:type_name -> google.protobuf.ListValue
-	32, // 14: berth.v1.Reservation.not_before:type_name -> google.protobuf.Timestamp
+	40, // 12: berth.v1.Reservation.expire_at:type_name -> google.protobuf.Timestamp
+	41, // 13: berth.v1.Reservation.executors:type_name -> google.protobuf.ListValue
+	40, // 14: berth.v1.Reservation.not_before:type_name -> google.protobuf.Timestamp
 	6,  // 15: berth.v1.Reservation.state:type_name -> berth.v1.Reservation.State
-	32, // 16: berth.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
-	32, // 17: berth.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
-	27, // 18: berth.v1.Reservation.worker_counts:type_name -> berth.v1.Reservation.WorkerCountsEntry
+	40, // 16: berth.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
+	40, // 17: berth.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
+	35, // 18: berth.v1.Reservation.worker_counts:type_name -> berth.v1.Reservation.WorkerCountsEntry
 	7,  // 19: berth.v1.Reservation.change:type_name -> berth.v1.UpsertReservationRequest.Change
-	28, // 20: berth.v1.Constraints.resources:type_name -> berth.v1.Constraints.ResourcesEntry
-	29, // 21: berth.v1.Constraints.attributes:type_name -> berth.v1.Constraints.AttributesEntry
+	36, // 20: berth.v1.Constraints.resources:type_name -> berth.v1.Constraints.ResourcesEntry
+	37, // 21: berth.v1.Constraints.attributes:type_name -> berth.v1.Constraints.AttributesEntry
 	11, // 22: berth.v1.Constraints.spread:type_name -> berth.v1.Spread
 	0,  // 23: berth.v1.Priority.class:type_name -> berth.v1.PriorityClass
-	30, // 24: berth.v1.Task.env:type_name -> berth.v1.Task.EnvEntry
-	31, // 25: berth.v1.Task.stop_grace:type_name -> google.protobuf.Duration
-	31, // 26: berth.v1.Task.start_timeout:type_name -> google.protobuf.Duration
+	38, // 24: berth.v1.Task.env:type_name -> berth.v1.Task.EnvEntry
+	39, // 25: berth.v1.Task.stop_grace:type_name -> google.protobuf.Duration
+	39, // 26: berth.v1.Task.start_timeout:type_name -> google.protobuf.Duration
 	1,  // 27: berth.v1.Task.readiness:type_name -> berth.v1.Readiness
-	31, // 28: berth.v1.Lifetime.for:type_name -> google.protobuf.Duration
+	39, // 28: berth.v1.Lifetime.for:type_name -> google.protobuf.Duration
 	8,  // 29: berth.v1.UpsertReservationRequest.reservation:type_name -> berth.v1.Reservation
 	6,  // 30: berth.v1.ListReservationsRequest.state:type_name -> berth.v1.Reservation.State
 	8,  // 31: berth.v1.ListReservationsAnswer.reservations:type_name -> berth.v1.Reservation
 	24, // 32: berth.v1.ListPendingAnswer.groups:type_name -> berth.v1.PendingGroup
 	10, // 33: berth.v1.PendingGroup.constraints:type_name -> berth.v1.Constraints
 	25, // 34: berth.v1.PendingGroup.head:type_name -> berth.v1.ReservationKey
-	31, // 35: berth.v1.PendingGroup.head_age:type_name -> google.protobuf.Duration
-	15, // 36: berth.v1.Reservations.UpsertReservation:input_type -> berth.v1.UpsertReservationRequest
-	16, // 37: berth.v1.Reservations.GetReservation:input_type -> berth.v1.GetReservationRequest
-	17, // 38: berth.v1.Reservations.CancelReservation:input_type -> berth.v1.CancelReservationRequest
-	18, // 39: berth.v1.Reservations.CancelJob:input_type -> berth.v1.CancelJobRequest
-	20, // 40: berth.v1.Reservations.ListReservations:input_type -> berth.v1.ListReservationsRequest
-	22, // 41: berth.v1.Reservations.ListPending:input_type -> berth.v1.ListPendingRequest
-	8,  // 42: berth.v1.Reservations.UpsertReservation:output_type -> berth.v1.Reservation
-	8,  // 43: berth.v1.Reservations.GetReservation:output_type -> berth.v1.Reservation
-	19, // 44: berth.v1.Reservations.CancelReservation:output_type -> berth.v1.CancelAnswer
-	19, // 45: berth.v1.Reservations.CancelJob:output_type -> berth.v1.CancelAnswer
-	21, // 46: berth.v1.Reservations.ListReservations:output_type -> berth.v1.ListReservationsAnswer
-	23, // 47: berth.v1.Reservations.ListPending:output_type -> berth.v1.ListPendingAnswer
-	42, // [42:48] is the sub-list for method output_type
-	36, // [36:42] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	39, // 35: berth.v1.PendingGroup.head_age:type_name -> google.protobuf.Duration
+	9,  // 36: berth.v1.CancelWorkersRequest.workers:type_name -> berth.v1.Seat
+	40, // 37: berth.v1.MarkReadyAnswer.ready_since:type_name -> google.protobuf.Timestamp
+	8,  // 38: berth.v1.Explanation.reservation:type_name -> berth.v1.Reservation
+	25, // 39: berth.v1.Explanation.head:type_name -> berth.v1.ReservationKey
+	39, // 40: berth.v1.Explanation.waited:type_name -> google.protobuf.Duration
+	39, // 41: berth.v1.Explanation.head_waited:type_name -> google.protobuf.Duration
+	33, // 42: berth.v1.Explanation.checks:type_name -> berth.v1.FailedCheck
+	40, // 43: berth.v1.Explanation.tried:type_name -> google.protobuf.Timestamp
+	15, // 44: berth.v1.Reservations.UpsertReservation:input_type -> berth.v1.UpsertReservationRequest
+	16, // 45: berth.v1.Reservations.GetReservation:input_type -> berth.v1.GetReservationRequest
+	17, // 46: berth.v1.Reservations.CancelReservation:input_type -> berth.v1.CancelReservationRequest
+	18, // 47: berth.v1.Reservations.CancelJob:input_type -> berth.v1.CancelJobRequest
+	20, // 48: berth.v1.Reservations.ListReservations:input_type -> berth.v1.ListReservationsRequest
+	22, // 49: berth.v1.Reservations.ListPending:input_type -> berth.v1.ListPendingRequest
+	26, // 50: berth.v1.Reservations.FlushReservations:input_type -> berth.v1.FlushReservationsRequest
+	27, // 51: berth.v1.Reservations.CancelWorkers:input_type -> berth.v1.CancelWorkersRequest
+	29, // 52: berth.v1.Reservations.MarkReady:input_type -> berth.v1.MarkReadyRequest
+	31, // 53: berth.v1.Explanations.ExplainReservation:input_type -> berth.v1.ExplainReservationRequest
+	8,  // 54: berth.v1.Reservations.UpsertReservation:output_type -> berth.v1.Reservation
+	8,  // 55: berth.v1.Reservations.GetReservation:output_type -> berth.v1.Reservation
+	19, // 56: berth.v1.Reservations.CancelReservation:output_type -> berth.v1.CancelAnswer
+	19, // 57: berth.v1.Reservations.CancelJob:output_type -> berth.v1.CancelAnswer
+	21, // 58: berth.v1.Reservations.ListReservations:output_type -> berth.v1.ListReservationsAnswer
+	23, // 59: berth.v1.Reservations.ListPending:output_type -> berth.v1.ListPendingAnswer
+	19, // 60: berth.v1.Reservations.FlushReservations:output_type -> berth.v1.CancelAnswer
+	28, // 61: berth.v1.Reservations.CancelWorkers:output_type -> berth.v1.CancelWorkersAnswer
+	30, // 62: berth.v1.Reservations.MarkReady:output_type -> berth.v1.MarkReadyAnswer
+	32, // 63: berth.v1.Explanations.ExplainReservation:output_type -> berth.v1.Explanation
+	54, // [54:64] is the sub-list for method output_type
+	44, // [44:54] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 func init() { file_berth_v1_reservation_proto_init() }
@@ -2298,9 +2971,9 @@ func file_berth_v1_reservation_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_v1_reservation_proto_rawDesc), len(file_berth_v1_reservation_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   23,
+			NumMessages:   31,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   2,
 		},
 		GoTypes:           file_berth_v1_reservation_proto_goTypes,
 		DependencyIndexes: file_berth_v1_reservation_proto_depIdxs,

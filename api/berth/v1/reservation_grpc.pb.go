@@ -25,6 +25,9 @@ const (
 	Reservations_CancelJob_FullMethodName         = "/berth.v1.Reservations/CancelJob"
 	Reservations_ListReservations_FullMethodName  = "/berth.v1.Reservations/ListReservations"
 	Reservations_ListPending_FullMethodName       = "/berth.v1.Reservations/ListPending"
+	Reservations_FlushReservations_FullMethodName = "/berth.v1.Reservations/FlushReservations"
+	Reservations_CancelWorkers_FullMethodName     = "/berth.v1.Reservations/CancelWorkers"
+	Reservations_MarkReady_FullMethodName         = "/berth.v1.Reservations/MarkReady"
 )
 
 // ReservationsClient is the client API for Reservations service.
@@ -49,7 +52,20 @@ type ReservationsClient interface {
 	// Lists leave out `workers`; `count` is always given.
 	ListReservations(ctx context.Context, in *ListReservationsRequest, opts ...grpc.CallOption) (*ListReservationsAnswer, error)
 	// ListPending shows the queue: one row a group, with what its head waits for.
+	// Before the registry is ready it answers REGISTRY_NOT_READY, never a part.
 	ListPending(ctx context.Context, in *ListPendingRequest, opts ...grpc.CallOption) (*ListPendingAnswer, error)
+	// FlushReservations cancels all that is queued of a job or in a group. What
+	// was handed over stays.
+	FlushReservations(ctx context.Context, in *FlushReservationsRequest, opts ...grpc.CallOption) (*CancelAnswer, error)
+	// CancelWorkers removes single workers of a stage, wherever they are: queued,
+	// leased or running. The answer is given when none of them will be started
+	// any more. Workers that are not there are no error. A worker that was queued
+	// again after a failed start goes by the number of the one that failed, too.
+	CancelWorkers(ctx context.Context, in *CancelWorkersRequest, opts ...grpc.CallOption) (*CancelWorkersAnswer, error)
+	// MarkReady tells that all job services have asked again for what they want.
+	// It is needed once in a cluster's life, and after a restore; repeating it
+	// changes nothing.
+	MarkReady(ctx context.Context, in *MarkReadyRequest, opts ...grpc.CallOption) (*MarkReadyAnswer, error)
 }
 
 type reservationsClient struct {
@@ -120,6 +136,36 @@ func (c *reservationsClient) ListPending(ctx context.Context, in *ListPendingReq
 	return out, nil
 }
 
+func (c *reservationsClient) FlushReservations(ctx context.Context, in *FlushReservationsRequest, opts ...grpc.CallOption) (*CancelAnswer, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CancelAnswer)
+	err := c.cc.Invoke(ctx, Reservations_FlushReservations_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *reservationsClient) CancelWorkers(ctx context.Context, in *CancelWorkersRequest, opts ...grpc.CallOption) (*CancelWorkersAnswer, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CancelWorkersAnswer)
+	err := c.cc.Invoke(ctx, Reservations_CancelWorkers_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *reservationsClient) MarkReady(ctx context.Context, in *MarkReadyRequest, opts ...grpc.CallOption) (*MarkReadyAnswer, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MarkReadyAnswer)
+	err := c.cc.Invoke(ctx, Reservations_MarkReady_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ReservationsServer is the server API for Reservations service.
 // All implementations must embed UnimplementedReservationsServer
 // for forward compatibility.
@@ -142,7 +188,20 @@ type ReservationsServer interface {
 	// Lists leave out `workers`; `count` is always given.
 	ListReservations(context.Context, *ListReservationsRequest) (*ListReservationsAnswer, error)
 	// ListPending shows the queue: one row a group, with what its head waits for.
+	// Before the registry is ready it answers REGISTRY_NOT_READY, never a part.
 	ListPending(context.Context, *ListPendingRequest) (*ListPendingAnswer, error)
+	// FlushReservations cancels all that is queued of a job or in a group. What
+	// was handed over stays.
+	FlushReservations(context.Context, *FlushReservationsRequest) (*CancelAnswer, error)
+	// CancelWorkers removes single workers of a stage, wherever they are: queued,
+	// leased or running. The answer is given when none of them will be started
+	// any more. Workers that are not there are no error. A worker that was queued
+	// again after a failed start goes by the number of the one that failed, too.
+	CancelWorkers(context.Context, *CancelWorkersRequest) (*CancelWorkersAnswer, error)
+	// MarkReady tells that all job services have asked again for what they want.
+	// It is needed once in a cluster's life, and after a restore; repeating it
+	// changes nothing.
+	MarkReady(context.Context, *MarkReadyRequest) (*MarkReadyAnswer, error)
 	mustEmbedUnimplementedReservationsServer()
 }
 
@@ -170,6 +229,15 @@ func (UnimplementedReservationsServer) ListReservations(context.Context, *ListRe
 }
 func (UnimplementedReservationsServer) ListPending(context.Context, *ListPendingRequest) (*ListPendingAnswer, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListPending not implemented")
+}
+func (UnimplementedReservationsServer) FlushReservations(context.Context, *FlushReservationsRequest) (*CancelAnswer, error) {
+	return nil, status.Error(codes.Unimplemented, "method FlushReservations not implemented")
+}
+func (UnimplementedReservationsServer) CancelWorkers(context.Context, *CancelWorkersRequest) (*CancelWorkersAnswer, error) {
+	return nil, status.Error(codes.Unimplemented, "method CancelWorkers not implemented")
+}
+func (UnimplementedReservationsServer) MarkReady(context.Context, *MarkReadyRequest) (*MarkReadyAnswer, error) {
+	return nil, status.Error(codes.Unimplemented, "method MarkReady not implemented")
 }
 func (UnimplementedReservationsServer) mustEmbedUnimplementedReservationsServer() {}
 func (UnimplementedReservationsServer) testEmbeddedByValue()                      {}
@@ -300,6 +368,60 @@ func _Reservations_ListPending_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Reservations_FlushReservations_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(FlushReservationsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ReservationsServer).FlushReservations(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Reservations_FlushReservations_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ReservationsServer).FlushReservations(ctx, req.(*FlushReservationsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Reservations_CancelWorkers_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CancelWorkersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ReservationsServer).CancelWorkers(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Reservations_CancelWorkers_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ReservationsServer).CancelWorkers(ctx, req.(*CancelWorkersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Reservations_MarkReady_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(MarkReadyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ReservationsServer).MarkReady(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Reservations_MarkReady_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ReservationsServer).MarkReady(ctx, req.(*MarkReadyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Reservations_ServiceDesc is the grpc.ServiceDesc for Reservations service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -330,6 +452,126 @@ var Reservations_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListPending",
 			Handler:    _Reservations_ListPending_Handler,
+		},
+		{
+			MethodName: "FlushReservations",
+			Handler:    _Reservations_FlushReservations_Handler,
+		},
+		{
+			MethodName: "CancelWorkers",
+			Handler:    _Reservations_CancelWorkers_Handler,
+		},
+		{
+			MethodName: "MarkReady",
+			Handler:    _Reservations_MarkReady_Handler,
+		},
+	},
+	Streams:  []grpc.StreamDesc{},
+	Metadata: "berth/v1/reservation.proto",
+}
+
+const (
+	Explanations_ExplainReservation_FullMethodName = "/berth.v1.Explanations/ExplainReservation"
+)
+
+// ExplanationsClient is the client API for Explanations service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// Explanations says why a reservation waits. The gateway answers it: the place
+// is the registry's to tell, the executors are executor-state's.
+type ExplanationsClient interface {
+	ExplainReservation(ctx context.Context, in *ExplainReservationRequest, opts ...grpc.CallOption) (*Explanation, error)
+}
+
+type explanationsClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewExplanationsClient(cc grpc.ClientConnInterface) ExplanationsClient {
+	return &explanationsClient{cc}
+}
+
+func (c *explanationsClient) ExplainReservation(ctx context.Context, in *ExplainReservationRequest, opts ...grpc.CallOption) (*Explanation, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Explanation)
+	err := c.cc.Invoke(ctx, Explanations_ExplainReservation_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// ExplanationsServer is the server API for Explanations service.
+// All implementations must embed UnimplementedExplanationsServer
+// for forward compatibility.
+//
+// Explanations says why a reservation waits. The gateway answers it: the place
+// is the registry's to tell, the executors are executor-state's.
+type ExplanationsServer interface {
+	ExplainReservation(context.Context, *ExplainReservationRequest) (*Explanation, error)
+	mustEmbedUnimplementedExplanationsServer()
+}
+
+// UnimplementedExplanationsServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedExplanationsServer struct{}
+
+func (UnimplementedExplanationsServer) ExplainReservation(context.Context, *ExplainReservationRequest) (*Explanation, error) {
+	return nil, status.Error(codes.Unimplemented, "method ExplainReservation not implemented")
+}
+func (UnimplementedExplanationsServer) mustEmbedUnimplementedExplanationsServer() {}
+func (UnimplementedExplanationsServer) testEmbeddedByValue()                      {}
+
+// UnsafeExplanationsServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to ExplanationsServer will
+// result in compilation errors.
+type UnsafeExplanationsServer interface {
+	mustEmbedUnimplementedExplanationsServer()
+}
+
+func RegisterExplanationsServer(s grpc.ServiceRegistrar, srv ExplanationsServer) {
+	// If the following call panics, it indicates UnimplementedExplanationsServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&Explanations_ServiceDesc, srv)
+}
+
+func _Explanations_ExplainReservation_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ExplainReservationRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExplanationsServer).ExplainReservation(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Explanations_ExplainReservation_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExplanationsServer).ExplainReservation(ctx, req.(*ExplainReservationRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+// Explanations_ServiceDesc is the grpc.ServiceDesc for Explanations service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var Explanations_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "berth.v1.Explanations",
+	HandlerType: (*ExplanationsServer)(nil),
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "ExplainReservation",
+			Handler:    _Explanations_ExplainReservation_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -34,7 +34,10 @@ type RegisterRequest struct {
 	Generation int64                  `protobuf:"varint,7,opt,name=generation,proto3" json:"generation,omitempty"`
 	// Nonce is made afresh by each start of an agent: a repeat of a registration
 	// gets the same incarnation.
-	Nonce         string `protobuf:"bytes,8,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	Nonce string `protobuf:"bytes,8,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	// Reserved is set aside for roles, by the name of the role; part of
+	// resources.
+	Reserved      map[string]*v1.ResourceShare `protobuf:"bytes,9,rep,name=reserved,proto3" json:"reserved,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -123,6 +126,13 @@ func (x *RegisterRequest) GetNonce() string {
 		return x.Nonce
 	}
 	return ""
+}
+
+func (x *RegisterRequest) GetReserved() map[string]*v1.ResourceShare {
+	if x != nil {
+		return x.Reserved
+	}
+	return nil
 }
 
 type RegisterAnswer struct {
@@ -764,7 +774,7 @@ var File_berth_control_v1_agent_proto protoreflect.FileDescriptor
 
 const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x1cberth/control/v1/agent.proto\x12\x10berth.control.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1aberth/v1/reservation.proto\x1a\x1eberth/control/v1/handout.proto\"\xb7\x03\n" +
+	"\x1cberth/control/v1/agent.proto\x12\x10berth.control.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x17berth/v1/executor.proto\x1a\x1aberth/v1/reservation.proto\x1a\x1eberth/control/v1/handout.proto\"\xda\x04\n" +
 	"\x0fRegisterRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x10\n" +
@@ -777,13 +787,17 @@ const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\a \x01(\x03R\n" +
 	"generation\x12\x14\n" +
-	"\x05nonce\x18\b \x01(\tR\x05nonce\x1a=\n" +
+	"\x05nonce\x18\b \x01(\tR\x05nonce\x12K\n" +
+	"\breserved\x18\t \x03(\v2/.berth.control.v1.RegisterRequest.ReservedEntryR\breserved\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a<\n" +
 	"\x0eResourcesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x9b\x01\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1aT\n" +
+	"\rReservedEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
+	"\x05value\x18\x02 \x01(\v2\x17.berth.v1.ResourceShareR\x05value:\x028\x01\"\x9b\x01\n" +
 	"\x0eRegisterAnswer\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\x03R\vincarnation\x12#\n" +
 	"\rassigner_term\x18\x02 \x01(\x03R\fassignerTerm\x12B\n" +
@@ -851,7 +865,7 @@ func file_berth_control_v1_agent_proto_rawDescGZIP() []byte {
 	return file_berth_control_v1_agent_proto_rawDescData
 }
 
-var file_berth_control_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_berth_control_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_berth_control_v1_agent_proto_goTypes = []any{
 	(*RegisterRequest)(nil),      // 0: berth.control.v1.RegisterRequest
 	(*RegisterAnswer)(nil),       // 1: berth.control.v1.RegisterAnswer
@@ -866,39 +880,43 @@ var file_berth_control_v1_agent_proto_goTypes = []any{
 	(*StopTaskAnswer)(nil),       // 10: berth.control.v1.StopTaskAnswer
 	nil,                          // 11: berth.control.v1.RegisterRequest.AttributesEntry
 	nil,                          // 12: berth.control.v1.RegisterRequest.ResourcesEntry
-	(*durationpb.Duration)(nil),  // 13: google.protobuf.Duration
-	(*ExecutorReport)(nil),       // 14: berth.control.v1.ExecutorReport
-	(*ExecutorReportAnswer)(nil), // 15: berth.control.v1.ExecutorReportAnswer
-	(*v1.Task)(nil),              // 16: berth.v1.Task
-	(*WorkerReport)(nil),         // 17: berth.control.v1.WorkerReport
+	nil,                          // 13: berth.control.v1.RegisterRequest.ReservedEntry
+	(*durationpb.Duration)(nil),  // 14: google.protobuf.Duration
+	(*ExecutorReport)(nil),       // 15: berth.control.v1.ExecutorReport
+	(*ExecutorReportAnswer)(nil), // 16: berth.control.v1.ExecutorReportAnswer
+	(*v1.Task)(nil),              // 17: berth.v1.Task
+	(*WorkerReport)(nil),         // 18: berth.control.v1.WorkerReport
+	(*v1.ResourceShare)(nil),     // 19: berth.v1.ResourceShare
 }
 var file_berth_control_v1_agent_proto_depIdxs = []int32{
 	11, // 0: berth.control.v1.RegisterRequest.attributes:type_name -> berth.control.v1.RegisterRequest.AttributesEntry
 	12, // 1: berth.control.v1.RegisterRequest.resources:type_name -> berth.control.v1.RegisterRequest.ResourcesEntry
-	13, // 2: berth.control.v1.RegisterAnswer.heartbeat_every:type_name -> google.protobuf.Duration
-	14, // 3: berth.control.v1.HeartbeatRequest.report:type_name -> berth.control.v1.ExecutorReport
-	15, // 4: berth.control.v1.HeartbeatAnswer.report:type_name -> berth.control.v1.ExecutorReportAnswer
-	6,  // 5: berth.control.v1.SubmitTaskRequest.worker:type_name -> berth.control.v1.WorkerRef
-	16, // 6: berth.control.v1.SubmitTaskRequest.task:type_name -> berth.v1.Task
-	17, // 7: berth.control.v1.SubmitTaskAnswer.worker:type_name -> berth.control.v1.WorkerReport
-	6,  // 8: berth.control.v1.StopTaskRequest.worker:type_name -> berth.control.v1.WorkerRef
-	13, // 9: berth.control.v1.StopTaskRequest.grace:type_name -> google.protobuf.Duration
-	17, // 10: berth.control.v1.StopTaskAnswer.worker:type_name -> berth.control.v1.WorkerReport
-	0,  // 11: berth.control.v1.Agents.Register:input_type -> berth.control.v1.RegisterRequest
-	2,  // 12: berth.control.v1.Agents.Announce:input_type -> berth.control.v1.AnnounceRequest
-	4,  // 13: berth.control.v1.Heartbeats.Heartbeat:input_type -> berth.control.v1.HeartbeatRequest
-	7,  // 14: berth.control.v1.Executor.SubmitTask:input_type -> berth.control.v1.SubmitTaskRequest
-	9,  // 15: berth.control.v1.Executor.StopTask:input_type -> berth.control.v1.StopTaskRequest
-	1,  // 16: berth.control.v1.Agents.Register:output_type -> berth.control.v1.RegisterAnswer
-	3,  // 17: berth.control.v1.Agents.Announce:output_type -> berth.control.v1.AnnounceAnswer
-	5,  // 18: berth.control.v1.Heartbeats.Heartbeat:output_type -> berth.control.v1.HeartbeatAnswer
-	8,  // 19: berth.control.v1.Executor.SubmitTask:output_type -> berth.control.v1.SubmitTaskAnswer
-	10, // 20: berth.control.v1.Executor.StopTask:output_type -> berth.control.v1.StopTaskAnswer
-	16, // [16:21] is the sub-list for method output_type
-	11, // [11:16] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	13, // 2: berth.control.v1.RegisterRequest.reserved:type_name -> berth.control.v1.RegisterRequest.ReservedEntry
+	14, // 3: berth.control.v1.RegisterAnswer.heartbeat_every:type_name -> google.protobuf.Duration
+	15, // 4: berth.control.v1.HeartbeatRequest.report:type_name -> berth.control.v1.ExecutorReport
+	16, // 5: berth.control.v1.HeartbeatAnswer.report:type_name -> berth.control.v1.ExecutorReportAnswer
+	6,  // 6: berth.control.v1.SubmitTaskRequest.worker:type_name -> berth.control.v1.WorkerRef
+	17, // 7: berth.control.v1.SubmitTaskRequest.task:type_name -> berth.v1.Task
+	18, // 8: berth.control.v1.SubmitTaskAnswer.worker:type_name -> berth.control.v1.WorkerReport
+	6,  // 9: berth.control.v1.StopTaskRequest.worker:type_name -> berth.control.v1.WorkerRef
+	14, // 10: berth.control.v1.StopTaskRequest.grace:type_name -> google.protobuf.Duration
+	18, // 11: berth.control.v1.StopTaskAnswer.worker:type_name -> berth.control.v1.WorkerReport
+	19, // 12: berth.control.v1.RegisterRequest.ReservedEntry.value:type_name -> berth.v1.ResourceShare
+	0,  // 13: berth.control.v1.Agents.Register:input_type -> berth.control.v1.RegisterRequest
+	2,  // 14: berth.control.v1.Agents.Announce:input_type -> berth.control.v1.AnnounceRequest
+	4,  // 15: berth.control.v1.Heartbeats.Heartbeat:input_type -> berth.control.v1.HeartbeatRequest
+	7,  // 16: berth.control.v1.Executor.SubmitTask:input_type -> berth.control.v1.SubmitTaskRequest
+	9,  // 17: berth.control.v1.Executor.StopTask:input_type -> berth.control.v1.StopTaskRequest
+	1,  // 18: berth.control.v1.Agents.Register:output_type -> berth.control.v1.RegisterAnswer
+	3,  // 19: berth.control.v1.Agents.Announce:output_type -> berth.control.v1.AnnounceAnswer
+	5,  // 20: berth.control.v1.Heartbeats.Heartbeat:output_type -> berth.control.v1.HeartbeatAnswer
+	8,  // 21: berth.control.v1.Executor.SubmitTask:output_type -> berth.control.v1.SubmitTaskAnswer
+	10, // 22: berth.control.v1.Executor.StopTask:output_type -> berth.control.v1.StopTaskAnswer
+	18, // [18:23] is the sub-list for method output_type
+	13, // [13:18] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_berth_control_v1_agent_proto_init() }
@@ -913,7 +931,7 @@ func file_berth_control_v1_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_control_v1_agent_proto_rawDesc), len(file_berth_control_v1_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -651,7 +651,7 @@ var File_berth_control_v1_handout_proto protoreflect.FileDescriptor
 
 const file_berth_control_v1_handout_proto_rawDesc = "" +
 	"\n" +
-	"\x1eberth/control/v1/handout.proto\x12\x10berth.control.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19berth/v1/assignment.proto\x1a\x1aberth/v1/reservation.proto\"\\\n" +
+	"\x1eberth/control/v1/handout.proto\x12\x10berth.control.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19berth/v1/assignment.proto\x1a\x16berth/v1/finding.proto\x1a\x1aberth/v1/reservation.proto\"\\\n" +
 	"\x12CreateTasksRequest\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x03R\x04term\x122\n" +
 	"\x05tasks\x18\x02 \x03(\v2\x1c.berth.control.v1.CreateTaskR\x05tasks\"r\n" +
@@ -698,10 +698,11 @@ const file_berth_control_v1_handout_proto_rawDesc = "" +
 	"\x14ExecutorReportAnswer\x12\x1a\n" +
 	"\bexecutor\x18\x01 \x01(\tR\bexecutor\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x03R\bsequence\x124\n" +
-	"\x05ended\x18\x03 \x03(\v2\x1e.berth.control.v1.WorkerReportR\x05ended2\xcd\x01\n" +
+	"\x05ended\x18\x03 \x03(\v2\x1e.berth.control.v1.WorkerReportR\x05ended2\x9d\x02\n" +
 	"\aHandout\x12b\n" +
 	"\x15CreateAssignmentTasks\x12$.berth.control.v1.CreateTasksRequest\x1a#.berth.control.v1.CreateTasksAnswer\x12^\n" +
-	"\rReportWorkers\x12&.berth.control.v1.ReportWorkersRequest\x1a%.berth.control.v1.ReportWorkersAnswerB*Z(berth.dev/api/berth/control/v1;controlv1b\x06proto3"
+	"\rReportWorkers\x12&.berth.control.v1.ReportWorkersRequest\x1a%.berth.control.v1.ReportWorkersAnswer\x12N\n" +
+	"\x0fHandoutFindings\x12\x1d.berth.v1.ListFindingsRequest\x1a\x1c.berth.v1.ListFindingsAnswerB*Z(berth.dev/api/berth/control/v1;controlv1b\x06proto3"
 
 var (
 	file_berth_control_v1_handout_proto_rawDescOnce sync.Once
@@ -718,19 +719,21 @@ func file_berth_control_v1_handout_proto_rawDescGZIP() []byte {
 var file_berth_control_v1_handout_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
 var file_berth_control_v1_handout_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_berth_control_v1_handout_proto_goTypes = []any{
-	(CreateOutcome_Result)(0),     // 0: berth.control.v1.CreateOutcome.Result
-	(*CreateTasksRequest)(nil),    // 1: berth.control.v1.CreateTasksRequest
-	(*CreateTask)(nil),            // 2: berth.control.v1.CreateTask
-	(*CreateTasksAnswer)(nil),     // 3: berth.control.v1.CreateTasksAnswer
-	(*CreateOutcome)(nil),         // 4: berth.control.v1.CreateOutcome
-	(*WorkerReport)(nil),          // 5: berth.control.v1.WorkerReport
-	(*ReportWorkersRequest)(nil),  // 6: berth.control.v1.ReportWorkersRequest
-	(*ExecutorReport)(nil),        // 7: berth.control.v1.ExecutorReport
-	(*ReportWorkersAnswer)(nil),   // 8: berth.control.v1.ReportWorkersAnswer
-	(*ExecutorReportAnswer)(nil),  // 9: berth.control.v1.ExecutorReportAnswer
-	(*v1.ReservationKey)(nil),     // 10: berth.v1.ReservationKey
-	(v1.Assignment_State)(0),      // 11: berth.v1.Assignment.State
-	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
+	(CreateOutcome_Result)(0),      // 0: berth.control.v1.CreateOutcome.Result
+	(*CreateTasksRequest)(nil),     // 1: berth.control.v1.CreateTasksRequest
+	(*CreateTask)(nil),             // 2: berth.control.v1.CreateTask
+	(*CreateTasksAnswer)(nil),      // 3: berth.control.v1.CreateTasksAnswer
+	(*CreateOutcome)(nil),          // 4: berth.control.v1.CreateOutcome
+	(*WorkerReport)(nil),           // 5: berth.control.v1.WorkerReport
+	(*ReportWorkersRequest)(nil),   // 6: berth.control.v1.ReportWorkersRequest
+	(*ExecutorReport)(nil),         // 7: berth.control.v1.ExecutorReport
+	(*ReportWorkersAnswer)(nil),    // 8: berth.control.v1.ReportWorkersAnswer
+	(*ExecutorReportAnswer)(nil),   // 9: berth.control.v1.ExecutorReportAnswer
+	(*v1.ReservationKey)(nil),      // 10: berth.v1.ReservationKey
+	(v1.Assignment_State)(0),       // 11: berth.v1.Assignment.State
+	(*timestamppb.Timestamp)(nil),  // 12: google.protobuf.Timestamp
+	(*v1.ListFindingsRequest)(nil), // 13: berth.v1.ListFindingsRequest
+	(*v1.ListFindingsAnswer)(nil),  // 14: berth.v1.ListFindingsAnswer
 }
 var file_berth_control_v1_handout_proto_depIdxs = []int32{
 	2,  // 0: berth.control.v1.CreateTasksRequest.tasks:type_name -> berth.control.v1.CreateTask
@@ -745,10 +748,12 @@ var file_berth_control_v1_handout_proto_depIdxs = []int32{
 	5,  // 9: berth.control.v1.ExecutorReportAnswer.ended:type_name -> berth.control.v1.WorkerReport
 	1,  // 10: berth.control.v1.Handout.CreateAssignmentTasks:input_type -> berth.control.v1.CreateTasksRequest
 	6,  // 11: berth.control.v1.Handout.ReportWorkers:input_type -> berth.control.v1.ReportWorkersRequest
-	3,  // 12: berth.control.v1.Handout.CreateAssignmentTasks:output_type -> berth.control.v1.CreateTasksAnswer
-	8,  // 13: berth.control.v1.Handout.ReportWorkers:output_type -> berth.control.v1.ReportWorkersAnswer
-	12, // [12:14] is the sub-list for method output_type
-	10, // [10:12] is the sub-list for method input_type
+	13, // 12: berth.control.v1.Handout.HandoutFindings:input_type -> berth.v1.ListFindingsRequest
+	3,  // 13: berth.control.v1.Handout.CreateAssignmentTasks:output_type -> berth.control.v1.CreateTasksAnswer
+	8,  // 14: berth.control.v1.Handout.ReportWorkers:output_type -> berth.control.v1.ReportWorkersAnswer
+	14, // 15: berth.control.v1.Handout.HandoutFindings:output_type -> berth.v1.ListFindingsAnswer
+	13, // [13:16] is the sub-list for method output_type
+	10, // [10:13] is the sub-list for method input_type
 	10, // [10:10] is the sub-list for extension type_name
 	10, // [10:10] is the sub-list for extension extendee
 	0,  // [0:10] is the sub-list for field type_name

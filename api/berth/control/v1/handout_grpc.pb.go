@@ -7,6 +7,7 @@
 package controlv1
 
 import (
+	v1 "berth.dev/api/berth/v1"
 	context "context"
 	grpc "google.golang.org/grpc"
 	codes "google.golang.org/grpc/codes"
@@ -21,6 +22,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	Handout_CreateAssignmentTasks_FullMethodName = "/berth.control.v1.Handout/CreateAssignmentTasks"
 	Handout_ReportWorkers_FullMethodName         = "/berth.control.v1.Handout/ReportWorkers"
+	Handout_HandoutFindings_FullMethodName       = "/berth.control.v1.Handout/HandoutFindings"
 )
 
 // HandoutClient is the client API for Handout service.
@@ -35,6 +37,8 @@ type HandoutClient interface {
 	// ReportWorkers brings what agents report of their workers. What is answered
 	// as committed needs no repeat.
 	ReportWorkers(ctx context.Context, in *ReportWorkersRequest, opts ...grpc.CallOption) (*ReportWorkersAnswer, error)
+	// HandoutFindings are the assigner's.
+	HandoutFindings(ctx context.Context, in *v1.ListFindingsRequest, opts ...grpc.CallOption) (*v1.ListFindingsAnswer, error)
 }
 
 type handoutClient struct {
@@ -65,6 +69,16 @@ func (c *handoutClient) ReportWorkers(ctx context.Context, in *ReportWorkersRequ
 	return out, nil
 }
 
+func (c *handoutClient) HandoutFindings(ctx context.Context, in *v1.ListFindingsRequest, opts ...grpc.CallOption) (*v1.ListFindingsAnswer, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.ListFindingsAnswer)
+	err := c.cc.Invoke(ctx, Handout_HandoutFindings_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // HandoutServer is the server API for Handout service.
 // All implementations must embed UnimplementedHandoutServer
 // for forward compatibility.
@@ -77,6 +91,8 @@ type HandoutServer interface {
 	// ReportWorkers brings what agents report of their workers. What is answered
 	// as committed needs no repeat.
 	ReportWorkers(context.Context, *ReportWorkersRequest) (*ReportWorkersAnswer, error)
+	// HandoutFindings are the assigner's.
+	HandoutFindings(context.Context, *v1.ListFindingsRequest) (*v1.ListFindingsAnswer, error)
 	mustEmbedUnimplementedHandoutServer()
 }
 
@@ -92,6 +108,9 @@ func (UnimplementedHandoutServer) CreateAssignmentTasks(context.Context, *Create
 }
 func (UnimplementedHandoutServer) ReportWorkers(context.Context, *ReportWorkersRequest) (*ReportWorkersAnswer, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReportWorkers not implemented")
+}
+func (UnimplementedHandoutServer) HandoutFindings(context.Context, *v1.ListFindingsRequest) (*v1.ListFindingsAnswer, error) {
+	return nil, status.Error(codes.Unimplemented, "method HandoutFindings not implemented")
 }
 func (UnimplementedHandoutServer) mustEmbedUnimplementedHandoutServer() {}
 func (UnimplementedHandoutServer) testEmbeddedByValue()                 {}
@@ -150,6 +169,24 @@ func _Handout_ReportWorkers_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Handout_HandoutFindings_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.ListFindingsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HandoutServer).HandoutFindings(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Handout_HandoutFindings_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HandoutServer).HandoutFindings(ctx, req.(*v1.ListFindingsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Handout_ServiceDesc is the grpc.ServiceDesc for Handout service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -164,6 +201,10 @@ var Handout_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ReportWorkers",
 			Handler:    _Handout_ReportWorkers_Handler,
+		},
+		{
+			MethodName: "HandoutFindings",
+			Handler:    _Handout_HandoutFindings_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

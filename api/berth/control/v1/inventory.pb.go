@@ -78,7 +78,136 @@ func (x PassOutcome_Result) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PassOutcome_Result.Descriptor instead.
 func (PassOutcome_Result) EnumDescriptor() ([]byte, []int) {
-	return file_berth_control_v1_inventory_proto_rawDescGZIP(), []int{3, 0}
+	return file_berth_control_v1_inventory_proto_rawDescGZIP(), []int{5, 0}
+}
+
+type ExplainFitRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Constraints   *v1.Constraints        `protobuf:"bytes,1,opt,name=constraints,proto3" json:"constraints,omitempty"`
+	Needed        int32                  `protobuf:"varint,2,opt,name=needed,proto3" json:"needed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainFitRequest) Reset() {
+	*x = ExplainFitRequest{}
+	mi := &file_berth_control_v1_inventory_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainFitRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainFitRequest) ProtoMessage() {}
+
+func (x *ExplainFitRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_control_v1_inventory_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainFitRequest.ProtoReflect.Descriptor instead.
+func (*ExplainFitRequest) Descriptor() ([]byte, []int) {
+	return file_berth_control_v1_inventory_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *ExplainFitRequest) GetConstraints() *v1.Constraints {
+	if x != nil {
+		return x.Constraints
+	}
+	return nil
+}
+
+func (x *ExplainFitRequest) GetNeeded() int32 {
+	if x != nil {
+		return x.Needed
+	}
+	return 0
+}
+
+type ExplainFitAnswer struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Fitting int32                  `protobuf:"varint,1,opt,name=fitting,proto3" json:"fitting,omitempty"`
+	// Reason and message are those of the refusal, empty when all would fit.
+	Reason        string            `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	Message       string            `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	Checks        []*v1.FailedCheck `protobuf:"bytes,4,rep,name=checks,proto3" json:"checks,omitempty"`
+	Revision      int64             `protobuf:"varint,5,opt,name=revision,proto3" json:"revision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainFitAnswer) Reset() {
+	*x = ExplainFitAnswer{}
+	mi := &file_berth_control_v1_inventory_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainFitAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainFitAnswer) ProtoMessage() {}
+
+func (x *ExplainFitAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_control_v1_inventory_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainFitAnswer.ProtoReflect.Descriptor instead.
+func (*ExplainFitAnswer) Descriptor() ([]byte, []int) {
+	return file_berth_control_v1_inventory_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ExplainFitAnswer) GetFitting() int32 {
+	if x != nil {
+		return x.Fitting
+	}
+	return 0
+}
+
+func (x *ExplainFitAnswer) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ExplainFitAnswer) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *ExplainFitAnswer) GetChecks() []*v1.FailedCheck {
+	if x != nil {
+		return x.Checks
+	}
+	return nil
+}
+
+func (x *ExplainFitAnswer) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
 }
 
 type PassRequest struct {
@@ -96,7 +225,7 @@ type PassRequest struct {
 
 func (x *PassRequest) Reset() {
 	*x = PassRequest{}
-	mi := &file_berth_control_v1_inventory_proto_msgTypes[0]
+	mi := &file_berth_control_v1_inventory_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -108,7 +237,7 @@ func (x *PassRequest) String() string {
 func (*PassRequest) ProtoMessage() {}
 
 func (x *PassRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_inventory_proto_msgTypes[0]
+	mi := &file_berth_control_v1_inventory_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -121,7 +250,7 @@ func (x *PassRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PassRequest.ProtoReflect.Descriptor instead.
 func (*PassRequest) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_inventory_proto_rawDescGZIP(), []int{0}
+	return file_berth_control_v1_inventory_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *PassRequest) GetTerm() int64 {
@@ -168,7 +297,7 @@ type PassEntry struct {
 
 func (x *PassEntry) Reset() {
 	*x = PassEntry{}
-	mi := &file_berth_control_v1_inventory_proto_msgTypes[1]
+	mi := &file_berth_control_v1_inventory_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -180,7 +309,7 @@ func (x *PassEntry) String() string {
 func (*PassEntry) ProtoMessage() {}
 
 func (x *PassEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_inventory_proto_msgTypes[1]
+	mi := &file_berth_control_v1_inventory_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -193,7 +322,7 @@ func (x *PassEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PassEntry.ProtoReflect.Descriptor instead.
 func (*PassEntry) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_inventory_proto_rawDescGZIP(), []int{1}
+	return file_berth_control_v1_inventory_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *PassEntry) GetKey() *v1.ReservationKey {
@@ -254,7 +383,7 @@ type PassAnswer struct {
 
 func (x *PassAnswer) Reset() {
 	*x = PassAnswer{}
-	mi := &file_berth_control_v1_inventory_proto_msgTypes[2]
+	mi := &file_berth_control_v1_inventory_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -266,7 +395,7 @@ func (x *PassAnswer) String() string {
 func (*PassAnswer) ProtoMessage() {}
 
 func (x *PassAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_inventory_proto_msgTypes[2]
+	mi := &file_berth_control_v1_inventory_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -279,7 +408,7 @@ func (x *PassAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PassAnswer.ProtoReflect.Descriptor instead.
 func (*PassAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_inventory_proto_rawDescGZIP(), []int{2}
+	return file_berth_control_v1_inventory_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *PassAnswer) GetOutcomes() []*PassOutcome {
@@ -305,7 +434,7 @@ type PassOutcome struct {
 
 func (x *PassOutcome) Reset() {
 	*x = PassOutcome{}
-	mi := &file_berth_control_v1_inventory_proto_msgTypes[3]
+	mi := &file_berth_control_v1_inventory_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -317,7 +446,7 @@ func (x *PassOutcome) String() string {
 func (*PassOutcome) ProtoMessage() {}
 
 func (x *PassOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_inventory_proto_msgTypes[3]
+	mi := &file_berth_control_v1_inventory_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -330,7 +459,7 @@ func (x *PassOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PassOutcome.ProtoReflect.Descriptor instead.
 func (*PassOutcome) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_inventory_proto_rawDescGZIP(), []int{3}
+	return file_berth_control_v1_inventory_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *PassOutcome) GetUid() string {
@@ -379,7 +508,16 @@ var File_berth_control_v1_inventory_proto protoreflect.FileDescriptor
 
 const file_berth_control_v1_inventory_proto_rawDesc = "" +
 	"\n" +
-	" berth/control/v1/inventory.proto\x12\x10berth.control.v1\x1a\x1aberth/v1/reservation.proto\x1a\x1cberth/record/v1/record.proto\"~\n" +
+	" berth/control/v1/inventory.proto\x12\x10berth.control.v1\x1a\x16berth/v1/finding.proto\x1a\x1aberth/v1/reservation.proto\x1a\x1cberth/record/v1/record.proto\"d\n" +
+	"\x11ExplainFitRequest\x127\n" +
+	"\vconstraints\x18\x01 \x01(\v2\x15.berth.v1.ConstraintsR\vconstraints\x12\x16\n" +
+	"\x06needed\x18\x02 \x01(\x05R\x06needed\"\xa9\x01\n" +
+	"\x10ExplainFitAnswer\x12\x18\n" +
+	"\afitting\x18\x01 \x01(\x05R\afitting\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\x12-\n" +
+	"\x06checks\x18\x04 \x03(\v2\x15.berth.v1.FailedCheckR\x06checks\x12\x1a\n" +
+	"\brevision\x18\x05 \x01(\x03R\brevision\"~\n" +
 	"\vPassRequest\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x03R\x04term\x12\x12\n" +
 	"\x04pass\x18\x02 \x01(\x03R\x04pass\x12\x10\n" +
@@ -410,9 +548,15 @@ const file_berth_control_v1_inventory_proto_rawDesc = "" +
 	"\x06NO_FIT\x10\x02\x12\t\n" +
 	"\x05STALE\x10\x03\x12\n" +
 	"\n" +
-	"\x06BEHIND\x10\x042_\n" +
+	"\x06BEHIND\x10\x042\x88\x02\n" +
 	"\tInventory\x12R\n" +
-	"\x13TryAllocateAndLease\x12\x1d.berth.control.v1.PassRequest\x1a\x1c.berth.control.v1.PassAnswerB*Z(berth.dev/api/berth/control/v1;controlv1b\x06proto3"
+	"\x13TryAllocateAndLease\x12\x1d.berth.control.v1.PassRequest\x1a\x1c.berth.control.v1.PassAnswer\x12U\n" +
+	"\n" +
+	"ExplainFit\x12#.berth.control.v1.ExplainFitRequest\x1a\".berth.control.v1.ExplainFitAnswer\x12P\n" +
+	"\x11InventoryFindings\x12\x1d.berth.v1.ListFindingsRequest\x1a\x1c.berth.v1.ListFindingsAnswer2\x9d\x01\n" +
+	"\x05Queue\x12F\n" +
+	"\bStanding\x12#.berth.v1.ExplainReservationRequest\x1a\x15.berth.v1.Explanation\x12L\n" +
+	"\rQueueFindings\x12\x1d.berth.v1.ListFindingsRequest\x1a\x1c.berth.v1.ListFindingsAnswerB*Z(berth.dev/api/berth/control/v1;controlv1b\x06proto3"
 
 var (
 	file_berth_control_v1_inventory_proto_rawDescOnce sync.Once
@@ -427,31 +571,48 @@ func file_berth_control_v1_inventory_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_control_v1_inventory_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_berth_control_v1_inventory_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_berth_control_v1_inventory_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_berth_control_v1_inventory_proto_goTypes = []any{
-	(PassOutcome_Result)(0),   // 0: berth.control.v1.PassOutcome.Result
-	(*PassRequest)(nil),       // 1: berth.control.v1.PassRequest
-	(*PassEntry)(nil),         // 2: berth.control.v1.PassEntry
-	(*PassAnswer)(nil),        // 3: berth.control.v1.PassAnswer
-	(*PassOutcome)(nil),       // 4: berth.control.v1.PassOutcome
-	(*v1.ReservationKey)(nil), // 5: berth.v1.ReservationKey
-	(*v1.Constraints)(nil),    // 6: berth.v1.Constraints
-	(*v11.SeatRun)(nil),       // 7: berth.record.v1.SeatRun
+	(PassOutcome_Result)(0),              // 0: berth.control.v1.PassOutcome.Result
+	(*ExplainFitRequest)(nil),            // 1: berth.control.v1.ExplainFitRequest
+	(*ExplainFitAnswer)(nil),             // 2: berth.control.v1.ExplainFitAnswer
+	(*PassRequest)(nil),                  // 3: berth.control.v1.PassRequest
+	(*PassEntry)(nil),                    // 4: berth.control.v1.PassEntry
+	(*PassAnswer)(nil),                   // 5: berth.control.v1.PassAnswer
+	(*PassOutcome)(nil),                  // 6: berth.control.v1.PassOutcome
+	(*v1.Constraints)(nil),               // 7: berth.v1.Constraints
+	(*v1.FailedCheck)(nil),               // 8: berth.v1.FailedCheck
+	(*v1.ReservationKey)(nil),            // 9: berth.v1.ReservationKey
+	(*v11.SeatRun)(nil),                  // 10: berth.record.v1.SeatRun
+	(*v1.ListFindingsRequest)(nil),       // 11: berth.v1.ListFindingsRequest
+	(*v1.ExplainReservationRequest)(nil), // 12: berth.v1.ExplainReservationRequest
+	(*v1.ListFindingsAnswer)(nil),        // 13: berth.v1.ListFindingsAnswer
+	(*v1.Explanation)(nil),               // 14: berth.v1.Explanation
 }
 var file_berth_control_v1_inventory_proto_depIdxs = []int32{
-	2, // 0: berth.control.v1.PassRequest.entries:type_name -> berth.control.v1.PassEntry
-	5, // 1: berth.control.v1.PassEntry.key:type_name -> berth.v1.ReservationKey
-	6, // 2: berth.control.v1.PassEntry.constraints:type_name -> berth.v1.Constraints
-	7, // 3: berth.control.v1.PassEntry.seats:type_name -> berth.record.v1.SeatRun
-	4, // 4: berth.control.v1.PassAnswer.outcomes:type_name -> berth.control.v1.PassOutcome
-	0, // 5: berth.control.v1.PassOutcome.result:type_name -> berth.control.v1.PassOutcome.Result
-	1, // 6: berth.control.v1.Inventory.TryAllocateAndLease:input_type -> berth.control.v1.PassRequest
-	3, // 7: berth.control.v1.Inventory.TryAllocateAndLease:output_type -> berth.control.v1.PassAnswer
-	7, // [7:8] is the sub-list for method output_type
-	6, // [6:7] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	7,  // 0: berth.control.v1.ExplainFitRequest.constraints:type_name -> berth.v1.Constraints
+	8,  // 1: berth.control.v1.ExplainFitAnswer.checks:type_name -> berth.v1.FailedCheck
+	4,  // 2: berth.control.v1.PassRequest.entries:type_name -> berth.control.v1.PassEntry
+	9,  // 3: berth.control.v1.PassEntry.key:type_name -> berth.v1.ReservationKey
+	7,  // 4: berth.control.v1.PassEntry.constraints:type_name -> berth.v1.Constraints
+	10, // 5: berth.control.v1.PassEntry.seats:type_name -> berth.record.v1.SeatRun
+	6,  // 6: berth.control.v1.PassAnswer.outcomes:type_name -> berth.control.v1.PassOutcome
+	0,  // 7: berth.control.v1.PassOutcome.result:type_name -> berth.control.v1.PassOutcome.Result
+	3,  // 8: berth.control.v1.Inventory.TryAllocateAndLease:input_type -> berth.control.v1.PassRequest
+	1,  // 9: berth.control.v1.Inventory.ExplainFit:input_type -> berth.control.v1.ExplainFitRequest
+	11, // 10: berth.control.v1.Inventory.InventoryFindings:input_type -> berth.v1.ListFindingsRequest
+	12, // 11: berth.control.v1.Queue.Standing:input_type -> berth.v1.ExplainReservationRequest
+	11, // 12: berth.control.v1.Queue.QueueFindings:input_type -> berth.v1.ListFindingsRequest
+	5,  // 13: berth.control.v1.Inventory.TryAllocateAndLease:output_type -> berth.control.v1.PassAnswer
+	2,  // 14: berth.control.v1.Inventory.ExplainFit:output_type -> berth.control.v1.ExplainFitAnswer
+	13, // 15: berth.control.v1.Inventory.InventoryFindings:output_type -> berth.v1.ListFindingsAnswer
+	14, // 16: berth.control.v1.Queue.Standing:output_type -> berth.v1.Explanation
+	13, // 17: berth.control.v1.Queue.QueueFindings:output_type -> berth.v1.ListFindingsAnswer
+	13, // [13:18] is the sub-list for method output_type
+	8,  // [8:13] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_berth_control_v1_inventory_proto_init() }
@@ -465,9 +626,9 @@ func file_berth_control_v1_inventory_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_control_v1_inventory_proto_rawDesc), len(file_berth_control_v1_inventory_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   4,
+			NumMessages:   6,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   2,
 		},
 		GoTypes:           file_berth_control_v1_inventory_proto_goTypes,
 		DependencyIndexes: file_berth_control_v1_inventory_proto_depIdxs,

@@ -7,6 +7,7 @@
 package controlv1
 
 import (
+	v1 "berth.dev/api/berth/v1"
 	context "context"
 	grpc "google.golang.org/grpc"
 	codes "google.golang.org/grpc/codes"
@@ -20,6 +21,8 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	Inventory_TryAllocateAndLease_FullMethodName = "/berth.control.v1.Inventory/TryAllocateAndLease"
+	Inventory_ExplainFit_FullMethodName          = "/berth.control.v1.Inventory/ExplainFit"
+	Inventory_InventoryFindings_FullMethodName   = "/berth.control.v1.Inventory/InventoryFindings"
 )
 
 // InventoryClient is the client API for Inventory service.
@@ -32,6 +35,10 @@ type InventoryClient interface {
 	// order. Each is granted whole or not at all; a group stops at its first
 	// entry that does not fit or is stale. Asking twice gives the same leases.
 	TryAllocateAndLease(ctx context.Context, in *PassRequest, opts ...grpc.CallOption) (*PassAnswer, error)
+	// ExplainFit says why needed workers would or would not be granted now.
+	ExplainFit(ctx context.Context, in *ExplainFitRequest, opts ...grpc.CallOption) (*ExplainFitAnswer, error)
+	// InventoryFindings are executor-state's.
+	InventoryFindings(ctx context.Context, in *v1.ListFindingsRequest, opts ...grpc.CallOption) (*v1.ListFindingsAnswer, error)
 }
 
 type inventoryClient struct {
@@ -52,6 +59,26 @@ func (c *inventoryClient) TryAllocateAndLease(ctx context.Context, in *PassReque
 	return out, nil
 }
 
+func (c *inventoryClient) ExplainFit(ctx context.Context, in *ExplainFitRequest, opts ...grpc.CallOption) (*ExplainFitAnswer, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ExplainFitAnswer)
+	err := c.cc.Invoke(ctx, Inventory_ExplainFit_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *inventoryClient) InventoryFindings(ctx context.Context, in *v1.ListFindingsRequest, opts ...grpc.CallOption) (*v1.ListFindingsAnswer, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.ListFindingsAnswer)
+	err := c.cc.Invoke(ctx, Inventory_InventoryFindings_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // InventoryServer is the server API for Inventory service.
 // All implementations must embed UnimplementedInventoryServer
 // for forward compatibility.
@@ -62,6 +89,10 @@ type InventoryServer interface {
 	// order. Each is granted whole or not at all; a group stops at its first
 	// entry that does not fit or is stale. Asking twice gives the same leases.
 	TryAllocateAndLease(context.Context, *PassRequest) (*PassAnswer, error)
+	// ExplainFit says why needed workers would or would not be granted now.
+	ExplainFit(context.Context, *ExplainFitRequest) (*ExplainFitAnswer, error)
+	// InventoryFindings are executor-state's.
+	InventoryFindings(context.Context, *v1.ListFindingsRequest) (*v1.ListFindingsAnswer, error)
 	mustEmbedUnimplementedInventoryServer()
 }
 
@@ -74,6 +105,12 @@ type UnimplementedInventoryServer struct{}
 
 func (UnimplementedInventoryServer) TryAllocateAndLease(context.Context, *PassRequest) (*PassAnswer, error) {
 	return nil, status.Error(codes.Unimplemented, "method TryAllocateAndLease not implemented")
+}
+func (UnimplementedInventoryServer) ExplainFit(context.Context, *ExplainFitRequest) (*ExplainFitAnswer, error) {
+	return nil, status.Error(codes.Unimplemented, "method ExplainFit not implemented")
+}
+func (UnimplementedInventoryServer) InventoryFindings(context.Context, *v1.ListFindingsRequest) (*v1.ListFindingsAnswer, error) {
+	return nil, status.Error(codes.Unimplemented, "method InventoryFindings not implemented")
 }
 func (UnimplementedInventoryServer) mustEmbedUnimplementedInventoryServer() {}
 func (UnimplementedInventoryServer) testEmbeddedByValue()                   {}
@@ -114,6 +151,42 @@ func _Inventory_TryAllocateAndLease_Handler(srv interface{}, ctx context.Context
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Inventory_ExplainFit_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ExplainFitRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InventoryServer).ExplainFit(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Inventory_ExplainFit_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InventoryServer).ExplainFit(ctx, req.(*ExplainFitRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Inventory_InventoryFindings_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.ListFindingsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InventoryServer).InventoryFindings(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Inventory_InventoryFindings_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InventoryServer).InventoryFindings(ctx, req.(*v1.ListFindingsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Inventory_ServiceDesc is the grpc.ServiceDesc for Inventory service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -124,6 +197,162 @@ var Inventory_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "TryAllocateAndLease",
 			Handler:    _Inventory_TryAllocateAndLease_Handler,
+		},
+		{
+			MethodName: "ExplainFit",
+			Handler:    _Inventory_ExplainFit_Handler,
+		},
+		{
+			MethodName: "InventoryFindings",
+			Handler:    _Inventory_InventoryFindings_Handler,
+		},
+	},
+	Streams:  []grpc.StreamDesc{},
+	Metadata: "berth/control/v1/inventory.proto",
+}
+
+const (
+	Queue_Standing_FullMethodName      = "/berth.control.v1.Queue/Standing"
+	Queue_QueueFindings_FullMethodName = "/berth.control.v1.Queue/QueueFindings"
+)
+
+// QueueClient is the client API for Queue service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// Queue is what the gateway asks of the registry's leader.
+type QueueClient interface {
+	// Standing is the registry's part of an explanation: all but what fits.
+	Standing(ctx context.Context, in *v1.ExplainReservationRequest, opts ...grpc.CallOption) (*v1.Explanation, error)
+	// QueueFindings are the registry's.
+	QueueFindings(ctx context.Context, in *v1.ListFindingsRequest, opts ...grpc.CallOption) (*v1.ListFindingsAnswer, error)
+}
+
+type queueClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewQueueClient(cc grpc.ClientConnInterface) QueueClient {
+	return &queueClient{cc}
+}
+
+func (c *queueClient) Standing(ctx context.Context, in *v1.ExplainReservationRequest, opts ...grpc.CallOption) (*v1.Explanation, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.Explanation)
+	err := c.cc.Invoke(ctx, Queue_Standing_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *queueClient) QueueFindings(ctx context.Context, in *v1.ListFindingsRequest, opts ...grpc.CallOption) (*v1.ListFindingsAnswer, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.ListFindingsAnswer)
+	err := c.cc.Invoke(ctx, Queue_QueueFindings_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// QueueServer is the server API for Queue service.
+// All implementations must embed UnimplementedQueueServer
+// for forward compatibility.
+//
+// Queue is what the gateway asks of the registry's leader.
+type QueueServer interface {
+	// Standing is the registry's part of an explanation: all but what fits.
+	Standing(context.Context, *v1.ExplainReservationRequest) (*v1.Explanation, error)
+	// QueueFindings are the registry's.
+	QueueFindings(context.Context, *v1.ListFindingsRequest) (*v1.ListFindingsAnswer, error)
+	mustEmbedUnimplementedQueueServer()
+}
+
+// UnimplementedQueueServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedQueueServer struct{}
+
+func (UnimplementedQueueServer) Standing(context.Context, *v1.ExplainReservationRequest) (*v1.Explanation, error) {
+	return nil, status.Error(codes.Unimplemented, "method Standing not implemented")
+}
+func (UnimplementedQueueServer) QueueFindings(context.Context, *v1.ListFindingsRequest) (*v1.ListFindingsAnswer, error) {
+	return nil, status.Error(codes.Unimplemented, "method QueueFindings not implemented")
+}
+func (UnimplementedQueueServer) mustEmbedUnimplementedQueueServer() {}
+func (UnimplementedQueueServer) testEmbeddedByValue()               {}
+
+// UnsafeQueueServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to QueueServer will
+// result in compilation errors.
+type UnsafeQueueServer interface {
+	mustEmbedUnimplementedQueueServer()
+}
+
+func RegisterQueueServer(s grpc.ServiceRegistrar, srv QueueServer) {
+	// If the following call panics, it indicates UnimplementedQueueServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&Queue_ServiceDesc, srv)
+}
+
+func _Queue_Standing_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.ExplainReservationRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(QueueServer).Standing(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Queue_Standing_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(QueueServer).Standing(ctx, req.(*v1.ExplainReservationRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Queue_QueueFindings_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.ListFindingsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(QueueServer).QueueFindings(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Queue_QueueFindings_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(QueueServer).QueueFindings(ctx, req.(*v1.ListFindingsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+// Queue_ServiceDesc is the grpc.ServiceDesc for Queue service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var Queue_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "berth.control.v1.Queue",
+	HandlerType: (*QueueServer)(nil),
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "Standing",
+			Handler:    _Queue_Standing_Handler,
+		},
+		{
+			MethodName: "QueueFindings",
+			Handler:    _Queue_QueueFindings_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -221,7 +221,15 @@ type Reservation struct {
 	// Parent is the uid of the version this one requeues workers of.
 	Parent string `protobuf:"bytes,13,opt,name=parent,proto3" json:"parent,omitempty"`
 	// WorkerCounts are the workers by their last state, once it has ended.
-	WorkerCounts  map[string]int32 `protobuf:"bytes,14,rep,name=worker_counts,json=workerCounts,proto3" json:"worker_counts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	WorkerCounts map[string]int32 `protobuf:"bytes,14,rep,name=worker_counts,json=workerCounts,proto3" json:"worker_counts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// Origin says how it came to be queued: asked for (0), requeued (1), or part
+	// of a batch that is served as far as it fits (2).
+	Origin int32 `protobuf:"varint,15,opt,name=origin,proto3" json:"origin,omitempty"`
+	// Round counts the times that these workers were queued again because they
+	// could not be started.
+	Round int32 `protobuf:"varint,16,opt,name=round,proto3" json:"round,omitempty"`
+	// Unwanted are the workers that were cancelled one by one.
+	Unwanted      []*SeatRun `protobuf:"bytes,17,rep,name=unwanted,proto3" json:"unwanted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -354,6 +362,91 @@ func (x *Reservation) GetWorkerCounts() map[string]int32 {
 	return nil
 }
 
+func (x *Reservation) GetOrigin() int32 {
+	if x != nil {
+		return x.Origin
+	}
+	return 0
+}
+
+func (x *Reservation) GetRound() int32 {
+	if x != nil {
+		return x.Round
+	}
+	return 0
+}
+
+func (x *Reservation) GetUnwanted() []*SeatRun {
+	if x != nil {
+		return x.Unwanted
+	}
+	return nil
+}
+
+// Ready is registry/ready.
+type Ready struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Since is when it became ready; unset before.
+	Since *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=since,proto3" json:"since,omitempty"`
+	// By is "auto", "signal" or "grace".
+	By string `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	// Begun is when a registry first waited for the signal.
+	Begun         *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=begun,proto3" json:"begun,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Ready) Reset() {
+	*x = Ready{}
+	mi := &file_berth_record_v1_record_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Ready) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Ready) ProtoMessage() {}
+
+func (x *Ready) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_record_v1_record_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Ready.ProtoReflect.Descriptor instead.
+func (*Ready) Descriptor() ([]byte, []int) {
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Ready) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *Ready) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Ready) GetBegun() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Begun
+	}
+	return nil
+}
+
 type RequestMark struct {
 	state         protoimpl.MessageState             `protogen:"open.v1"`
 	Id            string                             `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -365,7 +458,7 @@ type RequestMark struct {
 
 func (x *RequestMark) Reset() {
 	*x = RequestMark{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[4]
+	mi := &file_berth_record_v1_record_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -377,7 +470,7 @@ func (x *RequestMark) String() string {
 func (*RequestMark) ProtoMessage() {}
 
 func (x *RequestMark) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[4]
+	mi := &file_berth_record_v1_record_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -390,7 +483,7 @@ func (x *RequestMark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequestMark.ProtoReflect.Descriptor instead.
 func (*RequestMark) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{4}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *RequestMark) GetId() string {
@@ -428,7 +521,7 @@ type Stage struct {
 
 func (x *Stage) Reset() {
 	*x = Stage{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[5]
+	mi := &file_berth_record_v1_record_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -440,7 +533,7 @@ func (x *Stage) String() string {
 func (*Stage) ProtoMessage() {}
 
 func (x *Stage) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[5]
+	mi := &file_berth_record_v1_record_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -453,7 +546,7 @@ func (x *Stage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stage.ProtoReflect.Descriptor instead.
 func (*Stage) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{5}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Stage) GetTargetSize() int32 {
@@ -489,7 +582,7 @@ type StageRequest struct {
 
 func (x *StageRequest) Reset() {
 	*x = StageRequest{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[6]
+	mi := &file_berth_record_v1_record_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -501,7 +594,7 @@ func (x *StageRequest) String() string {
 func (*StageRequest) ProtoMessage() {}
 
 func (x *StageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[6]
+	mi := &file_berth_record_v1_record_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -514,7 +607,7 @@ func (x *StageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageRequest.ProtoReflect.Descriptor instead.
 func (*StageRequest) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{6}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *StageRequest) GetId() string {
@@ -545,16 +638,20 @@ type Executor struct {
 	Nonce       string                 `protobuf:"bytes,9,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	Ordinal     uint32                 `protobuf:"varint,10,opt,name=ordinal,proto3" json:"ordinal,omitempty"`
 	// Lost is set when its workers were given up.
-	Lost          bool                   `protobuf:"varint,11,opt,name=lost,proto3" json:"lost,omitempty"`
-	RegisteredAt  *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=registered_at,json=registeredAt,proto3" json:"registered_at,omitempty"`
-	Since         *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=since,proto3" json:"since,omitempty"`
+	Lost         bool                   `protobuf:"varint,11,opt,name=lost,proto3" json:"lost,omitempty"`
+	RegisteredAt *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=registered_at,json=registeredAt,proto3" json:"registered_at,omitempty"`
+	Since        *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=since,proto3" json:"since,omitempty"`
+	// Reserved is set aside for roles.
+	Reserved map[string]*v1.ResourceShare `protobuf:"bytes,14,rep,name=reserved,proto3" json:"reserved,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Draining: its workers are to go.
+	Draining      bool `protobuf:"varint,15,opt,name=draining,proto3" json:"draining,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Executor) Reset() {
 	*x = Executor{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[7]
+	mi := &file_berth_record_v1_record_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -566,7 +663,7 @@ func (x *Executor) String() string {
 func (*Executor) ProtoMessage() {}
 
 func (x *Executor) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[7]
+	mi := &file_berth_record_v1_record_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -579,7 +676,7 @@ func (x *Executor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Executor.ProtoReflect.Descriptor instead.
 func (*Executor) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{7}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Executor) GetId() string {
@@ -673,6 +770,223 @@ func (x *Executor) GetSince() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Executor) GetReserved() map[string]*v1.ResourceShare {
+	if x != nil {
+		return x.Reserved
+	}
+	return nil
+}
+
+func (x *Executor) GetDraining() bool {
+	if x != nil {
+		return x.Draining
+	}
+	return false
+}
+
+// Sku is executors/skus/{name}.
+type Sku struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sku           *v1.Sku                `protobuf:"bytes,1,opt,name=sku,proto3" json:"sku,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Sku) Reset() {
+	*x = Sku{}
+	mi := &file_berth_record_v1_record_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Sku) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Sku) ProtoMessage() {}
+
+func (x *Sku) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_record_v1_record_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Sku.ProtoReflect.Descriptor instead.
+func (*Sku) Descriptor() ([]byte, []int) {
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Sku) GetSku() *v1.Sku {
+	if x != nil {
+		return x.Sku
+	}
+	return nil
+}
+
+// Pool is executors/pools/{name}.
+type Pool struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Pool          *v1.Pool               `protobuf:"bytes,1,opt,name=pool,proto3" json:"pool,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Pool) Reset() {
+	*x = Pool{}
+	mi := &file_berth_record_v1_record_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Pool) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Pool) ProtoMessage() {}
+
+func (x *Pool) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_record_v1_record_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Pool.ProtoReflect.Descriptor instead.
+func (*Pool) Descriptor() ([]byte, []int) {
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Pool) GetPool() *v1.Pool {
+	if x != nil {
+		return x.Pool
+	}
+	return nil
+}
+
+// Disable is executors/disables/{id}.
+type Disable struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Ids        []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`
+	Attributes map[string]string      `protobuf:"bytes,2,rep,name=attributes,proto3" json:"attributes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Reason     string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	ExpireAt   *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expire_at,json=expireAt,proto3" json:"expire_at,omitempty"`
+	CreatedAt  *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// Drain: workers on these executors are to go.
+	Drain bool `protobuf:"varint,6,opt,name=drain,proto3" json:"drain,omitempty"`
+	// Claim: it was made by a claim for scale-down.
+	Claim bool `protobuf:"varint,7,opt,name=claim,proto3" json:"claim,omitempty"`
+	// Told is how far the jobs were told of it, by executor id; done when told
+	// of all.
+	Told          string `protobuf:"bytes,8,opt,name=told,proto3" json:"told,omitempty"`
+	ToldAll       bool   `protobuf:"varint,9,opt,name=told_all,json=toldAll,proto3" json:"told_all,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Disable) Reset() {
+	*x = Disable{}
+	mi := &file_berth_record_v1_record_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Disable) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Disable) ProtoMessage() {}
+
+func (x *Disable) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_record_v1_record_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Disable.ProtoReflect.Descriptor instead.
+func (*Disable) Descriptor() ([]byte, []int) {
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Disable) GetIds() []string {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
+}
+
+func (x *Disable) GetAttributes() map[string]string {
+	if x != nil {
+		return x.Attributes
+	}
+	return nil
+}
+
+func (x *Disable) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Disable) GetExpireAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpireAt
+	}
+	return nil
+}
+
+func (x *Disable) GetCreatedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreatedAt
+	}
+	return nil
+}
+
+func (x *Disable) GetDrain() bool {
+	if x != nil {
+		return x.Drain
+	}
+	return false
+}
+
+func (x *Disable) GetClaim() bool {
+	if x != nil {
+		return x.Claim
+	}
+	return false
+}
+
+func (x *Disable) GetTold() string {
+	if x != nil {
+		return x.Told
+	}
+	return ""
+}
+
+func (x *Disable) GetToldAll() bool {
+	if x != nil {
+		return x.ToldAll
+	}
+	return false
+}
+
 // Live is executors/live/{id}, on the executor's etcd lease.
 type Live struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -683,7 +997,7 @@ type Live struct {
 
 func (x *Live) Reset() {
 	*x = Live{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[8]
+	mi := &file_berth_record_v1_record_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -695,7 +1009,7 @@ func (x *Live) String() string {
 func (*Live) ProtoMessage() {}
 
 func (x *Live) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[8]
+	mi := &file_berth_record_v1_record_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -708,7 +1022,7 @@ func (x *Live) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Live.ProtoReflect.Descriptor instead.
 func (*Live) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{8}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Live) GetIncarnation() int64 {
@@ -734,14 +1048,16 @@ type LeaseChunk struct {
 	Cut       int64                  `protobuf:"varint,8,opt,name=cut,proto3" json:"cut,omitempty"`
 	GrantedAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=granted_at,json=grantedAt,proto3" json:"granted_at,omitempty"`
 	// Total is how many workers the lease was granted for, over all chunks.
-	Total         int32 `protobuf:"varint,10,opt,name=total,proto3" json:"total,omitempty"`
+	Total int32 `protobuf:"varint,10,opt,name=total,proto3" json:"total,omitempty"`
+	// Role is whose share is taken first.
+	Role          string `protobuf:"bytes,11,opt,name=role,proto3" json:"role,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LeaseChunk) Reset() {
 	*x = LeaseChunk{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[9]
+	mi := &file_berth_record_v1_record_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -753,7 +1069,7 @@ func (x *LeaseChunk) String() string {
 func (*LeaseChunk) ProtoMessage() {}
 
 func (x *LeaseChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[9]
+	mi := &file_berth_record_v1_record_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -766,7 +1082,7 @@ func (x *LeaseChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseChunk.ProtoReflect.Descriptor instead.
 func (*LeaseChunk) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{9}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *LeaseChunk) GetKey() *v1.ReservationKey {
@@ -839,6 +1155,13 @@ func (x *LeaseChunk) GetTotal() int32 {
 	return 0
 }
 
+func (x *LeaseChunk) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
 // TaskHeader is assigner/tasks/{uid}.
 type TaskHeader struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -853,14 +1176,20 @@ type TaskHeader struct {
 	// Ended is set when every worker has ended.
 	Ended bool `protobuf:"varint,8,opt,name=ended,proto3" json:"ended,omitempty"`
 	// Stopping is set once the reservation's cancel was taken.
-	Stopping      bool `protobuf:"varint,9,opt,name=stopping,proto3" json:"stopping,omitempty"`
+	Stopping bool `protobuf:"varint,9,opt,name=stopping,proto3" json:"stopping,omitempty"`
+	// Withdrawn is set when a batch that is to start together cannot: all its
+	// workers are stopped, and the registry queues it again.
+	Withdrawn bool `protobuf:"varint,10,opt,name=withdrawn,proto3" json:"withdrawn,omitempty"`
+	// Reason and message say why it was withdrawn.
+	Reason        string `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"`
+	Message       string `protobuf:"bytes,12,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TaskHeader) Reset() {
 	*x = TaskHeader{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[10]
+	mi := &file_berth_record_v1_record_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -872,7 +1201,7 @@ func (x *TaskHeader) String() string {
 func (*TaskHeader) ProtoMessage() {}
 
 func (x *TaskHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[10]
+	mi := &file_berth_record_v1_record_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -885,7 +1214,7 @@ func (x *TaskHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskHeader.ProtoReflect.Descriptor instead.
 func (*TaskHeader) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{10}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TaskHeader) GetKey() *v1.ReservationKey {
@@ -951,6 +1280,27 @@ func (x *TaskHeader) GetStopping() bool {
 	return false
 }
 
+func (x *TaskHeader) GetWithdrawn() bool {
+	if x != nil {
+		return x.Withdrawn
+	}
+	return false
+}
+
+func (x *TaskHeader) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *TaskHeader) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 // TaskChunk is assigner/tasks/{uid}/{chunk}: up to 256 workers.
 type TaskChunk struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -961,7 +1311,7 @@ type TaskChunk struct {
 
 func (x *TaskChunk) Reset() {
 	*x = TaskChunk{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[11]
+	mi := &file_berth_record_v1_record_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -973,7 +1323,7 @@ func (x *TaskChunk) String() string {
 func (*TaskChunk) ProtoMessage() {}
 
 func (x *TaskChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[11]
+	mi := &file_berth_record_v1_record_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -986,7 +1336,7 @@ func (x *TaskChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskChunk.ProtoReflect.Descriptor instead.
 func (*TaskChunk) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{11}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *TaskChunk) GetWorkers() []*TaskWorker {
@@ -1011,14 +1361,16 @@ type TaskWorker struct {
 	Reason      string `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Sequence is the executor's when it acknowledged the order: a report with a
 	// lower one does not prove the worker's absence.
-	Sequence      int64 `protobuf:"varint,11,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	Sequence int64 `protobuf:"varint,11,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// Requeue: it could not be started, and the registry is to queue it again.
+	Requeue       bool `protobuf:"varint,12,opt,name=requeue,proto3" json:"requeue,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TaskWorker) Reset() {
 	*x = TaskWorker{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[12]
+	mi := &file_berth_record_v1_record_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1030,7 +1382,7 @@ func (x *TaskWorker) String() string {
 func (*TaskWorker) ProtoMessage() {}
 
 func (x *TaskWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[12]
+	mi := &file_berth_record_v1_record_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1043,7 +1395,7 @@ func (x *TaskWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskWorker.ProtoReflect.Descriptor instead.
 func (*TaskWorker) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{12}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *TaskWorker) GetIndex() int32 {
@@ -1123,11 +1475,18 @@ func (x *TaskWorker) GetSequence() int64 {
 	return 0
 }
 
+func (x *TaskWorker) GetRequeue() bool {
+	if x != nil {
+		return x.Requeue
+	}
+	return false
+}
+
 var File_berth_record_v1_record_proto protoreflect.FileDescriptor
 
 const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\n" +
-	"\x1cberth/record/v1/record.proto\x12\x0fberth.record.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19berth/v1/assignment.proto\x1a\x1aberth/v1/reservation.proto\"\x88\x01\n" +
+	"\x1cberth/record/v1/record.proto\x12\x0fberth.record.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19berth/v1/assignment.proto\x1a\x17berth/v1/executor.proto\x1a\x1aberth/v1/reservation.proto\"\x88\x01\n" +
 	"\x06Leader\x12\x18\n" +
 	"\areplica\x18\x01 \x01(\tR\areplica\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x18\n" +
@@ -1138,7 +1497,7 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\aSeatRun\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x05R\x05first\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\x05R\x04last\x12\x16\n" +
-	"\x06number\x18\x03 \x01(\x05R\x06number\"\xab\x05\n" +
+	"\x06number\x18\x03 \x01(\x05R\x06number\"\x8f\x06\n" +
 	"\vReservation\x12)\n" +
 	"\x04spec\x18\x01 \x01(\v2\x15.berth.v1.ReservationR\x04spec\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12.\n" +
@@ -1157,10 +1516,17 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\bended_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x128\n" +
 	"\brequests\x18\f \x03(\v2\x1c.berth.record.v1.RequestMarkR\brequests\x12\x16\n" +
 	"\x06parent\x18\r \x01(\tR\x06parent\x12S\n" +
-	"\rworker_counts\x18\x0e \x03(\v2..berth.record.v1.Reservation.WorkerCountsEntryR\fworkerCounts\x1a?\n" +
+	"\rworker_counts\x18\x0e \x03(\v2..berth.record.v1.Reservation.WorkerCountsEntryR\fworkerCounts\x12\x16\n" +
+	"\x06origin\x18\x0f \x01(\x05R\x06origin\x12\x14\n" +
+	"\x05round\x18\x10 \x01(\x05R\x05round\x124\n" +
+	"\bunwanted\x18\x11 \x03(\v2\x18.berth.record.v1.SeatRunR\bunwanted\x1a?\n" +
 	"\x11WorkerCountsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"~\n" +
+	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"{\n" +
+	"\x05Ready\x120\n" +
+	"\x05since\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x120\n" +
+	"\x05begun\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05begun\"~\n" +
 	"\vRequestMark\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12A\n" +
 	"\x06change\x18\x02 \x01(\x0e2).berth.v1.UpsertReservationRequest.ChangeR\x06change\x12\x1c\n" +
@@ -1172,7 +1538,7 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\brequests\x18\x03 \x03(\v2\x1d.berth.record.v1.StageRequestR\brequests\"0\n" +
 	"\fStageRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
-	"\x03uid\x18\x02 \x01(\tR\x03uid\"\xe3\x04\n" +
+	"\x03uid\x18\x02 \x01(\tR\x03uid\"\x9a\x06\n" +
 	"\bExecutor\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x10\n" +
@@ -1191,15 +1557,40 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	" \x01(\rR\aordinal\x12\x12\n" +
 	"\x04lost\x18\v \x01(\bR\x04lost\x12?\n" +
 	"\rregistered_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\fregisteredAt\x120\n" +
-	"\x05since\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x1a=\n" +
+	"\x05since\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12C\n" +
+	"\breserved\x18\x0e \x03(\v2'.berth.record.v1.Executor.ReservedEntryR\breserved\x12\x1a\n" +
+	"\bdraining\x18\x0f \x01(\bR\bdraining\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a<\n" +
 	"\x0eResourcesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"(\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1aT\n" +
+	"\rReservedEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
+	"\x05value\x18\x02 \x01(\v2\x17.berth.v1.ResourceShareR\x05value:\x028\x01\"&\n" +
+	"\x03Sku\x12\x1f\n" +
+	"\x03sku\x18\x01 \x01(\v2\r.berth.v1.SkuR\x03sku\"*\n" +
+	"\x04Pool\x12\"\n" +
+	"\x04pool\x18\x01 \x01(\v2\x0e.berth.v1.PoolR\x04pool\"\x8b\x03\n" +
+	"\aDisable\x12\x10\n" +
+	"\x03ids\x18\x01 \x03(\tR\x03ids\x12H\n" +
+	"\n" +
+	"attributes\x18\x02 \x03(\v2(.berth.record.v1.Disable.AttributesEntryR\n" +
+	"attributes\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x127\n" +
+	"\texpire_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\bexpireAt\x129\n" +
+	"\n" +
+	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x14\n" +
+	"\x05drain\x18\x06 \x01(\bR\x05drain\x12\x14\n" +
+	"\x05claim\x18\a \x01(\bR\x05claim\x12\x12\n" +
+	"\x04told\x18\b \x01(\tR\x04told\x12\x19\n" +
+	"\btold_all\x18\t \x01(\bR\atoldAll\x1a=\n" +
+	"\x0fAttributesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"(\n" +
 	"\x04Live\x12 \n" +
-	"\vincarnation\x18\x01 \x01(\x03R\vincarnation\"\x85\x03\n" +
+	"\vincarnation\x18\x01 \x01(\x03R\vincarnation\"\x99\x03\n" +
 	"\n" +
 	"LeaseChunk\x12*\n" +
 	"\x03key\x18\x01 \x01(\v2\x18.berth.v1.ReservationKeyR\x03key\x12\x14\n" +
@@ -1213,10 +1604,11 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\n" +
 	"granted_at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\tgrantedAt\x12\x14\n" +
 	"\x05total\x18\n" +
-	" \x01(\x05R\x05total\x1a7\n" +
+	" \x01(\x05R\x05total\x12\x12\n" +
+	"\x04role\x18\v \x01(\tR\x04role\x1a7\n" +
 	"\tEachEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x9f\x02\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xef\x02\n" +
 	"\n" +
 	"TaskHeader\x12*\n" +
 	"\x03key\x18\x01 \x01(\v2\x18.berth.v1.ReservationKeyR\x03key\x12\x14\n" +
@@ -1228,9 +1620,13 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\n" +
 	"created_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x14\n" +
 	"\x05ended\x18\b \x01(\bR\x05ended\x12\x1a\n" +
-	"\bstopping\x18\t \x01(\bR\bstopping\"B\n" +
+	"\bstopping\x18\t \x01(\bR\bstopping\x12\x1c\n" +
+	"\twithdrawn\x18\n" +
+	" \x01(\bR\twithdrawn\x12\x16\n" +
+	"\x06reason\x18\v \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\f \x01(\tR\amessage\"B\n" +
 	"\tTaskChunk\x125\n" +
-	"\aworkers\x18\x01 \x03(\v2\x1b.berth.record.v1.TaskWorkerR\aworkers\"\xf9\x02\n" +
+	"\aworkers\x18\x01 \x03(\v2\x1b.berth.record.v1.TaskWorkerR\aworkers\"\x93\x03\n" +
 	"\n" +
 	"TaskWorker\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x16\n" +
@@ -1245,7 +1641,8 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\vincarnation\x18\t \x01(\x03R\vincarnation\x12\x16\n" +
 	"\x06reason\x18\n" +
 	" \x01(\tR\x06reason\x12\x1a\n" +
-	"\bsequence\x18\v \x01(\x03R\bsequenceB\f\n" +
+	"\bsequence\x18\v \x01(\x03R\bsequence\x12\x18\n" +
+	"\arequeue\x18\f \x01(\bR\arequeueB\f\n" +
 	"\n" +
 	"_exit_codeB(Z&berth.dev/api/berth/record/v1;recordv1b\x06proto3"
 
@@ -1261,62 +1658,81 @@ func file_berth_record_v1_record_proto_rawDescGZIP() []byte {
 	return file_berth_record_v1_record_proto_rawDescData
 }
 
-var file_berth_record_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_berth_record_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_berth_record_v1_record_proto_goTypes = []any{
 	(*Leader)(nil),                          // 0: berth.record.v1.Leader
 	(*Chain)(nil),                           // 1: berth.record.v1.Chain
 	(*SeatRun)(nil),                         // 2: berth.record.v1.SeatRun
 	(*Reservation)(nil),                     // 3: berth.record.v1.Reservation
-	(*RequestMark)(nil),                     // 4: berth.record.v1.RequestMark
-	(*Stage)(nil),                           // 5: berth.record.v1.Stage
-	(*StageRequest)(nil),                    // 6: berth.record.v1.StageRequest
-	(*Executor)(nil),                        // 7: berth.record.v1.Executor
-	(*Live)(nil),                            // 8: berth.record.v1.Live
-	(*LeaseChunk)(nil),                      // 9: berth.record.v1.LeaseChunk
-	(*TaskHeader)(nil),                      // 10: berth.record.v1.TaskHeader
-	(*TaskChunk)(nil),                       // 11: berth.record.v1.TaskChunk
-	(*TaskWorker)(nil),                      // 12: berth.record.v1.TaskWorker
-	nil,                                     // 13: berth.record.v1.Reservation.WorkerCountsEntry
-	nil,                                     // 14: berth.record.v1.Executor.AttributesEntry
-	nil,                                     // 15: berth.record.v1.Executor.ResourcesEntry
-	nil,                                     // 16: berth.record.v1.LeaseChunk.EachEntry
-	(*timestamppb.Timestamp)(nil),           // 17: google.protobuf.Timestamp
-	(*v1.Reservation)(nil),                  // 18: berth.v1.Reservation
-	(v1.Reservation_State)(0),               // 19: berth.v1.Reservation.State
-	(v1.UpsertReservationRequest_Change)(0), // 20: berth.v1.UpsertReservationRequest.Change
-	(*v1.ReservationKey)(nil),               // 21: berth.v1.ReservationKey
-	(v1.Assignment_State)(0),                // 22: berth.v1.Assignment.State
+	(*Ready)(nil),                           // 4: berth.record.v1.Ready
+	(*RequestMark)(nil),                     // 5: berth.record.v1.RequestMark
+	(*Stage)(nil),                           // 6: berth.record.v1.Stage
+	(*StageRequest)(nil),                    // 7: berth.record.v1.StageRequest
+	(*Executor)(nil),                        // 8: berth.record.v1.Executor
+	(*Sku)(nil),                             // 9: berth.record.v1.Sku
+	(*Pool)(nil),                            // 10: berth.record.v1.Pool
+	(*Disable)(nil),                         // 11: berth.record.v1.Disable
+	(*Live)(nil),                            // 12: berth.record.v1.Live
+	(*LeaseChunk)(nil),                      // 13: berth.record.v1.LeaseChunk
+	(*TaskHeader)(nil),                      // 14: berth.record.v1.TaskHeader
+	(*TaskChunk)(nil),                       // 15: berth.record.v1.TaskChunk
+	(*TaskWorker)(nil),                      // 16: berth.record.v1.TaskWorker
+	nil,                                     // 17: berth.record.v1.Reservation.WorkerCountsEntry
+	nil,                                     // 18: berth.record.v1.Executor.AttributesEntry
+	nil,                                     // 19: berth.record.v1.Executor.ResourcesEntry
+	nil,                                     // 20: berth.record.v1.Executor.ReservedEntry
+	nil,                                     // 21: berth.record.v1.Disable.AttributesEntry
+	nil,                                     // 22: berth.record.v1.LeaseChunk.EachEntry
+	(*timestamppb.Timestamp)(nil),           // 23: google.protobuf.Timestamp
+	(*v1.Reservation)(nil),                  // 24: berth.v1.Reservation
+	(v1.Reservation_State)(0),               // 25: berth.v1.Reservation.State
+	(v1.UpsertReservationRequest_Change)(0), // 26: berth.v1.UpsertReservationRequest.Change
+	(*v1.Sku)(nil),                          // 27: berth.v1.Sku
+	(*v1.Pool)(nil),                         // 28: berth.v1.Pool
+	(*v1.ReservationKey)(nil),               // 29: berth.v1.ReservationKey
+	(v1.Assignment_State)(0),                // 30: berth.v1.Assignment.State
+	(*v1.ResourceShare)(nil),                // 31: berth.v1.ResourceShare
 }
 var file_berth_record_v1_record_proto_depIdxs = []int32{
-	17, // 0: berth.record.v1.Leader.since:type_name -> google.protobuf.Timestamp
-	18, // 1: berth.record.v1.Reservation.spec:type_name -> berth.v1.Reservation
+	23, // 0: berth.record.v1.Leader.since:type_name -> google.protobuf.Timestamp
+	24, // 1: berth.record.v1.Reservation.spec:type_name -> berth.v1.Reservation
 	2,  // 2: berth.record.v1.Reservation.seats:type_name -> berth.record.v1.SeatRun
-	19, // 3: berth.record.v1.Reservation.state:type_name -> berth.v1.Reservation.State
-	17, // 4: berth.record.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
-	17, // 5: berth.record.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
-	17, // 6: berth.record.v1.Reservation.ended_at:type_name -> google.protobuf.Timestamp
-	4,  // 7: berth.record.v1.Reservation.requests:type_name -> berth.record.v1.RequestMark
-	13, // 8: berth.record.v1.Reservation.worker_counts:type_name -> berth.record.v1.Reservation.WorkerCountsEntry
-	20, // 9: berth.record.v1.RequestMark.change:type_name -> berth.v1.UpsertReservationRequest.Change
-	2,  // 10: berth.record.v1.Stage.numbers:type_name -> berth.record.v1.SeatRun
-	6,  // 11: berth.record.v1.Stage.requests:type_name -> berth.record.v1.StageRequest
-	14, // 12: berth.record.v1.Executor.attributes:type_name -> berth.record.v1.Executor.AttributesEntry
-	15, // 13: berth.record.v1.Executor.resources:type_name -> berth.record.v1.Executor.ResourcesEntry
-	17, // 14: berth.record.v1.Executor.registered_at:type_name -> google.protobuf.Timestamp
-	17, // 15: berth.record.v1.Executor.since:type_name -> google.protobuf.Timestamp
-	21, // 16: berth.record.v1.LeaseChunk.key:type_name -> berth.v1.ReservationKey
-	16, // 17: berth.record.v1.LeaseChunk.each:type_name -> berth.record.v1.LeaseChunk.EachEntry
-	17, // 18: berth.record.v1.LeaseChunk.granted_at:type_name -> google.protobuf.Timestamp
-	21, // 19: berth.record.v1.TaskHeader.key:type_name -> berth.v1.ReservationKey
-	17, // 20: berth.record.v1.TaskHeader.created_at:type_name -> google.protobuf.Timestamp
-	12, // 21: berth.record.v1.TaskChunk.workers:type_name -> berth.record.v1.TaskWorker
-	22, // 22: berth.record.v1.TaskWorker.state:type_name -> berth.v1.Assignment.State
-	17, // 23: berth.record.v1.TaskWorker.since:type_name -> google.protobuf.Timestamp
-	24, // [24:24] is the sub-list for method output_type
-	24, // [24:24] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	25, // 3: berth.record.v1.Reservation.state:type_name -> berth.v1.Reservation.State
+	23, // 4: berth.record.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
+	23, // 5: berth.record.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
+	23, // 6: berth.record.v1.Reservation.ended_at:type_name -> google.protobuf.Timestamp
+	5,  // 7: berth.record.v1.Reservation.requests:type_name -> berth.record.v1.RequestMark
+	17, // 8: berth.record.v1.Reservation.worker_counts:type_name -> berth.record.v1.Reservation.WorkerCountsEntry
+	2,  // 9: berth.record.v1.Reservation.unwanted:type_name -> berth.record.v1.SeatRun
+	23, // 10: berth.record.v1.Ready.since:type_name -> google.protobuf.Timestamp
+	23, // 11: berth.record.v1.Ready.begun:type_name -> google.protobuf.Timestamp
+	26, // 12: berth.record.v1.RequestMark.change:type_name -> berth.v1.UpsertReservationRequest.Change
+	2,  // 13: berth.record.v1.Stage.numbers:type_name -> berth.record.v1.SeatRun
+	7,  // 14: berth.record.v1.Stage.requests:type_name -> berth.record.v1.StageRequest
+	18, // 15: berth.record.v1.Executor.attributes:type_name -> berth.record.v1.Executor.AttributesEntry
+	19, // 16: berth.record.v1.Executor.resources:type_name -> berth.record.v1.Executor.ResourcesEntry
+	23, // 17: berth.record.v1.Executor.registered_at:type_name -> google.protobuf.Timestamp
+	23, // 18: berth.record.v1.Executor.since:type_name -> google.protobuf.Timestamp
+	20, // 19: berth.record.v1.Executor.reserved:type_name -> berth.record.v1.Executor.ReservedEntry
+	27, // 20: berth.record.v1.Sku.sku:type_name -> berth.v1.Sku
+	28, // 21: berth.record.v1.Pool.pool:type_name -> berth.v1.Pool
+	21, // 22: berth.record.v1.Disable.attributes:type_name -> berth.record.v1.Disable.AttributesEntry
+	23, // 23: berth.record.v1.Disable.expire_at:type_name -> google.protobuf.Timestamp
+	23, // 24: berth.record.v1.Disable.created_at:type_name -> google.protobuf.Timestamp
+	29, // 25: berth.record.v1.LeaseChunk.key:type_name -> berth.v1.ReservationKey
+	22, // 26: berth.record.v1.LeaseChunk.each:type_name -> berth.record.v1.LeaseChunk.EachEntry
+	23, // 27: berth.record.v1.LeaseChunk.granted_at:type_name -> google.protobuf.Timestamp
+	29, // 28: berth.record.v1.TaskHeader.key:type_name -> berth.v1.ReservationKey
+	23, // 29: berth.record.v1.TaskHeader.created_at:type_name -> google.protobuf.Timestamp
+	16, // 30: berth.record.v1.TaskChunk.workers:type_name -> berth.record.v1.TaskWorker
+	30, // 31: berth.record.v1.TaskWorker.state:type_name -> berth.v1.Assignment.State
+	23, // 32: berth.record.v1.TaskWorker.since:type_name -> google.protobuf.Timestamp
+	31, // 33: berth.record.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
+	34, // [34:34] is the sub-list for method output_type
+	34, // [34:34] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_berth_record_v1_record_proto_init() }
@@ -1324,14 +1740,14 @@ func file_berth_record_v1_record_proto_init() {
 	if File_berth_record_v1_record_proto != nil {
 		return
 	}
-	file_berth_record_v1_record_proto_msgTypes[12].OneofWrappers = []any{}
+	file_berth_record_v1_record_proto_msgTypes[16].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_record_v1_record_proto_rawDesc), len(file_berth_record_v1_record_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
