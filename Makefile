@@ -27,7 +27,7 @@ build: ## build all binaries into bin/
 test: ## everything that a change must pass
 	$(GO) test -timeout 8m $$($(GO) list work | grep -v berth.dev/integration)
 	@# One after the other: each of these wants the whole machine.
-	$(GO) test -p 1 -timeout 8m ./integration/docs ./integration/sim ./integration/scenario
+	$(GO) test -p 1 -timeout 8m ./integration/docs ./integration/sim ./integration/play ./integration/scenario
 	@# What it looks at is outside its own module, where go test's cache is blind.
 	$(GO) test -count=1 ./integration/layout
 

@@ -16,13 +16,22 @@ import (
 	"berth.dev/services/executor-state/inventory"
 )
 
-const slotsPerAgent = 4
+// Host describes an executor.
+type Host struct {
+	ID, SKU    string
+	Attributes map[string]string
+	Resources  resource.Vector
+	Generation int64
+	// Allow lists the commands that its agent starts; every command unless given.
+	Allow []string
+}
 
 // agent is a host: its workers live on when the agent itself crashes.
 type agent struct {
-	w   *World
-	id  string
-	cut bool
+	w    *World
+	id   string
+	host Host
+	cut  bool
 
 	down      bool
 	downUntil time.Time
@@ -63,8 +72,8 @@ type worker struct {
 	since time.Time
 }
 
-func newAgent(w *World, i int) *agent {
-	return &agent{w: w, id: fmt.Sprintf("host-%d", i), workers: map[instance]*worker{}, stopped: map[instance]bool{}, life: 1}
+func newAgent(w *World, host Host) *agent {
+	return &agent{w: w, id: host.ID, host: host, workers: map[instance]*worker{}, stopped: map[instance]bool{}, life: 1}
 }
 
 func (a *agent) up() bool { return !a.down || !a.w.now.Before(a.downUntil) }
@@ -97,7 +106,7 @@ func (a *agent) turn() {
 	}
 	a.down = false
 	for _, k := range a.sorted() {
-		if w := a.workers[k]; w.state == model.WorkerRunning && a.w.rng.IntN(60) == 0 {
+		if w := a.workers[k]; w.state == model.WorkerRunning && !a.w.directed && a.w.rng.IntN(60) == 0 {
 			code := int32(a.w.rng.IntN(2))
 			a.end(w, endState(code), &code)
 		}
@@ -129,8 +138,8 @@ func (a *agent) register() {
 	}
 	a.asking = true
 	request := inventory.Register{
-		ID: a.id, Address: a.id + ":1", SKU: "small", Attributes: map[string]string{"zone": string('a' + rune(a.id[5]-'0')%2)},
-		Resources: resource.Vector{"slots": slotsPerAgent, "cpu": 4000}, Nonce: fmt.Sprintf("%s-%d", a.id, a.life),
+		ID: a.id, Address: a.id + ":1", SKU: a.host.SKU, Host: a.id, Attributes: a.host.Attributes,
+		Resources: a.host.Resources.WithSlots(), Generation: a.host.Generation, Nonce: fmt.Sprintf("%s-%d", a.id, a.life),
 	}
 	a.call("register", model.ServiceExecutorState, request, func(value any, err error) {
 		a.asking = false
@@ -295,13 +304,25 @@ func (a *agent) submit(s handout.Submit) any {
 	if a.stopped[k] {
 		return handout.Refused{Reason: fault.ReasonStopped}
 	}
-	if a.w.fault(10) {
-		return handout.Refused{Reason: fault.ReasonStartFailed, Message: "no such command"}
+	if refused, ok := a.refuses(s.Task.Command); ok {
+		return refused
 	}
 	a.workers[k] = &worker{instance: k, uid: s.UID, state: model.WorkerRunning, since: a.w.now}
 	a.w.started(a, k)
 	a.dirty = true
 	return handout.Accepted{State: model.WorkerRunning, Incarnation: a.incarnation, Sequence: a.sequence}
+}
+
+// refuses says why a command is not started. The hosts of a Stage have a shell
+// and nothing else.
+func (a *agent) refuses(command string) (handout.Refused, bool) {
+	switch {
+	case a.host.Allow != nil && !slices.Contains(a.host.Allow, command):
+		return handout.Refused{Reason: fault.ReasonNotAllowed, Message: "not on the allow-list"}, true
+	case a.w.fault(10), a.w.directed && command != "sh":
+		return handout.Refused{Reason: fault.ReasonStartFailed, Message: "no such command"}, true
+	}
+	return handout.Refused{}, false
 }
 
 func (a *agent) stop(s handout.Stop) any {

@@ -14,13 +14,10 @@ type starts map[instance]string
 
 // started is called by hosts when a process starts.
 func (w *World) started(a *agent, k instance) {
-	if w.clients.starts == nil {
-		w.clients.starts = starts{}
-	}
-	if first, ok := w.clients.starts[k]; ok {
+	if first, ok := w.starts[k]; ok {
 		w.fail("%s at epoch %d is started on %s, and was started on %s", k.worker, k.epoch, a.id, first)
 	}
-	w.clients.starts[k] = a.id
+	w.starts[k] = a.id
 	w.logf("%s: starts %s at epoch %d", a.id, k.worker, k.epoch)
 }
 
@@ -34,8 +31,8 @@ func (w *World) checkAgents() {
 				running++
 			}
 		}
-		if running > slotsPerAgent && !w.givenUp() {
-			w.fail("%s runs %d workers in %d slots", a.id, running, slotsPerAgent)
+		if slots := int(a.host.Resources["slots"]); running > slots && !w.givenUp() {
+			w.fail("%s runs %d workers in %d slots", a.id, running, slots)
 		}
 	}
 }
@@ -177,7 +174,10 @@ func (w *World) checkHeads() {
 	for _, record := range w.records(model.KindLeaseChunk) {
 		used += len(record.(*model.LeaseChunk).Workers)
 	}
-	free := len(w.agents)*slotsPerAgent - used
+	free := -used
+	for _, a := range w.agents {
+		free += int(a.host.Resources["slots"])
+	}
 	for _, record := range w.records(model.KindReservation) {
 		r := record.(*model.Reservation)
 		if r.State == model.Queued && r.Seats.Len() <= free && len(r.Spec.Constraints.Attributes) == 0 && w.clients.isHead(r) {

@@ -15,7 +15,6 @@ import (
 type clients struct {
 	w        *World
 	requests int
-	starts   starts
 	// acked are the versions that were acknowledged, by uid.
 	acked map[string]model.Key
 	// busy are the keys with a call under way: one client a key keeps its order.

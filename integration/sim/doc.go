@@ -12,4 +12,6 @@
 // was acknowledged has to be where it belongs.
 //
 // A failure is a number: the same seed plays the same run.
+//
+// A Stage is such a world without chance: package play directs it.
 package sim

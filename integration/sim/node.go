@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/loop"
 	"berth.dev/pkg/model"
@@ -21,6 +23,11 @@ type replica interface {
 	// crashes first. NOT_LEADER is answered at once.
 	ask(request any, answer func(any, error))
 	leads() bool
+	// serves is what its shell serves.
+	serves() face
+	// down ends the process until up starts it again.
+	down()
+	up()
 }
 
 // node is one replica: the real driver and core, its own view, and a simple
@@ -31,6 +38,7 @@ type node[C model.Core] struct {
 	service string
 	core    func() C
 	perform func(n term, core C, action model.Action)
+	face    face
 
 	downUntil time.Time
 	driver    *loop.Driver[C]
@@ -53,8 +61,9 @@ type term struct {
 	lives  func() bool
 }
 
-func newNode[C model.Core](w *World, service string, i int, core func() C, perform func(term, C, model.Action)) *node[C] {
-	n := &node[C]{w: w, name: fmt.Sprintf("%s-%d", service, i), service: service, core: core, perform: perform}
+func newNode[C model.Core](w *World, service string, i int, core func() C, perform func(term, C, model.Action), serve func(grpc.ServiceRegistrar, loop.Owner[C])) *node[C] {
+	n := &node[C]{w: w, name: fmt.Sprintf("%s-%d", service, i), service: service, core: core, perform: perform, face: face{}}
+	serve(n.face, n)
 	n.start()
 	return n
 }
@@ -75,6 +84,19 @@ func (n *node[C]) crash() {
 	n.start()
 	n.downUntil = n.w.now.Add(time.Duration(n.w.rng.IntN(8000)) * time.Millisecond)
 }
+
+// never is later than any run lasts.
+const never = 1000 * time.Hour
+
+func (n *node[C]) down() {
+	n.w.logf("%s: is ended (term %d)", n.name, n.term)
+	n.start()
+	n.downUntil = n.w.now.Add(never)
+}
+
+func (n *node[C]) up() { n.downUntil = n.w.now }
+
+func (n *node[C]) serves() face { return n.face }
 
 func (n *node[C]) leads() bool { return n.term != 0 && !n.w.now.Before(n.downUntil) }
 

@@ -10,9 +10,13 @@ import (
 	"berth.dev/pkg/audit"
 	"berth.dev/pkg/keyspace"
 	"berth.dev/pkg/model"
+	"berth.dev/pkg/resource"
 	"berth.dev/pkg/store"
+	"berth.dev/services/assigner"
 	"berth.dev/services/assigner/handout"
+	executorstate "berth.dev/services/executor-state"
 	"berth.dev/services/executor-state/inventory"
+	"berth.dev/services/registry"
 	"berth.dev/services/registry/queue"
 )
 
@@ -37,12 +41,15 @@ type World struct {
 
 	// calm: no more faults.
 	calm bool
+	// directed: nothing happens that a Stage did not ask for.
+	directed bool
 
 	replicas map[string][]replica
 	network  []*message
 	sequence int
 	agents   []*agent
 	clients  *clients
+	starts   starts
 	failure  error
 }
 
@@ -56,30 +63,41 @@ type message struct {
 
 // NewWorld makes a run of a seed; its transcript goes to out.
 func NewWorld(seed uint64, out io.Writer) *World {
+	w := newWorld(seed, out)
+	config := inventory.DefaultConfig()
+	config.LostAfter, config.HoldBackFrom = 30*time.Second, 100
+	w.startReplicas(2, queue.Config{}, config)
+	for i := range 4 {
+		w.agents = append(w.agents, newAgent(w, Host{
+			ID: fmt.Sprintf("host-%d", i), SKU: "small", Attributes: map[string]string{"zone": string('a' + rune(i%2))},
+			Resources: resource.Vector{"slots": 4, "cpu": 4000},
+		}))
+	}
+	w.clients = newClients(w)
+	return w
+}
+
+func newWorld(seed uint64, out io.Writer) *World {
 	w := &World{
 		rng: rand.New(rand.NewPCG(seed, 0x6265727468)), now: time.Unix(1_000_000, 0).UTC(), out: out,
-		space: keyspace.New("sim"), replicas: map[string][]replica{},
+		space: keyspace.New("sim"), replicas: map[string][]replica{}, starts: starts{},
 	}
 	w.store = store.NewFake(store.FakeConfig{Clock: func() time.Time { return w.now }})
 	w.store.SetHook(w.storeFault)
 	w.audit = audit.New(w.space)
-	for range 2 {
-		w.replicas[model.ServiceRegistry] = append(w.replicas[model.ServiceRegistry],
-			newNode(w, model.ServiceRegistry, len(w.replicas[model.ServiceRegistry]), func() *queue.Core { return queue.New(queue.Config{}) }, w.performRegistry))
-		w.replicas[model.ServiceExecutorState] = append(w.replicas[model.ServiceExecutorState],
-			newNode(w, model.ServiceExecutorState, len(w.replicas[model.ServiceExecutorState]), func() *inventory.Core {
-				config := inventory.DefaultConfig()
-				config.LostAfter, config.HoldBackFrom = 30*time.Second, 100
-				return inventory.New(config)
-			}, nil))
-		w.replicas[model.ServiceAssigner] = append(w.replicas[model.ServiceAssigner],
-			newNode(w, model.ServiceAssigner, len(w.replicas[model.ServiceAssigner]), func() *handout.Core { return handout.New(handout.Default) }, w.performAssigner))
-	}
-	for i := range 4 {
-		w.agents = append(w.agents, newAgent(w, i))
-	}
-	w.clients = newClients(w)
 	return w
+}
+
+// startReplicas starts n replicas of each service.
+func (w *World) startReplicas(n int, q queue.Config, inv inventory.Config) {
+	for i := range n {
+		w.replicas[model.ServiceRegistry] = append(w.replicas[model.ServiceRegistry],
+			newNode(w, model.ServiceRegistry, i, func() *queue.Core { return queue.New(q) }, w.performRegistry, registry.Serve))
+		w.replicas[model.ServiceExecutorState] = append(w.replicas[model.ServiceExecutorState],
+			newNode(w, model.ServiceExecutorState, i, func() *inventory.Core { return inventory.New(inv) }, nil, executorstate.Serve))
+		w.replicas[model.ServiceAssigner] = append(w.replicas[model.ServiceAssigner],
+			newNode(w, model.ServiceAssigner, i, func() *handout.Core { return handout.New(handout.Default) }, w.performAssigner, assigner.Serve))
+	}
 }
 
 // Run plays steps with faults, then lets the world come to rest, and answers
@@ -249,18 +267,7 @@ func (w *World) settle() error {
 			return fmt.Errorf("the world does not come to rest: revision %d", last)
 		}
 		for range 12 {
-			for _, service := range services {
-				for _, r := range w.replicas[service] {
-					r.turn()
-				}
-			}
-			for _, a := range w.agents {
-				a.turn()
-			}
-			for w.deliverOne() {
-			}
-			w.pass(30 * time.Millisecond)
-			if w.check(); w.failure != nil {
+			if w.round(); w.failure != nil {
 				return w.failure
 			}
 		}
@@ -273,4 +280,20 @@ func (w *World) settle() error {
 	}
 	w.checkRest()
 	return w.failure
+}
+
+// round lets everybody take a turn, brings what is due, and passes a moment.
+func (w *World) round() {
+	for _, service := range services {
+		for _, r := range w.replicas[service] {
+			r.turn()
+		}
+	}
+	for _, a := range w.agents {
+		a.turn()
+	}
+	for w.deliverOne() {
+	}
+	w.pass(30 * time.Millisecond)
+	w.check()
 }

@@ -10,6 +10,7 @@ package transcript
 import (
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,16 +19,18 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write what happens into the transcripts")
 
-// Run plays every file testdata/*.txt of the package under test, each in a test
-// of its own. Play answers the text with the output as it now is.
+// Run plays every file *.txt in testdata, and in the folders in it, of the
+// package under test, each in a test of its own. Play answers the text with the
+// output as it now is.
 func Run(t *testing.T, play func(t *testing.T, text string) string) {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join("testdata", "*.txt"))
+	files, err := find("testdata")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no transcripts: %v", err)
 	}
 	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+		name, _ := filepath.Rel("testdata", strings.TrimSuffix(file, ".txt"))
+		t.Run(name, func(t *testing.T) {
 			before, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)
@@ -44,6 +47,17 @@ func Run(t *testing.T, play func(t *testing.T, text string) string) {
 			}
 		})
 	}
+}
+
+// find lists the transcripts under a folder, in order.
+func find(root string) (files []string, err error) {
+	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() && filepath.Ext(path) == ".txt" {
+			files = append(files, path)
+		}
+		return err
+	})
+	return files, err
 }
 
 // firstDifference names the first line that differs, and shows what the whole

@@ -11,8 +11,11 @@ package assigner
 import (
 	"context"
 
+	"google.golang.org/grpc"
+
 	controlv1 "berth.dev/api/berth/control/v1"
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/loop"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/replica"
@@ -41,7 +44,12 @@ func Run(ctx context.Context, config Config, told func(process.Addresses)) error
 	if err != nil {
 		return err
 	}
-	berthv1.RegisterAssignmentsServer(r.Server, internal.NewAssignments(l))
-	controlv1.RegisterHandoutServer(r.Server, internal.NewHandout(l))
+	Serve(r.Server, l)
 	return replica.Run(r, l)
+}
+
+// Serve answers the assigner's calls from the core that owner owns.
+func Serve(s grpc.ServiceRegistrar, owner loop.Owner[*handout.Core]) {
+	berthv1.RegisterAssignmentsServer(s, internal.NewAssignments(owner))
+	controlv1.RegisterHandoutServer(s, internal.NewHandout(owner))
 }

@@ -12,8 +12,11 @@ package executorstate
 import (
 	"context"
 
+	"google.golang.org/grpc"
+
 	controlv1 "berth.dev/api/berth/control/v1"
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/loop"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/replica"
@@ -46,9 +49,15 @@ func Run(ctx context.Context, config Config, told func(process.Addresses)) error
 	reports := internal.NewReports(r.Gateway)
 	r.Go("reports", reports.Run)
 
-	berthv1.RegisterExecutorsServer(r.Server, internal.NewExecutors(l))
-	controlv1.RegisterInventoryServer(r.Server, internal.NewInventory(l))
-	controlv1.RegisterAgentsServer(r.Server, internal.NewAgents(l))
+	Serve(r.Server, l)
 	controlv1.RegisterHeartbeatsServer(r.Server, internal.NewHeartbeats(l, r.Store, renewer, reports, r.Gateway, r.Log))
 	return replica.Run(r, l)
+}
+
+// Serve answers executor-state's calls, heartbeats aside, from the core that
+// owner owns.
+func Serve(s grpc.ServiceRegistrar, owner loop.Owner[*inventory.Core]) {
+	berthv1.RegisterExecutorsServer(s, internal.NewExecutors(owner))
+	controlv1.RegisterInventoryServer(s, internal.NewInventory(owner))
+	controlv1.RegisterAgentsServer(s, internal.NewAgents(owner))
 }

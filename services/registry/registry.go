@@ -11,7 +11,10 @@ package registry
 import (
 	"context"
 
+	"google.golang.org/grpc"
+
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/loop"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/replica"
@@ -39,6 +42,11 @@ func Run(ctx context.Context, config Config, told func(process.Addresses)) error
 	if err != nil {
 		return err
 	}
-	berthv1.RegisterReservationsServer(r.Server, internal.NewReservations(l))
+	Serve(r.Server, l)
 	return replica.Run(r, l)
+}
+
+// Serve answers the registry's calls from the core that owner owns.
+func Serve(s grpc.ServiceRegistrar, owner loop.Owner[*queue.Core]) {
+	berthv1.RegisterReservationsServer(s, internal.NewReservations(owner))
 }

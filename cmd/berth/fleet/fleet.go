@@ -35,6 +35,8 @@ type Config struct {
 	TTL time.Duration
 	// LogLevel of the children; info unless given.
 	LogLevel string
+	// Flags are further flags of the replicas, by service.
+	Flags map[string][]string
 }
 
 // Services in the order in which they are started.
@@ -91,6 +93,7 @@ func (f *Fleet) start(ctx context.Context) (err error) {
 			if f.config.TTL != 0 {
 				args = append(args, "--ttl", f.config.TTL.String())
 			}
+			args = append(args, f.config.Flags[service]...)
 			p := child.New(name, f.config.Binary, f.config.Dir, nil, args...)
 			f.replicas[service] = append(f.replicas[service], p)
 			f.flags[p] = []string{"--listen", "--http-listen"}
@@ -137,9 +140,14 @@ type Agent struct {
 	Slots int
 	// Resources beside slots, as name=amount; detected from the host when empty.
 	Resources []string
-	SKU       string
+	// Attributes as name=value.
+	Attributes []string
+	SKU        string
+	Generation int
 	// Allow lists the commands that it may run; every command unless given.
 	Allow []string
+	// WorkDir is where its workers run; each in a directory of its own unless given.
+	WorkDir string
 }
 
 // StartAgent starts a real agent on loopback.
@@ -152,6 +160,15 @@ func (f *Fleet) StartAgent(ctx context.Context, a Agent) error {
 		"--dir", filepath.Join(f.config.Dir, a.ID), "--allow", strings.Join(a.Allow, ","), "--stop-workers", "--log-level", f.config.LogLevel}
 	if a.SKU != "" {
 		args = append(args, "--sku", a.SKU)
+	}
+	if len(a.Attributes) > 0 {
+		args = append(args, "--attributes", strings.Join(a.Attributes, ","))
+	}
+	if a.Generation != 0 {
+		args = append(args, "--generation", strconv.Itoa(a.Generation))
+	}
+	if a.WorkDir != "" {
+		args = append(args, "--work-dir", a.WorkDir)
 	}
 	return f.startAgents(ctx, a.ID, args)
 }

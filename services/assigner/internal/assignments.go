@@ -15,11 +15,11 @@ import (
 // Assignments is berth.v1.Assignments over the loop.
 type Assignments struct {
 	berthv1.UnimplementedAssignmentsServer
-	loop *loop.Loop[*handout.Core]
+	loop loop.Owner[*handout.Core]
 }
 
 // NewAssignments serves the loop's core.
-func NewAssignments(l *loop.Loop[*handout.Core]) *Assignments { return &Assignments{loop: l} }
+func NewAssignments(l loop.Owner[*handout.Core]) *Assignments { return &Assignments{loop: l} }
 
 // ListAssignments implements berth.v1.Assignments.
 func (s *Assignments) ListAssignments(ctx context.Context, req *berthv1.ListAssignmentsRequest) (*berthv1.ListAssignmentsAnswer, error) {

@@ -15,11 +15,11 @@ import (
 // Handout is control.v1.Handout over the loop.
 type Handout struct {
 	controlv1.UnimplementedHandoutServer
-	loop *loop.Loop[*handout.Core]
+	loop loop.Owner[*handout.Core]
 }
 
 // NewHandout serves the loop's core.
-func NewHandout(l *loop.Loop[*handout.Core]) *Handout { return &Handout{loop: l} }
+func NewHandout(l loop.Owner[*handout.Core]) *Handout { return &Handout{loop: l} }
 
 // CreateAssignmentTasks implements control.v1.Handout.
 func (s *Handout) CreateAssignmentTasks(ctx context.Context, req *controlv1.CreateTasksRequest) (*controlv1.CreateTasksAnswer, error) {

@@ -13,11 +13,11 @@ import (
 // Agents is control.v1.Agents over the loop.
 type Agents struct {
 	controlv1.UnimplementedAgentsServer
-	loop *loop.Loop[*inventory.Core]
+	loop loop.Owner[*inventory.Core]
 }
 
 // NewAgents serves the loop's core.
-func NewAgents(l *loop.Loop[*inventory.Core]) *Agents { return &Agents{loop: l} }
+func NewAgents(l loop.Owner[*inventory.Core]) *Agents { return &Agents{loop: l} }
 
 // Register implements control.v1.Agents.
 func (s *Agents) Register(ctx context.Context, req *controlv1.RegisterRequest) (*controlv1.RegisterAnswer, error) {

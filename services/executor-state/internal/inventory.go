@@ -24,11 +24,11 @@ func NoActions(_ *loop.Term, _ *inventory.Core, action model.Action) {
 // Inventory is control.v1.Inventory over the loop.
 type Inventory struct {
 	controlv1.UnimplementedInventoryServer
-	loop *loop.Loop[*inventory.Core]
+	loop loop.Owner[*inventory.Core]
 }
 
 // NewInventory serves the loop's core.
-func NewInventory(l *loop.Loop[*inventory.Core]) *Inventory { return &Inventory{loop: l} }
+func NewInventory(l loop.Owner[*inventory.Core]) *Inventory { return &Inventory{loop: l} }
 
 // TryAllocateAndLease implements control.v1.Inventory.
 func (s *Inventory) TryAllocateAndLease(ctx context.Context, req *controlv1.PassRequest) (*controlv1.PassAnswer, error) {
@@ -56,11 +56,11 @@ func (s *Inventory) TryAllocateAndLease(ctx context.Context, req *controlv1.Pass
 // Executors is berth.v1.Executors over the loop.
 type Executors struct {
 	berthv1.UnimplementedExecutorsServer
-	loop *loop.Loop[*inventory.Core]
+	loop loop.Owner[*inventory.Core]
 }
 
 // NewExecutors serves the loop's core.
-func NewExecutors(l *loop.Loop[*inventory.Core]) *Executors { return &Executors{loop: l} }
+func NewExecutors(l loop.Owner[*inventory.Core]) *Executors { return &Executors{loop: l} }
 
 // ListExecutors implements berth.v1.Executors.
 func (s *Executors) ListExecutors(ctx context.Context, req *berthv1.ListExecutorsRequest) (*berthv1.ListExecutorsAnswer, error) {

@@ -20,11 +20,11 @@ import (
 // Reservations is berth.v1.Reservations over the loop.
 type Reservations struct {
 	berthv1.UnimplementedReservationsServer
-	loop *loop.Loop[*queue.Core]
+	loop loop.Owner[*queue.Core]
 }
 
 // NewReservations serves the loop's core.
-func NewReservations(l *loop.Loop[*queue.Core]) *Reservations { return &Reservations{loop: l} }
+func NewReservations(l loop.Owner[*queue.Core]) *Reservations { return &Reservations{loop: l} }
 
 // UpsertReservation implements berth.v1.Reservations.
 func (s *Reservations) UpsertReservation(ctx context.Context, req *berthv1.UpsertReservationRequest) (*berthv1.Reservation, error) {

@@ -1,0 +1,69 @@
+package play
+
+import (
+	"time"
+
+	"google.golang.org/grpc"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/model"
+)
+
+// Cluster is a Berth to play on. Its connection carries the calls of the public
+// services.
+type Cluster interface {
+	grpc.ClientConnInterface
+
+	// Follow gives the events of a job in the order of their stream, from the
+	// first, until enough says so.
+	Follow(job string, enough func(*berthv1.Event) bool) error
+	// Until lets the cluster go on until something holds. The error says that it
+	// did not in any reasonable time.
+	Until(holds func() bool) error
+	// Wait lets time pass.
+	Wait(d time.Duration) error
+
+	// StartExecutor starts a host's agent.
+	StartExecutor(Executor) error
+	// KillAgent ends an agent as kill -9 does; its workers run on.
+	KillAgent(id string) error
+	RestartAgent(id string) error
+	// KillLeader ends the process that leads a service as kill -9 does.
+	KillLeader(service string) error
+	// Restart starts the process of a service that was killed.
+	Restart(service string) error
+	// Finish lets the program of a worker that runs end by itself.
+	Finish(worker model.Worker, code int32) error
+
+	// Rest waits until nothing is in flight, and audits all that was ever stored.
+	Rest() error
+	// Close ends everything. What it finds left is an error.
+	Close() error
+}
+
+// Options are what a file's cluster is configured with.
+type Options struct {
+	// Replicas of each service: 1 unless given, which is quicker to start.
+	Replicas int
+}
+
+// Executor describes a host.
+type Executor struct {
+	ID, SKU    string
+	Resources  map[string]int64
+	Attributes map[string]string
+	Generation int64
+	// Allow lists the commands that its agent starts; every command unless given.
+	Allow []string
+}
+
+// program is what workers run unless a file says otherwise: a shell that waits
+// for the code to end with, in a pipe of the worker's name in its directory.
+const program = `p=$BERTH_JOB.$BERTH_STAGE.$BERTH_WORKER_INDEX.$BERTH_WORKER_NUMBER; mkfifo "$p"; read code <"$p"; exit "$code"`
+
+func task(command string) *berthv1.Task {
+	if command == "" {
+		return &berthv1.Task{Command: "sh", Args: []string{"-ec", program}}
+	}
+	return &berthv1.Task{Command: command}
+}

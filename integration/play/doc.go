@@ -1,0 +1,48 @@
+// Package play plays one set of scenarios in two worlds: in the simulator, with
+// its own clock and a store in memory (package integration/sim), and on real
+// processes with real etcd, real agents and real programs (package
+// cmd/berth/fleet). What came of them has to be the same, word for word.
+//
+//	testdata/registry/04_wakeups.txt ─▶ Play ─▶ Cluster ┬▶ Simulated ─▶ sim.Stage
+//	     (text, story in comments)      commands        └▶ Processes ─▶ fleet.Fleet
+//
+// # Files
+//
+// A file under testdata shows a promise of the product: its folder is the
+// service that promises, its number that of the promise. Lines with # tell the
+// story. Any other line is a command; what came of it stands below `----`, up to
+// the next empty line. `go test -run TestSimulated -rewrite` writes the files
+// anew; then TestProcesses says whether the real thing agrees.
+//
+// A file is a cluster of its own. It ends with a wait until nothing is in flight
+// and with the audit of all that was ever stored.
+//
+// # Commands
+//
+// A command is what a job service, an operator or a fault does. Everything goes
+// through the public API. Words are bare or NAME=VALUE; reservations are named
+// job/stage or job/stage/name, workers by seats: 0-7.1 is seats 0 to 7, each
+// with number 1.
+//
+//	cluster NAME=VALUE...                         first line only; see Options
+//	executors N, executor ID  slots= cpu= sku= zone= allow=...
+//	upsert KEY  count= | workers=  slots= zone= timeout= ...
+//	cancel KEY, cancel-job JOB
+//	get KEY, list JOB, pending, executors, workers JOB
+//	await KEY  STATE... | reason= position= RUNNING= ...
+//	await ID STATE                                an executor
+//	finish JOB/STAGE SEATS exit=                  the workers' programs end
+//	events JOB until STAGE KIND STAGE/NAME KIND:N the stream up to all of these
+//	order KIND JOB until ...                      the same, one kind in its order
+//	kill leader SERVICE, restart SERVICE
+//	kill agent ID, restart agent ID
+//	wait DURATION
+//
+// # The same in both worlds
+//
+// Nothing is printed that one world decides by itself: no uid, epoch, time,
+// address or number of a term; no worker state that is only passed through. A
+// command waits for nothing but its own answer, so a file awaits what the next
+// line needs. What is awaited holds from then on, or the file is wrong. `wait` is
+// for promises that are about time, and for nothing else.
+package play

@@ -1,0 +1,174 @@
+package play
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/model"
+)
+
+// events shows a job's stream up to an event: what became of each reservation,
+// and of its workers. How the two interleave, and how many workers one event
+// tells of, is chance.
+func (p *player) events(w *words) (string, error) {
+	job := w.next("job")
+	list, err := p.follow(job, w)
+	if err != nil {
+		return "", err
+	}
+	return stories(list), nil
+}
+
+// order shows the events of one kind in the order of the stream.
+func (p *player) order(w *words) (string, error) {
+	kind := w.next("kind")
+	job := w.next("job")
+	list, err := p.follow(job, w)
+	if err != nil {
+		return "", err
+	}
+	list = slices.DeleteFunc(list, func(e *berthv1.Event) bool { return e.GetKind().String() != kind })
+	return lines(list, func(e *berthv1.Event) string { return keyText(e.GetJob(), e.GetStage(), e.GetReservation()) }), nil
+}
+
+// until is an event that ends the reading of a stream: the last of so many.
+type until struct {
+	stage, name, kind string
+	missing           int
+}
+
+// follow reads a stream `until STAGE KIND STAGE/NAME KIND:N ...`: until each of
+// them was told, where N counts workers.
+func (p *player) follow(job string, w *words) ([]*berthv1.Event, error) {
+	w.expect("until")
+	var wanted []*until
+	for len(w.bare) > 0 || len(wanted) == 0 {
+		u := &until{name: model.MainName, missing: 1}
+		stage, name, named := strings.Cut(w.next("stage"), "/")
+		if u.stage = stage; named {
+			u.name = name
+		}
+		kind, count, counted := strings.Cut(w.next("kind"), ":")
+		if _, ok := berthv1.Event_Kind_value[kind]; !ok {
+			return nil, fmt.Errorf("%q is no kind of event", kind)
+		}
+		if u.kind = kind; counted {
+			var err error
+			if u.missing, err = strconv.Atoi(count); err != nil {
+				return nil, err
+			}
+		}
+		wanted = append(wanted, u)
+	}
+	if err := w.problem(); err != nil {
+		return nil, err
+	}
+	var list []*berthv1.Event
+	err := p.Follow(job, func(e *berthv1.Event) bool {
+		list = append(list, e)
+		for _, u := range wanted {
+			u.told(e)
+		}
+		return !slices.ContainsFunc(wanted, func(u *until) bool { return u.missing > 0 })
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w; so far:\n%s", err, stories(list))
+	}
+	return list, nil
+}
+
+func (u *until) told(e *berthv1.Event) {
+	if e.GetStage() != u.stage || e.GetReservation() != u.name || e.GetKind().String() != u.kind {
+		return
+	}
+	if strings.HasPrefix(u.kind, "WORKER_") {
+		u.missing -= int(e.GetCount())
+	} else {
+		u.missing--
+	}
+}
+
+// story is what became of one version of a reservation.
+type story struct {
+	title   string
+	words   []string
+	workers map[model.Seat][]string
+}
+
+// stories tells events version by version, in the order in which they appear.
+func stories(list []*berthv1.Event) string {
+	var order []*story
+	byUID := map[string]*story{}
+	versions := map[string]int{}
+	for _, e := range list {
+		s := byUID[e.GetUid()]
+		if s == nil {
+			title := keyText(e.GetJob(), e.GetStage(), e.GetReservation())
+			if versions[title]++; versions[title] > 1 {
+				title += "#" + strconv.Itoa(versions[title])
+			}
+			s = &story{title: title, workers: map[model.Seat][]string{}}
+			byUID[e.GetUid()], order = s, append(order, s)
+		}
+		s.tell(e)
+	}
+	var b strings.Builder
+	for _, s := range order {
+		b.WriteString(s.String())
+	}
+	return b.String()
+}
+
+// passing are kinds that a worker may skip, or pass too quickly to be told of.
+var passing = []berthv1.Event_Kind{berthv1.Event_WORKER_ASSIGNED, berthv1.Event_WORKER_STARTED, berthv1.Event_WORKER_EVICTING}
+
+func (s *story) tell(e *berthv1.Event) {
+	kind := e.GetKind().String()
+	if object, rest, _ := strings.Cut(kind, "_"); object == "RESERVATION" {
+		s.words = append(s.words, rest+because(e.GetReason(), rest))
+		return
+	}
+	if slices.Contains(passing, e.GetKind()) {
+		return
+	}
+	for _, w := range e.GetWorkers() {
+		seat := model.Seat{Index: w.GetIndex(), Number: w.GetNumber()}
+		word := strings.TrimPrefix(kind, "WORKER_")
+		reason := w.GetReason()
+		if reason == "" {
+			reason = e.GetReason()
+		}
+		word += because(reason, word)
+		if w.ExitCode != nil && e.GetKind() != berthv1.Event_WORKER_EVICTED {
+			word += fmt.Sprintf(" exit=%d", w.GetExitCode())
+		}
+		s.workers[seat] = append(s.workers[seat], word)
+	}
+}
+
+func because(reason, word string) string {
+	if reason == "" || reason == word {
+		return ""
+	}
+	return " (" + reason + ")"
+}
+
+func (s *story) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s\n", s.title, strings.Join(s.words, ", "))
+	alike := map[string][]model.Seat{}
+	for seat, words := range s.workers {
+		text := strings.Join(words, ", ")
+		alike[text] = append(alike[text], seat)
+	}
+	var told []string
+	for text, seats := range alike {
+		told = append(told, fmt.Sprintf("  %s: %s\n", runsText(seats), text))
+	}
+	slices.Sort(told)
+	b.WriteString(strings.Join(told, ""))
+	return b.String()
+}

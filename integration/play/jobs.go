@@ -1,0 +1,192 @@
+package play
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+)
+
+// upsert asks for a batch. With ifEpoch=last it is for the version that there is,
+// with ifEpoch=old for one that there is not.
+func (p *player) upsert(w *words) (string, error) {
+	request := &berthv1.UpsertReservationRequest{Reservation: w.reservation(), RequestId: w.text("request")}
+	if request.RequestId == "" {
+		request.RequestId = p.requestID()
+	}
+	r := request.Reservation
+	if w.has("ifEpoch") {
+		now, refused := p.read(model.Key{Job: r.Job, Stage: r.Stage, Name: r.Name})
+		if refused != nil {
+			return refusal(refused), nil
+		}
+		request.IfEpoch = now.GetEpoch()
+		if w.text("ifEpoch") == "old" {
+			request.IfEpoch--
+		}
+	}
+	if err := w.problem(); err != nil {
+		return "", err
+	}
+	answer, refused := call(p, p.reservations.UpsertReservation, request)
+	if refused != nil {
+		return refusal(refused), nil
+	}
+	return fmt.Sprintf("%s %s", answer.GetChange(), seatsText(answer.GetWorkers())), nil
+}
+
+func (p *player) read(key model.Key) (*berthv1.Reservation, *fault.Error) {
+	return call(p, p.reservations.GetReservation, &berthv1.GetReservationRequest{Job: key.Job, Stage: key.Stage, Name: key.Name})
+}
+
+func (p *player) cancel(w *words) (string, error) {
+	key := w.key()
+	return cancelled(call(p, p.reservations.CancelReservation, &berthv1.CancelReservationRequest{
+		Job: key.Job, Stage: key.Stage, Name: key.Name, RequestId: p.requestID(),
+	}))
+}
+
+func (p *player) cancelJob(w *words) (string, error) {
+	return cancelled(call(p, p.reservations.CancelJob, &berthv1.CancelJobRequest{Job: w.next("job"), RequestId: p.requestID()}))
+}
+
+func cancelled(answer *berthv1.CancelAnswer, refused *fault.Error) (string, error) {
+	if refused != nil {
+		return refusal(refused), nil
+	}
+	return fmt.Sprintf("cancelled %d", answer.GetCancelled()), nil
+}
+
+func (p *player) get(w *words) (string, error) {
+	r, refused := p.read(w.key())
+	if refused != nil {
+		return refusal(refused), nil
+	}
+	return reservationText(r), nil
+}
+
+func (p *player) list(w *words) (string, error) {
+	answer, refused := call(p, p.reservations.ListReservations, &berthv1.ListReservationsRequest{Job: w.next("job"), PageSize: 1000})
+	if refused != nil {
+		return refusal(refused), nil
+	}
+	return lines(answer.GetReservations(), reservationText), nil
+}
+
+// lines shows a list, a line each.
+func lines[T any](list []T, text func(T) string) string {
+	if len(list) == 0 {
+		return "nothing"
+	}
+	var b strings.Builder
+	for _, item := range list {
+		b.WriteString(text(item) + "\n")
+	}
+	return b.String()
+}
+
+func (p *player) pending(*words) (string, error) {
+	answer, refused := call(p, p.reservations.ListPending, &berthv1.ListPendingRequest{})
+	if refused != nil {
+		return refusal(refused), nil
+	}
+	groups := slices.Clone(answer.GetGroups())
+	return sorted(lines(groups, func(g *berthv1.PendingGroup) string {
+		head := g.GetHead()
+		return fmt.Sprintf("head %s reservations=%d workers=%d reason=%s of %s", keyText(head.GetJob(), head.GetStage(), head.GetName()),
+			g.GetReservations(), g.GetWorkers(), g.GetReason(), constraintsText(g.GetConstraints()))
+	})), nil
+}
+
+// sorted puts lines in order that the API gives in none.
+func sorted(text string) string {
+	list := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	slices.Sort(list)
+	return strings.Join(list, "\n")
+}
+
+// workers lists the assignments of a job that have not ended.
+func (p *player) workers(w *words) (string, error) {
+	answer, refused := call(p, p.assignments.ListAssignments, &berthv1.ListAssignmentsRequest{Job: w.next("job"), PageSize: 1000})
+	if refused != nil {
+		return refusal(refused), nil
+	}
+	live := slices.DeleteFunc(slices.Clone(answer.GetAssignments()), func(a *berthv1.Assignment) bool {
+		return a.GetState() >= berthv1.Assignment_COMPLETED
+	})
+	return sorted(lines(live, func(a *berthv1.Assignment) string {
+		return fmt.Sprintf("%s %d.%d %s on %s", keyText(a.GetJob(), a.GetStage(), a.GetReservation()), a.GetIndex(), a.GetNumber(), a.GetState(), a.GetExecutor())
+	})), nil
+}
+
+// await waits until a reservation is in one of the states, if any is named, and
+// everything else named holds of it. An executor is awaited by its id.
+func (p *player) await(w *words) (string, error) {
+	if what := w.next("what to await"); !strings.Contains(what, "/") {
+		return p.awaitExecutor(what, w)
+	} else {
+		w.bare = append([]string{what}, w.bare...)
+	}
+	key := w.key()
+	states := w.bare
+	w.bare = nil
+	wanted := map[string]string{}
+	for name := range w.named {
+		wanted[name] = w.text(name)
+	}
+	var last string
+	err := p.Until(func() bool {
+		r, refused := p.read(key)
+		if refused != nil {
+			last = refusal(refused)
+			return false
+		}
+		last = reservationText(r)
+		return (len(states) == 0 || slices.Contains(states, r.GetState().String())) && holds(r, wanted)
+	})
+	if err != nil {
+		return fmt.Sprintf("%v: %s", err, last), nil
+	}
+	return "ok", nil
+}
+
+// holds says whether a reservation is as wanted: reason, position, or the number
+// of workers in a state.
+func holds(r *berthv1.Reservation, wanted map[string]string) bool {
+	for name, value := range wanted {
+		has := strconv.Itoa(int(r.GetWorkerCounts()[name]))
+		switch name {
+		case "reason":
+			has = r.GetReason()
+		case "position":
+			has = strconv.Itoa(int(r.GetPosition()))
+		case "workers":
+			has = seatsText(r.GetWorkers())
+		}
+		if has != value {
+			return false
+		}
+	}
+	return true
+}
+
+// finish lets the programs of workers end.
+func (p *player) finish(w *words) (string, error) {
+	job, stage, _ := strings.Cut(w.next("job/stage"), "/")
+	seats := w.seats(w.next("seats"))
+	code := int32(w.number("exit"))
+	if err := w.problem(); err != nil {
+		return "", err
+	}
+	for _, seat := range seats {
+		err := p.Finish(model.Worker{Job: job, Stage: stage, Seat: model.Seat{Index: seat.GetIndex(), Number: seat.GetNumber()}}, code)
+		if err != nil {
+			return err.Error(), nil
+		}
+	}
+	return "ok", nil
+}

@@ -1,0 +1,147 @@
+package play
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/rpc"
+)
+
+// player plays one file on one cluster.
+type player struct {
+	Cluster
+	reservations berthv1.ReservationsClient
+	executors    berthv1.ExecutorsClient
+	assignments  berthv1.AssignmentsClient
+	hosts        []string // the executors that the file started, in order
+	requests     int
+}
+
+// command is one of the language: what came of it, or why it means nothing.
+type command func(*player, *words) (string, error)
+
+var commands map[string]command
+
+func init() {
+	commands = map[string]command{
+		"executors":  (*player).startExecutors,
+		"executor":   (*player).startExecutor,
+		"hosts":      (*player).listExecutors,
+		"upsert":     (*player).upsert,
+		"cancel":     (*player).cancel,
+		"cancel-job": (*player).cancelJob,
+		"get":        (*player).get,
+		"list":       (*player).list,
+		"pending":    (*player).pending,
+		"workers":    (*player).workers,
+		"await":      (*player).await,
+		"finish":     (*player).finish,
+		"events":     (*player).events,
+		"order":      (*player).order,
+		"kill":       (*player).kill,
+		"restart":    (*player).restart,
+		"wait":       (*player).wait,
+	}
+}
+
+// Play plays a file on the cluster that start makes, and answers the text as it
+// now is. The error says what is wrong with the file, or with what the cluster
+// left behind.
+func Play(start func(Options) (Cluster, error), text string) (after string, err error) {
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	p := &player{}
+	defer func() {
+		if p.Cluster != nil {
+			err = errors.Join(err, p.Close())
+		}
+	}()
+	var out strings.Builder
+	for i := 0; i < len(lines); i++ {
+		line := lines[i]
+		out.WriteString(line + "\n")
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		for i+1 < len(lines) && lines[i+1] != "" {
+			i++ // what came of it before
+		}
+		name, words := parse(line)
+		if p.Cluster == nil {
+			if err := p.start(start, name, words); err != nil {
+				return "", err
+			}
+			if name == "cluster" {
+				continue
+			}
+		}
+		play := commands[name]
+		if play == nil {
+			return "", fmt.Errorf("%q is no command", name)
+		}
+		came, err := play(p, words)
+		if err = errors.Join(err, words.problem()); err != nil {
+			return "", fmt.Errorf("%s: %w", line, err)
+		}
+		out.WriteString("----\n" + strings.TrimRight(came, "\n") + "\n")
+	}
+	if p.Cluster == nil {
+		return "", errors.New("it plays nothing")
+	}
+	return out.String(), p.Rest()
+}
+
+// start starts the cluster that the first command asks for.
+func (p *player) start(start func(Options) (Cluster, error), name string, w *words) error {
+	options := Options{Replicas: 1}
+	if name == "cluster" {
+		options.Replicas = int(w.number("replicas"))
+		if err := w.problem(); err != nil {
+			return err
+		}
+	}
+	c, err := start(options)
+	if err != nil {
+		return err
+	}
+	p.Cluster = c
+	p.reservations = berthv1.NewReservationsClient(c)
+	p.executors = berthv1.NewExecutorsClient(c)
+	p.assignments = berthv1.NewAssignmentsClient(c)
+	return nil
+}
+
+// call makes a call of the public API, and repeats it while its outcome is open.
+func call[Q, A any](p *player, method func(context.Context, Q, ...grpc.CallOption) (A, error), request Q) (answer A, refused *fault.Error) {
+	_ = p.Until(func() bool { // the last refusal says it all
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		var err error
+		answer, err = method(ctx, request)
+		refused = rpc.FromStatus(err)
+		return refused == nil || refused.Kind != fault.Unavailable || refused.Reason == fault.ReasonRegistryNotReady
+	})
+	return answer, refused
+}
+
+// refusal is what a caller sees of an error.
+func refusal(f *fault.Error) string {
+	fields := make([]string, len(f.Fields))
+	for i, field := range f.Fields {
+		fields[i] = " " + field.Name
+	}
+	slices.Sort(fields)
+	return fmt.Sprintf("refused %s%s", f.Reason, strings.Join(fields, ""))
+}
+
+// requestID is a new one each time.
+func (p *player) requestID() string {
+	p.requests++
+	return fmt.Sprintf("request-%d", p.requests)
+}

@@ -1,0 +1,52 @@
+package play
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"berth.dev/pkg/transcript"
+)
+
+// The scenarios in the simulator. The files are written from here.
+func TestSimulated(t *testing.T) {
+	transcript.Run(t, func(t *testing.T, text string) string {
+		var world bytes.Buffer
+		after, err := Play(func(o Options) (Cluster, error) { return NewSimulated(o, &world), nil }, text)
+		if err != nil {
+			t.Fatalf("%v\nthe world: %s", err, tail(world.Bytes()))
+		}
+		return after
+	})
+}
+
+// The same on real processes with real etcd.
+func TestProcesses(t *testing.T) {
+	transcript.Run(t, func(t *testing.T, text string) string {
+		t.Parallel() // most of the time they wait
+		dir := t.TempDir()
+		after, err := Play(func(o Options) (Cluster, error) { return StartProcesses(binary, dir, o) }, text)
+		if err != nil {
+			t.Errorf("%v", err)
+		}
+		t.Cleanup(func() {
+			if t.Failed() {
+				logs, _ := filepath.Glob(filepath.Join(dir, "*.log"))
+				for _, log := range logs {
+					written, _ := os.ReadFile(log)
+					t.Logf("%s:\n%s", filepath.Base(log), tail(written))
+				}
+			}
+		})
+		return after
+	})
+}
+
+func tail(text []byte) []byte {
+	const enough = 3000
+	if len(text) > enough {
+		text = text[len(text)-enough:]
+	}
+	return text
+}

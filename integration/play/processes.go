@@ -1,0 +1,211 @@
+package play
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/cmd/berth/fleet"
+	"berth.dev/pkg/audit"
+	"berth.dev/pkg/keyspace"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/process/child"
+	"berth.dev/pkg/rpc"
+	"berth.dev/pkg/store"
+)
+
+const (
+	// patience bounds every wait on real processes; only a failure takes it.
+	patience = 30 * time.Second
+	// lookEvery is how often something is looked at that gives no signal.
+	lookEvery = 5 * time.Millisecond
+)
+
+// Processes is a cluster of real processes on this machine.
+type Processes struct {
+	*grpc.ClientConn
+	fleet  *fleet.Fleet
+	store  *store.Etcd
+	work   string
+	killed map[string]*child.Process
+}
+
+// StartProcesses starts etcd and the services; the binary is `berth`, and dir
+// keeps what they leave.
+func StartProcesses(binary, dir string, o Options) (*Processes, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	p := &Processes{work: filepath.Join(dir, "work"), killed: map[string]*child.Process{}}
+	err := os.Mkdir(p.work, 0o755)
+	if err != nil {
+		return nil, err
+	}
+	if p.fleet, err = fleet.Start(ctx, fleet.Config{Binary: binary, Dir: dir, Replicas: o.Replicas}); err != nil {
+		return nil, err
+	}
+	if p.ClientConn, err = rpc.Dial(p.fleet.Gateways(), rpc.DialOptions{}); err != nil {
+		return nil, errors.Join(err, p.fleet.Close())
+	}
+	if p.store, err = store.Dial(store.DialConfig{Endpoints: p.fleet.Etcd()}); err != nil {
+		return nil, errors.Join(err, p.ClientConn.Close(), p.fleet.Close())
+	}
+	return p, nil
+}
+
+// Follow implements Cluster.
+func (p *Processes) Follow(job string, enough func(*berthv1.Event) bool) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for event, err := range p.fleet.Client().Events(ctx, job, "") {
+		if err != nil || enough(event) {
+			return err
+		}
+	}
+	return fmt.Errorf("the events of %s do not come that far", job)
+}
+
+// Until implements Cluster.
+func (p *Processes) Until(holds func() bool) error {
+	look, end := time.NewTicker(lookEvery), time.NewTimer(patience)
+	defer look.Stop()
+	defer end.Stop()
+	for !holds() {
+		select {
+		case <-look.C:
+		case <-end.C:
+			return fmt.Errorf("not within %v", patience)
+		}
+	}
+	return nil
+}
+
+// Wait implements Cluster.
+func (p *Processes) Wait(d time.Duration) error {
+	<-time.After(d)
+	return nil
+}
+
+// StartExecutor implements Cluster.
+func (p *Processes) StartExecutor(e Executor) error {
+	agent := fleet.Agent{ID: e.ID, SKU: e.SKU, Generation: int(e.Generation), Allow: e.Allow, WorkDir: p.work, Slots: 1}
+	for name, amount := range e.Resources {
+		if name == "slots" {
+			agent.Slots = int(amount)
+			continue
+		}
+		agent.Resources = append(agent.Resources, fmt.Sprintf("%s=%d", name, amount))
+	}
+	for name, value := range e.Attributes {
+		agent.Attributes = append(agent.Attributes, name+"="+value)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	return p.fleet.StartAgent(ctx, agent)
+}
+
+// KillAgent implements Cluster.
+func (p *Processes) KillAgent(id string) error {
+	agent := p.fleet.Agent(id)
+	if agent == nil {
+		return fmt.Errorf("there is no agent %s", id)
+	}
+	agent.Kill()
+	return nil
+}
+
+// RestartAgent implements Cluster.
+func (p *Processes) RestartAgent(id string) error { return p.restart(p.fleet.Agent(id)) }
+
+func (p *Processes) restart(process *child.Process) error {
+	if process == nil {
+		return errors.New("it was never there")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	return p.fleet.Restart(ctx, process)
+}
+
+// KillLeader implements Cluster.
+func (p *Processes) KillLeader(service string) error {
+	var leader *child.Process
+	err := p.Until(func() bool {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		leader, _, _ = p.fleet.Leader(ctx, service) // an error leaves none
+		return leader != nil
+	})
+	if err != nil {
+		return fmt.Errorf("no leader of %s to kill: %w", service, err)
+	}
+	leader.Kill()
+	p.killed[service] = leader
+	return nil
+}
+
+// Restart implements Cluster.
+func (p *Processes) Restart(service string) error {
+	process := p.killed[service]
+	delete(p.killed, service)
+	return p.restart(process)
+}
+
+// Finish implements Cluster.
+func (p *Processes) Finish(w model.Worker, code int32) error {
+	name := filepath.Join(p.work, fmt.Sprintf("%s.%s.%d.%d", w.Job, w.Stage, w.Seat.Index, w.Seat.Number))
+	var pipe *os.File
+	err := p.Until(func() (ok bool) {
+		// It opens once the program reads from it.
+		var err error
+		pipe, err = os.OpenFile(name, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+		return err == nil
+	})
+	if err != nil {
+		return fmt.Errorf("%s does not run: %w", w, err)
+	}
+	_, err = fmt.Fprintln(pipe, code)
+	return errors.Join(err, pipe.Close())
+}
+
+// Rest implements Cluster.
+func (p *Processes) Rest() error {
+	space := keyspace.New("default")
+	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	follower, ended := audit.Follow(p.store, space), make(chan struct{})
+	go func() { defer close(ended); follower.Run(ctx) }()
+	defer func() { cancel(); <-ended }()
+
+	var left []audit.Violation
+	err := p.Until(func() bool {
+		if err := follower.CatchUp(ctx); err != nil {
+			return false
+		}
+		follower.Look(func(a *audit.Auditor) { left = a.Quiesced() })
+		return len(left) == 0
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %d things are left over: %v", err, len(left), left)
+	}
+	auditor, err := audit.Check(ctx, p.store, space, 0)
+	if err != nil {
+		return err
+	}
+	for _, v := range auditor.Violations() {
+		err = errors.Join(err, fmt.Errorf("%v", v))
+	}
+	if stats := auditor.Stats(); stats.Snapshots != 0 {
+		err = errors.Join(err, fmt.Errorf("the history has gaps: %+v", stats))
+	}
+	return err
+}
+
+// Close implements Cluster.
+func (p *Processes) Close() error {
+	return errors.Join(p.store.Close(), p.ClientConn.Close(), p.fleet.Close())
+}

@@ -1,0 +1,93 @@
+package play
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/model"
+)
+
+// key of a reservation as files write it.
+func keyText(job, stage, name string) string {
+	if name == model.MainName || name == "" {
+		return job + "/" + stage
+	}
+	return job + "/" + stage + "/" + name
+}
+
+// seatsText is the reverse of words.seats.
+func seatsText(seats []*berthv1.Seat) string {
+	list := make([]model.Seat, len(seats))
+	for i, s := range seats {
+		list[i] = model.Seat{Index: s.GetIndex(), Number: s.GetNumber()}
+	}
+	return runsText(list)
+}
+
+func runsText(list []model.Seat) string {
+	var parts []string
+	for _, run := range model.SeatsOf(list) {
+		if run.First == run.Last {
+			parts = append(parts, fmt.Sprintf("%d.%d", run.First, run.Number))
+			continue
+		}
+		parts = append(parts, fmt.Sprintf("%d-%d.%d", run.First, run.Last, run.Number))
+	}
+	return strings.Join(parts, ",")
+}
+
+// reservationText is all of a reservation that both worlds agree on.
+func reservationText(r *berthv1.Reservation) string {
+	words := []string{keyText(r.GetJob(), r.GetStage(), r.GetName()), r.GetState().String()}
+	if len(r.GetWorkers()) > 0 {
+		words = append(words, seatsText(r.GetWorkers()))
+	} else {
+		words = append(words, fmt.Sprintf("%d workers", r.GetCount()))
+	}
+	for _, state := range slices.Sorted(maps.Keys(r.GetWorkerCounts())) {
+		words = append(words, fmt.Sprintf("%s=%d", state, r.GetWorkerCounts()[state]))
+	}
+	if r.GetPosition() > 0 {
+		words = append(words, fmt.Sprintf("position=%d", r.GetPosition()))
+	}
+	if r.GetRound() > 0 {
+		words = append(words, fmt.Sprintf("round=%d", r.GetRound()))
+	}
+	if r.GetReason() != "" {
+		words = append(words, "reason="+r.GetReason())
+	}
+	return strings.Join(words, " ")
+}
+
+func executorText(e *berthv1.Executor) string {
+	words := []string{e.GetId(), e.GetState().String(), fmt.Sprintf("workers=%d", e.GetWorkers())}
+	for _, name := range slices.Sorted(maps.Keys(e.GetResources())) {
+		if slices.Contains(resourceNames, name) {
+			words = append(words, fmt.Sprintf("%s=%d/%d", name, e.GetUsed()[name], e.GetResources()[name]))
+		}
+	}
+	if n := len(e.GetDisabled()); n > 0 {
+		words = append(words, fmt.Sprintf("disabled=%d", n))
+	}
+	if e.GetDraining() {
+		words = append(words, "draining")
+	}
+	return strings.Join(words, " ")
+}
+
+func constraintsText(c *berthv1.Constraints) string {
+	var words []string
+	for _, name := range slices.Sorted(maps.Keys(c.GetResources())) {
+		words = append(words, fmt.Sprintf("%s=%d", name, c.GetResources()[name]))
+	}
+	if c.GetSku() != "" {
+		words = append(words, "sku="+c.GetSku())
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.GetAttributes())) {
+		words = append(words, name+"="+c.GetAttributes()[name])
+	}
+	return strings.Join(words, " ")
+}

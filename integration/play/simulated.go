@@ -1,0 +1,82 @@
+package play
+
+import (
+	"fmt"
+	"io"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/integration/sim"
+	"berth.dev/pkg/model"
+	"berth.dev/services/executor-state/inventory"
+	"berth.dev/services/registry/queue"
+)
+
+// Simulated is a cluster in the simulator.
+type Simulated struct {
+	*sim.Stage
+	killed map[string]func()
+}
+
+// NewSimulated makes a simulated cluster; the simulator's transcript goes to out.
+func NewSimulated(o Options, out io.Writer) *Simulated {
+	return &Simulated{
+		Stage:  sim.NewStage(sim.Config{Replicas: o.Replicas, Queue: queue.Config{}, Inventory: inventory.DefaultConfig()}, out),
+		killed: map[string]func(){},
+	}
+}
+
+// Follow implements Cluster.
+func (s *Simulated) Follow(job string, enough func(*berthv1.Event) bool) error {
+	seen, done := 0, false
+	var broken error
+	err := s.Until(func() bool {
+		events, err := s.Events(job)
+		if broken = err; err != nil {
+			return true
+		}
+		for ; seen < len(events) && !done; seen++ {
+			done = enough(events[seen])
+		}
+		return done
+	})
+	if broken != nil {
+		return broken
+	}
+	return err
+}
+
+// StartExecutor implements Cluster.
+func (s *Simulated) StartExecutor(e Executor) error {
+	s.StartHost(sim.Host{ID: e.ID, SKU: e.SKU, Attributes: e.Attributes, Resources: e.Resources, Generation: e.Generation, Allow: e.Allow})
+	return nil
+}
+
+// KillLeader implements Cluster.
+func (s *Simulated) KillLeader(service string) error {
+	if err := s.Until(func() bool { s.killed[service] = s.Stage.KillLeader(service); return s.killed[service] != nil }); err != nil {
+		return fmt.Errorf("no leader of %s to kill: %w", service, err)
+	}
+	return nil
+}
+
+// Restart implements Cluster.
+func (s *Simulated) Restart(service string) error {
+	restart := s.killed[service]
+	if restart == nil {
+		return fmt.Errorf("nobody of %s was killed", service)
+	}
+	restart()
+	delete(s.killed, service)
+	return nil
+}
+
+// Finish implements Cluster.
+func (s *Simulated) Finish(worker model.Worker, code int32) error {
+	if err := s.Until(func() bool { return s.Exit(worker, code) }); err != nil {
+		return fmt.Errorf("%s does not run: %w", worker, err)
+	}
+	return nil
+}
+
+// Close implements Cluster.
+func (s *Simulated) Close() error { return nil }

@@ -1,0 +1,229 @@
+package play
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/model"
+)
+
+// words are those of a command: bare ones, then NAME=VALUE. Each has to be read,
+// so that a word that means nothing is a mistake of the file.
+type words struct {
+	bare  []string
+	named map[string]string
+	read  map[string]bool
+	first error
+}
+
+func parse(line string) (name string, w *words) {
+	all := strings.Fields(line)
+	w = &words{named: map[string]string{}, read: map[string]bool{}}
+	for _, word := range all[1:] {
+		if name, value, ok := strings.Cut(word, "="); ok {
+			w.named[name] = value
+		} else {
+			w.bare = append(w.bare, word)
+		}
+	}
+	return all[0], w
+}
+
+// problem is what is wrong with the words.
+func (w *words) problem() error {
+	if w.first != nil {
+		return w.first
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.named)) {
+		if !w.read[name] {
+			return fmt.Errorf("%s= means nothing here", name)
+		}
+	}
+	if len(w.bare) > 0 {
+		return fmt.Errorf("%q means nothing here", w.bare[0])
+	}
+	return nil
+}
+
+func (w *words) wrong(format string, args ...any) {
+	if w.first == nil {
+		w.first = fmt.Errorf(format, args...)
+	}
+}
+
+// next takes the next bare word.
+func (w *words) next(what string) string {
+	if len(w.bare) == 0 {
+		w.wrong("%s is missing", what)
+		return ""
+	}
+	word := w.bare[0]
+	w.bare = w.bare[1:]
+	return word
+}
+
+// expect takes a bare word that has to be there.
+func (w *words) expect(word string) {
+	if got := w.next(word); got != word {
+		w.wrong("%q instead of %q", got, word)
+	}
+}
+
+func (w *words) has(name string) bool { _, ok := w.named[name]; return ok }
+
+func (w *words) text(name string) string {
+	w.read[name] = true
+	return w.named[name]
+}
+
+func (w *words) list(name string) []string {
+	text := w.text(name)
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, ",")
+}
+
+func (w *words) number(name string) int64 {
+	text := w.text(name)
+	if text == "" {
+		return 0
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		w.wrong("%s=%s is no number", name, text)
+	}
+	return n
+}
+
+func (w *words) duration(text string) time.Duration {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		w.wrong("%v", err)
+	}
+	return d
+}
+
+// resources and attributes go by these names.
+var (
+	resourceNames  = []string{"slots", "cpu", "gpu", "memory"}
+	attributeNames = []string{"zone", "rack", "disk"}
+)
+
+func (w *words) resources() map[string]int64 {
+	m := map[string]int64{}
+	for _, name := range resourceNames {
+		if w.has(name) {
+			m[name] = w.number(name)
+		}
+	}
+	return m
+}
+
+func (w *words) attributes() map[string]string {
+	m := map[string]string{}
+	for _, name := range attributeNames {
+		if w.has(name) {
+			m[name] = w.text(name)
+		}
+	}
+	return m
+}
+
+// key reads job/stage or job/stage/name.
+func (w *words) key() model.Key {
+	parts := strings.Split(w.next("job/stage"), "/")
+	if len(parts) == 2 {
+		parts = append(parts, model.MainName)
+	}
+	if len(parts) != 3 {
+		w.wrong("%s is not job/stage or job/stage/name", strings.Join(parts, "/"))
+		return model.Key{}
+	}
+	return model.Key{Job: parts[0], Stage: parts[1], Name: parts[2]}
+}
+
+// seats reads 0-7.1,9.2: indexes and their number.
+func (w *words) seats(text string) []*berthv1.Seat {
+	var seats []*berthv1.Seat
+	for part := range strings.SplitSeq(text, ",") {
+		indexes, numberText, _ := strings.Cut(part, ".")
+		from, to, isRange := strings.Cut(indexes, "-")
+		if !isRange {
+			to = from
+		}
+		number, err := strconv.ParseInt(numberText, 10, 32)
+		first, errFirst := strconv.ParseInt(from, 10, 32)
+		last, errLast := strconv.ParseInt(to, 10, 32)
+		if err != nil || errFirst != nil || errLast != nil {
+			w.wrong("%q is not FIRST-LAST.NUMBER", part)
+			return nil
+		}
+		for i := first; i <= last; i++ {
+			seats = append(seats, &berthv1.Seat{Index: int32(i), Number: int32(number)})
+		}
+	}
+	return seats
+}
+
+// enum reads the name of a value of an enum; empty is its zero.
+func enum[E ~int32](w *words, name string, values map[string]int32) E {
+	text := w.text(name)
+	value, ok := values[text]
+	if text != "" && !ok {
+		w.wrong("%s=%s is not known", name, text)
+	}
+	return E(value)
+}
+
+// reservation reads a request.
+func (w *words) reservation() *berthv1.Reservation {
+	key := w.key()
+	r := &berthv1.Reservation{
+		Job: key.Job, Stage: key.Stage, Name: key.Name,
+		Count: int32(w.number("count")), TargetSize: int32(w.number("target")),
+		Constraints: &berthv1.Constraints{
+			Resources: w.resources(), Attributes: w.attributes(), Sku: w.text("sku"), Role: w.text("role"),
+			Pools: w.list("pools"), Avoid: w.list("avoid"), SameShape: w.text("sameShape") == "yes", Pack: w.text("pack") == "yes",
+		},
+		Priority: &berthv1.Priority{Class: enum[berthv1.PriorityClass](w, "class", berthv1.PriorityClass_value), Tier: int32(w.number("tier"))},
+		Task:     task(w.text("command")),
+		Batch:    enum[berthv1.Batch](w, "batch", berthv1.Batch_value),
+		Start:    enum[berthv1.Start](w, "start", berthv1.Start_value),
+
+		OnAssignmentFailure: enum[berthv1.OnAssignmentFailure](w, "onFailure", berthv1.OnAssignmentFailure_value),
+	}
+	if w.has("workers") {
+		r.Workers = w.seats(w.text("workers"))
+	}
+	if w.has("spread") {
+		by, most, _ := strings.Cut(w.text("spread"), ":")
+		limit, err := strconv.ParseInt(most, 10, 32)
+		if err != nil {
+			w.wrong("spread=%s:%s is not BY:MAX", by, most)
+		}
+		r.Constraints.Spread = &berthv1.Spread{By: by, Max: int32(limit)}
+	}
+	if w.has("order") {
+		order := w.number("order")
+		r.Priority.Order = &order
+	}
+	if w.has("attempts") {
+		attempts := int32(w.number("attempts"))
+		r.MaxAttempts = &attempts
+	}
+	if w.has("timeout") {
+		r.QueueTimeout = durationpb.New(w.duration(w.text("timeout")))
+	}
+	if w.has("label") {
+		r.Labels = map[string]string{"label": w.text("label")}
+	}
+	return r
+}

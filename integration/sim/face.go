@@ -1,0 +1,112 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/loop"
+	"berth.dev/pkg/rpc"
+)
+
+// face is what a node's shell serves, by full method: the handlers of the real
+// services, called without a network in between.
+type face map[string]func(ctx context.Context, request proto.Message) (any, error)
+
+// RegisterService implements grpc.ServiceRegistrar.
+func (f face) RegisterService(desc *grpc.ServiceDesc, handlers any) {
+	for _, m := range desc.Methods {
+		f["/"+desc.ServiceName+"/"+m.MethodName] = func(ctx context.Context, request proto.Message) (any, error) {
+			return m.Handler(handlers, ctx, func(into any) error {
+				proto.Merge(into.(proto.Message), request)
+				return nil
+			}, nil)
+		}
+	}
+}
+
+// Do implements loop.Owner: the world goes on until there is a reply.
+func (n *node[C]) Do(_ context.Context, request any) (value any, err error) {
+	answered := false
+	n.ask(request, func(v any, e error) { value, err, answered = v, e, true })
+	if !n.w.until(func() bool { return answered }) {
+		return nil, fault.New(fault.Unavailable, fault.ReasonUnavailable, "%s does not answer", n.name)
+	}
+	return value, err
+}
+
+// Read implements loop.Owner.
+func (n *node[C]) Read(ctx context.Context, confirm bool, fn func(C)) error {
+	if !n.leads() {
+		return fault.New(fault.Precondition, fault.ReasonNotLeader, "%s does not lead", n.name)
+	}
+	if confirm {
+		if err := n.confirm(ctx); err != nil {
+			return fault.New(fault.Unavailable, fault.ReasonUnavailable, "%s does not lead any more", n.name).Because(err)
+		}
+	}
+	fn(n.driver.Core)
+	return nil
+}
+
+// Status implements loop.Owner.
+func (n *node[C]) Status() loop.Status {
+	return loop.Status{Current: n.driver.Revision() > 0, Serving: n.leads(), Term: n.term, Revision: n.driver.Revision()}
+}
+
+// patience is how much of the world's time a wait may take.
+const patience = 10 * time.Minute
+
+// until lets the world go on until something holds, and says whether it came to
+// that.
+func (w *World) until(holds func() bool) bool {
+	for end := w.now.Add(patience); ; w.round() {
+		if holds() {
+			return true
+		}
+		if w.failure != nil || w.now.After(end) {
+			return false
+		}
+	}
+}
+
+// Invoke implements grpc.ClientConnInterface as a gateway would be called: the
+// leader answers, and while there is none the call waits.
+func (s *Stage) Invoke(ctx context.Context, method string, request, answer any, _ ...grpc.CallOption) error {
+	var value any
+	err := error(fault.New(fault.Unavailable, fault.ReasonUnavailable, "nobody answers %s", method))
+	s.w.until(func() bool {
+		handler := s.w.handler(method)
+		if handler == nil {
+			return false
+		}
+		value, err = handler(ctx, request.(proto.Message))
+		return !fault.Is(err, fault.ReasonNotLeader)
+	})
+	if err := errors.Join(s.w.failure, err); err != nil {
+		return rpc.ToStatus(err)
+	}
+	proto.Merge(answer.(proto.Message), value.(proto.Message))
+	return nil
+}
+
+// handler is that of the leader of the service that knows the method.
+func (w *World) handler(method string) func(context.Context, proto.Message) (any, error) {
+	for _, service := range services {
+		for _, r := range w.replicas[service] {
+			if h := r.serves()[method]; h != nil && r.leads() {
+				return h
+			}
+		}
+	}
+	return nil
+}
+
+// NewStream implements grpc.ClientConnInterface.
+func (s *Stage) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallOption) (grpc.ClientStream, error) {
+	return nil, rpc.ToStatus(fault.New(fault.Invalid, fault.ReasonUnsupported, "the simulated Berth has no streams: read Events"))
+}

@@ -1,0 +1,156 @@
+package sim
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/model"
+	"berth.dev/services/executor-state/inventory"
+	"berth.dev/services/registry/queue"
+)
+
+// Stage is a world in which nothing goes wrong but what its director asks for:
+// no message is lost, no worker ends by itself, and time passes only while
+// somebody waits. It is a connection to a gateway, so that the generated clients
+// of the public services work on it.
+type Stage struct {
+	w *World
+}
+
+// Config is what the cluster of a Stage is configured with.
+type Config struct {
+	// Replicas of each service.
+	Replicas  int
+	Queue     queue.Config
+	Inventory inventory.Config
+}
+
+// NewStage makes a world without an executor; its transcript goes to out.
+func NewStage(config Config, out io.Writer) *Stage {
+	w := newWorld(1, out)
+	w.calm, w.directed = true, true
+	w.startReplicas(config.Replicas, config.Queue, config.Inventory)
+	return &Stage{w}
+}
+
+// Until lets the world go on until something holds. The error says that it does
+// not come to that, or what went wrong on the way.
+func (s *Stage) Until(holds func() bool) error {
+	if !s.w.until(holds) && s.w.failure == nil {
+		return fmt.Errorf("not within %v of the world's time", patience)
+	}
+	return s.w.failure
+}
+
+// Wait lets time pass.
+func (s *Stage) Wait(d time.Duration) error {
+	end := s.w.now.Add(d)
+	return s.Until(func() bool { return !s.w.now.Before(end) })
+}
+
+// StartHost starts a host with its agent, or one that was stopped again as it is
+// now described.
+func (s *Stage) StartHost(h Host) {
+	if a := s.agent(h.ID); a != nil {
+		a.host, a.down = h, false
+		return
+	}
+	s.w.agents = append(s.w.agents, newAgent(s.w, h))
+}
+
+func (s *Stage) agent(id string) *agent {
+	i := slices.IndexFunc(s.w.agents, func(a *agent) bool { return a.id == id })
+	if i < 0 {
+		return nil
+	}
+	return s.w.agents[i]
+}
+
+// KillAgent ends an agent's process; its workers run on.
+func (s *Stage) KillAgent(id string) error {
+	a := s.agent(id)
+	if a == nil {
+		return fmt.Errorf("there is no agent %s", id)
+	}
+	a.restart()
+	a.down, a.downUntil = true, s.w.now.Add(never)
+	return nil
+}
+
+// RestartAgent starts an agent that was killed.
+func (s *Stage) RestartAgent(id string) error {
+	a := s.agent(id)
+	if a == nil || !a.down {
+		return fmt.Errorf("there is no agent %s that was killed", id)
+	}
+	a.down = false
+	return nil
+}
+
+// Exit ends a worker's process by itself, and says whether it was there.
+func (s *Stage) Exit(w model.Worker, code int32) bool {
+	for _, a := range s.w.agents {
+		for _, k := range a.sorted() {
+			if worker := a.workers[k]; k.worker == w && worker.state == model.WorkerRunning {
+				a.end(worker, endState(code), &code)
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// KillLeader ends the process that leads a service, and answers what starts it
+// again; nil when none leads.
+func (s *Stage) KillLeader(service string) (restart func()) {
+	for _, r := range s.w.replicas[service] {
+		if r.leads() {
+			r.down()
+			return r.up
+		}
+	}
+	return nil
+}
+
+// Events are those of a job so far, in the order of its stream.
+func (s *Stage) Events(job string) ([]*berthv1.Event, error) {
+	var events []*berthv1.Event
+	for _, r := range s.w.store.History() {
+		from := len(events)
+		for _, c := range r.Changes {
+			if c.Deleted || !strings.HasPrefix(c.Key, s.w.space.JobEvents(job)) {
+				continue
+			}
+			event := &berthv1.Event{}
+			if err := proto.Unmarshal(c.Value, event); err != nil {
+				return nil, fmt.Errorf("%s: %w", c.Key, err)
+			}
+			event.Revision = r.Revision
+			events = append(events, event)
+		}
+		slices.SortFunc(events[from:], func(a, b *berthv1.Event) int { return index(a) - index(b) })
+	}
+	return events, nil
+}
+
+// index of an event in its transaction, as it is stored.
+func index(e *berthv1.Event) int {
+	n, _ := strconv.Atoi(e.GetCursor())
+	return n
+}
+
+// Rest waits until nothing is in flight and looks at what is left.
+func (s *Stage) Rest() error {
+	if err := s.Until(func() bool { return len(s.w.audit.Quiesced()) == 0 }); err != nil {
+		left := s.w.audit.Quiesced()
+		return fmt.Errorf("%w: %d things are left over: %v", err, len(left), left)
+	}
+	return nil
+}
