@@ -11,6 +11,7 @@ package registry
 import (
 	"context"
 
+	controlv1 "berth.dev/api/berth/control/v1"
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/process"
@@ -19,26 +20,24 @@ import (
 	"berth.dev/services/registry/queue"
 )
 
-// Config of a registry replica.
-type Config struct {
-	process.Service `mapstructure:",squash"`
-}
-
-// Defaults of a registry replica.
-func Defaults() Config { return Config{process.ServiceDefaults(7101, 7181)} }
-
 // Run runs one replica until ctx ends. Told, if given, learns where it listens.
 func Run(ctx context.Context, config Config, told func(process.Addresses)) error {
+	core, err := config.queue()
+	if err != nil {
+		return err
+	}
 	r, err := replica.Open(ctx, model.ServiceRegistry, config.Service, told)
 	if err != nil {
 		return err
 	}
 	calls := internal.NewCalls(r.Gateway, r.Log)
-	core := func() *queue.Core { return queue.New(queue.Config{}) }
-	l, err := replica.NewLoop(r, core, calls.Perform)
+	l, err := replica.NewLoop(r, func() *queue.Core { return queue.New(core) }, calls.Perform)
 	if err != nil {
 		return err
 	}
-	berthv1.RegisterReservationsServer(r.Server, internal.NewReservations(l))
+	reservations := internal.NewReservations(l)
+	berthv1.RegisterReservationsServer(r.Server, reservations)
+	controlv1.RegisterQueueServer(r.Server, internal.NewQueue(l))
+	replica.Figures(r, l, (*queue.Core).Stats, reservations.Figures)
 	return replica.Run(r, l)
 }
