@@ -7,8 +7,11 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"berth.dev/pkg/audit"
 	"berth.dev/pkg/keyspace"
+	"berth.dev/pkg/loop"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
 	"berth.dev/pkg/store"
@@ -92,7 +95,8 @@ func newWorld(seed uint64, out io.Writer) *World {
 func (w *World) startReplicas(n int, q queue.Config, inv inventory.Config) {
 	for i := range n {
 		w.replicas[model.ServiceRegistry] = append(w.replicas[model.ServiceRegistry],
-			newNode(w, model.ServiceRegistry, i, func() *queue.Core { return queue.New(q) }, w.performRegistry, registry.Serve))
+			newNode(w, model.ServiceRegistry, i, func() *queue.Core { return queue.New(q) }, w.performRegistry,
+				func(s grpc.ServiceRegistrar, owner loop.Owner[*queue.Core]) { registry.Serve(s, owner) }))
 		w.replicas[model.ServiceExecutorState] = append(w.replicas[model.ServiceExecutorState],
 			newNode(w, model.ServiceExecutorState, i, func() *inventory.Core { return inventory.New(inv) }, nil, executorstate.Serve))
 		w.replicas[model.ServiceAssigner] = append(w.replicas[model.ServiceAssigner],

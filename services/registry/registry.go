@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	controlv1 "berth.dev/api/berth/control/v1"
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/pkg/loop"
 	"berth.dev/pkg/model"
@@ -22,31 +23,31 @@ import (
 	"berth.dev/services/registry/queue"
 )
 
-// Config of a registry replica.
-type Config struct {
-	process.Service `mapstructure:",squash"`
-}
-
-// Defaults of a registry replica.
-func Defaults() Config { return Config{process.ServiceDefaults(7101, 7181)} }
-
 // Run runs one replica until ctx ends. Told, if given, learns where it listens.
 func Run(ctx context.Context, config Config, told func(process.Addresses)) error {
+	core, err := config.queue()
+	if err != nil {
+		return err
+	}
 	r, err := replica.Open(ctx, model.ServiceRegistry, config.Service, told)
 	if err != nil {
 		return err
 	}
 	calls := internal.NewCalls(r.Gateway, r.Log)
-	core := func() *queue.Core { return queue.New(queue.Config{}) }
-	l, err := replica.NewLoop(r, core, calls.Perform)
+	l, err := replica.NewLoop(r, func() *queue.Core { return queue.New(core) }, calls.Perform)
 	if err != nil {
 		return err
 	}
-	Serve(r.Server, l)
+	figures := Serve(r.Server, l)
+	replica.Figures(r, l, (*queue.Core).Stats, figures)
 	return replica.Run(r, l)
 }
 
-// Serve answers the registry's calls from the core that owner owns.
-func Serve(s grpc.ServiceRegistrar, owner loop.Owner[*queue.Core]) {
-	berthv1.RegisterReservationsServer(s, internal.NewReservations(owner))
+// Serve answers the registry's calls from the core that owner owns, and answers
+// what shows the figures of that core and of the calls.
+func Serve(s grpc.ServiceRegistrar, owner loop.Owner[*queue.Core]) (figures func(process.Figures, queue.Stats)) {
+	reservations := internal.NewReservations(owner)
+	berthv1.RegisterReservationsServer(s, reservations)
+	controlv1.RegisterQueueServer(s, internal.NewQueue(owner))
+	return reservations.Figures
 }

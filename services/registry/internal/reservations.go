@@ -20,7 +20,8 @@ import (
 // Reservations is berth.v1.Reservations over the loop.
 type Reservations struct {
 	berthv1.UnimplementedReservationsServer
-	loop loop.Owner[*queue.Core]
+	loop    loop.Owner[*queue.Core]
+	refused refusals
 }
 
 // NewReservations serves the loop's core.
@@ -28,6 +29,12 @@ func NewReservations(l loop.Owner[*queue.Core]) *Reservations { return &Reservat
 
 // UpsertReservation implements berth.v1.Reservations.
 func (s *Reservations) UpsertReservation(ctx context.Context, req *berthv1.UpsertReservationRequest) (*berthv1.Reservation, error) {
+	answer, err := s.upsert(ctx, req)
+	s.refused.count(err)
+	return answer, err
+}
+
+func (s *Reservations) upsert(ctx context.Context, req *berthv1.UpsertReservationRequest) (*berthv1.Reservation, error) {
 	u, err := wire.UpsertOf(req)
 	if err != nil {
 		return nil, err
@@ -124,17 +131,27 @@ func (s *Reservations) ListReservations(ctx context.Context, req *berthv1.ListRe
 
 // ListPending implements berth.v1.Reservations.
 func (s *Reservations) ListPending(ctx context.Context, _ *berthv1.ListPendingRequest) (*berthv1.ListPendingAnswer, error) {
-	now := time.Now()
+	var groups []queue.PendingGroup
+	var refused error
 	answer := &berthv1.ListPendingAnswer{Ready: true, Revision: s.loop.Status().Revision}
-	err := s.loop.Read(ctx, false, func(c *queue.Core) {
-		for _, g := range c.Pending() {
-			answer.Groups = append(answer.Groups, &berthv1.PendingGroup{
-				Id: g.ID, Constraints: wire.Constraints(g.Constraints), Reservations: int32(g.Reservations), Workers: int32(g.Workers),
-				Head: wire.Key(g.Head), HeadAge: durationpb.New(now.Sub(g.HeadSince).Round(time.Millisecond)), Reason: string(g.Reason), Message: g.Message,
-			})
-		}
-	})
-	return answer, err
+	if err := s.loop.Read(ctx, false, func(c *queue.Core) { groups, refused = c.Pending() }); err != nil {
+		return nil, err
+	}
+	if refused != nil {
+		return nil, refused
+	}
+	now := time.Now()
+	for _, g := range groups {
+		answer.Groups = append(answer.Groups, &berthv1.PendingGroup{
+			Id: g.ID, Constraints: wire.Constraints(g.Constraints), Reservations: int32(g.Reservations), Workers: int32(g.Workers),
+			Head: wire.Key(g.Head), HeadAge: age(now, g.HeadSince), Reason: string(g.Reason), Message: g.Message,
+		})
+	}
+	return answer, nil
+}
+
+func age(now, since time.Time) *durationpb.Duration {
+	return durationpb.New(now.Sub(since).Round(time.Millisecond))
 }
 
 func keyOf(job, stage, name string) model.Key {

@@ -110,6 +110,10 @@ const (
 	Behind Result = 4
 )
 
+var resultNames = [...]string{"unknown", "granted", "no_fit", "stale", "behind"}
+
+func (r Result) String() string { return resultNames[r] }
+
 // HandOver is an action: hand leases over to the assigner. Like a pass it is
 // one call in flight, repeated until definite, and answered by HandedOver.
 type HandOver struct {
@@ -145,6 +149,14 @@ type TaskOutcome struct {
 type Config struct {
 	// Order of the queues; OrderByEpoch unless given.
 	Order Order
+	// Readiness says what makes the registry ready; ReadyAuto unless given.
+	Readiness Readiness
+	// ReadinessGrace ends the wait for the signal, counted from when the first
+	// registry began to wait; 0 waits for the signal alone.
+	ReadinessGrace time.Duration
+	// BestEffort is the cluster's mode for requests that do not say: those that
+	// fit start, the rest keep their place.
+	BestEffort bool
 	// Debounce gathers changes of the inventory into one wake-up, counted from
 	// the first of them; 50 ms.
 	Debounce time.Duration

@@ -31,6 +31,7 @@ type Core struct {
 	states    [model.Replaced + 1]int    // records by stored state
 	pending   []pending                  // effects that are not durable
 	pendingOf map[model.Ref]int          // and how many of them touch a record
+	ready     *model.Ready               // nil while no registry has begun
 
 	// What follows is this leader's alone and may be lost with it.
 	term          int64
@@ -38,10 +39,13 @@ type Core struct {
 	viewed        int64 // and everything of other services up to it
 	place, serial int64
 	due           map[string]*group // whose head may be offered
-	wakes         int64             // counts the times that all became due
-	wakeAt        time.Time         // of the debounced wake-up
-	retryAt       time.Time         // of the timer
-	notBefore     time.Time         // of the next pass
+	cause         WakeCause         // of what becomes due in this step
+	causes        [wakeCauses]bool  // of what is due
+	counts        Counts
+	wakes         int64     // counts the times that all became due
+	wakeAt        time.Time // of the debounced wake-up
+	retryAt       time.Time // of the timer
+	notBefore     time.Time // of the next pass
 	passes        int64
 	flight        *flight
 	handing       map[string]int64    // uid → mod of the hand-over in flight
@@ -80,7 +84,7 @@ func New(config Config) *Core {
 // the view is consistent, which is not between the changes of one batch, and
 // not while it lags behind what an abandoned effect ran into.
 func (c *Core) Step(now time.Time, event model.Event) []model.Action {
-	c.now, c.out = now, nil
+	c.now, c.out, c.cause = now, nil, causeOf(event)
 	switch e := event.(type) {
 	case model.Changed:
 		c.changed(e)
@@ -102,6 +106,8 @@ func (c *Core) Step(now time.Time, event model.Event) []model.Action {
 		c.handedOver(e)
 	}
 	if c.term != 0 {
+		c.cause = WakeChange
+		c.getReady()
 		c.settle()
 		c.answerFreed()
 		c.wakeUp()
@@ -119,11 +125,11 @@ func (c *Core) NextDeadline() time.Time {
 	if len(c.unsettled) > 0 {
 		return c.now
 	}
-	next := earliest(c.wakeAt, c.retryAt)
+	next := earliest(earliest(c.wakeAt, c.retryAt), c.readyAt())
 	if c.deadlines.len() > 0 {
 		next = earliest(next, c.deadlines.at(0).at)
 	}
-	if len(c.pending) == 0 {
+	if len(c.pending) == 0 && c.isReady() {
 		if len(c.due) > 0 && c.flight == nil {
 			next = earliest(next, c.notBefore)
 		}
@@ -150,6 +156,10 @@ func (c *Core) handle(in model.Input) {
 		c.cancel(in.Token, request)
 	case CancelJob:
 		c.cancelJob(in.Token, request)
+	case Flush:
+		c.flush(in.Token, request)
+	case MarkReady:
+		c.markReady(in.Token)
 	default:
 		c.refuse(in.Token, fault.New(fault.Internal, fault.ReasonInternal, "the queue knows no request %T", request))
 	}
@@ -158,7 +168,7 @@ func (c *Core) handle(in model.Input) {
 func (c *Core) elected(e model.Elected) {
 	c.term = e.Term
 	c.reached(e.Revision)
-	c.wake()
+	c.wake(WakeReady)
 }
 
 // reached learns that the view shows everything up to a revision: leases

@@ -8,7 +8,7 @@ const maxHandOver = 64
 // handOver hands leases over, in the order of the queue. They are out of their
 // queues: what is leased is handed over first, head or not.
 func (c *Core) handOver() {
-	if c.handing != nil || len(c.pending) > 0 || c.leased.len() == 0 || c.now.Before(c.handAt) {
+	if !c.isReady() || c.handing != nil || len(c.pending) > 0 || c.leased.len() == 0 || c.now.Before(c.handAt) {
 		return
 	}
 	call := HandOver{Term: c.term}
@@ -35,6 +35,11 @@ func (c *Core) handedOver(done HandedOver) {
 	for _, outcome := range done.Outcomes {
 		v := c.versions[outcome.UID]
 		mod, handed := handing[outcome.UID]
+		if handed && outcome.Taken {
+			c.counts.Taken++
+		} else if handed {
+			c.counts.Refused++
+		}
 		if !handed || v == nil || !v.is(model.Queued) || v.header != nil {
 			continue
 		}

@@ -17,6 +17,8 @@ func (c *Core) set(ref model.Ref, record model.Record) {
 		c.setReservation(ref, record)
 	case model.KindStage:
 		c.setStage(ref.Key, record)
+	case model.KindReady:
+		c.ready, _ = record.(*model.Ready)
 	case model.KindLeaseChunk:
 		v := c.version(ref.ID)
 		c.update(v, func() { setChunk(&v.lease, ref.Chunk, record) })
@@ -135,8 +137,12 @@ func (c *Core) version(uid string) *version {
 
 // update changes a version and moves it to where it now belongs.
 func (c *Core) update(v *version, change func()) {
+	waited := v.waits()
 	c.leaveIndexes(v)
 	change()
+	if waited && v.holdsLease() && c.term != 0 {
+		c.counts.TimeInQueue.Observe(c.now.Sub(v.r.CreatedAt))
+	}
 	if v.r == nil && v.header == nil && len(v.lease) == 0 && len(v.tasks) == 0 {
 		delete(c.versions, v.uid)
 		delete(c.taken, v.uid)
@@ -191,7 +197,7 @@ func (c *Core) enqueue(v *version) {
 	g.order.insert(v.r)
 	g.workers += v.r.Seats.Len()
 	if g.order.at(0) == v.r {
-		c.due[g.id] = g
+		c.makeDue(g)
 	}
 }
 
@@ -208,6 +214,6 @@ func (c *Core) dequeue(v *version) {
 		delete(c.groups, g.id)
 		delete(c.due, g.id)
 	case wasHead:
-		c.due[g.id] = g
+		c.makeDue(g)
 	}
 }

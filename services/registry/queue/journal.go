@@ -5,10 +5,11 @@ import (
 )
 
 // pending is one effect that is not durable: how to take it back, and what is
-// answered once it holds.
+// counted and answered once it holds.
 type pending struct {
 	puts    []model.Ref
 	undo    []undo
+	events  []model.EventKind
 	answers []func()
 }
 
@@ -27,6 +28,9 @@ func (c *Core) decide(effect model.Effect) {
 	}
 	for _, ref := range effect.Deletes {
 		c.move(&p, ref, nil)
+	}
+	for _, event := range effect.Events {
+		p.events = append(p.events, event.Kind)
 	}
 	c.pending = append(c.pending, p)
 	c.out = append(c.out, effect)
@@ -48,6 +52,10 @@ func (c *Core) record(ref model.Ref) model.Record {
 	case model.KindStage:
 		if stage := c.stages[ref.Key]; stage != nil {
 			return stage
+		}
+	case model.KindReady:
+		if c.ready != nil {
+			return c.ready
 		}
 	}
 	return nil
@@ -78,6 +86,7 @@ func (c *Core) committed(e model.Committed) {
 		for _, ref := range p.puts {
 			c.stamp(ref, e.Revision)
 		}
+		c.counts.countEvents(p.events)
 		for _, answer := range p.answers {
 			answer()
 		}

@@ -3,7 +3,9 @@ package queue
 import (
 	"cmp"
 	"math"
+	"strings"
 
+	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
 )
 
@@ -16,6 +18,30 @@ type Order interface {
 	// Refused is told that the assigner refused a reservation, and answers the
 	// priority it has from now on at its new place.
 	Refused(r *model.Reservation) model.Priority
+}
+
+// orders are the strategies by the names that configuration knows them by. To
+// add one, implement Order and add a line; nothing else knows of them. Beside
+// the strategy stand what always holds: ties go by place, and passes offer the
+// heads of all queues in the one order across queues.
+var orders = []struct {
+	name  string
+	order Order
+}{
+	{"epoch", OrderByEpoch{}},
+	{"class", OrderByClass{}},
+}
+
+// OrderNamed finds a strategy by its name. The error tells which there are.
+func OrderNamed(name string) (Order, error) {
+	var names []string
+	for _, o := range orders {
+		if o.name == name {
+			return o.order, nil
+		}
+		names = append(names, o.name)
+	}
+	return nil, fault.BadField(fault.ReasonInvalid, "order", "%q is no order of the queues; there are: %s", name, strings.Join(names, ", "))
 }
 
 // OrderByEpoch is the default order: `priority.order` where it is given, class

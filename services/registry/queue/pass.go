@@ -4,7 +4,6 @@ import (
 	"container/heap"
 	"maps"
 	"slices"
-	"time"
 
 	"berth.dev/pkg/model"
 )
@@ -42,7 +41,7 @@ func (h *cursors) Pop() any {
 // each a prefix of its queue as far as the bounds allow, in the one order of
 // all. It waits while anything is under way, so that every entry is durable.
 func (c *Core) sendPass() {
-	if c.flight != nil || len(c.pending) > 0 || len(c.due) == 0 || c.now.Before(c.notBefore) {
+	if !c.isReady() || c.flight != nil || len(c.pending) > 0 || len(c.due) == 0 || c.now.Before(c.notBefore) {
 		return
 	}
 	h := &cursors{compare: c.compare}
@@ -77,6 +76,7 @@ func (c *Core) sendPass() {
 		heap.Fix(h, 0)
 	}
 	c.notBefore = c.now.Add(c.config.MinDelay)
+	c.countPass()
 	c.out = append(c.out, pass)
 }
 
@@ -102,9 +102,18 @@ func (c *Core) passDone(done PassDone) {
 		}
 	}
 	for _, outcome := range done.Outcomes {
-		if v := c.versions[outcome.UID]; v != nil && v.waits() && f.offered[outcome.UID] {
+		if !f.offered[outcome.UID] {
+			continue
+		}
+		if int(outcome.Result) < len(c.counts.Offers) {
+			c.counts.Offers[outcome.Result]++
+		}
+		if v := c.versions[outcome.UID]; v != nil && v.waits() {
 			c.outcome(v, outcome, f.wake)
 		}
+	}
+	if len(c.due) == 0 {
+		clear(c.causes[:])
 	}
 }
 
@@ -120,33 +129,9 @@ func (c *Core) outcome(v *version, o Outcome, wake int64) {
 			c.update(v, func() { v.granted = o.Lease })
 		}
 	case NoFit:
-		v.outcome = &o
+		v.outcome, v.tried = &o, c.now
 		if wake == c.wakes && c.groups[v.group].order.at(0) == v.r {
 			delete(c.due, v.group)
 		}
 	}
-}
-
-// wakeUp ends the debounce and drives the timer that runs while anything waits.
-func (c *Core) wakeUp() {
-	if !c.wakeAt.IsZero() && !c.now.Before(c.wakeAt) {
-		c.wakeAt = time.Time{}
-		c.wake()
-	}
-	switch {
-	case len(c.groups) == 0 && len(c.taken) == 0:
-		c.retryAt = time.Time{}
-	case c.retryAt.IsZero():
-		c.retryAt = c.now.Add(c.config.RetryEvery)
-	case !c.now.Before(c.retryAt):
-		c.retryAt = c.now.Add(c.config.RetryEvery)
-		c.forgetTaken()
-		c.wake()
-	}
-}
-
-// wake lets every head be offered.
-func (c *Core) wake() {
-	c.wakes++
-	maps.Copy(c.due, c.groups)
 }

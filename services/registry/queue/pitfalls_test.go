@@ -117,8 +117,8 @@ func TestABadRequestIsAnsweredAndBlocksNothing(t *testing.T) {
 			t.Errorf("%#v: %s", request, show(actions))
 		}
 	}
-	if len(w.core.Pending()) != 0 {
-		t.Errorf("something is queued: %+v", w.core.Pending())
+	if len(w.pending()) != 0 {
+		t.Errorf("something is queued: %+v", w.pending())
 	}
 	if passes := actionsOf[SendPass](w.input(ask("a", 1))); len(passes) != 1 {
 		t.Errorf("a good request after them is not offered")
@@ -155,7 +155,7 @@ func TestQueuesDoNotDifferByCase(t *testing.T) {
 		u.Spec.Constraints = constraint.Constraints{SKU: sku, Attributes: map[string]string{"Zone": "A"}}
 		w.input(u)
 	}
-	if groups := w.core.Pending(); len(groups) != 1 || groups[0].Reservations != 3 {
+	if groups := w.pending(); len(groups) != 1 || groups[0].Reservations != 3 {
 		t.Errorf("three spellings make %+v", groups)
 	}
 }

@@ -458,7 +458,7 @@ func (p *player) compare() {
 			}
 		}
 	}
-	for _, g := range p.w.core.Pending() {
+	for _, g := range p.w.pending() {
 		total -= g.Reservations
 	}
 	if total != 0 {

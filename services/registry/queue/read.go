@@ -68,7 +68,10 @@ func (c *Core) view(v *version) View {
 	view.Reason = fault.ReasonBehindHead
 	if view.Position == 1 {
 		view.Reason = fault.ReasonNotTried
-		if v.outcome != nil {
+		switch {
+		case !c.isReady():
+			view.Reason = fault.ReasonRegistryNotReady
+		case v.outcome != nil:
 			view.Reason, view.Message, view.Fitting = v.outcome.Reason, v.outcome.Message, v.outcome.Fitting
 		}
 	}
@@ -161,8 +164,13 @@ type PendingGroup struct {
 	Message   string
 }
 
-// Pending shows the queues, in order of their ids.
-func (c *Core) Pending() []PendingGroup {
+// Pending shows the queues, in order of their ids. Before the registry is ready
+// it refuses with REGISTRY_NOT_READY: whoever counts demand must not take a
+// part of it for all.
+func (c *Core) Pending() ([]PendingGroup, error) {
+	if !c.isReady() {
+		return nil, notReady()
+	}
 	groups := make([]PendingGroup, 0, len(c.groups))
 	for _, id := range slices.Sorted(maps.Keys(c.groups)) {
 		g := c.groups[id]
@@ -175,31 +183,5 @@ func (c *Core) Pending() []PendingGroup {
 			Reason: view.Reason, Message: view.Message,
 		})
 	}
-	return groups
-}
-
-// Stats is what metrics show.
-type Stats struct {
-	// Groups are the queues that are not empty, in order of their ids.
-	Groups []GroupStats
-	// States counts the records by stored state.
-	States [model.Replaced + 1]int
-	// Leased counts what holds a lease and is to be handed over.
-	Leased int
-}
-
-// GroupStats is the depth of one queue.
-type GroupStats struct {
-	ID                    string
-	Reservations, Workers int
-}
-
-// Stats counts.
-func (c *Core) Stats() Stats {
-	stats := Stats{States: c.states, Leased: c.leased.len()}
-	for _, id := range slices.Sorted(maps.Keys(c.groups)) {
-		g := c.groups[id]
-		stats.Groups = append(stats.Groups, GroupStats{id, g.order.len(), g.workers})
-	}
-	return stats
+	return groups, nil
 }

@@ -138,9 +138,7 @@ func (w *world) command(t *testing.T, line string) string {
 	switch name {
 	case "config":
 		config := Config{PassEntries: int(a.number("entries")), PassWorkers: int(a.number("workers"))}
-		if a.named["order"] == "class" {
-			config.Order = OrderByClass{}
-		}
+		w.configure(t, a, &config)
 		w.core.config = config.withDefaults()
 		return show(w.successor(11))
 	case "elect":
@@ -216,6 +214,9 @@ func (w *world) command(t *testing.T, line string) string {
 		return w.list(a)
 	case "pending":
 		return w.pendingView()
+	}
+	if text, ok := w.operatorCommand(name, a); ok {
+		return text
 	}
 	t.Fatalf("unknown command %q", line)
 	return ""
@@ -293,8 +294,12 @@ func (w *world) list(a args) string {
 }
 
 func (w *world) pendingView() string {
+	groups, err := w.core.Pending()
+	if err != nil {
+		return showReply(model.Reply{Err: err}) + "\n"
+	}
 	var b strings.Builder
-	for _, g := range w.core.Pending() {
+	for _, g := range groups {
 		fmt.Fprintf(&b, "sku=%q %s: %d reservations, %d workers, head %s for %v: %s\n",
 			g.Constraints.SKU, g.Constraints.Resources.Canonical(), g.Reservations, g.Workers,
 			g.Head, w.now.Sub(g.HeadSince), g.Reason)

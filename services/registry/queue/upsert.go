@@ -231,6 +231,7 @@ func stageKey(key model.Key) model.Key { return model.Key{Job: key.Job, Stage: k
 func (c *Core) replyUpserted(token uint64, r *model.Reservation, change model.Change) {
 	ref := r.Ref()
 	c.reply(token, func() any {
+		c.counts.Upserts[change]++
 		return Upserted{Reservation: c.durableReservation(ref), Change: change}
 	})
 }

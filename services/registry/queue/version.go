@@ -26,6 +26,7 @@ type version struct {
 	// offered is set while a pass with it is in flight; outcome is the newest.
 	offered bool
 	outcome *Outcome
+	tried   time.Time // when the outcome came
 	waiters []*waiter
 
 	// Where it stands, to be found again when it moves.

@@ -34,10 +34,20 @@ type stored struct {
 }
 
 func newWorld(config Config) *world {
-	return &world{
+	w := &world{
 		core: New(config), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 		revision: 100, records: map[model.Ref]stored{},
 	}
+	// A cluster that has been ready before.
+	ready := &model.Ready{Since: w.now, By: "auto"}
+	w.records[ready.Ref()] = stored{ready, w.revision, w.revision}
+	return w
+}
+
+// pending is what waits; nil while that is not to be told.
+func (w *world) pending() []PendingGroup {
+	groups, _ := w.core.Pending()
+	return groups
 }
 
 // step gives an event and carries out what comes of it, as the driver does;
@@ -207,6 +217,8 @@ func showEffect(e model.Effect) string {
 			}
 		case *model.Stage:
 			parts = append(parts, fmt.Sprintf("%s/%s target=%d used=%s", r.Job, r.Stage, r.TargetSize, showSeats(r.Numbers)))
+		case *model.Ready:
+			parts = append(parts, "registry "+showReady(r))
 		}
 	}
 	for _, ref := range e.Deletes {
@@ -246,6 +258,8 @@ func showReply(r model.Reply) string {
 		return fmt.Sprintf("%s %s epoch=%d %s", v.Change, v.Reservation.UID, v.Reservation.Epoch, v.Reservation.State)
 	case Cancelled:
 		return fmt.Sprintf("cancelled %d", v.Count)
+	case MarkedReady:
+		return "ready since " + v.Since.Format(time.TimeOnly)
 	}
 	return fmt.Sprint(r.Value)
 }

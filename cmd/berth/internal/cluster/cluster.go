@@ -78,7 +78,9 @@ func (c *Cluster) start(config Config, listen string) error {
 	service.HTTPListen = "127.0.0.1:0"
 	replicas := map[string]func(context.Context, func(process.Addresses)) error{
 		"registry": func(ctx context.Context, told func(process.Addresses)) error {
-			return registry.Run(ctx, registry.Config{Service: service}, told)
+			config := registry.Defaults()
+			config.Service = service
+			return registry.Run(ctx, config, told)
 		},
 		"executor-state": func(ctx context.Context, told func(process.Addresses)) error {
 			return executorstate.Run(ctx, executorstate.Config{Service: service}, told)

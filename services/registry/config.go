@@ -1,0 +1,74 @@
+package registry
+
+import (
+	"time"
+
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/process"
+	"berth.dev/services/registry/queue"
+)
+
+// Config of a registry replica.
+type Config struct {
+	process.Service `mapstructure:",squash"`
+	Order           string        `mapstructure:"order" usage:"what orders each queue: epoch (priority.order, else first come, first served) or class (REPLACE, SCALE, NEW_JOB, then tier, then epoch)"`
+	Readiness       string        `mapstructure:"readiness" usage:"when a new cluster begins to lease: auto (at once) or signal (when markReady was called)"`
+	ReadinessGrace  time.Duration `mapstructure:"readiness-grace" usage:"with readiness signal, how long to wait for the call at most, up to 24h; 0s waits for the call alone"`
+	Debounce        time.Duration `mapstructure:"debounce" usage:"how long changes of the inventory are gathered before what did not fit is tried again, 1ms to 10s"`
+	RetryEvery      time.Duration `mapstructure:"retry-every" usage:"how often what did not fit is tried again without any change, 10ms to 10m"`
+	MinDelay        time.Duration `mapstructure:"min-delay" usage:"least time between two tries, 1ms to 1s"`
+	PassThrough     bool          `mapstructure:"pass-through-reservation-scheduling" usage:"batches of requests that do not say are strict; false is the legacy mode, in which what fits starts"`
+}
+
+// The names of what makes the registry ready.
+const (
+	readinessAuto   = "auto"
+	readinessSignal = "signal"
+)
+
+// Defaults of a registry replica.
+func Defaults() Config {
+	return Config{
+		Service: process.ServiceDefaults(7101, 7181),
+		Order:   "epoch", Readiness: readinessAuto,
+		Debounce: 50 * time.Millisecond, RetryEvery: time.Second, MinDelay: time.Millisecond,
+		PassThrough: true,
+	}
+}
+
+// queue is the part of the configuration that the core is made with. A value
+// out of its range is refused with the name of its option.
+func (c Config) queue() (queue.Config, error) {
+	order, err := queue.OrderNamed(c.Order)
+	if err != nil {
+		return queue.Config{}, err
+	}
+	config := queue.Config{
+		Order: order, Debounce: c.Debounce, RetryEvery: c.RetryEvery, MinDelay: c.MinDelay,
+		ReadinessGrace: c.ReadinessGrace, BestEffort: !c.PassThrough,
+	}
+	switch c.Readiness {
+	case readinessAuto:
+	case readinessSignal:
+		config.Readiness = queue.ReadyOnSignal
+	default:
+		return config, fault.BadField(fault.ReasonInvalid, "readiness", "%q is neither %s nor %s", c.Readiness, readinessAuto, readinessSignal)
+	}
+	for _, option := range []struct {
+		name               string
+		value, least, most time.Duration
+	}{
+		{"readiness-grace", c.ReadinessGrace, 0, 24 * time.Hour},
+		{"debounce", c.Debounce, time.Millisecond, 10 * time.Second},
+		{"retry-every", c.RetryEvery, 10 * time.Millisecond, 10 * time.Minute},
+		{"min-delay", c.MinDelay, time.Millisecond, time.Second},
+	} {
+		if option.value < option.least || option.value > option.most {
+			return config, fault.BadField(fault.ReasonInvalid, option.name, "%v is not within %v and %v", option.value, option.least, option.most)
+		}
+	}
+	if c.ReadinessGrace > 0 && c.Readiness != readinessSignal {
+		return config, fault.BadField(fault.ReasonInvalid, "readiness-grace", "is given with readiness %s, which waits for nothing", c.Readiness)
+	}
+	return config, nil
+}

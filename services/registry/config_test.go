@@ -1,0 +1,62 @@
+package registry
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"berth.dev/pkg/fault"
+	"berth.dev/services/registry/queue"
+)
+
+func TestDefaultsAreThoseOfTheQueue(t *testing.T) {
+	config, err := Defaults().queue()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if config != (queue.Config{Order: queue.OrderByEpoch{}, Debounce: 50 * time.Millisecond, RetryEvery: time.Second, MinDelay: time.Millisecond}) {
+		t.Errorf("%+v", config)
+	}
+}
+
+func TestOptionsReachTheQueue(t *testing.T) {
+	c := Defaults()
+	c.Order, c.Readiness, c.ReadinessGrace, c.PassThrough = "class", "signal", time.Minute, false
+	c.Debounce, c.RetryEvery, c.MinDelay = time.Millisecond, 10*time.Minute, time.Second
+	config, err := c.queue()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if config != (queue.Config{
+		Order: queue.OrderByClass{}, Readiness: queue.ReadyOnSignal, ReadinessGrace: time.Minute, BestEffort: true,
+		Debounce: time.Millisecond, RetryEvery: 10 * time.Minute, MinDelay: time.Second,
+	}) {
+		t.Errorf("%+v", config)
+	}
+}
+
+func TestBadOptionsAreRefusedByName(t *testing.T) {
+	for _, test := range []struct {
+		field, says string
+		set         func(*Config)
+	}{
+		{"order", `"fifo" is no order of the queues; there are: epoch, class`, func(c *Config) { c.Order = "fifo" }},
+		{"order", "epoch, class", func(c *Config) { c.Order = "" }},
+		{"readiness", "auto", func(c *Config) { c.Readiness = "later" }},
+		{"readiness-grace", "24h", func(c *Config) { c.Readiness, c.ReadinessGrace = "signal", -1 }},
+		{"readiness-grace", "waits for nothing", func(c *Config) { c.ReadinessGrace = time.Second }},
+		{"debounce", "0s", func(c *Config) { c.Debounce = 0 }},
+		{"debounce", "11s", func(c *Config) { c.Debounce = 11 * time.Second }},
+		{"retry-every", "1ms", func(c *Config) { c.RetryEvery = time.Millisecond }},
+		{"min-delay", "2s", func(c *Config) { c.MinDelay = 2 * time.Second }},
+	} {
+		c := Defaults()
+		test.set(&c)
+		_, err := c.queue()
+		var f *fault.Error
+		if !errors.As(err, &f) || f.Kind != fault.Invalid || len(f.Fields) != 1 || f.Fields[0].Name != test.field || !strings.Contains(f.Message, test.says) {
+			t.Errorf("%s: %v", test.field, err)
+		}
+	}
+}

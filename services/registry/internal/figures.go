@@ -1,0 +1,126 @@
+package internal
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/process"
+	"berth.dev/services/registry/queue"
+)
+
+// maxGroups bounds the queues that have figures of their own: the largest. The
+// rest are summed under otherGroups, so that no number of constraints makes
+// the metrics grow.
+const (
+	maxGroups   = 100
+	otherGroups = "other"
+)
+
+// Figures shows what the queue counts; the labels are words of the code and
+// ids of groups, never names that users give.
+func (s *Reservations) Figures(f process.Figures, stats queue.Stats) {
+	showState(f, stats, time.Now())
+	showCounts(f, stats.Counts)
+	refused := s.refused.all()
+	for _, reason := range slices.Sorted(maps.Keys(refused)) {
+		f.Counter("berth_registry_upserts_refused_total", "Upserts that this replica refused, by reason.", refused[reason], "reason", string(reason))
+	}
+}
+
+func showState(f process.Figures, stats queue.Stats, now time.Time) {
+	ready := 0.0
+	if stats.Ready {
+		ready = 1
+	}
+	f.Gauge("berth_registry_ready", "Whether the registry is ready: before, nothing is leased.", ready)
+	for state, n := range stats.States {
+		if state := model.State(state); state == model.Queued || state >= model.Active {
+			f.Gauge("berth_registry_reservations", "Reservations by stored state, those that ended a while ago included.", float64(n), "state", state.String())
+		}
+	}
+	f.Gauge("berth_registry_leased_reservations", "Reservations that hold a lease and are to be handed over.", float64(stats.Leased))
+	f.Gauge("berth_registry_queues", "Queues that are not empty.", float64(len(stats.Groups)))
+	for _, g := range largest(stats.Groups) {
+		f.Gauge("berth_registry_queue_reservations", "Reservations that wait in a queue.", float64(g.Reservations), "group", g.ID)
+		f.Gauge("berth_registry_queue_workers", "Workers that wait in a queue.", float64(g.Workers), "group", g.ID)
+		f.Gauge("berth_registry_queue_head_age_seconds", "How long the head of a queue has waited.", now.Sub(g.HeadSince).Seconds(), "group", g.ID)
+	}
+}
+
+// largest are the queues with the most workers; the last of more than maxGroups
+// stands for the rest, and its head is the oldest of theirs.
+func largest(groups []queue.GroupStats) []queue.GroupStats {
+	slices.SortFunc(groups, func(a, b queue.GroupStats) int {
+		return cmp.Or(-cmp.Compare(a.Workers, b.Workers), cmp.Compare(a.ID, b.ID))
+	})
+	if len(groups) <= maxGroups {
+		return groups
+	}
+	other := queue.GroupStats{ID: otherGroups, HeadSince: groups[maxGroups].HeadSince}
+	for _, g := range groups[maxGroups:] {
+		other.Reservations += g.Reservations
+		other.Workers += g.Workers
+		if g.HeadSince.Before(other.HeadSince) {
+			other.HeadSince = g.HeadSince
+		}
+	}
+	return append(groups[:maxGroups:maxGroups], other)
+}
+
+func showCounts(f process.Figures, counts queue.Counts) {
+	f.Histogram("berth_registry_time_in_queue_seconds", "From the creation of a reservation to its lease.", &counts.TimeInQueue)
+	for change := model.Created; change <= model.ChangeReplaced; change++ {
+		f.Counter("berth_registry_upserts_total", "Upserts answered, by change.", counts.Upserts[change], "change", change.String())
+	}
+	for kind, n := range counts.Events {
+		if name, ok := berthv1.Event_Kind_name[int32(kind)]; ok && kind != 0 {
+			f.Counter("berth_registry_events_total", "Events of reservations: queued, requeued, cancelled, expired and so on.", n, "event", name)
+		}
+	}
+	f.Counter("berth_registry_passes_total", "Passes that were offered to executor-state.", counts.Passes)
+	for result := queue.Granted; result <= queue.Behind; result++ {
+		f.Counter("berth_registry_offers_total", "Entries of passes, by outcome.", counts.Offers[result], "outcome", result.String())
+	}
+	for cause, n := range counts.WakeUps {
+		f.Counter("berth_registry_wakeups_total", "Passes by what they were cut for; one may have several causes.", n, "cause", queue.WakeCause(cause).String())
+	}
+	f.Counter("berth_registry_hand_overs_total", "Leases handed over, by what the assigner answered.", counts.Taken, "outcome", "taken")
+	f.Counter("berth_registry_hand_overs_total", "Leases handed over, by what the assigner answered.", counts.Refused, "outcome", "refused")
+}
+
+// refusals counts upserts that were refused, by reason. They are counted at the
+// door, where those are refused too that never reach the core.
+type refusals struct {
+	mu       sync.Mutex
+	byReason map[fault.Reason]uint64
+}
+
+// count counts an error that says no. One that leaves the outcome open, or
+// names the leader to ask, is no refusal.
+func (r *refusals) count(err error) {
+	if err == nil {
+		return
+	}
+	f := fault.Of(err)
+	if f.Kind == fault.Unavailable || f.Reason == fault.ReasonNotLeader {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.byReason == nil {
+		r.byReason = map[fault.Reason]uint64{}
+	}
+	r.byReason[f.Reason]++
+}
+
+func (r *refusals) all() map[fault.Reason]uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.byReason)
+}

@@ -1,0 +1,63 @@
+package internal
+
+import (
+	"context"
+	"time"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/loop"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/wire"
+	"berth.dev/services/registry/queue"
+)
+
+// Queue is control.v1.Queue over the loop: the registry's part of what the
+// gateway puts together.
+type Queue struct {
+	controlv1.UnimplementedQueueServer
+	loop loop.Owner[*queue.Core]
+}
+
+// NewQueue serves the loop's core.
+func NewQueue(l loop.Owner[*queue.Core]) *Queue { return &Queue{loop: l} }
+
+// Standing implements control.v1.Queue. What is left out is what fits.
+func (s *Queue) Standing(ctx context.Context, req *berthv1.ExplainReservationRequest) (*berthv1.Explanation, error) {
+	key := keyOf(req.GetJob(), req.GetStage(), req.GetName())
+	var standing queue.Standing
+	found := false
+	if err := s.loop.Read(ctx, true, func(c *queue.Core) { standing, found = c.Standing(key) }); err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, fault.New(fault.NotFound, fault.ReasonNotFound, "there is no reservation %s", key)
+	}
+	answer := &berthv1.Explanation{
+		Reservation: shown(standing.View, true), Needed: int32(standing.Reservation.Seats.Len()),
+		Reason: string(standing.Reason), Message: standing.Message,
+	}
+	if standing.Group == "" {
+		return answer, nil
+	}
+	now := time.Now()
+	answer.Group, answer.Position, answer.Queued = standing.Group, int32(standing.Position), int32(standing.Queued)
+	answer.Head, answer.HeadWaited = wire.Key(standing.Head), age(now, standing.HeadSince)
+	answer.Waited, answer.Tried = age(now, standing.Reservation.CreatedAt), wire.Timestamp(standing.Tried)
+	return answer, nil
+}
+
+// QueueFindings implements control.v1.Queue.
+func (s *Queue) QueueFindings(ctx context.Context, _ *berthv1.ListFindingsRequest) (*berthv1.ListFindingsAnswer, error) {
+	answer := &berthv1.ListFindingsAnswer{}
+	err := s.loop.Read(ctx, false, func(c *queue.Core) {
+		for _, f := range c.Findings(time.Now()) {
+			answer.Findings = append(answer.Findings, &berthv1.Finding{
+				Kind: f.Kind, Object: f.Object, Since: wire.Timestamp(f.Since), Message: f.Message, Action: f.Action,
+				Service: model.ServiceRegistry,
+			})
+		}
+	})
+	return answer, err
+}
