@@ -17,6 +17,11 @@ type draft struct {
 	// ended counts the workers that end.
 	ended    int
 	stopping bool
+	// broken are the workers for which a batch that is to start together
+	// cannot; withdrawn says that it does not, and message why.
+	broken    []slot
+	withdrawn bool
+	message   string
 }
 
 // told is one worker's part in an event.
@@ -75,7 +80,14 @@ func (c *Core) write(t *task, at slot, next model.TaskWorker) {
 		if next.State.Terminal() {
 			d.ended++
 		}
-		if kind, ok := kinds[next.State]; ok {
+		if breaks(was.State, &next) {
+			d.broken = append(d.broken, at)
+		}
+		kind, ok := kinds[next.State]
+		if next.Requeue {
+			kind = model.EventWorkerRequeued
+		}
+		if ok {
 			d.told[at.chunk] = append(d.told[at.chunk], told{kind, c.tell(&next)})
 		}
 	}
@@ -103,27 +115,37 @@ func (c *Core) flush() {
 }
 
 func (c *Core) flushDraft(d *draft) {
-	var effect model.Effect
-	last := d.ended > 0 && d.ended == d.t.unended()
+	r := c.reservations[d.t.uid]
+	if len(d.broken) > 0 && !d.stopping && !d.t.header.Stopping && !r.ends() && d.t.together(r) {
+		c.withdraw(d)
+	}
+	header := *d.t.header
+	changed := d.stopping
 	if d.stopping {
-		header := *d.t.header
 		header.Stopping = true
-		effect.Puts = append(effect.Puts, &header)
 	}
-	for _, n := range slices.Sorted(maps.Keys(d.chunks)) {
-		if len(effect.Puts) == maxPuts-1 {
-			c.decide(c.withEvents(d, effect))
-			effect = model.Effect{}
+	if d.withdrawn {
+		header.Withdrawn, header.Reason, header.Message = true, fault.ReasonNotTogether, d.message
+	}
+	last := d.ended > 0 && d.ended == d.t.unended()
+	numbers := slices.Sorted(maps.Keys(d.chunks))
+	for first := true; first || len(numbers) > 0; first = false {
+		n := min(len(numbers), maxPuts-1)
+		if last && n == len(numbers) {
+			header.Ended, changed = true, true
 		}
-		effect.Puts = append(effect.Puts, d.chunks[n])
-	}
-	if last {
-		header := *d.t.header
-		header.Ended = true
-		effect.Puts = append(effect.Puts, &header)
-	}
-	if len(effect.Puts) > 0 {
-		c.decide(c.withEvents(d, effect))
+		var effect model.Effect
+		if changed {
+			put := header
+			effect.Puts, changed = append(effect.Puts, &put), false
+		}
+		for _, number := range numbers[:n] {
+			effect.Puts = append(effect.Puts, d.chunks[number])
+		}
+		numbers = numbers[n:]
+		if len(effect.Puts) > 0 {
+			c.decide(c.withEvents(d, effect))
+		}
 	}
 }
 

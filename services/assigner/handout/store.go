@@ -190,6 +190,9 @@ func (c *Core) tally(t *task, w *model.TaskWorker, by int) {
 		return
 	}
 	t.counts[w.State] += by
+	if t.leaves(w) {
+		t.leaving += by
+	}
 	if w.State.Terminal() {
 		return
 	}
@@ -198,7 +201,7 @@ func (c *Core) tally(t *task, w *model.TaskWorker, by int) {
 	switch {
 	case by > 0 && !found:
 		h.placed = slices.Insert(h.placed, at, placed{t.uid, w.Seat})
-		if h.lost() {
+		if h.lost() || h.record.Draining {
 			c.markHost(w.Ordinal)
 		}
 	case by < 0 && found:
@@ -210,6 +213,9 @@ func (c *Core) task(uid string) *task {
 	t := c.tasks[uid]
 	if t == nil {
 		t = &task{uid: uid}
+		if r := c.reservations[uid]; r.Reservation != nil {
+			t.unwanted = r.Unwanted
+		}
 		c.tasks[uid] = t
 		at, _ := slices.BinarySearch(c.uids, uid)
 		c.uids = slices.Insert(c.uids, at, uid)

@@ -1,9 +1,10 @@
 package handout
 
 import (
+	"strings"
+
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
-	"strings"
 )
 
 func (c *Core) submitDone(d SubmitDone) {
@@ -57,6 +58,9 @@ func (c *Core) accepted(f *flight, t *task, at slot, found bool, a Accepted) {
 	if h := c.hosts[f.key.ordinal]; !a.State.Terminal() && (h.record == nil || a.Incarnation < h.record.Incarnation) {
 		// The executor has been started again since: only its report, or
 		// another answer, tells whether the worker outlived that.
+		if o := c.orders[f.key.orderKey]; o != nil {
+			o.doubt = true
+		}
 		return
 	}
 	w := c.read(t, at)
@@ -106,10 +110,11 @@ func (c *Core) notStarted(f *flight, t *task, at slot, outcome any) {
 	if w.Attempts >= c.maxAttempts(t.uid) {
 		// An executor that only ever refused is free. One that may have been
 		// reached is not, before it has promised never to start the worker.
-		w.Reason = fault.ReasonAttemptsExhausted
-		w.State = model.WorkerFailed
 		if o.doubt {
-			w.State = model.WorkerEvict
+			w.State, w.Reason = model.WorkerEvict, fault.ReasonAttemptsExhausted
+		} else {
+			w.State = model.WorkerFailed
+			c.giveUp(t, &w)
 		}
 	} else {
 		o.misses = 0
