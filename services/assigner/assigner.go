@@ -43,5 +43,6 @@ func Run(ctx context.Context, config Config, told func(process.Addresses)) error
 	}
 	berthv1.RegisterAssignmentsServer(r.Server, internal.NewAssignments(l))
 	controlv1.RegisterHandoutServer(r.Server, internal.NewHandout(l))
+	replica.Figures(r, l, internal.Take, internal.Show)
 	return replica.Run(r, l)
 }

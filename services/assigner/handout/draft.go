@@ -22,6 +22,11 @@ type draft struct {
 	broken    []slot
 	withdrawn bool
 	message   string
+	// observed is what there is to count; placed are the workers that are no
+	// longer waiting for their executor, one of which acknowledged at least.
+	observed     []observed
+	placed       int
+	acknowledged bool
 }
 
 // told is one worker's part in an event.
@@ -77,6 +82,7 @@ func (c *Core) write(t *task, at slot, next model.TaskWorker) {
 			panic("handout: " + t.worker(was.Seat).String() + ": " + was.State.String() + " may not become " + next.State.String())
 		}
 		next.Since = c.now
+		d.observe(c, &was, &next)
 		if next.State.Terminal() {
 			d.ended++
 		}
@@ -127,6 +133,9 @@ func (c *Core) flushDraft(d *draft) {
 	if d.withdrawn {
 		header.Withdrawn, header.Reason, header.Message = true, fault.ReasonNotTogether, d.message
 	}
+	if d.acknowledged && d.placed == d.t.counts[model.WorkerAssigned] && !header.Stopping {
+		d.observed = append(d.observed, observed{what: sawBatchAssigned, took: c.sinceGrant(d.t)})
+	}
 	last := d.ended > 0 && d.ended == d.t.unended()
 	numbers := slices.Sorted(maps.Keys(d.chunks))
 	for first := true; first || len(numbers) > 0; first = false {
@@ -146,6 +155,9 @@ func (c *Core) flushDraft(d *draft) {
 		if len(effect.Puts) > 0 {
 			c.decide(c.withEvents(d, effect))
 		}
+	}
+	if len(d.observed) > 0 {
+		c.pending = append(c.pending, pending{d.observed, c.emitted})
 	}
 }
 

@@ -46,6 +46,7 @@ func breaks(was model.WorkerState, next *model.TaskWorker) bool {
 // nothing of it is left.
 func (c *Core) withdraw(d *draft) {
 	d.stopping, d.withdrawn = true, true
+	d.observed = append(d.observed, observed{what: sawWithdrawn})
 	d.message = c.reasons(d)
 	c.dismissAll(d.t, fault.ReasonNotTogether)
 }

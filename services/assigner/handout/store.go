@@ -85,6 +85,7 @@ func (c *Core) committed(effects int) {
 	c.journal = slices.Delete(c.journal, 0, n)
 	c.answers = slices.DeleteFunc(c.answers, func(a answer) bool { return a.after <= c.durable })
 	c.forgetAnswered()
+	c.settleFigures()
 }
 
 // abandoned takes back what is not durable: records in reverse order, then the
@@ -101,6 +102,7 @@ func (c *Core) abandoned() {
 		c.redo = append(c.redo, a.event)
 	}
 	c.answers = nil
+	c.pending = nil
 	for _, f := range slices.Clone(c.flown) {
 		if f.after > c.durable && !f.landed {
 			c.unsend(f)

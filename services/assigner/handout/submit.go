@@ -34,6 +34,9 @@ func (c *Core) Stands(s Submit) bool {
 func (c *Core) submitted(f *flight, outcome any) {
 	if !f.landed {
 		c.land(f)
+		if _, unsent := outcome.(NotSent); !unsent {
+			c.figures.Attempts++
+		}
 	}
 	t, at, found := c.find(f.key.orderKey)
 	if a, ok := outcome.(Accepted); ok {
@@ -85,13 +88,13 @@ func clip(message string) string {
 // of the executor does not count.
 func (c *Core) notStarted(f *flight, t *task, at slot, outcome any) {
 	w := c.read(t, at)
-	message, doubt := "", false
+	reason, message, doubt := fault.ReasonUnavailable, "", false
 	switch outcome := outcome.(type) {
 	case Refused:
 		if outcome.Reason == fault.ReasonLowerTerm || outcome.Reason == fault.ReasonOtherIncarnation {
 			return
 		}
-		message = string(outcome.Reason)
+		reason, message = outcome.Reason, string(outcome.Reason)
 		if outcome.Message != "" {
 			message += ": " + outcome.Message
 		}
@@ -119,6 +122,8 @@ func (c *Core) notStarted(f *flight, t *task, at slot, outcome any) {
 	} else {
 		o.misses = 0
 		c.schedule(o, c.backoff(o.key, int(w.Attempts)))
+		d := c.draft(t)
+		d.observed = append(d.observed, observed{what: sawRetry, reason: reason})
 	}
 	c.write(t, at, w)
 }

@@ -188,7 +188,7 @@ func (s *script) run(t *testing.T, line string) {
 		}
 	case "findings":
 		for _, f := range s.core.Findings(s.now) {
-			s.say("%s %s for %v: %s", f.Kind, f.Object, s.now.Sub(f.Since), f.Done)
+			s.say("%s %s for %v: %s: %s", f.Kind, f.Object, s.now.Sub(f.Since), f.Message, f.Action)
 		}
 	default:
 		t.Fatalf("no such command: %s", line)

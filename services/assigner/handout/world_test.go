@@ -264,7 +264,7 @@ func dump(c *Core) string {
 	var b strings.Builder
 	for _, uid := range c.uids {
 		t := c.tasks[uid]
-		fmt.Fprintf(&b, "task %s %+v %v\n", uid, t.header, t.counts)
+		fmt.Fprintf(&b, "task %s %+v %v leaving %d\n", uid, t.header, t.counts, t.leaving)
 		for n, chunk := range t.chunks {
 			fmt.Fprintf(&b, "  chunk %d %+v\n", n, chunk)
 		}
