@@ -87,7 +87,7 @@ func (a *Auditor) assign(v *version, w *model.TaskWorker) {
 	}
 	// One transaction may both assign a worker and find its executor lost, or
 	// its reservation cancelled.
-	if w.State != model.WorkerAssigned && w.State != model.WorkerLost && w.State != model.WorkerEvict {
+	if w.State != model.WorkerAssigned && w.State != model.WorkerLost && w.State != model.WorkerEvict && w.State != model.WorkerEvicted {
 		a.violate(RuleWorkerState, "%s: worker %s began as %s", v, w.Seat, w.State)
 	}
 	switch ordinal, leased := v.placed(w.Seat); {

@@ -103,7 +103,8 @@ type TaskWorker struct {
 	Incarnation int64
 	Sequence    int64
 	// Requeue is set, with FAILED, on a worker that could not be started and is
-	// for the registry to queue again. It is done when the stage knows a higher
-	// number of the seat.
+	// for the registry to queue again; with LOST where its executor was lost
+	// before it had promised not to start it. It is done when the stage knows a
+	// higher number of the seat.
 	Requeue bool
 }

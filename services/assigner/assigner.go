@@ -45,6 +45,7 @@ func Run(ctx context.Context, config Config, told func(process.Addresses)) error
 		return err
 	}
 	Serve(r.Server, l)
+	replica.Figures(r, l, internal.Take, internal.Show)
 	return replica.Run(r, l)
 }
 

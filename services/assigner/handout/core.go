@@ -48,6 +48,10 @@ type Core struct {
 	answers []answer
 	redo    []model.Event
 
+	// What was counted, and what is to be once it is durable.
+	figures Figures
+	pending []pending
+
 	// What this step has made so far.
 	drafts map[string]*draft
 	out    []model.Action
@@ -68,6 +72,7 @@ func New(cfg Config) *Core {
 		orders:       map[orderKey]*order{},
 		flights:      map[flightKey]*flight{},
 		drafts:       map[string]*draft{},
+		figures:      newFigures(),
 	}
 }
 

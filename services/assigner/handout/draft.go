@@ -17,6 +17,16 @@ type draft struct {
 	// ended counts the workers that end.
 	ended    int
 	stopping bool
+	// broken are the workers for which a batch that is to start together
+	// cannot; withdrawn says that it does not, and message why.
+	broken    []slot
+	withdrawn bool
+	message   string
+	// observed is what there is to count; placed are the workers that are no
+	// longer waiting for their executor, one of which acknowledged at least.
+	observed     []observed
+	placed       int
+	acknowledged bool
 }
 
 // told is one worker's part in an event.
@@ -72,10 +82,18 @@ func (c *Core) write(t *task, at slot, next model.TaskWorker) {
 			panic("handout: " + t.worker(was.Seat).String() + ": " + was.State.String() + " may not become " + next.State.String())
 		}
 		next.Since = c.now
+		d.observe(c, &was, &next)
 		if next.State.Terminal() {
 			d.ended++
 		}
-		if kind, ok := kinds[next.State]; ok {
+		if breaks(was.State, &next) {
+			d.broken = append(d.broken, at)
+		}
+		kind, ok := kinds[next.State]
+		if next.Requeue {
+			kind = model.EventWorkerRequeued
+		}
+		if ok {
 			d.told[at.chunk] = append(d.told[at.chunk], told{kind, c.tell(&next)})
 		}
 	}
@@ -103,27 +121,43 @@ func (c *Core) flush() {
 }
 
 func (c *Core) flushDraft(d *draft) {
-	var effect model.Effect
-	last := d.ended > 0 && d.ended == d.t.unended()
+	r := c.reservations[d.t.uid]
+	if len(d.broken) > 0 && !d.stopping && !d.t.header.Stopping && !r.ends() && d.t.together(r) {
+		c.withdraw(d)
+	}
+	header := *d.t.header
+	changed := d.stopping
 	if d.stopping {
-		header := *d.t.header
 		header.Stopping = true
-		effect.Puts = append(effect.Puts, &header)
 	}
-	for _, n := range slices.Sorted(maps.Keys(d.chunks)) {
-		if len(effect.Puts) == maxPuts-1 {
-			c.decide(c.withEvents(d, effect))
-			effect = model.Effect{}
+	if d.withdrawn {
+		header.Withdrawn, header.Reason, header.Message = true, fault.ReasonNotTogether, d.message
+	}
+	if d.acknowledged && d.placed == d.t.counts[model.WorkerAssigned] && !header.Stopping {
+		d.observed = append(d.observed, observed{what: sawBatchAssigned, took: c.sinceGrant(d.t)})
+	}
+	last := d.ended > 0 && d.ended == d.t.unended()
+	numbers := slices.Sorted(maps.Keys(d.chunks))
+	for first := true; first || len(numbers) > 0; first = false {
+		n := min(len(numbers), maxPuts-1)
+		if last && n == len(numbers) {
+			header.Ended, changed = true, true
 		}
-		effect.Puts = append(effect.Puts, d.chunks[n])
+		var effect model.Effect
+		if changed {
+			put := header
+			effect.Puts, changed = append(effect.Puts, &put), false
+		}
+		for _, number := range numbers[:n] {
+			effect.Puts = append(effect.Puts, d.chunks[number])
+		}
+		numbers = numbers[n:]
+		if len(effect.Puts) > 0 {
+			c.decide(c.withEvents(d, effect))
+		}
 	}
-	if last {
-		header := *d.t.header
-		header.Ended = true
-		effect.Puts = append(effect.Puts, &header)
-	}
-	if len(effect.Puts) > 0 {
-		c.decide(c.withEvents(d, effect))
+	if len(d.observed) > 0 {
+		c.pending = append(c.pending, pending{d.observed, c.emitted})
 	}
 }
 

@@ -6,6 +6,28 @@ import (
 	"berth.dev/pkg/model"
 )
 
+// The kinds of findings.
+const (
+	// FindingNotAcknowledged: an executor was not reached, or has not answered,
+	// for a worker that it was given long ago. Orders wait for the executor's
+	// presence, or are retried.
+	FindingNotAcknowledged = "NOT_ACKNOWLEDGED"
+	// FindingNotRunning: an executor took a worker long ago and does not report
+	// it as running. The worker keeps its executor until it runs, ends or is
+	// cancelled.
+	FindingNotRunning = "NOT_RUNNING"
+	// FindingQuarantined: a worker was told to stop and its end is not
+	// confirmed. Its capacity stays used until its executor says that it is
+	// gone, or is lost.
+	FindingQuarantined = "QUARANTINED"
+	// FindingStray: an executor has a worker that it should not have, and does
+	// not confirm its end.
+	FindingStray = "STRAY"
+)
+
+// FindingKinds are all of them.
+var FindingKinds = []string{FindingNotAcknowledged, FindingNotRunning, FindingQuarantined, FindingStray}
+
 // Edge is one row of the table of states: who brings a worker from one to the
 // next, by when, and what is found when it does not come.
 type Edge struct {
@@ -16,8 +38,8 @@ type Edge struct {
 	// waits for the edge. Grace adds the worker's own.
 	Deadline time.Duration
 	Grace    bool
-	// Miss is the kind of the finding, Done what the core does about it.
-	Miss, Done string
+	// Miss is the kind of the finding, Action what is done about it.
+	Miss, Action string
 }
 
 // The owners of edges.
@@ -25,25 +47,33 @@ const (
 	ownerExecutor = "executor's acknowledgement"
 	ownerReport   = "executor's report"
 	ownerBudget   = "assigner: attempts spent"
-	ownerCancel   = "assigner: reservation ends"
+	ownerCancel   = "assigner: reservation ends, worker cancelled, executor drained or batch withdrawn"
 	ownerStop     = "executor's promise"
 	ownerSelf     = "executor's own stop"
+	ownerUnsent   = "assigner: cancelled before it was sent; else executor's own stop"
 	ownerLost     = "executor-state: executor LOST"
+)
+
+// What is done about workers that miss their deadlines.
+const (
+	actionSubmit = "orders to start wait for the executor's presence, or are retried"
+	actionRun    = "the worker keeps its executor until it runs, ends or is cancelled"
+	actionStop   = "the order to stop is repeated; the capacity stays used until the executor confirms the end, or is LOST"
 )
 
 // Edges is the life of a worker: every edge that the assigner writes.
 var Edges = []Edge{
 	{From: model.WorkerAssigned, To: model.WorkerStarting, Owner: ownerExecutor, Deadline: time.Minute,
-		Miss: "NOT_ACKNOWLEDGED", Done: "submits wait for the executor's presence, or are retried"},
+		Miss: FindingNotAcknowledged, Action: actionSubmit},
 	{From: model.WorkerAssigned, To: model.WorkerRunning, Owner: ownerExecutor},
 	{From: model.WorkerAssigned, To: model.WorkerEvict, Owner: ownerCancel},
 	{From: model.WorkerAssigned, To: model.WorkerCompleted, Owner: ownerReport},
 	{From: model.WorkerAssigned, To: model.WorkerFailed, Owner: ownerBudget},
 	{From: model.WorkerAssigned, To: model.WorkerLost, Owner: ownerLost},
-	{From: model.WorkerAssigned, To: model.WorkerEvicted, Owner: ownerSelf},
+	{From: model.WorkerAssigned, To: model.WorkerEvicted, Owner: ownerUnsent},
 
 	{From: model.WorkerStarting, To: model.WorkerRunning, Owner: ownerReport, Deadline: 10 * time.Minute,
-		Miss: "NOT_RUNNING", Done: "the worker keeps its executor until it runs, ends or is cancelled"},
+		Miss: FindingNotRunning, Action: actionRun},
 	{From: model.WorkerStarting, To: model.WorkerEvict, Owner: ownerCancel},
 	{From: model.WorkerStarting, To: model.WorkerCompleted, Owner: ownerReport},
 	{From: model.WorkerStarting, To: model.WorkerFailed, Owner: ownerReport},
@@ -57,44 +87,15 @@ var Edges = []Edge{
 	{From: model.WorkerRunning, To: model.WorkerEvicted, Owner: ownerSelf},
 
 	{From: model.WorkerEvict, To: model.WorkerEvicting, Owner: ownerStop, Deadline: 30 * time.Second, Grace: true,
-		Miss: "STOP_UNCONFIRMED", Done: "the stop is repeated; the capacity stays quarantined"},
+		Miss: FindingQuarantined, Action: actionStop},
 	{From: model.WorkerEvict, To: model.WorkerCompleted, Owner: ownerReport},
 	{From: model.WorkerEvict, To: model.WorkerFailed, Owner: ownerReport},
 	{From: model.WorkerEvict, To: model.WorkerLost, Owner: ownerLost},
 	{From: model.WorkerEvict, To: model.WorkerEvicted, Owner: ownerStop},
 
 	{From: model.WorkerEvicting, To: model.WorkerEvicted, Owner: ownerStop, Deadline: 30 * time.Second, Grace: true,
-		Miss: "STOP_UNCONFIRMED", Done: "the stop is repeated; the capacity stays quarantined"},
+		Miss: FindingQuarantined, Action: actionStop},
 	{From: model.WorkerEvicting, To: model.WorkerCompleted, Owner: ownerReport},
 	{From: model.WorkerEvicting, To: model.WorkerFailed, Owner: ownerReport},
 	{From: model.WorkerEvicting, To: model.WorkerLost, Owner: ownerLost},
-}
-
-// Finding is a thing that missed its deadline, and is not forgotten for it.
-type Finding struct {
-	Kind string
-	// Object names the worker and its executor.
-	Object string
-	Since  time.Time
-	// Done is what is done about it.
-	Done string
-}
-
-// finding says whether a worker has missed the deadline of its state.
-func (c *Core) finding(now time.Time, t *task, w *model.TaskWorker) (Finding, bool) {
-	for _, e := range Edges {
-		if e.From != w.State || e.Deadline == 0 {
-			continue
-		}
-		deadline := e.Deadline
-		if e.Grace {
-			deadline += c.grace(t.uid)
-		}
-		if now.Sub(w.Since) <= deadline {
-			return Finding{}, false
-		}
-		object := t.worker(w.Seat).String() + " on " + c.executorID(w.Ordinal)
-		return Finding{Kind: e.Miss, Object: object, Since: w.Since, Done: e.Done}, true
-	}
-	return Finding{}, false
 }

@@ -16,7 +16,7 @@ func TestEveryEdgeHasOneOwner(t *testing.T) {
 		if e.Owner == "" {
 			t.Errorf("%s to %s has no owner", e.From, e.To)
 		}
-		if (e.Deadline > 0) != (e.Miss != "" && e.Done != "") {
+		if (e.Deadline > 0) != (e.Miss != "" && e.Action != "") {
 			t.Errorf("%s to %s: a deadline and what is found past it go together", e.From, e.To)
 		}
 		if e.Deadline > 0 {

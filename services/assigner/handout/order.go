@@ -43,9 +43,10 @@ type order struct {
 	misses int
 	// doubt: an attempt may have reached the executor without our knowing.
 	doubt bool
-	// worker and epoch are set for strays.
+	// worker, epoch and since are set for strays.
 	worker model.Worker
 	epoch  int64
+	since  time.Time
 }
 
 // flight is an order under way.
@@ -126,7 +127,7 @@ func (c *Core) stray(key orderKey, worker model.Worker, epoch int64) {
 	if c.orders[key] != nil {
 		return
 	}
-	o := &order{key: key, kind: orderStray, worker: worker, epoch: epoch}
+	o := &order{key: key, kind: orderStray, worker: worker, epoch: epoch, since: c.now}
 	c.orders[key] = o
 	c.host(key.ordinal).strays[o] = struct{}{}
 	if c.flights[o.flightKey()] == nil {

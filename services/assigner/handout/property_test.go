@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
 )
 
@@ -131,12 +132,13 @@ func (p *play) invariants(t *rapid.T) {
 	if len(p.failed) > 0 {
 		t.Fatal(p.failed)
 	}
-	// What has ended, other than LOST, does not run and will not be started.
 	for _, s := range p.records {
 		chunk, ok := s.record.(*model.TaskChunk)
 		if !ok {
 			continue
 		}
+		p.asAsked(t, chunk)
+		// What has ended, other than LOST, does not run and will not be started.
 		for _, worker := range chunk.Workers {
 			a := p.agents[fmt.Sprintf("e%d", worker.Ordinal)]
 			at := placed{chunk.UID, worker.Seat}
@@ -145,6 +147,36 @@ func (p *play) invariants(t *rapid.T) {
 				t.Fatalf("%s/%s is %s (%s) and runs", chunk.UID, worker.Seat, worker.State, worker.Reason)
 			}
 		}
+	}
+}
+
+// asAsked holds a durable task to what its reservation asks: only what may be
+// is queued again, and no worker of a batch that is to start together is left to
+// start when another one cannot.
+func (p *play) asAsked(t *rapid.T, chunk *model.TaskChunk) {
+	r, _ := p.records[reservationRef(chunk.UID)].record.(*model.Reservation)
+	header := p.records[model.Ref{Kind: model.KindTaskHeader, ID: chunk.UID}].record.(*model.TaskHeader)
+	if header.Withdrawn && (!header.Stopping || header.Message == "" || r.Spec.Start != model.StartTogether) {
+		t.Fatalf("withdrawn: %+v", header)
+	}
+	starting, broken := false, false
+	for _, w := range chunk.Workers {
+		if w.Requeue && (w.State != model.WorkerFailed && w.State != model.WorkerLost ||
+			w.Reason != fault.ReasonAttemptsExhausted || w.Attempts < r.Spec.MaxAttempts || r.Round+1 >= r.Spec.MaxAttempts ||
+			r.Spec.Start == model.StartTogether || r.Spec.OnFailure == model.OnFailureNotify) {
+			t.Fatalf("to be queued again: %+v of %+v", w, r)
+		}
+		switch w.State {
+		case model.WorkerAssigned, model.WorkerStarting:
+			starting = true
+		case model.WorkerFailed:
+			broken = broken || w.Reason != fault.ReasonExited && w.Reason != fault.ReasonKilled
+		case model.WorkerEvict, model.WorkerEvicting, model.WorkerEvicted:
+			broken = broken || w.Reason != fault.ReasonCancelled
+		}
+	}
+	if starting && broken && r.Spec.Start == model.StartTogether && r.State == model.Queued && !header.Stopping {
+		t.Fatalf("some start, some cannot: %+v", chunk)
 	}
 }
 
@@ -160,7 +192,11 @@ func TestOrdersAndEndsUnderAnyFault(t *testing.T) {
 				}
 				p.uids++
 				uid := fmt.Sprintf("u%d", p.uids)
-				p.reservation(uid, model.Queued, int32(1+pick(3, "attempts")))
+				p.reservation(uid, model.Queued, int32(1+pick(3, "attempts")), func(r *model.Reservation) {
+					r.Round = int32(pick(2, "round"))
+					r.Spec.Start = model.Start(pick(3, "start"))
+					r.Spec.OnFailure = model.OnFailure(pick(3, "onFailure"))
+				})
 				ordinals := make([]uint32, 1+pick(4, "workers"))
 				for i := range ordinals {
 					ordinals[i] = uint32(pick(4, "ordinal"))
@@ -176,6 +212,20 @@ func TestOrdersAndEndsUnderAnyFault(t *testing.T) {
 					t.Skip()
 				}
 				p.reservation(uids[pick(len(uids), "uid")], model.Cancelling, 3)
+				p.give(model.Progress{Revision: p.revision})
+			},
+			"cancelWorkers": func(t *rapid.T) {
+				uids := p.reservationsIn(model.Queued)
+				if len(uids) == 0 {
+					t.Skip()
+				}
+				p.reservation(uids[pick(len(uids), "uid")], model.Queued, 3, func(r *model.Reservation) {
+					r.Unwanted = model.SeatsOf(append(r.Unwanted.List(), seat(int32(pick(4, "seat")))))
+				})
+				p.give(model.Progress{Revision: p.revision})
+			},
+			"drain": func(t *rapid.T) {
+				p.drain(p.ids[pick(4, "agent")], coin.Draw(t, "draining"))
 				p.give(model.Progress{Revision: p.revision})
 			},
 			"deliver": func(t *rapid.T) {

@@ -1,7 +1,6 @@
 package handout
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -146,25 +145,4 @@ func (c *Core) Stats() Stats {
 		}
 	}
 	return s
-}
-
-// Findings answers what has missed its deadline by now, in order of object: what it
-// is, since when, and what is done about it.
-func (c *Core) Findings(now time.Time) []Finding {
-	var all []Finding
-	for _, uid := range c.uids {
-		t := c.tasks[uid]
-		if !t.active() || t.header.Ended {
-			continue
-		}
-		for _, chunk := range t.chunks {
-			for i := range size(chunk) {
-				if f, missed := c.finding(now, t, &chunk.Workers[i]); missed {
-					all = append(all, f)
-				}
-			}
-		}
-	}
-	slices.SortStableFunc(all, func(a, b Finding) int { return cmp.Compare(a.Object, b.Object) })
-	return all
 }

@@ -26,19 +26,26 @@ func (c *Core) review() {
 	}
 }
 
-// reviewHost gives up the workers of an executor that is lost.
+// reviewHost gives up the workers of an executor that is lost, and stops those
+// of one that is to be empty.
 func (c *Core) reviewHost(ordinal uint32) {
 	h := c.hosts[ordinal]
-	if h == nil || !h.lost() {
+	if h == nil || !h.lost() && !h.record.Draining {
 		return
 	}
 	for _, p := range h.placed {
 		t, at, _ := c.find(orderKey{ordinal, p.uid, p.seat})
+		if !h.lost() {
+			c.dismiss(t, at, fault.ReasonExecutorDraining)
+			continue
+		}
+		// Nobody knows whether the worker runs. Why it was to go is still worth
+		// more than how it went.
 		w := c.read(t, at)
 		w.State = model.WorkerLost
-		// A worker whose attempts were spent is LOST too: nobody knows whether
-		// it runs. Why it was to go is still worth more than how it went.
-		if w.Reason != fault.ReasonAttemptsExhausted {
+		if w.Reason == fault.ReasonAttemptsExhausted {
+			c.giveUp(t, &w)
+		} else {
 			w.Reason = fault.ReasonExecutorLost
 		}
 		c.write(t, at, w)
@@ -58,6 +65,8 @@ func (c *Core) reviewTask(t *task) {
 		}
 	case (r.ends() || t.header.Stopping) && (!t.header.Stopping || t.startable() > 0):
 		c.stopAll(t, r)
+	case t.leaving > 0:
+		c.stopUnwanted(t)
 	}
 }
 
@@ -75,16 +84,21 @@ func (c *Core) resume(t *task, r reservation, l lease) {
 func (c *Core) stopAll(t *task, r reservation) {
 	c.draft(t).stopping = !t.header.Stopping
 	reason := fault.ReasonCancelled
-	if r.Reservation != nil && r.Reason != "" {
+	switch {
+	case !r.ends():
+		reason = t.header.Reason
+	case r.Reservation != nil && r.Reason != "":
 		reason = r.Reason
 	}
-	for n, chunk := range t.chunks {
-		for i := range size(chunk) {
-			w := chunk.Workers[i]
-			if w.State < model.WorkerEvict {
-				w.State, w.Reason = model.WorkerEvict, reason
-				c.write(t, slot{int32(n), i}, w)
-			}
+	c.dismissAll(t, reason)
+	c.flush()
+}
+
+// stopUnwanted decides the stop of the workers that were cancelled one by one.
+func (c *Core) stopUnwanted(t *task) {
+	for seat := range t.unwanted.All() {
+		if at, found := t.find(seat); found {
+			c.dismiss(t, at, fault.ReasonCancelled)
 		}
 	}
 	c.flush()

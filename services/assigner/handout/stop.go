@@ -5,6 +5,31 @@ import (
 	"berth.dev/pkg/model"
 )
 
+// dismiss decides the stop of a worker. One that its executor was never asked
+// to start has ended with that; of any other the executor has to say so.
+func (c *Core) dismiss(t *task, at slot, reason fault.Reason) {
+	w := c.read(t, at)
+	if w.State >= model.WorkerEvict {
+		return
+	}
+	key := orderKey{w.Ordinal, t.uid, w.Seat}
+	o := c.orders[key]
+	w.State, w.Reason = model.WorkerEvict, reason
+	if o != nil && o.kind == orderSubmit && !o.doubt && c.flights[o.flightKey()] == nil {
+		w.State = model.WorkerEvicted
+	}
+	c.write(t, at, w)
+}
+
+// dismissAll decides the stop of every worker of a task.
+func (c *Core) dismissAll(t *task, reason fault.Reason) {
+	for n, chunk := range t.chunks {
+		for i := range size(chunk) {
+			c.dismiss(t, slot{int32(n), i}, reason)
+		}
+	}
+}
+
 func (c *Core) stopDone(d StopDone) {
 	key, ok := c.orderKey(d.Executor, d.UID, d.Seat)
 	if !ok {
@@ -64,8 +89,9 @@ func (c *Core) settle(t *task, at slot, w model.TaskWorker, state model.WorkerSt
 	}
 	exhausted := w.Reason == fault.ReasonAttemptsExhausted
 	switch {
-	case state == model.WorkerEvicted && exhausted:
+	case exhausted && (state == model.WorkerEvicted || state == model.WorkerFailed && exit == nil):
 		w.State = model.WorkerFailed
+		c.giveUp(t, &w)
 	case state == model.WorkerEvicted && was < model.WorkerEvict:
 		// Nobody told the executor to: it stopped the worker by itself.
 		w.Reason = fault.ReasonStopped
@@ -75,7 +101,7 @@ func (c *Core) settle(t *task, at slot, w model.TaskWorker, state model.WorkerSt
 		w.Reason = fault.ReasonExited
 	case state == model.WorkerFailed && was <= model.WorkerStarting:
 		w.Reason = fault.ReasonStartFailed
-	case state == model.WorkerFailed && !exhausted:
+	case state == model.WorkerFailed:
 		w.Reason = fault.ReasonKilled
 	}
 	c.write(t, at, w)

@@ -85,6 +85,7 @@ func (c *Core) committed(effects int) {
 	c.journal = slices.Delete(c.journal, 0, n)
 	c.answers = slices.DeleteFunc(c.answers, func(a answer) bool { return a.after <= c.durable })
 	c.forgetAnswered()
+	c.settleFigures()
 }
 
 // abandoned takes back what is not durable: records in reverse order, then the
@@ -101,6 +102,7 @@ func (c *Core) abandoned() {
 		c.redo = append(c.redo, a.event)
 	}
 	c.answers = nil
+	c.pending = nil
 	for _, f := range slices.Clone(c.flown) {
 		if f.after > c.durable && !f.landed {
 			c.unsend(f)
@@ -190,6 +192,9 @@ func (c *Core) tally(t *task, w *model.TaskWorker, by int) {
 		return
 	}
 	t.counts[w.State] += by
+	if t.leaves(w) {
+		t.leaving += by
+	}
 	if w.State.Terminal() {
 		return
 	}
@@ -198,7 +203,7 @@ func (c *Core) tally(t *task, w *model.TaskWorker, by int) {
 	switch {
 	case by > 0 && !found:
 		h.placed = slices.Insert(h.placed, at, placed{t.uid, w.Seat})
-		if h.lost() {
+		if h.lost() || h.record.Draining {
 			c.markHost(w.Ordinal)
 		}
 	case by < 0 && found:
@@ -210,6 +215,9 @@ func (c *Core) task(uid string) *task {
 	t := c.tasks[uid]
 	if t == nil {
 		t = &task{uid: uid}
+		if r := c.reservations[uid]; r.Reservation != nil {
+			t.unwanted = r.Unwanted
+		}
 		c.tasks[uid] = t
 		at, _ := slices.BinarySearch(c.uids, uid)
 		c.uids = slices.Insert(c.uids, at, uid)

@@ -1,9 +1,10 @@
 package handout
 
 import (
+	"strings"
+
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
-	"strings"
 )
 
 func (c *Core) submitDone(d SubmitDone) {
@@ -33,6 +34,9 @@ func (c *Core) Stands(s Submit) bool {
 func (c *Core) submitted(f *flight, outcome any) {
 	if !f.landed {
 		c.land(f)
+		if _, unsent := outcome.(NotSent); !unsent {
+			c.figures.Attempts++
+		}
 	}
 	t, at, found := c.find(f.key.orderKey)
 	if a, ok := outcome.(Accepted); ok {
@@ -57,6 +61,9 @@ func (c *Core) accepted(f *flight, t *task, at slot, found bool, a Accepted) {
 	if h := c.hosts[f.key.ordinal]; !a.State.Terminal() && (h.record == nil || a.Incarnation < h.record.Incarnation) {
 		// The executor has been started again since: only its report, or
 		// another answer, tells whether the worker outlived that.
+		if o := c.orders[f.key.orderKey]; o != nil {
+			o.doubt = true
+		}
 		return
 	}
 	w := c.read(t, at)
@@ -81,13 +88,13 @@ func clip(message string) string {
 // of the executor does not count.
 func (c *Core) notStarted(f *flight, t *task, at slot, outcome any) {
 	w := c.read(t, at)
-	message, doubt := "", false
+	reason, message, doubt := fault.ReasonUnavailable, "", false
 	switch outcome := outcome.(type) {
 	case Refused:
 		if outcome.Reason == fault.ReasonLowerTerm || outcome.Reason == fault.ReasonOtherIncarnation {
 			return
 		}
-		message = string(outcome.Reason)
+		reason, message = outcome.Reason, string(outcome.Reason)
 		if outcome.Message != "" {
 			message += ": " + outcome.Message
 		}
@@ -106,14 +113,17 @@ func (c *Core) notStarted(f *flight, t *task, at slot, outcome any) {
 	if w.Attempts >= c.maxAttempts(t.uid) {
 		// An executor that only ever refused is free. One that may have been
 		// reached is not, before it has promised never to start the worker.
-		w.Reason = fault.ReasonAttemptsExhausted
-		w.State = model.WorkerFailed
 		if o.doubt {
-			w.State = model.WorkerEvict
+			w.State, w.Reason = model.WorkerEvict, fault.ReasonAttemptsExhausted
+		} else {
+			w.State = model.WorkerFailed
+			c.giveUp(t, &w)
 		}
 	} else {
 		o.misses = 0
 		c.schedule(o, c.backoff(o.key, int(w.Attempts)))
+		d := c.draft(t)
+		d.observed = append(d.observed, observed{what: sawRetry, reason: reason})
 	}
 	c.write(t, at, w)
 }

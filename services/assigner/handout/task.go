@@ -14,6 +14,10 @@ type task struct {
 	// chunks is indexed by chunk; nil where one is not there.
 	chunks []*model.TaskChunk
 	counts Counts
+	// unwanted are the seats that were cancelled one by one; leaving counts
+	// those of their workers that no stop was decided for yet.
+	unwanted model.Seats
+	leaving  int
 }
 
 // slot is where a task keeps a worker.
@@ -38,6 +42,19 @@ func (t *task) unended() int {
 // startable counts the workers that no stop was decided for.
 func (t *task) startable() int {
 	return t.counts[model.WorkerAssigned] + t.counts[model.WorkerStarting] + t.counts[model.WorkerRunning]
+}
+
+// together says whether a batch that is to start together has not done so yet:
+// a worker that has not run is still to start. Once there is none, what becomes
+// of one worker is nothing to the others.
+func (t *task) together(r reservation) bool {
+	return r.Reservation != nil && r.Spec.Start == model.StartTogether &&
+		t.counts[model.WorkerAssigned]+t.counts[model.WorkerStarting] > 0
+}
+
+// leaves says whether a worker is to be stopped because its seat is unwanted.
+func (t *task) leaves(w *model.TaskWorker) bool {
+	return w.State < model.WorkerEvict && t.unwanted.Has(w.Seat)
 }
 
 func (t *task) chunk(n int32) *model.TaskChunk {

@@ -2,6 +2,7 @@ package handout
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -82,11 +83,31 @@ func (s *script) run(t *testing.T, line string) {
 	case "present", "absent": // present e1
 		s.present(arg(1), words[0] == "present")
 		s.give(model.Progress{Revision: s.revision})
-	case "reservation": // reservation u1 STATE [attempts=]
+	case "drain", "undrain": // drain e1
+		s.drain(arg(1), words[0] == "drain")
+		s.give(model.Progress{Revision: s.revision})
+	case "reservation": // reservation u1 STATE [attempts=] [round=] [notify] [together] [unwanted 0.1 …]
 		for state := model.StateUnset; state <= model.Replaced; state++ {
-			if state.String() == arg(2) {
-				s.reservation(arg(1), state, int32(option("attempts", 3)))
+			if state.String() != arg(2) {
+				continue
 			}
+			s.reservation(arg(1), state, int32(option("attempts", 3)), func(r *model.Reservation) {
+				r.Round = int32(option("round", int64(r.Round)))
+				if slices.Contains(words, "notify") {
+					r.Spec.OnFailure = model.OnFailureNotify
+				}
+				if slices.Contains(words, "together") {
+					r.Spec.Start = model.StartTogether
+				}
+				if i := slices.Index(words, "unwanted"); i > 0 {
+					var seats []model.Seat
+					for _, name := range words[i+1:] {
+						_, seat := worker(t, "u/"+name)
+						seats = append(seats, seat)
+					}
+					r.Unwanted = model.SeatsOf(seats)
+				}
+			})
 		}
 		s.give(model.Progress{Revision: s.revision})
 	case "lease": // lease u1 1 2 3: the executors of its seats
@@ -167,7 +188,7 @@ func (s *script) run(t *testing.T, line string) {
 		}
 	case "findings":
 		for _, f := range s.core.Findings(s.now) {
-			s.say("%s %s for %v: %s", f.Kind, f.Object, s.now.Sub(f.Since), f.Done)
+			s.say("%s %s for %v: %s: %s", f.Kind, f.Object, s.now.Sub(f.Since), f.Message, f.Action)
 		}
 	default:
 		t.Fatalf("no such command: %s", line)
@@ -261,6 +282,7 @@ var eventNames = map[model.EventKind]string{
 	model.EventWorkerRunning: "WORKER_RUNNING", model.EventWorkerCompleted: "WORKER_COMPLETED",
 	model.EventWorkerFailed: "WORKER_FAILED", model.EventWorkerLost: "WORKER_LOST",
 	model.EventWorkerEvicting: "WORKER_EVICTING", model.EventWorkerEvicted: "WORKER_EVICTED",
+	model.EventWorkerRequeued: "WORKER_REQUEUED",
 }
 
 func refName(ref model.Ref) string {
@@ -291,16 +313,22 @@ func record(r model.Record) string {
 		for _, flag := range []struct {
 			set  bool
 			name string
-		}{{!r.Complete, "INCOMPLETE"}, {r.Stopping, "STOPPING"}, {r.Ended, "ENDED"}} {
+		}{{!r.Complete, "INCOMPLETE"}, {r.Withdrawn, "WITHDRAWN"}, {r.Stopping, "STOPPING"}, {r.Ended, "ENDED"}} {
 			if flag.set {
 				name += " " + flag.name
 			}
+		}
+		if r.Message != "" {
+			name += fmt.Sprintf(" (%s, %s)", r.Reason, r.Message)
 		}
 	case *model.TaskChunk:
 		for _, w := range r.Workers {
 			name += fmt.Sprintf(" %s=%s", w.Seat, w.State)
 			if w.Attempts > 0 {
 				name += fmt.Sprintf("(%d)", w.Attempts)
+			}
+			if w.Requeue {
+				name += " requeue"
 			}
 		}
 	}

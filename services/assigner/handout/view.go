@@ -134,10 +134,17 @@ func (c *Core) setReservation(ref model.Ref, r *model.Reservation, mod int64) {
 	if c.reservations[ref.ID].mod > mod {
 		return
 	}
+	var unwanted model.Seats
 	if r == nil {
 		delete(c.reservations, ref.ID)
 	} else {
 		c.reservations[ref.ID] = reservation{r, mod}
+		unwanted = r.Unwanted
+	}
+	if t := c.tasks[ref.ID]; t != nil && !t.unwanted.Equal(unwanted) {
+		c.tallyAll(t, -1)
+		t.unwanted = unwanted
+		c.tallyAll(t, +1)
 	}
 	c.mark(ref.ID)
 }

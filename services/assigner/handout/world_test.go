@@ -264,7 +264,7 @@ func dump(c *Core) string {
 	var b strings.Builder
 	for _, uid := range c.uids {
 		t := c.tasks[uid]
-		fmt.Fprintf(&b, "task %s %+v %v\n", uid, t.header, t.counts)
+		fmt.Fprintf(&b, "task %s %+v %v leaving %d\n", uid, t.header, t.counts, t.leaving)
 		for n, chunk := range t.chunks {
 			fmt.Fprintf(&b, "  chunk %d %+v\n", n, chunk)
 		}
@@ -290,9 +290,18 @@ func dump(c *Core) string {
 
 func (w *world) executor(n uint32, incarnation int64, lost bool) {
 	id := fmt.Sprintf("e%d", n)
-	w.write(model.Ref{Kind: model.KindExecutor, ID: id}, &model.Executor{
+	w.write(executorRef(id), &model.Executor{
 		ID: id, Address: id + ":7200", Ordinal: n, Incarnation: incarnation, Lost: lost,
 	})
+}
+
+func executorRef(id string) model.Ref { return model.Ref{Kind: model.KindExecutor, ID: id} }
+
+// drain says whether the workers of an executor are to go.
+func (w *world) drain(id string, draining bool) {
+	e := *w.records[executorRef(id)].record.(*model.Executor)
+	e.Draining = draining
+	w.write(e.Ref(), &e)
 }
 
 func (w *world) present(id string, there bool) {
@@ -310,11 +319,22 @@ func reservationRef(uid string) model.Ref {
 	return model.Ref{Kind: model.KindReservation, Key: key(uid), ID: uid}
 }
 
-func (w *world) reservation(uid string, state model.State, attempts int32) {
-	w.write(reservationRef(uid), &model.Reservation{
-		Key: key(uid), UID: uid, State: state,
+// reservation stores a version with a state, or gives the one there is another;
+// what is asked then stays.
+func (w *world) reservation(uid string, state model.State, attempts int32, changes ...func(*model.Reservation)) {
+	r := &model.Reservation{
+		Key: key(uid), UID: uid,
 		Spec: model.Spec{MaxAttempts: attempts, Task: model.Task{Command: "/bin/worker", StopGrace: 2 * time.Second}},
-	})
+	}
+	if s, there := w.records[r.Ref()]; there {
+		was := *s.record.(*model.Reservation)
+		r = &was
+	}
+	r.State = state
+	for _, change := range changes {
+		change(r)
+	}
+	w.write(r.Ref(), r)
 }
 
 // lease grants seat i of a reservation the i-th executor, in chunks of one txn.

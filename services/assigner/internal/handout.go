@@ -2,6 +2,7 @@ package internal
 
 import (
 	"context"
+	"time"
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	berthv1 "berth.dev/api/berth/v1"
@@ -64,6 +65,22 @@ func (s *Handout) ReportWorkers(ctx context.Context, req *controlv1.ReportWorker
 		if f := fault.Of(failures[i]); f.Reason == fault.ReasonNotLeader || len(answers) == 1 {
 			return nil, f
 		}
+	}
+	return answer, nil
+}
+
+// HandoutFindings implements control.v1.Handout.
+func (s *Handout) HandoutFindings(ctx context.Context, _ *berthv1.ListFindingsRequest) (*berthv1.ListFindingsAnswer, error) {
+	var findings []handout.Finding
+	if err := s.loop.Read(ctx, false, func(c *handout.Core) { findings = c.Findings(time.Now()) }); err != nil {
+		return nil, err
+	}
+	answer := &berthv1.ListFindingsAnswer{}
+	for _, f := range findings {
+		answer.Findings = append(answer.Findings, &berthv1.Finding{
+			Kind: f.Kind, Object: f.Object, Since: wire.Timestamp(f.Since),
+			Message: f.Message, Action: f.Action, Service: model.ServiceAssigner,
+		})
 	}
 	return answer, nil
 }

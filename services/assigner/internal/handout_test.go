@@ -16,8 +16,12 @@ import (
 
 func start(t *testing.T) (*loop.Loop[*handout.Core], *store.Fake) {
 	s := store.NewFake(store.FakeConfig{})
+	return startOn(t, s), s
+}
+
+func startOn(t *testing.T, s store.Store) *loop.Loop[*handout.Core] {
 	silent := func(*loop.Term, *handout.Core, model.Action) {}
-	return looptest.Start(t, s, model.ServiceAssigner, func() *handout.Core { return handout.New(handout.Default) }, silent), s
+	return looptest.Start(t, s, model.ServiceAssigner, func() *handout.Core { return handout.New(handout.Default) }, silent)
 }
 
 func TestCreateAssignmentTasks(t *testing.T) {

@@ -1,0 +1,89 @@
+package handout
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"berth.dev/pkg/model"
+)
+
+// Finding is a thing that missed its deadline, and is not forgotten for it.
+type Finding struct {
+	Kind string
+	// Object names the worker: job/stage/index.number.
+	Object string
+	Since  time.Time
+	// Message says what is the matter, Action what is done about it.
+	Message, Action string
+}
+
+// deadlines are the rows of Edges that somebody waits for, by state.
+var deadlines = func() (rows [model.WorkerEvicted + 1]*Edge) {
+	for i := range Edges {
+		if Edges[i].Deadline > 0 {
+			rows[Edges[i].From] = &Edges[i]
+		}
+	}
+	return rows
+}()
+
+// finding says whether a worker has missed the deadline of its state.
+func (c *Core) finding(now time.Time, t *task, w *model.TaskWorker) (Finding, bool) {
+	e := deadlines[w.State]
+	if e == nil {
+		return Finding{}, false
+	}
+	deadline := e.Deadline
+	if e.Grace {
+		deadline += c.grace(t.uid)
+	}
+	if now.Sub(w.Since) <= deadline {
+		return Finding{}, false
+	}
+	message := fmt.Sprintf("%s on %s, attempts: %d", w.State, c.executorID(w.Ordinal), w.Attempts)
+	if w.LastError != "" {
+		message += "; last: " + w.LastError
+	}
+	return Finding{Kind: e.Miss, Object: t.worker(w.Seat).String(), Since: w.Since, Message: message, Action: e.Action}, true
+}
+
+// strays finds the workers that executors have and should not, once they had
+// time to stop them. Since when is known to this leader alone.
+func (c *Core) strays(now time.Time) (all []Finding) {
+	e := deadlines[model.WorkerEvict]
+	for _, o := range c.orders {
+		if o.kind == orderStray && now.Sub(o.since) > e.Deadline+c.grace(o.key.uid) {
+			all = append(all, Finding{
+				Kind: FindingStray, Object: o.worker.String(), Since: o.since,
+				Message: fmt.Sprintf("%s has it, at epoch %d, and should not", c.executorID(o.key.ordinal), o.epoch),
+				Action:  "the order to stop is repeated",
+			})
+		}
+	}
+	return all
+}
+
+// Findings answers what has missed its deadline by now, in order of object:
+// what it is, since when, and what is done about it.
+func (c *Core) Findings(now time.Time) []Finding {
+	all := c.strays(now)
+	for _, uid := range c.uids {
+		t := c.tasks[uid]
+		if !t.active() || t.header.Ended {
+			continue
+		}
+		for _, chunk := range t.chunks {
+			for i := range size(chunk) {
+				if f, missed := c.finding(now, t, &chunk.Workers[i]); missed {
+					all = append(all, f)
+				}
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.Object, b.Object), cmp.Compare(a.Kind, b.Kind), a.Since.Compare(b.Since), cmp.Compare(a.Message, b.Message))
+	})
+	return all
+}

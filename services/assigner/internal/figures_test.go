@@ -1,0 +1,102 @@
+package internal
+
+import (
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/loop/looptest"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/process"
+	"berth.dev/pkg/store"
+	"berth.dev/services/assigner/handout"
+)
+
+// quarantined writes a task of which one worker would not stop, an hour ago.
+func quarantined(t *testing.T, s *store.Fake) {
+	key := model.Key{Job: "secret-job", Stage: "map", Name: "main"}
+	ago := time.Now().Add(-time.Hour)
+	looptest.Write(t, s,
+		&model.Executor{ID: "e1", Address: "a:1", Incarnation: 1, Ordinal: 1},
+		&model.LeaseChunk{UID: "u", Key: key, Chunks: 1, Total: 2, Workers: []model.Placement{{Seat: model.Seat{Index: 4, Number: 1}, Ordinal: 1}}},
+		&model.TaskHeader{UID: "u", Key: key, Epoch: 1, Chunks: 1, Workers: 2, Complete: true, Stopping: true, CreatedAt: ago},
+		&model.TaskChunk{UID: "u", Workers: []model.TaskWorker{
+			{Seat: model.Seat{Index: 4, Number: 1}, Ordinal: 1, State: model.WorkerEvicting, Since: ago, Attempts: 2, LastError: "hangs"},
+			{Seat: model.Seat{Index: 5, Number: 1}, Ordinal: 1, State: model.WorkerCompleted, Since: ago},
+		}},
+	)
+}
+
+func TestHandoutFindings(t *testing.T) {
+	l, _ := start(t)
+	h := NewHandout(l)
+	if answer, err := h.HandoutFindings(t.Context(), &berthv1.ListFindingsRequest{}); err != nil || len(answer.GetFindings()) != 0 {
+		t.Fatalf("of nothing: %v, %v", answer, err)
+	}
+	// A leader knows its own records better than the view, so that they have to
+	// be there before it leads.
+	s := store.NewFake(store.FakeConfig{})
+	quarantined(t, s)
+	h = NewHandout(startOn(t, s))
+	answer, err := h.HandoutFindings(t.Context(), &berthv1.ListFindingsRequest{})
+	if err != nil || len(answer.GetFindings()) != 1 {
+		t.Fatal(answer, err)
+	}
+	f := answer.GetFindings()[0]
+	if f.GetKind() != handout.FindingQuarantined || f.GetObject() != "secret-job/map/4.1" || f.GetService() != "assigner" ||
+		f.GetAction() == "" || !strings.Contains(f.GetMessage(), "e1") || !strings.Contains(f.GetMessage(), "hangs") || time.Since(f.GetSince().AsTime()) < time.Hour {
+		t.Errorf("found %v", f)
+	}
+}
+
+func TestFigures(t *testing.T) {
+	s := store.NewFake(store.FakeConfig{})
+	quarantined(t, s)
+	l := startOn(t, s)
+	// The end is confirmed, an hour late, and told by a report.
+	_, err := NewHandout(l).ReportWorkers(t.Context(), &controlv1.ReportWorkersRequest{Reports: []*controlv1.ExecutorReport{{
+		Executor: "e1", Incarnation: 1, Sequence: 1, Workers: []*controlv1.WorkerReport{
+			{Job: "secret-job", Stage: "map", Index: 4, Number: 1, Epoch: 1, Uid: "u", State: berthv1.Assignment_FAILED},
+		},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := scrape(t, func() (taken Snapshot) {
+		if err := l.Read(t.Context(), false, func(c *handout.Core) { taken = Take(c) }); err != nil {
+			t.Fatal(err)
+		}
+		taken.figures.Retries[fault.ReasonNotAllowed] = 3
+		return taken
+	})
+	for _, line := range []string{
+		`berth_assigner_tasks 1`, `berth_assigner_workers{state="FAILED"} 1`, `berth_assigner_workers{state="COMPLETED"} 1`, `berth_assigner_workers{state="ASSIGNED"} 0`,
+		`berth_assigner_evictions_overdue_total 1`, `berth_assigner_failures_total{reason="KILLED"} 1`, `berth_assigner_retries_total{reason="NOT_ALLOWED"} 3`,
+		`berth_assigner_findings{kind="QUARANTINED"} 0`, `berth_assigner_orders_in_flight 0`, `berth_assigner_assign_batch_seconds_count 0`, `berth_assigner_attempts_total 0`,
+	} {
+		if !strings.Contains(text, line+"\n") {
+			t.Errorf("there is no line %q in:\n%s", line, text)
+		}
+	}
+	if names := regexp.MustCompile(`secret-job|"map"|"main"`).FindString(text); names != "" {
+		t.Errorf("the figures name %s", names)
+	}
+}
+
+// scrape answers the metrics that are made of a snapshot.
+func scrape(t *testing.T, take func() Snapshot) string {
+	t.Helper()
+	metrics, err := process.NewMetrics()
+	if err != nil {
+		t.Fatal(err)
+	}
+	metrics.Collect(func(f process.Figures) { Show(f, take()) })
+	answer := httptest.NewRecorder()
+	metrics.Handler().ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
+	return answer.Body.String()
+}
