@@ -49,6 +49,8 @@ func Run(ctx context.Context, config Config, told func(process.Addresses)) error
 	reports := internal.NewReports(r.Gateway)
 	r.Go("reports", reports.Run)
 
+	internal.ShowFigures(r, l)
+
 	Serve(r.Server, l)
 	controlv1.RegisterHeartbeatsServer(r.Server, internal.NewHeartbeats(l, r.Store, renewer, reports, r.Gateway, r.Log))
 	return replica.Run(r, l)
@@ -58,6 +60,7 @@ func Run(ctx context.Context, config Config, told func(process.Addresses)) error
 // owner owns.
 func Serve(s grpc.ServiceRegistrar, owner loop.Owner[*inventory.Core]) {
 	berthv1.RegisterExecutorsServer(s, internal.NewExecutors(owner))
+	berthv1.RegisterCatalogServer(s, internal.NewCatalog(owner))
 	controlv1.RegisterInventoryServer(s, internal.NewInventory(owner))
 	controlv1.RegisterAgentsServer(s, internal.NewAgents(owner))
 }

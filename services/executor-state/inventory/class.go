@@ -2,11 +2,10 @@ package inventory
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math"
 	"math/bits"
 	"slices"
-	"strings"
+	"time"
 
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/resource"
@@ -18,8 +17,10 @@ type class struct {
 	key string
 	// shape is what a batch with sameShape must share: SKU and capacity.
 	shape string
-	// host is any of its executors, without an id.
-	host constraint.Host
+	// host is any of its executors, without an id; its pools are kept up with
+	// the records of pools, and lostAfter with them.
+	host      constraint.Host
+	lostAfter time.Duration
 	// resources is the capacity of each; names are its resources in order and
 	// capacity their amounts.
 	resources resource.Vector
@@ -28,8 +29,10 @@ type class struct {
 	// total are the sums over all executors that may be given work, one for
 	// each name, shared with the other classes.
 	total []*sum
-	// size counts its executors in whatever state, ready those in a bucket.
+	// size counts its executors in whatever state, ready those in a bucket,
+	// states all by state.
 	size, ready int
+	states      [5]int
 	buckets     map[string]*bucket
 	scratch     []int64
 	keyBuf      []byte
@@ -62,6 +65,8 @@ func (c *Core) joinClass(h *host) {
 			}
 			k.total = append(k.total, c.total[name])
 		}
+		k.host.Pools = c.poolsOf(k.host)
+		k.lostAfter = c.lostAfter(k.host.Pools)
 		c.classes[key] = k
 	}
 	k.size++
@@ -77,12 +82,7 @@ func (c *Core) leaveClass(h *host) {
 }
 
 func classKey(shape string, attributes map[string]string) string {
-	folded := make([]string, 0, len(attributes))
-	for name, value := range attributes {
-		folded = append(folded, fmt.Sprintf("%q=%q", constraint.Fold(name), constraint.Fold(value)))
-	}
-	slices.Sort(folded)
-	return shape + "|" + strings.Join(folded, ",")
+	return shape + "|" + attributesKey(attributes)
 }
 
 // free answers capacity − used in the order of names, valid until the next

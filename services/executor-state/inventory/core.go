@@ -36,7 +36,10 @@ type Core struct {
 	total        map[string]*sum
 	absent       ordered[*host]
 	states       [5]int
-	over         map[string]*host
+	// over holds more than it has, stranded is LOST and holds workers.
+	over, stranded map[string]*host
+	disables       disables
+	pools          map[string]*pool
 
 	// journal holds the decisions that are not durable, oldest first.
 	journal []decision
@@ -52,7 +55,8 @@ type Core struct {
 	// says that this must be looked at again; mass are those held back.
 	lostAt        time.Time
 	absentChanged bool
-	mass          massLoss
+	mass          map[string]massLoss
+	counts        counts
 
 	actions []model.Action
 	// slab is the memory of the candidates of one entry.
@@ -77,11 +81,15 @@ func New(cfg Config) *Core {
 		total:        map[string]*sum{},
 		absent:       ordered[*host]{compare: compareGone},
 		over:         map[string]*host{},
+		stranded:     map[string]*host{},
+		disables:     newDisables(),
+		pools:        map[string]*pool{},
 	}
 }
 
 // Step implements [model.Core]. Its events are those of package model; an
-// [model.Input] carries [Register], [Announce] or [Pass]. Duties that follow
+// [model.Input] carries a request of this package: [Register], [Announce], [Pass]
+// and others. Duties that follow
 // from records are done at the end of a batch of changes (Progress) or when
 // time passes (nil), so that many workers that end share one write.
 //
@@ -115,10 +123,18 @@ func (c *Core) NextDeadline() time.Time {
 	switch {
 	case c.term == 0:
 		return time.Time{}
-	case c.todo.len() > 0 || c.absentChanged:
+	case c.todo.len() > 0 || c.absentChanged || c.disables.untold.len() > 0:
 		return c.now
 	}
-	return c.lostAt
+	return earliest(c.lostAt, c.disables.next())
+}
+
+// earliest is the earlier of two times of which zero means never.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 func (c *Core) elected(e model.Elected) {
@@ -148,6 +164,24 @@ func (c *Core) input(in model.Input) {
 		c.reply(in.Token, value, err)
 	case Pass:
 		c.takePass(in.Token, request)
+	case Disable:
+		value, err := c.disable(request)
+		c.reply(in.Token, value, err)
+	case Enable:
+		value, err := c.enable(request)
+		c.reply(in.Token, value, err)
+	case Drain:
+		value, err := c.drain(request)
+		c.reply(in.Token, value, err)
+	case Claim:
+		value, err := c.claim(request)
+		c.reply(in.Token, value, err)
+	case PutPool:
+		value, err := c.putPool(request)
+		c.reply(in.Token, value, err)
+	case DeletePool:
+		value, err := c.deletePool(request)
+		c.reply(in.Token, value, err)
 	}
 }
 
@@ -164,5 +198,7 @@ func (c *Core) work() {
 		return
 	}
 	c.settleLeases()
+	c.endDisables()
+	c.tellDisabled()
 	c.loseAbsent()
 }

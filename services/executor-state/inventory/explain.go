@@ -7,7 +7,6 @@ import (
 
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/fault"
-	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
 )
 
@@ -24,8 +23,8 @@ type Explanation struct {
 // FailedCheck is the first check that some executors do not pass.
 type FailedCheck struct {
 	// Check is named "sku", "attributes.zone", "pools", "avoid"; or
-	// "capacity.cpu" where not even an idle executor had enough, "state" where
-	// it may not be given work, "free.cpu" where too little is left of it.
+	// "capacity.cpu" where not even an idle executor had enough, "state",
+	// "draining" and "disabled" where it may not be given work, "free.cpu" where too little is left of it.
 	constraint.Check
 	// Executors is how many fail it just so.
 	Executors int
@@ -67,12 +66,12 @@ func (h *host) fails(k constraint.Constraints, kind constraint.Matcher, avoided 
 	if avoided[h.id] {
 		return constraint.Check{Name: "avoid", Want: "another executor", Have: h.id}, true
 	}
-	if h.state != model.ExecutorReady {
-		return constraint.Check{Name: "state", Want: model.ExecutorReady.String(), Have: h.state.String()}, true
+	if why, withheld := h.withheld(); withheld {
+		return why, true
 	}
 	free := h.class.resources.Plus(-1, h.hold.used)
 	if name, short := lacks(free, k.Resources); short {
-		return amounts("free."+name, k.Resources[name], free[name]), true
+		return amounts("free."+name, k.Resources[name], max(0, free[name])), true
 	}
 	if h.bucket == nil {
 		return constraint.Check{Name: "overcommitted", Want: "used within capacity", Have: excess(h.hold.used, h.class.resources)}, true

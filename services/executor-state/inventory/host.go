@@ -20,6 +20,9 @@ type host struct {
 	hold *hold
 
 	class *class
+	// requests are the ids of those that take it out of allocation, in
+	// order.
+	requests []string
 	// bucket holds it while it may be given work; nil otherwise.
 	bucket *bucket
 	state  model.ExecutorState
@@ -105,6 +108,7 @@ func (c *Core) setExecutor(id string, next *held) {
 	h.hold.host = h
 	c.byID.insert(h)
 	c.joinClass(h)
+	h.requests = c.disables.of(h)
 	c.place(h)
 }
 
@@ -162,6 +166,7 @@ func (c *Core) dropHold(ordinal uint32) {
 // change.
 func (c *Core) unplace(h *host) {
 	c.states[h.state]--
+	h.class.states[h.state]--
 	if h.bucket != nil {
 		h.bucket.remove(h)
 		h.bucket = nil
@@ -172,22 +177,28 @@ func (c *Core) unplace(h *host) {
 		c.absentChanged = true
 	}
 	delete(c.over, h.id)
+	delete(c.stranded, h.id)
 }
 
 func (c *Core) place(h *host) {
 	h.state = h.stateOf()
 	c.states[h.state]++
+	h.class.states[h.state]++
 	switch h.state {
 	case model.ExecutorUnreachable:
 		c.awaitReturn(h, h.live.since)
 	case model.ExecutorRegistered:
 		c.awaitReturn(h, h.since)
 	}
+	if h.state == model.ExecutorLost && h.hold.workers > 0 {
+		c.stranded[h.id] = h
+	}
 	free, ok := h.class.free(h.hold.used)
-	switch {
-	case !ok:
+	if !ok {
 		c.over[h.id] = h
-	case h.state == model.ExecutorReady:
+		return
+	}
+	if _, withheld := h.withheld(); !withheld {
 		h.bucket = h.class.bucketOf(free)
 		h.bucket.insert(h)
 	}
