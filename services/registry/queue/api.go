@@ -49,7 +49,8 @@ type CancelJob struct {
 
 // Cancelled answers Cancel and CancelJob.
 type Cancelled struct {
-	// Count is the number of living versions that the call ended.
+	// Count is the number of living versions that the call ended, the requeues
+	// of their workers included.
 	Count int
 }
 
@@ -145,6 +146,9 @@ type TaskOutcome struct {
 type Config struct {
 	// Order of the queues; OrderByEpoch unless given.
 	Order Order
+	// BestEffort is the cluster's mode, for what does not say: workers that fit
+	// start without the others of their batch.
+	BestEffort bool
 	// Debounce gathers changes of the inventory into one wake-up, counted from
 	// the first of them; 50 ms.
 	Debounce time.Duration
