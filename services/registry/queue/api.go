@@ -49,7 +49,8 @@ type CancelJob struct {
 
 // Cancelled answers Cancel and CancelJob.
 type Cancelled struct {
-	// Count is the number of living versions that the call ended.
+	// Count is the number of living versions that the call ended, the requeues
+	// of their workers included.
 	Count int
 }
 
@@ -154,8 +155,8 @@ type Config struct {
 	// ReadinessGrace ends the wait for the signal, counted from when the first
 	// registry began to wait; 0 waits for the signal alone.
 	ReadinessGrace time.Duration
-	// BestEffort is the cluster's mode for requests that do not say: those that
-	// fit start, the rest keep their place.
+	// BestEffort is the cluster's mode, for what does not say: workers that fit
+	// start without the others of their batch.
 	BestEffort bool
 	// Debounce gathers changes of the inventory into one wake-up, counted from
 	// the first of them; 50 ms.

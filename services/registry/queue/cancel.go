@@ -7,12 +7,38 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// waiter is a cancel that is answered when the last version it waits for is
-// stopped.
+// waiter is a cancel that is answered with value when the last of what it waits
+// for is stopped.
 type waiter struct {
 	token uint64
-	count int
+	value any
 	left  int
+}
+
+// wait is a version that a waiter waits for, or some workers of it.
+type wait struct {
+	*waiter
+	v     *version
+	seats model.Seats // nil for all
+}
+
+// over says whether nothing that it waits for will be started any more.
+func (w wait) over() bool {
+	if w.v.stopped() || w.seats == nil {
+		return w.v.stopped()
+	}
+	if w.v.header == nil || w.v.header.Stopping || w.v.header.Ended {
+		return true
+	}
+	over := 0
+	for _, chunk := range w.v.tasks {
+		for _, worker := range chunk.Workers {
+			if worker.State >= model.WorkerEvict && w.seats.Has(worker.Seat) {
+				over++
+			}
+		}
+	}
+	return over == w.seats.Len()
 }
 
 // cancel ends every living version of a key in one effect.
@@ -28,7 +54,7 @@ func (c *Core) cancel(token uint64, request Cancel) {
 	versions := c.byKey[request.Key]
 	if request.IfEpoch != 0 {
 		alive := slices.DeleteFunc(slices.Clone(versions), func(v *version) bool { return v.r.State.Terminal() })
-		versions = slices.DeleteFunc(slices.Clone(alive), func(v *version) bool { return v.r.Epoch != request.IfEpoch })
+		versions = c.ofEpoch(alive, request.IfEpoch)
 		if len(alive) > 0 && len(versions) == 0 {
 			c.refuse(token, epochMismatch(request.Key, request.IfEpoch))
 			return
@@ -38,6 +64,18 @@ func (c *Core) cancel(token uint64, request Cancel) {
 		c.rememberIdle(request.Key, model.IdleRequest{ID: request.RequestID})
 	}
 	c.cancelAll(token, request.RequestID, versions)
+}
+
+// ofEpoch are the version of an epoch and what came of it: its parts, and the
+// requeues of its workers. The versions are given oldest first.
+func (c *Core) ofEpoch(versions []*version, epoch int64) []*version {
+	var of []*version
+	for _, v := range versions {
+		if v.r.Epoch == epoch || slices.ContainsFunc(of, func(from *version) bool { return c.descends(v, from) }) {
+			of = append(of, v)
+		}
+	}
+	return of
 }
 
 // alive says whether a cancel ends the version.
@@ -81,17 +119,17 @@ func (c *Core) cancelAll(token uint64, id string, versions []*version) {
 			alive = append(alive, v)
 		}
 	}
-	for rest := alive; len(rest) > 0; {
-		n := min(len(rest), effectReservations)
-		var effect model.Effect
-		for i, v := range rest[:n] {
-			next := c.cancelled(v, &effect)
-			if len(rest) == n && i == n-1 {
-				remember(next, model.RequestMark{ID: id, Cancelled: int32(len(alive))})
-			}
+	var effect model.Effect
+	for i, v := range alive {
+		if full(effect) {
+			c.decide(effect)
+			effect = model.Effect{}
 		}
-		c.decide(effect)
-		rest = rest[n:]
+		next := c.cancelled(v, &effect)
+		if i == len(alive)-1 {
+			remember(next, model.RequestMark{ID: id, Cancelled: int32(len(alive))})
+			c.decide(effect)
+		}
 	}
 	c.replyCancelled(token, versions, len(alive))
 }
@@ -109,14 +147,25 @@ func (c *Core) cancelled(v *version, effect *model.Effect) *model.Reservation {
 }
 
 // replyCancelled answers once nothing of the versions will be started any more.
-// An input that is given again takes the place of the one that waits.
 func (c *Core) replyCancelled(token uint64, versions []*version, count int) {
+	waits := make([]wait, 0, len(versions))
+	for _, v := range versions {
+		waits = append(waits, wait{v: v})
+	}
+	c.replyStopped(token, waits, Cancelled{Count: count})
+}
+
+// replyStopped answers with value once all that is waited for is over. An input
+// that is given again takes the place of the one that waits.
+func (c *Core) replyStopped(token uint64, waits []wait, value any) {
 	c.once(func() {
-		w := &waiter{token: token, count: count}
-		for _, v := range versions {
-			if !v.stopped() && v.is(model.Cancelling) {
+		w := &waiter{token: token, value: value}
+		for _, wait := range waits {
+			wait.seats = without(wait.seats, without(wait.seats, wait.v.unwanted()))
+			if (wait.v.is(model.Cancelling) || len(wait.seats) > 0) && !wait.over() {
 				w.left++
-				v.waiters = append(v.waiters, w)
+				wait.waiter = w
+				wait.v.waiters = append(wait.v.waiters, wait)
 			}
 		}
 		if c.waiting[token] = w; w.left == 0 {
@@ -125,18 +174,18 @@ func (c *Core) replyCancelled(token uint64, versions []*version, count int) {
 	})
 }
 
-// answerFreed answers the cancels whose last version was stopped.
+// answerFreed answers the cancels of which the last that they wait for is over.
 func (c *Core) answerFreed() {
 	for _, v := range c.freed {
-		if !v.stopped() {
-			continue
-		}
+		var left []wait
 		for _, w := range v.waiters {
-			if w.left--; w.left == 0 {
-				c.answer(w)
+			if !w.over() {
+				left = append(left, w)
+			} else if w.left--; w.left == 0 {
+				c.answer(w.waiter)
 			}
 		}
-		v.waiters = nil
+		v.waiters = left
 	}
 	c.freed = nil
 }
@@ -146,5 +195,5 @@ func (c *Core) answer(w *waiter) {
 		return
 	}
 	delete(c.waiting, w.token)
-	c.out = append(c.out, model.Reply{Token: w.token, Value: Cancelled{Count: w.count}})
+	c.out = append(c.out, model.Reply{Token: w.token, Value: w.value})
 }

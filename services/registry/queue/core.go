@@ -22,16 +22,22 @@ type Core struct {
 	versions  map[string]*version        // by uid
 	keys      *tree[model.Key]           // every key that has a record
 	byKey     map[model.Key][]*version   // oldest first
+	children  map[string]int             // versions that came of one, by its uid
 	stages    map[model.Key]*model.Stage // by job and stage
 	stageKeys *tree[model.Key]           // the same, in order
 	groups    map[string]*group          // queues that are not empty
 	leased    *tree[*model.Reservation]  // queued, with a lease to hand over
-	deadlines *tree[deadline]            // of what expires or is forgotten
-	unsettled map[string]*version        // whose records call for a change
-	states    [model.Replaced + 1]int    // records by stored state
-	pending   []pending                  // effects that are not durable
-	pendingOf map[model.Ref]int          // and how many of them touch a record
-	ready     *model.Ready               // nil while no registry has begun
+	executors map[string]uint32          // ordinals, by id
+	names     map[uint32]string          // and the other way round
+	// spent are the living with workers to be queued again, or that were, by
+	// stage and uid: the stage's record tells which.
+	spent     map[model.Key]map[string]*version
+	deadlines *tree[deadline]         // of what expires or is forgotten
+	unsettled map[string]*version     // whose records call for a change
+	states    [model.Replaced + 1]int // records by stored state
+	pending   []pending               // effects that are not durable
+	pendingOf map[model.Ref]int       // and how many of them touch a record
+	ready     *model.Ready            // nil while no registry has begun
 
 	// What follows is this leader's alone and may be lost with it.
 	term          int64
@@ -65,9 +71,13 @@ func New(config Config) *Core {
 		versions:  map[string]*version{},
 		keys:      newTree(model.Key.Compare),
 		byKey:     map[model.Key][]*version{},
+		children:  map[string]int{},
 		stages:    map[model.Key]*model.Stage{},
 		stageKeys: newTree(model.Key.Compare),
 		groups:    map[string]*group{},
+		executors: map[string]uint32{},
+		names:     map[uint32]string{},
+		spent:     map[model.Key]map[string]*version{},
 		deadlines: newTree(deadline.compare),
 		unsettled: map[string]*version{},
 		pendingOf: map[model.Ref]int{},
@@ -160,6 +170,8 @@ func (c *Core) handle(in model.Input) {
 		c.flush(in.Token, request)
 	case MarkReady:
 		c.markReady(in.Token)
+	case CancelWorkers:
+		c.cancelWorkers(in.Token, request)
 	default:
 		c.refuse(in.Token, fault.New(fault.Internal, fault.ReasonInternal, "the queue knows no request %T", request))
 	}

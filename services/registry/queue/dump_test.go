@@ -35,6 +35,10 @@ func (c *Core) dump() string {
 		}
 		b.WriteByte('\n')
 	}
+	fmt.Fprintf(&b, "children %v, executors %v, names %v\n", c.children, c.executors, c.names)
+	for key, versions := range c.spent {
+		fmt.Fprintf(&b, "spent in %v: %v\n", key, slices.Sorted(maps.Keys(versions)))
+	}
 	for key := range c.stageKeys.from(0) {
 		fmt.Fprintf(&b, "stage %+v\n", *c.stages[key])
 	}

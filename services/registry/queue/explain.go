@@ -33,7 +33,7 @@ func (c *Core) Standing(key model.Key) (Standing, bool) {
 		head := g.order.at(0)
 		return Standing{
 			View: c.view(v), Group: g.id, Queued: g.order.len(),
-			Head: head.Key, HeadSince: head.CreatedAt, Tried: v.tried,
+			Head: head.Key, HeadSince: head.CreatedAt, Tried: v.triedAt,
 		}, true
 	}
 	view, ok := c.Get(key)

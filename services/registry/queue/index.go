@@ -19,6 +19,8 @@ func (c *Core) set(ref model.Ref, record model.Record) {
 		c.setStage(ref.Key, record)
 	case model.KindReady:
 		c.ready, _ = record.(*model.Ready)
+	case model.KindExecutor:
+		c.setExecutor(ref.ID, record)
 	case model.KindLeaseChunk:
 		v := c.version(ref.ID)
 		c.update(v, func() { setChunk(&v.lease, ref.Chunk, record) })
@@ -32,7 +34,10 @@ func (c *Core) set(ref model.Ref, record model.Record) {
 		})
 	case model.KindTaskChunk:
 		v := c.version(ref.ID)
-		c.update(v, func() { setChunk(&v.tasks, ref.Chunk, record) })
+		c.update(v, func() {
+			setChunk(&v.tasks, ref.Chunk, record)
+			v.setSpent(ref.Chunk, record)
+		})
 	}
 }
 
@@ -62,13 +67,22 @@ func (c *Core) setStage(key model.Key, record model.Record) {
 	case had && !has:
 		c.stageKeys.delete(key)
 	}
+	for _, v := range c.spent[key] {
+		c.judge(v)
+	}
 }
 
 func (c *Core) setReservation(ref model.Ref, record model.Record) {
 	v := c.version(ref.ID)
+	before := v.r
 	r, _ := record.(*model.Reservation)
+	switch {
+	case before == nil && r != nil:
+		defer c.adopt(r.Parent, 1)
+	case before != nil && r == nil:
+		defer c.adopt(before.Parent, -1)
+	}
 	c.update(v, func() {
-		before := v.r
 		relist := before == nil || r == nil || before.Epoch != r.Epoch
 		if before != nil {
 			c.states[before.State]--
@@ -89,6 +103,19 @@ func (c *Core) setReservation(ref model.Ref, record model.Record) {
 		}
 		c.place = max(c.place, r.Place)
 	})
+}
+
+// adopt counts the versions that came of another.
+func (c *Core) adopt(parent string, n int) {
+	if parent == "" {
+		return
+	}
+	if c.children[parent] += n; c.children[parent] == 0 {
+		delete(c.children, parent)
+	}
+	if v := c.versions[parent]; v != nil {
+		c.update(v, func() {})
+	}
 }
 
 // unlist takes a version out of those of its key.
@@ -149,7 +176,7 @@ func (c *Core) update(v *version, change func()) {
 		delete(c.granted, v.uid)
 	}
 	c.enterIndexes(v)
-	if len(v.waiters) > 0 && v.stopped() {
+	if n := len(c.freed); len(v.waiters) > 0 && (n == 0 || c.freed[n-1] != v) {
 		c.freed = append(c.freed, v)
 	}
 }
@@ -167,6 +194,7 @@ func (c *Core) leaveIndexes(v *version) {
 		v.deadline = time.Time{}
 	}
 	delete(c.unsettled, v.uid)
+	c.leaveSpent(v)
 }
 
 func (c *Core) enterIndexes(v *version) {
@@ -177,12 +205,20 @@ func (c *Core) enterIndexes(v *version) {
 		v.leased = v.r
 		c.leased.insert(v.r)
 	}
-	if at := v.dueAt(); !at.IsZero() {
+	if at := c.dueAt(v); !at.IsZero() {
 		v.deadline = at
 		c.deadlines.insert(deadline{at, v.uid})
 	}
-	if v.unsettled() {
+	c.enterSpent(v)
+	c.judge(v)
+}
+
+// judge keeps the index of what calls for a change.
+func (c *Core) judge(v *version) {
+	if c.unsettledNow(v) {
 		c.unsettled[v.uid] = v
+	} else {
+		delete(c.unsettled, v.uid)
 	}
 }
 

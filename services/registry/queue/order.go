@@ -95,8 +95,19 @@ func epochOf(r *model.Reservation) int64 {
 	return math.MaxInt64
 }
 
-// compare is the whole order of the queue: the strategy, then the place, which
-// is unique among the living.
+// compare is the whole order of the queue: what is requeued first, by place
+// alone; then the strategy, then the place. Only parts share their place with
+// one another and with the rest of their batch: the lower seats come first.
 func (c *Core) compare(a, b *model.Reservation) int {
-	return cmp.Or(c.config.Order.Compare(a, b), cmp.Compare(a.Place, b.Place), cmp.Compare(a.UID, b.UID))
+	if x, y := a.Origin == model.OriginRequeue, b.Origin == model.OriginRequeue; x != y {
+		if x {
+			return -1
+		}
+		return 1
+	} else if !x {
+		if order := c.config.Order.Compare(a, b); order != 0 {
+			return order
+		}
+	}
+	return cmp.Or(cmp.Compare(a.Place, b.Place), cmp.Compare(a.Seats[0].First, b.Seats[0].First), cmp.Compare(a.UID, b.UID))
 }

@@ -129,7 +129,8 @@ func (c *Core) outcome(v *version, o Outcome, wake int64) {
 			c.update(v, func() { v.granted = o.Lease })
 		}
 	case NoFit:
-		v.outcome, v.tried = &o, c.now
+		v.outcome, v.tried, v.triedAt = &o, v.r.Seats.Len(), c.now
+		c.judge(v)
 		if wake == c.wakes && c.groups[v.group].order.at(0) == v.r {
 			delete(c.due, v.group)
 		}

@@ -29,19 +29,15 @@ type View struct {
 	Counts map[string]int32
 }
 
-// Get shows the newest version of a key that has not ended, or the newest of
-// all when all have.
+// Get shows the version that stands for those of a key that have not ended: what
+// was asked for before its parts, and those before requeues, the newest of
+// equals; or the newest of all when all have ended.
 func (c *Core) Get(key model.Key) (View, bool) {
-	versions := c.byKey[key]
-	if len(versions) == 0 {
+	v := c.shown(key)
+	if v == nil {
 		return View{}, false
 	}
-	for _, v := range slices.Backward(versions) {
-		if !v.r.State.Terminal() {
-			return c.view(v), true
-		}
-	}
-	return c.view(versions[len(versions)-1]), true
+	return c.view(v), true
 }
 
 // GetUID shows one version.

@@ -36,10 +36,19 @@ func (c *Core) settleOne(v *version) {
 	switch {
 	case v.is(model.Queued) && v.header != nil:
 		active := c.edit(v.r)
-		active.State, active.Reason, active.Message = model.Active, "", ""
+		active.State, active.Reason = model.Active, ""
+		if active.Round == 0 { // what later rounds have to tell is kept
+			active.Message = ""
+		}
 		c.put(active, model.EventReservationAssigned)
-	case v.is(model.Queued):
+	case v.is(model.Queued) && v.refused:
 		c.toTail(v)
+	case v.is(model.Queued):
+		c.split(v)
+	case v.is(model.Active) && c.owes(v):
+		c.requeue(v)
+	case v.is(model.Active) && v.header != nil && v.header.Withdrawn:
+		c.nextRound(v)
 	case v.is(model.Active):
 		c.put(c.end(v.r, model.Completed, "", ""), model.EventReservationCompleted)
 	case v.header == nil:

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,7 +15,26 @@ import (
 // sameShape compares two bodies but for workers, priority and labels.
 func sameShape(a, b model.Spec) bool {
 	return a.TargetSize == b.TargetSize && a.MaxAttempts == b.MaxAttempts && a.QueueTimeout == b.QueueTimeout &&
+		a.Batch == b.Batch && startOf(a) == startOf(b) && onFailureOf(a) == onFailureOf(b) &&
 		sameTask(a.Task, b.Task) && sameConstraints(a.Constraints, b.Constraints)
+}
+
+// startOf and onFailureOf fill in what a request may leave out. The mode of the
+// batch is not filled in: unset, it is whatever the cluster's is at the time.
+func startOf(s model.Spec) model.Start { return cmp.Or(s.Start, model.StartProgressive) }
+
+func onFailureOf(s model.Spec) model.OnFailure { return cmp.Or(s.OnFailure, model.OnFailureRequeue) }
+
+// sameBody compares the body of an upsert with that of a version as it was
+// asked for: without the executors that later rounds avoid, one for each.
+func sameBody(u Upsert, r *model.Reservation) bool { return sameShape(u.Spec, asAsked(r, u)) }
+
+func asAsked(r *model.Reservation, u Upsert) model.Spec {
+	spec, named := r.Spec, len(u.Spec.Constraints.Avoid)
+	if added := len(spec.Constraints.Avoid) - named; 0 < added && added <= int(min(r.Round, maxAvoided)) {
+		spec.Constraints.Avoid = spec.Constraints.Avoid[:named]
+	}
+	return spec
 }
 
 func sameTask(a, b model.Task) bool {
@@ -30,22 +50,22 @@ func sameConstraints(a, b constraint.Constraints) bool {
 }
 
 // asked says whether the workers of an upsert are those that were asked for
-// before: by the newest living version, or by all of them together, as when
-// the newest only adds to workers that run.
+// before: by the version that stands for the key, or by all living ones
+// together, as when one adds to workers that run, or some were queued again.
 func (l living) asked(u Upsert) bool {
-	var all model.Seats
-	for _, v := range l.started {
-		all = all.Raise(v.r.Seats)
+	if asksFor(u, l.newestSeats()) {
+		return true
 	}
-	if l.queued != nil {
-		all = all.Raise(l.queued.r.Seats)
-	}
-	return asksFor(u, l.newest.r.Seats) || asksFor(u, all)
+	u.Workers = l.renumbered(u.Workers)
+	return asksFor(u, l.wanted())
 }
 
 func asksFor(u Upsert, seats model.Seats) bool {
-	if u.Count == 0 {
+	switch {
+	case u.Count == 0:
 		return seats.Equal(model.SeatsOf(u.Workers))
+	case len(seats) == 0:
+		return false
 	}
 	return seats[0].First == 0 && seats[len(seats)-1].Last == u.Count-1 && seats.Len() == int(u.Count)
 }
@@ -54,11 +74,8 @@ func asksFor(u Upsert, seats model.Seats) bool {
 // With a count the queued numbers stay, and all else takes its next unused
 // number; an explicit number is one that is queued, or higher than any used.
 func (c *Core) seats(u Upsert, l living) (model.Seats, error) {
-	live := l.live()
-	var queued, used model.Seats
-	if l.queued != nil {
-		queued = l.queued.r.Seats
-	}
+	live, queued := l.live(), l.queuedSeats()
+	var used model.Seats
 	if stage := c.stages[stageKey(u.Key)]; stage != nil {
 		used = stage.Numbers
 	}
@@ -74,7 +91,7 @@ func (c *Core) seats(u Upsert, l living) (model.Seats, error) {
 		}
 		list = append(list, model.Seat{Index: index, Number: number})
 	}
-	for i, seat := range u.Workers {
+	for i, seat := range l.renumbered(u.Workers) {
 		if live.is(seat) {
 			continue
 		}
@@ -87,51 +104,4 @@ func (c *Core) seats(u Upsert, l living) (model.Seats, error) {
 		list = append(list, seat)
 	}
 	return model.SeatsOf(list), nil
-}
-
-// live are the workers that have been handed out and have not ended.
-type live []liveSeats
-
-type liveSeats struct {
-	seats model.Seats
-	ended map[model.Seat]bool
-}
-
-func (l living) live() live {
-	var all live
-	for _, v := range l.started {
-		if v.header != nil && v.header.Ended {
-			continue
-		}
-		seats := liveSeats{v.r.Seats, map[model.Seat]bool{}}
-		for _, chunk := range v.tasks {
-			for _, w := range chunk.Workers {
-				if w.State.Terminal() {
-					seats.ended[w.Seat] = true
-				}
-			}
-		}
-		all = append(all, seats)
-	}
-	return all
-}
-
-// has says whether any number of the seat lives.
-func (l live) has(index int32) bool {
-	for _, s := range l {
-		if number, ok := s.seats.Number(index); ok && !s.ended[model.Seat{Index: index, Number: number}] {
-			return true
-		}
-	}
-	return false
-}
-
-// is says whether that very worker lives.
-func (l live) is(seat model.Seat) bool {
-	for _, s := range l {
-		if s.seats.Has(seat) && !s.ended[seat] {
-			return true
-		}
-	}
-	return false
 }

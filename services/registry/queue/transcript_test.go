@@ -122,6 +122,16 @@ func (a args) upsert() Upsert {
 		order := a.number("order")
 		u.Spec.Priority.Order = &order
 	}
+	switch a.named["batch"] {
+	case "STRICT":
+		u.Spec.Batch = model.BatchStrict
+	case "BEST_EFFORT":
+		u.Spec.Batch = model.BatchBestEffort
+	}
+	if a.named["start"] == "TOGETHER" {
+		u.Spec.Start = model.StartTogether
+	}
+	u.Spec.MaxAttempts = int32(a.number("attempts"))
 	switch a.named["class"] {
 	case "REPLACE":
 		u.Spec.Priority.Class = model.ClassReplace
@@ -139,14 +149,22 @@ func (w *world) command(t *testing.T, line string) string {
 	case "config":
 		config := Config{PassEntries: int(a.number("entries")), PassWorkers: int(a.number("workers"))}
 		w.configure(t, a, &config)
+		config.BestEffort = a.named["mode"] == "best-effort"
 		w.core.config = config.withDefaults()
-		return show(w.successor(11))
+		term := int64(11)
+		if _, given := a.named["term"]; given {
+			term = a.number("term")
+		}
+		return show(w.successor(term))
 	case "elect":
 		return show(w.successor(a.number("term")))
 	case "upsert":
 		return show(w.input(a.upsert()))
 	case "cancel":
 		return show(w.input(Cancel{Key: a.key(a.bare[0]), RequestID: a.named["request"], IfEpoch: a.number("ifEpoch")}))
+	case "cancel-workers":
+		key := a.key(a.bare[0])
+		return show(w.input(CancelWorkers{Job: key.Job, Stage: key.Stage, Workers: a.seats(a.bare[1]), RequestID: a.named["request"]}))
 	case "cancel-job":
 		return show(w.input(CancelJob{Job: a.bare[0], RequestID: a.named["request"]}))
 	case "pass-done":
@@ -171,6 +189,9 @@ func (w *world) command(t *testing.T, line string) string {
 				h.Complete, h.Stopping = true, true
 			case "ended":
 				h.Complete, h.Ended = true, true
+			case "withdrawn":
+				h.Complete, h.Stopping, h.Withdrawn, h.Reason = true, true, true, fault.ReasonNotTogether
+				h.Message = a.named["why"]
 			}
 		}
 		return show(w.foreign(model.Changed{Ref: h.Ref(), Record: h}))
@@ -189,8 +210,11 @@ func (w *world) command(t *testing.T, line string) string {
 			chunk.Workers = append(chunk.Workers, model.TaskWorker{Seat: seat, State: model.WorkerFailed})
 		}
 		return show(w.foreign(model.Changed{Ref: chunk.Ref(), Record: chunk}))
+	case "workers":
+		chunk := a.chunk()
+		return show(w.foreign(model.Changed{Ref: chunk.Ref(), Record: chunk}))
 	case "executor":
-		e := &model.Executor{ID: a.bare[0]}
+		e := &model.Executor{ID: a.bare[0], Ordinal: uint32(a.number("ordinal"))}
 		return show(w.foreign(model.Changed{Ref: e.Ref(), Record: e}))
 	case "wait":
 		w.now = w.now.Add(a.duration(a.bare[0]))
@@ -210,6 +234,8 @@ func (w *world) command(t *testing.T, line string) string {
 			return "not there\n"
 		}
 		return showView(view)
+	case "show":
+		return w.showRecord(a.bare[0])
 	case "list":
 		return w.list(a)
 	case "pending":
@@ -220,6 +246,24 @@ func (w *world) command(t *testing.T, line string) string {
 	}
 	t.Fatalf("unknown command %q", line)
 	return ""
+}
+
+// chunk is the task of a uid: SEAT:STATE each, the seat's index being the
+// executor's ordinal; REQUEUE is a worker that failed and is to be queued again.
+func (a args) chunk() *model.TaskChunk {
+	chunk := &model.TaskChunk{UID: a.bare[0]}
+	for _, word := range a.bare[1:] {
+		name, state, _ := strings.Cut(word, ":")
+		worker := model.TaskWorker{Seat: a.seats(name)[0], LastError: a.named["error"]}
+		worker.Ordinal = uint32(worker.Seat.Index)
+		for worker.State = model.WorkerAssigned; worker.State < model.WorkerEvicted && worker.State.String() != state; worker.State++ {
+		}
+		if state == "REQUEUE" {
+			worker.State, worker.Reason, worker.Requeue = model.WorkerFailed, fault.ReasonAttemptsExhausted, true
+		}
+		chunk.Workers = append(chunk.Workers, worker)
+	}
+	return chunk
 }
 
 // outcome of the pass in flight: UID=granted, nofit, stale or behind; a grant
@@ -238,6 +282,7 @@ func (w *world) outcome(a args) PassDone {
 			outcome.Result, outcome.Lease = Granted, w.revision
 		case "nofit":
 			outcome.Result, outcome.Reason, outcome.Message = NoFit, fault.ReasonInsufficientCapacity, "too few executors"
+			outcome.Fitting = int(a.number("fitting"))
 		case "stale":
 			outcome.Result = Stale
 		case "behind":

@@ -2,43 +2,51 @@ package queue
 
 import (
 	"fmt"
+	"slices"
 
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
 )
 
-// An effect touches at most this many reservations: with an event and a
-// compare each it stays below the 120 operations of a transaction.
-const effectReservations = 50
+// An effect touches at most this many reservations, with an event and a compare
+// each, and about this many bytes: so it stays below the 120 operations and the
+// size of a transaction.
+const (
+	effectReservations = 50
+	effectBytes        = 256 << 10
+)
+
+// full says whether what is still to be decided goes into another effect.
+func full(effect model.Effect) bool {
+	if len(effect.Puts)+len(effect.Events) >= 2*effectReservations {
+		return true
+	}
+	bytes := 0
+	for _, record := range effect.Puts {
+		if r, ok := record.(*model.Reservation); ok {
+			bytes += size(r)
+		}
+	}
+	return bytes >= effectBytes
+}
+
+// size is about how many bytes a record takes: what may be large of it.
+func size(r *model.Reservation) int {
+	bytes := len(r.Spec.Task.Payload) + 8*len(r.Seats) + 256
+	for _, arg := range r.Spec.Task.Args {
+		bytes += len(arg)
+	}
+	for name, value := range r.Spec.Task.Env {
+		bytes += len(name) + len(value)
+	}
+	for _, id := range r.Spec.Constraints.Avoid {
+		bytes += len(id)
+	}
+	return bytes
+}
 
 // maxRequests bounds the calls that a version remembers, the newest last.
 const maxRequests = 32
-
-// living is what of a key has not ended and is not being ended.
-type living struct {
-	// queued is the version that waits or holds a lease nobody has taken.
-	queued *version
-	// started are the versions the assigner has.
-	started []*version
-	// newest is the newest of them.
-	newest *version
-}
-
-func (c *Core) living(key model.Key) living {
-	var l living
-	for _, v := range c.byKey[key] {
-		switch {
-		case v.started():
-			l.started = append(l.started, v)
-		case v.is(model.Queued):
-			l.queued = v
-		default:
-			continue
-		}
-		l.newest = v
-	}
-	return l
-}
 
 // upsert decides by the table in doc.go.
 func (c *Core) upsert(token uint64, u Upsert) {
@@ -60,7 +68,7 @@ func (c *Core) upsert(token uint64, u Upsert) {
 		c.refuse(token, epochMismatch(u.Key, u.IfEpoch))
 		return
 	}
-	if l.newest != nil && sameShape(u.Spec, l.newest.r.Spec) && l.asked(u) {
+	if l.newest != nil && sameBody(u, l.newest.r) && l.asked(u) {
 		c.keep(token, u, l)
 		return
 	}
@@ -68,9 +76,9 @@ func (c *Core) upsert(token uint64, u Upsert) {
 	switch {
 	case err != nil:
 		c.refuse(token, err)
-	case l.queued != nil && seats.Equal(l.queued.r.Seats) && sameShape(u.Spec, l.queued.r.Spec):
+	case len(l.queued) > 0 && seats.Equal(l.queuedSeats()) && l.queuedLike(u):
 		c.keep(token, u, l)
-	case len(seats) == 0 && l.queued == nil:
+	case len(seats) == 0 && len(l.queued) == 0:
 		c.retarget(u, l)
 		c.unchanged(token, u, l.newest.r)
 	default:
@@ -91,18 +99,27 @@ func (u Upsert) withDefaults() Upsert {
 // keep answers an upsert of the shape that is there: at most its priority
 // changes, and only of what still waits.
 func (c *Core) keep(token uint64, u Upsert, l living) {
-	r := l.newest.r
-	if l.queued == nil || l.queued != l.newest || u.Spec.Priority.Equal(r.Spec.Priority) {
-		c.unchanged(token, u, r)
+	moving := slices.DeleteFunc(l.queued, func(v *version) bool { return u.Spec.Priority.Equal(v.r.Spec.Priority) })
+	if len(moving) == 0 {
+		c.unchanged(token, u, l.newest.r)
 		return
 	}
-	moved := c.edit(r)
-	moved.Spec.Priority, moved.Spec.Labels = u.Spec.Priority, u.Spec.Labels
-	remember(moved, model.RequestMark{ID: u.RequestID, Change: model.Reordered})
-	c.decide(model.Effect{
-		Puts:   []model.Record{moved},
-		Events: []model.JobEvent{c.event(model.EventReservationReordered, moved)},
-	})
+	var effect model.Effect
+	var moved *model.Reservation
+	for i, v := range moving {
+		if full(effect) {
+			c.decide(effect)
+			effect = model.Effect{}
+		}
+		moved = c.edit(v.r)
+		moved.Spec.Priority, moved.Spec.Labels = u.Spec.Priority, u.Spec.Labels
+		if i == len(moving)-1 {
+			remember(moved, model.RequestMark{ID: u.RequestID, Change: model.Reordered})
+		}
+		effect.Puts = append(effect.Puts, moved)
+		effect.Events = append(effect.Events, c.event(model.EventReservationReordered, moved))
+	}
+	c.decide(effect)
 	c.replyUpserted(token, moved, model.Reordered)
 }
 
@@ -113,8 +130,8 @@ func (c *Core) unchanged(token uint64, u Upsert, r *model.Reservation) {
 	c.replyUpserted(token, r, model.Unchanged)
 }
 
-// replace queues a version for seats, in place of the one that is queued, if
-// any. Without seats only the queued version ends.
+// replace queues a version for seats, in place of what is queued, if anything.
+// Without seats only that ends. The last effect is the one of the upsert.
 func (c *Core) replace(token uint64, u Upsert, l living, seats model.Seats) {
 	change := model.ChangeReplaced
 	if l.newest == nil {
@@ -122,38 +139,51 @@ func (c *Core) replace(token uint64, u Upsert, l living, seats model.Seats) {
 	}
 	mark := model.RequestMark{ID: u.RequestID, Change: change}
 	effect := c.retargeted(u)
-	var old *model.Reservation
-	if l.queued != nil {
-		old = c.finish(&effect, l.queued, model.Replaced, model.EventReservationReplaced, fault.ReasonReplaced, "")
-	}
-	if len(seats) == 0 {
-		newest := c.edit(l.started[len(l.started)-1].r)
-		remember(newest, mark)
-		effect.Puts = append(effect.Puts, newest)
-		if stage := c.stageAfter(u, nil); stage != nil {
-			effect.Puts = append(effect.Puts, stage)
+	for _, v := range l.queued {
+		if full(effect) {
+			c.decide(effect)
+			effect = model.Effect{}
 		}
-		c.decide(effect)
-		c.replyUpserted(token, newest, change)
-		return
+		c.finish(&effect, v, model.Replaced, model.EventReservationReplaced, fault.ReasonReplaced, "")
 	}
-	next := &model.Reservation{
-		Key: u.Key, UID: c.newUID(), Spec: u.Spec, Seats: seats,
-		State: model.Queued, CreatedAt: c.now, UpdatedAt: c.now,
+	var next *model.Reservation
+	if len(seats) == 0 {
+		next = c.edit(l.others().r)
+	} else {
+		next = &model.Reservation{
+			Key: u.Key, UID: c.newUID(), Spec: u.Spec, Seats: seats,
+			State: model.Queued, CreatedAt: c.now, UpdatedAt: c.now,
+		}
+		c.takePlace(next, u, l)
+		effect.Events = append(effect.Events, c.event(model.EventReservationQueued, next))
 	}
 	remember(next, mark)
-	if old != nil && sameConstraints(u.Spec.Constraints, old.Spec.Constraints) && seats.SubsetOf(old.Seats) {
-		next.Place, next.PlaceEpoch = old.Place, c.placeEpoch(old)
-	} else {
-		next.Place = c.newPlace()
-	}
 	effect.Puts = append(effect.Puts, next)
 	if stage := c.stageAfter(u, seats); stage != nil {
 		effect.Puts = append(effect.Puts, stage)
 	}
-	effect.Events = append(effect.Events, c.event(model.EventReservationQueued, next))
 	c.decide(effect)
 	c.replyUpserted(token, next, change)
+}
+
+// takePlace gives a version its place: that of what it replaces, the first of
+// it, where it asks for no other executors and no more workers; or the tail.
+func (c *Core) takePlace(next *model.Reservation, u Upsert, l living) {
+	if len(l.queued) == 0 || !next.Seats.SubsetOf(l.queuedSeats()) {
+		next.Place = c.newPlace()
+		return
+	}
+	first := l.queued[0].r
+	for _, v := range l.queued {
+		if !sameConstraints(u.Spec.Constraints, asAsked(v.r, u).Constraints) {
+			next.Place = c.newPlace()
+			return
+		}
+		if c.compare(v.r, first) < 0 {
+			first = v.r
+		}
+	}
+	next.Place, next.PlaceEpoch = first.Place, c.placeEpoch(first)
 }
 
 // placeEpoch is the epoch that a version taking r's place orders by. One that
@@ -181,33 +211,41 @@ func (c *Core) retarget(u Upsert, l living) {
 }
 
 // retargeted begins the effect of an upsert by dropping what a lower target
-// drops: every other queued reservation of the stage. Where those are many the
-// first of them go in effects of their own; the upsert's is the last.
+// drops: every other queued reservation of the stage, and of the requeues those
+// of seats at or above it. Where those are many the first of them go in effects
+// of their own; the upsert's is the last.
 func (c *Core) retargeted(u Upsert) model.Effect {
 	stage := c.stages[stageKey(u.Key)]
 	if stage == nil || u.Spec.TargetSize == 0 || u.Spec.TargetSize >= stage.TargetSize {
 		return model.Effect{}
 	}
-	var others []*version
+	var dropped []*version
 	for key := range c.keys.from(c.keys.rank(stageKey(u.Key))) {
 		if stageKey(key) != stageKey(u.Key) {
 			break
 		}
-		if other := c.living(key).queued; other != nil && key != u.Key {
-			others = append(others, other)
+		other := c.living(key)
+		if key != u.Key {
+			dropped = append(dropped, other.queued...)
 		}
+		dropped = append(dropped, slices.DeleteFunc(other.requeues, func(v *version) bool {
+			return v.r.Seats[0].First < u.Spec.TargetSize || key == u.Key && u.names(v)
+		})...)
 	}
 	message := fmt.Sprintf("the target size of the stage was lowered from %d to %d", stage.TargetSize, u.Spec.TargetSize)
 	var effect model.Effect
-	for _, other := range others {
-		if len(effect.Puts) == effectReservations {
+	for _, v := range dropped {
+		if full(effect) {
 			c.decide(effect)
 			effect = model.Effect{}
 		}
-		c.finish(&effect, other, model.Cancelled, model.EventReservationCancelled, fault.ReasonTargetLowered, message)
+		c.finish(&effect, v, model.Cancelled, model.EventReservationCancelled, fault.ReasonTargetLowered, message)
 	}
 	return effect
 }
+
+// names says whether an upsert asks for a worker of the version.
+func (u Upsert) names(v *version) bool { return len(v.named(u.Workers)) > 0 }
 
 // stageAfter is the stage's record after an upsert; nil if it stays.
 func (c *Core) stageAfter(u Upsert, seats model.Seats) *model.Stage {

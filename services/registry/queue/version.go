@@ -15,6 +15,9 @@ type version struct {
 	lease  map[int32]*model.LeaseChunk
 	header *model.TaskHeader
 	tasks  map[int32]*model.TaskChunk
+	// spent are the workers, by chunk of the task, that no attempt started and
+	// that are for the queue to queue again.
+	spent map[int32][]model.TaskWorker
 	// group is the queue's id, computed once: constraints never change.
 	group string
 
@@ -23,11 +26,13 @@ type version struct {
 	granted int64
 	taken   bool
 	refused bool
-	// offered is set while a pass with it is in flight; outcome is the newest.
+	// offered is set while a pass with it is in flight; outcome is the newest,
+	// of as many workers as were tried.
 	offered bool
 	outcome *Outcome
-	tried   time.Time // when the outcome came
-	waiters []*waiter
+	tried   int
+	triedAt time.Time // when the outcome came
+	waiters []wait
 
 	// Where it stands, to be found again when it moves.
 	queued   *model.Reservation
@@ -78,13 +83,14 @@ func (v *version) started() bool {
 	return v.is(model.Active) || v.is(model.Queued) && v.header != nil
 }
 
-// unsettled says whether its records call for a change of its own.
-func (v *version) unsettled() bool {
+// unsettledNow says whether its records, or what a pass told of it, call for a
+// change that no request asks for.
+func (c *Core) unsettledNow(v *version) bool {
 	switch {
 	case v.is(model.Queued):
-		return v.header != nil && v.header.Complete || v.refused && v.header == nil
+		return v.header != nil && v.header.Complete || v.refused && v.header == nil || c.splits(v)
 	case v.is(model.Active):
-		return len(v.lease) == 0 && (v.header == nil || v.header.Ended)
+		return c.owes(v) || len(v.lease) == 0 && (v.header == nil || v.header.Ended)
 	case v.is(model.Cancelling):
 		return v.header == nil || v.header.Ended && len(v.lease) == 0
 	}
@@ -97,10 +103,22 @@ func (v *version) stopped() bool {
 		v.r.State == model.Cancelling && (v.header == nil || v.header.Stopping || v.header.Ended)
 }
 
-// dueAt is when it expires or is forgotten; zero for never.
-func (v *version) dueAt() time.Time {
+// wanted are the workers that were not cancelled one by one.
+func (v *version) wanted() model.Seats { return without(v.r.Seats, v.r.Unwanted) }
+
+// unwanted are the workers that were cancelled one by one.
+func (v *version) unwanted() model.Seats {
+	if v.r == nil {
+		return nil
+	}
+	return v.r.Unwanted
+}
+
+// dueAt is when a version expires or is forgotten; zero for never. While there
+// is one that came of it, it is kept.
+func (c *Core) dueAt(v *version) time.Time {
 	switch {
-	case v.r == nil:
+	case v.r == nil, v.r.State.Terminal() && c.children[v.uid] > 0:
 		return time.Time{}
 	case v.r.State.Terminal():
 		return v.r.EndedAt.Add(model.KeepTerminal)

@@ -212,6 +212,15 @@ func showEffect(e model.Effect) string {
 					parts[len(parts)-1] += fmt.Sprintf(" of %d", r.PlaceEpoch)
 				}
 			}
+			if len(r.Unwanted) > 0 {
+				parts[len(parts)-1] += " unwanted=" + showSeats(r.Unwanted)
+			}
+			if r.Round > 0 && r.State == model.Queued {
+				parts[len(parts)-1] += fmt.Sprintf(" round=%d", r.Round)
+			}
+			if r.Parent != "" && r.State == model.Queued {
+				parts[len(parts)-1] += " parent=" + r.Parent
+			}
 			if r.Reason != "" {
 				parts[len(parts)-1] += " " + string(r.Reason)
 			}
@@ -237,11 +246,22 @@ func showEffect(e model.Effect) string {
 	return text
 }
 
+// showRecord tells what effects leave out.
+func (w *world) showRecord(uid string) string {
+	view, ok := w.core.GetUID(uid)
+	if !ok {
+		return "not there\n"
+	}
+	r := view.Reservation
+	return fmt.Sprintf("%s(%s) %s avoid=%v: %s\n", r.Key, uid, r.State, r.Spec.Constraints.Avoid, r.Message)
+}
+
 var eventNames = map[model.EventKind]string{
 	model.EventReservationQueued: "QUEUED", model.EventReservationReplaced: "REPLACED",
 	model.EventReservationReordered: "REORDERED", model.EventReservationCancelled: "CANCELLED",
 	model.EventReservationExpired: "EXPIRED", model.EventReservationCompleted: "COMPLETED",
 	model.EventReservationAssigned: "ASSIGNED",
+	model.EventReservationRequeued: "REQUEUED", model.EventReservationFailed: "FAILED",
 }
 
 func showReply(r model.Reply) string {
@@ -260,6 +280,8 @@ func showReply(r model.Reply) string {
 		return fmt.Sprintf("cancelled %d", v.Count)
 	case MarkedReady:
 		return "ready since " + v.Since.Format(time.TimeOnly)
+	case WorkersCancelled:
+		return fmt.Sprintf("cancelled %d workers", v.Count)
 	}
 	return fmt.Sprint(r.Value)
 }

@@ -1,0 +1,62 @@
+package queue
+
+import (
+	"maps"
+	"slices"
+
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+)
+
+// nextRound goes on with a batch that was to start together and could not, once
+// all its workers have ended and nothing is leased to it: the whole of it is
+// queued again in its old place, every worker with its next number, until the
+// rounds are spent. Workers that were cancelled meanwhile are left out.
+func (c *Core) nextRound(v *version) {
+	failed, why := v.culprit(), v.header.Message
+	if why == "" {
+		why = c.whyNot(failed)
+	}
+	wanted := v.wanted()
+	switch {
+	case len(wanted) == 0:
+		c.put(c.end(v.r, model.Cancelled, fault.ReasonCancelled, ""), model.EventReservationCancelled)
+		return
+	case v.r.Round+1 >= v.r.Spec.MaxAttempts:
+		failed := c.end(v.r, model.Failed, fault.ReasonRoundsExhausted, roundMessage(v.r, why))
+		c.put(failed, model.EventReservationFailed)
+		return
+	}
+	var used model.Seats
+	if stage := c.stages[stageKey(v.r.Key)]; stage != nil {
+		used = stage.Numbers
+	}
+	var seats []model.Seat
+	for seat := range wanted.All() {
+		highest, _ := used.Number(seat.Index)
+		seats = append(seats, model.Seat{Index: seat.Index, Number: max(highest, seat.Number) + 1})
+	}
+	old := c.end(v.r, model.Replaced, fault.ReasonNotTogether, why)
+	next := c.again(v.r, model.SeatsOf(seats), failed.Ordinal, why)
+	next.Parent, next.Reason, next.PlaceEpoch = v.uid, fault.ReasonNotTogether, c.placeEpoch(v.r)
+	c.decide(model.Effect{
+		Puts: []model.Record{old, next, c.numbered(v.r.Key, next.Seats)},
+		Events: []model.JobEvent{
+			c.event(model.EventReservationReplaced, old),
+			c.event(model.EventReservationRequeued, next),
+		},
+	})
+}
+
+// culprit is the first worker, in order of seats, that ended by itself and not
+// well; all others were stopped because of it.
+func (v *version) culprit() model.TaskWorker {
+	for _, n := range slices.Sorted(maps.Keys(v.tasks)) {
+		for _, w := range v.tasks[n].Workers {
+			if w.State == model.WorkerFailed || w.State == model.WorkerLost {
+				return w
+			}
+		}
+	}
+	return model.TaskWorker{}
+}

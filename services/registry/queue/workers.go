@@ -1,0 +1,186 @@
+package queue
+
+import (
+	"fmt"
+	"slices"
+
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+)
+
+// CancelWorkers is the request of a model.Input that removes single workers of
+// a stage, under whichever name and in whichever state they are; a worker that
+// was queued again goes by its earlier numbers, too. It is answered by
+// WorkersCancelled, once none of them will be started any more. Workers that
+// are not there are no error.
+type CancelWorkers struct {
+	Job, Stage string
+	Workers    []model.Seat
+	RequestID  string
+}
+
+// WorkersCancelled answers CancelWorkers.
+type WorkersCancelled struct {
+	// Count is the number of workers that the call removed.
+	Count int
+}
+
+// removal is what a call takes away from one version.
+type removal struct {
+	v     *version
+	seats model.Seats
+}
+
+// cancelWorkers removes workers. A version that was not handed over is replaced
+// in its place by one without them; of one that was they become unwanted, for
+// the assigner to evict.
+func (c *Core) cancelWorkers(token uint64, request CancelWorkers) {
+	if err := ValidateCancelWorkers(request); err != nil {
+		c.refuse(token, err)
+		return
+	}
+	stage := model.Key{Job: request.Job, Stage: request.Stage}
+	var named, removals []removal
+	count, repeat := 0, -1
+	for key := range c.keys.from(c.keys.rank(stage)) {
+		if stageKey(key) != stage {
+			break
+		}
+		if _, mark := c.remembered(key, request.RequestID); mark.Cancelled > 0 {
+			repeat = int(mark.Cancelled)
+		}
+		for _, v := range c.byKey[key] {
+			seats := v.named(request.Workers)
+			if len(seats) == 0 {
+				continue
+			}
+			named = append(named, removal{v, seats})
+			if seats = c.removable(v, seats); len(seats) > 0 {
+				removals = append(removals, removal{v, seats})
+				count += seats.Len()
+			}
+		}
+	}
+	if _, ok := c.idle(stage, request.RequestID); ok {
+		repeat = 0
+	}
+	switch {
+	case repeat >= 0:
+		count = repeat
+	case count == 0:
+		c.rememberIdle(stage, model.IdleRequest{ID: request.RequestID})
+	default:
+		c.remove(removals, model.RequestMark{ID: request.RequestID, Cancelled: int32(count)})
+	}
+	waits := make([]wait, 0, len(named))
+	for _, r := range named {
+		waits = append(waits, wait{v: r.v, seats: r.seats})
+	}
+	c.replyStopped(token, waits, WorkersCancelled{count})
+}
+
+// named finds workers of the version by their numbers, or earlier ones.
+func (v *version) named(workers []model.Seat) model.Seats {
+	var list []model.Seat
+	for _, seat := range workers {
+		if current, ok := v.current(seat); ok {
+			list = append(list, current)
+		}
+	}
+	return model.SeatsOf(list)
+}
+
+// removable are those of a version's seats that a call takes away: all that
+// wait; of those handed over the ones that live, or are to be queued again, and
+// that no call before took.
+func (c *Core) removable(v *version, seats model.Seats) model.Seats {
+	if !v.alive() {
+		return nil
+	}
+	seats = without(seats, v.r.Unwanted)
+	if !v.started() {
+		return seats
+	}
+	ended := map[model.Seat]bool{}
+	for _, chunk := range v.tasks {
+		for _, w := range chunk.Workers {
+			ended[w.Seat] = w.State.Terminal()
+		}
+	}
+	if len(v.spent) > 0 {
+		for w := range c.owed(v) {
+			ended[w.Seat] = false
+		}
+	}
+	return model.SeatsOf(slices.DeleteFunc(seats.List(), func(seat model.Seat) bool { return ended[seat] }))
+}
+
+// remove takes workers away, of as many versions in one effect as it holds. The
+// last effect alone carries the mark of the call: found, all was done.
+func (c *Core) remove(removals []removal, mark model.RequestMark) {
+	var effect model.Effect
+	for i, r := range removals {
+		if full(effect) {
+			c.decide(effect)
+			effect = model.Effect{}
+		}
+		next := c.removeFrom(&effect, r.v, r.seats)
+		if i == len(removals)-1 {
+			remember(next, mark)
+		}
+	}
+	c.decide(effect)
+}
+
+// removeFrom adds to an effect that a version loses workers, and answers the
+// record that goes on.
+func (c *Core) removeFrom(effect *model.Effect, v *version, seats model.Seats) *model.Reservation {
+	if v.started() {
+		next := c.edit(v.r)
+		next.Unwanted = v.r.Unwanted.Raise(seats)
+		effect.Puts = append(effect.Puts, next)
+		return next
+	}
+	left := without(v.r.Seats, seats)
+	if len(left) == 0 {
+		return c.finish(effect, v, model.Cancelled, model.EventReservationCancelled, fault.ReasonCancelled, "")
+	}
+	next := c.edit(v.r)
+	next.UID, next.Epoch = c.newUID(), 0
+	next.Seats, next.PlaceEpoch = left, c.placeEpoch(v.r)
+	c.finish(effect, v, model.Replaced, model.EventReservationReplaced, fault.ReasonCancelled,
+		fmt.Sprintf("%d of its workers were cancelled", seats.Len()))
+	effect.Puts = append(effect.Puts, next)
+	effect.Events = append(effect.Events, c.event(model.EventReservationQueued, next))
+	return next
+}
+
+// ValidateCancelWorkers says whether a call is one that can be carried out. A
+// refusal is a *fault.Error that names the field in the words of the JSON.
+func ValidateCancelWorkers(request CancelWorkers) error {
+	for _, field := range []struct{ name, value string }{{"job", request.Job}, {"stage", request.Stage}} {
+		if err := checkName(field.name, field.value, maxName); err != nil {
+			return err
+		}
+	}
+	if request.RequestID != "" {
+		if err := checkName("requestId", request.RequestID, maxName); err != nil {
+			return err
+		}
+	}
+	switch {
+	case len(request.Workers) == 0:
+		return fault.BadField(fault.ReasonRequired, "workers", "no worker is named")
+	case len(request.Workers) > model.MaxWorkers:
+		return fault.BadField(fault.ReasonTooLarge, "workers", "are more than %d", model.MaxWorkers)
+	}
+	for i, seat := range request.Workers {
+		if seat.Index < 0 {
+			return fault.BadField(fault.ReasonInvalid, fmt.Sprintf("workers[%d].index", i), "is negative")
+		}
+		if seat.Number < 0 {
+			return fault.BadField(fault.ReasonInvalid, fmt.Sprintf("workers[%d].number", i), "is negative")
+		}
+	}
+	return nil
+}
