@@ -93,6 +93,17 @@ func TestAnExplanationIsPutTogether(t *testing.T) {
 	}
 }
 
+// Before the registry is ready nothing is leased, whatever fits.
+func TestNotReadyStaysTheReason(t *testing.T) {
+	waits := standing(1)
+	waits.Reason, waits.Message = "REGISTRY_NOT_READY", ""
+	s := serve(map[string]any{"Standing": waits, "ExplainFit": &controlv1.ExplainFitAnswer{Fitting: 4, Revision: 99}})
+	got, err := compose.New(s).ExplainReservation(t.Context(), &berthv1.ExplainReservationRequest{})
+	if err != nil || got.GetReason() != "REGISTRY_NOT_READY" || got.GetFitting() != 4 {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
 func TestOnlyWhatQueuesIsFitted(t *testing.T) {
 	active := standing(0)
 	active.Reservation.State = berthv1.Reservation_ACTIVE

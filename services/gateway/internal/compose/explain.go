@@ -18,7 +18,7 @@ import (
 // reservation.
 func (s *Server) ExplainReservation(ctx context.Context, q *berthv1.ExplainReservationRequest) (*berthv1.Explanation, error) {
 	e, err := s.queue.Standing(ctx, q)
-	if err != nil || e.GetReservation().GetState() != berthv1.Reservation_QUEUED {
+	if err != nil || e.GetPosition() == 0 {
 		return e, err
 	}
 	e.Needed = max(e.GetNeeded(), e.GetReservation().GetCount())
@@ -37,13 +37,13 @@ func (s *Server) ExplainReservation(ctx context.Context, q *berthv1.ExplainReser
 }
 
 // addFit completes an explanation. The reason of the registry is as old as its
-// last pass; for the head of a queue executor-state's is newer. Behind a head
-// the head is the reason, whatever would fit.
+// last pass; for the head of a queue executor-state's is newer. Behind a head,
+// and before the registry is ready, that is the reason, whatever would fit.
 func addFit(e *berthv1.Explanation, fit *controlv1.ExplainFitAnswer) {
 	e.Fitting, e.Missing = fit.GetFitting(), max(0, e.GetNeeded()-fit.GetFitting())
 	e.Checks, e.ExecutorRevision = fit.GetChecks(), fit.GetRevision()
 	switch {
-	case e.GetPosition() > 1:
+	case e.GetPosition() > 1 || e.GetReason() == string(fault.ReasonRegistryNotReady):
 	case e.GetMissing() == 0:
 		e.Reason = string(fault.ReasonNotTried)
 		e.Message = fmt.Sprintf("all %d would fit now; it is offered with the next pass", e.GetNeeded())

@@ -1,0 +1,97 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/cmd/berth/internal/cli/show"
+	"berth.dev/pkg/client"
+	"berth.dev/pkg/fault"
+)
+
+// defaultDeadline is how long drain --wait waits: some graceful stops.
+const defaultDeadline = 10 * time.Minute
+
+func (a *app) drain() *cobra.Command {
+	var (
+		reason   string
+		wait     bool
+		deadline time.Duration
+	)
+	cmd := a.asks(&cobra.Command{
+		Use:   "drain ID…",
+		Short: "Disable executors and tell their workers to go",
+		Long: `Disable executors and tell their workers to go. It returns at once; with --wait
+when no worker is left on any of them, telling how many are as they go. 'berth
+enable ID' undoes it; workers that were told to go do not come back.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, ids []string) error {
+			return a.connected(cmd, func(ctx context.Context, c *client.Client) error {
+				drained := make([]*berthv1.Executor, len(ids))
+				for i, id := range ids {
+					e, err := a.drainOne(ctx, c, id, reason)
+					if err != nil {
+						return fmt.Errorf("%s: %w", id, err)
+					}
+					drained[i] = e
+				}
+				if !wait {
+					return nil
+				}
+				waiting, cancel := context.WithTimeout(ctx, deadline)
+				defer cancel()
+				for _, e := range drained {
+					if err := a.untilEmpty(waiting, c, e, deadline); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		},
+	})
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for others to read")
+	cmd.Flags().BoolVar(&wait, "wait", false, "wait until no worker is left")
+	cmd.Flags().DurationVar(&deadline, "deadline", defaultDeadline, "how long to wait at most")
+	return cmd
+}
+
+func (a *app) drainOne(ctx context.Context, c *client.Client, id, reason string) (*berthv1.Executor, error) {
+	ctx, cancel := a.limited(ctx)
+	defer cancel()
+	e, err := c.Drain(ctx, id, reason)
+	if err != nil {
+		return nil, err
+	}
+	return e, a.print(show.Draining(e))
+}
+
+// untilEmpty looks at an executor until no worker is left on it, and tells of
+// each change.
+func (a *app) untilEmpty(ctx context.Context, c *client.Client, e *berthv1.Executor, deadline time.Duration) error {
+	tick := time.NewTicker(a.every)
+	defer tick.Stop()
+	for e.GetWorkers() > 0 {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fault.New(fault.Precondition, "", "%s is not drained after %v: workers left: %d", e.GetId(), deadline, e.GetWorkers())
+		}
+		now, err := c.Executor(ctx, e.GetId())
+		switch {
+		case ctx.Err() != nil:
+			continue
+		case err != nil:
+			return err
+		case now.GetWorkers() != e.GetWorkers():
+			if err := a.print(show.Draining(now)); err != nil {
+				return err
+			}
+		}
+		e = now
+	}
+	return nil
+}
