@@ -42,10 +42,10 @@ enable ID' undoes it; workers that were told to go do not come back.`,
 				if !wait {
 					return nil
 				}
-				waiting, cancel := context.WithTimeout(ctx, deadline)
-				defer cancel()
+				over := time.NewTimer(deadline)
+				defer over.Stop()
 				for _, e := range drained {
-					if err := a.untilEmpty(waiting, c, e, deadline); err != nil {
+					if err := a.untilEmpty(ctx, c, e, over.C); err != nil {
 						return err
 					}
 				}
@@ -71,27 +71,33 @@ func (a *app) drainOne(ctx context.Context, c *client.Client, id, reason string)
 
 // untilEmpty looks at an executor until no worker is left on it, and tells of
 // each change.
-func (a *app) untilEmpty(ctx context.Context, c *client.Client, e *berthv1.Executor, deadline time.Duration) error {
+func (a *app) untilEmpty(ctx context.Context, c *client.Client, e *berthv1.Executor, over <-chan time.Time) error {
 	tick := time.NewTicker(a.every)
 	defer tick.Stop()
 	for e.GetWorkers() > 0 {
 		select {
 		case <-tick.C:
+		case <-over:
+			return fault.New(fault.Precondition, "", "%s is not drained yet, workers left: %d", e.GetId(), e.GetWorkers())
 		case <-ctx.Done():
-			return fault.New(fault.Precondition, "", "%s is not drained after %v: workers left: %d", e.GetId(), deadline, e.GetWorkers())
+			return ctx.Err()
 		}
-		now, err := c.Executor(ctx, e.GetId())
-		switch {
-		case ctx.Err() != nil:
-			continue
-		case err != nil:
+		left, err := a.readExecutor(ctx, c, e.GetId())
+		if err != nil {
 			return err
-		case now.GetWorkers() != e.GetWorkers():
-			if err := a.print(show.Draining(now)); err != nil {
+		}
+		if left.GetWorkers() != e.GetWorkers() {
+			if err := a.print(show.Draining(left)); err != nil {
 				return err
 			}
 		}
-		e = now
+		e = left
 	}
 	return nil
+}
+
+func (a *app) readExecutor(ctx context.Context, c *client.Client, id string) (*berthv1.Executor, error) {
+	ctx, cancel := a.limited(ctx)
+	defer cancel()
+	return c.Executor(ctx, id)
 }

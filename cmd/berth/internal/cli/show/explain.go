@@ -18,11 +18,8 @@ func Explain(e *berthv1.Explanation, now time.Time) string {
 	if e.GetPosition() == 0 {
 		return paragraph(settled(e))
 	}
-	text := paragraph(fits(e)) + paragraph(turn(e, now))
-	if e.GetReason() != "" {
-		text += paragraph(because(e.GetReason(), e.GetMessage()))
-	}
-	if len(e.GetChecks()) == 0 {
+	text := paragraph(fits(e)+" "+turn(e, now)) + paragraph(because(e.GetReason(), e.GetMessage()))
+	if e.GetMissing() == 0 || len(e.GetChecks()) == 0 {
 		return text
 	}
 	var unfit int32
@@ -31,52 +28,65 @@ func Explain(e *berthv1.Explanation, now time.Time) string {
 		unfit += c.GetCount()
 		t.add(c.GetCheck(), measured(c.GetCheck(), c.GetWant()), measured(c.GetCheck(), c.GetHave()), fmt.Sprint(c.GetCount()))
 	}
-	return text + fmt.Sprintf("\n%s cannot take a worker of it now. What each fails at first:\n", plural(int(unfit), "executor")) + t.text("  ")
+	return text + fmt.Sprintf("\nNo worker fits on %s now; the first check that each fails:\n", plural(int(unfit), "executor")) + t.text("  ")
 }
 
 // settled is the sentence about a reservation that does not queue.
 func settled(e *berthv1.Explanation) string {
 	r := e.GetReservation()
-	text := fmt.Sprintf("%s does not wait: it is %s.", reservationKey(r), state(r.GetState()))
-	if e.GetReason() != "" || e.GetMessage() != "" {
-		text += " " + because(e.GetReason(), e.GetMessage())
-	}
-	return text
+	return fmt.Sprintf("%s does not wait: it is %s. %s", reservationKey(r), state(r.GetState()), because(e.GetReason(), e.GetMessage()))
 }
 
-// fits is the sentence about what would fit now. An explanation without the
-// revision of the executors knows nothing of that.
+// fits is the sentence about what would fit now.
 func fits(e *berthv1.Explanation) string {
-	text := fmt.Sprintf("%s waits for %s", reservationKey(e.GetReservation()), plural(int(e.GetNeeded()), "worker"))
+	key := reservationKey(e.GetReservation())
+	if e.GetPosition() == 1 {
+		return fmt.Sprintf("%s waits: %s.", key, fitting(e))
+	}
+	return fmt.Sprintf("%s waits behind %s. By itself, %s.", key, headKey(e), fitting(e))
+}
+
+// fitting says how many workers would fit now. An explanation without the
+// revision of the executors knows nothing of that.
+func fitting(e *berthv1.Explanation) string {
+	workers, alone := fmt.Sprintf("of its %d workers", e.GetNeeded()), e.GetNeeded() == 1
 	switch {
 	case e.GetExecutorRevision() == 0:
-		return text + "; how many of them would fit now is not known."
+		return "what would fit " + workers + " is not known"
+	case e.GetMissing() == 0 && alone:
+		return "its worker would fit now"
 	case e.GetMissing() == 0:
-		return text + ", and all of them would fit now."
+		return "all " + workers + " would fit now"
+	case e.GetFitting() == 0 && alone:
+		return "its worker would not fit now"
 	case e.GetFitting() == 0:
-		return text + ", of which none would fit now."
+		return "none " + workers + " would fit now"
 	}
-	return text + fmt.Sprintf(", of which %d would fit now and %d would not.", e.GetFitting(), e.GetMissing())
+	return fmt.Sprintf("%d %s would fit now, %d would not", e.GetFitting(), workers, e.GetMissing())
 }
 
 // turn is the sentence about the place in the queue.
 func turn(e *berthv1.Explanation, now time.Time) string {
+	waited := "has waited " + Age(e.GetWaited().AsDuration())
+	headWaited := "has waited " + Age(e.GetHeadWaited().AsDuration())
 	var text string
 	switch {
 	case e.GetPosition() > 1:
-		head := e.GetHead()
-		text = fmt.Sprintf("It is number %d of %d in group %s and has waited %s. The head, %s, has waited %s.",
-			e.GetPosition(), e.GetQueued(), e.GetGroup(), Age(e.GetWaited().AsDuration()),
-			Key(head.GetJob(), head.GetStage(), head.GetName()), Age(e.GetHeadWaited().AsDuration()))
+		text = fmt.Sprintf("It is number %d of %d in group %s and %s; the head %s.",
+			e.GetPosition(), e.GetQueued(), e.GetGroup(), waited, headWaited)
 	case e.GetQueued() > 1:
-		text = fmt.Sprintf("It is the head of %d in group %s and has waited %s.", e.GetQueued(), e.GetGroup(), Age(e.GetWaited().AsDuration()))
+		text = fmt.Sprintf("It is the head of %d in group %s and %s.", e.GetQueued(), e.GetGroup(), waited)
 	default:
-		text = fmt.Sprintf("It is alone in group %s and has waited %s.", e.GetGroup(), Age(e.GetWaited().AsDuration()))
+		text = fmt.Sprintf("It is alone in group %s and %s.", e.GetGroup(), waited)
 	}
 	if e.GetTried() != nil {
-		text += fmt.Sprintf(" It was last tried %s ago.", since(e.GetTried(), now))
+		text += fmt.Sprintf(" It was tried %s ago.", since(e.GetTried(), now))
 	}
 	return text
+}
+
+func headKey(e *berthv1.Explanation) string {
+	return Key(e.GetHead().GetJob(), e.GetHead().GetStage(), e.GetHead().GetName())
 }
 
 // because writes a reason and its sentence.
@@ -94,8 +104,12 @@ func measured(check, value string) string {
 	return amount(resource, n)
 }
 
-// paragraph breaks a text between words where it gets too wide.
+// paragraph breaks a text between words where it gets too wide; nothing stays
+// nothing.
 func paragraph(text string) string {
+	if text == "" {
+		return ""
+	}
 	var b strings.Builder
 	width := 0
 	for _, word := range strings.Fields(oneLine(text)) {
