@@ -17,6 +17,7 @@ import (
 	"berth.dev/cmd/berth/fleet"
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
+	"berth.dev/pkg/store"
 )
 
 // What becomes of workers, whatever becomes of their agent.
@@ -63,6 +64,16 @@ func gone(pid int) bool {
 	return err != nil
 }
 
+// presenceOf answers the etcd lease that an executor's presence stands on.
+func (w *world) presenceOf(id string) int64 {
+	w.Helper()
+	kvs, _, err := store.Range(w.ctx, w.store, space.Key(model.Ref{Kind: model.KindLive, ID: id}))
+	if err != nil || len(kvs) != 1 {
+		w.Fatalf("the presence of %s: %v, %v", id, kvs, err)
+	}
+	return kvs[0].Lease
+}
+
 // A worker whose agent is killed runs on, is adopted by the next agent, and its
 // end arrives.
 func outlivesItsAgent(t *testing.T, w *world) {
@@ -82,9 +93,21 @@ func outlivesItsAgent(t *testing.T, w *world) {
 	}
 
 	agent := w.fleet.Agent("host")
+	lease := w.presenceOf("host")
 	agent.Kill()
 	if gone(pid) {
 		t.Fatal("the worker went with its agent")
+	}
+	// Its host refuses connections, so its death is known long before its etcd
+	// lease runs out.
+	until(t, func() string {
+		if e, err := w.client.Executor(w.ctx, "host"); err != nil || e.GetState() != berthv1.Executor_UNREACHABLE {
+			return fmt.Sprintf("the executor is %v, %v", e.GetState(), err)
+		}
+		return ""
+	})
+	if _, err := w.store.KeepAlive(w.ctx, lease); err != nil {
+		t.Errorf("the death of the agent was only known when its etcd lease had run out: %v", err)
 	}
 	w.restart(agent)
 	until(t, func() string {

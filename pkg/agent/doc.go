@@ -7,6 +7,7 @@
 //	  ├── ledger    which orders are taken, what is reported       (pure)
 //	  ├── journal   the tombstones, on disk
 //	  └── Driver    Process: real processes, each under a keeper
+//	                Functions: functions of the program that runs the agent
 //	                Simulated: none at all
 //
 // # What it promises

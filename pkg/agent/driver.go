@@ -6,8 +6,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Driver starts and stops workers. Process and Simulated are the drivers of this
-// package. A driver is safe for concurrent use.
+// Driver starts and stops workers. Process, Functions and Simulated are the
+// drivers of this package. A driver is safe for concurrent use.
 type Driver interface {
 	// Start starts a worker and returns once it runs. An error promises that it
 	// does not run and will not; the worker may then be started again. ended is

@@ -25,7 +25,11 @@ type Client struct {
 	onRetry   func(error)
 
 	reservations berthv1.ReservationsClient
+	explanations berthv1.ExplanationsClient
 	executors    berthv1.ExecutorsClient
+	catalog      berthv1.CatalogClient
+	usage        berthv1.UsageClient
+	findings     berthv1.FindingsClient
 	assignments  berthv1.AssignmentsClient
 	leaders      berthv1.LeadersClient
 	events       berthv1.EventsClient
@@ -84,7 +88,11 @@ func Dial(addresses []string, opts ...Option) (*Client, error) {
 		backoff:      defaultBackoff,
 		onRetry:      o.onRetry,
 		reservations: berthv1.NewReservationsClient(conn),
+		explanations: berthv1.NewExplanationsClient(conn),
 		executors:    berthv1.NewExecutorsClient(conn),
+		catalog:      berthv1.NewCatalogClient(conn),
+		usage:        berthv1.NewUsageClient(conn),
+		findings:     berthv1.NewFindingsClient(conn),
 		assignments:  berthv1.NewAssignmentsClient(conn),
 		leaders:      berthv1.NewLeadersClient(conn),
 		events:       berthv1.NewEventsClient(conn),

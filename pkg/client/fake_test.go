@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"path"
 	"sync"
 	"testing"
 	"time"
@@ -22,7 +23,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // gateway is a server whose answers are the test's.
 type gateway struct {
 	berthv1.UnimplementedReservationsServer
+	berthv1.UnimplementedExplanationsServer
 	berthv1.UnimplementedExecutorsServer
+	berthv1.UnimplementedCatalogServer
+	berthv1.UnimplementedUsageServer
+	berthv1.UnimplementedFindingsServer
 	berthv1.UnimplementedAssignmentsServer
 	berthv1.UnimplementedLeadersServer
 	berthv1.UnimplementedEventsServer
@@ -36,6 +41,8 @@ type gateway struct {
 	get    func(*berthv1.GetReservationRequest) (*berthv1.Reservation, error)
 	list   func(*berthv1.ListReservationsRequest) (*berthv1.ListReservationsAnswer, error)
 	watch  func(*berthv1.WatchEventsRequest, grpc.ServerStreamingServer[berthv1.Event]) error
+	// any, when given, answers every unary call.
+	any func(method string, request proto.Message) (proto.Message, error)
 }
 
 func (g *gateway) UpsertReservation(_ context.Context, q *berthv1.UpsertReservationRequest) (*berthv1.Reservation, error) {
@@ -66,9 +73,13 @@ func (g *gateway) serve(t testing.TB, address string) {
 		t.Fatal(err)
 	}
 	g.address = listener.Addr().String()
-	g.server = rpc.NewServer(rpc.ServerOptions{})
+	g.server = rpc.NewServer(rpc.ServerOptions{More: []grpc.ServerOption{grpc.ChainUnaryInterceptor(g.intercept)}})
 	berthv1.RegisterReservationsServer(g.server, g)
+	berthv1.RegisterExplanationsServer(g.server, g)
 	berthv1.RegisterExecutorsServer(g.server, g)
+	berthv1.RegisterCatalogServer(g.server, g)
+	berthv1.RegisterUsageServer(g.server, g)
+	berthv1.RegisterFindingsServer(g.server, g)
 	berthv1.RegisterAssignmentsServer(g.server, g)
 	berthv1.RegisterLeadersServer(g.server, g)
 	berthv1.RegisterEventsServer(g.server, g)
@@ -78,6 +89,13 @@ func (g *gateway) serve(t testing.TB, address string) {
 		g.server.Serve(listener)
 	}()
 	t.Cleanup(g.stop)
+}
+
+func (g *gateway) intercept(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	if g.any == nil {
+		return handler(ctx, request)
+	}
+	return g.any(path.Base(info.FullMethod), request.(proto.Message))
 }
 
 func (g *gateway) stop() {

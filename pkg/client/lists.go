@@ -9,26 +9,6 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 )
 
-// Executors gives the executors that the request selects, ordered by id, page
-// after page as they are asked for. It ends at the first error.
-func (c *Client) Executors(ctx context.Context, request *berthv1.ListExecutorsRequest) iter.Seq2[*berthv1.Executor, error] {
-	return items(request, func(q *berthv1.ListExecutorsRequest, token string) ([]*berthv1.Executor, string, error) {
-		q.PageToken = token
-		page, err := c.ExecutorsPage(ctx, q)
-		return page.GetExecutors(), page.GetNextPageToken(), err
-	})
-}
-
-// ExecutorsPage gives one page of Executors.
-func (c *Client) ExecutorsPage(ctx context.Context, request *berthv1.ListExecutorsRequest) (*berthv1.ListExecutorsAnswer, error) {
-	return invoke(ctx, c, c.executors.ListExecutors, request)
-}
-
-// Executor reads one executor. The error is NotFound when there is none.
-func (c *Client) Executor(ctx context.Context, id string) (*berthv1.Executor, error) {
-	return invoke(ctx, c, c.executors.GetExecutor, &berthv1.GetExecutorRequest{Id: id})
-}
-
 // Assignments gives the workers on their executors that the request selects,
 // page after page as they are asked for. It ends at the first error.
 func (c *Client) Assignments(ctx context.Context, request *berthv1.ListAssignmentsRequest) iter.Seq2[*berthv1.Assignment, error] {
@@ -47,6 +27,13 @@ func (c *Client) AssignmentsPage(ctx context.Context, request *berthv1.ListAssig
 // Leaders shows who leads each service, and its replicas.
 func (c *Client) Leaders(ctx context.Context) (*berthv1.ListLeadersAnswer, error) {
 	return invoke(ctx, c, c.leaders.ListLeaders, &berthv1.ListLeadersRequest{})
+}
+
+// Findings lists what an operator should know of, longest standing first. A
+// service that does not answer is a finding itself, of kind
+// SERVICE_UNAVAILABLE.
+func (c *Client) Findings(ctx context.Context) (*berthv1.ListFindingsAnswer, error) {
+	return invoke(ctx, c, c.findings.ListFindings, &berthv1.ListFindingsRequest{})
 }
 
 // paged is a request for a list.

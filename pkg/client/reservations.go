@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"iter"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -85,6 +86,18 @@ func (c *Client) CancelJob(ctx context.Context, job string) (int, error) {
 	return int(answer.GetCancelled()), err
 }
 
+// CancelWorkers removes single workers of a stage, wherever they are: queued,
+// leased or running. It answers how many of them this call removes; workers
+// that are not there are no error. Once it answers, none of them will be
+// started any more. One that was queued again after a failed start goes by the
+// number of the worker that failed, too.
+func (c *Client) CancelWorkers(ctx context.Context, job, stage string, workers ...*berthv1.Seat) (int, error) {
+	answer, err := invoke(ctx, c, c.reservations.CancelWorkers, &berthv1.CancelWorkersRequest{
+		Job: job, Stage: stage, Workers: workers, RequestId: requestID(),
+	})
+	return int(answer.GetCancelled()), err
+}
+
 // List gives the reservations that the request selects, ordered by job, stage
 // and name, page after page as they are asked for. Their `workers` are left
 // out: `count` says how many there are. It ends at the first error.
@@ -102,8 +115,46 @@ func (c *Client) ListPage(ctx context.Context, request *berthv1.ListReservations
 	return invoke(ctx, c, c.reservations.ListReservations, request)
 }
 
-// Pending shows the queue: one row a group, with what its head waits for. The
-// answer says whether the registry is ready; until it is, the rows are left out.
+// Pending shows the queue: one row a group, with what its head waits for. Until
+// the registry is ready the error is Unavailable with reason REGISTRY_NOT_READY.
 func (c *Client) Pending(ctx context.Context) (*berthv1.ListPendingAnswer, error) {
 	return invoke(ctx, c, c.reservations.ListPending, &berthv1.ListPendingRequest{})
+}
+
+// Explain says why a reservation waits, and what would let it go on. Where
+// executor-state does not answer, the explanation has no executorRevision and
+// says nothing of what fits. The error is NotFound when there is no such
+// reservation.
+func (c *Client) Explain(ctx context.Context, key Key) (*berthv1.Explanation, error) {
+	return invoke(ctx, c, c.explanations.ExplainReservation,
+		&berthv1.ExplainReservationRequest{Job: key.Job, Stage: key.Stage, Name: key.name()})
+}
+
+// MarkReady tells the registry that all job services have asked again for what
+// they want, and answers when it became ready. It is needed once in a cluster's
+// life, and after a restore; repeating it changes nothing.
+func (c *Client) MarkReady(ctx context.Context) (time.Time, error) {
+	answer, err := invoke(ctx, c, c.reservations.MarkReady, &berthv1.MarkReadyRequest{RequestId: requestID()})
+	if err != nil {
+		return time.Time{}, err
+	}
+	return answer.GetReadySince().AsTime(), nil
+}
+
+// FlushJob cancels all that is queued of a job and answers how many
+// reservations it was. What was handed over stays.
+func (c *Client) FlushJob(ctx context.Context, job string) (int, error) {
+	return c.flush(ctx, &berthv1.FlushReservationsRequest{Job: job})
+}
+
+// FlushGroup cancels all that is queued in a group, named by its id in the
+// pending view, and answers how many reservations it was.
+func (c *Client) FlushGroup(ctx context.Context, group string) (int, error) {
+	return c.flush(ctx, &berthv1.FlushReservationsRequest{Group: group})
+}
+
+func (c *Client) flush(ctx context.Context, request *berthv1.FlushReservationsRequest) (int, error) {
+	request.RequestId = requestID()
+	answer, err := invoke(ctx, c, c.reservations.FlushReservations, request)
+	return int(answer.GetCancelled()), err
 }

@@ -56,7 +56,7 @@ func invoke[Q, A any](ctx context.Context, c *Client, call func(context.Context,
 			return answer, nil
 		}
 		f := rpc.FromStatus(err)
-		if f.Kind != fault.Unavailable {
+		if f.Kind != fault.Unavailable || f.Reason == fault.ReasonRegistryNotReady {
 			return none, f
 		}
 		// The attempt that the context cut short says less than the one before.

@@ -48,11 +48,13 @@ func Run(ctx context.Context, config Config, told func(process.Addresses)) error
 	r.Go("renewals", renewer.Run)
 	reports := internal.NewReports(r.Gateway)
 	r.Go("reports", reports.Run)
+	gone := internal.NewDepartures(r.Gateway, r.Log)
+	r.Go("departures", gone.Run)
 
 	internal.ShowFigures(r, l)
 
 	Serve(r.Server, l)
-	controlv1.RegisterHeartbeatsServer(r.Server, internal.NewHeartbeats(l, r.Store, renewer, reports, r.Gateway, r.Log))
+	controlv1.RegisterHeartbeatsServer(r.Server, internal.NewHeartbeats(l, r.Store, renewer, reports, gone, r.Gateway, r.Log))
 	return replica.Run(r, l)
 }
 

@@ -5,7 +5,8 @@
 //	operators    ─┼─▶ one port ┤               ├─▶ router ──┼─▶ leader of executor-state
 //	the services ─┘            └─ gRPC ─ frames┘            └─▶ leader of assigner
 //	                           └─ answered here: leaders (asks the replicas),
-//	                              events (reads etcd)
+//	                              events (reads etcd), explanations and
+//	                              findings (put together from the leaders')
 //
 // It promises that callers see a change of leader as a pause, and that any
 // number of gateways may run side by side.
@@ -23,6 +24,7 @@ import (
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/rpc"
 	"berth.dev/pkg/store"
+	"berth.dev/services/gateway/internal/compose"
 	"berth.dev/services/gateway/internal/leaders"
 	"berth.dev/services/gateway/internal/rest"
 	"berth.dev/services/gateway/internal/router"
@@ -70,6 +72,7 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 		return err
 	}
 	defer leading.Close()
+	composed := compose.New(calls)
 	events := stream.NewServer(g.Context(), stream.NewEtcd(etcd, keyspace.New(config.Cluster)),
 		stream.DefaultPatience, stream.DefaultHeartbeat)
 
@@ -80,10 +83,12 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	})
 	berthv1.RegisterLeadersServer(server, leading)
 	berthv1.RegisterEventsServer(server, events)
+	serve(server, composed)
 	server.SetServing(model.ServiceGateway, true)
 	ops := process.OpsHandler(process.Running(g.Context()), nil, metrics)
 	web, err := rest.New(rest.Options{
-		Calls: calls, Leaders: leading, Events: events.Handler(rest.Errors{}), Ops: ops, MaxBody: config.bodyLimit(),
+		Calls: calls, Leaders: leading, Explanations: composed, Findings: composed,
+		Events: events.Handler(rest.Errors{}), Ops: ops, MaxBody: config.bodyLimit(),
 	})
 	if err != nil {
 		return err
@@ -106,4 +111,13 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 		process.Step{Name: "finish gRPC calls", Do: server.Shutdown},
 		process.Step{Name: "close the operations port", Do: p.ops.Shutdown})
 	return g.Wait()
+}
+
+// Serve answers the calls that a gateway puts together from several services,
+// which it reaches through calls.
+func Serve(s grpc.ServiceRegistrar, calls grpc.ClientConnInterface) { serve(s, compose.New(calls)) }
+
+func serve(s grpc.ServiceRegistrar, composed *compose.Server) {
+	berthv1.RegisterExplanationsServer(s, composed)
+	berthv1.RegisterFindingsServer(s, composed)
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -125,6 +126,51 @@ func TestOnePortSpeaksBoth(t *testing.T) {
 	}
 	if _, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{}); err != nil {
 		t.Errorf("health: %v", err)
+	}
+}
+
+// One call by both faces, to a gateway before a registry that leads and an
+// executor-state that does not.
+func TestAnswersThatArePutTogether(t *testing.T) {
+	r := replicatest.Start(t, "", replicatest.Answers{
+		Standing: func(_ context.Context, q *berthv1.ExplainReservationRequest) (*berthv1.Explanation, error) {
+			return &berthv1.Explanation{
+				Reservation: &berthv1.Reservation{Job: q.GetJob(), State: berthv1.Reservation_QUEUED, Count: 3}, Position: 1,
+			}, nil
+		},
+		Findings: func(context.Context, *berthv1.ListFindingsRequest) (*berthv1.ListFindingsAnswer, error) {
+			return &berthv1.ListFindingsAnswer{Findings: []*berthv1.Finding{{Kind: "STUCK", Object: "j"}}}, nil
+		},
+	})
+	r.Lead(model.ServiceRegistry, true)
+	g := run(t, before(r, replicatest.Nowhere(t)))
+	conn, err := rpc.Dial([]string{g.Listen}, rpc.DialOptions{Health: model.ServiceGateway})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+
+	e, err := berthv1.NewExplanationsClient(conn).ExplainReservation(ctx, &berthv1.ExplainReservationRequest{Job: "j", Stage: "s"})
+	if err != nil || e.GetNeeded() != 3 || e.GetMessage() != "what fits now is not known: executor-state has no leader" {
+		t.Errorf("explanation: %v, %v", e, err)
+	}
+	ctx, cancel = context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	f, err := berthv1.NewFindingsClient(conn).ListFindings(ctx, &berthv1.ListFindingsRequest{})
+	if err != nil || len(f.GetFindings()) != 3 {
+		t.Fatalf("findings: %v, %v", f, err)
+	}
+	for _, want := range []string{"registry STUCK j", "gateway SERVICE_UNAVAILABLE assigner", "gateway SERVICE_UNAVAILABLE executor-state"} {
+		if !slices.ContainsFunc(f.GetFindings(), func(f *berthv1.Finding) bool {
+			return f.GetService()+" "+f.GetKind()+" "+f.GetObject() == want
+		}) {
+			t.Errorf("there is no %q in %v", want, f)
+		}
+	}
+	if got := body(t, "http://"+g.Listen+"/v1/jobs/j/stages/s/reservation:explain"); !strings.Contains(got, "executor-state has no leader") {
+		t.Errorf("REST: %s", got)
 	}
 }
 

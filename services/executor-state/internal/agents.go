@@ -34,6 +34,15 @@ func (s *Agents) Register(ctx context.Context, req *controlv1.RegisterRequest) (
 	}, nil
 }
 
+// Depart implements control.v1.Agents.
+func (s *Agents) Depart(ctx context.Context, req *controlv1.DepartRequest) (*controlv1.DepartAnswer, error) {
+	_, err := s.loop.Do(ctx, inventory.Depart{ID: req.GetId(), Incarnation: req.GetIncarnation(), EtcdLease: req.GetEtcdLease()})
+	if err != nil {
+		return nil, err
+	}
+	return &controlv1.DepartAnswer{}, nil
+}
+
 // Announce implements control.v1.Agents.
 func (s *Agents) Announce(ctx context.Context, req *controlv1.AnnounceRequest) (*controlv1.AnnounceAnswer, error) {
 	_, err := s.loop.Do(ctx, inventory.Announce{ID: req.GetId(), Incarnation: req.GetIncarnation(), EtcdLease: req.GetEtcdLease()})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -39,13 +40,14 @@ type Heartbeats struct {
 	store   store.Store
 	renewer *liveness.Renewer
 	reports *Reports
+	gone    *Departures
 	leader  controlv1.AgentsClient
 	log     *slog.Logger
 }
 
 // NewHeartbeats puts the parts together.
-func NewHeartbeats(l *loop.Loop[*inventory.Core], s store.Store, renewer *liveness.Renewer, reports *Reports, gateway grpc.ClientConnInterface, log *slog.Logger) *Heartbeats {
-	return &Heartbeats{loop: l, store: s, renewer: renewer, reports: reports, leader: controlv1.NewAgentsClient(gateway), log: log}
+func NewHeartbeats(l *loop.Loop[*inventory.Core], s store.Store, renewer *liveness.Renewer, reports *Reports, gone *Departures, gateway grpc.ClientConnInterface, log *slog.Logger) *Heartbeats {
+	return &Heartbeats{loop: l, store: s, renewer: renewer, reports: reports, gone: gone, leader: controlv1.NewAgentsClient(gateway), log: log}
 }
 
 // Heartbeat implements control.v1.Heartbeats.
@@ -91,7 +93,8 @@ func (h *Heartbeats) Heartbeat(stream grpc.BidiStreamingServer[controlv1.Heartbe
 			}
 		}
 	}()
-	go func() {
+	var beating sync.WaitGroup // owns the session until the stream ends
+	beating.Go(func() {
 		for {
 			select {
 			case <-ctx.Done():
@@ -108,7 +111,7 @@ func (h *Heartbeats) Heartbeat(stream grpc.BidiStreamingServer[controlv1.Heartbe
 			case <-ctx.Done():
 			}
 		}
-	}()
+	})
 	go func() {
 		for {
 			select {
@@ -134,13 +137,15 @@ func (h *Heartbeats) Heartbeat(stream grpc.BidiStreamingServer[controlv1.Heartbe
 			// The agent goes on at another replica; here it would hold up the stop.
 			return fault.New(fault.Unavailable, fault.ReasonUnavailable, "the replica is stopping")
 		case <-ctx.Done():
+			beating.Wait()
+			s.suspect()
 			if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 				return cause
 			}
 			return nil
 		case answer := <-answers:
 			if err := stream.Send(answer); err != nil {
-				return err
+				end(err)
 			}
 		}
 	}
@@ -217,4 +222,21 @@ func (s *session) present(ctx context.Context) bool {
 		s.lease = 0
 	}
 	return present
+}
+
+// suspect has the agent looked after whose stream has ended, whatever ended it.
+func (s *session) suspect() {
+	if s.lease == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), peekTimeout)
+	defer cancel()
+	gone := departure{id: s.id, incarnation: s.incarnation, lease: s.lease}
+	if err := s.h.loop.Peek(ctx, func(c *inventory.Core) {
+		if view, ok := c.Executor(s.id); ok && view.Incarnation == s.incarnation {
+			gone.address = view.Address
+		}
+	}); err == nil && gone.address != "" {
+		s.h.gone.Suspect(gone)
+	}
 }

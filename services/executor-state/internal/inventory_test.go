@@ -161,7 +161,7 @@ func heartbeats(t *testing.T) (*Heartbeats, *Agents) {
 	go func() { ended <- reports.Run(ctx) }()
 	t.Cleanup(func() { stop(); <-ended; <-ended })
 	agents := NewAgents(l)
-	return &Heartbeats{loop: l, store: s, renewer: renewer, reports: reports, leader: direct{agents: agents}, log: slog.New(slog.DiscardHandler)}, agents
+	return &Heartbeats{loop: l, store: s, renewer: renewer, reports: reports, gone: &Departures{waiting: make(chan departure, 8)}, leader: direct{agents: agents}, log: slog.New(slog.DiscardHandler)}, agents
 }
 
 func open(t *testing.T, h *Heartbeats) (*stream, context.CancelFunc) {
@@ -204,6 +204,14 @@ func TestHeartbeats(t *testing.T) {
 		answer := <-s.out
 		reported = answer.GetReport().GetSequence() == 5 && answer.GetReport().GetExecutor() == "a"
 	}
+	var presence inventory.ExecutorView
+	var live model.Live
+	if err := h.loop.Read(t.Context(), false, func(c *inventory.Core) {
+		presence, _ = c.Executor("a")
+		live, _ = c.Live("a")
+	}); err != nil {
+		t.Fatal(err)
+	}
 	close(s.in)
 	for ended := false; !ended; {
 		select {
@@ -213,6 +221,11 @@ func TestHeartbeats(t *testing.T) {
 				t.Errorf("an agent that has said all ends its stream with %v", err)
 			}
 		}
+	}
+	// Whoever's stream ends may be dead, and is looked after.
+	want := departure{id: "a", address: presence.Address, incarnation: first, lease: live.EtcdLease}
+	if got := <-h.gone.waiting; got != want {
+		t.Errorf("looked after is %+v, want %+v", got, want)
 	}
 
 	s, cancel := open(t, h)

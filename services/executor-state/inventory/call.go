@@ -40,6 +40,18 @@ type Announce struct {
 // Announced answers Announce: the presence is durable.
 type Announced struct{}
 
+// Depart is the request to end an executor's presence: its agent's process is
+// proven dead. A presence of another incarnation, or on another etcd lease, is
+// not the one that is meant, and stands. The reply's Value is a [Departed].
+type Depart struct {
+	ID          string
+	Incarnation int64
+	EtcdLease   int64
+}
+
+// Departed answers Depart: the presence is gone, or was not the one meant.
+type Departed struct{}
+
 // Pass is the request of the registry to try its queues. The reply's Value is
 // a []Outcome, one for each entry.
 type Pass struct {

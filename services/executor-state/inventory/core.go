@@ -162,6 +162,9 @@ func (c *Core) input(in model.Input) {
 	case Announce:
 		value, err := c.announce(request)
 		c.reply(in.Token, value, err)
+	case Depart:
+		c.depart(request)
+		c.reply(in.Token, Departed{}, nil)
 	case Pass:
 		c.takePass(in.Token, request)
 	case Disable:

@@ -85,3 +85,18 @@ func (c *Core) announce(a Announce) (Announced, error) {
 	c.decide(effect)
 	return Announced{}, nil
 }
+
+// depart ends the presence that a dead agent left. Its workers run on under
+// their keepers, and keep their capacity: the executor is UNREACHABLE, earlier
+// than its etcd lease would have told. A wrong proof costs little: a stream
+// that lives finds presence missing and announces it again.
+func (c *Core) depart(d Depart) {
+	h := c.hosts[d.ID]
+	if h == nil || h.live == nil || h.live.record == nil {
+		return
+	}
+	live := h.live.record.(*model.Live)
+	if live.Incarnation == d.Incarnation && live.EtcdLease == d.EtcdLease {
+		c.decide(model.Effect{Deletes: []model.Ref{live.Ref()}})
+	}
+}

@@ -86,6 +86,9 @@ func (p *player) play(lines []string) {
 		}
 		p.ask(Announce{ID: id, Incarnation: incarnation, EtcdLease: cmp.Or(args.number("etcdlease"), 7)})
 		p.finish()
+	case "depart":
+		p.ask(Depart{ID: id, Incarnation: args.number("incarnation"), EtcdLease: cmp.Or(args.number("etcdlease"), 7)})
+		p.finish()
 	case "silent":
 		p.tellGone(model.Ref{Kind: model.KindLive, ID: id})
 	case "queue":

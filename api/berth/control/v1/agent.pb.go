@@ -294,6 +294,103 @@ func (*AnnounceAnswer) Descriptor() ([]byte, []int) {
 	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{3}
 }
 
+type DepartRequest struct {
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Id          string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Incarnation int64                  `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	// EtcdLease is the one that presence stood on as the stream kept it.
+	EtcdLease     int64 `protobuf:"varint,3,opt,name=etcd_lease,json=etcdLease,proto3" json:"etcd_lease,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DepartRequest) Reset() {
+	*x = DepartRequest{}
+	mi := &file_berth_control_v1_agent_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DepartRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DepartRequest) ProtoMessage() {}
+
+func (x *DepartRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_control_v1_agent_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DepartRequest.ProtoReflect.Descriptor instead.
+func (*DepartRequest) Descriptor() ([]byte, []int) {
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *DepartRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *DepartRequest) GetIncarnation() int64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
+func (x *DepartRequest) GetEtcdLease() int64 {
+	if x != nil {
+		return x.EtcdLease
+	}
+	return 0
+}
+
+type DepartAnswer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DepartAnswer) Reset() {
+	*x = DepartAnswer{}
+	mi := &file_berth_control_v1_agent_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DepartAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DepartAnswer) ProtoMessage() {}
+
+func (x *DepartAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_control_v1_agent_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DepartAnswer.ProtoReflect.Descriptor instead.
+func (*DepartAnswer) Descriptor() ([]byte, []int) {
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{5}
+}
+
 type HeartbeatRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Id and incarnation name the executor: given in every message.
@@ -307,7 +404,7 @@ type HeartbeatRequest struct {
 
 func (x *HeartbeatRequest) Reset() {
 	*x = HeartbeatRequest{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[4]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -319,7 +416,7 @@ func (x *HeartbeatRequest) String() string {
 func (*HeartbeatRequest) ProtoMessage() {}
 
 func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[4]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -332,7 +429,7 @@ func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatRequest.ProtoReflect.Descriptor instead.
 func (*HeartbeatRequest) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{4}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *HeartbeatRequest) GetId() string {
@@ -369,7 +466,7 @@ type HeartbeatAnswer struct {
 
 func (x *HeartbeatAnswer) Reset() {
 	*x = HeartbeatAnswer{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[5]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -381,7 +478,7 @@ func (x *HeartbeatAnswer) String() string {
 func (*HeartbeatAnswer) ProtoMessage() {}
 
 func (x *HeartbeatAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[5]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -394,7 +491,7 @@ func (x *HeartbeatAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatAnswer.ProtoReflect.Descriptor instead.
 func (*HeartbeatAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{5}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *HeartbeatAnswer) GetPresent() bool {
@@ -433,7 +530,7 @@ type WorkerRef struct {
 
 func (x *WorkerRef) Reset() {
 	*x = WorkerRef{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[6]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -445,7 +542,7 @@ func (x *WorkerRef) String() string {
 func (*WorkerRef) ProtoMessage() {}
 
 func (x *WorkerRef) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[6]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -458,7 +555,7 @@ func (x *WorkerRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerRef.ProtoReflect.Descriptor instead.
 func (*WorkerRef) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{6}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *WorkerRef) GetJob() string {
@@ -518,7 +615,7 @@ type SubmitTaskRequest struct {
 
 func (x *SubmitTaskRequest) Reset() {
 	*x = SubmitTaskRequest{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[7]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -530,7 +627,7 @@ func (x *SubmitTaskRequest) String() string {
 func (*SubmitTaskRequest) ProtoMessage() {}
 
 func (x *SubmitTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[7]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -543,7 +640,7 @@ func (x *SubmitTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitTaskRequest.ProtoReflect.Descriptor instead.
 func (*SubmitTaskRequest) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{7}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SubmitTaskRequest) GetTerm() int64 {
@@ -598,7 +695,7 @@ type SubmitTaskAnswer struct {
 
 func (x *SubmitTaskAnswer) Reset() {
 	*x = SubmitTaskAnswer{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[8]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -610,7 +707,7 @@ func (x *SubmitTaskAnswer) String() string {
 func (*SubmitTaskAnswer) ProtoMessage() {}
 
 func (x *SubmitTaskAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[8]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -623,7 +720,7 @@ func (x *SubmitTaskAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitTaskAnswer.ProtoReflect.Descriptor instead.
 func (*SubmitTaskAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{8}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SubmitTaskAnswer) GetWorker() *WorkerReport {
@@ -653,7 +750,7 @@ type StopTaskRequest struct {
 
 func (x *StopTaskRequest) Reset() {
 	*x = StopTaskRequest{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[9]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -665,7 +762,7 @@ func (x *StopTaskRequest) String() string {
 func (*StopTaskRequest) ProtoMessage() {}
 
 func (x *StopTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[9]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -678,7 +775,7 @@ func (x *StopTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopTaskRequest.ProtoReflect.Descriptor instead.
 func (*StopTaskRequest) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{9}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *StopTaskRequest) GetTerm() int64 {
@@ -728,7 +825,7 @@ type StopTaskAnswer struct {
 
 func (x *StopTaskAnswer) Reset() {
 	*x = StopTaskAnswer{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[10]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -740,7 +837,7 @@ func (x *StopTaskAnswer) String() string {
 func (*StopTaskAnswer) ProtoMessage() {}
 
 func (x *StopTaskAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[10]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -753,7 +850,7 @@ func (x *StopTaskAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopTaskAnswer.ProtoReflect.Descriptor instead.
 func (*StopTaskAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{10}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *StopTaskAnswer) GetWorker() *WorkerReport {
@@ -807,7 +904,13 @@ const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\vincarnation\x18\x02 \x01(\x03R\vincarnation\x12\x1d\n" +
 	"\n" +
 	"etcd_lease\x18\x03 \x01(\x03R\tetcdLease\"\x10\n" +
-	"\x0eAnnounceAnswer\"~\n" +
+	"\x0eAnnounceAnswer\"`\n" +
+	"\rDepartRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12 \n" +
+	"\vincarnation\x18\x02 \x01(\x03R\vincarnation\x12\x1d\n" +
+	"\n" +
+	"etcd_lease\x18\x03 \x01(\x03R\tetcdLease\"\x0e\n" +
+	"\fDepartAnswer\"~\n" +
 	"\x10HeartbeatRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x03R\vincarnation\x128\n" +
@@ -841,10 +944,11 @@ const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\x05grace\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"d\n" +
 	"\x0eStopTaskAnswer\x126\n" +
 	"\x06worker\x18\x01 \x01(\v2\x1e.berth.control.v1.WorkerReportR\x06worker\x12\x1a\n" +
-	"\bsequence\x18\x02 \x01(\x03R\bsequence2\xaa\x01\n" +
+	"\bsequence\x18\x02 \x01(\x03R\bsequence2\xf5\x01\n" +
 	"\x06Agents\x12O\n" +
 	"\bRegister\x12!.berth.control.v1.RegisterRequest\x1a .berth.control.v1.RegisterAnswer\x12O\n" +
-	"\bAnnounce\x12!.berth.control.v1.AnnounceRequest\x1a .berth.control.v1.AnnounceAnswer2d\n" +
+	"\bAnnounce\x12!.berth.control.v1.AnnounceRequest\x1a .berth.control.v1.AnnounceAnswer\x12I\n" +
+	"\x06Depart\x12\x1f.berth.control.v1.DepartRequest\x1a\x1e.berth.control.v1.DepartAnswer2d\n" +
 	"\n" +
 	"Heartbeats\x12V\n" +
 	"\tHeartbeat\x12\".berth.control.v1.HeartbeatRequest\x1a!.berth.control.v1.HeartbeatAnswer(\x010\x012\xb2\x01\n" +
@@ -865,55 +969,59 @@ func file_berth_control_v1_agent_proto_rawDescGZIP() []byte {
 	return file_berth_control_v1_agent_proto_rawDescData
 }
 
-var file_berth_control_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_berth_control_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_berth_control_v1_agent_proto_goTypes = []any{
 	(*RegisterRequest)(nil),      // 0: berth.control.v1.RegisterRequest
 	(*RegisterAnswer)(nil),       // 1: berth.control.v1.RegisterAnswer
 	(*AnnounceRequest)(nil),      // 2: berth.control.v1.AnnounceRequest
 	(*AnnounceAnswer)(nil),       // 3: berth.control.v1.AnnounceAnswer
-	(*HeartbeatRequest)(nil),     // 4: berth.control.v1.HeartbeatRequest
-	(*HeartbeatAnswer)(nil),      // 5: berth.control.v1.HeartbeatAnswer
-	(*WorkerRef)(nil),            // 6: berth.control.v1.WorkerRef
-	(*SubmitTaskRequest)(nil),    // 7: berth.control.v1.SubmitTaskRequest
-	(*SubmitTaskAnswer)(nil),     // 8: berth.control.v1.SubmitTaskAnswer
-	(*StopTaskRequest)(nil),      // 9: berth.control.v1.StopTaskRequest
-	(*StopTaskAnswer)(nil),       // 10: berth.control.v1.StopTaskAnswer
-	nil,                          // 11: berth.control.v1.RegisterRequest.AttributesEntry
-	nil,                          // 12: berth.control.v1.RegisterRequest.ResourcesEntry
-	nil,                          // 13: berth.control.v1.RegisterRequest.ReservedEntry
-	(*durationpb.Duration)(nil),  // 14: google.protobuf.Duration
-	(*ExecutorReport)(nil),       // 15: berth.control.v1.ExecutorReport
-	(*ExecutorReportAnswer)(nil), // 16: berth.control.v1.ExecutorReportAnswer
-	(*v1.Task)(nil),              // 17: berth.v1.Task
-	(*WorkerReport)(nil),         // 18: berth.control.v1.WorkerReport
-	(*v1.ResourceShare)(nil),     // 19: berth.v1.ResourceShare
+	(*DepartRequest)(nil),        // 4: berth.control.v1.DepartRequest
+	(*DepartAnswer)(nil),         // 5: berth.control.v1.DepartAnswer
+	(*HeartbeatRequest)(nil),     // 6: berth.control.v1.HeartbeatRequest
+	(*HeartbeatAnswer)(nil),      // 7: berth.control.v1.HeartbeatAnswer
+	(*WorkerRef)(nil),            // 8: berth.control.v1.WorkerRef
+	(*SubmitTaskRequest)(nil),    // 9: berth.control.v1.SubmitTaskRequest
+	(*SubmitTaskAnswer)(nil),     // 10: berth.control.v1.SubmitTaskAnswer
+	(*StopTaskRequest)(nil),      // 11: berth.control.v1.StopTaskRequest
+	(*StopTaskAnswer)(nil),       // 12: berth.control.v1.StopTaskAnswer
+	nil,                          // 13: berth.control.v1.RegisterRequest.AttributesEntry
+	nil,                          // 14: berth.control.v1.RegisterRequest.ResourcesEntry
+	nil,                          // 15: berth.control.v1.RegisterRequest.ReservedEntry
+	(*durationpb.Duration)(nil),  // 16: google.protobuf.Duration
+	(*ExecutorReport)(nil),       // 17: berth.control.v1.ExecutorReport
+	(*ExecutorReportAnswer)(nil), // 18: berth.control.v1.ExecutorReportAnswer
+	(*v1.Task)(nil),              // 19: berth.v1.Task
+	(*WorkerReport)(nil),         // 20: berth.control.v1.WorkerReport
+	(*v1.ResourceShare)(nil),     // 21: berth.v1.ResourceShare
 }
 var file_berth_control_v1_agent_proto_depIdxs = []int32{
-	11, // 0: berth.control.v1.RegisterRequest.attributes:type_name -> berth.control.v1.RegisterRequest.AttributesEntry
-	12, // 1: berth.control.v1.RegisterRequest.resources:type_name -> berth.control.v1.RegisterRequest.ResourcesEntry
-	13, // 2: berth.control.v1.RegisterRequest.reserved:type_name -> berth.control.v1.RegisterRequest.ReservedEntry
-	14, // 3: berth.control.v1.RegisterAnswer.heartbeat_every:type_name -> google.protobuf.Duration
-	15, // 4: berth.control.v1.HeartbeatRequest.report:type_name -> berth.control.v1.ExecutorReport
-	16, // 5: berth.control.v1.HeartbeatAnswer.report:type_name -> berth.control.v1.ExecutorReportAnswer
-	6,  // 6: berth.control.v1.SubmitTaskRequest.worker:type_name -> berth.control.v1.WorkerRef
-	17, // 7: berth.control.v1.SubmitTaskRequest.task:type_name -> berth.v1.Task
-	18, // 8: berth.control.v1.SubmitTaskAnswer.worker:type_name -> berth.control.v1.WorkerReport
-	6,  // 9: berth.control.v1.StopTaskRequest.worker:type_name -> berth.control.v1.WorkerRef
-	14, // 10: berth.control.v1.StopTaskRequest.grace:type_name -> google.protobuf.Duration
-	18, // 11: berth.control.v1.StopTaskAnswer.worker:type_name -> berth.control.v1.WorkerReport
-	19, // 12: berth.control.v1.RegisterRequest.ReservedEntry.value:type_name -> berth.v1.ResourceShare
+	13, // 0: berth.control.v1.RegisterRequest.attributes:type_name -> berth.control.v1.RegisterRequest.AttributesEntry
+	14, // 1: berth.control.v1.RegisterRequest.resources:type_name -> berth.control.v1.RegisterRequest.ResourcesEntry
+	15, // 2: berth.control.v1.RegisterRequest.reserved:type_name -> berth.control.v1.RegisterRequest.ReservedEntry
+	16, // 3: berth.control.v1.RegisterAnswer.heartbeat_every:type_name -> google.protobuf.Duration
+	17, // 4: berth.control.v1.HeartbeatRequest.report:type_name -> berth.control.v1.ExecutorReport
+	18, // 5: berth.control.v1.HeartbeatAnswer.report:type_name -> berth.control.v1.ExecutorReportAnswer
+	8,  // 6: berth.control.v1.SubmitTaskRequest.worker:type_name -> berth.control.v1.WorkerRef
+	19, // 7: berth.control.v1.SubmitTaskRequest.task:type_name -> berth.v1.Task
+	20, // 8: berth.control.v1.SubmitTaskAnswer.worker:type_name -> berth.control.v1.WorkerReport
+	8,  // 9: berth.control.v1.StopTaskRequest.worker:type_name -> berth.control.v1.WorkerRef
+	16, // 10: berth.control.v1.StopTaskRequest.grace:type_name -> google.protobuf.Duration
+	20, // 11: berth.control.v1.StopTaskAnswer.worker:type_name -> berth.control.v1.WorkerReport
+	21, // 12: berth.control.v1.RegisterRequest.ReservedEntry.value:type_name -> berth.v1.ResourceShare
 	0,  // 13: berth.control.v1.Agents.Register:input_type -> berth.control.v1.RegisterRequest
 	2,  // 14: berth.control.v1.Agents.Announce:input_type -> berth.control.v1.AnnounceRequest
-	4,  // 15: berth.control.v1.Heartbeats.Heartbeat:input_type -> berth.control.v1.HeartbeatRequest
-	7,  // 16: berth.control.v1.Executor.SubmitTask:input_type -> berth.control.v1.SubmitTaskRequest
-	9,  // 17: berth.control.v1.Executor.StopTask:input_type -> berth.control.v1.StopTaskRequest
-	1,  // 18: berth.control.v1.Agents.Register:output_type -> berth.control.v1.RegisterAnswer
-	3,  // 19: berth.control.v1.Agents.Announce:output_type -> berth.control.v1.AnnounceAnswer
-	5,  // 20: berth.control.v1.Heartbeats.Heartbeat:output_type -> berth.control.v1.HeartbeatAnswer
-	8,  // 21: berth.control.v1.Executor.SubmitTask:output_type -> berth.control.v1.SubmitTaskAnswer
-	10, // 22: berth.control.v1.Executor.StopTask:output_type -> berth.control.v1.StopTaskAnswer
-	18, // [18:23] is the sub-list for method output_type
-	13, // [13:18] is the sub-list for method input_type
+	4,  // 15: berth.control.v1.Agents.Depart:input_type -> berth.control.v1.DepartRequest
+	6,  // 16: berth.control.v1.Heartbeats.Heartbeat:input_type -> berth.control.v1.HeartbeatRequest
+	9,  // 17: berth.control.v1.Executor.SubmitTask:input_type -> berth.control.v1.SubmitTaskRequest
+	11, // 18: berth.control.v1.Executor.StopTask:input_type -> berth.control.v1.StopTaskRequest
+	1,  // 19: berth.control.v1.Agents.Register:output_type -> berth.control.v1.RegisterAnswer
+	3,  // 20: berth.control.v1.Agents.Announce:output_type -> berth.control.v1.AnnounceAnswer
+	5,  // 21: berth.control.v1.Agents.Depart:output_type -> berth.control.v1.DepartAnswer
+	7,  // 22: berth.control.v1.Heartbeats.Heartbeat:output_type -> berth.control.v1.HeartbeatAnswer
+	10, // 23: berth.control.v1.Executor.SubmitTask:output_type -> berth.control.v1.SubmitTaskAnswer
+	12, // 24: berth.control.v1.Executor.StopTask:output_type -> berth.control.v1.StopTaskAnswer
+	19, // [19:25] is the sub-list for method output_type
+	13, // [13:19] is the sub-list for method input_type
 	13, // [13:13] is the sub-list for extension type_name
 	13, // [13:13] is the sub-list for extension extendee
 	0,  // [0:13] is the sub-list for field type_name
@@ -931,7 +1039,7 @@ func file_berth_control_v1_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_control_v1_agent_proto_rawDesc), len(file_berth_control_v1_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

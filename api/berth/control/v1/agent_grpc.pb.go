@@ -21,6 +21,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	Agents_Register_FullMethodName = "/berth.control.v1.Agents/Register"
 	Agents_Announce_FullMethodName = "/berth.control.v1.Agents/Announce"
+	Agents_Depart_FullMethodName   = "/berth.control.v1.Agents/Depart"
 )
 
 // AgentsClient is the client API for Agents service.
@@ -35,6 +36,10 @@ type AgentsClient interface {
 	// Announce marks the executor as present on an etcd lease. Replicas ask it
 	// of the leader for agents whose stream they hold.
 	Announce(ctx context.Context, in *AnnounceRequest, opts ...grpc.CallOption) (*AnnounceAnswer, error)
+	// Depart tells that the agent's process is proven dead: its stream broke,
+	// and its address refuses. Replicas ask it of the leader. What was announced
+	// since stands.
+	Depart(ctx context.Context, in *DepartRequest, opts ...grpc.CallOption) (*DepartAnswer, error)
 }
 
 type agentsClient struct {
@@ -65,6 +70,16 @@ func (c *agentsClient) Announce(ctx context.Context, in *AnnounceRequest, opts .
 	return out, nil
 }
 
+func (c *agentsClient) Depart(ctx context.Context, in *DepartRequest, opts ...grpc.CallOption) (*DepartAnswer, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DepartAnswer)
+	err := c.cc.Invoke(ctx, Agents_Depart_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AgentsServer is the server API for Agents service.
 // All implementations must embed UnimplementedAgentsServer
 // for forward compatibility.
@@ -77,6 +92,10 @@ type AgentsServer interface {
 	// Announce marks the executor as present on an etcd lease. Replicas ask it
 	// of the leader for agents whose stream they hold.
 	Announce(context.Context, *AnnounceRequest) (*AnnounceAnswer, error)
+	// Depart tells that the agent's process is proven dead: its stream broke,
+	// and its address refuses. Replicas ask it of the leader. What was announced
+	// since stands.
+	Depart(context.Context, *DepartRequest) (*DepartAnswer, error)
 	mustEmbedUnimplementedAgentsServer()
 }
 
@@ -92,6 +111,9 @@ func (UnimplementedAgentsServer) Register(context.Context, *RegisterRequest) (*R
 }
 func (UnimplementedAgentsServer) Announce(context.Context, *AnnounceRequest) (*AnnounceAnswer, error) {
 	return nil, status.Error(codes.Unimplemented, "method Announce not implemented")
+}
+func (UnimplementedAgentsServer) Depart(context.Context, *DepartRequest) (*DepartAnswer, error) {
+	return nil, status.Error(codes.Unimplemented, "method Depart not implemented")
 }
 func (UnimplementedAgentsServer) mustEmbedUnimplementedAgentsServer() {}
 func (UnimplementedAgentsServer) testEmbeddedByValue()                {}
@@ -150,6 +172,24 @@ func _Agents_Announce_Handler(srv interface{}, ctx context.Context, dec func(int
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Agents_Depart_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DepartRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentsServer).Depart(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Agents_Depart_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentsServer).Depart(ctx, req.(*DepartRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Agents_ServiceDesc is the grpc.ServiceDesc for Agents service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -164,6 +204,10 @@ var Agents_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Announce",
 			Handler:    _Agents_Announce_Handler,
+		},
+		{
+			MethodName: "Depart",
+			Handler:    _Agents_Depart_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -21,11 +21,12 @@ func (a *app) apply() *cobra.Command {
 		Use:   "apply -f FILE",
 		Short: "Ask for the reservations of a job file, or change them",
 		Long: `Ask for the reservations of a job file (YAML or JSON, one document each), or
-change them. The whole file is read before anything is sent; documents are then
-sent in order, up to the first that is refused. Applying a file again changes
-nothing.
+change them. A document with 'kind: sku' or 'kind: pool' is put into the catalog.
+The whole file is read before anything is sent; documents are then sent in
+order, up to the first that is refused. Applying a file again changes nothing.
 
-What 'berth get reservations -o yaml' prints can be edited and applied.`,
+What 'berth get reservations|skus|pools -o yaml' prints can be edited and
+applied.`,
 		Example: "  berth apply -f job.yaml\n  berth get reservations train/gpu/main -o yaml | berth apply -f -",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -66,6 +67,20 @@ func (a *app) read(path string) ([]jobfile.Document, error) {
 func (a *app) applyOne(ctx context.Context, c *client.Client, document jobfile.Document) error {
 	ctx, cancel := a.limited(ctx)
 	defer cancel()
+	switch {
+	case document.SKU != nil:
+		sku, err := c.PutSKU(ctx, document.SKU)
+		if err != nil {
+			return err
+		}
+		return a.print(show.Stored("sku", sku.GetName()))
+	case document.Pool != nil:
+		pool, err := c.PutPool(ctx, document.Pool)
+		if err != nil {
+			return err
+		}
+		return a.print(show.Stored("pool", pool.GetName()))
+	}
 	body := document.Reservation
 	if document.UID != "" && len(body.Workers) == 0 {
 		if err := fillWorkers(ctx, c, document); err != nil {

@@ -12,32 +12,50 @@ import (
 )
 
 func (a *app) cancel() *cobra.Command {
-	return a.asks(&cobra.Command{
+	var workers []string
+	cmd := a.asks(&cobra.Command{
 		Use:   "cancel JOB[/STAGE[/NAME]]",
-		Short: "Cancel a job, a stage or one reservation, and stop its workers",
+		Short: "Cancel a job, a stage, one reservation or single workers",
 		Long: `Cancel every reservation of a job, those of a stage, or one. Once it returns,
 nothing of them will be started any more; workers that run are told to go.
-Cancelling what is not there succeeds.`,
-		Args: cobra.ExactArgs(1),
+Cancelling what is not there succeeds.
+
+With --workers only those workers of a stage are cancelled, wherever they are:
+queued, leased or running. Each is written INDEX.NUMBER, as 'berth get
+assignments' shows it.`,
+		Example: "  berth cancel train/gpu\n  berth cancel train/gpu --workers 2.1,3.1",
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key, err := target(cmd, args[0], 1)
 			if err != nil {
 				return err
 			}
+			seats, err := seatList(cmd, workers)
+			if err != nil {
+				return err
+			}
+			if len(seats) > 0 && (key.Stage == "" || key.Name != "") {
+				return badUsage(cmd, "--workers needs JOB/STAGE: workers belong to a stage")
+			}
 			return a.call(cmd, func(ctx context.Context, c *client.Client) error {
 				switch {
+				case len(seats) > 0:
+					count, err := c.CancelWorkers(ctx, key.Job, key.Stage, seats...)
+					return a.cancelled(args[0], count, "worker", err)
 				case key.Stage == "":
 					count, err := c.CancelJob(ctx, key.Job)
-					return a.cancelled(args[0], count, err)
+					return a.cancelled(args[0], count, "reservation", err)
 				case key.Name == "":
 					return a.cancelStage(ctx, c, key)
 				default:
 					count, err := c.Cancel(ctx, key)
-					return a.cancelled(args[0], count, err)
+					return a.cancelled(args[0], count, "reservation", err)
 				}
 			})
 		},
 	})
+	cmd.Flags().StringSliceVar(&workers, "workers", nil, "only these workers, INDEX.NUMBER[,INDEX.NUMBER…]")
+	return cmd
 }
 
 // cancelStage cancels the stage's reservations one by one: there is no call
@@ -57,12 +75,12 @@ func (a *app) cancelStage(ctx context.Context, c *client.Client, key client.Key)
 		}
 		total += count
 	}
-	return a.cancelled(key.Job+"/"+key.Stage, total, nil)
+	return a.cancelled(key.Job+"/"+key.Stage, total, "reservation", nil)
 }
 
-func (a *app) cancelled(what string, count int, err error) error {
+func (a *app) cancelled(what string, count int, one string, err error) error {
 	if err != nil {
 		return err
 	}
-	return a.print(show.Cancelled(what, count))
+	return a.print(show.Cancelled(what, count, one))
 }

@@ -63,7 +63,13 @@ Exit codes: 0 done, 1 failed, 2 bad usage, 3 not found, 4 unavailable.`,
 		a.cancel(),
 		a.get(),
 		a.describe(),
+		a.explain(),
 		a.events(),
+		a.disable(),
+		a.enable(),
+		a.drain(),
+		a.flush(),
+		a.markReady(),
 		a.version(),
 	)
 	return root

@@ -15,10 +15,12 @@ import (
 const lastEvents = 10
 
 func (a *app) describe() *cobra.Command {
-	return a.asks(&cobra.Command{
+	cmd := a.asks(&cobra.Command{
 		Use:   "describe JOB/STAGE[/NAME]",
-		Short: "Tell all of one reservation: what was asked, its workers, its last events",
-		Args:  cobra.ExactArgs(1),
+		Short: "Tell all of one reservation or executor",
+		Long: `Tell all of one reservation: what was asked, its workers, its last events. With
+'berth describe executor ID' tell all of an executor.`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key, err := target(cmd, args[0], 2)
 			if err != nil {
@@ -29,6 +31,30 @@ func (a *app) describe() *cobra.Command {
 			})
 		},
 	})
+	cmd.AddCommand(a.describeExecutor())
+	return cmd
+}
+
+func (a *app) describeExecutor() *cobra.Command {
+	return &cobra.Command{
+		Use:   "executor ID",
+		Short: "Tell all of one executor: its state, its resources, its workers",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.call(cmd, func(ctx context.Context, c *client.Client) error {
+				e, err := c.Executor(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				list, err := whole(ctx, &berthv1.ListAssignmentsRequest{Executor: args[0], PageSize: pageSize}, c.AssignmentsPage)
+				if err != nil {
+					return err
+				}
+				_, err = io.WriteString(a.Out, show.Executor(e, list.(*berthv1.ListAssignmentsAnswer).GetAssignments(), a.Now()))
+				return err
+			})
+		},
+	}
 }
 
 func (a *app) describeOne(ctx context.Context, c *client.Client, key client.Key) error {

@@ -6,7 +6,8 @@
 // a hint below; the exit code says what kind of end it was (0 done, 1 failed,
 // 2 bad usage, 3 not found, 4 unavailable).
 //
-//	main ── New ── apply, cancel, get, describe, events, version
+//	main ── New ── apply, cancel, get, describe, explain, events, version
+//	         │     disable, enable, drain, flush, mark-ready
 //	         │        └─ pkg/client ── gateway      show: answers ▶ text
 //	         └─ Run: errors ▶ one line and an exit code
 package cli

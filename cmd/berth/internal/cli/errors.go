@@ -118,6 +118,8 @@ func hintFor(err error) string {
 	switch {
 	case f.Meta["gateways"] != "" && f.Reason == fault.ReasonUnavailable:
 		return "name another gateway with --gateway HOST:PORT or BERTH_GATEWAY; 'berth dev' runs one here"
+	case f.Reason == fault.ReasonRegistryNotReady:
+		return "'berth mark-ready' tells it that all job services have asked again"
 	case f.Reason == fault.ReasonEventsCompacted:
 		return "leave --since out to begin with the oldest event kept; 'berth get reservations' shows how things stand"
 	case f.Reason == fault.ReasonEpochMismatch:

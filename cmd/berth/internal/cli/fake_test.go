@@ -30,7 +30,11 @@ const fakePage = 2
 // the test's.
 type fake struct {
 	berthv1.UnimplementedReservationsServer
+	berthv1.UnimplementedExplanationsServer
 	berthv1.UnimplementedExecutorsServer
+	berthv1.UnimplementedCatalogServer
+	berthv1.UnimplementedUsageServer
+	berthv1.UnimplementedFindingsServer
 	berthv1.UnimplementedAssignmentsServer
 	berthv1.UnimplementedLeadersServer
 	berthv1.UnimplementedEventsServer
@@ -45,8 +49,15 @@ type fake struct {
 	executors    []*berthv1.Executor
 	assignments  []*berthv1.Assignment
 	services     []*berthv1.ServiceLeadership
-	events       []*berthv1.Event
-	answered     map[string]*berthv1.Reservation
+	skus         []*berthv1.Sku
+	pools        []*berthv1.Pool
+	found        []*berthv1.Finding
+	// blind is an executor-state that does not answer explanations.
+	blind bool
+	// refused tells of usage that was asked for before the registry is ready.
+	refused  chan struct{}
+	events   []*berthv1.Event
+	answered map[string]*berthv1.Reservation
 	// changed is closed, and made anew, with each event.
 	changed chan struct{}
 }
@@ -62,10 +73,15 @@ func newFake(t *testing.T) *fake {
 		revision: 100,
 		answered: map[string]*berthv1.Reservation{},
 		changed:  make(chan struct{}),
+		refused:  make(chan struct{}),
 	}
 	server := rpc.NewServer(rpc.ServerOptions{})
 	berthv1.RegisterReservationsServer(server, f)
+	berthv1.RegisterExplanationsServer(server, f)
 	berthv1.RegisterExecutorsServer(server, f)
+	berthv1.RegisterCatalogServer(server, f)
+	berthv1.RegisterUsageServer(server, f)
+	berthv1.RegisterFindingsServer(server, f)
 	berthv1.RegisterAssignmentsServer(server, f)
 	berthv1.RegisterLeadersServer(server, f)
 	berthv1.RegisterEventsServer(server, f)
@@ -273,9 +289,12 @@ func (f *fake) ListReservations(_ context.Context, q *berthv1.ListReservationsRe
 func (f *fake) ListPending(context.Context, *berthv1.ListPendingRequest) (*berthv1.ListPendingAnswer, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	answer := &berthv1.ListPendingAnswer{Ready: !f.notReady, Revision: f.revision}
+	if f.notReady {
+		return nil, notReady()
+	}
+	answer := &berthv1.ListPendingAnswer{Ready: true, Revision: f.revision}
 	for _, r := range f.reservations {
-		if f.notReady || r.State != berthv1.Reservation_QUEUED {
+		if r.State != berthv1.Reservation_QUEUED {
 			continue
 		}
 		if len(answer.Groups) == 0 {
@@ -302,10 +321,9 @@ func (f *fake) ListExecutors(_ context.Context, q *berthv1.ListExecutorsRequest)
 func (f *fake) GetExecutor(_ context.Context, q *berthv1.GetExecutorRequest) (*berthv1.Executor, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, e := range f.executors {
-		if e.Id == q.Id {
-			return proto.CloneOf(e), nil
-		}
+	if e := f.executor(q.Id); e != nil {
+		f.obey(e)
+		return proto.CloneOf(e), nil
 	}
 	return nil, fault.New(fault.NotFound, fault.ReasonNotFound, "there is no executor %s", q.Id)
 }

@@ -33,8 +33,8 @@ type getFlags struct {
 func (a *app) get() *cobra.Command {
 	var flags getFlags
 	cmd := a.asks(&cobra.Command{
-		Use:   "get reservations|pending|assignments|executors|leaders",
-		Short: "Show reservations, the queue, workers, executors or leaders",
+		Use:   "get reservations|pending|assignments|executors|usage|skus|pools|leaders|findings",
+		Short: "Show reservations, the queue, workers, the fleet, leaders or findings",
 		Args:  cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var kinds []string
@@ -54,7 +54,11 @@ func (a *app) get() *cobra.Command {
 		a.getPending(&flags),
 		a.getAssignments(&flags),
 		a.getExecutors(&flags),
+		a.getUsage(&flags),
+		a.getSKUs(&flags),
+		a.getPools(&flags),
 		a.getLeaders(&flags),
+		a.getFindings(&flags),
 	)
 	return cmd
 }
@@ -65,14 +69,14 @@ func (a *app) show(cmd *cobra.Command, flags *getFlags, v view) error {
 		return err
 	}
 	return a.connected(cmd, func(ctx context.Context, c *client.Client) error {
-		first, cancel := a.limited(ctx)
+		if flags.watch {
+			return a.watch(ctx, c, flags.output, v)
+		}
+		asking, cancel := a.limited(ctx)
 		defer cancel()
-		m, err := v.fetch(first, c)
+		m, err := v.fetch(asking, c)
 		if err != nil {
 			return err
-		}
-		if flags.watch {
-			return a.watch(ctx, c, flags.output, v, m)
 		}
 		text, err := v.render(m, flags.output, a.Now())
 		if err != nil {

@@ -71,19 +71,17 @@ func (a *app) getPending(flags *getFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "pending",
 		Short: "Show the queues: what waits in each, for how long and why",
-		Args:  cobra.NoArgs,
+		Long: `Show the queues, one row each: what waits in it, for how long its head has
+waited, and why. While the registry is not ready it knows only a part of them,
+and says that instead (exit code 4).`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.show(cmd, flags, view{
 				fetch: func(ctx context.Context, c *client.Client) (proto.Message, error) { return c.Pending(ctx) },
 				table: func(m proto.Message, _ time.Time, wide bool) *show.Table {
 					return show.Pending(m.(*berthv1.ListPendingAnswer).GetGroups(), wide)
 				},
-				empty: func(m proto.Message) string {
-					if !m.(*berthv1.ListPendingAnswer).GetReady() {
-						return "The registry is not ready: it does not know yet what is pending."
-					}
-					return "Nothing is pending."
-				},
+				empty: func(proto.Message) string { return "Nothing is pending." },
 			})
 		},
 	}
@@ -121,54 +119,6 @@ func (a *app) getAssignments(flags *getFlags) *cobra.Command {
 	return cmd
 }
 
-func (a *app) getExecutors(flags *getFlags) *cobra.Command {
-	var sku, pool, state string
-	cmd := &cobra.Command{
-		Use:     "executors [ID]",
-		Aliases: []string{"executor"},
-		Short:   "Show the inventory: all executors or one",
-		Args:    cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			number, err := enumFlag(cmd, "state", state, berthv1.Executor_STATE_UNSPECIFIED.Descriptor())
-			if err != nil {
-				return err
-			}
-			if len(args) > 0 {
-				return a.show(cmd, flags, oneExecutor(args[0]))
-			}
-			return a.show(cmd, flags, allExecutors(&berthv1.ListExecutorsRequest{
-				Sku: sku, Pool: pool, State: berthv1.Executor_State(number), PageSize: pageSize,
-			}))
-		},
-	}
-	cmd.Flags().StringVar(&sku, "sku", "", "only of this SKU")
-	cmd.Flags().StringVar(&pool, "pool", "", "only of this pool")
-	cmd.Flags().StringVar(&state, "state", "", "only in this state")
-	return cmd
-}
-
-func oneExecutor(id string) view {
-	return view{
-		fetch: func(ctx context.Context, c *client.Client) (proto.Message, error) { return c.Executor(ctx, id) },
-		table: func(m proto.Message, now time.Time, wide bool) *show.Table {
-			return show.Executors([]*berthv1.Executor{m.(*berthv1.Executor)}, now, wide)
-		},
-		empty: func(proto.Message) string { return "" },
-	}
-}
-
-func allExecutors(request *berthv1.ListExecutorsRequest) view {
-	return view{
-		fetch: func(ctx context.Context, c *client.Client) (proto.Message, error) {
-			return whole(ctx, request, c.ExecutorsPage)
-		},
-		table: func(m proto.Message, now time.Time, wide bool) *show.Table {
-			return show.Executors(m.(*berthv1.ListExecutorsAnswer).GetExecutors(), now, wide)
-		},
-		empty: func(proto.Message) string { return "No executors." },
-	}
-}
-
 func (a *app) getLeaders(flags *getFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:     "leaders",
@@ -182,6 +132,24 @@ func (a *app) getLeaders(flags *getFlags) *cobra.Command {
 					return show.Leaders(m.(*berthv1.ListLeadersAnswer).GetServices(), now, wide)
 				},
 				empty: func(proto.Message) string { return "No services." },
+			})
+		},
+	}
+}
+
+func (a *app) getFindings(flags *getFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:     "findings",
+		Aliases: []string{"finding"},
+		Short:   "Show what an operator should know of, in all services",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.show(cmd, flags, view{
+				fetch: func(ctx context.Context, c *client.Client) (proto.Message, error) { return c.Findings(ctx) },
+				table: func(m proto.Message, now time.Time, wide bool) *show.Table {
+					return show.Findings(m.(*berthv1.ListFindingsAnswer).GetFindings(), now, wide)
+				},
+				empty: func(proto.Message) string { return "No findings." },
 			})
 		},
 	}

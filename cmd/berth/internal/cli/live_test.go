@@ -140,6 +140,30 @@ func TestWatchAsJSONWritesADocumentForEachChange(t *testing.T) {
 	l.interrupted()
 }
 
+// A registry that is not ready is waited for, and told of once.
+func TestWatchWaitsForTheRegistry(t *testing.T) {
+	f := newFake(t)
+	f.do(t, []string{"not-ready"})
+	l := start(t, f, false, "get", "usage", "-w")
+	f.upsert(t, &berthv1.Reservation{Job: "a", Stage: "b", Count: 1, Constraints: &berthv1.Constraints{Sku: "x"}}, "1")
+	for range 3 {
+		<-f.refused
+	}
+	if _, err := f.MarkReady(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.line(t); got != "No SKU fits:" {
+		t.Fatalf("once ready: %q", got)
+	}
+	if code := l.interrupted(); code != rpc.ExitDone {
+		t.Errorf("exit %d after an interrupt", code)
+	}
+	const want = "berth: the registry waits to be told that all have asked again (REGISTRY_NOT_READY); waiting\n"
+	if got := l.stderr.String(); got != want {
+		t.Errorf("standard error: %q", got)
+	}
+}
+
 func TestEventsFollow(t *testing.T) {
 	f := newFake(t)
 	f.upsert(t, &berthv1.Reservation{Job: "a", Stage: "b", Count: 1}, "1")

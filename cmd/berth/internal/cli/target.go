@@ -1,12 +1,15 @@
 package cli
 
 import (
+	"errors"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/pkg/client"
 )
 
@@ -20,6 +23,21 @@ func target(cmd *cobra.Command, text string, least int) (client.Key, error) {
 	}
 	parts = append(parts, "", "")
 	return client.Key{Job: parts[0], Stage: parts[1], Name: parts[2]}, nil
+}
+
+// seatList reads workers written INDEX.NUMBER.
+func seatList(cmd *cobra.Command, list []string) ([]*berthv1.Seat, error) {
+	var seats []*berthv1.Seat
+	for _, text := range list {
+		index, number, _ := strings.Cut(strings.TrimSpace(text), ".")
+		i, err := strconv.ParseInt(index, 10, 32)
+		n, err2 := strconv.ParseInt(number, 10, 32)
+		if errors.Join(err, err2) != nil {
+			return nil, badUsage(cmd, "--workers %q is not INDEX.NUMBER", text)
+		}
+		seats = append(seats, &berthv1.Seat{Index: int32(i), Number: int32(n)})
+	}
+	return seats, nil
 }
 
 // enumFlag reads the name of an enum value in any case; an empty one is 0.

@@ -118,6 +118,31 @@ func (f *fake) do(t *testing.T, words []string) {
 		f.mu.Lock()
 		f.notReady = true
 		f.mu.Unlock()
+	case "blind":
+		f.mu.Lock()
+		f.blind = true
+		f.mu.Unlock()
+	case "finding": // finding SERVICE KIND OBJECT MESSAGE…
+		f.mu.Lock()
+		f.found = append(f.found, &berthv1.Finding{
+			Service: words[1], Kind: words[2], Object: words[3], Message: strings.Join(words[4:], " "),
+			Since: timestamppb.New(f.now), Action: "nothing yet",
+		})
+		f.mu.Unlock()
+	case "busy": // busy ID…
+		f.mu.Lock()
+		for _, id := range words[1:] {
+			f.executor(id).Workers = 1
+		}
+		f.mu.Unlock()
+	case "unreachable": // unreachable ID
+		f.mu.Lock()
+		f.executor(words[1]).State = berthv1.Executor_UNREACHABLE
+		f.mu.Unlock()
+	case "crowd": // crowd ID WORKERS
+		f.mu.Lock()
+		fmt.Sscan(words[2], &f.executor(words[1]).Workers)
+		f.mu.Unlock()
 	case "executors": // executors ID…
 		f.mu.Lock()
 		for _, id := range words[1:] {

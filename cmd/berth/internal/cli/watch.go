@@ -3,70 +3,101 @@ package cli
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	"berth.dev/cmd/berth/internal/cli/show"
 	"berth.dev/pkg/client"
+	"berth.dev/pkg/fault"
 )
 
 // clearScreen puts the cursor home and takes away what was drawn.
 const clearScreen = "\x1b[H\x1b[2J"
 
 // watch looks again and again and writes each answer that differs from the one
-// before, until ctx ends. A terminal is drawn over, also when only an age has
-// changed; elsewhere one text follows another, and ages do not count.
-func (a *app) watch(ctx context.Context, c *client.Client, output string, v view, m proto.Message) error {
+// before, until ctx ends. The first look is bounded by the time-out; after that
+// an outage is waited out, and told of. So is a registry that is not ready.
+func (a *app) watch(ctx context.Context, c *client.Client, output string, v view) error {
 	tick := time.NewTicker(a.every)
 	defer tick.Stop()
-	drawing := a.Terminal && (output == "table" || output == "wide")
-	var before []byte
+	screen := screen{app: a, view: v, output: output}
+	looking, cancel := a.limited(ctx)
+	defer cancel()
 	for {
-		text, err := v.render(m, output, a.Now())
+		m, err := v.fetch(looking, c)
+		switch {
+		case err == nil:
+			err = screen.show(m)
+		case fault.Is(err, fault.ReasonRegistryNotReady):
+			screen.wait(err)
+			err = nil
+		case ctx.Err() != nil:
+			return nil
+		}
 		if err != nil {
 			return err
-		}
-		if len(text) == 0 {
-			text = []byte(v.empty(m) + "\n")
-		}
-		look := text
-		if !drawing {
-			if look, err = show.JSONLine(show.Lasting(m)); err != nil {
-				return err
-			}
-		}
-		if !bytes.Equal(look, before) {
-			if err := a.draw(text, output, drawing, before == nil); err != nil {
-				return err
-			}
-			before = look
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return nil
 		}
-		// Without a bound: an outage is waited out, and told of.
-		if m, err = v.fetch(ctx, c); err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
-			return err
-		}
+		looking = ctx
 	}
 }
 
-func (a *app) draw(text []byte, output string, drawing, first bool) error {
+// screen is what a watch has written.
+type screen struct {
+	*app
+	view   view
+	output string
+	// before is what the last answer looked like, waits that it was none.
+	before []byte
+	waits  bool
+}
+
+// show writes an answer that differs from the one before. A terminal is drawn
+// over, also when only an age has changed; elsewhere one text follows another,
+// and ages do not count.
+func (s *screen) show(m proto.Message) error {
+	s.waits = false
+	drawing := s.Terminal && (s.output == "table" || s.output == "wide")
+	text, err := s.view.render(m, s.output, s.Now())
+	if err != nil {
+		return err
+	}
+	if len(text) == 0 {
+		text = []byte(s.view.empty(m) + "\n")
+	}
+	look := text
+	if !drawing {
+		if look, err = show.JSONLine(show.Lasting(m)); err != nil {
+			return err
+		}
+	}
+	if bytes.Equal(look, s.before) {
+		return nil
+	}
 	switch {
 	case drawing:
 		text = append([]byte(clearScreen), text...)
-	case first:
-	case output == "yaml":
+	case s.before == nil:
+	case s.output == "yaml":
 		text = append([]byte("---\n"), text...)
-	case output != "json":
+	case s.output != "json":
 		text = append([]byte("\n"), text...)
 	}
-	_, err := a.Out.Write(text)
+	s.before = look
+	_, err = s.Out.Write(text)
 	return err
+}
+
+// wait says once why there is no answer.
+func (s *screen) wait(err error) {
+	if !s.waits {
+		fmt.Fprintf(s.Err, "berth: %s; waiting\n", sentence(err))
+	}
+	s.waits = true
 }

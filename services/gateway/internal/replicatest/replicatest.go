@@ -21,6 +21,10 @@ type Answers struct {
 	Upsert    func(context.Context, *berthv1.UpsertReservationRequest) (*berthv1.Reservation, error)
 	Get       func(context.Context, *berthv1.GetReservationRequest) (*berthv1.Reservation, error)
 	Pending   func(context.Context, *berthv1.ListPendingRequest) (*berthv1.ListPendingAnswer, error)
+	Usage     func(context.Context, *berthv1.GetUsageRequest) (*berthv1.GetUsageAnswer, error)
+	Skus      func(context.Context, *berthv1.ListSkusRequest) (*berthv1.ListSkusAnswer, error)
+	Standing  func(context.Context, *berthv1.ExplainReservationRequest) (*berthv1.Explanation, error)
+	Findings  func(context.Context, *berthv1.ListFindingsRequest) (*berthv1.ListFindingsAnswer, error)
 	Heartbeat func(grpc.BidiStreamingServer[controlv1.HeartbeatRequest, controlv1.HeartbeatAnswer]) error
 	Replica   *berthv1.Replica
 }
@@ -44,6 +48,9 @@ func Start(t testing.TB, address string, answers Answers) *Replica {
 	}
 	r := &Replica{rpc.NewServer(rpc.ServerOptions{}), l.Addr().String()}
 	berthv1.RegisterReservationsServer(r, &reservations{answers: answers})
+	berthv1.RegisterUsageServer(r, &usage{answers: answers})
+	berthv1.RegisterCatalogServer(r, &catalog{answers: answers})
+	controlv1.RegisterQueueServer(r, &queue{answers: answers})
 	controlv1.RegisterHeartbeatsServer(r, &heartbeats{answers: answers})
 	controlv1.RegisterReplicasServer(r, &replicas{answers: answers})
 	var served sync.WaitGroup
@@ -98,6 +105,49 @@ func (r *reservations) ListPending(ctx context.Context, req *berthv1.ListPending
 		return r.UnimplementedReservationsServer.ListPending(ctx, req)
 	}
 	return r.answers.Pending(ctx, req)
+}
+
+type usage struct {
+	berthv1.UnimplementedUsageServer
+	answers Answers
+}
+
+func (u *usage) GetUsage(ctx context.Context, req *berthv1.GetUsageRequest) (*berthv1.GetUsageAnswer, error) {
+	if u.answers.Usage == nil {
+		return u.UnimplementedUsageServer.GetUsage(ctx, req)
+	}
+	return u.answers.Usage(ctx, req)
+}
+
+type catalog struct {
+	berthv1.UnimplementedCatalogServer
+	answers Answers
+}
+
+func (c *catalog) ListSkus(ctx context.Context, req *berthv1.ListSkusRequest) (*berthv1.ListSkusAnswer, error) {
+	if c.answers.Skus == nil {
+		return c.UnimplementedCatalogServer.ListSkus(ctx, req)
+	}
+	return c.answers.Skus(ctx, req)
+}
+
+type queue struct {
+	controlv1.UnimplementedQueueServer
+	answers Answers
+}
+
+func (q *queue) Standing(ctx context.Context, req *berthv1.ExplainReservationRequest) (*berthv1.Explanation, error) {
+	if q.answers.Standing == nil {
+		return q.UnimplementedQueueServer.Standing(ctx, req)
+	}
+	return q.answers.Standing(ctx, req)
+}
+
+func (q *queue) QueueFindings(ctx context.Context, req *berthv1.ListFindingsRequest) (*berthv1.ListFindingsAnswer, error) {
+	if q.answers.Findings == nil {
+		return q.UnimplementedQueueServer.QueueFindings(ctx, req)
+	}
+	return q.answers.Findings(ctx, req)
 }
 
 type heartbeats struct {

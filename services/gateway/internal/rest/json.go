@@ -4,18 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
-	"net/url"
-	"strings"
-	"sync"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
-	"github.com/grpc-ecosystem/grpc-gateway/v2/utilities"
 	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"berth.dev/pkg/fault"
 )
@@ -73,42 +66,4 @@ func limitBody(limit int64, next http.Handler) http.Handler {
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		next.ServeHTTP(w, r)
 	})
-}
-
-// strictQueries makes grpc-gateway refuse query parameters that name no field.
-// It ignores them by itself, and a misspelt filter would list everything. Its
-// parser is one for the whole process, so it is set once.
-var strictQueries = sync.OnceFunc(func() {
-	runtime.NewServeMux(runtime.SetQueryParameterParser(strictQuery{}))
-})
-
-type strictQuery struct {
-	runtime.DefaultQueryParser
-}
-
-func (q strictQuery) Parse(m proto.Message, values url.Values, filter *utilities.DoubleArray) error {
-	for name := range values {
-		if !hasField(m.ProtoReflect().Descriptor(), name) {
-			return fmt.Errorf("unknown query parameter %q", name)
-		}
-	}
-	return q.DefaultQueryParser.Parse(m, values, filter)
-}
-
-// hasField says whether a dotted path leads to a field, by JSON or proto name.
-func hasField(m protoreflect.MessageDescriptor, path string) bool {
-	for _, name := range strings.Split(path, ".") {
-		if m == nil {
-			return false
-		}
-		field := m.Fields().ByJSONName(name)
-		if field == nil {
-			field = m.Fields().ByTextName(name)
-		}
-		if field == nil {
-			return false
-		}
-		m = field.Message()
-	}
-	return true
 }

@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"path"
+	"slices"
+	"strings"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 
@@ -43,38 +46,43 @@ func keepEscaped(next http.Handler) http.Handler {
 	})
 }
 
-// agree refuses a reservation whose body names another than the path does, which
+// agree refuses a body that names another object than the path does, which
 // grpc-gateway would pass over.
 func agree(next runtime.HandlerFunc) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
-		job, named := params["reservation.job"]
-		if !named {
-			next(w, r, params)
-			return
-		}
-		name, named := params["reservation.name"]
-		if !named {
-			name = model.MainName
-		}
 		text, err := io.ReadAll(r.Body)
 		if err != nil {
 			WriteError(w, err)
 			return
 		}
 		r.Body = io.NopCloser(bytes.NewReader(text))
-		body := struct{ Job, Stage, Name string }{}
+		body := map[string]json.RawMessage{}
 		if json.Unmarshal(text, &body) != nil {
 			next(w, r, params) // which says what is wrong with it
 			return
 		}
-		for _, field := range []struct{ name, path, body string }{
-			{"job", job, body.Job}, {"stage", params["reservation.stage"], body.Stage}, {"name", name, body.Name},
-		} {
-			if field.body != "" && field.body != field.path {
-				WriteError(w, fault.BadField(fault.ReasonInvalid, field.name, "is %q, and %q in the path", field.body, field.path))
+		named := names(params)
+		for _, field := range slices.Sorted(maps.Keys(named)) {
+			var given string
+			if json.Unmarshal(body[field], &given) == nil && given != "" && given != named[field] {
+				WriteError(w, fault.BadField(fault.ReasonInvalid, field, "is %q, and %q in the path", given, named[field]))
 				return
 			}
 		}
 		next(w, r, params)
 	}
+}
+
+// names are the fields of a body that its path has named, by their JSON names:
+// "reservation.job" of the request is "job" of the reservation. The short path
+// of a reservation is that of the one named main.
+func names(params map[string]string) map[string]string {
+	named := map[string]string{}
+	if _, upsert := params["reservation.job"]; upsert {
+		named["name"] = model.MainName
+	}
+	for param, value := range params {
+		named[param[strings.LastIndex(param, ".")+1:]] = value
+	}
+	return named
 }

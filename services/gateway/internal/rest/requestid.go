@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	berthv1 "berth.dev/api/berth/v1"
 )
@@ -17,19 +19,21 @@ type identified struct {
 }
 
 func (c identified) Invoke(ctx context.Context, method string, in, out any, opts ...grpc.CallOption) error {
-	switch m := in.(type) {
-	case *berthv1.UpsertReservationRequest:
-		if m.RequestId == "" && m.GetReservation().GetRequestId() == "" {
-			m.RequestId = rand.Text()
-		}
-	case *berthv1.CancelReservationRequest:
-		if m.RequestId == "" {
-			m.RequestId = rand.Text()
-		}
-	case *berthv1.CancelJobRequest:
-		if m.RequestId == "" {
-			m.RequestId = rand.Text()
-		}
+	if m, ok := in.(proto.Message); ok {
+		identify(m)
 	}
 	return c.ClientConnInterface.Invoke(ctx, method, in, out, opts...)
+}
+
+// identify fills the field that every request which changes something has. The
+// body of an upsert may name the id in its stead.
+func identify(m proto.Message) {
+	if upsert, ok := m.(*berthv1.UpsertReservationRequest); ok && upsert.GetReservation().GetRequestId() != "" {
+		return
+	}
+	r := m.ProtoReflect()
+	field := r.Descriptor().Fields().ByName("request_id")
+	if field != nil && r.Get(field).String() == "" {
+		r.Set(field, protoreflect.ValueOfString(rand.Text()))
+	}
 }

@@ -23,8 +23,10 @@ import (
 type Options struct {
 	// Calls takes the calls to the services.
 	Calls grpc.ClientConnInterface
-	// Leaders is answered by the gateway itself.
-	Leaders berthv1.LeadersServer
+	// Leaders, Explanations and Findings are answered by the gateway itself.
+	Leaders      berthv1.LeadersServer
+	Explanations berthv1.ExplanationsServer
+	Findings     berthv1.FindingsServer
 	// Events makes the handler of event streams.
 	Events http.Handler
 	// Ops serves /healthz, /readyz, /leaderz and /metrics.
@@ -69,7 +71,7 @@ func methods(o Options) (http.Handler, error) {
 		runtime.WithDisablePathLengthFallback(),
 		runtime.WithDisableHTTPMethodOverride(),
 		runtime.WithUnescapingMode(runtime.UnescapingModeAllExceptSlash),
-		runtime.WithMiddlewares(agree),
+		runtime.WithMiddlewares(noQuery, agree),
 	)
 	calls := identified{o.Calls}
 	ctx := context.Background()
@@ -77,7 +79,11 @@ func methods(o Options) (http.Handler, error) {
 		berthv1.RegisterReservationsHandlerClient(ctx, mux, berthv1.NewReservationsClient(calls)),
 		berthv1.RegisterExecutorsHandlerClient(ctx, mux, berthv1.NewExecutorsClient(calls)),
 		berthv1.RegisterAssignmentsHandlerClient(ctx, mux, berthv1.NewAssignmentsClient(calls)),
+		berthv1.RegisterCatalogHandlerClient(ctx, mux, berthv1.NewCatalogClient(calls)),
+		berthv1.RegisterUsageHandlerClient(ctx, mux, berthv1.NewUsageClient(calls)),
 		berthv1.RegisterLeadersHandlerServer(ctx, mux, o.Leaders),
+		berthv1.RegisterExplanationsHandlerServer(ctx, mux, o.Explanations),
+		berthv1.RegisterFindingsHandlerServer(ctx, mux, o.Findings),
 	} {
 		if err != nil {
 			return nil, err
@@ -97,7 +103,10 @@ const welcome = `Berth reserves whole batches of executors for the workers of a 
   /v1/reservations:pending  what waits, and why
   /v1/executors             the inventory
   /v1/assignments           workers on executors
+  /v1/usage                 what is used and what is asked for, per SKU
+  /v1/skus, /v1/pools       the catalog
   /v1/leaders               who leads
+  /v1/findings              what an operator should know of
   /v1/jobs/{job}/events     what became of each worker, as a stream
   /openapi.json             every call
   /healthz /readyz /leaderz /metrics

@@ -8,10 +8,14 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/pkg/fault"
@@ -47,6 +51,23 @@ func (noLeaders) ListLeaders(context.Context, *berthv1.ListLeadersRequest) (*ber
 	return &berthv1.ListLeadersAnswer{Services: []*berthv1.ServiceLeadership{{Service: "registry"}}}, nil
 }
 
+// asked answers what the gateway answers itself with what it was asked.
+type asked struct {
+	berthv1.UnimplementedExplanationsServer
+	berthv1.UnimplementedFindingsServer
+}
+
+func (asked) ExplainReservation(_ context.Context, q *berthv1.ExplainReservationRequest) (*berthv1.Explanation, error) {
+	if q.GetJob() == "gone" {
+		return nil, fault.New(fault.NotFound, fault.ReasonNotFound, "there is no reservation")
+	}
+	return &berthv1.Explanation{Message: "why " + q.GetJob() + "/" + q.GetStage() + "/" + q.GetName() + " waits"}, nil
+}
+
+func (asked) ListFindings(context.Context, *berthv1.ListFindingsRequest) (*berthv1.ListFindingsAnswer, error) {
+	return &berthv1.ListFindingsAnswer{Findings: []*berthv1.Finding{{Kind: "MASS_LOSS"}}}, nil
+}
+
 const limit = 1000
 
 // ask sends a request and answers its status and body.
@@ -55,7 +76,10 @@ func ask(t *testing.T, c *calls, method, path, body string) (int, string) {
 	text := func(s string) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, s) })
 	}
-	h, err := rest.New(rest.Options{Calls: c, Leaders: noLeaders{}, Events: text("events"), Ops: text("ops"), MaxBody: limit})
+	h, err := rest.New(rest.Options{
+		Calls: c, Leaders: noLeaders{}, Explanations: asked{}, Findings: asked{},
+		Events: text("events"), Ops: text("ops"), MaxBody: limit,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,23 +90,50 @@ func ask(t *testing.T, c *calls, method, path, body string) (int, string) {
 
 func TestEveryPathReachesItsMethod(t *testing.T) {
 	for _, c := range []struct{ method, path, want string }{
-		{"PUT", "/v1/jobs/j/stages/s/reservation", "UpsertReservation"},
-		{"PUT", "/v1/jobs/j/stages/s/reservations/n", "UpsertReservation"},
-		{"GET", "/v1/jobs/j/stages/s/reservation", "GetReservation"},
+		{"PUT", "/v1/jobs/j/stages/s/reservation?requestId=r&ifEpoch=7", "UpsertReservation"},
+		{"PUT", "/v1/jobs/j/stages/s/reservations/n?requestId=r&ifEpoch=7", "UpsertReservation"},
+		{"GET", "/v1/jobs/j/stages/s/reservation?name=n", "GetReservation"},
 		{"GET", "/v1/jobs/j/stages/s/reservations/replace-3-2", "GetReservation"},
-		{"DELETE", "/v1/jobs/j/stages/s/reservation", "CancelReservation"},
-		{"DELETE", "/v1/jobs/j/stages/s/reservations/n", "CancelReservation"},
-		{"DELETE", "/v1/jobs/j", "CancelJob"},
+		{"DELETE", "/v1/jobs/j/stages/s/reservation?requestId=r&ifEpoch=7", "CancelReservation"},
+		{"DELETE", "/v1/jobs/j/stages/s/reservations/n?requestId=r&ifEpoch=7", "CancelReservation"},
+		{"DELETE", "/v1/jobs/j?requestId=r", "CancelJob"},
 		{"GET", "/v1/reservations?job=j&stage=s&state=QUEUED&pageSize=5&pageToken=t", "ListReservations"},
 		{"GET", "/v1/reservations:pending", "ListPending"},
+		{"POST", "/v1/reservations:flush", "FlushReservations"},
+		{"POST", "/v1/jobs/j/stages/s/workers:cancel", "CancelWorkers"},
+		{"POST", "/v1/registry:markReady", "MarkReady"},
 		{"GET", "/v1/executors?sku=small&pool=p&state=READY", "ListExecutors"},
 		{"GET", "/v1/executors/host-1.example", "GetExecutor"},
+		{"POST", "/v1/executors:disable", "DisableExecutors"},
+		{"POST", "/v1/executors:enable", "EnableExecutors"},
+		{"POST", "/v1/executors/host-1.example:drain", "DrainExecutor"},
+		{"GET", "/v1/usage/idle?sku=small&max=3", "ListIdleExecutors"},
+		{"POST", "/v1/usage:claimForScaleDown", "ClaimForScaleDown"},
+		{"GET", "/v1/usage?sku=small", "GetUsage"},
+		{"GET", "/v1/skus", "ListSkus"},
+		{"GET", "/v1/skus/gpu-8", "GetSku"},
+		{"PUT", "/v1/skus/gpu-8", "PutSku"},
+		{"DELETE", "/v1/skus/gpu-8", "DeleteSku"},
+		{"GET", "/v1/pools", "ListPools"},
+		{"GET", "/v1/pools/night", "GetPool"},
+		{"PUT", "/v1/pools/night", "PutPool"},
+		{"DELETE", "/v1/pools/night", "DeletePool"},
 		{"GET", "/v1/assignments?job=j&executor=e&state=RUNNING", "ListAssignments"},
 	} {
 		t.Run(c.method+" "+c.path, func(t *testing.T) {
 			var got calls
-			if status, body := ask(t, &got, c.method, c.path, ""); status != 200 || got.method != c.want {
-				t.Errorf("%d %s, method %q", status, body, got.method)
+			body := ""
+			if c.method == "POST" {
+				body = "{}"
+			}
+			if status, answer := ask(t, &got, c.method, c.path, body); status != 200 || got.method != c.want {
+				t.Errorf("%d %s, method %q", status, answer, got.method)
+			}
+			// None of them passes over a parameter that it does not know.
+			var sent calls
+			path, _, _ := strings.Cut(c.path, "?")
+			if status, answer := ask(t, &sent, c.method, path+"?nonsense=1", body); status != 400 || sent.method != "" || parse(t, answer).field() != "nonsense" {
+				t.Errorf("with nonsense: %d %s, sent %q", status, answer, sent.method)
 			}
 		})
 	}
@@ -91,13 +142,19 @@ func TestEveryPathReachesItsMethod(t *testing.T) {
 func TestWhatTheGatewayAnswersItself(t *testing.T) {
 	for path, want := range map[string]string{
 		"/v1/leaders":       `"registry"`,
+		"/v1/findings":      `"MASS_LOSS"`,
 		"/v1/jobs/j/events": "events",
-		"/healthz":          "ops",
-		"/readyz":           "ops",
-		"/leaderz":          "ops",
-		"/metrics":          "ops",
-		"/openapi.json":     `"swagger"`,
-		"/":                 "all or none",
+
+		"/v1/jobs/j/stages/s/reservation:explain":              "why j/s/ waits",
+		"/v1/jobs/j/stages/s/reservation:explain?name=n":       "why j/s/n waits",
+		"/v1/jobs/j/stages/s/reservations/replace-3-2:explain": "why j/s/replace-3-2 waits",
+
+		"/healthz":      "ops",
+		"/readyz":       "ops",
+		"/leaderz":      "ops",
+		"/metrics":      "ops",
+		"/openapi.json": `"swagger"`,
+		"/":             "all or none",
 	} {
 		if status, body := ask(t, &calls{}, "GET", path, ""); status != 200 || !strings.Contains(body, want) {
 			t.Errorf("%s: %d %s", path, status, body)
@@ -113,6 +170,19 @@ func TestJSONIsStrict(t *testing.T) {
 		{"field twice", "PUT", put, `{"count":1,"count":2}`, "count"},
 		{"unknown enum", "PUT", put, `{"batch":"SOMETIMES"}`, "batch"},
 		{"wrong type", "PUT", put, `{"targetSize":"many"}`, "targetSize"},
+		{"unknown field of a command", "POST", "/v1/reservations:flush", `{"jbo":"j"}`, "jbo"},
+		{"unknown field of a worker", "POST", "/v1/jobs/j/stages/s/workers:cancel", `{"workers":[{"indx":1}]}`, "indx"},
+		{"wrong type in a worker", "POST", "/v1/jobs/j/stages/s/workers:cancel", `{"workers":[{"index":"x"}]}`, "index"},
+		{"unknown field of a selector", "POST", "/v1/executors:disable", `{"selector":{"id":["a"]}}`, "id"},
+		{"unknown field of a drain", "POST", "/v1/executors/a:drain", `{"until":"now"}`, "until"},
+		{"unknown field of a claim", "POST", "/v1/usage:claimForScaleDown", `{"count":1}`, "count"},
+		{"unknown field of a SKU", "PUT", "/v1/skus/a", `{"resource":{}}`, "resource"},
+		{"unknown field of a pool", "PUT", "/v1/pools/a", `{"lostafter":"1s"}`, "lostafter"},
+		{"reserved field of a pool", "PUT", "/v1/pools/a", `{"queuePolicy":"x"}`, "queuePolicy"},
+		{"unknown parameter of usage", "GET", "/v1/usage?skus=a", "", "skus"},
+		{"unknown parameter of an explanation", "GET", "/v1/jobs/j/stages/s/reservation:explain?deep=1", "", "deep"},
+		{"unknown parameter of leaders", "GET", "/v1/leaders?service=a", "", "service"},
+		{"unknown parameter of findings", "GET", "/v1/findings?kind=a", "", "kind"},
 		{"not JSON", "PUT", put, `{"count":`, ""},
 		{"more than one value", "PUT", put, `{"count":1} {"count":2}`, ""},
 		{"a list", "PUT", put, `[1]`, ""},
@@ -220,6 +290,61 @@ func TestABodyDoesNotContradictItsPath(t *testing.T) {
 	}
 }
 
+func TestNoBodyContradictsItsPath(t *testing.T) {
+	for _, c := range []struct{ method, path, body, field string }{
+		{"PUT", "/v1/skus/a", `{"name":"b"}`, "name"},
+		{"PUT", "/v1/skus/a", `{"name":"a"}`, ""},
+		{"PUT", "/v1/pools/a", `{"name":"b"}`, "name"},
+		{"POST", "/v1/executors/a:drain", `{"id":"b"}`, "id"},
+		{"POST", "/v1/executors/a:drain", `{"id":"a","reason":"x"}`, ""},
+		{"POST", "/v1/jobs/j/stages/s/workers:cancel", `{"job":"k"}`, "job"},
+		{"POST", "/v1/jobs/j/stages/s/workers:cancel", `{"stage":"k"}`, "stage"},
+	} {
+		var sent calls
+		status, body := ask(t, &sent, c.method, c.path, c.body)
+		switch {
+		case c.field == "" && (status != 200 || sent.method == ""):
+			t.Errorf("%s %s: %d %s", c.path, c.body, status, body)
+		case c.field != "" && (status != 400 || sent.method != "" || parse(t, body).field() != c.field):
+			t.Errorf("%s %s: %d %s, sent %q", c.path, c.body, status, body, sent.method)
+		}
+	}
+}
+
+// What the path and the body of a command say arrives together.
+func TestCommandsArriveWhole(t *testing.T) {
+	for _, c := range []struct {
+		method, path, body string
+		want               proto.Message
+	}{
+		{"POST", "/v1/jobs/j/stages/s/workers:cancel", `{"requestId":"r","workers":[{"index":2,"number":1},{"index":"3","number":4}]}`,
+			&berthv1.CancelWorkersRequest{Job: "j", Stage: "s", RequestId: "r", Workers: []*berthv1.Seat{{Index: 2, Number: 1}, {Index: 3, Number: 4}}}},
+		{"POST", "/v1/reservations:flush", `{"requestId":"r","group":"g-1"}`, &berthv1.FlushReservationsRequest{Group: "g-1", RequestId: "r"}},
+		{"POST", "/v1/executors:disable", `{"requestId":"r","selector":{"attributes":{"zone":"a"}},"expireTime":"2026-01-02T03:04:05Z","reason":"patch"}`,
+			&berthv1.DisableExecutorsRequest{
+				RequestId: "r", Selector: &berthv1.ExecutorSelector{Attributes: map[string]string{"zone": "a"}},
+				ExpireTime: timestamppb.New(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)), Reason: "patch",
+			}},
+		{"POST", "/v1/executors/e:drain", `{"requestId":"r","reason":"patch"}`, &berthv1.DrainExecutorRequest{Id: "e", RequestId: "r", Reason: "patch"}},
+		{"POST", "/v1/usage:claimForScaleDown", `{"requestId":"r","sku":"small","max":3}`, &berthv1.ClaimForScaleDownRequest{RequestId: "r", Sku: "small", Max: 3}},
+		{"PUT", "/v1/skus/gpu-8", `{"resources":{"gpu":8},"scale":{"minIdle":1,"maxIdle":0}}`,
+			&berthv1.PutSkuRequest{Sku: &berthv1.Sku{
+				Name: "gpu-8", Resources: map[string]int64{"gpu": 8}, Scale: &berthv1.ScaleRule{MinIdle: 1, MaxIdle: proto.Int32(0)},
+			}}},
+		{"PUT", "/v1/pools/night", `{"attributes":{"zone":"a"},"lostAfter":"0s"}`,
+			&berthv1.PutPoolRequest{Pool: &berthv1.Pool{Name: "night", Attributes: map[string]string{"zone": "a"}, LostAfter: durationpb.New(0)}}},
+	} {
+		var sent calls
+		status, body := ask(t, &sent, c.method, c.path, c.body)
+		if status != 200 {
+			t.Errorf("%s: %d %s", c.path, status, body)
+		}
+		if diff := cmp.Diff(c.want, sent.in, protocmp.Transform()); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", c.path, diff)
+		}
+	}
+}
+
 func TestErrorsKeepTheirReason(t *testing.T) {
 	for _, c := range []struct {
 		err    *fault.Error
@@ -253,6 +378,10 @@ func TestNothingThere(t *testing.T) {
 		{"GET", "/v2", 404},
 		{"GET", "/v1/nothing", 404},
 		{"GET", "/v1/reservations:nothing", 404},
+		{"GET", "/v1/reservations:flush", 405},
+		{"POST", "/v1/executors:drain", 404},
+		{"GET", "/v1/usage/busy", 404},
+		{"GET", "/v1/jobs/gone/stages/s/reservation:explain", 404},
 		{"POST", "/v1/reservations", 405},
 		{"POST", "/v1/jobs/j/events", 404},
 	} {
@@ -267,6 +396,11 @@ func TestABodyOverTheLimitIsRefused(t *testing.T) {
 	var c calls
 	body := `{"task":{"command":"` + strings.Repeat("x", limit) + `"}}`
 	status, answer := ask(t, &c, "PUT", "/v1/jobs/j/stages/s/reservation", body)
+	if got := parse(t, answer); status != 413 || got.reason() != "TOO_LARGE" || c.method != "" {
+		t.Errorf("%d %s", status, answer)
+	}
+	body = `{"reason":"` + strings.Repeat("x", limit) + `"}`
+	status, answer = ask(t, &c, "POST", "/v1/executors:disable", body)
 	if got := parse(t, answer); status != 413 || got.reason() != "TOO_LARGE" || c.method != "" {
 		t.Errorf("%d %s", status, answer)
 	}
@@ -289,6 +423,22 @@ func TestAMutatingCallHasARequestID(t *testing.T) {
 		}
 		if got := own.in.(identified).GetRequestId(); got != "mine" {
 			t.Errorf("%s %s: the caller's id became %q", c.method, c.path, got)
+		}
+	}
+	for _, path := range []string{
+		"/v1/reservations:flush", "/v1/jobs/j/stages/s/workers:cancel", "/v1/registry:markReady",
+		"/v1/executors:disable", "/v1/executors:enable", "/v1/executors/e:drain", "/v1/usage:claimForScaleDown",
+	} {
+		var first, second, own calls
+		ask(t, &first, "POST", path, "{}")
+		ask(t, &second, "POST", path, "{}")
+		ask(t, &own, "POST", path, `{"requestId":"mine"}`)
+		a, b := first.in.(identified).GetRequestId(), second.in.(identified).GetRequestId()
+		if a == "" || a == b {
+			t.Errorf("%s: ids %q and %q", path, a, b)
+		}
+		if got := own.in.(identified).GetRequestId(); got != "mine" {
+			t.Errorf("%s: the caller's id became %q", path, got)
 		}
 	}
 	// The field of the body is the caller's too.

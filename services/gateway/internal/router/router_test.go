@@ -106,6 +106,36 @@ func TestACallGoesToTheLeaderWhoeverThatIs(t *testing.T) {
 	}
 }
 
+// Each service's calls go to the one that leads it, and to no other.
+func TestEveryServiceHasItsLeader(t *testing.T) {
+	registry := replicatest.Start(t, "", replicatest.Answers{
+		Standing: func(context.Context, *berthv1.ExplainReservationRequest) (*berthv1.Explanation, error) {
+			return &berthv1.Explanation{Group: "of the registry"}, nil
+		},
+	})
+	executors := replicatest.Start(t, "", replicatest.Answers{
+		Usage: func(context.Context, *berthv1.GetUsageRequest) (*berthv1.GetUsageAnswer, error) {
+			return nil, fault.New(fault.Unavailable, fault.ReasonRegistryNotReady, "not yet")
+		},
+		Skus: func(context.Context, *berthv1.ListSkusRequest) (*berthv1.ListSkusAnswer, error) {
+			return &berthv1.ListSkusAnswer{Skus: []*berthv1.Sku{{Name: "small"}}}, nil
+		},
+	})
+	registry.Lead(model.ServiceRegistry, true)
+	executors.Lead(model.ServiceExecutorState, true)
+	d := open(t, time.Minute, []string{registry.Address}, []string{executors.Address})
+	ctx := within(t, 10*time.Second)
+	if got, err := controlv1.NewQueueClient(d.conn).Standing(ctx, &berthv1.ExplainReservationRequest{}); err != nil || got.GetGroup() == "" {
+		t.Errorf("standing: %v, %v", got, err)
+	}
+	if got, err := berthv1.NewCatalogClient(d.conn).ListSkus(ctx, &berthv1.ListSkusRequest{}); err != nil || len(got.GetSkus()) != 1 {
+		t.Errorf("SKUs: %v, %v", got, err)
+	}
+	if _, err := berthv1.NewUsageClient(d.conn).GetUsage(ctx, &berthv1.GetUsageRequest{}); rpc.FromStatus(err).Reason != fault.ReasonRegistryNotReady {
+		t.Errorf("usage: %v", err)
+	}
+}
+
 func TestNoLeaderIsSaidBeforeTheDeadlineIsOver(t *testing.T) {
 	a := replicatest.Start(t, "", answering("a"))
 	for _, c := range []struct {

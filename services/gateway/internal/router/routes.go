@@ -34,7 +34,10 @@ var table = []struct {
 }{
 	{&berthv1.Reservations_ServiceDesc, registryLeader, rpc.PublicMessageLimit},
 	{&berthv1.Executors_ServiceDesc, executorLeader, rpc.PublicMessageLimit},
+	{&berthv1.Catalog_ServiceDesc, executorLeader, rpc.PublicMessageLimit},
+	{&berthv1.Usage_ServiceDesc, executorLeader, rpc.PublicMessageLimit},
 	{&berthv1.Assignments_ServiceDesc, assignerLeader, rpc.PublicMessageLimit},
+	{&controlv1.Queue_ServiceDesc, registryLeader, rpc.PeerMessageLimit},
 	{&controlv1.Inventory_ServiceDesc, executorLeader, rpc.PeerMessageLimit},
 	{&controlv1.Agents_ServiceDesc, executorLeader, rpc.PeerMessageLimit},
 	{&controlv1.Heartbeats_ServiceDesc, executorAny, rpc.PeerMessageLimit},

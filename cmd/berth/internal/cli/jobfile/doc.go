@@ -1,5 +1,7 @@
 // Package jobfile reads job files: YAML (so JSON too), one document for each
-// reservation, in the words of the REST body plus `job`, `stage` and `name`.
+// reservation, in the words of the REST body plus `job`, `stage` and `name`. A
+// document that says `kind: sku` or `kind: pool` is one of those, in the words
+// of its own body plus `name`.
 //
 // It promises that nothing is guessed and nothing is dropped in silence: a key
 // that is no field, a key given twice or a value of the wrong kind is refused

@@ -4,23 +4,25 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/pkg/fault"
 )
 
-// Document is one reservation of a job file.
+// Document is one document of a job file: a reservation, a SKU or a pool,
+// without what Berth sets. The other two are nil.
 type Document struct {
 	// Place says where it is, for messages: `jobs.yaml, document 2`.
-	Place string
-	// Reservation is what to apply, without what Berth sets.
+	Place       string
 	Reservation *berthv1.Reservation
-	// UID is the version that it was printed from, when it was printed by
-	// Berth and names one.
+	SKU         *berthv1.Sku
+	Pool        *berthv1.Pool
+	// UID is the version of a reservation that it was printed from, when it
+	// was printed by Berth and names one.
 	UID string
 }
 
@@ -47,9 +49,9 @@ func Parse(name string, file io.Reader) ([]Document, error) {
 		if root.Kind == yaml.ScalarNode && root.Tag == "!!null" {
 			continue
 		}
-		if list := listOf(root); list != nil {
+		if kind, list := listOf(root); list != nil {
 			for i, item := range list {
-				document, err := parseOne(fmt.Sprintf("%s, item %d", place, i+1), item)
+				document, err := parseOne(fmt.Sprintf("%s, item %d", place, i+1), item, kind)
 				if err != nil {
 					return nil, err
 				}
@@ -57,60 +59,73 @@ func Parse(name string, file io.Reader) ([]Document, error) {
 			}
 			continue
 		}
-		document, err := parseOne(place, root)
+		document, err := parseOne(place, root, kindReservation)
 		if err != nil {
 			return nil, err
 		}
 		documents = append(documents, document)
 	}
 	if len(documents) == 0 {
-		return nil, invalid(name, "there is no reservation in it")
+		return nil, invalid(name, "there is nothing in it to apply")
 	}
 	return documents, nil
 }
 
-// listOf answers the items of a list as `berth get reservations` prints it,
-// nil for any other document.
-func listOf(root *yaml.Node) []*yaml.Node {
+// listOf answers the items of a list as `berth get` prints it, and the kind
+// that they are of; nil for any other document.
+func listOf(root *yaml.Node) (kind string, items []*yaml.Node) {
 	if root.Kind != yaml.MappingNode {
-		return nil
+		return "", nil
 	}
-	var items []*yaml.Node
 	for i := 0; i < len(root.Content); i += 2 {
-		switch root.Content[i].Value {
-		case "reservations":
-			if root.Content[i+1].Kind != yaml.SequenceNode {
-				return nil
+		switch word := root.Content[i].Value; word {
+		case "reservations", "skus", "pools":
+			if root.Content[i+1].Kind != yaml.SequenceNode || kind != "" {
+				return "", nil
 			}
-			items = root.Content[i+1].Content
+			kind, items = strings.TrimSuffix(word, "s"), root.Content[i+1].Content
 		case "nextPageToken", "revision":
 		default:
-			return nil
+			return "", nil
 		}
 	}
-	return items
+	return kind, items
 }
 
-func parseOne(place string, root *yaml.Node) (Document, error) {
-	r := &berthv1.Reservation{}
-	reader := reader{place: place}
-	text, err := reader.message(root, r.ProtoReflect().Descriptor(), "")
+// parseOne reads a document, which is of the given kind unless it says another.
+func parseOne(place string, root *yaml.Node, kind string) (Document, error) {
+	document, reader := Document{Place: place}, reader{place: place}
+	root, kind, err := reader.kind(root, kind)
 	if err != nil {
-		return Document{}, err
+		return document, err
 	}
-	if err := protojson.Unmarshal(text, r); err != nil {
-		return Document{}, invalid(place, "%v", err)
-	}
-	for _, required := range []struct{ field, value string }{{"job", r.Job}, {"stage", r.Stage}} {
-		if required.value == "" {
-			f := invalid(place, "%s is missing", required.field)
-			f.Fields = []fault.Field{{Name: required.field, Problem: "is required"}}
-			return Document{}, f
+	switch kind {
+	case kindSKU:
+		document.SKU = &berthv1.Sku{}
+		if err := reader.into(root, document.SKU); err != nil {
+			return document, err
 		}
+		document.SKU.UpdatedAt = nil
+		return document, reader.require("name", document.SKU.Name)
+	case kindPool:
+		document.Pool = &berthv1.Pool{}
+		if err := reader.into(root, document.Pool); err != nil {
+			return document, err
+		}
+		document.Pool.UpdatedAt = nil
+		return document, reader.require("name", document.Pool.Name)
 	}
-	document := Document{Place: place, Reservation: r, UID: r.Uid}
+	r := &berthv1.Reservation{}
+	document.Reservation = r
+	if err := reader.into(root, r); err != nil {
+		return document, err
+	}
+	document.UID = r.Uid
 	strip(r)
-	return document, nil
+	if err := reader.require("job", r.Job); err != nil {
+		return document, err
+	}
+	return document, reader.require("stage", r.Stage)
 }
 
 // strip takes away what Berth sets. A printed reservation also shows the id of

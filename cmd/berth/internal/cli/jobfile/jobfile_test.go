@@ -97,9 +97,77 @@ revision: "9"
 	}
 }
 
+// How a batch starts, and where, is asked for in the words of the interface.
+func TestParseModes(t *testing.T) {
+	const file = `
+kind: reservation
+job: train
+stage: gpu
+count: 2
+constraints: {pools: [night, spare], role: batch}
+batch: BEST_EFFORT
+start: TOGETHER
+onAssignmentFailure: NOTIFY
+maxAttempts: 5
+`
+	documents, err := Parse("f", strings.NewReader(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Document{{Place: "f, document 1", Reservation: &berthv1.Reservation{
+		Job: "train", Stage: "gpu", Count: 2,
+		Constraints: &berthv1.Constraints{Pools: []string{"night", "spare"}, Role: "batch"},
+		Batch:       berthv1.Batch_BEST_EFFORT, Start: berthv1.Start_TOGETHER,
+		OnAssignmentFailure: berthv1.OnAssignmentFailure_NOTIFY, MaxAttempts: proto.Int32(5),
+	}}}
+	if diff := cmp.Diff(want, documents, protocmp.Transform()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestParseTheCatalog(t *testing.T) {
+	const file = `
+kind: sku
+name: gpu-8
+resources: {cpu: 64000, gpu: 8}
+attributes: {arch: arm64}
+scale: {minIdle: 1, maxIdle: 0}
+updatedAt: 2026-01-02T03:04:05Z
+---
+name: night
+kind: pool
+attributes: {zone: a}
+lostAfter: 0s
+---
+skus:
+  - {name: small, resources: {cpu: "1000"}, updatedAt: "2026-01-02T03:04:05Z"}
+---
+pools:
+  - {name: a}
+  - {name: b, kind: pool}
+`
+	documents, err := Parse("f", strings.NewReader(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Document{
+		{Place: "f, document 1", SKU: &berthv1.Sku{
+			Name: "gpu-8", Resources: map[string]int64{"cpu": 64000, "gpu": 8}, Attributes: map[string]string{"arch": "arm64"},
+			Scale: &berthv1.ScaleRule{MinIdle: 1, MaxIdle: proto.Int32(0)},
+		}},
+		{Place: "f, document 2", Pool: &berthv1.Pool{Name: "night", Attributes: map[string]string{"zone": "a"}, LostAfter: &durationpb.Duration{}}},
+		{Place: "f, document 3, item 1", SKU: &berthv1.Sku{Name: "small", Resources: map[string]int64{"cpu": 1000}}},
+		{Place: "f, document 4, item 1", Pool: &berthv1.Pool{Name: "a"}},
+		{Place: "f, document 4, item 2", Pool: &berthv1.Pool{Name: "b"}},
+	}
+	if diff := cmp.Diff(want, documents, protocmp.Transform()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
 func TestParseRefuses(t *testing.T) {
 	for _, c := range []struct{ name, file, want, field string }{
-		{"nothing", "# only a comment\n", "f: there is no reservation in it", ""},
+		{"nothing", "# only a comment\n", "f: there is nothing in it to apply", ""},
 		{"no mapping", "- a\n", "f, document 1, line 1: it must be a mapping of keys to values", ""},
 		{"no job", "stage: a\n", "f, document 1: job is missing", "job"},
 		{"no stage", "job: a\n", "f, document 1: stage is missing", "stage"},
@@ -115,6 +183,14 @@ func TestParseRefuses(t *testing.T) {
 		{"wrong word", "priority: {class: URGENT}\n", "f, document 1, line 1: priority.class must be one of REPLACE, SCALE, NEW_JOB", "priority.class"},
 		{"wrong duration", "queueTimeout: 5m\n", `f, document 1, line 1: queueTimeout must be a duration in seconds such as "90s"`, "queueTimeout"},
 		{"truth", "constraints: {pack: maybe}\n", "f, document 1, line 1: constraints.pack must be true or false", "constraints.pack"},
+		{"unknown kind", "kind: host\nname: a\n", "f, document 1, line 1: kind must be one of reservation, sku, pool", "kind"},
+		{"kind given twice", "kind: sku\nname: a\nkind: pool\n", "f, document 1, line 3: kind is given twice", "kind"},
+		{"a SKU without a name", "kind: sku\nresources: {cpu: 1}\n", "f, document 1: name is missing", "name"},
+		{"a pool without a name", "kind: pool\n", "f, document 1: name is missing", "name"},
+		{"unknown key of a SKU", "kind: sku\nname: a\nscale: {minidle: 1}\n", "f, document 1, line 3: scale.minidle is not a field; did you mean minIdle?", "scale.minidle"},
+		{"a pool's key in a SKU", "kind: sku\nname: a\nlostAfter: 1s\n", "f, document 1, line 3: lostAfter is not a field", "lostAfter"},
+		{"kind is no field of a reservation's parts", "job: a\nstage: b\ntask: {kind: sku}\n", "f, document 1, line 3: task.kind is not a field", "task.kind"},
+		{"wrong mode", "job: a\nstage: b\nbatch: LOOSE\n", "f, document 1, line 3: batch must be one of STRICT, BEST_EFFORT", "batch"},
 		{"second document", "job: a\nstage: b\n---\nfoo: 1\n", "f, document 2, line 4: foo is not a field", "foo"},
 		{"an alias of itself", "labels: &x {a: *x}\n", "f, document 1, line 1: labels.a", ""},
 	} {

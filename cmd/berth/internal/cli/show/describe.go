@@ -17,21 +17,19 @@ import (
 // workers and what happened last.
 func Describe(r *berthv1.Reservation, assignments []*berthv1.Assignment, events []*berthv1.Event, now time.Time) string {
 	var b strings.Builder
-	line := func(name, value string) {
-		if value != "" {
-			fmt.Fprintf(&b, "%-13s%s\n", name, oneLine(value))
-		}
-	}
+	line := func(name, value string) { field(&b, name, value) }
 	line("Reservation", reservationKey(r))
 	line("State", standing(r))
 	line("", r.GetMessage())
 	line("Version", fmt.Sprintf("uid %s, epoch %d", r.GetUid(), r.GetEpoch()))
+	line("Parent", parent(r))
 	line("Created", instant(r.GetCreatedAt(), now))
 	line("Updated", instant(r.GetUpdatedAt(), now))
 	line("Workers", asked(r))
 	line("Seats", seats(r.GetWorkers()))
 	line("Needs", constraints(r.GetConstraints()))
 	line("Priority", priority(r.GetPriority()))
+	line("Starts", starts(r))
 	line("Task", strings.Join(append([]string{r.GetTask().GetCommand()}, r.GetTask().GetArgs()...), " "))
 	line("Env", pairs(r.GetTask().GetEnv()))
 	line("Labels", pairs(r.GetLabels()))
@@ -49,6 +47,51 @@ func Describe(r *berthv1.Reservation, assignments []*berthv1.Assignment, events 
 		b.WriteString("  none kept\n")
 	}
 	return b.String()
+}
+
+// field writes a line of a description, nothing for an empty value.
+func field(b *strings.Builder, name, value string) {
+	if value != "" {
+		fmt.Fprintf(b, "%-13s%s\n", name, oneLine(value))
+	}
+}
+
+// parent says what a version that nobody asked for came of. What was queued
+// again because it could not be started counts its rounds.
+func parent(r *berthv1.Reservation) string {
+	var parts []string
+	if r.GetParent() != "" {
+		parts = append(parts, "uid "+r.GetParent())
+	}
+	if r.GetRound() > 0 {
+		parts = append(parts, "queued again "+times(r.GetRound()))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func times(n int32) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
+// starts says how the batch starts, where that was asked for.
+func starts(r *berthv1.Reservation) string {
+	var parts []string
+	if r.GetBatch() != berthv1.Batch_BATCH_UNSPECIFIED {
+		parts = append(parts, r.GetBatch().String())
+	}
+	if r.GetStart() != berthv1.Start_START_UNSPECIFIED {
+		parts = append(parts, r.GetStart().String())
+	}
+	if r.GetOnAssignmentFailure() != berthv1.OnAssignmentFailure_ON_ASSIGNMENT_FAILURE_UNSPECIFIED {
+		parts = append(parts, "on failure "+r.GetOnAssignmentFailure().String())
+	}
+	if r.MaxAttempts != nil {
+		parts = append(parts, plural(int(r.GetMaxAttempts()), "attempt"))
+	}
+	return strings.Join(parts, ", ")
 }
 
 func standing(r *berthv1.Reservation) string {
@@ -115,5 +158,5 @@ func instant(at *timestamppb.Timestamp, now time.Time) string {
 	if at == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s (%s ago)", at.AsTime().In(now.Location()).Format(time.RFC3339), since(at, now))
+	return fmt.Sprintf("%s (%s ago)", clock(at.AsTime(), now), since(at, now))
 }

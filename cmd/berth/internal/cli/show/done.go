@@ -2,6 +2,7 @@ package show
 
 import (
 	"fmt"
+	"time"
 
 	berthv1 "berth.dev/api/berth/v1"
 )
@@ -15,10 +16,54 @@ func Applied(r *berthv1.Reservation) string {
 	return text + " " + state(r.GetState())
 }
 
-// Cancelled is the line that says what a cancel did.
-func Cancelled(what string, count int) string {
+// Stored is the line that says that the catalog has it.
+func Stored(kind, name string) string { return fmt.Sprintf("%s %s stored", kind, name) }
+
+// Cancelled is the line that says how many of what a cancel ended.
+func Cancelled(what string, count int, one string) string {
 	if count == 0 {
 		return fmt.Sprintf("%s: nothing to cancel", what)
 	}
-	return fmt.Sprintf("%s: cancelled %s", what, plural(count, "reservation"))
+	return fmt.Sprintf("%s: cancelled %s", what, plural(count, one))
 }
+
+// Flushed is the line that says what a flush did.
+func Flushed(what string, count int) string {
+	if count == 0 {
+		return fmt.Sprintf("%s: nothing is queued", what)
+	}
+	return fmt.Sprintf("%s: flushed %s", what, plural(count, "reservation"))
+}
+
+// Ready is the line that says since when the registry is ready.
+func Ready(since, now time.Time) string {
+	return fmt.Sprintf("the registry is ready since %s (%s ago)", clock(since, now), Age(now.Sub(since)))
+}
+
+// Disabled is the line that says what a request to disable holds.
+func Disabled(answer *berthv1.DisableExecutorsAnswer, expire, now time.Time) string {
+	text := fmt.Sprintf("request %s disables %s", answer.GetRequestId(), plural(int(answer.GetExecutors()), "executor"))
+	if !expire.IsZero() {
+		text += " until " + clock(expire, now)
+	}
+	return text
+}
+
+// Enabled is the line that says how many requests were undone.
+func Enabled(count int) string {
+	if count == 0 {
+		return "nothing to undo"
+	}
+	return "undone: " + plural(count, "request")
+}
+
+// Draining is the line that says how far a drain is.
+func Draining(e *berthv1.Executor) string {
+	if e.GetWorkers() == 0 {
+		return fmt.Sprintf("%s: drained", e.GetId())
+	}
+	return fmt.Sprintf("%s: %s left", e.GetId(), plural(int(e.GetWorkers()), "worker"))
+}
+
+// clock writes a time in the location of now.
+func clock(at, now time.Time) string { return at.In(now.Location()).Format(time.RFC3339) }

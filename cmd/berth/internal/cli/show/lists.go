@@ -81,37 +81,20 @@ func exit(code *int32) string {
 	return fmt.Sprint(*code)
 }
 
-// Executors is the table of the inventory.
-func Executors(list []*berthv1.Executor, now time.Time, wide bool) *Table {
-	t := table("EXECUTOR", "SKU", "STATE", "WORKERS", "SLOTS", "CPU", "MEMORY", "SINCE")
+// Findings is the table of what an operator should know of.
+func Findings(list []*berthv1.Finding, now time.Time, wide bool) *Table {
+	t := table("FINDING", "OBJECT", "SINCE", "MESSAGE")
 	if wide {
-		t.head = append(t.head, "POOL", "ADDRESS", "HOST", "INCARNATION", "ATTRIBUTES", "RESOURCES")
+		t.head = append(t.head, "SERVICE", "ACTION")
 	}
-	for _, e := range list {
-		word := state(e.GetState())
-		if e.GetDraining() {
-			word += ",DRAINING"
-		}
-		row := []string{
-			e.GetId(), e.GetSku(), word, fmt.Sprint(e.GetWorkers()),
-			used(e, "slots"), used(e, "cpu"), used(e, "memory"), since(e.GetSince(), now),
-		}
+	for _, f := range list {
+		row := []string{f.GetKind(), f.GetObject(), since(f.GetSince(), now), f.GetMessage()}
 		if wide {
-			row = append(row, e.GetPool(), e.GetAddress(), e.GetHost(), number(e.GetIncarnation()),
-				pairs(e.GetAttributes()), resources(e.GetResources()))
+			row = append(row, f.GetService(), f.GetAction())
 		}
 		t.add(row...)
 	}
 	return t
-}
-
-// used writes how much of a resource is taken, nothing where there is none.
-func used(e *berthv1.Executor, resource string) string {
-	total, ok := e.GetResources()[resource]
-	if !ok {
-		return ""
-	}
-	return amount(resource, e.GetUsed()[resource]) + "/" + amount(resource, total)
 }
 
 // Leaders is the table of the services' replicas, each service's leader first.

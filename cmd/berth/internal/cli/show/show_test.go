@@ -79,6 +79,19 @@ func TestTablesFit80Columns(t *testing.T) {
 			Id: "a1b2c3d4", Reservations: 12, Workers: 480, Head: &berthv1.ReservationKey{Job: "train-resnet", Stage: "gpu"},
 			HeadAge: durationpb.New(26 * time.Hour), Reason: "INSUFFICIENT_CAPACITY",
 		}}, false),
+		"usage": Usage(&berthv1.GetUsageAnswer{
+			Skus: []*berthv1.SkuUsage{{
+				Sku: "gpu-8", Total: 10000, Idle: 1200, Leased: 128, Running: 8000, Unavailable: 72, PendingExecutors: 480, WantedSize: 10480,
+			}},
+			Unmapped: []*berthv1.UnmappedDemand{{
+				Group: "a1b2c3d4", Reservations: 12, Workers: 480, Reason: "NO_MATCHING_SKU", Constraints: &berthv1.Constraints{Sku: "gpu-16", Attributes: map[string]string{"zone": "a"}},
+			}},
+		}, false),
+		"skus": SKUs([]*berthv1.Sku{{
+			Name: "gpu-8", Resources: map[string]int64{"cpu": 64000, "memory": 512 << 30, "gpu": 8}, Scale: &berthv1.ScaleRule{MinIdle: 2}, UpdatedAt: at,
+		}}, noon, false),
+		"pools":    Pools([]*berthv1.Pool{{Name: "night", Attributes: map[string]string{"zone": "a"}, LostAfter: durationpb.New(90 * time.Second), UpdatedAt: at}}, noon),
+		"findings": Findings([]*berthv1.Finding{{Kind: "MASS_LOSS", Object: "night", Since: at, Message: "30 of 40 executors went within 15s"}}, noon, false),
 		"executors": Executors([]*berthv1.Executor{{
 			Id: "gpu-host-0123", Sku: "gpu-8", State: berthv1.Executor_UNREACHABLE, Workers: 1, Since: at,
 			Resources: map[string]int64{"slots": 1, "cpu": 64000, "memory": 512 << 30}, Used: map[string]int64{"cpu": 1500, "memory": 96 << 30},
@@ -88,11 +101,110 @@ func TestTablesFit80Columns(t *testing.T) {
 		}}, noon, false),
 	}
 	for name, table := range tables {
-		for line := range strings.Lines(table.text("")) {
+		var b strings.Builder
+		table.WriteTo(&b)
+		for line := range strings.Lines(b.String()) {
 			if len(line) > 81 {
 				t.Errorf("%s has %d columns:\n%s", name, len(line)-1, line)
 			}
 		}
+	}
+}
+
+func TestExplain(t *testing.T) {
+	queued := func(change func(*berthv1.Explanation)) *berthv1.Explanation {
+		e := &berthv1.Explanation{
+			Reservation: &berthv1.Reservation{Job: "a", Stage: "b", State: berthv1.Reservation_QUEUED}, Group: "g", Position: 1, Queued: 1,
+			Waited: durationpb.New(time.Minute), Needed: 4, Fitting: 1, Missing: 3, ExecutorRevision: 9,
+		}
+		change(e)
+		return e
+	}
+	for _, c := range []struct {
+		name string
+		e    *berthv1.Explanation
+		want string
+	}{
+		{"some fit", queued(func(*berthv1.Explanation) {}),
+			"a/b/main waits: 1 of its 4 workers would fit now, 3 would not. It is alone in\ngroup g and has waited 1m.\n"},
+		{"one that does not fit", queued(func(e *berthv1.Explanation) { e.Needed, e.Fitting, e.Missing = 1, 0, 1 }),
+			"a/b/main waits: its worker would not fit now. It is alone in group g and has\nwaited 1m.\n"},
+		{"checks only where something is missing", queued(func(e *berthv1.Explanation) {
+			e.Fitting, e.Missing = 4, 0
+			e.Checks = []*berthv1.FailedCheck{{Check: "sku", Count: 2}}
+		}), "a/b/main waits: all of its 4 workers would fit now. It is alone in group g and\nhas waited 1m.\n"},
+		{"units of resources alone", queued(func(e *berthv1.Explanation) {
+			e.Fitting, e.Missing, e.Reason = 0, 4, "NO_MATCHING_SKU"
+			e.Checks = []*berthv1.FailedCheck{
+				{Check: "sku", Want: "8000", Have: "4000", Count: 3}, {Check: "capacity.cpu", Want: "8000", Have: "4000", Count: 1},
+			}
+		}), `a/b/main waits: none of its 4 workers would fit now. It is alone in group g and
+has waited 1m.
+NO_MATCHING_SKU
+
+No worker fits on 4 executors now; the first check that each fails:
+  CHECK         WANTED  FOUND  EXECUTORS
+  sku           8000    4000   3
+  capacity.cpu  8       4      1
+`},
+		{"ended", &berthv1.Explanation{
+			Reservation: &berthv1.Reservation{Job: "a", Stage: "b", State: berthv1.Reservation_EXPIRED}, Reason: "QUEUE_TIMEOUT", Message: "it waited for 1m",
+		}, "a/b/main does not wait: it is EXPIRED. QUEUE_TIMEOUT: it waited for 1m\n"},
+	} {
+		if got := Explain(c.e, noon); got != c.want {
+			t.Errorf("%s: got\n%s\nwant\n%s", c.name, got, c.want)
+		}
+	}
+}
+
+func TestParagraphs(t *testing.T) {
+	text := strings.Repeat("word ", 40) + strings.Repeat("x", 100) + " and on"
+	got := paragraph(text)
+	for line := range strings.Lines(got) {
+		if len(line) > 81 && !strings.HasPrefix(line, "xxx") {
+			t.Errorf("%d columns: %s", len(line)-1, line)
+		}
+	}
+	if strings.Join(strings.Fields(got), " ") != text {
+		t.Errorf("words were lost: %s", got)
+	}
+}
+
+func TestDescribeWhatNobodyAskedFor(t *testing.T) {
+	r := &berthv1.Reservation{
+		Job: "a", Stage: "b", State: berthv1.Reservation_QUEUED, Parent: proto.String("1-7"), Round: 1,
+		Batch: berthv1.Batch_STRICT, Start: berthv1.Start_TOGETHER, OnAssignmentFailure: berthv1.OnAssignmentFailure_NOTIFY, MaxAttempts: proto.Int32(5),
+	}
+	got := Describe(r, nil, nil, noon)
+	for _, want := range []string{"Parent       uid 1-7, queued again once\n", "Starts       STRICT, TOGETHER, on failure NOTIFY, 5 attempts\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("there is no %q in\n%s", want, got)
+		}
+	}
+	// A part of a batch was not queued again, and what was asked for has no
+	// parent.
+	if got := parent(&berthv1.Reservation{Parent: proto.String("1-7")}); got != "uid 1-7" {
+		t.Errorf("a part: %q", got)
+	}
+	if got := parent(&berthv1.Reservation{}) + starts(&berthv1.Reservation{}); got != "" {
+		t.Errorf("what was asked for: %q", got)
+	}
+}
+
+func TestExecutorSharesOfRoles(t *testing.T) {
+	e := &berthv1.Executor{
+		Id: "ex-1", State: berthv1.Executor_READY, Resources: map[string]int64{"cpu": 8000, "slots": 4}, Used: map[string]int64{"cpu": 500, "slots": 1},
+		Reserved: map[string]*berthv1.ResourceShare{"batch": {Resources: map[string]int64{"cpu": 2000}}},
+	}
+	const want = "  RESOURCE  TOTAL  USED  FOR batch\n  cpu       8      0.5   2\n  slots     4      1     0\n"
+	if got := Executor(e, nil, noon); !strings.Contains(got, want) {
+		t.Errorf("got\n%s", got)
+	}
+}
+
+func TestBounds(t *testing.T) {
+	if got := bounds(2, nil) + " " + bounds(0, proto.Int32(0)) + " " + bounds(1, proto.Int32(8)); got != "2+ 0-0 1-8" {
+		t.Errorf("got %s", got)
 	}
 }
 

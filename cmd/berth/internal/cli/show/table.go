@@ -6,10 +6,13 @@ import (
 	"unicode/utf8"
 )
 
-// Table is aligned text: a head, then rows.
+// Table is aligned text: a head, then rows. Another table may follow below.
 type Table struct {
 	head []string
 	rows [][]string
+	// title stands above the table below.
+	title string
+	below *Table
 }
 
 // columnGap stands between columns.
@@ -19,13 +22,26 @@ func table(head ...string) *Table { return &Table{head: head} }
 
 func (t *Table) add(cells ...string) { t.rows = append(t.rows, cells) }
 
+// above puts a table below this one, under a title.
+func (t *Table) above(title string, below *Table) *Table {
+	t.title, t.below = title, below
+	return t
+}
+
 // Empty says whether there are no rows.
 func (t *Table) Empty() bool { return len(t.rows) == 0 }
 
 // WriteTo writes the table, each line ended and without blanks at its end. An
 // empty table is nothing at all.
 func (t *Table) WriteTo(w io.Writer) (int64, error) {
-	n, err := io.WriteString(w, t.text(""))
+	text := t.text("")
+	if t.below != nil && !t.below.Empty() {
+		if text != "" {
+			text += "\n"
+		}
+		text += t.title + "\n" + t.below.text("")
+	}
+	n, err := io.WriteString(w, text)
 	return int64(n), err
 }
 

@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/cmd/berth/internal/cli/show"
+	"berth.dev/pkg/client"
+)
+
+// attributesHelp is the help of the flag that selects by attributes.
+const attributesHelp = "executors with all of these attributes, KEY=VALUE[,KEY=VALUE…]"
+
+// selector makes a selector of ids or of attributes, of which one is given.
+func selector(cmd *cobra.Command, ids []string, attributes map[string]string) (*berthv1.ExecutorSelector, error) {
+	if (len(ids) == 0) == (len(attributes) == 0) {
+		return nil, badUsage(cmd, "name executors by their ids, or with --attributes")
+	}
+	return &berthv1.ExecutorSelector{Ids: ids, Attributes: attributes}, nil
+}
+
+func (a *app) disable() *cobra.Command {
+	var (
+		attributes      map[string]string
+		lasts           time.Duration
+		until           string
+		reason, request string
+	)
+	cmd := a.asks(&cobra.Command{
+		Use:   "disable ID… | --attributes KEY=VALUE,…",
+		Short: "Take executors out of allocation",
+		Long: `Take executors out of allocation until the request expires or is undone: those
+there are, and those with these ids or attributes that come later. Workers on
+them stay. Overlapping requests count each for itself.`,
+		Example: "  berth disable ex-1 ex-2 --for 2h --reason 'new kernel'\n  berth disable --attributes zone=a",
+		RunE: func(cmd *cobra.Command, ids []string) error {
+			chosen, err := selector(cmd, ids, attributes)
+			if err != nil {
+				return err
+			}
+			expire, err := expiry(cmd, a.Now(), lasts, until)
+			if err != nil {
+				return err
+			}
+			body := &berthv1.DisableExecutorsRequest{RequestId: request, Selector: chosen, Reason: reason}
+			if !expire.IsZero() {
+				body.ExpireTime = timestamppb.New(expire)
+			}
+			return a.call(cmd, func(ctx context.Context, c *client.Client) error {
+				answer, err := c.Disable(ctx, body)
+				if err != nil {
+					return err
+				}
+				return a.print(show.Disabled(answer, expire, a.Now()))
+			})
+		},
+	})
+	cmd.Flags().StringToStringVar(&attributes, "attributes", nil, attributesHelp)
+	cmd.Flags().DurationVar(&lasts, "for", 0, "how long it holds, such as 2h; without it or --until until it is undone")
+	cmd.Flags().StringVar(&until, "until", "", "when it expires, such as 2026-01-02T15:04:05Z")
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for others to read")
+	cmd.Flags().StringVar(&request, "request", "", "name of the request, to undo it by; the same name again acts once")
+	return cmd
+}
+
+// expiry is when a request ends that lasts so long or until a time; zero for
+// neither.
+func expiry(cmd *cobra.Command, now time.Time, lasts time.Duration, until string) (time.Time, error) {
+	switch {
+	case lasts != 0 && until != "":
+		return time.Time{}, badUsage(cmd, "give either --for or --until")
+	case lasts < 0:
+		return time.Time{}, badUsage(cmd, "--for %v is in the past", lasts)
+	case lasts > 0:
+		return now.Add(lasts), nil
+	case until == "":
+		return time.Time{}, nil
+	}
+	at, err := time.Parse(time.RFC3339, until)
+	if err != nil {
+		return time.Time{}, badUsage(cmd, "--until %q is no time such as 2026-01-02T15:04:05Z", until)
+	}
+	return at, nil
+}
+
+func (a *app) enable() *cobra.Command {
+	var (
+		attributes map[string]string
+		request    string
+	)
+	cmd := a.asks(&cobra.Command{
+		Use:   "enable ID… | --attributes KEY=VALUE,… | --request NAME",
+		Short: "Undo requests to disable or drain executors",
+		Long: `Undo requests to disable or drain: the one of that name, or all those that name
+the same ids or attributes. Ids are taken out of requests that name others too.
+An executor is allocated to again once no request holds for it.`,
+		RunE: func(cmd *cobra.Command, ids []string) error {
+			body := &berthv1.EnableExecutorsRequest{DisableRequestId: request}
+			if request == "" || len(ids)+len(attributes) > 0 {
+				chosen, err := selector(cmd, ids, attributes)
+				if err != nil {
+					return err
+				}
+				body.Selector = chosen
+			}
+			if body.Selector != nil && request != "" {
+				return badUsage(cmd, "give either --request or the executors")
+			}
+			return a.call(cmd, func(ctx context.Context, c *client.Client) error {
+				count, err := c.Enable(ctx, body)
+				if err != nil {
+					return err
+				}
+				return a.print(show.Enabled(count))
+			})
+		},
+	})
+	cmd.Flags().StringToStringVar(&attributes, "attributes", nil, attributesHelp)
+	cmd.Flags().StringVar(&request, "request", "", "name of the request to undo")
+	return cmd
+}

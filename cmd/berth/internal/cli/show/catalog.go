@@ -1,0 +1,49 @@
+package show
+
+import (
+	"fmt"
+	"time"
+
+	berthv1 "berth.dev/api/berth/v1"
+)
+
+// SKUs is the table of the specifications, with the bounds on how many idle and
+// how many there are.
+func SKUs(list []*berthv1.Sku, now time.Time, wide bool) *Table {
+	t := table("SKU", "RESOURCES", "IDLE", "SIZE", "UPDATED")
+	if wide {
+		t.head = append(t.head, "ATTRIBUTES")
+	}
+	for _, s := range list {
+		row := []string{s.GetName(), resources(s.GetResources()), "", "", since(s.GetUpdatedAt(), now)}
+		if rule := s.GetScale(); rule != nil {
+			row[2], row[3] = bounds(rule.MinIdle, rule.MaxIdle), bounds(rule.MinSize, rule.MaxSize)
+		}
+		if wide {
+			row = append(row, pairs(s.GetAttributes()))
+		}
+		t.add(row...)
+	}
+	return t
+}
+
+// bounds writes a range: `2-8`, `2+` without an upper end.
+func bounds(least int32, most *int32) string {
+	if most == nil {
+		return fmt.Sprintf("%d+", least)
+	}
+	return fmt.Sprintf("%d-%d", least, *most)
+}
+
+// Pools is the table of the pools.
+func Pools(list []*berthv1.Pool, now time.Time) *Table {
+	t := table("POOL", "ATTRIBUTES", "LOST-AFTER", "UPDATED")
+	for _, p := range list {
+		lostAfter := ""
+		if p.GetLostAfter() != nil {
+			lostAfter = Age(p.GetLostAfter().AsDuration())
+		}
+		t.add(p.GetName(), pairs(p.GetAttributes()), lostAfter, since(p.GetUpdatedAt(), now))
+	}
+	return t
+}

@@ -1,0 +1,66 @@
+package show
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	berthv1 "berth.dev/api/berth/v1"
+)
+
+// Executor tells all of one executor: what it is, what is used of it, why
+// nothing new is put there, and its workers.
+func Executor(e *berthv1.Executor, assignments []*berthv1.Assignment, now time.Time) string {
+	var b strings.Builder
+	field(&b, "Executor", e.GetId())
+	field(&b, "State", executorState(e))
+	field(&b, "Since", instant(e.GetSince(), now))
+	field(&b, "SKU", e.GetSku())
+	field(&b, "Pool", e.GetPool())
+	field(&b, "Address", e.GetAddress())
+	field(&b, "Host", e.GetHost())
+	field(&b, "Generation", number(e.GetGeneration()))
+	field(&b, "Incarnation", number(e.GetIncarnation()))
+	field(&b, "Attributes", pairs(e.GetAttributes()))
+	for _, mark := range e.GetDisabled() {
+		field(&b, "Disabled", disabled(mark, now))
+	}
+
+	b.WriteString("\nResources\n" + shares(e).text("  "))
+	b.WriteString("\nWorkers\n")
+	b.WriteString(cmp.Or(Assignments(assignments, now, false).text("  "), "  none\n"))
+	return b.String()
+}
+
+// disabled writes one request to disable.
+func disabled(mark *berthv1.DisableMark, now time.Time) string {
+	text := "by request " + mark.GetRequestId()
+	if mark.GetExpireTime() != nil {
+		text += " until " + clock(mark.GetExpireTime().AsTime(), now)
+	}
+	if mark.GetReason() != "" {
+		text += ": " + mark.GetReason()
+	}
+	return text
+}
+
+// shares is the table of an executor's resources, with a column for each role
+// that some are set aside for.
+func shares(e *berthv1.Executor) *Table {
+	roles := slices.Sorted(maps.Keys(e.GetReserved()))
+	t := table("RESOURCE", "TOTAL", "USED")
+	for _, role := range roles {
+		t.head = append(t.head, fmt.Sprintf("FOR %s", role))
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.GetResources())) {
+		row := []string{name, amount(name, e.GetResources()[name]), amount(name, e.GetUsed()[name])}
+		for _, role := range roles {
+			row = append(row, amount(name, e.GetReserved()[role].GetResources()[name]))
+		}
+		t.add(row...)
+	}
+	return t
+}

@@ -1,0 +1,130 @@
+package show
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	berthv1 "berth.dev/api/berth/v1"
+)
+
+// textWidth is how wide sentences get.
+const textWidth = 80
+
+// Explain says why a reservation waits: sentences first, then what the
+// executors that it cannot use fail at.
+func Explain(e *berthv1.Explanation, now time.Time) string {
+	if e.GetPosition() == 0 {
+		return paragraph(settled(e))
+	}
+	text := paragraph(fits(e)+" "+turn(e, now)) + paragraph(because(e.GetReason(), e.GetMessage()))
+	if e.GetMissing() == 0 || len(e.GetChecks()) == 0 {
+		return text
+	}
+	var unfit int32
+	t := table("CHECK", "WANTED", "FOUND", "EXECUTORS")
+	for _, c := range e.GetChecks() {
+		unfit += c.GetCount()
+		t.add(c.GetCheck(), measured(c.GetCheck(), c.GetWant()), measured(c.GetCheck(), c.GetHave()), fmt.Sprint(c.GetCount()))
+	}
+	return text + fmt.Sprintf("\nNo worker fits on %s now; the first check that each fails:\n", plural(int(unfit), "executor")) + t.text("  ")
+}
+
+// settled is the sentence about a reservation that does not queue.
+func settled(e *berthv1.Explanation) string {
+	r := e.GetReservation()
+	return fmt.Sprintf("%s does not wait: it is %s. %s", reservationKey(r), state(r.GetState()), because(e.GetReason(), e.GetMessage()))
+}
+
+// fits is the sentence about what would fit now.
+func fits(e *berthv1.Explanation) string {
+	key := reservationKey(e.GetReservation())
+	if e.GetPosition() == 1 {
+		return fmt.Sprintf("%s waits: %s.", key, fitting(e))
+	}
+	return fmt.Sprintf("%s waits behind %s. By itself, %s.", key, headKey(e), fitting(e))
+}
+
+// fitting says how many workers would fit now. An explanation without the
+// revision of the executors knows nothing of that.
+func fitting(e *berthv1.Explanation) string {
+	workers, alone := fmt.Sprintf("of its %d workers", e.GetNeeded()), e.GetNeeded() == 1
+	switch {
+	case e.GetExecutorRevision() == 0:
+		return "what would fit " + workers + " is not known"
+	case e.GetMissing() == 0 && alone:
+		return "its worker would fit now"
+	case e.GetMissing() == 0:
+		return "all " + workers + " would fit now"
+	case e.GetFitting() == 0 && alone:
+		return "its worker would not fit now"
+	case e.GetFitting() == 0:
+		return "none " + workers + " would fit now"
+	}
+	return fmt.Sprintf("%d %s would fit now, %d would not", e.GetFitting(), workers, e.GetMissing())
+}
+
+// turn is the sentence about the place in the queue.
+func turn(e *berthv1.Explanation, now time.Time) string {
+	waited := "has waited " + Age(e.GetWaited().AsDuration())
+	headWaited := "has waited " + Age(e.GetHeadWaited().AsDuration())
+	var text string
+	switch {
+	case e.GetPosition() > 1:
+		text = fmt.Sprintf("It is number %d of %d in group %s and %s; the head %s.",
+			e.GetPosition(), e.GetQueued(), e.GetGroup(), waited, headWaited)
+	case e.GetQueued() > 1:
+		text = fmt.Sprintf("It is the head of %d in group %s and %s.", e.GetQueued(), e.GetGroup(), waited)
+	default:
+		text = fmt.Sprintf("It is alone in group %s and %s.", e.GetGroup(), waited)
+	}
+	if e.GetTried() != nil {
+		text += fmt.Sprintf(" It was tried %s ago.", since(e.GetTried(), now))
+	}
+	return text
+}
+
+func headKey(e *berthv1.Explanation) string {
+	return Key(e.GetHead().GetJob(), e.GetHead().GetStage(), e.GetHead().GetName())
+}
+
+// because writes a reason and its sentence.
+func because(reason, message string) string {
+	return strings.TrimPrefix(strings.TrimSuffix(reason+": "+message, ": "), ": ")
+}
+
+// measured writes the value of a check in the unit of its resource.
+func measured(check, value string) string {
+	kind, resource, _ := strings.Cut(check, ".")
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || kind != "free" && kind != "capacity" {
+		return value
+	}
+	return amount(resource, n)
+}
+
+// paragraph breaks a text between words where it gets too wide; nothing stays
+// nothing.
+func paragraph(text string) string {
+	if text == "" {
+		return ""
+	}
+	var b strings.Builder
+	width := 0
+	for _, word := range strings.Fields(oneLine(text)) {
+		n := len([]rune(word))
+		switch {
+		case width == 0:
+		case width+1+n > textWidth:
+			b.WriteByte('\n')
+			width = 0
+		default:
+			b.WriteByte(' ')
+			width++
+		}
+		b.WriteString(word)
+		width += n
+	}
+	return b.String() + "\n"
+}

@@ -1,0 +1,92 @@
+package show
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	berthv1 "berth.dev/api/berth/v1"
+)
+
+// Executors is the table of the inventory.
+func Executors(list []*berthv1.Executor, now time.Time, wide bool) *Table {
+	t := table("EXECUTOR", "SKU", "STATE", "WORKERS", "SLOTS", "CPU", "MEMORY", "SINCE")
+	if wide {
+		t.head = append(t.head, "POOL", "ADDRESS", "HOST", "INCARNATION", "ATTRIBUTES", "RESOURCES")
+	}
+	for _, e := range list {
+		row := []string{
+			e.GetId(), e.GetSku(), executorState(e), fmt.Sprint(e.GetWorkers()),
+			used(e, "slots"), used(e, "cpu"), used(e, "memory"), since(e.GetSince(), now),
+		}
+		if wide {
+			row = append(row, e.GetPool(), e.GetAddress(), e.GetHost(), number(e.GetIncarnation()),
+				pairs(e.GetAttributes()), resources(e.GetResources()))
+		}
+		t.add(row...)
+	}
+	return t
+}
+
+// executorState writes the state, and why nothing new is put there. Draining is
+// a way of being disabled.
+func executorState(e *berthv1.Executor) string {
+	word := state(e.GetState())
+	switch {
+	case e.GetDraining():
+		return word + ",DRAINING"
+	case len(e.GetDisabled()) > 0:
+		return word + ",DISABLED"
+	}
+	return word
+}
+
+// used writes how much of a resource is taken, nothing where there is none.
+func used(e *berthv1.Executor, resource string) string {
+	total, ok := e.GetResources()[resource]
+	if !ok {
+		return ""
+	}
+	return amount(resource, e.GetUsed()[resource]) + "/" + amount(resource, total)
+}
+
+// Usage is the table of how much of each SKU is used, and below it that of the
+// demand which no SKU fits.
+func Usage(u *berthv1.GetUsageAnswer, wide bool) *Table {
+	t := table("SKU", "TOTAL", "IDLE", "LEASED", "RUNNING", "UNAVAILABLE", "PENDING", "WANTED")
+	if wide {
+		t.head = append(t.head, "DISABLED", "EFFECTIVE-IDLE", "RESERVATIONS", "WORKERS", "BATCHES")
+	}
+	for _, s := range u.GetSkus() {
+		row := []string{
+			s.GetSku(), fmt.Sprint(s.GetTotal()), fmt.Sprint(s.GetIdle()), fmt.Sprint(s.GetLeased()), fmt.Sprint(s.GetRunning()),
+			fmt.Sprint(s.GetUnavailable()), fmt.Sprint(s.GetPendingExecutors()), fmt.Sprint(s.GetWantedSize()),
+		}
+		if wide {
+			row = append(row, fmt.Sprint(s.GetDisabled()), fmt.Sprint(s.GetEffectiveIdle()),
+				fmt.Sprint(s.GetPendingReservations()), fmt.Sprint(s.GetPendingWorkers()), batches(s.GetPendingBatches()))
+		}
+		t.add(row...)
+	}
+	unmapped := table("GROUP", "QUEUED", "WORKERS", "REASON", "NEEDS")
+	if wide {
+		unmapped.head = append(unmapped.head, "MESSAGE")
+	}
+	for _, d := range u.GetUnmapped() {
+		row := []string{d.GetGroup(), number(d.GetReservations()), number(d.GetWorkers()), d.GetReason(), constraints(d.GetConstraints())}
+		if wide {
+			row = append(row, d.GetMessage())
+		}
+		unmapped.add(row...)
+	}
+	return t.above("No SKU fits:", unmapped)
+}
+
+// batches writes how many batches of each size wait: `3x4,1x100`.
+func batches(list []*berthv1.PendingBatch) string {
+	var parts []string
+	for _, b := range list {
+		parts = append(parts, fmt.Sprintf("%dx%d", b.GetCount(), b.GetWorkers()))
+	}
+	return strings.Join(parts, ",")
+}

@@ -1,0 +1,104 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+)
+
+type coded struct{}
+
+func (coded) Error() string { return "coded" }
+func (coded) ExitCode() int { return 7 }
+
+// TestFunctionsEndAsTheyReturn says which end each way to return is.
+func TestFunctionsEndAsTheyReturn(t *testing.T) {
+	for name, c := range map[string]struct {
+		run     Function
+		stop    bool
+		state   model.WorkerState
+		code    int32
+		problem string
+	}{
+		"done":       {run: func(context.Context, Spec) error { return nil }, state: model.WorkerCompleted},
+		"fails":      {run: func(context.Context, Spec) error { return errors.New("no disk") }, state: model.WorkerFailed, code: 1, problem: "no disk"},
+		"has a code": {run: func(context.Context, Spec) error { return coded{} }, state: model.WorkerFailed, code: 7, problem: "coded"},
+		"panics":     {run: func(context.Context, Spec) error { panic("oh") }, state: model.WorkerFailed, code: 2, problem: "panic: oh"},
+		"is stopped": {run: func(ctx context.Context, _ Spec) error { <-ctx.Done(); return nil }, stop: true, state: model.WorkerEvicted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				driver := NewFunctions(map[string]Function{"run": c.run})
+				var ends []Exit
+				handle, err := driver.Start(Spec{Command: "run"}, func(x Exit) { ends = append(ends, x) })
+				if err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				if c.stop {
+					if len(ends) > 0 {
+						t.Fatalf("it ended before it was told to: %+v", ends)
+					}
+					if err := errors.Join(handle.Stop(time.Second), handle.Stop(0)); err != nil {
+						t.Fatal(err)
+					}
+					synctest.Wait()
+				}
+				if len(ends) != 1 || ends[0].state() != c.state || *ends[0].Code != c.code || ends[0].Problem != c.problem {
+					t.Errorf("it ended as %+v", ends)
+				}
+				handle.Forget()
+			})
+		})
+	}
+}
+
+// TestAFunctionThatDoesNotReturnHasNotEnded says that an end is never told
+// before it came, whatever grace the stop had.
+func TestAFunctionThatDoesNotReturnHasNotEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		driver := NewFunctions(map[string]Function{"stubborn": func(context.Context, Spec) error { <-release; return nil }})
+		ended := false
+		handle, err := driver.Start(Spec{Command: "stubborn"}, func(Exit) { ended = true })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := handle.Stop(time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour) // of the bubble's clock
+		if synctest.Wait(); ended {
+			t.Fatal("it is told of as ended, and runs")
+		}
+		close(release)
+		if synctest.Wait(); !ended {
+			t.Error("its end is not told")
+		}
+	})
+}
+
+// TestFunctionsRefuseWhatTheyDoNotName says that a command is never guessed, and
+// that nothing is told after Close.
+func TestFunctionsRefuseWhatTheyDoNotName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		driver := NewFunctions(map[string]Function{"run": func(context.Context, Spec) error { <-release; return nil }})
+		if _, err := driver.Start(Spec{Command: "sh"}, nil); !fault.Is(err, fault.ReasonNotAllowed) {
+			t.Errorf("another command: %v", err)
+		}
+		if _, err := driver.Start(Spec{Command: "run"}, func(Exit) { t.Error("told after Close") }); err != nil {
+			t.Fatal(err)
+		}
+		if err := driver.Close(); err != nil {
+			t.Fatal(err)
+		}
+		close(release)
+		synctest.Wait()
+	})
+}

@@ -1,0 +1,71 @@
+package compose
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+
+	"google.golang.org/grpc"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/rpc"
+)
+
+// kindUnavailable is the finding about a service that does not answer. It has
+// no since: the gateway keeps nothing, and so knows of this moment alone.
+const kindUnavailable = "SERVICE_UNAVAILABLE"
+
+// lister asks one service for its findings.
+type lister struct {
+	service string
+	list    func(context.Context, *berthv1.ListFindingsRequest, ...grpc.CallOption) (*berthv1.ListFindingsAnswer, error)
+}
+
+// ListFindings asks all services at once and lists what they found, longest
+// standing first. A service that does not answer is a finding itself, before
+// the others, so that an empty list always means that nothing was found.
+func (s *Server) ListFindings(ctx context.Context, q *berthv1.ListFindingsRequest) (*berthv1.ListFindingsAnswer, error) {
+	listers := []lister{
+		{model.ServiceRegistry, s.queue.QueueFindings},
+		{model.ServiceExecutorState, s.inventory.InventoryFindings},
+		{model.ServiceAssigner, s.handout.HandoutFindings},
+	}
+	part, cancel := brief(ctx)
+	defer cancel()
+	found := make([][]*berthv1.Finding, len(listers))
+	var wait sync.WaitGroup
+	for i, l := range listers {
+		wait.Go(func() { found[i] = l.findings(part, q) })
+	}
+	wait.Wait()
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	all := slices.Concat(found...)
+	slices.SortStableFunc(all, func(a, b *berthv1.Finding) int {
+		return cmp.Or(
+			cmp.Compare(a.GetSince().GetSeconds(), b.GetSince().GetSeconds()),
+			cmp.Compare(a.GetSince().GetNanos(), b.GetSince().GetNanos()),
+			cmp.Compare(a.GetKind(), b.GetKind()),
+			cmp.Compare(a.GetObject(), b.GetObject()),
+		)
+	})
+	return &berthv1.ListFindingsAnswer{Findings: all}, nil
+}
+
+func (l lister) findings(ctx context.Context, q *berthv1.ListFindingsRequest) []*berthv1.Finding {
+	answer, err := l.list(ctx, q)
+	if err != nil {
+		return []*berthv1.Finding{{
+			Kind: kindUnavailable, Object: l.service, Service: model.ServiceGateway,
+			Message: rpc.FromStatus(err).Message,
+			Action:  "calls to it wait until it answers again",
+		}}
+	}
+	for _, f := range answer.GetFindings() {
+		f.Service = cmp.Or(f.GetService(), l.service)
+	}
+	return answer.GetFindings()
+}

@@ -1,0 +1,87 @@
+package rest
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"github.com/grpc-ecosystem/grpc-gateway/v2/utilities"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"berth.dev/pkg/fault"
+)
+
+// strictQueries makes grpc-gateway refuse query parameters that name no field.
+// It ignores them by itself, and a misspelt filter would list everything. Its
+// parser is one for the whole process, so it is set once.
+var strictQueries = sync.OnceFunc(func() {
+	runtime.NewServeMux(runtime.SetQueryParameterParser(strictQuery{}))
+})
+
+type strictQuery struct {
+	runtime.DefaultQueryParser
+}
+
+func (q strictQuery) Parse(m proto.Message, values url.Values, filter *utilities.DoubleArray) error {
+	for name := range values {
+		if !hasField(m.ProtoReflect().Descriptor(), name) {
+			return fmt.Errorf("unknown query parameter %q", name)
+		}
+	}
+	return q.DefaultQueryParser.Parse(m, values, filter)
+}
+
+// hasField says whether a dotted path leads to a field, by JSON or proto name.
+func hasField(m protoreflect.MessageDescriptor, path string) bool {
+	for _, name := range strings.Split(path, ".") {
+		if m == nil {
+			return false
+		}
+		field := m.Fields().ByJSONName(name)
+		if field == nil {
+			field = m.Fields().ByTextName(name)
+		}
+		if field == nil {
+			return false
+		}
+		m = field.Message()
+	}
+	return true
+}
+
+// queried are the calls with fields for a query to set. Of all others the path
+// and the body set every field.
+var queried = []string{
+	"PUT /v1/jobs/{reservation.job=*}/stages/{reservation.stage=*}/reservation",
+	"PUT /v1/jobs/{reservation.job=*}/stages/{reservation.stage=*}/reservations/{reservation.name=*}",
+	"GET /v1/jobs/{job=*}/stages/{stage=*}/reservation",
+	"GET /v1/jobs/{job=*}/stages/{stage=*}/reservation:explain",
+	"DELETE /v1/jobs/{job=*}/stages/{stage=*}/reservation",
+	"DELETE /v1/jobs/{job=*}/stages/{stage=*}/reservations/{name=*}",
+	"DELETE /v1/jobs/{job=*}",
+	"GET /v1/reservations",
+	"GET /v1/executors",
+	"GET /v1/assignments",
+	"GET /v1/usage",
+	"GET /v1/usage/idle",
+}
+
+// noQuery refuses query parameters of the calls that read none: grpc-gateway
+// passes over them without asking its parser.
+func noQuery(next runtime.HandlerFunc) runtime.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
+		query := slices.Sorted(maps.Keys(r.URL.Query()))
+		pattern, _ := runtime.HTTPPattern(r.Context())
+		if len(query) > 0 && !slices.Contains(queried, r.Method+" "+pattern.String()) {
+			WriteError(w, fault.BadField(fault.ReasonInvalid, query[0], "there is no such query parameter"))
+			return
+		}
+		next(w, r, params)
+	}
+}
