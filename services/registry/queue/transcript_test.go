@@ -140,7 +140,7 @@ func (w *world) command(t *testing.T, line string) string {
 		config := Config{PassEntries: int(a.number("entries")), PassWorkers: int(a.number("workers"))}
 		w.configure(t, a, &config)
 		w.core.config = config.withDefaults()
-		return show(w.successor(11))
+		return show(w.successor(max(11, a.number("term"))))
 	case "elect":
 		return show(w.successor(a.number("term")))
 	case "upsert":
