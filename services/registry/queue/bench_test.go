@@ -57,3 +57,54 @@ func BenchmarkUpsertOf50000Workers(b *testing.B) {
 		w.input(ask(fmt.Sprint("j", i), model.MaxWorkers))
 	}
 }
+
+// waitingInGroups fills a world with reservations that wait each in a queue of
+// its own.
+func waitingInGroups(n int) *world {
+	w := started()
+	for i := range n {
+		u := ask(fmt.Sprint("j", i), 1)
+		u.Spec.Constraints.SKU = fmt.Sprint("sku", i)
+		w.input(u)
+	}
+	w.step(PassDone{Pass: 1})
+	return w
+}
+
+func BenchmarkStandingAmong100000(b *testing.B) {
+	w := waiting(b, 100_000)
+	i := 0
+	for b.Loop() {
+		i++
+		if _, ok := w.core.Standing(ask(fmt.Sprint("j", i%100_000), 1).Key); !ok {
+			b.Fatal("not there")
+		}
+	}
+}
+
+func BenchmarkPendingOver100000InOneQueue(b *testing.B) {
+	w := waiting(b, 100_000)
+	for b.Loop() {
+		if groups, err := w.core.Pending(); len(groups) != 1 || err != nil {
+			b.Fatal(groups, err)
+		}
+	}
+}
+
+func BenchmarkPendingOver10000Queues(b *testing.B) {
+	w := waitingInGroups(10_000)
+	for b.Loop() {
+		if groups, err := w.core.Pending(); len(groups) != 10_000 || err != nil {
+			b.Fatal(len(groups), err)
+		}
+	}
+}
+
+func BenchmarkStatsOver10000Queues(b *testing.B) {
+	w := waitingInGroups(10_000)
+	for b.Loop() {
+		if stats := w.core.Stats(); len(stats.Groups) != 10_000 {
+			b.Fatal(len(stats.Groups))
+		}
+	}
+}

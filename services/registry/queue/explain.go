@@ -95,7 +95,7 @@ func (c *Core) Findings(now time.Time) []Finding {
 		v := c.versions[head.UID]
 		findings = append(findings, Finding{
 			Kind: FindingHeadWaits, Object: head.Key.String(), Since: head.CreatedAt,
-			Message: fmt.Sprintf("%d reservations wait in group %s behind %s: %s", c.groups[v.group].order.len()-1, v.group, v.outcome.Reason, v.outcome.Message),
+			Message: fmt.Sprintf("%s: %s; it is the head of group %s, and %d wait behind it", v.outcome.Reason, v.outcome.Message, v.group, c.groups[v.group].order.len()-1),
 			Action:  "it is tried again on every change of the inventory, until it fits, is cancelled or its queueTimeout is over",
 		})
 	}

@@ -59,7 +59,7 @@ func (c *Core) setStage(key model.Key, record model.Record) {
 	if has {
 		c.stages[key] = stage
 	} else {
-		delete(c.stages, key)
+		drop(&c.stages, key)
 	}
 	switch {
 	case has && !had:
@@ -83,7 +83,8 @@ func (c *Core) setReservation(ref model.Ref, record model.Record) {
 		defer c.adopt(before.Parent, -1)
 	}
 	c.update(v, func() {
-		relist := before == nil || r == nil || before.Epoch != r.Epoch
+		// One that is alone under its key need not move when it gets its epoch.
+		relist := before == nil || r == nil || before.Epoch != r.Epoch && len(c.byKey[r.Key]) > 1
 		if before != nil {
 			c.states[before.State]--
 			if relist {
@@ -118,6 +119,14 @@ func (c *Core) adopt(parent string, n int) {
 	}
 }
 
+// drop deletes from an index that may have been large. A map never shrinks, so
+// one that is empty is made anew: what came and went takes no memory.
+func drop[K comparable, V any](index *map[K]V, key K) {
+	if delete(*index, key); len(*index) == 0 {
+		*index = map[K]V{}
+	}
+}
+
 // unlist takes a version out of those of its key.
 func (c *Core) unlist(v *version) {
 	key := v.r.Key
@@ -126,7 +135,7 @@ func (c *Core) unlist(v *version) {
 		c.byKey[key] = versions
 		return
 	}
-	delete(c.byKey, key)
+	drop(&c.byKey, key)
 	c.keys.delete(key)
 }
 
@@ -139,6 +148,18 @@ func (c *Core) list(v *version) {
 	}
 	at, _ := slices.BinarySearchFunc(versions, v, byAge)
 	c.byKey[key] = slices.Insert(slices.Clone(versions), at, v)
+}
+
+// lastOf says whether a job has no more than one version left.
+func (c *Core) lastOf(job string) bool {
+	n := 0
+	for key := range c.keys.from(c.keys.rank(model.Key{Job: job})) {
+		if key.Job != job || n > 1 {
+			break
+		}
+		n += len(c.byKey[key])
+	}
+	return n <= 1
 }
 
 // byAge orders versions by the epoch that accepted them; those not durable yet
@@ -171,7 +192,7 @@ func (c *Core) update(v *version, change func()) {
 		c.counts.TimeInQueue.Observe(c.now.Sub(v.r.CreatedAt))
 	}
 	if v.r == nil && v.header == nil && len(v.lease) == 0 && len(v.tasks) == 0 {
-		delete(c.versions, v.uid)
+		drop(&c.versions, v.uid)
 		delete(c.taken, v.uid)
 		delete(c.granted, v.uid)
 	}
@@ -247,7 +268,7 @@ func (c *Core) dequeue(v *version) {
 	v.queued = nil
 	switch {
 	case g.order.len() == 0:
-		delete(c.groups, g.id)
+		drop(&c.groups, g.id)
 		delete(c.due, g.id)
 	case wasHead:
 		c.makeDue(g)

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -125,6 +126,7 @@ func (w *world) showCounters() string {
 	add("refused", s.Refused)
 	flush("hand-overs")
 	fmt.Fprintf(&b, "time in queue: %d, together %v\n", s.TimeInQueue.Count(), s.TimeInQueue.Sum)
+	slices.SortFunc(s.Groups, func(a, b GroupStats) int { return strings.Compare(a.ID, b.ID) })
 	for _, g := range s.Groups {
 		fmt.Fprintf(&b, "a queue of %d with %d workers, head for %v\n", g.Reservations, g.Workers, w.now.Sub(g.HeadSince))
 	}

@@ -19,6 +19,8 @@ type cursor struct {
 	group *group
 	rank  int
 	next  *model.Reservation
+	// alone: its head is offered, and nothing behind it.
+	alone bool
 }
 
 // cursors is a heap of queues by what each offers next.
@@ -40,6 +42,10 @@ func (h *cursors) Pop() any {
 // sendPass cuts the next pass: the heads of all queues that may fit, and behind
 // each a prefix of its queue as far as the bounds allow, in the one order of
 // all. It waits while anything is under way, so that every entry is durable.
+//
+// While a change of the inventory is being gathered every head may fit: all are
+// offered, so that what became free is not taken out of turn by the queue that
+// happens to be woken first.
 func (c *Core) sendPass() {
 	if !c.isReady() || c.flight != nil || len(c.pending) > 0 || len(c.due) == 0 || c.now.Before(c.notBefore) {
 		return
@@ -49,7 +55,14 @@ func (c *Core) sendPass() {
 		g := c.due[id]
 		h.list = append(h.list, cursor{group: g, next: g.order.at(0)})
 	}
-	clear(c.due)
+	if !c.wakeAt.IsZero() {
+		for _, id := range slices.Sorted(maps.Keys(c.groups)) {
+			if g := c.groups[id]; c.due[id] == nil {
+				h.list = append(h.list, cursor{group: g, next: g.order.at(0), alone: true})
+			}
+		}
+	}
+	c.due = map[string]*group{}
 	heap.Init(h)
 
 	c.passes++
@@ -68,7 +81,7 @@ func (c *Core) sendPass() {
 			workers -= size
 		}
 		pass.Entries = append(pass.Entries, c.offer(at.group, at.next))
-		if at.rank++; at.rank == at.group.order.len() {
+		if at.rank++; at.alone || at.rank == at.group.order.len() {
 			heap.Pop(h)
 			continue
 		}

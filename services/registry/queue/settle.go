@@ -92,7 +92,7 @@ func (c *Core) overdue(v *version) {
 		return
 	}
 	var effect model.Effect
-	if job := v.r.Key.Job; len(c.versionsOf(job)) == 1 {
+	if job := v.r.Key.Job; c.lastOf(job) {
 		for key := range c.stageKeys.from(c.stageKeys.rank(model.Key{Job: job})) {
 			if key.Job != job {
 				break

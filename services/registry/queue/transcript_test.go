@@ -151,11 +151,7 @@ func (w *world) command(t *testing.T, line string) string {
 		w.configure(t, a, &config)
 		config.BestEffort = a.named["mode"] == "best-effort"
 		w.core.config = config.withDefaults()
-		term := int64(11)
-		if _, given := a.named["term"]; given {
-			term = a.number("term")
-		}
-		return show(w.successor(term))
+		return show(w.successor(max(11, a.number("term"))))
 	case "elect":
 		return show(w.successor(a.number("term")))
 	case "upsert":

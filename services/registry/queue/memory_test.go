@@ -1,0 +1,170 @@
+package queue
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"testing"
+	"time"
+
+	"berth.dev/pkg/model"
+)
+
+// traffic drives a core as fast as it goes: what it decides is durable soon
+// after, some hundred decisions by one transaction.
+type traffic struct {
+	core     *Core
+	now      time.Time
+	revision int64
+	token    uint64
+	effects  int      // that are not durable
+	uids     []string // of the upserts of the round
+}
+
+func newTraffic() *traffic {
+	d := &traffic{core: New(Config{}), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), revision: 100}
+	d.step(model.Elected{Term: 10, Revision: d.revision})
+	d.commit()
+	return d
+}
+
+// step gives an event; commit makes durable what came of all since the last.
+func (d *traffic) step(event model.Event) {
+	for _, action := range d.core.Step(d.now, event) {
+		switch a := action.(type) {
+		case model.Effect:
+			d.effects++
+		case model.Reply:
+			if done, ok := a.Value.(Upserted); ok {
+				d.uids = append(d.uids, done.Reservation.UID)
+			}
+		}
+	}
+	if d.effects >= 128 {
+		d.commit()
+	}
+}
+
+func (d *traffic) commit() {
+	for d.effects > 0 {
+		d.revision++
+		done := model.Committed{Effects: d.effects, Revision: d.revision}
+		d.effects = 0
+		d.step(done)
+	}
+}
+
+func (d *traffic) ask(request any) {
+	d.token++
+	d.step(model.Input{Token: d.token, Request: request})
+}
+
+func (d *traffic) see(ref model.Ref, record model.Record) {
+	d.revision++
+	d.step(model.Changed{Ref: ref, Record: record, Create: d.revision, Mod: d.revision})
+	d.step(model.Progress{Revision: d.revision})
+}
+
+// run has a worker of a version started and ended, lease and task gone.
+func (d *traffic) run(uid string) {
+	lease, task := &model.LeaseChunk{UID: uid}, &model.TaskHeader{UID: uid, Complete: true}
+	d.see(lease.Ref(), lease)
+	d.see(task.Ref(), task)
+	d.see(task.Ref(), &model.TaskHeader{UID: uid, Complete: true, Ended: true})
+	d.see(lease.Ref(), nil)
+	d.see(task.Ref(), nil)
+}
+
+// forget lets time pass until nothing is left to do.
+func (d *traffic) forget() {
+	d.now = d.now.Add(model.KeepTerminal + time.Minute)
+	for range 1_000_000 {
+		d.step(nil)
+		d.commit()
+		if next := d.core.NextDeadline(); next.IsZero() || next.After(d.now) {
+			return
+		}
+	}
+}
+
+// round lets n reservations of many jobs, stages and groups come and go: some
+// expire, some are cancelled, some flushed with their job, some run.
+func (d *traffic) round(round, n int) {
+	d.uids = d.uids[:0]
+	key := func(i int) model.Key {
+		return model.Key{Job: fmt.Sprintf("job-%d-%d", round, i/8), Stage: stageNames[i%4], Name: stageNames[i%8]}
+	}
+	for i := range n {
+		u := Upsert{Key: key(i), Count: 1, RequestID: "r"}
+		u.Spec.Constraints.SKU = fmt.Sprintf("sku-%d-%d", round, i%500)
+		if i%4 == 0 {
+			u.Spec.QueueTimeout = time.Minute
+		}
+		d.ask(u)
+	}
+	d.commit()
+	for i, uid := range d.uids {
+		switch {
+		case i%4 == 2:
+			d.run(uid)
+		case i%16 == 7:
+			d.ask(Flush{Job: key(i).Job, RequestID: "f"})
+		case i%2 == 1:
+			d.ask(Cancel{Key: key(i), RequestID: "c"})
+		}
+	}
+	d.commit()
+	d.now = d.now.Add(time.Minute)
+	d.step(PassDone{Pass: d.core.passes})
+	d.forget()
+}
+
+var stageNames = []string{"a", "b", "c", "d", "e", "f", "g", "h"}
+
+func heapInUse() uint64 {
+	runtime.GC()
+	runtime.GC() // what finalizers held
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// A million reservations that came and went leave nothing: no index holds an
+// entry, no queue a figure, and the heap is as it was.
+func TestMemoryReturnsToItsBase(t *testing.T) {
+	const rounds, n = 100, 10_000
+	defer debug.SetGCPercent(debug.SetGCPercent(400))
+	d := newTraffic()
+	d.round(0, n) // maps have the size that one round needs from now on
+	before := heapInUse()
+	for round := range rounds {
+		d.round(1+round, n)
+	}
+	after := heapInUse()
+
+	c := d.core
+	for index, left := range map[string]int{
+		"versions": len(c.versions), "keys": c.keys.len(), "byKey": len(c.byKey), "stages": len(c.stages), "stageKeys": c.stageKeys.len(),
+		"groups": len(c.groups), "leased": c.leased.len(), "deadlines": c.deadlines.len(), "unsettled": len(c.unsettled),
+		"pending": len(c.pending), "pendingOf": len(c.pendingOf), "due": len(c.due), "taken": len(c.taken), "granted": len(c.granted),
+		"waiting": len(c.waiting), "freed": len(c.freed), "figures": len(c.Stats().Groups),
+	} {
+		if left != 0 {
+			t.Errorf("%s still holds %d", index, left)
+		}
+	}
+	for state, left := range c.Stats().States {
+		if left != 0 {
+			t.Errorf("%d records count as %s", left, model.State(state))
+		}
+	}
+	if asked := c.Stats().Upserts[model.Created]; asked != (rounds+1)*n {
+		t.Fatalf("%d were created, want %d", asked, (rounds+1)*n)
+	}
+	events := c.Stats().Events
+	t.Logf("heap %d KiB before, %d KiB after; %d completed, %d cancelled, %d expired", before>>10, after>>10,
+		events[model.EventReservationCompleted], events[model.EventReservationCancelled], events[model.EventReservationExpired])
+	if after > before+512<<10 {
+		t.Errorf("the heap grew from %d to %d bytes", before, after)
+	}
+}

@@ -1,0 +1,99 @@
+package queue
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"berth.dev/pkg/constraint"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/resource"
+)
+
+func TestOrdersGoByName(t *testing.T) {
+	for name, want := range map[string]Order{"epoch": OrderByEpoch{}, "class": OrderByClass{}} {
+		if order, err := OrderNamed(name); err != nil || order != want {
+			t.Errorf("%s: %T, %v", name, order, err)
+		}
+	}
+	for _, name := range []string{"", "Epoch", "lifo"} {
+		_, err := OrderNamed(name)
+		if f := fault.Of(err); f.Kind != fault.Invalid || f.Fields[0].Name != "order" || f.Fields[0].Problem != fmt.Sprintf("%q is no order of the queues; there are: epoch, class", name) {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+// Each pass is in one order across groups, whatever the strategy; behind a head
+// that is offered comes a prefix of its queue; and executors that several
+// groups want go by precedence: nothing of a pass that was granted comes after
+// an entry that would have fitted in its place.
+func TestPrecedenceHoldsAcrossGroups(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		name := rapid.SampledFrom([]string{"epoch", "class"}).Draw(t, "strategy")
+		order, err := OrderNamed(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := newWorld(Config{Order: order, PassEntries: rapid.IntRange(1, 8).Draw(t, "entries")})
+		w.successor(10)
+		for i := range rapid.IntRange(2, 16).Draw(t, "reservations") {
+			u := ask(fmt.Sprint("j", i), rapid.Int32Range(1, 3).Draw(t, "workers"))
+			// All of these groups are met by the same executors.
+			u.Spec.Constraints = constraint.Constraints{Resources: resource.Vector{"cpu": rapid.Int64Range(1, 4).Draw(t, "cpu")}}
+			u.Spec.Priority.Class = model.Class(rapid.IntRange(0, 3).Draw(t, "class"))
+			u.Spec.Priority.Tier = rapid.Int32Range(0, 2).Draw(t, "tier")
+			if at := rapid.Int64Range(-3, 3).Draw(t, "order"); at > 0 {
+				u.Spec.Priority.Order = &at
+			}
+			w.input(u)
+		}
+		w.step(PassDone{Pass: w.core.passes})
+		w.now = w.now.Add(time.Second)
+		passes := actionsOf[SendPass](w.step(nil))
+		if len(passes) != 1 {
+			t.Fatalf("%d passes", len(passes))
+		}
+		var entries []*model.Reservation
+		heads := map[string]bool{}
+		for _, e := range passes[0].Entries {
+			entries = append(entries, w.core.versions[e.UID].r)
+			heads[e.Group] = true
+		}
+		if !slices.IsSortedFunc(entries, w.core.compare) {
+			t.Fatalf("out of order: %s", show([]model.Action{passes[0]}))
+		}
+		if len(heads) != len(w.core.groups) {
+			t.Fatalf("the heads of %d groups of %d", len(heads), len(w.core.groups))
+		}
+		// Play the executors: some are free, each does for a worker of any group.
+		free := rapid.IntRange(0, 20).Draw(t, "free")
+		done, stopped := PassDone{Pass: passes[0].Pass}, map[string]bool{}
+		for i, e := range passes[0].Entries {
+			outcome := Outcome{UID: e.UID, Result: Behind}
+			switch {
+			case stopped[e.Group]:
+			case e.Seats.Len() <= free:
+				free -= e.Seats.Len()
+				outcome.Result, outcome.Lease = Granted, w.revision+1
+				for _, before := range entries[:i] {
+					if order.Compare(before, entries[i]) > 0 {
+						t.Fatalf("%s was granted before %s", entries[i].UID, before.UID)
+					}
+				}
+			default:
+				outcome.Result, stopped[e.Group] = NoFit, true
+			}
+			done.Outcomes = append(done.Outcomes, outcome)
+		}
+		w.step(done)
+		stats := w.core.Stats()
+		if got := stats.Offers[Granted] + stats.Offers[NoFit] + stats.Offers[Behind]; got != uint64(len(done.Outcomes)) {
+			t.Fatalf("%d outcomes are counted, of %d", got, len(done.Outcomes))
+		}
+	})
+}

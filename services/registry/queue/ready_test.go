@@ -1,0 +1,96 @@
+package queue
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+)
+
+// waitingWorld is a cluster that waits for its first signal.
+func waitingWorld(grace time.Duration) *world {
+	w := newWorld(Config{Readiness: ReadyOnSignal, ReadinessGrace: grace})
+	delete(w.records, (&model.Ready{}).Ref())
+	w.successor(10)
+	return w
+}
+
+// Whatever is asked, granted, lost and taken over: nothing is offered, handed
+// over or counted before the mark is stored, and everything that waits is
+// offered with it.
+func TestNothingIsLeasedBeforeReady(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := waitingWorld(0)
+		refuse := func(actions []model.Action) {
+			if len(actionsOf[SendPass](actions)) > 0 || len(actionsOf[HandOver](actions)) > 0 {
+				t.Fatalf("before it is ready:\n%s", show(actions))
+			}
+		}
+		for i := range rapid.IntRange(1, 30).Draw(t, "steps") {
+			w.now = w.now.Add(time.Duration(rapid.IntRange(1, 3000).Draw(t, "ms")) * time.Millisecond)
+			switch rapid.IntRange(0, 6).Draw(t, "what") {
+			case 0:
+				refuse(w.successor(20 + int64(i)))
+			case 1:
+				w.failing = true
+				refuse(w.input(MarkReady{}))
+				w.failing = false
+			case 2:
+				e := &model.Executor{ID: "x"}
+				refuse(w.foreign(model.Changed{Ref: e.Ref(), Record: e}))
+			case 3:
+				w.others(t)
+			default:
+				refuse(w.input(drawRequest(t)))
+			}
+			refuse(w.step(nil))
+			if groups, err := w.core.Pending(); groups != nil || fault.Of(err).Reason != fault.ReasonRegistryNotReady {
+				t.Fatalf("pending: %v, %v", groups, err)
+			}
+			if next := w.core.NextDeadline(); !next.IsZero() && !next.After(w.now) {
+				t.Fatalf("stepped at %v, and wants it again at %v", w.now, next)
+			}
+		}
+		offered := map[string]bool{}
+		for _, pass := range actionsOf[SendPass](w.input(MarkReady{})) {
+			for _, entry := range pass.Entries {
+				offered[entry.UID] = true
+			}
+		}
+		for id, g := range w.core.groups {
+			if head := g.order.at(0); !offered[head.UID] {
+				t.Fatalf("%s is the head of %s, and is not offered", head.UID, id)
+			}
+		}
+		if w.core.leased.len() > 0 && w.core.handing == nil {
+			t.Fatal("what holds a lease is not handed over")
+		}
+	})
+}
+
+// The mark stands as it was made first, whoever leads and whatever is repeated.
+func TestReadyIsMarkedOnce(t *testing.T) {
+	w := waitingWorld(time.Minute)
+	begun := w.now
+	w.now = w.now.Add(time.Second)
+	since := w.now
+	for term := range int64(3) {
+		reply := actionsOf[model.Reply](w.input(MarkReady{}))
+		if len(reply) != 1 || !reply[0].Value.(MarkedReady).Since.Equal(since) {
+			t.Fatalf("term %d: %+v", term, reply)
+		}
+		w.now = w.now.Add(time.Hour)
+		w.successor(20 + term)
+	}
+	if r := w.core.ready; *r != (model.Ready{Since: since, By: "signal", Begun: begun}) {
+		t.Errorf("%+v", r)
+	}
+	// A mark that is taken away, as a restore does, is asked for again.
+	w.foreign(model.Changed{Ref: (&model.Ready{}).Ref()})
+	if w.core.isReady() || !w.core.ready.Begun.Equal(w.now) {
+		t.Errorf("after the mark went: %+v", w.core.ready)
+	}
+}
