@@ -338,7 +338,11 @@ func record(r model.Record) string {
 func eventWorkers(e model.JobEvent) string {
 	var parts []string
 	for _, w := range e.Workers {
-		parts = append(parts, w.Seat.String()+"@"+w.Executor)
+		part := w.Seat.String() + "@" + w.Executor
+		if w.Message != "" {
+			part += "(" + w.Message + ")"
+		}
+		parts = append(parts, part)
 	}
 	if len(parts) == 0 {
 		parts = append(parts, fmt.Sprintf("%d workers", e.Count))

@@ -135,7 +135,7 @@ func unknown(outcome any) bool {
 }
 
 // Nobody there, or nobody who answers: whether it was taken is not known.
-func TestUnknown(t *testing.T) {
+func TestPromise2AnAttemptWithoutAnAnswerIsUnknown(t *testing.T) {
 	a := serve(t, &agent{submit: func(ctx context.Context, _ *controlv1.SubmitTaskRequest) (*controlv1.SubmitTaskAnswer, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -179,7 +179,7 @@ func TestStop(t *testing.T) {
 
 // A retry has a connection of its own, and the orders under way on the old one
 // are not cut off.
-func TestFreshConnection(t *testing.T) {
+func TestPromise2ARetryTakesAFreshConnection(t *testing.T) {
 	entered, release := make(chan struct{}, 1), make(chan struct{})
 	a := serve(t, &agent{submit: func(_ context.Context, req *controlv1.SubmitTaskRequest) (*controlv1.SubmitTaskAnswer, error) {
 		if req.GetWorker().GetUid() == "slow" {
