@@ -13,8 +13,9 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// ready registers an executor and puts its presence into the store.
-func ready(t *testing.T, s store.Store, agents *Agents, id string) {
+// ready registers an executor, puts its presence into the store and answers the
+// etcd lease that it stands on.
+func ready(t *testing.T, s store.Store, agents *Agents, id string) int64 {
 	t.Helper()
 	lease, err := s.Grant(t.Context(), time.Minute)
 	if err != nil {
@@ -24,6 +25,7 @@ func ready(t *testing.T, s store.Store, agents *Agents, id string) {
 	if _, err := agents.Announce(t.Context(), &controlv1.AnnounceRequest{Id: id, Incarnation: incarnation, EtcdLease: lease.ID}); err != nil {
 		t.Fatal(err)
 	}
+	return lease.ID
 }
 
 func TestDisableDrainClaim(t *testing.T) {
@@ -171,10 +173,34 @@ func TestInventoryFindings(t *testing.T) {
 	s := store.NewFake(store.FakeConfig{})
 	l := start(t, s)
 	agents, inventory := NewAgents(l), NewInventory(l)
+	var leases []int64
 	for _, id := range []string{"a", "b", "c"} {
-		ready(t, s, agents, id)
+		leases = append(leases, ready(t, s, agents, id))
 	}
-	if answer, err := inventory.InventoryFindings(t.Context(), &berthv1.ListFindingsRequest{}); err != nil || len(answer.GetFindings()) != 0 {
-		t.Fatal(answer, err)
+	found := func() []*berthv1.Finding {
+		answer, err := inventory.InventoryFindings(t.Context(), &berthv1.ListFindingsRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.GetFindings()
+	}
+	if list := found(); len(list) != 0 {
+		t.Fatal(list)
+	}
+	for _, lease := range leases {
+		if err := s.Revoke(t.Context(), lease); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for { // until the view has shown it; the test's own time limit ends it
+		list := found()
+		if len(list) == 0 {
+			continue
+		}
+		if f := list[0]; f.GetKind() != "MASS_LOSS" || f.GetObject() != "executors" || f.GetSince() == nil ||
+			f.GetMessage() == "" || f.GetAction() == "" || f.GetService() != "executor-state" {
+			t.Errorf("found %v", f)
+		}
+		return
 	}
 }
