@@ -27,6 +27,9 @@ func (c *Core) tellDisabled() {
 		if len(requests) == c.cfg.StepLimit {
 			break
 		}
+		if !d.ExpireAt.IsZero() && !d.ExpireAt.After(c.now) {
+			continue // its end comes first
+		}
 		requests = append(requests, d)
 	}
 	placed := c.placed(requests)
