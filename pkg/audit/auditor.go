@@ -32,6 +32,7 @@ const (
 	RuleTerm             Rule = "TERM"
 	RuleFence            Rule = "FENCE"
 	RuleOrder            Rule = "ORDER"
+	RuleOrigin           Rule = "ORIGIN"
 	RuleRecord           Rule = "RECORD"
 	RuleLeaseOwner       Rule = "LEASE_OWNER"
 	RuleTaskOwner        Rule = "TASK_OWNER"
@@ -77,6 +78,8 @@ type step struct {
 	// jump is set for a snapshot: what lies between is not known.
 	jump     bool
 	touched  []*version
+	born     []*version                 // whose reservation was accepted
+	split    []split                    // that ask for other workers now
 	granted  []*version                 // whose lease was created
 	grown    []*version                 // whose task got a record it had not
 	complete []*version                 // whose task was completed
@@ -163,10 +166,12 @@ func (a *Auditor) apply(revision int64, raw []store.Change, jump bool) {
 	a.checkLeases()
 	a.checkTasks()
 	a.checkReleases()
+	a.checkSplits()
+	a.checkOrigins()
 	a.checkSeats()
 	a.checkOrder()
 	for _, v := range a.step.touched {
-		v.touched = false
+		v.touched, v.was = false, nil
 		if v.gone() {
 			delete(a.versions, v.uid)
 		}

@@ -18,12 +18,18 @@
 //	                   has every worker of the reservation in it, in order
 //	ONE_ASSIGNMENT     a worker has at most one assignment that has not ended
 //	ONE_OF_A_SEAT      nor have two numbers of one seat, under one name, unless
-//	                   the older is being stopped because it was cancelled
+//	                   the older is being stopped because it was cancelled,
+//	                   alone or with its batch
 //	PLACEMENT          a worker stays on the executor that it was leased
 //	WORKER_STATE       workers move along model.WorkerState.MayBecome
 //	STARTED_TWICE      a worker that was started is not started by another lease
 //	RESERVATION_STATE  reservations move forwards and stay where they ended
-//	IMMUTABLE          what a reservation asks for never changes
+//	IMMUTABLE          what a reservation asks for never changes, but for the
+//	                   workers that go ahead as a part of it; what was cancelled
+//	                   one by one stays so
+//	ORIGIN             a requeue is of a worker that its living parent gave up,
+//	                   with the next number, once; a part stands in the place of
+//	                   its parent; a round begins when the one before has ended
 //	NEVER_LOST         nothing that has not ended is deleted
 //	NO_REVIVAL         what ended gets no lease and no task, what was leased no
 //	                   second lease
@@ -38,5 +44,5 @@
 // Quiesced judges what must hold once nothing is in flight: LEASE_OWNER, every
 // leased worker is somebody's; TASK_OWNER, every task has its reservation.
 //
-// The order is the default one, of queue.OrderByEpoch.
+// The order is the default one, of queue.OrderByEpoch: requeues before all else.
 package audit

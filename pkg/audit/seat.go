@@ -9,7 +9,10 @@ type stage struct {
 
 // seat is one index of a stage.
 type seat struct {
+	index   int32
 	holders []holder // assignments that have not ended; more than one is wrong
+	// requeued is the highest number that a requeue asked for.
+	requeued int32
 	// started is the last worker that was started, which may have ended.
 	started holder
 }
@@ -29,7 +32,7 @@ func (a *Auditor) seat(v *version, index int32) *seat {
 	}
 	at := s.seats[index]
 	if at == nil {
-		at = &seat{}
+		at = &seat{index: index}
 		s.seats[index] = at
 	}
 	return at
@@ -81,7 +84,7 @@ func (a *Auditor) forgetStage(key model.Key) {
 		return
 	}
 	for index, at := range s.seats {
-		at.started = holder{}
+		at.started, at.requeued = holder{}, 0
 		if len(at.holders) == 0 {
 			delete(s.seats, index)
 		}
@@ -94,7 +97,7 @@ func (a *Auditor) forgetStage(key model.Key) {
 // checkSeats looks at the seats that got an assignment: it must be the only one
 // of its worker that has not ended, and of its seat, but for what the job
 // service chose itself: to name a seat under two names, or to ask again while
-// the version that it cancelled is being stopped.
+// the worker that it cancelled is being stopped.
 func (a *Auditor) checkSeats() {
 	for _, s := range a.step.begun {
 		if len(s.holders) < 2 {
@@ -105,7 +108,7 @@ func (a *Auditor) checkSeats() {
 		switch {
 		case last.number == other.number:
 			rule = RuleOneAssignment
-		case last.v.key != other.v.key, other.v.stopping():
+		case last.v.key != other.v.key, other.v.stopping(model.Seat{Index: s.index, Number: other.number}):
 			continue
 		}
 		a.violate(rule, "number %d of %s is assigned while number %d of %s has not ended", last.number, last.v, other.number, other.v)

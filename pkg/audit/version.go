@@ -3,6 +3,7 @@ package audit
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 
 	"berth.dev/pkg/model"
@@ -27,6 +28,8 @@ type version struct {
 	// complete stays set when the header is gone.
 	complete bool
 
+	// was is the record before this revision, while touched is set.
+	was     *model.Reservation
 	touched bool
 }
 
@@ -38,10 +41,18 @@ func (a *Auditor) touch(uid string) *version {
 		a.versions[uid] = v
 	}
 	if !v.touched {
-		v.touched = true
+		v.touched, v.was = true, v.r
 		a.step.touched = append(a.step.touched, v)
 	}
 	return v
+}
+
+// before is the reservation as this revision found it.
+func (v *version) before() *model.Reservation {
+	if v.touched {
+		return v.was
+	}
+	return v.r
 }
 
 // gone says that no record of the uid is left.
@@ -57,10 +68,10 @@ func (v *version) waits() bool {
 // living says whether the reservation is there and has not ended.
 func (v *version) living() bool { return v.r != nil && !v.r.State.Terminal() }
 
-// stopping says whether the reservation was cancelled, so that what it has left
-// is being stopped.
-func (v *version) stopping() bool {
-	return v.r == nil || v.r.State == model.Cancelling || v.r.State.Terminal()
+// stopping says whether a worker was cancelled, by itself or with all others,
+// so that it is being stopped.
+func (v *version) stopping(seat model.Seat) bool {
+	return v.r == nil || v.r.State == model.Cancelling || v.r.State == model.Cancelled || v.r.Unwanted.Has(seat)
 }
 
 func (v *version) String() string { return v.key.String() + " (uid " + v.uid + ")" }
@@ -129,6 +140,7 @@ func (a *Auditor) judgeReservation(v *version, prev, next *model.Reservation) {
 		return
 	case prev == nil:
 		a.stats.Reservations++
+		a.step.born = append(a.step.born, v)
 		// One transaction may both take a request and end it.
 		began := next.State == model.Queued || next.State == model.Cancelled || next.State == model.Replaced
 		if !began && !a.step.jump {
@@ -137,9 +149,12 @@ func (a *Auditor) judgeReservation(v *version, prev, next *model.Reservation) {
 	case prev.State.Terminal() && next.State != prev.State, progress(next.State) < progress(prev.State):
 		a.violate(RuleReservationState, "%s went from %s to %s", v, prev.State, next.State)
 	case !prev.Seats.Equal(next.Seats):
-		a.violate(RuleImmutable, "%s asks for %d other workers than before", v, next.Seats.Len())
+		a.step.split = append(a.step.split, split{v, prev.Seats})
 	case v.group != next.Spec.Constraints.Group():
 		a.violate(RuleImmutable, "%s changed its constraints", v)
+	}
+	if prev != nil && (!contains(next.Unwanted, prev.Unwanted) || !contains(next.Seats, next.Unwanted)) {
+		a.violate(RuleImmutable, "%s takes back workers that were cancelled, or cancels others than its own", v)
 	}
 	if progress(next.State) < 0 {
 		a.violate(RuleReservationState, "%s is stored as %s, which is derived", v, next.State)
@@ -165,19 +180,26 @@ func progress(s model.State) int {
 	return -1
 }
 
-// rank is where a reservation stands in its queue.
+// rank is where a reservation stands in its queue: what is requeued first, by
+// place alone; and parts, which share a place, by their seats.
 type rank struct {
 	order, place int64
+	seat         int32
 	uid          string
 }
 
 func (r rank) compare(o rank) int {
-	return cmp.Or(cmp.Compare(r.order, o.order), cmp.Compare(r.place, o.place), cmp.Compare(r.uid, o.uid))
+	return cmp.Or(cmp.Compare(r.order, o.order), cmp.Compare(r.place, o.place), cmp.Compare(r.seat, o.seat), cmp.Compare(r.uid, o.uid))
 }
 
 func rankOf(r *model.Reservation) rank {
 	at := rank{order: r.Epoch, place: r.Place, uid: r.UID}
+	if len(r.Seats) > 0 {
+		at.seat = r.Seats[0].First
+	}
 	switch {
+	case r.Origin == model.OriginRequeue:
+		at.order = math.MinInt64
 	case r.Spec.Priority.Order != nil:
 		at.order = *r.Spec.Priority.Order
 	case r.Spec.Priority.Class == model.ClassReplace:

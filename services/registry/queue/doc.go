@@ -4,6 +4,7 @@
 //	Upsert ─▶ QUEUED ──SendPass──▶ lease ──HandOver──▶ task header ─▶ ACTIVE ─▶ COMPLETED
 //	             │   (executor-state)        (assigner)                  │
 //	             ├─▶ CANCELLED, EXPIRED, REPLACED                    CANCELLING ─▶ CANCELLED
+//	             └◀── a requeue of one worker, or a round of all ◀───────┘
 //
 // It promises: a reservation that was accepted is in its queue, in its place,
 // until it is handed over, cancelled, replaced or expired; each queue is strict;
@@ -12,29 +13,36 @@
 //
 // # What an upsert does
 //
-// Of a key, the living versions are at most one that is queued (Q: no task
-// header yet, with a lease or without) and any number that were started (A:
-// ACTIVE, or QUEUED with a task header). One being cancelled is not living.
-// The first row that holds is done:
+// Of a key, the living versions are what is queued as it was asked for (Q: no
+// task header yet, with a lease or without; one version, or more where parts of
+// it go ahead), any number that were started (A: ACTIVE, or QUEUED with a task
+// header), and requeues of single workers, which count as workers of A whether
+// queued or started. One being cancelled is not living. The newest of what was
+// asked for stands for the others, before parts and those before requeues. The
+// first row that holds is done:
 //
 //	a version or the stage knows the requestId   its first result, nothing changes
-//	ifEpoch is not the newest living epoch       EPOCH_MISMATCH
-//	same body and workers as the newest living
-//	version, or as all living ones together:
-//	   Q is newest and the priority differs      REORDERED: priority and labels stored
+//	ifEpoch is not that of what stands for them  EPOCH_MISMATCH
+//	same body and workers as that one, or as
+//	all living ones together:
+//	   Q's priority differs                      REORDERED: priority and labels stored
 //	   otherwise                                 UNCHANGED: only the call is remembered
 //	an explicit number was used before           WORKER_ID_USED
 //	nothing left to queue, no Q                  UNCHANGED (a new target size is stored)
 //	nothing left to queue, Q                     REPLACED: Q ends
 //	no living version                            CREATED, at the tail
-//	Q, same constraints, workers ⊆ Q's           REPLACED, new uid, Q's place
+//	Q, same constraints, workers ⊆ Q's           REPLACED, new uid, Q's place, its
+//	                                             parts included
 //	Q, anything else                             REPLACED, new uid, at the tail
 //	A only                                       REPLACED: new uid, at the tail, beside A
 //
-// The body is compared without labels and priority. Left to queue is what is
-// asked for but for the workers of A that have not ended. Workers of A that are
-// not named are left alone, and those that live keep the body they were started
-// with. Constraints are compared like matching does, without regard to case.
+// The body is compared without labels and priority, and without the executors
+// that later rounds avoid. Left to queue is what is asked for but for the workers
+// of A that have not ended. Workers of A that are not named are left alone, and
+// those that live keep the body they were started with. Constraints are compared
+// like matching does, without regard to case. All living ones together include
+// what is COMPLETED of a batch as long as some of it lives, and leave out what
+// was cancelled one by one.
 //
 // # Workers and numbers
 //
@@ -45,12 +53,55 @@
 // asks for keeps its number, and any other takes the highest used + 1. A count
 // compares as the same workers with what holds exactly the seats 0 to n-1,
 // whatever their numbers, ended ones included: what is sent again is UNCHANGED
-// and refills no seat.
+// and refills no seat. A worker that was queued again goes by the numbers of its
+// earlier rounds, too: asked for by one of them, it is there.
+//
+// # Cancelling single workers
+//
+// CancelWorkers takes workers away wherever they are in the stage. A version that
+// was not handed over is REPLACED in its place by one without them, or CANCELLED
+// when none is left. Of one that was, those that have not ended become unwanted:
+// the assigner evicts them, and nothing queues them again. It is answered when
+// each of them is EVICT or further in the view, or its task stopped or gone. An
+// unwanted worker is not asked for any more: its seat may be filled at once.
+//
+// # Requeue
+//
+// A worker that the assigner gave up for the queue (FAILED, with Requeue) is
+// queued again as a version for itself, with its next number, one round later,
+// avoiding the executor that failed; its parent is the version it failed in. It
+// is dropped unless that lives, when the worker is unwanted, when its seat is at
+// or above the target size of the stage, and when the stage knows a higher number
+// of the seat: so it is done exactly once, by whichever leader, or not at all
+// where the job service was faster. A version is not COMPLETED before its
+// requeues were made. A cancel of the key, of the parent's epoch, of the job or
+// of the worker by an earlier number includes them; a lower target drops those of
+// seats at or above it. An ended version is kept as long as one that came of it.
+//
+// # Rounds
+//
+// A batch that was to start together and could not is withdrawn by the assigner.
+// When all of it has ended and nothing is leased to it, it is REPLACED
+// (NOT_TOGETHER) by the whole of it once more, in its place, every worker with
+// its next number, but for the unwanted. Once maxAttempts rounds are spent it is
+// FAILED (ROUNDS_EXHAUSTED), and tells what each of them came to.
+//
+// # Best effort
+//
+// Where a batch need not be whole (Config.BestEffort, or the request), a pass
+// that refuses it while some of it fits splits it: that many workers, the first
+// in order of index, become a part, a version with a lease of its own; the rest
+// keeps uid and place and asks for less. Parts may be split again. The mode is
+// looked at when the answer comes and never stored, so it may change while
+// reservations wait. What is to start together is never split.
 //
 // # Order
 //
 // A queue is ordered by the Order, then the place: a sequence that only rises.
-// A version that takes the place of another inherits place and epoch. Between
+// Requeues come before all else, among themselves by place alone, in each queue
+// and across queues. A version that takes the place of another inherits place and
+// epoch; parts share theirs with the rest of the batch, the lower seats first.
+// Between
 // decision and commit a version has no epoch and orders behind all that have.
 //
 // # Passes
@@ -82,10 +133,12 @@
 // all workers have ended and no chunk of the lease is left; CANCELLING also when
 // its header is gone. Ended versions are kept for model.KeepTerminal; with a
 // job's last record go the records of its stages. queueTimeout counts from
-// createdAt and only while no lease is held. A target size lower than the
-// stage's latest cancels (TARGET_LOWERED) what is queued under its other names.
+// createdAt and only while no lease is held; a requeue's or a round's wait begins
+// anew. A target size lower than the stage's latest cancels (TARGET_LOWERED) what
+// is queued under its other names, and of requeues those of seats at or above it.
 //
-// Shown for a key is its newest version that has not ended, or else the newest.
+// Shown for a key is what stands for its versions that have not ended, or else
+// the newest.
 //
 // # Requests
 //

@@ -98,8 +98,16 @@ func (l living) queuedLike(u Upsert) bool {
 // wanted are all workers that were asked for and not cancelled one by one, those
 // that have ended included.
 func (l living) wanted() model.Seats {
-	all := l.queuedSeats()
-	for _, v := range slices.Concat(l.done, l.started, l.requeues) {
+	var all model.Seats
+	for _, v := range l.all() {
+		all = all.Raise(v.wanted())
+	}
+	return all
+}
+
+// withDone adds the workers of what is done.
+func (l living) withDone(all model.Seats) model.Seats {
+	for _, v := range l.done {
 		all = all.Raise(v.wanted())
 	}
 	return all

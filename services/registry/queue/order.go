@@ -109,5 +109,13 @@ func (c *Core) compare(a, b *model.Reservation) int {
 			return order
 		}
 	}
-	return cmp.Or(cmp.Compare(a.Place, b.Place), cmp.Compare(a.Seats[0].First, b.Seats[0].First), cmp.Compare(a.UID, b.UID))
+	return cmp.Or(cmp.Compare(a.Place, b.Place), cmp.Compare(firstSeat(a), firstSeat(b)), cmp.Compare(a.UID, b.UID))
+}
+
+// firstSeat is the lowest index that a reservation asks for.
+func firstSeat(r *model.Reservation) int32 {
+	if len(r.Seats) == 0 {
+		return 0
+	}
+	return r.Seats[0].First
 }

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -52,7 +53,7 @@ func (w *world) commitAll() []model.Action {
 
 // An order key without a unique sequence: two reservations of one moment
 // compared equal, one was never queued, and removing it removed the other.
-func TestReservationsOfOneMomentAreBothQueued(t *testing.T) {
+func TestPitfallOrderKeyWithoutASequence(t *testing.T) {
 	w := started()
 	w.hold = true
 	w.input(ask("a", 1))
@@ -69,7 +70,7 @@ func TestReservationsOfOneMomentAreBothQueued(t *testing.T) {
 
 // Cancel, replace or late success of any reservation cleared the in-flight mark
 // of another: it was sent again and leased twice.
-func TestWhatIsInFlightIsNotOfferedAgain(t *testing.T) {
+func TestPitfallInFlightMarkOfAnotherCleared(t *testing.T) {
 	w := started()
 	first := actionsOf[SendPass](w.input(ask("a", 1)))[0]
 	w.now = w.now.Add(time.Millisecond)
@@ -92,7 +93,7 @@ func TestWhatIsInFlightIsNotOfferedAgain(t *testing.T) {
 }
 
 // A retry stamped with a new time moved an unchanged reservation to the back.
-func TestARetryKeepsTheTurn(t *testing.T) {
+func TestPitfallARetryLosesTheTurn(t *testing.T) {
 	w := started()
 	w.input(ask("a", 1))
 	w.input(ask("b", 1))
@@ -109,7 +110,7 @@ func TestARetryKeepsTheTurn(t *testing.T) {
 
 // An empty worker list blocked its group, a null constraint threw inside the
 // loop, and nobody got an answer.
-func TestABadRequestIsAnsweredAndBlocksNothing(t *testing.T) {
+func TestPitfallEmptyWorkerListBlocksItsGroup(t *testing.T) {
 	w := started()
 	for _, request := range []any{Upsert{}, ask("a", 0), ask("a", -1), Cancel{}, CancelJob{}, nil, 7} {
 		actions := w.input(request)
@@ -127,7 +128,7 @@ func TestABadRequestIsAnsweredAndBlocksNothing(t *testing.T) {
 
 // The registry forgot a reservation before its workers were assigned; what
 // failed after that had no owner.
-func TestWhatIsLeasedIsKeptUntilItIsTaken(t *testing.T) {
+func TestPitfallForgottenBeforeItWasAssigned(t *testing.T) {
 	w := started()
 	w.input(ask("a", 1))
 	w.write(w.leaseOf("a-1"))
@@ -148,7 +149,7 @@ func TestWhatIsLeasedIsKeptUntilItIsTaken(t *testing.T) {
 
 // Group keys were case-sensitive, matching was not: two queues over the same
 // executors.
-func TestQueuesDoNotDifferByCase(t *testing.T) {
+func TestPitfallGroupKeysByCase(t *testing.T) {
 	w := started()
 	for i, sku := range []string{"GPU", "gpu", "Gpu"} {
 		u := ask(fmt.Sprint("j", i), 1)
@@ -160,8 +161,99 @@ func TestQueuesDoNotDifferByCase(t *testing.T) {
 	}
 }
 
+// Different constraints over the same executors had no order between them at
+// all.
+func TestPitfallNoOrderAcrossGroups(t *testing.T) {
+	w := started()
+	w.hold = true
+	var want []string
+	for i, order := range []int64{4, 1, 5, 2, 3} {
+		u := ask(fmt.Sprint("j", i), 1)
+		u.Spec.Constraints.SKU, u.Spec.Priority.Order = fmt.Sprint("sku", i), &order
+		w.input(u)
+	}
+	for _, i := range []int{1, 3, 4, 0, 2} {
+		want = append(want, fmt.Sprint("j", i))
+	}
+	pass := actionsOf[SendPass](w.commitAll())[0]
+	var got []string
+	for _, e := range pass.Entries {
+		got = append(got, e.Key.Job)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("offered in the order %v, want %v", got, want)
+	}
+}
+
+// Retry came only by polling every 5 s, because a failed attempt re-armed the
+// timer and no signal of the inventory existed.
+func TestPitfallRetryOnlyByPolling(t *testing.T) {
+	w := started()
+	w.input(ask("a", 1))
+	refused := func() {
+		w.step(PassDone{Pass: w.core.passes, Outcomes: []Outcome{{UID: "a-1", Result: NoFit}}})
+	}
+	refused()
+	timer := w.core.NextDeadline()
+	if wait := timer.Sub(w.now); wait <= 0 || wait > w.core.config.RetryEvery {
+		t.Fatalf("the timer is in %v", wait)
+	}
+
+	w.now = w.now.Add(w.core.config.RetryEvery / 2)
+	e := &model.Executor{ID: "new"}
+	w.foreign(model.Changed{Ref: e.Ref(), Record: e})
+	if wait := w.core.NextDeadline().Sub(w.now); wait != w.core.config.Debounce {
+		t.Errorf("an executor came, and is used in %v", wait)
+	}
+	w.now = w.now.Add(w.core.config.Debounce)
+	if passes := actionsOf[SendPass](w.step(nil)); len(passes) != 1 {
+		t.Fatalf("%d passes after the inventory changed", len(passes))
+	}
+	refused()
+	if next := w.core.NextDeadline(); !next.Equal(timer) {
+		t.Errorf("a failed attempt moved the timer from %v to %v", timer, next)
+	}
+}
+
+// A failed batch kept what it had picked marked for a while, and many groups
+// that retried at once starved each other.
+func TestPitfallRetryingGroupsStarveEachOther(t *testing.T) {
+	const groups = 50
+	w := started()
+	w.hold = true
+	for i := range groups {
+		u := ask(fmt.Sprint("j", i), 3)
+		u.Spec.Constraints.SKU = fmt.Sprint("sku", i)
+		w.input(u)
+	}
+	pass := actionsOf[SendPass](w.commitAll())[0]
+	for turn := range 3 {
+		if len(pass.Entries) != groups-turn {
+			t.Fatalf("turn %d offers %d groups in one pass, want all %d", turn, len(pass.Entries), groups-turn)
+		}
+		done := PassDone{Pass: pass.Pass}
+		for i, e := range pass.Entries {
+			outcome := Outcome{UID: e.UID, Result: NoFit, Fitting: 2}
+			if i == len(pass.Entries)-1 { // the last in the order, and it is served
+				lease := w.leaseOf(e.UID)
+				w.write(lease)
+				outcome = Outcome{UID: e.UID, Result: Granted, Lease: w.revision}
+			}
+			done.Outcomes = append(done.Outcomes, outcome)
+		}
+		w.step(done)
+		for _, g := range w.core.Pending() {
+			if g.Reservations != 1 || g.Workers != 3 {
+				t.Fatalf("a batch that did not fit left a mark: %+v", g)
+			}
+		}
+		w.now = w.now.Add(w.core.config.RetryEvery)
+		pass = actionsOf[SendPass](w.step(nil))[0]
+	}
+}
+
 // A gauge per group was never zeroed when the group went.
-func TestAnEmptyGroupIsInNoIndex(t *testing.T) {
+func TestPitfallGaugeOfAGroupThatWent(t *testing.T) {
 	w := started()
 	w.input(ask("a", 3))
 	if stats := w.core.Stats(); len(stats.Groups) != 1 || stats.Groups[0].Workers != 3 {
@@ -312,5 +404,92 @@ func TestLateCopyOfAnUnchangedUpsertRevivesNothing(t *testing.T) {
 	w.input(Cancel{Key: again.Key})
 	if late := upserted(); late.Change != model.Unchanged || late.Reservation.State != model.Cancelled {
 		t.Errorf("a late copy: %v, %v", late.Change, late.Reservation.State)
+	}
+}
+
+// A part, a requeue or a round that was decided and not committed is decided
+// again, from what is known.
+func TestWhatIsDerivedIsFoundAgain(t *testing.T) {
+	for name, prepare := range map[string]func(w *world) []model.Action{
+		"part": func(w *world) []model.Action {
+			u := ask("j", 4)
+			u.Spec.Batch = model.BatchBestEffort
+			w.input(u)
+			w.failing = true
+			return w.step(PassDone{Pass: 1, Outcomes: []Outcome{{UID: "a-1", Result: NoFit, Fitting: 3}}})
+		},
+		"requeue": func(w *world) []model.Action {
+			w.input(ask("j", 4))
+			w.bring("a-1", isActive)
+			w.failing = true
+			w.giveUp("a-1", 2)
+			return nil
+		},
+		"round": func(w *world) []model.Action {
+			u := ask("j", 4)
+			u.Spec.Start = model.StartTogether
+			w.input(u)
+			w.bring("a-1", isActive)
+			h := &model.TaskHeader{UID: "a-1", Complete: true, Withdrawn: true, Ended: true}
+			w.foreign(model.Changed{Ref: h.Ref(), Record: h})
+			w.failing = true
+			return w.foreign(model.Changed{Ref: w.leaseOf("a-1").Ref})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := started()
+			prepare(w)
+			if w.failing || len(w.core.byKey[ask("j", 1).Key]) != 1 {
+				t.Fatal("nothing was decided and abandoned")
+			}
+			if next := w.core.NextDeadline(); !next.Equal(w.now) {
+				t.Errorf("it is wanted at %v, not at once", next)
+			}
+			w.step(nil)
+			if n := len(w.core.byKey[ask("j", 1).Key]); n != 2 {
+				t.Errorf("%d versions after another step", n)
+			}
+			w.step(nil)
+			if n := len(w.core.byKey[ask("j", 1).Key]); n != 2 || len(w.core.unsettled) > 0 {
+				t.Errorf("%d versions in the end, unsettled %v", n, w.core.unsettled)
+			}
+		})
+	}
+}
+
+// Many workers given up at once are queued again by effects that each fit a
+// transaction, large bodies or not.
+func TestManyRequeuesFitTransactions(t *testing.T) {
+	const workers = 300
+	for _, payload := range []int{0, model.MaxPayload} {
+		w := started()
+		u := ask("j", workers)
+		u.Spec.Task.Payload = make([]byte, payload)
+		w.input(u)
+		w.bring("a-1", isActive)
+		chunk := &model.TaskChunk{UID: "a-1"}
+		for i := range int32(workers) {
+			chunk.Workers = append(chunk.Workers, model.TaskWorker{Seat: model.Seat{Index: i, Number: 1}, State: model.WorkerFailed, Requeue: true})
+		}
+		actions := w.foreign(model.Changed{Ref: chunk.Ref(), Record: chunk})
+		for range workers {
+			actions = append(actions, w.step(nil)...)
+		}
+		requeued := 0
+		for _, effect := range actionsOf[model.Effect](actions) {
+			bytes := 0
+			for _, record := range effect.Puts {
+				if r, ok := record.(*model.Reservation); ok {
+					bytes += len(r.Spec.Task.Payload)
+					requeued += r.Seats.Len()
+				}
+			}
+			if ops := len(effect.Puts) + len(effect.Events); ops > 120 || bytes > effectBytes+model.MaxPayload {
+				t.Errorf("an effect of %d operations and %d bytes", ops, bytes)
+			}
+		}
+		if requeued != workers {
+			t.Errorf("%d of %d are queued again", requeued, workers)
+		}
 	}
 }

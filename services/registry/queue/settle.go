@@ -41,6 +41,8 @@ func (c *Core) settleOne(v *version) {
 			active.Message = ""
 		}
 		c.put(active, model.EventReservationAssigned)
+	case v.is(model.Queued) && len(v.r.Unwanted) > 0: // its task was withdrawn
+		c.remove([]removal{{v, v.r.Unwanted}}, model.RequestMark{})
 	case v.is(model.Queued) && v.refused:
 		c.toTail(v)
 	case v.is(model.Queued):

@@ -51,13 +51,15 @@ func sameConstraints(a, b constraint.Constraints) bool {
 
 // asked says whether the workers of an upsert are those that were asked for
 // before: by the version that stands for the key, or by all living ones
-// together, as when one adds to workers that run, or some were queued again.
+// together, as when one adds to workers that run, or some were queued again,
+// with those of the same batch that are COMPLETED or without.
 func (l living) asked(u Upsert) bool {
 	if asksFor(u, l.newestSeats()) {
 		return true
 	}
 	u.Workers = l.renumbered(u.Workers)
-	return asksFor(u, l.wanted())
+	all := l.wanted()
+	return asksFor(u, all) || asksFor(u, l.withDone(all))
 }
 
 func asksFor(u Upsert, seats model.Seats) bool {

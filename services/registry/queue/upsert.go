@@ -104,6 +104,9 @@ func (c *Core) keep(token uint64, u Upsert, l living) {
 		c.unchanged(token, u, l.newest.r)
 		return
 	}
+	if at := slices.Index(moving, l.newest); at >= 0 { // the last one is answered
+		moving = append(slices.Delete(moving, at, at+1), l.newest)
+	}
 	var effect model.Effect
 	var moved *model.Reservation
 	for i, v := range moving {
@@ -229,7 +232,7 @@ func (c *Core) retargeted(u Upsert) model.Effect {
 			dropped = append(dropped, other.queued...)
 		}
 		dropped = append(dropped, slices.DeleteFunc(other.requeues, func(v *version) bool {
-			return v.r.Seats[0].First < u.Spec.TargetSize || key == u.Key && u.names(v)
+			return firstSeat(v.r) < u.Spec.TargetSize || key == u.Key && u.names(v)
 		})...)
 	}
 	message := fmt.Sprintf("the target size of the stage was lowered from %d to %d", stage.TargetSize, u.Spec.TargetSize)

@@ -88,7 +88,7 @@ func (v *version) started() bool {
 func (c *Core) unsettledNow(v *version) bool {
 	switch {
 	case v.is(model.Queued):
-		return v.header != nil && v.header.Complete || v.refused && v.header == nil || c.splits(v)
+		return v.header != nil && v.header.Complete || v.header == nil && (v.refused || len(v.r.Unwanted) > 0) || c.splits(v)
 	case v.is(model.Active):
 		return c.owes(v) || len(v.lease) == 0 && (v.header == nil || v.header.Ended)
 	case v.is(model.Cancelling):

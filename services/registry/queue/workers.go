@@ -147,7 +147,7 @@ func (c *Core) removeFrom(effect *model.Effect, v *version, seats model.Seats) *
 	}
 	next := c.edit(v.r)
 	next.UID, next.Epoch = c.newUID(), 0
-	next.Seats, next.PlaceEpoch = left, c.placeEpoch(v.r)
+	next.Seats, next.Unwanted, next.PlaceEpoch = left, nil, c.placeEpoch(v.r)
 	c.finish(effect, v, model.Replaced, model.EventReservationReplaced, fault.ReasonCancelled,
 		fmt.Sprintf("%d of its workers were cancelled", seats.Len()))
 	effect.Puts = append(effect.Puts, next)

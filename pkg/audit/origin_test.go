@@ -1,0 +1,265 @@
+package audit
+
+import (
+	"testing"
+
+	"berth.dev/pkg/model"
+)
+
+// given up: the worker of a task at a place is for the queue to queue again.
+func givenUp(c *model.TaskChunk, at int) *model.TaskChunk {
+	next := *c
+	next.Workers = append([]model.TaskWorker{}, c.Workers...)
+	next.Workers[at].State, next.Workers[at].Requeue = model.WorkerFailed, true
+	return &next
+}
+
+// requeue asks for the first worker of a reservation with its next number.
+func requeue(uid string, of *model.Reservation) *model.Reservation {
+	next := *of
+	next.UID, next.Origin, next.Parent, next.Round = uid, model.OriginRequeue, of.UID, of.Round+1
+	next.Place, next.PlaceEpoch = 100, 0
+	next.Seats = model.Seats{{First: of.Seats[0].First, Last: of.Seats[0].First, Number: of.Seats[0].Number + 1}}
+	return &next
+}
+
+// parted splits the first worker off.
+func parted(of *model.Reservation, epoch int64) (part, rest *model.Reservation) {
+	p, r := *of, *of
+	p.UID, p.Origin, p.Parent, p.PlaceEpoch = "part", model.OriginPart, of.UID, epoch
+	first := of.Seats[0].First
+	p.Seats = model.Seats{{First: first, Last: first, Number: 1}}
+	r.Seats = model.Seats{{First: first + 1, Last: of.Seats[0].Last, Number: 1}}
+	return &p, &r
+}
+
+func unwanting(r *model.Reservation, at int) *model.Reservation {
+	next := *r
+	seat := r.Seats.List()[at]
+	next.Unwanted = model.SeatsOf([]model.Seat{seat})
+	return &next
+}
+
+// round is the whole batch once more.
+func round(uid string, of *model.Reservation) *model.Reservation {
+	next := *of
+	next.UID, next.Parent, next.Round, next.PlaceEpoch = uid, of.UID, of.Round+1, 1
+	next.Seats = model.Seats{{First: of.Seats[0].First, Last: of.Seats[0].Last, Number: of.Seats[0].Number + 1}}
+	return &next
+}
+
+// withdraw ends a batch that could not start together.
+func (w *world) withdraw(l *model.LeaseChunk) {
+	h := header(l)
+	h.Withdrawn, h.Stopping = true, true
+	w.put(h, task(l, model.WorkerEvict))
+	ended := *h
+	ended.Ended = true
+	w.put(&ended, task(l, model.WorkerEvicted))
+	w.put(gone{l.Ref()})
+}
+
+// TestOrigins shows requeues, parts and rounds that are as they should be.
+func TestOrigins(t *testing.T) {
+	r, other := reservation("r", 1, 3), reservation("s", 2, 2)
+	tests := []struct {
+		name  string
+		write func(w *world)
+	}{
+		{"a requeue goes before who came first", func(w *world) {
+			l := w.run(r, 1)
+			w.put(other)
+			w.put(givenUp(task(l, model.WorkerRunning), 0))
+			again := requeue("again", r)
+			w.run(again, 2)
+		}},
+		{"a requeue is requeued", func(w *world) {
+			l := w.run(r, 1)
+			w.put(givenUp(task(l, model.WorkerRunning), 0))
+			again := requeue("again", r)
+			l = w.run(again, 2)
+			w.put(givenUp(task(l, model.WorkerRunning), 0))
+			w.put(requeue("once more", again))
+		}},
+		{"its parent is completed by the same revision", func(w *world) {
+			l := w.run(r, 1)
+			w.put(givenUp(task(l, model.WorkerCompleted), 0))
+			w.put(gone{l.Ref()})
+			w.put(requeue("again", r), in(r, model.Completed))
+		}},
+		{"a requeue that was refused is queued once more", func(w *world) {
+			l := w.run(r, 1)
+			w.put(givenUp(task(l, model.WorkerRunning), 0))
+			again := requeue("again", r)
+			w.put(again)
+			next := requeue("next", r)
+			w.put(in(again, model.Replaced), next)
+		}},
+		{"a part goes ahead of the rest", func(w *world) {
+			epoch := w.put(r)
+			part, rest := parted(r, epoch)
+			partEpoch := w.put(part, rest)
+			cut := w.put(other)
+			w.put(lease(part, partEpoch, cut, 1))
+			w.put(lease(rest, epoch, w.revision, 2))
+		}},
+		{"a cancelled worker's seat is filled while it is being stopped", func(w *world) {
+			w.run(r, 1)
+			w.put(unwanting(in(r, model.Active), 0))
+			next := reservation("next", 4, 1)
+			next.Key, next.Seats = r.Key, model.Seats{{First: r.Seats[0].First, Last: r.Seats[0].First, Number: 2}}
+			w.run(next, 2)
+		}},
+		{"a batch has another round in its place", func(w *world) {
+			l := w.run(r, 1)
+			w.put(other)
+			w.withdraw(l)
+			w.put(in(r, model.Replaced), round("again", r))
+			w.put(lease(round("again", r), w.revision, w.revision, 1))
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			tt.write(w)
+			wantRules(t, w.audit())
+		})
+	}
+}
+
+// TestOriginRules breaks the rules about what comes of another reservation.
+func TestOriginRules(t *testing.T) {
+	r, other := reservation("r", 1, 3), reservation("s", 2, 2)
+	tests := []struct {
+		name  string
+		rule  Rule
+		write func(w *world)
+	}{
+		{"a requeue is passed over", RuleOrder, func(w *world) {
+			l := w.run(r, 1)
+			epoch := w.put(other)
+			w.put(givenUp(task(l, model.WorkerRunning), 0))
+			w.put(requeue("again", r))
+			w.put(lease(other, epoch, w.revision, 2))
+		}},
+		{"a part is passed over by the rest", RuleOrder, func(w *world) {
+			epoch := w.put(r)
+			part, rest := parted(r, epoch)
+			w.put(part, rest)
+			w.put(lease(rest, epoch, w.revision, 1))
+		}},
+		{"the rest is passed over by who came after", RuleOrder, func(w *world) {
+			epoch := w.put(r)
+			otherEpoch := w.put(other)
+			part, rest := parted(r, epoch)
+			partEpoch := w.put(part, rest)
+			w.put(lease(part, partEpoch, w.revision, 1))
+			w.put(lease(other, otherEpoch, w.revision, 2))
+		}},
+		{"a running worker is requeued", RuleOrigin, func(w *world) {
+			w.run(r, 1)
+			w.put(requeue("again", r))
+		}},
+		{"a worker is requeued twice", RuleOrigin, func(w *world) {
+			l := w.run(r, 1)
+			w.put(givenUp(task(l, model.WorkerRunning), 0))
+			w.put(requeue("again", r))
+			w.put(requeue("and again", r))
+		}},
+		{"a worker is requeued twice by one revision", RuleOrigin, func(w *world) {
+			l := w.run(r, 1)
+			w.put(givenUp(task(l, model.WorkerRunning), 0))
+			w.put(requeue("again", r), requeue("and again", r))
+		}},
+		{"a cancelled worker is requeued", RuleOrigin, func(w *world) {
+			l := w.run(r, 1)
+			w.put(unwanting(in(r, model.Active), 0))
+			w.put(givenUp(task(l, model.WorkerRunning), 0))
+			w.put(requeue("again", r))
+		}},
+		{"a cancelled reservation is requeued", RuleOrigin, func(w *world) {
+			l := w.run(r, 1)
+			w.put(in(r, model.Cancelling))
+			w.put(givenUp(task(l, model.WorkerEvicted), 0))
+			w.put(requeue("again", r))
+		}},
+		{"a requeue has no parent", RuleOrigin, func(w *world) {
+			w.put(requeue("again", r))
+		}},
+		{"a requeue skips a round", RuleOrigin, func(w *world) {
+			l := w.run(r, 1)
+			w.put(givenUp(task(l, model.WorkerRunning), 0))
+			again := requeue("again", r)
+			again.Round++
+			w.put(again)
+		}},
+		{"a part stands elsewhere", RuleOrigin, func(w *world) {
+			epoch := w.put(r)
+			part, rest := parted(r, epoch)
+			part.Place++
+			w.put(part, rest)
+		}},
+		{"a worker is lost in a split", RuleImmutable, func(w *world) {
+			epoch := w.put(r)
+			part, rest := parted(r, epoch)
+			rest.Seats = model.Seats{{First: rest.Seats[0].Last, Last: rest.Seats[0].Last, Number: 1}}
+			w.put(part, rest)
+		}},
+		{"a worker is in both halves", RuleImmutable, func(w *world) {
+			epoch := w.put(r)
+			part, rest := parted(r, epoch)
+			part.Seats = model.Seats{{First: part.Seats[0].First, Last: part.Seats[0].First + 1, Number: 1}}
+			w.put(part, rest)
+		}},
+		{"what is leased is split", RuleImmutable, func(w *world) {
+			epoch := w.put(r)
+			w.put(lease(r, epoch, w.revision, 1))
+			part, rest := parted(r, epoch)
+			w.put(part, rest)
+		}},
+		{"a cancelled worker is wanted again", RuleImmutable, func(w *world) {
+			w.run(r, 1)
+			w.put(unwanting(in(r, model.Active), 0))
+			w.put(in(r, model.Active))
+		}},
+		{"somebody else's worker is cancelled", RuleImmutable, func(w *world) {
+			w.run(r, 1)
+			stranger := *in(r, model.Active)
+			stranger.Unwanted = model.Seats{{First: 99, Last: 99, Number: 1}}
+			w.put(&stranger)
+		}},
+		{"the seat of a wanted worker is filled", RuleOneOfASeat, func(w *world) {
+			w.run(r, 1)
+			w.put(unwanting(in(r, model.Active), 1))
+			next := reservation("next", 4, 1)
+			next.Key, next.Seats = r.Key, model.Seats{{First: r.Seats[0].First, Last: r.Seats[0].First, Number: 2}}
+			w.run(next, 2)
+		}},
+		{"a round begins while workers run", RuleOrigin, func(w *world) {
+			l := w.run(r, 1)
+			h := header(l)
+			h.Withdrawn, h.Stopping = true, true
+			w.put(h)
+			w.put(in(r, model.Replaced), round("again", r))
+		}},
+		{"a round begins of what was not withdrawn", RuleOrigin, func(w *world) {
+			l := w.run(r, 1)
+			w.put(task(l, model.WorkerCompleted))
+			w.put(gone{l.Ref()})
+			w.put(in(r, model.Replaced), round("again", r))
+		}},
+		{"a round goes to the tail", RuleOrigin, func(w *world) {
+			w.withdraw(w.run(r, 1))
+			again := round("again", r)
+			again.Place = 7
+			w.put(in(r, model.Replaced), again)
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			tt.write(w)
+			wantRules(t, w.audit(), tt.rule)
+		})
+	}
+}

@@ -1,0 +1,225 @@
+package queue
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"berth.dev/pkg/model"
+)
+
+// stage is where a reservation has come to when the next upsert arrives.
+type stage int
+
+const (
+	isQueued stage = iota
+	isLeased
+	isActive
+)
+
+// Promise 1, every row of the table: what an upsert is, after one of three
+// workers, by what differs and by how far the first one has come.
+func TestPromise1EveryRowOfTheTable(t *testing.T) {
+	two, three := int64(2), int64(3)
+	seats := func(list ...model.Seat) func(*Upsert) {
+		return func(u *Upsert) { u.Count, u.Workers = 0, list }
+	}
+	count := func(n int32) func(*Upsert) { return func(u *Upsert) { u.Count = n } }
+	const (
+		same = "same place"
+		tail = "tail"
+		none = "" // the first one, untouched
+	)
+	tests := []struct {
+		name   string
+		at     stage
+		change func(*Upsert)
+		want   model.Change
+		place  string
+		seats  string // of the version that is answered
+	}{
+		{"again", isQueued, func(*Upsert) {}, model.Unchanged, none, "[0-2.1]"},
+		{"by name", isQueued, seats(model.Seat{Number: 1}, model.Seat{Index: 1, Number: 1}, model.Seat{Index: 2, Number: 1}), model.Unchanged, none, "[0-2.1]"},
+		{"other labels", isQueued, func(u *Upsert) { u.Spec.Labels = map[string]string{"a": "b"} }, model.Unchanged, none, "[0-2.1]"},
+		{"defaults spelt out", isQueued, func(u *Upsert) {
+			u.Spec.Start, u.Spec.OnFailure, u.Spec.MaxAttempts = model.StartProgressive, model.OnFailureRequeue, model.DefaultAttempts
+		}, model.Unchanged, none, "[0-2.1]"},
+		{"another class", isQueued, func(u *Upsert) { u.Spec.Priority.Class = model.ClassReplace }, model.Reordered, same, "[0-2.1]"},
+		{"another tier", isQueued, func(u *Upsert) { u.Spec.Priority.Tier = 4 }, model.Reordered, same, "[0-2.1]"},
+		{"another order", isQueued, func(u *Upsert) { u.Spec.Priority.Order = &two }, model.Reordered, same, "[0-2.1]"},
+		{"another task", isQueued, func(u *Upsert) { u.Spec.Task.Command = "other" }, model.ChangeReplaced, same, "[0-2.1]"},
+		{"another batch", isQueued, func(u *Upsert) { u.Spec.Batch = model.BatchBestEffort }, model.ChangeReplaced, same, "[0-2.1]"},
+		{"another start", isQueued, func(u *Upsert) { u.Spec.Start = model.StartTogether }, model.ChangeReplaced, same, "[0-2.1]"},
+		{"another failure", isQueued, func(u *Upsert) { u.Spec.OnFailure = model.OnFailureNotify }, model.ChangeReplaced, same, "[0-2.1]"},
+		{"more attempts", isQueued, func(u *Upsert) { u.Spec.MaxAttempts = 9 }, model.ChangeReplaced, same, "[0-2.1]"},
+		{"a timeout", isQueued, func(u *Upsert) { u.Spec.QueueTimeout = time.Hour }, model.ChangeReplaced, same, "[0-2.1]"},
+		{"fewer", isQueued, count(2), model.ChangeReplaced, same, "[0-1.1]"},
+		{"some of them", isQueued, seats(model.Seat{Index: 2, Number: 1}), model.ChangeReplaced, same, "[2.1]"},
+		{"fewer and another task", isQueued, func(u *Upsert) { u.Count, u.Spec.Task.Command = 1, "other" }, model.ChangeReplaced, same, "[0.1]"},
+		{"task and priority", isQueued, func(u *Upsert) { u.Spec.Task.Command, u.Spec.Priority.Order = "other", &three }, model.ChangeReplaced, same, "[0-2.1]"},
+		{"more", isQueued, count(4), model.ChangeReplaced, tail, "[0-3.1]"},
+		{"others", isQueued, seats(model.Seat{Index: 7, Number: 1}), model.ChangeReplaced, tail, "[7.1]"},
+		{"the next number", isQueued, seats(model.Seat{Number: 2}), model.ChangeReplaced, tail, "[0.2]"},
+		{"another SKU", isQueued, func(u *Upsert) { u.Spec.Constraints.SKU = "x" }, model.ChangeReplaced, tail, "[0-2.1]"},
+		{"a host to avoid", isQueued, func(u *Upsert) { u.Spec.Constraints.Avoid = []string{"h"} }, model.ChangeReplaced, tail, "[0-2.1]"},
+
+		{"again", isLeased, func(*Upsert) {}, model.Unchanged, none, "[0-2.1]"},
+		{"another order", isLeased, func(u *Upsert) { u.Spec.Priority.Order = &two }, model.Reordered, same, "[0-2.1]"},
+		{"another task", isLeased, func(u *Upsert) { u.Spec.Task.Command = "other" }, model.ChangeReplaced, same, "[0-2.1]"},
+		{"more", isLeased, count(4), model.ChangeReplaced, tail, "[0-3.1]"},
+
+		{"again", isActive, func(*Upsert) {}, model.Unchanged, none, "[0-2.1]"},
+		{"another order", isActive, func(u *Upsert) { u.Spec.Priority.Order = &two }, model.Unchanged, none, "[0-2.1]"},
+		{"another task", isActive, func(u *Upsert) { u.Spec.Task.Command = "other" }, model.Unchanged, none, "[0-2.1]"},
+		{"fewer", isActive, count(1), model.Unchanged, none, "[0-2.1]"},
+		{"more", isActive, count(5), model.ChangeReplaced, tail, "[3-4.1]"},
+		{"the next number", isActive, seats(model.Seat{Index: 1, Number: 2}), model.ChangeReplaced, tail, "[1.2]"},
+	}
+	for _, name := range []string{model.MainName, "replace-3-2"} {
+		for _, tt := range tests {
+			t.Run(fmt.Sprintf("%s/%d/%s", name, tt.at, tt.name), func(t *testing.T) {
+				w := started()
+				u := ask("j", 3)
+				u.Key.Name = name
+				beside := ask("j", 3)
+				beside.Key.Name = "beside"
+				beside.Key.Stage = "other"
+				w.input(u)
+				w.input(beside)
+				w.bring("a-1", tt.at)
+				first, _ := w.core.GetUID("a-1")
+				other, _ := w.core.GetUID("a-2")
+
+				next := u
+				next.Spec.Constraints = u.Spec.Constraints
+				tt.change(&next)
+				reply := actionsOf[model.Reply](w.input(next))[0]
+				if reply.Err != nil {
+					t.Fatal(reply.Err)
+				}
+				got := reply.Value.(Upserted)
+				if got.Change != tt.want || showSeats(got.Reservation.Seats) != tt.seats {
+					t.Errorf("%s %s, want %s %s", got.Change, showSeats(got.Reservation.Seats), tt.want, tt.seats)
+				}
+				r, old := got.Reservation, first.Reservation
+				switch tt.place {
+				case none:
+					if r != old {
+						t.Errorf("the record moved: %+v", r)
+					}
+				case same:
+					if r.Place != old.Place || epochOf(r) != epochOf(old) {
+						t.Errorf("at place %d of %d, not %d of %d", r.Place, epochOf(r), old.Place, epochOf(old))
+					}
+				case tail:
+					if r.Place <= other.Reservation.Place || r.PlaceEpoch != 0 {
+						t.Errorf("at place %d of %d, not the tail", r.Place, r.PlaceEpoch)
+					}
+				}
+				if replaced := r.UID != old.UID; replaced != (tt.want == model.ChangeReplaced) {
+					t.Errorf("%s is now %s", old.UID, r.UID)
+				}
+				ended, _ := w.core.GetUID("a-1")
+				if ends := tt.want == model.ChangeReplaced && tt.at != isActive; ends != (ended.State == model.Replaced) {
+					t.Errorf("the first is %s", ended.State)
+				}
+				if now, _ := w.core.GetUID("a-2"); now.Reservation != other.Reservation {
+					t.Errorf("what stood beside it moved")
+				}
+			})
+		}
+	}
+}
+
+// bring takes a version as far as a stage of its life.
+func (w *world) bring(uid string, to stage) {
+	if to >= isLeased {
+		w.foreign(w.leaseOf(uid))
+	}
+	if to >= isActive {
+		h := &model.TaskHeader{UID: uid, Complete: true}
+		w.foreign(model.Changed{Ref: h.Ref(), Record: h})
+	}
+}
+
+// The same shape sent a thousand times, to whichever replica at whatever time,
+// moves nothing: not where it waits, nor where it runs, nor where one of its
+// workers was queued again or a part of it went ahead.
+func TestPromise1TheSameShapeMovesNothing(t *testing.T) {
+	plain := func(w *world) Upsert {
+		u := ask("j", 4)
+		w.input(u)
+		return u
+	}
+	tests := map[string]func(w *world) Upsert{
+		"queued": plain,
+		"active": func(w *world) Upsert {
+			u := plain(w)
+			w.bring("a-1", isActive)
+			return u
+		},
+		"requeued": func(w *world) Upsert {
+			u := plain(w)
+			w.bring("a-1", isActive)
+			w.giveUp("a-1", 1)
+			return u
+		},
+		"requeued, and the rest is completed": func(w *world) Upsert {
+			u := plain(w)
+			w.bring("a-1", isActive)
+			w.giveUp("a-1", 1)
+			h := &model.TaskHeader{UID: "a-1", Complete: true, Ended: true}
+			w.foreign(model.Changed{Ref: h.Ref(), Record: h})
+			w.foreign(model.Changed{Ref: w.leaseOf("a-1").Ref})
+			return u
+		},
+		"parted": func(w *world) Upsert {
+			u := ask("j", 4)
+			u.Spec.Batch = model.BatchBestEffort
+			w.input(u)
+			w.step(PassDone{Pass: w.core.passes, Outcomes: []Outcome{{UID: "a-1", Result: NoFit, Fitting: 1}}})
+			return u
+		},
+	}
+	for name, prepare := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := started()
+			u := prepare(w)
+			w.input(ask("behind", 1))
+			before := w.durable()
+			for i := range 1000 {
+				if i%100 == 50 { // another replica, whose clock is anywhere
+					w.now = w.now.Add(time.Duration(i%7-3) * 30 * time.Minute)
+					w.successor(int64(20 + i))
+				}
+				reply := actionsOf[model.Reply](w.input(u))[0]
+				if reply.Err != nil || reply.Value.(Upserted).Change != model.Unchanged {
+					t.Fatalf("the %dth time: %+v", i, reply)
+				}
+			}
+			if after := w.durable(); !slices.Equal(before, after) {
+				t.Errorf("stored were\n%v\nand are\n%v", before, after)
+			}
+		})
+	}
+}
+
+// durable are the store's records as they are stored.
+func (w *world) durable() []string {
+	var all []string
+	for _, ref := range w.refs() {
+		all = append(all, fmt.Sprintf("%v %d %+v", ref, w.records[ref].mod, w.records[ref].record))
+	}
+	return all
+}
+
+// giveUp has the assigner give up one worker of four.
+func (w *world) giveUp(uid string, index int32) {
+	chunk := &model.TaskChunk{UID: uid}
+	for i := range int32(4) {
+		chunk.Workers = append(chunk.Workers, model.TaskWorker{Seat: model.Seat{Index: i, Number: 1}, State: model.WorkerCompleted})
+	}
+	chunk.Workers[index].State, chunk.Workers[index].Requeue = model.WorkerFailed, true
+	w.foreign(model.Changed{Ref: chunk.Ref(), Record: chunk})
+}
