@@ -37,22 +37,28 @@ func settled(e *berthv1.Explanation) string {
 	return fmt.Sprintf("%s does not wait: it is %s. %s", reservationKey(r), state(r.GetState()), because(e.GetReason(), e.GetMessage()))
 }
 
-// fits is the sentence about what would fit now.
+// fits is the sentence about what would fit now. An explanation without the
+// revision of the executors knows nothing of that, and its message says why.
 func fits(e *berthv1.Explanation) string {
-	key := reservationKey(e.GetReservation())
-	if e.GetPosition() == 1 {
-		return fmt.Sprintf("%s waits: %s.", key, fitting(e))
+	text := reservationKey(e.GetReservation()) + " waits"
+	known := e.GetExecutorRevision() != 0
+	switch {
+	case e.GetPosition() == 1 && known:
+		return fmt.Sprintf("%s: %s.", text, fitting(e))
+	case e.GetPosition() == 1:
+		return text + "."
 	}
-	return fmt.Sprintf("%s waits behind %s. By itself, %s.", key, headKey(e), fitting(e))
+	text += fmt.Sprintf(" behind %s.", Key(e.GetHead().GetJob(), e.GetHead().GetStage(), e.GetHead().GetName()))
+	if known {
+		text += fmt.Sprintf(" By itself, %s.", fitting(e))
+	}
+	return text
 }
 
-// fitting says how many workers would fit now. An explanation without the
-// revision of the executors knows nothing of that.
+// fitting says how many workers would fit now.
 func fitting(e *berthv1.Explanation) string {
 	workers, alone := fmt.Sprintf("of its %d workers", e.GetNeeded()), e.GetNeeded() == 1
 	switch {
-	case e.GetExecutorRevision() == 0:
-		return "what would fit " + workers + " is not known"
 	case e.GetMissing() == 0 && alone:
 		return "its worker would fit now"
 	case e.GetMissing() == 0:
@@ -83,10 +89,6 @@ func turn(e *berthv1.Explanation, now time.Time) string {
 		text += fmt.Sprintf(" It was tried %s ago.", since(e.GetTried(), now))
 	}
 	return text
-}
-
-func headKey(e *berthv1.Explanation) string {
-	return Key(e.GetHead().GetJob(), e.GetHead().GetStage(), e.GetHead().GetName())
 }
 
 // because writes a reason and its sentence.
