@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"berth.dev/pkg/model"
 )
 
 // dump tells everything of a core that is a function of records, and the facts
@@ -36,8 +38,8 @@ func (c *Core) dump() string {
 		b.WriteByte('\n')
 	}
 	fmt.Fprintf(&b, "children %v, executors %v, names %v\n", c.children, c.executors, c.names)
-	for key, versions := range c.spent {
-		fmt.Fprintf(&b, "spent in %v: %v\n", key, slices.Sorted(maps.Keys(versions)))
+	for _, key := range slices.SortedFunc(maps.Keys(c.spent), model.Key.Compare) {
+		fmt.Fprintf(&b, "spent in %v: %v\n", key, slices.Sorted(maps.Keys(c.spent[key])))
 	}
 	for key := range c.stageKeys.from(0) {
 		fmt.Fprintf(&b, "stage %+v\n", *c.stages[key])

@@ -1,7 +1,8 @@
 package queue
 
 import (
-	"cmp"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -75,15 +76,20 @@ func TestCoreIsAFunctionOfTheStore(t *testing.T) {
 
 func drawRequest(t *rapid.T) any {
 	id := rapid.SampledFrom([]string{"", "", "r1", "r2", "r3"}).Draw(t, "request")
-	switch rapid.IntRange(0, 5).Draw(t, "kind") {
+	switch rapid.IntRange(0, 6).Draw(t, "kind") {
 	case 0:
 		return Cancel{Key: drawKey(t), RequestID: id}
+	case 6:
+		key := drawKey(t)
+		seat := model.Seat{Index: rapid.Int32Range(0, 3).Draw(t, "index"), Number: rapid.Int32Range(1, 3).Draw(t, "number")}
+		return CancelWorkers{Job: key.Job, Stage: key.Stage, Workers: []model.Seat{seat}, RequestID: id}
 	case 1:
 		return CancelJob{Job: drawKey(t).Job, RequestID: id}
 	}
 	u := drawUpsert(t)
 	u.RequestID = id
 	u.Spec.TargetSize = rapid.SampledFrom([]int32{0, 0, 8, 9}).Draw(t, "target")
+	u.Spec.Start = rapid.SampledFrom([]model.Start{model.StartUnset, model.StartTogether}).Draw(t, "start")
 	return u
 }
 
@@ -127,13 +133,23 @@ func (w *world) others(t *rapid.T) {
 		header := model.Ref{Kind: model.KindTaskHeader, ID: r.UID}
 		_, leased := w.records[lease]
 		_, handed := w.records[header]
-		switch what := rapid.IntRange(0, 4).Draw(t, "other"); {
+		switch what := rapid.IntRange(0, 5).Draw(t, "other"); {
 		case what == 0 && r.State == model.Queued && !leased:
 			w.foreign(w.leaseOf(r.UID))
 		case what == 1 && r.State == model.Queued && leased:
 			w.foreign(model.Changed{Ref: header, Record: &model.TaskHeader{UID: r.UID, Complete: rapid.Bool().Draw(t, "complete")}})
 		case what == 2 && handed:
-			w.foreign(model.Changed{Ref: header, Record: &model.TaskHeader{UID: r.UID, Complete: true, Ended: true}})
+			w.foreign(model.Changed{Ref: header, Record: &model.TaskHeader{
+				UID: r.UID, Complete: true, Ended: true, Withdrawn: r.Spec.Start == model.StartTogether,
+			}})
+		case what == 5 && handed:
+			chunk := &model.TaskChunk{UID: r.UID}
+			for seat := range r.Seats.All() {
+				worker := model.TaskWorker{Seat: seat, State: model.WorkerFailed}
+				worker.Requeue = r.Spec.Start != model.StartTogether && rapid.Bool().Draw(t, "requeue")
+				chunk.Workers = append(chunk.Workers, worker)
+			}
+			w.foreign(model.Changed{Ref: chunk.Ref(), Record: chunk})
 		case what == 3 && leased:
 			w.foreign(model.Changed{Ref: lease})
 		}
@@ -153,33 +169,78 @@ func (w *world) compareAfresh(t *rapid.T) {
 
 // twin is the obvious queue: a list of what waits, sorted when it is looked at.
 type twin struct {
+	byClass bool
 	waiting []*entry
 	leased  []*entry
 	used    map[string]map[int32]int32
 	seq     int
 }
 
+// entry is one version: of what was asked for, a part of it, or a requeue.
 type entry struct {
-	u     Upsert
-	seats map[int32]int32
+	u       Upsert
+	uid     string
+	requeue bool
+	part    bool
+	seats   map[int32]int32
 	// epoch and seq are those of the place.
 	epoch int64
 	seq   int
+	// done are the seats of its batch that were handed out.
+	done map[int32]bool
 }
 
-func (e *entry) rank() int64 {
-	if e.u.Spec.Priority.Order != nil {
-		return *e.u.Spec.Priority.Order
+func (e *entry) indexes() []int32 { return slices.Sorted(maps.Keys(e.seats)) }
+
+// before says whether one is tried before another.
+func (m *twin) before(a, b *entry) bool {
+	switch {
+	case a.requeue != b.requeue:
+		return a.requeue
+	case a.requeue:
+		return a.seq < b.seq
 	}
-	if e.u.Spec.Priority.Class == model.ClassReplace {
-		return 0
+	x, y := m.ranks(a), m.ranks(b)
+	for i := range x {
+		if x[i] != y[i] {
+			return x[i] < y[i]
+		}
 	}
-	return e.epoch
+	return false
 }
 
-func (m *twin) find(list []*entry, key model.Key) *entry {
-	for _, e := range list {
-		if e.u.Key == key {
+// ranks are what an entry is ordered by, the most important first.
+func (m *twin) ranks(e *entry) []int64 {
+	class, order := int64(4), e.epoch
+	if e.u.Spec.Priority.Class != model.ClassUnset {
+		class = int64(e.u.Spec.Priority.Class)
+	}
+	if m.byClass {
+		return []int64{class, 0, e.epoch, int64(e.seq), int64(e.indexes()[0])}
+	}
+	switch {
+	case e.u.Spec.Priority.Order != nil:
+		order = *e.u.Spec.Priority.Order
+	case class == 1:
+		order = 0
+	}
+	return []int64{order, 0, 0, int64(e.seq), int64(e.indexes()[0])}
+}
+
+// all are the entries of a key that were asked for, and parts of them.
+func (m *twin) all(key model.Key) []*entry {
+	var all []*entry
+	for _, e := range slices.Concat(m.waiting, m.leased) {
+		if e.u.Key == key && !e.requeue {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+func (m *twin) find(uid string) *entry {
+	for _, e := range slices.Concat(m.waiting, m.leased) {
+		if e.uid == uid {
 			return e
 		}
 	}
@@ -201,61 +262,116 @@ func (m *twin) queue(sku string) []*entry {
 		}
 	}
 	slices.SortFunc(queue, func(a, b *entry) int {
-		return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(a.seq, b.seq))
+		if m.before(a, b) {
+			return -1
+		}
+		return 1
 	})
 	return queue
 }
 
-func (m *twin) upsert(u Upsert, revision int64) model.Change {
-	old := m.find(m.waiting, u.Key)
-	if old == nil {
-		old = m.find(m.leased, u.Key)
+// number is the next one of a seat.
+func (m *twin) number(job string, index int32) int32 {
+	if m.used[job] == nil {
+		m.used[job] = map[int32]int32{}
 	}
-	next := &entry{u: u, seats: map[int32]int32{}, epoch: revision, seq: m.seq}
-	change := model.Created
-	inPlace := false
-	if old != nil {
+	m.used[job][index]++
+	return m.used[job][index]
+}
+
+// upsert answers what becomes of a request.
+func (m *twin) upsert(u Upsert, revision int64) model.Change {
+	olds := m.all(u.Key)
+	queued, asked := map[int32]int32{}, map[int32]bool{}
+	for _, old := range olds {
+		maps.Copy(queued, old.seats)
+		maps.Copy(asked, old.done)
+	}
+	for i := range queued {
+		asked[i] = true
+	}
+	isCount := func(n int, has func(int32) bool) bool {
+		for i := range u.Count {
+			if !has(i) {
+				return false
+			}
+		}
+		return n == int(u.Count)
+	}
+	same := isCount(len(queued), func(i int32) bool { return queued[i] != 0 }) || isCount(len(asked), func(i int32) bool { return asked[i] })
+	change, inPlace := model.Created, false
+	next := &entry{u: u, seats: map[int32]int32{}, epoch: revision, seq: m.seq, done: map[int32]bool{}}
+	if len(olds) > 0 {
+		old := olds[0].u.Spec
 		change = model.ChangeReplaced
-		sameKind := old.u.Spec.Constraints.SKU == u.Spec.Constraints.SKU
-		if sameKind && old.u.Count == u.Count && old.u.Spec.Task.Command == u.Spec.Task.Command {
-			if old.u.Spec.Priority.Equal(u.Spec.Priority) {
+		sameKind := old.Constraints.SKU == u.Spec.Constraints.SKU
+		if sameKind && same && old.Task.Command == u.Spec.Task.Command && old.Batch == u.Spec.Batch {
+			if old.Priority.Equal(u.Spec.Priority) {
 				return model.Unchanged
 			}
-			old.u = u
+			for _, old := range olds {
+				old.u = u
+			}
 			return model.Reordered
 		}
-		inPlace = sameKind && u.Count <= old.u.Count
-		m.drop(old)
+		inPlace = sameKind
+		for i := range u.Count {
+			inPlace = inPlace && queued[i] != 0
+		}
 	}
 	if inPlace {
-		next.epoch, next.seq = old.epoch, old.seq
+		first := slices.MinFunc(olds, func(a, b *entry) int {
+			if m.before(a, b) {
+				return -1
+			}
+			return 1
+		})
+		next.epoch, next.seq = first.epoch, first.seq
 	} else {
 		m.seq++
 	}
-	used := m.used[u.Key.Job]
-	if used == nil {
-		used = map[int32]int32{}
-		m.used[u.Key.Job] = used
-	}
 	for i := range u.Count {
-		if old != nil && old.seats[i] != 0 {
-			next.seats[i] = old.seats[i]
-			continue
+		if next.seats[i] = queued[i]; queued[i] == 0 {
+			next.seats[i] = m.number(u.Key.Job, i)
 		}
-		used[i]++
-		next.seats[i] = used[i]
+	}
+	for _, old := range olds {
+		m.drop(old)
 	}
 	m.waiting = append(m.waiting, next)
 	return change
 }
 
+// split lets the first workers of an entry go ahead.
+func (m *twin) split(e *entry, fitting int) {
+	part := *e
+	part.uid, part.part = "", true
+	part.seats = map[int32]int32{}
+	rest := map[int32]int32{}
+	for n, i := range e.indexes() {
+		if n < fitting {
+			part.seats[i] = e.seats[i]
+		} else {
+			rest[i] = e.seats[i]
+		}
+	}
+	e.seats = rest
+	m.waiting = append(m.waiting, &part)
+}
+
 // The queue against a sorted list: the same order inside every group whatever
-// is asked, cancelled, granted, refused and taken over; nothing lost, nothing
-// twice, and every pass a prefix of each queue.
+// is asked, moved, replaced, cancelled, requeued, parted, granted, refused and
+// taken over, by either order; nothing lost, nothing twice, and every pass a
+// prefix of each queue.
 func TestQueueIsASortedList(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := newWorld(Config{})
-		p := &player{t: t, w: w, twin: &twin{used: map[string]map[int32]int32{}}}
+		m := &twin{used: map[string]map[int32]int32{}, byClass: rapid.Bool().Draw(t, "by class")}
+		config := Config{BestEffort: rapid.Bool().Draw(t, "best effort")}
+		if m.byClass {
+			config.Order = OrderByClass{}
+		}
+		w := newWorld(config)
+		p := &player{t: t, w: w, twin: m}
 		p.see(w.successor(10))
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			p.now()
@@ -273,6 +389,8 @@ type player struct {
 	call  *HandOver
 	reply *model.Reply
 	term  int64
+	// others are the reservations whose workers were given up.
+	others int
 }
 
 func (p *player) now() { p.w.now = p.w.now.Add(2 * time.Millisecond) }
@@ -280,6 +398,8 @@ func (p *player) now() { p.w.now = p.w.now.Add(2 * time.Millisecond) }
 func (p *player) see(actions []model.Action) {
 	for _, action := range actions {
 		switch a := action.(type) {
+		case model.Effect:
+			p.name(a)
 		case SendPass:
 			if p.pass != nil {
 				p.t.Fatalf("pass %d while %d is in flight", a.Pass, p.pass.Pass)
@@ -297,40 +417,98 @@ func (p *player) see(actions []model.Action) {
 	}
 }
 
+// name learns the uids of what is new: the twin knows which seats it asks for.
+func (p *player) name(effect model.Effect) {
+	for _, record := range effect.Puts {
+		r, ok := record.(*model.Reservation)
+		if !ok || r.State != model.Queued || p.twin.find(r.UID) != nil {
+			continue
+		}
+		for _, e := range slices.Concat(p.twin.waiting, p.twin.leased) {
+			if e.uid == "" && e.u.Key == r.Key && r.Seats.Equal(e.asks()) && e.requeue == (r.Origin == model.OriginRequeue) {
+				e.uid = r.UID
+				break
+			}
+		}
+	}
+}
+
+func (e *entry) asks() model.Seats {
+	var seats []model.Seat
+	for index, number := range e.seats {
+		seats = append(seats, model.Seat{Index: index, Number: number})
+	}
+	return model.SeatsOf(seats)
+}
+
+// requeue has a worker of a batch of its own given up, or cancels one that was
+// by its first number.
+func (p *player) requeue() {
+	for _, e := range slices.Concat(p.twin.waiting, p.twin.leased) {
+		if e.requeue && rapid.Bool().Draw(p.t, "cancelled") {
+			p.twin.drop(e)
+			p.see(p.w.input(CancelWorkers{Job: e.u.Key.Job, Stage: e.u.Key.Stage, Workers: []model.Seat{{Number: 1}}}))
+			if got := p.reply.Value.(WorkersCancelled).Count; got != 1 {
+				p.t.Fatalf("%d workers are cancelled with %s", got, e.uid)
+			}
+			return
+		}
+	}
+	p.others++
+	u := drawUpsert(p.t)
+	u.Count, u.Key.Job = 1, fmt.Sprint("other", p.others)
+	p.twin.upsert(u, p.w.revision+1)
+	p.see(p.w.input(u))
+	parent := p.twin.all(u.Key)[0]
+	p.twin.drop(parent)
+	again := &entry{u: u, requeue: true, seats: map[int32]int32{0: p.twin.number(u.Key.Job, 0)}, seq: p.twin.seq, done: map[int32]bool{}}
+	p.twin.seq++
+	p.twin.waiting = append(p.twin.waiting, again)
+	h := &model.TaskHeader{UID: parent.uid, Complete: true}
+	chunk := &model.TaskChunk{UID: parent.uid, Workers: []model.TaskWorker{{Seat: model.Seat{Number: 1}, State: model.WorkerFailed, Requeue: true}}}
+	p.see(p.w.foreign(p.w.leaseOf(parent.uid), model.Changed{Ref: h.Ref(), Record: h}, model.Changed{Ref: chunk.Ref(), Record: chunk}))
+	if again.uid == "" {
+		p.t.Fatalf("the worker of %s is not queued again", parent.uid)
+	}
+}
+
 func (p *player) comparePass(pass SendPass) {
-	offered := map[string][]model.Key{}
-	for _, e := range pass.Entries {
-		offered[e.Constraints.SKU] = append(offered[e.Constraints.SKU], e.Key)
+	offered := map[string][]string{}
+	for i, e := range pass.Entries {
+		if i > 0 && p.twin.before(p.twin.find(e.UID), p.twin.find(pass.Entries[i-1].UID)) {
+			p.t.Fatalf("pass %d offers %s before %s", pass.Pass, pass.Entries[i-1].UID, e.UID)
+		}
+		offered[e.Constraints.SKU] = append(offered[e.Constraints.SKU], e.UID)
 		if e.Epoch == 0 || e.Mod == 0 {
 			p.t.Fatalf("%s is offered and not durable", e.UID)
 		}
 	}
-	for sku, keys := range offered {
-		for i, key := range keys {
-			if want := p.twin.queue(sku)[i].u.Key; key != want {
-				p.t.Fatalf("pass %d offers %v of %s, not %v first", pass.Pass, key, sku, want)
+	for sku, uids := range offered {
+		for i, uid := range uids {
+			if want := p.twin.queue(sku)[i].uid; uid != want {
+				p.t.Fatalf("pass %d offers %v of %s, not %v first", pass.Pass, uid, sku, want)
 			}
 		}
 	}
 }
 
 func (p *player) play() {
-	switch rapid.IntRange(0, 9).Draw(p.t, "what") {
+	switch rapid.IntRange(0, 11).Draw(p.t, "what") {
 	case 0, 1, 2, 3:
 		u := drawUpsert(p.t)
+		u.Spec.Batch = rapid.SampledFrom([]model.Batch{model.BatchUnset, model.BatchUnset, model.BatchBestEffort}).Draw(p.t, "batch")
 		want := p.twin.upsert(u, p.w.revision+1)
 		p.see(p.w.input(u))
 		if got := p.reply.Value.(Upserted).Change; got != want {
 			p.t.Fatalf("%v: %s, want %s", u.Key, got, want)
 		}
 	case 4:
-		key, want := drawKey(p.t), 0
-		for _, list := range [][]*entry{p.twin.waiting, p.twin.leased} {
-			if e := p.twin.find(list, key); e != nil {
-				p.twin.drop(e)
-				want++
-			}
+		key := drawKey(p.t)
+		gone := p.twin.all(key)
+		for _, e := range gone {
+			p.twin.drop(e)
 		}
+		want := len(gone)
 		p.see(p.w.input(Cancel{Key: key}))
 		if got := p.reply.Value.(Cancelled).Count; got != want {
 			p.t.Fatalf("cancel of %v ended %d, want %d", key, got, want)
@@ -339,7 +517,9 @@ func (p *player) play() {
 		p.finishPass()
 	case 7, 8:
 		p.finishHandOver()
-	case 9:
+	case 9, 10:
+		p.requeue()
+	case 11:
 		p.pass, p.call = nil, nil
 		p.term++
 		p.see(p.w.successor(10 + p.term))
@@ -370,11 +550,17 @@ func (p *player) finishPass() {
 			case rapid.Bool().Draw(p.t, "fits"):
 				outcome.Result = Granted
 				leases = append(leases, p.w.leaseOf(e.UID))
-				granted := p.twin.find(p.twin.waiting, e.Key)
+				granted := p.twin.find(e.UID)
 				p.twin.drop(granted)
 				p.twin.leased = append(p.twin.leased, granted)
 			default:
 				outcome.Result = NoFit
+				tried := p.twin.find(e.UID)
+				outcome.Fitting = rapid.IntRange(0, len(tried.seats)-1).Draw(p.t, "fitting")
+				batch := tried.u.Spec.Batch
+				if best := batch == model.BatchBestEffort || batch == model.BatchUnset && p.w.core.config.BestEffort; best && outcome.Fitting > 0 {
+					p.twin.split(tried, outcome.Fitting)
+				}
 			}
 		}
 		stopped[e.Group] = outcome.Result != Granted
@@ -407,12 +593,15 @@ func (p *player) finishHandOver() {
 	for _, task := range call.Tasks {
 		view, _ := p.w.core.GetUID(task.UID)
 		outcome := TaskOutcome{UID: task.UID}
-		e := p.twin.find(p.twin.leased, task.Key)
+		e := p.twin.find(task.UID)
 		switch {
 		case view.Reservation.Mod != task.Mod: // refused, and no fault of the lease
 		case rapid.Bool().Draw(p.t, "taken"):
 			outcome.Taken = true
 			p.twin.drop(e)
+			for i := range e.seats {
+				e.done[i] = true
+			}
 			h := &model.TaskHeader{UID: task.UID, Complete: true, Ended: true}
 			tasks = append(tasks, model.Changed{Ref: h.Ref(), Record: h}, model.Changed{Ref: p.w.leaseOf(task.UID).Ref})
 		default:
@@ -420,6 +609,10 @@ func (p *player) finishHandOver() {
 			e.seq = p.twin.seq
 			p.twin.seq++
 			e.epoch = 1 << 40 // the newest of all, until the revision is known
+			e.uid = ""
+			if !e.part {
+				e.done = map[int32]bool{}
+			}
 			p.twin.waiting = append(p.twin.waiting, e)
 		}
 		done.Outcomes = append(done.Outcomes, outcome)
@@ -427,7 +620,7 @@ func (p *player) finishHandOver() {
 	p.see(p.w.step(done))
 	for _, e := range p.twin.waiting {
 		if e.epoch == 1<<40 {
-			view, _ := p.w.core.Get(e.u.Key)
+			view, _ := p.w.core.GetUID(e.uid)
 			e.epoch = view.Reservation.Epoch
 		}
 	}
@@ -445,15 +638,11 @@ func (p *player) compare() {
 		queue := p.twin.queue(sku)
 		total += len(queue)
 		for i, e := range queue {
-			view, ok := p.w.core.Get(e.u.Key)
+			view, ok := p.w.core.GetUID(e.uid)
 			if !ok || view.Position != i+1 {
-				p.t.Fatalf("%v is at %d, want %d of %s", e.u.Key, view.Position, i+1, sku)
+				p.t.Fatalf("%v (%s) is at %d, want %d of %s", e.u.Key, e.uid, view.Position, i+1, sku)
 			}
-			var seats []model.Seat
-			for index, number := range e.seats {
-				seats = append(seats, model.Seat{Index: index, Number: number})
-			}
-			if !view.Reservation.Seats.Equal(model.SeatsOf(seats)) {
+			if !view.Reservation.Seats.Equal(e.asks()) {
 				p.t.Fatalf("%v has %v, want %v", e.u.Key, view.Reservation.Seats, e.seats)
 			}
 		}
