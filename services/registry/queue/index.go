@@ -3,7 +3,6 @@ package queue
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"berth.dev/pkg/model"
 )
@@ -183,10 +182,6 @@ func (c *Core) leaveIndexes(v *version) {
 		c.leased.delete(v.leased)
 		v.leased = nil
 	}
-	if !v.deadline.IsZero() {
-		c.deadlines.delete(deadline{v.deadline, v.uid})
-		v.deadline = time.Time{}
-	}
 	delete(c.unsettled, v.uid)
 }
 
@@ -198,9 +193,13 @@ func (c *Core) enterIndexes(v *version) {
 		v.leased = v.r
 		c.leased.insert(v.r)
 	}
-	if at := v.dueAt(); !at.IsZero() {
-		v.deadline = at
-		c.deadlines.insert(deadline{at, v.uid})
+	if at := v.dueAt(); !at.Equal(v.deadline) {
+		if !v.deadline.IsZero() {
+			c.deadlines.delete(deadline{v.deadline, v.uid})
+		}
+		if v.deadline = at; !at.IsZero() {
+			c.deadlines.insert(deadline{at, v.uid})
+		}
 	}
 	if v.unsettled() {
 		c.unsettled[v.uid] = v

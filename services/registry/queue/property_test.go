@@ -75,11 +75,16 @@ func TestCoreIsAFunctionOfTheStore(t *testing.T) {
 
 func drawRequest(t *rapid.T) any {
 	id := rapid.SampledFrom([]string{"", "", "r1", "r2", "r3"}).Draw(t, "request")
-	switch rapid.IntRange(0, 5).Draw(t, "kind") {
+	switch rapid.IntRange(0, 6).Draw(t, "kind") {
 	case 0:
 		return Cancel{Key: drawKey(t), RequestID: id}
 	case 1:
 		return CancelJob{Job: drawKey(t).Job, RequestID: id}
+	case 2:
+		if rapid.Bool().Draw(t, "job") {
+			return Flush{Job: drawKey(t).Job, RequestID: id}
+		}
+		return Flush{Group: drawUpsert(t).withDefaults().Spec.Constraints.Group(), RequestID: id}
 	}
 	u := drawUpsert(t)
 	u.RequestID = id
