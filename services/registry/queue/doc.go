@@ -103,6 +103,7 @@
 // epoch; parts share theirs with the rest of the batch, the lower seats first.
 // Between
 // decision and commit a version has no epoch and orders behind all that have.
+// The strategies and their names are in order.go, and one more is a line there.
 //
 // # Passes
 //
@@ -114,6 +115,21 @@
 // A STALE or BEHIND entry needs nothing: whatever changes a head offers it again.
 // Between the cuts of two passes, and between two hand-overs, lies at least
 // Config.MinDelay.
+//
+// While a change of the inventory is being gathered each pass offers the heads
+// of all queues, whatever it is cut for: what became free goes by precedence,
+// and not to the queue that is woken first. Counted is, of each pass, what it
+// was cut for: the inventory, the timer, a cancel or flush, a grant, readiness,
+// or a head that came or changed.
+//
+// # Readiness
+//
+// Nothing is offered, handed over or shown as the whole of what waits before
+// the ready mark is stored: once in a cluster's life, and once more after a
+// restore took it away. With ReadyAuto the first leader stores it as it begins.
+// With ReadyOnSignal it stores that it has begun to wait; MarkReady ends that,
+// or Config.ReadinessGrace counted from then, whoever leads meanwhile. Requests
+// are taken all the time, and what waits may expire.
 //
 // # Hand-over
 //
@@ -139,6 +155,9 @@
 //
 // Shown for a key is what stands for its versions that have not ended, or else
 // the newest.
+//
+// A flush ends as CANCELLED (FLUSHED) what is queued of a job or in a group, with
+// a lease or without one, and leaves what was handed over.
 //
 // # Requests
 //

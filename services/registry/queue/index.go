@@ -3,7 +3,6 @@ package queue
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"berth.dev/pkg/model"
 )
@@ -210,10 +209,6 @@ func (c *Core) leaveIndexes(v *version) {
 		c.leased.delete(v.leased)
 		v.leased = nil
 	}
-	if !v.deadline.IsZero() {
-		c.deadlines.delete(deadline{v.deadline, v.uid})
-		v.deadline = time.Time{}
-	}
 	delete(c.unsettled, v.uid)
 	c.leaveSpent(v)
 }
@@ -226,9 +221,13 @@ func (c *Core) enterIndexes(v *version) {
 		v.leased = v.r
 		c.leased.insert(v.r)
 	}
-	if at := c.dueAt(v); !at.IsZero() {
-		v.deadline = at
-		c.deadlines.insert(deadline{at, v.uid})
+	if at := c.dueAt(v); !at.Equal(v.deadline) {
+		if !v.deadline.IsZero() {
+			c.deadlines.delete(deadline{v.deadline, v.uid})
+		}
+		if v.deadline = at; !at.IsZero() {
+			c.deadlines.insert(deadline{at, v.uid})
+		}
 	}
 	c.enterSpent(v)
 	c.judge(v)

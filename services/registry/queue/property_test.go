@@ -85,6 +85,11 @@ func drawRequest(t *rapid.T) any {
 		return CancelWorkers{Job: key.Job, Stage: key.Stage, Workers: []model.Seat{seat}, RequestID: id}
 	case 1:
 		return CancelJob{Job: drawKey(t).Job, RequestID: id}
+	case 2:
+		if rapid.Bool().Draw(t, "job") {
+			return Flush{Job: drawKey(t).Job, RequestID: id}
+		}
+		return Flush{Group: drawUpsert(t).withDefaults().Spec.Constraints.Group(), RequestID: id}
 	}
 	u := drawUpsert(t)
 	u.RequestID = id

@@ -73,7 +73,10 @@ type Counts struct {
 
 // Stats counts.
 func (c *Core) Stats() Stats {
-	stats := Stats{Ready: c.isReady(), States: c.states, Leased: c.leased.len(), Counts: c.counts}
+	stats := Stats{
+		Ready: c.isReady(), Groups: make([]GroupStats, 0, len(c.groups)),
+		States: c.states, Leased: c.leased.len(), Counts: c.counts,
+	}
 	for id, g := range c.groups {
 		stats.Groups = append(stats.Groups, GroupStats{id, g.order.len(), g.workers, g.order.at(0).CreatedAt})
 	}
