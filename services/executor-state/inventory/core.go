@@ -33,10 +33,17 @@ type Core struct {
 	holds        map[uint32]*hold
 	lastOrdinal  uint32
 	classes      map[string]*class
+	roster       roster
+	queries      queries
 	total        map[string]*sum
 	absent       ordered[*host]
 	states       [5]int
 	over         map[string]*host
+	skus         map[string]*sku
+	ready        *held
+	// demand is the reservations that wait, by group; awaited by uid.
+	demand  map[string]*demand
+	awaited map[string]*awaited
 
 	// journal holds the decisions that are not durable, oldest first.
 	journal []decision
@@ -55,8 +62,9 @@ type Core struct {
 	mass          massLoss
 
 	actions []model.Action
-	// slab is the memory of the candidates of one entry.
+	// slab is the memory of the candidates of one entry, list points into it.
 	slab []candidate
+	list []*candidate
 }
 
 var _ model.Core = (*Core)(nil)
@@ -77,6 +85,9 @@ func New(cfg Config) *Core {
 		total:        map[string]*sum{},
 		absent:       ordered[*host]{compare: compareGone},
 		over:         map[string]*host{},
+		skus:         map[string]*sku{},
+		demand:       map[string]*demand{},
+		awaited:      map[string]*awaited{},
 	}
 }
 
@@ -148,6 +159,12 @@ func (c *Core) input(in model.Input) {
 		c.reply(in.Token, value, err)
 	case Pass:
 		c.takePass(in.Token, request)
+	case PutSKU:
+		value, err := c.putSKU(request)
+		c.reply(in.Token, value, err)
+	case DeleteSKU:
+		value, err := c.deleteSKU(request)
+		c.reply(in.Token, value, err)
 	}
 }
 

@@ -5,8 +5,6 @@ import (
 	"maps"
 	"slices"
 	"time"
-
-	"berth.dev/pkg/resource"
 )
 
 // The kinds of findings.
@@ -40,18 +38,8 @@ func (c *Core) Findings() []Finding {
 		h := c.over[id]
 		list = append(list, Finding{
 			Kind: FindingOvercommitted, Object: id, Since: h.executor.Since,
-			Message: "holds more than it has: " + excess(h.hold.used, h.executor.Resources),
+			Message: "holds more than it has: " + h.excess(),
 		})
 	}
 	return list
-}
-
-// excess names the first resource of which more is used than there is.
-func excess(used, capacity resource.Vector) string {
-	for _, name := range used.Names() {
-		if used[name] > capacity[name] {
-			return fmt.Sprintf("%s %d of %d", name, used[name], capacity[name])
-		}
-	}
-	return ""
 }

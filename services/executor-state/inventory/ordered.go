@@ -64,6 +64,14 @@ func (s *ordered[T]) remove(item T) {
 	}
 }
 
+// first answers the least item.
+func (s *ordered[T]) first() (item T, ok bool) {
+	if s.size == 0 {
+		return item, false
+	}
+	return s.nodes[0][0], true
+}
+
 // all gives the items in order. The set must not change meanwhile.
 func (s *ordered[T]) all() iter.Seq[T] {
 	return func(yield func(T) bool) {

@@ -34,6 +34,7 @@ func (c *Core) set(ref model.Ref, next *held) (prev *held) {
 	switch ref.Kind {
 	case model.KindReservation:
 		put(c.reservations, ref.ID, next)
+		c.await(ref.ID)
 	case model.KindTaskHeader, model.KindTaskChunk:
 		c.setTask(ref, next)
 	case model.KindLeaseChunk:
@@ -42,6 +43,10 @@ func (c *Core) set(ref model.Ref, next *held) (prev *held) {
 		c.setExecutor(ref.ID, next)
 	case model.KindLive:
 		c.setPresence(ref.ID, next)
+	case model.KindSKU:
+		c.setSKU(ref.ID, next)
+	case model.KindReady:
+		c.ready = next
 	}
 	return prev
 }
@@ -152,7 +157,8 @@ func (c *Core) changed(e model.Changed) {
 		}
 		return
 	case model.KindReservation, model.KindExecutor, model.KindLive,
-		model.KindLeaseChunk, model.KindTaskHeader, model.KindTaskChunk:
+		model.KindLeaseChunk, model.KindTaskHeader, model.KindTaskChunk,
+		model.KindSKU, model.KindReady:
 	default:
 		return
 	}
