@@ -50,6 +50,7 @@ func Run(ctx context.Context, config Config, told func(process.Addresses)) error
 
 	berthv1.RegisterExecutorsServer(r.Server, internal.NewExecutors(l))
 	berthv1.RegisterCatalogServer(r.Server, internal.NewCatalog(l))
+	berthv1.RegisterUsageServer(r.Server, internal.NewUsage(l))
 	controlv1.RegisterInventoryServer(r.Server, internal.NewInventory(l))
 	controlv1.RegisterAgentsServer(r.Server, internal.NewAgents(l))
 	controlv1.RegisterHeartbeatsServer(r.Server, internal.NewHeartbeats(l, r.Store, renewer, reports, r.Gateway, r.Log))
