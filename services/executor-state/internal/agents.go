@@ -7,6 +7,7 @@ import (
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	"berth.dev/pkg/loop"
+	"berth.dev/pkg/wire"
 	"berth.dev/services/executor-state/inventory"
 )
 
@@ -23,7 +24,7 @@ func NewAgents(l loop.Owner[*inventory.Core]) *Agents { return &Agents{loop: l} 
 func (s *Agents) Register(ctx context.Context, req *controlv1.RegisterRequest) (*controlv1.RegisterAnswer, error) {
 	value, err := s.loop.Do(ctx, inventory.Register{
 		ID: req.GetId(), Address: req.GetAddress(), SKU: req.GetSku(), Host: req.GetHost(), Attributes: req.GetAttributes(),
-		Resources: req.GetResources(), Generation: req.GetGeneration(), Nonce: req.GetNonce(),
+		Resources: req.GetResources(), Reserved: wire.SharesOf(req.GetReserved()), Generation: req.GetGeneration(), Nonce: req.GetNonce(),
 	})
 	if err != nil {
 		return nil, err

@@ -14,7 +14,9 @@ type Register struct {
 	SKU, Host   string
 	Attributes  map[string]string
 	Resources   resource.Vector
-	Generation  int64
+	// Reserved are the shares of Resources that it sets aside, by role.
+	Reserved   map[string]resource.Vector
+	Generation int64
 	// Nonce is made afresh by each agent process. A repeat of the same one
 	// answers the same incarnation and writes nothing.
 	Nonce string

@@ -8,6 +8,7 @@ import (
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
+	"berth.dev/pkg/resource"
 )
 
 // The bounds of a registration.
@@ -39,16 +40,8 @@ func (r Register) check() error {
 		bad.add(fault.ReasonInvalid, "generation", "must not be negative, is %d", r.Generation)
 	}
 	bad.attributes("attributes", r.Attributes)
-	if len(r.Resources) > maxResources {
-		bad.add(fault.ReasonTooLarge, "resources", "at most %d, are %d", maxResources, len(r.Resources))
-	}
-	for _, name := range r.Resources.Names() {
-		field := "resources." + name
-		bad.name(field, name, maxName)
-		if amount := r.Resources[name]; amount < 0 {
-			bad.add(fault.ReasonInvalid, field, "must not be negative, is %d", amount)
-		}
-	}
+	bad.resources(r.Resources)
+	bad.reserved(r.Reserved, r.Resources.WithSlots())
 	return bad.err()
 }
 
@@ -89,6 +82,19 @@ func (v *violations) name(field, name string, longest int) {
 func (v *violations) text(field, text string) {
 	if len(text) > maxText {
 		v.add(fault.ReasonTooLarge, field, "at most %d bytes, are %d", maxText, len(text))
+	}
+}
+
+func (v *violations) resources(resources resource.Vector) {
+	if len(resources) > maxResources {
+		v.add(fault.ReasonTooLarge, "resources", "at most %d, are %d", maxResources, len(resources))
+	}
+	for _, name := range resources.Names() {
+		field := "resources." + name
+		v.name(field, name, maxName)
+		if amount := resources[name]; amount < 0 {
+			v.add(fault.ReasonInvalid, field, "must not be negative, is %d", amount)
+		}
 	}
 }
 

@@ -33,6 +33,8 @@ type Core struct {
 	holds        map[uint32]*hold
 	lastOrdinal  uint32
 	classes      map[string]*class
+	roster       roster
+	queries      queries
 	total        map[string]*sum
 	absent       ordered[*host]
 	states       [5]int
@@ -40,6 +42,11 @@ type Core struct {
 	over, stranded map[string]*host
 	disables       disables
 	pools          map[string]*pool
+	skus           map[string]*sku
+	ready          *held
+	// demand is the reservations that wait, by group; awaited by uid.
+	demand  map[string]*demand
+	awaited map[string]*awaited
 
 	// journal holds the decisions that are not durable, oldest first.
 	journal []decision
@@ -59,8 +66,9 @@ type Core struct {
 	counts        counts
 
 	actions []model.Action
-	// slab is the memory of the candidates of one entry.
+	// slab is the memory of the candidates of one entry, list points into it.
 	slab []candidate
+	list []*candidate
 }
 
 var _ model.Core = (*Core)(nil)
@@ -84,6 +92,9 @@ func New(cfg Config) *Core {
 		stranded:     map[string]*host{},
 		disables:     newDisables(),
 		pools:        map[string]*pool{},
+		skus:         map[string]*sku{},
+		demand:       map[string]*demand{},
+		awaited:      map[string]*awaited{},
 	}
 }
 
@@ -184,6 +195,12 @@ func (c *Core) input(in model.Input) {
 		c.reply(in.Token, value, err)
 	case DeletePool:
 		value, err := c.deletePool(request)
+		c.reply(in.Token, value, err)
+	case PutSKU:
+		value, err := c.putSKU(request)
+		c.reply(in.Token, value, err)
+	case DeleteSKU:
+		value, err := c.deleteSKU(request)
 		c.reply(in.Token, value, err)
 	}
 }

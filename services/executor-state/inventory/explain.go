@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 
@@ -22,73 +23,189 @@ type Explanation struct {
 
 // FailedCheck is the first check that some executors do not pass.
 type FailedCheck struct {
-	// Check is named "sku", "attributes.zone", "pools", "avoid"; or
-	// "capacity.cpu" where not even an idle executor had enough, "state",
-	// "draining" and "disabled" where it may not be given work, "free.cpu" where too little is left of it.
+	// Check is, in the order that they are made: "sku", "attributes.zone",
+	// "pools"; "capacity.cpu" where not even an idle executor had enough, "role"
+	// where it had only with what is set aside for other roles; "avoid"; "state",
+	// "draining", "disabled" and "overcommitted" where it may not be given work; "free.cpu"
+	// where too little is left of it.
 	constraint.Check
 	// Executors is how many fail it just so.
 	Executors int
 }
 
+// maxChecks is how many failed checks an explanation tells of.
+const maxChecks = 50
+
 // Explain answers why needed workers of the constraints would or would not be
-// granted now. It looks at every executor that matches.
+// granted now. It looks at kinds of executors and at how many of each have the
+// same left, not at each executor.
 func (c *Core) Explain(k constraint.Constraints, needed int) Explanation {
 	_, fitting := c.choose(k, needed)
 	e := Explanation{Needed: needed, Fitting: fitting}
 	if fitting < needed {
 		e.Reason, e.Message = c.refusal(k, needed, fitting)
 	}
-	avoided := c.avoided(k)
-	kind := kind(k)
-	failed := map[constraint.Check]int{}
-	for h := range c.byID.all() {
-		if check, fails := h.fails(k, kind, avoided); fails {
-			failed[check]++
-		}
+	x := explaining{constraints: k, query: c.query(k), names: k.Resources.Names(), failed: map[failure]int{}}
+	for _, class := range c.roster.classes {
+		x.kind(class)
 	}
-	for check, count := range failed {
-		e.Checks = append(e.Checks, FailedCheck{check, count})
+	x.avoid(c, c.avoided(k, x.query))
+	for _, eligible := range x.query.eligible {
+		x.standing(eligible.class)
+		x.free(eligible)
 	}
-	slices.SortFunc(e.Checks, func(a, b FailedCheck) int {
-		return cmp.Or(cmp.Compare(b.Executors, a.Executors), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Have, b.Have))
-	})
+	x.overcommitted(c)
+	e.Checks = x.checks()
 	return e
 }
 
-// fails answers the first check that the executor does not pass for one worker.
-func (h *host) fails(k constraint.Constraints, kind constraint.Matcher, avoided map[string]bool) (constraint.Check, bool) {
-	if ok, failed := kind.Match(h.class.host); !ok {
-		return failed, true
+// failure is a failed check before it is put into words.
+type failure struct {
+	check constraint.Check
+	// kind and name are the check's where it is of an amount; have is that.
+	kind, name string
+	have       int64
+}
+
+// explaining counts the failures of one question.
+type explaining struct {
+	constraints constraint.Constraints
+	query       *query
+	names       []string
+	failed      map[failure]int
+	// avoided are the executors that fail by being avoided, and so by nothing
+	// after it.
+	avoided map[*host]bool
+	// shunned counts those of avoided in each bucket.
+	shunned map[*bucket]int
+}
+
+// kind counts the executors of a class that is not eligible.
+func (x *explaining) kind(k *class) {
+	if ok, failed := x.query.matcher.Match(k.host); !ok {
+		x.failed[failure{check: failed}] += k.size
+		return
 	}
-	if name, short := lacks(h.class.resources, k.Resources); short {
-		return amounts("capacity."+name, k.Resources[name], h.class.resources[name]), true
+	if name, short := x.lacks(k.resources); short {
+		x.failed[failure{kind: "capacity.", name: name, have: k.resources[name]}] += k.size
+		return
 	}
-	if avoided[h.id] {
-		return constraint.Check{Name: "avoid", Want: "another executor", Have: h.id}, true
+	if len(k.shares) == 0 {
+		return
 	}
-	if why, withheld := h.withheld(); withheld {
-		return why, true
+	allowed := k.allowed(x.constraints.Role)
+	if name, short := x.lacks(allowed); short {
+		x.failed[failure{kind: "role", name: name, have: allowed[name]}] += k.size
 	}
-	free := h.class.resources.Plus(-1, h.hold.used)
-	if name, short := lacks(free, k.Resources); short {
-		return amounts("free."+name, k.Resources[name], max(0, free[name])), true
+}
+
+// avoid counts those of eligible classes that are to be avoided.
+func (x *explaining) avoid(c *Core, ids map[string]bool) {
+	x.avoided, x.shunned = map[*host]bool{}, map[*bucket]int{}
+	for id := range ids {
+		h := c.hosts[id]
+		if h == nil || !x.query.takes(h.class) {
+			continue
+		}
+		x.failed[failure{check: constraint.Check{Name: "avoid", Want: "another executor", Have: id}}]++
+		x.avoided[h] = true
+		x.shunned[h.bucket]++
 	}
-	if h.bucket == nil {
-		return constraint.Check{Name: "overcommitted", Want: "used within capacity", Have: excess(h.hold.used, h.class.resources)}, true
+}
+
+// standing counts those of an eligible class that may not be given work.
+func (x *explaining) standing(k *class) {
+	count := k.standing
+	for h := range x.avoided {
+		if h.class == k {
+			count[h.standing]--
+		}
 	}
-	return constraint.Check{}, false
+	for why := open + 1; why < overcommitted; why++ {
+		if count[why] > 0 {
+			x.failed[failure{check: standingChecks[why]}] += count[why]
+		}
+	}
+}
+
+// overcommitted counts those that hold more than they have: few, and each with
+// its own lack.
+func (x *explaining) overcommitted(c *Core) {
+	for _, h := range c.over {
+		if h.standing == overcommitted && !x.avoided[h] && x.query.takes(h.class) {
+			x.failed[failure{check: constraint.Check{Name: "overcommitted", Want: "used within capacity", Have: h.excess()}}]++
+		}
+	}
+}
+
+// free counts those of an eligible class that have too little left.
+func (x *explaining) free(e eligible) {
+	for _, b := range e.class.list {
+		at, have := b.short(e.need, e.share)
+		if n := b.hosts.len() - x.shunned[b]; at >= 0 && n > 0 {
+			x.failed[failure{kind: "free.", name: e.class.names[at], have: have}] += n
+		}
+	}
+}
+
+// short answers the first resource of which the bucket's executors have less
+// than needed, and how much; -1 for none.
+func (b *bucket) short(need []int64, share int) (at int, have int64) {
+	own := b.free[share*len(need):]
+	for i, amount := range need {
+		have := b.free[i]
+		if share > 0 {
+			have += own[i]
+		}
+		if have < amount {
+			return i, have
+		}
+	}
+	return -1, 0
 }
 
 // lacks answers the first resource of which there is less than asked for.
-func lacks(have, want resource.Vector) (name string, short bool) {
-	for _, name := range want.Names() {
-		if want[name] > have[name] {
+func (x *explaining) lacks(have resource.Vector) (name string, short bool) {
+	for _, name := range x.names {
+		if x.constraints.Resources[name] > have[name] {
 			return name, true
 		}
 	}
 	return "", false
 }
 
-func amounts(name string, want, have int64) constraint.Check {
-	return constraint.Check{Name: name, Want: strconv.FormatInt(want, 10), Have: strconv.FormatInt(have, 10)}
+// checks puts the failures into words, most executors first.
+func (x *explaining) checks() []FailedCheck {
+	list := make([]FailedCheck, 0, len(x.failed))
+	for failure, n := range x.failed {
+		list = append(list, FailedCheck{failure.words(x.constraints), n})
+	}
+	slices.SortFunc(list, func(a, b FailedCheck) int {
+		return cmp.Or(cmp.Compare(b.Executors, a.Executors), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Have, b.Have), cmp.Compare(a.Want, b.Want))
+	})
+	return list[:min(maxChecks, len(list))]
+}
+
+func (f failure) words(k constraint.Constraints) constraint.Check {
+	have := strconv.FormatInt(f.have, 10)
+	switch f.kind {
+	case "":
+		return f.check
+	case "role":
+		role := k.Role
+		if role == "" {
+			role = "none"
+		}
+		return constraint.Check{Name: "role", Want: role, Have: fmt.Sprintf("%s %s not set aside for others", f.name, have)}
+	}
+	return constraint.Check{Name: f.kind + f.name, Want: strconv.FormatInt(k.Resources[f.name], 10), Have: have}
+}
+
+// standingChecks are the checks that executors fail by their standing.
+var standingChecks = [...]constraint.Check{
+	registered:  {Name: "state", Want: "READY", Have: "REGISTERED"},
+	unreachable: {Name: "state", Want: "READY", Have: "UNREACHABLE"},
+	lost:        {Name: "state", Want: "READY", Have: "LOST"},
+	draining:    {Name: "draining", Want: "not draining", Have: "draining"},
+	disabled:    {Name: "disabled", Want: "not disabled", Have: "disabled"},
 }

@@ -6,8 +6,6 @@ import (
 	"maps"
 	"slices"
 	"time"
-
-	"berth.dev/pkg/resource"
 )
 
 // The kinds of findings.
@@ -55,7 +53,7 @@ func (c *Core) Findings(now time.Time) []Finding {
 		h := c.over[id]
 		list = append(list, Finding{
 			Kind: FindingOvercommitted, Object: id, Since: h.executor.Since,
-			Message: "holds more than it has: " + excess(h.hold.used, h.executor.Resources),
+			Message: "holds more than it has: " + h.excess(),
 			Action:  "It gets nothing new until enough of its workers have ended; drain it to move them.",
 		})
 	}
@@ -71,14 +69,4 @@ func (c *Core) Findings(now time.Time) []Finding {
 		})
 	}
 	return list
-}
-
-// excess names the first resource of which more is used than there is.
-func excess(used, capacity resource.Vector) string {
-	for _, name := range used.Names() {
-		if used[name] > capacity[name] {
-			return fmt.Sprintf("%s %d of %d", name, used[name], capacity[name])
-		}
-	}
-	return ""
 }

@@ -24,8 +24,10 @@ type host struct {
 	// order.
 	requests []string
 	// bucket holds it while it may be given work; nil otherwise.
-	bucket *bucket
-	state  model.ExecutorState
+	bucket   *bucket
+	state    model.ExecutorState
+	standing standing
+	use      use
 	// goneAt orders it in Core.absent while it counts as absent.
 	absent bool
 	goneAt time.Time
@@ -34,9 +36,16 @@ type host struct {
 // hold is what leases hold of the executor with an ordinal. It is kept by
 // ordinal, for a lease may be told of before its executors are.
 type hold struct {
-	host    *host
-	used    resource.Vector
+	host *host
+	used resource.Vector
+	// byRole is what of it leases of each role hold, by folded role; nil while
+	// none does.
+	byRole  map[string]resource.Vector
 	workers int
+	// running counts the workers that run, as the assigner tells.
+	running int
+	// freed is when this core last saw it give its last worker back.
+	freed time.Time
 }
 
 // compareRank orders executors of equal fit: newest generation, then id.
@@ -89,12 +98,12 @@ func (c *Core) setExecutor(id string, next *held) {
 	h := c.hosts[id]
 	if h != nil {
 		c.unplace(h)
-		c.leaveClass(h)
 		c.byID.remove(h)
 		h.hold.host = nil
 		c.dropHold(h.executor.Ordinal)
 	}
 	if next == nil {
+		c.joinClass(h, nil)
 		delete(c.hosts, id)
 		return
 	}
@@ -107,7 +116,7 @@ func (c *Core) setExecutor(id string, next *held) {
 	h.hold = c.holdOf(h.executor.Ordinal)
 	h.hold.host = h
 	c.byID.insert(h)
-	c.joinClass(h)
+	c.joinClass(h, h.executor)
 	h.requests = c.disables.of(h)
 	c.place(h)
 }
@@ -122,20 +131,31 @@ func (c *Core) setPresence(id string, next *held) {
 	c.place(h)
 }
 
-// use adds n workers to what an ordinal holds; n may be negative.
-func (c *Core) use(ordinal uint32, n int, each resource.Vector) {
+// take adds n workers to what an ordinal holds; n may be negative.
+func (c *Core) take(ordinal uint32, n int, each resource.Vector, role string) {
 	hold := c.holdOf(ordinal)
 	if hold.host != nil {
 		c.unplace(hold.host)
 		defer c.place(hold.host)
 	}
-	hold.workers += n
-	for name, amount := range each {
-		if sum := hold.used[name] + int64(n)*amount; sum != 0 {
-			hold.used[name] = sum
-		} else {
-			delete(hold.used, name)
-		}
+	hold.count(n, each, role)
+	if hold.workers == 0 {
+		hold.freed = c.now
+	}
+	c.dropHold(ordinal)
+}
+
+// run adds n, which may be negative, to the workers that run on an ordinal.
+func (c *Core) run(ordinal uint32, n int) {
+	hold := c.holdOf(ordinal)
+	h := hold.host
+	if h != nil {
+		h.tally(-1)
+	}
+	hold.running += n
+	if h != nil {
+		h.use = h.useOf()
+		h.tally(1)
 	}
 	c.dropHold(ordinal)
 }
@@ -150,9 +170,10 @@ func (c *Core) holdOf(ordinal uint32) *hold {
 	return h
 }
 
-// dropHold forgets an ordinal that neither an executor nor a lease names.
+// dropHold forgets an ordinal that neither an executor nor a lease nor a worker
+// that runs names.
 func (c *Core) dropHold(ordinal uint32) {
-	if h := c.holds[ordinal]; h.host != nil || h.workers != 0 {
+	if h := c.holds[ordinal]; h.host != nil || h.workers != 0 || h.running != 0 {
 		return
 	}
 	delete(c.holds, ordinal)
@@ -166,7 +187,7 @@ func (c *Core) dropHold(ordinal uint32) {
 // change.
 func (c *Core) unplace(h *host) {
 	c.states[h.state]--
-	h.class.states[h.state]--
+	h.tally(-1)
 	if h.bucket != nil {
 		h.bucket.remove(h)
 		h.bucket = nil
@@ -183,7 +204,6 @@ func (c *Core) unplace(h *host) {
 func (c *Core) place(h *host) {
 	h.state = h.stateOf()
 	c.states[h.state]++
-	h.class.states[h.state]++
 	switch h.state {
 	case model.ExecutorUnreachable:
 		c.awaitReturn(h, h.live.since)
@@ -193,15 +213,20 @@ func (c *Core) place(h *host) {
 	if h.state == model.ExecutorLost && h.hold.workers > 0 {
 		c.stranded[h.id] = h
 	}
-	free, ok := h.class.free(h.hold.used)
-	if !ok {
+	h.standing = h.standingOf()
+	free, ok := h.class.free(h.hold)
+	switch {
+	case !ok:
 		c.over[h.id] = h
-		return
-	}
-	if _, withheld := h.withheld(); !withheld {
+		if h.standing == open {
+			h.standing = overcommitted
+		}
+	case h.standing == open:
 		h.bucket = h.class.bucketOf(free)
 		h.bucket.insert(h)
 	}
+	h.use = h.useOf()
+	h.tally(1)
 }
 
 // awaitReturn lists the host among those that become LOST in time.

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"berth.dev/pkg/model"
-	"berth.dev/pkg/resource"
 )
 
 // lease is the chunks of one lease that still hold a worker.
@@ -54,12 +53,35 @@ func (c *Core) setTask(ref model.Ref, next *held) {
 	if ref.Kind == model.KindTaskHeader {
 		t.header = next
 	} else {
+		c.moveRunning(t.chunks[ref.Chunk], next)
 		put(t.chunks, ref.Chunk, next)
 	}
 	if t.header == nil && len(t.chunks) == 0 {
 		delete(c.tasks, ref.ID)
 	}
+	c.await(ref.ID)
 }
+
+// moveRunning counts the workers that run by what a chunk of a task told and
+// tells of them.
+func (c *Core) moveRunning(prev, next *held) {
+	for _, side := range []struct {
+		chunk *held
+		n     int
+	}{{prev, -1}, {next, 1}} {
+		if side.chunk == nil {
+			continue
+		}
+		for _, worker := range side.chunk.record.(*model.TaskChunk).Workers {
+			if runs(worker.State) {
+				c.run(worker.Ordinal, side.n)
+			}
+		}
+	}
+}
+
+// runs says whether a worker runs, or is being stopped and may.
+func runs(s model.WorkerState) bool { return s >= model.WorkerRunning && !s.Terminal() }
 
 // handedOver says whether the assigner has taken the uid.
 func (c *Core) handedOver(uid string) bool {
@@ -78,6 +100,7 @@ func (c *Core) setLeaseChunk(ref model.Ref, prev, next *held) {
 		delete(c.leases, ref.ID)
 	}
 	c.moveUse(chunkOf(prev), chunkOf(next))
+	c.await(ref.ID)
 }
 
 func chunkOf(h *held) *model.LeaseChunk {
@@ -90,8 +113,8 @@ func chunkOf(h *held) *model.LeaseChunk {
 // moveUse takes away what prev uses and adds what next does. Workers that both
 // name, as nearly all are when one of them ends, are not touched.
 func (c *Core) moveUse(prev, next *model.LeaseChunk) {
-	less, more := run{each: prev.Each, sign: -1}, run{each: next.Each, sign: 1}
-	same := prev.Each.Equal(next.Each)
+	less, more := run{chunk: prev, sign: -1}, run{chunk: next, sign: 1}
+	same := prev.Each.Equal(next.Each) && prev.Role == next.Role
 	kept := 0
 	for _, p := range prev.Workers {
 		if same && kept < len(next.Workers) && next.Workers[kept] == p {
@@ -111,7 +134,7 @@ func (c *Core) moveUse(prev, next *model.LeaseChunk) {
 
 // run gathers neighbours on one executor, so that each is moved once.
 type run struct {
-	each    resource.Vector
+	chunk   *model.LeaseChunk
 	sign    int
 	ordinal uint32
 	workers int
@@ -127,7 +150,7 @@ func (r *run) take(c *Core, ordinal uint32) {
 
 func (r *run) flush(c *Core) {
 	if r.workers > 0 {
-		c.use(r.ordinal, r.sign*r.workers, r.each)
+		c.take(r.ordinal, r.sign*r.workers, r.chunk.Each, r.chunk.Role)
 	}
 	r.workers = 0
 }

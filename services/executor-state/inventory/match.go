@@ -1,11 +1,9 @@
 package inventory
 
 import (
-	"container/heap"
 	"math"
 
 	"berth.dev/pkg/constraint"
-	"berth.dev/pkg/resource"
 )
 
 // Best fit. A worker goes to the executor of which least is left over, where
@@ -30,17 +28,14 @@ type pick struct {
 // choose picks executors for n workers. With fitting < n there are too few;
 // nothing is changed either way.
 func (c *Core) choose(k constraint.Constraints, n int) (picks []pick, fitting int) {
-	s := search{Core: c, constraints: k, needed: n}
-	s.avoided = c.avoided(k)
+	s := search{Core: c, query: c.query(k), constraints: k, needed: int64(n)}
+	s.avoided = c.avoided(k, s.query)
 	candidates := s.candidates()
 	if !k.SameShape {
 		return s.fill(candidates)
 	}
 	var best *candidate
 	for _, group := range byShape(candidates) {
-		if len(group) == 0 {
-			continue
-		}
 		first := first(group, k.Pack)
 		opening := *first
 		taken, fit := s.fill(group)
@@ -54,22 +49,23 @@ func (c *Core) choose(k constraint.Constraints, n int) (picks []pick, fitting in
 // search is one entry's look at the fleet.
 type search struct {
 	*Core
+	query       *query
 	constraints constraint.Constraints
-	needed      int
+	needed      int64
 	avoided     map[string]bool
 }
 
 // candidate is a bucket whose executors take a worker each at least.
 type candidate struct {
-	bucket *bucket
-	at     cursor[*host]
 	// head is the best executor of the bucket that is still to be taken.
 	head  *host
 	score float64
 	// times is how many workers each executor takes.
 	times int64
 	// size is times, as far as the batch wants it; it orders with pack.
-	size int64
+	size   int64
+	bucket *bucket
+	at     cursor[*host]
 	// domain is the value that spread counts by.
 	domain string
 }
@@ -107,45 +103,34 @@ func byShape(candidates []*candidate) map[string][]*candidate {
 // candidates are the buckets that a worker fits into, in no order. They are
 // valid until the next call.
 func (s *search) candidates() []*candidate {
-	clear(s.slab)
 	s.slab = s.slab[:0]
-	kind := kind(s.constraints)
-	for _, class := range s.classes {
-		if class.ready == 0 || !class.resources.Fits(s.constraints.Resources) {
+	for _, e := range s.query.eligible {
+		if e.class.ready() == 0 {
 			continue
 		}
-		if ok, _ := kind.Match(class.host); !ok {
-			continue
-		}
-		need := class.need(s.constraints.Resources)
 		domain := ""
 		if s.spreads() {
-			domain = constraint.Fold(class.host.Attribute(s.constraints.Spread.By))
+			domain = constraint.Fold(e.class.host.Attribute(s.constraints.Spread.By))
 		}
-		for _, bucket := range class.buckets {
-			times, score := bucket.fit(need)
+		for _, bucket := range e.class.list {
+			times, score := bucket.fit(e.need, e.share)
 			if times == 0 {
 				continue
 			}
 			found := candidate{bucket: bucket, score: score, times: times, domain: domain}
+			found.head, _ = bucket.hosts.first()
 			found.size = s.most(&found)
 			found.at.set = &bucket.hosts
-			if s.settleOn(&found) {
+			if s.avoided == nil || s.settleOn(&found) {
 				s.slab = append(s.slab, found)
 			}
 		}
 	}
-	list := make([]*candidate, len(s.slab))
+	s.list = s.list[:0]
 	for i := range s.slab {
-		list[i] = &s.slab[i]
+		s.list = append(s.list, &s.slab[i])
 	}
-	return list
-}
-
-// kind matches classes: whom to avoid is asked of each executor.
-func kind(k constraint.Constraints) constraint.Matcher {
-	k.Avoid = nil
-	return k.Matcher()
+	return s.list
 }
 
 // settleOn moves the candidate to its next executor that is not avoided.
@@ -169,7 +154,7 @@ func (s *search) spreads() bool {
 // most is how many workers one of the candidate's executors may take at most,
 // whatever the others have.
 func (s *search) most(k *candidate) int64 {
-	most := min(k.times, int64(s.needed))
+	most := min(k.times, s.needed)
 	if s.constraints.Spread.Max > 0 {
 		most = min(most, int64(s.constraints.Spread.Max))
 	}
@@ -178,10 +163,10 @@ func (s *search) most(k *candidate) int64 {
 
 // fill takes the candidates' executors in order until the batch is placed.
 func (s *search) fill(candidates []*candidate) (picks []pick, fitting int) {
-	queue := &candidateHeap{candidates, s.constraints.Pack}
-	heap.Init(queue)
+	queue := heap{candidates, s.constraints.Pack}
+	queue.init()
 	domains := map[string]int64{}
-	for left := int64(s.needed); left > 0 && queue.Len() > 0; {
+	for left := s.needed; left > 0 && len(queue.list) > 0; {
 		next := queue.list[0]
 		size := min(s.most(next), left)
 		if s.spreads() {
@@ -189,12 +174,12 @@ func (s *search) fill(candidates []*candidate) (picks []pick, fitting int) {
 		}
 		switch {
 		case size == 0:
-			heap.Pop(queue)
+			queue.pop()
 			continue
 		case s.constraints.Pack && size < next.size:
 			// It takes less than it was ordered by; others may now take more.
 			next.size = size
-			heap.Fix(queue, 0)
+			queue.down(0)
 			continue
 		}
 		picks = append(picks, pick{next.head, int(size)})
@@ -203,51 +188,28 @@ func (s *search) fill(candidates []*candidate) (picks []pick, fitting int) {
 		domains[next.domain] += size
 		next.at.next()
 		if s.settleOn(next) {
-			heap.Fix(queue, 0)
+			queue.down(0)
 		} else {
-			heap.Pop(queue)
+			queue.pop()
 		}
 	}
 	return picks, fitting
 }
 
-// candidateHeap implements [heap.Interface].
-type candidateHeap struct {
-	list []*candidate
-	pack bool
-}
-
-func (h *candidateHeap) Len() int           { return len(h.list) }
-func (h *candidateHeap) Less(i, j int) bool { return before(h.list[i], h.list[j], h.pack) }
-func (h *candidateHeap) Swap(i, j int)      { h.list[i], h.list[j] = h.list[j], h.list[i] }
-func (h *candidateHeap) Push(x any)         { h.list = append(h.list, x.(*candidate)) }
-
-func (h *candidateHeap) Pop() any {
-	last := len(h.list) - 1
-	x := h.list[last]
-	h.list = h.list[:last]
-	return x
-}
-
-// need answers the request in the order of the class's names, valid until the
-// next use of the scratch.
-func (k *class) need(request resource.Vector) []int64 {
-	k.scratch = k.scratch[:0]
-	for _, name := range k.names {
-		k.scratch = append(k.scratch, request[name])
-	}
-	return k.scratch
-}
-
-// fit answers how many workers one executor of the bucket takes, and its
-// score with one more.
-func (b *bucket) fit(need []int64) (times int64, score float64) {
+// fit answers how many workers one executor of the bucket takes, and its score
+// with one more. A share is that of the worker's role, by its place plus one.
+func (b *bucket) fit(need []int64, share int) (times int64, score float64) {
 	times = math.MaxInt64
+	own := b.free[share*len(need):]
 	for i, amount := range need {
-		if amount > 0 {
-			times = min(times, b.free[i]/amount)
+		free := b.free[i]
+		if share > 0 {
+			free += own[i]
 		}
-		if left := b.free[i] - amount; left > 0 {
+		if amount > 0 {
+			times = min(times, free/amount)
+		}
+		if left := free - amount; left > 0 {
 			score = max(score, float64(left)/b.class.total[i].float())
 		}
 	}

@@ -140,7 +140,7 @@ func (c *Core) grant(p Pass, e Entry, picks []pick) model.Effect {
 		end := min(first+model.LeaseChunkSize, total)
 		effect.Puts = append(effect.Puts, &model.LeaseChunk{
 			UID: e.UID, Chunk: int32(number), Chunks: int32(chunks), Total: int32(total),
-			Key: e.Key, Epoch: e.Epoch, Each: e.Constraints.Resources,
+			Key: e.Key, Epoch: e.Epoch, Each: e.Constraints.Resources, Role: e.Constraints.Role,
 			Workers: placements[first:end:end],
 			Cut:     p.Cut, GrantedAt: c.now,
 		})

@@ -137,7 +137,7 @@ func (c *Core) Stats() Stats {
 		Duties:        c.todo.len(),
 	}
 	for _, class := range c.classes {
-		s.Buckets += len(class.buckets)
+		s.Buckets += len(class.list)
 	}
 	for name, sum := range c.total {
 		if amount := sum.saturated(); amount > 0 {

@@ -2,7 +2,6 @@ package inventory
 
 import (
 	"fmt"
-	"strings"
 
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/fault"
@@ -11,22 +10,14 @@ import (
 // avoided are the executors that the batch must not use. The list yields when
 // nothing else is left: when every executor that is READY, of the kind asked
 // for and large enough is on it.
-func (c *Core) avoided(k constraint.Constraints) map[string]bool {
+func (c *Core) avoided(k constraint.Constraints, q *query) map[string]bool {
 	if len(k.Avoid) == 0 {
 		return nil
 	}
 	avoided := make(map[string]bool, len(k.Avoid))
-	kind := kind(k)
-	eligible := map[*class]int{}
-	others := 0
-	for _, class := range c.classes {
-		if ok, _ := kind.Match(class.host); ok && class.resources.Fits(k.Resources) {
-			eligible[class] = class.ready
-			others += class.ready
-		}
-	}
+	others := q.ready()
 	for _, id := range k.Avoid {
-		if h := c.hosts[id]; h != nil && h.bucket != nil && !avoided[id] && eligible[h.class] > 0 {
+		if h := c.hosts[id]; h != nil && h.bucket != nil && !avoided[id] && q.takes(h.class) {
 			others--
 		}
 		avoided[id] = true
@@ -39,30 +30,26 @@ func (c *Core) avoided(k constraint.Constraints) map[string]bool {
 
 // refusal says why a batch did not fit.
 func (c *Core) refusal(k constraint.Constraints, needed, fitting int) (fault.Reason, string) {
-	kind := kind(k)
-	ofSKU, ofKind, large := 0, 0, 0
-	for _, class := range c.classes {
-		if k.SKU != "" && !strings.EqualFold(class.host.SKU, k.SKU) {
-			continue
-		}
-		ofSKU += class.size
-		if ok, _ := kind.Match(class.host); !ok {
-			continue
-		}
-		ofKind += class.size
-		if class.resources.Fits(k.Resources) {
-			large += class.size
-		}
-	}
+	q := c.query(k)
 	switch {
-	case k.SKU != "" && ofSKU == 0:
-		return fault.ReasonNoMatchingSKU, fmt.Sprintf("no executor of SKU %s is registered", k.SKU)
-	case ofKind == 0:
-		return fault.ReasonNoMatchingExecutor, "no executor of that kind is registered"
-	case large == 0:
+	case len(q.eligible) > 0:
+		return fault.ReasonInsufficientCapacity, fmt.Sprintf("%d needed, %d fit now", needed, fitting)
+	case len(q.small) > 0:
+		ofKind := 0
+		for _, class := range q.small {
+			ofKind += class.size
+		}
 		return fault.ReasonNoMatchingExecutor, fmt.Sprintf("%s of that kind, none large enough for %s", executors(ofKind), k.Resources.Canonical())
+	case k.SKU != "" && !c.registeredSKU(k.SKU):
+		return fault.ReasonNoMatchingSKU, fmt.Sprintf("no executor of SKU %s is registered", k.SKU)
 	}
-	return fault.ReasonInsufficientCapacity, fmt.Sprintf("%d needed, %d fit now", needed, fitting)
+	return fault.ReasonNoMatchingExecutor, "no executor of that kind is registered"
+}
+
+// registeredSKU says whether an executor of the SKU is registered.
+func (c *Core) registeredSKU(name string) bool {
+	s := c.skus[constraint.Fold(name)]
+	return s != nil && len(s.classes) > 0
 }
 
 // executors counts in words.

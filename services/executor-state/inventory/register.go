@@ -27,6 +27,7 @@ func (c *Core) register(r Register) (Registered, error) {
 		ID: r.ID, Address: r.Address, SKU: r.SKU, Host: r.Host,
 		Attributes: maps.Clone(r.Attributes),
 		Resources:  r.Resources.Clone().WithSlots(),
+		Reserved:   maps.Clone(r.Reserved),
 		Generation: r.Generation,
 		Nonce:      r.Nonce, Incarnation: c.term,
 		Draining:     c.drained(r.ID),

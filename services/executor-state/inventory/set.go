@@ -36,6 +36,7 @@ func (c *Core) set(ref model.Ref, next *held) (prev *held) {
 	switch ref.Kind {
 	case model.KindReservation:
 		put(c.reservations, ref.ID, next)
+		c.await(ref.ID)
 	case model.KindTaskHeader, model.KindTaskChunk:
 		c.setTask(ref, next)
 	case model.KindLeaseChunk:
@@ -48,6 +49,10 @@ func (c *Core) set(ref model.Ref, next *held) (prev *held) {
 		c.setDisable(prev, next)
 	case model.KindPool:
 		c.setPool(ref.ID, next)
+	case model.KindSKU:
+		c.setSKU(ref.ID, next)
+	case model.KindReady:
+		c.ready = next
 	}
 	return prev
 }
@@ -162,7 +167,8 @@ func (c *Core) changed(e model.Changed) {
 		return
 	case model.KindReservation, model.KindExecutor, model.KindLive,
 		model.KindLeaseChunk, model.KindTaskHeader, model.KindTaskChunk,
-		model.KindDisable, model.KindPool:
+		model.KindDisable, model.KindPool,
+		model.KindSKU, model.KindReady:
 	default:
 		return
 	}

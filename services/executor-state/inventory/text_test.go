@@ -198,21 +198,36 @@ func dump(c *Core) string {
 	for _, uid := range slices.Sorted(maps.Keys(c.tasks)) {
 		line("task %s %v %d", uid, c.tasks[uid].header != nil, len(c.tasks[uid].chunks))
 	}
+	for _, uid := range slices.Sorted(maps.Keys(c.awaited)) {
+		line("awaited %s %+v of %s", uid, c.awaited[uid].size, c.awaited[uid].demand.text)
+	}
+	for _, text := range slices.Sorted(maps.Keys(c.demand)) {
+		line("demand %s %d %d %v", text, c.demand[text].reservations, c.demand[text].workers, c.demand[text].batches)
+	}
+	for _, folded := range slices.Sorted(maps.Keys(c.skus)) {
+		line("sku %s %v %v", folded, c.skus[folded].record, slices.Sorted(maps.Keys(c.skus[folded].classes)))
+	}
 	line("reservations %v", slices.Sorted(maps.Keys(c.reservations)))
 	for h := range c.byID.all() {
-		line("host %s %v gone=%v/%v bucket=%v workers=%d used=%v class=%s over=%v stranded=%v requests=%v", h.id, h.state, h.absent, absentAt(h),
-			h.bucket != nil, h.hold.workers, h.hold.used, h.class.key, c.over[h.id] != nil, c.stranded[h.id] != nil, h.requests)
+		line("host %s %v gone=%v/%v bucket=%v workers=%d used=%v class=%s over=%v stranded=%v standing=%d use=%d requests=%v", h.id, h.state, h.absent, absentAt(h),
+			h.bucket != nil, h.hold.workers, h.hold.used, h.class.key, c.over[h.id] != nil, c.stranded[h.id] != nil, h.standing, h.use, h.requests)
 	}
 	for h := range c.absent.all() {
 		line("absent %s", h.id)
 	}
 	for _, ordinal := range slices.Sorted(maps.Keys(c.holds)) {
-		line("hold %d %d %v", ordinal, c.holds[ordinal].workers, c.holds[ordinal].used)
+		h := c.holds[ordinal]
+		line("hold %d %d %v %v running=%d", ordinal, h.workers, h.used, h.byRole, h.running)
 	}
 	line("ordinal %d states %v", c.lastOrdinal, c.states)
 	for _, key := range slices.Sorted(maps.Keys(c.classes)) {
 		k := c.classes[key]
-		line("class %s size=%d ready=%d states=%v pools=%q lostAfter=%v", key, k.size, k.ready, k.states, k.host.Pools, k.lostAfter)
+		line("class %s size=%d standing=%v use=%v shut=%d pools=%q lostAfter=%v sku=%s", key, k.size, k.standing, k.use, k.shut, k.host.Pools, k.lostAfter, k.sku.folded)
+		for at, b := range k.list {
+			if b.at != at || k.buckets[b.key] != b || len(k.list) != len(k.buckets) {
+				panic("the list of buckets is not that of the buckets")
+			}
+		}
 		for _, free := range slices.Sorted(maps.Keys(k.buckets)) {
 			var ids []string
 			for h := range k.buckets[free].hosts.all() {

@@ -12,21 +12,6 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// withheld says whether the executor may be given no work, and if so the first
-// reason. It is the one place that decides it: an executor is in a bucket, and
-// shown as free, exactly when this and its free resources allow it.
-func (h *host) withheld() (why constraint.Check, withheld bool) {
-	switch {
-	case h.state != model.ExecutorReady:
-		return constraint.Check{Name: "state", Want: model.ExecutorReady.String(), Have: h.state.String()}, true
-	case h.executor.Draining:
-		return constraint.Check{Name: "draining", Want: "not draining", Have: "draining"}, true
-	case len(h.requests) > 0:
-		return constraint.Check{Name: "disabled", Want: "not disabled", Have: "disabled"}, true
-	}
-	return constraint.Check{}, false
-}
-
 // disables are the requests to disable, in the orders in which they are looked
 // for. What has ended is in due alone.
 type disables struct {

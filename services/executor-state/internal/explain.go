@@ -1,0 +1,33 @@
+package internal
+
+import (
+	"context"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/wire"
+	"berth.dev/services/executor-state/inventory"
+)
+
+// ExplainFit implements control.v1.Inventory.
+func (s *Inventory) ExplainFit(ctx context.Context, req *controlv1.ExplainFitRequest) (*controlv1.ExplainFitAnswer, error) {
+	needed := req.GetNeeded()
+	if needed < 1 || needed > model.MaxWorkers {
+		return nil, fault.BadField(fault.ReasonInvalid, "needed", "1 to %d, is %d", model.MaxWorkers, needed)
+	}
+	k := wire.ConstraintsOf(req.GetConstraints())
+	k.Resources = k.Resources.WithSlots()
+	answer := &controlv1.ExplainFitAnswer{}
+	err := s.loop.Read(ctx, false, func(c *inventory.Core) {
+		e := c.Explain(k, int(needed))
+		answer.Fitting, answer.Reason, answer.Message, answer.Revision = int32(e.Fitting), string(e.Reason), e.Message, c.Revision()
+		for _, check := range e.Checks {
+			answer.Checks = append(answer.Checks, &berthv1.FailedCheck{
+				Check: check.Name, Want: check.Want, Have: check.Have, Count: int32(check.Executors),
+			})
+		}
+	})
+	return answer, err
+}

@@ -1,0 +1,53 @@
+package internal
+
+import (
+	"context"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/wire"
+	"berth.dev/services/executor-state/inventory"
+)
+
+// ListSkus implements berth.v1.Catalog.
+func (s *Catalog) ListSkus(ctx context.Context, _ *berthv1.ListSkusRequest) (*berthv1.ListSkusAnswer, error) {
+	answer := &berthv1.ListSkusAnswer{}
+	err := s.loop.Read(ctx, false, func(c *inventory.Core) {
+		for _, sku := range c.SKUs() {
+			answer.Skus = append(answer.Skus, wire.SKU(&sku))
+		}
+	})
+	return answer, err
+}
+
+// GetSku implements berth.v1.Catalog.
+func (s *Catalog) GetSku(ctx context.Context, req *berthv1.GetSkuRequest) (*berthv1.Sku, error) {
+	var sku model.SKU
+	found := false
+	if err := s.loop.Read(ctx, true, func(c *inventory.Core) { sku, found = c.SKU(req.GetName()) }); err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, fault.New(fault.NotFound, fault.ReasonNotFound, "there is no SKU %s in the catalog", req.GetName())
+	}
+	return wire.SKU(&sku), nil
+}
+
+// PutSku implements berth.v1.Catalog.
+func (s *Catalog) PutSku(ctx context.Context, req *berthv1.PutSkuRequest) (*berthv1.Sku, error) {
+	value, err := s.loop.Do(ctx, inventory.PutSKU{SKU: *wire.SKUOf(req.GetSku())})
+	if err != nil {
+		return nil, err
+	}
+	sku := value.(model.SKU)
+	return wire.SKU(&sku), nil
+}
+
+// DeleteSku implements berth.v1.Catalog.
+func (s *Catalog) DeleteSku(ctx context.Context, req *berthv1.DeleteSkuRequest) (*berthv1.DeleteSkuAnswer, error) {
+	if _, err := s.loop.Do(ctx, inventory.DeleteSKU{Name: req.GetName()}); err != nil {
+		return nil, err
+	}
+	return &berthv1.DeleteSkuAnswer{}, nil
+}

@@ -1,0 +1,90 @@
+package internal
+
+import (
+	"context"
+	"math"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/loop"
+	"berth.dev/pkg/wire"
+	"berth.dev/services/executor-state/inventory"
+)
+
+// The sizes of a list of idle executors.
+const (
+	defaultIdle = 100
+	maxIdle     = 1000
+)
+
+// Usage is berth.v1.Usage over the loop.
+type Usage struct {
+	berthv1.UnimplementedUsageServer
+	loop loop.Owner[*inventory.Core]
+}
+
+// NewUsage serves the loop's core.
+func NewUsage(l loop.Owner[*inventory.Core]) *Usage { return &Usage{loop: l} }
+
+// GetUsage implements berth.v1.Usage.
+func (s *Usage) GetUsage(ctx context.Context, req *berthv1.GetUsageRequest) (*berthv1.GetUsageAnswer, error) {
+	var usage inventory.Usage
+	var refused error
+	if err := s.loop.Read(ctx, false, func(c *inventory.Core) { usage, refused = c.Usage(req.GetSku()) }); err != nil {
+		return nil, err
+	}
+	if refused != nil {
+		return nil, refused
+	}
+	answer := &berthv1.GetUsageAnswer{Revision: usage.Revision}
+	for _, row := range usage.SKUs {
+		answer.Skus = append(answer.Skus, skuUsage(row))
+	}
+	for _, u := range usage.Unmapped {
+		answer.Unmapped = append(answer.Unmapped, &berthv1.UnmappedDemand{
+			Group: u.Group, Constraints: wire.Constraints(u.Constraints),
+			Reservations: count(u.Reservations), Workers: count(u.Workers), Reason: string(u.Reason), Message: u.Message,
+		})
+	}
+	return answer, nil
+}
+
+func skuUsage(row inventory.SKUUsage) *berthv1.SkuUsage {
+	m := &berthv1.SkuUsage{
+		Sku: row.SKU, Total: count(row.Total), Idle: count(row.Idle), Leased: count(row.Leased), Running: count(row.Running),
+		Unavailable: count(row.Unavailable), Disabled: count(row.Disabled),
+		PendingReservations: count(row.PendingReservations), PendingWorkers: count(row.PendingWorkers),
+		PendingExecutors: count(row.PendingExecutors), EffectiveIdle: count(row.EffectiveIdle), WantedSize: count(row.WantedSize),
+	}
+	for _, b := range row.PendingBatches {
+		m.PendingBatches = append(m.PendingBatches, &berthv1.PendingBatch{Workers: count(b.Workers), Count: count(b.Count)})
+	}
+	return m
+}
+
+// count is the largest int32 for more than that: there may be more workers
+// waiting than a field on the wire can count.
+func count[N int | int64](n N) int32 { return int32(min(int64(n), math.MaxInt32)) }
+
+// ListIdleExecutors implements berth.v1.Executors.
+func (s *Executors) ListIdleExecutors(ctx context.Context, req *berthv1.ListIdleExecutorsRequest) (*berthv1.ListIdleExecutorsAnswer, error) {
+	limit := int(req.GetMax())
+	switch {
+	case limit == 0:
+		limit = defaultIdle
+	case limit < 0:
+		return nil, fault.BadField(fault.ReasonInvalid, "max", "must be at least 1, is %d", limit)
+	case limit > maxIdle:
+		return nil, fault.BadField(fault.ReasonTooLarge, "max", "at most %d, is %d", maxIdle, limit)
+	}
+	answer := &berthv1.ListIdleExecutorsAnswer{}
+	err := s.loop.Read(ctx, false, func(c *inventory.Core) {
+		answer.Revision = c.Revision()
+		for _, e := range c.IdleExecutors(req.GetSku(), limit) {
+			answer.Executors = append(answer.Executors, &berthv1.IdleExecutor{
+				Id: e.ID, Sku: e.SKU, Reason: string(e.Reason), Message: e.Message, Since: wire.Timestamp(e.Since),
+			})
+		}
+	})
+	return answer, err
+}

@@ -1,0 +1,103 @@
+package inventory
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"berth.dev/pkg/constraint"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+)
+
+// IdleExecutor is an executor that is READY and holds no worker.
+type IdleExecutor struct {
+	ID, SKU string
+	// Reason is DRAINED or DISABLED for one that may not be given work. For
+	// others it is NO_DEMAND when nothing waits that could use its kind, and
+	// DEMAND_DOES_NOT_FIT when something waits all the same: its workers are too
+	// large, or not all of a batch fit.
+	Reason  fault.Reason
+	Message string
+	// Since is when it became idle, as far as this core saw: its last worker
+	// was gone, or it was READY.
+	Since time.Time
+}
+
+// IdleExecutors answers at most limit executors of a SKU that are READY and
+// hold no worker: those that are idle the longest first, then by id. An empty
+// name is every SKU. It costs a look at every executor.
+func (c *Core) IdleExecutors(sku string, limit int) []IdleExecutor {
+	folded := constraint.Fold(sku)
+	var found []*host
+	for h := range c.byID.all() {
+		if h.hold.workers == 0 && h.state == model.ExecutorReady && (sku == "" || h.class.sku.folded == folded) {
+			found = append(found, h)
+		}
+	}
+	slices.SortFunc(found, func(a, b *host) int {
+		return cmp.Or(a.idleSince().Compare(b.idleSince()), cmp.Compare(a.id, b.id))
+	})
+	list := make([]IdleExecutor, 0, min(limit, len(found)))
+	why := idleReasons{core: c, texts: slices.Sorted(maps.Keys(c.demand)), byClass: map[*class]idleReason{}}
+	for _, h := range found[:cap(list)] {
+		reason := why.of(h)
+		list = append(list, IdleExecutor{ID: h.id, SKU: h.executor.SKU, Reason: reason.reason, Message: reason.message, Since: h.idleSince()})
+	}
+	return list
+}
+
+// idleSince is when the host became idle.
+func (h *host) idleSince() time.Time {
+	if since := h.stateSince(); since.After(h.hold.freed) {
+		return since
+	}
+	return h.hold.freed
+}
+
+type idleReason struct {
+	reason  fault.Reason
+	message string
+}
+
+// idleReasons finds out why executors idle, for each class once.
+type idleReasons struct {
+	core *Core
+	// texts name the groups that wait.
+	texts   []string
+	byClass map[*class]idleReason
+}
+
+func (r *idleReasons) of(h *host) idleReason {
+	switch {
+	case h.executor.Draining:
+		return idleReason{fault.ReasonDrained, "it is drained"}
+	case h.disabled():
+		return idleReason{fault.ReasonDisabled, "it is disabled"}
+	}
+	reason, known := r.byClass[h.class]
+	if !known {
+		reason = r.demand(h.class)
+		r.byClass[h.class] = reason
+	}
+	return reason
+}
+
+// demand answers by the first group that could use the kind at all.
+func (r *idleReasons) demand(k *class) idleReason {
+	for _, text := range r.texts {
+		d := r.core.demand[text]
+		q := r.core.query(d.constraints)
+		if ok, _ := q.matcher.Match(k.host); !ok {
+			continue
+		}
+		why := "not all of a batch fit"
+		if !q.fits(k) {
+			why = "each is too large for it"
+		}
+		return idleReason{fault.ReasonDemandDoesNotFit, fmt.Sprintf("%d workers of group %s wait: %s", d.workers, d.constraints.Group(), why)}
+	}
+	return idleReason{fault.ReasonNoDemand, "nothing waits for its kind"}
+}

@@ -1,0 +1,106 @@
+package inventory
+
+import (
+	"maps"
+
+	"berth.dev/pkg/constraint"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+)
+
+// PutSKU is the request to record a SKU's specification, or to replace it. The
+// name is compared without regard to case, and keeps its first spelling. The
+// reply's Value is the model.SKU as recorded.
+type PutSKU struct{ SKU model.SKU }
+
+// DeleteSKU is the request to forget a SKU's specification; its executors are
+// not touched. The reply's Value is a [SKUDeleted], also when there was none.
+type DeleteSKU struct{ Name string }
+
+// SKUDeleted answers DeleteSKU.
+type SKUDeleted struct{}
+
+func (c *Core) putSKU(p PutSKU) (model.SKU, error) {
+	if err := checkSKU(p.SKU); err != nil {
+		return model.SKU{}, err
+	}
+	next := p.SKU
+	next.Resources, next.Attributes = next.Resources.WithSlots(), maps.Clone(next.Attributes)
+	next.UpdatedAt = c.now
+	if known, ok := c.SKU(p.SKU.Name); ok {
+		next.Name = known.Name
+		if equalSKU(known, next) {
+			return known, nil
+		}
+	}
+	c.decide(model.Effect{Puts: []model.Record{&next}})
+	return next, nil
+}
+
+func (c *Core) deleteSKU(d DeleteSKU) (SKUDeleted, error) {
+	if known, ok := c.SKU(d.Name); ok {
+		c.decide(model.Effect{Deletes: []model.Ref{known.Ref()}})
+	}
+	return SKUDeleted{}, nil
+}
+
+// SKU answers the specification of that name, without regard to case.
+func (c *Core) SKU(name string) (model.SKU, bool) {
+	s := c.skus[constraint.Fold(name)]
+	if s == nil || s.record == nil {
+		return model.SKU{}, false
+	}
+	return *s.record, true
+}
+
+// SKUs answers all specifications, in order of name without regard to case.
+func (c *Core) SKUs() (list []model.SKU) {
+	for _, s := range c.listSKUs() {
+		if s.record != nil {
+			list = append(list, *s.record)
+		}
+	}
+	return list
+}
+
+func equalSKU(a, b model.SKU) bool {
+	return a.Resources.Equal(b.Resources) && maps.Equal(a.Attributes, b.Attributes) && equalRule(a.Scale, b.Scale)
+}
+
+func equalRule(a, b *model.ScaleRule) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.MinIdle == b.MinIdle && a.MinSize == b.MinSize && equalBound(a.MaxIdle, b.MaxIdle) && equalBound(a.MaxSize, b.MaxSize)
+}
+
+func equalBound(a, b *int32) bool {
+	return (a == nil) == (b == nil) && (a == nil || *a == *b)
+}
+
+// checkSKU refuses a specification that is not well formed, naming every field
+// that is wrong.
+func checkSKU(s model.SKU) error {
+	var bad violations
+	bad.name("name", s.Name, maxName)
+	if len(s.Resources) == 0 {
+		bad.add(fault.ReasonRequired, "resources", "must be given: what an executor of the SKU has")
+	}
+	bad.resources(s.Resources)
+	bad.attributes("attributes", s.Attributes)
+	if rule := s.Scale; rule != nil {
+		bad.bounds("scale.minIdle", rule.MinIdle, "scale.maxIdle", rule.MaxIdle)
+		bad.bounds("scale.minSize", rule.MinSize, "scale.maxSize", rule.MaxSize)
+	}
+	return bad.err()
+}
+
+// bounds checks the two ends of a range.
+func (v *violations) bounds(minField string, least int32, maxField string, most *int32) {
+	if least < 0 {
+		v.add(fault.ReasonInvalid, minField, "must not be negative, is %d", least)
+	}
+	if most != nil && *most < max(0, least) {
+		v.add(fault.ReasonInvalid, maxField, "must not be below %d, is %d", max(0, least), *most)
+	}
+}

@@ -1,0 +1,81 @@
+package inventory
+
+import "berth.dev/pkg/model"
+
+// standing is why an executor may or may not be given work. The first that
+// applies counts. It is the one place that decides it: an executor is in a
+// bucket, and shown as free, exactly when it is open.
+type standing uint8
+
+const (
+	// open: it may be given work.
+	open standing = iota
+	registered
+	unreachable
+	lost
+	draining
+	disabled
+	overcommitted
+	standings
+)
+
+// standingOf derives the standing but for open and overcommitted, which depend
+// on what the executor holds.
+func (h *host) standingOf() standing {
+	switch {
+	case h.state == model.ExecutorRegistered:
+		return registered
+	case h.state == model.ExecutorUnreachable:
+		return unreachable
+	case h.state == model.ExecutorLost:
+		return lost
+	case h.executor.Draining:
+		return draining
+	case len(h.requests) > 0:
+		return disabled
+	}
+	return open
+}
+
+// use is what an executor is used for.
+type use uint8
+
+const (
+	// idle: it may be given work and holds none.
+	idle use = iota
+	// leased: it holds workers, none of which runs yet.
+	leased
+	// running: it has a worker that runs, or is being stopped.
+	running
+	// unavailable: it is not READY; or it holds nothing and may not be given
+	// work.
+	unavailable
+	uses
+)
+
+func (h *host) useOf() use {
+	switch {
+	case h.state != model.ExecutorReady:
+		return unavailable
+	case h.hold.workers > 0 && h.hold.running > 0:
+		return running
+	case h.hold.workers > 0:
+		return leased
+	case h.standing != open:
+		return unavailable
+	}
+	return idle
+}
+
+// disabled says whether a request holds for it that takes executors out of
+// allocation.
+func (h *host) disabled() bool { return h.executor.Draining || len(h.requests) > 0 }
+
+// tally adds n to what its class counts of the host.
+func (h *host) tally(n int) {
+	h.class.standing[h.standing] += n
+	h.class.use[h.use] += n
+	if h.disabled() {
+		h.class.shut += n
+	}
+}
