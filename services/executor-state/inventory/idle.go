@@ -89,7 +89,7 @@ func (r *idleReasons) of(h *host) idleReason {
 func (r *idleReasons) demand(k *class) idleReason {
 	for _, text := range r.texts {
 		d := r.core.demand[text]
-		q := r.core.query(d.constraints)
+		q := r.core.queryOf(text, d.constraints)
 		if ok, _ := q.matcher.Match(k.host); !ok {
 			continue
 		}
