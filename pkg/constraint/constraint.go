@@ -45,7 +45,8 @@ type Spread struct {
 // ByExecutor is the Spread.By that counts single executors.
 const ByExecutor = "executor"
 
-// PoolAttribute is the attribute that names an executor's pool.
+// PoolAttribute is the attribute that puts an executor into the pool of that
+// name, where no pool of it is known otherwise.
 const PoolAttribute = "pool"
 
 // Host is what an executor is, as far as constraints look at it.
@@ -53,6 +54,8 @@ type Host struct {
 	ID         string
 	SKU        string
 	Attributes map[string]string
+	// Pools are the names of the pools that it is in.
+	Pools []string
 }
 
 // Canonical is the text that groups go by: equal for reservations that wait in
@@ -86,7 +89,7 @@ func (c Constraints) Group() string {
 
 // Check is one rule that an executor did not meet.
 type Check struct {
-	// Name is "sku", "attributes.zone", "avoid".
+	// Name is "sku", "attributes.zone", "pools", "avoid".
 	Name       string
 	Want, Have string
 }
@@ -119,16 +122,19 @@ func (m Matcher) Match(h Host) (ok bool, failed Check) {
 			return false, Check{"attributes." + name, c.Attributes[name], have}
 		}
 	}
-	if len(c.Pools) > 0 {
-		pool := h.Attribute(PoolAttribute)
-		if !slices.ContainsFunc(c.Pools, func(want string) bool { return strings.EqualFold(want, pool) }) {
-			return false, Check{"pools", strings.Join(c.Pools, ","), pool}
-		}
+	if len(c.Pools) > 0 && !slices.ContainsFunc(c.Pools, h.InPool) {
+		return false, Check{"pools", strings.Join(c.Pools, ","), strings.Join(h.Pools, ",")}
 	}
 	if slices.Contains(c.Avoid, h.ID) {
 		return false, Check{"avoid", "another executor", h.ID}
 	}
 	return true, Check{}
+}
+
+// InPool says whether the host is in the pool of that name, without regard to
+// case.
+func (h Host) InPool(name string) bool {
+	return slices.ContainsFunc(h.Pools, func(pool string) bool { return strings.EqualFold(pool, name) })
 }
 
 // Attribute reads an attribute of a host by name, without regard to case.

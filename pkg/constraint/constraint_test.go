@@ -64,7 +64,7 @@ func TestGroupDiffersForOthers(t *testing.T) {
 }
 
 func TestMatchNamesTheFirstFailedCheck(t *testing.T) {
-	host := constraint.Host{ID: "h1", SKU: "SMALL", Attributes: map[string]string{"zone": "a", "RACK": "R1", "Pool": "blue"}}
+	host := constraint.Host{ID: "h1", SKU: "SMALL", Attributes: map[string]string{"zone": "a", "RACK": "R1"}, Pools: []string{"BLUE", "night"}}
 	none := constraint.Check{}
 	for _, test := range []struct {
 		name   string
@@ -76,7 +76,8 @@ func TestMatchNamesTheFirstFailedCheck(t *testing.T) {
 		{"value", func(c *constraints) { c.Attributes["Zone"] = "b" }, constraint.Check{Name: "attributes.Zone", Want: "b", Have: "a"}},
 		{"absent", func(c *constraints) { c.Attributes["disk"] = "ssd" }, constraint.Check{Name: "attributes.disk", Want: "ssd"}},
 		{"absent is not empty", func(c *constraints) { c.Attributes["disk"] = "" }, constraint.Check{Name: "attributes.disk"}},
-		{"pools", func(c *constraints) { c.Pools = []string{"red", "green"} }, constraint.Check{Name: "pools", Want: "red,green", Have: "blue"}},
+		{"pools", func(c *constraints) { c.Pools = []string{"red", "green"} }, constraint.Check{Name: "pools", Want: "red,green", Have: "BLUE,night"}},
+		{"any pool", func(c *constraints) { c.Pools = []string{"red", "Night"} }, none},
 		{"avoid", func(c *constraints) { c.Avoid = []string{"h0", "h1"} }, constraint.Check{Name: "avoid", Want: "another executor", Have: "h1"}},
 	} {
 		c := full()
@@ -126,14 +127,14 @@ func TestFoldIsThatOfEqualFold(t *testing.T) {
 func TestMatcherEqualsMatch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		small := rapid.SampledFrom([]string{"", "a", "A", "b"})
-		attributes := rapid.MapOfN(rapid.SampledFrom([]string{"zone", "ZONE", "pool"}), small, 0, 2)
+		attributes := rapid.MapOfN(rapid.SampledFrom([]string{"zone", "ZONE"}), small, 0, 2)
 		c := constraints{
 			SKU: small.Draw(t, "sku"), Attributes: attributes.Draw(t, "attributes"),
 			Pools: rapid.SliceOfN(small, 0, 2).Draw(t, "pools"), Avoid: rapid.SliceOfN(small, 0, 1).Draw(t, "avoid"),
 		}
 		m := c.Matcher()
 		for range 3 {
-			h := constraint.Host{ID: small.Draw(t, "id"), SKU: small.Draw(t, "have"), Attributes: attributes.Draw(t, "has")}
+			h := constraint.Host{ID: small.Draw(t, "id"), SKU: small.Draw(t, "have"), Attributes: attributes.Draw(t, "has"), Pools: rapid.SliceOfN(small, 0, 2).Draw(t, "in")}
 			ok, failed := m.Match(h)
 			wantOK, want := c.Match(h)
 			if ok != wantOK || failed != want {

@@ -34,8 +34,12 @@ type Pool struct {
 	UpdatedAt time.Time
 }
 
+// KeepDisable is how long an ended request to disable is remembered, so that a
+// late repeat of its call does not act again.
+const KeepDisable = 10 * time.Minute
+
 // Disable is the record of one request to take executors out of allocation:
-// those with one of IDs, or with all Attributes.
+// those with one of IDs, or with all Attributes. It holds until EndedAt is set.
 type Disable struct {
 	// ID is the id of the request.
 	ID         string
@@ -45,12 +49,23 @@ type Disable struct {
 	// ExpireAt is zero for a request that stands until it is undone.
 	ExpireAt  time.Time
 	CreatedAt time.Time
+	// EndedAt is when it expired or was undone: since then it holds for nobody,
+	// and is kept for KeepDisable so that a repeat of its call acts once.
+	EndedAt time.Time
 	// Drain: workers on these executors are to go.
 	Drain bool
 	// Claim: it was made by a claim for scale-down.
 	Claim bool
-	// Told is the last executor, in order of ids, whose jobs were told of it;
-	// ToldAll that there is none left to tell of.
+	// Enable: it remembers a call that undid other requests, Undone of them. It
+	// holds for nobody.
+	Enable bool
+	Undone int32
+	// Told is how far the jobs were told of it, in order of executors and, on
+	// each, of leases: the last executor's id, a slash and the lease's uid.
+	// ToldAll says that there is none left to tell of.
 	Told    string
 	ToldAll bool
 }
+
+// Holds says whether the request takes executors out of allocation.
+func (d *Disable) Holds() bool { return d.EndedAt.IsZero() }

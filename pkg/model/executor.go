@@ -21,6 +21,9 @@ type Executor struct {
 	// one registration from the next.
 	Incarnation int64
 	Nonce       string
+	// Former are the nonces of the registrations before, newest first, at most
+	// MaxFormer: an agent that another one has followed does not come back.
+	Former []string
 	// Ordinal stands for the id in leases and tasks. It is never reused.
 	Ordinal uint32
 	// Reserved are the shares of Resources set aside for roles, by role.
@@ -34,7 +37,11 @@ type Executor struct {
 	Since        time.Time
 }
 
-// Match gives what constraints look at.
+// MaxFormer is how many former registrations of an executor are remembered.
+const MaxFormer = 8
+
+// Match gives what constraints look at, but for the pools that the executor is
+// in.
 func (e *Executor) Match() constraint.Host {
 	return constraint.Host{ID: e.ID, SKU: e.SKU, Attributes: e.Attributes}
 }

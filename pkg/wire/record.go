@@ -31,7 +31,7 @@ func Encode(record model.Record) ([]byte, error) {
 			Id: r.ID, Address: r.Address, Sku: r.SKU, Host: r.Host, Attributes: r.Attributes, Resources: r.Resources,
 			Generation: r.Generation, Incarnation: r.Incarnation, Nonce: r.Nonce, Ordinal: r.Ordinal, Lost: r.Lost,
 			RegisteredAt: Timestamp(r.RegisteredAt), Since: Timestamp(r.Since),
-			Reserved: Shares(r.Reserved), Draining: r.Draining,
+			Reserved: Shares(r.Reserved), Draining: r.Draining, Former: r.Former,
 		}
 	case *model.Ready:
 		m = &recordv1.Ready{Since: Timestamp(r.Since), By: r.By, Begun: Timestamp(r.Begun)}
@@ -43,6 +43,7 @@ func Encode(record model.Record) ([]byte, error) {
 		m = &recordv1.Disable{
 			Ids: r.IDs, Attributes: r.Attributes, Reason: r.Reason, ExpireAt: Timestamp(r.ExpireAt), CreatedAt: Timestamp(r.CreatedAt),
 			Drain: r.Drain, Claim: r.Claim, Told: r.Told, ToldAll: r.ToldAll,
+			EndedAt: Timestamp(r.EndedAt), Enable: r.Enable, Undone: r.Undone,
 		}
 	case *model.Live:
 		m = &recordv1.Live{Incarnation: r.Incarnation}
@@ -108,7 +109,7 @@ func decode(ref model.Ref, value []byte, create, mod, etcdLease int64) (model.Re
 			Resources: resource.Vector(m.GetResources()), Generation: m.GetGeneration(), Incarnation: m.GetIncarnation(),
 			Nonce: m.GetNonce(), Ordinal: m.GetOrdinal(), Lost: m.GetLost(),
 			RegisteredAt: Time(m.GetRegisteredAt()), Since: Time(m.GetSince()),
-			Reserved: SharesOf(m.GetReserved()), Draining: m.GetDraining(),
+			Reserved: SharesOf(m.GetReserved()), Draining: m.GetDraining(), Former: m.GetFormer(),
 		}, nil
 	case model.KindReady:
 		m := &recordv1.Ready{}
@@ -137,6 +138,7 @@ func decode(ref model.Ref, value []byte, create, mod, etcdLease int64) (model.Re
 			ID: ref.ID, IDs: m.GetIds(), Attributes: m.GetAttributes(), Reason: m.GetReason(),
 			ExpireAt: Time(m.GetExpireAt()), CreatedAt: Time(m.GetCreatedAt()),
 			Drain: m.GetDrain(), Claim: m.GetClaim(), Told: m.GetTold(), ToldAll: m.GetToldAll(),
+			EndedAt: Time(m.GetEndedAt()), Enable: m.GetEnable(), Undone: m.GetUndone(),
 		}, nil
 	case model.KindLive:
 		m := &recordv1.Live{}

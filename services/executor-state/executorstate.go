@@ -46,6 +46,8 @@ func Run(ctx context.Context, config Config, told func(process.Addresses)) error
 	reports := internal.NewReports(r.Gateway)
 	r.Go("reports", reports.Run)
 
+	internal.ShowFigures(r, l)
+
 	berthv1.RegisterExecutorsServer(r.Server, internal.NewExecutors(l))
 	berthv1.RegisterCatalogServer(r.Server, internal.NewCatalog(l))
 	berthv1.RegisterUsageServer(r.Server, internal.NewUsage(l))

@@ -97,9 +97,16 @@ func (s *Executors) GetExecutor(ctx context.Context, req *berthv1.GetExecutorReq
 }
 
 func executor(v inventory.ExecutorView) *berthv1.Executor {
-	return &berthv1.Executor{
+	e := &berthv1.Executor{
 		Id: v.ID, Address: v.Address, Sku: v.SKU, Host: v.Host, Attributes: v.Attributes, Resources: v.Resources, Used: v.Used,
-		Pool: v.Pool, Generation: v.Generation, Incarnation: v.Incarnation, State: berthv1.Executor_State(v.State), Workers: int32(v.Workers),
-		Since: wire.Timestamp(v.StateSince),
+		Reserved: wire.Shares(v.Reserved), Generation: v.Generation, Incarnation: v.Incarnation, State: berthv1.Executor_State(v.State),
+		Workers: int32(v.Workers), Since: wire.Timestamp(v.StateSince), Draining: v.Draining,
 	}
+	if len(v.Pools) > 0 {
+		e.Pool = v.Pools[0]
+	}
+	for _, d := range v.Disabled {
+		e.Disabled = append(e.Disabled, &berthv1.DisableMark{RequestId: d.ID, Reason: d.Reason, ExpireTime: wire.Timestamp(d.ExpireAt)})
+	}
+	return e
 }

@@ -39,7 +39,7 @@ func (r Register) check() error {
 	if r.Generation < 0 {
 		bad.add(fault.ReasonInvalid, "generation", "must not be negative, is %d", r.Generation)
 	}
-	bad.attributes(r.Attributes)
+	bad.attributes("attributes", r.Attributes)
 	bad.resources(r.Resources)
 	bad.reserved(r.Reserved, r.Resources.WithSlots())
 	return bad.err()
@@ -98,13 +98,13 @@ func (v *violations) resources(resources resource.Vector) {
 	}
 }
 
-func (v *violations) attributes(attributes map[string]string) {
+func (v *violations) attributes(prefix string, attributes map[string]string) {
 	if len(attributes) > model.MaxAttributes {
-		v.add(fault.ReasonTooLarge, "attributes", "at most %d, are %d", model.MaxAttributes, len(attributes))
+		v.add(fault.ReasonTooLarge, prefix, "at most %d, are %d", model.MaxAttributes, len(attributes))
 	}
 	folded := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(attributes)) {
-		field := "attributes." + name
+		field := prefix + "." + name
 		v.name(field, name, maxName)
 		v.text(field, attributes[name])
 		if other, ok := folded[constraint.Fold(name)]; ok {

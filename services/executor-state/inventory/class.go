@@ -2,9 +2,8 @@ package inventory
 
 import (
 	"encoding/binary"
-	"fmt"
 	"slices"
-	"strings"
+	"time"
 
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
@@ -19,8 +18,10 @@ type class struct {
 	// shape is what a batch with sameShape must share: SKU, capacity, shares.
 	shape string
 	sku   *sku
-	// host is any of its executors, without an id.
-	host constraint.Host
+	// host is any of its executors, without an id; its pools are kept up with
+	// the records of pools, and lostAfter with them.
+	host      constraint.Host
+	lostAfter time.Duration
 	// resources is the capacity of each; names are its resources in order and
 	// capacity their amounts.
 	resources resource.Vector
@@ -31,9 +32,10 @@ type class struct {
 	// total are the sums over all executors that may be given work, one for
 	// each name, shared with the other classes.
 	total []*sum
-	// size counts its executors, standing by why they may or may not be given
+	// size counts its executors, states by state, standing by why they may or may not be given
 	// work, use by what they are used for, shut those that are disabled.
 	size     int
+	states   [5]int
 	standing [standings]int
 	use      [uses]int
 	shut     int
@@ -85,6 +87,8 @@ func (c *Core) classOf(e *model.Executor) *class {
 	for i := range k.shares {
 		k.shares[i].amounts = amountsOf(k.shares[i].share, k.names)
 	}
+	k.host.Pools = c.poolsOf(k.host)
+	k.lostAfter = c.lostAfter(k.host.Pools)
 	c.classes[key] = k
 	k.sku.classes[key] = k
 	c.roster.add(k)
@@ -114,12 +118,7 @@ func (c *Core) joinClass(h *host, e *model.Executor) {
 }
 
 func classKey(shape string, attributes map[string]string) string {
-	folded := make([]string, 0, len(attributes))
-	for name, value := range attributes {
-		folded = append(folded, fmt.Sprintf("%q=%q", constraint.Fold(name), constraint.Fold(value)))
-	}
-	slices.Sort(folded)
-	return shape + "|" + strings.Join(folded, ",")
+	return shape + "|" + attributesKey(attributes)
 }
 
 // amountsOf answers a vector's amounts in the order of names.

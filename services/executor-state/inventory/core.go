@@ -38,9 +38,12 @@ type Core struct {
 	total        map[string]*sum
 	absent       ordered[*host]
 	states       [5]int
-	over         map[string]*host
-	skus         map[string]*sku
-	ready        *held
+	// over holds more than it has, stranded is LOST and holds workers.
+	over, stranded map[string]*host
+	disables       disables
+	pools          map[string]*pool
+	skus           map[string]*sku
+	ready          *held
 	// demand is the reservations that wait, by group; awaited by uid.
 	demand  map[string]*demand
 	awaited map[string]*awaited
@@ -59,7 +62,8 @@ type Core struct {
 	// says that this must be looked at again; mass are those held back.
 	lostAt        time.Time
 	absentChanged bool
-	mass          massLoss
+	mass          map[string]massLoss
+	counts        counts
 
 	actions []model.Action
 	// slab is the memory of the candidates of one entry, list points into it.
@@ -88,11 +92,15 @@ func New(cfg Config) *Core {
 		skus:         map[string]*sku{},
 		demand:       map[string]*demand{},
 		awaited:      map[string]*awaited{},
+		stranded:     map[string]*host{},
+		disables:     newDisables(),
+		pools:        map[string]*pool{},
 	}
 }
 
 // Step implements [model.Core]. Its events are those of package model; an
-// [model.Input] carries [Register], [Announce] or [Pass]. Duties that follow
+// [model.Input] carries a request of this package: [Register], [Announce], [Pass]
+// and others. Duties that follow
 // from records are done at the end of a batch of changes (Progress) or when
 // time passes (nil), so that many workers that end share one write.
 //
@@ -126,10 +134,18 @@ func (c *Core) NextDeadline() time.Time {
 	switch {
 	case c.term == 0:
 		return time.Time{}
-	case c.todo.len() > 0 || c.absentChanged:
+	case c.todo.len() > 0 || c.absentChanged || c.disables.untold.len() > 0:
 		return c.now
 	}
-	return c.lostAt
+	return earliest(c.lostAt, c.disables.next())
+}
+
+// earliest is the earlier of two times of which zero means never.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 func (c *Core) elected(e model.Elected) {
@@ -165,6 +181,24 @@ func (c *Core) input(in model.Input) {
 	case DeleteSKU:
 		value, err := c.deleteSKU(request)
 		c.reply(in.Token, value, err)
+	case Disable:
+		value, err := c.disable(request)
+		c.reply(in.Token, value, err)
+	case Enable:
+		value, err := c.enable(request)
+		c.reply(in.Token, value, err)
+	case Drain:
+		value, err := c.drain(request)
+		c.reply(in.Token, value, err)
+	case Claim:
+		value, err := c.claim(request)
+		c.reply(in.Token, value, err)
+	case PutPool:
+		value, err := c.putPool(request)
+		c.reply(in.Token, value, err)
+	case DeletePool:
+		value, err := c.deletePool(request)
+		c.reply(in.Token, value, err)
 	}
 }
 
@@ -181,5 +215,7 @@ func (c *Core) work() {
 		return
 	}
 	c.settleLeases()
+	c.endDisables()
+	c.tellDisabled()
 	c.loseAbsent()
 }

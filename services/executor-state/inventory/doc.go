@@ -3,6 +3,7 @@
 //
 //	Register, Announce ──▶ ┌───────────┐ ──▶ Effect: executor, presence
 //	Pass ────────────────▶ │ inventory │ ──▶ Effect: lease, all workers or none
+//	Disable, Drain, … ───▶ │           │ ──▶ Effect: request, executor's mark
 //	Changed (the view) ──▶ └───────────┘ ──▶ Effect: worker's share given back,
 //	                                          orphan swept, executor LOST
 //
@@ -17,8 +18,54 @@
 //     the pass still leads. The same uid asked twice gives the same lease.
 //   - Capacity is used until the assigner says that the worker has ended, or
 //     until a lease turns out to be nobody's. Nothing here frees it by a clock.
+//   - An executor is shown as free exactly when it can be granted: one
+//     function, withheld, decides who may be given work, and every index and
+//     every answer goes by it.
+//   - A request to disable holds until it expires or is undone, for executors
+//     that come later or come back too; several on one executor count each for
+//     itself. What is claimed for scale-down held no worker when it was
+//     disabled, and is given none.
 //   - The same records and inputs give the same answers: there is no I/O, no
 //     clock, no randomness and no map order in any decision.
+//
+// # Executors that change
+//
+// An executor is what its agent said when it registered last.
+//
+//   - With less of a resource than leases hold of it, or without the resource, it
+//     keeps its workers and what they hold. It is granted nothing, not even of
+//     other resources, and is the finding OVERCOMMITTED until enough of them have
+//     ended. What is free of it counts as nothing, never as less.
+//   - With other attributes or another SKU it keeps its workers, and is matched,
+//     pooled and disabled by what it says now.
+//   - SKUs are names that executors give: where no record describes one, its
+//     executors are matched by that name all the same. One of which no executor
+//     is left has none to grant, and nothing else changes.
+//   - Of two agents that register one id the later wins. The earlier is refused
+//     with OTHER_INCARNATION, also when it registers again: until it is started
+//     afresh, which makes it the later one.
+//
+// # Requests to disable
+//
+// A request is a [model.Disable] record under the id of its call. A repeat finds
+// the record and acts no more, for [model.KeepDisable] after its end too; another
+// call under that id is refused. Calls to undo requests are kept likewise. A drain
+// is a request for one executor that also marks its record, in the same effect, so
+// that the assigner evicts; a claim is one whose executors the core picks.
+//
+// Jobs with workers on the executors are told by EXECUTOR_DISABLED: one event for
+// each request, executor and lease, in effects that follow the request and move
+// its mark. They are told of what lies there then, and not again by executors that
+// the request comes to hold for later.
+//
+// # Pools
+//
+// An executor is in each pool whose attributes are its own and, where no pool of
+// that name is kept, in the one that its attribute `pool` names. It may be away as
+// long as the least patient of its pools says. Executors of one pool that go
+// together are judged together: see [Core.Findings] and MASS_LOSS. Executors that
+// were drained or claimed are expected to go and make no mass loss: draining is
+// how an operator says that an executor is gone for good.
 //
 // A [Core] is a [model.Core]: one goroutine owns it. Memory is records and
 // indexes over them, written by one function, [Core.set], whether a record

@@ -138,13 +138,13 @@ func TestMassLossEndsWhenTheFleetGrows(t *testing.T) {
 		r.tellGone(model.Ref{Kind: model.KindLive, ID: fmt.Sprintf("h%d", i)})
 	}
 	r.pause(5 * time.Minute)
-	if f := r.core.Findings(); len(f) != 1 || f[0].Kind != FindingMassLoss {
+	if f := r.core.Findings(r.now); len(f) != 1 || f[0].Kind != FindingMassLoss {
 		t.Fatalf("%+v", f)
 	}
 	for i := range 10 {
 		r.ready(small(fmt.Sprintf("n%d", i), 1, 1))
 	}
-	if s := r.core.Stats(); s.Lost != 3 || len(r.core.Findings()) != 0 {
-		t.Fatalf("%+v %+v", s, r.core.Findings())
+	if s := r.core.Stats(); s.Lost != 3 || len(r.core.Findings(r.now)) != 0 {
+		t.Fatalf("%+v %+v", s, r.core.Findings(r.now))
 	}
 }

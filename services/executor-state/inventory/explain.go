@@ -26,7 +26,7 @@ type FailedCheck struct {
 	// Check is, in the order that they are made: "sku", "attributes.zone",
 	// "pools"; "capacity.cpu" where not even an idle executor had enough, "role"
 	// where it had only with what is set aside for other roles; "avoid"; "state",
-	// "draining" and "overcommitted" where it may not be given work; "free.cpu"
+	// "draining", "disabled" and "overcommitted" where it may not be given work; "free.cpu"
 	// where too little is left of it.
 	constraint.Check
 	// Executors is how many fail it just so.
@@ -209,4 +209,5 @@ var standingChecks = [...]constraint.Check{
 	unreachable: {Name: "state", Want: "READY", Have: "UNREACHABLE"},
 	lost:        {Name: "state", Want: "READY", Have: "LOST"},
 	draining:    {Name: "draining", Want: "not draining", Have: "draining"},
+	disabled:    {Name: "disabled", Want: "not disabled", Have: "disabled"},
 }

@@ -20,6 +20,9 @@ type host struct {
 	hold *hold
 
 	class *class
+	// requests are the ids of those that take it out of allocation, in
+	// order.
+	requests []string
 	// bucket holds it while it may be given work; nil otherwise.
 	bucket   *bucket
 	state    model.ExecutorState
@@ -114,6 +117,7 @@ func (c *Core) setExecutor(id string, next *held) {
 	h.hold.host = h
 	c.byID.insert(h)
 	c.joinClass(h, h.executor)
+	h.requests = c.disables.of(h)
 	c.place(h)
 }
 
@@ -194,6 +198,7 @@ func (c *Core) unplace(h *host) {
 		c.absentChanged = true
 	}
 	delete(c.over, h.id)
+	delete(c.stranded, h.id)
 }
 
 func (c *Core) place(h *host) {
@@ -205,7 +210,10 @@ func (c *Core) place(h *host) {
 	case model.ExecutorRegistered:
 		c.awaitReturn(h, h.since)
 	}
-	h.standing = h.standingOf()
+	if h.state == model.ExecutorLost && h.hold.workers > 0 {
+		c.stranded[h.id] = h
+	}
+	h.standing = h.withheld()
 	free, ok := h.class.free(h.hold)
 	switch {
 	case !ok:

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
 	"pgregory.net/rapid"
@@ -102,6 +103,70 @@ func (w *world) endWorkers() {
 	}
 }
 
+func (w *world) disable() {
+	d := Disable{RequestID: anyRequest.Draw(w.t, "request"), Selector: w.selector()}
+	if rapid.Bool().Draw(w.t, "expires") {
+		d.ExpireAt = w.now.Add(time.Duration(rapid.IntRange(1, 100).Draw(w.t, "s")) * time.Second)
+	}
+	w.ask(d)
+}
+
+func (w *world) selector() Selector {
+	if rapid.Bool().Draw(w.t, "byKind") {
+		return Selector{Attributes: map[string]string{"ZONE": evenly("a", "B").Draw(w.t, "zone")}}
+	}
+	return Selector{IDs: rapid.SliceOfN(anyExecutor, 1, 3).Draw(w.t, "ids")}
+}
+
+func (w *world) enable() {
+	e := Enable{RequestID: anyRequest.Draw(w.t, "request"), DisableRequestID: anyRequest.Draw(w.t, "undo")}
+	if rapid.Bool().Draw(w.t, "selected") {
+		e.DisableRequestID, e.Selector = "", w.selector()
+	}
+	w.ask(e)
+}
+
+func (w *world) drain() {
+	w.ask(Drain{ID: anyExecutor.Draw(w.t, "executor"), RequestID: anyRequest.Draw(w.t, "request")})
+}
+
+// claim never picks an executor that holds a worker, not even one of a lease
+// that is not durable yet.
+func (w *world) claim() {
+	workers := map[string]int{}
+	for h := range w.core.byID.all() {
+		workers[h.id] = h.hold.workers
+	}
+	request := anyRequest.Draw(w.t, "request")
+	known := w.core.known(request) != nil
+	token := w.ask(Claim{RequestID: request, SKU: anySKU.Draw(w.t, "sku"), Max: rapid.IntRange(1, 3).Draw(w.t, "max")})
+	reply := w.replies[token]
+	if reply.Err != nil || known {
+		return
+	}
+	for _, id := range reply.Value.(Claimed).Executors {
+		if h := w.core.hosts[id]; workers[id] != 0 || h.bucket != nil || len(h.requests) == 0 {
+			w.t.Fatalf("claimed %s, which holds %d workers", id, workers[id])
+		}
+	}
+}
+
+func (w *world) putPool() {
+	p := model.Pool{Name: anyPool.Draw(w.t, "pool"), Attributes: anyZone.Draw(w.t, "zone")}
+	if rapid.Bool().Draw(w.t, "lostAfter") {
+		after := time.Duration(rapid.IntRange(0, 90).Draw(w.t, "s")) * time.Second
+		p.LostAfter = &after
+	}
+	w.ask(PutPool{p})
+}
+
+func (w *world) deletePool() { w.ask(DeletePool{anyPool.Draw(w.t, "pool")}) }
+
+var (
+	anyRequest = evenly("d0", "d1", "d2", "d3", "d4", "d5", "d6", "d7")
+	anyPool    = evenly("p", "P", "night")
+)
+
 func (w *world) commitSome() {
 	if len(w.effects) > 0 {
 		w.commit(rapid.IntRange(1, len(w.effects)).Draw(w.t, "effects"))
@@ -113,7 +178,7 @@ func (w *world) takeBack() {
 	w.settle()
 	before := dump(w.core)
 	for range rapid.IntRange(1, 5).Draw(w.t, "decisions") {
-		rapid.SampledFrom([]func(){w.register, w.announce, w.offer, func() { w.step(nil) }}).Draw(w.t, "decision")()
+		rapid.SampledFrom([]func(){w.register, w.announce, w.offer, w.disable, w.enable, w.drain, w.claim, w.putPool, w.deletePool, func() { w.step(nil) }}).Draw(w.t, "decision")()
 	}
 	w.step(model.Abandoned{})
 	if after := dump(w.core); after != before {
@@ -144,6 +209,38 @@ func (w *world) check() {
 		}
 	}
 	w.used = used
+	w.listed()
+}
+
+// listed checks that what an operator is shown of an executor and what the
+// matcher may use of it are one and the same, and that both are what the
+// requests that hold for it say.
+func (w *world) listed() {
+	c := w.core
+	for h := range c.byID.all() {
+		v := c.view(h)
+		free := v.State == model.ExecutorReady && len(v.Disabled) == 0 && !v.Draining && c.over[h.id] == nil
+		if allocatable := h.bucket != nil; free != allocatable {
+			w.t.Fatalf("%s is listed free %v, allocatable %v:\n%s", h.id, free, allocatable, dump(c))
+		}
+		var want []string
+		draining := false
+		for ref, held := range c.records {
+			if ref.Kind != model.KindDisable || !disableOf(held).Holds() {
+				continue
+			}
+			d := disableOf(held)
+			ok, _ := constraint.Constraints{Attributes: d.Attributes}.Match(h.executor.Match())
+			if slices.Contains(d.IDs, h.id) || len(d.Attributes) > 0 && ok {
+				want = append(want, d.ID)
+				draining = draining || d.Drain
+			}
+		}
+		slices.Sort(want)
+		if !slices.Equal(want, h.requests) || draining != h.executor.Draining {
+			w.t.Fatalf("%s is held by %v and draining=%v, want %v and %v", h.id, h.requests, h.executor.Draining, want, draining)
+		}
+	}
 }
 
 func compareRefs(a, b model.Ref) int {
@@ -162,7 +259,7 @@ func cmpRef(a, b string) int {
 // strict checks that each grant leases all workers, each once.
 func (w *world) strict() {
 	for _, effect := range w.effects {
-		if len(effect.Events) == 0 {
+		if len(effect.Events) == 0 || effect.Events[0].Kind != model.EventReservationLeased {
 			continue
 		}
 		seats := map[model.Seat]bool{}
@@ -197,6 +294,7 @@ func TestLife(t *testing.T) {
 		actions := map[string]func(){
 			"register": w.register, "register more": w.register, "offer more": w.offer, "announce": w.announce, "announce more": w.announce, "silence": w.silence,
 			"queue": w.enqueue, "offer": w.offer, "cancel": w.cancel, "forget": w.forget,
+			"disable": w.disable, "enable": w.enable, "drain": w.drain, "claim": w.claim, "pool": w.putPool, "no pool": w.deletePool,
 			"assign": w.assign, "end": w.endWorkers, "commit": w.commitSome, "take back": w.takeBack,
 			"settle": w.settle, "abandon": w.abandon, "fail over": w.failOver,
 			"see":  func() { w.settle(); w.catchUp() },

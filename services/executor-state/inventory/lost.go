@@ -1,73 +1,138 @@
 package inventory
 
 import (
+	"maps"
+	"slices"
 	"time"
 
+	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
 )
 
-// massLoss tells of executors that are held back from LOST.
+// massLoss tells of executors of one pool that are held back from LOST.
 type massLoss struct {
+	// pool is as executors spell it; empty for those of no pool.
+	pool      string
 	executors int
 	since     time.Time
 }
 
-func (m *massLoss) add(goneAt time.Time) {
-	if m.executors == 0 {
-		m.since = goneAt
-	}
-	m.executors++
-}
-
 // loseAbsent gives up executors that have been without presence for too long,
-// unless they went with too many others. The clock of each runs from when this
-// core saw it go, and from the election at the earliest: a new leader waits
-// longer rather than shorter.
+// unless they went with too many others of a pool. The clock of each runs from
+// when this core saw it go, and from the election at the earliest: a new leader
+// waits longer rather than shorter.
 func (c *Core) loseAbsent() {
 	if !c.absentChanged && (c.lostAt.IsZero() || c.now.Before(c.lostAt)) {
 		return
 	}
-	c.lostAt, c.mass = time.Time{}, massLoss{}
-	gone := make([]*host, 0, c.absent.len())
-	for h := range c.absent.all() {
-		gone = append(gone, h)
-	}
-	crowd := c.crowd()
-	first, end, lost := 0, 0, 0
+	c.lostAt = time.Time{}
+	gone := slices.AppendSeq(make([]*host, 0, c.absent.len()), c.absent.all())
+	held := c.heldBack(gone)
+	lost := 0
 	for _, h := range gone {
-		for gone[first].goneAt.Before(h.goneAt.Add(-c.cfg.PresenceTTL)) {
-			first++
-		}
-		for end < len(gone) && !gone[end].goneAt.After(h.goneAt.Add(c.cfg.PresenceTTL)) {
-			end++
-		}
 		due := c.due(h)
-		if end-first >= crowd {
-			// Executors that are only just registering are no news yet.
-			if h.state == model.ExecutorUnreachable || !due.After(c.now) {
-				c.mass.add(h.goneAt)
-			}
-			if c.lostAt.IsZero() && due.After(c.now) {
-				c.lostAt = due
-			}
-			continue
-		}
-		if due.After(c.now) || lost == c.cfg.StepLimit {
-			if c.lostAt.IsZero() {
-				c.lostAt = due
-			}
-			continue
-		}
-		if h.live != nil && h.live.mod == 0 {
+		switch {
+		case due.After(c.now), lost == c.cfg.StepLimit && !held[h]:
+			c.lostAt = earliest(c.lostAt, due)
+		case held[h]:
+		case h.live != nil && h.live.mod == 0:
 			// Its presence is being deleted: the compare below would
 			// fail. Committed has this looked at again.
-			continue
+		default:
+			lost++
+			c.lose(h)
 		}
-		lost++
-		c.lose(h)
 	}
 	// Those given up leave the crowd: whether it is one is asked again.
 	c.absentChanged = lost > 0
+}
+
+// heldBack answers those of the gone, who are in the order in which they went,
+// that went with a crowd: so many of one pool within one PresenceTTL that it is
+// the network or etcd that failed, and not the hosts. Executors of no pool are
+// one together. It notes the crowds for the findings.
+//
+// Executors that were drained or claimed for scale-down are expected to go, and
+// make no crowd.
+func (c *Core) heldBack(gone []*host) map[*host]bool {
+	c.mass = map[string]massLoss{}
+	if len(gone) < c.cfg.HoldBackFrom {
+		return nil
+	}
+	pools := map[string][]*host{}
+	for _, h := range gone {
+		if c.leaving(h) {
+			continue
+		}
+		for _, name := range poolNames(h.class) {
+			pools[constraint.Fold(name)] = append(pools[constraint.Fold(name)], h)
+		}
+	}
+	living := c.living()
+	held := map[*host]bool{}
+	for name, gone := range pools {
+		crowd := max(c.cfg.HoldBackFrom, int(c.cfg.HoldBackShare*float64(living[name]))+1)
+		first, end := 0, 0
+		for _, h := range gone {
+			for gone[first].goneAt.Before(h.goneAt.Add(-c.cfg.PresenceTTL)) {
+				first++
+			}
+			for end < len(gone) && !gone[end].goneAt.After(h.goneAt.Add(c.cfg.PresenceTTL)) {
+				end++
+			}
+			if end-first < crowd {
+				continue
+			}
+			held[h] = true
+			// Executors that are only just registering are no news yet.
+			if h.state == model.ExecutorUnreachable || !c.due(h).After(c.now) {
+				c.mass[name] = c.mass[name].with(h, name)
+			}
+		}
+	}
+	return held
+}
+
+// poolNames are the pools that the executors of a class count in.
+func poolNames(k *class) []string {
+	if len(k.host.Pools) == 0 {
+		return []string{""}
+	}
+	return k.host.Pools
+}
+
+// with is the mass loss with one more executor.
+func (m massLoss) with(h *host, folded string) massLoss {
+	if m.executors == 0 {
+		m.since = h.goneAt
+		for _, name := range h.class.host.Pools {
+			if constraint.Fold(name) == folded {
+				m.pool = name
+			}
+		}
+	}
+	m.executors++
+	return m
+}
+
+// living counts the executors of each pool that are not LOST, by folded name.
+func (c *Core) living() map[string]int {
+	living := map[string]int{}
+	for _, k := range c.classes {
+		for _, name := range poolNames(k) {
+			living[constraint.Fold(name)] += k.size - k.states[model.ExecutorLost]
+		}
+	}
+	return living
+}
+
+// massLosses answers the crowds that are held back, in order of pool.
+func (c *Core) massLosses() []massLoss {
+	list := make([]massLoss, 0, len(c.mass))
+	for _, name := range slices.Sorted(maps.Keys(c.mass)) {
+		list = append(list, c.mass[name])
+	}
+	return list
 }
 
 // due is when an absent executor has been away for too long.
@@ -76,13 +141,7 @@ func (c *Core) due(h *host) time.Time {
 	if from.Before(c.electedAt) {
 		from = c.electedAt
 	}
-	return from.Add(c.cfg.LostAfter)
-}
-
-// crowd is how many executors that go at once make a mass loss.
-func (c *Core) crowd() int {
-	living := c.byID.len() - c.states[model.ExecutorLost]
-	return max(c.cfg.HoldBackFrom, int(c.cfg.HoldBackShare*float64(living))+1)
+	return from.Add(h.class.lostAfter)
 }
 
 // lose commits that the executor's workers are given up, provided that it has

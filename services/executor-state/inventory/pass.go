@@ -166,6 +166,9 @@ func (c *Core) answerPasses() {
 			}
 		}
 		c.waiting = c.waiting[1:]
+		for _, o := range pass.outcomes {
+			c.counts.attempt(o)
+		}
 		c.reply(pass.token, pass.outcomes, nil)
 	}
 	c.waiting = nil

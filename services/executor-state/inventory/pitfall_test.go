@@ -122,7 +122,7 @@ func TestListedReadyIsAllocatable(t *testing.T) {
 
 // Executors that had been given a worker which never started stayed taken for
 // ever.
-func TestWorkerThatNeverStartedIsGivenBack(t *testing.T) {
+func TestPitfallWorkerThatNeverStartedIsGivenBack(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 1000, 1))
 	for i, end := range []model.WorkerState{model.WorkerFailed, model.WorkerLost, model.WorkerEvicted, model.WorkerCompleted} {
@@ -209,24 +209,6 @@ func TestLargestBatchIsOneSmallEffect(t *testing.T) {
 	}
 	if again := r.pass(e)[0]; again.Result != Granted || again.Lease != lease {
 		t.Fatalf("asked again: %+v, the lease was %d", again, lease)
-	}
-}
-
-// Two copies of one agent with one id: the newer incarnation wins, the older
-// is told. Workers survive their agent's restart.
-func TestTwoCopiesOfOneAgent(t *testing.T) {
-	r := lead(DefaultConfig())
-	r.ready(small("h1", 4000, 4))
-	expectGranted(t, r.pass(r.queue("u", 3, cpu(1000))))
-	old, _ := r.core.Executor("h1")
-	again := small("h1", 4000, 4)
-	again.Nonce = "n2"
-	r.ready(again)
-	if _, err := r.do(Announce{"h1", old.Incarnation, 9}); !fault.Is(err, fault.ReasonOtherIncarnation) {
-		t.Fatalf("the older copy was told %v", err)
-	}
-	if v, _ := r.core.Executor("h1"); v.Workers != 3 || v.State != model.ExecutorReady || v.Incarnation <= old.Incarnation || v.Ordinal != old.Ordinal {
-		t.Fatalf("%+v", v)
 	}
 }
 

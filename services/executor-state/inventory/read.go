@@ -4,7 +4,6 @@ import (
 	"strings"
 	"time"
 
-	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
 )
@@ -15,21 +14,28 @@ import (
 // ExecutorView is an executor as it is shown.
 type ExecutorView struct {
 	model.Executor
-	Pool  string
+	// Pools are the names of the pools that it is in, in order.
+	Pools []string
 	State model.ExecutorState
 	// StateSince is since when it is in its state, as far as this core saw.
 	StateSince time.Time
 	// Used is what leases hold of its resources, Workers by how many workers.
 	Used    resource.Vector
 	Workers int
+	// Disabled are the requests that take it out of allocation, in order of id.
+	Disabled []*model.Disable
 }
 
-func (h *host) view() ExecutorView {
-	return ExecutorView{
-		Executor: *h.executor, Pool: h.executor.Match().Attribute(constraint.PoolAttribute),
+func (c *Core) view(h *host) ExecutorView {
+	v := ExecutorView{
+		Executor: *h.executor, Pools: h.class.host.Pools,
 		State: h.state, StateSince: h.stateSince(),
 		Used: h.hold.used.Clone(), Workers: h.hold.workers,
 	}
+	for _, request := range h.requests {
+		v.Disabled = append(v.Disabled, c.known(request))
+	}
+	return v
 }
 
 // Filter chooses executors; zero fields choose all. SKU and Pool are compared
@@ -48,7 +54,7 @@ func (c *Core) Executors(f Filter, after string, limit int) (list []ExecutorView
 			if len(list) == limit {
 				return list, true
 			}
-			list = append(list, h.view())
+			list = append(list, c.view(h))
 		}
 		at.next()
 	}
@@ -58,7 +64,7 @@ func (c *Core) Executors(f Filter, after string, limit int) (list []ExecutorView
 func (f Filter) has(h *host) bool {
 	return (f.State == model.ExecutorUnset || f.State == h.state) &&
 		(f.SKU == "" || strings.EqualFold(f.SKU, h.executor.SKU)) &&
-		(f.Pool == "" || strings.EqualFold(f.Pool, h.executor.Match().Attribute(constraint.PoolAttribute)))
+		(f.Pool == "" || h.class.host.InPool(f.Pool))
 }
 
 // Executor answers one executor.
@@ -67,7 +73,7 @@ func (c *Core) Executor(id string) (ExecutorView, bool) {
 	if h == nil {
 		return ExecutorView{}, false
 	}
-	return h.view(), true
+	return c.view(h), true
 }
 
 // Address answers where the agent of the executor with an ordinal takes

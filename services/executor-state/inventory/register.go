@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"maps"
+	"slices"
 
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
@@ -14,6 +15,10 @@ import (
 // an id takes a revision of its own and a term is one. So a later term is
 // above every incarnation given before it, those of a history that a restore
 // has undone included, provided revisions are bumped as a restore must.
+//
+// Of two agents with one id the one that registers later wins. The earlier is
+// refused from then on, also if it registers again: it would take the id back,
+// and the two would take turns.
 func (c *Core) register(r Register) (Registered, error) {
 	if err := r.check(); err != nil {
 		return Registered{}, err
@@ -25,6 +30,7 @@ func (c *Core) register(r Register) (Registered, error) {
 		Reserved:   maps.Clone(r.Reserved),
 		Generation: r.Generation,
 		Nonce:      r.Nonce, Incarnation: c.term,
+		Draining:     c.drained(r.ID),
 		RegisteredAt: c.now, Since: c.now,
 	}
 	var effect model.Effect
@@ -32,6 +38,12 @@ func (c *Core) register(r Register) (Registered, error) {
 		if h.executor.Nonce == r.Nonce {
 			return c.registered(h.executor), nil
 		}
+		if slices.Contains(h.executor.Former, r.Nonce) {
+			return Registered{}, fault.New(fault.Precondition, fault.ReasonOtherIncarnation,
+				"another agent registered as %q since, with incarnation %d: one of the two must go", r.ID, h.executor.Incarnation)
+		}
+		former := append([]string{h.executor.Nonce}, h.executor.Former...)
+		next.Former = former[:min(len(former), model.MaxFormer)]
 		next.Incarnation = max(h.executor.Incarnation+1, c.term)
 		next.Ordinal = h.executor.Ordinal
 		next.RegisteredAt = h.executor.RegisteredAt

@@ -24,6 +24,8 @@ type decision []change
 type change struct {
 	ref        model.Ref
 	prev, next *held
+	// endsLease: it deletes the last chunk of a lease.
+	endsLease bool
 }
 
 // set makes next what is known of ref, nil for nothing, and answers what was.
@@ -47,6 +49,10 @@ func (c *Core) set(ref model.Ref, next *held) (prev *held) {
 		c.setSKU(ref.ID, next)
 	case model.KindReady:
 		c.ready = next
+	case model.KindDisable:
+		c.setDisable(prev, next)
+	case model.KindPool:
+		c.setPool(ref.ID, next)
 	}
 	return prev
 }
@@ -65,11 +71,13 @@ func (c *Core) decide(effect model.Effect) {
 	changes := make(decision, 0, len(effect.Puts)+len(effect.Deletes))
 	for _, record := range effect.Puts {
 		next := &held{record: record, since: c.now}
-		changes = append(changes, change{record.Ref(), c.set(record.Ref(), next), next})
+		changes = append(changes, change{ref: record.Ref(), prev: c.set(record.Ref(), next), next: next})
 	}
 	for _, ref := range effect.Deletes {
 		next := c.gone(c.records[ref], 0)
-		changes = append(changes, change{ref, c.set(ref, next), next})
+		deleted := change{ref: ref, prev: c.set(ref, next), next: next}
+		deleted.endsLease = ref.Kind == model.KindLeaseChunk && c.leases[ref.ID] == nil
+		changes = append(changes, deleted)
 	}
 	c.journal = append(c.journal, changes)
 	c.actions = append(c.actions, effect)
@@ -97,6 +105,7 @@ func (c *Core) committed(e model.Committed) {
 	for _, decision := range c.journal[:e.Effects] {
 		for _, change := range decision {
 			change.stamp(e.Revision)
+			c.counts.durable(change, c.now)
 			if change.ref.Kind == model.KindLeaseChunk && change.ref.Chunk == 0 && change.prev == nil {
 				c.fresh = append(c.fresh, freshLease{change.ref.ID, e.Revision})
 			}
@@ -158,7 +167,7 @@ func (c *Core) changed(e model.Changed) {
 		return
 	case model.KindReservation, model.KindExecutor, model.KindLive,
 		model.KindLeaseChunk, model.KindTaskHeader, model.KindTaskChunk,
-		model.KindSKU, model.KindReady:
+		model.KindSKU, model.KindReady, model.KindDisable, model.KindPool:
 	default:
 		return
 	}

@@ -87,7 +87,7 @@ func checkSKU(s model.SKU) error {
 		bad.add(fault.ReasonRequired, "resources", "must be given: what an executor of the SKU has")
 	}
 	bad.resources(s.Resources)
-	bad.attributes(s.Attributes)
+	bad.attributes("attributes", s.Attributes)
 	if rule := s.Scale; rule != nil {
 		bad.bounds("scale.minIdle", rule.MinIdle, "scale.maxIdle", rule.MaxIdle)
 		bad.bounds("scale.minSize", rule.MinSize, "scale.maxSize", rule.MaxSize)

@@ -102,14 +102,18 @@ func (s *sku) shape() resource.Vector {
 	return shape
 }
 
-// specification is an executor as the record specifies it.
-func (s *sku) specification() constraint.Host {
-	return constraint.Host{SKU: s.record.Name, Attributes: s.record.Attributes}
+// specification is an executor as the SKU's record specifies it.
+func (c *Core) specification(s *sku) constraint.Host {
+	h := constraint.Host{SKU: s.record.Name, Attributes: s.record.Attributes}
+	h.Pools = c.poolsOf(h)
+	return h
 }
 
 // mapper maps demand to SKUs, as they are.
 type mapper struct {
 	skus []*sku
+	// specified are those of skus that are recorded.
+	specified []constraint.Host
 	// shapes are those of skus, total their sums.
 	shapes []resource.Vector
 	total  map[string]float64
@@ -117,7 +121,11 @@ type mapper struct {
 
 func (c *Core) mapper() *mapper {
 	m := &mapper{skus: c.listSKUs(), total: map[string]float64{}}
-	for _, s := range m.skus {
+	m.specified = make([]constraint.Host, len(m.skus))
+	for i, s := range m.skus {
+		if s.record != nil {
+			m.specified[i] = c.specification(s)
+		}
 		shape := s.shape()
 		m.shapes = append(m.shapes, shape)
 		for name, amount := range shape {
@@ -149,7 +157,7 @@ func (m *mapper) find(q *query) (place int, offer resource.Vector) {
 func (m *mapper) fit(i int, q *query) resource.Vector {
 	s := m.skus[i]
 	if s.record != nil && m.shapes[i].Fits(q.resources) {
-		if ok, _ := q.matcher.Match(s.specification()); ok {
+		if ok, _ := q.matcher.Match(m.specified[i]); ok {
 			return m.shapes[i]
 		}
 	}

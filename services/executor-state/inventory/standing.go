@@ -13,25 +13,10 @@ const (
 	unreachable
 	lost
 	draining
+	disabled
 	overcommitted
 	standings
 )
-
-// standingOf derives the standing but for open and overcommitted, which depend
-// on what the executor holds.
-func (h *host) standingOf() standing {
-	switch {
-	case h.state == model.ExecutorRegistered:
-		return registered
-	case h.state == model.ExecutorUnreachable:
-		return unreachable
-	case h.state == model.ExecutorLost:
-		return lost
-	case h.executor.Draining:
-		return draining
-	}
-	return open
-}
 
 // use is what an executor is used for.
 type use uint8
@@ -63,15 +48,12 @@ func (h *host) useOf() use {
 	return idle
 }
 
-// disabled says whether a request holds for it that takes executors out of
-// allocation.
-func (h *host) disabled() bool { return h.executor.Draining }
-
 // tally adds n to what its class counts of the host.
 func (h *host) tally(n int) {
 	h.class.standing[h.standing] += n
 	h.class.use[h.use] += n
-	if h.disabled() {
+	h.class.states[h.state] += n
+	if len(h.requests) > 0 {
 		h.class.shut += n
 	}
 }

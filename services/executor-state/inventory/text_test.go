@@ -1,10 +1,12 @@
 package inventory
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"berth.dev/pkg/model"
 )
@@ -25,6 +27,9 @@ func effectText(e model.Effect) string {
 	}
 	for _, event := range e.Events {
 		fmt.Fprintf(&b, "\n  event %d %s count=%d named=%d", event.Kind, event.UID, event.Count, len(event.Workers))
+		if event.Reason != "" {
+			fmt.Fprintf(&b, " on %s: %s", event.Workers[0].Executor, strings.TrimSpace(string(event.Reason)+" "+event.Message))
+		}
 	}
 	return b.String()
 }
@@ -36,13 +41,53 @@ func recordText(record model.Record) string {
 		if r.Lost {
 			text += " lost"
 		}
+		if r.Draining {
+			text += " draining"
+		}
 		return text
 	case *model.Live:
 		return fmt.Sprintf("live %s incarnation=%d etcdlease=%d", r.ID, r.Incarnation, r.EtcdLease)
 	case *model.LeaseChunk:
 		return fmt.Sprintf("lease %s/%d of %d: %s", r.UID, r.Chunk, r.Chunks, placementsText(r.Workers))
+	case *model.Disable:
+		return disableText(r)
+	case *model.Pool:
+		text := fmt.Sprintf("pool %s %v", r.Name, r.Attributes)
+		if r.LostAfter != nil {
+			text += fmt.Sprintf(" lostAfter=%v", *r.LostAfter)
+		}
+		return text
 	}
 	return refText(record.Ref())
+}
+
+func disableText(d *model.Disable) string {
+	text := "disable " + d.ID
+	for name, set := range map[string]bool{" drain": d.Drain, " claim": d.Claim, " enable": d.Enable} {
+		if set {
+			text += name
+		}
+	}
+	if len(d.IDs) > 0 {
+		text += fmt.Sprintf(" ids=%v", d.IDs)
+	}
+	if len(d.Attributes) > 0 {
+		text += fmt.Sprintf(" attributes=%v", d.Attributes)
+	}
+	if !d.ExpireAt.IsZero() {
+		text += " expires=" + d.ExpireAt.Format(time.TimeOnly)
+	}
+	switch {
+	case d.Enable:
+		text += fmt.Sprintf(" undone=%d", d.Undone)
+	case !d.EndedAt.IsZero():
+		text += " ended=" + d.EndedAt.Format(time.TimeOnly)
+	case d.ToldAll:
+		text += " told"
+	case d.Told != "":
+		text += " told=" + d.Told
+	}
+	return text
 }
 
 // placementsText shortens neighbours on one executor: 0.1-3.1@#2.
@@ -66,6 +111,7 @@ func placementsText(list []model.Placement) string {
 var kindNames = map[model.Kind]string{
 	model.KindLeader: "leader", model.KindReservation: "reservation", model.KindExecutor: "executor",
 	model.KindLive: "live", model.KindLeaseChunk: "lease", model.KindTaskHeader: "header", model.KindTaskChunk: "task",
+	model.KindDisable: "disable", model.KindPool: "pool",
 }
 
 func refText(ref model.Ref) string {
@@ -90,6 +136,14 @@ func replyText(r model.Reply) string {
 	if r.Err != nil {
 		return "refused: " + r.Err.Error()
 	}
+	switch value := r.Value.(type) {
+	case ExecutorView:
+		return "reply " + viewText(value)
+	case *model.Pool:
+		return "reply " + recordText(value)
+	case Claimed:
+		return fmt.Sprintf("claimed %v since %s", value.Executors, value.Since.Format(time.TimeOnly))
+	}
 	outcomes, ok := r.Value.([]Outcome)
 	if !ok {
 		return fmt.Sprintf("reply %T%+v", r.Value, r.Value)[len("reply inventory."):]
@@ -109,6 +163,21 @@ func replyText(r model.Reply) string {
 		lines = append(lines, line)
 	}
 	return strings.Join(lines, "\n")
+}
+
+func viewText(v ExecutorView) string {
+	text := fmt.Sprintf("%s #%d %v incarnation=%d used=%s of %s workers=%d", v.ID, v.Ordinal, v.State, v.Incarnation,
+		cmp.Or(v.Used.Canonical(), "nothing"), v.Resources.Canonical(), v.Workers)
+	if len(v.Pools) > 0 {
+		text += fmt.Sprintf(" pools=%v", v.Pools)
+	}
+	for _, d := range v.Disabled {
+		text += " disabled by " + d.ID
+	}
+	if v.Draining {
+		text += " draining"
+	}
+	return text
 }
 
 // dump is all that the core knows and has derived, so that two cores, or one
@@ -140,8 +209,8 @@ func dump(c *Core) string {
 	}
 	line("reservations %v", slices.Sorted(maps.Keys(c.reservations)))
 	for h := range c.byID.all() {
-		line("host %s %v gone=%v/%v bucket=%v workers=%d used=%v class=%s over=%v standing=%d use=%d", h.id, h.state, h.absent, absentAt(h),
-			h.bucket != nil, h.hold.workers, h.hold.used, h.class.key, c.over[h.id] != nil, h.standing, h.use)
+		line("host %s %v gone=%v/%v bucket=%v workers=%d used=%v class=%s over=%v stranded=%v requests=%v standing=%d use=%d", h.id, h.state, h.absent, absentAt(h),
+			h.bucket != nil, h.hold.workers, h.hold.used, h.class.key, c.over[h.id] != nil, c.stranded[h.id] != nil, h.requests, h.standing, h.use)
 	}
 	for h := range c.absent.all() {
 		line("absent %s", h.id)
@@ -153,7 +222,8 @@ func dump(c *Core) string {
 	line("ordinal %d states %v", c.lastOrdinal, c.states)
 	for _, key := range slices.Sorted(maps.Keys(c.classes)) {
 		k := c.classes[key]
-		line("class %s size=%d standing=%v use=%v shut=%d sku=%s", key, k.size, k.standing, k.use, k.shut, k.sku.folded)
+		line("class %s size=%d standing=%v use=%v shut=%d sku=%s states=%v pools=%q lostAfter=%v", key, k.size, k.standing, k.use, k.shut, k.sku.folded,
+			k.states, k.host.Pools, k.lostAfter)
 		for at, b := range k.list {
 			if b.at != at || k.buckets[b.key] != b || len(k.list) != len(k.buckets) {
 				panic("the list of buckets is not that of the buckets")
@@ -171,6 +241,19 @@ func dump(c *Core) string {
 		if *c.total[name] != (sum{}) {
 			line("total %s %+v", name, *c.total[name])
 		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(c.disables.named)) {
+		line("named %s %v", id, c.disables.named[id])
+	}
+	line("by kind %v", slices.Sorted(maps.Keys(c.disables.byKind)))
+	for d := range c.disables.due.all() {
+		line("due %s %v", d.ID, dueAt(d))
+	}
+	for d := range c.disables.untold.all() {
+		line("untold %s", d.ID)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.pools)) {
+		line("pool %s %+v", name, c.pools[name].record)
 	}
 	return b.String()
 }

@@ -155,14 +155,37 @@ func (p *player) play(lines []string) {
 	case "executors":
 		list, more := p.core.Executors(Filter{SKU: args["sku"], Pool: args["pool"]}, args["after"], int(cmp.Or(args.number("limit"), 100)))
 		for _, v := range list {
-			p.log("%s #%d %v incarnation=%d used=%s of %s workers=%d", v.ID, v.Ordinal, v.State, v.Incarnation,
-				cmp.Or(v.Used.Canonical(), "nothing"), v.Resources.Canonical(), v.Workers)
+			p.log("%s", viewText(v))
 		}
 		if more {
 			p.log("and more")
 		}
+	case "disable":
+		d := Disable{RequestID: args["request"], Reason: args["reason"], ExpireAt: p.after(args["expire"])}
+		d.Selector = args.selector()
+		p.ask(d)
+		p.finish()
+	case "enable":
+		p.ask(Enable{RequestID: args["request"], DisableRequestID: args["undo"], Selector: args.selector()})
+		p.finish()
+	case "drain":
+		p.ask(Drain{ID: id, RequestID: args["request"], Reason: args["reason"]})
+		p.finish()
+	case "claim":
+		p.ask(Claim{RequestID: args["request"], SKU: args["sku"], Max: int(args.number("max")), ExpireAt: p.after(args["expire"])})
+		p.finish()
+	case "put-pool":
+		pool := model.Pool{Name: id, Attributes: args.prefixed("attr.")}
+		if after, err := time.ParseDuration(args["lostafter"]); err == nil {
+			pool.LostAfter = &after
+		}
+		p.ask(PutPool{pool})
+		p.finish()
+	case "delete-pool":
+		p.ask(DeletePool{id})
+		p.finish()
 	case "findings":
-		for _, f := range p.core.Findings() {
+		for _, f := range p.core.Findings(p.now) {
 			p.log("%s %s since %s: %s", f.Kind, f.Object, f.Since.Format(time.TimeOnly), f.Message)
 		}
 	case "explain":
@@ -174,6 +197,15 @@ func (p *player) play(lines []string) {
 	default:
 		panic("unknown command " + name)
 	}
+}
+
+// after reads a time as from now; zero for nothing.
+func (p *player) after(text string) time.Time {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return time.Time{}
+	}
+	return p.now.Add(d)
 }
 
 // words are the arguments of a command: name=value, and one without a name.
@@ -220,6 +252,14 @@ func (w words) prefixed(prefix string) map[string]string {
 		}
 	}
 	return found
+}
+
+func (w words) selector() Selector {
+	s := Selector{Attributes: w.prefixed("attr.")}
+	if ids := w["ids"]; ids != "" {
+		s.IDs = strings.Split(ids, ",")
+	}
+	return s
 }
 
 func (w words) amounts() resource.Vector {

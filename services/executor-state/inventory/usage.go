@@ -172,7 +172,7 @@ func (c *Core) recorded(q *query) bool {
 		if s.record == nil {
 			continue
 		}
-		if ok, _ := q.matcher.Match(s.specification()); ok {
+		if ok, _ := q.matcher.Match(c.specification(s)); ok {
 			return true
 		}
 	}

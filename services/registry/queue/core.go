@@ -198,7 +198,8 @@ func (c *Core) changed(e model.Changed) {
 }
 
 // freesCapacity says whether a change of the view may let something fit that
-// did not: an executor that came or changed, a lease that holds less.
+// did not: an executor that came or changed, a lease that holds less, another
+// rule of which executors may be used.
 func (c *Core) freesCapacity(e model.Changed) bool {
 	switch e.Ref.Kind {
 	case model.KindExecutor, model.KindLive:
@@ -206,6 +207,8 @@ func (c *Core) freesCapacity(e model.Changed) bool {
 	case model.KindLeaseChunk:
 		v := c.versions[e.Ref.ID]
 		return v != nil && v.lease[e.Ref.Chunk] != nil
+	case model.KindPool, model.KindSKU, model.KindDisable:
+		return true
 	}
 	return false
 }

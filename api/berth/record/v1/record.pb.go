@@ -644,7 +644,9 @@ type Executor struct {
 	// Reserved is set aside for roles.
 	Reserved map[string]*v1.ResourceShare `protobuf:"bytes,14,rep,name=reserved,proto3" json:"reserved,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Draining: its workers are to go.
-	Draining      bool `protobuf:"varint,15,opt,name=draining,proto3" json:"draining,omitempty"`
+	Draining bool `protobuf:"varint,15,opt,name=draining,proto3" json:"draining,omitempty"`
+	// Former are the nonces of earlier registrations, newest first.
+	Former        []string `protobuf:"bytes,16,rep,name=former,proto3" json:"former,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -784,6 +786,13 @@ func (x *Executor) GetDraining() bool {
 	return false
 }
 
+func (x *Executor) GetFormer() []string {
+	if x != nil {
+		return x.Former
+	}
+	return nil
+}
+
 // Sku is executors/skus/{name}.
 type Sku struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -886,10 +895,15 @@ type Disable struct {
 	Drain bool `protobuf:"varint,6,opt,name=drain,proto3" json:"drain,omitempty"`
 	// Claim: it was made by a claim for scale-down.
 	Claim bool `protobuf:"varint,7,opt,name=claim,proto3" json:"claim,omitempty"`
-	// Told is how far the jobs were told of it, by executor id; done when told
-	// of all.
-	Told          string `protobuf:"bytes,8,opt,name=told,proto3" json:"told,omitempty"`
-	ToldAll       bool   `protobuf:"varint,9,opt,name=told_all,json=toldAll,proto3" json:"told_all,omitempty"`
+	// Told is how far the jobs were told of it: the last executor's id, a slash
+	// and the uid of a lease on it; done when told of all.
+	Told    string `protobuf:"bytes,8,opt,name=told,proto3" json:"told,omitempty"`
+	ToldAll bool   `protobuf:"varint,9,opt,name=told_all,json=toldAll,proto3" json:"told_all,omitempty"`
+	// EndedAt is when it expired or was undone; kept a while for repeats.
+	EndedAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
+	// Enable: it remembers a call that undid others, and how many.
+	Enable        bool  `protobuf:"varint,11,opt,name=enable,proto3" json:"enable,omitempty"`
+	Undone        int32 `protobuf:"varint,12,opt,name=undone,proto3" json:"undone,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -985,6 +999,27 @@ func (x *Disable) GetToldAll() bool {
 		return x.ToldAll
 	}
 	return false
+}
+
+func (x *Disable) GetEndedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndedAt
+	}
+	return nil
+}
+
+func (x *Disable) GetEnable() bool {
+	if x != nil {
+		return x.Enable
+	}
+	return false
+}
+
+func (x *Disable) GetUndone() int32 {
+	if x != nil {
+		return x.Undone
+	}
+	return 0
 }
 
 // Live is executors/live/{id}, on the executor's etcd lease.
@@ -1538,7 +1573,7 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\brequests\x18\x03 \x03(\v2\x1d.berth.record.v1.StageRequestR\brequests\"0\n" +
 	"\fStageRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
-	"\x03uid\x18\x02 \x01(\tR\x03uid\"\x9a\x06\n" +
+	"\x03uid\x18\x02 \x01(\tR\x03uid\"\xb2\x06\n" +
 	"\bExecutor\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x10\n" +
@@ -1559,7 +1594,8 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\rregistered_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\fregisteredAt\x120\n" +
 	"\x05since\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12C\n" +
 	"\breserved\x18\x0e \x03(\v2'.berth.record.v1.Executor.ReservedEntryR\breserved\x12\x1a\n" +
-	"\bdraining\x18\x0f \x01(\bR\bdraining\x1a=\n" +
+	"\bdraining\x18\x0f \x01(\bR\bdraining\x12\x16\n" +
+	"\x06former\x18\x10 \x03(\tR\x06former\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a<\n" +
@@ -1572,7 +1608,7 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\x03Sku\x12\x1f\n" +
 	"\x03sku\x18\x01 \x01(\v2\r.berth.v1.SkuR\x03sku\"*\n" +
 	"\x04Pool\x12\"\n" +
-	"\x04pool\x18\x01 \x01(\v2\x0e.berth.v1.PoolR\x04pool\"\x8b\x03\n" +
+	"\x04pool\x18\x01 \x01(\v2\x0e.berth.v1.PoolR\x04pool\"\xf2\x03\n" +
 	"\aDisable\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\tR\x03ids\x12H\n" +
 	"\n" +
@@ -1585,7 +1621,11 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\x05drain\x18\x06 \x01(\bR\x05drain\x12\x14\n" +
 	"\x05claim\x18\a \x01(\bR\x05claim\x12\x12\n" +
 	"\x04told\x18\b \x01(\tR\x04told\x12\x19\n" +
-	"\btold_all\x18\t \x01(\bR\atoldAll\x1a=\n" +
+	"\btold_all\x18\t \x01(\bR\atoldAll\x125\n" +
+	"\bended_at\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12\x16\n" +
+	"\x06enable\x18\v \x01(\bR\x06enable\x12\x16\n" +
+	"\x06undone\x18\f \x01(\x05R\x06undone\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"(\n" +
@@ -1719,20 +1759,21 @@ var file_berth_record_v1_record_proto_depIdxs = []int32{
 	21, // 22: berth.record.v1.Disable.attributes:type_name -> berth.record.v1.Disable.AttributesEntry
 	23, // 23: berth.record.v1.Disable.expire_at:type_name -> google.protobuf.Timestamp
 	23, // 24: berth.record.v1.Disable.created_at:type_name -> google.protobuf.Timestamp
-	29, // 25: berth.record.v1.LeaseChunk.key:type_name -> berth.v1.ReservationKey
-	22, // 26: berth.record.v1.LeaseChunk.each:type_name -> berth.record.v1.LeaseChunk.EachEntry
-	23, // 27: berth.record.v1.LeaseChunk.granted_at:type_name -> google.protobuf.Timestamp
-	29, // 28: berth.record.v1.TaskHeader.key:type_name -> berth.v1.ReservationKey
-	23, // 29: berth.record.v1.TaskHeader.created_at:type_name -> google.protobuf.Timestamp
-	16, // 30: berth.record.v1.TaskChunk.workers:type_name -> berth.record.v1.TaskWorker
-	30, // 31: berth.record.v1.TaskWorker.state:type_name -> berth.v1.Assignment.State
-	23, // 32: berth.record.v1.TaskWorker.since:type_name -> google.protobuf.Timestamp
-	31, // 33: berth.record.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
-	34, // [34:34] is the sub-list for method output_type
-	34, // [34:34] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	23, // 25: berth.record.v1.Disable.ended_at:type_name -> google.protobuf.Timestamp
+	29, // 26: berth.record.v1.LeaseChunk.key:type_name -> berth.v1.ReservationKey
+	22, // 27: berth.record.v1.LeaseChunk.each:type_name -> berth.record.v1.LeaseChunk.EachEntry
+	23, // 28: berth.record.v1.LeaseChunk.granted_at:type_name -> google.protobuf.Timestamp
+	29, // 29: berth.record.v1.TaskHeader.key:type_name -> berth.v1.ReservationKey
+	23, // 30: berth.record.v1.TaskHeader.created_at:type_name -> google.protobuf.Timestamp
+	16, // 31: berth.record.v1.TaskChunk.workers:type_name -> berth.record.v1.TaskWorker
+	30, // 32: berth.record.v1.TaskWorker.state:type_name -> berth.v1.Assignment.State
+	23, // 33: berth.record.v1.TaskWorker.since:type_name -> google.protobuf.Timestamp
+	31, // 34: berth.record.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
+	35, // [35:35] is the sub-list for method output_type
+	35, // [35:35] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_berth_record_v1_record_proto_init() }

@@ -1,0 +1,86 @@
+package internal
+
+import (
+	"context"
+	"crypto/rand"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/wire"
+	"berth.dev/services/executor-state/inventory"
+)
+
+// requestID is the id of a call that came without one: it cannot be repeated,
+// and is no less a request.
+func requestID(given string) string {
+	if given == "" {
+		return rand.Text()
+	}
+	return given
+}
+
+func selector(m *berthv1.ExecutorSelector) inventory.Selector {
+	return inventory.Selector{IDs: m.GetIds(), Attributes: m.GetAttributes()}
+}
+
+// DisableExecutors implements berth.v1.Executors.
+func (s *Executors) DisableExecutors(ctx context.Context, req *berthv1.DisableExecutorsRequest) (*berthv1.DisableExecutorsAnswer, error) {
+	if t := req.GetExpireTime(); t != nil && !t.IsValid() {
+		return nil, badExpireTime()
+	}
+	value, err := s.loop.Do(ctx, inventory.Disable{
+		RequestID: requestID(req.GetRequestId()), Selector: selector(req.GetSelector()),
+		ExpireAt: wire.Time(req.GetExpireTime()), Reason: req.GetReason(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	disabled := value.(inventory.Disabled)
+	return &berthv1.DisableExecutorsAnswer{RequestId: disabled.RequestID, Executors: int32(disabled.Executors)}, nil
+}
+
+// EnableExecutors implements berth.v1.Executors.
+func (s *Executors) EnableExecutors(ctx context.Context, req *berthv1.EnableExecutorsRequest) (*berthv1.EnableExecutorsAnswer, error) {
+	value, err := s.loop.Do(ctx, inventory.Enable{
+		RequestID: requestID(req.GetRequestId()), DisableRequestID: req.GetDisableRequestId(), Selector: selector(req.GetSelector()),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &berthv1.EnableExecutorsAnswer{Undone: int32(value.(inventory.Enabled).Undone)}, nil
+}
+
+// DrainExecutor implements berth.v1.Executors.
+func (s *Executors) DrainExecutor(ctx context.Context, req *berthv1.DrainExecutorRequest) (*berthv1.Executor, error) {
+	value, err := s.loop.Do(ctx, inventory.Drain{ID: req.GetId(), RequestID: requestID(req.GetRequestId()), Reason: req.GetReason()})
+	if err != nil {
+		return nil, err
+	}
+	return executor(value.(inventory.ExecutorView)), nil
+}
+
+// ClaimForScaleDown implements berth.v1.Executors.
+func (s *Executors) ClaimForScaleDown(ctx context.Context, req *berthv1.ClaimForScaleDownRequest) (*berthv1.ClaimForScaleDownAnswer, error) {
+	if t := req.GetExpireTime(); t != nil && !t.IsValid() {
+		return nil, badExpireTime()
+	}
+	value, err := s.loop.Do(ctx, inventory.Claim{
+		RequestID: requestID(req.GetRequestId()), SKU: req.GetSku(), Max: int(req.GetMax()), ExpireAt: wire.Time(req.GetExpireTime()),
+	})
+	if err != nil {
+		return nil, err
+	}
+	claimed := value.(inventory.Claimed)
+	answer := &berthv1.ClaimForScaleDownAnswer{}
+	for _, id := range claimed.Executors {
+		answer.Executors = append(answer.Executors, &berthv1.IdleExecutor{
+			Id: id, Sku: claimed.SKU, Reason: string(fault.ReasonClaimed), Since: wire.Timestamp(claimed.Since),
+			Message: "is to be removed: it gets no work until the claim expires",
+		})
+	}
+	return answer, nil
+}
+
+func badExpireTime() error {
+	return fault.BadField(fault.ReasonInvalid, "expireTime", "is no time")
+}

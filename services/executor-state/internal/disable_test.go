@@ -1,0 +1,206 @@
+package internal
+
+import (
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/store"
+)
+
+// ready registers an executor, puts its presence into the store and answers the
+// etcd lease that it stands on.
+func ready(t *testing.T, s store.Store, agents *Agents, id string) int64 {
+	t.Helper()
+	lease, err := s.Grant(t.Context(), time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	incarnation := register(t, agents, id, "n").GetIncarnation()
+	if _, err := agents.Announce(t.Context(), &controlv1.AnnounceRequest{Id: id, Incarnation: incarnation, EtcdLease: lease.ID}); err != nil {
+		t.Fatal(err)
+	}
+	return lease.ID
+}
+
+func TestDisableDrainClaim(t *testing.T) {
+	s := store.NewFake(store.FakeConfig{})
+	l := start(t, s)
+	agents, executors := NewAgents(l), NewExecutors(l)
+	for _, id := range []string{"a", "b", "c"} {
+		ready(t, s, agents, id)
+	}
+	ctx := t.Context()
+	expire := timestamppb.New(time.Now().Add(time.Hour))
+
+	disabled, err := executors.DisableExecutors(ctx, &berthv1.DisableExecutorsRequest{
+		RequestId: "d", Selector: &berthv1.ExecutorSelector{Ids: []string{"a", "z"}}, ExpireTime: expire, Reason: "repair",
+	})
+	if err != nil || disabled.GetExecutors() != 1 || disabled.GetRequestId() != "d" {
+		t.Fatal(disabled, err)
+	}
+	got, err := executors.GetExecutor(ctx, &berthv1.GetExecutorRequest{Id: "a"})
+	if err != nil || len(got.GetDisabled()) != 1 || got.GetDraining() {
+		t.Fatal(got, err)
+	}
+	if mark := got.GetDisabled()[0]; mark.GetRequestId() != "d" || mark.GetReason() != "repair" || !mark.GetExpireTime().AsTime().Equal(expire.AsTime()) {
+		t.Errorf("marked %v", mark)
+	}
+
+	drained, err := executors.DrainExecutor(ctx, &berthv1.DrainExecutorRequest{Id: "b"})
+	if err != nil || !drained.GetDraining() || len(drained.GetDisabled()) != 1 || drained.GetDisabled()[0].GetRequestId() == "" {
+		t.Fatal(drained, err)
+	}
+
+	claim := &berthv1.ClaimForScaleDownRequest{RequestId: "c", Sku: "small", Max: 5}
+	for range 2 {
+		claimed, err := executors.ClaimForScaleDown(ctx, claim)
+		if err != nil || len(claimed.GetExecutors()) != 1 {
+			t.Fatal(claimed, err)
+		}
+		if e := claimed.GetExecutors()[0]; e.GetId() != "c" || e.GetReason() != "CLAIMED" || e.GetSku() != "small" || e.GetSince() == nil {
+			t.Errorf("claimed %v", e)
+		}
+	}
+
+	enabled, err := executors.EnableExecutors(ctx, &berthv1.EnableExecutorsRequest{Selector: &berthv1.ExecutorSelector{Ids: []string{"a", "b", "c"}}})
+	if err != nil || enabled.GetUndone() != 3 {
+		t.Fatal(enabled, err)
+	}
+	list, err := executors.ListExecutors(ctx, &berthv1.ListExecutorsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range list.GetExecutors() {
+		if len(e.GetDisabled()) != 0 || e.GetDraining() {
+			t.Errorf("still %v", e)
+		}
+	}
+
+	never := &timestamppb.Timestamp{Seconds: 1 << 50}
+	for name, call := range map[string]func() error{
+		"disable at no time": func() error {
+			_, err := executors.DisableExecutors(ctx, &berthv1.DisableExecutorsRequest{Selector: &berthv1.ExecutorSelector{Ids: []string{"a"}}, ExpireTime: never})
+			return err
+		},
+		"disable nobody": func() error {
+			_, err := executors.DisableExecutors(ctx, &berthv1.DisableExecutorsRequest{})
+			return err
+		},
+		"enable nobody": func() error {
+			_, err := executors.EnableExecutors(ctx, &berthv1.EnableExecutorsRequest{})
+			return err
+		},
+		"drain nobody": func() error {
+			_, err := executors.DrainExecutor(ctx, &berthv1.DrainExecutorRequest{})
+			return err
+		},
+		"claim at no time": func() error {
+			_, err := executors.ClaimForScaleDown(ctx, &berthv1.ClaimForScaleDownRequest{Sku: "small", Max: 1, ExpireTime: never})
+			return err
+		},
+		"claim of nothing": func() error {
+			_, err := executors.ClaimForScaleDown(ctx, &berthv1.ClaimForScaleDownRequest{})
+			return err
+		},
+	} {
+		if f := fault.Of(call()); f == nil || f.Kind != fault.Invalid || len(f.Fields) == 0 {
+			t.Errorf("%s: %v", name, f)
+		}
+	}
+}
+
+func TestPools(t *testing.T) {
+	s := store.NewFake(store.FakeConfig{})
+	l := start(t, s)
+	agents, executors, catalog := NewAgents(l), NewExecutors(l), NewCatalog(l)
+	ready(t, s, agents, "a")
+	ctx := t.Context()
+
+	put, err := catalog.PutPool(ctx, &berthv1.PutPoolRequest{Pool: &berthv1.Pool{Name: "night", LostAfter: durationpb.New(0)}})
+	if err != nil || put.GetAttributes()["pool"] != "night" || put.GetLostAfter() == nil || put.GetUpdatedAt() == nil {
+		t.Fatal(put, err)
+	}
+	if got, err := catalog.GetPool(ctx, &berthv1.GetPoolRequest{Name: "NIGHT"}); err != nil || got.GetName() != "night" {
+		t.Fatal(got, err)
+	}
+	if _, err := catalog.PutPool(ctx, &berthv1.PutPoolRequest{Pool: &berthv1.Pool{Name: "day", Attributes: map[string]string{"sun": "up"}}}); err != nil {
+		t.Fatal(err)
+	}
+	list, err := catalog.ListPools(ctx, &berthv1.ListPoolsRequest{})
+	if err != nil || len(list.GetPools()) != 2 || list.GetPools()[0].GetName() != "day" {
+		t.Fatal(list, err)
+	}
+	// An executor registers again, into both.
+	if _, err := agents.Register(ctx, &controlv1.RegisterRequest{
+		Id: "a", Address: "127.0.0.1:1", Nonce: "n2", Attributes: map[string]string{"Sun": "Up", "pool": "night"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, pool := range []string{"night", "Day"} {
+		found, err := executors.ListExecutors(ctx, &berthv1.ListExecutorsRequest{Pool: pool})
+		if err != nil || len(found.GetExecutors()) != 1 || found.GetExecutors()[0].GetPool() != "day" {
+			t.Errorf("in %s: %v, %v", pool, found, err)
+		}
+	}
+	for range 2 {
+		if _, err := catalog.DeletePool(ctx, &berthv1.DeletePoolRequest{Name: "day"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := catalog.GetPool(ctx, &berthv1.GetPoolRequest{Name: "day"}); !fault.Is(err, fault.ReasonNotFound) {
+		t.Errorf("deleted: %v", err)
+	}
+	for name, pool := range map[string]*berthv1.Pool{
+		"nothing":     nil,
+		"bad name":    {Name: "-"},
+		"no duration": {Name: "x", LostAfter: &durationpb.Duration{Seconds: 1, Nanos: -1}},
+		"before":      {Name: "x", LostAfter: durationpb.New(-1)},
+	} {
+		_, err := catalog.PutPool(ctx, &berthv1.PutPoolRequest{Pool: pool})
+		if f := fault.Of(err); f == nil || f.Kind != fault.Invalid {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestInventoryFindings(t *testing.T) {
+	s := store.NewFake(store.FakeConfig{})
+	l := start(t, s)
+	agents, inventory := NewAgents(l), NewInventory(l)
+	var leases []int64
+	for _, id := range []string{"a", "b", "c"} {
+		leases = append(leases, ready(t, s, agents, id))
+	}
+	found := func() []*berthv1.Finding {
+		answer, err := inventory.InventoryFindings(t.Context(), &berthv1.ListFindingsRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.GetFindings()
+	}
+	if list := found(); len(list) != 0 {
+		t.Fatal(list)
+	}
+	for _, lease := range leases {
+		if err := s.Revoke(t.Context(), lease); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for { // until the view has shown it; the test's own time limit ends it
+		list := found()
+		if len(list) == 0 {
+			continue
+		}
+		if f := list[0]; f.GetKind() != "MASS_LOSS" || f.GetObject() != "executors" || f.GetSince() == nil ||
+			f.GetMessage() == "" || f.GetAction() == "" || f.GetService() != "executor-state" {
+			t.Errorf("found %v", f)
+		}
+		return
+	}
+}

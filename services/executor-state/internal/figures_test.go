@@ -1,0 +1,94 @@
+package internal
+
+import (
+	"fmt"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/process"
+	"berth.dev/services/executor-state/inventory"
+)
+
+// read is what a scrape of the figures answers.
+func read(t *testing.T, s *inventory.Figures) string {
+	t.Helper()
+	metrics, err := process.NewMetrics()
+	if err != nil {
+		t.Fatal(err)
+	}
+	metrics.Collect(func(f process.Figures) { show(f, *s) })
+	w := httptest.NewRecorder()
+	metrics.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	var ours []string
+	for line := range strings.Lines(w.Body.String()) {
+		if strings.HasPrefix(line, "berth_") {
+			ours = append(ours, strings.TrimSpace(line))
+		}
+	}
+	return strings.Join(ours, "\n")
+}
+
+func TestFigures(t *testing.T) {
+	s := &inventory.Figures{
+		Executors: map[inventory.SKUState]int{{SKU: "small", State: model.ExecutorReady}: 3},
+		Disabled:  1, Leases: 2, Losses: 4,
+		Capacity: map[string]float64{"cpu": 8000}, Used: map[string]float64{"cpu": 2000},
+		Attempts: map[inventory.Attempt]uint64{{Result: inventory.NoFit, Reason: "INSUFFICIENT_CAPACITY"}: 5},
+		Findings: map[string]int{inventory.FindingMassLoss: 1},
+	}
+	s.Held.Observe(2 * time.Second)
+	text := read(t, s)
+	for _, want := range []string{
+		`berth_executor_state_executors{sku="small",state="READY"} 3`,
+		`berth_executor_state_executors_disabled 1`,
+		`berth_executor_state_leases 2`,
+		`berth_executor_state_capacity{resource="cpu"} 8000`,
+		`berth_executor_state_used{resource="cpu"} 2000`,
+		`berth_executor_state_lease_attempts_total{reason="INSUFFICIENT_CAPACITY",result="NO_FIT"} 5`,
+		`berth_executor_state_lease_duration_seconds_sum 2`,
+		`berth_executor_state_executors_lost_total 4`,
+		`berth_executor_state_findings{kind="MASS_LOSS"} 1`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s in\n%s", want, text)
+		}
+	}
+}
+
+// A gauge per group was never zeroed when the group went: here it is gone.
+func TestPitfallGaugeGoesWithWhatItIsOf(t *testing.T) {
+	s := &inventory.Figures{Executors: map[inventory.SKUState]int{{SKU: "small", State: model.ExecutorReady}: 3}}
+	if text := read(t, s); !strings.Contains(text, "small") {
+		t.Fatal(text)
+	}
+	s.Executors = nil
+	if text := read(t, s); strings.Contains(text, "small") {
+		t.Fatal(text)
+	}
+}
+
+// Names that users choose cannot make figures without end.
+func TestLabelsAreBounded(t *testing.T) {
+	s := &inventory.Figures{Executors: map[inventory.SKUState]int{}, Capacity: map[string]float64{}, Used: map[string]float64{}}
+	for i := range 150 {
+		s.Executors[inventory.SKUState{SKU: fmt.Sprintf("sku-%03d", i), State: model.ExecutorReady}] = i + 1
+		s.Capacity[fmt.Sprintf("r-%03d", i)] = float64(i + 1)
+		s.Used[fmt.Sprintf("r-%03d", i)] = 1
+	}
+	text := read(t, s)
+	if n := strings.Count(text, "berth_executor_state_executors{"); n != maxLabels+1 {
+		t.Errorf("%d series of executors", n)
+	}
+	for _, want := range []string{
+		`berth_executor_state_executors{sku="other",state="READY"} 1275`,
+		`berth_executor_state_executors{sku="sku-050",state="READY"} 51`,
+		`berth_executor_state_used{resource="other"} 50`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s in\n%s", want, text)
+		}
+	}
+}

@@ -1,0 +1,55 @@
+package internal
+
+import (
+	"context"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/wire"
+	"berth.dev/services/executor-state/inventory"
+)
+
+// ListPools implements berth.v1.Catalog.
+func (s *Catalog) ListPools(ctx context.Context, _ *berthv1.ListPoolsRequest) (*berthv1.ListPoolsAnswer, error) {
+	answer := &berthv1.ListPoolsAnswer{}
+	err := s.loop.Read(ctx, false, func(c *inventory.Core) {
+		for _, p := range c.Pools() {
+			answer.Pools = append(answer.Pools, wire.Pool(&p))
+		}
+	})
+	return answer, err
+}
+
+// GetPool implements berth.v1.Catalog.
+func (s *Catalog) GetPool(ctx context.Context, req *berthv1.GetPoolRequest) (*berthv1.Pool, error) {
+	var pool model.Pool
+	found := false
+	if err := s.loop.Read(ctx, true, func(c *inventory.Core) { pool, found = c.Pool(req.GetName()) }); err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, fault.New(fault.NotFound, fault.ReasonNotFound, "there is no pool %s in the catalog", req.GetName())
+	}
+	return wire.Pool(&pool), nil
+}
+
+// PutPool implements berth.v1.Catalog.
+func (s *Catalog) PutPool(ctx context.Context, req *berthv1.PutPoolRequest) (*berthv1.Pool, error) {
+	if d := req.GetPool().GetLostAfter(); d != nil && !d.IsValid() {
+		return nil, fault.BadField(fault.ReasonInvalid, "lostAfter", "is no duration")
+	}
+	value, err := s.loop.Do(ctx, inventory.PutPool{Pool: *wire.PoolOf(req.GetPool())})
+	if err != nil {
+		return nil, err
+	}
+	return wire.Pool(value.(*model.Pool)), nil
+}
+
+// DeletePool implements berth.v1.Catalog.
+func (s *Catalog) DeletePool(ctx context.Context, req *berthv1.DeletePoolRequest) (*berthv1.DeletePoolAnswer, error) {
+	if _, err := s.loop.Do(ctx, inventory.DeletePool{Name: req.GetName()}); err != nil {
+		return nil, err
+	}
+	return &berthv1.DeletePoolAnswer{}, nil
+}

@@ -1,0 +1,115 @@
+package inventory
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+)
+
+// claimFor is how long a claim holds unless told otherwise: time enough to
+// remove the hosts.
+const claimFor = time.Hour
+
+// Claim is the request to pick idle executors of a SKU, at most Max of them,
+// and to disable them in one step, so that nothing is allocated in between. The
+// reply's Value is a [Claimed].
+//
+// Idle is what may be given work and holds no worker. The oldest generation
+// goes first, and of one generation the greatest id: the reverse of the order
+// in which the matcher prefers executors of equal fit, so that a claim takes
+// those that would have been used last.
+//
+// A repeat answers the executors that the claim still holds: all of those it
+// picked, less what was enabled since, and none once it has ended, for they may
+// have been given work by then.
+type Claim struct {
+	RequestID string
+	SKU       string
+	Max       int
+	// ExpireAt ends the claim of what was not removed by then; an hour from now
+	// if zero.
+	ExpireAt time.Time
+}
+
+// Claimed answers Claim.
+type Claimed struct {
+	Executors []string
+	SKU       string
+	Since     time.Time
+}
+
+func (c *Core) claim(r Claim) (Claimed, error) {
+	if err := r.check(); err != nil {
+		return Claimed{}, err
+	}
+	if known := c.known(r.RequestID); known != nil {
+		if !known.Claim {
+			return Claimed{}, otherCall(r.RequestID)
+		}
+		claimed := Claimed{SKU: r.SKU, Since: known.CreatedAt}
+		if known.Holds() {
+			claimed.Executors = known.IDs
+		}
+		return claimed, nil
+	}
+	if r.ExpireAt.IsZero() {
+		r.ExpireAt = c.now.Add(claimFor)
+	}
+	if !r.ExpireAt.After(c.now) {
+		return Claimed{}, fault.BadField(fault.ReasonInvalid, "expireTime", "must be in the future")
+	}
+	d := &model.Disable{
+		ID: r.RequestID, Reason: string(fault.ReasonClaimed), ExpireAt: r.ExpireAt, CreatedAt: c.now, Claim: true,
+		IDs: c.pickIdle(r.SKU, r.Max),
+	}
+	if len(d.IDs) == 0 {
+		// It is remembered all the same: a late repeat must not pick anything
+		// that nobody would remove.
+		d.EndedAt = c.now
+	}
+	c.disableNow(d)
+	return Claimed{Executors: d.IDs, SKU: r.SKU, Since: d.CreatedAt}, nil
+}
+
+func (r Claim) check() error {
+	var bad violations
+	bad.name("requestId", r.RequestID, maxName)
+	bad.name("sku", r.SKU, maxName)
+	switch {
+	case r.Max < 1:
+		bad.add(fault.ReasonInvalid, "max", "must be at least 1, is %d", r.Max)
+	case r.Max > maxSelected:
+		bad.add(fault.ReasonTooLarge, "max", "at most %d, is %d", maxSelected, r.Max)
+	}
+	return bad.err()
+}
+
+// idle says whether the executor may be given work and has none.
+func (h *host) idle() bool { return h.bucket != nil && h.hold.workers == 0 }
+
+// pickIdle answers the ids of at most limit idle executors of a SKU, those
+// first that would be used last.
+func (c *Core) pickIdle(sku string, limit int) []string {
+	var idle []*host
+	for _, k := range c.classes {
+		if k.ready() == 0 || !strings.EqualFold(k.host.SKU, sku) {
+			continue
+		}
+		for _, b := range k.list {
+			for h := range b.hosts.all() {
+				if h.idle() {
+					idle = append(idle, h)
+				}
+			}
+		}
+	}
+	slices.SortFunc(idle, func(a, b *host) int { return compareRank(b, a) })
+	ids := make([]string, 0, min(limit, len(idle)))
+	for _, h := range idle[:cap(ids)] {
+		ids = append(ids, h.id)
+	}
+	return ids
+}

@@ -1,0 +1,107 @@
+package inventory
+
+import (
+	"time"
+
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+)
+
+// counts are what this leader has seen happen. They begin at nothing with each
+// leader; what an effect brings about counts once it is durable.
+type counts struct {
+	attempts map[Attempt]uint64
+	held     model.Histogram
+	losses   uint64
+}
+
+// Attempt is how a try to lease came out.
+type Attempt struct {
+	Result Result
+	Reason fault.Reason
+}
+
+func (n *counts) attempt(o Outcome) {
+	if n.attempts == nil {
+		n.attempts = map[Attempt]uint64{}
+	}
+	n.attempts[Attempt{o.Result, o.Reason}]++
+}
+
+// durable counts what a change of a record has brought about. A lease has ended
+// with the last of its chunks.
+func (n *counts) durable(ch change, now time.Time) {
+	switch ch.ref.Kind {
+	case model.KindLeaseChunk:
+		if ch.endsLease {
+			n.held.Observe(now.Sub(chunkOf(ch.prev).GrantedAt))
+		}
+	case model.KindExecutor:
+		if ch.next != nil && ch.next.record.(*model.Executor).Lost && (ch.prev == nil || !ch.prev.record.(*model.Executor).Lost) {
+			n.losses++
+		}
+	}
+}
+
+// SKUState is executors of a SKU in a state.
+type SKUState struct {
+	SKU   string
+	State model.ExecutorState
+}
+
+// Figures are what the metrics of executor-state show.
+type Figures struct {
+	// Executors counts by SKU, as executors spell it, and state.
+	Executors map[SKUState]int
+	// Disabled counts executors that a request takes out of allocation.
+	Disabled int
+	Leases   int
+	// Used and Capacity are sums over all executors that are not LOST, by
+	// resource.
+	Used, Capacity map[string]float64
+	// Attempts counts the tries to lease, Held how long ended leases lasted,
+	// Losses the executors given up, all by this leader.
+	Attempts map[Attempt]uint64
+	Held     model.Histogram
+	Losses   uint64
+	// Findings counts by kind.
+	Findings map[string]int
+}
+
+// Figures answers the figures at a time. It costs a look at every executor.
+func (c *Core) Figures(now time.Time) Figures {
+	f := Figures{
+		Executors: map[SKUState]int{}, Leases: len(c.leases),
+		Used: map[string]float64{}, Capacity: map[string]float64{},
+		Attempts: map[Attempt]uint64{}, Held: c.counts.held, Losses: c.counts.losses,
+		Findings: map[string]int{},
+	}
+	for _, k := range c.classes {
+		for state := model.ExecutorRegistered; state <= model.ExecutorLost; state++ {
+			if n := k.states[state]; n > 0 {
+				f.Executors[SKUState{k.host.SKU, state}] += n
+			}
+		}
+		for i, name := range k.names {
+			f.Capacity[name] += float64(k.capacity[i]) * float64(k.size-k.states[model.ExecutorLost])
+		}
+	}
+	for h := range c.byID.all() {
+		if len(h.requests) > 0 {
+			f.Disabled++
+		}
+		if h.state == model.ExecutorLost {
+			continue
+		}
+		for name, amount := range h.hold.used {
+			f.Used[name] += float64(amount)
+		}
+	}
+	for attempt, n := range c.counts.attempts {
+		f.Attempts[attempt] = n
+	}
+	for _, finding := range c.Findings(now) {
+		f.Findings[finding.Kind]++
+	}
+	return f
+}

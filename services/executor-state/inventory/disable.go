@@ -1,0 +1,215 @@
+package inventory
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+)
+
+// The bounds of requests to disable.
+const (
+	maxSelected = 1000
+	maxReason   = 1 << 10
+)
+
+// Selector chooses executors: by ids, or by attributes that all have to be
+// equal without regard to case. One of the two is given.
+type Selector struct {
+	IDs        []string
+	Attributes map[string]string
+}
+
+// Disable is the request to take executors out of allocation until it expires
+// or is undone: those there are, and those that come later or come back.
+// Workers on them stay. Overlapping requests hold each for itself. A repeat
+// with the same id acts once, for [model.KeepDisable] after the request has
+// ended too. The reply's Value is a [Disabled].
+type Disable struct {
+	// RequestID names the request.
+	RequestID string
+	Selector  Selector
+	// ExpireAt is zero for a request that stands until it is undone.
+	ExpireAt time.Time
+	Reason   string
+}
+
+// Disabled answers Disable.
+type Disabled struct {
+	RequestID string
+	// Executors counts those that the request holds for now.
+	Executors int
+}
+
+// Enable is the request to undo others: the one with DisableRequestID, or all
+// that name the same ids or attributes as the selector. Ids are taken out of
+// requests that name others too. The reply's Value is an [Enabled].
+type Enable struct {
+	RequestID        string
+	DisableRequestID string
+	Selector         Selector
+}
+
+// Enabled answers Enable.
+type Enabled struct {
+	// Undone counts the requests that were undone, wholly or in part.
+	Undone int
+}
+
+// disable decides one request; the executors' place in the index follows from
+// its record alone.
+func (c *Core) disable(r Disable) (Disabled, error) {
+	d := &model.Disable{
+		ID: r.RequestID, IDs: slices.Compact(slices.Sorted(slices.Values(r.Selector.IDs))), Attributes: r.Selector.Attributes,
+		Reason: r.Reason, ExpireAt: r.ExpireAt, CreatedAt: c.now,
+	}
+	if err := r.check(); err != nil {
+		return Disabled{}, err
+	}
+	if known := c.known(r.RequestID); known != nil {
+		if !repeats(d, known) {
+			return Disabled{}, otherCall(r.RequestID)
+		}
+		return Disabled{known.ID, c.countHeld(known)}, nil
+	}
+	if !r.ExpireAt.IsZero() && !r.ExpireAt.After(c.now) {
+		return Disabled{}, fault.BadField(fault.ReasonInvalid, "expireTime", "must be in the future")
+	}
+	c.disableNow(d)
+	return Disabled{d.ID, c.countHeld(d)}, nil
+}
+
+// disableNow decides a request, with more records in the same effect. Where no
+// executor holds a worker there is no job to be told.
+func (c *Core) disableNow(d *model.Disable, more ...model.Record) {
+	d.ToldAll = true
+	for h := range c.heldBy(d) {
+		if h.hold.workers > 0 {
+			d.ToldAll = false
+			break
+		}
+	}
+	c.decide(model.Effect{Puts: append([]model.Record{d}, more...)})
+}
+
+// enable undoes requests. Each is an effect of its own, for there may be more
+// of them than a transaction holds; what undid them comes last.
+func (c *Core) enable(r Enable) (Enabled, error) {
+	if err := r.check(); err != nil {
+		return Enabled{}, err
+	}
+	if known := c.known(r.RequestID); known != nil {
+		if !known.Enable {
+			return Enabled{}, otherCall(r.RequestID)
+		}
+		return Enabled{int(known.Undone)}, nil
+	}
+	undone := 0
+	for _, id := range c.undoes(r) {
+		d := c.known(id)
+		if len(r.Selector.IDs) > 0 {
+			c.decide(c.letGo(d, r.Selector.IDs))
+		} else {
+			c.decide(c.ending(d))
+		}
+		undone++
+	}
+	c.decide(model.Effect{Puts: []model.Record{&model.Disable{
+		ID: r.RequestID, Enable: true, Undone: int32(undone), CreatedAt: c.now, EndedAt: c.now,
+	}}})
+	return Enabled{undone}, nil
+}
+
+// undoes answers the ids of the requests that hold and are to be undone.
+func (c *Core) undoes(r Enable) []string {
+	found := map[string]bool{}
+	for _, id := range r.Selector.IDs {
+		for _, request := range c.disables.named[id] {
+			found[request] = true
+		}
+	}
+	if len(r.Selector.Attributes) > 0 {
+		for request := range c.disables.byKind {
+			if sameAttributes(c.known(request).Attributes, r.Selector.Attributes) {
+				found[request] = true
+			}
+		}
+	}
+	if known := c.known(r.DisableRequestID); known != nil && known.Holds() {
+		found[known.ID] = true
+	}
+	return slices.Sorted(maps.Keys(found))
+}
+
+// countHeld counts the executors that a request holds for.
+func (c *Core) countHeld(d *model.Disable) int {
+	n := 0
+	for range c.heldBy(d) {
+		n++
+	}
+	return n
+}
+
+// repeats says whether a call asks what the request of its id asked. Of one
+// that was partly undone, less is left than was asked.
+func repeats(asked, known *model.Disable) bool {
+	subset := true
+	for _, id := range known.IDs {
+		subset = subset && slices.Contains(asked.IDs, id)
+	}
+	return subset && (len(asked.IDs) > 0) == (len(known.IDs) > 0) && sameAttributes(asked.Attributes, known.Attributes) &&
+		asked.Reason == known.Reason && asked.ExpireAt.Equal(known.ExpireAt) &&
+		asked.Drain == known.Drain && !known.Claim && !known.Enable
+}
+
+func otherCall(id string) error {
+	return fault.New(fault.Conflict, fault.ReasonDuplicate, "request id %q was used for another call", id)
+}
+
+// check refuses a request that is not well formed, naming every field that is
+// wrong.
+func (r Disable) check() error {
+	var bad violations
+	bad.name("requestId", r.RequestID, maxName)
+	bad.selector(r.Selector)
+	bad.reasonText(r.Reason)
+	return bad.err()
+}
+
+func (r Enable) check() error {
+	var bad violations
+	bad.name("requestId", r.RequestID, maxName)
+	if r.DisableRequestID == "" {
+		bad.selector(r.Selector)
+		return bad.err()
+	}
+	bad.name("disableRequestId", r.DisableRequestID, maxName)
+	if len(r.Selector.IDs)+len(r.Selector.Attributes) > 0 {
+		bad.add(fault.ReasonInvalid, "selector", "is given beside disableRequestId: give one of the two")
+	}
+	return bad.err()
+}
+
+func (v *violations) selector(s Selector) {
+	switch {
+	case len(s.IDs) == 0 && len(s.Attributes) == 0:
+		v.add(fault.ReasonRequired, "selector", "must be given: ids or attributes")
+	case len(s.IDs) > 0 && len(s.Attributes) > 0:
+		v.add(fault.ReasonInvalid, "selector", "has ids and attributes: give one of the two")
+	case len(s.IDs) > maxSelected:
+		v.add(fault.ReasonTooLarge, "selector.ids", "at most %d, are %d", maxSelected, len(s.IDs))
+	default:
+		for _, id := range s.IDs {
+			v.name("selector.ids", id, maxID)
+		}
+		v.attributes("selector.attributes", s.Attributes)
+	}
+}
+
+func (v *violations) reasonText(reason string) {
+	if len(reason) > maxReason {
+		v.add(fault.ReasonTooLarge, "reason", "at most %d bytes, are %d", maxReason, len(reason))
+	}
+}

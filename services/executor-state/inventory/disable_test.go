@@ -1,0 +1,269 @@
+package inventory
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+)
+
+// must asks, settles and answers the value of the reply.
+func must[T any](t *testing.T, r *rig, request any) T {
+	t.Helper()
+	value, err := r.do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return value.(T)
+}
+
+// "Available" was kept in two places: after disable → disconnect → reconnect →
+// expiry an executor was listed as free but not in the free index. With the
+// executor occupied meanwhile, and whatever comes first of its return, its
+// worker's end and the expiry.
+func TestPitfallListedFreeButNotInTheFreeIndex(t *testing.T) {
+	comeBack := func(r *rig) {
+		again := small0("h1", "n2")
+		if _, err := r.do(again); err != nil {
+			t.Fatal(err)
+		}
+		v, _ := r.core.Executor("h1")
+		must[Announced](t, r, Announce{"h1", v.Incarnation, 8})
+	}
+	end := func(r *rig) {
+		r.end("u", model.WorkerCompleted, 0)
+		r.catchUp()
+		r.settle()
+	}
+	expire := func(r *rig) { r.pause(30 * time.Second) }
+	orders := map[string][]func(*rig){
+		"back, ended, expired":           {comeBack, end, expire},
+		"back, expired, ended":           {comeBack, expire, end},
+		"ended, back, expired":           {end, comeBack, expire},
+		"ended, expired, back":           {end, expire, comeBack},
+		"expired, back, ended":           {expire, comeBack, end},
+		"expired, ended, back":           {expire, end, comeBack},
+		"back, a new leader, and expiry": {comeBack, (*rig).failOver, end, expire},
+	}
+	for name, order := range orders {
+		r := lead(DefaultConfig())
+		r.ready(small0("h1", "n1"))
+		expectGranted(t, r.pass(r.queue("u", 1, cpu(1000))))
+		r.handOver("u")
+		must[Disabled](t, r, Disable{RequestID: "d", Selector: Selector{IDs: []string{"h1"}}, ExpireAt: r.now.Add(30 * time.Second)})
+		r.tellGone(model.Ref{Kind: model.KindLive, ID: "h1"})
+		for _, step := range order {
+			step(r)
+		}
+		v, _ := r.core.Executor("h1")
+		if v.State != model.ExecutorReady || len(v.Disabled) != 0 || v.Workers != 0 {
+			t.Fatalf("%s: listed as %+v", name, v)
+		}
+		if o := r.pass(r.queue("next", 1, cpu(1000))); o[0].Result != Granted {
+			t.Errorf("%s: listed free, and %+v", name, o[0])
+		}
+	}
+}
+
+// A narrower disable request swallowed a broader one, and a later expiry was
+// ignored.
+func TestPitfallOverlappingDisablesCountEach(t *testing.T) {
+	r := lead(DefaultConfig())
+	h1, h2 := small("h1", 1, 1), small("h2", 1, 1)
+	h1.Attributes, h2.Attributes = map[string]string{"zone": "a"}, map[string]string{"zone": "a"}
+	r.ready(h1)
+	r.ready(h2)
+	in := func(d time.Duration) time.Time { return start.Add(d) }
+	for _, d := range []Disable{
+		{RequestID: "broad", Selector: Selector{Attributes: map[string]string{"zone": "a"}}, ExpireAt: in(2 * time.Minute)},
+		{RequestID: "narrow", Selector: Selector{IDs: []string{"h1"}}, ExpireAt: in(time.Minute)},
+		{RequestID: "later", Selector: Selector{IDs: []string{"h1"}}, ExpireAt: in(3 * time.Minute)},
+	} {
+		must[Disabled](t, r, d)
+	}
+	for _, want := range []string{"h1 3, h2 1", "h1 2, h2 1", "h1 1, h2 0", "h1 0, h2 0"} {
+		v1, _ := r.core.Executor("h1")
+		v2, _ := r.core.Executor("h2")
+		if got := fmt.Sprintf("h1 %d, h2 %d", len(v1.Disabled), len(v2.Disabled)); got != want {
+			t.Errorf("after %v requests hold: %s, want %s", r.now.Sub(start), got, want)
+		}
+		r.pause(time.Minute)
+	}
+}
+
+// Expired disables were restored one by one at start and blocked heartbeats.
+func TestPitfallExpiredDisablesDoNotBlockHeartbeats(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.StepLimit = 10
+	r := lead(cfg)
+	r.ready(small("h1", 1, 1))
+	for i := range 35 {
+		r.write(&model.Disable{ID: fmt.Sprintf("d%02d", i), IDs: []string{"h1"}, ExpireAt: start.Add(time.Second), CreatedAt: start})
+	}
+	r.now = start.Add(time.Minute)
+	effects := r.effects
+	r.core = New(cfg)
+	for ref, k := range r.keys {
+		r.core.Step(r.now, model.Changed{Ref: ref, Record: k.record, Create: k.create, Mod: k.mod})
+	}
+	r.unseen = nil
+	r.step(model.Elected{Term: r.rev + 1, Revision: r.rev})
+	if n := len(r.effects) - len(effects); n != cfg.StepLimit {
+		t.Fatalf("the first step ends %d requests, want %d", n, cfg.StepLimit)
+	}
+	// A heartbeat is taken in between.
+	v, _ := r.core.Executor("h1")
+	r.ask(Announce{"h1", v.Incarnation, 99})
+	r.settle()
+	if v, _ := r.core.Executor("h1"); len(v.Disabled) != 0 || len(r.inputs) != 0 {
+		t.Fatalf("still held: %+v", v)
+	}
+	expectGranted(t, r.pass(r.queue("u", 1, cpu(1))))
+}
+
+// Idle hosts were picked for removal and disabled in two steps: allocated in
+// between. Whichever of a pass and a claim comes first in a round, and also when
+// all is taken back once.
+func TestPitfallClaimedIsNotAllocatedInBetween(t *testing.T) {
+	for _, claimFirst := range []bool{true, false} {
+		for _, abandoned := range []bool{true, false} {
+			r := lead(DefaultConfig())
+			r.ready(small("h1", 1, 1))
+			r.ready(small("h2", 1, 1))
+			pass := Pass{Term: r.registryTerm(), Pass: 1, Entries: []Entry{r.queue("u", 1, cpu(1))}}
+			requests := []any{pass, Claim{RequestID: "c", SKU: "small", Max: 2}}
+			if claimFirst {
+				slices.Reverse(requests)
+			}
+			tokens := []uint64{r.ask(requests[0]), r.ask(requests[1])}
+			if abandoned {
+				r.effects = nil
+				r.inputs = nil
+				r.step(model.Abandoned{})
+				tokens = []uint64{r.ask(requests[0]), r.ask(requests[1])}
+			}
+			r.settle()
+			claimed, _ := r.replies[tokens[0]].Value.(Claimed)
+			if !claimFirst {
+				claimed = r.replies[tokens[1]].Value.(Claimed)
+			}
+			leased := map[uint32]bool{}
+			for _, p := range r.leased("u") {
+				leased[p.Ordinal] = true
+			}
+			for _, id := range claimed.Executors {
+				if v, _ := r.core.Executor(id); leased[v.Ordinal] || v.Workers != 0 {
+					t.Errorf("%s is claimed and leased", id)
+				}
+			}
+			if want := 2; len(claimed.Executors)+len(leased) != want {
+				t.Errorf("claimed %v, leased %d of %d", claimed.Executors, len(leased), want)
+			}
+		}
+	}
+}
+
+// A job with very many leases on one executor is told of in several
+// transactions, each worker once, also by a successor of whoever began.
+func TestJobsAreToldOnceInBoundedSteps(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.ready(small("h1", 1000, 1000))
+	r.ready(small("h10", 1000, 1000))
+	var entries []Entry
+	for i := range 150 {
+		entries = append(entries, r.queue(fmt.Sprintf("u%03d", i), 2, cpu(1)))
+	}
+	expectGranted(t, r.pass(entries...))
+	r.events = nil
+	r.ask(Drain{ID: "h1", RequestID: "d"})
+	r.commit(1)
+	r.step(nil)
+	if n := len(r.effects[0].Events); n != tellPerEffect {
+		t.Fatalf("%d events in one effect", n)
+	}
+	r.commit(1)
+	r.failOver()
+	told := map[string]int{}
+	for _, e := range r.events {
+		if e.Kind != model.EventExecutorDisabled || e.Count != 2 || e.Reason != fault.ReasonExecutorDraining {
+			t.Fatalf("%+v", e)
+		}
+		told[e.UID]++
+	}
+	for _, e := range entries {
+		if told[e.UID] != 1 {
+			t.Errorf("%s was told %d times", e.UID, told[e.UID])
+		}
+	}
+	if d := r.core.known("d"); !d.ToldAll {
+		t.Errorf("not told all: %+v", d)
+	}
+}
+
+// Marks are in the order of executors, not of text: '-' is less than '/'.
+func TestMarksAreOrderedByExecutor(t *testing.T) {
+	marks := []string{"", "a/1", "a/2", "a-b/1", "b/0"}
+	for i, a := range marks {
+		for j, b := range marks {
+			if got := compareMarks(a, b); got < 0 != (i < j) || got > 0 != (i > j) {
+				t.Errorf("%q and %q: %d", a, b, got)
+			}
+		}
+	}
+}
+
+// Undoing many requests takes many effects, each of which fits a transaction.
+func TestEnableOfManyIsManyEffects(t *testing.T) {
+	r := lead(DefaultConfig())
+	var ids []string
+	for i := range 200 {
+		id := fmt.Sprintf("h%03d", i)
+		ids = append(ids, id)
+		r.ready(small(id, 1, 1))
+		must[ExecutorView](t, r, Drain{ID: id, RequestID: "d-" + id})
+	}
+	r.ask(Enable{RequestID: "e", Selector: Selector{IDs: ids}})
+	for _, effect := range r.effects {
+		if len(effect.Puts) > 2 {
+			t.Fatalf("%d puts in one effect", len(effect.Puts))
+		}
+	}
+	r.settle()
+	if undone := must[Enabled](t, r, Enable{RequestID: "e", Selector: Selector{IDs: ids}}); undone.Undone != 200 {
+		t.Errorf("undone %d", undone.Undone)
+	}
+	for _, id := range ids {
+		if v, _ := r.core.Executor(id); v.Draining || len(v.Disabled) != 0 {
+			t.Fatalf("%+v", v)
+		}
+	}
+}
+
+func TestSelectorsAreBounded(t *testing.T) {
+	r := lead(DefaultConfig())
+	ids := make([]string, maxSelected+1)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("h%d", i)
+	}
+	for name, test := range map[string]struct {
+		request any
+		field   string
+	}{
+		"ids":        {Disable{RequestID: "d", Selector: Selector{IDs: ids}}, "selector.ids"},
+		"reason":     {Disable{RequestID: "d", Selector: Selector{IDs: ids[:1]}, Reason: string(make([]byte, maxReason+1))}, "reason"},
+		"attribute":  {Disable{RequestID: "d", Selector: Selector{Attributes: map[string]string{"_": "x"}}}, "selector.attributes._"},
+		"enable ids": {Enable{RequestID: "d", Selector: Selector{IDs: ids}}, "selector.ids"},
+		"drain":      {Drain{RequestID: "d"}, "id"},
+		"claim":      {Claim{RequestID: "d", SKU: "s", Max: maxSelected + 1}, "max"},
+		"in past":    {Claim{RequestID: "d", SKU: "s", Max: 1, ExpireAt: start}, "expireTime"},
+	} {
+		_, err := r.do(test.request)
+		if f := fault.Of(err); f == nil || f.Kind != fault.Invalid || f.Fields[0].Name != test.field {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	must[Disabled](t, r, Disable{RequestID: "d", Selector: Selector{IDs: ids[:maxSelected]}})
+}

@@ -1,0 +1,43 @@
+package inventory
+
+import (
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+)
+
+// Drain is the request to disable one executor and to have its workers told to
+// go; it stands until it is undone. The assigner evicts by the mark on the
+// executor's record, which one effect sets with the request; an executor that
+// registers again keeps it. The reply's Value is the [ExecutorView].
+type Drain struct {
+	ID, RequestID, Reason string
+}
+
+func (c *Core) drain(r Drain) (ExecutorView, error) {
+	var bad violations
+	bad.name("id", r.ID, maxID)
+	bad.name("requestId", r.RequestID, maxName)
+	bad.reasonText(r.Reason)
+	if err := bad.err(); err != nil {
+		return ExecutorView{}, err
+	}
+	h := c.hosts[r.ID]
+	if h == nil {
+		return ExecutorView{}, fault.New(fault.NotFound, fault.ReasonNotFound, "there is no executor %s", r.ID)
+	}
+	d := &model.Disable{ID: r.RequestID, IDs: []string{r.ID}, Reason: r.Reason, CreatedAt: c.now, Drain: true}
+	if known := c.known(r.RequestID); known != nil {
+		if !repeats(d, known) {
+			return ExecutorView{}, otherCall(r.RequestID)
+		}
+		return c.view(h), nil
+	}
+	var marked []model.Record
+	if !h.executor.Draining {
+		executor := *h.executor
+		executor.Draining = true
+		marked = append(marked, &executor)
+	}
+	c.disableNow(d, marked...)
+	return c.view(h), nil
+}

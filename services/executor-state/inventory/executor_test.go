@@ -1,0 +1,221 @@
+package inventory
+
+import (
+	"testing"
+	"time"
+
+	"berth.dev/pkg/constraint"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+)
+
+// Two copies of one agent with one id: the newer incarnation wins, the older
+// is told, and does not take the id back: the two would take turns.
+func TestPitfallTwoCopiesOfOneAgent(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.ready(small0("h1", "n1"))
+	expectGranted(t, r.pass(r.queue("u", 1, cpu(1))))
+	old, _ := r.core.Executor("h1")
+	r.ready(small0("h1", "n2"))
+	if _, err := r.do(Announce{"h1", old.Incarnation, 9}); !fault.Is(err, fault.ReasonOtherIncarnation) {
+		t.Fatalf("the older copy was told %v", err)
+	}
+	if _, err := r.do(small0("h1", "n1")); !fault.Is(err, fault.ReasonOtherIncarnation) {
+		t.Fatalf("the older copy registers again: %v", err)
+	}
+	if v, _ := r.core.Executor("h1"); v.Workers != 1 || v.State != model.ExecutorReady || v.Incarnation <= old.Incarnation || v.Ordinal != old.Ordinal {
+		t.Fatalf("%+v", v)
+	}
+	// A successor knows it as well.
+	r.failOver()
+	if _, err := r.do(small0("h1", "n1")); !fault.Is(err, fault.ReasonOtherIncarnation) {
+		t.Fatalf("the older copy registers with a new leader: %v", err)
+	}
+	// What is remembered is bounded.
+	for i := range 2 * model.MaxFormer {
+		r.ready(small0("h1", "m"+string(rune('a'+i))))
+	}
+	if v, _ := r.core.Executor("h1"); len(v.Former) != model.MaxFormer {
+		t.Fatalf("%d former registrations", len(v.Former))
+	}
+}
+
+// Workers survive their agent's restart: nothing of what they hold is given
+// back when it goes, nor when it comes back.
+func TestPitfallWorkersSurviveTheirAgentsRestart(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.ready(small("h1", 3000, 3))
+	expectGranted(t, r.pass(r.queue("u", 3, cpu(1000))))
+	r.handOver("u")
+	r.tellGone(model.Ref{Kind: model.KindLive, ID: "h1"})
+	again := small("h1", 3000, 3)
+	again.Nonce = "n2"
+	r.ready(again)
+	if v, _ := r.core.Executor("h1"); v.Workers != 3 || v.Used["cpu"] != 3000 || len(r.leased("u")) != 3 {
+		t.Fatalf("%+v", v)
+	}
+}
+
+// A host that comes back under a new id is another executor: it holds none of
+// what leases hold of the old one.
+func TestPitfallHostBackUnderANewID(t *testing.T) {
+	r := lead(DefaultConfig())
+	g := small("old", 1000, 1)
+	g.Host = "rack-1"
+	r.ready(g)
+	expectGranted(t, r.pass(r.queue("u", 1, cpu(1000))))
+	r.tellGone(model.Ref{Kind: model.KindLive, ID: "old"})
+	g.ID = "new"
+	r.ready(g)
+	was, _ := r.core.Executor("old")
+	is, _ := r.core.Executor("new")
+	if is.Ordinal == was.Ordinal || is.Workers != 0 || was.Workers != 1 {
+		t.Fatalf("old %+v, new %+v", was, is)
+	}
+	expectGranted(t, r.pass(r.queue("v", 1, cpu(1000))))
+}
+
+// Capacity that shrinks under workers: they keep what they hold, nothing is
+// granted, no free amount is negative, and it is a finding until there is room.
+func TestCapacityShrinksUnderWorkers(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.ready(small("h1", 4000, 4))
+	expectGranted(t, r.pass(r.queue("u", 4, cpu(1000))))
+	r.handOver("u")
+	less := small("h1", 2000, 4)
+	less.Nonce = "n2"
+	r.ready(less)
+	if free := r.core.Stats().Free; len(free) != 0 {
+		t.Errorf("free is %v", free)
+	}
+	f := r.core.Findings(r.now)
+	if len(f) != 1 || f[0].Kind != FindingOvercommitted || f[0].Action == "" {
+		t.Fatalf("%+v", f)
+	}
+	for _, check := range r.core.Explain(cpu(1), 1).Checks {
+		if check.Have < "0" {
+			t.Errorf("%+v", check)
+		}
+	}
+	r.end("u", model.WorkerCompleted, 0, 1, 2)
+	r.catchUp()
+	r.settle()
+	if f := r.core.Findings(r.now); len(f) != 0 {
+		t.Errorf("there is room again, and %+v", f)
+	}
+	expectGranted(t, r.pass(r.queue("v", 1, cpu(1000))))
+}
+
+// A resource that is no longer there at all, and one that is new.
+func TestResourceGoesUnderWorkers(t *testing.T) {
+	r := lead(DefaultConfig())
+	g := small("h1", 4000, 4)
+	g.Resources["gpu"] = 2
+	r.ready(g)
+	k := cpu(1000)
+	k.Resources["gpu"] = 1
+	expectGranted(t, r.pass(r.queue("u", 1, k)))
+	bare := small("h1", 4000, 4)
+	bare.Nonce, bare.Resources["fpga"] = "n2", 1
+	r.ready(bare)
+	if f := r.core.Findings(r.now); len(f) != 1 || f[0].Message != "holds more than it has: gpu 1 of 0" {
+		t.Fatalf("%+v", f)
+	}
+	if o := r.pass(r.queue("v", 1, cpu(1)))[0]; o.Result != NoFit {
+		t.Fatalf("%+v", o)
+	}
+}
+
+// An executor that comes back with other attributes or another SKU keeps its
+// workers, and is matched by what it says now.
+func TestExecutorChangesKind(t *testing.T) {
+	r := lead(DefaultConfig())
+	g := small("h1", 4000, 4)
+	g.Attributes = map[string]string{"zone": "a", "pool": "day"}
+	r.ready(g)
+	expectGranted(t, r.pass(r.queue("u", 1, cpu(1000))))
+	g.Nonce, g.SKU, g.Attributes = "n2", "large", map[string]string{"zone": "b", "pool": "night"}
+	r.ready(g)
+	v, _ := r.core.Executor("h1")
+	if v.Workers != 1 || v.SKU != "large" || len(v.Pools) != 1 || v.Pools[0] != "night" {
+		t.Fatalf("%+v", v)
+	}
+	for _, test := range []struct {
+		uid    string
+		k      constraint.Constraints
+		reason fault.Reason
+	}{
+		{"sku", constraint.Constraints{SKU: "small"}, fault.ReasonNoMatchingSKU},
+		{"zone", constraint.Constraints{Attributes: map[string]string{"zone": "a"}}, fault.ReasonNoMatchingExecutor},
+		{"now", constraint.Constraints{SKU: "large", Attributes: map[string]string{"zone": "b"}, Pools: []string{"night"}}, ""},
+	} {
+		if o := r.pass(r.queue(test.uid, 1, test.k))[0]; o.Reason != test.reason {
+			t.Errorf("%s: %+v", test.uid, o)
+		}
+	}
+}
+
+// An executor that was given up keeps what its leases hold until the assigner
+// says that its workers are LOST. Where it does not, that is a finding.
+func TestLostWithWorkersIsAFinding(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.ready(small("h1", 1000, 1))
+	expectGranted(t, r.pass(r.queue("u", 1, cpu(1000))))
+	r.handOver("u")
+	r.tellGone(model.Ref{Kind: model.KindLive, ID: "h1"})
+	r.pause(time.Minute)
+	if v, _ := r.core.Executor("h1"); v.State != model.ExecutorLost || v.Workers != 1 {
+		t.Fatalf("%+v", v)
+	}
+	if f := r.core.Findings(r.now); len(f) != 0 {
+		t.Errorf("the assigner has had no time: %+v", f)
+	}
+	r.pause(lostWithWorkersAfter)
+	if f := r.core.Findings(r.now); len(f) != 1 || f[0].Kind != FindingLostWithWorkers || f[0].Object != "h1" {
+		t.Errorf("%+v", f)
+	}
+	r.end("u", model.WorkerLost, 0)
+	r.catchUp()
+	r.settle()
+	if f := r.core.Findings(r.now); len(f) != 0 {
+		t.Errorf("its worker is LOST, and %+v", f)
+	}
+}
+
+// What is counted is counted once durable, and once.
+func TestFiguresCountWhatIsDurable(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.ready(small("h1", 3000, 3))
+	r.ready(small("h2", 1000, 1))
+	entry := r.queue("u", 2, cpu(1000))
+	r.ask(Pass{Term: r.registryTerm(), Pass: 1, Entries: []Entry{entry}})
+	if f := r.core.Figures(r.now); len(f.Attempts) != 0 {
+		t.Errorf("counted before it is durable: %+v", f.Attempts)
+	}
+	r.abandon()
+	r.settle()
+	r.pass(r.queue("big", 9, cpu(1000)))
+	r.handOver("u")
+	r.now = r.now.Add(time.Minute)
+	r.end("u", model.WorkerCompleted, 0)
+	r.catchUp()
+	r.settle()
+	r.end("u", model.WorkerCompleted, 1)
+	r.catchUp()
+	r.settle()
+	r.tellGone(model.Ref{Kind: model.KindLive, ID: "h2"})
+	r.pause(time.Minute)
+	f := r.core.Figures(r.now)
+	if f.Attempts[Attempt{Granted, ""}] != 1 || f.Attempts[Attempt{NoFit, fault.ReasonInsufficientCapacity}] != 1 || len(f.Attempts) != 2 {
+		t.Errorf("attempts %+v", f.Attempts)
+	}
+	if f.Held.Count() != 1 || f.Held.Sum != time.Minute {
+		t.Errorf("leases lasted %+v", f.Held)
+	}
+	if f.Losses != 1 || f.Executors[SKUState{"small", model.ExecutorLost}] != 1 || f.Executors[SKUState{"small", model.ExecutorReady}] != 1 {
+		t.Errorf("%+v", f)
+	}
+	if f.Capacity["cpu"] != 3000 || f.Used["cpu"] != 0 || f.Leases != 0 {
+		t.Errorf("%+v", f)
+	}
+}
