@@ -2,9 +2,9 @@ package inventory
 
 import (
 	"slices"
-	"strings"
 	"time"
 
+	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
 )
@@ -87,28 +87,26 @@ func (r Claim) check() error {
 	return bad.err()
 }
 
-// idle says whether the executor may be given work and has none.
-func (h *host) idle() bool { return h.bucket != nil && h.hold.workers == 0 }
-
 // pickIdle answers the ids of at most limit idle executors of a SKU, those
 // first that would be used last.
 func (c *Core) pickIdle(sku string, limit int) []string {
-	var idle []*host
-	for _, k := range c.classes {
-		if k.ready() == 0 || !strings.EqualFold(k.host.SKU, sku) {
-			continue
-		}
+	s := c.skus[constraint.Fold(sku)]
+	if s == nil {
+		return nil
+	}
+	var found []*host
+	for _, k := range s.classes {
 		for _, b := range k.list {
 			for h := range b.hosts.all() {
-				if h.idle() {
-					idle = append(idle, h)
+				if h.use == idle {
+					found = append(found, h)
 				}
 			}
 		}
 	}
-	slices.SortFunc(idle, func(a, b *host) int { return compareRank(b, a) })
-	ids := make([]string, 0, min(limit, len(idle)))
-	for _, h := range idle[:cap(ids)] {
+	slices.SortFunc(found, func(a, b *host) int { return compareRank(b, a) })
+	ids := make([]string, 0, min(limit, len(found)))
+	for _, h := range found[:cap(ids)] {
 		ids = append(ids, h.id)
 	}
 	return ids

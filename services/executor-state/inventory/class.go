@@ -32,10 +32,9 @@ type class struct {
 	// total are the sums over all executors that may be given work, one for
 	// each name, shared with the other classes.
 	total []*sum
-	// size counts its executors, states by state, standing by why they may or may not be given
+	// size counts its executors, standing by why they may or may not be given
 	// work, use by what they are used for, shut those that are disabled.
 	size     int
-	states   [5]int
 	standing [standings]int
 	use      [uses]int
 	shut     int

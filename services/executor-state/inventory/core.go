@@ -89,12 +89,12 @@ func New(cfg Config) *Core {
 		total:        map[string]*sum{},
 		absent:       ordered[*host]{compare: compareGone},
 		over:         map[string]*host{},
-		skus:         map[string]*sku{},
-		demand:       map[string]*demand{},
-		awaited:      map[string]*awaited{},
 		stranded:     map[string]*host{},
 		disables:     newDisables(),
 		pools:        map[string]*pool{},
+		skus:         map[string]*sku{},
+		demand:       map[string]*demand{},
+		awaited:      map[string]*awaited{},
 	}
 }
 
@@ -175,12 +175,6 @@ func (c *Core) input(in model.Input) {
 		c.reply(in.Token, value, err)
 	case Pass:
 		c.takePass(in.Token, request)
-	case PutSKU:
-		value, err := c.putSKU(request)
-		c.reply(in.Token, value, err)
-	case DeleteSKU:
-		value, err := c.deleteSKU(request)
-		c.reply(in.Token, value, err)
 	case Disable:
 		value, err := c.disable(request)
 		c.reply(in.Token, value, err)
@@ -198,6 +192,12 @@ func (c *Core) input(in model.Input) {
 		c.reply(in.Token, value, err)
 	case DeletePool:
 		value, err := c.deletePool(request)
+		c.reply(in.Token, value, err)
+	case PutSKU:
+		value, err := c.putSKU(request)
+		c.reply(in.Token, value, err)
+	case DeleteSKU:
+		value, err := c.deleteSKU(request)
 		c.reply(in.Token, value, err)
 	}
 }

@@ -77,19 +77,18 @@ func (c *Core) Figures(now time.Time) Figures {
 		Findings: map[string]int{},
 	}
 	for _, k := range c.classes {
-		for state := model.ExecutorRegistered; state <= model.ExecutorLost; state++ {
-			if n := k.states[state]; n > 0 {
-				f.Executors[SKUState{k.host.SKU, state}] += n
-			}
+		f.Disabled += k.shut
+		away := 0
+		for why, state := range standingStates {
+			f.add(k, state, k.standing[why])
+			away += k.standing[why]
 		}
+		f.add(k, model.ExecutorReady, k.size-away)
 		for i, name := range k.names {
-			f.Capacity[name] += float64(k.capacity[i]) * float64(k.size-k.states[model.ExecutorLost])
+			f.Capacity[name] += float64(k.capacity[i]) * float64(k.size-k.standing[lost])
 		}
 	}
 	for h := range c.byID.all() {
-		if len(h.requests) > 0 {
-			f.Disabled++
-		}
 		if h.state == model.ExecutorLost {
 			continue
 		}
@@ -104,4 +103,15 @@ func (c *Core) Figures(now time.Time) Figures {
 		f.Findings[finding.Kind]++
 	}
 	return f
+}
+
+// standingStates are the states of executors that are not READY.
+var standingStates = map[standing]model.ExecutorState{
+	registered: model.ExecutorRegistered, unreachable: model.ExecutorUnreachable, lost: model.ExecutorLost,
+}
+
+func (f *Figures) add(k *class, state model.ExecutorState, n int) {
+	if n > 0 {
+		f.Executors[SKUState{k.host.SKU, state}] += n
+	}
 }

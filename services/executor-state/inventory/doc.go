@@ -18,9 +18,9 @@
 //     the pass still leads. The same uid asked twice gives the same lease.
 //   - Capacity is used until the assigner says that the worker has ended, or
 //     until a lease turns out to be nobody's. Nothing here frees it by a clock.
-//   - An executor is shown as free exactly when it can be granted: one
-//     function, withheld, decides who may be given work, and every index and
-//     every answer goes by it.
+//   - An executor is shown as free exactly when it can be granted: its standing,
+//     derived in one place, decides whether it may be given work, and every
+//     index and every answer goes by it.
 //   - A request to disable holds until it expires or is undone, for executors
 //     that come later or come back too; several on one executor count each for
 //     itself. What is claimed for scale-down held no worker when it was

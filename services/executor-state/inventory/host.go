@@ -213,7 +213,7 @@ func (c *Core) place(h *host) {
 	if h.state == model.ExecutorLost && h.hold.workers > 0 {
 		c.stranded[h.id] = h
 	}
-	h.standing = h.withheld()
+	h.standing = h.standingOf()
 	free, ok := h.class.free(h.hold)
 	switch {
 	case !ok:

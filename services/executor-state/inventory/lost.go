@@ -120,7 +120,7 @@ func (c *Core) living() map[string]int {
 	living := map[string]int{}
 	for _, k := range c.classes {
 		for _, name := range poolNames(k) {
-			living[constraint.Fold(name)] += k.size - k.states[model.ExecutorLost]
+			living[constraint.Fold(name)] += k.size - k.standing[lost]
 		}
 	}
 	return living

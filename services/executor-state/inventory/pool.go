@@ -71,8 +71,9 @@ func (c *Core) deletePool(r DeletePool) (PoolDeleted, error) {
 	return PoolDeleted{}, bad.err()
 }
 
-// setPool puts the executors of each class into the pool or out of it. Those
-// that are absent may be due at another time now.
+// setPool puts the executors of each class into the pool or out of it: queries
+// have to look at all of them again. Those that are absent may be due at another
+// time now.
 func (c *Core) setPool(name string, next *held) {
 	folded := constraint.Fold(name)
 	delete(c.pools, folded)
@@ -90,6 +91,7 @@ func (c *Core) setPool(name string, next *held) {
 		slices.Sort(pools)
 		k.host.Pools, k.lostAfter = pools, c.lostAfter(pools)
 	}
+	c.roster.renew()
 	c.absentChanged = true
 	c.roster.renew()
 }

@@ -45,14 +45,14 @@ func (c *Core) set(ref model.Ref, next *held) (prev *held) {
 		c.setExecutor(ref.ID, next)
 	case model.KindLive:
 		c.setPresence(ref.ID, next)
-	case model.KindSKU:
-		c.setSKU(ref.ID, next)
-	case model.KindReady:
-		c.ready = next
 	case model.KindDisable:
 		c.setDisable(prev, next)
 	case model.KindPool:
 		c.setPool(ref.ID, next)
+	case model.KindSKU:
+		c.setSKU(ref.ID, next)
+	case model.KindReady:
+		c.ready = next
 	}
 	return prev
 }
@@ -167,7 +167,8 @@ func (c *Core) changed(e model.Changed) {
 		return
 	case model.KindReservation, model.KindExecutor, model.KindLive,
 		model.KindLeaseChunk, model.KindTaskHeader, model.KindTaskChunk,
-		model.KindSKU, model.KindReady, model.KindDisable, model.KindPool:
+		model.KindDisable, model.KindPool,
+		model.KindSKU, model.KindReady:
 	default:
 		return
 	}

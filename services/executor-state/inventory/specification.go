@@ -102,8 +102,12 @@ func (s *sku) shape() resource.Vector {
 	return shape
 }
 
-// specification is an executor as the SKU's record specifies it.
+// specification is an executor as the record of a SKU specifies it; nothing
+// without a record.
 func (c *Core) specification(s *sku) constraint.Host {
+	if s.record == nil {
+		return constraint.Host{}
+	}
 	h := constraint.Host{SKU: s.record.Name, Attributes: s.record.Attributes}
 	h.Pools = c.poolsOf(h)
 	return h
@@ -112,20 +116,16 @@ func (c *Core) specification(s *sku) constraint.Host {
 // mapper maps demand to SKUs, as they are.
 type mapper struct {
 	skus []*sku
-	// specified are those of skus that are recorded.
+	// specified and shapes are those of skus, total the sums of shapes.
 	specified []constraint.Host
-	// shapes are those of skus, total their sums.
-	shapes []resource.Vector
-	total  map[string]float64
+	shapes    []resource.Vector
+	total     map[string]float64
 }
 
 func (c *Core) mapper() *mapper {
 	m := &mapper{skus: c.listSKUs(), total: map[string]float64{}}
-	m.specified = make([]constraint.Host, len(m.skus))
-	for i, s := range m.skus {
-		if s.record != nil {
-			m.specified[i] = c.specification(s)
-		}
+	for _, s := range m.skus {
+		m.specified = append(m.specified, c.specification(s))
 		shape := s.shape()
 		m.shapes = append(m.shapes, shape)
 		for name, amount := range shape {

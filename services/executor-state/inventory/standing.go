@@ -3,7 +3,8 @@ package inventory
 import "berth.dev/pkg/model"
 
 // standing is why an executor may or may not be given work. The first that
-// applies counts.
+// applies counts. It is the one place that decides it: an executor is in a
+// bucket, and shown as free, exactly when it is open.
 type standing uint8
 
 const (
@@ -17,6 +18,24 @@ const (
 	overcommitted
 	standings
 )
+
+// standingOf derives the standing but for open and overcommitted, which depend
+// on what the executor holds.
+func (h *host) standingOf() standing {
+	switch {
+	case h.state == model.ExecutorRegistered:
+		return registered
+	case h.state == model.ExecutorUnreachable:
+		return unreachable
+	case h.state == model.ExecutorLost:
+		return lost
+	case h.executor.Draining:
+		return draining
+	case len(h.requests) > 0:
+		return disabled
+	}
+	return open
+}
 
 // use is what an executor is used for.
 type use uint8
@@ -48,12 +67,15 @@ func (h *host) useOf() use {
 	return idle
 }
 
+// disabled says whether a request holds for it that takes executors out of
+// allocation.
+func (h *host) disabled() bool { return h.executor.Draining || len(h.requests) > 0 }
+
 // tally adds n to what its class counts of the host.
 func (h *host) tally(n int) {
 	h.class.standing[h.standing] += n
 	h.class.use[h.use] += n
-	h.class.states[h.state] += n
-	if len(h.requests) > 0 {
+	if h.disabled() {
 		h.class.shut += n
 	}
 }

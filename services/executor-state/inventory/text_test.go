@@ -209,8 +209,8 @@ func dump(c *Core) string {
 	}
 	line("reservations %v", slices.Sorted(maps.Keys(c.reservations)))
 	for h := range c.byID.all() {
-		line("host %s %v gone=%v/%v bucket=%v workers=%d used=%v class=%s over=%v stranded=%v requests=%v standing=%d use=%d", h.id, h.state, h.absent, absentAt(h),
-			h.bucket != nil, h.hold.workers, h.hold.used, h.class.key, c.over[h.id] != nil, c.stranded[h.id] != nil, h.requests, h.standing, h.use)
+		line("host %s %v gone=%v/%v bucket=%v workers=%d used=%v class=%s over=%v stranded=%v standing=%d use=%d requests=%v", h.id, h.state, h.absent, absentAt(h),
+			h.bucket != nil, h.hold.workers, h.hold.used, h.class.key, c.over[h.id] != nil, c.stranded[h.id] != nil, h.standing, h.use, h.requests)
 	}
 	for h := range c.absent.all() {
 		line("absent %s", h.id)
@@ -222,8 +222,7 @@ func dump(c *Core) string {
 	line("ordinal %d states %v", c.lastOrdinal, c.states)
 	for _, key := range slices.Sorted(maps.Keys(c.classes)) {
 		k := c.classes[key]
-		line("class %s size=%d standing=%v use=%v shut=%d sku=%s states=%v pools=%q lostAfter=%v", key, k.size, k.standing, k.use, k.shut, k.sku.folded,
-			k.states, k.host.Pools, k.lostAfter)
+		line("class %s size=%d standing=%v use=%v shut=%d pools=%q lostAfter=%v sku=%s", key, k.size, k.standing, k.use, k.shut, k.host.Pools, k.lostAfter, k.sku.folded)
 		for at, b := range k.list {
 			if b.at != at || k.buckets[b.key] != b || len(k.list) != len(k.buckets) {
 				panic("the list of buckets is not that of the buckets")

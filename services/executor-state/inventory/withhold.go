@@ -12,25 +12,6 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// withheld answers why the executor may be given no work, or open. It is the
-// one place that decides it: an executor is in a bucket, and shown as free,
-// exactly when this and its free resources allow it.
-func (h *host) withheld() standing {
-	switch {
-	case h.state == model.ExecutorRegistered:
-		return registered
-	case h.state == model.ExecutorUnreachable:
-		return unreachable
-	case h.state == model.ExecutorLost:
-		return lost
-	case h.executor.Draining:
-		return draining
-	case len(h.requests) > 0:
-		return disabled
-	}
-	return open
-}
-
 // disables are the requests to disable, in the orders in which they are looked
 // for. What has ended is in due alone.
 type disables struct {
