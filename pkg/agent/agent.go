@@ -27,7 +27,10 @@ type Config struct {
 	Host       string
 	Attributes map[string]string
 	// Resources is what the executor offers; Detect finds it out.
-	Resources  resource.Vector
+	Resources resource.Vector
+	// Reserved are shares of Resources that it sets aside, each for the workers
+	// of a role.
+	Reserved   map[string]resource.Vector
 	Generation int64
 
 	Driver Driver

@@ -15,6 +15,7 @@ import (
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	"berth.dev/pkg/fault"
+	"berth.dev/pkg/wire"
 )
 
 const (
@@ -86,8 +87,8 @@ func (a *Agent) register(ctx context.Context) (time.Duration, error) {
 	defer cancel()
 	answer, err := controlv1.NewAgentsClient(a.cfg.Conn).Register(ctx, &controlv1.RegisterRequest{
 		Id: a.cfg.ID, Address: a.cfg.Address, Sku: a.cfg.SKU, Host: a.cfg.Host,
-		Attributes: a.cfg.Attributes, Resources: a.cfg.Resources, Generation: a.cfg.Generation,
-		Nonce: a.nonce,
+		Attributes: a.cfg.Attributes, Resources: a.cfg.Resources, Reserved: wire.Shares(a.cfg.Reserved),
+		Generation: a.cfg.Generation, Nonce: a.nonce,
 	}, grpc.WaitForReady(true))
 	if err != nil {
 		return 0, err

@@ -81,6 +81,25 @@ func BenchmarkPass(b *testing.B) {
 	}
 }
 
+// The matcher alone, for any executor and for one kind.
+func BenchmarkChoose(b *testing.B) {
+	c := fleet(100_000)
+	each := resource.Vector{"cpu": 4000, "memory": 8 << 30, "slots": 1}
+	for name, k := range map[string]constraint.Constraints{
+		"Any": {Resources: each}, "SKU": {Resources: each, SKU: "sku-3"}, "Pack": {Resources: each, Pack: true},
+		"Racks": {Resources: each, Spread: constraint.Spread{By: "rack", Max: 2}},
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, fitting := c.choose(k, 100); fitting < 100 {
+					b.Fatalf("%d fit", fitting)
+				}
+			}
+		})
+	}
+}
+
 // A refusal looks at everything that could have fitted.
 func BenchmarkRefusal(b *testing.B) {
 	c := fleet(100_000)
@@ -89,6 +108,56 @@ func BenchmarkRefusal(b *testing.B) {
 	for b.Loop() {
 		if _, fitting := c.choose(k, 100); fitting > 0 {
 			b.Fatal("nothing has nine")
+		}
+	}
+}
+
+func BenchmarkExplain(b *testing.B) {
+	for _, executors := range []int{10_000, 100_000} {
+		c := fleet(executors)
+		b.Run(fmt.Sprint(executors), func(b *testing.B) {
+			k := constraint.Constraints{Resources: resource.Vector{"cpu": 8000, "gpu": 8, "slots": 8}, Attributes: map[string]string{"rack": "3"}}
+			b.ReportAllocs()
+			for b.Loop() {
+				if e := c.Explain(k, 1000); e.Fitting == 1000 || len(e.Checks) == 0 {
+					b.Fatalf("%+v", e)
+				}
+			}
+		})
+	}
+}
+
+// The goal is well under 20 ms for 100,000 waiting reservations in 1,000 groups.
+func BenchmarkUsage(b *testing.B) {
+	c := fleet(10_000)
+	tell := func(record model.Record) {
+		c.Step(start, model.Changed{Ref: record.Ref(), Record: record, Create: c.revision + 1, Mod: c.revision + 1})
+	}
+	tell(&model.Ready{Since: start})
+	for i := range 100_000 {
+		uid := fmt.Sprintf("w%d", i)
+		k := constraint.Constraints{Resources: resource.Vector{"cpu": int64(100 + i%500), "slots": 1}}
+		if i%2 == 0 {
+			k.SKU = fmt.Sprintf("SKU-%d", i%10)
+		}
+		tell(&model.Reservation{
+			Key: keyOf(uid), UID: uid, State: model.Queued, Spec: model.Spec{Constraints: k},
+			Seats: model.Seats{{First: 0, Last: int32(i % 100), Number: 1}},
+		})
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if u, err := c.Usage(""); err != nil || len(u.SKUs) != 10 {
+			b.Fatal(u, err)
+		}
+	}
+}
+
+func BenchmarkIdleExecutors(b *testing.B) {
+	c := fleet(10_000)
+	for b.Loop() {
+		if len(c.IdleExecutors("sku-3", 100)) != 100 {
+			b.Fatal("not enough")
 		}
 	}
 }

@@ -112,7 +112,7 @@ func (c *Core) joinClass(h *host, e *model.Executor) {
 		delete(c.classes, last.key)
 		delete(last.sku.classes, last.key)
 		c.dropSKU(last.sku)
-		c.roster.remove(last)
+		c.roster.end()
 	}
 }
 

@@ -47,7 +47,9 @@ func (c *Core) Explain(k constraint.Constraints, needed int) Explanation {
 	}
 	x := explaining{constraints: k, query: c.query(k), names: k.Resources.Names(), failed: map[failure]int{}}
 	for _, class := range c.roster.classes {
-		x.kind(class)
+		if class.size > 0 {
+			x.kind(class)
+		}
 	}
 	x.avoid(c, c.avoided(k, x.query))
 	for _, eligible := range x.query.eligible {

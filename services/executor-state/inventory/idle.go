@@ -74,7 +74,7 @@ func (r *idleReasons) of(h *host) idleReason {
 	switch {
 	case h.executor.Draining:
 		return idleReason{fault.ReasonDrained, "it is drained"}
-	case h.disabled():
+	case len(h.requests) > 0:
 		return idleReason{fault.ReasonDisabled, "it is disabled"}
 	}
 	reason, known := r.byClass[h.class]
@@ -89,7 +89,7 @@ func (r *idleReasons) of(h *host) idleReason {
 func (r *idleReasons) demand(k *class) idleReason {
 	for _, text := range r.texts {
 		d := r.core.demand[text]
-		q := r.core.query(d.constraints)
+		q := r.core.queryOf(text, d.constraints)
 		if ok, _ := q.matcher.Match(k.host); !ok {
 			continue
 		}

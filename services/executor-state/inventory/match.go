@@ -29,21 +29,30 @@ type pick struct {
 // nothing is changed either way.
 func (c *Core) choose(k constraint.Constraints, n int) (picks []pick, fitting int) {
 	s := search{Core: c, query: c.query(k), constraints: k, needed: int64(n)}
-	s.avoided = c.avoided(k, s.query)
+	s.avoid(c.avoided(k, s.query))
 	candidates := s.candidates()
 	if !k.SameShape {
-		return s.fill(candidates)
+		if fitting = s.room(candidates); fitting < n {
+			return nil, fitting
+		}
+		return s.fill(candidates), n
 	}
-	var best *candidate
+	var best []*candidate
+	var opening *candidate
 	for _, group := range byShape(candidates) {
-		first := first(group, k.Pack)
-		opening := *first
-		taken, fit := s.fill(group)
-		if fit > fitting || fit == fitting && fit == n && before(&opening, best, k.Pack) {
-			picks, fitting, best = taken, fit, &opening
+		room := s.room(group)
+		fitting = max(fitting, room)
+		if room < n {
+			continue
+		}
+		if first := first(group, k.Pack); opening == nil || before(first, opening, k.Pack) {
+			best, opening = group, first
 		}
 	}
-	return picks, fitting
+	if opening == nil {
+		return nil, fitting
+	}
+	return s.fill(best), n
 }
 
 // search is one entry's look at the fleet.
@@ -53,6 +62,8 @@ type search struct {
 	constraints constraint.Constraints
 	needed      int64
 	avoided     map[string]bool
+	// shunned counts the avoided executors in each bucket.
+	shunned map[*bucket]int
 }
 
 // candidate is a bucket whose executors take a worker each at least.
@@ -145,6 +156,19 @@ func (s *search) settleOn(k *candidate) bool {
 	}
 }
 
+func (s *search) avoid(ids map[string]bool) {
+	s.avoided = ids
+	if ids == nil {
+		return
+	}
+	s.shunned = map[*bucket]int{}
+	for id := range ids {
+		if h := s.hosts[id]; h != nil && h.bucket != nil {
+			s.shunned[h.bucket]++
+		}
+	}
+}
+
 // spreads says whether the batch is spread by an attribute. Executors without
 // it count as one value together.
 func (s *search) spreads() bool {
@@ -161,12 +185,29 @@ func (s *search) most(k *candidate) int64 {
 	return most
 }
 
-// fill takes the candidates' executors in order until the batch is placed.
-func (s *search) fill(candidates []*candidate) (picks []pick, fitting int) {
+// room is how many workers of the batch the candidates take together. It
+// counts what fill would place, without looking at each executor.
+func (s *search) room(candidates []*candidate) int {
+	room := int64(0)
+	domains := map[string]int64{}
+	for _, k := range candidates {
+		takes := int64(k.bucket.hosts.len()-s.shunned[k.bucket]) * s.most(k)
+		if s.spreads() {
+			takes = min(takes, int64(s.constraints.Spread.Max)-domains[k.domain])
+			domains[k.domain] += takes
+		}
+		room += takes
+	}
+	return int(min(room, s.needed))
+}
+
+// fill takes the candidates' executors in order until the batch is placed, for
+// which they have room.
+func (s *search) fill(candidates []*candidate) (picks []pick) {
 	queue := heap{candidates, s.constraints.Pack}
 	queue.init()
 	domains := map[string]int64{}
-	for left := s.needed; left > 0 && len(queue.list) > 0; {
+	for left := s.needed; left > 0; {
 		next := queue.list[0]
 		size := min(s.most(next), left)
 		if s.spreads() {
@@ -183,7 +224,6 @@ func (s *search) fill(candidates []*candidate) (picks []pick, fitting int) {
 			continue
 		}
 		picks = append(picks, pick{next.head, int(size)})
-		fitting += int(size)
 		left -= size
 		domains[next.domain] += size
 		next.at.next()
@@ -193,7 +233,7 @@ func (s *search) fill(candidates []*candidate) (picks []pick, fitting int) {
 			queue.pop()
 		}
 	}
-	return picks, fitting
+	return picks
 }
 
 // fit answers how many workers one executor of the bucket takes, and its score

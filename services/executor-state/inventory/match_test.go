@@ -3,6 +3,7 @@ package inventory
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -20,6 +21,9 @@ type obvious struct {
 	k     constraint.Constraints
 	left  int
 	hosts []*host
+	// had is what each executor has free for the batch's role, total all that is
+	// free of each resource.
+	had   map[*host]resource.Vector
 	total map[string]float64
 	// taken counts the batch's workers by executor and by domain.
 	taken   map[*host]int64
@@ -27,17 +31,25 @@ type obvious struct {
 }
 
 func newObvious(c *Core, k constraint.Constraints, n int) *obvious {
-	o := &obvious{k: k, left: n, total: map[string]float64{}, taken: map[*host]int64{}, domains: map[string]int64{}}
+	o := &obvious{k: k, left: n, had: map[*host]resource.Vector{}, total: map[string]float64{}, taken: map[*host]int64{}, domains: map[string]int64{}}
 	others := 0
 	var matching []*host
 	for h := range c.byID.all() {
-		if h.state != model.ExecutorReady || !h.executor.Resources.Fits(h.hold.used) {
+		used, common, own := obviousFree(c, h, k.Role)
+		if h.state != model.ExecutorReady || common == nil {
 			continue
 		}
-		for name := range h.executor.Resources {
-			o.total[name] += float64(o.free(h)[name])
+		o.had[h] = common.Plus(1, own)
+		for name, amount := range h.executor.Resources {
+			o.total[name] += float64(amount - used[name])
 		}
-		if ok, _ := kind(k).Match(h.executor.Match()); ok && h.executor.Resources.Fits(k.Resources) {
+		idle := h.executor.Resources
+		for role, share := range h.executor.Reserved {
+			if !strings.EqualFold(role, k.Role) {
+				idle = idle.Plus(-1, share)
+			}
+		}
+		if ok, _ := kind(k).Match(h.executor.Match()); ok && idle.Fits(k.Resources) {
 			matching = append(matching, h)
 			if !slices.Contains(k.Avoid, h.id) {
 				others++
@@ -52,9 +64,51 @@ func newObvious(c *Core, k constraint.Constraints, n int) *obvious {
 	return o
 }
 
-func (o *obvious) free(h *host) resource.Vector {
-	return h.executor.Resources.Plus(-1, h.hold.used).Plus(-o.taken[h], o.k.Resources)
+// obviousFree sums every lease: what is used of an executor, what of it is
+// common, and what of the role's own share is left. Common is nil for one that
+// holds more than it may.
+func obviousFree(c *Core, h *host, role string) (used, common, own resource.Vector) {
+	byRole := map[string]resource.Vector{}
+	for _, l := range c.leases {
+		for _, chunk := range l.inOrder() {
+			for _, p := range chunk.Workers {
+				if p.Ordinal == h.executor.Ordinal {
+					byRole[strings.ToLower(chunk.Role)] = byRole[strings.ToLower(chunk.Role)].Plus(1, chunk.Each)
+					used = used.Plus(1, chunk.Each)
+				}
+			}
+		}
+	}
+	common = h.executor.Resources.Clone()
+	for holder, amounts := range byRole {
+		var share resource.Vector
+		for name, reserved := range h.executor.Reserved {
+			if strings.EqualFold(name, holder) {
+				share = reserved
+			}
+		}
+		for name, amount := range amounts {
+			common[name] -= max(0, amount-share[name])
+		}
+	}
+	own = resource.Vector{}
+	for name, share := range h.executor.Reserved {
+		common = common.Plus(-1, share)
+		if strings.EqualFold(name, role) {
+			for resource, amount := range share {
+				own[resource] = max(0, amount-byRole[strings.ToLower(name)][resource])
+			}
+		}
+	}
+	for _, amount := range common {
+		if amount < 0 {
+			return used, nil, nil
+		}
+	}
+	return used, common, own
 }
+
+func (o *obvious) free(h *host) resource.Vector { return o.had[h].Plus(-o.taken[h], o.k.Resources) }
 
 func (o *obvious) domain(h *host) string {
 	return strings.ToLower(h.executor.Match().Attribute(o.k.Spread.By))
@@ -143,7 +197,13 @@ func obviousChoice(c *Core, k constraint.Constraints, n int) []string {
 }
 
 func shapeOf(h *host) string {
-	return strings.ToLower(h.executor.SKU) + h.executor.Resources.Canonical()
+	shape := strings.ToLower(h.executor.SKU) + h.executor.Resources.Canonical()
+	for _, role := range slices.Sorted(maps.Keys(h.executor.Reserved)) {
+		if share := h.executor.Reserved[role].Canonical(); share != "" {
+			shape += strings.ToLower(role) + share
+		}
+	}
+	return shape
 }
 
 func chosen(picks []pick) (ids []string) {
@@ -176,6 +236,7 @@ func drawConstraints(t *rapid.T) constraint.Constraints {
 		SameShape: rapid.Bool().Draw(t, "sameShape"), Pack: rapid.Bool().Draw(t, "pack"),
 		Avoid: rapid.SliceOfN(rapid.SampledFrom([]string{"h0", "h1", "h2", "h7"}), 0, 3).Draw(t, "avoid"),
 	}
+	k.Role = evenly("", "", "web", "WEB", "batch").Draw(t, "role")
 	if evenly(0, 1, 2, 3, 4).Draw(t, "gpu?") == 0 {
 		k.Resources["gpu"] = 1
 	}
@@ -197,6 +258,17 @@ func drawRegister(t *rapid.T, id string) Register {
 	if rapid.Bool().Draw(t, "gpu") {
 		g.Resources["gpu"] = 2
 	}
+	if rapid.Bool().Draw(t, "reserved") {
+		left := g.Resources.Clone()
+		g.Reserved = map[string]resource.Vector{}
+		for _, role := range []string{"Web", "batch"} {
+			share := resource.Vector{}
+			for _, name := range left.Names() {
+				share[name] = min(left[name], evenly[int64](0, 0, 1, 2).Draw(t, role))
+			}
+			g.Reserved[role], left = share, left.Plus(-1, share)
+		}
+	}
 	return g
 }
 
@@ -212,7 +284,17 @@ func TestMatcherEqualsTheObviousOne(t *testing.T) {
 				r.tellGone(model.Ref{Kind: model.KindLive, ID: g.ID})
 			}
 		}
-		for i := range evenly(1, 3, 6).Draw(t, "batches") {
+		for i := range evenly(1, 3, 6, 12).Draw(t, "batches") {
+			if i > 0 && rapid.Bool().Draw(t, "cancel") {
+				r.state(fmt.Sprintf("u%d", rapid.IntRange(0, i-1).Draw(t, "cancelled")), model.Cancelled)
+				r.catchUp()
+				r.settle()
+			}
+			if evenly(0, 1, 2, 3).Draw(t, "again") == 0 {
+				g := drawRegister(t, "h0")
+				g.Nonce = fmt.Sprintf("again-%d", i)
+				r.ready(g)
+			}
 			k, n := drawConstraints(t), evenly(1, 2, 3, 4, 6, 9).Draw(t, "n")
 			before := dump(r.core)
 			picks, fitting := r.core.choose(k, n)

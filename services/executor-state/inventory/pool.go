@@ -91,8 +91,9 @@ func (c *Core) setPool(name string, next *held) {
 		slices.Sort(pools)
 		k.host.Pools, k.lostAfter = pools, c.lostAfter(pools)
 	}
-	c.roster.generation++
+	c.roster.renew()
 	c.absentChanged = true
+	c.roster.renew()
 }
 
 // join adds the pool's name where the host is in it.

@@ -1,28 +1,37 @@
 package inventory
 
 import (
+	"cmp"
 	"slices"
 
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/resource"
 )
 
-// roster is the classes there are, in the order they came. Whoever has looked
-// at all of them up to some place need only look at those after it, as long as
-// the generation is the same.
+// roster is the classes there are, in the order they came, and some that have
+// ended. Whoever has looked at all of them up to some place need only look at
+// those after it, as long as the generation is the same.
 type roster struct {
 	classes    []*class
+	ended      int
 	generation uint64
 }
 
 func (r *roster) add(k *class) { r.classes = append(r.classes, k) }
 
-// remove starts a generation, for the places of others change.
-func (r *roster) remove(k *class) {
-	at := slices.Index(r.classes, k)
-	r.classes = slices.Delete(r.classes, at, at+1)
-	r.generation++
+// end notes that a class has no executors any more. Those that have ended are
+// taken out, and a generation is started, when they are the larger part.
+func (r *roster) end() {
+	r.ended++
+	if 2*r.ended > len(r.classes) {
+		r.classes = slices.DeleteFunc(r.classes, func(k *class) bool { return k.size == 0 })
+		r.ended = 0
+		r.renew()
+	}
 }
+
+// renew has every query look at all classes again.
+func (r *roster) renew() { r.generation++ }
 
 // query is the constraints of one group made ready to be asked again and
 // again: which classes they choose is kept between passes.
@@ -31,9 +40,12 @@ type query struct {
 	resources resource.Vector
 	role      string
 	// eligible are the classes seen so far that match and are large enough,
-	// small those that match and are not.
-	eligible   []eligible
-	small      []*class
+	// small those that match and are not. Either may hold some that have ended.
+	eligible []eligible
+	small    []*class
+	// largest is, for each SKU, the eligible class of which an idle executor
+	// takes the most workers.
+	largest    map[*sku]*class
 	seen       int
 	generation uint64
 }
@@ -58,14 +70,15 @@ type queries struct {
 }
 
 // query answers what the fleet has for the constraints, but for whom to avoid.
-func (c *Core) query(k constraint.Constraints) *query {
-	text := k.Canonical()
+func (c *Core) query(k constraint.Constraints) *query { return c.queryOf(k.Canonical(), k) }
+
+func (c *Core) queryOf(text string, k constraint.Constraints) *query {
 	q := c.queries.byText[text]
 	if q == nil {
 		if c.queries.size > maxEligible || c.queries.byText == nil {
 			c.queries = queries{byText: map[string]*query{}}
 		}
-		q = &query{matcher: kind(k), resources: k.Resources, role: k.Role, generation: c.roster.generation}
+		q = &query{matcher: kind(k), resources: k.Resources, role: k.Role, largest: map[*sku]*class{}, generation: c.roster.generation}
 		c.queries.byText[text] = q
 		c.queries.size++
 	}
@@ -73,11 +86,14 @@ func (c *Core) query(k constraint.Constraints) *query {
 	if q.generation != c.roster.generation {
 		clear(q.eligible)
 		clear(q.small)
+		clear(q.largest)
 		q.eligible, q.small = q.eligible[:0], q.small[:0]
 		q.seen, q.generation = 0, c.roster.generation
 	}
 	for _, class := range c.roster.classes[q.seen:] {
-		q.look(class)
+		if class.size > 0 {
+			q.look(class)
+		}
 	}
 	q.seen = len(c.roster.classes)
 	c.queries.size += len(q.eligible) + len(q.small)
@@ -88,11 +104,46 @@ func (q *query) look(k *class) {
 	if ok, _ := q.matcher.Match(k.host); !ok {
 		return
 	}
-	if q.fits(k) {
-		q.eligible = append(q.eligible, eligible{k, q.need(k), k.shareOf(q.role)})
-	} else {
+	if !q.fits(k) {
 		q.small = append(q.small, k)
+		return
 	}
+	q.eligible = append(q.eligible, eligible{k, q.need(k), k.shareOf(q.role)})
+	q.enlarge(k)
+}
+
+// enlarge makes an eligible class its SKU's largest, if it is.
+func (q *query) enlarge(k *class) {
+	last := q.largest[k.sku]
+	if last == nil || last.size == 0 || q.compareSize(k, last) < 0 {
+		q.largest[k.sku] = k
+	}
+}
+
+// compareSize orders classes of which an idle executor takes more workers
+// first.
+func (q *query) compareSize(a, b *class) int {
+	return cmp.Or(cmp.Compare(b.allowed(q.role).Times(q.resources), a.allowed(q.role).Times(q.resources)), cmp.Compare(a.key, b.key))
+}
+
+// largestOf answers the eligible class of a SKU of which an idle executor takes
+// the most workers; nil for none.
+func (q *query) largestOf(s *sku) *class {
+	if k := q.largest[s]; k == nil || k.size > 0 {
+		return k
+	}
+	delete(q.largest, s)
+	for _, e := range q.eligible {
+		if e.class.sku == s && e.class.size > 0 {
+			q.enlarge(e.class)
+		}
+	}
+	return q.largest[s]
+}
+
+// any says whether a class is eligible that has executors.
+func (q *query) any() bool {
+	return slices.ContainsFunc(q.eligible, func(e eligible) bool { return e.class.size > 0 })
 }
 
 // fits says whether an idle executor of the class has room for a worker.

@@ -31,14 +31,14 @@ func (c *Core) avoided(k constraint.Constraints, q *query) map[string]bool {
 // refusal says why a batch did not fit.
 func (c *Core) refusal(k constraint.Constraints, needed, fitting int) (fault.Reason, string) {
 	q := c.query(k)
+	ofKind := 0
+	for _, class := range q.small {
+		ofKind += class.size
+	}
 	switch {
-	case len(q.eligible) > 0:
+	case q.any():
 		return fault.ReasonInsufficientCapacity, fmt.Sprintf("%d needed, %d fit now", needed, fitting)
-	case len(q.small) > 0:
-		ofKind := 0
-		for _, class := range q.small {
-			ofKind += class.size
-		}
+	case ofKind > 0:
 		return fault.ReasonNoMatchingExecutor, fmt.Sprintf("%s of that kind, none large enough for %s", executors(ofKind), k.Resources.Canonical())
 	case k.SKU != "" && !c.registeredSKU(k.SKU):
 		return fault.ReasonNoMatchingSKU, fmt.Sprintf("no executor of SKU %s is registered", k.SKU)

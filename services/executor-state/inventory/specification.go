@@ -1,7 +1,6 @@
 package inventory
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 
@@ -20,7 +19,7 @@ import (
 // A group fits a SKU when an idle executor of one of these would take a worker,
 // by the constraints and resources that allocation goes by: so nothing is
 // unmapped that could be allocated. Of what fits, the catalog's shape counts,
-// else that of the kind of which there are most.
+// else the one that takes the most workers.
 //
 // Of several SKUs the best fit is taken, as allocation takes the best fit of
 // several executors: what would be left of each resource of an idle executor,
@@ -36,8 +35,6 @@ type sku struct {
 	// record is nil for a SKU that is not in the catalog.
 	record  *model.SKU
 	classes map[string]*class
-	// at is its place in the latest listing.
-	at int
 }
 
 // skuOf answers the SKU with that folded name, which is made if need be.
@@ -70,9 +67,7 @@ func (c *Core) setSKU(name string, next *held) {
 func (c *Core) listSKUs() []*sku {
 	list := make([]*sku, 0, len(c.skus))
 	for _, folded := range slices.Sorted(maps.Keys(c.skus)) {
-		s := c.skus[folded]
-		s.at = len(list)
-		list = append(list, s)
+		list = append(list, c.skus[folded])
 	}
 	return list
 }
@@ -92,18 +87,19 @@ func (s *sku) name() string {
 	return name
 }
 
-// compareKinds orders classes of which there are more executors first.
-func compareKinds(a, b *class) int {
-	return cmp.Or(cmp.Compare(b.size, a.size), cmp.Compare(a.key, b.key))
-}
-
-// shape is the typical executor of the SKU: its specification, or else the kind
-// of which there are most.
+// shape is the specification, or else the most that any of its executors has of
+// each resource.
 func (s *sku) shape() resource.Vector {
 	if s.record != nil {
 		return s.record.Resources.WithSlots()
 	}
-	return slices.SortedFunc(maps.Values(s.classes), compareKinds)[0].resources
+	shape := resource.Vector{}
+	for _, class := range s.classes {
+		for i, name := range class.names {
+			shape[name] = max(shape[name], class.capacity[i])
+		}
+	}
+	return shape
 }
 
 // specification is an executor as the record of a SKU specifies it; nothing
@@ -120,63 +116,53 @@ func (c *Core) specification(s *sku) constraint.Host {
 // mapper maps demand to SKUs, as they are.
 type mapper struct {
 	skus []*sku
-	// specifications and shapes are those of skus, total the sums of shapes.
-	specifications []constraint.Host
-	shapes         []resource.Vector
-	total          map[string]float64
-	// kinds are for each SKU the kind that fits the group at hand.
-	kinds []*class
+	// specified and shapes are those of skus, total the sums of shapes.
+	specified []constraint.Host
+	shapes    []resource.Vector
+	total     map[string]float64
 }
 
 func (c *Core) mapper() *mapper {
 	m := &mapper{skus: c.listSKUs(), total: map[string]float64{}}
 	for _, s := range m.skus {
+		m.specified = append(m.specified, c.specification(s))
 		shape := s.shape()
-		m.specifications = append(m.specifications, c.specification(s))
 		m.shapes = append(m.shapes, shape)
 		for name, amount := range shape {
 			m.total[name] += float64(amount)
 		}
 	}
-	m.kinds = make([]*class, len(m.skus))
 	return m
 }
 
-// find answers the SKU that a group maps to, nil for none, and what an idle
-// executor of it has for the group's workers.
-func (m *mapper) find(d *demand, q *query) (*sku, resource.Vector) {
-	clear(m.kinds)
-	for _, e := range q.eligible {
-		at := e.class.sku.at
-		if m.kinds[at] == nil || compareKinds(e.class, m.kinds[at]) < 0 {
-			m.kinds[at] = e.class
-		}
-	}
-	var best *sku
-	var offer resource.Vector
+// find answers the place of the SKU that a query maps to, and what an idle
+// executor of it has for the workers; -1 for none.
+func (m *mapper) find(q *query) (place int, offer resource.Vector) {
+	place = -1
 	least := 0.0
-	for i, s := range m.skus {
-		shape := m.fit(i, d, q)
+	for i := range m.skus {
+		shape := m.fit(i, q)
 		if shape == nil {
 			continue
 		}
-		if score := m.leftOver(shape, d.constraints.Resources); best == nil || score < least {
-			best, offer, least = s, shape, score
+		if score := m.leftOver(shape, q.resources); place < 0 || score < least {
+			place, offer, least = i, shape, score
 		}
 	}
-	return best, offer
+	return place, offer
 }
 
-// fit answers what an idle executor of a SKU has for the group's workers, nil
-// when it cannot take one.
-func (m *mapper) fit(i int, d *demand, q *query) resource.Vector {
-	if m.skus[i].record != nil && m.shapes[i].Fits(d.constraints.Resources) {
-		if ok, _ := q.matcher.Match(m.specifications[i]); ok {
+// fit answers what an idle executor of a SKU has for the workers, nil when it
+// cannot take one.
+func (m *mapper) fit(i int, q *query) resource.Vector {
+	s := m.skus[i]
+	if s.record != nil && m.shapes[i].Fits(q.resources) {
+		if ok, _ := q.matcher.Match(m.specified[i]); ok {
 			return m.shapes[i]
 		}
 	}
-	if m.kinds[i] != nil {
-		return m.kinds[i].allowed(d.constraints.Role)
+	if k := q.largestOf(s); k != nil {
+		return k.allowed(q.role)
 	}
 	return nil
 }

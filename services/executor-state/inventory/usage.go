@@ -79,18 +79,18 @@ func (c *Core) Usage(name string) (Usage, error) {
 	}
 	for _, text := range slices.Sorted(maps.Keys(c.demand)) {
 		d := c.demand[text]
-		q := c.query(d.constraints)
-		s, shape := m.find(d, q)
-		if s == nil {
+		q := c.queryOf(text, d.constraints)
+		place, shape := m.find(q)
+		if place < 0 {
 			usage.Unmapped = append(usage.Unmapped, c.unmapped(d, q))
 			continue
 		}
-		row := &usage.SKUs[s.at]
+		row := &usage.SKUs[place]
 		row.PendingReservations += d.reservations
 		row.PendingWorkers += d.workers
 		row.PendingExecutors += d.executors(shape)
 		for size, count := range d.batches {
-			batches[s.at][size.workers] += count
+			batches[place][size.workers] += count
 		}
 	}
 	for i, s := range m.skus {
@@ -157,7 +157,7 @@ func (c *Core) unmapped(d *demand, q *query) Unmapped {
 	case k.SKU != "" && s == nil:
 		u.Reason = fault.ReasonNoMatchingSKU
 		u.Message = fmt.Sprintf("no SKU %s is in the catalog or registered", k.SKU)
-	case len(q.small) > 0 || c.recorded(q):
+	case c.recorded(q) || slices.ContainsFunc(q.small, func(k *class) bool { return k.size > 0 }):
 		u.Message = fmt.Sprintf("no SKU of that kind is large enough for %s", k.Resources.Canonical())
 	default:
 		u.Message = "no SKU is of that kind"
