@@ -81,7 +81,7 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	berthv1.RegisterLeadersServer(server, leading)
 	berthv1.RegisterEventsServer(server, events)
 	server.SetServing(model.ServiceGateway, true)
-	ops := process.OpsHandler(process.Running(g.Context()), nil, metrics)
+	ops := process.Profiled(config.Pprof, process.OpsHandler(process.Running(g.Context()), nil, metrics))
 	web, err := rest.New(rest.Options{
 		Calls: calls, Leaders: leading, Events: events.Handler(rest.Errors{}), Ops: ops, MaxBody: config.bodyLimit(),
 	})
