@@ -22,7 +22,8 @@ type Audit struct {
 func (w *World) audit(ctx context.Context) error {
 	w.run.Say("auditing")
 	began := time.Now()
-	auditor, err := audit.Check(ctx, w.Etcd, w.Space, w.from)
+	history := &counter{Store: w.Etcd, space: w.Space, phases: w.run.Costs[w.measured:]}
+	auditor, err := audit.Check(ctx, history, w.Space, w.from)
 	if err != nil {
 		return err
 	}

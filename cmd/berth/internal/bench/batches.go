@@ -8,7 +8,7 @@ import (
 
 var batches = Workload{
 	Name:  "batches",
-	Shows: "strict batches, free capacity: from the request until every worker is started",
+	Shows: "strict batches, asked for until all workers are started",
 	Run: func(ctx context.Context, r *Run) error {
 		return r.World(ctx, func(ctx context.Context, w *World) error {
 			raw, err := w.rawPuts(ctx)

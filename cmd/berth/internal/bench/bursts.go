@@ -15,7 +15,7 @@ const burstsWithin = 4 * time.Minute
 
 var bursts = Workload{
 	Name:  "bursts",
-	Shows: "50,000 batches of 1 to 20, in bursts; capacity for one worker in twenty",
+	Shows: "50,000 batches of 1 to 20 in bursts, room for one in twenty",
 	Run: func(ctx context.Context, r *Run) error {
 		return r.World(ctx, func(ctx context.Context, w *World) error {
 			raw, err := w.rawPuts(ctx)
@@ -37,7 +37,7 @@ var bursts = Workload{
 			if err != nil {
 				return err
 			}
-			err = w.Measure("bursts", func() (int, error) { return b.play(ctx, w, plan) })
+			err = w.Measure(ctx, "bursts", func() (int, error) { return b.play(ctx, w, plan) })
 			if err != nil {
 				return err
 			}

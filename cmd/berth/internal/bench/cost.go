@@ -25,6 +25,12 @@ type Cost struct {
 	CPU map[string]float64 `json:"cpu"`
 	// Others is how many processors, on average, did something else.
 	Others float64 `json:"others"`
+	// Writes counts the keys that Berth wrote, by kind, and Bytes the sum of
+	// their values.
+	Writes map[string]int `json:"writes"`
+	Bytes  int            `json:"bytes"`
+
+	from, to int64 // the phase is the revisions behind from, up to to
 }
 
 // usage is processor time so far.
@@ -63,7 +69,7 @@ func measureUsage(pids map[string][]int) (usage, error) {
 
 // cost is what was used from one reading to another.
 func cost(phase string, operations int, from, to usage) Cost {
-	c := Cost{Phase: phase, Operations: operations, Seconds: to.at.Sub(from.at).Seconds(), CPU: map[string]float64{}}
+	c := Cost{Phase: phase, Operations: operations, Seconds: to.at.Sub(from.at).Seconds(), CPU: map[string]float64{}, Writes: map[string]int{}}
 	others := to.machine - from.machine
 	for kind, used := range to.kinds {
 		c.CPU[kind] = (used - from.kinds[kind]).Seconds()

@@ -16,7 +16,7 @@ import (
 
 var explain = Workload{
 	Name:  "explain",
-	Shows: "why does it wait: any of 100,000 reservations, among 10,000 executors",
+	Shows: "why any of 100,000 waits, among 10,000 executors",
 	Run: func(ctx context.Context, r *Run) error {
 		for _, groups := range []int{1, 1000} {
 			err := r.World(ctx, func(ctx context.Context, w *World) error { return explainAmong(ctx, w, groups) })
@@ -42,7 +42,7 @@ func explainAmong(ctx context.Context, w *World, groups int) error {
 	random := rand.New(rand.NewPCG(1, 2)) // each run asks for the same ones
 	ask := func(what string, n int, target *Target, against string, call func(client.Key) error) error {
 		var took []float64
-		err := w.Measure(name(what), func() (int, error) {
+		err := w.Measure(ctx, name(what), func() (int, error) {
 			for range n {
 				key := q[random.IntN(len(q))]
 				begun := time.Now()
@@ -89,7 +89,7 @@ func explainAmong(ctx context.Context, w *World, groups int) error {
 func (w *World) queue(ctx context.Context, n, groups int, sku string) ([]client.Key, error) {
 	keys := make([]client.Key, n)
 	began := time.Now()
-	err := w.Measure(fmt.Sprintf("queue %d in %s", n, plural(groups, "group")), func() (int, error) {
+	err := w.Measure(ctx, fmt.Sprintf("queue %d in %s", n, plural(groups, "group")), func() (int, error) {
 		_, err := callers(ctx, 256, bounds{most: n}, func(ctx context.Context, _, i int) error {
 			b := Batch{Job: w.Job(i % 100), Stage: w.run.stage(), Workers: 4, SKU: w.SKU(sku), CPU: int64(2000 + i%groups)}
 			keys[i] = b.Key()

@@ -11,7 +11,7 @@ import (
 
 var freedToLeased = Workload{
 	Name:     "freed-to-leased",
-	Shows:    "a full fleet: from the last worker gone until the waiting head has its lease",
+	Shows:    "last worker gone until the waiting head has its lease",
 	Anywhere: true,
 	Run: func(ctx context.Context, r *Run) error {
 		return r.World(ctx, func(ctx context.Context, w *World) error {
@@ -46,7 +46,7 @@ var freedToLeased = Workload{
 				}
 			}
 			took := make([]float64, 0, samples)
-			err = w.Measure("cancel a batch, grant the head", func() (int, error) {
+			err = w.Measure(ctx, "cancel a batch, grant the head", func() (int, error) {
 				for range min(samples, waiting) {
 					ms, err := f.once(ctx)
 					if err != nil {

@@ -8,7 +8,7 @@ import (
 
 var latency = Workload{
 	Name:     "latency",
-	Shows:    "100 batches of 8 a second, free capacity: from the request until all are started",
+	Shows:    "100 batches of 8 a second, until all workers are started",
 	Anywhere: true,
 	Run: func(ctx context.Context, r *Run) error {
 		return r.World(ctx, func(ctx context.Context, w *World) error {
@@ -29,7 +29,7 @@ var latency = Workload{
 			// What no implementation on etcd can beat: the request, its lease, the
 			// order and the executor's answer are each durable before the next.
 			floor, whole := &samples{}, &samples{}
-			err = w.Measure("4 puts in a row", func() (int, error) {
+			err = w.Measure(ctx, "4 puts in a row", func() (int, error) {
 				return n / 3, paced(ctx, n/3, interval, func(ctx context.Context, i int, due time.Time) error {
 					for range 4 {
 						if err := raw.put(ctx, 0, i); err != nil {
@@ -43,7 +43,7 @@ var latency = Workload{
 			if err != nil {
 				return err
 			}
-			err = w.Measure("batches of 8, 100/s", func() (int, error) {
+			err = w.Measure(ctx, "batches of 8, 100/s", func() (int, error) {
 				return n, paced(ctx, n, interval, func(ctx context.Context, i int, due time.Time) error {
 					at, err := w.start(ctx, starts, Batch{Job: w.Job(i % 64), Stage: r.stage(), Workers: 8, SKU: w.SKU("free")})
 					whole.add(millis(at.Sub(due)))

@@ -11,7 +11,7 @@ import (
 
 var rawEtcd = Workload{
 	Name:     "raw-etcd",
-	Shows:    "puts of the size of a reservation's record, straight to etcd",
+	Shows:    "puts of the size of a reservation, straight to etcd",
 	Anywhere: true,
 	Run: func(ctx context.Context, r *Run) error {
 		return r.World(ctx, func(ctx context.Context, w *World) error {
@@ -82,7 +82,7 @@ func (r *Run) repeat(ctx context.Context, w *World, all ...series) error {
 	rates, took := make([][]float64, len(all)), make([][]float64, len(all))
 	for range r.Repeats {
 		for i, s := range all {
-			err := w.Measure(s.name, func() (int, error) {
+			err := w.Measure(ctx, s.name, func() (int, error) {
 				l, err := callers(ctx, s.callers, bounds{time: r.Window, most: s.most}, s.do)
 				rates[i] = append(rates[i], l.Rate()*float64(max(1, s.units)))
 				took[i] = append(took[i], l.Took...)

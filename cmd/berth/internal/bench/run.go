@@ -79,18 +79,24 @@ func (r *Run) Say(format string, args ...any) {
 }
 
 // Note keeps a sentence for the report.
-func (r *Run) Note(format string, args ...any) { r.Notes = append(r.Notes, fmt.Sprintf(format, args...)) }
+func (r *Run) Note(format string, args ...any) {
+	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
+}
 
 // Sized is a size of the workload as scaled, and at least least.
 func (r *Run) Sized(n, least int) int { return max(least, int(float64(n)*r.Scale)) }
 
-// Add adds a figure. Its baseline, if it names one, was added before it.
+// Add adds a figure. Its baseline, if it names one, was added before it. Targets
+// are about workloads of full size, and left out of others.
 func (r *Run) Add(f Figure) {
 	f.Summary = Summarize(f.Samples)
 	for _, base := range r.Figures {
 		if base.Name == f.Against && base.Unit == f.Unit && base.Median > 0 {
 			f.Ratio = f.Median / base.Median
 		}
+	}
+	if r.Scale != 1 {
+		f.Target = nil
 	}
 	if f.Target != nil {
 		f.Target.judge(&f)

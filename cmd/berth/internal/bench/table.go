@@ -14,6 +14,9 @@ var costKinds = []struct{ kind, title string }{
 	{model.ServiceGateway, "gatew."}, {kindSim, "sim"}, {kindLoad, "load"},
 }
 
+// writeKinds are the columns of the table of writes.
+var writeKinds = []string{writesTxn, writesReservation, writesStage, writesLease, writesTask, writesEvent, writesOther}
+
 // write prints a result for people, in at most 80 columns.
 func (r *Result) write(out io.Writer) error {
 	var b strings.Builder
@@ -47,12 +50,16 @@ func (r *Result) write(out io.Writer) error {
 			fmt.Fprintf(&b, "    %s\n", v)
 		}
 	}
-	_, err := io.WriteString(out, b.String())
-	return err
+	for line := range strings.Lines(b.String()) {
+		if _, err := io.WriteString(out, strings.TrimRight(line, " \n")+"\n"); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// writeCosts prints processor time an operation, all repeats of a phase added up.
-func (r *Result) writeCosts(b *strings.Builder) {
+// phases adds up the repeats of each phase.
+func (r *Result) phases() []Cost {
 	var phases []Cost
 	at := map[string]int{}
 	for _, c := range r.Costs {
@@ -60,16 +67,26 @@ func (r *Result) writeCosts(b *strings.Builder) {
 		if !known {
 			i = len(phases)
 			at[c.Phase] = i
-			phases = append(phases, Cost{Phase: c.Phase, CPU: map[string]float64{}})
+			phases = append(phases, Cost{Phase: c.Phase, CPU: map[string]float64{}, Writes: map[string]int{}})
 		}
 		p := &phases[i]
 		p.Others = (p.Others*p.Seconds + c.Others*c.Seconds) / (p.Seconds + c.Seconds)
 		p.Operations += c.Operations
 		p.Seconds += c.Seconds
+		p.Bytes += c.Bytes
 		for kind, used := range c.CPU {
 			p.CPU[kind] += used
 		}
+		for kind, n := range c.Writes {
+			p.Writes[kind] += n
+		}
 	}
+	return phases
+}
+
+// writeCosts prints what an operation of each phase took.
+func (r *Result) writeCosts(b *strings.Builder) {
+	phases := r.phases()
 	if len(phases) == 0 {
 		return
 	}
@@ -88,6 +105,21 @@ func (r *Result) writeCosts(b *strings.Builder) {
 			fmt.Fprintf(b, " %6s", text)
 		}
 		fmt.Fprintf(b, " %5.2f\n", p.Others)
+	}
+	fmt.Fprintf(b, "  %-22s", "keys written each")
+	for _, kind := range writeKinds {
+		fmt.Fprintf(b, " %6s", kind)
+	}
+	fmt.Fprintf(b, " %5s\n", "kB")
+	for _, p := range phases {
+		if p.Operations == 0 || len(p.Writes) == 0 {
+			continue
+		}
+		fmt.Fprintf(b, "  %-22s", cut(p.Phase, 22))
+		for _, kind := range writeKinds {
+			fmt.Fprintf(b, " %6s", number(float64(p.Writes[kind])/float64(p.Operations)))
+		}
+		fmt.Fprintf(b, " %5s\n", number(float64(p.Bytes)/1000/float64(p.Operations)))
 	}
 }
 

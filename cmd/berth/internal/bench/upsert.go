@@ -7,7 +7,7 @@ import (
 
 var upsert = Workload{
 	Name:     "upsert",
-	Shows:    "reservations accepted and acknowledged; there is no capacity, so all wait",
+	Shows:    "reservations acknowledged while none has capacity",
 	Anywhere: true,
 	Run: func(ctx context.Context, r *Run) error {
 		return r.World(ctx, func(ctx context.Context, w *World) error {

@@ -8,7 +8,7 @@ import (
 
 var waiting = Workload{
 	Name:  "waiting",
-	Shows: "what it costs a group that others have many reservations waiting",
+	Shows: "what 100,000 waiting in other groups cost one group",
 	Run: func(ctx context.Context, r *Run) error {
 		for _, groups := range []int{1, 1000} {
 			err := r.World(ctx, func(ctx context.Context, w *World) error { return besideMany(ctx, w, groups) })
@@ -47,7 +47,7 @@ func besideMany(ctx context.Context, w *World, groups int) error {
 		var took [2][]float64
 		for i, name := range names {
 			sku := [2]string{"none", "free"}[i]
-			err := w.Measure(name, func() (int, error) {
+			err := w.Measure(ctx, name, func() (int, error) {
 				for range n {
 					b := Batch{Job: w.Job(100 + i), Stage: r.stage(), Workers: 1, SKU: w.SKU(sku)}
 					one := starts.expect(b.Key(), b.Workers)

@@ -41,6 +41,8 @@ type World struct {
 	site *site
 	sims []*child.Process
 	from int64 // the revision that the audit begins behind
+	// measured is how many phases the run had before this world.
+	measured int
 
 	mu   sync.Mutex
 	jobs map[string]bool
@@ -54,7 +56,7 @@ func (r *Run) World(ctx context.Context, do func(ctx context.Context, w *World) 
 	if err != nil {
 		return err
 	}
-	w := &World{run: r, site: site, Prefix: site.prefix, Space: keyspace.New(site.cluster), jobs: map[string]bool{}}
+	w := &World{run: r, site: site, Prefix: site.prefix, Space: keyspace.New(site.cluster), measured: len(r.Costs), jobs: map[string]bool{}}
 	defer func() { err = errors.Join(err, w.close()) }()
 	if w.Client, err = client.Dial(site.gateways); err != nil {
 		return err
@@ -209,9 +211,13 @@ func (w *World) revision(ctx context.Context) (int64, error) {
 
 // Measure does something and notes the processor time that it took; do answers
 // how many operations it was.
-func (w *World) Measure(phase string, do func() (operations int, err error)) error {
+func (w *World) Measure(ctx context.Context, phase string, do func() (operations int, err error)) error {
 	w.run.Say("%s", phase)
 	pids := w.pids()
+	first, err := w.revision(ctx)
+	if err != nil {
+		return err
+	}
 	from, err := measureUsage(pids)
 	if err != nil {
 		return err
@@ -224,6 +230,11 @@ func (w *World) Measure(phase string, do func() (operations int, err error)) err
 	if err != nil {
 		return err
 	}
-	w.run.Costs = append(w.run.Costs, cost(phase, operations, from, to))
+	c := cost(phase, operations, from, to)
+	c.from = first
+	if c.to, err = w.revision(ctx); err != nil {
+		return err
+	}
+	w.run.Costs = append(w.run.Costs, c)
 	return nil
 }
