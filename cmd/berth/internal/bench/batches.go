@@ -37,7 +37,7 @@ var batches = Workload{
 			}
 			// No more than these many workers in one repeat, so that capacity stays
 			// free to the end.
-			workers := r.Sized(16_000, 64)
+			workers := r.Sized(8000, 64)
 			for _, size := range []int{1, 10, 100, 1000} {
 				most := workers / size
 				if most == 0 {
