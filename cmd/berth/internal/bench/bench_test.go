@@ -12,7 +12,10 @@ import (
 	"time"
 	"unicode/utf8"
 
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/cmd/berth/fleet"
 	"berth.dev/pkg/fault"
+	"berth.dev/pkg/store"
 )
 
 // TestSmall runs two tiny workloads from end to end: real processes, the
@@ -78,6 +81,48 @@ func TestSmall(t *testing.T) {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
 	t.Logf("%s%s", status.String(), out.String())
+}
+
+// TestElsewhere runs a workload against a cluster that goes on, and leaves it as
+// it was: nothing runs there, and etcd holds nothing of the baseline.
+func TestElsewhere(t *testing.T) {
+	t.Setenv(asBerth, "1")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	f, err := fleet.Start(ctx, fleet.Config{Binary: os.Args[0], Dir: t.TempDir(), Replicas: 1, LogLevel: "warn"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	cmd := Command()
+	cmd.SetArgs([]string{"--only", "latency", "--scale", "0.01", "--gateway", f.Gateway(), "--etcd-endpoints", f.Etcd()[0]})
+	var out, status bytes.Buffer
+	cmd.SetOut(&out)
+	cmd.SetErr(&status)
+	if err := cmd.ExecuteContext(ctx); err != nil {
+		t.Fatalf("%v\n%s%s", err, status.String(), out.String())
+	}
+	reservations := 0
+	for r, err := range f.Client().List(ctx, &berthv1.ListReservationsRequest{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		reservations++
+		if s := r.GetState(); s != berthv1.Reservation_CANCELLING && s != berthv1.Reservation_CANCELLED {
+			t.Errorf("%s/%s is left %s", r.GetJob(), r.GetStage(), s)
+		}
+	}
+	if reservations < 20 {
+		t.Errorf("only %d reservations were made", reservations)
+	}
+	etcd, err := store.Dial(store.DialConfig{Endpoints: f.Etcd()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer etcd.Close()
+	if left, _, err := store.Range(ctx, etcd, "/berth-bench/"); err != nil || len(left) != 0 {
+		t.Errorf("%d keys are left, %v", len(left), err)
+	}
 }
 
 // wantNarrow says that a text fits on a terminal.

@@ -57,9 +57,30 @@ func (w *World) rawPuts(ctx context.Context) (*rawPuts, error) {
 
 // put is an operation: one put of a new key.
 func (p *rawPuts) put(ctx context.Context, caller, i int) error {
-	key := fmt.Sprintf("/berth-bench/%s/%d/s-%06d/main/%d", p.w.Prefix, caller, i, p.w.run.next())
+	key := fmt.Sprintf("%s%d/s-%06d/main/%d", p.w.rawPrefix(), caller, i, p.w.run.next())
 	_, err := p.w.Etcd.Client().Put(ctx, key, string(p.value))
 	return err
+}
+
+// rawPrefix begins the keys that raw puts make, beside those of any Berth.
+func (w *World) rawPrefix() string { return "/berth-bench/" + w.Prefix + "/" }
+
+// clear deletes what raw puts have made.
+func (w *World) clear(ctx context.Context) error {
+	from := w.rawPrefix()
+	for {
+		page, err := w.Etcd.Page(ctx, store.PageRequest{From: from, To: from + "\xff", Limit: store.MaxTxnOps})
+		if err != nil || len(page.KVs) == 0 {
+			return err
+		}
+		var txn store.Txn
+		for _, kv := range page.KVs {
+			txn.Then = append(txn.Then, store.Delete(kv.Key))
+		}
+		if _, err := w.Etcd.Txn(ctx, txn); err != nil {
+			return err
+		}
+	}
 }
 
 // series is a steady load that is done several times.

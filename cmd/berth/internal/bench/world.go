@@ -102,11 +102,8 @@ func (w *World) close() error {
 	var all []error
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
-	if !w.site.passing && w.Client != nil {
-		for job := range w.jobs {
-			_, err := w.Client.CancelJob(ctx, job)
-			all = append(all, err)
-		}
+	if !w.site.passing {
+		all = append(all, w.leave(ctx))
 	}
 	for _, sim := range w.sims {
 		all = append(all, sim.Stop(ctx))
@@ -121,6 +118,21 @@ func (w *World) close() error {
 		all = append(all, w.Client.Close())
 	}
 	return errors.Join(append(all, w.site.close())...)
+}
+
+// leave takes back what a cluster that goes on was given.
+func (w *World) leave(ctx context.Context) error {
+	var all []error
+	if w.Client != nil {
+		for job := range w.jobs {
+			_, err := w.Client.CancelJob(ctx, job)
+			all = append(all, err)
+		}
+	}
+	if w.Etcd != nil {
+		all = append(all, w.clear(ctx))
+	}
+	return errors.Join(all...)
 }
 
 // SKU is the name of the simulated executors' shape; see Simulate.
