@@ -24,15 +24,18 @@ var batches = Workload{
 				return err
 			}
 			const callers = 64
-			start := func(size int) operation {
+			start := func(size int, spread bool) operation {
 				return func(ctx context.Context, caller, _ int) error {
-					_, err := w.start(ctx, starts, Batch{Job: w.Job(caller), Stage: r.stage(), Workers: size, SKU: w.SKU("free")})
+					b := Batch{Job: w.Job(caller), Stage: r.stage(), Workers: size, SKU: w.SKU("free"), Spread: spread}
+					_, err := w.start(ctx, starts, b)
 					return err
 				}
 			}
 			etcd := series{name: fmt.Sprintf("etcd, %d callers", callers), callers: callers, do: raw.put}
-			eights := series{name: "batches of 8", callers: callers, most: r.Sized(2500, 16), do: start(8), against: etcd.name}
-			if err := r.repeat(ctx, w, etcd, eights); err != nil {
+			eights := series{name: "batches of 8", callers: callers, most: r.Sized(1500, 16), do: start(8, false), against: etcd.name}
+			spread := eights
+			spread.name, spread.do = "batches of 8, spread", start(8, true)
+			if err := r.repeat(ctx, w, etcd, eights, spread); err != nil {
 				return err
 			}
 			// No more than these many workers in one repeat, so that capacity stays
@@ -43,7 +46,10 @@ var batches = Workload{
 				if most == 0 {
 					break
 				}
-				s := series{name: fmt.Sprintf("workers, %d a batch", size), callers: min(callers, most), most: most, units: size, do: start(size), against: etcd.name}
+				s := series{
+					name: fmt.Sprintf("workers, %d a batch", size), callers: min(callers, most), most: most, units: size,
+					do: start(size, false), against: etcd.name,
+				}
 				if err := r.repeat(ctx, w, s); err != nil {
 					return err
 				}

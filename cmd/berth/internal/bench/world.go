@@ -190,6 +190,9 @@ type Batch struct {
 	// CPU tells groups apart: reservations that ask for different amounts are in
 	// different queues. 0 asks for none.
 	CPU int64
+	// Spread puts each worker on an executor of its own, as on hosts that take
+	// but one; without it a batch goes to as few as will do.
+	Spread bool
 	// RunFor ends each worker after a while; 0 lets it run until it is stopped.
 	RunFor time.Duration
 }
@@ -203,6 +206,9 @@ func (b Batch) Request() *berthv1.Reservation {
 	}
 	if b.CPU > 0 {
 		r.Constraints.Resources = map[string]int64{"cpu": b.CPU}
+	}
+	if b.Spread {
+		r.Constraints.Spread = &berthv1.Spread{By: "executor", Max: 1}
 	}
 	if b.RunFor > 0 {
 		r.Task.Payload = fmt.Appendf(nil, `{"runFor":%q}`, b.RunFor)
