@@ -39,6 +39,10 @@ race: ## the tests under the race detector
 sim: ## the simulated cluster: many seeds, or one with its transcript (SEED=n)
 	$(GO) test ./integration/sim -run 'TestSeeds' -count=1 -timeout 20m $(if $(SEED),-v -args -seed=$(SEED),-args -seeds=5000)
 
+.PHONY: bench
+bench: build ## every workload beside its baseline, 15 minutes (ONLY=upsert,latency JSON=file)
+	$(BIN)/berth bench $(if $(ONLY),--only $(ONLY)) $(if $(JSON),--json $(JSON))
+
 .PHONY: verify
 verify: tools ## generated code fresh, formatting, vet, staticcheck, every module on its own
 	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "not formatted:"; echo "$$out"; exit 1; fi

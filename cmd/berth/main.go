@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"berth.dev/cmd/berth/internal/bench"
 	"berth.dev/cmd/berth/internal/cli"
 	"berth.dev/cmd/berth/internal/cluster"
 	"berth.dev/cmd/berth/internal/demo"
@@ -23,7 +24,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 
 	root := cli.New(cli.Standard())
-	root.AddCommand(dev.Command(), demo.Command(), replay.Command(ownCluster))
+	root.AddCommand(dev.Command(), demo.Command(), bench.Command(), replay.Command(ownCluster))
 	root.AddCommand(serve.Commands()...)
 
 	code := cli.Run(ctx, root, os.Args[1:])

@@ -27,6 +27,7 @@ type Common struct {
 	Insecure    bool          `mapstructure:"insecure" usage:"allow listening beyond loopback without TLS"`
 	AddressFile string        `mapstructure:"address-file" usage:"file to write the bound addresses to, as JSON"`
 	StopTimeout time.Duration `mapstructure:"stop-timeout" usage:"how long an orderly stop may take"`
+	Pprof       bool          `mapstructure:"pprof" usage:"serve Go's profiles below /debug/pprof/ of the address for health and metrics, to whoever reaches it"`
 }
 
 // Defaults are the common settings of a process that serves calls on a port of

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"net/http/pprof"
 
 	"berth.dev/pkg/fault"
 )
@@ -34,6 +35,21 @@ func OpsHandler(ready, leading Probe, metrics *Metrics) http.Handler {
 		answer(w, "leading", leading())
 	})
 	mux.Handle("GET /metrics", metrics.Handler())
+	return mux
+}
+
+// Profiled serves Go's profiles below /debug/pprof/ beside what a handler of
+// operations serves, if they are on. They tell much and cost something, so they
+// are off unless an operator turns them on.
+func Profiled(on bool, ops http.Handler) http.Handler {
+	if !on {
+		return ops
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", ops)
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	return mux
 }
 

@@ -1,5 +1,5 @@
 // Package fleet runs a whole Berth as real processes on this machine: etcd in
-// this one, replicas of every service, gateways and agents as children. The
+// this one or apart, replicas of every service, gateways and agents as children. The
 // demo, the benchmarks and the tests on real processes use it.
 //
 // It promises that processes can be killed, stopped and started again one by
@@ -10,9 +10,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -35,7 +37,11 @@ type Config struct {
 	TTL time.Duration
 	// LogLevel of the children; info unless given.
 	LogLevel string
-	// Flags are further flags of the replicas, by service.
+	// EtcdApart runs etcd as a child too, so that what it costs can be told from
+	// what this process does.
+	EtcdApart bool
+	// Flags are further flags of replicas and gateways, by service; those of ""
+	// are for all of them.
 	Flags map[string][]string
 }
 
@@ -45,7 +51,9 @@ var Services = []string{model.ServiceRegistry, model.ServiceExecutorState, model
 // Fleet is a running Berth.
 type Fleet struct {
 	config   Config
-	etcd     *embedded.Etcd
+	etcd     *embedded.Etcd // nil when it is apart
+	apart    *child.Process // nil when it is not
+	endpoint string         // of etcd
 	replicas map[string][]*child.Process
 	gateways []*child.Process
 	agents   map[string]*child.Process
@@ -75,7 +83,7 @@ func Start(ctx context.Context, config Config) (*Fleet, error) {
 }
 
 func (f *Fleet) start(ctx context.Context) (err error) {
-	if f.etcd, err = embedded.Start(ctx, f.config.Dir); err != nil {
+	if err := f.startEtcd(ctx); err != nil {
 		return err
 	}
 	// The services have to know where the gateways will be.
@@ -89,12 +97,11 @@ func (f *Fleet) start(ctx context.Context) (err error) {
 	for _, service := range Services {
 		for i := range f.config.Replicas {
 			name := fmt.Sprintf("%s-%d", service, i)
-			args := []string{service, "--replica", name, "--etcd-endpoints", f.etcd.Endpoint(), "--gateways", strings.Join(f.fronts, ","), "--log-level", f.config.LogLevel}
+			args := []string{service, "--replica", name, "--etcd-endpoints", f.endpoint, "--gateways", strings.Join(f.fronts, ","), "--log-level", f.config.LogLevel}
 			if f.config.TTL != 0 {
 				args = append(args, "--ttl", f.config.TTL.String())
 			}
-			args = append(args, f.config.Flags[service]...)
-			p := child.New(name, f.config.Binary, f.config.Dir, nil, args...)
+			p := child.New(name, f.config.Binary, f.config.Dir, nil, f.flagged(service, args)...)
 			f.replicas[service] = append(f.replicas[service], p)
 			f.flags[p] = []string{"--listen", "--http-listen"}
 			if err := f.Restart(ctx, p); err != nil {
@@ -103,11 +110,11 @@ func (f *Fleet) start(ctx context.Context) (err error) {
 		}
 	}
 	for i, address := range f.fronts {
-		args := []string{"gateway", "--replica", fmt.Sprintf("gateway-%d", i), "--listen", address, "--etcd-endpoints", f.etcd.Endpoint(), "--log-level", f.config.LogLevel}
+		args := []string{"gateway", "--replica", fmt.Sprintf("gateway-%d", i), "--listen", address, "--etcd-endpoints", f.endpoint, "--log-level", f.config.LogLevel}
 		for _, service := range Services {
 			args = append(args, "--"+service, strings.Join(f.addresses(service), ","))
 		}
-		p := child.New(fmt.Sprintf("gateway-%d", i), f.config.Binary, f.config.Dir, nil, args...)
+		p := child.New(fmt.Sprintf("gateway-%d", i), f.config.Binary, f.config.Dir, nil, f.flagged(model.ServiceGateway, args)...)
 		f.gateways = append(f.gateways, p)
 		if err := p.Start(ctx); err != nil {
 			return err
@@ -115,6 +122,25 @@ func (f *Fleet) start(ctx context.Context) (err error) {
 	}
 	f.client, err = client.Dial(f.fronts)
 	return err
+}
+
+// flagged adds the flags that the configuration has for a service.
+func (f *Fleet) flagged(service string, args []string) []string {
+	return slices.Concat(args, f.config.Flags[""], f.config.Flags[service])
+}
+
+func (f *Fleet) startEtcd(ctx context.Context) (err error) {
+	if f.config.EtcdApart {
+		f.apart = child.New("etcd", f.config.Binary, f.config.Dir, nil, "etcd", "--dir", f.config.Dir)
+		err = f.apart.Start(ctx)
+		f.endpoint = f.apart.Addresses().Listen
+		return err
+	}
+	if f.etcd, err = embedded.Start(ctx, f.config.Dir); err != nil {
+		return err
+	}
+	f.endpoint = f.etcd.Endpoint()
+	return nil
 }
 
 func (f *Fleet) addresses(service string) []string {
@@ -194,6 +220,18 @@ func (f *Fleet) GatewayProcess(i int) *child.Process { return f.gateways[i] }
 // Replica is the process of the i-th replica of a service.
 func (f *Fleet) Replica(service string, i int) *child.Process { return f.replicas[service][i] }
 
+// Processes are the children of each kind: the services by their names, the
+// gateways as "gateway", etcd as "etcd" when it is apart, and "agents".
+func (f *Fleet) Processes() map[string][]*child.Process {
+	all := maps.Clone(f.replicas)
+	all[model.ServiceGateway] = f.gateways
+	all["agents"] = slices.Collect(maps.Values(f.agents))
+	if f.apart != nil {
+		all["etcd"] = []*child.Process{f.apart}
+	}
+	return all
+}
+
 // Restart starts a process of the fleet that has ended, at the address it had.
 func (f *Fleet) Restart(ctx context.Context, p *child.Process) error {
 	return p.Start(ctx, f.flags[p]...)
@@ -226,7 +264,7 @@ func (f *Fleet) Gateway() string { return f.fronts[0] }
 func (f *Fleet) Gateways() []string { return f.fronts }
 
 // Etcd lists etcd's endpoints.
-func (f *Fleet) Etcd() []string { return []string{f.etcd.Endpoint()} }
+func (f *Fleet) Etcd() []string { return []string{f.endpoint} }
 
 // Client is a client of the gateways.
 func (f *Fleet) Client() *client.Client { return f.client }
@@ -248,17 +286,16 @@ func (f *Fleet) Close() error {
 			all = append(all, <-ended)
 		}
 	}
-	var agents []*child.Process
-	for _, p := range f.agents {
-		agents = append(agents, p)
-	}
-	stop(agents)
+	stop(slices.Collect(maps.Values(f.agents)))
 	stop(f.gateways)
 	for _, service := range Services {
 		stop(f.replicas[service])
 	}
 	if f.etcd != nil {
 		f.etcd.Close()
+	}
+	if f.apart != nil {
+		stop([]*child.Process{f.apart})
 	}
 	return errors.Join(all...)
 }

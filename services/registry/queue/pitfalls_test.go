@@ -242,7 +242,7 @@ func TestPitfallRetryingGroupsStarveEachOther(t *testing.T) {
 			done.Outcomes = append(done.Outcomes, outcome)
 		}
 		w.step(done)
-		for _, g := range w.core.Pending() {
+		for _, g := range w.pending() {
 			if g.Reservations != 1 || g.Workers != 3 {
 				t.Fatalf("a batch that did not fit left a mark: %+v", g)
 			}

@@ -9,6 +9,7 @@ package embedded
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/url"
 	"path/filepath"
 	"time"
@@ -65,7 +66,10 @@ func Start(ctx context.Context, dir string) (*Etcd, error) {
 }
 
 // Endpoint is where it serves clients, host:port.
-func (e *Etcd) Endpoint() string { return e.server.Clients[0].Addr().String() }
+func (e *Etcd) Endpoint() string { return e.Listener().Addr().String() }
+
+// Listener is the one that it serves clients on.
+func (e *Etcd) Listener() net.Listener { return e.server.Clients[0] }
 
 // Close stops the server.
 func (e *Etcd) Close() { e.server.Close() }

@@ -17,7 +17,7 @@ import (
 // Commands are the services as subcommands.
 func Commands() []*cobra.Command {
 	return []*cobra.Command{
-		Agent(), Sim(),
+		Agent(), Sim(), etcd(),
 		service("registry", "Run one replica of the registry, the reservation queue", registry.Defaults(), registry.Run),
 		service("executor-state", "Run one replica of executor-state, inventory and leases", executorstate.Defaults(), executorstate.Run),
 		service("assigner", "Run one replica of the assigner, which hands workers to executors", assigner.Defaults(), assigner.Run),

@@ -1,0 +1,181 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"berth.dev/pkg/fault"
+)
+
+// flags of the command.
+type flags struct {
+	only          []string
+	json, dir     string
+	gateway, etcd []string
+	cluster       string
+	window        time.Duration
+	repeats       int
+	replicas      int
+	scale         float64
+	profiles      string
+}
+
+const help = `Measure a Berth: named workloads, each beside a baseline from the same run.
+
+Unless --gateway and --etcd-endpoints name a running cluster, each workload gets
+a Berth of its own on this machine, removed at the end: etcd with fsync on, the
+services, a gateway and simulated executors, each a process of its own. In a
+running one, only those workloads run that ask for little; what they asked for
+is cancelled at the end, and their executors become LOST.
+
+Every revision of etcd that a workload has written is audited. Exit code 0 says
+that no promise was broken. A target that was missed fails nothing.`
+
+// Command is `berth bench`.
+func Command() *cobra.Command {
+	var f flags
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure a Berth, each figure beside a baseline from the same run",
+		Long:  help + "\n\n" + list(),
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	set := cmd.Flags()
+	set.StringSliceVar(&f.only, "only", nil, "workloads to run; all unless given")
+	set.StringVar(&f.json, "json", "", "file to write every sample to, as JSON")
+	set.StringVar(&f.dir, "dir", "", "directory below which etcd keeps its data; that for temporary files unless given")
+	set.StringSliceVar(&f.gateway, "gateway", nil, "gateways of a running cluster, host:port")
+	set.StringSliceVar(&f.etcd, "etcd-endpoints", nil, "etcd endpoints of that cluster, host:port")
+	set.StringVar(&f.cluster, "cluster", "default", "name of that cluster")
+	set.DurationVar(&f.window, "window", 3*time.Second, "how long one phase of steady load lasts")
+	set.IntVar(&f.repeats, "repeat", 3, "how often each phase of steady load is done")
+	set.IntVar(&f.replicas, "replicas", 1, "replicas of each service")
+	set.Float64Var(&f.scale, "scale", 1, "what the sizes of workloads are multiplied by; targets are about 1")
+	set.StringVar(&f.profiles, "profiles", "", "directory to keep processor profiles of the services in; taking them costs some of what is measured")
+	return cmd
+}
+
+// list names the workloads for the help.
+func list() string {
+	var b strings.Builder
+	b.WriteString("Workloads; * marks those for a running cluster too:\n")
+	for _, w := range Workloads {
+		mark := ' '
+		if w.Anywhere {
+			mark = '*'
+		}
+		b.WriteString("  " + w.Name + strings.Repeat(" ", max(1, 16-len(w.Name))) + string(mark) + " " + w.Shows + "\n")
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
+
+func (f *flags) check() error {
+	switch {
+	case f.window <= 0:
+		return fault.BadField(fault.ReasonInvalid, "--window", "has to be longer than 0")
+	case f.repeats < 1:
+		return fault.BadField(fault.ReasonInvalid, "--repeat", "has to be at least 1")
+	case f.replicas < 1:
+		return fault.BadField(fault.ReasonInvalid, "--replicas", "has to be at least 1")
+	case f.scale <= 0:
+		return fault.BadField(fault.ReasonInvalid, "--scale", "has to be more than 0")
+	case (len(f.gateway) == 0) != (len(f.etcd) == 0):
+		return fault.BadField(fault.ReasonInvalid, "--etcd-endpoints", "has to be given with --gateway, and the other way round")
+	case len(f.gateway) > 0 && f.profiles != "":
+		return fault.BadField(fault.ReasonInvalid, "--profiles", "works only on services that this command starts")
+	}
+	return nil
+}
+
+// choose answers the workloads to run.
+func (f *flags) choose() ([]Workload, error) {
+	var chosen []Workload
+	elsewhere := len(f.gateway) > 0
+	for _, name := range f.only {
+		if !slices.ContainsFunc(Workloads, func(w Workload) bool { return w.Name == name }) {
+			return nil, fault.BadField(fault.ReasonInvalid, "--only", "there is no workload %q; see berth bench --help", name)
+		}
+	}
+	for _, w := range Workloads {
+		asked := slices.Contains(f.only, w.Name)
+		switch {
+		case asked && elsewhere && !w.Anywhere:
+			return nil, fault.BadField(fault.ReasonInvalid, "--only", "%s is not for a cluster that has other work", w.Name)
+		case asked, len(f.only) == 0 && (w.Anywhere || !elsewhere):
+			chosen = append(chosen, w)
+		}
+	}
+	return chosen, nil
+}
+
+func (f *flags) run(ctx context.Context, out, status io.Writer) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	chosen, err := f.choose()
+	if err != nil {
+		return err
+	}
+	binary, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	place := ownPlace(binary, f.dir)
+	if len(f.gateway) > 0 {
+		place = runningPlace(binary, f.gateway, f.etcd, f.cluster)
+	}
+	for _, dir := range []string{f.dir, f.profiles} {
+		if dir == "" {
+			continue
+		}
+		if err := os.MkdirAll(dir, 0o750); err != nil {
+			return fault.New(fault.Invalid, fault.ReasonInvalid, "directory %s cannot be made", dir).Because(err)
+		}
+	}
+	report := newReport(f, status)
+	for _, w := range chosen {
+		result, err := run(ctx, w, Options{
+			Window: f.window, Repeats: f.repeats, Scale: f.scale, Replicas: f.replicas, Profiles: f.profiles, Place: place, Status: status,
+		})
+		report.Results = append(report.Results, result)
+		if err != nil {
+			return errors.Join(err, report.save(f.json))
+		}
+		if err := result.write(out); err != nil {
+			return err
+		}
+	}
+	if err := report.save(f.json); err != nil {
+		return err
+	}
+	if n := report.violations(); n > 0 {
+		return fault.New(fault.Internal, fault.ReasonInternal, "%d promises were broken", n)
+	}
+	return nil
+}
+
+// save writes the report as JSON, if a file is named.
+func (r *Report) save(file string) error {
+	if file == "" {
+		return nil
+	}
+	text, err := json.Marshal(r)
+	if err == nil {
+		err = os.WriteFile(file, append(text, '\n'), 0o644)
+	}
+	if err != nil {
+		return fault.New(fault.Invalid, fault.ReasonInvalid, "the report cannot be written to %s", file).Because(err)
+	}
+	return nil
+}

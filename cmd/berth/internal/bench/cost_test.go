@@ -1,0 +1,90 @@
+package bench
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"berth.dev/pkg/keyspace"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/store"
+)
+
+func TestProcTimes(t *testing.T) {
+	got, err := processTime([]byte("42 (a ) strange (name) S 1 42 42 0 -1 4194560 1 2 3 4 250 50 7 8 20 0 9 0 100 1 2"))
+	if err != nil || got != 3*time.Second {
+		t.Errorf("process: %v, %v", got, err)
+	}
+	got, err = machineTime([]byte("cpu  100 20 30 4000 500 6 4 0 0 0\ncpu0 1 2 3\n"))
+	if err != nil || got != 1600*time.Millisecond {
+		t.Errorf("machine: %v, %v", got, err)
+	}
+	for _, bad := range []string{"", "42 (x) S 1", "42 (x) S 1 42 42 0 -1 4194560 1 2 3 4 many 50"} {
+		if _, err := processTime([]byte(bad)); err == nil {
+			t.Errorf("%q is taken for a process", bad)
+		}
+	}
+	for _, bad := range []string{"", "mem 1 2 3 4 5 6 7 8", "cpu 1 2 3 4 5 6 x 8"} {
+		if _, err := machineTime([]byte(bad)); err == nil {
+			t.Errorf("%q is taken for a machine", bad)
+		}
+	}
+}
+
+// TestCostOfThisProcess burns some processor time and finds it.
+func TestCostOfThisProcess(t *testing.T) {
+	pids := map[string][]int{kindLoad: {os.Getpid()}}
+	from, err := measureUsage(pids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := from
+	for deadline := time.Now().Add(5 * time.Second); to.kinds[kindLoad]-from.kinds[kindLoad] < 50*time.Millisecond; {
+		if time.Now().After(deadline) {
+			t.Fatal("no processor time is seen")
+		}
+		if to, err = measureUsage(pids); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := cost("spin", 1, from, to)
+	if c.CPU[kindLoad] < 0.05 || c.Seconds <= 0 || c.Others < 0 {
+		t.Errorf("%+v", c)
+	}
+	if _, err := measureUsage(map[string][]int{"none": {-1}}); err == nil {
+		t.Error("a process that is not there is measured")
+	}
+}
+
+// TestWritesAreCountedTowardsTheirPhase says that a phase is what came behind
+// its first revision, up to its last.
+func TestWritesAreCountedTowardsTheirPhase(t *testing.T) {
+	space := keyspace.New("c")
+	phase := func(from, to int64) Cost { return Cost{from: from, to: to, Writes: map[string]int{}} }
+	c := &counter{space: space, phases: []Cost{phase(10, 20), phase(20, 20), phase(25, 30)}}
+	for _, put := range []struct {
+		mod int64
+		key string
+	}{
+		{10, space.Key(model.Ref{Kind: model.KindChain, ID: "registry"})}, // before
+		{11, space.Key(model.Ref{Kind: model.KindChain, ID: "registry"})},
+		{20, space.Key(model.Ref{Kind: model.KindReservation, Key: model.Key{Job: "j", Stage: "s", Name: "main"}, ID: "1-1"})},
+		{21, space.Key(model.Ref{Kind: model.KindStage, Key: model.Key{Job: "j", Stage: "s"}})}, // between
+		{26, space.Event("j", "registry", 7, 1)},
+		{26, space.Key(model.Ref{Kind: model.KindTaskHeader, ID: "1-1"})},
+		{30, space.Key(model.Ref{Kind: model.KindTaskChunk, ID: "1-1"})},
+		{31, space.Key(model.Ref{Kind: model.KindLeaseChunk, ID: "1-1"})}, // after
+	} {
+		c.count(store.Change{KV: store.KV{Key: put.key, Value: []byte("12"), Mod: put.mod}})
+	}
+	first, last := c.phases[0], c.phases[2]
+	if len(first.Writes) != 2 || first.Writes[writesTxn] != 1 || first.Writes[writesReservation] != 1 || first.Bytes != 4 {
+		t.Errorf("first %+v", first)
+	}
+	if len(last.Writes) != 2 || last.Writes[writesEvent] != 1 || last.Writes[writesTask] != 2 || last.Bytes != 6 {
+		t.Errorf("last %+v", last)
+	}
+	if len(c.phases[1].Writes) != 0 {
+		t.Errorf("an empty phase has %+v", c.phases[1])
+	}
+}

@@ -1,0 +1,73 @@
+package bench
+
+import (
+	"context"
+	"crypto/rand"
+	"os"
+	"strings"
+
+	"berth.dev/cmd/berth/fleet"
+	"berth.dev/pkg/process/child"
+)
+
+// Place makes a site for each world.
+type Place func(ctx context.Context, r *Run) (*site, error)
+
+// site is a running Berth.
+type site struct {
+	gateways, etcd []string
+	cluster        string
+	// prefix begins the names of jobs and executors, so that the world's are told
+	// from all others.
+	prefix string
+	// binary and dir are for the children that the world adds.
+	binary, dir string
+	// processes are those of the site, by kind; nil when they are not ours.
+	processes map[string][]*child.Process
+	// passing says that the site ends with the world.
+	passing bool
+	close   func() error
+}
+
+// ownPlace starts a Berth for each world, every part a process of its own, with
+// its data in a directory below parent: the system's for temporary files if that
+// is empty.
+func ownPlace(binary, parent string) Place {
+	return func(ctx context.Context, r *Run) (*site, error) {
+		dir, err := os.MkdirTemp(parent, "berth-bench-")
+		if err != nil {
+			return nil, err
+		}
+		config := fleet.Config{Binary: binary, Dir: dir, Replicas: r.Replicas, LogLevel: "warn", EtcdApart: true}
+		if r.Profiles != "" {
+			config.Flags = map[string][]string{"": {"--pprof", "--http-listen", "127.0.0.1:0"}}
+		}
+		f, err := fleet.Start(ctx, config)
+		if err != nil {
+			os.RemoveAll(dir)
+			return nil, err
+		}
+		return &site{
+			gateways: f.Gateways(), etcd: f.Etcd(), cluster: "default", prefix: "b-", binary: binary, dir: dir,
+			processes: f.Processes(), passing: true,
+			close: func() error {
+				defer os.RemoveAll(dir)
+				return f.Close()
+			},
+		}, nil
+	}
+}
+
+// runningPlace is a cluster that runs elsewhere and goes on when the world ends.
+func runningPlace(binary string, gateways, etcd []string, cluster string) Place {
+	return func(context.Context, *Run) (*site, error) {
+		dir, err := os.MkdirTemp("", "berth-bench-")
+		if err != nil {
+			return nil, err
+		}
+		return &site{
+			gateways: gateways, etcd: etcd, cluster: cluster, prefix: "bench-" + strings.ToLower(rand.Text()[:8]) + "-", binary: binary, dir: dir,
+			close: func() error { return os.RemoveAll(dir) },
+		}, nil
+	}
+}

@@ -1,0 +1,67 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"berth.dev/pkg/model"
+)
+
+// profileSeconds is how long one profile is; a shorter rest of a workload has
+// none.
+const profileSeconds = 5
+
+// profile keeps processor profiles of every service, one after the other, until
+// it is stopped: `go tool pprof` adds several up.
+func (w *World) profile(ctx context.Context) (stop func()) {
+	if w.run.Profiles == "" {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	for _, service := range []string{model.ServiceRegistry, model.ServiceExecutorState, model.ServiceAssigner, model.ServiceGateway} {
+		for i, p := range w.site.processes[service] {
+			running.Go(func() {
+				for n := 0; ctx.Err() == nil; n++ {
+					name := fmt.Sprintf("%s-%s-%d-%d-%03d.pprof", w.run.Workload, service, i, len(w.run.Audits), n)
+					url := fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", p.Addresses().HTTP, profileSeconds)
+					if err := fetch(ctx, url, filepath.Join(w.run.Profiles, name)); err != nil {
+						if ctx.Err() == nil {
+							w.run.Say("no profile of %s: %v", service, err)
+						}
+						return
+					}
+				}
+			})
+		}
+	}
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}
+
+func fetch(ctx context.Context, url, file string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", url, answer.Status)
+	}
+	profile, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, profile, 0o600)
+}

@@ -1,0 +1,234 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/client"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/keyspace"
+	"berth.dev/pkg/process/child"
+	"berth.dev/pkg/rpc"
+	"berth.dev/pkg/store"
+)
+
+const (
+	// readyTimeout bounds how long executors may take to be READY, stopTimeout
+	// how long they may take to end.
+	readyTimeout = 3 * time.Minute
+	stopTimeout  = 30 * time.Second
+)
+
+// World is a Berth for one workload, or a part of one.
+type World struct {
+	Client *client.Client
+	// Conn is a connection to the gateways, for calls that Client has not.
+	Conn  *grpc.ClientConn
+	Etcd  *store.Etcd
+	Space keyspace.Space
+	// Prefix begins the name of every job and executor.
+	Prefix string
+
+	run  *Run
+	site *site
+	sims []*child.Process
+	from int64 // the revision that the audit begins behind
+	// measured is how many phases the run had before this world.
+	measured int
+
+	mu   sync.Mutex
+	jobs map[string]bool
+}
+
+// World lets do work in a world of its own. When it is done without an error,
+// every revision that the world has written is audited.
+func (r *Run) World(ctx context.Context, do func(ctx context.Context, w *World) error) (err error) {
+	r.Say("starting")
+	site, err := r.Place(ctx, r)
+	if err != nil {
+		return err
+	}
+	w := &World{run: r, site: site, Prefix: site.prefix, Space: keyspace.New(site.cluster), measured: len(r.Costs), jobs: map[string]bool{}}
+	defer func() { err = errors.Join(err, w.close()) }()
+	if w.Client, err = client.Dial(site.gateways); err != nil {
+		return err
+	}
+	if w.Conn, err = rpc.Dial(site.gateways, rpc.DialOptions{}); err != nil {
+		return err
+	}
+	if w.Etcd, err = store.Dial(store.DialConfig{Endpoints: site.etcd}); err != nil {
+		return err
+	}
+	if !site.passing {
+		if w.from, err = w.revision(ctx); err != nil {
+			return err
+		}
+	}
+	if err := w.await(ctx); err != nil {
+		return err
+	}
+	profiling := w.profile(ctx)
+	err = do(ctx, w)
+	profiling()
+	if err != nil {
+		return err
+	}
+	return w.audit(ctx)
+}
+
+// await waits until every service is led.
+func (w *World) await(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	if _, err := w.Client.Pending(ctx); err != nil {
+		return err
+	}
+	if _, err := w.Client.ExecutorsPage(ctx, &berthv1.ListExecutorsRequest{PageSize: 1}); err != nil {
+		return err
+	}
+	_, err := w.Client.AssignmentsPage(ctx, &berthv1.ListAssignmentsRequest{PageSize: 1})
+	return err
+}
+
+func (w *World) close() error {
+	var all []error
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	if !w.site.passing {
+		all = append(all, w.leave(ctx))
+	}
+	for _, sim := range w.sims {
+		all = append(all, sim.Stop(ctx))
+	}
+	if w.Etcd != nil {
+		all = append(all, w.Etcd.Close())
+	}
+	if w.Conn != nil {
+		all = append(all, w.Conn.Close())
+	}
+	if w.Client != nil {
+		all = append(all, w.Client.Close())
+	}
+	return errors.Join(append(all, w.site.close())...)
+}
+
+// leave takes back what a cluster that goes on was given.
+func (w *World) leave(ctx context.Context) error {
+	var all []error
+	if w.Client != nil {
+		for job := range w.jobs {
+			_, err := w.Client.CancelJob(ctx, job)
+			all = append(all, err)
+		}
+	}
+	if w.Etcd != nil {
+		all = append(all, w.clear(ctx))
+	}
+	return errors.Join(all...)
+}
+
+// SKU is the name of the simulated executors' shape; see Simulate.
+func (w *World) SKU(name string) string { return w.Prefix + name }
+
+// Simulate adds n simulated executors of an SKU, with resources as name=amount,
+// and waits until all are READY. They are a process of their own.
+func (w *World) Simulate(ctx context.Context, name string, n int, resources ...string) error {
+	began := time.Now()
+	sim := child.New("sim-"+name, w.site.binary, w.site.dir, nil, "sim", "--prefix", w.SKU(name), "--sku", w.SKU(name),
+		"--executors", strconv.Itoa(n), "--resources", strings.Join(resources, ","), "--gateways", strings.Join(w.site.gateways, ","), "--log-level", "warn")
+	w.sims = append(w.sims, sim)
+	if err := sim.Start(ctx, "--listen"); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		ready, err := w.ready(ctx, name)
+		if err != nil {
+			return err
+		}
+		if ready >= n {
+			break
+		}
+		if err := store.Sleep(ctx, pause); err != nil {
+			return fault.New(fault.Unavailable, fault.ReasonUnavailable, "%d of %d executors are ready", ready, n).Because(err)
+		}
+	}
+	w.run.Say("%d executors of %s are ready after %.1f s", n, strings.Join(resources, ","), time.Since(began).Seconds())
+	return nil
+}
+
+// ready counts the executors of an SKU that are READY. A service that has more to
+// do than it takes on, because all of them join at once, is asked again later.
+func (w *World) ready(ctx context.Context, name string) (int, error) {
+	n := 0
+	for _, err := range w.Client.Executors(ctx, &berthv1.ListExecutorsRequest{Sku: w.SKU(name), State: berthv1.Executor_READY, PageSize: 1000}) {
+		if fault.Is(err, fault.ReasonOverloaded) {
+			return 0, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+// Job is the name of the n-th job of the world.
+func (w *World) Job(n int) string {
+	job := w.Prefix + strconv.Itoa(n)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.jobs[job] = true
+	return job
+}
+
+// Ask asks for a batch.
+func (w *World) Ask(ctx context.Context, b Batch) error {
+	_, err := w.Client.Upsert(ctx, b.Request())
+	return err
+}
+
+// revision is etcd's present one.
+func (w *World) revision(ctx context.Context) (int64, error) {
+	page, err := w.Etcd.Page(ctx, store.PageRequest{From: "/", To: "0", Limit: 1})
+	return page.Revision, err
+}
+
+// Measure does something and notes the processor time that it took; do answers
+// how many operations it was.
+func (w *World) Measure(ctx context.Context, phase string, do func() (operations int, err error)) error {
+	w.run.Say("%s", phase)
+	pids := w.pids()
+	first, err := w.revision(ctx)
+	if err != nil {
+		return err
+	}
+	from, err := measureUsage(pids)
+	if err != nil {
+		return err
+	}
+	operations, err := do()
+	if err != nil {
+		return fmt.Errorf("%s: %w", phase, err)
+	}
+	to, err := measureUsage(pids)
+	if err != nil {
+		return err
+	}
+	c := cost(phase, operations, from, to)
+	c.from = first
+	if c.to, err = w.revision(ctx); err != nil {
+		return err
+	}
+	w.run.Costs = append(w.run.Costs, c)
+	return nil
+}
