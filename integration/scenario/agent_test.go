@@ -175,7 +175,10 @@ func doesNotWantToEnd(t *testing.T, w *world) {
 // A command that is not on the agent's list is tried as often as was said, and
 // not once more.
 func isNotAllowed(t *testing.T, w *world) {
-	r := &berthv1.Reservation{Job: "forbidden", Stage: "s", Count: 1, MaxAttempts: proto.Int32(3), Task: &berthv1.Task{Command: "sleep", Args: []string{"1000"}}}
+	r := &berthv1.Reservation{
+		Job: "forbidden", Stage: "s", Count: 1, MaxAttempts: proto.Int32(3), OnAssignmentFailure: berthv1.OnAssignmentFailure_NOTIFY,
+		Task: &berthv1.Task{Command: "sleep", Args: []string{"1000"}},
+	}
 	r = w.upsert(r)
 	failed := w.awaitWorkers("forbidden", berthv1.Event_WORKER_FAILED, 1)[0]
 	w.await(r, berthv1.Reservation_COMPLETED)

@@ -152,6 +152,8 @@ func validateSpec(u Upsert) error {
 		return fault.BadField(fault.ReasonInvalid, "maxAttempts", "is negative")
 	case s.MaxAttempts > model.MaxMaxAttempts:
 		return fault.BadField(fault.ReasonTooLarge, "maxAttempts", "is more than %d", model.MaxMaxAttempts)
+	case s.Start == model.StartTogether && s.Batch == model.BatchBestEffort:
+		return fault.BadField(fault.ReasonInvalid, "batch", "is BEST_EFFORT, and workers that start TOGETHER come whole")
 	case len(s.Task.Payload) > model.MaxPayload:
 		return fault.BadField(fault.ReasonTooLarge, "task.payload", "is more than %d bytes", model.MaxPayload)
 	case len(s.Labels) > model.MaxLabels:
