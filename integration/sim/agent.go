@@ -33,6 +33,9 @@ type agent struct {
 	host Host
 	cut  bool
 
+	// refusing: until then it starts nothing.
+	refusing time.Time
+
 	down      bool
 	downUntil time.Time
 	life      int
@@ -319,7 +322,7 @@ func (a *agent) refuses(command string) (handout.Refused, bool) {
 	switch {
 	case a.host.Allow != nil && !slices.Contains(a.host.Allow, command):
 		return handout.Refused{Reason: fault.ReasonNotAllowed, Message: "not on the allow-list"}, true
-	case a.w.fault(10), a.w.directed && command != "sh":
+	case a.w.fault(10), !a.w.calm && a.w.now.Before(a.refusing), a.w.directed && command != "sh":
 		return handout.Refused{Reason: fault.ReasonStartFailed, Message: "no such command"}, true
 	}
 	return handout.Refused{}, false
