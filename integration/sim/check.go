@@ -103,8 +103,8 @@ func (w *World) checkRest() {
 	w.checkRequeues()
 }
 
-// checkRequeues says that every worker that was to be queued again was, or that
-// nobody wanted it any more.
+// checkRequeues says that every worker that was to be queued again was, or its
+// seat was taken by another meanwhile, or nobody wanted it any more.
 func (w *World) checkRequeues() {
 	versions := map[string]*model.Reservation{}
 	targets := map[model.Key]int32{}
@@ -113,7 +113,7 @@ func (w *World) checkRequeues() {
 		seat model.Seat
 	}
 	var wanted []again
-	queued := map[again]bool{}
+	taken := map[model.Worker]bool{}
 	for _, r := range w.store.History() {
 		for _, change := range r.Changes {
 			ref, ok := w.space.Parse(change.Key)
@@ -136,7 +136,7 @@ func (w *World) checkRequeues() {
 			case *model.Reservation:
 				versions[record.UID] = record
 				for seat := range record.Seats.All() {
-					queued[again{record.Parent, seat}] = record.Origin == model.OriginRequeue
+					taken[model.Worker{Job: record.Key.Job, Stage: record.Key.Stage, Seat: seat}] = true
 				}
 			case *model.TaskChunk:
 				for _, tw := range record.Workers {
@@ -150,9 +150,9 @@ func (w *World) checkRequeues() {
 	for _, a := range wanted {
 		r := versions[a.uid]
 		target := targets[model.Key{Job: r.Key.Job, Stage: r.Key.Stage}]
-		next := again{a.uid, model.Seat{Index: a.seat.Index, Number: a.seat.Number + 1}}
+		next := model.Seat{Index: a.seat.Index, Number: a.seat.Number + 1}
 		switch {
-		case queued[next], r.Unwanted.Has(a.seat), target > 0 && a.seat.Index >= target:
+		case taken[model.Worker{Job: r.Key.Job, Stage: r.Key.Stage, Seat: next}], r.Unwanted.Has(a.seat), target > 0 && a.seat.Index >= target:
 		case r.State.Terminal() && r.State != model.Completed:
 		default:
 			w.fail("at rest: %s %s of %s (%s) was to be queued again, and was not", r.Key, a.seat, a.uid, r.State)
