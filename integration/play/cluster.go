@@ -20,6 +20,8 @@ type Cluster interface {
 	// Until lets the cluster go on until something holds. The error says that it
 	// did not in any reasonable time.
 	Until(holds func() bool) error
+	// Now is the time of the cluster's clock.
+	Now() time.Time
 	// Wait lets time pass.
 	Wait(d time.Duration) error
 
@@ -45,6 +47,10 @@ type Cluster interface {
 type Options struct {
 	// Replicas of each service: 1 unless given, which is quicker to start.
 	Replicas int
+	// Readiness of the registry: auto unless given, or signal.
+	Readiness string
+	// Legacy mode: batches of requests that do not say start as they fit.
+	Legacy bool
 }
 
 // Executor describes a host.

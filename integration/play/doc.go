@@ -27,13 +27,16 @@
 //	cluster NAME=VALUE...                         first line only; see Options
 //	executors N, executor ID  slots= cpu= sku= zone= allow=...
 //	upsert KEY  count= | workers=  slots= zone= timeout= ...
-//	cancel KEY, cancel-job JOB
-//	get KEY, list JOB, pending, executors, workers JOB
+//	cancel KEY, cancel-job JOB, cancel-workers JOB/STAGE SEATS
+//	flush JOB, flush group of KEY, mark-ready
+//	get KEY, list JOB, pending, hosts, workers JOB
 //	await KEY  STATE... | reason= position= RUNNING= ...
 //	await ID STATE                                an executor
 //	finish JOB/STAGE SEATS exit=                  the workers' programs end
 //	events JOB until STAGE KIND STAGE/NAME KIND:N the stream up to all of these
 //	order KIND JOB until ...                      the same, one kind in its order
+//	disable ID... | zone=  for= request=, enable REQUEST, drain ID, claim SKU max=
+//	pool NAME  zone= lostAfter=
 //	kill leader SERVICE, restart SERVICE
 //	kill agent ID, restart agent ID
 //	wait DURATION

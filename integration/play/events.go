@@ -84,18 +84,20 @@ func (u *until) told(e *berthv1.Event) {
 	if e.GetStage() != u.stage || e.GetReservation() != u.name || e.GetKind().String() != u.kind {
 		return
 	}
-	if strings.HasPrefix(u.kind, "WORKER_") {
+	if !strings.HasPrefix(u.kind, "RESERVATION_") {
 		u.missing -= int(e.GetCount())
 	} else {
 		u.missing--
 	}
 }
 
-// story is what became of one version of a reservation.
+// story is what became of one version of a reservation, of its workers, and
+// under which of them executors were disabled.
 type story struct {
-	title   string
-	words   []string
-	workers map[model.Seat][]string
+	title    string
+	words    []string
+	workers  map[model.Seat][]string
+	disabled []string
 }
 
 // stories tells events version by version, in the order in which they appear.
@@ -134,6 +136,13 @@ func (s *story) tell(e *berthv1.Event) {
 	if slices.Contains(passing, e.GetKind()) {
 		return
 	}
+	if e.GetKind() == berthv1.Event_EXECUTOR_DISABLED {
+		// How it lies between what becomes of the workers is chance.
+		for _, w := range e.GetWorkers() {
+			s.disabled = append(s.disabled, fmt.Sprintf("  %d.%d: %s%s of %s\n", w.GetIndex(), w.GetNumber(), kind, because(e.GetReason(), kind), w.GetExecutor()))
+		}
+		return
+	}
 	for _, w := range e.GetWorkers() {
 		seat := model.Seat{Index: w.GetIndex(), Number: w.GetNumber()}
 		word := strings.TrimPrefix(kind, "WORKER_")
@@ -168,6 +177,7 @@ func (s *story) String() string {
 	for text, seats := range alike {
 		told = append(told, fmt.Sprintf("  %s: %s\n", runsText(seats), text))
 	}
+	told = append(told, s.disabled...)
 	slices.Sort(told)
 	b.WriteString(strings.Join(told, ""))
 	return b.String()

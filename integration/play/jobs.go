@@ -54,6 +54,20 @@ func (p *player) cancelJob(w *words) (string, error) {
 	return cancelled(call(p, p.reservations.CancelJob, &berthv1.CancelJobRequest{Job: w.next("job"), RequestId: p.requestID()}))
 }
 
+// cancelWorkers removes single workers, wherever they are.
+func (p *player) cancelWorkers(w *words) (string, error) {
+	job, stage, _ := strings.Cut(w.next("job/stage"), "/")
+	request := &berthv1.CancelWorkersRequest{Job: job, Stage: stage, Workers: w.seats(w.next("seats")), RequestId: p.requestID()}
+	if err := w.problem(); err != nil {
+		return "", err
+	}
+	answer, refused := call(p, p.reservations.CancelWorkers, request)
+	if refused != nil {
+		return refusal(refused), nil
+	}
+	return fmt.Sprintf("cancelled %d workers", answer.GetCancelled()), nil
+}
+
 func cancelled(answer *berthv1.CancelAnswer, refused *fault.Error) (string, error) {
 	if refused != nil {
 		return refusal(refused), nil

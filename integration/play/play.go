@@ -20,6 +20,7 @@ type player struct {
 	reservations berthv1.ReservationsClient
 	executors    berthv1.ExecutorsClient
 	assignments  berthv1.AssignmentsClient
+	catalog      berthv1.CatalogClient
 	hosts        []string // the executors that the file started, in order
 	requests     int
 }
@@ -31,23 +32,31 @@ var commands map[string]command
 
 func init() {
 	commands = map[string]command{
-		"executors":  (*player).startExecutors,
-		"executor":   (*player).startExecutor,
-		"hosts":      (*player).listExecutors,
-		"upsert":     (*player).upsert,
-		"cancel":     (*player).cancel,
-		"cancel-job": (*player).cancelJob,
-		"get":        (*player).get,
-		"list":       (*player).list,
-		"pending":    (*player).pending,
-		"workers":    (*player).workers,
-		"await":      (*player).await,
-		"finish":     (*player).finish,
-		"events":     (*player).events,
-		"order":      (*player).order,
-		"kill":       (*player).kill,
-		"restart":    (*player).restart,
-		"wait":       (*player).wait,
+		"executors":      (*player).startExecutors,
+		"executor":       (*player).startExecutor,
+		"hosts":          (*player).listExecutors,
+		"upsert":         (*player).upsert,
+		"cancel":         (*player).cancel,
+		"cancel-job":     (*player).cancelJob,
+		"cancel-workers": (*player).cancelWorkers,
+		"get":            (*player).get,
+		"list":           (*player).list,
+		"pending":        (*player).pending,
+		"workers":        (*player).workers,
+		"await":          (*player).await,
+		"finish":         (*player).finish,
+		"events":         (*player).events,
+		"order":          (*player).order,
+		"flush":          (*player).flush,
+		"mark-ready":     (*player).markReady,
+		"disable":        (*player).disable,
+		"enable":         (*player).enable,
+		"drain":          (*player).drain,
+		"claim":          (*player).claim,
+		"pool":           (*player).pool,
+		"kill":           (*player).kill,
+		"restart":        (*player).restart,
+		"wait":           (*player).wait,
 	}
 }
 
@@ -101,7 +110,10 @@ func Play(start func(Options) (Cluster, error), text string) (after string, err 
 func (p *player) start(start func(Options) (Cluster, error), name string, w *words) error {
 	options := Options{Replicas: 1}
 	if name == "cluster" {
-		options.Replicas = int(w.number("replicas"))
+		if w.has("replicas") {
+			options.Replicas = int(w.number("replicas"))
+		}
+		options.Readiness, options.Legacy = w.text("readiness"), w.text("legacy") == "yes"
 		if err := w.problem(); err != nil {
 			return err
 		}
@@ -114,6 +126,7 @@ func (p *player) start(start func(Options) (Cluster, error), name string, w *wor
 	p.reservations = berthv1.NewReservationsClient(c)
 	p.executors = berthv1.NewExecutorsClient(c)
 	p.assignments = berthv1.NewAssignmentsClient(c)
+	p.catalog = berthv1.NewCatalogClient(c)
 	return nil
 }
 

@@ -47,7 +47,16 @@ func StartProcesses(binary, dir string, o Options) (*Processes, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.fleet, err = fleet.Start(ctx, fleet.Config{Binary: binary, Dir: dir, Replicas: o.Replicas}); err != nil {
+	var registry []string
+	if o.Readiness != "" {
+		registry = append(registry, "--readiness", o.Readiness)
+	}
+	if o.Legacy {
+		registry = append(registry, "--pass-through-reservation-scheduling=false")
+	}
+	if p.fleet, err = fleet.Start(ctx, fleet.Config{
+		Binary: binary, Dir: dir, Replicas: o.Replicas, Flags: map[string][]string{model.ServiceRegistry: registry},
+	}); err != nil {
 		return nil, err
 	}
 	if p.ClientConn, err = rpc.Dial(p.fleet.Gateways(), rpc.DialOptions{}); err != nil {
@@ -85,6 +94,9 @@ func (p *Processes) Until(holds func() bool) error {
 	}
 	return nil
 }
+
+// Now implements Cluster.
+func (p *Processes) Now() time.Time { return time.Now() }
 
 // Wait implements Cluster.
 func (p *Processes) Wait(d time.Duration) error {

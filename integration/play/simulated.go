@@ -19,8 +19,12 @@ type Simulated struct {
 
 // NewSimulated makes a simulated cluster; the simulator's transcript goes to out.
 func NewSimulated(o Options, out io.Writer) *Simulated {
+	registry := queue.Config{BestEffort: o.Legacy}
+	if o.Readiness == "signal" {
+		registry.Readiness = queue.ReadyOnSignal
+	}
 	return &Simulated{
-		Stage:  sim.NewStage(sim.Config{Replicas: o.Replicas, Queue: queue.Config{}, Inventory: inventory.DefaultConfig()}, out),
+		Stage:  sim.NewStage(sim.Config{Replicas: o.Replicas, Queue: registry, Inventory: inventory.DefaultConfig()}, out),
 		killed: map[string]func(){},
 	}
 }

@@ -33,6 +33,10 @@ type agent struct {
 	host Host
 	cut  bool
 
+	// refusing: until then it starts nothing; rejected it does not start again.
+	refusing time.Time
+	rejected map[instance]bool
+
 	down      bool
 	downUntil time.Time
 	life      int
@@ -73,7 +77,7 @@ type worker struct {
 }
 
 func newAgent(w *World, host Host) *agent {
-	return &agent{w: w, id: host.ID, host: host, workers: map[instance]*worker{}, stopped: map[instance]bool{}, life: 1}
+	return &agent{w: w, id: host.ID, host: host, workers: map[instance]*worker{}, stopped: map[instance]bool{}, rejected: map[instance]bool{}, life: 1}
 }
 
 func (a *agent) up() bool { return !a.down || !a.w.now.Before(a.downUntil) }
@@ -304,7 +308,7 @@ func (a *agent) submit(s handout.Submit) any {
 	if a.stopped[k] {
 		return handout.Refused{Reason: fault.ReasonStopped}
 	}
-	if refused, ok := a.refuses(s.Task.Command); ok {
+	if refused, ok := a.refuses(k, s.Task.Command); ok {
 		return refused
 	}
 	a.workers[k] = &worker{instance: k, uid: s.UID, state: model.WorkerRunning, since: a.w.now}
@@ -315,11 +319,16 @@ func (a *agent) submit(s handout.Submit) any {
 
 // refuses says why a command is not started. The hosts of a Stage have a shell
 // and nothing else.
-func (a *agent) refuses(command string) (handout.Refused, bool) {
+func (a *agent) refuses(k instance, command string) (handout.Refused, bool) {
+	// A host on which a worker does not start is no fault that ends: Berth lives
+	// with it at rest, too.
+	if !a.w.directed && a.w.rng.IntN(8) == 0 {
+		a.rejected[k] = true
+	}
 	switch {
 	case a.host.Allow != nil && !slices.Contains(a.host.Allow, command):
 		return handout.Refused{Reason: fault.ReasonNotAllowed, Message: "not on the allow-list"}, true
-	case a.w.fault(10), a.w.directed && command != "sh":
+	case a.rejected[k], !a.w.calm && a.w.now.Before(a.refusing), a.w.directed && command != "sh":
 		return handout.Refused{Reason: fault.ReasonStartFailed, Message: "no such command"}, true
 	}
 	return handout.Refused{}, false

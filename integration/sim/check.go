@@ -100,6 +100,64 @@ func (w *World) checkRest() {
 	w.checkEnds()
 	w.checkProcesses()
 	w.checkHeads()
+	w.checkRequeues()
+}
+
+// checkRequeues says that every worker that was to be queued again was, or its
+// seat was taken by another meanwhile, or nobody wanted it any more.
+func (w *World) checkRequeues() {
+	versions := map[string]*model.Reservation{}
+	targets := map[model.Key]int32{}
+	type again struct {
+		uid  string
+		seat model.Seat
+	}
+	var wanted []again
+	taken := map[model.Worker]bool{}
+	for _, r := range w.store.History() {
+		for _, change := range r.Changes {
+			ref, ok := w.space.Parse(change.Key)
+			if !ok || change.Deleted {
+				continue
+			}
+			switch ref.Kind {
+			case model.KindReservation, model.KindStage, model.KindTaskChunk:
+			default:
+				continue
+			}
+			record, err := wire.Decode(ref, change.Value, change.Create, change.Mod, change.Lease)
+			if err != nil {
+				w.fail("%v", err)
+				return
+			}
+			switch record := record.(type) {
+			case *model.Stage:
+				targets[ref.Key] = record.TargetSize
+			case *model.Reservation:
+				versions[record.UID] = record
+				for seat := range record.Seats.All() {
+					taken[model.Worker{Job: record.Key.Job, Stage: record.Key.Stage, Seat: seat}] = true
+				}
+			case *model.TaskChunk:
+				for _, tw := range record.Workers {
+					if tw.Requeue {
+						wanted = append(wanted, again{record.UID, tw.Seat})
+					}
+				}
+			}
+		}
+	}
+	for _, a := range wanted {
+		r := versions[a.uid]
+		target := targets[model.Key{Job: r.Key.Job, Stage: r.Key.Stage}]
+		next := model.Seat{Index: a.seat.Index, Number: a.seat.Number + 1}
+		switch {
+		case taken[model.Worker{Job: r.Key.Job, Stage: r.Key.Stage, Seat: next}], r.Unwanted.Has(a.seat), target > 0 && a.seat.Index >= target:
+		case r.State.Terminal() && r.State != model.Completed:
+		default:
+			w.fail("at rest: %s %s of %s (%s) was to be queued again, and was not", r.Key, a.seat, a.uid, r.State)
+		}
+	}
 }
 
 // checkEnds says that at rest what can end has ended: nothing is still being
@@ -180,7 +238,8 @@ func (w *World) checkHeads() {
 	}
 	for _, record := range w.records(model.KindReservation) {
 		r := record.(*model.Reservation)
-		if r.State == model.Queued && r.Seats.Len() <= free && len(r.Spec.Constraints.Attributes) == 0 && w.clients.isHead(r) {
+		if r.State == model.Queued && r.Seats.Len() <= free && len(r.Spec.Constraints.Attributes) == 0 &&
+			len(r.Spec.Constraints.Avoid) == 0 && w.clients.isHead(r) {
 			w.fail("at rest: %s waits for %d executors with %d free", r.Key, r.Seats.Len(), free)
 		}
 	}

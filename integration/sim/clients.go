@@ -37,6 +37,14 @@ func (c *clients) act() {
 	c.requests++
 	always := func() bool { return true }
 	id := fmt.Sprintf("request-%d", c.requests)
+	switch rng.IntN(12) {
+	case 0:
+		c.cancelWorkers(key, id, always)
+		return
+	case 1:
+		c.flush(key, id, always)
+		return
+	}
 	if rng.IntN(5) < 2 {
 		c.w.call("cancel "+key.String(), model.ServiceRegistry, always, queue.Cancel{Key: key, RequestID: id}, func(value any, err error) {
 			c.busy[key] = false
@@ -62,6 +70,12 @@ func (c *clients) act() {
 		order := int64(rng.IntN(3))
 		upsert.Spec.Priority.Order = &order
 	}
+	upsert.Spec.OnFailure = model.OnFailure(rng.IntN(3))
+	upsert.Spec.Start = model.Start(rng.IntN(3))
+	upsert.Spec.Batch = model.Batch(rng.IntN(3))
+	if rng.IntN(4) == 0 {
+		upsert.Spec.TargetSize = upsert.Count + int32(rng.IntN(3))
+	}
 	c.w.call("upsert "+key.String(), model.ServiceRegistry, always, upsert, func(value any, err error) {
 		c.busy[key] = false
 		if err != nil {
@@ -75,6 +89,31 @@ func (c *clients) act() {
 		c.w.logf("client: upsert of %s acknowledged: %s %s", key, u.Change, u.Reservation.UID)
 		c.acked[u.Reservation.UID] = key
 		c.gone[key] = false
+	})
+}
+
+// cancelWorkers removes a few workers of a stage, whether they are there or not.
+func (c *clients) cancelWorkers(key model.Key, id string, lives func() bool) {
+	var seats []model.Seat
+	for range 1 + c.w.rng.IntN(3) {
+		seats = append(seats, model.Seat{Index: int32(c.w.rng.IntN(6)), Number: int32(1 + c.w.rng.IntN(4))})
+	}
+	request := queue.CancelWorkers{Job: key.Job, Stage: key.Stage, Workers: model.SeatsOf(seats).List(), RequestID: id}
+	c.w.call("cancel of workers of "+key.String(), model.ServiceRegistry, lives, request, func(_ any, err error) {
+		c.busy[key] = false
+		if err != nil {
+			c.w.fail("cancel of workers of %s: %v", key, err)
+		}
+	})
+}
+
+// flush cancels what a job has queued.
+func (c *clients) flush(key model.Key, id string, lives func() bool) {
+	c.w.call("flush of "+key.Job, model.ServiceRegistry, lives, queue.Flush{Job: key.Job, RequestID: id}, func(_ any, err error) {
+		c.busy[key] = false
+		if err != nil {
+			c.w.fail("flush of %s: %v", key.Job, err)
+		}
 	})
 }
 

@@ -49,6 +49,9 @@ func (s *Stage) Until(holds func() bool) error {
 	return s.w.failure
 }
 
+// Now is the world's time.
+func (s *Stage) Now() time.Time { return s.w.now }
+
 // Wait lets time pass.
 func (s *Stage) Wait(d time.Duration) error {
 	end := s.w.now.Add(d)

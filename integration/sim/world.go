@@ -154,7 +154,7 @@ func (w *World) step() {
 
 // mischief is a fault of the world itself.
 func (w *World) mischief() {
-	switch w.rng.IntN(8) {
+	switch w.rng.IntN(9) {
 	case 0, 1:
 		list := w.replicas[services[w.rng.IntN(len(services))]]
 		list[w.rng.IntN(len(list))].crash()
@@ -180,6 +180,10 @@ func (w *World) mischief() {
 			w.store.Compact(w.store.Revision())
 			w.logf("store: compacted")
 		}
+	case 8:
+		a := w.agents[w.rng.IntN(len(w.agents))]
+		a.refusing = w.now.Add(time.Duration(w.rng.IntN(20_000)) * time.Millisecond)
+		w.logf("%s: starts nothing for a while", a.id)
 	}
 }
 
