@@ -219,3 +219,24 @@ func TestFiguresCountWhatIsDurable(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 }
+
+// A lease of several chunks has ended with the last of them, and counts once.
+func TestLeaseOfManyChunksCountsOnce(t *testing.T) {
+	const workers = model.LeaseChunkSize + 1
+	r := lead(DefaultConfig())
+	r.ready(small("h1", workers, workers))
+	expectGranted(t, r.pass(r.queue("u", workers, cpu(1))))
+	r.handOver("u")
+	all := make([]int32, workers)
+	for i := range all {
+		all[i] = int32(i)
+	}
+	for want, ended := range [][]int32{all[:model.LeaseChunkSize], all} {
+		r.end("u", model.WorkerCompleted, ended...)
+		r.catchUp()
+		r.settle()
+		if f := r.core.Figures(r.now); f.Held.Count() != uint64(want) || f.Leases != 1-want {
+			t.Errorf("%d ended, %d counted, %d left", len(ended), f.Held.Count(), f.Leases)
+		}
+	}
+}
