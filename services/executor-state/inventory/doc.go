@@ -58,6 +58,20 @@
 // its mark. They are told of what lies there then, and not again by executors that
 // the request comes to hold for later.
 //
+// # Roles
+//
+// What an executor sets aside for a role only leases of that role use, first of
+// all; Σ used ≤ capacity − what is still set aside, of each resource. See role.go.
+//
+// # Usage
+//
+// [Core.Usage] is of one revision: executors, leases, tasks and reservations are
+// those of one view, kept in sums as records are set. A reservation that is QUEUED,
+// without a lease and not handed over, is demand; each group of them maps to one
+// SKU's specification, or is told of as unmapped. See specification.go. Groups are
+// asked of classes once: queries remember which they chose, and look at new
+// classes only.
+//
 // # Pools
 //
 // An executor is in each pool whose attributes are its own and, where no pool of

@@ -40,7 +40,7 @@ const maxChecks = 50
 // granted now. It looks at kinds of executors and at how many of each have the
 // same left, not at each executor.
 func (c *Core) Explain(k constraint.Constraints, needed int) Explanation {
-	_, fitting := c.choose(k, needed)
+	_, fitting := c.search(k, needed).plan()
 	e := Explanation{Needed: needed, Fitting: fitting}
 	if fitting < needed {
 		e.Reason, e.Message = c.refusal(k, needed, fitting)

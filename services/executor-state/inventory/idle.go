@@ -97,7 +97,7 @@ func (r *idleReasons) demand(k *class) idleReason {
 		if !q.fits(k) {
 			why = "each is too large for it"
 		}
-		return idleReason{fault.ReasonDemandDoesNotFit, fmt.Sprintf("%d workers of group %s wait: %s", d.workers, d.constraints.Group(), why)}
+		return idleReason{fault.ReasonDemandDoesNotFit, fmt.Sprintf("%d reservations of group %s wait: %s", d.reservations, d.constraints.Group(), why)}
 	}
 	return idleReason{fault.ReasonNoDemand, "nothing waits for its kind"}
 }

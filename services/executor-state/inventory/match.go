@@ -25,34 +25,47 @@ type pick struct {
 	workers int
 }
 
-// choose picks executors for n workers. With fitting < n there are too few;
-// nothing is changed either way.
+// choose picks executors for n workers. With fitting < n there are too few, and
+// none is picked; nothing is changed either way.
 func (c *Core) choose(k constraint.Constraints, n int) (picks []pick, fitting int) {
-	s := search{Core: c, query: c.query(k), constraints: k, needed: int64(n)}
+	s := c.search(k, n)
+	candidates, fitting := s.plan()
+	if candidates == nil {
+		return nil, fitting
+	}
+	return s.fill(candidates), fitting
+}
+
+func (c *Core) search(k constraint.Constraints, n int) *search {
+	s := &search{Core: c, query: c.query(k), constraints: k, needed: int64(n)}
 	s.avoid(c.avoided(k, s.query))
+	return s
+}
+
+// plan answers the candidates that the batch is to be placed on, and how many
+// of its workers fit; no candidates when those are not all. With sameShape they
+// are of one shape: of those that take the whole batch, the one that the best
+// candidate is of.
+func (s *search) plan() (best []*candidate, fitting int) {
 	candidates := s.candidates()
-	if !k.SameShape {
-		if fitting = s.room(candidates); fitting < n {
+	if !s.constraints.SameShape {
+		if fitting = s.room(candidates); int64(fitting) < s.needed {
 			return nil, fitting
 		}
-		return s.fill(candidates), n
+		return candidates, fitting
 	}
-	var best []*candidate
 	var opening *candidate
 	for _, group := range byShape(candidates) {
 		room := s.room(group)
 		fitting = max(fitting, room)
-		if room < n {
+		if int64(room) < s.needed {
 			continue
 		}
-		if first := first(group, k.Pack); opening == nil || before(first, opening, k.Pack) {
+		if first := first(group, s.constraints.Pack); opening == nil || before(first, opening, s.constraints.Pack) {
 			best, opening = group, first
 		}
 	}
-	if opening == nil {
-		return nil, fitting
-	}
-	return s.fill(best), n
+	return best, fitting
 }
 
 // search is one entry's look at the fleet.

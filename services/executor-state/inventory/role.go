@@ -152,7 +152,7 @@ func (v *violations) reserved(shares map[string]resource.Vector, capacity resour
 			case amount < 0:
 				v.add(fault.ReasonInvalid, field+"."+name, "must not be negative, is %d", amount)
 			case amount > left[name]:
-				v.add(fault.ReasonTooLarge, field+"."+name, "sets %d aside, with the roles before it more than the %d there are", amount, capacity[name])
+				v.add(fault.ReasonTooLarge, field+"."+name, "sets %d aside, and with the roles before it more than the %d there are", amount, capacity[name])
 			default:
 				left[name] -= amount
 			}

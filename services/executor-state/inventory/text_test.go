@@ -48,7 +48,13 @@ func recordText(record model.Record) string {
 	case *model.Live:
 		return fmt.Sprintf("live %s incarnation=%d etcdlease=%d", r.ID, r.Incarnation, r.EtcdLease)
 	case *model.LeaseChunk:
-		return fmt.Sprintf("lease %s/%d of %d: %s", r.UID, r.Chunk, r.Chunks, placementsText(r.Workers))
+		role := ""
+		if r.Role != "" {
+			role = " role=" + r.Role
+		}
+		return fmt.Sprintf("lease %s/%d of %d%s: %s", r.UID, r.Chunk, r.Chunks, role, placementsText(r.Workers))
+	case *model.SKU:
+		return fmt.Sprintf("sku %s %s", r.Name, r.Resources.Canonical())
 	case *model.Disable:
 		return disableText(r)
 	case *model.Pool:
@@ -110,7 +116,7 @@ func placementsText(list []model.Placement) string {
 
 var kindNames = map[model.Kind]string{
 	model.KindLeader: "leader", model.KindReservation: "reservation", model.KindExecutor: "executor",
-	model.KindLive: "live", model.KindLeaseChunk: "lease", model.KindTaskHeader: "header", model.KindTaskChunk: "task",
+	model.KindSKU: "sku", model.KindLive: "live", model.KindLeaseChunk: "lease", model.KindTaskHeader: "header", model.KindTaskChunk: "task",
 	model.KindDisable: "disable", model.KindPool: "pool",
 }
 
@@ -143,6 +149,9 @@ func replyText(r model.Reply) string {
 		return "reply " + recordText(value)
 	case Claimed:
 		return fmt.Sprintf("claimed %v since %s", value.Executors, value.Since.Format(time.TimeOnly))
+	}
+	if sku, ok := r.Value.(model.SKU); ok {
+		return fmt.Sprintf("SKU %s, %s %v", sku.Name, sku.Resources.Canonical(), sku.Attributes)
 	}
 	outcomes, ok := r.Value.([]Outcome)
 	if !ok {

@@ -76,7 +76,7 @@ func (p *player) play(lines []string) {
 	case "register":
 		p.ask(Register{
 			ID: id, Address: cmp.Or(args["address"], id+":7200"), SKU: args["sku"], Nonce: cmp.Or(args["nonce"], "n1"),
-			Attributes: args.prefixed("attr."), Resources: args.amounts(), Generation: args.number("generation"),
+			Attributes: args.prefixed("attr."), Resources: args.amounts(), Reserved: args.reserved(), Generation: args.number("generation"),
 		})
 		p.finish()
 	case "announce":
@@ -191,6 +191,25 @@ func (p *player) play(lines []string) {
 		for _, f := range p.core.Findings(p.now) {
 			p.log("%s %s since %s: %s", f.Kind, f.Object, f.Since.Format(time.TimeOnly), f.Message)
 		}
+	case "ready":
+		p.tell(&model.Ready{Since: p.now, By: "auto"})
+	case "sku":
+		sku := model.SKU{Name: id, Resources: args.amounts(), Attributes: args.prefixed("attr.")}
+		if len(args.prefixed("scale.")) > 0 {
+			sku.Scale = &model.ScaleRule{MinIdle: int32(args.number("scale.minIdle")), MinSize: int32(args.number("scale.minSize"))}
+			sku.Scale.MaxIdle, sku.Scale.MaxSize = args.bound("scale.maxIdle"), args.bound("scale.maxSize")
+		}
+		p.ask(PutSKU{sku})
+		p.finish()
+	case "delete-sku":
+		p.ask(DeleteSKU{id})
+		p.finish()
+	case "usage":
+		p.usage(id)
+	case "idle":
+		for _, e := range p.core.IdleExecutors(id, int(cmp.Or(args.number("max"), 100))) {
+			p.log("%s %s since %s: %s", e.ID, e.Reason, e.Since.Format(time.TimeOnly), e.Message)
+		}
 	case "explain":
 		e := p.core.Explain(args.constraints(), int(args.number("n")))
 		p.log("needed %d, fitting %d %s %s", e.Needed, e.Fitting, e.Reason, e.Message)
@@ -209,6 +228,23 @@ func (p *player) after(text string) time.Time {
 		return time.Time{}
 	}
 	return p.now.Add(d)
+}
+
+// usage prints a row for each SKU.
+func (p *player) usage(sku string) {
+	usage, err := p.core.Usage(sku)
+	if err != nil {
+		p.log("refused: %v", err)
+	}
+	for _, u := range usage.SKUs {
+		p.log("%s: %d = %d idle + %d leased + %d running + %d unavailable, %d disabled", cmp.Or(u.SKU, "(none)"),
+			u.Total, u.Idle, u.Leased, u.Running, u.Unavailable, u.Disabled)
+		p.log("  pending %d reservations, %d workers, %d executors %v; effectively idle %d, wanted %d",
+			u.PendingReservations, u.PendingWorkers, u.PendingExecutors, u.PendingBatches, u.EffectiveIdle, u.WantedSize)
+	}
+	for _, u := range usage.Unmapped {
+		p.log("unmapped: %d reservations, %d workers of %s: %s %s", u.Reservations, u.Workers, u.Constraints.Resources.Canonical(), u.Reason, u.Message)
+	}
 }
 
 // words are the arguments of a command: name=value, and one without a name.
@@ -265,6 +301,27 @@ func (w words) selector() Selector {
 	return s
 }
 
+func (w words) bound(name string) *int32 {
+	if _, ok := w[name]; !ok {
+		return nil
+	}
+	n := int32(w.number(name))
+	return &n
+}
+
+// reserved reads reserve.web.cpu=1000.
+func (w words) reserved() map[string]resource.Vector {
+	shares := map[string]resource.Vector{}
+	for key, text := range w.prefixed("reserve.") {
+		role, name, _ := strings.Cut(key, ".")
+		if shares[role] == nil {
+			shares[role] = resource.Vector{}
+		}
+		shares[role][name], _ = strconv.ParseInt(text, 10, 64)
+	}
+	return shares
+}
+
 func (w words) amounts() resource.Vector {
 	v := resource.Vector{}
 	for _, name := range []string{"cpu", "memory", "gpu", "slots"} {
@@ -278,7 +335,7 @@ func (w words) amounts() resource.Vector {
 func (w words) constraints() constraint.Constraints {
 	k := constraint.Constraints{
 		Resources: w.amounts().WithSlots(), SKU: w["sku"], Attributes: w.prefixed("attr."),
-		SameShape: w["sameshape"] != "", Pack: w["pack"] != "",
+		Role: w["role"], SameShape: w["sameshape"] != "", Pack: w["pack"] != "",
 	}
 	if avoid := w["avoid"]; avoid != "" {
 		k.Avoid = strings.Split(avoid, ",")

@@ -1,0 +1,116 @@
+package inventory
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"berth.dev/pkg/constraint"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/resource"
+	"pgregory.net/rapid"
+)
+
+// obviousFailure is the first check that an executor fails, by its name and
+// what it has; found by looking at that executor alone.
+func obviousFailure(c *Core, h *host, k constraint.Constraints, avoided bool) string {
+	if ok, failed := kind(k).Match(h.class.host); !ok {
+		return failed.Name + " " + failed.Have
+	}
+	short := func(have resource.Vector) string {
+		for _, name := range k.Resources.Names() {
+			if k.Resources[name] > have[name] {
+				return fmt.Sprintf("%s %d", name, have[name])
+			}
+		}
+		return ""
+	}
+	if lack := short(h.executor.Resources); lack != "" {
+		return "capacity." + lack
+	}
+	allowed := h.executor.Resources
+	for role, share := range h.executor.Reserved {
+		if !strings.EqualFold(role, k.Role) {
+			allowed = allowed.Plus(-1, share)
+		}
+	}
+	if lack := short(allowed); lack != "" {
+		return "role " + lack + " not set aside for others"
+	}
+	_, common, own := obviousFree(c, h, k.Role)
+	switch {
+	case avoided:
+		return "avoid " + h.id
+	case h.state != model.ExecutorReady:
+		return "state " + h.state.String()
+	case h.executor.Draining:
+		return "draining draining"
+	case len(h.requests) > 0:
+		return "disabled disabled"
+	case common == nil:
+		return "overcommitted " + h.excess()
+	}
+	if lack := short(common.Plus(1, own)); lack != "" {
+		return "free." + lack
+	}
+	return ""
+}
+
+// An explanation counts classes and buckets; executor by executor it is the
+// same.
+func TestExplainEqualsTheObviousOne(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := &world{rig: lead(DefaultConfig()), t: t, used: map[string]resource.Vector{}}
+		drain := func() { w.ask(Drain{ID: anyExecutor.Draw(t, "drained"), RequestID: fmt.Sprintf("d%d", w.token)}) }
+		disable := func() {
+			w.ask(Disable{RequestID: fmt.Sprintf("d%d", w.token), Selector: Selector{IDs: []string{anyExecutor.Draw(t, "disabled")}}})
+		}
+		actions := []func(){w.register, w.register, w.announce, w.announce, w.announce, w.silence, w.enqueue, w.enqueue, w.offer, w.offer, w.cancel, drain, disable}
+		for range evenly(10, 30, 60).Draw(t, "steps") {
+			evenly(actions...).Draw(t, "action")()
+			w.settle()
+			w.catchUp()
+			w.settle()
+		}
+		k := drawConstraints(t)
+		avoided := w.core.avoided(k, w.core.query(k))
+		want := map[string]int{}
+		for h := range w.core.byID.all() {
+			if failed := obviousFailure(w.core, h, k, avoided[h.id]); failed != "" {
+				want[failed]++
+			}
+		}
+		n := evenly(1, 2, 4, 8).Draw(t, "n")
+		e := w.core.Explain(k, n)
+		got := map[string]int{}
+		for _, check := range e.Checks {
+			got[check.Name+" "+check.Have] += check.Executors
+		}
+		if !maps.Equal(got, want) {
+			t.Fatalf("%+v\n got %v\nwant %v\n%s", k, got, want, dump(w.core))
+		}
+		if ids := obviousChoice(w.core, k, n); e.Fitting != len(ids) || (e.Reason == "") != (len(ids) == n) {
+			t.Fatalf("%d of %d fit, explained %+v", len(ids), n, e)
+		}
+		if !slices.IsSortedFunc(e.Checks, func(a, b FailedCheck) int { return b.Executors - a.Executors }) {
+			t.Fatalf("not the most executors first: %+v", e.Checks)
+		}
+	})
+}
+
+func TestExplanationsAreBounded(t *testing.T) {
+	r := lead(DefaultConfig())
+	for i := range 60 {
+		r.ready(Register{ID: fmt.Sprintf("h%02d", i), SKU: fmt.Sprintf("s%02d", i/2)})
+	}
+	r.ready(Register{ID: "tiny", Attributes: map[string]string{"zone": "a"}})
+	for i := range 60 {
+		r.ready(Register{ID: fmt.Sprintf("z%02d", i), Attributes: map[string]string{"zone": fmt.Sprint(i)}})
+	}
+	e := r.core.Explain(constraint.Constraints{Attributes: map[string]string{"zone": "b"}}, 1)
+	if len(e.Checks) != maxChecks || e.Checks[0].Executors != 60 || e.Checks[1].Executors != 1 {
+		t.Errorf("%d checks, the first of %d executors", len(e.Checks), e.Checks[0].Executors)
+	}
+}

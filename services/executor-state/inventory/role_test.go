@@ -1,0 +1,54 @@
+package inventory
+
+import (
+	"slices"
+	"testing"
+
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/resource"
+)
+
+func TestReservedSharesAreChecked(t *testing.T) {
+	r := lead(DefaultConfig())
+	for _, c := range []struct {
+		why      string
+		reserved map[string]resource.Vector
+		fields   []string
+	}{
+		{"all of it", map[string]resource.Vector{"web": {"cpu": 3000}, "batch": {"cpu": 1000}}, nil},
+		{"slots unless said otherwise", map[string]resource.Vector{"web": {"slots": 1}}, nil},
+		{"nothing", map[string]resource.Vector{"web": {}}, nil},
+		{"more in all", map[string]resource.Vector{"a": {"cpu": 3000}, "b": {"cpu": 1001}}, []string{"reserved.b.cpu"}},
+		{"what there is none of", map[string]resource.Vector{"a": {"gpu": 1}}, []string{"reserved.a.gpu"}},
+		{"less than nothing", map[string]resource.Vector{"a": {"cpu": -1}}, []string{"reserved.a.cpu"}},
+		{"bad names", map[string]resource.Vector{"": {}, "-": {}}, []string{"reserved.", "reserved.-"}},
+		{"one role twice", map[string]resource.Vector{"web": {}, "WEB": {}}, []string{"reserved.web"}},
+	} {
+		_, err := r.do(Register{ID: "h1", Address: "a", Nonce: c.why, Resources: resource.Vector{"cpu": 4000}, Reserved: c.reserved})
+		var fields []string
+		if err != nil {
+			for _, f := range fault.Of(err).Fields {
+				fields = append(fields, f.Name)
+			}
+		}
+		if !slices.Equal(fields, c.fields) {
+			t.Errorf("%s: refused %v, want %v", c.why, fields, c.fields)
+		}
+	}
+}
+
+// Executors without shares are matched as if there were no roles at all.
+func TestRolesWithoutSharesUseWhatIsCommon(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.ready(small("h1", 4000, 4))
+	k := cpu(1000)
+	k.Role = "web"
+	expectGranted(t, r.pass(r.queue("u", 4, k)))
+	view, _ := r.core.Executor("h1")
+	if view.Used["cpu"] != 4000 || view.Workers != 4 {
+		t.Errorf("%+v", view)
+	}
+	if role := r.core.leases["u"].inOrder()[0].Role; role != "web" {
+		t.Errorf("the lease is of role %q", role)
+	}
+}

@@ -1,0 +1,95 @@
+package inventory
+
+import (
+	"testing"
+
+	"berth.dev/pkg/model"
+	"pgregory.net/rapid"
+)
+
+func bound(n int32) *int32 { return &n }
+
+func TestWantedSizes(t *testing.T) {
+	for _, c := range []struct {
+		why                  string
+		rule                 *model.ScaleRule
+		total, idle, pending int64
+		want                 int64
+	}{
+		{"no rule, no advice", nil, 7, 0, 9, 7},
+		{"enough idle", &model.ScaleRule{MinIdle: 2, MaxIdle: bound(4)}, 10, 3, 0, 10},
+		{"too few idle", &model.ScaleRule{MinIdle: 2}, 10, 1, 0, 11},
+		{"none of them free for what waits", &model.ScaleRule{MinIdle: 2}, 10, 3, 5, 14},
+		{"what waits, without a minimum", &model.ScaleRule{}, 10, 1, 4, 13},
+		{"nothing there yet", &model.ScaleRule{MinIdle: 1}, 0, 0, 3, 4},
+		{"too many idle", &model.ScaleRule{MaxIdle: bound(2)}, 10, 6, 1, 7},
+		{"none may idle", &model.ScaleRule{MaxIdle: bound(0)}, 10, 10, 0, 0},
+		{"no upper bound", &model.ScaleRule{}, 10, 10, 0, 10},
+		{"more, up to the maximum", &model.ScaleRule{MinIdle: 5, MaxSize: bound(12)}, 10, 0, 9, 12},
+		{"more is never fewer", &model.ScaleRule{MinIdle: 5, MaxSize: bound(8)}, 10, 0, 9, 10},
+		{"fewer, down to the minimum", &model.ScaleRule{MaxIdle: bound(1), MinSize: 8}, 10, 9, 0, 8},
+		{"fewer is never more", &model.ScaleRule{MaxIdle: bound(1), MinSize: 20}, 10, 9, 0, 10},
+		{"fewer, and over the maximum", &model.ScaleRule{MaxIdle: bound(1), MaxSize: bound(5)}, 10, 2, 0, 5},
+		{"less than the minimum", &model.ScaleRule{MinSize: 12}, 10, 1, 0, 12},
+		{"over the maximum, and all busy", &model.ScaleRule{MaxSize: bound(5)}, 10, 0, 0, 10},
+	} {
+		if got := Wanted(c.rule, c.total, c.idle, c.pending); got != c.want {
+			t.Errorf("%s: %d, want %d", c.why, got, c.want)
+		}
+	}
+}
+
+func drawRule(t *rapid.T) *model.ScaleRule {
+	rule := &model.ScaleRule{MinIdle: rapid.Int32Range(0, 9).Draw(t, "minIdle"), MinSize: rapid.Int32Range(0, 20).Draw(t, "minSize")}
+	if rapid.Bool().Draw(t, "maxIdle?") {
+		rule.MaxIdle = bound(rule.MinIdle + rapid.Int32Range(0, 9).Draw(t, "maxIdle"))
+	}
+	if rapid.Bool().Draw(t, "maxSize?") {
+		rule.MaxSize = bound(rule.MinSize + rapid.Int32Range(0, 20).Draw(t, "maxSize"))
+	}
+	return rule
+}
+
+// Scale clamps turned up into down: who needs more was told to shrink, because
+// there were more than the maximum already.
+func TestPitfallScaleClampsKeepTheSign(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rule := drawRule(t)
+		total := rapid.Int64Range(0, 40).Draw(t, "total")
+		idle := rapid.Int64Range(0, total).Draw(t, "idle")
+		pending := rapid.Int64Range(0, 40).Draw(t, "pending")
+		want := Wanted(rule, total, idle, pending)
+		spare := idle - pending
+		switch {
+		case spare < int64(rule.MinIdle) && want < total:
+			t.Fatalf("up became down: %d of %d", want, total)
+		case rule.MaxIdle != nil && spare > int64(*rule.MaxIdle) && want > total:
+			t.Fatalf("down became up: %d of %d", want, total)
+		case want > total && rule.MaxSize != nil && want > int64(*rule.MaxSize):
+			t.Fatalf("above the maximum: %d", want)
+		case want < total && want < int64(rule.MinSize):
+			t.Fatalf("below the minimum: %d", want)
+		}
+	})
+}
+
+// The advice is the same before and after what waits is placed: nothing is
+// added for demand that is met, and nothing taken that it needs.
+func TestWantedSizeIsStable(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rule := drawRule(t)
+		total := rapid.Int64Range(0, 40).Draw(t, "total")
+		idle := rapid.Int64Range(0, total).Draw(t, "idle")
+		pending := rapid.Int64Range(0, 40).Draw(t, "pending")
+		before := Wanted(rule, total, idle, pending)
+		placed := rapid.Int64Range(0, min(idle, pending)).Draw(t, "placed")
+		if after := Wanted(rule, total, idle-placed, pending-placed); after != before {
+			t.Fatalf("%d wanted before %d were placed, %d after", before, placed, after)
+		}
+		if more := before - total; more > 0 {
+			if after := Wanted(rule, before, idle+more, pending); after != before {
+				t.Fatalf("%d wanted, and with those %d", before, after)
+			}
+		}
+	})
+}

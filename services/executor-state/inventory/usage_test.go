@@ -1,0 +1,402 @@
+package inventory
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"berth.dev/pkg/constraint"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/resource"
+	"pgregory.net/rapid"
+)
+
+// obviousUsage counts from the store, executor by executor and reservation by
+// reservation.
+type obviousUsage struct {
+	r     *rig
+	hosts []*model.Executor
+	specs map[string]*model.SKU
+	// rows are by folded SKU, fleets its executors.
+	rows   map[string]*SKUUsage
+	fleets map[string][]*model.Executor
+	total  map[string]float64
+	// unmapped counts reservations by group.
+	unmapped map[string]int
+}
+
+func newObviousUsage(r *rig) *obviousUsage {
+	u := &obviousUsage{
+		r: r, specs: map[string]*model.SKU{}, rows: map[string]*SKUUsage{}, fleets: map[string][]*model.Executor{},
+		total: map[string]float64{}, unmapped: map[string]int{},
+	}
+	for _, k := range r.keys {
+		switch record := k.record.(type) {
+		case *model.SKU:
+			u.specs[strings.ToLower(record.Name)] = record
+			u.row(record.Name).SKU = record.Name
+		case *model.Executor:
+			u.hosts = append(u.hosts, record)
+			name := strings.ToLower(record.SKU)
+			u.row(record.SKU)
+			u.fleets[name] = append(u.fleets[name], record)
+		}
+	}
+	for name := range u.rows {
+		for resource, amount := range u.shape(name) {
+			u.total[resource] += float64(amount)
+		}
+	}
+	return u
+}
+
+func (u *obviousUsage) row(name string) *SKUUsage {
+	name = strings.ToLower(name)
+	if u.rows[name] == nil {
+		u.rows[name] = &SKUUsage{}
+	}
+	return u.rows[name]
+}
+
+func (u *obviousUsage) shape(name string) resource.Vector {
+	if spec := u.specs[name]; spec != nil {
+		return spec.Resources.WithSlots()
+	}
+	most := resource.Vector{}
+	for _, e := range u.fleets[name] {
+		for resource, amount := range e.Resources {
+			most[resource] = max(most[resource], amount)
+		}
+	}
+	return most
+}
+
+// count puts one executor where it belongs.
+func (u *obviousUsage) count(e *model.Executor) {
+	workers, running := 0, 0
+	disabled := e.Draining
+	for _, k := range u.r.keys {
+		switch record := k.record.(type) {
+		case *model.LeaseChunk:
+			for _, p := range record.Workers {
+				if p.Ordinal == e.Ordinal {
+					workers++
+				}
+			}
+		case *model.TaskChunk:
+			for _, w := range record.Workers {
+				if w.Ordinal == e.Ordinal && (w.State == model.WorkerRunning || w.State == model.WorkerEvict || w.State == model.WorkerEvicting) {
+					running++
+				}
+			}
+		case *model.Disable:
+			disabled = disabled || record.Holds() && slices.Contains(record.IDs, e.ID)
+		}
+	}
+	live, present := u.r.keys[model.Ref{Kind: model.KindLive, ID: e.ID}]
+	ready := present && !e.Lost && live.record.(*model.Live).Incarnation == e.Incarnation
+	row := u.row(e.SKU)
+	row.Total++
+	if disabled {
+		row.Disabled++
+	}
+	_, common, _ := obviousFree(u.r.core, u.r.core.hosts[e.ID], "")
+	switch {
+	case !ready:
+		row.Unavailable++
+	case workers > 0 && running > 0:
+		row.Running++
+	case workers > 0:
+		row.Leased++
+	case disabled || common == nil:
+		row.Unavailable++
+	default:
+		row.Idle++
+	}
+}
+
+func (u *obviousUsage) waits(res *model.Reservation) bool {
+	for ref := range u.r.keys {
+		if ref.ID == res.UID && (ref.Kind == model.KindLeaseChunk || ref.Kind == model.KindTaskHeader) {
+			return false
+		}
+	}
+	return res.State == model.Queued
+}
+
+// find answers the SKU of a reservation and how many workers its executor takes.
+func (u *obviousUsage) find(k constraint.Constraints) (name string, each int64, ok bool) {
+	k.Avoid = nil
+	least := math.Inf(1)
+	for _, candidate := range slices.Sorted(maps.Keys(u.rows)) {
+		var offer resource.Vector
+		kind := ""
+		for _, e := range u.fleets[candidate] {
+			host := e.Match()
+			host.Pools = u.r.core.poolsOf(host)
+			has := e.Resources
+			for role, share := range e.Reserved {
+				if !strings.EqualFold(role, k.Role) {
+					has = has.Plus(-1, share)
+				}
+			}
+			match, _ := k.Match(host)
+			if !match || !has.Fits(k.Resources) {
+				continue
+			}
+			own := u.r.core.hosts[e.ID].class.key
+			if offer == nil || cmp.Or(cmp.Compare(offer.Times(k.Resources), has.Times(k.Resources)), cmp.Compare(own, kind)) < 0 {
+				offer, kind = has, own
+			}
+		}
+		if spec := u.specs[candidate]; spec != nil && spec.Resources.WithSlots().Fits(k.Resources) {
+			if match, _ := k.Match(constraint.Host{SKU: spec.Name, Attributes: spec.Attributes}); match {
+				offer = spec.Resources.WithSlots()
+			}
+		}
+		if offer == nil {
+			continue
+		}
+		score := 0.0
+		for resource, amount := range offer {
+			if left := amount - k.Resources[resource]; left > 0 {
+				score = max(score, float64(left)/max(u.total[resource], float64(amount)))
+			}
+		}
+		if score < least {
+			name, each, ok, least = candidate, min(offer.Times(k.Resources), math.MaxInt32), true, score
+		}
+	}
+	return name, each, ok
+}
+
+// usage answers the rows in order.
+func (u *obviousUsage) usage() []SKUUsage {
+	for _, e := range u.hosts {
+		u.count(e)
+	}
+	type group struct {
+		name         string
+		workers, max int64
+		each         int64
+	}
+	groups := map[string]*group{}
+	sizes := map[string]map[int]int{}
+	for _, k := range u.r.keys {
+		res, is := k.record.(*model.Reservation)
+		if !is || !u.waits(res) {
+			continue
+		}
+		text := res.Spec.Constraints.Canonical()
+		name, each, ok := u.find(res.Spec.Constraints)
+		if !ok {
+			u.unmapped[res.Spec.Constraints.Group()]++
+			continue
+		}
+		n := res.Seats.Len()
+		row := u.row(name)
+		row.PendingReservations++
+		row.PendingWorkers += int64(n)
+		if sizes[name] == nil {
+			sizes[name] = map[int]int{}
+		}
+		sizes[name][n]++
+		if groups[text] == nil {
+			groups[text] = &group{name: name, each: each}
+		}
+		groups[text].workers += int64(n)
+		if spread := res.Spec.Constraints.Spread; spread.Max > 0 && spread.By == constraint.ByExecutor {
+			per := min(each, int64(spread.Max))
+			groups[text].max = max(groups[text].max, (int64(n)+per-1)/per)
+		}
+	}
+	for _, g := range groups {
+		u.row(g.name).PendingExecutors += max(g.max, (g.workers+g.each-1)/g.each)
+	}
+	var rows []SKUUsage
+	for _, name := range slices.Sorted(maps.Keys(u.rows)) {
+		row := u.rows[name]
+		if row.SKU == "" {
+			for _, e := range u.fleets[name] {
+				row.SKU = cmp.Or(min(cmp.Or(row.SKU, e.SKU), e.SKU), e.SKU)
+			}
+		}
+		for _, workers := range slices.Sorted(maps.Keys(sizes[name])) {
+			row.PendingBatches = append(row.PendingBatches, PendingBatch{workers, sizes[name][workers]})
+		}
+		row.EffectiveIdle = max(0, int64(row.Idle)-row.PendingExecutors)
+		row.WantedSize = int64(row.Total)
+		if spec := u.specs[name]; spec != nil {
+			row.WantedSize = Wanted(spec.Scale, int64(row.Total), int64(row.Idle), row.PendingExecutors)
+		}
+		rows = append(rows, *row)
+	}
+	return rows
+}
+
+// checkUsage compares the counted usage with the obvious one.
+func checkUsage(t *rapid.T, r *rig) {
+	got, err := r.core.Usage("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := newObviousUsage(r)
+	want := u.usage()
+	if fmt.Sprintf("%+v", got.SKUs) != fmt.Sprintf("%+v", want) {
+		t.Fatalf("usage\n%+v\nwant\n%+v\n%s", got.SKUs, want, dump(r.core))
+	}
+	unmapped := map[string]int{}
+	for _, m := range got.Unmapped {
+		unmapped[m.Group] = m.Reservations
+		if m.Reason == "" || m.Message == "" {
+			t.Fatalf("unmapped without a reason: %+v", m)
+		}
+	}
+	if !maps.Equal(unmapped, u.unmapped) {
+		t.Fatalf("unmapped %v, want %v", unmapped, u.unmapped)
+	}
+	for _, row := range got.SKUs {
+		if row.Total != row.Idle+row.Leased+row.Running+row.Unavailable {
+			t.Fatalf("the parts are not the total: %+v", row)
+		}
+	}
+}
+
+// Usage is kept by class and group; counted one by one from the store it is the
+// same, and every waiting reservation is in it once.
+func TestUsageEqualsTheObviousOne(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := &world{rig: lead(DefaultConfig()), t: t, used: map[string]resource.Vector{}}
+		w.tell(&model.Ready{Since: start})
+		catalog := func() {
+			name := evenly("small", "LARGE", "none-yet").Draw(t, "sku")
+			if evenly(0, 1, 2).Draw(t, "delete") == 0 {
+				w.ask(DeleteSKU{name})
+				return
+			}
+			w.ask(PutSKU{model.SKU{
+				Name: name, Attributes: anyZone.Draw(t, "zone"),
+				Resources: resource.Vector{"cpu": anyAmount.Draw(t, "cpu"), "slots": anyAmount.Draw(t, "slots")},
+				Scale:     &model.ScaleRule{MinIdle: rapid.Int32Range(0, 3).Draw(t, "minIdle")},
+			}})
+		}
+		disable := func() { w.ask(Drain{ID: anyExecutor.Draw(t, "drained"), RequestID: fmt.Sprintf("d%d", w.token)}) }
+		actions := []func(){
+			w.register, w.register, w.announce, w.announce, w.silence, w.enqueue, w.enqueue, w.enqueue, w.offer, w.cancel, w.forget,
+			w.assign, w.endWorkers, w.failOver, catalog, catalog, disable,
+		}
+		for range evenly(10, 30, 60).Draw(t, "steps") {
+			evenly(actions...).Draw(t, "action")()
+			w.settle()
+			w.catchUp()
+			w.settle()
+			checkUsage(t, w.rig)
+		}
+	})
+}
+
+func TestUsageWaitsForTheRegistry(t *testing.T) {
+	r := lead(DefaultConfig())
+	for _, ready := range []*model.Ready{nil, {Begun: start}} {
+		if ready != nil {
+			r.tell(ready)
+		}
+		_, err := r.core.Usage("")
+		if f := fault.Of(err); f.Kind != fault.Unavailable || f.Reason != fault.ReasonRegistryNotReady {
+			t.Fatalf("with %+v: %v", ready, err)
+		}
+	}
+	r.tell(&model.Ready{Since: start})
+	if _, err := r.core.Usage(""); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Pending demand was mapped through live free executors: with all busy, or none
+// registered yet, demand vanished and nothing scaled up.
+func TestPitfallDemandOfBusyAndAbsentSKUs(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.tell(&model.Ready{Since: start})
+	r.ready(small("busy", 4000, 4))
+	expectGranted(t, r.pass(r.queue("all", 4, cpu(1000))))
+	if _, err := r.do(PutSKU{model.SKU{Name: "gpu-8", Resources: resource.Vector{"cpu": 8000, "gpu": 8, "slots": 8}}}); err != nil {
+		t.Fatal(err)
+	}
+	r.queue("more", 6, cpu(1000))
+	k := cpu(1000)
+	k.Resources["gpu"] = 1
+	r.queue("vision", 9, k)
+	k.Resources["gpu"] = 9
+	r.queue("huge", 1, k)
+	usage, _ := r.core.Usage("")
+	gpu, busy := usage.SKUs[0], usage.SKUs[1]
+	if gpu.SKU != "gpu-8" || gpu.Total != 0 || gpu.PendingWorkers != 9 || gpu.PendingExecutors != 2 {
+		t.Errorf("none yet: %+v", gpu)
+	}
+	if busy.SKU != "small" || busy.Leased != 1 || busy.PendingWorkers != 6 || busy.PendingExecutors != 2 {
+		t.Errorf("all busy: %+v", busy)
+	}
+	if len(usage.Unmapped) != 1 || usage.Unmapped[0].Workers != 1 || usage.Unmapped[0].Reason != fault.ReasonNoMatchingExecutor {
+		t.Errorf("unmapped: %+v", usage.Unmapped)
+	}
+}
+
+// Usage mapped demand by another rule than allocation used: what an idle
+// executor would be given is never unmapped.
+func TestPitfallUsageMapsByTheRuleOfAllocation(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := lead(DefaultConfig())
+		r.tell(&model.Ready{Since: start})
+		for i := range evenly(1, 2, 4).Draw(t, "executors") {
+			r.ready(drawRegister(t, fmt.Sprintf("h%d", i)))
+		}
+		k := drawConstraints(t)
+		entry := r.queue("u", 1, k)
+		usage, err := r.core.Usage("")
+		if err != nil {
+			t.Fatal(err)
+		}
+		pending := 0
+		for _, row := range usage.SKUs {
+			pending += row.PendingReservations
+		}
+		if granted := r.pass(entry)[0].Result == Granted; granted != (pending == 1) || pending+len(usage.Unmapped) != 1 {
+			t.Fatalf("granted %v, pending %d, unmapped %+v", granted, pending, usage.Unmapped)
+		}
+		usage, _ = r.core.Usage("")
+		for _, row := range usage.SKUs {
+			if row.PendingReservations > 0 && pending == 1 {
+				t.Fatalf("leased, and still pending: %+v", row)
+			}
+		}
+	})
+}
+
+func TestUsageOfOneSKU(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.tell(&model.Ready{Since: start})
+	r.ready(small("a", 1000, 1))
+	r.ready(Register{ID: "b", SKU: "large"})
+	r.queue("x", 1, constraint.Constraints{SKU: "huge"})
+	usage, err := r.core.Usage("SMALL")
+	if err != nil || len(usage.SKUs) != 1 || usage.SKUs[0].SKU != "small" || usage.SKUs[0].Idle != 1 || len(usage.Unmapped) != 0 {
+		t.Fatalf("%+v %v", usage, err)
+	}
+	usage, _ = r.core.Usage("")
+	if len(usage.Unmapped) != 1 || usage.Unmapped[0].Reason != fault.ReasonNoMatchingSKU {
+		t.Fatalf("%+v", usage.Unmapped)
+	}
+	// A SKU that is recorded takes it at once.
+	if _, err := r.do(PutSKU{model.SKU{Name: "Huge", Resources: resource.Vector{"cpu": 1}}}); err != nil {
+		t.Fatal(err)
+	}
+	usage, _ = r.core.Usage("")
+	if len(usage.Unmapped) != 0 || usage.SKUs[0].SKU != "Huge" || usage.SKUs[0].PendingExecutors != 1 {
+		t.Fatalf("%+v", usage)
+	}
+}
