@@ -67,8 +67,8 @@ func validateWorkers(u Upsert) error {
 		if seat.Index < 0 {
 			return fault.BadField(fault.ReasonInvalid, fmt.Sprintf("workers[%d].index", i), "is negative")
 		}
-		if seat.Number < 0 {
-			return fault.BadField(fault.ReasonInvalid, fmt.Sprintf("workers[%d].number", i), "is negative")
+		if seat.Number < 1 {
+			return fault.BadField(fault.ReasonInvalid, fmt.Sprintf("workers[%d].number", i), "is %d: the first number of a seat is 1", seat.Number)
 		}
 		if _, twice := seen[seat.Index]; twice {
 			return fault.BadField(fault.ReasonDuplicate, fmt.Sprintf("workers[%d].index", i), "index %d is given twice", seat.Index)
@@ -123,6 +123,9 @@ func validateConstraints(c constraint.Constraints) error {
 	}
 	if c.Spread.Max < 0 {
 		return fault.BadField(fault.ReasonInvalid, "constraints.spread.max", "is negative")
+	}
+	if c.Spread.Max == 0 && c.Spread.By != "" {
+		return fault.BadField(fault.ReasonRequired, "constraints.spread.max", "is missing: how many workers may share one value")
 	}
 	if c.Spread.Max > 0 && c.Spread.By == "" {
 		return fault.BadField(fault.ReasonRequired, "constraints.spread.by", "spread.max is given without it")
