@@ -114,8 +114,7 @@ func (q *query) look(k *class) {
 
 // enlarge makes an eligible class its SKU's largest, if it is.
 func (q *query) enlarge(k *class) {
-	last := q.largest[k.sku]
-	if last == nil || last.size == 0 || q.compareSize(k, last) < 0 {
+	if last := q.largest[k.sku]; last == nil || q.compareSize(k, last) < 0 {
 		q.largest[k.sku] = k
 	}
 }
