@@ -1,0 +1,56 @@
+package inventory
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"berth.dev/pkg/model"
+)
+
+// TestAPassGrantsWhatOneByOneWould says that an ordered prefix of every queue in
+// one pass comes to the same leases, on the same executors, as offering one
+// reservation at a time: each next one of a queue only once the one before it
+// was granted.
+func TestAPassGrantsWhatOneByOneWould(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		registers := make([]Register, rapid.IntRange(0, 12).Draw(t, "executors"))
+		for i := range registers {
+			registers[i] = drawRegister(t, fmt.Sprintf("h%d", i))
+		}
+		together, single := lead(DefaultConfig()), lead(DefaultConfig())
+		var entries [2][]Entry
+		kinds := rapid.SliceOfN(rapid.Custom(drawConstraints), 1, 4).Draw(t, "kinds")
+		for _, r := range []*rig{together, single} {
+			for _, g := range registers {
+				r.ready(g)
+			}
+		}
+		for i := range rapid.IntRange(1, 16).Draw(t, "reservations") {
+			k := rapid.SampledFrom(kinds).Draw(t, "kind")
+			n := rapid.IntRange(1, 5).Draw(t, "workers")
+			for side, r := range []*rig{together, single} {
+				entries[side] = append(entries[side], r.queue(fmt.Sprintf("r%d", i), n, k))
+			}
+		}
+		together.pass(entries[0]...)
+		stopped := map[string]bool{}
+		for _, e := range entries[1] {
+			if !stopped[e.Group] {
+				stopped[e.Group] = single.pass(single.entry(e.UID))[0].Result != Granted
+			}
+		}
+		leases := func(r *rig) map[string][]model.Placement {
+			all := map[string][]model.Placement{}
+			for _, e := range entries[0] {
+				all[e.UID] = r.leased(e.UID)
+			}
+			return all
+		}
+		if diff := cmp.Diff(leases(single), leases(together)); diff != "" {
+			t.Fatalf("one by one, and in one pass (-one by one +together):\n%s", diff)
+		}
+	})
+}
