@@ -5,7 +5,6 @@ go 1.26.0
 require (
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.31.0 // indirect
 	go.etcd.io/etcd/client/v3 v3.7.3 // indirect
-	google.golang.org/grpc v1.85.0 // indirect
 )
 
 require (
@@ -96,6 +95,7 @@ require (
 	berth.dev/services/assigner v0.0.0
 	go.etcd.io/etcd/server/v3 v3.7.3
 	go.uber.org/goleak v1.3.0
+	google.golang.org/grpc v1.85.0
 )
 
 replace berth.dev/api => ../api
