@@ -4,6 +4,8 @@
 //	docs/api.md      every sh block is executed against a real `berth dev`
 //	docs/options.md  is written from the options of the processes (-rewrite)
 //	docs/reasons.md  has every reason that the code has, and no other
+//	docs/operating.md, docs/concepts.md
+//	                 have every figure and every kind of finding, and no other
 //	every *.md       links to what exists
 package docs
 
