@@ -65,7 +65,9 @@ func (k *class) ready() int { return k.standing[open] }
 func (c *Core) classOf(e *model.Executor) *class {
 	shares := sharesOf(e)
 	shape := constraint.Fold(e.SKU) + "|" + e.Resources.Canonical() + sharesKey(shares)
-	key := classKey(shape, e.Attributes)
+	// Spelled differently a SKU is the same SKU, but another class: so which
+	// spelling is shown does not hang on who came first.
+	key := e.SKU + "|" + shape + "|" + attributesKey(e.Attributes)
 	if k := c.classes[key]; k != nil {
 		return k
 	}
@@ -114,10 +116,6 @@ func (c *Core) joinClass(h *host, e *model.Executor) {
 		c.dropSKU(last.sku)
 		c.roster.end()
 	}
-}
-
-func classKey(shape string, attributes map[string]string) string {
-	return shape + "|" + attributesKey(attributes)
 }
 
 // amountsOf answers a vector's amounts in the order of names.

@@ -65,7 +65,7 @@ func samePool(a, b *model.Pool) bool {
 func (c *Core) deletePool(r DeletePool) (PoolDeleted, error) {
 	var bad violations
 	bad.name("name", r.Name, maxName)
-	if known := c.pools[constraint.Fold(r.Name)]; known != nil && known.record.Name == r.Name {
+	if known := c.pools[constraint.Fold(r.Name)]; known != nil {
 		c.decide(model.Effect{Deletes: []model.Ref{known.record.Ref()}})
 	}
 	return PoolDeleted{}, bad.err()

@@ -2,6 +2,8 @@ package inventory
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/fault"
@@ -42,6 +44,8 @@ func (c *Core) refusal(k constraint.Constraints, needed, fitting int) (fault.Rea
 		return fault.ReasonNoMatchingExecutor, fmt.Sprintf("%s of that kind, none large enough for %s", executors(ofKind), k.Resources.Canonical())
 	case k.SKU != "" && !c.registeredSKU(k.SKU):
 		return fault.ReasonNoMatchingSKU, fmt.Sprintf("no executor of SKU %s is registered", k.SKU)
+	case len(k.Pools) > 0 && !c.registeredPool(k.Pools):
+		return fault.ReasonNoMatchingPool, fmt.Sprintf("no executor is in %s", strings.Join(k.Pools, " or "))
 	}
 	return fault.ReasonNoMatchingExecutor, "no executor of that kind is registered"
 }
@@ -50,6 +54,16 @@ func (c *Core) refusal(k constraint.Constraints, needed, fitting int) (fault.Rea
 func (c *Core) registeredSKU(name string) bool {
 	s := c.skus[constraint.Fold(name)]
 	return s != nil && len(s.classes) > 0
+}
+
+// registeredPool says whether an executor is in one of the pools.
+func (c *Core) registeredPool(pools []string) bool {
+	for _, class := range c.classes {
+		if class.size > 0 && slices.ContainsFunc(pools, class.host.InPool) {
+			return true
+		}
+	}
+	return false
 }
 
 // executors counts in words.

@@ -47,14 +47,18 @@ const (
 	leased
 	// running: it has a worker that runs, or is being stopped.
 	running
-	// unavailable: it is not READY; or it holds nothing and may not be given
+	// unavailable: it is not READY, and not LOST; or it holds nothing and may not be given
 	// work.
 	unavailable
+	// gone: it is LOST. Nobody counts on it any more.
+	gone
 	uses
 )
 
 func (h *host) useOf() use {
 	switch {
+	case h.state == model.ExecutorLost:
+		return gone
 	case h.state != model.ExecutorReady:
 		return unavailable
 	case h.hold.workers > 0 && h.hold.running > 0:
@@ -75,7 +79,7 @@ func (h *host) disabled() bool { return h.executor.Draining || len(h.requests) >
 func (h *host) tally(n int) {
 	h.class.standing[h.standing] += n
 	h.class.use[h.use] += n
-	if h.disabled() {
+	if h.disabled() && h.use != gone {
 		h.class.shut += n
 	}
 }

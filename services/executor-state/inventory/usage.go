@@ -29,7 +29,8 @@ type Usage struct {
 // SKUUsage counts the executors of a SKU, and what waits for such executors.
 type SKUUsage struct {
 	SKU string
-	// Total = Idle + Leased + Running + Unavailable.
+	// Total = Idle + Leased + Running + Unavailable. Executors that are LOST are
+	// not counted: who provisions hosts must not wait for them.
 	Total int
 	// Idle may be given work and hold none. Leased hold workers of which none
 	// runs yet, Running such that one runs. Unavailable are those that are not
@@ -122,7 +123,7 @@ func (c *Core) registryReady() bool {
 func (s *sku) count() SKUUsage {
 	row := SKUUsage{SKU: s.name()}
 	for _, class := range s.classes {
-		row.Total += class.size
+		row.Total += class.size - class.use[gone]
 		row.Idle += class.use[idle]
 		row.Leased += class.use[leased]
 		row.Running += class.use[running]

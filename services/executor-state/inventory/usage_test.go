@@ -101,6 +101,9 @@ func (u *obviousUsage) count(e *model.Executor) {
 	live, present := u.r.keys[model.Ref{Kind: model.KindLive, ID: e.ID}]
 	ready := present && !e.Lost && live.record.(*model.Live).Incarnation == e.Incarnation
 	row := u.row(e.SKU)
+	if e.Lost && !ready {
+		return
+	}
 	row.Total++
 	if disabled {
 		row.Disabled++

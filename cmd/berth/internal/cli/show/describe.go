@@ -38,7 +38,7 @@ func Describe(r *berthv1.Reservation, assignments []*berthv1.Assignment, events 
 	}
 
 	b.WriteString("\nAssignments\n")
-	b.WriteString(cmp.Or(Assignments(assignments, now, false).text("  "), "  none: no worker has been handed out\n"))
+	b.WriteString(cmp.Or(Assignments(assignments, now, false).text("  "), "  none\n"))
 	b.WriteString("\nLast events\n")
 	for _, e := range events {
 		b.WriteString("  " + Event(e, now) + "\n")
