@@ -9,10 +9,11 @@
 // # Files
 //
 // A file under testdata shows a promise of the product: its folder is the
-// service that promises, its number that of the promise. Lines with # tell the
-// story. Any other line is a command; what came of it stands below `----`, up to
-// the next empty line. `go test -run TestSimulated -rewrite` writes the files
-// anew; then TestProcesses says whether the real thing agrees.
+// service that promises, its number that of the promise; what the gateway puts
+// together has none. Lines with # tell the story. Any other line is a command;
+// what came of it stands below `----`, up to the next empty line. `go test -run
+// TestSimulated -rewrite` writes the files anew; then TestProcesses says whether
+// the real thing agrees.
 //
 // A file is a cluster of its own. It ends with a wait until nothing is in flight
 // and with the audit of all that was ever stored.

@@ -98,9 +98,9 @@ func answered(answer, value any, err error) error {
 	return nil
 }
 
-// leaders is a connection to whoever leads: while nobody does a call waits, and
-// the world goes on, until the time that the caller has left is over there. What a gateway asks at once goes one by one, for the world
-// is no place for goroutines.
+// leaders is a connection to whoever leads: while nobody does, a call waits and
+// the world goes on, for as long in its time as the caller has left. What is
+// asked at once is answered one by one, for the world knows no goroutines.
 type leaders struct {
 	w  *World
 	mu sync.Mutex

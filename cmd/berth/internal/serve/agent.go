@@ -21,7 +21,7 @@ type AgentConfig struct {
 	Advertise   string        `mapstructure:"advertise" usage:"address that orders reach this agent at; the bound one unless given"`
 	SKU         string        `mapstructure:"sku" usage:"name of the host's shape"`
 	Resources   []string      `mapstructure:"resources" usage:"what it offers, name=amount in base units; detected from the host unless given"`
-	Reserved    []string      `mapstructure:"reserved" usage:"what of it is set aside for workers of a role, role:name=amount,name=amount; again for each role"`
+	Reserved    []string      `mapstructure:"reserved" usage:"what of its resources is set aside for workers of a role, role:name=amount,name=amount; again for each role"`
 	Attributes  []string      `mapstructure:"attributes" usage:"attributes, name=value"`
 	Generation  int           `mapstructure:"generation" usage:"of executors that fit equally well, the newest generation is used first"`
 	Dir         string        `mapstructure:"dir" usage:"directory for workers and their output"`
