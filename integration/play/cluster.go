@@ -7,6 +7,7 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/pkg/model"
+	"berth.dev/pkg/resource"
 )
 
 // Cluster is a Berth to play on. Its connection carries the calls of the public
@@ -30,6 +31,9 @@ type Cluster interface {
 	// KillAgent ends an agent as kill -9 does; its workers run on.
 	KillAgent(id string) error
 	RestartAgent(id string) error
+	// Wipe ends all that runs on the host of an agent that was killed, and takes
+	// its disk away.
+	Wipe(id string) error
 	// KillLeader ends the process that leads a service as kill -9 does.
 	KillLeader(service string) error
 	// Restart starts the process of a service that was killed.
@@ -55,8 +59,10 @@ type Options struct {
 
 // Executor describes a host.
 type Executor struct {
-	ID, SKU    string
-	Resources  map[string]int64
+	ID, SKU   string
+	Resources resource.Vector
+	// Reserved is what of them is set aside, by role.
+	Reserved   map[string]resource.Vector
 	Attributes map[string]string
 	Generation int64
 	// Allow lists the commands that its agent starts; every command unless given.

@@ -9,10 +9,11 @@
 // # Files
 //
 // A file under testdata shows a promise of the product: its folder is the
-// service that promises, its number that of the promise. Lines with # tell the
-// story. Any other line is a command; what came of it stands below `----`, up to
-// the next empty line. `go test -run TestSimulated -rewrite` writes the files
-// anew; then TestProcesses says whether the real thing agrees.
+// service that promises, its number that of the promise; what the gateway puts
+// together has none. Lines with # tell the story. Any other line is a command;
+// what came of it stands below `----`, up to the next empty line. `go test -run
+// TestSimulated -rewrite` writes the files anew; then TestProcesses says whether
+// the real thing agrees.
 //
 // A file is a cluster of its own. It ends with a wait until nothing is in flight
 // and with the audit of all that was ever stored.
@@ -25,20 +26,23 @@
 // with number 1.
 //
 //	cluster NAME=VALUE...                         first line only; see Options
-//	executors N, executor ID  slots= cpu= sku= zone= allow=...
-//	upsert KEY  count= | workers=  slots= zone= timeout= ...
+//	executors N, executor ID  slots= cpu= sku= zone= reserved=ROLE:NAME=N allow=...
+//	upsert KEY  count= | workers=  slots= zone= role= timeout= ...
 //	cancel KEY, cancel-job JOB, cancel-workers JOB/STAGE SEATS
 //	flush JOB, flush group of KEY, mark-ready
-//	get KEY, list JOB, pending, hosts, workers JOB
+//	get KEY, list JOB, pending, hosts, workers JOB, explain KEY, findings
+//	usage [SKU] NAME=...                          once it is as named
+//	unmapped, idle SKU
 //	await KEY  STATE... | reason= position= RUNNING= ...
 //	await ID STATE                                an executor
 //	finish JOB/STAGE SEATS exit=                  the workers' programs end
 //	events JOB until STAGE KIND STAGE/NAME KIND:N the stream up to all of these
 //	order KIND JOB until ...                      the same, one kind in its order
-//	disable ID... | zone=  for= request=, enable REQUEST, drain ID, claim SKU max=
-//	pool NAME  zone= lostAfter=
+//	disable ID... | zone=  for= request=, enable REQUEST, drain ID
+//	claim SKU max= request=
+//	pool NAME  zone= lostAfter=, sku NAME  slots= cpu= minIdle= maxSize= ...
 //	kill leader SERVICE, restart SERVICE
-//	kill agent ID, restart agent ID
+//	kill agent ID, wipe ID, restart agent ID
 //	wait DURATION
 //
 // # The same in both worlds

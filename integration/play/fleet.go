@@ -37,7 +37,7 @@ func (p *player) startExecutor(w *words) (string, error) {
 
 // executor reads a host, its id aside.
 func (w *words) executor() Executor {
-	return Executor{SKU: w.text("sku"), Resources: w.resources(), Attributes: w.attributes(), Generation: w.number("generation"), Allow: w.list("allow")}
+	return Executor{SKU: w.text("sku"), Resources: w.resources(), Reserved: w.shares(), Attributes: w.attributes(), Generation: w.number("generation"), Allow: w.list("allow")}
 }
 
 // startAll starts hosts and waits until each is READY.
@@ -111,6 +111,9 @@ func (p *player) restart(w *words) (string, error) {
 	}
 	return "ok", p.RestartAgent(w.next("id"))
 }
+
+// wipe takes away what a host had on its disk.
+func (p *player) wipe(w *words) (string, error) { return "ok", p.Wipe(w.next("id")) }
 
 func (p *player) wait(w *words) (string, error) {
 	d := w.duration(w.next("how long"))

@@ -88,9 +88,16 @@ func (p *player) drain(w *words) (string, error) {
 
 // claim picks idle executors of a SKU for removal.
 func (p *player) claim(w *words) (string, error) {
-	answer, refused := call(p, p.executors.ClaimForScaleDown, &berthv1.ClaimForScaleDownRequest{
-		RequestId: p.requestID(), Sku: w.next("SKU"), Max: int32(w.number("max")), ExpireTime: timestamppb.New(p.Now().Add(time.Hour)),
-	})
+	request := &berthv1.ClaimForScaleDownRequest{
+		RequestId: w.text("request"), Sku: w.next("SKU"), Max: int32(w.number("max")), ExpireTime: timestamppb.New(p.Now().Add(time.Hour)),
+	}
+	if request.RequestId == "" {
+		request.RequestId = p.requestID()
+	}
+	if err := w.problem(); err != nil {
+		return "", err
+	}
+	answer, refused := call(p, p.executors.ClaimForScaleDown, request)
 	if refused != nil {
 		return refusal(refused), nil
 	}

@@ -21,6 +21,9 @@ type player struct {
 	executors    berthv1.ExecutorsClient
 	assignments  berthv1.AssignmentsClient
 	catalog      berthv1.CatalogClient
+	demand       berthv1.UsageClient
+	explanations berthv1.ExplanationsClient
+	wrongs       berthv1.FindingsClient
 	hosts        []string // the executors that the file started, in order
 	requests     int
 }
@@ -54,8 +57,15 @@ func init() {
 		"drain":          (*player).drain,
 		"claim":          (*player).claim,
 		"pool":           (*player).pool,
+		"sku":            (*player).sku,
+		"usage":          (*player).usage,
+		"unmapped":       (*player).unmapped,
+		"idle":           (*player).idle,
+		"explain":        (*player).explain,
+		"findings":       (*player).findings,
 		"kill":           (*player).kill,
 		"restart":        (*player).restart,
+		"wipe":           (*player).wipe,
 		"wait":           (*player).wait,
 	}
 }
@@ -127,6 +137,9 @@ func (p *player) start(start func(Options) (Cluster, error), name string, w *wor
 	p.executors = berthv1.NewExecutorsClient(c)
 	p.assignments = berthv1.NewAssignmentsClient(c)
 	p.catalog = berthv1.NewCatalogClient(c)
+	p.demand = berthv1.NewUsageClient(c)
+	p.explanations = berthv1.NewExplanationsClient(c)
+	p.wrongs = berthv1.NewFindingsClient(c)
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -33,7 +34,8 @@ type Processes struct {
 	*grpc.ClientConn
 	fleet  *fleet.Fleet
 	store  *store.Etcd
-	work   string
+	dir    string
+	work   string // the working directory of all workers
 	killed map[string]*child.Process
 }
 
@@ -42,7 +44,7 @@ type Processes struct {
 func StartProcesses(binary, dir string, o Options) (*Processes, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	p := &Processes{work: filepath.Join(dir, "work"), killed: map[string]*child.Process{}}
+	p := &Processes{dir: dir, work: filepath.Join(dir, "work"), killed: map[string]*child.Process{}}
 	err := os.Mkdir(p.work, 0o755)
 	if err != nil {
 		return nil, err
@@ -114,6 +116,13 @@ func (p *Processes) StartExecutor(e Executor) error {
 		}
 		agent.Resources = append(agent.Resources, fmt.Sprintf("%s=%d", name, amount))
 	}
+	for role, share := range e.Reserved {
+		amounts := make([]string, 0, len(share))
+		for name, amount := range share {
+			amounts = append(amounts, fmt.Sprintf("%s=%d", name, amount))
+		}
+		agent.Reserved = append(agent.Reserved, role+":"+strings.Join(amounts, ","))
+	}
 	for name, value := range e.Attributes {
 		agent.Attributes = append(agent.Attributes, name+"="+value)
 	}
@@ -130,6 +139,22 @@ func (p *Processes) KillAgent(id string) error {
 	}
 	agent.Kill()
 	return nil
+}
+
+// Wipe implements Cluster. The workers' keepers are no children of the agent any
+// more, so their programs are told to end.
+func (p *Processes) Wipe(id string) error {
+	dir := filepath.Join(p.dir, id)
+	if err := os.Rename(dir, dir+".wiped"); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	on, err := berthv1.NewAssignmentsClient(p).ListAssignments(ctx, &berthv1.ListAssignmentsRequest{Executor: id, PageSize: 1000})
+	for _, a := range on.GetAssignments() {
+		err = errors.Join(err, p.Finish(model.Worker{Job: a.GetJob(), Stage: a.GetStage(), Seat: model.Seat{Index: a.GetIndex(), Number: a.GetNumber()}}, 0))
+	}
+	return err
 }
 
 // RestartAgent implements Cluster.

@@ -51,7 +51,7 @@ func (s *Simulated) Follow(job string, enough func(*berthv1.Event) bool) error {
 
 // StartExecutor implements Cluster.
 func (s *Simulated) StartExecutor(e Executor) error {
-	s.StartHost(sim.Host{ID: e.ID, SKU: e.SKU, Attributes: e.Attributes, Resources: e.Resources, Generation: e.Generation, Allow: e.Allow})
+	s.StartHost(sim.Host{ID: e.ID, SKU: e.SKU, Attributes: e.Attributes, Resources: e.Resources, Reserved: e.Reserved, Generation: e.Generation, Allow: e.Allow})
 	return nil
 }
 

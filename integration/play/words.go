@@ -12,6 +12,7 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/pkg/model"
+	"berth.dev/pkg/resource"
 )
 
 // words are those of a command: bare ones, then NAME=VALUE. Each has to be read,
@@ -113,7 +114,7 @@ func (w *words) duration(text string) time.Duration {
 
 // resources and attributes go by these names.
 var (
-	resourceNames  = []string{"slots", "cpu", "gpu", "memory"}
+	resourceNames  = []string{"slots", "cpu", "gpu", "fpga", "memory"}
 	attributeNames = []string{"zone", "rack", "disk"}
 )
 
@@ -135,6 +136,24 @@ func (w *words) attributes() map[string]string {
 		}
 	}
 	return m
+}
+
+// shares reads what a host sets aside for roles: web:slots=1,cpu=1000;db:slots=1.
+func (w *words) shares() map[string]resource.Vector {
+	shares := map[string]resource.Vector{}
+	for text := range strings.FieldsFuncSeq(w.text("reserved"), func(r rune) bool { return r == ';' }) {
+		role, amounts, _ := strings.Cut(text, ":")
+		shares[role] = resource.Vector{}
+		for text := range strings.SplitSeq(amounts, ",") {
+			name, amount, _ := strings.Cut(text, "=")
+			n, err := strconv.ParseInt(amount, 10, 64)
+			if err != nil {
+				w.wrong("reserved=%s:%s is not ROLE:NAME=AMOUNT", role, text)
+			}
+			shares[role][name] = n
+		}
+	}
+	return shares
 }
 
 // key reads job/stage or job/stage/name.

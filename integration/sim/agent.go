@@ -21,6 +21,8 @@ type Host struct {
 	ID, SKU    string
 	Attributes map[string]string
 	Resources  resource.Vector
+	// Reserved are the shares of Resources that it sets aside, by role.
+	Reserved   map[string]resource.Vector
 	Generation int64
 	// Allow lists the commands that its agent starts; every command unless given.
 	Allow []string
@@ -143,7 +145,7 @@ func (a *agent) register() {
 	a.asking = true
 	request := inventory.Register{
 		ID: a.id, Address: a.id + ":1", SKU: a.host.SKU, Host: a.id, Attributes: a.host.Attributes,
-		Resources: a.host.Resources.WithSlots(), Generation: a.host.Generation, Nonce: fmt.Sprintf("%s-%d", a.id, a.life),
+		Resources: a.host.Resources.WithSlots(), Reserved: a.host.Reserved, Generation: a.host.Generation, Nonce: fmt.Sprintf("%s-%d", a.id, a.life),
 	}
 	a.call("register", model.ServiceExecutorState, request, func(value any, err error) {
 		a.asking = false

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -63,8 +64,11 @@ const patience = 10 * time.Minute
 
 // until lets the world go on until something holds, and says whether it came to
 // that.
-func (w *World) until(holds func() bool) bool {
-	for end := w.now.Add(patience); ; w.round() {
+func (w *World) until(holds func() bool) bool { return w.within(patience, holds) }
+
+// within is until, for a time.
+func (w *World) within(d time.Duration, holds func() bool) bool {
+	for end := w.now.Add(d); ; w.round() {
 		if holds() {
 			return true
 		}
@@ -74,24 +78,58 @@ func (w *World) until(holds func() bool) bool {
 	}
 }
 
-// Invoke implements grpc.ClientConnInterface as a gateway would be called: the
-// leader answers, and while there is none the call waits.
-func (s *Stage) Invoke(ctx context.Context, method string, request, answer any, _ ...grpc.CallOption) error {
+// Invoke implements grpc.ClientConnInterface as a gateway would be called: it
+// answers itself, or the leader does.
+func (s *Stage) Invoke(ctx context.Context, method string, request, answer any, opts ...grpc.CallOption) error {
+	handler := s.composed[method]
+	if handler == nil {
+		return s.leaders.Invoke(ctx, method, request, answer, opts...)
+	}
+	value, err := handler(ctx, request.(proto.Message))
+	return answered(answer, value, err)
+}
+
+// answered completes a call.
+func answered(answer, value any, err error) error {
+	if err != nil {
+		return rpc.ToStatus(err)
+	}
+	proto.Merge(answer.(proto.Message), value.(proto.Message))
+	return nil
+}
+
+// leaders is a connection to whoever leads: while nobody does, a call waits and
+// the world goes on, for as long in its time as the caller has left. What is
+// asked at once is answered one by one, for the world knows no goroutines.
+type leaders struct {
+	w  *World
+	mu sync.Mutex
+}
+
+// Invoke implements grpc.ClientConnInterface.
+func (l *leaders) Invoke(ctx context.Context, method string, request, answer any, _ ...grpc.CallOption) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	wait := patience
+	if deadline, has := ctx.Deadline(); has {
+		wait = min(wait, time.Until(deadline).Round(time.Second))
+	}
 	var value any
 	err := error(fault.New(fault.Unavailable, fault.ReasonUnavailable, "nobody answers %s", method))
-	s.w.until(func() bool {
-		handler := s.w.handler(method)
+	l.w.within(wait, func() bool {
+		handler := l.w.handler(method)
 		if handler == nil {
 			return false
 		}
 		value, err = handler(ctx, request.(proto.Message))
 		return !fault.Is(err, fault.ReasonNotLeader)
 	})
-	if err := errors.Join(s.w.failure, err); err != nil {
-		return rpc.ToStatus(err)
-	}
-	proto.Merge(answer.(proto.Message), value.(proto.Message))
-	return nil
+	return answered(answer, value, errors.Join(l.w.failure, err))
+}
+
+// NewStream implements grpc.ClientConnInterface.
+func (*leaders) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallOption) (grpc.ClientStream, error) {
+	return nil, rpc.ToStatus(fault.New(fault.Invalid, fault.ReasonUnsupported, "the simulated Berth has no streams: read Events"))
 }
 
 // handler is that of the leader of the service that knows the method.
@@ -104,9 +142,4 @@ func (w *World) handler(method string) func(context.Context, proto.Message) (any
 		}
 	}
 	return nil
-}
-
-// NewStream implements grpc.ClientConnInterface.
-func (s *Stage) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallOption) (grpc.ClientStream, error) {
-	return nil, rpc.ToStatus(fault.New(fault.Invalid, fault.ReasonUnsupported, "the simulated Berth has no streams: read Events"))
 }

@@ -13,6 +13,7 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/pkg/model"
 	"berth.dev/services/executor-state/inventory"
+	"berth.dev/services/gateway"
 	"berth.dev/services/registry/queue"
 )
 
@@ -21,7 +22,9 @@ import (
 // somebody waits. It is a connection to a gateway, so that the generated clients
 // of the public services work on it.
 type Stage struct {
-	w *World
+	*leaders
+	// composed is what the gateway itself answers.
+	composed face
 }
 
 // Config is what the cluster of a Stage is configured with.
@@ -37,7 +40,9 @@ func NewStage(config Config, out io.Writer) *Stage {
 	w := newWorld(1, out)
 	w.calm, w.directed = true, true
 	w.startReplicas(config.Replicas, config.Queue, config.Inventory)
-	return &Stage{w}
+	s := &Stage{leaders: &leaders{w: w}, composed: face{}}
+	gateway.Serve(s.composed, s.leaders)
+	return s
 }
 
 // Until lets the world go on until something holds. The error says that it does
@@ -84,6 +89,18 @@ func (s *Stage) KillAgent(id string) error {
 	}
 	a.restart()
 	a.down, a.downUntil = true, s.w.now.Add(never)
+	return nil
+}
+
+// Wipe ends all that runs on the host of an agent that was killed, and takes its
+// disk away.
+func (s *Stage) Wipe(id string) error {
+	a := s.agent(id)
+	if a == nil || !a.down {
+		return fmt.Errorf("there is no agent %s that was killed", id)
+	}
+	clear(a.workers)
+	clear(a.stopped)
 	return nil
 }
 

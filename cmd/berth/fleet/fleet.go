@@ -166,6 +166,9 @@ type Agent struct {
 	Slots int
 	// Resources beside slots, as name=amount; detected from the host when empty.
 	Resources []string
+	// Reserved is what of them is set aside for workers of a role, as
+	// role:name=amount,name=amount.
+	Reserved []string
 	// Attributes as name=value.
 	Attributes []string
 	SKU        string
@@ -186,6 +189,9 @@ func (f *Fleet) StartAgent(ctx context.Context, a Agent) error {
 		"--dir", filepath.Join(f.config.Dir, a.ID), "--allow", strings.Join(a.Allow, ","), "--stop-workers", "--log-level", f.config.LogLevel}
 	if a.SKU != "" {
 		args = append(args, "--sku", a.SKU)
+	}
+	for _, share := range a.Reserved {
+		args = append(args, "--reserved", share)
 	}
 	if len(a.Attributes) > 0 {
 		args = append(args, "--attributes", strings.Join(a.Attributes, ","))

@@ -3,8 +3,6 @@ package serve
 import (
 	"context"
 	"os"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,7 +11,6 @@ import (
 	"berth.dev/pkg/agent"
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/process"
-	"berth.dev/pkg/resource"
 )
 
 // AgentConfig is the configuration of an agent.
@@ -24,6 +21,7 @@ type AgentConfig struct {
 	Advertise   string        `mapstructure:"advertise" usage:"address that orders reach this agent at; the bound one unless given"`
 	SKU         string        `mapstructure:"sku" usage:"name of the host's shape"`
 	Resources   []string      `mapstructure:"resources" usage:"what it offers, name=amount in base units; detected from the host unless given"`
+	Reserved    []string      `mapstructure:"reserved" usage:"what of its resources is set aside for workers of a role, role:name=amount,name=amount; again for each role"`
 	Attributes  []string      `mapstructure:"attributes" usage:"attributes, name=value"`
 	Generation  int           `mapstructure:"generation" usage:"of executors that fit equally well, the newest generation is used first"`
 	Dir         string        `mapstructure:"dir" usage:"directory for workers and their output"`
@@ -68,6 +66,10 @@ func runAgent(ctx context.Context, config AgentConfig) error {
 	if err != nil {
 		return err
 	}
+	reserved, err := setAside(config.Reserved, resources)
+	if err != nil {
+		return err
+	}
 	attributes, err := pairs("--attributes", config.Attributes)
 	if err != nil {
 		return err
@@ -83,8 +85,8 @@ func runAgent(ctx context.Context, config AgentConfig) error {
 	}
 	h := host.Open(ctx, ports.Calls, config.Gateways, log)
 	_, err = h.Add(agent.Config{
-		ID: id, Address: config.Advertise, SKU: config.SKU, Host: id, Attributes: attributes, Resources: resources,
-		Generation: int64(config.Generation), Driver: driver, Dir: config.Dir, StopWhenIsolatedAfter: config.Isolated,
+		ID: id, Address: config.Advertise, SKU: config.SKU, Host: id, Attributes: attributes,
+		Resources: resources, Reserved: reserved, Generation: int64(config.Generation), Driver: driver, Dir: config.Dir, StopWhenIsolatedAfter: config.Isolated,
 	})
 	if err != nil {
 		h.Close(false, config.StopTimeout)
@@ -96,39 +98,4 @@ func runAgent(ctx context.Context, config AgentConfig) error {
 	}
 	<-h.Stopping()
 	return h.Close(config.StopWorkers, config.StopTimeout)
-}
-
-// offered is what the host has, with what is configured in its place.
-func offered(config AgentConfig) (resource.Vector, error) {
-	given, err := pairs("--resources", config.Resources)
-	if err != nil {
-		return nil, err
-	}
-	resources := resource.Vector{}
-	if len(given) == 0 {
-		if resources, err = agent.Detect(config.Dir); err != nil {
-			return nil, err
-		}
-	}
-	for name, text := range given {
-		amount, err := strconv.ParseInt(text, 10, 64)
-		if err != nil || amount < 0 {
-			return nil, fault.BadField(fault.ReasonInvalid, "--resources", "%s=%s is not an amount in base units", name, text)
-		}
-		resources[name] = amount
-	}
-	return resources.WithSlots(), nil
-}
-
-// pairs reads name=value.
-func pairs(flag string, list []string) (map[string]string, error) {
-	m := map[string]string{}
-	for _, text := range list {
-		name, value, ok := strings.Cut(text, "=")
-		if _, twice := m[name]; !ok || name == "" || twice {
-			return nil, fault.BadField(fault.ReasonInvalid, flag, "%q is not name=value, or its name is given twice", text)
-		}
-		m[name] = value
-	}
-	return m, nil
 }

@@ -1,0 +1,51 @@
+package play
+
+import (
+	"fmt"
+	"strings"
+
+	berthv1 "berth.dev/api/berth/v1"
+)
+
+// explain says why a reservation waits, and what of it would fit.
+func (p *player) explain(w *words) (string, error) {
+	key := w.key()
+	e, refused := call(p, p.explanations.ExplainReservation, &berthv1.ExplainReservationRequest{Job: key.Job, Stage: key.Stage, Name: key.Name})
+	if refused != nil {
+		return refusal(refused), nil
+	}
+	return explanationText(e), nil
+}
+
+func explanationText(e *berthv1.Explanation) string {
+	r, head := e.GetReservation(), e.GetHead()
+	name := keyText(r.GetJob(), r.GetStage(), r.GetName())
+	if e.GetPosition() == 0 {
+		return strings.TrimSuffix(fmt.Sprintf("%s does not wait: it is %s %s", name, r.GetState(), e.GetReason()), " ")
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s is %d of %d", name, e.GetPosition(), e.GetQueued())
+	if e.GetPosition() > 1 {
+		fmt.Fprintf(&b, ", behind %s", keyText(head.GetJob(), head.GetStage(), head.GetName()))
+	}
+	fmt.Fprintf(&b, ": %s\n", e.GetReason())
+	if e.GetExecutorRevision() == 0 {
+		return b.String() + "what would fit is not known"
+	}
+	fmt.Fprintf(&b, "needed %d, fitting %d, missing %d\n", e.GetNeeded(), e.GetFitting(), e.GetMissing())
+	for _, c := range e.GetChecks() {
+		fmt.Fprintf(&b, "  %d fail %s: wanted %s, found %s\n", c.GetCount(), c.GetCheck(), c.GetWant(), c.GetHave())
+	}
+	return b.String()
+}
+
+// findings lists what is wrong anywhere.
+func (p *player) findings(*words) (string, error) {
+	answer, refused := call(p, p.wrongs.ListFindings, &berthv1.ListFindingsRequest{})
+	if refused != nil {
+		return refusal(refused), nil
+	}
+	return sorted(lines(answer.GetFindings(), func(f *berthv1.Finding) string {
+		return fmt.Sprintf("%s %s by %s", f.GetKind(), f.GetObject(), f.GetService())
+	})), nil
+}

@@ -1,0 +1,109 @@
+package play
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	berthv1 "berth.dev/api/berth/v1"
+)
+
+// sku specifies a shape of hosts, and the rule it is scaled by.
+func (p *player) sku(w *words) (string, error) {
+	sku := &berthv1.Sku{Name: w.next("name"), Resources: w.resources(), Attributes: w.attributes()}
+	rule := &berthv1.ScaleRule{MinIdle: int32(w.number("minIdle")), MinSize: int32(w.number("minSize"))}
+	for name, bound := range map[string]**int32{"maxIdle": &rule.MaxIdle, "maxSize": &rule.MaxSize} {
+		if w.has(name) {
+			n := int32(w.number(name))
+			*bound = &n
+		}
+	}
+	if rule.MinIdle != 0 || rule.MinSize != 0 || rule.MaxIdle != nil || rule.MaxSize != nil {
+		sku.Scale = rule
+	}
+	if err := w.problem(); err != nil {
+		return "", err
+	}
+	if _, refused := call(p, p.catalog.PutSku, &berthv1.PutSkuRequest{Sku: sku}); refused != nil {
+		return refusal(refused), nil
+	}
+	return "ok", nil
+}
+
+// usage shows the usage of a SKU, or of all. With NAME=VALUE it is that of one
+// SKU, once it is as named: what another service has told is known a moment
+// later.
+func (p *player) usage(w *words) (string, error) {
+	request := &berthv1.GetUsageRequest{}
+	if len(w.bare) > 0 {
+		request.Sku = w.next("SKU")
+	}
+	var wanted []string
+	for name := range w.named {
+		wanted = append(wanted, name+"="+w.text(name))
+	}
+	if len(wanted) > 0 && request.Sku == "" {
+		return "", fmt.Errorf("%v of which SKU", wanted)
+	}
+	var last string
+	err := p.Until(func() bool {
+		answer, refused := call(p, p.demand.GetUsage, request)
+		if refused != nil {
+			last = refusal(refused)
+			return len(wanted) == 0
+		}
+		last = lines(answer.GetSkus(), usageText)
+		has := strings.Fields(last)
+		return !slices.ContainsFunc(wanted, func(word string) bool { return !slices.Contains(has, word) })
+	})
+	if err != nil {
+		return fmt.Sprintf("%v: %s", err, last), nil
+	}
+	return last, nil
+}
+
+func usageText(u *berthv1.SkuUsage) string {
+	words := []string{u.GetSku()}
+	if u.GetSku() == "" {
+		words[0] = "no SKU"
+	}
+	count := func(name string, n int32) { words = append(words, name+"="+strconv.Itoa(int(n))) }
+	count("total", u.GetTotal())
+	count("idle", u.GetIdle())
+	count("leased", u.GetLeased())
+	count("running", u.GetRunning())
+	count("unavailable", u.GetUnavailable())
+	count("disabled", u.GetDisabled())
+	words = append(words, "pending:")
+	count("reservations", u.GetPendingReservations())
+	count("workers", u.GetPendingWorkers())
+	count("executors", u.GetPendingExecutors())
+	for _, b := range u.GetPendingBatches() {
+		words = append(words, fmt.Sprintf("%dx%d", b.GetCount(), b.GetWorkers()))
+	}
+	words = append(words, "so:")
+	count("effectiveIdle", u.GetEffectiveIdle())
+	count("wanted", u.GetWantedSize())
+	return strings.Join(words, " ")
+}
+
+// unmapped shows what waits and no SKU fits.
+func (p *player) unmapped(*words) (string, error) {
+	answer, refused := call(p, p.demand.GetUsage, &berthv1.GetUsageRequest{})
+	if refused != nil {
+		return refusal(refused), nil
+	}
+	return sorted(lines(answer.GetUnmapped(), func(u *berthv1.UnmappedDemand) string {
+		return fmt.Sprintf("%s: reservations=%d workers=%d reason=%s", constraintsText(u.GetConstraints()), u.GetReservations(), u.GetWorkers(), u.GetReason())
+	})), nil
+}
+
+// idle lists the executors of a SKU without workers, and why each is idle.
+func (p *player) idle(w *words) (string, error) {
+	answer, refused := call(p, p.executors.ListIdleExecutors, &berthv1.ListIdleExecutorsRequest{Sku: w.next("SKU"), Max: 1000})
+	if refused != nil {
+		return refusal(refused), nil
+	}
+	return sorted(lines(answer.GetExecutors(), func(e *berthv1.IdleExecutor) string { return e.GetId() + " " + e.GetReason() })), nil
+}
