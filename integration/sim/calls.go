@@ -74,7 +74,7 @@ func (w *World) performAssigner(t term, core *handout.Core, action model.Action)
 		w.order(a.Executor, func(ag *agent) any { return ag.submit(a) }, a.Timeout, done)
 	case handout.Stop:
 		done := func(result any) {
-			t.post(handout.StopDone{Executor: a.Executor, UID: a.UID, Seat: a.Worker.Seat, Result: result})
+			t.post(handout.StopDone{Executor: a.Executor, Worker: a.Worker, UID: a.UID, Epoch: a.Epoch, Result: result})
 		}
 		w.order(a.Executor, func(ag *agent) any { return ag.stop(a) }, a.Timeout, done)
 	default:

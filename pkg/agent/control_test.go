@@ -31,8 +31,9 @@ type control struct {
 	mu           sync.Mutex
 	incarnations map[string]int64
 	nonces       map[string]string
-	last         map[string]int64 // sequences, by executor
-	complete     map[string]int   // complete reports, by executor
+	former       map[string]bool // nonces that may not come back
+	refused      int             // registrations
+	complete     map[string]int  // complete reports, by executor
 	workers      map[string]*controlv1.WorkerReport
 	history      map[string][]string
 	bare         map[string]int // heartbeats without a report, by executor
@@ -46,7 +47,7 @@ type control struct {
 
 func newControl(every time.Duration) *control {
 	return &control{
-		every: every, incarnations: map[string]int64{}, nonces: map[string]string{}, last: map[string]int64{},
+		every: every, incarnations: map[string]int64{}, nonces: map[string]string{}, former: map[string]bool{},
 		complete: map[string]int{}, workers: map[string]*controlv1.WorkerReport{}, history: map[string][]string{},
 		bare: map[string]int{}, changed: make(chan struct{}),
 	}
@@ -72,6 +73,11 @@ func (c *control) serve(t *testing.T, address string) (string, func()) {
 func (c *control) Register(_ context.Context, req *controlv1.RegisterRequest) (*controlv1.RegisterAnswer, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.former[req.Nonce] {
+		c.refused++
+		c.tell()
+		return nil, another()
+	}
 	if c.nonces[req.Id] != req.Nonce {
 		c.nonces[req.Id] = req.Nonce
 		c.incarnations[req.Id]++
@@ -81,12 +87,13 @@ func (c *control) Register(_ context.Context, req *controlv1.RegisterRequest) (*
 }
 
 func (c *control) Heartbeat(stream grpc.BidiStreamingServer[controlv1.HeartbeatRequest, controlv1.HeartbeatAnswer]) error {
+	var last int64 // sequence of this stream
 	for first := true; ; first = false {
 		req, err := stream.Recv()
 		if err != nil {
 			return nil
 		}
-		answer, err := c.beat(req, first)
+		answer, err := c.beat(req, first, &last)
 		if err != nil {
 			return err
 		}
@@ -102,16 +109,12 @@ func (c *control) Heartbeat(stream grpc.BidiStreamingServer[controlv1.HeartbeatR
 	}
 }
 
-func (c *control) beat(req *controlv1.HeartbeatRequest, first bool) (*controlv1.HeartbeatAnswer, error) {
+func (c *control) beat(req *controlv1.HeartbeatRequest, first bool, last *int64) (*controlv1.HeartbeatAnswer, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer c.tell()
 	if req.Incarnation != c.incarnations[req.Id] {
-		s, err := status.New(codes.Aborted, "another").WithDetails(&errdetails.ErrorInfo{Domain: fault.Domain, Reason: string(fault.ReasonOtherIncarnation)})
-		if err != nil {
-			return nil, err
-		}
-		return nil, s.Err()
+		return nil, another()
 	}
 	answer := &controlv1.HeartbeatAnswer{Present: true, AssignerTerm: 5}
 	r := req.Report
@@ -122,10 +125,10 @@ func (c *control) beat(req *controlv1.HeartbeatRequest, first bool) (*controlv1.
 		c.bare[req.Id]++
 		return answer, nil
 	}
-	if r.Executor != req.Id || r.Incarnation != req.Incarnation || r.Sequence <= c.last[r.Executor] && !first {
-		c.wrong = append(c.wrong, fmt.Sprintf("report %v after sequence %d", r, c.last[r.Executor]))
+	if r.Executor != req.Id || r.Incarnation != req.Incarnation || r.Sequence <= *last {
+		c.wrong = append(c.wrong, fmt.Sprintf("report %v after sequence %d", r, *last))
 	}
-	c.last[r.Executor] = r.Sequence
+	*last = r.Sequence
 	if r.Complete {
 		c.complete[r.Executor]++
 	}
@@ -139,6 +142,15 @@ func (c *control) beat(req *controlv1.HeartbeatRequest, first bool) (*controlv1.
 		}
 	}
 	return answer, nil
+}
+
+// another is how an agent is told that it is not the one its id stands for.
+func another() error {
+	s, err := status.New(codes.Aborted, "another").WithDetails(&errdetails.ErrorInfo{Domain: fault.Domain, Reason: string(fault.ReasonOtherIncarnation)})
+	if err != nil {
+		return err
+	}
+	return s.Err()
 }
 
 func reportKey(w *controlv1.WorkerReport) string {

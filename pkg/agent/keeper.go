@@ -20,7 +20,9 @@ import (
 // keeperVariable in the environment makes a program a keeper.
 const keeperVariable = "BERTH_AGENT_KEEPER"
 
-// eventsFD is the keeper's writing end of the events.
+// eventsFD is the keeper's writing end of the events, open until the keeper's
+// end: that is what tells the agent of it. It is never made an os.File, which
+// would be closed once it is garbage, long before.
 const eventsFD = 3
 
 // ShimMain turns the process into the keeper of one worker, if it was started as
@@ -56,7 +58,6 @@ func keep() error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return err
 	}
-	events := os.NewFile(eventsFD, pipeEvents)
 	unix.CloseOnExec(eventsFD)
 	var p plan
 	if err := readJSON(fileWorker, &p); err != nil {
@@ -88,7 +89,7 @@ func keep() error {
 	k := &keeper{me: me, group: cmd.Process.Pid}
 	go k.obey(control)
 	go k.reapOrphans(children)
-	if err := k.announce(events); err != nil {
+	if err := k.announce(); err != nil {
 		k.stop(0)
 		_, gone := k.wait(cmd)
 		return errors.Join(gone, exit.write(verdict{NotStarted: err.Error()}))
@@ -115,7 +116,7 @@ type keeper struct {
 }
 
 // announce writes down that the process runs, and has the agent look.
-func (k *keeper) announce(events *os.File) error {
+func (k *keeper) announce() error {
 	p, err := processOf(k.group)
 	if err != nil {
 		return err
@@ -123,7 +124,7 @@ func (k *keeper) announce(events *os.File) error {
 	if err := writeJSON(fileProcess, p); err != nil {
 		return err
 	}
-	_, err = events.Write([]byte{'.'})
+	_, err = unix.Write(eventsFD, []byte{'.'})
 	return err
 }
 

@@ -48,18 +48,31 @@ func (a *Agent) Run(ctx context.Context) error {
 	var (
 		every time.Duration
 		delay = pause{first: 2 * time.Millisecond, last: time.Second}
-		// again slows down two agents of one id that take the executor from each
-		// other: each registration ends the other's incarnation.
+		// again slows down an agent that keeps losing its executor, or that
+		// another one of its id has followed.
 		again = pause{first: 10 * time.Millisecond, last: 30 * time.Second}
+		// followed: it was said that another agent has the id.
+		followed bool
 	)
 	for ctx.Err() == nil {
 		if every == 0 {
 			var err error
-			if every, err = a.register(ctx); err != nil {
+			every, err = a.register(ctx)
+			if reasonOf(err) == fault.ReasonOtherIncarnation {
+				if !followed {
+					a.log.Error("another agent has taken this id: this one takes no orders; stop one of the two, "+
+						"and if this one is to stay, start it again", "error", err)
+				}
+				followed = true
+				again.wait(ctx)
+				continue
+			}
+			if err != nil {
 				a.log.Info("not registered", "error", err)
 				delay.wait(ctx)
 				continue
 			}
+			followed = false
 		}
 		began := time.Now()
 		answered, err := a.session(ctx, every, isolated)
@@ -195,17 +208,18 @@ func (a *Agent) watchIsolation() *time.Timer {
 // mustRegister says whether the control plane knows another incarnation, or no
 // such executor.
 func mustRegister(err error) bool {
-	s, ok := status.FromError(err)
-	if !ok {
-		return false
-	}
-	for _, d := range s.Details() {
+	reason := reasonOf(err)
+	return reason == fault.ReasonOtherIncarnation || reason == fault.ReasonNotFound || status.Code(err) == codes.NotFound
+}
+
+// reasonOf answers the reason that a refusal names, empty without one.
+func reasonOf(err error) fault.Reason {
+	for _, d := range status.Convert(err).Details() {
 		if info, ok := d.(*errdetails.ErrorInfo); ok {
-			reason := fault.Reason(info.GetReason())
-			return reason == fault.ReasonOtherIncarnation || reason == fault.ReasonNotFound
+			return fault.Reason(info.GetReason())
 		}
 	}
-	return s.Code() == codes.NotFound
+	return ""
 }
 
 // newNonce tells this start of an agent from every other.

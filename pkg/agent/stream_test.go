@@ -1,11 +1,14 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -88,6 +91,41 @@ func TestRegistersAgain(t *testing.T) {
 	if answer := mustSubmit(t, a, again); answer.Worker.State != berthv1.Assignment_RUNNING {
 		t.Error(answer)
 	}
+}
+
+// Executor state 10: of two agents with one id the one that was followed says
+// so once, and what to do about it, takes no orders, and goes on asking.
+func TestExecutorState10Followed(t *testing.T) {
+	c := newControl(10 * time.Millisecond)
+	log := &lines{text: "another agent has taken this id"}
+	address, _ := c.serve(t, "127.0.0.1:0")
+	a, _ := runAgent(t, Config{ID: "host", Driver: Simulated{}, Conn: dial(t, address), Log: slog.New(slog.NewTextHandler(log, nil))})
+	c.registered(t, "host", 1)
+	mustSubmit(t, a, submit(0, 1, ""))
+	c.mu.Lock()
+	c.former[c.nonces["host"]] = true
+	c.incarnations["host"], c.nonces["host"] = 7, "another"
+	c.mu.Unlock()
+	c.await(t, "three refusals", func() bool { return c.refused >= 3 })
+	if n := log.count.Load(); n != 1 {
+		t.Errorf("said %d times", n)
+	}
+	if _, err := a.SubmitTask(t.Context(), submit(1, 7, "")); !fault.Is(err, fault.ReasonOtherIncarnation) {
+		t.Error(err)
+	}
+}
+
+// lines counts those that hold a text.
+type lines struct {
+	text  string
+	count atomic.Int32
+}
+
+func (l *lines) Write(line []byte) (int, error) {
+	if bytes.Contains(line, []byte(l.text)) {
+		l.count.Add(1)
+	}
+	return len(line), nil
 }
 
 // Changes are told at once, not with the next heartbeat.

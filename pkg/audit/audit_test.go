@@ -99,6 +99,33 @@ func TestRules(t *testing.T) {
 			small.Spec.Constraints.Resources = resource.Vector{"slots": 1}
 			w.put(lease(small, w.put(small), w.revision, 1))
 		}},
+		{"a share is taken by anybody", RuleShare, func(w *world) {
+			w.put(setAside(map[string]int64{"web": 2}))
+			big := reservation("big", 1, 3)
+			w.put(lease(big, w.put(big), w.revision, 1))
+		}},
+		{"a share is taken by another role", RuleShare, func(w *world) {
+			w.put(setAside(map[string]int64{"web": 2, "batch": 1}))
+			w.run(ofRole("web", 1, 1, "web"), 1)
+			batch := ofRole("batch", 2, 3, "batch")
+			w.put(lease(batch, w.put(batch), w.revision, 1))
+		}},
+		{"a share is taken after the agent came back", RuleShare, func(w *world) {
+			w.run(r, 1)
+			w.put(setAside(map[string]int64{"web": 3}))
+			small := reservation("small", 2, 1)
+			w.put(lease(small, w.put(small), w.revision, 1))
+		}},
+		{"a lease has another role", RuleAllOrNone, func(w *world) {
+			l := lease(r, w.put(r), w.revision, 1)
+			l.Role = "web"
+			w.put(l)
+		}},
+		{"a lease changes its role", RuleImmutable, func(w *world) {
+			l := *w.run(r, 1)
+			l.Role = "web"
+			w.put(&l)
+		}},
 		{"a worker is missing", RuleAllOrNone, func(w *world) {
 			l := without(lease(r, w.put(r), w.revision, 1), 1)
 			l.Total = 1

@@ -7,7 +7,6 @@ import (
 
 	"berth.dev/pkg/keyspace"
 	"berth.dev/pkg/model"
-	"berth.dev/pkg/resource"
 	"berth.dev/pkg/store"
 	"berth.dev/pkg/wire"
 )
@@ -18,6 +17,7 @@ type Rule string
 // The rules.
 const (
 	RuleCapacity         Rule = "CAPACITY"
+	RuleShare            Rule = "SHARE"
 	RuleAllOrNone        Rule = "ALL_OR_NONE"
 	RuleOneAssignment    Rule = "ONE_ASSIGNMENT"
 	RuleOneOfASeat       Rule = "ONE_OF_A_SEAT"
@@ -78,16 +78,16 @@ type step struct {
 	// jump is set for a snapshot: what lies between is not known.
 	jump     bool
 	touched  []*version
-	born     []*version                 // whose reservation was accepted
-	split    []split                    // that ask for other workers now
-	granted  []*version                 // whose lease was created
-	grown    []*version                 // whose task got a record it had not
-	complete []*version                 // whose task was completed
-	removed  []removal                  // placements that were given back
-	used     map[uint32]resource.Vector // what executors used before
-	begun    []*seat                    // that got an assignment
-	writers  map[string]bool            // services whose records changed
-	chained  map[string]int64           // term in the chain, by service
+	born     []*version       // whose reservation was accepted
+	split    []split          // that ask for other workers now
+	granted  []*version       // whose lease was created
+	grown    []*version       // whose task got a record it had not
+	complete []*version       // whose task was completed
+	removed  []removal        // placements that were given back
+	used     map[uint32]usage // what executors used before
+	begun    []*seat          // that got an assignment
+	writers  map[string]bool  // services whose records changed
+	chained  map[string]int64 // term in the chain, by service
 }
 
 // New makes the auditor of one cluster, which knows of nothing yet.
@@ -156,7 +156,7 @@ type change struct {
 func (a *Auditor) apply(revision int64, raw []store.Change, jump bool) {
 	a.step = step{
 		revision: revision, jump: jump,
-		used: map[uint32]resource.Vector{}, writers: map[string]bool{}, chained: map[string]int64{},
+		used: map[uint32]usage{}, writers: map[string]bool{}, chained: map[string]int64{},
 	}
 	for _, c := range a.decode(raw) {
 		a.set(c)
@@ -226,7 +226,7 @@ func (a *Auditor) set(c change) {
 		}
 	case model.KindExecutor:
 		e, _ := c.record.(*model.Executor)
-		a.setExecutor(c.ref.ID, e)
+		a.setExecutor(c.ref.ID, e, c.Mod)
 	case model.KindLeaseChunk:
 		l, _ := c.record.(*model.LeaseChunk)
 		a.setLease(c.ref, l)

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
 )
@@ -11,7 +12,10 @@ import (
 // executor is what an ordinal stands for, and what leases use of it.
 type executor struct {
 	record *model.Executor
-	used   resource.Vector
+	// recorded is the revision of the record, granted that of the newest lease
+	// on it.
+	recorded, granted int64
+	usage
 }
 
 func (e *executor) capacity() resource.Vector {
@@ -21,7 +25,7 @@ func (e *executor) capacity() resource.Vector {
 	return e.record.Resources
 }
 
-func (a *Auditor) setExecutor(id string, record *model.Executor) {
+func (a *Auditor) setExecutor(id string, record *model.Executor, mod int64) {
 	if ordinal, known := a.ordinals[id]; known && (record == nil || record.Ordinal != ordinal) {
 		a.executor(ordinal).record = nil
 		delete(a.ordinals, id)
@@ -36,28 +40,32 @@ func (a *Auditor) setExecutor(id string, record *model.Executor) {
 	if e.record != nil && e.record.ID != id {
 		a.violate(RulePlacement, "ordinal %d stands for executors %s and %s", record.Ordinal, e.record.ID, id)
 	}
-	e.record = record
+	e.record, e.recorded = record, mod
 	a.ordinals[id] = record.Ordinal
 }
 
 func (a *Auditor) executor(ordinal uint32) *executor {
 	e := a.executors[ordinal]
 	if e == nil {
-		e = &executor{used: resource.Vector{}}
+		e = &executor{usage: usage{used: resource.Vector{}}}
 		a.executors[ordinal] = e
 	}
 	return e
 }
 
-// use adds n workers to what is used of an executor.
-func (a *Auditor) use(ordinal uint32, n int64, each resource.Vector) {
+// use adds n workers of a lease to what is used of an executor.
+func (a *Auditor) use(ordinal uint32, n int64, chunk *model.LeaseChunk) {
 	e := a.executor(ordinal)
 	if _, noted := a.step.used[ordinal]; !noted {
-		a.step.used[ordinal] = maps.Clone(e.used)
+		a.step.used[ordinal] = e.clone()
 	}
-	for name, amount := range each {
+	for name, amount := range chunk.Each {
 		e.used[name] += n * amount
 	}
+	if chunk.Role != "" {
+		e.hold(constraint.Fold(chunk.Role), n, chunk.Each)
+	}
+	e.granted = max(e.granted, chunk.Create)
 }
 
 // checkCapacity looks at the executors whose leases this revision changed. More
@@ -69,12 +77,13 @@ func (a *Auditor) checkCapacity() {
 	}
 	for _, ordinal := range slices.Sorted(maps.Keys(a.step.used)) {
 		before, e := a.step.used[ordinal], a.executors[ordinal]
+		a.checkShares(ordinal, e, before)
 		capacity := e.capacity()
 		if capacity.Fits(e.used) {
 			continue
 		}
 		for _, name := range e.used.Names() {
-			if used := e.used[name]; used > capacity[name] && used > before[name] {
+			if used := e.used[name]; used > capacity[name] && used > before.used[name] {
 				a.violate(RuleCapacity, "%s: %s used %d of %d", a.name(ordinal), name, used, capacity[name])
 			}
 		}

@@ -14,6 +14,10 @@
 //	CAPACITY           used ≤ capacity of each executor and resource: no lease
 //	                   makes it more. A record that shrinks below what is used
 //	                   is no violation; using more of it then is
+//	SHARE              what an executor sets aside for a role stays out of reach of
+//	                   others: with what of each share its role does not use, no
+//	                   lease makes used more than capacity. Shares that came with
+//	                   a record newer than the leases are no violation
 //	ALL_OR_NONE        the revision that creates a lease, or completes a task,
 //	                   has every worker of the reservation in it, in order
 //	ONE_ASSIGNMENT     a worker has at most one assignment that has not ended

@@ -60,10 +60,10 @@ func (a *Auditor) moveUse(v *version, prev, next *model.LeaseChunk) {
 	if next != nil {
 		after = *next
 	}
-	if prev != nil && next != nil && !prev.Each.Equal(next.Each) {
-		a.violate(RuleImmutable, "%s: chunk %d of its lease has another size of worker", v, next.Chunk)
-		a.useAll(before, -1)
-		a.useAll(after, 1)
+	if prev != nil && next != nil && (!prev.Each.Equal(next.Each) || prev.Role != next.Role) {
+		a.violate(RuleImmutable, "%s: chunk %d of its lease has another size of worker or another role", v, next.Chunk)
+		a.useAll(&before, -1)
+		a.useAll(&after, 1)
 		return
 	}
 	kept := 0
@@ -72,20 +72,20 @@ func (a *Auditor) moveUse(v *version, prev, next *model.LeaseChunk) {
 			kept++
 			continue
 		}
-		a.use(p.Ordinal, -1, before.Each)
+		a.use(p.Ordinal, -1, &before)
 		a.step.removed = append(a.step.removed, removal{v, p.Seat})
 	}
 	for _, p := range after.Workers[kept:] {
-		a.use(p.Ordinal, 1, after.Each)
+		a.use(p.Ordinal, 1, &after)
 		if prev != nil {
 			a.violate(RulePlacement, "%s: worker %s came into its lease, on %s, after the grant", v, p.Seat, a.name(p.Ordinal))
 		}
 	}
 }
 
-func (a *Auditor) useAll(chunk model.LeaseChunk, n int64) {
+func (a *Auditor) useAll(chunk *model.LeaseChunk, n int64) {
 	for _, p := range chunk.Workers {
-		a.use(p.Ordinal, n, chunk.Each)
+		a.use(p.Ordinal, n, chunk)
 	}
 }
 
@@ -137,6 +137,8 @@ func (v *version) leaseFlaw() string {
 			return fmt.Sprintf("chunk %d is for %s at epoch %d, not %d", n, chunk.Key, chunk.Epoch, v.r.Epoch)
 		case !chunk.Each.Equal(v.r.Spec.Constraints.Resources):
 			return fmt.Sprintf("a worker takes %s where %s was asked for", chunk.Each.Canonical(), v.r.Spec.Constraints.Resources.Canonical())
+		case chunk.Role != v.r.Spec.Constraints.Role:
+			return fmt.Sprintf("a worker has the role %q where %q was asked for", chunk.Role, v.r.Spec.Constraints.Role)
 		}
 	}
 	return ""

@@ -146,7 +146,7 @@ func lease(r *model.Reservation, epoch, cut int64, on ...uint32) *model.LeaseChu
 	seats := r.Seats.List()
 	l := &model.LeaseChunk{
 		UID: r.UID, Chunks: 1, Total: int32(len(seats)), Key: r.Key, Epoch: epoch,
-		Each: r.Spec.Constraints.Resources, Cut: cut,
+		Each: r.Spec.Constraints.Resources, Role: r.Spec.Constraints.Role, Cut: cut,
 	}
 	for i, seat := range seats {
 		l.Workers = append(l.Workers, model.Placement{Seat: seat, Ordinal: on[i%len(on)]})

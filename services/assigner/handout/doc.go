@@ -32,6 +32,14 @@
 //  7. Word is taken only about that very worker: same uid, seat, epoch and
 //     executor. A worker that ends is told of, and replaced by nobody here.
 //
+// And of what the executor state promises, the tenth:
+//
+//  10. What a report means is for [model.Reconcile] to say, worker by worker.
+//     What an executor should not have is told to stop, and is a [Finding] until
+//     it says that it is gone. A report that contradicts the record frees no
+//     capacity: whatever is listed under a uid and seat is not absent, and the
+//     end of one of another epoch, name or executor is not the recorded one's.
+//
 // The transcripts in testdata begin with the number of what they show.
 //
 // Everything is derived from records: a successor that sees the same records

@@ -20,8 +20,9 @@ const (
 	// confirmed. Its capacity stays used until its executor says that it is
 	// gone, or is lost.
 	FindingQuarantined = "QUARANTINED"
-	// FindingStray: an executor has a worker that it should not have, and does
-	// not confirm its end.
+	// FindingStray: an executor has a worker that it should not have: nobody
+	// knows it, it was given up, its epoch is another, or it belongs elsewhere.
+	// It is found until the executor confirms its end.
 	FindingStray = "STRAY"
 )
 
@@ -59,6 +60,7 @@ const (
 	actionSubmit = "orders to start wait for the executor's presence, or are retried"
 	actionRun    = "the worker keeps its executor until it runs, ends or is cancelled"
 	actionStop   = "the order to stop is repeated; the capacity stays used until the executor confirms the end, or is LOST"
+	actionStray  = "the order to stop is repeated until the executor confirms the end"
 )
 
 // Edges is the life of a worker: every edge that the assigner writes.

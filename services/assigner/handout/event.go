@@ -83,8 +83,11 @@ type SubmitDone struct {
 // StopDone tells what came of a Stop. Every Stop that is carried out gets one.
 type StopDone struct {
 	Executor string
-	UID      string
-	Seat     model.Seat
+	// Worker, UID and Epoch are the order's: an executor may have the same uid
+	// and seat at another epoch as well.
+	Worker model.Worker
+	UID    string
+	Epoch  int64
 	// Result is a Stopping, an Ended or an Unknown. A refusal is an Unknown: it
 	// does not say that the worker is gone.
 	Result any

@@ -53,7 +53,7 @@ func TestFiguresCountWhatIsDurable(t *testing.T) {
 	w.progress()
 	w.settled(t)
 	w.now = w.now.Add(3 * time.Second)
-	give(StopDone{"e0", "u1", seat(0), Ended{State: model.WorkerEvicted}})
+	give(StopDone{"e0", workerOf("u1", seat(0)), "u1", 7, Ended{State: model.WorkerEvicted}})
 	w.executor(1, 1, true)
 	w.progress()
 	w.settled(t)

@@ -9,7 +9,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Finding is a thing that missed its deadline, and is not forgotten for it.
+// Finding is a thing that should not be: it missed its deadline, and is not
+// forgotten for it, or it is a worker that no record wants.
 type Finding struct {
 	Kind string
 	// Object names the worker: job/stage/index.number.
@@ -49,26 +50,27 @@ func (c *Core) finding(now time.Time, t *task, w *model.TaskWorker) (Finding, bo
 	return Finding{Kind: e.Miss, Object: t.worker(w.Seat).String(), Since: w.Since, Message: message, Action: e.Action}, true
 }
 
-// strays finds the workers that executors have and should not, once they had
-// time to stop them. Since when is known to this leader alone.
-func (c *Core) strays(now time.Time) (all []Finding) {
-	e := deadlines[model.WorkerEvict]
-	for _, o := range c.orders {
-		if o.kind == orderStray && now.Sub(o.since) > e.Deadline+c.grace(o.key.uid) {
+// strays finds what executors have and should not, from when it was first heard
+// of until its end is. Since when, and how often it was told to stop, is known
+// to this leader alone.
+func (c *Core) strays() (all []Finding) {
+	for ordinal, h := range c.hosts {
+		for of, o := range h.strays {
 			all = append(all, Finding{
-				Kind: FindingStray, Object: o.worker.String(), Since: o.since,
-				Message: fmt.Sprintf("%s has it, at epoch %d, and should not", c.executorID(o.key.ordinal), o.epoch),
-				Action:  "the order to stop is repeated",
+				Kind: FindingStray, Object: of.worker.String(), Since: o.since,
+				Message: fmt.Sprintf("%s has it, at epoch %d, and should not: %s; orders to stop: %d", c.executorID(ordinal), of.epoch, o.why, o.sent),
+				Action:  actionStray,
 			})
 		}
 	}
 	return all
 }
 
-// Findings answers what has missed its deadline by now, in order of object:
-// what it is, since when, and what is done about it.
+// Findings answers what has missed its deadline by now, and what executors
+// should not have, in order of object: what it is, since when, and what is done
+// about it.
 func (c *Core) Findings(now time.Time) []Finding {
-	all := c.strays(now)
+	all := c.strays()
 	for _, uid := range c.uids {
 		t := c.tasks[uid]
 		if !t.active() || t.header.Ended {

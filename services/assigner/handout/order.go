@@ -15,8 +15,7 @@ type orderKind uint8
 const (
 	orderSubmit orderKind = iota + 1
 	orderStop
-	// orderStray stops a worker that the records do not know, or know to have
-	// ended.
+	// orderStray stops what the executor should not have.
 	orderStray
 )
 
@@ -25,6 +24,14 @@ type orderKey struct {
 	ordinal uint32
 	uid     string
 	seat    model.Seat
+}
+
+// instance names what an executor has: of one uid and seat it may have more
+// than what is recorded, under another name or of another epoch.
+type instance struct {
+	uid    string
+	worker model.Worker
+	epoch  int64
 }
 
 // order is what is to be sent about one worker until records or answers say
@@ -43,10 +50,12 @@ type order struct {
 	misses int
 	// doubt: an attempt may have reached the executor without our knowing.
 	doubt bool
-	// worker, epoch and since are set for strays.
-	worker model.Worker
-	epoch  int64
-	since  time.Time
+	// of is what is to be stopped, and sent how often that was sent.
+	of   instance
+	sent int
+	// why and since when a stray is one.
+	why   model.Verdict
+	since time.Time
 }
 
 // flight is an order under way.
@@ -60,12 +69,13 @@ type flight struct {
 	landed bool
 }
 
+// flightKey tells flights apart: orders to stop by what is to be stopped.
 type flightKey struct {
-	stop bool
 	orderKey
+	stop instance
 }
 
-func (o *order) flightKey() flightKey { return flightKey{o.kind != orderSubmit, o.key} }
+func (o *order) flightKey() flightKey { return flightKey{o.key, o.of} }
 
 // refitAll fits the orders of a task to its records.
 func (c *Core) refitAll(t *task) {
@@ -82,6 +92,12 @@ func (c *Core) refit(t *task, w *model.TaskWorker, there bool) {
 		return
 	}
 	key := orderKey{w.Ordinal, t.uid, w.Seat}
+	if h := c.hosts[w.Ordinal]; there && t.active() && !w.State.Terminal() && h != nil && len(h.strays) > 0 {
+		// It is known to live after all, for what said otherwise was undone.
+		if o := h.strays[t.instance(w.Seat)]; o != nil {
+			c.drop(o)
+		}
+	}
 	var kind orderKind
 	if there && t.active() {
 		switch w.State {
@@ -95,7 +111,7 @@ func (c *Core) refit(t *task, w *model.TaskWorker, there bool) {
 	}
 	o := c.orders[key]
 	if kind == 0 {
-		if o != nil && o.kind != orderStray {
+		if o != nil {
 			c.drop(o)
 		}
 		return
@@ -106,6 +122,9 @@ func (c *Core) refit(t *task, w *model.TaskWorker, there bool) {
 	}
 	if o == nil {
 		o = &order{key: key, kind: kind, doubt: true}
+		if kind == orderStop {
+			o.of = t.instance(w.Seat)
+		}
 		c.orders[key] = o
 	}
 	if o.state == w.State {
@@ -122,14 +141,14 @@ func (c *Core) refit(t *task, w *model.TaskWorker, there bool) {
 	}
 }
 
-// stray orders an executor to stop a worker that it should not have.
-func (c *Core) stray(key orderKey, worker model.Worker, epoch int64) {
-	if c.orders[key] != nil {
+// stray orders an executor to stop what it should not have.
+func (c *Core) stray(ordinal uint32, of instance, why model.Verdict) {
+	h := c.host(ordinal)
+	if h.strays[of] != nil {
 		return
 	}
-	o := &order{key: key, kind: orderStray, worker: worker, epoch: epoch, since: c.now}
-	c.orders[key] = o
-	c.host(key.ordinal).strays[o] = struct{}{}
+	o := &order{key: orderKey{ordinal, of.uid, of.worker.Seat}, kind: orderStray, of: of, why: why, since: c.now}
+	h.strays[of] = o
 	if c.flights[o.flightKey()] == nil {
 		c.schedule(o, 0)
 	}
@@ -152,13 +171,16 @@ func (o *order) enter(q *queue) {
 
 // drop forgets an order. One in flight still takes its place until it lands.
 func (c *Core) drop(o *order) {
-	delete(c.orders, o.key)
+	h := c.host(o.key.ordinal)
+	if o.kind == orderStray {
+		delete(h.strays, o.of)
+	} else {
+		delete(c.orders, o.key)
+	}
 	if o.in != nil {
 		heap.Remove(o.in, o.index)
 		o.in = nil
 	}
-	h := c.host(o.key.ordinal)
-	delete(h.strays, o)
 	c.wake(h)
 }
 
@@ -198,14 +220,10 @@ func (c *Core) send(o *order, e *model.Executor) {
 			Task: c.reservations[t.uid].Spec.Task, Timeout: c.cfg.Timeout, Fresh: f.attempt > 1 || o.misses > 0,
 		})
 	default:
-		worker, epoch := o.worker, o.epoch
-		if o.kind == orderStop {
-			t := c.tasks[o.key.uid]
-			worker, epoch = t.worker(o.key.seat), t.header.Epoch
-		}
+		o.sent++
 		c.out = append(c.out, Stop{
 			Term: c.term, Executor: e.ID, Address: e.Address, Incarnation: e.Incarnation,
-			Worker: worker, UID: o.key.uid, Epoch: epoch,
+			Worker: o.of.worker, UID: o.of.uid, Epoch: o.of.epoch,
 			Grace: c.grace(o.key.uid), Timeout: c.cfg.Timeout, Fresh: o.misses > 0,
 		})
 	}
@@ -237,7 +255,10 @@ func (c *Core) unsend(f *flight) {
 // standing answers the order that a flight was sent for, where it still stands
 // and is not queued again.
 func (c *Core) standing(f *flight) *order {
-	o := c.orders[f.key.orderKey]
+	o := c.host(f.key.ordinal).strays[f.key.stop]
+	if o == nil {
+		o = c.orders[f.key.orderKey]
+	}
 	if o == nil || o.flightKey() != f.key || o.in != nil {
 		return nil
 	}
@@ -249,7 +270,7 @@ func (c *Core) standing(f *flight) *order {
 func (c *Core) expireFlights() {
 	for len(c.flown) > 0 && !c.flown[0].until.After(c.now) {
 		f := c.flown[0]
-		if f.key.stop {
+		if f.key.stop != (instance{}) {
 			c.stopped(f, Unknown{"no answer"})
 		} else {
 			c.submitted(f, Unknown{"no answer"})

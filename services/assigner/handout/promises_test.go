@@ -22,6 +22,73 @@ func TestPromise7AnAnswerOfAnOlderEpochTouchesNothing(t *testing.T) {
 	}
 }
 
+// Executor state 10: a report that contradicts the record never ends a worker,
+// and so never frees capacity that may still be in use. Whatever is listed under
+// its uid and seat, or comes from elsewhere, proves nothing of it; a complete and
+// later report that has neither does.
+func TestExecutorState10AContradictionFreesNothing(t *testing.T) {
+	recorded := WorkerStatus{Worker: workerOf("u1", seat(0)), UID: "u1", Epoch: 7, State: model.WorkerRunning}
+	but := func(change func(*WorkerStatus)) []WorkerStatus {
+		s := recorded
+		change(&s)
+		return []WorkerStatus{s}
+	}
+	for name, r := range map[string]Report{
+		"another epoch":       {Executor: "e0", Incarnation: 1, Workers: but(func(s *WorkerStatus) { s.Epoch = 3 })},
+		"a later epoch":       {Executor: "e0", Incarnation: 1, Workers: but(func(s *WorkerStatus) { s.Epoch = 8 })},
+		"another name":        {Executor: "e0", Incarnation: 1, Workers: but(func(s *WorkerStatus) { s.Worker.Job = "other" })},
+		"no state known here": {Executor: "e0", Incarnation: 1, Workers: but(func(s *WorkerStatus) { s.State = 99 })},
+		"a state not its own": {Executor: "e0", Incarnation: 1, Workers: but(func(s *WorkerStatus) { s.State = model.WorkerLost })},
+		"elsewhere":           {Executor: "e1", Incarnation: 1, Workers: but(func(s *WorkerStatus) {})},
+		"ended elsewhere":     {Executor: "e1", Incarnation: 1, Workers: but(func(s *WorkerStatus) { s.State = model.WorkerFailed })},
+		"not there elsewhere": {Executor: "e1", Incarnation: 1},
+		"another copy":        {Executor: "e0", Incarnation: 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := scene(t, 2)
+			w.handedOut(t, "u1", 0)
+			w.step(SubmitDone{"e0", "u1", seat(0), 1, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}})
+			w.settled(t)
+			r.Sequence, r.Complete = 2, true
+			got := w.step(model.Input{Token: 2, Request: r})
+			got = append(got, w.settled(t)...)
+			// What the report speaks of is stopped, and that is not the worker's end.
+			for _, stop := range of[Stop](got) {
+				w.step(StopDone{stop.Executor, stop.Worker, stop.UID, stop.Epoch, Ended{State: model.WorkerEvicted}})
+			}
+			w.settled(t)
+			if s := w.state("u1", seat(0)); s != model.WorkerRunning {
+				t.Errorf("the worker is %s", s)
+			}
+			w.step(model.Input{Token: 3, Request: Report{Executor: "e0", Incarnation: 1, Sequence: 3, Complete: true}})
+			w.settled(t)
+			if s := w.state("u1", seat(0)); s != model.WorkerLost {
+				t.Errorf("not there any more, the worker is %s", s)
+			}
+		})
+	}
+}
+
+// What was decided on a report that is undone is no stray: a worker that the
+// record has after all is not stopped.
+func TestExecutorState10AStrayThatIsNone(t *testing.T) {
+	w := scene(t, 1)
+	w.handedOut(t, "u1", 0)
+	w.step(SubmitDone{"e0", "u1", seat(0), 1, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}})
+	w.settled(t)
+	w.step(model.Input{Token: 2, Request: Report{Executor: "e0", Incarnation: 1, Sequence: 2, Complete: true}})
+	listed := Report{Executor: "e0", Incarnation: 1, Sequence: 3, Complete: true, Workers: []WorkerStatus{
+		{Worker: workerOf("u1", seat(0)), UID: "u1", Epoch: 7, State: model.WorkerRunning},
+	}}
+	w.step(model.Input{Token: 3, Request: listed})
+	w.abandon()
+	got := append(w.step(nil), w.step(model.Input{Token: 4, Request: listed})...)
+	got = append(got, w.settled(t)...)
+	if len(of[Stop](got)) > 0 || w.state("u1", seat(0)) != model.WorkerRunning {
+		t.Errorf("%s after %+v", w.state("u1", seat(0)), got)
+	}
+}
+
 func TestPromise2ABudgetSpentByThreeLeadersIsOneBudget(t *testing.T) {
 	w := scene(t, 1)
 	w.handedOut(t, "u1", 0)
@@ -276,7 +343,7 @@ func TestPromise5AConfirmedEndIsDecidedAtOnce(t *testing.T) {
 	if len(of[Submit](carried)) > 0 || len(of[Stop](carried)) == 0 {
 		t.Fatalf("after the cancel %+v was sent", carried)
 	}
-	w.step(StopDone{"e0", "u1", seat(0), Ended{State: model.WorkerEvicted}})
+	w.step(StopDone{"e0", workerOf("u1", seat(0)), "u1", 7, Ended{State: model.WorkerEvicted}})
 	if _, workers, _ := w.core.Task("u1"); len(w.effects) != 1 || workers[0].State != model.WorkerEvicted {
 		t.Errorf("%d effects, and the worker is %s", len(w.effects), workers[0].State)
 	}

@@ -95,7 +95,7 @@ func (p *play) deliver(i int, refuse, lost, twice bool) {
 		if lost {
 			result = Unknown{"timeout"}
 		}
-		p.give(StopDone{o.Executor, o.UID, o.Worker.Seat, result})
+		p.give(StopDone{o.Executor, o.Worker, o.UID, o.Epoch, result})
 	}
 }
 
@@ -242,7 +242,7 @@ func TestOrdersAndEndsUnderAnyFault(t *testing.T) {
 				case Submit:
 					p.give(SubmitDone{o.Executor, o.UID, o.Worker.Seat, o.Attempt, Unknown{"timeout"}})
 				case Stop:
-					p.give(StopDone{o.Executor, o.UID, o.Worker.Seat, Unknown{"timeout"}})
+					p.give(StopDone{o.Executor, o.Worker, o.UID, o.Epoch, Unknown{"timeout"}})
 				}
 			},
 			"advance": func(t *rapid.T) {

@@ -131,12 +131,18 @@ func (c *Core) Stats() Stats {
 			s.Workers[state] += n
 		}
 	}
-	for _, o := range c.orders {
-		if o.kind == orderStray {
-			s.Strays++
-		}
+	waits := func(o *order) {
 		if o.in != nil {
 			s.Waiting++
+		}
+	}
+	for _, o := range c.orders {
+		waits(o)
+	}
+	for _, h := range c.hosts {
+		s.Strays += len(h.strays)
+		for _, o := range h.strays {
+			waits(o)
 		}
 	}
 	for _, a := range c.asked {

@@ -5,44 +5,71 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// report takes in what an executor says of its workers.
+// report takes in what an executor says of its workers. What it means of each
+// of them is model.Reconcile's to say; here is done what follows.
 func (c *Core) report(r Report) (Reported, error) {
 	ordinal, ok := c.ordinals[r.Executor]
 	if !ok {
 		return Reported{}, fault.New(fault.Unavailable, fault.ReasonUnavailable, "executor %s is not known here yet", r.Executor)
 	}
 	h := c.hosts[ordinal]
-	if r.Incarnation < h.record.Incarnation {
+	current := h.record.Incarnation
+	silent := model.Reported{Ordinal: ordinal, Incarnation: r.Incarnation, Sequence: r.Sequence, Complete: r.Complete}
+	if model.Reconcile(current, silent, nil) == model.Duplicate {
 		return Reported{}, fault.New(fault.Precondition, fault.ReasonOtherIncarnation,
-			"executor %s has incarnation %d, not %d", r.Executor, h.record.Incarnation, r.Incarnation)
+			"executor %s has incarnation %d, not %d", r.Executor, current, r.Incarnation)
 	}
 	answer := Reported{Executor: r.Executor, Sequence: r.Sequence}
-	listed := make(map[orderKey]bool, len(r.Workers))
+	// What is listed under its uid and seat is not absent, whatever is said of
+	// it: only what is not there at all has left its capacity.
+	listed := make(map[placed]bool, len(r.Workers))
+	strays := map[instance]bool{}
 	for _, status := range r.Workers {
 		if !sayable(status.State) {
+			listed[placed{status.UID, status.Worker.Seat}] = true
 			continue
 		}
-		key := orderKey{ordinal, status.UID, status.Worker.Seat}
-		t, at, found := c.find(key)
-		known := found && t.header.Epoch == status.Epoch && t.worker(key.seat) == status.Worker
-		if live := !status.State.Terminal(); live {
-			listed[key] = true
-		} else {
+		of := instance{status.UID, status.Worker, status.Epoch}
+		t, at, known := c.recorded(of)
+		said := silent
+		said.Listed, said.Epoch, said.State = true, status.Epoch, status.State
+		verdict := model.Reconcile(current, said, known)
+		if verdict == model.EndTold {
 			answer.Ended = append(answer.Ended, status)
+		} else {
+			listed[placed{of.uid, of.worker.Seat}] = true
 		}
 		switch {
-		case known && !c.read(t, at).State.Terminal():
-			c.learn(t, at, c.read(t, at), r.Incarnation, r.Sequence, status)
-		case found && !known:
-			// A uid has one epoch: whatever this is, it is not that worker.
-		case !status.State.Terminal():
-			c.stray(key, status.Worker, status.Epoch)
+		case verdict.Stops():
+			strays[of] = true
+			c.stray(ordinal, of, verdict)
+		case known != nil && known.Epoch == status.Epoch && known.Worker.Ordinal == ordinal && !known.Worker.State.Terminal():
+			c.learn(t, at, known.Worker, r.Incarnation, r.Sequence, status)
 		}
 	}
 	if r.Complete {
-		c.absent(ordinal, h, r, listed)
+		c.absent(h, current, silent, listed)
+		for of, o := range h.strays {
+			if !strays[of] {
+				c.drop(o)
+			}
+		}
 	}
 	return answer, nil
+}
+
+// recorded answers what is recorded of what an executor has, whichever executor
+// that should be; nil where the name is not that of the uid's worker.
+func (c *Core) recorded(of instance) (*task, slot, *model.Recorded) {
+	t := c.tasks[of.uid]
+	if t == nil || !t.active() {
+		return nil, slot{}, nil
+	}
+	at, found := t.find(of.worker.Seat)
+	if !found || t.worker(of.worker.Seat) != of.worker {
+		return nil, slot{}, nil
+	}
+	return t, at, &model.Recorded{Epoch: t.header.Epoch, Worker: c.read(t, at)}
 }
 
 // sayable says whether an executor may speak of the state.
@@ -66,7 +93,7 @@ func (c *Core) learn(t *task, at slot, w model.TaskWorker, incarnation, sequence
 	if incarnation > w.Incarnation {
 		w.Incarnation, w.Sequence = incarnation, sequence
 	}
-	if f := c.flights[flightKey{false, orderKey{w.Ordinal, t.uid, w.Seat}}]; f != nil && w.State == model.WorkerAssigned {
+	if f := c.flights[flightKey{orderKey: orderKey{w.Ordinal, t.uid, w.Seat}}]; f != nil && w.State == model.WorkerAssigned {
 		w.Attempts = f.attempt
 	}
 	if status.State != w.State && w.State.MayBecome(status.State) && status.State != model.WorkerEvict {
@@ -80,32 +107,22 @@ func (c *Core) learn(t *task, at slot, w model.TaskWorker, incarnation, sequence
 	}
 }
 
-// absent takes what a complete report does not list. It proves the absence of
-// workers acknowledged before it alone, by that incarnation or an earlier one;
-// an order that was never acknowledged may still be on its way.
-func (c *Core) absent(ordinal uint32, h *host, r Report, listed map[orderKey]bool) {
+// absent takes what a complete report does not list.
+func (c *Core) absent(h *host, current int64, silent model.Reported, listed map[placed]bool) {
 	for _, p := range h.placed {
-		key := orderKey{ordinal, p.uid, p.seat}
+		key := orderKey{silent.Ordinal, p.uid, p.seat}
 		t, at, _ := c.find(key)
 		w := c.read(t, at)
-		if listed[key] || w.State.Terminal() {
+		if listed[p] || w.State.Terminal() {
 			continue
 		}
-		proven := w.Incarnation < r.Incarnation || w.Incarnation == r.Incarnation && w.Sequence < r.Sequence
-		switch w.State {
-		case model.WorkerStarting, model.WorkerRunning:
-			if proven {
-				w.State, w.Reason = model.WorkerLost, fault.ReasonNotReported
-				c.write(t, at, w)
-			}
-		case model.WorkerEvict, model.WorkerEvicting:
+		switch model.Reconcile(current, silent, &model.Recorded{Epoch: t.header.Epoch, Worker: w}) {
+		case model.Missing:
+			w.State, w.Reason = model.WorkerLost, fault.ReasonNotReported
+			c.write(t, at, w)
+		case model.Await:
 			// The answer to a stop is what ends it, and comes at once.
 			c.hurry(key)
-		}
-	}
-	for o := range h.strays {
-		if !listed[o.key] {
-			c.drop(o)
 		}
 	}
 }

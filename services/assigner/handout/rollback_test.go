@@ -95,19 +95,6 @@ func TestOrdersBehindOneThatIsDroppedAreSent(t *testing.T) {
 	}
 }
 
-func TestAnotherEpochOfTheSameUIDIsNotThatWorker(t *testing.T) {
-	w := scene(t, 1)
-	w.handedOut(t, "u1", 0)
-	w.step(SubmitDone{"e0", "u1", seat(0), 1, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}})
-	w.settled(t)
-	got := w.step(model.Input{Token: 2, Request: Report{Executor: "e0", Incarnation: 1, Sequence: 2, Workers: []WorkerStatus{{
-		Worker: model.Worker{Job: "job-u1", Stage: "map", Seat: seat(0)}, UID: "u1", Epoch: 3, State: model.WorkerRunning,
-	}}}})
-	if len(of[Stop](got)) > 0 || len(w.effects) > 0 {
-		t.Errorf("decided %+v", got)
-	}
-}
-
 func TestAnExecutorStartedAgainAdoptsWhatItLists(t *testing.T) {
 	w := scene(t, 1)
 	w.handedOut(t, "u1", 0)

@@ -31,29 +31,31 @@ func (c *Core) dismissAll(t *task, reason fault.Reason) {
 }
 
 func (c *Core) stopDone(d StopDone) {
-	key, ok := c.orderKey(d.Executor, d.UID, d.Seat)
+	to, ok := c.orderKey(d.Executor, d.UID, d.Worker.Seat)
 	if !ok {
 		return
 	}
-	f := c.flights[flightKey{true, key}]
+	key := flightKey{to, instance{d.UID, d.Worker, d.Epoch}}
+	f := c.flights[key]
 	if f == nil {
-		f = &flight{key: flightKey{true, key}, landed: true}
+		f = &flight{key: key, landed: true}
 	}
 	c.stopped(f, d.Result)
 }
 
 // stopped takes what came of one order to stop a worker. There is no budget:
-// the order stands until the end is confirmed or the executor is lost.
+// the order stands until the end is confirmed or the executor is lost. It is
+// word of what was stopped alone, which need not be what is recorded.
 func (c *Core) stopped(f *flight, result any) {
 	if !f.landed {
 		c.land(f)
 	}
 	t, at, found := c.find(f.key.orderKey)
-	found = found && !c.read(t, at).State.Terminal()
+	found = found && t.instance(f.key.seat) == f.key.stop && !c.read(t, at).State.Terminal()
 	acknowledged := false
 	switch result := result.(type) {
 	case Ended:
-		if o := c.orders[f.key.orderKey]; o != nil && o.kind == orderStray {
+		if o := c.host(f.key.ordinal).strays[f.key.stop]; o != nil {
 			c.drop(o)
 		}
 		if found && result.State.Terminal() {

@@ -12,10 +12,10 @@ func (c *Core) submitDone(d SubmitDone) {
 	if !ok {
 		return
 	}
-	f := c.flights[flightKey{false, key}]
+	f := c.flights[flightKey{orderKey: key}]
 	if f == nil || f.attempt != d.Attempt {
 		// The answer comes late, or again. It may still be the first to tell.
-		f = &flight{key: flightKey{false, key}, attempt: d.Attempt, landed: true}
+		f = &flight{key: flightKey{orderKey: key}, attempt: d.Attempt, landed: true}
 	}
 	c.submitted(f, d.Outcome)
 }
@@ -54,7 +54,7 @@ func (c *Core) submitted(f *flight, outcome any) {
 func (c *Core) accepted(f *flight, t *task, at slot, found bool, a Accepted) {
 	if !found || c.read(t, at).State.Terminal() {
 		if !a.State.Terminal() && t != nil {
-			c.stray(f.key.orderKey, t.worker(f.key.seat), t.header.Epoch)
+			c.stray(f.key.ordinal, t.instance(f.key.seat), model.Zombie)
 		}
 		return
 	}

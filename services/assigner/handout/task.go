@@ -84,6 +84,11 @@ func (t *task) find(seat model.Seat) (slot, bool) {
 	return slot{int32(n), i}, found
 }
 
+// instance names what the executor of a seat has, if it has what is recorded.
+func (t *task) instance(seat model.Seat) instance {
+	return instance{t.uid, t.worker(seat), t.header.Epoch}
+}
+
 // worker names the one that takes the seat.
 func (t *task) worker(seat model.Seat) model.Worker {
 	return model.Worker{Job: t.header.Key.Job, Stage: t.header.Key.Stage, Seat: seat}

@@ -147,9 +147,11 @@ func (s *script) run(t *testing.T, line string) {
 			done.Outcome = Refused{Reason: fault.Reason(arg(4))}
 		}
 		s.give(done)
-	case "stopped": // stopped e1 u1/0.1 STOPPING|UNKNOWN|STATE
-		done := StopDone{Executor: arg(1), Result: Unknown{"timeout"}}
-		done.UID, done.Seat = worker(t, arg(2))
+	case "stopped": // stopped e1 u1/0.1 STOPPING|UNKNOWN|STATE [epoch=]
+		done := StopDone{Executor: arg(1), Epoch: option("epoch", 7), Result: Unknown{"timeout"}}
+		var at model.Seat
+		done.UID, at = worker(t, arg(2))
+		done.Worker = workerOf(done.UID, at)
 		switch arg(3) {
 		case "STOPPING":
 			done.Result = Stopping{}
@@ -158,7 +160,7 @@ func (s *script) run(t *testing.T, line string) {
 			done.Result = Ended{State: workerState(t, arg(3))}
 		}
 		s.give(done)
-	case "report": // report e1 [incarnation=] [sequence=] [epoch=] u1/0.1:RUNNING …
+	case "report": // report e1 [incarnation=] [sequence=] [epoch=] u1/0.1:RUNNING u1/1.1:RUNNING@3 …
 		r := Report{Executor: arg(1), Incarnation: option("incarnation", 1), Sequence: option("sequence", 100), Complete: true}
 		for _, word := range words[2:] {
 			name, state, ok := strings.Cut(word, ":")
@@ -166,9 +168,13 @@ func (s *script) run(t *testing.T, line string) {
 				continue
 			}
 			uid, seat := worker(t, name)
+			epoch := option("epoch", 7)
+			state, at, ok := strings.Cut(state, "@")
+			if ok {
+				epoch, _ = strconv.ParseInt(at, 10, 64)
+			}
 			r.Workers = append(r.Workers, WorkerStatus{
-				Worker: model.Worker{Job: key(uid).Job, Stage: "map", Seat: seat}, UID: uid,
-				Epoch: option("epoch", 7), State: workerState(t, state),
+				Worker: workerOf(uid, seat), UID: uid, Epoch: epoch, State: workerState(t, state),
 			})
 		}
 		s.give(model.Input{Token: 2, Request: r})
@@ -270,7 +276,11 @@ func (s *script) show(actions []model.Action) {
 			}
 			s.say("submit %s %s/%s incarnation %d attempt %d%s", a.Executor, a.UID, a.Worker.Seat, a.Incarnation, a.Attempt, fresh)
 		case Stop:
-			s.say("stop %s %s/%s incarnation %d grace %v", a.Executor, a.UID, a.Worker.Seat, a.Incarnation, a.Grace)
+			epoch := ""
+			if a.Epoch != 7 {
+				epoch = fmt.Sprintf(" epoch %d", a.Epoch)
+			}
+			s.say("stop %s %s/%s%s incarnation %d grace %v", a.Executor, a.UID, a.Worker.Seat, epoch, a.Incarnation, a.Grace)
 		case model.Reply:
 			s.say("reply %s", replyText(a))
 		}

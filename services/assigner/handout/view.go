@@ -58,7 +58,7 @@ type host struct {
 	waiting queue
 	flying  int
 	// strays are the orders to stop what it should not have.
-	strays map[*order]struct{}
+	strays map[instance]*order
 }
 
 type placed struct {
@@ -83,7 +83,7 @@ func (h *host) lost() bool { return h.record == nil || h.record.Lost }
 func (c *Core) host(ordinal uint32) *host {
 	h := c.hosts[ordinal]
 	if h == nil {
-		h = &host{strays: map[*order]struct{}{}}
+		h = &host{strays: map[instance]*order{}}
 		c.hosts[ordinal] = h
 	}
 	return h
@@ -176,6 +176,9 @@ func (c *Core) setExecutor(id string, e *model.Executor) {
 		h.record = nil
 		c.markHost(old)
 		delete(c.ordinals, id)
+		for _, o := range h.strays {
+			c.drop(o)
+		}
 		if len(h.placed)+len(h.waiting)+len(h.strays)+h.flying == 0 {
 			delete(c.hosts, old)
 		}

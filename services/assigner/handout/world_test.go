@@ -276,9 +276,7 @@ func dump(c *Core) string {
 	}
 	var orders []string
 	for key, o := range c.orders {
-		if o.kind != orderStray {
-			orders = append(orders, fmt.Sprintf("order %v %d %s", key, o.kind, o.state))
-		}
+		orders = append(orders, fmt.Sprintf("order %v %d %s", key, o.kind, o.state))
 	}
 	slices.Sort(orders)
 	fmt.Fprintf(&b, "%s\nreservations %d leases %d live %v ordinals %v\n",
@@ -314,6 +312,11 @@ func (w *world) present(id string, there bool) {
 }
 
 func key(uid string) model.Key { return model.Key{Job: "job-" + uid, Stage: "map", Name: "main"} }
+
+// workerOf names the worker of a reservation.
+func workerOf(uid string, seat model.Seat) model.Worker {
+	return model.Worker{Job: key(uid).Job, Stage: "map", Seat: seat}
+}
 
 func reservationRef(uid string) model.Ref {
 	return model.Ref{Kind: model.KindReservation, Key: key(uid), ID: uid}

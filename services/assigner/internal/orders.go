@@ -127,7 +127,7 @@ func (o *Orders) Perform(t *loop.Term, core *handout.Core, action model.Action) 
 		})
 	case handout.Stop:
 		t.Go(func(ctx context.Context) {
-			t.Post(handout.StopDone{Executor: a.Executor, UID: a.UID, Seat: a.Worker.Seat, Result: o.stop(ctx, a)})
+			t.Post(handout.StopDone{Executor: a.Executor, Worker: a.Worker, UID: a.UID, Epoch: a.Epoch, Result: o.stop(ctx, a)})
 		})
 	default:
 		panic(fmt.Sprintf("assigner: unknown action %T", action))
