@@ -25,6 +25,9 @@ import (
 	"berth.dev/services/executor-state/inventory"
 )
 
+// HeartbeatEvery is how often agents are told to send a heartbeat.
+const HeartbeatEvery = internal.HeartbeatEvery
+
 // Config of an executor-state replica.
 type Config struct {
 	process.Service `mapstructure:",squash"`
@@ -54,7 +57,9 @@ func Run(ctx context.Context, config Config, told func(process.Addresses)) error
 	internal.ShowFigures(r, l)
 
 	Serve(r.Server, l)
-	controlv1.RegisterHeartbeatsServer(r.Server, internal.NewHeartbeats(l, r.Store, renewer, reports, gone, r.Gateway, r.Log))
+	heartbeats := internal.NewHeartbeats(l, r.Store, renewer, reports, gone, r.Gateway, r.Log)
+	r.Metrics.Collect(heartbeats.Show)
+	controlv1.RegisterHeartbeatsServer(r.Server, heartbeats)
 	return replica.Run(r, l)
 }
 

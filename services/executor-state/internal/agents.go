@@ -11,18 +11,20 @@ import (
 	"berth.dev/services/executor-state/inventory"
 )
 
-// Agents is control.v1.Agents over the loop.
+// Agents is control.v1.Agents over the loop. However many agents come at once,
+// it leaves room in the loop for others.
 type Agents struct {
 	controlv1.UnimplementedAgentsServer
 	loop loop.Owner[*inventory.Core]
+	gate gate
 }
 
 // NewAgents serves the loop's core.
-func NewAgents(l loop.Owner[*inventory.Core]) *Agents { return &Agents{loop: l} }
+func NewAgents(l loop.Owner[*inventory.Core]) *Agents { return &Agents{loop: l, gate: newGate()} }
 
 // Register implements control.v1.Agents.
 func (s *Agents) Register(ctx context.Context, req *controlv1.RegisterRequest) (*controlv1.RegisterAnswer, error) {
-	value, err := s.loop.Do(ctx, inventory.Register{
+	value, err := s.do(ctx, inventory.Register{
 		ID: req.GetId(), Address: req.GetAddress(), SKU: req.GetSku(), Host: req.GetHost(), Attributes: req.GetAttributes(),
 		Resources: req.GetResources(), Reserved: wire.SharesOf(req.GetReserved()), Generation: req.GetGeneration(), Nonce: req.GetNonce(),
 	})
@@ -37,7 +39,7 @@ func (s *Agents) Register(ctx context.Context, req *controlv1.RegisterRequest) (
 
 // Depart implements control.v1.Agents.
 func (s *Agents) Depart(ctx context.Context, req *controlv1.DepartRequest) (*controlv1.DepartAnswer, error) {
-	_, err := s.loop.Do(ctx, inventory.Depart{ID: req.GetId(), Incarnation: req.GetIncarnation(), EtcdLease: req.GetEtcdLease()})
+	_, err := s.do(ctx, inventory.Depart{ID: req.GetId(), Incarnation: req.GetIncarnation(), EtcdLease: req.GetEtcdLease()})
 	if err != nil {
 		return nil, err
 	}
@@ -46,9 +48,18 @@ func (s *Agents) Depart(ctx context.Context, req *controlv1.DepartRequest) (*con
 
 // Announce implements control.v1.Agents.
 func (s *Agents) Announce(ctx context.Context, req *controlv1.AnnounceRequest) (*controlv1.AnnounceAnswer, error) {
-	_, err := s.loop.Do(ctx, inventory.Announce{ID: req.GetId(), Incarnation: req.GetIncarnation(), EtcdLease: req.GetEtcdLease()})
+	_, err := s.do(ctx, inventory.Announce{ID: req.GetId(), Incarnation: req.GetIncarnation(), EtcdLease: req.GetEtcdLease()})
 	if err != nil {
 		return nil, err
 	}
 	return &controlv1.AnnounceAnswer{}, nil
+}
+
+// do asks the core when it is the agent's turn.
+func (s *Agents) do(ctx context.Context, request any) (value any, err error) {
+	err = s.gate.pass(ctx, func() error {
+		value, err = s.loop.Do(ctx, request)
+		return err
+	})
+	return value, err
 }

@@ -12,14 +12,14 @@ import (
 	"berth.dev/services/executor-state/inventory"
 )
 
-// read is what a scrape of the figures answers.
-func read(t *testing.T, s *inventory.Figures) string {
+// scrape is what a scrape of figures answers.
+func scrape(t *testing.T, show func(process.Figures)) string {
 	t.Helper()
 	metrics, err := process.NewMetrics()
 	if err != nil {
 		t.Fatal(err)
 	}
-	metrics.Collect(func(f process.Figures) { show(f, *s) })
+	metrics.Collect(show)
 	w := httptest.NewRecorder()
 	metrics.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	var ours []string
@@ -29,6 +29,11 @@ func read(t *testing.T, s *inventory.Figures) string {
 		}
 	}
 	return strings.Join(ours, "\n")
+}
+
+func read(t *testing.T, s *inventory.Figures) string {
+	t.Helper()
+	return scrape(t, func(f process.Figures) { show(f, *s) })
 }
 
 func TestFigures(t *testing.T) {

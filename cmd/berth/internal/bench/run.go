@@ -22,7 +22,7 @@ type Workload struct {
 
 // Workloads are all there are, in the order in which they run.
 var Workloads = []Workload{
-	rawEtcd, upsert, batches, latency, freedToLeased, explain, waiting, bursts,
+	rawEtcd, upsert, batches, latency, freedToLeased, explain, waiting, bursts, heartbeats,
 }
 
 // Options of a benchmark.

@@ -1,0 +1,285 @@
+package scenario
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/cmd/berth/fleet"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/process/child"
+	"berth.dev/pkg/store"
+)
+
+// presenceTTL is how long an executor is taken for present without a heartbeat.
+const presenceTTL = 15 * time.Second
+
+// A replica that held agents' streams is killed, whether or not it leads: they go
+// on at another before their presence runs out, and no executor is unreachable
+// for a moment.
+func TestAgentsGoOnAtAnotherReplica(t *testing.T) {
+	w := start(t, fleet.Config{TTL: 2 * time.Second})
+	const simulated, agents = 40, 42
+	w.startSim("sim", simulated, 1)
+	w.startAgents(fleet.Agent{ID: "host-0", Slots: 1}, fleet.Agent{ID: "host-1", Slots: 1})
+	w.awaitReady(agents)
+	leader, other := w.executorStates()
+	until(t, func() string {
+		if l, o := w.streams(leader), w.streams(other); l == 0 || o == 0 || l+o != agents {
+			return fmt.Sprintf("the leader holds %d streams, the other %d", l, o)
+		}
+		return ""
+	})
+	moved := func(from, to *child.Process) {
+		t.Helper()
+		from.Kill()
+		until(t, func() string {
+			if n := w.streams(to); n != agents {
+				return fmt.Sprintf("%d of %d agents have gone on at %s", n, agents, to.Name)
+			}
+			return ""
+		})
+	}
+	moved(other, leader)
+	w.restart(other)
+	moved(leader, other)
+
+	// What stood on an etcd lease that nobody has renewed since is gone when this
+	// has run out.
+	w.awaitRunOut("/witness", presenceTTL)
+	for _, change := range w.history() {
+		if ref, ok := space.Parse(change.Key); ok && ref.Kind == model.KindLive && change.Deleted {
+			t.Errorf("the presence of %s was gone at revision %d", ref.ID, change.Mod)
+		}
+	}
+	w.awaitReady(agents)
+}
+
+// All gateways are gone for so long that every executor is unreachable. When they
+// are back, so are the executors, and the workers have run on.
+func TestAllGatewaysAreGoneForAWhile(t *testing.T) {
+	w := start(t, fleet.Config{Gateways: 2})
+	for i := range 3 {
+		w.startAgents(fleet.Agent{ID: fmt.Sprintf("host-%d", i), Slots: 1})
+	}
+	w.awaitReady(3)
+	ran := w.runHere("outage", 3, nil)
+
+	for i := range 2 {
+		w.fleet.GatewayProcess(i).Kill()
+	}
+	w.awaitUnreachable("host-")
+	for i := range 2 {
+		w.restart(w.fleet.GatewayProcess(i))
+	}
+	w.awaitReady(3)
+	w.ranOn(ran)
+	w.cancel(ran.reservation)
+	w.await(ran.reservation, berthv1.Reservation_CANCELLED)
+	w.quiesce()
+}
+
+// A pool that vanishes at once is held back, where a single executor is given
+// up: that many hosts do not die together. What is back goes on.
+func TestAPoolVanishesAtOnce(t *testing.T) {
+	w := start(t, fleet.Config{})
+	lostAfter := func(pool string, after time.Duration) {
+		t.Helper()
+		if _, err := w.client.PutPool(w.ctx, &berthv1.Pool{Name: pool, LostAfter: durationpb.New(after)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lostAfter("many", 2*time.Second)
+	lostAfter("single", 2*time.Second)
+	const n = 4
+	for i := range n {
+		w.startAgents(fleet.Agent{ID: fmt.Sprintf("many-%d", i), Slots: 1, SKU: "many", Attributes: []string{"pool=many"}})
+	}
+	w.startAgents(fleet.Agent{ID: "single", Slots: 1, SKU: "single", Attributes: []string{"pool=single"}})
+	w.awaitReady(n + 1)
+	ran := w.runHere("vanished", n, &berthv1.Constraints{Sku: "many"})
+
+	var killing sync.WaitGroup
+	for i := range n {
+		killing.Go(w.fleet.Agent(fmt.Sprintf("many-%d", i)).Kill)
+	}
+	killing.Wait()
+	w.awaitUnreachable("many-")
+	w.awaitMassLoss("many")
+
+	// This one went later, and its pool waits as long: when it is given up, the
+	// others would have been.
+	w.fleet.Agent("single").Kill()
+	w.awaitState("single", berthv1.Executor_LOST)
+	for i := range n {
+		w.awaitState(fmt.Sprintf("many-%d", i), berthv1.Executor_UNREACHABLE)
+	}
+
+	// As they come back one by one, the last are no crowd: only the time that
+	// their pool gives them keeps their workers then.
+	lostAfter("many", patience)
+	for i := range n {
+		w.restart(w.fleet.Agent(fmt.Sprintf("many-%d", i)))
+	}
+	w.restart(w.fleet.Agent("single"))
+	w.awaitReady(n + 1)
+	w.awaitMassLoss()
+	w.ranOn(ran)
+	for _, c := range w.history() {
+		if e, ok := decode(w, c, model.KindExecutor).(*model.Executor); ok && e.Lost && e.ID != "single" {
+			t.Errorf("%s was given up at revision %d", e.ID, c.Mod)
+		}
+	}
+	w.cancel(ran.reservation)
+	w.await(ran.reservation, berthv1.Reservation_CANCELLED)
+	w.quiesce()
+}
+
+// executorStates are the replica of executor-state that leads, and the other.
+func (w *world) executorStates() (leader, other *child.Process) {
+	w.Helper()
+	until(w.T, func() (missing string) {
+		var err error
+		if leader, _, err = w.fleet.Leader(w.ctx, model.ServiceExecutorState); err != nil || leader == nil {
+			return fmt.Sprintf("executor-state is not led: %v", err)
+		}
+		return ""
+	})
+	for i := range 2 {
+		if p := w.fleet.Replica(model.ServiceExecutorState, i); p != leader {
+			other = p
+		}
+	}
+	return leader, other
+}
+
+var streamsFigure = regexp.MustCompile(`(?m)^berth_executor_state_heartbeat_streams (\d+)$`)
+
+// streams is how many agents' heartbeats a replica takes, by its own figures.
+func (w *world) streams(p *child.Process) int {
+	w.Helper()
+	_, text := newWeb(w.T, p.Addresses().HTTP).call("GET", "/metrics", "")
+	found := streamsFigure.FindStringSubmatch(text)
+	if found == nil {
+		w.Fatalf("%s does not tell its streams:\n%s", p.Name, text)
+	}
+	n, _ := strconv.Atoi(found[1])
+	return n
+}
+
+// awaitRunOut puts a key that nobody renews, and waits until it is gone.
+func (w *world) awaitRunOut(key string, ttl time.Duration) {
+	w.Helper()
+	lease, err := w.store.Grant(w.ctx, ttl)
+	if err == nil {
+		_, err = w.store.Txn(w.ctx, store.Txn{Then: []store.Op{{Key: key, Lease: lease.ID}}})
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+	until(w.T, func() string {
+		if _, found, err := w.store.Get(w.ctx, key); found || err != nil {
+			return fmt.Sprintf("%s has not run out, %v", key, err)
+		}
+		return ""
+	})
+}
+
+// awaitUnreachable waits until etcd holds no presence of the executors whose ids
+// begin so.
+func (w *world) awaitUnreachable(prefix string) {
+	w.Helper()
+	until(w.T, func() string {
+		if left := w.keys(space.Key(model.Ref{Kind: model.KindLive, ID: prefix})); len(left) > 0 {
+			return fmt.Sprintf("present are still %v", slices.Sorted(maps.Keys(left)))
+		}
+		return ""
+	})
+}
+
+func (w *world) awaitState(id string, state berthv1.Executor_State) {
+	w.Helper()
+	until(w.T, func() string {
+		if e, err := w.client.Executor(w.ctx, id); err != nil || e.GetState() != state {
+			return fmt.Sprintf("%s is %v, want %v, %v", id, e.GetState(), state, err)
+		}
+		return ""
+	})
+}
+
+// awaitMassLoss waits until there is a finding of a mass loss for each of these
+// pools and no other.
+func (w *world) awaitMassLoss(pools ...string) {
+	w.Helper()
+	until(w.T, func() string {
+		answer, err := w.client.Findings(w.ctx)
+		var found []string
+		for _, f := range answer.GetFindings() {
+			if f.GetKind() == "MASS_LOSS" {
+				found = append(found, f.GetObject())
+			}
+		}
+		if err != nil || !slices.Equal(found, pools) {
+			return fmt.Sprintf("findings of a mass loss: %v, want %v, %v", found, pools, err)
+		}
+		return ""
+	})
+}
+
+// running is a batch whose workers have told their process ids.
+type running struct {
+	reservation *berthv1.Reservation
+	pids        []int
+}
+
+// runHere starts n workers that run until they are stopped.
+func (w *world) runHere(job string, n int, constraints *berthv1.Constraints) running {
+	w.Helper()
+	dir := w.TempDir()
+	r := shell(job, "s", n, `echo $$ > "$DIR/$BERTH_WORKER_INDEX"; exec sleep 1000`)
+	r.Constraints, r.Task.Env = constraints, map[string]string{"DIR": dir}
+	ran := running{reservation: w.upsert(r)}
+	w.awaitWorkers(job, berthv1.Event_WORKER_RUNNING, n)
+	for i := range n {
+		ran.pids = append(ran.pids, pidOf(w.T, filepath.Join(dir, strconv.Itoa(i))))
+	}
+	return ran
+}
+
+// ranOn checks that the workers are the processes that they were, and that nobody
+// thought otherwise for a moment.
+func (w *world) ranOn(ran running) {
+	w.Helper()
+	for i, pid := range ran.pids {
+		if env := environment(pid); env["BERTH_EPOCH"] != fmt.Sprint(ran.reservation.GetEpoch()) || env["BERTH_WORKER_INDEX"] != strconv.Itoa(i) {
+			w.Errorf("worker %d was process %d, which is not it any more: %v", i, pid, env)
+		}
+	}
+	n := 0
+	for a, err := range w.client.Assignments(w.ctx, &berthv1.ListAssignmentsRequest{Job: ran.reservation.GetJob()}) {
+		if n++; err != nil || a.GetState() != berthv1.Assignment_RUNNING || a.GetAttempts() != 1 {
+			w.Errorf("the assignment is %v, %v", a, err)
+		}
+	}
+	if n != len(ran.pids) {
+		w.Errorf("%d of %d workers are assigned", n, len(ran.pids))
+	}
+	for _, c := range w.history() {
+		if chunk, ok := decode(w, c, model.KindTaskChunk).(*model.TaskChunk); ok && chunk.UID == ran.reservation.GetUid() {
+			for _, worker := range chunk.Workers {
+				if worker.State == model.WorkerLost {
+					w.Errorf("worker %s was given up at revision %d", worker.Seat, c.Mod)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,30 @@
+package internal
+
+import (
+	"context"
+
+	"berth.dev/pkg/fault"
+)
+
+// gateSize is how many calls of one sort may be with the loop at once: enough
+// for the largest round, and a small part of the loop's inbox.
+const gateSize = 1024
+
+// gate keeps the calls of agents, who may all come at once, from filling the
+// inbox of the loop: the others wait in front of it, in turn and until their
+// deadline, and client calls and passes find room.
+type gate chan struct{}
+
+func newGate() gate { return make(gate, gateSize) }
+
+// pass calls do when it is its turn. An error of the gate's own says that do was
+// not called.
+func (g gate) pass(ctx context.Context, do func() error) error {
+	select {
+	case g <- struct{}{}:
+	case <-ctx.Done():
+		return fault.New(fault.Exhausted, fault.ReasonOverloaded, "%d calls of agents went before, for all of the time given", gateSize).Because(ctx.Err())
+	}
+	defer func() { <-g }()
+	return do()
+}

@@ -1,0 +1,119 @@
+package internal
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/rpc"
+	"berth.dev/pkg/store"
+	"berth.dev/services/executor-state/inventory"
+)
+
+// session is the presence of one executor as this replica keeps it.
+type session struct {
+	h           *Heartbeats
+	id          string
+	incarnation int64
+	// lease is the etcd lease that presence stands on, 0 while it is not known.
+	lease int64
+	// renewed is when the last renewal of lease that succeeded began.
+	renewed time.Time
+}
+
+// beat makes presence last: for another TTL, or, from a renewal that is young,
+// for what that one leaves. An error ends the stream.
+func (s *session) beat(ctx context.Context) (*controlv1.HeartbeatAnswer, error) {
+	ctx, cancel := context.WithTimeout(ctx, beatTimeout)
+	defer cancel()
+	answer := &controlv1.HeartbeatAnswer{}
+	began := time.Now()
+	if s.lease != 0 && began.Sub(s.renewed) < renewEvery {
+		answer.Present = true
+		return answer, nil
+	}
+	if s.lease == 0 {
+		if err := s.h.peek(ctx, func(c *inventory.Core) {
+			if live, ok := c.Live(s.id); ok && live.Incarnation == s.incarnation {
+				s.lease = live.EtcdLease // another replica kept it so far
+			}
+			answer.AssignerTerm = c.AssignerTerm()
+		}); err != nil {
+			return answer, nil // this replica's view is not there yet
+		}
+	}
+	if s.lease != 0 {
+		err := s.h.renewer.Renew(ctx, s.lease)
+		if err == nil {
+			s.renewed = began
+			answer.Present = s.present(ctx)
+			return answer, nil
+		}
+		if !errors.Is(err, store.ErrLeaseNotFound) {
+			s.h.log.Debug("a heartbeat did not reach etcd", "executor", s.id, "error", err)
+			return answer, nil
+		}
+		s.lease = 0
+	}
+	granting := time.Now()
+	lease, err := s.h.store.Grant(ctx, PresenceTTL)
+	if err != nil {
+		s.h.log.Debug("a heartbeat did not reach etcd", "executor", s.id, "error", err)
+		return answer, nil
+	}
+	_, err = s.h.leader.Announce(ctx, &controlv1.AnnounceRequest{Id: s.id, Incarnation: s.incarnation, EtcdLease: lease.ID})
+	if err != nil {
+		// What was perhaps announced runs out by itself if it is not used.
+		switch f := rpc.FromStatus(err); f.Reason {
+		case fault.ReasonOtherIncarnation, fault.ReasonNotFound:
+			return nil, f
+		}
+		return answer, nil
+	}
+	s.lease, s.renewed = lease.ID, granting
+	answer.Present = true
+	return answer, nil
+}
+
+// present says whether presence still stands on the etcd lease that was renewed.
+// Where it does not, because the executor has registered again say, the next beat
+// asks for it anew, and the leader says what is wrong. A replica that cannot say
+// now has renewed the lease all the same.
+func (s *session) present(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, peekTimeout)
+	defer cancel()
+	present := true
+	_ = s.h.peek(ctx, func(c *inventory.Core) {
+		live, ok := c.Live(s.id)
+		present = ok && live.Incarnation == s.incarnation && live.EtcdLease == s.lease
+	})
+	if !present {
+		s.lease = 0
+	}
+	return present
+}
+
+// suspect has the agent looked after whose stream has ended, whatever ended it.
+func (s *session) suspect() {
+	if s.lease == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), peekTimeout)
+	defer cancel()
+	gone := departure{id: s.id, incarnation: s.incarnation, lease: s.lease}
+	if err := s.h.peek(ctx, func(c *inventory.Core) {
+		if view, ok := c.Executor(s.id); ok && view.Incarnation == s.incarnation {
+			gone.address = view.Address
+		}
+	}); err == nil && gone.address != "" {
+		s.h.gone.Suspect(gone)
+	}
+}
+
+// peek looks at the core. Streams that begin or end all at once come one after
+// the other, and leave room for others.
+func (h *Heartbeats) peek(ctx context.Context, look func(*inventory.Core)) error {
+	return h.peeks.pass(ctx, func() error { return h.loop.Peek(ctx, look) })
+}

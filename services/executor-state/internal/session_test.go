@@ -1,0 +1,160 @@
+package internal
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/process"
+	"berth.dev/pkg/store"
+)
+
+// renewals renews etcd leases of the store, keeps when each renewal began, and
+// takes so long; with err it renews none.
+type renewals struct {
+	db    store.Store
+	began []time.Time
+	err   error
+	takes time.Duration
+}
+
+func (r *renewals) Renew(ctx context.Context, lease int64) error {
+	r.began = append(r.began, time.Now())
+	if err := store.Sleep(ctx, r.takes); err != nil {
+		return err
+	}
+	if r.err != nil {
+		return r.err
+	}
+	_, err := r.db.KeepAlive(ctx, lease)
+	return err
+}
+
+// beating plays the session of one executor in time that the test moves.
+func beating(t *testing.T, play func(t *testing.T, s *session, r *renewals, agents *Agents)) {
+	synctest.Test(t, func(t *testing.T) {
+		db := store.NewFake(store.FakeConfig{})
+		l := start(t, db)
+		agents, r := NewAgents(l), &renewals{db: db}
+		h := &Heartbeats{loop: l, store: db, renewer: r, leader: direct{agents: agents}, log: slog.New(slog.DiscardHandler), peeks: newGate()}
+		s := &session{h: h, id: "a", incarnation: register(t, agents, "a", "first").GetIncarnation()}
+		if answer, err := s.beat(t.Context()); err != nil || !answer.GetPresent() || s.lease == 0 {
+			t.Fatalf("the first beat: %v, %v", answer, err)
+		}
+		play(t, s, r, agents)
+	})
+}
+
+// However often an agent beats, its etcd lease is renewed once in renewEvery; and
+// an agent that beats as it is told to has it renewed at each beat.
+func TestRenewsOnceInAWhile(t *testing.T) {
+	beating(t, func(t *testing.T, s *session, r *renewals, _ *Agents) {
+		granted := time.Now()
+		r.takes = 100 * time.Millisecond
+		for time.Since(granted) < 4*PresenceTTL {
+			time.Sleep(50 * time.Millisecond)
+			if answer, err := s.beat(t.Context()); err != nil || !answer.GetPresent() {
+				t.Fatalf("a beat: %v, %v", answer, err)
+			}
+		}
+		last := granted
+		for _, began := range r.began {
+			if gap := began.Sub(last); gap < renewEvery || gap > renewEvery+time.Second {
+				t.Errorf("renewed %v after the renewal before", gap)
+			}
+			last = began
+		}
+		if n, most := len(r.began), int(4*PresenceTTL/renewEvery); n > most || n < most-2 {
+			t.Errorf("%d renewals in %v", n, 4*PresenceTTL)
+		}
+		for range 3 {
+			before := len(r.began)
+			time.Sleep(HeartbeatEvery - HeartbeatEvery/10)
+			if _, err := s.beat(t.Context()); err != nil || len(r.began) != before+1 {
+				t.Errorf("a beat in time was answered with %d renewals, %v", len(r.began)-before, err)
+			}
+		}
+	})
+}
+
+// A renewal stands from when it began, and one that failed stands for nothing:
+// until one succeeds no beat is answered present.
+func TestPresentOnlyByARenewal(t *testing.T) {
+	beating(t, func(t *testing.T, s *session, r *renewals, _ *Agents) {
+		time.Sleep(renewEvery)
+		r.err = errors.New("etcd does not answer")
+		for i := range 5 {
+			answer, err := s.beat(t.Context())
+			if err != nil || answer.GetPresent() || len(r.began) != i+1 {
+				t.Fatalf("beat %d without etcd: %v, %v, %d renewals", i, answer, err, len(r.began))
+			}
+			time.Sleep(time.Millisecond)
+		}
+		r.err, r.takes = nil, renewEvery
+		if answer, err := s.beat(t.Context()); err != nil || !answer.GetPresent() {
+			t.Fatalf("a slow renewal: %v, %v", answer, err)
+		}
+		n := len(r.began)
+		if _, err := s.beat(t.Context()); err != nil || len(r.began) != n+1 {
+			t.Errorf("a renewal that began %v ago still stands", renewEvery)
+		}
+	})
+}
+
+// An etcd lease that has run out is replaced at the beat that finds it out.
+func TestRunOutIsAnnouncedAgain(t *testing.T) {
+	beating(t, func(t *testing.T, s *session, r *renewals, _ *Agents) {
+		time.Sleep(renewEvery)
+		old := s.lease
+		r.err = store.ErrLeaseNotFound
+		if answer, err := s.beat(t.Context()); err != nil || !answer.GetPresent() || s.lease == old {
+			t.Errorf("an etcd lease that ran out: %v, %v, etcd lease %d after %d", answer, err, s.lease, old)
+		}
+	})
+}
+
+// The older of two copies of an agent is told as soon as its renewal does not
+// stand any more.
+func TestOlderCopyIsTold(t *testing.T) {
+	beating(t, func(t *testing.T, s *session, _ *renewals, agents *Agents) {
+		register(t, agents, "a", "second")
+		time.Sleep(renewEvery)
+		answer, err := s.beat(t.Context())
+		if err == nil && !answer.GetPresent() {
+			_, err = s.beat(t.Context()) // asks the leader, who says why
+		}
+		if !fault.Is(err, fault.ReasonOtherIncarnation) {
+			t.Errorf("the older copy is told %v, %v", answer, err)
+		}
+	})
+}
+
+// The figures of heartbeats are those of any replica: here of one that does not
+// even lead.
+func TestHeartbeatFigures(t *testing.T) {
+	h := &Heartbeats{}
+	for range 3 {
+		h.pulse.begin()
+	}
+	h.pulse.end()
+	h.pulse.beat(HeartbeatEvery / 2)
+	h.pulse.beat(HeartbeatEvery + 200*time.Millisecond)
+	h.pulse.beat(HeartbeatEvery + 2*time.Second)
+	text := scrape(t, func(f process.Figures) { h.Show(f) })
+	for _, want := range []string{
+		`berth_executor_state_heartbeat_streams 2`,
+		`berth_executor_state_heartbeat_lateness_seconds_bucket{le="0.001"} 1`,
+		`berth_executor_state_heartbeat_lateness_seconds_bucket{le="0.25"} 2`,
+		`berth_executor_state_heartbeat_lateness_seconds_bucket{le="5"} 3`,
+		`berth_executor_state_heartbeat_lateness_seconds_sum 2.2`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s in\n%s", want, text)
+		}
+	}
+}
