@@ -151,7 +151,10 @@ type Spec struct {
 // The bounds of a request. They are the interface's limits, and may only be
 // lowered by configuration.
 const (
-	MaxWorkers       = 50_000
+	MaxWorkers = 50_000
+	// MaxIndex and MaxNumber bound seats: above them numbers must not rise.
+	MaxIndex         = 1<<30 - 1
+	MaxNumber        = 1<<30 - 1
 	MaxPayload       = 64 << 10
 	MaxLabels        = 64
 	MaxAttributes    = 100

@@ -116,10 +116,9 @@
 // Between the cuts of two passes, and between two hand-overs, lies at least
 // Config.MinDelay.
 //
-// While a change of the inventory is being gathered each pass offers the heads
-// of all queues, whatever it is cut for: what became free goes by precedence,
-// and not to the queue that is woken first. Counted is, of each pass, what it
-// was cut for: the inventory, the timer, a cancel or flush, a grant, readiness,
+// Each pass offers the heads of all queues, whatever it is cut for: what became
+// free goes by precedence, and not to the queue that is woken first. Counted is,
+// of each pass, what it was cut for: the inventory, the timer, a cancel or flush, a grant, readiness,
 // or a head that came or changed.
 //
 // # Readiness

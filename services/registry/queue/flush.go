@@ -1,8 +1,6 @@
 package queue
 
 import (
-	"slices"
-
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
 )
@@ -25,8 +23,13 @@ func (f Flush) validate() error {
 		return fault.BadField(fault.ReasonRequired, "job", "neither job nor group is given")
 	case f.Job != "" && f.Group != "":
 		return fault.BadField(fault.ReasonInvalid, "group", "is given beside job: give one of the two")
-	case f.RequestID != "":
-		return checkName("requestId", f.RequestID, maxName)
+	}
+	for _, field := range []struct{ name, value string }{{"job", f.Job}, {"group", f.Group}, {"requestId", f.RequestID}} {
+		if field.value != "" {
+			if err := checkName(field.name, field.value, maxName); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -58,16 +61,17 @@ func (c *Core) flush(token uint64, request Flush) {
 	if request.Job != "" {
 		message = "an operator flushed what its job had queued"
 	}
-	for batch := range slices.Chunk(queued, effectReservations) {
-		var effect model.Effect
-		var last *model.Reservation
-		for _, v := range batch {
-			last = c.finish(&effect, v, model.Cancelled, model.EventReservationCancelled, fault.ReasonFlushed, message)
+	var effect model.Effect
+	for i, v := range queued {
+		if full(effect) {
+			c.decide(effect)
+			effect = model.Effect{}
 		}
-		if batch[len(batch)-1] == queued[len(queued)-1] {
+		last := c.finish(&effect, v, model.Cancelled, model.EventReservationCancelled, fault.ReasonFlushed, message)
+		if i == len(queued)-1 {
 			remember(last, model.RequestMark{ID: request.RequestID, Cancelled: int32(len(queued))})
+			c.decide(effect)
 		}
-		c.decide(effect)
 	}
 	c.reply(token, func() any { return Cancelled{Count: len(queued)} })
 }

@@ -54,8 +54,16 @@ func (OrderByEpoch) Compare(a, b *model.Reservation) int {
 	return cmp.Compare(orderOf(a), orderOf(b))
 }
 
-// Refused implements Order: the priority stays.
-func (OrderByEpoch) Refused(r *model.Reservation) model.Priority { return r.Spec.Priority }
+// Refused implements Order: what placed it before others is taken from it, so
+// that it goes to the tail.
+func (OrderByEpoch) Refused(r *model.Reservation) model.Priority {
+	p := r.Spec.Priority
+	p.Order = nil
+	if p.Class == model.ClassReplace {
+		p.Class = model.ClassUnset
+	}
+	return p
+}
 
 func orderOf(r *model.Reservation) int64 {
 	switch {
@@ -80,8 +88,10 @@ func (OrderByClass) Compare(a, b *model.Reservation) int {
 	)
 }
 
-// Refused implements Order: the priority stays.
-func (OrderByClass) Refused(r *model.Reservation) model.Priority { return r.Spec.Priority }
+// Refused implements Order: it goes to the tail of what has no class.
+func (OrderByClass) Refused(r *model.Reservation) model.Priority {
+	return model.Priority{Tier: math.MaxInt32, Order: r.Spec.Priority.Order}
+}
 
 // epochOf is the epoch that a reservation queues by: its own, or that of the
 // version whose place it took. What is not durable yet comes after all that is.

@@ -39,13 +39,13 @@ func (h *cursors) Pop() any {
 	return last
 }
 
-// sendPass cuts the next pass: the heads of all queues that may fit, and behind
-// each a prefix of its queue as far as the bounds allow, in the one order of
-// all. It waits while anything is under way, so that every entry is durable.
+// sendPass cuts the next pass: the heads of all queues, and behind each that may
+// fit a prefix of its queue as far as the bounds allow, in the one order of all.
+// It waits while anything is under way, so that every entry is durable.
 //
-// While a change of the inventory is being gathered every head may fit: all are
-// offered, so that what became free is not taken out of turn by the queue that
-// happens to be woken first.
+// A head that did not fit is offered too, though nothing is known to have
+// changed: executor-state may know of what became free before this view does,
+// and a queue that happens to be woken first must not take it out of turn.
 func (c *Core) sendPass() {
 	if !c.isReady() || c.flight != nil || len(c.pending) > 0 || len(c.due) == 0 || c.now.Before(c.notBefore) {
 		return
@@ -55,11 +55,9 @@ func (c *Core) sendPass() {
 		g := c.due[id]
 		h.list = append(h.list, cursor{group: g, next: g.order.at(0)})
 	}
-	if !c.wakeAt.IsZero() {
-		for _, id := range slices.Sorted(maps.Keys(c.groups)) {
-			if g := c.groups[id]; c.due[id] == nil {
-				h.list = append(h.list, cursor{group: g, next: g.order.at(0), alone: true})
-			}
+	for _, id := range slices.Sorted(maps.Keys(c.groups)) {
+		if g := c.groups[id]; c.due[id] == nil {
+			h.list = append(h.list, cursor{group: g, next: g.order.at(0), alone: true})
 		}
 	}
 	c.due = map[string]*group{}

@@ -615,6 +615,7 @@ func (p *player) finishHandOver() {
 			p.twin.seq++
 			e.epoch = 1 << 40 // the newest of all, until the revision is known
 			e.uid = ""
+			e.u.Spec.Priority = model.Priority{} // and whatever placed it before others is gone
 			if !e.part {
 				e.done = map[int32]bool{}
 			}

@@ -21,8 +21,8 @@ const (
 )
 
 // owed are the workers of a version that are to be queued again, in order of
-// seats: given up by the assigner, still wanted, below the target of the stage,
-// and the last of their seats. A higher number means that it was done, by this
+// seats: given up by the assigner, still wanted, below a target of the stage
+// that was lowered since, and the last of their seats. A higher number means that it was done, by this
 // queue or by the job service itself.
 func (c *Core) owed(v *version) iter.Seq[model.TaskWorker] {
 	return func(yield func(model.TaskWorker) bool) {
@@ -31,10 +31,13 @@ func (c *Core) owed(v *version) iter.Seq[model.TaskWorker] {
 		if stage := c.stages[stageKey(v.r.Key)]; stage != nil {
 			used, target = stage.Numbers, stage.TargetSize
 		}
+		// A target drops what it was lowered to, not what was asked for with it.
+		lowered := target > 0 && (v.r.Spec.TargetSize == 0 || target < v.r.Spec.TargetSize)
 		for _, n := range slices.Sorted(maps.Keys(v.spent)) {
 			for _, w := range v.spent[n] {
 				highest, _ := used.Number(w.Seat.Index)
-				dropped := highest > w.Seat.Number || v.r.Unwanted.Has(w.Seat) || target > 0 && w.Seat.Index >= target
+				dropped := highest > w.Seat.Number || v.r.Unwanted.Has(w.Seat) || lowered && w.Seat.Index >= target ||
+					w.Seat.Number >= model.MaxNumber
 				if !dropped && !yield(w) {
 					return
 				}

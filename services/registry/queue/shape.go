@@ -89,6 +89,9 @@ func (c *Core) seats(u Upsert, l living) (model.Seats, error) {
 		number, ok := queued.Number(index)
 		if !ok {
 			highest, _ := used.Number(index)
+			if highest >= model.MaxNumber {
+				return nil, fault.New(fault.Conflict, fault.ReasonWorkerIDUsed, "%s", noNumber(index))
+			}
 			number = highest + 1
 		}
 		list = append(list, model.Seat{Index: index, Number: number})
@@ -106,4 +109,9 @@ func (c *Core) seats(u Upsert, l living) (model.Seats, error) {
 		list = append(list, seat)
 	}
 	return model.SeatsOf(list), nil
+}
+
+// noNumber says that a seat was taken as often as it can be.
+func noNumber(index int32) string {
+	return fmt.Sprintf("seat %d has no number left: the highest is %d", index, model.MaxNumber)
 }

@@ -34,7 +34,12 @@ func (c *Core) nextRound(v *version) {
 	var seats []model.Seat
 	for seat := range wanted.All() {
 		highest, _ := used.Number(seat.Index)
-		seats = append(seats, model.Seat{Index: seat.Index, Number: max(highest, seat.Number) + 1})
+		number := max(highest, seat.Number)
+		if number >= model.MaxNumber {
+			c.put(c.end(v.r, model.Failed, fault.ReasonNotTogether, noNumber(seat.Index)), model.EventReservationFailed)
+			return
+		}
+		seats = append(seats, model.Seat{Index: seat.Index, Number: number + 1})
 	}
 	old := c.end(v.r, model.Replaced, fault.ReasonNotTogether, why)
 	next := c.again(v.r, model.SeatsOf(seats), failed.Ordinal, why)

@@ -8,43 +8,6 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// An effect touches at most this many reservations, with an event and a compare
-// each, and about this many bytes: so it stays below the 120 operations and the
-// size of a transaction.
-const (
-	effectReservations = 50
-	effectBytes        = 256 << 10
-)
-
-// full says whether what is still to be decided goes into another effect.
-func full(effect model.Effect) bool {
-	if len(effect.Puts)+len(effect.Events) >= 2*effectReservations {
-		return true
-	}
-	bytes := 0
-	for _, record := range effect.Puts {
-		if r, ok := record.(*model.Reservation); ok {
-			bytes += size(r)
-		}
-	}
-	return bytes >= effectBytes
-}
-
-// size is about how many bytes a record takes: what may be large of it.
-func size(r *model.Reservation) int {
-	bytes := len(r.Spec.Task.Payload) + 8*len(r.Seats) + 256
-	for _, arg := range r.Spec.Task.Args {
-		bytes += len(arg)
-	}
-	for name, value := range r.Spec.Task.Env {
-		bytes += len(name) + len(value)
-	}
-	for _, id := range r.Spec.Constraints.Avoid {
-		bytes += len(id)
-	}
-	return bytes
-}
-
 // maxRequests bounds the calls that a version remembers, the newest last.
 const maxRequests = 32
 
@@ -79,9 +42,13 @@ func (c *Core) upsert(token uint64, u Upsert) {
 	case len(l.queued) > 0 && seats.Equal(l.queuedSeats()) && l.queuedLike(u):
 		c.keep(token, u, l)
 	case len(seats) == 0 && len(l.queued) == 0:
-		c.retarget(u, l)
+		c.retarget(u)
 		c.unchanged(token, u, l.newest.r)
 	default:
+		if err := c.bounded(u, seats); err != nil {
+			c.refuse(token, err)
+			return
+		}
 		c.replace(token, u, l, seats)
 	}
 }
@@ -99,6 +66,7 @@ func (u Upsert) withDefaults() Upsert {
 // keep answers an upsert of the shape that is there: at most its priority
 // changes, and only of what still waits.
 func (c *Core) keep(token uint64, u Upsert, l living) {
+	c.retarget(u)
 	moving := slices.DeleteFunc(l.queued, func(v *version) bool { return u.Spec.Priority.Equal(v.r.Spec.Priority) })
 	if len(moving) == 0 {
 		c.unchanged(token, u, l.newest.r)
@@ -201,11 +169,9 @@ func (c *Core) placeEpoch(r *model.Reservation) int64 {
 	return c.revision
 }
 
-// retarget stores the target size of an upsert that starts nothing.
-func (c *Core) retarget(u Upsert, l living) {
-	if u.Spec.TargetSize == l.newest.r.Spec.TargetSize {
-		return
-	}
+// retarget stores the target size of an upsert that queues nothing: the latest
+// counts, whatever else of the request was there before.
+func (c *Core) retarget(u Upsert) {
 	effect := c.retargeted(u)
 	if stage := c.stageAfter(u, nil); stage != nil {
 		effect.Puts = append(effect.Puts, stage)

@@ -67,6 +67,12 @@ func validateWorkers(u Upsert) error {
 		if seat.Index < 0 {
 			return fault.BadField(fault.ReasonInvalid, fmt.Sprintf("workers[%d].index", i), "is negative")
 		}
+		if seat.Index > model.MaxIndex {
+			return fault.BadField(fault.ReasonTooLarge, fmt.Sprintf("workers[%d].index", i), "is more than %d", model.MaxIndex)
+		}
+		if seat.Number > model.MaxNumber {
+			return fault.BadField(fault.ReasonTooLarge, fmt.Sprintf("workers[%d].number", i), "is more than %d", model.MaxNumber)
+		}
 		if seat.Number < 1 {
 			return fault.BadField(fault.ReasonInvalid, fmt.Sprintf("workers[%d].number", i), "is %d: the first number of a seat is 1", seat.Number)
 		}

@@ -1,0 +1,104 @@
+package queue
+
+import (
+	"cmp"
+	"slices"
+
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+)
+
+// An effect touches at most this many reservations, with an event and a compare
+// each, and about this many bytes: so it stays below the 120 operations and the
+// size of a transaction.
+const (
+	effectReservations = 50
+	effectBytes        = 256 << 10
+)
+
+// maxStored bounds what one decision of the queue's own may have to write: a
+// version twice (as it ends and as it is queued again, or as a part and the
+// rest) and its stage. A transaction has 1.5 MiB; what was taken in can always
+// be decided on.
+const maxStored = 1300 << 10
+
+// full says whether what is still to be decided goes into another effect.
+func full(effect model.Effect) bool {
+	if len(effect.Puts)+len(effect.Events) >= 2*effectReservations {
+		return true
+	}
+	bytes := 0
+	for _, record := range effect.Puts {
+		if r, ok := record.(*model.Reservation); ok {
+			bytes += size(r)
+		}
+	}
+	return bytes >= effectBytes
+}
+
+// size is about how many bytes a record takes.
+func size(r *model.Reservation) int {
+	bytes := 512 + sizeOfSeats(r.Seats) + sizeOfSeats(r.Unwanted) + len(r.Message) + 64*len(r.Requests)
+	for _, part := range sizes(r.Spec) {
+		bytes += part.bytes
+	}
+	return bytes
+}
+
+// sizeOfSeats is at most what a set of seats takes.
+func sizeOfSeats(s model.Seats) int { return 20 * len(s) }
+
+// part is a field of a request and about how many bytes it takes.
+type part struct {
+	field string
+	bytes int
+}
+
+// sizes are the parts of a body that may be large.
+func sizes(s model.Spec) []part {
+	return []part{
+		{"task.payload", len(s.Task.Payload)},
+		{"task.args", sizeOfList(s.Task.Args) + len(s.Task.Command)},
+		{"task.env", sizeOfMap(s.Task.Env)},
+		{"labels", sizeOfMap(s.Labels)},
+		{"constraints.attributes", sizeOfMap(s.Constraints.Attributes)},
+		{"constraints.avoid", sizeOfList(s.Constraints.Avoid)},
+		{"constraints.pools", sizeOfList(s.Constraints.Pools)},
+		{"constraints.resources", (16 + maxName) * len(s.Constraints.Resources)},
+	}
+}
+
+func sizeOfList(list []string) (bytes int) {
+	for _, text := range list {
+		bytes += len(text) + 6
+	}
+	return bytes
+}
+
+func sizeOfMap(m map[string]string) (bytes int) {
+	for name, value := range m {
+		bytes += len(name) + len(value) + 12
+	}
+	return bytes
+}
+
+// bounded refuses what could be stored once, and not decided on afterwards. The
+// field that is named is the one that takes most.
+func (c *Core) bounded(u Upsert, seats model.Seats) error {
+	parts := append(sizes(u.Spec), part{"workers", sizeOfSeats(seats)})
+	total := 512
+	for _, p := range parts {
+		total += p.bytes
+	}
+	used := seats
+	if stage := c.stages[stageKey(u.Key)]; stage != nil {
+		used = stage.Numbers.Raise(seats)
+	}
+	stored := 2*total + sizeOfSeats(used)
+	if stored <= maxStored {
+		return nil
+	}
+	largest := slices.MaxFunc(parts, func(a, b part) int { return cmp.Compare(a.bytes, b.bytes) })
+	return fault.BadField(fault.ReasonTooLarge, largest.field,
+		"the request and the seats its stage has used take %d bytes with all that may have to be written at once; at most %d are allowed", stored, maxStored)
+}
