@@ -131,6 +131,17 @@ func (a *agent) turn() {
 	}
 }
 
+// busy says whether a turn would do something.
+func (a *agent) busy() bool {
+	switch {
+	case !a.up() || a.cut:
+		return false
+	case a.incarnation == 0 || a.w.now.Sub(a.beaten) >= presenceTTL/3:
+		return !a.asking
+	}
+	return (a.dirty || a.complete) && !a.reporting
+}
+
 func endState(code int32) model.WorkerState {
 	if code == 0 {
 		return model.WorkerCompleted

@@ -71,6 +71,9 @@ func (w *World) performAssigner(t term, core *handout.Core, action model.Action)
 			done(handout.NotSent{})
 			return
 		}
+		if w.submitting != nil {
+			w.submitting(a)
+		}
 		w.order(a.Executor, func(ag *agent) any { return ag.submit(a) }, a.Timeout, done)
 	case handout.Stop:
 		done := func(result any) {

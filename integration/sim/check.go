@@ -64,22 +64,23 @@ func (w *World) givenUp() bool {
 // records decodes what the store holds of a kind.
 func (w *World) records(kind model.Kind) []model.Record {
 	present := map[string]store.KV{}
+	refs := map[string]model.Ref{}
 	for _, r := range w.store.History() {
 		for _, c := range r.Changes {
+			ref, ok := w.space.Parse(c.Key)
+			if !ok || ref.Kind != kind {
+				continue
+			}
 			if c.Deleted {
 				delete(present, c.Key)
 			} else {
-				present[c.Key] = c.KV
+				present[c.Key], refs[c.Key] = c.KV, ref
 			}
 		}
 	}
 	var records []model.Record
 	for _, key := range slices.Sorted(maps.Keys(present)) {
-		ref, ok := w.space.Parse(key)
-		if !ok || ref.Kind != kind {
-			continue
-		}
-		kv := present[key]
+		ref, kv := refs[key], present[key]
 		record, err := wire.Decode(ref, kv.Value, kv.Create, kv.Mod, kv.Lease)
 		if err != nil {
 			w.fail("%v", err)

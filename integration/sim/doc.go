@@ -13,5 +13,9 @@
 //
 // A failure is a number: the same seed plays the same run.
 //
-// A Stage is such a world without chance: package play directs it.
+// An interleaving is such a world without chance or fault, in which the order of
+// all that may happen is chosen step by step, so that a race can be played in
+// every order of a bound. A failure there is a schedule.
+//
+// A Stage is a world without chance, too: package play directs it.
 package sim

@@ -23,6 +23,13 @@ type replica interface {
 	// crashes first. NOT_LEADER is answered at once.
 	ask(request any, answer func(any, error))
 	leads() bool
+	// behind, asked and due say what there is to do, and round with it blind
+	// does it without the view: what an interleaving chooses from.
+	behind() bool
+	asked() bool
+	due() time.Time
+	round(blind bool)
+	renew()
 	// serves is what its shell serves.
 	serves() face
 	// down ends the process until up starts it again.
@@ -111,7 +118,28 @@ func (n *node[C]) ask(request any, answer func(any, error)) {
 }
 
 // turn lets the node do one round of its loop.
-func (n *node[C]) turn() {
+func (n *node[C]) turn() { n.round(false) }
+
+// behind says whether the store has gone on since the node's view.
+func (n *node[C]) behind() bool { return n.driver.Revision() < n.w.store.Revision() }
+
+// asked says whether the node has more to do than to follow its view.
+func (n *node[C]) asked() bool {
+	d := n.due()
+	return n.leads() && (len(n.inbox) > 0 || !d.IsZero() && !d.After(n.w.now))
+}
+
+// due is the next deadline of a core that leads; zero when there is none.
+func (n *node[C]) due() time.Time {
+	if !n.leads() {
+		return time.Time{}
+	}
+	return n.driver.Core.NextDeadline()
+}
+
+// round takes a turn, blind to what its view has not shown yet where that is
+// asked for.
+func (n *node[C]) round(blind bool) {
 	if n.w.now.Before(n.downUntil) {
 		return
 	}
@@ -121,7 +149,7 @@ func (n *node[C]) turn() {
 	}
 	n.renew()
 	var events []model.Event
-	for n.w.calm || n.w.rng.IntN(4) > 0 { // the view may lag
+	for !blind && (n.w.calm || n.w.rng.IntN(4) > 0) { // the view may lag
 		b, ok := n.view.TryNext()
 		if !ok {
 			break
@@ -341,10 +369,13 @@ func (w *World) call(what, service string, lives func() bool, request any, done 
 	attempt()
 }
 
+// timer is what later puts on the network.
+const timer = "timer"
+
 // later calls fn after a while, for certain.
 func (w *World) later(d time.Duration, fn func()) {
 	w.sequence++
-	w.network = append(w.network, &message{at: w.now.Add(d), seq: w.sequence, what: "timer", deliver: fn})
+	w.network = append(w.network, &message{at: w.now.Add(d), seq: w.sequence, what: timer, deliver: fn})
 }
 
 // leader is a node that believes to lead, any of them.

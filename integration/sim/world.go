@@ -46,6 +46,10 @@ type World struct {
 	calm bool
 	// directed: nothing happens that a Stage did not ask for.
 	directed bool
+	// prompt: a message takes no time, and arrives when it is chosen to.
+	prompt bool
+	// submitting is told of every order to start a worker that is sent.
+	submitting func(handout.Submit)
 
 	replicas map[string][]replica
 	network  []*message
@@ -120,6 +124,9 @@ func (w *World) Run(steps int) error {
 func (w *World) fault(n int) bool { return !w.calm && w.rng.IntN(n) == 0 }
 
 func (w *World) logf(format string, args ...any) {
+	if w.out == io.Discard {
+		return
+	}
 	fmt.Fprintf(w.out, "%8.3f  r%-5d %s\n", w.now.Sub(time.Unix(1_000_000, 0)).Seconds(), w.store.Revision(), fmt.Sprintf(format, args...))
 }
 
@@ -215,7 +222,10 @@ func (w *World) send(what string, deliver func()) {
 		w.logf("lost: %s", what)
 		return
 	}
-	delay := time.Duration(w.rng.IntN(20)) * time.Millisecond
+	delay := time.Duration(0)
+	if !w.prompt {
+		delay = time.Duration(w.rng.IntN(20)) * time.Millisecond
+	}
 	if w.fault(20) {
 		delay = time.Duration(w.rng.IntN(20_000)) * time.Millisecond
 	}

@@ -1,0 +1,144 @@
+package sim
+
+import (
+	"bytes"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// explorer plays the schedules of a drama, on all processors, and remembers
+// which histories it has seen. What it plays is the same each time.
+type explorer struct {
+	t     *testing.T
+	drama drama
+	// most is how many schedules of one kind are played where that is bounded.
+	most   int
+	seen   map[uint64]bool
+	played int
+}
+
+// spread answers as many schedules as may be played of one kind, evenly spread
+// over all there are.
+func (e *explorer) spread(schedules []schedule) []schedule {
+	e.t.Helper()
+	stride := max(1, (len(schedules)+e.most-1)/e.most)
+	var kept []schedule
+	for i := 0; i < len(schedules); i += stride {
+		kept = append(kept, schedules[i])
+	}
+	e.t.Logf("there are %d schedules: %d of them are played", len(schedules), len(kept))
+	return kept
+}
+
+// play plays schedules and answers, in their order, those whose history is new.
+func (e *explorer) play(what string, schedules []schedule) []result {
+	e.t.Helper()
+	// Each world is small and soon gone.
+	defer debug.SetGCPercent(debug.SetGCPercent(800))
+	results := make([]result, len(schedules))
+	next := make(chan int)
+	var failed atomic.Bool
+	var players sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		players.Go(func() {
+			for i := range next {
+				if results[i] = e.drama.perform(schedules[i], io.Discard); results[i].err != nil {
+					failed.Store(true)
+				}
+			}
+		})
+	}
+	for i := 0; i < len(schedules) && !failed.Load(); i++ {
+		next <- i
+	}
+	close(next)
+	players.Wait()
+
+	var fresh []result
+	for _, r := range results {
+		if r.err != nil {
+			e.t.Fatalf("%v (transcript: %s; go test ./integration/sim -run '^%s$' -schedule '%s')",
+				r.err, e.keep(r.schedule), e.t.Name(), r.schedule)
+		}
+		if !e.seen[r.history] {
+			e.seen[r.history] = true
+			fresh = append(fresh, r)
+		}
+	}
+	e.played += len(schedules)
+	e.t.Logf("%s: %d schedules, %d new histories", what, len(schedules), len(fresh))
+	return fresh
+}
+
+// keep writes the transcript of a schedule where it can be read.
+func (e *explorer) keep(s schedule) string {
+	var transcript bytes.Buffer
+	e.drama.perform(s, &transcript)
+	h := fnv.New32()
+	io.WriteString(h, e.t.Name()+s.String())
+	name := filepath.Join(os.TempDir(), fmt.Sprintf("berth-schedule-%08x.txt", h.Sum32()))
+	if err := os.WriteFile(name, transcript.Bytes(), 0o600); err != nil {
+		return err.Error()
+	}
+	return name
+}
+
+// next are the schedules with one call more, each of the names at each turn of
+// the registry after the call before.
+func next(of []result, names ...string) []schedule {
+	var all []schedule
+	for _, r := range of {
+		from := 0
+		if n := len(r.schedule.moves); n > 0 {
+			from = r.schedule.moves[n-1].at
+		}
+		for _, name := range names {
+			for _, at := range r.turns {
+				if at >= from {
+					all = append(all, schedule{moves: append(slices.Clip(r.schedule.moves), move{name, at})})
+				}
+			}
+		}
+	}
+	return all
+}
+
+// blinded are the schedules with one call at any step, that the registry decides
+// without what its view could show it by then.
+func blinded(of []result, names ...string) []schedule {
+	var all []schedule
+	for _, r := range of {
+		for _, name := range names {
+			for at := r.turns[0]; at < len(r.choices); at++ {
+				all = append(all, schedule{moves: []move{{name, at}}, deviations: []deviation{{at, actBlind}}})
+			}
+		}
+	}
+	return all
+}
+
+// deviating are the schedules with one deviation more, after those before.
+func deviating(of []result) []schedule {
+	var all []schedule
+	for _, r := range of {
+		from := 0
+		if n := len(r.schedule.deviations); n > 0 {
+			from = r.schedule.deviations[n-1].at + 1
+		}
+		for at := from; at < len(r.choices); at++ {
+			for choice := 1; choice < r.choices[at]; choice++ {
+				all = append(all, r.schedule.with(deviation{at, choice}))
+			}
+		}
+	}
+	return all
+}

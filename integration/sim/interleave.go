@@ -1,0 +1,267 @@
+package sim
+
+import (
+	"hash/maphash"
+	"io"
+	"slices"
+	"strconv"
+	"time"
+
+	"berth.dev/pkg/model"
+	"berth.dev/services/executor-state/inventory"
+	"berth.dev/services/registry/queue"
+)
+
+// An interleaving is a world without chance or fault in which the order of
+// things is chosen. At every step there is a list of what may happen next: a
+// message arrives, a node or an agent that has something to do takes its turn.
+// By default it is the first of the list, which is what a quick network and idle
+// machines would do. Time passes when there is nothing else.
+//
+// A schedule says what differs from that: at which step a client makes which
+// call, and at which steps something else than the first happens. So a schedule
+// is all there is to a run, and short.
+type interleaving struct {
+	w *World
+	// step counts what was chosen so far.
+	step int
+	// before is called before every step.
+	before func()
+	// choices is how many there were at each step.
+	choices []int
+	// turns are the steps after turns of the registry: what is asked of it
+	// between two of them is asked at the same time.
+	turns []int
+	// held are events that wait until there is nothing else.
+	held map[string]bool
+	// moved is when the store changed last.
+	moved    time.Time
+	revision int64
+}
+
+// event is something that may happen next.
+type event struct {
+	name string
+	// of is who waits when the event is held.
+	of  string
+	run func()
+	// blind: the registry acts before it looks at its view.
+	blind bool
+}
+
+// newInterleaving makes a world in which all leaders lead and all hosts are
+// ready. Nothing up to there is chosen.
+func newInterleaving(replicas int, hosts []Host, out io.Writer) *interleaving {
+	w := newWorld(1, out)
+	w.calm, w.directed, w.prompt = true, true, true
+	w.startReplicas(replicas, queue.Config{}, inventory.DefaultConfig())
+	w.clients = newClients(w)
+	p := &interleaving{w: w, held: map[string]bool{}}
+	first := func(int, int) int { return 0 }
+	p.rest(0, first)
+	for _, h := range hosts {
+		w.agents = append(w.agents, newAgent(w, h))
+	}
+	p.rest(100*time.Millisecond, first)
+	return p
+}
+
+// play makes the moves of a schedule, and lets happen what it says, until
+// nothing happens any more.
+func (p *interleaving) play(s schedule, call func(name string)) {
+	moves, deviations := s.moves, s.deviations
+	p.step, p.choices, p.turns = 0, nil, nil
+	choose := func(n, blind int) int {
+		p.choices = append(p.choices, n)
+		p.step++
+		if len(deviations) == 0 || deviations[0].at >= p.step {
+			return 0
+		}
+		choice := deviations[0].choice
+		if choice == actBlind {
+			choice = blind
+		}
+		if choice < 0 {
+			return 0 // not yet
+		}
+		deviations = deviations[1:]
+		return min(choice, n-1)
+	}
+	p.before = func() {
+		for len(moves) > 0 && moves[0].at <= p.step {
+			p.w.logf("%d: %s", p.step, moves[0].name)
+			call(moves[0].name)
+			moves = moves[1:]
+		}
+	}
+	p.rest(restAfter, choose)
+	for len(moves) > 0 && p.w.failure == nil {
+		// The run was shorter than the schedule.
+		p.step = max(p.step, moves[0].at)
+		p.rest(restAfter, choose)
+	}
+}
+
+// restAfter is how long the store has to stay as it is. It is longer than any
+// order, call or pause lasts.
+const restAfter = 6 * time.Second
+
+// maxSteps is more than any schedule takes.
+const maxSteps = 4000
+
+// rest goes on until nothing is left to do and nothing was stored for a while.
+func (p *interleaving) rest(after time.Duration, choose func(n, blind int) int) {
+	p.moved = p.w.now
+	for n := 0; p.w.failure == nil; n++ {
+		if p.before != nil {
+			p.before()
+		}
+		if n == maxSteps {
+			p.w.fail("the world does not come to rest within %d steps", n)
+			return
+		}
+		list := p.events()
+		if len(list) == 0 && p.w.now.Sub(p.moved) > after {
+			return
+		}
+		p.take(list, choose)
+		if r := p.w.store.Revision(); r != p.revision {
+			p.revision, p.moved = r, p.w.now
+		}
+		p.w.check()
+	}
+}
+
+// take lets one of the events happen. Beyond them one may choose to hold the
+// first back until there is nothing else, and to let time pass.
+func (p *interleaving) take(list []event, choose func(n, blind int) int) {
+	if len(list) == 0 {
+		p.pass()
+		return
+	}
+	n := len(list) + 2
+	if len(list) == 1 {
+		n = 2 // there is nothing to hold it back for
+	}
+	blind := slices.IndexFunc(list, func(e event) bool { return e.blind })
+	switch choice := choose(n, blind); {
+	case choice < len(list):
+		p.w.logf("%d:%d of %d: %s", p.step-1, choice, n, list[choice].name)
+		list[choice].run()
+	case choice == n-1:
+		p.w.logf("%d:%d of %d: time passes", p.step-1, choice, n)
+		p.pass()
+	default:
+		p.w.logf("%d:%d of %d: %s is held back", p.step-1, choice, n, list[0].name)
+		p.held[list[0].of] = true
+	}
+}
+
+// events are what may happen next, in the default order: messages, the oldest
+// first, then nodes, then agents. What is held back is left out as long as there
+// is something else.
+func (p *interleaving) events() []event {
+	all := p.enabled()
+	free := slices.DeleteFunc(slices.Clone(all), func(e event) bool { return p.held[e.of] })
+	if len(free) > 0 {
+		return free
+	}
+	clear(p.held)
+	return all
+}
+
+// enabled are all events that may happen. A node that has something to do and
+// whose view has something new may also do it first, and look later.
+func (p *interleaving) enabled() []event {
+	var list, blind []event
+	for _, m := range p.w.network {
+		if !m.at.After(p.w.now) {
+			list = append(list, event{name: m.what, of: "message " + strconv.Itoa(m.seq), run: func() { p.w.deliver(m) }})
+		}
+	}
+	for _, service := range services {
+		for i, r := range p.w.replicas[service] {
+			name := service + "-" + strconv.Itoa(i)
+			if r.behind() || r.asked() {
+				list = append(list, event{name: name, of: name, run: p.turn(service, r, false)})
+			}
+			if r.behind() && r.asked() {
+				blind = append(blind, event{
+					name: name + " without its view", of: name, run: p.turn(service, r, true), blind: service == model.ServiceRegistry,
+				})
+			}
+		}
+	}
+	for _, a := range p.w.agents {
+		if a.busy() {
+			list = append(list, event{name: a.id, of: a.id, run: a.turn})
+		}
+	}
+	return append(list, blind...)
+}
+
+// turn is a turn of a replica.
+func (p *interleaving) turn(service string, r replica, blind bool) func() {
+	return func() {
+		if r.round(blind); service == model.ServiceRegistry {
+			p.turns = append(p.turns, p.step)
+		}
+	}
+}
+
+// pass lets time pass until something is due, with the timers that are. Etcd
+// leases are renewed meanwhile: here nobody is late.
+func (p *interleaving) pass() {
+	next := p.w.now.Add(leaderTTL / 6)
+	sooner := func(at time.Time) {
+		if at.After(p.w.now) && at.Before(next) {
+			next = at
+		}
+	}
+	for _, m := range p.w.network {
+		sooner(m.at)
+	}
+	for _, service := range services {
+		for _, r := range p.w.replicas[service] {
+			sooner(r.due())
+		}
+	}
+	p.w.pass(next.Sub(p.w.now))
+	for _, service := range services {
+		for _, r := range p.w.replicas[service] {
+			if r.leads() {
+				r.renew()
+			}
+		}
+	}
+	for _, m := range slices.Clone(p.w.network) {
+		if m.what == timer && !m.at.After(p.w.now) {
+			p.w.deliver(m)
+		}
+	}
+}
+
+// deliver brings one message.
+func (w *World) deliver(m *message) {
+	w.network = slices.DeleteFunc(w.network, func(o *message) bool { return o == m })
+	m.deliver()
+}
+
+// history is a hash of all that was stored: runs with the same history decided
+// the same, in whichever order messages and turns led to it.
+func (w *World) history(seed maphash.Seed) uint64 {
+	var h maphash.Hash
+	h.SetSeed(seed)
+	for _, r := range w.store.History() {
+		for _, c := range r.Changes {
+			ref, ok := w.space.Parse(c.Key)
+			if !ok || ref.Kind == model.KindChain {
+				continue // job events tell of records, and chains of terms
+			}
+			h.WriteString(c.Key)
+			h.Write(c.Value)
+			maphash.WriteComparable(&h, [2]int64{r.Revision, c.Mod})
+		}
+	}
+	return h.Sum64()
+}
