@@ -45,6 +45,9 @@ func showState(f process.Figures, stats queue.Stats, now time.Time) {
 		}
 	}
 	f.Gauge("berth_registry_leased_reservations", "Reservations that hold a lease and are to be handed over.", float64(stats.Leased))
+	if !stats.Ready {
+		stats.Groups = nil // a part of the demand is bad advice to whoever scales by it
+	}
 	f.Gauge("berth_registry_queues", "Queues that are not empty.", float64(len(stats.Groups)))
 	for _, g := range largest(stats.Groups) {
 		f.Gauge("berth_registry_queue_reservations", "Reservations that wait in a queue.", float64(g.Reservations), "group", g.ID)

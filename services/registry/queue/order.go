@@ -88,9 +88,12 @@ func (OrderByClass) Compare(a, b *model.Reservation) int {
 	)
 }
 
-// Refused implements Order: it goes to the tail of what has no class.
+// Refused implements Order: it goes to the tail of its tier in what has no class,
+// where later ones come after it.
 func (OrderByClass) Refused(r *model.Reservation) model.Priority {
-	return model.Priority{Tier: math.MaxInt32, Order: r.Spec.Priority.Order}
+	p := r.Spec.Priority
+	p.Class = model.ClassUnset
+	return p
 }
 
 // epochOf is the epoch that a reservation queues by: its own, or that of the

@@ -42,7 +42,7 @@ func (c *Core) upsert(token uint64, u Upsert) {
 	case len(l.queued) > 0 && seats.Equal(l.queuedSeats()) && l.queuedLike(u):
 		c.keep(token, u, l)
 	case len(seats) == 0 && len(l.queued) == 0:
-		c.retarget(u)
+		c.retarget(u, l)
 		c.unchanged(token, u, l.newest.r)
 	default:
 		if err := c.bounded(u, seats); err != nil {
@@ -66,7 +66,6 @@ func (u Upsert) withDefaults() Upsert {
 // keep answers an upsert of the shape that is there: at most its priority
 // changes, and only of what still waits.
 func (c *Core) keep(token uint64, u Upsert, l living) {
-	c.retarget(u)
 	moving := slices.DeleteFunc(l.queued, func(v *version) bool { return u.Spec.Priority.Equal(v.r.Spec.Priority) })
 	if len(moving) == 0 {
 		c.unchanged(token, u, l.newest.r)
@@ -169,12 +168,20 @@ func (c *Core) placeEpoch(r *model.Reservation) int64 {
 	return c.revision
 }
 
-// retarget stores the target size of an upsert that queues nothing: the latest
-// counts, whatever else of the request was there before.
-func (c *Core) retarget(u Upsert) {
+// retarget stores the target size of an upsert that queues nothing: with the
+// stage, and with the version that stands for the key, so that asking for the
+// earlier one again is another request and lowers it.
+func (c *Core) retarget(u Upsert, l living) {
 	effect := c.retargeted(u)
+	if v := l.newest; v.is(model.Active) && v.r.Spec.TargetSize != u.Spec.TargetSize {
+		next := c.edit(v.r)
+		next.Spec.TargetSize = u.Spec.TargetSize
+		effect.Puts = append(effect.Puts, next)
+	}
 	if stage := c.stageAfter(u, nil); stage != nil {
 		effect.Puts = append(effect.Puts, stage)
+	}
+	if len(effect.Puts) > 0 {
 		c.decide(effect)
 	}
 }

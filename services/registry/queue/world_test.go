@@ -13,6 +13,9 @@ import (
 // world is what surrounds the core in tests: a store that commits at once, one
 // transaction an effect, and what others have written.
 type world struct {
+	// pass is the last one cut; measure looks at each effect, if given.
+	pass     SendPass
+	measure  func(model.Effect)
 	core     *Core
 	now      time.Time
 	revision int64
@@ -55,9 +58,15 @@ func (w *world) pending() []PendingGroup {
 func (w *world) step(event model.Event) []model.Action {
 	all := w.core.Step(w.now, event)
 	for i := 0; i < len(all); i++ {
+		if pass, ok := all[i].(SendPass); ok {
+			w.pass = pass
+		}
 		effect, ok := all[i].(model.Effect)
 		if !ok {
 			continue
+		}
+		if w.measure != nil {
+			w.measure(effect)
 		}
 		if w.hold {
 			w.held = append(w.held, effect)

@@ -1,0 +1,124 @@
+package queue
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"berth.dev/pkg/constraint"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/wire"
+)
+
+// txnBytes is what etcd takes in one request.
+const txnBytes = 1536 << 10
+
+// watched is a world whose effects are measured as the store would have them.
+func watched(t *testing.T, config Config) *world {
+	w := newWorld(config)
+	w.measure = func(effect model.Effect) {
+		bytes := 0
+		for _, record := range effect.Puts {
+			value, err := wire.Encode(record)
+			if err != nil {
+				t.Fatal(err)
+			}
+			bytes += len(value) + 200
+		}
+		if bytes > txnBytes*9/10 {
+			t.Errorf("an effect of %d records takes %d bytes", len(effect.Puts), bytes)
+		}
+	}
+	w.step(model.Elected{Term: 101, Revision: 101})
+	return w
+}
+
+// large is a request with labels of so many bytes.
+func large(name string, bytes int) Upsert {
+	u := Upsert{Key: model.Key{Job: "j", Stage: name, Name: "main"}, Count: 8, Spec: model.Spec{Labels: map[string]string{}}}
+	for i := range 64 {
+		u.Spec.Labels[fmt.Sprintf("label-%02d", i)] = strings.Repeat("x", bytes/64)
+	}
+	return u
+}
+
+// What is taken in can be decided on, however large it is: split, refused,
+// queued again, cancelled with its job, flushed. What is too large for that is
+// refused, with the field that takes most.
+func TestWhatIsTakenInCanBeDecidedOn(t *testing.T) {
+	w := watched(t, Config{BestEffort: true})
+	w.input(large("s0", 600<<10))
+	first := w.core.byKey[model.Key{Job: "j", Stage: "s0", Name: "main"}][0].uid
+	w.step(PassDone{Pass: 1, Outcomes: []Outcome{{UID: first, Result: NoFit, Fitting: 3}}})
+	if n := len(w.core.byKey[model.Key{Job: "j", Stage: "s0", Name: "main"}]); n != 2 {
+		t.Fatalf("it was not split: %d versions", n)
+	}
+	for i := range 6 {
+		w.input(large(fmt.Sprintf("s%d", i+1), 600<<10))
+	}
+	w.input(Flush{Job: "j"})
+	if groups := w.pending(); len(groups) != 0 {
+		t.Errorf("after the flush there waits %+v", groups)
+	}
+	for i := range 6 {
+		w.input(large(fmt.Sprintf("t%d", i), 600<<10))
+	}
+	w.input(CancelJob{Job: "j"})
+	if groups := w.pending(); len(groups) != 0 {
+		t.Errorf("after the cancel there waits %+v", groups)
+	}
+
+	replies := w.input(large("u", 900<<10))
+	err := replies[len(replies)-1].(model.Reply).Err
+	if f := fault.Of(err); err == nil || f.Kind != fault.Invalid || f.Reason != fault.ReasonTooLarge || f.Fields[0].Name != "labels" {
+		t.Errorf("900 KiB of labels: %v", err)
+	}
+}
+
+// A seat that was taken as often as it can be is not taken again: its number
+// never wraps, and nothing is queued again without end.
+func TestNumbersDoNotWrap(t *testing.T) {
+	last := []model.Seat{{Index: 0, Number: model.MaxNumber}}
+	key := model.Key{Job: "j", Stage: "s", Name: "main"}
+	w := watched(t, Config{})
+	w.input(Upsert{Key: key, Workers: last, Spec: model.Spec{MaxAttempts: 5}})
+	uid := w.core.byKey[key][0].uid
+	w.foreign(
+		model.Changed{Ref: model.Ref{Kind: model.KindTaskHeader, ID: uid}, Record: &model.TaskHeader{UID: uid, Key: key, Complete: true}},
+		model.Changed{Ref: model.Ref{Kind: model.KindTaskChunk, ID: uid}, Record: &model.TaskChunk{UID: uid, Workers: []model.TaskWorker{
+			{Seat: last[0], State: model.WorkerFailed, Requeue: true},
+		}}},
+	)
+	if n := len(w.core.byKey[key]); n != 1 {
+		t.Errorf("there are %d versions", n)
+	}
+	w.input(Cancel{Key: key})
+	replies := w.input(Upsert{Key: key, Count: 1})
+	if err := replies[len(replies)-1].(model.Reply).Err; !fault.Is(err, fault.ReasonWorkerIDUsed) {
+		t.Errorf("a count over a seat without numbers left: %v", err)
+	}
+}
+
+// Precedence holds also while the view lags: what executor-state knows to be
+// free and this core does not is offered to the first of all that wait.
+func TestPrecedenceHoldsWhileTheViewLags(t *testing.T) {
+	w := watched(t, Config{})
+	first, second := int64(1), int64(2)
+	ask := func(job, sku string, order *int64) {
+		w.input(Upsert{Key: model.Key{Job: job, Stage: "s", Name: "main"}, Count: 1, Spec: model.Spec{
+			Priority: model.Priority{Order: order}, Constraints: constraint.Constraints{SKU: sku},
+		}})
+	}
+	ask("x", "sim", &first)
+	w.step(PassDone{Pass: 1, Outcomes: []Outcome{{UID: w.core.byKey[model.Key{Job: "x", Stage: "s", Name: "main"}][0].uid, Result: NoFit}}})
+	w.now = w.now.Add(w.core.config.MinDelay)
+	ask("y", "", &second)
+	var offered []string
+	for _, e := range w.pass.Entries {
+		offered = append(offered, e.Key.Job)
+	}
+	if got := strings.Join(offered, " "); got != "x y" {
+		t.Errorf("the pass offers %q, want x before y", got)
+	}
+}
