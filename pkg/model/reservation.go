@@ -198,6 +198,9 @@ type Reservation struct {
 	// Unwanted are workers of a version that was handed over which were
 	// cancelled one by one: the assigner evicts them.
 	Unwanted Seats
+	// LatestTarget is the target size of the latest request that changed nothing
+	// else of this version; nil while that of Spec is the latest.
+	LatestTarget *int32
 	// WorkerCounts are the workers by the state they ended in, kept when the
 	// task is gone.
 	WorkerCounts map[string]int32

@@ -254,6 +254,9 @@ func Reservation(v ReservationView, forList bool) *berthv1.Reservation {
 	r.CreatedAt, r.UpdatedAt = Timestamp(v.CreatedAt), Timestamp(v.UpdatedAt)
 	r.WorkerCounts = maps.Clone(v.Counts)
 	r.Parent, r.Round = optional(v.Parent), v.Round
+	if v.LatestTarget != nil {
+		r.TargetSize = *v.LatestTarget
+	}
 	if v.Change != model.ChangeUnset {
 		r.Change = berthv1.UpsertReservationRequest_Change(v.Change).Enum()
 	}
@@ -268,7 +271,7 @@ func encodeReservation(r *model.Reservation) *recordv1.Reservation {
 		State: berthv1.Reservation_State(r.State), Reason: string(r.Reason), Message: r.Message,
 		CreatedAt: Timestamp(r.CreatedAt), UpdatedAt: Timestamp(r.UpdatedAt), EndedAt: Timestamp(r.EndedAt),
 		Parent: r.Parent, WorkerCounts: r.WorkerCounts,
-		Origin: int32(r.Origin), Round: r.Round, Unwanted: Runs(r.Unwanted),
+		Origin: int32(r.Origin), Round: r.Round, Unwanted: Runs(r.Unwanted), LatestTarget: r.LatestTarget,
 	}
 	for _, q := range r.Requests {
 		m.Requests = append(m.Requests, &recordv1.RequestMark{Id: q.ID, Change: berthv1.UpsertReservationRequest_Change(q.Change), Cancelled: q.Cancelled})
@@ -286,7 +289,7 @@ func decodeReservation(ref model.Ref, m *recordv1.Reservation, create, mod int64
 		State: model.State(m.GetState()), Reason: fault.Reason(m.GetReason()), Message: m.GetMessage(),
 		CreatedAt: Time(m.GetCreatedAt()), UpdatedAt: Time(m.GetUpdatedAt()), EndedAt: Time(m.GetEndedAt()),
 		Parent: m.GetParent(), WorkerCounts: m.GetWorkerCounts(), Epoch: create, Mod: mod,
-		Origin: model.Origin(m.GetOrigin()), Round: m.GetRound(), Unwanted: Seats(m.GetUnwanted()),
+		Origin: model.Origin(m.GetOrigin()), Round: m.GetRound(), Unwanted: Seats(m.GetUnwanted()), LatestTarget: m.LatestTarget,
 	}
 	for _, q := range m.GetRequests() {
 		r.Requests = append(r.Requests, model.RequestMark{ID: q.GetId(), Change: model.Change(q.GetChange()), Cancelled: q.GetCancelled()})

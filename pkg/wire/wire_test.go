@@ -40,7 +40,7 @@ func records() []model.Record {
 			Place: 5, PlaceEpoch: 44, State: model.Cancelling, Reason: fault.ReasonCancelled, Message: "why",
 			CreatedAt: at(1), UpdatedAt: at(2), EndedAt: at(3),
 			Requests: []model.RequestMark{{ID: "r1", Change: model.Reordered, Cancelled: 2}}, Parent: "1a-1", WorkerCounts: map[string]int32{"COMPLETED": 3},
-			Origin: model.OriginPart, Round: 2, Unwanted: model.SeatsOf([]model.Seat{{Index: 4, Number: 2}}),
+			Origin: model.OriginPart, Round: 2, Unwanted: model.SeatsOf([]model.Seat{{Index: 4, Number: 2}}), LatestTarget: &most,
 			Epoch: 11, Mod: 12,
 		},
 		&model.Leader{Service: model.ServiceRegistry, Replica: "r-1", Address: "127.0.0.1:7101", Version: "v1", Since: at(9)},

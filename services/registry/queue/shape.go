@@ -34,7 +34,16 @@ func asAsked(r *model.Reservation, u Upsert) model.Spec {
 	if added := len(spec.Constraints.Avoid) - named; 0 < added && added <= int(min(r.Round, maxAvoided)) {
 		spec.Constraints.Avoid = spec.Constraints.Avoid[:named]
 	}
+	spec.TargetSize = latestTarget(r)
 	return spec
+}
+
+// latestTarget is the target size of the latest request for a version.
+func latestTarget(r *model.Reservation) int32 {
+	if r.LatestTarget != nil {
+		return *r.LatestTarget
+	}
+	return r.Spec.TargetSize
 }
 
 func sameTask(a, b model.Task) bool {

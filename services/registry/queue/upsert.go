@@ -173,9 +173,9 @@ func (c *Core) placeEpoch(r *model.Reservation) int64 {
 // earlier one again is another request and lowers it.
 func (c *Core) retarget(u Upsert, l living) {
 	effect := c.retargeted(u)
-	if v := l.newest; v.is(model.Active) && v.r.Spec.TargetSize != u.Spec.TargetSize {
+	if v := l.newest; v.is(model.Active) && latestTarget(v.r) != u.Spec.TargetSize {
 		next := c.edit(v.r)
-		next.Spec.TargetSize = u.Spec.TargetSize
+		next.LatestTarget = &u.Spec.TargetSize
 		effect.Puts = append(effect.Puts, next)
 	}
 	if stage := c.stageAfter(u, nil); stage != nil {

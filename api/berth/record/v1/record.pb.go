@@ -229,7 +229,10 @@ type Reservation struct {
 	// could not be started.
 	Round int32 `protobuf:"varint,16,opt,name=round,proto3" json:"round,omitempty"`
 	// Unwanted are the workers that were cancelled one by one.
-	Unwanted      []*SeatRun `protobuf:"bytes,17,rep,name=unwanted,proto3" json:"unwanted,omitempty"`
+	Unwanted []*SeatRun `protobuf:"bytes,17,rep,name=unwanted,proto3" json:"unwanted,omitempty"`
+	// LatestTarget is the target size of the latest request for this version
+	// that changed nothing else; that of spec is the one it was accepted with.
+	LatestTarget  *int32 `protobuf:"varint,18,opt,name=latest_target,json=latestTarget,proto3,oneof" json:"latest_target,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -381,6 +384,13 @@ func (x *Reservation) GetUnwanted() []*SeatRun {
 		return x.Unwanted
 	}
 	return nil
+}
+
+func (x *Reservation) GetLatestTarget() int32 {
+	if x != nil && x.LatestTarget != nil {
+		return *x.LatestTarget
+	}
+	return 0
 }
 
 // Ready is registry/ready.
@@ -1532,7 +1542,7 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\aSeatRun\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x05R\x05first\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\x05R\x04last\x12\x16\n" +
-	"\x06number\x18\x03 \x01(\x05R\x06number\"\x8f\x06\n" +
+	"\x06number\x18\x03 \x01(\x05R\x06number\"\xcb\x06\n" +
 	"\vReservation\x12)\n" +
 	"\x04spec\x18\x01 \x01(\v2\x15.berth.v1.ReservationR\x04spec\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12.\n" +
@@ -1554,10 +1564,12 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\rworker_counts\x18\x0e \x03(\v2..berth.record.v1.Reservation.WorkerCountsEntryR\fworkerCounts\x12\x16\n" +
 	"\x06origin\x18\x0f \x01(\x05R\x06origin\x12\x14\n" +
 	"\x05round\x18\x10 \x01(\x05R\x05round\x124\n" +
-	"\bunwanted\x18\x11 \x03(\v2\x18.berth.record.v1.SeatRunR\bunwanted\x1a?\n" +
+	"\bunwanted\x18\x11 \x03(\v2\x18.berth.record.v1.SeatRunR\bunwanted\x12(\n" +
+	"\rlatest_target\x18\x12 \x01(\x05H\x00R\flatestTarget\x88\x01\x01\x1a?\n" +
 	"\x11WorkerCountsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\"{\n" +
+	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01B\x10\n" +
+	"\x0e_latest_target\"{\n" +
 	"\x05Ready\x120\n" +
 	"\x05since\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x120\n" +
@@ -1781,6 +1793,7 @@ func file_berth_record_v1_record_proto_init() {
 	if File_berth_record_v1_record_proto != nil {
 		return
 	}
+	file_berth_record_v1_record_proto_msgTypes[3].OneofWrappers = []any{}
 	file_berth_record_v1_record_proto_msgTypes[16].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
