@@ -20,7 +20,9 @@ type Agents struct {
 }
 
 // NewAgents serves the loop's core.
-func NewAgents(l loop.Owner[*inventory.Core]) *Agents { return &Agents{loop: l, gate: newGate()} }
+func NewAgents(l loop.Owner[*inventory.Core]) *Agents {
+	return &Agents{loop: l, gate: newGate(gateSize)}
+}
 
 // Register implements control.v1.Agents.
 func (s *Agents) Register(ctx context.Context, req *controlv1.RegisterRequest) (*controlv1.RegisterAnswer, error) {

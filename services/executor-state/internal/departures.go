@@ -17,8 +17,8 @@ import (
 
 // The bounds of proving that an agent is dead.
 const (
-	departuresWaiting = 8192
-	departuresAtOnce  = 32
+	departuresWaiting = 32_768
+	departuresAtOnce  = 128
 	// proofTimeout ends the search for a proof: after it only the TTL tells.
 	proofTimeout = 2 * time.Second
 	redialPause  = 5 * time.Millisecond

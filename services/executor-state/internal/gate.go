@@ -10,12 +10,16 @@ import (
 // for the largest round, and a small part of the loop's inbox.
 const gateSize = 1024
 
+// newcomersAtOnce is how many executors a replica makes present at once: few
+// enough that each is done in time, enough for a group commit.
+const newcomersAtOnce = 256
+
 // gate keeps the calls of agents, who may all come at once, from filling the
 // inbox of the loop: the others wait in front of it, in turn and until their
 // deadline, and client calls and passes find room.
 type gate chan struct{}
 
-func newGate() gate { return make(gate, gateSize) }
+func newGate(size int) gate { return make(gate, size) }
 
 // pass calls do when it is its turn. An error of the gate's own says that do was
 // not called.
@@ -23,7 +27,7 @@ func (g gate) pass(ctx context.Context, do func() error) error {
 	select {
 	case g <- struct{}{}:
 	case <-ctx.Done():
-		return fault.New(fault.Exhausted, fault.ReasonOverloaded, "%d calls of agents went before, for all of the time given", gateSize).Because(ctx.Err())
+		return fault.New(fault.Exhausted, fault.ReasonOverloaded, "%d calls of agents went before, for all of the time given", cap(g)).Because(ctx.Err())
 	}
 	defer func() { <-g }()
 	return do()

@@ -49,7 +49,9 @@ type Heartbeats struct {
 	leader  controlv1.AgentsClient
 	log     *slog.Logger
 	peeks   gate
-	pulse   pulse
+	// newcomers are the executors that are being made present.
+	newcomers gate
+	pulse     pulse
 }
 
 // renewer makes etcd leases last for another TTL; *liveness.Renewer is the real
@@ -60,7 +62,7 @@ type renewer interface {
 
 // NewHeartbeats puts the parts together.
 func NewHeartbeats(l *loop.Loop[*inventory.Core], s store.Store, renewer *liveness.Renewer, reports *Reports, gone *Departures, gateway grpc.ClientConnInterface, log *slog.Logger) *Heartbeats {
-	return &Heartbeats{loop: l, store: s, renewer: renewer, reports: reports, gone: gone, leader: controlv1.NewAgentsClient(gateway), log: log, peeks: newGate()}
+	return &Heartbeats{loop: l, store: s, renewer: renewer, reports: reports, gone: gone, leader: controlv1.NewAgentsClient(gateway), log: log, peeks: newGate(gateSize), newcomers: newGate(newcomersAtOnce)}
 }
 
 // Heartbeat implements control.v1.Heartbeats.

@@ -17,6 +17,8 @@ type session struct {
 	h           *Heartbeats
 	id          string
 	incarnation int64
+	// address is where the agent listens, empty while it is not known.
+	address string
 	// lease is the etcd lease that presence stands on, 0 while it is not known.
 	lease int64
 	// renewed is when the last renewal of lease that succeeded began.
@@ -26,6 +28,7 @@ type session struct {
 // beat makes presence last: for another TTL, or, from a renewal that is young,
 // for what that one leaves. An error ends the stream.
 func (s *session) beat(ctx context.Context) (*controlv1.HeartbeatAnswer, error) {
+	stream := ctx
 	ctx, cancel := context.WithTimeout(ctx, beatTimeout)
 	defer cancel()
 	answer := &controlv1.HeartbeatAnswer{}
@@ -39,6 +42,7 @@ func (s *session) beat(ctx context.Context) (*controlv1.HeartbeatAnswer, error) 
 			if live, ok := c.Live(s.id); ok && live.Incarnation == s.incarnation {
 				s.lease = live.EtcdLease // another replica kept it so far
 			}
+			s.locate(c)
 			answer.AssignerTerm = c.AssignerTerm()
 		}); err != nil {
 			return answer, nil // this replica's view is not there yet
@@ -57,24 +61,41 @@ func (s *session) beat(ctx context.Context) (*controlv1.HeartbeatAnswer, error) 
 		}
 		s.lease = 0
 	}
+	turn := false
+	err := s.h.newcomers.pass(ctx, func() (err error) {
+		turn = true
+		answer.Present, err = s.announce(stream)
+		return err
+	})
+	if turn && err != nil {
+		return nil, err
+	}
+	return answer, nil
+}
+
+// announce puts presence on a new etcd lease. It has time of its own: what was
+// granted and then not announced would be granted again, and when very many join
+// at once none of them would get through. An error ends the stream.
+func (s *session) announce(ctx context.Context) (present bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, beatTimeout)
+	defer cancel()
 	granting := time.Now()
 	lease, err := s.h.store.Grant(ctx, PresenceTTL)
 	if err != nil {
 		s.h.log.Debug("a heartbeat did not reach etcd", "executor", s.id, "error", err)
-		return answer, nil
+		return false, nil
 	}
 	_, err = s.h.leader.Announce(ctx, &controlv1.AnnounceRequest{Id: s.id, Incarnation: s.incarnation, EtcdLease: lease.ID})
 	if err != nil {
 		// What was perhaps announced runs out by itself if it is not used.
 		switch f := rpc.FromStatus(err); f.Reason {
 		case fault.ReasonOtherIncarnation, fault.ReasonNotFound:
-			return nil, f
+			return false, f
 		}
-		return answer, nil
+		return false, nil
 	}
 	s.lease, s.renewed = lease.ID, granting
-	answer.Present = true
-	return answer, nil
+	return true, nil
 }
 
 // present says whether presence still stands on the etcd lease that was renewed.
@@ -88,6 +109,7 @@ func (s *session) present(ctx context.Context) bool {
 	_ = s.h.peek(ctx, func(c *inventory.Core) {
 		live, ok := c.Live(s.id)
 		present = ok && live.Incarnation == s.incarnation && live.EtcdLease == s.lease
+		s.locate(c)
 	})
 	if !present {
 		s.lease = 0
@@ -95,20 +117,18 @@ func (s *session) present(ctx context.Context) bool {
 	return present
 }
 
-// suspect has the agent looked after whose stream has ended, whatever ended it.
-func (s *session) suspect() {
-	if s.lease == 0 {
-		return
+// locate notes the agent's address, which an incarnation keeps for good.
+func (s *session) locate(c *inventory.Core) {
+	if view, ok := c.Executor(s.id); ok && view.Incarnation == s.incarnation {
+		s.address = view.Address
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), peekTimeout)
-	defer cancel()
-	gone := departure{id: s.id, incarnation: s.incarnation, lease: s.lease}
-	if err := s.h.peek(ctx, func(c *inventory.Core) {
-		if view, ok := c.Executor(s.id); ok && view.Incarnation == s.incarnation {
-			gone.address = view.Address
-		}
-	}); err == nil && gone.address != "" {
-		s.h.gone.Suspect(gone)
+}
+
+// suspect has the agent looked after whose stream has ended, whatever ended it.
+// What that takes is known by then, for very many may end at once.
+func (s *session) suspect() {
+	if s.lease != 0 && s.address != "" {
+		s.h.gone.Suspect(departure{id: s.id, address: s.address, incarnation: s.incarnation, lease: s.lease})
 	}
 }
 

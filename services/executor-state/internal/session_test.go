@@ -41,7 +41,7 @@ func beating(t *testing.T, play func(t *testing.T, s *session, r *renewals, agen
 		db := store.NewFake(store.FakeConfig{})
 		l := start(t, db)
 		agents, r := NewAgents(l), &renewals{db: db}
-		h := &Heartbeats{loop: l, store: db, renewer: r, leader: direct{agents: agents}, log: slog.New(slog.DiscardHandler), peeks: newGate()}
+		h := &Heartbeats{loop: l, store: db, renewer: r, leader: direct{agents: agents}, log: slog.New(slog.DiscardHandler), peeks: newGate(gateSize), newcomers: newGate(newcomersAtOnce)}
 		s := &session{h: h, id: "a", incarnation: register(t, agents, "a", "first").GetIncarnation()}
 		if answer, err := s.beat(t.Context()); err != nil || !answer.GetPresent() || s.lease == 0 {
 			t.Fatalf("the first beat: %v, %v", answer, err)

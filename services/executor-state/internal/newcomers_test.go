@@ -1,0 +1,83 @@
+package internal
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	"berth.dev/pkg/store"
+)
+
+// slow is a leader that has time for one announcement after the other.
+type slow struct {
+	controlv1.AgentsClient
+	agents *Agents
+	turn   gate
+}
+
+func (s *slow) Announce(ctx context.Context, req *controlv1.AnnounceRequest, _ ...grpc.CallOption) (*controlv1.AnnounceAnswer, error) {
+	var answer *controlv1.AnnounceAnswer
+	err := s.turn.pass(ctx, func() (err error) {
+		if err = store.Sleep(ctx, 10*time.Millisecond); err == nil {
+			answer, err = s.agents.Announce(ctx, req)
+		}
+		return err
+	})
+	return answer, err
+}
+
+// grants counts etcd leases.
+type grants struct {
+	store.Store
+	mu sync.Mutex
+	n  int
+}
+
+func (g *grants) Grant(ctx context.Context, ttl time.Duration) (store.Lease, error) {
+	g.mu.Lock()
+	g.n++
+	g.mu.Unlock()
+	return g.Store.Grant(ctx, ttl)
+}
+
+// So many executors join at once that it takes longer than a beat may: each is
+// granted one etcd lease, and none for nothing.
+func TestNewcomersGetThrough(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 800
+		db := &grants{Store: store.NewFake(store.FakeConfig{})}
+		l := start(t, db)
+		agents := NewAgents(l)
+		h := &Heartbeats{
+			loop: l, store: db, renewer: &renewals{db: db}, leader: &slow{agents: agents, turn: newGate(1)}, log: slog.New(slog.DiscardHandler),
+			peeks: newGate(gateSize), newcomers: newGate(newcomersAtOnce),
+		}
+		before := db.n
+		var joining sync.WaitGroup
+		for i := range n {
+			s := &session{h: h, id: fmt.Sprint("e", i)}
+			s.incarnation = register(t, agents, s.id, "n").GetIncarnation()
+			joining.Go(func() {
+				for {
+					if answer, err := s.beat(t.Context()); err != nil {
+						t.Error(err)
+						return
+					} else if answer.GetPresent() {
+						return
+					}
+				}
+			})
+		}
+		joining.Wait()
+		if got := db.n - before; got > n {
+			t.Errorf("%d etcd leases were granted to %d executors", got, n)
+		}
+	})
+}
