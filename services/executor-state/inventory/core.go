@@ -63,6 +63,7 @@ type Core struct {
 	lostAt        time.Time
 	absentChanged bool
 	mass          map[string]massLoss
+	held          map[*host]bool // those held back when it was last looked at
 	counts        counts
 
 	actions []model.Action

@@ -128,7 +128,8 @@ func small0(id, nonce string) Register {
 	return g
 }
 
-// New executors make a loss less than a mass: those held back are given up.
+// New executors make a loss less than a mass: those held back have their time
+// again, and are given up then.
 func TestMassLossEndsWhenTheFleetGrows(t *testing.T) {
 	r := lead(DefaultConfig())
 	for i := range 6 {
@@ -144,6 +145,10 @@ func TestMassLossEndsWhenTheFleetGrows(t *testing.T) {
 	for i := range 10 {
 		r.ready(small(fmt.Sprintf("n%d", i), 1, 1))
 	}
+	if s := r.core.Stats(); s.Lost != 0 || len(r.core.Findings(r.now)) != 0 {
+		t.Fatalf("%+v %+v", s, r.core.Findings(r.now))
+	}
+	r.pause(r.core.cfg.LostAfter)
 	if s := r.core.Stats(); s.Lost != 3 || len(r.core.Findings(r.now)) != 0 {
 		t.Fatalf("%+v %+v", s, r.core.Findings(r.now))
 	}

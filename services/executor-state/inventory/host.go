@@ -31,6 +31,9 @@ type host struct {
 	// goneAt orders it in Core.absent while it counts as absent.
 	absent bool
 	goneAt time.Time
+	// releasedAt is when the crowd that it was held back with was no crowd any
+	// more: its time begins anew then. It is this leader's alone.
+	releasedAt time.Time
 }
 
 // hold is what leases hold of the executor with an ordinal. It is kept by

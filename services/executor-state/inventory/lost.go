@@ -30,6 +30,9 @@ func (c *Core) loseAbsent() {
 	held := c.heldBack(gone)
 	lost := 0
 	for _, h := range gone {
+		if c.held[h] && !held[h] && !c.leaving(h) {
+			h.releasedAt = c.now
+		}
 		due := c.due(h)
 		switch {
 		case due.After(c.now), lost == c.cfg.StepLimit && !held[h]:
@@ -43,6 +46,7 @@ func (c *Core) loseAbsent() {
 			c.lose(h)
 		}
 	}
+	c.held = held
 	// Those given up leave the crowd: whether it is one is asked again.
 	c.absentChanged = lost > 0
 }
@@ -50,7 +54,8 @@ func (c *Core) loseAbsent() {
 // heldBack answers those of the gone, who are in the order in which they went,
 // that went with a crowd: so many of one pool within one PresenceTTL that it is
 // the network or etcd that failed, and not the hosts. Executors of no pool are
-// one together. It notes the crowds for the findings.
+// one together. It notes the crowds for the findings. Once enough are back that
+// the rest is no crowd, the rest has its whole time again to follow.
 //
 // Executors that were drained or claimed for scale-down are expected to go, and
 // make no crowd.
@@ -138,8 +143,10 @@ func (c *Core) massLosses() []massLoss {
 // due is when an absent executor has been away for too long.
 func (c *Core) due(h *host) time.Time {
 	from := h.goneAt
-	if from.Before(c.electedAt) {
-		from = c.electedAt
+	for _, later := range []time.Time{c.electedAt, h.releasedAt} {
+		if from.Before(later) {
+			from = later
+		}
 	}
 	return from.Add(h.class.lostAfter)
 }
