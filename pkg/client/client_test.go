@@ -106,7 +106,7 @@ func TestGivesUpWithItsContext(t *testing.T) {
 	g := &gateway{get: func(*berthv1.GetReservationRequest) (*berthv1.Reservation, error) { return nil, unavailable() }}
 	g.serve(t, "127.0.0.1:0")
 	c := dial(t, nil, g)
-	_, err := c.Get(limited(t, 100*time.Millisecond), Key{Job: "a", Stage: "b"})
+	_, err := c.Get(limited(t, time.Second), Key{Job: "a", Stage: "b"})
 	f := fault.Of(err)
 	if f == nil || f.Kind != fault.Unavailable || f.Meta["gateways"] != g.address || !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("got %#v", err)
