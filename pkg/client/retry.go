@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/rpc"
@@ -60,7 +62,8 @@ func invoke[Q, A any](ctx context.Context, c *Client, call func(context.Context,
 			return none, f
 		}
 		// The attempt that the context cut short says less than the one before.
-		if last == nil || ctx.Err() == nil {
+		cut := ctx.Err() != nil || status.Code(err) == codes.DeadlineExceeded
+		if last == nil || !cut {
 			last = f
 		}
 		if ctx.Err() == nil {

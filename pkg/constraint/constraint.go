@@ -42,8 +42,11 @@ type Spread struct {
 	Max int32
 }
 
-// ByExecutor is the Spread.By that counts single executors.
+// ByExecutor is the Spread.By that counts single executors, in whatever case.
 const ByExecutor = "executor"
+
+// Single says whether single executors are counted.
+func (s Spread) Single() bool { return strings.EqualFold(s.By, ByExecutor) }
 
 // PoolAttribute is the attribute that puts an executor into the pool of that
 // name, where no pool of it is known otherwise.

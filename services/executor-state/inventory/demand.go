@@ -57,7 +57,7 @@ func (c *Core) await(uid string) {
 	}
 	r := record.(*model.Reservation)
 	is := &awaited{record: record, demand: c.demandOf(r.Spec.Constraints), size: size{workers: r.Seats.Len()}}
-	if spread := r.Spec.Constraints.Spread; spread.By == constraint.ByExecutor {
+	if spread := r.Spec.Constraints.Spread; spread.Single() {
 		is.size.each = spread.Max
 	}
 	is.demand.count(is.size, 1)

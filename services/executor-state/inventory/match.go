@@ -185,7 +185,7 @@ func (s *search) avoid(ids map[string]bool) {
 // spreads says whether the batch is spread by an attribute. Executors without
 // it count as one value together.
 func (s *search) spreads() bool {
-	return s.constraints.Spread.Max > 0 && s.constraints.Spread.By != constraint.ByExecutor
+	return s.constraints.Spread.Max > 0 && !s.constraints.Spread.Single()
 }
 
 // most is how many workers one of the candidate's executors may take at most,

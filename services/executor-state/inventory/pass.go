@@ -158,10 +158,14 @@ func (c *Core) answerPasses() {
 			if o.Result != Granted || o.Lease != 0 {
 				continue
 			}
-			if l := c.leases[o.UID]; l != nil {
-				o.Lease = l.create()
+			l := c.leases[o.UID]
+			if l == nil {
+				// It was leased when it was offered again, and has been released
+				// since: there is no lease to wait for.
+				o.Result, o.Reason, o.Message = Stale, fault.ReasonStale, "its lease is gone"
+				continue
 			}
-			if o.Lease == 0 {
+			if o.Lease = l.create(); o.Lease == 0 {
 				return
 			}
 		}

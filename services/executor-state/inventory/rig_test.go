@@ -29,6 +29,8 @@ type rig struct {
 	token   uint64
 	// events are the job events of every committed effect.
 	events []model.JobEvent
+	// measure looks at each effect, if given.
+	measure func(model.Effect)
 	// log is told of every action; nil for none.
 	log func(format string, args ...any)
 }
@@ -75,6 +77,9 @@ func (r *rig) step(event model.Event) {
 	for _, action := range r.core.Step(r.now, event) {
 		switch action := action.(type) {
 		case model.Effect:
+			if r.measure != nil {
+				r.measure(action)
+			}
 			r.effects = append(r.effects, action)
 			r.log("%s", effectText(action))
 		case model.Reply:

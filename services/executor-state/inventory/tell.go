@@ -10,9 +10,13 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// tellPerEffect bounds the events of one effect, so that it fits into a
-// transaction.
-const tellPerEffect = 64
+// The events of one effect are bounded in number and in bytes, so that it fits
+// into a transaction: an event names up to model.MaxEventWorkers workers, each
+// with the id of its executor.
+const (
+	tellPerEffect = 64
+	tellBytes     = 256 << 10
+)
 
 // tellDisabled tells jobs that executors under their workers were disabled or
 // drained: one event for each request, executor and lease. A request may hold
@@ -42,6 +46,7 @@ func (c *Core) tellDisabled() {
 func (c *Core) tell(d *model.Disable, placed map[uint32]map[string]*laid) {
 	next := *d
 	var events []model.JobEvent
+	bytes := 0
 	for h := range c.heldBy(d) {
 		lies := placed[h.executor.Ordinal]
 		for _, uid := range slices.Sorted(maps.Keys(lies)) {
@@ -49,12 +54,14 @@ func (c *Core) tell(d *model.Disable, placed map[uint32]map[string]*laid) {
 			if compareMarks(mark, d.Told) <= 0 {
 				continue
 			}
-			if len(events) == tellPerEffect {
+			if len(events) == tellPerEffect || bytes >= tellBytes {
 				c.decide(model.Effect{Puts: []model.Record{&next}, Events: events})
 				return
 			}
 			next.Told = mark
-			events = append(events, c.disabledEvent(d, h, uid, lies[uid]))
+			event := c.disabledEvent(d, h, uid, lies[uid])
+			bytes += len(event.Message) + len(event.Workers)*(len(h.id)+24) + 512
+			events = append(events, event)
 		}
 	}
 	next.ToldAll = true

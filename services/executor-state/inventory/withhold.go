@@ -188,12 +188,12 @@ func (c *Core) drained(id string) bool {
 	return slices.ContainsFunc(c.disables.named[id], func(request string) bool { return c.known(request).Drain })
 }
 
-// leaving says whether the executor is to go: it was claimed for scale-down, or
-// is drained.
+// leaving says whether the executor may go and nobody loses anything: it was
+// claimed for scale-down, or is drained and holds no worker.
 func (c *Core) leaving(h *host) bool {
 	return slices.ContainsFunc(h.requests, func(request string) bool {
 		d := c.known(request)
-		return d.Claim || d.Drain
+		return d.Claim || d.Drain && h.hold.workers == 0
 	})
 }
 

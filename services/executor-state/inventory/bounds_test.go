@@ -1,0 +1,111 @@
+package inventory
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"berth.dev/pkg/constraint"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/wire"
+)
+
+// A pass that is offered again after its lease was granted is answered, also
+// when that lease is released before the rest of the pass is durable; and so are
+// those after it.
+func TestAPassIsAnsweredThoughALeaseOfItIsGone(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.ready(small("e1", 1000, 4))
+	a := r.queue("a", 1, cpu(10))
+	expectGranted(t, r.pass(a))
+	b := r.queue("b", 1, cpu(20))
+	again := r.ask(Pass{Term: r.registryTerm(), Pass: r.rev, Cut: r.rev, Entries: []Entry{b, a}})
+	r.state("a", model.Cancelled)
+	for _, change := range r.unseen {
+		r.step(change)
+	}
+	r.unseen = nil
+	r.step(model.Progress{Revision: r.rev}) // a's lease is released
+	r.settle()
+	reply, answered := r.replies[again]
+	if !answered {
+		t.Fatal("the pass is never answered")
+	}
+	if o := reply.Value.([]Outcome); o[0].Result != Granted || o[1].Result != Stale {
+		t.Errorf("it is answered %+v", o)
+	}
+	expectGranted(t, r.pass(r.queue("c", 1, cpu(30))))
+}
+
+// What jobs are told of a disabled executor fits a transaction, however many
+// workers there are and however long the ids.
+func TestTellingOfDisabledExecutorsFitsATransaction(t *testing.T) {
+	r := lead(DefaultConfig())
+	name := strings.Repeat("x", 240)
+	for i := range 70 {
+		id := fmt.Sprintf("%s-%02d", name, i)
+		r.ready(small(id, 1000, 256))
+		expectGranted(t, r.pass(r.queue(fmt.Sprintf("u%02d", i), 256, constraint.Constraints{Attributes: nil})))
+	}
+	largest := 0
+	told := len(r.events)
+	r.measure = func(e model.Effect) {
+		bytes := 0
+		for _, event := range e.Events {
+			value, err := wire.EncodeEvent(event, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			bytes += len(value)
+		}
+		largest = max(largest, bytes)
+	}
+	ids := make([]string, 70)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("%s-%02d", name, i)
+	}
+	if _, err := r.do(Disable{RequestID: "d", Selector: Selector{IDs: ids}, ExpireAt: r.now.Add(time.Hour)}); err != nil {
+		t.Fatal(err)
+	}
+	r.pause(time.Minute)
+	if n := len(r.events) - told; n != 70 {
+		t.Errorf("%d events, want one for each executor", n)
+	}
+	if largest > 1<<20 {
+		t.Errorf("one effect tells %d bytes", largest)
+	}
+}
+
+// Case does not matter where executors are counted one by one.
+func TestSpreadByExecutorInAnyCase(t *testing.T) {
+	r := lead(DefaultConfig())
+	for i := range 3 {
+		r.ready(small(fmt.Sprintf("e%d", i), 1000, 4))
+	}
+	k := cpu(1)
+	k.Spread = constraint.Spread{By: "Executor", Max: 1}
+	expectGranted(t, r.pass(r.queue("a", 3, k)))
+}
+
+// Draining is no word that the hosts are gone: those that still have workers are
+// held back like any other when all go at once.
+func TestDrainedExecutorsWithWorkersAreHeldBackToo(t *testing.T) {
+	r := lead(DefaultConfig())
+	for i := range 10 {
+		r.ready(small(fmt.Sprintf("e%d", i), 1000, 1))
+	}
+	expectGranted(t, r.pass(r.queue("a", 10, cpu(1))))
+	for i := range 10 {
+		if _, err := r.do(Drain{ID: fmt.Sprintf("e%d", i), RequestID: fmt.Sprintf("d%d", i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 10 {
+		r.tellGone(model.Ref{Kind: model.KindLive, ID: fmt.Sprintf("e%d", i)})
+	}
+	r.pause(10 * time.Minute)
+	if s := r.core.Stats(); s.Lost != 0 {
+		t.Errorf("%d are LOST", s.Lost)
+	}
+}
