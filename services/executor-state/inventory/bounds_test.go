@@ -89,7 +89,8 @@ func TestSpreadByExecutorInAnyCase(t *testing.T) {
 }
 
 // Draining is no word that the hosts are gone: those that still have workers are
-// held back like any other when all go at once.
+// held back like any other when all go at once. Drained after it went, a host is
+// given up: that is an operator's word.
 func TestDrainedExecutorsWithWorkersAreHeldBackToo(t *testing.T) {
 	r := lead(DefaultConfig())
 	for i := range 10 {
@@ -107,5 +108,12 @@ func TestDrainedExecutorsWithWorkersAreHeldBackToo(t *testing.T) {
 	r.pause(10 * time.Minute)
 	if s := r.core.Stats(); s.Lost != 0 {
 		t.Errorf("%d are LOST", s.Lost)
+	}
+	if _, err := r.do(Drain{ID: "e3", RequestID: "burnt"}); err != nil {
+		t.Fatal(err)
+	}
+	r.pause(time.Minute)
+	if v, _ := r.core.Executor("e3"); v.State != model.ExecutorLost || r.core.Stats().Lost != 1 {
+		t.Errorf("drained after it went, it is %v, and %d are LOST", v.State, r.core.Stats().Lost)
 	}
 }

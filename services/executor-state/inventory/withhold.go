@@ -188,12 +188,13 @@ func (c *Core) drained(id string) bool {
 	return slices.ContainsFunc(c.disables.named[id], func(request string) bool { return c.known(request).Drain })
 }
 
-// leaving says whether the executor may go and nobody loses anything: it was
-// claimed for scale-down, or is drained and holds no worker.
+// leaving says whether the executor is expected to be gone: it was claimed for
+// scale-down, is drained and holds no worker, or was drained after it went,
+// which is how an operator says that it will not come back.
 func (c *Core) leaving(h *host) bool {
 	return slices.ContainsFunc(h.requests, func(request string) bool {
 		d := c.known(request)
-		return d.Claim || d.Drain && h.hold.workers == 0
+		return d.Claim || d.Drain && (h.hold.workers == 0 || h.absent && d.CreatedAt.After(h.goneAt))
 	})
 }
 
