@@ -36,6 +36,14 @@ func full(effect model.Effect) bool {
 	return bytes >= effectBytes
 }
 
+// makeRoom decides an effect that is full and begins the next one.
+func (c *Core) makeRoom(effect *model.Effect) {
+	if full(*effect) {
+		c.decide(*effect)
+		*effect = model.Effect{}
+	}
+}
+
 // size is about how many bytes a record takes.
 func size(r *model.Reservation) int {
 	bytes := 512 + sizeOfSeats(r.Seats) + sizeOfSeats(r.Unwanted) + len(r.Message) + 64*len(r.Requests)
@@ -83,18 +91,21 @@ func sizeOfMap(m map[string]string) (bytes int) {
 }
 
 // bounded refuses what could be stored once, and not decided on afterwards. The
-// field that is named is the one that takes most.
-func (c *Core) bounded(u Upsert, seats model.Seats) error {
+// field that is named is the one that takes most. Stage is its record as it will
+// be, nil where it stays.
+func (c *Core) bounded(u Upsert, seats model.Seats, stage *model.Stage) error {
 	parts := append(sizes(u.Spec), part{"workers", sizeOfSeats(seats)})
 	total := 512
 	for _, p := range parts {
 		total += p.bytes
 	}
-	used := seats
-	if stage := c.stages[stageKey(u.Key)]; stage != nil {
-		used = stage.Numbers.Raise(seats)
+	if stage == nil { // it stays as it is
+		stage = c.stages[stageKey(u.Key)]
 	}
-	stored := 2*total + sizeOfSeats(used)
+	stored := 2 * total
+	if stage != nil {
+		stored += sizeOfSeats(stage.Numbers)
+	}
 	if stored <= maxStored {
 		return nil
 	}

@@ -121,10 +121,7 @@ func (c *Core) cancelAll(token uint64, id string, versions []*version) {
 	}
 	var effect model.Effect
 	for i, v := range alive {
-		if full(effect) {
-			c.decide(effect)
-			effect = model.Effect{}
-		}
+		c.makeRoom(&effect)
 		next := c.cancelled(v, &effect)
 		if i == len(alive)-1 {
 			remember(next, model.RequestMark{ID: id, Cancelled: int32(len(alive))})

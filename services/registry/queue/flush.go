@@ -63,10 +63,7 @@ func (c *Core) flush(token uint64, request Flush) {
 	}
 	var effect model.Effect
 	for i, v := range queued {
-		if full(effect) {
-			c.decide(effect)
-			effect = model.Effect{}
-		}
+		c.makeRoom(&effect)
 		last := c.finish(&effect, v, model.Cancelled, model.EventReservationCancelled, fault.ReasonFlushed, message)
 		if i == len(queued)-1 {
 			remember(last, model.RequestMark{ID: request.RequestID, Cancelled: int32(len(queued))})

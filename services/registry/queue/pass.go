@@ -2,8 +2,6 @@ package queue
 
 import (
 	"container/heap"
-	"maps"
-	"slices"
 
 	"berth.dev/pkg/model"
 )
@@ -51,14 +49,8 @@ func (c *Core) sendPass() {
 		return
 	}
 	h := &cursors{compare: c.compare}
-	for _, id := range slices.Sorted(maps.Keys(c.due)) {
-		g := c.due[id]
-		h.list = append(h.list, cursor{group: g, next: g.order.at(0)})
-	}
-	for _, id := range slices.Sorted(maps.Keys(c.groups)) {
-		if g := c.groups[id]; c.due[id] == nil {
-			h.list = append(h.list, cursor{group: g, next: g.order.at(0), alone: true})
-		}
+	for id, g := range c.groups { // the heap orders them, without ties
+		h.list = append(h.list, cursor{group: g, next: g.order.at(0), alone: c.due[id] == nil})
 	}
 	c.due = map[string]*group{}
 	heap.Init(h)

@@ -45,11 +45,12 @@ func (c *Core) upsert(token uint64, u Upsert) {
 		c.retarget(u, l)
 		c.unchanged(token, u, l.newest.r)
 	default:
-		if err := c.bounded(u, seats); err != nil {
+		stage := c.stageAfter(u, seats)
+		if err := c.bounded(u, seats, stage); err != nil {
 			c.refuse(token, err)
 			return
 		}
-		c.replace(token, u, l, seats)
+		c.replace(token, u, l, seats, stage)
 	}
 }
 
@@ -77,10 +78,7 @@ func (c *Core) keep(token uint64, u Upsert, l living) {
 	var effect model.Effect
 	var moved *model.Reservation
 	for i, v := range moving {
-		if full(effect) {
-			c.decide(effect)
-			effect = model.Effect{}
-		}
+		c.makeRoom(&effect)
 		moved = c.edit(v.r)
 		moved.Spec.Priority, moved.Spec.Labels = u.Spec.Priority, u.Spec.Labels
 		if i == len(moving)-1 {
@@ -100,9 +98,10 @@ func (c *Core) unchanged(token uint64, u Upsert, r *model.Reservation) {
 	c.replyUpserted(token, r, model.Unchanged)
 }
 
-// replace queues a version for seats, in place of what is queued, if anything.
+// replace queues a version for seats, in place of what is queued, if anything,
+// and stores what becomes of the stage, nil if it stays.
 // Without seats only that ends. The last effect is the one of the upsert.
-func (c *Core) replace(token uint64, u Upsert, l living, seats model.Seats) {
+func (c *Core) replace(token uint64, u Upsert, l living, seats model.Seats, stage *model.Stage) {
 	change := model.ChangeReplaced
 	if l.newest == nil {
 		change = model.Created
@@ -110,10 +109,7 @@ func (c *Core) replace(token uint64, u Upsert, l living, seats model.Seats) {
 	mark := model.RequestMark{ID: u.RequestID, Change: change}
 	effect := c.retargeted(u)
 	for _, v := range l.queued {
-		if full(effect) {
-			c.decide(effect)
-			effect = model.Effect{}
-		}
+		c.makeRoom(&effect)
 		c.finish(&effect, v, model.Replaced, model.EventReservationReplaced, fault.ReasonReplaced, "")
 	}
 	var next *model.Reservation
@@ -129,7 +125,7 @@ func (c *Core) replace(token uint64, u Upsert, l living, seats model.Seats) {
 	}
 	remember(next, mark)
 	effect.Puts = append(effect.Puts, next)
-	if stage := c.stageAfter(u, seats); stage != nil {
+	if stage != nil {
 		effect.Puts = append(effect.Puts, stage)
 	}
 	c.decide(effect)
@@ -211,10 +207,7 @@ func (c *Core) retargeted(u Upsert) model.Effect {
 	message := fmt.Sprintf("the target size of the stage was lowered from %d to %d", stage.TargetSize, u.Spec.TargetSize)
 	var effect model.Effect
 	for _, v := range dropped {
-		if full(effect) {
-			c.decide(effect)
-			effect = model.Effect{}
-		}
+		c.makeRoom(&effect)
 		c.finish(&effect, v, model.Cancelled, model.EventReservationCancelled, fault.ReasonTargetLowered, message)
 	}
 	return effect

@@ -120,10 +120,7 @@ func (c *Core) removable(v *version, seats model.Seats) model.Seats {
 func (c *Core) remove(removals []removal, mark model.RequestMark) {
 	var effect model.Effect
 	for i, r := range removals {
-		if full(effect) {
-			c.decide(effect)
-			effect = model.Effect{}
-		}
+		c.makeRoom(&effect)
 		next := c.removeFrom(&effect, r.v, r.seats)
 		if i == len(removals)-1 {
 			remember(next, mark)

@@ -85,37 +85,21 @@ instead (exit code 4).`,
 }
 
 func (a *app) getSKUs(flags *getFlags) *cobra.Command {
-	return &cobra.Command{
-		Use:     "skus",
-		Aliases: []string{"sku"},
-		Short:   "Show the specifications of SKUs",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.show(cmd, flags, view{
-				fetch: func(ctx context.Context, c *client.Client) (proto.Message, error) { return c.SKUs(ctx) },
-				table: func(m proto.Message, now time.Time, wide bool) *show.Table {
-					return show.SKUs(m.(*berthv1.ListSkusAnswer).GetSkus(), now, wide)
-				},
-				empty: func(proto.Message) string { return "No SKUs." },
-			})
+	return a.kind(flags, "skus", "sku", "Show the specifications of SKUs", view{
+		fetch: func(ctx context.Context, c *client.Client) (proto.Message, error) { return c.SKUs(ctx) },
+		table: func(m proto.Message, now time.Time, wide bool) *show.Table {
+			return show.SKUs(m.(*berthv1.ListSkusAnswer).GetSkus(), now, wide)
 		},
-	}
+		empty: func(proto.Message) string { return "No SKUs." },
+	})
 }
 
 func (a *app) getPools(flags *getFlags) *cobra.Command {
-	return &cobra.Command{
-		Use:     "pools",
-		Aliases: []string{"pool"},
-		Short:   "Show the pools",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.show(cmd, flags, view{
-				fetch: func(ctx context.Context, c *client.Client) (proto.Message, error) { return c.Pools(ctx) },
-				table: func(m proto.Message, now time.Time, _ bool) *show.Table {
-					return show.Pools(m.(*berthv1.ListPoolsAnswer).GetPools(), now)
-				},
-				empty: func(proto.Message) string { return "No pools." },
-			})
+	return a.kind(flags, "pools", "pool", "Show the pools", view{
+		fetch: func(ctx context.Context, c *client.Client) (proto.Message, error) { return c.Pools(ctx) },
+		table: func(m proto.Message, now time.Time, _ bool) *show.Table {
+			return show.Pools(m.(*berthv1.ListPoolsAnswer).GetPools(), now)
 		},
-	}
+		empty: func(proto.Message) string { return "No pools." },
+	})
 }

@@ -67,6 +67,14 @@ func allReservations(request *berthv1.ListReservationsRequest) view {
 	}
 }
 
+// kind is a command that shows all there is of a kind, without flags of its own.
+func (a *app) kind(flags *getFlags, name, alias, short string, v view) *cobra.Command {
+	return &cobra.Command{
+		Use: name, Aliases: []string{alias}, Short: short, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.show(cmd, flags, v) },
+	}
+}
+
 func (a *app) getPending(flags *getFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "pending",
@@ -120,37 +128,21 @@ func (a *app) getAssignments(flags *getFlags) *cobra.Command {
 }
 
 func (a *app) getLeaders(flags *getFlags) *cobra.Command {
-	return &cobra.Command{
-		Use:     "leaders",
-		Aliases: []string{"leader"},
-		Short:   "Show who leads each service",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.show(cmd, flags, view{
-				fetch: func(ctx context.Context, c *client.Client) (proto.Message, error) { return c.Leaders(ctx) },
-				table: func(m proto.Message, now time.Time, wide bool) *show.Table {
-					return show.Leaders(m.(*berthv1.ListLeadersAnswer).GetServices(), now, wide)
-				},
-				empty: func(proto.Message) string { return "No services." },
-			})
+	return a.kind(flags, "leaders", "leader", "Show who leads each service", view{
+		fetch: func(ctx context.Context, c *client.Client) (proto.Message, error) { return c.Leaders(ctx) },
+		table: func(m proto.Message, now time.Time, wide bool) *show.Table {
+			return show.Leaders(m.(*berthv1.ListLeadersAnswer).GetServices(), now, wide)
 		},
-	}
+		empty: func(proto.Message) string { return "No services." },
+	})
 }
 
 func (a *app) getFindings(flags *getFlags) *cobra.Command {
-	return &cobra.Command{
-		Use:     "findings",
-		Aliases: []string{"finding"},
-		Short:   "Show what an operator should know of, in all services",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.show(cmd, flags, view{
-				fetch: func(ctx context.Context, c *client.Client) (proto.Message, error) { return c.Findings(ctx) },
-				table: func(m proto.Message, now time.Time, wide bool) *show.Table {
-					return show.Findings(m.(*berthv1.ListFindingsAnswer).GetFindings(), now, wide)
-				},
-				empty: func(proto.Message) string { return "No findings." },
-			})
+	return a.kind(flags, "findings", "finding", "Show what an operator should know of, in all services", view{
+		fetch: func(ctx context.Context, c *client.Client) (proto.Message, error) { return c.Findings(ctx) },
+		table: func(m proto.Message, now time.Time, wide bool) *show.Table {
+			return show.Findings(m.(*berthv1.ListFindingsAnswer).GetFindings(), now, wide)
 		},
-	}
+		empty: func(proto.Message) string { return "No findings." },
+	})
 }
