@@ -22,6 +22,7 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/pkg/client"
 	"berth.dev/pkg/process/child"
+	"berth.dev/pkg/process/port/porttest"
 	"berth.dev/pkg/rpc"
 )
 
@@ -30,7 +31,7 @@ func TestAReplicaWaitsForEtcd(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	dir := t.TempDir()
-	address := freeAddress(t)
+	address := porttest.Hold(t)
 	p := child.New("registry", ownBinary(t, dir), dir, nil, "registry", "--etcd-endpoints", address, "--gateways", "127.0.0.1:1", "--ttl", "2s")
 	if err := p.Start(ctx, "--listen", "--http-listen"); err != nil {
 		t.Fatal(err)
@@ -79,16 +80,6 @@ func TestAReplicaWaitsForEtcd(t *testing.T) {
 		t.Error(err)
 	}
 	checkHistory(t, connect(t, address))
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // startEtcd starts an etcd at an address, with its data in dir, and answers

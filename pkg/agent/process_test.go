@@ -24,6 +24,7 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
+	"berth.dev/pkg/process/port/porttest"
 )
 
 // childVariable makes the test binary an agent: its directory, and the address
@@ -73,7 +74,7 @@ func processAgent(t *testing.T, dir string, allow ...string) (*Agent, *control, 
 		allow = []string{AllowAll}
 	}
 	c := newControl(50 * time.Millisecond)
-	address, _ := c.serve(t, "127.0.0.1:0")
+	address, _ := c.serve(t, porttest.Hold(t))
 	driver, err := NewProcess(ProcessConfig{Dir: dir, Allow: allow, Log: quiet()})
 	if err != nil {
 		t.Fatal(err)
@@ -300,7 +301,7 @@ func TestProcessOrphans(t *testing.T) {
 func TestProcessAdoption(t *testing.T) {
 	dir := t.TempDir()
 	c := newControl(50 * time.Millisecond)
-	gateway, _ := c.serve(t, "127.0.0.1:0")
+	gateway, _ := c.serve(t, porttest.Hold(t))
 	f := newFIFO(t)
 	executor, kill := startChild(t, dir, gateway)
 	c.registered(t, "host", 1)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"berth.dev/pkg/fault"
+	"berth.dev/pkg/process/port/porttest"
 )
 
 // slowDriver starts a worker when it is let.
@@ -22,7 +23,7 @@ func (d *slowDriver) Start(spec Spec, ended func(Exit)) (Handle, error) {
 // A worker that is just being started is stopped too, and none is started after.
 func TestStopWorkersLeavesNoneBehind(t *testing.T) {
 	c := newControl(50 * time.Millisecond)
-	address, _ := c.serve(t, "127.0.0.1:0")
+	address, _ := c.serve(t, porttest.Hold(t))
 	driver := &slowDriver{begun: make(chan struct{}), let: make(chan struct{})}
 	a, _ := runAgent(t, Config{ID: "host", Driver: driver, Conn: dial(t, address), Log: quiet()})
 	c.registered(t, "host", 1)

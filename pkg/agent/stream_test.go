@@ -17,11 +17,12 @@ import (
 	controlv1 "berth.dev/api/berth/control/v1"
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/pkg/fault"
+	"berth.dev/pkg/process/port/porttest"
 )
 
 func simulatedAgent(t *testing.T, c *control, cfg Config) (*Agent, string, func()) {
 	t.Helper()
-	address, stop := c.serve(t, "127.0.0.1:0")
+	address, stop := c.serve(t, porttest.Hold(t))
 	cfg.ID, cfg.Driver, cfg.Conn, cfg.Log = "host", Simulated{}, dial(t, address), quiet()
 	a, _ := runAgent(t, cfg)
 	c.registered(t, "host", 1)
@@ -98,7 +99,7 @@ func TestRegistersAgain(t *testing.T) {
 func TestExecutorState10Followed(t *testing.T) {
 	c := newControl(10 * time.Millisecond)
 	log := &lines{text: "another agent has taken this id"}
-	address, _ := c.serve(t, "127.0.0.1:0")
+	address, _ := c.serve(t, porttest.Hold(t))
 	a, _ := runAgent(t, Config{ID: "host", Driver: Simulated{}, Conn: dial(t, address), Log: slog.New(slog.NewTextHandler(log, nil))})
 	c.registered(t, "host", 1)
 	mustSubmit(t, a, submit(0, 1, ""))
@@ -205,7 +206,7 @@ func (s slow) Start(spec Spec, ended func(Exit)) (Handle, error) {
 // other, and an order to stop finds it running.
 func TestOrdersWhileStarting(t *testing.T) {
 	c := newControl(20 * time.Millisecond)
-	address, _ := c.serve(t, "127.0.0.1:0")
+	address, _ := c.serve(t, porttest.Hold(t))
 	driver := slow{begun: make(chan struct{}, 2), proceed: make(chan struct{})}
 	a, _ := runAgent(t, Config{ID: "host", Driver: driver, Conn: dial(t, address), Log: quiet()})
 	c.registered(t, "host", 1)
@@ -243,7 +244,7 @@ func TestOrdersWhileStarting(t *testing.T) {
 func TestManySimulated(t *testing.T) {
 	const agents = 2000
 	c := newControl(time.Second)
-	address, _ := c.serve(t, "127.0.0.1:0")
+	address, _ := c.serve(t, porttest.Hold(t))
 	conn := dial(t, address)
 	server := NewServer()
 	ctx, cancel := context.WithCancel(t.Context())

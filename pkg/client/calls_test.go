@@ -14,6 +14,7 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/pkg/fault"
+	"berth.dev/pkg/process/port/porttest"
 )
 
 // Every call of one request says what it is to, gives back what it is answered,
@@ -135,7 +136,7 @@ func TestCalls(t *testing.T) {
 				}
 				return c.answer, nil
 			}}
-			g.serve(t, "127.0.0.1:0")
+			g.serve(t, porttest.Hold(t))
 			want := c.want
 			if want == nil {
 				want = c.answer
@@ -171,7 +172,7 @@ func TestOwnRequestIDs(t *testing.T) {
 		ids = append(ids, takeID(request))
 		return nil, errors.New("enough")
 	}}
-	g.serve(t, "127.0.0.1:0")
+	g.serve(t, porttest.Hold(t))
 	c := dial(t, nil, g)
 	ctx := limited(t, 5*time.Second)
 	own := &berthv1.DisableExecutorsRequest{RequestId: "mine"}
@@ -195,7 +196,7 @@ func TestNotReadyIsAnAnswer(t *testing.T) {
 		calls++
 		return nil, fault.New(fault.Unavailable, fault.ReasonRegistryNotReady, "not yet")
 	}}
-	g.serve(t, "127.0.0.1:0")
+	g.serve(t, porttest.Hold(t))
 	c := dial(t, nil, g)
 	if _, err := c.Pending(limited(t, 5*time.Second)); !fault.Is(err, fault.ReasonRegistryNotReady) || calls != 1 {
 		t.Errorf("%d calls, %v", calls, err)

@@ -13,6 +13,7 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/pkg/fault"
+	"berth.dev/pkg/process/port/porttest"
 )
 
 func limited(t *testing.T, d time.Duration) context.Context {
@@ -39,7 +40,7 @@ func TestRepeats(t *testing.T) {
 		}
 		return &berthv1.Reservation{Uid: "1-1"}, nil
 	}}
-	g.serve(t, "127.0.0.1:0")
+	g.serve(t, porttest.Hold(t))
 	retries := 0
 	c := dial(t, []Option{WithOnRetry(func(error) { retries++ })}, g)
 
@@ -63,7 +64,7 @@ func TestUpsertRequest(t *testing.T) {
 		sent = q
 		return q.Reservation, nil
 	}}
-	g.serve(t, "127.0.0.1:0")
+	g.serve(t, porttest.Hold(t))
 	c := dial(t, nil, g)
 	body := &berthv1.Reservation{Job: "a", Stage: "b", Count: 2, RequestId: proto.String("mine"), IfEpoch: proto.Int64(7)}
 	before := proto.CloneOf(body)
@@ -88,7 +89,7 @@ func TestDefiniteErrors(t *testing.T) {
 		calls++
 		return nil, fault.BadField(fault.ReasonBadName, "stage", "%s %s %v", q.Name, "is bad", q.IfEpoch)
 	}}
-	g.serve(t, "127.0.0.1:0")
+	g.serve(t, porttest.Hold(t))
 	c := dial(t, nil, g)
 	_, err := c.CancelVersion(limited(t, 5*time.Second), Key{Job: "a", Stage: "b"}, 12)
 	f := fault.Of(err)
@@ -104,7 +105,7 @@ func TestDefiniteErrors(t *testing.T) {
 // What stays open until the context ends says so, and why.
 func TestGivesUpWithItsContext(t *testing.T) {
 	g := &gateway{get: func(*berthv1.GetReservationRequest) (*berthv1.Reservation, error) { return nil, unavailable() }}
-	g.serve(t, "127.0.0.1:0")
+	g.serve(t, porttest.Hold(t))
 	c := dial(t, nil, g)
 	_, err := c.Get(limited(t, time.Second), Key{Job: "a", Stage: "b"})
 	f := fault.Of(err)
@@ -118,7 +119,7 @@ func TestGivesUpWithItsContext(t *testing.T) {
 
 func TestClosedClientGivesUp(t *testing.T) {
 	g := &gateway{}
-	g.serve(t, "127.0.0.1:0")
+	g.serve(t, porttest.Hold(t))
 	c := dial(t, nil, g)
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
@@ -139,8 +140,8 @@ func TestClosedClientGivesUp(t *testing.T) {
 func TestGatewaysComeAndGo(t *testing.T) {
 	answer := func(*berthv1.GetReservationRequest) (*berthv1.Reservation, error) { return &berthv1.Reservation{}, nil }
 	one, two := &gateway{get: answer}, &gateway{get: answer}
-	one.serve(t, "127.0.0.1:0")
-	two.serve(t, "127.0.0.1:0")
+	one.serve(t, porttest.Hold(t))
+	two.serve(t, porttest.Hold(t))
 	tried := make(chan struct{}, 1)
 	c := dial(t, []Option{WithOnRetry(func(error) {
 		select {
@@ -195,7 +196,7 @@ func TestListFollowsPages(t *testing.T) {
 		}
 		return answer, nil
 	}}
-	g.serve(t, "127.0.0.1:0")
+	g.serve(t, porttest.Hold(t))
 	c := dial(t, nil, g)
 	collect := func(most int) (names []string, last error) {
 		request := &berthv1.ListReservationsRequest{Job: "a", PageSize: 3}
@@ -240,7 +241,7 @@ func TestEventsResume(t *testing.T) {
 		}
 		return events.follow(q.Since, stream, 2, ends[len(cursors)-1])
 	}}
-	g.serve(t, "127.0.0.1:0")
+	g.serve(t, porttest.Hold(t))
 	c := dial(t, nil, g)
 	stream := c.Events(limited(t, 5*time.Second), "a", "1")
 	for round := range 2 {
@@ -267,7 +268,7 @@ func TestEventsEndWithADefiniteError(t *testing.T) {
 	g := &gateway{watch: func(*berthv1.WatchEventsRequest, grpc.ServerStreamingServer[berthv1.Event]) error {
 		return fault.New(fault.OutOfRange, fault.ReasonEventsCompacted, "gone").With("cursor", "9.0")
 	}}
-	g.serve(t, "127.0.0.1:0")
+	g.serve(t, porttest.Hold(t))
 	c := dial(t, nil, g)
 	var errs []error
 	for e, err := range c.Events(limited(t, 5*time.Second), "a", "1.0") {
@@ -287,7 +288,7 @@ func TestEventsEndWithTheContext(t *testing.T) {
 	g := &gateway{watch: func(q *berthv1.WatchEventsRequest, stream grpc.ServerStreamingServer[berthv1.Event]) error {
 		return events.follow(q.Since, stream, -1, nil)
 	}}
-	g.serve(t, "127.0.0.1:0")
+	g.serve(t, porttest.Hold(t))
 	c := dial(t, nil, g)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -323,7 +324,7 @@ func TestWaitFor(t *testing.T) {
 			return events.follow(q.Since, stream, -1, nil)
 		},
 	}
-	g.serve(t, "127.0.0.1:0")
+	g.serve(t, porttest.Hold(t))
 	c := dial(t, nil, g)
 	wait := func(first, then berthv1.Reservation_State) (*berthv1.Reservation, error) {
 		states <- first
@@ -357,7 +358,7 @@ func TestWaitForGivesUp(t *testing.T) {
 			return newLog().follow(q.Since, stream, -1, nil)
 		},
 	}
-	g.serve(t, "127.0.0.1:0")
+	g.serve(t, porttest.Hold(t))
 	c := dial(t, nil, g)
 	r, err := c.WaitFor(limited(t, 100*time.Millisecond), Key{Job: "a", Stage: "b"}, berthv1.Reservation_ACTIVE)
 	if f := fault.Of(err); f == nil || f.Kind != fault.Unavailable || !errors.Is(err, context.DeadlineExceeded) || r.GetState() != berthv1.Reservation_QUEUED {

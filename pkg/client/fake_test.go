@@ -65,7 +65,7 @@ func (g *gateway) WatchEvents(q *berthv1.WatchEventsRequest, stream grpc.ServerS
 	return g.watch(q, stream)
 }
 
-// serve starts the gateway at an address; port 0 takes a free one.
+// serve starts the gateway at an address.
 func (g *gateway) serve(t testing.TB, address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", address)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"berth.dev/pkg/leader"
+	"berth.dev/pkg/process/port/porttest"
 )
 
 // process is a listener that keeps what it accepted, as a leader's would.
@@ -76,7 +77,7 @@ func prove(t *testing.T, p *leader.Prover, ctx context.Context, address string) 
 func TestKilledProcessIsProvenDead(t *testing.T) {
 	for name, reset := range map[string]bool{"EOF": false, "reset": true} {
 		t.Run(name, func(t *testing.T) {
-			process := startProcess(t, "127.0.0.1:0")
+			process := startProcess(t, porttest.Hold(t))
 			// Accepted is not yet connected: a reset can overtake the end of the dial.
 			connected := make(chan struct{}, 1)
 			p := &leader.Prover{Identify: func(context.Context, string) (string, error) {
@@ -97,7 +98,7 @@ func TestKilledProcessIsProvenDead(t *testing.T) {
 
 // A connection that ends is no proof while the process answers the next.
 func TestHungUpIsNoProof(t *testing.T) {
-	process := startProcess(t, "127.0.0.1:0")
+	process := startProcess(t, porttest.Hold(t))
 	proven := prove(t, &leader.Prover{}, t.Context(), process.Addr().String())
 	<-process.accepted
 	for range 5 {
@@ -118,7 +119,7 @@ func TestHungUpIsNoProof(t *testing.T) {
 
 // Another process on the same address, as after a restart.
 func TestAnotherProcessIsProof(t *testing.T) {
-	process := startProcess(t, "127.0.0.1:0")
+	process := startProcess(t, porttest.Hold(t))
 	// The first answer is the leader's, every later one the other's.
 	connected := make(chan struct{})
 	n := 0

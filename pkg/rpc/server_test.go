@@ -17,6 +17,7 @@ import (
 	controlv1 "berth.dev/api/berth/control/v1"
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/pkg/fault"
+	"berth.dev/pkg/process/port/porttest"
 	"berth.dev/pkg/rpc"
 )
 
@@ -42,7 +43,7 @@ func (p *peer) Heartbeat(s grpc.BidiStreamingServer[controlv1.HeartbeatRequest, 
 func serve(t *testing.T, address string, o rpc.ServerOptions, p *peer) *peer {
 	t.Helper()
 	if address == "" {
-		address = "127.0.0.1:0"
+		address = porttest.Hold(t)
 	}
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -187,12 +188,7 @@ func TestAReplicaThatComesBackIsFoundAtOnce(t *testing.T) {
 }
 
 func TestFailFastDoesNotWait(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close()
-	client := dial(t, rpc.DialOptions{FailFast: true}, l.Addr().String())
+	client := dial(t, rpc.DialOptions{FailFast: true}, porttest.Hold(t))
 	if _, err := client.GetReplica(within(t, 10*time.Second), &controlv1.GetReplicaRequest{}); status.Code(err) != codes.Unavailable {
 		t.Errorf("got %v", err)
 	}

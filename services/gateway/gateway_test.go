@@ -19,6 +19,7 @@ import (
 	"berth.dev/pkg/keyspace"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/process"
+	"berth.dev/pkg/process/port/porttest"
 	"berth.dev/pkg/rpc"
 	"berth.dev/pkg/store"
 	"berth.dev/pkg/store/etcdtest"
@@ -143,7 +144,7 @@ func TestAnswersThatArePutTogether(t *testing.T) {
 		},
 	})
 	r.Lead(model.ServiceRegistry, true)
-	g := run(t, before(r, replicatest.Nowhere(t)))
+	g := run(t, before(r, porttest.Hold(t)))
 	conn, err := rpc.Dial([]string{g.Listen}, rpc.DialOptions{Health: model.ServiceGateway})
 	if err != nil {
 		t.Fatal(err)
@@ -212,7 +213,7 @@ func TestEventsComeFromEtcd(t *testing.T) {
 // A gateway has nothing to finish but calls: streams are told to go elsewhere
 // and do not hold it up.
 func TestAStopIsOrderly(t *testing.T) {
-	config := before(replica(t), replicatest.Nowhere(t))
+	config := before(replica(t), porttest.Hold(t))
 	config.StopTimeout = time.Minute
 	config.HTTPListen = ":0"
 	g := run(t, config)
@@ -252,7 +253,7 @@ func TestABusyPortEndsItAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer busy.Close()
-	config := before(replica(t), replicatest.Nowhere(t))
+	config := before(replica(t), porttest.Hold(t))
 	config.Listen = busy.Addr().String()
 	err = gateway.Run(t.Context(), config, nil)
 	if err == nil || !strings.HasPrefix(err.Error(), "--listen "+config.Listen+" is in use") {
@@ -266,7 +267,7 @@ func TestABadConfigurationEndsItAtOnce(t *testing.T) {
 		"--tls-cert":  func(c *gateway.Config) { c.TLSCert = "/nowhere" },
 		"registry":    func(c *gateway.Config) { c.Registry = nil },
 	} {
-		config := before(replica(t), replicatest.Nowhere(t))
+		config := before(replica(t), porttest.Hold(t))
 		change(&config)
 		if err := gateway.Run(t.Context(), config, nil); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)

@@ -18,8 +18,8 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
 	"berth.dev/pkg/process"
+	"berth.dev/pkg/process/port/porttest"
 	"berth.dev/pkg/rpc"
-	"berth.dev/services/gateway/internal/replicatest"
 )
 
 // certificate writes one that is its own authority, and its key.
@@ -56,7 +56,7 @@ func certificate(t *testing.T) (cert, key string) {
 // A client that offers both versions of HTTP, as browsers do, gets HTTP/1; gRPC
 // gets HTTP/2, on the same port. Who shows no certificate gets nothing.
 func TestTLSOnTheOnePort(t *testing.T) {
-	config := before(replica(t), replicatest.Nowhere(t))
+	config := before(replica(t), porttest.Hold(t))
 	config.TLSCert, config.TLSKey = certificate(t)
 	config.TLSCA = config.TLSCert
 	g := run(t, config)

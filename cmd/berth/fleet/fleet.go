@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,6 +22,7 @@ import (
 	"berth.dev/pkg/client"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/process/child"
+	"berth.dev/pkg/process/port"
 )
 
 // Config of a fleet.
@@ -58,6 +58,7 @@ type Fleet struct {
 	gateways []*child.Process
 	agents   map[string]*child.Process
 	flags    map[*child.Process][]string // those that take a process's addresses
+	held     []*port.Held                // the gateways' ports
 	fronts   []string                    // the gateways' addresses
 	client   *client.Client
 }
@@ -88,11 +89,11 @@ func (f *Fleet) start(ctx context.Context) (err error) {
 	}
 	// The services have to know where the gateways will be.
 	for range f.config.Gateways {
-		address, err := freeAddress()
+		held, err := port.Hold("127.0.0.1")
 		if err != nil {
 			return err
 		}
-		f.fronts = append(f.fronts, address)
+		f.held, f.fronts = append(f.held, held), append(f.fronts, held.Address())
 	}
 	for _, service := range Services {
 		for i := range f.config.Replicas {
@@ -149,15 +150,6 @@ func (f *Fleet) addresses(service string) []string {
 		list = append(list, p.Addresses().Listen)
 	}
 	return list
-}
-
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer l.Close()
-	return l.Addr().String(), nil
 }
 
 // Agent describes an agent to start.
@@ -302,6 +294,9 @@ func (f *Fleet) Close() error {
 	}
 	if f.apart != nil {
 		stop([]*child.Process{f.apart})
+	}
+	for _, p := range f.held {
+		p.Release()
 	}
 	return errors.Join(all...)
 }

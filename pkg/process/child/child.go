@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"berth.dev/pkg/process"
+	"berth.dev/pkg/process/port"
 )
 
 // Process is a child, running or not.
@@ -36,6 +37,7 @@ type Process struct {
 	ended     chan struct{} // closed when cmd has ended
 	err       error
 	addresses process.Addresses
+	ports     []*port.Held // of the listen flags, in their order
 }
 
 // New describes a child: a binary with arguments. Its files are kept in dir. The
@@ -50,7 +52,8 @@ const pollEvery = 2 * time.Millisecond
 
 // Start starts the child and waits until it tells where it listens; one that does
 // not before ctx ends is killed. Flags are the names of the flags that take its
-// addresses, in the order calls, HTTP. A child that runs is not started again.
+// addresses, in the order calls, HTTP; their ports are held, so that nobody else has
+// them while the child is down. A child that runs is not started again.
 func (p *Process) Start(ctx context.Context, listenFlags ...string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -62,13 +65,15 @@ func (p *Process) Start(ctx context.Context, listenFlags ...string) error {
 		return err
 	}
 	args := append([]string{}, p.args...)
-	bound := []string{p.addresses.Listen, p.addresses.HTTP}
 	for i, flag := range listenFlags {
-		address := "127.0.0.1:0"
-		if bound[i] != "" {
-			address = bound[i]
+		if i == len(p.ports) {
+			held, err := port.Hold("127.0.0.1")
+			if err != nil {
+				return err
+			}
+			p.ports = append(p.ports, held)
 		}
-		args = append(args, flag, address)
+		args = append(args, flag, p.ports[i].Address())
 	}
 	args = append(args, "--address-file", file)
 	if err := p.spawn(args); err != nil {

@@ -6,7 +6,6 @@ package etcdtest
 
 import (
 	"fmt"
-	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -17,6 +16,7 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
 
+	"berth.dev/pkg/process/port/porttest"
 	"berth.dev/pkg/store"
 )
 
@@ -48,7 +48,8 @@ func StartCluster(t testing.TB, n int) *Cluster {
 	c := &Cluster{members: make([]*embed.Etcd, n)}
 	var initial []string
 	for i := range n {
-		initial = append(initial, fmt.Sprintf("m%d=http://%s", i, freeAddress(t)))
+		// Held: between members, etcd knows no path of a unix socket.
+		initial = append(initial, fmt.Sprintf("m%d=http://%s", i, porttest.Hold(t)))
 		c.sockets = append(c.sockets, "unix://"+filepath.Join(dir, fmt.Sprintf("c%d", i)))
 	}
 	for i := range n {
@@ -84,18 +85,6 @@ func StartCluster(t testing.TB, n int) *Cluster {
 		}
 	}
 	return c
-}
-
-// freeAddress is a loopback address nobody listens on now: between members, etcd
-// knows no path of a unix socket.
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 func urls(t testing.TB, s string) []url.URL {

@@ -18,6 +18,7 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
+	"berth.dev/pkg/process/port/porttest"
 	"berth.dev/pkg/rpc"
 	"berth.dev/services/assigner/handout"
 )
@@ -146,12 +147,7 @@ func TestPromise2AnAttemptWithoutAnAnswerIsUnknown(t *testing.T) {
 	if outcome := o.submit(t.Context(), late); !unknown(outcome) {
 		t.Errorf("a time-out is %#v", outcome)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close()
-	nobody := submitTo(&agent{address: l.Addr().String()})
+	nobody := submitTo(&agent{address: porttest.Hold(t)})
 	if outcome := o.submit(t.Context(), nobody); !unknown(outcome) {
 		t.Errorf("a refused connection is %#v", outcome)
 	}

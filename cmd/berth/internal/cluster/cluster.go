@@ -4,6 +4,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -12,6 +13,7 @@ import (
 
 	"berth.dev/cmd/berth/internal/embedded"
 	"berth.dev/pkg/process"
+	"berth.dev/pkg/process/port"
 	"berth.dev/services/assigner"
 	executorstate "berth.dev/services/executor-state"
 	"berth.dev/services/gateway"
@@ -35,7 +37,8 @@ type Cluster struct {
 	gateway string
 	etcd    *embedded.Etcd
 	group   *process.Group
-	cleanup func()
+	held    *port.Held // the gateway's port, where Berth chose it
+	scratch string     // a directory to be removed at the end
 }
 
 // startTimeout bounds how long a part may take to tell where it listens.
@@ -44,19 +47,19 @@ const startTimeout = 30 * time.Second
 // Start starts the cluster. It answers when all parts listen; /readyz of the
 // gateway tells when they lead.
 func Start(ctx context.Context, config Config) (*Cluster, error) {
-	c := &Cluster{group: process.NewGroup(ctx), cleanup: func() {}}
+	c := &Cluster{group: process.NewGroup(ctx)}
 	dir := config.DataDir
 	if dir == "" {
 		var err error
 		if dir, err = os.MkdirTemp("", "berth-"); err != nil {
 			return nil, err
 		}
-		c.cleanup = func() { os.RemoveAll(dir) }
+		c.scratch = dir
 	} else if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
 	c.dir = dir
-	listen, err := settle(config.Listen)
+	listen, err := c.settle(config.Listen)
 	if err != nil {
 		c.cleanup()
 		return nil, err
@@ -126,19 +129,26 @@ func (c *Cluster) run(name string, part func(context.Context, func(process.Addre
 	}
 }
 
-// settle picks a port where the address leaves it open: the services have to
+// settle holds a port where the address leaves it open: the services have to
 // know where the gateway will be before it runs.
-func settle(address string) (string, error) {
-	host, port, err := net.SplitHostPort(address)
-	if err != nil || port != "0" {
+func (c *Cluster) settle(address string) (string, error) {
+	host, number, err := net.SplitHostPort(address)
+	if err != nil || number != "0" {
 		return address, nil // the gateway says what is wrong with it
 	}
-	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
-	if err != nil {
+	if c.held, err = port.Hold(cmp.Or(host, "127.0.0.1")); err != nil {
 		return "", err
 	}
-	defer l.Close()
-	return l.Addr().String(), nil
+	return c.held.Address(), nil
+}
+
+func (c *Cluster) cleanup() {
+	if c.held != nil {
+		c.held.Release()
+	}
+	if c.scratch != "" {
+		os.RemoveAll(c.scratch)
+	}
 }
 
 // Gateway is where REST and gRPC are served, host:port.

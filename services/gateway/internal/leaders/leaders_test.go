@@ -10,6 +10,7 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/pkg/model"
+	"berth.dev/pkg/process/port/porttest"
 	"berth.dev/services/gateway/internal/leaders"
 	"berth.dev/services/gateway/internal/replicatest"
 )
@@ -19,7 +20,7 @@ func TestEveryReplicaIsListedWithItsRoleAndHowFarBehindItIs(t *testing.T) {
 	replica := func(r *berthv1.Replica) string {
 		return replicatest.Start(t, "", replicatest.Answers{Replica: r}).Address
 	}
-	gone := replicatest.Nowhere(t)
+	gone := porttest.Hold(t)
 	standby := replica(&berthv1.Replica{Id: "a", Address: "a:1", Role: berthv1.Replica_STANDBY, Revision: 90})
 	// Deposed, and not yet aware of it.
 	deposed := replica(&berthv1.Replica{Id: "b", Role: berthv1.Replica_LEADER, Revision: 80, Term: 5, Since: since})

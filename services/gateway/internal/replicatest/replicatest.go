@@ -13,6 +13,7 @@ import (
 	controlv1 "berth.dev/api/berth/control/v1"
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/pkg/fault"
+	"berth.dev/pkg/process/port/porttest"
 	"berth.dev/pkg/rpc"
 )
 
@@ -40,7 +41,7 @@ type Replica struct {
 func Start(t testing.TB, address string, answers Answers) *Replica {
 	t.Helper()
 	if address == "" {
-		address = "127.0.0.1:0"
+		address = porttest.Hold(t)
 	}
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -68,17 +69,6 @@ func (r *Replica) Lead(service string, leads bool) { r.SetServing(rpc.LeaderHeal
 // NotLeader is what a replica answers that does not lead.
 func NotLeader() error {
 	return fault.New(fault.Precondition, fault.ReasonNotLeader, "another replica leads")
-}
-
-// Nowhere is an address on which nobody listens.
-func Nowhere(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 type reservations struct {

@@ -20,6 +20,7 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
+	"berth.dev/pkg/process/port/porttest"
 	"berth.dev/pkg/rpc"
 	"berth.dev/services/gateway/internal/replicatest"
 	"berth.dev/services/gateway/internal/router"
@@ -34,7 +35,7 @@ type door struct {
 // open makes a router before replicas of the registry and of executor-state.
 func open(t *testing.T, deadline time.Duration, registry, executors []string) *door {
 	t.Helper()
-	nowhere := []string{replicatest.Nowhere(t)}
+	nowhere := []string{porttest.Hold(t)}
 	if executors == nil {
 		executors = nowhere
 	}
@@ -272,7 +273,7 @@ func TestAPublicRequestIsBounded(t *testing.T) {
 }
 
 func TestUnknownMethodsAreUnimplemented(t *testing.T) {
-	d := open(t, time.Minute, []string{replicatest.Nowhere(t)}, nil)
+	d := open(t, time.Minute, []string{porttest.Hold(t)}, nil)
 	for _, method := range []string{"/berth.v1.Reservations/Guess", "/other.Service/Call", "/berth.control.v1.Executor/SubmitTask"} {
 		err := d.conn.Invoke(within(t, 10*time.Second), method, &berthv1.ListLeadersRequest{}, &berthv1.ListLeadersAnswer{})
 		if status.Code(err) != codes.Unimplemented {
@@ -315,7 +316,7 @@ func echo(s grpc.BidiStreamingServer[controlv1.HeartbeatRequest, controlv1.Heart
 func TestStreamsPassBothWays(t *testing.T) {
 	a := replicatest.Start(t, "", replicatest.Answers{Heartbeat: echo})
 	a.SetServing(model.ServiceExecutorState, true) // any replica will do
-	d := open(t, time.Minute, []string{replicatest.Nowhere(t)}, []string{a.Address})
+	d := open(t, time.Minute, []string{porttest.Hold(t)}, []string{a.Address})
 	s, err := controlv1.NewHeartbeatsClient(d.conn).Heartbeat(within(t, 10*time.Second))
 	if err != nil {
 		t.Fatal(err)
@@ -344,7 +345,7 @@ func TestAStreamEndsWithItsReplicaAndIsNotTriedAgain(t *testing.T) {
 		return echo(s)
 	}})
 	a.SetServing(model.ServiceExecutorState, true)
-	d := open(t, time.Minute, []string{replicatest.Nowhere(t)}, []string{a.Address})
+	d := open(t, time.Minute, []string{porttest.Hold(t)}, []string{a.Address})
 	s := beat(t, d)
 	a.Stop()
 	if _, err := s.Recv(); status.Code(err) != codes.Unavailable {
@@ -358,7 +359,7 @@ func TestAStreamEndsWithItsReplicaAndIsNotTriedAgain(t *testing.T) {
 func TestStreamsEndWhenTheGatewayStops(t *testing.T) {
 	a := replicatest.Start(t, "", replicatest.Answers{Heartbeat: echo})
 	a.SetServing(model.ServiceExecutorState, true)
-	d := open(t, time.Minute, []string{replicatest.Nowhere(t)}, []string{a.Address})
+	d := open(t, time.Minute, []string{porttest.Hold(t)}, []string{a.Address})
 	s := beat(t, d)
 	d.EndStreams()
 	if _, err := s.Recv(); rpc.FromStatus(err).Message != "this gateway is stopping; another one answers" {

@@ -1,0 +1,83 @@
+// Package port picks TCP ports for servers that are told where to listen, for
+// those whose address others have to know before they run, or while they are
+// down.
+//
+// It promises that a port which is held is given to nobody who asks the kernel
+// for any port, neither to listen nor to dial from, and that whoever names it may
+// listen there, again and again; while none does, connections are refused. It
+// rests on what Linux makes of a socket that is bound and does not listen: its
+// port counts as in use, and a second socket with SO_REUSEADDR, which Go sets for
+// every listener, may be bound to it by name.
+package port
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"syscall"
+)
+
+// Held is a port that is kept for one server.
+type Held struct {
+	address string
+	socket  *os.File // bound, never listening
+}
+
+// Hold takes a free port of a host: a name or an address of this machine.
+func Hold(host string) (*Held, error) {
+	ip, err := net.ResolveIPAddr("ip", host)
+	if err != nil {
+		return nil, err
+	}
+	family, name := socketAddress(ip.IP)
+	fd, err := syscall.Socket(family, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("socket", err)
+	}
+	h := &Held{socket: os.NewFile(uintptr(fd), "port")}
+	number, err := bind(fd, name)
+	if err != nil {
+		h.Release()
+		return nil, err
+	}
+	h.address = net.JoinHostPort(host, fmt.Sprint(number))
+	return h, nil
+}
+
+func socketAddress(ip net.IP) (family int, _ syscall.Sockaddr) {
+	if four := ip.To4(); four != nil {
+		return syscall.AF_INET, &syscall.SockaddrInet4{Addr: [4]byte(four)}
+	}
+	six := &syscall.SockaddrInet6{}
+	copy(six.Addr[:], ip)
+	return syscall.AF_INET6, six
+}
+
+// bind lets the kernel choose the port, and answers it.
+func bind(fd int, name syscall.Sockaddr) (int, error) {
+	if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
+		return 0, os.NewSyscallError("setsockopt", err)
+	}
+	if err := syscall.Bind(fd, name); err != nil {
+		return 0, os.NewSyscallError("bind", err)
+	}
+	bound, err := syscall.Getsockname(fd)
+	if err != nil {
+		return 0, os.NewSyscallError("getsockname", err)
+	}
+	switch b := bound.(type) {
+	case *syscall.SockaddrInet4:
+		return b.Port, nil
+	case *syscall.SockaddrInet6:
+		return b.Port, nil
+	}
+	return 0, fmt.Errorf("a socket of family %T", bound)
+}
+
+// Address is host:port, with the host as it was given.
+func (h *Held) Address() string { return h.address }
+
+// Release gives the port back. Whoever listens there goes on.
+func (h *Held) Release() {
+	h.socket.Close() // nothing was written to it
+}

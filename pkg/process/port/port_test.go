@@ -1,0 +1,83 @@
+package port_test
+
+import (
+	"errors"
+	"net"
+	"syscall"
+	"testing"
+
+	"berth.dev/pkg/process/port"
+)
+
+// Whoever names the port may listen there, once at a time, and again.
+func TestWhoNamesThePortListensThere(t *testing.T) {
+	for _, host := range []string{"127.0.0.1", "localhost", "::1"} {
+		t.Run(host, func(t *testing.T) {
+			held, err := port.Hold(host)
+			if errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EAFNOSUPPORT) {
+				t.Skipf("this machine has no %s", host)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer held.Release()
+			for range 3 {
+				l, err := net.Listen("tcp", held.Address())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if second, err := net.Listen("tcp", held.Address()); !errors.Is(err, syscall.EADDRINUSE) {
+					t.Fatalf("a second listener: %v, %v", second, err)
+				}
+				c, err := net.Dial("tcp", held.Address())
+				if err != nil {
+					t.Fatal(err)
+				}
+				c.Close()
+				l.Close()
+				if c, err := net.Dial("tcp", held.Address()); !errors.Is(err, syscall.ECONNREFUSED) {
+					t.Fatalf("a dial while nobody listens: %v, %v", c, err)
+				}
+			}
+		})
+	}
+}
+
+// Many more ports than this are asked of the kernel while a fleet starts; none of
+// those that it gives is one that is held.
+func TestNobodyIsGivenAHeldPort(t *testing.T) {
+	held := map[string]bool{}
+	for range 500 {
+		h, err := port.Hold("127.0.0.1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer h.Release()
+		if held[h.Address()] {
+			t.Fatalf("%s is held twice", h.Address())
+		}
+		held[h.Address()] = true
+	}
+	server, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	for range 4000 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Close()
+		c, err := net.Dial("tcp", server.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+		for _, given := range []string{l.Addr().String(), c.LocalAddr().String()} {
+			if held[given] {
+				t.Fatalf("the kernel gave %s, which is held", given)
+			}
+		}
+	}
+}
