@@ -166,14 +166,20 @@ func TestJSONIsStrict(t *testing.T) {
 	const put = "/v1/jobs/j/stages/s/reservation"
 	for _, c := range []struct{ name, method, path, body, field string }{
 		{"unknown field", "PUT", put, `{"workerz":1}`, "workerz"},
-		{"unknown field inside", "PUT", put, `{"constraints":{"skew":"x"}}`, "skew"},
+		{"unknown field inside", "PUT", put, `{"constraints":{"skew":"x"}}`, "constraints.skew"},
 		{"field twice", "PUT", put, `{"count":1,"count":2}`, "count"},
 		{"unknown enum", "PUT", put, `{"batch":"SOMETIMES"}`, "batch"},
+		{"unknown enum inside", "PUT", put, `{"priority":{"class":"SOMETIMES"}}`, "priority.class"},
+		{"field twice inside", "PUT", put, "{\n  \"labels\": {\"ä\": \"{[,\"},\n  \"constraints\": {\"sku\": \"a\", \"sku\": \"b\"}}", "constraints.sku"},
+		{"wrong type in the second worker", "PUT", put, `{"workers":[{"index":1,"number":2},{"index":-0.5}]}`, "workers[1].index"},
+		{"wrong type in a map", "PUT", put, `{"constraints":{"resources":{"cpu":1,"gpu":"many"}}}`, "constraints.resources.gpu"},
+		{"wrong type of a duration", "PUT", put, `{"task":{"command":"x","stopGrace":"long"}}`, "task.stopGrace"},
+		{"a number for an object", "PUT", put, `{"constraints":3}`, "constraints"},
 		{"wrong type", "PUT", put, `{"targetSize":"many"}`, "targetSize"},
 		{"unknown field of a command", "POST", "/v1/reservations:flush", `{"jbo":"j"}`, "jbo"},
-		{"unknown field of a worker", "POST", "/v1/jobs/j/stages/s/workers:cancel", `{"workers":[{"indx":1}]}`, "indx"},
-		{"wrong type in a worker", "POST", "/v1/jobs/j/stages/s/workers:cancel", `{"workers":[{"index":"x"}]}`, "index"},
-		{"unknown field of a selector", "POST", "/v1/executors:disable", `{"selector":{"id":["a"]}}`, "id"},
+		{"unknown field of a worker", "POST", "/v1/jobs/j/stages/s/workers:cancel", `{"workers":[{"indx":1}]}`, "workers[0].indx"},
+		{"wrong type in a worker", "POST", "/v1/jobs/j/stages/s/workers:cancel", `{"workers":[{"index":"x"}]}`, "workers[0].index"},
+		{"unknown field of a selector", "POST", "/v1/executors:disable", `{"selector":{"id":["a"]}}`, "selector.id"},
 		{"unknown field of a drain", "POST", "/v1/executors/a:drain", `{"until":"now"}`, "until"},
 		{"unknown field of a claim", "POST", "/v1/usage:claimForScaleDown", `{"count":1}`, "count"},
 		{"unknown field of a SKU", "PUT", "/v1/skus/a", `{"resource":{}}`, "resource"},
@@ -197,7 +203,7 @@ func TestJSONIsStrict(t *testing.T) {
 				t.Errorf("%d %s, sent %q", status, body, sent.method)
 			}
 			got := parse(t, body)
-			if got.Code != 3 || got.reason() != "INVALID" || got.field() != c.field {
+			if got.Code != 3 || got.reason() != "INVALID" || got.field() != c.field || strings.Contains(got.Message, "proto:") && c.field != "" {
 				t.Errorf("got %s", body)
 			}
 		})
