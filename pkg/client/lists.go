@@ -29,6 +29,14 @@ func (c *Client) Leaders(ctx context.Context) (*berthv1.ListLeadersAnswer, error
 	return invoke(ctx, c, c.leaders.ListLeaders, &berthv1.ListLeadersRequest{})
 }
 
+// Resign has the leader of a service give up its term, so that a standby leads at
+// once. The call may be repeated: it names the term, and of one that is over
+// already it answers no replica. The errors are Invalid for a service that there is
+// none of, and Unavailable while it has no leader.
+func (c *Client) Resign(ctx context.Context, service string, term int64) (*berthv1.ResignAnswer, error) {
+	return invoke(ctx, c, c.leaders.Resign, &berthv1.ResignRequest{Service: service, Term: term})
+}
+
 // Findings lists what an operator should know of, longest standing first. A
 // service that does not answer is a finding itself, of kind
 // SERVICE_UNAVAILABLE.

@@ -211,6 +211,15 @@ func (s *self[C]) GetReplica(context.Context, *controlv1.GetReplicaRequest) (*be
 	}, nil
 }
 
+// Resign implements control.v1.Replicas.
+func (s *self[C]) Resign(ctx context.Context, req *controlv1.ResignRequest) (*controlv1.ResignAnswer, error) {
+	s.r.Log.Info("asked to resign", "term", req.GetTerm())
+	if err := s.loop.Resign(ctx, req.GetTerm()); err != nil {
+		return nil, err
+	}
+	return &controlv1.ResignAnswer{}, nil
+}
+
 // tellReadiness logs when the replica ceases to be ready, as it also is while
 // etcd has not answered yet, and when it is ready again.
 func tellReadiness(ctx context.Context, log *slog.Logger, ready process.Probe) error {

@@ -69,6 +69,7 @@ Exit codes: 0 done, 1 failed, 2 bad usage, 3 not found, 4 unavailable.`,
 		a.enable(),
 		a.drain(),
 		a.flush(),
+		a.resign(),
 		a.markReady(),
 		a.version(),
 	)

@@ -188,6 +188,7 @@ func TestJSONIsStrict(t *testing.T) {
 		{"unknown parameter of usage", "GET", "/v1/usage?skus=a", "", "skus"},
 		{"unknown parameter of an explanation", "GET", "/v1/jobs/j/stages/s/reservation:explain?deep=1", "", "deep"},
 		{"unknown parameter of leaders", "GET", "/v1/leaders?service=a", "", "service"},
+		{"unknown field of a resignation", "POST", "/v1/leaders/registry:resign", `{"replica":"a"}`, "replica"},
 		{"unknown parameter of findings", "GET", "/v1/findings?kind=a", "", "kind"},
 		{"not JSON", "PUT", put, `{"count":`, ""},
 		{"more than one value", "PUT", put, `{"count":1} {"count":2}`, ""},
