@@ -49,6 +49,7 @@ type Replica struct {
 
 	clientTLS *tls.Config
 	ports     *process.Listeners
+	address   string // where this very replica is reached
 	group     *process.Group
 }
 
@@ -70,6 +71,10 @@ func Open(ctx context.Context, service string, config process.Service, told func
 	}
 	r.clientTLS = clientTLS
 	if r.ports, err = config.Open(r.Log); err != nil {
+		return nil, err
+	}
+	if r.address, err = process.Instance(config.Advertise, r.ports.Calls.Addr()); err != nil {
+		r.ports.Close()
 		return nil, err
 	}
 	if r.Store, err = store.Dial(store.DialConfig{Endpoints: config.Etcd, TLS: config.EtcdTLS(clientTLS)}); err != nil {
@@ -107,7 +112,7 @@ func NewLoop[C model.Core](r *Replica, core func() C, perform func(*loop.Term, C
 		Store:     r.Store,
 		Key:       r.Space.Key(model.LeaderRef(r.Service)),
 		TTL:       r.Config.TTL,
-		Candidate: leader.Candidate{ID: r.ID, Address: r.ports.Calls.Addr().String(), Version: process.Version},
+		Candidate: leader.Candidate{ID: r.ID, Address: r.address, Version: process.Version},
 		Prove:     (&leader.Prover{Identify: r.identify}).Prove,
 		MayEvict:  func() bool { return l.Status().Current },
 		Log:       r.Log,
@@ -206,7 +211,7 @@ func (s *self[C]) GetReplica(context.Context, *controlv1.GetReplicaRequest) (*be
 		role = berthv1.Replica_LEADER
 	}
 	return &berthv1.Replica{
-		Id: s.r.ID, Address: s.r.ports.Calls.Addr().String(), Role: role, Revision: status.Revision, Version: process.Version,
+		Id: s.r.ID, Address: s.r.address, Role: role, Revision: status.Revision, Version: process.Version,
 		Term: status.Term, Since: wire.Timestamp(status.Since), Renewed: wire.Timestamp(status.Renewed),
 	}, nil
 }
