@@ -154,14 +154,15 @@ func TestPitfallABrokenExecutorIsAskedInATightLoop(t *testing.T) {
 
 func TestPitfallAnExecutorThatNeverAnswersKeepsItsPermit(t *testing.T) {
 	w := scene(t, 2)
-	w.handedOut(t, "u1", 0, 0, 0, 0, 0, 0)
-	if got := w.core.Stats(); got.InFlight != 4 || got.Waiting != 2 {
-		t.Fatalf("four at an executor: %+v", got)
+	room := Default.PerExecutor
+	w.handedOut(t, "u1", make([]uint32, room+2)...)
+	if got := w.core.Stats(); got.InFlight != room || got.Waiting != 2 {
+		t.Fatalf("at an executor that takes %d: %+v", room, got)
 	}
-	w.now = w.now.Add(10 * time.Second)
+	w.now = w.now.Add(2 * Default.Timeout)
 	w.step(nil)
 	w.settled(t)
-	if w.sent[orderKey{0, "u1", seat(5)}] == nil {
+	if w.sent[orderKey{0, "u1", seat(int32(room) + 1)}] == nil {
 		t.Error("the orders behind were never sent")
 	}
 }

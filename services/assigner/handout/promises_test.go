@@ -127,7 +127,7 @@ func TestPromise1ALargeTaskIsSubmittedOnlyOnceItsLastChunkIsThere(t *testing.T) 
 	if !header.Complete || len(workers) != n {
 		t.Fatalf("%+v with %d workers", header, len(workers))
 	}
-	if got := of[Submit](carried); len(got) != 4 {
+	if got := of[Submit](carried); len(got) != Default.PerExecutor {
 		t.Errorf("%d submits, want as many as one executor takes", len(got))
 	}
 	replies := of[model.Reply](w.handOver(2, "u1"))
