@@ -276,6 +276,9 @@ func encodeReservation(r *model.Reservation) *recordv1.Reservation {
 	for _, q := range r.Requests {
 		m.Requests = append(m.Requests, &recordv1.RequestMark{Id: q.ID, Change: berthv1.UpsertReservationRequest_Change(q.Change), Cancelled: q.Cancelled})
 	}
+	for _, f := range r.Failed {
+		m.Failed = append(m.Failed, &recordv1.FailedOn{Executor: f.Executor, At: Timestamp(f.At)})
+	}
 	return m
 }
 
@@ -293,6 +296,9 @@ func decodeReservation(ref model.Ref, m *recordv1.Reservation, create, mod int64
 	}
 	for _, q := range m.GetRequests() {
 		r.Requests = append(r.Requests, model.RequestMark{ID: q.GetId(), Change: model.Change(q.GetChange()), Cancelled: q.GetCancelled()})
+	}
+	for _, f := range m.GetFailed() {
+		r.Failed = append(r.Failed, model.FailedOn{Executor: f.GetExecutor(), At: Time(f.GetAt())})
 	}
 	return r, nil
 }

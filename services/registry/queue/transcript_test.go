@@ -208,6 +208,9 @@ func (w *world) command(t *testing.T, line string) string {
 		return show(w.foreign(model.Changed{Ref: chunk.Ref(), Record: chunk}))
 	case "workers":
 		chunk := a.chunk()
+		for i := range chunk.Workers {
+			chunk.Workers[i].Since = w.now
+		}
 		return show(w.foreign(model.Changed{Ref: chunk.Ref(), Record: chunk}))
 	case "executor":
 		e := &model.Executor{ID: a.bare[0], Ordinal: uint32(a.number("ordinal"))}
@@ -245,13 +248,16 @@ func (w *world) command(t *testing.T, line string) string {
 }
 
 // chunk is the task of a uid: SEAT:STATE each, the seat's index being the
-// executor's ordinal; REQUEUE is a worker that failed and is to be queued again.
+// executor's ordinal unless on= says otherwise; REQUEUE is a worker that failed and is to be queued again.
 func (a args) chunk() *model.TaskChunk {
 	chunk := &model.TaskChunk{UID: a.bare[0]}
 	for _, word := range a.bare[1:] {
 		name, state, _ := strings.Cut(word, ":")
 		worker := model.TaskWorker{Seat: a.seats(name)[0], LastError: a.named["error"]}
 		worker.Ordinal = uint32(worker.Seat.Index)
+		if a.named["on"] != "" {
+			worker.Ordinal = uint32(a.number("on"))
+		}
 		for worker.State = model.WorkerAssigned; worker.State < model.WorkerEvicted && worker.State.String() != state; worker.State++ {
 		}
 		if state == "REQUEUE" {

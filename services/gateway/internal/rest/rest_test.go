@@ -107,6 +107,7 @@ func TestEveryPathReachesItsMethod(t *testing.T) {
 		{"POST", "/v1/executors:disable", "DisableExecutors"},
 		{"POST", "/v1/executors:enable", "EnableExecutors"},
 		{"POST", "/v1/executors/host-1.example:drain", "DrainExecutor"},
+		{"POST", "/v1/executors/host-1.example:clearQuarantine", "ClearQuarantine"},
 		{"GET", "/v1/usage/idle?sku=small&max=3", "ListIdleExecutors"},
 		{"POST", "/v1/usage:claimForScaleDown", "ClaimForScaleDown"},
 		{"GET", "/v1/usage?sku=small", "GetUsage"},
@@ -333,6 +334,10 @@ func TestCommandsArriveWhole(t *testing.T) {
 				ExpireTime: timestamppb.New(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)), Reason: "patch",
 			}},
 		{"POST", "/v1/executors/e:drain", `{"requestId":"r","reason":"patch"}`, &berthv1.DrainExecutorRequest{Id: "e", RequestId: "r", Reason: "patch"}},
+		{"POST", "/v1/executors/e:clearQuarantine", `{"requestId":"r","workers":[{"job":"j","stage":"s","index":2,"number":1,"epoch":"7"}]}`,
+			&berthv1.ClearQuarantineRequest{
+				Executor: "e", RequestId: "r", Workers: []*berthv1.AssignedWorker{{Job: "j", Stage: "s", Index: 2, Number: 1, Epoch: 7}},
+			}},
 		{"POST", "/v1/usage:claimForScaleDown", `{"requestId":"r","sku":"small","max":3}`, &berthv1.ClaimForScaleDownRequest{RequestId: "r", Sku: "small", Max: 3}},
 		{"PUT", "/v1/skus/gpu-8", `{"resources":{"gpu":8},"scale":{"minIdle":1,"maxIdle":0}}`,
 			&berthv1.PutSkuRequest{Sku: &berthv1.Sku{
@@ -434,7 +439,8 @@ func TestAMutatingCallHasARequestID(t *testing.T) {
 	}
 	for _, path := range []string{
 		"/v1/reservations:flush", "/v1/jobs/j/stages/s/workers:cancel", "/v1/registry:markReady",
-		"/v1/executors:disable", "/v1/executors:enable", "/v1/executors/e:drain", "/v1/usage:claimForScaleDown",
+		"/v1/executors:disable", "/v1/executors:enable", "/v1/executors/e:drain", "/v1/executors/e:clearQuarantine",
+		"/v1/usage:claimForScaleDown",
 	} {
 		var first, second, own calls
 		ask(t, &first, "POST", path, "{}")

@@ -73,5 +73,13 @@ func Draining(e *berthv1.Executor) string {
 	return fmt.Sprintf("%s: %s left", e.GetId(), plural(int(e.GetWorkers()), "worker"))
 }
 
+// Cleared is the line that says how many workers of an executor were given up.
+func Cleared(executor string, count int) string {
+	if count == 0 {
+		return fmt.Sprintf("%s: nothing is quarantined", executor)
+	}
+	return fmt.Sprintf("%s: cleared %s", executor, plural(count, "worker"))
+}
+
 // clock writes a time in the location of now.
 func clock(at, now time.Time) string { return at.In(now.Location()).Format(time.RFC3339) }
