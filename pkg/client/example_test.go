@@ -28,7 +28,7 @@ func Example() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 
-	r, err := c.Upsert(ctx, &berthv1.Reservation{
+	r, err := c.Reserve(ctx, &berthv1.Reservation{
 		Job: "train", Stage: "gpu", Count: 2, TargetSize: 2,
 		Constraints: &berthv1.Constraints{Resources: map[string]int64{"cpu": 2000}},
 		Task:        &berthv1.Task{Command: "/opt/train"},
