@@ -48,7 +48,8 @@ verify: tools ## generated code fresh, formatting, vet, staticcheck, every modul
 	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "not formatted:"; echo "$$out"; exit 1; fi
 	$(GO) vet work
 	$(TOOLS)/staticcheck $(addprefix ./,$(addsuffix /...,$(MODULES)))
-	@for m in $(MODULES); do echo "GOWORK=off go build $$m"; (cd $$m && GOWORK=off $(GO) build ./... && GOWORK=off $(GO) mod tidy -diff) || exit 1; done
+	@# Without -o a module of a single program would leave it behind.
+	@for m in $(MODULES); do echo "GOWORK=off go build $$m"; (cd $$m && GOWORK=off $(GO) build -o /dev/null ./... && GOWORK=off $(GO) mod tidy -diff) || exit 1; done
 	@$(MAKE) --no-print-directory generate-check
 
 .PHONY: generate

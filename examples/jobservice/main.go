@@ -1,11 +1,10 @@
-// Jobservice keeps workers of a stage running. It asks for them, replaces each
-// that has ended, and scales to the number on the last line of its input; the
-// line `cancel` ends the job.
+// Jobservice keeps workers of a stage running and replaces each that has ended.
+// A number on its input is how many it wants from then on; -1 cancels the job.
 //
 //	jobservice -job web -stage serve -workers 3 my-server --some-flag
 //
-// It stores nothing. What there is comes from Watch, what is wanted from whoever
-// runs it; so it may be killed at any time, and the next one goes on.
+// It stores nothing: what there is comes from Watch, what is wanted from whoever
+// runs it. So it may be killed at any time, and the next one goes on.
 package main
 
 import (
@@ -32,66 +31,62 @@ var (
 
 func main() {
 	flag.Parse()
-	ctx, lines, states := context.Background(), make(chan string), make(chan *client.Job)
-	c := must(client.Dial([]string{*gateway}))
-	go func() {
-		for input := bufio.NewScanner(os.Stdin); input.Scan(); {
-			lines <- input.Text()
-		}
-	}()
+	ctx, c := context.Background(), must(client.Dial([]string{*gateway}))
+	states, wanted := make(chan *client.Job), make(chan int32)
 	go func() {
 		for change, err := range c.Watch(ctx, *job) {
 			states <- must(change, err).Job
 		}
 	}()
+	go func() {
+		for input := bufio.NewScanner(os.Stdin); input.Scan(); {
+			wanted <- int32(must(strconv.ParseInt(input.Text(), 10, 32)))
+		}
+	}()
 	want, state := int32(*workers), <-states
-	// A worker that always fails is replaced no faster than once a second.
-	for tick := time.Tick(time.Second); ; {
+	// The pace bounds how fast a worker that always fails is replaced.
+	for pace := time.Tick(time.Second); want >= 0; {
 		select {
 		case state = <-states:
-		case <-tick:
-			reconcile(ctx, c, state, want)
-		case line := <-lines:
-			if line == "cancel" {
-				must(c.CancelJob(ctx, *job))
-				return
-			}
-			want = int32(must(strconv.ParseInt(line, 10, 32)))
+		case <-pace:
+			reconcile(ctx, c, state.Seats(*stage), want)
+		case want = <-wanted:
 		}
 	}
+	must(c.CancelJob(ctx, *job))
 }
 
 // reconcile asks for what is missing and cancels what is too much. Names and
-// numbers follow from the state alone: to ask twice is to ask once.
-func reconcile(ctx context.Context, c *client.Client, state *client.Job, want int32) {
-	seats := state.Seats(*stage)
+// numbers follow from the seats alone: to ask twice is to ask once.
+func reconcile(ctx context.Context, c *client.Client, seats map[int32]client.Worker, want int32) {
 	var fresh, surplus []*berthv1.Seat
 	for index := range want {
-		switch w, taken := seats[index]; {
+		switch worker, taken := seats[index]; {
 		case !taken:
 			fresh = append(fresh, &berthv1.Seat{Index: index, Number: 1})
-		case w.Ended && !w.Requeued: // what is requeued is replaced by Berth
-			reserve(ctx, c, fmt.Sprintf("replace-%d-%d", index, w.Number+1), &berthv1.Seat{Index: index, Number: w.Number + 1})
+		case worker.Ended && !worker.Requeued: // Berth itself replaces what is requeued
+			reserve(ctx, c, "replace", &berthv1.Seat{Index: index, Number: worker.Number + 1})
 		}
 	}
-	if len(fresh) > 0 {
-		reserve(ctx, c, fmt.Sprintf("scale-%d", fresh[0].Index), fresh...)
-	}
-	for index, w := range seats {
-		if index >= want && !w.Ended {
-			surplus = append(surplus, &berthv1.Seat{Index: index, Number: w.Number})
+	for index, worker := range seats {
+		if index >= want && !worker.Ended {
+			surplus = append(surplus, &berthv1.Seat{Index: index, Number: worker.Number})
 		}
 	}
 	if len(surplus) > 0 {
 		must(c.CancelWorkers(ctx, *job, *stage, surplus...))
 	}
+	if len(fresh) > 0 {
+		reserve(ctx, c, "scale", fresh...) // as one batch: all get executors, or none
+	}
 }
 
-// reserve asks for workers, all of which are to start or none.
-func reserve(ctx context.Context, c *client.Client, name string, seats ...*berthv1.Seat) {
-	task := &berthv1.Task{Command: flag.Arg(0), Args: flag.Args()[1:]}
+// reserve asks for a batch of workers, under a name that is theirs.
+func reserve(ctx context.Context, c *client.Client, why string, seats ...*berthv1.Seat) {
+	name := fmt.Sprintf("%s-%d-%d", why, seats[0].Index, seats[0].Number)
+	task := &berthv1.Task{Command: flag.Arg(0), Args: flag.Args()[min(1, flag.NArg()):]}
 	_, err := c.Reserve(ctx, &berthv1.Reservation{Job: *job, Stage: *stage, Name: name, Workers: seats, Task: task})
-	if !fault.Is(err, fault.ReasonWorkerIDUsed) { // then the state was behind
+	if !fault.Is(err, fault.ReasonWorkerIDUsed) { // asked for before: its events are yet to come
 		must(name, err)
 	}
 }
