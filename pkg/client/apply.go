@@ -73,7 +73,7 @@ func (j *Job) apply(e *berthv1.Event, now time.Time) (whole bool) {
 func (j *Job) take(l *listing, now time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	before := j.stages
+	before := j.versions
 	j.revision, j.listed = l.revision, l.revision
 	j.versions, j.stages, j.ended = map[string]*version{}, map[string]*stage{}, nil
 	for _, s := range l.stages {
@@ -90,9 +90,6 @@ func (j *Job) take(l *listing, now time.Time) {
 		for _, seat := range r.GetWorkers() {
 			j.worker(v, seat.GetIndex(), seat.GetNumber())
 		}
-		if Ended(v.State) {
-			j.ended = append(j.ended, ended{v, now})
-		}
 	}
 	for _, a := range l.assignments {
 		v := j.version(a.GetUid(), Key{Job: a.GetJob(), Stage: a.GetStage(), Name: a.GetReservation()})
@@ -103,12 +100,35 @@ func (j *Job) take(l *listing, now time.Time) {
 			Requeued: a.GetRequeued(),
 		})
 	}
-	// How the workers of a version ended is not listed any more once that has.
-	for _, s := range before {
-		for _, w := range s.workers {
-			if v := j.versions[w.UID]; v != nil && v.workers[w.seat()] != nil {
-				j.advance(v, w.Worker)
-			}
+	for _, v := range before {
+		j.keep(v)
+	}
+	for _, v := range j.versions {
+		if Ended(v.State) {
+			j.ended = append(j.ended, ended{v, now})
+		}
+	}
+}
+
+// keep adds to what was just listed what is known of a version beyond that: an
+// earlier list may have shown more than this one, and how workers ended is not
+// listed any more once their version has.
+func (j *Job) keep(before *version) {
+	v := j.versions[before.UID]
+	newer := before.Epoch > j.listed // than the list, which need not have it
+	if v == nil && !newer {
+		return // it is forgotten
+	}
+	if v == nil {
+		v = j.version(before.UID, before.Key)
+		v.Version = before.Version
+	}
+	if before.State >= berthv1.Reservation_ACTIVE && before.State > v.State {
+		v.State, v.Reason, v.Message = before.State, before.Reason, before.Message
+	}
+	for at, w := range before.workers {
+		if newer || v.workers[at] != nil {
+			j.advance(v, w.Worker)
 		}
 	}
 }
@@ -153,12 +173,16 @@ func (j *Job) advance(v *version, to Worker) {
 	if w == nil {
 		return
 	}
-	was, next := model.WorkerState(w.State), model.WorkerState(to.State)
-	if was != model.WorkerUnset && !was.MayBecome(next) {
-		return
+	if follows(w.State, to.State) {
+		to.Key, to.UID = v.Key, v.UID
+		w.Worker = to
 	}
-	to.Key, to.UID = v.Key, v.UID
-	w.Worker = to
+}
+
+// follows says whether a worker may get from one state to another, over any
+// number of others, which a list may leave out: as the model orders them.
+func follows(was, next berthv1.Assignment_State) bool {
+	return next > was && !model.WorkerState(was).Terminal()
 }
 
 // raise raises the highest number of a seat, and answers its stage.

@@ -2,6 +2,7 @@ package client
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -51,8 +52,6 @@ type worker struct {
 	version *version
 }
 
-func (w *worker) seat() model.Seat { return model.Seat{Index: w.Index, Number: w.Number} }
-
 type ended struct {
 	version *version
 	at      time.Time
@@ -93,6 +92,20 @@ type Worker struct {
 	Requeued bool
 	// Ended: it does not run and is never started again.
 	Ended bool
+}
+
+func (v Version) String() string { return fmt.Sprintf("%v(%s) %v", v.Key, v.UID, v.State) }
+
+func (w Worker) String() string {
+	state := w.State.String()
+	switch {
+	case w.State != berthv1.Assignment_STATE_UNSPECIFIED:
+	case w.Ended:
+		state = "ended"
+	default:
+		state = "waits"
+	}
+	return fmt.Sprintf("%s/%s/%d.%d %s", w.Job, w.Stage, w.Index, w.Number, state)
 }
 
 // Name is the name of the job.
@@ -159,11 +172,15 @@ func (j *Job) Seats(stage string) map[int32]Worker {
 	return seats
 }
 
-// shown is a worker as its version leaves it. What Berth has not queued again by
-// the end of that, it never does.
+// shown is a worker as its version leaves it. How it ended may not have been told
+// by the end of that; and what Berth has not queued again by then, it never does.
 func (w *worker) shown() Worker {
-	shown, over := w.Worker, Ended(w.version.State)
-	shown.Ended = over || model.WorkerState(w.State).Terminal()
-	shown.Requeued = w.Requeued && !over
+	shown := w.Worker
+	if shown.Ended = model.WorkerState(w.State).Terminal(); Ended(w.version.State) {
+		if !shown.Ended {
+			shown.State = berthv1.Assignment_STATE_UNSPECIFIED
+		}
+		shown.Ended, shown.Requeued = true, false
+	}
 	return shown
 }

@@ -185,8 +185,8 @@ func TestWatchAfterCompaction(t *testing.T) {
 	compare(t, s.steps(t, 4), []string{
 		"listed: 1-1 ACTIVE, 0.1 RUNNING, 1.1 RUNNING",
 		"11 WORKER_LOST: 1-1 ACTIVE, 0.1 LOST ended, 1.1 RUNNING",
-		"listed: 1-1 COMPLETED, 0.1 LOST ended, 1.1 RUNNING ended",
-		"51 RESERVATION_QUEUED: 1-1 COMPLETED 1-2 QUEUED, 0.1 LOST ended, 0.2, 1.1 RUNNING ended",
+		"listed: 1-1 COMPLETED, 0.1 LOST ended, 1.1 ended",
+		"51 RESERVATION_QUEUED: 1-1 COMPLETED 1-2 QUEUED, 0.1 LOST ended, 0.2, 1.1 ended",
 	})
 	compare(t, s.since, []string{"10", "50"})
 }
