@@ -127,7 +127,7 @@ func (w *world) callSteadily(ctx context.Context, job string, round func(ctx con
 func (w *world) overGRPC(ctx context.Context, job, stage string) error {
 	r := &berthv1.Reservation{Job: job, Stage: stage, Count: 3}
 	key := client.KeyOf(r)
-	if _, err := w.client.Upsert(ctx, r); err != nil {
+	if _, err := w.client.Reserve(ctx, r); err != nil {
 		return err
 	}
 	if _, err := w.client.WaitFor(ctx, key, berthv1.Reservation_ACTIVE); err != nil {

@@ -243,10 +243,7 @@ func Reservation(v ReservationView, forList bool) *berthv1.Reservation {
 	r := Spec(v.Key, v.Spec)
 	r.Count = int32(v.Seats.Len())
 	if !forList {
-		r.Workers = make([]*berthv1.Seat, 0, r.Count)
-		for seat := range v.Seats.All() {
-			r.Workers = append(r.Workers, &berthv1.Seat{Index: seat.Index, Number: seat.Number})
-		}
+		r.Workers = SeatList(v.Seats)
 	}
 	r.Uid, r.Epoch, r.State = v.UID, v.Epoch, berthv1.Reservation_State(v.State)
 	r.Reason, r.Message = optional(string(v.Reason)), optional(v.Message)

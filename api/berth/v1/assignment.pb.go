@@ -111,9 +111,14 @@ type Assignment struct {
 	State       Assignment_State       `protobuf:"varint,9,opt,name=state,proto3,enum=berth.v1.Assignment_State" json:"state,omitempty"`
 	Since       *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=since,proto3" json:"since,omitempty"`
 	// Attempts counts the orders to start it that were sent.
-	Attempts      int32   `protobuf:"varint,11,opt,name=attempts,proto3" json:"attempts,omitempty"`
-	LastError     *string `protobuf:"bytes,12,opt,name=last_error,json=lastError,proto3,oneof" json:"last_error,omitempty"`
-	ExitCode      *int32  `protobuf:"varint,13,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
+	Attempts  int32   `protobuf:"varint,11,opt,name=attempts,proto3" json:"attempts,omitempty"`
+	LastError *string `protobuf:"bytes,12,opt,name=last_error,json=lastError,proto3,oneof" json:"last_error,omitempty"`
+	ExitCode  *int32  `protobuf:"varint,13,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
+	// Reason says in a word from the list of reasons why it ended, or is to.
+	Reason *string `protobuf:"bytes,15,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
+	// Requeued: it could not be started, and Berth queues its seat again with
+	// the next number.
+	Requeued      bool `protobuf:"varint,16,opt,name=requeued,proto3" json:"requeued,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -239,6 +244,20 @@ func (x *Assignment) GetExitCode() int32 {
 	return 0
 }
 
+func (x *Assignment) GetReason() string {
+	if x != nil && x.Reason != nil {
+		return *x.Reason
+	}
+	return ""
+}
+
+func (x *Assignment) GetRequeued() bool {
+	if x != nil {
+		return x.Requeued
+	}
+	return false
+}
+
 type ListAssignmentsRequest struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Job      string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
@@ -321,6 +340,9 @@ type ListAssignmentsAnswer struct {
 	Assignments   []*Assignment          `protobuf:"bytes,1,rep,name=assignments,proto3" json:"assignments,omitempty"`
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	Revision      int64                  `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Cursor is the place in a job's stream of events that the list is of: all
+	// that events up to it tell of is in the list.
+	Cursor        string `protobuf:"bytes,4,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -374,6 +396,13 @@ func (x *ListAssignmentsAnswer) GetRevision() int64 {
 		return x.Revision
 	}
 	return 0
+}
+
+func (x *ListAssignmentsAnswer) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
 }
 
 type ClearQuarantineRequest struct {
@@ -568,7 +597,7 @@ var File_berth_v1_assignment_proto protoreflect.FileDescriptor
 
 const file_berth_v1_assignment_proto_rawDesc = "" +
 	"\n" +
-	"\x19berth/v1/assignment.proto\x12\bberth.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcf\x04\n" +
+	"\x19berth/v1/assignment.proto\x12\bberth.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x93\x05\n" +
 	"\n" +
 	"Assignment\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
@@ -585,7 +614,9 @@ const file_berth_v1_assignment_proto_rawDesc = "" +
 	"\battempts\x18\v \x01(\x05R\battempts\x12\"\n" +
 	"\n" +
 	"last_error\x18\f \x01(\tH\x00R\tlastError\x88\x01\x01\x12 \n" +
-	"\texit_code\x18\r \x01(\x05H\x01R\bexitCode\x88\x01\x01\"\x92\x01\n" +
+	"\texit_code\x18\r \x01(\x05H\x01R\bexitCode\x88\x01\x01\x12\x1b\n" +
+	"\x06reason\x18\x0f \x01(\tH\x02R\x06reason\x88\x01\x01\x12\x1a\n" +
+	"\brequeued\x18\x10 \x01(\bR\brequeued\"\x92\x01\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\f\n" +
 	"\bASSIGNED\x10\x01\x12\f\n" +
@@ -600,18 +631,20 @@ const file_berth_v1_assignment_proto_rawDesc = "" +
 	"\aEVICTED\x10\tB\r\n" +
 	"\v_last_errorB\f\n" +
 	"\n" +
-	"_exit_codeJ\x04\b\x0e\x10\x0fR\aoutputs\"\xb4\x01\n" +
+	"_exit_codeB\t\n" +
+	"\a_reasonJ\x04\b\x0e\x10\x0fR\aoutputs\"\xb4\x01\n" +
 	"\x16ListAssignmentsRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1a\n" +
 	"\bexecutor\x18\x02 \x01(\tR\bexecutor\x120\n" +
 	"\x05state\x18\x03 \x01(\x0e2\x1a.berth.v1.Assignment.StateR\x05state\x12\x1b\n" +
 	"\tpage_size\x18\x04 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x05 \x01(\tR\tpageToken\"\x93\x01\n" +
+	"page_token\x18\x05 \x01(\tR\tpageToken\"\xab\x01\n" +
 	"\x15ListAssignmentsAnswer\x126\n" +
 	"\vassignments\x18\x01 \x03(\v2\x14.berth.v1.AssignmentR\vassignments\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1a\n" +
-	"\brevision\x18\x03 \x01(\x03R\brevision\"\x87\x01\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevision\x12\x16\n" +
+	"\x06cursor\x18\x04 \x01(\tR\x06cursor\"\x87\x01\n" +
 	"\x16ClearQuarantineRequest\x12\x1a\n" +
 	"\bexecutor\x18\x01 \x01(\tR\bexecutor\x12\x1d\n" +
 	"\n" +

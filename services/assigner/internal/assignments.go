@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 
+	"google.golang.org/protobuf/proto"
+
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/loop"
@@ -65,7 +67,9 @@ func (s *Assignments) ListAssignments(ctx context.Context, req *berthv1.ListAssi
 		return nil, err
 	}
 	filter := handout.Filter{Job: req.GetJob(), Executor: req.GetExecutor(), State: model.WorkerState(req.GetState())}
-	answer := &berthv1.ListAssignmentsAnswer{Revision: s.loop.Status().Revision}
+	// Read before the core is, which may know of more by then and never of less.
+	revision := s.loop.Status().Revision
+	answer := &berthv1.ListAssignmentsAnswer{Revision: revision, Cursor: wire.CursorOf(revision)}
 	var bad error
 	err = s.loop.Read(ctx, false, func(c *handout.Core) {
 		list, next, err := c.Assignments(filter, req.GetPageToken(), size)
@@ -76,6 +80,10 @@ func (s *Assignments) ListAssignments(ctx context.Context, req *berthv1.ListAssi
 				Job: a.Key.Job, Stage: a.Key.Stage, Reservation: a.Key.Name, Uid: a.UID, Epoch: a.Epoch,
 				Index: a.Seat.Index, Number: a.Seat.Number, Executor: a.Executor, State: berthv1.Assignment_State(a.State),
 				Since: wire.Timestamp(a.Since), Attempts: a.Attempts, ExitCode: a.ExitCode,
+				Requeued: a.Requeued,
+			}
+			if a.Reason != "" {
+				m.Reason = proto.String(string(a.Reason))
 			}
 			if a.LastError != "" {
 				m.LastError = &a.LastError

@@ -11,6 +11,7 @@ import (
 	"berth.dev/pkg/loop/looptest"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/store"
+	"berth.dev/pkg/wire"
 	"berth.dev/services/assigner/handout"
 )
 
@@ -105,7 +106,7 @@ func TestClearQuarantineRefuses(t *testing.T) {
 func TestListAssignmentsRefuses(t *testing.T) {
 	l, _ := start(t)
 	a := NewAssignments(l)
-	if answer, err := a.ListAssignments(t.Context(), &berthv1.ListAssignmentsRequest{}); err != nil || len(answer.GetAssignments()) != 0 {
+	if answer, err := a.ListAssignments(t.Context(), &berthv1.ListAssignmentsRequest{}); err != nil || len(answer.GetAssignments()) != 0 || answer.GetCursor() != wire.CursorOf(answer.GetRevision()) {
 		t.Errorf("of none: %v, %v", answer, err)
 	}
 	for name, req := range map[string]*berthv1.ListAssignmentsRequest{

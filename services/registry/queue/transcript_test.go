@@ -237,6 +237,8 @@ func (w *world) command(t *testing.T, line string) string {
 		return w.showRecord(a.bare[0])
 	case "list":
 		return w.list(a)
+	case "versions":
+		return w.versions(a)
 	case "pending":
 		return w.pendingView()
 	}
@@ -350,6 +352,34 @@ func (w *world) pendingView() string {
 		fmt.Fprintf(&b, "sku=%q %s: %d reservations, %d workers, head %s for %v: %s\n",
 			g.Constraints.SKU, g.Constraints.Resources.Canonical(), g.Reservations, g.Workers,
 			g.Head, w.now.Sub(g.HeadSince), g.Reason)
+	}
+	if b.Len() == 0 {
+		return "nothing\n"
+	}
+	return b.String()
+}
+
+// versions lists those of a job, after=KEY and uid=UID, with their workers; and
+// what its stages have used.
+func (w *world) versions(a args) string {
+	limit := 100
+	if n := a.number("limit"); n != 0 {
+		limit = int(n)
+	}
+	var after model.Key
+	if text := a.named["after"]; text != "" {
+		after = a.key(text)
+	}
+	views, more := w.core.Versions(Filter{Job: a.bare[0], Stage: a.named["stage"]}, after, a.named["uid"], limit)
+	var b strings.Builder
+	for _, view := range views {
+		fmt.Fprintf(&b, "%s %s", showSeats(view.Reservation.Seats), showView(view))
+	}
+	if more {
+		b.WriteString("more\n")
+	}
+	for _, stage := range w.core.Stages(a.bare[0], a.named["stage"]) {
+		fmt.Fprintf(&b, "%s/%s used=%s\n", stage.Job, stage.Stage, showSeats(stage.Numbers))
 	}
 	if b.Len() == 0 {
 		return "nothing\n"
