@@ -281,10 +281,14 @@ func refusal(err error) error {
 func (d *Driver[C]) step(event model.Event) []model.Action {
 	var rest []model.Action
 	input, _ := event.(model.Input)
+	first := len(d.effects)
 	for _, action := range d.Core.Step(d.now(), event) {
-		if effect, ok := action.(model.Effect); ok {
-			d.effects = append(d.effects, decided{effect, input.Token})
+		switch a := action.(type) {
+		case model.Effect:
+			d.effects = append(d.effects, decided{a, input.Token})
 			continue
+		case model.Reply:
+			cameOf(d.effects[first:], a.Token)
 		}
 		rest = append(rest, action)
 	}

@@ -26,6 +26,16 @@ type decided struct {
 	token uint64
 }
 
+// cameOf says of effects which request they came of, where it is not known: that
+// is the one which their step answers, and which had waited until then.
+func cameOf(effects []decided, token uint64) {
+	for i := range effects {
+		if effects[i].token == 0 {
+			effects[i].token = token
+		}
+	}
+}
+
 // tell tells of the job events of effects that are durable now.
 func (d *Driver[C]) tell(effects []decided, revision int64) {
 	if d.Durable == nil {
