@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 
 	berthv1 "berth.dev/api/berth/v1"
@@ -55,7 +56,13 @@ func WithOnRetry(f func(err error)) Option {
 	return func(o *options) { o.onRetry = f }
 }
 
-// WithDialOptions adds options of gRPC, for interceptors and tracing.
+// WithTracing takes a span of every call, and hands on the trace of its context:
+// the reservation that an upsert makes keeps that trace to its end.
+func WithTracing(traces trace.TracerProvider) Option {
+	return func(o *options) { o.rpc.Traces = traces }
+}
+
+// WithDialOptions adds options of gRPC, for interceptors and the like.
 func WithDialOptions(more ...grpc.DialOption) Option {
 	return func(o *options) { o.rpc.More = append(o.rpc.More, more...) }
 }

@@ -65,7 +65,7 @@ type Driver[C model.Core] struct {
 	// mine are revisions of own commits that the view has not shown yet.
 	mine map[int64]struct{}
 	// effects are decided and not durable.
-	effects []model.Effect
+	effects []decided
 	events  int64
 }
 
@@ -165,6 +165,9 @@ type Leading struct {
 	// Confirm asks the store, linearizably, whether the term still stands:
 	// ErrFenced when it does not.
 	Confirm func(ctx context.Context) error
+	// Durable, if given, is told of the job events of an effect once they are
+	// durable, with the token of the request that it came of; 0 for none.
+	Durable func(token uint64, revision int64, events []model.JobEvent)
 }
 
 // Lead tells the core that it leads; the view must have reached the revision of
@@ -277,10 +280,15 @@ func refusal(err error) error {
 // step gives the core one event, keeps its effects and answers the rest.
 func (d *Driver[C]) step(event model.Event) []model.Action {
 	var rest []model.Action
+	input, _ := event.(model.Input)
+	first := len(d.effects)
 	for _, action := range d.Core.Step(d.now(), event) {
-		if effect, ok := action.(model.Effect); ok {
-			d.effects = append(d.effects, effect)
+		switch a := action.(type) {
+		case model.Effect:
+			d.effects = append(d.effects, decided{a, input.Token})
 			continue
+		case model.Reply:
+			cameOf(d.effects[first:], a.Token)
 		}
 		rest = append(rest, action)
 	}
@@ -299,6 +307,7 @@ func (d *Driver[C]) commit(ctx context.Context) (durable int, actions []model.Ac
 		committed, err := d.Log.Commit(ctx, writes)
 		for _, c := range committed {
 			d.mine[c.Revision] = struct{}{}
+			d.tell(d.effects[:c.Writes], c.Revision)
 			d.effects = d.effects[c.Writes:]
 			durable += c.Writes
 			actions = append(actions, d.step(model.Committed{Effects: c.Writes, Revision: c.Revision})...)

@@ -112,7 +112,7 @@ func (t *tenure[C]) serve(ctx, leaving context.Context) error {
 		ChainKey: l.cfg.Space.Key(model.Ref{Kind: model.KindChain, ID: l.cfg.Service}), Chain: t.driver.Chain(),
 		Wait: func(ctx context.Context, attempt int) error { return t.pause(ctx, attempt-1) },
 	})
-	actions, err := t.driver.Lead(ctx, Leading{Term: leadership.Term(), Log: log, Source: t, EventLease: t.events.lease, Confirm: t.confirm})
+	actions, err := t.driver.Lead(ctx, Leading{Term: leadership.Term(), Log: log, Source: t, EventLease: t.events.lease, Confirm: t.confirm, Durable: t.durable()})
 	if err != nil {
 		return err
 	}

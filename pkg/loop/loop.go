@@ -30,7 +30,10 @@ type Config[C model.Core] struct {
 	Perform func(t *Term, core C, action model.Action)
 	// OnLead is told when the replica starts and stops to serve.
 	OnLead func(serving bool)
-	Log    *slog.Logger
+	// Durable, if given, is told of job events once they are durable, in order.
+	// It is called on the loop's goroutine and must not block.
+	Durable func(Durable)
+	Log     *slog.Logger
 }
 
 // The bounds of the loop.

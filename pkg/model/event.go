@@ -50,6 +50,13 @@ type JobEvent struct {
 	Count   int32
 	Reason  fault.Reason
 	Message string
+	// Trace is the reservation's; its id is stored.
+	Trace Trace
+	// Since is when the step that ends with this event began, and Epoch the
+	// reservation's, 0 where it is not durable yet. They are for the trace, and
+	// not stored.
+	Since time.Time
+	Epoch int64
 }
 
 // EventWorker is what an event says of one worker.

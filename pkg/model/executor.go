@@ -92,6 +92,8 @@ type LeaseChunk struct {
 	// Cut is the registry's revision at which the granting pass was cut.
 	Cut       int64
 	GrantedAt time.Time
+	// Trace is the reservation's.
+	Trace Trace
 
 	// Create is the create revision of the key, 0 until committed.
 	Create int64

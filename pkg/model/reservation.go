@@ -212,6 +212,9 @@ type Reservation struct {
 	// WorkerCounts are the workers by the state they ended in, kept when the
 	// task is gone.
 	WorkerCounts map[string]int32
+	// Trace is that of the request that asked for it; versions that come of this
+	// one have it too.
+	Trace Trace
 
 	// Epoch and Mod are the create and modification revisions of the key: 0
 	// until the record is committed. They are not part of the stored value.

@@ -77,6 +77,8 @@ type TaskHeader struct {
 	Withdrawn bool
 	Reason    fault.Reason
 	Message   string
+	// Trace is the reservation's.
+	Trace Trace
 }
 
 // TaskChunk is the record of up to TaskChunkSize workers of a task.

@@ -9,6 +9,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"berth.dev/pkg/tracing"
 )
 
 // Common is the part of the configuration that every process has. Embed it
@@ -28,6 +30,8 @@ type Common struct {
 	AddressFile string        `mapstructure:"address-file" usage:"file to write the bound addresses to, as JSON"`
 	StopTimeout time.Duration `mapstructure:"stop-timeout" usage:"how long an orderly stop may take"`
 	Pprof       bool          `mapstructure:"pprof" usage:"serve Go's profiles below /debug/pprof/ of the address for health and metrics, to whoever reaches it"`
+
+	Tracing tracing.Config `mapstructure:",squash"`
 }
 
 // Defaults are the common settings of a process that serves calls on a port of
@@ -41,6 +45,7 @@ func Defaults(port, httpPort int) Common {
 		LogFormat:   "text",
 		LogLevel:    "info",
 		StopTimeout: 10 * time.Second,
+		Tracing:     tracing.Defaults(),
 	}
 	if httpPort != 0 {
 		c.HTTPListen = fmt.Sprintf("127.0.0.1:%d", httpPort)

@@ -47,6 +47,8 @@ func AddFlags(flags *pflag.FlagSet, config any) {
 			flags.Bool(name, v, usage)
 		case int:
 			flags.Int(name, v, usage)
+		case float64:
+			flags.Float64(name, v, usage)
 		case time.Duration:
 			flags.Duration(name, v, usage)
 		case []string:

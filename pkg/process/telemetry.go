@@ -12,9 +12,11 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric"
 
 	"berth.dev/pkg/fault"
+	"berth.dev/pkg/tracing"
 )
 
-// NewLogger writes records at or above a level, as JSON or text.
+// NewLogger writes records at or above a level, as JSON or text, with the trace
+// id of what they are about.
 func NewLogger(out io.Writer, format, level string) (*slog.Logger, error) {
 	var options slog.HandlerOptions
 	var least slog.Level
@@ -24,9 +26,9 @@ func NewLogger(out io.Writer, format, level string) (*slog.Logger, error) {
 	options.Level = least
 	switch format {
 	case "json":
-		return slog.New(slog.NewJSONHandler(out, &options)), nil
+		return slog.New(tracing.Handler(slog.NewJSONHandler(out, &options))), nil
 	case "text":
-		return slog.New(slog.NewTextHandler(out, &options)), nil
+		return slog.New(tracing.Handler(slog.NewTextHandler(out, &options))), nil
 	default:
 		return nil, badConfig(nil, "--log-format %q is not json or text", format)
 	}

@@ -32,7 +32,7 @@ func Definite[A any](ctx context.Context, log *slog.Logger, what string, call fu
 		if open := f.Kind == fault.Unavailable || f.Kind == fault.Exhausted; !open || ctx.Err() != nil {
 			return answer, f
 		}
-		log.Debug("repeating a call whose outcome is open", "call", what, "error", err)
+		log.DebugContext(ctx, "repeating a call whose outcome is open", "call", what, "error", err)
 		select {
 		case <-ctx.Done():
 			return answer, f

@@ -30,6 +30,7 @@ import (
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/rpc"
 	"berth.dev/pkg/store"
+	"berth.dev/pkg/tracing"
 	"berth.dev/pkg/wire"
 )
 
@@ -40,6 +41,8 @@ type Replica struct {
 	Config  process.Service
 	Log     *slog.Logger
 	Metrics *process.Metrics
+	// Tracing is nil where nothing is traced.
+	Tracing *tracing.Tracing
 	Space   keyspace.Space
 	Store   *store.Etcd
 	// Gateway is where calls to other services go.
@@ -70,7 +73,11 @@ func Open(ctx context.Context, service string, config process.Service, told func
 		return nil, err
 	}
 	r.clientTLS = clientTLS
+	if r.Tracing, err = config.Trace(ctx, service, r.ID, clientTLS, r.Log, r.Metrics); err != nil {
+		return nil, err
+	}
 	if r.ports, err = config.Open(r.Log); err != nil {
+		r.close()
 		return nil, err
 	}
 	if r.address, err = process.Instance(config.Advertise, r.ports.Calls.Addr()); err != nil {
@@ -78,15 +85,14 @@ func Open(ctx context.Context, service string, config process.Service, told func
 		return nil, err
 	}
 	if r.Store, err = store.Dial(store.DialConfig{Endpoints: config.Etcd, TLS: config.EtcdTLS(clientTLS)}); err != nil {
-		r.ports.Close()
+		r.close()
 		return nil, err
 	}
-	if r.Gateway, err = rpc.Dial(config.Gateways, rpc.DialOptions{TLS: clientTLS, Meters: r.Metrics.Provider}); err != nil {
-		r.ports.Close()
-		r.Store.Close()
+	if r.Gateway, err = rpc.Dial(config.Gateways, rpc.DialOptions{TLS: clientTLS, Meters: r.Metrics.Provider, Traces: r.Tracing.Provider()}); err != nil {
+		r.close()
 		return nil, err
 	}
-	r.Server = rpc.NewServer(rpc.ServerOptions{Log: r.Log, TLS: serverTLS, Meters: r.Metrics.Provider})
+	r.Server = rpc.NewServer(rpc.ServerOptions{Log: r.Log, TLS: serverTLS, Meters: r.Metrics.Provider, Traces: r.Tracing.Provider()})
 	r.group = process.NewGroup(ctx)
 	if err := config.Announce(r.Log, r.ports, told); err != nil {
 		r.close()
@@ -95,10 +101,18 @@ func Open(ctx context.Context, service string, config process.Service, told func
 	return r, nil
 }
 
+// close lets go of what Open has made so far.
 func (r *Replica) close() {
-	r.ports.Close()
-	r.Gateway.Close()
-	r.Store.Close()
+	if r.ports != nil {
+		r.ports.Close()
+	}
+	if r.Gateway != nil {
+		r.Gateway.Close()
+	}
+	if r.Store != nil {
+		r.Store.Close()
+	}
+	r.Tracing.Close()
 }
 
 // Go runs a member of the process beside the loop: it stops when the process
@@ -124,7 +138,8 @@ func NewLoop[C model.Core](r *Replica, core func() C, perform func(*loop.Term, C
 	l = loop.New(loop.Config[C]{
 		Service: r.Service, Space: r.Space, Store: r.Store, Election: election,
 		New: core, Perform: perform, Log: r.Log,
-		OnLead: func(serving bool) { r.Server.SetServing(rpc.LeaderHealth(r.Service), serving) },
+		OnLead:  func(serving bool) { r.Server.SetServing(rpc.LeaderHealth(r.Service), serving) },
+		Durable: steps(r),
 	})
 	return l, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
 	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
@@ -37,6 +38,8 @@ type DialOptions struct {
 	MaxMessage int
 	// Meters, when given, take the figures of every call.
 	Meters metric.MeterProvider
+	// Traces, when given, take a span of every call.
+	Traces trace.TracerProvider
 	// More is passed on to grpc.NewClient.
 	More []grpc.DialOption
 }
@@ -85,8 +88,8 @@ func Dial(addresses []string, o DialOptions) (*grpc.ClientConn, error) {
 		// The repeats are ours: they know which answers are safe to repeat.
 		grpc.WithDisableRetry(),
 	}
-	if o.Meters != nil {
-		options = append(options, grpc.WithStatsHandler(otelgrpc.NewClientHandler(otelgrpc.WithMeterProvider(o.Meters))))
+	if o.Meters != nil || o.Traces != nil {
+		options = append(options, grpc.WithStatsHandler(otelgrpc.NewClientHandler(telemetry(o.Meters, o.Traces)...)))
 	}
 	conn, err := grpc.NewClient("berth:///replicas", append(options, o.More...)...)
 	if err != nil {

@@ -20,7 +20,7 @@ type edge struct {
 
 // unary gives a call without a deadline one, and renders its error.
 func (e edge) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (answer any, err error) {
-	defer func() { err = e.render(info.FullMethod, recover(), err) }()
+	defer func() { err = e.render(ctx, info.FullMethod, recover(), err) }()
 	if _, has := ctx.Deadline(); !has {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, e.deadline)
@@ -32,19 +32,19 @@ func (e edge) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, ha
 // stream renders the error a stream ended with. Streams have no deadline: they
 // live until one side ends them.
 func (e edge) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
-	defer func() { err = e.render(info.FullMethod, recover(), err) }()
+	defer func() { err = e.render(ss.Context(), info.FullMethod, recover(), err) }()
 	return handler(srv, ss)
 }
 
 // render turns what a handler ended with into a status. The cause of an
 // internal error is for the log, not for the caller.
-func (e edge) render(method string, panicked any, err error) error {
+func (e edge) render(ctx context.Context, method string, panicked any, err error) error {
 	if panicked != nil {
-		e.log.Error("a call panicked", "method", method, "panic", fmt.Sprint(panicked), "stack", string(debug.Stack()))
+		e.log.ErrorContext(ctx, "a call panicked", "method", method, "panic", fmt.Sprint(panicked), "stack", string(debug.Stack()))
 		return ToStatus(fault.New(fault.Internal, fault.ReasonInternal, "%s failed inside Berth; its log says more", method))
 	}
 	if f := FromStatus(err); f != nil && f.Kind == fault.Internal {
-		e.log.Error("a call failed", "method", method, "error", err)
+		e.log.ErrorContext(ctx, "a call failed", "method", method, "error", err)
 	}
 	return ToStatus(err)
 }

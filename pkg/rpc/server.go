@@ -9,6 +9,7 @@ import (
 
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
 	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health"
@@ -41,6 +42,8 @@ type ServerOptions struct {
 	TLS *tls.Config
 	// Meters, when given, take the figures of every call.
 	Meters metric.MeterProvider
+	// Traces, when given, take a span of every call.
+	Traces trace.TracerProvider
 	// More is passed on to grpc.NewServer.
 	More []grpc.ServerOption
 }
@@ -67,8 +70,8 @@ func NewServer(o ServerOptions) *Server {
 	if o.TLS != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(o.TLS)))
 	}
-	if o.Meters != nil {
-		options = append(options, grpc.StatsHandler(otelgrpc.NewServerHandler(otelgrpc.WithMeterProvider(o.Meters))))
+	if o.Meters != nil || o.Traces != nil {
+		options = append(options, grpc.StatsHandler(otelgrpc.NewServerHandler(telemetry(o.Meters, o.Traces)...)))
 	}
 	s := &Server{grpc.NewServer(append(options, o.More...)...), health.NewServer()}
 	healthpb.RegisterHealthServer(s.Server, s.health)

@@ -19,6 +19,7 @@ func EncodeEvent(e model.JobEvent, n int64) ([]byte, error) {
 		Cursor: strconv.FormatInt(n, 10), Kind: berthv1.Event_Kind(e.Kind), Time: Timestamp(e.Time),
 		Job: e.Key.Job, Stage: e.Key.Stage, Reservation: e.Key.Name, Uid: e.UID,
 		Count: e.Count, Reason: optional(string(e.Reason)), Message: optional(e.Message),
+		TraceId: optional(e.Trace.ID()),
 		Workers: make([]*berthv1.EventWorker, len(e.Workers)),
 	}
 	for i, w := range e.Workers {

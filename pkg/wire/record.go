@@ -53,7 +53,7 @@ func Encode(record model.Record) ([]byte, error) {
 		m = &recordv1.TaskHeader{
 			Key: Key(r.Key), Epoch: r.Epoch, Chunks: r.Chunks, Workers: r.Workers, Complete: r.Complete, Lease: r.Lease,
 			CreatedAt: Timestamp(r.CreatedAt), Stopping: r.Stopping, Ended: r.Ended,
-			Withdrawn: r.Withdrawn, Reason: string(r.Reason), Message: r.Message,
+			Withdrawn: r.Withdrawn, Reason: string(r.Reason), Message: r.Message, Trace: string(r.Trace),
 		}
 	case *model.TaskChunk:
 		m = encodeTask(r)
@@ -161,7 +161,7 @@ func decode(ref model.Ref, value []byte, create, mod, etcdLease int64) (model.Re
 			UID: ref.ID, Key: KeyOf(m.GetKey()), Epoch: m.GetEpoch(), Chunks: m.GetChunks(), Workers: m.GetWorkers(),
 			Complete: m.GetComplete(), Lease: m.GetLease(), CreatedAt: Time(m.GetCreatedAt()),
 			Stopping: m.GetStopping(), Ended: m.GetEnded(),
-			Withdrawn: m.GetWithdrawn(), Reason: fault.Reason(m.GetReason()), Message: m.GetMessage(),
+			Withdrawn: m.GetWithdrawn(), Reason: fault.Reason(m.GetReason()), Message: m.GetMessage(), Trace: model.Trace(m.GetTrace()),
 		}, nil
 	case model.KindTaskChunk:
 		m := &recordv1.TaskChunk{}
@@ -175,7 +175,7 @@ func decode(ref model.Ref, value []byte, create, mod, etcdLease int64) (model.Re
 
 func encodeLease(l *model.LeaseChunk) *recordv1.LeaseChunk {
 	m := &recordv1.LeaseChunk{
-		Key: Key(l.Key), Epoch: l.Epoch, Chunks: l.Chunks, Total: l.Total, Each: l.Each, Role: l.Role, Cut: l.Cut, GrantedAt: Timestamp(l.GrantedAt),
+		Key: Key(l.Key), Epoch: l.Epoch, Chunks: l.Chunks, Total: l.Total, Each: l.Each, Role: l.Role, Cut: l.Cut, GrantedAt: Timestamp(l.GrantedAt), Trace: string(l.Trace),
 		Index: make([]int32, len(l.Workers)), Number: make([]int32, len(l.Workers)), Ordinal: make([]uint32, len(l.Workers)),
 	}
 	for i, w := range l.Workers {
@@ -191,7 +191,7 @@ func decodeLease(ref model.Ref, m *recordv1.LeaseChunk, create int64) (*model.Le
 	}
 	l := &model.LeaseChunk{
 		UID: ref.ID, Chunk: ref.Chunk, Chunks: m.GetChunks(), Total: m.GetTotal(), Key: KeyOf(m.GetKey()), Epoch: m.GetEpoch(),
-		Each: m.GetEach(), Role: m.GetRole(), Cut: m.GetCut(), GrantedAt: Time(m.GetGrantedAt()), Workers: make([]model.Placement, n), Create: create,
+		Each: m.GetEach(), Role: m.GetRole(), Cut: m.GetCut(), GrantedAt: Time(m.GetGrantedAt()), Trace: model.Trace(m.GetTrace()), Workers: make([]model.Placement, n), Create: create,
 	}
 	for i := range l.Workers {
 		l.Workers[i] = model.Placement{Seat: model.Seat{Index: m.GetIndex()[i], Number: m.GetNumber()[i]}, Ordinal: m.GetOrdinal()[i]}

@@ -269,6 +269,7 @@ func encodeReservation(r *model.Reservation) *recordv1.Reservation {
 		CreatedAt: Timestamp(r.CreatedAt), UpdatedAt: Timestamp(r.UpdatedAt), EndedAt: Timestamp(r.EndedAt),
 		Parent: r.Parent, WorkerCounts: r.WorkerCounts,
 		Origin: int32(r.Origin), Round: r.Round, Unwanted: Runs(r.Unwanted), LatestTarget: r.LatestTarget,
+		Trace: string(r.Trace),
 	}
 	for _, q := range r.Requests {
 		m.Requests = append(m.Requests, &recordv1.RequestMark{Id: q.ID, Change: berthv1.UpsertReservationRequest_Change(q.Change), Cancelled: q.Cancelled})
@@ -290,6 +291,7 @@ func decodeReservation(ref model.Ref, m *recordv1.Reservation, create, mod int64
 		CreatedAt: Time(m.GetCreatedAt()), UpdatedAt: Time(m.GetUpdatedAt()), EndedAt: Time(m.GetEndedAt()),
 		Parent: m.GetParent(), WorkerCounts: m.GetWorkerCounts(), Epoch: create, Mod: mod,
 		Origin: model.Origin(m.GetOrigin()), Round: m.GetRound(), Unwanted: Seats(m.GetUnwanted()), LatestTarget: m.LatestTarget,
+		Trace: model.Trace(m.GetTrace()),
 	}
 	for _, q := range m.GetRequests() {
 		r.Requests = append(r.Requests, model.RequestMark{ID: q.GetId(), Change: model.Change(q.GetChange()), Cancelled: q.GetCancelled()})

@@ -33,7 +33,7 @@ func Run(ctx context.Context, config Config, told func(process.Addresses)) error
 	if err != nil {
 		return err
 	}
-	orders := internal.NewOrders(r.Log)
+	orders := internal.NewOrders(r.Tracing, r.Log)
 	defer orders.Close()
 	core := func() *handout.Core { return handout.New(bounds) }
 	l, err := replica.NewLoop(r, core, orders.Perform)

@@ -49,6 +49,11 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	if err != nil {
 		return err
 	}
+	traces, err := config.Trace(ctx, model.ServiceGateway, config.ReplicaID(), clientTLS, log, metrics)
+	if err != nil {
+		return err
+	}
+	defer traces.Close()
 	g := process.NewGroup(ctx)
 	defer g.Stop()
 
@@ -61,7 +66,7 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 
 	// Peers.
 	calls, err := router.New(router.Options{
-		Replicas: config.replicas(), Deadline: config.CallDeadline, TLS: clientTLS, Meters: metrics.Provider,
+		Replicas: config.replicas(), Deadline: config.CallDeadline, TLS: clientTLS, Meters: metrics.Provider, Traces: traces.Provider(),
 	})
 	if err != nil {
 		return err
@@ -78,7 +83,7 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 
 	// Serve.
 	server := rpc.NewServer(rpc.ServerOptions{
-		Log: log, Deadline: config.CallDeadline, Meters: metrics.Provider,
+		Log: log, Deadline: config.CallDeadline, Meters: metrics.Provider, Traces: traces.Provider(),
 		More: []grpc.ServerOption{grpc.ForceServerCodecV2(rpc.FrameCodec()), grpc.UnknownServiceHandler(calls.Forward)},
 	})
 	berthv1.RegisterLeadersServer(server, leading)
@@ -88,7 +93,7 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	ops := process.Profiled(config.Pprof, process.OpsHandler(process.Running(g.Context()), nil, metrics))
 	web, err := rest.New(rest.Options{
 		Calls: calls, Leaders: leading, Explanations: composed, Findings: composed,
-		Events: events.Handler(rest.Errors{}), Ops: ops, MaxBody: config.bodyLimit(),
+		Events: events.Handler(rest.Errors{}), Ops: ops, MaxBody: config.bodyLimit(), Traces: traces.Tracer(),
 	})
 	if err != nil {
 		return err

@@ -33,7 +33,7 @@ func Run(ctx context.Context, config Config, told func(process.Addresses)) error
 	if err != nil {
 		return err
 	}
-	calls := internal.NewCalls(r.Gateway, r.Log)
+	calls := internal.NewCalls(r.Gateway, r.Tracing.Tracer(), r.Log)
 	l, err := replica.NewLoop(r, func() *queue.Core { return queue.New(core) }, calls.Perform)
 	if err != nil {
 		return err

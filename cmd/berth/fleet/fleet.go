@@ -41,7 +41,7 @@ type Config struct {
 	// what this process does.
 	EtcdApart bool
 	// Flags are further flags of replicas and gateways, by service; those of ""
-	// are for all of them.
+	// are for all of them. Those of "agent" are for agents and simulated executors.
 	Flags map[string][]string
 }
 
@@ -204,7 +204,7 @@ func (f *Fleet) StartSim(ctx context.Context, prefix string, n, slots int) error
 }
 
 func (f *Fleet) startAgents(ctx context.Context, name string, args []string) error {
-	p := child.New(name, f.config.Binary, f.config.Dir, nil, args...)
+	p := child.New(name, f.config.Binary, f.config.Dir, nil, slices.Concat(args, f.config.Flags["agent"])...)
 	f.agents[name], f.flags[p] = p, []string{"--listen"}
 	return f.Restart(ctx, p)
 }

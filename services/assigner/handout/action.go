@@ -24,6 +24,9 @@ type Submit struct {
 	Timeout time.Duration
 	// Fresh asks for a new connection, because the last one served badly.
 	Fresh bool
+	// Trace is the reservation's, for the first few workers of a task: a batch of
+	// thousands is told of by its events, and not by as many calls.
+	Trace model.Trace
 }
 
 // Stop orders an executor to stop a worker, and never to start it again.
@@ -41,4 +44,6 @@ type Stop struct {
 	Timeout time.Duration
 	// Fresh asks for a new connection, because the last one served badly.
 	Fresh bool
+	// Trace is as that of Submit.
+	Trace model.Trace
 }

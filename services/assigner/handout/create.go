@@ -110,10 +110,13 @@ func (c *Core) put(r reservation, l lease, also ...model.Expect) {
 	}, also...)
 	workers := l.placements()
 	header := model.TaskHeader{
-		UID: r.UID, Key: r.Key, Epoch: l.chunks[0].Epoch, Lease: l.create, CreatedAt: c.now,
+		UID: r.UID, Key: r.Key, Epoch: l.chunks[0].Epoch, Lease: l.create, CreatedAt: c.now, Trace: r.Trace,
 		Workers: int32(len(workers)), Chunks: int32((len(workers) + model.TaskChunkSize - 1) / model.TaskChunkSize),
 	}
-	event := model.JobEvent{Kind: model.EventWorkerAssigned, Time: c.now, Key: r.Key, UID: r.UID}
+	event := model.JobEvent{
+		Kind: model.EventWorkerAssigned, Time: c.now, Key: r.Key, UID: r.UID,
+		Trace: r.Trace, Since: l.chunks[0].GrantedAt, Epoch: header.Epoch,
+	}
 	chunks := make([]model.Record, 0, header.Chunks)
 	n := int32(0)
 	for part := range slices.Chunk(workers, model.TaskChunkSize) {

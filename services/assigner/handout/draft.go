@@ -3,6 +3,7 @@ package handout
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
@@ -29,10 +30,11 @@ type draft struct {
 	acknowledged bool
 }
 
-// told is one worker's part in an event.
+// told is one worker's part in an event, and when it took the state it leaves.
 type told struct {
 	kind   model.EventKind
 	worker model.EventWorker
+	since  time.Time
 }
 
 // kinds tells which event a state is told by. EVICTING is none: the job was
@@ -94,7 +96,7 @@ func (c *Core) write(t *task, at slot, next model.TaskWorker) {
 			kind = model.EventWorkerRequeued
 		}
 		if ok {
-			d.told[at.chunk] = append(d.told[at.chunk], told{kind, c.tell(&next)})
+			d.told[at.chunk] = append(d.told[at.chunk], told{kind, c.tell(&next), was.Since})
 		}
 	}
 	chunk.Workers[at.i] = next
@@ -182,9 +184,14 @@ func (c *Core) withEvents(d *draft, effect model.Effect) model.Effect {
 				at[g] = i
 				effect.Events = append(effect.Events, model.JobEvent{
 					Kind: g.kind, Time: c.now, Key: d.t.header.Key, UID: d.t.uid, Reason: g.reason,
+					Trace: d.t.header.Trace, Since: one.since, Epoch: d.t.header.Epoch,
 				})
 			}
-			name(&effect.Events[i], one.worker)
+			event := &effect.Events[i]
+			if one.since.Before(event.Since) {
+				event.Since = one.since
+			}
+			name(event, one.worker)
 		}
 	}
 	return effect

@@ -223,6 +223,7 @@ func (c *Core) send(o *order, e *model.Executor) {
 			Term: c.term, Executor: e.ID, Address: e.Address, Incarnation: e.Incarnation,
 			Worker: t.worker(o.key.seat), UID: t.uid, Epoch: t.header.Epoch, Attempt: f.attempt,
 			Task: c.reservations[t.uid].Spec.Task, Timeout: c.cfg.Timeout, Fresh: f.attempt > 1 || o.misses > 0,
+			Trace: t.traceOf(o.key.seat),
 		})
 	default:
 		o.sent++
@@ -230,6 +231,7 @@ func (c *Core) send(o *order, e *model.Executor) {
 			Term: c.term, Executor: e.ID, Address: e.Address, Incarnation: e.Incarnation,
 			Worker: o.of.worker, UID: o.of.uid, Epoch: o.of.epoch,
 			Grace: c.grace(o.key.uid), Timeout: c.cfg.Timeout, Fresh: o.misses > 0,
+			Trace: c.tasks[o.key.uid].traceOf(o.key.seat),
 		})
 	}
 	c.flights[f.key] = f

@@ -84,6 +84,21 @@ func (t *task) find(seat model.Seat) (slot, bool) {
 	return slot{int32(n), i}, found
 }
 
+// tracedOrders is of how many workers of a task the orders are traced.
+const tracedOrders = 16
+
+// traceOf answers the trace that the orders of a seat belong to: the
+// reservation's for the first workers of a task, none for the others.
+func (t *task) traceOf(seat model.Seat) model.Trace {
+	if t == nil || t.header == nil || t.header.Trace == "" {
+		return ""
+	}
+	if at, found := t.find(seat); !found || at.chunk > 0 || at.i >= tracedOrders {
+		return ""
+	}
+	return t.header.Trace
+}
+
 // instance names what the executor of a seat has, if it has what is recorded.
 func (t *task) instance(seat model.Seat) instance {
 	return instance{t.uid, t.worker(seat), t.header.Epoch}

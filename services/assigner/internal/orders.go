@@ -18,6 +18,7 @@ import (
 	"berth.dev/pkg/loop"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/rpc"
+	"berth.dev/pkg/tracing"
 	"berth.dev/pkg/wire"
 	"berth.dev/services/assigner/handout"
 )
@@ -28,7 +29,8 @@ const idleAgents = time.Minute
 // Orders carries orders to agents, each once: whether to repeat it is the
 // core's to decide. What goes to agents is not encrypted.
 type Orders struct {
-	log *slog.Logger
+	traces *tracing.Tracing
+	log    *slog.Logger
 
 	mu    sync.Mutex
 	lines map[string]*line // by address
@@ -44,9 +46,10 @@ type line struct {
 	dropped bool
 }
 
-// NewOrders makes the carrier.
-func NewOrders(log *slog.Logger) *Orders {
-	return &Orders{log: log, lines: map[string]*line{}, swept: time.Now()}
+// NewOrders makes the carrier. Orders of a reservation that is traced are spans
+// of its trace.
+func NewOrders(traces *tracing.Tracing, log *slog.Logger) *Orders {
+	return &Orders{traces: traces, log: log, lines: map[string]*line{}, swept: time.Now()}
 }
 
 // Close closes all connections. No order is under way any more.
@@ -76,7 +79,8 @@ func (o *Orders) agent(address string, fresh bool) (client controlv1.ExecutorCli
 	}
 	if l == nil {
 		conn, err := grpc.NewClient("passthrough:///"+address,
-			grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithIdleTimeout(idleAgents), grpc.WithDisableRetry())
+			grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithIdleTimeout(idleAgents), grpc.WithDisableRetry(),
+			rpc.Traced(o.traces.Provider()))
 		if err != nil {
 			return nil, nil, err
 		}
@@ -135,7 +139,7 @@ func (o *Orders) Perform(t *loop.Term, core *handout.Core, action model.Action) 
 }
 
 func (o *Orders) submit(ctx context.Context, a handout.Submit) any {
-	ctx, cancel := context.WithTimeout(ctx, a.Timeout)
+	ctx, cancel := context.WithTimeout(tracing.With(ctx, a.Trace), a.Timeout)
 	defer cancel()
 	agent, done, err := o.agent(a.Address, a.Fresh)
 	if err != nil {
@@ -148,7 +152,7 @@ func (o *Orders) submit(ctx context.Context, a handout.Submit) any {
 	})
 	if err != nil {
 		f := rpc.FromStatus(err)
-		o.log.Debug("a submit failed", "worker", a.Worker, "executor", a.Executor, "attempt", a.Attempt, "error", f)
+		o.log.DebugContext(ctx, "a submit failed", "worker", a.Worker, "executor", a.Executor, "attempt", a.Attempt, "error", f)
 		if definite(f) {
 			return handout.Refused{Reason: f.Reason, Message: f.Message}
 		}
@@ -172,7 +176,7 @@ func definite(f *fault.Error) bool {
 }
 
 func (o *Orders) stop(ctx context.Context, a handout.Stop) any {
-	ctx, cancel := context.WithTimeout(ctx, a.Timeout)
+	ctx, cancel := context.WithTimeout(tracing.With(ctx, a.Trace), a.Timeout)
 	defer cancel()
 	agent, done, err := o.agent(a.Address, a.Fresh)
 	if err != nil {

@@ -72,7 +72,7 @@ func serve(t *testing.T, a *agent) *agent {
 }
 
 func newOrders(t *testing.T) *Orders {
-	o := NewOrders(slog.New(slog.DiscardHandler))
+	o := NewOrders(nil, slog.New(slog.DiscardHandler))
 	t.Cleanup(o.Close)
 	return o
 }
@@ -221,7 +221,7 @@ func TestPromise2ARetryTakesAFreshConnection(t *testing.T) {
 // Agents come and go: what nobody has used for a while is closed.
 func TestUnusedConnectionsAreClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := NewOrders(slog.New(slog.DiscardHandler))
+		o := NewOrders(nil, slog.New(slog.DiscardHandler))
 		defer o.Close()
 		_, done, err := o.agent("busy:1", false)
 		if err != nil {

@@ -36,9 +36,10 @@ func (s *Inventory) TryAllocateAndLease(ctx context.Context, req *controlv1.Pass
 	for _, e := range req.GetEntries() {
 		pass.Entries = append(pass.Entries, inventory.Entry{
 			Key: wire.KeyOf(e.GetKey()), UID: e.GetUid(), Epoch: e.GetEpoch(), Mod: e.GetMod(), Group: e.GetGroup(),
-			Constraints: wire.ConstraintsOf(e.GetConstraints()), Seats: wire.Seats(e.GetSeats()),
+			Constraints: wire.ConstraintsOf(e.GetConstraints()), Seats: wire.Seats(e.GetSeats()), Trace: model.Trace(e.GetTrace()),
 		})
 	}
+	ctx, granted := tracePass(ctx, req)
 	value, err := s.loop.Do(ctx, pass)
 	if err != nil {
 		return nil, err
@@ -49,6 +50,9 @@ func (s *Inventory) TryAllocateAndLease(ctx context.Context, req *controlv1.Pass
 			Uid: o.UID, Result: controlv1.PassOutcome_Result(o.Result), Lease: o.Lease,
 			Reason: string(o.Reason), Message: o.Message, Fitting: int32(o.Fitting),
 		})
+		if o.Result == inventory.Granted {
+			granted()
+		}
 	}
 	return answer, nil
 }

@@ -75,6 +75,8 @@ type Entry struct {
 	Group       string
 	Constraints constraint.Constraints
 	Seats       model.Seats
+	// Trace is the reservation's.
+	Trace model.Trace
 }
 
 // Result is what became of an entry.

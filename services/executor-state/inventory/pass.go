@@ -111,6 +111,10 @@ func (c *Core) grant(p Pass, e Entry, picks []pick) model.Effect {
 	event := model.JobEvent{
 		Kind: model.EventReservationLeased, Time: c.now,
 		Key: e.Key, UID: e.UID, Count: int32(e.Seats.Len()),
+		Trace: e.Trace, Epoch: e.Epoch,
+	}
+	if r := c.reservations[e.UID]; r != nil {
+		event.Since = r.record.(*model.Reservation).CreatedAt
 	}
 	named := e.Seats.Len() <= model.MaxEventWorkers
 	at, left := 0, picks[0].workers
@@ -142,7 +146,7 @@ func (c *Core) grant(p Pass, e Entry, picks []pick) model.Effect {
 			UID: e.UID, Chunk: int32(number), Chunks: int32(chunks), Total: int32(total),
 			Key: e.Key, Epoch: e.Epoch, Each: e.Constraints.Resources, Role: e.Constraints.Role,
 			Workers: placements[first:end:end],
-			Cut:     p.Cut, GrantedAt: c.now,
+			Cut:     p.Cut, GrantedAt: c.now, Trace: e.Trace,
 		})
 	}
 	return effect

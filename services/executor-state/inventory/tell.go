@@ -72,6 +72,7 @@ func (c *Core) disabledEvent(d *model.Disable, h *host, uid string, s *laid) mod
 	event := model.JobEvent{
 		Kind: model.EventExecutorDisabled, Time: c.now, Key: s.key, UID: uid, Count: int32(len(s.seats)),
 		Reason: fault.ReasonExecutorDisabled, Message: d.Reason,
+		Trace: s.trace, Epoch: s.epoch,
 	}
 	if d.Drain {
 		event.Reason = fault.ReasonExecutorDraining
@@ -92,6 +93,8 @@ func compareMarks(a, b string) int {
 // laid is the workers of one lease on one executor, in order of seat.
 type laid struct {
 	key   model.Key
+	trace model.Trace
+	epoch int64
 	seats []model.Seat
 }
 
@@ -118,7 +121,7 @@ func (c *Core) placed(requests []*model.Disable) map[uint32]map[string]*laid {
 					continue
 				}
 				if lies[uid] == nil {
-					lies[uid] = &laid{key: chunk.Key}
+					lies[uid] = &laid{key: chunk.Key, trace: chunk.Trace, epoch: chunk.Epoch}
 				}
 				lies[uid].seats = append(lies[uid].seats, p.Seat)
 			}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 
 	controlv1 "berth.dev/api/berth/control/v1"
@@ -23,12 +24,13 @@ import (
 type Calls struct {
 	inventory controlv1.InventoryClient
 	handout   controlv1.HandoutClient
+	tracer    trace.Tracer
 	log       *slog.Logger
 }
 
 // NewCalls makes the calls through a gateway.
-func NewCalls(gateway grpc.ClientConnInterface, log *slog.Logger) *Calls {
-	return &Calls{controlv1.NewInventoryClient(gateway), controlv1.NewHandoutClient(gateway), log}
+func NewCalls(gateway grpc.ClientConnInterface, tracer trace.Tracer, log *slog.Logger) *Calls {
+	return &Calls{controlv1.NewInventoryClient(gateway), controlv1.NewHandoutClient(gateway), tracer, log}
 }
 
 // Perform implements loop.Config.
@@ -48,9 +50,10 @@ func (c *Calls) pass(ctx context.Context, t *loop.Term, pass queue.SendPass) {
 	for _, e := range pass.Entries {
 		request.Entries = append(request.Entries, &controlv1.PassEntry{
 			Key: wire.Key(e.Key), Uid: e.UID, Epoch: e.Epoch, Mod: e.Mod, Group: e.Group,
-			Constraints: wire.Constraints(e.Constraints), Seats: wire.Runs(e.Seats),
+			Constraints: wire.Constraints(e.Constraints), Seats: wire.Runs(e.Seats), Trace: string(e.Trace),
 		})
 	}
+	traced, granted := c.tracePass(ctx, pass, request)
 	answer, err := replica.Definite(ctx, c.log, "pass", func(ctx context.Context) (*controlv1.PassAnswer, error) {
 		return c.inventory.TryAllocateAndLease(ctx, request)
 	})
@@ -60,7 +63,7 @@ func (c *Calls) pass(ctx context.Context, t *loop.Term, pass queue.SendPass) {
 	done := queue.PassDone{Pass: pass.Pass}
 	if err != nil {
 		// A definite error grants nothing: every entry waits for the next pass.
-		c.log.Warn("a pass was refused", "pass", pass.Pass, "error", err)
+		c.log.WarnContext(traced, "a pass was refused", "pass", pass.Pass, "error", err)
 		for _, e := range pass.Entries {
 			done.Outcomes = append(done.Outcomes, queue.Outcome{UID: e.UID, Result: queue.Behind, Reason: fault.Of(err).Reason, Message: err.Error()})
 		}
@@ -70,6 +73,9 @@ func (c *Calls) pass(ctx context.Context, t *loop.Term, pass queue.SendPass) {
 			UID: o.GetUid(), Result: queue.Result(o.GetResult()), Lease: o.GetLease(),
 			Reason: fault.Reason(o.GetReason()), Message: o.GetMessage(), Fitting: int(o.GetFitting()),
 		})
+		if o.GetResult() == controlv1.PassOutcome_GRANTED {
+			granted()
+		}
 	}
 	t.Post(done)
 }
@@ -79,6 +85,8 @@ func (c *Calls) handOver(ctx context.Context, t *loop.Term, over queue.HandOver)
 	for _, task := range over.Tasks {
 		request.Tasks = append(request.Tasks, &controlv1.CreateTask{Key: wire.Key(task.Key), Uid: task.UID, Mod: task.Mod, Lease: task.Lease})
 	}
+	ctx, span := c.traceHandOver(ctx, over)
+	defer span.End()
 	answer, err := replica.Definite(ctx, c.log, "hand-over", func(ctx context.Context) (*controlv1.CreateTasksAnswer, error) {
 		return c.handout.CreateAssignmentTasks(ctx, request)
 	})
@@ -87,7 +95,7 @@ func (c *Calls) handOver(ctx context.Context, t *loop.Term, over queue.HandOver)
 	}
 	done := queue.HandedOver{}
 	if err != nil {
-		c.log.Warn("a hand-over was refused", "tasks", len(over.Tasks), "error", err)
+		c.log.WarnContext(ctx, "a hand-over was refused", "tasks", len(over.Tasks), "error", err)
 		for _, task := range over.Tasks {
 			done.Outcomes = append(done.Outcomes, queue.TaskOutcome{UID: task.UID, Reason: fault.Of(err).Reason})
 		}

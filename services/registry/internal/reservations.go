@@ -11,6 +11,7 @@ import (
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/loop"
 	"berth.dev/pkg/model"
+	"berth.dev/pkg/tracing"
 	"berth.dev/pkg/wire"
 	"berth.dev/services/registry/queue"
 )
@@ -37,7 +38,7 @@ func (s *Reservations) upsert(ctx context.Context, req *berthv1.UpsertReservatio
 	if err != nil {
 		return nil, err
 	}
-	upsert := queue.Upsert{Key: u.Key, Spec: u.Spec, Workers: u.Workers, Count: u.Count, RequestID: u.RequestID, IfEpoch: u.IfEpoch}
+	upsert := queue.Upsert{Key: u.Key, Spec: u.Spec, Workers: u.Workers, Count: u.Count, RequestID: u.RequestID, IfEpoch: u.IfEpoch, Trace: tracing.Of(ctx)}
 	if err := queue.Validate(upsert); err != nil {
 		return nil, err
 	}

@@ -22,6 +22,8 @@ type Upsert struct {
 	RequestID string
 	// IfEpoch lets the call act only on the living version of this epoch.
 	IfEpoch int64
+	// Trace is the call's, and becomes that of the version it makes.
+	Trace model.Trace
 }
 
 // Upserted answers an Upsert.
@@ -75,6 +77,7 @@ type PassEntry struct {
 	Group       string
 	Constraints constraint.Constraints
 	Seats       model.Seats
+	Trace       model.Trace
 }
 
 // PassDone is the event that the outcome of a pass is known. Entries without
@@ -130,6 +133,7 @@ type Task struct {
 	Mod int64
 	// Lease is the create revision of the lease.
 	Lease int64
+	Trace model.Trace
 }
 
 // HandedOver is the event that the outcome of the hand-over in flight is known.

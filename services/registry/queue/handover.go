@@ -19,7 +19,7 @@ func (c *Core) handOver() {
 		}
 		c.handing[r.UID] = r.Mod
 		call.Tasks = append(call.Tasks, Task{
-			Key: r.Key, UID: r.UID, Mod: r.Mod, Lease: c.versions[r.UID].leaseRevision(),
+			Key: r.Key, UID: r.UID, Mod: r.Mod, Lease: c.versions[r.UID].leaseRevision(), Trace: r.Trace,
 		})
 	}
 	c.handAt = c.now.Add(c.config.MinDelay)

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"slices"
+	"time"
 
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
@@ -109,6 +110,7 @@ func (c *Core) event(kind model.EventKind, r *model.Reservation) model.JobEvent 
 	e := model.JobEvent{
 		Kind: kind, Time: c.now, Key: r.Key, UID: r.UID,
 		Count: int32(r.Seats.Len()), Reason: r.Reason, Message: r.Message,
+		Trace: r.Trace, Since: c.began(kind, r), Epoch: r.Epoch,
 	}
 	if e.Count <= model.MaxEventWorkers {
 		for seat := range r.Seats.All() {
@@ -116,6 +118,17 @@ func (c *Core) event(kind model.EventKind, r *model.Reservation) model.JobEvent 
 		}
 	}
 	return e
+}
+
+// began is when the step that an event ends began: a hand-over with the grant of
+// the lease, all else with the version.
+func (c *Core) began(kind model.EventKind, r *model.Reservation) time.Time {
+	if kind == model.EventReservationAssigned {
+		for _, chunk := range c.versions[r.UID].lease { // all chunks are granted at once
+			return chunk.GrantedAt
+		}
+	}
+	return r.CreatedAt
 }
 
 func epochMismatch(key model.Key, epoch int64) error {

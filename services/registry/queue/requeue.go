@@ -71,7 +71,9 @@ func (c *Core) requeue(v *version) {
 		next.Place, next.PlaceEpoch = c.newPlace(), 0
 		seats = append(seats, seat)
 		effect.Puts = append(effect.Puts, next)
-		effect.Events = append(effect.Events, c.event(model.EventReservationRequeued, next))
+		event := c.event(model.EventReservationRequeued, next)
+		event.Since = w.Since
+		effect.Events = append(effect.Events, event)
 	}
 	effect.Puts = append(effect.Puts, c.numbered(v.r.Key, model.SeatsOf(seats)))
 	c.decide(effect)

@@ -118,7 +118,7 @@ func (c *Core) replace(token uint64, u Upsert, l living, seats model.Seats, stag
 	} else {
 		next = &model.Reservation{
 			Key: u.Key, UID: c.newUID(), Spec: u.Spec, Seats: seats,
-			State: model.Queued, CreatedAt: c.now, UpdatedAt: c.now,
+			State: model.Queued, CreatedAt: c.now, UpdatedAt: c.now, Trace: u.Trace,
 		}
 		c.takePlace(next, u, l)
 		effect.Events = append(effect.Events, c.event(model.EventReservationQueued, next))

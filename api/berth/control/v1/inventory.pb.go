@@ -217,8 +217,10 @@ type PassRequest struct {
 	// Pass rises within a term; a lower one than was seen is refused.
 	Pass int64 `protobuf:"varint,2,opt,name=pass,proto3" json:"pass,omitempty"`
 	// Cut is the registry's revision at which the pass was cut.
-	Cut           int64        `protobuf:"varint,3,opt,name=cut,proto3" json:"cut,omitempty"`
-	Entries       []*PassEntry `protobuf:"bytes,4,rep,name=entries,proto3" json:"entries,omitempty"`
+	Cut     int64        `protobuf:"varint,3,opt,name=cut,proto3" json:"cut,omitempty"`
+	Entries []*PassEntry `protobuf:"bytes,4,rep,name=entries,proto3" json:"entries,omitempty"`
+	// Trace is the W3C traceparent of the pass; empty while nothing is traced.
+	Trace         string `protobuf:"bytes,5,opt,name=trace,proto3" json:"trace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -281,16 +283,25 @@ func (x *PassRequest) GetEntries() []*PassEntry {
 	return nil
 }
 
+func (x *PassRequest) GetTrace() string {
+	if x != nil {
+		return x.Trace
+	}
+	return ""
+}
+
 type PassEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Key   *v1.ReservationKey     `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	Uid   string                 `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`
 	Epoch int64                  `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// Mod is the modification revision of the reservation as it was decided on.
-	Mod           int64           `protobuf:"varint,4,opt,name=mod,proto3" json:"mod,omitempty"`
-	Group         string          `protobuf:"bytes,5,opt,name=group,proto3" json:"group,omitempty"`
-	Constraints   *v1.Constraints `protobuf:"bytes,6,opt,name=constraints,proto3" json:"constraints,omitempty"`
-	Seats         []*v11.SeatRun  `protobuf:"bytes,7,rep,name=seats,proto3" json:"seats,omitempty"`
+	Mod         int64           `protobuf:"varint,4,opt,name=mod,proto3" json:"mod,omitempty"`
+	Group       string          `protobuf:"bytes,5,opt,name=group,proto3" json:"group,omitempty"`
+	Constraints *v1.Constraints `protobuf:"bytes,6,opt,name=constraints,proto3" json:"constraints,omitempty"`
+	Seats       []*v11.SeatRun  `protobuf:"bytes,7,rep,name=seats,proto3" json:"seats,omitempty"`
+	// Trace is the reservation's.
+	Trace         string `protobuf:"bytes,8,opt,name=trace,proto3" json:"trace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -372,6 +383,13 @@ func (x *PassEntry) GetSeats() []*v11.SeatRun {
 		return x.Seats
 	}
 	return nil
+}
+
+func (x *PassEntry) GetTrace() string {
+	if x != nil {
+		return x.Trace
+	}
+	return ""
 }
 
 type PassAnswer struct {
@@ -517,12 +535,13 @@ const file_berth_control_v1_inventory_proto_rawDesc = "" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12-\n" +
 	"\x06checks\x18\x04 \x03(\v2\x15.berth.v1.FailedCheckR\x06checks\x12\x1a\n" +
-	"\brevision\x18\x05 \x01(\x03R\brevision\"~\n" +
+	"\brevision\x18\x05 \x01(\x03R\brevision\"\x94\x01\n" +
 	"\vPassRequest\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x03R\x04term\x12\x12\n" +
 	"\x04pass\x18\x02 \x01(\x03R\x04pass\x12\x10\n" +
 	"\x03cut\x18\x03 \x01(\x03R\x03cut\x125\n" +
-	"\aentries\x18\x04 \x03(\v2\x1b.berth.control.v1.PassEntryR\aentries\"\xf0\x01\n" +
+	"\aentries\x18\x04 \x03(\v2\x1b.berth.control.v1.PassEntryR\aentries\x12\x14\n" +
+	"\x05trace\x18\x05 \x01(\tR\x05trace\"\x86\x02\n" +
 	"\tPassEntry\x12*\n" +
 	"\x03key\x18\x01 \x01(\v2\x18.berth.v1.ReservationKeyR\x03key\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x14\n" +
@@ -530,7 +549,8 @@ const file_berth_control_v1_inventory_proto_rawDesc = "" +
 	"\x03mod\x18\x04 \x01(\x03R\x03mod\x12\x14\n" +
 	"\x05group\x18\x05 \x01(\tR\x05group\x127\n" +
 	"\vconstraints\x18\x06 \x01(\v2\x15.berth.v1.ConstraintsR\vconstraints\x12.\n" +
-	"\x05seats\x18\a \x03(\v2\x18.berth.record.v1.SeatRunR\x05seats\"G\n" +
+	"\x05seats\x18\a \x03(\v2\x18.berth.record.v1.SeatRunR\x05seats\x12\x14\n" +
+	"\x05trace\x18\b \x01(\tR\x05trace\"G\n" +
 	"\n" +
 	"PassAnswer\x129\n" +
 	"\boutcomes\x18\x01 \x03(\v2\x1d.berth.control.v1.PassOutcomeR\boutcomes\"\x91\x02\n" +

@@ -234,7 +234,10 @@ type Reservation struct {
 	// that changed nothing else; that of spec is the one it was accepted with.
 	LatestTarget *int32 `protobuf:"varint,18,opt,name=latest_target,json=latestTarget,proto3,oneof" json:"latest_target,omitempty"`
 	// Failed are the executors that rounds before this one failed on.
-	Failed        []*FailedOn `protobuf:"bytes,19,rep,name=failed,proto3" json:"failed,omitempty"`
+	Failed []*FailedOn `protobuf:"bytes,19,rep,name=failed,proto3" json:"failed,omitempty"`
+	// Trace is the W3C traceparent of the request that asked for it; what comes
+	// of the version hands it on.
+	Trace         string `protobuf:"bytes,20,opt,name=trace,proto3" json:"trace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -400,6 +403,13 @@ func (x *Reservation) GetFailed() []*FailedOn {
 		return x.Failed
 	}
 	return nil
+}
+
+func (x *Reservation) GetTrace() string {
+	if x != nil {
+		return x.Trace
+	}
+	return ""
 }
 
 // FailedOn is an executor that a worker could not be started on.
@@ -1157,7 +1167,9 @@ type LeaseChunk struct {
 	// Total is how many workers the lease was granted for, over all chunks.
 	Total int32 `protobuf:"varint,10,opt,name=total,proto3" json:"total,omitempty"`
 	// Role is whose share is taken first.
-	Role          string `protobuf:"bytes,11,opt,name=role,proto3" json:"role,omitempty"`
+	Role string `protobuf:"bytes,11,opt,name=role,proto3" json:"role,omitempty"`
+	// Trace is the reservation's.
+	Trace         string `protobuf:"bytes,12,opt,name=trace,proto3" json:"trace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1269,6 +1281,13 @@ func (x *LeaseChunk) GetRole() string {
 	return ""
 }
 
+func (x *LeaseChunk) GetTrace() string {
+	if x != nil {
+		return x.Trace
+	}
+	return ""
+}
+
 // TaskHeader is assigner/tasks/{uid}.
 type TaskHeader struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -1288,8 +1307,10 @@ type TaskHeader struct {
 	// workers are stopped, and the registry queues it again.
 	Withdrawn bool `protobuf:"varint,10,opt,name=withdrawn,proto3" json:"withdrawn,omitempty"`
 	// Reason and message say why it was withdrawn.
-	Reason        string `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"`
-	Message       string `protobuf:"bytes,12,opt,name=message,proto3" json:"message,omitempty"`
+	Reason  string `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"`
+	Message string `protobuf:"bytes,12,opt,name=message,proto3" json:"message,omitempty"`
+	// Trace is the reservation's.
+	Trace         string `protobuf:"bytes,13,opt,name=trace,proto3" json:"trace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1404,6 +1425,13 @@ func (x *TaskHeader) GetReason() string {
 func (x *TaskHeader) GetMessage() string {
 	if x != nil {
 		return x.Message
+	}
+	return ""
+}
+
+func (x *TaskHeader) GetTrace() string {
+	if x != nil {
+		return x.Trace
 	}
 	return ""
 }
@@ -1613,7 +1641,7 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\aSeatRun\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x05R\x05first\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\x05R\x04last\x12\x16\n" +
-	"\x06number\x18\x03 \x01(\x05R\x06number\"\xfe\x06\n" +
+	"\x06number\x18\x03 \x01(\x05R\x06number\"\x94\a\n" +
 	"\vReservation\x12)\n" +
 	"\x04spec\x18\x01 \x01(\v2\x15.berth.v1.ReservationR\x04spec\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12.\n" +
@@ -1637,7 +1665,8 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\x05round\x18\x10 \x01(\x05R\x05round\x124\n" +
 	"\bunwanted\x18\x11 \x03(\v2\x18.berth.record.v1.SeatRunR\bunwanted\x12(\n" +
 	"\rlatest_target\x18\x12 \x01(\x05H\x00R\flatestTarget\x88\x01\x01\x121\n" +
-	"\x06failed\x18\x13 \x03(\v2\x19.berth.record.v1.FailedOnR\x06failed\x1a?\n" +
+	"\x06failed\x18\x13 \x03(\v2\x19.berth.record.v1.FailedOnR\x06failed\x12\x14\n" +
+	"\x05trace\x18\x14 \x01(\tR\x05trace\x1a?\n" +
 	"\x11WorkerCountsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01B\x10\n" +
@@ -1717,7 +1746,7 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"(\n" +
 	"\x04Live\x12 \n" +
-	"\vincarnation\x18\x01 \x01(\x03R\vincarnation\"\x99\x03\n" +
+	"\vincarnation\x18\x01 \x01(\x03R\vincarnation\"\xaf\x03\n" +
 	"\n" +
 	"LeaseChunk\x12*\n" +
 	"\x03key\x18\x01 \x01(\v2\x18.berth.v1.ReservationKeyR\x03key\x12\x14\n" +
@@ -1732,10 +1761,11 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"granted_at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\tgrantedAt\x12\x14\n" +
 	"\x05total\x18\n" +
 	" \x01(\x05R\x05total\x12\x12\n" +
-	"\x04role\x18\v \x01(\tR\x04role\x1a7\n" +
+	"\x04role\x18\v \x01(\tR\x04role\x12\x14\n" +
+	"\x05trace\x18\f \x01(\tR\x05trace\x1a7\n" +
 	"\tEachEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xef\x02\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x85\x03\n" +
 	"\n" +
 	"TaskHeader\x12*\n" +
 	"\x03key\x18\x01 \x01(\v2\x18.berth.v1.ReservationKeyR\x03key\x12\x14\n" +
@@ -1751,7 +1781,8 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\twithdrawn\x18\n" +
 	" \x01(\bR\twithdrawn\x12\x16\n" +
 	"\x06reason\x18\v \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\f \x01(\tR\amessage\"B\n" +
+	"\amessage\x18\f \x01(\tR\amessage\x12\x14\n" +
+	"\x05trace\x18\r \x01(\tR\x05trace\"B\n" +
 	"\tTaskChunk\x125\n" +
 	"\aworkers\x18\x01 \x03(\v2\x1b.berth.record.v1.TaskWorkerR\aworkers\"\xad\x03\n" +
 	"\n" +

@@ -14,6 +14,7 @@ import (
 	"berth.dev/cmd/berth/internal/embedded"
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/process/port"
+	"berth.dev/pkg/tracing"
 	"berth.dev/services/assigner"
 	executorstate "berth.dev/services/executor-state"
 	"berth.dev/services/gateway"
@@ -29,6 +30,8 @@ type Config struct {
 	Listen string
 	// LogFormat and LogLevel of all parts.
 	LogFormat, LogLevel string
+	// Tracing of all parts; none unless given.
+	Tracing tracing.Config
 }
 
 // Cluster is a running Berth.
@@ -78,7 +81,7 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 func (c *Cluster) start(config Config, listen string) error {
 	service := process.ServiceDefaults(0, 0)
 	service.Listen, service.Etcd, service.Gateways, service.LogFormat, service.LogLevel = "127.0.0.1:0", []string{c.etcd.Endpoint()}, []string{listen}, config.LogFormat, config.LogLevel
-	service.HTTPListen = "127.0.0.1:0"
+	service.HTTPListen, service.Tracing = "127.0.0.1:0", config.Tracing
 	replicas := map[string]func(context.Context, func(process.Addresses)) error{
 		"registry": func(ctx context.Context, told func(process.Addresses)) error {
 			config := registry.Defaults()
@@ -95,7 +98,7 @@ func (c *Cluster) start(config Config, listen string) error {
 		},
 	}
 	front := gateway.DefaultConfig()
-	front.Listen, front.Etcd, front.LogFormat, front.LogLevel = listen, service.Etcd, config.LogFormat, config.LogLevel
+	front.Listen, front.Etcd, front.LogFormat, front.LogLevel, front.Tracing = listen, service.Etcd, config.LogFormat, config.LogLevel, config.Tracing
 	for name, part := range map[string]*[]string{
 		"registry": &front.Registry, "executor-state": &front.ExecutorState, "assigner": &front.Assigner,
 	} {

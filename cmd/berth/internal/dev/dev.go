@@ -20,6 +20,7 @@ import (
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/resource"
+	"berth.dev/pkg/tracing"
 )
 
 // Config of `berth dev`.
@@ -31,13 +32,15 @@ type Config struct {
 	DataDir   string `mapstructure:"data-dir" usage:"directory that keeps the data; a temporary one unless given"`
 	LogFormat string `mapstructure:"log-format" usage:"json or text"`
 	LogLevel  string `mapstructure:"log-level" usage:"debug, info, warn or error"`
+
+	Tracing tracing.Config `mapstructure:",squash"`
 }
 
 const stopTimeout = 20 * time.Second
 
 // Command is `berth dev`.
 func Command() *cobra.Command {
-	defaults := Config{Listen: "127.0.0.1:8080", Slots: 1, LogFormat: "text", LogLevel: "warn"}
+	defaults := Config{Listen: "127.0.0.1:8080", Slots: 1, LogFormat: "text", LogLevel: "warn", Tracing: tracing.Defaults()}
 	var cmd *cobra.Command
 	cmd = process.Command("dev", "Run everything in one process, with embedded etcd", defaults, func(ctx context.Context, config Config) error {
 		return run(ctx, config, cmd.OutOrStdout())
@@ -61,7 +64,9 @@ func run(ctx context.Context, config Config, out io.Writer) (err error) {
 	if config.Executors == 0 && config.Agents == 0 {
 		config.Executors = 4
 	}
-	c, err := cluster.Start(ctx, cluster.Config{DataDir: config.DataDir, Listen: config.Listen, LogFormat: config.LogFormat, LogLevel: config.LogLevel})
+	c, err := cluster.Start(ctx, cluster.Config{
+		DataDir: config.DataDir, Listen: config.Listen, LogFormat: config.LogFormat, LogLevel: config.LogLevel, Tracing: config.Tracing,
+	})
 	if err != nil {
 		return err
 	}
@@ -70,7 +75,11 @@ func run(ctx context.Context, config Config, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	h := host.Open(ctx, l, []string{c.Gateway()}, log)
+	traces, err := process.Common{Tracing: config.Tracing}.Trace(ctx, "agent", "dev", nil, log, nil)
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	h := host.Open(ctx, l, []string{c.Gateway()}, traces, log)
 	defer func() { err = errors.Join(err, h.Close(true, stopTimeout)) }()
 	if err := populate(h, c, config); err != nil {
 		return err

@@ -21,6 +21,7 @@ import (
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/resource"
 	"berth.dev/pkg/rpc"
+	"berth.dev/pkg/tracing"
 )
 
 // agentsPerConn is how many agents share a connection to the gateway.
@@ -32,6 +33,7 @@ type Host struct {
 	server   *rpc.Server
 	agents   *agent.Server
 	gateways []string
+	traces   *tracing.Tracing
 	log      *slog.Logger
 	group    *process.Group
 
@@ -40,11 +42,12 @@ type Host struct {
 	running []*agent.Agent
 }
 
-// Open serves on a listener, which it owns from now on.
-func Open(ctx context.Context, listener net.Listener, gateways []string, log *slog.Logger) *Host {
+// Open serves on a listener and traces, which may be nil, to where it is told;
+// both are its own from now on.
+func Open(ctx context.Context, listener net.Listener, gateways []string, traces *tracing.Tracing, log *slog.Logger) *Host {
 	h := &Host{
-		listener: listener, server: rpc.NewServer(rpc.ServerOptions{Log: log}), agents: agent.NewServer(),
-		gateways: gateways, log: log, group: process.NewGroup(ctx),
+		listener: listener, server: rpc.NewServer(rpc.ServerOptions{Log: log, Traces: traces.Provider()}), agents: agent.NewServer(),
+		gateways: gateways, traces: traces, log: log, group: process.NewGroup(ctx),
 	}
 	h.agents.Register(h.server)
 	h.group.Go("orders", func(context.Context) error { return h.server.Serve(listener) })
@@ -118,6 +121,7 @@ func (h *Host) Close(stopWorkers bool, within time.Duration) error {
 	for _, conn := range h.conns {
 		all = append(all, conn.Close())
 	}
+	h.traces.Close()
 	return errors.Join(all...)
 }
 

@@ -205,7 +205,7 @@ func simulate(ctx context.Context, nodes []Node, gateways []string) (*host.Host,
 	if err != nil {
 		return nil, err
 	}
-	h := host.Open(ctx, listener, gateways, log)
+	h := host.Open(ctx, listener, gateways, nil, log)
 	for _, n := range nodes {
 		config := agent.Config{ID: "node-" + n.Name, SKU: n.Model, Host: n.Name, Resources: n.Resources, Driver: agent.Simulated{}}
 		if _, err := h.Add(config); err != nil {

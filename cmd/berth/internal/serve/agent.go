@@ -11,6 +11,7 @@ import (
 	"berth.dev/pkg/agent"
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/process"
+	"berth.dev/pkg/tracing"
 )
 
 // AgentConfig is the configuration of an agent.
@@ -34,12 +35,14 @@ type AgentConfig struct {
 	LogLevel    string        `mapstructure:"log-level" usage:"debug, info, warn or error"`
 	AddressFile string        `mapstructure:"address-file" usage:"file to write the bound address to, as JSON"`
 	StopTimeout time.Duration `mapstructure:"stop-timeout" usage:"how long an orderly stop may take"`
+
+	Tracing tracing.Config `mapstructure:",squash"`
 }
 
 func agentDefaults() AgentConfig {
 	return AgentConfig{
 		Gateways: []string{"127.0.0.1:8080"}, Listen: "127.0.0.1:7200", Dir: "berth-agent",
-		LogFormat: "text", LogLevel: "info", StopTimeout: 30 * time.Second,
+		LogFormat: "text", LogLevel: "info", StopTimeout: 30 * time.Second, Tracing: tracing.Defaults(),
 	}
 }
 
@@ -78,12 +81,17 @@ func runAgent(ctx context.Context, config AgentConfig) error {
 	if err != nil {
 		return fault.New(fault.Invalid, fault.ReasonInvalid, "--dir %s cannot be used", config.Dir).Because(err)
 	}
-	common := process.Common{Listen: config.Listen, Insecure: config.Insecure, AddressFile: config.AddressFile}
-	ports, err := common.Open(log)
+	common := process.Common{Listen: config.Listen, Insecure: config.Insecure, AddressFile: config.AddressFile, Tracing: config.Tracing}
+	traces, err := common.Trace(ctx, "agent", id, nil, log, nil)
 	if err != nil {
 		return err
 	}
-	h := host.Open(ctx, ports.Calls, config.Gateways, log)
+	ports, err := common.Open(log)
+	if err != nil {
+		traces.Close()
+		return err
+	}
+	h := host.Open(ctx, ports.Calls, config.Gateways, traces, log)
 	_, err = h.Add(agent.Config{
 		ID: id, Address: config.Advertise, SKU: config.SKU, Host: id, Attributes: attributes,
 		Resources: resources, Reserved: reserved, Generation: int64(config.Generation), Driver: driver, Dir: config.Dir, StopWhenIsolatedAfter: config.Isolated,

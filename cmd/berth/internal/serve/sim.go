@@ -10,6 +10,7 @@ import (
 	"berth.dev/cmd/berth/internal/host"
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/process"
+	"berth.dev/pkg/tracing"
 )
 
 // SimConfig is the configuration of a process of simulated executors.
@@ -24,13 +25,15 @@ type SimConfig struct {
 	LogLevel  string   `mapstructure:"log-level" usage:"debug, info, warn or error"`
 
 	AddressFile string `mapstructure:"address-file" usage:"file to write the bound address to, as JSON"`
+
+	Tracing tracing.Config `mapstructure:",squash"`
 }
 
 // Sim is the command that runs many simulated executors.
 func Sim() *cobra.Command {
 	defaults := SimConfig{
 		Gateways: []string{"127.0.0.1:8080"}, Executors: 100, Prefix: "sim", Resources: []string{"slots=4"},
-		Listen: "127.0.0.1:0", LogFormat: "text", LogLevel: "warn",
+		Listen: "127.0.0.1:0", LogFormat: "text", LogLevel: "warn", Tracing: tracing.Defaults(),
 	}
 	return process.Command("sim", "Run many simulated executors in one process", defaults, runSim)
 }
@@ -47,12 +50,17 @@ func runSim(ctx context.Context, config SimConfig) error {
 	if err != nil {
 		return err
 	}
-	common := process.Common{Listen: config.Listen, AddressFile: config.AddressFile}
-	ports, err := common.Open(log)
+	common := process.Common{Listen: config.Listen, AddressFile: config.AddressFile, Tracing: config.Tracing}
+	traces, err := common.Trace(ctx, "agent", config.Prefix, nil, log, nil)
 	if err != nil {
 		return err
 	}
-	h := host.Open(ctx, ports.Calls, config.Gateways, log)
+	ports, err := common.Open(log)
+	if err != nil {
+		traces.Close()
+		return err
+	}
+	h := host.Open(ctx, ports.Calls, config.Gateways, traces, log)
 	if err := h.Simulate(config.Prefix, config.Executors, config.SKU, resources); err != nil {
 		h.Close(false, time.Second)
 		return err

@@ -13,6 +13,7 @@ import (
 	"net/http"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 
 	berthv1 "berth.dev/api/berth/v1"
@@ -33,6 +34,8 @@ type Options struct {
 	Ops http.Handler
 	// MaxBody bounds a request's body, bytes.
 	MaxBody int64
+	// Traces, when given, takes a span of each call.
+	Traces trace.Tracer
 }
 
 // New makes the handler of everything that is served over HTTP.
@@ -41,7 +44,7 @@ func New(o Options) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	calls = limitBody(o.MaxBody, calls)
+	calls = traced(o.Traces, limitBody(o.MaxBody, calls))
 	mux := http.NewServeMux()
 	mux.Handle("/v1/", calls)
 	mux.Handle("GET /v1/jobs/{job}/events", o.Events)

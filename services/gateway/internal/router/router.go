@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -37,6 +38,8 @@ type Options struct {
 	TLS *tls.Config
 	// Meters, when given, take the figures of the calls sent.
 	Meters metric.MeterProvider
+	// Traces, when given, take a span of each of them.
+	Traces trace.TracerProvider
 }
 
 // Router forwards calls. It is a grpc.ClientConnInterface over all services.
@@ -52,7 +55,7 @@ type Router struct {
 func New(o Options) (*Router, error) {
 	r := &Router{conns: map[backend]*grpc.ClientConn{}, deadline: o.Deadline}
 	for _, to := range []backend{registryLeader, executorLeader, executorAny, assignerLeader} {
-		conn, err := rpc.Dial(o.Replicas[to.service], rpc.DialOptions{Health: to.health, TLS: o.TLS, Meters: o.Meters})
+		conn, err := rpc.Dial(o.Replicas[to.service], rpc.DialOptions{Health: to.health, TLS: o.TLS, Meters: o.Meters, Traces: o.Traces})
 		if err != nil {
 			r.Close()
 			return nil, fault.New(fault.Invalid, fault.ReasonInvalid, "the addresses of %s cannot be used", to.service).Because(err)

@@ -1,0 +1,313 @@
+package scenario
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace/noop"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/cmd/berth/fleet"
+	"berth.dev/pkg/client"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/process/child"
+)
+
+// traceID is the caller's own, and caller the span that it calls in.
+const (
+	traceID     = "0af7651916cd43dd8448eb211c80319c"
+	caller      = "b7ad6b7169203331"
+	traceparent = "00-" + traceID + "-" + caller + "-01"
+)
+
+// startTraced starts a fleet that traces what comes with a trace, and nothing
+// else: so whatever is seen is of the one request that does.
+func startTraced(t *testing.T, c *collector) *world {
+	t.Helper()
+	return start(t, fleet.Config{LogLevel: "debug", Flags: map[string][]string{
+		"":      {"--otlp-endpoint", c.address, "--trace-ratio", "0"},
+		"agent": {"--otlp-endpoint", "http://" + c.address, "--trace-ratio", "0"},
+	}})
+}
+
+// One reservation is one trace, from its request to its running workers, over
+// every process, and over a leader that is killed in the middle.
+func TestTraceOverALeaderChange(t *testing.T) {
+	c := startCollector(t)
+	w := startTraced(t, c)
+	r := w.upsertTraced(shell("traced", "s", 3, "sleep 1000"))
+	c.await(t, named("reservation queued"))
+
+	// There is no capacity yet. The leader that accepted it is killed, and the
+	// other one leads.
+	old, _, err := w.fleet.Leader(w.ctx, model.ServiceRegistry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old.Kill()
+	var next *child.Process
+	until(t, func() string {
+		if next, _, err = w.fleet.Leader(w.ctx, model.ServiceRegistry); err != nil || next == nil || next == old {
+			return fmt.Sprintf("no other leader: %v", err)
+		}
+		return ""
+	})
+	w.restart(old)
+	w.startAgents(fleet.Agent{ID: "host", Slots: 4, Allow: []string{"sh"}})
+	w.awaitWorkers("traced", berthv1.Event_WORKER_RUNNING, 3)
+	w.cancel(r)
+	w.await(r, berthv1.Reservation_CANCELLED)
+	w.quiesce()
+
+	spans := c.await(t, append(took("0", "1", "2", "3"),
+		named("worker evicted"), named("berth.control.v1.Executor/StopTask"), everyService, twoRegistries,
+		// The lease was granted in a pass, and the task made in a hand-over: of
+		// which the steps tell, and of the term that took over.
+		linked("reservation leased", "call", "take pass"),
+		linked("worker assigned", "call", "berth.control.v1.Handout/CreateAssignmentTasks"),
+		linked("reservation assigned", "term", "lead registry"),
+	)...)
+	oneTrace(t, spans)
+	w.eventsAreOf("traced")
+	w.logsAreOf(next.LogFile())
+}
+
+// A worker that no attempt started is queued again in the same trace.
+func TestTraceOfARequeue(t *testing.T) {
+	c := startCollector(t)
+	w := startTraced(t, c)
+	// Of the two, the newer is taken first.
+	w.startAgents(
+		fleet.Agent{ID: "picky", Slots: 4, Allow: []string{"true"}, Generation: 2},
+		fleet.Agent{ID: "host", Slots: 4, Allow: []string{"sleep"}, Generation: 1},
+	)
+	w.awaitReady(2)
+	web := newWeb(t, w.fleet.Gateway())
+	answer := web.open("PUT", "/v1/jobs/again/stages/s/reservation",
+		`{"count": 1, "maxAttempts": 2, "task": {"command": "sleep", "args": ["1000"]}}`, "traceparent", traceparent)
+	answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		t.Fatalf("the request is answered %s", answer.Status)
+	}
+	w.awaitWorkers("again", berthv1.Event_WORKER_RUNNING, 1)
+	if _, err := w.client.CancelJob(w.ctx, "again"); err != nil {
+		t.Fatal(err)
+	}
+	w.quiesce()
+
+	spans := c.await(t, append(took("0", "1", "2", "3", "3'"), everyService, func(spans []span) string {
+		uids := map[string]bool{}
+		for _, s := range spans {
+			if s.GetName() == "reservation leased" {
+				uids[s.attributes["berth.uid"]] = true
+			}
+		}
+		if len(uids) < 2 {
+			return "no lease of the version that was queued again"
+		}
+		return ""
+	}, func(spans []span) string {
+		if !slices.ContainsFunc(spans, func(s span) bool {
+			return s.GetName() == "HTTP PUT" && hex.EncodeToString(s.GetParentSpanId()) == caller
+		}) {
+			return "no span of the HTTP call that is a child of the caller's"
+		}
+		return ""
+	})...)
+	oneTrace(t, spans)
+	w.eventsAreOf("again")
+}
+
+// Where nothing is configured nothing is sent, and events name no trace.
+func TestTracingIsOff(t *testing.T) {
+	c := startCollector(t)
+	// The standard variable alone is not what turns it on.
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+c.address)
+	w := start(t, fleet.Config{})
+	w.startAgents(fleet.Agent{ID: "host", Slots: 1, Allow: []string{"true"}})
+	r := w.upsert(&berthv1.Reservation{Job: "plain", Stage: "s", Count: 1, Task: &berthv1.Task{Command: "true"}})
+	w.await(r, berthv1.Reservation_COMPLETED)
+	w.awaitEvents("plain", func(e *berthv1.Event) bool {
+		if e.TraceId != nil {
+			t.Errorf("an event names a trace: %v", e)
+		}
+		return e.GetKind() == berthv1.Event_RESERVATION_COMPLETED
+	})
+	w.quiesce()
+	if spans := c.all(); len(spans) > 0 {
+		t.Errorf("%d spans were sent, the first: %v", len(spans), spans[0])
+	}
+}
+
+// upsertTraced asks as a job service that has a trace of its own.
+func (w *world) upsertTraced(r *berthv1.Reservation) *berthv1.Reservation {
+	w.Helper()
+	own, err := client.Dial(w.fleet.Gateways(), client.WithTracing(noop.NewTracerProvider()))
+	if err != nil {
+		w.Fatal(err)
+	}
+	defer own.Close()
+	ctx := propagation.TraceContext{}.Extract(w.ctx, propagation.MapCarrier{"traceparent": traceparent})
+	answer, err := own.Upsert(ctx, r)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return answer
+}
+
+// check says what is missing of the spans.
+type check func([]span) string
+
+// await waits until all that is checked for has come, and answers all spans.
+func (c *collector) await(t *testing.T, checks ...check) []span {
+	t.Helper()
+	var spans []span
+	until(t, func() string {
+		spans = c.all()
+		for _, check := range checks {
+			if missing := check(spans); missing != "" {
+				return missing
+			}
+		}
+		return ""
+	})
+	return spans
+}
+
+func named(name string) check {
+	return func(spans []span) string {
+		if slices.ContainsFunc(spans, func(s span) bool { return s.GetName() == name }) {
+			return ""
+		}
+		return "no span " + name
+	}
+}
+
+// everyService has spans in the trace.
+func everyService(spans []span) string {
+	seen := map[string]bool{}
+	for _, s := range spans {
+		if s.trace() == traceID {
+			seen[s.service] = true
+		}
+	}
+	for _, service := range []string{"registry", "executor-state", "assigner", "gateway", "agent"} {
+		if !seen["berth-"+service] {
+			return "no span of " + service
+		}
+	}
+	return ""
+}
+
+// twoRegistries have taken steps of the reservation.
+func twoRegistries(spans []span) string {
+	replicas := map[string]bool{}
+	for _, s := range spans {
+		if s.service == "berth-registry" && s.attributes["berth.event"] != "" {
+			replicas[s.replica] = true
+		}
+	}
+	if len(replicas) != 2 {
+		return fmt.Sprintf("the registry's steps are of %v", slices.Collect(maps.Keys(replicas)))
+	}
+	return ""
+}
+
+// took looks for a span of each step, with a time, a reservation and a link.
+func took(steps ...string) []check {
+	var checks []check
+	for _, step := range steps {
+		checks = append(checks, func(spans []span) string {
+			if slices.ContainsFunc(spans, func(s span) bool {
+				return s.attributes["berth.step"] == step && s.attributes["berth.uid"] != "" &&
+					s.GetEndTimeUnixNano() >= s.GetStartTimeUnixNano() && len(s.GetLinks()) > 0
+			}) {
+				return ""
+			}
+			return "no span of step (" + step + ")"
+		})
+	}
+	return checks
+}
+
+// linked looks for a link of a kind from a span to another.
+func linked(from, kind, to string) check {
+	return func(spans []span) string {
+		for _, s := range spans {
+			for _, link := range s.GetLinks() {
+				if s.GetName() == from && texts(link.GetAttributes())["berth.link"] == kind && slices.ContainsFunc(spans, func(other span) bool {
+					return other.GetName() == to && bytes.Equal(other.GetSpanId(), link.GetSpanId())
+				}) {
+					return ""
+				}
+			}
+		}
+		return fmt.Sprintf("no link (%s) from %q to %q", kind, from, to)
+	}
+}
+
+// oneTrace fails for a span of another trace than the caller's. Those of terms
+// are traces of their own, with a link.
+func oneTrace(t *testing.T, spans []span) {
+	t.Helper()
+	for _, s := range spans {
+		if !strings.HasPrefix(s.GetName(), "lead ") {
+			if s.trace() != traceID {
+				t.Errorf("%s of %s is of the trace %s", s.GetName(), s.replica, s.trace())
+			}
+			continue
+		}
+		if len(s.GetLinks()) != 1 || hex.EncodeToString(s.GetLinks()[0].GetTraceId()) != traceID {
+			t.Errorf("%s has no link with the trace: %v", s.GetName(), s.GetLinks())
+		}
+	}
+}
+
+// eventsAreOf reads the events of a job over REST: every one names the trace.
+func (w *world) eventsAreOf(job string) {
+	w.Helper()
+	web := newWeb(w.T, w.fleet.Gateway())
+	answer := web.open("GET", "/v1/jobs/"+job+"/events", "")
+	defer answer.Body.Close()
+	n := 0
+	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
+		if len(lines.Bytes()) == 0 {
+			continue
+		}
+		event := &berthv1.Event{}
+		if err := protojson.Unmarshal(lines.Bytes(), event); err != nil {
+			w.Fatalf("%s: %v", lines.Text(), err)
+		}
+		if n++; event.GetTraceId() != traceID {
+			w.Errorf("an event names the trace %q: %s", event.GetTraceId(), lines.Text())
+		}
+		if k := event.GetKind(); k == berthv1.Event_RESERVATION_CANCELLED {
+			break
+		}
+	}
+	if n < 5 {
+		w.Errorf("only %d events", n)
+	}
+}
+
+// logsAreOf fails unless a log has lines of the trace.
+func (w *world) logsAreOf(file string) {
+	w.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		w.Fatal(err)
+	}
+	if !strings.Contains(string(text), "trace_id="+traceID) {
+		w.Errorf("%s does not name the trace", file)
+	}
+}

@@ -1,0 +1,37 @@
+package loop_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"berth.dev/pkg/model"
+)
+
+// Whoever listens hears of job events when they are durable, in order, with the
+// request that they came of; and never of those that were taken back.
+func TestDurableEventsAreTold(t *testing.T) {
+	r := newRig(t)
+	var told []string
+	r.driver.Durable = func(token uint64, revision int64, events []model.JobEvent) {
+		if revision != r.fake.Revision() {
+			t.Errorf("told of revision %d, the store is at %d", revision, r.fake.Revision())
+		}
+		told = append(told, fmt.Sprintf("%d events of %d", len(events), token))
+	}
+	if _, err := r.round(put{record: executor("a"), events: 2}, put{record: executor("b"), events: 1}, put{record: executor("c")}); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"2 events of 1", "1 events of 2"}; !slices.Equal(told, want) {
+		t.Errorf("told %q, want %q", told, want)
+	}
+
+	told = nil
+	r.shut("g")
+	if _, err := r.round(put{record: executor("d"), gate: "g", events: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if told != nil {
+		t.Errorf("told of what was taken back: %q", told)
+	}
+}

@@ -1,0 +1,31 @@
+package process
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+
+	"berth.dev/pkg/tracing"
+)
+
+// Trace opens what the process traces to, nil for nothing, and shows what became
+// of the spans. Client is what peers are called with.
+func (c Common) Trace(ctx context.Context, service, replica string, client *tls.Config, log *slog.Logger, metrics *Metrics) (*tracing.Tracing, error) {
+	t, err := tracing.Open(ctx, tracing.Options{
+		Config: c.Tracing, Service: service, Replica: replica, Version: Version, TLS: client, Insecure: c.Insecure, Log: log,
+	})
+	if err != nil || !t.On() {
+		return nil, err
+	}
+	if metrics != nil {
+		metrics.Collect(func(f Figures) { showTraces(f, t.Counts()) })
+	}
+	return t, nil
+}
+
+func showTraces(f Figures, c tracing.Counts) {
+	f.Counter("berth_trace_spans_sent_total", "Spans that the collector took.", c.Sent)
+	const dropped, help = "berth_trace_spans_dropped_total", "Spans that were dropped: too many waited, or the collector did not take them."
+	f.Counter(dropped, help, c.Full, "why", "full")
+	f.Counter(dropped, help, c.Failed, "why", "refused")
+}

@@ -1,0 +1,32 @@
+package rpc
+
+import (
+	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
+	"go.opentelemetry.io/otel/metric"
+	metricnoop "go.opentelemetry.io/otel/metric/noop"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+	tracenoop "go.opentelemetry.io/otel/trace/noop"
+	"google.golang.org/grpc"
+)
+
+// Traced is an option of a client that was not made by Dial: it takes a span of
+// every call, and hands on its trace.
+func Traced(traces trace.TracerProvider) grpc.DialOption {
+	return grpc.WithStatsHandler(otelgrpc.NewClientHandler(telemetry(nil, traces)...))
+}
+
+// telemetry are the options of the handlers that see every call: never what the
+// program around has made global. The traceparent of a call is handed on even
+// where nothing is traced, so that a trace of the caller's goes through.
+func telemetry(meters metric.MeterProvider, traces trace.TracerProvider) []otelgrpc.Option {
+	if meters == nil {
+		meters = metricnoop.NewMeterProvider()
+	}
+	if traces == nil {
+		traces = tracenoop.NewTracerProvider()
+	}
+	return []otelgrpc.Option{
+		otelgrpc.WithMeterProvider(meters), otelgrpc.WithTracerProvider(traces), otelgrpc.WithPropagators(propagation.TraceContext{}),
+	}
+}

@@ -1,0 +1,88 @@
+package tracing
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+)
+
+// The bounds of the queue.
+const (
+	queueSize  = 4096
+	batchSize  = 512
+	batchEvery = time.Second
+)
+
+// Counts are spans by what became of them.
+type Counts struct {
+	// Sent were taken by the collector.
+	Sent uint64
+	// Full were dropped because too many waited, Failed because the collector
+	// did not take them.
+	Full, Failed uint64
+}
+
+// queue is a batcher that counts what it drops. It lets no more spans in than
+// the batcher holds, so that this one never drops any in silence.
+type queue struct {
+	sdk.SpanProcessor // the batcher
+	exporter          sdk.SpanExporter
+	log               *slog.Logger
+
+	waiting            atomic.Int64
+	sent, full, failed atomic.Uint64
+	failing            atomic.Bool
+}
+
+func newQueue(exporter sdk.SpanExporter, log *slog.Logger) *queue {
+	q := &queue{exporter: exporter, log: log}
+	q.SpanProcessor = sdk.NewBatchSpanProcessor(sender{q},
+		sdk.WithMaxQueueSize(queueSize), sdk.WithMaxExportBatchSize(batchSize), sdk.WithBatchTimeout(batchEvery))
+	return q
+}
+
+// OnEnd implements sdk.SpanProcessor. It does not wait.
+func (q *queue) OnEnd(span sdk.ReadOnlySpan) {
+	if !span.SpanContext().IsSampled() {
+		return
+	}
+	if q.waiting.Add(1) > queueSize {
+		q.waiting.Add(-1)
+		q.full.Add(1)
+		return
+	}
+	q.SpanProcessor.OnEnd(span)
+}
+
+func (q *queue) counts() Counts {
+	return Counts{Sent: q.sent.Load(), Full: q.full.Load(), Failed: q.failed.Load()}
+}
+
+// sender is the queue as its batcher sees it.
+type sender struct{ q *queue }
+
+// ExportSpans implements sdk.SpanExporter. A failure is logged when it begins
+// and when it is over, and not with every batch.
+func (s sender) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
+	q, n := s.q, uint64(len(spans))
+	err := q.exporter.ExportSpans(ctx, spans)
+	q.waiting.Add(-int64(n))
+	if err != nil {
+		q.failed.Add(n)
+	} else {
+		q.sent.Add(n)
+	}
+	switch was := q.failing.Swap(err != nil); {
+	case err != nil && !was:
+		q.log.Warn("the collector does not take traces", "error", err)
+	case err == nil && was:
+		q.log.Info("the collector takes traces again")
+	}
+	return nil
+}
+
+// Shutdown implements sdk.SpanExporter.
+func (s sender) Shutdown(ctx context.Context) error { return s.q.exporter.Shutdown(ctx) }

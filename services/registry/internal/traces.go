@@ -1,0 +1,40 @@
+package internal
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/tracing"
+	"berth.dev/services/registry/queue"
+)
+
+// tracePass begins the span of a pass and names it in the request. It is sent
+// only if granted is called: a reservation may wait for hours and be offered
+// every second, which would be all there is to see of it. The call itself is no
+// part of the trace, for its span could not be taken back.
+func (c *Calls) tracePass(ctx context.Context, pass queue.SendPass, request *controlv1.PassRequest) (traced context.Context, granted func()) {
+	traces := make([]model.Trace, len(pass.Entries))
+	for i, e := range pass.Entries {
+		traces[i] = e.Trace
+	}
+	traced, span := tracing.Batch(ctx, c.tracer, "pass", traces, trace.WithAttributes(
+		attribute.Int64("berth.pass", pass.Pass), attribute.Int64("berth.term", pass.Term), attribute.Int("berth.entries", len(pass.Entries)),
+	))
+	request.Trace = string(tracing.Of(traced))
+	return traced, func() { span.End() }
+}
+
+// traceHandOver begins the span of a hand-over, which the calls belong to.
+func (c *Calls) traceHandOver(ctx context.Context, over queue.HandOver) (context.Context, trace.Span) {
+	traces := make([]model.Trace, len(over.Tasks))
+	for i, task := range over.Tasks {
+		traces[i] = task.Trace
+	}
+	return tracing.Batch(ctx, c.tracer, "hand over", traces, trace.WithAttributes(
+		attribute.Int64("berth.term", over.Term), attribute.Int("berth.tasks", len(over.Tasks)),
+	))
+}
