@@ -142,7 +142,7 @@ func (c *Core) NextDeadline() time.Time {
 	switch {
 	case c.term == 0:
 		return time.Time{}
-	case c.todo.len() > 0 || c.absentChanged || c.disables.untold.len() > 0, c.late.len() > 0:
+	case c.todo.len() > 0 || c.absentChanged || c.disables.untold.len()+c.late.len() > 0:
 		return c.now
 	}
 	return earliest(earliest(c.lostAt, c.forgetAt()), c.disables.next())

@@ -84,11 +84,11 @@
 // An executor is in each pool whose attributes are its own and, where no pool of
 // that name is kept, in the one that its attribute `pool` names. It may be away as
 // long as the least patient of its pools says. Executors of one pool that go
-// together are judged together: see [Core.Findings] and MASS_LOSS. What counts is
-// that within some window of one TTL, and what etcd needs to let so many leases run
-// out, more of a pool went than may; who is in such a window is held back. Executors that
-// were drained or claimed are expected to go and make no mass loss: draining is
-// how an operator says that an executor is gone for good.
+// together are judged together: see [Core.Findings] and MASS_LOSS. Whoever went
+// within some window in which more of the pool went than may is held back; a window
+// is one TTL, and what etcd takes to let so many leases run out. Executors that were
+// drained or claimed are expected to go and make no mass loss: draining is how an
+// operator says that an executor is gone for good.
 //
 // A [Core] is a [model.Core]: one goroutine owns it. Memory is records and
 // indexes over them, written by one function, [Core.set], whether a record

@@ -22,7 +22,7 @@ func comparePast(a, b *host) int {
 // executors that it names, and a task too: the registry learns from it which
 // executor to avoid.
 func (c *Core) listPast(h *host) {
-	if h.state == model.ExecutorLost && !h.hold.named() {
+	if h.state == model.ExecutorLost && !h.hold.mentioned() {
 		c.past.insert(h)
 		h.past = true
 	}

@@ -46,7 +46,7 @@ func TestManyAreForgottenInBoundedEffects(t *testing.T) {
 
 // An elastic fleet, whose hosts have fresh names and are drained before they go,
 // does not grow.
-func TestPitfallAnElasticFleetDoesNotGrow(t *testing.T) {
+func TestAnElasticFleetDoesNotGrow(t *testing.T) {
 	cfg := DefaultConfig()
 	r := lead(cfg)
 	sizes := map[int]int{}

@@ -55,8 +55,8 @@ type hold struct {
 	freed time.Time
 }
 
-// named says whether a lease or a task names the ordinal.
-func (h *hold) named() bool { return h.workers != 0 || h.tasked != 0 }
+// mentioned says whether a lease or a task names the ordinal.
+func (h *hold) mentioned() bool { return h.workers != 0 || h.tasked != 0 }
 
 // compareRank orders executors of equal fit: newest generation, then id.
 func compareRank(a, b *host) int {
@@ -195,7 +195,7 @@ func (c *Core) holdOf(ordinal uint32) *hold {
 // dropHold forgets an ordinal that neither an executor nor a lease nor a task
 // names.
 func (c *Core) dropHold(ordinal uint32) {
-	if h := c.holds[ordinal]; h.host != nil || h.named() {
+	if h := c.holds[ordinal]; h.host != nil || h.mentioned() {
 		return
 	}
 	delete(c.holds, ordinal)

@@ -235,7 +235,7 @@ func (w *world) named() {
 		w.ordinals[e.Ordinal], w.incarnations[e.ID], there[e.Ordinal] = e.ID, e.Incarnation, true
 	}
 	for ordinal, h := range w.core.holds {
-		if h.named() && !there[ordinal] {
+		if h.mentioned() && !there[ordinal] {
 			w.t.Fatalf("%s is named and forgotten", w.ordinals[ordinal])
 		}
 	}

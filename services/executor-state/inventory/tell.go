@@ -13,8 +13,8 @@ import (
 
 // The events of one effect are bounded in number and in bytes, so that it fits
 // into a transaction: an event names up to model.MaxEventWorkers workers, each
-// with the id of its executor. The executors of one step are bounded, so that
-// others are let in between.
+// with the id of its executor. The workers that a step tells of are bounded, but for
+// those of one executor, so that others are let in between.
 const (
 	tellPerEffect = 64
 	tellBytes     = 256 << 10
@@ -38,9 +38,8 @@ func (c *Core) tellDisabled() {
 		if !d.ExpireAt.IsZero() && !d.ExpireAt.After(c.now) {
 			continue // its end comes first
 		}
-		t := turn{request: d}
-		t.hosts, t.last = c.nextTold(d, left)
-		left -= 1 + len(t.hosts)
+		t := c.nextTurn(d, left)
+		left -= 1 + t.workers
 		turns = append(turns, t)
 	}
 	for h := range c.late.all() {
@@ -48,7 +47,7 @@ func (c *Core) tellDisabled() {
 			break
 		}
 		turns = append(turns, turn{late: h, hosts: []*host{h}})
-		left--
+		left -= 1 + h.hold.workers
 	}
 	placed := c.placed(turns)
 	for _, t := range turns {
@@ -65,26 +64,33 @@ func (c *Core) tellDisabled() {
 type turn struct {
 	request *model.Disable
 	late    *host
+	// hosts are the executors whose jobs are told, workers those on them.
 	hosts   []*host
+	workers int
 	// last: no executor of the request is left to be told of after hosts.
 	last bool
 }
 
-// nextTold answers the next executors with workers whose jobs are to be told of
-// a request, at most limit, and whether they are the last. What came under it
-// late is told of by itself.
-func (c *Core) nextTold(d *model.Disable, limit int) (hosts []*host, last bool) {
+// nextTurn answers the next executors with workers whose jobs are to be told of a
+// request, until they hold limit of them. What came under it late is told of by
+// itself.
+func (c *Core) nextTurn(d *model.Disable, limit int) turn {
+	t := turn{request: d}
 	from, _, _ := strings.Cut(d.Told, "/")
 	for h := range c.heldFrom(d, from) {
 		if h.hold.workers == 0 || slices.Contains(h.executor.Untold, d.ID) {
 			continue
 		}
-		if len(hosts) == limit {
-			return hosts, false
+		if t.workers >= limit {
+			return t
 		}
-		hosts = append(hosts, h)
+		t.hosts = append(t.hosts, h)
+		if h.id != from { // which may be told of already: the next one is to have its turn
+			t.workers += h.hold.workers
+		}
 	}
-	return hosts, true
+	t.last = true
+	return t
 }
 
 // heldFrom gives the executors that a request holds for, from an id on, in

@@ -210,15 +210,7 @@ func (c *Core) countHeld(d *model.Disable) int {
 // requests are the ids of those that take the executor out of allocation, in
 // order.
 func (h *host) requests() []string {
-	return slices.Sorted(func(yield func(string) bool) {
-		for _, list := range [][]string{h.named, h.cohort.requests} {
-			for _, id := range list {
-				if !yield(id) {
-					return
-				}
-			}
-		}
-	})
+	return slices.Sorted(slices.Values(slices.Concat(h.named, h.cohort.requests)))
 }
 
 // withheld says whether a request takes the executor out of allocation.
