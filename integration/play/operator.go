@@ -2,7 +2,6 @@ package play
 
 import (
 	"fmt"
-	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -88,9 +87,7 @@ func (p *player) drain(w *words) (string, error) {
 
 // claim picks idle executors of a SKU for removal.
 func (p *player) claim(w *words) (string, error) {
-	request := &berthv1.ClaimForScaleDownRequest{
-		RequestId: w.text("request"), Sku: w.next("SKU"), Max: int32(w.number("max")), ExpireTime: timestamppb.New(p.Now().Add(time.Hour)),
-	}
+	request := &berthv1.ClaimForScaleDownRequest{RequestId: w.text("request"), Sku: w.next("SKU"), Max: int32(w.number("max"))}
 	if request.RequestId == "" {
 		request.RequestId = p.requestID()
 	}

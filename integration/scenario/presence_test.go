@@ -64,8 +64,9 @@ func TestAgentsGoOnAtAnotherReplica(t *testing.T) {
 	w.awaitReady(agents)
 }
 
-// All gateways are gone for so long that every executor is unreachable. When they
-// are back, so are the executors, and the workers have run on.
+// All gateways are gone for 30 s, by real clocks and with the TTL and lostAfter
+// that are the defaults: every executor is unreachable by then. When they are back,
+// so are the executors; the workers have run on, and none was given up.
 func TestAllGatewaysAreGoneForAWhile(t *testing.T) {
 	w := start(t, fleet.Config{Gateways: 2})
 	for i := range 3 {
@@ -77,12 +78,18 @@ func TestAllGatewaysAreGoneForAWhile(t *testing.T) {
 	for i := range 2 {
 		w.fleet.GatewayProcess(i).Kill()
 	}
+	w.awaitRunOut("/outage", 30*time.Second)
 	w.awaitUnreachable("host-")
 	for i := range 2 {
 		w.restart(w.fleet.GatewayProcess(i))
 	}
 	w.awaitReady(3)
 	w.ranOn(ran)
+	for _, c := range w.history() {
+		if e, ok := decode(w, c, model.KindExecutor).(*model.Executor); ok && e.Lost {
+			t.Errorf("%s was given up at revision %d", e.ID, c.Mod)
+		}
+	}
 	w.cancel(ran.reservation)
 	w.await(ran.reservation, berthv1.Reservation_CANCELLED)
 	w.quiesce()

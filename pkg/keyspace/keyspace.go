@@ -13,6 +13,7 @@
 //	  executors/skus/{name}                               executor-state
 //	  executors/pools/{name}                              executor-state
 //	  executors/disables/{id}                             executor-state
+//	  executors/forgotten                                 executor-state
 //	  assigner/tasks/{uid}                                assigner
 //	  assigner/tasks/{uid}/{chunk}                        assigner
 //	  events/{job}/{service}/{term}-{n}                   each service its own
@@ -47,7 +48,7 @@ func Writer(kind model.Kind) string {
 	case model.KindReservation, model.KindStage, model.KindReady:
 		return model.ServiceRegistry
 	case model.KindExecutor, model.KindLive, model.KindLeaseChunk,
-		model.KindSKU, model.KindPool, model.KindDisable:
+		model.KindSKU, model.KindPool, model.KindDisable, model.KindForgotten:
 		return model.ServiceExecutorState
 	case model.KindTaskHeader, model.KindTaskChunk:
 		return model.ServiceAssigner
@@ -76,6 +77,8 @@ func (s Space) Key(r model.Ref) string {
 		return s.prefix + "executors/pools/" + r.ID
 	case model.KindDisable:
 		return s.prefix + "executors/disables/" + r.ID
+	case model.KindForgotten:
+		return s.prefix + "executors/forgotten"
 	case model.KindLive:
 		return s.prefix + "executors/live/" + r.ID
 	case model.KindLeaseChunk:
@@ -113,6 +116,8 @@ func (s Space) Parse(key string) (ref model.Ref, ok bool) {
 		return model.Ref{Kind: model.KindPool, ID: p[2]}, true
 	case len(p) == 3 && p[0] == "executors" && p[1] == "disables":
 		return model.Ref{Kind: model.KindDisable, ID: p[2]}, true
+	case len(p) == 2 && p[0] == "executors" && p[1] == "forgotten":
+		return model.Ref{Kind: model.KindForgotten}, true
 	case len(p) == 3 && p[0] == "executors" && p[1] == "records":
 		return model.Ref{Kind: model.KindExecutor, ID: p[2]}, true
 	case len(p) == 3 && p[0] == "executors" && p[1] == "live":

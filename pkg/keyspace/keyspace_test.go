@@ -25,6 +25,7 @@ func TestKeyAndParse(t *testing.T) {
 		{Kind: model.KindSKU, ID: "small"}:                                "/berth/default/executors/skus/small",
 		{Kind: model.KindPool, ID: "night"}:                               "/berth/default/executors/pools/night",
 		{Kind: model.KindDisable, ID: "d-1"}:                              "/berth/default/executors/disables/d-1",
+		{Kind: model.KindForgotten}:                                       "/berth/default/executors/forgotten",
 	}
 	for ref, want := range refs {
 		got := space.Key(ref)
@@ -56,7 +57,7 @@ func TestParseRefuses(t *testing.T) {
 
 // TestWriters says that every stored kind has exactly one writer.
 func TestWriters(t *testing.T) {
-	for kind := model.KindReservation; kind <= model.KindDisable; kind++ {
+	for kind := model.KindReservation; kind <= model.KindForgotten; kind++ {
 		if Writer(kind) == "" {
 			t.Errorf("kind %d has no writer", kind)
 		}

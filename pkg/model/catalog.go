@@ -60,6 +60,9 @@ type Disable struct {
 	// holds for nobody.
 	Enable bool
 	Undone int32
+	// Call is a fingerprint of what the call asked for, which tells a repeat from
+	// another call under the same id.
+	Call uint64
 	// Told is how far the jobs were told of it, in order of executors and, on
 	// each, of leases: the last executor's id, a slash and the lease's uid.
 	// ToldAll says that there is none left to tell of.

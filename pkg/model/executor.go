@@ -31,10 +31,16 @@ type Executor struct {
 	// Draining: workers on it are to go. It is derived from the requests to
 	// drain, and kept here for the assigner.
 	Draining bool
+	// Untold are the ids of the requests to disable that it came under later, and
+	// of which the jobs with workers on it are still to be told. Told is the uid of
+	// the last lease that was told of the first of them.
+	Untold []string
+	Told   string
 	// Lost is set when the executor's workers were given up, Since with it.
 	Lost         bool
 	RegisteredAt time.Time
-	Since        time.Time
+	// Since is when it was given up, or else registered after it last had presence.
+	Since time.Time
 }
 
 // MaxFormer is how many former registrations of an executor are remembered.
@@ -44,6 +50,14 @@ const MaxFormer = 8
 // in.
 func (e *Executor) Match() constraint.Host {
 	return constraint.Host{ID: e.ID, SKU: e.SKU, Attributes: e.Attributes}
+}
+
+// Forgotten is what is kept of executors whose records were deleted: the
+// greatest ordinal and the greatest incarnation among them, so that neither is
+// ever given again.
+type Forgotten struct {
+	Ordinal     uint32
+	Incarnation int64
 }
 
 // ExecutorState is derived from the executor's record and its presence.

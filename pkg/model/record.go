@@ -21,6 +21,7 @@ const (
 	KindSKU              // executor-state
 	KindPool             // executor-state
 	KindDisable          // executor-state
+	KindForgotten        // executor-state; one
 )
 
 // Service names.
@@ -83,6 +84,9 @@ func (p *Pool) Ref() Ref { return Ref{Kind: KindPool, ID: p.Name} }
 
 // Ref implements Record.
 func (d *Disable) Ref() Ref { return Ref{Kind: KindDisable, ID: d.ID} }
+
+// Ref implements Record.
+func (*Forgotten) Ref() Ref { return Ref{Kind: KindForgotten} }
 
 // Leader is the record of who leads a service. The key's create revision is the
 // term.

@@ -32,7 +32,10 @@ func Encode(record model.Record) ([]byte, error) {
 			Generation: r.Generation, Incarnation: r.Incarnation, Nonce: r.Nonce, Ordinal: r.Ordinal, Lost: r.Lost,
 			RegisteredAt: Timestamp(r.RegisteredAt), Since: Timestamp(r.Since),
 			Reserved: Shares(r.Reserved), Draining: r.Draining, Former: r.Former,
+			Untold: r.Untold, Told: r.Told,
 		}
+	case *model.Forgotten:
+		m = &recordv1.Forgotten{Ordinal: r.Ordinal, Incarnation: r.Incarnation}
 	case *model.Ready:
 		m = &recordv1.Ready{Since: Timestamp(r.Since), By: r.By, Begun: Timestamp(r.Begun)}
 	case *model.SKU:
@@ -44,6 +47,7 @@ func Encode(record model.Record) ([]byte, error) {
 			Ids: r.IDs, Attributes: r.Attributes, Reason: r.Reason, ExpireAt: Timestamp(r.ExpireAt), CreatedAt: Timestamp(r.CreatedAt),
 			Drain: r.Drain, Claim: r.Claim, Told: r.Told, ToldAll: r.ToldAll,
 			EndedAt: Timestamp(r.EndedAt), Enable: r.Enable, Undone: r.Undone,
+			Call: r.Call,
 		}
 	case *model.Live:
 		m = &recordv1.Live{Incarnation: r.Incarnation}
@@ -110,7 +114,14 @@ func decode(ref model.Ref, value []byte, create, mod, etcdLease int64) (model.Re
 			Nonce: m.GetNonce(), Ordinal: m.GetOrdinal(), Lost: m.GetLost(),
 			RegisteredAt: Time(m.GetRegisteredAt()), Since: Time(m.GetSince()),
 			Reserved: SharesOf(m.GetReserved()), Draining: m.GetDraining(), Former: m.GetFormer(),
+			Untold: m.GetUntold(), Told: m.GetTold(),
 		}, nil
+	case model.KindForgotten:
+		m := &recordv1.Forgotten{}
+		if err := proto.Unmarshal(value, m); err != nil {
+			return nil, err
+		}
+		return &model.Forgotten{Ordinal: m.GetOrdinal(), Incarnation: m.GetIncarnation()}, nil
 	case model.KindReady:
 		m := &recordv1.Ready{}
 		if err := proto.Unmarshal(value, m); err != nil {
@@ -139,6 +150,7 @@ func decode(ref model.Ref, value []byte, create, mod, etcdLease int64) (model.Re
 			ExpireAt: Time(m.GetExpireAt()), CreatedAt: Time(m.GetCreatedAt()),
 			Drain: m.GetDrain(), Claim: m.GetClaim(), Told: m.GetTold(), ToldAll: m.GetToldAll(),
 			EndedAt: Time(m.GetEndedAt()), Enable: m.GetEnable(), Undone: m.GetUndone(),
+			Call: m.GetCall(),
 		}, nil
 	case model.KindLive:
 		m := &recordv1.Live{}

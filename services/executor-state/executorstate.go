@@ -28,22 +28,17 @@ import (
 // HeartbeatEvery is how often agents are told to send a heartbeat.
 const HeartbeatEvery = internal.HeartbeatEvery
 
-// Config of an executor-state replica.
-type Config struct {
-	process.Service `mapstructure:",squash"`
-}
-
-// Defaults of an executor-state replica.
-func Defaults() Config { return Config{process.ServiceDefaults(7102, 7182)} }
-
 // Run runs one replica until ctx ends. Told, if given, learns where it listens.
 func Run(ctx context.Context, config Config, told func(process.Addresses)) error {
+	core, err := config.inventory()
+	if err != nil {
+		return err
+	}
 	r, err := replica.Open(ctx, model.ServiceExecutorState, config.Service, told)
 	if err != nil {
 		return err
 	}
-	core := func() *inventory.Core { return inventory.New(inventory.DefaultConfig()) }
-	l, err := replica.NewLoop(r, core, internal.NoActions)
+	l, err := replica.NewLoop(r, func() *inventory.Core { return inventory.New(core) }, internal.NoActions)
 	if err != nil {
 		return err
 	}

@@ -603,7 +603,9 @@ func (x *EnableExecutorsRequest) GetSelector() *ExecutorSelector {
 type EnableExecutorsAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Undone counts the requests that were undone, wholly or in part.
-	Undone        int32 `protobuf:"varint,1,opt,name=undone,proto3" json:"undone,omitempty"`
+	Undone int32 `protobuf:"varint,1,opt,name=undone,proto3" json:"undone,omitempty"`
+	// RequestId is that of the call, or the one it was given.
+	RequestId     string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -643,6 +645,13 @@ func (x *EnableExecutorsAnswer) GetUndone() int32 {
 		return x.Undone
 	}
 	return 0
+}
+
+func (x *EnableExecutorsAnswer) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
 }
 
 type DrainExecutorRequest struct {
@@ -961,8 +970,10 @@ func (x *ClaimForScaleDownRequest) GetExpireTime() *timestamppb.Timestamp {
 }
 
 type ClaimForScaleDownAnswer struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Executors     []*IdleExecutor        `protobuf:"bytes,1,rep,name=executors,proto3" json:"executors,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Executors []*IdleExecutor        `protobuf:"bytes,1,rep,name=executors,proto3" json:"executors,omitempty"`
+	// RequestId is that of the call, or the one it was given: it undoes the claim.
+	RequestId     string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1002,6 +1013,13 @@ func (x *ClaimForScaleDownAnswer) GetExecutors() []*IdleExecutor {
 		return x.Executors
 	}
 	return nil
+}
+
+func (x *ClaimForScaleDownAnswer) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
 }
 
 // Sku is the specification of a host shape, and the rule it is scaled by.
@@ -2375,9 +2393,11 @@ const file_berth_v1_executor_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12,\n" +
 	"\x12disable_request_id\x18\x02 \x01(\tR\x10disableRequestId\x126\n" +
-	"\bselector\x18\x03 \x01(\v2\x1a.berth.v1.ExecutorSelectorR\bselector\"/\n" +
+	"\bselector\x18\x03 \x01(\v2\x1a.berth.v1.ExecutorSelectorR\bselector\"N\n" +
 	"\x15EnableExecutorsAnswer\x12\x16\n" +
-	"\x06undone\x18\x01 \x01(\x05R\x06undone\"]\n" +
+	"\x06undone\x18\x01 \x01(\x05R\x06undone\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x02 \x01(\tR\trequestId\"]\n" +
 	"\x14DrainExecutorRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
@@ -2401,9 +2421,11 @@ const file_berth_v1_executor_proto_rawDesc = "" +
 	"\x03sku\x18\x02 \x01(\tR\x03sku\x12\x10\n" +
 	"\x03max\x18\x03 \x01(\x05R\x03max\x12;\n" +
 	"\vexpire_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"expireTime\"O\n" +
+	"expireTime\"n\n" +
 	"\x17ClaimForScaleDownAnswer\x124\n" +
-	"\texecutors\x18\x01 \x03(\v2\x16.berth.v1.IdleExecutorR\texecutors\"\xf7\x02\n" +
+	"\texecutors\x18\x01 \x03(\v2\x16.berth.v1.IdleExecutorR\texecutors\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x02 \x01(\tR\trequestId\"\xf7\x02\n" +
 	"\x03Sku\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12:\n" +
 	"\tresources\x18\x02 \x03(\v2\x1c.berth.v1.Sku.ResourcesEntryR\tresources\x12=\n" +

@@ -47,7 +47,8 @@ func (s *Executors) EnableExecutors(ctx context.Context, req *berthv1.EnableExec
 	if err != nil {
 		return nil, err
 	}
-	return &berthv1.EnableExecutorsAnswer{Undone: int32(value.(inventory.Enabled).Undone)}, nil
+	enabled := value.(inventory.Enabled)
+	return &berthv1.EnableExecutorsAnswer{RequestId: enabled.RequestID, Undone: int32(enabled.Undone)}, nil
 }
 
 // DrainExecutor implements berth.v1.Executors.
@@ -71,7 +72,7 @@ func (s *Executors) ClaimForScaleDown(ctx context.Context, req *berthv1.ClaimFor
 		return nil, err
 	}
 	claimed := value.(inventory.Claimed)
-	answer := &berthv1.ClaimForScaleDownAnswer{}
+	answer := &berthv1.ClaimForScaleDownAnswer{RequestId: claimed.RequestID}
 	for _, id := range claimed.Executors {
 		answer.Executors = append(answer.Executors, &berthv1.IdleExecutor{
 			Id: id, Sku: claimed.SKU, Reason: string(fault.ReasonClaimed), Since: wire.Timestamp(claimed.Since),

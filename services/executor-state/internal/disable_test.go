@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -69,8 +70,19 @@ func TestDisableDrainClaim(t *testing.T) {
 	}
 
 	enabled, err := executors.EnableExecutors(ctx, &berthv1.EnableExecutorsRequest{Selector: &berthv1.ExecutorSelector{Ids: []string{"a", "b", "c"}}})
-	if err != nil || enabled.GetUndone() != 3 {
+	if err != nil || enabled.GetUndone() != 3 || enabled.GetRequestId() == "" {
 		t.Fatal(enabled, err)
+	}
+	// A call without an id is given one, by which it can be repeated and undone.
+	made, err := executors.ClaimForScaleDown(ctx, &berthv1.ClaimForScaleDownRequest{Sku: "small", Max: 1})
+	if err != nil || made.GetRequestId() == "" {
+		t.Fatal(made, err)
+	}
+	if again, err := executors.ClaimForScaleDown(ctx, &berthv1.ClaimForScaleDownRequest{RequestId: made.GetRequestId(), Sku: "small", Max: 1}); err != nil || !proto.Equal(again, made) {
+		t.Errorf("%v, want %v: %v", again, made, err)
+	}
+	if undone, err := executors.EnableExecutors(ctx, &berthv1.EnableExecutorsRequest{DisableRequestId: made.GetRequestId()}); err != nil || undone.GetUndone() != 1 {
+		t.Errorf("%v, %v", undone, err)
 	}
 	list, err := executors.ListExecutors(ctx, &berthv1.ListExecutorsRequest{})
 	if err != nil {

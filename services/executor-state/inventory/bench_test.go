@@ -26,7 +26,7 @@ func fleet(n int) *Core {
 		}
 		tell(&model.Executor{
 			ID: id, Address: id + ":7200", SKU: fmt.Sprintf("sku-%d", i%10), Resources: capacity,
-			Attributes: map[string]string{"rack": fmt.Sprint(i / 10 % 50)}, Generation: int64(i % 4),
+			Attributes: map[string]string{"rack": fmt.Sprint(i / 10 % 50), "region": "here"}, Generation: int64(i % 4),
 			Incarnation: 1, Ordinal: uint32(i + 1),
 		})
 		tell(&model.Live{ID: id, Incarnation: 1})

@@ -77,6 +77,21 @@ func TestTellingOfDisabledExecutorsFitsATransaction(t *testing.T) {
 	}
 }
 
+// An executor that holds more workers than a step tells of does not stop the next
+// ones from being told of.
+func TestTellingGoesOnAfterALargeExecutor(t *testing.T) {
+	r := lead(DefaultConfig())
+	for _, id := range []string{"h1", "h2", "h3"} {
+		r.ready(small(id, 1000, tellPerStep+1))
+		expectGranted(t, r.pass(r.queue("u-"+id, tellPerStep+1, constraint.Constraints{})))
+	}
+	told := len(r.events)
+	must[Disabled](t, r, Disable{RequestID: "d", Selector: Selector{IDs: []string{"h1", "h2", "h3"}}})
+	if n := len(r.events) - told; n != 3 || !r.core.known("d").ToldAll {
+		t.Errorf("%d events", n)
+	}
+}
+
 // Case does not matter where executors are counted one by one.
 func TestSpreadByExecutorInAnyCase(t *testing.T) {
 	r := lead(DefaultConfig())

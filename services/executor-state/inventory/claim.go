@@ -36,6 +36,7 @@ type Claim struct {
 
 // Claimed answers Claim.
 type Claimed struct {
+	RequestID string
 	Executors []string
 	SKU       string
 	Since     time.Time
@@ -45,25 +46,25 @@ func (c *Core) claim(r Claim) (Claimed, error) {
 	if err := r.check(); err != nil {
 		return Claimed{}, err
 	}
-	if known := c.known(r.RequestID); known != nil {
-		if !known.Claim {
-			return Claimed{}, otherCall(r.RequestID)
-		}
-		claimed := Claimed{SKU: r.SKU, Since: known.CreatedAt}
-		if known.Holds() {
-			claimed.Executors = known.IDs
-		}
-		return claimed, nil
+	d := &model.Disable{ID: r.RequestID, Reason: string(fault.ReasonClaimed), ExpireAt: r.ExpireAt, CreatedAt: c.now, Claim: true}
+	d.Call = fingerprint("claim", constraint.Fold(r.SKU), r.Max, r.ExpireAt)
+	switch known, err := c.repeated(d); {
+	case err != nil:
+		return Claimed{}, err
+	case known != nil && known.Holds():
+		return Claimed{known.ID, known.IDs, r.SKU, known.CreatedAt}, nil
+	case known != nil:
+		return Claimed{RequestID: known.ID, SKU: r.SKU, Since: known.CreatedAt}, nil
 	}
-	if r.ExpireAt.IsZero() {
-		r.ExpireAt = c.now.Add(claimFor)
+	if d.ExpireAt.IsZero() {
+		d.ExpireAt = c.now.Add(claimFor)
 	}
-	if !r.ExpireAt.After(c.now) {
+	if !d.ExpireAt.After(c.now) {
 		return Claimed{}, fault.BadField(fault.ReasonInvalid, "expireTime", "must be in the future")
 	}
-	d := &model.Disable{
-		ID: r.RequestID, Reason: string(fault.ReasonClaimed), ExpireAt: r.ExpireAt, CreatedAt: c.now, Claim: true,
-		IDs: c.pickIdle(r.SKU, r.Max),
+	d.IDs = c.pickIdle(r.SKU, r.Max)
+	if err := c.roomFor("max", len(d.IDs)); err != nil {
+		return Claimed{}, err
 	}
 	if len(d.IDs) == 0 {
 		// It is remembered all the same: a late repeat must not pick anything
@@ -71,7 +72,7 @@ func (c *Core) claim(r Claim) (Claimed, error) {
 		d.EndedAt = c.now
 	}
 	c.disableNow(d)
-	return Claimed{Executors: d.IDs, SKU: r.SKU, Since: d.CreatedAt}, nil
+	return Claimed{d.ID, d.IDs, r.SKU, d.CreatedAt}, nil
 }
 
 func (r Claim) check() error {

@@ -18,6 +18,9 @@ type Config struct {
 	// HoldBackFrom is the least number of executors that makes a mass loss, so
 	// that one host of a small fleet can be lost.
 	HoldBackFrom int
+	// LostRetention is how long the record of an executor that is LOST is kept
+	// once nothing names it any more.
+	LostRetention time.Duration
 	// StepLimit is how many duties of one sort a step works off before it lets
 	// others in; at least 1.
 	StepLimit int
@@ -30,6 +33,7 @@ func DefaultConfig() Config {
 		PresenceTTL:   15 * time.Second,
 		HoldBackShare: 0.2,
 		HoldBackFrom:  3,
+		LostRetention: 24 * time.Hour,
 		StepLimit:     256,
 	}
 }

@@ -41,9 +41,14 @@ type Core struct {
 	// over holds more than it has, stranded is LOST and holds workers.
 	over, stranded map[string]*host
 	disables       disables
-	pools          map[string]*pool
-	skus           map[string]*sku
-	ready          *held
+	// late came under requests of which its jobs are still to be told.
+	late ordered[*host]
+	// past are LOST, and nothing names them; forgotten is of those before them.
+	past      ordered[*host]
+	forgotten model.Forgotten
+	pools     map[string]*pool
+	skus      map[string]*sku
+	ready     *held
 	// demand is the reservations that wait, by group; awaited by uid.
 	demand  map[string]*demand
 	awaited map[string]*awaited
@@ -91,6 +96,8 @@ func New(cfg Config) *Core {
 		absent:       ordered[*host]{compare: compareGone},
 		over:         map[string]*host{},
 		stranded:     map[string]*host{},
+		late:         ordered[*host]{compare: compareIDs},
+		past:         ordered[*host]{compare: comparePast},
 		disables:     newDisables(),
 		pools:        map[string]*pool{},
 		skus:         map[string]*sku{},
@@ -135,10 +142,10 @@ func (c *Core) NextDeadline() time.Time {
 	switch {
 	case c.term == 0:
 		return time.Time{}
-	case c.todo.len() > 0 || c.absentChanged || c.disables.untold.len() > 0:
+	case c.todo.len() > 0 || c.absentChanged || c.disables.untold.len()+c.late.len() > 0:
 		return c.now
 	}
-	return earliest(c.lostAt, c.disables.next())
+	return earliest(earliest(c.lostAt, c.forgetAt()), c.disables.next())
 }
 
 // earliest is the earlier of two times of which zero means never.
@@ -222,4 +229,5 @@ func (c *Core) work() {
 	c.endDisables()
 	c.tellDisabled()
 	c.loseAbsent()
+	c.forgetPast()
 }

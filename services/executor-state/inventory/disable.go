@@ -13,6 +13,11 @@ import (
 const (
 	maxSelected = 1000
 	maxReason   = 1 << 10
+	// maxNames bounds the executors that requests hold for by id, each counted
+	// once for each request, and maxByKind those that go by attributes: that many
+	// fit into memory, and end in a moment where all end at once.
+	maxNames  = 200_000
+	maxByKind = 500
 )
 
 // Selector chooses executors: by ids, or by attributes that all have to be
@@ -45,7 +50,8 @@ type Disabled struct {
 
 // Enable is the request to undo others: the one with DisableRequestID, or all
 // that name the same ids or attributes as the selector. Ids are taken out of
-// requests that name others too. The reply's Value is an [Enabled].
+// requests that name others too. A repeat with the same id acts once, for
+// [model.KeepDisable]. The reply's Value is an [Enabled].
 type Enable struct {
 	RequestID        string
 	DisableRequestID string
@@ -54,6 +60,7 @@ type Enable struct {
 
 // Enabled answers Enable.
 type Enabled struct {
+	RequestID string
 	// Undone counts the requests that were undone, wholly or in part.
 	Undone int
 }
@@ -61,31 +68,55 @@ type Enabled struct {
 // disable decides one request; the executors' place in the index follows from
 // its record alone.
 func (c *Core) disable(r Disable) (Disabled, error) {
-	d := &model.Disable{
-		ID: r.RequestID, IDs: slices.Compact(slices.Sorted(slices.Values(r.Selector.IDs))), Attributes: r.Selector.Attributes,
-		Reason: r.Reason, ExpireAt: r.ExpireAt, CreatedAt: c.now,
-	}
 	if err := r.check(); err != nil {
 		return Disabled{}, err
 	}
-	if known := c.known(r.RequestID); known != nil {
-		if !repeats(d, known) {
-			return Disabled{}, otherCall(r.RequestID)
-		}
+	d := &model.Disable{
+		ID: r.RequestID, IDs: idSet(r.Selector.IDs), Attributes: r.Selector.Attributes,
+		Reason: r.Reason, ExpireAt: r.ExpireAt, CreatedAt: c.now,
+	}
+	d.Call = fingerprint("disable", r.Selector, r.Reason, r.ExpireAt)
+	switch known, err := c.repeated(d); {
+	case err != nil:
+		return Disabled{}, err
+	case known != nil:
 		return Disabled{known.ID, c.countHeld(known)}, nil
 	}
 	if !r.ExpireAt.IsZero() && !r.ExpireAt.After(c.now) {
 		return Disabled{}, fault.BadField(fault.ReasonInvalid, "expireTime", "must be in the future")
 	}
+	if err := c.roomFor("selector.ids", len(d.IDs)); err != nil {
+		return Disabled{}, err
+	}
+	if n := len(c.disables.byKind); len(d.Attributes) > 0 && n >= maxByKind {
+		return Disabled{}, full("selector.attributes", "%d requests go by attributes, which is the most", n)
+	}
 	c.disableNow(d)
 	return Disabled{d.ID, c.countHeld(d)}, nil
+}
+
+// roomFor refuses a request that would hold for more executors by id than may be
+// held, all requests together.
+func (c *Core) roomFor(field string, ids int) error {
+	if n := c.disables.names; n+ids > maxNames {
+		return full(field, "requests hold for %d executors by id, at most %d may be", n, maxNames)
+	}
+	return nil
+}
+
+// full refuses a request because of those there are.
+func full(field, format string, args ...any) error {
+	f := fault.BadField(fault.ReasonTooLarge, field, format, args...)
+	f.Kind = fault.Exhausted
+	f.Message += "; enable some, or wait until they expire"
+	return f
 }
 
 // disableNow decides a request, with more records in the same effect. Where no
 // executor holds a worker there is no job to be told.
 func (c *Core) disableNow(d *model.Disable, more ...model.Record) {
 	d.ToldAll = true
-	for h := range c.heldBy(d) {
+	for h := range c.selected(d) {
 		if h.hold.workers > 0 {
 			d.ToldAll = false
 			break
@@ -100,13 +131,14 @@ func (c *Core) enable(r Enable) (Enabled, error) {
 	if err := r.check(); err != nil {
 		return Enabled{}, err
 	}
-	if known := c.known(r.RequestID); known != nil {
-		if !known.Enable {
-			return Enabled{}, otherCall(r.RequestID)
-		}
-		return Enabled{int(known.Undone)}, nil
+	call := &model.Disable{ID: r.RequestID, Enable: true, CreatedAt: c.now, EndedAt: c.now}
+	call.Call = fingerprint("enable", r.DisableRequestID, r.Selector)
+	switch known, err := c.repeated(call); {
+	case err != nil:
+		return Enabled{}, err
+	case known != nil:
+		return Enabled{known.ID, int(known.Undone)}, nil
 	}
-	undone := 0
 	for _, id := range c.undoes(r) {
 		d := c.known(id)
 		if len(r.Selector.IDs) > 0 {
@@ -114,12 +146,10 @@ func (c *Core) enable(r Enable) (Enabled, error) {
 		} else {
 			c.decide(c.ending(d))
 		}
-		undone++
+		call.Undone++
 	}
-	c.decide(model.Effect{Puts: []model.Record{&model.Disable{
-		ID: r.RequestID, Enable: true, Undone: int32(undone), CreatedAt: c.now, EndedAt: c.now,
-	}}})
-	return Enabled{undone}, nil
+	c.decide(model.Effect{Puts: []model.Record{call}})
+	return Enabled{call.ID, int(call.Undone)}, nil
 }
 
 // undoes answers the ids of the requests that hold and are to be undone.
@@ -131,8 +161,9 @@ func (c *Core) undoes(r Enable) []string {
 		}
 	}
 	if len(r.Selector.Attributes) > 0 {
-		for request := range c.disables.byKind {
-			if sameAttributes(c.known(request).Attributes, r.Selector.Attributes) {
+		attributes := folded(r.Selector.Attributes)
+		for request, selected := range c.disables.byKind {
+			if maps.Equal(attributes, selected) {
 				found[request] = true
 			}
 		}
@@ -143,30 +174,8 @@ func (c *Core) undoes(r Enable) []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// countHeld counts the executors that a request holds for.
-func (c *Core) countHeld(d *model.Disable) int {
-	n := 0
-	for range c.heldBy(d) {
-		n++
-	}
-	return n
-}
-
-// repeats says whether a call asks what the request of its id asked. Of one
-// that was partly undone, less is left than was asked.
-func repeats(asked, known *model.Disable) bool {
-	subset := true
-	for _, id := range known.IDs {
-		subset = subset && slices.Contains(asked.IDs, id)
-	}
-	return subset && (len(asked.IDs) > 0) == (len(known.IDs) > 0) && sameAttributes(asked.Attributes, known.Attributes) &&
-		asked.Reason == known.Reason && asked.ExpireAt.Equal(known.ExpireAt) &&
-		asked.Drain == known.Drain && !known.Claim && !known.Enable
-}
-
-func otherCall(id string) error {
-	return fault.New(fault.Conflict, fault.ReasonDuplicate, "request id %q was used for another call", id)
-}
+// idSet answers the ids in order, each once.
+func idSet(ids []string) []string { return slices.Compact(slices.Sorted(slices.Values(ids))) }
 
 // check refuses a request that is not well formed, naming every field that is
 // wrong.

@@ -267,3 +267,67 @@ func TestSelectorsAreBounded(t *testing.T) {
 	}
 	must[Disabled](t, r, Disable{RequestID: "d", Selector: Selector{IDs: ids[:maxSelected]}})
 }
+
+// Requests that hold are bounded, those by attributes and what all others name.
+// What has ended makes room.
+func TestRequestsThatHoldAreBounded(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.ready(small("h", 1, 1))
+	refused := func(request any, field string) {
+		t.Helper()
+		_, err := r.do(request)
+		if f := fault.Of(err); f == nil || f.Kind != fault.Exhausted || f.Reason != fault.ReasonTooLarge || f.Fields[0].Name != field {
+			t.Errorf("%T: %v", request, err)
+		}
+	}
+	byKind := func(i int) Disable {
+		return Disable{RequestID: fmt.Sprintf("k%d", i), Selector: Selector{Attributes: map[string]string{"zone": fmt.Sprint(i)}}}
+	}
+	for i := range maxByKind {
+		must[Disabled](t, r, byKind(i))
+	}
+	refused(byKind(maxByKind), "selector.attributes")
+	must[Disabled](t, r, byKind(0)) // a repeat
+	must[Enabled](t, r, Enable{RequestID: "e", DisableRequestID: "k7"})
+	must[Disabled](t, r, byKind(maxByKind))
+
+	ids := make([]string, maxSelected)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("h%d", i)
+	}
+	for i := range maxNames / maxSelected {
+		must[Disabled](t, r, Disable{RequestID: fmt.Sprintf("d%d", i), Selector: Selector{IDs: ids}, ExpireAt: start.Add(time.Duration(1+i) * time.Hour)})
+	}
+	refused(Disable{RequestID: "more", Selector: Selector{IDs: ids[:1]}}, "selector.ids")
+	refused(Drain{ID: "h", RequestID: "more"}, "id")
+	refused(Claim{RequestID: "more", SKU: "small", Max: 1}, "max")
+	r.pause(time.Hour)
+	must[ExecutorView](t, r, Drain{ID: "h", RequestID: "more"})
+}
+
+// Requests that hold for the same executors cost a look at each kind of them, and
+// not one at each executor for each request: all may end in one step, in which
+// nothing else is done.
+func TestOverlappingDisablesEndInAMoment(t *testing.T) {
+	c := fleet(10_000)
+	now := start
+	for i := range 100 {
+		c.Step(now, model.Input{Token: 1, Request: Disable{
+			RequestID: fmt.Sprintf("d%d", i), ExpireAt: now.Add(time.Minute),
+			Selector: Selector{Attributes: map[string]string{"region": "here"}},
+		}})
+	}
+	c.Step(now, model.Committed{Effects: len(c.journal), Revision: c.revision + 1})
+	now = now.Add(time.Minute)
+	began := time.Now()
+	steps := 0
+	for ; c.disables.untold.len() > 0 || len(c.disables.byKind) > 0; steps++ {
+		c.Step(now, nil)
+	}
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("took %v", took)
+	}
+	if s := c.Stats(); steps > 4 || c.hosts["host-000001"].withheld() || s.Ready != 10_000 {
+		t.Errorf("after %d steps: %+v", steps, s)
+	}
+}

@@ -41,6 +41,10 @@
 //   - SKUs are names that executors give: where no record describes one, its
 //     executors are matched by that name all the same. One of which no executor
 //     is left has none to grant, and nothing else changes.
+//   - One that is LOST, and that neither a lease nor a task names any more, is
+//     forgotten after a while, drains of it included: its record is deleted. Who
+//     registers under its id later is another executor, with another ordinal and a
+//     higher incarnation than any before. See forget.go.
 //   - Of two agents that register one id the later wins. The earlier is refused
 //     with OTHER_INCARNATION, also when it registers again: until it is started
 //     afresh, which makes it the later one.
@@ -49,14 +53,17 @@
 //
 // A request is a [model.Disable] record under the id of its call. A repeat finds
 // the record and acts no more, for [model.KeepDisable] after its end too; another
-// call under that id is refused. Calls to undo requests are kept likewise. A drain
+// call under that id is refused. Calls to undo requests are kept likewise. Those
+// that hold are bounded in number, and cost a look at each cohort of executors with
+// equal attributes as they come and go, however many overlap. A drain
 // is a request for one executor that also marks its record, in the same effect, so
 // that the assigner evicts; a claim is one whose executors the core picks.
 //
 // Jobs with workers on the executors are told by EXECUTOR_DISABLED: one event for
 // each request, executor and lease, in effects that follow the request and move
-// its mark. They are told of what lies there then, and not again by executors that
-// the request comes to hold for later.
+// its mark. They are told of what lies there then. An executor that comes under a
+// request later, for its agent registers with other attributes, keeps on its record
+// of which requests its jobs are still to be told.
 //
 // # Roles
 //
@@ -77,9 +84,11 @@
 // An executor is in each pool whose attributes are its own and, where no pool of
 // that name is kept, in the one that its attribute `pool` names. It may be away as
 // long as the least patient of its pools says. Executors of one pool that go
-// together are judged together: see [Core.Findings] and MASS_LOSS. Executors that
-// were drained or claimed are expected to go and make no mass loss: draining is
-// how an operator says that an executor is gone for good.
+// together are judged together: see [Core.Findings] and MASS_LOSS. Whoever went
+// within some window in which more of the pool went than may is held back; a window
+// is one TTL, and what etcd takes to let so many leases run out. Executors that were
+// drained or claimed are expected to go and make no mass loss: draining is how an
+// operator says that an executor is gone for good.
 //
 // A [Core] is a [model.Core]: one goroutine owns it. Memory is records and
 // indexes over them, written by one function, [Core.set], whether a record

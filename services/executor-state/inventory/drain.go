@@ -26,11 +26,15 @@ func (c *Core) drain(r Drain) (ExecutorView, error) {
 		return ExecutorView{}, fault.New(fault.NotFound, fault.ReasonNotFound, "there is no executor %s", r.ID)
 	}
 	d := &model.Disable{ID: r.RequestID, IDs: []string{r.ID}, Reason: r.Reason, CreatedAt: c.now, Drain: true}
-	if known := c.known(r.RequestID); known != nil {
-		if !repeats(d, known) {
-			return ExecutorView{}, otherCall(r.RequestID)
-		}
+	d.Call = fingerprint("drain", r.ID, r.Reason)
+	switch known, err := c.repeated(d); {
+	case err != nil:
+		return ExecutorView{}, err
+	case known != nil:
 		return c.view(h), nil
+	}
+	if err := c.roomFor("id", 1); err != nil {
+		return ExecutorView{}, err
 	}
 	var marked []model.Record
 	if !h.executor.Draining {

@@ -47,7 +47,7 @@ func obviousFailure(c *Core, h *host, k constraint.Constraints, avoided bool) st
 		return "state " + h.state.String()
 	case h.executor.Draining:
 		return "draining draining"
-	case len(h.requests) > 0:
+	case h.withheld():
 		return "disabled disabled"
 	case common == nil:
 		return "overcommitted " + h.excess()

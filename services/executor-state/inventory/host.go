@@ -19,15 +19,19 @@ type host struct {
 	live *held
 	hold *hold
 
-	class *class
-	// requests are the ids of those that take it out of allocation, in
-	// order.
-	requests []string
+	class  *class
+	cohort *cohort
+	// named are the ids of the requests to disable that name it, in order.
+	named []string
 	// bucket holds it while it may be given work; nil otherwise.
 	bucket   *bucket
 	state    model.ExecutorState
 	standing standing
 	use      use
+	// past: it is in Core.past.
+	past bool
+	// shut says that it was counted as disabled.
+	shut bool
 	// goneAt orders it in Core.absent while it counts as absent.
 	absent bool
 	goneAt time.Time
@@ -45,11 +49,14 @@ type hold struct {
 	// none does.
 	byRole  map[string]resource.Vector
 	workers int
-	// running counts the workers that run, as the assigner tells.
-	running int
+	// tasked counts the workers that tasks name, running those of them that run.
+	tasked, running int
 	// freed is when this core last saw it give its last worker back.
 	freed time.Time
 }
+
+// mentioned says whether a lease or a task names the ordinal.
+func (h *hold) mentioned() bool { return h.workers != 0 || h.tasked != 0 }
 
 // compareRank orders executors of equal fit: newest generation, then id.
 func compareRank(a, b *host) int {
@@ -102,11 +109,15 @@ func (c *Core) setExecutor(id string, next *held) {
 	if h != nil {
 		c.unplace(h)
 		c.byID.remove(h)
+		if len(h.executor.Untold) > 0 {
+			c.late.remove(h)
+		}
 		h.hold.host = nil
 		c.dropHold(h.executor.Ordinal)
 	}
 	if next == nil {
 		c.joinClass(h, nil)
+		c.disables.joinCohort(h, nil)
 		delete(c.hosts, id)
 		return
 	}
@@ -119,8 +130,12 @@ func (c *Core) setExecutor(id string, next *held) {
 	h.hold = c.holdOf(h.executor.Ordinal)
 	h.hold.host = h
 	c.byID.insert(h)
+	if len(h.executor.Untold) > 0 {
+		c.late.insert(h)
+	}
 	c.joinClass(h, h.executor)
-	h.requests = c.disables.of(h)
+	c.disables.joinCohort(h, h.executor)
+	h.named = c.disables.named[id]
 	c.place(h)
 }
 
@@ -148,17 +163,21 @@ func (c *Core) take(ordinal uint32, n int, each resource.Vector, role string) {
 	c.dropHold(ordinal)
 }
 
-// run adds n, which may be negative, to the workers that run on an ordinal.
-func (c *Core) run(ordinal uint32, n int) {
+// task adds to the workers that tasks name on an ordinal, and to those of them
+// that run; either may be negative.
+func (c *Core) task(ordinal uint32, tasked, running int) {
 	hold := c.holdOf(ordinal)
 	h := hold.host
 	if h != nil {
 		h.tally(-1)
+		c.unlistPast(h)
 	}
-	hold.running += n
+	hold.tasked += tasked
+	hold.running += running
 	if h != nil {
 		h.use = h.useOf()
 		h.tally(1)
+		c.listPast(h)
 	}
 	c.dropHold(ordinal)
 }
@@ -173,10 +192,10 @@ func (c *Core) holdOf(ordinal uint32) *hold {
 	return h
 }
 
-// dropHold forgets an ordinal that neither an executor nor a lease nor a worker
-// that runs names.
+// dropHold forgets an ordinal that neither an executor nor a lease nor a task
+// names.
 func (c *Core) dropHold(ordinal uint32) {
-	if h := c.holds[ordinal]; h.host != nil || h.workers != 0 || h.running != 0 {
+	if h := c.holds[ordinal]; h.host != nil || h.mentioned() {
 		return
 	}
 	delete(c.holds, ordinal)
@@ -200,6 +219,7 @@ func (c *Core) unplace(h *host) {
 		h.absent = false
 		c.absentChanged = true
 	}
+	c.unlistPast(h)
 	delete(c.over, h.id)
 	delete(c.stranded, h.id)
 }
@@ -216,6 +236,7 @@ func (c *Core) place(h *host) {
 	if h.state == model.ExecutorLost && h.hold.workers > 0 {
 		c.stranded[h.id] = h
 	}
+	c.listPast(h)
 	h.standing = h.standingOf()
 	free, ok := h.class.free(h.hold)
 	switch {
@@ -229,6 +250,7 @@ func (c *Core) place(h *host) {
 		h.bucket.insert(h)
 	}
 	h.use = h.useOf()
+	h.shut = h.executor.Draining || h.withheld()
 	h.tally(1)
 }
 

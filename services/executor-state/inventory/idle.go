@@ -74,7 +74,7 @@ func (r *idleReasons) of(h *host) idleReason {
 	switch {
 	case h.executor.Draining:
 		return idleReason{fault.ReasonDrained, "it is drained"}
-	case len(h.requests) > 0:
+	case h.withheld():
 		return idleReason{fault.ReasonDisabled, "it is disabled"}
 	}
 	reason, known := r.byClass[h.class]

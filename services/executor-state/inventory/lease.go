@@ -53,7 +53,7 @@ func (c *Core) setTask(ref model.Ref, next *held) {
 	if ref.Kind == model.KindTaskHeader {
 		t.header = next
 	} else {
-		c.moveRunning(t.chunks[ref.Chunk], next)
+		c.moveTasked(t.chunks[ref.Chunk], next)
 		put(t.chunks, ref.Chunk, next)
 	}
 	if t.header == nil && len(t.chunks) == 0 {
@@ -62,9 +62,9 @@ func (c *Core) setTask(ref model.Ref, next *held) {
 	c.await(ref.ID)
 }
 
-// moveRunning counts the workers that run by what a chunk of a task told and
-// tells of them.
-func (c *Core) moveRunning(prev, next *held) {
+// moveTasked counts the workers that tasks name, and those that run, by what a
+// chunk of a task told and tells of them.
+func (c *Core) moveTasked(prev, next *held) {
 	for _, side := range []struct {
 		chunk *held
 		n     int
@@ -73,9 +73,11 @@ func (c *Core) moveRunning(prev, next *held) {
 			continue
 		}
 		for _, worker := range side.chunk.record.(*model.TaskChunk).Workers {
+			running := 0
 			if runs(worker.State) {
-				c.run(worker.Ordinal, side.n)
+				running = side.n
 			}
+			c.task(worker.Ordinal, side.n, running)
 		}
 	}
 }

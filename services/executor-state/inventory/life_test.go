@@ -20,6 +20,9 @@ type world struct {
 	uids []string
 	pass int64
 	used map[string]resource.Vector
+	// ordinals and incarnations are those that were ever stored.
+	ordinals     map[uint32]string
+	incarnations map[string]int64
 }
 
 var anyExecutor = evenly("h0", "h1", "h2", "h3", "h4", "h5")
@@ -145,7 +148,7 @@ func (w *world) claim() {
 		return
 	}
 	for _, id := range reply.Value.(Claimed).Executors {
-		if h := w.core.hosts[id]; workers[id] != 0 || h.bucket != nil || len(h.requests) == 0 {
+		if h := w.core.hosts[id]; workers[id] != 0 || h.bucket != nil || !h.withheld() {
 			w.t.Fatalf("claimed %s, which holds %d workers", id, workers[id])
 		}
 	}
@@ -210,6 +213,32 @@ func (w *world) check() {
 	}
 	w.used = used
 	w.listed()
+	w.named()
+}
+
+// named checks that no ordinal ever stands for two executors, that no incarnation
+// of an id is lower than one before it, and that what leases and tasks name is
+// not forgotten.
+func (w *world) named() {
+	there := map[uint32]bool{}
+	for ref, k := range w.keys {
+		if ref.Kind != model.KindExecutor {
+			continue
+		}
+		e := k.record.(*model.Executor)
+		if id, known := w.ordinals[e.Ordinal]; known && id != e.ID {
+			w.t.Fatalf("ordinal %d was that of %s and is that of %s", e.Ordinal, id, e.ID)
+		}
+		if e.Incarnation < w.incarnations[e.ID] || e.Incarnation > k.mod {
+			w.t.Fatalf("%s has incarnation %d at revision %d, and had %d", e.ID, e.Incarnation, k.mod, w.incarnations[e.ID])
+		}
+		w.ordinals[e.Ordinal], w.incarnations[e.ID], there[e.Ordinal] = e.ID, e.Incarnation, true
+	}
+	for ordinal, h := range w.core.holds {
+		if h.mentioned() && !there[ordinal] {
+			w.t.Fatalf("%s is named and forgotten", w.ordinals[ordinal])
+		}
+	}
 }
 
 // listed checks that what an operator is shown of an executor and what the
@@ -237,8 +266,8 @@ func (w *world) listed() {
 			}
 		}
 		slices.Sort(want)
-		if !slices.Equal(want, h.requests) || draining != h.executor.Draining {
-			w.t.Fatalf("%s is held by %v and draining=%v, want %v and %v", h.id, h.requests, h.executor.Draining, want, draining)
+		if !slices.Equal(want, h.requests()) || draining != h.executor.Draining {
+			w.t.Fatalf("%s is held by %v and draining=%v, want %v and %v", h.id, h.requests(), h.executor.Draining, want, draining)
 		}
 	}
 }
@@ -290,15 +319,16 @@ func (w *world) entrySeats(uid string) int {
 
 func TestLife(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := &world{rig: lead(DefaultConfig()), t: t, used: map[string]resource.Vector{}}
+		w := &world{rig: lead(DefaultConfig()), t: t, used: map[string]resource.Vector{}, ordinals: map[uint32]string{}, incarnations: map[string]int64{}}
 		actions := map[string]func(){
 			"register": w.register, "register more": w.register, "offer more": w.offer, "announce": w.announce, "announce more": w.announce, "silence": w.silence,
 			"queue": w.enqueue, "offer": w.offer, "cancel": w.cancel, "forget": w.forget,
 			"disable": w.disable, "enable": w.enable, "drain": w.drain, "claim": w.claim, "pool": w.putPool, "no pool": w.deletePool,
 			"assign": w.assign, "end": w.endWorkers, "commit": w.commitSome, "take back": w.takeBack,
 			"settle": w.settle, "abandon": w.abandon, "fail over": w.failOver,
-			"see":  func() { w.settle(); w.catchUp() },
-			"wait": func() { w.pause(time.Duration(rapid.IntRange(1, 70).Draw(t, "s")) * time.Second) },
+			"see":        func() { w.settle(); w.catchUp() },
+			"wait a day": func() { w.pause(24 * time.Hour) },
+			"wait":       func() { w.pause(time.Duration(rapid.IntRange(1, 70).Draw(t, "s")) * time.Second) },
 		}
 		names := slices.Sorted(maps.Keys(actions))
 		for range evenly(5, 20, 60, 100).Draw(t, "steps") {

@@ -52,10 +52,10 @@ func (c *Core) loseAbsent() {
 }
 
 // heldBack answers those of the gone, who are in the order in which they went,
-// that went with a crowd: so many of one pool within one PresenceTTL that it is
-// the network or etcd that failed, and not the hosts. Executors of no pool are
-// one together. It notes the crowds for the findings. Once enough are back that
-// the rest is no crowd, the rest has its whole time again to follow.
+// that went with a crowd: so many of one pool within one window that it is the
+// network or etcd that failed, and not the hosts. Executors of no pool are one
+// together. It notes the crowds for the findings. Once enough are back that the
+// rest is no crowd, the rest has its whole time again to follow.
 //
 // Executors that were drained or claimed for scale-down are expected to go, and
 // make no crowd.
@@ -73,21 +73,11 @@ func (c *Core) heldBack(gone []*host) map[*host]bool {
 			pools[constraint.Fold(name)] = append(pools[constraint.Fold(name)], h)
 		}
 	}
-	living := c.living()
+	living, window := c.living(), c.window(len(gone))
 	held := map[*host]bool{}
 	for name, gone := range pools {
 		crowd := max(c.cfg.HoldBackFrom, int(c.cfg.HoldBackShare*float64(living[name]))+1)
-		first, end := 0, 0
-		for _, h := range gone {
-			for gone[first].goneAt.Before(h.goneAt.Add(-c.cfg.PresenceTTL)) {
-				first++
-			}
-			for end < len(gone) && !gone[end].goneAt.After(h.goneAt.Add(c.cfg.PresenceTTL)) {
-				end++
-			}
-			if end-first < crowd {
-				continue
-			}
+		for _, h := range crowded(gone, crowd, window) {
 			held[h] = true
 			// Executors that are only just registering are no news yet.
 			if h.state == model.ExecutorUnreachable || !c.due(h).After(c.now) {
@@ -96,6 +86,35 @@ func (c *Core) heldBack(gone []*host) map[*host]bool {
 		}
 	}
 	return held
+}
+
+// expiriesPerSecond is how many etcd leases etcd lets run out in a second at
+// most.
+const expiriesPerSecond = 1000
+
+// window is within how long executors went together when so many are gone. Those
+// that fall silent at once are seen to go within one PresenceTTL, depending on when
+// each was renewed last; and very many of them only as etcd comes to it.
+func (c *Core) window(gone int) time.Duration {
+	return c.cfg.PresenceTTL + time.Duration(gone)*time.Second/expiriesPerSecond
+}
+
+// crowded answers those of the gone, who are in the order in which they went, that
+// are one of a crowd within some window.
+func crowded(gone []*host, crowd int, window time.Duration) []*host {
+	var list []*host
+	first, next := 0, 0 // next is the first that is not in the list yet
+	for last, h := range gone {
+		for h.goneAt.Sub(gone[first].goneAt) > window {
+			first++
+		}
+		if last-first+1 >= crowd {
+			next = max(next, first)
+			list = append(list, gone[next:last+1]...)
+			next = last + 1
+		}
+	}
+	return list
 }
 
 // poolNames are the pools that the executors of a class count in.

@@ -32,7 +32,7 @@ func (c *Core) view(h *host) ExecutorView {
 		State: h.state, StateSince: h.stateSince(),
 		Used: h.hold.used.Clone(), Workers: h.hold.workers,
 	}
-	for _, request := range h.requests {
+	for _, request := range h.requests() {
 		v.Disabled = append(v.Disabled, c.known(request))
 	}
 	return v

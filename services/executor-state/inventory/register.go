@@ -48,11 +48,20 @@ func (c *Core) register(r Register) (Registered, error) {
 		next.Ordinal = h.executor.Ordinal
 		next.RegisteredAt = h.executor.RegisteredAt
 		next.Lost = h.executor.Lost
+		if h.state == model.ExecutorRegistered {
+			// An agent that registers again and again and has no heartbeat is away
+			// since it did so first.
+			next.Since = h.executor.Since
+		}
+		if next.Untold = c.untold(h, next.Attributes); slices.Equal(next.Untold, h.executor.Untold) {
+			next.Told = h.executor.Told
+		}
 		if h.live != nil && h.live.record != nil {
 			effect.Deletes = []model.Ref{h.live.record.Ref()}
 		}
 	} else {
-		next.Ordinal = c.lastOrdinal + 1
+		next.Ordinal = max(c.lastOrdinal, c.forgotten.Ordinal) + 1
+		next.Incarnation = max(c.forgotten.Incarnation+1, c.term)
 	}
 	effect.Puts = []model.Record{next}
 	c.decide(effect)

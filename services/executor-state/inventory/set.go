@@ -12,7 +12,7 @@ type held struct {
 	record model.Record
 	// create and mod are the key's revisions, 0 while tentative.
 	create, mod int64
-	// since is when this core set it.
+	// since is when this core learned of it; see Core.since.
 	since time.Time
 	// incarnation is that of a presence that is gone.
 	incarnation int64
@@ -51,6 +51,11 @@ func (c *Core) set(ref model.Ref, next *held) (prev *held) {
 		c.setPool(ref.ID, next)
 	case model.KindSKU:
 		c.setSKU(ref.ID, next)
+	case model.KindForgotten:
+		c.forgotten = model.Forgotten{}
+		if next != nil {
+			c.forgotten = *next.record.(*model.Forgotten)
+		}
 	case model.KindReady:
 		c.ready = next
 	}
@@ -70,7 +75,7 @@ func put[K comparable](index map[K]*held, key K, next *held) {
 func (c *Core) decide(effect model.Effect) {
 	changes := make(decision, 0, len(effect.Puts)+len(effect.Deletes))
 	for _, record := range effect.Puts {
-		next := &held{record: record, since: c.now}
+		next := &held{record: record, since: c.since(c.records[record.Ref()], record)}
 		changes = append(changes, change{ref: record.Ref(), prev: c.set(record.Ref(), next), next: next})
 	}
 	for _, ref := range effect.Deletes {
@@ -106,6 +111,7 @@ func (c *Core) committed(e model.Committed) {
 		for _, change := range decision {
 			change.stamp(e.Revision)
 			c.counts.durable(change, c.now)
+			c.endPresence(change.ref)
 			if change.ref.Kind == model.KindLeaseChunk && change.ref.Chunk == 0 && change.prev == nil {
 				c.fresh = append(c.fresh, freshLease{change.ref.ID, e.Revision})
 			}
@@ -168,7 +174,7 @@ func (c *Core) changed(e model.Changed) {
 	case model.KindReservation, model.KindExecutor, model.KindLive,
 		model.KindLeaseChunk, model.KindTaskHeader, model.KindTaskChunk,
 		model.KindDisable, model.KindPool,
-		model.KindSKU, model.KindReady:
+		model.KindSKU, model.KindReady, model.KindForgotten:
 	default:
 		return
 	}
@@ -180,7 +186,16 @@ func (c *Core) changed(e model.Changed) {
 	}
 	if known := c.records[e.Ref]; known == nil || known.mod < e.Mod {
 		c.set(e.Ref, c.told(e, known))
+		c.endPresence(e.Ref)
 		c.markRef(e.Ref)
+	}
+}
+
+// endPresence forgets what is known of the presence of an executor that is
+// forgotten.
+func (c *Core) endPresence(ref model.Ref) {
+	if ref.Kind == model.KindExecutor && c.records[ref] == nil {
+		delete(c.records, model.Ref{Kind: model.KindLive, ID: ref.ID})
 	}
 }
 
@@ -189,7 +204,18 @@ func (c *Core) told(e model.Changed, prev *held) *held {
 	if e.Record == nil {
 		return c.gone(prev, e.Mod)
 	}
-	return &held{record: withCreate(e.Record, e.Create), create: e.Create, mod: e.Mod, since: c.now}
+	return &held{record: withCreate(e.Record, e.Create), create: e.Create, mod: e.Mod, since: c.since(prev, e.Record)}
+}
+
+// since is since when this core knows what a record says. A record of an executor
+// that says the same of since when it is away restarts no clock.
+func (c *Core) since(prev *held, record model.Record) time.Time {
+	if next, ok := record.(*model.Executor); ok && prev != nil {
+		if last, ok := prev.record.(*model.Executor); ok && last.Since.Equal(next.Since) {
+			return prev.since
+		}
+	}
+	return c.now
 }
 
 // underWay finds the first change of ref that is not durable.

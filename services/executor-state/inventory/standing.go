@@ -31,7 +31,7 @@ func (h *host) standingOf() standing {
 		return lost
 	case h.executor.Draining:
 		return draining
-	case len(h.requests) > 0:
+	case h.withheld():
 		return disabled
 	}
 	return open
@@ -71,15 +71,11 @@ func (h *host) useOf() use {
 	return idle
 }
 
-// disabled says whether a request holds for it that takes executors out of
-// allocation.
-func (h *host) disabled() bool { return h.executor.Draining || len(h.requests) > 0 }
-
-// tally adds n to what its class counts of the host.
+// tally adds n to what its class counts of the host, as it was placed.
 func (h *host) tally(n int) {
 	h.class.standing[h.standing] += n
 	h.class.use[h.use] += n
-	if h.disabled() && h.use != gone {
+	if h.shut && h.use != gone {
 		h.class.shut += n
 	}
 }

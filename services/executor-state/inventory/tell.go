@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"cmp"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -12,10 +13,12 @@ import (
 
 // The events of one effect are bounded in number and in bytes, so that it fits
 // into a transaction: an event names up to model.MaxEventWorkers workers, each
-// with the id of its executor.
+// with the id of its executor. The workers that a step tells of are bounded, but for
+// those of one executor, so that others are let in between.
 const (
 	tellPerEffect = 64
 	tellBytes     = 256 << 10
+	tellPerStep   = 2048
 )
 
 // tellDisabled tells jobs that executors under their workers were disabled or
@@ -26,46 +29,178 @@ const (
 // It is told of what lies on the executors when its turn comes: a worker that
 // has ended by then need not know.
 func (c *Core) tellDisabled() {
-	requests := make([]*model.Disable, 0, min(c.disables.untold.len(), c.cfg.StepLimit))
+	var turns []turn
+	left := tellPerStep
 	for d := range c.disables.untold.all() {
-		if len(requests) == c.cfg.StepLimit {
+		if left <= 0 {
 			break
 		}
 		if !d.ExpireAt.IsZero() && !d.ExpireAt.After(c.now) {
 			continue // its end comes first
 		}
-		requests = append(requests, d)
+		t := c.nextTurn(d, left)
+		left -= 1 + t.workers
+		turns = append(turns, t)
 	}
-	placed := c.placed(requests)
-	for _, d := range requests {
-		c.tell(d, placed)
+	for h := range c.late.all() {
+		if left <= 0 {
+			break
+		}
+		turns = append(turns, turn{late: h, hosts: []*host{h}})
+		left -= 1 + h.hold.workers
+	}
+	placed := c.placed(turns)
+	for _, t := range turns {
+		if t.late != nil {
+			c.tellLate(t.late, placed)
+		} else {
+			c.tell(t, placed)
+		}
 	}
 }
 
-// tell decides the next effect of one request.
-func (c *Core) tell(d *model.Disable, placed map[uint32]map[string]*laid) {
-	next := *d
-	var events []model.JobEvent
-	bytes := 0
-	for h := range c.heldBy(d) {
+// turn is what a step tells of one request, or of one executor that came under
+// requests late.
+type turn struct {
+	request *model.Disable
+	late    *host
+	// hosts are the executors whose jobs are told, workers those on them.
+	hosts   []*host
+	workers int
+	// last: no executor of the request is left to be told of after hosts.
+	last bool
+}
+
+// nextTurn answers the next executors with workers whose jobs are to be told of a
+// request, until they hold limit of them. What came under it late is told of by
+// itself.
+func (c *Core) nextTurn(d *model.Disable, limit int) turn {
+	t := turn{request: d}
+	from, _, _ := strings.Cut(d.Told, "/")
+	for h := range c.heldFrom(d, from) {
+		if h.hold.workers == 0 || slices.Contains(h.executor.Untold, d.ID) {
+			continue
+		}
+		if t.workers >= limit {
+			return t
+		}
+		t.hosts = append(t.hosts, h)
+		if h.id != from { // which may be told of already: the next one is to have its turn
+			t.workers += h.hold.workers
+		}
+	}
+	t.last = true
+	return t
+}
+
+// heldFrom gives the executors that a request holds for, from an id on, in
+// order of id.
+func (c *Core) heldFrom(d *model.Disable, from string) iter.Seq[*host] {
+	return func(yield func(*host) bool) {
+		if len(d.Attributes) == 0 {
+			for _, id := range slices.Sorted(slices.Values(d.IDs)) {
+				if h := c.hosts[id]; h != nil && id >= from && !yield(h) {
+					return
+				}
+			}
+			return
+		}
+		if h := c.hosts[from]; h != nil && h.cohort.holds(d.ID) && !yield(h) {
+			return
+		}
+		at := c.byID.after(&host{id: from})
+		for h, ok := at.item(); ok; h, ok = at.item() {
+			if h.cohort.holds(d.ID) && !yield(h) {
+				return
+			}
+			at.next()
+		}
+	}
+}
+
+// tell decides the next effects of one request.
+func (c *Core) tell(t turn, placed map[uint32]map[string]*laid) {
+	next := *t.request
+	var told telling
+	flush := func() {
+		d := next
+		c.decide(model.Effect{Puts: []model.Record{&d}, Events: told.events})
+		told = telling{}
+	}
+	for _, h := range t.hosts {
 		lies := placed[h.executor.Ordinal]
 		for _, uid := range slices.Sorted(maps.Keys(lies)) {
 			mark := h.id + "/" + uid
-			if compareMarks(mark, d.Told) <= 0 {
+			if compareMarks(mark, next.Told) <= 0 {
 				continue
 			}
-			if len(events) == tellPerEffect || bytes >= tellBytes {
-				c.decide(model.Effect{Puts: []model.Record{&next}, Events: events})
-				return
+			if told.full() {
+				flush()
 			}
 			next.Told = mark
-			event := c.disabledEvent(d, h, uid, lies[uid])
-			bytes += len(event.Message) + len(event.Workers)*(len(h.id)+24) + 512
-			events = append(events, event)
+			told.add(c.disabledEvent(&next, h, uid, lies[uid]), h)
 		}
 	}
-	next.ToldAll = true
-	c.decide(model.Effect{Puts: []model.Record{&next}, Events: events})
+	next.ToldAll = t.last
+	if t.last || len(told.events) > 0 {
+		flush()
+	}
+}
+
+// tellLate decides the next effect of an executor that came under requests late.
+func (c *Core) tellLate(h *host, placed map[uint32]map[string]*laid) {
+	next := *h.executor
+	var told telling
+	lies := placed[h.executor.Ordinal]
+	uids := slices.Sorted(maps.Keys(lies))
+	for len(next.Untold) > 0 && !told.full() {
+		request := next.Untold[0]
+		if h.cohort.holds(request) {
+			for _, uid := range uids {
+				if uid > next.Told && !told.full() {
+					next.Told = uid
+					told.add(c.disabledEvent(c.known(request), h, uid, lies[uid]), h)
+				}
+			}
+			if len(uids) > 0 && next.Told < uids[len(uids)-1] {
+				break
+			}
+		}
+		next.Untold, next.Told = next.Untold[1:], ""
+	}
+	c.decide(model.Effect{Puts: []model.Record{&next}, Events: told.events})
+}
+
+// untold answers the requests of which the jobs on an executor are to be told
+// because it comes under them as it registers: those that select its attributes
+// as they are from now on, and did not before. What is still being told of in
+// order of executors, and has not passed this one, gets to it by itself.
+func (c *Core) untold(h *host, attributes map[string]string) []string {
+	if h.hold.workers == 0 {
+		return nil
+	}
+	late := slices.Clone(h.executor.Untold)
+	for _, id := range c.disables.holding(&cohort{attributes: folded(attributes)}) {
+		d := c.known(id)
+		passed, _, _ := strings.Cut(d.Told, "/")
+		if !h.cohort.holds(id) && (d.ToldAll || h.id <= passed) && !slices.Contains(late, id) {
+			late = append(late, id)
+		}
+	}
+	return late
+}
+
+// telling gathers the events of one effect.
+type telling struct {
+	events []model.JobEvent
+	bytes  int
+}
+
+func (t *telling) full() bool { return len(t.events) == tellPerEffect || t.bytes >= tellBytes }
+
+func (t *telling) add(event model.JobEvent, h *host) {
+	t.events = append(t.events, event)
+	t.bytes += len(event.Message) + len(event.Workers)*(len(h.id)+24) + 512
 }
 
 func (c *Core) disabledEvent(d *model.Disable, h *host, uid string, s *laid) model.JobEvent {
@@ -98,16 +233,14 @@ type laid struct {
 	seats []model.Seat
 }
 
-// placed answers what lies on the executors that the requests hold for, by
-// ordinal and uid. It looks at every lease, once for all of them: that is rare
-// enough not to keep an index for it.
-func (c *Core) placed(requests []*model.Disable) map[uint32]map[string]*laid {
+// placed answers what lies on the executors of the turns, by ordinal and uid. It
+// looks at every lease, once for all of them: that is rare enough not to keep an
+// index for it.
+func (c *Core) placed(turns []turn) map[uint32]map[string]*laid {
 	placed := map[uint32]map[string]*laid{}
-	for _, d := range requests {
-		for h := range c.heldBy(d) {
-			if h.hold.workers > 0 {
-				placed[h.executor.Ordinal] = map[string]*laid{}
-			}
+	for _, t := range turns {
+		for _, h := range t.hosts {
+			placed[h.executor.Ordinal] = map[string]*laid{}
 		}
 	}
 	if len(placed) == 0 {

@@ -44,6 +44,12 @@ func recordText(record model.Record) string {
 		if r.Draining {
 			text += " draining"
 		}
+		if len(r.Untold) > 0 {
+			text += fmt.Sprintf(" untold=%v", r.Untold)
+		}
+		if r.Told != "" {
+			text += " told=" + r.Told
+		}
 		return text
 	case *model.Live:
 		return fmt.Sprintf("live %s incarnation=%d etcdlease=%d", r.ID, r.Incarnation, r.EtcdLease)
@@ -57,6 +63,8 @@ func recordText(record model.Record) string {
 		return fmt.Sprintf("sku %s %s", r.Name, r.Resources.Canonical())
 	case *model.Disable:
 		return disableText(r)
+	case *model.Forgotten:
+		return fmt.Sprintf("forgotten ordinal=%d incarnation=%d", r.Ordinal, r.Incarnation)
 	case *model.Pool:
 		text := fmt.Sprintf("pool %s %v", r.Name, r.Attributes)
 		if r.LostAfter != nil {
@@ -117,7 +125,7 @@ func placementsText(list []model.Placement) string {
 var kindNames = map[model.Kind]string{
 	model.KindLeader: "leader", model.KindReservation: "reservation", model.KindExecutor: "executor",
 	model.KindSKU: "sku", model.KindLive: "live", model.KindLeaseChunk: "lease", model.KindTaskHeader: "header", model.KindTaskChunk: "task",
-	model.KindDisable: "disable", model.KindPool: "pool",
+	model.KindDisable: "disable", model.KindPool: "pool", model.KindForgotten: "forgotten",
 }
 
 func refText(ref model.Ref) string {
@@ -148,7 +156,7 @@ func replyText(r model.Reply) string {
 	case *model.Pool:
 		return "reply " + recordText(value)
 	case Claimed:
-		return fmt.Sprintf("claimed %v since %s", value.Executors, value.Since.Format(time.TimeOnly))
+		return fmt.Sprintf("claimed %v by %s since %s", value.Executors, value.RequestID, value.Since.Format(time.TimeOnly))
 	}
 	if sku, ok := r.Value.(model.SKU); ok {
 		return fmt.Sprintf("SKU %s, %s %v", sku.Name, sku.Resources.Canonical(), sku.Attributes)
@@ -219,14 +227,14 @@ func dump(c *Core) string {
 	line("reservations %v", slices.Sorted(maps.Keys(c.reservations)))
 	for h := range c.byID.all() {
 		line("host %s %v gone=%v/%v bucket=%v workers=%d used=%v class=%s over=%v stranded=%v standing=%d use=%d requests=%v", h.id, h.state, h.absent, absentAt(h),
-			h.bucket != nil, h.hold.workers, h.hold.used, h.class.key, c.over[h.id] != nil, c.stranded[h.id] != nil, h.standing, h.use, h.requests)
+			h.bucket != nil, h.hold.workers, h.hold.used, h.class.key, c.over[h.id] != nil, c.stranded[h.id] != nil, h.standing, h.use, h.requests())
 	}
 	for h := range c.absent.all() {
 		line("absent %s", h.id)
 	}
 	for _, ordinal := range slices.Sorted(maps.Keys(c.holds)) {
 		h := c.holds[ordinal]
-		line("hold %d %d %v %v running=%d", ordinal, h.workers, h.used, h.byRole, h.running)
+		line("hold %d %d %v %v tasked=%d running=%d", ordinal, h.workers, h.used, h.byRole, h.tasked, h.running)
 	}
 	line("ordinal %d states %v", c.lastOrdinal, c.states)
 	for _, key := range slices.Sorted(maps.Keys(c.classes)) {
@@ -260,6 +268,17 @@ func dump(c *Core) string {
 	for d := range c.disables.untold.all() {
 		line("untold %s", d.ID)
 	}
+	for h := range c.past.all() {
+		line("past %s", h.id)
+	}
+	for h := range c.late.all() {
+		line("late %s %v", h.id, h.executor.Untold)
+	}
+	for _, key := range slices.Sorted(maps.Keys(c.disables.cohorts)) {
+		k := c.disables.cohorts[key]
+		line("cohort %s of %d, held by %v", key, k.hosts.len(), k.requests)
+	}
+	line("names %d", c.disables.names)
 	for _, name := range slices.Sorted(maps.Keys(c.pools)) {
 		line("pool %s %+v", name, c.pools[name].record)
 	}

@@ -111,6 +111,9 @@ func (p *player) play(lines []string) {
 		p.finish()
 	case "forget":
 		p.tellGone(refOf(id))
+	case "forget-task":
+		p.drop(model.Ref{Kind: model.KindTaskChunk, ID: id})
+		p.tellGone(model.Ref{Kind: model.KindTaskHeader, ID: id})
 	case "hand-over":
 		p.handOver(id)
 	case "header-unseen":

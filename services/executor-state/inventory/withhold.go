@@ -15,10 +15,14 @@ import (
 // disables are the requests to disable, in the orders in which they are looked
 // for. What has ended is in due alone.
 type disables struct {
-	// named holds, by executor, the ids of the requests that name it.
+	// named holds, by executor, the ids of the requests that name it, in order;
+	// names counts them all.
 	named map[string][]string
-	// byKind are the requests that go by attributes.
-	byKind map[string]constraint.Matcher
+	names int
+	// byKind are the requests that go by attributes, which are folded; cohorts
+	// are the executors by attributes.
+	byKind  map[string]map[string]string
+	cohorts map[string]*cohort
 	// due orders requests by when something is to be done with them, untold
 	// those of which jobs are still to be told.
 	due, untold ordered[*model.Disable]
@@ -26,10 +30,11 @@ type disables struct {
 
 func newDisables() disables {
 	return disables{
-		named:  map[string][]string{},
-		byKind: map[string]constraint.Matcher{},
-		due:    ordered[*model.Disable]{compare: compareDue},
-		untold: ordered[*model.Disable]{compare: func(a, b *model.Disable) int { return cmp.Compare(a.ID, b.ID) }},
+		named:   map[string][]string{},
+		byKind:  map[string]map[string]string{},
+		cohorts: map[string]*cohort{},
+		due:     ordered[*model.Disable]{compare: compareDue},
+		untold:  ordered[*model.Disable]{compare: func(a, b *model.Disable) int { return cmp.Compare(a.ID, b.ID) }},
 	}
 }
 
@@ -62,12 +67,9 @@ func (s *disables) add(d *model.Disable) {
 		s.untold.insert(d)
 	}
 	if len(d.Attributes) > 0 {
-		s.byKind[d.ID] = selects(d.Attributes)
+		s.byKind[d.ID] = folded(d.Attributes)
 	}
-	for _, id := range d.IDs {
-		at, _ := slices.BinarySearch(s.named[id], d.ID)
-		s.named[id] = slices.Insert(s.named[id], at, d.ID)
-	}
+	s.names += len(d.IDs)
 }
 
 func (s *disables) remove(d *model.Disable) {
@@ -81,24 +83,7 @@ func (s *disables) remove(d *model.Disable) {
 		s.untold.remove(d)
 	}
 	delete(s.byKind, d.ID)
-	for _, id := range d.IDs {
-		at, _ := slices.BinarySearch(s.named[id], d.ID)
-		if s.named[id] = slices.Delete(s.named[id], at, at+1); len(s.named[id]) == 0 {
-			delete(s.named, id)
-		}
-	}
-}
-
-// of answers the ids of the requests that hold for a host, in order.
-func (s *disables) of(h *host) []string {
-	list := slices.Clone(s.named[h.id])
-	for id, kind := range s.byKind {
-		if ok, _ := kind.Match(h.class.host); ok {
-			list = append(list, id)
-		}
-	}
-	slices.Sort(list)
-	return list
+	s.names -= len(d.IDs)
 }
 
 // next is the earliest time at which something is due; zero for never.
@@ -131,15 +116,9 @@ func (c *Core) setDisable(prev, next *held) {
 	if is != nil {
 		c.disables.add(is)
 	}
-	if sameHold(was, is) {
-		return
-	}
-	for _, d := range []*model.Disable{was, is} {
-		for h := range c.heldBy(d) {
-			c.unplace(h)
-			h.requests = c.disables.of(h)
-			c.place(h)
-		}
+	if !sameHold(was, is) {
+		c.hold(was, removeID)
+		c.hold(is, insertID)
 	}
 }
 
@@ -152,36 +131,90 @@ func sameHold(a, b *model.Disable) bool {
 	return slices.Equal(a.IDs, b.IDs) && sameAttributes(a.Attributes, b.Attributes)
 }
 
+// hold changes the lists of requests of those that one selects.
+func (c *Core) hold(d *model.Disable, change func(ids []string, id string) []string) {
+	if d == nil || !d.Holds() {
+		return
+	}
+	for _, id := range d.IDs {
+		list := change(c.disables.named[id], d.ID)
+		if c.disables.named[id] = list; len(list) == 0 {
+			delete(c.disables.named, id)
+		}
+		if h := c.hosts[id]; h != nil {
+			c.unplace(h)
+			h.named = list
+			c.place(h)
+		}
+	}
+	if len(d.Attributes) == 0 {
+		return
+	}
+	for k := range c.disables.cohortsOf(d.Attributes) {
+		held := len(k.requests) > 0
+		k.requests = change(k.requests, d.ID)
+		if held == (len(k.requests) > 0) {
+			continue
+		}
+		for h := range k.hosts.all() {
+			c.unplace(h)
+			c.place(h)
+		}
+	}
+}
+
 // sameAttributes compares without regard to case.
 func sameAttributes(a, b map[string]string) bool { return attributesKey(a) == attributesKey(b) }
 
-// heldBy gives the executors that a request holds for, in order of id.
-func (c *Core) heldBy(d *model.Disable) iter.Seq[*host] {
+// selected gives the executors that a request selects, whether or not it holds
+// yet, in no order.
+func (c *Core) selected(d *model.Disable) iter.Seq[*host] {
 	return func(yield func(*host) bool) {
-		switch {
-		case d == nil || !d.Holds():
-		case len(d.Attributes) > 0:
-			kind := selects(d.Attributes)
-			matches := map[*class]bool{}
-			for h := range c.byID.all() {
-				match, asked := matches[h.class]
-				if !asked {
-					match, _ = kind.Match(h.class.host)
-					matches[h.class] = match
-				}
-				if match && !yield(h) {
-					return
-				}
+		for _, id := range d.IDs {
+			if h := c.hosts[id]; h != nil && !yield(h) {
+				return
 			}
-		default:
-			for _, id := range slices.Sorted(slices.Values(d.IDs)) {
-				if h := c.hosts[id]; h != nil && !yield(h) {
+		}
+		if len(d.Attributes) == 0 {
+			return
+		}
+		for k := range c.disables.cohortsOf(d.Attributes) {
+			for h := range k.hosts.all() {
+				if !yield(h) {
 					return
 				}
 			}
 		}
 	}
 }
+
+// countHeld counts the executors that a request holds for.
+func (c *Core) countHeld(d *model.Disable) int {
+	n := 0
+	if !d.Holds() {
+		return n
+	}
+	for _, id := range d.IDs {
+		if c.hosts[id] != nil {
+			n++
+		}
+	}
+	if len(d.Attributes) > 0 {
+		for k := range c.disables.cohortsOf(d.Attributes) {
+			n += k.hosts.len()
+		}
+	}
+	return n
+}
+
+// requests are the ids of those that take the executor out of allocation, in
+// order.
+func (h *host) requests() []string {
+	return slices.Sorted(slices.Values(slices.Concat(h.named, h.cohort.requests)))
+}
+
+// withheld says whether a request takes the executor out of allocation.
+func (h *host) withheld() bool { return len(h.named)+len(h.cohort.requests) > 0 }
 
 // drained says whether a request to drain holds for the executor.
 func (c *Core) drained(id string) bool {
@@ -192,25 +225,35 @@ func (c *Core) drained(id string) bool {
 // scale-down, is drained and holds no worker, or was drained after it went,
 // which is how an operator says that it will not come back.
 func (c *Core) leaving(h *host) bool {
-	return slices.ContainsFunc(h.requests, func(request string) bool {
+	return slices.ContainsFunc(h.named, func(request string) bool {
 		d := c.known(request)
 		return d.Claim || d.Drain && (h.hold.workers == 0 || h.absent && d.CreatedAt.After(h.goneAt))
 	})
 }
 
+// looksPerStep bounds how many executors a step looks at to end requests: a
+// part of a second's worth, for a leader that does nothing else for long is
+// taken for hung.
+const looksPerStep = 400_000
+
 // endDisables ends requests that have expired, and forgets those that ended
 // long ago.
 func (c *Core) endDisables() {
+	looks := 0
 	for range c.cfg.StepLimit {
 		d, ok := c.disables.due.first()
-		if !ok || dueAt(d).After(c.now) {
+		if !ok || dueAt(d).After(c.now) || looks >= looksPerStep {
 			return
 		}
-		if d.Holds() {
-			c.decide(c.ending(d))
-		} else {
+		if !d.Holds() {
 			c.decide(model.Effect{Deletes: []model.Ref{d.Ref()}})
+			continue
 		}
+		looks += len(d.IDs)
+		if len(d.Attributes) > 0 {
+			looks += len(c.hosts)
+		}
+		c.decide(c.ending(d))
 	}
 }
 
@@ -221,8 +264,12 @@ func (c *Core) ending(d *model.Disable) model.Effect { return c.letGo(d, d.IDs) 
 // is left or it goes by attributes. Executors that no other request drains
 // stop draining with it.
 func (c *Core) letGo(d *model.Disable, ids []string) model.Effect {
+	freed := make(map[string]bool, len(ids))
+	for _, id := range ids {
+		freed[id] = true
+	}
 	next := *d
-	next.IDs = slices.DeleteFunc(slices.Clone(d.IDs), func(id string) bool { return slices.Contains(ids, id) })
+	next.IDs = slices.DeleteFunc(slices.Clone(d.IDs), func(id string) bool { return freed[id] })
 	if len(next.IDs) == 0 {
 		// It keeps what it named: a repeat of its call is compared with it.
 		next.IDs, next.EndedAt = d.IDs, c.now
@@ -233,7 +280,7 @@ func (c *Core) letGo(d *model.Disable, ids []string) model.Effect {
 	}
 	for _, id := range d.IDs {
 		h := c.hosts[id]
-		if h == nil || !h.executor.Draining || !slices.Contains(ids, id) {
+		if h == nil || !h.executor.Draining || !freed[id] {
 			continue
 		}
 		others := func(request string) bool { return request != d.ID && c.known(request).Drain }

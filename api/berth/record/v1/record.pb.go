@@ -728,7 +728,12 @@ type Executor struct {
 	// Draining: its workers are to go.
 	Draining bool `protobuf:"varint,15,opt,name=draining,proto3" json:"draining,omitempty"`
 	// Former are the nonces of earlier registrations, newest first.
-	Former        []string `protobuf:"bytes,16,rep,name=former,proto3" json:"former,omitempty"`
+	Former []string `protobuf:"bytes,16,rep,name=former,proto3" json:"former,omitempty"`
+	// Untold are the requests to disable that the executor came under later, and
+	// of which the jobs on it are still to be told; told is the uid of the last
+	// lease that was told of the first of them.
+	Untold        []string `protobuf:"bytes,17,rep,name=untold,proto3" json:"untold,omitempty"`
+	Told          string   `protobuf:"bytes,18,opt,name=told,proto3" json:"told,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -875,6 +880,74 @@ func (x *Executor) GetFormer() []string {
 	return nil
 }
 
+func (x *Executor) GetUntold() []string {
+	if x != nil {
+		return x.Untold
+	}
+	return nil
+}
+
+func (x *Executor) GetTold() string {
+	if x != nil {
+		return x.Told
+	}
+	return ""
+}
+
+// Forgotten is executors/forgotten: the greatest ordinal and incarnation of
+// executors whose records were deleted, so that neither is given again.
+type Forgotten struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ordinal       uint32                 `protobuf:"varint,1,opt,name=ordinal,proto3" json:"ordinal,omitempty"`
+	Incarnation   int64                  `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Forgotten) Reset() {
+	*x = Forgotten{}
+	mi := &file_berth_record_v1_record_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Forgotten) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Forgotten) ProtoMessage() {}
+
+func (x *Forgotten) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_record_v1_record_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Forgotten.ProtoReflect.Descriptor instead.
+func (*Forgotten) Descriptor() ([]byte, []int) {
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Forgotten) GetOrdinal() uint32 {
+	if x != nil {
+		return x.Ordinal
+	}
+	return 0
+}
+
+func (x *Forgotten) GetIncarnation() int64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
 // Sku is executors/skus/{name}.
 type Sku struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -885,7 +958,7 @@ type Sku struct {
 
 func (x *Sku) Reset() {
 	*x = Sku{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[10]
+	mi := &file_berth_record_v1_record_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -897,7 +970,7 @@ func (x *Sku) String() string {
 func (*Sku) ProtoMessage() {}
 
 func (x *Sku) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[10]
+	mi := &file_berth_record_v1_record_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -910,7 +983,7 @@ func (x *Sku) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sku.ProtoReflect.Descriptor instead.
 func (*Sku) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{10}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Sku) GetSku() *v1.Sku {
@@ -930,7 +1003,7 @@ type Pool struct {
 
 func (x *Pool) Reset() {
 	*x = Pool{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[11]
+	mi := &file_berth_record_v1_record_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -942,7 +1015,7 @@ func (x *Pool) String() string {
 func (*Pool) ProtoMessage() {}
 
 func (x *Pool) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[11]
+	mi := &file_berth_record_v1_record_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -955,7 +1028,7 @@ func (x *Pool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pool.ProtoReflect.Descriptor instead.
 func (*Pool) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{11}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Pool) GetPool() *v1.Pool {
@@ -984,15 +1057,17 @@ type Disable struct {
 	// EndedAt is when it expired or was undone; kept a while for repeats.
 	EndedAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
 	// Enable: it remembers a call that undid others, and how many.
-	Enable        bool  `protobuf:"varint,11,opt,name=enable,proto3" json:"enable,omitempty"`
-	Undone        int32 `protobuf:"varint,12,opt,name=undone,proto3" json:"undone,omitempty"`
+	Enable bool  `protobuf:"varint,11,opt,name=enable,proto3" json:"enable,omitempty"`
+	Undone int32 `protobuf:"varint,12,opt,name=undone,proto3" json:"undone,omitempty"`
+	// Call is a fingerprint of what the call asked for.
+	Call          uint64 `protobuf:"fixed64,13,opt,name=call,proto3" json:"call,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Disable) Reset() {
 	*x = Disable{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[12]
+	mi := &file_berth_record_v1_record_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1004,7 +1079,7 @@ func (x *Disable) String() string {
 func (*Disable) ProtoMessage() {}
 
 func (x *Disable) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[12]
+	mi := &file_berth_record_v1_record_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1017,7 +1092,7 @@ func (x *Disable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Disable.ProtoReflect.Descriptor instead.
 func (*Disable) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{12}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Disable) GetIds() []string {
@@ -1104,6 +1179,13 @@ func (x *Disable) GetUndone() int32 {
 	return 0
 }
 
+func (x *Disable) GetCall() uint64 {
+	if x != nil {
+		return x.Call
+	}
+	return 0
+}
+
 // Live is executors/live/{id}, on the executor's etcd lease.
 type Live struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1114,7 +1196,7 @@ type Live struct {
 
 func (x *Live) Reset() {
 	*x = Live{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[13]
+	mi := &file_berth_record_v1_record_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1126,7 +1208,7 @@ func (x *Live) String() string {
 func (*Live) ProtoMessage() {}
 
 func (x *Live) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[13]
+	mi := &file_berth_record_v1_record_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1139,7 +1221,7 @@ func (x *Live) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Live.ProtoReflect.Descriptor instead.
 func (*Live) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{13}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Live) GetIncarnation() int64 {
@@ -1176,7 +1258,7 @@ type LeaseChunk struct {
 
 func (x *LeaseChunk) Reset() {
 	*x = LeaseChunk{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[14]
+	mi := &file_berth_record_v1_record_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1188,7 +1270,7 @@ func (x *LeaseChunk) String() string {
 func (*LeaseChunk) ProtoMessage() {}
 
 func (x *LeaseChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[14]
+	mi := &file_berth_record_v1_record_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1201,7 +1283,7 @@ func (x *LeaseChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseChunk.ProtoReflect.Descriptor instead.
 func (*LeaseChunk) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{14}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *LeaseChunk) GetKey() *v1.ReservationKey {
@@ -1317,7 +1399,7 @@ type TaskHeader struct {
 
 func (x *TaskHeader) Reset() {
 	*x = TaskHeader{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[15]
+	mi := &file_berth_record_v1_record_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1329,7 +1411,7 @@ func (x *TaskHeader) String() string {
 func (*TaskHeader) ProtoMessage() {}
 
 func (x *TaskHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[15]
+	mi := &file_berth_record_v1_record_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1342,7 +1424,7 @@ func (x *TaskHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskHeader.ProtoReflect.Descriptor instead.
 func (*TaskHeader) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{15}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *TaskHeader) GetKey() *v1.ReservationKey {
@@ -1446,7 +1528,7 @@ type TaskChunk struct {
 
 func (x *TaskChunk) Reset() {
 	*x = TaskChunk{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[16]
+	mi := &file_berth_record_v1_record_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1458,7 +1540,7 @@ func (x *TaskChunk) String() string {
 func (*TaskChunk) ProtoMessage() {}
 
 func (x *TaskChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[16]
+	mi := &file_berth_record_v1_record_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1471,7 +1553,7 @@ func (x *TaskChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskChunk.ProtoReflect.Descriptor instead.
 func (*TaskChunk) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{16}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *TaskChunk) GetWorkers() []*TaskWorker {
@@ -1507,7 +1589,7 @@ type TaskWorker struct {
 
 func (x *TaskWorker) Reset() {
 	*x = TaskWorker{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[17]
+	mi := &file_berth_record_v1_record_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1519,7 +1601,7 @@ func (x *TaskWorker) String() string {
 func (*TaskWorker) ProtoMessage() {}
 
 func (x *TaskWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[17]
+	mi := &file_berth_record_v1_record_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1532,7 +1614,7 @@ func (x *TaskWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskWorker.ProtoReflect.Descriptor instead.
 func (*TaskWorker) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{17}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TaskWorker) GetIndex() int32 {
@@ -1689,7 +1771,7 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\brequests\x18\x03 \x03(\v2\x1d.berth.record.v1.StageRequestR\brequests\"0\n" +
 	"\fStageRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
-	"\x03uid\x18\x02 \x01(\tR\x03uid\"\xb2\x06\n" +
+	"\x03uid\x18\x02 \x01(\tR\x03uid\"\xde\x06\n" +
 	"\bExecutor\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x10\n" +
@@ -1711,7 +1793,9 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\x05since\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12C\n" +
 	"\breserved\x18\x0e \x03(\v2'.berth.record.v1.Executor.ReservedEntryR\breserved\x12\x1a\n" +
 	"\bdraining\x18\x0f \x01(\bR\bdraining\x12\x16\n" +
-	"\x06former\x18\x10 \x03(\tR\x06former\x1a=\n" +
+	"\x06former\x18\x10 \x03(\tR\x06former\x12\x16\n" +
+	"\x06untold\x18\x11 \x03(\tR\x06untold\x12\x12\n" +
+	"\x04told\x18\x12 \x01(\tR\x04told\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a<\n" +
@@ -1720,11 +1804,14 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1aT\n" +
 	"\rReservedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
-	"\x05value\x18\x02 \x01(\v2\x17.berth.v1.ResourceShareR\x05value:\x028\x01\"&\n" +
+	"\x05value\x18\x02 \x01(\v2\x17.berth.v1.ResourceShareR\x05value:\x028\x01\"G\n" +
+	"\tForgotten\x12\x18\n" +
+	"\aordinal\x18\x01 \x01(\rR\aordinal\x12 \n" +
+	"\vincarnation\x18\x02 \x01(\x03R\vincarnation\"&\n" +
 	"\x03Sku\x12\x1f\n" +
 	"\x03sku\x18\x01 \x01(\v2\r.berth.v1.SkuR\x03sku\"*\n" +
 	"\x04Pool\x12\"\n" +
-	"\x04pool\x18\x01 \x01(\v2\x0e.berth.v1.PoolR\x04pool\"\xf2\x03\n" +
+	"\x04pool\x18\x01 \x01(\v2\x0e.berth.v1.PoolR\x04pool\"\x86\x04\n" +
 	"\aDisable\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\tR\x03ids\x12H\n" +
 	"\n" +
@@ -1741,7 +1828,8 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\bended_at\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12\x16\n" +
 	"\x06enable\x18\v \x01(\bR\x06enable\x12\x16\n" +
-	"\x06undone\x18\f \x01(\x05R\x06undone\x1a=\n" +
+	"\x06undone\x18\f \x01(\x05R\x06undone\x12\x12\n" +
+	"\x04call\x18\r \x01(\x06R\x04call\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"(\n" +
@@ -1817,7 +1905,7 @@ func file_berth_record_v1_record_proto_rawDescGZIP() []byte {
 	return file_berth_record_v1_record_proto_rawDescData
 }
 
-var file_berth_record_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_berth_record_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_berth_record_v1_record_proto_goTypes = []any{
 	(*Leader)(nil),                          // 0: berth.record.v1.Leader
 	(*Chain)(nil),                           // 1: berth.record.v1.Chain
@@ -1829,68 +1917,69 @@ var file_berth_record_v1_record_proto_goTypes = []any{
 	(*Stage)(nil),                           // 7: berth.record.v1.Stage
 	(*StageRequest)(nil),                    // 8: berth.record.v1.StageRequest
 	(*Executor)(nil),                        // 9: berth.record.v1.Executor
-	(*Sku)(nil),                             // 10: berth.record.v1.Sku
-	(*Pool)(nil),                            // 11: berth.record.v1.Pool
-	(*Disable)(nil),                         // 12: berth.record.v1.Disable
-	(*Live)(nil),                            // 13: berth.record.v1.Live
-	(*LeaseChunk)(nil),                      // 14: berth.record.v1.LeaseChunk
-	(*TaskHeader)(nil),                      // 15: berth.record.v1.TaskHeader
-	(*TaskChunk)(nil),                       // 16: berth.record.v1.TaskChunk
-	(*TaskWorker)(nil),                      // 17: berth.record.v1.TaskWorker
-	nil,                                     // 18: berth.record.v1.Reservation.WorkerCountsEntry
-	nil,                                     // 19: berth.record.v1.Executor.AttributesEntry
-	nil,                                     // 20: berth.record.v1.Executor.ResourcesEntry
-	nil,                                     // 21: berth.record.v1.Executor.ReservedEntry
-	nil,                                     // 22: berth.record.v1.Disable.AttributesEntry
-	nil,                                     // 23: berth.record.v1.LeaseChunk.EachEntry
-	(*timestamppb.Timestamp)(nil),           // 24: google.protobuf.Timestamp
-	(*v1.Reservation)(nil),                  // 25: berth.v1.Reservation
-	(v1.Reservation_State)(0),               // 26: berth.v1.Reservation.State
-	(v1.UpsertReservationRequest_Change)(0), // 27: berth.v1.UpsertReservationRequest.Change
-	(*v1.Sku)(nil),                          // 28: berth.v1.Sku
-	(*v1.Pool)(nil),                         // 29: berth.v1.Pool
-	(*v1.ReservationKey)(nil),               // 30: berth.v1.ReservationKey
-	(v1.Assignment_State)(0),                // 31: berth.v1.Assignment.State
-	(*v1.ResourceShare)(nil),                // 32: berth.v1.ResourceShare
+	(*Forgotten)(nil),                       // 10: berth.record.v1.Forgotten
+	(*Sku)(nil),                             // 11: berth.record.v1.Sku
+	(*Pool)(nil),                            // 12: berth.record.v1.Pool
+	(*Disable)(nil),                         // 13: berth.record.v1.Disable
+	(*Live)(nil),                            // 14: berth.record.v1.Live
+	(*LeaseChunk)(nil),                      // 15: berth.record.v1.LeaseChunk
+	(*TaskHeader)(nil),                      // 16: berth.record.v1.TaskHeader
+	(*TaskChunk)(nil),                       // 17: berth.record.v1.TaskChunk
+	(*TaskWorker)(nil),                      // 18: berth.record.v1.TaskWorker
+	nil,                                     // 19: berth.record.v1.Reservation.WorkerCountsEntry
+	nil,                                     // 20: berth.record.v1.Executor.AttributesEntry
+	nil,                                     // 21: berth.record.v1.Executor.ResourcesEntry
+	nil,                                     // 22: berth.record.v1.Executor.ReservedEntry
+	nil,                                     // 23: berth.record.v1.Disable.AttributesEntry
+	nil,                                     // 24: berth.record.v1.LeaseChunk.EachEntry
+	(*timestamppb.Timestamp)(nil),           // 25: google.protobuf.Timestamp
+	(*v1.Reservation)(nil),                  // 26: berth.v1.Reservation
+	(v1.Reservation_State)(0),               // 27: berth.v1.Reservation.State
+	(v1.UpsertReservationRequest_Change)(0), // 28: berth.v1.UpsertReservationRequest.Change
+	(*v1.Sku)(nil),                          // 29: berth.v1.Sku
+	(*v1.Pool)(nil),                         // 30: berth.v1.Pool
+	(*v1.ReservationKey)(nil),               // 31: berth.v1.ReservationKey
+	(v1.Assignment_State)(0),                // 32: berth.v1.Assignment.State
+	(*v1.ResourceShare)(nil),                // 33: berth.v1.ResourceShare
 }
 var file_berth_record_v1_record_proto_depIdxs = []int32{
-	24, // 0: berth.record.v1.Leader.since:type_name -> google.protobuf.Timestamp
-	25, // 1: berth.record.v1.Reservation.spec:type_name -> berth.v1.Reservation
+	25, // 0: berth.record.v1.Leader.since:type_name -> google.protobuf.Timestamp
+	26, // 1: berth.record.v1.Reservation.spec:type_name -> berth.v1.Reservation
 	2,  // 2: berth.record.v1.Reservation.seats:type_name -> berth.record.v1.SeatRun
-	26, // 3: berth.record.v1.Reservation.state:type_name -> berth.v1.Reservation.State
-	24, // 4: berth.record.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
-	24, // 5: berth.record.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
-	24, // 6: berth.record.v1.Reservation.ended_at:type_name -> google.protobuf.Timestamp
+	27, // 3: berth.record.v1.Reservation.state:type_name -> berth.v1.Reservation.State
+	25, // 4: berth.record.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
+	25, // 5: berth.record.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
+	25, // 6: berth.record.v1.Reservation.ended_at:type_name -> google.protobuf.Timestamp
 	6,  // 7: berth.record.v1.Reservation.requests:type_name -> berth.record.v1.RequestMark
-	18, // 8: berth.record.v1.Reservation.worker_counts:type_name -> berth.record.v1.Reservation.WorkerCountsEntry
+	19, // 8: berth.record.v1.Reservation.worker_counts:type_name -> berth.record.v1.Reservation.WorkerCountsEntry
 	2,  // 9: berth.record.v1.Reservation.unwanted:type_name -> berth.record.v1.SeatRun
 	4,  // 10: berth.record.v1.Reservation.failed:type_name -> berth.record.v1.FailedOn
-	24, // 11: berth.record.v1.FailedOn.at:type_name -> google.protobuf.Timestamp
-	24, // 12: berth.record.v1.Ready.since:type_name -> google.protobuf.Timestamp
-	24, // 13: berth.record.v1.Ready.begun:type_name -> google.protobuf.Timestamp
-	27, // 14: berth.record.v1.RequestMark.change:type_name -> berth.v1.UpsertReservationRequest.Change
+	25, // 11: berth.record.v1.FailedOn.at:type_name -> google.protobuf.Timestamp
+	25, // 12: berth.record.v1.Ready.since:type_name -> google.protobuf.Timestamp
+	25, // 13: berth.record.v1.Ready.begun:type_name -> google.protobuf.Timestamp
+	28, // 14: berth.record.v1.RequestMark.change:type_name -> berth.v1.UpsertReservationRequest.Change
 	2,  // 15: berth.record.v1.Stage.numbers:type_name -> berth.record.v1.SeatRun
 	8,  // 16: berth.record.v1.Stage.requests:type_name -> berth.record.v1.StageRequest
-	19, // 17: berth.record.v1.Executor.attributes:type_name -> berth.record.v1.Executor.AttributesEntry
-	20, // 18: berth.record.v1.Executor.resources:type_name -> berth.record.v1.Executor.ResourcesEntry
-	24, // 19: berth.record.v1.Executor.registered_at:type_name -> google.protobuf.Timestamp
-	24, // 20: berth.record.v1.Executor.since:type_name -> google.protobuf.Timestamp
-	21, // 21: berth.record.v1.Executor.reserved:type_name -> berth.record.v1.Executor.ReservedEntry
-	28, // 22: berth.record.v1.Sku.sku:type_name -> berth.v1.Sku
-	29, // 23: berth.record.v1.Pool.pool:type_name -> berth.v1.Pool
-	22, // 24: berth.record.v1.Disable.attributes:type_name -> berth.record.v1.Disable.AttributesEntry
-	24, // 25: berth.record.v1.Disable.expire_at:type_name -> google.protobuf.Timestamp
-	24, // 26: berth.record.v1.Disable.created_at:type_name -> google.protobuf.Timestamp
-	24, // 27: berth.record.v1.Disable.ended_at:type_name -> google.protobuf.Timestamp
-	30, // 28: berth.record.v1.LeaseChunk.key:type_name -> berth.v1.ReservationKey
-	23, // 29: berth.record.v1.LeaseChunk.each:type_name -> berth.record.v1.LeaseChunk.EachEntry
-	24, // 30: berth.record.v1.LeaseChunk.granted_at:type_name -> google.protobuf.Timestamp
-	30, // 31: berth.record.v1.TaskHeader.key:type_name -> berth.v1.ReservationKey
-	24, // 32: berth.record.v1.TaskHeader.created_at:type_name -> google.protobuf.Timestamp
-	17, // 33: berth.record.v1.TaskChunk.workers:type_name -> berth.record.v1.TaskWorker
-	31, // 34: berth.record.v1.TaskWorker.state:type_name -> berth.v1.Assignment.State
-	24, // 35: berth.record.v1.TaskWorker.since:type_name -> google.protobuf.Timestamp
-	32, // 36: berth.record.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
+	20, // 17: berth.record.v1.Executor.attributes:type_name -> berth.record.v1.Executor.AttributesEntry
+	21, // 18: berth.record.v1.Executor.resources:type_name -> berth.record.v1.Executor.ResourcesEntry
+	25, // 19: berth.record.v1.Executor.registered_at:type_name -> google.protobuf.Timestamp
+	25, // 20: berth.record.v1.Executor.since:type_name -> google.protobuf.Timestamp
+	22, // 21: berth.record.v1.Executor.reserved:type_name -> berth.record.v1.Executor.ReservedEntry
+	29, // 22: berth.record.v1.Sku.sku:type_name -> berth.v1.Sku
+	30, // 23: berth.record.v1.Pool.pool:type_name -> berth.v1.Pool
+	23, // 24: berth.record.v1.Disable.attributes:type_name -> berth.record.v1.Disable.AttributesEntry
+	25, // 25: berth.record.v1.Disable.expire_at:type_name -> google.protobuf.Timestamp
+	25, // 26: berth.record.v1.Disable.created_at:type_name -> google.protobuf.Timestamp
+	25, // 27: berth.record.v1.Disable.ended_at:type_name -> google.protobuf.Timestamp
+	31, // 28: berth.record.v1.LeaseChunk.key:type_name -> berth.v1.ReservationKey
+	24, // 29: berth.record.v1.LeaseChunk.each:type_name -> berth.record.v1.LeaseChunk.EachEntry
+	25, // 30: berth.record.v1.LeaseChunk.granted_at:type_name -> google.protobuf.Timestamp
+	31, // 31: berth.record.v1.TaskHeader.key:type_name -> berth.v1.ReservationKey
+	25, // 32: berth.record.v1.TaskHeader.created_at:type_name -> google.protobuf.Timestamp
+	18, // 33: berth.record.v1.TaskChunk.workers:type_name -> berth.record.v1.TaskWorker
+	32, // 34: berth.record.v1.TaskWorker.state:type_name -> berth.v1.Assignment.State
+	25, // 35: berth.record.v1.TaskWorker.since:type_name -> google.protobuf.Timestamp
+	33, // 36: berth.record.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
 	37, // [37:37] is the sub-list for method output_type
 	37, // [37:37] is the sub-list for method input_type
 	37, // [37:37] is the sub-list for extension type_name
@@ -1904,14 +1993,14 @@ func file_berth_record_v1_record_proto_init() {
 		return
 	}
 	file_berth_record_v1_record_proto_msgTypes[3].OneofWrappers = []any{}
-	file_berth_record_v1_record_proto_msgTypes[17].OneofWrappers = []any{}
+	file_berth_record_v1_record_proto_msgTypes[18].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_record_v1_record_proto_rawDesc), len(file_berth_record_v1_record_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   24,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -89,7 +89,9 @@ func (c *Cluster) start(config Config, listen string) error {
 			return registry.Run(ctx, config, told)
 		},
 		"executor-state": func(ctx context.Context, told func(process.Addresses)) error {
-			return executorstate.Run(ctx, executorstate.Config{Service: service}, told)
+			config := executorstate.Defaults()
+			config.Service = service
+			return executorstate.Run(ctx, config, told)
 		},
 		"assigner": func(ctx context.Context, told func(process.Addresses)) error {
 			config := assigner.Defaults()

@@ -1,0 +1,114 @@
+package inventory
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"berth.dev/pkg/model"
+)
+
+// However many executors are forgotten at once, each effect fits a transaction,
+// and nothing of them is left in memory.
+func TestManyAreForgottenInBoundedEffects(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.HoldBackShare = 1
+	r := lead(cfg)
+	const executors = 250
+	for i := range executors {
+		id := fmt.Sprintf("h%03d", i)
+		r.ready(small(id, 1, 1))
+		r.tellGone(model.Ref{Kind: model.KindLive, ID: id})
+	}
+	r.pause(time.Minute)
+	if s := r.core.Stats(); s.Lost != executors {
+		t.Fatalf("%+v", s)
+	}
+	deleted := 0
+	r.measure = func(e model.Effect) {
+		deleted += len(e.Deletes)
+		if len(e.Deletes) > forgetPerEffect || len(e.Puts) != 1 {
+			t.Errorf("%d deletes and %d puts in one effect", len(e.Deletes), len(e.Puts))
+		}
+	}
+	r.pause(cfg.LostRetention)
+	if len(r.core.hosts) != 0 || deleted != executors {
+		t.Errorf("%d are left, %d deleted", len(r.core.hosts), deleted)
+	}
+	// What is left is who leads, and the greatest ordinal and incarnation.
+	if len(r.core.records) != 1 || len(r.core.holds) != 0 || len(r.core.disables.cohorts) != 0 || r.core.absent.len() != 0 {
+		t.Errorf("left:\n%s", dump(r.core))
+	}
+	if f := r.core.forgotten; f.Ordinal != executors {
+		t.Errorf("%+v", f)
+	}
+}
+
+// An elastic fleet, whose hosts have fresh names and are drained before they go,
+// does not grow.
+func TestAnElasticFleetDoesNotGrow(t *testing.T) {
+	cfg := DefaultConfig()
+	r := lead(cfg)
+	sizes := map[int]int{}
+	for day := range 10 {
+		for i := range 5 {
+			id := fmt.Sprintf("h-%d-%d", day, i)
+			r.ready(small(id, 1, 1))
+			must[ExecutorView](t, r, Drain{ID: id, RequestID: "d-" + id})
+			r.tellGone(model.Ref{Kind: model.KindLive, ID: id})
+		}
+		r.pause(24 * time.Hour)
+		sizes[day] = len(r.keys)
+	}
+	if sizes[9] > sizes[2] {
+		t.Errorf("keys by day: %v", sizes)
+	}
+}
+
+// A successor, which knows of no executor that is gone, gives nobody's ordinal or
+// incarnation again, in the very same term too.
+func TestNothingForgottenIsGivenAgain(t *testing.T) {
+	for _, failOver := range []bool{false, true} {
+		r := lead(DefaultConfig())
+		for _, nonce := range []string{"n1", "n2", "n3"} {
+			r.ready(small0("h1", nonce))
+		}
+		before, _ := r.core.Executor("h1")
+		r.tellGone(model.Ref{Kind: model.KindLive, ID: "h1"})
+		r.pause(48 * time.Hour)
+		if _, there := r.core.Executor("h1"); there {
+			t.Fatal("it is not forgotten")
+		}
+		if failOver {
+			r.failOver()
+		}
+		r.ready(small0("h1", "n4"))
+		after, _ := r.core.Executor("h1")
+		if after.Ordinal <= before.Ordinal || after.Incarnation <= before.Incarnation {
+			t.Errorf("was #%d with incarnation %d, is #%d with %d", before.Ordinal, before.Incarnation, after.Ordinal, after.Incarnation)
+		}
+		if mod := r.keys[after.Ref()].mod; after.Incarnation > mod {
+			t.Errorf("incarnation %d at revision %d", after.Incarnation, mod)
+		}
+	}
+}
+
+// Executors that fall silent at once are seen to go as fast as etcd comes to it:
+// a fleet of 100,000 takes longer than a TTL for its share. All are held back, the
+// first included.
+func TestMassLossOfAFleetThatTakesLongToExpire(t *testing.T) {
+	c := New(DefaultConfig())
+	gone := make([]*host, 60_000)
+	for i := range gone {
+		gone[i] = &host{id: fmt.Sprint(i), goneAt: start.Add(time.Duration(i) * time.Second / expiriesPerSecond)}
+	}
+	crowd := 100_000/5 + 1
+	if held := crowded(gone, crowd, c.window(len(gone))); len(held) != len(gone) || held[0] != gone[0] {
+		t.Errorf("%d of %d are held back", len(held), len(gone))
+	}
+	// Three by three, and nobody twice.
+	few := []*host{gone[0], gone[5_000], gone[10_000], gone[20_000], gone[30_000], gone[31_000], gone[32_000]}
+	if held := crowded(few, 3, 10*time.Second); len(held) != 6 || held[3] != gone[30_000] {
+		t.Errorf("%d are held back", len(held))
+	}
+}

@@ -1,0 +1,46 @@
+package inventory
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"berth.dev/pkg/model"
+)
+
+// Requests that each hold for every executor come, and end in one step or as
+// few as the core takes for it. The time of one step is what counts: for so
+// long nothing else is done, and a step of ten seconds ends the term.
+func BenchmarkOverlappingDisables(b *testing.B) {
+	const requests = 50
+	for _, executors := range []int{10_000, 100_000} {
+		b.Run(fmt.Sprint(executors), func(b *testing.B) {
+			c := fleet(executors)
+			rev := c.revision + 1_000_000
+			longest := time.Duration(0)
+			step := func(now time.Time, event model.Event) {
+				began := time.Now()
+				c.Step(now, event)
+				longest = max(longest, time.Since(began))
+			}
+			now := start
+			for b.Loop() {
+				for i := range requests {
+					step(now, model.Input{Token: 1, Request: Disable{
+						RequestID: fmt.Sprintf("d%d-%d", rev, i), ExpireAt: now.Add(time.Minute),
+						Selector: Selector{Attributes: map[string]string{"region": "here"}},
+					}})
+				}
+				rev++
+				c.Step(now, model.Committed{Effects: len(c.journal), Revision: rev})
+				now = now.Add(time.Hour)
+				for c.NextDeadline().Compare(now) <= 0 && !c.NextDeadline().IsZero() {
+					step(now, nil)
+					rev++
+					c.Step(now, model.Committed{Effects: len(c.journal), Revision: rev})
+				}
+			}
+			b.ReportMetric(float64(longest.Milliseconds()), "ms/longest-step")
+		})
+	}
+}
