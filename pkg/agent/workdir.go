@@ -82,10 +82,13 @@ func prepare(dir string, p plan) error {
 // false if it was made before. A keeper claims by its name, an agent by none:
 // then nothing was started, and nothing will be.
 func claim(dir string, by process) (bool, error) {
+	if has(dir, fileClaim) {
+		return false, nil // Without a write, for which there may be no room.
+	}
 	path := filepath.Join(dir, fileClaim)
 	own := fmt.Sprintf("%s.%d", path, os.Getpid())
 	if err := writeJSON(own, by); err != nil {
-		return false, err
+		return false, errors.Join(err, os.RemoveAll(own+".new"))
 	}
 	err := os.Link(own, path)
 	if errors.Is(err, os.ErrExist) {
