@@ -53,14 +53,13 @@ func TestProcessLeavesNothing(t *testing.T) {
 	before := countBase(t)
 	var left []int
 	for i := range int32(6) {
-		order := submit(1+i, 1, "sh", "-c", leave+[]string{"exit 0", "kill -9 $$", "sleep 1000"}[i%3])
+		order := submit(1+i, 1, "sh", "-c", leave+[]string{"exit 0", "kill -9 $$", ""}[i%3])
 		mustSubmit(t, a, order)
 		left = append(left, f.pid(t), f.pid(t))
-		gate.write(t, "go\n")
-		if i%3 == 2 {
-			if _, err := a.StopTask(t.Context(), stopOf(order, 0)); err != nil {
-				t.Fatal(err)
-			}
+		if i%3 < 2 {
+			gate.write(t, "go\n")
+		} else if _, err := a.StopTask(t.Context(), stopOf(order, 0)); err != nil {
+			t.Fatal(err)
 		}
 		c.awaitState(t, key(1+int(i)), []string{"COMPLETED", "FAILED", "EVICTED"}[i%3])
 		if _, err := a.SubmitTask(t.Context(), submit(100, 1, "/no/such/program")); err == nil {
