@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"flag"
 	"os"
 	"slices"
 	"sync"
@@ -24,6 +25,13 @@ import (
 // and what runs is reported by whoever is the agent.
 func TestAgentPromises(t *testing.T) {
 	root := t.TempDir()
+	// Time stands still for rapid: it would look for a smaller failure for ever.
+	const shrink = "rapid.shrinktime"
+	was := flag.Lookup(shrink).Value.String()
+	if err := flag.Set(shrink, "0s"); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = flag.Set(shrink, was) }()
 	synctest.Test(t, func(t *testing.T) {
 		// Not the test itself: rapid would ask it for its deadline, which a bubble has
 		// not.
