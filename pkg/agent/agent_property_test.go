@@ -190,7 +190,11 @@ func (p *play) close() error {
 	p.mu.Lock()
 	for id, s := range p.pending {
 		delete(p.pending, id)
-		s.word <- errDied
+		if p.live[id] != nil {
+			s.word <- nil // Its keeper carries on.
+		} else {
+			s.word <- errDied // An error promises that it never runs.
+		}
 	}
 	p.mu.Unlock()
 	if p.broken != nil {
