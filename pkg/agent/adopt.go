@@ -36,8 +36,9 @@ func (p *Process) Adopt(ended func(Spec, Exit)) ([]Adopted, error) {
 		adopted = append(adopted, *a)
 	}
 	slices.SortFunc(forgotten, func(a, b string) int { return cmp.Compare(modified(a), modified(b)) })
+	now := time.Now()
 	for _, dir := range forgotten {
-		p.keepLog(dir)
+		p.retire(dir, aged(time.Unix(0, modified(dir)), now))
 	}
 	return adopted, nil
 }
@@ -61,7 +62,10 @@ func (p *Process) adopt(dir string, ended func(Spec, Exit)) (*Adopted, error) {
 	}
 	close(k.settled)
 	if err := readJSON(filepath.Join(dir, fileClaim), &k.keeper); err != nil {
-		return nil, err
+		// A host that lost its power leaves such files. Its keepers are gone, which
+		// their pipes tell.
+		p.log.Warn("the claim cannot be read", "dir", dir, "error", err)
+		k.keeper = process{PID: -1}
 	}
 	// Without a keeper the pipe has no writer, and ends at once.
 	var err error

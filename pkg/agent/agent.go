@@ -43,10 +43,19 @@ type Config struct {
 	// StopWhenIsolatedAfter is how long the control plane may be silent before
 	// the agent stops its workers; 0 lets them run.
 	StopWhenIsolatedAfter time.Duration
+	// Starts is how many workers are being started at once, the rest waits in
+	// line; twice the processors unless given, and at least 4.
+	Starts int
+	// StartTimeout is how long a start may take before the next one in line goes
+	// past it; 30 s unless given.
+	StartTimeout time.Duration
 	// TombstoneAge is how long tombstones are kept at least; 24 h unless given.
 	TombstoneAge time.Duration
 	// Log is slog's default unless given.
 	Log *slog.Logger
+
+	// now is the time of day, for tests to step.
+	now func() time.Time
 }
 
 // Agent is the agent of one executor. Its methods are safe for concurrent use.
@@ -55,6 +64,10 @@ type Agent struct {
 	log   *slog.Logger
 	lock  *os.File
 	nonce string
+	// now is the time of day as it is told. Nothing waits by it: that is for
+	// timers, and for the monotonic reading that it carries, which a step of the
+	// clock leaves alone.
+	now func() time.Time
 	// wake has one element when there is news to report.
 	wake chan struct{}
 	// orders counts those under way.
@@ -67,6 +80,14 @@ type Agent struct {
 	ledger  *ledger
 	journal *journal
 	workers map[identity]*worker
+	// starting are the workers that are being started or wait for it, line those
+	// that wait, in order, and room says how many more may begin.
+	starting map[identity]*start
+	line     []*start
+	room     int
+	// held are the ends that could not be made durable yet, again tries them.
+	held  map[identity]Exit
+	again *time.Timer
 	// changed is closed and made afresh when a worker is started or ended.
 	changed chan struct{}
 }
@@ -92,13 +113,26 @@ func New(cfg Config) (*Agent, error) {
 	if cfg.TombstoneAge == 0 {
 		cfg.TombstoneAge = 24 * time.Hour
 	}
+	if cfg.Starts < 0 || cfg.StartTimeout < 0 {
+		return nil, fmt.Errorf("agent %s: starts and their timeout cannot be negative", cfg.ID)
+	}
+	if cfg.Starts == 0 {
+		cfg.Starts = defaultStarts()
+	}
+	if cfg.StartTimeout == 0 {
+		cfg.StartTimeout = defaultStartTimeout
+	}
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
+	if cfg.now == nil {
+		cfg.now = time.Now
+	}
 	a := &Agent{
-		cfg: cfg, log: cfg.Log.With("executor", cfg.ID), nonce: newNonce(),
+		cfg: cfg, log: cfg.Log.With("executor", cfg.ID), nonce: newNonce(), now: cfg.now,
 		wake: make(chan struct{}, 1), changed: make(chan struct{}),
 		ledger: newLedger(cfg.ID, cfg.TombstoneAge), workers: map[identity]*worker{},
+		starting: map[identity]*start{}, room: cfg.Starts, held: map[identity]Exit{},
 	}
 	// Held throughout, so that the end of an adopted worker waits for its entry.
 	a.mu.Lock()
@@ -123,7 +157,9 @@ func (a *Agent) open() error {
 		if a.journal, kept, err = openJournal(a.cfg.Dir); err != nil {
 			return err
 		}
+		now := a.now()
 		for _, t := range kept {
+			t.At = aged(t.At, now)
 			a.ledger.bury(t)
 		}
 	}
@@ -140,25 +176,17 @@ func (a *Agent) open() error {
 		a.workers[w.Spec.identity()] = &worker{w.Handle, w.Spec.Grace}
 		a.log.Info("adopted a worker", "worker", w.Spec.Worker, "epoch", w.Spec.Epoch)
 	}
+	// Where there is no room their ends are held back until there is.
+	if err := a.journal.reserve(a.ledger.alive(), a.ledger.buried); err != nil {
+		a.log.Warn("no room for the ends of adopted workers", "error", err)
+	}
 	return nil
 }
 
-// ended takes in the end of a worker: durable first, then told.
-func (a *Agent) ended(id identity, x Exit) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	now := time.Now()
-	if a.closed || !a.ledger.ended(id, x, now) {
-		return
-	}
-	if err := a.journal.append(tombstone{id, now}, a.ledger.buried); err != nil {
-		// It is told all the same: the worker is gone, and the driver keeps its
-		// end until it is forgotten.
-		a.log.Error("tombstone not durable", "worker", id.Worker, "epoch", id.Epoch, "error", err)
-	}
-	a.log.Info("worker ended", "worker", id.Worker, "epoch", id.Epoch, "state", x.state(), "problem", x.Problem)
-	a.tell()
-}
+// aged is when something happened, as seen from now: with now's monotonic
+// reading, so that a step of the clock does not age it from here on, and never
+// in the future, where a clock that was set back would have it.
+func aged(at, now time.Time) time.Time { return now.Add(-max(0, now.Sub(at))) }
 
 // tell wakes whoever waits for a change, and the report. The lock is held.
 func (a *Agent) tell() {
@@ -171,11 +199,12 @@ func (a *Agent) tell() {
 }
 
 // StopWorkers stops every worker, those that are just being started too, each
-// within its own grace, and returns when the last one is gone. From then on no
-// worker is started.
+// within its own grace, and returns when the last one is gone. What waits to be
+// started is not begun. From then on no worker is started.
 func (a *Agent) StopWorkers(ctx context.Context) error {
 	a.mu.Lock()
 	a.ending = true
+	a.clearLine()
 	a.mu.Unlock()
 	for {
 		a.mu.Lock()
@@ -234,18 +263,21 @@ func (a *Agent) live() map[identity]*worker {
 	return live
 }
 
-// Close waits for the orders under way, closes the driver and lets go of the
-// directory. The
-// workers go on, for the next agent to adopt: StopWorkers before it ends them.
-// End Run first.
+// Close waits for the orders and starts under way, closes the driver and lets go
+// of the directory. What waits to be started is not begun. The workers go on,
+// for the next agent to adopt: StopWorkers before it ends them. End Run first.
 func (a *Agent) Close() error {
 	a.mu.Lock()
-	closed := a.closed
-	a.closed = true
-	a.mu.Unlock()
-	if closed {
+	if a.closed {
+		a.mu.Unlock()
 		return nil
 	}
+	a.closed = true
+	a.clearLine()
+	if a.again != nil {
+		a.again.Stop()
+	}
+	a.mu.Unlock()
 	a.orders.Wait()
 	err := a.cfg.Driver.Close()
 	a.mu.Lock()

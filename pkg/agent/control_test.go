@@ -165,7 +165,7 @@ func (c *control) tell() {
 // await waits until the condition holds; it is called with the lock held.
 func (c *control) await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.After(15 * time.Second)
+	deadline := time.After(time.Minute)
 	for {
 		c.mu.Lock()
 		ok, changed, wrong := holds(), c.changed, slices.Clone(c.wrong)

@@ -45,7 +45,7 @@ func TestJournal(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := j.file.WriteString(`{"job":"cut`); err != nil {
+	if _, err := j.file.WriteAt([]byte(`{"job":"cut`), j.end); err != nil {
 		t.Fatal(err)
 	}
 	_, kept = reopen(t, dir)

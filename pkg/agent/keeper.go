@@ -32,8 +32,9 @@ const eventsFD = 3
 // A keeper stands between agent and worker so that neither needs the other to
 // live. It works in the worker's directory by relative paths: in one that was
 // removed it can do nothing, however late it comes. It starts the process in a
-// group of its own, takes orders to end it from a pipe, sees to the grace and to
-// the end of all that the worker leaves behind, and writes down how it ended.
+// group of its own, takes orders to end it from a pipe, brings its output to
+// files of bounded size, sees to the grace and to the end of all that the worker
+// leaves behind, and writes down how it ended.
 func ShimMain() {
 	if os.Getenv(keeperVariable) == "" {
 		return
@@ -78,14 +79,24 @@ func keep() error {
 	if err != nil {
 		return err
 	}
+	stdout, err := newOutput(fileStdout, p.Log)
+	if err != nil {
+		return err
+	}
+	stderr, err := newOutput(fileStderr, p.Log)
+	if err != nil {
+		return err
+	}
 	cmd := &exec.Cmd{
 		Path: p.Path, Args: append([]string{p.Spec.Command}, p.Spec.Args...), Env: p.Env, Dir: p.Dir,
-		Stdout: os.Stdout, Stderr: os.Stderr,
+		Stdout: stdout.write, Stderr: stderr.write,
 		SysProcAttr: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL},
 	}
 	if err := cmd.Start(); err != nil {
 		return exit.write(verdict{NotStarted: err.Error()})
 	}
+	stdout.pump()
+	stderr.pump()
 	k := &keeper{me: me, group: cmd.Process.Pid}
 	go k.obey(control)
 	go k.reapOrphans(children)
@@ -95,6 +106,8 @@ func keep() error {
 		return errors.Join(gone, exit.write(verdict{NotStarted: err.Error()}))
 	}
 	code, err := k.wait(cmd)
+	stdout.drain()
+	stderr.drain()
 	return errors.Join(err, exit.write(verdict{Code: code, Stopped: k.stopped}))
 }
 

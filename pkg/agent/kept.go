@@ -95,21 +95,30 @@ func (k *kept) conclude(err error) {
 // abandoned makes sure that a worker whose keeper left no verdict is gone.
 func (k *kept) abandoned() (Exit, error) {
 	if ok, err := claim(k.dir, process{}); ok || err != nil {
-		return Exit{Problem: "the keeper did not come up: " + k.stderr()}, nil
+		return Exit{Problem: "the keeper did not come up: " + k.words()}, nil
 	}
 	if err := killSession(k.keeper, k.driver.closing); err != nil {
 		return Exit{}, err
 	}
-	return Exit{Problem: "the keeper was killed, nobody saw the process end: " + k.stderr(), Stopped: has(k.dir, fileStopping)}, nil
+	return Exit{Problem: "the keeper is gone, nobody saw the process end: " + k.words(), Stopped: has(k.dir, fileStopping)}, nil
 }
 
-// stderr is the end of what was written there, for the one who asks why.
-func (k *kept) stderr() string {
-	text, err := os.ReadFile(filepath.Join(k.dir, fileStderr))
+// words is the end of what the keeper said, for the one who asks why.
+func (k *kept) words() string {
+	text, err := os.ReadFile(filepath.Join(k.dir, fileKeeper))
 	if err != nil {
 		return err.Error()
 	}
 	return string(text[max(0, len(text)-512):])
+}
+
+// giveUp ends a keeper that does not come up. What it has started goes with it.
+func (k *kept) giveUp() {
+	if has(k.dir, fileProcess) {
+		return // It was on its way to say so.
+	}
+	k.driver.log.Warn("a worker does not come up: its start is given up", "dir", k.dir)
+	k.keeper.kill()
 }
 
 // settle says whether the process was started; the first answer counts.
@@ -151,21 +160,7 @@ func (k *kept) Forget() {
 	if err := mark(k.dir, fileForgotten); err != nil {
 		k.driver.log.Warn("end not marked as known", "error", err)
 	}
-	k.driver.keepLog(k.dir)
-}
-
-// keepLog removes the oldest logs beyond those kept.
-func (p *Process) keepLog(dir string) {
-	p.mu.Lock()
-	p.logs = append(p.logs, dir)
-	var old []string
-	if n := len(p.logs) - keptLogs; n > 0 {
-		old, p.logs = p.logs[:n:n], p.logs[n:]
-	}
-	p.mu.Unlock()
-	for _, dir := range old {
-		p.remove(dir)
-	}
+	k.driver.retire(k.dir, time.Now())
 }
 
 func describe(code int32) string {

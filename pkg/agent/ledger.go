@@ -130,6 +130,17 @@ func (l *ledger) living(name model.Worker) *entry {
 	return nil
 }
 
+// alive counts the workers that have not ended.
+func (l *ledger) alive() int {
+	n := 0
+	for _, e := range l.entries {
+		if !e.state.Terminal() {
+			n++
+		}
+	}
+	return n
+}
+
 // adopt takes over a worker that an earlier agent started.
 func (l *ledger) adopt(id identity, uid string, state model.WorkerState, since time.Time) {
 	l.entries[id] = &entry{identity: id, uid: uid, state: state, since: since}

@@ -12,6 +12,12 @@ import (
 func TestMain(m *testing.M) {
 	if os.Getenv(keeperVariable) != "" {
 		go collect()
+		for {
+			if _, err := os.Stat("../" + fileHang); err != nil {
+				break
+			}
+			time.Sleep(time.Hour) // Until it is killed.
+		}
 	}
 	ShimMain()
 	childMain()

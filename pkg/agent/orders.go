@@ -10,8 +10,9 @@ import (
 )
 
 // SubmitTask starts a worker, or answers how it stands if it was ordered before.
-// Errors are *fault.Error; only an Unavailable one leaves open whether the
-// worker runs.
+// Workers are started a few at a time, in order: the answer shows STARTING when
+// it takes a while, and what came of it is reported then. Errors are
+// *fault.Error; only an Unavailable one leaves open whether the worker runs.
 func (a *Agent) SubmitTask(ctx context.Context, req *controlv1.SubmitTaskRequest) (*controlv1.SubmitTaskAnswer, error) {
 	id, err := identityOf(req.GetWorker())
 	if err != nil {
@@ -21,62 +22,45 @@ func (a *Agent) SubmitTask(ctx context.Context, req *controlv1.SubmitTaskRequest
 		return nil, err
 	}
 	defer a.orders.Done()
-	for {
-		a.mu.Lock()
-		if a.ending {
-			a.mu.Unlock()
-			return nil, fault.New(fault.Unavailable, fault.ReasonUnavailable, "the agent of %s ends", a.cfg.ID)
-		}
-		e, fresh, older, err := a.ledger.submit(req.GetTerm(), req.GetIncarnation(), id, req.GetWorker().GetUid(), time.Now())
-		switch {
-		case older != nil:
-			w := a.workers[older.identity]
-			a.mu.Unlock()
-			if w != nil {
-				a.order(older.identity, w, w.grace)
-			}
-			return nil, err
-		case err != nil:
-			a.mu.Unlock()
-			return nil, err
-		case fresh:
-			a.mu.Unlock()
-			if err := a.start(specOf(a.cfg.ID, id, req)); err != nil {
-				return nil, err
-			}
-		case e.state != model.WorkerStarting:
-			answer := &controlv1.SubmitTaskAnswer{Worker: e.wire(), Sequence: a.ledger.next()}
-			a.mu.Unlock()
-			return answer, nil
-		default:
-			if err := a.await(ctx); err != nil {
-				return nil, err
-			}
-		}
-	}
-}
-
-// start has the driver start the worker. A caller that goes away does not stop
-// it half way.
-func (a *Agent) start(spec Spec) error {
-	id := spec.identity()
-	handle, err := a.cfg.Driver.Start(spec, func(x Exit) { a.ended(id, x) })
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if err != nil {
-		a.ledger.startFailed(id)
-		a.log.Warn("worker not started", "worker", id.Worker, "epoch", id.Epoch, "error", err)
-	} else {
-		if a.ledger.entries[id] == nil {
-			handle.Forget() // It ended, and its end was taken, in the meantime.
-		} else {
-			a.workers[id] = &worker{handle, spec.Grace}
-		}
-		a.ledger.running(id, time.Now())
-		a.log.Info("worker started", "worker", id.Worker, "epoch", id.Epoch)
+	if a.ending {
+		return nil, a.ends()
 	}
-	a.tell()
-	return err
+	e, fresh, older, err := a.ledger.submit(req.GetTerm(), req.GetIncarnation(), id, req.GetWorker().GetUid(), a.now())
+	if older != nil {
+		a.replace(older.identity)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if fresh {
+		if err := a.enqueue(specOf(a.cfg.ID, id, req)); err != nil {
+			a.ledger.startFailed(id)
+			return nil, err
+		}
+	}
+	if s := a.starting[id]; s != nil {
+		if err := a.awaitStart(ctx, s); err != nil {
+			return nil, err
+		}
+	}
+	return &controlv1.SubmitTaskAnswer{Worker: e.wire(), Sequence: a.ledger.next()}, nil
+}
+
+// replace has a worker make room for a later epoch of its name. The lock is let
+// go of meanwhile.
+func (a *Agent) replace(id identity) {
+	if s := a.starting[id]; s != nil {
+		a.withdraw(s, fault.New(fault.Conflict, fault.ReasonLowerEpoch, "a later epoch of %s was ordered", id.Worker))
+	}
+	w := a.workers[id]
+	if w == nil {
+		return
+	}
+	a.mu.Unlock()
+	_ = a.order(id, w, w.grace) // logged; the order that waits for it is repeated
+	a.mu.Lock()
 }
 
 // StopTask stops a worker. The answer shows EVICTING while it still ends, or an
@@ -90,47 +74,77 @@ func (a *Agent) StopTask(ctx context.Context, req *controlv1.StopTaskRequest) (*
 		return nil, err
 	}
 	defer a.orders.Done()
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	for {
-		a.mu.Lock()
-		now := time.Now()
 		e, err := a.ledger.stop(req.GetTerm(), req.GetIncarnation(), id)
-		switch {
+		switch s := a.starting[id]; {
 		case err != nil:
-			a.mu.Unlock()
 			return nil, err
 		case e == nil:
-			defer a.mu.Unlock()
-			t := tombstone{id, now}
-			if !a.ledger.gone(id) {
-				// Durable before it counts: what is not on disk is not promised.
-				if err := a.journal.append(t, a.ledger.buried); err != nil {
-					return nil, fault.New(fault.Unavailable, fault.ReasonUnavailable, "the stop of %s is not durable", id.Worker).Because(err)
-				}
-				a.ledger.bury(t)
-			}
-			return &controlv1.StopTaskAnswer{Worker: buriedReport(t, req.GetWorker().GetUid()), Sequence: a.ledger.next()}, nil
-		case e.state == model.WorkerStarting:
-			if err := a.await(ctx); err != nil {
+			return a.forbid(id, req.GetWorker().GetUid())
+		case s != nil:
+			if err := a.cutShort(ctx, s); err != nil {
 				return nil, err
 			}
 			continue
-		case e.state.Terminal():
-			defer a.mu.Unlock()
-			return &controlv1.StopTaskAnswer{Worker: e.wire(), Sequence: a.ledger.next()}, nil
 		}
-		w := a.workers[id]
-		a.mu.Unlock()
-		grace := w.grace
-		if req.GetGrace() != nil {
-			grace = max(0, req.GetGrace().AsDuration())
+		if w := a.workers[id]; w != nil && !e.state.Terminal() {
+			grace := w.grace
+			if req.GetGrace() != nil {
+				grace = max(0, req.GetGrace().AsDuration())
+			}
+			a.mu.Unlock()
+			err := a.order(id, w, grace)
+			a.mu.Lock()
+			if err != nil {
+				return nil, fault.New(fault.Unavailable, fault.ReasonUnavailable, "%s could not be told to end", id.Worker).Because(err)
+			}
 		}
-		if err := a.order(id, w, grace); err != nil {
-			return nil, fault.New(fault.Unavailable, fault.ReasonUnavailable, "%s could not be told to end", id.Worker).Because(err)
+		if e.state == model.WorkerStarting {
+			return nil, notDurable(id, nil) // It was never begun, and its end is held back.
 		}
-		a.mu.Lock()
-		defer a.mu.Unlock()
 		return &controlv1.StopTaskAnswer{Worker: e.wire(), Sequence: a.ledger.next()}, nil
 	}
+}
+
+// forbid promises that a worker which is not there is never started. The lock is
+// held.
+func (a *Agent) forbid(id identity, uid string) (*controlv1.StopTaskAnswer, error) {
+	t := tombstone{id, a.now()}
+	if !a.ledger.gone(id) {
+		// Durable before it counts: what is not on disk is not promised. The room
+		// that is taken for the ends of workers is left to them.
+		if err := a.journal.reserve(a.ledger.alive()+1, a.ledger.buried); err != nil {
+			return nil, notDurable(id, err)
+		}
+		if err := a.journal.append(t, a.ledger.buried); err != nil {
+			return nil, notDurable(id, err)
+		}
+		a.ledger.bury(t)
+	}
+	return &controlv1.StopTaskAnswer{Worker: buriedReport(t, uid), Sequence: a.ledger.next()}, nil
+}
+
+// cutShort withdraws a start, or waits for one that has begun. The lock is let go
+// of meanwhile.
+func (a *Agent) cutShort(ctx context.Context, s *start) error {
+	worker := s.spec.Worker
+	if a.withdraw(s, fault.New(fault.Conflict, fault.ReasonStopped, "%s was stopped before it was started", worker)) {
+		return nil
+	}
+	a.mu.Unlock()
+	defer a.mu.Lock()
+	select {
+	case <-s.settled:
+		return nil
+	case <-ctx.Done():
+		return fault.New(fault.Unavailable, fault.ReasonUnavailable, "%s is being started", worker).Because(ctx.Err())
+	}
+}
+
+func notDurable(id identity, err error) error {
+	return fault.New(fault.Unavailable, fault.ReasonUnavailable, "the stop of %s is not durable", id.Worker).Because(err)
 }
 
 // order tells a worker to end.
@@ -141,7 +155,7 @@ func (a *Agent) order(id identity, w *worker, grace time.Duration) error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.ledger.evicting(id, time.Now()) {
+	if a.ledger.evicting(id, a.now()) {
 		a.log.Info("worker told to end", "worker", id.Worker, "epoch", id.Epoch, "grace", grace)
 		a.tell()
 	}
@@ -153,22 +167,15 @@ func (a *Agent) enter() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.closed {
-		return fault.New(fault.Unavailable, fault.ReasonUnavailable, "the agent of %s ends", a.cfg.ID)
+		return a.ends()
 	}
 	a.orders.Add(1)
 	return nil
 }
 
-// await lets go of the lock and waits for the next change of a worker.
-func (a *Agent) await(ctx context.Context) error {
-	changed := a.changed
-	a.mu.Unlock()
-	select {
-	case <-changed:
-		return nil
-	case <-ctx.Done():
-		return fault.New(fault.Unavailable, fault.ReasonUnavailable, "the worker is being started").Because(ctx.Err())
-	}
+// ends is the refusal of an agent that takes no workers any more.
+func (a *Agent) ends() error {
+	return fault.New(fault.Unavailable, fault.ReasonUnavailable, "the agent of %s ends", a.cfg.ID)
 }
 
 // identityOf refuses names that could not stand in a path.

@@ -1,9 +1,9 @@
 package agent
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"os"
@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -32,13 +33,23 @@ type ProcessConfig struct {
 	// and TMPDIR of the agent unless given. The rest of the agent's environment
 	// is its own.
 	Env []string
+	// LogMaxBytes is how large a file of output gets, 16 MiB unless given, and
+	// LogKeep how many there are of each of a worker's two streams, the one that is
+	// written to included, 2 unless given. The oldest goes when another is begun.
+	LogMaxBytes int64
+	LogKeep     int
+	// EndedKeep, EndedMaxBytes and EndedMaxAge bound what is kept of workers whose
+	// end the control plane knows: the number of their directories, what these hold
+	// together, and how long they are kept; 64, 1 GiB and a week unless given.
+	EndedKeep     int
+	EndedMaxBytes int64
+	EndedMaxAge   time.Duration
+	// StartTimeout is how long a worker may take to come up before its start is
+	// given up; 30 s unless given.
+	StartTimeout time.Duration
 	// Log is slog's default unless given.
 	Log *slog.Logger
 }
-
-// keptLogs is how many directories of workers that are over and forgotten are
-// kept, for their output.
-const keptLogs = 64
 
 // Process is the driver of real processes. Each worker is a process in a group
 // of its own, under a keeper: this program, started again. The program must call
@@ -47,8 +58,7 @@ const keptLogs = 64
 // there is a payload.
 //
 // A stop signals the whole group. When the worker has ended, whatever it started
-// and left behind is killed before the end is told. The output is not limited:
-// that is for the file system or the worker to do.
+// and left behind is killed before the end is told.
 type Process struct {
 	cfg ProcessConfig
 	log *slog.Logger
@@ -62,8 +72,10 @@ type Process struct {
 	// watched are the workers whose keeper lives.
 	watched map[*kept]struct{}
 	watches sync.WaitGroup
-	// logs are the directories of forgotten workers, oldest first.
-	logs []string
+	// retired are the directories of forgotten workers, oldest first, and expiry
+	// is due when the oldest has been kept for long enough.
+	retired []retired
+	expiry  *time.Timer
 }
 
 // NewProcess makes the driver. Its directory is made when it is needed.
@@ -87,21 +99,42 @@ func NewProcess(cfg ProcessConfig) (*Process, error) {
 			}
 		}
 	}
+	for name, n := range map[string]int64{
+		"LogMaxBytes": cfg.LogMaxBytes, "LogKeep": int64(cfg.LogKeep), "EndedKeep": int64(cfg.EndedKeep),
+		"EndedMaxBytes": cfg.EndedMaxBytes, "EndedMaxAge": int64(cfg.EndedMaxAge), "StartTimeout": int64(cfg.StartTimeout),
+	} {
+		if n < 0 {
+			return nil, fmt.Errorf("agent: %s cannot be negative", name)
+		}
+	}
+	cfg.LogMaxBytes = cmp.Or(cfg.LogMaxBytes, 16<<20)
+	cfg.LogKeep = cmp.Or(cfg.LogKeep, 2)
+	cfg.EndedKeep = cmp.Or(cfg.EndedKeep, 64)
+	cfg.EndedMaxBytes = cmp.Or(cfg.EndedMaxBytes, 1<<30)
+	cfg.EndedMaxAge = cmp.Or(cfg.EndedMaxAge, 7*24*time.Hour)
+	cfg.StartTimeout = cmp.Or(cfg.StartTimeout, defaultStartTimeout)
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
 	return &Process{cfg: cfg, log: cfg.Log, watched: map[*kept]struct{}{}, closing: make(chan struct{})}, nil
 }
 
+// Check implements Checker: it refuses commands that may not, or cannot, be run.
+func (p *Process) Check(spec Spec) error {
+	_, err := resolve(p.cfg.Allow, spec.Command, p.workDir(spec))
+	return err
+}
+
+// workDir is where a worker runs.
+func (p *Process) workDir(spec Spec) string {
+	return cmp.Or(p.cfg.WorkDir, workerPath(p.cfg.Dir, spec.identity()))
+}
+
 // Start implements Driver.
 func (p *Process) Start(spec Spec, ended func(Exit)) (Handle, error) {
 	p.starts.RLock()
 	defer p.starts.RUnlock()
-	dir := workerPath(p.cfg.Dir, spec.identity())
-	work := p.cfg.WorkDir
-	if work == "" {
-		work = dir
-	}
+	dir, work := workerPath(p.cfg.Dir, spec.identity()), p.workDir(spec)
 	path, err := resolve(p.cfg.Allow, spec.Command, work)
 	if err != nil {
 		return nil, err
@@ -109,7 +142,10 @@ func (p *Process) Start(spec Spec, ended func(Exit)) (Handle, error) {
 	if err := p.makeDir(dir); err != nil {
 		return nil, startFailed("the worker's directory: %v", err)
 	}
-	pl := plan{Spec: spec, Path: path, Env: p.env(spec, dir), Dir: work}
+	pl := plan{
+		Spec: spec, Path: path, Env: p.env(spec, dir), Dir: work,
+		Log: logLimit{MaxBytes: p.cfg.LogMaxBytes, Keep: p.cfg.LogKeep},
+	}
 	if err := prepare(dir, pl); err != nil {
 		p.remove(dir)
 		return nil, startFailed("the worker's directory: %v", err)
@@ -119,7 +155,9 @@ func (p *Process) Start(spec Spec, ended func(Exit)) (Handle, error) {
 		p.remove(dir)
 		return nil, startFailed("the worker's keeper: %v", err)
 	}
+	late := time.AfterFunc(p.cfg.StartTimeout, k.giveUp)
 	<-k.settled
+	late.Stop()
 	if k.notStarted != "" {
 		p.remove(dir)
 		return nil, startFailed("%s", k.notStarted)
@@ -148,17 +186,12 @@ func (p *Process) spawn(dir string, pl plan, ended func(Exit)) (*kept, error) {
 		ExtraFiles:  []*os.File{pipe},
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
-	for _, out := range []struct {
-		name string
-		to   *io.Writer
-	}{{fileStdout, &cmd.Stdout}, {fileStderr, &cmd.Stderr}} {
-		file, err := os.OpenFile(filepath.Join(dir, out.name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
-		if err != nil {
-			return nil, errors.Join(err, k.events.Close())
-		}
-		defer file.Close()
-		*out.to = file
+	words, err := os.OpenFile(filepath.Join(dir, fileKeeper), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
+	if err != nil {
+		return nil, errors.Join(err, k.events.Close())
 	}
+	defer words.Close()
+	cmd.Stderr = words
 	if err := cmd.Start(); err != nil {
 		return nil, errors.Join(err, k.events.Close())
 	}
@@ -204,6 +237,9 @@ func (p *Process) Close() error {
 	}
 	p.closed = true
 	close(p.closing)
+	if p.expiry != nil {
+		p.expiry.Stop()
+	}
 	var errs []error
 	for k := range p.watched {
 		errs = append(errs, k.events.Close())
@@ -222,15 +258,4 @@ func (p *Process) makeDir(dir string) error {
 		return err
 	}
 	return os.Mkdir(dir, 0o750)
-}
-
-// remove takes a directory away, and the job's when it was the last one there.
-func (p *Process) remove(dir string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err := os.RemoveAll(dir); err != nil {
-		p.log.Warn("directory not removed", "error", err)
-	}
-	// Fails when other workers of the job are there, as it should.
-	_ = os.Remove(filepath.Dir(dir))
 }

@@ -31,6 +31,12 @@ import (
 // of the control plane.
 const childVariable = "BERTH_TEST_AGENT"
 
+// How much such an agent keeps of a worker's output: files and their size.
+const (
+	childLogBytes = 1 << 20
+	childLogKeep  = 3
+)
+
 func childMain() {
 	dir, gateway, ok := strings.Cut(os.Getenv(childVariable), "|")
 	if !ok {
@@ -48,7 +54,7 @@ func child(dir, gateway string) error {
 	if err != nil {
 		return err
 	}
-	driver, err := NewProcess(ProcessConfig{Dir: dir, Allow: []string{AllowAll}})
+	driver, err := NewProcess(ProcessConfig{Dir: dir, Allow: []string{AllowAll}, LogMaxBytes: childLogBytes, LogKeep: childLogKeep})
 	if err != nil {
 		return err
 	}

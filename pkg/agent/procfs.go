@@ -33,8 +33,15 @@ func processOf(pid int) (process, error) {
 	if err != nil {
 		return process{}, err
 	}
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return process{PID: pid, Start: s.start, Boot: string(bytes.TrimSpace(boot))}, err
+	boot, err := bootID()
+	return process{PID: pid, Start: s.start, Boot: boot}, err
+}
+
+// bootID names the host's present boot: ids and starts of processes recur after
+// another.
+func bootID() (string, error) {
+	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return string(bytes.TrimSpace(text)), err
 }
 
 func readStat(pid int) (stat, error) {
@@ -66,16 +73,33 @@ func parseStat(text string) (s stat, err error) {
 	return s, err
 }
 
+// seen looks at the process, and says whether it is still the same one.
+func (p process) seen() (stat, bool) {
+	s, err := readStat(p.PID)
+	if err != nil || s.start != p.Start {
+		return stat{}, false
+	}
+	boot, err := bootID()
+	return s, err == nil && boot == p.Boot
+}
+
+// kill kills the process, and no other that has its id now.
+func (p process) kill() {
+	if _, same := p.seen(); same {
+		_ = unix.Kill(p.PID, unix.SIGKILL) // Its end in the meantime is what is wanted.
+	}
+}
+
 // killSession kills what lives of a keeper's session, itself aside, and returns
 // once it is gone, or with an error when enough ends first. A session id is not
 // reused while a process is in the session: a process of the keeper's id and
 // another start means that nothing is left.
 func killSession(keeper process, enough <-chan struct{}) error {
-	now, err := processOf(os.Getpid())
+	boot, err := bootID()
 	if err != nil {
 		return err
 	}
-	if keeper.PID <= 1 || keeper.Boot != now.Boot {
+	if keeper.PID <= 1 || keeper.Boot != boot {
 		return nil
 	}
 	if s, err := readStat(keeper.PID); err == nil && s.start != keeper.Start {
@@ -123,7 +147,7 @@ func processes(fits func(pid int, s stat) bool) ([]int, error) {
 // reap takes in the end of a child. What is no child of this process, or no
 // longer the same, is left alone.
 func (p process) reap() {
-	if s, err := readStat(p.PID); err == nil && s.start == p.Start {
+	if _, same := p.seen(); same {
 		for {
 			if _, err := unix.Wait4(p.PID, nil, 0, nil); err != unix.EINTR {
 				return

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -26,6 +27,10 @@ const (
 	// taken for dead. A broken connection tells itself; this is for one that went
 	// silent.
 	silentBeats = 3
+	// maxPatience bounds how often that time doubles while streams are given up
+	// that were never answered: a control plane that is late is not helped by
+	// thousands of agents that begin anew.
+	maxPatience = 2
 	// registerTimeout bounds one attempt to register.
 	registerTimeout = 10 * time.Second
 )
@@ -51,6 +56,8 @@ func (a *Agent) Run(ctx context.Context) error {
 		// again slows down an agent that keeps losing its executor, or that
 		// another one of its id has followed.
 		again = pause{first: 10 * time.Millisecond, last: 30 * time.Second}
+		// unanswered counts the streams in a row that were given up unanswered.
+		unanswered int
 		// followed: it was said that another agent has the id.
 		followed bool
 	)
@@ -75,7 +82,11 @@ func (a *Agent) Run(ctx context.Context) error {
 			followed = false
 		}
 		began := time.Now()
-		answered, err := a.session(ctx, every, isolated)
+		answered, err := a.session(ctx, every, silentBeats*every<<min(unanswered, maxPatience), isolated)
+		unanswered++
+		if answered || !errors.Is(err, errSilent) {
+			unanswered = 0
+		}
 		if answered && time.Since(began) > delay.last {
 			delay.reset()
 		}
@@ -116,16 +127,19 @@ func (a *Agent) register(ctx context.Context) (time.Duration, error) {
 	return defaultEvery, nil
 }
 
-// session holds one heartbeat stream until it breaks, and says whether it was
-// ever answered.
-func (a *Agent) session(ctx context.Context, every time.Duration, isolated *time.Timer) (answered bool, err error) {
+// errSilent ends a stream that nobody answers.
+var errSilent = errors.New("the heartbeats are not answered")
+
+// session holds one heartbeat stream until it breaks, or until its first answer
+// takes longer than the patience, and says whether it was ever answered.
+func (a *Agent) session(ctx context.Context, every, patience time.Duration, isolated *time.Timer) (answered bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	silent := time.AfterFunc(silentBeats*every, func() { cancel(errors.New("the heartbeats are not answered")) })
+	silent := time.AfterFunc(patience, func() { cancel(errSilent) })
 	defer silent.Stop()
 	stream, err := controlv1.NewHeartbeatsClient(a.cfg.Conn).Heartbeat(ctx, grpc.WaitForReady(true))
 	if err != nil {
-		return false, err
+		return false, cmp.Or(context.Cause(ctx), err)
 	}
 	broken := make(chan error, 1)
 	go func() {

@@ -22,6 +22,8 @@ import (
 //	events       a named pipe whose writing end the keeper holds while it lives:
 //	             a byte says to look, its end says that the keeper is gone.
 //	control      a named pipe that the keeper reads its orders from.
+//	stdout, …    the worker's output, the older files numbered. Written by the
+//	             keeper, as is keeper: what it says of its own troubles.
 const (
 	fileWorker    = "worker.json"
 	fileClaim     = "claim"
@@ -33,6 +35,7 @@ const (
 	pipeControl   = "control"
 	fileStdout    = "stdout"
 	fileStderr    = "stderr"
+	fileKeeper    = "keeper"
 	filePayload   = "payload"
 )
 
@@ -43,6 +46,8 @@ type plan struct {
 	Path string
 	Env  []string
 	Dir  string
+	// Log bounds its output.
+	Log logLimit
 }
 
 // verdict is exit.
@@ -77,10 +82,13 @@ func prepare(dir string, p plan) error {
 // false if it was made before. A keeper claims by its name, an agent by none:
 // then nothing was started, and nothing will be.
 func claim(dir string, by process) (bool, error) {
+	if has(dir, fileClaim) {
+		return false, nil // Without a write, for which there may be no room.
+	}
 	path := filepath.Join(dir, fileClaim)
 	own := fmt.Sprintf("%s.%d", path, os.Getpid())
 	if err := writeJSON(own, by); err != nil {
-		return false, err
+		return false, errors.Join(err, os.RemoveAll(own+".new"))
 	}
 	err := os.Link(own, path)
 	if errors.Is(err, os.ErrExist) {

@@ -30,6 +30,15 @@ type AgentConfig struct {
 	Allow       []string      `mapstructure:"allow" usage:"commands that may be run: paths, or names in PATH; * allows all"`
 	StopWorkers bool          `mapstructure:"stop-workers" usage:"stop the workers with the agent; otherwise they run on, and the next agent adopts them"`
 	Isolated    time.Duration `mapstructure:"stop-when-isolated-after" usage:"stop all workers when the control plane was silent for so long; 0 lets them run"`
+
+	Starts        int           `mapstructure:"starts" usage:"how many workers are being started at once, the rest waits in line; twice the processors unless given, and at least 4"`
+	StartTimeout  time.Duration `mapstructure:"start-timeout" usage:"how long a worker may take to come up before its start is given up"`
+	LogMaxBytes   int           `mapstructure:"log-max-bytes" usage:"how large a file of a worker's output gets"`
+	LogKeep       int           `mapstructure:"log-keep" usage:"how many files are kept of each of a worker's two streams, the one that is written to included"`
+	EndedKeep     int           `mapstructure:"ended-keep" usage:"how many directories of workers that are over are kept"`
+	EndedMaxBytes int           `mapstructure:"ended-max-bytes" usage:"how much the directories of workers that are over hold together"`
+	EndedMaxAge   time.Duration `mapstructure:"ended-max-age" usage:"how long the directory of a worker that is over is kept"`
+
 	Insecure    bool          `mapstructure:"insecure" usage:"allow listening beyond loopback without TLS"`
 	LogFormat   string        `mapstructure:"log-format" usage:"json or text"`
 	LogLevel    string        `mapstructure:"log-level" usage:"debug, info, warn or error"`
@@ -42,6 +51,8 @@ type AgentConfig struct {
 func agentDefaults() AgentConfig {
 	return AgentConfig{
 		Gateways: []string{"127.0.0.1:8080"}, Listen: "127.0.0.1:7200", Dir: "berth-agent",
+		StartTimeout: 30 * time.Second, LogMaxBytes: 16 << 20, LogKeep: 2,
+		EndedKeep: 64, EndedMaxBytes: 1 << 30, EndedMaxAge: 7 * 24 * time.Hour,
 		LogFormat: "text", LogLevel: "info", StopTimeout: 30 * time.Second, Tracing: tracing.Defaults(),
 	}
 }
@@ -77,9 +88,17 @@ func runAgent(ctx context.Context, config AgentConfig) error {
 	if err != nil {
 		return err
 	}
-	driver, err := agent.NewProcess(agent.ProcessConfig{Dir: config.Dir, WorkDir: config.WorkDir, Allow: config.Allow, Log: log})
+	driver, err := agent.NewProcess(agent.ProcessConfig{
+		Dir: config.Dir, WorkDir: config.WorkDir, Allow: config.Allow, StartTimeout: config.StartTimeout,
+		LogMaxBytes: int64(config.LogMaxBytes), LogKeep: config.LogKeep,
+		EndedKeep: config.EndedKeep, EndedMaxBytes: int64(config.EndedMaxBytes), EndedMaxAge: config.EndedMaxAge,
+		Log: log,
+	})
 	if err != nil {
-		return fault.New(fault.Invalid, fault.ReasonInvalid, "--dir %s cannot be used", config.Dir).Because(err)
+		return fault.New(fault.Invalid, fault.ReasonInvalid, "workers cannot be run in --dir %s", config.Dir).Because(err)
+	}
+	if config.Starts < 0 {
+		return fault.BadField(fault.ReasonInvalid, "--starts", "cannot be negative")
 	}
 	common := process.Common{Listen: config.Listen, Insecure: config.Insecure, AddressFile: config.AddressFile, Tracing: config.Tracing}
 	traces, err := common.Trace(ctx, "agent", id, nil, log, nil)
@@ -91,10 +110,17 @@ func runAgent(ctx context.Context, config AgentConfig) error {
 		traces.Close()
 		return err
 	}
+	address, err := process.Instance(config.Advertise, ports.Calls.Addr())
+	if err != nil {
+		ports.Close()
+		traces.Close()
+		return err
+	}
 	h := host.Open(ctx, ports.Calls, config.Gateways, traces, log)
 	_, err = h.Add(agent.Config{
-		ID: id, Address: config.Advertise, SKU: config.SKU, Host: id, Attributes: attributes,
-		Resources: resources, Reserved: reserved, Generation: int64(config.Generation), Driver: driver, Dir: config.Dir, StopWhenIsolatedAfter: config.Isolated,
+		ID: id, Address: address, SKU: config.SKU, Host: id, Attributes: attributes,
+		Resources: resources, Reserved: reserved, Generation: int64(config.Generation), Driver: driver, Dir: config.Dir,
+		Starts: config.Starts, StartTimeout: config.StartTimeout, StopWhenIsolatedAfter: config.Isolated,
 	})
 	if err != nil {
 		h.Close(false, config.StopTimeout)

@@ -1,0 +1,377 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+	"pgregory.net/rapid"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/model"
+)
+
+// Whatever is ordered in whatever order, while starts wait and take, writes fail
+// and agents die: a (worker, epoch) runs once, and never after its end was told
+// to anyone; a name runs at one epoch; no more starts are under way than are let;
+// and what runs is reported by whoever is the agent.
+func TestAgentPromises(t *testing.T) {
+	root := t.TempDir()
+	// Time stands still for rapid: it would look for a smaller failure for ever.
+	const shrink = "rapid.shrinktime"
+	was := flag.Lookup(shrink).Value.String()
+	if err := flag.Set(shrink, "0s"); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = flag.Set(shrink, was) }()
+	synctest.Test(t, func(t *testing.T) {
+		// Not the test itself: rapid would ask it for its deadline, which a bubble has
+		// not.
+		rapid.Check(struct{ rapid.TB }{t}, func(rt *rapid.T) {
+			dir, err := os.MkdirTemp(root, "")
+			if err != nil {
+				rt.Fatal(err)
+			}
+			p := &play{dir: dir, hosted: hosted{live: map[identity]*hostedWorker{}, pending: map[identity]*pendingStart{}, ran: map[identity]bool{}, over: map[identity]bool{}}}
+			p.open(rt)
+			defer func() { p.fail(rt, p.close()) }()
+			rt.Repeat(map[string]func(*rapid.T){
+				"submit":  p.submit,
+				"stop":    p.stop,
+				"let":     p.let,
+				"end":     p.end,
+				"answer":  p.answer,
+				"break":   p.breakDisk,
+				"mend":    p.mendDisk,
+				"restart": p.restart,
+				"later":   func(*rapid.T) { time.Sleep(promptly + heldAgain) },
+				"":        p.check,
+			})
+		})
+	})
+}
+
+const playStarts = 2
+
+// hosted is what a host runs: it outlives its agents.
+type hosted struct {
+	mu      sync.Mutex
+	live    map[identity]*hostedWorker
+	pending map[identity]*pendingStart
+	// ran has run, over is told to be over. wrong is the first promise broken.
+	ran, over map[identity]bool
+	wrong     string
+}
+
+type hostedWorker struct {
+	on       *hosted
+	spec     Spec
+	stopping bool
+	exit     *Exit // once it has ended, until it is forgotten
+	ended    func(Exit)
+}
+
+type pendingStart struct {
+	spec  Spec
+	ended func(Exit)
+	word  chan error
+}
+
+// errDied is what a start that its agent did not live to see answers to nobody.
+var errDied = errors.New("the agent died")
+
+// driverOf is one agent's driver on the host.
+type driverOf struct{ *hosted }
+
+func (h driverOf) Start(spec Spec, ended func(Exit)) (Handle, error) {
+	id := spec.identity()
+	s := &pendingStart{spec, ended, make(chan error, 1)}
+	h.mu.Lock()
+	h.pending[id] = s
+	if len(h.pending) > playStarts {
+		h.wrong = "too many starts at once"
+	}
+	h.mu.Unlock()
+	if err := <-s.word; err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.live[id], nil
+}
+
+// run has a worker run, and looks whether it may.
+func (h *hosted) run(s *pendingStart) {
+	id := s.spec.identity()
+	switch {
+	case h.over[id]:
+		h.wrong = "a worker runs after its end was told"
+	case h.ran[id]:
+		h.wrong = "a worker runs twice"
+	}
+	for other, w := range h.live {
+		if other.Worker == id.Worker && w.exit == nil {
+			h.wrong = "a name runs at two epochs"
+		}
+	}
+	h.ran[id] = true
+	h.live[id] = &hostedWorker{on: h, spec: s.spec, ended: s.ended}
+}
+
+func (h driverOf) Adopt(ended func(Spec, Exit)) (adopted []Adopted, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, w := range h.live {
+		w.ended = func(x Exit) { ended(w.spec, x) }
+		adopted = append(adopted, Adopted{Spec: w.spec, Handle: w, Since: time.Now(), Stopping: w.stopping})
+		if w.exit != nil {
+			go w.ended(*w.exit)
+		}
+	}
+	return adopted, nil
+}
+
+func (driverOf) Close() error { return nil }
+
+func (w *hostedWorker) Stop(time.Duration) error {
+	w.on.mu.Lock()
+	defer w.on.mu.Unlock()
+	w.stopping = true
+	return nil
+}
+
+func (w *hostedWorker) Forget() {
+	w.on.mu.Lock()
+	defer w.on.mu.Unlock()
+	delete(w.on.live, w.spec.identity())
+}
+
+// play is a host, its present agent and its disk.
+type play struct {
+	hosted
+	dir         string
+	agent       *Agent
+	incarnation int64
+	broken      *os.File // stands in for the tombstones while writes fail
+	whole       *os.File
+	calls       sync.WaitGroup
+}
+
+func (p *play) fail(t *rapid.T, err error) {
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (p *play) open(t *rapid.T) {
+	a, err := New(Config{
+		ID: "host", Dir: p.dir, Driver: driverOf{&p.hosted}, Conn: (*grpc.ClientConn)(nil), Log: quiet(),
+		Starts: playStarts, StartTimeout: 1000 * time.Hour,
+	})
+	p.fail(t, err)
+	p.incarnation++
+	a.mu.Lock()
+	a.ledger.begin(p.incarnation, 0)
+	a.mu.Unlock()
+	p.agent = a
+}
+
+// close is the end of an agent, orderly or not: what it does not write down, it
+// takes along.
+func (p *play) close() error {
+	p.mu.Lock()
+	for id, s := range p.pending {
+		delete(p.pending, id)
+		if p.live[id] != nil {
+			s.word <- nil // Its keeper carries on.
+		} else {
+			s.word <- errDied // An error promises that it never runs.
+		}
+	}
+	p.mu.Unlock()
+	if p.broken != nil {
+		p.mend()
+	}
+	err := p.agent.Close()
+	p.calls.Wait()
+	return err
+}
+
+func (p *play) restart(t *rapid.T) {
+	failing := p.broken != nil
+	p.mu.Lock()
+	for _, id := range p.sorted(p.pending) {
+		// Its keeper may carry on, for the next agent to adopt.
+		if rapid.Bool().Draw(t, "carries on") {
+			p.run(p.pending[id])
+		}
+	}
+	p.mu.Unlock()
+	p.fail(t, p.close())
+	p.open(t)
+	if failing {
+		p.breakDisk(t)
+	}
+}
+
+func (p *play) sorted(pending map[identity]*pendingStart) []identity {
+	var ids []identity
+	for id := range pending {
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, identity.compare)
+	return ids
+}
+
+func (p *play) draw(t *rapid.T) *controlv1.SubmitTaskRequest {
+	order := submit(rapid.Int32Range(0, 3).Draw(t, "index"), p.incarnation, "x")
+	order.Worker.Epoch = rapid.Int64Range(1, 3).Draw(t, "epoch")
+	return order
+}
+
+func (p *play) submit(t *rapid.T) {
+	order := p.draw(t)
+	a := p.agent
+	p.calls.Go(func() {
+		if answer, err := a.SubmitTask(context.Background(), order); err == nil {
+			p.heard(answer.Worker)
+		}
+	})
+}
+
+func (p *play) stop(t *rapid.T) {
+	order := p.draw(t)
+	a := p.agent
+	p.calls.Go(func() {
+		if answer, err := a.StopTask(context.Background(), stopOf(order, time.Second)); err == nil {
+			p.heard(answer.Worker)
+		}
+	})
+}
+
+// heard takes in what an agent has said of a worker: an end is a promise.
+func (p *play) heard(w *controlv1.WorkerReport) {
+	if !model.WorkerState(w.State).Terminal() {
+		return
+	}
+	id := identity{model.Worker{Job: w.Job, Stage: w.Stage, Seat: model.Seat{Index: w.Index, Number: w.Number}}, w.Epoch}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.over[id] = true
+	if h := p.live[id]; h != nil && h.exit == nil {
+		p.wrong = "an end is told of a worker that runs"
+	}
+}
+
+func (p *play) let(t *rapid.T) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.pending) == 0 {
+		return
+	}
+	id := rapid.SampledFrom(p.sorted(p.pending)).Draw(t, "start")
+	s := p.pending[id]
+	delete(p.pending, id)
+	if rapid.Bool().Draw(t, "fails") {
+		s.word <- startFailed("no luck")
+		return
+	}
+	p.run(s)
+	s.word <- nil
+}
+
+func (p *play) end(t *rapid.T) {
+	p.mu.Lock()
+	var ids []identity
+	for id, w := range p.live {
+		if w.exit == nil {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) == 0 {
+		p.mu.Unlock()
+		return
+	}
+	slices.SortFunc(ids, identity.compare)
+	w := p.live[rapid.SampledFrom(ids).Draw(t, "worker")]
+	x := exitOf(0, w.stopping)
+	w.exit = &x
+	ended := w.ended
+	p.mu.Unlock()
+	ended(x)
+}
+
+// answer is the control plane's word that it knows the ends that it was told.
+func (p *play) answer(*rapid.T) {
+	p.agent.mu.Lock()
+	report := p.agent.ledger.report(everything)
+	p.agent.mu.Unlock()
+	answer := &controlv1.ExecutorReportAnswer{Sequence: report.Sequence}
+	for _, w := range report.Workers {
+		p.heard(w)
+		if model.WorkerState(w.State).Terminal() {
+			answer.Ended = append(answer.Ended, w)
+		}
+	}
+	p.agent.answered(&controlv1.HeartbeatAnswer{Report: answer})
+}
+
+func (p *play) breakDisk(t *rapid.T) {
+	if p.broken != nil {
+		return
+	}
+	p.agent.mu.Lock()
+	defer p.agent.mu.Unlock()
+	var err error
+	p.broken, err = os.Open(p.agent.journal.path)
+	p.fail(t, err)
+	p.whole, p.agent.journal.file = p.agent.journal.file, p.broken
+}
+
+func (p *play) mendDisk(*rapid.T) {
+	if p.broken != nil {
+		p.mend()
+	}
+}
+
+func (p *play) mend() {
+	p.agent.mu.Lock()
+	defer p.agent.mu.Unlock()
+	p.agent.journal.file = p.whole
+	_ = p.broken.Close()
+	p.broken = nil
+}
+
+// check looks at what runs, and at what is said of it.
+func (p *play) check(t *rapid.T) {
+	synctest.Wait()
+	reported := map[int32]map[int64]berthv1.Assignment_State{}
+	p.agent.mu.Lock()
+	report := p.agent.ledger.report(everything)
+	p.agent.mu.Unlock()
+	for _, w := range report.Workers {
+		p.heard(w)
+		if reported[w.Index] == nil {
+			reported[w.Index] = map[int64]berthv1.Assignment_State{}
+		}
+		reported[w.Index][w.Epoch] = w.State
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id, w := range p.live {
+		if state := model.WorkerState(reported[id.Seat.Index][id.Epoch]); w.exit == nil && (state == 0 || state.Terminal()) {
+			t.Fatalf("%v runs, and is reported as %v", id, state)
+		}
+	}
+	if p.wrong != "" {
+		t.Fatal(p.wrong)
+	}
+}

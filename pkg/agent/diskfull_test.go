@@ -1,0 +1,188 @@
+package agent
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/process/port/porttest"
+)
+
+// A full disk: no worker is started, with an error that says why and is definite,
+// so that it is tried elsewhere; what runs goes on, and its end, for which there
+// is room, is told; a stop that cannot be made durable is not confirmed. Once
+// there is room again all goes on by itself, and what was promised binds the next
+// agent.
+func TestDiskFull(t *testing.T) {
+	dir := tinyDisk(t, 2<<20)
+	a, c, stop := processAgent(t, dir)
+	f, gate := newFIFO(t), newFIFO(t)
+	for i := range int32(2) {
+		mustSubmit(t, a, submit(i, 1, "sh", "-c", "echo $$ >"+f.path+"; read code <"+gate.path+"; head -c 100000 /dev/zero; exit $code"))
+	}
+	pids := []int{f.pid(t), f.pid(t)}
+	a.mu.Lock()
+	a.journal.taken = a.journal.end + 2*maxLine // The room taken at a time is not what is tested.
+	if err := a.journal.file.Truncate(a.journal.end); err != nil {
+		t.Error(err)
+	}
+	if err := take(a.journal.file, a.journal.taken); err != nil {
+		t.Error(err)
+	}
+	a.mu.Unlock()
+	empty := fill(t, dir)
+
+	if _, err := a.SubmitTask(t.Context(), submit(7, 1, "true")); !fault.Is(err, fault.ReasonStartFailed) || fault.Of(err).Kind != fault.Precondition {
+		t.Error(err)
+	} else {
+		t.Log(err)
+	}
+	never := stopOf(submit(8, 1, "true"), 0)
+	var refused error
+	for ; refused == nil; never.Worker.Index++ { // the block it is in may not be full
+		if never.Worker.Index > 200 {
+			t.Fatal("stops are confirmed on a full disk")
+		}
+		if _, refused = a.StopTask(t.Context(), never); refused == nil {
+			if _, kept := reopen(t, dir); !holds(kept, never.Worker.Index) {
+				t.Fatal("a promise that is not on disk")
+			}
+		} else if !fault.Is(refused, fault.ReasonUnavailable) {
+			t.Error(refused)
+		}
+	}
+	never.Worker.Index = 1000
+	if _, err := a.StopTask(t.Context(), never); !fault.Is(err, fault.ReasonUnavailable) {
+		t.Error(err)
+	}
+	for _, pid := range pids {
+		if !alive(pid) {
+			t.Errorf("%d is dead", pid)
+		}
+	}
+	gate.write(t, "3\n4\n")
+	codes := []int32{c.awaitState(t, key(0), "FAILED").GetExitCode(), c.awaitState(t, key(1), "FAILED").GetExitCode()}
+	if codes[0]+codes[1] != 7 {
+		t.Error(codes)
+	}
+
+	empty()
+	if answer, err := a.StopTask(t.Context(), never); err != nil || answer.Worker.State != berthv1.Assignment_EVICTED {
+		t.Error(answer, err)
+	}
+	mustSubmit(t, a, submit(7, 1, "true"))
+	c.awaitState(t, key(7), "COMPLETED")
+	stop()
+	_, kept := reopen(t, dir)
+	for _, index := range []int32{0, 1, 7, 1000} {
+		if !holds(kept, index) {
+			t.Errorf("no tombstone of %d", index)
+		}
+	}
+}
+
+func holds(kept []tombstone, index int32) bool {
+	for _, t := range kept {
+		if t.Seat.Index == index {
+			return true
+		}
+	}
+	return false
+}
+
+// An end that cannot be made durable is held back, and told once it can: the
+// worker is shown as it was, whoever asks.
+func TestEndIsHeldBack(t *testing.T) {
+	c := newControl(20 * time.Millisecond)
+	address, _ := c.serve(t, porttest.Hold(t))
+	dir := t.TempDir()
+	driver := &ending{}
+	a, _ := runAgent(t, Config{ID: "host", Dir: dir, Driver: driver, Conn: dial(t, address), Log: quiet()})
+	c.registered(t, "host", 1)
+	order := submit(0, 1, "")
+	mustSubmit(t, a, order)
+	c.awaitState(t, key(0), "RUNNING")
+	mend := breakJournal(t, a)
+	driver.end(exitOf(0, false))
+	answer, err := a.StopTask(t.Context(), stopOf(order, 0))
+	if err != nil || answer.Worker.State != berthv1.Assignment_EVICTING {
+		t.Error(answer, err)
+	}
+	c.awaitState(t, key(0), "EVICTING")
+	mend()
+	c.awaitState(t, key(0), "COMPLETED")
+	if _, kept := reopen(t, dir); len(kept) != 1 {
+		t.Error(kept)
+	}
+}
+
+// An agent comes up on a full disk, adopts what runs, and holds its end back.
+func TestDiskFullAtStart(t *testing.T) {
+	dir := tinyDisk(t, 2<<20)
+	a, _, stop := processAgent(t, dir)
+	f, gate := newFIFO(t), newFIFO(t)
+	mustSubmit(t, a, submit(0, 1, "sh", "-c", "echo $$ >"+f.path+"; read code <"+gate.path+"; exit $code"))
+	f.line(t)
+	stop()
+	// It has no room ahead then, as after a crash.
+	if err := os.Truncate(filepath.Join(dir, "tombstones"), 0); err != nil {
+		t.Fatal(err)
+	}
+	empty := fill(t, dir)
+	a, c, _ := processAgent(t, dir)
+	c.awaitState(t, key(0), "RUNNING")
+	gate.write(t, "5\n")
+	awaitFile(t, filepath.Join(dir, "workers", "job", "stage.0.1.100", fileExit))
+	if _, err := a.SubmitTask(t.Context(), submit(1, 2, "true")); err == nil {
+		t.Error("a worker is started on a full disk")
+	}
+	c.mu.Lock()
+	if state := c.workers[key(0)].State; state != berthv1.Assignment_RUNNING {
+		t.Errorf("told as %v", state)
+	}
+	c.mu.Unlock()
+	empty()
+	if w := c.awaitState(t, key(0), "FAILED"); w.GetExitCode() != 5 {
+		t.Error(w)
+	}
+}
+
+// ending is a driver of one worker that ends when it is told, with the Exit that
+// it is given.
+type ending struct {
+	Simulated
+	ended func(Exit)
+}
+
+func (e *ending) Start(_ Spec, ended func(Exit)) (Handle, error) {
+	e.ended = ended
+	return e, nil
+}
+
+func (e *ending) end(x Exit)               { e.ended(x) }
+func (e *ending) Stop(time.Duration) error { return nil }
+func (e *ending) Forget()                  {}
+
+// breakJournal has every write of an agent's tombstones fail until it is mended.
+func breakJournal(t *testing.T, a *Agent) (mend func()) {
+	t.Helper()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	whole, path := a.journal.file, a.journal.path
+	broken, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.journal.file = broken
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.journal.file = whole
+		if err := broken.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,334 @@
+package agent
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/process/port/porttest"
+)
+
+// base counts what an agent must give back: its open files, its goroutines and
+// its child processes, zombies included.
+type base struct{ files, goroutines, children int }
+
+func countBase(t *testing.T) base {
+	t.Helper()
+	files, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	me := os.Getpid()
+	children, err := processes(func(_ int, s stat) bool { return s.parent == me })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return base{len(files), runtime.NumGoroutine(), len(children)}
+}
+
+// Workers that fork, double-fork and leave grandchildren with their pipes, that
+// end, are stopped, are killed or cannot be started: of none of them is anything
+// left, in the agent or on the host.
+func TestProcessLeavesNothing(t *testing.T) {
+	a, c, _ := processAgent(t, t.TempDir())
+	f, gate := newFIFO(t), newFIFO(t)
+	// Each leaves a child, a daemon in a session of its own, and a grandchild of
+	// each, all with the worker's output open; and tells their ids.
+	leave := `tell() { echo $(exec sh -c 'echo $PPID') >` + f.path + `; }
+		(tell; trap "" TERM HUP; sleep 1000 & wait; sleep 1000) &
+		(setsid sh -c 'trap "" TERM HUP; echo $$ >` + f.path + `; (sleep 1000 & sleep 1000); sleep 1000' &)
+		read go <` + gate.path + `; `
+	mustSubmit(t, a, submit(0, 1, "true"))
+	c.awaitState(t, key(0), "COMPLETED")
+	before := countBase(t)
+	var left []int
+	for i := range int32(6) {
+		order := submit(1+i, 1, "sh", "-c", leave+[]string{"exit 0", "kill -9 $$", ""}[i%3])
+		mustSubmit(t, a, order)
+		left = append(left, f.pid(t), f.pid(t))
+		if i%3 < 2 {
+			gate.write(t, "go\n")
+		} else if _, err := a.StopTask(t.Context(), stopOf(order, 0)); err != nil {
+			t.Fatal(err)
+		}
+		c.awaitState(t, key(1+int(i)), []string{"COMPLETED", "FAILED", "EVICTED"}[i%3])
+		if _, err := a.SubmitTask(t.Context(), submit(100, 1, "/no/such/program")); err == nil {
+			t.Fatal("started")
+		}
+	}
+	for _, pid := range left {
+		if _, err := readStat(pid); err == nil {
+			t.Errorf("%d lives, or is a zombie", pid)
+		}
+	}
+	// What the agent does with a worker that is over may take another moment.
+	c.await(t, "all to be given back", func() bool {
+		after := countBase(t)
+		return after.files <= before.files && after.goroutines <= before.goroutines && after.children <= before.children
+	})
+}
+
+// A worker that does not heed the signal is killed after its grace, though its
+// agent died in between, and the next agent tells.
+func TestProcessStubbornWithoutAgent(t *testing.T) {
+	dir := t.TempDir()
+	c := newControl(50 * time.Millisecond)
+	gateway, _ := c.serve(t, porttest.Hold(t))
+	f := newFIFO(t)
+	executor, kill := startChild(t, dir, gateway)
+	c.registered(t, "host", 1)
+	order := submit(0, 1, "sh", "-c", `trap 'echo heard >`+f.path+`' TERM; echo $$ >`+f.path+`; while :; do sleep 1000 & wait; done`)
+	if _, err := executor.SubmitTask(t.Context(), order); err != nil {
+		t.Fatal(err)
+	}
+	pid := f.pid(t)
+	const grace = time.Second
+	began := time.Now()
+	if _, err := executor.StopTask(t.Context(), stopOf(order, grace)); err != nil {
+		t.Fatal(err)
+	}
+	kill()
+	if heard := f.line(t); heard != "heard" {
+		t.Error(heard)
+	}
+	awaitFile(t, filepath.Join(dir, "workers", "job", "stage.0.1.100", fileExit))
+	if took := time.Since(began); took < grace {
+		t.Errorf("killed after %v of a grace of %v", took, grace)
+	}
+	if alive(pid) {
+		t.Error("it lives")
+	}
+	startChild(t, dir, gateway)
+	if w := c.awaitState(t, key(0), "EVICTED"); w.GetExitCode() != 128+9 {
+		t.Error(w)
+	}
+}
+
+// TestMain has a keeper whose job's directory holds this file hang before it does
+// anything.
+const fileHang = "hang"
+
+// A worker that does not come up is given up after a while, for certain: nothing
+// of it runs, and it may be ordered again.
+func TestProcessStartThatHangs(t *testing.T) {
+	dir := t.TempDir()
+	c := newControl(50 * time.Millisecond)
+	address, _ := c.serve(t, porttest.Hold(t))
+	driver, err := NewProcess(ProcessConfig{Dir: dir, Allow: []string{AllowAll}, StartTimeout: 300 * time.Millisecond, Log: quiet()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, _ := runAgent(t, Config{ID: "host", Dir: dir, Driver: driver, Conn: dial(t, address), Log: quiet()})
+	c.registered(t, "host", 1)
+	hang := filepath.Join(dir, "workers", "job", fileHang)
+	if err := os.MkdirAll(filepath.Dir(hang), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(hang, nil, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	before := countBase(t)
+	if _, err := a.SubmitTask(t.Context(), submit(0, 1, "true")); !fault.Is(err, fault.ReasonStartFailed) {
+		t.Error(err)
+	}
+	if after := countBase(t); after.children > before.children || after.files > before.files {
+		t.Errorf("before %+v, after %+v", before, after)
+	}
+	if err := os.Remove(hang); err != nil {
+		t.Fatal(err)
+	}
+	mustSubmit(t, a, submit(0, 1, "true"))
+	c.awaitState(t, key(0), "COMPLETED")
+}
+
+// bystander is a process of somebody else's, in a session of its own.
+func bystander(t *testing.T) process {
+	t.Helper()
+	cmd := exec.Command("sleep", "1000")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	p, err := processOf(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// The id of a dead keeper may be another's by now, and after the host was
+// restarted its start may recur too. Only what is the same by id, start and boot
+// belongs to the worker: a stranger is neither killed nor taken for it.
+func TestPitfallRecycledProcessID(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		forge  func(process) process
+		killed bool
+	}{
+		{"another start", func(p process) process { p.Start -= 5; return p }, false},
+		{"another boot", func(p process) process { p.Boot = "an earlier one"; return p }, false},
+		{"the same", func(p process) process { return p }, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			leader := bystander(t)
+			root := t.TempDir()
+			id, err := identityOf(submit(0, 1, "").Worker)
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir := workerPath(root, id)
+			p, err := NewProcess(ProcessConfig{Dir: root, Allow: []string{AllowAll}, Log: quiet()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := p.makeDir(dir); err != nil {
+				t.Fatal(err)
+			}
+			if err := prepare(dir, plan{Spec: Spec{Executor: "host", Worker: id.Worker, Epoch: id.Epoch}}); err != nil {
+				t.Fatal(err)
+			}
+			if ok, err := claim(dir, c.forge(leader)); err != nil || !ok {
+				t.Fatal(ok, err)
+			}
+			c.forge(leader).kill()
+			if c.killed {
+				if err := unix.Waitid(unix.P_PID, leader.PID, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
+					t.Error(err)
+				}
+			}
+			ends := make(chan Exit, 1)
+			adopted, err := p.Adopt(func(_ Spec, x Exit) { ends <- x })
+			if err != nil || len(adopted) != 1 {
+				t.Fatal(adopted, err)
+			}
+			if x := <-ends; x.state() != model.WorkerFailed || x.Code != nil {
+				t.Error(x)
+			}
+			if !c.killed && !alive(leader.PID) {
+				t.Error("a stranger was killed")
+			}
+			if err := p.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// What lives of a keeper's session dies with it; what only has the number does
+// not.
+func TestKillSession(t *testing.T) {
+	leader := bystander(t)
+	other := leader
+	other.Start++
+	boot := leader
+	boot.Boot = "an earlier one"
+	for _, p := range []process{other, boot, {PID: -1}, {PID: 1}} {
+		if err := killSession(p, nil); err != nil {
+			t.Error(err)
+		}
+		if !alive(leader.PID) {
+			t.Fatalf("killed for %+v", p)
+		}
+	}
+}
+
+// A host that lost its power leaves claims that cannot be read. The agent comes
+// up, and tells that the worker is gone.
+func TestClaimThatCannotBeRead(t *testing.T) {
+	dir := t.TempDir()
+	a, _, stop := processAgent(t, dir)
+	f := newFIFO(t)
+	mustSubmit(t, a, submit(0, 1, "sh", "-c", "echo $$ >"+f.path+"; sleep 1000"))
+	pid := f.pid(t)
+	stop()
+	worker := filepath.Join(dir, "workers", "job", "stage.0.1.100")
+	var keeper process
+	if err := readJSON(filepath.Join(worker, fileClaim), &keeper); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Kill(keeper.PID, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	keeper.reap()
+	if err := os.WriteFile(filepath.Join(worker, fileClaim), nil, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	_, c, _ := processAgent(t, dir)
+	if w := c.awaitState(t, key(0), "FAILED"); w.ExitCode != nil {
+		t.Error(w)
+	}
+	if alive(pid) {
+		t.Error("it lives")
+	}
+}
+
+// counting is a driver of processes that counts the starts under way.
+type counting struct {
+	*Process
+	mu        sync.Mutex
+	now, most int
+}
+
+func (d *counting) Start(spec Spec, ended func(Exit)) (Handle, error) {
+	d.add(1)
+	defer d.add(-1)
+	return d.Process.Start(spec, ended)
+}
+
+func (d *counting) add(n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.now += n
+	d.most = max(d.most, d.now)
+}
+
+// A batch of processes is ordered of one agent at once: no more come up at a time
+// than are let, and all run and end.
+func TestProcessStartsAreLimited(t *testing.T) {
+	const workers = 50
+	dir := t.TempDir()
+	c := newControl(50 * time.Millisecond)
+	address, _ := c.serve(t, porttest.Hold(t))
+	processes, err := NewProcess(ProcessConfig{Dir: dir, Allow: []string{AllowAll}, Log: quiet()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	driver := &counting{Process: processes}
+	a, _ := runAgent(t, Config{ID: "host", Dir: dir, Driver: driver, Conn: dial(t, address), Log: quiet()})
+	c.registered(t, "host", 1)
+	var wg sync.WaitGroup
+	for i := range int32(workers) {
+		wg.Go(func() {
+			if _, err := a.SubmitTask(t.Context(), submit(i, 1, "true")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	c.await(t, "all to end", func() bool {
+		done := 0
+		for _, w := range c.workers {
+			if w.State == berthv1.Assignment_COMPLETED {
+				done++
+			}
+		}
+		return done == workers
+	})
+	if driver.most > defaultStarts() {
+		t.Errorf("%d starts at once", driver.most)
+	}
+}

@@ -1,0 +1,84 @@
+package agent
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// retired is the directory of a worker that is over and forgotten: it is kept
+// for its output.
+type retired struct {
+	dir   string
+	bytes int64
+	since time.Time
+}
+
+// retire keeps a directory, and removes the oldest of those that are too many,
+// too large together or too old.
+func (p *Process) retire(dir string, since time.Time) {
+	size := sizeOf(dir)
+	p.mu.Lock()
+	p.retired = append(p.retired, retired{dir, size, since})
+	p.mu.Unlock()
+	p.expire()
+}
+
+// expire removes what is not kept any more, and comes back for the next one.
+func (p *Process) expire() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return
+	}
+	var bytes int64
+	for _, r := range p.retired {
+		bytes += r.bytes
+	}
+	over := func(r retired) bool {
+		return len(p.retired) > p.cfg.EndedKeep || bytes > p.cfg.EndedMaxBytes || time.Since(r.since) >= p.cfg.EndedMaxAge
+	}
+	for len(p.retired) > 0 && over(p.retired[0]) {
+		oldest := p.retired[0]
+		p.retired = slices.Delete(p.retired, 0, 1)
+		bytes -= oldest.bytes
+		p.removeLocked(oldest.dir)
+	}
+	if p.expiry != nil {
+		p.expiry.Stop()
+	}
+	if len(p.retired) > 0 {
+		p.expiry = time.AfterFunc(p.cfg.EndedMaxAge-time.Since(p.retired[0].since), p.expire)
+	}
+}
+
+// remove takes a directory away, and the job's when it was the last one there.
+func (p *Process) remove(dir string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.removeLocked(dir)
+}
+
+func (p *Process) removeLocked(dir string) {
+	if err := os.RemoveAll(dir); err != nil {
+		p.log.Warn("directory not removed", "error", err)
+	}
+	// Fails when other workers of the job are there, as it should.
+	_ = os.Remove(filepath.Dir(dir))
+}
+
+// sizeOf is what a directory holds, as far as it can be read.
+func sizeOf(dir string) (bytes int64) {
+	_ = filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return nil
+		}
+		if info, err := entry.Info(); err == nil && info.Mode().IsRegular() {
+			bytes += info.Size()
+		}
+		return nil
+	})
+	return bytes
+}

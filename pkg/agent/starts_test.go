@@ -1,0 +1,333 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/fault"
+)
+
+// gated is a driver whose starts wait for a word each: nil lets the worker run.
+type gated struct {
+	Simulated
+	mu    sync.Mutex
+	begun []int32
+	words map[int32]chan error
+}
+
+func newGated() *gated { return &gated{words: map[int32]chan error{}} }
+
+func (g *gated) word(index int32) chan error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.words[index] == nil {
+		g.words[index] = make(chan error, 1)
+	}
+	return g.words[index]
+}
+
+func (g *gated) Start(spec Spec, ended func(Exit)) (Handle, error) {
+	g.mu.Lock()
+	g.begun = append(g.begun, spec.Worker.Seat.Index)
+	g.mu.Unlock()
+	if err := <-g.word(spec.Worker.Seat.Index); err != nil {
+		return nil, err
+	}
+	return g.Simulated.Start(spec, ended)
+}
+
+func (g *gated) order() []int32 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.begun)
+}
+
+// unregistered is an agent that takes orders of incarnation 1 without a control
+// plane.
+func unregistered(t *testing.T, cfg Config) *Agent {
+	t.Helper()
+	cfg.ID, cfg.Conn, cfg.Log = "host", (*grpc.ClientConn)(nil), quiet()
+	a, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.mu.Lock()
+	a.ledger.begin(1, 0)
+	a.mu.Unlock()
+	return a
+}
+
+// states are what the agent would report, by index.
+func states(a *Agent) map[int32]berthv1.Assignment_State {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	got := map[int32]berthv1.Assignment_State{}
+	for _, w := range a.ledger.report(everything).Workers {
+		got[w.Index] = w.State
+	}
+	return got
+}
+
+// Two hundred workers of one batch: as many start at once as are let, in order;
+// each order is answered within a second, and what came of it is reported.
+func TestStartsAreLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const workers, room = 200, 5
+		driver := newGated()
+		a := unregistered(t, Config{Driver: driver, Starts: room})
+		began := time.Now()
+		var wg sync.WaitGroup
+		answers := make([]*controlv1.SubmitTaskAnswer, workers)
+		for i := range int32(workers) {
+			wg.Go(func() {
+				var err error
+				if answers[i], err = a.SubmitTask(t.Context(), submit(i, 1, "")); err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait() // in this order
+		}
+		wg.Wait()
+		if took := time.Since(began); took > promptly {
+			t.Errorf("answered after %v", took)
+		}
+		sequences := map[int64]bool{}
+		for _, answer := range answers {
+			if answer.Worker.State != berthv1.Assignment_STARTING {
+				t.Fatal(answer)
+			}
+			sequences[answer.Sequence] = true
+		}
+		if len(sequences) != workers {
+			t.Errorf("%d sequences", len(sequences))
+		}
+		for i := range int32(workers) {
+			synctest.Wait()
+			if begun := len(driver.order()); begun != min(int(i)+room, workers) {
+				t.Fatalf("%d begun after %d were let", begun, i)
+			}
+			if i%10 == 9 {
+				driver.word(i) <- startFailed("no luck")
+			} else {
+				driver.word(i) <- nil
+			}
+		}
+		synctest.Wait()
+		if !slices.IsSorted(driver.order()) {
+			t.Error("out of order: ", driver.order())
+		}
+		for i, state := range states(a) {
+			want := berthv1.Assignment_RUNNING
+			if i%10 == 9 {
+				want = berthv1.Assignment_FAILED // It was told as starting.
+			}
+			if state != want {
+				t.Errorf("%d is %v", i, state)
+			}
+		}
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A start that hangs keeps its own worker waiting, and the others for no longer
+// than a start may take.
+func TestStartThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		driver := newGated()
+		a := unregistered(t, Config{Driver: driver, Starts: 1, StartTimeout: time.Minute})
+		driver.word(1) <- nil
+		driver.word(2) <- nil
+		for i := range int32(3) {
+			mustSubmit(t, a, submit(i, 1, ""))
+		}
+		if got := driver.order(); !slices.Equal(got, []int32{0}) {
+			t.Errorf("begun %v", got)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := driver.order(); !slices.Equal(got, []int32{0, 1, 2}) {
+			t.Errorf("begun %v", got)
+		}
+		if s := states(a); s[0] != berthv1.Assignment_STARTING || s[1] != berthv1.Assignment_RUNNING || s[2] != berthv1.Assignment_RUNNING {
+			t.Error(s)
+		}
+		// It gives back no room that it gave before.
+		driver.word(0) <- nil
+		synctest.Wait()
+		a.mu.Lock()
+		if a.room != 1 {
+			t.Errorf("room for %d", a.room)
+		}
+		a.mu.Unlock()
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A worker that waits to be started is stopped at once, and then never begun,
+// whether or not its order was answered.
+func TestStopInLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		driver := newGated()
+		a := unregistered(t, Config{Driver: driver, Starts: 1, StartTimeout: time.Hour})
+		mustSubmit(t, a, submit(0, 1, ""))
+		mustSubmit(t, a, submit(1, 1, "")) // answered that it is starting
+		waits := make(chan error, 1)
+		go func() {
+			_, err := a.SubmitTask(t.Context(), submit(2, 1, ""))
+			waits <- err
+		}()
+		synctest.Wait()
+		began := time.Now()
+		for i := range int32(2) {
+			answer, err := a.StopTask(t.Context(), stopOf(submit(1+i, 1, ""), time.Minute))
+			if err != nil || answer.Worker.State != berthv1.Assignment_EVICTED {
+				t.Error(answer, err)
+			}
+			if _, err := a.SubmitTask(t.Context(), submit(1+i, 1, "")); !fault.Is(err, fault.ReasonStopped) {
+				t.Error(err)
+			}
+		}
+		if err := <-waits; !fault.Is(err, fault.ReasonStopped) {
+			t.Error(err)
+		}
+		if time.Since(began) > 0 {
+			t.Error("a stop waited")
+		}
+		// One that has begun is waited for; a later epoch of a waiting one takes its
+		// place.
+		driver.word(0) <- nil
+		driver.word(3) <- nil
+		synctest.Wait()
+		if got := driver.order(); !slices.Equal(got, []int32{0}) {
+			t.Errorf("begun %v", got)
+		}
+		mustSubmit(t, a, submit(3, 1, ""))
+		if s := states(a); s[0] != berthv1.Assignment_RUNNING || s[3] != berthv1.Assignment_RUNNING {
+			t.Error(s)
+		}
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A later epoch of a name takes the place of one that waits to be started.
+func TestLaterEpochInLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		driver := newGated()
+		a := unregistered(t, Config{Driver: driver, Starts: 1, StartTimeout: time.Hour})
+		mustSubmit(t, a, submit(0, 1, ""))
+		mustSubmit(t, a, submit(1, 1, ""))
+		later := submit(1, 1, "")
+		later.Worker.Epoch++
+		for range 2 { // The first one clears the way.
+			if _, err := a.SubmitTask(t.Context(), later); err != nil && !fault.Is(err, fault.ReasonUnavailable) {
+				t.Fatal(err)
+			}
+		}
+		driver.word(0) <- nil
+		driver.word(1) <- nil
+		synctest.Wait()
+		if got := driver.order(); !slices.Equal(got, []int32{0, 1}) {
+			t.Errorf("begun %v", got)
+		}
+		if answer := mustSubmit(t, a, later); answer.Worker.State != berthv1.Assignment_RUNNING || answer.Worker.Epoch != 101 {
+			t.Error(answer)
+		}
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// An agent that ends begins nothing more: what waits is refused, or told as
+// stopped where it was acknowledged.
+func TestEndsWithStartsInLine(t *testing.T) {
+	for _, stops := range []bool{true, false} {
+		t.Run(fmt.Sprintf("stops=%v", stops), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				driver := newGated()
+				a := unregistered(t, Config{Driver: driver, Starts: 1, StartTimeout: time.Hour})
+				mustSubmit(t, a, submit(0, 1, ""))
+				mustSubmit(t, a, submit(1, 1, ""))
+				waits := make(chan error, 1)
+				go func() {
+					_, err := a.SubmitTask(t.Context(), submit(2, 1, ""))
+					waits <- err
+				}()
+				synctest.Wait()
+				over := make(chan error, 1)
+				go func() {
+					if stops {
+						over <- a.StopWorkers(t.Context())
+					} else {
+						over <- a.Close()
+					}
+				}()
+				if err := <-waits; !fault.Is(err, fault.ReasonUnavailable) {
+					t.Error(err)
+				}
+				driver.word(0) <- nil
+				if err := <-over; err != nil {
+					t.Error(err)
+				}
+				if got := driver.order(); !slices.Equal(got, []int32{0}) {
+					t.Errorf("begun %v", got)
+				}
+				if s := states(a); stops && (s[0] != berthv1.Assignment_EVICTED || s[1] != berthv1.Assignment_EVICTED || len(s) != 2) {
+					t.Error(s)
+				}
+				if err := a.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// checked is a driver that knows beforehand what it would refuse.
+type checked struct{ *gated }
+
+func (checked) Check(spec Spec) error {
+	if spec.Command == "no" {
+		return fault.New(fault.Precondition, fault.ReasonNotAllowed, "no")
+	}
+	return nil
+}
+
+// A refusal does not wait in line.
+func TestRefusalsDoNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		driver := newGated()
+		a := unregistered(t, Config{Driver: checked{driver}, Starts: 1, StartTimeout: time.Hour})
+		ctx, cancel := context.WithTimeout(t.Context(), promptly/2)
+		defer cancel()
+		if _, err := a.SubmitTask(ctx, submit(0, 1, "yes")); !fault.Is(err, fault.ReasonUnavailable) {
+			t.Error(err)
+		}
+		before := time.Now()
+		if _, err := a.SubmitTask(t.Context(), submit(1, 1, "no")); !fault.Is(err, fault.ReasonNotAllowed) {
+			t.Error(err)
+		}
+		if time.Since(before) > 0 {
+			t.Error("it waited")
+		}
+		driver.word(0) <- nil
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
