@@ -19,12 +19,15 @@ type host struct {
 	live *held
 	hold *hold
 
+	// class and shape are its kinds, at its place in the class; posts are where
+	// the sections that choose it keep it, the whole fleet first.
 	class *class
+	shape *shape
+	at    int
+	posts []post
 	// requests are the ids of those that take it out of allocation, in
 	// order.
 	requests []string
-	// bucket holds it while it may be given work; nil otherwise.
-	bucket   *bucket
 	state    model.ExecutorState
 	standing standing
 	use      use
@@ -106,7 +109,7 @@ func (c *Core) setExecutor(id string, next *held) {
 		c.dropHold(h.executor.Ordinal)
 	}
 	if next == nil {
-		c.joinClass(h, nil)
+		c.joinKind(h, nil)
 		delete(c.hosts, id)
 		return
 	}
@@ -119,7 +122,7 @@ func (c *Core) setExecutor(id string, next *held) {
 	h.hold = c.holdOf(h.executor.Ordinal)
 	h.hold.host = h
 	c.byID.insert(h)
-	c.joinClass(h, h.executor)
+	c.joinKind(h, h.executor)
 	h.requests = c.disables.of(h)
 	c.place(h)
 }
@@ -191,9 +194,11 @@ func (c *Core) dropHold(ordinal uint32) {
 func (c *Core) unplace(h *host) {
 	c.states[h.state]--
 	h.tally(-1)
-	if h.bucket != nil {
-		h.bucket.remove(h)
-		h.bucket = nil
+	if h.standing == open && len(h.posts) > 0 {
+		h.shape.withdraw(h.posts[0].bucket.free)
+	}
+	for i := range h.posts {
+		h.posts[i].leave(h)
 	}
 	if h.absent {
 		c.absent.remove(h)
@@ -217,16 +222,19 @@ func (c *Core) place(h *host) {
 		c.stranded[h.id] = h
 	}
 	h.standing = h.standingOf()
-	free, ok := h.class.free(h.hold)
-	switch {
-	case !ok:
+	free, ok := h.shape.free(h.hold)
+	if !ok {
 		c.over[h.id] = h
 		if h.standing == open {
 			h.standing = overcommitted
 		}
-	case h.standing == open:
-		h.bucket = h.class.bucketOf(free)
-		h.bucket.insert(h)
+	}
+	if h.standing == open {
+		h.shape.offer(free)
+	}
+	key := h.shape.keyOf(free)
+	for i := range h.posts {
+		h.posts[i].enter(h, free, key)
 	}
 	h.use = h.useOf()
 	h.tally(1)

@@ -69,14 +69,13 @@ func (c *Core) heldBack(gone []*host) map[*host]bool {
 		if c.leaving(h) {
 			continue
 		}
-		for _, name := range poolNames(h.class) {
-			pools[constraint.Fold(name)] = append(pools[constraint.Fold(name)], h)
+		for _, crew := range h.class.crews {
+			pools[crew.name] = append(pools[crew.name], h)
 		}
 	}
-	living := c.living()
 	held := map[*host]bool{}
 	for name, gone := range pools {
-		crowd := max(c.cfg.HoldBackFrom, int(c.cfg.HoldBackShare*float64(living[name]))+1)
+		crowd := max(c.cfg.HoldBackFrom, int(c.cfg.HoldBackShare*float64(c.crews[name].living))+1)
 		first, end := 0, 0
 		for _, h := range gone {
 			for gone[first].goneAt.Before(h.goneAt.Add(-c.cfg.PresenceTTL)) {
@@ -118,17 +117,6 @@ func (m massLoss) with(h *host, folded string) massLoss {
 	}
 	m.executors++
 	return m
-}
-
-// living counts the executors of each pool that are not LOST, by folded name.
-func (c *Core) living() map[string]int {
-	living := map[string]int{}
-	for _, k := range c.classes {
-		for _, name := range poolNames(k) {
-			living[constraint.Fold(name)] += k.size - k.standing[lost]
-		}
-	}
-	return living
 }
 
 // massLosses answers the crowds that are held back, in order of pool.

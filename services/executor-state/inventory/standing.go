@@ -75,11 +75,17 @@ func (h *host) useOf() use {
 // allocation.
 func (h *host) disabled() bool { return h.executor.Draining || len(h.requests) > 0 }
 
-// tally adds n to what its class counts of the host.
+// tally adds n to what its class, its pools and its SKU count of the host.
 func (h *host) tally(n int) {
 	h.class.standing[h.standing] += n
-	h.class.use[h.use] += n
+	if h.standing != lost {
+		for _, crew := range h.class.crews {
+			crew.living += n
+		}
+	}
+	s := h.shape.sku
+	s.use[h.use] += n
 	if h.disabled() && h.use != gone {
-		h.class.shut += n
+		s.shut += n
 	}
 }

@@ -152,7 +152,7 @@ func (u *obviousUsage) find(k constraint.Constraints) (name string, each int64, 
 			if !match || !has.Fits(k.Resources) {
 				continue
 			}
-			own := u.r.core.hosts[e.ID].class.key
+			own := u.r.core.hosts[e.ID].shape.key
 			if offer == nil || cmp.Or(cmp.Compare(offer.Times(k.Resources), has.Times(k.Resources)), cmp.Compare(own, kind)) < 0 {
 				offer, kind = has, own
 			}
