@@ -56,11 +56,15 @@ func (l *lot) leave() {
 // enter puts the executor into its bucket, if it may be given work. Free and
 // its key are those of the executor.
 func (p *post) enter(h *host, free []int64, key []byte) {
-	l := p.lot
-	l.standing[h.standing]++
-	if h.standing != open {
-		return
+	p.lot.standing[h.standing]++
+	if h.standing == open {
+		p.bucket = p.lot.bucketOf(free, key)
+		p.bucket.hosts.insert(h)
 	}
+}
+
+// bucketOf answers the bucket of what is free, of which the key is given too.
+func (l *lot) bucketOf(free []int64, key []byte) *bucket {
 	b := l.buckets[string(key)]
 	if b == nil {
 		b = &bucket{
@@ -70,8 +74,7 @@ func (p *post) enter(h *host, free []int64, key []byte) {
 		l.buckets[b.key] = b
 		l.list = append(l.list, b)
 	}
-	b.hosts.insert(h)
-	p.bucket = b
+	return b
 }
 
 // leave undoes enter.

@@ -324,6 +324,14 @@ func TestOrderedEqualsSortedSlice(t *testing.T) {
 		var list []int
 		for range evenly(1, 10, 40).Draw(t, "rounds") {
 			// Runs of neighbours make nodes split and empty.
+			if rapid.Bool().Draw(t, "append") {
+				next := 4000
+				if len(list) > 0 {
+					next = max(next, list[len(list)-1]+1)
+				}
+				list = append(list, next)
+				set.append(next)
+			}
 			from := int(rapid.Uint64().Draw(t, "from") % 3000)
 			end := from + evenly(1, 100, 700).Draw(t, "run")
 			for n := from; n < end; n++ {

@@ -59,7 +59,7 @@ func (s *section) chooses(k *class) bool {
 }
 
 // post gives an executor, of a class that the section chooses, its place.
-func (s *section) post(h *host) {
+func (s *section) post(h *host) *post {
 	key := lotKey{shape: h.shape}
 	if s.by != "" && !s.mixed {
 		key.domain = h.class.value(s.by)
@@ -74,6 +74,7 @@ func (s *section) post(h *host) {
 	s.size++
 	l.size++
 	h.posts = append(h.posts, post{lot: l})
+	return &h.posts[len(h.posts)-1]
 }
 
 // end forgets a lot that has no executors any more.

@@ -19,6 +19,10 @@ const (
 // maxDomains is how many values of an attribute tell lots apart.
 const maxDomains = 256
 
+// smallPart is the part of the fleet up to which the executors of a new section
+// are put into order one by one.
+const smallPart = 16
+
 // sections are all there are.
 type sections struct {
 	whole  *section
@@ -28,13 +32,13 @@ type sections struct {
 	// columns are by folded name of the attribute.
 	columns map[string]*column
 	asked   uint64
-	// limits are maxSections, maxPlaces and maxDomains, but in tests.
-	limits struct{ sections, places, domains int }
+	// limits are maxSections, maxPlaces, maxDomains and smallPart, but in tests.
+	limits struct{ sections, places, domains, smallPart int }
 }
 
 func newSections() sections {
 	s := sections{byText: map[string]*section{}, columns: map[string]*column{}}
-	s.limits.sections, s.limits.places, s.limits.domains = maxSections, maxPlaces, maxDomains
+	s.limits.sections, s.limits.places, s.limits.domains, s.limits.smallPart = maxSections, maxPlaces, maxDomains, smallPart
 	s.whole = newSection(selector{})
 	s.broad = []*section{s.whole}
 	return s
@@ -101,23 +105,48 @@ func (s *sections) make(sel selector) *section {
 	values := map[string]bool{}
 	for k := range from.all() {
 		if made.chooses(k) {
-			made.classes.insert(k)
+			made.classes.append(k)
 			k.sections = append(k.sections, made)
 			values[k.value(sel.by)] = true
 		}
 	}
 	made.mixed = len(values) > s.limits.domains
+	s.populate(made)
+	return made
+}
+
+// populate gives the executors of a new section their places. Those of a large
+// part of the fleet are found in its buckets, where they are in order already;
+// those of a small part one by one.
+func (s *sections) populate(made *section) {
 	for k := range made.classes.all() {
 		for _, h := range k.hosts {
-			made.post(h)
-			if bucket := h.posts[0].bucket; bucket != nil {
-				h.posts[len(h.posts)-1].enter(h, bucket.free, []byte(bucket.key))
-			} else {
-				h.posts[len(h.posts)-1].enter(h, nil, nil)
+			made.post(h).lot.standing[h.standing]++
+		}
+	}
+	if made.size > s.whole.size/s.limits.smallPart {
+		for _, l := range s.whole.lots {
+			for _, b := range l.list {
+				key := []byte(b.key)
+				for h := range b.hosts.all() {
+					if p := &h.posts[len(h.posts)-1]; p.lot.section == made {
+						p.bucket = p.lot.bucketOf(b.free, key)
+						p.bucket.hosts.append(h)
+					}
+				}
+			}
+		}
+		return
+	}
+	for k := range made.classes.all() {
+		for _, h := range k.hosts {
+			if b := h.posts[0].bucket; b != nil {
+				p := &h.posts[len(h.posts)-1]
+				p.bucket = p.lot.bucketOf(b.free, []byte(b.key))
+				p.bucket.hosts.insert(h)
 			}
 		}
 	}
-	return made
 }
 
 // drop forgets a section.
