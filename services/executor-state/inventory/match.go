@@ -195,8 +195,11 @@ func (s *search) most(k *candidate) int64 {
 // what fill would place, and looks at executors only where a bucket has several
 // values to spread by.
 func (s *search) room(candidates []*candidate) int {
-	room := int64(0)
+	room, enough := int64(0), s.needed
 	domains := s.newDomains()
+	if s.spreads {
+		enough = min(enough, domains.limit*int64(len(s.query.section.domains)))
+	}
 	for _, k := range candidates {
 		most := s.most(k)
 		switch {
@@ -209,16 +212,16 @@ func (s *search) room(candidates []*candidate) int {
 				if !s.avoided[h.id] {
 					room += domains.take(s.domainOf(h), most)
 				}
-				if room >= s.needed {
+				if room >= enough {
 					break
 				}
 			}
 		}
-		if room >= s.needed {
-			return int(s.needed)
+		if room >= enough {
+			break
 		}
 	}
-	return int(room)
+	return int(min(room, s.needed))
 }
 
 // domains counts the workers of a batch by the value that they are spread by.

@@ -12,11 +12,11 @@ type section struct {
 	matcher constraint.Matcher
 	// classes are those that it chooses.
 	classes ordered[*class]
-	// lots are by shape and, unless it is mixed, by domain; domains counts the
-	// lots of each.
-	lots    map[lotKey]*lot
+	// domains counts its classes by the value to spread by.
 	domains map[string]int
-	roster  roster
+	// lots are by shape and, unless it is mixed, by domain.
+	lots   map[lotKey]*lot
+	roster roster
 	// mixed: the values that it spreads by are too many to tell lots apart.
 	mixed bool
 	// size counts its executors.
@@ -58,6 +58,21 @@ func (s *section) chooses(k *class) bool {
 	return ok
 }
 
+// enter takes in a class that the section chooses, leave lets it go.
+func (s *section) enter(k *class) {
+	s.classes.insert(k)
+	s.domains[k.value(s.by)]++
+	k.sections = append(k.sections, s)
+}
+
+func (s *section) leave(k *class) {
+	s.classes.remove(k)
+	domain := k.value(s.by)
+	if s.domains[domain]--; s.domains[domain] == 0 {
+		delete(s.domains, domain)
+	}
+}
+
 // post gives an executor, of a class that the section chooses, its place.
 func (s *section) post(h *host) *post {
 	key := lotKey{shape: h.shape}
@@ -68,7 +83,6 @@ func (s *section) post(h *host) *post {
 	if l == nil {
 		l = &lot{section: s, lotKey: key, buckets: map[string]*bucket{}}
 		s.lots[key] = l
-		s.domains[key.domain]++
 		s.roster.add(l)
 	}
 	s.size++
@@ -80,9 +94,6 @@ func (s *section) post(h *host) *post {
 // end forgets a lot that has no executors any more.
 func (s *section) end(l *lot) {
 	delete(s.lots, l.lotKey)
-	if s.domains[l.domain]--; s.domains[l.domain] == 0 {
-		delete(s.domains, l.domain)
-	}
 	s.roster.end()
 }
 

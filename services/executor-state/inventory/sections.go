@@ -16,8 +16,10 @@ const (
 	maxPlaces   = 1 << 20
 )
 
-// maxDomains is how many values of an attribute tell lots apart.
-const maxDomains = 256
+// maxDomains is how many values of an attribute tell lots apart. With more, a
+// batch that is spread by them looks at executors one by one, which soon takes
+// less: it finds other values fast.
+const maxDomains = 16
 
 // smallPart is the part of the fleet up to which the executors of a new section
 // are put into order one by one.
@@ -102,15 +104,12 @@ func (s *sections) make(sel selector) *section {
 	} else {
 		s.broad = append(s.broad, made)
 	}
-	values := map[string]bool{}
 	for k := range from.all() {
 		if made.chooses(k) {
-			made.classes.append(k)
-			k.sections = append(k.sections, made)
-			values[k.value(sel.by)] = true
+			made.enter(k)
 		}
 	}
-	made.mixed = len(values) > s.limits.domains
+	made.mixed = len(made.domains) > s.limits.domains
 	s.populate(made)
 	return made
 }
@@ -208,8 +207,7 @@ func (s *sections) enter(k *class) {
 	ask := func(list []*section) {
 		for _, section := range list {
 			if section.chooses(k) {
-				section.classes.insert(k)
-				k.sections = append(k.sections, section)
+				section.enter(k)
 			}
 		}
 	}
@@ -226,7 +224,7 @@ func (s *sections) enter(k *class) {
 // leave takes a class that has ended out of the sections that choose it.
 func (s *sections) leave(k *class) {
 	for _, section := range k.sections {
-		section.classes.remove(k)
+		section.leave(k)
 	}
 	for _, a := range k.attributes {
 		if column := s.columns[a.name]; column != nil {
