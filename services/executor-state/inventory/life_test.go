@@ -113,7 +113,9 @@ func (w *world) disable() {
 
 func (w *world) selector() Selector {
 	if rapid.Bool().Draw(w.t, "byKind") {
-		return Selector{Attributes: map[string]string{"ZONE": evenly("a", "B").Draw(w.t, "zone")}}
+		return Selector{Attributes: evenly(
+			map[string]string{"ZONE": "a"}, map[string]string{"zone": "B"}, map[string]string{"Serial": "H1"},
+		).Draw(w.t, "kind")}
 	}
 	return Selector{IDs: rapid.SliceOfN(anyExecutor, 1, 3).Draw(w.t, "ids")}
 }
@@ -152,7 +154,7 @@ func (w *world) claim() {
 }
 
 func (w *world) putPool() {
-	p := model.Pool{Name: anyPool.Draw(w.t, "pool"), Attributes: anyZone.Draw(w.t, "zone")}
+	p := model.Pool{Name: anyPool.Draw(w.t, "pool"), Attributes: evenly(nil, map[string]string{"zone": "a"}, map[string]string{"ZONE": "B", "rack": "1"}, map[string]string{"serial": "h2"}).Draw(w.t, "members")}
 	if rapid.Bool().Draw(w.t, "lostAfter") {
 		after := time.Duration(rapid.IntRange(0, 90).Draw(w.t, "s")) * time.Second
 		p.LostAfter = &after
