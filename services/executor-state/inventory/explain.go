@@ -38,15 +38,18 @@ const maxChecks = 50
 
 // Explain answers why needed workers of the constraints would or would not be
 // granted now. It looks at kinds of executors and at how many of each have the
-// same left, not at each executor.
+// same left, not at each executor, unless each is a kind of its own.
 func (c *Core) Explain(k constraint.Constraints, needed int) Explanation {
 	_, fitting := c.search(k, needed).plan()
 	e := Explanation{Needed: needed, Fitting: fitting}
 	if fitting < needed {
 		e.Reason, e.Message = c.refusal(k, needed, fitting)
 	}
-	x := explaining{constraints: k, query: c.query(k), names: k.Resources.Names(), failed: map[failure]int{}}
-	for _, class := range c.classes {
+	x := explaining{
+		constraints: k, query: c.query(k), names: k.Resources.Names(),
+		failed: map[failure]int{}, kinds: map[string]*otherKinds{},
+	}
+	for class := range c.sections.whole.classes.all() {
 		x.kind(class)
 	}
 	for _, lot := range x.query.small {
@@ -72,12 +75,22 @@ type failure struct {
 	have       int64
 }
 
+// otherKinds counts the executors that fail one check of what they are, by what
+// they have instead.
+type otherKinds struct {
+	want   string
+	byHave map[string]int
+}
+
 // explaining counts the failures of one question.
 type explaining struct {
 	constraints constraint.Constraints
 	query       *query
 	names       []string
 	failed      map[failure]int
+	// kinds are the failures to be of the kind asked for, by check. There may
+	// be as many as executors.
+	kinds map[string]*otherKinds
 	// avoided are the executors that fail by being avoided, and so by nothing
 	// after it.
 	avoided map[*host]bool
@@ -87,9 +100,16 @@ type explaining struct {
 
 // kind counts the executors of a class that is not of the kind asked for.
 func (x *explaining) kind(k *class) {
-	if ok, failed := x.query.matcher.Match(k.host); !ok {
-		x.failed[failure{check: failed}] += len(k.hosts)
+	ok, failed := x.query.matcher.Match(k.host)
+	if ok {
+		return
 	}
+	others := x.kinds[failed.Name]
+	if others == nil {
+		others = &otherKinds{failed.Want, map[string]int{}}
+		x.kinds[failed.Name] = others
+	}
+	others.byHave[failed.Have] += len(k.hosts)
 }
 
 // small counts the executors of a lot that is not large enough.
@@ -180,14 +200,26 @@ func (x *explaining) lacks(have resource.Vector) (name string, short bool) {
 
 // checks puts the failures into words, most executors first.
 func (x *explaining) checks() []FailedCheck {
-	list := make([]FailedCheck, 0, len(x.failed))
-	for failure, n := range x.failed {
-		list = append(list, FailedCheck{failure.words(x.constraints), n})
+	var list []FailedCheck
+	add := func(f FailedCheck) {
+		at, _ := slices.BinarySearchFunc(list, f, compareFailed)
+		if at < maxChecks {
+			list = slices.Insert(list[:min(len(list), maxChecks-1)], at, f)
+		}
 	}
-	slices.SortFunc(list, func(a, b FailedCheck) int {
-		return cmp.Or(cmp.Compare(b.Executors, a.Executors), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Have, b.Have), cmp.Compare(a.Want, b.Want))
-	})
-	return list[:min(maxChecks, len(list))]
+	for failure, n := range x.failed {
+		add(FailedCheck{failure.words(x.constraints), n})
+	}
+	for name, others := range x.kinds {
+		for have, n := range others.byHave {
+			add(FailedCheck{constraint.Check{Name: name, Want: others.want, Have: have}, n})
+		}
+	}
+	return list
+}
+
+func compareFailed(a, b FailedCheck) int {
+	return cmp.Or(cmp.Compare(b.Executors, a.Executors), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Have, b.Have), cmp.Compare(a.Want, b.Want))
 }
 
 func (f failure) words(k constraint.Constraints) constraint.Check {
