@@ -73,9 +73,10 @@ func (c *Core) heldBack(gone []*host) map[*host]bool {
 			pools[crew.name] = append(pools[crew.name], h)
 		}
 	}
+	living := c.living()
 	held := map[*host]bool{}
 	for name, gone := range pools {
-		crowd := max(c.cfg.HoldBackFrom, int(c.cfg.HoldBackShare*float64(c.crews[name].living))+1)
+		crowd := max(c.cfg.HoldBackFrom, int(c.cfg.HoldBackShare*float64(living[name]))+1)
 		first, end := 0, 0
 		for _, h := range gone {
 			for gone[first].goneAt.Before(h.goneAt.Add(-c.cfg.PresenceTTL)) {
@@ -117,6 +118,15 @@ func (m massLoss) with(h *host, folded string) massLoss {
 	}
 	m.executors++
 	return m
+}
+
+// living counts the executors of each pool that are not LOST, by folded name.
+func (c *Core) living() map[string]int {
+	living := make(map[string]int, len(c.crews))
+	for name, crew := range c.crews {
+		living[name] = crew.living
+	}
+	return living
 }
 
 // massLosses answers the crowds that are held back, in order of pool.
