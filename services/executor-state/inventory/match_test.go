@@ -444,3 +444,24 @@ func TestSumComesBackToWhatItWas(t *testing.T) {
 		t.Fatalf("something is left: %+v", s)
 	}
 }
+
+// With pack, an executor whose domain has room for less than it has itself comes
+// later, and those of its bucket that are of other domains do not.
+func TestPackSpreadByManyValues(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.core.sections.limits.domains = 0
+	for id, rack := range map[string]string{"e0": "a", "e1": "a", "e2": "b", "f0": "c"} {
+		g := small(id, 1000, 2)
+		g.Attributes = map[string]string{"rack": rack}
+		if id == "f0" {
+			g.Resources["cpu"] = 4000
+		}
+		r.ready(g)
+	}
+	k := cpu(1)
+	k.Resources["slots"], k.Pack, k.Spread = 1, true, constraint.Spread{By: "rack", Max: 3}
+	picks, _ := r.core.choose(k, 4)
+	if got := fmt.Sprint(chosen(picks)); got != "[e0 e0 e2 e2]" {
+		t.Errorf("chose %s", got)
+	}
+}
