@@ -150,12 +150,14 @@ func lookup(attributes map[string]string, name string) (string, bool) {
 	if value, ok := attributes[name]; ok {
 		return value, true
 	}
-	for _, candidate := range slices.Sorted(maps.Keys(attributes)) {
-		if strings.EqualFold(candidate, name) {
-			return attributes[candidate], true
+	// Of several spellings the least counts, whatever the order of the map.
+	least, found := "", false
+	for candidate := range attributes {
+		if strings.EqualFold(candidate, name) && (!found || candidate < least) {
+			least, found = candidate, true
 		}
 	}
-	return "", false
+	return attributes[least], found
 }
 
 // Fold answers the one spelling of all that are equal without regard to case,

@@ -96,8 +96,8 @@ func (c *Core) pickIdle(sku string, limit int) []string {
 		return nil
 	}
 	var found []*host
-	for _, k := range s.classes {
-		for _, b := range k.list {
+	for _, shape := range s.shapes {
+		for _, b := range c.sections.whole.lots[lotKey{shape: shape}].list {
 			for h := range b.hosts.all() {
 				if h.use == idle {
 					found = append(found, h)

@@ -33,7 +33,9 @@ type Core struct {
 	holds        map[uint32]*hold
 	lastOrdinal  uint32
 	classes      map[string]*class
-	roster       roster
+	lastClass    uint64
+	shapes       map[string]*shape
+	sections     sections
 	queries      queries
 	total        map[string]*sum
 	absent       ordered[*host]
@@ -47,6 +49,7 @@ type Core struct {
 	past      ordered[*host]
 	forgotten model.Forgotten
 	pools     map[string]*pool
+	crews     map[string]*crew
 	skus      map[string]*sku
 	ready     *held
 	// demand is the reservations that wait, by group; awaited by uid.
@@ -92,6 +95,9 @@ func New(cfg Config) *Core {
 		byID:         ordered[*host]{compare: compareIDs},
 		holds:        map[uint32]*hold{},
 		classes:      map[string]*class{},
+		shapes:       map[string]*shape{},
+		sections:     newSections(),
+		crews:        map[string]*crew{},
 		total:        map[string]*sum{},
 		absent:       ordered[*host]{compare: compareGone},
 		over:         map[string]*host{},

@@ -77,15 +77,19 @@ func (c *Core) Figures(now time.Time) Figures {
 		Findings: map[string]int{},
 	}
 	for _, k := range c.classes {
-		f.Disabled += k.shut
 		away := 0
 		for why, state := range standingStates {
 			f.add(k, state, k.standing[why])
 			away += k.standing[why]
 		}
-		f.add(k, model.ExecutorReady, k.size-away)
-		for i, name := range k.names {
-			f.Capacity[name] += float64(k.capacity[i]) * float64(k.size-k.standing[lost])
+		f.add(k, model.ExecutorReady, len(k.hosts)-away)
+	}
+	for _, s := range c.skus {
+		f.Disabled += s.shut
+	}
+	for _, l := range c.sections.whole.lots {
+		for i, name := range l.shape.names {
+			f.Capacity[name] += float64(l.shape.capacity[i]) * float64(l.size-l.standing[lost])
 		}
 	}
 	for h := range c.byID.all() {

@@ -309,7 +309,7 @@ func TestRequestsThatHoldAreBounded(t *testing.T) {
 // not one at each executor for each request: all may end in one step, in which
 // nothing else is done.
 func TestOverlappingDisablesEndInAMoment(t *testing.T) {
-	c := fleet(10_000)
+	c := fleet(10_000, false)
 	now := start
 	for i := range 100 {
 		c.Step(now, model.Input{Token: 1, Request: Disable{
@@ -319,13 +319,9 @@ func TestOverlappingDisablesEndInAMoment(t *testing.T) {
 	}
 	c.Step(now, model.Committed{Effects: len(c.journal), Revision: c.revision + 1})
 	now = now.Add(time.Minute)
-	began := time.Now()
 	steps := 0
 	for ; c.disables.untold.len() > 0 || len(c.disables.byKind) > 0; steps++ {
 		c.Step(now, nil)
-	}
-	if took := time.Since(began); took > 2*time.Second {
-		t.Errorf("took %v", took)
 	}
 	if s := c.Stats(); steps > 4 || c.hosts["host-000001"].withheld() || s.Ready != 10_000 {
 		t.Errorf("after %d steps: %+v", steps, s)

@@ -76,8 +76,19 @@
 // those of one view, kept in sums as records are set. A reservation that is QUEUED,
 // without a lease and not handed over, is demand; each group of them maps to one
 // SKU's specification, or is told of as unmapped. See specification.go. Groups are
-// asked of classes once: queries remember which they chose, and look at new
-// classes only.
+// asked of lots once: queries remember which they chose, and look at new lots
+// only.
+//
+// # Matching
+//
+//	section   the executors that attributes and pools choose; the whole fleet is one
+//	└─ lot      those of one shape: SKU, capacity, shares set aside
+//	   └─ bucket  those with the same left of each resource, in the order of choice
+//
+// A batch is matched against the buckets of one section. Attributes that no
+// request names cost nothing, however many values they have; those that one names
+// make a section, of which each executor that changes is moved in too. See match.go
+// for the order, and sections.go for how long sections are kept.
 //
 // # Pools
 //

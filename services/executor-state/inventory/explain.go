@@ -38,22 +38,28 @@ const maxChecks = 50
 
 // Explain answers why needed workers of the constraints would or would not be
 // granted now. It looks at kinds of executors and at how many of each have the
-// same left, not at each executor.
+// same left, not at each executor, unless each is a kind of its own.
 func (c *Core) Explain(k constraint.Constraints, needed int) Explanation {
 	_, fitting := c.search(k, needed).plan()
 	e := Explanation{Needed: needed, Fitting: fitting}
 	if fitting < needed {
 		e.Reason, e.Message = c.refusal(k, needed, fitting)
 	}
-	x := explaining{constraints: k, query: c.query(k), names: k.Resources.Names(), failed: map[failure]int{}}
-	for _, class := range c.roster.classes {
-		if class.size > 0 {
-			x.kind(class)
+	x := explaining{
+		constraints: k, query: c.query(k), names: k.Resources.Names(),
+		failed: map[failure]int{}, kinds: map[string]*otherKinds{},
+	}
+	for class := range c.sections.whole.classes.all() {
+		x.kind(class)
+	}
+	for _, lot := range x.query.small {
+		if lot.size > 0 {
+			x.small(lot)
 		}
 	}
 	x.avoid(c, c.avoided(k, x.query))
 	for _, eligible := range x.query.eligible {
-		x.standing(eligible.class)
+		x.standing(eligible.lot)
 		x.free(eligible)
 	}
 	x.overcommitted(c)
@@ -69,12 +75,22 @@ type failure struct {
 	have       int64
 }
 
+// otherKinds counts the executors that fail one check of what they are, by what
+// they have instead.
+type otherKinds struct {
+	want   string
+	byHave map[string]int
+}
+
 // explaining counts the failures of one question.
 type explaining struct {
 	constraints constraint.Constraints
 	query       *query
 	names       []string
 	failed      map[failure]int
+	// kinds are the failures to be of the kind asked for, by check. There may
+	// be as many as executors.
+	kinds map[string]*otherKinds
 	// avoided are the executors that fail by being avoided, and so by nothing
 	// after it.
 	avoided map[*host]bool
@@ -82,44 +98,50 @@ type explaining struct {
 	shunned map[*bucket]int
 }
 
-// kind counts the executors of a class that is not eligible.
+// kind counts the executors of a class that is not of the kind asked for.
 func (x *explaining) kind(k *class) {
-	if ok, failed := x.query.matcher.Match(k.host); !ok {
-		x.failed[failure{check: failed}] += k.size
+	ok, failed := x.query.matcher.Match(k.host)
+	if ok {
 		return
 	}
-	if name, short := x.lacks(k.resources); short {
-		x.failed[failure{kind: "capacity.", name: name, have: k.resources[name]}] += k.size
-		return
+	others := x.kinds[failed.Name]
+	if others == nil {
+		others = &otherKinds{failed.Want, map[string]int{}}
+		x.kinds[failed.Name] = others
 	}
-	if len(k.shares) == 0 {
-		return
-	}
-	allowed := k.allowed(x.constraints.Role)
-	if name, short := x.lacks(allowed); short {
-		x.failed[failure{kind: "role", name: name, have: allowed[name]}] += k.size
-	}
+	others.byHave[failed.Have] += len(k.hosts)
 }
 
-// avoid counts those of eligible classes that are to be avoided.
+// small counts the executors of a lot that is not large enough.
+func (x *explaining) small(l *lot) {
+	if name, short := x.lacks(l.shape.resources); short {
+		x.failed[failure{kind: "capacity.", name: name, have: l.shape.resources[name]}] += l.size
+		return
+	}
+	allowed := l.shape.allowed(x.constraints.Role)
+	name, _ := x.lacks(allowed)
+	x.failed[failure{kind: "role", name: name, have: allowed[name]}] += l.size
+}
+
+// avoid counts those of eligible lots that are to be avoided.
 func (x *explaining) avoid(c *Core, ids map[string]bool) {
 	x.avoided, x.shunned = map[*host]bool{}, map[*bucket]int{}
 	for id := range ids {
 		h := c.hosts[id]
-		if h == nil || !x.query.takes(h.class) {
+		if h == nil || !x.query.takes(h) {
 			continue
 		}
 		x.failed[failure{check: constraint.Check{Name: "avoid", Want: "another executor", Have: id}}]++
 		x.avoided[h] = true
-		x.shunned[h.bucket]++
+		x.shunned[x.query.postOf(h).bucket]++
 	}
 }
 
-// standing counts those of an eligible class that may not be given work.
-func (x *explaining) standing(k *class) {
-	count := k.standing
+// standing counts those of an eligible lot that may not be given work.
+func (x *explaining) standing(l *lot) {
+	count := l.standing
 	for h := range x.avoided {
-		if h.class == k {
+		if x.query.postOf(h).lot == l {
 			count[h.standing]--
 		}
 	}
@@ -134,18 +156,18 @@ func (x *explaining) standing(k *class) {
 // its own lack.
 func (x *explaining) overcommitted(c *Core) {
 	for _, h := range c.over {
-		if h.standing == overcommitted && !x.avoided[h] && x.query.takes(h.class) {
+		if h.standing == overcommitted && !x.avoided[h] && x.query.takes(h) {
 			x.failed[failure{check: constraint.Check{Name: "overcommitted", Want: "used within capacity", Have: h.excess()}}]++
 		}
 	}
 }
 
-// free counts those of an eligible class that have too little left.
+// free counts those of an eligible lot that have too little left.
 func (x *explaining) free(e eligible) {
-	for _, b := range e.class.list {
+	for _, b := range e.lot.list {
 		at, have := b.short(e.need, e.share)
 		if n := b.hosts.len() - x.shunned[b]; at >= 0 && n > 0 {
-			x.failed[failure{kind: "free.", name: e.class.names[at], have: have}] += n
+			x.failed[failure{kind: "free.", name: e.lot.shape.names[at], have: have}] += n
 		}
 	}
 }
@@ -178,14 +200,26 @@ func (x *explaining) lacks(have resource.Vector) (name string, short bool) {
 
 // checks puts the failures into words, most executors first.
 func (x *explaining) checks() []FailedCheck {
-	list := make([]FailedCheck, 0, len(x.failed))
-	for failure, n := range x.failed {
-		list = append(list, FailedCheck{failure.words(x.constraints), n})
+	var list []FailedCheck
+	add := func(f FailedCheck) {
+		at, _ := slices.BinarySearchFunc(list, f, compareFailed)
+		if at < maxChecks {
+			list = slices.Insert(list[:min(len(list), maxChecks-1)], at, f)
+		}
 	}
-	slices.SortFunc(list, func(a, b FailedCheck) int {
-		return cmp.Or(cmp.Compare(b.Executors, a.Executors), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Have, b.Have), cmp.Compare(a.Want, b.Want))
-	})
-	return list[:min(maxChecks, len(list))]
+	for failure, n := range x.failed {
+		add(FailedCheck{failure.words(x.constraints), n})
+	}
+	for name, others := range x.kinds {
+		for have, n := range others.byHave {
+			add(FailedCheck{constraint.Check{Name: name, Want: others.want, Have: have}, n})
+		}
+	}
+	return list
+}
+
+func compareFailed(a, b FailedCheck) int {
+	return cmp.Or(cmp.Compare(b.Executors, a.Executors), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Have, b.Have), cmp.Compare(a.Want, b.Want))
 }
 
 func (f failure) words(k constraint.Constraints) constraint.Check {

@@ -63,11 +63,12 @@ func obviousFailure(c *Core, h *host, k constraint.Constraints, avoided bool) st
 func TestExplainEqualsTheObviousOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{rig: lead(DefaultConfig()), t: t, used: map[string]resource.Vector{}}
+		tighten(t, w.core)
 		drain := func() { w.ask(Drain{ID: anyExecutor.Draw(t, "drained"), RequestID: fmt.Sprintf("d%d", w.token)}) }
 		disable := func() {
 			w.ask(Disable{RequestID: fmt.Sprintf("d%d", w.token), Selector: Selector{IDs: []string{anyExecutor.Draw(t, "disabled")}}})
 		}
-		actions := []func(){w.register, w.register, w.announce, w.announce, w.announce, w.silence, w.enqueue, w.enqueue, w.offer, w.offer, w.cancel, drain, disable}
+		actions := []func(){w.register, w.register, w.announce, w.announce, w.announce, w.silence, w.enqueue, w.enqueue, w.offer, w.offer, w.cancel, drain, disable, w.putPool, w.deletePool}
 		for range evenly(10, 30, 60).Draw(t, "steps") {
 			evenly(actions...).Draw(t, "action")()
 			w.settle()

@@ -34,6 +34,19 @@ func (h *heap) down(i int) {
 	h.list[i] = moved
 }
 
+// push adds a candidate that does not come before the first.
+func (h *heap) push(added *candidate) {
+	h.list = append(h.list, added)
+	for i := len(h.list) - 1; i > 0; {
+		parent := (i - 1) / 2
+		if !before(added, h.list[parent], h.pack) {
+			break
+		}
+		h.list[i], h.list[parent] = h.list[parent], added
+		i = parent
+	}
+}
+
 // pop takes out the first.
 func (h *heap) pop() {
 	last := len(h.list) - 1

@@ -19,12 +19,15 @@ type host struct {
 	live *held
 	hold *hold
 
+	// class and shape are its kinds, at its place in the class; posts are where
+	// the sections that choose it keep it, the whole fleet first.
 	class  *class
+	shape  *shape
+	at     int
+	posts  []post
 	cohort *cohort
 	// named are the ids of the requests to disable that name it, in order.
-	named []string
-	// bucket holds it while it may be given work; nil otherwise.
-	bucket   *bucket
+	named    []string
 	state    model.ExecutorState
 	standing standing
 	use      use
@@ -116,7 +119,7 @@ func (c *Core) setExecutor(id string, next *held) {
 		c.dropHold(h.executor.Ordinal)
 	}
 	if next == nil {
-		c.joinClass(h, nil)
+		c.joinKind(h, nil)
 		c.disables.joinCohort(h, nil)
 		delete(c.hosts, id)
 		return
@@ -133,7 +136,7 @@ func (c *Core) setExecutor(id string, next *held) {
 	if len(h.executor.Untold) > 0 {
 		c.late.insert(h)
 	}
-	c.joinClass(h, h.executor)
+	c.joinKind(h, h.executor)
 	c.disables.joinCohort(h, h.executor)
 	h.named = c.disables.named[id]
 	c.place(h)
@@ -210,9 +213,11 @@ func (c *Core) dropHold(ordinal uint32) {
 func (c *Core) unplace(h *host) {
 	c.states[h.state]--
 	h.tally(-1)
-	if h.bucket != nil {
-		h.bucket.remove(h)
-		h.bucket = nil
+	if h.standing == open && len(h.posts) > 0 {
+		h.shape.withdraw(h.posts[0].bucket.free)
+	}
+	for i := range h.posts {
+		h.posts[i].leave(h)
 	}
 	if h.absent {
 		c.absent.remove(h)
@@ -238,16 +243,19 @@ func (c *Core) place(h *host) {
 	}
 	c.listPast(h)
 	h.standing = h.standingOf()
-	free, ok := h.class.free(h.hold)
-	switch {
-	case !ok:
+	free, ok := h.shape.free(h.hold)
+	if !ok {
 		c.over[h.id] = h
 		if h.standing == open {
 			h.standing = overcommitted
 		}
-	case h.standing == open:
-		h.bucket = h.class.bucketOf(free)
-		h.bucket.insert(h)
+	}
+	if h.standing == open {
+		h.shape.offer(free)
+	}
+	key := h.shape.keyOf(free)
+	for i := range h.posts {
+		h.posts[i].enter(h, free, key)
 	}
 	h.use = h.useOf()
 	h.shut = h.executor.Draining || h.withheld()

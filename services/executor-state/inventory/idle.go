@@ -33,7 +33,7 @@ func (c *Core) IdleExecutors(sku string, limit int) []IdleExecutor {
 	folded := constraint.Fold(sku)
 	var found []*host
 	for h := range c.byID.all() {
-		if h.hold.workers == 0 && h.state == model.ExecutorReady && (sku == "" || h.class.sku.folded == folded) {
+		if h.hold.workers == 0 && h.state == model.ExecutorReady && (sku == "" || h.shape.sku.folded == folded) {
 			found = append(found, h)
 		}
 	}
@@ -41,7 +41,7 @@ func (c *Core) IdleExecutors(sku string, limit int) []IdleExecutor {
 		return cmp.Or(a.idleSince().Compare(b.idleSince()), cmp.Compare(a.id, b.id))
 	})
 	list := make([]IdleExecutor, 0, min(limit, len(found)))
-	why := idleReasons{core: c, texts: slices.Sorted(maps.Keys(c.demand)), byClass: map[*class]idleReason{}}
+	why := idleReasons{core: c, texts: slices.Sorted(maps.Keys(c.demand)), byKind: map[kindOf]idleReason{}}
 	for _, h := range found[:cap(list)] {
 		reason := why.of(h)
 		list = append(list, IdleExecutor{ID: h.id, SKU: h.executor.SKU, Reason: reason.reason, Message: reason.message, Since: h.idleSince()})
@@ -62,12 +62,18 @@ type idleReason struct {
 	message string
 }
 
-// idleReasons finds out why executors idle, for each class once.
+// kindOf is what it hangs on whether demand could use an idle executor.
+type kindOf struct {
+	class *class
+	shape *shape
+}
+
+// idleReasons finds out why executors idle, for each kind once.
 type idleReasons struct {
 	core *Core
 	// texts name the groups that wait.
-	texts   []string
-	byClass map[*class]idleReason
+	texts  []string
+	byKind map[kindOf]idleReason
 }
 
 func (r *idleReasons) of(h *host) idleReason {
@@ -77,24 +83,25 @@ func (r *idleReasons) of(h *host) idleReason {
 	case h.withheld():
 		return idleReason{fault.ReasonDisabled, "it is disabled"}
 	}
-	reason, known := r.byClass[h.class]
+	kind := kindOf{h.class, h.shape}
+	reason, known := r.byKind[kind]
 	if !known {
-		reason = r.demand(h.class)
-		r.byClass[h.class] = reason
+		reason = r.demand(kind)
+		r.byKind[kind] = reason
 	}
 	return reason
 }
 
 // demand answers by the first group that could use the kind at all.
-func (r *idleReasons) demand(k *class) idleReason {
+func (r *idleReasons) demand(k kindOf) idleReason {
 	for _, text := range r.texts {
 		d := r.core.demand[text]
 		q := r.core.queryOf(text, d.constraints)
-		if ok, _ := q.matcher.Match(k.host); !ok {
+		if ok, _ := q.matcher.Match(k.class.host); !ok {
 			continue
 		}
 		why := "not all of a batch fit"
-		if !q.fits(k) {
+		if !q.fits(k.shape) {
 			why = "each is too large for it"
 		}
 		return idleReason{fault.ReasonDemandDoesNotFit, fmt.Sprintf("%d reservations of group %s wait: %s", d.reservations, d.constraints.Group(), why)}

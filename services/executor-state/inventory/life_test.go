@@ -116,7 +116,9 @@ func (w *world) disable() {
 
 func (w *world) selector() Selector {
 	if rapid.Bool().Draw(w.t, "byKind") {
-		return Selector{Attributes: map[string]string{"ZONE": evenly("a", "B").Draw(w.t, "zone")}}
+		return Selector{Attributes: evenly(
+			map[string]string{"ZONE": "a"}, map[string]string{"zone": "B"}, map[string]string{"Serial": "H1"},
+		).Draw(w.t, "kind")}
 	}
 	return Selector{IDs: rapid.SliceOfN(anyExecutor, 1, 3).Draw(w.t, "ids")}
 }
@@ -148,14 +150,14 @@ func (w *world) claim() {
 		return
 	}
 	for _, id := range reply.Value.(Claimed).Executors {
-		if h := w.core.hosts[id]; workers[id] != 0 || h.bucket != nil || !h.withheld() {
+		if h := w.core.hosts[id]; workers[id] != 0 || h.posts[0].bucket != nil || !h.withheld() {
 			w.t.Fatalf("claimed %s, which holds %d workers", id, workers[id])
 		}
 	}
 }
 
 func (w *world) putPool() {
-	p := model.Pool{Name: anyPool.Draw(w.t, "pool"), Attributes: anyZone.Draw(w.t, "zone")}
+	p := model.Pool{Name: anyPool.Draw(w.t, "pool"), Attributes: evenly(nil, map[string]string{"zone": "a"}, map[string]string{"ZONE": "B", "rack": "1"}, map[string]string{"serial": "h2"}).Draw(w.t, "members")}
 	if rapid.Bool().Draw(w.t, "lostAfter") {
 		after := time.Duration(rapid.IntRange(0, 90).Draw(w.t, "s")) * time.Second
 		p.LostAfter = &after
@@ -212,6 +214,7 @@ func (w *world) check() {
 		}
 	}
 	w.used = used
+	checkSections(w.t, c)
 	w.listed()
 	w.named()
 }
@@ -249,7 +252,7 @@ func (w *world) listed() {
 	for h := range c.byID.all() {
 		v := c.view(h)
 		free := v.State == model.ExecutorReady && len(v.Disabled) == 0 && !v.Draining && c.over[h.id] == nil
-		if allocatable := h.bucket != nil; free != allocatable {
+		if allocatable := h.posts[0].bucket != nil; free != allocatable {
 			w.t.Fatalf("%s is listed free %v, allocatable %v:\n%s", h.id, free, allocatable, dump(c))
 		}
 		var want []string

@@ -69,8 +69,8 @@ func (c *Core) heldBack(gone []*host) map[*host]bool {
 		if c.leaving(h) {
 			continue
 		}
-		for _, name := range poolNames(h.class) {
-			pools[constraint.Fold(name)] = append(pools[constraint.Fold(name)], h)
+		for _, crew := range h.class.crews {
+			pools[crew.name] = append(pools[crew.name], h)
 		}
 	}
 	living, window := c.living(), c.window(len(gone))
@@ -141,11 +141,9 @@ func (m massLoss) with(h *host, folded string) massLoss {
 
 // living counts the executors of each pool that are not LOST, by folded name.
 func (c *Core) living() map[string]int {
-	living := map[string]int{}
-	for _, k := range c.classes {
-		for _, name := range poolNames(k) {
-			living[constraint.Fold(name)] += k.size - k.standing[lost]
-		}
+	living := make(map[string]int, len(c.crews))
+	for name, crew := range c.crews {
+		living[name] = crew.living
 	}
 	return living
 }

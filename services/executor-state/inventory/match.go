@@ -38,6 +38,7 @@ func (c *Core) choose(k constraint.Constraints, n int) (picks []pick, fitting in
 
 func (c *Core) search(k constraint.Constraints, n int) *search {
 	s := &search{Core: c, query: c.query(k), constraints: k, needed: int64(n)}
+	s.spreads = spreadBy(k.Spread) != ""
 	s.avoid(c.avoided(k, s.query))
 	return s
 }
@@ -74,7 +75,10 @@ type search struct {
 	query       *query
 	constraints constraint.Constraints
 	needed      int64
-	avoided     map[string]bool
+	// spreads: at most so many workers may share a value of an attribute.
+	// Executors without it count as one value together.
+	spreads bool
+	avoided map[string]bool
 	// shunned counts the avoided executors in each bucket.
 	shunned map[*bucket]int
 }
@@ -90,8 +94,8 @@ type candidate struct {
 	size   int64
 	bucket *bucket
 	at     cursor[*host]
-	// domain is the value that spread counts by.
-	domain string
+	// alone: it is its head alone, taken out of the candidate of its bucket.
+	alone bool
 }
 
 // before orders candidates: with pack those that take most come first.
@@ -115,10 +119,10 @@ func first(candidates []*candidate, pack bool) *candidate {
 	return best
 }
 
-func byShape(candidates []*candidate) map[string][]*candidate {
-	groups := map[string][]*candidate{}
+func byShape(candidates []*candidate) map[*shape][]*candidate {
+	groups := map[*shape][]*candidate{}
 	for _, candidate := range candidates {
-		shape := candidate.bucket.class.shape
+		shape := candidate.bucket.lot.shape
 		groups[shape] = append(groups[shape], candidate)
 	}
 	return groups
@@ -129,19 +133,12 @@ func byShape(candidates []*candidate) map[string][]*candidate {
 func (s *search) candidates() []*candidate {
 	s.slab = s.slab[:0]
 	for _, e := range s.query.eligible {
-		if e.class.ready() == 0 {
-			continue
-		}
-		domain := ""
-		if s.spreads() {
-			domain = constraint.Fold(e.class.host.Attribute(s.constraints.Spread.By))
-		}
-		for _, bucket := range e.class.list {
+		for _, bucket := range e.lot.list {
 			times, score := bucket.fit(e.need, e.share)
 			if times == 0 {
 				continue
 			}
-			found := candidate{bucket: bucket, score: score, times: times, domain: domain}
+			found := candidate{bucket: bucket, score: score, times: times}
 			found.head, _ = bucket.hosts.first()
 			found.size = s.most(&found)
 			found.at.set = &bucket.hosts
@@ -176,16 +173,12 @@ func (s *search) avoid(ids map[string]bool) {
 	}
 	s.shunned = map[*bucket]int{}
 	for id := range ids {
-		if h := s.hosts[id]; h != nil && h.bucket != nil {
-			s.shunned[h.bucket]++
+		if h := s.hosts[id]; h != nil {
+			if post := s.query.postOf(h); post != nil {
+				s.shunned[post.bucket]++
+			}
 		}
 	}
-}
-
-// spreads says whether the batch is spread by an attribute. Executors without
-// it count as one value together.
-func (s *search) spreads() bool {
-	return s.constraints.Spread.Max > 0 && !s.constraints.Spread.Single()
 }
 
 // most is how many workers one of the candidate's executors may take at most,
@@ -198,20 +191,70 @@ func (s *search) most(k *candidate) int64 {
 	return most
 }
 
-// room is how many workers of the batch the candidates take together. It
-// counts what fill would place, without looking at each executor.
+// room is how many workers of the batch the candidates take together. It counts
+// what fill would place, and looks at executors only where a bucket has several
+// values to spread by.
 func (s *search) room(candidates []*candidate) int {
-	room := int64(0)
-	domains := map[string]int64{}
+	room, enough := int64(0), s.needed
+	domains := s.newDomains()
+	if s.spreads {
+		enough = min(enough, domains.limit*int64(len(s.query.section.domains)))
+	}
 	for _, k := range candidates {
-		takes := int64(k.bucket.hosts.len()-s.shunned[k.bucket]) * s.most(k)
-		if s.spreads() {
-			takes = min(takes, int64(s.constraints.Spread.Max)-domains[k.domain])
-			domains[k.domain] += takes
+		most := s.most(k)
+		switch {
+		case !s.spreads:
+			room += most * int64(k.bucket.hosts.len()-s.shunned[k.bucket])
+		case !s.query.section.mixed:
+			room += domains.take(k.bucket.lot.domain, most*int64(k.bucket.hosts.len()-s.shunned[k.bucket]))
+		default:
+			for h := range k.bucket.hosts.all() {
+				if !s.avoided[h.id] {
+					room += domains.take(s.domainOf(h), most)
+				}
+				if room >= enough {
+					break
+				}
+			}
 		}
-		room += takes
+		if room >= enough {
+			break
+		}
 	}
 	return int(min(room, s.needed))
+}
+
+// domains counts the workers of a batch by the value that they are spread by.
+type domains struct {
+	limit int64
+	taken map[string]int64
+}
+
+func (s *search) newDomains() domains {
+	if !s.spreads {
+		return domains{limit: math.MaxInt64}
+	}
+	return domains{int64(s.constraints.Spread.Max), map[string]int64{}}
+}
+
+// left is how many more workers the domain may take.
+func (d domains) left(domain string) int64 { return d.limit - d.taken[domain] }
+
+// take counts up to n workers in the domain, and answers how many.
+func (d domains) take(domain string, n int64) int64 {
+	n = min(n, d.left(domain))
+	if d.taken != nil {
+		d.taken[domain] += n
+	}
+	return n
+}
+
+// domainOf is the value that spread counts the executor by.
+func (s *search) domainOf(h *host) string {
+	if !s.spreads {
+		return ""
+	}
+	return h.class.value(s.query.selector.by)
 }
 
 // fill takes the candidates' executors in order until the batch is placed, for
@@ -219,34 +262,41 @@ func (s *search) room(candidates []*candidate) int {
 func (s *search) fill(candidates []*candidate) (picks []pick) {
 	queue := heap{candidates, s.constraints.Pack}
 	queue.init()
-	domains := map[string]int64{}
+	domains := s.newDomains()
 	for left := s.needed; left > 0; {
 		next := queue.list[0]
-		size := min(s.most(next), left)
-		if s.spreads() {
-			size = min(size, int64(s.constraints.Spread.Max)-domains[next.domain])
-		}
+		domain := s.domainOf(next.head)
+		most := min(next.size, left)
+		size := min(most, domains.left(domain))
 		switch {
-		case size == 0:
-			queue.pop()
-			continue
-		case s.constraints.Pack && size < next.size:
+		case size > 0 && size == next.size, size > 0 && !s.constraints.Pack:
+			picks = append(picks, pick{next.head, int(size)})
+			left -= domains.take(domain, size)
+		case size > 0 && (size == most || next.alone || !s.query.section.mixed):
 			// It takes less than it was ordered by; others may now take more.
 			next.size = size
 			queue.down(0)
 			continue
-		}
-		picks = append(picks, pick{next.head, int(size)})
-		left -= size
-		domains[next.domain] += size
-		next.at.next()
-		if s.settleOn(next) {
-			queue.down(0)
-		} else {
+		case size > 0:
+			// Only its head does: the rest of the bucket is of other domains.
+			queue.push(&candidate{head: next.head, score: next.score, size: size, bucket: next.bucket, alone: true})
+		case !s.query.section.mixed:
 			queue.pop()
+			continue
+		}
+		if next.alone || !s.advance(next) {
+			queue.pop()
+		} else {
+			queue.down(0)
 		}
 	}
 	return picks
+}
+
+// advance moves the candidate to its next executor; false when it has none.
+func (s *search) advance(k *candidate) bool {
+	k.at.next()
+	return s.settleOn(k)
 }
 
 // fit answers how many workers one executor of the bucket takes, and its score
@@ -263,7 +313,7 @@ func (b *bucket) fit(need []int64, share int) (times int64, score float64) {
 			times = min(times, free/amount)
 		}
 		if left := free - amount; left > 0 {
-			score = max(score, float64(left)/b.class.total[i].float())
+			score = max(score, float64(left)/b.lot.shape.total[i].float())
 		}
 	}
 	return times, score

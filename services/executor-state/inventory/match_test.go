@@ -49,7 +49,9 @@ func newObvious(c *Core, k constraint.Constraints, n int) *obvious {
 				idle = idle.Plus(-1, share)
 			}
 		}
-		if ok, _ := kind(k).Match(h.executor.Match()); ok && idle.Fits(k.Resources) {
+		as := h.executor.Match()
+		as.Pools = c.poolsOf(as)
+		if ok, _ := kind(k).Match(as); ok && idle.Fits(k.Resources) {
 			matching = append(matching, h)
 			if !slices.Contains(k.Avoid, h.id) {
 				others++
@@ -243,8 +245,18 @@ func drawConstraints(t *rapid.T) constraint.Constraints {
 	if evenly(0, 1, 2).Draw(t, "zoned") == 0 {
 		k.Attributes = map[string]string{"ZONE": rapid.SampledFrom([]string{"a", "B", "c"}).Draw(t, "zone")}
 	}
+	if evenly(0, 1, 2, 3, 4, 5, 6).Draw(t, "serial") == 0 {
+		k.Attributes = maps.Clone(k.Attributes)
+		if k.Attributes == nil {
+			k.Attributes = map[string]string{}
+		}
+		k.Attributes["Serial"] = evenly("H0", "h1", "h2", "h3").Draw(t, "own")
+	}
+	if evenly(0, 1, 2, 3, 4, 5).Draw(t, "pooled") == 0 {
+		k.Pools = evenly([]string{"P"}, []string{"night"}, []string{"night", "p"}).Draw(t, "pools")
+	}
 	if rapid.Bool().Draw(t, "spread") {
-		k.Spread = constraint.Spread{By: rapid.SampledFrom([]string{"executor", "Rack", "zone"}).Draw(t, "by"), Max: rapid.Int32Range(1, 3).Draw(t, "max")}
+		k.Spread = constraint.Spread{By: rapid.SampledFrom([]string{"executor", "Rack", "zone", "SERIAL"}).Draw(t, "by"), Max: rapid.Int32Range(1, 3).Draw(t, "max")}
 	}
 	return k
 }
@@ -257,6 +269,14 @@ func drawRegister(t *rapid.T, id string) Register {
 	}
 	if rapid.Bool().Draw(t, "gpu") {
 		g.Resources["gpu"] = 2
+	}
+	if rapid.Bool().Draw(t, "own") {
+		// Of its own, as a host's name or a serial number is.
+		g.Attributes = maps.Clone(g.Attributes)
+		if g.Attributes == nil {
+			g.Attributes = map[string]string{}
+		}
+		g.Attributes["serial"] = id
 	}
 	if rapid.Bool().Draw(t, "reserved") {
 		left := g.Resources.Clone()
@@ -277,6 +297,7 @@ func drawRegister(t *rapid.T, id string) Register {
 func TestMatcherEqualsTheObviousOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := lead(DefaultConfig())
+		tighten(t, r.core)
 		for i := range evenly(0, 1, 3, 6, 9, 12).Draw(t, "executors") {
 			g := drawRegister(t, fmt.Sprintf("h%d", i))
 			r.ready(g)
@@ -318,12 +339,71 @@ func TestMatcherEqualsTheObviousOne(t *testing.T) {
 	})
 }
 
+// tighten gives the core's sections bounds that a few executors reach.
+func tighten(t *rapid.T, c *Core) {
+	limits := &c.sections.limits
+	limits.sections, limits.places = evenly(1, 3, maxSections).Draw(t, "sections"), evenly(1, 9, maxPlaces).Draw(t, "places")
+	limits.domains, limits.smallPart = evenly(0, 1, 2, maxDomains).Draw(t, "domains"), evenly(1, 2, smallPart).Draw(t, "smallPart")
+}
+
+// Requests, pools and requests to disable name now these attributes and now
+// those, while executors come, change and go: what the sections choose is what
+// looking at every executor would.
+func TestSectionsFollowWhatChanges(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := &world{rig: lead(DefaultConfig()), t: t, used: map[string]resource.Vector{}}
+		tighten(t, w.core)
+		for i := range 6 {
+			if rapid.Bool().Draw(t, "there") {
+				w.ready(drawRegister(t, fmt.Sprintf("h%d", i)))
+			}
+		}
+		actions := []func(){
+			w.register, w.register, w.announce, w.announce, w.silence, w.disable, w.enable, w.drain,
+			w.putPool, w.putPool, w.deletePool, w.enqueue, w.enqueue, w.offer, w.offer, w.cancel, w.assign, w.endWorkers,
+		}
+		kinds := rapid.SliceOfN(rapid.Custom(drawConstraints), 1, 8).Draw(t, "kinds")
+		for range evenly(5, 15, 30).Draw(t, "steps") {
+			evenly(actions...).Draw(t, "action")()
+			w.settle()
+			w.catchUp()
+			w.settle()
+			k, n := evenly(kinds...).Draw(t, "kind"), evenly(1, 2, 3, 5, 8).Draw(t, "n")
+			picks, fitting := w.core.choose(k, n)
+			want := obviousChoice(w.core, k, n)
+			if fitting != len(want) || fitting == n && !slices.Equal(chosen(picks), want) {
+				t.Fatalf("chose %v, %d of %d fit, want %v: %+v\n%s", chosen(picks), fitting, n, want, k, dump(w.core))
+			}
+			checkSections(t, w.core)
+		}
+		for _, text := range slices.Sorted(maps.Keys(w.core.sections.byText)) {
+			w.core.sections.drop(w.core.sections.byText[text])
+		}
+		if left := len(w.core.sections.columns); left > 0 || len(w.core.sections.broad) != 1 {
+			t.Fatalf("%d columns and %d broad sections are left", left, len(w.core.sections.broad))
+		}
+		for h := range w.core.byID.all() {
+			if len(h.posts) != 1 || len(h.class.sections) != 1 {
+				t.Fatalf("%s has %d places in %d sections", h.id, len(h.posts), len(h.class.sections))
+			}
+		}
+	})
+}
+
 func TestOrderedEqualsSortedSlice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		set := ordered[int]{compare: cmp.Compare[int]}
 		var list []int
 		for range evenly(1, 10, 40).Draw(t, "rounds") {
 			// Runs of neighbours make nodes split and empty.
+			if rapid.Bool().Draw(t, "append") {
+				next := 4000
+				if len(list) > 0 {
+					next = max(next, list[len(list)-1]+1)
+				}
+				list = append(list, next)
+				set.append(next)
+			}
 			from := int(rapid.Uint64().Draw(t, "from") % 3000)
 			end := from + evenly(1, 100, 700).Draw(t, "run")
 			for n := from; n < end; n++ {
@@ -362,5 +442,26 @@ func TestSumComesBackToWhatItWas(t *testing.T) {
 	}
 	if s != (sum{}) {
 		t.Fatalf("something is left: %+v", s)
+	}
+}
+
+// With pack, an executor whose domain has room for less than it has itself comes
+// later, and those of its bucket that are of other domains do not.
+func TestPackSpreadByManyValues(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.core.sections.limits.domains = 0
+	for id, rack := range map[string]string{"e0": "a", "e1": "a", "e2": "b", "f0": "c"} {
+		g := small(id, 1000, 2)
+		g.Attributes = map[string]string{"rack": rack}
+		if id == "f0" {
+			g.Resources["cpu"] = 4000
+		}
+		r.ready(g)
+	}
+	k := cpu(1)
+	k.Resources["slots"], k.Pack, k.Spread = 1, true, constraint.Spread{By: "rack", Max: 3}
+	picks, _ := r.core.choose(k, 4)
+	if got := fmt.Sprint(chosen(picks)); got != "[e0 e0 e2 e2]" {
+		t.Errorf("chose %s", got)
 	}
 }

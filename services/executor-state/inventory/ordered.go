@@ -51,6 +51,17 @@ func (s *ordered[T]) insert(item T) {
 	}
 }
 
+// append adds an item that is greater than all in the set.
+func (s *ordered[T]) append(item T) {
+	s.size++
+	last := len(s.nodes) - 1
+	if last < 0 || len(s.nodes[last]) == nodeSize {
+		s.nodes = append(s.nodes, nil)
+		last++
+	}
+	s.nodes[last] = append(s.nodes[last], item)
+}
+
 // remove takes out an item that is in the set.
 func (s *ordered[T]) remove(item T) {
 	i, at, found := s.find(item)

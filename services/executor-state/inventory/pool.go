@@ -71,9 +71,8 @@ func (c *Core) deletePool(r DeletePool) (PoolDeleted, error) {
 	return PoolDeleted{}, bad.err()
 }
 
-// setPool puts the executors of each class into the pool or out of it: queries
-// have to look at all of them again. Those that are absent may be due at another
-// time now.
+// setPool puts the executors of each class into the pool or out of it. Those that
+// are absent may be due at another time now.
 func (c *Core) setPool(name string, next *held) {
 	folded := constraint.Fold(name)
 	delete(c.pools, folded)
@@ -89,11 +88,48 @@ func (c *Core) setPool(name string, next *held) {
 			pools = append(pools, own)
 		}
 		slices.Sort(pools)
-		k.host.Pools, k.lostAfter = pools, c.lostAfter(pools)
+		c.joinPools(k, pools)
 	}
-	c.roster.renew()
+	c.sections.dropPooled()
 	c.absentChanged = true
-	c.roster.renew()
+}
+
+// crew counts the classes of a pool, and their executors that are not LOST. It is
+// there as long as an executor is in the pool. Executors of no pool are a crew
+// together, without a name.
+type crew struct {
+	// name is folded.
+	name            string
+	classes, living int
+}
+
+// joinPools puts the executors of a class into pools, and out of those they were
+// in.
+func (c *Core) joinPools(k *class, pools []string) {
+	c.leavePools(k)
+	k.host.Pools, k.lostAfter = pools, c.lostAfter(pools)
+	for _, name := range poolNames(k) {
+		folded := constraint.Fold(name)
+		joined := c.crews[folded]
+		if joined == nil {
+			joined = &crew{name: folded}
+			c.crews[folded] = joined
+		}
+		joined.classes++
+		joined.living += k.living()
+		k.crews = append(k.crews, joined)
+	}
+}
+
+// leavePools puts the executors of a class out of their pools.
+func (c *Core) leavePools(k *class) {
+	for _, left := range k.crews {
+		left.living -= k.living()
+		if left.classes--; left.classes == 0 {
+			delete(c.crews, left.name)
+		}
+	}
+	k.crews = nil
 }
 
 // join adds the pool's name where the host is in it.

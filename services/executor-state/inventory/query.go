@@ -8,52 +8,54 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// roster is the classes there are, in the order they came, and some that have
+// roster is the lots of a section, in the order they came, and some that have
 // ended. Whoever has looked at all of them up to some place need only look at
 // those after it, as long as the generation is the same.
 type roster struct {
-	classes    []*class
+	lots       []*lot
 	ended      int
 	generation uint64
 }
 
-func (r *roster) add(k *class) { r.classes = append(r.classes, k) }
+func (r *roster) add(l *lot) { r.lots = append(r.lots, l) }
 
-// end notes that a class has no executors any more. Those that have ended are
+// end notes that a lot has no executors any more. Those that have ended are
 // taken out, and a generation is started, when they are the larger part.
 func (r *roster) end() {
 	r.ended++
-	if 2*r.ended > len(r.classes) {
-		r.classes = slices.DeleteFunc(r.classes, func(k *class) bool { return k.size == 0 })
+	if 2*r.ended > len(r.lots) {
+		r.lots = slices.DeleteFunc(r.lots, func(l *lot) bool { return l.size == 0 })
 		r.ended = 0
-		r.renew()
+		r.generation++
 	}
 }
 
-// renew has every query look at all classes again.
-func (r *roster) renew() { r.generation++ }
-
 // query is the constraints of one group made ready to be asked again and
-// again: which classes they choose is kept between passes.
+// again: which lots they choose is kept between passes.
 type query struct {
 	matcher   constraint.Matcher
 	resources resource.Vector
 	role      string
-	// eligible are the classes seen so far that match and are large enough,
-	// small those that match and are not. Either may hold some that have ended.
+	// sku is folded, empty for any.
+	sku      string
+	selector selector
+	section  *section
+	// eligible are the lots of the section seen so far that are of the SKU and
+	// large enough, small those of the SKU that are not. Either may hold some
+	// that have ended.
 	eligible []eligible
-	small    []*class
-	// largest is, for each SKU, the eligible class of which an idle executor
-	// takes the most workers.
-	largest    map[*sku]*class
+	small    []*lot
+	// largest is, for each SKU, the eligible lot of which an idle executor takes
+	// the most workers.
+	largest    map[*sku]*lot
 	seen       int
 	generation uint64
 }
 
-// eligible is a class of whose executors an idle one could take a worker.
+// eligible is a lot of whose executors an idle one could take a worker.
 type eligible struct {
-	class *class
-	// need is the request in the order of the class's names, share the place of
+	lot *lot
+	// need is the request in the order of the shape's names, share the place of
 	// the role's share plus one.
 	need  []int64
 	share int
@@ -63,14 +65,29 @@ type eligible struct {
 // reached. An entry takes some 50 bytes.
 const maxEligible = 1 << 20
 
-// queries are those asked, by canonical constraints.
+// queries are those asked, by canonical constraints and what they spread by.
 type queries struct {
 	byText map[string]*query
 	size   int
 }
 
 // query answers what the fleet has for the constraints, but for whom to avoid.
-func (c *Core) query(k constraint.Constraints) *query { return c.queryOf(k.Canonical(), k) }
+func (c *Core) query(k constraint.Constraints) *query {
+	text := k.Canonical()
+	if by := spreadBy(k.Spread); by != "" {
+		text += ";by:" + by
+	}
+	return c.queryOf(text, k)
+}
+
+// spreadBy is the folded name of the attribute by which batches are spread,
+// empty for none.
+func spreadBy(s constraint.Spread) string {
+	if s.Max <= 0 || s.Single() {
+		return ""
+	}
+	return constraint.Fold(s.By)
+}
 
 func (c *Core) queryOf(text string, k constraint.Constraints) *query {
 	q := c.queries.byText[text]
@@ -78,97 +95,120 @@ func (c *Core) queryOf(text string, k constraint.Constraints) *query {
 		if c.queries.size > maxEligible || c.queries.byText == nil {
 			c.queries = queries{byText: map[string]*query{}}
 		}
-		q = &query{matcher: kind(k), resources: k.Resources, role: k.Role, largest: map[*sku]*class{}, generation: c.roster.generation}
+		q = &query{
+			matcher: kind(k), resources: k.Resources, role: k.Role, sku: constraint.Fold(k.SKU),
+			selector: selector{k.Attributes, k.Pools, spreadBy(k.Spread)},
+			largest:  map[*sku]*lot{},
+		}
 		c.queries.byText[text] = q
 		c.queries.size++
 	}
 	c.queries.size -= len(q.eligible) + len(q.small)
-	if q.generation != c.roster.generation {
-		clear(q.eligible)
-		clear(q.small)
-		clear(q.largest)
-		q.eligible, q.small = q.eligible[:0], q.small[:0]
-		q.seen, q.generation = 0, c.roster.generation
-	}
-	for _, class := range c.roster.classes[q.seen:] {
-		if class.size > 0 {
-			q.look(class)
-		}
-	}
-	q.seen = len(c.roster.classes)
+	q.catchUp(&c.sections)
 	c.queries.size += len(q.eligible) + len(q.small)
 	return q
 }
 
-func (q *query) look(k *class) {
-	if ok, _ := q.matcher.Match(k.host); !ok {
-		return
+// catchUp looks at the lots that came since it was asked last.
+func (q *query) catchUp(all *sections) {
+	section := all.get(q.selector, q.section)
+	if q.section != section || q.generation != section.roster.generation {
+		clear(q.eligible)
+		clear(q.small)
+		clear(q.largest)
+		q.eligible, q.small = q.eligible[:0], q.small[:0]
+		q.seen, q.section, q.generation = 0, section, section.roster.generation
 	}
-	if !q.fits(k) {
-		q.small = append(q.small, k)
-		return
+	for _, lot := range section.roster.lots[q.seen:] {
+		if lot.size > 0 {
+			q.look(lot)
+		}
 	}
-	q.eligible = append(q.eligible, eligible{k, q.need(k), k.shareOf(q.role)})
-	q.enlarge(k)
+	q.seen = len(section.roster.lots)
 }
 
-// enlarge makes an eligible class its SKU's largest, if it is.
-func (q *query) enlarge(k *class) {
-	if last := q.largest[k.sku]; last == nil || q.compareSize(k, last) < 0 {
-		q.largest[k.sku] = k
+func (q *query) look(l *lot) {
+	switch {
+	case !q.hasSKU(l.shape):
+	case !q.fits(l.shape):
+		q.small = append(q.small, l)
+	default:
+		q.eligible = append(q.eligible, eligible{l, q.need(l.shape), l.shape.shareOf(q.role)})
+		q.enlarge(l)
 	}
 }
 
-// compareSize orders classes of which an idle executor takes more workers
-// first.
-func (q *query) compareSize(a, b *class) int {
+func (q *query) hasSKU(s *shape) bool { return q.sku == "" || q.sku == s.sku.folded }
+
+// enlarge makes an eligible lot its SKU's largest, if it is.
+func (q *query) enlarge(l *lot) {
+	if last := q.largest[l.shape.sku]; last == nil || q.compareSize(l.shape, last.shape) < 0 {
+		q.largest[l.shape.sku] = l
+	}
+}
+
+// compareSize orders shapes of which an idle executor takes more workers first.
+func (q *query) compareSize(a, b *shape) int {
 	return cmp.Or(cmp.Compare(b.allowed(q.role).Times(q.resources), a.allowed(q.role).Times(q.resources)), cmp.Compare(a.key, b.key))
 }
 
-// largestOf answers the eligible class of a SKU of which an idle executor takes
+// largestOf answers the eligible shape of a SKU of which an idle executor takes
 // the most workers; nil for none.
-func (q *query) largestOf(s *sku) *class {
-	if k := q.largest[s]; k == nil || k.size > 0 {
-		return k
+func (q *query) largestOf(s *sku) *shape {
+	l := q.largest[s]
+	if l != nil && l.size == 0 {
+		delete(q.largest, s)
+		for _, e := range q.eligible {
+			if e.lot.shape.sku == s && e.lot.size > 0 {
+				q.enlarge(e.lot)
+			}
+		}
+		l = q.largest[s]
 	}
-	delete(q.largest, s)
-	for _, e := range q.eligible {
-		if e.class.sku == s && e.class.size > 0 {
-			q.enlarge(e.class)
+	if l == nil {
+		return nil
+	}
+	return l.shape
+}
+
+// any says whether a lot is eligible that has executors.
+func (q *query) any() bool {
+	return slices.ContainsFunc(q.eligible, func(e eligible) bool { return e.lot.size > 0 })
+}
+
+// fits says whether an idle executor of the shape has room for a worker.
+func (q *query) fits(s *shape) bool {
+	return s.resources.Fits(q.resources) && (len(s.shares) == 0 || s.allowed(q.role).Fits(q.resources))
+}
+
+// takes says whether the executor, if it were idle, could take a worker.
+func (q *query) takes(h *host) bool {
+	return q.hasSKU(h.shape) && q.fits(h.shape) && q.postOf(h) != nil
+}
+
+// postOf answers the executor's place in the query's section; nil for none.
+func (q *query) postOf(h *host) *post {
+	for i := range h.posts {
+		if h.posts[i].lot.section == q.section {
+			return &h.posts[i]
 		}
 	}
-	return q.largest[s]
+	return nil
 }
 
-// any says whether a class is eligible that has executors.
-func (q *query) any() bool {
-	return slices.ContainsFunc(q.eligible, func(e eligible) bool { return e.class.size > 0 })
-}
-
-// fits says whether an idle executor of the class has room for a worker.
-func (q *query) fits(k *class) bool {
-	return k.resources.Fits(q.resources) && (len(k.shares) == 0 || k.allowed(q.role).Fits(q.resources))
-}
-
-// takes says whether an idle executor of the class could take a worker.
-func (q *query) takes(k *class) bool {
-	ok, _ := q.matcher.Match(k.host)
-	return ok && q.fits(k)
-}
-
-// need answers the request in the order of the class's names. Neighbours with
+// need answers the request in the order of the shape's names. Neighbours with
 // the same names share one.
-func (q *query) need(k *class) []int64 {
-	if n := len(q.eligible); n > 0 && slices.Equal(q.eligible[n-1].class.names, k.names) {
+func (q *query) need(s *shape) []int64 {
+	if n := len(q.eligible); n > 0 && slices.Equal(q.eligible[n-1].lot.shape.names, s.names) {
 		return q.eligible[n-1].need
 	}
-	return amountsOf(q.resources, k.names)
+	return amountsOf(q.resources, s.names)
 }
 
-// ready counts the executors of eligible classes that may be given work.
+// ready counts the executors of eligible lots that may be given work.
 func (q *query) ready() (n int) {
 	for _, e := range q.eligible {
-		n += e.class.ready()
+		n += e.lot.ready()
 	}
 	return n
 }

@@ -116,13 +116,15 @@ type Stats struct {
 	Leases        int
 	// Free is what may be granted, summed over all executors, saturating.
 	Free resource.Vector
-	// Classes and Buckets size the index that batches are matched against.
-	Classes, Buckets int
+	// Classes counts the kinds of executors, Lots and Buckets size the index of
+	// the whole fleet that batches are matched against, and Sections counts the
+	// parts of it that have one of their own.
+	Classes, Lots, Buckets, Sections int
 	// Undurable counts decisions not committed, Duties what is to be done.
 	Undurable, Duties int
 }
 
-// Stats answers the sums. It costs a look at every class.
+// Stats answers the sums. It costs a look at every lot.
 func (c *Core) Stats() Stats {
 	s := Stats{
 		Registered:    c.states[model.ExecutorRegistered],
@@ -133,11 +135,13 @@ func (c *Core) Stats() Stats {
 		Leases:        len(c.leases),
 		Free:          resource.Vector{},
 		Classes:       len(c.classes),
+		Lots:          len(c.sections.whole.lots),
+		Sections:      len(c.sections.byText),
 		Undurable:     len(c.journal),
 		Duties:        c.todo.len(),
 	}
-	for _, class := range c.classes {
-		s.Buckets += len(class.list)
+	for _, lot := range c.sections.whole.lots {
+		s.Buckets += len(lot.list)
 	}
 	for name, sum := range c.total {
 		if amount := sum.saturated(); amount > 0 {

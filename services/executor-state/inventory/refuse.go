@@ -19,7 +19,7 @@ func (c *Core) avoided(k constraint.Constraints, q *query) map[string]bool {
 	avoided := make(map[string]bool, len(k.Avoid))
 	others := q.ready()
 	for _, id := range k.Avoid {
-		if h := c.hosts[id]; h != nil && h.bucket != nil && !avoided[id] && q.takes(h.class) {
+		if h := c.hosts[id]; h != nil && h.standing == open && !avoided[id] && q.takes(h) {
 			others--
 		}
 		avoided[id] = true
@@ -34,8 +34,8 @@ func (c *Core) avoided(k constraint.Constraints, q *query) map[string]bool {
 func (c *Core) refusal(k constraint.Constraints, needed, fitting int) (fault.Reason, string) {
 	q := c.query(k)
 	ofKind := 0
-	for _, class := range q.small {
-		ofKind += class.size
+	for _, lot := range q.small {
+		ofKind += lot.size
 	}
 	switch {
 	case q.any():
@@ -53,17 +53,12 @@ func (c *Core) refusal(k constraint.Constraints, needed, fitting int) (fault.Rea
 // registeredSKU says whether an executor of the SKU is registered.
 func (c *Core) registeredSKU(name string) bool {
 	s := c.skus[constraint.Fold(name)]
-	return s != nil && len(s.classes) > 0
+	return s != nil && len(s.shapes) > 0
 }
 
 // registeredPool says whether an executor is in one of the pools.
 func (c *Core) registeredPool(pools []string) bool {
-	for _, class := range c.classes {
-		if class.size > 0 && slices.ContainsFunc(pools, class.host.InPool) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(pools, func(pool string) bool { return c.crews[constraint.Fold(pool)] != nil })
 }
 
 // executors counts in words.

@@ -29,7 +29,7 @@ type share struct {
 	// role is folded.
 	role  string
 	share resource.Vector
-	// amounts are those of share, in the order of the class's names.
+	// amounts are those of share, in the order of the shape's names.
 	amounts []int64
 }
 
@@ -49,7 +49,7 @@ func sharesOf(e *model.Executor) []share {
 	return shares
 }
 
-// sharesKey tells classes apart by what they set aside.
+// sharesKey tells shapes apart by what they set aside.
 func sharesKey(shares []share) string {
 	var b strings.Builder
 	for _, s := range shares {
@@ -59,20 +59,20 @@ func sharesKey(shares []share) string {
 }
 
 // shareOf answers the place of the role's share plus one, 0 for none.
-func (k *class) shareOf(role string) int {
-	if role == "" || len(k.shares) == 0 {
+func (s *shape) shareOf(role string) int {
+	if role == "" || len(s.shares) == 0 {
 		return 0
 	}
 	folded := constraint.Fold(role)
-	return 1 + slices.IndexFunc(k.shares, func(s share) bool { return s.role == folded })
+	return 1 + slices.IndexFunc(s.shares, func(aside share) bool { return aside.role == folded })
 }
 
 // allowed is what an idle executor has for the role: all but the shares of
 // others.
-func (k *class) allowed(role string) resource.Vector {
-	allowed := k.resources
-	own := k.shareOf(role)
-	for i, share := range k.shares {
+func (s *shape) allowed(role string) resource.Vector {
+	allowed := s.resources
+	own := s.shareOf(role)
+	for i, share := range s.shares {
 		if i+1 != own {
 			allowed = allowed.Plus(-1, share.share)
 		}
@@ -115,13 +115,13 @@ func addTo(used resource.Vector, n int, each resource.Vector) {
 // may.
 func (h *host) excess() string {
 	aside := resource.Vector{}
-	for _, share := range h.class.shares {
+	for _, share := range h.shape.shares {
 		for name, amount := range share.share {
 			aside[name] += max(0, amount-h.hold.byRole[share.role][name])
 		}
 	}
 	for _, name := range h.hold.used.Plus(1, aside).Names() {
-		used, capacity := h.hold.used[name], h.class.resources[name]
+		used, capacity := h.hold.used[name], h.shape.resources[name]
 		switch {
 		case used > capacity:
 			return fmt.Sprintf("%s %d of %d", name, used, capacity)

@@ -107,8 +107,10 @@ func (c *Core) gone(prev *held, mod int64) *held {
 // committed makes the oldest decisions durable and answers the passes that
 // waited for them.
 func (c *Core) committed(e model.Committed) {
+	about := false
 	for _, decision := range c.journal[:e.Effects] {
 		for _, change := range decision {
+			about = about || change.ref.Kind != model.KindLeaseChunk
 			change.stamp(e.Revision)
 			c.counts.durable(change, c.now)
 			c.endPresence(change.ref)
@@ -118,7 +120,9 @@ func (c *Core) committed(e model.Committed) {
 		}
 	}
 	c.journal = c.journal[e.Effects:]
-	c.absentChanged = c.absentChanged || c.absent.len() > 0
+	// Who is absent may be due now: leases alone, of which there are the most,
+	// change nothing about that.
+	c.absentChanged = c.absentChanged || about && c.absent.len() > 0
 	c.answerPasses()
 }
 

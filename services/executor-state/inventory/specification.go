@@ -33,15 +33,30 @@ type sku struct {
 	// the one without a name.
 	folded string
 	// record is nil for a SKU that is not in the catalog.
-	record  *model.SKU
-	classes map[string]*class
+	record *model.SKU
+	// shapes are those of its executors, by key; spellings counts executors by
+	// how they spell it, use by what they are used for, shut those disabled.
+	shapes    map[string]*shape
+	spellings map[string]int
+	use       [uses]int
+	shut      int
+	// most is the most that any of its shapes has of each resource; nil when
+	// that is to be found out.
+	most resource.Vector
+}
+
+func (s *sku) addShape(added *shape) { s.shapes[added.key], s.most = added, nil }
+
+func (s *sku) removeShape(gone *shape) {
+	delete(s.shapes, gone.key)
+	s.most = nil
 }
 
 // skuOf answers the SKU with that folded name, which is made if need be.
 func (c *Core) skuOf(folded string) *sku {
 	s := c.skus[folded]
 	if s == nil {
-		s = &sku{folded: folded, classes: map[string]*class{}}
+		s = &sku{folded: folded, shapes: map[string]*shape{}, spellings: map[string]int{}}
 		c.skus[folded] = s
 	}
 	return s
@@ -49,7 +64,7 @@ func (c *Core) skuOf(folded string) *sku {
 
 // dropSKU forgets a SKU that has neither a record nor executors.
 func (c *Core) dropSKU(s *sku) {
-	if s.record == nil && len(s.classes) == 0 {
+	if s.record == nil && len(s.shapes) == 0 {
 		delete(c.skus, s.folded)
 	}
 }
@@ -79,9 +94,9 @@ func (s *sku) name() string {
 		return s.record.Name
 	}
 	name := ""
-	for _, class := range s.classes {
-		if name == "" || class.host.SKU < name {
-			name = class.host.SKU
+	for spelling := range s.spellings {
+		if name == "" || spelling < name {
+			name = spelling
 		}
 	}
 	return name
@@ -93,13 +108,15 @@ func (s *sku) shape() resource.Vector {
 	if s.record != nil {
 		return s.record.Resources.WithSlots()
 	}
-	shape := resource.Vector{}
-	for _, class := range s.classes {
-		for i, name := range class.names {
-			shape[name] = max(shape[name], class.capacity[i])
+	if s.most == nil {
+		s.most = resource.Vector{}
+		for _, shape := range s.shapes {
+			for i, name := range shape.names {
+				s.most[name] = max(s.most[name], shape.capacity[i])
+			}
 		}
 	}
-	return shape
+	return s.most
 }
 
 // specification is an executor as the record of a SKU specifies it; nothing

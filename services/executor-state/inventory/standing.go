@@ -71,11 +71,18 @@ func (h *host) useOf() use {
 	return idle
 }
 
-// tally adds n to what its class counts of the host, as it was placed.
+// tally adds n to what its class, its pools and its SKU count of the host, as it
+// was placed.
 func (h *host) tally(n int) {
 	h.class.standing[h.standing] += n
-	h.class.use[h.use] += n
+	if h.standing != lost {
+		for _, crew := range h.class.crews {
+			crew.living += n
+		}
+	}
+	s := h.shape.sku
+	s.use[h.use] += n
 	if h.shut && h.use != gone {
-		h.class.shut += n
+		s.shut += n
 	}
 }

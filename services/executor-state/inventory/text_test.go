@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"berth.dev/pkg/model"
+	"pgregory.net/rapid"
 )
 
 // Actions as text, for transcripts.
@@ -222,12 +223,13 @@ func dump(c *Core) string {
 		line("demand %s %d %d %v", text, c.demand[text].reservations, c.demand[text].workers, c.demand[text].batches)
 	}
 	for _, folded := range slices.Sorted(maps.Keys(c.skus)) {
-		line("sku %s %v %v", folded, c.skus[folded].record, slices.Sorted(maps.Keys(c.skus[folded].classes)))
+		line("sku %s %v %v", folded, c.skus[folded].record, slices.Sorted(maps.Keys(c.skus[folded].shapes)))
+		line("  spelled %v use=%v shut=%d most=%v", c.skus[folded].spellings, c.skus[folded].use, c.skus[folded].shut, c.skus[folded].shape())
 	}
 	line("reservations %v", slices.Sorted(maps.Keys(c.reservations)))
 	for h := range c.byID.all() {
-		line("host %s %v gone=%v/%v bucket=%v workers=%d used=%v class=%s over=%v stranded=%v standing=%d use=%d requests=%v", h.id, h.state, h.absent, absentAt(h),
-			h.bucket != nil, h.hold.workers, h.hold.used, h.class.key, c.over[h.id] != nil, c.stranded[h.id] != nil, h.standing, h.use, h.requests())
+		line("host %s %v gone=%v/%v bucket=%v workers=%d used=%v class=%s shape=%s over=%v stranded=%v standing=%d use=%d requests=%v", h.id, h.state, h.absent, absentAt(h),
+			h.posts[0].bucket != nil, h.hold.workers, h.hold.used, h.class.key, h.shape.key, c.over[h.id] != nil, c.stranded[h.id] != nil, h.standing, h.use, h.requests())
 	}
 	for h := range c.absent.all() {
 		line("absent %s", h.id)
@@ -239,20 +241,23 @@ func dump(c *Core) string {
 	line("ordinal %d states %v", c.lastOrdinal, c.states)
 	for _, key := range slices.Sorted(maps.Keys(c.classes)) {
 		k := c.classes[key]
-		line("class %s size=%d standing=%v use=%v shut=%d pools=%q lostAfter=%v sku=%s", key, k.size, k.standing, k.use, k.shut, k.host.Pools, k.lostAfter, k.sku.folded)
-		for at, b := range k.list {
-			if b.at != at || k.buckets[b.key] != b || len(k.list) != len(k.buckets) {
-				panic("the list of buckets is not that of the buckets")
+		var ids []string
+		for at, h := range k.hosts {
+			if h.at != at || h.class != k {
+				panic("an executor is not where its class has it")
 			}
+			ids = append(ids, h.id)
 		}
-		for _, free := range slices.Sorted(maps.Keys(k.buckets)) {
-			var ids []string
-			for h := range k.buckets[free].hosts.all() {
-				ids = append(ids, h.id)
-			}
-			line("  bucket %v: %v", k.buckets[free].free, ids)
-		}
+		slices.Sort(ids)
+		line("class %s standing=%v hosts=%v pools=%q lostAfter=%v", key, k.standing, ids, k.host.Pools, k.lostAfter)
 	}
+	for _, key := range slices.Sorted(maps.Keys(c.shapes)) {
+		line("shape %s size=%d", key, c.shapes[key].size)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.crews)) {
+		line("crew %s classes=%d living=%d", name, c.crews[name].classes, c.crews[name].living)
+	}
+	b.WriteString(dumpSection(c.sections.whole))
 	for _, name := range slices.Sorted(maps.Keys(c.total)) {
 		if *c.total[name] != (sum{}) {
 			line("total %s %+v", name, *c.total[name])
@@ -283,6 +288,66 @@ func dump(c *Core) string {
 		line("pool %s %+v", name, c.pools[name].record)
 	}
 	return b.String()
+}
+
+// dumpSection is all that is kept of a section.
+func dumpSection(s *section) string {
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	line("section %s size=%d classes=%d domains=%v", s.text(), s.size, s.classes.len(), s.domains)
+	byKey := func(a, b *lot) int {
+		return cmp.Or(cmp.Compare(a.shape.key, b.shape.key), cmp.Compare(a.domain, b.domain))
+	}
+	for _, l := range slices.SortedFunc(maps.Values(s.lots), byKey) {
+		line("lot %s %s size=%d standing=%v", l.shape.key, l.domain, l.size, l.standing)
+		for at, b := range l.list {
+			if b.at != at || l.buckets[b.key] != b || len(l.list) != len(l.buckets) {
+				panic("the list of buckets is not that of the buckets")
+			}
+		}
+		for _, free := range slices.Sorted(maps.Keys(l.buckets)) {
+			var ids []string
+			for h := range l.buckets[free].hosts.all() {
+				ids = append(ids, h.id)
+			}
+			line("  bucket %v: %v", l.buckets[free].free, ids)
+		}
+	}
+	return b.String()
+}
+
+// checkSections compares each section with one that is made anew.
+func checkSections(t *rapid.T, c *Core) {
+	places := 0
+	for _, text := range slices.Sorted(maps.Keys(c.sections.byText)) {
+		kept := c.sections.byText[text]
+		if kept.text() != text || kept.dropped {
+			t.Fatalf("a section is kept under %s", text)
+		}
+		places += kept.size
+		got := dumpSection(kept)
+		fresh := c.sections.make(kept.selector)
+		want := dumpSection(fresh)
+		// It is not listed by its text, which drop would take out.
+		c.sections.drop(fresh)
+		c.sections.byText[text] = kept
+		if kept.mixed == fresh.mixed && got != want {
+			t.Fatalf("a section has drifted:\n%s\nmade anew:\n%s", got, want)
+		}
+	}
+	for h := range c.byID.all() {
+		places -= len(h.posts) - 1
+	}
+	if places != 0 {
+		t.Fatalf("%d places of executors in sections are not the executors'", places)
+	}
+	for name, column := range c.sections.columns {
+		for value := range column.values {
+			if column.users == 0 {
+				t.Fatalf("the column %s of %s is kept for nobody", name, value)
+			}
+		}
+	}
 }
 
 func absentAt(h *host) string {

@@ -119,16 +119,16 @@ func (c *Core) registryReady() bool {
 	return c.ready != nil && !c.ready.record.(*model.Ready).Since.IsZero()
 }
 
-// count sums what the SKU's executors are used for.
+// count tells what the SKU's executors are used for.
 func (s *sku) count() SKUUsage {
-	row := SKUUsage{SKU: s.name()}
-	for _, class := range s.classes {
-		row.Total += class.size - class.use[gone]
-		row.Idle += class.use[idle]
-		row.Leased += class.use[leased]
-		row.Running += class.use[running]
-		row.Unavailable += class.use[unavailable]
-		row.Disabled += class.shut
+	row := SKUUsage{
+		SKU: s.name(), Idle: s.use[idle], Leased: s.use[leased], Running: s.use[running],
+		Unavailable: s.use[unavailable], Disabled: s.shut,
+	}
+	for use, n := range s.use {
+		if use != int(gone) {
+			row.Total += n
+		}
 	}
 	return row
 }
@@ -158,7 +158,7 @@ func (c *Core) unmapped(d *demand, q *query) Unmapped {
 	case k.SKU != "" && s == nil:
 		u.Reason = fault.ReasonNoMatchingSKU
 		u.Message = fmt.Sprintf("no SKU %s is in the catalog or registered", k.SKU)
-	case c.recorded(q) || slices.ContainsFunc(q.small, func(k *class) bool { return k.size > 0 }):
+	case c.recorded(q) || slices.ContainsFunc(q.small, func(l *lot) bool { return l.size > 0 }):
 		u.Message = fmt.Sprintf("no SKU of that kind is large enough for %s", k.Resources.Canonical())
 	default:
 		u.Message = "no SKU is of that kind"

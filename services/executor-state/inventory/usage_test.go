@@ -152,13 +152,15 @@ func (u *obviousUsage) find(k constraint.Constraints) (name string, each int64, 
 			if !match || !has.Fits(k.Resources) {
 				continue
 			}
-			own := u.r.core.hosts[e.ID].class.key
+			own := u.r.core.hosts[e.ID].shape.key
 			if offer == nil || cmp.Or(cmp.Compare(offer.Times(k.Resources), has.Times(k.Resources)), cmp.Compare(own, kind)) < 0 {
 				offer, kind = has, own
 			}
 		}
 		if spec := u.specs[candidate]; spec != nil && spec.Resources.WithSlots().Fits(k.Resources) {
-			if match, _ := k.Match(constraint.Host{SKU: spec.Name, Attributes: spec.Attributes}); match {
+			host := constraint.Host{SKU: spec.Name, Attributes: spec.Attributes}
+			host.Pools = u.r.core.poolsOf(host)
+			if match, _ := k.Match(host); match {
 				offer = spec.Resources.WithSlots()
 			}
 		}
@@ -275,6 +277,7 @@ func checkUsage(t *rapid.T, r *rig) {
 func TestUsageEqualsTheObviousOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{rig: lead(DefaultConfig()), t: t, used: map[string]resource.Vector{}}
+		tighten(t, w.core)
 		w.tell(&model.Ready{Since: start})
 		catalog := func() {
 			name := evenly("small", "LARGE", "none-yet").Draw(t, "sku")
@@ -291,7 +294,7 @@ func TestUsageEqualsTheObviousOne(t *testing.T) {
 		disable := func() { w.ask(Drain{ID: anyExecutor.Draw(t, "drained"), RequestID: fmt.Sprintf("d%d", w.token)}) }
 		actions := []func(){
 			w.register, w.register, w.announce, w.announce, w.silence, w.enqueue, w.enqueue, w.enqueue, w.offer, w.cancel, w.forget,
-			w.assign, w.endWorkers, w.failOver, catalog, catalog, disable,
+			w.assign, w.endWorkers, w.failOver, catalog, catalog, disable, w.putPool, w.deletePool,
 		}
 		for range evenly(10, 30, 60).Draw(t, "steps") {
 			evenly(actions...).Draw(t, "action")()
