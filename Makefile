@@ -4,7 +4,7 @@
 GO      ?= go
 BIN     := $(CURDIR)/bin
 TOOLS   := $(BIN)/tools
-MODULES := api pkg services/registry services/executor-state services/assigner services/gateway cmd/berth integration
+MODULES := api pkg services/registry services/executor-state services/assigner services/gateway cmd/berth examples integration
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X berth.dev/pkg/process.Version=$(VERSION)
 SEED    ?=
@@ -48,7 +48,8 @@ verify: tools ## generated code fresh, formatting, vet, staticcheck, every modul
 	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "not formatted:"; echo "$$out"; exit 1; fi
 	$(GO) vet work
 	$(TOOLS)/staticcheck $(addprefix ./,$(addsuffix /...,$(MODULES)))
-	@for m in $(MODULES); do echo "GOWORK=off go build $$m"; (cd $$m && GOWORK=off $(GO) build ./... && GOWORK=off $(GO) mod tidy -diff) || exit 1; done
+	@# Without -o a module of a single program would leave it behind.
+	@for m in $(MODULES); do echo "GOWORK=off go build $$m"; (cd $$m && GOWORK=off $(GO) build -o /dev/null ./... && GOWORK=off $(GO) mod tidy -diff) || exit 1; done
 	@$(MAKE) --no-print-directory generate-check
 
 .PHONY: generate

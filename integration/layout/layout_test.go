@@ -40,7 +40,7 @@ func packages(t *testing.T) []pkg {
 // layer is how far up a package stands: it may import lower layers, and its
 // own as far as TestServicesAreStrangers lets it.
 func layer(path string) int {
-	for i, prefix := range []string{"berth.dev/api", "berth.dev/pkg", "berth.dev/services", "berth.dev/cmd", "berth.dev/integration"} {
+	for i, prefix := range []string{"berth.dev/api", "berth.dev/pkg", "berth.dev/examples", "berth.dev/services", "berth.dev/cmd", "berth.dev/integration"} {
 		if path == prefix || strings.HasPrefix(path, prefix+"/") {
 			return i
 		}

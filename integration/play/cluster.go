@@ -6,8 +6,10 @@ import (
 	"google.golang.org/grpc"
 
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/keyspace"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
+	"berth.dev/pkg/store"
 )
 
 // Cluster is a Berth to play on. Its connection carries the calls of the public
@@ -40,6 +42,11 @@ type Cluster interface {
 	Restart(service string) error
 	// Finish lets the program of a worker that runs end by itself.
 	Finish(worker model.Worker, code int32) error
+
+	// Store is where everything is kept, and the keys it is kept under.
+	Store() (store.Store, keyspace.Space)
+	// Programs counts the programs of workers that run, on whichever host.
+	Programs() (int, error)
 
 	// Rest waits until nothing is in flight, and audits all that was ever stored.
 	Rest() error

@@ -27,7 +27,7 @@
 //
 //	cluster NAME=VALUE...                         first line only; see Options
 //	executors N, executor ID  slots= cpu= sku= zone= reserved=ROLE:NAME=N allow=...
-//	upsert KEY  count= | workers=  slots= zone= role= timeout= ...
+//	upsert KEY  count= | workers=  slots= zone= role= timeout= grace= ...
 //	cancel KEY, cancel-job JOB, cancel-workers JOB/STAGE SEATS
 //	flush JOB, flush group of KEY, mark-ready
 //	get KEY, list JOB, pending, hosts, workers JOB, explain KEY, findings
@@ -39,6 +39,8 @@
 //	events JOB until STAGE KIND STAGE/NAME KIND:N the stream up to all of these
 //	order KIND JOB until ...                      the same, one kind in its order
 //	disable ID... | zone=  for= request=, enable REQUEST, drain ID
+//	clear ID                                      the quarantine of all that are being stopped there
+//	gone JOB                                      all but what is kept to be read
 //	claim SKU max= request=
 //	pool NAME  zone= lostAfter=, sku NAME  slots= cpu= minIdle= maxSize= ...
 //	kill leader SERVICE, restart SERVICE

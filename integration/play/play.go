@@ -55,6 +55,8 @@ func init() {
 		"disable":        (*player).disable,
 		"enable":         (*player).enable,
 		"drain":          (*player).drain,
+		"clear":          (*player).clearQuarantine,
+		"gone":           (*player).gone,
 		"claim":          (*player).claim,
 		"pool":           (*player).pool,
 		"sku":            (*player).sku,

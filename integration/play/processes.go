@@ -210,9 +210,28 @@ func (p *Processes) Finish(w model.Worker, code int32) error {
 	return errors.Join(err, pipe.Close())
 }
 
+// Store implements Cluster.
+func (p *Processes) Store() (store.Store, keyspace.Space) {
+	return p.store, keyspace.New("default")
+}
+
+// Programs implements Cluster. The processes of workers and their keepers, and no
+// others, work in directories of the fleet's.
+func (p *Processes) Programs() (int, error) {
+	links, err := filepath.Glob("/proc/[0-9]*/cwd")
+	programs := 0
+	for _, link := range links {
+		dir, err := os.Readlink(link) // what ends meanwhile works nowhere
+		if err == nil && strings.HasPrefix(dir, p.dir+string(filepath.Separator)) {
+			programs++
+		}
+	}
+	return programs, err
+}
+
 // Rest implements Cluster.
 func (p *Processes) Rest() error {
-	space := keyspace.New("default")
+	_, space := p.Store()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 	follower, ended := audit.Follow(p.store, space), make(chan struct{})
 	go func() { defer close(ended); follower.Run(ctx) }()

@@ -238,6 +238,9 @@ func (w *words) reservation() *berthv1.Reservation {
 		attempts := int32(w.number("attempts"))
 		r.MaxAttempts = &attempts
 	}
+	if w.has("grace") {
+		r.Task.StopGrace = durationpb.New(w.duration(w.text("grace")))
+	}
 	if w.has("timeout") {
 		r.QueueTimeout = durationpb.New(w.duration(w.text("timeout")))
 	}

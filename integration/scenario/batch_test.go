@@ -23,7 +23,7 @@ func TestLargeBatches(t *testing.T) {
 
 	// One worker too many is refused, and leaves no trace.
 	before := w.keys(space.Prefix())
-	_, err := w.client.Upsert(w.ctx, batch("huge", model.MaxWorkers+1))
+	_, err := w.client.Reserve(w.ctx, batch("huge", model.MaxWorkers+1))
 	refusal(t, err, fault.Invalid, fault.ReasonTooLarge, "count")
 	web := newWeb(t, w.fleet.Gateway())
 	if status, reason, field := web.refused("PUT", "/v1/jobs/large/stages/huge/reservation", `{"count": 50001}`); status != http.StatusBadRequest || reason != "TOO_LARGE" || field != "count" {

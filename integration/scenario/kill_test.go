@@ -168,7 +168,7 @@ func (l *load) batch(caller int, key client.Key, r *rand.Rand) *berthv1.Reservat
 }
 
 func (l *load) ask(ctx context.Context, key client.Key, r *berthv1.Reservation) error {
-	answer, err := l.client.Upsert(ctx, r)
+	answer, err := l.client.Reserve(ctx, r)
 	if err != nil {
 		return fmt.Errorf("upsert of %s: %w", key, err)
 	}

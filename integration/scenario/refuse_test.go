@@ -107,7 +107,7 @@ func TestWhatIsWrongIsRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.Job, r.Stage = "bad", "s"
-			_, err := w.client.Upsert(w.ctx, r)
+			_, err := w.client.Reserve(w.ctx, r)
 			refusal(t, err, fault.Invalid, fault.Reason(c.reason), c.field)
 		})
 	}
@@ -123,7 +123,7 @@ func TestWhatIsWrongIsRefused(t *testing.T) {
 			{"bad", "", "", "stage", fault.ReasonRequired},
 			{"bad", "s", "-n", "name", fault.ReasonBadName},
 		} {
-			_, err := w.client.Upsert(w.ctx, &berthv1.Reservation{Job: c.job, Stage: c.stage, Name: c.name, Count: 1})
+			_, err := w.client.Reserve(w.ctx, &berthv1.Reservation{Job: c.job, Stage: c.stage, Name: c.name, Count: 1})
 			refusal(t, err, fault.Invalid, c.reason, c.field)
 		}
 	})
@@ -174,9 +174,9 @@ func TestWhatIsWrongIsRefused(t *testing.T) {
 		}
 	})
 	t.Run("a version that has moved on", func(t *testing.T) {
-		_, err := w.client.Upsert(w.ctx, &berthv1.Reservation{Job: "good", Stage: "s", Count: 2, IfEpoch: proto.Int64(1)})
+		_, err := w.client.Reserve(w.ctx, &berthv1.Reservation{Job: "good", Stage: "s", Count: 2, IfEpoch: proto.Int64(1)})
 		refusal(t, err, fault.Conflict, fault.ReasonEpochMismatch, "")
-		_, err = w.client.Upsert(w.ctx, &berthv1.Reservation{Job: "good", Stage: "s", Name: "again", Workers: []*berthv1.Seat{{Index: 0, Number: 1}}})
+		_, err = w.client.Reserve(w.ctx, &berthv1.Reservation{Job: "good", Stage: "s", Name: "again", Workers: []*berthv1.Seat{{Index: 0, Number: 1}}})
 		refusal(t, err, fault.Conflict, fault.ReasonWorkerIDUsed, "")
 	})
 	t.Run("command line", func(t *testing.T) { commandLine(t, w) })

@@ -229,7 +229,7 @@ func TestCtrlCOfDev(t *testing.T) {
 	defer cancel()
 	r := shell("dev", "s", 6, `trap '' INT; while :; do sleep 1; done`)
 	r.Task.Env = map[string]string{"MARK": dir}
-	if _, err := c.Upsert(ctx, r); err != nil {
+	if _, err := c.Reserve(ctx, r); err != nil {
 		t.Fatal(err)
 	}
 	running := 0

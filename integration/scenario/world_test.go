@@ -231,7 +231,7 @@ func (w *world) restart(p *child.Process) {
 
 func (w *world) upsert(r *berthv1.Reservation) *berthv1.Reservation {
 	w.Helper()
-	answer, err := w.client.Upsert(w.ctx, r)
+	answer, err := w.client.Reserve(w.ctx, r)
 	if err != nil {
 		w.Fatalf("upsert of %s: %v", client.KeyOf(r), err)
 	}

@@ -240,7 +240,7 @@ func (w *World) checkHeads() {
 	for _, record := range w.records(model.KindReservation) {
 		r := record.(*model.Reservation)
 		if r.State == model.Queued && r.Seats.Len() <= free && len(r.Spec.Constraints.Attributes) == 0 &&
-			len(r.Spec.Constraints.Avoid) == 0 && w.clients.isHead(r) {
+			len(r.Spec.Constraints.Avoid)+len(r.Failed) == 0 && w.clients.isHead(r) {
 			w.fail("at rest: %s waits for %d executors with %d free", r.Key, r.Seats.Len(), free)
 		}
 	}

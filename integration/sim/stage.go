@@ -11,7 +11,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/keyspace"
 	"berth.dev/pkg/model"
+	"berth.dev/pkg/store"
 	"berth.dev/services/executor-state/inventory"
 	"berth.dev/services/gateway"
 	"berth.dev/services/registry/queue"
@@ -164,6 +166,22 @@ func (s *Stage) Events(job string) ([]*berthv1.Event, error) {
 func index(e *berthv1.Event) int {
 	n, _ := strconv.Atoi(e.GetCursor())
 	return n
+}
+
+// Store is where everything is kept, and the keys it is kept under.
+func (s *Stage) Store() (store.Store, keyspace.Space) { return s.w.store, s.w.space }
+
+// Programs counts the programs of workers that run, on whichever host.
+func (s *Stage) Programs() (int, error) {
+	programs := 0
+	for _, a := range s.w.agents {
+		for _, worker := range a.workers {
+			if !worker.state.Terminal() {
+				programs++
+			}
+		}
+	}
+	return programs, nil
 }
 
 // Rest waits until nothing is in flight and looks at what is left.

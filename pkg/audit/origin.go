@@ -83,7 +83,7 @@ func (a *Auditor) checkRequeue(v, parent *version) {
 		w, found := parent.assignment(failed)
 		at := a.seat(v, seat.Index)
 		switch {
-		case !found || !w.Requeue || w.State != model.WorkerFailed || was.Unwanted.Has(failed):
+		case !found || !w.Requeue || w.State != model.WorkerFailed && w.State != model.WorkerLost || was.Unwanted.Has(failed):
 			a.violate(RuleOrigin, "%s requeues worker %s of %s, which was not given up to be: %s", v, failed, parent, orAbsent(w.State))
 		case at.requeued >= seat.Number:
 			a.violate(RuleOrigin, "%s requeues worker %s of %s, which was before", v, failed, parent)

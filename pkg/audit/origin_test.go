@@ -81,6 +81,13 @@ func TestOrigins(t *testing.T) {
 			w.put(givenUp(task(l, model.WorkerRunning), 0))
 			w.put(requeue("once more", again))
 		}},
+		{"a worker that was to be stopped is lost and requeued", func(w *world) {
+			l := w.run(r, 1)
+			lost := givenUp(task(l, model.WorkerRunning), 0)
+			lost.Workers[0].State = model.WorkerLost
+			w.put(lost)
+			w.put(requeue("again", r))
+		}},
 		{"its parent is completed by the same revision", func(w *world) {
 			l := w.run(r, 1)
 			w.put(givenUp(task(l, model.WorkerCompleted), 0))

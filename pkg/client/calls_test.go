@@ -92,6 +92,14 @@ func TestCalls(t *testing.T) {
 			func(ctx context.Context, c *Client) (any, error) { return c.Drain(ctx, "e", "patch") }, nil,
 		},
 		{
+			"ClearQuarantine", &berthv1.ClearQuarantineRequest{
+				Executor: "e", Workers: []*berthv1.AssignedWorker{{Job: "j", Stage: "s", Index: 2, Number: 1, Epoch: 7}},
+			}, &berthv1.ClearQuarantineAnswer{Cleared: 1},
+			func(ctx context.Context, c *Client) (any, error) {
+				return c.ClearQuarantine(ctx, "e", &berthv1.Assignment{Job: "j", Stage: "s", Index: 2, Number: 1, Epoch: 7, Attempts: 3})
+			}, 1,
+		},
+		{
 			"ListSkus", &berthv1.ListSkusRequest{}, &berthv1.ListSkusAnswer{Skus: []*berthv1.Sku{sku}},
 			func(ctx context.Context, c *Client) (any, error) { return c.SKUs(ctx) }, nil,
 		},

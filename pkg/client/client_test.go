@@ -44,7 +44,7 @@ func TestRepeats(t *testing.T) {
 	retries := 0
 	c := dial(t, []Option{WithOnRetry(func(error) { retries++ })}, g)
 
-	r, err := c.Upsert(limited(t, 5*time.Second), &berthv1.Reservation{Job: "a", Stage: "b"})
+	r, err := c.Reserve(limited(t, 5*time.Second), &berthv1.Reservation{Job: "a", Stage: "b"})
 	if err != nil || r.GetUid() != "1-1" {
 		t.Fatalf("%v, %v", r, err)
 	}
@@ -68,7 +68,7 @@ func TestUpsertRequest(t *testing.T) {
 	c := dial(t, nil, g)
 	body := &berthv1.Reservation{Job: "a", Stage: "b", Count: 2, RequestId: proto.String("mine"), IfEpoch: proto.Int64(7)}
 	before := proto.CloneOf(body)
-	if _, err := c.Upsert(limited(t, 5*time.Second), body); err != nil {
+	if _, err := c.Reserve(limited(t, 5*time.Second), body); err != nil {
 		t.Fatal(err)
 	}
 	want := &berthv1.UpsertReservationRequest{

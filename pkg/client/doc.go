@@ -16,6 +16,12 @@
 //     REGISTRY_NOT_READY: it is an answer, and comes at once.
 //   - A stream of events resumes by itself behind the last event given:
 //     nothing is missed and nothing is repeated.
+//   - A Watch keeps the state of a job, from a list and the events after it. The
+//     state never goes back, and goes on where events are no longer kept.
+//
+// A job service is a loop over [Client.Watch]: what is there, what is wanted,
+// [Client.Reserve] and [Client.CancelWorkers] for the difference. The example
+// of Watch is one, and examples/jobservice is a whole program.
 //
 // Messages are those of berth.v1, the documented contract. They are never
 // changed by this package.

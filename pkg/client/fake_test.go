@@ -36,11 +36,12 @@ type gateway struct {
 	server  *rpc.Server
 	served  chan struct{}
 
-	upsert func(*berthv1.UpsertReservationRequest) (*berthv1.Reservation, error)
-	cancel func(*berthv1.CancelReservationRequest) (*berthv1.CancelAnswer, error)
-	get    func(*berthv1.GetReservationRequest) (*berthv1.Reservation, error)
-	list   func(*berthv1.ListReservationsRequest) (*berthv1.ListReservationsAnswer, error)
-	watch  func(*berthv1.WatchEventsRequest, grpc.ServerStreamingServer[berthv1.Event]) error
+	upsert   func(*berthv1.UpsertReservationRequest) (*berthv1.Reservation, error)
+	cancel   func(*berthv1.CancelReservationRequest) (*berthv1.CancelAnswer, error)
+	get      func(*berthv1.GetReservationRequest) (*berthv1.Reservation, error)
+	list     func(*berthv1.ListReservationsRequest) (*berthv1.ListReservationsAnswer, error)
+	assigned func(*berthv1.ListAssignmentsRequest) (*berthv1.ListAssignmentsAnswer, error)
+	watch    func(*berthv1.WatchEventsRequest, grpc.ServerStreamingServer[berthv1.Event]) error
 	// any, when given, answers every unary call.
 	any func(method string, request proto.Message) (proto.Message, error)
 }
@@ -59,6 +60,10 @@ func (g *gateway) GetReservation(_ context.Context, q *berthv1.GetReservationReq
 
 func (g *gateway) ListReservations(_ context.Context, q *berthv1.ListReservationsRequest) (*berthv1.ListReservationsAnswer, error) {
 	return g.list(q)
+}
+
+func (g *gateway) ListAssignments(_ context.Context, q *berthv1.ListAssignmentsRequest) (*berthv1.ListAssignmentsAnswer, error) {
+	return g.assigned(q)
 }
 
 func (g *gateway) WatchEvents(q *berthv1.WatchEventsRequest, stream grpc.ServerStreamingServer[berthv1.Event]) error {

@@ -33,13 +33,13 @@ func KeyOf(r *berthv1.Reservation) Key {
 // requestID makes an id of 130 random bits.
 func requestID() string { return rand.Text() }
 
-// Upsert asks for a batch of workers, or changes what was asked. The answer is
+// Reserve asks for a batch of workers, or changes what was asked. The answer is
 // given once the request is durable; its `change` says what the call did. The
 // message's `requestId` and `ifEpoch` are honoured.
 //
 // Errors: Invalid with the fields that are wrong; Conflict when `ifEpoch` names
 // another version or a worker id was used before.
-func (c *Client) Upsert(ctx context.Context, r *berthv1.Reservation) (*berthv1.Reservation, error) {
+func (c *Client) Reserve(ctx context.Context, r *berthv1.Reservation) (*berthv1.Reservation, error) {
 	body := proto.CloneOf(r)
 	request := &berthv1.UpsertReservationRequest{
 		Reservation: body,

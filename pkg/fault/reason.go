@@ -35,6 +35,7 @@ const (
 	ReasonNotAllowed       Reason = "NOT_ALLOWED"
 	ReasonStartFailed      Reason = "START_FAILED"
 	ReasonLeaseGone        Reason = "LEASE_GONE"
+	ReasonNotQuarantined   Reason = "NOT_QUARANTINED"
 )
 
 // Reasons why a reservation waits or ended, and why a worker ended.
@@ -52,6 +53,7 @@ const (
 	ReasonAttemptsExhausted    Reason = "ATTEMPTS_EXHAUSTED"
 	ReasonExecutorLost         Reason = "EXECUTOR_LOST"
 	ReasonNotReported          Reason = "NOT_REPORTED"
+	ReasonQuarantineCleared    Reason = "QUARANTINE_CLEARED"
 	ReasonExited               Reason = "EXITED"
 	ReasonKilled               Reason = "KILLED"
 	ReasonStale                Reason = "STALE"

@@ -12,10 +12,15 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// lead serves one term.
-func (t *tenure[C]) lead(ctx context.Context) error {
+// errAsked ends a term that somebody asked to end.
+var errAsked = errors.New("loop: asked to resign")
+
+// lead serves one term. When leaving ends, the round under way is finished first.
+func (t *tenure[C]) lead(leaving context.Context) error {
 	l, leadership := t.l, t.leadership
-	ctx, over := context.WithCancel(ctx)
+	ctx, over := context.WithCancel(context.WithoutCancel(leaving))
+	late := context.AfterFunc(leaving, func() { time.AfterFunc(finishWithin, over) })
+	defer late()
 	t.term = &Term{Number: leadership.Term(), ctx: ctx, post: func(event model.Event) {
 		select {
 		case l.inbox <- item[C]{ctx: ctx, event: event, term: leadership.Term()}:
@@ -35,8 +40,11 @@ func (t *tenure[C]) lead(ctx context.Context) error {
 		watching.Wait()
 		t.release()
 		resign(leadership)
+		for _, it := range t.resigning {
+			it.answer(nil, nil)
+		}
 	}()
-	return t.serve(ctx)
+	return t.serve(ctx, leaving)
 }
 
 // watch returns when the term is to end: the leadership is over, or the loop
@@ -88,7 +96,7 @@ func (t *tenure[C]) release() {
 	t.term.calls.Wait()
 }
 
-func (t *tenure[C]) serve(ctx context.Context) error {
+func (t *tenure[C]) serve(ctx, leaving context.Context) error {
 	l, leadership := t.l, t.leadership
 	for t.driver.Revision() < leadership.Revision() {
 		b, err := t.next(ctx)
@@ -125,6 +133,8 @@ func (t *tenure[C]) serve(ctx context.Context) error {
 				return err
 			}
 			return ctx.Err()
+		case <-leaving.Done():
+			return leaving.Err()
 		case b := <-t.batches:
 			if r.changes, err = t.driver.Events(b); err != nil {
 				return err
@@ -147,6 +157,9 @@ func (t *tenure[C]) serve(ctx context.Context) error {
 		t.publish(true)
 		if err := t.answerReads(ctx); err != nil {
 			return err
+		}
+		if len(t.resigning) > 0 {
+			return errAsked
 		}
 	}
 }
@@ -206,6 +219,10 @@ func (t *tenure[C]) take(it item[C], r *round) {
 		if it.term == t.term.Number {
 			r.requests = append(r.requests, it.event)
 		}
+	case it.resign == t.term.Number:
+		t.resigning = append(t.resigning, it)
+	case it.resign != 0:
+		it.answer(nil, fault.New(fault.Precondition, fault.ReasonNotLeader, "this replica of %s leads in term %d", t.l.cfg.Service, t.term.Number))
 	case it.ctx.Err() != nil:
 		// Nobody waits any more: the caller was told that the outcome is open.
 	case it.read != nil:

@@ -2,6 +2,7 @@ package loop
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -55,6 +56,9 @@ const (
 	hangAfter = 10 * time.Second
 	// Tenures that fail at once, one after the other, are spaced out.
 	shortestPause, longestPause = 10 * time.Millisecond, time.Second
+	// finishWithin is how long a round under way may take once the replica is to
+	// stop. What is then not known to be durable is answered as perhaps applied.
+	finishWithin = time.Second
 )
 
 // Loop owns a core for as long as its replica runs.
@@ -75,6 +79,8 @@ type item[C model.Core] struct {
 	confirm bool
 	// anywhere: a standby may answer the read.
 	anywhere bool
+	// resign is the term that is to end.
+	resign int64
 	// claimed is set by who comes first: the loop to call read, or the caller to
 	// leave.
 	claimed *atomic.Bool
@@ -153,6 +159,14 @@ func (l *Loop[C]) Peek(ctx context.Context, fn func(C)) error {
 	return err
 }
 
+// Resign ends a term at the caller's wish, so that another replica leads: what is
+// being written is finished and answered first. It answers once the term is over;
+// the error is NOT_LEADER when this replica does not lead in that term.
+func (l *Loop[C]) Resign(ctx context.Context, term int64) error {
+	_, err := l.post(ctx, item[C]{ctx: ctx, resign: term})
+	return err
+}
+
 func (l *Loop[C]) post(ctx context.Context, it item[C]) (any, error) {
 	it.reply, it.claimed = make(chan result, 1), &atomic.Bool{}
 	select {
@@ -190,7 +204,11 @@ func (l *Loop[C]) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		l.cfg.Log.Warn("leadership or view ended; starting afresh", "error", err)
+		if errors.Is(err, errAsked) {
+			l.cfg.Log.Info("resigned as asked")
+		} else {
+			l.cfg.Log.Warn("leadership or view ended; starting afresh", "error", err)
+		}
 		if time.Since(began) > longestPause {
 			pause = shortestPause
 		}

@@ -25,6 +25,7 @@ type tenure[C model.Core] struct {
 	waiting    map[uint64]item[C]
 	lastToken  uint64
 	reads      []item[C] // of the round under way
+	resigning  []item[C] // who asked for the end of the term
 	events     eventLeases
 	turned     atomic.Pointer[time.Time] // the loop's last turn
 }

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"slices"
 	"time"
 
 	"berth.dev/pkg/constraint"
@@ -163,6 +164,10 @@ const (
 	DefaultStopGrace = 10 * time.Second
 	// KeepTerminal is how long an ended reservation can still be read.
 	KeepTerminal = 10 * time.Minute
+	// AvoidFor is how long an executor that a worker could not be started on is
+	// avoided for it: long enough not to meet the same trouble at once, and no
+	// longer than a host usually needs to be well again.
+	AvoidFor = 10 * time.Minute
 )
 
 // Reservation is the record of one version of a reservation.
@@ -195,6 +200,9 @@ type Reservation struct {
 	// could not be started; Spec.MaxAttempts bounds the rounds, the first
 	// included.
 	Round int32
+	// Failed are the executors that rounds before this one failed on, the latest
+	// last. They are avoided for a while: see ConstraintsAt.
+	Failed []FailedOn
 	// Unwanted are workers of a version that was handed over which were
 	// cancelled one by one: the assigner evicts them.
 	Unwanted Seats
@@ -211,6 +219,29 @@ type Reservation struct {
 	// Epoch and Mod are the create and modification revisions of the key: 0
 	// until the record is committed. They are not part of the stored value.
 	Epoch, Mod int64
+}
+
+// FailedOn is an executor that a worker could not be started on, and when that
+// was known.
+type FailedOn struct {
+	Executor string
+	At       time.Time
+}
+
+// Avoided says whether the executor is still avoided.
+func (f FailedOn) Avoided(now time.Time) bool { return now.Before(f.At.Add(AvoidFor)) }
+
+// ConstraintsAt are the constraints of the reservation as they hold at a time:
+// those asked for, and avoiding the executors that it failed on lately.
+func (r *Reservation) ConstraintsAt(now time.Time) constraint.Constraints {
+	k := r.Spec.Constraints
+	k.Avoid = slices.Clip(k.Avoid)
+	for _, f := range r.Failed {
+		if f.Avoided(now) {
+			k.Avoid = append(k.Avoid, f.Executor)
+		}
+	}
+	return k
 }
 
 // Ready is the record of the registry's readiness: before Since is set nothing

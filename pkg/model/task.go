@@ -109,4 +109,7 @@ type TaskWorker struct {
 	// before it had promised not to start it. It is done when the stage knows a
 	// higher number of the seat.
 	Requeue bool
+	// Cleared is the request by which an operator said that the worker, whose
+	// stop was not confirmed, is gone; empty for any other.
+	Cleared string
 }

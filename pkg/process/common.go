@@ -56,9 +56,10 @@ func Defaults(port, httpPort int) Common {
 // Service is the configuration that the services with an elected leader share.
 // Embed it with the tag `mapstructure:",squash"`.
 type Service struct {
-	Common   `mapstructure:",squash"`
-	Gateways []string      `mapstructure:"gateways" usage:"addresses of the gateways, host:port"`
-	TTL      time.Duration `mapstructure:"ttl" usage:"TTL of the etcd lease that leadership is held on, 2s to 60s"`
+	Common    `mapstructure:",squash"`
+	Advertise string        `mapstructure:"advertise" usage:"address of this very replica, host:port, which standbys and gateways dial; the bound one unless given"`
+	Gateways  []string      `mapstructure:"gateways" usage:"addresses of the gateways, host:port"`
+	TTL       time.Duration `mapstructure:"ttl" usage:"TTL of the etcd lease that leadership is held on, 2s to 60s"`
 }
 
 // ServiceDefaults are the settings of a service on two ports of the loopback

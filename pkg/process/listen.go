@@ -118,6 +118,22 @@ func (c Common) open(log *slog.Logger, flag, address string, secured bool) (net.
 	return l, nil
 }
 
+// Instance is where others reach what is bound at an address: the one that is
+// advertised, if any. One that is bound to every address of its host has to
+// advertise one of them.
+func Instance(advertise string, bound net.Addr) (string, error) {
+	if advertise != "" {
+		if host, port, err := net.SplitHostPort(advertise); err != nil || host == "" || port == "" || port == "0" {
+			return "", badConfig(err, "--advertise %q is not host:port", advertise)
+		}
+		return advertise, nil
+	}
+	if tcp, ok := bound.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		return "", badConfig(nil, "--listen %s is every address of this host: --advertise has to say which one others reach", bound)
+	}
+	return bound.String(), nil
+}
+
 func loopback(host string) bool {
 	if host == "localhost" {
 		return true

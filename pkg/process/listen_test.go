@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -104,5 +105,23 @@ func TestBeyondLoopbackNeedsTLSOrInsecure(t *testing.T) {
 func TestAnAddressThatIsNoneIsRefused(t *testing.T) {
 	if _, err := (process.Common{Listen: "8080"}).Open(quiet); fault.Of(err).Kind != fault.Invalid {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestInstance(t *testing.T) {
+	for _, c := range []struct{ advertise, bound, want string }{
+		{"", "10.0.0.7:7101", "10.0.0.7:7101"},
+		{"", "[::1]:7101", "[::1]:7101"},
+		{"registry-0.registry:7101", "0.0.0.0:7101", "registry-0.registry:7101"},
+		{"", "0.0.0.0:7101", ""},
+		{"", "[::]:7101", ""},
+		{"registry-0", "10.0.0.7:7101", ""},
+		{":7101", "10.0.0.7:7101", ""},
+		{"registry-0:0", "10.0.0.7:7101", ""},
+	} {
+		got, err := process.Instance(c.advertise, net.TCPAddrFromAddrPort(netip.MustParseAddrPort(c.bound)))
+		if got != c.want || (err == nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), "--advertise") {
+			t.Errorf("%q bound to %s: %q, %v", c.advertise, c.bound, got, err)
+		}
 	}
 }

@@ -52,6 +52,7 @@ type Replica struct {
 
 	clientTLS *tls.Config
 	ports     *process.Listeners
+	address   string // where this very replica is reached
 	group     *process.Group
 }
 
@@ -77,6 +78,10 @@ func Open(ctx context.Context, service string, config process.Service, told func
 	}
 	if r.ports, err = config.Open(r.Log); err != nil {
 		r.close()
+		return nil, err
+	}
+	if r.address, err = process.Instance(config.Advertise, r.ports.Calls.Addr()); err != nil {
+		r.ports.Close()
 		return nil, err
 	}
 	if r.Store, err = store.Dial(store.DialConfig{Endpoints: config.Etcd, TLS: config.EtcdTLS(clientTLS)}); err != nil {
@@ -121,7 +126,7 @@ func NewLoop[C model.Core](r *Replica, core func() C, perform func(*loop.Term, C
 		Store:     r.Store,
 		Key:       r.Space.Key(model.LeaderRef(r.Service)),
 		TTL:       r.Config.TTL,
-		Candidate: leader.Candidate{ID: r.ID, Address: r.ports.Calls.Addr().String(), Version: process.Version},
+		Candidate: leader.Candidate{ID: r.ID, Address: r.address, Version: process.Version},
 		Prove:     (&leader.Prover{Identify: r.identify}).Prove,
 		MayEvict:  func() bool { return l.Status().Current },
 		Log:       r.Log,
@@ -221,9 +226,18 @@ func (s *self[C]) GetReplica(context.Context, *controlv1.GetReplicaRequest) (*be
 		role = berthv1.Replica_LEADER
 	}
 	return &berthv1.Replica{
-		Id: s.r.ID, Address: s.r.ports.Calls.Addr().String(), Role: role, Revision: status.Revision, Version: process.Version,
+		Id: s.r.ID, Address: s.r.address, Role: role, Revision: status.Revision, Version: process.Version,
 		Term: status.Term, Since: wire.Timestamp(status.Since), Renewed: wire.Timestamp(status.Renewed),
 	}, nil
+}
+
+// Resign implements control.v1.Replicas.
+func (s *self[C]) Resign(ctx context.Context, req *controlv1.ResignRequest) (*controlv1.ResignAnswer, error) {
+	s.r.Log.Info("asked to resign", "term", req.GetTerm())
+	if err := s.loop.Resign(ctx, req.GetTerm()); err != nil {
+		return nil, err
+	}
+	return &controlv1.ResignAnswer{}, nil
 }
 
 // tellReadiness logs when the replica ceases to be ready, as it also is while

@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"fmt"
+	"math"
 	"strconv"
 
 	"google.golang.org/protobuf/proto"
@@ -28,3 +30,8 @@ func EncodeEvent(e model.JobEvent, n int64) ([]byte, error) {
 	}
 	return proto.Marshal(m)
 }
+
+// CursorOf is the place in any job's stream behind all events of a revision:
+// that of a list which shows the revision. The events of one revision have
+// their numbers in a term beside it, which this one is above.
+func CursorOf(revision int64) string { return fmt.Sprintf("%d-%d", revision, math.MaxInt64) }

@@ -205,7 +205,7 @@ func encodeTask(c *model.TaskChunk) *recordv1.TaskChunk {
 		m.Workers[i] = &recordv1.TaskWorker{
 			Index: w.Seat.Index, Number: w.Seat.Number, Ordinal: w.Ordinal, State: berthv1.Assignment_State(w.State),
 			Since: Timestamp(w.Since), Attempts: w.Attempts, LastError: w.LastError, Reason: string(w.Reason),
-			ExitCode: w.ExitCode, Incarnation: w.Incarnation, Sequence: w.Sequence, Requeue: w.Requeue,
+			ExitCode: w.ExitCode, Incarnation: w.Incarnation, Sequence: w.Sequence, Requeue: w.Requeue, Cleared: w.Cleared,
 		}
 	}
 	return m
@@ -217,7 +217,7 @@ func decodeTask(ref model.Ref, m *recordv1.TaskChunk) *model.TaskChunk {
 		c.Workers[i] = model.TaskWorker{
 			Seat: model.Seat{Index: w.GetIndex(), Number: w.GetNumber()}, Ordinal: w.GetOrdinal(), State: model.WorkerState(w.GetState()),
 			Since: Time(w.GetSince()), Attempts: w.GetAttempts(), LastError: w.GetLastError(), Reason: fault.Reason(w.GetReason()),
-			ExitCode: w.ExitCode, Incarnation: w.GetIncarnation(), Sequence: w.GetSequence(), Requeue: w.GetRequeue(),
+			ExitCode: w.ExitCode, Incarnation: w.GetIncarnation(), Sequence: w.GetSequence(), Requeue: w.GetRequeue(), Cleared: w.GetCleared(),
 		}
 	}
 	return c

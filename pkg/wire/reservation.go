@@ -243,10 +243,7 @@ func Reservation(v ReservationView, forList bool) *berthv1.Reservation {
 	r := Spec(v.Key, v.Spec)
 	r.Count = int32(v.Seats.Len())
 	if !forList {
-		r.Workers = make([]*berthv1.Seat, 0, r.Count)
-		for seat := range v.Seats.All() {
-			r.Workers = append(r.Workers, &berthv1.Seat{Index: seat.Index, Number: seat.Number})
-		}
+		r.Workers = SeatList(v.Seats)
 	}
 	r.Uid, r.Epoch, r.State = v.UID, v.Epoch, berthv1.Reservation_State(v.State)
 	r.Reason, r.Message = optional(string(v.Reason)), optional(v.Message)
@@ -277,6 +274,9 @@ func encodeReservation(r *model.Reservation) *recordv1.Reservation {
 	for _, q := range r.Requests {
 		m.Requests = append(m.Requests, &recordv1.RequestMark{Id: q.ID, Change: berthv1.UpsertReservationRequest_Change(q.Change), Cancelled: q.Cancelled})
 	}
+	for _, f := range r.Failed {
+		m.Failed = append(m.Failed, &recordv1.FailedOn{Executor: f.Executor, At: Timestamp(f.At)})
+	}
 	return m
 }
 
@@ -295,6 +295,9 @@ func decodeReservation(ref model.Ref, m *recordv1.Reservation, create, mod int64
 	}
 	for _, q := range m.GetRequests() {
 		r.Requests = append(r.Requests, model.RequestMark{ID: q.GetId(), Change: model.Change(q.GetChange()), Cancelled: q.GetCancelled()})
+	}
+	for _, f := range m.GetFailed() {
+		r.Failed = append(r.Failed, model.FailedOn{Executor: f.GetExecutor(), At: Time(f.GetAt())})
 	}
 	return r, nil
 }

@@ -50,6 +50,15 @@ func KeyOf(k *berthv1.ReservationKey) model.Key {
 	return model.Key{Job: k.GetJob(), Stage: k.GetStage(), Name: k.GetName()}
 }
 
+// SeatList turns seats into a list of single ones.
+func SeatList(seats model.Seats) []*berthv1.Seat {
+	list := make([]*berthv1.Seat, 0, seats.Len())
+	for seat := range seats.All() {
+		list = append(list, &berthv1.Seat{Index: seat.Index, Number: seat.Number})
+	}
+	return list
+}
+
 // Runs turns seats into runs.
 func Runs(seats model.Seats) []*recordv1.SeatRun {
 	runs := make([]*recordv1.SeatRun, len(seats))

@@ -41,7 +41,8 @@ func records() []model.Record {
 			CreatedAt: at(1), UpdatedAt: at(2), EndedAt: at(3),
 			Requests: []model.RequestMark{{ID: "r1", Change: model.Reordered, Cancelled: 2}}, Parent: "1a-1", WorkerCounts: map[string]int32{"COMPLETED": 3},
 			Origin: model.OriginPart, Round: 2, Unwanted: model.SeatsOf([]model.Seat{{Index: 4, Number: 2}}), LatestTarget: &most,
-			Epoch: 11, Mod: 12,
+			Failed: []model.FailedOn{{Executor: "host-1", At: at(4)}, {Executor: "host-2", At: at(5)}},
+			Epoch:  11, Mod: 12,
 		},
 		&model.Leader{Service: model.ServiceRegistry, Replica: "r-1", Address: "127.0.0.1:7101", Version: "v1", Since: at(9)},
 		&model.Stage{Job: "etl", Stage: "map", TargetSize: 3, Numbers: model.Seats{{First: 0, Last: 7, Number: 2}}, Idle: []model.IdleRequest{{ID: "r", UID: "1a-2"}}},
@@ -62,7 +63,7 @@ func records() []model.Record {
 		},
 		&model.TaskChunk{UID: "1a-2", Workers: []model.TaskWorker{{
 			Seat: model.Seat{Index: 4, Number: 2}, Ordinal: 9, State: model.WorkerFailed, Since: at(8), Attempts: 2,
-			LastError: "exit", Reason: fault.ReasonExited, ExitCode: &exit, Incarnation: 3, Sequence: 17, Requeue: true,
+			LastError: "exit", Reason: fault.ReasonExited, ExitCode: &exit, Incarnation: 3, Sequence: 17, Requeue: true, Cleared: "r9",
 		}}},
 		&model.Ready{Since: at(10), By: "signal", Begun: at(9)},
 		&model.SKU{

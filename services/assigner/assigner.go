@@ -23,23 +23,19 @@ import (
 	"berth.dev/services/assigner/internal"
 )
 
-// Config of an assigner replica.
-type Config struct {
-	process.Service `mapstructure:",squash"`
-}
-
-// Defaults of an assigner replica.
-func Defaults() Config { return Config{process.ServiceDefaults(7103, 7183)} }
-
 // Run runs one replica until ctx ends. Told, if given, learns where it listens.
 func Run(ctx context.Context, config Config, told func(process.Addresses)) error {
+	bounds, err := config.handout()
+	if err != nil {
+		return err
+	}
 	r, err := replica.Open(ctx, model.ServiceAssigner, config.Service, told)
 	if err != nil {
 		return err
 	}
 	orders := internal.NewOrders(r.Tracing, r.Log)
 	defer orders.Close()
-	core := func() *handout.Core { return handout.New(handout.Default) }
+	core := func() *handout.Core { return handout.New(bounds) }
 	l, err := replica.NewLoop(r, core, orders.Perform)
 	if err != nil {
 		return err

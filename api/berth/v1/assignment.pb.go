@@ -111,9 +111,14 @@ type Assignment struct {
 	State       Assignment_State       `protobuf:"varint,9,opt,name=state,proto3,enum=berth.v1.Assignment_State" json:"state,omitempty"`
 	Since       *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=since,proto3" json:"since,omitempty"`
 	// Attempts counts the orders to start it that were sent.
-	Attempts      int32   `protobuf:"varint,11,opt,name=attempts,proto3" json:"attempts,omitempty"`
-	LastError     *string `protobuf:"bytes,12,opt,name=last_error,json=lastError,proto3,oneof" json:"last_error,omitempty"`
-	ExitCode      *int32  `protobuf:"varint,13,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
+	Attempts  int32   `protobuf:"varint,11,opt,name=attempts,proto3" json:"attempts,omitempty"`
+	LastError *string `protobuf:"bytes,12,opt,name=last_error,json=lastError,proto3,oneof" json:"last_error,omitempty"`
+	ExitCode  *int32  `protobuf:"varint,13,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
+	// Reason says in a word from the list of reasons why it ended, or is to.
+	Reason *string `protobuf:"bytes,15,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
+	// Requeued: it could not be started, and Berth queues its seat again with
+	// the next number.
+	Requeued      bool `protobuf:"varint,16,opt,name=requeued,proto3" json:"requeued,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -239,6 +244,20 @@ func (x *Assignment) GetExitCode() int32 {
 	return 0
 }
 
+func (x *Assignment) GetReason() string {
+	if x != nil && x.Reason != nil {
+		return *x.Reason
+	}
+	return ""
+}
+
+func (x *Assignment) GetRequeued() bool {
+	if x != nil {
+		return x.Requeued
+	}
+	return false
+}
+
 type ListAssignmentsRequest struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Job      string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
@@ -321,6 +340,9 @@ type ListAssignmentsAnswer struct {
 	Assignments   []*Assignment          `protobuf:"bytes,1,rep,name=assignments,proto3" json:"assignments,omitempty"`
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	Revision      int64                  `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Cursor is the place in a job's stream of events that the list is of: all
+	// that events up to it tell of is in the list.
+	Cursor        string `protobuf:"bytes,4,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -376,11 +398,206 @@ func (x *ListAssignmentsAnswer) GetRevision() int64 {
 	return 0
 }
 
+func (x *ListAssignmentsAnswer) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+type ClearQuarantineRequest struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Executor string                 `protobuf:"bytes,1,opt,name=executor,proto3" json:"executor,omitempty"`
+	// RequestId names the request; a repeat answers the first result while the
+	// workers are remembered.
+	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// Workers that are gone, 1 to 1,000. All of them are quarantined: EVICT or
+	// EVICTING beyond their grace and the time after it (the finding QUARANTINED).
+	// Those that are not there any more are passed over.
+	Workers       []*AssignedWorker `protobuf:"bytes,3,rep,name=workers,proto3" json:"workers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClearQuarantineRequest) Reset() {
+	*x = ClearQuarantineRequest{}
+	mi := &file_berth_v1_assignment_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClearQuarantineRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClearQuarantineRequest) ProtoMessage() {}
+
+func (x *ClearQuarantineRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_assignment_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClearQuarantineRequest.ProtoReflect.Descriptor instead.
+func (*ClearQuarantineRequest) Descriptor() ([]byte, []int) {
+	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ClearQuarantineRequest) GetExecutor() string {
+	if x != nil {
+		return x.Executor
+	}
+	return ""
+}
+
+func (x *ClearQuarantineRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *ClearQuarantineRequest) GetWorkers() []*AssignedWorker {
+	if x != nil {
+		return x.Workers
+	}
+	return nil
+}
+
+// AssignedWorker names one worker as its assignment does, so that nothing else
+// that takes its seat later can be meant.
+type AssignedWorker struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Stage         string                 `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`
+	Index         int32                  `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`
+	Number        int32                  `protobuf:"varint,4,opt,name=number,proto3" json:"number,omitempty"`
+	Epoch         int64                  `protobuf:"varint,5,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AssignedWorker) Reset() {
+	*x = AssignedWorker{}
+	mi := &file_berth_v1_assignment_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AssignedWorker) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AssignedWorker) ProtoMessage() {}
+
+func (x *AssignedWorker) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_assignment_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AssignedWorker.ProtoReflect.Descriptor instead.
+func (*AssignedWorker) Descriptor() ([]byte, []int) {
+	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *AssignedWorker) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *AssignedWorker) GetStage() string {
+	if x != nil {
+		return x.Stage
+	}
+	return ""
+}
+
+func (x *AssignedWorker) GetIndex() int32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *AssignedWorker) GetNumber() int32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *AssignedWorker) GetEpoch() int64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+type ClearQuarantineAnswer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Cleared counts the workers that this request made LOST.
+	Cleared       int32 `protobuf:"varint,1,opt,name=cleared,proto3" json:"cleared,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClearQuarantineAnswer) Reset() {
+	*x = ClearQuarantineAnswer{}
+	mi := &file_berth_v1_assignment_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClearQuarantineAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClearQuarantineAnswer) ProtoMessage() {}
+
+func (x *ClearQuarantineAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_assignment_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClearQuarantineAnswer.ProtoReflect.Descriptor instead.
+func (*ClearQuarantineAnswer) Descriptor() ([]byte, []int) {
+	return file_berth_v1_assignment_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ClearQuarantineAnswer) GetCleared() int32 {
+	if x != nil {
+		return x.Cleared
+	}
+	return 0
+}
+
 var File_berth_v1_assignment_proto protoreflect.FileDescriptor
 
 const file_berth_v1_assignment_proto_rawDesc = "" +
 	"\n" +
-	"\x19berth/v1/assignment.proto\x12\bberth.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcf\x04\n" +
+	"\x19berth/v1/assignment.proto\x12\bberth.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x93\x05\n" +
 	"\n" +
 	"Assignment\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
@@ -397,7 +614,9 @@ const file_berth_v1_assignment_proto_rawDesc = "" +
 	"\battempts\x18\v \x01(\x05R\battempts\x12\"\n" +
 	"\n" +
 	"last_error\x18\f \x01(\tH\x00R\tlastError\x88\x01\x01\x12 \n" +
-	"\texit_code\x18\r \x01(\x05H\x01R\bexitCode\x88\x01\x01\"\x92\x01\n" +
+	"\texit_code\x18\r \x01(\x05H\x01R\bexitCode\x88\x01\x01\x12\x1b\n" +
+	"\x06reason\x18\x0f \x01(\tH\x02R\x06reason\x88\x01\x01\x12\x1a\n" +
+	"\brequeued\x18\x10 \x01(\bR\brequeued\"\x92\x01\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\f\n" +
 	"\bASSIGNED\x10\x01\x12\f\n" +
@@ -412,20 +631,36 @@ const file_berth_v1_assignment_proto_rawDesc = "" +
 	"\aEVICTED\x10\tB\r\n" +
 	"\v_last_errorB\f\n" +
 	"\n" +
-	"_exit_codeJ\x04\b\x0e\x10\x0fR\aoutputs\"\xb4\x01\n" +
+	"_exit_codeB\t\n" +
+	"\a_reasonJ\x04\b\x0e\x10\x0fR\aoutputs\"\xb4\x01\n" +
 	"\x16ListAssignmentsRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1a\n" +
 	"\bexecutor\x18\x02 \x01(\tR\bexecutor\x120\n" +
 	"\x05state\x18\x03 \x01(\x0e2\x1a.berth.v1.Assignment.StateR\x05state\x12\x1b\n" +
 	"\tpage_size\x18\x04 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x05 \x01(\tR\tpageToken\"\x93\x01\n" +
+	"page_token\x18\x05 \x01(\tR\tpageToken\"\xab\x01\n" +
 	"\x15ListAssignmentsAnswer\x126\n" +
 	"\vassignments\x18\x01 \x03(\v2\x14.berth.v1.AssignmentR\vassignments\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1a\n" +
-	"\brevision\x18\x03 \x01(\x03R\brevision2c\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevision\x12\x16\n" +
+	"\x06cursor\x18\x04 \x01(\tR\x06cursor\"\x87\x01\n" +
+	"\x16ClearQuarantineRequest\x12\x1a\n" +
+	"\bexecutor\x18\x01 \x01(\tR\bexecutor\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x02 \x01(\tR\trequestId\x122\n" +
+	"\aworkers\x18\x03 \x03(\v2\x18.berth.v1.AssignedWorkerR\aworkers\"|\n" +
+	"\x0eAssignedWorker\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
+	"\x05stage\x18\x02 \x01(\tR\x05stage\x12\x14\n" +
+	"\x05index\x18\x03 \x01(\x05R\x05index\x12\x16\n" +
+	"\x06number\x18\x04 \x01(\x05R\x06number\x12\x14\n" +
+	"\x05epoch\x18\x05 \x01(\x03R\x05epoch\"1\n" +
+	"\x15ClearQuarantineAnswer\x12\x18\n" +
+	"\acleared\x18\x01 \x01(\x05R\acleared2\xb9\x01\n" +
 	"\vAssignments\x12T\n" +
-	"\x0fListAssignments\x12 .berth.v1.ListAssignmentsRequest\x1a\x1f.berth.v1.ListAssignmentsAnswerB Z\x1eberth.dev/api/berth/v1;berthv1b\x06proto3"
+	"\x0fListAssignments\x12 .berth.v1.ListAssignmentsRequest\x1a\x1f.berth.v1.ListAssignmentsAnswer\x12T\n" +
+	"\x0fClearQuarantine\x12 .berth.v1.ClearQuarantineRequest\x1a\x1f.berth.v1.ClearQuarantineAnswerB Z\x1eberth.dev/api/berth/v1;berthv1b\x06proto3"
 
 var (
 	file_berth_v1_assignment_proto_rawDescOnce sync.Once
@@ -440,26 +675,32 @@ func file_berth_v1_assignment_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_v1_assignment_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_berth_v1_assignment_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_berth_v1_assignment_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_berth_v1_assignment_proto_goTypes = []any{
 	(Assignment_State)(0),          // 0: berth.v1.Assignment.State
 	(*Assignment)(nil),             // 1: berth.v1.Assignment
 	(*ListAssignmentsRequest)(nil), // 2: berth.v1.ListAssignmentsRequest
 	(*ListAssignmentsAnswer)(nil),  // 3: berth.v1.ListAssignmentsAnswer
-	(*timestamppb.Timestamp)(nil),  // 4: google.protobuf.Timestamp
+	(*ClearQuarantineRequest)(nil), // 4: berth.v1.ClearQuarantineRequest
+	(*AssignedWorker)(nil),         // 5: berth.v1.AssignedWorker
+	(*ClearQuarantineAnswer)(nil),  // 6: berth.v1.ClearQuarantineAnswer
+	(*timestamppb.Timestamp)(nil),  // 7: google.protobuf.Timestamp
 }
 var file_berth_v1_assignment_proto_depIdxs = []int32{
 	0, // 0: berth.v1.Assignment.state:type_name -> berth.v1.Assignment.State
-	4, // 1: berth.v1.Assignment.since:type_name -> google.protobuf.Timestamp
+	7, // 1: berth.v1.Assignment.since:type_name -> google.protobuf.Timestamp
 	0, // 2: berth.v1.ListAssignmentsRequest.state:type_name -> berth.v1.Assignment.State
 	1, // 3: berth.v1.ListAssignmentsAnswer.assignments:type_name -> berth.v1.Assignment
-	2, // 4: berth.v1.Assignments.ListAssignments:input_type -> berth.v1.ListAssignmentsRequest
-	3, // 5: berth.v1.Assignments.ListAssignments:output_type -> berth.v1.ListAssignmentsAnswer
-	5, // [5:6] is the sub-list for method output_type
-	4, // [4:5] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	5, // 4: berth.v1.ClearQuarantineRequest.workers:type_name -> berth.v1.AssignedWorker
+	2, // 5: berth.v1.Assignments.ListAssignments:input_type -> berth.v1.ListAssignmentsRequest
+	4, // 6: berth.v1.Assignments.ClearQuarantine:input_type -> berth.v1.ClearQuarantineRequest
+	3, // 7: berth.v1.Assignments.ListAssignments:output_type -> berth.v1.ListAssignmentsAnswer
+	6, // 8: berth.v1.Assignments.ClearQuarantine:output_type -> berth.v1.ClearQuarantineAnswer
+	7, // [7:9] is the sub-list for method output_type
+	5, // [5:7] is the sub-list for method input_type
+	5, // [5:5] is the sub-list for extension type_name
+	5, // [5:5] is the sub-list for extension extendee
+	0, // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_berth_v1_assignment_proto_init() }
@@ -474,7 +715,7 @@ func file_berth_v1_assignment_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_v1_assignment_proto_rawDesc), len(file_berth_v1_assignment_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   3,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -20,6 +20,7 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	Assignments_ListAssignments_FullMethodName = "/berth.v1.Assignments/ListAssignments"
+	Assignments_ClearQuarantine_FullMethodName = "/berth.v1.Assignments/ClearQuarantine"
 )
 
 // AssignmentsClient is the client API for Assignments service.
@@ -30,6 +31,10 @@ const (
 // answers it.
 type AssignmentsClient interface {
 	ListAssignments(ctx context.Context, in *ListAssignmentsRequest, opts ...grpc.CallOption) (*ListAssignmentsAnswer, error)
+	// ClearQuarantine is an operator's word that workers whose stop an executor
+	// does not confirm are gone: they are LOST and their capacity is free, at once.
+	// Where the word is wrong they run on beside what is placed there next.
+	ClearQuarantine(ctx context.Context, in *ClearQuarantineRequest, opts ...grpc.CallOption) (*ClearQuarantineAnswer, error)
 }
 
 type assignmentsClient struct {
@@ -50,6 +55,16 @@ func (c *assignmentsClient) ListAssignments(ctx context.Context, in *ListAssignm
 	return out, nil
 }
 
+func (c *assignmentsClient) ClearQuarantine(ctx context.Context, in *ClearQuarantineRequest, opts ...grpc.CallOption) (*ClearQuarantineAnswer, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ClearQuarantineAnswer)
+	err := c.cc.Invoke(ctx, Assignments_ClearQuarantine_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AssignmentsServer is the server API for Assignments service.
 // All implementations must embed UnimplementedAssignmentsServer
 // for forward compatibility.
@@ -58,6 +73,10 @@ func (c *assignmentsClient) ListAssignments(ctx context.Context, in *ListAssignm
 // answers it.
 type AssignmentsServer interface {
 	ListAssignments(context.Context, *ListAssignmentsRequest) (*ListAssignmentsAnswer, error)
+	// ClearQuarantine is an operator's word that workers whose stop an executor
+	// does not confirm are gone: they are LOST and their capacity is free, at once.
+	// Where the word is wrong they run on beside what is placed there next.
+	ClearQuarantine(context.Context, *ClearQuarantineRequest) (*ClearQuarantineAnswer, error)
 	mustEmbedUnimplementedAssignmentsServer()
 }
 
@@ -70,6 +89,9 @@ type UnimplementedAssignmentsServer struct{}
 
 func (UnimplementedAssignmentsServer) ListAssignments(context.Context, *ListAssignmentsRequest) (*ListAssignmentsAnswer, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListAssignments not implemented")
+}
+func (UnimplementedAssignmentsServer) ClearQuarantine(context.Context, *ClearQuarantineRequest) (*ClearQuarantineAnswer, error) {
+	return nil, status.Error(codes.Unimplemented, "method ClearQuarantine not implemented")
 }
 func (UnimplementedAssignmentsServer) mustEmbedUnimplementedAssignmentsServer() {}
 func (UnimplementedAssignmentsServer) testEmbeddedByValue()                     {}
@@ -110,6 +132,24 @@ func _Assignments_ListAssignments_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Assignments_ClearQuarantine_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ClearQuarantineRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AssignmentsServer).ClearQuarantine(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Assignments_ClearQuarantine_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AssignmentsServer).ClearQuarantine(ctx, req.(*ClearQuarantineRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Assignments_ServiceDesc is the grpc.ServiceDesc for Assignments service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -120,6 +160,10 @@ var Assignments_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListAssignments",
 			Handler:    _Assignments_ListAssignments_Handler,
+		},
+		{
+			MethodName: "ClearQuarantine",
+			Handler:    _Assignments_ClearQuarantine_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -72,7 +72,124 @@ func (x Replica_Role) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Replica_Role.Descriptor instead.
 func (Replica_Role) EnumDescriptor() ([]byte, []int) {
-	return file_berth_v1_leader_proto_rawDescGZIP(), []int{3, 0}
+	return file_berth_v1_leader_proto_rawDescGZIP(), []int{5, 0}
+}
+
+type ResignRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Service is registry, executor-state or assigner.
+	Service string `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	// Term that is to end; the one that the service is in unless given. One that
+	// is over already is success, so the call may be repeated.
+	Term          int64 `protobuf:"varint,2,opt,name=term,proto3" json:"term,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResignRequest) Reset() {
+	*x = ResignRequest{}
+	mi := &file_berth_v1_leader_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResignRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResignRequest) ProtoMessage() {}
+
+func (x *ResignRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_leader_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResignRequest.ProtoReflect.Descriptor instead.
+func (*ResignRequest) Descriptor() ([]byte, []int) {
+	return file_berth_v1_leader_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *ResignRequest) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *ResignRequest) GetTerm() int64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+type ResignAnswer struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Service string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	// Replica is the id of the one that led; empty where the term was over already.
+	Replica string `protobuf:"bytes,2,opt,name=replica,proto3" json:"replica,omitempty"`
+	// Term is the one that is over.
+	Term          int64 `protobuf:"varint,3,opt,name=term,proto3" json:"term,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResignAnswer) Reset() {
+	*x = ResignAnswer{}
+	mi := &file_berth_v1_leader_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResignAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResignAnswer) ProtoMessage() {}
+
+func (x *ResignAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_leader_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResignAnswer.ProtoReflect.Descriptor instead.
+func (*ResignAnswer) Descriptor() ([]byte, []int) {
+	return file_berth_v1_leader_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ResignAnswer) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *ResignAnswer) GetReplica() string {
+	if x != nil {
+		return x.Replica
+	}
+	return ""
+}
+
+func (x *ResignAnswer) GetTerm() int64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
 }
 
 type ListLeadersRequest struct {
@@ -83,7 +200,7 @@ type ListLeadersRequest struct {
 
 func (x *ListLeadersRequest) Reset() {
 	*x = ListLeadersRequest{}
-	mi := &file_berth_v1_leader_proto_msgTypes[0]
+	mi := &file_berth_v1_leader_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -95,7 +212,7 @@ func (x *ListLeadersRequest) String() string {
 func (*ListLeadersRequest) ProtoMessage() {}
 
 func (x *ListLeadersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_leader_proto_msgTypes[0]
+	mi := &file_berth_v1_leader_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -108,7 +225,7 @@ func (x *ListLeadersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLeadersRequest.ProtoReflect.Descriptor instead.
 func (*ListLeadersRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_leader_proto_rawDescGZIP(), []int{0}
+	return file_berth_v1_leader_proto_rawDescGZIP(), []int{2}
 }
 
 type ListLeadersAnswer struct {
@@ -120,7 +237,7 @@ type ListLeadersAnswer struct {
 
 func (x *ListLeadersAnswer) Reset() {
 	*x = ListLeadersAnswer{}
-	mi := &file_berth_v1_leader_proto_msgTypes[1]
+	mi := &file_berth_v1_leader_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -132,7 +249,7 @@ func (x *ListLeadersAnswer) String() string {
 func (*ListLeadersAnswer) ProtoMessage() {}
 
 func (x *ListLeadersAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_leader_proto_msgTypes[1]
+	mi := &file_berth_v1_leader_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -145,7 +262,7 @@ func (x *ListLeadersAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLeadersAnswer.ProtoReflect.Descriptor instead.
 func (*ListLeadersAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_leader_proto_rawDescGZIP(), []int{1}
+	return file_berth_v1_leader_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ListLeadersAnswer) GetServices() []*ServiceLeadership {
@@ -175,7 +292,7 @@ type ServiceLeadership struct {
 
 func (x *ServiceLeadership) Reset() {
 	*x = ServiceLeadership{}
-	mi := &file_berth_v1_leader_proto_msgTypes[2]
+	mi := &file_berth_v1_leader_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -187,7 +304,7 @@ func (x *ServiceLeadership) String() string {
 func (*ServiceLeadership) ProtoMessage() {}
 
 func (x *ServiceLeadership) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_leader_proto_msgTypes[2]
+	mi := &file_berth_v1_leader_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -200,7 +317,7 @@ func (x *ServiceLeadership) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceLeadership.ProtoReflect.Descriptor instead.
 func (*ServiceLeadership) Descriptor() ([]byte, []int) {
-	return file_berth_v1_leader_proto_rawDescGZIP(), []int{2}
+	return file_berth_v1_leader_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ServiceLeadership) GetService() string {
@@ -272,7 +389,7 @@ type Replica struct {
 
 func (x *Replica) Reset() {
 	*x = Replica{}
-	mi := &file_berth_v1_leader_proto_msgTypes[3]
+	mi := &file_berth_v1_leader_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -284,7 +401,7 @@ func (x *Replica) String() string {
 func (*Replica) ProtoMessage() {}
 
 func (x *Replica) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_leader_proto_msgTypes[3]
+	mi := &file_berth_v1_leader_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -297,7 +414,7 @@ func (x *Replica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replica.ProtoReflect.Descriptor instead.
 func (*Replica) Descriptor() ([]byte, []int) {
-	return file_berth_v1_leader_proto_rawDescGZIP(), []int{3}
+	return file_berth_v1_leader_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Replica) GetId() string {
@@ -367,7 +484,14 @@ var File_berth_v1_leader_proto protoreflect.FileDescriptor
 
 const file_berth_v1_leader_proto_rawDesc = "" +
 	"\n" +
-	"\x15berth/v1/leader.proto\x12\bberth.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x14\n" +
+	"\x15berth/v1/leader.proto\x12\bberth.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"=\n" +
+	"\rResignRequest\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x12\x12\n" +
+	"\x04term\x18\x02 \x01(\x03R\x04term\"V\n" +
+	"\fResignAnswer\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x12\x18\n" +
+	"\areplica\x18\x02 \x01(\tR\areplica\x12\x12\n" +
+	"\x04term\x18\x03 \x01(\x03R\x04term\"\x14\n" +
 	"\x12ListLeadersRequest\"L\n" +
 	"\x11ListLeadersAnswer\x127\n" +
 	"\bservices\x18\x01 \x03(\v2\x1b.berth.v1.ServiceLeadershipR\bservices\"\x8a\x02\n" +
@@ -394,9 +518,10 @@ const file_berth_v1_leader_proto_rawDesc = "" +
 	"\n" +
 	"\x06LEADER\x10\x01\x12\v\n" +
 	"\aSTANDBY\x10\x02\x12\x0f\n" +
-	"\vUNREACHABLE\x10\x032S\n" +
+	"\vUNREACHABLE\x10\x032\x8e\x01\n" +
 	"\aLeaders\x12H\n" +
-	"\vListLeaders\x12\x1c.berth.v1.ListLeadersRequest\x1a\x1b.berth.v1.ListLeadersAnswerB Z\x1eberth.dev/api/berth/v1;berthv1b\x06proto3"
+	"\vListLeaders\x12\x1c.berth.v1.ListLeadersRequest\x1a\x1b.berth.v1.ListLeadersAnswer\x129\n" +
+	"\x06Resign\x12\x17.berth.v1.ResignRequest\x1a\x16.berth.v1.ResignAnswerB Z\x1eberth.dev/api/berth/v1;berthv1b\x06proto3"
 
 var (
 	file_berth_v1_leader_proto_rawDescOnce sync.Once
@@ -411,27 +536,31 @@ func file_berth_v1_leader_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_v1_leader_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_berth_v1_leader_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_berth_v1_leader_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_berth_v1_leader_proto_goTypes = []any{
 	(Replica_Role)(0),             // 0: berth.v1.Replica.Role
-	(*ListLeadersRequest)(nil),    // 1: berth.v1.ListLeadersRequest
-	(*ListLeadersAnswer)(nil),     // 2: berth.v1.ListLeadersAnswer
-	(*ServiceLeadership)(nil),     // 3: berth.v1.ServiceLeadership
-	(*Replica)(nil),               // 4: berth.v1.Replica
-	(*timestamppb.Timestamp)(nil), // 5: google.protobuf.Timestamp
+	(*ResignRequest)(nil),         // 1: berth.v1.ResignRequest
+	(*ResignAnswer)(nil),          // 2: berth.v1.ResignAnswer
+	(*ListLeadersRequest)(nil),    // 3: berth.v1.ListLeadersRequest
+	(*ListLeadersAnswer)(nil),     // 4: berth.v1.ListLeadersAnswer
+	(*ServiceLeadership)(nil),     // 5: berth.v1.ServiceLeadership
+	(*Replica)(nil),               // 6: berth.v1.Replica
+	(*timestamppb.Timestamp)(nil), // 7: google.protobuf.Timestamp
 }
 var file_berth_v1_leader_proto_depIdxs = []int32{
-	3, // 0: berth.v1.ListLeadersAnswer.services:type_name -> berth.v1.ServiceLeadership
-	5, // 1: berth.v1.ServiceLeadership.since:type_name -> google.protobuf.Timestamp
-	5, // 2: berth.v1.ServiceLeadership.renewed:type_name -> google.protobuf.Timestamp
-	4, // 3: berth.v1.ServiceLeadership.replicas:type_name -> berth.v1.Replica
+	5, // 0: berth.v1.ListLeadersAnswer.services:type_name -> berth.v1.ServiceLeadership
+	7, // 1: berth.v1.ServiceLeadership.since:type_name -> google.protobuf.Timestamp
+	7, // 2: berth.v1.ServiceLeadership.renewed:type_name -> google.protobuf.Timestamp
+	6, // 3: berth.v1.ServiceLeadership.replicas:type_name -> berth.v1.Replica
 	0, // 4: berth.v1.Replica.role:type_name -> berth.v1.Replica.Role
-	5, // 5: berth.v1.Replica.since:type_name -> google.protobuf.Timestamp
-	5, // 6: berth.v1.Replica.renewed:type_name -> google.protobuf.Timestamp
-	1, // 7: berth.v1.Leaders.ListLeaders:input_type -> berth.v1.ListLeadersRequest
-	2, // 8: berth.v1.Leaders.ListLeaders:output_type -> berth.v1.ListLeadersAnswer
-	8, // [8:9] is the sub-list for method output_type
-	7, // [7:8] is the sub-list for method input_type
+	7, // 5: berth.v1.Replica.since:type_name -> google.protobuf.Timestamp
+	7, // 6: berth.v1.Replica.renewed:type_name -> google.protobuf.Timestamp
+	3, // 7: berth.v1.Leaders.ListLeaders:input_type -> berth.v1.ListLeadersRequest
+	1, // 8: berth.v1.Leaders.Resign:input_type -> berth.v1.ResignRequest
+	4, // 9: berth.v1.Leaders.ListLeaders:output_type -> berth.v1.ListLeadersAnswer
+	2, // 10: berth.v1.Leaders.Resign:output_type -> berth.v1.ResignAnswer
+	9, // [9:11] is the sub-list for method output_type
+	7, // [7:9] is the sub-list for method input_type
 	7, // [7:7] is the sub-list for extension type_name
 	7, // [7:7] is the sub-list for extension extendee
 	0, // [0:7] is the sub-list for field type_name
@@ -448,7 +577,7 @@ func file_berth_v1_leader_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_v1_leader_proto_rawDesc), len(file_berth_v1_leader_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   4,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

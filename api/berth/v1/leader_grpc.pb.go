@@ -20,15 +20,20 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	Leaders_ListLeaders_FullMethodName = "/berth.v1.Leaders/ListLeaders"
+	Leaders_Resign_FullMethodName      = "/berth.v1.Leaders/Resign"
 )
 
 // LeadersClient is the client API for Leaders service.
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Leaders shows who leads each service. The gateway answers it.
+// Leaders shows who leads each service, and moves it. The gateway answers it.
 type LeadersClient interface {
 	ListLeaders(ctx context.Context, in *ListLeadersRequest, opts ...grpc.CallOption) (*ListLeadersAnswer, error)
+	// Resign has the leader of a service finish what it is writing and give up
+	// its term, so that a standby leads at once. It answers when the term is over.
+	// A service of one replica leads again a moment later.
+	Resign(ctx context.Context, in *ResignRequest, opts ...grpc.CallOption) (*ResignAnswer, error)
 }
 
 type leadersClient struct {
@@ -49,13 +54,27 @@ func (c *leadersClient) ListLeaders(ctx context.Context, in *ListLeadersRequest,
 	return out, nil
 }
 
+func (c *leadersClient) Resign(ctx context.Context, in *ResignRequest, opts ...grpc.CallOption) (*ResignAnswer, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ResignAnswer)
+	err := c.cc.Invoke(ctx, Leaders_Resign_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // LeadersServer is the server API for Leaders service.
 // All implementations must embed UnimplementedLeadersServer
 // for forward compatibility.
 //
-// Leaders shows who leads each service. The gateway answers it.
+// Leaders shows who leads each service, and moves it. The gateway answers it.
 type LeadersServer interface {
 	ListLeaders(context.Context, *ListLeadersRequest) (*ListLeadersAnswer, error)
+	// Resign has the leader of a service finish what it is writing and give up
+	// its term, so that a standby leads at once. It answers when the term is over.
+	// A service of one replica leads again a moment later.
+	Resign(context.Context, *ResignRequest) (*ResignAnswer, error)
 	mustEmbedUnimplementedLeadersServer()
 }
 
@@ -68,6 +87,9 @@ type UnimplementedLeadersServer struct{}
 
 func (UnimplementedLeadersServer) ListLeaders(context.Context, *ListLeadersRequest) (*ListLeadersAnswer, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListLeaders not implemented")
+}
+func (UnimplementedLeadersServer) Resign(context.Context, *ResignRequest) (*ResignAnswer, error) {
+	return nil, status.Error(codes.Unimplemented, "method Resign not implemented")
 }
 func (UnimplementedLeadersServer) mustEmbedUnimplementedLeadersServer() {}
 func (UnimplementedLeadersServer) testEmbeddedByValue()                 {}
@@ -108,6 +130,24 @@ func _Leaders_ListLeaders_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Leaders_Resign_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResignRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LeadersServer).Resign(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Leaders_Resign_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LeadersServer).Resign(ctx, req.(*ResignRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Leaders_ServiceDesc is the grpc.ServiceDesc for Leaders service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -118,6 +158,10 @@ var Leaders_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListLeaders",
 			Handler:    _Leaders_ListLeaders_Handler,
+		},
+		{
+			MethodName: "Resign",
+			Handler:    _Leaders_Resign_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

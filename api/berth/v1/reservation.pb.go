@@ -1588,8 +1588,12 @@ type ListReservationsRequest struct {
 	Stage string                 `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`
 	State Reservation_State      `protobuf:"varint,3,opt,name=state,proto3,enum=berth.v1.Reservation_State" json:"state,omitempty"`
 	// PageSize is 1 to 1,000; 100 unless given.
-	PageSize      int32  `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageSize  int32  `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Versions lists every version of each reservation that is still kept, in
+	// place of the one that stands for it, each with its workers; and the answer
+	// has the seats that its stages have used. A job has to be given.
+	Versions      bool `protobuf:"varint,6,opt,name=versions,proto3" json:"versions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1659,12 +1663,24 @@ func (x *ListReservationsRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListReservationsRequest) GetVersions() bool {
+	if x != nil {
+		return x.Versions
+	}
+	return false
+}
+
 type ListReservationsAnswer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reservations  []*Reservation         `protobuf:"bytes,1,rep,name=reservations,proto3" json:"reservations,omitempty"`
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// Revision is the etcd revision the list shows.
-	Revision      int64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	Revision int64 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Cursor is the place in a job's stream of events that the list is of: all
+	// that events up to it tell of is in the list.
+	Cursor string `protobuf:"bytes,4,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// Stages are those of the job; on the first page of a list of versions.
+	Stages        []*StageSeats `protobuf:"bytes,5,rep,name=stages,proto3" json:"stages,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1720,6 +1736,73 @@ func (x *ListReservationsAnswer) GetRevision() int64 {
 	return 0
 }
 
+func (x *ListReservationsAnswer) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+func (x *ListReservationsAnswer) GetStages() []*StageSeats {
+	if x != nil {
+		return x.Stages
+	}
+	return nil
+}
+
+// StageSeats is the highest number that each seat of a stage has had.
+type StageSeats struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Stage         string                 `protobuf:"bytes,1,opt,name=stage,proto3" json:"stage,omitempty"`
+	Seats         []*Seat                `protobuf:"bytes,2,rep,name=seats,proto3" json:"seats,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StageSeats) Reset() {
+	*x = StageSeats{}
+	mi := &file_berth_v1_reservation_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StageSeats) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StageSeats) ProtoMessage() {}
+
+func (x *StageSeats) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_reservation_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StageSeats.ProtoReflect.Descriptor instead.
+func (*StageSeats) Descriptor() ([]byte, []int) {
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *StageSeats) GetStage() string {
+	if x != nil {
+		return x.Stage
+	}
+	return ""
+}
+
+func (x *StageSeats) GetSeats() []*Seat {
+	if x != nil {
+		return x.Seats
+	}
+	return nil
+}
+
 type ListPendingRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1728,7 +1811,7 @@ type ListPendingRequest struct {
 
 func (x *ListPendingRequest) Reset() {
 	*x = ListPendingRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[14]
+	mi := &file_berth_v1_reservation_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1740,7 +1823,7 @@ func (x *ListPendingRequest) String() string {
 func (*ListPendingRequest) ProtoMessage() {}
 
 func (x *ListPendingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[14]
+	mi := &file_berth_v1_reservation_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1753,7 +1836,7 @@ func (x *ListPendingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPendingRequest.ProtoReflect.Descriptor instead.
 func (*ListPendingRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{14}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{15}
 }
 
 type ListPendingAnswer struct {
@@ -1767,7 +1850,7 @@ type ListPendingAnswer struct {
 
 func (x *ListPendingAnswer) Reset() {
 	*x = ListPendingAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[15]
+	mi := &file_berth_v1_reservation_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1779,7 +1862,7 @@ func (x *ListPendingAnswer) String() string {
 func (*ListPendingAnswer) ProtoMessage() {}
 
 func (x *ListPendingAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[15]
+	mi := &file_berth_v1_reservation_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1792,7 +1875,7 @@ func (x *ListPendingAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPendingAnswer.ProtoReflect.Descriptor instead.
 func (*ListPendingAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{15}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListPendingAnswer) GetReady() bool {
@@ -1836,7 +1919,7 @@ type PendingGroup struct {
 
 func (x *PendingGroup) Reset() {
 	*x = PendingGroup{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[16]
+	mi := &file_berth_v1_reservation_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1848,7 +1931,7 @@ func (x *PendingGroup) String() string {
 func (*PendingGroup) ProtoMessage() {}
 
 func (x *PendingGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[16]
+	mi := &file_berth_v1_reservation_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1861,7 +1944,7 @@ func (x *PendingGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PendingGroup.ProtoReflect.Descriptor instead.
 func (*PendingGroup) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{16}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PendingGroup) GetId() string {
@@ -1931,7 +2014,7 @@ type ReservationKey struct {
 
 func (x *ReservationKey) Reset() {
 	*x = ReservationKey{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[17]
+	mi := &file_berth_v1_reservation_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1943,7 +2026,7 @@ func (x *ReservationKey) String() string {
 func (*ReservationKey) ProtoMessage() {}
 
 func (x *ReservationKey) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[17]
+	mi := &file_berth_v1_reservation_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1956,7 +2039,7 @@ func (x *ReservationKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReservationKey.ProtoReflect.Descriptor instead.
 func (*ReservationKey) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{17}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ReservationKey) GetJob() string {
@@ -1992,7 +2075,7 @@ type FlushReservationsRequest struct {
 
 func (x *FlushReservationsRequest) Reset() {
 	*x = FlushReservationsRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[18]
+	mi := &file_berth_v1_reservation_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2004,7 +2087,7 @@ func (x *FlushReservationsRequest) String() string {
 func (*FlushReservationsRequest) ProtoMessage() {}
 
 func (x *FlushReservationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[18]
+	mi := &file_berth_v1_reservation_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2017,7 +2100,7 @@ func (x *FlushReservationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlushReservationsRequest.ProtoReflect.Descriptor instead.
 func (*FlushReservationsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{18}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *FlushReservationsRequest) GetJob() string {
@@ -2054,7 +2137,7 @@ type CancelWorkersRequest struct {
 
 func (x *CancelWorkersRequest) Reset() {
 	*x = CancelWorkersRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[19]
+	mi := &file_berth_v1_reservation_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2066,7 +2149,7 @@ func (x *CancelWorkersRequest) String() string {
 func (*CancelWorkersRequest) ProtoMessage() {}
 
 func (x *CancelWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[19]
+	mi := &file_berth_v1_reservation_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2079,7 +2162,7 @@ func (x *CancelWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWorkersRequest.ProtoReflect.Descriptor instead.
 func (*CancelWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{19}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CancelWorkersRequest) GetJob() string {
@@ -2120,7 +2203,7 @@ type CancelWorkersAnswer struct {
 
 func (x *CancelWorkersAnswer) Reset() {
 	*x = CancelWorkersAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[20]
+	mi := &file_berth_v1_reservation_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2132,7 +2215,7 @@ func (x *CancelWorkersAnswer) String() string {
 func (*CancelWorkersAnswer) ProtoMessage() {}
 
 func (x *CancelWorkersAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[20]
+	mi := &file_berth_v1_reservation_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2145,7 +2228,7 @@ func (x *CancelWorkersAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWorkersAnswer.ProtoReflect.Descriptor instead.
 func (*CancelWorkersAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{20}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CancelWorkersAnswer) GetCancelled() int32 {
@@ -2164,7 +2247,7 @@ type MarkReadyRequest struct {
 
 func (x *MarkReadyRequest) Reset() {
 	*x = MarkReadyRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[21]
+	mi := &file_berth_v1_reservation_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2176,7 +2259,7 @@ func (x *MarkReadyRequest) String() string {
 func (*MarkReadyRequest) ProtoMessage() {}
 
 func (x *MarkReadyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[21]
+	mi := &file_berth_v1_reservation_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2189,7 +2272,7 @@ func (x *MarkReadyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MarkReadyRequest.ProtoReflect.Descriptor instead.
 func (*MarkReadyRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{21}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *MarkReadyRequest) GetRequestId() string {
@@ -2209,7 +2292,7 @@ type MarkReadyAnswer struct {
 
 func (x *MarkReadyAnswer) Reset() {
 	*x = MarkReadyAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[22]
+	mi := &file_berth_v1_reservation_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2221,7 +2304,7 @@ func (x *MarkReadyAnswer) String() string {
 func (*MarkReadyAnswer) ProtoMessage() {}
 
 func (x *MarkReadyAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[22]
+	mi := &file_berth_v1_reservation_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2234,7 +2317,7 @@ func (x *MarkReadyAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MarkReadyAnswer.ProtoReflect.Descriptor instead.
 func (*MarkReadyAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{22}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *MarkReadyAnswer) GetReadySince() *timestamppb.Timestamp {
@@ -2255,7 +2338,7 @@ type ExplainReservationRequest struct {
 
 func (x *ExplainReservationRequest) Reset() {
 	*x = ExplainReservationRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[23]
+	mi := &file_berth_v1_reservation_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2267,7 +2350,7 @@ func (x *ExplainReservationRequest) String() string {
 func (*ExplainReservationRequest) ProtoMessage() {}
 
 func (x *ExplainReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[23]
+	mi := &file_berth_v1_reservation_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2280,7 +2363,7 @@ func (x *ExplainReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainReservationRequest.ProtoReflect.Descriptor instead.
 func (*ExplainReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{23}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ExplainReservationRequest) GetJob() string {
@@ -2337,7 +2420,7 @@ type Explanation struct {
 
 func (x *Explanation) Reset() {
 	*x = Explanation{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[24]
+	mi := &file_berth_v1_reservation_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2349,7 +2432,7 @@ func (x *Explanation) String() string {
 func (*Explanation) ProtoMessage() {}
 
 func (x *Explanation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[24]
+	mi := &file_berth_v1_reservation_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2362,7 +2445,7 @@ func (x *Explanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Explanation.ProtoReflect.Descriptor instead.
 func (*Explanation) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{24}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Explanation) GetReservation() *Reservation {
@@ -2487,7 +2570,7 @@ type FailedCheck struct {
 
 func (x *FailedCheck) Reset() {
 	*x = FailedCheck{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[25]
+	mi := &file_berth_v1_reservation_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2499,7 +2582,7 @@ func (x *FailedCheck) String() string {
 func (*FailedCheck) ProtoMessage() {}
 
 func (x *FailedCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[25]
+	mi := &file_berth_v1_reservation_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2512,7 +2595,7 @@ func (x *FailedCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailedCheck.ProtoReflect.Descriptor instead.
 func (*FailedCheck) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{25}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *FailedCheck) GetCheck() string {
@@ -2711,18 +2794,25 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tR\trequestId\",\n" +
 	"\fCancelAnswer\x12\x1c\n" +
-	"\tcancelled\x18\x01 \x01(\x05R\tcancelled\"\xb0\x01\n" +
+	"\tcancelled\x18\x01 \x01(\x05R\tcancelled\"\xcc\x01\n" +
 	"\x17ListReservationsRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\tR\x05stage\x121\n" +
 	"\x05state\x18\x03 \x01(\x0e2\x1b.berth.v1.Reservation.StateR\x05state\x12\x1b\n" +
 	"\tpage_size\x18\x04 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x05 \x01(\tR\tpageToken\"\x97\x01\n" +
+	"page_token\x18\x05 \x01(\tR\tpageToken\x12\x1a\n" +
+	"\bversions\x18\x06 \x01(\bR\bversions\"\xdd\x01\n" +
 	"\x16ListReservationsAnswer\x129\n" +
 	"\freservations\x18\x01 \x03(\v2\x15.berth.v1.ReservationR\freservations\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1a\n" +
-	"\brevision\x18\x03 \x01(\x03R\brevision\"\x14\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevision\x12\x16\n" +
+	"\x06cursor\x18\x04 \x01(\tR\x06cursor\x12,\n" +
+	"\x06stages\x18\x05 \x03(\v2\x14.berth.v1.StageSeatsR\x06stages\"H\n" +
+	"\n" +
+	"StageSeats\x12\x14\n" +
+	"\x05stage\x18\x01 \x01(\tR\x05stage\x12$\n" +
+	"\x05seats\x18\x02 \x03(\v2\x0e.berth.v1.SeatR\x05seats\"\x14\n" +
 	"\x12ListPendingRequest\"u\n" +
 	"\x11ListPendingAnswer\x12\x14\n" +
 	"\x05ready\x18\x01 \x01(\bR\x05ready\x12.\n" +
@@ -2840,7 +2930,7 @@ func file_berth_v1_reservation_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_v1_reservation_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_berth_v1_reservation_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_berth_v1_reservation_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_berth_v1_reservation_proto_goTypes = []any{
 	(PriorityClass)(0),                   // 0: berth.v1.PriorityClass
 	(Readiness)(0),                       // 1: berth.v1.Readiness
@@ -2864,26 +2954,27 @@ var file_berth_v1_reservation_proto_goTypes = []any{
 	(*CancelAnswer)(nil),                 // 19: berth.v1.CancelAnswer
 	(*ListReservationsRequest)(nil),      // 20: berth.v1.ListReservationsRequest
 	(*ListReservationsAnswer)(nil),       // 21: berth.v1.ListReservationsAnswer
-	(*ListPendingRequest)(nil),           // 22: berth.v1.ListPendingRequest
-	(*ListPendingAnswer)(nil),            // 23: berth.v1.ListPendingAnswer
-	(*PendingGroup)(nil),                 // 24: berth.v1.PendingGroup
-	(*ReservationKey)(nil),               // 25: berth.v1.ReservationKey
-	(*FlushReservationsRequest)(nil),     // 26: berth.v1.FlushReservationsRequest
-	(*CancelWorkersRequest)(nil),         // 27: berth.v1.CancelWorkersRequest
-	(*CancelWorkersAnswer)(nil),          // 28: berth.v1.CancelWorkersAnswer
-	(*MarkReadyRequest)(nil),             // 29: berth.v1.MarkReadyRequest
-	(*MarkReadyAnswer)(nil),              // 30: berth.v1.MarkReadyAnswer
-	(*ExplainReservationRequest)(nil),    // 31: berth.v1.ExplainReservationRequest
-	(*Explanation)(nil),                  // 32: berth.v1.Explanation
-	(*FailedCheck)(nil),                  // 33: berth.v1.FailedCheck
-	nil,                                  // 34: berth.v1.Reservation.LabelsEntry
-	nil,                                  // 35: berth.v1.Reservation.WorkerCountsEntry
-	nil,                                  // 36: berth.v1.Constraints.ResourcesEntry
-	nil,                                  // 37: berth.v1.Constraints.AttributesEntry
-	nil,                                  // 38: berth.v1.Task.EnvEntry
-	(*durationpb.Duration)(nil),          // 39: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),        // 40: google.protobuf.Timestamp
-	(*structpb.ListValue)(nil),           // 41: google.protobuf.ListValue
+	(*StageSeats)(nil),                   // 22: berth.v1.StageSeats
+	(*ListPendingRequest)(nil),           // 23: berth.v1.ListPendingRequest
+	(*ListPendingAnswer)(nil),            // 24: berth.v1.ListPendingAnswer
+	(*PendingGroup)(nil),                 // 25: berth.v1.PendingGroup
+	(*ReservationKey)(nil),               // 26: berth.v1.ReservationKey
+	(*FlushReservationsRequest)(nil),     // 27: berth.v1.FlushReservationsRequest
+	(*CancelWorkersRequest)(nil),         // 28: berth.v1.CancelWorkersRequest
+	(*CancelWorkersAnswer)(nil),          // 29: berth.v1.CancelWorkersAnswer
+	(*MarkReadyRequest)(nil),             // 30: berth.v1.MarkReadyRequest
+	(*MarkReadyAnswer)(nil),              // 31: berth.v1.MarkReadyAnswer
+	(*ExplainReservationRequest)(nil),    // 32: berth.v1.ExplainReservationRequest
+	(*Explanation)(nil),                  // 33: berth.v1.Explanation
+	(*FailedCheck)(nil),                  // 34: berth.v1.FailedCheck
+	nil,                                  // 35: berth.v1.Reservation.LabelsEntry
+	nil,                                  // 36: berth.v1.Reservation.WorkerCountsEntry
+	nil,                                  // 37: berth.v1.Constraints.ResourcesEntry
+	nil,                                  // 38: berth.v1.Constraints.AttributesEntry
+	nil,                                  // 39: berth.v1.Task.EnvEntry
+	(*durationpb.Duration)(nil),          // 40: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),        // 41: google.protobuf.Timestamp
+	(*structpb.ListValue)(nil),           // 42: google.protobuf.ListValue
 }
 var file_berth_v1_reservation_proto_depIdxs = []int32{
 	9,  // 0: berth.v1.Reservation.workers:type_name -> berth.v1.Seat
@@ -2893,68 +2984,70 @@ var file_berth_v1_reservation_proto_depIdxs = []int32{
 	2,  // 4: berth.v1.Reservation.batch:type_name -> berth.v1.Batch
 	3,  // 5: berth.v1.Reservation.start:type_name -> berth.v1.Start
 	4,  // 6: berth.v1.Reservation.on_assignment_failure:type_name -> berth.v1.OnAssignmentFailure
-	39, // 7: berth.v1.Reservation.queue_timeout:type_name -> google.protobuf.Duration
-	34, // 8: berth.v1.Reservation.labels:type_name -> berth.v1.Reservation.LabelsEntry
+	40, // 7: berth.v1.Reservation.queue_timeout:type_name -> google.protobuf.Duration
+	35, // 8: berth.v1.Reservation.labels:type_name -> berth.v1.Reservation.LabelsEntry
 	5,  // 9: berth.v1.Reservation.hold:type_name -> berth.v1.Hold
-	39, // 10: berth.v1.Reservation.hold_timeout:type_name -> google.protobuf.Duration
+	40, // 10: berth.v1.Reservation.hold_timeout:type_name -> google.protobuf.Duration
 	14, // 11: berth.v1.Reservation.lifetime:type_name -> berth.v1.Lifetime
-	40, // 12: berth.v1.Reservation.expire_at:type_name -> google.protobuf.Timestamp
-	41, // 13: berth.v1.Reservation.executors:type_name -> google.protobuf.ListValue
-	40, // 14: berth.v1.Reservation.not_before:type_name -> google.protobuf.Timestamp
+	41, // 12: berth.v1.Reservation.expire_at:type_name -> google.protobuf.Timestamp
+	42, // 13: berth.v1.Reservation.executors:type_name -> google.protobuf.ListValue
+	41, // 14: berth.v1.Reservation.not_before:type_name -> google.protobuf.Timestamp
 	6,  // 15: berth.v1.Reservation.state:type_name -> berth.v1.Reservation.State
-	40, // 16: berth.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
-	40, // 17: berth.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
-	35, // 18: berth.v1.Reservation.worker_counts:type_name -> berth.v1.Reservation.WorkerCountsEntry
+	41, // 16: berth.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
+	41, // 17: berth.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
+	36, // 18: berth.v1.Reservation.worker_counts:type_name -> berth.v1.Reservation.WorkerCountsEntry
 	7,  // 19: berth.v1.Reservation.change:type_name -> berth.v1.UpsertReservationRequest.Change
-	36, // 20: berth.v1.Constraints.resources:type_name -> berth.v1.Constraints.ResourcesEntry
-	37, // 21: berth.v1.Constraints.attributes:type_name -> berth.v1.Constraints.AttributesEntry
+	37, // 20: berth.v1.Constraints.resources:type_name -> berth.v1.Constraints.ResourcesEntry
+	38, // 21: berth.v1.Constraints.attributes:type_name -> berth.v1.Constraints.AttributesEntry
 	11, // 22: berth.v1.Constraints.spread:type_name -> berth.v1.Spread
 	0,  // 23: berth.v1.Priority.class:type_name -> berth.v1.PriorityClass
-	38, // 24: berth.v1.Task.env:type_name -> berth.v1.Task.EnvEntry
-	39, // 25: berth.v1.Task.stop_grace:type_name -> google.protobuf.Duration
-	39, // 26: berth.v1.Task.start_timeout:type_name -> google.protobuf.Duration
+	39, // 24: berth.v1.Task.env:type_name -> berth.v1.Task.EnvEntry
+	40, // 25: berth.v1.Task.stop_grace:type_name -> google.protobuf.Duration
+	40, // 26: berth.v1.Task.start_timeout:type_name -> google.protobuf.Duration
 	1,  // 27: berth.v1.Task.readiness:type_name -> berth.v1.Readiness
-	39, // 28: berth.v1.Lifetime.for:type_name -> google.protobuf.Duration
+	40, // 28: berth.v1.Lifetime.for:type_name -> google.protobuf.Duration
 	8,  // 29: berth.v1.UpsertReservationRequest.reservation:type_name -> berth.v1.Reservation
 	6,  // 30: berth.v1.ListReservationsRequest.state:type_name -> berth.v1.Reservation.State
 	8,  // 31: berth.v1.ListReservationsAnswer.reservations:type_name -> berth.v1.Reservation
-	24, // 32: berth.v1.ListPendingAnswer.groups:type_name -> berth.v1.PendingGroup
-	10, // 33: berth.v1.PendingGroup.constraints:type_name -> berth.v1.Constraints
-	25, // 34: berth.v1.PendingGroup.head:type_name -> berth.v1.ReservationKey
-	39, // 35: berth.v1.PendingGroup.head_age:type_name -> google.protobuf.Duration
-	9,  // 36: berth.v1.CancelWorkersRequest.workers:type_name -> berth.v1.Seat
-	40, // 37: berth.v1.MarkReadyAnswer.ready_since:type_name -> google.protobuf.Timestamp
-	8,  // 38: berth.v1.Explanation.reservation:type_name -> berth.v1.Reservation
-	25, // 39: berth.v1.Explanation.head:type_name -> berth.v1.ReservationKey
-	39, // 40: berth.v1.Explanation.waited:type_name -> google.protobuf.Duration
-	39, // 41: berth.v1.Explanation.head_waited:type_name -> google.protobuf.Duration
-	33, // 42: berth.v1.Explanation.checks:type_name -> berth.v1.FailedCheck
-	40, // 43: berth.v1.Explanation.tried:type_name -> google.protobuf.Timestamp
-	15, // 44: berth.v1.Reservations.UpsertReservation:input_type -> berth.v1.UpsertReservationRequest
-	16, // 45: berth.v1.Reservations.GetReservation:input_type -> berth.v1.GetReservationRequest
-	17, // 46: berth.v1.Reservations.CancelReservation:input_type -> berth.v1.CancelReservationRequest
-	18, // 47: berth.v1.Reservations.CancelJob:input_type -> berth.v1.CancelJobRequest
-	20, // 48: berth.v1.Reservations.ListReservations:input_type -> berth.v1.ListReservationsRequest
-	22, // 49: berth.v1.Reservations.ListPending:input_type -> berth.v1.ListPendingRequest
-	26, // 50: berth.v1.Reservations.FlushReservations:input_type -> berth.v1.FlushReservationsRequest
-	27, // 51: berth.v1.Reservations.CancelWorkers:input_type -> berth.v1.CancelWorkersRequest
-	29, // 52: berth.v1.Reservations.MarkReady:input_type -> berth.v1.MarkReadyRequest
-	31, // 53: berth.v1.Explanations.ExplainReservation:input_type -> berth.v1.ExplainReservationRequest
-	8,  // 54: berth.v1.Reservations.UpsertReservation:output_type -> berth.v1.Reservation
-	8,  // 55: berth.v1.Reservations.GetReservation:output_type -> berth.v1.Reservation
-	19, // 56: berth.v1.Reservations.CancelReservation:output_type -> berth.v1.CancelAnswer
-	19, // 57: berth.v1.Reservations.CancelJob:output_type -> berth.v1.CancelAnswer
-	21, // 58: berth.v1.Reservations.ListReservations:output_type -> berth.v1.ListReservationsAnswer
-	23, // 59: berth.v1.Reservations.ListPending:output_type -> berth.v1.ListPendingAnswer
-	19, // 60: berth.v1.Reservations.FlushReservations:output_type -> berth.v1.CancelAnswer
-	28, // 61: berth.v1.Reservations.CancelWorkers:output_type -> berth.v1.CancelWorkersAnswer
-	30, // 62: berth.v1.Reservations.MarkReady:output_type -> berth.v1.MarkReadyAnswer
-	32, // 63: berth.v1.Explanations.ExplainReservation:output_type -> berth.v1.Explanation
-	54, // [54:64] is the sub-list for method output_type
-	44, // [44:54] is the sub-list for method input_type
-	44, // [44:44] is the sub-list for extension type_name
-	44, // [44:44] is the sub-list for extension extendee
-	0,  // [0:44] is the sub-list for field type_name
+	22, // 32: berth.v1.ListReservationsAnswer.stages:type_name -> berth.v1.StageSeats
+	9,  // 33: berth.v1.StageSeats.seats:type_name -> berth.v1.Seat
+	25, // 34: berth.v1.ListPendingAnswer.groups:type_name -> berth.v1.PendingGroup
+	10, // 35: berth.v1.PendingGroup.constraints:type_name -> berth.v1.Constraints
+	26, // 36: berth.v1.PendingGroup.head:type_name -> berth.v1.ReservationKey
+	40, // 37: berth.v1.PendingGroup.head_age:type_name -> google.protobuf.Duration
+	9,  // 38: berth.v1.CancelWorkersRequest.workers:type_name -> berth.v1.Seat
+	41, // 39: berth.v1.MarkReadyAnswer.ready_since:type_name -> google.protobuf.Timestamp
+	8,  // 40: berth.v1.Explanation.reservation:type_name -> berth.v1.Reservation
+	26, // 41: berth.v1.Explanation.head:type_name -> berth.v1.ReservationKey
+	40, // 42: berth.v1.Explanation.waited:type_name -> google.protobuf.Duration
+	40, // 43: berth.v1.Explanation.head_waited:type_name -> google.protobuf.Duration
+	34, // 44: berth.v1.Explanation.checks:type_name -> berth.v1.FailedCheck
+	41, // 45: berth.v1.Explanation.tried:type_name -> google.protobuf.Timestamp
+	15, // 46: berth.v1.Reservations.UpsertReservation:input_type -> berth.v1.UpsertReservationRequest
+	16, // 47: berth.v1.Reservations.GetReservation:input_type -> berth.v1.GetReservationRequest
+	17, // 48: berth.v1.Reservations.CancelReservation:input_type -> berth.v1.CancelReservationRequest
+	18, // 49: berth.v1.Reservations.CancelJob:input_type -> berth.v1.CancelJobRequest
+	20, // 50: berth.v1.Reservations.ListReservations:input_type -> berth.v1.ListReservationsRequest
+	23, // 51: berth.v1.Reservations.ListPending:input_type -> berth.v1.ListPendingRequest
+	27, // 52: berth.v1.Reservations.FlushReservations:input_type -> berth.v1.FlushReservationsRequest
+	28, // 53: berth.v1.Reservations.CancelWorkers:input_type -> berth.v1.CancelWorkersRequest
+	30, // 54: berth.v1.Reservations.MarkReady:input_type -> berth.v1.MarkReadyRequest
+	32, // 55: berth.v1.Explanations.ExplainReservation:input_type -> berth.v1.ExplainReservationRequest
+	8,  // 56: berth.v1.Reservations.UpsertReservation:output_type -> berth.v1.Reservation
+	8,  // 57: berth.v1.Reservations.GetReservation:output_type -> berth.v1.Reservation
+	19, // 58: berth.v1.Reservations.CancelReservation:output_type -> berth.v1.CancelAnswer
+	19, // 59: berth.v1.Reservations.CancelJob:output_type -> berth.v1.CancelAnswer
+	21, // 60: berth.v1.Reservations.ListReservations:output_type -> berth.v1.ListReservationsAnswer
+	24, // 61: berth.v1.Reservations.ListPending:output_type -> berth.v1.ListPendingAnswer
+	19, // 62: berth.v1.Reservations.FlushReservations:output_type -> berth.v1.CancelAnswer
+	29, // 63: berth.v1.Reservations.CancelWorkers:output_type -> berth.v1.CancelWorkersAnswer
+	31, // 64: berth.v1.Reservations.MarkReady:output_type -> berth.v1.MarkReadyAnswer
+	33, // 65: berth.v1.Explanations.ExplainReservation:output_type -> berth.v1.Explanation
+	56, // [56:66] is the sub-list for method output_type
+	46, // [46:56] is the sub-list for method input_type
+	46, // [46:46] is the sub-list for extension type_name
+	46, // [46:46] is the sub-list for extension extendee
+	0,  // [0:46] is the sub-list for field type_name
 }
 
 func init() { file_berth_v1_reservation_proto_init() }
@@ -2971,7 +3064,7 @@ func file_berth_v1_reservation_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_v1_reservation_proto_rawDesc), len(file_berth_v1_reservation_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   31,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

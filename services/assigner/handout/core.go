@@ -25,6 +25,8 @@ type Core struct {
 	hosts        map[uint32]*host
 	ordinals     map[string]uint32
 	live         map[string]bool
+	// ready: the registry is, and what no record wants may be swept.
+	ready bool
 
 	// What this service decided, with the journal of what is not durable yet.
 	tasks            map[string]*task
@@ -40,6 +42,7 @@ type Core struct {
 	asked    []*asked
 	orders   map[orderKey]*order
 	due      queue
+	held     queue // orders to stop strays, until the registry is ready
 	flights  map[flightKey]*flight
 	flown    []*flight
 	sequence uint64
@@ -149,12 +152,9 @@ func (c *Core) elected(e model.Elected) {
 	c.term = e.Term
 	c.revision = max(c.revision, e.Revision)
 	for _, uid := range c.uids {
-		c.dirtyTasks[uid] = struct{}{}
 		c.refitAll(c.tasks[uid])
 	}
-	for ordinal := range c.hosts {
-		c.dirtyHosts[ordinal] = struct{}{}
-	}
+	c.lookAtAll()
 }
 
 func (c *Core) input(e model.Input) {
@@ -163,13 +163,20 @@ func (c *Core) input(e model.Input) {
 		c.ask(e.Token, request)
 	case Report:
 		reported, err := c.report(request)
-		c.flush()
-		if err != nil {
-			c.reply(e.Token, nil, err)
-			return
-		}
-		c.reply(e.Token, reported, nil)
+		c.respond(e.Token, reported, err)
+	case Clear:
+		cleared, err := c.clear(request)
+		c.respond(e.Token, cleared, err)
 	}
+}
+
+// respond makes what was drafted durable, and then the reply.
+func (c *Core) respond(token uint64, value any, err error) {
+	c.flush()
+	if err != nil {
+		value = nil
+	}
+	c.reply(token, value, err)
 }
 
 func (c *Core) reply(token uint64, value any, err error) {

@@ -27,8 +27,9 @@
 //     never asked to start has ended at once.
 //  6. A worker's state moves by [model.WorkerState.MayBecome] alone; [Edges] says
 //     on whose word and by when. A worker whose executor may have been reached
-//     ends only when a stop is confirmed or the executor is LOST, so that its
-//     capacity is never freed under it; past its deadline it is a [Finding].
+//     ends only when a stop is confirmed, the executor is LOST or an operator
+//     says that the worker is gone ([Clear]), so that its capacity is never freed
+//     under it; past its deadline it is a [Finding].
 //  7. Word is taken only about that very worker: same uid, seat, epoch and
 //     executor. A worker that ends is told of, and replaced by nobody here.
 //
@@ -39,6 +40,8 @@
 //     it says that it is gone. A report that contradicts the record frees no
 //     capacity: whatever is listed under a uid and seat is not absent, and the
 //     end of one of another epoch, name or executor is not the recorded one's.
+//     Nothing is taken from a record that is not there before the registry is
+//     ready: then no stray is stopped, and nothing is swept.
 //
 // The transcripts in testdata begin with the number of what they show.
 //
@@ -48,8 +51,8 @@
 //
 // Reading order: event.go and action.go (the edge), core.go (one step),
 // store.go (how memory changes), draft.go (how a decision becomes an effect),
-// create.go, submit.go, stop.go, report.go (what is decided on word from
-// outside), review.go (what is decided on sight of the view), giveup.go (what
+// create.go, submit.go, stop.go, report.go, clear.go (what is decided on word
+// from outside), review.go (what is decided on sight of the view), giveup.go (what
 // becomes of what cannot be started), order.go (what is sent when), edges.go and
 // finding.go (the states as a table, and what misses it), figures.go (what is
 // counted).

@@ -18,7 +18,7 @@ const (
 	FindingNotRunning = "NOT_RUNNING"
 	// FindingQuarantined: a worker was told to stop and its end is not
 	// confirmed. Its capacity stays used until its executor says that it is
-	// gone, or is lost.
+	// gone, or is lost, or an operator says so ([Clear]).
 	FindingQuarantined = "QUARANTINED"
 	// FindingStray: an executor has a worker that it should not have: nobody
 	// knows it, it was given up, its epoch is another, or it belongs elsewhere.
@@ -53,13 +53,15 @@ const (
 	ownerSelf     = "executor's own stop"
 	ownerUnsent   = "assigner: cancelled before it was sent; else executor's own stop"
 	ownerLost     = "executor-state: executor LOST"
+	ownerCleared  = "executor-state: executor LOST; or an operator: quarantine cleared"
 )
 
 // What is done about workers that miss their deadlines.
 const (
 	actionSubmit = "orders to start wait for the executor's presence, or are retried"
 	actionRun    = "the worker keeps its executor until it runs, ends or is cancelled"
-	actionStop   = "the order to stop is repeated; the capacity stays used until the executor confirms the end, or is LOST"
+	actionStop   = "the order to stop is repeated; the capacity stays used until the executor confirms the end, is LOST, or the quarantine is cleared"
+	actionHeld   = "it is told to stop once the registry is ready"
 	actionStray  = "the order to stop is repeated until the executor confirms the end"
 )
 
@@ -92,12 +94,12 @@ var Edges = []Edge{
 		Miss: FindingQuarantined, Action: actionStop},
 	{From: model.WorkerEvict, To: model.WorkerCompleted, Owner: ownerReport},
 	{From: model.WorkerEvict, To: model.WorkerFailed, Owner: ownerReport},
-	{From: model.WorkerEvict, To: model.WorkerLost, Owner: ownerLost},
+	{From: model.WorkerEvict, To: model.WorkerLost, Owner: ownerCleared},
 	{From: model.WorkerEvict, To: model.WorkerEvicted, Owner: ownerStop},
 
 	{From: model.WorkerEvicting, To: model.WorkerEvicted, Owner: ownerStop, Deadline: 30 * time.Second, Grace: true,
 		Miss: FindingQuarantined, Action: actionStop},
 	{From: model.WorkerEvicting, To: model.WorkerCompleted, Owner: ownerReport},
 	{From: model.WorkerEvicting, To: model.WorkerFailed, Owner: ownerReport},
-	{From: model.WorkerEvicting, To: model.WorkerLost, Owner: ownerLost},
+	{From: model.WorkerEvicting, To: model.WorkerLost, Owner: ownerCleared},
 }

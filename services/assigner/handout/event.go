@@ -69,6 +69,29 @@ type Reported struct {
 	Ended []WorkerStatus
 }
 
+// Clear is the request by which an operator says that workers whose stop an
+// executor does not confirm are gone. Its reply's value is a Cleared. It is
+// refused, all of it, with NOT_QUARANTINED for a worker that is not EVICT or
+// EVICTING past its deadline, and with NOT_FOUND for an executor that is not
+// there. Workers that have ended, or are not there, are passed over.
+type Clear struct {
+	Executor  string
+	RequestID string
+	Workers   []Assigned
+}
+
+// Assigned names a worker so that nothing that takes its seat later is meant.
+type Assigned struct {
+	Worker model.Worker
+	Epoch  int64
+}
+
+// Cleared answers a Clear: how many workers this request, sent once or more
+// often, made LOST.
+type Cleared struct {
+	Count int
+}
+
 // SubmitDone tells what came of a Submit. Every Submit that is carried out gets
 // one.
 type SubmitDone struct {

@@ -30,17 +30,26 @@ var deadlines = func() (rows [model.WorkerEvicted + 1]*Edge) {
 	return rows
 }()
 
-// finding says whether a worker has missed the deadline of its state.
-func (c *Core) finding(now time.Time, t *task, w *model.TaskWorker) (Finding, bool) {
+// missed answers the edge whose deadline a worker has missed; nil for none.
+func (c *Core) missed(now time.Time, t *task, w *model.TaskWorker) *Edge {
 	e := deadlines[w.State]
 	if e == nil {
-		return Finding{}, false
+		return nil
 	}
 	deadline := e.Deadline
 	if e.Grace {
 		deadline += c.grace(t.uid)
 	}
 	if now.Sub(w.Since) <= deadline {
+		return nil
+	}
+	return e
+}
+
+// finding says whether a worker has missed the deadline of its state.
+func (c *Core) finding(now time.Time, t *task, w *model.TaskWorker) (Finding, bool) {
+	e := c.missed(now, t, w)
+	if e == nil {
 		return Finding{}, false
 	}
 	message := fmt.Sprintf("%s on %s, attempts: %d", w.State, c.executorID(w.Ordinal), w.Attempts)
@@ -54,12 +63,16 @@ func (c *Core) finding(now time.Time, t *task, w *model.TaskWorker) (Finding, bo
 // of until its end is. Since when, and how often it was told to stop, is known
 // to this leader alone.
 func (c *Core) strays() (all []Finding) {
+	action := actionStray
+	if !c.ready {
+		action = actionHeld
+	}
 	for ordinal, h := range c.hosts {
 		for of, o := range h.strays {
 			all = append(all, Finding{
 				Kind: FindingStray, Object: of.worker.String(), Since: o.since,
 				Message: fmt.Sprintf("%s has it, at epoch %d, and should not: %s; orders to stop: %d", c.executorID(ordinal), of.epoch, o.why, o.sent),
-				Action:  actionStray,
+				Action:  action,
 			})
 		}
 	}

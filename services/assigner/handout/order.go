@@ -193,12 +193,17 @@ func (c *Core) wake(h *host) {
 }
 
 // dispatch sends what is due, in order, as far as there is room. What an
-// executor has no room for, or cannot be reached for, waits there.
+// executor has no room for, or cannot be reached for, waits there; what no record
+// wants is held until the registry is ready.
 func (c *Core) dispatch() {
 	for len(c.flights) < c.cfg.InFlight && len(c.due) > 0 && !c.due[0].due.After(c.now) {
 		o := heap.Pop(&c.due).(*order)
 		o.in = nil
 		h := c.host(o.key.ordinal)
+		if o.kind == orderStray && !c.ready {
+			o.enter(&c.held)
+			continue
+		}
 		if !c.present(h) || h.flying >= c.cfg.PerExecutor || c.flights[o.flightKey()] != nil {
 			o.enter(&h.waiting)
 			continue

@@ -2,6 +2,7 @@ package handout
 
 import (
 	"fmt"
+	"reflect"
 	"testing"
 	"time"
 
@@ -98,7 +99,7 @@ func TestPitfallAMaximumOfThreeAttemptsRunsFour(t *testing.T) {
 	}
 }
 
-func TestPitfallAPoisonedConnectionServesEveryRetryAndTheTaskIsDroppedOnTheWay(t *testing.T) {
+func TestPitfallAPoisonedConnectionServesEveryRetry(t *testing.T) {
 	w := scene(t, 1)
 	first := of[Submit](w.handedOut(t, "u1", 0))
 	if len(first) != 1 || first[0].Fresh {
@@ -111,8 +112,29 @@ func TestPitfallAPoisonedConnectionServesEveryRetryAndTheTaskIsDroppedOnTheWay(t
 	if len(again) != 1 || !again[0].Fresh {
 		t.Fatalf("second order %+v", again)
 	}
-	for _, s := range []Submit{first[0], again[0]} {
-		if s.Task.Command != "/bin/worker" || s.Epoch != 7 || s.Worker.Job != "job-u1" || s.Address != "e0:7200" {
+}
+
+// Every job became perpetual, because what a worker was asked for with was dropped
+// on the way to it. Every order carries the whole task, and the worker's full name.
+func TestPitfallAWorkersMetadataIsDroppedOnTheWay(t *testing.T) {
+	task := model.Task{
+		Command: "/bin/worker", Args: []string{"-a", "b"}, Env: map[string]string{"KIND": "batch"}, Payload: []byte{0, 1}, StopGrace: 3 * time.Second,
+	}
+	w := scene(t, 1)
+	w.reservation("u1", model.Queued, 3, func(r *model.Reservation) { r.Spec.Task = task })
+	w.lease("u1", 0)
+	w.progress()
+	w.handOver(1, "u1")
+	orders := of[Submit](w.settled(t))
+	w.step(SubmitDone{"e0", "u1", seat(0), 1, Unknown{"reset"}})
+	w.settled(t)
+	w.now = w.now.Add(time.Second)
+	orders = append(orders, of[Submit](w.step(nil))...)
+	if len(orders) != 2 {
+		t.Fatalf("%d orders", len(orders))
+	}
+	for _, s := range orders {
+		if !reflect.DeepEqual(s.Task, task) || s.Epoch != 7 || s.UID != "u1" || s.Worker != workerOf("u1", seat(0)) || s.Address != "e0:7200" {
 			t.Errorf("the order dropped something on the way: %+v", s)
 		}
 	}
@@ -154,14 +176,15 @@ func TestPitfallABrokenExecutorIsAskedInATightLoop(t *testing.T) {
 
 func TestPitfallAnExecutorThatNeverAnswersKeepsItsPermit(t *testing.T) {
 	w := scene(t, 2)
-	w.handedOut(t, "u1", 0, 0, 0, 0, 0, 0)
-	if got := w.core.Stats(); got.InFlight != 4 || got.Waiting != 2 {
-		t.Fatalf("four at an executor: %+v", got)
+	room := Default.PerExecutor
+	w.handedOut(t, "u1", make([]uint32, room+2)...)
+	if got := w.core.Stats(); got.InFlight != room || got.Waiting != 2 {
+		t.Fatalf("at an executor that takes %d: %+v", room, got)
 	}
-	w.now = w.now.Add(10 * time.Second)
+	w.now = w.now.Add(2 * Default.Timeout)
 	w.step(nil)
 	w.settled(t)
-	if w.sent[orderKey{0, "u1", seat(5)}] == nil {
+	if w.sent[orderKey{0, "u1", seat(int32(room) + 1)}] == nil {
 		t.Error("the orders behind were never sent")
 	}
 }
@@ -216,7 +239,7 @@ func TestPitfallABrokenWorkerIsRetriedOnTheSameHost(t *testing.T) {
 	if !workers[0].Requeue || workers[0].Ordinal != 1 || len(w.sent[orderKey{1, "u1", seat(0)}]) != 3 {
 		t.Errorf("%+v, sent %v", workers[0], w.sent)
 	}
-	if a := page[0]; a.Executor != "e1" || a.Attempts != 3 || a.LastError != "START_FAILED: bad disk" || a.Reason != fault.ReasonAttemptsExhausted {
+	if a := page[0]; a.Executor != "e1" || a.Attempts != 3 || a.LastError != "START_FAILED: bad disk" || a.Reason != fault.ReasonAttemptsExhausted || !a.Requeued {
 		t.Errorf("shown as %+v", a)
 	}
 }

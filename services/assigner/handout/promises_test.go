@@ -127,7 +127,7 @@ func TestPromise1ALargeTaskIsSubmittedOnlyOnceItsLastChunkIsThere(t *testing.T) 
 	if !header.Complete || len(workers) != n {
 		t.Fatalf("%+v with %d workers", header, len(workers))
 	}
-	if got := of[Submit](carried); len(got) != 4 {
+	if got := of[Submit](carried); len(got) != Default.PerExecutor {
 		t.Errorf("%d submits, want as many as one executor takes", len(got))
 	}
 	replies := of[model.Reply](w.handOver(2, "u1"))
@@ -425,5 +425,56 @@ func TestPromise6WhatAnEarlierIncarnationTookIsNotFreeAtOnce(t *testing.T) {
 	w.settled(t)
 	if s := w.state("u1", seat(0)); s != model.WorkerEvict {
 		t.Errorf("cancelled, it is %s", s)
+	}
+}
+
+// Before the registry is ready nothing is taken from an absence: a worker whose
+// executor has no record is LOST only then.
+func TestExecutorState10NoWorkerIsLostToAMissingRecordBeforeReady(t *testing.T) {
+	w := scene(t, 1)
+	w.handedOut(t, "u1", 0)
+	ready := &model.Ready{Since: w.now}
+	w.write(ready.Ref(), nil)
+	w.write(executorRef("e0"), nil)
+	w.progress()
+	w.settled(t)
+	if s := w.state("u1", seat(0)); s != model.WorkerAssigned {
+		t.Errorf("before the registry is ready, the worker is %s", s)
+	}
+	w.write(ready.Ref(), ready)
+	w.progress()
+	w.settled(t)
+	if s := w.state("u1", seat(0)); s != model.WorkerLost {
+		t.Errorf("after it, the worker is %s", s)
+	}
+}
+
+// Only the stop of a worker can be overdue for a quarantine: one that is not
+// acknowledged, or not running, for long is not cleared.
+func TestPromise6WhatIsNotToStopIsNotQuarantined(t *testing.T) {
+	for name, accept := range map[string]bool{FindingNotAcknowledged: false, FindingNotRunning: true} {
+		w := scene(t, 1)
+		w.reservation("u1", model.Queued, 100)
+		w.lease("u1", 0)
+		w.progress()
+		w.handOver(1, "u1")
+		w.settled(t)
+		if accept {
+			w.step(SubmitDone{"e0", "u1", seat(0), 1, Accepted{State: model.WorkerStarting, Incarnation: 1, Sequence: 1}})
+			w.settled(t)
+		}
+		w.now = w.now.Add(time.Hour)
+		w.step(nil)
+		w.settled(t)
+		if found := w.core.Findings(w.now); len(found) != 1 || found[0].Kind != name {
+			t.Fatalf("found %v", found)
+		}
+		before := w.state("u1", seat(0))
+		replies := of[model.Reply](w.step(model.Input{Token: 3, Request: Clear{
+			Executor: "e0", RequestID: "r", Workers: []Assigned{{workerOf("u1", seat(0)), 7}},
+		}}))
+		if len(replies) != 1 || !fault.Is(replies[0].Err, fault.ReasonNotQuarantined) || w.state("u1", seat(0)) != before {
+			t.Errorf("%s: %+v, and the worker is %s", name, replies, w.state("u1", seat(0)))
+		}
 	}
 }

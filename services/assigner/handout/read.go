@@ -24,6 +24,8 @@ type Assignment struct {
 	LastError string
 	Reason    fault.Reason
 	ExitCode  *int32
+	// Requeued: it could not be started, and the registry queues its seat again.
+	Requeued bool
 }
 
 // Filter chooses assignments; a zero field chooses all.
@@ -79,7 +81,7 @@ func (c *Core) Assignments(filter Filter, after string, limit int) (page []Assig
 				page = append(page, Assignment{
 					Key: t.header.Key, UID: uid, Epoch: t.header.Epoch, Seat: w.Seat, Executor: executor,
 					State: w.State, Since: w.Since, Attempts: w.Attempts, LastError: w.LastError,
-					Reason: w.Reason, ExitCode: w.ExitCode,
+					Reason: w.Reason, ExitCode: w.ExitCode, Requeued: w.Requeue,
 				})
 			}
 		}

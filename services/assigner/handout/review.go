@@ -30,7 +30,7 @@ func (c *Core) review() {
 // of one that is to be empty.
 func (c *Core) reviewHost(ordinal uint32) {
 	h := c.hosts[ordinal]
-	if h == nil || !h.lost() && !h.record.Draining {
+	if h == nil || !h.lost() && !h.record.Draining || h.record == nil && !c.ready {
 		return
 	}
 	for _, p := range h.placed {
@@ -39,24 +39,28 @@ func (c *Core) reviewHost(ordinal uint32) {
 			c.dismiss(t, at, fault.ReasonExecutorDraining)
 			continue
 		}
-		// Nobody knows whether the worker runs. Why it was to go is still worth
-		// more than how it went.
-		w := c.read(t, at)
-		w.State = model.WorkerLost
-		if w.Reason == fault.ReasonAttemptsExhausted {
-			c.giveUp(t, &w)
-		} else {
-			w.Reason = fault.ReasonExecutorLost
-		}
-		c.write(t, at, w)
+		c.lose(t, at, c.read(t, at), fault.ReasonExecutorLost)
 	}
 	c.flush()
+}
+
+// lose ends a worker of which nobody knows whether it runs. One that could not be
+// started is given up for that: it is worth more to know than how it went.
+func (c *Core) lose(t *task, at slot, w model.TaskWorker, reason fault.Reason) {
+	w.State = model.WorkerLost
+	if w.Reason == fault.ReasonAttemptsExhausted {
+		c.giveUp(t, &w)
+	} else {
+		w.Reason = reason
+	}
+	c.write(t, at, w)
 }
 
 func (c *Core) reviewTask(t *task) {
 	r, l := c.reservations[t.uid], c.leases[t.uid]
 	over := r.Reservation == nil || r.State.Terminal()
 	switch {
+	case r.Reservation == nil && !c.ready:
 	case !t.header.Complete:
 		c.resume(t, r, l)
 	case t.header.Ended:

@@ -29,6 +29,9 @@ func (c *Core) set(ref model.Ref, record model.Record, create, mod int64) {
 		c.setExecutor(ref.ID, e)
 	case model.KindLive:
 		c.setLive(ref.ID, record != nil)
+	case model.KindReady:
+		ready, _ := record.(*model.Ready)
+		c.setReady(ready)
 	case model.KindTaskHeader:
 		header, _ := record.(*model.TaskHeader)
 		c.setHeader(ref.ID, header)

@@ -83,6 +83,15 @@ func (s *script) run(t *testing.T, line string) {
 	case "present", "absent": // present e1
 		s.present(arg(1), words[0] == "present")
 		s.give(model.Progress{Revision: s.revision})
+	case "ready": // the registry is
+		ready := &model.Ready{Since: s.now, By: "signal"}
+		s.write(ready.Ref(), ready)
+		s.give(model.Progress{Revision: s.revision})
+	case "restored": // first line: a cluster that waits for its job services
+		s.write((*model.Ready)(nil).Ref(), nil)
+	case "gone": // gone u1: the record of its reservation
+		s.write(reservationRef(arg(1)), nil)
+		s.give(model.Progress{Revision: s.revision})
 	case "drain", "undrain": // drain e1
 		s.drain(arg(1), words[0] == "drain")
 		s.give(model.Progress{Revision: s.revision})
@@ -178,6 +187,15 @@ func (s *script) run(t *testing.T, line string) {
 			})
 		}
 		s.give(model.Input{Token: 2, Request: r})
+	case "clear": // clear e1 request [epoch=] u1/0.1 …
+		c := Clear{Executor: arg(1), RequestID: arg(2)}
+		for _, name := range words[3:] {
+			if !strings.Contains(name, "=") {
+				uid, seat := worker(t, name)
+				c.Workers = append(c.Workers, Assigned{workerOf(uid, seat), option("epoch", 7)})
+			}
+		}
+		s.give(model.Input{Token: 3, Request: c})
 	case "pass": // pass 3s
 		d, err := time.ParseDuration(arg(1))
 		if err != nil {
@@ -380,6 +398,8 @@ func replyText(r model.Reply) string {
 			text += fmt.Sprintf(" forget %s/%s", s.UID, s.Worker.Seat)
 		}
 		return text
+	case Cleared:
+		return fmt.Sprintf("cleared %d", v.Count)
 	}
 	return fmt.Sprint(r.Value)
 }

@@ -1,6 +1,7 @@
 package handout
 
 import (
+	"container/heap"
 	"slices"
 
 	"berth.dev/pkg/model"
@@ -201,6 +202,29 @@ func (c *Core) setLive(id string, present bool) {
 	c.live[id] = true
 	if ordinal, ok := c.ordinals[id]; ok {
 		c.wake(c.hosts[ordinal])
+	}
+}
+
+// setReady takes the registry's ready mark. Before it, as in a cluster that was
+// restored, what no record wants is left alone: the record may be yet to come.
+func (c *Core) setReady(r *model.Ready) {
+	c.ready = r != nil && !r.Since.IsZero()
+	if !c.ready || !c.leading {
+		return
+	}
+	for len(c.held) > 0 {
+		heap.Pop(&c.held).(*order).enter(&c.due)
+	}
+	c.lookAtAll()
+}
+
+// lookAtAll asks for a look at everything.
+func (c *Core) lookAtAll() {
+	for uid := range c.tasks {
+		c.dirtyTasks[uid] = struct{}{}
+	}
+	for ordinal := range c.hosts {
+		c.dirtyHosts[ordinal] = struct{}{}
 	}
 }
 

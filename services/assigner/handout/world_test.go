@@ -43,6 +43,9 @@ func newWorld(cfg Config) *world {
 		records: map[model.Ref]stored{}, own: map[model.Ref]model.Record{},
 		sent: map[orderKey]map[int32]int{},
 	}
+	ready := &model.Ready{Since: w.now, By: "auto"}
+	w.records[ready.Ref()] = stored{ready, w.revision, w.revision}
+	w.core.Step(w.now, model.Changed{Ref: ready.Ref(), Record: ready, Create: w.revision, Mod: w.revision})
 	return w
 }
 

@@ -3,8 +3,12 @@ package internal
 import (
 	"cmp"
 	"context"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
 
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/fault"
 	"berth.dev/pkg/loop"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/replica"
@@ -21,6 +25,41 @@ type Assignments struct {
 // NewAssignments serves the loop's core.
 func NewAssignments(l loop.Owner[*handout.Core]) *Assignments { return &Assignments{loop: l} }
 
+// maxCleared is how many workers one call may clear.
+const maxCleared = 1000
+
+// ClearQuarantine implements berth.v1.Assignments.
+func (s *Assignments) ClearQuarantine(ctx context.Context, req *berthv1.ClearQuarantineRequest) (*berthv1.ClearQuarantineAnswer, error) {
+	switch n := len(req.GetWorkers()); {
+	case req.GetExecutor() == "":
+		return nil, fault.BadField(fault.ReasonRequired, "executor", "name the executor that the workers are quarantined on")
+	case n == 0:
+		return nil, fault.BadField(fault.ReasonRequired, "workers", "name the workers that are gone, each as its assignment does")
+	case n > maxCleared:
+		return nil, fault.BadField(fault.ReasonTooLarge, "workers", "%d workers; at most %d are cleared at once", n, maxCleared)
+	}
+	clear := handout.Clear{Executor: req.GetExecutor(), RequestID: req.GetRequestId()}
+	for i, w := range req.GetWorkers() {
+		for _, part := range []struct {
+			name    string
+			missing bool
+		}{{"job", w.GetJob() == ""}, {"stage", w.GetStage() == ""}, {"epoch", w.GetEpoch() <= 0}} {
+			if part.missing {
+				return nil, fault.BadField(fault.ReasonRequired, fmt.Sprintf("workers[%d].%s", i, part.name), "name the worker as its assignment does")
+			}
+		}
+		clear.Workers = append(clear.Workers, handout.Assigned{
+			Worker: model.Worker{Job: w.GetJob(), Stage: w.GetStage(), Seat: model.Seat{Index: w.GetIndex(), Number: w.GetNumber()}},
+			Epoch:  w.GetEpoch(),
+		})
+	}
+	value, err := s.loop.Do(ctx, clear)
+	if err != nil {
+		return nil, err
+	}
+	return &berthv1.ClearQuarantineAnswer{Cleared: int32(value.(handout.Cleared).Count)}, nil
+}
+
 // ListAssignments implements berth.v1.Assignments.
 func (s *Assignments) ListAssignments(ctx context.Context, req *berthv1.ListAssignmentsRequest) (*berthv1.ListAssignmentsAnswer, error) {
 	size, err := replica.PageSize(req.GetPageSize())
@@ -28,7 +67,9 @@ func (s *Assignments) ListAssignments(ctx context.Context, req *berthv1.ListAssi
 		return nil, err
 	}
 	filter := handout.Filter{Job: req.GetJob(), Executor: req.GetExecutor(), State: model.WorkerState(req.GetState())}
-	answer := &berthv1.ListAssignmentsAnswer{Revision: s.loop.Status().Revision}
+	// Read before the core is, which may know of more by then and never of less.
+	revision := s.loop.Status().Revision
+	answer := &berthv1.ListAssignmentsAnswer{Revision: revision, Cursor: wire.CursorOf(revision)}
 	var bad error
 	err = s.loop.Read(ctx, false, func(c *handout.Core) {
 		list, next, err := c.Assignments(filter, req.GetPageToken(), size)
@@ -39,6 +80,10 @@ func (s *Assignments) ListAssignments(ctx context.Context, req *berthv1.ListAssi
 				Job: a.Key.Job, Stage: a.Key.Stage, Reservation: a.Key.Name, Uid: a.UID, Epoch: a.Epoch,
 				Index: a.Seat.Index, Number: a.Seat.Number, Executor: a.Executor, State: berthv1.Assignment_State(a.State),
 				Since: wire.Timestamp(a.Since), Attempts: a.Attempts, ExitCode: a.ExitCode,
+				Requeued: a.Requeued,
+			}
+			if a.Reason != "" {
+				m.Reason = proto.String(string(a.Reason))
 			}
 			if a.LastError != "" {
 				m.LastError = &a.LastError

@@ -11,6 +11,7 @@ import (
 	"berth.dev/pkg/loop/looptest"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/store"
+	"berth.dev/pkg/wire"
 	"berth.dev/services/assigner/handout"
 )
 
@@ -76,10 +77,36 @@ func TestReportWorkers(t *testing.T) {
 	}
 }
 
+func TestClearQuarantineRefuses(t *testing.T) {
+	l, s := start(t)
+	a := NewAssignments(l)
+	looptest.Write(t, s, &model.Executor{ID: "e", Address: "a:1", Incarnation: 1, Ordinal: 1})
+	named := &berthv1.AssignedWorker{Job: "j", Stage: "s", Epoch: 7}
+	for field, req := range map[string]*berthv1.ClearQuarantineRequest{
+		"executor":         {Workers: []*berthv1.AssignedWorker{named}},
+		"workers":          {Executor: "e"},
+		"workers[0].job":   {Executor: "e", Workers: []*berthv1.AssignedWorker{{Stage: "s", Epoch: 7}}},
+		"workers[1].stage": {Executor: "e", Workers: []*berthv1.AssignedWorker{named, {Job: "j", Epoch: 7}}},
+		"workers[0].epoch": {Executor: "e", Workers: []*berthv1.AssignedWorker{{Job: "j", Stage: "s"}}},
+	} {
+		_, err := a.ClearQuarantine(t.Context(), req)
+		if f := fault.Of(err); f == nil || f.Kind != fault.Invalid || len(f.Fields) != 1 || f.Fields[0].Name != field {
+			t.Errorf("without %s: %v", field, err)
+		}
+	}
+	many := &berthv1.ClearQuarantineRequest{Executor: "e", Workers: make([]*berthv1.AssignedWorker, maxCleared+1)}
+	if _, err := a.ClearQuarantine(t.Context(), many); !fault.Is(err, fault.ReasonTooLarge) {
+		t.Errorf("too many: %v", err)
+	}
+	if _, err := a.ClearQuarantine(t.Context(), &berthv1.ClearQuarantineRequest{Executor: "x", Workers: []*berthv1.AssignedWorker{named}}); !fault.Is(err, fault.ReasonNotFound) {
+		t.Errorf("on no executor: %v", err)
+	}
+}
+
 func TestListAssignmentsRefuses(t *testing.T) {
 	l, _ := start(t)
 	a := NewAssignments(l)
-	if answer, err := a.ListAssignments(t.Context(), &berthv1.ListAssignmentsRequest{}); err != nil || len(answer.GetAssignments()) != 0 {
+	if answer, err := a.ListAssignments(t.Context(), &berthv1.ListAssignmentsRequest{}); err != nil || len(answer.GetAssignments()) != 0 || answer.GetCursor() != wire.CursorOf(answer.GetRevision()) {
 		t.Errorf("of none: %v, %v", answer, err)
 	}
 	for name, req := range map[string]*berthv1.ListAssignmentsRequest{

@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	berthv1 "berth.dev/api/berth/v1"
@@ -75,10 +77,15 @@ func newOrders(t *testing.T) *Orders {
 	return o
 }
 
+// whole is a task with everything that a job service may ask for.
+var whole = model.Task{
+	Command: "true", Args: []string{"-a"}, Env: map[string]string{"KIND": "batch"}, Payload: []byte{0, 1}, StopGrace: 3 * time.Second,
+}
+
 func submitTo(a *agent) handout.Submit {
 	return handout.Submit{
 		Term: 7, Executor: "e", Address: a.address, Incarnation: 3, UID: "u", Epoch: 5, Attempt: 2, Timeout: 10 * time.Second,
-		Worker: model.Worker{Job: "j", Stage: "s", Seat: model.Seat{Index: 4, Number: 1}}, Task: model.Task{Command: "true"},
+		Worker: model.Worker{Job: "j", Stage: "s", Seat: model.Seat{Index: 4, Number: 1}}, Task: whole,
 	}
 }
 
@@ -116,8 +123,11 @@ func TestSubmit(t *testing.T) {
 			}
 		})
 	}
+	told := &berthv1.Task{
+		Command: "true", Args: []string{"-a"}, Env: map[string]string{"KIND": "batch"}, Payload: []byte{0, 1}, StopGrace: durationpb.New(3 * time.Second),
+	}
 	w := got.GetWorker()
-	if got.GetTerm() != 7 || got.GetExecutor() != "e" || got.GetIncarnation() != 3 || got.GetAttempt() != 2 || got.GetTask().GetCommand() != "true" ||
+	if got.GetTerm() != 7 || got.GetExecutor() != "e" || got.GetIncarnation() != 3 || got.GetAttempt() != 2 || !proto.Equal(got.GetTask(), told) ||
 		w.GetJob() != "j" || w.GetStage() != "s" || w.GetIndex() != 4 || w.GetNumber() != 1 || w.GetEpoch() != 5 || w.GetUid() != "u" {
 		t.Errorf("the agent was told %v", got)
 	}

@@ -3,7 +3,6 @@ package internal
 import (
 	"cmp"
 	"context"
-	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -12,7 +11,6 @@ import (
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/loop"
 	"berth.dev/pkg/model"
-	"berth.dev/pkg/replica"
 	"berth.dev/pkg/tracing"
 	"berth.dev/pkg/wire"
 	"berth.dev/services/registry/queue"
@@ -100,34 +98,6 @@ func (s *Reservations) cancel(ctx context.Context, request any) (*berthv1.Cancel
 		return nil, err
 	}
 	return &berthv1.CancelAnswer{Cancelled: int32(value.(queue.Cancelled).Count)}, nil
-}
-
-// ListReservations implements berth.v1.Reservations.
-func (s *Reservations) ListReservations(ctx context.Context, req *berthv1.ListReservationsRequest) (*berthv1.ListReservationsAnswer, error) {
-	size, err := replica.PageSize(req.GetPageSize())
-	if err != nil {
-		return nil, err
-	}
-	filter := queue.Filter{Job: req.GetJob(), Stage: req.GetStage(), State: model.State(req.GetState())}
-	var after model.Key
-	if token := req.GetPageToken(); token != "" {
-		parts := strings.Split(token, "/")
-		if len(parts) != 3 {
-			return nil, fault.BadField(fault.ReasonInvalid, "pageToken", "is not one that a list has answered")
-		}
-		after = model.Key{Job: parts[0], Stage: parts[1], Name: parts[2]}
-	}
-	answer := &berthv1.ListReservationsAnswer{Revision: s.loop.Status().Revision}
-	err = s.loop.Read(ctx, false, func(c *queue.Core) {
-		views, more := c.List(filter, after, size)
-		if more {
-			answer.NextPageToken = views[len(views)-1].Reservation.Key.String()
-		}
-		for _, view := range views {
-			answer.Reservations = append(answer.Reservations, shown(view, true))
-		}
-	})
-	return answer, err
 }
 
 // ListPending implements berth.v1.Reservations.

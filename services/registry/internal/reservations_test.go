@@ -3,6 +3,7 @@ package internal
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 
@@ -101,6 +102,14 @@ func TestRefusals(t *testing.T) {
 			_, err := s.ListReservations(ctx, &berthv1.ListReservationsRequest{PageSize: -1})
 			return err
 		}, fault.Invalid, fault.ReasonInvalid},
+		"versions of all jobs": {func() error {
+			_, err := s.ListReservations(ctx, &berthv1.ListReservationsRequest{Versions: true})
+			return err
+		}, fault.Invalid, fault.ReasonRequired},
+		"the token of another list": {func() error {
+			_, err := s.ListReservations(ctx, &berthv1.ListReservationsRequest{Job: "j", Versions: true, PageToken: "j/s/main"})
+			return err
+		}, fault.Invalid, fault.ReasonInvalid},
 		"a bad token": {func() error {
 			_, err := s.ListReservations(ctx, &berthv1.ListReservationsRequest{PageToken: "j/s"})
 			return err
@@ -145,5 +154,45 @@ func TestListPages(t *testing.T) {
 	}
 	if !slices.Equal(got, want) || pages != 3 {
 		t.Errorf("%d pages of %v", pages, got)
+	}
+}
+
+// All versions of a job are listed once, page by page, with their workers; the
+// seats that its stages have used come with the first page, and each page says
+// which events it has in it.
+func TestListVersions(t *testing.T) {
+	s := start(t)
+	for _, count := range []int32{3, 4} {
+		for _, stage := range []string{"map", "reduce"} {
+			request := upsert("j", stage, "")
+			request.Reservation.Count = count
+			if _, err := s.UpsertReservation(t.Context(), request); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var got []string
+	for req := (&berthv1.ListReservationsRequest{Job: "j", Versions: true, PageSize: 3}); ; {
+		answer, err := s.ListReservations(t.Context(), req)
+		if err != nil || answer.GetCursor() != fmt.Sprintf("%d-%d", answer.GetRevision(), math.MaxInt64) {
+			t.Fatal(answer, err)
+		}
+		for _, r := range answer.GetReservations() {
+			got = append(got, fmt.Sprint(r.GetStage(), " ", len(r.GetWorkers()), " ", r.GetState() == berthv1.Reservation_REPLACED))
+		}
+		var used []string
+		for _, stage := range answer.GetStages() {
+			last := stage.GetSeats()[len(stage.GetSeats())-1]
+			used = append(used, fmt.Sprintf("%s to %d.%d", stage.GetStage(), last.GetIndex(), last.GetNumber()))
+		}
+		if first := req.GetPageToken() == ""; first != slices.Equal(used, []string{"map to 3.1", "reduce to 3.1"}) {
+			t.Errorf("first page %v: used %q", first, used)
+		}
+		if req.PageToken = answer.GetNextPageToken(); req.PageToken == "" {
+			break
+		}
+	}
+	if want := []string{"map 3 true", "map 4 false", "reduce 3 true", "reduce 4 false"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -47,6 +47,9 @@ func (c *Core) makeRoom(effect *model.Effect) {
 // size is about how many bytes a record takes.
 func size(r *model.Reservation) int {
 	bytes := 512 + sizeOfSeats(r.Seats) + sizeOfSeats(r.Unwanted) + len(r.Message) + 64*len(r.Requests)
+	for _, f := range r.Failed {
+		bytes += len(f.Executor) + 24
+	}
 	for _, part := range sizes(r.Spec) {
 		bytes += part.bytes
 	}

@@ -36,13 +36,12 @@
 //	Q, anything else                             REPLACED, new uid, at the tail
 //	A only                                       REPLACED: new uid, at the tail, beside A
 //
-// The body is compared without labels and priority, and without the executors
-// that later rounds avoid. Left to queue is what is asked for but for the workers
-// of A that have not ended. Workers of A that are not named are left alone, and
-// those that live keep the body they were started with. Constraints are compared
-// like matching does, without regard to case. All living ones together include
-// what is COMPLETED of a batch as long as some of it lives, and leave out what
-// was cancelled one by one.
+// The body is compared without labels and priority. Left to queue is what is
+// asked for but for the workers of A that have not ended. Workers of A that are
+// not named are left alone, and those that live keep the body they were started
+// with. Constraints are compared like matching does, without regard to case. All
+// living ones together include what is COMPLETED of a batch as long as some of it
+// lives, and leave out what was cancelled one by one.
 //
 // # Workers and numbers
 //
@@ -69,14 +68,16 @@
 //
 // A worker that the assigner gave up for the queue (FAILED, with Requeue) is
 // queued again as a version for itself, with its next number, one round later,
-// avoiding the executor that failed; its parent is the version it failed in. It
-// is dropped unless that lives, when the worker is unwanted, when its seat is at
-// or above the target size of the stage, and when the stage knows a higher number
-// of the seat: so it is done exactly once, by whichever leader, or not at all
-// where the job service was faster. A version is not COMPLETED before its
-// requeues were made. A cancel of the key, of the parent's epoch, of the job or
-// of the worker by an earlier number includes them; a lower target drops those of
-// seats at or above it. An ended version is kept as long as one that came of it.
+// avoiding the executor that failed for ten minutes (model.AvoidFor) from when it
+// did, which the record keeps: any leader offers the same. Its parent is the
+// version it failed in. It is dropped unless that lives, when the worker is
+// unwanted, when its seat is at or above the target size of the stage, and when
+// the stage knows a higher number of the seat: so it is done exactly once, by
+// whichever leader, or not at all where the job service was faster. A version is
+// not COMPLETED before its requeues were made. A cancel of the key, of the
+// parent's epoch, of the job or of the worker by an earlier number includes them;
+// a lower target drops those of seats at or above it. An ended version is kept as
+// long as one that came of it.
 //
 // # Rounds
 //

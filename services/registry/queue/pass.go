@@ -88,7 +88,7 @@ func (c *Core) offer(g *group, r *model.Reservation) PassEntry {
 	c.versions[r.UID].offered = true
 	return PassEntry{
 		Key: r.Key, UID: r.UID, Epoch: r.Epoch, Mod: r.Mod,
-		Group: g.id, Constraints: r.Spec.Constraints, Seats: r.Seats, Trace: r.Trace,
+		Group: g.id, Constraints: r.ConstraintsAt(c.now), Seats: r.Seats, Trace: r.Trace,
 	}
 }
 

@@ -146,6 +146,49 @@ func (c *Core) List(filter Filter, after model.Key, limit int) (views []View, mo
 	return views, false
 }
 
+// Versions shows every version of a job that there is a record of, those of one
+// key in the order that accepted them; those after the key and uid given only,
+// at most limit of them. More says that there are others.
+func (c *Core) Versions(filter Filter, after model.Key, uid string, limit int) (views []View, more bool) {
+	start := max(c.keys.rank(after), c.keys.rank(model.Key{Job: filter.Job}))
+	for key := range c.keys.from(start) {
+		if key.Job != filter.Job {
+			break
+		}
+		versions := c.byKey[key]
+		if key == after {
+			at := slices.IndexFunc(versions, func(v *version) bool { return v.uid == uid })
+			versions = versions[at+1:]
+		}
+		for _, v := range versions {
+			view := c.view(v)
+			switch {
+			case filter.Stage != "" && key.Stage != filter.Stage, filter.State != model.StateUnset && view.State != filter.State:
+				continue
+			case len(views) == limit:
+				return views, true
+			}
+			views = append(views, view)
+		}
+	}
+	return views, false
+}
+
+// Stages shows the stages of a job in order, with the highest number that each
+// of their seats has had; all of them, or the one that is named.
+func (c *Core) Stages(job, stage string) []model.Stage {
+	var stages []model.Stage
+	for key := range c.stageKeys.from(c.stageKeys.rank(model.Key{Job: job})) {
+		if key.Job != job {
+			break
+		}
+		if stage == "" || stage == key.Stage {
+			stages = append(stages, *c.stages[key])
+		}
+	}
+	return stages
+}
+
 // PendingGroup is one queue that is not empty.
 type PendingGroup struct {
 	ID          string

@@ -13,9 +13,8 @@ import (
 
 // The bounds of what rounds add to a version.
 const (
-	// maxAvoided is how many executors rounds avoid, the newest ones: beside
-	// those that the job service named.
-	maxAvoided = 16
+	// maxFailed is how many executors that rounds failed on are kept, the latest.
+	maxFailed = 16
 	// maxWhy is how much of one round's error is kept, in bytes.
 	maxWhy = 200
 )
@@ -66,7 +65,7 @@ func (c *Core) requeue(v *version) {
 			break
 		}
 		seat := model.Seat{Index: w.Seat.Index, Number: w.Seat.Number + 1}
-		next := c.again(v.r, model.SeatsOf([]model.Seat{seat}), w.Ordinal, c.whyNot(w))
+		next := c.again(v.r, model.SeatsOf([]model.Seat{seat}), w, c.whyNot(w))
 		next.Origin, next.Parent, next.Reason = model.OriginRequeue, v.uid, fault.ReasonRequeued
 		next.Requests = nil
 		next.Place, next.PlaceEpoch = c.newPlace(), 0
@@ -80,23 +79,30 @@ func (c *Core) requeue(v *version) {
 	c.decide(effect)
 }
 
-// again answers a version that queues workers of r once more, a round later:
-// it avoids the executor that failed, and tells why in its message. Its wait
-// begins now.
-func (c *Core) again(r *model.Reservation, seats model.Seats, failed uint32, why string) *model.Reservation {
+// again answers a version that queues workers of r once more, a round later: it
+// knows where the one that failed did and when, to avoid that executor for a
+// while, and tells why in its message. Its wait begins now.
+func (c *Core) again(r *model.Reservation, seats model.Seats, failed model.TaskWorker, why string) *model.Reservation {
 	next := c.edit(r)
 	next.UID, next.Epoch = c.newUID(), 0
 	next.State, next.CreatedAt = model.Queued, c.now
 	next.Seats, next.Unwanted = seats, nil
 	next.Round++
 	next.Message = roundMessage(r, why)
-	if id, known := c.names[failed]; known {
-		avoid := slices.Clone(r.Spec.Constraints.Avoid)
-		if r.Round >= maxAvoided && len(avoid) >= maxAvoided { // each round before added one
-			avoid = slices.Delete(avoid, len(avoid)-maxAvoided, len(avoid)-maxAvoided+1)
-		}
-		next.Spec.Constraints.Avoid = append(avoid, id)
+	next.Failed = nil
+	id := ""
+	if failed.State.Terminal() {
+		id = c.names[failed.Ordinal] // empty where its record is gone
 	}
+	for _, f := range r.Failed {
+		if f.Executor != id && f.Avoided(c.now) {
+			next.Failed = append(next.Failed, f)
+		}
+	}
+	if id != "" {
+		next.Failed = append(next.Failed, model.FailedOn{Executor: id, At: failed.Since})
+	}
+	next.Failed = next.Failed[max(0, len(next.Failed)-maxFailed):]
 	return next
 }
 

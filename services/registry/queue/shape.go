@@ -25,17 +25,11 @@ func startOf(s model.Spec) model.Start { return cmp.Or(s.Start, model.StartProgr
 
 func onFailureOf(s model.Spec) model.OnFailure { return cmp.Or(s.OnFailure, model.OnFailureRequeue) }
 
-// sameBody compares the body of an upsert with that of a version as it was
-// asked for: without the executors that later rounds avoid, one for each.
-func sameBody(u Upsert, r *model.Reservation) bool { return sameShape(u.Spec, asAsked(r, u)) }
-
-func asAsked(r *model.Reservation, u Upsert) model.Spec {
-	spec, named := r.Spec, len(u.Spec.Constraints.Avoid)
-	if added := len(spec.Constraints.Avoid) - named; 0 < added && added <= int(min(r.Round, maxAvoided)) {
-		spec.Constraints.Avoid = spec.Constraints.Avoid[:named]
-	}
+// sameBody compares the body of an upsert with the one that was asked for last.
+func sameBody(u Upsert, r *model.Reservation) bool {
+	spec := r.Spec
 	spec.TargetSize = latestTarget(r)
-	return spec
+	return sameShape(u.Spec, spec)
 }
 
 // latestTarget is the target size of the latest request for a version.

@@ -42,7 +42,7 @@ func (c *Core) nextRound(v *version) {
 		seats = append(seats, model.Seat{Index: seat.Index, Number: number + 1})
 	}
 	old := c.end(v.r, model.Replaced, fault.ReasonNotTogether, why)
-	next := c.again(v.r, model.SeatsOf(seats), failed.Ordinal, why)
+	next := c.again(v.r, model.SeatsOf(seats), failed, why)
 	next.Parent, next.Reason, next.PlaceEpoch = v.uid, fault.ReasonNotTogether, c.placeEpoch(v.r)
 	c.decide(model.Effect{
 		Puts: []model.Record{old, next, c.numbered(v.r.Key, next.Seats)},

@@ -208,6 +208,9 @@ func (w *world) command(t *testing.T, line string) string {
 		return show(w.foreign(model.Changed{Ref: chunk.Ref(), Record: chunk}))
 	case "workers":
 		chunk := a.chunk()
+		for i := range chunk.Workers {
+			chunk.Workers[i].Since = w.now
+		}
 		return show(w.foreign(model.Changed{Ref: chunk.Ref(), Record: chunk}))
 	case "executor":
 		e := &model.Executor{ID: a.bare[0], Ordinal: uint32(a.number("ordinal"))}
@@ -234,6 +237,8 @@ func (w *world) command(t *testing.T, line string) string {
 		return w.showRecord(a.bare[0])
 	case "list":
 		return w.list(a)
+	case "versions":
+		return w.versions(a)
 	case "pending":
 		return w.pendingView()
 	}
@@ -245,13 +250,16 @@ func (w *world) command(t *testing.T, line string) string {
 }
 
 // chunk is the task of a uid: SEAT:STATE each, the seat's index being the
-// executor's ordinal; REQUEUE is a worker that failed and is to be queued again.
+// executor's ordinal unless on= says otherwise; REQUEUE is a worker that failed and is to be queued again.
 func (a args) chunk() *model.TaskChunk {
 	chunk := &model.TaskChunk{UID: a.bare[0]}
 	for _, word := range a.bare[1:] {
 		name, state, _ := strings.Cut(word, ":")
 		worker := model.TaskWorker{Seat: a.seats(name)[0], LastError: a.named["error"]}
 		worker.Ordinal = uint32(worker.Seat.Index)
+		if a.named["on"] != "" {
+			worker.Ordinal = uint32(a.number("on"))
+		}
 		for worker.State = model.WorkerAssigned; worker.State < model.WorkerEvicted && worker.State.String() != state; worker.State++ {
 		}
 		if state == "REQUEUE" {
@@ -344,6 +352,34 @@ func (w *world) pendingView() string {
 		fmt.Fprintf(&b, "sku=%q %s: %d reservations, %d workers, head %s for %v: %s\n",
 			g.Constraints.SKU, g.Constraints.Resources.Canonical(), g.Reservations, g.Workers,
 			g.Head, w.now.Sub(g.HeadSince), g.Reason)
+	}
+	if b.Len() == 0 {
+		return "nothing\n"
+	}
+	return b.String()
+}
+
+// versions lists those of a job, after=KEY and uid=UID, with their workers; and
+// what its stages have used.
+func (w *world) versions(a args) string {
+	limit := 100
+	if n := a.number("limit"); n != 0 {
+		limit = int(n)
+	}
+	var after model.Key
+	if text := a.named["after"]; text != "" {
+		after = a.key(text)
+	}
+	views, more := w.core.Versions(Filter{Job: a.bare[0], Stage: a.named["stage"]}, after, a.named["uid"], limit)
+	var b strings.Builder
+	for _, view := range views {
+		fmt.Fprintf(&b, "%s %s", showSeats(view.Reservation.Seats), showView(view))
+	}
+	if more {
+		b.WriteString("more\n")
+	}
+	for _, stage := range w.core.Stages(a.bare[0], a.named["stage"]) {
+		fmt.Fprintf(&b, "%s/%s used=%s\n", stage.Job, stage.Stage, showSeats(stage.Numbers))
 	}
 	if b.Len() == 0 {
 		return "nothing\n"

@@ -141,7 +141,7 @@ func (c *Core) takePlace(next *model.Reservation, u Upsert, l living) {
 	}
 	first := l.queued[0].r
 	for _, v := range l.queued {
-		if !sameConstraints(u.Spec.Constraints, asAsked(v.r, u).Constraints) {
+		if !sameConstraints(u.Spec.Constraints, v.r.Spec.Constraints) {
 			next.Place = c.newPlace()
 			return
 		}

@@ -191,6 +191,9 @@ func show(actions []model.Action) string {
 			fmt.Fprintf(&b, "pass %d at %d:", a.Pass, a.Cut)
 			for _, e := range a.Entries {
 				fmt.Fprintf(&b, " %s(%s)", e.Key, e.UID)
+				if avoid := e.Constraints.Avoid; len(avoid) > 0 {
+					fmt.Fprintf(&b, " avoiding %s", strings.Join(avoid, ","))
+				}
 			}
 			b.WriteByte('\n')
 		case HandOver:
@@ -262,7 +265,7 @@ func (w *world) showRecord(uid string) string {
 		return "not there\n"
 	}
 	r := view.Reservation
-	return fmt.Sprintf("%s(%s) %s avoid=%v: %s\n", r.Key, uid, r.State, r.Spec.Constraints.Avoid, r.Message)
+	return fmt.Sprintf("%s(%s) %s avoid=%v: %s\n", r.Key, uid, r.State, r.ConstraintsAt(w.now).Avoid, r.Message)
 }
 
 var eventNames = map[model.EventKind]string{

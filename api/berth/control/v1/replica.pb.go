@@ -58,15 +58,99 @@ func (*GetReplicaRequest) Descriptor() ([]byte, []int) {
 	return file_berth_control_v1_replica_proto_rawDescGZIP(), []int{0}
 }
 
+type ResignRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Term          int64                  `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResignRequest) Reset() {
+	*x = ResignRequest{}
+	mi := &file_berth_control_v1_replica_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResignRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResignRequest) ProtoMessage() {}
+
+func (x *ResignRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_control_v1_replica_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResignRequest.ProtoReflect.Descriptor instead.
+func (*ResignRequest) Descriptor() ([]byte, []int) {
+	return file_berth_control_v1_replica_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ResignRequest) GetTerm() int64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+type ResignAnswer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResignAnswer) Reset() {
+	*x = ResignAnswer{}
+	mi := &file_berth_control_v1_replica_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResignAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResignAnswer) ProtoMessage() {}
+
+func (x *ResignAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_control_v1_replica_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResignAnswer.ProtoReflect.Descriptor instead.
+func (*ResignAnswer) Descriptor() ([]byte, []int) {
+	return file_berth_control_v1_replica_proto_rawDescGZIP(), []int{2}
+}
+
 var File_berth_control_v1_replica_proto protoreflect.FileDescriptor
 
 const file_berth_control_v1_replica_proto_rawDesc = "" +
 	"\n" +
 	"\x1eberth/control/v1/replica.proto\x12\x10berth.control.v1\x1a\x15berth/v1/leader.proto\"\x13\n" +
-	"\x11GetReplicaRequest2P\n" +
+	"\x11GetReplicaRequest\"#\n" +
+	"\rResignRequest\x12\x12\n" +
+	"\x04term\x18\x01 \x01(\x03R\x04term\"\x0e\n" +
+	"\fResignAnswer2\x9b\x01\n" +
 	"\bReplicas\x12D\n" +
 	"\n" +
-	"GetReplica\x12#.berth.control.v1.GetReplicaRequest\x1a\x11.berth.v1.ReplicaB*Z(berth.dev/api/berth/control/v1;controlv1b\x06proto3"
+	"GetReplica\x12#.berth.control.v1.GetReplicaRequest\x1a\x11.berth.v1.Replica\x12I\n" +
+	"\x06Resign\x12\x1f.berth.control.v1.ResignRequest\x1a\x1e.berth.control.v1.ResignAnswerB*Z(berth.dev/api/berth/control/v1;controlv1b\x06proto3"
 
 var (
 	file_berth_control_v1_replica_proto_rawDescOnce sync.Once
@@ -80,16 +164,20 @@ func file_berth_control_v1_replica_proto_rawDescGZIP() []byte {
 	return file_berth_control_v1_replica_proto_rawDescData
 }
 
-var file_berth_control_v1_replica_proto_msgTypes = make([]protoimpl.MessageInfo, 1)
+var file_berth_control_v1_replica_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
 var file_berth_control_v1_replica_proto_goTypes = []any{
 	(*GetReplicaRequest)(nil), // 0: berth.control.v1.GetReplicaRequest
-	(*v1.Replica)(nil),        // 1: berth.v1.Replica
+	(*ResignRequest)(nil),     // 1: berth.control.v1.ResignRequest
+	(*ResignAnswer)(nil),      // 2: berth.control.v1.ResignAnswer
+	(*v1.Replica)(nil),        // 3: berth.v1.Replica
 }
 var file_berth_control_v1_replica_proto_depIdxs = []int32{
 	0, // 0: berth.control.v1.Replicas.GetReplica:input_type -> berth.control.v1.GetReplicaRequest
-	1, // 1: berth.control.v1.Replicas.GetReplica:output_type -> berth.v1.Replica
-	1, // [1:2] is the sub-list for method output_type
-	0, // [0:1] is the sub-list for method input_type
+	1, // 1: berth.control.v1.Replicas.Resign:input_type -> berth.control.v1.ResignRequest
+	3, // 2: berth.control.v1.Replicas.GetReplica:output_type -> berth.v1.Replica
+	2, // 3: berth.control.v1.Replicas.Resign:output_type -> berth.control.v1.ResignAnswer
+	2, // [2:4] is the sub-list for method output_type
+	0, // [0:2] is the sub-list for method input_type
 	0, // [0:0] is the sub-list for extension type_name
 	0, // [0:0] is the sub-list for extension extendee
 	0, // [0:0] is the sub-list for field type_name
@@ -106,7 +194,7 @@ func file_berth_control_v1_replica_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_control_v1_replica_proto_rawDesc), len(file_berth_control_v1_replica_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   1,
+			NumMessages:   3,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

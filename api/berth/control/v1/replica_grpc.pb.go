@@ -21,6 +21,7 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	Replicas_GetReplica_FullMethodName = "/berth.control.v1.Replicas/GetReplica"
+	Replicas_Resign_FullMethodName     = "/berth.control.v1.Replicas/Resign"
 )
 
 // ReplicasClient is the client API for Replicas service.
@@ -30,6 +31,9 @@ const (
 // Replicas is answered by every replica of every service, for itself.
 type ReplicasClient interface {
 	GetReplica(ctx context.Context, in *GetReplicaRequest, opts ...grpc.CallOption) (*v1.Replica, error)
+	// Resign ends the term that the replica leads in; NOT_LEADER when it leads in
+	// none, or in another.
+	Resign(ctx context.Context, in *ResignRequest, opts ...grpc.CallOption) (*ResignAnswer, error)
 }
 
 type replicasClient struct {
@@ -50,6 +54,16 @@ func (c *replicasClient) GetReplica(ctx context.Context, in *GetReplicaRequest, 
 	return out, nil
 }
 
+func (c *replicasClient) Resign(ctx context.Context, in *ResignRequest, opts ...grpc.CallOption) (*ResignAnswer, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ResignAnswer)
+	err := c.cc.Invoke(ctx, Replicas_Resign_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ReplicasServer is the server API for Replicas service.
 // All implementations must embed UnimplementedReplicasServer
 // for forward compatibility.
@@ -57,6 +71,9 @@ func (c *replicasClient) GetReplica(ctx context.Context, in *GetReplicaRequest, 
 // Replicas is answered by every replica of every service, for itself.
 type ReplicasServer interface {
 	GetReplica(context.Context, *GetReplicaRequest) (*v1.Replica, error)
+	// Resign ends the term that the replica leads in; NOT_LEADER when it leads in
+	// none, or in another.
+	Resign(context.Context, *ResignRequest) (*ResignAnswer, error)
 	mustEmbedUnimplementedReplicasServer()
 }
 
@@ -69,6 +86,9 @@ type UnimplementedReplicasServer struct{}
 
 func (UnimplementedReplicasServer) GetReplica(context.Context, *GetReplicaRequest) (*v1.Replica, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetReplica not implemented")
+}
+func (UnimplementedReplicasServer) Resign(context.Context, *ResignRequest) (*ResignAnswer, error) {
+	return nil, status.Error(codes.Unimplemented, "method Resign not implemented")
 }
 func (UnimplementedReplicasServer) mustEmbedUnimplementedReplicasServer() {}
 func (UnimplementedReplicasServer) testEmbeddedByValue()                  {}
@@ -109,6 +129,24 @@ func _Replicas_GetReplica_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Replicas_Resign_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResignRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ReplicasServer).Resign(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Replicas_Resign_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ReplicasServer).Resign(ctx, req.(*ResignRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Replicas_ServiceDesc is the grpc.ServiceDesc for Replicas service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -119,6 +157,10 @@ var Replicas_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetReplica",
 			Handler:    _Replicas_GetReplica_Handler,
+		},
+		{
+			MethodName: "Resign",
+			Handler:    _Replicas_Resign_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

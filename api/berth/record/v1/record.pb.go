@@ -233,9 +233,11 @@ type Reservation struct {
 	// LatestTarget is the target size of the latest request for this version
 	// that changed nothing else; that of spec is the one it was accepted with.
 	LatestTarget *int32 `protobuf:"varint,18,opt,name=latest_target,json=latestTarget,proto3,oneof" json:"latest_target,omitempty"`
+	// Failed are the executors that rounds before this one failed on.
+	Failed []*FailedOn `protobuf:"bytes,19,rep,name=failed,proto3" json:"failed,omitempty"`
 	// Trace is the W3C traceparent of the request that asked for it; what comes
 	// of the version hands it on.
-	Trace         string `protobuf:"bytes,19,opt,name=trace,proto3" json:"trace,omitempty"`
+	Trace         string `protobuf:"bytes,20,opt,name=trace,proto3" json:"trace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -396,11 +398,71 @@ func (x *Reservation) GetLatestTarget() int32 {
 	return 0
 }
 
+func (x *Reservation) GetFailed() []*FailedOn {
+	if x != nil {
+		return x.Failed
+	}
+	return nil
+}
+
 func (x *Reservation) GetTrace() string {
 	if x != nil {
 		return x.Trace
 	}
 	return ""
+}
+
+// FailedOn is an executor that a worker could not be started on.
+type FailedOn struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Executor      string                 `protobuf:"bytes,1,opt,name=executor,proto3" json:"executor,omitempty"`
+	At            *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FailedOn) Reset() {
+	*x = FailedOn{}
+	mi := &file_berth_record_v1_record_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FailedOn) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FailedOn) ProtoMessage() {}
+
+func (x *FailedOn) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_record_v1_record_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FailedOn.ProtoReflect.Descriptor instead.
+func (*FailedOn) Descriptor() ([]byte, []int) {
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *FailedOn) GetExecutor() string {
+	if x != nil {
+		return x.Executor
+	}
+	return ""
+}
+
+func (x *FailedOn) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
 }
 
 // Ready is registry/ready.
@@ -418,7 +480,7 @@ type Ready struct {
 
 func (x *Ready) Reset() {
 	*x = Ready{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[4]
+	mi := &file_berth_record_v1_record_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -430,7 +492,7 @@ func (x *Ready) String() string {
 func (*Ready) ProtoMessage() {}
 
 func (x *Ready) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[4]
+	mi := &file_berth_record_v1_record_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -443,7 +505,7 @@ func (x *Ready) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ready.ProtoReflect.Descriptor instead.
 func (*Ready) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{4}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Ready) GetSince() *timestamppb.Timestamp {
@@ -478,7 +540,7 @@ type RequestMark struct {
 
 func (x *RequestMark) Reset() {
 	*x = RequestMark{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[5]
+	mi := &file_berth_record_v1_record_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -490,7 +552,7 @@ func (x *RequestMark) String() string {
 func (*RequestMark) ProtoMessage() {}
 
 func (x *RequestMark) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[5]
+	mi := &file_berth_record_v1_record_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -503,7 +565,7 @@ func (x *RequestMark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequestMark.ProtoReflect.Descriptor instead.
 func (*RequestMark) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{5}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *RequestMark) GetId() string {
@@ -541,7 +603,7 @@ type Stage struct {
 
 func (x *Stage) Reset() {
 	*x = Stage{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[6]
+	mi := &file_berth_record_v1_record_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -553,7 +615,7 @@ func (x *Stage) String() string {
 func (*Stage) ProtoMessage() {}
 
 func (x *Stage) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[6]
+	mi := &file_berth_record_v1_record_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -566,7 +628,7 @@ func (x *Stage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stage.ProtoReflect.Descriptor instead.
 func (*Stage) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{6}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Stage) GetTargetSize() int32 {
@@ -602,7 +664,7 @@ type StageRequest struct {
 
 func (x *StageRequest) Reset() {
 	*x = StageRequest{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[7]
+	mi := &file_berth_record_v1_record_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -614,7 +676,7 @@ func (x *StageRequest) String() string {
 func (*StageRequest) ProtoMessage() {}
 
 func (x *StageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[7]
+	mi := &file_berth_record_v1_record_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -627,7 +689,7 @@ func (x *StageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageRequest.ProtoReflect.Descriptor instead.
 func (*StageRequest) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{7}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *StageRequest) GetId() string {
@@ -673,7 +735,7 @@ type Executor struct {
 
 func (x *Executor) Reset() {
 	*x = Executor{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[8]
+	mi := &file_berth_record_v1_record_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -685,7 +747,7 @@ func (x *Executor) String() string {
 func (*Executor) ProtoMessage() {}
 
 func (x *Executor) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[8]
+	mi := &file_berth_record_v1_record_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -698,7 +760,7 @@ func (x *Executor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Executor.ProtoReflect.Descriptor instead.
 func (*Executor) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{8}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Executor) GetId() string {
@@ -823,7 +885,7 @@ type Sku struct {
 
 func (x *Sku) Reset() {
 	*x = Sku{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[9]
+	mi := &file_berth_record_v1_record_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -835,7 +897,7 @@ func (x *Sku) String() string {
 func (*Sku) ProtoMessage() {}
 
 func (x *Sku) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[9]
+	mi := &file_berth_record_v1_record_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -848,7 +910,7 @@ func (x *Sku) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sku.ProtoReflect.Descriptor instead.
 func (*Sku) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{9}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Sku) GetSku() *v1.Sku {
@@ -868,7 +930,7 @@ type Pool struct {
 
 func (x *Pool) Reset() {
 	*x = Pool{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[10]
+	mi := &file_berth_record_v1_record_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -880,7 +942,7 @@ func (x *Pool) String() string {
 func (*Pool) ProtoMessage() {}
 
 func (x *Pool) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[10]
+	mi := &file_berth_record_v1_record_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -893,7 +955,7 @@ func (x *Pool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pool.ProtoReflect.Descriptor instead.
 func (*Pool) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{10}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Pool) GetPool() *v1.Pool {
@@ -930,7 +992,7 @@ type Disable struct {
 
 func (x *Disable) Reset() {
 	*x = Disable{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[11]
+	mi := &file_berth_record_v1_record_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -942,7 +1004,7 @@ func (x *Disable) String() string {
 func (*Disable) ProtoMessage() {}
 
 func (x *Disable) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[11]
+	mi := &file_berth_record_v1_record_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -955,7 +1017,7 @@ func (x *Disable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Disable.ProtoReflect.Descriptor instead.
 func (*Disable) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{11}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Disable) GetIds() []string {
@@ -1052,7 +1114,7 @@ type Live struct {
 
 func (x *Live) Reset() {
 	*x = Live{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[12]
+	mi := &file_berth_record_v1_record_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1064,7 +1126,7 @@ func (x *Live) String() string {
 func (*Live) ProtoMessage() {}
 
 func (x *Live) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[12]
+	mi := &file_berth_record_v1_record_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1077,7 +1139,7 @@ func (x *Live) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Live.ProtoReflect.Descriptor instead.
 func (*Live) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{12}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Live) GetIncarnation() int64 {
@@ -1114,7 +1176,7 @@ type LeaseChunk struct {
 
 func (x *LeaseChunk) Reset() {
 	*x = LeaseChunk{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[13]
+	mi := &file_berth_record_v1_record_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1126,7 +1188,7 @@ func (x *LeaseChunk) String() string {
 func (*LeaseChunk) ProtoMessage() {}
 
 func (x *LeaseChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[13]
+	mi := &file_berth_record_v1_record_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1139,7 +1201,7 @@ func (x *LeaseChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseChunk.ProtoReflect.Descriptor instead.
 func (*LeaseChunk) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{13}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *LeaseChunk) GetKey() *v1.ReservationKey {
@@ -1255,7 +1317,7 @@ type TaskHeader struct {
 
 func (x *TaskHeader) Reset() {
 	*x = TaskHeader{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[14]
+	mi := &file_berth_record_v1_record_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1267,7 +1329,7 @@ func (x *TaskHeader) String() string {
 func (*TaskHeader) ProtoMessage() {}
 
 func (x *TaskHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[14]
+	mi := &file_berth_record_v1_record_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1280,7 +1342,7 @@ func (x *TaskHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskHeader.ProtoReflect.Descriptor instead.
 func (*TaskHeader) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{14}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *TaskHeader) GetKey() *v1.ReservationKey {
@@ -1384,7 +1446,7 @@ type TaskChunk struct {
 
 func (x *TaskChunk) Reset() {
 	*x = TaskChunk{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[15]
+	mi := &file_berth_record_v1_record_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1396,7 +1458,7 @@ func (x *TaskChunk) String() string {
 func (*TaskChunk) ProtoMessage() {}
 
 func (x *TaskChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[15]
+	mi := &file_berth_record_v1_record_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1409,7 +1471,7 @@ func (x *TaskChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskChunk.ProtoReflect.Descriptor instead.
 func (*TaskChunk) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{15}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *TaskChunk) GetWorkers() []*TaskWorker {
@@ -1436,14 +1498,16 @@ type TaskWorker struct {
 	// lower one does not prove the worker's absence.
 	Sequence int64 `protobuf:"varint,11,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	// Requeue: it could not be started, and the registry is to queue it again.
-	Requeue       bool `protobuf:"varint,12,opt,name=requeue,proto3" json:"requeue,omitempty"`
+	Requeue bool `protobuf:"varint,12,opt,name=requeue,proto3" json:"requeue,omitempty"`
+	// Cleared is the request by which an operator cleared its quarantine.
+	Cleared       string `protobuf:"bytes,13,opt,name=cleared,proto3" json:"cleared,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TaskWorker) Reset() {
 	*x = TaskWorker{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[16]
+	mi := &file_berth_record_v1_record_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1455,7 +1519,7 @@ func (x *TaskWorker) String() string {
 func (*TaskWorker) ProtoMessage() {}
 
 func (x *TaskWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[16]
+	mi := &file_berth_record_v1_record_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1468,7 +1532,7 @@ func (x *TaskWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskWorker.ProtoReflect.Descriptor instead.
 func (*TaskWorker) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{16}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *TaskWorker) GetIndex() int32 {
@@ -1555,6 +1619,13 @@ func (x *TaskWorker) GetRequeue() bool {
 	return false
 }
 
+func (x *TaskWorker) GetCleared() string {
+	if x != nil {
+		return x.Cleared
+	}
+	return ""
+}
+
 var File_berth_record_v1_record_proto protoreflect.FileDescriptor
 
 const file_berth_record_v1_record_proto_rawDesc = "" +
@@ -1570,7 +1641,7 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\aSeatRun\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x05R\x05first\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\x05R\x04last\x12\x16\n" +
-	"\x06number\x18\x03 \x01(\x05R\x06number\"\xe1\x06\n" +
+	"\x06number\x18\x03 \x01(\x05R\x06number\"\x94\a\n" +
 	"\vReservation\x12)\n" +
 	"\x04spec\x18\x01 \x01(\v2\x15.berth.v1.ReservationR\x04spec\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12.\n" +
@@ -1593,12 +1664,16 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\x06origin\x18\x0f \x01(\x05R\x06origin\x12\x14\n" +
 	"\x05round\x18\x10 \x01(\x05R\x05round\x124\n" +
 	"\bunwanted\x18\x11 \x03(\v2\x18.berth.record.v1.SeatRunR\bunwanted\x12(\n" +
-	"\rlatest_target\x18\x12 \x01(\x05H\x00R\flatestTarget\x88\x01\x01\x12\x14\n" +
-	"\x05trace\x18\x13 \x01(\tR\x05trace\x1a?\n" +
+	"\rlatest_target\x18\x12 \x01(\x05H\x00R\flatestTarget\x88\x01\x01\x121\n" +
+	"\x06failed\x18\x13 \x03(\v2\x19.berth.record.v1.FailedOnR\x06failed\x12\x14\n" +
+	"\x05trace\x18\x14 \x01(\tR\x05trace\x1a?\n" +
 	"\x11WorkerCountsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01B\x10\n" +
-	"\x0e_latest_target\"{\n" +
+	"\x0e_latest_target\"R\n" +
+	"\bFailedOn\x12\x1a\n" +
+	"\bexecutor\x18\x01 \x01(\tR\bexecutor\x12*\n" +
+	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"{\n" +
 	"\x05Ready\x120\n" +
 	"\x05since\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x120\n" +
@@ -1709,7 +1784,7 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\amessage\x18\f \x01(\tR\amessage\x12\x14\n" +
 	"\x05trace\x18\r \x01(\tR\x05trace\"B\n" +
 	"\tTaskChunk\x125\n" +
-	"\aworkers\x18\x01 \x03(\v2\x1b.berth.record.v1.TaskWorkerR\aworkers\"\x93\x03\n" +
+	"\aworkers\x18\x01 \x03(\v2\x1b.berth.record.v1.TaskWorkerR\aworkers\"\xad\x03\n" +
 	"\n" +
 	"TaskWorker\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x16\n" +
@@ -1725,7 +1800,8 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\x06reason\x18\n" +
 	" \x01(\tR\x06reason\x12\x1a\n" +
 	"\bsequence\x18\v \x01(\x03R\bsequence\x12\x18\n" +
-	"\arequeue\x18\f \x01(\bR\arequeueB\f\n" +
+	"\arequeue\x18\f \x01(\bR\arequeue\x12\x18\n" +
+	"\acleared\x18\r \x01(\tR\aclearedB\f\n" +
 	"\n" +
 	"_exit_codeB(Z&berth.dev/api/berth/record/v1;recordv1b\x06proto3"
 
@@ -1741,82 +1817,85 @@ func file_berth_record_v1_record_proto_rawDescGZIP() []byte {
 	return file_berth_record_v1_record_proto_rawDescData
 }
 
-var file_berth_record_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_berth_record_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_berth_record_v1_record_proto_goTypes = []any{
 	(*Leader)(nil),                          // 0: berth.record.v1.Leader
 	(*Chain)(nil),                           // 1: berth.record.v1.Chain
 	(*SeatRun)(nil),                         // 2: berth.record.v1.SeatRun
 	(*Reservation)(nil),                     // 3: berth.record.v1.Reservation
-	(*Ready)(nil),                           // 4: berth.record.v1.Ready
-	(*RequestMark)(nil),                     // 5: berth.record.v1.RequestMark
-	(*Stage)(nil),                           // 6: berth.record.v1.Stage
-	(*StageRequest)(nil),                    // 7: berth.record.v1.StageRequest
-	(*Executor)(nil),                        // 8: berth.record.v1.Executor
-	(*Sku)(nil),                             // 9: berth.record.v1.Sku
-	(*Pool)(nil),                            // 10: berth.record.v1.Pool
-	(*Disable)(nil),                         // 11: berth.record.v1.Disable
-	(*Live)(nil),                            // 12: berth.record.v1.Live
-	(*LeaseChunk)(nil),                      // 13: berth.record.v1.LeaseChunk
-	(*TaskHeader)(nil),                      // 14: berth.record.v1.TaskHeader
-	(*TaskChunk)(nil),                       // 15: berth.record.v1.TaskChunk
-	(*TaskWorker)(nil),                      // 16: berth.record.v1.TaskWorker
-	nil,                                     // 17: berth.record.v1.Reservation.WorkerCountsEntry
-	nil,                                     // 18: berth.record.v1.Executor.AttributesEntry
-	nil,                                     // 19: berth.record.v1.Executor.ResourcesEntry
-	nil,                                     // 20: berth.record.v1.Executor.ReservedEntry
-	nil,                                     // 21: berth.record.v1.Disable.AttributesEntry
-	nil,                                     // 22: berth.record.v1.LeaseChunk.EachEntry
-	(*timestamppb.Timestamp)(nil),           // 23: google.protobuf.Timestamp
-	(*v1.Reservation)(nil),                  // 24: berth.v1.Reservation
-	(v1.Reservation_State)(0),               // 25: berth.v1.Reservation.State
-	(v1.UpsertReservationRequest_Change)(0), // 26: berth.v1.UpsertReservationRequest.Change
-	(*v1.Sku)(nil),                          // 27: berth.v1.Sku
-	(*v1.Pool)(nil),                         // 28: berth.v1.Pool
-	(*v1.ReservationKey)(nil),               // 29: berth.v1.ReservationKey
-	(v1.Assignment_State)(0),                // 30: berth.v1.Assignment.State
-	(*v1.ResourceShare)(nil),                // 31: berth.v1.ResourceShare
+	(*FailedOn)(nil),                        // 4: berth.record.v1.FailedOn
+	(*Ready)(nil),                           // 5: berth.record.v1.Ready
+	(*RequestMark)(nil),                     // 6: berth.record.v1.RequestMark
+	(*Stage)(nil),                           // 7: berth.record.v1.Stage
+	(*StageRequest)(nil),                    // 8: berth.record.v1.StageRequest
+	(*Executor)(nil),                        // 9: berth.record.v1.Executor
+	(*Sku)(nil),                             // 10: berth.record.v1.Sku
+	(*Pool)(nil),                            // 11: berth.record.v1.Pool
+	(*Disable)(nil),                         // 12: berth.record.v1.Disable
+	(*Live)(nil),                            // 13: berth.record.v1.Live
+	(*LeaseChunk)(nil),                      // 14: berth.record.v1.LeaseChunk
+	(*TaskHeader)(nil),                      // 15: berth.record.v1.TaskHeader
+	(*TaskChunk)(nil),                       // 16: berth.record.v1.TaskChunk
+	(*TaskWorker)(nil),                      // 17: berth.record.v1.TaskWorker
+	nil,                                     // 18: berth.record.v1.Reservation.WorkerCountsEntry
+	nil,                                     // 19: berth.record.v1.Executor.AttributesEntry
+	nil,                                     // 20: berth.record.v1.Executor.ResourcesEntry
+	nil,                                     // 21: berth.record.v1.Executor.ReservedEntry
+	nil,                                     // 22: berth.record.v1.Disable.AttributesEntry
+	nil,                                     // 23: berth.record.v1.LeaseChunk.EachEntry
+	(*timestamppb.Timestamp)(nil),           // 24: google.protobuf.Timestamp
+	(*v1.Reservation)(nil),                  // 25: berth.v1.Reservation
+	(v1.Reservation_State)(0),               // 26: berth.v1.Reservation.State
+	(v1.UpsertReservationRequest_Change)(0), // 27: berth.v1.UpsertReservationRequest.Change
+	(*v1.Sku)(nil),                          // 28: berth.v1.Sku
+	(*v1.Pool)(nil),                         // 29: berth.v1.Pool
+	(*v1.ReservationKey)(nil),               // 30: berth.v1.ReservationKey
+	(v1.Assignment_State)(0),                // 31: berth.v1.Assignment.State
+	(*v1.ResourceShare)(nil),                // 32: berth.v1.ResourceShare
 }
 var file_berth_record_v1_record_proto_depIdxs = []int32{
-	23, // 0: berth.record.v1.Leader.since:type_name -> google.protobuf.Timestamp
-	24, // 1: berth.record.v1.Reservation.spec:type_name -> berth.v1.Reservation
+	24, // 0: berth.record.v1.Leader.since:type_name -> google.protobuf.Timestamp
+	25, // 1: berth.record.v1.Reservation.spec:type_name -> berth.v1.Reservation
 	2,  // 2: berth.record.v1.Reservation.seats:type_name -> berth.record.v1.SeatRun
-	25, // 3: berth.record.v1.Reservation.state:type_name -> berth.v1.Reservation.State
-	23, // 4: berth.record.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
-	23, // 5: berth.record.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
-	23, // 6: berth.record.v1.Reservation.ended_at:type_name -> google.protobuf.Timestamp
-	5,  // 7: berth.record.v1.Reservation.requests:type_name -> berth.record.v1.RequestMark
-	17, // 8: berth.record.v1.Reservation.worker_counts:type_name -> berth.record.v1.Reservation.WorkerCountsEntry
+	26, // 3: berth.record.v1.Reservation.state:type_name -> berth.v1.Reservation.State
+	24, // 4: berth.record.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
+	24, // 5: berth.record.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
+	24, // 6: berth.record.v1.Reservation.ended_at:type_name -> google.protobuf.Timestamp
+	6,  // 7: berth.record.v1.Reservation.requests:type_name -> berth.record.v1.RequestMark
+	18, // 8: berth.record.v1.Reservation.worker_counts:type_name -> berth.record.v1.Reservation.WorkerCountsEntry
 	2,  // 9: berth.record.v1.Reservation.unwanted:type_name -> berth.record.v1.SeatRun
-	23, // 10: berth.record.v1.Ready.since:type_name -> google.protobuf.Timestamp
-	23, // 11: berth.record.v1.Ready.begun:type_name -> google.protobuf.Timestamp
-	26, // 12: berth.record.v1.RequestMark.change:type_name -> berth.v1.UpsertReservationRequest.Change
-	2,  // 13: berth.record.v1.Stage.numbers:type_name -> berth.record.v1.SeatRun
-	7,  // 14: berth.record.v1.Stage.requests:type_name -> berth.record.v1.StageRequest
-	18, // 15: berth.record.v1.Executor.attributes:type_name -> berth.record.v1.Executor.AttributesEntry
-	19, // 16: berth.record.v1.Executor.resources:type_name -> berth.record.v1.Executor.ResourcesEntry
-	23, // 17: berth.record.v1.Executor.registered_at:type_name -> google.protobuf.Timestamp
-	23, // 18: berth.record.v1.Executor.since:type_name -> google.protobuf.Timestamp
-	20, // 19: berth.record.v1.Executor.reserved:type_name -> berth.record.v1.Executor.ReservedEntry
-	27, // 20: berth.record.v1.Sku.sku:type_name -> berth.v1.Sku
-	28, // 21: berth.record.v1.Pool.pool:type_name -> berth.v1.Pool
-	21, // 22: berth.record.v1.Disable.attributes:type_name -> berth.record.v1.Disable.AttributesEntry
-	23, // 23: berth.record.v1.Disable.expire_at:type_name -> google.protobuf.Timestamp
-	23, // 24: berth.record.v1.Disable.created_at:type_name -> google.protobuf.Timestamp
-	23, // 25: berth.record.v1.Disable.ended_at:type_name -> google.protobuf.Timestamp
-	29, // 26: berth.record.v1.LeaseChunk.key:type_name -> berth.v1.ReservationKey
-	22, // 27: berth.record.v1.LeaseChunk.each:type_name -> berth.record.v1.LeaseChunk.EachEntry
-	23, // 28: berth.record.v1.LeaseChunk.granted_at:type_name -> google.protobuf.Timestamp
-	29, // 29: berth.record.v1.TaskHeader.key:type_name -> berth.v1.ReservationKey
-	23, // 30: berth.record.v1.TaskHeader.created_at:type_name -> google.protobuf.Timestamp
-	16, // 31: berth.record.v1.TaskChunk.workers:type_name -> berth.record.v1.TaskWorker
-	30, // 32: berth.record.v1.TaskWorker.state:type_name -> berth.v1.Assignment.State
-	23, // 33: berth.record.v1.TaskWorker.since:type_name -> google.protobuf.Timestamp
-	31, // 34: berth.record.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
-	35, // [35:35] is the sub-list for method output_type
-	35, // [35:35] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	4,  // 10: berth.record.v1.Reservation.failed:type_name -> berth.record.v1.FailedOn
+	24, // 11: berth.record.v1.FailedOn.at:type_name -> google.protobuf.Timestamp
+	24, // 12: berth.record.v1.Ready.since:type_name -> google.protobuf.Timestamp
+	24, // 13: berth.record.v1.Ready.begun:type_name -> google.protobuf.Timestamp
+	27, // 14: berth.record.v1.RequestMark.change:type_name -> berth.v1.UpsertReservationRequest.Change
+	2,  // 15: berth.record.v1.Stage.numbers:type_name -> berth.record.v1.SeatRun
+	8,  // 16: berth.record.v1.Stage.requests:type_name -> berth.record.v1.StageRequest
+	19, // 17: berth.record.v1.Executor.attributes:type_name -> berth.record.v1.Executor.AttributesEntry
+	20, // 18: berth.record.v1.Executor.resources:type_name -> berth.record.v1.Executor.ResourcesEntry
+	24, // 19: berth.record.v1.Executor.registered_at:type_name -> google.protobuf.Timestamp
+	24, // 20: berth.record.v1.Executor.since:type_name -> google.protobuf.Timestamp
+	21, // 21: berth.record.v1.Executor.reserved:type_name -> berth.record.v1.Executor.ReservedEntry
+	28, // 22: berth.record.v1.Sku.sku:type_name -> berth.v1.Sku
+	29, // 23: berth.record.v1.Pool.pool:type_name -> berth.v1.Pool
+	22, // 24: berth.record.v1.Disable.attributes:type_name -> berth.record.v1.Disable.AttributesEntry
+	24, // 25: berth.record.v1.Disable.expire_at:type_name -> google.protobuf.Timestamp
+	24, // 26: berth.record.v1.Disable.created_at:type_name -> google.protobuf.Timestamp
+	24, // 27: berth.record.v1.Disable.ended_at:type_name -> google.protobuf.Timestamp
+	30, // 28: berth.record.v1.LeaseChunk.key:type_name -> berth.v1.ReservationKey
+	23, // 29: berth.record.v1.LeaseChunk.each:type_name -> berth.record.v1.LeaseChunk.EachEntry
+	24, // 30: berth.record.v1.LeaseChunk.granted_at:type_name -> google.protobuf.Timestamp
+	30, // 31: berth.record.v1.TaskHeader.key:type_name -> berth.v1.ReservationKey
+	24, // 32: berth.record.v1.TaskHeader.created_at:type_name -> google.protobuf.Timestamp
+	17, // 33: berth.record.v1.TaskChunk.workers:type_name -> berth.record.v1.TaskWorker
+	31, // 34: berth.record.v1.TaskWorker.state:type_name -> berth.v1.Assignment.State
+	24, // 35: berth.record.v1.TaskWorker.since:type_name -> google.protobuf.Timestamp
+	32, // 36: berth.record.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
+	37, // [37:37] is the sub-list for method output_type
+	37, // [37:37] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_berth_record_v1_record_proto_init() }
@@ -1825,14 +1904,14 @@ func file_berth_record_v1_record_proto_init() {
 		return
 	}
 	file_berth_record_v1_record_proto_msgTypes[3].OneofWrappers = []any{}
-	file_berth_record_v1_record_proto_msgTypes[16].OneofWrappers = []any{}
+	file_berth_record_v1_record_proto_msgTypes[17].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_record_v1_record_proto_rawDesc), len(file_berth_record_v1_record_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   23,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

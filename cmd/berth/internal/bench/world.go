@@ -193,7 +193,7 @@ func (w *World) Job(n int) string {
 
 // Ask asks for a batch.
 func (w *World) Ask(ctx context.Context, b Batch) error {
-	_, err := w.Client.Upsert(ctx, b.Request())
+	_, err := w.Client.Reserve(ctx, b.Request())
 	return err
 }
 

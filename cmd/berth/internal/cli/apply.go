@@ -87,7 +87,7 @@ func (a *app) applyOne(ctx context.Context, c *client.Client, document jobfile.D
 			return err
 		}
 	}
-	answer, err := c.Upsert(ctx, body)
+	answer, err := c.Reserve(ctx, body)
 	if err != nil {
 		return err
 	}

@@ -178,6 +178,23 @@ func (f *fake) DrainExecutor(_ context.Context, q *berthv1.DrainExecutorRequest)
 	return proto.CloneOf(e), nil
 }
 
+// ClearQuarantine takes the word for whatever is named as it stands.
+func (f *fake) ClearQuarantine(_ context.Context, q *berthv1.ClearQuarantineRequest) (*berthv1.ClearQuarantineAnswer, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	answer := &berthv1.ClearQuarantineAnswer{}
+	for _, a := range f.assignments {
+		if a.Executor == q.Executor && slices.ContainsFunc(q.Workers, func(w *berthv1.AssignedWorker) bool {
+			return w.Job == a.Job && w.Stage == a.Stage && w.Index == a.Index && w.Number == a.Number && w.Epoch == a.Epoch
+		}) {
+			a.State = berthv1.Assignment_LOST
+			answer.Cleared++
+		}
+	}
+	f.found = nil
+	return answer, nil
+}
+
 func (f *fake) ListSkus(context.Context, *berthv1.ListSkusRequest) (*berthv1.ListSkusAnswer, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

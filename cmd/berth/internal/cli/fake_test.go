@@ -347,6 +347,23 @@ func (f *fake) ListLeaders(context.Context, *berthv1.ListLeadersRequest) (*berth
 	return answer, nil
 }
 
+// Resign has the first standby lead.
+func (f *fake) Resign(_ context.Context, q *berthv1.ResignRequest) (*berthv1.ResignAnswer, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, s := range f.services {
+		if s.Service != q.Service {
+			continue
+		}
+		answer := &berthv1.ResignAnswer{Service: s.Service, Term: q.Term}
+		if q.Term == s.Term {
+			answer.Replica, s.Leader, s.Term = s.Leader, s.Replicas[0].Id, s.Term+15
+		}
+		return answer, nil
+	}
+	return nil, fault.BadField(fault.ReasonInvalid, "service", "%q is none of registry, executor-state, assigner", q.Service)
+}
+
 func (f *fake) WatchEvents(q *berthv1.WatchEventsRequest, stream grpc.ServerStreamingServer[berthv1.Event]) error {
 	if q.Since == "1.0" {
 		return fault.New(fault.OutOfRange, fault.ReasonEventsCompacted, "events before cursor 101.0 are no longer kept").With("cursor", "101.0")

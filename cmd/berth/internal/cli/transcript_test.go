@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -128,6 +129,14 @@ func (f *fake) do(t *testing.T, words []string) {
 			Service: words[1], Kind: words[2], Object: words[3], Message: strings.Join(words[4:], " "),
 			Since: timestamppb.New(f.now), Action: "nothing yet",
 		})
+		f.mu.Unlock()
+	case "evict": // evict ID…: the workers there are told to go, and do not
+		f.mu.Lock()
+		for _, a := range f.assignments {
+			if slices.Contains(words[1:], a.Executor) {
+				a.State, a.Since = berthv1.Assignment_EVICTING, timestamppb.New(f.now)
+			}
+		}
 		f.mu.Unlock()
 	case "busy": // busy ID…
 		f.mu.Lock()

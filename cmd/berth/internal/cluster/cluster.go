@@ -92,7 +92,9 @@ func (c *Cluster) start(config Config, listen string) error {
 			return executorstate.Run(ctx, executorstate.Config{Service: service}, told)
 		},
 		"assigner": func(ctx context.Context, told func(process.Addresses)) error {
-			return assigner.Run(ctx, assigner.Config{Service: service}, told)
+			config := assigner.Defaults()
+			config.Service = service
+			return assigner.Run(ctx, config, told)
 		},
 	}
 	front := gateway.DefaultConfig()

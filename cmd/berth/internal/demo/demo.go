@@ -216,7 +216,7 @@ func (d *demo) batch(job, stage string, n int, script string) *berthv1.Reservati
 // reserve asks for a batch and waits for a state of it, if one is given.
 func (d *demo) reserve(ctx context.Context, r *berthv1.Reservation, until berthv1.Reservation_State) error {
 	asked := time.Now()
-	answer, err := d.client.Upsert(ctx, r)
+	answer, err := d.client.Reserve(ctx, r)
 	if err != nil {
 		return err
 	}

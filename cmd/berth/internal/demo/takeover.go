@@ -62,7 +62,7 @@ func (d *demo) killLeader(ctx context.Context, service string) error {
 
 // prove upserts a batch and waits until it is at least as far as a state.
 func (d *demo) prove(ctx context.Context, r *berthv1.Reservation, until berthv1.Reservation_State) error {
-	if _, err := d.client.Upsert(ctx, r); err != nil {
+	if _, err := d.client.Reserve(ctx, r); err != nil {
 		return err
 	}
 	d.acked = append(d.acked, keyOf(r))

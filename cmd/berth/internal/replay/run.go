@@ -15,7 +15,7 @@ import (
 
 // API is what the runner asks of Berth; *client.Client is one.
 type API interface {
-	Upsert(ctx context.Context, r *berthv1.Reservation) (*berthv1.Reservation, error)
+	Reserve(ctx context.Context, r *berthv1.Reservation) (*berthv1.Reservation, error)
 	Cancel(ctx context.Context, key client.Key) (int, error)
 	Events(ctx context.Context, job, since string) iter.Seq2[*berthv1.Event, error]
 	List(ctx context.Context, request *berthv1.ListReservationsRequest) iter.Seq2[*berthv1.Reservation, error]
@@ -191,7 +191,7 @@ func (r *runner) do(ctx context.Context, action Action) error {
 		}
 		r.outcomes.cancelled(action.Batch)
 	} else {
-		accepted, err := r.api.Upsert(ctx, action.Batch.Request())
+		accepted, err := r.api.Reserve(ctx, action.Batch.Request())
 		if err != nil {
 			return about(action, err)
 		}

@@ -65,7 +65,7 @@ func (f *fake) call(ctx context.Context, verb string, key client.Key, do func())
 	return nil
 }
 
-func (f *fake) Upsert(ctx context.Context, r *berthv1.Reservation) (*berthv1.Reservation, error) {
+func (f *fake) Reserve(ctx context.Context, r *berthv1.Reservation) (*berthv1.Reservation, error) {
 	answer := &berthv1.Reservation{Job: r.Job, Stage: r.Stage, Name: r.Name, Uid: "uid-" + client.KeyOf(r).String()}
 	err := f.call(ctx, "ask", client.KeyOf(r), func() {
 		answer.Count = int32(len(r.Workers))

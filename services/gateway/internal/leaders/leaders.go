@@ -1,4 +1,5 @@
-// Package leaders tells who leads each service, by asking every replica.
+// Package leaders tells who leads each service, by asking every replica, and asks
+// the one that leads to give way.
 package leaders
 
 import (
@@ -62,15 +63,7 @@ func (s *Server) Close() error {
 // ListLeaders asks all replicas at once. One that does not answer within a
 // second is listed as unreachable, so the call itself always succeeds.
 func (s *Server) ListLeaders(ctx context.Context, _ *berthv1.ListLeadersRequest) (*berthv1.ListLeadersAnswer, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	answers := make([]*berthv1.Replica, len(s.replicas))
-	var wait sync.WaitGroup
-	for i, r := range s.replicas {
-		wait.Go(func() { answers[i] = r.ask(ctx) })
-	}
-	wait.Wait()
-
+	answers := s.askAll(ctx)
 	var newest int64
 	for _, a := range answers {
 		newest = max(newest, a.GetRevision())
@@ -88,6 +81,19 @@ func (s *Server) ListLeaders(ctx context.Context, _ *berthv1.ListLeadersRequest)
 		add(byService[s.replicas[i].service], a)
 	}
 	return answer, nil
+}
+
+// askAll asks every replica; the answers are in the order of the replicas.
+func (s *Server) askAll(ctx context.Context) []*berthv1.Replica {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	answers := make([]*berthv1.Replica, len(s.replicas))
+	var wait sync.WaitGroup
+	for i, r := range s.replicas {
+		wait.Go(func() { answers[i] = r.ask(ctx) })
+	}
+	wait.Wait()
+	return answers
 }
 
 func (r replica) ask(ctx context.Context) *berthv1.Replica {

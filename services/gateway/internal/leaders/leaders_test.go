@@ -1,6 +1,7 @@
 package leaders_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -9,8 +10,10 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/process/port/porttest"
+	"berth.dev/pkg/rpc"
 	"berth.dev/services/gateway/internal/leaders"
 	"berth.dev/services/gateway/internal/replicatest"
 )
@@ -55,6 +58,68 @@ func TestEveryReplicaIsListedWithItsRoleAndHowFarBehindItIs(t *testing.T) {
 	}}
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// Who leads in the term named is asked to give it up, and nobody else.
+func TestResign(t *testing.T) {
+	var asked []int64
+	var answer error
+	start := func(r *berthv1.Replica) string {
+		return replicatest.Start(t, "", replicatest.Answers{Replica: r, Resign: func(term int64) error {
+			asked = append(asked, term)
+			return answer
+		}}).Address
+	}
+	s, err := leaders.New(map[string][]string{
+		model.ServiceRegistry: {
+			start(&berthv1.Replica{Id: "a", Role: berthv1.Replica_STANDBY, Term: 9}),
+			start(&berthv1.Replica{Id: "b", Role: berthv1.Replica_LEADER, Term: 5}), // deposed, and not yet aware of it
+			start(&berthv1.Replica{Id: "c", Role: berthv1.Replica_LEADER, Term: 7}),
+		},
+		model.ServiceAssigner: {porttest.Hold(t)},
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	notLeader := fault.New(fault.Precondition, fault.ReasonNotLeader, "it does not lead")
+	broken := fault.New(fault.Unavailable, fault.ReasonUnavailable, "no answer in time")
+	for _, c := range []struct {
+		name, service string
+		term          int64
+		answer        error
+		asked         []int64
+		want          *berthv1.ResignAnswer
+		field         string
+		kind          fault.Kind
+	}{
+		{name: "the present term", service: "registry", asked: []int64{7}, want: &berthv1.ResignAnswer{Service: "registry", Replica: "c", Term: 7}},
+		{name: "this term", service: "registry", term: 7, asked: []int64{7}, want: &berthv1.ResignAnswer{Service: "registry", Replica: "c", Term: 7}},
+		{name: "a term that is over", service: "registry", term: 5, want: &berthv1.ResignAnswer{Service: "registry", Term: 5}},
+		{name: "a term that ends meanwhile", service: "registry", answer: notLeader, asked: []int64{7}, want: &berthv1.ResignAnswer{Service: "registry", Term: 7}},
+		{name: "a leader that does not answer", service: "registry", answer: broken, asked: []int64{7}, kind: fault.Unavailable},
+		{name: "a term to come", service: "registry", term: 8, kind: fault.Invalid, field: "term"},
+		{name: "a negative term", service: "registry", term: -1, kind: fault.Invalid, field: "term"},
+		{name: "no leader", service: "assigner", kind: fault.Unavailable},
+		{name: "no such service", service: "queue", kind: fault.Invalid, field: "service"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			asked, answer = nil, c.answer
+			got, err := s.Resign(t.Context(), &berthv1.ResignRequest{Service: c.service, Term: c.term})
+			if diff := cmp.Diff(c.want, got, protocmp.Transform()); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			if (err == nil) != (c.want != nil) {
+				t.Errorf("error %v", err)
+			}
+			if f := rpc.FromStatus(err); err != nil && (f.Kind != c.kind || c.field != "" && f.Fields[0].Name != c.field) {
+				t.Errorf("error %v", err)
+			}
+			if !slices.Equal(asked, c.asked) {
+				t.Errorf("asked for %v", asked)
+			}
+		})
 	}
 }
 

@@ -28,6 +28,7 @@ type Answers struct {
 	Findings  func(context.Context, *berthv1.ListFindingsRequest) (*berthv1.ListFindingsAnswer, error)
 	Heartbeat func(grpc.BidiStreamingServer[controlv1.HeartbeatRequest, controlv1.HeartbeatAnswer]) error
 	Replica   *berthv1.Replica
+	Resign    func(term int64) error
 }
 
 // Replica is a running replica.
@@ -162,4 +163,11 @@ func (r *replicas) GetReplica(ctx context.Context, req *controlv1.GetReplicaRequ
 		return r.UnimplementedReplicasServer.GetReplica(ctx, req)
 	}
 	return r.answers.Replica, nil
+}
+
+func (r *replicas) Resign(ctx context.Context, req *controlv1.ResignRequest) (*controlv1.ResignAnswer, error) {
+	if r.answers.Resign == nil {
+		return r.UnimplementedReplicasServer.Resign(ctx, req)
+	}
+	return &controlv1.ResignAnswer{}, r.answers.Resign(req.GetTerm())
 }

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -52,14 +53,21 @@ func explain(err error) *fault.Error {
 	if status.Code(err) != codes.InvalidArgument || ours(err) {
 		return f
 	}
+	field, problem := "", f.Message
+	if at := located.FindStringSubmatchIndex(problem); at != nil {
+		field, problem = problem[at[2]:at[3]], preamble.ReplaceAllString(problem[:at[0]], "")
+	}
 	for _, p := range problems {
-		if at := p.match.FindStringSubmatchIndex(f.Message); at != nil {
-			field := string(p.match.ExpandString(nil, "${field}", f.Message, at))
-			problem := string(p.match.ExpandString(nil, p.problem, f.Message, at))
-			return fault.BadField(fault.ReasonInvalid, field, "%s", problem)
+		if at := p.match.FindStringSubmatchIndex(problem); at != nil {
+			field = cmp.Or(field, string(p.match.ExpandString(nil, "${field}", problem, at)))
+			problem = string(p.match.ExpandString(nil, p.problem, problem, at))
+			break
 		}
 	}
-	return f
+	if field == "" {
+		return f
+	}
+	return fault.BadField(fault.ReasonInvalid, field, "%s", problem)
 }
 
 // ours says whether the error was made by Berth, and needs no explaining.
@@ -75,6 +83,13 @@ func ours(err error) bool {
 	}
 	return false
 }
+
+var (
+	// located is what locate adds to a message.
+	located = regexp.MustCompile(` \(field (.+)\)$`)
+	// preamble is what stands before the problem in protojson's messages.
+	preamble = regexp.MustCompile(`^proto:\s(syntax error )?\(line \d+:\d+\): `)
+)
 
 // problems are the messages of protojson and grpc-gateway that name a field.
 var problems = []struct {

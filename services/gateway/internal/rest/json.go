@@ -32,9 +32,12 @@ func (j *strictJSON) Marshal(v any) ([]byte, error) {
 func (j *strictJSON) NewDecoder(r io.Reader) runtime.Decoder {
 	return runtime.DecoderFunc(func(v any) error {
 		d := json.NewDecoder(r)
-		wrapped := runtime.DecoderWrapper{Decoder: d, UnmarshalOptions: j.UnmarshalOptions}
-		if err := wrapped.Decode(v); err != nil {
+		var body json.RawMessage
+		if err := d.Decode(&body); err != nil {
 			return err
+		}
+		if err := j.Unmarshal(body, v); err != nil {
+			return locate(body, err)
 		}
 		if _, err := d.Token(); !errors.Is(err, io.EOF) {
 			return errors.New("the body goes on after its JSON value")

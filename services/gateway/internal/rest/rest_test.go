@@ -107,6 +107,7 @@ func TestEveryPathReachesItsMethod(t *testing.T) {
 		{"POST", "/v1/executors:disable", "DisableExecutors"},
 		{"POST", "/v1/executors:enable", "EnableExecutors"},
 		{"POST", "/v1/executors/host-1.example:drain", "DrainExecutor"},
+		{"POST", "/v1/executors/host-1.example:clearQuarantine", "ClearQuarantine"},
 		{"GET", "/v1/usage/idle?sku=small&max=3", "ListIdleExecutors"},
 		{"POST", "/v1/usage:claimForScaleDown", "ClaimForScaleDown"},
 		{"GET", "/v1/usage?sku=small", "GetUsage"},
@@ -166,14 +167,20 @@ func TestJSONIsStrict(t *testing.T) {
 	const put = "/v1/jobs/j/stages/s/reservation"
 	for _, c := range []struct{ name, method, path, body, field string }{
 		{"unknown field", "PUT", put, `{"workerz":1}`, "workerz"},
-		{"unknown field inside", "PUT", put, `{"constraints":{"skew":"x"}}`, "skew"},
+		{"unknown field inside", "PUT", put, `{"constraints":{"skew":"x"}}`, "constraints.skew"},
 		{"field twice", "PUT", put, `{"count":1,"count":2}`, "count"},
 		{"unknown enum", "PUT", put, `{"batch":"SOMETIMES"}`, "batch"},
+		{"unknown enum inside", "PUT", put, `{"priority":{"class":"SOMETIMES"}}`, "priority.class"},
+		{"field twice inside", "PUT", put, "{\n  \"labels\": {\"ä\": \"{[,\"},\n  \"constraints\": {\"sku\": \"a\", \"sku\": \"b\"}}", "constraints.sku"},
+		{"wrong type in the second worker", "PUT", put, `{"workers":[{"index":1,"number":2},{"index":-0.5}]}`, "workers[1].index"},
+		{"wrong type in a map", "PUT", put, `{"constraints":{"resources":{"cpu":1,"gpu":"many"}}}`, "constraints.resources.gpu"},
+		{"wrong type of a duration", "PUT", put, `{"task":{"command":"x","stopGrace":"long"}}`, "task.stopGrace"},
+		{"a number for an object", "PUT", put, `{"constraints":3}`, "constraints"},
 		{"wrong type", "PUT", put, `{"targetSize":"many"}`, "targetSize"},
 		{"unknown field of a command", "POST", "/v1/reservations:flush", `{"jbo":"j"}`, "jbo"},
-		{"unknown field of a worker", "POST", "/v1/jobs/j/stages/s/workers:cancel", `{"workers":[{"indx":1}]}`, "indx"},
-		{"wrong type in a worker", "POST", "/v1/jobs/j/stages/s/workers:cancel", `{"workers":[{"index":"x"}]}`, "index"},
-		{"unknown field of a selector", "POST", "/v1/executors:disable", `{"selector":{"id":["a"]}}`, "id"},
+		{"unknown field of a worker", "POST", "/v1/jobs/j/stages/s/workers:cancel", `{"workers":[{"indx":1}]}`, "workers[0].indx"},
+		{"wrong type in a worker", "POST", "/v1/jobs/j/stages/s/workers:cancel", `{"workers":[{"index":"x"}]}`, "workers[0].index"},
+		{"unknown field of a selector", "POST", "/v1/executors:disable", `{"selector":{"id":["a"]}}`, "selector.id"},
 		{"unknown field of a drain", "POST", "/v1/executors/a:drain", `{"until":"now"}`, "until"},
 		{"unknown field of a claim", "POST", "/v1/usage:claimForScaleDown", `{"count":1}`, "count"},
 		{"unknown field of a SKU", "PUT", "/v1/skus/a", `{"resource":{}}`, "resource"},
@@ -182,6 +189,7 @@ func TestJSONIsStrict(t *testing.T) {
 		{"unknown parameter of usage", "GET", "/v1/usage?skus=a", "", "skus"},
 		{"unknown parameter of an explanation", "GET", "/v1/jobs/j/stages/s/reservation:explain?deep=1", "", "deep"},
 		{"unknown parameter of leaders", "GET", "/v1/leaders?service=a", "", "service"},
+		{"unknown field of a resignation", "POST", "/v1/leaders/registry:resign", `{"replica":"a"}`, "replica"},
 		{"unknown parameter of findings", "GET", "/v1/findings?kind=a", "", "kind"},
 		{"not JSON", "PUT", put, `{"count":`, ""},
 		{"more than one value", "PUT", put, `{"count":1} {"count":2}`, ""},
@@ -197,7 +205,7 @@ func TestJSONIsStrict(t *testing.T) {
 				t.Errorf("%d %s, sent %q", status, body, sent.method)
 			}
 			got := parse(t, body)
-			if got.Code != 3 || got.reason() != "INVALID" || got.field() != c.field {
+			if got.Code != 3 || got.reason() != "INVALID" || got.field() != c.field || strings.Contains(got.Message, "proto:") && c.field != "" {
 				t.Errorf("got %s", body)
 			}
 		})
@@ -326,6 +334,10 @@ func TestCommandsArriveWhole(t *testing.T) {
 				ExpireTime: timestamppb.New(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)), Reason: "patch",
 			}},
 		{"POST", "/v1/executors/e:drain", `{"requestId":"r","reason":"patch"}`, &berthv1.DrainExecutorRequest{Id: "e", RequestId: "r", Reason: "patch"}},
+		{"POST", "/v1/executors/e:clearQuarantine", `{"requestId":"r","workers":[{"job":"j","stage":"s","index":2,"number":1,"epoch":"7"}]}`,
+			&berthv1.ClearQuarantineRequest{
+				Executor: "e", RequestId: "r", Workers: []*berthv1.AssignedWorker{{Job: "j", Stage: "s", Index: 2, Number: 1, Epoch: 7}},
+			}},
 		{"POST", "/v1/usage:claimForScaleDown", `{"requestId":"r","sku":"small","max":3}`, &berthv1.ClaimForScaleDownRequest{RequestId: "r", Sku: "small", Max: 3}},
 		{"PUT", "/v1/skus/gpu-8", `{"resources":{"gpu":8},"scale":{"minIdle":1,"maxIdle":0}}`,
 			&berthv1.PutSkuRequest{Sku: &berthv1.Sku{
@@ -427,7 +439,8 @@ func TestAMutatingCallHasARequestID(t *testing.T) {
 	}
 	for _, path := range []string{
 		"/v1/reservations:flush", "/v1/jobs/j/stages/s/workers:cancel", "/v1/registry:markReady",
-		"/v1/executors:disable", "/v1/executors:enable", "/v1/executors/e:drain", "/v1/usage:claimForScaleDown",
+		"/v1/executors:disable", "/v1/executors:enable", "/v1/executors/e:drain", "/v1/executors/e:clearQuarantine",
+		"/v1/usage:claimForScaleDown",
 	} {
 		var first, second, own calls
 		ask(t, &first, "POST", path, "{}")

@@ -148,13 +148,21 @@ func TestNoLeaderIsSaidBeforeTheDeadlineIsOver(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := open(t, c.routers, []string{a.Address}, nil)
-			ctx := t.Context()
-			if c.call > 0 {
-				ctx = within(t, c.call)
-			}
-			_, err := d.reservations().UpsertReservation(ctx, &berthv1.UpsertReservationRequest{})
-			if f := rpc.FromStatus(err); status.Code(err) != codes.Unavailable || f.Message != "registry has no leader" || f.Meta["service"] != "registry" {
-				t.Errorf("got %v", err)
+			// The answer has the 200 ms that the caller's deadline is moved forward
+			// by. A machine that is busy elsewhere for that long is not the router's
+			// fault, so it has a few tries.
+			for tries := 5; ; tries-- {
+				ctx := t.Context()
+				if c.call > 0 {
+					ctx = within(t, c.call)
+				}
+				_, err := d.reservations().UpsertReservation(ctx, &berthv1.UpsertReservationRequest{})
+				if f := rpc.FromStatus(err); status.Code(err) == codes.Unavailable && f.Message == "registry has no leader" && f.Meta["service"] == "registry" {
+					return
+				}
+				if status.Code(err) != codes.DeadlineExceeded || tries == 1 {
+					t.Fatalf("got %v", err)
+				}
 			}
 		})
 	}

@@ -35,6 +35,14 @@ func Flushed(what string, count int) string {
 	return fmt.Sprintf("%s: flushed %s", what, plural(count, "reservation"))
 }
 
+// Resigned is the line that says who gave way to whom.
+func Resigned(answer *berthv1.ResignAnswer, next *berthv1.ServiceLeadership) string {
+	if answer.GetReplica() == "" {
+		return fmt.Sprintf("%s: term %d was over already; %s leads in term %d", answer.GetService(), answer.GetTerm(), next.GetLeader(), next.GetTerm())
+	}
+	return fmt.Sprintf("%s: %s resigned term %d; %s leads in term %d", answer.GetService(), answer.GetReplica(), answer.GetTerm(), next.GetLeader(), next.GetTerm())
+}
+
 // Ready is the line that says since when the registry is ready.
 func Ready(since, now time.Time) string {
 	return fmt.Sprintf("the registry is ready since %s (%s ago)", clock(since, now), Age(now.Sub(since)))
@@ -63,6 +71,14 @@ func Draining(e *berthv1.Executor) string {
 		return fmt.Sprintf("%s: drained", e.GetId())
 	}
 	return fmt.Sprintf("%s: %s left", e.GetId(), plural(int(e.GetWorkers()), "worker"))
+}
+
+// Cleared is the line that says how many workers of an executor were given up.
+func Cleared(executor string, count int) string {
+	if count == 0 {
+		return fmt.Sprintf("%s: nothing is quarantined", executor)
+	}
+	return fmt.Sprintf("%s: cleared %s", executor, plural(count, "worker"))
 }
 
 // clock writes a time in the location of now.

@@ -63,7 +63,7 @@ func Assignments(list []*berthv1.Assignment, now time.Time, wide bool) *Table {
 	}
 	for _, a := range list {
 		row := []string{
-			fmt.Sprintf("%s/%s/%d.%d", a.GetJob(), a.GetStage(), a.GetIndex(), a.GetNumber()), a.GetExecutor(),
+			Worker(a), a.GetExecutor(),
 			state(a.GetState()), since(a.GetSince(), now), number(a.GetAttempts()), a.GetLastError(),
 		}
 		if wide {
@@ -72,6 +72,11 @@ func Assignments(list []*berthv1.Assignment, now time.Time, wide bool) *Table {
 		t.add(row...)
 	}
 	return t
+}
+
+// Worker names the worker of an assignment, as findings do.
+func Worker(a *berthv1.Assignment) string {
+	return fmt.Sprintf("%s/%s/%d.%d", a.GetJob(), a.GetStage(), a.GetIndex(), a.GetNumber())
 }
 
 func exit(code *int32) string {

@@ -1,0 +1,89 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/cmd/berth/internal/cli/show"
+	"berth.dev/pkg/client"
+	"berth.dev/pkg/fault"
+)
+
+// successorPoll is how often the successor of a leader that resigned is looked
+// for; it is there within some tens of milliseconds.
+const successorPoll = 20 * time.Millisecond
+
+func (a *app) resign() *cobra.Command {
+	var term int64
+	cmd := a.asks(&cobra.Command{
+		Use:   "resign SERVICE",
+		Short: "Have the leader of a service give way to a standby",
+		Long: `Have the leader of registry, executor-state or assigner finish what it is writing
+and give up its term, and wait until another one leads. Callers see a pause of
+some milliseconds. Of a service with one replica the same one leads again.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if term < 0 {
+				return badUsage(cmd, "--term is negative")
+			}
+			return a.call(cmd, func(ctx context.Context, c *client.Client) error {
+				if term == 0 {
+					// The term is named, so that a call which is repeated on its
+					// way does not end the successor's.
+					now, err := leadership(ctx, c, args[0])
+					if err != nil {
+						return err
+					}
+					term = now.GetTerm()
+				}
+				answer, err := c.Resign(ctx, args[0], term)
+				if err != nil {
+					return err
+				}
+				next, err := successor(ctx, c, args[0], answer.GetTerm())
+				if err != nil {
+					return fmt.Errorf("%s resigned: %w", answer.GetReplica(), err)
+				}
+				return a.print(show.Resigned(answer, next))
+			})
+		},
+	})
+	cmd.Flags().Int64Var(&term, "term", 0, "only this term; the present one unless given")
+	return cmd
+}
+
+// leadership is who leads a service now. A service that there is none of has no
+// term, and the gateway says what is wrong with it.
+func leadership(ctx context.Context, c *client.Client, service string) (*berthv1.ServiceLeadership, error) {
+	answer, err := c.Leaders(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range answer.GetServices() {
+		if s.GetService() == service {
+			return s, nil
+		}
+	}
+	return nil, nil
+}
+
+// successor waits until a service is led in a later term.
+func successor(ctx context.Context, c *client.Client, service string, term int64) (*berthv1.ServiceLeadership, error) {
+	tick := time.NewTicker(successorPoll)
+	defer tick.Stop()
+	for {
+		now, err := leadership(ctx, c, service)
+		if err != nil || now.GetTerm() > term {
+			return now, err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, fault.New(fault.Unavailable, fault.ReasonUnavailable, "%s has no leader yet", service)
+		}
+	}
+}

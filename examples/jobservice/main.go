@@ -1,0 +1,99 @@
+// Jobservice keeps workers of a stage running and replaces each that has ended.
+// A number on its input is how many it wants from then on; -1 cancels the job.
+//
+//	jobservice -job web -stage serve -workers 3 my-server --some-flag
+//
+// It stores nothing: what there is comes from Watch, what is wanted from whoever
+// runs it. So it may be killed at any time, and the next one goes on.
+package main
+
+import (
+	"bufio"
+	"context"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"strconv"
+	"time"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/client"
+	"berth.dev/pkg/fault"
+)
+
+var (
+	gateway = flag.String("gateway", "127.0.0.1:8080", "address of a gateway")
+	job     = flag.String("job", "web", "name of the job")
+	stage   = flag.String("stage", "serve", "name of the stage")
+	workers = flag.Int("workers", 1, "workers that are wanted at first")
+)
+
+func main() {
+	flag.Parse()
+	ctx, c := context.Background(), must(client.Dial([]string{*gateway}))
+	states, wanted := make(chan *client.Job), make(chan int32)
+	go func() {
+		for change, err := range c.Watch(ctx, *job) {
+			states <- must(change, err).Job
+		}
+	}()
+	go func() {
+		for input := bufio.NewScanner(os.Stdin); input.Scan(); {
+			wanted <- int32(must(strconv.ParseInt(input.Text(), 10, 32)))
+		}
+	}()
+	want, state := int32(*workers), <-states
+	// The pace bounds how fast a worker that always fails is replaced.
+	for pace := time.Tick(time.Second); want >= 0; {
+		select {
+		case state = <-states:
+		case <-pace:
+			reconcile(ctx, c, state.Seats(*stage), want)
+		case want = <-wanted:
+		}
+	}
+	must(c.CancelJob(ctx, *job))
+}
+
+// reconcile asks for what is missing and cancels what is too much. Names and
+// numbers follow from the seats alone: to ask twice is to ask once.
+func reconcile(ctx context.Context, c *client.Client, seats map[int32]client.Worker, want int32) {
+	var fresh, surplus []*berthv1.Seat
+	for index := range want {
+		switch worker, taken := seats[index]; {
+		case !taken:
+			fresh = append(fresh, &berthv1.Seat{Index: index, Number: 1})
+		case worker.Ended && !worker.Requeued: // Berth itself replaces what is requeued
+			reserve(ctx, c, "replace", &berthv1.Seat{Index: index, Number: worker.Number + 1})
+		}
+	}
+	for index, worker := range seats {
+		if index >= want && !worker.Ended {
+			surplus = append(surplus, &berthv1.Seat{Index: index, Number: worker.Number})
+		}
+	}
+	if len(surplus) > 0 {
+		must(c.CancelWorkers(ctx, *job, *stage, surplus...))
+	}
+	if len(fresh) > 0 {
+		reserve(ctx, c, "scale", fresh...) // as one batch: all get executors, or none
+	}
+}
+
+// reserve asks for a batch of workers, under a name that is theirs.
+func reserve(ctx context.Context, c *client.Client, why string, seats ...*berthv1.Seat) {
+	name := fmt.Sprintf("%s-%d-%d", why, seats[0].Index, seats[0].Number)
+	task := &berthv1.Task{Command: flag.Arg(0), Args: flag.Args()[min(1, flag.NArg()):]}
+	_, err := c.Reserve(ctx, &berthv1.Reservation{Job: *job, Stage: *stage, Name: name, Workers: seats, Task: task})
+	if !fault.Is(err, fault.ReasonWorkerIDUsed) { // asked for before: its events are yet to come
+		must(name, err)
+	}
+}
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		log.Fatal(err)
+	}
+	return value
+}

@@ -1,0 +1,33 @@
+package docs
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"berth.dev/services/assigner/handout"
+)
+
+// The states of a worker in which somebody is waited for are told with what the
+// assigner's table says of them, and no others are.
+func TestDeadlinesAreTheTable(t *testing.T) {
+	inCode := map[string]bool{}
+	for _, e := range handout.Edges {
+		if e.Deadline == 0 {
+			continue
+		}
+		most := strings.Replace(e.Deadline.String(), "m0s", "m", 1)
+		if e.Grace {
+			most += " and its grace"
+		}
+		inCode[fmt.Sprintf("| `%s` | the %s | %s | `%s` | %s |", e.From, e.Owner, most, e.Miss, e.Action)] = true
+	}
+	_, section, _ := strings.Cut(read(t, "docs/concepts.md"), "\n| worker | waits for |")
+	section, _, _ = strings.Cut(section, "\n\n")
+	told := map[string]bool{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `[A-Z]+` .*$").FindAllString(section, -1) {
+		told[row] = true
+	}
+	same(t, "docs/concepts.md", "deadline", inCode, told)
+}

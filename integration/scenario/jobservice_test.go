@@ -1,0 +1,175 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/cmd/berth/fleet"
+	"berth.dev/pkg/client"
+)
+
+// The job service of the examples keeps its workers running, whatever becomes of
+// them, of their hosts and of itself, and never asks for one too many.
+func TestJobService(t *testing.T) {
+	w := start(t, fleet.Config{})
+	if _, err := w.client.PutPool(w.ctx, &berthv1.Pool{Name: "frail", LostAfter: durationpb.New(0)}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 4 {
+		w.startAgents(fleet.Agent{ID: fmt.Sprintf("host-%d", i), Slots: 2, Attributes: []string{"pool=frail"}})
+	}
+	w.awaitReady(4)
+	s := w.startJobService(3)
+
+	s.settles(map[int32]int32{0: 1, 1: 1, 2: 1})
+	s.say("5")
+	s.settles(map[int32]int32{0: 1, 1: 1, 2: 1, 3: 1, 4: 1})
+
+	// One that is killed has failed, and the next takes its seat.
+	s.killWorkers(func(env map[string]string) bool { return env["BERTH_WORKER_INDEX"] == "1" })
+	s.settles(map[int32]int32{0: 1, 1: 2, 2: 1, 3: 1, 4: 1})
+
+	// The service is killed, and so is a worker meanwhile. The next one knows
+	// nothing but what there is: it asks for that worker alone.
+	s.kill()
+	s.killWorkers(func(env map[string]string) bool { return env["BERTH_WORKER_INDEX"] == "3" })
+	s = w.startJobService(5)
+	want := map[int32]int32{0: 1, 1: 2, 2: 1, 3: 2, 4: 1}
+	seats := s.settles(want)
+
+	// A host dies with what runs on it.
+	host := seats[0].Executor
+	for index, worker := range seats {
+		if worker.Executor == host {
+			want[index]++
+		}
+	}
+	w.fleet.Agent(host).Kill()
+	s.killWorkers(func(env map[string]string) bool { return env["BERTH_EXECUTOR"] == host })
+	for index, worker := range s.settles(want) {
+		if worker.Executor == host {
+			t.Errorf("seat %d is on the host that died", index)
+		}
+	}
+
+	s.say("2")
+	maps.DeleteFunc(want, func(index, _ int32) bool { return index >= 2 })
+	s.settles(want)
+	s.say("-1")
+	if err := s.process.Wait(); err != nil {
+		t.Errorf("the job service ended with %v", err)
+	}
+	s.settles(nil)
+	w.quiesce()
+}
+
+// served is a job whose workers are told from those of any other test.
+var served = fmt.Sprintf("web-%d", os.Getpid())
+
+// jobService is the example as a process.
+type jobService struct {
+	*world
+	process *exec.Cmd
+	input   io.WriteCloser
+}
+
+func (w *world) startJobService(workers int) *jobService {
+	w.Helper()
+	program := filepath.Join(w.dir, "jobservice")
+	if _, err := os.Stat(program); err != nil {
+		if out, err := exec.Command("go", "build", "-o", program, "berth.dev/examples/jobservice").CombinedOutput(); err != nil {
+			w.Fatalf("%v: %s", err, out)
+		}
+	}
+	log, err := os.OpenFile(program+".log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		w.Fatal(err)
+	}
+	defer log.Close()
+	s := &jobService{world: w}
+	s.process = exec.Command(program, "-gateway", w.fleet.Gateway(), "-job", served, "-workers", strconv.Itoa(workers),
+		"sleep", "3600")
+	s.process.Stderr = log
+	s.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if s.input, err = s.process.StdinPipe(); err != nil {
+		w.Fatal(err)
+	}
+	if err := s.process.Start(); err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(s.kill)
+	return s
+}
+
+func (s *jobService) say(line string) {
+	s.Helper()
+	if _, err := fmt.Fprintln(s.input, line); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// kill ends the process without a warning; one that has ended stays so.
+func (s *jobService) kill() {
+	s.process.Process.Kill()
+	s.process.Wait()
+}
+
+// killWorkers kills those processes of workers whose environment is chosen.
+func (s *jobService) killWorkers(chosen func(env map[string]string) bool) {
+	s.Helper()
+	killed := 0
+	for pid, command := range processes("BERTH_JOB=" + served) {
+		env := environment(pid)
+		if !strings.HasPrefix(command, "sleep") || !chosen(env) {
+			continue
+		}
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			s.Error(err)
+		}
+		killed++
+	}
+	if killed == 0 {
+		s.Fatal("there was no worker to kill")
+	}
+}
+
+// settles waits until the workers that have not ended are those, by number of
+// each seat, and all of them run; and answers them.
+func (s *jobService) settles(want map[int32]int32) map[int32]client.Worker {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.ctx, patience)
+	defer cancel()
+	var last []client.Worker
+	for change, err := range s.client.Watch(ctx, served) {
+		if err != nil {
+			s.Fatal(err)
+		}
+		last = change.Job.Workers("serve")
+		running := map[int32]client.Worker{}
+		numbers := map[int32]int32{}
+		settled := true
+		for _, w := range last {
+			if !w.Ended {
+				running[w.Index], numbers[w.Index] = w, w.Number
+				settled = settled && w.State == berthv1.Assignment_RUNNING
+			}
+		}
+		if settled && maps.Equal(numbers, want) {
+			return running
+		}
+	}
+	s.Fatalf("the workers are not %v: %+v", want, last)
+	return nil
+}

@@ -1,0 +1,122 @@
+package loop_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/store"
+)
+
+// Who is asked to resign does so once, in the term that was named.
+func TestResignOnRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := newStore()
+		a := run(t, s, "a", nil)
+		a.awaitLead(t, true)
+		term := a.Status().Term
+		b := run(t, s, "b", nil)
+		synctest.Wait() // it follows, and waits for its turn
+		for name, err := range map[string]error{
+			"another term": a.Resign(t.Context(), term+1), "a standby": b.Resign(t.Context(), term),
+		} {
+			if !fault.Is(err, fault.ReasonNotLeader) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if err := a.Resign(t.Context(), term); err != nil {
+			t.Fatal(err)
+		}
+		if s := a.Status(); s.Serving {
+			t.Errorf("it was answered while %+v", s)
+		}
+		b.awaitLead(t, true)
+		if now := b.Status().Term; now <= term {
+			t.Errorf("term %d after %d", now, term)
+		}
+		synctest.Wait() // a follows again
+		if err := a.Resign(t.Context(), term); !fault.Is(err, fault.ReasonNotLeader) {
+			t.Errorf("asked once more: %v", err)
+		}
+	})
+}
+
+// A replica that is asked to leave, or told to stop, finishes what it writes and
+// answers it; one whose store does not answer then stops all the same.
+func TestWhatIsBeingWrittenIsFinished(t *testing.T) {
+	leave := map[string]func(*replica){
+		"resign": func(r *replica) { _ = r.Resign(context.Background(), r.Status().Term) },
+		"stop":   (*replica).end,
+	}
+	for name, leave := range leave {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, fake := newStore()
+				a := run(t, s, "a", nil)
+				a.awaitLead(t, true)
+				written, answered := make(chan struct{}), make(chan struct{})
+				fake.SetHook(func(ctx context.Context, call store.Call) store.Outcome {
+					ours := func(op store.Op) bool { return op.Key == space.Key(executor("x").Ref()) }
+					if call.Method != store.MethodTxn || !slices.ContainsFunc(call.Txn.Then, ours) {
+						return store.Outcome{}
+					}
+					close(written)
+					select {
+					case <-answered:
+						return store.Outcome{}
+					case <-ctx.Done():
+						return store.DropAnswer()
+					}
+				})
+				result := make(chan error, 1)
+				go func() {
+					_, err := a.Do(context.Background(), put{record: executor("x")})
+					result <- err
+				}()
+				<-written
+				left := make(chan struct{})
+				go func() { defer close(left); leave(a) }()
+				synctest.Wait()
+				if _, found, _ := fake.Get(t.Context(), space.Key(model.LeaderRef(service))); !found {
+					t.Error("the leadership was given up while a transaction was under way")
+				}
+				close(answered)
+				if err := <-result; err != nil {
+					t.Errorf("what was written is answered %v", err)
+				}
+				<-left
+			})
+		})
+	}
+}
+
+// A store that does not answer holds nobody back for long.
+func TestStopsThoughTheStoreIsSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, fake := newStore()
+		a := run(t, s, "a", nil)
+		a.awaitLead(t, true)
+		fake.SetHook(func(ctx context.Context, _ store.Call) store.Outcome {
+			<-ctx.Done()
+			return store.DropAnswer()
+		})
+		result := make(chan error, 1)
+		go func() {
+			_, err := a.Do(context.Background(), put{record: executor("x")})
+			result <- err
+		}()
+		synctest.Wait()
+		began := time.Now()
+		a.end()
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		if f := fault.Of(<-result); f == nil || f.Kind != fault.Unavailable {
+			t.Errorf("what may have been written is answered %v", f)
+		}
+	})
+}

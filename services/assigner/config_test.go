@@ -1,0 +1,40 @@
+package assigner
+
+import (
+	"testing"
+
+	"berth.dev/pkg/fault"
+	"berth.dev/services/assigner/handout"
+)
+
+func TestDefaultsAreThoseOfTheCore(t *testing.T) {
+	if config, err := Defaults().handout(); err != nil || config != handout.Default {
+		t.Errorf("%+v, %v", config, err)
+	}
+}
+
+func TestOptionsReachTheCore(t *testing.T) {
+	c := Defaults()
+	c.OrdersInFlight, c.OrdersPerExecutor = 10_000, 1
+	want := handout.Default
+	want.InFlight, want.PerExecutor = 10_000, 1
+	if config, err := c.handout(); err != nil || config != want {
+		t.Errorf("%+v, %v", config, err)
+	}
+}
+
+func TestBadOptionsAreRefusedByName(t *testing.T) {
+	for option, change := range map[string]func(*Config, int){
+		"orders-in-flight":    func(c *Config, n int) { c.OrdersInFlight = n },
+		"orders-per-executor": func(c *Config, n int) { c.OrdersPerExecutor = n },
+	} {
+		for _, n := range []int{-1, 0, 10_001} {
+			c := Defaults()
+			change(&c, n)
+			_, err := c.handout()
+			if f := fault.Of(err); f == nil || len(f.Fields) != 1 || f.Fields[0].Name != option {
+				t.Errorf("%s %d: %v", option, n, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package internal
+
+import (
+	"context"
+	"strings"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/replica"
+	"berth.dev/pkg/wire"
+	"berth.dev/services/registry/queue"
+)
+
+// ListReservations implements berth.v1.Reservations.
+func (s *Reservations) ListReservations(ctx context.Context, req *berthv1.ListReservationsRequest) (*berthv1.ListReservationsAnswer, error) {
+	if req.GetVersions() && req.GetJob() == "" {
+		return nil, fault.BadField(fault.ReasonRequired, "job", "is missing: versions are listed for one job")
+	}
+	size, err := replica.PageSize(req.GetPageSize())
+	if err != nil {
+		return nil, err
+	}
+	after, uid, err := parseToken(req.GetPageToken(), req.GetVersions())
+	if err != nil {
+		return nil, err
+	}
+	filter := queue.Filter{Job: req.GetJob(), Stage: req.GetStage(), State: model.State(req.GetState())}
+	// Read before the core is, which may know of more by then and never of less.
+	revision := s.loop.Status().Revision
+	answer := &berthv1.ListReservationsAnswer{Revision: revision, Cursor: wire.CursorOf(revision)}
+	err = s.loop.Read(ctx, false, func(c *queue.Core) {
+		var views []queue.View
+		var more bool
+		if req.GetVersions() {
+			views, more = c.Versions(filter, after, uid, size)
+		} else {
+			views, more = c.List(filter, after, size)
+		}
+		if more {
+			answer.NextPageToken = tokenOf(views[len(views)-1].Reservation, req.GetVersions())
+		}
+		for _, view := range views {
+			answer.Reservations = append(answer.Reservations, shown(view, !req.GetVersions()))
+		}
+		if req.GetVersions() && req.GetPageToken() == "" {
+			for _, stage := range c.Stages(filter.Job, filter.Stage) {
+				answer.Stages = append(answer.Stages, &berthv1.StageSeats{Stage: stage.Stage, Seats: wire.SeatList(stage.Numbers)})
+			}
+		}
+	})
+	return answer, err
+}
+
+// tokenOf names the last reservation of a page: by its key, which no name has a
+// slash in, and by its uid where the list is of versions.
+func tokenOf(r *model.Reservation, versions bool) string {
+	if versions {
+		return r.Key.String() + "/" + r.UID
+	}
+	return r.Key.String()
+}
+
+func parseToken(token string, versions bool) (after model.Key, uid string, err error) {
+	if token == "" {
+		return model.Key{}, "", nil
+	}
+	parts := strings.Split(token, "/")
+	if versions && len(parts) == 4 {
+		parts, uid = parts[:3], parts[3]
+	}
+	if len(parts) != 3 || versions != (uid != "") {
+		return model.Key{}, "", fault.BadField(fault.ReasonInvalid, "pageToken", "is not one that a list has answered")
+	}
+	return model.Key{Job: parts[0], Stage: parts[1], Name: parts[2]}, uid, nil
+}
