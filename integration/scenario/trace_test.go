@@ -158,7 +158,7 @@ func (w *world) upsertTraced(r *berthv1.Reservation) *berthv1.Reservation {
 	}
 	defer own.Close()
 	ctx := propagation.TraceContext{}.Extract(w.ctx, propagation.MapCarrier{"traceparent": traceparent})
-	answer, err := own.Upsert(ctx, r)
+	answer, err := own.Reserve(ctx, r)
 	if err != nil {
 		w.Fatal(err)
 	}
