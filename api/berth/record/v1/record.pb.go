@@ -137,6 +137,109 @@ func (x *Chain) GetBatch() string {
 	return ""
 }
 
+// EventSegment is segments/{service}, which names the newest segment of the
+// service's job events, and segments/{service}/{number}, which marks that a
+// segment is kept.
+type EventSegment struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        int64                  `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EventSegment) Reset() {
+	*x = EventSegment{}
+	mi := &file_berth_record_v1_record_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EventSegment) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EventSegment) ProtoMessage() {}
+
+func (x *EventSegment) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_record_v1_record_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EventSegment.ProtoReflect.Descriptor instead.
+func (*EventSegment) Descriptor() ([]byte, []int) {
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *EventSegment) GetNumber() int64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+// EventFloor is events/{job}/{service}: what was deleted of a job's events
+// because the job has too many.
+type EventFloor struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Segment is the newest of which the events of the job are gone.
+	Segment int64 `protobuf:"varint,1,opt,name=segment,proto3" json:"segment,omitempty"`
+	// Revision is the first from which on all of them are kept.
+	Revision      int64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EventFloor) Reset() {
+	*x = EventFloor{}
+	mi := &file_berth_record_v1_record_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EventFloor) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EventFloor) ProtoMessage() {}
+
+func (x *EventFloor) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_record_v1_record_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EventFloor.ProtoReflect.Descriptor instead.
+func (*EventFloor) Descriptor() ([]byte, []int) {
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *EventFloor) GetSegment() int64 {
+	if x != nil {
+		return x.Segment
+	}
+	return 0
+}
+
+func (x *EventFloor) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
 // SeatRun is seats first to last, all with one number.
 type SeatRun struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -149,7 +252,7 @@ type SeatRun struct {
 
 func (x *SeatRun) Reset() {
 	*x = SeatRun{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[2]
+	mi := &file_berth_record_v1_record_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -161,7 +264,7 @@ func (x *SeatRun) String() string {
 func (*SeatRun) ProtoMessage() {}
 
 func (x *SeatRun) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[2]
+	mi := &file_berth_record_v1_record_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -174,7 +277,7 @@ func (x *SeatRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeatRun.ProtoReflect.Descriptor instead.
 func (*SeatRun) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{2}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *SeatRun) GetFirst() int32 {
@@ -239,7 +342,7 @@ type Reservation struct {
 
 func (x *Reservation) Reset() {
 	*x = Reservation{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[3]
+	mi := &file_berth_record_v1_record_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -251,7 +354,7 @@ func (x *Reservation) String() string {
 func (*Reservation) ProtoMessage() {}
 
 func (x *Reservation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[3]
+	mi := &file_berth_record_v1_record_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -264,7 +367,7 @@ func (x *Reservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
 func (*Reservation) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{3}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Reservation) GetSpec() *v1.Reservation {
@@ -408,7 +511,7 @@ type Ready struct {
 
 func (x *Ready) Reset() {
 	*x = Ready{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[4]
+	mi := &file_berth_record_v1_record_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -420,7 +523,7 @@ func (x *Ready) String() string {
 func (*Ready) ProtoMessage() {}
 
 func (x *Ready) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[4]
+	mi := &file_berth_record_v1_record_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -433,7 +536,7 @@ func (x *Ready) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ready.ProtoReflect.Descriptor instead.
 func (*Ready) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{4}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Ready) GetSince() *timestamppb.Timestamp {
@@ -468,7 +571,7 @@ type RequestMark struct {
 
 func (x *RequestMark) Reset() {
 	*x = RequestMark{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[5]
+	mi := &file_berth_record_v1_record_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -480,7 +583,7 @@ func (x *RequestMark) String() string {
 func (*RequestMark) ProtoMessage() {}
 
 func (x *RequestMark) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[5]
+	mi := &file_berth_record_v1_record_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -493,7 +596,7 @@ func (x *RequestMark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequestMark.ProtoReflect.Descriptor instead.
 func (*RequestMark) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{5}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RequestMark) GetId() string {
@@ -531,7 +634,7 @@ type Stage struct {
 
 func (x *Stage) Reset() {
 	*x = Stage{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[6]
+	mi := &file_berth_record_v1_record_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -543,7 +646,7 @@ func (x *Stage) String() string {
 func (*Stage) ProtoMessage() {}
 
 func (x *Stage) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[6]
+	mi := &file_berth_record_v1_record_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -556,7 +659,7 @@ func (x *Stage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stage.ProtoReflect.Descriptor instead.
 func (*Stage) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{6}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Stage) GetTargetSize() int32 {
@@ -592,7 +695,7 @@ type StageRequest struct {
 
 func (x *StageRequest) Reset() {
 	*x = StageRequest{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[7]
+	mi := &file_berth_record_v1_record_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -604,7 +707,7 @@ func (x *StageRequest) String() string {
 func (*StageRequest) ProtoMessage() {}
 
 func (x *StageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[7]
+	mi := &file_berth_record_v1_record_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -617,7 +720,7 @@ func (x *StageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageRequest.ProtoReflect.Descriptor instead.
 func (*StageRequest) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{7}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *StageRequest) GetId() string {
@@ -663,7 +766,7 @@ type Executor struct {
 
 func (x *Executor) Reset() {
 	*x = Executor{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[8]
+	mi := &file_berth_record_v1_record_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -675,7 +778,7 @@ func (x *Executor) String() string {
 func (*Executor) ProtoMessage() {}
 
 func (x *Executor) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[8]
+	mi := &file_berth_record_v1_record_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -688,7 +791,7 @@ func (x *Executor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Executor.ProtoReflect.Descriptor instead.
 func (*Executor) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{8}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Executor) GetId() string {
@@ -813,7 +916,7 @@ type Sku struct {
 
 func (x *Sku) Reset() {
 	*x = Sku{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[9]
+	mi := &file_berth_record_v1_record_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -825,7 +928,7 @@ func (x *Sku) String() string {
 func (*Sku) ProtoMessage() {}
 
 func (x *Sku) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[9]
+	mi := &file_berth_record_v1_record_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -838,7 +941,7 @@ func (x *Sku) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sku.ProtoReflect.Descriptor instead.
 func (*Sku) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{9}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Sku) GetSku() *v1.Sku {
@@ -858,7 +961,7 @@ type Pool struct {
 
 func (x *Pool) Reset() {
 	*x = Pool{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[10]
+	mi := &file_berth_record_v1_record_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -870,7 +973,7 @@ func (x *Pool) String() string {
 func (*Pool) ProtoMessage() {}
 
 func (x *Pool) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[10]
+	mi := &file_berth_record_v1_record_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -883,7 +986,7 @@ func (x *Pool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pool.ProtoReflect.Descriptor instead.
 func (*Pool) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{10}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Pool) GetPool() *v1.Pool {
@@ -920,7 +1023,7 @@ type Disable struct {
 
 func (x *Disable) Reset() {
 	*x = Disable{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[11]
+	mi := &file_berth_record_v1_record_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -932,7 +1035,7 @@ func (x *Disable) String() string {
 func (*Disable) ProtoMessage() {}
 
 func (x *Disable) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[11]
+	mi := &file_berth_record_v1_record_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -945,7 +1048,7 @@ func (x *Disable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Disable.ProtoReflect.Descriptor instead.
 func (*Disable) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{11}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Disable) GetIds() []string {
@@ -1042,7 +1145,7 @@ type Live struct {
 
 func (x *Live) Reset() {
 	*x = Live{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[12]
+	mi := &file_berth_record_v1_record_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1054,7 +1157,7 @@ func (x *Live) String() string {
 func (*Live) ProtoMessage() {}
 
 func (x *Live) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[12]
+	mi := &file_berth_record_v1_record_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1067,7 +1170,7 @@ func (x *Live) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Live.ProtoReflect.Descriptor instead.
 func (*Live) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{12}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Live) GetIncarnation() int64 {
@@ -1102,7 +1205,7 @@ type LeaseChunk struct {
 
 func (x *LeaseChunk) Reset() {
 	*x = LeaseChunk{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[13]
+	mi := &file_berth_record_v1_record_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1114,7 +1217,7 @@ func (x *LeaseChunk) String() string {
 func (*LeaseChunk) ProtoMessage() {}
 
 func (x *LeaseChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[13]
+	mi := &file_berth_record_v1_record_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1127,7 +1230,7 @@ func (x *LeaseChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseChunk.ProtoReflect.Descriptor instead.
 func (*LeaseChunk) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{13}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *LeaseChunk) GetKey() *v1.ReservationKey {
@@ -1234,7 +1337,7 @@ type TaskHeader struct {
 
 func (x *TaskHeader) Reset() {
 	*x = TaskHeader{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[14]
+	mi := &file_berth_record_v1_record_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1246,7 +1349,7 @@ func (x *TaskHeader) String() string {
 func (*TaskHeader) ProtoMessage() {}
 
 func (x *TaskHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[14]
+	mi := &file_berth_record_v1_record_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1259,7 +1362,7 @@ func (x *TaskHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskHeader.ProtoReflect.Descriptor instead.
 func (*TaskHeader) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{14}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *TaskHeader) GetKey() *v1.ReservationKey {
@@ -1356,7 +1459,7 @@ type TaskChunk struct {
 
 func (x *TaskChunk) Reset() {
 	*x = TaskChunk{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[15]
+	mi := &file_berth_record_v1_record_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1368,7 +1471,7 @@ func (x *TaskChunk) String() string {
 func (*TaskChunk) ProtoMessage() {}
 
 func (x *TaskChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[15]
+	mi := &file_berth_record_v1_record_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1381,7 +1484,7 @@ func (x *TaskChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskChunk.ProtoReflect.Descriptor instead.
 func (*TaskChunk) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{15}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *TaskChunk) GetWorkers() []*TaskWorker {
@@ -1415,7 +1518,7 @@ type TaskWorker struct {
 
 func (x *TaskWorker) Reset() {
 	*x = TaskWorker{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[16]
+	mi := &file_berth_record_v1_record_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1427,7 +1530,7 @@ func (x *TaskWorker) String() string {
 func (*TaskWorker) ProtoMessage() {}
 
 func (x *TaskWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[16]
+	mi := &file_berth_record_v1_record_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1440,7 +1543,7 @@ func (x *TaskWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskWorker.ProtoReflect.Descriptor instead.
 func (*TaskWorker) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{16}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TaskWorker) GetIndex() int32 {
@@ -1538,7 +1641,13 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\aversion\x18\x03 \x01(\tR\aversion\x120\n" +
 	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\x1d\n" +
 	"\x05Chain\x12\x14\n" +
-	"\x05batch\x18\x01 \x01(\tR\x05batch\"K\n" +
+	"\x05batch\x18\x01 \x01(\tR\x05batch\"&\n" +
+	"\fEventSegment\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x03R\x06number\"B\n" +
+	"\n" +
+	"EventFloor\x12\x18\n" +
+	"\asegment\x18\x01 \x01(\x03R\asegment\x12\x1a\n" +
+	"\brevision\x18\x02 \x01(\x03R\brevision\"K\n" +
 	"\aSeatRun\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x05R\x05first\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\x05R\x04last\x12\x16\n" +
@@ -1710,77 +1819,79 @@ func file_berth_record_v1_record_proto_rawDescGZIP() []byte {
 	return file_berth_record_v1_record_proto_rawDescData
 }
 
-var file_berth_record_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_berth_record_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_berth_record_v1_record_proto_goTypes = []any{
 	(*Leader)(nil),                          // 0: berth.record.v1.Leader
 	(*Chain)(nil),                           // 1: berth.record.v1.Chain
-	(*SeatRun)(nil),                         // 2: berth.record.v1.SeatRun
-	(*Reservation)(nil),                     // 3: berth.record.v1.Reservation
-	(*Ready)(nil),                           // 4: berth.record.v1.Ready
-	(*RequestMark)(nil),                     // 5: berth.record.v1.RequestMark
-	(*Stage)(nil),                           // 6: berth.record.v1.Stage
-	(*StageRequest)(nil),                    // 7: berth.record.v1.StageRequest
-	(*Executor)(nil),                        // 8: berth.record.v1.Executor
-	(*Sku)(nil),                             // 9: berth.record.v1.Sku
-	(*Pool)(nil),                            // 10: berth.record.v1.Pool
-	(*Disable)(nil),                         // 11: berth.record.v1.Disable
-	(*Live)(nil),                            // 12: berth.record.v1.Live
-	(*LeaseChunk)(nil),                      // 13: berth.record.v1.LeaseChunk
-	(*TaskHeader)(nil),                      // 14: berth.record.v1.TaskHeader
-	(*TaskChunk)(nil),                       // 15: berth.record.v1.TaskChunk
-	(*TaskWorker)(nil),                      // 16: berth.record.v1.TaskWorker
-	nil,                                     // 17: berth.record.v1.Reservation.WorkerCountsEntry
-	nil,                                     // 18: berth.record.v1.Executor.AttributesEntry
-	nil,                                     // 19: berth.record.v1.Executor.ResourcesEntry
-	nil,                                     // 20: berth.record.v1.Executor.ReservedEntry
-	nil,                                     // 21: berth.record.v1.Disable.AttributesEntry
-	nil,                                     // 22: berth.record.v1.LeaseChunk.EachEntry
-	(*timestamppb.Timestamp)(nil),           // 23: google.protobuf.Timestamp
-	(*v1.Reservation)(nil),                  // 24: berth.v1.Reservation
-	(v1.Reservation_State)(0),               // 25: berth.v1.Reservation.State
-	(v1.UpsertReservationRequest_Change)(0), // 26: berth.v1.UpsertReservationRequest.Change
-	(*v1.Sku)(nil),                          // 27: berth.v1.Sku
-	(*v1.Pool)(nil),                         // 28: berth.v1.Pool
-	(*v1.ReservationKey)(nil),               // 29: berth.v1.ReservationKey
-	(v1.Assignment_State)(0),                // 30: berth.v1.Assignment.State
-	(*v1.ResourceShare)(nil),                // 31: berth.v1.ResourceShare
+	(*EventSegment)(nil),                    // 2: berth.record.v1.EventSegment
+	(*EventFloor)(nil),                      // 3: berth.record.v1.EventFloor
+	(*SeatRun)(nil),                         // 4: berth.record.v1.SeatRun
+	(*Reservation)(nil),                     // 5: berth.record.v1.Reservation
+	(*Ready)(nil),                           // 6: berth.record.v1.Ready
+	(*RequestMark)(nil),                     // 7: berth.record.v1.RequestMark
+	(*Stage)(nil),                           // 8: berth.record.v1.Stage
+	(*StageRequest)(nil),                    // 9: berth.record.v1.StageRequest
+	(*Executor)(nil),                        // 10: berth.record.v1.Executor
+	(*Sku)(nil),                             // 11: berth.record.v1.Sku
+	(*Pool)(nil),                            // 12: berth.record.v1.Pool
+	(*Disable)(nil),                         // 13: berth.record.v1.Disable
+	(*Live)(nil),                            // 14: berth.record.v1.Live
+	(*LeaseChunk)(nil),                      // 15: berth.record.v1.LeaseChunk
+	(*TaskHeader)(nil),                      // 16: berth.record.v1.TaskHeader
+	(*TaskChunk)(nil),                       // 17: berth.record.v1.TaskChunk
+	(*TaskWorker)(nil),                      // 18: berth.record.v1.TaskWorker
+	nil,                                     // 19: berth.record.v1.Reservation.WorkerCountsEntry
+	nil,                                     // 20: berth.record.v1.Executor.AttributesEntry
+	nil,                                     // 21: berth.record.v1.Executor.ResourcesEntry
+	nil,                                     // 22: berth.record.v1.Executor.ReservedEntry
+	nil,                                     // 23: berth.record.v1.Disable.AttributesEntry
+	nil,                                     // 24: berth.record.v1.LeaseChunk.EachEntry
+	(*timestamppb.Timestamp)(nil),           // 25: google.protobuf.Timestamp
+	(*v1.Reservation)(nil),                  // 26: berth.v1.Reservation
+	(v1.Reservation_State)(0),               // 27: berth.v1.Reservation.State
+	(v1.UpsertReservationRequest_Change)(0), // 28: berth.v1.UpsertReservationRequest.Change
+	(*v1.Sku)(nil),                          // 29: berth.v1.Sku
+	(*v1.Pool)(nil),                         // 30: berth.v1.Pool
+	(*v1.ReservationKey)(nil),               // 31: berth.v1.ReservationKey
+	(v1.Assignment_State)(0),                // 32: berth.v1.Assignment.State
+	(*v1.ResourceShare)(nil),                // 33: berth.v1.ResourceShare
 }
 var file_berth_record_v1_record_proto_depIdxs = []int32{
-	23, // 0: berth.record.v1.Leader.since:type_name -> google.protobuf.Timestamp
-	24, // 1: berth.record.v1.Reservation.spec:type_name -> berth.v1.Reservation
-	2,  // 2: berth.record.v1.Reservation.seats:type_name -> berth.record.v1.SeatRun
-	25, // 3: berth.record.v1.Reservation.state:type_name -> berth.v1.Reservation.State
-	23, // 4: berth.record.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
-	23, // 5: berth.record.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
-	23, // 6: berth.record.v1.Reservation.ended_at:type_name -> google.protobuf.Timestamp
-	5,  // 7: berth.record.v1.Reservation.requests:type_name -> berth.record.v1.RequestMark
-	17, // 8: berth.record.v1.Reservation.worker_counts:type_name -> berth.record.v1.Reservation.WorkerCountsEntry
-	2,  // 9: berth.record.v1.Reservation.unwanted:type_name -> berth.record.v1.SeatRun
-	23, // 10: berth.record.v1.Ready.since:type_name -> google.protobuf.Timestamp
-	23, // 11: berth.record.v1.Ready.begun:type_name -> google.protobuf.Timestamp
-	26, // 12: berth.record.v1.RequestMark.change:type_name -> berth.v1.UpsertReservationRequest.Change
-	2,  // 13: berth.record.v1.Stage.numbers:type_name -> berth.record.v1.SeatRun
-	7,  // 14: berth.record.v1.Stage.requests:type_name -> berth.record.v1.StageRequest
-	18, // 15: berth.record.v1.Executor.attributes:type_name -> berth.record.v1.Executor.AttributesEntry
-	19, // 16: berth.record.v1.Executor.resources:type_name -> berth.record.v1.Executor.ResourcesEntry
-	23, // 17: berth.record.v1.Executor.registered_at:type_name -> google.protobuf.Timestamp
-	23, // 18: berth.record.v1.Executor.since:type_name -> google.protobuf.Timestamp
-	20, // 19: berth.record.v1.Executor.reserved:type_name -> berth.record.v1.Executor.ReservedEntry
-	27, // 20: berth.record.v1.Sku.sku:type_name -> berth.v1.Sku
-	28, // 21: berth.record.v1.Pool.pool:type_name -> berth.v1.Pool
-	21, // 22: berth.record.v1.Disable.attributes:type_name -> berth.record.v1.Disable.AttributesEntry
-	23, // 23: berth.record.v1.Disable.expire_at:type_name -> google.protobuf.Timestamp
-	23, // 24: berth.record.v1.Disable.created_at:type_name -> google.protobuf.Timestamp
-	23, // 25: berth.record.v1.Disable.ended_at:type_name -> google.protobuf.Timestamp
-	29, // 26: berth.record.v1.LeaseChunk.key:type_name -> berth.v1.ReservationKey
-	22, // 27: berth.record.v1.LeaseChunk.each:type_name -> berth.record.v1.LeaseChunk.EachEntry
-	23, // 28: berth.record.v1.LeaseChunk.granted_at:type_name -> google.protobuf.Timestamp
-	29, // 29: berth.record.v1.TaskHeader.key:type_name -> berth.v1.ReservationKey
-	23, // 30: berth.record.v1.TaskHeader.created_at:type_name -> google.protobuf.Timestamp
-	16, // 31: berth.record.v1.TaskChunk.workers:type_name -> berth.record.v1.TaskWorker
-	30, // 32: berth.record.v1.TaskWorker.state:type_name -> berth.v1.Assignment.State
-	23, // 33: berth.record.v1.TaskWorker.since:type_name -> google.protobuf.Timestamp
-	31, // 34: berth.record.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
+	25, // 0: berth.record.v1.Leader.since:type_name -> google.protobuf.Timestamp
+	26, // 1: berth.record.v1.Reservation.spec:type_name -> berth.v1.Reservation
+	4,  // 2: berth.record.v1.Reservation.seats:type_name -> berth.record.v1.SeatRun
+	27, // 3: berth.record.v1.Reservation.state:type_name -> berth.v1.Reservation.State
+	25, // 4: berth.record.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
+	25, // 5: berth.record.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
+	25, // 6: berth.record.v1.Reservation.ended_at:type_name -> google.protobuf.Timestamp
+	7,  // 7: berth.record.v1.Reservation.requests:type_name -> berth.record.v1.RequestMark
+	19, // 8: berth.record.v1.Reservation.worker_counts:type_name -> berth.record.v1.Reservation.WorkerCountsEntry
+	4,  // 9: berth.record.v1.Reservation.unwanted:type_name -> berth.record.v1.SeatRun
+	25, // 10: berth.record.v1.Ready.since:type_name -> google.protobuf.Timestamp
+	25, // 11: berth.record.v1.Ready.begun:type_name -> google.protobuf.Timestamp
+	28, // 12: berth.record.v1.RequestMark.change:type_name -> berth.v1.UpsertReservationRequest.Change
+	4,  // 13: berth.record.v1.Stage.numbers:type_name -> berth.record.v1.SeatRun
+	9,  // 14: berth.record.v1.Stage.requests:type_name -> berth.record.v1.StageRequest
+	20, // 15: berth.record.v1.Executor.attributes:type_name -> berth.record.v1.Executor.AttributesEntry
+	21, // 16: berth.record.v1.Executor.resources:type_name -> berth.record.v1.Executor.ResourcesEntry
+	25, // 17: berth.record.v1.Executor.registered_at:type_name -> google.protobuf.Timestamp
+	25, // 18: berth.record.v1.Executor.since:type_name -> google.protobuf.Timestamp
+	22, // 19: berth.record.v1.Executor.reserved:type_name -> berth.record.v1.Executor.ReservedEntry
+	29, // 20: berth.record.v1.Sku.sku:type_name -> berth.v1.Sku
+	30, // 21: berth.record.v1.Pool.pool:type_name -> berth.v1.Pool
+	23, // 22: berth.record.v1.Disable.attributes:type_name -> berth.record.v1.Disable.AttributesEntry
+	25, // 23: berth.record.v1.Disable.expire_at:type_name -> google.protobuf.Timestamp
+	25, // 24: berth.record.v1.Disable.created_at:type_name -> google.protobuf.Timestamp
+	25, // 25: berth.record.v1.Disable.ended_at:type_name -> google.protobuf.Timestamp
+	31, // 26: berth.record.v1.LeaseChunk.key:type_name -> berth.v1.ReservationKey
+	24, // 27: berth.record.v1.LeaseChunk.each:type_name -> berth.record.v1.LeaseChunk.EachEntry
+	25, // 28: berth.record.v1.LeaseChunk.granted_at:type_name -> google.protobuf.Timestamp
+	31, // 29: berth.record.v1.TaskHeader.key:type_name -> berth.v1.ReservationKey
+	25, // 30: berth.record.v1.TaskHeader.created_at:type_name -> google.protobuf.Timestamp
+	18, // 31: berth.record.v1.TaskChunk.workers:type_name -> berth.record.v1.TaskWorker
+	32, // 32: berth.record.v1.TaskWorker.state:type_name -> berth.v1.Assignment.State
+	25, // 33: berth.record.v1.TaskWorker.since:type_name -> google.protobuf.Timestamp
+	33, // 34: berth.record.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
 	35, // [35:35] is the sub-list for method output_type
 	35, // [35:35] is the sub-list for method input_type
 	35, // [35:35] is the sub-list for extension type_name
@@ -1793,15 +1904,15 @@ func file_berth_record_v1_record_proto_init() {
 	if File_berth_record_v1_record_proto != nil {
 		return
 	}
-	file_berth_record_v1_record_proto_msgTypes[3].OneofWrappers = []any{}
-	file_berth_record_v1_record_proto_msgTypes[16].OneofWrappers = []any{}
+	file_berth_record_v1_record_proto_msgTypes[5].OneofWrappers = []any{}
+	file_berth_record_v1_record_proto_msgTypes[18].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_record_v1_record_proto_rawDesc), len(file_berth_record_v1_record_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   23,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
