@@ -259,9 +259,16 @@ func TestTheNewestSegmentIsAlwaysMarked(t *testing.T) {
 	for want := 2; want < 4; want++ {
 		s.now = s.now.Add(2 * time.Hour)
 		s.fake.Tick()
+		ranOut := s.fake.Revision()
+		s.write(store.Put(space.Key(gate("g")), nil)) // others go on
 		s.settle()
 		if _, _, segments := s.kept(); !slices.Equal(segments, []string{fmt.Sprintf("registry %d", want)}) {
 			t.Errorf("segments are %v, want %d", segments, want)
+		}
+		var mark recordv1.EventSegment
+		kv, _, _ := s.fake.Get(t.Context(), space.Segment(model.ServiceRegistry, int64(want)))
+		if err := proto.Unmarshal(kv.Value, &mark); err != nil || mark.GetKeptFrom() != ranOut {
+			t.Errorf("the mark is %v, the one before ran out at %d, %v", &mark, ranOut, err)
 		}
 	}
 	s.now = s.now.Add(2 * time.Hour)

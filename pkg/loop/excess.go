@@ -73,11 +73,14 @@ func (k *Kept) tooMany(limit int) []*jobEvents {
 	return jobs
 }
 
-// newestOf is the number of a service's newest segment, 0 when it never had one,
-// and whether that is kept.
-func (k *Kept) newestOf(service string) (number int64, kept bool) {
+// newestOf is the number of a service's newest segment, 0 when it never had one;
+// and once that has run out, a revision at which it had.
+func (k *Kept) newestOf(service string) (number, ranOut int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	number = k.newest[service]
-	return number, k.byID[segmentID{service, number}] != nil
+	if number == 0 || k.byID[segmentID{service, number}] != nil {
+		return number, 0
+	}
+	return number, max(k.ranOut[service], k.since)
 }

@@ -30,6 +30,7 @@ type Kept struct {
 
 	mu       sync.Mutex
 	newest   map[string]int64 // segment, by service
+	ranOut   map[string]int64 // the revision that the newest one ended at
 	byID     map[segmentID]*segment
 	segments []*segment // the oldest first
 	jobs     map[string]*jobEvents
@@ -78,7 +79,8 @@ func newKept(space keyspace.Space, most int) *Kept {
 func (k *Kept) reset(revision int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.newest, k.byID, k.segments = map[string]int64{}, map[segmentID]*segment{}, nil
+	k.newest, k.ranOut = map[string]int64{}, map[string]int64{}
+	k.byID, k.segments = map[segmentID]*segment{}, nil
 	k.jobs, k.over = map[string]*jobEvents{}, map[*jobEvents]struct{}{}
 	k.events, k.bytes = 0, 0
 	k.since, k.counted, k.countedTo, k.floors = revision, false, "", map[floorID]int64{}
@@ -147,6 +149,9 @@ func (k *Kept) mark(c store.Change) {
 		}
 	case c.Deleted:
 		k.drop(k.byID[id])
+		if number == k.newest[service] {
+			k.ranOut[service] = c.Mod
+		}
 	case k.byID[id] == nil:
 		s := &segment{segmentID: id, lease: c.Lease, created: c.Create, parts: map[*jobEvents]part{}}
 		k.byID[id] = s

@@ -48,7 +48,11 @@ func (d *Driver[C]) room(ctx context.Context, events int) error {
 
 // mark are the operations that mark the present segment and name it the newest.
 func (d *Driver[C]) mark() ([]store.Op, error) {
-	value, err := proto.Marshal(&recordv1.EventSegment{Number: d.writing.number})
+	segment := &recordv1.EventSegment{Number: d.writing.number}
+	if before, ranOut := d.kept.newestOf(d.service); before == d.writing.number-1 {
+		segment.KeptFrom = ranOut
+	}
+	value, err := proto.Marshal(segment)
 	if err != nil {
 		return nil, err
 	}
@@ -90,8 +94,8 @@ func (d *Driver[C]) retain(ctx context.Context) error {
 	if d.revision < d.retained || d.now().Before(d.retainAfter) {
 		return nil
 	}
-	if number, kept := d.kept.newestOf(d.service); number != 0 && number == d.writing.number && d.writing.marked && !kept {
-		// It ran out, and nothing was written since.
+	if number, ranOut := d.kept.newestOf(d.service); ranOut != 0 && number == d.writing.number && d.writing.marked {
+		// Nothing was written since.
 		d.writing.lease = 0
 		return d.letGo(ctx)
 	}

@@ -141,8 +141,12 @@ func (x *Chain) GetBatch() string {
 // service's job events, and segments/{service}/{number}, which marks that a
 // segment is kept.
 type EventSegment struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Number        int64                  `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Number int64                  `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	// Kept_from is set where the segment before had run out already: nothing that
+	// the service wrote from this revision on was dropped. Otherwise that is the
+	// revision that created the mark.
+	KeptFrom      int64 `protobuf:"varint,2,opt,name=kept_from,json=keptFrom,proto3" json:"kept_from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -180,6 +184,13 @@ func (*EventSegment) Descriptor() ([]byte, []int) {
 func (x *EventSegment) GetNumber() int64 {
 	if x != nil {
 		return x.Number
+	}
+	return 0
+}
+
+func (x *EventSegment) GetKeptFrom() int64 {
+	if x != nil {
+		return x.KeptFrom
 	}
 	return 0
 }
@@ -1641,9 +1652,10 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\aversion\x18\x03 \x01(\tR\aversion\x120\n" +
 	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\x1d\n" +
 	"\x05Chain\x12\x14\n" +
-	"\x05batch\x18\x01 \x01(\tR\x05batch\"&\n" +
+	"\x05batch\x18\x01 \x01(\tR\x05batch\"C\n" +
 	"\fEventSegment\x12\x16\n" +
-	"\x06number\x18\x01 \x01(\x03R\x06number\"B\n" +
+	"\x06number\x18\x01 \x01(\x03R\x06number\x12\x1b\n" +
+	"\tkept_from\x18\x02 \x01(\x03R\bkeptFrom\"B\n" +
 	"\n" +
 	"EventFloor\x12\x18\n" +
 	"\asegment\x18\x01 \x01(\x03R\asegment\x12\x1a\n" +
