@@ -22,7 +22,9 @@ type Etcd struct {
 }
 
 // NewEtcd makes the source of a cluster's events.
-func NewEtcd(s store.Store, keys keyspace.Space) *Etcd { return &Etcd{s, keys} }
+func NewEtcd(s store.Store, keys keyspace.Space) *Etcd {
+	return &Etcd{paced{s, make(chan struct{}, readsAtOnce)}, keys}
+}
 
 // Open implements Source.
 func (e *Etcd) Open(ctx context.Context, job string, since Cursor) (Reader, error) {
