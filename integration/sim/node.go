@@ -77,7 +77,7 @@ func newNode[C model.Core](w *World, service string, i int, core func() C, perfo
 
 func (n *node[C]) start() {
 	n.born++
-	n.driver = loop.NewDriver(n.core(), n.service, n.w.space, func() time.Time { return n.w.now })
+	n.driver = loop.NewDriver(n.core(), n.service, n.w.space, loop.DefaultEventLimits(), func() time.Time { return n.w.now })
 	if n.view != nil {
 		n.view.Close()
 	}
@@ -219,7 +219,7 @@ func (n *node[C]) follow() {
 			break
 		}
 		if b.Reset && n.driver.Revision() > 0 {
-			n.driver = loop.NewDriver(n.core(), n.service, n.w.space, func() time.Time { return n.w.now })
+			n.driver = loop.NewDriver(n.core(), n.service, n.w.space, loop.DefaultEventLimits(), func() time.Time { return n.w.now })
 		}
 		if err := n.driver.Follow(b); err != nil {
 			n.w.fail("%s: %v", n.name, err)
@@ -282,7 +282,11 @@ func (n *node[C]) lead() {
 	})
 	actions, err := n.driver.Lead(context.Background(), loop.Leading{
 		Term: n.term, Log: committer, Source: n, Confirm: n.confirm,
-		EventLease: func(context.Context, int) (int64, error) { return 0, nil },
+		Grant: func(ctx context.Context, ttl time.Duration) (int64, error) {
+			lease, err := n.w.store.Grant(ctx, ttl)
+			return lease.ID, err
+		},
+		Revoke: n.w.store.Revoke,
 	})
 	n.carryOut(actions)
 	if err != nil {

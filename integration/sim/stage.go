@@ -5,7 +5,6 @@ import (
 	"io"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -147,7 +146,7 @@ func (s *Stage) Events(job string) ([]*berthv1.Event, error) {
 	for _, r := range s.w.store.History() {
 		from := len(events)
 		for _, c := range r.Changes {
-			if c.Deleted || !strings.HasPrefix(c.Key, s.w.space.JobEvents(job)) {
+			if e, ok := s.w.space.ParseEvent(c.Key); c.Deleted || !ok || e.Job != job || e.Segment == 0 {
 				continue
 			}
 			event := &berthv1.Event{}

@@ -16,7 +16,10 @@
 //	  executors/forgotten                                 executor-state
 //	  assigner/tasks/{uid}                                assigner
 //	  assigner/tasks/{uid}/{chunk}                        assigner
-//	  events/{job}/{service}/{term}-{n}                   each service its own
+//	  events/{job}/{service}                              each service its own
+//	  events/{job}/{service}/{segment}-{n}-{size}         each service its own
+//	  segments/{service}                                  the service
+//	  segments/{service}/{segment}                        the service
 //
 // Names hold only [A-Za-z0-9._-], so a slash always separates. The package is
 // pure.
@@ -130,18 +133,6 @@ func (s Space) Parse(key string) (ref model.Ref, ok bool) {
 		return chunked(model.KindTaskChunk, p[2], p[3])
 	}
 	return model.Ref{}, false
-}
-
-// Events is the prefix of all job events.
-func (s Space) Events() string { return s.prefix + "events/" }
-
-// JobEvents is the prefix of a job's events.
-func (s Space) JobEvents(job string) string { return s.prefix + "events/" + job + "/" }
-
-// Event is the key of one event: the n-th that the service's leader of that
-// term wrote. The order of events is that of revisions, not of keys.
-func (s Space) Event(job, service string, term, n int64) string {
-	return fmt.Sprintf("%s%s/%016x-%08x", s.JobEvents(job), service, term, n)
 }
 
 func chunk(n int32) string { return fmt.Sprintf("%05d", n) }

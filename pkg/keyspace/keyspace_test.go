@@ -43,7 +43,10 @@ func TestKeyAndParse(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	space := New("default")
 	for _, key := range []string{
-		space.Event("etl", model.ServiceRegistry, 7, 1),
+		space.Event(EventKey{Job: "etl", Service: model.ServiceRegistry, Segment: 7, Number: 1}),
+		space.EventFloor("etl", model.ServiceRegistry),
+		space.NewestSegment(model.ServiceRegistry),
+		space.Segment(model.ServiceRegistry, 1),
 		"/berth/other/leaders/registry",
 		"/berth/default/",
 		"/berth/default/executors/leases/a-1/x",

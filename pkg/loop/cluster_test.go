@@ -81,7 +81,7 @@ func run(t *testing.T, s store.Store, id string, perform func(*loop.Term, *toy, 
 		perform = func(_ *loop.Term, _ *toy, action model.Action) { t.Errorf("%T is not to be performed", action) }
 	}
 	r.Loop = loop.New(loop.Config[*toy]{
-		Service: service, Space: space, Store: s, Election: election, Perform: perform,
+		Service: service, Space: space, Store: s, Election: election, Perform: perform, Events: loop.DefaultEventLimits(),
 		New:    newToy,
 		OnLead: func(serving bool) { r.serving <- serving },
 		Log:    slog.New(slog.DiscardHandler),

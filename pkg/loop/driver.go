@@ -52,12 +52,14 @@ type Driver[C model.Core] struct {
 	service string
 	space   keyspace.Space
 	now     func() time.Time
+	limits  EventLimits
 
 	// revision is what the view has reached.
 	revision int64
 	// chain is the chain record of the service as the view has it.
 	chain   []byte
 	leaders map[string]leading
+	kept    *Kept
 
 	// leads is set, and the rest filled in, with Lead.
 	leads bool
@@ -67,18 +69,27 @@ type Driver[C model.Core] struct {
 	// effects are decided and not durable.
 	effects []decided
 	events  int64
+	writing writing
+	// retained is the revision of the last step that let events go, revoked the
+	// last segment that was, retainAfter when to go on after a failure.
+	retained, revoked int64
+	retainAfter       time.Time
 }
 
 // NewDriver answers a driver of a fresh core.
-func NewDriver[C model.Core](core C, service string, space keyspace.Space, now func() time.Time) *Driver[C] {
+func NewDriver[C model.Core](core C, service string, space keyspace.Space, limits EventLimits, now func() time.Time) *Driver[C] {
 	return &Driver[C]{
-		Core: core, service: service, space: space, now: now,
-		leaders: map[string]leading{}, mine: map[int64]struct{}{},
+		Core: core, service: service, space: space, now: now, limits: limits,
+		leaders: map[string]leading{}, mine: map[int64]struct{}{}, kept: newKept(space, limits.PerJob),
 	}
 }
 
 // Revision is what the view has reached.
 func (d *Driver[C]) Revision() int64 { return d.revision }
+
+// Kept is what the driver knows of the job events that are kept. After every
+// batch with Reset set they have to be counted again.
+func (d *Driver[C]) Kept() *Kept { return d.kept }
 
 // Chain is the value of the service's chain key in the view.
 func (d *Driver[C]) Chain() []byte { return d.chain }
@@ -102,8 +113,14 @@ func (d *Driver[C]) Events(b store.Batch) ([]model.Event, error) {
 	if b.Reset && d.leads {
 		return nil, ErrReset
 	}
+	if b.Reset {
+		d.kept.reset(b.Revision)
+	}
 	events := make([]model.Event, 0, len(b.Changes)+1)
 	for _, c := range b.Changes {
+		if d.kept.told(c) {
+			continue
+		}
 		ref, ok := d.space.Parse(c.Key)
 		if !ok {
 			continue
@@ -130,6 +147,9 @@ func (d *Driver[C]) Events(b store.Batch) ([]model.Event, error) {
 			d.leaders[ref.ID] = leading{record, c.Create}
 		}
 		events = append(events, event)
+	}
+	for _, c := range b.Skipped {
+		d.kept.told(c)
 	}
 	d.revision = max(d.revision, b.Revision)
 	for revision := range d.mine {
@@ -160,8 +180,10 @@ type Leading struct {
 	Log  Log
 	// Source lets a round catch up with what another service decided.
 	Source Source
-	// EventLease gives the etcd lease that a number of job events stand on.
-	EventLease func(ctx context.Context, events int) (int64, error)
+	// Grant makes an etcd lease for job events, asking until there is one or ctx
+	// ends. Revoke ends one, and them.
+	Grant  func(ctx context.Context, ttl time.Duration) (int64, error)
+	Revoke func(ctx context.Context, lease int64) error
 	// Confirm asks the store, linearizably, whether the term still stands:
 	// ErrFenced when it does not.
 	Confirm func(ctx context.Context) error
@@ -174,6 +196,9 @@ type Leading struct {
 // the win. The actions answered are to be carried out.
 func (d *Driver[C]) Lead(ctx context.Context, l Leading) ([]model.Action, error) {
 	d.Leading, d.leads = l, true
+	// A term begins with a segment of its own, after those before it.
+	d.writing.number, _ = d.kept.newestOf(d.service)
+	d.writing.marked = true
 	return d.Round(ctx, []model.Event{model.Elected{Term: l.Term, Revision: d.revision}})
 }
 
@@ -210,7 +235,7 @@ func (d *Driver[C]) Round(ctx context.Context, events []model.Event) ([]model.Ac
 					return nil, err
 				}
 			}
-			return actions, nil
+			return actions, d.retain(ctx)
 		}
 		d.abandon()
 		done := 0
@@ -309,6 +334,7 @@ func (d *Driver[C]) commit(ctx context.Context) (durable int, actions []model.Ac
 			d.mine[c.Revision] = struct{}{}
 			d.tell(d.effects[:c.Writes], c.Revision)
 			d.effects = d.effects[c.Writes:]
+			d.writing.durable(c.Writes)
 			durable += c.Writes
 			actions = append(actions, d.step(model.Committed{Effects: c.Writes, Revision: c.Revision})...)
 		}
@@ -352,9 +378,9 @@ func (d *Driver[C]) encode(ctx context.Context) ([]store.Write, error) {
 	for _, e := range d.effects {
 		events += len(e.Events)
 	}
-	lease, err := int64(0), error(nil)
+	d.writing.marking = 0
 	if events > 0 {
-		if lease, err = d.EventLease(ctx, events); err != nil {
+		if err := d.room(ctx, events); err != nil {
 			return nil, err
 		}
 	}
@@ -375,14 +401,19 @@ func (d *Driver[C]) encode(ctx context.Context) ([]store.Write, error) {
 			}
 			w.Ops = append(w.Ops, op)
 		}
-		for _, event := range e.Events {
-			d.events++
-			value, err := wire.EncodeEvent(event, d.events)
+		if len(e.Events) > 0 && !d.writing.marked && d.writing.marking == 0 {
+			marks, err := d.mark()
 			if err != nil {
 				return nil, err
 			}
-			key := d.space.Event(event.Key.Job, d.service, d.Term, d.events)
-			w.Ops = append(w.Ops, store.Op{Key: key, Value: value, Lease: lease})
+			w.Ops, d.writing.marking = append(w.Ops, marks...), i+1
+		}
+		for _, event := range e.Events {
+			op, err := d.eventOp(event)
+			if err != nil {
+				return nil, err
+			}
+			w.Ops = append(w.Ops, op)
 		}
 		for _, expect := range e.Expect {
 			w.If = append(w.If, compare(d.space, expect))

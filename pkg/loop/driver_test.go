@@ -40,7 +40,7 @@ func newRig(t *testing.T) *rig {
 	r.term = r.write(store.Op{Key: space.Key(model.LeaderRef(service)), Value: leader})
 	r.view = store.OpenView(r.fake, space.Prefix(), space.Events())
 	t.Cleanup(r.view.Close)
-	r.driver = loop.NewDriver(r.core, service, space, time.Now)
+	r.driver = loop.NewDriver(r.core, service, space, loop.DefaultEventLimits(), time.Now)
 	if err := r.driver.Follow(r.next()); err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,8 @@ func newRig(t *testing.T) *rig {
 	})
 	if _, err := r.driver.Lead(t.Context(), loop.Leading{
 		Term: r.term, Log: committer, Source: r,
-		EventLease: func(context.Context, int) (int64, error) { return r.event, nil },
+		Grant:  func(context.Context, time.Duration) (int64, error) { return r.event, nil },
+		Revoke: r.fake.Revoke,
 		Confirm: func(context.Context) error {
 			if r.confirmed++; r.deposed {
 				return loop.ErrFenced

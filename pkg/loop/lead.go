@@ -103,7 +103,7 @@ func (t *tenure[C]) serve(ctx, leaving context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := t.follow(b); err != nil {
+		if err := t.follow(ctx, b); err != nil {
 			return err
 		}
 	}
@@ -112,7 +112,10 @@ func (t *tenure[C]) serve(ctx, leaving context.Context) error {
 		ChainKey: l.cfg.Space.Key(model.Ref{Kind: model.KindChain, ID: l.cfg.Service}), Chain: t.driver.Chain(),
 		Wait: func(ctx context.Context, attempt int) error { return t.pause(ctx, attempt-1) },
 	})
-	actions, err := t.driver.Lead(ctx, Leading{Term: leadership.Term(), Log: log, Source: t, EventLease: t.events.lease, Confirm: t.confirm, Durable: t.durable()})
+	actions, err := t.driver.Lead(ctx, Leading{
+		Term: leadership.Term(), Log: log, Source: t, Confirm: t.confirm,
+		Grant: t.grant, Revoke: l.cfg.Store.Revoke, Durable: t.durable(),
+	})
 	if err != nil {
 		return err
 	}

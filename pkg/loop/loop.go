@@ -33,7 +33,9 @@ type Config[C model.Core] struct {
 	// Durable, if given, is told of job events once they are durable, in order.
 	// It is called on the loop's goroutine and must not block.
 	Durable func(Durable)
-	Log     *slog.Logger
+	// Events are the limits of what is kept of job events.
+	Events EventLimits
+	Log    *slog.Logger
 }
 
 // The bounds of the loop.
@@ -44,12 +46,6 @@ const (
 	// roundSize is how many requests one round takes. What waits meanwhile
 	// makes the next group commit.
 	roundSize = 512
-	// eventRetention is how long job events are kept, eventRotation and
-	// eventsPerLease how long and how many of them share an etcd lease: an
-	// etcd lease with very many keys would stall etcd when it ends.
-	eventRetention = time.Hour
-	eventRotation  = 10 * time.Minute
-	eventsPerLease = 5000
 	// hangAfter is how long the loop may do nothing, not even ask etcd again. A
 	// leader that hangs keeps its etcd lease as well as any, so it is made to give
 	// way.
@@ -103,6 +99,9 @@ type Status struct {
 	Since, Renewed time.Time
 	// Revision is what the view has reached.
 	Revision int64
+	// Events and EventBytes are how many job events etcd holds, of all services;
+	// 0 while they are being counted.
+	Events, EventBytes int
 }
 
 // New answers a loop; Run runs it.
@@ -118,6 +117,7 @@ type state struct {
 	leadership *leader.Leadership
 	serving    bool
 	revision   int64
+	kept       *Kept
 }
 
 // Status may be called from any goroutine.
@@ -126,6 +126,11 @@ func (l *Loop[C]) Status() Status {
 	status := Status{Revision: s.revision}
 	if s.view != nil {
 		status.Current = s.revision > 0 && s.view.Ready()
+	}
+	if s.kept != nil {
+		if events, bytes, counted := s.kept.Total(); counted {
+			status.Events, status.EventBytes = events, bytes
+		}
 	}
 	if s.leadership != nil {
 		status.Serving = s.serving && s.leadership.Valid()

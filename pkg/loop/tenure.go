@@ -2,6 +2,7 @@ package loop
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -26,30 +27,27 @@ type tenure[C model.Core] struct {
 	lastToken  uint64
 	reads      []item[C] // of the round under way
 	resigning  []item[C] // who asked for the end of the term
-	events     eventLeases
+	owned      sync.WaitGroup
 	turned     atomic.Pointer[time.Time] // the loop's last turn
 }
 
 func newTenure[C model.Core](l *Loop[C]) *tenure[C] {
-	t := &tenure[C]{
+	return &tenure[C]{
 		l:       l,
-		driver:  NewDriver(l.cfg.New(), l.cfg.Service, l.cfg.Space, time.Now),
+		driver:  NewDriver(l.cfg.New(), l.cfg.Service, l.cfg.Space, l.cfg.Events, time.Now),
 		batches: make(chan store.Batch, 64),
 		waiting: map[uint64]item[C]{},
 	}
-	t.events = eventLeases{store: l.cfg.Store, pause: t.pause}
-	return t
 }
 
 func (t *tenure[C]) run(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
-	var owned sync.WaitGroup
 	t.view = store.OpenView(t.l.cfg.Store, t.l.cfg.Space.Prefix(), t.l.cfg.Space.Events())
 	defer t.view.Close() // last: who pulls a closed view opens it again
-	defer owned.Wait()
+	defer t.owned.Wait()
 	defer stop(nil)
 
-	owned.Go(func() {
+	t.owned.Go(func() {
 		for {
 			b, err := t.view.Next(ctx)
 			if err != nil {
@@ -73,7 +71,7 @@ func (t *tenure[C]) run(ctx context.Context) error {
 			t.giveUp(won, campaigning)
 			return context.Cause(ctx)
 		case b := <-t.batches:
-			if err := t.follow(b); err != nil {
+			if err := t.follow(ctx, b); err != nil {
 				stop(err)
 				t.giveUp(won, campaigning)
 				return err
@@ -81,7 +79,7 @@ func (t *tenure[C]) run(ctx context.Context) error {
 			if !campaigning {
 				// A replica that does not know what is stored does not stand.
 				campaigning = true
-				owned.Go(func() {
+				t.owned.Go(func() {
 					leadership, err := t.l.cfg.Election.Campaign(ctx)
 					if err != nil {
 						stop(err)
@@ -122,11 +120,35 @@ func resign(leadership *leader.Leadership) {
 	_ = leadership.Resign(ctx) // its etcd lease ends it otherwise
 }
 
-func (t *tenure[C]) follow(b store.Batch) error {
+func (t *tenure[C]) follow(ctx context.Context, b store.Batch) error {
 	if b.Reset && t.driver.Revision() > 0 {
-		t.driver = NewDriver(t.l.cfg.New(), t.l.cfg.Service, t.l.cfg.Space, time.Now)
+		t.driver = NewDriver(t.l.cfg.New(), t.l.cfg.Service, t.l.cfg.Space, t.l.cfg.Events, time.Now)
 	}
-	return t.driver.Follow(b)
+	if err := t.driver.Follow(b); err != nil || !b.Reset {
+		return err
+	}
+	kept := t.driver.Kept()
+	t.owned.Go(func() {
+		for n := 1; kept.Count(ctx, t.l.cfg.Store) != nil && store.Sleep(ctx, store.Backoff(n)) == nil; n++ {
+		}
+	})
+	return nil
+}
+
+// grant implements Leading.
+func (t *tenure[C]) grant(ctx context.Context, ttl time.Duration) (int64, error) {
+	for attempt := 1; ; attempt++ {
+		lease, err := t.l.cfg.Store.Grant(ctx, ttl)
+		if err == nil {
+			return lease.ID, nil
+		}
+		if !errors.Is(err, store.ErrAmbiguous) {
+			return 0, err
+		}
+		if err := t.pause(ctx, attempt); err != nil {
+			return 0, err
+		}
+	}
 }
 
 func (t *tenure[C]) notLeader() error {
@@ -138,5 +160,5 @@ func (t *tenure[C]) notLeader() error {
 }
 
 func (t *tenure[C]) publish(serving bool) {
-	t.l.status.Store(&state{view: t.view, leadership: t.leadership, serving: serving, revision: t.driver.Revision()})
+	t.l.status.Store(&state{view: t.view, leadership: t.leadership, serving: serving, revision: t.driver.Revision(), kept: t.driver.Kept()})
 }

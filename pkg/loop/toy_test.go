@@ -1,6 +1,7 @@
 package loop_test
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -20,8 +21,9 @@ type (
 		record model.Record
 		// gate, when set, is the header of another service that must not be there.
 		gate string
-		// events come with the record; then follows it once it is durable.
+		// events of a job, j by default, come with the record; then follows it once it is durable.
 		events int
+		job    string
 		then   model.Record
 	}
 	// get answers the record, or nil.
@@ -127,7 +129,7 @@ func (c *toy) decide(r put, token uint64) {
 		effect.Expect = []model.Expect{{Ref: gate(r.gate), Absent: true}}
 	}
 	for range r.events {
-		effect.Events = append(effect.Events, model.JobEvent{Kind: model.EventReservationAssigned, Key: model.Key{Job: "j", Stage: "s", Name: "main"}})
+		effect.Events = append(effect.Events, model.JobEvent{Kind: model.EventReservationAssigned, Key: model.Key{Job: cmp.Or(r.job, "j"), Stage: "s", Name: "main"}})
 	}
 	c.out = append(c.out, effect)
 }

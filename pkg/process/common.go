@@ -60,12 +60,19 @@ type Service struct {
 	Advertise string        `mapstructure:"advertise" usage:"address of this very replica, host:port, which standbys and gateways dial; the bound one unless given"`
 	Gateways  []string      `mapstructure:"gateways" usage:"addresses of the gateways, host:port"`
 	TTL       time.Duration `mapstructure:"ttl" usage:"TTL of the etcd lease that leadership is held on, 2s to 60s"`
+
+	EventRetention time.Duration `mapstructure:"event-retention" usage:"how long job events are kept at least, 10s to 168h, while no other limit is reached; the same for all services"`
+	EventMaxPerJob int           `mapstructure:"event-max-per-job" usage:"how many events of one job are kept, 100 to 10000000; the same for all services"`
+	EventMaxBytes  int           `mapstructure:"event-max-bytes" usage:"how many bytes of job events are kept in etcd, at least 1048576; the same for all services"`
 }
 
 // ServiceDefaults are the settings of a service on two ports of the loopback
 // interface.
 func ServiceDefaults(port, httpPort int) Service {
-	return Service{Common: Defaults(port, httpPort), Gateways: []string{"127.0.0.1:8080"}, TTL: 5 * time.Second}
+	return Service{
+		Common: Defaults(port, httpPort), Gateways: []string{"127.0.0.1:8080"}, TTL: 5 * time.Second,
+		EventRetention: time.Hour, EventMaxPerJob: 100_000, EventMaxBytes: 512 << 20,
+	}
 }
 
 // ReplicaID is the configured id, or one that no other process has had.

@@ -68,6 +68,9 @@ func Open(ctx context.Context, service string, config process.Service, told func
 	if r.Metrics, err = process.NewMetrics(); err != nil {
 		return nil, err
 	}
+	if err := eventLimits(config).Check(); err != nil {
+		return nil, err
+	}
 	serverTLS, clientTLS, err := config.TLS()
 	if err != nil {
 		return nil, err
@@ -137,11 +140,16 @@ func NewLoop[C model.Core](r *Replica, core func() C, perform func(*loop.Term, C
 	}
 	l = loop.New(loop.Config[C]{
 		Service: r.Service, Space: r.Space, Store: r.Store, Election: election,
-		New: core, Perform: perform, Log: r.Log,
+		New: core, Perform: perform, Log: r.Log, Events: eventLimits(r.Config),
 		OnLead:  func(serving bool) { r.Server.SetServing(rpc.LeaderHealth(r.Service), serving) },
 		Durable: steps(r),
 	})
 	return l, nil
+}
+
+// eventLimits are the limits of job events that are configured.
+func eventLimits(config process.Service) loop.EventLimits {
+	return loop.EventLimits{Retention: config.EventRetention, PerJob: config.EventMaxPerJob, Bytes: config.EventMaxBytes}
 }
 
 // identifyTimeout is short: a process that is dying accepts, and answers nothing.
@@ -163,6 +171,12 @@ func (r *Replica) identify(ctx context.Context, address string) (string, error) 
 // Run serves until ctx ends or a part fails.
 func Run[C model.Core](r *Replica, l *loop.Loop[C]) error {
 	controlv1.RegisterReplicasServer(r.Server, &self[C]{r: r, loop: l})
+	r.Metrics.Collect(func(f process.Figures) {
+		if s := l.Status(); s.Serving {
+			f.Gauge("berth_events_kept", "job events in etcd, of all services", float64(s.Events))
+			f.Gauge("berth_events_kept_bytes", "bytes of keys and values of the job events in etcd", float64(s.EventBytes))
+		}
+	})
 	r.Server.SetServing(r.Service, true)
 
 	ready := func() error {

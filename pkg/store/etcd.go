@@ -107,9 +107,12 @@ func compares(cs []Compare) []clientv3.Cmp {
 func ops(in []Op) []clientv3.Op {
 	out := make([]clientv3.Op, len(in))
 	for i, op := range in {
-		if op.Delete {
+		switch {
+		case op.Delete && op.End != "":
+			out[i] = clientv3.OpDelete(op.Key, clientv3.WithRange(op.End))
+		case op.Delete:
 			out[i] = clientv3.OpDelete(op.Key)
-		} else {
+		default:
 			out[i] = clientv3.OpPut(op.Key, string(op.Value), clientv3.WithLease(clientv3.LeaseID(op.Lease)))
 		}
 	}
@@ -142,8 +145,11 @@ func (e *Etcd) Get(ctx context.Context, key string) (KV, bool, error) {
 func (e *Etcd) Page(ctx context.Context, req PageRequest) (Page, error) {
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
-	resp, err := e.client.Get(ctx, req.From, clientv3.WithRange(req.To),
-		clientv3.WithRev(req.Revision), clientv3.WithLimit(int64(req.Limit)))
+	options := []clientv3.OpOption{clientv3.WithRange(req.To), clientv3.WithRev(req.Revision), clientv3.WithLimit(int64(req.Limit))}
+	if req.KeysOnly {
+		options = append(options, clientv3.WithKeysOnly())
+	}
+	resp, err := e.client.Get(ctx, req.From, options...)
 	if err != nil {
 		return Page{}, classify(err)
 	}

@@ -133,7 +133,7 @@ func (f *Fake) txn(txn Txn) (TxnResult, error) {
 func (f *Fake) apply(ops []Op) {
 	next := f.revision + 1
 	var changes []Change
-	for _, op := range ops {
+	for _, op := range f.singly(ops) {
 		old, found := f.at(op.Key, f.revision)
 		if op.Delete && !found {
 			continue
@@ -163,6 +163,35 @@ func (f *Fake) apply(ops []Op) {
 	f.revision = next
 	f.history = append(f.history, Revision{next, changes})
 	f.wake()
+}
+
+// singly puts a delete of every key it deletes in the place of one of a range.
+func (f *Fake) singly(ops []Op) []Op {
+	if !slices.ContainsFunc(ops, func(op Op) bool { return op.End != "" }) {
+		return ops
+	}
+	var single []Op
+	for _, op := range ops {
+		if op.End == "" {
+			single = append(single, op)
+			continue
+		}
+		for _, name := range f.between(op.Key, op.End) {
+			single = append(single, Delete(name))
+		}
+	}
+	return single
+}
+
+// between are the keys that there ever were from one on and before another.
+func (f *Fake) between(from, to string) []string {
+	if f.unsorted {
+		slices.Sort(f.names)
+		f.unsorted = false
+	}
+	first, _ := slices.BinarySearch(f.names, from)
+	end, _ := slices.BinarySearch(f.names, to)
+	return f.names[first:max(first, end)]
 }
 
 // at is a key as it stood at a revision.
@@ -206,19 +235,17 @@ func (f *Fake) Page(ctx context.Context, req PageRequest) (Page, error) {
 	case req.Revision < f.compacted:
 		return Page{}, ErrCompacted
 	}
-	if f.unsorted {
-		slices.Sort(f.names)
-		f.unsorted = false
-	}
-	i, _ := slices.BinarySearch(f.names, req.From)
-	for ; i < len(f.names) && f.names[i] < req.To; i++ {
-		kv, found := f.at(f.names[i], page.Revision)
+	for _, name := range f.between(req.From, req.To) {
+		kv, found := f.at(name, page.Revision)
 		if !found {
 			continue
 		}
 		if req.Limit > 0 && len(page.KVs) == req.Limit {
 			page.More = true
 			break
+		}
+		if req.KeysOnly {
+			kv.Value = nil
 		}
 		page.KVs = append(page.KVs, kv)
 	}

@@ -25,6 +25,16 @@ func checkTxn(txn Txn) error {
 		}
 		seen[op.Key] = true
 	}
+	for _, op := range txn.Then {
+		if op.End == "" {
+			continue
+		}
+		for key := range seen {
+			if op.Key < key && key < op.End {
+				return fmt.Errorf("%w: key %q is within a range that the same transaction deletes", ErrInvalid, key)
+			}
+		}
+	}
 	return nil
 }
 
@@ -49,4 +59,4 @@ const overhead = 32
 
 func compareBytes(c Compare) int { return len(c.Key) + len(c.Value) + overhead }
 
-func opBytes(op Op) int { return len(op.Key) + len(op.Value) + overhead }
+func opBytes(op Op) int { return len(op.Key) + len(op.End) + len(op.Value) + overhead }

@@ -11,6 +11,9 @@ import (
 // tens of kilobytes, then still make an answer that one message holds.
 const pageSize = 1000
 
+// keysPage is how many keys without values Keys reads at a time.
+const keysPage = 5000
+
 // Range reads every key under prefix, but for those under the skipped prefixes,
 // at one revision, in order of key, and answers that revision. When a compaction
 // takes the revision away between two pages, it starts again with a new one.
@@ -40,10 +43,27 @@ func rangeOnce(ctx context.Context, s Store, prefix string, skip []string) ([]KV
 			if !page.More {
 				break
 			}
-			from = page.KVs[len(page.KVs)-1].Key + "\x00"
+			from = page.Next()
 		}
 	}
 	return kvs, revision, nil
+}
+
+// Keys tells of every key under prefix, without its value, a page at a time. The
+// pages may be of different revisions: of a key that comes or goes meanwhile
+// there is no telling.
+func Keys(ctx context.Context, s Store, prefix string, tell func([]KV)) error {
+	for from, more := prefix, true; more; {
+		page, err := s.Page(ctx, PageRequest{From: from, To: prefixEnd(prefix), Limit: keysPage, KeysOnly: true})
+		if err != nil {
+			return err
+		}
+		tell(page.KVs)
+		if more = page.More; more {
+			from = page.Next()
+		}
+	}
+	return nil
 }
 
 // spans are the intervals [from, to) of a prefix without the skipped prefixes.

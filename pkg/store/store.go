@@ -85,6 +85,8 @@ type Op struct {
 	// Lease attaches the key to an etcd lease; 0 takes it off any.
 	Lease  int64
 	Delete bool
+	// End, of a delete, makes it one of all keys from Key on and before End.
+	End string
 }
 
 // Put puts a value without an etcd lease.
@@ -93,9 +95,12 @@ func Put(key string, value []byte) Op { return Op{Key: key, Value: value} }
 // Delete deletes a key; deleting what is not there changes nothing.
 func Delete(key string) Op { return Op{Key: key, Delete: true} }
 
+// DeleteRange deletes the keys from one on and before another.
+func DeleteRange(from, to string) Op { return Op{Key: from, End: to, Delete: true} }
+
 // Txn is one atomic step: when every compare holds, all of Then; otherwise the
 // keys of Else are read. If, Then and Else hold at most [MaxTxnOps] each, and
-// Then a key at most once.
+// Then a key at most once, ranges that it deletes included.
 type Txn struct {
 	If   []Compare
 	Then []Op
@@ -119,6 +124,8 @@ type PageRequest struct {
 	Revision int64
 	// Limit is how many keys to answer at most; 0 is no limit.
 	Limit int
+	// KeysOnly leaves the values out.
+	KeysOnly bool
 }
 
 // Page is part of a range, in order of key.
@@ -129,6 +136,9 @@ type Page struct {
 	// More is set when Limit left keys out.
 	More bool
 }
+
+// Next is where a range goes on after a page that has keys.
+func (p Page) Next() string { return p.KVs[len(p.KVs)-1].Key + "\x00" }
 
 // Lease is an etcd lease. TTL is what etcd granted, which may be more than was
 // asked for.
@@ -147,6 +157,9 @@ type Batch struct {
 	// batch without changes only moves it on.
 	Revision int64
 	Changes  []Change
+	// Skipped, of a [View], is what changed under the prefixes that it skips. A
+	// snapshot leaves them out.
+	Skipped []Change
 }
 
 // Store is what Berth needs of etcd. All methods may be called concurrently.

@@ -40,8 +40,8 @@ type View struct {
 }
 
 // OpenView makes a view of the keys under prefix but for those under the skipped
-// prefixes: what changes there moves the revision on and is not told. It reads
-// nothing before the first Next. It must be closed.
+// prefixes: no snapshot reads them, and what changes there is told of apart. It
+// reads nothing before the first Next. It must be closed.
 func OpenView(s Store, prefix string, skip ...string) *View {
 	return &View{store: s, prefix: prefix, skip: skip, moved: make(chan struct{})}
 }
@@ -202,13 +202,16 @@ func (v *View) accept(b Batch) (Batch, bool) {
 	v.heard, v.asked = time.Now(), time.Time{}
 	last := v.revision
 	kept := make([]Change, 0, len(b.Changes))
+	b.Skipped = nil
 	for _, c := range b.Changes {
 		if c.Mod <= v.revision || c.Mod < last {
 			v.drop()
 			return Batch{}, false
 		}
 		last = c.Mod
-		if !skipped(c.Key, v.skip) {
+		if skipped(c.Key, v.skip) {
+			b.Skipped = append(b.Skipped, c)
+		} else {
 			kept = append(kept, c)
 		}
 	}

@@ -16,6 +16,8 @@ type Config struct {
 	Assigner       []string      `mapstructure:"assigner" usage:"addresses of every replica of the assigner, host:port"`
 	CallDeadline   time.Duration `mapstructure:"call-deadline" usage:"how long a call without a deadline may take, waiting for a leader included"`
 	MaxBody        int           `mapstructure:"max-body" usage:"largest body of a REST call, bytes; at most 1048576"`
+	// MaxEventStreams bounds what each gateway holds open at etcd, too.
+	MaxEventStreams int `mapstructure:"max-event-streams" usage:"how many streams of job events are open at a time at most"`
 }
 
 // maxBody is the largest body that a REST call may have.
@@ -31,6 +33,8 @@ func DefaultConfig() Config {
 		Assigner:      []string{"127.0.0.1:7103"},
 		CallDeadline:  rpc.DefaultDeadline,
 		MaxBody:       maxBody,
+
+		MaxEventStreams: 10_000,
 	}
 }
 

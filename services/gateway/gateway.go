@@ -78,8 +78,10 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	}
 	defer leading.Close()
 	composed := compose.New(calls)
-	events := stream.NewServer(g.Context(), stream.NewEtcd(etcd, keyspace.New(config.Cluster)),
-		stream.DefaultPatience, stream.DefaultHeartbeat)
+	events := stream.NewServer(g.Context(), stream.NewEtcd(etcd, keyspace.New(config.Cluster)), stream.Options{
+		Patience: stream.DefaultPatience, Heartbeat: stream.DefaultHeartbeat, MaxStreams: config.MaxEventStreams,
+	})
+	metrics.Collect(events.Figures)
 
 	// Serve.
 	server := rpc.NewServer(rpc.ServerOptions{

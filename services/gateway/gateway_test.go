@@ -23,9 +23,9 @@ import (
 	"berth.dev/pkg/rpc"
 	"berth.dev/pkg/store"
 	"berth.dev/pkg/store/etcdtest"
-	"berth.dev/pkg/wire"
 	"berth.dev/services/gateway"
 	"berth.dev/services/gateway/internal/replicatest"
+	"berth.dev/services/gateway/internal/stream/streamtest"
 )
 
 // running is a gateway that runs in this process.
@@ -183,28 +183,19 @@ func TestEventsComeFromEtcd(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	write := func(n int64) {
-		value, err := wire.EncodeEvent(model.JobEvent{Kind: model.EventReservationQueued, Key: model.Key{Job: "j"}}, n)
-		if err != nil {
-			t.Fatal(err)
-		}
-		op := store.Put(keyspace.New("default").Event("j", model.ServiceRegistry, 1, n), value)
-		if _, err := s.Txn(t.Context(), store.Txn{Then: []store.Op{op}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write(0)
+	w := &streamtest.Writer{TB: t, Store: s, Keys: keyspace.New("default"), Service: model.ServiceRegistry}
+	w.Write("j", 1)
 	res, err := http.Get("http://" + g.Listen + "/v1/jobs/j/events")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
 	lines := bufio.NewScanner(res.Body)
-	for n := range int64(3) {
+	for n := range 3 {
 		if n > 0 {
-			write(n)
+			w.Write("j", 1)
 		}
-		if !lines.Scan() || !strings.Contains(lines.Text(), "RESERVATION_QUEUED") {
+		if !lines.Scan() || !strings.Contains(lines.Text(), "WORKER_RUNNING") {
 			t.Fatalf("event %d: %q, %v", n, lines.Text(), lines.Err())
 		}
 	}

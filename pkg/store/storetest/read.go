@@ -59,6 +59,26 @@ func testPages(t *testing.T, s Subject) {
 	}
 }
 
+func testKeys(t *testing.T, s Subject) {
+	const n = 5100 // more than a page
+	fill(t, s, "k/", n)
+	must(t, s, put("k", "v"), put("l", "v"))
+	var keys []string
+	if err := store.Keys(t.Context(), s, "k/", func(kvs []store.KV) {
+		for _, kv := range kvs {
+			if kv.Value != nil || kv.Mod == 0 {
+				t.Fatalf("told of %+v", kv)
+			}
+			keys = append(keys, kv.Key)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if len(keys) != n || !slices.IsSorted(keys) || keys[0] != "k/00000" {
+		t.Errorf("%d keys, the first %q", len(keys), keys[0])
+	}
+}
+
 func testRangeSkips(t *testing.T, s Subject) {
 	fill(t, s, "p/a/", 3)
 	fill(t, s, "p/events/", 5)

@@ -85,6 +85,32 @@ func testDeleteOfNothing(t *testing.T, s Subject) {
 	}
 }
 
+// A range goes in one revision, up to its end and without it, on an etcd lease or
+// not; what is put beside it stays.
+func testDeleteRange(t *testing.T, s Subject) {
+	lease, err := s.Grant(t.Context(), time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	must(t, s, put("a/", "1"), put("a/1", "1"), store.Op{Key: "a/2", Value: []byte("1"), Lease: lease.ID}, put("a0", "1"))
+	w := s.Watch("a", must(t, s, put("x", "1"))+1)
+	defer w.Close()
+	rev := must(t, s, store.DeleteRange("a/", "a0"), put("a", "floor"))
+	b, err := w.Next(patient(t))
+	if err != nil || b.Revision != rev || tell(b.Changes) != "-a/ -a/1 -a/2 a=floor" {
+		t.Errorf("watched %+v, %v", b, err)
+	}
+	if kvs, _, err := store.Range(t.Context(), s, "a"); err != nil || len(kvs) != 2 || kvs[0].Key != "a" || kvs[1].Key != "a0" {
+		t.Errorf("left are %+v, %v", kvs, err)
+	}
+	if again := must(t, s, store.DeleteRange("a/", "a0")); again != rev {
+		t.Errorf("a delete of nothing moved the revision from %d to %d", rev, again)
+	}
+	if _, err := s.Txn(t.Context(), store.Txn{Then: []store.Op{store.DeleteRange("a", "b"), put("a1", "1")}}); !errors.Is(err, store.ErrInvalid) {
+		t.Errorf("a put within the range: %v", err)
+	}
+}
+
 func testLimits(t *testing.T, s Subject) {
 	many := func(n int) (ops []store.Op) {
 		for i := range n {

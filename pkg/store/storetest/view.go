@@ -39,13 +39,13 @@ func testView(t *testing.T, s Subject) {
 	}
 	rev = must(t, s, store.Delete("p/a"), put("p/events/2", "y"), put("p/c", "1"))
 	b = next(t, v)
-	if b.Reset || b.Revision != rev || tell(b.Changes) != "-p/a p/c=1" || b.Changes[0].Mod != rev {
+	if b.Reset || b.Revision != rev || tell(b.Changes) != "-p/a p/c=1" || b.Changes[0].Mod != rev || tell(b.Skipped) != "p/events/2=y" {
 		t.Fatalf("change %+v", b)
 	}
 	rev = must(t, s, put("p/events/3", "z"))
 	b = next(t, v)
-	if b.Reset || b.Revision != rev || len(b.Changes) != 0 {
-		t.Fatalf("a change under the skipped prefix %+v, want nothing at %d", b, rev)
+	if b.Reset || b.Revision != rev || len(b.Changes) != 0 || tell(b.Skipped) != "p/events/3=z" {
+		t.Fatalf("a change under the skipped prefix %+v, want it apart at %d", b, rev)
 	}
 }
 
@@ -111,7 +111,10 @@ func testViewUnderLoad(t *testing.T, s Subject) {
 	v := store.OpenView(s, "p/")
 	defer v.Close()
 	next(t, v)
+	written := make(chan struct{})
+	defer func() { <-written }()
 	go func() {
+		defer close(written)
 		for i := range writes {
 			ops := []store.Op{put(fmt.Sprintf("p/%d", i%7), fmt.Sprint(i)), put("p/twin", fmt.Sprint(i+1))}
 			if i%5 == 0 {

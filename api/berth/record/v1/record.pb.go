@@ -137,6 +137,120 @@ func (x *Chain) GetBatch() string {
 	return ""
 }
 
+// EventSegment is segments/{service}, which names the newest segment of the
+// service's job events, and segments/{service}/{number}, which marks that a
+// segment is kept.
+type EventSegment struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Number int64                  `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	// Kept_from is set where the segment before had run out already: nothing that
+	// the service wrote from this revision on was dropped. Otherwise that is the
+	// revision that created the mark.
+	KeptFrom      int64 `protobuf:"varint,2,opt,name=kept_from,json=keptFrom,proto3" json:"kept_from,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EventSegment) Reset() {
+	*x = EventSegment{}
+	mi := &file_berth_record_v1_record_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EventSegment) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EventSegment) ProtoMessage() {}
+
+func (x *EventSegment) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_record_v1_record_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EventSegment.ProtoReflect.Descriptor instead.
+func (*EventSegment) Descriptor() ([]byte, []int) {
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *EventSegment) GetNumber() int64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *EventSegment) GetKeptFrom() int64 {
+	if x != nil {
+		return x.KeptFrom
+	}
+	return 0
+}
+
+// EventFloor is events/{job}/{service}: what was deleted of a job's events
+// because the job has too many.
+type EventFloor struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Segment is the newest of which the events of the job are gone.
+	Segment int64 `protobuf:"varint,1,opt,name=segment,proto3" json:"segment,omitempty"`
+	// Revision is the first from which on all of them are kept.
+	Revision      int64 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EventFloor) Reset() {
+	*x = EventFloor{}
+	mi := &file_berth_record_v1_record_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EventFloor) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EventFloor) ProtoMessage() {}
+
+func (x *EventFloor) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_record_v1_record_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EventFloor.ProtoReflect.Descriptor instead.
+func (*EventFloor) Descriptor() ([]byte, []int) {
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *EventFloor) GetSegment() int64 {
+	if x != nil {
+		return x.Segment
+	}
+	return 0
+}
+
+func (x *EventFloor) GetRevision() int64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
 // SeatRun is seats first to last, all with one number.
 type SeatRun struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -149,7 +263,7 @@ type SeatRun struct {
 
 func (x *SeatRun) Reset() {
 	*x = SeatRun{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[2]
+	mi := &file_berth_record_v1_record_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -161,7 +275,7 @@ func (x *SeatRun) String() string {
 func (*SeatRun) ProtoMessage() {}
 
 func (x *SeatRun) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[2]
+	mi := &file_berth_record_v1_record_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -174,7 +288,7 @@ func (x *SeatRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeatRun.ProtoReflect.Descriptor instead.
 func (*SeatRun) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{2}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *SeatRun) GetFirst() int32 {
@@ -244,7 +358,7 @@ type Reservation struct {
 
 func (x *Reservation) Reset() {
 	*x = Reservation{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[3]
+	mi := &file_berth_record_v1_record_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -256,7 +370,7 @@ func (x *Reservation) String() string {
 func (*Reservation) ProtoMessage() {}
 
 func (x *Reservation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[3]
+	mi := &file_berth_record_v1_record_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -269,7 +383,7 @@ func (x *Reservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
 func (*Reservation) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{3}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Reservation) GetSpec() *v1.Reservation {
@@ -423,7 +537,7 @@ type FailedOn struct {
 
 func (x *FailedOn) Reset() {
 	*x = FailedOn{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[4]
+	mi := &file_berth_record_v1_record_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -435,7 +549,7 @@ func (x *FailedOn) String() string {
 func (*FailedOn) ProtoMessage() {}
 
 func (x *FailedOn) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[4]
+	mi := &file_berth_record_v1_record_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -448,7 +562,7 @@ func (x *FailedOn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailedOn.ProtoReflect.Descriptor instead.
 func (*FailedOn) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{4}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *FailedOn) GetExecutor() string {
@@ -480,7 +594,7 @@ type Ready struct {
 
 func (x *Ready) Reset() {
 	*x = Ready{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[5]
+	mi := &file_berth_record_v1_record_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -492,7 +606,7 @@ func (x *Ready) String() string {
 func (*Ready) ProtoMessage() {}
 
 func (x *Ready) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[5]
+	mi := &file_berth_record_v1_record_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -505,7 +619,7 @@ func (x *Ready) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ready.ProtoReflect.Descriptor instead.
 func (*Ready) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{5}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Ready) GetSince() *timestamppb.Timestamp {
@@ -540,7 +654,7 @@ type RequestMark struct {
 
 func (x *RequestMark) Reset() {
 	*x = RequestMark{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[6]
+	mi := &file_berth_record_v1_record_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -552,7 +666,7 @@ func (x *RequestMark) String() string {
 func (*RequestMark) ProtoMessage() {}
 
 func (x *RequestMark) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[6]
+	mi := &file_berth_record_v1_record_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -565,7 +679,7 @@ func (x *RequestMark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequestMark.ProtoReflect.Descriptor instead.
 func (*RequestMark) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{6}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RequestMark) GetId() string {
@@ -603,7 +717,7 @@ type Stage struct {
 
 func (x *Stage) Reset() {
 	*x = Stage{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[7]
+	mi := &file_berth_record_v1_record_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -615,7 +729,7 @@ func (x *Stage) String() string {
 func (*Stage) ProtoMessage() {}
 
 func (x *Stage) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[7]
+	mi := &file_berth_record_v1_record_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -628,7 +742,7 @@ func (x *Stage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stage.ProtoReflect.Descriptor instead.
 func (*Stage) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{7}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Stage) GetTargetSize() int32 {
@@ -664,7 +778,7 @@ type StageRequest struct {
 
 func (x *StageRequest) Reset() {
 	*x = StageRequest{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[8]
+	mi := &file_berth_record_v1_record_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -676,7 +790,7 @@ func (x *StageRequest) String() string {
 func (*StageRequest) ProtoMessage() {}
 
 func (x *StageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[8]
+	mi := &file_berth_record_v1_record_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -689,7 +803,7 @@ func (x *StageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageRequest.ProtoReflect.Descriptor instead.
 func (*StageRequest) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{8}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *StageRequest) GetId() string {
@@ -740,7 +854,7 @@ type Executor struct {
 
 func (x *Executor) Reset() {
 	*x = Executor{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[9]
+	mi := &file_berth_record_v1_record_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -752,7 +866,7 @@ func (x *Executor) String() string {
 func (*Executor) ProtoMessage() {}
 
 func (x *Executor) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[9]
+	mi := &file_berth_record_v1_record_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -765,7 +879,7 @@ func (x *Executor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Executor.ProtoReflect.Descriptor instead.
 func (*Executor) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{9}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Executor) GetId() string {
@@ -906,7 +1020,7 @@ type Forgotten struct {
 
 func (x *Forgotten) Reset() {
 	*x = Forgotten{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[10]
+	mi := &file_berth_record_v1_record_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -918,7 +1032,7 @@ func (x *Forgotten) String() string {
 func (*Forgotten) ProtoMessage() {}
 
 func (x *Forgotten) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[10]
+	mi := &file_berth_record_v1_record_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -931,7 +1045,7 @@ func (x *Forgotten) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forgotten.ProtoReflect.Descriptor instead.
 func (*Forgotten) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{10}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Forgotten) GetOrdinal() uint32 {
@@ -958,7 +1072,7 @@ type Sku struct {
 
 func (x *Sku) Reset() {
 	*x = Sku{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[11]
+	mi := &file_berth_record_v1_record_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -970,7 +1084,7 @@ func (x *Sku) String() string {
 func (*Sku) ProtoMessage() {}
 
 func (x *Sku) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[11]
+	mi := &file_berth_record_v1_record_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -983,7 +1097,7 @@ func (x *Sku) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sku.ProtoReflect.Descriptor instead.
 func (*Sku) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{11}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Sku) GetSku() *v1.Sku {
@@ -1003,7 +1117,7 @@ type Pool struct {
 
 func (x *Pool) Reset() {
 	*x = Pool{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[12]
+	mi := &file_berth_record_v1_record_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1015,7 +1129,7 @@ func (x *Pool) String() string {
 func (*Pool) ProtoMessage() {}
 
 func (x *Pool) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[12]
+	mi := &file_berth_record_v1_record_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1028,7 +1142,7 @@ func (x *Pool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pool.ProtoReflect.Descriptor instead.
 func (*Pool) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{12}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Pool) GetPool() *v1.Pool {
@@ -1067,7 +1181,7 @@ type Disable struct {
 
 func (x *Disable) Reset() {
 	*x = Disable{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[13]
+	mi := &file_berth_record_v1_record_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1079,7 +1193,7 @@ func (x *Disable) String() string {
 func (*Disable) ProtoMessage() {}
 
 func (x *Disable) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[13]
+	mi := &file_berth_record_v1_record_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1092,7 +1206,7 @@ func (x *Disable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Disable.ProtoReflect.Descriptor instead.
 func (*Disable) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{13}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Disable) GetIds() []string {
@@ -1196,7 +1310,7 @@ type Live struct {
 
 func (x *Live) Reset() {
 	*x = Live{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[14]
+	mi := &file_berth_record_v1_record_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1208,7 +1322,7 @@ func (x *Live) String() string {
 func (*Live) ProtoMessage() {}
 
 func (x *Live) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[14]
+	mi := &file_berth_record_v1_record_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1221,7 +1335,7 @@ func (x *Live) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Live.ProtoReflect.Descriptor instead.
 func (*Live) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{14}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Live) GetIncarnation() int64 {
@@ -1258,7 +1372,7 @@ type LeaseChunk struct {
 
 func (x *LeaseChunk) Reset() {
 	*x = LeaseChunk{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[15]
+	mi := &file_berth_record_v1_record_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1270,7 +1384,7 @@ func (x *LeaseChunk) String() string {
 func (*LeaseChunk) ProtoMessage() {}
 
 func (x *LeaseChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[15]
+	mi := &file_berth_record_v1_record_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1283,7 +1397,7 @@ func (x *LeaseChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseChunk.ProtoReflect.Descriptor instead.
 func (*LeaseChunk) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{15}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *LeaseChunk) GetKey() *v1.ReservationKey {
@@ -1399,7 +1513,7 @@ type TaskHeader struct {
 
 func (x *TaskHeader) Reset() {
 	*x = TaskHeader{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[16]
+	mi := &file_berth_record_v1_record_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1411,7 +1525,7 @@ func (x *TaskHeader) String() string {
 func (*TaskHeader) ProtoMessage() {}
 
 func (x *TaskHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[16]
+	mi := &file_berth_record_v1_record_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1424,7 +1538,7 @@ func (x *TaskHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskHeader.ProtoReflect.Descriptor instead.
 func (*TaskHeader) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{16}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TaskHeader) GetKey() *v1.ReservationKey {
@@ -1528,7 +1642,7 @@ type TaskChunk struct {
 
 func (x *TaskChunk) Reset() {
 	*x = TaskChunk{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[17]
+	mi := &file_berth_record_v1_record_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1540,7 +1654,7 @@ func (x *TaskChunk) String() string {
 func (*TaskChunk) ProtoMessage() {}
 
 func (x *TaskChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[17]
+	mi := &file_berth_record_v1_record_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1553,7 +1667,7 @@ func (x *TaskChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskChunk.ProtoReflect.Descriptor instead.
 func (*TaskChunk) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{17}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *TaskChunk) GetWorkers() []*TaskWorker {
@@ -1589,7 +1703,7 @@ type TaskWorker struct {
 
 func (x *TaskWorker) Reset() {
 	*x = TaskWorker{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[18]
+	mi := &file_berth_record_v1_record_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1601,7 +1715,7 @@ func (x *TaskWorker) String() string {
 func (*TaskWorker) ProtoMessage() {}
 
 func (x *TaskWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[18]
+	mi := &file_berth_record_v1_record_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1614,7 +1728,7 @@ func (x *TaskWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskWorker.ProtoReflect.Descriptor instead.
 func (*TaskWorker) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{18}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *TaskWorker) GetIndex() int32 {
@@ -1719,7 +1833,14 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\aversion\x18\x03 \x01(\tR\aversion\x120\n" +
 	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\x1d\n" +
 	"\x05Chain\x12\x14\n" +
-	"\x05batch\x18\x01 \x01(\tR\x05batch\"K\n" +
+	"\x05batch\x18\x01 \x01(\tR\x05batch\"C\n" +
+	"\fEventSegment\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x03R\x06number\x12\x1b\n" +
+	"\tkept_from\x18\x02 \x01(\x03R\bkeptFrom\"B\n" +
+	"\n" +
+	"EventFloor\x12\x18\n" +
+	"\asegment\x18\x01 \x01(\x03R\asegment\x12\x1a\n" +
+	"\brevision\x18\x02 \x01(\x03R\brevision\"K\n" +
 	"\aSeatRun\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x05R\x05first\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\x05R\x04last\x12\x16\n" +
@@ -1905,81 +2026,83 @@ func file_berth_record_v1_record_proto_rawDescGZIP() []byte {
 	return file_berth_record_v1_record_proto_rawDescData
 }
 
-var file_berth_record_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_berth_record_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_berth_record_v1_record_proto_goTypes = []any{
 	(*Leader)(nil),                          // 0: berth.record.v1.Leader
 	(*Chain)(nil),                           // 1: berth.record.v1.Chain
-	(*SeatRun)(nil),                         // 2: berth.record.v1.SeatRun
-	(*Reservation)(nil),                     // 3: berth.record.v1.Reservation
-	(*FailedOn)(nil),                        // 4: berth.record.v1.FailedOn
-	(*Ready)(nil),                           // 5: berth.record.v1.Ready
-	(*RequestMark)(nil),                     // 6: berth.record.v1.RequestMark
-	(*Stage)(nil),                           // 7: berth.record.v1.Stage
-	(*StageRequest)(nil),                    // 8: berth.record.v1.StageRequest
-	(*Executor)(nil),                        // 9: berth.record.v1.Executor
-	(*Forgotten)(nil),                       // 10: berth.record.v1.Forgotten
-	(*Sku)(nil),                             // 11: berth.record.v1.Sku
-	(*Pool)(nil),                            // 12: berth.record.v1.Pool
-	(*Disable)(nil),                         // 13: berth.record.v1.Disable
-	(*Live)(nil),                            // 14: berth.record.v1.Live
-	(*LeaseChunk)(nil),                      // 15: berth.record.v1.LeaseChunk
-	(*TaskHeader)(nil),                      // 16: berth.record.v1.TaskHeader
-	(*TaskChunk)(nil),                       // 17: berth.record.v1.TaskChunk
-	(*TaskWorker)(nil),                      // 18: berth.record.v1.TaskWorker
-	nil,                                     // 19: berth.record.v1.Reservation.WorkerCountsEntry
-	nil,                                     // 20: berth.record.v1.Executor.AttributesEntry
-	nil,                                     // 21: berth.record.v1.Executor.ResourcesEntry
-	nil,                                     // 22: berth.record.v1.Executor.ReservedEntry
-	nil,                                     // 23: berth.record.v1.Disable.AttributesEntry
-	nil,                                     // 24: berth.record.v1.LeaseChunk.EachEntry
-	(*timestamppb.Timestamp)(nil),           // 25: google.protobuf.Timestamp
-	(*v1.Reservation)(nil),                  // 26: berth.v1.Reservation
-	(v1.Reservation_State)(0),               // 27: berth.v1.Reservation.State
-	(v1.UpsertReservationRequest_Change)(0), // 28: berth.v1.UpsertReservationRequest.Change
-	(*v1.Sku)(nil),                          // 29: berth.v1.Sku
-	(*v1.Pool)(nil),                         // 30: berth.v1.Pool
-	(*v1.ReservationKey)(nil),               // 31: berth.v1.ReservationKey
-	(v1.Assignment_State)(0),                // 32: berth.v1.Assignment.State
-	(*v1.ResourceShare)(nil),                // 33: berth.v1.ResourceShare
+	(*EventSegment)(nil),                    // 2: berth.record.v1.EventSegment
+	(*EventFloor)(nil),                      // 3: berth.record.v1.EventFloor
+	(*SeatRun)(nil),                         // 4: berth.record.v1.SeatRun
+	(*Reservation)(nil),                     // 5: berth.record.v1.Reservation
+	(*FailedOn)(nil),                        // 6: berth.record.v1.FailedOn
+	(*Ready)(nil),                           // 7: berth.record.v1.Ready
+	(*RequestMark)(nil),                     // 8: berth.record.v1.RequestMark
+	(*Stage)(nil),                           // 9: berth.record.v1.Stage
+	(*StageRequest)(nil),                    // 10: berth.record.v1.StageRequest
+	(*Executor)(nil),                        // 11: berth.record.v1.Executor
+	(*Forgotten)(nil),                       // 12: berth.record.v1.Forgotten
+	(*Sku)(nil),                             // 13: berth.record.v1.Sku
+	(*Pool)(nil),                            // 14: berth.record.v1.Pool
+	(*Disable)(nil),                         // 15: berth.record.v1.Disable
+	(*Live)(nil),                            // 16: berth.record.v1.Live
+	(*LeaseChunk)(nil),                      // 17: berth.record.v1.LeaseChunk
+	(*TaskHeader)(nil),                      // 18: berth.record.v1.TaskHeader
+	(*TaskChunk)(nil),                       // 19: berth.record.v1.TaskChunk
+	(*TaskWorker)(nil),                      // 20: berth.record.v1.TaskWorker
+	nil,                                     // 21: berth.record.v1.Reservation.WorkerCountsEntry
+	nil,                                     // 22: berth.record.v1.Executor.AttributesEntry
+	nil,                                     // 23: berth.record.v1.Executor.ResourcesEntry
+	nil,                                     // 24: berth.record.v1.Executor.ReservedEntry
+	nil,                                     // 25: berth.record.v1.Disable.AttributesEntry
+	nil,                                     // 26: berth.record.v1.LeaseChunk.EachEntry
+	(*timestamppb.Timestamp)(nil),           // 27: google.protobuf.Timestamp
+	(*v1.Reservation)(nil),                  // 28: berth.v1.Reservation
+	(v1.Reservation_State)(0),               // 29: berth.v1.Reservation.State
+	(v1.UpsertReservationRequest_Change)(0), // 30: berth.v1.UpsertReservationRequest.Change
+	(*v1.Sku)(nil),                          // 31: berth.v1.Sku
+	(*v1.Pool)(nil),                         // 32: berth.v1.Pool
+	(*v1.ReservationKey)(nil),               // 33: berth.v1.ReservationKey
+	(v1.Assignment_State)(0),                // 34: berth.v1.Assignment.State
+	(*v1.ResourceShare)(nil),                // 35: berth.v1.ResourceShare
 }
 var file_berth_record_v1_record_proto_depIdxs = []int32{
-	25, // 0: berth.record.v1.Leader.since:type_name -> google.protobuf.Timestamp
-	26, // 1: berth.record.v1.Reservation.spec:type_name -> berth.v1.Reservation
-	2,  // 2: berth.record.v1.Reservation.seats:type_name -> berth.record.v1.SeatRun
-	27, // 3: berth.record.v1.Reservation.state:type_name -> berth.v1.Reservation.State
-	25, // 4: berth.record.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
-	25, // 5: berth.record.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
-	25, // 6: berth.record.v1.Reservation.ended_at:type_name -> google.protobuf.Timestamp
-	6,  // 7: berth.record.v1.Reservation.requests:type_name -> berth.record.v1.RequestMark
-	19, // 8: berth.record.v1.Reservation.worker_counts:type_name -> berth.record.v1.Reservation.WorkerCountsEntry
-	2,  // 9: berth.record.v1.Reservation.unwanted:type_name -> berth.record.v1.SeatRun
-	4,  // 10: berth.record.v1.Reservation.failed:type_name -> berth.record.v1.FailedOn
-	25, // 11: berth.record.v1.FailedOn.at:type_name -> google.protobuf.Timestamp
-	25, // 12: berth.record.v1.Ready.since:type_name -> google.protobuf.Timestamp
-	25, // 13: berth.record.v1.Ready.begun:type_name -> google.protobuf.Timestamp
-	28, // 14: berth.record.v1.RequestMark.change:type_name -> berth.v1.UpsertReservationRequest.Change
-	2,  // 15: berth.record.v1.Stage.numbers:type_name -> berth.record.v1.SeatRun
-	8,  // 16: berth.record.v1.Stage.requests:type_name -> berth.record.v1.StageRequest
-	20, // 17: berth.record.v1.Executor.attributes:type_name -> berth.record.v1.Executor.AttributesEntry
-	21, // 18: berth.record.v1.Executor.resources:type_name -> berth.record.v1.Executor.ResourcesEntry
-	25, // 19: berth.record.v1.Executor.registered_at:type_name -> google.protobuf.Timestamp
-	25, // 20: berth.record.v1.Executor.since:type_name -> google.protobuf.Timestamp
-	22, // 21: berth.record.v1.Executor.reserved:type_name -> berth.record.v1.Executor.ReservedEntry
-	29, // 22: berth.record.v1.Sku.sku:type_name -> berth.v1.Sku
-	30, // 23: berth.record.v1.Pool.pool:type_name -> berth.v1.Pool
-	23, // 24: berth.record.v1.Disable.attributes:type_name -> berth.record.v1.Disable.AttributesEntry
-	25, // 25: berth.record.v1.Disable.expire_at:type_name -> google.protobuf.Timestamp
-	25, // 26: berth.record.v1.Disable.created_at:type_name -> google.protobuf.Timestamp
-	25, // 27: berth.record.v1.Disable.ended_at:type_name -> google.protobuf.Timestamp
-	31, // 28: berth.record.v1.LeaseChunk.key:type_name -> berth.v1.ReservationKey
-	24, // 29: berth.record.v1.LeaseChunk.each:type_name -> berth.record.v1.LeaseChunk.EachEntry
-	25, // 30: berth.record.v1.LeaseChunk.granted_at:type_name -> google.protobuf.Timestamp
-	31, // 31: berth.record.v1.TaskHeader.key:type_name -> berth.v1.ReservationKey
-	25, // 32: berth.record.v1.TaskHeader.created_at:type_name -> google.protobuf.Timestamp
-	18, // 33: berth.record.v1.TaskChunk.workers:type_name -> berth.record.v1.TaskWorker
-	32, // 34: berth.record.v1.TaskWorker.state:type_name -> berth.v1.Assignment.State
-	25, // 35: berth.record.v1.TaskWorker.since:type_name -> google.protobuf.Timestamp
-	33, // 36: berth.record.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
+	27, // 0: berth.record.v1.Leader.since:type_name -> google.protobuf.Timestamp
+	28, // 1: berth.record.v1.Reservation.spec:type_name -> berth.v1.Reservation
+	4,  // 2: berth.record.v1.Reservation.seats:type_name -> berth.record.v1.SeatRun
+	29, // 3: berth.record.v1.Reservation.state:type_name -> berth.v1.Reservation.State
+	27, // 4: berth.record.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
+	27, // 5: berth.record.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
+	27, // 6: berth.record.v1.Reservation.ended_at:type_name -> google.protobuf.Timestamp
+	8,  // 7: berth.record.v1.Reservation.requests:type_name -> berth.record.v1.RequestMark
+	21, // 8: berth.record.v1.Reservation.worker_counts:type_name -> berth.record.v1.Reservation.WorkerCountsEntry
+	4,  // 9: berth.record.v1.Reservation.unwanted:type_name -> berth.record.v1.SeatRun
+	6,  // 10: berth.record.v1.Reservation.failed:type_name -> berth.record.v1.FailedOn
+	27, // 11: berth.record.v1.FailedOn.at:type_name -> google.protobuf.Timestamp
+	27, // 12: berth.record.v1.Ready.since:type_name -> google.protobuf.Timestamp
+	27, // 13: berth.record.v1.Ready.begun:type_name -> google.protobuf.Timestamp
+	30, // 14: berth.record.v1.RequestMark.change:type_name -> berth.v1.UpsertReservationRequest.Change
+	4,  // 15: berth.record.v1.Stage.numbers:type_name -> berth.record.v1.SeatRun
+	10, // 16: berth.record.v1.Stage.requests:type_name -> berth.record.v1.StageRequest
+	22, // 17: berth.record.v1.Executor.attributes:type_name -> berth.record.v1.Executor.AttributesEntry
+	23, // 18: berth.record.v1.Executor.resources:type_name -> berth.record.v1.Executor.ResourcesEntry
+	27, // 19: berth.record.v1.Executor.registered_at:type_name -> google.protobuf.Timestamp
+	27, // 20: berth.record.v1.Executor.since:type_name -> google.protobuf.Timestamp
+	24, // 21: berth.record.v1.Executor.reserved:type_name -> berth.record.v1.Executor.ReservedEntry
+	31, // 22: berth.record.v1.Sku.sku:type_name -> berth.v1.Sku
+	32, // 23: berth.record.v1.Pool.pool:type_name -> berth.v1.Pool
+	25, // 24: berth.record.v1.Disable.attributes:type_name -> berth.record.v1.Disable.AttributesEntry
+	27, // 25: berth.record.v1.Disable.expire_at:type_name -> google.protobuf.Timestamp
+	27, // 26: berth.record.v1.Disable.created_at:type_name -> google.protobuf.Timestamp
+	27, // 27: berth.record.v1.Disable.ended_at:type_name -> google.protobuf.Timestamp
+	33, // 28: berth.record.v1.LeaseChunk.key:type_name -> berth.v1.ReservationKey
+	26, // 29: berth.record.v1.LeaseChunk.each:type_name -> berth.record.v1.LeaseChunk.EachEntry
+	27, // 30: berth.record.v1.LeaseChunk.granted_at:type_name -> google.protobuf.Timestamp
+	33, // 31: berth.record.v1.TaskHeader.key:type_name -> berth.v1.ReservationKey
+	27, // 32: berth.record.v1.TaskHeader.created_at:type_name -> google.protobuf.Timestamp
+	20, // 33: berth.record.v1.TaskChunk.workers:type_name -> berth.record.v1.TaskWorker
+	34, // 34: berth.record.v1.TaskWorker.state:type_name -> berth.v1.Assignment.State
+	27, // 35: berth.record.v1.TaskWorker.since:type_name -> google.protobuf.Timestamp
+	35, // 36: berth.record.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
 	37, // [37:37] is the sub-list for method output_type
 	37, // [37:37] is the sub-list for method input_type
 	37, // [37:37] is the sub-list for extension type_name
@@ -1992,15 +2115,15 @@ func file_berth_record_v1_record_proto_init() {
 	if File_berth_record_v1_record_proto != nil {
 		return
 	}
-	file_berth_record_v1_record_proto_msgTypes[3].OneofWrappers = []any{}
-	file_berth_record_v1_record_proto_msgTypes[18].OneofWrappers = []any{}
+	file_berth_record_v1_record_proto_msgTypes[5].OneofWrappers = []any{}
+	file_berth_record_v1_record_proto_msgTypes[20].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_record_v1_record_proto_rawDesc), len(file_berth_record_v1_record_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   25,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -70,7 +70,7 @@ func TestWritesAreCountedTowardsTheirPhase(t *testing.T) {
 		{11, space.Key(model.Ref{Kind: model.KindChain, ID: "registry"})},
 		{20, space.Key(model.Ref{Kind: model.KindReservation, Key: model.Key{Job: "j", Stage: "s", Name: "main"}, ID: "1-1"})},
 		{21, space.Key(model.Ref{Kind: model.KindStage, Key: model.Key{Job: "j", Stage: "s"}})}, // between
-		{26, space.Event("j", "registry", 7, 1)},
+		{26, space.Event(keyspace.EventKey{Job: "j", Service: "registry", Segment: 7, Number: 1})},
 		{26, space.Key(model.Ref{Kind: model.KindTaskHeader, ID: "1-1"})},
 		{30, space.Key(model.Ref{Kind: model.KindTaskChunk, ID: "1-1"})},
 		{31, space.Key(model.Ref{Kind: model.KindLeaseChunk, ID: "1-1"})}, // after

@@ -35,7 +35,7 @@ func (w *World) tail(ctx context.Context, see func(e *berthv1.Event, at time.Tim
 			}
 			at := time.Now()
 			for _, change := range batch.Changes {
-				if change.Deleted {
+				if key, ok := w.Space.ParseEvent(change.Key); change.Deleted || !ok || key.Segment == 0 {
 					continue
 				}
 				e := &berthv1.Event{}

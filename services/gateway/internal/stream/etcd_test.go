@@ -3,7 +3,10 @@ package stream_test
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -13,162 +16,363 @@ import (
 	"berth.dev/pkg/keyspace"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/store"
-	"berth.dev/pkg/wire"
 	"berth.dev/services/gateway/internal/stream"
+	"berth.dev/services/gateway/internal/stream/streamtest"
 )
 
 var keys = keyspace.New("test")
 
-// history writes job events as the services do, and keeps what a reader should
-// see of one job: the obvious twin of the source.
+// history has services write events, and keeps all that they told of one job:
+// the obvious twin of the source.
 type history struct {
-	t interface {
-		Helper()
-		Fatal(args ...any)
-	}
-	store *store.Fake
-	n     int64
-	told  []string // cursor and uid of every event of job "a"
+	streamtest.TB
+	store   *store.Fake
+	writers []*streamtest.Writer
+	told    []string // cursor and uid of every event of job "a"
+	// at is where each of told stands.
+	at []place
 }
 
-// write puts count events of a job into one transaction, on an etcd lease or
-// on none. Their keys are in the reverse of their order.
-func (h *history) write(job string, count int, lease int64) {
-	h.t.Helper()
-	var ops []store.Op
-	first := h.n
-	for i := range int64(count) {
-		h.n++
-		uid := fmt.Sprintf("u%d", h.n)
-		value, err := wire.EncodeEvent(model.JobEvent{Kind: model.EventWorkerRunning, Key: model.Key{Job: job}, UID: uid}, first+i)
-		if err != nil {
-			h.t.Fatal(err)
-		}
-		op := store.Put(keys.Event(job, model.ServiceRegistry, 1, 1<<20-h.n), value)
-		op.Lease = lease
-		ops = append(ops, op)
+type place struct {
+	writer *streamtest.Writer
+	number int64
+}
+
+func newHistory(t streamtest.TB, config store.FakeConfig, services ...string) *history {
+	h := &history{TB: t, store: store.NewFake(config)}
+	for _, service := range services {
+		h.writers = append(h.writers, &streamtest.Writer{TB: t, Store: h.store, Keys: keys, Service: service})
 	}
-	result, err := h.store.Txn(context.Background(), store.Txn{Then: ops})
+	return h
+}
+
+func (h *history) write(w *streamtest.Writer, job string, count int) {
+	h.Helper()
+	told := w.Write(job, count)
+	if job != "a" {
+		return
+	}
+	h.told = append(h.told, told...)
+	for range told {
+		h.at = append(h.at, place{w, int64(len(w.Segments))})
+	}
+}
+
+// kept is what of the twin etcd still has.
+func (h *history) kept() (kept []string) {
+	h.Helper()
+	kvs, _, err := store.Range(context.Background(), h.store, keys.Events())
 	if err != nil {
-		h.t.Fatal(err)
+		h.Fatal(err)
 	}
-	if job == "a" {
-		for i := range int64(count) {
-			h.told = append(h.told, fmt.Sprintf("%d-%d u%d", result.Revision, first+i, first+i+1))
+	there := map[string]bool{}
+	for _, kv := range kvs {
+		if e, ok := keys.ParseEvent(kv.Key); ok && e.Job == "a" && e.Segment != 0 {
+			there[fmt.Sprintf("%d-%d %s-%d", kv.Mod, e.Number, e.Service, e.Number)] = true
 		}
 	}
+	for _, told := range h.told {
+		if there[told] {
+			kept = append(kept, told)
+		}
+	}
+	return kept
+}
+
+func cursorOf(t streamtest.TB, told string) stream.Cursor {
+	t.Helper()
+	text, _, _ := strings.Cut(told, " ")
+	c, err := stream.ParseCursor(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// after are those of told behind a cursor.
+func (h *history) after(told []string, c stream.Cursor) []string {
+	h.Helper()
+	return slices.DeleteFunc(slices.Clone(told), func(one string) bool { return cursorOf(h, one).Compare(c) <= 0 })
+}
+
+func (h *history) open(since stream.Cursor) (stream.Reader, error) {
+	return stream.NewEtcd(h.store, keys).Open(context.Background(), "a", since)
 }
 
 // read reads n events of job "a".
 func (h *history) read(r stream.Reader, n int) []string {
-	h.t.Helper()
+	h.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	var got []string
 	for len(got) < n {
 		events, err := r.Next(ctx)
 		if err != nil {
-			h.t.Fatal(fmt.Sprintf("after %d of %d events: %v", len(got), n, err))
+			h.Fatal(fmt.Sprintf("after %d of %d events: %v", len(got), n, err))
 		}
 		for _, e := range events {
 			got = append(got, e.GetCursor()+" "+e.GetUid())
 			if c := stream.CursorOf(e); c.Revision != e.GetRevision() {
-				h.t.Fatal(fmt.Sprintf("%s has revision %d", e.GetCursor(), e.GetRevision()))
+				h.Fatal(fmt.Sprintf("%s has revision %d", e.GetCursor(), e.GetRevision()))
 			}
 		}
 	}
 	return got
 }
 
-// Whatever cursor a reader resumes at, it sees each later event once and in
-// order: those that were there, those whose keys have run out since, and those
-// written while it reads.
+// Whatever was let go of, and wherever a reader resumes: it sees each later event
+// once and in order, those written while it reads included, or it is refused and
+// told of a cursor from which it does. It is refused when something after its
+// cursor is gone, and never when nothing was let go of.
 func TestNothingIsMissedOrRepeated(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		h := &history{t: t, store: store.NewFake(store.FakeConfig{WatchRevisions: rapid.IntRange(1, 5).Draw(t, "batch")})}
-		some := func(what string) {
-			for range rapid.IntRange(0, 6).Draw(t, what) {
-				job := rapid.SampledFrom([]string{"a", "ab"}).Draw(t, "job")
-				h.write(job, rapid.IntRange(1, 12).Draw(t, "events"), 0)
+		h := newHistory(t, store.FakeConfig{WatchRevisions: rapid.IntRange(1, 5).Draw(t, "batch")}, model.ServiceRegistry, model.ServiceAssigner)
+		dropped := map[*streamtest.Writer]int64{}
+		lost := false
+		some := func(what string, letGo bool) {
+			for range rapid.IntRange(0, 12).Draw(t, what) {
+				w := rapid.SampledFrom(h.writers).Draw(t, "writer")
+				newest := int64(len(w.Segments))
+				switch what := rapid.IntRange(0, 9).Draw(t, "what"); {
+				case what < 6:
+					h.write(w, rapid.SampledFrom([]string{"a", "ab"}).Draw(t, "job"), rapid.IntRange(1, 7).Draw(t, "events"))
+				case what < 8:
+					if newest == 0 || w.Segments[newest-1].Created != 0 {
+						w.Rotate()
+					}
+				case !letGo:
+				case what == 8 && newest > 0 && dropped[w] < newest && w.Segments[newest-1].Created != 0:
+					dropped[w]++
+					w.Drop(dropped[w])
+					lost = true
+				case what == 9 && newest > 1 && dropped[w] < newest && w.Segments[newest-1].Created != 0:
+					w.Cut("a", rapid.Int64Range(1, newest-1).Draw(t, "cut"))
+					lost = true
+				}
 			}
 		}
-		some("before")
-		lease, err := h.store.Grant(context.Background(), time.Hour)
-		if err != nil {
-			t.Fatal(err)
+		some("before", true)
+		h.write(h.writers[0], "a", 3)
+		some("between", true)
+		if rapid.Bool().Draw(t, "compacted") {
+			h.store.Compact(h.store.Revision())
 		}
-		h.write("a", 3, lease.ID)
-		seen := rapid.IntRange(0, len(h.told)).Draw(t, "seen")
 		var since stream.Cursor
-		if seen > 0 {
-			var cursor string
-			fmt.Sscan(h.told[seen-1], &cursor)
-			if since, err = stream.ParseCursor(cursor); err != nil {
-				t.Fatal(err)
-			}
-			if rapid.Bool().Draw(t, "ran out") {
-				h.store.Expire(lease.ID)
-			}
+		if seen := rapid.IntRange(0, len(h.told)).Draw(t, "seen"); seen > 0 {
+			since = cursorOf(h, h.told[seen-1])
 		}
-		some("between")
-		r, err := stream.NewEtcd(h.store, keys).Open(context.Background(), "a", since)
+		r, err := h.open(since)
 		if err != nil {
-			t.Fatal(err)
+			f := fault.Of(err)
+			if f.Kind != fault.OutOfRange || f.Reason != fault.ReasonEventsCompacted || !lost || since == (stream.Cursor{}) {
+				t.Fatalf("since %v: %v", since, err)
+			}
+			from, err := stream.ParseCursor(f.Meta["cursor"])
+			if err != nil || from.Compare(since) <= 0 {
+				t.Fatalf("%v is told to go on at %v, %v", since, from, err)
+			}
+			since = from
+			if r, err = h.open(since); err != nil {
+				t.Fatalf("the cursor given, %v, is refused: %v", since, err)
+			}
 		}
 		defer r.Close()
+		want := h.after(h.told, since)
+		if since == (stream.Cursor{}) {
+			want = h.kept()
+		}
+		behind := len(h.told)
 		h.store.BreakWatches()
-		some("after")
-		h.write("a", 1, 0)
-		if diff := cmp.Diff(h.told[seen:], h.read(r, len(h.told)-seen)); diff != "" {
+		some("after", false)
+		h.write(h.writers[0], "a", 1)
+		want = append(want, h.told[behind:]...)
+		if diff := cmp.Diff(want, h.read(r, len(want))); diff != "" {
 			t.Fatalf("after %v -want +got:\n%s", since, diff)
 		}
 	})
 }
 
-func TestACursorThatIsNoLongerKeptSaysWhereToStartAgain(t *testing.T) {
-	h := &history{t: t, store: store.NewFake(store.FakeConfig{})}
-	h.write("a", 2, 0)
-	old := stream.Cursor{Revision: h.store.Revision()}
-	h.write("a", 1, 0)
+// The events of one transaction are resumed one by one.
+func TestResumeInTheMidstOfATransaction(t *testing.T) {
+	h := newHistory(t, store.FakeConfig{}, model.ServiceRegistry)
+	h.write(h.writers[0], "a", 5)
 	h.store.Compact(h.store.Revision())
-	source := stream.NewEtcd(h.store, keys)
-	_, err := source.Open(t.Context(), "a", old)
-	f := fault.Of(err)
-	if err == nil || f.Kind != fault.OutOfRange || f.Reason != fault.ReasonEventsCompacted {
-		t.Fatalf("got %v", err)
+	for i, told := range h.told[:4] {
+		r, err := h.open(cursorOf(t, told))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(h.told[i+1:], h.read(r, 4-i)); diff != "" {
+			t.Errorf("after %s -want +got:\n%s", told, diff)
+		}
+		r.Close()
 	}
-	again, err := stream.ParseCursor(f.Meta["cursor"])
+}
+
+// What etcd's history has forgotten may be kept all the same; what ran out is
+// refused, and what another service wrote since is where to go on.
+func TestResumeGoesByWhatIsKept(t *testing.T) {
+	h := newHistory(t, store.FakeConfig{}, model.ServiceRegistry, model.ServiceAssigner)
+	registry, assigner := h.writers[0], h.writers[1]
+	h.write(registry, "a", 2)
+	h.write(assigner, "a", 2)
+	registry.Rotate()
+	h.write(registry, "a", 1)
+	h.store.Compact(h.store.Revision())
+	since := cursorOf(t, h.told[0])
+	r, err := h.open(since)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := source.Open(t.Context(), "a", again)
+	if diff := cmp.Diff(h.told[1:], h.read(r, 4)); diff != "" {
+		t.Error(diff)
+	}
+	r.Close()
+
+	registry.Drop(1)
+	_, err = h.open(since)
+	f := fault.Of(err)
+	if f == nil || f.Reason != fault.ReasonEventsCompacted || f.Meta["cursor"] != (stream.Cursor{Revision: registry.Segments[1].Created}).String() {
+		t.Fatalf("got %+v", f)
+	}
+	// Even one who has seen it all cannot know that.
+	if _, err = h.open(cursorOf(t, h.told[1])); fault.Of(err).Reason != fault.ReasonEventsCompacted {
+		t.Errorf("got %v", err)
+	}
+	if r, err = h.open(cursorOf(t, h.told[4])); err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	// From the oldest kept is never too old.
+	if r, err = h.open(stream.Cursor{}); err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if diff := cmp.Diff(h.told[2:], h.read(r, 3)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Of a service whose newest segment has run out nothing is certain, until its
+// leader begins another.
+func TestAServiceWithoutASegment(t *testing.T) {
+	h := newHistory(t, store.FakeConfig{}, model.ServiceRegistry, model.ServiceAssigner)
+	h.write(h.writers[0], "a", 1)
+	h.write(h.writers[1], "a", 1)
+	h.writers[0].Drop(1)
+	_, err := h.open(cursorOf(t, h.told[1]))
+	f := fault.Of(err)
+	if f == nil || f.Meta["cursor"] != (stream.Cursor{Revision: h.store.Revision()}).String() {
+		t.Fatalf("got %v", err)
+	}
+	h.writers[0].Rotate()
+	h.write(h.writers[0], "a", 1)
+	if _, err := h.open(cursorOf(t, h.told[1])); fault.Of(err).Reason != fault.ReasonEventsCompacted {
+		t.Errorf("got %v", err)
+	}
+	// The cursor that was given stays good.
+	r, err := h.open(cursorOf(t, f.Meta["cursor"]))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	if diff := cmp.Diff(h.told, h.read(r, 3)); diff != "" {
+	if diff := cmp.Diff(h.told[2:], h.read(r, 1)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A stream that stays open loses nothing to compaction, however quiet its job.
+func TestAnOpenStreamOutlivesCompaction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHistory(t, store.FakeConfig{}, model.ServiceRegistry)
+		w := h.writers[0]
+		h.write(w, "a", 1)
+		r, err := h.open(cursorOf(t, h.told[0]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		got := make(chan string, 1)
+		go func() {
+			events, err := r.Next(ctx)
+			if err != nil {
+				t.Error(err)
+				close(got)
+				return
+			}
+			got <- events[0].GetUid()
+		}()
+		// Others go on; the segment that the reader last saw an event of goes.
+		for range 10 {
+			w.Rotate()
+			h.write(w, "b", 1)
+			time.Sleep(2 * askEvery)
+		}
+		for number := int64(1); number <= 8; number++ {
+			w.Drop(number)
+		}
+		h.store.Compact(h.store.Revision())
+		h.store.BreakWatches()
+		h.write(w, "a", 1)
+		if uid := <-got; !strings.HasSuffix(h.told[1], " "+uid) {
+			t.Errorf("got %s, want %s", uid, h.told[1])
+		}
+	})
+}
+
+// askEvery is how often a quiet stream asks how far it has come.
+const askEvery = time.Minute
+
+// A job with more events than a page is read to its end, the services' merged.
+func TestManyKeptEvents(t *testing.T) {
+	h := newHistory(t, store.FakeConfig{}, model.ServiceRegistry, model.ServiceAssigner)
+	for i := range 300 {
+		w := h.writers[i%2]
+		if i%50 < 2 {
+			w.Rotate()
+		}
+		h.write(w, "a", 7)
+	}
+	r, err := h.open(stream.Cursor{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	first := h.read(r, 1)
+	// The page that was read was of a revision that is no longer there: the rest
+	// is read at another.
+	h.write(h.writers[0], "a", 1)
+	h.store.Compact(h.store.Revision())
+	if diff := cmp.Diff(h.told, append(first, h.read(r, len(h.told)-len(first))...)); diff != "" {
 		t.Error(diff)
 	}
 }
 
 func TestWhatTheStoreSaysIsTold(t *testing.T) {
-	h := &history{t: t, store: store.NewFake(store.FakeConfig{})}
-	h.write("a", 1, 0)
-	source := stream.NewEtcd(h.store, keys)
-	if _, err := source.Open(t.Context(), "a", stream.Cursor{Revision: 1000}); fault.Of(err).Kind != fault.Invalid {
+	h := newHistory(t, store.FakeConfig{}, model.ServiceRegistry)
+	h.write(h.writers[0], "a", 1)
+	if _, err := h.open(stream.Cursor{Revision: 1000}); fault.Of(err).Kind != fault.Invalid {
 		t.Errorf("a cursor of the future: %v", err)
 	}
 	h.store.SetHook(func(context.Context, store.Call) store.Outcome { return store.Drop() })
 	for _, since := range []stream.Cursor{{}, {Revision: 1}} {
-		if _, err := source.Open(t.Context(), "a", since); fault.Of(err).Kind != fault.Unavailable {
+		if _, err := h.open(since); fault.Of(err).Kind != fault.Unavailable {
 			t.Errorf("etcd that does not answer: %v", err)
 		}
 	}
 	h.store.SetHook(nil)
-	if _, err := h.store.Txn(t.Context(), store.Txn{Then: []store.Op{store.Put(keys.JobEvents("a")+"x", []byte("junk"))}}); err != nil {
+	junk := keys.Event(keyspace.EventKey{Job: "a", Service: model.ServiceRegistry, Segment: 1, Number: 9})
+	if _, err := h.store.Txn(t.Context(), store.Txn{Then: []store.Op{store.Put(junk, []byte("junk"))}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := source.Open(t.Context(), "a", stream.Cursor{}); fault.Of(err).Kind != fault.Internal {
+	r, err := h.open(stream.Cursor{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if _, err := r.Next(t.Context()); fault.Of(err).Kind != fault.Internal {
 		t.Errorf("a value that is no event: %v", err)
 	}
 }

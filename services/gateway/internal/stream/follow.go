@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"errors"
+	"os"
 	"time"
 
 	berthv1 "berth.dev/api/berth/v1"
@@ -16,8 +17,11 @@ type follower struct {
 	// ended is closed with it, for who is busy writing.
 	ended chan struct{}
 	// err is for reading once ended is closed.
-	err  error
-	stop func()
+	err error
+	// opened is when the stream began: what happened before was kept for it.
+	opened time.Time
+	// end frees what the stream holds, and counts why it ended.
+	end func(why error)
 }
 
 // run moves events until the source fails, the stream is stopped, or nobody
@@ -73,6 +77,20 @@ func (f *follower) reason() error {
 		return fault.New(fault.Unavailable, fault.ReasonUnavailable, "the stream was ended by its reader")
 	}
 	return f.err
+}
+
+// why the stream ended, given what became of the last write: no error when its
+// reader has gone.
+func (f *follower) why(written error) error {
+	select {
+	case <-f.ended:
+		return f.err
+	default:
+	}
+	if errors.Is(written, os.ErrDeadlineExceeded) {
+		return fault.New(fault.Exhausted, fault.ReasonSlowReader, "a write was not taken").Because(written)
+	}
+	return nil
 }
 
 // validName is the rule for every name: 1 to 128 of [A-Za-z0-9._-], the first

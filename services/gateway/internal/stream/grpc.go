@@ -15,7 +15,13 @@ func (s *Server) WatchEvents(req *berthv1.WatchEventsRequest, out grpc.ServerStr
 	if err != nil {
 		return err
 	}
-	defer f.stop()
+	err = s.send(f, out)
+	f.end(f.why(err))
+	return err
+}
+
+// send writes events out and answers why there are no more.
+func (s *Server) send(f *follower, out grpc.ServerStreamingServer[berthv1.Event]) error {
 	if err := out.SendHeader(nil); err != nil {
 		return err
 	}
@@ -26,6 +32,7 @@ func (s *Server) WatchEvents(req *berthv1.WatchEventsRequest, out grpc.ServerStr
 				written <- err
 				return
 			}
+			s.counts.wrote(f, event)
 		}
 		written <- nil
 	}()
@@ -36,7 +43,7 @@ func (s *Server) WatchEvents(req *berthv1.WatchEventsRequest, out grpc.ServerStr
 	}
 	// What is buffered still goes out, unless nobody reads it: then the writer
 	// is stuck in Send, and only the end of the stream frees it.
-	rest := s.patience
+	rest := s.options.Patience
 	if fault.Is(f.err, fault.ReasonSlowReader) {
 		rest = 0
 	}

@@ -24,7 +24,7 @@ func watch(t *testing.T, source stream.Source, patience time.Duration, req *bert
 		t.Fatal(err)
 	}
 	server := rpc.NewServer(rpc.ServerOptions{})
-	berthv1.RegisterEventsServer(server, stream.NewServer(life, source, patience, time.Minute))
+	berthv1.RegisterEventsServer(server, stream.NewServer(life, source, stream.Options{Patience: patience, Heartbeat: time.Minute, MaxStreams: 100}))
 	var served sync.WaitGroup
 	served.Go(func() { server.Serve(l) })
 	conn, err := rpc.Dial([]string{l.Addr().String()}, rpc.DialOptions{})

@@ -33,8 +33,7 @@ func (s *Server) Handler(errs ErrorWriter) http.Handler {
 			errs.WriteError(w, err)
 			return
 		}
-		defer f.stop()
-		out := &writer{w: w, control: http.NewResponseController(w), patience: s.patience}
+		out := &writer{w: w, control: http.NewResponseController(w), patience: s.options.Patience}
 		// The connection may carry another answer, which has its own time.
 		defer out.control.SetWriteDeadline(time.Time{}) //nolint:errcheck // it has gone
 		var form format = lines{out}
@@ -43,7 +42,7 @@ func (s *Server) Handler(errs ErrorWriter) http.Handler {
 		}
 		// A failed write means that the reader has gone or does not read: there
 		// is no one to tell.
-		_ = s.serve(f, form, errs)
+		f.end(f.why(s.serve(f, form, errs)))
 	})
 }
 
@@ -66,7 +65,7 @@ func (s *Server) serve(f *follower, form format, errs ErrorWriter) error {
 	if err := form.begin(); err != nil {
 		return err
 	}
-	beat := time.NewTicker(s.heartbeat)
+	beat := time.NewTicker(s.options.Heartbeat)
 	defer beat.Stop()
 	for {
 		select {
@@ -77,6 +76,7 @@ func (s *Server) serve(f *follower, form format, errs ErrorWriter) error {
 			if err := form.event(event); err != nil {
 				return err
 			}
+			s.counts.wrote(f, event)
 		case <-beat.C:
 			if err := form.heartbeat(); err != nil {
 				return err

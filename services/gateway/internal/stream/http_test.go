@@ -27,7 +27,7 @@ func serveHTTP(t *testing.T, source stream.Source, patience, heartbeat time.Dura
 	t.Helper()
 	life, stop := context.WithCancel(t.Context())
 	mux := http.NewServeMux()
-	mux.Handle("GET /v1/jobs/{job}/events", stream.NewServer(life, source, patience, heartbeat).Handler(rest.Errors{}))
+	mux.Handle("GET /v1/jobs/{job}/events", stream.NewServer(life, source, stream.Options{Patience: patience, Heartbeat: heartbeat, MaxStreams: 100}).Handler(rest.Errors{}))
 	server := httptest.NewServer(mux)
 	t.Cleanup(func() {
 		stop()

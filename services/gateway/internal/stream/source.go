@@ -27,8 +27,8 @@ type Source interface {
 
 // Reader reads the events of one job.
 type Reader interface {
-	// Next waits for events. They are in order, whole revisions, and each comes
-	// once. The error is final.
+	// Next waits for events. They are in order and each comes once. The error is
+	// final.
 	Next(ctx context.Context) ([]*berthv1.Event, error)
 	// Close frees what the reader holds.
 	Close()
@@ -45,22 +45,30 @@ const (
 	DefaultHeartbeat = 15 * time.Second
 )
 
+// Options of a server. Patience and Heartbeat are DefaultPatience and
+// DefaultHeartbeat, but in tests.
+type Options struct {
+	Patience, Heartbeat time.Duration
+	// MaxStreams is how many streams are open at a time at most.
+	MaxStreams int
+}
+
 // Server serves streams from a source.
 type Server struct {
 	berthv1.UnimplementedEventsServer
 	source Source
 	// life ends all streams when it ends.
-	life      context.Context
-	patience  time.Duration
-	heartbeat time.Duration
+	life    context.Context
+	options Options
+	counts  counts
 }
 
 // NewServer makes a server whose streams end when life ends.
-func NewServer(life context.Context, source Source, patience, heartbeat time.Duration) *Server {
-	return &Server{source: source, life: life, patience: patience, heartbeat: heartbeat}
+func NewServer(life context.Context, source Source, options Options) *Server {
+	return &Server{source: source, life: life, options: options}
 }
 
-// open checks a request and starts to follow.
+// open checks a request and starts to follow. What it answers has to be ended.
 func (s *Server) open(ctx context.Context, job, since string) (*follower, error) {
 	if !validName(job) {
 		return nil, fault.BadField(fault.ReasonBadName, "job", "%q is not a name", job)
@@ -69,20 +77,32 @@ func (s *Server) open(ctx context.Context, job, since string) (*follower, error)
 	if err != nil {
 		return nil, err
 	}
+	if !s.counts.enter(s.options.MaxStreams) {
+		// Unavailable, for another gateway may have room.
+		err := fault.New(fault.Unavailable, fault.ReasonOverloaded, "this gateway serves %d streams already, and no more", s.options.MaxStreams)
+		s.counts.refused(err)
+		return nil, err
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	release := context.AfterFunc(s.life, func() { cancel(errStopping) })
 	reader, err := s.source.Open(ctx, job, cursor)
 	if err != nil {
 		release()
 		cancel(nil)
+		s.counts.leave(err)
 		return nil, err
 	}
 	f := &follower{
 		events: make(chan *berthv1.Event, buffered),
 		ended:  make(chan struct{}),
-		stop:   func() { release(); cancel(nil) },
+		opened: time.Now(),
 	}
-	go f.run(ctx, reader, s.patience)
+	f.end = func(err error) {
+		release()
+		cancel(nil)
+		s.counts.leave(err)
+	}
+	go f.run(ctx, reader, s.options.Patience)
 	return f, nil
 }
 

@@ -1,0 +1,141 @@
+// Package streamtest writes job events as the services do, for tests of those
+// who read them.
+package streamtest
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	recordv1 "berth.dev/api/berth/record/v1"
+	"berth.dev/pkg/keyspace"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/store"
+	"berth.dev/pkg/wire"
+)
+
+// TB is what a writer needs of a test, one of rapid's included.
+type TB interface {
+	Helper()
+	Fatal(args ...any)
+}
+
+var _ TB = (testing.TB)(nil)
+
+// Writer is a service that writes events.
+type Writer struct {
+	TB
+	Store   store.Store
+	Keys    keyspace.Space
+	Service string
+	// Segments are its own so far, the oldest first.
+	Segments []Segment
+	fresh    bool // the newest is not marked yet
+	n        int64
+}
+
+// Segment is an etcd lease with the events on it.
+type Segment struct {
+	Number, Lease int64
+	// Created is the first revision, Dropped one at which it was gone.
+	Created, Dropped int64
+}
+
+// Rotate has what follows stand in a new segment.
+func (w *Writer) Rotate() {
+	w.Helper()
+	lease, err := w.Store.Grant(context.Background(), time.Hour)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Segments = append(w.Segments, Segment{Number: int64(len(w.Segments) + 1), Lease: lease.ID})
+	w.fresh = true
+}
+
+// Write puts count events of a job into one transaction, whose operations are in
+// the reverse of their order. It answers the cursors and uids of the events.
+func (w *Writer) Write(job string, count int) []string {
+	w.Helper()
+	if n := len(w.Segments); n == 0 || w.Segments[n-1].Dropped != 0 {
+		w.Rotate()
+	}
+	segment := &w.Segments[len(w.Segments)-1]
+	ops := make([]store.Op, count)
+	first := w.n + 1
+	for i := range count {
+		w.n++
+		event := model.JobEvent{Kind: model.EventWorkerRunning, Time: time.Now(), Key: model.Key{Job: job}, UID: w.uid(w.n)}
+		value, err := wire.EncodeEvent(event, w.n)
+		if err != nil {
+			w.Fatal(err)
+		}
+		key := w.Keys.Event(keyspace.EventKey{Job: job, Service: w.Service, Segment: segment.Number, Number: w.n, Size: len(value)})
+		ops[count-1-i] = store.Op{Key: key, Value: value, Lease: segment.Lease}
+	}
+	if w.fresh {
+		marked := &recordv1.EventSegment{Number: segment.Number}
+		if segment.Number > 1 {
+			marked.KeptFrom = w.Segments[segment.Number-2].Dropped
+		}
+		mark := w.encode(marked)
+		ops = append(ops, store.Op{Key: w.Keys.Segment(w.Service, segment.Number), Value: mark, Lease: segment.Lease},
+			store.Put(w.Keys.NewestSegment(w.Service), mark))
+	}
+	revision := w.commit(ops...)
+	if w.fresh {
+		w.fresh, segment.Created = false, revision
+	}
+	told := make([]string, count)
+	for i := range told {
+		told[i] = fmt.Sprintf("%d-%d %s", revision, first+int64(i), w.uid(first+int64(i)))
+	}
+	return told
+}
+
+// Cut deletes the events of a job up to and with a segment before the newest, and
+// raises the floor.
+func (w *Writer) Cut(job string, number int64) {
+	w.Helper()
+	from, _ := w.Keys.SegmentEvents(job, w.Service, 0)
+	_, to := w.Keys.SegmentEvents(job, w.Service, number)
+	floor := w.encode(&recordv1.EventFloor{Segment: number, Revision: w.Segments[number].Created})
+	w.commit(store.DeleteRange(from, to), store.Op{
+		Key: w.Keys.EventFloor(job, w.Service), Value: floor, Lease: w.Segments[len(w.Segments)-1].Lease,
+	})
+}
+
+// Drop ends a segment, by its number.
+func (w *Writer) Drop(number int64) {
+	w.Helper()
+	segment := &w.Segments[number-1]
+	if err := w.Store.Revoke(context.Background(), segment.Lease); err != nil {
+		w.Fatal(err)
+	}
+	page, err := w.Store.Page(context.Background(), store.PageRequest{From: "a", To: "b", Limit: 1})
+	if err != nil {
+		w.Fatal(err)
+	}
+	segment.Dropped = page.Revision
+}
+
+func (w *Writer) uid(n int64) string { return fmt.Sprintf("%s-%d", w.Service, n) }
+
+func (w *Writer) encode(m proto.Message) []byte {
+	value, err := proto.Marshal(m)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return value
+}
+
+func (w *Writer) commit(ops ...store.Op) int64 {
+	w.Helper()
+	result, err := w.Store.Txn(context.Background(), store.Txn{Then: ops})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return result.Revision
+}
