@@ -47,8 +47,8 @@ sim: ## the simulated cluster: many seeds, or one with its transcript (SEED=n)
 .PHONY: chaos
 chaos: build ## everything is broken while clients go on, 10 minutes (CHAOS_MINUTES=n CHAOS_SEED=n)
 	@mkdir -p $(CHAOS_DIR)
-	@BERTH_BINARY=$(BIN)/berth $(GO) test ./integration/chaos -run 'TestChaos$$' -count=1 -v -timeout 24h \
-		-args -minutes=$(CHAOS_MINUTES) -seed=$(CHAOS_SEED) -keep=$(CHAOS_DIR)
+	@BERTH_BINARY=$(BIN)/berth $(GO) test ./integration/chaos -run TestChaos -count=1 -v -timeout 24h \
+		-args -namespaces -minutes=$(CHAOS_MINUTES) -seed=$(CHAOS_SEED) -keep=$(CHAOS_DIR)
 
 .PHONY: bench
 bench: build ## every workload beside its baseline, 15 minutes (ONLY=upsert,latency JSON=file)

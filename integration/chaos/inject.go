@@ -30,17 +30,27 @@ type Applied struct {
 	Skipped string
 }
 
+// network is what links are broken with.
+type network interface {
+	// Set puts the links that are chosen, by the names of both ends, into a
+	// condition, and answers how many there are.
+	Set(chosen func(from, to string) bool, c Condition) int
+	// Unplug takes a process off the network, or puts it back; false if it is not
+	// on it.
+	Unplug(name string, unplugged bool) bool
+}
+
 // injector carries a schedule out.
 type injector struct {
 	fleet *fleet.Fleet
-	links *Links
+	links network
 	etcd  *store.Etcd
 	// audited is the revision up to which nobody needs the history any more.
 	audited func() int64
 	begun   time.Time
 
 	mu      sync.Mutex
-	busy    map[*child.Process]bool // at most one fault at a time is about a process
+	busy    map[string]bool // at most one fault at a time is about a process
 	applied []Applied
 }
 
@@ -172,11 +182,17 @@ func (i *injector) link(ctx context.Context, a *Applied) {
 		a.Victim += strings.TrimPrefix("→"+name, strings.Repeat("→", 1-n))
 		ends[n] = func(s string) bool { return s == name || strings.HasPrefix(s, name+"-") }
 	}
-	chosen := func(x, y string) bool { return ends[0](x) && ends[1](y) }
 	if a.Kind == Isolate {
 		a.Victim = strings.TrimSuffix(a.Victim, "→")
-		chosen = func(x, y string) bool { return ends[0](x) || ends[0](y) }
+		if !i.links.Unplug(a.Victim, true) {
+			a.Skipped = "it has no links"
+			return
+		}
+		<-time.After(a.For)
+		i.links.Unplug(a.Victim, false)
+		return
 	}
+	chosen := func(x, y string) bool { return ends[0](x) && ends[1](y) }
 	if i.links.Set(chosen, a.Condition) == 0 {
 		a.Skipped = "there is no such link"
 		return
@@ -229,17 +245,27 @@ func (i *injector) claim(ctx context.Context, target string) (*child.Process, er
 func (i *injector) take(p *child.Process) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.busy[p] {
+	name := exclusive(p)
+	if i.busy[name] {
 		return false
 	}
-	i.busy[p] = true
+	i.busy[name] = true
 	return true
 }
 
 func (i *injector) release(p *child.Process) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	delete(i.busy, p)
+	delete(i.busy, exclusive(p))
+}
+
+// exclusive names what only one fault at a time may be about: a process, or etcd
+// as a whole, since a member may take longer to come back than its fault lasts.
+func exclusive(p *child.Process) string {
+	if strings.HasPrefix(p.Name, "etcd-") {
+		return "etcd"
+	}
+	return p.Name
 }
 
 // faults are those that were carried out, in order of their beginnings.

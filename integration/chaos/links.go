@@ -64,6 +64,12 @@ func (l *Links) Set(chosen func(from, to string) bool, c Condition) int {
 	return n
 }
 
+// Unplug cuts all links of a process, or puts them back in order; false if it has
+// none.
+func (l *Links) Unplug(name string, unplugged bool) bool {
+	return l.Set(func(from, to string) bool { return from == name || to == name }, Condition{There: unplugged, Back: unplugged}) > 0
+}
+
 // Close ends all links and every connection on them.
 func (l *Links) Close() {
 	l.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"sync"
 	"time"
 
@@ -13,7 +14,6 @@ import (
 	"berth.dev/pkg/audit"
 	"berth.dev/pkg/client"
 	"berth.dev/pkg/keyspace"
-	"berth.dev/pkg/process/child"
 	"berth.dev/pkg/store"
 )
 
@@ -41,6 +41,10 @@ type Options struct {
 	Seed        uint64
 	// Duration is how long things are broken. Judging comes after.
 	Duration time.Duration
+	// Namespaces gives each process a host of its own, as far as the network goes,
+	// so that what no proxy stands in can be cut too; but nothing is slow or lossy
+	// then. The error of a run wraps ErrNoNamespaces where that is not permitted.
+	Namespaces bool
 	// Log is told of what is being done.
 	Log func(format string, args ...any)
 }
@@ -73,9 +77,19 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	r := &run{Options: o, links: NewLinks(), report: &Report{Seed: o.Seed, Duration: o.Duration}}
 	defer r.links.Close()
 	faults := Plan(o.Seed, o.Duration, shape())
-	r.fleet, err = fleet.Start(ctx, fleet.Config{
-		Binary: o.Binary, Dir: o.Dir, Replicas: replicas, Gateways: gateways, Etcd: members, TTL: leadershipT, Via: r.links.Via,
-	})
+	config := fleet.Config{Binary: o.Binary, Dir: o.Dir, Replicas: replicas, Gateways: gateways, Etcd: members, TTL: leadershipT}
+	var broken network = r.links
+	if o.Namespaces {
+		hosts, err := NewNamespaces(uint16(os.Getpid()))
+		if err != nil {
+			return nil, err
+		}
+		defer hosts.Close()
+		config.Place, broken = hosts.Place, both{hosts, r.links}
+	} else {
+		config.Via = r.links.Via
+	}
+	r.fleet, err = fleet.Start(ctx, config)
 	if err != nil {
 		return nil, err
 	}
@@ -109,9 +123,9 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	for who, c := range r.clients {
 		callers.Go(func() { r.load.run(calling, c, who, rand.New(rand.NewPCG(o.Seed, 100+uint64(who)))) })
 	}
-	injector := newInjector(r, begun)
+	injector := newInjector(r, broken, begun)
 	err = injector.run(ctx, faults)
-	r.links.Set(func(string, string) bool { return true }, Condition{})
+	broken.Set(func(string, string) bool { return true }, Condition{})
 	hush()
 	callers.Wait()
 	r.report.Faults = injector.faults()
@@ -196,15 +210,30 @@ func (r *run) follow(ctx context.Context, running *sync.WaitGroup) {
 	}
 }
 
-func newInjector(r *run, begun time.Time) *injector {
+func newInjector(r *run, broken network, begun time.Time) *injector {
 	return &injector{
-		fleet: r.fleet, links: r.links, etcd: r.store, begun: begun,
-		busy: map[*child.Process]bool{},
+		fleet: r.fleet, links: broken, etcd: r.store, begun: begun,
+		busy: map[string]bool{},
 		audited: func() (revision int64) {
 			r.follower.Look(func(a *audit.Auditor) { revision = a.Stats().Revision })
 			return revision
 		},
 	}
+}
+
+// both are the hosts of the processes, and the links of the clients, which run
+// here.
+type both struct {
+	hosts *Namespaces
+	links *Links
+}
+
+func (b both) Set(chosen func(from, to string) bool, c Condition) int {
+	return b.hosts.Set(chosen, c) + b.links.Set(chosen, c)
+}
+
+func (b both) Unplug(name string, unplugged bool) bool {
+	return b.hosts.Unplug(name, unplugged) || b.links.Unplug(name, unplugged)
 }
 
 // pollEvery is how often something is looked at that gives no signal.

@@ -135,7 +135,7 @@ func eventsHeld(ctx context.Context, s store.Store, job string) (events, error) 
 		}
 		held.cursors = append(held.cursors, fmt.Sprintf("%d-%s", kv.Mod, event.GetCursor()))
 		switch event.GetKind() {
-		case berthv1.Event_RESERVATION_QUEUED:
+		case berthv1.Event_RESERVATION_QUEUED, berthv1.Event_RESERVATION_REQUEUED:
 			held.queued[event.GetUid()] = true
 		case berthv1.Event_RESERVATION_LEASED:
 			held.leased = append(held.leased, event.GetTime().AsTime())

@@ -5,8 +5,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-
-	"berth.dev/pkg/process/child"
 )
 
 // Agent describes an agent to start.
@@ -28,7 +26,7 @@ type Agent struct {
 	WorkDir string
 }
 
-// StartAgent starts a real agent on loopback.
+// StartAgent starts a real agent.
 func (f *Fleet) StartAgent(ctx context.Context, a Agent) error {
 	resources := append([]string{"slots=" + strconv.Itoa(a.Slots)}, a.Resources...)
 	if a.Allow == nil {
@@ -39,7 +37,7 @@ func (f *Fleet) StartAgent(ctx context.Context, a Agent) error {
 		return err
 	}
 	// Orders go to the address that it tells of itself, so that one has to be known.
-	listen, err := f.hold()
+	listen, err := f.address(a.ID, 0)
 	if err != nil {
 		return err
 	}
@@ -78,7 +76,10 @@ func (f *Fleet) StartSim(ctx context.Context, prefix string, n, slots int) error
 }
 
 func (f *Fleet) startAgents(ctx context.Context, name string, args []string, listenFlags ...string) error {
-	p := child.New(name, f.config.Binary, f.config.Dir, nil, args...)
-	f.agents[name], f.flags[p] = p, listenFlags
+	p, err := f.process(name, args, listenFlags...)
+	if err != nil {
+		return err
+	}
+	f.agents[name] = p
 	return f.Restart(ctx, p)
 }

@@ -27,16 +27,17 @@ func (f *Fleet) startEtcd(ctx context.Context) (err error) {
 	// Members name one another's addresses before any of them runs.
 	var peers, cluster []string
 	for i := range f.config.Etcd {
-		listen, err := f.hold()
+		name := fmt.Sprintf("etcd-%d", i)
+		listen, err := f.address(name, 0)
 		if err != nil {
 			return err
 		}
-		peer, err := f.hold()
+		peer, err := f.address(name, 1)
 		if err != nil {
 			return err
 		}
 		f.etcds, peers = append(f.etcds, listen), append(peers, peer)
-		cluster = append(cluster, fmt.Sprintf("etcd-%d=%s", i, peer))
+		cluster = append(cluster, name+"="+peer)
 	}
 	for i, listen := range f.etcds {
 		name := fmt.Sprintf("etcd-%d", i)
@@ -44,8 +45,11 @@ func (f *Fleet) startEtcd(ctx context.Context) (err error) {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err
 		}
-		f.members = append(f.members, child.New(name, f.config.Binary, f.config.Dir, nil,
-			"etcd", "--name", name, "--dir", dir, "--listen", listen, "--peer-listen", peers[i], "--members", strings.Join(cluster, ",")))
+		p, err := f.process(name, []string{"etcd", "--name", name, "--dir", dir, "--listen", listen, "--peer-listen", peers[i], "--members", strings.Join(cluster, ",")})
+		if err != nil {
+			return err
+		}
+		f.members = append(f.members, p)
 	}
 	// None is ready before most of them are, so they start together.
 	started := make(chan error, len(f.members))

@@ -47,9 +47,21 @@ type Config struct {
 	// What a process finds in the records, such as the leader's own address when it
 	// proves it dead, goes there straight.
 	Via func(from, to, address string) (string, error)
+	// Place answers where a process runs, by its name: hosts of their own, as far as
+	// the network goes. All run on this host's loopback unless given.
+	Place func(name string) (Place, error)
 	// Flags are further flags of replicas and gateways, by service; those of ""
 	// are for all of them.
 	Flags map[string][]string
+}
+
+// Place is where a process runs.
+type Place struct {
+	// Host is the address that it listens on; nobody else listens there. Loopback,
+	// on ports that are held, unless given.
+	Host string
+	// Command is what its program and arguments are given to, to be run there.
+	Command []string
 }
 
 // Services in the order in which they are started.
@@ -86,6 +98,9 @@ func Start(ctx context.Context, config Config) (*Fleet, error) {
 	if config.Via == nil {
 		config.Via = func(_, _, address string) (string, error) { return address, nil }
 	}
+	if config.Place == nil {
+		config.Place = func(string) (Place, error) { return Place{}, nil }
+	}
 	f := &Fleet{config: config, replicas: map[string][]*child.Process{}, agents: map[string]*child.Process{}, flags: map[*child.Process][]string{}}
 	if err := f.start(ctx); err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -98,8 +113,8 @@ func (f *Fleet) start(ctx context.Context) (err error) {
 		return err
 	}
 	// The services have to know where the gateways will be.
-	for range f.config.Gateways {
-		address, err := f.hold()
+	for i := range f.config.Gateways {
+		address, err := f.address(fmt.Sprintf("gateway-%d", i), 0)
 		if err != nil {
 			return err
 		}
@@ -120,9 +135,11 @@ func (f *Fleet) start(ctx context.Context) (err error) {
 			if f.config.TTL != 0 {
 				args = append(args, "--ttl", f.config.TTL.String())
 			}
-			p := child.New(name, f.config.Binary, f.config.Dir, nil, f.flagged(service, args)...)
+			p, err := f.process(name, f.flagged(service, args), "--listen", "--http-listen")
+			if err != nil {
+				return err
+			}
 			f.replicas[service] = append(f.replicas[service], p)
-			f.flags[p] = []string{"--listen", "--http-listen"}
 			if err := f.Restart(ctx, p); err != nil {
 				return err
 			}
@@ -142,7 +159,10 @@ func (f *Fleet) start(ctx context.Context) (err error) {
 			}
 			args = append(args, "--"+service, replicas)
 		}
-		p := child.New(name, f.config.Binary, f.config.Dir, nil, f.flagged(model.ServiceGateway, args)...)
+		p, err := f.process(name, f.flagged(model.ServiceGateway, args))
+		if err != nil {
+			return err
+		}
 		f.gateways = append(f.gateways, p)
 		if err := p.Start(ctx); err != nil {
 			return err
@@ -155,16 +175,6 @@ func (f *Fleet) start(ctx context.Context) (err error) {
 // flagged adds the flags that the configuration has for a service.
 func (f *Fleet) flagged(service string, args []string) []string {
 	return slices.Concat(args, f.config.Flags[""], f.config.Flags[service])
-}
-
-// hold takes a port for a process that others have to know before it runs.
-func (f *Fleet) hold() (address string, err error) {
-	held, err := port.Hold("127.0.0.1")
-	if err != nil {
-		return "", err
-	}
-	f.held = append(f.held, held)
-	return held.Address(), nil
 }
 
 // gatewaysFrom lists the gateways' addresses as a process reaches them.

@@ -20,6 +20,7 @@ type SimConfig struct {
 	SKU       string   `mapstructure:"sku" usage:"name of their shape"`
 	Resources []string `mapstructure:"resources" usage:"what each offers, name=amount in base units"`
 	Listen    string   `mapstructure:"listen" usage:"address to take orders on"`
+	Insecure  bool     `mapstructure:"insecure" usage:"allow listening beyond loopback without TLS"`
 	LogFormat string   `mapstructure:"log-format" usage:"json or text"`
 	LogLevel  string   `mapstructure:"log-level" usage:"debug, info, warn or error"`
 
@@ -47,7 +48,7 @@ func runSim(ctx context.Context, config SimConfig) error {
 	if err != nil {
 		return err
 	}
-	common := process.Common{Listen: config.Listen, AddressFile: config.AddressFile}
+	common := process.Common{Listen: config.Listen, Insecure: config.Insecure, AddressFile: config.AddressFile}
 	ports, err := common.Open(log)
 	if err != nil {
 		return err
