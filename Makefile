@@ -32,9 +32,10 @@ test: ## everything that a change must pass
 	$(GO) test -timeout 8m $$($(GO) list work | grep -v berth.dev/integration)
 	@# One after the other: each of these wants the whole machine.
 	$(GO) test -p 1 -timeout 8m ./integration/docs ./integration/sim ./integration/play ./integration/scenario
-	$(GO) test -timeout 5m ./integration/chaos
-	@# What it looks at is outside its own module, where go test's cache is blind.
-	$(GO) test -count=1 ./integration/layout
+	@# Another seed each time.
+	$(GO) test -count=1 -timeout 8m ./integration/chaos
+	@# What these look at is outside their own module, where go test's cache is blind.
+	$(GO) test -count=1 ./integration/layout ./integration/mutants
 
 .PHONY: race
 race: ## the tests under the race detector
@@ -49,6 +50,10 @@ chaos: build ## everything is broken while clients go on, 10 minutes (CHAOS_MINU
 	@mkdir -p $(CHAOS_DIR)
 	@BERTH_BINARY=$(BIN)/berth $(GO) test ./integration/chaos -run TestChaos -count=1 -v -timeout 24h \
 		-args -namespaces -minutes=$(CHAOS_MINUTES) -seed=$(CHAOS_SEED) -keep=$(CHAOS_DIR)
+
+.PHONY: mutants
+mutants: ## break one rule at a time: the simulator or chaos has to find out (ONLY=name)
+	$(GO) test ./integration/mutants -run TestEveryMutantIsFound -count=1 -v -timeout 6h -args -hunt $(if $(ONLY),-only=$(ONLY))
 
 .PHONY: bench
 bench: build ## every workload beside its baseline, 15 minutes (ONLY=upsert,latency JSON=file)

@@ -38,13 +38,6 @@ var All = []Mutant{
 		Hunter: Sim,
 	},
 	{
-		Name: "lower-pass", Breaks: "a pass that is lower than one seen is refused",
-		Edits: []Edit{
-			{File: "services/executor-state/inventory/pass.go", Old: `p.Term == c.passTerm && p.Pass < c.pass`, New: `false`},
-		},
-		Hunter: Sim,
-	},
-	{
 		Name: "stop-is-no-promise", Breaks: "a worker whose stop an agent confirmed is never started there",
 		Edits: []Edit{
 			{File: "integration/sim/agent.go", Old: "\tif a.stopped[k] {\n\t\treturn handout.Refused{Reason: fault.ReasonStopped}\n\t}\n", New: ""},
@@ -57,15 +50,17 @@ var All = []Mutant{
 	{
 		Name: "serves-before-caught-up", Breaks: "a leader serves when its view has reached the revision of its win",
 		Edits: []Edit{
-			{File: "integration/sim/node.go", Old: `n.won != 0 && n.driver.Revision() >= n.won`, New: `n.won != 0`},
+			{File: "pkg/loop/lead.go", Old: `for t.driver.Revision() < leadership.Revision() {`, New: `for t.driver.Revision() == 0 {`},
+			{File: "pkg/loop/lead.go", Old: `Chain: t.driver.Chain(),`, New: `Chain: chainNow(ctx, l.cfg.Store, l.cfg.Space.Key(model.Ref{Kind: model.KindChain, ID: l.cfg.Service})),`},
+			{File: "pkg/loop/lead.go", Old: "// untilDeadline is how", New: "func chainNow(ctx context.Context, s store.Store, key string) []byte {\n\tkv, _, _ := s.Get(ctx, key)\n\treturn kv.Value\n}\n\n// untilDeadline is how"},
 		},
-		Hunter: Sim,
+		Hunter: Chaos, Expects: []string{"violation"},
 	},
 	{
-		Name: "epochs-not-compared", Breaks: "an agent takes no order for a lower epoch of a worker's name",
+		Name: "terms-not-compared", Breaks: "an agent takes no order of a lower term",
 		Edits: []Edit{
-			{File: "pkg/agent/ledger.go", Old: `known && id.Epoch < seen.epoch {`, New: `known && id.Epoch < 0 {`},
+			{File: "integration/sim/agent.go", Old: `if term < a.floor {`, New: `if term < 0 {`},
 		},
-		Hunter: Chaos,
+		Hunter: Sim,
 	},
 }

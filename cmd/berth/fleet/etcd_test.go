@@ -44,7 +44,10 @@ func TestMembersOfEtcd(t *testing.T) {
 	put := func(key string) {
 		t.Helper()
 		for {
-			_, err := s.Txn(ctx, store.Txn{Then: []store.Op{store.Put(key, []byte(key))}})
+			// A member keeps a write for 7 s that it passed on to a leader that died.
+			attempt, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
+			_, err := s.Txn(attempt, store.Txn{Then: []store.Op{store.Put(key, []byte(key))}})
+			cancel()
 			if err == nil {
 				return
 			}

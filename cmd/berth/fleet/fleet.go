@@ -284,7 +284,11 @@ func (f *Fleet) Close() error {
 	if f.etcd != nil {
 		f.etcd.Close()
 	}
-	stop(f.members)
+	// One that leads and is told to stop first hands over, to others that stop too:
+	// that takes its whole time-out, and what is on disk is whole either way.
+	for _, p := range f.members {
+		p.Kill()
+	}
 	for _, p := range f.held {
 		p.Release()
 	}
