@@ -21,17 +21,17 @@ var space = keyspace.New("default")
 
 // The cluster that is broken.
 const (
-	replicas    = 3
-	gateways    = 2
-	members     = 3
-	clients     = 4
-	hosts       = 2
-	hostSlots   = 6
-	hostName    = "host"
-	simName     = "sim"
-	executors   = 40
-	simSlots    = 8
-	leadershipT = 2 * time.Second // the shortest TTL there is: the most changes of leader
+	replicas  = 3
+	gateways  = 2
+	members   = 3
+	clients   = 4
+	hosts     = 2
+	hostSlots = 6
+	hostName  = "host"
+	simName   = "sim"
+	executors = 40
+	simSlots  = 8
+	ttl       = 2 * time.Second // the shortest TTL there is: the most changes of leader
 )
 
 // Options of a run.
@@ -77,7 +77,7 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	r := &run{Options: o, links: NewLinks(), report: &Report{Seed: o.Seed, Duration: o.Duration}}
 	defer r.links.Close()
 	faults := Plan(o.Seed, o.Duration, shape())
-	config := fleet.Config{Binary: o.Binary, Dir: o.Dir, Replicas: replicas, Gateways: gateways, Etcd: members, TTL: leadershipT}
+	config := fleet.Config{Binary: o.Binary, Dir: o.Dir, Replicas: replicas, Gateways: gateways, Etcd: members, TTL: ttl}
 	var broken network = r.links
 	if o.Namespaces {
 		hosts, err := NewNamespaces(uint16(os.Getpid()))

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"berth.dev/pkg/model"
 )
 
 // Agent describes an agent to start.
@@ -32,7 +34,7 @@ func (f *Fleet) StartAgent(ctx context.Context, a Agent) error {
 	if a.Allow == nil {
 		a.Allow = []string{"*"}
 	}
-	gateways, err := f.gatewaysFrom(a.ID)
+	gateways, err := f.via(a.ID, model.ServiceGateway, f.fronts)
 	if err != nil {
 		return err
 	}
@@ -67,7 +69,7 @@ func (f *Fleet) StartAgent(ctx context.Context, a Agent) error {
 
 // StartSim starts a process of n simulated executors, named prefix-0 and so on.
 func (f *Fleet) StartSim(ctx context.Context, prefix string, n, slots int) error {
-	gateways, err := f.gatewaysFrom(prefix)
+	gateways, err := f.via(prefix, model.ServiceGateway, f.fronts)
 	if err != nil {
 		return err
 	}

@@ -62,19 +62,6 @@ func (f *Fleet) startEtcd(ctx context.Context) (err error) {
 	return err
 }
 
-// etcdFrom lists etcd's endpoints as a process reaches them.
-func (f *Fleet) etcdFrom(name string) (string, error) {
-	var list []string
-	for i, endpoint := range f.etcds {
-		address, err := f.config.Via(name, fmt.Sprintf("etcd-%d", i), endpoint)
-		if err != nil {
-			return "", err
-		}
-		list = append(list, address)
-	}
-	return strings.Join(list, ","), nil
-}
-
 // Etcd lists etcd's endpoints, one a member.
 func (f *Fleet) Etcd() []string { return f.etcds }
 

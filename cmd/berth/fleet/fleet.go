@@ -123,11 +123,11 @@ func (f *Fleet) start(ctx context.Context) (err error) {
 	for _, service := range Services {
 		for i := range f.config.Replicas {
 			name := fmt.Sprintf("%s-%d", service, i)
-			etcds, err := f.etcdFrom(name)
+			etcds, err := f.via(name, "etcd", f.etcds)
 			if err != nil {
 				return err
 			}
-			gateways, err := f.gatewaysFrom(name)
+			gateways, err := f.via(name, model.ServiceGateway, f.fronts)
 			if err != nil {
 				return err
 			}
@@ -147,13 +147,13 @@ func (f *Fleet) start(ctx context.Context) (err error) {
 	}
 	for i, address := range f.fronts {
 		name := fmt.Sprintf("gateway-%d", i)
-		etcds, err := f.etcdFrom(name)
+		etcds, err := f.via(name, "etcd", f.etcds)
 		if err != nil {
 			return err
 		}
 		args := []string{"gateway", "--replica", name, "--listen", address, "--etcd-endpoints", etcds, "--log-level", f.config.LogLevel}
 		for _, service := range Services {
-			replicas, err := f.via(name, f.replicas[service])
+			replicas, err := f.via(name, service, f.addresses(service))
 			if err != nil {
 				return err
 			}
@@ -177,30 +177,25 @@ func (f *Fleet) flagged(service string, args []string) []string {
 	return slices.Concat(args, f.config.Flags[""], f.config.Flags[service])
 }
 
-// gatewaysFrom lists the gateways' addresses as a process reaches them.
-func (f *Fleet) gatewaysFrom(name string) (string, error) {
+// via lists the addresses of all processes of a kind as another reaches them.
+func (f *Fleet) via(from, kind string, addresses []string) (string, error) {
 	var list []string
-	for i, front := range f.fronts {
-		address, err := f.config.Via(name, fmt.Sprintf("gateway-%d", i), front)
+	for i, address := range addresses {
+		reached, err := f.config.Via(from, fmt.Sprintf("%s-%d", kind, i), address)
 		if err != nil {
 			return "", err
 		}
-		list = append(list, address)
+		list = append(list, reached)
 	}
 	return strings.Join(list, ","), nil
 }
 
-// via lists the addresses of others as a process reaches them.
-func (f *Fleet) via(name string, others []*child.Process) (string, error) {
+func (f *Fleet) addresses(service string) []string {
 	var list []string
-	for _, other := range others {
-		address, err := f.config.Via(name, other.Name, other.Addresses().Listen)
-		if err != nil {
-			return "", err
-		}
-		list = append(list, address)
+	for _, p := range f.replicas[service] {
+		list = append(list, p.Addresses().Listen)
 	}
-	return strings.Join(list, ","), nil
+	return list
 }
 
 // Agent is the process of an agent, or of the simulated executors of a prefix.
