@@ -47,20 +47,4 @@ var All = []Mutant{
 		},
 		Hunter: Sim,
 	},
-	{
-		Name: "serves-before-caught-up", Breaks: "a leader serves when its view has reached the revision of its win",
-		Edits: []Edit{
-			{File: "pkg/loop/lead.go", Old: `for t.driver.Revision() < leadership.Revision() {`, New: `for t.driver.Revision() == 0 {`},
-			{File: "pkg/loop/lead.go", Old: `Chain: t.driver.Chain(),`, New: `Chain: chainNow(ctx, l.cfg.Store, l.cfg.Space.Key(model.Ref{Kind: model.KindChain, ID: l.cfg.Service})),`},
-			{File: "pkg/loop/lead.go", Old: "// untilDeadline is how", New: "func chainNow(ctx context.Context, s store.Store, key string) []byte {\n\tkv, _, _ := s.Get(ctx, key)\n\treturn kv.Value\n}\n\n// untilDeadline is how"},
-		},
-		Hunter: Chaos, Expects: []string{"violation"},
-	},
-	{
-		Name: "terms-not-compared", Breaks: "an agent takes no order of a lower term",
-		Edits: []Edit{
-			{File: "integration/sim/agent.go", Old: `if term < a.floor {`, New: `if term < 0 {`},
-		},
-		Hunter: Sim,
-	},
 }
