@@ -9,6 +9,10 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X berth.dev/pkg/process.Version=$(VERSION)
 SEED    ?=
 
+CHAOS_MINUTES ?= 10
+CHAOS_SEED    ?= 0
+CHAOS_DIR     ?= $(BIN)/chaos
+
 .PHONY: help
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,8 +32,10 @@ test: ## everything that a change must pass
 	$(GO) test -timeout 8m $$($(GO) list work | grep -v berth.dev/integration)
 	@# One after the other: each of these wants the whole machine.
 	$(GO) test -p 1 -timeout 8m ./integration/docs ./integration/sim ./integration/play ./integration/scenario
-	@# What it looks at is outside its own module, where go test's cache is blind.
-	$(GO) test -count=1 ./integration/layout
+	@# Another seed each time.
+	$(GO) test -count=1 -timeout 8m ./integration/chaos
+	@# What these look at is outside their own module, where go test's cache is blind.
+	$(GO) test -count=1 ./integration/layout ./integration/mutants
 
 .PHONY: race
 race: ## the tests under the race detector
@@ -38,6 +44,16 @@ race: ## the tests under the race detector
 .PHONY: sim
 sim: ## the simulated cluster: many seeds, or one with its transcript (SEED=n)
 	$(GO) test ./integration/sim -run 'TestSeeds' -count=1 -timeout 20m $(if $(SEED),-v -args -seed=$(SEED),-args -seeds=5000)
+
+.PHONY: chaos
+chaos: build ## everything is broken while clients go on, 10 minutes (CHAOS_MINUTES=n CHAOS_SEED=n)
+	@mkdir -p $(CHAOS_DIR)
+	@BERTH_BINARY=$(BIN)/berth $(GO) test ./integration/chaos -run TestChaos -count=1 -v -timeout 24h \
+		-args -namespaces -minutes=$(CHAOS_MINUTES) -seed=$(CHAOS_SEED) -keep=$(CHAOS_DIR)
+
+.PHONY: mutants
+mutants: ## break one rule at a time: the simulator or chaos has to find out (ONLY=name)
+	$(GO) test ./integration/mutants -run TestEveryMutantIsFound -count=1 -v -timeout 6h -args -hunt $(if $(ONLY),-only=$(ONLY))
 
 .PHONY: bench
 bench: build ## every workload beside its baseline, 15 minutes (ONLY=upsert,latency JSON=file)

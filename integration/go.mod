@@ -94,6 +94,7 @@ require (
 	berth.dev/cmd/berth v0.0.0-00010101000000-000000000000
 	berth.dev/services/assigner v0.0.0
 	berth.dev/services/gateway v0.0.0
+	github.com/anishathalye/porcupine v1.3.1
 	go.etcd.io/etcd/server/v3 v3.7.3
 	go.uber.org/goleak v1.3.0
 	google.golang.org/grpc v1.85.0

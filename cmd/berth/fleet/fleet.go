@@ -1,6 +1,7 @@
 // Package fleet runs a whole Berth as real processes on this machine: etcd in
-// this one or apart, replicas of every service, gateways and agents as children. The
-// demo, the benchmarks and the tests on real processes use it.
+// this one or as members of their own, replicas of every service, gateways and
+// agents as children. The demo, the benchmarks and the tests on real processes use
+// it.
 //
 // It promises that processes can be killed, stopped and started again one by
 // one, each with the address it had, and that none is left when it is closed.
@@ -12,9 +13,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -37,12 +36,32 @@ type Config struct {
 	TTL time.Duration
 	// LogLevel of the children; info unless given.
 	LogLevel string
-	// EtcdApart runs etcd as a child too, so that what it costs can be told from
-	// what this process does.
-	EtcdApart bool
+	// Etcd is how many members etcd has, each a child, so that they can be killed,
+	// and what they cost be told from what this process does. 0 runs one in this
+	// process.
+	Etcd int
+	// Via answers where one process reaches the address that another listens on,
+	// so that who starts the fleet can stand in between and cut the link. Both go
+	// by their names: etcd-0, registry-0, gateway-0, an agent's id. Orders to an
+	// agent come from "orders", whoever sends them. The address itself unless given.
+	// What a process finds in the records, such as the leader's own address when it
+	// proves it dead, goes there straight.
+	Via func(from, to, address string) (string, error)
+	// Place answers where a process runs, by its name: hosts of their own, as far as
+	// the network goes. All run on this host's loopback unless given.
+	Place func(name string) (Place, error)
 	// Flags are further flags of replicas and gateways, by service; those of ""
 	// are for all of them. Those of "agent" are for agents and simulated executors.
 	Flags map[string][]string
+}
+
+// Place is where a process runs.
+type Place struct {
+	// Host is the address that it listens on; nobody else listens there. Loopback,
+	// on ports that are held, unless given.
+	Host string
+	// Command is what its program and arguments are given to, to be run there.
+	Command []string
 }
 
 // Services in the order in which they are started.
@@ -51,14 +70,14 @@ var Services = []string{model.ServiceRegistry, model.ServiceExecutorState, model
 // Fleet is a running Berth.
 type Fleet struct {
 	config   Config
-	etcd     *embedded.Etcd // nil when it is apart
-	apart    *child.Process // nil when it is not
-	endpoint string         // of etcd
+	etcd     *embedded.Etcd   // nil when its members are children
+	members  []*child.Process // of etcd
+	etcds    []string         // etcd's endpoints
 	replicas map[string][]*child.Process
 	gateways []*child.Process
 	agents   map[string]*child.Process
 	flags    map[*child.Process][]string // those that take a process's addresses
-	held     []*port.Held                // the gateways' ports
+	held     []*port.Held                // ports of those whose addresses others know before they run
 	fronts   []string                    // the gateways' addresses
 	client   *client.Client
 }
@@ -76,6 +95,12 @@ func Start(ctx context.Context, config Config) (*Fleet, error) {
 	if config.LogLevel == "" {
 		config.LogLevel = "info"
 	}
+	if config.Via == nil {
+		config.Via = func(_, _, address string) (string, error) { return address, nil }
+	}
+	if config.Place == nil {
+		config.Place = func(string) (Place, error) { return Place{}, nil }
+	}
 	f := &Fleet{config: config, replicas: map[string][]*child.Process{}, agents: map[string]*child.Process{}, flags: map[*child.Process][]string{}}
 	if err := f.start(ctx); err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -88,34 +113,56 @@ func (f *Fleet) start(ctx context.Context) (err error) {
 		return err
 	}
 	// The services have to know where the gateways will be.
-	for range f.config.Gateways {
-		held, err := port.Hold("127.0.0.1")
+	for i := range f.config.Gateways {
+		address, err := f.address(fmt.Sprintf("gateway-%d", i), 0)
 		if err != nil {
 			return err
 		}
-		f.held, f.fronts = append(f.held, held), append(f.fronts, held.Address())
+		f.fronts = append(f.fronts, address)
 	}
 	for _, service := range Services {
 		for i := range f.config.Replicas {
 			name := fmt.Sprintf("%s-%d", service, i)
-			args := []string{service, "--replica", name, "--etcd-endpoints", f.endpoint, "--gateways", strings.Join(f.fronts, ","), "--log-level", f.config.LogLevel}
+			etcds, err := f.via(name, "etcd", f.etcds)
+			if err != nil {
+				return err
+			}
+			gateways, err := f.via(name, model.ServiceGateway, f.fronts)
+			if err != nil {
+				return err
+			}
+			args := []string{service, "--replica", name, "--etcd-endpoints", etcds, "--gateways", gateways, "--log-level", f.config.LogLevel}
 			if f.config.TTL != 0 {
 				args = append(args, "--ttl", f.config.TTL.String())
 			}
-			p := child.New(name, f.config.Binary, f.config.Dir, nil, f.flagged(service, args)...)
+			p, err := f.process(name, f.flagged(service, args), "--listen", "--http-listen")
+			if err != nil {
+				return err
+			}
 			f.replicas[service] = append(f.replicas[service], p)
-			f.flags[p] = []string{"--listen", "--http-listen"}
 			if err := f.Restart(ctx, p); err != nil {
 				return err
 			}
 		}
 	}
 	for i, address := range f.fronts {
-		args := []string{"gateway", "--replica", fmt.Sprintf("gateway-%d", i), "--listen", address, "--etcd-endpoints", f.endpoint, "--log-level", f.config.LogLevel}
-		for _, service := range Services {
-			args = append(args, "--"+service, strings.Join(f.addresses(service), ","))
+		name := fmt.Sprintf("gateway-%d", i)
+		etcds, err := f.via(name, "etcd", f.etcds)
+		if err != nil {
+			return err
 		}
-		p := child.New(fmt.Sprintf("gateway-%d", i), f.config.Binary, f.config.Dir, nil, f.flagged(model.ServiceGateway, args)...)
+		args := []string{"gateway", "--replica", name, "--listen", address, "--etcd-endpoints", etcds, "--log-level", f.config.LogLevel}
+		for _, service := range Services {
+			replicas, err := f.via(name, service, f.addresses(service))
+			if err != nil {
+				return err
+			}
+			args = append(args, "--"+service, replicas)
+		}
+		p, err := f.process(name, f.flagged(model.ServiceGateway, args))
+		if err != nil {
+			return err
+		}
 		f.gateways = append(f.gateways, p)
 		if err := p.Start(ctx); err != nil {
 			return err
@@ -130,18 +177,17 @@ func (f *Fleet) flagged(service string, args []string) []string {
 	return slices.Concat(args, f.config.Flags[""], f.config.Flags[service])
 }
 
-func (f *Fleet) startEtcd(ctx context.Context) (err error) {
-	if f.config.EtcdApart {
-		f.apart = child.New("etcd", f.config.Binary, f.config.Dir, nil, "etcd", "--dir", f.config.Dir)
-		err = f.apart.Start(ctx)
-		f.endpoint = f.apart.Addresses().Listen
-		return err
+// via lists the addresses of all processes of a kind as another reaches them.
+func (f *Fleet) via(from, kind string, addresses []string) (string, error) {
+	var list []string
+	for i, address := range addresses {
+		reached, err := f.config.Via(from, fmt.Sprintf("%s-%d", kind, i), address)
+		if err != nil {
+			return "", err
+		}
+		list = append(list, reached)
 	}
-	if f.etcd, err = embedded.Start(ctx, f.config.Dir); err != nil {
-		return err
-	}
-	f.endpoint = f.etcd.Endpoint()
-	return nil
+	return strings.Join(list, ","), nil
 }
 
 func (f *Fleet) addresses(service string) []string {
@@ -150,63 +196,6 @@ func (f *Fleet) addresses(service string) []string {
 		list = append(list, p.Addresses().Listen)
 	}
 	return list
-}
-
-// Agent describes an agent to start.
-type Agent struct {
-	ID    string
-	Slots int
-	// Resources beside slots, as name=amount; detected from the host when empty.
-	Resources []string
-	// Reserved is what of them is set aside for workers of a role, as
-	// role:name=amount,name=amount.
-	Reserved []string
-	// Attributes as name=value.
-	Attributes []string
-	SKU        string
-	Generation int
-	// Allow lists the commands that it may run; every command unless given.
-	Allow []string
-	// WorkDir is where its workers run; each in a directory of its own unless given.
-	WorkDir string
-}
-
-// StartAgent starts a real agent on loopback.
-func (f *Fleet) StartAgent(ctx context.Context, a Agent) error {
-	resources := append([]string{"slots=" + strconv.Itoa(a.Slots)}, a.Resources...)
-	if a.Allow == nil {
-		a.Allow = []string{"*"}
-	}
-	args := []string{"agent", "--id", a.ID, "--gateways", strings.Join(f.fronts, ","), "--resources", strings.Join(resources, ","),
-		"--dir", filepath.Join(f.config.Dir, a.ID), "--allow", strings.Join(a.Allow, ","), "--stop-workers", "--log-level", f.config.LogLevel}
-	if a.SKU != "" {
-		args = append(args, "--sku", a.SKU)
-	}
-	for _, share := range a.Reserved {
-		args = append(args, "--reserved", share)
-	}
-	if len(a.Attributes) > 0 {
-		args = append(args, "--attributes", strings.Join(a.Attributes, ","))
-	}
-	if a.Generation != 0 {
-		args = append(args, "--generation", strconv.Itoa(a.Generation))
-	}
-	if a.WorkDir != "" {
-		args = append(args, "--work-dir", a.WorkDir)
-	}
-	return f.startAgents(ctx, a.ID, args)
-}
-
-// StartSim starts a process of n simulated executors, named prefix-0 and so on.
-func (f *Fleet) StartSim(ctx context.Context, prefix string, n, slots int) error {
-	return f.startAgents(ctx, prefix, []string{"sim", "--prefix", prefix, "--sku", prefix, "--executors", strconv.Itoa(n),
-		"--resources", "slots=" + strconv.Itoa(slots), "--gateways", strings.Join(f.fronts, ","), "--log-level", f.config.LogLevel})
-}
-
-func (f *Fleet) startAgents(ctx context.Context, name string, args []string) error {
-	p := child.New(name, f.config.Binary, f.config.Dir, nil, slices.Concat(args, f.config.Flags["agent"])...)
-	f.agents[name], f.flags[p] = p, []string{"--listen"}
-	return f.Restart(ctx, p)
 }
 
 // Agent is the process of an agent, or of the simulated executors of a prefix.
@@ -219,13 +208,14 @@ func (f *Fleet) GatewayProcess(i int) *child.Process { return f.gateways[i] }
 func (f *Fleet) Replica(service string, i int) *child.Process { return f.replicas[service][i] }
 
 // Processes are the children of each kind: the services by their names, the
-// gateways as "gateway", etcd as "etcd" when it is apart, and "agents".
+// gateways as "gateway", etcd's members as "etcd" when they are children, and
+// "agents".
 func (f *Fleet) Processes() map[string][]*child.Process {
 	all := maps.Clone(f.replicas)
 	all[model.ServiceGateway] = f.gateways
 	all["agents"] = slices.Collect(maps.Values(f.agents))
-	if f.apart != nil {
-		all["etcd"] = []*child.Process{f.apart}
+	if len(f.members) > 0 {
+		all["etcd"] = f.members
 	}
 	return all
 }
@@ -261,9 +251,6 @@ func (f *Fleet) Gateway() string { return f.fronts[0] }
 // Gateways are the addresses of all gateways.
 func (f *Fleet) Gateways() []string { return f.fronts }
 
-// Etcd lists etcd's endpoints.
-func (f *Fleet) Etcd() []string { return []string{f.endpoint} }
-
 // Client is a client of the gateways.
 func (f *Fleet) Client() *client.Client { return f.client }
 
@@ -292,8 +279,10 @@ func (f *Fleet) Close() error {
 	if f.etcd != nil {
 		f.etcd.Close()
 	}
-	if f.apart != nil {
-		stop([]*child.Process{f.apart})
+	// One that leads and is told to stop first hands over, to others that stop too:
+	// that takes its whole time-out, and what is on disk is whole either way.
+	for _, p := range f.members {
+		p.Kill()
 	}
 	for _, p := range f.held {
 		p.Release()

@@ -38,7 +38,7 @@ func ownPlace(binary, parent string) Place {
 		if err != nil {
 			return nil, err
 		}
-		config := fleet.Config{Binary: binary, Dir: dir, Replicas: r.Replicas, LogLevel: "warn", EtcdApart: true}
+		config := fleet.Config{Binary: binary, Dir: dir, Replicas: r.Replicas, LogLevel: "warn", Etcd: 1}
 		if r.Profiles != "" {
 			config.Flags = map[string][]string{"": {"--pprof", "--http-listen", "127.0.0.1:0"}}
 		}

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/url"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
@@ -32,15 +33,33 @@ type Etcd struct {
 	server *embed.Etcd
 }
 
-// Start starts a server that keeps its data in dir.
+// Member is one of several servers that hold the same data.
+type Member struct {
+	Name string
+	// Listen and PeerListen are where it serves clients and the other members,
+	// host:port.
+	Listen, PeerListen string
+	// Members are all of them, itself included, as name=host:port of where they
+	// serve one another.
+	Members []string
+}
+
+// Start starts a server that keeps its data in dir and is alone, at any port.
 func Start(ctx context.Context, dir string) (*Etcd, error) {
-	anyPort := []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
+	alone := "127.0.0.1:0"
+	return StartMember(ctx, dir, Member{Name: "berth", Listen: alone, PeerListen: alone, Members: []string{"berth=" + alone}})
+}
+
+// StartMember starts one of several servers; it keeps its data in dir. It waits
+// for the others: until most of them run, none is ready.
+func StartMember(ctx context.Context, dir string, m Member) (*Etcd, error) {
+	clients, peers := []url.URL{{Scheme: "http", Host: m.Listen}}, []url.URL{{Scheme: "http", Host: m.PeerListen}}
 	config := embed.NewConfig()
-	config.Name = "berth"
+	config.Name = m.Name
 	config.Dir = filepath.Join(dir, "etcd")
-	config.ListenPeerUrls, config.AdvertisePeerUrls = anyPort, anyPort
-	config.ListenClientUrls, config.AdvertiseClientUrls = anyPort, anyPort
-	config.InitialCluster = config.InitialClusterFromName(config.Name)
+	config.ListenPeerUrls, config.AdvertisePeerUrls = peers, peers
+	config.ListenClientUrls, config.AdvertiseClientUrls = clients, clients
+	config.InitialCluster = strings.ReplaceAll(strings.Join(m.Members, ","), "=", "=http://")
 	config.AutoCompactionMode, config.AutoCompactionRetention = embed.CompactorModePeriodic, historyKept
 	config.QuotaBackendBytes = quotaBytes
 	config.LogLevel = "warn"

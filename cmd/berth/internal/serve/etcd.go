@@ -10,17 +10,21 @@ import (
 	"berth.dev/pkg/process"
 )
 
-// etcdConfig is the configuration of a process of etcd alone.
+// etcdConfig is the configuration of a process of etcd.
 type etcdConfig struct {
-	Dir         string `mapstructure:"dir" usage:"directory that keeps its data; it must exist"`
-	AddressFile string `mapstructure:"address-file" usage:"file to write the bound address to, as JSON"`
+	Dir         string   `mapstructure:"dir" usage:"directory that keeps its data; it must exist"`
+	Name        string   `mapstructure:"name" usage:"which of the members it is"`
+	Listen      string   `mapstructure:"listen" usage:"address to serve clients on"`
+	PeerListen  string   `mapstructure:"peer-listen" usage:"address to serve the other members on"`
+	Members     []string `mapstructure:"members" usage:"all members, name=host:port of their peer-listen; alone unless given"`
+	AddressFile string   `mapstructure:"address-file" usage:"file to write the bound address to, as JSON"`
 }
 
-// etcd is the command that runs one etcd server on loopback. It is how the
-// benchmarks tell etcd's processor time from their own, and hidden because it is
-// no way to run an etcd that matters.
+// etcd is the command that runs an etcd server, alone or as a member of several.
+// It is how benchmarks tell etcd's processor time from their own, and how tests
+// kill a member. It is hidden because it is no way to run an etcd that matters.
 func etcd() *cobra.Command {
-	cmd := process.Command("etcd", "Run one etcd server on loopback, for benchmarks", etcdConfig{Dir: "."}, runEtcd)
+	cmd := process.Command("etcd", "Run an etcd server, for benchmarks and tests", etcdConfig{Dir: "."}, runEtcd)
 	cmd.Hidden = true
 	return cmd
 }
@@ -30,7 +34,14 @@ func runEtcd(ctx context.Context, config etcdConfig) error {
 	if err != nil {
 		return err
 	}
-	server, err := embedded.Start(ctx, config.Dir)
+	var server *embedded.Etcd
+	if len(config.Members) == 0 {
+		server, err = embedded.Start(ctx, config.Dir)
+	} else {
+		server, err = embedded.StartMember(ctx, config.Dir, embedded.Member{
+			Name: config.Name, Listen: config.Listen, PeerListen: config.PeerListen, Members: config.Members,
+		})
+	}
 	if err != nil {
 		return err
 	}

@@ -21,6 +21,7 @@ type SimConfig struct {
 	SKU       string   `mapstructure:"sku" usage:"name of their shape"`
 	Resources []string `mapstructure:"resources" usage:"what each offers, name=amount in base units"`
 	Listen    string   `mapstructure:"listen" usage:"address to take orders on"`
+	Insecure  bool     `mapstructure:"insecure" usage:"allow listening beyond loopback without TLS"`
 	LogFormat string   `mapstructure:"log-format" usage:"json or text"`
 	LogLevel  string   `mapstructure:"log-level" usage:"debug, info, warn or error"`
 
@@ -50,7 +51,7 @@ func runSim(ctx context.Context, config SimConfig) error {
 	if err != nil {
 		return err
 	}
-	common := process.Common{Listen: config.Listen, AddressFile: config.AddressFile, Tracing: config.Tracing}
+	common := process.Common{Listen: config.Listen, Insecure: config.Insecure, AddressFile: config.AddressFile, Tracing: config.Tracing}
 	traces, err := common.Trace(ctx, "agent", config.Prefix, nil, log, nil)
 	if err != nil {
 		return err

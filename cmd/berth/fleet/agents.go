@@ -1,0 +1,88 @@
+package fleet
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"berth.dev/pkg/model"
+)
+
+// Agent describes an agent to start.
+type Agent struct {
+	ID    string
+	Slots int
+	// Resources beside slots, as name=amount; detected from the host when empty.
+	Resources []string
+	// Reserved is what of them is set aside for workers of a role, as
+	// role:name=amount,name=amount.
+	Reserved []string
+	// Attributes as name=value.
+	Attributes []string
+	SKU        string
+	Generation int
+	// Allow lists the commands that it may run; every command unless given.
+	Allow []string
+	// WorkDir is where its workers run; each in a directory of its own unless given.
+	WorkDir string
+}
+
+// StartAgent starts a real agent.
+func (f *Fleet) StartAgent(ctx context.Context, a Agent) error {
+	resources := append([]string{"slots=" + strconv.Itoa(a.Slots)}, a.Resources...)
+	if a.Allow == nil {
+		a.Allow = []string{"*"}
+	}
+	gateways, err := f.via(a.ID, model.ServiceGateway, f.fronts)
+	if err != nil {
+		return err
+	}
+	// Orders go to the address that it tells of itself, so that one has to be known.
+	listen, err := f.address(a.ID, 0)
+	if err != nil {
+		return err
+	}
+	advertise, err := f.config.Via("orders", a.ID, listen)
+	if err != nil {
+		return err
+	}
+	args := []string{"agent", "--id", a.ID, "--listen", listen, "--advertise", advertise, "--gateways", gateways, "--resources", strings.Join(resources, ","),
+		"--dir", filepath.Join(f.config.Dir, a.ID), "--allow", strings.Join(a.Allow, ","), "--stop-workers", "--log-level", f.config.LogLevel}
+	if a.SKU != "" {
+		args = append(args, "--sku", a.SKU)
+	}
+	for _, share := range a.Reserved {
+		args = append(args, "--reserved", share)
+	}
+	if len(a.Attributes) > 0 {
+		args = append(args, "--attributes", strings.Join(a.Attributes, ","))
+	}
+	if a.Generation != 0 {
+		args = append(args, "--generation", strconv.Itoa(a.Generation))
+	}
+	if a.WorkDir != "" {
+		args = append(args, "--work-dir", a.WorkDir)
+	}
+	return f.startAgents(ctx, a.ID, args)
+}
+
+// StartSim starts a process of n simulated executors, named prefix-0 and so on.
+func (f *Fleet) StartSim(ctx context.Context, prefix string, n, slots int) error {
+	gateways, err := f.via(prefix, model.ServiceGateway, f.fronts)
+	if err != nil {
+		return err
+	}
+	return f.startAgents(ctx, prefix, []string{"sim", "--prefix", prefix, "--sku", prefix, "--executors", strconv.Itoa(n),
+		"--resources", "slots=" + strconv.Itoa(slots), "--gateways", gateways, "--log-level", f.config.LogLevel}, "--listen")
+}
+
+func (f *Fleet) startAgents(ctx context.Context, name string, args []string, listenFlags ...string) error {
+	p, err := f.process(name, slices.Concat(args, f.config.Flags["agent"]), listenFlags...)
+	if err != nil {
+		return err
+	}
+	f.agents[name] = p
+	return f.Restart(ctx, p)
+}

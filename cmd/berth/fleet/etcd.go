@@ -1,0 +1,119 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"berth.dev/cmd/berth/internal/embedded"
+	"berth.dev/pkg/process/child"
+	"berth.dev/pkg/store"
+)
+
+// ErrNoEtcdLeader says that no member of etcd that answers knows who leads.
+var ErrNoEtcdLeader = errors.New("no member of etcd leads")
+
+func (f *Fleet) startEtcd(ctx context.Context) (err error) {
+	if f.config.Etcd == 0 {
+		if f.etcd, err = embedded.Start(ctx, f.config.Dir); err != nil {
+			return err
+		}
+		f.etcds = []string{f.etcd.Endpoint()}
+		return nil
+	}
+	// Members name one another's addresses before any of them runs.
+	var peers, cluster []string
+	for i := range f.config.Etcd {
+		name := fmt.Sprintf("etcd-%d", i)
+		listen, err := f.address(name, 0)
+		if err != nil {
+			return err
+		}
+		peer, err := f.address(name, 1)
+		if err != nil {
+			return err
+		}
+		f.etcds, peers = append(f.etcds, listen), append(peers, peer)
+		cluster = append(cluster, name+"="+peer)
+	}
+	for i, listen := range f.etcds {
+		name := fmt.Sprintf("etcd-%d", i)
+		dir := filepath.Join(f.config.Dir, name)
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+		p, err := f.process(name, []string{"etcd", "--name", name, "--dir", dir, "--listen", listen, "--peer-listen", peers[i], "--members", strings.Join(cluster, ",")})
+		if err != nil {
+			return err
+		}
+		f.members = append(f.members, p)
+	}
+	// None is ready before most of them are, so they start together.
+	started := make(chan error, len(f.members))
+	for _, p := range f.members {
+		go func() { started <- p.Start(ctx) }()
+	}
+	for range f.members {
+		err = errors.Join(err, <-started)
+	}
+	return err
+}
+
+// Etcd lists etcd's endpoints, one a member.
+func (f *Fleet) Etcd() []string { return f.etcds }
+
+// Member is the process of the i-th member of etcd. A restarted one has the data
+// that it had.
+func (f *Fleet) Member(i int) *child.Process { return f.members[i] }
+
+// EtcdLeader finds which member of etcd leads, by its index. The error is
+// ErrNoEtcdLeader while none is known.
+func (f *Fleet) EtcdLeader(ctx context.Context) (int, error) {
+	for i := range f.etcds {
+		switch id, leader, err := f.memberStatus(ctx, i); {
+		case err != nil || leader == 0:
+			continue
+		case id == leader:
+			return i, nil
+		}
+	}
+	return 0, ErrNoEtcdLeader
+}
+
+// MoveEtcdLeader has a member of etcd lead, if it does not yet.
+func (f *Fleet) MoveEtcdLeader(ctx context.Context, to int) error {
+	from, err := f.EtcdLeader(ctx)
+	if err != nil || from == to {
+		return err
+	}
+	id, _, err := f.memberStatus(ctx, to)
+	if err != nil {
+		return err
+	}
+	s, err := store.Dial(store.DialConfig{Endpoints: []string{f.etcds[from]}})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	_, err = s.Client().MoveLeader(ctx, id)
+	return err
+}
+
+// memberStatus answers the ids of a member and of who leads it; 0 for nobody.
+func (f *Fleet) memberStatus(ctx context.Context, i int) (id, leader uint64, err error) {
+	s, err := store.Dial(store.DialConfig{Endpoints: []string{f.etcds[i]}})
+	if err != nil {
+		return 0, 0, err
+	}
+	defer s.Close()
+	ctx, cancel := context.WithTimeout(ctx, store.DefaultTimeout)
+	defer cancel()
+	status, err := s.Client().Status(ctx, f.etcds[i])
+	if err != nil {
+		return 0, 0, err
+	}
+	return status.Header.MemberId, status.Leader, nil
+}

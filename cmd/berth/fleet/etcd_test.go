@@ -1,0 +1,92 @@
+package fleet
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"berth.dev/pkg/store"
+)
+
+// Members of etcd are moved, killed and started again under a fleet that goes on,
+// and keep what they were told.
+func TestMembersOfEtcd(t *testing.T) {
+	t.Setenv(asBerth, "1")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	links := map[[2]string]bool{}
+	f, err := Start(ctx, Config{
+		Binary: os.Args[0], Dir: t.TempDir(), Replicas: 1, Etcd: 3, LogLevel: "warn",
+		Via: func(from, to, address string) (string, error) {
+			links[[2]string{from, to}] = true
+			return address, nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for _, link := range [][2]string{{"registry-0", "etcd-2"}, {"assigner-0", "gateway-0"}, {"gateway-0", "executor-state-0"}, {"gateway-0", "etcd-0"}} {
+		if !links[link] {
+			t.Errorf("nobody was asked about the link %v", link)
+		}
+	}
+	s, err := store.Dial(store.DialConfig{Endpoints: f.Etcd()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	put := func(key string) {
+		t.Helper()
+		for {
+			// A member keeps a write for 7 s that it passed on to a leader that died.
+			attempt, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
+			_, err := s.Txn(attempt, store.Txn{Then: []store.Op{store.Put(key, []byte(key))}})
+			cancel()
+			if err == nil {
+				return
+			}
+			if ctx.Err() != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	leads := func() int {
+		t.Helper()
+		for {
+			i, err := f.EtcdLeader(ctx)
+			if err == nil {
+				return i
+			}
+			if ctx.Err() != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+
+	to := (leads() + 1) % 3
+	if err := f.MoveEtcdLeader(ctx, to); err != nil {
+		t.Fatal(err)
+	}
+	if got := leads(); got != to {
+		t.Errorf("etcd-%d leads, and it was to be etcd-%d", got, to)
+	}
+	f.Member(to).Kill()
+	put("/test/while-one-is-away")
+	if got := leads(); got == to {
+		t.Errorf("etcd-%d leads, and it is dead", got)
+	}
+	if err := f.Restart(ctx, f.Member(to)); err != nil {
+		t.Fatal(err)
+	}
+	f.Member((to + 1) % 3).Kill()
+	put("/test/with-the-one-that-came-back")
+	if _, _, err := f.Leader(ctx, Services[0]); err != nil {
+		t.Errorf("the gateway does not answer: %v", err)
+	}
+}

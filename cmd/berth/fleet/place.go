@@ -1,0 +1,57 @@
+package fleet
+
+import (
+	"net"
+	"slices"
+	"strconv"
+
+	"berth.dev/pkg/process/child"
+	"berth.dev/pkg/process/port"
+)
+
+// firstPort is the lowest that a process listens on which has its host to itself.
+const firstPort = 7100
+
+// address is the n-th that a process listens on, for those whose addresses others
+// have to know before they run.
+func (f *Fleet) address(name string, n int) (string, error) {
+	place, err := f.config.Place(name)
+	if err != nil {
+		return "", err
+	}
+	if place.Host != "" {
+		return net.JoinHostPort(place.Host, strconv.Itoa(firstPort+n)), nil
+	}
+	held, err := port.Hold("127.0.0.1")
+	if err != nil {
+		return "", err
+	}
+	f.held = append(f.held, held)
+	return held.Address(), nil
+}
+
+// process describes one with its arguments, at its place. Flags are those that
+// take the addresses that it listens on, where it has not been given them.
+func (f *Fleet) process(name string, args []string, flags ...string) (*child.Process, error) {
+	place, err := f.config.Place(name)
+	if err != nil {
+		return nil, err
+	}
+	if place.Host != "" {
+		for n, flag := range flags {
+			address, err := f.address(name, n)
+			if err != nil {
+				return nil, err
+			}
+			args = append(args, flag, address)
+		}
+		flags = nil
+		if args[0] != "etcd" { // which has no TLS at all
+			args = append(args, "--insecure")
+		}
+	}
+	command := slices.Concat(place.Command, []string{f.config.Binary}, args)
+	p := child.New(name, command[0], f.config.Dir, nil, command[1:]...)
+	f.flags[p] = flags
+	return p, nil
+}

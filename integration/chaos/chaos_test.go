@@ -1,0 +1,72 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+var (
+	seed       = flag.Uint64("seed", 0, "seed of the schedule and of the load; made up unless given")
+	minutes    = flag.Float64("minutes", 0.8, "how long things are broken")
+	namespaces = flag.Bool("namespaces", false, "run half of the time in network namespaces, which takes root")
+	keep       = flag.String("keep", "", "directory to keep logs and data in when something is wrong")
+)
+
+// Whatever is broken, and whenever: nothing that was acknowledged is lost,
+// nothing is leased or started twice, and callers notice a pause at most.
+func TestChaos(t *testing.T) { breakAll(t, false) }
+
+// The same on hosts of their own, where every packet can be cut. It is for make
+// chaos: the short run has no time for both.
+func TestChaosInNamespaces(t *testing.T) {
+	if !*namespaces {
+		t.Skip("-namespaces is not given")
+	}
+	breakAll(t, true)
+}
+
+func breakAll(t *testing.T, hosts bool) {
+	if *seed == 0 {
+		*seed = rand.Uint64()
+	}
+	duration := time.Duration(*minutes * float64(time.Minute)).Round(time.Second)
+	if *namespaces {
+		duration /= 2
+	}
+	t.Logf("to play it again: -seed=%d -minutes=%g", *seed, *minutes)
+	dir, err := os.MkdirTemp(*keep, "chaos-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), duration+5*patience)
+	defer cancel()
+	report, err := Run(ctx, Options{Binary: binary, Dir: dir, Seed: *seed, Duration: duration, Namespaces: hosts, Log: t.Logf})
+	if errors.Is(err, ErrNoNamespaces) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Errorf("the run could not be done: %v", err)
+	}
+	if report != nil {
+		t.Log(report)
+		for _, violation := range report.Violations {
+			t.Error(violation)
+		}
+	}
+	if !t.Failed() {
+		os.RemoveAll(dir) // what is left of it is in nobody's way
+		return
+	}
+	if report != nil {
+		for _, f := range report.Faults {
+			t.Logf("%v: %s, until %v %s", f.Fault, f.Victim, f.Ended.Round(time.Millisecond), f.Skipped)
+		}
+	}
+	t.Logf("seed %d; logs and data are in %s", *seed, filepath.Clean(dir))
+}

@@ -1,0 +1,26 @@
+// Package chaos breaks a whole Berth of real processes, by a schedule made from a
+// seed, while clients use it, and then judges what they saw and what etcd held.
+//
+//	seed ──Plan──▶ faults ──inject──▶ processes and the links between them
+//	clients ──calls──▶ gateways ──▶ services ──▶ etcd, three members
+//	   └─history──▶ porcupine                      └─every revision──▶ audit
+//
+// It promises: the same seed makes the same schedule, of faults and of what each
+// client means to ask; and a run that reports no violation has shown that
+//
+//   - what clients were told of a reservation is linearizable: every answer of
+//     upsert, cancel and get is one that a single copy could have given, with
+//     calls of unknown outcome taken either way (see history.go);
+//   - the rules of package audit hold at every revision of etcd;
+//   - the event stream of each job has every event that etcd holds, once and in
+//     order, whatever gateways its reader went through;
+//   - every version that was acknowledged ended well or still stands;
+//   - the worker processes on the hosts are those of the records, and none was
+//     started twice;
+//   - once the faults are over, everything comes to rest.
+//
+// Every link that a process was told about goes through a proxy of this package,
+// which can cut it in either direction, slow it, and break its connections.
+// Links that processes find in the records (a standby that proves the leader
+// dead) and those between members of etcd are direct: SIGSTOP is what cuts them.
+package chaos

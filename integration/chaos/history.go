@@ -1,0 +1,147 @@
+package chaos
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/client"
+)
+
+// verb is what a client asks.
+type verb string
+
+const (
+	upsert verb = "upsert"
+	cancel verb = "cancel"
+	get    verb = "get"
+)
+
+// ask is one call about one key.
+type ask struct {
+	key  client.Key
+	verb verb
+	// shape tells bodies apart that are not the same request.
+	shape string
+}
+
+// told is what the caller learned. Known is false where the outcome is open.
+type told struct {
+	known bool
+	// version and state are those answered; 0 for NOT_FOUND.
+	version version
+	state   berthv1.Reservation_State
+	// part says that the version is no asked one: a requeue.
+	part      bool
+	change    berthv1.UpsertReservationRequest_Change
+	cancelled int
+}
+
+func (a ask) String() string { return fmt.Sprintf("%s %s %s", a.verb, a.key, a.shape) }
+
+func (t told) String() string {
+	if !t.known {
+		return "unknown"
+	}
+	return fmt.Sprintf("version %d.%d %v %v cancelled %d", t.version>>32, t.version&math.MaxUint32, t.state, t.change, t.cancelled)
+}
+
+// history records what was asked and told. It is for many goroutines.
+type history struct {
+	begun time.Time
+
+	mu    sync.Mutex
+	calls []porcupine.Operation
+	acks  []time.Duration // of calls that changed something
+}
+
+// record notes one call; who asks is a number of its own for each client.
+func (h *history) record(who int, a ask, call func() told) told {
+	begun := time.Since(h.begun)
+	t := call()
+	ended := time.Since(h.begun)
+	op := porcupine.Operation{ClientId: who, Input: a, Call: int64(begun), Output: t, Return: int64(ended)}
+	if !t.known {
+		op.Return = math.MaxInt64 // it may take effect whenever
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.calls = append(h.calls, op)
+	if t.known && a.verb != get {
+		h.acks = append(h.acks, ended)
+	}
+	return t
+}
+
+// counts are how many calls there were of each verb, and how many of them ended
+// without a definite answer.
+func (h *history) counts() (n map[verb]int, unknown int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n = map[verb]int{}
+	for _, op := range h.calls {
+		n[op.Input.(ask).verb]++
+		if !op.Output.(told).known {
+			unknown++
+		}
+	}
+	return n, unknown
+}
+
+// gap is the longest time without an acknowledged change, and when it began.
+func (h *history) gap() (longest, from time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	acks := slices.Sorted(slices.Values(h.acks))
+	for n := 1; n < len(acks); n++ {
+		if d := acks[n] - acks[n-1]; d > longest {
+			longest, from = d, acks[n-1]
+		}
+	}
+	return longest, from
+}
+
+// judge answers the keys whose history no single copy could have given, each
+// with the calls that were made. A check that takes too long shows nothing, and
+// is told of in the same way.
+func (h *history) judge(chosen func(client.Key) bool, model porcupine.Model) []string {
+	h.mu.Lock()
+	byKey := map[client.Key][]porcupine.Operation{}
+	for _, op := range h.calls {
+		if key := op.Input.(ask).key; chosen(key) {
+			byKey[key] = append(byKey[key], op)
+		}
+	}
+	h.mu.Unlock()
+	var found []string
+	for key, calls := range byKey {
+		switch porcupine.CheckOperationsTimeout(model, calls, patience) {
+		case porcupine.Illegal:
+			found = append(found, fmt.Sprintf("the answers about %s are not linearizable:\n%s", key, transcript(calls)))
+		case porcupine.Unknown:
+			found = append(found, fmt.Sprintf("the answers about %s could not be judged in %v:\n%s", key, patience, transcript(calls)))
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+func transcript(calls []porcupine.Operation) string {
+	calls = slices.Clone(calls)
+	slices.SortFunc(calls, func(a, b porcupine.Operation) int { return int(a.Call - b.Call) })
+	var b strings.Builder
+	for _, op := range calls {
+		ended := "-"
+		if op.Return != math.MaxInt64 {
+			ended = fmt.Sprintf("%.3f", time.Duration(op.Return).Seconds())
+		}
+		fmt.Fprintf(&b, "  %8.3f to %8s client %d: %v: %v\n", time.Duration(op.Call).Seconds(), ended, op.ClientId, op.Input, op.Output)
+	}
+	return b.String()
+}

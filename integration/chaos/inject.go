@@ -1,0 +1,278 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"berth.dev/cmd/berth/fleet"
+	"berth.dev/pkg/process/child"
+	"berth.dev/pkg/store"
+)
+
+// patience bounds what has to come about by itself once a fault is over.
+const patience = 60 * time.Second
+
+// Applied is a fault as it was carried out.
+type Applied struct {
+	Fault
+	// Victim is what the target turned out to be.
+	Victim string
+	// Begun and Ended are since the start of the run.
+	Begun, Ended time.Duration
+	// Skipped says why nothing was done.
+	Skipped string
+}
+
+// network is what links are broken with.
+type network interface {
+	// Set puts the links that are chosen, by the names of both ends, into a
+	// condition, and answers how many there are.
+	Set(chosen func(from, to string) bool, c Condition) int
+	// Unplug takes a process off the network, or puts it back; false if it is not
+	// on it.
+	Unplug(name string, unplugged bool) bool
+}
+
+// injector carries a schedule out.
+type injector struct {
+	fleet *fleet.Fleet
+	links network
+	etcd  *store.Etcd
+	// audited is the revision up to which nobody needs the history any more.
+	audited func() int64
+	begun   time.Time
+
+	mu      sync.Mutex
+	busy    map[string]bool // at most one fault at a time is about a process
+	applied []Applied
+}
+
+// run carries the faults out, each at its time, and answers when all are over.
+// The error is that of a process that would not start again.
+func (i *injector) run(ctx context.Context, faults []Fault) error {
+	var under sync.WaitGroup
+	var mu sync.Mutex
+	var all []error
+	for _, f := range faults {
+		select {
+		case <-time.After(time.Until(i.begun.Add(f.At))):
+		case <-ctx.Done():
+			all = append(all, ctx.Err())
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		under.Go(func() {
+			a := Applied{Fault: f, Begun: time.Since(i.begun)}
+			err := i.apply(ctx, &a)
+			a.Ended = time.Since(i.begun)
+			i.mu.Lock()
+			i.applied = append(i.applied, a)
+			i.mu.Unlock()
+			if err != nil {
+				mu.Lock()
+				all = append(all, fmt.Errorf("%v: %w", f, err))
+				mu.Unlock()
+			}
+		})
+	}
+	under.Wait()
+	return errors.Join(all...)
+}
+
+func (i *injector) apply(ctx context.Context, a *Applied) error {
+	switch a.Kind {
+	case Kill, Terminate, Freeze:
+		return i.process(ctx, a)
+	case MoveEtcd:
+		to, _ := strconv.Atoi(strings.TrimPrefix(a.Target, "etcd-"))
+		if err := i.fleet.MoveEtcdLeader(ctx, to); err != nil {
+			a.Skipped = err.Error() // it has no leader to move, or the member is away
+		}
+	case Compact:
+		if _, err := i.etcd.Client().Compact(ctx, i.audited()); err != nil {
+			a.Skipped = err.Error()
+		}
+	case Rolling:
+		return i.rolling(ctx)
+	default:
+		i.link(ctx, a)
+	}
+	return nil
+}
+
+// process does something to a process, and sees that it runs again.
+func (i *injector) process(ctx context.Context, a *Applied) error {
+	p, err := i.claim(ctx, a.Target)
+	if err != nil {
+		a.Skipped = err.Error()
+		return nil
+	}
+	defer i.release(p)
+	a.Victim = p.Name
+	switch a.Kind {
+	case Kill:
+		p.Kill()
+	case Terminate:
+		stop, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		if err := p.Stop(stop); err != nil {
+			return err
+		}
+	case Freeze:
+		if err := p.Signal(syscall.SIGSTOP); err != nil {
+			return err
+		}
+		<-time.After(a.For)
+		return p.Signal(syscall.SIGCONT)
+	}
+	<-time.After(a.For)
+	return i.restart(ctx, p)
+}
+
+func (i *injector) restart(ctx context.Context, p *child.Process) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return i.fleet.Restart(ctx, p)
+}
+
+// rolling restarts every replica and gateway in order, one after the other. One
+// that is away already is left to whoever took it away.
+func (i *injector) rolling(ctx context.Context) error {
+	all := i.fleet.Processes()
+	for _, kind := range append(slices.Clone(services), "gateway") {
+		for _, p := range all[kind] {
+			if !i.take(p) {
+				continue
+			}
+			stop, cancel := context.WithTimeout(ctx, patience)
+			err := p.Stop(stop)
+			cancel()
+			if err == nil {
+				err = i.restart(ctx, p)
+			}
+			i.release(p)
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// link puts links into a condition, and back in order when the time is over.
+// Where two faults meet on one link, the later one counts, and the first to end
+// heals it: links never stay broken.
+func (i *injector) link(ctx context.Context, a *Applied) {
+	from, to, _ := strings.Cut(a.Target, "→")
+	var ends [2]func(string) bool
+	for n, end := range []string{from, to} {
+		name, err := i.name(ctx, end)
+		if err != nil {
+			a.Skipped = err.Error()
+			return
+		}
+		a.Victim += strings.TrimPrefix("→"+name, strings.Repeat("→", 1-n))
+		ends[n] = func(s string) bool { return s == name || strings.HasPrefix(s, name+"-") }
+	}
+	if a.Kind == Isolate {
+		a.Victim = strings.TrimSuffix(a.Victim, "→")
+		if !i.links.Unplug(a.Victim, true) {
+			a.Skipped = "it has no links"
+			return
+		}
+		<-time.After(a.For)
+		i.links.Unplug(a.Victim, false)
+		return
+	}
+	chosen := func(x, y string) bool { return ends[0](x) && ends[1](y) }
+	if i.links.Set(chosen, a.Condition) == 0 {
+		a.Skipped = "there is no such link"
+		return
+	}
+	<-time.After(a.For)
+	i.links.Set(chosen, Condition{})
+}
+
+// name is what a target is called now.
+func (i *injector) name(ctx context.Context, target string) (string, error) {
+	name, leads := strings.CutSuffix(target, "/leader")
+	if !leads {
+		return target, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if name == "etcd" {
+		n, err := i.fleet.EtcdLeader(ctx)
+		return fmt.Sprintf("etcd-%d", n), err
+	}
+	p, _, err := i.fleet.Leader(ctx, name)
+	switch {
+	case err != nil:
+		return "", err
+	case p == nil:
+		return "", fmt.Errorf("nobody leads %s", name)
+	}
+	return p.Name, nil
+}
+
+// claim finds the process of a target and keeps it from other faults.
+func (i *injector) claim(ctx context.Context, target string) (*child.Process, error) {
+	name, err := i.name(ctx, target)
+	if err != nil {
+		return nil, err
+	}
+	for _, processes := range i.fleet.Processes() {
+		for _, p := range processes {
+			if p.Name == name {
+				if !i.take(p) {
+					return nil, fmt.Errorf("%s has another fault", name)
+				}
+				return p, nil
+			}
+		}
+	}
+	return nil, fmt.Errorf("there is no %s", name)
+}
+
+func (i *injector) take(p *child.Process) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	name := exclusive(p)
+	if i.busy[name] {
+		return false
+	}
+	i.busy[name] = true
+	return true
+}
+
+func (i *injector) release(p *child.Process) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	delete(i.busy, exclusive(p))
+}
+
+// exclusive names what only one fault at a time may be about: a process, or etcd
+// as a whole, since a member may take longer to come back than its fault lasts.
+func exclusive(p *child.Process) string {
+	if strings.HasPrefix(p.Name, "etcd-") {
+		return "etcd"
+	}
+	return p.Name
+}
+
+// faults are those that were carried out, in order of their beginnings.
+func (i *injector) faults() []Applied {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	all := slices.Clone(i.applied)
+	slices.SortFunc(all, func(a, b Applied) int { return int(a.Begun - b.Begun) })
+	return all
+}

@@ -1,0 +1,207 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/audit"
+	"berth.dev/pkg/client"
+)
+
+// judge looks at everything once the faults are over, and writes what is wrong
+// into the report.
+func (r *run) judge(ctx context.Context) {
+	over := time.Now()
+	r.settle(ctx, "after the faults")
+	r.report.Rest = time.Since(over)
+	r.expect(ctx, "workers", r.matching)
+	r.startedOnce()
+	r.histories()
+	r.streams(ctx)
+	for _, job := range jobs() {
+		if _, err := r.fleet.Client().CancelJob(ctx, job); err != nil {
+			r.report.wrong("cancelling all of %s: %v", job, err)
+		}
+	}
+	r.settle(ctx, "after everything was cancelled")
+	r.expect(ctx, "workers", r.matching)
+	r.expect(ctx, "leftovers", r.nothingHeld)
+	r.audit(ctx)
+}
+
+// expect waits for what has to come about.
+func (r *run) expect(ctx context.Context, what string, missing func(context.Context) string) {
+	if err := until(ctx, missing); err != nil {
+		r.report.wrong("%s: %v", what, err)
+	}
+}
+
+// settle waits until everybody is there and nothing is in flight.
+func (r *run) settle(ctx context.Context, when string) {
+	r.expect(ctx, when, r.ready)
+	r.expect(ctx, when, func(ctx context.Context) string {
+		if err := r.follower.CatchUp(ctx); err != nil {
+			return err.Error()
+		}
+		var left []audit.Violation
+		r.follower.Look(func(a *audit.Auditor) { left = a.Quiesced() })
+		if len(left) > 0 {
+			return fmt.Sprintf("%d things are left over, the first: %v", len(left), left[0])
+		}
+		for version, err := range r.fleet.Client().List(ctx, &berthv1.ListReservationsRequest{State: berthv1.Reservation_CANCELLING, PageSize: 1000}) {
+			if err != nil {
+				return err.Error()
+			}
+			return fmt.Sprintf("%s is still being cancelled", client.KeyOf(version))
+		}
+		return ""
+	})
+}
+
+// matching says how the processes on the hosts differ from the records.
+func (r *run) matching(ctx context.Context) string {
+	recorded, real := map[string]bool{}, map[string]bool{}
+	for a, err := range r.fleet.Client().Assignments(ctx, &berthv1.ListAssignmentsRequest{PageSize: 1000}) {
+		if err != nil {
+			return err.Error()
+		}
+		if strings.HasPrefix(a.GetExecutor(), hostName+"-") {
+			if a.GetState() != berthv1.Assignment_RUNNING {
+				return fmt.Sprintf("a worker is still on its way: %v", a)
+			}
+			recorded[fmt.Sprintf("%s/%s/%d.%d@%d on %s", a.GetJob(), a.GetStage(), a.GetIndex(), a.GetNumber(), a.GetEpoch(), a.GetExecutor())] = true
+		}
+	}
+	for _, e := range environments(r.load.marks) {
+		real[fmt.Sprintf("%s/%s/%s.%s@%s on %s", e["BERTH_JOB"], e["BERTH_STAGE"], e["BERTH_WORKER_INDEX"], e["BERTH_WORKER_NUMBER"], e["BERTH_EPOCH"], e["BERTH_EXECUTOR"])] = true
+	}
+	if !maps.Equal(recorded, real) {
+		return fmt.Sprintf("recorded: %v\nreal: %v", slices.Sorted(maps.Keys(recorded)), slices.Sorted(maps.Keys(real)))
+	}
+	return ""
+}
+
+// environments are those of the living workers that leave their marks in a file.
+func environments(marks string) []map[string]string {
+	var all []map[string]string
+	entries, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, entry := range entries {
+		text, err := os.ReadFile(entry)
+		if err != nil || !strings.Contains(string(text), marks) {
+			continue // it has gone, or is somebody else's
+		}
+		environment := map[string]string{}
+		for pair := range strings.SplitSeq(string(text), "\x00") {
+			if name, value, ok := strings.Cut(pair, "="); ok {
+				environment[name] = value
+			}
+		}
+		if environment["BERTH_JOB"] != "" {
+			all = append(all, environment)
+		}
+	}
+	return all
+}
+
+// startedOnce reads the marks that workers left.
+func (r *run) startedOnce() {
+	text, err := os.ReadFile(r.load.marks)
+	if err != nil {
+		r.report.wrong("no worker left a mark: %v", err)
+		return
+	}
+	seen := map[string]bool{}
+	for mark := range strings.FieldsSeq(string(text)) {
+		if seen[mark] {
+			r.report.wrong("%s was started twice", mark)
+		}
+		seen[mark] = true
+	}
+	r.report.Started = len(seen)
+}
+
+// histories judges what the clients were told.
+func (r *run) histories() {
+	h := r.load.history
+	r.report.Calls, r.report.Unknown = h.counts()
+	r.report.Gap, r.report.GapAt = h.gap()
+	r.report.wrongs(h.judge(func(key client.Key) bool { return key.Job == jobWaiting }, waitingModel))
+	r.report.wrongs(h.judge(func(key client.Key) bool { return key.Job != jobWaiting }, runningModel))
+	r.report.wrongs(r.load.unexpected)
+}
+
+// streams judges the event streams against what etcd holds, and what was
+// acknowledged against both.
+func (r *run) streams(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	queued := map[string]bool{}
+	var leased []time.Time
+	for _, reader := range r.readers {
+		held, err := eventsHeld(ctx, r.store, reader.job)
+		if err != nil {
+			r.report.wrong("reading the events of %s: %v", reader.job, err)
+			return
+		}
+		maps.Copy(queued, held.queued)
+		leased = append(leased, held.leased...)
+		r.report.Events += len(held.cursors)
+		r.report.wrongs(reader.judge(ctx, held.cursors))
+	}
+	for _, uid := range slices.Sorted(maps.Keys(r.load.acked)) {
+		if !queued[uid] {
+			r.report.wrong("%s (%s) was acknowledged, and no event says that it was queued", r.load.acked[uid], uid)
+		}
+	}
+	slices.SortFunc(leased, time.Time.Compare)
+	for n := 1; n < len(leased); n++ {
+		r.report.GrantGap = max(r.report.GrantGap, leased[n].Sub(leased[n-1]))
+	}
+}
+
+// nothingHeld says what is left when everything was cancelled.
+func (r *run) nothingHeld(ctx context.Context) string {
+	for a, err := range r.fleet.Client().Assignments(ctx, &berthv1.ListAssignmentsRequest{PageSize: 1000}) {
+		if err != nil {
+			return err.Error()
+		}
+		return fmt.Sprintf("a worker is left: %v", a)
+	}
+	usage, err := r.fleet.Client().Usage(ctx, "")
+	if err != nil {
+		return err.Error()
+	}
+	for _, sku := range usage.GetSkus() {
+		if n := sku.GetLeased() + sku.GetRunning(); n > 0 {
+			return fmt.Sprintf("%d executors of %s are not idle", n, sku.GetSku())
+		}
+	}
+	return ""
+}
+
+// audit judges what etcd held at every revision.
+func (r *run) audit(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := r.follower.CatchUp(ctx); err != nil {
+		r.report.wrong("the history of etcd cannot be read: %v", err)
+		return
+	}
+	r.follower.Look(func(a *audit.Auditor) {
+		for _, v := range a.Violations() {
+			r.report.wrong("%v", v)
+		}
+		stats := a.Stats()
+		if stats.Snapshots != 1 || stats.OverCommitted != 0 || stats.StartedTwice != 0 {
+			r.report.wrong("the history has gaps, or executors are over-committed, or workers were started twice: %+v", stats)
+		}
+		r.report.Audited = stats
+	})
+}

@@ -1,0 +1,186 @@
+package chaos
+
+import (
+	"bufio"
+	"errors"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"berth.dev/pkg/process/port/porttest"
+)
+
+// silence is how long nothing comes where nothing must.
+const silence = 50 * time.Millisecond
+
+// echo answers every line with itself, and keeps what it was told.
+func echo(t *testing.T) (address string, heard <-chan string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	lines := make(chan string, 100)
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				for in := bufio.NewReader(c); ; {
+					line, err := in.ReadString('\n')
+					if err != nil {
+						return
+					}
+					lines <- line
+					c.Write([]byte(line))
+				}
+			}()
+		}
+	}()
+	return l.Addr().String(), lines
+}
+
+// end is a connection through a link.
+type end struct {
+	*testing.T
+	net.Conn
+	in *bufio.Reader
+}
+
+func dial(t *testing.T, links *Links, from, to, address string) *end {
+	t.Helper()
+	via, err := links.Via(from, to, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := net.Dial("tcp", via)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return &end{t, c, bufio.NewReader(c)}
+}
+
+func (e *end) say(line string) {
+	e.Helper()
+	if _, err := e.Write([]byte(line + "\n")); err != nil {
+		e.Fatal(err)
+	}
+}
+
+func (e *end) hear(line string) {
+	e.Helper()
+	e.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if got, err := e.in.ReadString('\n'); err != nil || got != line+"\n" {
+		e.Fatalf("heard %q, %v, not %q", got, err, line)
+	}
+}
+
+func (e *end) hearNothing() {
+	e.Helper()
+	e.SetReadDeadline(time.Now().Add(silence))
+	if got, err := e.in.ReadString('\n'); !errors.Is(err, os.ErrDeadlineExceeded) {
+		e.Fatalf("heard %q, %v, where nothing gets through", got, err)
+	}
+}
+
+func only(from, to string) func(string, string) bool {
+	return func(x, y string) bool { return x == from && y == to }
+}
+
+// What is cut is silent, in the direction that is cut, and goes on where it was.
+func TestLinksAreCutEitherWay(t *testing.T) {
+	address, heard := echo(t)
+	links := NewLinks()
+	defer links.Close()
+	cut, whole := dial(t, links, "a", "b", address), dial(t, links, "c", "b", address)
+	cut.say("one")
+	cut.hear("one")
+	if <-heard != "one\n" {
+		t.Fatal("heard something else")
+	}
+
+	if n := links.Set(only("a", "b"), Condition{There: true}); n != 1 {
+		t.Fatalf("%d links were set", n)
+	}
+	cut.say("two")
+	cut.hearNothing()
+	select {
+	case line := <-heard:
+		t.Fatalf("%q got there", line)
+	default:
+	}
+	whole.say("other")
+	whole.hear("other")
+	<-heard
+	links.Set(only("a", "b"), Condition{})
+	cut.hear("two")
+	<-heard
+
+	links.Set(only("a", "b"), Condition{Back: true})
+	cut.say("three")
+	if got := <-heard; got != "three\n" {
+		t.Fatalf("heard %q", got)
+	}
+	cut.hearNothing()
+	links.Set(only("a", "b"), Condition{})
+	cut.hear("three")
+}
+
+// A connection over a lossy link ends with an error, one over a slow link takes
+// its time.
+func TestLinksAreLossyAndSlow(t *testing.T) {
+	address, _ := echo(t)
+	links := NewLinks()
+	defer links.Close()
+	c := dial(t, links, "a", "b", address)
+	const delay = 30 * time.Millisecond
+	links.Set(only("a", "b"), Condition{Delay: delay})
+	began := time.Now()
+	c.say("slow")
+	c.hear("slow")
+	if took := time.Since(began); took < 2*delay {
+		t.Errorf("there and back took %v", took)
+	}
+	links.Set(only("a", "b"), Condition{Loss: 1})
+	c.say("lost")
+	if _, err := c.in.ReadString('\n'); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the connection ended with %v", err)
+	}
+}
+
+// Who is behind a link and does not listen ends the connection, as a refusal does.
+func TestALinkToNobodyEnds(t *testing.T) {
+	links := NewLinks()
+	defer links.Close()
+	via, err := links.Via("a", "b", porttest.Hold(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := net.Dial("tcp", via)
+	if err == nil {
+		defer c.Close()
+		_, err = c.Read(make([]byte, 1))
+	}
+	if !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the connection ended with %v", err)
+	}
+}
+
+// Cut links do not keep what is open from being closed.
+func TestCutLinksEnd(t *testing.T) {
+	address, heard := echo(t)
+	links := NewLinks()
+	c := dial(t, links, "a", "b", address)
+	c.say("one")
+	<-heard
+	links.Set(only("a", "b"), Condition{There: true, Back: true})
+	c.say("two")
+	links.Close()
+}

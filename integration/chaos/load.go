@@ -1,0 +1,171 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"sync"
+	"time"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/client"
+	"berth.dev/pkg/fault"
+)
+
+const (
+	// deadline of each call. Where faults last longer than this, its outcome may
+	// stay unknown.
+	deadline = 10 * time.Second
+	// pause between two calls of a client, at most.
+	pause = 40 * time.Millisecond
+	// rounds is for how many of its calls a client keeps to the same shared keys:
+	// a history that is too long takes too long to judge.
+	rounds = 20
+	// slots is how many shared keys there are at a time, of each kind.
+	slots = 3
+	// held is how many batches a client has on hosts at a time.
+	held = 3
+)
+
+// The jobs of the shared keys. Every client has one on the hosts besides.
+const (
+	jobWaiting = "waiting"
+	jobRunning = "running"
+)
+
+func hostJob(who int) string { return fmt.Sprintf("hosts-%d", who) }
+
+// load is what the clients do, and what they were told.
+type load struct {
+	history *history
+	// marks is the file in which workers on hosts say that they were started.
+	marks string
+
+	mu         sync.Mutex
+	acked      map[string]client.Key // by uid
+	unexpected []string
+}
+
+func newLoad(h *history, dir string) *load {
+	return &load{history: h, marks: filepath.Join(dir, "starts"), acked: map[string]client.Key{}}
+}
+
+// run has one client call until ctx ends; its calls do not end with it.
+func (l *load) run(ctx context.Context, c *client.Client, who int, r *rand.Rand) {
+	var own []client.Key
+	for round := 0; ctx.Err() == nil; round++ {
+		generation := round / rounds
+		if round%rounds == 0 && generation > 1 {
+			// What was shared is given back, by one of those who shared it.
+			for _, job := range []string{jobWaiting, jobRunning} {
+				l.ask(c, who, ask{key: shared(job, who%slots, generation-2), verb: cancel}, nil)
+			}
+		}
+		switch n := r.IntN(10); {
+		case n < 4:
+			l.any(c, who, shared(jobWaiting, r.IntN(slots), generation), r, waitingBatch)
+		case n < 7:
+			l.any(c, who, shared(jobRunning, r.IntN(slots), generation), r, runningBatch)
+		case len(own) < held || n == 7:
+			key := client.Key{Job: hostJob(who), Stage: fmt.Sprintf("s%d", round), Name: "main"}
+			own = append(own, key)
+			l.ask(c, who, ask{key: key, verb: upsert, shape: "first"}, l.hostBatch(key, r))
+		case n == 8:
+			l.any(c, who, own[r.IntN(len(own))], r, l.hostBatch)
+		}
+		for len(own) > held {
+			l.ask(c, who, ask{key: own[0], verb: cancel}, nil)
+			own = own[1:]
+		}
+		<-time.After(between(r, 0, pause)) // clients have other things to do
+	}
+}
+
+func shared(job string, slot, generation int) client.Key {
+	return client.Key{Job: job, Stage: fmt.Sprintf("g%d-%d", generation, slot), Name: "main"}
+}
+
+// any asks one of the things that can be asked about a key.
+func (l *load) any(c *client.Client, who int, key client.Key, r *rand.Rand, batch func(client.Key, *rand.Rand) *berthv1.Reservation) {
+	switch n := r.IntN(10); {
+	case n < 5:
+		body := batch(key, r)
+		l.ask(c, who, ask{key: key, verb: upsert, shape: shapeOf(body)}, body)
+	case n < 7:
+		l.ask(c, who, ask{key: key, verb: cancel}, nil)
+	default:
+		l.ask(c, who, ask{key: key, verb: get}, nil)
+	}
+}
+
+func shapeOf(r *berthv1.Reservation) string {
+	return fmt.Sprintf("%d×%s", r.GetCount(), r.GetTask().GetPayload())
+}
+
+// ask makes one call and notes it.
+func (l *load) ask(c *client.Client, who int, a ask, body *berthv1.Reservation) {
+	l.history.record(who, a, func() told {
+		ctx, stop := context.WithTimeout(context.Background(), deadline)
+		defer stop()
+		var r *berthv1.Reservation
+		var t told
+		var err error
+		switch a.verb {
+		case upsert:
+			r, err = c.Reserve(ctx, body)
+		case cancel:
+			t.cancelled, err = c.Cancel(ctx, a.key)
+		case get:
+			r, err = c.Get(ctx, a.key)
+		}
+		f := fault.Of(err)
+		switch {
+		case err == nil:
+		case f.Kind == fault.NotFound && a.verb == get:
+			return told{known: true}
+		default:
+			if f.Kind != fault.Unavailable {
+				l.surprise("%v: %v", a, err)
+			}
+			return told{}
+		}
+		t.known, t.version, t.state, t.change = true, versionOf(r.GetUid()), r.GetState(), r.GetChange()
+		t.part = r.GetParent() != ""
+		if a.verb == upsert {
+			l.mu.Lock()
+			l.acked[r.GetUid()] = a.key
+			l.mu.Unlock()
+		}
+		return t
+	})
+}
+
+func (l *load) surprise(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.unexpected = append(l.unexpected, fmt.Sprintf(format, args...))
+}
+
+// waitingBatch is what no executor fits.
+func waitingBatch(key client.Key, r *rand.Rand) *berthv1.Reservation {
+	return &berthv1.Reservation{
+		Job: key.Job, Stage: key.Stage, Count: 1 + r.Int32N(3),
+		Constraints: &berthv1.Constraints{Sku: "nowhere"}, Task: &berthv1.Task{Payload: fmt.Append(nil, r.IntN(2))},
+	}
+}
+
+// runningBatch is started by simulated executors and runs until it is told to go.
+func runningBatch(key client.Key, r *rand.Rand) *berthv1.Reservation {
+	return &berthv1.Reservation{Job: key.Job, Stage: key.Stage, Count: 1 + r.Int32N(40), Constraints: &berthv1.Constraints{Sku: simName}, Task: &berthv1.Task{}}
+}
+
+// hostBatch are processes, each of which leaves a mark of its start.
+func (l *load) hostBatch(key client.Key, r *rand.Rand) *berthv1.Reservation {
+	const mark = `echo "$BERTH_JOB/$BERTH_STAGE/$BERTH_WORKER_INDEX.$BERTH_WORKER_NUMBER@$BERTH_EPOCH" >> "$MARKS"; `
+	script := mark + []string{"exit 0", "sleep 0.3", "exit 1", "exec sleep 1000"}[r.IntN(4)]
+	return &berthv1.Reservation{
+		Job: key.Job, Stage: key.Stage, Count: 1 + r.Int32N(2), Constraints: &berthv1.Constraints{Sku: hostName},
+		Task: &berthv1.Task{Command: "sh", Args: []string{"-ec", script}, Env: map[string]string{"MARKS": l.marks}},
+	}
+}

@@ -1,0 +1,123 @@
+package chaos
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/client"
+)
+
+// past is a history in the making: every call begins after the one before it has
+// ended, unless it overlaps.
+type past struct {
+	calls []porcupine.Operation
+	now   int64
+}
+
+func (p *past) call(a ask, t told) *past {
+	p.now += 10
+	op := porcupine.Operation{Input: a, Output: t, Call: p.now, Return: p.now + 5}
+	if !t.known {
+		op.Return = math.MaxInt64
+	}
+	p.calls = append(p.calls, op)
+	return p
+}
+
+// overlapping lets the newest call begin before the one before it ended.
+func (p *past) overlapping() *past {
+	p.calls[len(p.calls)-1].Call -= 10
+	return p
+}
+
+const (
+	created   = berthv1.UpsertReservationRequest_CREATED
+	unchanged = berthv1.UpsertReservationRequest_UNCHANGED
+	replaced  = berthv1.UpsertReservationRequest_REPLACED
+	isQueued  = berthv1.Reservation_QUEUED
+	isActive  = berthv1.Reservation_ACTIVE
+	isGone    = berthv1.Reservation_CANCELLED
+)
+
+func (p *past) upserts(shape string, v version, change berthv1.UpsertReservationRequest_Change) *past {
+	return p.call(ask{verb: upsert, shape: shape}, told{known: true, version: v, state: isQueued, change: change})
+}
+
+func (p *past) cancels(n int) *past {
+	return p.call(ask{verb: cancel}, told{known: true, cancelled: n})
+}
+
+func (p *past) gets(v version, state berthv1.Reservation_State) *past {
+	return p.call(ask{verb: get}, told{known: true, version: v, state: state})
+}
+
+func (p *past) unknown(v verb, shape string) *past {
+	return p.call(ask{verb: v, shape: shape}, told{})
+}
+
+// The checker can fail: each history that it must refuse stands beside one that it
+// must take.
+func TestWhatALinearizableReservationMayAnswer(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		past  *past
+		model porcupine.Model
+		right bool
+	}{
+		{"a life", new(past).gets(0, 0).upserts("a", 1, created).upserts("a", 1, unchanged).upserts("b", 2, replaced).gets(2, isQueued).cancels(1).gets(2, isGone).cancels(0), waitingModel, true},
+		{"an acknowledged upsert is lost", new(past).upserts("a", 1, created).gets(0, 0), waitingModel, false},
+		{"an old version is read", new(past).upserts("a", 1, created).upserts("b", 2, replaced).gets(1, isQueued), waitingModel, false},
+		{"it may be, while the new one is asked for", new(past).upserts("a", 1, created).upserts("b", 2, replaced).gets(1, isQueued).overlapping(), waitingModel, true},
+		{"a cancelled one lives", new(past).upserts("a", 1, created).cancels(1).gets(1, isQueued), waitingModel, false},
+		{"an upsert is taken twice", new(past).upserts("a", 1, created).upserts("a", 2, created), waitingModel, false},
+		{"a version comes back", new(past).upserts("a", 2, created).cancels(1).upserts("a", 1, created), waitingModel, false},
+		{"a cancel counts what was not there", new(past).upserts("a", 1, created).cancels(1).cancels(1), waitingModel, false},
+		{"an unknown upsert took effect", new(past).unknown(upsert, "a").gets(7, isQueued).cancels(1), waitingModel, true},
+		{"an unknown upsert took none", new(past).unknown(upsert, "a").gets(0, 0), waitingModel, true},
+		{"an unknown upsert took effect twice", new(past).unknown(upsert, "a").gets(7, isQueued).cancels(1).gets(8, isQueued), waitingModel, false},
+		{"an unknown cancel took effect", new(past).upserts("a", 1, created).unknown(cancel, "").gets(1, isGone).upserts("a", 2, created), waitingModel, true},
+		{"one ends that nobody cancelled", new(past).upserts("a", 1, created).gets(1, isGone), waitingModel, false},
+
+		{"it starts and ends", new(past).upserts("a", 1, created).gets(1, isActive).gets(1, berthv1.Reservation_COMPLETED).upserts("a", 2, created), runningModel, true},
+		{"more are asked for beside those that run", new(past).upserts("a", 1, created).upserts("b", 2, replaced).upserts("c", 1, replaced).gets(1, isActive), runningModel, true},
+		{"what was cancelled runs", new(past).upserts("a", 1, created).cancels(1).gets(1, isActive), runningModel, false},
+		{"what was cancelled is unchanged", new(past).upserts("a", 1, created).cancels(1).upserts("a", 1, unchanged), runningModel, false},
+		{"it may be, while it is cancelled", new(past).upserts("a", 1, created).cancels(1).gets(1, isActive).overlapping(), runningModel, true},
+		{"nobody asked for this", new(past).upserts("a", 1, created).gets(2, isActive), runningModel, false},
+		{"a cancel of unknown outcome", new(past).upserts("a", 1, created).unknown(cancel, "").gets(1, isActive), runningModel, true},
+	} {
+		if got := porcupine.CheckOperations(c.model, c.past.calls); got != c.right {
+			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+}
+
+func TestVersionsAreOrderedByTheirUids(t *testing.T) {
+	ordered := []string{"9-z", "a-1", "a-2", "a-z", "a-10", "z-1", "10-1"}
+	for n := 1; n < len(ordered); n++ {
+		if versionOf(ordered[n-1]) >= versionOf(ordered[n]) {
+			t.Errorf("%s is not before %s", ordered[n-1], ordered[n])
+		}
+	}
+}
+
+// What the history says, the report tells.
+func TestHistoryNamesWhatIsWrong(t *testing.T) {
+	h := &history{begun: time.Now()}
+	key := client.Key{Job: jobWaiting, Stage: "s"}
+	h.record(0, ask{key: key, verb: upsert, shape: "a"}, func() told {
+		return told{known: true, version: 1, state: isQueued, change: created}
+	})
+	h.record(1, ask{key: key, verb: get}, func() told { return told{known: true} })
+	everything := func(client.Key) bool { return true }
+	if found := h.judge(everything, waitingModel); len(found) != 1 {
+		t.Errorf("found %q", found)
+	}
+	if n, unknown := h.counts(); n[upsert] != 1 || n[get] != 1 || unknown != 0 {
+		t.Errorf("counted %v, %d", n, unknown)
+	}
+}

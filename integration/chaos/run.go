@@ -1,0 +1,264 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"time"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/cmd/berth/fleet"
+	"berth.dev/pkg/audit"
+	"berth.dev/pkg/client"
+	"berth.dev/pkg/keyspace"
+	"berth.dev/pkg/store"
+)
+
+var space = keyspace.New("default")
+
+// The cluster that is broken.
+const (
+	replicas  = 3
+	gateways  = 2
+	members   = 3
+	clients   = 4
+	hosts     = 2
+	hostSlots = 6
+	hostName  = "host"
+	simName   = "sim"
+	executors = 40
+	simSlots  = 8
+	ttl       = 2 * time.Second // the shortest TTL there is: the most changes of leader
+)
+
+// Options of a run.
+type Options struct {
+	// Binary is the program `berth`; Dir keeps data and logs.
+	Binary, Dir string
+	Seed        uint64
+	// Duration is how long things are broken. Judging comes after.
+	Duration time.Duration
+	// Namespaces gives each process a host of its own, as far as the network goes,
+	// so that what no proxy stands in can be cut too; but nothing is slow or lossy
+	// then. The error of a run wraps ErrNoNamespaces where that is not permitted.
+	Namespaces bool
+	// Log is told of what is being done.
+	Log func(format string, args ...any)
+}
+
+// shape is what schedules of a run are made for.
+func shape() Shape {
+	s := Shape{Replicas: replicas, Gateways: gateways, Members: members, Clients: clients, Sims: []string{simName}}
+	for i := range hosts {
+		s.Agents = append(s.Agents, fmt.Sprintf("%s-%d", hostName, i))
+	}
+	return s
+}
+
+// run is one under way.
+type run struct {
+	Options
+	fleet    *fleet.Fleet
+	links    *Links
+	store    *store.Etcd
+	follower *audit.Follower
+	load     *load
+	clients  []*client.Client
+	readers  []*reader
+	report   *Report
+}
+
+// Run breaks a cluster and judges it. The error says that it could not be done;
+// what was found wrong is in the report.
+func Run(ctx context.Context, o Options) (_ *Report, err error) {
+	r := &run{Options: o, links: NewLinks(), report: &Report{Seed: o.Seed, Duration: o.Duration}}
+	defer r.links.Close()
+	faults := Plan(o.Seed, o.Duration, shape())
+	config := fleet.Config{Binary: o.Binary, Dir: o.Dir, Replicas: replicas, Gateways: gateways, Etcd: members, TTL: ttl}
+	var broken network = r.links
+	if o.Namespaces {
+		hosts, err := NewNamespaces(uint16(os.Getpid()))
+		if err != nil {
+			return nil, err
+		}
+		defer hosts.Close()
+		config.Place, broken = hosts.Place, both{hosts, r.links}
+	} else {
+		config.Via = r.links.Via
+	}
+	r.fleet, err = fleet.Start(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.fleet.Close()) }()
+	if r.store, err = store.Dial(store.DialConfig{Endpoints: r.fleet.Etcd()}); err != nil {
+		return nil, err
+	}
+	defer r.store.Close()
+
+	background, stop := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer stop()
+	r.follower = audit.Follow(r.store, space)
+	running.Go(func() { r.follower.Run(background) })
+
+	if err := r.populate(ctx); err != nil {
+		return nil, err
+	}
+	o.Log("%d faults in %v", len(faults), o.Duration)
+	begun := time.Now()
+	r.load = newLoad(&history{begun: begun}, o.Dir)
+	if err := r.connect(ctx); err != nil {
+		return nil, err
+	}
+	defer r.disconnect()
+	r.follow(background, &running)
+
+	calling, hush := context.WithCancel(ctx)
+	var callers sync.WaitGroup
+	for who, c := range r.clients {
+		callers.Go(func() { r.load.run(calling, c, who, rand.New(rand.NewPCG(o.Seed, 100+uint64(who)))) })
+	}
+	injector := newInjector(r, broken, begun)
+	err = injector.run(ctx, faults)
+	broken.Set(func(string, string) bool { return true }, Condition{})
+	hush()
+	callers.Wait()
+	r.report.Faults = injector.faults()
+	if err != nil {
+		// What cannot be started again is as wrong as anything.
+		r.report.wrong("a fault did not pass: %v", err)
+		return r.report, nil
+	}
+	r.judge(ctx)
+	return r.report, nil
+}
+
+// populate starts the executors and waits until all are ready.
+func (r *run) populate(ctx context.Context) error {
+	for _, id := range shape().Agents {
+		if err := r.fleet.StartAgent(ctx, fleet.Agent{ID: id, Slots: hostSlots, SKU: hostName}); err != nil {
+			return err
+		}
+	}
+	if err := r.fleet.StartSim(ctx, simName, executors, simSlots); err != nil {
+		return err
+	}
+	return until(ctx, r.ready)
+}
+
+// ready says which executors are missing.
+func (r *run) ready(ctx context.Context) string {
+	n := 0
+	for _, err := range r.fleet.Client().Executors(ctx, &berthv1.ListExecutorsRequest{State: berthv1.Executor_READY, PageSize: 1000}) {
+		if err != nil {
+			return err.Error()
+		}
+		n++
+	}
+	if n < executors+hosts {
+		return fmt.Sprintf("%d of %d executors are ready", n, executors+hosts)
+	}
+	return ""
+}
+
+// connect makes the clients, each on links of its own.
+func (r *run) connect(ctx context.Context) error {
+	for who := range clients {
+		var addresses []string
+		for i, gateway := range r.fleet.Gateways() {
+			address, err := r.links.Via(fmt.Sprintf("client-%d", who), fmt.Sprintf("gateway-%d", i), gateway)
+			if err != nil {
+				return err
+			}
+			addresses = append(addresses, address)
+		}
+		c, err := client.Dial(addresses)
+		if err != nil {
+			return err
+		}
+		r.clients = append(r.clients, c)
+	}
+	return ctx.Err()
+}
+
+func (r *run) disconnect() {
+	for _, c := range r.clients {
+		c.Close() // all its calls have ended
+	}
+}
+
+// jobs are all that the clients use.
+func jobs() []string {
+	all := []string{jobWaiting, jobRunning}
+	for who := range clients {
+		all = append(all, hostJob(who))
+	}
+	return all
+}
+
+// follow reads the events of every job, each through some client's links.
+func (r *run) follow(ctx context.Context, running *sync.WaitGroup) {
+	for i, job := range jobs() {
+		reader := newReader(job)
+		r.readers = append(r.readers, reader)
+		running.Go(func() { reader.run(ctx, r.clients[i%len(r.clients)]) })
+	}
+}
+
+func newInjector(r *run, broken network, begun time.Time) *injector {
+	return &injector{
+		fleet: r.fleet, links: broken, etcd: r.store, begun: begun,
+		busy: map[string]bool{},
+		audited: func() (revision int64) {
+			r.follower.Look(func(a *audit.Auditor) { revision = a.Stats().Revision })
+			return revision
+		},
+	}
+}
+
+// both are the hosts of the processes, and the links of the clients, which run
+// here.
+type both struct {
+	hosts *Namespaces
+	links *Links
+}
+
+func (b both) Set(chosen func(from, to string) bool, c Condition) int {
+	return b.hosts.Set(chosen, c) + b.links.Set(chosen, c)
+}
+
+func (b both) Unplug(name string, unplugged bool) bool {
+	return b.hosts.Unplug(name, unplugged) || b.links.Unplug(name, unplugged)
+}
+
+// pollEvery is how often something is looked at that gives no signal.
+const pollEvery = 20 * time.Millisecond
+
+// until waits for something that gives no signal: what says what is missing. The
+// error is that, when it takes longer than patience.
+func until(ctx context.Context, what func(context.Context) string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	missing := ""
+	for {
+		now := what(ctx)
+		if now == "" {
+			return nil
+		}
+		if ctx.Err() == nil {
+			missing = now // what is cut short says less
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("after %v: %s", patience, missing)
+		}
+	}
+}

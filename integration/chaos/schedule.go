@@ -1,0 +1,200 @@
+package chaos
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"berth.dev/pkg/model"
+)
+
+// Kind of a fault.
+type Kind string
+
+// The kinds. Those of processes name one as their target, those of links a pair
+// of ends.
+const (
+	Kill      Kind = "kill"      // kill -9, and a new start when it is over
+	Terminate Kind = "terminate" // SIGTERM, and a new start when it is over
+	Freeze    Kind = "freeze"    // SIGSTOP, and SIGCONT when it is over
+	Cut       Kind = "cut"       // nothing gets through, either way
+	CutThere  Kind = "cut-there" // nothing gets there; what comes back does
+	CutBack   Kind = "cut-back"  // nothing comes back; what goes there does
+	Isolate   Kind = "isolate"   // a process is cut from all others
+	Slow      Kind = "slow"
+	Lossy     Kind = "lossy"
+	MoveEtcd  Kind = "move-etcd-leader"
+	Compact   Kind = "compact"
+	Rolling   Kind = "rolling-restart" // SIGTERM to every replica, one after the other
+)
+
+// Fault is one thing that goes wrong, or is done, and when.
+type Fault struct {
+	// At is when it begins and For how long it lasts; faults that are done in an
+	// instant last for nothing.
+	At, For time.Duration
+	Kind    Kind
+	// Target is a process (registry-0, etcd-1, host-0), who leads a service
+	// (registry/leader) or etcd (etcd/leader), or, for links, two such with an
+	// arrow between them; there, a name without number means all of that kind.
+	Target string
+	// Condition is that of a link.
+	Condition Condition
+}
+
+func (f Fault) String() string {
+	s := fmt.Sprintf("%8.3fs %-16s", f.At.Seconds(), f.Kind)
+	if f.Target != "" {
+		s += " " + f.Target
+	}
+	if f.For > 0 {
+		s += fmt.Sprintf(" for %v", f.For)
+	}
+	return s
+}
+
+// Shape of the cluster that a schedule is made for.
+type Shape struct {
+	Replicas, Gateways, Members, Clients int
+	// Agents by name, simulated executors among them, which take orders directly.
+	Agents, Sims []string
+}
+
+// Plan makes the schedule of a seed: nothing begins after the duration. At any
+// time at most one fault is about etcd, so that it can go on with two members,
+// one about a process of Berth, one about a link and one about an agent: the
+// lanes are what makes faults meet.
+func Plan(seed uint64, duration time.Duration, shape Shape) []Fault {
+	var all []Fault
+	for i, lane := range []struct {
+		quiet time.Duration // between two faults, at most
+		next  func(*rand.Rand, Shape) Fault
+	}{
+		{3 * time.Second, processFault},
+		{6 * time.Second, etcdFault},
+		{3 * time.Second, linkFault},
+		{4 * time.Second, agentFault},
+		{time.Minute, rollingFault},
+	} {
+		r := rand.New(rand.NewPCG(seed, uint64(i)))
+		for at := between(r, 0, lane.quiet); at < duration; at += between(r, lane.quiet/4, lane.quiet) {
+			f := lane.next(r, shape)
+			f.At = at
+			f.For = min(f.For, duration-at)
+			all = append(all, f)
+			at += f.For
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
+	return all
+}
+
+var services = []string{model.ServiceRegistry, model.ServiceExecutorState, model.ServiceAssigner}
+
+// replica chooses one of Berth's processes, leaders more often than others.
+func replica(r *rand.Rand, shape Shape) string {
+	service := services[r.IntN(len(services))]
+	if r.IntN(2) == 0 {
+		return service + "/leader"
+	}
+	return numbered(r, service, shape.Replicas)
+}
+
+func processFault(r *rand.Rand, shape Shape) Fault {
+	target := replica(r, shape)
+	if r.IntN(6) == 0 {
+		target = numbered(r, model.ServiceGateway, shape.Gateways)
+	}
+	switch n := r.IntN(10); {
+	case n < 5:
+		return Fault{Kind: Kill, Target: target, For: between(r, 0, time.Second)}
+	case n < 7:
+		return Fault{Kind: Terminate, Target: target, For: between(r, 0, time.Second)}
+	default:
+		return Fault{Kind: Freeze, Target: target, For: between(r, 50*time.Millisecond, 6*time.Second)}
+	}
+}
+
+func etcdFault(r *rand.Rand, shape Shape) Fault {
+	target := numbered(r, "etcd", shape.Members)
+	if r.IntN(2) == 0 {
+		target = "etcd/leader"
+	}
+	switch n := r.IntN(10); {
+	case n < 3:
+		return Fault{Kind: Kill, Target: target, For: between(r, 0, 3*time.Second)}
+	case n < 5:
+		return Fault{Kind: Freeze, Target: target, For: between(r, 50*time.Millisecond, 4*time.Second)}
+	case n < 8:
+		return Fault{Kind: MoveEtcd, Target: numbered(r, "etcd", shape.Members)}
+	default:
+		return Fault{Kind: Compact}
+	}
+}
+
+func linkFault(r *rand.Rand, shape Shape) Fault {
+	ends := []string{
+		replica(r, shape) + "→etcd",
+		replica(r, shape) + "→" + numbered(r, "etcd", shape.Members),
+		replica(r, shape) + "→gateway",
+		numbered(r, model.ServiceGateway, shape.Gateways) + "→" + replica(r, shape),
+		numbered(r, model.ServiceGateway, shape.Gateways) + "→etcd",
+		numbered(r, "client", shape.Clients) + "→gateway",
+		numbered(r, "client", shape.Clients) + "→" + numbered(r, model.ServiceGateway, shape.Gateways),
+	}
+	f := Fault{Target: ends[r.IntN(len(ends))], For: between(r, 100*time.Millisecond, 5*time.Second)}
+	return condition(r, f)
+}
+
+// condition chooses what is wrong with a link.
+func condition(r *rand.Rand, f Fault) Fault {
+	switch r.IntN(6) {
+	case 0:
+		f.Kind, f.Condition = CutThere, Condition{There: true}
+	case 1:
+		f.Kind, f.Condition = CutBack, Condition{Back: true}
+	case 2:
+		f.Kind, f.Condition = Slow, Condition{Delay: between(r, 5*time.Millisecond, 300*time.Millisecond)}
+	case 3:
+		f.Kind, f.Condition = Lossy, Condition{Loss: 0.02 + 0.2*r.Float64()}
+	case 4:
+		from, _, _ := strings.Cut(f.Target, "→")
+		f.Kind, f.Target, f.Condition = Isolate, from, Condition{There: true, Back: true}
+	default:
+		f.Kind, f.Condition = Cut, Condition{There: true, Back: true}
+	}
+	return f
+}
+
+func agentFault(r *rand.Rand, shape Shape) Fault {
+	names := slices.Concat(shape.Agents, shape.Sims)
+	name := names[r.IntN(len(names))]
+	orders := "orders→" + name
+	if slices.Contains(shape.Sims, name) {
+		orders = name + "→gateway"
+	}
+	switch n := r.IntN(10); {
+	case n < 3:
+		return Fault{Kind: Kill, Target: shape.Agents[r.IntN(len(shape.Agents))], For: between(r, 0, 3*time.Second)}
+	case n < 5:
+		return Fault{Kind: Freeze, Target: name, For: between(r, 50*time.Millisecond, 5*time.Second)}
+	case n < 7:
+		return condition(r, Fault{Target: name + "→gateway", For: between(r, 100*time.Millisecond, 8*time.Second)})
+	default:
+		return condition(r, Fault{Target: orders, For: between(r, 100*time.Millisecond, 5*time.Second)})
+	}
+}
+
+func rollingFault(_ *rand.Rand, _ Shape) Fault { return Fault{Kind: Rolling} }
+
+func numbered(r *rand.Rand, name string, n int) string {
+	return fmt.Sprintf("%s-%d", name, r.IntN(n))
+}
+
+// between is a random time, in whole milliseconds so that it can be printed.
+func between(r *rand.Rand, least, most time.Duration) time.Duration {
+	return (least + time.Duration(r.Int64N(int64(most-least)))).Truncate(time.Millisecond)
+}

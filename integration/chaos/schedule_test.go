@@ -1,0 +1,54 @@
+package chaos
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A seed is all that is needed to play a run's faults again.
+func TestASeedIsASchedule(t *testing.T) {
+	one, same, other := Plan(1, time.Minute, shape()), Plan(1, time.Minute, shape()), Plan(2, time.Minute, shape())
+	if !slices.Equal(one, same) {
+		t.Error("the same seed made two schedules")
+	}
+	if slices.Equal(one, other) {
+		t.Error("two seeds made one schedule")
+	}
+}
+
+// In ten minutes everything that can go wrong does, in time, and about something
+// that there is.
+func TestAScheduleHasEveryKind(t *testing.T) {
+	const duration = 10 * time.Minute
+	known := []string{"etcd", "gateway", "orders", simName, hostName, "client"}
+	known = append(known, services...)
+	done := map[Kind]int{}
+	etcdQuiet := time.Duration(0)
+	last := time.Duration(0)
+	for _, f := range Plan(1, duration, shape()) {
+		done[f.Kind]++
+		if f.At < last || f.At+f.For > duration {
+			t.Errorf("%v is out of turn, or too late", f)
+		}
+		last = f.At
+		about := strings.HasPrefix(f.Target, "etcd") && (f.Kind == Kill || f.Kind == Freeze)
+		if about && f.At < etcdQuiet {
+			t.Errorf("%v leaves etcd without most of its members", f)
+		}
+		if about {
+			etcdQuiet = f.At + f.For
+		}
+		for _, end := range strings.Split(f.Target, "→") {
+			if f.Target != "" && !slices.ContainsFunc(known, func(name string) bool { return strings.HasPrefix(end, name) }) {
+				t.Errorf("%v is about %q, which is not there", f, end)
+			}
+		}
+	}
+	for _, kind := range []Kind{Kill, Terminate, Freeze, Cut, CutThere, CutBack, Isolate, Slow, Lossy, MoveEtcd, Compact, Rolling} {
+		if done[kind] == 0 {
+			t.Errorf("%v: never", kind)
+		}
+	}
+}

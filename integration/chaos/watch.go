@@ -1,0 +1,158 @@
+package chaos
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/client"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/store"
+)
+
+// reader follows the events of a job through all that happens.
+type reader struct {
+	job string
+
+	mu    sync.Mutex
+	seen  []string // cursors, in the order in which they came
+	wrong []string
+	moved chan struct{} // closed and replaced at every event
+}
+
+func newReader(job string) *reader { return &reader{job: job, moved: make(chan struct{})} }
+
+// run reads until ctx ends. Where the gateway says that what follows a cursor is
+// compacted, it starts again, as it is told to, and leaves out what it has.
+func (r *reader) run(ctx context.Context, c *client.Client) {
+	for again := false; ctx.Err() == nil; again = true {
+		for event, err := range c.Events(ctx, r.job, "") {
+			switch f := fault.Of(err); {
+			case err == nil:
+				r.take(event.GetCursor(), again)
+			case f.Reason == fault.ReasonEventsCompacted:
+			default:
+				r.note("the stream of %s ended with %v", r.job, err)
+				return
+			}
+		}
+	}
+}
+
+// take notes an event; one that is not behind the last is right only in a stream
+// that was started again.
+func (r *reader) take(cursor string, again bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if n := len(r.seen); n > 0 && compareCursors(cursor, r.seen[n-1]) <= 0 {
+		if _, found := slices.BinarySearchFunc(r.seen, cursor, compareCursors); again && found {
+			return
+		}
+		r.wrong = append(r.wrong, fmt.Sprintf("the stream of %s gave %s after %s", r.job, cursor, r.seen[n-1]))
+		return
+	}
+	r.seen = append(r.seen, cursor)
+	close(r.moved)
+	r.moved = make(chan struct{})
+}
+
+func (r *reader) note(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.wrong = append(r.wrong, fmt.Sprintf(format, args...))
+}
+
+// judge waits until the stream has come as far as etcd, and answers how it
+// differs from what etcd holds.
+func (r *reader) judge(ctx context.Context, held []string) []string {
+	for {
+		r.mu.Lock()
+		behind, moved := len(held) > 0 && (len(r.seen) == 0 || compareCursors(r.seen[len(r.seen)-1], held[len(held)-1]) < 0), r.moved
+		r.mu.Unlock()
+		if !behind {
+			break
+		}
+		select {
+		case <-moved:
+			continue
+		case <-ctx.Done():
+		}
+		break
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	found := slices.Clone(r.wrong)
+	seen := map[string]bool{}
+	for _, cursor := range r.seen {
+		seen[cursor] = true
+	}
+	var missing []string
+	for _, cursor := range held {
+		if !seen[cursor] {
+			missing = append(missing, cursor)
+		}
+		delete(seen, cursor)
+	}
+	if len(missing) > 0 {
+		found = append(found, fmt.Sprintf("the stream of %s lacks %d of %d events, the first %s", r.job, len(missing), len(held), missing[0]))
+	}
+	for cursor := range seen {
+		// Reading it went on while etcd was read.
+		if len(held) > 0 && compareCursors(cursor, held[len(held)-1]) < 0 {
+			found = append(found, fmt.Sprintf("the stream of %s gave %s, which etcd does not hold", r.job, cursor))
+		}
+	}
+	return found
+}
+
+// events are those of a job, as etcd holds them.
+type events struct {
+	cursors []string // in order
+	// queued are the versions that were accepted, by uid.
+	queued map[string]bool
+	// leased is when leases were granted, by the clock of who granted them.
+	leased []time.Time
+}
+
+func eventsHeld(ctx context.Context, s store.Store, job string) (events, error) {
+	held := events{queued: map[string]bool{}}
+	kvs, _, err := store.Range(ctx, s, space.JobEvents(job))
+	if err != nil {
+		return held, err
+	}
+	for _, kv := range kvs {
+		var event berthv1.Event
+		if err := proto.Unmarshal(kv.Value, &event); err != nil {
+			return held, fmt.Errorf("%s holds no event: %w", kv.Key, err)
+		}
+		held.cursors = append(held.cursors, fmt.Sprintf("%d-%s", kv.Mod, event.GetCursor()))
+		switch event.GetKind() {
+		case berthv1.Event_RESERVATION_QUEUED, berthv1.Event_RESERVATION_REQUEUED:
+			held.queued[event.GetUid()] = true
+		case berthv1.Event_RESERVATION_LEASED:
+			held.leased = append(held.leased, event.GetTime().AsTime())
+		}
+	}
+	slices.SortFunc(held.cursors, compareCursors)
+	return held, nil
+}
+
+func compareCursors(a, b string) int {
+	parse := func(cursor string) (int64, int64) {
+		revision, index, _ := strings.Cut(cursor, "-")
+		r, _ := strconv.ParseInt(revision, 10, 64)
+		i, _ := strconv.ParseInt(index, 10, 64)
+		return r, i
+	}
+	ar, ai := parse(a)
+	br, bi := parse(b)
+	return cmp.Or(cmp.Compare(ar, br), cmp.Compare(ai, bi))
+}

@@ -1,0 +1,46 @@
+package chaos
+
+import (
+	"context"
+	"slices"
+	"testing"
+)
+
+// A stream that lacks an event, or repeats one, is found out.
+func TestStreamsAreJudged(t *testing.T) {
+	held := []string{"3-0", "3-1", "20-0"}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, c := range []struct {
+		name  string
+		given []string
+		right bool
+	}{
+		{"whole", held, true},
+		{"more than etcd was read", append(slices.Clone(held), "21-0"), true},
+		{"one is missing", []string{"3-0", "20-0"}, false},
+		{"the end is missing", []string{"3-0", "3-1"}, false},
+		{"one is repeated", []string{"3-0", "3-0", "3-1", "20-0"}, false},
+		{"out of order", []string{"3-1", "3-0", "20-0"}, false},
+		{"one was never written", []string{"3-0", "3-1", "4-0", "20-0"}, false},
+	} {
+		r := newReader("job")
+		for _, cursor := range c.given {
+			r.take(cursor, false)
+		}
+		if found := r.judge(over, held); (len(found) == 0) != c.right {
+			t.Errorf("%s: %q", c.name, found)
+		}
+	}
+
+	// Started again, as it has to be after a compaction, it repeats what it gave.
+	r := newReader("job")
+	r.take("3-0", false)
+	r.take("3-1", false)
+	for _, cursor := range held {
+		r.take(cursor, true)
+	}
+	if found := r.judge(t.Context(), held); len(found) != 0 {
+		t.Errorf("started again: %q", found)
+	}
+}

@@ -1,0 +1,152 @@
+package mutants
+
+import (
+	"context"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+var (
+	hunt  = flag.Bool("hunt", false, "build every mutant and have it found")
+	only  = flag.String("only", "", "hunt this mutant alone")
+	seeds = flag.Int("seeds", 5000, "how many seeds the simulator plays")
+	runs  = flag.Int("runs", 5, "how often chaos tries, a minute each")
+)
+
+func root(t *testing.T) string {
+	t.Helper()
+	top, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return top
+}
+
+// Every edit still has its place in the source.
+func TestMutantsFit(t *testing.T) {
+	names := map[string]bool{}
+	for _, m := range All {
+		if names[m.Name] {
+			t.Errorf("two mutants are called %s", m.Name)
+		}
+		names[m.Name] = true
+		if _, err := m.Overlay(root(t), t.TempDir()); err != nil {
+			t.Errorf("%s: %v", m.Name, err)
+		}
+	}
+}
+
+// A text that is not there, or is there twice, is no place for an edit.
+func TestEditsHaveOnePlace(t *testing.T) {
+	e := Edit{File: "f", Old: "a", New: "b"}
+	if got, err := e.apply("xay"); err != nil || got != "xby" {
+		t.Errorf("%q, %v", got, err)
+	}
+	for _, text := range []string{"x", "aa"} {
+		if _, err := e.apply(text); err == nil {
+			t.Errorf("%q was edited", text)
+		}
+	}
+}
+
+// A checker that cannot fail is no checker.
+func TestEveryMutantIsFound(t *testing.T) {
+	if !*hunt {
+		t.Skip("-hunt is not given")
+	}
+	for _, m := range All {
+		if *only != "" && *only != m.Name {
+			continue
+		}
+		t.Run(m.Name, func(t *testing.T) {
+			began := time.Now()
+			found, out := m.hunt(t)
+			if !found {
+				t.Fatalf("nobody found out that this does not hold: %s\n%s", m.Breaks, tail(out, 2000))
+			}
+			t.Logf("found in %v: %s", time.Since(began).Round(time.Second), first(out))
+		})
+	}
+}
+
+// hunt answers whether the mutant was found, and what its hunter said.
+func (m Mutant) hunt(t *testing.T) (bool, string) {
+	t.Helper()
+	dir := t.TempDir()
+	overlay, err := m.Overlay(root(t), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Hunter == Sim {
+		hunter := m.build(t, overlay, filepath.Join(dir, "sim.test"), "test", "-c", "./integration/sim")
+		out, failed := run(t, filepath.Join(root(t), "integration/sim"), nil, hunter, "-test.run=TestSeeds$", "-seeds="+strconv.Itoa(*seeds))
+		return failed && m.expected(out), out
+	}
+	berth := m.build(t, overlay, filepath.Join(dir, "berth"), "build", "./cmd/berth")
+	hunter := m.build(t, "", filepath.Join(dir, "chaos.test"), "test", "-c", "./integration/chaos")
+	var out string
+	for seed := 1; seed <= *runs; seed++ {
+		var failed bool
+		out, failed = run(t, filepath.Join(root(t), "integration/chaos"), []string{"BERTH_BINARY=" + berth},
+			hunter, "-test.run=TestChaos$", "-test.v", "-minutes=1", "-seed="+strconv.Itoa(seed), "-keep="+dir)
+		if failed && m.expected(out) {
+			return true, out
+		}
+	}
+	return false, out
+}
+
+func (m Mutant) expected(out string) bool {
+	for _, part := range m.Expects {
+		if strings.Contains(out, part) {
+			return true
+		}
+	}
+	return len(m.Expects) == 0
+}
+
+// build makes a program of the mutant. One that does not build was not found by
+// anybody.
+func (m Mutant) build(t *testing.T, overlay, program string, args ...string) string {
+	t.Helper()
+	command, pkg := args[:len(args)-1], args[len(args)-1]
+	all := append(append([]string{}, command...), "-overlay="+overlay, "-o="+program, pkg)
+	if overlay == "" {
+		all = append(append([]string{}, command...), "-o="+program, pkg)
+	}
+	build := exec.Command("go", all...)
+	build.Dir = root(t)
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%s does not build: %v\n%s", m.Name, err, out)
+	}
+	return program
+}
+
+// run answers what a hunter said, and whether it failed.
+func run(t *testing.T, dir string, env []string, program string, args ...string) (string, bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
+	return string(out), err != nil
+}
+
+// first is the line that tells of the violation.
+func first(out string) string {
+	for line := range strings.Lines(out) {
+		if strings.Contains(line, "_test.go:") && !strings.Contains(line, "to play it again") {
+			return tail(strings.TrimSpace(line), 400)
+		}
+	}
+	return tail(out, 400)
+}
+
+func tail(text string, n int) string { return text[max(0, len(text)-n):] }
