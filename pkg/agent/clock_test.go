@@ -55,10 +55,13 @@ func TestPitfallClockSteps(t *testing.T) {
 		StopWhenIsolatedAfter: time.Hour, TombstoneAge: 12 * time.Hour, StartTimeout: time.Hour,
 	})
 	c.registered(t, "host", 1)
-	f, gate := newFIFO(t), newFIFO(t)
-	script := `trap 'echo heard >` + f.path + `' TERM; echo up >` + f.path + `
-		until read code <` + gate.path + `; do :; done; exit $code`
-	runs, ends := submit(0, 1, "sh", "-c", script), submit(1, 1, "sh", "-c", script)
+	// A gate of its own each: two that read lines of one pipe share the letters.
+	f, gates := newFIFO(t), []*fifo{newFIFO(t), newFIFO(t)}
+	script := func(gate *fifo) string {
+		return `trap 'echo heard >` + f.path + `' TERM; echo up >` + f.path + `
+			until read code <` + gate.path + `; do :; done; exit $code`
+	}
+	runs, ends := submit(0, 1, "sh", "-c", script(gates[0])), submit(1, 1, "sh", "-c", script(gates[1]))
 	mustSubmit(t, a, runs)
 	f.line(t)
 	mustSubmit(t, a, ends)
@@ -93,7 +96,9 @@ func TestPitfallClockSteps(t *testing.T) {
 		}
 		a.mu.Unlock()
 	}
-	gate.write(t, "7\n7\n")
+	for _, gate := range gates {
+		gate.write(t, "7\n")
+	}
 	if w := c.awaitState(t, key(1), "EVICTED"); w.GetExitCode() != 7 {
 		t.Error(w)
 	}

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -19,9 +20,10 @@ import (
 func TestDiskFull(t *testing.T) {
 	dir := tinyDisk(t, 2<<20)
 	a, c, stop := processAgent(t, dir)
-	f, gate := newFIFO(t), newFIFO(t)
-	for i := range int32(2) {
-		mustSubmit(t, a, submit(i, 1, "sh", "-c", "echo $$ >"+f.path+"; read code <"+gate.path+"; head -c 100000 /dev/zero; exit $code"))
+	// A gate of its own each: two that read lines of one pipe share the letters.
+	f, gates := newFIFO(t), []*fifo{newFIFO(t), newFIFO(t)}
+	for i, gate := range gates {
+		mustSubmit(t, a, submit(int32(i), 1, "sh", "-c", "echo $$ >"+f.path+"; read code <"+gate.path+"; head -c 100000 /dev/zero; exit $code"))
 	}
 	pids := []int{f.pid(t), f.pid(t)}
 	a.mu.Lock()
@@ -63,10 +65,11 @@ func TestDiskFull(t *testing.T) {
 			t.Errorf("%d is dead", pid)
 		}
 	}
-	gate.write(t, "3\n4\n")
-	codes := []int32{c.awaitState(t, key(0), "FAILED").GetExitCode(), c.awaitState(t, key(1), "FAILED").GetExitCode()}
-	if codes[0]+codes[1] != 7 {
-		t.Error(codes)
+	for i, gate := range gates {
+		gate.write(t, fmt.Sprintln(3+i))
+		if code := c.awaitState(t, key(i), "FAILED").GetExitCode(); code != int32(3+i) {
+			t.Error(i, code)
+		}
 	}
 
 	empty()

@@ -84,7 +84,7 @@ func listOf(root *yaml.Node) (kind string, items []*yaml.Node) {
 				return "", nil
 			}
 			kind, items = strings.TrimSuffix(word, "s"), root.Content[i+1].Content
-		case "nextPageToken", "revision":
+		case "nextPageToken", "revision", "cursor", "stages":
 		default:
 			return "", nil
 		}
