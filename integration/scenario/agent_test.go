@@ -175,9 +175,10 @@ func doesNotWantToEnd(t *testing.T, w *world) {
 // A command that is not on the agent's list is tried as often as was said, and
 // not once more.
 func isNotAllowed(t *testing.T, w *world) {
+	wanted := fmt.Sprint(100_000 + os.Getpid()) // nobody else's
 	r := &berthv1.Reservation{
 		Job: "forbidden", Stage: "s", Count: 1, MaxAttempts: proto.Int32(3), OnAssignmentFailure: berthv1.OnAssignmentFailure_NOTIFY,
-		Task: &berthv1.Task{Command: "sleep", Args: []string{"1000"}},
+		Task: &berthv1.Task{Command: "sleep", Args: []string{wanted}},
 	}
 	r = w.upsert(r)
 	failed := w.awaitWorkers("forbidden", berthv1.Event_WORKER_FAILED, 1)[0]
@@ -187,7 +188,7 @@ func isNotAllowed(t *testing.T, w *world) {
 		!strings.HasPrefix(last.LastError, string(fault.ReasonNotAllowed)) || failed.GetReason() != string(last.Reason) {
 		t.Errorf("the last record is %+v, the event %v", last, failed)
 	}
-	for pid, line := range processes("sleep 1000") {
+	for pid, line := range processes("sleep " + wanted) {
 		t.Errorf("it was started: %d %s", pid, line)
 	}
 }

@@ -137,11 +137,11 @@ func TestWhatIsWrongIsRefused(t *testing.T) {
 			field      string
 		}{
 			{"unknown key", `{"count": 1, "replicas": 3}`, 400, "INVALID", "replicas"},
-			{"unknown key inside", `{"count": 1, "constraints": {"skew": "x"}}`, 400, "INVALID", "skew"},
-			{"unknown name of an enum", `{"count": 1, "priority": {"class": "URGENT"}}`, 400, "INVALID", "class"},
+			{"unknown key inside", `{"count": 1, "constraints": {"skew": "x"}}`, 400, "INVALID", "constraints.skew"},
+			{"unknown name of an enum", `{"count": 1, "priority": {"class": "URGENT"}}`, 400, "INVALID", "priority.class"},
 			{"wrong type", `{"count": "many"}`, 400, "INVALID", "count"},
 			{"too large a number", `{"count": 3000000000}`, 400, "INVALID", "count"},
-			{"bad duration", `{"count": 1, "queueTimeout": "1 hour"}`, 400, "INVALID", ""},
+			{"bad duration", `{"count": 1, "queueTimeout": "1 hour"}`, 400, "INVALID", "queueTimeout"},
 			{"cut off", `{"count": 1`, 400, "INVALID", ""},
 			{"no JSON", `count=1`, 400, "INVALID", ""},
 			{"two values", `{"count": 1}{"count": 2}`, 400, "INVALID", ""},
