@@ -15,7 +15,8 @@ type living struct {
 	requeues []*version
 	// started are the versions the assigner has, those of requeues included.
 	started []*version
-	// done are those that are COMPLETED, of batches of which others are living.
+	// done are those that are COMPLETED, or FAILED, of batches of which others are
+	// living.
 	done []*version
 	// newest is the one that stands for all of them.
 	newest *version
@@ -28,7 +29,7 @@ func (c *Core) living(key model.Key) living {
 		switch {
 		case v.started():
 			l.started = append(l.started, v)
-		case v.is(model.Completed):
+		case v.is(model.Completed), v.is(model.Failed):
 			ended = append(ended, v)
 			continue
 		case !v.is(model.Queued):

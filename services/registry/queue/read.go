@@ -107,10 +107,23 @@ func (v *version) failures() string {
 			case w.ExitCode != nil:
 				why = fmt.Sprintf("exit code %d", *w.ExitCode)
 			}
-			return fmt.Sprintf("%d of %d workers failed; %s: %s", failed, v.r.Seats.Len(), w.Seat, why)
+			again := ""
+			if n := v.requeued(); n > 0 {
+				again = fmt.Sprintf(", %d queued again", n)
+			}
+			return fmt.Sprintf("%d of %d workers failed%s; %s: %s", failed, v.r.Seats.Len(), again, w.Seat, why)
 		}
 	}
 	return ""
+}
+
+// requeued is how many of its workers the assigner gave back to be queued again.
+func (v *version) requeued() int {
+	n := 0
+	for _, workers := range v.spent {
+		n += len(workers)
+	}
+	return n
 }
 
 // Filter chooses reservations; what is empty matches all.

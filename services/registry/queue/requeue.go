@@ -15,8 +15,9 @@ import (
 const (
 	// maxFailed is how many executors that rounds failed on are kept, the latest.
 	maxFailed = 16
-	// maxWhy is how much of one round's error is kept, in bytes.
-	maxWhy = 200
+	// maxWhy is how much of one round's reasons is kept, maxStory how much of those
+	// of all rounds, the latest, in bytes.
+	maxWhy, maxStory = 400, 4000
 )
 
 // owed are the workers of a version that are to be queued again, in order of
@@ -65,7 +66,7 @@ func (c *Core) requeue(v *version) {
 			break
 		}
 		seat := model.Seat{Index: w.Seat.Index, Number: w.Seat.Number + 1}
-		next := c.again(v.r, model.SeatsOf([]model.Seat{seat}), w, c.whyNot(w))
+		next := c.again(v.r, model.SeatsOf([]model.Seat{seat}), []model.TaskWorker{w}, c.whyNot(w))
 		next.Origin, next.Parent, next.Reason = model.OriginRequeue, v.uid, fault.ReasonRequeued
 		next.Requests = nil
 		next.Place, next.PlaceEpoch = c.newPlace(), 0
@@ -80,9 +81,9 @@ func (c *Core) requeue(v *version) {
 }
 
 // again answers a version that queues workers of r once more, a round later: it
-// knows where the one that failed did and when, to avoid that executor for a
+// knows where those that failed did and when, to avoid their executors for a
 // while, and tells why in its message. Its wait begins now.
-func (c *Core) again(r *model.Reservation, seats model.Seats, failed model.TaskWorker, why string) *model.Reservation {
+func (c *Core) again(r *model.Reservation, seats model.Seats, failed []model.TaskWorker, why string) *model.Reservation {
 	next := c.edit(r)
 	next.UID, next.Epoch = c.newUID(), 0
 	next.State, next.CreatedAt = model.Queued, c.now
@@ -90,18 +91,20 @@ func (c *Core) again(r *model.Reservation, seats model.Seats, failed model.TaskW
 	next.Round++
 	next.Message = roundMessage(r, why)
 	next.Failed = nil
-	id := ""
-	if failed.State.Terminal() {
-		id = c.names[failed.Ordinal] // empty where its record is gone
+	avoided := map[string]bool{"": true} // an executor whose record is gone has no name
+	var latest []model.FailedOn
+	for _, w := range slices.Backward(failed) { // the first last: the latest are kept
+		if id := c.names[w.Ordinal]; !avoided[id] {
+			avoided[id] = true
+			latest = append(latest, model.FailedOn{Executor: id, At: w.Since})
+		}
 	}
 	for _, f := range r.Failed {
-		if f.Executor != id && f.Avoided(c.now) {
+		if !avoided[f.Executor] && f.Avoided(c.now) {
 			next.Failed = append(next.Failed, f)
 		}
 	}
-	if id != "" {
-		next.Failed = append(next.Failed, model.FailedOn{Executor: id, At: failed.Since})
-	}
+	next.Failed = append(next.Failed, latest...)
 	next.Failed = next.Failed[max(0, len(next.Failed)-maxFailed):]
 	return next
 }
@@ -115,7 +118,53 @@ func roundMessage(r *model.Reservation, why string) string {
 	if r.Round > 0 && r.Message != "" {
 		why = r.Message + "; " + why
 	}
+	if over := len(why) - maxStory; over > 0 {
+		why = "…" + strings.ToValidUTF8(why[over:], "")
+	}
 	return why
+}
+
+// neverStarted says that Berth gave up every worker of a version that has ended:
+// no attempt started any, and none is queued again.
+func (v *version) neverStarted() bool {
+	given := 0
+	for _, chunk := range v.tasks {
+		for _, w := range chunk.Workers {
+			up := w.Reason == fault.ReasonAttemptsExhausted || w.Reason == fault.ReasonRoundsExhausted
+			if w.State != model.WorkerFailed || w.Requeue || !up {
+				return false
+			}
+			given++
+		}
+	}
+	return given == v.r.Seats.Len()
+}
+
+// firstReason is the reason that the first of its workers, in order of seats, ended
+// with.
+func (v *version) firstReason() fault.Reason {
+	for _, n := range slices.Sorted(maps.Keys(v.tasks)) {
+		for _, w := range v.tasks[n].Workers {
+			return w.Reason
+		}
+	}
+	return ""
+}
+
+// whyNone says why none of a version's workers could be started: each reason once,
+// with the first worker that it held for.
+func (c *Core) whyNone(v *version) string {
+	var reasons []string
+	seen := map[string]bool{}
+	for _, n := range slices.Sorted(maps.Keys(v.tasks)) {
+		for _, w := range v.tasks[n].Workers {
+			if !seen[w.LastError] {
+				seen[w.LastError] = true
+				reasons = append(reasons, c.whyNot(w))
+			}
+		}
+	}
+	return strings.Join(reasons, "; ")
 }
 
 // whyNot says why a worker could not be started, and where.

@@ -51,6 +51,8 @@ func (c *Core) settleOne(v *version) {
 		c.requeue(v)
 	case v.is(model.Active) && v.header != nil && v.header.Withdrawn:
 		c.nextRound(v)
+	case v.is(model.Active) && v.neverStarted():
+		c.put(c.end(v.r, model.Failed, v.firstReason(), roundMessage(v.r, c.whyNone(v))), model.EventReservationFailed)
 	case v.is(model.Active):
 		c.put(c.end(v.r, model.Completed, "", ""), model.EventReservationCompleted)
 	case v.header == nil:

@@ -13,9 +13,9 @@ import (
 // queued again in its old place, every worker with its next number, until the
 // rounds are spent. Workers that were cancelled meanwhile are left out.
 func (c *Core) nextRound(v *version) {
-	failed, why := v.culprit(), v.header.Message
-	if why == "" {
-		why = c.whyNot(failed)
+	failed, why := v.culprits(), v.header.Message
+	if why == "" && len(failed) > 0 {
+		why = c.whyNot(failed[0])
 	}
 	wanted := v.wanted()
 	switch {
@@ -53,15 +53,20 @@ func (c *Core) nextRound(v *version) {
 	})
 }
 
-// culprit is the first worker, in order of seats, that ended by itself and not
-// well; all others were stopped because of it.
-func (v *version) culprit() model.TaskWorker {
+// culprits are the workers, in order of seats, that ended by themselves and not
+// well, before those that were stopped because of them while an attempt to start
+// them had failed too: their executors are no better.
+func (v *version) culprits() []model.TaskWorker {
+	var ended, stopped []model.TaskWorker
 	for _, n := range slices.Sorted(maps.Keys(v.tasks)) {
 		for _, w := range v.tasks[n].Workers {
-			if w.State == model.WorkerFailed || w.State == model.WorkerLost {
-				return w
+			switch {
+			case w.State == model.WorkerFailed || w.State == model.WorkerLost:
+				ended = append(ended, w)
+			case w.LastError != "" && w.Incarnation == 0: // no attempt was acknowledged
+				stopped = append(stopped, w)
 			}
 		}
 	}
-	return model.TaskWorker{}
+	return append(ended, stopped...)
 }

@@ -250,7 +250,9 @@ func (w *world) command(t *testing.T, line string) string {
 }
 
 // chunk is the task of a uid: SEAT:STATE each, the seat's index being the
-// executor's ordinal unless on= says otherwise; REQUEUE is a worker that failed and is to be queued again.
+// executor's ordinal unless on= says otherwise. REQUEUE is a worker that could not
+// be started and is to be queued again, GIVEN-UP one that is not; TRIED is one that
+// was stopped while attempts to start it failed.
 func (a args) chunk() *model.TaskChunk {
 	chunk := &model.TaskChunk{UID: a.bare[0]}
 	for _, word := range a.bare[1:] {
@@ -260,10 +262,18 @@ func (a args) chunk() *model.TaskChunk {
 		if a.named["on"] != "" {
 			worker.Ordinal = uint32(a.number("on"))
 		}
+		failed := fault.ReasonAttemptsExhausted
 		for worker.State = model.WorkerAssigned; worker.State < model.WorkerEvicted && worker.State.String() != state; worker.State++ {
 		}
-		if state == "REQUEUE" {
-			worker.State, worker.Reason, worker.Requeue = model.WorkerFailed, fault.ReasonAttemptsExhausted, true
+		switch state {
+		case "REQUEUE":
+			worker.State, worker.Reason, worker.Requeue = model.WorkerFailed, failed, true
+		case "GIVEN-UP":
+			worker.State, worker.Reason = model.WorkerFailed, failed
+		case "TRIED":
+			worker.State = model.WorkerEvicted
+		case "STARTING", "RUNNING":
+			worker.Incarnation = 1
 		}
 		chunk.Workers = append(chunk.Workers, worker)
 	}
