@@ -46,13 +46,19 @@ func (f *Functions) Start(spec Spec, ended func(Exit)) (Handle, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	go func() {
 		defer stop()
-		exit := runFunction(ctx, run, spec)
-		f.mu.Lock()
-		closed := f.closed
-		f.mu.Unlock()
-		if !closed {
-			ended(exit)
-		}
+		// A function that leaves by runtime.Goexit returns nothing.
+		exit := exitOf(panicCode, false)
+		exit.Problem = "the function did not return"
+		defer func() {
+			f.mu.Lock()
+			closed := f.closed
+			f.mu.Unlock()
+			if !closed {
+				exit.Stopped = exit.Stopped || ctx.Err() != nil
+				ended(exit)
+			}
+		}()
+		exit = runFunction(ctx, run, spec)
 	}()
 	return running(stop), nil
 }

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,6 +30,7 @@ func TestFunctionsEndAsTheyReturn(t *testing.T) {
 		"fails":      {run: func(context.Context, Spec) error { return errors.New("no disk") }, state: model.WorkerFailed, code: 1, problem: "no disk"},
 		"has a code": {run: func(context.Context, Spec) error { return coded{} }, state: model.WorkerFailed, code: 7, problem: "coded"},
 		"panics":     {run: func(context.Context, Spec) error { panic("oh") }, state: model.WorkerFailed, code: 2, problem: "panic: oh"},
+		"goes":       {run: func(context.Context, Spec) error { runtime.Goexit(); return nil }, state: model.WorkerFailed, code: 2, problem: "the function did not return"},
 		"is stopped": {run: func(ctx context.Context, _ Spec) error { <-ctx.Done(); return nil }, stop: true, state: model.WorkerEvicted},
 	} {
 		t.Run(name, func(t *testing.T) {

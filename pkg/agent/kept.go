@@ -97,7 +97,14 @@ func (k *kept) abandoned() (Exit, error) {
 	if ok, err := claim(k.dir, process{}); ok || err != nil {
 		return Exit{Problem: "the keeper did not come up: " + k.words()}, nil
 	}
-	if err := killSession(k.keeper, k.driver.closing); err != nil {
+	// What cut itself loose from the session is known by its environment, unless it
+	// cleared that too.
+	var pl plan
+	var named []string
+	if readJSON(filepath.Join(k.dir, fileWorker), &pl) == nil {
+		named = marks(pl.Spec)
+	}
+	if err := killSession(k.keeper, named, k.driver.closing); err != nil {
 		return Exit{}, err
 	}
 	return Exit{Problem: "the keeper is gone, nobody saw the process end: " + k.words(), Stopped: has(k.dir, fileStopping)}, nil

@@ -212,18 +212,23 @@ func (p *Process) env(spec Spec, dir string) []string {
 			env = append(env, name+"="+spec.Env[name])
 		}
 	}
-	env = append(env,
-		"BERTH_JOB="+spec.Worker.Job,
-		"BERTH_STAGE="+spec.Worker.Stage,
-		fmt.Sprintf("BERTH_WORKER_INDEX=%d", spec.Worker.Seat.Index),
-		fmt.Sprintf("BERTH_WORKER_NUMBER=%d", spec.Worker.Seat.Number),
-		"BERTH_EXECUTOR="+spec.Executor,
-		fmt.Sprintf("BERTH_EPOCH=%d", spec.Epoch),
-	)
+	env = append(env, marks(spec)...)
 	if spec.Payload != nil {
 		env = append(env, "BERTH_PAYLOAD_FILE="+filepath.Join(dir, filePayload))
 	}
 	return env
+}
+
+// marks are what the environment of a worker, and of what it starts, names it by.
+func marks(spec Spec) []string {
+	return []string{
+		"BERTH_JOB=" + spec.Worker.Job,
+		"BERTH_STAGE=" + spec.Worker.Stage,
+		fmt.Sprintf("BERTH_WORKER_INDEX=%d", spec.Worker.Seat.Index),
+		fmt.Sprintf("BERTH_WORKER_NUMBER=%d", spec.Worker.Seat.Number),
+		"BERTH_EXECUTOR=" + spec.Executor,
+		fmt.Sprintf("BERTH_EPOCH=%d", spec.Epoch),
+	}
 }
 
 // Close implements Driver.

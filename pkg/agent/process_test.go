@@ -367,13 +367,14 @@ func TestProcessAdoption(t *testing.T) {
 	}
 }
 
-// A worker whose keeper is killed is not left running by itself.
+// A worker whose keeper is killed is not left running by itself, nor is what it
+// started in a session of its own.
 func TestProcessKeeperKilled(t *testing.T) {
 	dir := t.TempDir()
 	a, c, _ := processAgent(t, dir)
 	f := newFIFO(t)
-	mustSubmit(t, a, submit(0, 1, "sh", "-c", "sleep 1000 & echo $! >"+f.path+"; echo $$ >"+f.path+"; wait"))
-	pids := []int{f.pid(t), f.pid(t)}
+	mustSubmit(t, a, submit(0, 1, "sh", "-c", "sleep 1000 & echo $! >"+f.path+"; setsid sh -c 'echo $$ >"+f.path+"; exec sleep 1000' & echo $$ >"+f.path+"; wait"))
+	pids := []int{f.pid(t), f.pid(t), f.pid(t)}
 	var keeper process
 	if err := readJSON(filepath.Join(dir, "workers", "job", "stage.0.1.100", fileClaim), &keeper); err != nil {
 		t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -90,11 +91,12 @@ func (p process) kill() {
 	}
 }
 
-// killSession kills what lives of a keeper's session, itself aside, and returns
-// once it is gone, or with an error when enough ends first. A session id is not
-// reused while a process is in the session: a process of the keeper's id and
-// another start means that nothing is left.
-func killSession(keeper process, enough <-chan struct{}) error {
+// killSession kills what lives of a keeper's session, itself aside, and what has
+// all the marks in its environment. It returns once that is gone, or with an error
+// when enough ends first. A session id is not reused while a process is in the
+// session: a process of the keeper's id and another start means that nothing is
+// left of it.
+func killSession(keeper process, marks []string, enough <-chan struct{}) error {
 	boot, err := bootID()
 	if err != nil {
 		return err
@@ -102,12 +104,14 @@ func killSession(keeper process, enough <-chan struct{}) error {
 	if keeper.PID <= 1 || keeper.Boot != boot {
 		return nil
 	}
-	if s, err := readStat(keeper.PID); err == nil && s.start != keeper.Start {
-		return nil
-	}
+	s, err := readStat(keeper.PID)
+	reused := err == nil && s.start != keeper.Start
 	for {
 		left, err := processes(func(pid int, s stat) bool {
-			return s.session == keeper.PID && pid != keeper.PID && s.start >= keeper.Start && s.state != 'Z' && s.state != 'X'
+			if pid == keeper.PID || s.start < keeper.Start || s.state == 'Z' || s.state == 'X' {
+				return false
+			}
+			return s.session == keeper.PID && !reused || carries(pid, marks)
 		})
 		if err != nil || len(left) == 0 {
 			return err
@@ -122,6 +126,19 @@ func killSession(keeper process, enough <-chan struct{}) error {
 			return fmt.Errorf("%d processes of session %d still live", len(left), keeper.PID)
 		}
 	}
+}
+
+// carries says whether a process was started with all the marks in its environment.
+func carries(pid int, marks []string) bool {
+	if len(marks) == 0 {
+		return false
+	}
+	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	if err != nil {
+		return false // another user's, or it has ended
+	}
+	entries := strings.Split(string(environ), "\x00")
+	return !slices.ContainsFunc(marks, func(mark string) bool { return !slices.Contains(entries, mark) })
 }
 
 // processes lists those that fit.
