@@ -59,6 +59,9 @@ func (g *gateway) GetReservation(_ context.Context, q *berthv1.GetReservationReq
 }
 
 func (g *gateway) ListReservations(_ context.Context, q *berthv1.ListReservationsRequest) (*berthv1.ListReservationsAnswer, error) {
+	if g.list == nil {
+		return &berthv1.ListReservationsAnswer{}, nil
+	}
 	return g.list(q)
 }
 

@@ -21,12 +21,17 @@ const waitPoll = 5 * time.Second
 // there; Unavailable, with the reservation when it could be read, when ctx ends
 // first.
 func (c *Client) WaitFor(ctx context.Context, key Key, states ...berthv1.Reservation_State) (*berthv1.Reservation, error) {
+	// Events before now have been seen to by the first look.
+	now, err := c.ListPage(ctx, &berthv1.ListReservationsRequest{Job: key.Job, Stage: key.Stage, PageSize: 1})
+	if err != nil {
+		return nil, err
+	}
 	watching, stop := context.WithCancel(ctx)
 	woken := make(chan struct{}, 1)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for range c.Events(watching, key.Job, "") {
+		for range c.Events(watching, key.Job, now.GetCursor()) {
 			select {
 			case woken <- struct{}{}:
 			default:

@@ -46,9 +46,9 @@ func Dial(cfg DialConfig) (*Etcd, error) {
 		DialTimeout:          DefaultTimeout,
 		DialKeepAliveTime:    10 * time.Second, // gRPC raises anything shorter
 		DialKeepAliveTimeout: 2 * time.Second,
-		PermitWithoutStream:  true,
-		DialOptions:          []grpc.DialOption{grpc.WithConnectParams(redial)},
-		Logger:               zap.NewNop(), // what it has to say comes back as errors
+		// Not without a stream: etcd ends a connection that pings while it is idle.
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(redial)},
+		Logger:      zap.NewNop(), // what it has to say comes back as errors
 	})
 	if err != nil {
 		return nil, fmt.Errorf("store: etcd client for %s: %w", strings.Join(cfg.Endpoints, ","), err)
