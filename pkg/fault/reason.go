@@ -68,6 +68,4 @@ const (
 	ReasonNoDemand             Reason = "NO_DEMAND"
 	ReasonDemandDoesNotFit     Reason = "DEMAND_DOES_NOT_FIT"
 	ReasonClaimed              Reason = "CLAIMED"
-	ReasonDisabled             Reason = "DISABLED"
-	ReasonDrained              Reason = "DRAINED"
 )

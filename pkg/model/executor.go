@@ -37,7 +37,10 @@ type Executor struct {
 	Untold []string
 	Told   string
 	// Lost is set when the executor's workers were given up, Since with it.
-	Lost         bool
+	Lost bool
+	// Returning is set while it is back from that and has not reported that none
+	// of its workers of before is left: it is given nothing.
+	Returning    bool
 	RegisteredAt time.Time
 	// Since is when it was given up, or else registered after it last had presence.
 	Since time.Time

@@ -101,6 +101,9 @@ func (h *Heartbeats) Heartbeat(stream grpc.BidiStreamingServer[controlv1.Heartbe
 				h.pulse.beat(now.Sub(last))
 			}
 			last = now
+			if r := m.GetReport(); r != nil {
+				s.workers.reported(r)
+			}
 			select {
 			case beats <- struct{}{}:
 			default: // a beat waits already

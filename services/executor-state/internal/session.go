@@ -23,6 +23,9 @@ type session struct {
 	lease int64
 	// renewed is when the last renewal of lease that succeeded began.
 	renewed time.Time
+	// returning: it was given up, is back, and had workers of before.
+	returning bool
+	workers   living
 }
 
 // beat makes presence last: for another TTL, or, from a renewal that is young,
@@ -33,6 +36,9 @@ func (s *session) beat(ctx context.Context) (*controlv1.HeartbeatAnswer, error) 
 	defer cancel()
 	answer := &controlv1.HeartbeatAnswer{}
 	began := time.Now()
+	if s.lease != 0 && s.returning && s.workers.count() == 0 {
+		s.tellBack(ctx)
+	}
 	if s.lease != 0 && began.Sub(s.renewed) < renewEvery {
 		answer.Present = true
 		return answer, nil
@@ -85,7 +91,9 @@ func (s *session) announce(ctx context.Context) (present bool, err error) {
 		s.h.log.Debug("a heartbeat did not reach etcd", "executor", s.id, "error", err)
 		return false, nil
 	}
-	_, err = s.h.leader.Announce(ctx, &controlv1.AnnounceRequest{Id: s.id, Incarnation: s.incarnation, EtcdLease: lease.ID})
+	_, err = s.h.leader.Announce(ctx, &controlv1.AnnounceRequest{
+		Id: s.id, Incarnation: s.incarnation, EtcdLease: lease.ID, Workers: s.workers.count(),
+	})
 	if err != nil {
 		// What was perhaps announced runs out by itself if it is not used.
 		switch f := rpc.FromStatus(err); f.Reason {
@@ -96,6 +104,13 @@ func (s *session) announce(ctx context.Context) (present bool, err error) {
 	}
 	s.lease, s.renewed = lease.ID, granting
 	return true, nil
+}
+
+// tellBack announces an executor once more, on the etcd lease that it has, when its
+// workers of before are gone. What fails is tried again with the next beat.
+func (s *session) tellBack(ctx context.Context) {
+	_, err := s.h.leader.Announce(ctx, &controlv1.AnnounceRequest{Id: s.id, Incarnation: s.incarnation, EtcdLease: s.lease})
+	s.returning = err != nil
 }
 
 // present says whether presence still stands on the etcd lease that was renewed.
@@ -117,10 +132,11 @@ func (s *session) present(ctx context.Context) bool {
 	return present
 }
 
-// locate notes the agent's address, which an incarnation keeps for good.
+// locate notes the agent's address, which an incarnation keeps for good, and
+// whether it is back from LOST with workers of before.
 func (s *session) locate(c *inventory.Core) {
 	if view, ok := c.Executor(s.id); ok && view.Incarnation == s.incarnation {
-		s.address = view.Address
+		s.address, s.returning = view.Address, view.Returning
 	}
 }
 

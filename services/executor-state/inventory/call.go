@@ -37,6 +37,8 @@ type Announce struct {
 	ID          string
 	Incarnation int64
 	EtcdLease   int64
+	// Workers is how many live on it, as its agent has reported.
+	Workers int
 }
 
 // Announced answers Announce: the presence is durable.

@@ -17,7 +17,7 @@ func TestPitfallTwoCopiesOfOneAgent(t *testing.T) {
 	expectGranted(t, r.pass(r.queue("u", 1, cpu(1))))
 	old, _ := r.core.Executor("h1")
 	r.ready(small0("h1", "n2"))
-	if _, err := r.do(Announce{"h1", old.Incarnation, 9}); !fault.Is(err, fault.ReasonOtherIncarnation) {
+	if _, err := r.do(Announce{"h1", old.Incarnation, 9, 0}); !fault.Is(err, fault.ReasonOtherIncarnation) {
 		t.Fatalf("the older copy was told %v", err)
 	}
 	if _, err := r.do(small0("h1", "n1")); !fault.Is(err, fault.ReasonOtherIncarnation) {

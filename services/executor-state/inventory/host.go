@@ -98,6 +98,15 @@ func (h *host) stateOf() model.ExecutorState {
 	return model.ExecutorRegistered
 }
 
+// shown is the state as others are told it: one that is back and still holds
+// workers of before is known, and not yet usable.
+func (h *host) shown() model.ExecutorState {
+	if h.state == model.ExecutorReady && h.executor.Returning {
+		return model.ExecutorRegistered
+	}
+	return h.state
+}
+
 // stateSince is since when it is in its state, as far as this core knows.
 func (h *host) stateSince() time.Time {
 	switch h.state {
@@ -211,7 +220,7 @@ func (c *Core) dropHold(ordinal uint32) {
 // resources decide; place puts it back. Between them, and only there, may they
 // change.
 func (c *Core) unplace(h *host) {
-	c.states[h.state]--
+	c.states[h.shown()]--
 	h.tally(-1)
 	if h.standing == open && len(h.posts) > 0 {
 		h.shape.withdraw(h.posts[0].bucket.free)
@@ -231,7 +240,7 @@ func (c *Core) unplace(h *host) {
 
 func (c *Core) place(h *host) {
 	h.state = h.stateOf()
-	c.states[h.state]++
+	c.states[h.shown()]++
 	switch h.state {
 	case model.ExecutorUnreachable:
 		c.awaitReturn(h, h.live.since)

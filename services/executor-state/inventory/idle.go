@@ -9,7 +9,6 @@ import (
 
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/fault"
-	"berth.dev/pkg/model"
 )
 
 // IdleExecutor is an executor that is READY and holds no worker.
@@ -26,14 +25,15 @@ type IdleExecutor struct {
 	Since time.Time
 }
 
-// IdleExecutors answers at most limit executors of a SKU that are READY and
-// hold no worker: those that are idle the longest first, then by id. An empty
+// IdleExecutors answers at most limit executors of a SKU that are idle, as usage
+// counts them: they hold no worker and may be given one. Those that are idle the
+// longest come first, then it goes by id. An empty
 // name is every SKU. It costs a look at every executor.
 func (c *Core) IdleExecutors(sku string, limit int) []IdleExecutor {
 	folded := constraint.Fold(sku)
 	var found []*host
 	for h := range c.byID.all() {
-		if h.hold.workers == 0 && h.state == model.ExecutorReady && (sku == "" || h.shape.sku.folded == folded) {
+		if h.use == idle && (sku == "" || h.shape.sku.folded == folded) {
 			found = append(found, h)
 		}
 	}
@@ -77,12 +77,6 @@ type idleReasons struct {
 }
 
 func (r *idleReasons) of(h *host) idleReason {
-	switch {
-	case h.executor.Draining:
-		return idleReason{fault.ReasonDrained, "it is drained"}
-	case h.withheld():
-		return idleReason{fault.ReasonDisabled, "it is disabled"}
-	}
 	kind := kindOf{h.class, h.shape}
 	reason, known := r.byKind[kind]
 	if !known {

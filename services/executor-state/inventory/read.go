@@ -29,7 +29,7 @@ type ExecutorView struct {
 func (c *Core) view(h *host) ExecutorView {
 	v := ExecutorView{
 		Executor: *h.executor, Pools: h.class.host.Pools,
-		State: h.state, StateSince: h.stateSince(),
+		State: h.shown(), StateSince: h.stateSince(),
 		Used: h.hold.used.Clone(), Workers: h.hold.workers,
 	}
 	for _, request := range h.requests() {
@@ -62,7 +62,7 @@ func (c *Core) Executors(f Filter, after string, limit int) (list []ExecutorView
 }
 
 func (f Filter) has(h *host) bool {
-	return (f.State == model.ExecutorUnset || f.State == h.state) &&
+	return (f.State == model.ExecutorUnset || f.State == h.shown()) &&
 		(f.SKU == "" || strings.EqualFold(f.SKU, h.executor.SKU)) &&
 		(f.Pool == "" || h.class.host.InPool(f.Pool))
 }

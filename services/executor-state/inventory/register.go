@@ -47,7 +47,7 @@ func (c *Core) register(r Register) (Registered, error) {
 		next.Incarnation = max(h.executor.Incarnation+1, c.term)
 		next.Ordinal = h.executor.Ordinal
 		next.RegisteredAt = h.executor.RegisteredAt
-		next.Lost = h.executor.Lost
+		next.Lost, next.Returning = h.executor.Lost, h.executor.Returning
 		if h.state == model.ExecutorRegistered {
 			// An agent that registers again and again and has no heartbeat is away
 			// since it did so first.
@@ -72,8 +72,9 @@ func (c *Core) registered(e *model.Executor) Registered {
 	return Registered{Incarnation: e.Incarnation, AssignerTerm: c.leaders[model.ServiceAssigner]}
 }
 
-// announce puts the presence of an executor on its etcd lease. One that was
-// LOST is READY with that: its old workers stay the assigner's to stop.
+// announce puts the presence of an executor on its etcd lease. One that was LOST is
+// given work again once it has reported that none of its workers is left: until
+// then they may run, whatever the records say, and are the assigner's to stop.
 func (c *Core) announce(a Announce) (Announced, error) {
 	h := c.hosts[a.ID]
 	if h == nil {
@@ -83,16 +84,21 @@ func (c *Core) announce(a Announce) (Announced, error) {
 		return Announced{}, fault.New(fault.Precondition, fault.ReasonOtherIncarnation,
 			"executor %q registered again: its incarnation is %d, not %d", a.ID, h.executor.Incarnation, a.Incarnation)
 	}
-	if h.state == model.ExecutorReady && h.live.record.(*model.Live).EtcdLease == a.EtcdLease {
-		return Announced{}, nil
+	var effect model.Effect
+	if h.state != model.ExecutorReady || h.live.record.(*model.Live).EtcdLease != a.EtcdLease {
+		effect.Puts = []model.Record{&model.Live{ID: a.ID, Incarnation: a.Incarnation, EtcdLease: a.EtcdLease}}
 	}
-	effect := model.Effect{Puts: []model.Record{&model.Live{ID: a.ID, Incarnation: a.Incarnation, EtcdLease: a.EtcdLease}}}
-	if h.executor.Lost {
-		back := *h.executor
-		back.Lost, back.Since = false, c.now
+	back := *h.executor
+	if back.Lost {
+		back.Lost, back.Returning, back.Since = false, true, c.now
+	}
+	back.Returning = back.Returning && a.Workers > 0
+	if back.Lost != h.executor.Lost || back.Returning != h.executor.Returning {
 		effect.Puts = append(effect.Puts, &back)
 	}
-	c.decide(effect)
+	if len(effect.Puts) > 0 {
+		c.decide(effect)
+	}
 	return Announced{}, nil
 }
 

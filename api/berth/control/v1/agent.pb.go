@@ -202,7 +202,10 @@ type AnnounceRequest struct {
 	Id          string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Incarnation int64                  `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	// EtcdLease is the etcd lease that the presence key is put on.
-	EtcdLease     int64 `protobuf:"varint,3,opt,name=etcd_lease,json=etcdLease,proto3" json:"etcd_lease,omitempty"`
+	EtcdLease int64 `protobuf:"varint,3,opt,name=etcd_lease,json=etcdLease,proto3" json:"etcd_lease,omitempty"`
+	// Workers is how many live on it, as it has reported. One that was given up is
+	// READY once there is none.
+	Workers       int32 `protobuf:"varint,4,opt,name=workers,proto3" json:"workers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -254,6 +257,13 @@ func (x *AnnounceRequest) GetIncarnation() int64 {
 func (x *AnnounceRequest) GetEtcdLease() int64 {
 	if x != nil {
 		return x.EtcdLease
+	}
+	return 0
+}
+
+func (x *AnnounceRequest) GetWorkers() int32 {
+	if x != nil {
+		return x.Workers
 	}
 	return 0
 }
@@ -898,12 +908,13 @@ const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\x0eRegisterAnswer\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\x03R\vincarnation\x12#\n" +
 	"\rassigner_term\x18\x02 \x01(\x03R\fassignerTerm\x12B\n" +
-	"\x0fheartbeat_every\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x0eheartbeatEvery\"b\n" +
+	"\x0fheartbeat_every\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x0eheartbeatEvery\"|\n" +
 	"\x0fAnnounceRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x03R\vincarnation\x12\x1d\n" +
 	"\n" +
-	"etcd_lease\x18\x03 \x01(\x03R\tetcdLease\"\x10\n" +
+	"etcd_lease\x18\x03 \x01(\x03R\tetcdLease\x12\x18\n" +
+	"\aworkers\x18\x04 \x01(\x05R\aworkers\"\x10\n" +
 	"\x0eAnnounceAnswer\"`\n" +
 	"\rDepartRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12 \n" +

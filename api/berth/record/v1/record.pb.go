@@ -846,8 +846,10 @@ type Executor struct {
 	// Untold are the requests to disable that the executor came under later, and
 	// of which the jobs on it are still to be told; told is the uid of the last
 	// lease that was told of the first of them.
-	Untold        []string `protobuf:"bytes,17,rep,name=untold,proto3" json:"untold,omitempty"`
-	Told          string   `protobuf:"bytes,18,opt,name=told,proto3" json:"told,omitempty"`
+	Untold []string `protobuf:"bytes,17,rep,name=untold,proto3" json:"untold,omitempty"`
+	Told   string   `protobuf:"bytes,18,opt,name=told,proto3" json:"told,omitempty"`
+	// Returning: it was given up and is back, and workers of before still live on it.
+	Returning     bool `protobuf:"varint,19,opt,name=returning,proto3" json:"returning,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1006,6 +1008,13 @@ func (x *Executor) GetTold() string {
 		return x.Told
 	}
 	return ""
+}
+
+func (x *Executor) GetReturning() bool {
+	if x != nil {
+		return x.Returning
+	}
+	return false
 }
 
 // Forgotten is executors/forgotten: the greatest ordinal and incarnation of
@@ -1892,7 +1901,7 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\brequests\x18\x03 \x03(\v2\x1d.berth.record.v1.StageRequestR\brequests\"0\n" +
 	"\fStageRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
-	"\x03uid\x18\x02 \x01(\tR\x03uid\"\xde\x06\n" +
+	"\x03uid\x18\x02 \x01(\tR\x03uid\"\xfc\x06\n" +
 	"\bExecutor\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x10\n" +
@@ -1916,7 +1925,8 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\bdraining\x18\x0f \x01(\bR\bdraining\x12\x16\n" +
 	"\x06former\x18\x10 \x03(\tR\x06former\x12\x16\n" +
 	"\x06untold\x18\x11 \x03(\tR\x06untold\x12\x12\n" +
-	"\x04told\x18\x12 \x01(\tR\x04told\x1a=\n" +
+	"\x04told\x18\x12 \x01(\tR\x04told\x12\x1c\n" +
+	"\treturning\x18\x13 \x01(\bR\treturning\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a<\n" +
