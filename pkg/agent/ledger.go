@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"slices"
 	"time"
 
 	"berth.dev/pkg/fault"
@@ -176,6 +177,17 @@ func (l *ledger) gone(id identity) bool {
 	return id.Epoch < seen.epoch || id.Epoch == seen.epoch && seen.ended
 }
 
+// buriedFor says whether a tombstone stands for the worker, its own or one of a later
+// epoch. What is only refused for a later epoch that was seen is not promised: an
+// agent that starts again knows nothing of that.
+func (l *ledger) buriedFor(id identity) bool {
+	seen := l.floors[id.Worker]
+	if seen.ended && id.Epoch <= seen.epoch {
+		return true
+	}
+	return id.Epoch < seen.epoch && slices.ContainsFunc(l.buried, func(t tombstone) bool { return t.identity == id })
+}
+
 // evicting says that the worker was told to end, and whether that is news.
 func (l *ledger) evicting(id identity, now time.Time) bool {
 	e := l.entries[id]
@@ -200,10 +212,12 @@ func (l *ledger) ended(id identity, exit Exit, now time.Time) bool {
 
 // bury remembers that a worker is over.
 func (l *ledger) bury(t tombstone) {
-	if l.gone(t.identity) {
+	if l.buriedFor(t.identity) {
 		return
 	}
-	l.floors[t.Worker] = floor{epoch: t.Epoch, ended: true}
+	if !l.gone(t.identity) {
+		l.floors[t.Worker] = floor{epoch: t.Epoch, ended: true}
+	}
 	l.buried = append(l.buried, t)
 	l.prune(t.At)
 }

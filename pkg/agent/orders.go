@@ -112,7 +112,7 @@ func (a *Agent) StopTask(ctx context.Context, req *controlv1.StopTaskRequest) (*
 // held.
 func (a *Agent) forbid(id identity, uid string) (*controlv1.StopTaskAnswer, error) {
 	t := tombstone{id, a.now()}
-	if !a.ledger.gone(id) {
+	if !a.ledger.buriedFor(id) {
 		// Durable before it counts: what is not on disk is not promised. The room
 		// that is taken for the ends of workers is left to them.
 		if err := a.journal.reserve(a.ledger.alive()+1, a.ledger.buried); err != nil {
