@@ -53,6 +53,8 @@ type reader struct {
 	lanes    []*lane
 	revision int64
 	watch    store.Watch
+	// paused: what is kept is to be looked at anew.
+	paused bool
 }
 
 // start looks at what is kept and begins behind what was seen.
@@ -109,6 +111,12 @@ func (r *reader) floor(ctx context.Context, run run) (int64, error) {
 
 // Next implements Reader.
 func (r *reader) Next(ctx context.Context) ([]*berthv1.Event, error) {
+	if r.paused {
+		if err := r.start(ctx); err != nil {
+			return nil, translate(err)
+		}
+		r.paused = false
+	}
 	for {
 		events, err := r.next(ctx)
 		switch {
@@ -213,6 +221,15 @@ func (r *reader) watched(ctx context.Context) ([]placed, error) {
 		}
 	}
 	return r.decode(put)
+}
+
+// Pause implements Reader. A watch goes on to take what comes, however much; what is
+// read page by page waits.
+func (r *reader) Pause() {
+	if r.watch != nil {
+		r.Close()
+		r.paused = true
+	}
 }
 
 // Close implements Reader.

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/keyspace"
 	"berth.dev/pkg/model"
@@ -186,10 +187,71 @@ func TestNothingIsMissedOrRepeated(t *testing.T) {
 		some("after", false)
 		h.write(h.writers[0], "a", 1)
 		want = append(want, h.told[behind:]...)
-		if diff := cmp.Diff(want, h.read(r, len(want))); diff != "" {
+		if diff := cmp.Diff(want, h.read(pausing{r, t}, len(want))); diff != "" {
 			t.Fatalf("after %v -want +got:\n%s", since, diff)
 		}
 	})
+}
+
+// pausing is a reader whose taker falls behind now and then.
+type pausing struct {
+	stream.Reader
+	t *rapid.T
+}
+
+func (p pausing) Next(ctx context.Context) ([]*berthv1.Event, error) {
+	if rapid.Bool().Draw(p.t, "pause") {
+		p.Pause()
+	}
+	return p.Reader.Next(ctx)
+}
+
+// counting is a store that counts the watches that are open.
+type counting struct {
+	store.Store
+	watches int
+}
+
+func (c *counting) Watch(prefix string, from int64) store.Watch {
+	c.watches++
+	return &countedWatch{c.Store.Watch(prefix, from), c}
+}
+
+type countedWatch struct {
+	store.Watch
+	c *counting
+}
+
+func (w *countedWatch) Close() {
+	w.c.watches--
+	w.Watch.Close()
+}
+
+// Who takes events slower than they come costs no memory: what was not taken is
+// not watched, and read again.
+func TestWhoFallsBehindIsNotKeptFor(t *testing.T) {
+	h := newHistory(t, store.FakeConfig{}, model.ServiceRegistry)
+	h.write(h.writers[0], "a", 3)
+	counted := &counting{Store: h.store}
+	r, err := stream.NewEtcd(counted, keys).Open(t.Context(), "a", stream.Cursor{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	h.read(r, 3)
+	h.write(h.writers[0], "a", 1)
+	h.read(r, 1)
+	if counted.watches != 1 {
+		t.Errorf("%d watches", counted.watches)
+	}
+	r.Pause()
+	if counted.watches != 0 {
+		t.Errorf("%d watches of one who falls behind", counted.watches)
+	}
+	h.write(h.writers[0], "a", 2)
+	if diff := cmp.Diff(h.told[4:], h.read(r, 2)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
 }
 
 // The events of one transaction are resumed one by one.

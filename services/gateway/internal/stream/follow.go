@@ -45,6 +45,14 @@ func (f *follower) move(ctx context.Context, reader Reader, patience time.Durati
 			return err
 		}
 		for _, event := range batch {
+			select {
+			case f.events <- event:
+				continue
+			default:
+			}
+			// The one who takes them is slower than they come. They are kept in
+			// etcd, and not here: what is not taken yet is read when it is.
+			reader.Pause()
 			if err := f.push(ctx, event, patience); err != nil {
 				return err
 			}
@@ -52,12 +60,8 @@ func (f *follower) move(ctx context.Context, reader Reader, patience time.Durati
 	}
 }
 
+// push waits for room in the buffer.
 func (f *follower) push(ctx context.Context, event *berthv1.Event, patience time.Duration) error {
-	select {
-	case f.events <- event:
-		return nil
-	default:
-	}
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {

@@ -123,7 +123,8 @@ func eventJSON(e *berthv1.Event) []byte {
 	return text
 }
 
-// writer writes and flushes; a write that waits longer than patience fails.
+// writer writes and flushes; a write that waits longer than twice the patience
+// fails. The stream is ended after one, and who reads again by then is told why.
 type writer struct {
 	w        http.ResponseWriter
 	control  *http.ResponseController
@@ -139,7 +140,7 @@ func (w *writer) start(contentType string) error {
 }
 
 func (w *writer) printf(format string, args ...any) error {
-	if err := w.control.SetWriteDeadline(time.Now().Add(w.patience)); err != nil {
+	if err := w.control.SetWriteDeadline(time.Now().Add(2 * w.patience)); err != nil {
 		return err
 	}
 	if _, err := fmt.Fprintf(w.w, format, args...); err != nil {

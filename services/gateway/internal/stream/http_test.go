@@ -200,7 +200,7 @@ func TestASlowReaderIsCutOff(t *testing.T) {
 	}
 	// The server gives up while nothing is read; then come what its buffers hold
 	// and the end, with or without a last word: the connection may have been
-	// stuck. All the events would be tens of megabytes.
+	// stuck for too long. All the events would be tens of megabytes.
 	<-source.closed
 	conn.SetReadDeadline(time.Now().Add(20 * time.Second))
 	n, err := io.Copy(io.Discard, conn)
@@ -209,5 +209,28 @@ func TestASlowReaderIsCutOff(t *testing.T) {
 	}
 	if n > 30<<20 {
 		t.Errorf("%d bytes were kept for a reader that did not read", n)
+	}
+}
+
+// Who reads again soon after it was given up on is told why the stream ends.
+func TestASlowReaderIsToldWhy(t *testing.T) {
+	source := flood()
+	url, _ := serveHTTP(t, source, 2*time.Second, time.Minute)
+	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "GET /v1/jobs/a/events HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	<-source.closed
+	conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+	all, err := io.ReadAll(conn)
+	if err != nil || !strings.Contains(string(all), string(fault.ReasonSlowReader)) {
+		t.Errorf("%d bytes without the reason, %v", len(all), err)
+	}
+	if source.paused.Load() == 0 {
+		t.Error("the source was not told that nobody takes its events")
 	}
 }

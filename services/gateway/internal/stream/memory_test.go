@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/services/gateway/internal/stream"
@@ -18,6 +19,7 @@ type memory struct {
 	open   error
 	moved  chan struct{}
 	closed chan struct{} // gets a value as a reader is closed
+	paused atomic.Int64
 }
 
 func newMemory(events int) *memory {
@@ -95,5 +97,7 @@ func (r *memoryReader) Next(ctx context.Context) ([]*berthv1.Event, error) {
 		}
 	}
 }
+
+func (r *memoryReader) Pause() { r.m.paused.Add(1) }
 
 func (r *memoryReader) Close() { r.m.closed <- struct{}{} }

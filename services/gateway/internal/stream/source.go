@@ -30,6 +30,9 @@ type Reader interface {
 	// Next waits for events. They are in order and each comes once. The error is
 	// final.
 	Next(ctx context.Context) ([]*berthv1.Event, error)
+	// Pause frees what would be kept for a reader that falls behind: Next goes on
+	// behind the last event that it gave.
+	Pause()
 	// Close frees what the reader holds.
 	Close()
 }
