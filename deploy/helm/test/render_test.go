@@ -112,10 +112,15 @@ type release struct {
 
 func decoded(t *testing.T, valueSet string) *release {
 	t.Helper()
-	r := &release{values: readValues(t, valueSet)}
-	files, err := render(r.values)
+	return decodedValues(t, valueSet, readValues(t, valueSet))
+}
+
+func decodedValues(t *testing.T, called string, values map[string]any) *release {
+	t.Helper()
+	r := &release{values: values}
+	files, err := render(values)
 	if err != nil {
-		t.Fatalf("%s: %v", valueSet, err)
+		t.Fatalf("%s: %v", called, err)
 	}
 	for name, text := range files {
 		if path.Base(name) == "NOTES.txt" {
