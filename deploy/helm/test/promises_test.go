@@ -2,6 +2,7 @@ package chart
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -262,6 +263,19 @@ func TestOneFaultIsOneReplica(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A new image of Berth leaves etcd alone.
+func TestUpgradesRestartOnlyWhatChanges(t *testing.T) {
+	values := readValues(t, "testdata/trial.yaml")
+	before := decodedValues(t, "before", values).pods()
+	values["image"] = map[string]any{"tag": "2.0"}
+	after := decodedValues(t, "after", values).pods()
+	for name := range before {
+		if same := reflect.DeepEqual(before[name], after[name]); same != (name == "berth-etcd") {
+			t.Errorf("%s is the same: %v", name, same)
+		}
+	}
 }
 
 // Nothing runs as root, writes to its image, or is told of services by variables

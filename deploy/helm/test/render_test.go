@@ -205,7 +205,7 @@ func flags(t *testing.T, c corev1.Container) map[string]string {
 }
 
 func TestLint(t *testing.T) {
-	for _, name := range valueSets(t) {
+	for _, name := range append(valueSets(t), chartDir+"/values.yaml") {
 		for _, m := range lint.RunAll(chartDir, readValues(t, name), namespace).Messages {
 			// Of the icon alone it says that one would be nice.
 			if !strings.Contains(m.Error(), "icon is recommended") {

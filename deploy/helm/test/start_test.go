@@ -76,7 +76,8 @@ func TestCommandsStart(t *testing.T) {
 // start runs the binary until the test ends, and answers where it serves health.
 func start(t *testing.T, args []string) (url string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience) // it has to outlive the test for as long as its stop takes
+	// The test's own context ends before what it is stopped by.
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	cmd := exec.CommandContext(ctx, berth, args...)
 	cmd.Env = []string{"PATH=/usr/bin:/bin"} // and nothing that this test runs with
 	stderr, err := cmd.StderrPipe()

@@ -22,9 +22,10 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- end -}}
 
+{{/* Of pods: no version, or a new image of Berth would restart etcd too. */}}
 {{- define "berth.podMetadata" -}}
 labels:
-  {{- include "berth.labels" . | nindent 2 }}
+  {{- include "berth.selector" . | nindent 2 }}
   {{- with .root.Values.podLabels }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
