@@ -9,6 +9,8 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X berth.dev/pkg/process.Version=$(VERSION)
 SEED    ?=
 
+IMAGE   ?= berth:$(VERSION)
+
 CHAOS_MINUTES ?= 10
 CHAOS_SEED    ?= 0
 CHAOS_DIR     ?= $(BIN)/chaos
@@ -60,13 +62,24 @@ bench: build ## every workload beside its baseline, 15 minutes (ONLY=upsert,late
 	$(BIN)/berth bench $(if $(ONLY),--only $(ONLY)) $(if $(JSON),--json $(JSON))
 
 .PHONY: verify
-verify: tools ## generated code fresh, formatting, vet, staticcheck, every module on its own
+verify: tools ## generated code fresh, formatting, vet, staticcheck, every module on its own, the chart
 	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "not formatted:"; echo "$$out"; exit 1; fi
 	$(GO) vet work
 	$(TOOLS)/staticcheck $(addprefix ./,$(addsuffix /...,$(MODULES)))
 	@# Without -o a module of a single program would leave it behind.
 	@for m in $(MODULES); do echo "GOWORK=off go build $$m"; (cd $$m && GOWORK=off $(GO) build -o /dev/null ./... && GOWORK=off $(GO) mod tidy -diff) || exit 1; done
 	@$(MAKE) --no-print-directory generate-check
+	@$(MAKE) --no-print-directory chart-test
+
+.PHONY: chart-test
+chart-test: build ## the Helm chart: rendered, decoded strictly, its commands started
+	@# Outside the workspace: Helm would raise the versions that the services are built with.
+	cd deploy/helm/test && GOWORK=off $(GO) mod tidy -diff && GOWORK=off $(GO) vet ./... && \
+		BERTH_BINARY=$(BIN)/berth GOWORK=off $(GO) test -count=1 -timeout 8m ./...
+
+.PHONY: image
+image: ## the container image of every process (IMAGE=name:tag)
+	docker build -f deploy/Dockerfile --build-arg VERSION=$(VERSION) -t $(IMAGE) .
 
 .PHONY: generate
 generate: tools ## protobuf code, REST mapping and OpenAPI from api/

@@ -6,6 +6,7 @@
 //	docs/reasons.md  has every reason that the code has, and no other
 //	docs/operating.md, docs/concepts.md
 //	                 have every figure and every kind of finding, and no other
+//	deploy/grafana   shows figures that are in that list
 //	docs/job-services.md
 //	                 shows Go code that is part of the examples
 //	every *.md       links to what exists

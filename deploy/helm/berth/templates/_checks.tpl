@@ -1,0 +1,27 @@
+{{/* What the schema cannot say in words that help. */}}
+{{- define "berth.checks" -}}
+{{- $v := .Values -}}
+{{- if and (not $v.tls.secretName) (not $v.insecure) -}}
+{{- fail "set tls.secretName, or insecure=true where calls in the clear are meant (see docs/security.md)" -}}
+{{- end -}}
+{{- if and $v.tls.secretName $v.insecure -}}
+{{- fail "tls.secretName and insecure=true exclude each other" -}}
+{{- end -}}
+{{- if and (not $v.etcd.endpoints) (not $v.etcd.trial.enabled) -}}
+{{- fail "set etcd.endpoints, or etcd.trial.enabled=true for three members to try with" -}}
+{{- end -}}
+{{- if and $v.etcd.endpoints $v.etcd.trial.enabled -}}
+{{- fail "etcd.endpoints and etcd.trial.enabled=true exclude each other" -}}
+{{- end -}}
+{{- if and $v.tls.secretName $v.etcd.caSecretName -}}
+{{- fail "etcd.caSecretName is for a Berth without TLS: with tls.secretName the authorities are those of its ca.crt" -}}
+{{- end -}}
+{{- if $v.agent.enabled -}}
+{{- if $v.tls.secretName -}}
+{{- fail "agents have no TLS yet and cannot call gateways that have: agent.enabled=true needs insecure=true" -}}
+{{- end -}}
+{{- if not $v.agent.allow -}}
+{{- fail "agent.allow is empty: name the commands that workers may be" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}

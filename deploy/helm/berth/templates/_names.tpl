@@ -1,0 +1,47 @@
+{{/* Names and labels. Everything of a release begins with berth.name. */}}
+
+{{- define "berth.name" -}}
+{{- if contains .Chart.Name .Release.Name -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" (.Release.Name | trunc 34 | trimSuffix "-") .Chart.Name -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What a selector goes by: a dict of root and component. */}}
+{{- define "berth.selector" -}}
+app.kubernetes.io/name: {{ .root.Chart.Name }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end -}}
+
+{{- define "berth.labels" -}}
+{{ include "berth.selector" . }}
+app.kubernetes.io/version: {{ .root.Values.image.tag | default .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
+{{- end -}}
+
+{{/* Of pods: no version, or a new image of Berth would restart etcd too. */}}
+{{- define "berth.podMetadata" -}}
+labels:
+  {{- include "berth.selector" . | nindent 2 }}
+  {{- with .root.Values.podLabels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with .root.Values.podAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- define "berth.image" -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end -}}
+
+{{/* The three services: name, key of its values, ports of calls and of health. */}}
+{{- define "berth.services" -}}
+- {name: registry, values: registry, calls: 7101, http: 7181}
+- {name: executor-state, values: executorState, calls: 7102, http: 7182}
+- {name: assigner, values: assigner, calls: 7103, http: 7183}
+{{- end -}}

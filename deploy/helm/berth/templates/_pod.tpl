@@ -1,0 +1,158 @@
+{{/* Parts that the pods share. */}}
+
+{{/* Options as flags: a dict, or several of which the last one wins. */}}
+{{- define "berth.flags" -}}
+{{- $all := dict -}}
+{{- range . -}}{{- $all = mergeOverwrite $all (deepCopy .) -}}{{- end -}}
+{{- range $name := keys $all | sortAlpha }}
+{{- $value := get $all $name }}
+{{- if kindIs "slice" $value }}{{ $value = join "," $value }}{{ end }}
+{{- /* Numbers of a values file are floats: 1048576 would be 1.048576e+06. */}}
+{{- if kindIs "float64" $value }}{{ if eq $value (floor $value) }}{{ $value = int64 $value }}{{ end }}{{ end }}
+- {{ printf "--%s=%v" $name $value | quote }}
+{{- end }}
+{{- end -}}
+
+{{/* The flags that every process but an agent has: a dict of root, name, http, stop. */}}
+{{- define "berth.commonFlags" -}}
+- --cluster={{ .root.Values.cluster }}
+- --etcd-endpoints={{ include "berth.etcd" .root }}
+- --replica=$(POD_NAME)
+- --listen=0.0.0.0:{{ .calls }}
+- --http-listen=0.0.0.0:{{ .http }}
+- --stop-timeout={{ .stop }}s
+{{- if .root.Values.tls.secretName }}
+- --tls-cert=/etc/berth/tls/tls.crt
+- --tls-key=/etc/berth/tls/tls.key
+- --tls-ca=/etc/berth/tls/ca.crt
+{{- end }}
+# Health and metrics have no TLS, and say so by this.
+- --insecure
+{{- end -}}
+
+{{- define "berth.env" -}}
+- name: POD_NAME
+  valueFrom: {fieldRef: {fieldPath: metadata.name}}
+{{- if .Values.etcd.caSecretName }}
+# Beside the authorities that the image knows.
+- name: SSL_CERT_DIR
+  value: /etc/berth/etcd
+{{- end }}
+{{- end -}}
+
+{{- define "berth.mounts" -}}
+{{- if .Values.tls.secretName }}
+- {name: tls, mountPath: /etc/berth/tls, readOnly: true}
+{{- end }}
+{{- if .Values.etcd.caSecretName }}
+- {name: etcd-ca, mountPath: /etc/berth/etcd, readOnly: true}
+{{- end }}
+{{- end -}}
+
+{{- define "berth.volumes" -}}
+{{- with .Values.tls.secretName }}
+- name: tls
+  secret: {secretName: {{ . }}, defaultMode: 0440}
+{{- end }}
+{{- with .Values.etcd.caSecretName }}
+- name: etcd-ca
+  secret: {secretName: {{ . }}, items: [{key: ca.crt, path: ca.crt}]}
+{{- end }}
+{{- end -}}
+
+{{- define "berth.probes" -}}
+# Never /leaderz: a standby is as healthy as its leader, and has to stay.
+livenessProbe:
+  httpGet: {path: /healthz, port: http}
+  periodSeconds: 10
+  timeoutSeconds: 5
+readinessProbe:
+  httpGet: {path: /readyz, port: http}
+  periodSeconds: 2
+  timeoutSeconds: 2
+{{- end -}}
+
+{{/* Of the pod. What runs in it asks nothing of Kubernetes. */}}
+{{- define "berth.podSecurity" -}}
+automountServiceAccountToken: false
+# Kubernetes would tell of a service berth-registry in variables BERTH_REGISTRY_…,
+# which look like options of Berth.
+enableServiceLinks: false
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532
+  runAsGroup: 65532
+  fsGroup: 65532
+  fsGroupChangePolicy: OnRootMismatch
+  seccompProfile: {type: RuntimeDefault}
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* Of each container. */}}
+{{- define "berth.containerSecurity" -}}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities: {drop: [ALL]}
+{{- end -}}
+
+{{/* Where replicas run: a dict of root, component, and keys, which tell apart the
+     generations of a Deployment while one replaces the other. */}}
+{{- define "berth.scheduling" -}}
+{{- with .root.Values.scheduling.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .root.Values.scheduling.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .root.Values.scheduling.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+topologySpreadConstraints:
+  # One host lost is one replica lost. Hosts that take no pods do not count, or a
+  # replica could go nowhere while one of three hosts is drained.
+  - maxSkew: 1
+    topologyKey: kubernetes.io/hostname
+    whenUnsatisfiable: DoNotSchedule
+    nodeTaintsPolicy: Honor
+    labelSelector:
+      matchLabels:
+        {{- include "berth.selector" . | nindent 8 }}
+    {{- with .keys }}
+    matchLabelKeys: {{ toJson . }}
+    {{- end }}
+  - maxSkew: 1
+    topologyKey: topology.kubernetes.io/zone
+    whenUnsatisfiable: {{ .root.Values.scheduling.zones }}
+    nodeTaintsPolicy: Honor
+    labelSelector:
+      matchLabels:
+        {{- include "berth.selector" . | nindent 8 }}
+    {{- with .keys }}
+    matchLabelKeys: {{ toJson . }}
+    {{- end }}
+{{- end -}}
+
+{{/* A PodDisruptionBudget: a dict of root and component. */}}
+{{- define "berth.budget" -}}
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  name: {{ include "berth.name" .root }}-{{ .component }}
+  labels:
+    {{- include "berth.labels" . | nindent 4 }}
+spec:
+  maxUnavailable: 1
+  # A replica that is not ready must not keep its host from being drained.
+  unhealthyPodEvictionPolicy: AlwaysAllow
+  selector:
+    matchLabels:
+      {{- include "berth.selector" . | nindent 6 }}
+{{- end -}}

@@ -1,0 +1,153 @@
+package chart
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// owned are the flags that the chart gives, and that values cannot set, of the
+// processes with a replica id, and those of an agent.
+var (
+	owned = strings.Fields("cluster etcd-endpoints replica listen http-listen stop-timeout tls-cert tls-key tls-ca insecure")
+	own   = map[string][]string{
+		"registry":       append(strings.Fields("advertise gateways"), owned...),
+		"executor-state": append(strings.Fields("advertise gateways"), owned...),
+		"assigner":       append(strings.Fields("advertise gateways"), owned...),
+		"gateway":        append(strings.Fields("registry executor-state assigner"), owned...),
+		"agent":          strings.Fields("id gateways listen advertise insecure dir allow stop-workers stop-timeout resources attributes sku"),
+	}
+)
+
+// unused are the flags for which a pod has no use: its configuration is its
+// flags, and its addresses are known.
+var unused = strings.Fields("config address-file help")
+
+// typeOf is the type of a flag, as the binary's help tells it, by its name in the schema.
+var typeOf = map[string]string{"text": "string", "flag": "", "count": "int", "share": "float", "duration": "duration", "words": "strings"}
+
+// taken are the types of the flags that a process has, by name.
+func taken(t *testing.T, process string) map[string]string {
+	t.Helper()
+	help, err := exec.Command(berth, process, "--help").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	flag := regexp.MustCompile(`(?m)^\s+(?:-\w, )?--([a-z-]+)(?: (\w+))?\s{2,}`)
+	all := map[string]string{}
+	for _, f := range flag.FindAllStringSubmatch(string(help), -1) {
+		all[f[1]] = f[2]
+	}
+	if len(all) < 10 {
+		t.Fatalf("berth %s has only the flags %v", process, all)
+	}
+	return all
+}
+
+type schema struct {
+	Ref        string            `json:"$ref"`
+	Properties map[string]schema `json:"properties"`
+}
+
+// settable are the options that values may set, by the key of the values.
+func settable(t *testing.T, key string) map[string]schema {
+	t.Helper()
+	text, err := os.ReadFile(chartDir + "/values.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var root schema
+	if err := json.Unmarshal(text, &root); err != nil {
+		t.Fatal(err)
+	}
+	if key == "options" {
+		return root.Properties["options"].Properties
+	}
+	return root.Properties[key].Properties["options"].Properties
+}
+
+// Each flag of a process is one that the chart gives, or one that values may
+// set, or one that a pod has no use for: an option that is new is in the schema,
+// one that is gone is not, and each has its type.
+func TestOptionsAreThoseOfTheBinary(t *testing.T) {
+	for process, key := range map[string]string{
+		"registry": "registry", "executor-state": "executorState", "assigner": "assigner", "gateway": "gateway", "agent": "agent",
+	} {
+		options := settable(t, key)
+		flags := taken(t, process)
+		for name, type_ := range flags {
+			option, isSet := options[name]
+			_, isOwned := slices.BinarySearch(slices.Sorted(slices.Values(own[process])), name)
+			switch isUnused := slices.Contains(unused, name); {
+			case isSet && isOwned:
+				t.Errorf("--%s of %s is the chart's, and values set it", name, process)
+			case !isSet && !isOwned && !isUnused:
+				t.Errorf("--%s of %s is not in the schema: add it to %s.options", name, process, key)
+			case isSet && typeOf[strings.TrimPrefix(option.Ref, "#/$defs/")] != type_:
+				t.Errorf("--%s of %s is of type %q, and %s in the schema", name, process, type_, option.Ref)
+			}
+		}
+		for _, name := range slices.Concat(slices.Collect(maps.Keys(options)), own[process]) {
+			if _, has := flags[name]; !has {
+				t.Errorf("%s has no --%s", process, name)
+			}
+		}
+		for name, option := range settable(t, "options") {
+			if options[name].Ref != option.Ref {
+				t.Errorf("options.%s is of every process, and not of %s", name, process)
+			}
+		}
+		for name, option := range settable(t, "services") {
+			if is := process != "gateway" && process != "agent"; is && options[name].Ref != option.Ref {
+				t.Errorf("services.options.%s is of every service, and not of %s", name, process)
+			}
+		}
+	}
+}
+
+// The flags of every value set are the chart's own or settable, and no number
+// among them is written in a way that the binary does not read.
+func TestFlagsAreThoseOfTheBinary(t *testing.T) {
+	eachRelease(t, func(t *testing.T, r *release) {
+		for name, template := range r.pods() {
+			c := template.Spec.Containers[0]
+			if name == "berth-etcd" {
+				continue
+			}
+			all := taken(t, c.Args[0])
+			for flag, value := range flags(t, c) {
+				if _, has := all[flag]; !has {
+					t.Errorf("%s: berth %s has no --%s", name, c.Args[0], flag)
+				}
+				if strings.Contains(value, "e+") || strings.Contains(value, "<nil>") || strings.Contains(value, "map[") {
+					t.Errorf("%s: --%s=%s", name, flag, value)
+				}
+			}
+		}
+	})
+}
+
+// What is more special wins: the process over its kind, and that over all.
+func TestOptionsOverrideEachOther(t *testing.T) {
+	r := decodedValues(t, "options", map[string]any{
+		"insecure":      true,
+		"etcd":          map[string]any{"endpoints": []any{"etcd:2379"}},
+		"options":       map[string]any{"log-level": "warn", "log-format": "text"},
+		"services":      map[string]any{"options": map[string]any{"log-level": "error", "ttl": "3s"}},
+		"executorState": map[string]any{"options": map[string]any{"log-level": "debug"}},
+	})
+	for name, want := range map[string]map[string]string{
+		"berth-gateway":        {"log-level": "warn", "log-format": "text"},
+		"berth-registry":       {"log-level": "error", "log-format": "text", "ttl": "3s"},
+		"berth-executor-state": {"log-level": "debug", "log-format": "text", "ttl": "3s"},
+	} {
+		if got := flags(t, r.pods()[name].Spec.Containers[0]); !contains(got, want) {
+			t.Errorf("%s has %v, want %v", name, got, want)
+		}
+	}
+}

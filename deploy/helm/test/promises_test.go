@@ -1,0 +1,333 @@
+package chart
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+)
+
+// services are the ports and the key of the values of each service.
+var services = []struct {
+	name, values string
+	calls, http  int32
+}{
+	{"registry", "registry", 7101, 7181},
+	{"executor-state", "executorState", 7102, 7182},
+	{"assigner", "assigner", 7103, 7183},
+}
+
+// replicas is how many of a component a value set asks for.
+func (r *release) replicas(component string, standard int) int {
+	if v, ok := r.values[component].(map[string]any); ok {
+		if n, ok := v["replicas"].(float64); ok {
+			return int(n)
+		}
+	}
+	return standard
+}
+
+func eachRelease(t *testing.T, test func(t *testing.T, r *release)) {
+	for _, name := range valueSets(t) {
+		t.Run(name, func(t *testing.T) { test(t, decoded(t, name)) })
+	}
+}
+
+// What proves a leader dead is what its own address answers, so gateways list
+// every replica by the name of its pod, replicas advertise the same names, and
+// what gives pods these names is no virtual address.
+func TestReplicasAreDialledByTheirOwnAddress(t *testing.T) {
+	eachRelease(t, func(t *testing.T, r *release) {
+		gateway := flags(t, get[*appsv1.Deployment](t, r, "berth-gateway").Spec.Template.Spec.Containers[0])
+		for _, s := range services {
+			set := get[*appsv1.StatefulSet](t, r, "berth-"+s.name)
+			headless := get[*corev1.Service](t, r, set.Spec.ServiceName)
+			if headless.Spec.ClusterIP != corev1.ClusterIPNone || !headless.Spec.PublishNotReadyAddresses {
+				t.Errorf("%s: service %s does not give every pod a name of its own", s.name, headless.Name)
+			}
+
+			n := r.replicas(s.values, 3)
+			if int(*set.Spec.Replicas) != n {
+				t.Errorf("%s: %d replicas, want %d", s.name, *set.Spec.Replicas, n)
+			}
+			advertised := flags(t, set.Spec.Template.Spec.Containers[0])["advertise"]
+			var want []string
+			for i := range n {
+				pod := fmt.Sprintf("%s-%d", set.Name, i)
+				address := fmt.Sprintf("%s.%s.%s.svc.cluster.local:%d", pod, headless.Name, namespace, s.calls)
+				want = append(want, address)
+				if got := strings.ReplaceAll(advertised, "$(POD_NAME)", pod); got != address {
+					t.Errorf("%s advertises %s, want %s", pod, got, address)
+				}
+			}
+			if got := gateway[s.name]; got != strings.Join(want, ",") {
+				t.Errorf("gateways list %s\nwant %s", got, strings.Join(want, ","))
+			}
+		}
+	})
+}
+
+// Services and agents call gateways by their virtual address: nobody proves a
+// gateway dead.
+func TestGatewaysAreCalledByTheirService(t *testing.T) {
+	eachRelease(t, func(t *testing.T, r *release) {
+		const address = "berth-gateway." + namespace + ".svc.cluster.local:8080"
+		if s := get[*corev1.Service](t, r, "berth-gateway"); s.Spec.ClusterIP == corev1.ClusterIPNone || s.Spec.Ports[0].Port != 8080 {
+			t.Errorf("the service of the gateways is %+v", s.Spec)
+		}
+		for pod, template := range r.pods() {
+			if got, has := flags(t, template.Spec.Containers[0])["gateways"]; has && got != address {
+				t.Errorf("%s calls the gateways at %s", pod, got)
+			}
+		}
+	})
+}
+
+func TestEtcdIsTheOneThatWasGiven(t *testing.T) {
+	eachRelease(t, func(t *testing.T, r *release) {
+		var want string
+		given := r.values["etcd"].(map[string]any)
+		if endpoints, ok := given["endpoints"].([]any); ok {
+			want = strings.Trim(strings.ReplaceAll(fmt.Sprint(endpoints), " ", ","), "[]")
+		} else {
+			var list []string
+			for i := range 3 {
+				list = append(list, fmt.Sprintf("berth-etcd-%d.berth-etcd.%s.svc.cluster.local:2379", i, namespace))
+			}
+			want = strings.Join(list, ",")
+			trial(t, r)
+		}
+		for _, name := range []string{"berth-registry", "berth-executor-state", "berth-assigner", "berth-gateway"} {
+			if got := flags(t, r.pods()[name].Spec.Containers[0])["etcd-endpoints"]; got != want {
+				t.Errorf("%s calls etcd at %s, want %s", name, got, want)
+			}
+		}
+	})
+}
+
+// trial looks at the members to try with: they find each other by address, keep
+// their data over restarts, and neither grow without end nor fill up at 2 GiB.
+func trial(t *testing.T, r *release) {
+	t.Helper()
+	set := get[*appsv1.StatefulSet](t, r, "berth-etcd")
+	if s := get[*corev1.Service](t, r, set.Spec.ServiceName); s.Spec.ClusterIP != corev1.ClusterIPNone || !s.Spec.PublishNotReadyAddresses {
+		t.Error("members cannot find each other before they are ready")
+	}
+	given := flags(t, set.Spec.Template.Spec.Containers[0])
+	for i := range 3 {
+		pod := fmt.Sprintf("berth-etcd-%d", i)
+		own := strings.ReplaceAll(given["name"]+"="+given["initial-advertise-peer-urls"], "$(POD_NAME)", pod)
+		if !strings.Contains(given["initial-cluster"]+",", own+",") {
+			t.Errorf("%s is not of the cluster %s", own, given["initial-cluster"])
+		}
+	}
+	if given["auto-compaction-mode"] != "periodic" || given["auto-compaction-retention"] != "10m" || given["quota-backend-bytes"] == "" || strings.Contains(given["quota-backend-bytes"], "e+") {
+		t.Errorf("etcd is never compacted, or has no quota: %v", given)
+	}
+	mount := set.Spec.Template.Spec.Containers[0].VolumeMounts[0]
+	if claim := set.Spec.VolumeClaimTemplates[0]; claim.Name != mount.Name || !strings.HasPrefix(given["data-dir"], mount.MountPath+"/") {
+		t.Errorf("the data is in %s, the volume at %s", given["data-dir"], mount.MountPath)
+	}
+}
+
+// Liveness is /healthz, readiness is /readyz: who asks standbys whether they lead
+// restarts them or takes them away.
+func TestProbesAskTheRightQuestion(t *testing.T) {
+	eachRelease(t, func(t *testing.T, r *release) {
+		for name, template := range r.pods() {
+			c := template.Spec.Containers[0]
+			if c.ReadinessProbe == nil {
+				t.Fatalf("%s has no readiness probe", name)
+			}
+			live, ready := probed(c.LivenessProbe), probed(c.ReadinessProbe)
+			switch name {
+			case "berth-agent":
+				if c.LivenessProbe != nil || c.ReadinessProbe.TCPSocket == nil {
+					t.Errorf("agents: liveness %v, readiness %v", c.LivenessProbe, c.ReadinessProbe)
+				}
+			case "berth-etcd":
+				if live != "/livez" || ready != "/readyz" {
+					t.Errorf("etcd: liveness %s, readiness %s", live, ready)
+				}
+			default:
+				if live != "/healthz" || ready != "/readyz" || c.StartupProbe != nil {
+					t.Errorf("%s: liveness %q, readiness %q, startup %v", name, live, ready, c.StartupProbe)
+				}
+				for _, probe := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe} {
+					if probe.HTTPGet.Scheme != "" && probe.HTTPGet.Scheme != corev1.URISchemeHTTP {
+						t.Errorf("%s: the port for health has no TLS", name)
+					}
+				}
+				if port(c, "http") != suffix(flags(t, c)["http-listen"]) || port(c, "calls") != suffix(flags(t, c)["listen"]) {
+					t.Errorf("%s names ports %v and listens elsewhere", name, c.Ports)
+				}
+			}
+		}
+	})
+}
+
+func probed(p *corev1.Probe) string {
+	if p == nil || p.HTTPGet == nil {
+		return ""
+	}
+	return p.HTTPGet.Path
+}
+
+func port(c corev1.Container, name string) string {
+	for _, p := range c.Ports {
+		if p.Name == name {
+			return fmt.Sprint(p.ContainerPort)
+		}
+	}
+	return "none"
+}
+
+func suffix(address string) string { return address[strings.LastIndex(address, ":")+1:] }
+
+// A stop is never cut short: the pause before it and what it may take are within
+// what Kubernetes waits for.
+func TestStopsAreOrderly(t *testing.T) {
+	eachRelease(t, func(t *testing.T, r *release) {
+		for name, template := range r.pods() {
+			if name == "berth-etcd" {
+				continue
+			}
+			c := template.Spec.Containers[0]
+			takes, err := time.ParseDuration(flags(t, c)["stop-timeout"])
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			// Gateways stand behind a service that goes on naming them for a while.
+			switch hook := c.Lifecycle; {
+			case name != "berth-gateway":
+				if hook != nil {
+					t.Errorf("%s has a hook, which puts off its SIGTERM", name)
+				}
+			case hook == nil || hook.PreStop == nil || hook.PreStop.Sleep == nil:
+				t.Errorf("gateways close their ports while callers are sent to them")
+			default:
+				takes += time.Duration(hook.PreStop.Sleep.Seconds) * time.Second
+			}
+			grace := time.Duration(*template.Spec.TerminationGracePeriodSeconds) * time.Second
+			if grace < takes+5*time.Second {
+				t.Errorf("%s: killed after %v, and stops within %v", name, grace, takes)
+			}
+		}
+	})
+}
+
+// One replica of a component at a time may go, and no two share a host that need not.
+func TestOneFaultIsOneReplica(t *testing.T) {
+	eachRelease(t, func(t *testing.T, r *release) {
+		for name, template := range r.pods() {
+			if name == "berth-agent" {
+				continue
+			}
+			component := template.Labels["app.kubernetes.io/component"]
+			n := 3
+			switch set, ok := find[*appsv1.StatefulSet](r, name); {
+			case ok:
+				n = int(*set.Spec.Replicas)
+				if set.Spec.PodManagementPolicy != appsv1.ParallelPodManagement || set.Spec.UpdateStrategy.Type != appsv1.RollingUpdateStatefulSetStrategyType {
+					t.Errorf("%s: %s, %s", name, set.Spec.PodManagementPolicy, set.Spec.UpdateStrategy.Type)
+				}
+			default:
+				n = int(*get[*appsv1.Deployment](t, r, name).Spec.Replicas)
+			}
+			budget, has := find[*policyv1.PodDisruptionBudget](r, name)
+			switch {
+			case has != (n > 1):
+				t.Errorf("%s: %d replicas, a budget: %v", name, n, has)
+			case has && budget.Spec.MaxUnavailable.IntValue() != 1:
+				t.Errorf("%s: %v may be away", name, budget.Spec.MaxUnavailable)
+			}
+
+			spread := map[string]corev1.TopologySpreadConstraint{}
+			for _, c := range template.Spec.TopologySpreadConstraints {
+				spread[c.TopologyKey] = c
+				if c.MaxSkew != 1 || c.LabelSelector.MatchLabels["app.kubernetes.io/component"] != component {
+					t.Errorf("%s is spread by %+v", name, c)
+				}
+			}
+			if spread["kubernetes.io/hostname"].WhenUnsatisfiable != corev1.DoNotSchedule {
+				t.Errorf("%s: replicas may share a host", name)
+			}
+			if _, ok := spread["topology.kubernetes.io/zone"]; !ok {
+				t.Errorf("%s: replicas may share a zone", name)
+			}
+		}
+	})
+}
+
+// A new image of Berth leaves etcd alone.
+func TestUpgradesRestartOnlyWhatChanges(t *testing.T) {
+	values := readValues(t, "testdata/trial.yaml")
+	before := decodedValues(t, "before", values).pods()
+	values["image"] = map[string]any{"tag": "2.0"}
+	after := decodedValues(t, "after", values).pods()
+	for name := range before {
+		if same := reflect.DeepEqual(before[name], after[name]); same != (name == "berth-etcd") {
+			t.Errorf("%s is the same: %v", name, same)
+		}
+	}
+}
+
+// Nothing runs as root, writes to its image, or is told of services by variables
+// that look like options.
+func TestContainersAreConfined(t *testing.T) {
+	eachRelease(t, func(t *testing.T, r *release) {
+		for name, template := range r.pods() {
+			pod := template.Spec
+			if pod.EnableServiceLinks == nil || *pod.EnableServiceLinks {
+				t.Errorf("%s: variables BERTH_… of services would be read as options", name)
+			}
+			if pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken {
+				t.Errorf("%s has a token of Kubernetes", name)
+			}
+			s := pod.SecurityContext
+			if s == nil || s.RunAsNonRoot == nil || !*s.RunAsNonRoot || *s.RunAsUser == 0 || s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+				t.Errorf("%s runs as %+v", name, s)
+			}
+			for _, c := range append(pod.InitContainers, pod.Containers...) {
+				s := c.SecurityContext
+				if s == nil || !*s.ReadOnlyRootFilesystem || *s.AllowPrivilegeEscalation || len(s.Capabilities.Drop) != 1 || s.Capabilities.Drop[0] != "ALL" || len(s.Capabilities.Add) != 0 {
+					t.Errorf("%s runs as %+v", name, s)
+				}
+			}
+		}
+	})
+}
+
+// Only who needs a port reaches it.
+func TestPortsAreClosedToStrangers(t *testing.T) {
+	r := decoded(t, "testdata/agents.yaml")
+	for name, want := range map[string]map[string]string{
+		"berth-registry":       {"calls": "berth-gateway berth-registry", "http": "*"},
+		"berth-executor-state": {"calls": "berth-executor-state berth-gateway", "http": "*"},
+		"berth-assigner":       {"calls": "berth-assigner berth-gateway", "http": "*"},
+		"berth-agent":          {"orders": "berth-assigner berth-executor-state"},
+		"berth-etcd":           {"client": "berth-assigner berth-executor-state berth-gateway berth-registry", "peer": "berth-etcd", "http": "*"},
+		"berth-gateway":        {"calls": "*", "http": "*"},
+	} {
+		policy := get[*networkingv1.NetworkPolicy](t, r, name)
+		for _, rule := range policy.Spec.Ingress {
+			port := rule.Ports[0].Port.StrVal
+			if got := reach(t, r, rule.From); got != want[port] {
+				t.Errorf("%s: port %s is reached by %s, want %s", name, port, got, want[port])
+			}
+			delete(want, port)
+		}
+		if len(want) != 0 {
+			t.Errorf("%s: nobody reaches %v", name, want)
+		}
+	}
+	if _, has := find[*networkingv1.NetworkPolicy](decoded(t, "testdata/minimal.yaml"), "berth-registry"); has {
+		t.Error("there are policies where none are wanted")
+	}
+}

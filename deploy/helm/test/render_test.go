@@ -1,0 +1,291 @@
+package chart
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/chart/v2/lint"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/engine"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	chartDir  = "../berth"
+	namespace = "cells"
+)
+
+// valueSets are the files that a release is tried with.
+func valueSets(t *testing.T) []string {
+	t.Helper()
+	names, err := filepath.Glob("testdata/*.yaml")
+	if err != nil || len(names) < 5 {
+		t.Fatalf("only %d value sets: %v", len(names), err)
+	}
+	return names
+}
+
+func readValues(t *testing.T, name string) map[string]any {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]any{}
+	if err := yaml.UnmarshalStrict(text, &values); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return values
+}
+
+// render is what Helm makes of the chart for a release that is called berth.
+func render(values map[string]any) (map[string]string, error) {
+	chart, err := loader.Load(chartDir)
+	if err != nil {
+		return nil, err
+	}
+	version, err := common.ParseKubeVersion("v1.33.0")
+	if err != nil {
+		return nil, err
+	}
+	capabilities := common.DefaultCapabilities.Copy()
+	capabilities.KubeVersion = *version
+	all, err := util.ToRenderValues(chart, values, common.ReleaseOptions{Name: "berth", Namespace: namespace, Revision: 1, IsInstall: true}, capabilities)
+	if err != nil {
+		return nil, err
+	}
+	return engine.Render(chart, all)
+}
+
+// podMonitor is as much of the Prometheus operator's kind as the chart uses.
+type podMonitor struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              struct {
+		Selector            metav1.LabelSelector `json:"selector"`
+		PodTargetLabels     []string             `json:"podTargetLabels"`
+		PodMetricsEndpoints []struct {
+			Port, Path, Interval string
+		} `json:"podMetricsEndpoints"`
+	} `json:"spec"`
+}
+
+// object is an empty object of a kind; nil for one that the chart should not have.
+func object(apiVersion, kind string) metav1.Object {
+	switch apiVersion + " " + kind {
+	case "v1 Service":
+		return &corev1.Service{}
+	case "apps/v1 StatefulSet":
+		return &appsv1.StatefulSet{}
+	case "apps/v1 Deployment":
+		return &appsv1.Deployment{}
+	case "apps/v1 DaemonSet":
+		return &appsv1.DaemonSet{}
+	case "policy/v1 PodDisruptionBudget":
+		return &policyv1.PodDisruptionBudget{}
+	case "networking.k8s.io/v1 NetworkPolicy":
+		return &networkingv1.NetworkPolicy{}
+	case "monitoring.coreos.com/v1 PodMonitor":
+		return &podMonitor{}
+	}
+	return nil
+}
+
+// release is what a value set renders to, each object decoded with nothing left over.
+type release struct {
+	values  map[string]any
+	objects []metav1.Object
+	notes   string
+}
+
+func decoded(t *testing.T, valueSet string) *release {
+	t.Helper()
+	return decodedValues(t, valueSet, readValues(t, valueSet))
+}
+
+func decodedValues(t *testing.T, called string, values map[string]any) *release {
+	t.Helper()
+	r := &release{values: values}
+	files, err := render(values)
+	if err != nil {
+		t.Fatalf("%s: %v", called, err)
+	}
+	for name, text := range files {
+		if path.Base(name) == "NOTES.txt" {
+			r.notes = text
+			continue
+		}
+		for _, document := range strings.Split(text, "\n---\n") {
+			var meta metav1.TypeMeta
+			if err := yaml.Unmarshal([]byte(document), &meta); err != nil {
+				t.Fatalf("%s: %v\n%s", name, err, document)
+			}
+			if meta.Kind == "" {
+				continue // nothing but comments
+			}
+			o := object(meta.APIVersion, meta.Kind)
+			if o == nil {
+				t.Fatalf("%s: %s %s is no kind that is expected", name, meta.APIVersion, meta.Kind)
+			}
+			if err := yaml.UnmarshalStrict([]byte(document), o); err != nil {
+				t.Fatalf("%s: %v\n%s", name, err, document)
+			}
+			r.objects = append(r.objects, o)
+		}
+	}
+	return r
+}
+
+// get is the object of a type and a name; the test ends where there is none.
+func get[T metav1.Object](t *testing.T, r *release, name string) T {
+	t.Helper()
+	o, ok := find[T](r, name)
+	if !ok {
+		t.Fatalf("there is no %T %s", o, name)
+	}
+	return o
+}
+
+func find[T metav1.Object](r *release, name string) (T, bool) {
+	for _, o := range r.objects {
+		if is, ok := o.(T); ok && o.GetName() == name {
+			return is, true
+		}
+	}
+	var none T
+	return none, false
+}
+
+// pods are the templates of all pods, by the name of what makes them.
+func (r *release) pods() map[string]corev1.PodTemplateSpec {
+	all := map[string]corev1.PodTemplateSpec{}
+	for _, o := range r.objects {
+		switch o := o.(type) {
+		case *appsv1.StatefulSet:
+			all[o.Name] = o.Spec.Template
+		case *appsv1.Deployment:
+			all[o.Name] = o.Spec.Template
+		case *appsv1.DaemonSet:
+			all[o.Name] = o.Spec.Template
+		}
+	}
+	return all
+}
+
+// flags are the values of a container's flags, by name; one without a value is "true".
+func flags(t *testing.T, c corev1.Container) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, arg := range c.Args {
+		name, value, has := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+		if !strings.HasPrefix(arg, "--") {
+			continue // the name of the process
+		}
+		if !has {
+			value = "true"
+		}
+		if _, twice := all[name]; twice {
+			t.Errorf("%s is given --%s twice", c.Name, name)
+		}
+		all[name] = value
+	}
+	return all
+}
+
+func TestLint(t *testing.T) {
+	for _, name := range append(valueSets(t), chartDir+"/values.yaml") {
+		for _, m := range lint.RunAll(chartDir, readValues(t, name), namespace).Messages {
+			// Of the icon alone it says that one would be nice.
+			if !strings.Contains(m.Error(), "icon is recommended") {
+				t.Errorf("%s: %v", name, m)
+			}
+		}
+	}
+}
+
+// Every object is one that Kubernetes knows, with no field that it does not, in
+// the namespace of the release, under a name of the release.
+func TestObjectsAreOfKubernetes(t *testing.T) {
+	for _, name := range valueSets(t) {
+		t.Run(name, func(t *testing.T) {
+			r := decoded(t, name)
+			if len(r.objects) < 8 {
+				t.Errorf("only %d objects", len(r.objects))
+			}
+			seen := map[string]bool{}
+			for _, o := range r.objects {
+				id := fmt.Sprintf("%T %s", o, o.GetName())
+				if seen[id] {
+					t.Errorf("%s is there twice", id)
+				}
+				seen[id] = true
+				if o.GetName() != "berth" && !strings.HasPrefix(o.GetName(), "berth-") {
+					t.Errorf("%s is not named after the release", id)
+				}
+				if o.GetNamespace() != "" {
+					t.Errorf("%s has a namespace of its own", id)
+				}
+			}
+			if !strings.Contains(r.notes, "berth-gateway."+namespace+".svc.cluster.local:8080") {
+				t.Errorf("the notes do not tell where to call:\n%s", r.notes)
+			}
+		})
+	}
+}
+
+// A selector that misses its pods is what no schema finds.
+func TestSelectorsSelect(t *testing.T) {
+	for _, name := range valueSets(t) {
+		r := decoded(t, name)
+		pods := r.pods()
+		check := func(o metav1.Object, selector map[string]string) {
+			t.Helper()
+			var selected []string
+			for pod, template := range pods {
+				if contains(template.Labels, selector) {
+					selected = append(selected, pod)
+				}
+			}
+			if !slices.Equal(selected, []string{o.GetName()}) {
+				t.Errorf("%s: %T %s selects the pods of %v", name, o, o.GetName(), selected)
+			}
+		}
+		for _, o := range r.objects {
+			switch o := o.(type) {
+			case *corev1.Service:
+				check(o, o.Spec.Selector)
+			case *policyv1.PodDisruptionBudget:
+				check(o, o.Spec.Selector.MatchLabels)
+			case *networkingv1.NetworkPolicy:
+				check(o, o.Spec.PodSelector.MatchLabels)
+			case *appsv1.StatefulSet:
+				check(o, o.Spec.Selector.MatchLabels)
+			case *appsv1.Deployment:
+				check(o, o.Spec.Selector.MatchLabels)
+			case *appsv1.DaemonSet:
+				check(o, o.Spec.Selector.MatchLabels)
+			}
+		}
+	}
+}
+
+func contains(all, some map[string]string) bool {
+	for name, value := range some {
+		if all[name] != value {
+			return false
+		}
+	}
+	return true
+}
