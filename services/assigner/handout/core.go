@@ -106,7 +106,7 @@ func (c *Core) Step(now time.Time, event model.Event) []model.Action {
 	switch e := event.(type) {
 	case model.Input:
 		c.input(e)
-	case SubmitDone, StopDone:
+	case SubmitDone, SubmitsDone, StopDone:
 		c.answered(e)
 	}
 	c.expireFlights()
@@ -195,7 +195,9 @@ func (c *Core) answered(event model.Event) {
 	before := c.emitted
 	switch e := event.(type) {
 	case SubmitDone:
-		c.submitDone(e)
+		c.submitsDone(e)
+	case SubmitsDone:
+		c.submitsDone(e...)
 	case StopDone:
 		c.stopDone(e)
 	}

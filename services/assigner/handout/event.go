@@ -103,6 +103,10 @@ type SubmitDone struct {
 	Outcome any
 }
 
+// SubmitsDone tells what came of several Submits at once. What it changes of one
+// task is one effect, and the job is told of it by one event of a kind.
+type SubmitsDone []SubmitDone
+
 // StopDone tells what came of a Stop. Every Stop that is carried out gets one.
 type StopDone struct {
 	Executor string
