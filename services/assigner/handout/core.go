@@ -164,6 +164,12 @@ func (c *Core) input(e model.Input) {
 	case Report:
 		reported, err := c.report(request)
 		c.respond(e.Token, reported, err)
+	case Reports:
+		results := make([]ReportResult, len(request))
+		for i, r := range request {
+			results[i].Reported, results[i].Err = c.report(r)
+		}
+		c.respond(e.Token, results, nil)
 	case Clear:
 		cleared, err := c.clear(request)
 		c.respond(e.Token, cleared, err)
