@@ -1,6 +1,9 @@
 package process
 
-import "os"
+import (
+	"os"
+	"runtime"
+)
 
 // heapFloor is how much garbage a process may gather at least before it looks
 // for some.
@@ -16,5 +19,6 @@ var floor []byte
 func FloorHeap() {
 	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
 		floor = make([]byte, heapFloor)
+		runtime.KeepAlive(floor)
 	}
 }

@@ -17,10 +17,10 @@ import (
 	"berth.dev/services/assigner/handout"
 )
 
-// ordersAtOnce is how many orders to one executor go in one call. It is half of
+// ordersAtOnce is how many orders to one executor go in one call. It is a part of
 // what is under way to one by default: while an agent starts some workers, the
 // next ones are there.
-const ordersAtOnce = 8
+const ordersAtOnce = 16
 
 // parcel is orders to start workers of one reservation that go in one call.
 type parcel []handout.Submit

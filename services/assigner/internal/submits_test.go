@@ -22,12 +22,12 @@ func orderTo(address, uid, executor string, index int32) handout.Submit {
 
 func TestWhatGoesTogether(t *testing.T) {
 	var orders []handout.Submit
-	for i := range int32(10) {
+	for i := range int32(18) {
 		orders = append(orders, orderTo("a:1", "u", "e0", i))
 	}
-	fresh := orderTo("a:1", "u", "e1", 11)
+	fresh := orderTo("a:1", "u", "e1", 19)
 	fresh.Fresh = true
-	orders = append(orders, orderTo("a:1", "u", "e1", 10), fresh, orderTo("a:2", "u", "e2", 12), orderTo("a:1", "v", "e0", 0))
+	orders = append(orders, orderTo("a:1", "u", "e1", 18), fresh, orderTo("a:2", "u", "e2", 20), orderTo("a:1", "v", "e0", 0))
 	var got []string
 	for _, p := range parcels(orders) {
 		line := fmt.Sprintf("%s %s %v:", p[0].Address, p[0].UID, p[0].Fresh)
@@ -37,10 +37,10 @@ func TestWhatGoesTogether(t *testing.T) {
 		got = append(got, line)
 	}
 	want := []string{
-		"a:1 u false: e0/0 e0/1 e0/2 e0/3 e0/4 e0/5 e0/6 e0/7",
-		"a:1 u false: e0/8 e0/9 e1/10",
-		"a:1 u true: e1/11",
-		"a:2 u false: e2/12",
+		"a:1 u false: e0/0 e0/1 e0/2 e0/3 e0/4 e0/5 e0/6 e0/7 e0/8 e0/9 e0/10 e0/11 e0/12 e0/13 e0/14 e0/15",
+		"a:1 u false: e0/16 e0/17 e1/18",
+		"a:1 u true: e1/19",
+		"a:2 u false: e2/20",
 		"a:1 v false: e0/0",
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
