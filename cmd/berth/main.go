@@ -16,10 +16,12 @@ import (
 	"berth.dev/cmd/berth/internal/replay"
 	"berth.dev/cmd/berth/internal/serve"
 	"berth.dev/pkg/agent"
+	"berth.dev/pkg/process"
 )
 
 func main() {
 	agent.ShimMain() // a worker's keeper is this binary too
+	process.FloorHeap()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 

@@ -37,6 +37,9 @@ type entry struct {
 	// did; told is set once it was answered, or one after it.
 	sent int64
 	told bool
+	// shown: the answer to an order shows this state. It is no news then, but
+	// until a report has told it nobody knows whether the answer came through.
+	shown bool
 }
 
 // floor is the highest epoch seen of a worker's name.
@@ -150,10 +153,12 @@ func (l *ledger) adopt(id identity, uid string, state model.WorkerState, since t
 	}
 }
 
-// running says that the worker was started.
-func (l *ledger) running(id identity, now time.Time) {
+// running says that the worker was started, and whether the order to start it is
+// about to be answered so.
+func (l *ledger) running(id identity, shown bool, now time.Time) {
 	if e := l.entries[id]; e != nil && e.state == model.WorkerStarting {
 		e.become(model.WorkerRunning, now)
+		e.shown = shown
 	}
 }
 
@@ -235,5 +240,5 @@ func (l *ledger) prune(now time.Time) {
 
 func (e *entry) become(state model.WorkerState, now time.Time) {
 	e.state, e.since = state, now
-	e.sent, e.told = 0, false
+	e.sent, e.told, e.shown = 0, false, false
 }

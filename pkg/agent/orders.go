@@ -9,45 +9,6 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// SubmitTask starts a worker, or answers how it stands if it was ordered before.
-// Workers are started a few at a time, in order: the answer shows STARTING when
-// it takes a while, and what came of it is reported then. Errors are
-// *fault.Error; only an Unavailable one leaves open whether the worker runs.
-func (a *Agent) SubmitTask(ctx context.Context, req *controlv1.SubmitTaskRequest) (*controlv1.SubmitTaskAnswer, error) {
-	id, err := identityOf(req.GetWorker())
-	if err != nil {
-		return nil, err
-	}
-	if err := a.enter(); err != nil {
-		return nil, err
-	}
-	defer a.orders.Done()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.ending {
-		return nil, a.ends()
-	}
-	e, fresh, older, err := a.ledger.submit(req.GetTerm(), req.GetIncarnation(), id, req.GetWorker().GetUid(), a.now())
-	if older != nil {
-		a.replace(older.identity)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if fresh {
-		if err := a.enqueue(specOf(a.cfg.ID, id, req)); err != nil {
-			a.ledger.startFailed(id)
-			return nil, err
-		}
-	}
-	if s := a.starting[id]; s != nil {
-		if err := a.awaitStart(ctx, s); err != nil {
-			return nil, err
-		}
-	}
-	return &controlv1.SubmitTaskAnswer{Worker: e.wire(), Sequence: a.ledger.next()}, nil
-}
-
 // replace has a worker make room for a later epoch of its name. The lock is let
 // go of meanwhile.
 func (a *Agent) replace(id identity) {

@@ -15,7 +15,7 @@ import (
 type scope int
 
 const (
-	// news: the states that no report told yet.
+	// news: the states that nobody was told of yet.
 	news scope = iota
 	// untold: what no answer has confirmed, ends above all.
 	untold
@@ -86,7 +86,7 @@ func buriedReport(t tombstone, uid string) *controlv1.WorkerReport {
 func (e *entry) due(s scope) bool {
 	switch s {
 	case news:
-		return e.state != model.WorkerStarting && e.sent == 0
+		return e.state != model.WorkerStarting && e.sent == 0 && !e.shown
 	case untold:
 		return e.state != model.WorkerStarting && !e.told
 	}

@@ -8,6 +8,7 @@ import (
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	"berth.dev/pkg/fault"
+	"berth.dev/pkg/rpc"
 )
 
 // Server takes the assigner's orders for any number of agents of one process,
@@ -54,6 +55,45 @@ func (s *Server) SubmitTask(ctx context.Context, req *controlv1.SubmitTaskReques
 		return nil, err
 	}
 	return a.SubmitTask(ctx, req)
+}
+
+// SubmitTasks implements the Executor service. All workers are begun before the
+// first of them is waited for.
+func (s *Server) SubmitTasks(ctx context.Context, req *controlv1.SubmitTasksRequest) (*controlv1.SubmitTasksAnswer, error) {
+	prompt, cancel := context.WithTimeout(ctx, promptly)
+	defer cancel()
+	orders := req.GetOrders()
+	begun, failures := make([]*submission, len(orders)), make([]error, len(orders))
+	for i, o := range orders {
+		begun[i], failures[i] = s.begin(req, o)
+	}
+	answer := &controlv1.SubmitTasksAnswer{Outcomes: make([]*controlv1.SubmitOutcome, len(orders))}
+	for i := range orders {
+		var one *controlv1.SubmitTaskAnswer
+		if failures[i] == nil {
+			one, failures[i] = begun[i].answer(ctx, prompt.Done())
+		}
+		if failures[i] != nil {
+			answer.Outcomes[i] = &controlv1.SubmitOutcome{Failure: rpc.Pack(failures[i])}
+			continue
+		}
+		w := one.GetWorker()
+		answer.Outcomes[i] = &controlv1.SubmitOutcome{State: w.GetState(), ExitCode: w.ExitCode, Error: w.GetError(), Sequence: one.GetSequence()}
+	}
+	return answer, nil
+}
+
+func (s *Server) begin(req *controlv1.SubmitTasksRequest, o *controlv1.SubmitOrder) (*submission, error) {
+	a, err := s.agent(o.GetExecutor())
+	if err != nil {
+		return nil, err
+	}
+	return a.begin(&controlv1.SubmitTaskRequest{
+		Term: req.GetTerm(), Executor: o.GetExecutor(), Incarnation: o.GetIncarnation(), Attempt: o.GetAttempt(), Task: req.GetTask(),
+		Worker: &controlv1.WorkerRef{
+			Job: req.GetJob(), Stage: req.GetStage(), Index: o.GetIndex(), Number: o.GetNumber(), Epoch: req.GetEpoch(), Uid: req.GetUid(),
+		},
+	})
 }
 
 // StopTask implements the Executor service.

@@ -33,6 +33,8 @@ type start struct {
 	// acknowledged: somebody was told that the worker is starting. What comes of
 	// it is then told as an end, where it would else be an error of the order.
 	acknowledged bool
+	// awaited is how many orders wait for it, to be answered.
+	awaited int
 	// withdrawn: it was taken out of the line before it began.
 	withdrawn bool
 	// settled is closed when the start is over; err says why it failed, unless an
@@ -97,7 +99,7 @@ func (a *Agent) start(s *start) {
 		} else {
 			a.workers[id] = &worker{handle, s.spec.Grace}
 		}
-		a.ledger.running(id, a.now())
+		a.ledger.running(id, s.awaited > 0, a.now())
 		a.log.Info("worker started", "worker", id.Worker, "epoch", id.Epoch)
 		a.settle(s, nil)
 	}
@@ -139,18 +141,17 @@ func (a *Agent) clearLine() {
 	}
 }
 
-// awaitStart waits until a start is over, or for as long as its answer may
-// take: then the worker counts as acknowledged. The lock is let go of meanwhile.
-func (a *Agent) awaitStart(ctx context.Context, s *start) error {
-	timer := time.NewTimer(promptly)
-	defer timer.Stop()
+// awaitStart waits until a start is over, or until it is late: then the worker
+// counts as acknowledged. The lock is let go of meanwhile.
+func (a *Agent) awaitStart(ctx context.Context, late <-chan struct{}, s *start) error {
 	a.mu.Unlock()
 	select {
 	case <-s.settled:
-	case <-timer.C:
+	case <-late:
 	case <-ctx.Done():
 	}
 	a.mu.Lock()
+	s.awaited--
 	select {
 	case <-s.settled:
 		return s.err

@@ -18,6 +18,7 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/process/port/porttest"
+	"berth.dev/pkg/rpc"
 )
 
 func simulatedAgent(t *testing.T, c *control, cfg Config) (*Agent, string, func()) {
@@ -134,13 +135,64 @@ func TestChangesAreToldAtOnce(t *testing.T) {
 	c := newControl(time.Hour)
 	a, _, _ := simulatedAgent(t, c, Config{})
 	order := submit(0, 1, "")
-	mustSubmit(t, a, order)
-	c.awaitState(t, key(0), "RUNNING")
+	if answer := mustSubmit(t, a, order); answer.Worker.State != berthv1.Assignment_RUNNING {
+		t.Error(answer)
+	}
 	answer, err := a.StopTask(t.Context(), stopOf(order, time.Second))
 	if err != nil || answer.Worker.State != berthv1.Assignment_EVICTED {
 		t.Error(answer, err)
 	}
 	c.awaitState(t, key(0), "EVICTED")
+}
+
+// What the answer to an order shows is no news. It is told by the next heartbeat
+// all the same, for the answer may not have come through.
+func TestWhatAnAnswerShowsIsNoNews(t *testing.T) {
+	c := newControl(time.Hour)
+	a, _, _ := simulatedAgent(t, c, Config{})
+	mustSubmit(t, a, submit(0, 1, ""))
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if r := a.ledger.report(news); r != nil {
+		t.Errorf("news: %v", r)
+	}
+	if r := a.ledger.report(untold); len(r.GetWorkers()) != 1 || r.GetWorkers()[0].GetState() != berthv1.Assignment_RUNNING {
+		t.Errorf("not told yet: %v", r)
+	}
+}
+
+// Several orders in one call are taken or refused each by itself, by whichever
+// agent each is for.
+func TestSeveralOrdersInOneCall(t *testing.T) {
+	c := newControl(time.Hour)
+	a, _, _ := simulatedAgent(t, c, Config{})
+	server := NewServer(a)
+	answer, err := server.SubmitTasks(t.Context(), &controlv1.SubmitTasksRequest{
+		Term: 5, Job: "job", Stage: "stage", Epoch: 100, Uid: "1-1", Task: &berthv1.Task{},
+		Orders: []*controlv1.SubmitOrder{
+			{Executor: "host", Incarnation: 1, Index: 0, Number: 1, Attempt: 1},
+			{Executor: "host", Incarnation: 2, Index: 1, Number: 1, Attempt: 1},
+			{Executor: "other", Incarnation: 1, Index: 2, Number: 1, Attempt: 1},
+			{Executor: "host", Incarnation: 1, Index: 3, Number: 1, Attempt: 1},
+		},
+	})
+	if err != nil || len(answer.GetOutcomes()) != 4 {
+		t.Fatal(answer, err)
+	}
+	for i, reason := range []fault.Reason{"", fault.ReasonOtherIncarnation, fault.ReasonNotFound, ""} {
+		o := answer.GetOutcomes()[i]
+		switch {
+		case reason == "" && (o.GetState() != berthv1.Assignment_RUNNING || o.GetSequence() == 0 || len(o.GetFailure()) > 0):
+			t.Errorf("order %d: %v", i, o)
+		case reason != "" && (rpc.Unpack(o.GetFailure()).Reason != reason || o.GetState() != 0):
+			t.Errorf("order %d: %v, want %s", i, rpc.Unpack(o.GetFailure()), reason)
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if n := len(a.live()); n != 2 {
+		t.Errorf("%d workers live", n)
+	}
 }
 
 // A control plane that takes heartbeats and never answers is left.

@@ -250,6 +250,7 @@ func (t *tenure[C]) carryOut(actions []model.Action) {
 			it.answer(reply.Value, reply.Err)
 		}
 	}
+	t.term.performed()
 }
 
 // answerReads answers reads from committed state. One confirmation serves all of

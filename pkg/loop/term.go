@@ -14,6 +14,7 @@ type Term struct {
 	ctx    context.Context
 	calls  sync.WaitGroup
 	post   func(model.Event)
+	after  []func()
 }
 
 // Go runs a call off the loop. Its context ends with the term.
@@ -24,3 +25,16 @@ func (t *Term) Go(call func(ctx context.Context)) {
 // Post gives the core an event without an answer, as long as the term lasts. It
 // may block while the inbox is full, and never does once the term is over.
 func (t *Term) Post(event model.Event) { t.post(event) }
+
+// After has fn called on the loop's goroutine once Perform was told of every
+// action that became due with the present one: what belongs together goes out
+// together.
+func (t *Term) After(fn func()) { t.after = append(t.after, fn) }
+
+// performed calls what was to come after the actions.
+func (t *Term) performed() {
+	for _, fn := range t.after {
+		fn()
+	}
+	t.after = t.after[:0]
+}

@@ -43,6 +43,7 @@ func Command[C any](use, short string, defaults C, run func(ctx context.Context,
 // its context; a second one ends the process at once. The exit code is that of
 // rpc.ExitCode.
 func Main(cmd *cobra.Command) {
+	FloorHeap()
 	ctx, stop := SignalContext(context.Background())
 	err := cmd.ExecuteContext(ctx)
 	stop()

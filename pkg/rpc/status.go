@@ -5,8 +5,10 @@ import (
 	"errors"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/protoadapt"
 
 	"berth.dev/pkg/fault"
@@ -54,6 +56,23 @@ func ToStatus(err error) error {
 		return plain.Err()
 	}
 	return detailed.Err()
+}
+
+// Pack renders an error as ToStatus does, as bytes that go inside a message: an
+// answer to several things tells so which of them failed.
+func Pack(err error) []byte {
+	// A status always marshals: ToStatus saw to its text.
+	text, _ := proto.Marshal(status.Convert(ToStatus(err)).Proto())
+	return text
+}
+
+// Unpack reads what Pack has made.
+func Unpack(text []byte) *fault.Error {
+	s := &spb.Status{}
+	if err := proto.Unmarshal(text, s); err != nil {
+		return fault.New(fault.Internal, fault.ReasonInternal, "an error that cannot be read").Because(err)
+	}
+	return FromStatus(status.FromProto(s).Err())
 }
 
 // FromStatus reads an error that a call returned. A status of someone else,

@@ -106,7 +106,7 @@ func (c *Core) Step(now time.Time, event model.Event) []model.Action {
 	switch e := event.(type) {
 	case model.Input:
 		c.input(e)
-	case SubmitDone, StopDone:
+	case SubmitDone, SubmitsDone, StopDone:
 		c.answered(e)
 	}
 	c.expireFlights()
@@ -164,6 +164,12 @@ func (c *Core) input(e model.Input) {
 	case Report:
 		reported, err := c.report(request)
 		c.respond(e.Token, reported, err)
+	case Reports:
+		results := make([]ReportResult, len(request))
+		for i, r := range request {
+			results[i].Reported, results[i].Err = c.report(r)
+		}
+		c.respond(e.Token, results, nil)
 	case Clear:
 		cleared, err := c.clear(request)
 		c.respond(e.Token, cleared, err)
@@ -195,7 +201,9 @@ func (c *Core) answered(event model.Event) {
 	before := c.emitted
 	switch e := event.(type) {
 	case SubmitDone:
-		c.submitDone(e)
+		c.submitsDone(e)
+	case SubmitsDone:
+		c.submitsDone(e...)
 	case StopDone:
 		c.stopDone(e)
 	}

@@ -47,6 +47,18 @@ type Report struct {
 	Workers  []WorkerStatus
 }
 
+// Reports is the request that brings the reports of several executors, one of
+// each. Its reply's value is a []ReportResult, one for each report in order. What
+// they change of one task is one effect, and the job is told of it by one event
+// of a kind.
+type Reports []Report
+
+// ReportResult is the answer to one of several reports, or why it is refused.
+type ReportResult struct {
+	Reported
+	Err error
+}
+
 // WorkerStatus is what an executor says of one worker.
 type WorkerStatus struct {
 	Worker model.Worker
@@ -102,6 +114,10 @@ type SubmitDone struct {
 	// Outcome is an Accepted, a Refused, an Unknown or a NotSent.
 	Outcome any
 }
+
+// SubmitsDone tells what came of several Submits at once. What it changes of one
+// task is one effect, and the job is told of it by one event of a kind.
+type SubmitsDone []SubmitDone
 
 // StopDone tells what came of a Stop. Every Stop that is carried out gets one.
 type StopDone struct {

@@ -281,6 +281,7 @@ func (c *Core) expireFlights() {
 			c.stopped(f, Unknown{"no answer"})
 		} else {
 			c.submitted(f, Unknown{"no answer"})
+			c.submitsDecided(f)
 		}
 	}
 }

@@ -7,17 +7,24 @@ import (
 	"berth.dev/pkg/model"
 )
 
-func (c *Core) submitDone(d SubmitDone) {
-	key, ok := c.orderKey(d.Executor, d.UID, d.Seat)
-	if !ok {
-		return
+// submitsDone takes what came of orders to start workers, and decides on all of
+// it at once.
+func (c *Core) submitsDone(all ...SubmitDone) {
+	flights := make([]*flight, 0, len(all))
+	for _, d := range all {
+		key, ok := c.orderKey(d.Executor, d.UID, d.Seat)
+		if !ok {
+			continue
+		}
+		f := c.flights[flightKey{orderKey: key}]
+		if f == nil || f.attempt != d.Attempt {
+			// The answer comes late, or again. It may still be the first to tell.
+			f = &flight{key: flightKey{orderKey: key}, attempt: d.Attempt, landed: true}
+		}
+		c.submitted(f, d.Outcome)
+		flights = append(flights, f)
 	}
-	f := c.flights[flightKey{orderKey: key}]
-	if f == nil || f.attempt != d.Attempt {
-		// The answer comes late, or again. It may still be the first to tell.
-		f = &flight{key: flightKey{orderKey: key}, attempt: d.Attempt, landed: true}
-	}
-	c.submitted(f, d.Outcome)
+	c.submitsDecided(flights...)
 }
 
 // Stands says whether a Submit is still to be sent. Whoever carries orders out
@@ -30,7 +37,8 @@ func (c *Core) Stands(s Submit) bool {
 	return ok && o != nil && o.kind == orderSubmit
 }
 
-// submitted takes what came of one order to start a worker.
+// submitted takes what came of one order to start a worker. What follows is
+// drafted, for submitsDecided.
 func (c *Core) submitted(f *flight, outcome any) {
 	if !f.landed {
 		c.land(f)
@@ -44,10 +52,16 @@ func (c *Core) submitted(f *flight, outcome any) {
 	} else if found {
 		c.notStarted(f, t, at, outcome)
 	}
+}
+
+// submitsDecided decides what was drafted. An order that nothing was decided
+// about is sent again.
+func (c *Core) submitsDecided(flights ...*flight) {
 	c.flush()
-	// An order that nothing was decided about is sent again.
-	if o := c.standing(f); o != nil && c.flights[f.key] == nil {
-		c.retry(o)
+	for _, f := range flights {
+		if o := c.standing(f); o != nil && c.flights[f.key] == nil {
+			c.retry(o)
+		}
 	}
 }
 

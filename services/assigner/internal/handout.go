@@ -6,7 +6,6 @@ import (
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/pkg/fault"
 	"berth.dev/pkg/loop"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/wire"
@@ -46,24 +45,21 @@ func (s *Handout) CreateAssignmentTasks(ctx context.Context, req *controlv1.Crea
 // ReportWorkers implements control.v1.Handout. A report that cannot be taken
 // now is left out of the answer, and its agent brings it again.
 func (s *Handout) ReportWorkers(ctx context.Context, req *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer, error) {
-	answers := make([]*controlv1.ExecutorReportAnswer, len(req.GetReports()))
-	failures := make([]error, len(answers))
-	done := make(chan int, len(answers))
+	reports := make(handout.Reports, len(req.GetReports()))
 	for i, r := range req.GetReports() {
-		go func() {
-			answers[i], failures[i] = s.report(ctx, r)
-			done <- i
-		}()
+		reports[i] = reportOf(r)
+	}
+	value, err := s.loop.Do(ctx, reports)
+	if err != nil {
+		return nil, err
 	}
 	answer := &controlv1.ReportWorkersAnswer{}
-	for range answers {
-		i := <-done
-		if failures[i] == nil {
-			answer.Answers = append(answer.Answers, answers[i])
-			continue
-		}
-		if f := fault.Of(failures[i]); f.Reason == fault.ReasonNotLeader || len(answers) == 1 {
-			return nil, f
+	for _, result := range value.([]handout.ReportResult) {
+		switch {
+		case result.Err == nil:
+			answer.Answers = append(answer.Answers, reportAnswer(result.Reported))
+		case len(reports) == 1:
+			return nil, result.Err
 		}
 	}
 	return answer, nil
@@ -85,7 +81,7 @@ func (s *Handout) HandoutFindings(ctx context.Context, _ *berthv1.ListFindingsRe
 	return answer, nil
 }
 
-func (s *Handout) report(ctx context.Context, r *controlv1.ExecutorReport) (*controlv1.ExecutorReportAnswer, error) {
+func reportOf(r *controlv1.ExecutorReport) handout.Report {
 	report := handout.Report{Executor: r.GetExecutor(), Incarnation: r.GetIncarnation(), Sequence: r.GetSequence(), Complete: r.GetComplete()}
 	for _, w := range r.GetWorkers() {
 		report.Workers = append(report.Workers, handout.WorkerStatus{
@@ -94,11 +90,10 @@ func (s *Handout) report(ctx context.Context, r *controlv1.ExecutorReport) (*con
 			ExitCode: w.ExitCode, Error: w.GetError(), Since: wire.Time(w.GetSince()),
 		})
 	}
-	value, err := s.loop.Do(ctx, report)
-	if err != nil {
-		return nil, err
-	}
-	reported := value.(handout.Reported)
+	return report
+}
+
+func reportAnswer(reported handout.Reported) *controlv1.ExecutorReportAnswer {
 	answer := &controlv1.ExecutorReportAnswer{Executor: reported.Executor, Sequence: reported.Sequence}
 	for _, w := range reported.Ended {
 		answer.Ended = append(answer.Ended, &controlv1.WorkerReport{
@@ -106,5 +101,5 @@ func (s *Handout) report(ctx context.Context, r *controlv1.ExecutorReport) (*con
 			Epoch: w.Epoch, Uid: w.UID, State: berthv1.Assignment_State(w.State),
 		})
 	}
-	return answer, nil
+	return answer
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -14,12 +15,10 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	controlv1 "berth.dev/api/berth/control/v1"
-	"berth.dev/pkg/fault"
 	"berth.dev/pkg/loop"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/rpc"
 	"berth.dev/pkg/tracing"
-	"berth.dev/pkg/wire"
 	"berth.dev/services/assigner/handout"
 )
 
@@ -32,6 +31,10 @@ type Orders struct {
 	traces *tracing.Tracing
 	log    *slog.Logger
 
+	// gathered are the orders to start workers of the round being carried out:
+	// the loop's alone.
+	gathered []handout.Submit
+
 	mu    sync.Mutex
 	lines map[string]*line // by address
 	swept time.Time
@@ -39,11 +42,14 @@ type Orders struct {
 
 // line is a connection to an agent.
 type line struct {
-	conn  *grpc.ClientConn
-	calls int       // under way
-	used  time.Time // when the last call ended
+	conn   *grpc.ClientConn
+	client controlv1.ExecutorClient
+	calls  int       // under way
+	used   time.Time // when the last call ended
 	// dropped: another line has its place, and its last call closes it.
 	dropped bool
+	// singly: the agent does not know SubmitTasks.
+	singly atomic.Bool
 }
 
 // NewOrders makes the carrier. Orders of a reservation that is traced are spans
@@ -65,11 +71,11 @@ func (o *Orders) Close() {
 // agent answers a connection to an address, to be given back with done. A fresh
 // one replaces what is there: a poisoned connection must not serve every retry.
 // What other orders are under way on the old one are not cut off by that.
-func (o *Orders) agent(address string, fresh bool) (client controlv1.ExecutorClient, done func(), err error) {
+func (o *Orders) agent(address string, fresh bool) (l *line, done func(), err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.sweep()
-	l := o.lines[address]
+	l = o.lines[address]
 	if l != nil && fresh {
 		l.dropped = true
 		if l.calls == 0 {
@@ -84,11 +90,11 @@ func (o *Orders) agent(address string, fresh bool) (client controlv1.ExecutorCli
 		if err != nil {
 			return nil, nil, err
 		}
-		l = &line{conn: conn}
+		l = &line{conn: conn, client: controlv1.NewExecutorClient(conn)}
 		o.lines[address] = l
 	}
 	l.calls++
-	return controlv1.NewExecutorClient(l.conn), func() { o.done(l) }, nil
+	return l, func() { o.done(l) }, nil
 }
 
 func (o *Orders) done(l *line) {
@@ -120,15 +126,15 @@ func (o *Orders) sweep() {
 func (o *Orders) Perform(t *loop.Term, core *handout.Core, action model.Action) {
 	switch a := action.(type) {
 	case handout.Submit:
+		if o.gathered == nil {
+			t.After(func() { o.sendGathered(t) })
+		}
 		// What was decided after it, a cancel say, may have taken it back.
-		stands := core.Stands(a)
-		t.Go(func(ctx context.Context) {
-			var outcome any = handout.NotSent{}
-			if stands {
-				outcome = o.submit(ctx, a)
-			}
-			t.Post(handout.SubmitDone{Executor: a.Executor, UID: a.UID, Seat: a.Worker.Seat, Attempt: a.Attempt, Outcome: outcome})
-		})
+		if core.Stands(a) {
+			o.gathered = append(o.gathered, a)
+		} else {
+			t.Go(func(context.Context) { t.Post(done(a, handout.NotSent{})) })
+		}
 	case handout.Stop:
 		t.Go(func(ctx context.Context) {
 			t.Post(handout.StopDone{Executor: a.Executor, Worker: a.Worker, UID: a.UID, Epoch: a.Epoch, Result: o.stop(ctx, a)})
@@ -136,43 +142,6 @@ func (o *Orders) Perform(t *loop.Term, core *handout.Core, action model.Action) 
 	default:
 		panic(fmt.Sprintf("assigner: unknown action %T", action))
 	}
-}
-
-func (o *Orders) submit(ctx context.Context, a handout.Submit) any {
-	ctx, cancel := context.WithTimeout(tracing.With(ctx, a.Trace), a.Timeout)
-	defer cancel()
-	agent, done, err := o.agent(a.Address, a.Fresh)
-	if err != nil {
-		return handout.Unknown{Message: err.Error()}
-	}
-	defer done()
-	answer, err := agent.SubmitTask(ctx, &controlv1.SubmitTaskRequest{
-		Term: a.Term, Executor: a.Executor, Incarnation: a.Incarnation, Worker: worker(a.Worker, a.Epoch, a.UID),
-		Task: wire.Task(a.Task), Attempt: a.Attempt,
-	})
-	if err != nil {
-		f := rpc.FromStatus(err)
-		o.log.DebugContext(ctx, "a submit failed", "worker", a.Worker, "executor", a.Executor, "attempt", a.Attempt, "error", f)
-		if definite(f) {
-			return handout.Refused{Reason: f.Reason, Message: f.Message}
-		}
-		return handout.Unknown{Message: f.Message}
-	}
-	w := answer.GetWorker()
-	return handout.Accepted{
-		State: model.WorkerState(w.GetState()), Incarnation: a.Incarnation, Sequence: answer.GetSequence(),
-		ExitCode: w.ExitCode, Error: w.GetError(),
-	}
-}
-
-// definite says whether the agent itself refused. What gRPC says in its place,
-// an agent in trouble, or another program at its address that does not know the
-// call, leaves open whether the order was taken.
-func definite(f *fault.Error) bool {
-	if f.Reason == fault.ReasonUnsupported {
-		return false
-	}
-	return f.Kind == fault.Invalid || f.Kind == fault.Precondition || f.Kind == fault.Conflict
 }
 
 func (o *Orders) stop(ctx context.Context, a handout.Stop) any {
@@ -183,7 +152,7 @@ func (o *Orders) stop(ctx context.Context, a handout.Stop) any {
 		return handout.Unknown{Message: err.Error()}
 	}
 	defer done()
-	answer, err := agent.StopTask(ctx, &controlv1.StopTaskRequest{
+	answer, err := agent.client.StopTask(ctx, &controlv1.StopTaskRequest{
 		Term: a.Term, Executor: a.Executor, Incarnation: a.Incarnation, Worker: worker(a.Worker, a.Epoch, a.UID),
 		Grace: durationpb.New(a.Grace),
 	})

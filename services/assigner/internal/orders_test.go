@@ -31,6 +31,7 @@ type agent struct {
 	address string
 	conns   atomic.Int64
 	submit  func(context.Context, *controlv1.SubmitTaskRequest) (*controlv1.SubmitTaskAnswer, error)
+	several func(context.Context, *controlv1.SubmitTasksRequest) (*controlv1.SubmitTasksAnswer, error)
 	stop    func(context.Context, *controlv1.StopTaskRequest) (*controlv1.StopTaskAnswer, error)
 }
 
@@ -40,6 +41,13 @@ func (a *agent) SubmitTask(ctx context.Context, req *controlv1.SubmitTaskRequest
 
 func (a *agent) StopTask(ctx context.Context, req *controlv1.StopTaskRequest) (*controlv1.StopTaskAnswer, error) {
 	return a.stop(ctx, req)
+}
+
+func (a *agent) SubmitTasks(ctx context.Context, req *controlv1.SubmitTasksRequest) (*controlv1.SubmitTasksAnswer, error) {
+	if a.several == nil {
+		return nil, status.Error(codes.Unimplemented, "an agent of before")
+	}
+	return a.several(ctx, req)
 }
 
 // counted counts the connections it has accepted.
@@ -118,7 +126,7 @@ func TestSubmit(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			a := serve(t, &agent{submit: test.submit})
-			if outcome := newOrders(t).submit(t.Context(), submitTo(a)); !test.want(outcome) {
+			if outcome := newOrders(t).submitAll(t.Context(), parcel{submitTo(a)})[0]; !test.want(outcome) {
 				t.Errorf("the outcome is %#v", outcome)
 			}
 		})
@@ -154,11 +162,11 @@ func TestPromise2AnAttemptWithoutAnAnswerIsUnknown(t *testing.T) {
 	late := submitTo(a)
 	late.Timeout = 20 * time.Millisecond
 	o := newOrders(t)
-	if outcome := o.submit(t.Context(), late); !unknown(outcome) {
+	if outcome := o.submitAll(t.Context(), parcel{late})[0]; !unknown(outcome) {
 		t.Errorf("a time-out is %#v", outcome)
 	}
 	nobody := submitTo(&agent{address: porttest.Hold(t)})
-	if outcome := o.submit(t.Context(), nobody); !unknown(outcome) {
+	if outcome := o.submitAll(t.Context(), parcel{nobody})[0]; !unknown(outcome) {
 		t.Errorf("a refused connection is %#v", outcome)
 	}
 	if outcome := o.stop(t.Context(), handout.Stop{Address: nobody.Address, Timeout: time.Second}); !unknown(outcome) {
@@ -198,11 +206,11 @@ func TestPromise2ARetryTakesAFreshConnection(t *testing.T) {
 	slow, retry := submitTo(a), submitTo(a)
 	slow.UID, retry.Fresh = "slow", true
 	outcome := make(chan any, 1)
-	go func() { outcome <- o.submit(t.Context(), slow) }()
+	go func() { outcome <- o.submitAll(t.Context(), parcel{slow})[0] }()
 	<-entered
 	old := o.lines[a.address]
 	for _, order := range []handout.Submit{submitTo(a), retry, submitTo(a)} {
-		if _, ok := o.submit(t.Context(), order).(handout.Accepted); !ok {
+		if _, ok := o.submitAll(t.Context(), parcel{order})[0].(handout.Accepted); !ok {
 			t.Error("an order was not taken")
 		}
 	}

@@ -747,6 +747,300 @@ func (x *SubmitTaskAnswer) GetSequence() int64 {
 	return 0
 }
 
+type SubmitTasksRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Term is the assigner's, as in SubmitTaskRequest.
+	Term int64 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
+	// Job, stage, epoch and uid are those of every worker.
+	Job           string         `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
+	Stage         string         `protobuf:"bytes,3,opt,name=stage,proto3" json:"stage,omitempty"`
+	Epoch         int64          `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Uid           string         `protobuf:"bytes,5,opt,name=uid,proto3" json:"uid,omitempty"`
+	Task          *v1.Task       `protobuf:"bytes,6,opt,name=task,proto3" json:"task,omitempty"`
+	Orders        []*SubmitOrder `protobuf:"bytes,7,rep,name=orders,proto3" json:"orders,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SubmitTasksRequest) Reset() {
+	*x = SubmitTasksRequest{}
+	mi := &file_berth_control_v1_agent_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SubmitTasksRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SubmitTasksRequest) ProtoMessage() {}
+
+func (x *SubmitTasksRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_control_v1_agent_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SubmitTasksRequest.ProtoReflect.Descriptor instead.
+func (*SubmitTasksRequest) Descriptor() ([]byte, []int) {
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *SubmitTasksRequest) GetTerm() int64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *SubmitTasksRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *SubmitTasksRequest) GetStage() string {
+	if x != nil {
+		return x.Stage
+	}
+	return ""
+}
+
+func (x *SubmitTasksRequest) GetEpoch() int64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *SubmitTasksRequest) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *SubmitTasksRequest) GetTask() *v1.Task {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
+func (x *SubmitTasksRequest) GetOrders() []*SubmitOrder {
+	if x != nil {
+		return x.Orders
+	}
+	return nil
+}
+
+type SubmitOrder struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Executor      string                 `protobuf:"bytes,1,opt,name=executor,proto3" json:"executor,omitempty"`
+	Incarnation   int64                  `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Index         int32                  `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`
+	Number        int32                  `protobuf:"varint,4,opt,name=number,proto3" json:"number,omitempty"`
+	Attempt       int32                  `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SubmitOrder) Reset() {
+	*x = SubmitOrder{}
+	mi := &file_berth_control_v1_agent_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SubmitOrder) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SubmitOrder) ProtoMessage() {}
+
+func (x *SubmitOrder) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_control_v1_agent_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SubmitOrder.ProtoReflect.Descriptor instead.
+func (*SubmitOrder) Descriptor() ([]byte, []int) {
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *SubmitOrder) GetExecutor() string {
+	if x != nil {
+		return x.Executor
+	}
+	return ""
+}
+
+func (x *SubmitOrder) GetIncarnation() int64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
+func (x *SubmitOrder) GetIndex() int32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *SubmitOrder) GetNumber() int32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *SubmitOrder) GetAttempt() int32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+type SubmitTasksAnswer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Outcomes are those of the orders, in their order.
+	Outcomes      []*SubmitOutcome `protobuf:"bytes,1,rep,name=outcomes,proto3" json:"outcomes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SubmitTasksAnswer) Reset() {
+	*x = SubmitTasksAnswer{}
+	mi := &file_berth_control_v1_agent_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SubmitTasksAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SubmitTasksAnswer) ProtoMessage() {}
+
+func (x *SubmitTasksAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_control_v1_agent_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SubmitTasksAnswer.ProtoReflect.Descriptor instead.
+func (*SubmitTasksAnswer) Descriptor() ([]byte, []int) {
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *SubmitTasksAnswer) GetOutcomes() []*SubmitOutcome {
+	if x != nil {
+		return x.Outcomes
+	}
+	return nil
+}
+
+type SubmitOutcome struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// State, exit code and error are the worker's, as SubmitTask answers them.
+	State    v1.Assignment_State `protobuf:"varint,1,opt,name=state,proto3,enum=berth.v1.Assignment_State" json:"state,omitempty"`
+	ExitCode *int32              `protobuf:"varint,2,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
+	Error    string              `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
+	Sequence int64               `protobuf:"varint,4,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// Failure is what SubmitTask would have failed with, a google.rpc.Status in
+	// its binary form; the rest is empty then.
+	Failure       []byte `protobuf:"bytes,5,opt,name=failure,proto3" json:"failure,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SubmitOutcome) Reset() {
+	*x = SubmitOutcome{}
+	mi := &file_berth_control_v1_agent_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SubmitOutcome) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SubmitOutcome) ProtoMessage() {}
+
+func (x *SubmitOutcome) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_control_v1_agent_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SubmitOutcome.ProtoReflect.Descriptor instead.
+func (*SubmitOutcome) Descriptor() ([]byte, []int) {
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *SubmitOutcome) GetState() v1.Assignment_State {
+	if x != nil {
+		return x.State
+	}
+	return v1.Assignment_State(0)
+}
+
+func (x *SubmitOutcome) GetExitCode() int32 {
+	if x != nil && x.ExitCode != nil {
+		return *x.ExitCode
+	}
+	return 0
+}
+
+func (x *SubmitOutcome) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *SubmitOutcome) GetSequence() int64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *SubmitOutcome) GetFailure() []byte {
+	if x != nil {
+		return x.Failure
+	}
+	return nil
+}
+
 type StopTaskRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Term          int64                  `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
@@ -760,7 +1054,7 @@ type StopTaskRequest struct {
 
 func (x *StopTaskRequest) Reset() {
 	*x = StopTaskRequest{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[11]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -772,7 +1066,7 @@ func (x *StopTaskRequest) String() string {
 func (*StopTaskRequest) ProtoMessage() {}
 
 func (x *StopTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[11]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -785,7 +1079,7 @@ func (x *StopTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopTaskRequest.ProtoReflect.Descriptor instead.
 func (*StopTaskRequest) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{11}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *StopTaskRequest) GetTerm() int64 {
@@ -835,7 +1129,7 @@ type StopTaskAnswer struct {
 
 func (x *StopTaskAnswer) Reset() {
 	*x = StopTaskAnswer{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[12]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -847,7 +1141,7 @@ func (x *StopTaskAnswer) String() string {
 func (*StopTaskAnswer) ProtoMessage() {}
 
 func (x *StopTaskAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[12]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -860,7 +1154,7 @@ func (x *StopTaskAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopTaskAnswer.ProtoReflect.Descriptor instead.
 func (*StopTaskAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{12}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *StopTaskAnswer) GetWorker() *WorkerReport {
@@ -881,7 +1175,7 @@ var File_berth_control_v1_agent_proto protoreflect.FileDescriptor
 
 const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x1cberth/control/v1/agent.proto\x12\x10berth.control.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x17berth/v1/executor.proto\x1a\x1aberth/v1/reservation.proto\x1a\x1eberth/control/v1/handout.proto\"\xda\x04\n" +
+	"\x1cberth/control/v1/agent.proto\x12\x10berth.control.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x19berth/v1/assignment.proto\x1a\x17berth/v1/executor.proto\x1a\x1aberth/v1/reservation.proto\x1a\x1eberth/control/v1/handout.proto\"\xda\x04\n" +
 	"\x0fRegisterRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x10\n" +
@@ -946,7 +1240,31 @@ const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\aattempt\x18\x06 \x01(\x05R\aattempt\"f\n" +
 	"\x10SubmitTaskAnswer\x126\n" +
 	"\x06worker\x18\x01 \x01(\v2\x1e.berth.control.v1.WorkerReportR\x06worker\x12\x1a\n" +
-	"\bsequence\x18\x02 \x01(\x03R\bsequence\"\xc9\x01\n" +
+	"\bsequence\x18\x02 \x01(\x03R\bsequence\"\xd3\x01\n" +
+	"\x12SubmitTasksRequest\x12\x12\n" +
+	"\x04term\x18\x01 \x01(\x03R\x04term\x12\x10\n" +
+	"\x03job\x18\x02 \x01(\tR\x03job\x12\x14\n" +
+	"\x05stage\x18\x03 \x01(\tR\x05stage\x12\x14\n" +
+	"\x05epoch\x18\x04 \x01(\x03R\x05epoch\x12\x10\n" +
+	"\x03uid\x18\x05 \x01(\tR\x03uid\x12\"\n" +
+	"\x04task\x18\x06 \x01(\v2\x0e.berth.v1.TaskR\x04task\x125\n" +
+	"\x06orders\x18\a \x03(\v2\x1d.berth.control.v1.SubmitOrderR\x06orders\"\x93\x01\n" +
+	"\vSubmitOrder\x12\x1a\n" +
+	"\bexecutor\x18\x01 \x01(\tR\bexecutor\x12 \n" +
+	"\vincarnation\x18\x02 \x01(\x03R\vincarnation\x12\x14\n" +
+	"\x05index\x18\x03 \x01(\x05R\x05index\x12\x16\n" +
+	"\x06number\x18\x04 \x01(\x05R\x06number\x12\x18\n" +
+	"\aattempt\x18\x05 \x01(\x05R\aattempt\"P\n" +
+	"\x11SubmitTasksAnswer\x12;\n" +
+	"\boutcomes\x18\x01 \x03(\v2\x1f.berth.control.v1.SubmitOutcomeR\boutcomes\"\xbd\x01\n" +
+	"\rSubmitOutcome\x120\n" +
+	"\x05state\x18\x01 \x01(\x0e2\x1a.berth.v1.Assignment.StateR\x05state\x12 \n" +
+	"\texit_code\x18\x02 \x01(\x05H\x00R\bexitCode\x88\x01\x01\x12\x14\n" +
+	"\x05error\x18\x03 \x01(\tR\x05error\x12\x1a\n" +
+	"\bsequence\x18\x04 \x01(\x03R\bsequence\x12\x18\n" +
+	"\afailure\x18\x05 \x01(\fR\afailureB\f\n" +
+	"\n" +
+	"_exit_code\"\xc9\x01\n" +
 	"\x0fStopTaskRequest\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x03R\x04term\x12\x1a\n" +
 	"\bexecutor\x18\x02 \x01(\tR\bexecutor\x12 \n" +
@@ -962,10 +1280,11 @@ const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\x06Depart\x12\x1f.berth.control.v1.DepartRequest\x1a\x1e.berth.control.v1.DepartAnswer2d\n" +
 	"\n" +
 	"Heartbeats\x12V\n" +
-	"\tHeartbeat\x12\".berth.control.v1.HeartbeatRequest\x1a!.berth.control.v1.HeartbeatAnswer(\x010\x012\xb2\x01\n" +
+	"\tHeartbeat\x12\".berth.control.v1.HeartbeatRequest\x1a!.berth.control.v1.HeartbeatAnswer(\x010\x012\x8c\x02\n" +
 	"\bExecutor\x12U\n" +
 	"\n" +
-	"SubmitTask\x12#.berth.control.v1.SubmitTaskRequest\x1a\".berth.control.v1.SubmitTaskAnswer\x12O\n" +
+	"SubmitTask\x12#.berth.control.v1.SubmitTaskRequest\x1a\".berth.control.v1.SubmitTaskAnswer\x12X\n" +
+	"\vSubmitTasks\x12$.berth.control.v1.SubmitTasksRequest\x1a#.berth.control.v1.SubmitTasksAnswer\x12O\n" +
 	"\bStopTask\x12!.berth.control.v1.StopTaskRequest\x1a .berth.control.v1.StopTaskAnswerB*Z(berth.dev/api/berth/control/v1;controlv1b\x06proto3"
 
 var (
@@ -980,7 +1299,7 @@ func file_berth_control_v1_agent_proto_rawDescGZIP() []byte {
 	return file_berth_control_v1_agent_proto_rawDescData
 }
 
-var file_berth_control_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_berth_control_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_berth_control_v1_agent_proto_goTypes = []any{
 	(*RegisterRequest)(nil),      // 0: berth.control.v1.RegisterRequest
 	(*RegisterAnswer)(nil),       // 1: berth.control.v1.RegisterAnswer
@@ -993,49 +1312,60 @@ var file_berth_control_v1_agent_proto_goTypes = []any{
 	(*WorkerRef)(nil),            // 8: berth.control.v1.WorkerRef
 	(*SubmitTaskRequest)(nil),    // 9: berth.control.v1.SubmitTaskRequest
 	(*SubmitTaskAnswer)(nil),     // 10: berth.control.v1.SubmitTaskAnswer
-	(*StopTaskRequest)(nil),      // 11: berth.control.v1.StopTaskRequest
-	(*StopTaskAnswer)(nil),       // 12: berth.control.v1.StopTaskAnswer
-	nil,                          // 13: berth.control.v1.RegisterRequest.AttributesEntry
-	nil,                          // 14: berth.control.v1.RegisterRequest.ResourcesEntry
-	nil,                          // 15: berth.control.v1.RegisterRequest.ReservedEntry
-	(*durationpb.Duration)(nil),  // 16: google.protobuf.Duration
-	(*ExecutorReport)(nil),       // 17: berth.control.v1.ExecutorReport
-	(*ExecutorReportAnswer)(nil), // 18: berth.control.v1.ExecutorReportAnswer
-	(*v1.Task)(nil),              // 19: berth.v1.Task
-	(*WorkerReport)(nil),         // 20: berth.control.v1.WorkerReport
-	(*v1.ResourceShare)(nil),     // 21: berth.v1.ResourceShare
+	(*SubmitTasksRequest)(nil),   // 11: berth.control.v1.SubmitTasksRequest
+	(*SubmitOrder)(nil),          // 12: berth.control.v1.SubmitOrder
+	(*SubmitTasksAnswer)(nil),    // 13: berth.control.v1.SubmitTasksAnswer
+	(*SubmitOutcome)(nil),        // 14: berth.control.v1.SubmitOutcome
+	(*StopTaskRequest)(nil),      // 15: berth.control.v1.StopTaskRequest
+	(*StopTaskAnswer)(nil),       // 16: berth.control.v1.StopTaskAnswer
+	nil,                          // 17: berth.control.v1.RegisterRequest.AttributesEntry
+	nil,                          // 18: berth.control.v1.RegisterRequest.ResourcesEntry
+	nil,                          // 19: berth.control.v1.RegisterRequest.ReservedEntry
+	(*durationpb.Duration)(nil),  // 20: google.protobuf.Duration
+	(*ExecutorReport)(nil),       // 21: berth.control.v1.ExecutorReport
+	(*ExecutorReportAnswer)(nil), // 22: berth.control.v1.ExecutorReportAnswer
+	(*v1.Task)(nil),              // 23: berth.v1.Task
+	(*WorkerReport)(nil),         // 24: berth.control.v1.WorkerReport
+	(v1.Assignment_State)(0),     // 25: berth.v1.Assignment.State
+	(*v1.ResourceShare)(nil),     // 26: berth.v1.ResourceShare
 }
 var file_berth_control_v1_agent_proto_depIdxs = []int32{
-	13, // 0: berth.control.v1.RegisterRequest.attributes:type_name -> berth.control.v1.RegisterRequest.AttributesEntry
-	14, // 1: berth.control.v1.RegisterRequest.resources:type_name -> berth.control.v1.RegisterRequest.ResourcesEntry
-	15, // 2: berth.control.v1.RegisterRequest.reserved:type_name -> berth.control.v1.RegisterRequest.ReservedEntry
-	16, // 3: berth.control.v1.RegisterAnswer.heartbeat_every:type_name -> google.protobuf.Duration
-	17, // 4: berth.control.v1.HeartbeatRequest.report:type_name -> berth.control.v1.ExecutorReport
-	18, // 5: berth.control.v1.HeartbeatAnswer.report:type_name -> berth.control.v1.ExecutorReportAnswer
+	17, // 0: berth.control.v1.RegisterRequest.attributes:type_name -> berth.control.v1.RegisterRequest.AttributesEntry
+	18, // 1: berth.control.v1.RegisterRequest.resources:type_name -> berth.control.v1.RegisterRequest.ResourcesEntry
+	19, // 2: berth.control.v1.RegisterRequest.reserved:type_name -> berth.control.v1.RegisterRequest.ReservedEntry
+	20, // 3: berth.control.v1.RegisterAnswer.heartbeat_every:type_name -> google.protobuf.Duration
+	21, // 4: berth.control.v1.HeartbeatRequest.report:type_name -> berth.control.v1.ExecutorReport
+	22, // 5: berth.control.v1.HeartbeatAnswer.report:type_name -> berth.control.v1.ExecutorReportAnswer
 	8,  // 6: berth.control.v1.SubmitTaskRequest.worker:type_name -> berth.control.v1.WorkerRef
-	19, // 7: berth.control.v1.SubmitTaskRequest.task:type_name -> berth.v1.Task
-	20, // 8: berth.control.v1.SubmitTaskAnswer.worker:type_name -> berth.control.v1.WorkerReport
-	8,  // 9: berth.control.v1.StopTaskRequest.worker:type_name -> berth.control.v1.WorkerRef
-	16, // 10: berth.control.v1.StopTaskRequest.grace:type_name -> google.protobuf.Duration
-	20, // 11: berth.control.v1.StopTaskAnswer.worker:type_name -> berth.control.v1.WorkerReport
-	21, // 12: berth.control.v1.RegisterRequest.ReservedEntry.value:type_name -> berth.v1.ResourceShare
-	0,  // 13: berth.control.v1.Agents.Register:input_type -> berth.control.v1.RegisterRequest
-	2,  // 14: berth.control.v1.Agents.Announce:input_type -> berth.control.v1.AnnounceRequest
-	4,  // 15: berth.control.v1.Agents.Depart:input_type -> berth.control.v1.DepartRequest
-	6,  // 16: berth.control.v1.Heartbeats.Heartbeat:input_type -> berth.control.v1.HeartbeatRequest
-	9,  // 17: berth.control.v1.Executor.SubmitTask:input_type -> berth.control.v1.SubmitTaskRequest
-	11, // 18: berth.control.v1.Executor.StopTask:input_type -> berth.control.v1.StopTaskRequest
-	1,  // 19: berth.control.v1.Agents.Register:output_type -> berth.control.v1.RegisterAnswer
-	3,  // 20: berth.control.v1.Agents.Announce:output_type -> berth.control.v1.AnnounceAnswer
-	5,  // 21: berth.control.v1.Agents.Depart:output_type -> berth.control.v1.DepartAnswer
-	7,  // 22: berth.control.v1.Heartbeats.Heartbeat:output_type -> berth.control.v1.HeartbeatAnswer
-	10, // 23: berth.control.v1.Executor.SubmitTask:output_type -> berth.control.v1.SubmitTaskAnswer
-	12, // 24: berth.control.v1.Executor.StopTask:output_type -> berth.control.v1.StopTaskAnswer
-	19, // [19:25] is the sub-list for method output_type
-	13, // [13:19] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	23, // 7: berth.control.v1.SubmitTaskRequest.task:type_name -> berth.v1.Task
+	24, // 8: berth.control.v1.SubmitTaskAnswer.worker:type_name -> berth.control.v1.WorkerReport
+	23, // 9: berth.control.v1.SubmitTasksRequest.task:type_name -> berth.v1.Task
+	12, // 10: berth.control.v1.SubmitTasksRequest.orders:type_name -> berth.control.v1.SubmitOrder
+	14, // 11: berth.control.v1.SubmitTasksAnswer.outcomes:type_name -> berth.control.v1.SubmitOutcome
+	25, // 12: berth.control.v1.SubmitOutcome.state:type_name -> berth.v1.Assignment.State
+	8,  // 13: berth.control.v1.StopTaskRequest.worker:type_name -> berth.control.v1.WorkerRef
+	20, // 14: berth.control.v1.StopTaskRequest.grace:type_name -> google.protobuf.Duration
+	24, // 15: berth.control.v1.StopTaskAnswer.worker:type_name -> berth.control.v1.WorkerReport
+	26, // 16: berth.control.v1.RegisterRequest.ReservedEntry.value:type_name -> berth.v1.ResourceShare
+	0,  // 17: berth.control.v1.Agents.Register:input_type -> berth.control.v1.RegisterRequest
+	2,  // 18: berth.control.v1.Agents.Announce:input_type -> berth.control.v1.AnnounceRequest
+	4,  // 19: berth.control.v1.Agents.Depart:input_type -> berth.control.v1.DepartRequest
+	6,  // 20: berth.control.v1.Heartbeats.Heartbeat:input_type -> berth.control.v1.HeartbeatRequest
+	9,  // 21: berth.control.v1.Executor.SubmitTask:input_type -> berth.control.v1.SubmitTaskRequest
+	11, // 22: berth.control.v1.Executor.SubmitTasks:input_type -> berth.control.v1.SubmitTasksRequest
+	15, // 23: berth.control.v1.Executor.StopTask:input_type -> berth.control.v1.StopTaskRequest
+	1,  // 24: berth.control.v1.Agents.Register:output_type -> berth.control.v1.RegisterAnswer
+	3,  // 25: berth.control.v1.Agents.Announce:output_type -> berth.control.v1.AnnounceAnswer
+	5,  // 26: berth.control.v1.Agents.Depart:output_type -> berth.control.v1.DepartAnswer
+	7,  // 27: berth.control.v1.Heartbeats.Heartbeat:output_type -> berth.control.v1.HeartbeatAnswer
+	10, // 28: berth.control.v1.Executor.SubmitTask:output_type -> berth.control.v1.SubmitTaskAnswer
+	13, // 29: berth.control.v1.Executor.SubmitTasks:output_type -> berth.control.v1.SubmitTasksAnswer
+	16, // 30: berth.control.v1.Executor.StopTask:output_type -> berth.control.v1.StopTaskAnswer
+	24, // [24:31] is the sub-list for method output_type
+	17, // [17:24] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_berth_control_v1_agent_proto_init() }
@@ -1044,13 +1374,14 @@ func file_berth_control_v1_agent_proto_init() {
 		return
 	}
 	file_berth_control_v1_handout_proto_init()
+	file_berth_control_v1_agent_proto_msgTypes[14].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_control_v1_agent_proto_rawDesc), len(file_berth_control_v1_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   16,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

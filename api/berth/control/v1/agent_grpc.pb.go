@@ -319,8 +319,9 @@ var Heartbeats_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
-	Executor_SubmitTask_FullMethodName = "/berth.control.v1.Executor/SubmitTask"
-	Executor_StopTask_FullMethodName   = "/berth.control.v1.Executor/StopTask"
+	Executor_SubmitTask_FullMethodName  = "/berth.control.v1.Executor/SubmitTask"
+	Executor_SubmitTasks_FullMethodName = "/berth.control.v1.Executor/SubmitTasks"
+	Executor_StopTask_FullMethodName    = "/berth.control.v1.Executor/StopTask"
 )
 
 // ExecutorClient is the client API for Executor service.
@@ -332,6 +333,10 @@ type ExecutorClient interface {
 	// SubmitTask starts a worker. It may be repeated: (worker, epoch) starts
 	// once.
 	SubmitTask(ctx context.Context, in *SubmitTaskRequest, opts ...grpc.CallOption) (*SubmitTaskAnswer, error)
+	// SubmitTasks is SubmitTask for several workers of one reservation, at
+	// executors of one address. Each order is taken or refused by itself. An agent
+	// that does not know it is asked for each worker by itself.
+	SubmitTasks(ctx context.Context, in *SubmitTasksRequest, opts ...grpc.CallOption) (*SubmitTasksAnswer, error)
 	// StopTask stops a worker, and promises that it is never started after.
 	StopTask(ctx context.Context, in *StopTaskRequest, opts ...grpc.CallOption) (*StopTaskAnswer, error)
 }
@@ -348,6 +353,16 @@ func (c *executorClient) SubmitTask(ctx context.Context, in *SubmitTaskRequest, 
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(SubmitTaskAnswer)
 	err := c.cc.Invoke(ctx, Executor_SubmitTask_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *executorClient) SubmitTasks(ctx context.Context, in *SubmitTasksRequest, opts ...grpc.CallOption) (*SubmitTasksAnswer, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SubmitTasksAnswer)
+	err := c.cc.Invoke(ctx, Executor_SubmitTasks_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -373,6 +388,10 @@ type ExecutorServer interface {
 	// SubmitTask starts a worker. It may be repeated: (worker, epoch) starts
 	// once.
 	SubmitTask(context.Context, *SubmitTaskRequest) (*SubmitTaskAnswer, error)
+	// SubmitTasks is SubmitTask for several workers of one reservation, at
+	// executors of one address. Each order is taken or refused by itself. An agent
+	// that does not know it is asked for each worker by itself.
+	SubmitTasks(context.Context, *SubmitTasksRequest) (*SubmitTasksAnswer, error)
 	// StopTask stops a worker, and promises that it is never started after.
 	StopTask(context.Context, *StopTaskRequest) (*StopTaskAnswer, error)
 	mustEmbedUnimplementedExecutorServer()
@@ -387,6 +406,9 @@ type UnimplementedExecutorServer struct{}
 
 func (UnimplementedExecutorServer) SubmitTask(context.Context, *SubmitTaskRequest) (*SubmitTaskAnswer, error) {
 	return nil, status.Error(codes.Unimplemented, "method SubmitTask not implemented")
+}
+func (UnimplementedExecutorServer) SubmitTasks(context.Context, *SubmitTasksRequest) (*SubmitTasksAnswer, error) {
+	return nil, status.Error(codes.Unimplemented, "method SubmitTasks not implemented")
 }
 func (UnimplementedExecutorServer) StopTask(context.Context, *StopTaskRequest) (*StopTaskAnswer, error) {
 	return nil, status.Error(codes.Unimplemented, "method StopTask not implemented")
@@ -430,6 +452,24 @@ func _Executor_SubmitTask_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Executor_SubmitTasks_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SubmitTasksRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExecutorServer).SubmitTasks(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Executor_SubmitTasks_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExecutorServer).SubmitTasks(ctx, req.(*SubmitTasksRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Executor_StopTask_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(StopTaskRequest)
 	if err := dec(in); err != nil {
@@ -458,6 +498,10 @@ var Executor_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SubmitTask",
 			Handler:    _Executor_SubmitTask_Handler,
+		},
+		{
+			MethodName: "SubmitTasks",
+			Handler:    _Executor_SubmitTasks_Handler,
 		},
 		{
 			MethodName: "StopTask",

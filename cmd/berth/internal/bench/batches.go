@@ -4,7 +4,12 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"berth.dev/pkg/store"
 )
+
+// idleSeconds is how long a fleet without work is looked at.
+const idleSeconds = 3
 
 var batches = Workload{
 	Name:  "batches",
@@ -16,6 +21,10 @@ var batches = Workload{
 				return err
 			}
 			if err := w.Simulate(ctx, "free", r.Sized(2000, 10), "slots=150"); err != nil {
+				return err
+			}
+			// What heartbeats and renewals cost by themselves: no part of a batch.
+			if err := w.Measure(ctx, "idle, a second", func() (int, error) { return idleSeconds, store.Sleep(ctx, idleSeconds*time.Second) }); err != nil {
 				return err
 			}
 			starts := newStarts()

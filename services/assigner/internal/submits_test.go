@@ -1,0 +1,107 @@
+package internal
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/rpc"
+	"berth.dev/services/assigner/handout"
+)
+
+func orderTo(address, uid, executor string, index int32) handout.Submit {
+	s := submitTo(&agent{address: address})
+	s.UID, s.Executor, s.Worker.Seat.Index = uid, executor, index
+	return s
+}
+
+func TestWhatGoesTogether(t *testing.T) {
+	var orders []handout.Submit
+	for i := range int32(18) {
+		orders = append(orders, orderTo("a:1", "u", "e0", i))
+	}
+	fresh := orderTo("a:1", "u", "e1", 19)
+	fresh.Fresh = true
+	orders = append(orders, orderTo("a:1", "u", "e1", 18), fresh, orderTo("a:2", "u", "e2", 20), orderTo("a:1", "v", "e0", 0))
+	var got []string
+	for _, p := range parcels(orders) {
+		line := fmt.Sprintf("%s %s %v:", p[0].Address, p[0].UID, p[0].Fresh)
+		for _, a := range p {
+			line += fmt.Sprintf(" %s/%d", a.Executor, a.Worker.Seat.Index)
+		}
+		got = append(got, line)
+	}
+	want := []string{
+		"a:1 u false: e0/0 e0/1 e0/2 e0/3 e0/4 e0/5 e0/6 e0/7 e0/8 e0/9 e0/10 e0/11 e0/12 e0/13 e0/14 e0/15",
+		"a:1 u false: e0/16 e0/17 e1/18",
+		"a:1 u true: e1/19",
+		"a:2 u false: e2/20",
+		"a:1 v false: e0/0",
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestEachOrderOfAParcelHasItsOutcome(t *testing.T) {
+	a := serve(t, &agent{several: func(_ context.Context, req *controlv1.SubmitTasksRequest) (*controlv1.SubmitTasksAnswer, error) {
+		if req.GetTerm() != 7 || req.GetJob() != "j" || req.GetStage() != "s" || req.GetEpoch() != 5 || req.GetUid() != "u" ||
+			req.GetTask().GetCommand() != "true" || len(req.GetOrders()) != 3 {
+			t.Errorf("the agent was told %v", req)
+		}
+		for i, o := range req.GetOrders() {
+			if o.GetExecutor() != "e" || o.GetIncarnation() != 3 || o.GetIndex() != int32(i) || o.GetNumber() != 1 || o.GetAttempt() != 2 {
+				t.Errorf("order %d is %v", i, o)
+			}
+		}
+		return &controlv1.SubmitTasksAnswer{Outcomes: []*controlv1.SubmitOutcome{
+			{State: berthv1.Assignment_RUNNING, Sequence: 4},
+			{Failure: rpc.Pack(fault.New(fault.Conflict, fault.ReasonLowerTerm, "no"))},
+			{Failure: rpc.Pack(fault.New(fault.Unavailable, fault.ReasonUnavailable, "later"))},
+		}}, nil
+	}})
+	got := newOrders(t).submitAll(t.Context(), parcel{orderTo(a.address, "u", "e", 0), orderTo(a.address, "u", "e", 1), orderTo(a.address, "u", "e", 2)})
+	if accepted, ok := got[0].(handout.Accepted); !ok || accepted.State != model.WorkerRunning || accepted.Sequence != 4 || accepted.Incarnation != 3 {
+		t.Errorf("the first is %#v", got[0])
+	}
+	if !refused(fault.ReasonLowerTerm)(got[1]) || !unknown(got[2]) {
+		t.Errorf("the others are %#v and %#v", got[1], got[2])
+	}
+}
+
+// An agent of an earlier version does not know several orders in one call.
+func TestAnAgentThatKnowsOneOrderAtATime(t *testing.T) {
+	var calls atomic.Int32
+	a := serve(t, &agent{submit: func(_ context.Context, req *controlv1.SubmitTaskRequest) (*controlv1.SubmitTaskAnswer, error) {
+		calls.Add(1)
+		return &controlv1.SubmitTaskAnswer{Sequence: int64(req.GetWorker().GetIndex()), Worker: &controlv1.WorkerReport{State: berthv1.Assignment_STARTING}}, nil
+	}})
+	o := newOrders(t)
+	for range 2 {
+		for i, outcome := range o.submitAll(t.Context(), parcel{orderTo(a.address, "u", "e", 1), orderTo(a.address, "u", "e", 2)}) {
+			if accepted, ok := outcome.(handout.Accepted); !ok || accepted.Sequence != int64(i+1) {
+				t.Errorf("order %d is %#v", i, outcome)
+			}
+		}
+	}
+	if calls.Load() != 4 {
+		t.Errorf("%d calls", calls.Load())
+	}
+}
+
+// An answer that is not to what was asked says nothing of any of the orders.
+func TestAnAnswerOfAnotherLengthIsUnknown(t *testing.T) {
+	a := serve(t, &agent{several: func(context.Context, *controlv1.SubmitTasksRequest) (*controlv1.SubmitTasksAnswer, error) {
+		return &controlv1.SubmitTasksAnswer{Outcomes: []*controlv1.SubmitOutcome{{State: berthv1.Assignment_RUNNING}}}, nil
+	}})
+	for _, outcome := range newOrders(t).submitAll(t.Context(), parcel{orderTo(a.address, "u", "e", 0), orderTo(a.address, "u", "e", 1)}) {
+		if !unknown(outcome) {
+			t.Errorf("%#v", outcome)
+		}
+	}
+}
