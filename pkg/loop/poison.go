@@ -125,7 +125,8 @@ func poisonous(p *model.Poison) error {
 }
 
 // fingerprint names the content of a request, and shows as much of it as is
-// kept. What differs in each attempt at the same thing is left out.
+// kept: what it has in exported fields, as all requests have. What differs in
+// each attempt at the same thing is left out.
 func fingerprint(request any) (print, content string) {
 	plain := reflect.ValueOf(request)
 	if plain.Kind() == reflect.Struct {
