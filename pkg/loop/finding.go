@@ -5,9 +5,12 @@ import (
 	"berth.dev/pkg/wire"
 )
 
-// FindingPoison: a record cannot be read, or something made the service's core
-// panic; it is left alone.
-const FindingPoison = "POISON"
+// The kinds of findings.
+const (
+	// FindingPoison: a record cannot be read, or something made the service's core
+	// panic; it is left alone.
+	FindingPoison = "POISON"
+)
 
 // Findings are about what a replica of a service leaves alone.
 func (s Status) Findings(service string) []*berthv1.Finding {
