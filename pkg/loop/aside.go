@@ -85,11 +85,15 @@ func (d *Driver[C]) tidyAside(ctx context.Context) error {
 	}
 	deletes := slices.SortedFunc(maps.Keys(a.others), func(x, y model.Ref) int { return strings.Compare(x.ID, y.ID) })
 	clear(a.others)
-	for _, id := range slices.Sorted(maps.Keys(a.stored)) {
-		p := a.stored[id]
-		if ref, ok := d.space.Parse(p.Key); p.Kind == model.PoisonRecord && (!ok || a.withheld[ref] != p.Mod) {
+	over := func(p *model.Poison) bool {
+		ref, ok := d.space.Parse(p.Key)
+		return p.Kind == model.PoisonRecord && (!ok || a.withheld[ref] != p.Mod)
+	}
+	maps.DeleteFunc(a.guard.Met, func(_ string, p *model.Poison) bool { return over(p) })
+	for _, p := range sorted(a.stored) {
+		if over(p) {
 			deletes = append(deletes, p.Ref())
-			delete(a.stored, id)
+			delete(a.stored, p.ID)
 		}
 	}
 	return d.commitAside(ctx, sorted(a.guard.Met), deletes)
