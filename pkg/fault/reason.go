@@ -36,6 +36,7 @@ const (
 	ReasonStartFailed      Reason = "START_FAILED"
 	ReasonLeaseGone        Reason = "LEASE_GONE"
 	ReasonNotQuarantined   Reason = "NOT_QUARANTINED"
+	ReasonPoison           Reason = "POISON"
 )
 
 // Reasons why a reservation waits or ended, and why a worker ended.

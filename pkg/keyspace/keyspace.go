@@ -4,6 +4,7 @@
 //	/berth/{cluster}/
 //	  leaders/{service}                                   winner; a standby may evict
 //	  {service}/chain                                     the service's leader
+//	  {service}/poison/{id}                               the service's leader
 //	  registry/reservations/{job}/{stage}/{name}/{uid}    registry
 //	  registry/stages/{job}/{stage}                       registry
 //	  registry/ready                                      registry
@@ -45,7 +46,7 @@ func New(cluster string) Space { return Space{"/berth/" + cluster + "/"} }
 func (s Space) Prefix() string { return s.prefix }
 
 // Writer is the service whose leader alone writes records of the kind; empty
-// for leader keys and chains, where it is the service in the key.
+// for leader keys, chains and poison, where it is the service in the key.
 func Writer(kind model.Kind) string {
 	switch kind {
 	case model.KindReservation, model.KindStage, model.KindReady:
@@ -66,6 +67,9 @@ func (s Space) Key(r model.Ref) string {
 		return s.prefix + "leaders/" + r.ID
 	case model.KindChain:
 		return s.prefix + r.ID + "/chain"
+	case model.KindPoison:
+		service, id, _ := strings.Cut(r.ID, "/")
+		return s.prefix + service + "/poison/" + id
 	case model.KindReservation:
 		return s.prefix + "registry/reservations/" + r.Key.Job + "/" + r.Key.Stage + "/" + r.Key.Name + "/" + r.ID
 	case model.KindStage:
@@ -107,6 +111,8 @@ func (s Space) Parse(key string) (ref model.Ref, ok bool) {
 		return model.Ref{Kind: model.KindLeader, ID: p[1]}, true
 	case len(p) == 2 && p[1] == "chain":
 		return model.Ref{Kind: model.KindChain, ID: p[0]}, true
+	case len(p) == 3 && p[1] == "poison":
+		return model.Ref{Kind: model.KindPoison, ID: p[0] + "/" + p[2]}, true
 	case len(p) == 6 && p[0] == "registry" && p[1] == "reservations":
 		return model.Ref{Kind: model.KindReservation, Key: model.Key{Job: p[2], Stage: p[3], Name: p[4]}, ID: p[5]}, true
 	case len(p) == 4 && p[0] == "registry" && p[1] == "stages":

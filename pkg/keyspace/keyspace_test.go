@@ -25,6 +25,7 @@ func TestKeyAndParse(t *testing.T) {
 		{Kind: model.KindSKU, ID: "small"}:                                "/berth/default/executors/skus/small",
 		{Kind: model.KindPool, ID: "night"}:                               "/berth/default/executors/pools/night",
 		{Kind: model.KindDisable, ID: "d-1"}:                              "/berth/default/executors/disables/d-1",
+		{Kind: model.KindPoison, ID: "registry/1f2e"}:                     "/berth/default/registry/poison/1f2e",
 		{Kind: model.KindForgotten}:                                       "/berth/default/executors/forgotten",
 	}
 	for ref, want := range refs {

@@ -69,6 +69,12 @@ type replica struct {
 // run starts a replica; perform may be nil. It is stopped with the test.
 func run(t *testing.T, s store.Store, id string, perform func(*loop.Term, *toy, model.Action)) *replica {
 	t.Helper()
+	return runAs(t, s, id, "v1", newToy, perform)
+}
+
+// runAs is run of a version of the program, with its core.
+func runAs(t *testing.T, s store.Store, id, version string, core func() *toy, perform func(*loop.Term, *toy, model.Action)) *replica {
+	t.Helper()
 	election, err := leader.New(leader.Config{
 		Store: s, Key: space.Key(model.LeaderRef(service)), TTL: leader.MinTTL,
 		Candidate: leader.Candidate{ID: id, Address: id + ":1"},
@@ -82,7 +88,7 @@ func run(t *testing.T, s store.Store, id string, perform func(*loop.Term, *toy, 
 	}
 	r.Loop = loop.New(loop.Config[*toy]{
 		Service: service, Space: space, Store: s, Election: election, Perform: perform, Events: loop.DefaultEventLimits(),
-		New:    newToy,
+		New: core, Replica: id, Version: version,
 		OnLead: func(serving bool) { r.serving <- serving },
 		Log:    slog.New(slog.DiscardHandler),
 	})

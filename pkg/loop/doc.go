@@ -16,6 +16,9 @@
 //   - A decision that rests on another service's stale record is not written;
 //     it is taken back and decided again from what is there now.
 //   - A leader whose loop hangs gives way, although its etcd lease is renewed.
+//   - What makes the core panic, and what cannot be read, is left alone by every
+//     replica and told of as a finding; the rest is served. Where the core says
+//     that it would be wrong without it, nothing is.
 //   - When a term ends, by whatever, the core is thrown away and built again
 //     from the view; whoever waits for an answer is told that the outcome is
 //     unknown, and may repeat.

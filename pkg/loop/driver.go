@@ -60,6 +60,7 @@ type Driver[C model.Core] struct {
 	chain   []byte
 	leaders map[string]leading
 	kept    *Kept
+	aside   aside
 
 	// leads is set, and the rest filled in, with Lead.
 	leads bool
@@ -81,6 +82,7 @@ func NewDriver[C model.Core](core C, service string, space keyspace.Space, limit
 	return &Driver[C]{
 		Core: core, service: service, space: space, now: now, limits: limits,
 		leaders: map[string]leading{}, mine: map[int64]struct{}{}, kept: newKept(space, limits.PerJob),
+		aside: newAside(),
 	}
 }
 
@@ -108,7 +110,8 @@ func (d *Driver[C]) Leader(service string) (*model.Leader, int64) {
 }
 
 // Events turns a batch of the view into what the core is to be told. A leading
-// core is not told of its own commits again.
+// core is not told of its own commits again. What cannot be told, the core is to
+// leave alone, if it can: it is told so with the first batch.
 func (d *Driver[C]) Events(b store.Batch) ([]model.Event, error) {
 	if b.Reset && d.leads {
 		return nil, ErrReset
@@ -116,7 +119,12 @@ func (d *Driver[C]) Events(b store.Batch) ([]model.Event, error) {
 	if b.Reset {
 		d.kept.reset(b.Revision)
 	}
-	events := make([]model.Event, 0, len(b.Changes)+1)
+	first := d.revision == 0
+	held, err := d.notice(b, first)
+	if err != nil {
+		return nil, err
+	}
+	events := append(make([]model.Event, 0, len(held)+len(b.Changes)+1), held...)
 	for _, c := range b.Changes {
 		if d.kept.told(c) {
 			continue
@@ -125,25 +133,24 @@ func (d *Driver[C]) Events(b store.Batch) ([]model.Event, error) {
 		if !ok {
 			continue
 		}
-		if ref.Kind == model.KindChain {
+		switch {
+		case ref.Kind == model.KindChain:
 			if ref.ID == d.service {
 				d.chain = c.Value
 			}
+			continue
+		case ref.Kind == model.KindPoison:
 			continue
 		}
 		if _, own := d.mine[c.Mod]; own && keyspace.Writer(ref.Kind) == d.service {
 			continue
 		}
-		event := model.Changed{Ref: ref, Create: c.Create, Mod: c.Mod}
-		if !c.Deleted {
-			record, err := wire.Decode(ref, c.Value, c.Create, c.Mod, c.Lease)
-			if err != nil {
-				return nil, err
-			}
-			event.Record = record
+		event, err := d.changed(ref, c, first)
+		if err != nil {
+			return nil, err
 		}
-		if ref.Kind == model.KindLeader {
-			record, _ := event.Record.(*model.Leader)
+		if changed, told := event.(model.Changed); told && ref.Kind == model.KindLeader {
+			record, _ := changed.Record.(*model.Leader)
 			d.leaders[ref.ID] = leading{record, c.Create}
 		}
 		events = append(events, event)
@@ -167,7 +174,11 @@ func (d *Driver[C]) Follow(b store.Batch) error {
 		return err
 	}
 	for _, event := range events {
-		if actions := d.Core.Step(d.now(), event); len(actions) > 0 {
+		actions, err := d.give(event)
+		if err != nil {
+			return err
+		}
+		if len(actions) > 0 {
 			return fmt.Errorf("loop: a core that does not lead wants %T", actions[0])
 		}
 	}
@@ -196,6 +207,9 @@ type Leading struct {
 // the win. The actions answered are to be carried out.
 func (d *Driver[C]) Lead(ctx context.Context, l Leading) ([]model.Action, error) {
 	d.Leading, d.leads = l, true
+	if err := d.tidyAside(ctx); err != nil {
+		return nil, err
+	}
 	// A term begins with a segment of its own, after those before it.
 	d.writing.number, _ = d.kept.newestOf(d.service)
 	d.writing.marked = true
@@ -218,7 +232,10 @@ func (d *Driver[C]) Round(ctx context.Context, events []model.Event) ([]model.Ac
 		after := make([]int, len(events)) // effects decided up to and with each event
 		tentative := make([][]model.Action, len(events))
 		for i, event := range events {
-			tentative[i] = d.step(event)
+			var err error
+			if tentative[i], err = d.step(event); err != nil {
+				return actions, err
+			}
 			after[i] = len(d.effects)
 		}
 		durable, late, err := d.commit(ctx)
@@ -237,7 +254,12 @@ func (d *Driver[C]) Round(ctx context.Context, events []model.Event) ([]model.Ac
 			}
 			return actions, d.retain(ctx)
 		}
-		d.abandon()
+		if poisoned := (*Poisoned)(nil); errors.As(err, &poisoned) {
+			return actions, err
+		}
+		if err := d.abandon(); err != nil {
+			return actions, err
+		}
 		done := 0
 		for done < len(events) && after[done] <= durable {
 			actions = append(actions, tentative[done]...)
@@ -303,11 +325,14 @@ func refusal(err error) error {
 }
 
 // step gives the core one event, keeps its effects and answers the rest.
-func (d *Driver[C]) step(event model.Event) []model.Action {
-	var rest []model.Action
+func (d *Driver[C]) step(event model.Event) (rest []model.Action, err error) {
 	input, _ := event.(model.Input)
 	first := len(d.effects)
-	for _, action := range d.Core.Step(d.now(), event) {
+	actions, err := d.give(event)
+	if err != nil {
+		return nil, err
+	}
+	for _, action := range actions {
 		switch a := action.(type) {
 		case model.Effect:
 			d.effects = append(d.effects, decided{a, input.Token})
@@ -317,7 +342,7 @@ func (d *Driver[C]) step(event model.Event) []model.Action {
 		}
 		rest = append(rest, action)
 	}
-	return rest
+	return rest, nil
 }
 
 // commit makes the effects durable, and those that come of it, until there are
@@ -336,7 +361,11 @@ func (d *Driver[C]) commit(ctx context.Context) (durable int, actions []model.Ac
 			d.effects = d.effects[c.Writes:]
 			d.writing.durable(c.Writes)
 			durable += c.Writes
-			actions = append(actions, d.step(model.Committed{Effects: c.Writes, Revision: c.Revision})...)
+			more, err := d.step(model.Committed{Effects: c.Writes, Revision: c.Revision})
+			if err != nil {
+				return durable, actions, err
+			}
+			actions = append(actions, more...)
 		}
 		if errors.Is(err, store.ErrLeaseNotFound) && len(d.effects[0].Events) > 0 {
 			// Job events stand on an etcd lease of the term's own: that is gone,
@@ -351,9 +380,10 @@ func (d *Driver[C]) commit(ctx context.Context) (durable int, actions []model.Ac
 	return durable, actions, nil
 }
 
-func (d *Driver[C]) abandon() {
+func (d *Driver[C]) abandon() error {
 	d.effects = nil
-	d.Core.Step(d.now(), model.Abandoned{})
+	_, err := d.give(model.Abandoned{})
+	return err
 }
 
 func (d *Driver[C]) catchUp(ctx context.Context, revision int64) ([]model.Event, error) {

@@ -44,7 +44,26 @@ func (t *tenure[C]) lead(leaving context.Context) error {
 			it.answer(nil, nil)
 		}
 	}()
-	return t.serve(ctx, leaving)
+	err := t.serve(ctx, leaving)
+	if poisoned := (*Poisoned)(nil); errors.As(err, &poisoned) {
+		t.quarantine(poisoned)
+	}
+	return err
+}
+
+// quarantine has the leader's last act be to store what made its core panic, and
+// answers whoever asked for it. If it cannot, this replica alone remembers it.
+func (t *tenure[C]) quarantine(p *Poisoned) {
+	if p.Poison == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), quarantineWithin)
+	defer cancel()
+	p.kept = t.driver.Log != nil && t.driver.Keep(ctx, p.Poison) == nil
+	if it, waits := t.waiting[p.Token]; waits {
+		delete(t.waiting, p.Token)
+		it.answer(nil, poisonous(p.Poison))
+	}
 }
 
 // watch returns when the term is to end: the leadership is over, or the loop
@@ -231,6 +250,10 @@ func (t *tenure[C]) take(it item[C], r *round) {
 	case it.read != nil:
 		t.reads = append(t.reads, it)
 	default:
+		if err := t.driver.refuses(it.request); err != nil {
+			it.answer(nil, err)
+			return
+		}
 		t.lastToken++
 		t.waiting[t.lastToken] = it
 		r.requests = append(r.requests, model.Input{Token: t.lastToken, Request: it.request})

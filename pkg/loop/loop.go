@@ -1,9 +1,11 @@
 package loop
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
+	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -18,8 +20,11 @@ import (
 type Config[C model.Core] struct {
 	// Service is the name the leader key and the chain go by.
 	Service string
-	Space   keyspace.Space
-	Store   store.Store
+	// Replica and Version are told of what makes the core panic: what one version
+	// of the program leaves alone, another tries again.
+	Replica, Version string
+	Space            keyspace.Space
+	Store            store.Store
 	// Election is where the replica stands for leader.
 	Election *leader.Election
 	// New makes a core that knows nothing.
@@ -55,6 +60,9 @@ const (
 	// finishWithin is how long a round under way may take once the replica is to
 	// stop. What is then not known to be durable is answered as perhaps applied.
 	finishWithin = time.Second
+	// quarantineWithin is how long a leader whose core panicked may take to store
+	// what of. Whoever is next would panic too, so that is worth a pause.
+	quarantineWithin = 2 * time.Second
 )
 
 // Loop owns a core for as long as its replica runs.
@@ -63,6 +71,8 @@ type Loop[C model.Core] struct {
 	inbox  chan item[C]
 	ended  chan struct{} // closed when Run has returned
 	status atomic.Pointer[state]
+	// met is what made the core panic, by id, and is not stored.
+	met map[string]*model.Poison
 }
 
 // item is a request, an event without an answer, or a read.
@@ -102,11 +112,13 @@ type Status struct {
 	// Events and EventBytes are how many job events etcd holds, of all services;
 	// 0 while they are being counted.
 	Events, EventBytes int
+	// Aside is what the replica leaves alone.
+	Aside []Aside
 }
 
 // New answers a loop; Run runs it.
 func New[C model.Core](cfg Config[C]) *Loop[C] {
-	l := &Loop[C]{cfg: cfg, inbox: make(chan item[C], inboxSize), ended: make(chan struct{})}
+	l := &Loop[C]{cfg: cfg, inbox: make(chan item[C], inboxSize), ended: make(chan struct{}), met: map[string]*model.Poison{}}
 	l.status.Store(&state{})
 	return l
 }
@@ -118,12 +130,13 @@ type state struct {
 	serving    bool
 	revision   int64
 	kept       *Kept
+	aside      []Aside
 }
 
 // Status may be called from any goroutine.
 func (l *Loop[C]) Status() Status {
 	s := l.status.Load()
-	status := Status{Revision: s.revision}
+	status := Status{Revision: s.revision, Aside: s.aside}
 	if s.view != nil {
 		status.Current = s.revision > 0 && s.view.Ready()
 	}
@@ -209,9 +222,13 @@ func (l *Loop[C]) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if errors.Is(err, errAsked) {
+		poisoned := (*Poisoned)(nil)
+		switch {
+		case errors.Is(err, errAsked):
 			l.cfg.Log.Info("resigned as asked")
-		} else {
+		case errors.As(err, &poisoned):
+			l.meet(poisoned)
+		default:
 			l.cfg.Log.Warn("leadership or view ended; starting afresh", "error", err)
 		}
 		if time.Since(began) > longestPause {
@@ -221,15 +238,37 @@ func (l *Loop[C]) Run(ctx context.Context) {
 	}
 }
 
+// meet remembers what made the core panic, unless the leader has stored it.
+func (l *Loop[C]) meet(p *Poisoned) {
+	object, id := "", ""
+	if p.Poison != nil {
+		object, id = cmp.Or(p.Poison.Key, p.Poison.Request), p.Poison.ID
+		if !p.kept {
+			l.met[id] = p.Poison
+		}
+	}
+	l.cfg.Log.Error("the core panicked; starting afresh", "panic", p.Panic, "blamed", object, "id", id, "kept", p.kept, "stack", p.Stack)
+}
+
 // claim says whether the item is the caller's of claim alone.
 func (it item[C]) claim() bool { return it.claimed.CompareAndSwap(false, true) }
 
 // view answers a read, unless its caller has gone.
 func (it item[C]) view(core C) {
 	if it.claim() {
-		it.read(core)
-		it.answer(nil, nil)
+		it.answer(nil, look(it.read, core))
 	}
+}
+
+// look reads the core. A read that panics has changed nothing.
+func look[C model.Core](read func(C), core C) (err error) {
+	defer func() {
+		if what := recover(); what != nil {
+			err = fault.New(fault.Internal, fault.ReasonInternal, "the read panicked: %v\n%s", what, debug.Stack())
+		}
+	}()
+	read(core)
+	return nil
 }
 
 func (it item[C]) answer(value any, err error) {

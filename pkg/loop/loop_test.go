@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -230,7 +231,7 @@ func TestStoppedAnswersAtOnce(t *testing.T) {
 		if _, found, _ := fake.Get(ctx, space.Key(model.LeaderRef(service))); found {
 			t.Error("the leadership is not given up")
 		}
-		if a.Status() != (loop.Status{}) {
+		if !reflect.DeepEqual(a.Status(), loop.Status{}) {
 			t.Errorf("status %+v", a.Status())
 		}
 	})

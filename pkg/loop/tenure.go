@@ -34,10 +34,16 @@ type tenure[C model.Core] struct {
 func newTenure[C model.Core](l *Loop[C]) *tenure[C] {
 	return &tenure[C]{
 		l:       l,
-		driver:  NewDriver(l.cfg.New(), l.cfg.Service, l.cfg.Space, l.cfg.Events, time.Now),
+		driver:  l.newDriver(),
 		batches: make(chan store.Batch, 64),
 		waiting: map[uint64]item[C]{},
 	}
+}
+
+func (l *Loop[C]) newDriver() *Driver[C] {
+	d := NewDriver(l.cfg.New(), l.cfg.Service, l.cfg.Space, l.cfg.Events, time.Now)
+	d.Guard(Guard{Replica: l.cfg.Replica, Version: l.cfg.Version, Met: l.met})
+	return d
 }
 
 func (t *tenure[C]) run(ctx context.Context) error {
@@ -122,7 +128,7 @@ func resign(leadership *leader.Leadership) {
 
 func (t *tenure[C]) follow(ctx context.Context, b store.Batch) error {
 	if b.Reset && t.driver.Revision() > 0 {
-		t.driver = NewDriver(t.l.cfg.New(), t.l.cfg.Service, t.l.cfg.Space, t.l.cfg.Events, time.Now)
+		t.driver = t.l.newDriver()
 	}
 	if err := t.driver.Follow(b); err != nil || !b.Reset {
 		return err
@@ -160,5 +166,5 @@ func (t *tenure[C]) notLeader() error {
 }
 
 func (t *tenure[C]) publish(serving bool) {
-	t.l.status.Store(&state{view: t.view, leadership: t.leadership, serving: serving, revision: t.driver.Revision(), kept: t.driver.Kept()})
+	t.l.status.Store(&state{view: t.view, leadership: t.leadership, serving: serving, revision: t.driver.Revision(), kept: t.driver.Kept(), aside: t.driver.Aside()})
 }

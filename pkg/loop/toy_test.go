@@ -44,6 +44,10 @@ type toy struct {
 	out     []model.Action
 	// blind, it does not learn of changes.
 	blind bool
+	// strike, when given, comes before each step, and may panic. It may say what
+	// the step decides about.
+	strike  func(c *toy, event model.Event)
+	subject model.Ref
 }
 
 type pending struct {
@@ -55,10 +59,17 @@ type pending struct {
 
 func newToy() *toy { return &toy{records: map[model.Ref]model.Record{}} }
 
+// Subject and CanMiss implement model.Holder: a toy can miss gates.
+func (c *toy) Subject() model.Ref         { return c.subject }
+func (c *toy) CanMiss(ref model.Ref) bool { return ref.Kind == model.KindTaskHeader }
+
 func (c *toy) NextDeadline() time.Time { return c.next }
 
 func (c *toy) Step(now time.Time, event model.Event) []model.Action {
-	c.out = nil
+	c.out, c.subject = nil, model.Ref{}
+	if c.strike != nil {
+		c.strike(c, event)
+	}
 	switch e := event.(type) {
 	case nil:
 		c.tell("nil")
@@ -70,6 +81,8 @@ func (c *toy) Step(now time.Time, event model.Event) []model.Action {
 		if !c.blind {
 			c.set(e.Ref, e.Record)
 		}
+	case model.Held:
+		c.tell("held %s", name(e.Ref))
 	case model.Progress:
 	case model.Elected:
 		c.tell("elected")

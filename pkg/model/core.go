@@ -60,6 +60,30 @@ type Committed struct {
 // them back; the inputs they came from are given again.
 type Abandoned struct{}
 
+// Held tells a core that a record is to be left alone: the record may be there
+// and not be told, for it cannot be read or made the core panic; or it is told,
+// and what follows from it made the core panic. The core neither frees what the
+// record may hold nor starts anything for it, whatever else it knows of what
+// the record belongs to.
+//
+// It is told while the core does not lead, and stands for the life of the core:
+// when what is left alone changes, the core is built afresh.
+type Held struct {
+	Ref Ref
+}
+
+// Holder is a core that can go on beside what it is not to touch.
+type Holder interface {
+	Core
+	// Subject is the record that the core, in the step under way or the last
+	// one, was deciding about; zero for none but what its event names. When a
+	// step panics, that is to blame.
+	Subject() Ref
+	// CanMiss says whether the core stays right when it is told Held of a record
+	// in place of the record.
+	CanMiss(ref Ref) bool
+}
+
 // Progress tells that the view has reached a revision: everything up to it was
 // told. It is given after the changes of each batch.
 type Progress struct {

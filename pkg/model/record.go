@@ -22,6 +22,7 @@ const (
 	KindPool             // executor-state
 	KindDisable          // executor-state
 	KindForgotten        // executor-state; one
+	KindPoison           // each service its own
 )
 
 // Service names.
@@ -39,7 +40,7 @@ type Ref struct {
 	Key Key
 	// ID is the uid of reservations, leases and tasks, the id of executors and
 	// requests to disable, the name of SKUs and pools, the service of leaders
-	// and chains.
+	// and chains, service/id of poison.
 	ID    string
 	Chunk int32
 }

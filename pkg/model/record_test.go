@@ -19,6 +19,8 @@ func TestEveryRecordHasARefOfItsOwn(t *testing.T) {
 		{&TaskHeader{UID: "a-1"}, KindTaskHeader},
 		{&TaskChunk{UID: "a-1"}, KindTaskChunk},
 		{&TaskChunk{UID: "a-1", Chunk: 1}, KindTaskChunk},
+		{&Poison{Service: ServiceRegistry, ID: "a-1"}, KindPoison},
+		{&Poison{Service: ServiceAssigner, ID: "a-1"}, KindPoison},
 	} {
 		ref := r.record.Ref()
 		if ref.Kind != r.kind {

@@ -139,7 +139,7 @@ func NewLoop[C model.Core](r *Replica, core func() C, perform func(*loop.Term, C
 		return nil, err
 	}
 	l = loop.New(loop.Config[C]{
-		Service: r.Service, Space: r.Space, Store: r.Store, Election: election,
+		Service: r.Service, Replica: r.ID, Version: process.Version, Space: r.Space, Store: r.Store, Election: election,
 		New: core, Perform: perform, Log: r.Log, Events: eventLimits(r.Config),
 		OnLead:  func(serving bool) { r.Server.SetServing(rpc.LeaderHealth(r.Service), serving) },
 		Durable: steps(r),

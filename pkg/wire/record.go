@@ -2,6 +2,7 @@ package wire
 
 import (
 	"fmt"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -51,6 +52,11 @@ func Encode(record model.Record) ([]byte, error) {
 		}
 	case *model.Live:
 		m = &recordv1.Live{Incarnation: r.Incarnation}
+	case *model.Poison:
+		m = &recordv1.Poison{
+			Kind: int32(r.Kind), Key: r.Key, Mod: r.Mod, Request: r.Request, Fingerprint: r.Fingerprint, Content: r.Content,
+			Panic: r.Panic, Stack: r.Stack, At: Timestamp(r.At), Replica: r.Replica, Version: r.Version,
+		}
 	case *model.LeaseChunk:
 		m = encodeLease(r)
 	case *model.TaskHeader:
@@ -151,6 +157,17 @@ func decode(ref model.Ref, value []byte, create, mod, etcdLease int64) (model.Re
 			Drain: m.GetDrain(), Claim: m.GetClaim(), Told: m.GetTold(), ToldAll: m.GetToldAll(),
 			EndedAt: Time(m.GetEndedAt()), Enable: m.GetEnable(), Undone: m.GetUndone(),
 			Call: m.GetCall(),
+		}, nil
+	case model.KindPoison:
+		m := &recordv1.Poison{}
+		if err := proto.Unmarshal(value, m); err != nil {
+			return nil, err
+		}
+		service, id, _ := strings.Cut(ref.ID, "/")
+		return &model.Poison{
+			Service: service, ID: id, Kind: model.PoisonKind(m.GetKind()), Key: m.GetKey(), Mod: m.GetMod(),
+			Request: m.GetRequest(), Fingerprint: m.GetFingerprint(), Content: m.GetContent(),
+			Panic: m.GetPanic(), Stack: m.GetStack(), At: Time(m.GetAt()), Replica: m.GetReplica(), Version: m.GetVersion(),
 		}, nil
 	case model.KindLive:
 		m := &recordv1.Live{}

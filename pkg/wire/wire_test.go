@@ -54,6 +54,11 @@ func records() []model.Record {
 			RegisteredAt: at(4), Since: at(5),
 		},
 		&model.Live{ID: "host-1", Incarnation: 3, EtcdLease: 77},
+		&model.Poison{
+			Service: model.ServiceRegistry, ID: "1f2e", Kind: model.PoisonWork, Key: "/berth/x/registry/ready", Mod: 7,
+			Request: "queue.Upsert", Fingerprint: "1f2e", Content: "{}", Panic: "index out of range", Stack: "goroutine 1",
+			At: at(8), Replica: "r-1", Version: "v1",
+		},
 		&model.LeaseChunk{
 			UID: "1a-2", Chunk: 1, Chunks: 2, Total: 1025, Key: key, Epoch: 11, Each: resource.Vector{"cpu": 1000}, Role: "web",
 			Workers: []model.Placement{{Seat: model.Seat{Index: 4, Number: 2}, Ordinal: 9}}, Cut: 10, GrantedAt: at(6), Create: 11,

@@ -76,7 +76,7 @@ func (c *Core) locate(workers []Assigned) []position {
 	}
 	found := make([]position, len(workers))
 	for _, t := range c.tasks {
-		if !t.active() {
+		if !t.active() || c.aside.uids[t.uid] {
 			continue
 		}
 		for _, i := range byEpoch[t.header.Epoch] {

@@ -28,6 +28,10 @@ type Core struct {
 	// ready: the registry is, and what no record wants may be swept.
 	ready bool
 
+	// aside is what is left alone; subject what the step decides about by itself.
+	aside   aside
+	subject model.Ref
+
 	// What this service decided, with the journal of what is not durable yet.
 	tasks            map[string]*task
 	uids             []string
@@ -75,6 +79,7 @@ func New(cfg Config) *Core {
 		orders:       map[orderKey]*order{},
 		flights:      map[flightKey]*flight{},
 		drafts:       map[string]*draft{},
+		aside:        aside{uids: map[string]bool{}},
 		figures:      newFigures(),
 	}
 }
@@ -84,9 +89,13 @@ func New(cfg Config) *Core {
 // that a decision sees one revision.
 func (c *Core) Step(now time.Time, event model.Event) []model.Action {
 	c.now = now
+	c.aboutNone()
 	switch e := event.(type) {
 	case model.Changed:
 		c.changed(e)
+		return nil
+	case model.Held:
+		c.hold(e.Ref)
 		return nil
 	case model.Committed:
 		c.committed(e.Effects)
@@ -205,8 +214,10 @@ func (c *Core) answered(event model.Event) {
 	case SubmitsDone:
 		c.submitsDone(e...)
 	case StopDone:
+		c.about(e.UID)
 		c.stopDone(e)
 	}
+	c.aboutNone()
 	if c.emitted > before {
 		c.answers = append(c.answers, answer{event, c.emitted})
 	}

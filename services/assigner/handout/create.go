@@ -73,10 +73,12 @@ func (c *Core) handOver(request Create) ([]CreateOutcome, error) {
 	outcomes := make([]CreateOutcome, 0, len(request.Tasks))
 	waiting := false
 	for _, asked := range request.Tasks {
+		c.about(asked.UID)
 		taken, reason, known := c.take(request.Term, asked)
 		waiting = waiting || !known
 		outcomes = append(outcomes, CreateOutcome{UID: asked.UID, Taken: taken, Reason: reason})
 	}
+	c.aboutNone()
 	if waiting {
 		return nil, nil
 	}
@@ -88,6 +90,9 @@ func (c *Core) handOver(request Create) ([]CreateOutcome, error) {
 func (c *Core) take(term int64, asked CreateTask) (taken bool, reason fault.Reason, known bool) {
 	if t := c.tasks[asked.UID]; t != nil && t.active() && t.header.Key == asked.Key {
 		return true, "", true
+	}
+	if c.aside.uids[asked.UID] {
+		return false, fault.ReasonPoison, true
 	}
 	r, l := c.reservations[asked.UID], c.leases[asked.UID]
 	if r.mod != asked.Mod || l.create != asked.Lease || !l.whole() {

@@ -117,6 +117,7 @@ func (c *Core) tell(w *model.TaskWorker) model.EventWorker {
 // some of them can go on.
 func (c *Core) flush() {
 	for _, uid := range slices.Sorted(maps.Keys(c.drafts)) {
+		c.about(uid)
 		c.flushDraft(c.drafts[uid])
 		delete(c.drafts, uid)
 	}

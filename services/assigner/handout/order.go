@@ -88,7 +88,7 @@ func (c *Core) refitAll(t *task) {
 
 // refit makes, keeps or drops the order that a worker's record asks for.
 func (c *Core) refit(t *task, w *model.TaskWorker, there bool) {
-	if !c.leading {
+	if !c.leading || c.aside.uids[t.uid] {
 		return
 	}
 	key := orderKey{w.Ordinal, t.uid, w.Seat}
@@ -200,6 +200,7 @@ func (c *Core) dispatch() {
 		o := heap.Pop(&c.due).(*order)
 		o.in = nil
 		h := c.host(o.key.ordinal)
+		c.about(o.key.uid)
 		if o.kind == orderStray && !c.ready {
 			o.enter(&c.held)
 			continue
@@ -210,6 +211,7 @@ func (c *Core) dispatch() {
 		}
 		c.send(o, h.record)
 	}
+	c.aboutNone()
 }
 
 func (c *Core) send(o *order, e *model.Executor) {

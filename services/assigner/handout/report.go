@@ -25,7 +25,8 @@ func (c *Core) report(r Report) (Reported, error) {
 	listed := make(map[placed]bool, len(r.Workers))
 	strays := map[instance]bool{}
 	for _, status := range r.Workers {
-		if !sayable(status.State) {
+		c.about(status.UID)
+		if !sayable(status.State) || c.aside.uids[status.UID] {
 			listed[placed{status.UID, status.Worker.Seat}] = true
 			continue
 		}
@@ -47,6 +48,7 @@ func (c *Core) report(r Report) (Reported, error) {
 			c.learn(t, at, known.Worker, r.Incarnation, r.Sequence, status)
 		}
 	}
+	c.aboutNone()
 	if r.Complete {
 		c.absent(h, current, silent, listed)
 		for of, o := range h.strays {
@@ -110,6 +112,10 @@ func (c *Core) learn(t *task, at slot, w model.TaskWorker, incarnation, sequence
 // absent takes what a complete report does not list.
 func (c *Core) absent(h *host, current int64, silent model.Reported, listed map[placed]bool) {
 	for _, p := range h.placed {
+		if c.aside.uids[p.uid] {
+			continue
+		}
+		c.about(p.uid)
 		key := orderKey{silent.Ordinal, p.uid, p.seat}
 		t, at, _ := c.find(key)
 		w := c.read(t, at)
@@ -125,6 +131,7 @@ func (c *Core) absent(h *host, current int64, silent model.Reported, listed map[
 			c.hurry(key)
 		}
 	}
+	c.aboutNone()
 }
 
 // hurry sends an order to stop now, instead of after the grace.

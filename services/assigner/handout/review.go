@@ -19,10 +19,12 @@ func (c *Core) review() {
 		}
 		for _, uid := range slices.Sorted(maps.Keys(c.dirtyTasks)) {
 			delete(c.dirtyTasks, uid)
-			if t := c.tasks[uid]; t != nil && t.header != nil {
+			if t := c.tasks[uid]; t != nil && t.header != nil && !c.aside.uids[uid] {
+				c.about(uid)
 				c.reviewTask(t)
 			}
 		}
+		c.aboutNone()
 	}
 }
 
@@ -30,10 +32,14 @@ func (c *Core) review() {
 // of one that is to be empty.
 func (c *Core) reviewHost(ordinal uint32) {
 	h := c.hosts[ordinal]
-	if h == nil || !h.lost() && !h.record.Draining || h.record == nil && !c.ready {
+	if h == nil || !h.lost() && !h.record.Draining || h.record == nil && (!c.ready || c.aside.hosts) {
 		return
 	}
 	for _, p := range h.placed {
+		if c.aside.uids[p.uid] {
+			continue
+		}
+		c.about(p.uid)
 		t, at, _ := c.find(orderKey{ordinal, p.uid, p.seat})
 		if !h.lost() {
 			c.dismiss(t, at, fault.ReasonExecutorDraining)
@@ -42,6 +48,7 @@ func (c *Core) reviewHost(ordinal uint32) {
 		c.lose(t, at, c.read(t, at), fault.ReasonExecutorLost)
 	}
 	c.flush()
+	c.aboutNone()
 }
 
 // lose ends a worker of which nobody knows whether it runs. One that could not be

@@ -12,6 +12,7 @@ import (
 func (c *Core) submitsDone(all ...SubmitDone) {
 	flights := make([]*flight, 0, len(all))
 	for _, d := range all {
+		c.about(d.UID)
 		key, ok := c.orderKey(d.Executor, d.UID, d.Seat)
 		if !ok {
 			continue

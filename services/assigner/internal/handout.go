@@ -71,7 +71,7 @@ func (s *Handout) HandoutFindings(ctx context.Context, _ *berthv1.ListFindingsRe
 	if err := s.loop.Read(ctx, false, func(c *handout.Core) { findings = c.Findings(time.Now()) }); err != nil {
 		return nil, err
 	}
-	answer := &berthv1.ListFindingsAnswer{}
+	answer := &berthv1.ListFindingsAnswer{Findings: s.loop.Status().Findings(model.ServiceAssigner)}
 	for _, f := range findings {
 		answer.Findings = append(answer.Findings, &berthv1.Finding{
 			Kind: f.Kind, Object: f.Object, Since: wire.Timestamp(f.Since),

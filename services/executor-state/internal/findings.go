@@ -12,7 +12,7 @@ import (
 
 // InventoryFindings implements control.v1.Inventory.
 func (s *Inventory) InventoryFindings(ctx context.Context, _ *berthv1.ListFindingsRequest) (*berthv1.ListFindingsAnswer, error) {
-	answer := &berthv1.ListFindingsAnswer{}
+	answer := &berthv1.ListFindingsAnswer{Findings: s.loop.Status().Findings(model.ServiceExecutorState)}
 	err := s.loop.Read(ctx, false, func(c *inventory.Core) {
 		for _, f := range c.Findings(time.Now()) {
 			answer.Findings = append(answer.Findings, &berthv1.Finding{

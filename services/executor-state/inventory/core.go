@@ -52,6 +52,9 @@ type Core struct {
 	crews     map[string]*crew
 	skus      map[string]*sku
 	ready     *held
+	// aside is what is left alone; subject what the step decides about by itself.
+	aside   aside
+	subject model.Ref
 	// demand is the reservations that wait, by group; awaited by uid.
 	demand  map[string]*demand
 	awaited map[string]*awaited
@@ -109,6 +112,7 @@ func New(cfg Config) *Core {
 		skus:         map[string]*sku{},
 		demand:       map[string]*demand{},
 		awaited:      map[string]*awaited{},
+		aside:        aside{uids: map[string]bool{}, executors: map[string]bool{}},
 	}
 }
 
@@ -121,10 +125,12 @@ func New(cfg Config) *Core {
 // After Abandoned every input that was not answered must be given again.
 func (c *Core) Step(now time.Time, event model.Event) []model.Action {
 	c.now = now
-	c.actions = nil
+	c.actions, c.subject = nil, model.Ref{}
 	switch event := event.(type) {
 	case model.Changed:
 		c.changed(event)
+	case model.Held:
+		c.leave(event.Ref)
 	case model.Progress:
 		c.progress(event.Revision)
 		c.work()

@@ -34,7 +34,9 @@ func (c *Core) loseAbsent() {
 			h.releasedAt = c.now
 		}
 		due := c.due(h)
+		c.subject = h.executor.Ref()
 		switch {
+		case c.aside.executors[h.id]:
 		case due.After(c.now), lost == c.cfg.StepLimit && !held[h]:
 			c.lostAt = earliest(c.lostAt, due)
 		case held[h]:
@@ -46,6 +48,7 @@ func (c *Core) loseAbsent() {
 			c.lose(h)
 		}
 	}
+	c.subject = model.Ref{}
 	c.held = held
 	// Those given up leave the crowd: whether it is one is asked again.
 	c.absentChanged = lost > 0

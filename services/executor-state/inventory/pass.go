@@ -25,9 +25,11 @@ func (c *Core) takePass(token uint64, p Pass) {
 		if !stopped[entry.Group] {
 			outcome = c.try(p, entry)
 		}
-		stopped[entry.Group] = outcome.Result != Granted && outcome.Reason != fault.ReasonInvalid
+		stopped[entry.Group] = outcome.Result != Granted &&
+			outcome.Reason != fault.ReasonInvalid && outcome.Reason != fault.ReasonPoison
 		outcomes = append(outcomes, outcome)
 	}
+	c.subject = model.Ref{}
 	c.waiting = append(c.waiting, waiting{token, outcomes})
 	c.answerPasses()
 }
@@ -49,8 +51,12 @@ func (c *Core) admit(p Pass) error {
 
 // try decides one entry, and leases its executors if all its workers fit.
 func (c *Core) try(p Pass, e Entry) Outcome {
+	c.subject = model.Ref{Kind: model.KindReservation, Key: e.Key, ID: e.UID}
 	if c.leases[e.UID] != nil {
 		return Outcome{UID: e.UID, Result: Granted, Fitting: e.Seats.Len()}
+	}
+	if c.aside.uids[e.UID] {
+		return Outcome{UID: e.UID, Result: NoFit, Reason: fault.ReasonPoison, Message: "a record of it is left alone: see the findings"}
 	}
 	if message := c.stale(e); message != "" {
 		return Outcome{UID: e.UID, Result: Stale, Reason: fault.ReasonStale, Message: message}

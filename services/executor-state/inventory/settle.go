@@ -90,8 +90,9 @@ func (c *Core) settleLeases() {
 	}
 	for _, uid := range uids {
 		l := c.leases[uid]
+		c.subject = leaseRef(uid)
 		switch {
-		case l == nil:
+		case l == nil, c.aside.uids[uid]:
 		case c.orphaned(uid, l):
 			c.decide(model.Effect{
 				Deletes: l.refs(),
@@ -102,6 +103,7 @@ func (c *Core) settleLeases() {
 			c.release(uid, l, chunks[uid])
 		}
 	}
+	c.subject = model.Ref{}
 }
 
 // orphaned says whether the lease is nobody's: its reservation has ended or is

@@ -52,7 +52,7 @@ func (s *Queue) Standing(ctx context.Context, req *berthv1.ExplainReservationReq
 
 // QueueFindings implements control.v1.Queue.
 func (s *Queue) QueueFindings(ctx context.Context, _ *berthv1.ListFindingsRequest) (*berthv1.ListFindingsAnswer, error) {
-	answer := &berthv1.ListFindingsAnswer{}
+	answer := &berthv1.ListFindingsAnswer{Findings: s.loop.Status().Findings(model.ServiceRegistry)}
 	err := s.loop.Read(ctx, false, func(c *queue.Core) {
 		for _, f := range c.Findings(time.Now()) {
 			answer.Findings = append(answer.Findings, &berthv1.Finding{

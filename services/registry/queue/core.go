@@ -38,6 +38,10 @@ type Core struct {
 	pending   []pending               // effects that are not durable
 	pendingOf map[model.Ref]int       // and how many of them touch a record
 	ready     *model.Ready            // nil while no registry has begun
+	held      held                    // what is left alone
+
+	// subject is what the step decides about by itself.
+	subject model.Ref
 
 	// What follows is this leader's alone and may be lost with it.
 	term          int64
@@ -94,10 +98,13 @@ func New(config Config) *Core {
 // the view is consistent, which is not between the changes of one batch, and
 // not while it lags behind what an abandoned effect ran into.
 func (c *Core) Step(now time.Time, event model.Event) []model.Action {
-	c.now, c.out, c.cause = now, nil, causeOf(event)
+	c.now, c.out, c.cause, c.subject = now, nil, causeOf(event), model.Ref{}
 	switch e := event.(type) {
 	case model.Changed:
 		c.changed(e)
+		return c.out
+	case model.Held:
+		c.hold(e.Ref)
 		return c.out
 	case model.Abandoned:
 		c.abandoned()
@@ -159,6 +166,10 @@ func earliest(a, b time.Time) time.Time {
 }
 
 func (c *Core) handle(in model.Input) {
+	if err := c.untouchable(in.Request); err != nil {
+		c.refuse(in.Token, err)
+		return
+	}
 	switch request := in.Request.(type) {
 	case Upsert:
 		c.upsert(in.Token, request)
@@ -179,6 +190,7 @@ func (c *Core) handle(in model.Input) {
 
 func (c *Core) elected(e model.Elected) {
 	c.term = e.Term
+	c.putAside()
 	c.reached(e.Revision)
 	c.wake(WakeReady)
 }

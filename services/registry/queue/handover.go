@@ -34,6 +34,9 @@ func (c *Core) handedOver(done HandedOver) {
 	c.handing = nil
 	for _, outcome := range done.Outcomes {
 		v := c.versions[outcome.UID]
+		if v != nil && v.r != nil {
+			c.subject = v.r.Ref()
+		}
 		mod, handed := handing[outcome.UID]
 		if handed && outcome.Taken {
 			c.counts.Taken++
@@ -51,6 +54,7 @@ func (c *Core) handedOver(done HandedOver) {
 			c.update(v, func() { v.refused = true })
 		}
 	}
+	c.subject = model.Ref{}
 }
 
 // forgetTaken hands over again what was taken and has no task in the view for

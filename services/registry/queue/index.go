@@ -195,6 +195,7 @@ func (c *Core) update(v *version, change func()) {
 		delete(c.taken, v.uid)
 		delete(c.granted, v.uid)
 	}
+	v.held = c.holds(v)
 	c.enterIndexes(v)
 	if n := len(c.freed); len(v.waiters) > 0 && (n == 0 || c.freed[n-1] != v) {
 		c.freed = append(c.freed, v)
@@ -217,7 +218,7 @@ func (c *Core) enterIndexes(v *version) {
 	if v.waits() {
 		c.enqueue(v)
 	}
-	if v.is(model.Queued) && v.holdsLease() && v.header == nil && !v.taken && !v.refused {
+	if v.is(model.Queued) && v.holdsLease() && v.header == nil && !v.taken && !v.refused && !v.held {
 		v.leased = v.r
 		c.leased.insert(v.r)
 	}

@@ -78,12 +78,14 @@ func (c *Core) sendPass() {
 		at.next = at.group.order.at(at.rank)
 		heap.Fix(h, 0)
 	}
+	c.subject = model.Ref{}
 	c.notBefore = c.now.Add(c.config.MinDelay)
 	c.countPass()
 	c.out = append(c.out, pass)
 }
 
 func (c *Core) offer(g *group, r *model.Reservation) PassEntry {
+	c.subject = r.Ref()
 	c.flight.offered[r.UID] = true
 	c.versions[r.UID].offered = true
 	return PassEntry{
@@ -112,9 +114,11 @@ func (c *Core) passDone(done PassDone) {
 			c.counts.Offers[outcome.Result]++
 		}
 		if v := c.versions[outcome.UID]; v != nil && v.waits() {
+			c.subject = v.r.Ref()
 			c.outcome(v, outcome, f.wake)
 		}
 	}
+	c.subject = model.Ref{}
 	if len(c.due) == 0 {
 		clear(c.causes[:])
 	}

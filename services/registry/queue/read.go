@@ -54,6 +54,9 @@ func (c *Core) view(v *version) View {
 	switch {
 	case !v.is(model.Queued):
 		return view
+	case v.held:
+		view.Reason = fault.ReasonPoison
+		return view
 	case !v.waits():
 		view.State = model.Assigning
 		return view

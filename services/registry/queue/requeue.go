@@ -206,7 +206,7 @@ func (v *version) setSpent(n int32, record model.Record) {
 // enterSpent and leaveSpent keep the versions that a stage's record tells of
 // whether they have workers to be queued again.
 func (c *Core) enterSpent(v *version) {
-	if len(v.spent) == 0 || !v.alive() {
+	if len(v.spent) == 0 || !v.alive() || v.held {
 		return
 	}
 	key := stageKey(v.r.Key)

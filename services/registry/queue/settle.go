@@ -18,18 +18,22 @@ func (c *Core) settle() {
 	due := slices.SortedFunc(maps.Values(c.unsettled), func(a, b *version) int { return c.compare(a.r, b.r) })
 	for _, v := range due {
 		if budget == 0 {
-			return
+			break
 		}
 		budget--
+		c.subject = v.r.Ref()
 		c.settleOne(v)
 	}
 	for ; budget > 0 && c.deadlines.len() > 0; budget-- {
 		first := c.deadlines.at(0)
 		if first.at.After(c.now) {
-			return
+			break
 		}
-		c.overdue(c.versions[first.uid])
+		v := c.versions[first.uid]
+		c.subject = v.r.Ref()
+		c.overdue(v)
 	}
+	c.subject = model.Ref{}
 }
 
 func (c *Core) settleOne(v *version) {
@@ -96,7 +100,7 @@ func (c *Core) overdue(v *version) {
 		return
 	}
 	var effect model.Effect
-	if job := v.r.Key.Job; c.lastOf(job) {
+	if job := v.r.Key.Job; c.lastOf(job) && !c.holdsOf(job) {
 		for key := range c.stageKeys.from(c.stageKeys.rank(model.Key{Job: job})) {
 			if key.Job != job {
 				break

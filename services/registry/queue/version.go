@@ -21,6 +21,9 @@ type version struct {
 	// group is the queue's id, computed once: constraints never change.
 	group string
 
+	// held: it is left alone.
+	held bool
+
 	// granted is the lease that a pass granted and the view does not show yet;
 	// taken and refused are what the assigner answered.
 	granted int64
@@ -74,7 +77,7 @@ func (v *version) leaseRevision() int64 {
 // waits says whether it stands in its queue: a lease takes it out, and so does
 // a task, even one whose lease was taken from it again.
 func (v *version) waits() bool {
-	return v.is(model.Queued) && !v.holdsLease() && v.header == nil
+	return v.is(model.Queued) && !v.holdsLease() && v.header == nil && !v.held
 }
 
 // started says whether the assigner has it: from the task header on it is
@@ -87,6 +90,7 @@ func (v *version) started() bool {
 // change that no request asks for.
 func (c *Core) unsettledNow(v *version) bool {
 	switch {
+	case v.held:
 	case v.is(model.Queued):
 		return v.header != nil && v.header.Complete || v.header == nil && (v.refused || len(v.r.Unwanted) > 0) || c.splits(v)
 	case v.is(model.Active):
@@ -118,7 +122,7 @@ func (v *version) unwanted() model.Seats {
 // is one that came of it, it is kept.
 func (c *Core) dueAt(v *version) time.Time {
 	switch {
-	case v.r == nil, v.r.State.Terminal() && c.children[v.uid] > 0:
+	case v.r == nil, v.held, v.r.State.Terminal() && c.children[v.uid] > 0:
 		return time.Time{}
 	case v.r.State.Terminal():
 		return v.r.EndedAt.Add(model.KeepTerminal)

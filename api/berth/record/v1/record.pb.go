@@ -1641,6 +1641,139 @@ func (x *TaskHeader) GetTrace() string {
 	return ""
 }
 
+// Poison is {service}/poison/{id}: what made the service's core panic, and is
+// left alone since.
+type Poison struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Kind is what is to blame: a request (1), a version of a record (2), or what
+	// the core decides by itself about a record (3).
+	Kind int32 `protobuf:"varint,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Key is the record's, and mod its version; a request has neither.
+	Key string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	Mod int64  `protobuf:"varint,3,opt,name=mod,proto3" json:"mod,omitempty"`
+	// Request names the type of a request, fingerprint its content, and content
+	// is as much of it as is kept.
+	Request     string `protobuf:"bytes,4,opt,name=request,proto3" json:"request,omitempty"`
+	Fingerprint string `protobuf:"bytes,5,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
+	Content     string `protobuf:"bytes,6,opt,name=content,proto3" json:"content,omitempty"`
+	// Panic is what the core said, and stack where; as much as is kept.
+	Panic   string                 `protobuf:"bytes,7,opt,name=panic,proto3" json:"panic,omitempty"`
+	Stack   string                 `protobuf:"bytes,8,opt,name=stack,proto3" json:"stack,omitempty"`
+	At      *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=at,proto3" json:"at,omitempty"`
+	Replica string                 `protobuf:"bytes,10,opt,name=replica,proto3" json:"replica,omitempty"`
+	// Version is the program's: another one tries again.
+	Version       string `protobuf:"bytes,11,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Poison) Reset() {
+	*x = Poison{}
+	mi := &file_berth_record_v1_record_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Poison) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Poison) ProtoMessage() {}
+
+func (x *Poison) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_record_v1_record_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Poison.ProtoReflect.Descriptor instead.
+func (*Poison) Descriptor() ([]byte, []int) {
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *Poison) GetKind() int32 {
+	if x != nil {
+		return x.Kind
+	}
+	return 0
+}
+
+func (x *Poison) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *Poison) GetMod() int64 {
+	if x != nil {
+		return x.Mod
+	}
+	return 0
+}
+
+func (x *Poison) GetRequest() string {
+	if x != nil {
+		return x.Request
+	}
+	return ""
+}
+
+func (x *Poison) GetFingerprint() string {
+	if x != nil {
+		return x.Fingerprint
+	}
+	return ""
+}
+
+func (x *Poison) GetContent() string {
+	if x != nil {
+		return x.Content
+	}
+	return ""
+}
+
+func (x *Poison) GetPanic() string {
+	if x != nil {
+		return x.Panic
+	}
+	return ""
+}
+
+func (x *Poison) GetStack() string {
+	if x != nil {
+		return x.Stack
+	}
+	return ""
+}
+
+func (x *Poison) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *Poison) GetReplica() string {
+	if x != nil {
+		return x.Replica
+	}
+	return ""
+}
+
+func (x *Poison) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
 // TaskChunk is assigner/tasks/{uid}/{chunk}: up to 256 workers.
 type TaskChunk struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1651,7 +1784,7 @@ type TaskChunk struct {
 
 func (x *TaskChunk) Reset() {
 	*x = TaskChunk{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[19]
+	mi := &file_berth_record_v1_record_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1663,7 +1796,7 @@ func (x *TaskChunk) String() string {
 func (*TaskChunk) ProtoMessage() {}
 
 func (x *TaskChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[19]
+	mi := &file_berth_record_v1_record_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1676,7 +1809,7 @@ func (x *TaskChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskChunk.ProtoReflect.Descriptor instead.
 func (*TaskChunk) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{19}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *TaskChunk) GetWorkers() []*TaskWorker {
@@ -1712,7 +1845,7 @@ type TaskWorker struct {
 
 func (x *TaskWorker) Reset() {
 	*x = TaskWorker{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[20]
+	mi := &file_berth_record_v1_record_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1724,7 +1857,7 @@ func (x *TaskWorker) String() string {
 func (*TaskWorker) ProtoMessage() {}
 
 func (x *TaskWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[20]
+	mi := &file_berth_record_v1_record_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1737,7 +1870,7 @@ func (x *TaskWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskWorker.ProtoReflect.Descriptor instead.
 func (*TaskWorker) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{20}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *TaskWorker) GetIndex() int32 {
@@ -2001,7 +2134,20 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	" \x01(\bR\twithdrawn\x12\x16\n" +
 	"\x06reason\x18\v \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\f \x01(\tR\amessage\x12\x14\n" +
-	"\x05trace\x18\r \x01(\tR\x05trace\"B\n" +
+	"\x05trace\x18\r \x01(\tR\x05trace\"\xa2\x02\n" +
+	"\x06Poison\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\x05R\x04kind\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\x12\x10\n" +
+	"\x03mod\x18\x03 \x01(\x03R\x03mod\x12\x18\n" +
+	"\arequest\x18\x04 \x01(\tR\arequest\x12 \n" +
+	"\vfingerprint\x18\x05 \x01(\tR\vfingerprint\x12\x18\n" +
+	"\acontent\x18\x06 \x01(\tR\acontent\x12\x14\n" +
+	"\x05panic\x18\a \x01(\tR\x05panic\x12\x14\n" +
+	"\x05stack\x18\b \x01(\tR\x05stack\x12*\n" +
+	"\x02at\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x18\n" +
+	"\areplica\x18\n" +
+	" \x01(\tR\areplica\x12\x18\n" +
+	"\aversion\x18\v \x01(\tR\aversion\"B\n" +
 	"\tTaskChunk\x125\n" +
 	"\aworkers\x18\x01 \x03(\v2\x1b.berth.record.v1.TaskWorkerR\aworkers\"\xad\x03\n" +
 	"\n" +
@@ -2036,7 +2182,7 @@ func file_berth_record_v1_record_proto_rawDescGZIP() []byte {
 	return file_berth_record_v1_record_proto_rawDescData
 }
 
-var file_berth_record_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_berth_record_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_berth_record_v1_record_proto_goTypes = []any{
 	(*Leader)(nil),                          // 0: berth.record.v1.Leader
 	(*Chain)(nil),                           // 1: berth.record.v1.Chain
@@ -2057,67 +2203,69 @@ var file_berth_record_v1_record_proto_goTypes = []any{
 	(*Live)(nil),                            // 16: berth.record.v1.Live
 	(*LeaseChunk)(nil),                      // 17: berth.record.v1.LeaseChunk
 	(*TaskHeader)(nil),                      // 18: berth.record.v1.TaskHeader
-	(*TaskChunk)(nil),                       // 19: berth.record.v1.TaskChunk
-	(*TaskWorker)(nil),                      // 20: berth.record.v1.TaskWorker
-	nil,                                     // 21: berth.record.v1.Reservation.WorkerCountsEntry
-	nil,                                     // 22: berth.record.v1.Executor.AttributesEntry
-	nil,                                     // 23: berth.record.v1.Executor.ResourcesEntry
-	nil,                                     // 24: berth.record.v1.Executor.ReservedEntry
-	nil,                                     // 25: berth.record.v1.Disable.AttributesEntry
-	nil,                                     // 26: berth.record.v1.LeaseChunk.EachEntry
-	(*timestamppb.Timestamp)(nil),           // 27: google.protobuf.Timestamp
-	(*v1.Reservation)(nil),                  // 28: berth.v1.Reservation
-	(v1.Reservation_State)(0),               // 29: berth.v1.Reservation.State
-	(v1.UpsertReservationRequest_Change)(0), // 30: berth.v1.UpsertReservationRequest.Change
-	(*v1.Sku)(nil),                          // 31: berth.v1.Sku
-	(*v1.Pool)(nil),                         // 32: berth.v1.Pool
-	(*v1.ReservationKey)(nil),               // 33: berth.v1.ReservationKey
-	(v1.Assignment_State)(0),                // 34: berth.v1.Assignment.State
-	(*v1.ResourceShare)(nil),                // 35: berth.v1.ResourceShare
+	(*Poison)(nil),                          // 19: berth.record.v1.Poison
+	(*TaskChunk)(nil),                       // 20: berth.record.v1.TaskChunk
+	(*TaskWorker)(nil),                      // 21: berth.record.v1.TaskWorker
+	nil,                                     // 22: berth.record.v1.Reservation.WorkerCountsEntry
+	nil,                                     // 23: berth.record.v1.Executor.AttributesEntry
+	nil,                                     // 24: berth.record.v1.Executor.ResourcesEntry
+	nil,                                     // 25: berth.record.v1.Executor.ReservedEntry
+	nil,                                     // 26: berth.record.v1.Disable.AttributesEntry
+	nil,                                     // 27: berth.record.v1.LeaseChunk.EachEntry
+	(*timestamppb.Timestamp)(nil),           // 28: google.protobuf.Timestamp
+	(*v1.Reservation)(nil),                  // 29: berth.v1.Reservation
+	(v1.Reservation_State)(0),               // 30: berth.v1.Reservation.State
+	(v1.UpsertReservationRequest_Change)(0), // 31: berth.v1.UpsertReservationRequest.Change
+	(*v1.Sku)(nil),                          // 32: berth.v1.Sku
+	(*v1.Pool)(nil),                         // 33: berth.v1.Pool
+	(*v1.ReservationKey)(nil),               // 34: berth.v1.ReservationKey
+	(v1.Assignment_State)(0),                // 35: berth.v1.Assignment.State
+	(*v1.ResourceShare)(nil),                // 36: berth.v1.ResourceShare
 }
 var file_berth_record_v1_record_proto_depIdxs = []int32{
-	27, // 0: berth.record.v1.Leader.since:type_name -> google.protobuf.Timestamp
-	28, // 1: berth.record.v1.Reservation.spec:type_name -> berth.v1.Reservation
+	28, // 0: berth.record.v1.Leader.since:type_name -> google.protobuf.Timestamp
+	29, // 1: berth.record.v1.Reservation.spec:type_name -> berth.v1.Reservation
 	4,  // 2: berth.record.v1.Reservation.seats:type_name -> berth.record.v1.SeatRun
-	29, // 3: berth.record.v1.Reservation.state:type_name -> berth.v1.Reservation.State
-	27, // 4: berth.record.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
-	27, // 5: berth.record.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
-	27, // 6: berth.record.v1.Reservation.ended_at:type_name -> google.protobuf.Timestamp
+	30, // 3: berth.record.v1.Reservation.state:type_name -> berth.v1.Reservation.State
+	28, // 4: berth.record.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
+	28, // 5: berth.record.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
+	28, // 6: berth.record.v1.Reservation.ended_at:type_name -> google.protobuf.Timestamp
 	8,  // 7: berth.record.v1.Reservation.requests:type_name -> berth.record.v1.RequestMark
-	21, // 8: berth.record.v1.Reservation.worker_counts:type_name -> berth.record.v1.Reservation.WorkerCountsEntry
+	22, // 8: berth.record.v1.Reservation.worker_counts:type_name -> berth.record.v1.Reservation.WorkerCountsEntry
 	4,  // 9: berth.record.v1.Reservation.unwanted:type_name -> berth.record.v1.SeatRun
 	6,  // 10: berth.record.v1.Reservation.failed:type_name -> berth.record.v1.FailedOn
-	27, // 11: berth.record.v1.FailedOn.at:type_name -> google.protobuf.Timestamp
-	27, // 12: berth.record.v1.Ready.since:type_name -> google.protobuf.Timestamp
-	27, // 13: berth.record.v1.Ready.begun:type_name -> google.protobuf.Timestamp
-	30, // 14: berth.record.v1.RequestMark.change:type_name -> berth.v1.UpsertReservationRequest.Change
+	28, // 11: berth.record.v1.FailedOn.at:type_name -> google.protobuf.Timestamp
+	28, // 12: berth.record.v1.Ready.since:type_name -> google.protobuf.Timestamp
+	28, // 13: berth.record.v1.Ready.begun:type_name -> google.protobuf.Timestamp
+	31, // 14: berth.record.v1.RequestMark.change:type_name -> berth.v1.UpsertReservationRequest.Change
 	4,  // 15: berth.record.v1.Stage.numbers:type_name -> berth.record.v1.SeatRun
 	10, // 16: berth.record.v1.Stage.requests:type_name -> berth.record.v1.StageRequest
-	22, // 17: berth.record.v1.Executor.attributes:type_name -> berth.record.v1.Executor.AttributesEntry
-	23, // 18: berth.record.v1.Executor.resources:type_name -> berth.record.v1.Executor.ResourcesEntry
-	27, // 19: berth.record.v1.Executor.registered_at:type_name -> google.protobuf.Timestamp
-	27, // 20: berth.record.v1.Executor.since:type_name -> google.protobuf.Timestamp
-	24, // 21: berth.record.v1.Executor.reserved:type_name -> berth.record.v1.Executor.ReservedEntry
-	31, // 22: berth.record.v1.Sku.sku:type_name -> berth.v1.Sku
-	32, // 23: berth.record.v1.Pool.pool:type_name -> berth.v1.Pool
-	25, // 24: berth.record.v1.Disable.attributes:type_name -> berth.record.v1.Disable.AttributesEntry
-	27, // 25: berth.record.v1.Disable.expire_at:type_name -> google.protobuf.Timestamp
-	27, // 26: berth.record.v1.Disable.created_at:type_name -> google.protobuf.Timestamp
-	27, // 27: berth.record.v1.Disable.ended_at:type_name -> google.protobuf.Timestamp
-	33, // 28: berth.record.v1.LeaseChunk.key:type_name -> berth.v1.ReservationKey
-	26, // 29: berth.record.v1.LeaseChunk.each:type_name -> berth.record.v1.LeaseChunk.EachEntry
-	27, // 30: berth.record.v1.LeaseChunk.granted_at:type_name -> google.protobuf.Timestamp
-	33, // 31: berth.record.v1.TaskHeader.key:type_name -> berth.v1.ReservationKey
-	27, // 32: berth.record.v1.TaskHeader.created_at:type_name -> google.protobuf.Timestamp
-	20, // 33: berth.record.v1.TaskChunk.workers:type_name -> berth.record.v1.TaskWorker
-	34, // 34: berth.record.v1.TaskWorker.state:type_name -> berth.v1.Assignment.State
-	27, // 35: berth.record.v1.TaskWorker.since:type_name -> google.protobuf.Timestamp
-	35, // 36: berth.record.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
-	37, // [37:37] is the sub-list for method output_type
-	37, // [37:37] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	23, // 17: berth.record.v1.Executor.attributes:type_name -> berth.record.v1.Executor.AttributesEntry
+	24, // 18: berth.record.v1.Executor.resources:type_name -> berth.record.v1.Executor.ResourcesEntry
+	28, // 19: berth.record.v1.Executor.registered_at:type_name -> google.protobuf.Timestamp
+	28, // 20: berth.record.v1.Executor.since:type_name -> google.protobuf.Timestamp
+	25, // 21: berth.record.v1.Executor.reserved:type_name -> berth.record.v1.Executor.ReservedEntry
+	32, // 22: berth.record.v1.Sku.sku:type_name -> berth.v1.Sku
+	33, // 23: berth.record.v1.Pool.pool:type_name -> berth.v1.Pool
+	26, // 24: berth.record.v1.Disable.attributes:type_name -> berth.record.v1.Disable.AttributesEntry
+	28, // 25: berth.record.v1.Disable.expire_at:type_name -> google.protobuf.Timestamp
+	28, // 26: berth.record.v1.Disable.created_at:type_name -> google.protobuf.Timestamp
+	28, // 27: berth.record.v1.Disable.ended_at:type_name -> google.protobuf.Timestamp
+	34, // 28: berth.record.v1.LeaseChunk.key:type_name -> berth.v1.ReservationKey
+	27, // 29: berth.record.v1.LeaseChunk.each:type_name -> berth.record.v1.LeaseChunk.EachEntry
+	28, // 30: berth.record.v1.LeaseChunk.granted_at:type_name -> google.protobuf.Timestamp
+	34, // 31: berth.record.v1.TaskHeader.key:type_name -> berth.v1.ReservationKey
+	28, // 32: berth.record.v1.TaskHeader.created_at:type_name -> google.protobuf.Timestamp
+	28, // 33: berth.record.v1.Poison.at:type_name -> google.protobuf.Timestamp
+	21, // 34: berth.record.v1.TaskChunk.workers:type_name -> berth.record.v1.TaskWorker
+	35, // 35: berth.record.v1.TaskWorker.state:type_name -> berth.v1.Assignment.State
+	28, // 36: berth.record.v1.TaskWorker.since:type_name -> google.protobuf.Timestamp
+	36, // 37: berth.record.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
+	38, // [38:38] is the sub-list for method output_type
+	38, // [38:38] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_berth_record_v1_record_proto_init() }
@@ -2126,14 +2274,14 @@ func file_berth_record_v1_record_proto_init() {
 		return
 	}
 	file_berth_record_v1_record_proto_msgTypes[5].OneofWrappers = []any{}
-	file_berth_record_v1_record_proto_msgTypes[20].OneofWrappers = []any{}
+	file_berth_record_v1_record_proto_msgTypes[21].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_record_v1_record_proto_rawDesc), len(file_berth_record_v1_record_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   27,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

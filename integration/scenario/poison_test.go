@@ -1,0 +1,101 @@
+package scenario
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/cmd/berth/fleet"
+	"berth.dev/pkg/client"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/store"
+)
+
+// A record that nobody can read: its workers run on, everything else goes on,
+// and once it can be read again it is as it was.
+func TestUnreadableRecordIsLeftAlone(t *testing.T) {
+	w := start(t, fleet.Config{})
+	w.startSim("sim", 4, 4)
+	w.awaitReady(4)
+	damaged := w.upsert(&berthv1.Reservation{Job: "damaged", Stage: "s", Count: 2})
+	w.awaitWorkers("damaged", berthv1.Event_WORKER_RUNNING, 2)
+	w.await(damaged, berthv1.Reservation_ACTIVE)
+
+	key := space.Key(model.Ref{
+		Kind: model.KindReservation, ID: damaged.GetUid(),
+		Key: model.Key{Job: "damaged", Stage: "s", Name: "main"},
+	})
+	proper, found, err := w.store.Get(w.ctx, key)
+	if err != nil || !found {
+		t.Fatal(found, err)
+	}
+	w.tamper(key, []byte("\xff"))
+	services := []string{model.ServiceAssigner, model.ServiceExecutorState, model.ServiceRegistry}
+	w.awaitPoison(key[len(space.Prefix()):], services...)
+
+	other := w.upsert(&berthv1.Reservation{Job: "other", Stage: "s", Count: 3})
+	w.awaitWorkers("other", berthv1.Event_WORKER_RUNNING, 3)
+	w.cancel(other)
+	w.await(other, berthv1.Reservation_CANCELLED)
+
+	_, err = w.client.Cancel(w.ctx, client.KeyOf(damaged))
+	refusal(t, err, fault.Internal, fault.ReasonPoison, "")
+	_, err = w.client.Reserve(w.ctx, &berthv1.Reservation{Job: "damaged", Stage: "s", Count: 3})
+	refusal(t, err, fault.Internal, fault.ReasonPoison, "")
+	running := 0
+	for a, err := range w.client.Assignments(w.ctx, &berthv1.ListAssignmentsRequest{Job: "damaged"}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.GetState() == berthv1.Assignment_RUNNING {
+			running++
+		}
+	}
+	if running != 2 {
+		t.Errorf("%d of its workers run, want both", running)
+	}
+
+	w.tamper(key, proper.Value)
+	w.awaitPoison(key[len(space.Prefix()):])
+	w.cancel(damaged)
+	w.await(damaged, berthv1.Reservation_CANCELLED)
+	w.quiesce()
+	w.nothingHeld()
+}
+
+// tamper writes what no service would.
+func (w *world) tamper(key string, value []byte) {
+	w.Helper()
+	res, err := w.store.Txn(w.ctx, store.Txn{Then: []store.Op{store.Put(key, value)}})
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.tampered[res.Revision] = true
+}
+
+// awaitPoison waits until exactly these services tell of an object, and all
+// answer.
+func (w *world) awaitPoison(object string, services ...string) {
+	w.Helper()
+	until(w.T, func() string {
+		answer, err := w.client.Findings(w.ctx)
+		if err != nil {
+			return err.Error()
+		}
+		var told []string
+		for _, f := range answer.GetFindings() {
+			switch {
+			case f.GetKind() == "POISON" && f.GetObject() == object:
+				told = append(told, f.GetService())
+			case f.GetKind() == "SERVICE_UNAVAILABLE":
+				return f.String()
+			}
+		}
+		if slices.Sort(told); !slices.Equal(told, services) {
+			return fmt.Sprintf("%v tell of %s, want %v", told, object, services)
+		}
+		return ""
+	})
+}

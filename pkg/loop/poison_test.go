@@ -1,0 +1,381 @@
+package loop_test
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/loop"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/store"
+	"berth.dev/pkg/wire"
+)
+
+// wish is a request as the services have them: with a content, and with what
+// differs in each attempt at the same.
+type wish struct {
+	Content   string
+	RequestID string
+}
+
+// onWish panics for a content.
+func onWish(content string) func() *toy {
+	return striking(func(_ *toy, event model.Event) {
+		in, _ := event.(model.Input)
+		if w, ok := in.Request.(wish); ok && w.Content == content {
+			panic("the wish " + content)
+		}
+	})
+}
+
+func striking(strike func(*toy, model.Event)) func() *toy {
+	return func() *toy {
+		c := newToy()
+		c.strike = strike
+		return c
+	}
+}
+
+// onGate panics when it is told of a gate, while it leads or while it does not.
+func onGate(name string, leads bool) func() *toy {
+	return striking(func(c *toy, event model.Event) {
+		if changed, ok := event.(model.Changed); ok && changed.Ref == gate(name) && (c.term != 0) == leads {
+			panic("the gate " + name)
+		}
+	})
+}
+
+// told is what the core that serves was told.
+func told(t *testing.T, r *replica) []string {
+	t.Helper()
+	var told []string
+	eventually(t, func() bool {
+		return r.Read(t.Context(), false, func(c *toy) { told = slices.Clone(c.told) }) == nil
+	})
+	return told
+}
+
+// eventually waits, in a bubble's time, until something holds.
+func eventually(t *testing.T, holds func() bool) {
+	t.Helper()
+	for range 1000 {
+		if holds() {
+			return
+		}
+		time.Sleep(50 * time.Millisecond) // of the bubble
+	}
+	t.Fatal("it never holds")
+}
+
+// poison is what is stored, in order of key.
+func poison(t *testing.T, s store.Store) []*model.Poison {
+	t.Helper()
+	kvs, _, err := store.Range(t.Context(), s, space.Prefix()+service+"/poison/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []*model.Poison
+	for _, kv := range kvs {
+		ref, _ := space.Parse(kv.Key)
+		record, err := wire.Decode(ref, kv.Value, kv.Create, kv.Mod, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, record.(*model.Poison))
+	}
+	return list
+}
+
+func deletePoison(t *testing.T, s store.Store) {
+	t.Helper()
+	for _, p := range poison(t, s) {
+		if _, err := s.Txn(t.Context(), store.Txn{Then: []store.Op{store.Delete(space.Key(p.Ref()))}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// putGate is what another service writes; with no value, a proper record.
+func putGate(t *testing.T, s store.Store, name string, value []byte) {
+	t.Helper()
+	if value == nil {
+		var err error
+		if value, err = wire.Encode(&model.TaskHeader{UID: name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Txn(t.Context(), store.Txn{Then: []store.Op{store.Put(space.Key(gate(name)), value)}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantAside(t *testing.T, r *replica, objects ...string) {
+	t.Helper()
+	eventually(t, func() bool {
+		var have []string
+		for _, a := range r.Status().Aside {
+			have = append(have, a.Object)
+		}
+		return slices.Equal(have, objects)
+	})
+}
+
+// A request that makes the core panic is answered so, kept, and never stepped
+// again by anybody; others are served.
+func TestPoisonRequestIsRefusedByEveryReplica(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := newStore()
+		a := runAs(t, s, "a", "v1", onWish("bad"), nil)
+		a.awaitLead(t, true)
+		b := runAs(t, s, "b", "v1", onWish("bad"), nil)
+		_, err := a.Do(t.Context(), wish{"bad", "1"})
+		if !fault.Is(err, fault.ReasonPoison) {
+			t.Fatalf("answered %v", err)
+		}
+		a.awaitLead(t, false)
+		kept := poison(t, s)
+		if len(kept) != 1 || kept[0].Kind != model.PoisonRequest || kept[0].Request != "loop_test.wish" ||
+			!strings.Contains(kept[0].Content, "bad") || kept[0].Panic != "the wish bad" || !strings.Contains(kept[0].Stack, "onWish") ||
+			kept[0].Replica != "a" || kept[0].Version != "v1" || kept[0].At.IsZero() {
+			t.Fatalf("kept %+v", kept)
+		}
+		leader, term := a, int64(0)
+		eventually(t, func() bool {
+			for _, r := range []*replica{a, b} {
+				if status := r.Status(); status.Serving {
+					leader, term = r, status.Term
+				}
+			}
+			return term != 0
+		})
+		wantAside(t, leader, "loop_test.wish")
+		if _, err := leader.Do(t.Context(), wish{"bad", "2"}); !fault.Is(err, fault.ReasonPoison) {
+			t.Errorf("the same with another id is answered %v", err)
+		}
+		if _, err := leader.Do(t.Context(), put{record: executor("x")}); err != nil {
+			t.Errorf("another request is answered %v", err)
+		}
+		if status := leader.Status(); status.Term != term || !status.Serving {
+			t.Errorf("the leader has changed: %+v", status)
+		}
+		if findings := leader.Status().Findings(service); len(findings) != 1 || findings[0].GetKind() != loop.FindingPoison ||
+			findings[0].GetService() != service || !strings.Contains(findings[0].GetAction(), space.Key(kept[0].Ref())) {
+			t.Errorf("findings %v", findings)
+		}
+
+		// An operator clears it: it is tried again.
+		deletePoison(t, s)
+		wantAside(t, leader)
+		if _, err := leader.Do(t.Context(), wish{"bad", "3"}); !fault.Is(err, fault.ReasonPoison) || len(poison(t, s)) != 1 {
+			t.Errorf("after it was cleared it is answered %v", err)
+		}
+	})
+}
+
+// A record that makes a leader panic is left alone by whoever leads next, until
+// the record is another.
+func TestPoisonRecordIsLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := newStore()
+		core := onGate("g", true)
+		a := runAs(t, s, "a", "v1", core, nil)
+		a.awaitLead(t, true)
+		putGate(t, s, "g", nil)
+		a.awaitLead(t, false)
+		a.awaitLead(t, true)
+		if told := told(t, a); !slices.Contains(told, "held gate g") || slices.Contains(told, "changed gate g") {
+			t.Errorf("the core was told %q", told)
+		}
+		if kept := poison(t, s); len(kept) != 1 || kept[0].Kind != model.PoisonRecord || kept[0].Key != space.Key(gate("g")) || kept[0].Mod == 0 {
+			t.Fatalf("kept %+v", kept)
+		}
+		wantAside(t, a, "assigner/tasks/g")
+
+		if _, err := s.Txn(t.Context(), store.Txn{Then: []store.Op{store.Delete(space.Key(gate("g")))}}); err != nil {
+			t.Fatal(err)
+		}
+		wantAside(t, a)
+		eventually(t, func() bool { return len(poison(t, s)) == 0 })
+		if _, err := a.Do(t.Context(), put{record: executor("x")}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A standby that panics leaves the record alone by itself. When it leads, it
+// stores what it has met, and the others know.
+func TestStandbyLeavesAloneWhatItMet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := newStore()
+		a := run(t, s, "a", nil)
+		a.awaitLead(t, true)
+		b := runAs(t, s, "b", "v1", onGate("g", false), nil)
+		eventually(t, func() bool { return b.Status().Current })
+		putGate(t, s, "g", nil)
+		wantAside(t, b, "assigner/tasks/g")
+		if len(poison(t, s)) != 0 || !a.Status().Serving {
+			t.Error("a standby wrote, or the leader was disturbed")
+		}
+		a.end()
+		b.awaitLead(t, true)
+		if told := told(t, b); !slices.Contains(told, "held gate g") {
+			t.Errorf("the core was told %q", told)
+		}
+		if kept := poison(t, s); len(kept) != 1 || kept[0].Replica != "b" {
+			t.Errorf("kept %+v", kept)
+		}
+		wantAside(t, b, "assigner/tasks/g")
+	})
+}
+
+// What the core decides by itself is blamed on what it decides about.
+func TestPoisonWorkHoldsItsSubject(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := newStore()
+		held := func(c *toy) bool { return slices.Contains(c.told, "held gate g") }
+		a := runAs(t, s, "a", "v1", striking(func(c *toy, event model.Event) {
+			if _, closes := event.(model.Progress); closes && c.term != 0 && c.records[gate("g")] != nil && !held(c) {
+				c.subject = gate("g")
+				panic("about g")
+			}
+		}), nil)
+		a.awaitLead(t, true)
+		putGate(t, s, "g", nil)
+		a.awaitLead(t, false)
+		a.awaitLead(t, true)
+		if told := told(t, a); !slices.Contains(told, "held gate g") || !slices.Contains(told, "changed gate g") {
+			t.Errorf("the core was told %q, and should know the record and leave it alone", told)
+		}
+		if kept := poison(t, s); len(kept) != 1 || kept[0].Kind != model.PoisonWork {
+			t.Errorf("kept %+v", kept)
+		}
+		wantAside(t, a, "assigner/tasks/g")
+	})
+}
+
+// Another version of the program tries again, and forgets what the first met.
+func TestAnotherVersionTriesAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := newStore()
+		a := runAs(t, s, "a", "v1", onGate("g", true), nil)
+		a.awaitLead(t, true)
+		putGate(t, s, "g", nil)
+		wantAside(t, a, "assigner/tasks/g")
+		eventually(t, func() bool { return a.Status().Serving })
+		a.end()
+		b := runAs(t, s, "b", "v2", newToy, nil)
+		b.awaitLead(t, true)
+		if told := told(t, b); !slices.Contains(told, "changed gate g") || slices.Contains(told, "held gate g") {
+			t.Errorf("the core was told %q", told)
+		}
+		wantAside(t, b)
+		if kept := poison(t, s); len(kept) != 0 {
+			t.Errorf("kept %+v", kept)
+		}
+	})
+}
+
+// A record that cannot be read is left alone, and taken up again once it can.
+func TestUnreadableRecordIsLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := newStore()
+		a := run(t, s, "a", nil)
+		a.awaitLead(t, true)
+		b := run(t, s, "b", nil)
+		putGate(t, s, "g", []byte("\xff"))
+		wantAside(t, a, "assigner/tasks/g")
+		wantAside(t, b, "assigner/tasks/g")
+		eventually(t, func() bool { return a.Status().Serving || b.Status().Serving })
+		if kept := poison(t, s); len(kept) != 0 {
+			t.Errorf("kept %+v: the record tells of itself", kept)
+		}
+		putGate(t, s, "g", nil)
+		wantAside(t, a)
+		wantAside(t, b)
+		eventually(t, func() bool { return a.Status().Serving || b.Status().Serving })
+	})
+}
+
+// What a service would be wrong without, it does not serve without.
+func TestWhatCannotBeMissedKeepsTheServiceDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := newStore()
+		a := run(t, s, "a", nil)
+		a.awaitLead(t, true)
+		key := space.Key(executor("x").Ref())
+		if _, err := s.Txn(t.Context(), store.Txn{Then: []store.Op{store.Put(key, []byte("\xff"))}}); err != nil {
+			t.Fatal(err)
+		}
+		a.awaitLead(t, false)
+		time.Sleep(time.Minute) // of the bubble
+		if a.Status().Serving {
+			t.Error("it serves")
+		}
+		if _, err := s.Txn(t.Context(), store.Txn{Then: []store.Op{store.Delete(key)}}); err != nil {
+			t.Fatal(err)
+		}
+		a.awaitLead(t, true)
+	})
+}
+
+// Whom nobody can blame ends the term and no more.
+func TestPanicWithoutACulprit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := newStore()
+		struck := false
+		a := runAs(t, s, "a", "v1", striking(func(c *toy, event model.Event) {
+			if _, committed := event.(model.Committed); committed && !struck {
+				struck = true
+				panic("out of the blue")
+			}
+		}), nil)
+		a.awaitLead(t, true)
+		if _, err := a.Do(t.Context(), put{record: executor("x")}); !fault.Is(err, fault.ReasonUnavailable) {
+			t.Errorf("answered %v, and it may be applied", err)
+		}
+		a.awaitLead(t, false)
+		a.awaitLead(t, true)
+		if kept := poison(t, s); len(kept) != 0 {
+			t.Errorf("kept %+v", kept)
+		}
+	})
+}
+
+// A read that panics harms nobody else.
+func TestReadThatPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := newStore()
+		a := run(t, s, "a", nil)
+		a.awaitLead(t, true)
+		if err := a.Read(t.Context(), false, func(*toy) { panic("no") }); !fault.Is(err, fault.ReasonInternal) {
+			t.Errorf("answered %v", err)
+		}
+		if !a.Status().Serving {
+			t.Error("the term has ended")
+		}
+	})
+}
+
+// What panics at everything is a broken program, and is not hidden.
+func TestTooMuchPoisonEndsTheProcess(t *testing.T) {
+	r := newRig(t)
+	met := map[string]*model.Poison{}
+	for i := range 100 {
+		id := strconv.Itoa(i)
+		met[id] = &model.Poison{Service: service, ID: id, Kind: model.PoisonRequest}
+	}
+	r.driver.Guard(loop.Guard{Replica: "a", Version: "v1", Met: met})
+	r.core.strike = func(*toy, model.Event) { panic("again") }
+	defer func() {
+		if what := recover(); what == nil || !strings.Contains(what.(string), "again") {
+			t.Errorf("recovered %v", what)
+		}
+	}()
+	_, _ = r.driver.Round(context.Background(), []model.Event{model.Input{Token: 1, Request: wish{}}})
+	t.Error("the panic was taken")
+}

@@ -1,0 +1,125 @@
+package queue
+
+import (
+	"testing"
+	"time"
+
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+)
+
+// without is a successor that is told to leave records alone in place of them.
+func (w *world) without(term int64, missed func(model.Ref) bool) []model.Action {
+	w.core = New(w.core.config)
+	for _, ref := range w.refs() {
+		if missed(ref) {
+			w.step(model.Held{Ref: ref})
+			continue
+		}
+		s := w.records[ref]
+		w.step(model.Changed{Ref: ref, Record: s.record, Create: s.create, Mod: s.mod})
+	}
+	w.revision++
+	w.step(model.Progress{Revision: w.revision})
+	return w.step(model.Elected{Term: term, Revision: w.revision})
+}
+
+func one(job, stage string) Upsert {
+	return Upsert{Key: model.Key{Job: job, Stage: stage, Name: "main"}, Count: 1}
+}
+
+func refused(actions []model.Action) bool {
+	for _, action := range actions {
+		if reply, ok := action.(model.Reply); ok {
+			return fault.Is(reply.Err, fault.ReasonPoison)
+		}
+	}
+	return false
+}
+
+// A reservation that cannot be told blocks nobody, and nothing is done beside it
+// that might contradict it.
+func TestHeldReservation(t *testing.T) {
+	w := newWorld(Config{})
+	w.successor(7)
+	w.input(one("a", "s"))
+	w.input(one("b", "s"))
+	w.input(one("a", "other"))
+	w.input(Cancel{Key: one("a", "other").Key})
+	stage := model.Ref{Kind: model.KindStage, Key: model.Key{Job: "a", Stage: "s"}}
+	w.without(9, func(ref model.Ref) bool { return ref.Kind == model.KindReservation && ref.Key == one("a", "s").Key })
+
+	if len(w.pass.Entries) != 1 || w.pass.Entries[0].Key != one("b", "s").Key {
+		t.Errorf("offered %+v, want b alone", w.pass.Entries)
+	}
+	for name, request := range map[string]any{
+		"upsert": one("a", "s"), "cancel": Cancel{Key: one("a", "s").Key}, "job": CancelJob{Job: "a"},
+		"workers": CancelWorkers{Job: "a", Stage: "s", Workers: []model.Seat{{Number: 1}}}, "flush": Flush{Job: "a"},
+	} {
+		if !refused(w.input(request)) {
+			t.Errorf("%s is not refused", name)
+		}
+	}
+	if refused(w.input(one("a", "other"))) || refused(w.input(CancelJob{Job: "b"})) {
+		t.Error("what has nothing to do with it is refused")
+	}
+	w.input(Cancel{Key: one("a", "other").Key})
+	w.now = w.now.Add(2 * model.KeepTerminal)
+	w.step(nil)
+	if _, there := w.records[stage]; !there {
+		t.Error("the numbers of its stage are forgotten")
+	}
+	w.successor(11)
+	if view, ok := w.core.Get(one("a", "s").Key); !ok || view.Reservation.State != model.Queued || view.Position == 0 {
+		t.Errorf("once it can be told it is %+v", view)
+	}
+}
+
+// What a task or a lease cannot tell of is not taken for ended.
+func TestHeldTaskEndsNothing(t *testing.T) {
+	w := newWorld(Config{})
+	w.successor(7)
+	w.input(one("a", "s"))
+	uid := w.pass.Entries[0].UID
+	header := &model.TaskHeader{UID: uid, Key: one("a", "s").Key, Complete: true}
+	w.foreign(model.Changed{Ref: header.Ref(), Record: header})
+	ref := model.Ref{Kind: model.KindReservation, Key: one("a", "s").Key, ID: uid}
+	before := w.records[ref]
+	if before.record.(*model.Reservation).State != model.Active {
+		t.Fatalf("%+v", before)
+	}
+	w.without(9, func(ref model.Ref) bool { return ref.Kind == model.KindTaskHeader })
+	w.now = w.now.Add(time.Hour)
+	w.step(nil)
+	if w.records[ref].mod != before.mod {
+		t.Errorf("it became %+v", w.records[ref].record)
+	}
+	w.write(model.Changed{Ref: header.Ref()})
+	if w.successor(11); w.records[ref].mod == before.mod {
+		t.Error("one whose task is gone is left as it is, too")
+	}
+}
+
+// order panics when a lease was refused.
+type order struct{ OrderByEpoch }
+
+func (order) Refused(*model.Reservation) model.Priority { panic("no idea") }
+
+// What the queue decides by itself is about a reservation, and that is to blame.
+func TestSubjectOfADecision(t *testing.T) {
+	w := newWorld(Config{Order: order{}})
+	w.successor(7)
+	w.input(one("a", "s"))
+	entry := w.pass.Entries[0]
+	lease := &model.LeaseChunk{UID: entry.UID, Key: entry.Key, Chunks: 1, Total: 1, Workers: []model.Placement{{Seat: model.Seat{Number: 1}}}}
+	w.foreign(model.Changed{Ref: lease.Ref(), Record: lease})
+	defer func() {
+		if what := recover(); what != "no idea" {
+			t.Errorf("recovered %v", what)
+		}
+		if want := (model.Ref{Kind: model.KindReservation, Key: entry.Key, ID: entry.UID}); w.core.Subject() != want {
+			t.Errorf("to blame is %+v, want %+v", w.core.Subject(), want)
+		}
+	}()
+	w.step(HandedOver{Outcomes: []TaskOutcome{{UID: entry.UID, Reason: fault.ReasonStale}}})
+}
