@@ -64,7 +64,7 @@ func New(cfg Config) (*Election, error) {
 }
 
 // Campaign waits until this replica leads. The only error is that of ctx: while
-// the store is out of reach it goes on trying, with pauses of up to a second.
+// the store is out of reach it goes on trying, with the pauses of store.Backoff.
 // The leadership is independent of ctx and is to be resigned.
 func (e *Election) Campaign(ctx context.Context) (*Leadership, error) {
 	for attempt := 1; ctx.Err() == nil; attempt++ {
