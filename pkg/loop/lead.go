@@ -122,7 +122,7 @@ func (t *tenure[C]) serve(ctx, leaving context.Context) error {
 	t.carryOut(actions)
 	l.cfg.OnLead(true)
 	t.publish(true)
-	l.cfg.Log.Info("leading", "term", leadership.Term(), "revision", t.driver.Revision())
+	l.cfg.Log.Info("leading", "term", leadership.Term(), "revision", t.driver.Revision(), "after", time.Since(leadership.Since()))
 
 	timer := time.NewTimer(0)
 	defer timer.Stop()

@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"berth.dev/cmd/berth/fleet/wiring"
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/leader"
+	"berth.dev/pkg/process/child"
 	"berth.dev/pkg/store"
 )
 
@@ -40,7 +42,8 @@ type failoverOptions struct {
 	executors, waiting int
 	growth             int
 	upserts, grants    int
-	json, dir          string
+	services           []string
+	json, dir, logs    string
 }
 
 func failoverCommand() *cobra.Command {
@@ -56,6 +59,7 @@ func failoverCommand() *cobra.Command {
 	}
 	set := cmd.Flags()
 	set.StringSliceVar(&o.outages, "outages", nil, "outages to measure; all unless given")
+	set.StringSliceVar(&o.services, "services", fleet.Services, "services whose leaders fail, one after the other")
 	set.IntVar(&o.rounds, "rounds", 50, "how often each leader is killed")
 	set.IntVar(&o.ttlRounds, "other-rounds", 10, "how often every other outage is made")
 	set.DurationVar(&o.spacing, "spacing", 20*time.Second, "time between two kills of one service's leader at least: three evictions a minute are allowed")
@@ -67,6 +71,7 @@ func failoverCommand() *cobra.Command {
 	set.IntVar(&o.grants, "grants", 40, "batches a second that are granted and started")
 	set.StringVar(&o.json, "json", "", "file to write every sample to, as JSON")
 	set.StringVar(&o.dir, "dir", "", "directory below which etcd keeps its data; that for temporary files unless given")
+	set.StringVar(&o.logs, "logs", "", "directory to keep the logs of all processes in")
 	return cmd
 }
 
@@ -91,6 +96,11 @@ func (o *failoverOptions) check() error {
 	for _, name := range o.outages {
 		if !slices.ContainsFunc(outages, func(one outage) bool { return one.name == name }) {
 			return fault.BadField(fault.ReasonInvalid, "--outages", "there is no outage %q; see berth bench failover --help", name)
+		}
+	}
+	for _, name := range o.services {
+		if !slices.Contains(fleet.Services, name) {
+			return fault.BadField(fault.ReasonInvalid, "--services", "there is no service %q", name)
 		}
 	}
 	if o.waiting < 0 || o.growth < 0 {
@@ -175,10 +185,10 @@ func (f *failing) place(binary string, hosts bool) Place {
 			if f.hosts != nil {
 				f.hosts.Close()
 			}
-			return errors.Join(err, os.RemoveAll(dir))
+			return errors.Join(err, f.keepLogs(dir), os.RemoveAll(dir))
 		}
 		config := fleet.Config{
-			Binary: binary, Dir: dir, Replicas: failoverReplicas, Gateways: failoverGateways, Etcd: failoverMembers, TTL: f.o.ttl, LogLevel: "warn",
+			Binary: binary, Dir: dir, Replicas: failoverReplicas, Gateways: failoverGateways, Etcd: failoverMembers, TTL: f.o.ttl, LogLevel: "info",
 		}
 		if hosts {
 			if f.hosts, err = wiring.NewNamespaces(uint16(os.Getpid())); err != nil {
@@ -194,6 +204,31 @@ func (f *failing) place(binary string, hosts bool) Place {
 			processes: f.fleet.Processes(), passing: true, close: end,
 		}, nil
 	}
+}
+
+// keepLogs moves the logs of the processes to where they are to be kept.
+func (f *failing) keepLogs(dir string) error {
+	if f.o.logs == "" {
+		return nil
+	}
+	logs, err := filepath.Glob(filepath.Join(dir, "*.log"))
+	if err != nil {
+		return err
+	}
+	kept := filepath.Join(f.o.logs, filepath.Base(dir))
+	if err := os.MkdirAll(kept, 0o750); err != nil {
+		return err
+	}
+	for _, file := range logs {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(kept, filepath.Base(file)), text, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // measure carries the rounds out while the load goes on.
@@ -259,7 +294,7 @@ func (f *failing) rounds(ctx context.Context, one outage) (found, error) {
 			f.w.run.Say("round %d of %d", i+1, n)
 			continue
 		}
-		for _, service := range fleet.Services {
+		for _, service := range f.o.services {
 			if one.often {
 				if err := store.Sleep(ctx, time.Until(last[service].Add(f.o.spacing))); err != nil {
 					return s, err
@@ -336,8 +371,8 @@ const etcdGap = "etcd's own gap"
 // strike does the outage to a leader, waits for the next one to serve, and undoes
 // it.
 func (f *failing) strike(ctx context.Context, one outage, service string) error {
-	var p, next = f.fleet.Replica(service, 0), int64(0)
-	var term int64
+	var p *child.Process
+	var term, next int64
 	if err := until(ctx, service+" has no leader", func(ctx context.Context) bool {
 		holder, t, err := f.leader(ctx, service)
 		p, term = holder, t
