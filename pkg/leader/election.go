@@ -165,6 +165,7 @@ func (e *Election) await(ctx context.Context, s *session, h Holder) {
 				return
 			}
 			log.Info("the leader's process was dead, and is evicted")
+			cancel() // the key is gone: nobody needs to be told by a watch
 		})
 	}
 	_ = follow(ctx, e.cfg.Store, e.cfg.Key, func(kv store.KV, found bool) bool {
