@@ -17,7 +17,7 @@ CHAOS_DIR     ?= $(BIN)/chaos
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: build ## the main job on embedded etcd, with real processes and real failures
@@ -60,6 +60,11 @@ mutants: ## break one rule at a time: the simulator or chaos has to find out (ON
 .PHONY: bench
 bench: build ## every workload beside its baseline, 15 minutes (ONLY=upsert,latency JSON=file)
 	$(BIN)/berth bench $(if $(ONLY),--only $(ONLY)) $(if $(JSON),--json $(JSON))
+
+.PHONY: bench-failover
+bench-failover: build ## how long Berth pauses while parts of it fail, over an hour (ROUNDS=3 OTHER_ROUNDS=3 OUTAGES=kill,stop)
+	$(BIN)/berth bench failover $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(OTHER_ROUNDS),--other-rounds $(OTHER_ROUNDS)) \
+		$(if $(OUTAGES),--outages $(OUTAGES)) $(if $(GROWTH),--growth $(GROWTH)) $(if $(JSON),--json $(JSON))
 
 .PHONY: verify
 verify: tools ## generated code fresh, formatting, vet, staticcheck, every module on its own, the chart

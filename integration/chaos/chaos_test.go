@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"berth.dev/cmd/berth/fleet/wiring"
 )
 
 var (
@@ -47,7 +49,7 @@ func breakAll(t *testing.T, hosts bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), duration+5*patience)
 	defer cancel()
 	report, err := Run(ctx, Options{Binary: binary, Dir: dir, Seed: *seed, Duration: duration, Namespaces: hosts, Log: t.Logf})
-	if errors.Is(err, ErrNoNamespaces) {
+	if errors.Is(err, wiring.ErrNoNamespaces) {
 		t.Skip(err)
 	}
 	if err != nil {

@@ -19,7 +19,7 @@
 //     started twice;
 //   - once the faults are over, everything comes to rest.
 //
-// Every link that a process was told about goes through a proxy of this package,
+// Every link that a process was told about goes through a proxy of package wiring,
 // which can cut it in either direction, slow it, and break its connections.
 // Links that processes find in the records (a standby that proves the leader
 // dead) and those between members of etcd are direct: SIGSTOP is what cuts them.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"berth.dev/cmd/berth/fleet"
+	"berth.dev/cmd/berth/fleet/wiring"
 	"berth.dev/pkg/process/child"
 	"berth.dev/pkg/store"
 )
@@ -34,7 +35,7 @@ type Applied struct {
 type network interface {
 	// Set puts the links that are chosen, by the names of both ends, into a
 	// condition, and answers how many there are.
-	Set(chosen func(from, to string) bool, c Condition) int
+	Set(chosen func(from, to string) bool, c wiring.Condition) int
 	// Unplug takes a process off the network, or puts it back; false if it is not
 	// on it.
 	Unplug(name string, unplugged bool) bool
@@ -198,7 +199,7 @@ func (i *injector) link(ctx context.Context, a *Applied) {
 		return
 	}
 	<-time.After(a.For)
-	i.links.Set(chosen, Condition{})
+	i.links.Set(chosen, wiring.Condition{})
 }
 
 // name is what a target is called now.

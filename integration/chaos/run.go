@@ -11,6 +11,7 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/cmd/berth/fleet"
+	"berth.dev/cmd/berth/fleet/wiring"
 	"berth.dev/pkg/audit"
 	"berth.dev/pkg/client"
 	"berth.dev/pkg/keyspace"
@@ -43,7 +44,7 @@ type Options struct {
 	Duration time.Duration
 	// Namespaces gives each process a host of its own, as far as the network goes,
 	// so that what no proxy stands in can be cut too; but nothing is slow or lossy
-	// then. The error of a run wraps ErrNoNamespaces where that is not permitted.
+	// then. The error of a run wraps wiring.ErrNoNamespaces where that is not permitted.
 	Namespaces bool
 	// Log is told of what is being done.
 	Log func(format string, args ...any)
@@ -62,7 +63,7 @@ func shape() Shape {
 type run struct {
 	Options
 	fleet    *fleet.Fleet
-	links    *Links
+	links    *wiring.Links
 	store    *store.Etcd
 	follower *audit.Follower
 	load     *load
@@ -74,13 +75,13 @@ type run struct {
 // Run breaks a cluster and judges it. The error says that it could not be done;
 // what was found wrong is in the report.
 func Run(ctx context.Context, o Options) (_ *Report, err error) {
-	r := &run{Options: o, links: NewLinks(), report: &Report{Seed: o.Seed, Duration: o.Duration}}
+	r := &run{Options: o, links: wiring.NewLinks(), report: &Report{Seed: o.Seed, Duration: o.Duration}}
 	defer r.links.Close()
 	faults := Plan(o.Seed, o.Duration, shape())
 	config := fleet.Config{Binary: o.Binary, Dir: o.Dir, Replicas: replicas, Gateways: gateways, Etcd: members, TTL: ttl}
 	var broken network = r.links
 	if o.Namespaces {
-		hosts, err := NewNamespaces(uint16(os.Getpid()))
+		hosts, err := wiring.NewNamespaces(uint16(os.Getpid()))
 		if err != nil {
 			return nil, err
 		}
@@ -125,7 +126,7 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	}
 	injector := newInjector(r, broken, begun)
 	err = injector.run(ctx, faults)
-	broken.Set(func(string, string) bool { return true }, Condition{})
+	broken.Set(func(string, string) bool { return true }, wiring.Condition{})
 	hush()
 	callers.Wait()
 	r.report.Faults = injector.faults()
@@ -224,11 +225,11 @@ func newInjector(r *run, broken network, begun time.Time) *injector {
 // both are the hosts of the processes, and the links of the clients, which run
 // here.
 type both struct {
-	hosts *Namespaces
-	links *Links
+	hosts *wiring.Namespaces
+	links *wiring.Links
 }
 
-func (b both) Set(chosen func(from, to string) bool, c Condition) int {
+func (b both) Set(chosen func(from, to string) bool, c wiring.Condition) int {
 	return b.hosts.Set(chosen, c) + b.links.Set(chosen, c)
 }
 

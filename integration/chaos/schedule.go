@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"berth.dev/cmd/berth/fleet/wiring"
 	"berth.dev/pkg/model"
 )
 
@@ -42,7 +43,7 @@ type Fault struct {
 	// arrow between them; there, a name without number means all of that kind.
 	Target string
 	// Condition is that of a link.
-	Condition Condition
+	Condition wiring.Condition
 }
 
 func (f Fault) String() string {
@@ -153,18 +154,18 @@ func linkFault(r *rand.Rand, shape Shape) Fault {
 func condition(r *rand.Rand, f Fault) Fault {
 	switch r.IntN(6) {
 	case 0:
-		f.Kind, f.Condition = CutThere, Condition{There: true}
+		f.Kind, f.Condition = CutThere, wiring.Condition{There: true}
 	case 1:
-		f.Kind, f.Condition = CutBack, Condition{Back: true}
+		f.Kind, f.Condition = CutBack, wiring.Condition{Back: true}
 	case 2:
-		f.Kind, f.Condition = Slow, Condition{Delay: between(r, 5*time.Millisecond, 300*time.Millisecond)}
+		f.Kind, f.Condition = Slow, wiring.Condition{Delay: between(r, 5*time.Millisecond, 300*time.Millisecond)}
 	case 3:
-		f.Kind, f.Condition = Lossy, Condition{Loss: 0.02 + 0.2*r.Float64()}
+		f.Kind, f.Condition = Lossy, wiring.Condition{Loss: 0.02 + 0.2*r.Float64()}
 	case 4:
 		from, _, _ := strings.Cut(f.Target, "→")
-		f.Kind, f.Target, f.Condition = Isolate, from, Condition{There: true, Back: true}
+		f.Kind, f.Target, f.Condition = Isolate, from, wiring.Condition{There: true, Back: true}
 	default:
-		f.Kind, f.Condition = Cut, Condition{There: true, Back: true}
+		f.Kind, f.Condition = Cut, wiring.Condition{There: true, Back: true}
 	}
 	return f
 }

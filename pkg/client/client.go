@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"slices"
 	"sync"
+	"time"
 
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
@@ -15,6 +16,10 @@ import (
 // maxAnswer bounds one answer, bytes. A page of 1,000 reservations with the
 // largest payload each takes 64 MiB.
 const maxAnswer = 96 << 20
+
+// silence is how long a gateway may give no word before calls under way there are
+// repeated at another: well below the deadlines that callers use.
+const silence = 4 * time.Second
 
 // Client speaks to the gateways of one cluster. It is safe for concurrent use;
 // one is enough for a process.
@@ -74,7 +79,7 @@ func Dial(addresses []string, opts ...Option) (*Client, error) {
 	// Attempts fail fast, so that the caller's deadline is spent on repeats
 	// that can be told of, and not on one call that waits in silence.
 	o := options{
-		rpc:     rpc.DialOptions{FailFast: true, MaxMessage: maxAnswer},
+		rpc:     rpc.DialOptions{FailFast: true, Silence: silence, MaxMessage: maxAnswer},
 		onRetry: func(error) {},
 	}
 	for _, opt := range opts {

@@ -64,7 +64,7 @@ func New(cfg Config) (*Election, error) {
 }
 
 // Campaign waits until this replica leads. The only error is that of ctx: while
-// the store is out of reach it goes on trying, with pauses of up to a second.
+// the store is out of reach it goes on trying, with the pauses of store.Backoff.
 // The leadership is independent of ctx and is to be resigned.
 func (e *Election) Campaign(ctx context.Context) (*Leadership, error) {
 	for attempt := 1; ctx.Err() == nil; attempt++ {
@@ -165,6 +165,7 @@ func (e *Election) await(ctx context.Context, s *session, h Holder) {
 				return
 			}
 			log.Info("the leader's process was dead, and is evicted")
+			cancel() // the key is gone: nobody needs to be told by a watch
 		})
 	}
 	_ = follow(ctx, e.cfg.Store, e.cfg.Key, func(kv store.KV, found bool) bool {

@@ -38,6 +38,7 @@ func (t *tenure[C]) lead(leaving context.Context) error {
 		t.publish(false)
 		over()
 		watching.Wait()
+		defer t.refuse()()
 		t.release()
 		resign(leadership)
 		for _, it := range t.resigning {
@@ -115,6 +116,26 @@ func (t *tenure[C]) release() {
 	t.term.calls.Wait()
 }
 
+// refuse answers whoever still asks while the term winds up, which takes seconds
+// when the store is out of reach: another may lead meanwhile. It does so until
+// the function that it answers is called.
+func (t *tenure[C]) refuse() (stop func()) {
+	ended := make(chan struct{})
+	var refusing sync.WaitGroup
+	notLeader := t.notLeader()
+	refusing.Go(func() {
+		for {
+			select {
+			case it := <-t.l.inbox:
+				it.answer(nil, notLeader)
+			case <-ended:
+				return
+			}
+		}
+	})
+	return func() { close(ended); refusing.Wait() }
+}
+
 func (t *tenure[C]) serve(ctx, leaving context.Context) error {
 	l, leadership := t.l, t.leadership
 	for t.driver.Revision() < leadership.Revision() {
@@ -141,7 +162,7 @@ func (t *tenure[C]) serve(ctx, leaving context.Context) error {
 	t.carryOut(actions)
 	l.cfg.OnLead(true)
 	t.publish(true)
-	l.cfg.Log.Info("leading", "term", leadership.Term(), "revision", t.driver.Revision())
+	l.cfg.Log.Info("leading", "term", leadership.Term(), "revision", t.driver.Revision(), "after", time.Since(leadership.Since()))
 
 	timer := time.NewTimer(0)
 	defer timer.Stop()

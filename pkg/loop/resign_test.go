@@ -120,3 +120,26 @@ func TestStopsThoughTheStoreIsSilent(t *testing.T) {
 		}
 	})
 }
+
+// Who asks while a term winds up is sent away at once, however long that takes:
+// another may lead by then, and the caller has a deadline.
+func TestWhoAsksWhileATermWindsUpIsSentAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, fake := newStore()
+		a := run(t, s, "a", nil)
+		a.awaitLead(t, true)
+		fake.SetHook(func(ctx context.Context, _ store.Call) store.Outcome {
+			<-ctx.Done()
+			return store.DropAnswer()
+		})
+		a.awaitLead(t, false)
+		began := time.Now()
+		_, err := a.Do(context.Background(), put{record: executor("x")})
+		if f := fault.Of(err); f == nil || f.Reason != fault.ReasonNotLeader {
+			t.Errorf("answered %v", err)
+		}
+		if took := time.Since(began); took > 0 {
+			t.Errorf("it took %v", took)
+		}
+	})
+}

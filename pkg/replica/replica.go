@@ -56,6 +56,10 @@ type Replica struct {
 	group     *process.Group
 }
 
+// gatewaySilence is how long a gateway may give no word before calls under way
+// there are repeated at another.
+const gatewaySilence = 2 * time.Second
+
 // Open binds the ports and makes the clients. It does not wait for etcd or the
 // gateway.
 func Open(ctx context.Context, service string, config process.Service, told func(process.Addresses)) (*Replica, error) {
@@ -91,7 +95,7 @@ func Open(ctx context.Context, service string, config process.Service, told func
 		r.close()
 		return nil, err
 	}
-	if r.Gateway, err = rpc.Dial(config.Gateways, rpc.DialOptions{TLS: clientTLS, Meters: r.Metrics.Provider, Traces: r.Tracing.Provider()}); err != nil {
+	if r.Gateway, err = rpc.Dial(config.Gateways, rpc.DialOptions{Silence: gatewaySilence, TLS: clientTLS, Meters: r.Metrics.Provider, Traces: r.Tracing.Provider()}); err != nil {
 		r.close()
 		return nil, err
 	}

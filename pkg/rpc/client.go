@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"net"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
@@ -32,6 +33,11 @@ type DialOptions struct {
 	// FailFast answers Unavailable at once when no replica can be called. Calls
 	// wait for one until their deadline otherwise.
 	FailFast bool
+	// Silence, when given, is how long a replica may give no word before the
+	// connections to it are ended, so that calls under way fail as Unavailable and
+	// new ones go elsewhere. Each replica is asked for a word about as often.
+	// Without it a frozen replica is noticed by gRPC's pings, after 13 s.
+	Silence time.Duration
 	// TLS, when given, is used with the host of each address as server name.
 	TLS *tls.Config
 	// MaxMessage bounds an answer in bytes; PeerMessageLimit unless given.
@@ -69,11 +75,8 @@ func Dial(addresses []string, o DialOptions) (*grpc.ClientConn, error) {
 	if o.TLS != nil {
 		creds = credentials.NewTLS(o.TLS)
 	}
-	options := []grpc.DialOption{
-		grpc.WithResolvers(replicas),
+	connecting := []grpc.DialOption{
 		grpc.WithTransportCredentials(creds),
-		grpc.WithDefaultServiceConfig(serviceConfig(o)),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(cmp.Or(o.MaxMessage, PeerMessageLimit))),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			// A pause of 50 ms before the first re-dial was the longest part of
 			// a failover, so the first tries follow within milliseconds.
@@ -85,11 +88,24 @@ func Dial(addresses []string, o DialOptions) (*grpc.ClientConn, error) {
 		}),
 		// An idle channel would forget who leads.
 		grpc.WithIdleTimeout(0),
+	}
+	options := append(slices.Clone(connecting),
+		grpc.WithResolvers(replicas),
+		grpc.WithDefaultServiceConfig(serviceConfig(o)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(cmp.Or(o.MaxMessage, PeerMessageLimit))),
 		// The repeats are ours: they know which answers are safe to repeat.
 		grpc.WithDisableRetry(),
-	}
+	)
 	if o.Meters != nil || o.Traces != nil {
 		options = append(options, grpc.WithStatsHandler(otelgrpc.NewClientHandler(telemetry(o.Meters, o.Traces)...)))
+	}
+	if o.Silence > 0 {
+		l, err := listen(addresses, o.Silence, append(connecting, o.More...))
+		if err != nil {
+			return nil, err
+		}
+		replicas.CloseCallback = l.end
+		options = append(options, grpc.WithContextDialer(l.dial))
 	}
 	conn, err := grpc.NewClient("berth:///replicas", append(options, o.More...)...)
 	if err != nil {

@@ -7,10 +7,11 @@ import (
 
 const (
 	backoffFirst = 5 * time.Millisecond
-	backoffMax   = time.Second
+	// backoffMax is what a recovery of etcd may go unnoticed for.
+	backoffMax = 250 * time.Millisecond
 )
 
-// backoff spaces out what is repeated: 5 ms, doubling up to a second. Whoever
+// backoff spaces out what is repeated: 5 ms, doubling up to 250 ms. Whoever
 // repeats here is one of a handful of replicas, so there is no jitter.
 type backoff struct{ next time.Duration }
 

@@ -61,12 +61,20 @@ type CommitterConfig struct {
 	// MaxOps and MaxBytes bound a transaction of several writes, the fence
 	// included; 120 and 256 KiB by default.
 	MaxOps, MaxBytes int
-	// Attempt is the deadline of one attempt; 2 s by default.
+	// Attempt is the deadline of each of the first attempts at a transaction; 400 ms
+	// by default. A member of etcd that passes a write on to a leader which has just
+	// died keeps it for 7 s and then answers that it does not know: the next attempt
+	// is at another member, or at one that knows better by then. From the ninth
+	// attempt on the deadline is DefaultTimeout: then etcd is not electing but slow.
 	Attempt time.Duration
 	// Wait pauses before attempt number n (2, 3, …) of one transaction; its error
-	// ends the commit. By default it sleeps, 5 ms doubling up to a second.
+	// ends the commit. By default it sleeps as Backoff says.
 	Wait func(ctx context.Context, attempt int) error
 }
+
+// shortAttempts at a transaction have the deadline CommitterConfig.Attempt: with
+// the pauses between them about five seconds, more than etcd takes to elect.
+const shortAttempts = 8
 
 // Committer makes the writes of one term durable, in order, one transaction at a
 // time. Each is fenced by the create revision of the leader key and chained to
@@ -92,7 +100,7 @@ func NewCommitter(s Store, cfg CommitterConfig) *Committer {
 		cfg.MaxBytes = 256 << 10
 	}
 	if cfg.Attempt == 0 {
-		cfg.Attempt = 2 * time.Second
+		cfg.Attempt = 400 * time.Millisecond
 	}
 	if cfg.Wait == nil {
 		cfg.Wait = func(ctx context.Context, attempt int) error { return Sleep(ctx, Backoff(attempt-1)) }
@@ -177,7 +185,11 @@ func (c *Committer) commit(ctx context.Context, b batch) (int64, error) {
 // Lost says that an attempt before the last one had no known outcome.
 func (c *Committer) resolve(ctx context.Context, txn Txn) (res TxnResult, lost bool, err error) {
 	for attempt := 1; ; attempt++ {
-		actx, cancel := context.WithTimeout(ctx, c.cfg.Attempt)
+		deadline := c.cfg.Attempt
+		if attempt > shortAttempts {
+			deadline = max(deadline, DefaultTimeout)
+		}
+		actx, cancel := context.WithTimeout(ctx, deadline)
 		res, err = c.store.Txn(actx, txn)
 		cancel()
 		if !errors.Is(err, ErrAmbiguous) {

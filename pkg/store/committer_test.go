@@ -196,6 +196,32 @@ func TestAttemptDeadline(t *testing.T) {
 	}
 }
 
+// An etcd that is slower than the first attempts wait is waited for longer, and
+// what it took at last is committed once.
+func TestSlowEtcdIsWaitedFor(t *testing.T) {
+	f := store.NewFake(store.FakeConfig{})
+	term := do(t, f, putOf("leader", "a"))
+	c := store.NewCommitter(f, store.CommitterConfig{
+		LeaderKey: "leader", Term: term, ChainKey: "chain", Attempt: time.Millisecond,
+		Wait: func(context.Context, int) error { return nil },
+	})
+	n := 0
+	f.SetHook(func(ctx context.Context, _ store.Call) store.Outcome {
+		if n++; time.Until(deadlineOf(ctx)) < store.DefaultTimeout/4 {
+			<-ctx.Done()
+		}
+		return store.Outcome{}
+	})
+	if _, err := c.Commit(t.Context(), []store.Write{write("x")}); err != nil || n < 2 {
+		t.Fatalf("after %d attempts: %v", n, err)
+	}
+}
+
+func deadlineOf(ctx context.Context) time.Time {
+	at, _ := ctx.Deadline()
+	return at
+}
+
 // Whatever happens to single attempts, what the committer says is what the
 // store's history shows: told writes at their revision, others nowhere.
 func TestCommitterTellsTheTruth(t *testing.T) {

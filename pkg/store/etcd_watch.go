@@ -29,7 +29,8 @@ type etcdWatch struct {
 	close  context.CancelFunc
 
 	// Of the goroutine that calls Next and TryNext.
-	next   int64 // the first revision not delivered
+	next   int64                     // the first revision not delivered
+	opened <-chan clientv3.WatchChan // gives ch, once; nil when it has
 	ch     clientv3.WatchChan
 	cancel context.CancelFunc // ends ch
 	pause  backoff
@@ -47,16 +48,22 @@ func (e *Etcd) Watch(prefix string, from int64) Watch {
 	return w
 }
 
+// open asks for a watch and does not wait for it: as long as no member of etcd
+// can be reached, the client does not return, whatever becomes of who calls Next.
 func (w *etcdWatch) open() {
 	var ctx context.Context
 	ctx, w.cancel = context.WithCancel(w.ctx)
-	w.ch = w.client.Watch(ctx, w.prefix, clientv3.WithPrefix(), clientv3.WithRev(w.next))
+	opened, next := make(chan clientv3.WatchChan, 1), w.next
+	w.opened, w.ch = opened, nil
+	go func() { opened <- w.client.Watch(ctx, w.prefix, clientv3.WithPrefix(), clientv3.WithRev(next)) }()
 }
 
 // Next implements Watch.
 func (w *etcdWatch) Next(ctx context.Context) (Batch, error) {
 	for {
 		select {
+		case w.ch = <-w.opened:
+			w.opened = nil
 		case resp, ok := <-w.ch:
 			b, told, err := w.take(resp, ok)
 			switch {
@@ -79,6 +86,8 @@ func (w *etcdWatch) Next(ctx context.Context) (Batch, error) {
 func (w *etcdWatch) TryNext() (Batch, bool, error) {
 	for {
 		select {
+		case w.ch = <-w.opened:
+			w.opened = nil
 		case resp, ok := <-w.ch:
 			b, told, err := w.take(resp, ok)
 			switch {

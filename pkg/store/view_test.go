@@ -109,8 +109,8 @@ func TestViewOfStoreOutOfReach(t *testing.T) {
 		if _, err := v.Next(ctx); !errors.Is(err, context.DeadlineExceeded) || v.Ready() {
 			t.Errorf("next: %v, ready %v", err, v.Ready())
 		}
-		if calls < 3000 || calls > 4000 {
-			t.Errorf("%d attempts in an hour, want one a second", calls)
+		if calls < 12_000 || calls > 16_000 {
+			t.Errorf("%d attempts in an hour, want four a second", calls)
 		}
 		f.SetHook(nil)
 		if b := pull(t, v); !b.Reset {

@@ -120,10 +120,11 @@ func TestAThousandStreams(t *testing.T) {
 	awaitRest(t, resting)
 }
 
-// awaitRest waits until there are hardly more goroutines than there were.
+// awaitRest waits until there are hardly more goroutines than there were: some of
+// connections that replicas are listened to over, and none of a thousand streams.
 func awaitRest(t *testing.T, resting int) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); runtime.NumGoroutine() > resting+20; runtime.Gosched() {
+	for deadline := time.Now().Add(20 * time.Second); runtime.NumGoroutine() > resting+100; runtime.Gosched() {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d goroutines, there were %d", runtime.NumGoroutine(), resting)
 		}

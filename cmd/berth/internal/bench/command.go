@@ -63,6 +63,7 @@ func Command() *cobra.Command {
 	set.IntVar(&f.replicas, "replicas", 1, "replicas of each service")
 	set.Float64Var(&f.scale, "scale", 1, "what the sizes of workloads are multiplied by; targets are about 1")
 	set.StringVar(&f.profiles, "profiles", "", "directory to keep processor profiles of the services in; taking them costs some of what is measured")
+	cmd.AddCommand(failoverCommand())
 	return cmd
 }
 

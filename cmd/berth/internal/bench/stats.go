@@ -1,7 +1,9 @@
 package bench
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -55,13 +57,27 @@ const (
 
 // Target is what a figure is to be.
 type Target struct {
-	Of     Of      `json:"of"`
-	AtMost float64 `json:"atMost"`
-	Met    bool    `json:"met"`
+	Of     Of      `json:"of,omitempty"`
+	AtMost float64 `json:"atMost,omitempty"`
+	// Max bounds every single sample, if it is given.
+	Max *float64 `json:"max,omitempty"`
+	Met bool     `json:"met"`
 }
 
 // judge says whether a figure is what it is to be.
 func (t *Target) judge(f *Figure) {
 	got := map[Of]float64{Median: f.Median, P99: f.P99, Ratio: f.Ratio}[t.Of]
-	t.Met = f.N > 0 && got <= t.AtMost
+	t.Met = f.N > 0 && (t.Of == "" || got <= t.AtMost) && (t.Max == nil || f.Max <= *t.Max)
+}
+
+// String is the target as people read it.
+func (t Target) String() string {
+	var parts []string
+	if t.Of != "" {
+		parts = append(parts, fmt.Sprintf("%s <= %s", t.Of, number(t.AtMost)))
+	}
+	if t.Max != nil {
+		parts = append(parts, "max <= "+number(*t.Max))
+	}
+	return strings.Join(parts, ", ")
 }

@@ -37,7 +37,7 @@ func (r *Result) write(out io.Writer) error {
 			if !f.Target.Met {
 				word = "MISSED"
 			}
-			fmt.Fprintf(&b, "      target: %s <= %s: %s\n", f.Target.Of, number(f.Target.AtMost), word)
+			fmt.Fprintf(&b, "      target: %s: %s\n", f.Target, word)
 		}
 	}
 	r.writeCosts(&b)

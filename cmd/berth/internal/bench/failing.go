@@ -1,0 +1,156 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/cmd/berth/fleet"
+	"berth.dev/cmd/berth/fleet/wiring"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/store"
+)
+
+const (
+	failoverReplicas, failoverGateways, failoverMembers = 3, 2, 3
+
+	// callDeadline is that of every caller: none of them may see an error.
+	callDeadline = 10 * time.Second
+	// settle is how long the load goes on undisturbed before an outage, as its
+	// baseline, and after it.
+	settle = 2 * time.Second
+	// runFor is how long a worker of the load runs.
+	runFor = 100 * time.Millisecond
+	// rawTimeout is that of one put to etcd: one that a member passes on to a
+	// leader that has just died is lost, and the member keeps it for 7 s.
+	rawTimeout = 300 * time.Millisecond
+)
+
+// What goes through, or does not.
+const (
+	writes = "no write"
+	grants = "no grant"
+	begins = "no start"
+)
+
+// measuredBy says by what each service is judged. A grant is asked for by the
+// registry and made by executor-state.
+var measuredBy = map[string][]string{
+	model.ServiceRegistry: {writes, grants}, model.ServiceExecutorState: {grants}, model.ServiceAssigner: {begins},
+}
+
+// failing is a Berth under a steady load while parts of it fail.
+type failing struct {
+	o     *failoverOptions
+	w     *World
+	fleet *fleet.Fleet
+	hosts *wiring.Namespaces // nil unless each process has a host of its own
+
+	passed map[string]*gaps // by what goes through
+	raw    gaps             // puts to etcd
+	calls  atomic.Int64
+	failed atomic.Int64 // calls that ended with an error
+
+	mu    sync.Mutex
+	first error // of those
+}
+
+// load has callers call until ctx is over, then waits for the calls under way.
+func (f *failing) load(ctx context.Context) {
+	var running sync.WaitGroup
+	running.Go(func() { f.see(ctx) })
+	running.Go(func() {
+		f.steadily(ctx, f.o.upserts, func(i int) {
+			// The order of one that waits: written each time, and nothing is left of it.
+			b := Batch{Job: f.w.Job(1000), Stage: fmt.Sprintf("s-%03d", i%200), Workers: 8, SKU: f.w.SKU("none")}
+			request := b.Request()
+			request.Priority = &berthv1.Priority{Order: proto.Int64(int64(i + 1))}
+			if f.call(request) {
+				f.passed[writes].mark()
+			}
+		})
+	})
+	running.Go(func() {
+		f.steadily(ctx, f.o.grants, func(i int) {
+			f.call(Batch{Job: f.w.Job(2000 + i%16), Stage: f.w.run.stage(), Workers: 1, SKU: f.w.SKU("free"), RunFor: runFor}.Request())
+		})
+	})
+	running.Go(func() {
+		f.steadily(ctx, f.o.upserts, func(i int) {
+			ctx, cancel := context.WithTimeout(ctx, rawTimeout)
+			defer cancel()
+			if _, err := f.w.Etcd.Client().Put(ctx, fmt.Sprintf("%s%d", f.w.rawPrefix(), i%200), "raw"); err == nil {
+				f.raw.mark()
+			}
+		})
+	})
+	running.Wait()
+}
+
+// steadily begins so many calls a second until ctx is over, whether or not those
+// before have been answered, and waits for all.
+func (f *failing) steadily(ctx context.Context, rate int, call func(i int)) {
+	_ = paced(ctx, math.MaxInt, time.Second/time.Duration(rate), func(_ context.Context, i int, _ time.Time) error {
+		call(i)
+		return nil
+	}) // the error is that of ctx
+}
+
+// call asks for a reservation with a caller's deadline, and counts errors.
+func (f *failing) call(request *berthv1.Reservation) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), callDeadline)
+	defer cancel()
+	f.calls.Add(1)
+	_, err := f.w.Client.Reserve(ctx, request)
+	if err == nil {
+		return true
+	}
+	f.failed.Add(1)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.first == nil {
+		f.first = err
+	}
+	return false
+}
+
+// see marks grants and starts as etcd tells of them.
+func (f *failing) see(ctx context.Context) {
+	view := store.OpenView(f.w.Etcd, f.w.Space.Events()+f.w.Prefix)
+	defer view.Close()
+	for {
+		batch, err := view.Next(ctx)
+		if err != nil {
+			return
+		}
+		for _, change := range batch.Changes {
+			key, ok := f.w.Space.ParseEvent(change.Key)
+			var e berthv1.Event
+			if batch.Reset || change.Deleted || !ok || key.Segment == 0 || proto.Unmarshal(change.Value, &e) != nil {
+				continue
+			}
+			switch e.GetKind() {
+			case berthv1.Event_RESERVATION_LEASED:
+				f.passed[grants].mark()
+			case berthv1.Event_WORKER_STARTED, berthv1.Event_WORKER_RUNNING:
+				f.passed[begins].mark()
+			}
+		}
+	}
+}
+
+// flowing waits until everything goes through that was not sent before a moment.
+func (f *failing) flowing(ctx context.Context, after time.Time) error {
+	for what, g := range f.passed {
+		if err := until(ctx, what, func(context.Context) bool { return g.since(after) }); err != nil {
+			return err
+		}
+	}
+	return until(ctx, "no put to etcd", func(context.Context) bool { return f.raw.since(after) })
+}

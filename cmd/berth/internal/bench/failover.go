@@ -1,0 +1,424 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"berth.dev/cmd/berth/fleet"
+	"berth.dev/cmd/berth/fleet/wiring"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/leader"
+	"berth.dev/pkg/process/child"
+	"berth.dev/pkg/store"
+)
+
+const failoverHelp = `Measure how long Berth pauses while parts of it fail.
+
+Each kind of outage gets a Berth of its own on this machine: three members of
+etcd, three replicas of each service, two gateways, simulated executors, each a
+process of its own, and many reservations that wait. A steady load goes on all
+the while: upserts, and batches of one worker that are granted and started.
+Each figure is the longest time around an outage in which nothing went through,
+beside the longest one of the same load just before. Callers give each call
+10 s; their errors are counted.
+
+Outages that cut hosts from each other need root and network namespaces.`
+
+// failoverOptions of a run.
+type failoverOptions struct {
+	outages            []string
+	rounds, ttlRounds  int
+	spacing, ttl       time.Duration
+	executors, waiting int
+	growth             int
+	upserts, grants    int
+	services           []string
+	json, dir, logs    string
+}
+
+func failoverCommand() *cobra.Command {
+	var o failoverOptions
+	cmd := &cobra.Command{
+		Use:   "failover",
+		Short: "Measure how long Berth pauses while parts of it fail",
+		Long:  failoverHelp + "\n\n" + listOutages(),
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	set := cmd.Flags()
+	set.StringSliceVar(&o.outages, "outages", nil, "outages to measure; all unless given")
+	set.StringSliceVar(&o.services, "services", fleet.Services, "services whose leaders fail, one after the other")
+	set.IntVar(&o.rounds, "rounds", 50, "how often each leader is killed")
+	set.IntVar(&o.ttlRounds, "other-rounds", 10, "how often every other outage is made")
+	set.DurationVar(&o.spacing, "spacing", 20*time.Second, "time between two kills of one service's leader at least: three evictions a minute are allowed")
+	set.DurationVar(&o.ttl, "ttl", leader.DefaultTTL, "TTL of leadership")
+	set.IntVar(&o.executors, "executors", 1000, "simulated executors")
+	set.IntVar(&o.waiting, "waiting", 10_000, "reservations that wait all the while")
+	set.IntVar(&o.growth, "growth", 10, "measure kills again with so many times the executors and waiting reservations; 0 does not")
+	set.IntVar(&o.upserts, "upserts", 100, "upserts a second")
+	set.IntVar(&o.grants, "grants", 40, "batches a second that are granted and started")
+	set.StringVar(&o.json, "json", "", "file to write every sample to, as JSON")
+	set.StringVar(&o.dir, "dir", "", "directory below which etcd keeps its data; that for temporary files unless given")
+	set.StringVar(&o.logs, "logs", "", "directory to keep the logs of all processes in")
+	return cmd
+}
+
+func listOutages() string {
+	var b strings.Builder
+	b.WriteString("Outages:\n")
+	for _, one := range outages {
+		fmt.Fprintf(&b, "  %-10s %s\n", one.name, one.shows)
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
+
+func (o *failoverOptions) check() error {
+	for _, n := range []struct {
+		flag  string
+		value int
+	}{{"--rounds", o.rounds}, {"--other-rounds", o.ttlRounds}, {"--executors", o.executors}, {"--upserts", o.upserts}, {"--grants", o.grants}} {
+		if n.value < 1 {
+			return fault.BadField(fault.ReasonInvalid, n.flag, "has to be at least 1")
+		}
+	}
+	for _, name := range o.outages {
+		if !slices.ContainsFunc(outages, func(one outage) bool { return one.name == name }) {
+			return fault.BadField(fault.ReasonInvalid, "--outages", "there is no outage %q; see berth bench failover --help", name)
+		}
+	}
+	for _, name := range o.services {
+		if !slices.Contains(fleet.Services, name) {
+			return fault.BadField(fault.ReasonInvalid, "--services", "there is no service %q", name)
+		}
+	}
+	if o.waiting < 0 || o.growth < 0 {
+		return fault.BadField(fault.ReasonInvalid, "--waiting", "neither it nor --growth can be below 0")
+	}
+	return nil
+}
+
+func (o *failoverOptions) run(ctx context.Context, out, status io.Writer) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	binary, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	report := newReport(&flags{window: settle, repeats: 1, replicas: failoverReplicas, scale: 1}, status)
+	for _, one := range outages {
+		if len(o.outages) > 0 && !slices.Contains(o.outages, one.name) {
+			continue
+		}
+		alone := *o
+		results, err := alone.measure(ctx, binary, one, status, nil)
+		report.Results = append(report.Results, results)
+		if err == nil {
+			err = results.write(out)
+		}
+		if err == nil && one.often && o.growth > 1 {
+			grown := *o
+			grown.executors, grown.waiting = o.growth*o.executors, o.growth*o.waiting
+			var many *Result
+			many, err = grown.measure(ctx, binary, one, status, results)
+			report.Results = append(report.Results, many)
+			if err == nil {
+				err = many.write(out)
+			}
+		}
+		if err != nil {
+			return errors.Join(err, report.save(o.json))
+		}
+	}
+	if err := report.save(o.json); err != nil {
+		return err
+	}
+	if n := report.violations(); n > 0 {
+		return fault.New(fault.Internal, fault.ReasonInternal, "%d promises were broken", n)
+	}
+	return nil
+}
+
+// measure does one kind of outage in a world of its own. Small is the result
+// of the same with less, to compare with, or nil.
+func (o *failoverOptions) measure(ctx context.Context, binary string, one outage, status io.Writer, small *Result) (*Result, error) {
+	shows := fmt.Sprintf("%s; %d executors, %d waiting", one.shows, o.executors, o.waiting)
+	f := &failing{o: o, passed: map[string]*gaps{writes: {}, grants: {}, begins: {}}}
+	w := Workload{Name: one.name, Shows: shows, Run: func(ctx context.Context, r *Run) error {
+		err := r.World(ctx, func(ctx context.Context, w *World) error {
+			f.w = w
+			return f.measure(ctx, r, one, small)
+		})
+		if errors.Is(err, wiring.ErrNoNamespaces) {
+			r.Note("not measured: %v", wiring.ErrNoNamespaces)
+			return nil
+		}
+		return err
+	}}
+	return run(ctx, w, Options{Window: settle, Repeats: 1, Scale: 1, Replicas: failoverReplicas, Status: status, Place: f.place(binary, one.hosts)})
+}
+
+// place starts the Berth that is to fail.
+func (f *failing) place(binary string, hosts bool) Place {
+	return func(ctx context.Context, _ *Run) (_ *site, err error) {
+		dir, err := os.MkdirTemp(f.o.dir, "berth-failover-")
+		if err != nil {
+			return nil, err
+		}
+		end := func() error {
+			var err error
+			if f.fleet != nil {
+				err = f.fleet.Close()
+			}
+			if f.hosts != nil {
+				f.hosts.Close()
+			}
+			return errors.Join(err, f.keepLogs(dir), os.RemoveAll(dir))
+		}
+		config := fleet.Config{
+			Binary: binary, Dir: dir, Replicas: failoverReplicas, Gateways: failoverGateways, Etcd: failoverMembers, TTL: f.o.ttl, LogLevel: "info",
+		}
+		if hosts {
+			if f.hosts, err = wiring.NewNamespaces(uint16(os.Getpid())); err != nil {
+				return nil, errors.Join(err, end())
+			}
+			config.Place = f.hosts.Place
+		}
+		if f.fleet, err = fleet.Start(ctx, config); err != nil {
+			return nil, errors.Join(err, end())
+		}
+		return &site{
+			gateways: f.fleet.Gateways(), etcd: f.fleet.Etcd(), cluster: "default", prefix: "b-", binary: binary, dir: dir,
+			processes: f.fleet.Processes(), passing: true, close: end,
+		}, nil
+	}
+}
+
+// keepLogs moves the logs of the processes to where they are to be kept.
+func (f *failing) keepLogs(dir string) error {
+	if f.o.logs == "" {
+		return nil
+	}
+	logs, err := filepath.Glob(filepath.Join(dir, "*.log"))
+	if err != nil {
+		return err
+	}
+	kept := filepath.Join(f.o.logs, filepath.Base(dir))
+	if err := os.MkdirAll(kept, 0o750); err != nil {
+		return err
+	}
+	for _, file := range logs {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(kept, filepath.Base(file)), text, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// measure carries the rounds out while the load goes on.
+func (f *failing) measure(ctx context.Context, r *Run, one outage, small *Result) error {
+	sku := f.w.SKU("free")
+	if err := f.fleet.StartSim(ctx, sku, f.o.executors, 4); err != nil {
+		return err
+	}
+	if err := until(ctx, "not all executors are ready", func(ctx context.Context) bool {
+		n, err := f.w.ready(ctx, "free")
+		return err == nil && n >= f.o.executors
+	}); err != nil {
+		return err
+	}
+	if _, err := f.w.queue(ctx, f.o.waiting, 100, "full"); err != nil {
+		return err
+	}
+	loading, stop := context.WithCancel(ctx)
+	defer stop()
+	loaded := make(chan struct{})
+	go func() { defer close(loaded); f.load(loading) }()
+	before := loadAverage()
+	s, err := f.rounds(ctx, one)
+	stop()
+	<-loaded
+	if err != nil {
+		return err
+	}
+	s.add(r, one, f.o, small)
+	errs := Figure{Name: "errors of callers", Unit: "", Samples: []float64{float64(f.failed.Load())}, Target: &Target{Max: new(0.0)}}
+	r.Add(errs)
+	if f.first != nil {
+		r.Note("the first error of %d calls: %v", f.calls.Load(), f.first)
+	}
+	r.Note("%d calls; load average of the machine %s before, %s after", f.calls.Load(), before, loadAverage())
+	return nil
+}
+
+// loadAverage is the machine's, of the last minute.
+func loadAverage() string {
+	text, _ := os.ReadFile("/proc/loadavg") // absent: left empty
+	first, _, _ := strings.Cut(string(text), " ")
+	return first
+}
+
+// found are the samples of a kind of outage, by what they are of; and those of
+// the load before.
+type found struct{ gaps, calm map[string][]float64 }
+
+// rounds does the outage as often as it is to be, to one service after the other.
+func (f *failing) rounds(ctx context.Context, one outage) (found, error) {
+	s := found{map[string][]float64{}, map[string][]float64{}}
+	n := f.o.ttlRounds
+	if one.often {
+		n = f.o.rounds
+	}
+	last := map[string]time.Time{}
+	for i := range n {
+		if one.all != nil {
+			if err := f.once(ctx, &s, one, ""); err != nil {
+				return s, err
+			}
+			f.w.run.Say("round %d of %d", i+1, n)
+			continue
+		}
+		for _, service := range f.o.services {
+			if one.often {
+				if err := store.Sleep(ctx, time.Until(last[service].Add(f.o.spacing))); err != nil {
+					return s, err
+				}
+			}
+			last[service] = time.Now()
+			if err := f.once(ctx, &s, one, service); err != nil {
+				return s, err
+			}
+		}
+		f.w.run.Say("round %d of %d: %v", i+1, n, s.latest())
+	}
+	return s, nil
+}
+
+// latest are the samples of the last round, for who waits.
+func (s found) latest() []string {
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(s.gaps)) {
+		list = append(list, fmt.Sprintf("%s %.0f ms", name, s.gaps[name][len(s.gaps[name])-1]))
+	}
+	return list
+}
+
+// once does the outage, to the leader of a service or to all, and notes what did
+// not go through meanwhile.
+func (f *failing) once(ctx context.Context, s *found, one outage, service string) error {
+	if err := f.flowing(ctx, time.Now()); err != nil {
+		return err
+	}
+	for _, g := range f.passed {
+		g.forget(time.Now())
+	}
+	f.raw.forget(time.Now())
+	calm := time.Now()
+	if err := store.Sleep(ctx, settle); err != nil {
+		return err
+	}
+	began := time.Now()
+	var err error
+	if one.all != nil {
+		err = one.all(ctx, f)
+	} else {
+		err = f.strike(ctx, one, service)
+	}
+	if err != nil {
+		return err
+	}
+	ended := time.Now()
+	own := f.raw.longest(began, ended)
+	for _, name := range fleet.Services {
+		if service != "" && name != service {
+			continue
+		}
+		for _, what := range measuredBy[name] {
+			figure := name + ": " + what
+			gap := f.passed[what].longest(began, ended)
+			if one.etcd {
+				gap = max(0, gap-own)
+			}
+			s.gaps[figure] = append(s.gaps[figure], millis(gap))
+			s.calm[figure] = append(s.calm[figure], millis(f.passed[what].longest(calm, began)))
+		}
+	}
+	if one.etcd {
+		s.calm[etcdGap] = append(s.calm[etcdGap], millis(own))
+	}
+	return nil
+}
+
+// etcdGap is the time without a put to etcd itself.
+const etcdGap = "etcd's own gap"
+
+// strike does the outage to a leader, waits for the next one to serve, and undoes
+// it.
+func (f *failing) strike(ctx context.Context, one outage, service string) error {
+	var p *child.Process
+	var term, next int64
+	if err := until(ctx, service+" has no leader", func(ctx context.Context) bool {
+		holder, t, err := f.leader(ctx, service)
+		p, term = holder, t
+		return err == nil && holder != nil
+	}); err != nil {
+		return err
+	}
+	heal, err := one.strike(ctx, f, p)
+	if err != nil {
+		return err
+	}
+	// Should nobody follow, the gap says so: it ends with the wait.
+	_ = until(ctx, "", func(ctx context.Context) bool {
+		_, t, err := f.leader(ctx, service)
+		next = t
+		return err == nil && next > term
+	})
+	led := time.Now()
+	for _, what := range measuredBy[service] {
+		_ = until(ctx, "", func(context.Context) bool { return f.passed[what].since(led) })
+	}
+	if err := store.Sleep(ctx, settle); err != nil {
+		return err
+	}
+	if err := heal(); err != nil {
+		return err
+	}
+	return f.ready(ctx, p)
+}
+
+// add adds the figures to the report, those of the calm before first.
+func (s found) add(r *Run, one outage, o *failoverOptions, small *Result) {
+	for _, name := range slices.Sorted(maps.Keys(s.calm)) {
+		r.Add(Figure{Name: "calm, " + name, Unit: "ms", Samples: s.calm[name]})
+	}
+	target := one.target(o)
+	for _, name := range slices.Sorted(maps.Keys(s.gaps)) {
+		t := target
+		f := Figure{Name: name, Unit: "ms", Samples: s.gaps[name], Against: "calm, " + name, Target: &t}
+		if small != nil {
+			for _, base := range small.Figures {
+				if base.Name == name {
+					t = Target{Of: Median, AtMost: 2 * base.Median, Max: new(2 * base.Max)}
+				}
+			}
+		}
+		r.Add(f)
+	}
+}

@@ -1,0 +1,173 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"syscall"
+	"time"
+
+	"berth.dev/cmd/berth/fleet"
+	"berth.dev/cmd/berth/fleet/wiring"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/leader"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/process/child"
+	"berth.dev/pkg/store"
+)
+
+// outage is one kind of fault that a failover is measured under.
+type outage struct {
+	name, shows string
+	// target is about every figure of it; Max alone where Of is empty.
+	target func(o *failoverOptions) Target
+	// often says that it is done in as many rounds as kills are.
+	often bool
+	// hosts says that each process has to be on a host of its own.
+	hosts bool
+	// etcd says that it is etcd's, so that etcd's own gap is taken off.
+	etcd bool
+	// strike does it to a service's leader and answers how to undo it, once the
+	// service has another. Outages without it are those of all services at once.
+	strike func(ctx context.Context, f *failing, leader *child.Process) (heal func() error, err error)
+	// all does it to all services, and is over when it returns.
+	all func(ctx context.Context, f *failing) error
+}
+
+// outages in the order in which they run.
+var outages = []outage{
+	{name: "kill", shows: "kill -9 of the leader's process", often: true, strike: kill,
+		target: func(*failoverOptions) Target { return Target{Of: Median, AtMost: 100, Max: new(500.0)} }},
+	{name: "term", shows: "SIGTERM to the leader", strike: terminate, target: orderly},
+	{name: "rolling", shows: "rolling restart of all replicas of all services", all: rolling, target: orderly},
+	{name: "stop", shows: "SIGSTOP of the leader", strike: freeze, target: byTTL},
+	{name: "cut", shows: "network cut between leader and etcd", hosts: true, strike: cutFromEtcd, target: byTTL},
+	{name: "host", shows: "the leader's host cut off from all", hosts: true, strike: unplug, target: byTTL},
+	{name: "etcd", shows: "kill -9 of etcd's leader, beyond etcd's own gap", etcd: true, all: killEtcdLeader,
+		target: func(*failoverOptions) Target { return Target{Max: new(500.0)} }},
+}
+
+func orderly(*failoverOptions) Target { return Target{Max: new(300.0)} }
+
+func byTTL(o *failoverOptions) Target { return Target{Max: new(millis(o.ttl + time.Second))} }
+
+func kill(ctx context.Context, f *failing, p *child.Process) (func() error, error) {
+	p.Kill()
+	return func() error { return f.fleet.Restart(ctx, p) }, nil
+}
+
+func terminate(ctx context.Context, f *failing, p *child.Process) (func() error, error) {
+	return func() error {
+		if err := p.Stop(ctx); err != nil {
+			return err
+		}
+		return f.fleet.Restart(ctx, p)
+	}, p.Signal(syscall.SIGTERM)
+}
+
+func freeze(_ context.Context, _ *failing, p *child.Process) (func() error, error) {
+	return func() error { return p.Signal(syscall.SIGCONT) }, p.Signal(syscall.SIGSTOP)
+}
+
+func cutFromEtcd(_ context.Context, f *failing, p *child.Process) (func() error, error) {
+	between := func(from, to string) bool { return from == p.Name && strings.HasPrefix(to, "etcd-") }
+	if f.hosts.Set(between, wiring.Condition{There: true, Back: true}) == 0 {
+		return nil, fault.New(fault.Internal, fault.ReasonInternal, "%s has no link to etcd", p.Name)
+	}
+	return func() error { f.hosts.Set(between, wiring.Condition{}); return nil }, nil
+}
+
+func unplug(_ context.Context, f *failing, p *child.Process) (func() error, error) {
+	plug := func(out bool) error {
+		if !f.hosts.Unplug(p.Name, out) {
+			return fault.New(fault.Internal, fault.ReasonInternal, "the host of %s cannot be unplugged", p.Name)
+		}
+		return nil
+	}
+	return func() error { return plug(false) }, plug(true)
+}
+
+func rolling(ctx context.Context, f *failing) error {
+	for _, service := range fleet.Services {
+		for i := range failoverReplicas {
+			p := f.fleet.Replica(service, i)
+			if err := p.Stop(ctx); err != nil {
+				return err
+			}
+			if err := f.fleet.Restart(ctx, p); err != nil {
+				return err
+			}
+			if err := f.ready(ctx, p); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func killEtcdLeader(ctx context.Context, f *failing) error {
+	i, err := f.fleet.EtcdLeader(ctx)
+	if err != nil {
+		return err
+	}
+	f.fleet.Member(i).Kill()
+	began := time.Now()
+	if err := f.flowing(ctx, began); err != nil {
+		return err
+	}
+	if err := f.fleet.Restart(ctx, f.fleet.Member(i)); err != nil {
+		return err
+	}
+	return store.Sleep(ctx, settle)
+}
+
+// leader is the process that leads a service, as etcd has it, and its term; nil
+// while nobody does.
+func (f *failing) leader(ctx context.Context, service string) (*child.Process, int64, error) {
+	kv, found, err := f.w.Etcd.Get(ctx, f.w.Space.Key(model.LeaderRef(service)))
+	if err != nil || !found {
+		return nil, 0, err
+	}
+	holder, err := leader.ParseHolder(kv)
+	if err != nil {
+		return nil, 0, err
+	}
+	for i := range failoverReplicas {
+		if p := f.fleet.Replica(service, i); p.Name == holder.ID {
+			return p, holder.Term, nil
+		}
+	}
+	return nil, 0, fault.New(fault.Internal, fault.ReasonInternal, "%s is led by a stranger, %s", service, holder.ID)
+}
+
+// ready waits until a replica that was away follows etcd again.
+func (f *failing) ready(ctx context.Context, p *child.Process) error {
+	return until(ctx, p.Name+" is not ready", func(ctx context.Context) bool {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.Addresses().HTTP+"/readyz", nil)
+		if err != nil {
+			return false
+		}
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return false
+		}
+		answer.Body.Close()
+		return answer.StatusCode == http.StatusOK
+	})
+}
+
+// recoverWithin bounds how long anything may take to come back.
+const recoverWithin = 30 * time.Second
+
+// until waits for what gives no signal.
+func until(ctx context.Context, missing string, done func(context.Context) bool) error {
+	ctx, cancel := context.WithTimeout(ctx, recoverWithin)
+	defer cancel()
+	for !done(ctx) {
+		if err := store.Sleep(ctx, 10*time.Millisecond); err != nil {
+			return fmt.Errorf("%s after %v: %w", missing, recoverWithin, err)
+		}
+	}
+	return nil
+}
