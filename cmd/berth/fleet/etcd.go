@@ -51,7 +51,13 @@ func (f *Fleet) startEtcd(ctx context.Context) (err error) {
 		}
 		f.members = append(f.members, p)
 	}
-	// None is ready before most of them are, so they start together.
+	f.initial = strings.ReplaceAll(strings.Join(cluster, ","), "=", "=http://")
+	return f.StartMembers(ctx)
+}
+
+// StartMembers starts all members of etcd, none of which runs: together, for none
+// is ready before most of them are.
+func (f *Fleet) StartMembers(ctx context.Context) (err error) {
 	started := make(chan error, len(f.members))
 	for _, p := range f.members {
 		go func() { started <- p.Start(ctx) }()
@@ -60,6 +66,14 @@ func (f *Fleet) startEtcd(ctx context.Context) (err error) {
 		err = errors.Join(err, <-started)
 	}
 	return err
+}
+
+// InitialCluster lists the members of etcd, name=URL, as etcd is told of them.
+func (f *Fleet) InitialCluster() string { return f.initial }
+
+// MemberData is where the i-th member of etcd keeps its data.
+func (f *Fleet) MemberData(i int) string {
+	return filepath.Join(f.config.Dir, f.members[i].Name, embedded.DataDir)
 }
 
 // Etcd lists etcd's endpoints, one a member.

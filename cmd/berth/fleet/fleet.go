@@ -73,6 +73,7 @@ type Fleet struct {
 	etcd     *embedded.Etcd   // nil when its members are children
 	members  []*child.Process // of etcd
 	etcds    []string         // etcd's endpoints
+	initial  string           // etcd's members, as each is told of them
 	replicas map[string][]*child.Process
 	gateways []*child.Process
 	agents   map[string]*child.Process

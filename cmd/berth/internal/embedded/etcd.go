@@ -26,6 +26,9 @@ const (
 	// longer than job events are kept, since a stream is resumed by its revision.
 	historyKept = "2h"
 	quotaBytes  = 8 << 30
+	// DataDir is what etcd makes of the directory that it is given to keep data in;
+	// its log goes beside.
+	DataDir = "etcd"
 )
 
 // Etcd is a running server.
@@ -56,7 +59,7 @@ func StartMember(ctx context.Context, dir string, m Member) (*Etcd, error) {
 	clients, peers := []url.URL{{Scheme: "http", Host: m.Listen}}, []url.URL{{Scheme: "http", Host: m.PeerListen}}
 	config := embed.NewConfig()
 	config.Name = m.Name
-	config.Dir = filepath.Join(dir, "etcd")
+	config.Dir = filepath.Join(dir, DataDir)
 	config.ListenPeerUrls, config.AdvertisePeerUrls = peers, peers
 	config.ListenClientUrls, config.AdvertiseClientUrls = clients, clients
 	config.InitialCluster = strings.ReplaceAll(strings.Join(m.Members, ","), "=", "=http://")
