@@ -136,7 +136,7 @@ func (w *world) single(job string, n int) *berthv1.Reservation {
 	name := filepath.Join(w.dir, "alone-$BERTH_JOB-$BERTH_WORKER_INDEX.$BERTH_WORKER_NUMBER")
 	return shell(job, "s", n, fmt.Sprintf(`
 		mkdir %[1]s || echo $BERTH_JOB/$BERTH_WORKER_INDEX.$BERTH_WORKER_NUMBER >> %[2]s
-		trap 'rmdir %[1]s; exit 0' TERM
+		trap 'sleep 1; rmdir %[1]s; exit 0' TERM
 		until test -e %[3]s; do sleep 0.05; done
 		rmdir %[1]s`, name, filepath.Join(w.dir, "twice"), w.ending(job)))
 }

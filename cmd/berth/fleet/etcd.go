@@ -45,7 +45,7 @@ func (f *Fleet) startEtcd(ctx context.Context) (err error) {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err
 		}
-		p, err := f.process(name, []string{"etcd", "--name", name, "--dir", dir, "--listen", listen, "--peer-listen", peers[i], "--members", strings.Join(cluster, ",")})
+		p, err := f.process(name, f.flagged("etcd", []string{"etcd", "--name", name, "--dir", dir, "--listen", listen, "--peer-listen", peers[i], "--members", strings.Join(cluster, ",")}))
 		if err != nil {
 			return err
 		}
