@@ -165,11 +165,17 @@ func equal(a, b map[string]int64) bool { return fmt.Sprint(a) == fmt.Sprint(b) }
 // berth runs a command of the binary.
 func (w *world) berth(args ...string) string {
 	w.Helper()
-	out, err := exec.CommandContext(w.ctx, w.binary, args...).CombinedOutput()
-	if err != nil {
-		w.Fatalf("berth %v: %v\n%s", args, err, out)
+	out, ok := w.try(args...)
+	if !ok {
+		w.Fatalf("berth %v:\n%s", args, out)
 	}
-	return string(out)
+	return out
+}
+
+// try runs a command of the binary, and says whether it ended well.
+func (w *world) try(args ...string) (string, bool) {
+	out, err := exec.CommandContext(w.ctx, w.binary, args...).CombinedOutput()
+	return string(out), err == nil
 }
 
 func (w *world) markReady() {
