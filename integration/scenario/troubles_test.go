@@ -108,8 +108,8 @@ func TestTroubleNoQuorum(t *testing.T) {
 	w.quiesce()
 }
 
-// Under NOSPACE reads go on, and writes say why they do not; the steps of the
-// documentation make room.
+// Under NOSPACE reads go on until somebody writes, and writes say why they do not;
+// the steps of the documentation make room.
 func TestTroubleNoSpace(t *testing.T) {
 	const quota = 16 << 20
 	w := trouble(t, fleet.Config{Etcd: 1, Flags: map[string][]string{"etcd": {"--quota", fmt.Sprint(quota)}}})
@@ -135,16 +135,16 @@ func TestTroubleNoSpace(t *testing.T) {
 		}
 		return ""
 	})
+	if _, err := w.client.Get(w.ctx, client.Key{Job: "before", Stage: "s", Name: "main"}); err != nil {
+		t.Errorf("a read: %v", err)
+	}
+	w.awaitReady(10)
 	short, cancel := context.WithTimeout(w.ctx, 5*time.Second)
 	_, err := w.client.Reserve(short, &berthv1.Reservation{Job: "full", Stage: "s", Count: 1})
 	cancel()
 	if !fault.Is(err, fault.ReasonStoreFull) {
 		t.Errorf("a write: %v", err)
 	}
-	if _, err := w.client.Get(w.ctx, client.Key{Job: "before", Stage: "s", Name: "main"}); err != nil {
-		t.Errorf("a read: %v", err)
-	}
-	w.awaitReady(10)
 	if out, ok := w.doctor("--etcd-endpoints", w.fleet.Etcd()[0]); ok || !strings.Contains(out, "FAIL  etcd alarms") {
 		t.Errorf("doctor:\n%s", out)
 	}
