@@ -7,6 +7,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"berth.dev/cmd/berth/internal/embedded"
 	"berth.dev/pkg/process/child"
@@ -79,7 +82,10 @@ func (f *Fleet) AddMember(ctx context.Context) error {
 		return err
 	}
 	defer s.Close()
-	if _, err := s.Client().MemberAdd(ctx, []string{"http://" + peer}); err != nil {
+	if err := healthy(ctx, func() error {
+		_, err := s.Client().MemberAdd(ctx, []string{"http://" + peer})
+		return err
+	}); err != nil {
 		return err
 	}
 	cluster := strings.ReplaceAll(f.initial, "http://", "") + "," + name + "=" + peer
@@ -101,11 +107,32 @@ func (f *Fleet) RemoveMember(ctx context.Context, i int) error {
 		return err
 	}
 	defer s.Close()
-	if _, err := s.Client().MemberRemove(ctx, id); err != nil {
+	if err := healthy(ctx, func() error {
+		_, err := s.Client().MemberRemove(ctx, id)
+		return err
+	}); err != nil {
 		return err
 	}
 	f.members[i].Kill()
 	return nil
+}
+
+// healthy repeats a change of the members until etcd takes it: it refuses one
+// while its members have not been connected for five seconds.
+func healthy(ctx context.Context, change func() error) error {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := change()
+		if !errors.Is(rpctypes.Error(err), rpctypes.ErrUnhealthy) {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 // StartMembers starts all members of etcd, none of which runs: together, for none
