@@ -53,6 +53,10 @@ chaos: build ## everything is broken while clients go on, 10 minutes (CHAOS_MINU
 	@BERTH_BINARY=$(BIN)/berth $(GO) test ./integration/chaos -run TestChaos -count=1 -v -timeout 24h \
 		-args -namespaces -minutes=$(CHAOS_MINUTES) -seed=$(CHAOS_SEED) -keep=$(CHAOS_DIR)
 
+.PHONY: troubles
+troubles: build ## etcd loses its quorum, is full, slow, compacted, defragmented and rebuilt
+	@BERTH_BINARY=$(BIN)/berth $(GO) test ./integration/scenario -run TestTrouble -count=1 -v -timeout 15m -args -troubles
+
 .PHONY: mutants
 mutants: ## break one rule at a time: the simulator or chaos has to find out (ONLY=name)
 	$(GO) test ./integration/mutants -run TestEveryMutantIsFound -count=1 -v -timeout 6h -args -hunt $(if $(ONLY),-only=$(ONLY))

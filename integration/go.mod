@@ -2,10 +2,7 @@ module berth.dev/integration
 
 go 1.26.0
 
-require (
-	github.com/grpc-ecosystem/grpc-gateway/v2 v2.31.0 // indirect
-	go.etcd.io/etcd/client/v3 v3.7.3 // indirect
-)
+require github.com/grpc-ecosystem/grpc-gateway/v2 v2.31.0 // indirect
 
 require (
 	github.com/coreos/go-semver v0.3.1 // indirect
@@ -95,6 +92,7 @@ require (
 	berth.dev/services/assigner v0.0.0
 	berth.dev/services/gateway v0.0.0
 	github.com/anishathalye/porcupine v1.3.1
+	go.etcd.io/etcd/client/v3 v3.7.3
 	go.etcd.io/etcd/server/v3 v3.7.3
 	go.uber.org/goleak v1.3.0
 	google.golang.org/grpc v1.85.0

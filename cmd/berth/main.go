@@ -14,6 +14,7 @@ import (
 	"berth.dev/cmd/berth/internal/demo"
 	"berth.dev/cmd/berth/internal/dev"
 	"berth.dev/cmd/berth/internal/replay"
+	"berth.dev/cmd/berth/internal/restore"
 	"berth.dev/cmd/berth/internal/serve"
 	"berth.dev/pkg/agent"
 	"berth.dev/pkg/process"
@@ -28,6 +29,7 @@ func main() {
 	root := cli.New(cli.Standard())
 	root.AddCommand(dev.Command(), demo.Command(), bench.Command(), replay.Command(ownCluster))
 	root.AddCommand(serve.Commands()...)
+	root.AddCommand(restore.Commands()...)
 
 	code := cli.Run(ctx, root, os.Args[1:])
 	stop()

@@ -79,7 +79,7 @@ func TestAReplicaWaitsForEtcd(t *testing.T) {
 	if err := p.Stop(stopping); err != nil {
 		t.Error(err)
 	}
-	checkHistory(t, connect(t, address), nil)
+	checkHistory(t, connect(t, address), 0, nil)
 }
 
 // startEtcd starts an etcd at an address, with its data in dir, and answers

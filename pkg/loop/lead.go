@@ -150,7 +150,8 @@ func (t *tenure[C]) serve(ctx, leaving context.Context) error {
 	log := store.NewCommitter(l.cfg.Store, store.CommitterConfig{
 		LeaderKey: l.cfg.Space.Key(model.LeaderRef(l.cfg.Service)), Term: leadership.Term(),
 		ChainKey: l.cfg.Space.Key(model.Ref{Kind: model.KindChain, ID: l.cfg.Service}), Chain: t.driver.Chain(),
-		Wait: func(ctx context.Context, attempt int) error { return t.pause(ctx, attempt-1) },
+		Wait:      func(ctx context.Context, attempt int) error { return t.pause(ctx, attempt-1) },
+		Attempted: l.full.attempted,
 	})
 	actions, err := t.driver.Lead(ctx, Leading{
 		Term: leadership.Term(), Log: log, Source: t, Confirm: t.confirm,

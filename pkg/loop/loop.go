@@ -71,6 +71,7 @@ type Loop[C model.Core] struct {
 	inbox  chan item[C]
 	ended  chan struct{} // closed when Run has returned
 	status atomic.Pointer[state]
+	full   *full
 	// met is what made the core panic, by id, and is not stored.
 	met map[string]*model.Poison
 }
@@ -118,7 +119,10 @@ type Status struct {
 
 // New answers a loop; Run runs it.
 func New[C model.Core](cfg Config[C]) *Loop[C] {
-	l := &Loop[C]{cfg: cfg, inbox: make(chan item[C], inboxSize), ended: make(chan struct{}), met: map[string]*model.Poison{}}
+	l := &Loop[C]{
+		cfg: cfg, inbox: make(chan item[C], inboxSize), ended: make(chan struct{}),
+		full: newFull(), met: map[string]*model.Poison{},
+	}
 	l.status.Store(&state{})
 	return l
 }
@@ -187,6 +191,10 @@ func (l *Loop[C]) Resign(ctx context.Context, term int64) error {
 
 func (l *Loop[C]) post(ctx context.Context, it item[C]) (any, error) {
 	it.reply, it.claimed = make(chan result, 1), &atomic.Bool{}
+	var full <-chan struct{} // reads go on
+	if it.request != nil {
+		full = l.full.now()
+	}
 	select {
 	case l.inbox <- it:
 	default:
@@ -202,6 +210,8 @@ func (l *Loop[C]) post(ctx context.Context, it item[C]) (any, error) {
 		default:
 			return nil, fault.New(fault.Unavailable, fault.ReasonUnavailable, "the replica is stopping")
 		}
+	case <-full:
+		return nil, errFull()
 	case <-ctx.Done():
 		if it.read != nil && !it.claim() {
 			r := <-it.reply // it is being read this very moment
@@ -218,6 +228,7 @@ func (l *Loop[C]) Run(ctx context.Context) {
 	for pause := shortestPause; ctx.Err() == nil; pause = min(2*pause, longestPause) {
 		began := time.Now()
 		err := newTenure(l).run(ctx)
+		l.full.set(false) // who leads next finds out anew
 		l.status.Store(&state{})
 		if ctx.Err() != nil {
 			return

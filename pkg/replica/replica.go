@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	berthv1 "berth.dev/api/berth/v1"
@@ -246,6 +247,7 @@ func (s *self[C]) GetReplica(context.Context, *controlv1.GetReplicaRequest) (*be
 	return &berthv1.Replica{
 		Id: s.r.ID, Address: s.r.address, Role: role, Revision: status.Revision, Version: process.Version,
 		Term: status.Term, Since: wire.Timestamp(status.Since), Renewed: wire.Timestamp(status.Renewed),
+		Now: timestamppb.Now(),
 	}, nil
 }
 

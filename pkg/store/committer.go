@@ -70,6 +70,9 @@ type CommitterConfig struct {
 	// Wait pauses before attempt number n (2, 3, …) of one transaction; its error
 	// ends the commit. By default it sleeps as Backoff says.
 	Wait func(ctx context.Context, attempt int) error
+	// Attempted is told of each attempt: the error of one whose outcome is open, nil
+	// for one that is definite. By default nobody is told.
+	Attempted func(err error)
 }
 
 // shortAttempts at a transaction have the deadline CommitterConfig.Attempt: with
@@ -104,6 +107,9 @@ func NewCommitter(s Store, cfg CommitterConfig) *Committer {
 	}
 	if cfg.Wait == nil {
 		cfg.Wait = func(ctx context.Context, attempt int) error { return Sleep(ctx, Backoff(attempt-1)) }
+	}
+	if cfg.Attempted == nil {
+		cfg.Attempted = func(error) {}
 	}
 	return &Committer{store: s, cfg: cfg, chain: cfg.Chain}
 }
@@ -193,8 +199,10 @@ func (c *Committer) resolve(ctx context.Context, txn Txn) (res TxnResult, lost b
 		res, err = c.store.Txn(actx, txn)
 		cancel()
 		if !errors.Is(err, ErrAmbiguous) {
+			c.cfg.Attempted(nil)
 			return res, attempt > 1, err
 		}
+		c.cfg.Attempted(err)
 		if ctx.Err() != nil || c.cfg.Wait(ctx, attempt+1) != nil {
 			return res, true, err
 		}

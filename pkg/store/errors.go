@@ -16,6 +16,10 @@ import (
 // whatever is not known to be definite.
 var ErrAmbiguous = errors.New("store: outcome unknown")
 
+// ErrFull is wrapped, beside ErrAmbiguous, by errors that etcd answers when it has
+// reached its quota: it takes no write until somebody has made room.
+var ErrFull = errors.New("store: etcd is full")
+
 // Definite errors: the write did not happen and will not.
 var (
 	// ErrCompacted: the revision asked for is no longer kept.
@@ -64,6 +68,9 @@ func classify(err error) error {
 		if errors.Is(known, d.etcd) {
 			return fmt.Errorf("%w: %w", d.ours, err)
 		}
+	}
+	if errors.Is(known, rpctypes.ErrNoSpace) {
+		return ambiguous(fmt.Errorf("%w: %w", ErrFull, err))
 	}
 	if s, ok := status.FromError(err); ok {
 		switch s.Code() {

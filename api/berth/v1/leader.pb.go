@@ -229,8 +229,10 @@ func (*ListLeadersRequest) Descriptor() ([]byte, []int) {
 }
 
 type ListLeadersAnswer struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Services      []*ServiceLeadership   `protobuf:"bytes,1,rep,name=services,proto3" json:"services,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Services []*ServiceLeadership   `protobuf:"bytes,1,rep,name=services,proto3" json:"services,omitempty"`
+	// Now is the gateway's clock.
+	Now           *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=now,proto3" json:"now,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -268,6 +270,13 @@ func (*ListLeadersAnswer) Descriptor() ([]byte, []int) {
 func (x *ListLeadersAnswer) GetServices() []*ServiceLeadership {
 	if x != nil {
 		return x.Services
+	}
+	return nil
+}
+
+func (x *ListLeadersAnswer) GetNow() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Now
 	}
 	return nil
 }
@@ -378,11 +387,13 @@ type Replica struct {
 	// Revision is the last one the replica's view has reached.
 	Revision int64 `protobuf:"varint,4,opt,name=revision,proto3" json:"revision,omitempty"`
 	// Behind is the number of revisions the view is behind the newest one known.
-	Behind        int64                  `protobuf:"varint,5,opt,name=behind,proto3" json:"behind,omitempty"`
-	Version       string                 `protobuf:"bytes,6,opt,name=version,proto3" json:"version,omitempty"`
-	Term          int64                  `protobuf:"varint,7,opt,name=term,proto3" json:"term,omitempty"`
-	Since         *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=since,proto3" json:"since,omitempty"`
-	Renewed       *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=renewed,proto3" json:"renewed,omitempty"`
+	Behind  int64                  `protobuf:"varint,5,opt,name=behind,proto3" json:"behind,omitempty"`
+	Version string                 `protobuf:"bytes,6,opt,name=version,proto3" json:"version,omitempty"`
+	Term    int64                  `protobuf:"varint,7,opt,name=term,proto3" json:"term,omitempty"`
+	Since   *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=since,proto3" json:"since,omitempty"`
+	Renewed *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=renewed,proto3" json:"renewed,omitempty"`
+	// Now is the replica's clock when it answered.
+	Now           *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=now,proto3" json:"now,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -480,6 +491,13 @@ func (x *Replica) GetRenewed() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Replica) GetNow() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Now
+	}
+	return nil
+}
+
 var File_berth_v1_leader_proto protoreflect.FileDescriptor
 
 const file_berth_v1_leader_proto_rawDesc = "" +
@@ -492,9 +510,10 @@ const file_berth_v1_leader_proto_rawDesc = "" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x18\n" +
 	"\areplica\x18\x02 \x01(\tR\areplica\x12\x12\n" +
 	"\x04term\x18\x03 \x01(\x03R\x04term\"\x14\n" +
-	"\x12ListLeadersRequest\"L\n" +
+	"\x12ListLeadersRequest\"z\n" +
 	"\x11ListLeadersAnswer\x127\n" +
-	"\bservices\x18\x01 \x03(\v2\x1b.berth.v1.ServiceLeadershipR\bservices\"\x8a\x02\n" +
+	"\bservices\x18\x01 \x03(\v2\x1b.berth.v1.ServiceLeadershipR\bservices\x12,\n" +
+	"\x03now\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x03now\"\x8a\x02\n" +
 	"\x11ServiceLeadership\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x16\n" +
 	"\x06leader\x18\x02 \x01(\tR\x06leader\x12\x18\n" +
@@ -502,7 +521,7 @@ const file_berth_v1_leader_proto_rawDesc = "" +
 	"\x04term\x18\x04 \x01(\x03R\x04term\x120\n" +
 	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x124\n" +
 	"\arenewed\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\arenewed\x12-\n" +
-	"\breplicas\x18\a \x03(\v2\x11.berth.v1.ReplicaR\breplicas\"\xf1\x02\n" +
+	"\breplicas\x18\a \x03(\v2\x11.berth.v1.ReplicaR\breplicas\"\x9f\x03\n" +
 	"\aReplica\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12*\n" +
@@ -512,7 +531,9 @@ const file_berth_v1_leader_proto_rawDesc = "" +
 	"\aversion\x18\x06 \x01(\tR\aversion\x12\x12\n" +
 	"\x04term\x18\a \x01(\x03R\x04term\x120\n" +
 	"\x05since\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x124\n" +
-	"\arenewed\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\arenewed\"F\n" +
+	"\arenewed\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\arenewed\x12,\n" +
+	"\x03now\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\x03now\"F\n" +
 	"\x04Role\x12\x14\n" +
 	"\x10ROLE_UNSPECIFIED\x10\x00\x12\n" +
 	"\n" +
@@ -548,22 +569,24 @@ var file_berth_v1_leader_proto_goTypes = []any{
 	(*timestamppb.Timestamp)(nil), // 7: google.protobuf.Timestamp
 }
 var file_berth_v1_leader_proto_depIdxs = []int32{
-	5, // 0: berth.v1.ListLeadersAnswer.services:type_name -> berth.v1.ServiceLeadership
-	7, // 1: berth.v1.ServiceLeadership.since:type_name -> google.protobuf.Timestamp
-	7, // 2: berth.v1.ServiceLeadership.renewed:type_name -> google.protobuf.Timestamp
-	6, // 3: berth.v1.ServiceLeadership.replicas:type_name -> berth.v1.Replica
-	0, // 4: berth.v1.Replica.role:type_name -> berth.v1.Replica.Role
-	7, // 5: berth.v1.Replica.since:type_name -> google.protobuf.Timestamp
-	7, // 6: berth.v1.Replica.renewed:type_name -> google.protobuf.Timestamp
-	3, // 7: berth.v1.Leaders.ListLeaders:input_type -> berth.v1.ListLeadersRequest
-	1, // 8: berth.v1.Leaders.Resign:input_type -> berth.v1.ResignRequest
-	4, // 9: berth.v1.Leaders.ListLeaders:output_type -> berth.v1.ListLeadersAnswer
-	2, // 10: berth.v1.Leaders.Resign:output_type -> berth.v1.ResignAnswer
-	9, // [9:11] is the sub-list for method output_type
-	7, // [7:9] is the sub-list for method input_type
-	7, // [7:7] is the sub-list for extension type_name
-	7, // [7:7] is the sub-list for extension extendee
-	0, // [0:7] is the sub-list for field type_name
+	5,  // 0: berth.v1.ListLeadersAnswer.services:type_name -> berth.v1.ServiceLeadership
+	7,  // 1: berth.v1.ListLeadersAnswer.now:type_name -> google.protobuf.Timestamp
+	7,  // 2: berth.v1.ServiceLeadership.since:type_name -> google.protobuf.Timestamp
+	7,  // 3: berth.v1.ServiceLeadership.renewed:type_name -> google.protobuf.Timestamp
+	6,  // 4: berth.v1.ServiceLeadership.replicas:type_name -> berth.v1.Replica
+	0,  // 5: berth.v1.Replica.role:type_name -> berth.v1.Replica.Role
+	7,  // 6: berth.v1.Replica.since:type_name -> google.protobuf.Timestamp
+	7,  // 7: berth.v1.Replica.renewed:type_name -> google.protobuf.Timestamp
+	7,  // 8: berth.v1.Replica.now:type_name -> google.protobuf.Timestamp
+	3,  // 9: berth.v1.Leaders.ListLeaders:input_type -> berth.v1.ListLeadersRequest
+	1,  // 10: berth.v1.Leaders.Resign:input_type -> berth.v1.ResignRequest
+	4,  // 11: berth.v1.Leaders.ListLeaders:output_type -> berth.v1.ListLeadersAnswer
+	2,  // 12: berth.v1.Leaders.Resign:output_type -> berth.v1.ResignAnswer
+	11, // [11:13] is the sub-list for method output_type
+	9,  // [9:11] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_berth_v1_leader_proto_init() }

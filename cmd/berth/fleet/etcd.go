@@ -7,6 +7,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"berth.dev/cmd/berth/internal/embedded"
 	"berth.dev/pkg/process/child"
@@ -40,18 +43,101 @@ func (f *Fleet) startEtcd(ctx context.Context) (err error) {
 		cluster = append(cluster, name+"="+peer)
 	}
 	for i, listen := range f.etcds {
-		name := fmt.Sprintf("etcd-%d", i)
-		dir := filepath.Join(f.config.Dir, name)
-		if err := os.MkdirAll(dir, 0o700); err != nil {
+		if err := f.member(fmt.Sprintf("etcd-%d", i), listen, peers[i], strings.Join(cluster, ",")); err != nil {
 			return err
 		}
-		p, err := f.process(name, []string{"etcd", "--name", name, "--dir", dir, "--listen", listen, "--peer-listen", peers[i], "--members", strings.Join(cluster, ",")})
-		if err != nil {
-			return err
-		}
+	}
+	f.initial = strings.ReplaceAll(strings.Join(cluster, ","), "=", "=http://")
+	return f.StartMembers(ctx)
+}
+
+// member describes a member of etcd, of which the next is the last one.
+func (f *Fleet) member(name, listen, peer, cluster string, more ...string) error {
+	dir := filepath.Join(f.config.Dir, name)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	args := []string{"etcd", "--name", name, "--dir", dir, "--listen", listen, "--peer-listen", peer, "--members", cluster}
+	p, err := f.process(name, f.flagged("etcd", append(args, more...)))
+	if err == nil {
 		f.members = append(f.members, p)
 	}
-	// None is ready before most of them are, so they start together.
+	return err
+}
+
+// AddMember tells etcd of one more member and starts it. The services do not know
+// of it: they go on with those that they were given.
+func (f *Fleet) AddMember(ctx context.Context) error {
+	name := fmt.Sprintf("etcd-%d", len(f.members))
+	listen, err := f.address(name, 0)
+	if err != nil {
+		return err
+	}
+	peer, err := f.address(name, 1)
+	if err != nil {
+		return err
+	}
+	s, err := store.Dial(store.DialConfig{Endpoints: f.etcds})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if err := healthy(ctx, func() error {
+		_, err := s.Client().MemberAdd(ctx, []string{"http://" + peer})
+		return err
+	}); err != nil {
+		return err
+	}
+	cluster := strings.ReplaceAll(f.initial, "http://", "") + "," + name + "=" + peer
+	if err := f.member(name, listen, peer, cluster, "--join"); err != nil {
+		return err
+	}
+	f.etcds = append(f.etcds, listen)
+	return f.members[len(f.members)-1].Start(ctx)
+}
+
+// RemoveMember tells etcd that the i-th member is none any more, and kills it.
+func (f *Fleet) RemoveMember(ctx context.Context, i int) error {
+	id, _, err := f.memberStatus(ctx, i)
+	if err != nil {
+		return err
+	}
+	s, err := store.Dial(store.DialConfig{Endpoints: f.etcds})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if err := healthy(ctx, func() error {
+		_, err := s.Client().MemberRemove(ctx, id)
+		return err
+	}); err != nil {
+		return err
+	}
+	f.members[i].Kill()
+	return nil
+}
+
+// healthy repeats a change of the members until etcd takes it: it refuses one
+// while its members have not been connected for five seconds.
+func healthy(ctx context.Context, change func() error) error {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := change()
+		if !errors.Is(rpctypes.Error(err), rpctypes.ErrUnhealthy) {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// StartMembers starts all members of etcd, none of which runs: together, for none
+// is ready before most of them are.
+func (f *Fleet) StartMembers(ctx context.Context) (err error) {
 	started := make(chan error, len(f.members))
 	for _, p := range f.members {
 		go func() { started <- p.Start(ctx) }()
@@ -60,6 +146,14 @@ func (f *Fleet) startEtcd(ctx context.Context) (err error) {
 		err = errors.Join(err, <-started)
 	}
 	return err
+}
+
+// InitialCluster lists the members of etcd, name=URL, as etcd is told of them.
+func (f *Fleet) InitialCluster() string { return f.initial }
+
+// MemberData is where the i-th member of etcd keeps its data.
+func (f *Fleet) MemberData(i int) string {
+	return filepath.Join(f.config.Dir, f.members[i].Name, embedded.DataDir)
 }
 
 // Etcd lists etcd's endpoints, one a member.

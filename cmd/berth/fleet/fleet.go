@@ -51,7 +51,8 @@ type Config struct {
 	// the network goes. All run on this host's loopback unless given.
 	Place func(name string) (Place, error)
 	// Flags are further flags of replicas and gateways, by service; those of ""
-	// are for all of them. Those of "agent" are for agents and simulated executors.
+	// are for all of them. Those of "agent" are for agents and simulated executors,
+	// those of "etcd" for its members.
 	Flags map[string][]string
 }
 
@@ -73,6 +74,7 @@ type Fleet struct {
 	etcd     *embedded.Etcd   // nil when its members are children
 	members  []*child.Process // of etcd
 	etcds    []string         // etcd's endpoints
+	initial  string           // etcd's members, as each is told of them
 	replicas map[string][]*child.Process
 	gateways []*child.Process
 	agents   map[string]*child.Process
@@ -174,7 +176,11 @@ func (f *Fleet) start(ctx context.Context) (err error) {
 
 // flagged adds the flags that the configuration has for a service.
 func (f *Fleet) flagged(service string, args []string) []string {
-	return slices.Concat(args, f.config.Flags[""], f.config.Flags[service])
+	common := f.config.Flags[""]
+	if service == "etcd" {
+		common = nil
+	}
+	return slices.Concat(args, common, f.config.Flags[service])
 }
 
 // via lists the addresses of all processes of a kind as another reaches them.

@@ -43,13 +43,16 @@ type Core struct {
 	dirtyHosts map[uint32]struct{}
 
 	// What is under way, in memory alone.
-	asked    []*asked
-	orders   map[orderKey]*order
-	due      queue
-	held     queue // orders to stop strays, until the registry is ready
-	flights  map[flightKey]*flight
-	flown    []*flight
-	sequence uint64
+	asked  []*asked
+	orders map[orderKey]*order
+	// namesakes are the orders to stop strays, by the name of the worker.
+	namesakes map[model.Worker][]*order
+	due       queue
+	held      queue // orders to stop strays, until the registry is ready
+	barred    queue // orders to submit a worker of whose name one runs that should not
+	flights   map[flightKey]*flight
+	flown     []*flight
+	sequence  uint64
 	// answers are those of executors that effects not durable yet rest on;
 	// redo are those to be taken again, because their effects were abandoned.
 	answers []answer
@@ -77,6 +80,7 @@ func New(cfg Config) *Core {
 		dirtyTasks:   map[string]struct{}{},
 		dirtyHosts:   map[uint32]struct{}{},
 		orders:       map[orderKey]*order{},
+		namesakes:    map[model.Worker][]*order{},
 		flights:      map[flightKey]*flight{},
 		drafts:       map[string]*draft{},
 		aside:        aside{uids: map[string]bool{}},

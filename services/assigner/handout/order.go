@@ -149,6 +149,7 @@ func (c *Core) stray(ordinal uint32, of instance, why model.Verdict) {
 	}
 	o := &order{key: orderKey{ordinal, of.uid, of.worker.Seat}, kind: orderStray, of: of, why: why, since: c.now}
 	h.strays[of] = o
+	c.namesakes[of.worker] = append(c.namesakes[of.worker], o)
 	if c.flights[o.flightKey()] == nil {
 		c.schedule(o, 0)
 	}
@@ -174,6 +175,7 @@ func (c *Core) drop(o *order) {
 	h := c.host(o.key.ordinal)
 	if o.kind == orderStray {
 		delete(h.strays, o.of)
+		c.unname(o)
 	} else {
 		delete(c.orders, o.key)
 	}
@@ -194,7 +196,8 @@ func (c *Core) wake(h *host) {
 
 // dispatch sends what is due, in order, as far as there is room. What an
 // executor has no room for, or cannot be reached for, waits there; what no record
-// wants is held until the registry is ready.
+// wants is held until the registry is ready, and a worker is not started while one
+// of its name is still to be stopped.
 func (c *Core) dispatch() {
 	for len(c.flights) < c.cfg.InFlight && len(c.due) > 0 && !c.due[0].due.After(c.now) {
 		o := heap.Pop(&c.due).(*order)
@@ -203,6 +206,10 @@ func (c *Core) dispatch() {
 		c.about(o.key.uid)
 		if o.kind == orderStray && !c.ready {
 			o.enter(&c.held)
+			continue
+		}
+		if o.kind == orderSubmit && c.runsElsewhere(o) {
+			o.enter(&c.barred)
 			continue
 		}
 		if !c.present(h) || h.flying >= c.cfg.PerExecutor || c.flights[o.flightKey()] != nil {

@@ -190,6 +190,9 @@ func (c *Core) setExecutor(id string, e *model.Executor) {
 	c.ordinals[id] = e.Ordinal
 	h := c.host(e.Ordinal)
 	h.record = e
+	if e.Lost && len(h.strays) > 0 {
+		c.unbar()
+	}
 	c.markHost(e.Ordinal)
 	c.wake(h)
 }

@@ -71,6 +71,7 @@ Exit codes: 0 done, 1 failed, 2 bad usage, 3 not found, 4 unavailable.`,
 		a.clearQuarantine(),
 		a.flush(),
 		a.resign(),
+		a.doctor(),
 		a.markReady(),
 		a.version(),
 	)

@@ -7,7 +7,7 @@
 // 2 bad usage, 3 not found, 4 unavailable).
 //
 //	main ── New ── apply, cancel, get, describe, explain, events, version
-//	         │     disable, enable, drain, flush, mark-ready
+//	         │     disable, enable, drain, flush, mark-ready, resign, doctor
 //	         │        └─ pkg/client ── gateway      show: answers ▶ text
 //	         └─ Run: errors ▶ one line and an exit code
 package cli

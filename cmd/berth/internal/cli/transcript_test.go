@@ -82,7 +82,7 @@ func pipeline(t *testing.T, f *fake, line string) string {
 		}
 		stdin = stdout.Bytes()
 	}
-	return string(stdin) + out.String()
+	return strings.ReplaceAll(string(stdin), f.address, "GATEWAY") + out.String()
 }
 
 // run runs one command line in this process, in a directory of testdata.

@@ -7,6 +7,7 @@
 package embedded
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -26,6 +27,9 @@ const (
 	// longer than job events are kept, since a stream is resumed by its revision.
 	historyKept = "2h"
 	quotaBytes  = 8 << 30
+	// DataDir is what etcd makes of the directory that it is given to keep data in;
+	// its log goes beside.
+	DataDir = "etcd"
 )
 
 // Etcd is a running server.
@@ -42,6 +46,10 @@ type Member struct {
 	// Members are all of them, itself included, as name=host:port of where they
 	// serve one another.
 	Members []string
+	// Joins says that the others run already, and have been told of it.
+	Joins bool
+	// Quota of the database, bytes; 8 GiB unless given.
+	Quota int64
 }
 
 // Start starts a server that keeps its data in dir and is alone, at any port.
@@ -56,12 +64,15 @@ func StartMember(ctx context.Context, dir string, m Member) (*Etcd, error) {
 	clients, peers := []url.URL{{Scheme: "http", Host: m.Listen}}, []url.URL{{Scheme: "http", Host: m.PeerListen}}
 	config := embed.NewConfig()
 	config.Name = m.Name
-	config.Dir = filepath.Join(dir, "etcd")
+	config.Dir = filepath.Join(dir, DataDir)
 	config.ListenPeerUrls, config.AdvertisePeerUrls = peers, peers
 	config.ListenClientUrls, config.AdvertiseClientUrls = clients, clients
 	config.InitialCluster = strings.ReplaceAll(strings.Join(m.Members, ","), "=", "=http://")
 	config.AutoCompactionMode, config.AutoCompactionRetention = embed.CompactorModePeriodic, historyKept
-	config.QuotaBackendBytes = quotaBytes
+	config.QuotaBackendBytes = cmp.Or(m.Quota, quotaBytes)
+	if m.Joins {
+		config.ClusterState = embed.ClusterStateFlagExisting
+	}
 	config.LogLevel = "warn"
 	config.LogOutputs = []string{filepath.Join(dir, "etcd.log")}
 	server, err := embed.StartEtcd(config)

@@ -17,6 +17,8 @@ type etcdConfig struct {
 	Listen      string   `mapstructure:"listen" usage:"address to serve clients on"`
 	PeerListen  string   `mapstructure:"peer-listen" usage:"address to serve the other members on"`
 	Members     []string `mapstructure:"members" usage:"all members, name=host:port of their peer-listen; alone unless given"`
+	Join        bool     `mapstructure:"join" usage:"the other members run already, and have been told of it"`
+	Quota       int      `mapstructure:"quota" usage:"bytes that the database may take, 0 for 8 GiB"`
 	AddressFile string   `mapstructure:"address-file" usage:"file to write the bound address to, as JSON"`
 }
 
@@ -39,7 +41,7 @@ func runEtcd(ctx context.Context, config etcdConfig) error {
 		server, err = embedded.Start(ctx, config.Dir)
 	} else {
 		server, err = embedded.StartMember(ctx, config.Dir, embedded.Member{
-			Name: config.Name, Listen: config.Listen, PeerListen: config.PeerListen, Members: config.Members,
+			Name: config.Name, Listen: config.Listen, PeerListen: config.PeerListen, Members: config.Members, Joins: config.Join, Quota: int64(config.Quota),
 		})
 	}
 	if err != nil {

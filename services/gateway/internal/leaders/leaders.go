@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	berthv1 "berth.dev/api/berth/v1"
@@ -69,7 +70,7 @@ func (s *Server) ListLeaders(ctx context.Context, _ *berthv1.ListLeadersRequest)
 		newest = max(newest, a.GetRevision())
 	}
 	byService := map[string]*berthv1.ServiceLeadership{}
-	answer := &berthv1.ListLeadersAnswer{}
+	answer := &berthv1.ListLeadersAnswer{Now: timestamppb.Now()}
 	for _, service := range services {
 		byService[service] = &berthv1.ServiceLeadership{Service: service}
 		answer.Services = append(answer.Services, byService[service])

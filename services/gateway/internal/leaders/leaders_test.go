@@ -41,7 +41,7 @@ func TestEveryReplicaIsListedWithItsRoleAndHowFarBehindItIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &berthv1.ListLeadersAnswer{Services: []*berthv1.ServiceLeadership{
+	want := &berthv1.ListLeadersAnswer{Now: got.GetNow(), Services: []*berthv1.ServiceLeadership{
 		{
 			Service: "registry", Leader: "c", Address: leader, Term: 7, Since: since, Renewed: since,
 			Replicas: []*berthv1.Replica{

@@ -8,7 +8,7 @@ import (
 )
 
 // passing names the fields that change by themselves while nothing happens.
-var passing = []protoreflect.Name{"revision", "behind", "renewed", "head_age"}
+var passing = []protoreflect.Name{"revision", "behind", "renewed", "now", "head_age"}
 
 // Lasting is a copy of a message without the fields that change by themselves:
 // two of them are equal when nothing has happened in between.

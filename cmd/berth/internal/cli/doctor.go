@@ -1,0 +1,56 @@
+package cli
+
+import (
+	"encoding/json"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"berth.dev/cmd/berth/internal/cli/show"
+	"berth.dev/cmd/berth/internal/doctor"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/process"
+)
+
+func (a *app) doctor() *cobra.Command {
+	var output string
+	var config process.Common
+	cmd := a.asks(&cobra.Command{
+		Use:   "doctor",
+		Short: "Look over a cluster and its etcd, and say what to do",
+		Long: `Look over gateways, services and, where --etcd-endpoints names it, etcd: who
+leads, replicas, versions, findings, clocks, quorum, alarms, space, latency and
+certificates. Each line is OK, WARN or FAIL; one that is not OK says what to do.
+It changes nothing. Exit code 1 when something FAILs, 0 otherwise.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := oneOf(cmd, "output", output, "table", "json"); err != nil {
+				return err
+			}
+			facts, err := doctor.Look(cmd.Context(), strings.Split(a.flags.gateway, ","), config)
+			if err != nil {
+				return err
+			}
+			checks := doctor.Judge(facts)
+			if output == "json" {
+				encoder := json.NewEncoder(a.Out)
+				encoder.SetIndent("", "  ")
+				err = encoder.Encode(map[string][]doctor.Check{"checks": checks})
+			} else {
+				_, err = io.WriteString(a.Out, show.Checks(checks))
+			}
+			if n := doctor.Failed(checks); err == nil && n > 0 {
+				return fault.New(fault.Precondition, "", "%d of %d checks fail", n, len(checks))
+			}
+			return err
+		},
+	})
+	flags := cmd.Flags()
+	flags.StringVarP(&output, "output", "o", "table", "table or json")
+	flags.StringSliceVar(&config.Etcd, "etcd-endpoints", nil, "etcd endpoints to look at too, host:port; https://host:port for TLS")
+	flags.StringVar(&config.TLSCert, "tls-cert", "", "certificate file (PEM) to call gateways and etcd with")
+	flags.StringVar(&config.TLSKey, "tls-key", "", "key file (PEM) of the certificate")
+	flags.StringVar(&config.TLSCA, "tls-ca", "", "file (PEM) of the authorities that they must be signed by")
+	return cmd
+}

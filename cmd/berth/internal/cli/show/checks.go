@@ -1,0 +1,26 @@
+package show
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"berth.dev/cmd/berth/internal/doctor"
+)
+
+// Checks lists what a look over the cluster found, one line a check, and below
+// each that is not OK what to do.
+func Checks(list []doctor.Check) string {
+	width := 0
+	for _, c := range list {
+		width = max(width, utf8.RuneCountInString(c.Name))
+	}
+	var b strings.Builder
+	for _, c := range list {
+		fmt.Fprintf(&b, "%-4s  %-*s  %s\n", c.Verdict, width, c.Name, oneLine(c.Seen))
+		if c.Do != "" {
+			fmt.Fprintf(&b, "      %-*s  → %s\n", width, "", c.Do)
+		}
+	}
+	return b.String()
+}

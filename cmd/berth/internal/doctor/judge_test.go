@@ -1,0 +1,203 @@
+package doctor
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/store"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// healthy is a cluster of three of everything, with nothing wrong.
+func healthy() Facts {
+	f := Facts{Answered: true, Ready: true, TLS: true, Clock: noon}
+	for i := range 2 {
+		f.Gateways = append(f.Gateways, Gateway{Address: fmt.Sprintf("gateway-%d:8080", i), Asked: noon, Told: noon.Add(time.Second), Now: noon.Add(time.Second / 2)})
+	}
+	for i, service := range []string{"registry", "executor-state", "assigner"} {
+		s := &berthv1.ServiceLeadership{
+			Service: service, Leader: service + "-0", Term: int64(40 + i),
+			Since: timestamppb.New(noon.Add(-time.Hour)), Renewed: timestamppb.New(noon.Add(-300 * time.Millisecond)),
+		}
+		for n := range 3 {
+			r := &berthv1.Replica{
+				Id: fmt.Sprintf("%s-%d", service, n), Address: fmt.Sprintf("10.0.%d.%d:7101", i, n),
+				Role: berthv1.Replica_STANDBY, Revision: 1000, Version: "v1.0.0", Now: timestamppb.New(noon),
+			}
+			if n == 0 {
+				r.Role = berthv1.Replica_LEADER
+			}
+			s.Replicas = append(s.Replicas, r)
+		}
+		f.Services = append(f.Services, s)
+	}
+	f.Etcd = &store.Health{Revision: 5000, Compacted: 4000, Read: 2 * time.Millisecond}
+	for n := range 3 {
+		f.Etcd.Members = append(f.Etcd.Members, store.Member{
+			Name: fmt.Sprintf("etcd-%d", n), Endpoint: fmt.Sprintf("10.1.0.%d:2379", n), HasLeader: true, Leads: n == 1,
+			Version: "3.6.1", Size: 1 << 30, InUse: 1 << 29, Quota: 8 << 30, Index: 9000,
+		})
+	}
+	f.Certificates = []Certificate{{Of: "gateway-0:8080", NotAfter: noon.Add(90 * 24 * time.Hour)}}
+	return f
+}
+
+func lines(checks []Check, but Verdict) string {
+	var b strings.Builder
+	for _, c := range checks {
+		if c.Verdict == but {
+			continue
+		}
+		fmt.Fprintf(&b, "%s %s: %s", c.Verdict, c.Name, c.Seen)
+		if c.Do != "" {
+			fmt.Fprintf(&b, " -> %s", c.Do)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+func TestAHealthyClusterIsOKInEveryCheck(t *testing.T) {
+	checks := Judge(healthy())
+	if bad := lines(checks, OK); bad != "" || Failed(checks) != 0 {
+		t.Errorf("not OK:\n%s", bad)
+	}
+	for _, want := range []string{
+		"OK registry leader: registry-0 leads in term 40 for 1h0m0s, renewed 300ms ago\n",
+		"OK assigner replicas: 3, all up to date\n",
+		"OK clocks: those of 11 processes and this host within 2s\n",
+		"OK etcd quorum: etcd-1 leads; 1 more may fail\n",
+		"OK etcd space: etcd-0 uses 1.0Gi of its quota of 8.0Gi\n",
+		"OK etcd compaction: 4000 of 5000 revisions are compacted\n",
+		"OK certificates: 1 certificate, the first of which runs out at 2026-05-30T12:00:00Z (gateway-0:8080)\n",
+	} {
+		if all := lines(checks, ""); !strings.Contains(all, want) {
+			t.Errorf("no %q in\n%s", want, all)
+		}
+	}
+}
+
+// Each ailment alone, and what is said of it: beginnings of all lines that are not
+// OK. Every one of them says what to do.
+func TestAilments(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		ail  func(*Facts)
+		want []string
+	}{
+		{"a gateway is away", func(f *Facts) { f.Gateways[1] = Gateway{Address: "gateway-1:8080", Error: "refused"} },
+			[]string{"FAIL gateway: gateway-1:8080 does not answer: refused"}},
+		{"no gateway answers", func(f *Facts) {
+			*f = Facts{Gateways: []Gateway{{Address: "g:1", Error: "refused"}}}
+		}, []string{"FAIL gateway: g:1", "SKIP etcd: not looked at", "SKIP certificates: not looked at"}},
+		{"nobody leads", func(f *Facts) { f.Services[2].Leader = "" },
+			[]string{"FAIL assigner leader: nobody leads"}},
+		{"a replica is away", func(f *Facts) {
+			f.Services[0].Replicas[2] = &berthv1.Replica{Address: "10.0.0.2:7101", Role: berthv1.Replica_UNREACHABLE}
+		}, []string{"WARN registry replicas: 1 of 3 do not answer: 10.0.0.2:7101"}},
+		{"a replica is behind", func(f *Facts) { f.Services[1].Replicas[1].Behind = 5000 },
+			[]string{"WARN executor-state replicas: behind: executor-state-1 by 5000 revisions"}},
+		{"two replicas", func(f *Facts) { f.Services[0].Replicas = f.Services[0].Replicas[:2] },
+			[]string{"WARN registry replicas: only 2"}},
+		{"an upgrade under way", func(f *Facts) { f.Services[0].Replicas[1].Version = "v1.1.0" },
+			[]string{"WARN versions: v1.0.0: assigner-0 assigner-1 assigner-2 executor-state-0 executor-state-1 executor-state-2 registry-0 registry-2; v1.1.0: registry-1 -> finish the upgrade"}},
+		{"not ready", func(f *Facts) { f.Ready = false },
+			[]string{"WARN readiness: the registry waits"}},
+		{"the registry is silent", func(f *Facts) { f.Ready, f.ReadyError = false, "no answer" },
+			[]string{"FAIL readiness: the registry does not say: no answer"}},
+		{"findings", func(f *Facts) {
+			for i := range 5 {
+				f.Findings = append(f.Findings, &berthv1.Finding{Kind: "QUARANTINED", Object: fmt.Sprintf("train/gpu/%d.1", i)})
+			}
+			f.Findings = append(f.Findings, &berthv1.Finding{Kind: "SERVICE_UNAVAILABLE", Object: "assigner"})
+		}, []string{"WARN findings: 5 QUARANTINED: train/gpu/0.1, train/gpu/1.1, train/gpu/2.1, … ->", "FAIL findings: 1 SERVICE_UNAVAILABLE: assigner ->"}},
+		{"findings are not told", func(f *Facts) { f.FindingsError = "no answer" },
+			[]string{"FAIL findings: they cannot be listed: no answer"}},
+		{"clocks apart", func(f *Facts) {
+			f.Gateways[1].Now = noon.Add(-time.Minute)
+			f.Services[0].Replicas[1].Now = timestamppb.New(noon.Add(time.Hour))
+		}, []string{"WARN clocks: gateway-1:8080 is 1m0s behind this host, registry-1 is 1h0m0s ahead of the gateway"}},
+		{"old processes", func(f *Facts) {
+			for i := range f.Gateways {
+				f.Gateways[i].Now = time.Time{}
+			}
+		}, []string{"WARN clocks: nobody tells the time"}},
+		{"a member of etcd is away", func(f *Facts) {
+			f.Etcd.Members[2] = store.Member{Name: "etcd-2", Endpoint: "10.1.0.2:2379", Error: "refused"}
+		}, []string{"WARN etcd members: 1 of 3 do not answer: etcd-2: refused", "WARN etcd quorum: etcd-1 leads; if one more fails, nothing can be written"}},
+		{"etcd has no quorum", func(f *Facts) {
+			for i := range 2 {
+				f.Etcd.Members[i] = store.Member{Name: fmt.Sprintf("etcd-%d", i), Error: "refused"}
+			}
+			f.Etcd.ReadError = "deadline exceeded"
+		}, []string{"WARN etcd members: 2 of 3", "FAIL etcd quorum: 1 of 3 members answer, and a read fails: deadline exceeded", "WARN etcd alarms: not known", "WARN etcd latency: not known"}},
+		{"no etcd at all", func(f *Facts) {
+			f.Etcd = &store.Health{Members: []store.Member{{Endpoint: "e:2379", Error: "refused"}}, ReadError: "refused"}
+		}, []string{"FAIL etcd members: 1 of 1 do not answer: e:2379: refused"}},
+		{"an election", func(f *Facts) { f.Etcd.Members[1].Leads = false },
+			[]string{"WARN etcd quorum: no member that answers leads"}},
+		{"one member", func(f *Facts) { f.Etcd.Members = f.Etcd.Members[1:2] },
+			[]string{"WARN etcd quorum: etcd-1 leads; of 1, none may fail"}},
+		{"a learner", func(f *Facts) {
+			f.Etcd.Members = append(f.Etcd.Members, store.Member{Name: "etcd-3", Learner: true, Version: "3.6.1", Index: 9000})
+		}, []string{"WARN etcd members: without a vote yet: etcd-3"}},
+		{"no space", func(f *Facts) { f.Etcd.Alarms = []string{"NOSPACE"} },
+			[]string{"FAIL etcd alarms: NOSPACE: nothing can be written"}},
+		{"damaged data", func(f *Facts) { f.Etcd.Alarms = []string{"CORRUPT"} },
+			[]string{"FAIL etcd alarms: CORRUPT"}},
+		{"nearly full", func(f *Facts) { f.Etcd.Members[0].Size, f.Etcd.Members[0].InUse = 7<<30, 6<<30 },
+			[]string{"WARN etcd space: etcd-0 uses 7.0Gi of its quota of 8.0Gi -> see that history is compacted"}},
+		{"full of holes", func(f *Facts) { f.Etcd.Members[2].Size = 78 << 27 },
+			[]string{"FAIL etcd space: etcd-2 uses 9.8Gi of its quota of 8.0Gi, of which 512.0Mi are in use -> defragment"}},
+		{"an etcd that does not tell its quota", func(f *Facts) {
+			for i := range f.Etcd.Members {
+				f.Etcd.Members[i].Quota = 0
+			}
+		}, []string{"WARN etcd space: no member tells its quota"}},
+		{"slow", func(f *Facts) { f.Etcd.Read = 150 * time.Millisecond },
+			[]string{"WARN etcd latency: a read through the quorum takes 150ms"}},
+		{"too slow", func(f *Facts) { f.Etcd.Read = time.Second },
+			[]string{"FAIL etcd latency: a read through the quorum takes 1s"}},
+		{"a member lags", func(f *Facts) { f.Etcd.Members[0].Index = 1000 },
+			[]string{"WARN etcd lag: behind: etcd-0 by 8000 entries"}},
+		{"etcd's own upgrade", func(f *Facts) { f.Etcd.Members[0].Version = "3.7.3" },
+			[]string{"WARN etcd versions: 3.6.1, 3.7.3 -> finish the upgrade"}},
+		{"an old etcd", func(f *Facts) {
+			for i := range f.Etcd.Members {
+				f.Etcd.Members[i].Version = "3.4.30"
+			}
+		}, []string{"WARN etcd versions: 3.4.30 -> upgrade to 3.5 or later"}},
+		{"nobody compacts", func(f *Facts) { f.Etcd.Compacted, f.Etcd.Revision = 0, 2_000_000 },
+			[]string{"WARN etcd compaction: nothing was ever compacted, at revision 2000000"}},
+		{"certificates", func(f *Facts) {
+			f.Certificates = append(f.Certificates, Certificate{Of: "b:1", NotAfter: noon.Add(-time.Hour)},
+				Certificate{Of: "c:1", NotAfter: noon.Add(time.Hour)}, Certificate{Of: "d:1", Error: "refused"})
+		}, []string{"FAIL certificates: b:1: ran out at 2026-03-01T11:00:00Z", "WARN certificates: c:1: runs out at 2026-03-01T13:00:00Z", "WARN certificates: d:1: refused"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := healthy()
+			c.ail(&f)
+			checks := Judge(f)
+			got := strings.Split(strings.TrimSuffix(lines(checks, OK), "\n"), "\n")
+			if len(got) != len(c.want) {
+				t.Fatalf("got %d lines:\n%s\nwant %d:\n%s", len(got), strings.Join(got, "\n"), len(c.want), strings.Join(c.want, "\n"))
+			}
+			for i, want := range c.want {
+				if !strings.HasPrefix(got[i], want) {
+					t.Errorf("got  %s\nwant %s", got[i], want)
+				}
+			}
+			for _, check := range checks {
+				if check.Verdict != OK && check.Do == "" {
+					t.Errorf("%s: %s does not say what to do", check.Verdict, check.Name)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,142 @@
+package doctor
+
+import (
+	"context"
+	"crypto/tls"
+	"strings"
+	"sync"
+	"time"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/client"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/process"
+	"berth.dev/pkg/store"
+)
+
+// patience is how long each of those who are asked has to answer. A gateway takes
+// a second to find out that a replica is gone.
+const patience = 3 * time.Second
+
+// Look asks the gateways, etcd where config names it, and those who serve with TLS
+// where config has any. The error says that the configuration cannot be used.
+func Look(ctx context.Context, gateways []string, config process.Common) (Facts, error) {
+	_, security, err := config.TLS()
+	if err != nil {
+		return Facts{}, err
+	}
+	var f Facts
+	if err := f.askGateways(ctx, gateways, security); err != nil {
+		return Facts{}, err
+	}
+	if len(config.Etcd) > 0 {
+		s, err := store.Dial(store.DialConfig{Endpoints: config.Etcd, TLS: config.EtcdTLS(security)})
+		if err != nil {
+			return Facts{}, err
+		}
+		health := s.Inspect(ctx, patience)
+		f.Etcd = &health
+		s.Close() // whatever it says, all has been asked
+	}
+	f.Clock = time.Now()
+	if security != nil {
+		f.TLS = true
+		f.askCertificates(ctx, append(gateways, encrypted(config.Etcd)...), security)
+		if c, has := own(config.TLSCert, security); has {
+			f.Certificates = append(f.Certificates, c)
+		}
+	}
+	return f, nil
+}
+
+// askGateways asks each gateway who leads, and the first that answers all else.
+func (f *Facts) askGateways(ctx context.Context, addresses []string, security *tls.Config) error {
+	for _, address := range addresses {
+		c, err := client.Dial([]string{address}, client.WithTLS(security))
+		if err != nil {
+			return err
+		}
+		f.askGateway(ctx, address, c)
+		c.Close() // whatever it says, all has been asked
+	}
+	return nil
+}
+
+func (f *Facts) askGateway(ctx context.Context, address string, c *client.Client) {
+	g := Gateway{Address: address, Asked: time.Now()}
+	limited, cancel := context.WithTimeout(ctx, patience)
+	leaders, err := c.Leaders(limited)
+	cancel()
+	g.Told = time.Now()
+	switch {
+	case err != nil:
+		g.Error = said(err)
+	case leaders.GetNow() != nil:
+		g.Now = leaders.GetNow().AsTime()
+	}
+	f.Gateways = append(f.Gateways, g)
+	if err != nil || f.Answered {
+		return
+	}
+	f.Answered, f.Services = true, leaders.GetServices()
+	limited, cancel = context.WithTimeout(ctx, patience)
+	defer cancel()
+	found, err := c.Findings(limited)
+	if err != nil {
+		f.FindingsError = said(err)
+	}
+	f.Findings = found.GetFindings()
+	limited, cancel = context.WithTimeout(ctx, patience)
+	defer cancel()
+	_, err = c.Pending(limited)
+	switch {
+	case err == nil:
+		f.Ready = true
+	case !fault.Is(err, fault.ReasonRegistryNotReady):
+		f.ReadyError = said(err)
+	}
+}
+
+// askCertificates asks all addresses that were named and those of the replicas.
+func (f *Facts) askCertificates(ctx context.Context, addresses []string, security *tls.Config) {
+	for _, s := range f.Services {
+		for _, r := range s.GetReplicas() {
+			if r.GetRole() != berthv1.Replica_UNREACHABLE {
+				addresses = append(addresses, r.GetAddress())
+			}
+		}
+	}
+	addresses = distinct(addresses)
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	f.Certificates = make([]Certificate, len(addresses))
+	var wait sync.WaitGroup
+	for i, address := range addresses {
+		wait.Go(func() { f.Certificates[i] = presented(ctx, address, security) })
+	}
+	wait.Wait()
+}
+
+// encrypted are the endpoints that are called with TLS, as host:port.
+func encrypted(endpoints []string) []string {
+	var list []string
+	for _, endpoint := range endpoints {
+		if address, https := strings.CutPrefix(endpoint, "https://"); https {
+			list = append(list, address)
+		}
+	}
+	return list
+}
+
+// said is an error without the wrapping of who passed it on.
+func said(err error) string {
+	f := fault.Of(err)
+	text := f.Message
+	if f.Cause != nil {
+		text += ": " + fault.Of(f.Cause).Message
+	}
+	if text == "" {
+		return f.Kind.String()
+	}
+	return text
+}

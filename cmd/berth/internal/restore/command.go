@@ -1,0 +1,84 @@
+package restore
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"berth.dev/pkg/process"
+	"berth.dev/pkg/store"
+)
+
+// Commands are `berth backup` and `berth restore`.
+func Commands() []*cobra.Command { return []*cobra.Command{backupCommand(), restoreCommand()} }
+
+func backupCommand() *cobra.Command {
+	config := process.Common{Etcd: []string{"127.0.0.1:2379"}}
+	cmd := &cobra.Command{
+		Use:   "backup FILE",
+		Short: "Write all that etcd holds to a file",
+		Long: `Write all that etcd holds to a file, as of one revision: the same that
+'etcdctl snapshot save' writes. Everything goes on meanwhile.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			_, security, err := config.TLS()
+			if err != nil {
+				return err
+			}
+			s, err := store.Dial(store.DialConfig{Endpoints: config.Etcd, TLS: config.EtcdTLS(security)})
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			size, err := Backup(cmd.Context(), s, args[0])
+			if err == nil {
+				fmt.Fprintf(cmd.OutOrStdout(), "%s: %d bytes\n", args[0], size)
+			}
+			return err
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringSliceVar(&config.Etcd, "etcd-endpoints", config.Etcd, "etcd endpoints, host:port; https://host:port for TLS")
+	flags.StringVar(&config.TLSCert, "tls-cert", "", "certificate file (PEM) to call etcd with")
+	flags.StringVar(&config.TLSKey, "tls-key", "", "key file (PEM) of the certificate")
+	flags.StringVar(&config.TLSCA, "tls-ca", "", "file (PEM) of the authorities that etcd must be signed by")
+	return cmd
+}
+
+func restoreCommand() *cobra.Command {
+	m := Member{Name: "default", Cluster: "default=http://localhost:2380", Token: "etcd-cluster"}
+	var file string
+	bump := uint64(Bump)
+	cmd := &cobra.Command{
+		Use:   "restore --snapshot FILE --data-dir DIR",
+		Short: "Make the data directory of a member of etcd from a backup",
+		Long: `Make the data directory of a member of etcd from a backup, as Berth needs it:
+revisions are raised above all that agents have seen, nobody leads, and the
+registry waits to be told that it is ready where it waits at all.
+
+Stop every gateway and service first; agents and workers run on. Do this once
+for each member, from the same file, then start etcd with the same names.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			clusters, err := Restore(cmd.Context(), file, m, bump)
+			if err == nil {
+				fmt.Fprintf(cmd.OutOrStdout(), "%s: member %s, with the clusters: %s\n", m.DataDir, m.Name, strings.Join(clusters, ", "))
+			}
+			return err
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&file, "snapshot", "", "the backup, of 'berth backup' or 'etcdctl snapshot save'")
+	flags.StringVar(&m.DataDir, "data-dir", "", "directory to make; etcd's --data-dir")
+	flags.StringVar(&m.Name, "name", m.Name, "name of the member; etcd's --name")
+	flags.StringVar(&m.Cluster, "initial-cluster", m.Cluster, "all members, name=URL; etcd's --initial-cluster")
+	flags.StringVar(&m.Token, "initial-cluster-token", m.Token, "etcd's --initial-cluster-token")
+	flags.Uint64Var(&bump, "bump-revision", bump, "how far to raise revisions: more than were written since the backup")
+	for _, name := range []string{"snapshot", "data-dir"} {
+		if err := cmd.MarkFlagRequired(name); err != nil {
+			panic(err) // there is no such flag
+		}
+	}
+	return cmd
+}

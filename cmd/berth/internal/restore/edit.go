@@ -1,0 +1,93 @@
+package restore
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"go.etcd.io/etcd/server/v3/lease"
+	"go.etcd.io/etcd/server/v3/storage/backend"
+	"go.etcd.io/etcd/server/v3/storage/mvcc"
+	"go.uber.org/zap"
+
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/keyspace"
+	"berth.dev/pkg/model"
+)
+
+// verified copies a snapshot without the checksum at its end, which it has to
+// match.
+func verified(file, to string) error {
+	from, err := os.Open(file)
+	if err != nil {
+		return cannot(err, "the snapshot cannot be read")
+	}
+	defer from.Close()
+	info, err := from.Stat()
+	if err != nil {
+		return cannot(err, "the snapshot cannot be read")
+	}
+	database := info.Size() - sha256.Size
+	// A database is a number of pages, and so of sectors.
+	if database <= 0 || database%512 != 0 {
+		return fault.New(fault.Invalid, fault.ReasonInvalid, "%s is no snapshot of etcd: it has no checksum at its end", file)
+	}
+	copied, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return cannot(err, "the snapshot cannot be copied")
+	}
+	defer copied.Close()
+	sum := sha256.New()
+	if _, err := io.CopyN(io.MultiWriter(copied, sum), from, database); err != nil {
+		return cannot(err, "the snapshot cannot be copied")
+	}
+	want, err := io.ReadAll(from)
+	if err != nil {
+		return cannot(err, "the snapshot cannot be read")
+	}
+	if !bytes.Equal(sum.Sum(nil), want) {
+		return fault.New(fault.Invalid, fault.ReasonInvalid, "%s is damaged: its checksum does not match", file)
+	}
+	if err := copied.Close(); err != nil {
+		return cannot(err, "the snapshot cannot be copied")
+	}
+	return nil
+}
+
+// edit deletes from a database what must not come back, of all clusters in it,
+// and answers which clusters there are. It does so through etcd's own storage, in
+// the order of the keys: databases that were equal stay equal.
+func edit(ctx context.Context, database string) (clusters []string, err error) {
+	// Opening what is no database panics.
+	defer func() {
+		if broken := recover(); broken != nil {
+			err = fault.New(fault.Invalid, fault.ReasonInvalid, "the snapshot holds no database of etcd: %v", broken)
+		}
+	}()
+	log := zap.NewNop()
+	b := backend.NewDefaultBackend(log, database)
+	defer b.Close()
+	s := mvcc.NewStore(log, b, &lease.FakeLessor{}, mvcc.StoreConfig{})
+	defer s.Close()
+	const prefix, end = "/berth/", "/berth0"
+	all, err := s.Range(ctx, []byte(prefix), []byte(end), mvcc.RangeOptions{})
+	if err != nil {
+		return nil, err
+	}
+	for _, kv := range all.KVs {
+		cluster, _, _ := strings.Cut(strings.TrimPrefix(string(kv.Key), prefix), "/")
+		if !slices.Contains(clusters, cluster) {
+			clusters = append(clusters, cluster)
+		}
+		ref, _ := keyspace.New(cluster).Parse(string(kv.Key))
+		if ref.Kind == model.KindLeader || ref.Kind == model.KindReady {
+			s.DeleteRange(kv.Key, nil)
+		}
+	}
+	s.Commit()
+	return clusters, nil
+}

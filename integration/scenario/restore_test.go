@@ -1,0 +1,232 @@
+package scenario
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/cmd/berth/fleet"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/store"
+)
+
+// etcd is lost, and restored from a backup that is older than what has happened
+// since: workers were started that it does not know, and others that it knows have
+// ended; an executor registered anew. Agents obey all the same, what runs is
+// stopped only when everybody has asked again, and nothing runs twice.
+func TestRestoredFromAnOlderBackup(t *testing.T) {
+	w := start(t, fleet.Config{Etcd: 3, TTL: 2 * time.Second, Flags: map[string][]string{"registry": {"--readiness", "signal"}}})
+	w.startAgents(fleet.Agent{ID: "host-0", Slots: 4}, fleet.Agent{ID: "host-1", Slots: 4})
+	w.awaitReady(2)
+	w.markReady()
+
+	kept, ends, cancelled, later := w.single("kept", 2), w.single("ends", 1), w.single("cancelled", 1), w.single("later", 2)
+	for _, r := range []*berthv1.Reservation{kept, ends, cancelled} {
+		w.upsert(r)
+		w.awaitWorkers(r.GetJob(), berthv1.Event_WORKER_RUNNING, int(r.GetCount()))
+	}
+	before := w.keys(space.Prefix() + "leaders/")
+	backup := filepath.Join(w.dir, "backup.db")
+	w.berth("backup", backup, "--etcd-endpoints", w.fleet.Etcd()[1])
+
+	// What the backup does not know of.
+	w.upsert(later)
+	w.awaitWorkers("later", berthv1.Event_WORKER_RUNNING, 2)
+	if err := os.WriteFile(w.ending("ends"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.await(ends, berthv1.Reservation_COMPLETED)
+	w.cancel(cancelled)
+	w.await(cancelled, berthv1.Reservation_CANCELLED)
+	w.fleet.Agent("host-1").Kill()
+	w.restart(w.fleet.Agent("host-1"))
+	w.awaitReady(2)
+	ran := w.running()
+
+	w.loseEtcd()
+	for i := range 3 {
+		data := w.fleet.MemberData(i)
+		if err := os.RemoveAll(data); err != nil {
+			t.Fatal(err)
+		}
+		w.berth("restore", "--snapshot", backup, "--data-dir", data, "--name", fmt.Sprintf("etcd-%d", i), "--initial-cluster", w.fleet.InitialCluster())
+	}
+	if err := w.fleet.StartMembers(w.ctx); err != nil {
+		t.Fatal(err)
+	}
+	page, err := w.store.Page(w.ctx, store.PageRequest{From: "/", To: "0", Limit: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.restored = page.Revision
+	if w.restored < 1_000_000_000 {
+		t.Errorf("restored at revision %d", w.restored)
+	}
+	w.sameEverywhere()
+	if left := w.keys(space.Prefix() + "leaders/"); len(left) > 0 {
+		t.Errorf("restored leaders: %v", left)
+	}
+	w.startServices()
+	w.awaitReady(2)
+
+	// What has ended is known to have, by reports of executors that were asked about
+	// nothing else: by then they have told of the workers that nobody knows, too.
+	w.await(ends, berthv1.Reservation_COMPLETED)
+	w.await(cancelled, berthv1.Reservation_COMPLETED)
+	for key := range before {
+		if now := w.keys(key); len(now) != 1 || now[key] <= w.restored {
+			t.Errorf("%s: %v, and it was restored at %d", key, now, w.restored)
+		}
+	}
+	if _, err := w.client.Pending(w.ctx); !fault.Is(err, fault.ReasonRegistryNotReady) {
+		t.Errorf("what is pending: %v", err)
+	}
+	if now := w.running(); !equal(now, ran) {
+		t.Errorf("%v run, and %v did", now, ran)
+	}
+
+	// Everybody asks again.
+	if answer := w.upsert(kept); answer.GetChange() != berthv1.UpsertReservationRequest_UNCHANGED {
+		t.Errorf("kept is %v", answer.GetChange())
+	}
+	again := w.upsert(later)
+	if again.GetState() != berthv1.Reservation_QUEUED || again.GetEpoch() <= w.restored {
+		t.Errorf("later is %v of epoch %d", again.GetState(), again.GetEpoch())
+	}
+	w.markReady()
+	w.await(later, berthv1.Reservation_ACTIVE)
+	want := map[string]int64{}
+	for worker, epoch := range ran {
+		if strings.HasPrefix(worker, "later/") {
+			epoch = again.GetEpoch()
+		}
+		want[worker] = epoch
+	}
+	until(t, func() string {
+		if now := w.running(); !equal(now, want) {
+			return fmt.Sprintf("%v run, and it is to be %v", now, want)
+		}
+		return ""
+	})
+	if twice, err := os.ReadFile(filepath.Join(w.dir, "twice")); err == nil {
+		t.Errorf("these ran twice at a time:\n%s", twice)
+	}
+	for _, r := range []*berthv1.Reservation{kept, later} {
+		w.cancel(r)
+		w.await(r, berthv1.Reservation_CANCELLED)
+	}
+	w.quiesce()
+	if now := w.running(); len(now) > 0 {
+		t.Errorf("%v run", now)
+	}
+}
+
+// ending is the file that has the workers of a job end.
+func (w *world) ending(job string) string { return filepath.Join(w.dir, "end-"+job) }
+
+// single is a batch whose workers run until they are told to end, and tell on
+// themselves when two with one name run at a time.
+func (w *world) single(job string, n int) *berthv1.Reservation {
+	name := filepath.Join(w.dir, "alone-$BERTH_JOB-$BERTH_WORKER_INDEX.$BERTH_WORKER_NUMBER")
+	return shell(job, "s", n, fmt.Sprintf(`
+		mkdir %[1]s || echo $BERTH_JOB/$BERTH_WORKER_INDEX.$BERTH_WORKER_NUMBER >> %[2]s
+		trap 'sleep 1; rmdir %[1]s; exit 0' TERM
+		until test -e %[3]s; do sleep 0.05; done
+		rmdir %[1]s`, name, filepath.Join(w.dir, "twice"), w.ending(job)))
+}
+
+// running are the workers whose processes live, job/index.number, and the epoch of
+// each.
+func (w *world) running() map[string]int64 {
+	w.Helper()
+	found := map[string]int64{}
+	for pid, command := range processes("alone-") {
+		env := environment(pid)
+		if env["BERTH_JOB"] == "" || !strings.HasPrefix(command, "sh ") || !strings.Contains(command, w.dir) {
+			continue
+		}
+		var epoch int64
+		if _, err := fmt.Sscan(env["BERTH_EPOCH"], &epoch); err != nil {
+			w.Fatal(err)
+		}
+		found[fmt.Sprintf("%s/%s.%s", env["BERTH_JOB"], env["BERTH_WORKER_INDEX"], env["BERTH_WORKER_NUMBER"])] = epoch
+	}
+	return found
+}
+
+func equal(a, b map[string]int64) bool { return fmt.Sprint(a) == fmt.Sprint(b) }
+
+// berth runs a command of the binary.
+func (w *world) berth(args ...string) string {
+	w.Helper()
+	out, ok := w.try(args...)
+	if !ok {
+		w.Fatalf("berth %v:\n%s", args, out)
+	}
+	return out
+}
+
+// try runs a command of the binary, and says whether it ended well.
+func (w *world) try(args ...string) (string, bool) {
+	out, err := exec.CommandContext(w.ctx, w.binary, args...).CombinedOutput()
+	return string(out), err == nil
+}
+
+func (w *world) markReady() {
+	w.Helper()
+	if _, err := w.client.MarkReady(w.ctx); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// loseEtcd stops gateways and services, and kills etcd. Agents and workers go on.
+func (w *world) loseEtcd() {
+	w.Helper()
+	all := w.fleet.Processes()
+	for _, kind := range slices.Concat([]string{"gateway"}, fleet.Services) {
+		for _, p := range all[kind] {
+			if err := p.Stop(w.ctx); err != nil {
+				w.Fatal(err)
+			}
+		}
+	}
+	for _, p := range all["etcd"] {
+		p.Kill()
+	}
+}
+
+// startServices starts services and gateways again.
+func (w *world) startServices() {
+	w.Helper()
+	all := w.fleet.Processes()
+	for _, kind := range slices.Concat(fleet.Services, []string{"gateway"}) {
+		for _, p := range all[kind] {
+			w.restart(p)
+		}
+	}
+}
+
+// sameEverywhere checks that every member of etcd holds the same.
+func (w *world) sameEverywhere() {
+	w.Helper()
+	var first string
+	for i, endpoint := range w.fleet.Etcd() {
+		answer, err := w.store.Client().HashKV(w.ctx, endpoint, w.restored)
+		if err != nil {
+			w.Fatal(err)
+		}
+		held := fmt.Sprintf("hash %d, compacted at %d", answer.Hash, answer.CompactRevision)
+		if first == "" {
+			first = held
+		}
+		if held != first {
+			w.Errorf("etcd-%d holds %s, and etcd-0 %s", i, held, first)
+		}
+	}
+}

@@ -1,0 +1,321 @@
+package scenario
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/cmd/berth/fleet"
+	"berth.dev/cmd/berth/fleet/wiring"
+	"berth.dev/pkg/client"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/process/child"
+	"berth.dev/pkg/store"
+)
+
+var troubles = flag.Bool("troubles", false, "play the troubles of etcd, which take a minute")
+
+// trouble starts a fleet with some executors for a test that plays only when it is
+// asked for.
+func trouble(t *testing.T, config fleet.Config) *world {
+	t.Helper()
+	if !*troubles {
+		t.Skip("make troubles")
+	}
+	if config.TTL == 0 {
+		config.TTL = 2 * time.Second
+	}
+	w := start(t, config)
+	w.startSim("sim", 10, 4)
+	w.awaitReady(10)
+	return w
+}
+
+// works has a batch handed out, and ended.
+func (w *world) works(job string) {
+	w.Helper()
+	r := &berthv1.Reservation{Job: job, Stage: "s", Count: 4}
+	w.upsert(r)
+	w.await(r, berthv1.Reservation_ACTIVE)
+	w.cancel(r)
+	w.await(r, berthv1.Reservation_CANCELLED)
+}
+
+// terms are the present terms of all services.
+func (w *world) terms() map[string]int64 {
+	w.Helper()
+	terms := map[string]int64{}
+	for _, service := range fleet.Services {
+		until(w.T, func() string {
+			leader, term, err := w.fleet.Leader(w.ctx, service)
+			if err != nil || leader == nil {
+				return fmt.Sprintf("%s: led by %v, %v", service, leader, err)
+			}
+			terms[service] = term
+			return ""
+		})
+	}
+	return terms
+}
+
+// Without a quorum calls wait, workers run on, and nothing is lost; with one they
+// are answered.
+func TestTroubleNoQuorum(t *testing.T) {
+	w := trouble(t, fleet.Config{Etcd: 3})
+	r := &berthv1.Reservation{Job: "stays", Stage: "s", Count: 8}
+	w.upsert(r)
+	w.awaitWorkers("stays", berthv1.Event_WORKER_RUNNING, 8)
+	w.fleet.Member(1).Kill()
+	w.fleet.Member(2).Kill()
+
+	short, cancel := context.WithTimeout(w.ctx, 3*time.Second)
+	_, err := w.client.Reserve(short, &berthv1.Reservation{Job: "early", Stage: "s", Count: 1})
+	cancel()
+	if !fault.Is(err, fault.ReasonUnavailable) {
+		t.Errorf("without a quorum: %v", err)
+	}
+	answered := make(chan error, 1)
+	go func() {
+		_, err := w.client.Reserve(w.ctx, &berthv1.Reservation{Job: "parked", Stage: "s", Count: 1})
+		answered <- err
+	}()
+	if out, ok := w.doctor("--etcd-endpoints", strings.Join(w.fleet.Etcd(), ",")); ok || !strings.Contains(out, "FAIL  etcd quorum") {
+		t.Errorf("doctor:\n%s", out)
+	}
+	select {
+	case err := <-answered:
+		t.Errorf("answered without a quorum: %v", err)
+	default:
+	}
+	for i := 1; i < 3; i++ {
+		w.restart(w.fleet.Member(i))
+	}
+	if err := <-answered; err != nil {
+		t.Errorf("with a quorum again: %v", err)
+	}
+	w.await(&berthv1.Reservation{Job: "parked", Stage: "s"}, berthv1.Reservation_ACTIVE)
+	if got := w.await(r, berthv1.Reservation_ACTIVE); got.GetWorkerCounts()["RUNNING"] != 8 {
+		t.Errorf("of 8 workers: %v", got.GetWorkerCounts())
+	}
+	w.quiesce()
+}
+
+// Under NOSPACE reads go on until somebody writes, and writes say why they do not;
+// the steps of the documentation make room.
+func TestTroubleNoSpace(t *testing.T) {
+	const quota = 16 << 20
+	w := trouble(t, fleet.Config{Etcd: 1, Flags: map[string][]string{"etcd": {"--quota", fmt.Sprint(quota)}}})
+	w.works("before")
+	terms := w.terms()
+	// Something else fills it.
+	ballast := []byte(strings.Repeat("x", 1<<20))
+	for n := 0; ; n++ {
+		if n > quota>>19 {
+			t.Fatal("it is never full")
+		}
+		full, cancel := context.WithTimeout(w.ctx, time.Second)
+		_, err := w.store.Txn(full, store.Txn{Then: []store.Op{store.Put("/ballast", ballast)}})
+		cancel()
+		if err != nil {
+			break
+		}
+	}
+	until(t, func() string {
+		// The write that raises the alarm is answered before it is up.
+		if alarms, err := w.store.Alarms(w.ctx); err != nil || len(alarms) == 0 {
+			return fmt.Sprintf("alarms %v, %v", alarms, err)
+		}
+		return ""
+	})
+	if _, err := w.client.Get(w.ctx, client.Key{Job: "before", Stage: "s", Name: "main"}); err != nil {
+		t.Errorf("a read: %v", err)
+	}
+	w.awaitReady(10)
+	short, cancel := context.WithTimeout(w.ctx, 5*time.Second)
+	_, err := w.client.Reserve(short, &berthv1.Reservation{Job: "full", Stage: "s", Count: 1})
+	cancel()
+	if !fault.Is(err, fault.ReasonStoreFull) {
+		t.Errorf("a write: %v", err)
+	}
+	if out, ok := w.doctor("--etcd-endpoints", w.fleet.Etcd()[0]); ok || !strings.Contains(out, "FAIL  etcd alarms") {
+		t.Errorf("doctor:\n%s", out)
+	}
+
+	// As documented: compact, defragment, disarm. The audit reads on from there.
+	w.restored = w.revision()
+	for _, step := range []func() error{
+		func() error { _, err := w.store.Client().Compact(w.ctx, w.restored); return err },
+		func() error { _, err := w.store.Client().Defragment(w.ctx, w.fleet.Etcd()[0]); return err },
+		func() error {
+			up, err := w.store.Client().AlarmList(w.ctx)
+			for _, alarm := range up.Alarms {
+				if err == nil {
+					_, err = w.store.Client().AlarmDisarm(w.ctx, (*clientv3.AlarmMember)(alarm))
+				}
+			}
+			return err
+		},
+	} {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.works("after")
+	w.await(&berthv1.Reservation{Job: "full", Stage: "s"}, berthv1.Reservation_ACTIVE)
+	if now := w.terms(); fmt.Sprint(now) != fmt.Sprint(terms) {
+		t.Errorf("terms were %v and are %v", terms, now)
+	}
+	w.quiesce()
+}
+
+// A standby that sleeps while its past is compacted reads all again, and leads
+// when it has to.
+func TestTroubleCompactionUnderASleeper(t *testing.T) {
+	w := trouble(t, fleet.Config{Etcd: 1})
+	for _, service := range fleet.Services {
+		leader, _, err := w.fleet.Leader(w.ctx, service)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sleeper := w.other(service, leader)
+		w.signal(sleeper, syscall.SIGSTOP)
+		for i := range 20 {
+			w.works(fmt.Sprintf("%s-%d", service, i))
+		}
+		w.restored = w.revision()
+		if _, err := w.store.Client().Compact(w.ctx, w.restored); err != nil {
+			t.Fatal(err)
+		}
+		w.signal(sleeper, syscall.SIGCONT)
+		w.upToDate(service, sleeper.Name)
+		leader.Kill()
+		w.works(service + "-after")
+		if next, _, err := w.fleet.Leader(w.ctx, service); err != nil || next != sleeper {
+			t.Errorf("%s is led by %v, %v", service, next, err)
+		}
+		w.restart(leader)
+	}
+	w.quiesce()
+}
+
+// A defragmentation stops a member for a while: callers see a pause.
+func TestTroubleDefragmentation(t *testing.T) {
+	w := trouble(t, fleet.Config{Etcd: 3, TTL: 5 * time.Second})
+	w.underLoad(func() {
+		for _, endpoint := range w.fleet.Etcd() {
+			if _, err := w.store.Client().Defragment(w.ctx, endpoint); err != nil {
+				t.Errorf("defragmentation of %s: %v", endpoint, err)
+			}
+		}
+	})
+	w.quiesce()
+}
+
+// Members come and go, one at a time, under load.
+func TestTroubleMembersComeAndGo(t *testing.T) {
+	w := trouble(t, fleet.Config{Etcd: 3, TTL: 5 * time.Second})
+	w.underLoad(func() {
+		if err := w.fleet.AddMember(w.ctx); err != nil {
+			t.Fatal(err)
+		}
+		leader, err := w.fleet.EtcdLeader(w.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if leader == 0 {
+			leader = 1 // what the test itself asks is the first
+		}
+		if err := w.fleet.RemoveMember(w.ctx, leader); err != nil {
+			t.Fatal(err)
+		}
+	})
+	w.quiesce()
+}
+
+// An etcd that takes 300 ms for every answer costs patience and no leadership.
+func TestTroubleSlow(t *testing.T) {
+	links := wiring.NewLinks()
+	t.Cleanup(links.Close) // after the fleet, which stops over them
+	w := trouble(t, fleet.Config{Etcd: 1, TTL: 5 * time.Second, Via: links.Via})
+	terms := w.terms()
+	links.Set(func(_, to string) bool { return strings.HasPrefix(to, "etcd-") }, wiring.Condition{Delay: 150 * time.Millisecond})
+	for i := range 2 {
+		w.works(fmt.Sprintf("slow-%d", i))
+	}
+	if now := w.terms(); fmt.Sprint(now) != fmt.Sprint(terms) {
+		t.Errorf("terms were %v and are %v", terms, now)
+	}
+	links.Set(func(_, _ string) bool { return true }, wiring.Condition{})
+	w.quiesce()
+}
+
+// underLoad does something while callers go on, none of whom may see an error.
+func (w *world) underLoad(do func()) {
+	w.Helper()
+	ctx, stop := context.WithCancel(w.ctx)
+	var callers sync.WaitGroup
+	for i := range 4 {
+		callers.Go(func() { w.callSteadily(ctx, fmt.Sprintf("load-%d", i), w.overGRPC) })
+	}
+	defer callers.Wait()
+	defer stop()
+	do()
+}
+
+// doctor answers what berth doctor says, and whether nothing fails.
+func (w *world) doctor(args ...string) (out string, ok bool) {
+	w.Helper()
+	return w.try(append([]string{"doctor", "--gateway", w.fleet.Gateway()}, args...)...)
+}
+
+func (w *world) revision() int64 {
+	w.Helper()
+	page, err := w.store.Page(w.ctx, store.PageRequest{From: "/", To: "0", Limit: 1})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return page.Revision
+}
+
+// other is a replica of a service that does not lead it.
+func (w *world) other(service string, leader *child.Process) *child.Process {
+	if p := w.fleet.Replica(service, 0); p != leader {
+		return p
+	}
+	return w.fleet.Replica(service, 1)
+}
+
+func (w *world) signal(p *child.Process, s syscall.Signal) {
+	w.Helper()
+	if err := p.Signal(s); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// upToDate waits until a replica has a current view.
+func (w *world) upToDate(service, replica string) {
+	w.Helper()
+	now := w.revision()
+	until(w.T, func() string {
+		answer, err := w.client.Leaders(w.ctx)
+		if err != nil {
+			return err.Error()
+		}
+		for _, s := range answer.GetServices() {
+			for _, r := range s.GetReplicas() {
+				if s.GetService() == service && r.GetId() == replica && r.GetRevision() >= now {
+					return ""
+				}
+			}
+		}
+		return replica + " has not caught up"
+	})
+}
