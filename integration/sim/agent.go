@@ -54,8 +54,9 @@ type agent struct {
 	sequence    int64
 	floor       int64
 
-	// Of the host, kept on its disk.
+	// Of the host, kept on its disk. The names are those of the workers, in order.
 	workers map[instance]*worker
+	names   []instance
 	stopped map[instance]bool
 }
 
@@ -66,7 +67,10 @@ type instance struct {
 }
 
 func (i instance) compare(o instance) int {
-	return cmp.Or(cmp.Compare(i.worker.String(), o.worker.String()), cmp.Compare(i.epoch, o.epoch))
+	return cmp.Or(
+		cmp.Compare(i.worker.Job, o.worker.Job), cmp.Compare(i.worker.Stage, o.worker.Stage),
+		i.worker.Seat.Compare(o.worker.Seat), cmp.Compare(i.epoch, o.epoch),
+	)
 }
 
 type worker struct {
@@ -111,7 +115,7 @@ func (a *agent) turn() {
 		return
 	}
 	a.down = false
-	for _, k := range a.sorted() {
+	for _, k := range a.names {
 		if w := a.workers[k]; w.state == model.WorkerRunning && !a.w.directed && a.w.rng.IntN(60) == 0 {
 			code := int32(a.w.rng.IntN(2))
 			a.end(w, endState(code), &code)
@@ -215,20 +219,18 @@ func (a *agent) beat() {
 	a.w.later(3*time.Second, a.stillAsking())
 }
 
-func (a *agent) sorted() []instance {
-	keys := make([]instance, 0, len(a.workers))
-	for k := range a.workers {
-		keys = append(keys, k)
-	}
-	slices.SortFunc(keys, instance.compare)
-	return keys
+// add keeps a worker that the host now has.
+func (a *agent) add(w *worker) {
+	at, _ := slices.BinarySearchFunc(a.names, w.instance, instance.compare)
+	a.names = slices.Insert(a.names, at, w.instance)
+	a.workers[w.instance] = w
 }
 
 // report tells of all workers whose end is not durable yet.
 func (a *agent) report() {
 	a.sequence++
 	r := handout.Report{Executor: a.id, Incarnation: a.incarnation, Sequence: a.sequence, Complete: a.complete}
-	for _, k := range a.sorted() {
+	for _, k := range a.names {
 		w := a.workers[k]
 		if w.told {
 			continue
@@ -324,7 +326,7 @@ func (a *agent) submit(s handout.Submit) any {
 	if refused, ok := a.refuses(k, s.Task.Command); ok {
 		return refused
 	}
-	a.workers[k] = &worker{instance: k, uid: s.UID, state: model.WorkerRunning, since: a.w.now}
+	a.add(&worker{instance: k, uid: s.UID, state: model.WorkerRunning, since: a.w.now})
 	a.w.started(a, k)
 	a.dirty = true
 	return handout.Accepted{State: model.WorkerRunning, Incarnation: a.incarnation, Sequence: a.sequence}

@@ -212,7 +212,7 @@ func (w *World) checkProcesses() {
 		}
 	}
 	for _, a := range w.agents {
-		for _, k := range a.sorted() {
+		for _, k := range a.names {
 			runs := !a.workers[k].state.Terminal()
 			if runs != recorded[a.id][k] {
 				w.fail("at rest: %s at epoch %d on %s: runs %v, recorded %v", k.worker, k.epoch, a.id, runs, recorded[a.id][k])

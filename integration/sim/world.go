@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -280,16 +281,19 @@ func (w *World) settle() error {
 	}
 	const quiet = 60 // rounds of a second without a new revision
 	last, still := w.store.Revision(), 0
-	for round := 0; still < quiet; round++ {
-		if round > 2000 {
+	for second := 0; still < quiet; second++ {
+		if second > 2000 {
 			return fmt.Errorf("the world does not come to rest: revision %d", last)
 		}
-		for range 12 {
+		for rest := w.now.Add(time.Second); w.now.Before(rest); {
+			before := w.store.Revision()
 			if w.round(); w.failure != nil {
 				return w.failure
 			}
+			if w.store.Revision() == before && !w.underWay() {
+				w.pass(rest.Sub(w.now)) // nobody has anything to do before
+			}
 		}
-		w.pass(640 * time.Millisecond)
 		if r := w.store.Revision(); r != last {
 			last, still = r, 0
 		} else {
@@ -298,6 +302,11 @@ func (w *World) settle() error {
 	}
 	w.checkRest()
 	return w.failure
+}
+
+// underWay says whether a message is on its way, timers aside.
+func (w *World) underWay() bool {
+	return slices.ContainsFunc(w.network, func(m *message) bool { return m.what != timer })
 }
 
 // round lets everybody take a turn, brings what is due, and passes a moment.
