@@ -38,13 +38,31 @@ var All = []Mutant{
 		Hunter: Sim,
 	},
 	{
+		Name: "lower-pass", Breaks: "a pass of the registry is not taken after a later one",
+		Edits: []Edit{
+			{File: "services/executor-state/inventory/pass.go", Old: `p.Term == c.passTerm && p.Pass < c.pass {`, New: `false {`},
+		},
+		Hunter: Sim, Expects: []string{"PASS"},
+	},
+	{
 		Name: "stop-is-no-promise", Breaks: "a worker whose stop an agent confirmed is never started there",
 		Edits: []Edit{
-			{File: "integration/sim/agent.go", Old: "\tif a.stopped[k] {\n\t\treturn handout.Refused{Reason: fault.ReasonStopped}\n\t}\n", New: ""},
-			{File: "integration/sim/agent.go", Old: `if w := a.workers[k]; w != nil {
-		return handout.Accepted`, New: `if w := a.workers[k]; w != nil && !w.state.Terminal() {
-		return handout.Accepted`},
+			{File: "pkg/agent/ledger.go", Old: `known && id.Epoch == seen.epoch && seen.ended {`, New: `false {`},
 		},
-		Hunter: Sim,
+		Hunter: Sim, Expects: []string{"had confirmed its stop", "is started on"},
+	},
+	{
+		Name: "epochs-not-compared", Breaks: "an order of a lower epoch is refused: its worker's name belongs to another by now",
+		Edits: []Edit{
+			{File: "pkg/agent/ledger.go", Old: `known && id.Epoch < seen.epoch {`, New: `false {`},
+		},
+		Hunter: Sim, Expects: []string{"had confirmed its stop", "is started on"},
+	},
+	{
+		Name: "serves-before-caught-up", Breaks: "a leader serves only once its view has reached the revision of its win",
+		Edits: []Edit{
+			{File: "pkg/loop/driver.go", Old: `return d.revision >= win`, New: `return true`},
+		},
+		Hunter: Sim, Expects: []string{"without knowing what the leader before wrote last"},
 	},
 }
