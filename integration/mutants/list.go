@@ -27,7 +27,7 @@ var All = []Mutant{
 			{File: "pkg/store/committer.go", Old: `CreatedAt(c.cfg.LeaderKey, c.cfg.Term), chain}`, New: `CreatedAt(c.cfg.LeaderKey, c.cfg.Term)}`},
 			{File: "pkg/store/committer.go", Old: "\tchain := Absent(c.cfg.ChainKey)\n\tif c.chain != nil {\n\t\tchain = HasValue(c.cfg.ChainKey, c.chain)\n\t}\n", New: ""},
 		},
-		Hunter: Sim,
+		Hunter: Sim, Expects: []string{"ALL_OR_NONE", "FENCE"},
 	},
 	{
 		Name: "no-compare-at-hand-over", Breaks: "a task is made only of a reservation and a lease that are as they were decided on",
@@ -35,7 +35,7 @@ var All = []Mutant{
 			{File: "services/assigner/handout/create.go", Old: `{Ref: r.Ref(), Mod: r.mod},`, New: ``},
 			{File: "services/assigner/handout/create.go", Old: `{Ref: l.chunks[0].Ref(), Create: l.create},`, New: ``},
 		},
-		Hunter: Sim,
+		Hunter: Sim, Expects: []string{"PLACEMENT", "NO_REVIVAL"},
 	},
 	{
 		Name: "lower-pass", Breaks: "a pass of the registry is not taken after a later one",
