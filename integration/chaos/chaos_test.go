@@ -14,8 +14,8 @@ import (
 )
 
 var (
-	seed       = flag.Uint64("seed", 0, "seed of the schedule and of the load; made up unless given")
-	minutes    = flag.Float64("minutes", 0.8, "how long things are broken")
+	seed       = flag.Uint64("seed", 1, "seed of the schedule and of the load; 0 for one that is made up")
+	minutes    = flag.Float64("minutes", 0.35, "how long things are broken")
 	namespaces = flag.Bool("namespaces", false, "run half of the time in network namespaces, which takes root")
 	keep       = flag.String("keep", "", "directory to keep logs and data in when something is wrong")
 )

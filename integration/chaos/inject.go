@@ -17,8 +17,9 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// patience bounds what has to come about by itself once a fault is over.
-const patience = 60 * time.Second
+// patience bounds what has to come about by itself once a fault is over. It is
+// much longer than that takes, so that a slow machine is no violation.
+const patience = 2 * time.Minute
 
 // Applied is a fault as it was carried out.
 type Applied struct {

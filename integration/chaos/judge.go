@@ -132,8 +132,8 @@ func (r *run) histories() {
 	h := r.load.history
 	r.report.Calls, r.report.Unknown = h.counts()
 	r.report.Gap, r.report.GapAt = h.gap()
-	r.report.wrongs(h.judge(func(key client.Key) bool { return key.Job == jobWaiting }, waitingModel))
-	r.report.wrongs(h.judge(func(key client.Key) bool { return key.Job != jobWaiting }, runningModel))
+	r.report.judged(h.judge(func(key client.Key) bool { return key.Job == jobWaiting }, waitingModel))
+	r.report.judged(h.judge(func(key client.Key) bool { return key.Job != jobWaiting }, runningModel))
 	r.report.wrongs(r.load.unexpected)
 }
 
@@ -142,7 +142,7 @@ func (r *run) histories() {
 func (r *run) streams(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	queued := map[string]bool{}
+	queued, requeued := map[string]bool{}, map[string]bool{}
 	var leased []time.Time
 	for _, reader := range r.readers {
 		held, err := eventsHeld(ctx, r.store, reader.job)
@@ -151,15 +151,12 @@ func (r *run) streams(ctx context.Context) {
 			return
 		}
 		maps.Copy(queued, held.queued)
+		maps.Copy(requeued, held.requeued)
 		leased = append(leased, held.leased...)
 		r.report.Events += len(held.cursors)
 		r.report.wrongs(reader.judge(ctx, held.cursors))
 	}
-	for _, uid := range slices.Sorted(maps.Keys(r.load.acked)) {
-		if !queued[uid] {
-			r.report.wrong("%s (%s) was acknowledged, and no event says that it was queued", r.load.acked[uid], uid)
-		}
-	}
+	r.report.wrongs(r.load.unannounced(queued, requeued))
 	slices.SortFunc(leased, time.Time.Compare)
 	for n := 1; n < len(leased); n++ {
 		r.report.GrantGap = max(r.report.GrantGap, leased[n].Sub(leased[n-1]))

@@ -3,8 +3,10 @@ package chaos
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -43,12 +45,33 @@ type load struct {
 	marks string
 
 	mu         sync.Mutex
-	acked      map[string]client.Key // by uid
+	acked      map[string]acked // by uid
 	unexpected []string
 }
 
+// acked is a version that an upsert was answered with. One that queued nothing
+// is answered with a requeue where that is all that stands of the key.
+type acked struct {
+	key     client.Key
+	requeue bool
+}
+
+// unannounced are the acknowledged versions of which no event tells that they
+// were queued. Of one that was asked for only RESERVATION_QUEUED does.
+func (l *load) unannounced(queued, requeued map[string]bool) []string {
+	var found []string
+	for _, uid := range slices.Sorted(maps.Keys(l.acked)) {
+		a := l.acked[uid]
+		if queued[uid] || a.requeue && requeued[uid] {
+			continue
+		}
+		found = append(found, fmt.Sprintf("%s (%s, a requeue: %v) was acknowledged, and no event says that it was queued", a.key, uid, a.requeue))
+	}
+	return found
+}
+
 func newLoad(h *history, dir string) *load {
-	return &load{history: h, marks: filepath.Join(dir, "starts"), acked: map[string]client.Key{}}
+	return &load{history: h, marks: filepath.Join(dir, "starts"), acked: map[string]acked{}}
 }
 
 // run has one client call until ctx ends; its calls do not end with it.
@@ -134,7 +157,7 @@ func (l *load) ask(c *client.Client, who int, a ask, body *berthv1.Reservation) 
 		t.part = r.GetParent() != ""
 		if a.verb == upsert {
 			l.mu.Lock()
-			l.acked[r.GetUid()] = a.key
+			l.acked[r.GetUid()] = acked{a.key, t.part && t.change != berthv1.UpsertReservationRequest_CREATED}
 			l.mu.Unlock()
 		}
 		return t

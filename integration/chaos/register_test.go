@@ -114,7 +114,7 @@ func TestHistoryNamesWhatIsWrong(t *testing.T) {
 	})
 	h.record(1, ask{key: key, verb: get}, func() told { return told{known: true} })
 	everything := func(client.Key) bool { return true }
-	if found := h.judge(everything, waitingModel); len(found) != 1 {
+	if found, _ := h.judge(everything, waitingModel); len(found) != 1 {
 		t.Errorf("found %q", found)
 	}
 	if n, unknown := h.counts(); n[upsert] != 1 || n[get] != 1 || unknown != 0 {

@@ -27,12 +27,19 @@ type Report struct {
 	Gap, GapAt, GrantGap time.Duration
 	// Rest is how long it took until everything was at rest.
 	Rest time.Duration
+	// Open is how many keys took too long to judge.
+	Open int
 	// Violations are what must not be.
 	Violations []string
 }
 
 func (r *Report) wrong(format string, args ...any) {
 	r.Violations = append(r.Violations, fmt.Sprintf(format, args...))
+}
+
+func (r *Report) judged(found []string, open int) {
+	r.wrongs(found)
+	r.Open += open
 }
 
 func (r *Report) wrongs(found []string) { r.Violations = append(r.Violations, found...) }
@@ -65,6 +72,9 @@ func (r *Report) String() string {
 	fmt.Fprintf(&b, "  processes   %d workers, each started once\n", r.Started)
 	fmt.Fprintf(&b, "  recovery    at most %v without an acknowledged change (%s), %v without a grant, %v until all was at rest\n",
 		r.Gap.Round(time.Millisecond), r.during(r.GapAt, r.GapAt+r.Gap), r.GrantGap.Round(time.Millisecond), r.Rest.Round(time.Millisecond))
+	if r.Open > 0 {
+		fmt.Fprintf(&b, "  open        %d keys, whose calls took more than %v to judge\n", r.Open, judging)
+	}
 	fmt.Fprintf(&b, "  violations  %d", len(r.Violations))
 	return b.String()
 }

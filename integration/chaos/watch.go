@@ -116,14 +116,14 @@ func (r *reader) judge(ctx context.Context, held []string) []string {
 // events are those of a job, as etcd holds them.
 type events struct {
 	cursors []string // in order
-	// queued are the versions that were accepted, by uid.
-	queued map[string]bool
+	// queued and requeued are the versions that were accepted, by uid.
+	queued, requeued map[string]bool
 	// leased is when leases were granted, by the clock of who granted them.
 	leased []time.Time
 }
 
 func eventsHeld(ctx context.Context, s store.Store, job string) (events, error) {
-	held := events{queued: map[string]bool{}}
+	held := events{queued: map[string]bool{}, requeued: map[string]bool{}}
 	kvs, _, err := store.Range(ctx, s, space.JobEvents(job))
 	if err != nil {
 		return held, err
@@ -135,8 +135,10 @@ func eventsHeld(ctx context.Context, s store.Store, job string) (events, error) 
 		}
 		held.cursors = append(held.cursors, fmt.Sprintf("%d-%s", kv.Mod, event.GetCursor()))
 		switch event.GetKind() {
-		case berthv1.Event_RESERVATION_QUEUED, berthv1.Event_RESERVATION_REQUEUED:
+		case berthv1.Event_RESERVATION_QUEUED:
 			held.queued[event.GetUid()] = true
+		case berthv1.Event_RESERVATION_REQUEUED:
+			held.requeued[event.GetUid()] = true
 		case berthv1.Event_RESERVATION_LEASED:
 			held.leased = append(held.leased, event.GetTime().AsTime())
 		}

@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
+	agentlib "berth.dev/pkg/agent"
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
@@ -52,10 +54,12 @@ type agent struct {
 	dirty       bool
 	complete    bool
 	sequence    int64
-	floor       int64
+	// decisions are those of a real agent.
+	decisions *agentlib.Decisions
 
-	// Of the host, kept on its disk.
+	// Of the host, kept on its disk. The names are those of the workers, in order.
 	workers map[instance]*worker
+	names   []instance
 	stopped map[instance]bool
 }
 
@@ -66,7 +70,10 @@ type instance struct {
 }
 
 func (i instance) compare(o instance) int {
-	return cmp.Or(cmp.Compare(i.worker.String(), o.worker.String()), cmp.Compare(i.epoch, o.epoch))
+	return cmp.Or(
+		cmp.Compare(i.worker.Job, o.worker.Job), cmp.Compare(i.worker.Stage, o.worker.Stage),
+		i.worker.Seat.Compare(o.worker.Seat), cmp.Compare(i.epoch, o.epoch),
+	)
 }
 
 type worker struct {
@@ -94,7 +101,21 @@ func (a *agent) crash() {
 // restart forgets what only the process knew. Calls under way come to nothing.
 func (a *agent) restart() {
 	a.life++
-	a.incarnation, a.asking, a.lease, a.reporting, a.sequence, a.floor = 0, false, 0, false, 0, 0
+	a.incarnation, a.asking, a.lease, a.reporting, a.sequence = 0, false, 0, false, 0
+	a.decisions = nil
+}
+
+// recover begins a process with what the host keeps.
+func (a *agent) recover() {
+	a.decisions = agentlib.NewDecisions(a.id)
+	for _, k := range slices.SortedFunc(maps.Keys(a.stopped), instance.compare) {
+		a.decisions.Bury(k.worker, k.epoch, a.w.now)
+	}
+	for _, k := range a.names {
+		if w := a.workers[k]; !w.state.Terminal() {
+			a.decisions.Adopt(k.worker, k.epoch, w.uid, w.since)
+		}
+	}
 }
 
 // send is a call of the agent to a service.
@@ -111,7 +132,7 @@ func (a *agent) turn() {
 		return
 	}
 	a.down = false
-	for _, k := range a.sorted() {
+	for _, k := range a.names {
 		if w := a.workers[k]; w.state == model.WorkerRunning && !a.w.directed && a.w.rng.IntN(60) == 0 {
 			code := int32(a.w.rng.IntN(2))
 			a.end(w, endState(code), &code)
@@ -142,6 +163,9 @@ func (a *agent) busy() bool {
 	return (a.dirty || a.complete) && !a.reporting
 }
 
+// telling says whether something happened on the host that may not be known yet.
+func (a *agent) telling() bool { return a.dirty || a.reporting }
+
 func endState(code int32) model.WorkerState {
 	if code == 0 {
 		return model.WorkerCompleted
@@ -154,6 +178,9 @@ func (a *agent) register() {
 		return
 	}
 	a.asking = true
+	if a.decisions == nil {
+		a.recover()
+	}
 	request := inventory.Register{
 		ID: a.id, Address: a.id + ":1", SKU: a.host.SKU, Host: a.id, Attributes: a.host.Attributes,
 		Resources: a.host.Resources.WithSlots(), Reserved: a.host.Reserved, Generation: a.host.Generation, Nonce: fmt.Sprintf("%s-%d", a.id, a.life),
@@ -164,7 +191,8 @@ func (a *agent) register() {
 			return
 		}
 		r := value.(inventory.Registered)
-		a.incarnation, a.floor = r.Incarnation, max(a.floor, r.AssignerTerm)
+		a.incarnation = r.Incarnation
+		a.decisions.Begin(r.Incarnation, r.AssignerTerm)
 		a.complete, a.beaten = true, time.Time{}
 	})
 	a.w.later(3*time.Second, a.stillAsking())
@@ -181,7 +209,8 @@ func (a *agent) stillAsking() func() {
 }
 
 // beat keeps the presence, as a replica of executor-state does for the stream
-// that it holds.
+// that it holds: where the key is not there, or on an etcd lease that nobody
+// renews any more, it is put again.
 func (a *agent) beat() {
 	if a.asking {
 		return
@@ -189,11 +218,12 @@ func (a *agent) beat() {
 	ctx := context.Background()
 	if a.lease != 0 {
 		_, err := a.w.store.KeepAlive(ctx, a.lease)
-		if err == nil {
+		kv, there, _ := a.w.store.Get(ctx, a.w.space.Key(model.Ref{Kind: model.KindLive, ID: a.id}))
+		if err == nil && there && kv.Lease == a.lease {
 			a.beaten = a.w.now
 			return
 		}
-		if !errors.Is(err, store.ErrLeaseNotFound) {
+		if err != nil && !errors.Is(err, store.ErrLeaseNotFound) {
 			return
 		}
 		a.lease = 0
@@ -215,20 +245,18 @@ func (a *agent) beat() {
 	a.w.later(3*time.Second, a.stillAsking())
 }
 
-func (a *agent) sorted() []instance {
-	keys := make([]instance, 0, len(a.workers))
-	for k := range a.workers {
-		keys = append(keys, k)
-	}
-	slices.SortFunc(keys, instance.compare)
-	return keys
+// add keeps a worker that the host now has.
+func (a *agent) add(w *worker) {
+	at, _ := slices.BinarySearchFunc(a.names, w.instance, instance.compare)
+	a.names = slices.Insert(a.names, at, w.instance)
+	a.workers[w.instance] = w
 }
 
 // report tells of all workers whose end is not durable yet.
 func (a *agent) report() {
 	a.sequence++
 	r := handout.Report{Executor: a.id, Incarnation: a.incarnation, Sequence: a.sequence, Complete: a.complete}
-	for _, k := range a.sorted() {
+	for _, k := range a.names {
 		w := a.workers[k]
 		if w.told {
 			continue
@@ -250,6 +278,7 @@ func (a *agent) report() {
 			a.w.logf("%s: told that the end of %s at epoch %d is known", a.id, ended.Worker, ended.Epoch)
 			if w := a.workers[instance{ended.Worker, ended.Epoch}]; w != nil && w.state.Terminal() {
 				w.told = true
+				a.decisions.Known(w.worker, w.epoch)
 			}
 		}
 		for _, w := range a.workers {
@@ -297,34 +326,28 @@ func (w *World) order(executor string, carry func(*agent) any, timeout time.Dura
 	w.later(timeout, func() { once(handout.Unknown{Message: "no answer"}) })
 }
 
-// door says why an order is refused before it is looked at.
-func (a *agent) door(term, incarnation int64) (fault.Reason, bool) {
-	if incarnation != a.incarnation {
-		return fault.ReasonOtherIncarnation, false
-	}
-	if term < a.floor {
-		return fault.ReasonLowerTerm, false
-	}
-	a.floor = term
-	return "", true
-}
-
+// submit takes an order to start. A worker of a lower epoch of the name has to
+// end first: then the order has to come again.
 func (a *agent) submit(s handout.Submit) any {
-	if reason, ok := a.door(s.Term, s.Incarnation); !ok {
-		return handout.Refused{Reason: reason}
-	}
 	k := instance{s.Worker, s.Epoch}
+	start, older, err := a.decisions.Submit(s.Term, s.Incarnation, s.Worker, s.Epoch, s.UID, a.w.now)
+	switch f := fault.Of(err); {
+	case older != 0:
+		a.end(a.workers[instance{s.Worker, older}], model.WorkerEvicted, nil)
+		return handout.Unknown{Message: f.Message}
+	case err != nil:
+		return handout.Refused{Reason: f.Reason}
+	}
 	a.sequence++
-	if w := a.workers[k]; w != nil {
+	if !start {
+		w := a.workers[k]
 		return handout.Accepted{State: w.state, Incarnation: a.incarnation, Sequence: a.sequence, ExitCode: w.exit}
 	}
-	if a.stopped[k] {
-		return handout.Refused{Reason: fault.ReasonStopped}
-	}
 	if refused, ok := a.refuses(k, s.Task.Command); ok {
+		a.decisions.NotStarted(k.worker, k.epoch)
 		return refused
 	}
-	a.workers[k] = &worker{instance: k, uid: s.UID, state: model.WorkerRunning, since: a.w.now}
+	a.add(&worker{instance: k, uid: s.UID, state: model.WorkerRunning, since: a.w.now})
 	a.w.started(a, k)
 	a.dirty = true
 	return handout.Accepted{State: model.WorkerRunning, Incarnation: a.incarnation, Sequence: a.sequence}
@@ -347,17 +370,20 @@ func (a *agent) refuses(k instance, command string) (handout.Refused, bool) {
 	return handout.Refused{}, false
 }
 
+// stop takes an order to stop. Where it answers an end, that is a promise.
 func (a *agent) stop(s handout.Stop) any {
-	if reason, ok := a.door(s.Term, s.Incarnation); !ok {
-		return handout.Unknown{Message: string(reason)}
-	}
 	k := instance{s.Worker, s.Epoch}
+	there, err := a.decisions.Stop(s.Term, s.Incarnation, s.Worker, s.Epoch, a.w.now)
+	if err != nil {
+		return handout.Unknown{Message: string(fault.Of(err).Reason)}
+	}
 	a.sequence++
-	a.stopped[k] = true
-	w := a.workers[k]
-	if w == nil {
+	if !there {
+		a.stopped[k] = true
+		a.w.promises(a, k)
 		return handout.Ended{State: model.WorkerEvicted}
 	}
+	w := a.workers[k]
 	if !w.state.Terminal() && a.w.rng.IntN(2) == 0 {
 		w.state = model.WorkerEvicting
 		a.w.later(time.Duration(a.w.rng.IntN(3000))*time.Millisecond, func() { a.end(w, model.WorkerEvicted, nil) })
@@ -366,6 +392,7 @@ func (a *agent) stop(s handout.Stop) any {
 	if !w.state.Terminal() {
 		a.end(w, model.WorkerEvicted, nil)
 	}
+	a.w.promises(a, k)
 	return handout.Ended{State: w.state, ExitCode: w.exit}
 }
 
@@ -377,5 +404,8 @@ func (a *agent) end(w *worker, state model.WorkerState, exit *int32) {
 	w.state, w.exit, w.since = state, exit, a.w.now
 	a.w.logf("%s: %s at epoch %d ends %s", a.id, w.worker, w.epoch, state)
 	a.stopped[w.instance] = true
+	if a.decisions != nil {
+		a.decisions.Ended(w.worker, w.epoch, agentlib.Exit{Code: exit, Stopped: state == model.WorkerEvicted}, w.since)
+	}
 	a.dirty = true
 }

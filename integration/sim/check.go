@@ -12,10 +12,22 @@ import (
 // starts remembers where each (worker, epoch) was started.
 type starts map[instance]string
 
+// promise is a stop that a host has confirmed.
+type promise struct {
+	host string
+	instance
+}
+
+// promises is called by hosts when they confirm a stop.
+func (w *World) promises(a *agent, k instance) { w.promised[promise{a.id, k}] = true }
+
 // started is called by hosts when a process starts.
 func (w *World) started(a *agent, k instance) {
 	if first, ok := w.starts[k]; ok {
 		w.fail("%s at epoch %d is started on %s, and was started on %s", k.worker, k.epoch, a.id, first)
+	}
+	if w.promised[promise{a.id, k}] {
+		w.fail("%s at epoch %d is started on %s, which had confirmed its stop", k.worker, k.epoch, a.id)
 	}
 	w.starts[k] = a.id
 	w.logf("%s: starts %s at epoch %d", a.id, k.worker, k.epoch)
@@ -212,7 +224,7 @@ func (w *World) checkProcesses() {
 		}
 	}
 	for _, a := range w.agents {
-		for _, k := range a.sorted() {
+		for _, k := range a.names {
 			runs := !a.workers[k].state.Terminal()
 			if runs != recorded[a.id][k] {
 				w.fail("at rest: %s at epoch %d on %s: runs %v, recorded %v", k.worker, k.epoch, a.id, runs, recorded[a.id][k])

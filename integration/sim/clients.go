@@ -30,6 +30,9 @@ func newClients(w *World) *clients {
 func (c *clients) act() {
 	rng := c.w.rng
 	key := model.Key{Job: fmt.Sprintf("job-%d", rng.IntN(3)), Stage: fmt.Sprintf("stage-%d", rng.IntN(2)), Name: []string{"main", "extra"}[rng.IntN(2)]}
+	if rng.IntN(4) == 0 {
+		key = model.Key{Job: "job", Stage: "stage", Name: model.MainName} // soon forgotten, being alone
+	}
 	if c.busy[key] {
 		return
 	}

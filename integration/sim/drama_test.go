@@ -238,7 +238,7 @@ func (c *cast) checkFree(made *request) {
 		}
 	}
 	for _, a := range c.w.agents {
-		for _, k := range a.sorted() {
+		for _, k := range a.names {
 			if worker := a.workers[k]; !worker.state.Terminal() {
 				c.w.fail("at rest: %s was acknowledged, and %s is %s on %s", made.name, k.worker, worker.state, a.id)
 			}
@@ -255,7 +255,7 @@ func (c *cast) checkGone(made *request) {
 		}
 	}
 	for _, a := range c.w.agents {
-		for _, k := range a.sorted() {
+		for _, k := range a.names {
 			if k.worker.Seat.Index == 1 && !a.workers[k].state.Terminal() {
 				c.w.fail("at rest: %s was acknowledged, and %s runs on %s", made.name, k.worker, a.id)
 			}

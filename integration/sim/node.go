@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -232,7 +233,7 @@ func (n *node[C]) follow() {
 	if n.won == 0 {
 		n.campaign()
 	}
-	if n.won != 0 && n.driver.Revision() >= n.won {
+	if n.won != 0 && n.driver.CaughtUp(n.won) {
 		n.lead()
 	}
 }
@@ -271,6 +272,7 @@ func (n *node[C]) campaign() {
 func (n *node[C]) lead() {
 	n.term = n.won
 	n.w.logf("%s: leads, term %d", n.name, n.term)
+	n.checkWin()
 	committer := store.NewCommitter(n.w.store, store.CommitterConfig{
 		LeaderKey: n.key(), Term: n.term, ChainKey: n.w.space.Key(model.Ref{Kind: model.KindChain, ID: n.service}), Chain: n.driver.Chain(),
 		Wait: func(context.Context, int) error {
@@ -291,6 +293,17 @@ func (n *node[C]) lead() {
 	n.carryOut(actions)
 	if err != nil {
 		n.end(err)
+	}
+}
+
+// checkWin says that who begins to lead knows what the leader before it wrote
+// last, unless it has been deposed already.
+func (n *node[C]) checkWin() {
+	ctx := context.Background()
+	key, _, _ := n.w.store.Get(ctx, n.key())
+	chain, _, err := n.w.store.Get(ctx, n.w.space.Key(model.Ref{Kind: model.KindChain, ID: n.service}))
+	if err == nil && key.Create == n.term && !bytes.Equal(chain.Value, n.driver.Chain()) {
+		n.w.fail("%s serves in term %d without knowing what the leader before wrote last", n.name, n.term)
 	}
 }
 
@@ -342,7 +355,11 @@ func (w *World) call(what, service string, lives func() bool, request any, done 
 		if answered || !lives() {
 			return
 		}
+		sent := w.now
 		arrive := func() {
+			if w.memory > 0 && w.now.Sub(sent) >= w.memory {
+				return // its deadline has passed
+			}
 			leader := w.leader(service)
 			if leader == nil {
 				return

@@ -102,6 +102,7 @@ func (s *Stage) Wipe(id string) error {
 	}
 	clear(a.workers)
 	clear(a.stopped)
+	a.names = nil
 	return nil
 }
 
@@ -118,7 +119,7 @@ func (s *Stage) RestartAgent(id string) error {
 // Exit ends a worker's process by itself, and says whether it was there.
 func (s *Stage) Exit(w model.Worker, code int32) bool {
 	for _, a := range s.w.agents {
-		for _, k := range a.sorted() {
+		for _, k := range a.names {
 			if worker := a.workers[k]; k.worker == w && worker.state == model.WorkerRunning {
 				a.end(worker, endState(code), &code)
 				return true

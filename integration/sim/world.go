@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -48,6 +49,10 @@ type World struct {
 	directed bool
 	// prompt: a message takes no time, and arrives when it is chosen to.
 	prompt bool
+	// memory is how long ended versions are kept, unless as long as in life. No
+	// call is carried out that much later than it was made: it could be a repeat
+	// that nobody remembers.
+	memory time.Duration
 	// submitting is told of every order to start a worker that is sent.
 	submitting func(handout.Submit)
 
@@ -57,6 +62,7 @@ type World struct {
 	agents   []*agent
 	clients  *clients
 	starts   starts
+	promised map[promise]bool
 	failure  error
 }
 
@@ -73,7 +79,10 @@ func NewWorld(seed uint64, out io.Writer) *World {
 	w := newWorld(seed, out)
 	config := inventory.DefaultConfig()
 	config.LostAfter, config.HoldBackFrom = 30*time.Second, 100
-	w.startReplicas(2, queue.Config{}, config)
+	if w.rng.IntN(2) == 0 {
+		w.memory = 3 * time.Second // so that names come again, as they do in months
+	}
+	w.startReplicas(2, queue.Config{KeepEnded: w.memory}, config)
 	for i := range 4 {
 		w.agents = append(w.agents, newAgent(w, Host{
 			ID: fmt.Sprintf("host-%d", i), SKU: "small", Attributes: map[string]string{"zone": string('a' + rune(i%2))},
@@ -87,7 +96,7 @@ func NewWorld(seed uint64, out io.Writer) *World {
 func newWorld(seed uint64, out io.Writer) *World {
 	w := &World{
 		rng: rand.New(rand.NewPCG(seed, 0x6265727468)), now: time.Unix(1_000_000, 0).UTC(), out: out,
-		space: keyspace.New("sim"), replicas: map[string][]replica{}, starts: starts{},
+		space: keyspace.New("sim"), replicas: map[string][]replica{}, starts: starts{}, promised: map[promise]bool{},
 	}
 	w.store = store.NewFake(store.FakeConfig{Clock: func() time.Time { return w.now }})
 	w.store.SetHook(w.storeFault)
@@ -280,16 +289,18 @@ func (w *World) settle() error {
 	}
 	const quiet = 60 // rounds of a second without a new revision
 	last, still := w.store.Revision(), 0
-	for round := 0; still < quiet; round++ {
-		if round > 2000 {
+	for second := 0; still < quiet || slices.ContainsFunc(w.agents, (*agent).telling); second++ {
+		if second > 2000 {
 			return fmt.Errorf("the world does not come to rest: revision %d", last)
 		}
-		for range 12 {
+		for rest := w.now.Add(time.Second); w.now.Before(rest); {
 			if w.round(); w.failure != nil {
 				return w.failure
 			}
+			if !w.underWay() {
+				w.pass(rest.Sub(w.now)) // nobody has anything to do before
+			}
 		}
-		w.pass(640 * time.Millisecond)
 		if r := w.store.Revision(); r != last {
 			last, still = r, 0
 		} else {
@@ -298,6 +309,18 @@ func (w *World) settle() error {
 	}
 	w.checkRest()
 	return w.failure
+}
+
+// underWay says whether somebody has something to do now, or a message is on its
+// way; timers are not.
+func (w *World) underWay() bool {
+	for _, service := range services {
+		if slices.ContainsFunc(w.replicas[service], func(r replica) bool { return r.behind() || r.asked() }) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(w.network, func(m *message) bool { return m.what != timer }) ||
+		slices.ContainsFunc(w.agents, func(a *agent) bool { return a.busy() })
 }
 
 // round lets everybody take a turn, brings what is due, and passes a moment.

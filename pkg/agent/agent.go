@@ -111,7 +111,7 @@ func New(cfg Config) (*Agent, error) {
 		return nil, fmt.Errorf("agent %s: driver and connection are required", cfg.ID)
 	}
 	if cfg.TombstoneAge == 0 {
-		cfg.TombstoneAge = 24 * time.Hour
+		cfg.TombstoneAge = defaultTombstoneAge
 	}
 	if cfg.Starts < 0 || cfg.StartTimeout < 0 {
 		return nil, fmt.Errorf("agent %s: starts and their timeout cannot be negative", cfg.ID)

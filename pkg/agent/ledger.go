@@ -21,8 +21,12 @@ type tombstone struct {
 	At time.Time
 }
 
-// tombstoneCount is how many tombstones are kept whatever their age.
-const tombstoneCount = 1024
+const (
+	// tombstoneCount is how many tombstones are kept whatever their age.
+	tombstoneCount = 1024
+	// defaultTombstoneAge is how long all of them are, unless it is given.
+	defaultTombstoneAge = 24 * time.Hour
+)
 
 // entry is a worker that is reported: it lives, or its end is not yet durable
 // at the control plane.

@@ -309,6 +309,12 @@ func TestRules(t *testing.T) {
 			w.put(r)
 			w.put(lease(other, w.put(other), w.revision, 1))
 		}},
+		{"a pass is taken after a later one", RulePass, func(w *world) {
+			first, second, cut := w.put(r), w.put(other), w.revision
+			w.put(host(3, 4))
+			w.put(lease(r, first, w.revision, 1))
+			w.put(lease(other, second, cut, 2))
+		}},
 		{"an order is passed over", RuleOrder, func(w *world) {
 			epoch := w.put(r)
 			w.put(ordered(other, 1))

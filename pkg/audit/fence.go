@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	recordv1 "berth.dev/api/berth/record/v1"
+	"berth.dev/pkg/model"
 )
 
 // setLeader notes who is in office. The term is the key's create revision.
@@ -23,6 +24,9 @@ func (a *Auditor) setLeader(c change) {
 			a.violate(RuleTerm, "%s: term %d follows term %d", service, c.Create, a.terms[service])
 		}
 		a.leads[service] = c.Create
+		if service == model.ServiceExecutorState {
+			a.cut = 0 // which passes it took is not stored, and lost with the leader
+		}
 		a.terms[service] = max(a.terms[service], c.Create)
 	}
 }

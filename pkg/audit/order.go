@@ -110,6 +110,10 @@ func (a *Auditor) checkGrant(v *version) {
 		return // NO_REVIVAL says so
 	}
 	cut := v.cut()
+	if cut < a.cut {
+		a.violate(RulePass, "%s was granted by a pass cut at %d, after one cut at %d", v, cut, a.cut)
+	}
+	a.cut = max(a.cut, cut)
 	mine, known := v.rankAt(cut)
 	if !known {
 		a.violate(RuleOrder, "%s was granted by a pass cut at %d, before it was accepted", v, cut)

@@ -89,6 +89,10 @@ func NewDriver[C model.Core](core C, service string, space keyspace.Space, limit
 // Revision is what the view has reached.
 func (d *Driver[C]) Revision() int64 { return d.revision }
 
+// CaughtUp says whether the view has reached the revision of a win. Before, it
+// may lack what the leader of the term before had acknowledged.
+func (d *Driver[C]) CaughtUp(win int64) bool { return d.revision >= win }
+
 // Kept is what the driver knows of the job events that are kept. After every
 // batch with Reset set they have to be counted again.
 func (d *Driver[C]) Kept() *Kept { return d.kept }
@@ -203,8 +207,8 @@ type Leading struct {
 	Durable func(token uint64, revision int64, events []model.JobEvent)
 }
 
-// Lead tells the core that it leads; the view must have reached the revision of
-// the win. The actions answered are to be carried out.
+// Lead tells the core that it leads; the driver must have caught up with the win.
+// The actions answered are to be carried out.
 func (d *Driver[C]) Lead(ctx context.Context, l Leading) ([]model.Action, error) {
 	d.Leading, d.leads = l, true
 	if err := d.tidyAside(ctx); err != nil {

@@ -138,7 +138,7 @@ func (t *tenure[C]) refuse() (stop func()) {
 
 func (t *tenure[C]) serve(ctx, leaving context.Context) error {
 	l, leadership := t.l, t.leadership
-	for t.driver.Revision() < leadership.Revision() {
+	for !t.driver.CaughtUp(leadership.Revision()) {
 		b, err := t.next(ctx)
 		if err != nil {
 			return err

@@ -172,6 +172,9 @@ type Config struct {
 	// PassEntries and PassWorkers bound what a pass holds beyond the heads of
 	// its groups; 512 and 50,000.
 	PassEntries, PassWorkers int
+	// KeepEnded is how long ended versions are kept; model.KeepTerminal, which is
+	// what callers count on. Simulators shorten it, so that names come again.
+	KeepEnded time.Duration
 }
 
 func (c Config) withDefaults() Config {
@@ -183,6 +186,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.MinDelay, time.Millisecond)
 	setDefault(&c.PassEntries, 512)
 	setDefault(&c.PassWorkers, 50_000)
+	setDefault(&c.KeepEnded, model.KeepTerminal)
 	return c
 }
 

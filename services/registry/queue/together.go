@@ -11,16 +11,26 @@ import (
 // nextRound goes on with a batch that was to start together and could not, once
 // all its workers have ended and nothing is leased to it: the whole of it is
 // queued again in its old place, every worker with its next number, until the
-// rounds are spent. Workers that were cancelled meanwhile are left out.
+// rounds are spent. Workers that were cancelled meanwhile are left out, and those
+// whose seats the job service has asked for again.
 func (c *Core) nextRound(v *version) {
 	failed, why := v.culprits(), v.header.Message
 	if why == "" && len(failed) > 0 {
 		why = c.whyNot(failed[0])
 	}
-	wanted := v.wanted()
+	wanted, asked := v.wanted(), c.askedAgain(v)
+	var left []model.Seat
+	for seat := range wanted.All() {
+		if number, again := asked.Number(seat.Index); !again || number <= seat.Number {
+			left = append(left, seat)
+		}
+	}
 	switch {
 	case len(wanted) == 0:
 		c.put(c.end(v.r, model.Cancelled, fault.ReasonCancelled, ""), model.EventReservationCancelled)
+		return
+	case len(left) == 0:
+		c.put(c.end(v.r, model.Replaced, fault.ReasonReplaced, why), model.EventReservationReplaced)
 		return
 	case v.r.Round+1 >= v.r.Spec.MaxAttempts:
 		failed := c.end(v.r, model.Failed, fault.ReasonRoundsExhausted, roundMessage(v.r, why))
@@ -32,7 +42,7 @@ func (c *Core) nextRound(v *version) {
 		used = stage.Numbers
 	}
 	var seats []model.Seat
-	for seat := range wanted.All() {
+	for _, seat := range left {
 		highest, _ := used.Number(seat.Index)
 		number := max(highest, seat.Number)
 		if number >= model.MaxNumber {
@@ -51,6 +61,17 @@ func (c *Core) nextRound(v *version) {
 			c.event(model.EventReservationRequeued, next),
 		},
 	})
+}
+
+// askedAgain are the workers of the other living versions of its key.
+func (c *Core) askedAgain(v *version) model.Seats {
+	var all model.Seats
+	for _, other := range c.living(v.r.Key).all() {
+		if other != v {
+			all = all.Raise(other.wanted())
+		}
+	}
+	return all
 }
 
 // culprits are the workers, in order of seats, that ended by themselves and not

@@ -125,7 +125,7 @@ func (c *Core) dueAt(v *version) time.Time {
 	case v.r == nil, v.held, v.r.State.Terminal() && c.children[v.uid] > 0:
 		return time.Time{}
 	case v.r.State.Terminal():
-		return v.r.EndedAt.Add(model.KeepTerminal)
+		return v.r.EndedAt.Add(c.config.KeepEnded)
 	case v.waits() && v.r.Spec.QueueTimeout > 0:
 		return v.r.CreatedAt.Add(v.r.Spec.QueueTimeout)
 	}

@@ -1,0 +1,29 @@
+package chaos
+
+import (
+	"testing"
+
+	"berth.dev/pkg/client"
+)
+
+// Whatever is acknowledged was announced, and what was asked for as such.
+func TestAcknowledgedVersionsWereAnnounced(t *testing.T) {
+	queued, requeued := map[string]bool{"asked": true, "at-the-tail": true}, map[string]bool{"again": true}
+	for _, c := range []struct {
+		name, uid string
+		requeue   bool
+		right     bool
+	}{
+		{"asked for", "asked", false, true},
+		{"a requeue stands", "again", true, true},
+		{"a requeue that was refused, and is queued at the tail", "at-the-tail", true, true},
+		{"asked for, and announced as a requeue", "again", false, false},
+		{"never announced", "other", false, false},
+		{"a requeue that was never announced", "other", true, false},
+	} {
+		l := &load{acked: map[string]acked{c.uid: {client.Key{Job: "job"}, c.requeue}}}
+		if found := l.unannounced(queued, requeued); (len(found) == 0) != c.right {
+			t.Errorf("%s: %q", c.name, found)
+		}
+	}
+}
