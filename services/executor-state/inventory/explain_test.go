@@ -43,8 +43,8 @@ func obviousFailure(c *Core, h *host, k constraint.Constraints, avoided bool) st
 	switch {
 	case avoided:
 		return "avoid " + h.id
-	case h.state != model.ExecutorReady:
-		return "state " + h.state.String()
+	case h.shown() != model.ExecutorReady:
+		return "state " + h.shown().String()
 	case h.executor.Draining:
 		return "draining draining"
 	case h.withheld():

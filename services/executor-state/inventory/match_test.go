@@ -36,7 +36,7 @@ func newObvious(c *Core, k constraint.Constraints, n int) *obvious {
 	var matching []*host
 	for h := range c.byID.all() {
 		used, common, own := obviousFree(c, h, k.Role)
-		if h.state != model.ExecutorReady || h.executor.Draining || h.withheld() || common == nil {
+		if h.shown() != model.ExecutorReady || h.executor.Draining || h.withheld() || common == nil {
 			continue
 		}
 		o.had[h] = common.Plus(1, own)

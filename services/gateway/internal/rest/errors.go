@@ -88,7 +88,7 @@ var (
 	// located is what locate adds to a message.
 	located = regexp.MustCompile(` \(field (.+)\)$`)
 	// preamble is what stands before the problem in protojson's messages.
-	preamble = regexp.MustCompile(`^proto:\s(syntax error )?\(line \d+:\d+\): `)
+	preamble = regexp.MustCompile(`^proto:[\s\x{a0}](syntax error )?\(line \d+:\d+\): `)
 )
 
 // problems are the messages of protojson and grpc-gateway that name a field.
