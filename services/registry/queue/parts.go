@@ -29,7 +29,8 @@ func (c *Core) splits(v *version) bool {
 }
 
 // split queues the workers that fitted as a part of their own, in the place of
-// the batch and before the rest of it. The rest stays what it is, but smaller.
+// the batch and before the rest of it. The rest stays what it is, but smaller,
+// which must not happen to what a later pass has leased as a whole.
 func (c *Core) split(v *version) {
 	fitting, all := v.outcome.Fitting, v.r.Seats.List()
 	part := c.edit(v.r)
@@ -42,6 +43,7 @@ func (c *Core) split(v *version) {
 	rest.Seats = model.SeatsOf(all[fitting:])
 	c.decide(model.Effect{
 		Puts:   []model.Record{part, rest},
+		Expect: []model.Expect{{Ref: model.Ref{Kind: model.KindLeaseChunk, ID: v.uid}, Absent: true}},
 		Events: []model.JobEvent{c.event(model.EventReservationQueued, part)},
 	})
 }

@@ -246,7 +246,11 @@ func showEffect(e model.Effect) string {
 		parts = append(parts, strings.TrimRight("delete "+ref.Key.String()+" "+ref.ID, "/ "))
 	}
 	for _, x := range e.Expect {
-		parts = append(parts, "if no task of "+x.Ref.ID)
+		what := "task"
+		if x.Ref.Kind == model.KindLeaseChunk {
+			what = "lease"
+		}
+		parts = append(parts, "if no "+what+" of "+x.Ref.ID)
 	}
 	text := "effect\n"
 	for _, part := range parts {
