@@ -22,7 +22,12 @@ var (
 
 // Whatever is broken, and whenever: nothing that was acknowledged is lost,
 // nothing is leased or started twice, and callers notice a pause at most.
-func TestChaos(t *testing.T) { breakAll(t, false) }
+func TestChaos(t *testing.T) {
+	if testing.Short() {
+		t.Skip("make chaos")
+	}
+	breakAll(t, false)
+}
 
 // The same on hosts of their own, where every packet can be cut. It is for make
 // chaos: the short run has no time for both.

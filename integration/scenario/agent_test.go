@@ -182,7 +182,7 @@ func isNotAllowed(t *testing.T, w *world) {
 	}
 	r = w.upsert(r)
 	failed := w.awaitWorkers("forbidden", berthv1.Event_WORKER_FAILED, 1)[0]
-	w.await(r, berthv1.Reservation_COMPLETED)
+	w.await(r, berthv1.Reservation_FAILED)
 	last := w.lastOf(r.GetUid(), 0)
 	if last.State != model.WorkerFailed || last.Attempts != 3 || last.Reason != fault.ReasonAttemptsExhausted ||
 		!strings.HasPrefix(last.LastError, string(fault.ReasonNotAllowed)) || failed.GetReason() != string(last.Reason) {

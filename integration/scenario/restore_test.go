@@ -20,7 +20,10 @@ import (
 // since: workers were started that it does not know, and others that it knows have
 // ended; an executor registered anew. Agents obey all the same, what runs is
 // stopped only when everybody has asked again, and nothing runs twice.
-func TestRestoredFromAnOlderBackup(t *testing.T) {
+func TestTroubleRestoredFromAnOlderBackup(t *testing.T) {
+	if !*troubles {
+		t.Skip("make troubles")
+	}
 	w := start(t, fleet.Config{Etcd: 3, TTL: 2 * time.Second, Flags: map[string][]string{"registry": {"--readiness", "signal"}}})
 	w.startAgents(fleet.Agent{ID: "host-0", Slots: 4}, fleet.Agent{ID: "host-1", Slots: 4})
 	w.awaitReady(2)

@@ -824,8 +824,8 @@ type IdleExecutor struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Sku   string                 `protobuf:"bytes,2,opt,name=sku,proto3" json:"sku,omitempty"`
-	// Reason is why it is idle: NO_DEMAND, DEMAND_DOES_NOT_FIT, DISABLED,
-	// DRAINED.
+	// Reason is why it is idle: NO_DEMAND or DEMAND_DOES_NOT_FIT; CLAIMED in the
+	// answer to a claim.
 	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	Message       string                 `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
 	Since         *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`
