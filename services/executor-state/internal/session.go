@@ -141,8 +141,14 @@ func (s *session) locate(c *inventory.Core) {
 }
 
 // suspect has the agent looked after whose stream has ended, whatever ended it.
-// What that takes is known by then, for very many may end at once.
+// What that takes is known by then, for very many may end at once; but for one
+// that ended so soon that its registration had not been seen here.
 func (s *session) suspect() {
+	if s.lease != 0 && s.address == "" {
+		ctx, cancel := context.WithTimeout(context.Background(), peekTimeout)
+		_ = s.h.peek(ctx, s.locate) // without an answer its etcd lease tells
+		cancel()
+	}
 	if s.lease != 0 && s.address != "" {
 		s.h.gone.Suspect(departure{id: s.id, address: s.address, incarnation: s.incarnation, lease: s.lease})
 	}
