@@ -4,11 +4,11 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"berth.dev/integration/built"
 )
 
 // binary is the program `berth`.
@@ -18,28 +18,13 @@ var binary string
 // -parallel says otherwise: they wait more than they work.
 const atOnce = "4"
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) int {
+func TestMain(m *testing.M) {
 	_ = flag.Set("test.parallel", atOnce)
 	flag.Parse()
-	if binary = os.Getenv("BERTH_BINARY"); binary != "" {
+	os.Exit(built.Run(func(path string) int {
+		binary = path
 		return tidy(m)
-	}
-	dir, err := os.MkdirTemp("", "berth-play-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	binary = filepath.Join(dir, "berth")
-	build := exec.Command("go", "build", "-o", binary, "berth.dev/cmd/berth")
-	build.Stdout, build.Stderr = os.Stderr, os.Stderr
-	if err := build.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, "building berth:", err)
-		return 1
-	}
-	return tidy(m)
+	}))
 }
 
 // tidy runs the tests and looks whether they left anything running.

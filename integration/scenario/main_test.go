@@ -2,35 +2,19 @@ package scenario
 
 import (
 	"flag"
-	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
+
+	"berth.dev/integration/built"
 )
 
 // binary is the program `berth`.
 var binary string
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) int {
+func TestMain(m *testing.M) {
 	flag.Parse()
-	if binary = os.Getenv("BERTH_BINARY"); binary != "" {
+	os.Exit(built.Run(func(path string) int {
+		binary = path
 		return m.Run()
-	}
-	dir, err := os.MkdirTemp("", "berth-scenario-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	binary = filepath.Join(dir, "berth")
-	build := exec.Command("go", "build", "-o", binary, "berth.dev/cmd/berth")
-	build.Stdout, build.Stderr = os.Stderr, os.Stderr
-	if err := build.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, "building berth:", err)
-		return 1
-	}
-	return m.Run()
+	}))
 }

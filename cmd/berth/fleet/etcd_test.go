@@ -6,13 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"berth.dev/cmd/berth/internal/asberth"
 	"berth.dev/pkg/store"
 )
 
 // Members of etcd are moved, killed and started again under a fleet that goes on,
 // and keep what they were told.
 func TestMembersOfEtcd(t *testing.T) {
-	t.Setenv(asBerth, "1")
+	asberth.Children(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	links := map[[2]string]bool{}

@@ -14,6 +14,7 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/cmd/berth/fleet"
+	"berth.dev/cmd/berth/internal/asberth"
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/store"
 )
@@ -21,7 +22,7 @@ import (
 // TestSmall runs two tiny workloads from end to end: real processes, the
 // report, the audit.
 func TestSmall(t *testing.T) {
-	t.Setenv(asBerth, "1")
+	asberth.Children(t)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "report.json")
 	cmd := Command()
@@ -86,7 +87,7 @@ func TestSmall(t *testing.T) {
 // TestElsewhere runs a workload against a cluster that goes on, and leaves it as
 // it was: nothing runs there, and etcd holds nothing of the baseline.
 func TestElsewhere(t *testing.T) {
-	t.Setenv(asBerth, "1")
+	asberth.Children(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	f, err := fleet.Start(ctx, fleet.Config{Binary: os.Args[0], Dir: t.TempDir(), Replicas: 1, LogLevel: "warn"})
