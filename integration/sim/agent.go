@@ -14,6 +14,7 @@ import (
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
 	"berth.dev/pkg/store"
+	"berth.dev/pkg/wire"
 	"berth.dev/services/assigner/handout"
 	"berth.dev/services/executor-state/inventory"
 )
@@ -54,6 +55,12 @@ type agent struct {
 	dirty       bool
 	complete    bool
 	sequence    int64
+	// judged is when a report was last answered, zero for never. strays are the
+	// workers that it should not have, as the answer said; stray is whether it was
+	// announced with any.
+	judged time.Time
+	strays int
+	stray  bool
 	// decisions are those of a real agent.
 	decisions *agentlib.Decisions
 
@@ -103,6 +110,7 @@ func (a *agent) restart() {
 	a.life++
 	a.incarnation, a.asking, a.lease, a.reporting, a.sequence = 0, false, 0, false, 0
 	a.decisions = nil
+	a.judged, a.strays, a.stray = time.Time{}, 0, false
 }
 
 // recover begins a process with what the host keeps.
@@ -144,8 +152,11 @@ func (a *agent) turn() {
 	switch {
 	case a.incarnation == 0:
 		a.register()
-	case a.w.now.Sub(a.beaten) >= presenceTTL/3:
+	case a.w.now.Sub(a.beaten) >= presenceTTL/3, a.lease != 0 && a.stray != a.doubtful():
 		a.beat()
+	}
+	if a.strays > 0 && a.w.now.Sub(a.judged) > presenceTTL {
+		a.complete = true // who leads the assigner meanwhile may not know them
 	}
 	if a.incarnation != 0 && (a.dirty || a.complete) && !a.reporting {
 		a.report()
@@ -157,7 +168,7 @@ func (a *agent) busy() bool {
 	switch {
 	case !a.up() || a.cut:
 		return false
-	case a.incarnation == 0 || a.w.now.Sub(a.beaten) >= presenceTTL/3:
+	case a.incarnation == 0 || a.w.now.Sub(a.beaten) >= presenceTTL/3 || a.lease != 0 && a.stray != a.doubtful():
 		return !a.asking
 	}
 	return (a.dirty || a.complete) && !a.reporting
@@ -210,7 +221,8 @@ func (a *agent) stillAsking() func() {
 
 // beat keeps the presence, as a replica of executor-state does for the stream
 // that it holds: where the key is not there, or on an etcd lease that nobody
-// renews any more, it is put again.
+// renews any more, it is put again, and so it is where what was told of the
+// workers is no longer so.
 func (a *agent) beat() {
 	if a.asking {
 		return
@@ -221,6 +233,9 @@ func (a *agent) beat() {
 		kv, there, _ := a.w.store.Get(ctx, a.w.space.Key(model.Ref{Kind: model.KindLive, ID: a.id}))
 		if err == nil && there && kv.Lease == a.lease {
 			a.beaten = a.w.now
+			if a.stray != a.doubtful() || a.living() == 0 && a.returning() {
+				a.announce(a.lease)
+			}
 			return
 		}
 		if err != nil && !errors.Is(err, store.ErrLeaseNotFound) {
@@ -232,17 +247,60 @@ func (a *agent) beat() {
 	if err != nil {
 		return
 	}
+	a.announce(lease.ID)
+}
+
+// announce puts presence on an etcd lease, with what is known of the workers.
+func (a *agent) announce(lease int64) {
 	a.asking = true
-	a.call("announce", model.ServiceExecutorState, inventory.Announce{ID: a.id, Incarnation: a.incarnation, EtcdLease: lease.ID}, func(_ any, err error) {
+	stray := a.doubtful()
+	request := inventory.Announce{ID: a.id, Incarnation: a.incarnation, EtcdLease: lease, Workers: a.living(), Strays: stray}
+	a.call("announce", model.ServiceExecutorState, request, func(_ any, err error) {
 		a.asking = false
 		switch f := fault.Of(err); {
 		case err == nil:
-			a.lease, a.beaten, a.complete = lease.ID, a.w.now, true
+			a.complete = a.complete || a.lease != lease
+			a.lease, a.beaten, a.stray = lease, a.w.now, stray
 		case f.Reason == fault.ReasonOtherIncarnation || f.Reason == fault.ReasonNotFound:
 			a.restart() // register anew
 		}
 	})
 	a.w.later(3*time.Second, a.stillAsking())
+}
+
+// living counts the workers that run.
+func (a *agent) living() int {
+	n := 0
+	for _, worker := range a.workers {
+		if !worker.state.Terminal() {
+			n++
+		}
+	}
+	return n
+}
+
+// doubtful says whether it has workers that it should not have, or that nobody
+// has said yet that it should.
+func (a *agent) doubtful() bool {
+	if a.judged.IsZero() {
+		return a.living() > 0
+	}
+	return a.strays > 0
+}
+
+// returning says whether its record has it back from LOST with workers of before.
+func (a *agent) returning() bool {
+	ref := model.Ref{Kind: model.KindExecutor, ID: a.id}
+	kv, there, err := a.w.store.Get(context.Background(), a.w.space.Key(ref))
+	if err != nil || !there {
+		return false
+	}
+	record, err := wire.Decode(ref, kv.Value, kv.Create, kv.Mod, kv.Lease)
+	if err != nil {
+		a.w.fail("%v", err)
+		return false
+	}
+	return record.(*model.Executor).Returning
 }
 
 // add keeps a worker that the host now has.
@@ -274,7 +332,9 @@ func (a *agent) report() {
 			a.complete = true
 			return
 		}
-		for _, ended := range value.(handout.Reported).Ended {
+		answer := value.(handout.Reported)
+		a.judged, a.strays = a.w.now, answer.Strays
+		for _, ended := range answer.Ended {
 			a.w.logf("%s: told that the end of %s at epoch %d is known", a.id, ended.Worker, ended.Epoch)
 			if w := a.workers[instance{ended.Worker, ended.Epoch}]; w != nil && w.state.Terminal() {
 				w.told = true

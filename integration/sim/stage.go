@@ -175,11 +175,7 @@ func (s *Stage) Store() (store.Store, keyspace.Space) { return s.w.store, s.w.sp
 func (s *Stage) Programs() (int, error) {
 	programs := 0
 	for _, a := range s.w.agents {
-		for _, worker := range a.workers {
-			if !worker.state.Terminal() {
-				programs++
-			}
-		}
+		programs += a.living()
 	}
 	return programs, nil
 }

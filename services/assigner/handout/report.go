@@ -37,6 +37,9 @@ func (c *Core) report(r Report) (Reported, error) {
 		verdict := model.Reconcile(current, said, known)
 		if verdict == model.EndTold {
 			answer.Ended = append(answer.Ended, status)
+			if o := h.strays[of]; o != nil {
+				c.drop(o)
+			}
 		} else {
 			listed[placed{of.uid, of.worker.Seat}] = true
 		}
@@ -57,6 +60,7 @@ func (c *Core) report(r Report) (Reported, error) {
 			}
 		}
 	}
+	answer.Strays = len(h.strays)
 	return answer, nil
 }
 

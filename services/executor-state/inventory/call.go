@@ -39,6 +39,9 @@ type Announce struct {
 	EtcdLease   int64
 	// Workers is how many live on it, as its agent has reported.
 	Workers int
+	// Strays: some of them should not be there, or the assigner has not said yet
+	// that they should.
+	Strays bool
 }
 
 // Announced answers Announce: the presence is durable.

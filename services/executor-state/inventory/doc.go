@@ -18,6 +18,9 @@
 //     the pass still leads. The same uid asked twice gives the same lease.
 //   - Capacity is used until the assigner says that the worker has ended, or
 //     until a lease turns out to be nobody's. Nothing here frees it by a clock.
+//   - What lives on an executor and no lease counts is in its way: one that comes
+//     with workers is granted something once the assigner has said that records
+//     want them there, or they are gone. What is told of them comes with Announce.
 //   - An executor is shown as free exactly when it can be granted: its standing,
 //     derived in one place, decides whether it may be given work, and every
 //     index and every answer goes by it.

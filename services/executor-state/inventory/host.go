@@ -98,10 +98,10 @@ func (h *host) stateOf() model.ExecutorState {
 	return model.ExecutorRegistered
 }
 
-// shown is the state as others are told it: one that is back and still holds
-// workers of before is known, and not yet usable.
+// shown is the state as others are told it: one that is back and still has
+// workers of before, or that has strays, is known, and not yet usable.
 func (h *host) shown() model.ExecutorState {
-	if h.state == model.ExecutorReady && h.executor.Returning {
+	if h.state == model.ExecutorReady && (h.executor.Returning || h.executor.Strays) {
 		return model.ExecutorRegistered
 	}
 	return h.state

@@ -34,7 +34,7 @@ func (w *world) register() {
 func (w *world) announce() {
 	id := anyExecutor.Draw(w.t, "executor")
 	view, _ := w.core.Executor(id)
-	w.ask(Announce{id, view.Incarnation - rapid.SampledFrom([]int64{0, 0, 0, 1}).Draw(w.t, "older"), rapid.Int64Range(1, 2).Draw(w.t, "etcdLease"), rapid.IntRange(0, 1).Draw(w.t, "workers")})
+	w.ask(Announce{id, view.Incarnation - rapid.SampledFrom([]int64{0, 0, 0, 1}).Draw(w.t, "older"), rapid.Int64Range(1, 2).Draw(w.t, "etcdLease"), rapid.IntRange(0, 1).Draw(w.t, "workers"), rapid.IntRange(0, 3).Draw(w.t, "strays") == 0})
 }
 
 func (w *world) silence() {

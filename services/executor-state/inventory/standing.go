@@ -23,7 +23,7 @@ const (
 // on what the executor holds.
 func (h *host) standingOf() standing {
 	switch {
-	case h.state == model.ExecutorRegistered, h.state == model.ExecutorReady && h.executor.Returning:
+	case h.shown() == model.ExecutorRegistered:
 		return registered
 	case h.state == model.ExecutorUnreachable:
 		return unreachable

@@ -39,6 +39,9 @@ func recordText(record model.Record) string {
 	switch r := record.(type) {
 	case *model.Executor:
 		text := fmt.Sprintf("executor %s ordinal=%d incarnation=%d %s", r.ID, r.Ordinal, r.Incarnation, r.Resources.Canonical())
+		if r.Strays {
+			text += " strays"
+		}
 		if r.Lost {
 			text += " lost"
 		}
