@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	agentlib "berth.dev/pkg/agent"
@@ -33,10 +34,11 @@ type Host struct {
 
 // agent is a host: its workers live on when the agent itself crashes.
 type agent struct {
-	w    *World
-	id   string
-	host Host
-	cut  bool
+	w       *World
+	id      string
+	address string
+	host    Host
+	cut     bool
 
 	// refusing: until then it starts nothing; rejected it does not start again.
 	refusing time.Time
@@ -44,11 +46,13 @@ type agent struct {
 
 	down      bool
 	downUntil time.Time
-	life      int
+	// life counts what ended its calls under way; births are those of its process.
+	life, births int
 
 	// Of the process, gone with it.
 	incarnation int64
-	asking      bool // a registration or announcement is under way
+	asking      bool      // a registration or announcement is under way
+	again       time.Time // when it may register again, after another of its id did
 	lease       int64
 	beaten      time.Time
 	reporting   bool
@@ -87,13 +91,19 @@ type worker struct {
 	instance
 	uid   string
 	state model.WorkerState
+	stays bool // it does not end for being told to, but once its grace is over
 	exit  *int32
 	told  bool // its end is durable
 	since time.Time
 }
 
+// Stubborn begins the script of a worker that does not end for being told to.
+const Stubborn = "trap '' TERM"
+
+func addressOf(id string) string { return id + ":1" }
+
 func newAgent(w *World, host Host) *agent {
-	return &agent{w: w, id: host.ID, host: host, workers: map[instance]*worker{}, stopped: map[instance]bool{}, rejected: map[instance]bool{}, life: 1}
+	return &agent{w: w, id: host.ID, address: addressOf(host.ID), host: host, workers: map[instance]*worker{}, stopped: map[instance]bool{}, rejected: map[instance]bool{}, life: 1}
 }
 
 func (a *agent) up() bool { return !a.down || !a.w.now.Before(a.downUntil) }
@@ -101,8 +111,15 @@ func (a *agent) up() bool { return !a.down || !a.w.now.Before(a.downUntil) }
 // crash ends the agent's process; its workers run on.
 func (a *agent) crash() {
 	a.w.logf("%s: the agent crashes", a.id)
-	a.restart()
+	a.die()
 	a.down, a.downUntil = true, a.w.now.Add(time.Duration(a.w.rng.IntN(45_000))*time.Millisecond)
+}
+
+// die ends the process.
+func (a *agent) die() {
+	a.restart()
+	a.births++
+	a.again = time.Time{}
 }
 
 // restart forgets what only the process knew. Calls under way come to nothing.
@@ -168,6 +185,8 @@ func (a *agent) busy() bool {
 	switch {
 	case !a.up() || a.cut:
 		return false
+	case a.w.now.Before(a.again):
+		return false
 	case a.incarnation == 0 || a.w.now.Sub(a.beaten) >= presenceTTL/3 || a.lease != 0 && a.stray != a.doubtful():
 		return !a.asking
 	}
@@ -185,7 +204,7 @@ func endState(code int32) model.WorkerState {
 }
 
 func (a *agent) register() {
-	if a.asking {
+	if a.asking || a.w.now.Before(a.again) {
 		return
 	}
 	a.asking = true
@@ -193,11 +212,14 @@ func (a *agent) register() {
 		a.recover()
 	}
 	request := inventory.Register{
-		ID: a.id, Address: a.id + ":1", SKU: a.host.SKU, Host: a.id, Attributes: a.host.Attributes,
-		Resources: a.host.Resources.WithSlots(), Reserved: a.host.Reserved, Generation: a.host.Generation, Nonce: fmt.Sprintf("%s-%d", a.id, a.life),
+		ID: a.id, Address: a.address, SKU: a.host.SKU, Host: a.id, Attributes: a.host.Attributes,
+		Resources: a.host.Resources.WithSlots(), Reserved: a.host.Reserved, Generation: a.host.Generation, Nonce: fmt.Sprintf("%s-%d", a.address, a.births),
 	}
 	a.call("register", model.ServiceExecutorState, request, func(value any, err error) {
 		a.asking = false
+		if fault.Is(err, fault.ReasonOtherIncarnation) {
+			a.again = a.w.now.Add(againEvery)
+		}
 		if err != nil {
 			return
 		}
@@ -208,6 +230,9 @@ func (a *agent) register() {
 	})
 	a.w.later(3*time.Second, a.stillAsking())
 }
+
+// againEvery is how often an agent asks again whose id another one has taken.
+const againEvery = 30 * time.Second
 
 // stillAsking forgets a request that got no answer.
 func (a *agent) stillAsking() func() {
@@ -352,17 +377,17 @@ func (a *agent) report() {
 	})
 }
 
-// order carries one order to an agent: done is called once, with an Unknown
+// order carries one order to the agent at an address: done is called once, with an Unknown
 // when no answer comes in time.
-func (w *World) order(executor string, carry func(*agent) any, timeout time.Duration, done func(any)) {
+func (w *World) order(address string, carry func(*agent) any, timeout time.Duration, done func(any)) {
 	var to *agent
 	for _, a := range w.agents {
-		if a.id == executor {
+		if a.address == address {
 			to = a
 		}
 	}
 	if to == nil {
-		w.fail("an order to %q, which is no executor", executor)
+		w.fail("an order to %q, which is no executor", address)
 		return
 	}
 	answered := false
@@ -372,12 +397,12 @@ func (w *World) order(executor string, carry func(*agent) any, timeout time.Dura
 			done(outcome)
 		}
 	}
-	w.send("order to "+executor, func() {
+	w.send("order to "+to.id, func() {
 		if to.cut || !to.up() || to.incarnation == 0 {
 			return
 		}
 		outcome := carry(to)
-		w.send("answer of "+executor, func() {
+		w.send("answer of "+to.id, func() {
 			if !to.cut {
 				once(outcome)
 			}
@@ -407,7 +432,8 @@ func (a *agent) submit(s handout.Submit) any {
 		a.decisions.NotStarted(k.worker, k.epoch)
 		return refused
 	}
-	a.add(&worker{instance: k, uid: s.UID, state: model.WorkerRunning, since: a.w.now})
+	stays := len(s.Task.Args) > 1 && strings.HasPrefix(s.Task.Args[1], Stubborn)
+	a.add(&worker{instance: k, uid: s.UID, state: model.WorkerRunning, stays: stays, since: a.w.now})
 	a.w.started(a, k)
 	a.dirty = true
 	return handout.Accepted{State: model.WorkerRunning, Incarnation: a.incarnation, Sequence: a.sequence}
@@ -444,6 +470,13 @@ func (a *agent) stop(s handout.Stop) any {
 		return handout.Ended{State: model.WorkerEvicted}
 	}
 	w := a.workers[k]
+	if !w.state.Terminal() && w.stays {
+		if w.state != model.WorkerEvicting {
+			w.state = model.WorkerEvicting
+			a.w.later(s.Grace, func() { a.end(w, model.WorkerEvicted, nil) })
+		}
+		return handout.Stopping{}
+	}
 	if !w.state.Terminal() && a.w.rng.IntN(2) == 0 {
 		w.state = model.WorkerEvicting
 		a.w.later(time.Duration(a.w.rng.IntN(3000))*time.Millisecond, func() { a.end(w, model.WorkerEvicted, nil) })

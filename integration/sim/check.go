@@ -21,7 +21,7 @@ type promise struct {
 // promises is called by hosts when they confirm a stop.
 func (w *World) promises(a *agent, k instance) { w.promised[promise{a.id, k}] = true }
 
-// started is called by hosts when a process starts.
+// started is called by hosts when a process has started.
 func (w *World) started(a *agent, k instance) {
 	if first, ok := w.starts[k]; ok {
 		w.fail("%s at epoch %d is started on %s, and was started on %s", k.worker, k.epoch, a.id, first)
@@ -29,18 +29,12 @@ func (w *World) started(a *agent, k instance) {
 	if w.promised[promise{a.id, k}] {
 		w.fail("%s at epoch %d is started on %s, which had confirmed its stop", k.worker, k.epoch, a.id)
 	}
+	// What the control plane has given up, or should not be there, is counted too.
+	if slots, running := int(a.host.Resources["slots"]), a.living(); running > slots {
+		w.fail("%s runs %d workers in %d slots", a.id, running, slots)
+	}
 	w.starts[k] = a.id
 	w.logf("%s: starts %s at epoch %d", a.id, k.worker, k.epoch)
-}
-
-// checkAgents looks at the hosts themselves: no host ever runs more than it has
-// room for, what the control plane has given up included.
-func (w *World) checkAgents() {
-	for _, a := range w.agents {
-		if slots, running := int(a.host.Resources["slots"]), a.living(); running > slots {
-			w.fail("%s runs %d workers in %d slots", a.id, running, slots)
-		}
-	}
 }
 
 // records decodes what the store holds of a kind.
