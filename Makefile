@@ -14,6 +14,7 @@ IMAGE   ?= berth:$(VERSION)
 CHAOS_MINUTES ?= 10
 CHAOS_SEED    ?= 0
 CHAOS_DIR     ?= $(BIN)/chaos
+CHAOS_CLOCK   ?=
 
 .PHONY: help
 help: ## list the targets
@@ -33,11 +34,9 @@ build: ## build all binaries into bin/
 test: ## everything that a change must pass
 	$(GO) test -timeout 8m $$($(GO) list work | grep -v berth.dev/integration)
 	@# One after the other: each of these wants the whole machine.
-	$(GO) test -p 1 -timeout 8m ./integration/docs ./integration/sim ./integration/play ./integration/scenario
-	@# The checkers of chaos, and not the run itself: that is make chaos.
-	$(GO) test -short ./integration/chaos
-	@# What these look at is outside their own module, where go test's cache is blind.
-	$(GO) test -count=1 ./integration/layout ./integration/mutants
+	$(GO) test -p 1 -timeout 8m ./integration/docs ./integration/sim ./integration/play
+	@# These look at what they do not import, to which go test's cache is blind.
+	$(GO) test -p 1 -timeout 8m -count=1 ./integration/scenario ./integration/chaos ./integration/layout ./integration/mutants
 
 .PHONY: race
 race: ## the tests under the race detector
@@ -48,10 +47,20 @@ sim: ## the simulated cluster: 10,000 seeds, or one with its transcript (SEED=n)
 	$(GO) test ./integration/sim -run 'TestSeeds' -count=1 -timeout 20m $(if $(SEED),-v -args -seed=$(SEED),-args -seeds=10000)
 
 .PHONY: chaos
-chaos: build ## everything is broken while clients go on, 10 minutes (CHAOS_MINUTES=n CHAOS_SEED=n)
+chaos: build ## everything is broken while clients go on, 10 minutes (CHAOS_MINUTES=n CHAOS_SEED=n CHAOS_CLOCK=1)
 	@mkdir -p $(CHAOS_DIR)
 	@BERTH_BINARY=$(BIN)/berth $(GO) test ./integration/chaos -run TestChaos -count=1 -v -timeout 24h \
-		-args -namespaces -minutes=$(CHAOS_MINUTES) -seed=$(CHAOS_SEED) -keep=$(CHAOS_DIR)
+		-args -namespaces -minutes=$(CHAOS_MINUTES) -seed=$(CHAOS_SEED) -keep=$(CHAOS_DIR) $(if $(CHAOS_CLOCK),-clock)
+
+.PHONY: upgrade
+upgrade: build ## the short chaos run from an older commit to this one and back (OLD=ref; the newest tag unless given)
+	@old="$(OLD)"; old=$${old:-$$(git describe --tags --abbrev=0 HEAD^ 2>/dev/null)}; \
+	if [ -z "$$old" ]; then echo "no tag is reachable before HEAD, so there is nothing to upgrade from: name a commit with OLD=ref"; exit 0; fi; \
+	mkdir -p $(CHAOS_DIR) && dir=$$(mktemp -d) && trap 'git worktree remove --force "$$dir/source"; rm -rf "$$dir"' EXIT && \
+	git worktree add --quiet --detach "$$dir/source" "$$old" && echo "building $$old" && \
+	(cd "$$dir/source" && $(GO) build -ldflags "-X berth.dev/pkg/process.Version=$$old" -o "$$dir/berth" ./cmd/berth) && \
+	BERTH_BINARY=$(BIN)/berth $(GO) test ./integration/chaos -run TestUpgrade -count=1 -v -timeout 30m \
+		-args -old="$$dir/berth" -seed=$(CHAOS_SEED) -keep=$(CHAOS_DIR)
 
 .PHONY: troubles
 troubles: build ## etcd loses its quorum, is full, slow, compacted, defragmented and rebuilt

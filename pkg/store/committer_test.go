@@ -283,3 +283,50 @@ func TestCommitterTellsTheTruth(t *testing.T) {
 		}
 	})
 }
+
+// full is what etcd answers when it has reached its quota: nothing is applied, or,
+// to the write that reaches it, everything.
+func full(apply store.Apply) store.Outcome {
+	return store.Outcome{Apply: apply, Err: fmt.Errorf("%w: %w", store.ErrAmbiguous, store.ErrFull)}
+}
+
+// Of what a full store answered, it is found out whether it was written; nobody
+// waits for room.
+func TestAFullStoreAnswersAtOnce(t *testing.T) {
+	f, c := newTerm(t)
+	script(f, full(store.ApplyNow), full(store.ApplyNever))
+	done, err := c.Commit(t.Context(), []store.Write{write("fills-it")})
+	if err != nil || len(done) != 1 || done[0].Revision != f.Revision() {
+		t.Errorf("the write that fills it: %+v, %v", done, err)
+	}
+	done, err = c.Commit(t.Context(), []store.Write{write("x"), write("y")})
+	if !errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrAmbiguous) || len(done) != 0 {
+		t.Errorf("one that finds it full: %+v, %v", done, err)
+	}
+	if done, err = c.Commit(t.Context(), []store.Write{write("x"), write("y")}); err != nil || len(done) != 1 {
+		t.Errorf("with room again: %+v, %v", done, err)
+	}
+}
+
+// Once an attempt was lost it may still arrive when there is room again, so the
+// outcome stays open until then.
+func TestAFullStoreSaysNothingOfALostAttempt(t *testing.T) {
+	f, c := newTerm(t)
+	script(f, store.Hold(), full(store.ApplyNever), full(store.ApplyNever))
+	if done, err := c.Commit(t.Context(), []store.Write{write("x")}); err != nil || len(done) != 1 {
+		t.Errorf("committed %+v, %v", done, err)
+	}
+	if f.ReleaseHeld() != 0 {
+		t.Error("the lost attempt was applied as well")
+	}
+
+	// Nor does it make a refusal final.
+	f, c = newTerm(t)
+	script(f, store.Hold(), store.Refuse(store.ErrLeaseNotFound), full(store.ApplyNever))
+	if done, err := c.Commit(t.Context(), []store.Write{write("x")}); !errors.Is(err, store.ErrLeaseNotFound) || len(done) != 0 {
+		t.Errorf("committed %+v, %v", done, err)
+	}
+	if f.ReleaseHeld() != 0 {
+		t.Error("what was refused is applied")
+	}
+}
