@@ -28,6 +28,7 @@ func (t *tenure[C]) lead(leaving context.Context) error {
 		}
 	}}
 	t.turn()
+	t.early = t.grantEarly(ctx)
 	var watching sync.WaitGroup
 	watching.Go(func() {
 		defer over()
@@ -96,10 +97,13 @@ func (t *tenure[C]) turn() {
 }
 
 // pause is what lies between two attempts at a call of the store, the first
-// pause being 1. To wait for etcd is not to hang.
+// pause being 1: none after one that itself took longer, since what is answered
+// late needs no more time. To wait for etcd is not to hang.
 func (t *tenure[C]) pause(ctx context.Context, n int) error {
+	took := time.Since(*t.turned.Load())
 	t.turn()
-	return store.Sleep(ctx, store.Backoff(n))
+	defer t.turn()
+	return store.Sleep(ctx, store.Backoff(n)-took)
 }
 
 // release answers all who wait, and waits for the calls under way.

@@ -32,7 +32,7 @@ func (d *Driver[C]) room(ctx context.Context, events int) error {
 	w := &d.writing
 	if w.lease == 0 || w.events+events > d.limits.segmentEvents() || w.bytes > d.limits.segmentBytes() ||
 		d.now().Sub(w.granted) > d.limits.segmentAge() {
-		lease, err := d.Grant(ctx, d.limits.Retention+d.limits.segmentAge())
+		lease, err := d.Grant(ctx, d.limits.segmentTTL())
 		if err != nil {
 			return err
 		}

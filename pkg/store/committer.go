@@ -61,11 +61,12 @@ type CommitterConfig struct {
 	// MaxOps and MaxBytes bound a transaction of several writes, the fence
 	// included; 120 and 256 KiB by default.
 	MaxOps, MaxBytes int
-	// Attempt is the deadline of each of the first attempts at a transaction; 400 ms
+	// Attempt is the deadline of each of the first attempts at a transaction; 300 ms
 	// by default. A member of etcd that passes a write on to a leader which has just
 	// died keeps it for 7 s and then answers that it does not know: the next attempt
-	// is at another member, or at one that knows better by then. From the ninth
-	// attempt on the deadline is DefaultTimeout: then etcd is not electing but slow.
+	// is at another member, or at one that knows better by then. An etcd that is slow
+	// is given three times what it last took, so that it is not sent everything
+	// twice; and DefaultTimeout once it has had five seconds for less.
 	Attempt time.Duration
 	// Wait pauses before attempt number n (2, 3, …) of one transaction; its error
 	// ends the commit. By default it sleeps as Backoff says.
@@ -75,9 +76,9 @@ type CommitterConfig struct {
 	Attempted func(err error)
 }
 
-// shortAttempts at a transaction have the deadline CommitterConfig.Attempt: with
-// the pauses between them about five seconds, more than etcd takes to elect.
-const shortAttempts = 8
+// electing is for how long attempts at a transaction are short: longer than etcd
+// takes to elect.
+const electing = 5 * time.Second
 
 // Committer makes the writes of one term durable, in order, one transaction at a
 // time. Each is fenced by the create revision of the leader key and chained to
@@ -91,7 +92,8 @@ type Committer struct {
 	cfg   CommitterConfig
 	chain []byte // value of the chain key; nil when absent
 	count int64
-	over  error // set once nothing can be committed any more
+	took  time.Duration // by the last attempt that was answered
+	over  error         // set once nothing can be committed any more
 }
 
 // NewCommitter makes the committer of a term.
@@ -103,7 +105,7 @@ func NewCommitter(s Store, cfg CommitterConfig) *Committer {
 		cfg.MaxBytes = 256 << 10
 	}
 	if cfg.Attempt == 0 {
-		cfg.Attempt = 400 * time.Millisecond
+		cfg.Attempt = 300 * time.Millisecond
 	}
 	if cfg.Wait == nil {
 		cfg.Wait = func(ctx context.Context, attempt int) error { return Sleep(ctx, Backoff(attempt-1)) }
@@ -193,10 +195,12 @@ func (c *Committer) commit(ctx context.Context, b batch) (int64, error) {
 // says, as it is given and as it is answered, that an attempt which may still
 // arrive had no known outcome.
 func (c *Committer) resolve(ctx context.Context, txn Txn, id []byte, lost bool) (TxnResult, bool, error) {
+	began := time.Now()
 	for attempt := 1; ; attempt++ {
-		deadline := c.cfg.Attempt
-		if attempt > shortAttempts {
-			deadline = max(deadline, DefaultTimeout)
+		sent := time.Now()
+		deadline := max(c.cfg.Attempt, 3*c.took)
+		if sent.Sub(began) > electing {
+			deadline = max(c.cfg.Attempt, DefaultTimeout)
 		}
 		actx, cancel := context.WithTimeout(ctx, deadline)
 		res, err := c.store.Txn(actx, txn)
@@ -205,6 +209,7 @@ func (c *Committer) resolve(ctx context.Context, txn Txn, id []byte, lost bool) 
 		}
 		cancel()
 		if !errors.Is(err, ErrAmbiguous) {
+			c.took = min(time.Since(sent), DefaultTimeout/3)
 			c.cfg.Attempted(nil)
 			return res, lost, err
 		}
