@@ -28,9 +28,10 @@ type Upsert struct {
 
 // Upserted answers an Upsert.
 type Upserted struct {
-	// Reservation is the newest version as the call left it, durable.
-	Reservation *model.Reservation
-	Change      model.Change
+	// View shows the newest version as the call left it, durable, with its place
+	// in the queue of then.
+	View
+	Change model.Change
 }
 
 // Cancel is the request of a model.Input that cancels every living version of
