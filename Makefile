@@ -11,6 +11,12 @@ SEED    ?=
 
 IMAGE   ?= berth:$(VERSION)
 
+REPORT    = $(or $(JSON),$(BIN)/bench.json)
+BASELINE  = cmd/berth/internal/bench/testdata/steps.txt
+STEPS     = $(GO) test -run '^$$' -bench '^BenchmarkStep$$' -benchmem -benchtime 200x -count 6 -cpu 1 -p 1 \
+	./services/registry/queue ./services/executor-state/inventory ./services/assigner/handout
+BENCHSTAT = $(TOOLS)/benchstat -ignore cpu,goos,goarch
+
 CHAOS_MINUTES ?= 10
 CHAOS_SEED    ?= 0
 CHAOS_DIR     ?= $(BIN)/chaos
@@ -71,8 +77,36 @@ mutants: ## break one rule at a time: the simulator or chaos has to find out (ON
 	$(GO) test ./integration/mutants -run TestEveryMutantIsFound -count=1 -v -timeout 6h -args -hunt $(if $(ONLY),-only=$(ONLY))
 
 .PHONY: bench
-bench: build ## every workload beside its baseline, 15 minutes (ONLY=upsert,latency JSON=file)
-	$(BIN)/berth bench $(if $(ONLY),--only $(ONLY)) $(if $(JSON),--json $(JSON))
+bench: build bench-guard ## every workload beside its baseline, 15 minutes (ONLY=upsert,latency TRACE=dir JSON=file)
+	$(BIN)/berth bench --json $(REPORT) $(if $(ONLY),--only $(ONLY)) $(if $(TRACE),--trace $(TRACE))
+
+.PHONY: bench-docs
+bench-docs: build ## what the last make bench measured, into docs/performance.md and docs/plots (JSON=file)
+	$(BIN)/berth bench docs $(REPORT) --markdown docs/performance.md --plots docs/plots
+
+.PHONY: bench-guard
+bench-guard: $(TOOLS)/benchstat ## what a step of each core allocates, against the committed baseline
+	@mkdir -p $(BIN)
+	$(STEPS) > $(BIN)/steps.txt
+	$(BENCHSTAT) baseline=$(BASELINE) now=$(BIN)/steps.txt
+	@# Times are only shown: machines differ. More than a tenth more allocations or
+	@# bytes is an error, and so is a step that one of the two has not.
+	@$(BENCHSTAT) -format csv baseline=$(BASELINE) now=$(BIN)/steps.txt 2>/dev/null | awk -F, ' \
+		$$2 ~ /\/op$$/ { unit = $$2; next } \
+		unit !~ /^(B|allocs)\/op$$/ || $$1 == "" || $$1 == "geomean" || $$1 ~ /^pkg: / { next } \
+		$$2 == "" || $$4 == "" { print "make bench-baseline: " $$1 " is new, or gone"; bad = 1; next } \
+		{ steps++ } \
+		$$4 > 1.1 * $$2 { print $$1 ": " $$4 " " unit ", and " $$2 " in " "$(BASELINE)"; bad = 1 } \
+		END { if (!steps) print "nothing was compared"; exit bad || !steps }'
+
+.PHONY: bench-baseline
+bench-baseline: ## what a step of each core allocates now becomes the baseline
+	$(STEPS) > $(BASELINE)
+
+$(TOOLS)/benchstat: tools/go.mod tools/go.sum
+	@mkdir -p $(TOOLS)
+	cd tools && GOWORK=off GOBIN=$(TOOLS) $(GO) install golang.org/x/perf/cmd/benchstat
+	@touch $@
 
 .PHONY: bench-failover
 bench-failover: build ## how long Berth pauses while parts of it fail, over an hour (ROUNDS=3 OTHER_ROUNDS=3 OUTAGES=kill,stop)

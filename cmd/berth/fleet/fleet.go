@@ -42,6 +42,9 @@ type Config struct {
 	// and what they cost be told from what this process does. 0 runs one in this
 	// process.
 	Etcd int
+	// Seed fills etcd before anything else runs, by its endpoints; it stays empty
+	// unless given.
+	Seed func(ctx context.Context, etcd []string) error
 	// Via answers where one process reaches the address that another listens on,
 	// so that who starts the fleet can stand in between and cut the link. Both go
 	// by their names: etcd-0, registry-0, gateway-0, an agent's id. Orders to an
@@ -118,6 +121,11 @@ func Start(ctx context.Context, config Config) (*Fleet, error) {
 func (f *Fleet) start(ctx context.Context) (err error) {
 	if err := f.startEtcd(ctx); err != nil {
 		return err
+	}
+	if f.config.Seed != nil {
+		if err := f.config.Seed(ctx, f.etcds); err != nil {
+			return err
+		}
 	}
 	// The services have to know where the gateways will be.
 	for i := range f.config.Gateways {
