@@ -81,14 +81,18 @@
 //
 // # Matching
 //
-//	section   the executors that attributes and pools choose; the whole fleet is one
-//	└─ lot      those of one shape: SKU, capacity, shares set aside
-//	   └─ bucket  those with the same left of each resource, in the order of choice
+//	form      the shapes that have the same resources, however much of each
+//	└─ field    its executors that may be given work, by what they have free
+//	   └─ block   up to 256 of them, near one another, with the bounds of what they have
+//	section   the classes that attributes and pools choose: a bit for each class
 //
-// A batch is matched against the buckets of one section. Attributes that no
-// request names cost nothing, however many values they have; those that one names
-// make a section, of which each executor that changes is moved in too. See match.go
-// for the order, and sections.go for how long sections are kept.
+// A batch is matched against the blocks of all fields, the most promising first,
+// and against the executors of those blocks that hold what the batch may take.
+// Where all executors differ that is as where all are alike. An executor that
+// changes what it has free is moved in one field, whatever requests have named;
+// attributes that one names make a section, which changes with classes alone. See
+// field.go for what it costs, match.go for the order, and sections.go for how long
+// sections are kept.
 //
 // # Pools
 //
