@@ -71,6 +71,8 @@ type Core struct {
 	// passTerm and pass are the highest seen. They are lost with the leader:
 	// a grant's compares guard what they would have.
 	passTerm, pass int64
+	// refused are the entries of the last pass that did not fit, by uid.
+	refused map[string]refused
 
 	todo  todo
 	fresh []freshLease

@@ -16,6 +16,8 @@
 //     [model.Effect] however many workers it has, and it compares that the
 //     reservation is still what was decided on and that the registry that cut
 //     the pass still leads. The same uid asked twice gives the same lease.
+//   - A pass is decided in its order, as far as one step may go: what it does not
+//     get to is answered LATER, with all that is behind it. See passWork.
 //   - Capacity is used until the assigner says that the worker has ended, or
 //     until a lease turns out to be nobody's. Nothing here frees it by a clock.
 //   - An executor is shown as free exactly when it can be granted: its standing,
@@ -75,9 +77,7 @@
 // [Core.Usage] is of one revision: executors, leases, tasks and reservations are
 // those of one view, kept in sums as records are set. A reservation that is QUEUED,
 // without a lease and not handed over, is demand; each group of them maps to one
-// SKU's specification, or is told of as unmapped. See specification.go. Groups are
-// asked of lots once: queries remember which they chose, and look at new lots
-// only.
+// SKU's specification, or is told of as unmapped. See specification.go.
 //
 // # Matching
 //
