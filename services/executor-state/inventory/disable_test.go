@@ -309,7 +309,7 @@ func TestRequestsThatHoldAreBounded(t *testing.T) {
 // not one at each executor for each request: all may end in one step, in which
 // nothing else is done.
 func TestOverlappingDisablesEndInAMoment(t *testing.T) {
-	c := fleet(10_000, false)
+	c := fleet(10_000, alike)
 	now := start
 	for i := range 100 {
 		c.Step(now, model.Input{Token: 1, Request: Disable{

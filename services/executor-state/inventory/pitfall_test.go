@@ -346,7 +346,7 @@ func TestExecutorsArePagedAndFiltered(t *testing.T) {
 		}
 	}
 	s := r.core.Stats()
-	if s.Ready != 4 || s.Unreachable != 1 || s.Classes != 2 || s.Lots != 2 || s.Buckets != 2 || s.Free["slots"] != 4 {
+	if s.Ready != 4 || s.Unreachable != 1 || s.Classes != 2 || s.Shapes != 2 || s.Blocks != 1 || s.Free["slots"] != 4 {
 		t.Errorf("%+v", s)
 	}
 	if id, address, _, ok := r.core.Address(2); !ok || id != "h1" || address != "h1:7200" {

@@ -75,6 +75,7 @@ func (h *host) useOf() use {
 // was placed.
 func (h *host) tally(n int) {
 	h.class.standing[h.standing] += n
+	h.shape.standing[h.standing] += n
 	if h.standing != lost {
 		for _, crew := range h.class.crews {
 			crew.living += n
