@@ -114,13 +114,13 @@ bench-failover: build ## how long Berth pauses while parts of it fail, over an h
 		$(if $(OUTAGES),--outages $(OUTAGES)) $(if $(GROWTH),--growth $(GROWTH)) $(if $(JSON),--json $(JSON))
 
 .PHONY: verify
-verify: tools ## generated code fresh, formatting, vet, staticcheck, every module on its own
+verify: tools ## generated code fresh, fields only added, formatting, vet, staticcheck, every module on its own
 	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "not formatted:"; echo "$$out"; exit 1; fi
 	$(GO) vet work
 	$(TOOLS)/staticcheck $(addprefix ./,$(addsuffix /...,$(MODULES)))
 	@# Without -o a module of a single program would leave it behind.
 	@for m in $(MODULES); do echo "GOWORK=off go build $$m"; (cd $$m && GOWORK=off $(GO) build -o /dev/null ./... && GOWORK=off $(GO) mod tidy -diff) || exit 1; done
-	@$(MAKE) --no-print-directory generate-check
+	@$(MAKE) --no-print-directory generate-check compatible
 
 .PHONY: chart-test
 chart-test: build ## the Helm chart: rendered, decoded strictly, its commands started
@@ -141,6 +141,13 @@ generate-check: tools
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && cp -r api "$$dir/api" && \
 	(cd "$$dir/api" && PATH="$(TOOLS):$$PATH" buf generate) && \
 	diff -r -q api "$$dir/api" || { echo "generated code is stale: make generate"; exit 1; }
+
+# Fields of calls and records are only added since the newest tag, if there is one
+# (SINCE=ref): old and new processes run side by side.
+.PHONY: compatible
+compatible: tools
+	@since="$(SINCE)"; since=$${since:-$$(git describe --tags --abbrev=0 2>/dev/null)}; [ -z "$$since" ] || \
+	(cd api && $(TOOLS)/buf breaking --against "$$(git rev-parse --path-format=absolute --git-common-dir)#ref=$$(git rev-parse $$since^{commit}),subdir=api")
 
 .PHONY: tools
 tools: $(TOOLS)/.done

@@ -105,17 +105,14 @@ func (i *injector) replaceOne(ctx context.Context, p *child.Process, old bool) e
 	if err := p.Stop(stop); err != nil {
 		return err
 	}
-	if err := i.restart(ctx, p); err != nil {
-		return err
+	if err := i.restart(ctx, p); err != nil || i.fleet.Agent(p.Name) != nil {
+		return err // agents have nothing that tells whether they are ready
 	}
 	return until(ctx, func(ctx context.Context) string { return unready(ctx, p.Addresses().HTTP) })
 }
 
-// unready says why a process is not ready; agents have nothing that tells.
+// unready says why a replica or gateway is not ready.
 func unready(ctx context.Context, address string) string {
-	if address == "" {
-		return ""
-	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", nil)
 	if err != nil {
 		return err.Error()

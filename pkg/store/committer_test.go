@@ -238,7 +238,7 @@ func TestCommitterTellsTheTruth(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		f, c := newTerm(t)
 		f.SetHook(func(_ context.Context, call store.Call) store.Outcome {
-			switch rapid.IntRange(0, 9).Draw(rt, "fate") {
+			switch fate := rapid.IntRange(0, 11).Draw(rt, "fate"); fate {
 			case 0:
 				return store.Drop()
 			case 1:
@@ -247,6 +247,10 @@ func TestCommitterTellsTheTruth(t *testing.T) {
 				return store.Hold()
 			case 3:
 				f.ReleaseHeld()
+			case 4, 5:
+				if call.Method == store.MethodTxn {
+					return full([]store.Apply{store.ApplyNow, store.ApplyNever}[fate-4])
+				}
 			}
 			return store.Outcome{}
 		})
@@ -262,7 +266,8 @@ func TestCommitterTellsTheTruth(t *testing.T) {
 			}
 			done, err := c.Commit(context.Background(), writes)
 			var conflict *store.Conflict
-			if err != nil && !errors.As(err, &conflict) {
+			isFull := errors.Is(err, store.ErrFull) && !errors.Is(err, store.ErrAmbiguous)
+			if err != nil && !isFull && !errors.As(err, &conflict) {
 				rt.Fatal(err)
 			}
 			for _, d := range done {
