@@ -55,18 +55,15 @@ func TestNewcomersGetThrough(t *testing.T) {
 		db := &grants{Store: store.NewFake(store.FakeConfig{})}
 		l := start(t, db)
 		agents := NewAgents(l)
-		h := &Heartbeats{
-			loop: l, store: db, renewer: &renewals{db: db}, leader: &slow{agents: agents, turn: newGate(1)}, log: slog.New(slog.DiscardHandler),
-			peeks: newGate(gateSize), newcomers: newGate(newcomersAtOnce),
-		}
+		h := run(t, newHeartbeats(l, db, &renewals{db: db}, nil, nil, &slow{agents: agents, turn: newGate(1)}, slog.New(slog.DiscardHandler)))
 		before := db.n
 		var joining sync.WaitGroup
 		for i := range n {
-			s := &session{h: h, id: fmt.Sprint("e", i), workers: newLiving()}
-			s.incarnation = register(t, agents, s.id, "n").GetIncarnation()
+			id := fmt.Sprint("e", i)
+			s := beating(t, h, id, register(t, agents, id, "n").GetIncarnation())
 			joining.Go(func() {
 				for {
-					if answer, err := s.beat(t.Context()); err != nil {
+					if answer, err := s.sends(nil); err != nil {
 						t.Error(err)
 						return
 					} else if answer.GetPresent() {
