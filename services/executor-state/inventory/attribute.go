@@ -24,16 +24,6 @@ func attributesOf(attributes map[string]string) []attribute {
 	return slices.Compact(list)
 }
 
-// value answers the class's value of an attribute, empty without one. Name is
-// folded, and so is what it answers.
-func (k *class) value(name string) string {
-	at, found := slices.BinarySearchFunc(k.attributes, name, func(a attribute, name string) int { return cmp.Compare(a.name, name) })
-	if !found {
-		return ""
-	}
-	return k.attributes[at].value
-}
-
 // column is the classes by their values of one attribute. There is one for each
 // attribute that a section goes by, and none for others: what no request ever
 // names costs nothing.

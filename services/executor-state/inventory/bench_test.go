@@ -140,7 +140,6 @@ var requests = []struct {
 	{"SpreadByExecutor", false, 100, constraint.Constraints{Spread: constraint.Spread{By: constraint.ByExecutor, Max: 1}}},
 	{"SpreadByRack", false, 100, constraint.Constraints{Spread: constraint.Spread{By: "rack", Max: 2}}},
 	{"Pack", false, 100, constraint.Constraints{Pack: true}},
-	{"SameShape", false, 100, constraint.Constraints{SameShape: true}},
 	{"Avoid", false, 100, constraint.Constraints{Avoid: []string{"host-000001", "host-000004", "host-000007", "host-000010"}}},
 	{"Serial", true, 2, constraint.Constraints{Attributes: map[string]string{"serial": "s-000500"}}},
 	{"SpreadByHost", true, 100, constraint.Constraints{Spread: constraint.Spread{By: "host", Max: 1}}},
@@ -194,6 +193,63 @@ func BenchmarkChoose(b *testing.B) {
 				})
 			})
 		}
+	}
+}
+
+// A batch whose workers are to be on one shape. Where all executors differ none
+// takes it, and each is looked at.
+func BenchmarkSameShape(b *testing.B) {
+	k := constraint.Constraints{Resources: resource.Vector{"cpu": 4000, "memory": 8 << 30, "slots": 1}, SameShape: true}
+	for _, of := range looks {
+		c := fleetOf100000(of)
+		b.Run(of.String(), func(b *testing.B) { coreTime(b, func() { c.choose(k, 100) }) })
+	}
+}
+
+// Requests that name pools of the whole fleet, many of them in turns.
+func BenchmarkBroadSections(b *testing.B) {
+	for _, sections := range []int{20, 50} {
+		c := fleet(100_000, ownMemory)
+		for i := range sections {
+			pool := &model.Pool{Name: fmt.Sprintf("broad-%d", i), Attributes: map[string]string{"region": "here"}}
+			c.Step(start, model.Changed{Ref: pool.Ref(), Record: pool, Create: c.revision + 1, Mod: c.revision + 1})
+		}
+		asked := 0
+		b.Run(fmt.Sprint(sections), func(b *testing.B) {
+			coreTime(b, func() {
+				asked++
+				k := constraint.Constraints{
+					Resources: resource.Vector{"cpu": 4000, "memory": 8 << 30, "slots": 1},
+					Pools:     []string{fmt.Sprintf("broad-%d", asked%sections)},
+				}
+				if _, fitting := c.choose(k, 100); fitting < 100 {
+					b.Fatalf("%d fit", fitting)
+				}
+			})
+		})
+	}
+}
+
+// One pass of 128 heads of 100 workers, all of which fit.
+func BenchmarkPassOfManyHeads(b *testing.B) {
+	for _, of := range []look{alike, ownResources} {
+		c := fleetOf100000(of)
+		var entries []Entry
+		for i := range 128 {
+			entries = append(entries, Entry{
+				Key: keyOf("bench"), UID: fmt.Sprintf("bench-%d", i), Group: fmt.Sprint(i), Mod: c.revision + 1,
+				Constraints: constraint.Constraints{Resources: resource.Vector{"cpu": int64(4000 + i), "memory": 8 << 30, "slots": 1}},
+				Seats:       model.Seats{{First: 0, Last: 99, Number: 1}},
+			})
+		}
+		b.Run(of.String(), func(b *testing.B) {
+			coreTime(b, func() {
+				if actions := c.Step(start, model.Input{Token: 1, Request: Pass{Term: 1, Pass: 1, Entries: entries}}); len(actions) != 128 {
+					b.Fatalf("%d actions", len(actions))
+				}
+				c.Step(start, model.Abandoned{})
+			})
+		})
 	}
 }
 

@@ -83,7 +83,7 @@ type explaining struct {
 	constraints constraint.Constraints
 	query       *query
 	names       []string
-	avoided     map[string]bool
+	avoided     map[*host]bool
 	failed      map[failure]int
 	// kinds are the failures to be of the kind asked for, by check. There may
 	// be as many as executors.
@@ -130,7 +130,7 @@ func (x *explaining) host(c *Core, h *host) {
 	switch {
 	case v.aim == nil:
 		v.small++
-	case x.avoided[h.id]:
+	case x.avoided[h]:
 		x.fail(failure{check: constraint.Check{Name: "avoid", Want: "another executor", Have: h.id}}, 1)
 	case h.standing == overcommitted:
 		x.fail(failure{check: constraint.Check{Name: "overcommitted", Want: "used within capacity", Have: h.excess()}}, 1)

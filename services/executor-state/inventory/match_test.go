@@ -242,6 +242,12 @@ func drawConstraints(t *rapid.T) constraint.Constraints {
 	if evenly(0, 1, 2, 3, 4).Draw(t, "gpu?") == 0 {
 		k.Resources["gpu"] = 1
 	}
+	if evenly(0, 1, 2, 3, 4, 5).Draw(t, "memory?") == 0 {
+		k.Resources["cpu"], k.Resources["memory"] = rapid.Int64Range(1, 30).Draw(t, "some cpu"), evenly[int64](1, 1<<19, 1<<20).Draw(t, "memory")
+	}
+	if evenly(0, 1, 2, 3, 4, 5, 6).Draw(t, "rare?") == 0 {
+		k.Resources["rare-1"] = 1
+	}
 	if evenly(0, 1, 2).Draw(t, "zoned") == 0 {
 		k.Attributes = map[string]string{"ZONE": rapid.SampledFrom([]string{"a", "B", "c"}).Draw(t, "zone")}
 	}
@@ -269,6 +275,14 @@ func drawRegister(t *rapid.T, id string) Register {
 	}
 	if rapid.Bool().Draw(t, "gpu") {
 		g.Resources["gpu"] = 2
+	}
+	switch amount := rapid.Int64Range(1, 50).Draw(t, "amount"); evenly(0, 0, 0, 1, 2, 3).Draw(t, "look") {
+	case 1: // the more of one the more of the other
+		g.Resources["cpu"], g.Resources["memory"] = amount, 1<<20+amount<<12
+	case 2: // the more of one the less of the other
+		g.Resources["cpu"], g.Resources["memory"] = amount, 1<<20-amount<<12
+	case 3: // what few have
+		g.Resources[fmt.Sprintf("rare-%d", amount%3)] = amount
 	}
 	if rapid.Bool().Draw(t, "own") {
 		// Of its own, as a host's name or a serial number is.

@@ -12,13 +12,15 @@ import (
 // avoided are the executors that the batch must not use. The list yields when
 // nothing else is left: when every executor that is READY, of the kind asked
 // for and large enough is on it.
-func (c *Core) avoided(k constraint.Constraints, q *query) map[string]bool {
+func (c *Core) avoided(k constraint.Constraints, q *query) map[*host]bool {
 	if len(k.Avoid) == 0 {
 		return nil
 	}
-	avoided := make(map[string]bool, len(k.Avoid))
+	avoided := make(map[*host]bool, len(k.Avoid))
 	for _, id := range k.Avoid {
-		avoided[id] = true
+		if h := c.hosts[id]; h != nil {
+			avoided[h] = true
+		}
 	}
 	w := c.walk(q)
 	w.avoided = avoided

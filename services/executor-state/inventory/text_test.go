@@ -397,6 +397,16 @@ func checkSections(t *rapid.T, c *Core) {
 	}
 }
 
+// value answers the class's value of an attribute, empty without one. Name is
+// folded, and so is what it answers.
+func (k *class) value(name string) string {
+	at, found := slices.BinarySearchFunc(k.attributes, name, func(a attribute, name string) int { return cmp.Compare(a.name, name) })
+	if !found {
+		return ""
+	}
+	return k.attributes[at].value
+}
+
 func absentAt(h *host) string {
 	if !h.absent {
 		return ""

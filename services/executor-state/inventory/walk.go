@@ -29,10 +29,10 @@ type walk struct {
 	// nobody has it.
 	sku  int32
 	none bool
-	// only is the one shape that is looked at, nil for all; avoided are ids that
-	// are not.
+	// only is the one shape that is looked at, nil for all; avoided are executors
+	// that are not.
 	only    *shape
-	avoided map[string]bool
+	avoided map[*host]bool
 }
 
 func (c *Core) walk(q *query) walk {
@@ -133,7 +133,7 @@ func (w *walk) fitting(a *aim, b *block) iter.Seq[int] {
 			switch {
 			case w.sku != 0 && k.sku != w.sku, !whole && !section.has(k.class), w.only != nil && k.shape != w.only.index:
 			case !a.fits(b.amounts[at*width : (at+1)*width]):
-			case w.avoided != nil && w.avoided[b.hosts[at].id]:
+			case w.avoided != nil && w.avoided[b.hosts[at]]:
 			case !yield(at):
 				return
 			}
