@@ -48,17 +48,18 @@ func (l *living) reported(r *controlv1.ExecutorReport) {
 	}
 }
 
-// judge takes in the answer to a report, and says whether there are strays where
-// there were none, or the reverse.
-func (l *living) judge(answer *controlv1.ExecutorReportAnswer) (changed bool) {
+// judge takes in the answer to a report, and says whether that is news: of workers
+// of which nothing was said yet, or of strays where there were none, or the reverse.
+func (l *living) judge(answer *controlv1.ExecutorReportAnswer) (news bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.answered.IsZero() {
 		close(l.judged)
+		news = len(l.set) > 0
 	}
-	changed = (l.strays > 0) != (answer.GetStrays() > 0)
+	news = news || (l.strays > 0) != (answer.GetStrays() > 0)
 	l.strays, l.answered = answer.GetStrays(), time.Now()
-	return changed
+	return news
 }
 
 // count is how many live.
