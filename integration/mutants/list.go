@@ -70,14 +70,14 @@ var All = []Mutant{
 		Edits: []Edit{
 			{File: "pkg/loop/driver.go", Old: `for done < len(events) && after[done] <= durable {`, New: `for done < len(events) {`},
 		},
-		Hunter: Sim, Expects: []string{"and was never stored", "was cancelled, and"},
+		Hunter: Sim, Expects: []string{"and was never stored", "was cancelled, and", "runs false, recorded true"},
 	},
 	{
 		Name: "answered-unconfirmed", Breaks: "an answer that rests on no write is given once the term is confirmed",
 		Edits: []Edit{
 			{File: "pkg/loop/driver.go", Old: `if durable == 0 && answers(actions) {`, New: `if false {`},
 		},
-		Hunter: Sim, Expects: []string{"was cancelled, and"},
+		Hunter: Sim, Expects: []string{"was cancelled, and", "runs false, recorded true"},
 	},
 	{
 		Name: "calls-not-remembered", Breaks: "a call that comes again is answered as the first time, and nothing is done",
