@@ -94,11 +94,14 @@ var All = []Mutant{
 		Hunter: Sim, Expects: []string{"is not stopping"},
 	},
 	{
-		Name: "requeued-twice", Breaks: "a worker is queued again once: a number that was used means that it was done",
+		Name: "requeued-twice", Breaks: "a worker that could not be started is queued again once",
 		Edits: []Edit{
-			{File: "services/registry/queue/requeue.go", Old: `dropped := highest > w.Seat.Number ||`, New: `dropped := highest > w.Seat.Number+1 ||`},
+			{
+				File: "services/registry/queue/requeue.go", Old: `effect.Puts = append(effect.Puts, next)`,
+				New: `twin := *next; twin.UID, twin.Place = c.newUID(), c.newPlace(); effect.Puts = append(effect.Puts, next, &twin)`,
+			},
 		},
-		Hunter: Sim, Expects: []string{"ORIGIN", "ONE_OF_A_SEAT", "ONE_ASSIGNMENT"},
+		Hunter: Sim, Expects: []string{"ORIGIN"},
 	},
 	{
 		Name: "no-compare-at-grant", Breaks: "a lease is granted to a reservation that is as it was decided on",
