@@ -112,7 +112,7 @@ func (a *agent) up() bool { return !a.down || !a.w.now.Before(a.downUntil) }
 func (a *agent) crash() {
 	a.w.logf("%s: the agent crashes", a.id)
 	a.die()
-	a.down, a.downUntil = true, a.w.now.Add(time.Duration(a.w.rng.IntN(45_000))*time.Millisecond)
+	a.down, a.downUntil = true, a.w.now.Add(time.Duration(a.w.rng.IntN(11*int(a.w.pause.Milliseconds())))*time.Millisecond)
 }
 
 // die ends the process.
@@ -397,7 +397,7 @@ func (w *World) order(address string, carry func(*agent) any, timeout time.Durat
 			done(outcome)
 		}
 	}
-	w.send("order to "+to.id, func() {
+	arrive := func() {
 		if to.cut || !to.up() || to.incarnation == 0 {
 			return
 		}
@@ -407,7 +407,12 @@ func (w *World) order(address string, carry func(*agent) any, timeout time.Durat
 				once(outcome)
 			}
 		})
-	})
+	}
+	if what := "order to " + to.id; w.memory > 0 && w.fault(6) {
+		w.straggle(what, arrive)
+	} else {
+		w.send(what, arrive)
+	}
 	w.later(timeout, func() { once(handout.Unknown{Message: "no answer"}) })
 }
 
@@ -418,6 +423,7 @@ func (a *agent) submit(s handout.Submit) any {
 	start, older, err := a.decisions.Submit(s.Term, s.Incarnation, s.Worker, s.Epoch, s.UID, a.w.now)
 	switch f := fault.Of(err); {
 	case older != 0:
+		a.w.supersedes(a, k, older)
 		a.end(a.workers[instance{s.Worker, older}], model.WorkerEvicted, nil)
 		return handout.Unknown{Message: f.Message}
 	case err != nil:

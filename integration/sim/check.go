@@ -21,6 +21,14 @@ type promise struct {
 // promises is called by hosts when they confirm a stop.
 func (w *World) promises(a *agent, k instance) { w.promised[promise{a.id, k}] = true }
 
+// supersedes is called by hosts that end a worker for an order to start another
+// of its name.
+func (w *World) supersedes(a *agent, k instance, old int64) {
+	if old > k.epoch {
+		w.fail("%s at epoch %d is ended on %s for an order of epoch %d, which is over", k.worker, old, a.id, k.epoch)
+	}
+}
+
 // started is called by hosts when a process has started.
 func (w *World) started(a *agent, k instance) {
 	if first, ok := w.starts[k]; ok {
@@ -90,6 +98,17 @@ func (w *World) checkRequeues() {
 		seat model.Seat
 	}
 	var wanted []again
+	// lowered are those that were above a target while their version lived.
+	lowered := map[again]bool{}
+	lower := func() {
+		for _, a := range wanted {
+			r := versions[a.uid]
+			target := targets[model.Key{Job: r.Key.Job, Stage: r.Key.Stage}]
+			if target > 0 && a.seat.Index >= target && !r.State.Terminal() {
+				lowered[a] = true
+			}
+		}
+	}
 	taken := map[model.Worker]bool{}
 	for _, r := range w.store.History() {
 		for _, change := range r.Changes {
@@ -110,6 +129,7 @@ func (w *World) checkRequeues() {
 			switch record := record.(type) {
 			case *model.Stage:
 				targets[ref.Key] = record.TargetSize
+				lower()
 			case *model.Reservation:
 				versions[record.UID] = record
 				for seat := range record.Seats.All() {
@@ -117,19 +137,19 @@ func (w *World) checkRequeues() {
 				}
 			case *model.TaskChunk:
 				for _, tw := range record.Workers {
-					if tw.Requeue {
-						wanted = append(wanted, again{record.UID, tw.Seat})
+					if a := (again{record.UID, tw.Seat}); tw.Requeue && !slices.Contains(wanted, a) {
+						wanted = append(wanted, a)
 					}
 				}
+				lower()
 			}
 		}
 	}
 	for _, a := range wanted {
 		r := versions[a.uid]
-		target := targets[model.Key{Job: r.Key.Job, Stage: r.Key.Stage}]
 		next := model.Seat{Index: a.seat.Index, Number: a.seat.Number + 1}
 		switch {
-		case taken[model.Worker{Job: r.Key.Job, Stage: r.Key.Stage, Seat: next}], r.Unwanted.Has(a.seat), target > 0 && a.seat.Index >= target:
+		case taken[model.Worker{Job: r.Key.Job, Stage: r.Key.Stage, Seat: next}], r.Unwanted.Has(a.seat), lowered[a]:
 		case r.State.Terminal() && r.State != model.Completed:
 		default:
 			w.fail("at rest: %s %s of %s (%s) was to be queued again, and was not", r.Key, a.seat, a.uid, r.State)
