@@ -59,10 +59,10 @@ chaos: build ## everything is broken while clients go on, 10 minutes (CHAOS_MINU
 		-args -namespaces -minutes=$(CHAOS_MINUTES) -seed=$(CHAOS_SEED) -keep=$(CHAOS_DIR) $(if $(CHAOS_CLOCK),-clock)
 
 .PHONY: upgrade
-upgrade: build ## the short chaos run from an older commit to this one and back (OLD=ref; the newest tag unless given)
+upgrade: ## the short chaos run from an older commit to this one and back (OLD=ref; the newest tag unless given)
 	@old="$(OLD)"; old=$${old:-$$(git describe --tags --abbrev=0 HEAD^ 2>/dev/null)}; \
 	if [ -z "$$old" ]; then echo "no tag is reachable before HEAD, so there is nothing to upgrade from: name a commit with OLD=ref"; exit 0; fi; \
-	mkdir -p $(CHAOS_DIR) && dir=$$(mktemp -d) && trap 'git worktree remove --force "$$dir/source"; rm -rf "$$dir"' EXIT && \
+	$(MAKE) --no-print-directory build && mkdir -p $(CHAOS_DIR) && dir=$$(mktemp -d) && trap 'git worktree remove --force "$$dir/source"; rm -rf "$$dir"' EXIT && \
 	git worktree add --quiet --detach "$$dir/source" "$$old" && echo "building $$old" && \
 	(cd "$$dir/source" && $(GO) build -ldflags "-X berth.dev/pkg/process.Version=$$old" -o "$$dir/berth" ./cmd/berth) && \
 	BERTH_BINARY=$(BIN)/berth $(GO) test ./integration/chaos -run TestUpgrade -count=1 -v -timeout 30m \

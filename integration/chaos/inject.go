@@ -151,10 +151,21 @@ func (i *injector) process(ctx context.Context, a *Applied) error {
 	return i.restart(ctx, p)
 }
 
+// restart starts a process that has ended. A member of etcd gives up where most of
+// the others are slow to answer, so it is started until it stays, as whoever looks
+// after it does; a process of Berth has to come at once.
 func (i *injector) restart(ctx context.Context, p *child.Process) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	return i.fleet.Restart(ctx, p)
+	if !strings.HasPrefix(p.Name, "etcd-") {
+		return i.fleet.Restart(ctx, p)
+	}
+	return until(ctx, func(ctx context.Context) string {
+		if err := i.fleet.Restart(ctx, p); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
 }
 
 // rolling restarts every replica and gateway in order, one after the other. One

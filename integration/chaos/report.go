@@ -87,7 +87,7 @@ func (r *Report) during(from, to time.Duration) string {
 	var names []string
 	for _, f := range r.Faults {
 		if f.Skipped == "" && f.Begun < to && f.Ended > from {
-			names = append(names, fmt.Sprintf("%s %s", f.Kind, f.Victim))
+			names = append(names, strings.TrimSpace(fmt.Sprintf("%s %s", f.Kind, f.Victim)))
 		}
 	}
 	return fmt.Sprintf("at %v, with %s", from.Round(time.Millisecond), strings.Join(names, "; "))
