@@ -3,6 +3,7 @@ package loop
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"berth.dev/pkg/store"
@@ -46,6 +47,10 @@ func (t *tenure[C]) grant(ctx context.Context, ttl time.Duration) (int64, error)
 		lease, err := t.l.cfg.Store.Grant(ctx, ttl)
 		if err == nil {
 			return lease.ID, nil
+		}
+		if errors.Is(err, store.ErrFull) {
+			// One that was granted all the same runs out by itself.
+			return 0, fmt.Errorf("%w: no etcd lease for job events", store.ErrFull)
 		}
 		if !errors.Is(err, store.ErrAmbiguous) {
 			return 0, err

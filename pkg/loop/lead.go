@@ -212,10 +212,10 @@ func (t *tenure[C]) serve(ctx, leaving context.Context) error {
 	}
 }
 
-// untilDeadline is how long the loop may wait: until the core's deadline, and
+// untilDeadline is how long the loop may wait: until the driver's deadline, and
 // never so long that it would seem to hang.
 func (t *tenure[C]) untilDeadline() time.Duration {
-	deadline := t.driver.Core.NextDeadline()
+	deadline := t.driver.NextDeadline()
 	if deadline.IsZero() {
 		return hangAfter / 4
 	}
@@ -238,7 +238,7 @@ func (r *round) events(due bool) []model.Event {
 }
 
 func (t *tenure[C]) due() bool {
-	deadline := t.driver.Core.NextDeadline()
+	deadline := t.driver.NextDeadline()
 	return !deadline.IsZero() && !time.Now().Before(deadline)
 }
 

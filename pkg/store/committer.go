@@ -126,6 +126,8 @@ func NewCommitter(s Store, cfg CommitterConfig) *Committer {
 //   - one that wraps a definite error of this package, such as
 //     [ErrLeaseNotFound]: the first write not durable is refused, and is to
 //     blame by itself.
+//   - [ErrFull], without [ErrAmbiguous]: etcd takes no writes. The committer goes
+//     on working once somebody has made room.
 //   - [ErrFenced]: the term is over.
 //   - [ErrAmbiguous]: ctx ended first. Whether the writes of one more
 //     transaction are durable only the successor will know; the committer is of
@@ -146,7 +148,7 @@ func (c *Committer) Commit(ctx context.Context, writes []Write) ([]Committed, er
 		case err == nil:
 			done = append(done, Committed{Writes: b.writes, Revision: revision})
 			writes = writes[b.writes:]
-		case isDefinite(err) && b.writes > 1:
+		case isDefinite(err) && b.writes > 1 && !errors.Is(err, ErrFull):
 			// One of them is to blame. Singly, the others get through.
 			limit = 1
 		default:
@@ -166,7 +168,7 @@ func isDefinite(err error) bool {
 // it, or why it is not.
 func (c *Committer) commit(ctx context.Context, b batch) (int64, error) {
 	id := c.nextID()
-	res, lost, err := c.resolve(ctx, c.fence(b, id))
+	res, lost, err := c.resolve(ctx, c.fence(b, id), id, false)
 	revision := res.Revision
 	if err == nil && !res.Succeeded {
 		revision, err = c.judge(b, id, res)
@@ -189,9 +191,10 @@ func (c *Committer) commit(ctx context.Context, b batch) (int64, error) {
 	return 0, err
 }
 
-// resolve repeats one transaction until its outcome is known or ctx is over.
-// Lost says that an attempt before the last one had no known outcome.
-func (c *Committer) resolve(ctx context.Context, txn Txn) (res TxnResult, lost bool, err error) {
+// resolve repeats one transaction until its outcome is known or ctx is over. Lost
+// says, as it is given and as it is answered, that an attempt which may still
+// arrive had no known outcome.
+func (c *Committer) resolve(ctx context.Context, txn Txn, id []byte, lost bool) (TxnResult, bool, error) {
 	began := time.Now()
 	for attempt := 1; ; attempt++ {
 		sent := time.Now()
@@ -200,17 +203,36 @@ func (c *Committer) resolve(ctx context.Context, txn Txn) (res TxnResult, lost b
 			deadline = max(c.cfg.Attempt, DefaultTimeout)
 		}
 		actx, cancel := context.WithTimeout(ctx, deadline)
-		res, err = c.store.Txn(actx, txn)
+		res, err := c.store.Txn(actx, txn)
+		if errors.Is(err, ErrFull) && !lost {
+			res, err = c.look(actx, id, err)
+		}
 		cancel()
 		if !errors.Is(err, ErrAmbiguous) {
 			c.took = min(time.Since(sent), DefaultTimeout/3)
 			c.cfg.Attempted(nil)
-			return res, attempt > 1, err
+			return res, lost, err
 		}
 		c.cfg.Attempted(err)
+		lost = lost || !errors.Is(err, ErrFull)
 		if ctx.Err() != nil || c.cfg.Wait(ctx, attempt+1) != nil {
 			return res, true, err
 		}
+	}
+}
+
+// look finds out what came of a transaction that etcd answered to be full, and of
+// which no attempt is under way any more: the one that fills it is answered so, and
+// is applied. The error is the one given while nobody knows.
+func (c *Committer) look(ctx context.Context, id []byte, open error) (TxnResult, error) {
+	chain, found, err := c.store.Get(ctx, c.cfg.ChainKey)
+	switch {
+	case err != nil:
+		return TxnResult{}, open
+	case found && bytes.Equal(chain.Value, id):
+		return TxnResult{Succeeded: true, Revision: chain.Mod}, nil
+	default:
+		return TxnResult{}, fmt.Errorf("%w: nothing of it was written", ErrFull)
 	}
 }
 
@@ -254,7 +276,7 @@ func (c *Committer) judge(b batch, id []byte, res TxnResult) (int64, error) {
 // never will be and the refusal stands.
 func (c *Committer) seal(ctx context.Context, lost []byte, refusal error) (int64, error) {
 	id := c.nextID()
-	res, _, err := c.resolve(ctx, c.fence(batch{}, id))
+	res, _, err := c.resolve(ctx, c.fence(batch{}, id), id, true)
 	if err == nil && !res.Succeeded {
 		if chain := res.Got[c.cfg.ChainKey]; bytes.Equal(chain.Value, lost) {
 			c.chain = lost

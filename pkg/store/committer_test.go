@@ -238,7 +238,7 @@ func TestCommitterTellsTheTruth(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		f, c := newTerm(t)
 		f.SetHook(func(_ context.Context, call store.Call) store.Outcome {
-			switch rapid.IntRange(0, 9).Draw(rt, "fate") {
+			switch fate := rapid.IntRange(0, 11).Draw(rt, "fate"); fate {
 			case 0:
 				return store.Drop()
 			case 1:
@@ -247,6 +247,10 @@ func TestCommitterTellsTheTruth(t *testing.T) {
 				return store.Hold()
 			case 3:
 				f.ReleaseHeld()
+			case 4, 5:
+				if call.Method == store.MethodTxn {
+					return full([]store.Apply{store.ApplyNow, store.ApplyNever}[fate-4])
+				}
 			}
 			return store.Outcome{}
 		})
@@ -262,7 +266,8 @@ func TestCommitterTellsTheTruth(t *testing.T) {
 			}
 			done, err := c.Commit(context.Background(), writes)
 			var conflict *store.Conflict
-			if err != nil && !errors.As(err, &conflict) {
+			isFull := errors.Is(err, store.ErrFull) && !errors.Is(err, store.ErrAmbiguous)
+			if err != nil && !isFull && !errors.As(err, &conflict) {
 				rt.Fatal(err)
 			}
 			for _, d := range done {
@@ -292,4 +297,51 @@ func TestCommitterTellsTheTruth(t *testing.T) {
 			rt.Fatalf("told of %v, which is not there", told)
 		}
 	})
+}
+
+// full is what etcd answers when it has reached its quota: nothing is applied, or,
+// to the write that reaches it, everything.
+func full(apply store.Apply) store.Outcome {
+	return store.Outcome{Apply: apply, Err: fmt.Errorf("%w: %w", store.ErrAmbiguous, store.ErrFull)}
+}
+
+// Of what a full store answered, it is found out whether it was written; nobody
+// waits for room.
+func TestAFullStoreAnswersAtOnce(t *testing.T) {
+	f, c := newTerm(t)
+	script(f, full(store.ApplyNow), full(store.ApplyNever))
+	done, err := c.Commit(t.Context(), []store.Write{write("fills-it")})
+	if err != nil || len(done) != 1 || done[0].Revision != f.Revision() {
+		t.Errorf("the write that fills it: %+v, %v", done, err)
+	}
+	done, err = c.Commit(t.Context(), []store.Write{write("x"), write("y")})
+	if !errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrAmbiguous) || len(done) != 0 {
+		t.Errorf("one that finds it full: %+v, %v", done, err)
+	}
+	if done, err = c.Commit(t.Context(), []store.Write{write("x"), write("y")}); err != nil || len(done) != 1 {
+		t.Errorf("with room again: %+v, %v", done, err)
+	}
+}
+
+// Once an attempt was lost it may still arrive when there is room again, so the
+// outcome stays open until then.
+func TestAFullStoreSaysNothingOfALostAttempt(t *testing.T) {
+	f, c := newTerm(t)
+	script(f, store.Hold(), full(store.ApplyNever), full(store.ApplyNever))
+	if done, err := c.Commit(t.Context(), []store.Write{write("x")}); err != nil || len(done) != 1 {
+		t.Errorf("committed %+v, %v", done, err)
+	}
+	if f.ReleaseHeld() != 0 {
+		t.Error("the lost attempt was applied as well")
+	}
+
+	// Nor does it make a refusal final.
+	f, c = newTerm(t)
+	script(f, store.Hold(), store.Refuse(store.ErrLeaseNotFound), full(store.ApplyNever))
+	if done, err := c.Commit(t.Context(), []store.Write{write("x")}); !errors.Is(err, store.ErrLeaseNotFound) || len(done) != 0 {
+		t.Errorf("committed %+v, %v", done, err)
+	}
+	if f.ReleaseHeld() != 0 {
+		t.Error("what was refused is applied")
+	}
 }

@@ -30,6 +30,14 @@ const (
 	// time and this long are still well within the TTL.
 	renewEvery = PresenceTTL / 5
 
+	// judgeTimeout is how long presence waits for what the assigner says of the
+	// workers that an executor comes with. Then it is announced with strays, which
+	// gives it no work.
+	judgeTimeout = time.Second
+	// judgeAgain is how long an executor may have strays before it is asked to
+	// report everything again: who leads the assigner meanwhile may not know them.
+	judgeAgain = PresenceTTL
+
 	beatTimeout   = 5 * time.Second
 	peekTimeout   = 500 * time.Millisecond
 	reportBacklog = 64
@@ -75,7 +83,7 @@ func (h *Heartbeats) Heartbeat(stream grpc.BidiStreamingServer[controlv1.Heartbe
 	}
 	h.pulse.begin()
 	defer h.pulse.end()
-	s := &session{h: h, id: first.GetId(), incarnation: first.GetIncarnation()}
+	s := &session{h: h, id: first.GetId(), incarnation: first.GetIncarnation(), workers: newLiving()}
 
 	// Three activities, so that none of them holds up another: presence must
 	// not wait for a report under way, nor the answers for either.
@@ -149,6 +157,12 @@ func (h *Heartbeats) Heartbeat(stream grpc.BidiStreamingServer[controlv1.Heartbe
 					// The agent brings everything again on its next stream.
 					end(err)
 					return
+				}
+				if s.workers.judge(answer) {
+					select {
+					case beats <- struct{}{}: // it is to be announced
+					default:
+					}
 				}
 				select {
 				case answers <- &controlv1.HeartbeatAnswer{Present: true, Report: answer}:

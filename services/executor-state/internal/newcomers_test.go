@@ -62,7 +62,7 @@ func TestNewcomersGetThrough(t *testing.T) {
 		before := db.n
 		var joining sync.WaitGroup
 		for i := range n {
-			s := &session{h: h, id: fmt.Sprint("e", i)}
+			s := &session{h: h, id: fmt.Sprint("e", i), workers: newLiving()}
 			s.incarnation = register(t, agents, s.id, "n").GetIncarnation()
 			joining.Go(func() {
 				for {

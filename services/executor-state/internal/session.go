@@ -23,9 +23,10 @@ type session struct {
 	lease int64
 	// renewed is when the last renewal of lease that succeeded began.
 	renewed time.Time
-	// returning: it was given up, is back, and had workers of before.
-	returning bool
-	workers   living
+	// returning: it was given up, is back, and had workers of before. strays: it
+	// was announced with workers that it should not have.
+	returning, strays bool
+	workers           *living
 }
 
 // beat makes presence last: for another TTL, or, from a renewal that is young,
@@ -36,8 +37,12 @@ func (s *session) beat(ctx context.Context) (*controlv1.HeartbeatAnswer, error) 
 	defer cancel()
 	answer := &controlv1.HeartbeatAnswer{}
 	began := time.Now()
-	if s.lease != 0 && s.returning && s.workers.count() == 0 {
-		s.tellBack(ctx)
+	doubtful, since := s.workers.doubtful()
+	if doubtful && !since.IsZero() && began.Sub(since) > judgeAgain {
+		return nil, fault.New(fault.Unavailable, fault.ReasonUnavailable, "it is time to report everything again")
+	}
+	if s.lease != 0 && (s.returning && s.workers.count() == 0 || !since.IsZero() && s.strays != doubtful) {
+		s.tellAgain(ctx)
 	}
 	if s.lease != 0 && began.Sub(s.renewed) < renewEvery {
 		answer.Present = true
@@ -67,6 +72,7 @@ func (s *session) beat(ctx context.Context) (*controlv1.HeartbeatAnswer, error) 
 		}
 		s.lease = 0
 	}
+	s.workers.await(stream, judgeTimeout)
 	turn := false
 	err := s.h.newcomers.pass(ctx, func() (err error) {
 		turn = true
@@ -91,10 +97,7 @@ func (s *session) announce(ctx context.Context) (present bool, err error) {
 		s.h.log.Debug("a heartbeat did not reach etcd", "executor", s.id, "error", err)
 		return false, nil
 	}
-	_, err = s.h.leader.Announce(ctx, &controlv1.AnnounceRequest{
-		Id: s.id, Incarnation: s.incarnation, EtcdLease: lease.ID, Workers: s.workers.count(),
-	})
-	if err != nil {
+	if err = s.tell(ctx, lease.ID); err != nil {
 		// What was perhaps announced runs out by itself if it is not used.
 		switch f := rpc.FromStatus(err); f.Reason {
 		case fault.ReasonOtherIncarnation, fault.ReasonNotFound:
@@ -106,11 +109,25 @@ func (s *session) announce(ctx context.Context) (present bool, err error) {
 	return true, nil
 }
 
-// tellBack announces an executor once more, on the etcd lease that it has, when its
-// workers of before are gone. What fails is tried again with the next beat.
-func (s *session) tellBack(ctx context.Context) {
-	_, err := s.h.leader.Announce(ctx, &controlv1.AnnounceRequest{Id: s.id, Incarnation: s.incarnation, EtcdLease: s.lease})
-	s.returning = err != nil
+// tellAgain announces an executor once more, on the etcd lease that it has, when
+// what was told of its workers is so no longer. What fails is tried again with the
+// next beat.
+func (s *session) tellAgain(ctx context.Context) {
+	if s.tell(ctx, s.lease) == nil {
+		s.returning = s.returning && s.workers.count() > 0
+	}
+}
+
+// tell announces an executor with its workers.
+func (s *session) tell(ctx context.Context, lease int64) error {
+	doubtful, _ := s.workers.doubtful()
+	_, err := s.h.leader.Announce(ctx, &controlv1.AnnounceRequest{
+		Id: s.id, Incarnation: s.incarnation, EtcdLease: lease, Workers: s.workers.count(), Strays: doubtful,
+	})
+	if err == nil {
+		s.strays = doubtful
+	}
+	return err
 }
 
 // present says whether presence still stands on the etcd lease that was renewed.
@@ -132,11 +149,11 @@ func (s *session) present(ctx context.Context) bool {
 	return present
 }
 
-// locate notes the agent's address, which an incarnation keeps for good, and
-// whether it is back from LOST with workers of before.
+// locate notes the agent's address, which an incarnation keeps for good, whether it
+// is back from LOST with workers of before, and whether it has strays.
 func (s *session) locate(c *inventory.Core) {
 	if view, ok := c.Executor(s.id); ok && view.Incarnation == s.incarnation {
-		s.address, s.returning = view.Address, view.Returning
+		s.address, s.returning, s.strays = view.Address, view.Returning, view.Strays
 	}
 }
 
