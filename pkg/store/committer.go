@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -209,7 +208,8 @@ func (c *Committer) resolve(ctx context.Context, txn Txn) (res TxnResult, lost b
 	}
 }
 
-// fence makes the transaction of a batch.
+// fence makes the transaction of a batch, whose operations become the
+// transaction's.
 func (c *Committer) fence(b batch, id []byte) Txn {
 	chain := Absent(c.cfg.ChainKey)
 	if c.chain != nil {
@@ -217,7 +217,7 @@ func (c *Committer) fence(b batch, id []byte) Txn {
 	}
 	return Txn{
 		If:   append([]Compare{CreatedAt(c.cfg.LeaderKey, c.cfg.Term), chain}, b.compares...),
-		Then: append(slices.Clip(b.ops), Put(c.cfg.ChainKey, id)),
+		Then: append(b.ops, Put(c.cfg.ChainKey, id)),
 		Else: append([]string{c.cfg.LeaderKey, c.cfg.ChainKey}, b.compared...),
 	}
 }

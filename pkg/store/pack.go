@@ -27,6 +27,7 @@ func pack(writes []Write, maxOps, maxBytes int) batch {
 			break
 		}
 	}
+	b.ops = make([]Op, 0, some+1)       // the fence adds one
 	place := make(map[string]int, some) // of a key in ops
 	known := map[Compare]bool{}         // compares taken
 	compared := map[string]bool{}       // keys taken
