@@ -177,7 +177,7 @@ func (a *Agent) open() error {
 		a.log.Info("adopted a worker", "worker", w.Spec.Worker, "epoch", w.Spec.Epoch)
 	}
 	// Where there is no room their ends are held back until there is.
-	if err := a.journal.reserve(a.ledger.alive(), a.ledger.buried); err != nil {
+	if err := a.journal.reserve(a.ledger.living, a.ledger.buried); err != nil {
 		a.log.Warn("no room for the ends of adopted workers", "error", err)
 	}
 	return nil

@@ -54,7 +54,7 @@ func (d *Decisions) Ended(w model.Worker, epoch int64, x Exit, now time.Time) {
 }
 
 // Known says that the end of a worker is durable at the control plane.
-func (d *Decisions) Known(w model.Worker, epoch int64) { delete(d.ledger.entries, identity{w, epoch}) }
+func (d *Decisions) Known(w model.Worker, epoch int64) { d.ledger.leave(identity{w, epoch}) }
 
 // Adopt takes over a worker that an earlier agent started and that still runs.
 func (d *Decisions) Adopt(w model.Worker, epoch int64, uid string, since time.Time) {

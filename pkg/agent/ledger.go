@@ -61,7 +61,10 @@ type ledger struct {
 	term        int64
 	sequence    int64
 	entries     map[identity]*entry
-	floors      map[model.Worker]floor
+	// lives counts the entries that have not ended, by name; living, all of them.
+	lives  map[model.Worker]int
+	living int
+	floors map[model.Worker]floor
 	// buried holds the tombstones, oldest first.
 	buried       []tombstone
 	tombstoneAge time.Duration
@@ -70,7 +73,7 @@ type ledger struct {
 func newLedger(executor string, tombstoneAge time.Duration) *ledger {
 	return &ledger{
 		executor: executor, tombstoneAge: tombstoneAge,
-		entries: map[identity]*entry{}, floors: map[model.Worker]floor{},
+		entries: map[identity]*entry{}, lives: map[model.Worker]int{}, floors: map[model.Worker]floor{},
 	}
 }
 
@@ -117,19 +120,46 @@ func (l *ledger) submit(term, incarnation int64, id identity, uid string, now ti
 		return nil, false, nil, fault.New(fault.Conflict, fault.ReasonStopped,
 			"%s of epoch %d was stopped or is over: it is never started again", id.Worker, id.Epoch)
 	}
-	if before := l.living(id.Worker); before != nil {
+	if before := l.liveOne(id.Worker); before != nil {
 		return nil, false, before, fault.New(fault.Unavailable, fault.ReasonUnavailable,
 			"%s still runs at epoch %d and is being stopped", id.Worker, before.Epoch)
 	}
 	l.floors[id.Worker] = floor{epoch: id.Epoch}
 	e = &entry{identity: id, uid: uid, state: model.WorkerStarting, since: now}
-	l.entries[id] = e
+	l.enter(e)
 	return e, true, nil, nil
 }
 
-// living finds the live worker of a name, at whatever epoch. An executor has few
-// workers, so that looking at all of them is cheap.
-func (l *ledger) living(name model.Worker) *entry {
+// enter, leave and die are the only ones to change the counts of who lives.
+func (l *ledger) enter(e *entry) {
+	l.leave(e.identity)
+	l.entries[e.identity] = e
+	if !e.state.Terminal() {
+		l.lives[e.Worker]++
+		l.living++
+	}
+}
+
+func (l *ledger) leave(id identity) {
+	if e := l.entries[id]; e != nil && !e.state.Terminal() {
+		l.die(e)
+	}
+	delete(l.entries, id)
+}
+
+func (l *ledger) die(e *entry) {
+	l.living--
+	if l.lives[e.Worker]--; l.lives[e.Worker] == 0 {
+		delete(l.lives, e.Worker)
+	}
+}
+
+// liveOne finds the live worker of a name, at whatever epoch. Few orders are for
+// a name that has one, so that looking at all workers is cheap then.
+func (l *ledger) liveOne(name model.Worker) *entry {
+	if l.lives[name] == 0 {
+		return nil
+	}
 	for _, e := range l.entries {
 		if e.Worker == name && !e.state.Terminal() {
 			return e
@@ -138,20 +168,9 @@ func (l *ledger) living(name model.Worker) *entry {
 	return nil
 }
 
-// alive counts the workers that have not ended.
-func (l *ledger) alive() int {
-	n := 0
-	for _, e := range l.entries {
-		if !e.state.Terminal() {
-			n++
-		}
-	}
-	return n
-}
-
 // adopt takes over a worker that an earlier agent started.
 func (l *ledger) adopt(id identity, uid string, state model.WorkerState, since time.Time) {
-	l.entries[id] = &entry{identity: id, uid: uid, state: state, since: since}
+	l.enter(&entry{identity: id, uid: uid, state: state, since: since})
 	if id.Epoch > l.floors[id.Worker].epoch {
 		l.floors[id.Worker] = floor{epoch: id.Epoch}
 	}
@@ -168,7 +187,7 @@ func (l *ledger) running(id identity, shown bool, now time.Time) {
 
 // startFailed says that the worker could not be started: it may be ordered
 // again. The floor stays, since it also stands for lower epochs.
-func (l *ledger) startFailed(id identity) { delete(l.entries, id) }
+func (l *ledger) startFailed(id identity) { l.leave(id) }
 
 // stop decides on an order to stop. An entry without end is to be stopped by the
 // caller; without an entry the caller is to make a tombstone durable, unless the
@@ -214,6 +233,7 @@ func (l *ledger) ended(id identity, exit Exit, now time.Time) bool {
 		return false
 	}
 	e.exitCode, e.problem = exit.Code, exit.Problem
+	l.die(e)
 	e.become(exit.state(), now)
 	l.bury(tombstone{id, now})
 	return true

@@ -76,7 +76,7 @@ func (a *Agent) forbid(id identity, uid string) (*controlv1.StopTaskAnswer, erro
 	if !a.ledger.buriedFor(id) {
 		// Durable before it counts: what is not on disk is not promised. The room
 		// that is taken for the ends of workers is left to them.
-		if err := a.journal.reserve(a.ledger.alive()+1, a.ledger.buried); err != nil {
+		if err := a.journal.reserve(a.ledger.living+1, a.ledger.buried); err != nil {
 			return nil, notDurable(id, err)
 		}
 		if err := a.journal.append(t, a.ledger.buried); err != nil {

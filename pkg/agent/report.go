@@ -62,7 +62,7 @@ func (l *ledger) answered(answer *controlv1.ExecutorReportAnswer) (forgotten []i
 	for _, w := range answer.GetEnded() {
 		id := identity{model.Worker{Job: w.GetJob(), Stage: w.GetStage(), Seat: model.Seat{Index: w.GetIndex(), Number: w.GetNumber()}}, w.GetEpoch()}
 		if e := l.entries[id]; e != nil && e.state.Terminal() {
-			delete(l.entries, id)
+			l.leave(id)
 			forgotten = append(forgotten, id)
 		}
 	}

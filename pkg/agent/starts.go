@@ -51,7 +51,7 @@ func (a *Agent) enqueue(spec Spec) error {
 		}
 	}
 	// A worker whose end could not be written down is not begun.
-	if err := a.journal.reserve(a.ledger.alive(), a.ledger.buried); err != nil {
+	if err := a.journal.reserve(a.ledger.living, a.ledger.buried); err != nil {
 		a.log.Error("no worker is started: its end could not be made durable", "error", err)
 		return startFailed("the executor's disk: %v", err)
 	}

@@ -364,6 +364,7 @@ func (d *Driver[C]) step(event model.Event) (rest []model.Action, err error) {
 // none. It answers how many became durable; on an error d.effects holds the
 // rest.
 func (d *Driver[C]) commit(ctx context.Context) (durable int, actions []model.Action, err error) {
+	room := d.effects
 	for len(d.effects) > 0 {
 		writes, err := d.encode(ctx)
 		if err != nil {
@@ -391,7 +392,11 @@ func (d *Driver[C]) commit(ctx context.Context) (durable int, actions []model.Ac
 			return durable, actions, err
 		}
 	}
-	d.effects = nil
+	// The next round has their place. What they refer to is let go of.
+	if durable > 0 {
+		clear(room[:cap(room)])
+	}
+	d.effects = room[:0]
 	return durable, actions, nil
 }
 
@@ -432,6 +437,7 @@ func (d *Driver[C]) encode(ctx context.Context) ([]store.Write, error) {
 	writes := make([]store.Write, len(d.effects))
 	for i, e := range d.effects {
 		w := &writes[i]
+		w.Ops = make([]store.Op, 0, len(e.Deletes)+len(e.Puts)+len(e.Events))
 		for _, ref := range e.Deletes {
 			w.Ops = append(w.Ops, store.Op{Key: d.space.Key(ref), Delete: true})
 		}

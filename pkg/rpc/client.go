@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
@@ -102,7 +101,7 @@ func Dial(addresses []string, o DialOptions) (*grpc.ClientConn, error) {
 		grpc.WithDisableRetry(),
 	)
 	if o.Meters != nil || o.Traces != nil {
-		options = append(options, grpc.WithStatsHandler(otelgrpc.NewClientHandler(telemetry(o.Meters, o.Traces)...)))
+		options = append(options, grpc.WithStatsHandler(clientHandler(o.Meters, o.Traces)))
 	}
 	if o.Silence > 0 {
 		l, err := listen(addresses, o.Silence, append(connecting, o.More...))

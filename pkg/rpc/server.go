@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"time"
 
-	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
@@ -71,7 +70,7 @@ func NewServer(o ServerOptions) *Server {
 		options = append(options, grpc.Creds(credentials.NewTLS(o.TLS)))
 	}
 	if o.Meters != nil || o.Traces != nil {
-		options = append(options, grpc.StatsHandler(otelgrpc.NewServerHandler(telemetry(o.Meters, o.Traces)...)))
+		options = append(options, grpc.StatsHandler(serverHandler(o.Meters, o.Traces)))
 	}
 	s := &Server{grpc.NewServer(append(options, o.More...)...), health.NewServer()}
 	healthpb.RegisterHealthServer(s.Server, s.health)

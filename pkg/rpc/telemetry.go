@@ -8,12 +8,33 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	tracenoop "go.opentelemetry.io/otel/trace/noop"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/stats"
 )
 
 // Traced is an option of a client that was not made by Dial: it takes a span of
 // every call, and hands on its trace.
 func Traced(traces trace.TracerProvider) grpc.DialOption {
-	return grpc.WithStatsHandler(otelgrpc.NewClientHandler(telemetry(nil, traces)...))
+	return grpc.WithStatsHandler(clientHandler(nil, traces))
+}
+
+func clientHandler(meters metric.MeterProvider, traces trace.TracerProvider) stats.Handler {
+	if !traced(traces) {
+		return newUntraced(true, meters)
+	}
+	return otelgrpc.NewClientHandler(telemetry(meters, traces)...)
+}
+
+func serverHandler(meters metric.MeterProvider, traces trace.TracerProvider) stats.Handler {
+	if !traced(traces) {
+		return newUntraced(false, meters)
+	}
+	return otelgrpc.NewServerHandler(telemetry(meters, traces)...)
+}
+
+// traced says whether anybody wants spans.
+func traced(traces trace.TracerProvider) bool {
+	_, noop := traces.(tracenoop.TracerProvider)
+	return traces != nil && !noop
 }
 
 // telemetry are the options of the handlers that see every call: never what the
@@ -22,9 +43,6 @@ func Traced(traces trace.TracerProvider) grpc.DialOption {
 func telemetry(meters metric.MeterProvider, traces trace.TracerProvider) []otelgrpc.Option {
 	if meters == nil {
 		meters = metricnoop.NewMeterProvider()
-	}
-	if traces == nil {
-		traces = tracenoop.NewTracerProvider()
 	}
 	return []otelgrpc.Option{
 		otelgrpc.WithMeterProvider(meters), otelgrpc.WithTracerProvider(traces), otelgrpc.WithPropagators(propagation.TraceContext{}),

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -236,7 +235,8 @@ func (c *Committer) look(ctx context.Context, id []byte, open error) (TxnResult,
 	}
 }
 
-// fence makes the transaction of a batch.
+// fence makes the transaction of a batch, whose operations become the
+// transaction's.
 func (c *Committer) fence(b batch, id []byte) Txn {
 	chain := Absent(c.cfg.ChainKey)
 	if c.chain != nil {
@@ -244,7 +244,7 @@ func (c *Committer) fence(b batch, id []byte) Txn {
 	}
 	return Txn{
 		If:   append([]Compare{CreatedAt(c.cfg.LeaderKey, c.cfg.Term), chain}, b.compares...),
-		Then: append(slices.Clip(b.ops), Put(c.cfg.ChainKey, id)),
+		Then: append(b.ops, Put(c.cfg.ChainKey, id)),
 		Else: append([]string{c.cfg.LeaderKey, c.cfg.ChainKey}, b.compared...),
 	}
 }

@@ -68,7 +68,7 @@ func (e *Etcd) Close() error { return e.client.Close() }
 
 // Txn implements Store. The client does not repeat a write once it is sent.
 func (e *Etcd) Txn(ctx context.Context, txn Txn) (TxnResult, error) {
-	if err := checkTxn(txn); err != nil {
+	if err := checkSize(txn); err != nil {
 		return TxnResult{}, err
 	}
 	ctx, cancel := withDeadline(ctx)
@@ -113,9 +113,22 @@ func ops(in []Op) []clientv3.Op {
 		case op.Delete:
 			out[i] = clientv3.OpDelete(op.Key)
 		default:
-			out[i] = clientv3.OpPut(op.Key, string(op.Value), clientv3.WithLease(clientv3.LeaseID(op.Lease)))
+			out[i] = put(op)
 		}
 	}
+	return out
+}
+
+// put does without what most puts do not need: an option, which costs a copy of
+// the whole operation, and a copy of the value, which nobody changes.
+func put(op Op) clientv3.Op {
+	var out clientv3.Op
+	if op.Lease == 0 {
+		out = clientv3.OpPut(op.Key, "")
+	} else {
+		out = clientv3.OpPut(op.Key, "", clientv3.WithLease(clientv3.LeaseID(op.Lease)))
+	}
+	out.WithValueBytes(op.Value)
 	return out
 }
 

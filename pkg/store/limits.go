@@ -2,21 +2,29 @@ package store
 
 import "fmt"
 
-// etcd's limits at its defaults. [Fake] enforces them, [Etcd] checks the size
-// before it sends, because past the server's limit the client has one of its own
-// whose error looks like a full disk.
+// etcd's limits at its defaults. [Fake] enforces them, [Etcd] checks them before
+// it sends, because past the server's limit of size the client has one of its
+// own whose error looks like a full disk.
 const (
 	MaxTxnOps   = 128
 	MaxTxnBytes = 3 << 19
 )
 
-// checkTxn refuses what etcd refuses before it looks at any key.
-func checkTxn(txn Txn) error {
+// checkSize refuses a transaction that is larger than etcd takes.
+func checkSize(txn Txn) error {
 	if n := max(len(txn.If), len(txn.Then), len(txn.Else)); n > MaxTxnOps {
 		return fmt.Errorf("%w: %d operations", ErrTooLarge, n)
 	}
 	if n := txnBytes(txn); n > MaxTxnBytes {
 		return fmt.Errorf("%w: %d bytes", ErrTooLarge, n)
+	}
+	return nil
+}
+
+// checkTxn refuses what etcd refuses before it looks at any key.
+func checkTxn(txn Txn) error {
+	if err := checkSize(txn); err != nil {
+		return err
 	}
 	seen := make(map[string]bool, len(txn.Then))
 	for _, op := range txn.Then {

@@ -21,9 +21,16 @@ const fenceOps = 2
 // transaction.
 func pack(writes []Write, maxOps, maxBytes int) batch {
 	var b batch
-	place := map[string]int{}     // of a key in ops
-	known := map[Compare]bool{}   // compares taken
-	compared := map[string]bool{} // keys taken
+	some := 0
+	for _, w := range writes {
+		if some += len(w.Ops); some >= maxOps {
+			break
+		}
+	}
+	b.ops = make([]Op, 0, some+1)       // the fence adds one
+	place := make(map[string]int, some) // of a key in ops
+	known := map[Compare]bool{}         // compares taken
+	compared := map[string]bool{}       // keys taken
 	size := 0
 	for _, w := range writes {
 		ops, compares, bytes := len(b.ops), len(b.compares), size

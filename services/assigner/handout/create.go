@@ -121,6 +121,7 @@ func (c *Core) put(r reservation, l lease, also ...model.Expect) {
 	event := model.JobEvent{
 		Kind: model.EventWorkerAssigned, Time: c.now, Key: r.Key, UID: r.UID,
 		Trace: r.Trace, Since: l.chunks[0].GrantedAt, Epoch: header.Epoch,
+		Workers: make([]model.EventWorker, 0, min(len(workers), model.MaxEventWorkers)),
 	}
 	chunks := make([]model.Record, 0, header.Chunks)
 	n := int32(0)

@@ -186,6 +186,7 @@ func (c *Core) withEvents(d *draft, effect model.Effect) model.Effect {
 				effect.Events = append(effect.Events, model.JobEvent{
 					Kind: g.kind, Time: c.now, Key: d.t.header.Key, UID: d.t.uid, Reason: g.reason,
 					Trace: d.t.header.Trace, Since: one.since, Epoch: d.t.header.Epoch,
+					Workers: make([]model.EventWorker, 0, len(d.told[chunk.Chunk])),
 				})
 			}
 			event := &effect.Events[i]

@@ -112,8 +112,8 @@ func (r *Router) Forward(_ any, in grpc.ServerStream) error {
 	if !ok {
 		return unknown(method)
 	}
-	md, _ := metadata.FromIncomingContext(in.Context())
-	ctx := metadata.NewOutgoingContext(in.Context(), md.Copy())
+	md, _ := metadata.FromIncomingContext(in.Context()) // a copy
+	ctx := metadata.NewOutgoingContext(in.Context(), md)
 	if to.stream {
 		return r.pipe(ctx, to, method, in)
 	}

@@ -1,0 +1,120 @@
+package loop_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"berth.dev/pkg/loop"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/store"
+	"berth.dev/pkg/wire"
+)
+
+// scribe is a core that decides what it is asked for, so that what the loop does
+// around a core can be measured.
+type scribe struct{ owed []uint64 }
+
+func (c *scribe) NextDeadline() time.Time { return time.Time{} }
+
+func (c *scribe) Step(_ time.Time, event model.Event) (out []model.Action) {
+	switch e := event.(type) {
+	case model.Input:
+		c.owed = append(c.owed, e.Token)
+		return []model.Action{e.Request.(model.Effect)}
+	case model.Committed:
+		for _, token := range c.owed[:e.Effects] {
+			out = append(out, model.Reply{Token: token})
+		}
+		c.owed = append(c.owed[:0], c.owed[e.Effects:]...)
+	}
+	return out
+}
+
+// slate is a store that takes everything at once.
+type slate struct {
+	store.Store
+	revision int64
+}
+
+func (s *slate) Txn(context.Context, store.Txn) (store.TxnResult, error) {
+	s.revision++
+	return store.TxnResult{Succeeded: true, Revision: s.revision}, nil
+}
+
+// granted is a lease of 8 workers, as executor-state grants it.
+func granted(i int) *model.LeaseChunk {
+	l := &model.LeaseChunk{
+		UID: fmt.Sprintf("u-%d", i), Key: model.Key{Job: fmt.Sprintf("job-%d", i), Stage: "map", Name: model.MainName},
+		Chunks: 1, Total: 8, Epoch: 7, GrantedAt: time.Unix(1, 0),
+	}
+	for n := range 8 {
+		l.Workers = append(l.Workers, model.Placement{Seat: model.Seat{Index: int32(n), Number: 1}, Ordinal: uint32(n)})
+	}
+	return l
+}
+
+func newScribe(b *testing.B) *loop.Driver[*scribe] {
+	b.Helper()
+	b.ReportAllocs()
+	driver := loop.NewDriver(&scribe{}, service, space, loop.DefaultEventLimits(), time.Now)
+	if err := driver.Follow(store.Batch{Reset: true, Revision: 1}); err != nil {
+		b.Fatal(err)
+	}
+	return driver
+}
+
+// A turn of 64 requests, each with a record, an event and an answer: two
+// transactions.
+func BenchmarkRoundOf64(b *testing.B) {
+	driver := newScribe(b)
+	slate := &slate{revision: 1}
+	log := store.NewCommitter(slate, store.CommitterConfig{
+		LeaderKey: space.Key(model.LeaderRef(service)), Term: 1, ChainKey: space.Key(model.Ref{Kind: model.KindChain, ID: service}),
+	})
+	if _, err := driver.Lead(b.Context(), loop.Leading{
+		Term: 1, Log: log, Grant: func(context.Context, time.Duration) (int64, error) { return 1, nil },
+	}); err != nil {
+		b.Fatal(err)
+	}
+	requests := make([]model.Event, 64)
+	for i := range requests {
+		l := granted(i)
+		requests[i] = model.Input{Token: uint64(i + 1), Request: model.Effect{
+			Puts:   []model.Record{l},
+			Events: []model.JobEvent{{Kind: model.EventReservationLeased, Time: l.GrantedAt, Key: l.Key, UID: l.UID, Count: 8}},
+		}}
+	}
+	for b.Loop() {
+		actions, err := driver.Round(b.Context(), requests)
+		if err != nil || len(actions) != len(requests) {
+			b.Fatalf("%d answers, %v", len(actions), err)
+		}
+		if err := driver.Follow(store.Batch{Revision: slate.revision}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// What another service has committed at once: 64 leases and as many events.
+func BenchmarkEventsOf64(b *testing.B) {
+	driver := newScribe(b)
+	batch := store.Batch{Revision: 2}
+	for i := range 64 {
+		l := granted(i)
+		value, err := wire.Encode(l)
+		if err != nil {
+			b.Fatal(err)
+		}
+		batch.Changes = append(batch.Changes, store.Change{KV: store.KV{Key: space.Key(l.Ref()), Value: value, Create: 2, Mod: 2}})
+		batch.Skipped = append(batch.Skipped, store.Change{KV: store.KV{
+			Key: fmt.Sprintf("%sjob-%d/%s/00000001-%012x-80", space.Events(), i, model.ServiceRegistry, i), Create: 2, Mod: 2,
+		}})
+	}
+	for b.Loop() {
+		if events, err := driver.Events(batch); err != nil || len(events) != 65 {
+			b.Fatalf("%d events, %v", len(events), err)
+		}
+	}
+}
