@@ -11,7 +11,7 @@ import (
 )
 
 // burstsWithin bounds the workload; what is not done by then is noted.
-const burstsWithin = 4 * time.Minute
+const burstsWithin = 150 * time.Second
 
 var bursts = Workload{
 	Name:  "bursts",

@@ -56,6 +56,8 @@ type Result struct {
 	Audits   []Audit  `json:"audits"`
 	Notes    []string `json:"notes,omitempty"`
 	Seconds  float64  `json:"seconds"`
+	// Error is why the workload did not come to its end.
+	Error string `json:"error,omitempty"`
 }
 
 // Run is one workload under way.
@@ -81,9 +83,10 @@ func run(ctx context.Context, w Workload, o Options) (*Result, error) {
 	err := w.Run(ctx, r)
 	r.Seconds = time.Since(r.began).Seconds()
 	if err != nil {
-		return &r.Result, fmt.Errorf("%s: %w", w.Name, err)
+		err = fmt.Errorf("%s: %w", w.Name, err)
+		r.Result.Error = err.Error()
 	}
-	return &r.Result, nil
+	return &r.Result, err
 }
 
 // Say tells whoever waits how far the workload is.

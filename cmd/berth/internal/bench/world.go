@@ -25,6 +25,8 @@ const (
 	// how long they may take to end.
 	readyTimeout = 3 * time.Minute
 	stopTimeout  = 30 * time.Second
+	// revisionTries is how often etcd is asked for its revision at most.
+	revisionTries = 5
 )
 
 // World is a Berth for one workload, or a part of one.
@@ -204,10 +206,15 @@ func (w *World) Ask(ctx context.Context, b Batch) error {
 	return err
 }
 
-// revision is etcd's present one.
+// revision is etcd's present one. A machine that is kept busy may let one question
+// wait too long: it is asked again.
 func (w *World) revision(ctx context.Context) (int64, error) {
-	page, err := w.Etcd.Page(ctx, store.PageRequest{From: "/", To: "0", Limit: 1})
-	return page.Revision, err
+	for tries := 1; ; tries++ {
+		page, err := w.Etcd.Page(ctx, store.PageRequest{From: "/", To: "0", Limit: 1})
+		if err == nil || tries == revisionTries || ctx.Err() != nil {
+			return page.Revision, err
+		}
+	}
 }
 
 // Measure does something and notes the processor time that it took; do answers
