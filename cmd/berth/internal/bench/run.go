@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -84,7 +85,7 @@ func run(ctx context.Context, w Workload, o Options) (*Result, error) {
 	r.Seconds = time.Since(r.began).Seconds()
 	if err != nil {
 		err = fmt.Errorf("%s: %w", w.Name, err)
-		r.Result.Error = err.Error()
+		r.Result.Error, _, _ = strings.Cut(err.Error(), "\n") // what came of it stands below
 	}
 	return &r.Result, err
 }

@@ -25,8 +25,8 @@ const (
 	// how long they may take to end.
 	readyTimeout = 3 * time.Minute
 	stopTimeout  = 30 * time.Second
-	// revisionTries is how often etcd is asked for its revision at most.
-	revisionTries = 5
+	// mostTries is how often etcd is asked again at most.
+	mostTries = 5
 )
 
 // World is a Berth for one workload, or a part of one.
@@ -206,15 +206,24 @@ func (w *World) Ask(ctx context.Context, b Batch) error {
 	return err
 }
 
-// revision is etcd's present one. A machine that is kept busy may let one question
-// wait too long: it is asked again.
-func (w *World) revision(ctx context.Context) (int64, error) {
-	for tries := 1; ; tries++ {
+// revision is etcd's present one.
+func (w *World) revision(ctx context.Context) (revision int64, err error) {
+	return revision, again(ctx, func() error {
 		page, err := w.Etcd.Page(ctx, store.PageRequest{From: "/", To: "0", Limit: 1})
-		if err == nil || tries == revisionTries || ctx.Err() != nil {
-			return page.Revision, err
+		revision = page.Revision
+		return err
+	})
+}
+
+// again asks etcd what may be asked twice until it answers, a few times at most: a
+// machine that is kept busy may let one call wait too long.
+func again(ctx context.Context, ask func() error) (err error) {
+	for range mostTries {
+		if err = ask(); err == nil || ctx.Err() != nil {
+			break
 		}
 	}
+	return err
 }
 
 // Measure does something and notes the processor time that it took; do answers
