@@ -40,7 +40,7 @@ func (r *Report) markdown() []byte {
 	for _, result := range r.Results {
 		seconds += result.Seconds
 	}
-	fmt.Fprintf(&b, "Measured %s with `berth bench` of version %s: %d replicas of each service, windows of %s, %d repeats", r.Began.UTC().Format("2006-01-02 15:04 MST"), r.Version, r.Replicas, r.Window, r.Repeats)
+	fmt.Fprintf(&b, "Measured %s with `berth bench` of version %s: replicas of each service %d, windows %s, repeats %d", r.Began.UTC().Format("2006-01-02 15:04 MST"), r.Version, r.Replicas, r.Window, r.Repeats)
 	if r.Scale != 1 {
 		fmt.Fprintf(&b, ", **sizes times %g**", r.Scale)
 	}
@@ -129,6 +129,9 @@ func (r *Result) markdown(b *bytes.Buffer) {
 	for _, note := range r.Notes {
 		fmt.Fprintf(b, "- %s\n", strings.TrimSpace(note))
 	}
+	if r.Error != "" {
+		fmt.Fprintf(b, "\n**Not at its end**: %s\n", r.Error)
+	}
 	for i, a := range r.Audits {
 		if i == 0 {
 			fmt.Fprintln(b)
@@ -150,7 +153,7 @@ func (r *Result) costsMarkdown(b *bytes.Buffer) {
 	for _, kind := range writeKinds {
 		fmt.Fprintf(b, " %s |", kind)
 	}
-	fmt.Fprintf(b, " kB | others |\n|---|%s\n", strings.Repeat("---|", len(costKinds)+len(writeKinds)+2))
+	fmt.Fprintf(b, " kB | other processors |\n|---|%s\n", strings.Repeat("---|", len(costKinds)+len(writeKinds)+2))
 	for _, p := range phases {
 		if p.Operations == 0 {
 			continue

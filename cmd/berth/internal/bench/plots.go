@@ -60,8 +60,8 @@ func (r *Report) charts() map[string]chart.Chart {
 			Title: "What those who wait cost others, in 1,000 groups",
 			X:     chart.Axis{Label: "reservations that wait in other groups", Log: true}, Y: chart.Axis{Label: "times as long as with none", To: 2},
 			Lines: present(
-				r.besideMany("upsert"), r.besideMany("grant"), r.besideMany("explain"), r.besideMany("pending view"),
-				chart.Line{Name: "with none", Baseline: true, Points: []chart.Point{{X: 1000, Y: 1}, {X: 100_000, Y: 1}}}),
+				chart.Line{Name: "with none", Baseline: true, Points: []chart.Point{{X: 1000, Y: 1}, {X: 100_000, Y: 1}}},
+				r.besideMany("upsert"), r.besideMany("grant"), r.besideMany("explain"), r.besideMany("pending view")),
 		},
 	} {
 		if slices.ContainsFunc(c.Lines, func(l chart.Line) bool { return !l.Baseline }) {

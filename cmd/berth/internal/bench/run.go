@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -56,6 +57,8 @@ type Result struct {
 	Audits   []Audit  `json:"audits"`
 	Notes    []string `json:"notes,omitempty"`
 	Seconds  float64  `json:"seconds"`
+	// Error is why the workload did not come to its end.
+	Error string `json:"error,omitempty"`
 }
 
 // Run is one workload under way.
@@ -81,9 +84,10 @@ func run(ctx context.Context, w Workload, o Options) (*Result, error) {
 	err := w.Run(ctx, r)
 	r.Seconds = time.Since(r.began).Seconds()
 	if err != nil {
-		return &r.Result, fmt.Errorf("%s: %w", w.Name, err)
+		err = fmt.Errorf("%s: %w", w.Name, err)
+		r.Result.Error, _, _ = strings.Cut(err.Error(), "\n") // what came of it stands below
 	}
-	return &r.Result, nil
+	return &r.Result, err
 }
 
 // Say tells whoever waits how far the workload is.

@@ -55,8 +55,10 @@ func seedExecutors(sku string, n int) func(ctx context.Context, etcd []string) e
 					txn.Then = append(txn.Then, op)
 				}
 			}
-			_, err := s.Txn(ctx, txn)
-			return err
+			return again(ctx, func() error { // the same puts twice are the same
+				_, err := s.Txn(ctx, txn)
+				return err
+			})
 		})
 		return err
 	}

@@ -41,10 +41,11 @@ func playTrace(ctx context.Context, w *World) error {
 	file := filepath.Join(w.site.dir, "trace.json")
 	player := exec.CommandContext(ctx, w.site.binary, "replay", r.Trace, "--settle", traceSettle, "--report", file,
 		"--gateway", strings.Join(w.site.gateways, ","), "--etcd-endpoints", strings.Join(w.site.etcd, ","), "--cluster", w.site.cluster)
+	player.Stderr = r.Status
 	var report replay.Report
 	if err := w.Measure(ctx, "a worker of the trace", func() (int, error) {
-		if out, err := player.CombinedOutput(); err != nil {
-			return 0, fault.New(fault.Internal, fault.ReasonInternal, "berth replay: %s", out).Because(err)
+		if err := player.Run(); err != nil {
+			return 0, fault.New(fault.Internal, fault.ReasonInternal, "berth replay failed").Because(err)
 		}
 		text, err := os.ReadFile(file)
 		if err == nil {

@@ -25,6 +25,8 @@ const (
 	// how long they may take to end.
 	readyTimeout = 3 * time.Minute
 	stopTimeout  = 30 * time.Second
+	// mostTries is how often etcd is asked again at most.
+	mostTries = 5
 )
 
 // World is a Berth for one workload, or a part of one.
@@ -205,9 +207,23 @@ func (w *World) Ask(ctx context.Context, b Batch) error {
 }
 
 // revision is etcd's present one.
-func (w *World) revision(ctx context.Context) (int64, error) {
-	page, err := w.Etcd.Page(ctx, store.PageRequest{From: "/", To: "0", Limit: 1})
-	return page.Revision, err
+func (w *World) revision(ctx context.Context) (revision int64, err error) {
+	return revision, again(ctx, func() error {
+		page, err := w.Etcd.Page(ctx, store.PageRequest{From: "/", To: "0", Limit: 1})
+		revision = page.Revision
+		return err
+	})
+}
+
+// again asks etcd what may be asked twice until it answers, a few times at most: a
+// machine that is kept busy may let one call wait too long.
+func again(ctx context.Context, ask func() error) (err error) {
+	for range mostTries {
+		if err = ask(); err == nil || ctx.Err() != nil {
+			break
+		}
+	}
+	return err
 }
 
 // Measure does something and notes the processor time that it took; do answers

@@ -29,7 +29,7 @@ type scale struct {
 func (a Axis) fit(values []float64) scale {
 	from, to := math.Inf(1), math.Inf(-1)
 	if a.From != a.To {
-		from, to = a.From, a.To
+		values = append(values[:len(values):len(values)], a.From, a.To)
 	}
 	for _, v := range values {
 		if !a.Log || v > 0 {
@@ -37,10 +37,8 @@ func (a Axis) fit(values []float64) scale {
 		}
 	}
 	switch {
-	case math.IsInf(from, 1) || a.Log && to <= 0:
+	case math.IsInf(from, 1):
 		from, to = 1, 10
-	case a.Log && from <= 0:
-		from = to / 10
 	case from == to && a.Log:
 		from, to = from/2, to*2
 	case from == to:

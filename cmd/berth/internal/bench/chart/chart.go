@@ -15,7 +15,8 @@ type Point struct{ X, Y float64 }
 type Line struct {
 	Name   string
 	Points []Point
-	// Baseline is what the others are compared with: dashed, and in grey.
+	// Baseline is what the line before it is compared with, and is dashed in the
+	// same colour; it is grey where it comes first, for all.
 	Baseline bool
 	// Marked has each point shown.
 	Marked bool
@@ -77,12 +78,13 @@ func (c Chart) Write(w io.Writer) error {
 		up = append(up, tick{coordinate(place(Point{x.from, v}).Y), label(v)})
 	}
 	var lines []drawn
-	colour := 0
+	class, used := "all", 0
 	for i, l := range c.Lines {
-		d := drawn{Class: "base", Words: wrap(l.Name, 24), Y: top + 10 + float64(i)*legendStep}
+		d := drawn{Class: class + " base", Words: wrap(l.Name, 24), Y: top + 10 + float64(i)*legendStep}
 		if !l.Baseline {
-			d.Class = fmt.Sprint("c", colour%colours)
-			colour++
+			class = fmt.Sprint("c", used%colours)
+			d.Class = class
+			used++
 		}
 		var path strings.Builder
 		for _, p := range l.Points {
