@@ -17,7 +17,7 @@ const reportBacklog = 64
 // when the stream has ended.
 type line interface {
 	answer(*controlv1.HeartbeatAnswer)
-	// end ends the stream: with an error, or with none.
+	// end ends the stream with an error.
 	end(error)
 }
 
