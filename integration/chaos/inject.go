@@ -44,9 +44,10 @@ type network interface {
 
 // injector carries a schedule out.
 type injector struct {
-	fleet *fleet.Fleet
-	links network
-	etcd  *store.Etcd
+	fleet    *fleet.Fleet
+	links    network
+	etcd     *store.Etcd
+	programs programs
 	// audited is the revision up to which nobody needs the history any more.
 	audited func() int64
 	begun   time.Time
@@ -104,6 +105,17 @@ func (i *injector) apply(ctx context.Context, a *Applied) error {
 		}
 	case Rolling:
 		return i.rolling(ctx)
+	case StepClock:
+		switch err := stepped(ctx, a.By, a.For); {
+		case errors.Is(err, errNoClock):
+			a.Skipped = err.Error()
+		case err != nil:
+			return err
+		}
+	case Upgrade:
+		return i.replace(ctx, func(string) bool { return true }, false)
+	case Rollback:
+		return i.replace(ctx, beginsOld, true)
 	default:
 		i.link(ctx, a)
 	}

@@ -21,7 +21,7 @@ type promise struct {
 // promises is called by hosts when they confirm a stop.
 func (w *World) promises(a *agent, k instance) { w.promised[promise{a.id, k}] = true }
 
-// started is called by hosts when a process starts.
+// started is called by hosts when a process has started.
 func (w *World) started(a *agent, k instance) {
 	if first, ok := w.starts[k]; ok {
 		w.fail("%s at epoch %d is started on %s, and was started on %s", k.worker, k.epoch, a.id, first)
@@ -29,48 +29,12 @@ func (w *World) started(a *agent, k instance) {
 	if w.promised[promise{a.id, k}] {
 		w.fail("%s at epoch %d is started on %s, which had confirmed its stop", k.worker, k.epoch, a.id)
 	}
+	// What the control plane has given up, or should not be there, is counted too.
+	if slots, running := int(a.host.Resources["slots"]), a.living(); running > slots {
+		w.fail("%s runs %d workers in %d slots", a.id, running, slots)
+	}
 	w.starts[k] = a.id
 	w.logf("%s: starts %s at epoch %d", a.id, k.worker, k.epoch)
-}
-
-// checkAgents looks at the hosts themselves: no host runs more than it has
-// room for, but for what the control plane has given up.
-func (w *World) checkAgents() {
-	for _, a := range w.agents {
-		running := 0
-		for _, wk := range a.workers {
-			if !wk.state.Terminal() {
-				running++
-			}
-		}
-		if slots := int(a.host.Resources["slots"]); running > slots && !w.givenUp() {
-			w.fail("%s runs %d workers in %d slots", a.id, running, slots)
-		}
-	}
-}
-
-// givenUp says whether a worker was ever lost: then a host may run old ones
-// that it has not been told to stop yet.
-func (w *World) givenUp() bool {
-	for _, r := range w.store.History() {
-		for _, c := range r.Changes {
-			ref, ok := w.space.Parse(c.Key)
-			if !ok || ref.Kind != model.KindTaskChunk || c.Deleted {
-				continue
-			}
-			record, err := wire.Decode(ref, c.Value, c.Create, c.Mod, c.Lease)
-			if err != nil {
-				w.fail("%v", err)
-				return true
-			}
-			for _, tw := range record.(*model.TaskChunk).Workers {
-				if tw.State == model.WorkerLost {
-					return true
-				}
-			}
-		}
-	}
-	return false
 }
 
 // records decodes what the store holds of a kind.

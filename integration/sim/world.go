@@ -275,7 +275,6 @@ func (w *World) check() {
 	if v := w.audit.Violations(); len(v) > 0 {
 		w.fail("invariant: %+v", v[0])
 	}
-	w.checkAgents()
 }
 
 // settle stops all faults and waits until nothing changes any more, then looks

@@ -211,7 +211,7 @@ func (l *Loop[C]) post(ctx context.Context, it item[C]) (any, error) {
 			return nil, fault.New(fault.Unavailable, fault.ReasonUnavailable, "the replica is stopping")
 		}
 	case <-full:
-		return nil, errFull()
+		return nil, errFull("perhaps applied")
 	case <-ctx.Done():
 		if it.read != nil && !it.claim() {
 			r := <-it.reply // it is being read this very moment

@@ -29,6 +29,14 @@ const (
 	// time and this long are still well within the TTL.
 	renewEvery = PresenceTTL / 5
 
+	// judgeTimeout is how long presence waits for what the assigner says of the
+	// workers that an executor comes with. Then it is announced with strays, which
+	// gives it no work.
+	judgeTimeout = time.Second
+	// judgeAgain is how long an executor may have strays before it is asked to
+	// report everything again: who leads the assigner meanwhile may not know them.
+	judgeAgain = PresenceTTL
+
 	beatTimeout = 5 * time.Second
 	peekTimeout = 500 * time.Millisecond
 )

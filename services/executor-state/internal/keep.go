@@ -95,13 +95,17 @@ func (h *Heartbeats) keep(ctx context.Context, sessions []*session) {
 	defer cancel()
 	var leased, unknown []*session
 	for _, s := range sessions {
+		doubtful, since := s.workers.doubtful()
 		switch {
 		case s.ctx.Err() != nil:
 			s.rest() // who has left is not to be kept
+		case doubtful && !since.IsZero() && time.Since(since) > judgeAgain:
+			s.line.end(fault.New(fault.Unavailable, fault.ReasonUnavailable, "it is time to report everything again"))
+			s.rest()
 		case s.lease == 0:
 			unknown = append(unknown, s)
-		case s.returning && s.workers.count() == 0:
-			go s.comeBack()
+		case s.returning && s.workers.count() == 0 || !since.IsZero() && s.strays != doubtful:
+			go s.tellAgain()
 		default:
 			leased = append(leased, s)
 		}
@@ -204,6 +208,7 @@ func (h *Heartbeats) verify(ctx context.Context, sessions []*session) {
 func (s *session) join() {
 	ctx, cancel := context.WithTimeout(s.ctx, beatTimeout)
 	defer cancel()
+	s.workers.await(s.ctx, judgeTimeout)
 	var present bool
 	var refused error
 	_ = s.h.newcomers.pass(ctx, func() error {
@@ -230,10 +235,7 @@ func (s *session) announce() (present bool, err error) {
 		s.h.log.Debug("a heartbeat did not reach etcd", "executor", s.id, "error", err)
 		return false, nil
 	}
-	_, err = s.h.leader.Announce(ctx, &controlv1.AnnounceRequest{
-		Id: s.id, Incarnation: s.incarnation, EtcdLease: lease.ID, Workers: s.workers.count(),
-	})
-	if err != nil {
+	if err = s.tell(ctx, lease.ID); err != nil {
 		// What was perhaps announced runs out by itself if it is not used.
 		switch f := rpc.FromStatus(err); f.Reason {
 		case fault.ReasonOtherIncarnation, fault.ReasonNotFound:
@@ -245,13 +247,26 @@ func (s *session) announce() (present bool, err error) {
 	return true, nil
 }
 
-// comeBack announces an executor once more, on the etcd lease that it has, when
-// its workers of before are gone, and goes on with the beat. What fails is tried
-// again with the next one.
-func (s *session) comeBack() {
+// tellAgain announces an executor once more, on the etcd lease that it has, when
+// what was told of its workers is so no longer, and goes on with the beat. What
+// fails is tried again with the next one.
+func (s *session) tellAgain() {
 	ctx, cancel := context.WithTimeout(s.ctx, beatTimeout)
 	defer cancel()
-	_, err := s.h.leader.Announce(ctx, &controlv1.AnnounceRequest{Id: s.id, Incarnation: s.incarnation, EtcdLease: s.lease})
-	s.returning = err != nil
+	if s.tell(ctx, s.lease) == nil {
+		s.returning = s.returning && s.workers.count() > 0
+	}
 	s.h.renew(ctx, []*session{s})
+}
+
+// tell announces an executor with its workers.
+func (s *session) tell(ctx context.Context, lease int64) error {
+	doubtful, _ := s.workers.doubtful()
+	_, err := s.h.leader.Announce(ctx, &controlv1.AnnounceRequest{
+		Id: s.id, Incarnation: s.incarnation, EtcdLease: lease, Workers: s.workers.count(), Strays: doubtful,
+	})
+	if err == nil {
+		s.strays = doubtful
+	}
+	return err
 }

@@ -30,7 +30,7 @@ type session struct {
 	line        line
 	id          string
 	incarnation int64
-	workers     living
+	workers     *living
 	last        time.Time // the last message came; of who takes them
 
 	mu sync.Mutex
@@ -54,8 +54,9 @@ type presence struct {
 	lease int64
 	// renewed is when the last renewal of lease that succeeded began.
 	renewed time.Time
-	// returning: it was given up, is back, and had workers of before.
-	returning bool
+	// returning: it was given up, is back, and had workers of before. strays: it
+	// was announced with workers that it should not have.
+	returning, strays bool
 	// term is the assigner's, until the agent is told.
 	term int64
 }
@@ -63,7 +64,7 @@ type presence struct {
 // begin begins the session of the agent that has sent first.
 func (h *Heartbeats) begin(ctx context.Context, first *controlv1.HeartbeatRequest, back line) *session {
 	h.pulse.begin()
-	return &session{h: h, ctx: ctx, line: back, id: first.GetId(), incarnation: first.GetIncarnation()}
+	return &session{h: h, ctx: ctx, line: back, id: first.GetId(), incarnation: first.GetIncarnation(), workers: newLiving()}
 }
 
 // take takes in what the agent has sent: nil for the same once more.
@@ -116,7 +117,7 @@ func (s *session) rest() {
 	s.mu.Lock()
 	again, left := s.again && !s.left, s.left
 	s.again, s.beating = false, again
-	if s.stands = (time.Time{}); s.lease != 0 && !s.returning {
+	if s.stands = (time.Time{}); s.lease != 0 && !s.returning && !s.strays {
 		s.stands = s.renewed.Add(renewEvery)
 	}
 	s.mu.Unlock()
@@ -166,11 +167,11 @@ func (s *session) suspect() {
 	}
 }
 
-// locate notes the agent's address, which an incarnation keeps for good, and
-// whether it is back from LOST with workers of before.
+// locate notes the agent's address, which an incarnation keeps for good, whether it
+// is back from LOST with workers of before, and whether it has strays.
 func (s *session) locate(c *inventory.Core) {
 	if view, ok := c.Executor(s.id); ok && view.Incarnation == s.incarnation {
-		s.address, s.returning = view.Address, view.Returning
+		s.address, s.returning, s.strays = view.Address, view.Returning, view.Strays
 	}
 }
 
@@ -206,6 +207,9 @@ func (s *session) forwardAll() {
 			// The agent brings everything again on its next stream.
 			s.line.end(err)
 			return
+		}
+		if s.workers.judge(answer) {
+			s.beat(time.Now(), false) // it is to be announced
 		}
 		s.line.answer(&controlv1.HeartbeatAnswer{Present: true, Report: answer})
 	}

@@ -3,6 +3,7 @@ package internal
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"log/slog"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/store"
+	"berth.dev/services/executor-state/inventory"
 )
 
 // renewals renews etcd leases of the store, keeps when each renewal began, and
@@ -174,6 +176,57 @@ func TestOlderCopyIsTold(t *testing.T) {
 		}
 		if !fault.Is(err, fault.ReasonOtherIncarnation) {
 			t.Errorf("the older copy is told %v, %v", answer, err)
+		}
+	})
+}
+
+// An executor that comes with workers is announced once the assigner has said
+// whether they should be there, and while it does not say, as if they should not.
+func TestExecutorState10StraysAreAnnounced(t *testing.T) {
+	play(t, func(t *testing.T, s *session, _ *renewals, agents *Agents) {
+		beat := func(what string, strays bool) {
+			t.Helper()
+			if answer, err := s.sends(nil); err != nil || !answer.GetPresent() {
+				t.Fatalf("%s: %v, %v", what, answer, err)
+			}
+			var view inventory.ExecutorView
+			if err := s.h.peek(t.Context(), func(c *inventory.Core) { view, _ = c.Executor("a") }); err != nil || view.Strays != strays {
+				t.Fatalf("%s: strays %v, want %v, %v", what, view.Strays, strays, err)
+			}
+		}
+		again := func() {
+			s = beating(t, s.h, "a", register(t, agents, "a", rand.Text()).GetIncarnation())
+			s.workers.reported(&controlv1.ExecutorReport{Complete: true, Workers: []*controlv1.WorkerReport{{Job: "j", Stage: "s", Epoch: 3}}})
+		}
+		judge := func(strays int32) { s.workers.judge(&controlv1.ExecutorReportAnswer{Strays: strays}) }
+
+		again()
+		time.AfterFunc(judgeTimeout/2, func() { judge(0) })
+		beat("they are as they should be", false)
+
+		again()
+		time.AfterFunc(judgeTimeout/2, func() { judge(1) })
+		beat("one is a stray", true)
+		judge(0)
+		beat("it is gone", false)
+		judge(2)
+		beat("others are found", true)
+
+		again()
+		began := time.Now()
+		beat("nobody says", true)
+		if waited := time.Since(began); waited < judgeTimeout {
+			t.Errorf("it waited %v", waited)
+		}
+		beat("nobody says yet", true)
+		judge(0)
+		beat("they are as they should be after all", false)
+
+		// The assigner that knew of it may lead no more.
+		judge(1)
+		time.Sleep(judgeAgain + time.Millisecond)
+		if _, err := s.sends(nil); !fault.Is(err, fault.ReasonUnavailable) {
+			t.Errorf("it is not asked to report everything again: %v", err)
 		}
 	})
 }

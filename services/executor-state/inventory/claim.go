@@ -96,13 +96,9 @@ func (c *Core) pickIdle(sku string, limit int) []string {
 		return nil
 	}
 	var found []*host
-	for _, shape := range s.shapes {
-		for _, b := range c.sections.whole.lots[lotKey{shape: shape}].list {
-			for h := range b.hosts.all() {
-				if h.use == idle {
-					found = append(found, h)
-				}
-			}
+	for h := range c.byID.all() {
+		if h.use == idle && h.shape.sku == s {
+			found = append(found, h)
 		}
 	}
 	slices.SortFunc(found, func(a, b *host) int { return compareRank(b, a) })

@@ -342,8 +342,8 @@ func TestMatcherEqualsTheObviousOne(t *testing.T) {
 // tighten gives the core's sections bounds that a few executors reach.
 func tighten(t *rapid.T, c *Core) {
 	limits := &c.sections.limits
-	limits.sections, limits.places = evenly(1, 3, maxSections).Draw(t, "sections"), evenly(1, 9, maxPlaces).Draw(t, "places")
-	limits.domains, limits.smallPart = evenly(0, 1, 2, maxDomains).Draw(t, "domains"), evenly(1, 2, smallPart).Draw(t, "smallPart")
+	limits.sections, limits.words = evenly(1, 3, maxSections).Draw(t, "sections"), evenly(1, 3, maxWords).Draw(t, "words")
+	c.limits.block, c.limits.narrow = evenly(1, 2, 4, blockSize).Draw(t, "block"), evenly(0, 2, blockSize).Draw(t, "narrow")
 }
 
 // Requests, pools and requests to disable name now these attributes and now
@@ -381,11 +381,6 @@ func TestSectionsFollowWhatChanges(t *testing.T) {
 		}
 		if left := len(w.core.sections.columns); left > 0 || len(w.core.sections.broad) != 1 {
 			t.Fatalf("%d columns and %d broad sections are left", left, len(w.core.sections.broad))
-		}
-		for h := range w.core.byID.all() {
-			if len(h.posts) != 1 || len(h.class.sections) != 1 {
-				t.Fatalf("%s has %d places in %d sections", h.id, len(h.posts), len(h.class.sections))
-			}
 		}
 	})
 }
@@ -449,7 +444,6 @@ func TestSumComesBackToWhatItWas(t *testing.T) {
 // later, and those of its bucket that are of other domains do not.
 func TestPackSpreadByManyValues(t *testing.T) {
 	r := lead(DefaultConfig())
-	r.core.sections.limits.domains = 0
 	for id, rack := range map[string]string{"e0": "a", "e1": "a", "e2": "b", "f0": "c"} {
 		g := small(id, 1000, 2)
 		g.Attributes = map[string]string{"rack": rack}

@@ -47,15 +47,7 @@ func (s *Reservations) upsert(ctx context.Context, req *berthv1.UpsertReservatio
 		return nil, err
 	}
 	done := value.(queue.Upserted)
-	// What the call made is durable. Its place in the queue is read after it; a
-	// leader that has just stopped to lead leaves that out.
-	view := queue.View{Reservation: done.Reservation, State: done.Reservation.State}
-	_ = s.loop.Read(ctx, false, func(c *queue.Core) {
-		if v, ok := c.GetUID(done.Reservation.UID); ok {
-			view = v
-		}
-	})
-	answer := shown(view, false)
+	answer := shown(done.View, false)
 	answer.Change = berthv1.UpsertReservationRequest_Change(done.Change).Enum()
 	return answer, nil
 }

@@ -38,7 +38,7 @@ func TestUpsertGetCancel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if made.GetChange() != berthv1.UpsertReservationRequest_CREATED || made.GetState() != berthv1.Reservation_LEASING ||
+	if made.GetChange() != berthv1.UpsertReservationRequest_CREATED || made.GetState() != berthv1.Reservation_QUEUED ||
 		made.GetName() != model.MainName || made.GetUid() == "" || made.GetEpoch() == 0 || made.GetPosition() != 1 {
 		t.Errorf("made %v", made)
 	}
@@ -50,7 +50,7 @@ func TestUpsertGetCancel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made.Change = nil
+	made.Change, made.State = nil, berthv1.Reservation_LEASING
 	if !proto.Equal(got, made) {
 		t.Errorf("got  %v\nmade %v", got, made)
 	}

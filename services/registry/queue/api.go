@@ -28,9 +28,10 @@ type Upsert struct {
 
 // Upserted answers an Upsert.
 type Upserted struct {
-	// Reservation is the newest version as the call left it, durable.
-	Reservation *model.Reservation
-	Change      model.Change
+	// View shows the newest version as the call left it, durable, with its place
+	// in the queue of then.
+	View
+	Change model.Change
 }
 
 // Cancel is the request of a model.Input that cancels every living version of
@@ -112,9 +113,11 @@ const (
 	Stale Result = 3
 	// Behind: an entry of its group before it was not granted.
 	Behind Result = 4
+	// Later: it was not looked at, nor was anything after it.
+	Later Result = 5
 )
 
-var resultNames = [...]string{"unknown", "granted", "no_fit", "stale", "behind"}
+var resultNames = [...]string{"unknown", "granted", "no_fit", "stale", "behind", "later"}
 
 func (r Result) String() string { return resultNames[r] }
 

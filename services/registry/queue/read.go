@@ -49,6 +49,16 @@ func (c *Core) GetUID(uid string) (View, bool) {
 	return c.view(v), true
 }
 
+// durableView shows a version as it is stored. What later effects under way make
+// of it is nobody's to see yet, and where it stands in its queue goes with that.
+func (c *Core) durableView(ref model.Ref) View {
+	if v := c.versions[ref.ID]; v != nil && v.r != nil && c.pendingOf[ref] == 0 {
+		return c.view(v)
+	}
+	r := c.durableReservation(ref)
+	return View{Reservation: r, State: r.State, Reason: r.Reason, Message: r.Message, Counts: r.WorkerCounts}
+}
+
 func (c *Core) view(v *version) View {
 	view := View{Reservation: v.r, State: v.r.State, Reason: v.r.Reason, Message: v.r.Message, Counts: v.counts()}
 	switch {

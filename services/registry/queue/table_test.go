@@ -223,3 +223,28 @@ func (w *world) giveUp(uid string, index int32) {
 	chunk.Workers[index].State, chunk.Workers[index].Requeue = model.WorkerFailed, true
 	w.foreign(model.Changed{Ref: chunk.Ref(), Record: chunk})
 }
+
+// What is answered is stored: of a version that a later request of the same
+// round replaces, that it queues.
+func TestAnUpsertIsAnsweredWithWhatIsDurable(t *testing.T) {
+	c := New(Config{})
+	c.Step(time.Now(), model.Elected{Term: 2, Revision: 2})
+	c.Step(time.Now(), model.Committed{Effects: 1, Revision: 3}) // the mark that it is ready
+	for i, count := range []int32{2, 3} {
+		c.Step(time.Now(), model.Input{Token: uint64(i), Request: ask("j", count)})
+	}
+	var shown []View
+	for _, revision := range []int64{4, 5} {
+		for _, reply := range actionsOf[model.Reply](c.Step(time.Now(), model.Committed{Effects: 1, Revision: revision})) {
+			shown = append(shown, reply.Value.(Upserted).View)
+		}
+	}
+	if len(shown) != 2 {
+		t.Fatalf("answered %+v", shown)
+	}
+	for i, want := range []struct{ position, seats int }{{0, 2}, {1, 3}} {
+		if got := shown[i]; got.State != model.Queued || got.Reservation.State != model.Queued || got.Position != want.position || got.Reservation.Seats.Len() != want.seats {
+			t.Errorf("answer %d: %+v of %d workers", i, got, got.Reservation.Seats.Len())
+		}
+	}
+}

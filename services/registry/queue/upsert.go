@@ -239,6 +239,6 @@ func (c *Core) replyUpserted(token uint64, r *model.Reservation, change model.Ch
 	ref := r.Ref()
 	c.reply(token, func() any {
 		c.counts.Upserts[change]++
-		return Upserted{Reservation: c.durableReservation(ref), Change: change}
+		return Upserted{View: c.durableView(ref), Change: change}
 	})
 }

@@ -205,7 +205,10 @@ type AnnounceRequest struct {
 	EtcdLease int64 `protobuf:"varint,3,opt,name=etcd_lease,json=etcdLease,proto3" json:"etcd_lease,omitempty"`
 	// Workers is how many live on it, as it has reported. One that was given up is
 	// READY once there is none.
-	Workers       int32 `protobuf:"varint,4,opt,name=workers,proto3" json:"workers,omitempty"`
+	Workers int32 `protobuf:"varint,4,opt,name=workers,proto3" json:"workers,omitempty"`
+	// Strays: some of them should not be there, or nobody has said yet that they
+	// should. It is READY once there are none.
+	Strays        bool `protobuf:"varint,5,opt,name=strays,proto3" json:"strays,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -266,6 +269,13 @@ func (x *AnnounceRequest) GetWorkers() int32 {
 		return x.Workers
 	}
 	return 0
+}
+
+func (x *AnnounceRequest) GetStrays() bool {
+	if x != nil {
+		return x.Strays
+	}
+	return false
 }
 
 type AnnounceAnswer struct {
@@ -1490,13 +1500,14 @@ const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\x0eRegisterAnswer\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\x03R\vincarnation\x12#\n" +
 	"\rassigner_term\x18\x02 \x01(\x03R\fassignerTerm\x12B\n" +
-	"\x0fheartbeat_every\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x0eheartbeatEvery\"|\n" +
+	"\x0fheartbeat_every\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x0eheartbeatEvery\"\x94\x01\n" +
 	"\x0fAnnounceRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x03R\vincarnation\x12\x1d\n" +
 	"\n" +
 	"etcd_lease\x18\x03 \x01(\x03R\tetcdLease\x12\x18\n" +
-	"\aworkers\x18\x04 \x01(\x05R\aworkers\"\x10\n" +
+	"\aworkers\x18\x04 \x01(\x05R\aworkers\x12\x16\n" +
+	"\x06strays\x18\x05 \x01(\bR\x06strays\"\x10\n" +
 	"\x0eAnnounceAnswer\"`\n" +
 	"\rDepartRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12 \n" +

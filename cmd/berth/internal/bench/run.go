@@ -22,7 +22,7 @@ type Workload struct {
 
 // Workloads are all there are, in the order in which they run.
 var Workloads = []Workload{
-	rawEtcd, upsert, batches, latency, freedToLeased, explain, waiting, bursts, heartbeats,
+	rawEtcd, upsert, batches, latency, freedToLeased, waiting, bursts, largeFleet, idle, heartbeats, trace,
 }
 
 // Options of a benchmark.
@@ -35,6 +35,10 @@ type Options struct {
 	Scale float64
 	// Replicas of each service.
 	Replicas int
+	// Idle is how long an idle cluster is looked at, Trace the directory of a trace
+	// to play; none if empty.
+	Idle  time.Duration
+	Trace string
 	// Profiles is a directory to keep profiles of services in; none if empty.
 	Profiles string
 	// Place makes the world for a workload.
@@ -60,6 +64,15 @@ type Run struct {
 	Result
 	began time.Time
 	count atomic.Int64
+	setup setup
+}
+
+// setup is what a world has beyond the usual, where it is made for the workload.
+type setup struct {
+	// members of etcd; 1 unless given.
+	members int
+	// seed fills etcd before the services start; see [fleet.Config].
+	seed func(ctx context.Context, etcd []string) error
 }
 
 // run carries a workload out.
