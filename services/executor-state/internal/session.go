@@ -117,7 +117,7 @@ func (s *session) rest() {
 	s.mu.Lock()
 	again, left := s.again && !s.left, s.left
 	s.again, s.beating = false, again
-	if s.stands = (time.Time{}); s.lease != 0 && !s.returning {
+	if s.stands = (time.Time{}); s.lease != 0 && !s.returning && !s.strays {
 		s.stands = s.renewed.Add(renewEvery)
 	}
 	s.mu.Unlock()

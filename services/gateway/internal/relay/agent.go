@@ -38,7 +38,8 @@ type agent struct {
 	relay  *relay
 	number uint32
 	ctx    context.Context
-	end    context.CancelCauseFunc
+	// end ends the stream with an error, or with io.EOF for none.
+	end context.CancelCauseFunc
 	// room is taken while a request of the agent's waits to be sent.
 	room chan struct{}
 	// beating says that a beat waits to be sent; of the relay.
@@ -77,7 +78,8 @@ func (r *Relays) heartbeat(in grpc.ServerStream) error {
 			return r.forward(r, in)
 		}
 	}
-	// The replica is told although the agent may be deaf, and an answer under way to it.
+	// Told apart from the end of this call, which waits for a deaf agent to take the
+	// answer that is under way.
 	context.AfterFunc(ctx, func() { a.relay.remove(a) })
 	go func() { end(a.receive(in)) }() // the end of the handler ends it
 	for {
@@ -92,7 +94,7 @@ func (r *Relays) heartbeat(in grpc.ServerStream) error {
 			if cause := context.Cause(ctx); !errors.Is(cause, io.EOF) {
 				return cause
 			}
-			return nil // the agent has said all
+			return nil // one side has said all
 		}
 	}
 }

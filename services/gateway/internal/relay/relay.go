@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"io"
 	"sync"
 	"time"
 
@@ -182,8 +183,14 @@ func (r *relay) hand(m *controlv1.RelayAnswer) {
 		}
 	}
 	for _, one := range m.GetEnded() {
-		if a := r.agents[one.GetAgent()]; a != nil {
-			a.end(rpc.Unpack(one.GetFailure()))
+		a := r.agents[one.GetAgent()]
+		if a == nil {
+			continue
+		}
+		if failure := rpc.Unpack(one.GetFailure()); failure != nil {
+			a.end(failure)
+		} else {
+			a.end(io.EOF)
 		}
 	}
 }
