@@ -109,7 +109,7 @@ $(TOOLS)/benchstat: tools/go.mod tools/go.sum
 	@touch $@
 
 .PHONY: bench-failover
-bench-failover: build ## how long Berth pauses while parts of it fail, over an hour (ROUNDS=3 OTHER_ROUNDS=3 OUTAGES=kill,stop)
+bench-failover: build ## how long Berth pauses while parts of it fail, over an hour (a quarter: ROUNDS=8 OTHER_ROUNDS=3 GROWTH=0)
 	$(BIN)/berth bench failover $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(OTHER_ROUNDS),--other-rounds $(OTHER_ROUNDS)) \
 		$(if $(OUTAGES),--outages $(OUTAGES)) $(if $(GROWTH),--growth $(GROWTH)) $(if $(JSON),--json $(JSON))
 
