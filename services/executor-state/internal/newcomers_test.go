@@ -33,7 +33,7 @@ func (s *slow) Announce(ctx context.Context, req *controlv1.AnnounceRequest, _ .
 	return answer, err
 }
 
-// grants counts etcd leases.
+// grants counts etcd leases of executors.
 type grants struct {
 	store.Store
 	mu sync.Mutex
@@ -41,9 +41,11 @@ type grants struct {
 }
 
 func (g *grants) Grant(ctx context.Context, ttl time.Duration) (store.Lease, error) {
-	g.mu.Lock()
-	g.n++
-	g.mu.Unlock()
+	if ttl == PresenceTTL {
+		g.mu.Lock()
+		g.n++
+		g.mu.Unlock()
+	}
 	return g.Store.Grant(ctx, ttl)
 }
 
@@ -56,7 +58,6 @@ func TestNewcomersGetThrough(t *testing.T) {
 		l := start(t, db)
 		agents := NewAgents(l)
 		h := run(t, newHeartbeats(l, db, &renewals{db: db}, nil, nil, &slow{agents: agents, turn: newGate(1)}, slog.New(slog.DiscardHandler)))
-		before := db.n
 		var joining sync.WaitGroup
 		for i := range n {
 			id := fmt.Sprint("e", i)
@@ -73,8 +74,8 @@ func TestNewcomersGetThrough(t *testing.T) {
 			})
 		}
 		joining.Wait()
-		if got := db.n - before; got > n {
-			t.Errorf("%d etcd leases were granted to %d executors", got, n)
+		if db.n > n {
+			t.Errorf("%d etcd leases were granted to %d executors", db.n, n)
 		}
 	})
 }
