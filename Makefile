@@ -11,9 +11,16 @@ SEED    ?=
 
 IMAGE   ?= berth:$(VERSION)
 
+REPORT    = $(or $(JSON),$(BIN)/bench.json)
+BASELINE  = cmd/berth/internal/bench/testdata/steps.txt
+STEPS     = $(GO) test -run '^$$' -bench '^BenchmarkStep$$' -benchmem -benchtime 200x -count 6 -cpu 1 -p 1 \
+	./services/registry/queue ./services/executor-state/inventory ./services/assigner/handout
+BENCHSTAT = $(TOOLS)/benchstat -ignore cpu,goos,goarch
+
 CHAOS_MINUTES ?= 10
 CHAOS_SEED    ?= 0
 CHAOS_DIR     ?= $(BIN)/chaos
+CHAOS_CLOCK   ?=
 
 .PHONY: help
 help: ## list the targets
@@ -33,11 +40,9 @@ build: ## build all binaries into bin/
 test: ## everything that a change must pass
 	$(GO) test -timeout 8m $$($(GO) list work | grep -v berth.dev/integration)
 	@# One after the other: each of these wants the whole machine.
-	$(GO) test -p 1 -timeout 8m ./integration/docs ./integration/sim ./integration/play ./integration/scenario
-	@# The checkers of chaos, and not the run itself: that is make chaos.
-	$(GO) test -short ./integration/chaos
-	@# What these look at is outside their own module, where go test's cache is blind.
-	$(GO) test -count=1 ./integration/layout ./integration/mutants
+	$(GO) test -p 1 -timeout 8m ./integration/docs ./integration/sim ./integration/play
+	@# These look at what they do not import, to which go test's cache is blind.
+	$(GO) test -p 1 -timeout 8m -count=1 ./integration/scenario ./integration/chaos ./integration/layout ./integration/mutants
 
 .PHONY: race
 race: ## the tests under the race detector
@@ -48,10 +53,20 @@ sim: ## the simulated cluster: 10,000 seeds, or one with its transcript (SEED=n)
 	$(GO) test ./integration/sim -run 'TestSeeds' -count=1 -timeout 20m $(if $(SEED),-v -args -seed=$(SEED),-args -seeds=10000)
 
 .PHONY: chaos
-chaos: build ## everything is broken while clients go on, 10 minutes (CHAOS_MINUTES=n CHAOS_SEED=n)
+chaos: build ## everything is broken while clients go on, 10 minutes (CHAOS_MINUTES=n CHAOS_SEED=n CHAOS_CLOCK=1)
 	@mkdir -p $(CHAOS_DIR)
 	@BERTH_BINARY=$(BIN)/berth $(GO) test ./integration/chaos -run TestChaos -count=1 -v -timeout 24h \
-		-args -namespaces -minutes=$(CHAOS_MINUTES) -seed=$(CHAOS_SEED) -keep=$(CHAOS_DIR)
+		-args -namespaces -minutes=$(CHAOS_MINUTES) -seed=$(CHAOS_SEED) -keep=$(CHAOS_DIR) $(if $(CHAOS_CLOCK),-clock)
+
+.PHONY: upgrade
+upgrade: ## the short chaos run from an older commit to this one and back (OLD=ref; the newest tag unless given)
+	@old="$(OLD)"; old=$${old:-$$(git describe --tags --abbrev=0 HEAD^ 2>/dev/null)}; \
+	if [ -z "$$old" ]; then echo "no tag is reachable before HEAD, so there is nothing to upgrade from: name a commit with OLD=ref"; exit 0; fi; \
+	$(MAKE) --no-print-directory build && mkdir -p $(CHAOS_DIR) && dir=$$(mktemp -d) && trap 'git worktree remove --force "$$dir/source"; rm -rf "$$dir"' EXIT && \
+	git worktree add --quiet --detach "$$dir/source" "$$old" && echo "building $$old" && \
+	(cd "$$dir/source" && $(GO) build -ldflags "-X berth.dev/pkg/process.Version=$$old" -o "$$dir/berth" ./cmd/berth) && \
+	BERTH_BINARY=$(BIN)/berth $(GO) test ./integration/chaos -run TestUpgrade -count=1 -v -timeout 30m \
+		-args -old="$$dir/berth" -seed=$(CHAOS_SEED) -keep=$(CHAOS_DIR)
 
 .PHONY: troubles
 troubles: build ## etcd loses its quorum, is full, slow, compacted, defragmented and rebuilt
@@ -62,8 +77,36 @@ mutants: ## break one rule at a time: the simulator or chaos has to find out (ON
 	$(GO) test ./integration/mutants -run TestEveryMutantIsFound -count=1 -v -timeout 6h -args -hunt $(if $(ONLY),-only=$(ONLY))
 
 .PHONY: bench
-bench: build ## every workload beside its baseline, 15 minutes (ONLY=upsert,latency JSON=file)
-	$(BIN)/berth bench $(if $(ONLY),--only $(ONLY)) $(if $(JSON),--json $(JSON))
+bench: build bench-guard ## every workload beside its baseline, 15 minutes (ONLY=upsert,latency TRACE=dir JSON=file)
+	$(BIN)/berth bench --json $(REPORT) $(if $(ONLY),--only $(ONLY)) $(if $(TRACE),--trace $(TRACE))
+
+.PHONY: bench-docs
+bench-docs: build ## what the last make bench measured, into docs/performance.md and docs/plots (JSON=file)
+	$(BIN)/berth bench docs $(REPORT) --markdown docs/performance.md --plots docs/plots
+
+.PHONY: bench-guard
+bench-guard: $(TOOLS)/benchstat ## what a step of each core allocates, against the committed baseline
+	@mkdir -p $(BIN)
+	$(STEPS) > $(BIN)/steps.txt
+	$(BENCHSTAT) baseline=$(BASELINE) now=$(BIN)/steps.txt
+	@# Times are only shown: machines differ. More than a tenth more allocations or
+	@# bytes is an error, and so is a step that one of the two has not.
+	@$(BENCHSTAT) -format csv baseline=$(BASELINE) now=$(BIN)/steps.txt 2>/dev/null | awk -F, ' \
+		$$2 ~ /\/op$$/ { unit = $$2; next } \
+		unit !~ /^(B|allocs)\/op$$/ || $$1 == "" || $$1 == "geomean" || $$1 ~ /^pkg: / { next } \
+		$$2 == "" || $$4 == "" { print "make bench-baseline: " $$1 " is new, or gone"; bad = 1; next } \
+		{ steps++ } \
+		$$4 > 1.1 * $$2 { print $$1 ": " $$4 " " unit ", and " $$2 " in " "$(BASELINE)"; bad = 1 } \
+		END { if (!steps) print "nothing was compared"; exit bad || !steps }'
+
+.PHONY: bench-baseline
+bench-baseline: ## what a step of each core allocates now becomes the baseline
+	$(STEPS) > $(BASELINE)
+
+$(TOOLS)/benchstat: tools/go.mod tools/go.sum
+	@mkdir -p $(TOOLS)
+	cd tools && GOWORK=off GOBIN=$(TOOLS) $(GO) install golang.org/x/perf/cmd/benchstat
+	@touch $@
 
 .PHONY: bench-failover
 bench-failover: build ## how long Berth pauses while parts of it fail, over an hour (ROUNDS=3 OTHER_ROUNDS=3 OUTAGES=kill,stop)
@@ -71,13 +114,13 @@ bench-failover: build ## how long Berth pauses while parts of it fail, over an h
 		$(if $(OUTAGES),--outages $(OUTAGES)) $(if $(GROWTH),--growth $(GROWTH)) $(if $(JSON),--json $(JSON))
 
 .PHONY: verify
-verify: tools ## generated code fresh, formatting, vet, staticcheck, every module on its own
+verify: tools ## generated code fresh, fields only added, formatting, vet, staticcheck, every module on its own
 	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "not formatted:"; echo "$$out"; exit 1; fi
 	$(GO) vet work
 	$(TOOLS)/staticcheck $(addprefix ./,$(addsuffix /...,$(MODULES)))
 	@# Without -o a module of a single program would leave it behind.
 	@for m in $(MODULES); do echo "GOWORK=off go build $$m"; (cd $$m && GOWORK=off $(GO) build -o /dev/null ./... && GOWORK=off $(GO) mod tidy -diff) || exit 1; done
-	@$(MAKE) --no-print-directory generate-check
+	@$(MAKE) --no-print-directory generate-check compatible
 
 .PHONY: chart-test
 chart-test: build ## the Helm chart: rendered, decoded strictly, its commands started
@@ -98,6 +141,13 @@ generate-check: tools
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && cp -r api "$$dir/api" && \
 	(cd "$$dir/api" && PATH="$(TOOLS):$$PATH" buf generate) && \
 	diff -r -q api "$$dir/api" || { echo "generated code is stale: make generate"; exit 1; }
+
+# Fields of calls and records are only added since the newest tag, if there is one
+# (SINCE=ref): old and new processes run side by side.
+.PHONY: compatible
+compatible: tools
+	@since="$(SINCE)"; since=$${since:-$$(git describe --tags --abbrev=0 2>/dev/null)}; [ -z "$$since" ] || \
+	(cd api && $(TOOLS)/buf breaking --against "$$(git rev-parse --path-format=absolute --git-common-dir)#ref=$$(git rev-parse $$since^{commit}),subdir=api")
 
 .PHONY: tools
 tools: $(TOOLS)/.done

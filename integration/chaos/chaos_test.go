@@ -15,18 +15,17 @@ import (
 
 var (
 	seed       = flag.Uint64("seed", 1, "seed of the schedule and of the load; 0 for one that is made up")
-	minutes    = flag.Float64("minutes", 0.35, "how long things are broken")
+	minutes    = flag.Float64("minutes", 0.8, "how long things are broken")
 	namespaces = flag.Bool("namespaces", false, "run half of the time in network namespaces, which takes root")
+	clock      = flag.Bool("clock", false, "step the time of day of this machine, which takes root and disturbs whatever else runs here")
+	old        = flag.String("old", "", "an older program `berth`, for TestUpgrade")
 	keep       = flag.String("keep", "", "directory to keep logs and data in when something is wrong")
 )
 
 // Whatever is broken, and whenever: nothing that was acknowledged is lost,
 // nothing is leased or started twice, and callers notice a pause at most.
 func TestChaos(t *testing.T) {
-	if testing.Short() {
-		t.Skip("make chaos")
-	}
-	breakAll(t, false)
+	breakAll(t, Options{})
 }
 
 // The same on hosts of their own, where every packet can be cut. It is for make
@@ -35,10 +34,23 @@ func TestChaosInNamespaces(t *testing.T) {
 	if !*namespaces {
 		t.Skip("-namespaces is not given")
 	}
-	breakAll(t, true)
+	breakAll(t, Options{Namespaces: true})
 }
 
-func breakAll(t *testing.T, hosts bool) {
+// Half of the processes are of an older version, are upgraded while things break,
+// rolled back, and upgraded again.
+func TestUpgrade(t *testing.T) {
+	if *old == "" {
+		t.Skip("-old is not given: make upgrade")
+	}
+	breakAll(t, Options{Old: *old})
+}
+
+// worthALook is a pause so long that the logs are kept, where that was asked for,
+// although it is no violation: faults may meet, and the machine be slow.
+const worthALook = 30 * time.Second
+
+func breakAll(t *testing.T, o Options) {
 	if *seed == 0 {
 		*seed = rand.Uint64()
 	}
@@ -53,7 +65,8 @@ func breakAll(t *testing.T, hosts bool) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), duration+5*patience)
 	defer cancel()
-	report, err := Run(ctx, Options{Binary: binary, Dir: dir, Seed: *seed, Duration: duration, Namespaces: hosts, Log: t.Logf})
+	o.Binary, o.Dir, o.Seed, o.Duration, o.Clock, o.Log = binary, dir, *seed, duration, *clock, t.Logf
+	report, err := Run(ctx, o)
 	if errors.Is(err, wiring.ErrNoNamespaces) {
 		t.Skip(err)
 	}
@@ -66,7 +79,8 @@ func breakAll(t *testing.T, hosts bool) {
 			t.Error(violation)
 		}
 	}
-	if !t.Failed() {
+	long := *keep != "" && report != nil && report.Gap > worthALook
+	if !t.Failed() && !long {
 		os.RemoveAll(dir) // what is left of it is in nobody's way
 		return
 	}

@@ -20,7 +20,9 @@
 //   - once the faults are over, everything comes to rest.
 //
 // Every link that a process was told about goes through a proxy of package wiring,
-// which can cut it in either direction, slow it, and break its connections.
-// Links that processes find in the records (a standby that proves the leader
-// dead) and those between members of etcd are direct: SIGSTOP is what cuts them.
+// which can cut it in either direction, slow it, break its connections and refuse
+// them. So does the address at which some of the leaders are proven dead, which lets
+// one that lives look dead. Links between members of etcd are direct: SIGSTOP is
+// what cuts them. With namespaces each process is a host of its own, a cable can be
+// pulled and routes lead nowhere, either way; half of them are behind proxies too.
 package chaos

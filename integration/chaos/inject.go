@@ -44,9 +44,10 @@ type network interface {
 
 // injector carries a schedule out.
 type injector struct {
-	fleet *fleet.Fleet
-	links network
-	etcd  *store.Etcd
+	fleet    *fleet.Fleet
+	links    network
+	etcd     *store.Etcd
+	programs programs
 	// audited is the revision up to which nobody needs the history any more.
 	audited func() int64
 	begun   time.Time
@@ -104,6 +105,17 @@ func (i *injector) apply(ctx context.Context, a *Applied) error {
 		}
 	case Rolling:
 		return i.rolling(ctx)
+	case StepClock:
+		switch err := stepped(ctx, a.By, a.For); {
+		case errors.Is(err, errNoClock):
+			a.Skipped = err.Error()
+		case err != nil:
+			return err
+		}
+	case Upgrade:
+		return i.replace(ctx, func(string) bool { return true }, false)
+	case Rollback:
+		return i.replace(ctx, beginsOld, true)
 	default:
 		i.link(ctx, a)
 	}
@@ -139,10 +151,21 @@ func (i *injector) process(ctx context.Context, a *Applied) error {
 	return i.restart(ctx, p)
 }
 
+// restart starts a process that has ended. A member of etcd gives up where most of
+// the others are slow to answer, so it is started until it stays, as whoever looks
+// after it does; a process of Berth has to come at once.
 func (i *injector) restart(ctx context.Context, p *child.Process) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	return i.fleet.Restart(ctx, p)
+	if !strings.HasPrefix(p.Name, "etcd-") {
+		return i.fleet.Restart(ctx, p)
+	}
+	return until(ctx, func(ctx context.Context) string {
+		if err := i.fleet.Restart(ctx, p); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
 }
 
 // rolling restarts every replica and gateway in order, one after the other. One

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -43,14 +44,20 @@ type Options struct {
 	// Duration is how long things are broken. Judging comes after.
 	Duration time.Duration
 	// Namespaces gives each process a host of its own, as far as the network goes,
-	// so that what no proxy stands in can be cut too; but nothing is slow or lossy
-	// then. The error of a run wraps wiring.ErrNoNamespaces where that is not permitted.
+	// so that every packet can be cut. The error of a run wraps wiring.ErrNoNamespaces
+	// where that is not permitted.
 	Namespaces bool
+	// Clock has the time of day of this machine be stepped. Whatever runs here
+	// sees it, so it is for machines that have nothing else to do.
+	Clock bool
+	// Old, if given, is an older program `berth`: half of the processes begin with it,
+	// are upgraded while things are broken, rolled back once, and upgraded again.
+	Old string
 	// Log is told of what is being done.
 	Log func(format string, args ...any)
 }
 
-// shape is what schedules of a run are made for.
+// shape is what schedules are made for, unless more is asked for.
 func shape() Shape {
 	s := Shape{Replicas: replicas, Gateways: gateways, Members: members, Clients: clients, Sims: []string{simName}}
 	for i := range hosts {
@@ -64,6 +71,8 @@ type run struct {
 	Options
 	fleet    *fleet.Fleet
 	links    *wiring.Links
+	hosts    *wiring.Namespaces // nil unless each process has a host of its own
+	programs programs
 	store    *store.Etcd
 	follower *audit.Follower
 	load     *load
@@ -76,20 +85,23 @@ type run struct {
 // what was found wrong is in the report.
 func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	r := &run{Options: o, links: wiring.NewLinks(), report: &Report{Seed: o.Seed, Duration: o.Duration}}
-	defer r.links.Close()
-	faults := Plan(o.Seed, o.Duration, shape())
-	config := fleet.Config{Binary: o.Binary, Dir: o.Dir, Replicas: replicas, Gateways: gateways, Etcd: members, TTL: ttl}
-	var broken network = r.links
+	r.programs = programs{dir: o.Dir, new: o.Binary, old: o.Old}
+	whole := shape()
+	whole.Clock, whole.Upgrade = o.Clock, o.Old != ""
+	faults := Plan(o.Seed, o.Duration, whole)
+	config := fleet.Config{
+		Binary: o.Binary, Program: r.programs.of, Dir: o.Dir, Replicas: replicas, Gateways: gateways, Etcd: members, TTL: ttl, Via: r.via,
+	}
 	if o.Namespaces {
 		hosts, err := wiring.NewNamespaces(uint16(os.Getpid()))
 		if err != nil {
 			return nil, err
 		}
 		defer hosts.Close()
-		config.Place, broken = hosts.Place, both{hosts, r.links}
-	} else {
-		config.Via = r.links.Via
+		r.hosts, r.links, config.Place = hosts, wiring.NewLinksOn(hosts.Here()), hosts.Place
 	}
+	defer r.links.Close()
+	broken := both{r.hosts, r.links}
 	r.fleet, err = fleet.Start(ctx, config)
 	if err != nil {
 		return nil, err
@@ -137,6 +149,25 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	}
 	r.judge(ctx)
 	return r.report, nil
+}
+
+// via has a proxy stand in a link, where one is to.
+//
+// With hosts of their own, half of the processes, and of the agents, are behind
+// proxies, since only these can be slow, lossy or refuse; of the others every packet
+// goes where it goes. In either case a standby that proves the leader dead finds
+// some of them behind proxies, so that what lives can look dead, and others
+// directly: a proxy that lives never refuses for one behind it that is dead.
+func (r *run) via(from, to, address string) (string, error) {
+	one, other := from, to
+	if from == "orders" || from == "proof" {
+		one, other = to, from
+	}
+	behind := strings.HasSuffix(one, "-0") || one == simName
+	if r.hosts == nil && other != "proof" || behind {
+		return r.links.Via(from, to, address)
+	}
+	return address, nil
 }
 
 // populate starts the executors and waits until all are ready.
@@ -213,7 +244,7 @@ func (r *run) follow(ctx context.Context, running *sync.WaitGroup) {
 
 func newInjector(r *run, broken network, begun time.Time) *injector {
 	return &injector{
-		fleet: r.fleet, links: broken, etcd: r.store, begun: begun,
+		fleet: r.fleet, links: broken, etcd: r.store, programs: r.programs, begun: begun,
 		busy: map[string]bool{},
 		audited: func() (revision int64) {
 			r.follower.Look(func(a *audit.Auditor) { revision = a.Stats().Revision })
@@ -222,19 +253,23 @@ func newInjector(r *run, broken network, begun time.Time) *injector {
 	}
 }
 
-// both are the hosts of the processes, and the links of the clients, which run
-// here.
+// both are the hosts of the processes, if they have any of their own, and the
+// links through proxies.
 type both struct {
 	hosts *wiring.Namespaces
 	links *wiring.Links
 }
 
 func (b both) Set(chosen func(from, to string) bool, c wiring.Condition) int {
-	return b.hosts.Set(chosen, c) + b.links.Set(chosen, c)
+	n := b.links.Set(chosen, c)
+	if b.hosts != nil {
+		n += b.hosts.Set(chosen, c)
+	}
+	return n
 }
 
 func (b both) Unplug(name string, unplugged bool) bool {
-	return b.hosts.Unplug(name, unplugged) || b.links.Unplug(name, unplugged)
+	return b.hosts != nil && b.hosts.Unplug(name, unplugged) || b.links.Unplug(name, unplugged)
 }
 
 // pollEvery is how often something is looked at that gives no signal.

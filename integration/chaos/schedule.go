@@ -25,11 +25,15 @@ const (
 	CutThere  Kind = "cut-there" // nothing gets there; what comes back does
 	CutBack   Kind = "cut-back"  // nothing comes back; what goes there does
 	Isolate   Kind = "isolate"   // a process is cut from all others
+	Refuse    Kind = "refuse"    // connections are refused and reset, as by a firewall
 	Slow      Kind = "slow"
 	Lossy     Kind = "lossy"
 	MoveEtcd  Kind = "move-etcd-leader"
 	Compact   Kind = "compact"
 	Rolling   Kind = "rolling-restart" // SIGTERM to every replica, one after the other
+	StepClock Kind = "step-clock"      // the time of day is another, and put right when it is over
+	Upgrade   Kind = "upgrade"         // every process is replaced by one of the new program
+	Rollback  Kind = "roll-back"       // and half of them by those of the old one
 )
 
 // Fault is one thing that goes wrong, or is done, and when.
@@ -44,12 +48,17 @@ type Fault struct {
 	Target string
 	// Condition is that of a link.
 	Condition wiring.Condition
+	// By is how far the clock is stepped.
+	By time.Duration
 }
 
 func (f Fault) String() string {
 	s := fmt.Sprintf("%8.3fs %-16s", f.At.Seconds(), f.Kind)
 	if f.Target != "" {
 		s += " " + f.Target
+	}
+	if f.By != 0 {
+		s += fmt.Sprintf(" by %v", f.By)
 	}
 	if f.For > 0 {
 		s += fmt.Sprintf(" for %v", f.For)
@@ -62,6 +71,15 @@ type Shape struct {
 	Replicas, Gateways, Members, Clients int
 	// Agents by name, simulated executors among them, which take orders directly.
 	Agents, Sims []string
+	// Clock says that the time of day may be stepped, Upgrade that half of the
+	// processes begin with an old program.
+	Clock, Upgrade bool
+}
+
+// lane is faults one after the other.
+type lane struct {
+	quiet time.Duration // between two of them, at most
+	next  func(*rand.Rand, Shape) Fault
 }
 
 // Plan makes the schedule of a seed: nothing begins after the duration. At any
@@ -69,17 +87,25 @@ type Shape struct {
 // one about a process of Berth, one about a link and one about an agent: the
 // lanes are what makes faults meet.
 func Plan(seed uint64, duration time.Duration, shape Shape) []Fault {
-	var all []Fault
-	for i, lane := range []struct {
-		quiet time.Duration // between two faults, at most
-		next  func(*rand.Rand, Shape) Fault
-	}{
+	lanes := []lane{
 		{3 * time.Second, processFault},
 		{6 * time.Second, etcdFault},
 		{3 * time.Second, linkFault},
 		{4 * time.Second, agentFault},
 		{time.Minute, rollingFault},
-	} {
+	}
+	var all []Fault
+	if shape.Upgrade {
+		// That restarts every process as well, in order.
+		lanes = lanes[:len(lanes)-1]
+		all = []Fault{
+			{Kind: Upgrade, At: duration / 5}, {Kind: Rollback, At: duration / 2}, {Kind: Upgrade, At: duration * 3 / 4},
+		}
+	}
+	if shape.Clock {
+		lanes = append(lanes, lane{10 * time.Second, clockFault})
+	}
+	for i, lane := range lanes {
 		r := rand.New(rand.NewPCG(seed, uint64(i)))
 		for at := between(r, 0, lane.quiet); at < duration; at += between(r, lane.quiet/4, lane.quiet) {
 			f := lane.next(r, shape)
@@ -146,13 +172,20 @@ func linkFault(r *rand.Rand, shape Shape) Fault {
 		numbered(r, "client", shape.Clients) + "→gateway",
 		numbered(r, "client", shape.Clients) + "→" + numbered(r, model.ServiceGateway, shape.Gateways),
 	}
+	if r.IntN(8) == 0 {
+		// A leader that lives looks dead to who proves that it is.
+		return Fault{
+			Kind: Refuse, Target: "proof→" + numbered(r, services[r.IntN(len(services))], 1), For: between(r, 50*time.Millisecond, time.Second),
+			Condition: wiring.Condition{Refused: true},
+		}
+	}
 	f := Fault{Target: ends[r.IntN(len(ends))], For: between(r, 100*time.Millisecond, 5*time.Second)}
 	return condition(r, f)
 }
 
 // condition chooses what is wrong with a link.
 func condition(r *rand.Rand, f Fault) Fault {
-	switch r.IntN(6) {
+	switch r.IntN(7) {
 	case 0:
 		f.Kind, f.Condition = CutThere, wiring.Condition{There: true}
 	case 1:
@@ -162,6 +195,8 @@ func condition(r *rand.Rand, f Fault) Fault {
 	case 3:
 		f.Kind, f.Condition = Lossy, wiring.Condition{Loss: 0.02 + 0.2*r.Float64()}
 	case 4:
+		f.Kind, f.Condition = Refuse, wiring.Condition{Refused: true}
+	case 5:
 		from, _, _ := strings.Cut(f.Target, "→")
 		f.Kind, f.Target, f.Condition = Isolate, from, wiring.Condition{There: true, Back: true}
 	default:
@@ -190,6 +225,13 @@ func agentFault(r *rand.Rand, shape Shape) Fault {
 }
 
 func rollingFault(_ *rand.Rand, _ Shape) Fault { return Fault{Kind: Rolling} }
+
+// clockFault steps the time of day by more than the control plane waits for
+// anything, lostAfter included, or by less.
+func clockFault(r *rand.Rand, _ Shape) Fault {
+	most := []time.Duration{time.Second, 2 * time.Minute}[r.IntN(2)]
+	return Fault{Kind: StepClock, By: between(r, -most, most), For: between(r, 50*time.Millisecond, 3*time.Second)}
+}
 
 func numbered(r *rand.Rand, name string, n int) string {
 	return fmt.Sprintf("%s-%d", name, r.IntN(n))

@@ -22,12 +22,14 @@ func TestASeedIsASchedule(t *testing.T) {
 // that there is.
 func TestAScheduleHasEveryKind(t *testing.T) {
 	const duration = 10 * time.Minute
-	known := []string{"etcd", "gateway", "orders", simName, hostName, "client"}
+	known := []string{"etcd", "gateway", "orders", "proof", simName, hostName, "client"}
 	known = append(known, services...)
+	whole := shape()
+	whole.Clock = true
 	done := map[Kind]int{}
 	etcdQuiet := time.Duration(0)
 	last := time.Duration(0)
-	for _, f := range Plan(1, duration, shape()) {
+	for _, f := range Plan(1, duration, whole) {
 		done[f.Kind]++
 		if f.At < last || f.At+f.For > duration {
 			t.Errorf("%v is out of turn, or too late", f)
@@ -46,9 +48,27 @@ func TestAScheduleHasEveryKind(t *testing.T) {
 			}
 		}
 	}
-	for _, kind := range []Kind{Kill, Terminate, Freeze, Cut, CutThere, CutBack, Isolate, Slow, Lossy, MoveEtcd, Compact, Rolling} {
+	for _, kind := range []Kind{Kill, Terminate, Freeze, Cut, CutThere, CutBack, Isolate, Refuse, Slow, Lossy, MoveEtcd, Compact, Rolling, StepClock} {
 		if done[kind] == 0 {
 			t.Errorf("%v: never", kind)
 		}
+	}
+}
+
+// In an upgrade the program of every process changes there, back and there again.
+func TestAScheduleOfAnUpgrade(t *testing.T) {
+	upgrade := shape()
+	upgrade.Upgrade = true
+	var changes []Kind
+	for _, f := range Plan(1, 20*time.Second, upgrade) {
+		switch f.Kind {
+		case Upgrade, Rollback:
+			changes = append(changes, f.Kind)
+		case Rolling:
+			t.Errorf("%v is in the way of it", f)
+		}
+	}
+	if want := []Kind{Upgrade, Rollback, Upgrade}; !slices.Equal(changes, want) {
+		t.Errorf("%v, want %v", changes, want)
 	}
 }

@@ -49,14 +49,14 @@ var All = []Mutant{
 		Edits: []Edit{
 			{File: "pkg/agent/ledger.go", Old: `known && id.Epoch == seen.epoch && seen.ended {`, New: `false {`},
 		},
-		Hunter: Sim, Expects: []string{"had confirmed its stop", "is started on"},
+		Hunter: Sim, Expects: []string{"had confirmed its stop", "and was started on"},
 	},
 	{
 		Name: "epochs-not-compared", Breaks: "an order of a lower epoch is refused: its worker's name belongs to another by now",
 		Edits: []Edit{
 			{File: "pkg/agent/ledger.go", Old: `known && id.Epoch < seen.epoch {`, New: `false {`},
 		},
-		Hunter: Sim, Expects: []string{"had confirmed its stop", "is started on"},
+		Hunter: Sim, Expects: []string{"for an order of epoch", "had confirmed its stop", "and was started on"},
 	},
 	{
 		Name: "serves-before-caught-up", Breaks: "a leader serves only once its view has reached the revision of its win",
@@ -64,5 +64,105 @@ var All = []Mutant{
 			{File: "pkg/loop/driver.go", Old: `return d.revision >= win`, New: `return true`},
 		},
 		Hunter: Sim, Expects: []string{"without knowing what the leader before wrote last"},
+	},
+	{
+		Name: "answered-before-durable", Breaks: "an answer or an order goes out once what it rests on is durable",
+		Edits: []Edit{
+			{File: "pkg/loop/driver.go", Old: `for done < len(events) && after[done] <= durable {`, New: `for done < len(events) {`},
+		},
+		Hunter: Sim, Expects: []string{"and was never stored", "was cancelled, and", "runs false, recorded true"},
+	},
+	{
+		Name: "answered-unconfirmed", Breaks: "an answer that rests on no write is given once the term is confirmed",
+		Edits: []Edit{
+			{File: "pkg/loop/driver.go", Old: `if durable == 0 && answers(actions) {`, New: `if false {`},
+		},
+		Hunter: Sim, Expects: []string{"was cancelled, and", "runs false, recorded true"},
+	},
+	{
+		Name: "calls-not-remembered", Breaks: "a call that comes again is answered as the first time, and nothing is done",
+		Edits: []Edit{
+			{File: "services/registry/queue/record.go", Old: `if mark.ID == id {`, New: `if false {`},
+		},
+		Hunter: Sim, Expects: []string{"was cancelled, and", "that was acknowledged of"},
+	},
+	{
+		Name: "cancel-answered-early", Breaks: "a cancel is answered once nothing of it will be started any more",
+		Edits: []Edit{
+			{File: "services/registry/queue/cancel.go", Old: `len(wait.seats) > 0) && !wait.over() {`, New: `len(wait.seats) > 0) && false {`},
+		},
+		Hunter: Sim, Expects: []string{"is not stopping"},
+	},
+	{
+		Name: "requeued-twice", Breaks: "a worker that could not be started is queued again once",
+		Edits: []Edit{
+			{
+				File: "services/registry/queue/requeue.go", Old: `effect.Puts = append(effect.Puts, next)`,
+				New: `twin := *next; twin.UID, twin.Place = c.newUID(), c.newPlace(); effect.Puts = append(effect.Puts, next, &twin)`,
+			},
+		},
+		Hunter: Sim, Expects: []string{"ORIGIN"},
+	},
+	{
+		Name: "no-compare-at-grant", Breaks: "a lease is granted to a reservation that is as it was decided on",
+		Edits: []Edit{
+			{File: "services/executor-state/inventory/pass.go", Old: `{Ref: model.Ref{Kind: model.KindReservation, Key: e.Key, ID: e.UID}, Mod: e.Mod},`, New: ``},
+		},
+		Hunter: Sim, Expects: []string{"NO_REVIVAL", "ORDER"},
+	},
+	{
+		Name: "no-compare-at-cancel", Breaks: "a queued reservation ends only while the assigner has no task of it",
+		Edits: []Edit{
+			{File: "services/registry/queue/record.go", Old: `effect.Expect = append(effect.Expect, noTask(v.uid))`, New: ``},
+		},
+		Hunter: Sim, Expects: []string{"RESERVATION_STATE", "is not stopping"},
+	},
+	{
+		Name: "no-compare-at-sweep", Breaks: "a lease is swept only while nobody has taken it",
+		Edits: []Edit{
+			{
+				File: "services/executor-state/inventory/settle.go",
+				Old:  `Expect: []model.Expect{{Ref: model.Ref{Kind: model.KindTaskHeader, ID: uid}, Absent: true}},`, New: ``,
+			},
+		},
+		Hunter: Sim, Expects: []string{"RELEASE", "PLACEMENT"},
+	},
+	{
+		Name: "head-passed-over", Breaks: "behind a reservation that does not fit nothing of its group is granted",
+		Edits: []Edit{
+			{File: "services/executor-state/inventory/pass.go", Old: `stopped[entry.Group] = outcome.Result != Granted &&`, New: `stopped[entry.Group] = false &&`},
+		},
+		Hunter: Sim, Expects: []string{"ORDER"},
+	},
+	{
+		Name: "freed-before-stopped", Breaks: "capacity is given back once the worker has ended, and not when it is told to",
+		Edits: []Edit{
+			{File: "services/executor-state/inventory/settle.go", Old: `if !worker.State.Terminal() {`, New: `if worker.State < model.WorkerEvict {`},
+		},
+		Hunter: Sim, Expects: []string{"RELEASE"},
+	},
+	{
+		Name: "lost-too-soon", Breaks: "an executor is given up after it was away for as long as it may be",
+		Edits: []Edit{
+			{File: "services/executor-state/inventory/lost.go", Old: `return from.Add(h.class.lostAfter)`, New: `return from`},
+		},
+		Hunter: Sim, Expects: []string{"and may be away for"},
+	},
+	{
+		Name: "lost-while-there", Breaks: "an executor is given up only while it is away",
+		Edits: []Edit{
+			{
+				File: "services/executor-state/inventory/lost.go",
+				Old:  `Expect: []model.Expect{{Ref: model.Ref{Kind: model.KindLive, ID: h.id}, Absent: true}},`, New: ``,
+			},
+		},
+		Hunter: Sim, Expects: []string{"is LOST, and is there"},
+	},
+	{
+		Name: "absent-by-an-old-report", Breaks: "a report proves absence only of workers that were acknowledged before it",
+		Edits: []Edit{
+			{File: "pkg/model/reconcile.go", Old: `w.Incarnation == said.Incarnation && w.Sequence < said.Sequence`, New: `w.Incarnation == said.Incarnation`},
+		},
+		Hunter: Sim, Expects: []string{"is LOST for a report without it"},
 	},
 }

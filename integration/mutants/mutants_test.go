@@ -116,11 +116,12 @@ func (m Mutant) expected(out string) bool {
 func (m Mutant) build(t *testing.T, overlay, program string, args ...string) string {
 	t.Helper()
 	command, pkg := args[:len(args)-1], args[len(args)-1]
-	all := append(append([]string{}, command...), "-overlay="+overlay, "-o="+program, pkg)
-	if overlay == "" {
-		all = append(append([]string{}, command...), "-o="+program, pkg)
+	// Nobody debugs a mutant, and most of its build is linking.
+	all := append(append([]string{}, command...), "-ldflags=-s -w", "-o="+program)
+	if overlay != "" {
+		all = append(all, "-overlay="+overlay)
 	}
-	build := exec.Command("go", all...)
+	build := exec.Command("go", append(all, pkg)...)
 	build.Dir = root(t)
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%s does not build: %v\n%s", m.Name, err, out)

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/grpc"
 
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/integration/sim"
 	"berth.dev/pkg/keyspace"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
@@ -33,6 +34,11 @@ type Cluster interface {
 	// KillAgent ends an agent as kill -9 does; its workers run on.
 	KillAgent(id string) error
 	RestartAgent(id string) error
+	// RestartAgentAs starts an agent that was killed on the disk that it had, as is
+	// now described: under another id perhaps.
+	RestartAgentAs(id string, now Executor) error
+	// StartCopy starts another agent of an id that has one, on a host of its own.
+	StartCopy(Executor) error
 	// Wipe ends all that runs on the host of an agent that was killed, and takes
 	// its disk away.
 	Wipe(id string) error
@@ -80,9 +86,16 @@ type Executor struct {
 // for the code to end with, in a pipe of the worker's name in its directory.
 const program = `p=$BERTH_JOB.$BERTH_STAGE.$BERTH_WORKER_INDEX.$BERTH_WORKER_NUMBER; mkfifo "$p"; read code <"$p"; exit "$code"`
 
-func task(command string) *berthv1.Task {
-	if command == "" {
-		return &berthv1.Task{Command: "sh", Args: []string{"-ec", program}}
+// stubborn makes it one that does not end for being told to. The simulator knows
+// it by this.
+const stubborn = sim.Stubborn + "; " + program
+
+func task(command string, stays bool) *berthv1.Task {
+	switch {
+	case command != "":
+		return &berthv1.Task{Command: command}
+	case stays:
+		return &berthv1.Task{Command: "sh", Args: []string{"-ec", stubborn}}
 	}
-	return &berthv1.Task{Command: command}
+	return &berthv1.Task{Command: "sh", Args: []string{"-ec", program}}
 }

@@ -28,13 +28,15 @@
 //	cluster NAME=VALUE...                         first line only; see Options
 //	executors N, executor ID  slots= cpu= sku= zone= reserved=ROLE:NAME=N allow=...
 //	upsert KEY  count= | workers=  slots= zone= role= timeout= grace= ...
+//	            stubborn=yes                      they do not end for being told to
 //	cancel KEY, cancel-job JOB, cancel-workers JOB/STAGE SEATS
 //	flush JOB, flush group of KEY, mark-ready
-//	get KEY, list JOB, pending, hosts, workers JOB, explain KEY, findings
+//	get KEY, list JOB, pending, hosts, workers JOB, explain KEY
+//	findings [[no] KIND...]                       once there is each of them, or none
 //	usage [SKU] NAME=...                          once it is as named
 //	unmapped, idle SKU
 //	await KEY  STATE... | reason= position= RUNNING= ...
-//	await ID STATE                                an executor
+//	await ID STATE  workers= slots=2/4 ...        an executor
 //	finish JOB/STAGE SEATS exit=                  the workers' programs end
 //	events JOB until STAGE KIND STAGE/NAME KIND:N the stream up to all of these
 //	order KIND JOB until ...                      the same, one kind in its order
@@ -44,7 +46,9 @@
 //	claim SKU max= request=
 //	pool NAME  zone= lostAfter=, sku NAME  slots= cpu= minIdle= maxSize= ...
 //	kill leader SERVICE, restart SERVICE
-//	kill agent ID, wipe ID, restart agent ID
+//	kill agent ID..., wipe ID, restart agent ID
+//	restart agent ID as ID  slots= zone= sku= ... its host as it is now, with its old disk
+//	copy ID                                       another agent of the id, elsewhere
 //	wait DURATION
 //
 // # The same in both worlds

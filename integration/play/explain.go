@@ -2,6 +2,7 @@ package play
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	berthv1 "berth.dev/api/berth/v1"
@@ -39,13 +40,41 @@ func explanationText(e *berthv1.Explanation) string {
 	return b.String()
 }
 
-// findings lists what is wrong anywhere.
-func (p *player) findings(*words) (string, error) {
-	answer, refused := call(p, p.wrongs.ListFindings, &berthv1.ListFindingsRequest{})
-	if refused != nil {
-		return refusal(refused), nil
+// findings lists what is wrong anywhere, and what is done about it. With kinds it
+// lists those, once there is one of each; with `no` before them it waits until
+// there is none.
+func (p *player) findings(w *words) (string, error) {
+	gone := len(w.bare) > 0 && w.bare[0] == "no"
+	if gone {
+		w.expect("no")
 	}
-	return sorted(lines(answer.GetFindings(), func(f *berthv1.Finding) string {
-		return fmt.Sprintf("%s %s by %s", f.GetKind(), f.GetObject(), f.GetService())
-	})), nil
+	wanted := w.bare
+	w.bare = nil
+	var last string
+	err := p.Until(func() bool {
+		answer, refused := call(p, p.wrongs.ListFindings, &berthv1.ListFindingsRequest{})
+		if refused != nil {
+			last = refusal(refused)
+			return len(wanted) == 0
+		}
+		found := map[string]bool{}
+		list := slices.DeleteFunc(slices.Clone(answer.GetFindings()), func(f *berthv1.Finding) bool {
+			found[f.GetKind()] = true
+			return len(wanted) > 0 && !slices.Contains(wanted, f.GetKind())
+		})
+		last = sorted(lines(list, findingText))
+		return !slices.ContainsFunc(wanted, func(kind string) bool { return found[kind] == gone })
+	})
+	if err != nil {
+		return fmt.Sprintf("%v: %s", err, last), nil
+	}
+	return last, nil
+}
+
+func findingText(f *berthv1.Finding) string {
+	text := fmt.Sprintf("%s %s by %s: %s", f.GetKind(), f.GetObject(), f.GetService(), f.GetAction())
+	if f.GetSince() == nil {
+		text += " (since nobody knows when)"
+	}
+	return text
 }

@@ -37,19 +37,20 @@ func (p *player) startExecutor(w *words) (string, error) {
 
 // executor reads a host, its id aside.
 func (w *words) executor() Executor {
-	return Executor{SKU: w.text("sku"), Resources: w.resources(), Reserved: w.shares(), Attributes: w.attributes(), Generation: w.number("generation"), Allow: w.list("allow")}
+	e := Executor{SKU: w.text("sku"), Resources: w.resources(), Reserved: w.shares(), Attributes: w.attributes(), Generation: w.number("generation"), Allow: w.list("allow")}
+	if e.Resources["slots"] == 0 {
+		e.Resources["slots"] = 1
+	}
+	return e
 }
 
 // startAll starts hosts and waits until each is READY.
 func (p *player) startAll(list []Executor) (string, error) {
 	for _, e := range list {
-		if e.Resources["slots"] == 0 {
-			e.Resources["slots"] = 1
-		}
 		if err := p.StartExecutor(e); err != nil {
 			return "", err
 		}
-		p.hosts = append(p.hosts, e.ID)
+		p.hosts[e.ID] = e
 	}
 	for _, e := range list {
 		if came := p.awaitState(e.ID, berthv1.Executor_READY); came != "ok" {
@@ -68,14 +69,16 @@ func (p *player) listExecutors(*words) (string, error) {
 }
 
 func (p *player) awaitExecutor(id string, w *words) (string, error) {
-	state, ok := berthv1.Executor_State_value[w.next("state")]
-	if err := w.problem(); err != nil || !ok {
-		return "", fmt.Errorf("that is no state of an executor: %w", err)
+	name := w.next("state")
+	state, ok := berthv1.Executor_State_value[name]
+	if !ok {
+		return "", fmt.Errorf("%q is no state of an executor", name)
 	}
-	return p.awaitState(id, berthv1.Executor_State(state)), nil
+	return p.awaitState(id, berthv1.Executor_State(state), w.equations()...), nil
 }
 
-func (p *player) awaitState(id string, state berthv1.Executor_State) string {
+// awaitState waits until an executor is in a state, and shown with these words.
+func (p *player) awaitState(id string, state berthv1.Executor_State, words ...string) string {
 	var last string
 	err := p.Until(func() bool {
 		e, refused := call(p, p.executors.GetExecutor, &berthv1.GetExecutorRequest{Id: id})
@@ -84,7 +87,7 @@ func (p *player) awaitState(id string, state berthv1.Executor_State) string {
 			return false
 		}
 		last = executorText(e)
-		return e.GetState() == state
+		return e.GetState() == state && hasAll(last, words)
 	})
 	if err != nil {
 		return fmt.Sprintf("%v: %s", err, last)
@@ -98,18 +101,71 @@ func (p *player) kill(w *words) (string, error) {
 	case "leader":
 		return "ok", p.KillLeader(w.next("service"))
 	case "agent":
-		return "ok", p.KillAgent(w.next("id"))
+		agents := w.bare
+		for w.bare = nil; len(agents) > 0; agents = agents[1:] {
+			if err := p.KillAgent(agents[0]); err != nil {
+				return "", err
+			}
+		}
+		return "ok", nil
 	default:
 		return "", fmt.Errorf("%q cannot be killed", what)
 	}
 }
 
-// restart starts again what was killed.
+// restart starts again what was killed: `restart agent ID as ID` a host that comes
+// back under a new id with its old disk. What else is named is changed.
 func (p *player) restart(w *words) (string, error) {
 	if what := w.next("service or agent"); what != "agent" {
 		return "ok", p.Restart(what)
 	}
-	return "ok", p.RestartAgent(w.next("id"))
+	id := w.next("id")
+	if len(w.bare) == 0 && len(w.named) == 0 {
+		return "ok", p.RestartAgent(id)
+	}
+	now := p.hosts[id]
+	if len(w.bare) > 0 {
+		w.expect("as")
+		now.ID = w.next("new id")
+	}
+	if named := w.resources(); len(named) > 0 {
+		now.Resources = named
+	}
+	if named := w.attributes(); len(named) > 0 {
+		now.Attributes = named
+	}
+	if w.has("sku") {
+		now.SKU = w.text("sku")
+	}
+	if err := w.problem(); err != nil {
+		return "", err
+	}
+	p.hosts[now.ID] = now
+	return "ok", p.RestartAgentAs(id, now)
+}
+
+// copyAgent starts another agent of an executor's id, and waits until it is the one
+// that counts.
+func (p *player) copyAgent(w *words) (string, error) {
+	id := w.next("id")
+	if err := w.problem(); err != nil {
+		return "", err
+	}
+	before, refused := call(p, p.executors.GetExecutor, &berthv1.GetExecutorRequest{Id: id})
+	if refused != nil {
+		return refusal(refused), nil
+	}
+	if err := p.StartCopy(p.hosts[id]); err != nil {
+		return "", err
+	}
+	err := p.Until(func() bool {
+		now, refused := call(p, p.executors.GetExecutor, &berthv1.GetExecutorRequest{Id: id})
+		return refused == nil && now.GetIncarnation() > before.GetIncarnation() && now.GetState() == berthv1.Executor_READY
+	})
+	if err != nil {
+		return err.Error(), nil
+	}
+	return "ok", nil
 }
 
 // wipe takes away what a host had on its disk.

@@ -24,7 +24,7 @@ type player struct {
 	demand       berthv1.UsageClient
 	explanations berthv1.ExplanationsClient
 	wrongs       berthv1.FindingsClient
-	hosts        []string // the executors that the file started, in order
+	hosts        map[string]Executor // those that the file started, as they were last described
 	requests     int
 }
 
@@ -67,6 +67,7 @@ func init() {
 		"findings":       (*player).findings,
 		"kill":           (*player).kill,
 		"restart":        (*player).restart,
+		"copy":           (*player).copyAgent,
 		"wipe":           (*player).wipe,
 		"wait":           (*player).wait,
 	}
@@ -77,7 +78,7 @@ func init() {
 // left behind.
 func Play(start func(Options) (Cluster, error), text string) (after string, err error) {
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
-	p := &player{}
+	p := &player{hosts: map[string]Executor{}}
 	defer func() {
 		if p.Cluster != nil {
 			err = errors.Join(err, p.Close())

@@ -37,14 +37,18 @@ type Processes struct {
 	dir    string
 	work   string // the working directory of all workers
 	killed map[string]*child.Process
+	agents map[string]place // by the executors' ids, the newest of each
 }
+
+// place is where an agent is.
+type place struct{ process, dir string }
 
 // StartProcesses starts etcd and the services; the binary is `berth`, and dir
 // keeps what they leave.
 func StartProcesses(binary, dir string, o Options) (*Processes, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	p := &Processes{dir: dir, work: filepath.Join(dir, "work"), killed: map[string]*child.Process{}}
+	p := &Processes{dir: dir, work: filepath.Join(dir, "work"), killed: map[string]*child.Process{}, agents: map[string]place{}}
 	err := os.Mkdir(p.work, 0o755)
 	if err != nil {
 		return nil, err
@@ -108,7 +112,25 @@ func (p *Processes) Wait(d time.Duration) error {
 
 // StartExecutor implements Cluster.
 func (p *Processes) StartExecutor(e Executor) error {
-	agent := fleet.Agent{ID: e.ID, SKU: e.SKU, Generation: int(e.Generation), Allow: e.Allow, WorkDir: p.work, Slots: 1}
+	return p.startAgent(e, place{e.ID, filepath.Join(p.dir, e.ID)})
+}
+
+// StartCopy implements Cluster.
+func (p *Processes) StartCopy(e Executor) error {
+	name := e.ID + ".copy"
+	return p.startAgent(e, place{name, filepath.Join(p.dir, name)})
+}
+
+// RestartAgentAs implements Cluster.
+func (p *Processes) RestartAgentAs(id string, now Executor) error {
+	return p.startAgent(now, place{now.ID, p.agents[id].dir})
+}
+
+func (p *Processes) startAgent(e Executor, at place) error {
+	agent := fleet.Agent{
+		ID: e.ID, SKU: e.SKU, Generation: int(e.Generation), Allow: e.Allow, WorkDir: p.work, Slots: 1,
+		Name: at.process, Dir: at.dir,
+	}
 	for name, amount := range e.Resources {
 		if name == "slots" {
 			agent.Slots = int(amount)
@@ -126,6 +148,7 @@ func (p *Processes) StartExecutor(e Executor) error {
 	for name, value := range e.Attributes {
 		agent.Attributes = append(agent.Attributes, name+"="+value)
 	}
+	p.agents[e.ID] = at
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	return p.fleet.StartAgent(ctx, agent)
@@ -133,7 +156,7 @@ func (p *Processes) StartExecutor(e Executor) error {
 
 // KillAgent implements Cluster.
 func (p *Processes) KillAgent(id string) error {
-	agent := p.fleet.Agent(id)
+	agent := p.fleet.Agent(p.agents[id].process)
 	if agent == nil {
 		return fmt.Errorf("there is no agent %s", id)
 	}
@@ -144,7 +167,7 @@ func (p *Processes) KillAgent(id string) error {
 // Wipe implements Cluster. The workers' keepers are no children of the agent any
 // more, so their programs are told to end.
 func (p *Processes) Wipe(id string) error {
-	dir := filepath.Join(p.dir, id)
+	dir := p.agents[id].dir
 	if err := os.Rename(dir, dir+".wiped"); err != nil {
 		return err
 	}
@@ -158,7 +181,9 @@ func (p *Processes) Wipe(id string) error {
 }
 
 // RestartAgent implements Cluster.
-func (p *Processes) RestartAgent(id string) error { return p.restart(p.fleet.Agent(id)) }
+func (p *Processes) RestartAgent(id string) error {
+	return p.restart(p.fleet.Agent(p.agents[id].process))
+}
 
 func (p *Processes) restart(process *child.Process) error {
 	if process == nil {

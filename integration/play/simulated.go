@@ -51,8 +51,20 @@ func (s *Simulated) Follow(job string, enough func(*berthv1.Event) bool) error {
 
 // StartExecutor implements Cluster.
 func (s *Simulated) StartExecutor(e Executor) error {
-	s.StartHost(sim.Host{ID: e.ID, SKU: e.SKU, Attributes: e.Attributes, Resources: e.Resources, Reserved: e.Reserved, Generation: e.Generation, Allow: e.Allow})
+	s.StartHost(e.simulated())
 	return nil
+}
+
+// RestartAgentAs implements Cluster.
+func (s *Simulated) RestartAgentAs(id string, now Executor) error {
+	return s.RestartHost(id, now.simulated())
+}
+
+// StartCopy implements Cluster.
+func (s *Simulated) StartCopy(e Executor) error { return s.CopyHost(e.simulated()) }
+
+func (e Executor) simulated() sim.Host {
+	return sim.Host{ID: e.ID, SKU: e.SKU, Attributes: e.Attributes, Resources: e.Resources, Reserved: e.Reserved, Generation: e.Generation, Allow: e.Allow}
 }
 
 // KillLeader implements Cluster.

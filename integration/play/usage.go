@@ -2,7 +2,6 @@ package play
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -39,10 +38,7 @@ func (p *player) usage(w *words) (string, error) {
 	if len(w.bare) > 0 {
 		request.Sku = w.next("SKU")
 	}
-	var wanted []string
-	for name := range w.named {
-		wanted = append(wanted, name+"="+w.text(name))
-	}
+	wanted := w.equations()
 	if len(wanted) > 0 && request.Sku == "" {
 		return "", fmt.Errorf("%v of which SKU", wanted)
 	}
@@ -54,8 +50,7 @@ func (p *player) usage(w *words) (string, error) {
 			return len(wanted) == 0
 		}
 		last = lines(answer.GetSkus(), usageText)
-		has := strings.Fields(last)
-		return !slices.ContainsFunc(wanted, func(word string) bool { return !slices.Contains(has, word) })
+		return hasAll(last, wanted)
 	})
 	if err != nil {
 		return fmt.Sprintf("%v: %s", err, last), nil

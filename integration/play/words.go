@@ -84,6 +84,21 @@ func (w *words) text(name string) string {
 	return w.named[name]
 }
 
+// equations are all that is named, as NAME=VALUE.
+func (w *words) equations() []string {
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(w.named)) {
+		list = append(list, name+"="+w.text(name))
+	}
+	return list
+}
+
+// hasAll says whether a line has all of these words.
+func hasAll(line string, words []string) bool {
+	has := strings.Fields(line)
+	return !slices.ContainsFunc(words, func(word string) bool { return !slices.Contains(has, word) })
+}
+
 func (w *words) list(name string) []string {
 	text := w.text(name)
 	if text == "" {
@@ -213,7 +228,7 @@ func (w *words) reservation() *berthv1.Reservation {
 			Pools: w.list("pools"), Avoid: w.list("avoid"), SameShape: w.text("sameShape") == "yes", Pack: w.text("pack") == "yes",
 		},
 		Priority: &berthv1.Priority{Class: enum[berthv1.PriorityClass](w, "class", berthv1.PriorityClass_value), Tier: int32(w.number("tier"))},
-		Task:     task(w.text("command")),
+		Task:     task(w.text("command"), w.text("stubborn") == "yes"),
 		Batch:    enum[berthv1.Batch](w, "batch", berthv1.Batch_value),
 		Start:    enum[berthv1.Start](w, "start", berthv1.Start_value),
 

@@ -22,6 +22,7 @@ import (
 
 // What becomes of workers, whatever becomes of their agent.
 func TestWorkersOfAnAgent(t *testing.T) {
+	t.Parallel()
 	w := start(t, fleet.Config{})
 	w.startAgents(fleet.Agent{ID: "host", Slots: 8, Allow: []string{"sh"}})
 	w.awaitReady(1)

@@ -14,6 +14,7 @@ import (
 
 // The job service's day, as curl would spend it.
 func TestADayOverREST(t *testing.T) {
+	t.Parallel()
 	w := start(t, fleet.Config{})
 	w.startSim("sim", 16, 1)
 	web := newWeb(t, w.fleet.Gateway())

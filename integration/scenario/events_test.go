@@ -21,6 +21,7 @@ const followed = 3
 // A reader that resumes sees each event of its job exactly once and in order,
 // whatever is killed: what it saw is what etcd's history says.
 func TestEventsAreSeenOnceWhateverIsKilled(t *testing.T) {
+	t.Parallel()
 	w := start(t, fleet.Config{Gateways: 2, TTL: 2 * time.Second})
 	history := w.store.Watch(space.Events(), 1)
 	defer history.Close()

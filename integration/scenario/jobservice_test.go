@@ -23,6 +23,7 @@ import (
 // The job service of the examples keeps its workers running, whatever becomes of
 // them, of their hosts and of itself, and never asks for one too many.
 func TestJobService(t *testing.T) {
+	t.Parallel()
 	w := start(t, fleet.Config{})
 	if _, err := w.client.PutPool(w.ctx, &berthv1.Pool{Name: "frail", LostAfter: durationpb.New(0)}); err != nil {
 		t.Fatal(err)

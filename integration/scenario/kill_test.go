@@ -37,6 +37,7 @@ const (
 // Whatever is killed, and whenever: what was acknowledged stands, nothing is
 // started twice, and in the end everything is as the records say.
 func TestKilledAtAnyMoment(t *testing.T) {
+	t.Parallel()
 	if *seed == 0 {
 		*seed = rand.Uint64()
 	}

@@ -16,6 +16,7 @@ import (
 // A record that nobody can read: its workers run on, everything else goes on,
 // and once it can be read again it is as it was.
 func TestUnreadableRecordIsLeftAlone(t *testing.T) {
+	t.Parallel()
 	w := start(t, fleet.Config{})
 	w.startSim("sim", 4, 4)
 	w.awaitReady(4)

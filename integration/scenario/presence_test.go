@@ -27,6 +27,7 @@ const presenceTTL = 15 * time.Second
 // on at another before their presence runs out, and no executor is unreachable
 // for a moment.
 func TestAgentsGoOnAtAnotherReplica(t *testing.T) {
+	t.Parallel()
 	w := start(t, fleet.Config{TTL: 2 * time.Second})
 	const simulated, agents = 40, 42
 	w.startSim("sim", simulated, 1)
@@ -68,6 +69,7 @@ func TestAgentsGoOnAtAnotherReplica(t *testing.T) {
 // that are the defaults: every executor is unreachable by then. When they are back,
 // so are the executors; the workers have run on, and none was given up.
 func TestAllGatewaysAreGoneForAWhile(t *testing.T) {
+	t.Parallel()
 	w := start(t, fleet.Config{Gateways: 2})
 	for i := range 3 {
 		w.startAgents(fleet.Agent{ID: fmt.Sprintf("host-%d", i), Slots: 1})
@@ -98,6 +100,7 @@ func TestAllGatewaysAreGoneForAWhile(t *testing.T) {
 // A pool that vanishes at once is held back, where a single executor is given
 // up: that many hosts do not die together. What is back goes on.
 func TestAPoolVanishesAtOnce(t *testing.T) {
+	t.Parallel()
 	w := start(t, fleet.Config{})
 	lostAfter := func(pool string, after time.Duration) {
 		t.Helper()

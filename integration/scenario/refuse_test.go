@@ -23,6 +23,7 @@ import (
 // What is wrong is refused by name, over REST and gRPC alike, and changes
 // nothing.
 func TestWhatIsWrongIsRefused(t *testing.T) {
+	t.Parallel()
 	w := start(t, fleet.Config{})
 	w.startSim("sim", 1, 1)
 	w.awaitReady(1)

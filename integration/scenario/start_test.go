@@ -28,6 +28,7 @@ import (
 
 // A replica that finds no etcd waits for it, and says so.
 func TestAReplicaWaitsForEtcd(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	dir := t.TempDir()
@@ -112,6 +113,7 @@ func startEtcd(t *testing.T, address, dir string) (stop func()) {
 
 // What cannot start says what is wrong, in the words of who configured it.
 func TestWhatCannotStartSaysWhy(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	own := ownBinary(t, dir)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -217,6 +219,7 @@ func (f *foreground) interrupt(t *testing.T) {
 
 // Ctrl-C leaves nothing behind: no process of Berth and no worker.
 func TestCtrlCOfDev(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	dev := startForeground(t, ownBinary(t, dir), "dev", "--agents", "2", "--slots", "4", "--listen", "127.0.0.1:0", "--data-dir", filepath.Join(dir, "data"))
 	gateway := strings.TrimPrefix(strings.Fields(dev.awaitLine(t, "REST and gRPC"))[3], "http://")
@@ -252,6 +255,7 @@ func TestCtrlCOfDev(t *testing.T) {
 }
 
 func TestCtrlCOfTheDemo(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	docs := filepath.Join(dir, "docs")
 	if err := os.Mkdir(docs, 0o750); err != nil {

@@ -43,6 +43,7 @@ func startTraced(t *testing.T, c *collector) *world {
 // One reservation is one trace, from its request to its running workers, over
 // every process, and over a leader that is killed in the middle.
 func TestTraceOverALeaderChange(t *testing.T) {
+	t.Parallel()
 	c := startCollector(t)
 	w := startTraced(t, c)
 	r := w.upsertTraced(shell("traced", "s", 3, "sleep 1000"))
@@ -84,6 +85,7 @@ func TestTraceOverALeaderChange(t *testing.T) {
 
 // A worker that no attempt started is queued again in the same trace.
 func TestTraceOfARequeue(t *testing.T) {
+	t.Parallel()
 	c := startCollector(t)
 	w := startTraced(t, c)
 	// Of the two, the newer is taken first.

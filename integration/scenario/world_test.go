@@ -63,6 +63,7 @@ func start(t *testing.T, config fleet.Config) *world {
 	w.store = connect(t, f.Etcd()[0])
 	t.Cleanup(func() {
 		checkHistory(t, w.store, w.restored, w.tampered)
+		w.store.Close() // etcd waits for those who still watch, when it is told to stop
 		if err := f.Close(); err != nil {
 			t.Errorf("stopping the fleet: %v", err)
 		}

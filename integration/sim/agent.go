@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	agentlib "berth.dev/pkg/agent"
@@ -14,6 +15,7 @@ import (
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
 	"berth.dev/pkg/store"
+	"berth.dev/pkg/wire"
 	"berth.dev/services/assigner/handout"
 	"berth.dev/services/executor-state/inventory"
 )
@@ -32,10 +34,11 @@ type Host struct {
 
 // agent is a host: its workers live on when the agent itself crashes.
 type agent struct {
-	w    *World
-	id   string
-	host Host
-	cut  bool
+	w       *World
+	id      string
+	address string
+	host    Host
+	cut     bool
 
 	// refusing: until then it starts nothing; rejected it does not start again.
 	refusing time.Time
@@ -43,17 +46,25 @@ type agent struct {
 
 	down      bool
 	downUntil time.Time
-	life      int
+	// life counts what ended its calls under way; births are those of its process.
+	life, births int
 
 	// Of the process, gone with it.
 	incarnation int64
-	asking      bool // a registration or announcement is under way
+	asking      bool      // a registration or announcement is under way
+	again       time.Time // when it may register again, after another of its id did
 	lease       int64
 	beaten      time.Time
 	reporting   bool
 	dirty       bool
 	complete    bool
 	sequence    int64
+	// judged is when a report was last answered, zero for never. strays are the
+	// workers that it should not have, as the answer said; stray is whether it was
+	// announced with any.
+	judged time.Time
+	strays int
+	stray  bool
 	// decisions are those of a real agent.
 	decisions *agentlib.Decisions
 
@@ -80,13 +91,19 @@ type worker struct {
 	instance
 	uid   string
 	state model.WorkerState
+	stays bool // it does not end for being told to, but once its grace is over
 	exit  *int32
 	told  bool // its end is durable
 	since time.Time
 }
 
+// Stubborn begins the script of a worker that does not end for being told to.
+const Stubborn = "trap '' TERM"
+
+func addressOf(id string) string { return id + ":1" }
+
 func newAgent(w *World, host Host) *agent {
-	return &agent{w: w, id: host.ID, host: host, workers: map[instance]*worker{}, stopped: map[instance]bool{}, rejected: map[instance]bool{}, life: 1}
+	return &agent{w: w, id: host.ID, address: addressOf(host.ID), host: host, workers: map[instance]*worker{}, stopped: map[instance]bool{}, rejected: map[instance]bool{}, life: 1}
 }
 
 func (a *agent) up() bool { return !a.down || !a.w.now.Before(a.downUntil) }
@@ -94,8 +111,15 @@ func (a *agent) up() bool { return !a.down || !a.w.now.Before(a.downUntil) }
 // crash ends the agent's process; its workers run on.
 func (a *agent) crash() {
 	a.w.logf("%s: the agent crashes", a.id)
+	a.die()
+	a.down, a.downUntil = true, a.w.now.Add(time.Duration(a.w.rng.IntN(11*int(a.w.pause.Milliseconds())))*time.Millisecond)
+}
+
+// die ends the process.
+func (a *agent) die() {
 	a.restart()
-	a.down, a.downUntil = true, a.w.now.Add(time.Duration(a.w.rng.IntN(45_000))*time.Millisecond)
+	a.births++
+	a.again = time.Time{}
 }
 
 // restart forgets what only the process knew. Calls under way come to nothing.
@@ -103,6 +127,7 @@ func (a *agent) restart() {
 	a.life++
 	a.incarnation, a.asking, a.lease, a.reporting, a.sequence = 0, false, 0, false, 0
 	a.decisions = nil
+	a.judged, a.strays, a.stray = time.Time{}, 0, false
 }
 
 // recover begins a process with what the host keeps.
@@ -144,8 +169,11 @@ func (a *agent) turn() {
 	switch {
 	case a.incarnation == 0:
 		a.register()
-	case a.w.now.Sub(a.beaten) >= presenceTTL/3:
+	case a.w.now.Sub(a.beaten) >= presenceTTL/3, a.lease != 0 && a.stray != a.doubtful():
 		a.beat()
+	}
+	if a.strays > 0 && a.w.now.Sub(a.judged) > presenceTTL {
+		a.complete = true // who leads the assigner meanwhile may not know them
 	}
 	if a.incarnation != 0 && (a.dirty || a.complete) && !a.reporting {
 		a.report()
@@ -157,7 +185,9 @@ func (a *agent) busy() bool {
 	switch {
 	case !a.up() || a.cut:
 		return false
-	case a.incarnation == 0 || a.w.now.Sub(a.beaten) >= presenceTTL/3:
+	case a.w.now.Before(a.again):
+		return false
+	case a.incarnation == 0 || a.w.now.Sub(a.beaten) >= presenceTTL/3 || a.lease != 0 && a.stray != a.doubtful():
 		return !a.asking
 	}
 	return (a.dirty || a.complete) && !a.reporting
@@ -174,7 +204,7 @@ func endState(code int32) model.WorkerState {
 }
 
 func (a *agent) register() {
-	if a.asking {
+	if a.asking || a.w.now.Before(a.again) {
 		return
 	}
 	a.asking = true
@@ -182,11 +212,14 @@ func (a *agent) register() {
 		a.recover()
 	}
 	request := inventory.Register{
-		ID: a.id, Address: a.id + ":1", SKU: a.host.SKU, Host: a.id, Attributes: a.host.Attributes,
-		Resources: a.host.Resources.WithSlots(), Reserved: a.host.Reserved, Generation: a.host.Generation, Nonce: fmt.Sprintf("%s-%d", a.id, a.life),
+		ID: a.id, Address: a.address, SKU: a.host.SKU, Host: a.id, Attributes: a.host.Attributes,
+		Resources: a.host.Resources.WithSlots(), Reserved: a.host.Reserved, Generation: a.host.Generation, Nonce: fmt.Sprintf("%s-%d", a.address, a.births),
 	}
 	a.call("register", model.ServiceExecutorState, request, func(value any, err error) {
 		a.asking = false
+		if fault.Is(err, fault.ReasonOtherIncarnation) {
+			a.again = a.w.now.Add(againEvery)
+		}
 		if err != nil {
 			return
 		}
@@ -197,6 +230,9 @@ func (a *agent) register() {
 	})
 	a.w.later(3*time.Second, a.stillAsking())
 }
+
+// againEvery is how often an agent asks again whose id another one has taken.
+const againEvery = 30 * time.Second
 
 // stillAsking forgets a request that got no answer.
 func (a *agent) stillAsking() func() {
@@ -210,7 +246,8 @@ func (a *agent) stillAsking() func() {
 
 // beat keeps the presence, as a replica of executor-state does for the stream
 // that it holds: where the key is not there, or on an etcd lease that nobody
-// renews any more, it is put again.
+// renews any more, it is put again, and so it is where what was told of the
+// workers is no longer so.
 func (a *agent) beat() {
 	if a.asking {
 		return
@@ -221,6 +258,9 @@ func (a *agent) beat() {
 		kv, there, _ := a.w.store.Get(ctx, a.w.space.Key(model.Ref{Kind: model.KindLive, ID: a.id}))
 		if err == nil && there && kv.Lease == a.lease {
 			a.beaten = a.w.now
+			if a.stray != a.doubtful() || a.living() == 0 && a.returning() {
+				a.announce(a.lease)
+			}
 			return
 		}
 		if err != nil && !errors.Is(err, store.ErrLeaseNotFound) {
@@ -232,17 +272,60 @@ func (a *agent) beat() {
 	if err != nil {
 		return
 	}
+	a.announce(lease.ID)
+}
+
+// announce puts presence on an etcd lease, with what is known of the workers.
+func (a *agent) announce(lease int64) {
 	a.asking = true
-	a.call("announce", model.ServiceExecutorState, inventory.Announce{ID: a.id, Incarnation: a.incarnation, EtcdLease: lease.ID}, func(_ any, err error) {
+	stray := a.doubtful()
+	request := inventory.Announce{ID: a.id, Incarnation: a.incarnation, EtcdLease: lease, Workers: a.living(), Strays: stray}
+	a.call("announce", model.ServiceExecutorState, request, func(_ any, err error) {
 		a.asking = false
 		switch f := fault.Of(err); {
 		case err == nil:
-			a.lease, a.beaten, a.complete = lease.ID, a.w.now, true
+			a.complete = a.complete || a.lease != lease
+			a.lease, a.beaten, a.stray = lease, a.w.now, stray
 		case f.Reason == fault.ReasonOtherIncarnation || f.Reason == fault.ReasonNotFound:
 			a.restart() // register anew
 		}
 	})
 	a.w.later(3*time.Second, a.stillAsking())
+}
+
+// living counts the workers that run.
+func (a *agent) living() int {
+	n := 0
+	for _, worker := range a.workers {
+		if !worker.state.Terminal() {
+			n++
+		}
+	}
+	return n
+}
+
+// doubtful says whether it has workers that it should not have, or that nobody
+// has said yet that it should.
+func (a *agent) doubtful() bool {
+	if a.judged.IsZero() {
+		return a.living() > 0
+	}
+	return a.strays > 0
+}
+
+// returning says whether its record has it back from LOST with workers of before.
+func (a *agent) returning() bool {
+	ref := model.Ref{Kind: model.KindExecutor, ID: a.id}
+	kv, there, err := a.w.store.Get(context.Background(), a.w.space.Key(ref))
+	if err != nil || !there {
+		return false
+	}
+	record, err := wire.Decode(ref, kv.Value, kv.Create, kv.Mod, kv.Lease)
+	if err != nil {
+		a.w.fail("%v", err)
+		return false
+	}
+	return record.(*model.Executor).Returning
 }
 
 // add keeps a worker that the host now has.
@@ -274,7 +357,9 @@ func (a *agent) report() {
 			a.complete = true
 			return
 		}
-		for _, ended := range value.(handout.Reported).Ended {
+		answer := value.(handout.Reported)
+		a.judged, a.strays = a.w.now, answer.Strays
+		for _, ended := range answer.Ended {
 			a.w.logf("%s: told that the end of %s at epoch %d is known", a.id, ended.Worker, ended.Epoch)
 			if w := a.workers[instance{ended.Worker, ended.Epoch}]; w != nil && w.state.Terminal() {
 				w.told = true
@@ -292,17 +377,17 @@ func (a *agent) report() {
 	})
 }
 
-// order carries one order to an agent: done is called once, with an Unknown
+// order carries one order to the agent at an address: done is called once, with an Unknown
 // when no answer comes in time.
-func (w *World) order(executor string, carry func(*agent) any, timeout time.Duration, done func(any)) {
+func (w *World) order(address string, carry func(*agent) any, timeout time.Duration, done func(any)) {
 	var to *agent
 	for _, a := range w.agents {
-		if a.id == executor {
+		if a.address == address {
 			to = a
 		}
 	}
 	if to == nil {
-		w.fail("an order to %q, which is no executor", executor)
+		w.fail("an order to %q, which is no executor", address)
 		return
 	}
 	answered := false
@@ -312,17 +397,22 @@ func (w *World) order(executor string, carry func(*agent) any, timeout time.Dura
 			done(outcome)
 		}
 	}
-	w.send("order to "+executor, func() {
+	arrive := func() {
 		if to.cut || !to.up() || to.incarnation == 0 {
 			return
 		}
 		outcome := carry(to)
-		w.send("answer of "+executor, func() {
+		w.send("answer of "+to.id, func() {
 			if !to.cut {
 				once(outcome)
 			}
 		})
-	})
+	}
+	if what := "order to " + to.id; w.memory > 0 && w.fault(6) {
+		w.straggle(what, arrive)
+	} else {
+		w.send(what, arrive)
+	}
 	w.later(timeout, func() { once(handout.Unknown{Message: "no answer"}) })
 }
 
@@ -333,6 +423,7 @@ func (a *agent) submit(s handout.Submit) any {
 	start, older, err := a.decisions.Submit(s.Term, s.Incarnation, s.Worker, s.Epoch, s.UID, a.w.now)
 	switch f := fault.Of(err); {
 	case older != 0:
+		a.w.supersedes(a, k, older)
 		a.end(a.workers[instance{s.Worker, older}], model.WorkerEvicted, nil)
 		return handout.Unknown{Message: f.Message}
 	case err != nil:
@@ -347,7 +438,8 @@ func (a *agent) submit(s handout.Submit) any {
 		a.decisions.NotStarted(k.worker, k.epoch)
 		return refused
 	}
-	a.add(&worker{instance: k, uid: s.UID, state: model.WorkerRunning, since: a.w.now})
+	stays := len(s.Task.Args) > 1 && strings.HasPrefix(s.Task.Args[1], Stubborn)
+	a.add(&worker{instance: k, uid: s.UID, state: model.WorkerRunning, stays: stays, since: a.w.now})
 	a.w.started(a, k)
 	a.dirty = true
 	return handout.Accepted{State: model.WorkerRunning, Incarnation: a.incarnation, Sequence: a.sequence}
@@ -384,6 +476,13 @@ func (a *agent) stop(s handout.Stop) any {
 		return handout.Ended{State: model.WorkerEvicted}
 	}
 	w := a.workers[k]
+	if !w.state.Terminal() && w.stays {
+		if w.state != model.WorkerEvicting {
+			w.state = model.WorkerEvicting
+			a.w.later(s.Grace, func() { a.end(w, model.WorkerEvicted, nil) })
+		}
+		return handout.Stopping{}
+	}
 	if !w.state.Terminal() && a.w.rng.IntN(2) == 0 {
 		w.state = model.WorkerEvicting
 		a.w.later(time.Duration(a.w.rng.IntN(3000))*time.Millisecond, func() { a.end(w, model.WorkerEvicted, nil) })

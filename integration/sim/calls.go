@@ -74,12 +74,12 @@ func (w *World) performAssigner(t term, core *handout.Core, action model.Action)
 		if w.submitting != nil {
 			w.submitting(a)
 		}
-		w.order(a.Executor, func(ag *agent) any { return ag.submit(a) }, a.Timeout, done)
+		w.order(a.Address, func(ag *agent) any { return ag.submit(a) }, a.Timeout, done)
 	case handout.Stop:
 		done := func(result any) {
 			t.post(handout.StopDone{Executor: a.Executor, Worker: a.Worker, UID: a.UID, Epoch: a.Epoch, Result: result})
 		}
-		w.order(a.Executor, func(ag *agent) any { return ag.stop(a) }, a.Timeout, done)
+		w.order(a.Address, func(ag *agent) any { return ag.stop(a) }, a.Timeout, done)
 	default:
 		w.fail("assigner: unknown action %T", action)
 	}

@@ -21,7 +21,15 @@ type promise struct {
 // promises is called by hosts when they confirm a stop.
 func (w *World) promises(a *agent, k instance) { w.promised[promise{a.id, k}] = true }
 
-// started is called by hosts when a process starts.
+// supersedes is called by hosts that end a worker for an order to start another
+// of its name.
+func (w *World) supersedes(a *agent, k instance, old int64) {
+	if old > k.epoch {
+		w.fail("%s at epoch %d is ended on %s for an order of epoch %d, which is over", k.worker, old, a.id, k.epoch)
+	}
+}
+
+// started is called by hosts when a process has started.
 func (w *World) started(a *agent, k instance) {
 	if first, ok := w.starts[k]; ok {
 		w.fail("%s at epoch %d is started on %s, and was started on %s", k.worker, k.epoch, a.id, first)
@@ -29,48 +37,12 @@ func (w *World) started(a *agent, k instance) {
 	if w.promised[promise{a.id, k}] {
 		w.fail("%s at epoch %d is started on %s, which had confirmed its stop", k.worker, k.epoch, a.id)
 	}
+	// What the control plane has given up, or should not be there, is counted too.
+	if slots, running := int(a.host.Resources["slots"]), a.living(); running > slots {
+		w.fail("%s runs %d workers in %d slots", a.id, running, slots)
+	}
 	w.starts[k] = a.id
 	w.logf("%s: starts %s at epoch %d", a.id, k.worker, k.epoch)
-}
-
-// checkAgents looks at the hosts themselves: no host runs more than it has
-// room for, but for what the control plane has given up.
-func (w *World) checkAgents() {
-	for _, a := range w.agents {
-		running := 0
-		for _, wk := range a.workers {
-			if !wk.state.Terminal() {
-				running++
-			}
-		}
-		if slots := int(a.host.Resources["slots"]); running > slots && !w.givenUp() {
-			w.fail("%s runs %d workers in %d slots", a.id, running, slots)
-		}
-	}
-}
-
-// givenUp says whether a worker was ever lost: then a host may run old ones
-// that it has not been told to stop yet.
-func (w *World) givenUp() bool {
-	for _, r := range w.store.History() {
-		for _, c := range r.Changes {
-			ref, ok := w.space.Parse(c.Key)
-			if !ok || ref.Kind != model.KindTaskChunk || c.Deleted {
-				continue
-			}
-			record, err := wire.Decode(ref, c.Value, c.Create, c.Mod, c.Lease)
-			if err != nil {
-				w.fail("%v", err)
-				return true
-			}
-			for _, tw := range record.(*model.TaskChunk).Workers {
-				if tw.State == model.WorkerLost {
-					return true
-				}
-			}
-		}
-	}
-	return false
 }
 
 // records decodes what the store holds of a kind.
@@ -126,6 +98,17 @@ func (w *World) checkRequeues() {
 		seat model.Seat
 	}
 	var wanted []again
+	// lowered are those that were above a target while their version lived.
+	lowered := map[again]bool{}
+	lower := func() {
+		for _, a := range wanted {
+			r := versions[a.uid]
+			target := targets[model.Key{Job: r.Key.Job, Stage: r.Key.Stage}]
+			if target > 0 && a.seat.Index >= target && !r.State.Terminal() {
+				lowered[a] = true
+			}
+		}
+	}
 	taken := map[model.Worker]bool{}
 	for _, r := range w.store.History() {
 		for _, change := range r.Changes {
@@ -146,6 +129,7 @@ func (w *World) checkRequeues() {
 			switch record := record.(type) {
 			case *model.Stage:
 				targets[ref.Key] = record.TargetSize
+				lower()
 			case *model.Reservation:
 				versions[record.UID] = record
 				for seat := range record.Seats.All() {
@@ -153,19 +137,19 @@ func (w *World) checkRequeues() {
 				}
 			case *model.TaskChunk:
 				for _, tw := range record.Workers {
-					if tw.Requeue {
-						wanted = append(wanted, again{record.UID, tw.Seat})
+					if a := (again{record.UID, tw.Seat}); tw.Requeue && !slices.Contains(wanted, a) {
+						wanted = append(wanted, a)
 					}
 				}
+				lower()
 			}
 		}
 	}
 	for _, a := range wanted {
 		r := versions[a.uid]
-		target := targets[model.Key{Job: r.Key.Job, Stage: r.Key.Stage}]
 		next := model.Seat{Index: a.seat.Index, Number: a.seat.Number + 1}
 		switch {
-		case taken[model.Worker{Job: r.Key.Job, Stage: r.Key.Stage, Seat: next}], r.Unwanted.Has(a.seat), target > 0 && a.seat.Index >= target:
+		case taken[model.Worker{Job: r.Key.Job, Stage: r.Key.Stage, Seat: next}], r.Unwanted.Has(a.seat), lowered[a]:
 		case r.State.Terminal() && r.State != model.Completed:
 		default:
 			w.fail("at rest: %s %s of %s (%s) was to be queued again, and was not", r.Key, a.seat, a.uid, r.State)

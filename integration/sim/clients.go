@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"fmt"
 
 	"berth.dev/pkg/constraint"
@@ -30,8 +31,16 @@ func newClients(w *World) *clients {
 func (c *clients) act() {
 	rng := c.w.rng
 	key := model.Key{Job: fmt.Sprintf("job-%d", rng.IntN(3)), Stage: fmt.Sprintf("stage-%d", rng.IntN(2)), Name: []string{"main", "extra"}[rng.IntN(2)]}
-	if rng.IntN(4) == 0 {
+	if rng.IntN(4) == 0 || c.w.memory > 0 && rng.IntN(8) > 0 {
 		key = model.Key{Job: "job", Stage: "stage", Name: model.MainName} // soon forgotten, being alone
+	}
+	cancels, most := rng.IntN(5) < 2, 6
+	if c.w.memory > 0 && key.Job == "job" {
+		// One small batch after the other, each of the same workers.
+		if c.gone[key] && c.known(key) || !c.gone[key] && rng.IntN(4) > 0 {
+			return
+		}
+		cancels, most = !c.gone[key], 2
 	}
 	if c.busy[key] {
 		return
@@ -48,7 +57,7 @@ func (c *clients) act() {
 		c.flush(key, id, always)
 		return
 	}
-	if rng.IntN(5) < 2 {
+	if cancels {
 		c.w.call("cancel "+key.String(), model.ServiceRegistry, always, queue.Cancel{Key: key, RequestID: id}, func(value any, err error) {
 			c.busy[key] = false
 			if err != nil {
@@ -61,7 +70,7 @@ func (c *clients) act() {
 		})
 		return
 	}
-	upsert := queue.Upsert{Key: key, Count: int32(1 + rng.IntN(6)), RequestID: id, Spec: model.Spec{
+	upsert := queue.Upsert{Key: key, Count: int32(1 + rng.IntN(most)), RequestID: id, Spec: model.Spec{
 		Constraints: constraint.Constraints{Resources: resource.Vector{"slots": 1}},
 		MaxAttempts: int32(1 + rng.IntN(3)),
 		Task:        model.Task{Command: fmt.Sprint("run-", rng.IntN(2))},
@@ -93,6 +102,13 @@ func (c *clients) act() {
 		c.acked[u.Reservation.UID] = key
 		c.gone[key] = false
 	})
+}
+
+// known says whether it is still remembered which workers a stage has had.
+func (c *clients) known(key model.Key) bool {
+	stage := model.Ref{Kind: model.KindStage, Key: model.Key{Job: key.Job, Stage: key.Stage}}
+	_, known, _ := c.w.store.Get(context.Background(), c.w.space.Key(stage))
+	return known
 }
 
 // cancelWorkers removes a few workers of a stage, whether they are there or not.
@@ -160,6 +176,11 @@ func (c *clients) checkRest() {
 	for uid, key := range c.acked {
 		if _, ok := present[uid]; !ok {
 			c.w.fail("version %s of %s was acknowledged, and was never stored", uid, key)
+		}
+	}
+	for _, record := range c.w.records(model.KindReservation) {
+		if r := record.(*model.Reservation); c.gone[r.Key] && !r.State.Terminal() {
+			c.w.fail("at rest: the last that was acknowledged of %s is a cancel, and version %s is %s", r.Key, r.UID, r.State)
 		}
 	}
 }

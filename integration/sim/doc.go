@@ -6,10 +6,15 @@
 // At every step one thing happens: a replica takes a turn, a message arrives,
 // is lost or arrives twice, a transaction's answer is lost or its proposal
 // comes late, a replica or an agent crashes and comes back, a leader is deposed
-// without knowing it, an executor is cut off, a client asks for something, time
-// passes. After every step all revisions so far are checked against the
-// invariants (package audit). In the end the faults stop, and everything that
-// was acknowledged has to be where it belongs.
+// without knowing it, which is what a wrong proof of its death does, an executor
+// is cut off, a client asks for something, time passes. After every step all
+// revisions so far are checked against the invariants (package audit), and what
+// they say of the hosts against the hosts. In the end the faults stop, and
+// everything that was acknowledged has to be where it belongs.
+//
+// No two seeds are alike in how much goes wrong and how much time passes. In every
+// second one what has ended is soon forgotten, so that names come again, and orders
+// may come so late that they meet them.
 //
 // A failure is a number: the same seed plays the same run.
 //

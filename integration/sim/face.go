@@ -33,7 +33,7 @@ func (f face) RegisterService(desc *grpc.ServiceDesc, handlers any) {
 // Do implements loop.Owner: the world goes on until there is a reply.
 func (n *node[C]) Do(_ context.Context, request any) (value any, err error) {
 	answered := false
-	n.ask(request, func(v any, e error) { value, err, answered = v, e, true })
+	n.ask(request, time.Time{}, func(v any, e error) { value, err, answered = v, e, true })
 	if !n.w.until(func() bool { return answered }) {
 		return nil, fault.New(fault.Unavailable, fault.ReasonUnavailable, "%s does not answer", n.name)
 	}

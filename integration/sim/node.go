@@ -21,8 +21,9 @@ type replica interface {
 	turn()
 	crash()
 	// ask brings a request; answer is called once, or never when the node
-	// crashes first. NOT_LEADER is answered at once.
-	ask(request any, answer func(any, error))
+	// crashes first or comes to it only after its deadline, if it has one.
+	// NOT_LEADER is answered at once.
+	ask(request any, until time.Time, answer func(any, error))
 	leads() bool
 	// behind, asked and due say what there is to do, and round with it blind
 	// does it without the view: what an interleaving chooses from.
@@ -59,7 +60,13 @@ type node[C model.Core] struct {
 	born    int   // counts lives, so that calls of an earlier one go nowhere
 	waiting map[uint64]func(any, error)
 	token   uint64
-	inbox   []model.Event
+	inbox   []item
+}
+
+// item is what waits for a node, until its deadline if it has one.
+type item struct {
+	model.Event
+	until time.Time
 }
 
 // term is one term of one life of a node, as calls see it.
@@ -90,7 +97,7 @@ func (n *node[C]) start() {
 func (n *node[C]) crash() {
 	n.w.logf("%s: crashes (term %d)", n.name, n.term)
 	n.start()
-	n.downUntil = n.w.now.Add(time.Duration(n.w.rng.IntN(8000)) * time.Millisecond)
+	n.downUntil = n.w.now.Add(time.Duration(n.w.rng.IntN(2*int(n.w.pause.Milliseconds()))) * time.Millisecond)
 }
 
 // never is later than any run lasts.
@@ -108,14 +115,14 @@ func (n *node[C]) serves() face { return n.face }
 
 func (n *node[C]) leads() bool { return n.term != 0 && !n.w.now.Before(n.downUntil) }
 
-func (n *node[C]) ask(request any, answer func(any, error)) {
+func (n *node[C]) ask(request any, until time.Time, answer func(any, error)) {
 	if !n.leads() {
 		answer(nil, fault.New(fault.Precondition, fault.ReasonNotLeader, "%s does not lead", n.name))
 		return
 	}
 	n.token++
 	n.waiting[n.token] = answer
-	n.inbox = append(n.inbox, model.Input{Token: n.token, Request: request})
+	n.inbox = append(n.inbox, item{model.Input{Token: n.token, Request: request}, until})
 }
 
 // turn lets the node do one round of its loop.
@@ -162,7 +169,11 @@ func (n *node[C]) round(blind bool) {
 		}
 		events = append(events, told...)
 	}
-	events = append(events, n.inbox...)
+	for _, it := range n.inbox {
+		if it.until.IsZero() || n.w.now.Before(it.until) {
+			events = append(events, it.Event)
+		}
+	}
 	n.inbox = nil
 	if d := n.driver.Core.NextDeadline(); !d.IsZero() && !d.After(n.w.now) {
 		events = append(events, nil)
@@ -206,7 +217,7 @@ func (n *node[C]) carryOut(actions []model.Action) {
 		lives := func() bool { return n.born == life && n.term == number }
 		n.perform(term{number: number, lives: lives, post: func(event model.Event) {
 			if lives() {
-				n.inbox = append(n.inbox, event)
+				n.inbox = append(n.inbox, item{Event: event})
 			}
 		}}, n.driver.Core, action)
 	}
@@ -230,7 +241,7 @@ func (n *node[C]) follow() {
 	if n.driver.Revision() == 0 {
 		return
 	}
-	if n.won == 0 {
+	if leader, _ := n.driver.Leader(n.service); n.won == 0 && (leader == nil || leader.Replica == n.name) {
 		n.campaign()
 	}
 	if n.won != 0 && n.driver.CaughtUp(n.won) {
@@ -355,16 +366,16 @@ func (w *World) call(what, service string, lives func() bool, request any, done 
 		if answered || !lives() {
 			return
 		}
-		sent := w.now
+		var until time.Time
+		if w.memory > 0 {
+			until = w.now.Add(w.memory)
+		}
 		arrive := func() {
-			if w.memory > 0 && w.now.Sub(sent) >= w.memory {
-				return // its deadline has passed
-			}
 			leader := w.leader(service)
 			if leader == nil {
 				return
 			}
-			leader.ask(request, func(value any, err error) {
+			leader.ask(request, until, func(value any, err error) {
 				w.send("answer to "+what, func() {
 					if answered || !lives() {
 						return

@@ -74,21 +74,49 @@ func (s *Stage) StartHost(h Host) {
 	s.w.agents = append(s.w.agents, newAgent(s.w, h))
 }
 
-func (s *Stage) agent(id string) *agent {
-	i := slices.IndexFunc(s.w.agents, func(a *agent) bool { return a.id == id })
-	if i < 0 {
-		return nil
+// CopyHost starts another host with an agent of an id that has one.
+func (s *Stage) CopyHost(h Host) error {
+	first := s.agent(h.ID)
+	if first == nil {
+		return fmt.Errorf("there is no agent %s", h.ID)
 	}
-	return s.w.agents[i]
+	a := newAgent(s.w, h)
+	a.address = first.address + "0"
+	s.w.agents = append(s.w.agents, a)
+	return nil
 }
 
-// KillAgent ends an agent's process; its workers run on.
+// RestartHost starts the agent of a host again that was killed, as is now described,
+// and with the disk that it had.
+func (s *Stage) RestartHost(id string, now Host) error {
+	if err := s.RestartAgent(id); err != nil {
+		return err
+	}
+	a := s.agent(id)
+	a.id, a.host, a.address = now.ID, now, addressOf(now.ID)
+	return nil
+}
+
+// agent is that of an executor, the newest if there are more.
+func (s *Stage) agent(id string) *agent {
+	for _, a := range slices.Backward(s.w.agents) {
+		if a.id == id {
+			return a
+		}
+	}
+	return nil
+}
+
+// KillAgent ends an agent's process; its workers run on. Its host refuses
+// connections, which proves it to the control plane.
 func (s *Stage) KillAgent(id string) error {
 	a := s.agent(id)
 	if a == nil {
 		return fmt.Errorf("there is no agent %s", id)
 	}
-	a.restart()
+	departed := inventory.Depart{ID: a.id, Incarnation: a.incarnation, EtcdLease: a.lease}
+	s.w.call(id+": refused", model.ServiceExecutorState, func() bool { return true }, departed, func(any, error) {})
+	a.die()
 	a.down, a.downUntil = true, s.w.now.Add(never)
 	return nil
 }
@@ -120,8 +148,13 @@ func (s *Stage) RestartAgent(id string) error {
 func (s *Stage) Exit(w model.Worker, code int32) bool {
 	for _, a := range s.w.agents {
 		for _, k := range a.names {
-			if worker := a.workers[k]; k.worker == w && worker.state == model.WorkerRunning {
+			switch worker := a.workers[k]; {
+			case k.worker != w:
+			case worker.state == model.WorkerRunning:
 				a.end(worker, endState(code), &code)
+				return true
+			case worker.state == model.WorkerEvicting:
+				a.end(worker, model.WorkerEvicted, &code)
 				return true
 			}
 		}
@@ -175,11 +208,7 @@ func (s *Stage) Store() (store.Store, keyspace.Space) { return s.w.store, s.w.sp
 func (s *Stage) Programs() (int, error) {
 	programs := 0
 	for _, a := range s.w.agents {
-		for _, worker := range a.workers {
-			if !worker.state.Terminal() {
-				programs++
-			}
-		}
+		programs += a.living()
 	}
 	return programs, nil
 }

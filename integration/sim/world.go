@@ -49,10 +49,17 @@ type World struct {
 	directed bool
 	// prompt: a message takes no time, and arrives when it is chosen to.
 	prompt bool
-	// memory is how long ended versions are kept, unless as long as in life. No
+	// memory is how long ended versions are kept, unless as long as in life: names
+	// come again then, and orders may come very late. No
 	// call is carried out that much later than it was made: it could be a repeat
 	// that nobody remembers.
 	memory time.Duration
+	// lostAfter is how long an executor may be away before it is given up.
+	lostAfter time.Duration
+	// pause is the longest time in which nothing happens, trouble how many in a
+	// hundred steps are mischief.
+	pause   time.Duration
+	trouble int
 	// submitting is told of every order to start a worker that is sent.
 	submitting func(handout.Submit)
 
@@ -63,7 +70,9 @@ type World struct {
 	clients  *clients
 	starts   starts
 	promised map[promise]bool
-	failure  error
+	// presences are those of the executors, by id.
+	presences map[string]*presence
+	failure   error
 }
 
 // message is something on its way.
@@ -78,12 +87,17 @@ type message struct {
 func NewWorld(seed uint64, out io.Writer) *World {
 	w := newWorld(seed, out)
 	config := inventory.DefaultConfig()
-	config.LostAfter, config.HoldBackFrom = 30*time.Second, 100
+	w.lostAfter = 30 * time.Second
+	config.LostAfter, config.HoldBackFrom = w.lostAfter, 100
+	hosts := 4
+	w.pause, w.trouble = time.Duration(1+w.rng.IntN(4))*time.Second, 1+w.rng.IntN(4)
 	if w.rng.IntN(2) == 0 {
-		w.memory = 3 * time.Second // so that names come again, as they do in months
+		// Names come again, as they do in months, and on few hosts: to the same one.
+		w.memory, hosts = time.Second, 2
+		w.pause, w.trouble = time.Second, 1
 	}
 	w.startReplicas(2, queue.Config{KeepEnded: w.memory}, config)
-	for i := range 4 {
+	for i := range hosts {
 		w.agents = append(w.agents, newAgent(w, Host{
 			ID: fmt.Sprintf("host-%d", i), SKU: "small", Attributes: map[string]string{"zone": string('a' + rune(i%2))},
 			Resources: resource.Vector{"slots": 4, "cpu": 4000},
@@ -97,6 +111,7 @@ func newWorld(seed uint64, out io.Writer) *World {
 	w := &World{
 		rng: rand.New(rand.NewPCG(seed, 0x6265727468)), now: time.Unix(1_000_000, 0).UTC(), out: out,
 		space: keyspace.New("sim"), replicas: map[string][]replica{}, starts: starts{}, promised: map[promise]bool{},
+		presences: map[string]*presence{},
 	}
 	w.store = store.NewFake(store.FakeConfig{Clock: func() time.Time { return w.now }})
 	w.store.SetHook(w.storeFault)
@@ -151,8 +166,7 @@ func (w *World) fail(format string, args ...any) {
 func (w *World) step() {
 	switch n := w.rng.IntN(100); {
 	case n < 45:
-		list := w.replicas[services[w.rng.IntN(len(services))]]
-		list[w.rng.IntN(len(list))].turn()
+		w.someReplica().turn()
 	case n < 75:
 		w.deliverOne()
 	case n < 82:
@@ -160,20 +174,44 @@ func (w *World) step() {
 	case n < 88:
 		w.pass(time.Duration(w.rng.IntN(200)) * time.Millisecond)
 	case n < 90:
-		w.pass(time.Duration(w.rng.IntN(4000)) * time.Millisecond)
-	case n < 96:
+		w.pass(time.Duration(w.rng.IntN(int(w.pause.Milliseconds()))) * time.Millisecond)
+	case n < 100-w.trouble:
 		w.clients.act()
 	default:
 		w.mischief()
 	}
 }
 
+// someReplica is one of those that have something to do, most of the time: else
+// most of a run would be turns of standbys.
+func (w *World) someReplica() replica {
+	if w.rng.IntN(4) == 0 {
+		return w.anyReplica()
+	}
+	var busy []replica
+	for _, service := range services {
+		for _, r := range w.replicas[service] {
+			if r.behind() || r.asked() {
+				busy = append(busy, r)
+			}
+		}
+	}
+	if len(busy) == 0 {
+		return w.anyReplica()
+	}
+	return busy[w.rng.IntN(len(busy))]
+}
+
+func (w *World) anyReplica() replica {
+	list := w.replicas[services[w.rng.IntN(len(services))]]
+	return list[w.rng.IntN(len(list))]
+}
+
 // mischief is a fault of the world itself.
 func (w *World) mischief() {
 	switch w.rng.IntN(9) {
 	case 0, 1:
-		list := w.replicas[services[w.rng.IntN(len(services))]]
-		list[w.rng.IntN(len(list))].crash()
+		w.anyReplica().crash()
 	case 2:
 		// The leader's key goes while it believes to lead: a wrong proof of death.
 		service := services[w.rng.IntN(len(services))]
@@ -242,6 +280,15 @@ func (w *World) send(what string, deliver func()) {
 	w.network = append(w.network, &message{at: w.now.Add(delay), seq: w.sequence, what: what, deliver: deliver})
 }
 
+// straggle brings a message as much as a minute late. Nothing that an agent
+// promises may rest on orders coming in order, or while they are news: where names
+// come again, one of an old epoch can come after those of a new one.
+func (w *World) straggle(what string, deliver func()) {
+	w.sequence++
+	at := w.now.Add(time.Duration(w.rng.IntN(60_000)) * time.Millisecond)
+	w.network = append(w.network, &message{at: at, seq: w.sequence, what: what, deliver: deliver})
+}
+
 // deliverOne delivers one of the messages that are due, any of them.
 func (w *World) deliverOne() bool {
 	var due []int
@@ -270,12 +317,14 @@ func (w *World) check() {
 	}
 	for _, r := range history[at:] {
 		w.audit.Apply(store.Batch{Revision: r.Revision, Changes: r.Changes})
+		for _, c := range r.Changes {
+			w.told(c)
+		}
 		w.audited = r.Revision
 	}
 	if v := w.audit.Violations(); len(v) > 0 {
 		w.fail("invariant: %+v", v[0])
 	}
-	w.checkAgents()
 }
 
 // settle stops all faults and waits until nothing changes any more, then looks

@@ -12,10 +12,19 @@ import (
 	"berth.dev/pkg/resource"
 )
 
+// What is detected of memory and disk is rounded down to whole steps. Hosts of one
+// make differ by some pages that firmware and kernel keep, and by some blocks: to
+// the byte each would be a shape of its own, and none of them the same as another.
+const (
+	memoryStep = 256 << 20
+	diskStep   = 1 << 30
+)
+
 // Detect answers what the host offers: `cpu` in thousandths of a core, `memory`
-// in bytes, `disk` as the size in bytes of the file system that dir is on, and
-// one slot. A limit of the control group counts where it is lower. The figures
-// do not depend on what is in use, so that they are the same at each start.
+// in bytes, whole 256 MiB, `disk` as the size in bytes of the file system that dir
+// is on, whole GiB, and one slot. A limit of the control group counts where it is
+// lower. The figures do not depend on what is in use, so that they are the same at
+// each start.
 func Detect(dir string) (resource.Vector, error) {
 	info, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
@@ -38,8 +47,16 @@ func Detect(dir string) (resource.Vector, error) {
 		memory = min(memory, memoryMax(string(text), memory))
 	}
 	return resource.Vector{
-		"cpu": cpu, "memory": memory, "disk": int64(disk.Blocks) * disk.Frsize, resource.Slots: 1,
+		"cpu": cpu, "memory": whole(memory, memoryStep), "disk": whole(int64(disk.Blocks)*disk.Frsize, diskStep), resource.Slots: 1,
 	}, nil
+}
+
+// whole rounds down to whole steps; less than one is left as it is.
+func whole(amount, step int64) int64 {
+	if amount < step {
+		return amount
+	}
+	return amount - amount%step
 }
 
 // memTotal reads the line `MemTotal:  16384 kB` of /proc/meminfo, in bytes.

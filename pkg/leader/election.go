@@ -28,8 +28,9 @@ type Config struct {
 	// TTL to ask etcd for, 5 s by default; what etcd grants counts.
 	TTL time.Duration
 	// Prove returns true once the holder's process is proven dead, and false when
-	// ctx is over; see Prover. Optional: without it only the TTL tells.
-	Prove func(ctx context.Context, h Holder) bool
+	// ctx is over; see Prover. It calls suspect whenever it has reason to look
+	// closer. Optional: without it only the TTL tells.
+	Prove func(ctx context.Context, h Holder, suspect func()) bool
 	// MayEvict is asked before an evict, such as whether this replica's view is
 	// current. Optional.
 	MayEvict func() bool
@@ -148,7 +149,14 @@ func (e *Election) await(ctx context.Context, s *session, h Holder) {
 	}()
 	if e.cfg.Prove != nil && h.Address != "" {
 		group.Go(func() {
-			if !e.cfg.Prove(ctx, h) {
+			// What an evict needs to know of etcd is asked while the proof is made.
+			var calm <-chan error
+			suspect := func() {
+				answer := make(chan error, 1)
+				group.Go(func() { answer <- e.calm(ctx) })
+				calm = answer
+			}
+			if !e.cfg.Prove(ctx, h, suspect) {
 				return
 			}
 			log := e.cfg.Log.With("key", e.cfg.Key, "leader", h.ID, "term", h.Term)
@@ -156,7 +164,7 @@ func (e *Election) await(ctx context.Context, s *session, h Holder) {
 			if store.Sleep(ctx, evictAge-time.Since(since)) != nil {
 				return
 			}
-			err := e.Evict(ctx, h.Term)
+			err := e.evict(ctx, h.Term, calm)
 			if ctx.Err() != nil {
 				return // the key has gone meanwhile, perhaps by this very evict
 			}

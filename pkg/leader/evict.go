@@ -36,6 +36,11 @@ type wait struct {
 // replica has not evicted three times within a minute. An error that does not
 // wrap ErrNotEvicted is one of the store's.
 func (e *Election) Evict(ctx context.Context, term int64) error {
+	return e.evict(ctx, term, nil)
+}
+
+// evict is Evict by who has asked already whether etcd is calm; nil asks now.
+func (e *Election) evict(ctx context.Context, term int64, calm <-chan error) error {
 	e.mu.Lock()
 	w := e.waiting
 	e.mu.Unlock()
@@ -49,12 +54,14 @@ func (e *Election) Evict(ctx context.Context, term int64) error {
 	case e.cfg.MayEvict != nil && !e.cfg.MayEvict():
 		return fmt.Errorf("%w: this replica is not fit to take over", ErrNotEvicted)
 	}
-	alarms, err := e.cfg.Store.Alarms(ctx)
+	var err error
+	if calm != nil {
+		err = <-calm
+	} else {
+		err = e.calm(ctx)
+	}
 	if err != nil {
 		return err
-	}
-	if len(alarms) > 0 {
-		return fmt.Errorf("%w: etcd has alarms %q", ErrNotEvicted, alarms)
 	}
 	if !e.guard.allow(time.Now()) {
 		return fmt.Errorf("%w: %d within %v already", ErrNotEvicted, evictLimit, evictWindow)
@@ -63,6 +70,15 @@ func (e *Election) Evict(ctx context.Context, term int64) error {
 		If:   []store.Compare{store.CreatedAt(e.cfg.Key, term)},
 		Then: []store.Op{store.Delete(e.cfg.Key)},
 	})
+	return err
+}
+
+// calm says why etcd is not fit for an evict: it does not answer, or has alarms.
+func (e *Election) calm(ctx context.Context) error {
+	alarms, err := e.cfg.Store.Alarms(ctx)
+	if err == nil && len(alarms) > 0 {
+		err = fmt.Errorf("%w: etcd has alarms %q", ErrNotEvicted, alarms)
+	}
 	return err
 }
 

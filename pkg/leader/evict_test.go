@@ -18,7 +18,7 @@ type standby struct {
 	fit   bool
 }
 
-func newStandby(t *testing.T, f *store.Fake, prove func(context.Context, leader.Holder) bool) *standby {
+func newStandby(t *testing.T, f *store.Fake, prove func(context.Context, leader.Holder, func()) bool) *standby {
 	t.Helper()
 	b := &standby{first: win(t, newElection(t, f, "x", "a")), fit: true}
 	var err error
@@ -36,7 +36,7 @@ func newStandby(t *testing.T, f *store.Fake, prove func(context.Context, leader.
 
 func TestEvictOfTheDead(t *testing.T) {
 	onFake(t, func(t *testing.T, f *store.Fake) {
-		b := newStandby(t, f, func(ctx context.Context, h leader.Holder) bool {
+		b := newStandby(t, f, func(ctx context.Context, h leader.Holder, _ func()) bool {
 			return h.ID == "a" && h.Address == "a:1" && store.Sleep(ctx, 2*time.Second) == nil
 		})
 		began := time.Now()
@@ -49,6 +49,42 @@ func TestEvictOfTheDead(t *testing.T) {
 			t.Errorf("first: %v", b.first.Err())
 		}
 	})
+}
+
+// Etcd is asked for alarms while the proof is still being made, each time that
+// there is reason to suspect; what it says then counts.
+func TestAlarmsAreAskedForOnSuspicion(t *testing.T) {
+	for _, alarm := range []bool{false, true} {
+		onFake(t, func(t *testing.T, f *store.Fake) {
+			asked, proven := make(chan struct{}, 2), make(chan struct{})
+			b := newStandby(t, f, func(ctx context.Context, _ leader.Holder, suspect func()) bool {
+				if store.Sleep(ctx, 2*time.Second) != nil {
+					return false
+				}
+				suspect()
+				<-asked
+				if alarm {
+					f.SetAlarms("NOSPACE")
+				}
+				suspect()
+				<-asked
+				close(proven)
+				return true
+			})
+			f.SetHook(func(_ context.Context, c store.Call) store.Outcome {
+				if c.Method == store.MethodAlarms {
+					asked <- struct{}{}
+				}
+				return store.Outcome{}
+			})
+			<-proven
+			time.Sleep(time.Millisecond)
+			if b.first.Valid() != alarm {
+				t.Errorf("alarm %v: the first leader leads %v", alarm, b.first.Valid())
+			}
+			f.SetAlarms()
+		})
+	}
 }
 
 func TestEvictGuards(t *testing.T) {

@@ -31,15 +31,19 @@ type Prover struct {
 }
 
 // Prove returns true once the holder's process is proven dead, and false when
-// ctx is over. What it was never connected to it cannot prove dead.
-func (p *Prover) Prove(ctx context.Context, h Holder) bool {
+// ctx is over. What it was never connected to it cannot prove dead. It calls
+// suspect when the connection ended, before it dials again.
+func (p *Prover) Prove(ctx context.Context, h Holder, suspect func()) bool {
 	for attempt := 1; ctx.Err() == nil; attempt++ {
 		conn, err := p.dial(ctx, h.Address)
 		if err == nil {
 			if p.identify(ctx, h) == isHolder {
 				attempt = 0
-				if hangUp(ctx, conn) && p.dead(ctx, h) {
-					return true
+				if hangUp(ctx, conn) {
+					suspect()
+					if p.dead(ctx, h) {
+						return true
+					}
 				}
 			}
 			conn.Close()

@@ -69,7 +69,7 @@ func prove(t *testing.T, p *leader.Prover, ctx context.Context, address string) 
 	t.Helper()
 	proven := make(chan bool, 1)
 	go func() {
-		proven <- p.Prove(ctx, leader.Holder{Candidate: leader.Candidate{ID: "a", Address: address}, Term: 7})
+		proven <- p.Prove(ctx, leader.Holder{Candidate: leader.Candidate{ID: "a", Address: address}, Term: 7}, func() {})
 	}()
 	return proven
 }

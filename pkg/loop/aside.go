@@ -96,7 +96,10 @@ func (d *Driver[C]) tidyAside(ctx context.Context) error {
 			delete(a.stored, p.ID)
 		}
 	}
-	return d.commitAside(ctx, sorted(a.guard.Met), deletes)
+	if err := d.commitAside(ctx, sorted(a.guard.Met), deletes); !isFull(err) {
+		return err
+	}
+	return nil // the next leader has it to do as well
 }
 
 // known is all the poison that counts.

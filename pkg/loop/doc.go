@@ -15,6 +15,8 @@
 //     transactions as it fits in, in order. Nothing is answered or sent before.
 //   - A decision that rests on another service's stale record is not written;
 //     it is taken back and decided again from what is there now.
+//   - A store that is full holds nothing up: who asks for a write is told that
+//     nothing was changed, and reads go on.
 //   - A leader whose loop hangs gives way, although its etcd lease is renewed.
 //   - What makes the core panic, and what cannot be read, is left alone by every
 //     replica and told of as a finding; the rest is served. Where the core says

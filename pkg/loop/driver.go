@@ -75,6 +75,10 @@ type Driver[C model.Core] struct {
 	// last segment that was, retainAfter when to go on after a failure.
 	retained, revoked int64
 	retainAfter       time.Time
+	// later are events that the core is to be given when the store, which was full,
+	// is tried again at retry.
+	later []model.Event
+	retry time.Time
 }
 
 // NewDriver answers a driver of a fresh core.
@@ -225,10 +229,15 @@ func (d *Driver[C]) Lead(ctx context.Context, l Leading) ([]model.Action, error)
 //
 // When a decision rests on what another service has changed meanwhile, nothing
 // of it was written: the core takes it back, is told of the change, and gets
-// the events again from the first whose decision did not become durable. An
-// error ends the term.
+// the events again from the first whose decision did not become durable. When the
+// store is full, it takes all of it back: requests are refused, the rest is tried
+// again when it is due (see NextDeadline). An error ends the term.
 func (d *Driver[C]) Round(ctx context.Context, events []model.Event) ([]model.Action, error) {
 	var actions []model.Action
+	events, d.later = append(d.later, events...), nil
+	if !d.now().Before(d.retry) {
+		d.retry = time.Time{}
+	}
 	for conflicts := 0; ; {
 		if conflicts > maxConflicts {
 			return actions, fmt.Errorf("loop: %d conflicts in one round", conflicts)
@@ -289,6 +298,8 @@ func (d *Driver[C]) Round(ctx context.Context, events []model.Event) ([]model.Ac
 			}
 			actions = append(actions, model.Reply{Token: input.Token, Err: refusal(err)})
 			events = append([]model.Event{nil}, notTold(events[1:])...)
+		case isFull(err):
+			return append(actions, d.putOff(events)...), nil
 		case errors.Is(err, store.ErrFenced):
 			return actions, ErrFenced
 		default:

@@ -3,13 +3,49 @@ package loop
 import (
 	"errors"
 	"sync"
+	"time"
 
 	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
 	"berth.dev/pkg/store"
 )
 
-// full says whether the store takes no writes, because it has reached its quota.
-// Whoever waits for a write is told at once: it takes a person to make room.
+// fullPause is how long a driver leaves alone what it has to write by itself while
+// the store is full.
+const fullPause = 250 * time.Millisecond
+
+// isFull says that the store takes no writes, and that nothing of this one was
+// written. It takes a person to make room, so nobody is to wait for that.
+func isFull(err error) bool {
+	return errors.Is(err, store.ErrFull) && !errors.Is(err, store.ErrAmbiguous)
+}
+
+// putOff answers whoever wants to write that the store is full, and keeps for
+// later what else the core has not had. What it decides by itself it decides again
+// by then.
+func (d *Driver[C]) putOff(events []model.Event) (answers []model.Action) {
+	for _, event := range notTold(events) {
+		if input, ok := event.(model.Input); ok {
+			answers = append(answers, model.Reply{Token: input.Token, Err: errFull("nothing was changed")})
+			continue
+		}
+		d.later = append(d.later, event)
+	}
+	d.retry = d.now().Add(fullPause)
+	return answers
+}
+
+// NextDeadline is when the driver is to be given nil at the latest: the core's
+// deadline, or when to try again what the store was too full for.
+func (d *Driver[C]) NextDeadline() time.Time {
+	if !d.retry.IsZero() {
+		return d.retry
+	}
+	return d.Core.NextDeadline()
+}
+
+// full says whether the store takes no writes while the outcome of one is open, so
+// that the loop has to go on trying. Whoever waits for a write is told at once.
 type full struct {
 	mu sync.Mutex
 	up bool
@@ -43,8 +79,7 @@ func (f *full) now() <-chan struct{} {
 	return f.raised
 }
 
-// errFull is the answer to a request to write. What was on its way when the store
-// became full may be applied.
-func errFull() error {
-	return fault.New(fault.Unavailable, fault.ReasonStoreFull, "etcd has reached its quota and takes no writes until somebody makes room; perhaps applied")
+// errFull is the answer to a request to write, with what became of it.
+func errFull(outcome string) error {
+	return fault.New(fault.Unavailable, fault.ReasonStoreFull, "etcd has reached its quota and takes no writes until somebody makes room; %s", outcome)
 }

@@ -28,6 +28,7 @@ func (t *tenure[C]) lead(leaving context.Context) error {
 		}
 	}}
 	t.turn()
+	t.early = t.grantEarly(ctx)
 	var watching sync.WaitGroup
 	watching.Go(func() {
 		defer over()
@@ -96,10 +97,13 @@ func (t *tenure[C]) turn() {
 }
 
 // pause is what lies between two attempts at a call of the store, the first
-// pause being 1. To wait for etcd is not to hang.
+// pause being 1: none after one that itself took longer, since what is answered
+// late needs no more time. To wait for etcd is not to hang.
 func (t *tenure[C]) pause(ctx context.Context, n int) error {
+	took := time.Since(*t.turned.Load())
 	t.turn()
-	return store.Sleep(ctx, store.Backoff(n))
+	defer t.turn()
+	return store.Sleep(ctx, store.Backoff(n)-took)
 }
 
 // release answers all who wait, and waits for the calls under way.
@@ -208,10 +212,10 @@ func (t *tenure[C]) serve(ctx, leaving context.Context) error {
 	}
 }
 
-// untilDeadline is how long the loop may wait: until the core's deadline, and
+// untilDeadline is how long the loop may wait: until the driver's deadline, and
 // never so long that it would seem to hang.
 func (t *tenure[C]) untilDeadline() time.Duration {
-	deadline := t.driver.Core.NextDeadline()
+	deadline := t.driver.NextDeadline()
 	if deadline.IsZero() {
 		return hangAfter / 4
 	}
@@ -234,7 +238,7 @@ func (r *round) events(due bool) []model.Event {
 }
 
 func (t *tenure[C]) due() bool {
-	deadline := t.driver.Core.NextDeadline()
+	deadline := t.driver.NextDeadline()
 	return !deadline.IsZero() && !time.Now().Before(deadline)
 }
 

@@ -40,6 +40,10 @@ func (l EventLimits) Check() error {
 // lease with very many keys would stall etcd when it ends.
 const mostInSegment = 5000
 
+// segmentTTL is that of a segment's etcd lease: every event that it takes is kept
+// for the retention.
+func (l EventLimits) segmentTTL() time.Duration { return l.Retention + l.segmentAge() }
+
 // segmentAge is how long a segment takes events.
 func (l EventLimits) segmentAge() time.Duration { return l.Retention / 6 }
 

@@ -48,9 +48,11 @@ const (
 	// inboxSize is how many requests wait for a round at most; one more is
 	// refused as OVERLOADED.
 	inboxSize = 8192
-	// roundSize is how many requests one round takes. What waits meanwhile
-	// makes the next group commit.
-	roundSize = 512
+	// roundSize is how many requests one round takes: enough to fill a transaction
+	// with requests of one write each, and no more, since nobody is answered before
+	// the whole round is durable. What a pause has gathered is then answered from
+	// the first transactions on.
+	roundSize = 128
 	// hangAfter is how long the loop may do nothing, not even ask etcd again. A
 	// leader that hangs keeps its etcd lease as well as any, so it is made to give
 	// way.
@@ -211,7 +213,7 @@ func (l *Loop[C]) post(ctx context.Context, it item[C]) (any, error) {
 			return nil, fault.New(fault.Unavailable, fault.ReasonUnavailable, "the replica is stopping")
 		}
 	case <-full:
-		return nil, errFull()
+		return nil, errFull("perhaps applied")
 	case <-ctx.Done():
 		if it.read != nil && !it.claim() {
 			r := <-it.reply // it is being read this very moment

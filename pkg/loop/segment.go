@@ -32,7 +32,7 @@ func (d *Driver[C]) room(ctx context.Context, events int) error {
 	w := &d.writing
 	if w.lease == 0 || w.events+events > d.limits.segmentEvents() || w.bytes > d.limits.segmentBytes() ||
 		d.now().Sub(w.granted) > d.limits.segmentAge() {
-		lease, err := d.Grant(ctx, d.limits.Retention+d.limits.segmentAge())
+		lease, err := d.Grant(ctx, d.limits.segmentTTL())
 		if err != nil {
 			return err
 		}
@@ -124,7 +124,12 @@ func (d *Driver[C]) retain(ctx context.Context) error {
 // letGo commits a step of retain. What it puts lives as long as the present
 // segment, and so longer than any before.
 func (d *Driver[C]) letGo(ctx context.Context, ops ...store.Op) error {
-	if err := d.room(ctx, 0); err != nil {
+	err := d.room(ctx, 0)
+	if isFull(err) {
+		d.retainAfter = d.now().Add(retainPause)
+		return nil
+	}
+	if err != nil {
 		return err
 	}
 	for i := range ops {
@@ -144,7 +149,11 @@ func (d *Driver[C]) letGo(ctx context.Context, ops ...store.Op) error {
 		d.writing.durable(c.Writes)
 		d.retained = c.Revision
 	}
-	if errors.Is(err, store.ErrFenced) {
+	switch {
+	case isFull(err):
+		d.retainAfter = d.now().Add(retainPause)
+		return nil
+	case errors.Is(err, store.ErrFenced):
 		return ErrFenced
 	}
 	return err

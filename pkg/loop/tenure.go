@@ -2,7 +2,6 @@ package loop
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -25,8 +24,9 @@ type tenure[C model.Core] struct {
 	term       *Term
 	waiting    map[uint64]item[C]
 	lastToken  uint64
-	reads      []item[C] // of the round under way
-	resigning  []item[C] // who asked for the end of the term
+	reads      []item[C]    // of the round under way
+	resigning  []item[C]    // who asked for the end of the term
+	early      <-chan early // nil once it was taken
 	owned      sync.WaitGroup
 	turned     atomic.Pointer[time.Time] // the loop's last turn
 }
@@ -139,22 +139,6 @@ func (t *tenure[C]) follow(ctx context.Context, b store.Batch) error {
 		}
 	})
 	return nil
-}
-
-// grant implements Leading.
-func (t *tenure[C]) grant(ctx context.Context, ttl time.Duration) (int64, error) {
-	for attempt := 1; ; attempt++ {
-		lease, err := t.l.cfg.Store.Grant(ctx, ttl)
-		if err == nil {
-			return lease.ID, nil
-		}
-		if !errors.Is(err, store.ErrAmbiguous) {
-			return 0, err
-		}
-		if err := t.pause(ctx, attempt); err != nil {
-			return 0, err
-		}
-	}
 }
 
 func (t *tenure[C]) notLeader() error {

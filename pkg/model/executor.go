@@ -40,7 +40,11 @@ type Executor struct {
 	Lost bool
 	// Returning is set while it is back from that and has not reported that none
 	// of its workers of before is left: it is given nothing.
-	Returning    bool
+	Returning bool
+	// Strays is set while workers live on it that no record wants there, or while
+	// the assigner has not said of those that live on it that records do: it is
+	// given nothing, for what they use is not counted.
+	Strays       bool
 	RegisteredAt time.Time
 	// Since is when it was given up, or else registered after it last had presence.
 	Since time.Time

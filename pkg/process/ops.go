@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/pprof"
+	"time"
 
 	"berth.dev/pkg/fault"
 )
@@ -13,26 +14,54 @@ import (
 // sentence why not.
 type Probe func() error
 
+// Leadership is what /leaderz tells beside yes or no.
+type Leadership struct {
+	// Service and Replica are the process's own.
+	Service string `json:"service,omitempty"`
+	Replica string `json:"replica,omitempty"`
+	// Leader is who leads, where it is reached, in which term and since when by its
+	// own clock; empty while nobody does.
+	Leader  string     `json:"leader,omitempty"`
+	Address string     `json:"address,omitempty"`
+	Term    int64      `json:"term,omitempty"`
+	Since   *time.Time `json:"since,omitempty"`
+	// Renewed is when the leader last renewed its leadership; it alone knows.
+	Renewed *time.Time `json:"renewed,omitempty"`
+	// Revision is what this replica has followed etcd to, and Behind how many
+	// revisions are missing; absent where etcd does not answer.
+	Revision int64  `json:"revision,omitempty"`
+	Behind   *int64 `json:"behind,omitempty"`
+}
+
+// Leading says whether this process is the serving leader, an error why not, and
+// tells of the leadership of its service.
+type Leading func(ctx context.Context) (Leadership, error)
+
 // OpsHandler serves what operators and load balancers ask of a process, each
 // answer a JSON object:
 //
 //	/healthz  200: the process is alive
 //	/readyz   200 when ready() is nil: its view is current
-//	/leaderz  200 when leading() is nil: it is the serving leader
+//	/leaderz  200 when leading() has no error: it is the serving leader
 //	/metrics  the figures, in Prometheus' text form
 //
 // A no is 503 with the reason. A nil ready always holds; a nil leading means
 // that the process has no leader to be, and answers 404.
-func OpsHandler(ready, leading Probe, metrics *Metrics) http.Handler {
+func OpsHandler(ready Probe, leading Leading, metrics *Metrics) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, "alive", nil) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, "ready", ask(ready)) })
-	mux.HandleFunc("GET /leaderz", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET /leaderz", func(w http.ResponseWriter, r *http.Request) {
 		if leading == nil {
-			writeJSON(w, http.StatusNotFound, map[string]any{"leading": false, "reason": "this process elects no leader"})
+			writeJSON(w, http.StatusNotFound, leadingAnswer{Reason: "this process elects no leader"})
 			return
 		}
-		answer(w, "leading", leading())
+		told, no := leading(r.Context())
+		if no != nil {
+			writeJSON(w, http.StatusServiceUnavailable, leadingAnswer{false, fault.Of(no).Message, told})
+			return
+		}
+		writeJSON(w, http.StatusOK, leadingAnswer{true, "", told})
 	})
 	mux.Handle("GET /metrics", metrics.Handler())
 	return mux
@@ -61,6 +90,13 @@ func Running(ctx context.Context) Probe {
 		}
 		return nil
 	}
+}
+
+// leadingAnswer is what /leaderz answers.
+type leadingAnswer struct {
+	Leading bool   `json:"leading"`
+	Reason  string `json:"reason,omitempty"`
+	Leadership
 }
 
 func ask(p Probe) error {

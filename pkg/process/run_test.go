@@ -83,21 +83,34 @@ func TestOperations(t *testing.T) {
 	yes := func() error { return nil }
 	stopped, cancel := context.WithCancel(t.Context())
 	cancel()
+	at := func(second int64) *time.Time { t := time.Unix(second, 0).UTC(); return &t }
+	leads := func(context.Context) (process.Leadership, error) {
+		return process.Leadership{
+			Service: "registry", Replica: "a", Leader: "a", Address: "a:1", Term: 7, Since: at(7), Renewed: at(9), Revision: 8, Behind: new(int64),
+		}, nil
+	}
+	follows := func(context.Context) (process.Leadership, error) {
+		return process.Leadership{Replica: "b", Revision: 5}, no()
+	}
 	for _, c := range []struct {
-		name           string
-		ready, leading process.Probe
-		path           string
-		status         int
-		body           map[string]any
+		name    string
+		ready   process.Probe
+		leading process.Leading
+		path    string
+		status  int
+		body    map[string]any
 	}{
-		{"alive", no, no, "/healthz", 200, map[string]any{"alive": true}},
-		{"ready", yes, no, "/readyz", 200, map[string]any{"ready": true}},
-		{"always ready", nil, no, "/readyz", 200, map[string]any{"ready": true}},
-		{"not ready", no, no, "/readyz", 503, map[string]any{"ready": false, "reason": "etcd does not answer"}},
-		{"stopping", process.Running(stopped), no, "/readyz", 503, map[string]any{"ready": false, "reason": "stopping"}},
-		{"running", process.Running(t.Context()), no, "/readyz", 200, map[string]any{"ready": true}},
-		{"leads", no, yes, "/leaderz", 200, map[string]any{"leading": true}},
-		{"follows", yes, no, "/leaderz", 503, map[string]any{"leading": false, "reason": "etcd does not answer"}},
+		{"alive", no, nil, "/healthz", 200, map[string]any{"alive": true}},
+		{"ready", yes, nil, "/readyz", 200, map[string]any{"ready": true}},
+		{"always ready", nil, nil, "/readyz", 200, map[string]any{"ready": true}},
+		{"not ready", no, nil, "/readyz", 503, map[string]any{"ready": false, "reason": "etcd does not answer"}},
+		{"stopping", process.Running(stopped), nil, "/readyz", 503, map[string]any{"ready": false, "reason": "stopping"}},
+		{"running", process.Running(t.Context()), nil, "/readyz", 200, map[string]any{"ready": true}},
+		{"leads", no, leads, "/leaderz", 200, map[string]any{
+			"leading": true, "service": "registry", "replica": "a", "leader": "a", "address": "a:1", "term": 7.0,
+			"since": "1970-01-01T00:00:07Z", "renewed": "1970-01-01T00:00:09Z", "revision": 8.0, "behind": 0.0,
+		}},
+		{"follows", yes, follows, "/leaderz", 503, map[string]any{"leading": false, "reason": "etcd does not answer", "replica": "b", "revision": 5.0}},
 		{"has no leader", yes, nil, "/leaderz", 404, map[string]any{"leading": false, "reason": "this process elects no leader"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -199,11 +199,13 @@ func Run[C model.Core](r *Replica, l *loop.Loop[C]) error {
 		}
 		return nil
 	}
-	leading := func() error {
+	leading := func(ctx context.Context) (process.Leadership, error) {
+		told := leadership(ctx, r.Store, r.Space.Key(model.LeaderRef(r.Service)), l.Status)
+		told.Service, told.Replica = r.Service, r.ID
 		if s := l.Status(); !s.Serving {
-			return fmt.Errorf("this replica of %s does not lead", r.Service)
+			return told, fmt.Errorf("this replica of %s does not lead", r.Service)
 		}
-		return nil
+		return told, nil
 	}
 	r.group.Go("readiness", func(ctx context.Context) error { return tellReadiness(ctx, r.Log, ready) })
 	ops := process.HTTPServer(process.Profiled(r.Config.Pprof, process.OpsHandler(ready, leading, r.Metrics)))

@@ -49,10 +49,13 @@ type DialOptions struct {
 	More []grpc.DialOption
 }
 
+// longestRedial is what lies between two dials of a replica that is away.
+const longestRedial = 200 * time.Millisecond
+
 // Dial makes a client of all replicas of a service, given as host:port. It
 // keeps a connection to each and connects at once, so that a call after a
 // change of leader finds it ready. A replica that goes away is dialled again
-// after 2 ms, then more slowly up to once a second.
+// after 2 ms, then more slowly, up to every 200 ms.
 func Dial(addresses []string, o DialOptions) (*grpc.ClientConn, error) {
 	if len(addresses) == 0 {
 		return nil, fault.New(fault.Invalid, fault.ReasonRequired, "no addresses to dial")
@@ -79,7 +82,9 @@ func Dial(addresses []string, o DialOptions) (*grpc.ClientConn, error) {
 		grpc.WithConnectParams(grpc.ConnectParams{
 			// A pause of 50 ms before the first re-dial was the longest part of
 			// a failover, so the first tries follow within milliseconds.
-			Backoff:           backoff.Config{BaseDelay: 2 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+			// They do not grow far: a replica that has just come back may lead next,
+			// and is called no sooner than it is dialled.
+			Backoff:           backoff.Config{BaseDelay: 2 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: longestRedial},
 			MinConnectTimeout: time.Second,
 		}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{

@@ -60,11 +60,12 @@ type CommitterConfig struct {
 	// MaxOps and MaxBytes bound a transaction of several writes, the fence
 	// included; 120 and 256 KiB by default.
 	MaxOps, MaxBytes int
-	// Attempt is the deadline of each of the first attempts at a transaction; 400 ms
+	// Attempt is the deadline of each of the first attempts at a transaction; 300 ms
 	// by default. A member of etcd that passes a write on to a leader which has just
 	// died keeps it for 7 s and then answers that it does not know: the next attempt
-	// is at another member, or at one that knows better by then. From the ninth
-	// attempt on the deadline is DefaultTimeout: then etcd is not electing but slow.
+	// is at another member, or at one that knows better by then. An etcd that is slow
+	// is given three times what it last took, so that it is not sent everything
+	// twice; and DefaultTimeout once it has had five seconds for less.
 	Attempt time.Duration
 	// Wait pauses before attempt number n (2, 3, …) of one transaction; its error
 	// ends the commit. By default it sleeps as Backoff says.
@@ -74,9 +75,9 @@ type CommitterConfig struct {
 	Attempted func(err error)
 }
 
-// shortAttempts at a transaction have the deadline CommitterConfig.Attempt: with
-// the pauses between them about five seconds, more than etcd takes to elect.
-const shortAttempts = 8
+// electing is for how long attempts at a transaction are short: longer than etcd
+// takes to elect.
+const electing = 5 * time.Second
 
 // Committer makes the writes of one term durable, in order, one transaction at a
 // time. Each is fenced by the create revision of the leader key and chained to
@@ -90,7 +91,8 @@ type Committer struct {
 	cfg   CommitterConfig
 	chain []byte // value of the chain key; nil when absent
 	count int64
-	over  error // set once nothing can be committed any more
+	took  time.Duration // by the last attempt that was answered
+	over  error         // set once nothing can be committed any more
 }
 
 // NewCommitter makes the committer of a term.
@@ -102,7 +104,7 @@ func NewCommitter(s Store, cfg CommitterConfig) *Committer {
 		cfg.MaxBytes = 256 << 10
 	}
 	if cfg.Attempt == 0 {
-		cfg.Attempt = 400 * time.Millisecond
+		cfg.Attempt = 300 * time.Millisecond
 	}
 	if cfg.Wait == nil {
 		cfg.Wait = func(ctx context.Context, attempt int) error { return Sleep(ctx, Backoff(attempt-1)) }
@@ -123,6 +125,8 @@ func NewCommitter(s Store, cfg CommitterConfig) *Committer {
 //   - one that wraps a definite error of this package, such as
 //     [ErrLeaseNotFound]: the first write not durable is refused, and is to
 //     blame by itself.
+//   - [ErrFull], without [ErrAmbiguous]: etcd takes no writes. The committer goes
+//     on working once somebody has made room.
 //   - [ErrFenced]: the term is over.
 //   - [ErrAmbiguous]: ctx ended first. Whether the writes of one more
 //     transaction are durable only the successor will know; the committer is of
@@ -143,7 +147,7 @@ func (c *Committer) Commit(ctx context.Context, writes []Write) ([]Committed, er
 		case err == nil:
 			done = append(done, Committed{Writes: b.writes, Revision: revision})
 			writes = writes[b.writes:]
-		case isDefinite(err) && b.writes > 1:
+		case isDefinite(err) && b.writes > 1 && !errors.Is(err, ErrFull):
 			// One of them is to blame. Singly, the others get through.
 			limit = 1
 		default:
@@ -163,7 +167,7 @@ func isDefinite(err error) bool {
 // it, or why it is not.
 func (c *Committer) commit(ctx context.Context, b batch) (int64, error) {
 	id := c.nextID()
-	res, lost, err := c.resolve(ctx, c.fence(b, id))
+	res, lost, err := c.resolve(ctx, c.fence(b, id), id, false)
 	revision := res.Revision
 	if err == nil && !res.Succeeded {
 		revision, err = c.judge(b, id, res)
@@ -186,25 +190,48 @@ func (c *Committer) commit(ctx context.Context, b batch) (int64, error) {
 	return 0, err
 }
 
-// resolve repeats one transaction until its outcome is known or ctx is over.
-// Lost says that an attempt before the last one had no known outcome.
-func (c *Committer) resolve(ctx context.Context, txn Txn) (res TxnResult, lost bool, err error) {
+// resolve repeats one transaction until its outcome is known or ctx is over. Lost
+// says, as it is given and as it is answered, that an attempt which may still
+// arrive had no known outcome.
+func (c *Committer) resolve(ctx context.Context, txn Txn, id []byte, lost bool) (TxnResult, bool, error) {
+	began := time.Now()
 	for attempt := 1; ; attempt++ {
-		deadline := c.cfg.Attempt
-		if attempt > shortAttempts {
-			deadline = max(deadline, DefaultTimeout)
+		sent := time.Now()
+		deadline := max(c.cfg.Attempt, 3*c.took)
+		if sent.Sub(began) > electing {
+			deadline = max(c.cfg.Attempt, DefaultTimeout)
 		}
 		actx, cancel := context.WithTimeout(ctx, deadline)
-		res, err = c.store.Txn(actx, txn)
+		res, err := c.store.Txn(actx, txn)
+		if errors.Is(err, ErrFull) && !lost {
+			res, err = c.look(actx, id, err)
+		}
 		cancel()
 		if !errors.Is(err, ErrAmbiguous) {
+			c.took = min(time.Since(sent), DefaultTimeout/3)
 			c.cfg.Attempted(nil)
-			return res, attempt > 1, err
+			return res, lost, err
 		}
 		c.cfg.Attempted(err)
+		lost = lost || !errors.Is(err, ErrFull)
 		if ctx.Err() != nil || c.cfg.Wait(ctx, attempt+1) != nil {
 			return res, true, err
 		}
+	}
+}
+
+// look finds out what came of a transaction that etcd answered to be full, and of
+// which no attempt is under way any more: the one that fills it is answered so, and
+// is applied. The error is the one given while nobody knows.
+func (c *Committer) look(ctx context.Context, id []byte, open error) (TxnResult, error) {
+	chain, found, err := c.store.Get(ctx, c.cfg.ChainKey)
+	switch {
+	case err != nil:
+		return TxnResult{}, open
+	case found && bytes.Equal(chain.Value, id):
+		return TxnResult{Succeeded: true, Revision: chain.Mod}, nil
+	default:
+		return TxnResult{}, fmt.Errorf("%w: nothing of it was written", ErrFull)
 	}
 }
 
@@ -249,7 +276,7 @@ func (c *Committer) judge(b batch, id []byte, res TxnResult) (int64, error) {
 // never will be and the refusal stands.
 func (c *Committer) seal(ctx context.Context, lost []byte, refusal error) (int64, error) {
 	id := c.nextID()
-	res, _, err := c.resolve(ctx, c.fence(batch{}, id))
+	res, _, err := c.resolve(ctx, c.fence(batch{}, id), id, true)
 	if err == nil && !res.Succeeded {
 		if chain := res.Got[c.cfg.ChainKey]; bytes.Equal(chain.Value, lost) {
 			c.chain = lost

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
@@ -197,29 +198,38 @@ func TestAttemptDeadline(t *testing.T) {
 }
 
 // An etcd that is slower than the first attempts wait is waited for longer, and
-// what it took at last is committed once.
+// what it took at last is committed once. Once it is known to be slow it is not
+// sent everything twice; nor does it stay slow for ever.
 func TestSlowEtcdIsWaitedFor(t *testing.T) {
-	f := store.NewFake(store.FakeConfig{})
-	term := do(t, f, putOf("leader", "a"))
-	c := store.NewCommitter(f, store.CommitterConfig{
-		LeaderKey: "leader", Term: term, ChainKey: "chain", Attempt: time.Millisecond,
-		Wait: func(context.Context, int) error { return nil },
-	})
-	n := 0
-	f.SetHook(func(ctx context.Context, _ store.Call) store.Outcome {
-		if n++; time.Until(deadlineOf(ctx)) < store.DefaultTimeout/4 {
-			<-ctx.Done()
+	synctest.Test(t, func(t *testing.T) {
+		f := store.NewFake(store.FakeConfig{})
+		term := do(t, f, putOf("leader", "a"))
+		c := store.NewCommitter(f, store.CommitterConfig{LeaderKey: "leader", Term: term, ChainKey: "chain"})
+		attempts, takes := 0, time.Duration(0)
+		f.SetHook(func(ctx context.Context, _ store.Call) store.Outcome {
+			attempts++
+			_ = store.Sleep(ctx, takes) // the fake looks at ctx
+			return store.Outcome{}
+		})
+		for _, step := range []struct {
+			takes    time.Duration
+			key      string
+			attempts int
+		}{
+			{time.Millisecond, "fast", 1},
+			{250 * time.Millisecond, "slower", 1},
+			{600 * time.Millisecond, "within three times as long", 1},
+			{time.Second, "slow", 1},
+			{time.Millisecond, "fast again", 1},
+			{400 * time.Millisecond, "slow all of a sudden", 13},
+			{400 * time.Millisecond, "known to be slow", 1},
+		} {
+			attempts, takes = 0, step.takes
+			if _, err := c.Commit(t.Context(), []store.Write{write(step.key)}); err != nil || attempts != step.attempts {
+				t.Errorf("%s: %d attempts, %v; want %d", step.key, attempts, err, step.attempts)
+			}
 		}
-		return store.Outcome{}
 	})
-	if _, err := c.Commit(t.Context(), []store.Write{write("x")}); err != nil || n < 2 {
-		t.Fatalf("after %d attempts: %v", n, err)
-	}
-}
-
-func deadlineOf(ctx context.Context) time.Time {
-	at, _ := ctx.Deadline()
-	return at
 }
 
 // Whatever happens to single attempts, what the committer says is what the
@@ -228,7 +238,7 @@ func TestCommitterTellsTheTruth(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		f, c := newTerm(t)
 		f.SetHook(func(_ context.Context, call store.Call) store.Outcome {
-			switch rapid.IntRange(0, 9).Draw(rt, "fate") {
+			switch fate := rapid.IntRange(0, 11).Draw(rt, "fate"); fate {
 			case 0:
 				return store.Drop()
 			case 1:
@@ -237,6 +247,10 @@ func TestCommitterTellsTheTruth(t *testing.T) {
 				return store.Hold()
 			case 3:
 				f.ReleaseHeld()
+			case 4, 5:
+				if call.Method == store.MethodTxn {
+					return full([]store.Apply{store.ApplyNow, store.ApplyNever}[fate-4])
+				}
 			}
 			return store.Outcome{}
 		})
@@ -252,7 +266,8 @@ func TestCommitterTellsTheTruth(t *testing.T) {
 			}
 			done, err := c.Commit(context.Background(), writes)
 			var conflict *store.Conflict
-			if err != nil && !errors.As(err, &conflict) {
+			isFull := errors.Is(err, store.ErrFull) && !errors.Is(err, store.ErrAmbiguous)
+			if err != nil && !isFull && !errors.As(err, &conflict) {
 				rt.Fatal(err)
 			}
 			for _, d := range done {
@@ -282,4 +297,51 @@ func TestCommitterTellsTheTruth(t *testing.T) {
 			rt.Fatalf("told of %v, which is not there", told)
 		}
 	})
+}
+
+// full is what etcd answers when it has reached its quota: nothing is applied, or,
+// to the write that reaches it, everything.
+func full(apply store.Apply) store.Outcome {
+	return store.Outcome{Apply: apply, Err: fmt.Errorf("%w: %w", store.ErrAmbiguous, store.ErrFull)}
+}
+
+// Of what a full store answered, it is found out whether it was written; nobody
+// waits for room.
+func TestAFullStoreAnswersAtOnce(t *testing.T) {
+	f, c := newTerm(t)
+	script(f, full(store.ApplyNow), full(store.ApplyNever))
+	done, err := c.Commit(t.Context(), []store.Write{write("fills-it")})
+	if err != nil || len(done) != 1 || done[0].Revision != f.Revision() {
+		t.Errorf("the write that fills it: %+v, %v", done, err)
+	}
+	done, err = c.Commit(t.Context(), []store.Write{write("x"), write("y")})
+	if !errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrAmbiguous) || len(done) != 0 {
+		t.Errorf("one that finds it full: %+v, %v", done, err)
+	}
+	if done, err = c.Commit(t.Context(), []store.Write{write("x"), write("y")}); err != nil || len(done) != 1 {
+		t.Errorf("with room again: %+v, %v", done, err)
+	}
+}
+
+// Once an attempt was lost it may still arrive when there is room again, so the
+// outcome stays open until then.
+func TestAFullStoreSaysNothingOfALostAttempt(t *testing.T) {
+	f, c := newTerm(t)
+	script(f, store.Hold(), full(store.ApplyNever), full(store.ApplyNever))
+	if done, err := c.Commit(t.Context(), []store.Write{write("x")}); err != nil || len(done) != 1 {
+		t.Errorf("committed %+v, %v", done, err)
+	}
+	if f.ReleaseHeld() != 0 {
+		t.Error("the lost attempt was applied as well")
+	}
+
+	// Nor does it make a refusal final.
+	f, c = newTerm(t)
+	script(f, store.Hold(), store.Refuse(store.ErrLeaseNotFound), full(store.ApplyNever))
+	if done, err := c.Commit(t.Context(), []store.Write{write("x")}); !errors.Is(err, store.ErrLeaseNotFound) || len(done) != 0 {
+		t.Errorf("committed %+v, %v", done, err)
+	}
+	if f.ReleaseHeld() != 0 {
+		t.Error("what was refused is applied")
+	}
 }

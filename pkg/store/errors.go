@@ -17,7 +17,8 @@ import (
 var ErrAmbiguous = errors.New("store: outcome unknown")
 
 // ErrFull is wrapped, beside ErrAmbiguous, by errors that etcd answers when it has
-// reached its quota: it takes no write until somebody has made room.
+// reached its quota: it takes no write until somebody has made room. Alone, it
+// says that the write certainly did not happen: a [Committer] finds that out.
 var ErrFull = errors.New("store: etcd is full")
 
 // Definite errors: the write did not happen and will not.

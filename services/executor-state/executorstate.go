@@ -53,6 +53,7 @@ func Run(ctx context.Context, config Config, told func(process.Addresses)) error
 
 	Serve(r.Server, l)
 	heartbeats := internal.NewHeartbeats(l, r.Store, renewer, reports, gone, r.Gateway, r.Log)
+	r.Go("heartbeats", heartbeats.Run)
 	r.Metrics.Collect(heartbeats.Show)
 	controlv1.RegisterHeartbeatsServer(r.Server, heartbeats)
 	return replica.Run(r, l)

@@ -26,6 +26,7 @@ import (
 	"berth.dev/pkg/store"
 	"berth.dev/services/gateway/internal/compose"
 	"berth.dev/services/gateway/internal/leaders"
+	"berth.dev/services/gateway/internal/relay"
 	"berth.dev/services/gateway/internal/rest"
 	"berth.dev/services/gateway/internal/router"
 	"berth.dev/services/gateway/internal/stream"
@@ -77,6 +78,13 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 		return err
 	}
 	defer leading.Close()
+	relays, err := relay.New(relay.Options{
+		Replicas: config.ExecutorState, Silence: router.Silence, TLS: clientTLS, Meters: metrics.Provider, Forward: calls.Forward,
+	})
+	if err != nil {
+		return err
+	}
+	defer relays.Close()
 	composed := compose.New(calls)
 	events := stream.NewServer(g.Context(), stream.NewEtcd(etcd, keyspace.New(config.Cluster)), stream.Options{
 		Patience: stream.DefaultPatience, Heartbeat: stream.DefaultHeartbeat, MaxStreams: config.MaxEventStreams,
@@ -86,8 +94,9 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	// Serve.
 	server := rpc.NewServer(rpc.ServerOptions{
 		Log: log, Deadline: config.CallDeadline, Meters: metrics.Provider, Traces: traces.Provider(),
-		More: []grpc.ServerOption{grpc.ForceServerCodecV2(rpc.FrameCodec()), grpc.UnknownServiceHandler(calls.Forward)},
+		More: append(agentOptions(), grpc.ForceServerCodecV2(rpc.FrameCodec()), grpc.UnknownServiceHandler(calls.Forward)),
 	})
+	relays.Register(server)
 	berthv1.RegisterLeadersServer(server, leading)
 	berthv1.RegisterEventsServer(server, events)
 	serve(server, composed)
@@ -102,6 +111,7 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	}
 
 	// Run.
+	g.Go("heartbeats", relays.Run)
 	p := &port{log: log, server: server, web: process.HTTPServer(web), ops: process.HTTPServer(ops)}
 	listeners, err := config.Open(log)
 	if err != nil {
@@ -113,6 +123,7 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	}
 	<-g.Stopping()
 	calls.EndStreams()
+	relays.End()
 	process.Stop(log, config.StopTimeout,
 		process.Step{Name: "finish REST calls", Do: p.web.Shutdown},
 		process.Step{Name: "finish gRPC calls", Do: server.Shutdown},

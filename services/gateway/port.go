@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/soheilhy/cmux"
+	"google.golang.org/grpc"
 
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/rpc"
@@ -17,6 +18,16 @@ import (
 // sniff is how long a connection has to say what it speaks. One that has said
 // nothing by then is taken for HTTP/1, whose own time-outs hold from there.
 const sniff = time.Second
+
+// agentOptions are for a server that thousands of agents hold a connection to, and
+// send little over. Each connection keeps a buffer to read with, so that is small. A
+// fixed window spares the pings that an estimate takes, one for each message.
+func agentOptions() []grpc.ServerOption {
+	const buffer, window = 4 << 10, 1 << 20
+	return []grpc.ServerOption{
+		grpc.ReadBufferSize(buffer), grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window),
+	}
+}
 
 // port serves gRPC and HTTP on one listener, and operations on another if there
 // is one.
@@ -41,10 +52,10 @@ func (p *port) serve(g *process.Group, l *process.Listeners, security *tls.Confi
 	mux := cmux.New(calls)
 	mux.SetReadTimeout(sniff)
 	var (
-		grpc net.Listener = mux.Match(cmux.HTTP2())
-		web  net.Listener = mux.Match(cmux.Any())
+		calling net.Listener = mux.Match(cmux.HTTP2())
+		web     net.Listener = mux.Match(cmux.Any())
 	)
-	g.Go("gRPC", func(context.Context) error { return p.server.Serve(grpc) })
+	g.Go("gRPC", func(context.Context) error { return p.server.Serve(calling) })
 	g.Go("HTTP", process.ServeHTTP(p.web, web))
 	g.Go("listen", func(context.Context) error { return mux.Serve() })
 	if l.HTTP != nil {

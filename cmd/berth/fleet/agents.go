@@ -23,6 +23,9 @@ type Agent struct {
 	Attributes []string
 	SKU        string
 	Generation int
+	// Name of its process, the id unless given; Dir is what it keeps its workers in,
+	// a directory of that name unless given.
+	Name, Dir string
 	// Allow lists the commands that it may run; every command unless given.
 	Allow []string
 	// WorkDir is where its workers run; each in a directory of its own unless given.
@@ -35,21 +38,27 @@ func (f *Fleet) StartAgent(ctx context.Context, a Agent) error {
 	if a.Allow == nil {
 		a.Allow = []string{"*"}
 	}
-	gateways, err := f.via(a.ID, model.ServiceGateway, f.fronts)
+	if a.Name == "" {
+		a.Name = a.ID
+	}
+	if a.Dir == "" {
+		a.Dir = filepath.Join(f.config.Dir, a.Name)
+	}
+	gateways, err := f.via(a.Name, model.ServiceGateway, f.fronts)
 	if err != nil {
 		return err
 	}
 	// Orders go to the address that it tells of itself, so that one has to be known.
-	listen, err := f.address(a.ID, 0)
+	listen, err := f.address(a.Name, 0)
 	if err != nil {
 		return err
 	}
-	advertise, err := f.config.Via("orders", a.ID, listen)
+	advertise, err := f.config.Via("orders", a.Name, listen)
 	if err != nil {
 		return err
 	}
 	args := []string{"agent", "--id", a.ID, "--listen", listen, "--advertise", advertise, "--gateways", gateways, "--resources", strings.Join(resources, ","),
-		"--dir", filepath.Join(f.config.Dir, a.ID), "--allow", strings.Join(a.Allow, ","), "--stop-workers", "--log-level", f.config.LogLevel}
+		"--dir", a.Dir, "--allow", strings.Join(a.Allow, ","), "--stop-workers", "--log-level", f.config.LogLevel}
 	if a.SKU != "" {
 		args = append(args, "--sku", a.SKU)
 	}
@@ -65,7 +74,7 @@ func (f *Fleet) StartAgent(ctx context.Context, a Agent) error {
 	if a.WorkDir != "" {
 		args = append(args, "--work-dir", a.WorkDir)
 	}
-	return f.startAgents(ctx, a.ID, args)
+	return f.startAgents(ctx, a.Name, args)
 }
 
 // StartSim starts a process of n simulated executors, named prefix-0 and so on.

@@ -26,8 +26,10 @@ import (
 
 // Config of a fleet.
 type Config struct {
-	// Binary is the program `berth`.
-	Binary string
+	// Binary is the program `berth`. Program, if given, answers the one that a
+	// process is started from, by its name.
+	Binary  string
+	Program func(name string) string
 	// Dir keeps data, logs and workers; it must exist.
 	Dir string
 	// Replicas of each service, and gateways; 2 and 1 unless given.
@@ -40,12 +42,15 @@ type Config struct {
 	// and what they cost be told from what this process does. 0 runs one in this
 	// process.
 	Etcd int
+	// Seed fills etcd before anything else runs, by its endpoints; it stays empty
+	// unless given.
+	Seed func(ctx context.Context, etcd []string) error
 	// Via answers where one process reaches the address that another listens on,
 	// so that who starts the fleet can stand in between and cut the link. Both go
 	// by their names: etcd-0, registry-0, gateway-0, an agent's id. Orders to an
-	// agent come from "orders", whoever sends them. The address itself unless given.
-	// What a process finds in the records, such as the leader's own address when it
-	// proves it dead, goes there straight.
+	// agent come from "orders", whoever sends them, and who finds a replica's address
+	// in the records, as a standby does that proves the leader dead, is "proof". The
+	// address itself unless given.
 	Via func(from, to, address string) (string, error)
 	// Place answers where a process runs, by its name: hosts of their own, as far as
 	// the network goes. All run on this host's loopback unless given.
@@ -100,6 +105,9 @@ func Start(ctx context.Context, config Config) (*Fleet, error) {
 	if config.Via == nil {
 		config.Via = func(_, _, address string) (string, error) { return address, nil }
 	}
+	if config.Program == nil {
+		config.Program = func(string) string { return config.Binary }
+	}
 	if config.Place == nil {
 		config.Place = func(string) (Place, error) { return Place{}, nil }
 	}
@@ -113,6 +121,11 @@ func Start(ctx context.Context, config Config) (*Fleet, error) {
 func (f *Fleet) start(ctx context.Context) (err error) {
 	if err := f.startEtcd(ctx); err != nil {
 		return err
+	}
+	if f.config.Seed != nil {
+		if err := f.config.Seed(ctx, f.etcds); err != nil {
+			return err
+		}
 	}
 	// The services have to know where the gateways will be.
 	for i := range f.config.Gateways {
@@ -133,11 +146,20 @@ func (f *Fleet) start(ctx context.Context) (err error) {
 			if err != nil {
 				return err
 			}
-			args := []string{service, "--replica", name, "--etcd-endpoints", etcds, "--gateways", gateways, "--log-level", f.config.LogLevel}
+			listen, err := f.address(name, 0)
+			if err != nil {
+				return err
+			}
+			advertise, err := f.config.Via("proof", name, listen)
+			if err != nil {
+				return err
+			}
+			args := []string{service, "--replica", name, "--listen", listen, "--advertise", advertise,
+				"--etcd-endpoints", etcds, "--gateways", gateways, "--log-level", f.config.LogLevel}
 			if f.config.TTL != 0 {
 				args = append(args, "--ttl", f.config.TTL.String())
 			}
-			p, err := f.process(name, f.flagged(service, args), "--listen", "--http-listen")
+			p, err := f.process(name, f.flagged(service, args), "--http-listen")
 			if err != nil {
 				return err
 			}

@@ -39,7 +39,7 @@ func (f *Fleet) process(name string, args []string, flags ...string) (*child.Pro
 	}
 	if place.Host != "" {
 		for n, flag := range flags {
-			address, err := f.address(name, n)
+			address, err := f.address(name, n+1) // others may know the first
 			if err != nil {
 				return nil, err
 			}
@@ -50,7 +50,7 @@ func (f *Fleet) process(name string, args []string, flags ...string) (*child.Pro
 			args = append(args, "--insecure")
 		}
 	}
-	command := slices.Concat(place.Command, []string{f.config.Binary}, args)
+	command := slices.Concat(place.Command, []string{f.config.Program(name)}, args)
 	p := child.New(name, command[0], f.config.Dir, nil, command[1:]...)
 	f.flags[p] = flags
 	return p, nil

@@ -79,6 +79,9 @@ type Reported struct {
 	// Ended are the workers whose end is durable, or of which nothing is known:
 	// the executor need not report them again.
 	Ended []WorkerStatus
+	// Strays is how many workers the executor has, as far as is known, that no
+	// record wants there: they are being stopped.
+	Strays int
 }
 
 // Clear is the request by which an operator says that workers whose stop an

@@ -89,6 +89,39 @@ func TestExecutorState10AStrayThatIsNone(t *testing.T) {
 	}
 }
 
+// An executor is told how many strays it has, until each has ended by its own word.
+func TestExecutorState10StraysAreToldOf(t *testing.T) {
+	w := scene(t, 2)
+	w.handedOut(t, "u1", 0)
+	w.step(SubmitDone{"e0", "u1", seat(0), 1, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}})
+	w.settled(t)
+	mine := WorkerStatus{Worker: workerOf("u1", seat(0)), UID: "u1", Epoch: 7, State: model.WorkerRunning}
+	unknown := WorkerStatus{Worker: workerOf("u0", seat(0)), UID: "u0", Epoch: 3, State: model.WorkerRunning}
+	report := func(executor string, sequence int64, complete bool, workers ...WorkerStatus) int {
+		got := w.step(model.Input{Token: uint64(sequence), Request: Report{Executor: executor, Incarnation: 1, Sequence: sequence, Complete: complete, Workers: workers}})
+		for _, reply := range of[model.Reply](append(got, w.settled(t)...)) {
+			return reply.Value.(Reported).Strays
+		}
+		t.Fatal("no answer")
+		return 0
+	}
+	ended := unknown
+	ended.State = model.WorkerEvicted
+	for i, said := range []int{
+		report("e0", 2, true, mine),           // 0
+		report("e0", 3, false, mine, unknown), // 1
+		report("e0", 4, false, mine),          // 1: it says nothing of the stray
+		report("e0", 5, false, ended),         // 0
+		report("e1", 6, true, mine, unknown),  // 2: one has moved, the other is unknown
+		report("e1", 7, true, mine),           // 1
+		report("e1", 8, true),                 // 0
+	} {
+		if want := []int{0, 1, 1, 0, 2, 1, 0}[i]; said != want {
+			t.Errorf("report %d is answered with %d strays, want %d", i+1, said, want)
+		}
+	}
+}
+
 func TestPromise2ABudgetSpentByThreeLeadersIsOneBudget(t *testing.T) {
 	w := scene(t, 1)
 	w.handedOut(t, "u1", 0)

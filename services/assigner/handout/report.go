@@ -37,6 +37,9 @@ func (c *Core) report(r Report) (Reported, error) {
 		verdict := model.Reconcile(current, said, known)
 		if verdict == model.EndTold {
 			answer.Ended = append(answer.Ended, status)
+			if o := h.strays[of]; o != nil {
+				c.drop(o)
+			}
 		} else {
 			listed[placed{of.uid, of.worker.Seat}] = true
 		}
@@ -57,6 +60,7 @@ func (c *Core) report(r Report) (Reported, error) {
 			}
 		}
 	}
+	answer.Strays = len(h.strays)
 	return answer, nil
 }
 
@@ -87,16 +91,17 @@ func sayable(s model.WorkerState) bool {
 // learn moves a worker that has not ended to what its executor says of it,
 // never backwards. What an incarnation lists, it has adopted.
 func (c *Core) learn(t *task, at slot, w model.TaskWorker, incarnation, sequence int64, status WorkerStatus) {
+	was := w
+	// A report may overtake the answer to the order.
+	if f := c.flights[flightKey{orderKey: orderKey{w.Ordinal, t.uid, w.Seat}}]; f != nil && w.State == model.WorkerAssigned {
+		w.Attempts = f.attempt
+	}
 	if status.State.Terminal() {
 		c.settle(t, at, w, status.State, status.ExitCode, status.Error)
 		return
 	}
-	was := w
 	if incarnation > w.Incarnation {
 		w.Incarnation, w.Sequence = incarnation, sequence
-	}
-	if f := c.flights[flightKey{orderKey: orderKey{w.Ordinal, t.uid, w.Seat}}]; f != nil && w.State == model.WorkerAssigned {
-		w.Attempts = f.attempt
 	}
 	if status.State != w.State && w.State.MayBecome(status.State) && status.State != model.WorkerEvict {
 		w.State = status.State

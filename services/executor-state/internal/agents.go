@@ -50,7 +50,7 @@ func (s *Agents) Depart(ctx context.Context, req *controlv1.DepartRequest) (*con
 
 // Announce implements control.v1.Agents.
 func (s *Agents) Announce(ctx context.Context, req *controlv1.AnnounceRequest) (*controlv1.AnnounceAnswer, error) {
-	_, err := s.do(ctx, inventory.Announce{ID: req.GetId(), Incarnation: req.GetIncarnation(), EtcdLease: req.GetEtcdLease(), Workers: int(req.GetWorkers())})
+	_, err := s.do(ctx, inventory.Announce{ID: req.GetId(), Incarnation: req.GetIncarnation(), EtcdLease: req.GetEtcdLease(), Workers: int(req.GetWorkers()), Strays: req.GetStrays()})
 	if err != nil {
 		return nil, err
 	}

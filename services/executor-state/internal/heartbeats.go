@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -30,15 +29,23 @@ const (
 	// time and this long are still well within the TTL.
 	renewEvery = PresenceTTL / 5
 
-	beatTimeout   = 5 * time.Second
-	peekTimeout   = 500 * time.Millisecond
-	reportBacklog = 64
+	// judgeTimeout is how long presence waits for what the assigner says of the
+	// workers that an executor comes with. Then it is announced with strays, which
+	// gives it no work.
+	judgeTimeout = time.Second
+	// judgeAgain is how long an executor may have strays before it is asked to
+	// report everything again: who leads the assigner meanwhile may not know them.
+	judgeAgain = PresenceTTL
+
+	beatTimeout = 5 * time.Second
+	peekTimeout = 500 * time.Millisecond
 )
 
 // Heartbeats is control.v1.Heartbeats, on leader and standbys alike: a live
 // stream keeps the executor's etcd lease, and only a presence that is not there
 // yet is asked of the leader. However often an agent beats, its etcd lease is
-// renewed once in renewEvery.
+// renewed once in renewEvery. Beats that come together are kept together: they
+// share a look at the core and a word with etcd.
 type Heartbeats struct {
 	controlv1.UnimplementedHeartbeatsServer
 	loop    *loop.Loop[*inventory.Core]
@@ -51,21 +58,30 @@ type Heartbeats struct {
 	peeks   gate
 	// newcomers are the executors that are being made present.
 	newcomers gate
+	due       *due
 	pulse     pulse
 }
 
-// renewer makes etcd leases last for another TTL; *liveness.Renewer is the real
-// one.
+// renewer makes etcd leases last for another TTL, and answers what became of each;
+// *liveness.Renewer is the real one.
 type renewer interface {
-	Renew(ctx context.Context, lease int64) error
+	Renew(ctx context.Context, leases []int64) []error
 }
 
-// NewHeartbeats puts the parts together.
+// NewHeartbeats puts the parts together; Run runs them.
 func NewHeartbeats(l *loop.Loop[*inventory.Core], s store.Store, renewer *liveness.Renewer, reports *Reports, gone *Departures, gateway grpc.ClientConnInterface, log *slog.Logger) *Heartbeats {
-	return &Heartbeats{loop: l, store: s, renewer: renewer, reports: reports, gone: gone, leader: controlv1.NewAgentsClient(gateway), log: log, peeks: newGate(gateSize), newcomers: newGate(newcomersAtOnce)}
+	return newHeartbeats(l, s, renewer, reports, gone, controlv1.NewAgentsClient(gateway), log)
 }
 
-// Heartbeat implements control.v1.Heartbeats.
+func newHeartbeats(l *loop.Loop[*inventory.Core], s store.Store, renewer renewer, reports *Reports, gone *Departures, leader controlv1.AgentsClient, log *slog.Logger) *Heartbeats {
+	return &Heartbeats{
+		loop: l, store: s, renewer: renewer, reports: reports, gone: gone, leader: leader, log: log,
+		peeks: newGate(gateSize), newcomers: newGate(newcomersAtOnce), due: newDue(),
+	}
+}
+
+// Heartbeat implements control.v1.Heartbeats, for an agent that has a stream of its
+// own.
 func (h *Heartbeats) Heartbeat(stream grpc.BidiStreamingServer[controlv1.HeartbeatRequest, controlv1.HeartbeatAnswer]) error {
 	ctx, end := context.WithCancelCause(stream.Context())
 	defer end(nil)
@@ -73,106 +89,63 @@ func (h *Heartbeats) Heartbeat(stream grpc.BidiStreamingServer[controlv1.Heartbe
 	if err != nil {
 		return err
 	}
-	h.pulse.begin()
-	defer h.pulse.end()
-	s := &session{h: h, id: first.GetId(), incarnation: first.GetIncarnation()}
-
-	// Three activities, so that none of them holds up another: presence must
-	// not wait for a report under way, nor the answers for either.
-	answers := make(chan *controlv1.HeartbeatAnswer, reportBacklog)
-	beats := make(chan struct{}, 1)
-	reports := make(chan *controlv1.ExecutorReport, reportBacklog)
+	back := &single{answers: make(chan *controlv1.HeartbeatAnswer, answerBacklog), ended: end}
+	s := h.begin(ctx, first, back)
 	go func() {
-		var last time.Time
 		for m, err := first, error(nil); ; m, err = stream.Recv() {
-			switch {
-			case errors.Is(err, io.EOF):
-				end(nil)
-				return
-			case err != nil:
-				end(err)
-				return
-			case m.GetId() != s.id || m.GetIncarnation() != s.incarnation:
-				end(fault.New(fault.Invalid, fault.ReasonInvalid, "one stream is for one executor and incarnation"))
-				return
+			if errors.Is(err, io.EOF) {
+				err = context.Canceled // an agent that has said all
 			}
-			now := time.Now()
-			if !last.IsZero() {
-				h.pulse.beat(now.Sub(last))
-			}
-			last = now
-			if r := m.GetReport(); r != nil {
-				s.workers.reported(r)
-			}
-			select {
-			case beats <- struct{}{}:
-			default: // a beat waits already
-			}
-			if r := m.GetReport(); r != nil {
-				r.Executor, r.Incarnation = s.id, s.incarnation
-				select {
-				case reports <- r:
-				default:
-					end(fault.New(fault.Exhausted, fault.ReasonOverloaded, "%d reports wait already", reportBacklog))
-					return
-				}
-			}
-		}
-	}()
-	var beating sync.WaitGroup // owns the session until the stream ends
-	beating.Go(func() {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-beats:
-			}
-			answer, err := s.beat(ctx)
 			if err != nil {
+				s.leave()
 				end(err)
 				return
 			}
-			select {
-			case answers <- answer:
-			case <-ctx.Done():
-			}
-		}
-	})
-	go func() {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case r := <-reports:
-				answer, err := h.reports.Forward(ctx, r)
-				if err != nil {
-					// The agent brings everything again on its next stream.
-					end(err)
-					return
-				}
-				select {
-				case answers <- &controlv1.HeartbeatAnswer{Present: true, Report: answer}:
-				case <-ctx.Done():
-				}
-			}
+			s.take(m)
 		}
 	}()
 	for {
 		select {
 		case <-h.loop.Ended():
-			// The agent goes on at another replica; here it would hold up the stop.
-			return fault.New(fault.Unavailable, fault.ReasonUnavailable, "the replica is stopping")
+			return errStopping
 		case <-ctx.Done():
-			beating.Wait()
-			s.suspect()
 			if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 				return cause
 			}
 			return nil
-		case answer := <-answers:
+		case answer := <-back.answers:
 			if err := stream.Send(answer); err != nil {
 				end(err)
 			}
 		}
 	}
+}
+
+// errStopping ends streams of a replica that stops: the agents go on at another,
+// and here they would hold up the stop.
+var errStopping = fault.New(fault.Unavailable, fault.ReasonUnavailable, "the replica is stopping")
+
+// answerBacklog is how many answers may wait for an agent to take them.
+const answerBacklog = 2 * reportBacklog
+
+// single is the way back over a stream of the agent's own.
+type single struct {
+	answers chan *controlv1.HeartbeatAnswer
+	ended   context.CancelCauseFunc
+}
+
+func (l *single) end(err error) { l.ended(err) }
+
+func (l *single) answer(a *controlv1.HeartbeatAnswer) {
+	select {
+	case l.answers <- a:
+	default:
+		l.end(fault.New(fault.Exhausted, fault.ReasonOverloaded, "%d answers have not been taken", answerBacklog))
+	}
+}
+
+// peek looks at the core. Streams that begin or end all at once come one after
+// the other, and leave room for others.
+func (h *Heartbeats) peek(ctx context.Context, look func(*inventory.Core)) error {
+	return h.peeks.pass(ctx, func() error { return h.loop.Peek(ctx, look) })
 }

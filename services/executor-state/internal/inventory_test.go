@@ -161,7 +161,8 @@ func heartbeats(t *testing.T) (*Heartbeats, *Agents) {
 	go func() { ended <- reports.Run(ctx) }()
 	t.Cleanup(func() { stop(); <-ended; <-ended })
 	agents := NewAgents(l)
-	return &Heartbeats{loop: l, store: s, renewer: renewer, reports: reports, gone: &Departures{waiting: make(chan departure, 8)}, leader: direct{agents: agents}, log: slog.New(slog.DiscardHandler), peeks: newGate(gateSize), newcomers: newGate(newcomersAtOnce)}, agents
+	gone := &Departures{waiting: make(chan departure, 8)}
+	return run(t, newHeartbeats(l, s, renewer, reports, gone, direct{agents: agents}, slog.New(slog.DiscardHandler))), agents
 }
 
 func open(t *testing.T, h *Heartbeats) (*stream, context.CancelFunc) {

@@ -1,18 +1,28 @@
 package internal
 
 import (
+	"context"
 	"sync"
+	"time"
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	"berth.dev/pkg/model"
 )
 
 // living are the workers that live on an executor, as the reports of one stream
-// tell: a stream begins with a complete one, and the others tell what changed.
+// tell, and whether records want them there, as the assigner answers: a stream
+// begins with a complete report, and the others tell what changed.
 type living struct {
 	mu  sync.Mutex
 	set map[instance]struct{}
+	// judged is closed with the first answer.
+	judged chan struct{}
+	// answered is when the last one came, zero before; strays is what it said.
+	answered time.Time
+	strays   int32
 }
+
+func newLiving() *living { return &living{judged: make(chan struct{})} }
 
 // instance is a worker of one epoch.
 type instance struct {
@@ -38,9 +48,48 @@ func (l *living) reported(r *controlv1.ExecutorReport) {
 	}
 }
 
+// judge takes in the answer to a report, and says whether that is news: of workers
+// of which nothing was said yet, or of strays where there were none, or the reverse.
+func (l *living) judge(answer *controlv1.ExecutorReportAnswer) (news bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.answered.IsZero() {
+		close(l.judged)
+		news = len(l.set) > 0
+	}
+	news = news || (l.strays > 0) != (answer.GetStrays() > 0)
+	l.strays, l.answered = answer.GetStrays(), time.Now()
+	return news
+}
+
 // count is how many live.
 func (l *living) count() int32 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return int32(len(l.set))
+}
+
+// doubtful says whether some of them should not be there, or may not, for nothing
+// was answered yet; and since when the answer stands, zero for none.
+func (l *living) doubtful() (doubtful bool, since time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.answered.IsZero() {
+		return len(l.set) > 0, time.Time{}
+	}
+	return l.strays > 0, l.answered
+}
+
+// await waits until nothing is in doubt for want of an answer, but not for long.
+func (l *living) await(ctx context.Context, atMost time.Duration) {
+	if l.count() == 0 {
+		return
+	}
+	enough := time.NewTimer(atMost)
+	defer enough.Stop()
+	select {
+	case <-l.judged:
+	case <-enough.C:
+	case <-ctx.Done():
+	}
 }

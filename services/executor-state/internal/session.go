@@ -2,160 +2,215 @@ package internal
 
 import (
 	"context"
-	"errors"
+	"sync"
 	"time"
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	"berth.dev/pkg/fault"
-	"berth.dev/pkg/rpc"
-	"berth.dev/pkg/store"
 	"berth.dev/services/executor-state/inventory"
 )
 
-// session is the presence of one executor as this replica keeps it.
+// reportBacklog is how many reports of an agent may wait for the one under way.
+const reportBacklog = 64
+
+// line is the way back to an agent. Neither method waits, and both may be called
+// when the stream has ended.
+type line interface {
+	answer(*controlv1.HeartbeatAnswer)
+	// end ends the stream with an error.
+	end(error)
+}
+
+// session is the stream of one agent, and the presence of its executor as this
+// replica keeps it. Presence must not wait for a report under way: the two go on
+// beside each other.
 type session struct {
 	h           *Heartbeats
+	ctx         context.Context // ends with the stream
+	line        line
 	id          string
 	incarnation int64
+	workers     *living
+	last        time.Time // the last message came; of who takes them
+
+	mu sync.Mutex
+	// beating: a beat waits or is under way; again: another one came meanwhile.
+	beating, again bool
+	left           bool
+	// stands is until when a beat would change nothing.
+	stands time.Time
+	// reports wait for the one that is being forwarded.
+	reports    []*controlv1.ExecutorReport
+	forwarding bool
+
+	presence // of the beat under way, or of who leaves
+}
+
+// presence is how an executor is kept present.
+type presence struct {
 	// address is where the agent listens, empty while it is not known.
 	address string
 	// lease is the etcd lease that presence stands on, 0 while it is not known.
 	lease int64
 	// renewed is when the last renewal of lease that succeeded began.
 	renewed time.Time
-	// returning: it was given up, is back, and had workers of before.
-	returning bool
-	workers   living
+	// returning: it was given up, is back, and had workers of before. strays: it
+	// was announced with workers that it should not have.
+	returning, strays bool
+	// term is the assigner's, until the agent is told.
+	term int64
 }
 
-// beat makes presence last: for another TTL, or, from a renewal that is young,
-// for what that one leaves. An error ends the stream.
-func (s *session) beat(ctx context.Context) (*controlv1.HeartbeatAnswer, error) {
-	stream := ctx
-	ctx, cancel := context.WithTimeout(ctx, beatTimeout)
-	defer cancel()
-	answer := &controlv1.HeartbeatAnswer{}
-	began := time.Now()
-	if s.lease != 0 && s.returning && s.workers.count() == 0 {
-		s.tellBack(ctx)
+// begin begins the session of the agent that has sent first.
+func (h *Heartbeats) begin(ctx context.Context, first *controlv1.HeartbeatRequest, back line) *session {
+	h.pulse.begin()
+	return &session{h: h, ctx: ctx, line: back, id: first.GetId(), incarnation: first.GetIncarnation(), workers: newLiving()}
+}
+
+// take takes in what the agent has sent: nil for the same once more.
+func (s *session) take(m *controlv1.HeartbeatRequest) {
+	if m != nil && (m.GetId() != s.id || m.GetIncarnation() != s.incarnation) {
+		s.line.end(fault.New(fault.Invalid, fault.ReasonInvalid, "one stream is for one executor and incarnation"))
+		return
 	}
-	if s.lease != 0 && began.Sub(s.renewed) < renewEvery {
-		answer.Present = true
-		return answer, nil
+	now := time.Now()
+	if !s.last.IsZero() {
+		s.h.pulse.beat(now.Sub(s.last))
 	}
-	if s.lease == 0 {
-		if err := s.h.peek(ctx, func(c *inventory.Core) {
-			if live, ok := c.Live(s.id); ok && live.Incarnation == s.incarnation {
-				s.lease = live.EtcdLease // another replica kept it so far
-			}
-			s.locate(c)
-			answer.AssignerTerm = c.AssignerTerm()
-		}); err != nil {
-			return answer, nil // this replica's view is not there yet
+	s.last = now
+	r := m.GetReport()
+	if r != nil {
+		s.workers.reported(r)
+		r.Executor, r.Incarnation = s.id, s.incarnation
+		if !s.forward(r) {
+			s.line.end(fault.New(fault.Exhausted, fault.ReasonOverloaded, "%d reports wait already", reportBacklog))
+			return
 		}
 	}
-	if s.lease != 0 {
-		err := s.h.renewer.Renew(ctx, s.lease)
-		if err == nil {
-			s.renewed = began
-			answer.Present = s.present(ctx)
-			return answer, nil
-		}
-		if !errors.Is(err, store.ErrLeaseNotFound) {
-			s.h.log.Debug("a heartbeat did not reach etcd", "executor", s.id, "error", err)
-			return answer, nil
-		}
-		s.lease = 0
-	}
-	turn := false
-	err := s.h.newcomers.pass(ctx, func() (err error) {
-		turn = true
-		answer.Present, err = s.announce(stream)
-		return err
-	})
-	if turn && err != nil {
-		return nil, err
-	}
-	return answer, nil
+	s.beat(now, r != nil)
 }
 
-// announce puts presence on a new etcd lease. It has time of its own: what was
-// granted and then not announced would be granted again, and when very many join
-// at once none of them would get through. An error ends the stream.
-func (s *session) announce(ctx context.Context) (present bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, beatTimeout)
-	defer cancel()
-	granting := time.Now()
-	lease, err := s.h.store.Grant(ctx, PresenceTTL)
-	if err != nil {
-		s.h.log.Debug("a heartbeat did not reach etcd", "executor", s.id, "error", err)
-		return false, nil
+// beat has presence kept, once for the beats that come while that is under way.
+// One that brought a report is answered with the report where it changes nothing
+// else.
+func (s *session) beat(now time.Time, reported bool) {
+	s.mu.Lock()
+	wanted := !s.beating && !s.left && !(reported && now.Before(s.stands))
+	s.again = s.beating
+	s.beating = s.beating || wanted
+	s.mu.Unlock()
+	if wanted {
+		s.h.due.add(s)
 	}
-	_, err = s.h.leader.Announce(ctx, &controlv1.AnnounceRequest{
-		Id: s.id, Incarnation: s.incarnation, EtcdLease: lease.ID, Workers: s.workers.count(),
-	})
-	if err != nil {
-		// What was perhaps announced runs out by itself if it is not used.
-		switch f := rpc.FromStatus(err); f.Reason {
-		case fault.ReasonOtherIncarnation, fault.ReasonNotFound:
-			return false, f
-		}
-		return false, nil
-	}
-	s.lease, s.renewed = lease.ID, granting
-	return true, nil
 }
 
-// tellBack announces an executor once more, on the etcd lease that it has, when its
-// workers of before are gone. What fails is tried again with the next beat.
-func (s *session) tellBack(ctx context.Context) {
-	_, err := s.h.leader.Announce(ctx, &controlv1.AnnounceRequest{Id: s.id, Incarnation: s.incarnation, EtcdLease: s.lease})
-	s.returning = err != nil
+// kept ends a beat with its answer.
+func (s *session) kept(present bool) {
+	answer := &controlv1.HeartbeatAnswer{Present: present, AssignerTerm: s.term}
+	s.term = 0
+	s.line.answer(answer)
+	s.rest()
 }
 
-// present says whether presence still stands on the etcd lease that was renewed.
-// Where it does not, because the executor has registered again say, the next beat
-// asks for it anew, and the leader says what is wrong. A replica that cannot say
-// now has renewed the lease all the same.
-func (s *session) present(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, peekTimeout)
-	defer cancel()
-	present := true
-	_ = s.h.peek(ctx, func(c *inventory.Core) {
-		live, ok := c.Live(s.id)
-		present = ok && live.Incarnation == s.incarnation && live.EtcdLease == s.lease
-		s.locate(c)
-	})
-	if !present {
-		s.lease = 0
+// rest ends a beat.
+func (s *session) rest() {
+	s.mu.Lock()
+	again, left := s.again && !s.left, s.left
+	s.again, s.beating = false, again
+	if s.stands = (time.Time{}); s.lease != 0 && !s.returning && !s.strays {
+		s.stands = s.renewed.Add(renewEvery)
 	}
-	return present
+	s.mu.Unlock()
+	switch {
+	case left:
+		s.suspect()
+	case again:
+		s.h.due.add(s)
+	}
 }
 
-// locate notes the agent's address, which an incarnation keeps for good, and
-// whether it is back from LOST with workers of before.
-func (s *session) locate(c *inventory.Core) {
-	if view, ok := c.Executor(s.id); ok && view.Incarnation == s.incarnation {
-		s.address, s.returning = view.Address, view.Returning
+// leave ends the session when its stream has ended.
+func (s *session) leave() {
+	s.h.pulse.end()
+	s.mu.Lock()
+	s.left = true
+	beating := s.beating
+	s.mu.Unlock()
+	if !beating {
+		s.suspect()
 	}
 }
 
 // suspect has the agent looked after whose stream has ended, whatever ended it.
 // What that takes is known by then, for very many may end at once; but for one
-// that ended so soon that its registration had not been seen here.
+// that ended so soon that its registration had not been seen here. Streams of a
+// replica that stops say nothing of their agents.
 func (s *session) suspect() {
-	if s.lease != 0 && s.address == "" {
-		ctx, cancel := context.WithTimeout(context.Background(), peekTimeout)
-		_ = s.h.peek(ctx, s.locate) // without an answer its etcd lease tells
-		cancel()
+	select {
+	case <-s.h.loop.Ended():
+		return
+	default:
 	}
-	if s.lease != 0 && s.address != "" {
+	switch {
+	case s.lease == 0:
+	case s.address != "":
 		s.h.gone.Suspect(departure{id: s.id, address: s.address, incarnation: s.incarnation, lease: s.lease})
+	default:
+		go func() {
+			ctx, cancel := context.WithTimeout(context.Background(), peekTimeout)
+			defer cancel()
+			_ = s.h.peek(ctx, s.locate) // without an answer its etcd lease tells
+			if s.address != "" {
+				s.suspect()
+			}
+		}()
 	}
 }
 
-// peek looks at the core. Streams that begin or end all at once come one after
-// the other, and leave room for others.
-func (h *Heartbeats) peek(ctx context.Context, look func(*inventory.Core)) error {
-	return h.peeks.pass(ctx, func() error { return h.loop.Peek(ctx, look) })
+// locate notes the agent's address, which an incarnation keeps for good, whether it
+// is back from LOST with workers of before, and whether it has strays.
+func (s *session) locate(c *inventory.Core) {
+	if view, ok := c.Executor(s.id); ok && view.Incarnation == s.incarnation {
+		s.address, s.returning, s.strays = view.Address, view.Returning, view.Strays
+	}
+}
+
+// forward has a report brought to the assigner, those of an agent one after the
+// other. It says whether there was room for it.
+func (s *session) forward(r *controlv1.ExecutorReport) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.reports) >= reportBacklog {
+		return false
+	}
+	s.reports = append(s.reports, r)
+	if !s.forwarding {
+		s.forwarding = true
+		go s.forwardAll()
+	}
+	return true
+}
+
+func (s *session) forwardAll() {
+	for {
+		s.mu.Lock()
+		if len(s.reports) == 0 {
+			s.reports, s.forwarding = nil, false
+			s.mu.Unlock()
+			return
+		}
+		r := s.reports[0]
+		s.reports = s.reports[1:]
+		s.mu.Unlock()
+		answer, err := s.h.reports.Forward(s.ctx, r)
+		if err != nil {
+			// The agent brings everything again on its next stream.
+			s.line.end(err)
+			return
+		}
+		if s.workers.judge(answer) {
+			s.beat(time.Now(), false) // it is to be announced
+		}
+		s.line.answer(&controlv1.HeartbeatAnswer{Present: true, Report: answer})
+	}
 }

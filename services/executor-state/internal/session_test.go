@@ -1,17 +1,22 @@
 package internal
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	controlv1 "berth.dev/api/berth/control/v1"
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/store"
+	"berth.dev/services/executor-state/inventory"
 )
 
 // renewals renews etcd leases of the store, keeps when each renewal began, and
@@ -23,27 +28,68 @@ type renewals struct {
 	takes time.Duration
 }
 
-func (r *renewals) Renew(ctx context.Context, lease int64) error {
-	r.began = append(r.began, time.Now())
-	if err := store.Sleep(ctx, r.takes); err != nil {
-		return err
+func (r *renewals) Renew(ctx context.Context, leases []int64) []error {
+	errs := make([]error, len(leases))
+	began := time.Now()
+	wait := store.Sleep(ctx, r.takes)
+	for i, lease := range leases {
+		r.began = append(r.began, began)
+		if errs[i] = cmp.Or(wait, r.err); errs[i] == nil {
+			_, errs[i] = r.db.KeepAlive(ctx, lease)
+		}
 	}
-	if r.err != nil {
-		return r.err
-	}
-	_, err := r.db.KeepAlive(ctx, lease)
-	return err
+	return errs
 }
 
-// beating plays the session of one executor in time that the test moves.
-func beating(t *testing.T, play func(t *testing.T, s *session, r *renewals, agents *Agents)) {
+// back is the way back to an agent, for a test to look at.
+type back struct {
+	answers chan *controlv1.HeartbeatAnswer
+	ended   chan error
+}
+
+func newBack() back {
+	return back{make(chan *controlv1.HeartbeatAnswer, 16), make(chan error, 16)}
+}
+
+func (b back) answer(a *controlv1.HeartbeatAnswer) { b.answers <- a }
+func (b back) end(err error)                       { b.ended <- err }
+
+// beating begins the session of an agent that has registered.
+func beating(t *testing.T, h *Heartbeats, id string, incarnation int64) *session {
+	return h.begin(t.Context(), &controlv1.HeartbeatRequest{Id: id, Incarnation: incarnation}, newBack())
+}
+
+// sends has the agent send a heartbeat, and answers what came of it: an answer, or
+// the end.
+func (s *session) sends(m *controlv1.HeartbeatRequest) (*controlv1.HeartbeatAnswer, error) {
+	s.take(m)
+	b := s.line.(back)
+	select {
+	case answer := <-b.answers:
+		return answer, nil
+	case err := <-b.ended:
+		return nil, err
+	}
+}
+
+// run runs heartbeats until the test ends.
+func run(t *testing.T, h *Heartbeats) *Heartbeats {
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = h.Run(ctx) })
+	t.Cleanup(func() { stop(); running.Wait() })
+	return h
+}
+
+// play plays the session of one executor in time that the test moves.
+func play(t *testing.T, play func(t *testing.T, s *session, r *renewals, agents *Agents)) {
 	synctest.Test(t, func(t *testing.T) {
 		db := store.NewFake(store.FakeConfig{})
 		l := start(t, db)
 		agents, r := NewAgents(l), &renewals{db: db}
-		h := &Heartbeats{loop: l, store: db, renewer: r, leader: direct{agents: agents}, log: slog.New(slog.DiscardHandler), peeks: newGate(gateSize), newcomers: newGate(newcomersAtOnce)}
-		s := &session{h: h, id: "a", incarnation: register(t, agents, "a", "first").GetIncarnation()}
-		if answer, err := s.beat(t.Context()); err != nil || !answer.GetPresent() || s.lease == 0 {
+		h := run(t, newHeartbeats(l, db, r, nil, nil, direct{agents: agents}, slog.New(slog.DiscardHandler)))
+		s := beating(t, h, "a", register(t, agents, "a", "first").GetIncarnation())
+		if answer, err := s.sends(nil); err != nil || !answer.GetPresent() || s.lease == 0 {
 			t.Fatalf("the first beat: %v, %v", answer, err)
 		}
 		play(t, s, r, agents)
@@ -53,12 +99,12 @@ func beating(t *testing.T, play func(t *testing.T, s *session, r *renewals, agen
 // However often an agent beats, its etcd lease is renewed once in renewEvery; and
 // an agent that beats as it is told to has it renewed at each beat.
 func TestRenewsOnceInAWhile(t *testing.T) {
-	beating(t, func(t *testing.T, s *session, r *renewals, _ *Agents) {
+	play(t, func(t *testing.T, s *session, r *renewals, _ *Agents) {
 		granted := time.Now()
 		r.takes = 100 * time.Millisecond
 		for time.Since(granted) < 4*PresenceTTL {
 			time.Sleep(50 * time.Millisecond)
-			if answer, err := s.beat(t.Context()); err != nil || !answer.GetPresent() {
+			if answer, err := s.sends(nil); err != nil || !answer.GetPresent() {
 				t.Fatalf("a beat: %v, %v", answer, err)
 			}
 		}
@@ -75,7 +121,7 @@ func TestRenewsOnceInAWhile(t *testing.T) {
 		for range 3 {
 			before := len(r.began)
 			time.Sleep(HeartbeatEvery - HeartbeatEvery/10)
-			if _, err := s.beat(t.Context()); err != nil || len(r.began) != before+1 {
+			if _, err := s.sends(nil); err != nil || len(r.began) != before+1 {
 				t.Errorf("a beat in time was answered with %d renewals, %v", len(r.began)-before, err)
 			}
 		}
@@ -85,22 +131,22 @@ func TestRenewsOnceInAWhile(t *testing.T) {
 // A renewal stands from when it began, and one that failed stands for nothing:
 // until one succeeds no beat is answered present.
 func TestPresentOnlyByARenewal(t *testing.T) {
-	beating(t, func(t *testing.T, s *session, r *renewals, _ *Agents) {
+	play(t, func(t *testing.T, s *session, r *renewals, _ *Agents) {
 		time.Sleep(renewEvery)
 		r.err = errors.New("etcd does not answer")
 		for i := range 5 {
-			answer, err := s.beat(t.Context())
+			answer, err := s.sends(nil)
 			if err != nil || answer.GetPresent() || len(r.began) != i+1 {
 				t.Fatalf("beat %d without etcd: %v, %v, %d renewals", i, answer, err, len(r.began))
 			}
 			time.Sleep(time.Millisecond)
 		}
 		r.err, r.takes = nil, renewEvery
-		if answer, err := s.beat(t.Context()); err != nil || !answer.GetPresent() {
+		if answer, err := s.sends(nil); err != nil || !answer.GetPresent() {
 			t.Fatalf("a slow renewal: %v, %v", answer, err)
 		}
 		n := len(r.began)
-		if _, err := s.beat(t.Context()); err != nil || len(r.began) != n+1 {
+		if _, err := s.sends(nil); err != nil || len(r.began) != n+1 {
 			t.Errorf("a renewal that began %v ago still stands", renewEvery)
 		}
 	})
@@ -108,11 +154,11 @@ func TestPresentOnlyByARenewal(t *testing.T) {
 
 // An etcd lease that has run out is replaced at the beat that finds it out.
 func TestRunOutIsAnnouncedAgain(t *testing.T) {
-	beating(t, func(t *testing.T, s *session, r *renewals, _ *Agents) {
+	play(t, func(t *testing.T, s *session, r *renewals, _ *Agents) {
 		time.Sleep(renewEvery)
 		old := s.lease
 		r.err = store.ErrLeaseNotFound
-		if answer, err := s.beat(t.Context()); err != nil || !answer.GetPresent() || s.lease == old {
+		if answer, err := s.sends(nil); err != nil || !answer.GetPresent() || s.lease == old {
 			t.Errorf("an etcd lease that ran out: %v, %v, etcd lease %d after %d", answer, err, s.lease, old)
 		}
 	})
@@ -121,15 +167,66 @@ func TestRunOutIsAnnouncedAgain(t *testing.T) {
 // The older of two copies of an agent is told as soon as its renewal does not
 // stand any more.
 func TestOlderCopyIsTold(t *testing.T) {
-	beating(t, func(t *testing.T, s *session, _ *renewals, agents *Agents) {
+	play(t, func(t *testing.T, s *session, _ *renewals, agents *Agents) {
 		register(t, agents, "a", "second")
 		time.Sleep(renewEvery)
-		answer, err := s.beat(t.Context())
+		answer, err := s.sends(nil)
 		if err == nil && !answer.GetPresent() {
-			_, err = s.beat(t.Context()) // asks the leader, who says why
+			_, err = s.sends(nil) // asks the leader, who says why
 		}
 		if !fault.Is(err, fault.ReasonOtherIncarnation) {
 			t.Errorf("the older copy is told %v, %v", answer, err)
+		}
+	})
+}
+
+// An executor that comes with workers is announced once the assigner has said
+// whether they should be there, and while it does not say, as if they should not.
+func TestExecutorState10StraysAreAnnounced(t *testing.T) {
+	play(t, func(t *testing.T, s *session, _ *renewals, agents *Agents) {
+		beat := func(what string, strays bool) {
+			t.Helper()
+			if answer, err := s.sends(nil); err != nil || !answer.GetPresent() {
+				t.Fatalf("%s: %v, %v", what, answer, err)
+			}
+			var view inventory.ExecutorView
+			if err := s.h.peek(t.Context(), func(c *inventory.Core) { view, _ = c.Executor("a") }); err != nil || view.Strays != strays {
+				t.Fatalf("%s: strays %v, want %v, %v", what, view.Strays, strays, err)
+			}
+		}
+		again := func() {
+			s = beating(t, s.h, "a", register(t, agents, "a", rand.Text()).GetIncarnation())
+			s.workers.reported(&controlv1.ExecutorReport{Complete: true, Workers: []*controlv1.WorkerReport{{Job: "j", Stage: "s", Epoch: 3}}})
+		}
+		judge := func(strays int32) { s.workers.judge(&controlv1.ExecutorReportAnswer{Strays: strays}) }
+
+		again()
+		time.AfterFunc(judgeTimeout/2, func() { judge(0) })
+		beat("they are as they should be", false)
+
+		again()
+		time.AfterFunc(judgeTimeout/2, func() { judge(1) })
+		beat("one is a stray", true)
+		judge(0)
+		beat("it is gone", false)
+		judge(2)
+		beat("others are found", true)
+
+		again()
+		began := time.Now()
+		beat("nobody says", true)
+		if waited := time.Since(began); waited < judgeTimeout {
+			t.Errorf("it waited %v", waited)
+		}
+		beat("nobody says yet", true)
+		judge(0)
+		beat("they are as they should be after all", false)
+
+		// The assigner that knew of it may lead no more.
+		judge(1)
+		time.Sleep(judgeAgain + time.Millisecond)
+		if _, err := s.sends(nil); !fault.Is(err, fault.ReasonUnavailable) {
+			t.Errorf("it is not asked to report everything again: %v", err)
 		}
 	})
 }

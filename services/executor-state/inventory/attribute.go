@@ -24,21 +24,15 @@ func attributesOf(attributes map[string]string) []attribute {
 	return slices.Compact(list)
 }
 
-// value answers the class's value of an attribute, empty without one. Name is
-// folded, and so is what it answers.
-func (k *class) value(name string) string {
-	at, found := slices.BinarySearchFunc(k.attributes, name, func(a attribute, name string) int { return cmp.Compare(a.name, name) })
-	if !found {
-		return ""
-	}
-	return k.attributes[at].value
-}
-
 // column is the classes by their values of one attribute. There is one for each
 // attribute that a section goes by, and none for others: what no request ever
 // names costs nothing.
 type column struct {
 	values map[string]*holders
+	// byClass are the holders of each class, by its index; none are those of the
+	// classes without the attribute.
+	byClass []*holders
+	none    holders
 	// users counts the sections that go by it.
 	users int
 }
@@ -48,9 +42,12 @@ type column struct {
 type holders struct {
 	classes  ordered[*class]
 	sections []*section
+	// search is the last that counted workers of a batch here, and taken how many.
+	search uint64
+	taken  int64
 }
 
-func newHolders() *holders { return &holders{classes: ordered[*class]{compare: compareNumbers}} }
+func newHolders() *holders { return &holders{classes: ordered[*class]{compare: compareIndexes}} }
 
 // of answers the holders of a value.
 func (k *column) of(value string) *holders {
@@ -60,6 +57,31 @@ func (k *column) of(value string) *holders {
 		k.values[value] = h
 	}
 	return h
+}
+
+// ofClass answers the holders that the class with an index is one of.
+func (k *column) ofClass(index int32) *holders {
+	if int(index) < len(k.byClass) && k.byClass[index] != nil {
+		return k.byClass[index]
+	}
+	return &k.none
+}
+
+// enter adds a class with a value, leave takes it out.
+func (k *column) enter(class *class, value string) *holders {
+	h := k.of(value)
+	h.classes.insert(class)
+	if grow := int(class.index) + 1 - len(k.byClass); grow > 0 {
+		k.byClass = append(k.byClass, make([]*holders, grow)...)
+	}
+	k.byClass[class.index] = h
+	return h
+}
+
+func (k *column) leave(class *class, value string) {
+	k.of(value).classes.remove(class)
+	k.byClass[class.index] = nil
+	k.dropEmpty(value)
 }
 
 // dropEmpty forgets a value that nobody has and nobody looks for.

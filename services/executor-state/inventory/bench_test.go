@@ -15,10 +15,33 @@ import (
 	"berth.dev/pkg/resource"
 )
 
+// look is how executors of a fleet differ.
+type look uint8
+
+const (
+	// alike: of 10 SKUs in 50 racks.
+	alike look = iota
+	// ownAttributes: each has an attribute of its own besides, and a host that it
+	// shares with seven others.
+	ownAttributes
+	// ownMemory: each has an amount of memory of its own, twins but for pages.
+	ownMemory
+	// ownResources: each has processors, memory and disk of its own, the more of
+	// one the less of another.
+	ownResources
+	// ownEverything: ownResources with ownAttributes.
+	ownEverything
+)
+
+var looks = []look{alike, ownAttributes, ownMemory, ownResources, ownEverything}
+
+var lookNames = []string{"Alike", "OwnAttributes", "OwnMemory", "OwnResources", "OwnEverything"}
+
+func (l look) String() string { return lookNames[l] }
+
 // fleet fills a core with executors of 10 SKUs in 50 racks, some of them
-// partly used, without going through registrations. With own, each has an
-// attribute of its own, and a host that it shares with seven others.
-func fleet(n int, own bool) *Core {
+// partly used, without going through registrations.
+func fleet(n int, of look) *Core {
 	c := New(DefaultConfig())
 	rev := int64(10)
 	tell := func(record model.Record) {
@@ -34,7 +57,15 @@ func fleet(n int, own bool) *Core {
 			capacity["gpu"] = 8
 		}
 		attributes := map[string]string{"rack": fmt.Sprint(i / 10 % 50), "region": "here"}
-		if own {
+		// A permutation, so that neighbours are not alike.
+		own := int64(i) * 48271 % 100_003
+		if of == ownMemory {
+			capacity["memory"] -= own << 12
+		}
+		if of >= ownResources {
+			capacity["cpu"], capacity["memory"], capacity["disk"] = 8000+own, 64<<30-own<<18, 1<<40-own*own%100_003<<20
+		}
+		if of == ownAttributes || of == ownEverything {
 			attributes["serial"], attributes["host"] = fmt.Sprintf("s-%06d", i), fmt.Sprintf("h-%06d", i/8)
 		}
 		tell(&model.Executor{
@@ -57,13 +88,15 @@ func fleet(n int, own bool) *Core {
 }
 
 // fleets are made once, for that takes longer than what is measured.
-var fleets = map[bool]*Core{}
+var fleets = map[look]*Core{}
 
-func fleetOf100000(own bool) *Core {
-	if fleets[own] == nil {
-		fleets[own] = fleet(100_000, own)
+func fleetOf100000(of look) *Core {
+	if fleets[of] == nil {
+		clear(fleets)
+		runtime.GC()
+		fleets[of] = fleet(100_000, of)
 	}
-	return fleets[own]
+	return fleets[of]
 }
 
 // coreTime measures what f takes of a core, which a machine that others use too
@@ -107,7 +140,6 @@ var requests = []struct {
 	{"SpreadByExecutor", false, 100, constraint.Constraints{Spread: constraint.Spread{By: constraint.ByExecutor, Max: 1}}},
 	{"SpreadByRack", false, 100, constraint.Constraints{Spread: constraint.Spread{By: "rack", Max: 2}}},
 	{"Pack", false, 100, constraint.Constraints{Pack: true}},
-	{"SameShape", false, 100, constraint.Constraints{SameShape: true}},
 	{"Avoid", false, 100, constraint.Constraints{Avoid: []string{"host-000001", "host-000004", "host-000007", "host-000010"}}},
 	{"Serial", true, 2, constraint.Constraints{Attributes: map[string]string{"serial": "s-000500"}}},
 	{"SpreadByHost", true, 100, constraint.Constraints{Spread: constraint.Spread{By: "host", Max: 1}}},
@@ -118,10 +150,10 @@ var requests = []struct {
 // kinds or each with an attribute of its own: to choose them, to decide the lease
 // and to move the executors in all indexes.
 func BenchmarkPass(b *testing.B) {
-	for _, own := range []bool{false, true} {
-		c := fleetOf100000(own)
+	for _, of := range looks {
+		c := fleetOf100000(of)
 		for _, r := range requests {
-			if r.own && !own {
+			if r.own && of != ownAttributes && of != ownEverything {
 				continue
 			}
 			r.k.Resources = resource.Vector{"cpu": 4000, "memory": 8 << 30, "slots": 1}
@@ -130,7 +162,7 @@ func BenchmarkPass(b *testing.B) {
 				Seats: model.Seats{{First: 0, Last: r.workers - 1, Number: 1}},
 			}
 			c.query(r.k) // the first time is measured apart
-			b.Run(fleetName(own)+"/"+r.name, func(b *testing.B) {
+			b.Run(of.String()+"/"+r.name, func(b *testing.B) {
 				coreTime(b, func() {
 					actions := c.Step(start, model.Input{Token: 1, Request: Pass{Term: 1, Pass: 1, Entries: []Entry{entry}}})
 					if len(actions) != 1 {
@@ -143,24 +175,17 @@ func BenchmarkPass(b *testing.B) {
 	}
 }
 
-func fleetName(own bool) string {
-	if own {
-		return "OwnAttributes"
-	}
-	return "FewKinds"
-}
-
 // The matcher alone.
 func BenchmarkChoose(b *testing.B) {
-	for _, own := range []bool{false, true} {
-		c := fleetOf100000(own)
+	for _, of := range looks {
+		c := fleetOf100000(of)
 		for _, r := range requests {
-			if r.own && !own {
+			if r.own && of != ownAttributes && of != ownEverything {
 				continue
 			}
 			r.k.Resources = resource.Vector{"cpu": 4000, "memory": 8 << 30, "slots": 1}
 			c.query(r.k)
-			b.Run(fleetName(own)+"/"+r.name, func(b *testing.B) {
+			b.Run(of.String()+"/"+r.name, func(b *testing.B) {
 				coreTime(b, func() {
 					if _, fitting := c.choose(r.k, int(r.workers)); fitting < int(r.workers) {
 						b.Fatalf("%d fit", fitting)
@@ -168,6 +193,63 @@ func BenchmarkChoose(b *testing.B) {
 				})
 			})
 		}
+	}
+}
+
+// A batch whose workers are to be on one shape. Where all executors differ none
+// takes it, and each is looked at.
+func BenchmarkSameShape(b *testing.B) {
+	k := constraint.Constraints{Resources: resource.Vector{"cpu": 4000, "memory": 8 << 30, "slots": 1}, SameShape: true}
+	for _, of := range looks {
+		c := fleetOf100000(of)
+		b.Run(of.String(), func(b *testing.B) { coreTime(b, func() { c.choose(k, 100) }) })
+	}
+}
+
+// Requests that name pools of the whole fleet, many of them in turns.
+func BenchmarkBroadSections(b *testing.B) {
+	for _, sections := range []int{20, 50} {
+		c := fleet(100_000, ownMemory)
+		for i := range sections {
+			pool := &model.Pool{Name: fmt.Sprintf("broad-%d", i), Attributes: map[string]string{"region": "here"}}
+			c.Step(start, model.Changed{Ref: pool.Ref(), Record: pool, Create: c.revision + 1, Mod: c.revision + 1})
+		}
+		asked := 0
+		b.Run(fmt.Sprint(sections), func(b *testing.B) {
+			coreTime(b, func() {
+				asked++
+				k := constraint.Constraints{
+					Resources: resource.Vector{"cpu": 4000, "memory": 8 << 30, "slots": 1},
+					Pools:     []string{fmt.Sprintf("broad-%d", asked%sections)},
+				}
+				if _, fitting := c.choose(k, 100); fitting < 100 {
+					b.Fatalf("%d fit", fitting)
+				}
+			})
+		})
+	}
+}
+
+// One pass of 128 heads of 100 workers, all of which fit.
+func BenchmarkPassOfManyHeads(b *testing.B) {
+	for _, of := range []look{alike, ownResources} {
+		c := fleetOf100000(of)
+		var entries []Entry
+		for i := range 128 {
+			entries = append(entries, Entry{
+				Key: keyOf("bench"), UID: fmt.Sprintf("bench-%d", i), Group: fmt.Sprint(i), Mod: c.revision + 1,
+				Constraints: constraint.Constraints{Resources: resource.Vector{"cpu": int64(4000 + i), "memory": 8 << 30, "slots": 1}},
+				Seats:       model.Seats{{First: 0, Last: 99, Number: 1}},
+			})
+		}
+		b.Run(of.String(), func(b *testing.B) {
+			coreTime(b, func() {
+				if actions := c.Step(start, model.Input{Token: 1, Request: Pass{Term: 1, Pass: 1, Entries: entries}}); len(actions) != 128 {
+					b.Fatalf("%d actions", len(actions))
+				}
+				c.Step(start, model.Abandoned{})
+			})
+		})
 	}
 }
 
@@ -181,7 +263,7 @@ func BenchmarkRefusal(b *testing.B) {
 		"Pool":      {Resources: resource.Vector{"slots": 1}, Pools: []string{"none"}},
 		"TooMany":   {Resources: resource.Vector{"slots": 1}, Spread: constraint.Spread{By: "rack", Max: 1}},
 	} {
-		c := fleetOf100000(true)
+		c := fleetOf100000(ownAttributes)
 		c.query(k)
 		b.Run(name, func(b *testing.B) {
 			coreTime(b, func() {
@@ -197,7 +279,7 @@ func BenchmarkRefusal(b *testing.B) {
 
 // The first request that names an attribute, or a value of it.
 func BenchmarkFirstAsk(b *testing.B) {
-	c := fleetOf100000(true)
+	c := fleetOf100000(ownAttributes)
 	for name, sel := range map[string]selector{
 		"Serial": {attributes: map[string]string{"serial": "s-000500"}},
 		"Rack":   {attributes: map[string]string{"rack": "7"}},
@@ -211,13 +293,13 @@ func BenchmarkFirstAsk(b *testing.B) {
 }
 
 func BenchmarkExplain(b *testing.B) {
-	for _, own := range []bool{false, true} {
+	for _, of := range looks {
 		for _, executors := range []int{10_000, 100_000} {
-			c := fleet(executors, own)
+			c := fleet(executors, of)
 			for name, attributes := range map[string]map[string]string{
 				"Rack": {"rack": "3"}, "Serial": {"serial": "s-000500"}, "Unknown": {"zone": "a"},
 			} {
-				b.Run(fmt.Sprint(fleetName(own), "/", executors, "/", name), func(b *testing.B) {
+				b.Run(fmt.Sprint(of, "/", executors, "/", name), func(b *testing.B) {
 					k := constraint.Constraints{Resources: resource.Vector{"cpu": 8000, "gpu": 8, "slots": 8}, Attributes: attributes}
 					coreTime(b, func() {
 						if e := c.Explain(k, 1000); e.Fitting == 1000 || len(e.Checks) == 0 {
@@ -233,8 +315,8 @@ func BenchmarkExplain(b *testing.B) {
 // The goal is 20 ms for 100,000 executors and 100,000 waiting reservations in
 // 1,000 groups, also when no query is remembered.
 func BenchmarkUsage(b *testing.B) {
-	for _, own := range []bool{false, true} {
-		c := fleet(100_000, own)
+	for _, of := range looks {
+		c := fleet(100_000, of)
 		tell := func(record model.Record) {
 			c.Step(start, model.Changed{Ref: record.Ref(), Record: record, Create: c.revision + 1, Mod: c.revision + 1})
 		}
@@ -260,10 +342,10 @@ func BenchmarkUsage(b *testing.B) {
 				}
 			}
 		}
-		b.Run(fleetName(own)+"/Hot", func(b *testing.B) { coreTime(b, ask(b)) })
-		b.Run(fleetName(own)+"/Cold", func(b *testing.B) {
+		b.Run(of.String()+"/Hot", func(b *testing.B) { coreTime(b, ask(b)) })
+		b.Run(of.String()+"/Cold", func(b *testing.B) {
 			coreTime(b, func() {
-				c.queries = queries{}
+				clear(c.queries)
 				ask(b)()
 			})
 		})
@@ -271,7 +353,7 @@ func BenchmarkUsage(b *testing.B) {
 }
 
 func BenchmarkIdleExecutors(b *testing.B) {
-	c := fleet(10_000, false)
+	c := fleet(10_000, alike)
 	for b.Loop() {
 		if len(c.IdleExecutors("sku-3", 100)) != 100 {
 			b.Fatal("not enough")
@@ -284,7 +366,7 @@ func BenchmarkIdleExecutors(b *testing.B) {
 func BenchmarkMemory(b *testing.B) {
 	for b.Loop() {
 		before := heapInUse()
-		c := fleet(100_000, true)
+		c := fleet(100_000, ownAttributes)
 		for _, sel := range []selector{{by: "rack"}, {by: "host"}, {attributes: map[string]string{"serial": "s-000001"}}} {
 			c.sections.get(sel, nil)
 		}

@@ -39,6 +39,9 @@ type Announce struct {
 	EtcdLease   int64
 	// Workers is how many live on it, as its agent has reported.
 	Workers int
+	// Strays: some of them should not be there, or the assigner has not said yet
+	// that they should.
+	Strays bool
 }
 
 // Announced answers Announce: the presence is durable.
@@ -95,9 +98,12 @@ const (
 	Stale
 	// Behind: an entry of its group before it was not granted.
 	Behind
+	// Later: it was not looked at, for the entries before it took all that a
+	// pass may. None after it was either.
+	Later
 )
 
-var resultNames = [...]string{"", "GRANTED", "NO_FIT", "STALE", "BEHIND"}
+var resultNames = [...]string{"", "GRANTED", "NO_FIT", "STALE", "BEHIND", "LATER"}
 
 func (r Result) String() string { return resultNames[r] }
 

@@ -1,7 +1,6 @@
 package inventory
 
 import (
-	"slices"
 	"time"
 
 	"berth.dev/pkg/constraint"
@@ -38,8 +37,9 @@ type Claim struct {
 type Claimed struct {
 	RequestID string
 	Executors []string
-	SKU       string
-	Since     time.Time
+	// SKU is spelled as it is listed.
+	SKU   string
+	Since time.Time
 }
 
 func (c *Core) claim(r Claim) (Claimed, error) {
@@ -52,9 +52,9 @@ func (c *Core) claim(r Claim) (Claimed, error) {
 	case err != nil:
 		return Claimed{}, err
 	case known != nil && known.Holds():
-		return Claimed{known.ID, known.IDs, r.SKU, known.CreatedAt}, nil
+		return Claimed{known.ID, known.IDs, c.spelled(r.SKU), known.CreatedAt}, nil
 	case known != nil:
-		return Claimed{RequestID: known.ID, SKU: r.SKU, Since: known.CreatedAt}, nil
+		return Claimed{RequestID: known.ID, SKU: c.spelled(r.SKU), Since: known.CreatedAt}, nil
 	}
 	if d.ExpireAt.IsZero() {
 		d.ExpireAt = c.now.Add(claimFor)
@@ -72,7 +72,7 @@ func (c *Core) claim(r Claim) (Claimed, error) {
 		d.EndedAt = c.now
 	}
 	c.disableNow(d)
-	return Claimed{d.ID, d.IDs, r.SKU, d.CreatedAt}, nil
+	return Claimed{d.ID, d.IDs, c.spelled(r.SKU), d.CreatedAt}, nil
 }
 
 func (r Claim) check() error {
@@ -91,24 +91,18 @@ func (r Claim) check() error {
 // pickIdle answers the ids of at most limit idle executors of a SKU, those
 // first that would be used last.
 func (c *Core) pickIdle(sku string, limit int) []string {
-	s := c.skus[constraint.Fold(sku)]
-	if s == nil {
-		return nil
-	}
-	var found []*host
-	for _, shape := range s.shapes {
-		for _, b := range c.sections.whole.lots[lotKey{shape: shape}].list {
-			for h := range b.hosts.all() {
-				if h.use == idle {
-					found = append(found, h)
-				}
-			}
-		}
-	}
-	slices.SortFunc(found, func(a, b *host) int { return compareRank(b, a) })
-	ids := make([]string, 0, min(limit, len(found)))
-	for _, h := range found[:cap(ids)] {
+	ids := []string{}
+	for _, h := range c.idleFirst(sku, limit, func(a, b *host) int { return compareRank(b, a) }) {
 		ids = append(ids, h.id)
 	}
 	return ids
+}
+
+// spelled answers the name of a SKU as it is listed, and as it was given where
+// there is no such SKU.
+func (c *Core) spelled(name string) string {
+	if s := c.skus[constraint.Fold(name)]; s != nil {
+		return s.name()
+	}
+	return name
 }

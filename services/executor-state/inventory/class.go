@@ -14,8 +14,8 @@ import (
 // many classes as executors, so nothing that a pass does looks at all of them.
 type class struct {
 	key string
-	// number rises with each class made; lists of classes are in its order.
-	number uint64
+	// index is its place in sections.classes.
+	index int32
 	// host is any of its executors, without an id; its pools are kept up with
 	// the records of pools, and lostAfter and crews with them.
 	host      constraint.Host
@@ -27,11 +27,9 @@ type class struct {
 	// or may not be given work.
 	hosts    []*host
 	standing [standings]int
-	// sections are those that choose it.
-	sections []*section
 }
 
-func compareNumbers(a, b *class) int { return cmp.Compare(a.number, b.number) }
+func compareIndexes(a, b *class) int { return cmp.Compare(a.index, b.index) }
 
 // classOf answers the class that an executor belongs to.
 func (c *Core) classOf(e *model.Executor) *class {
@@ -41,10 +39,8 @@ func (c *Core) classOf(e *model.Executor) *class {
 	if k := c.classes[key]; k != nil {
 		return k
 	}
-	c.lastClass++
 	k := &class{
-		key: key, number: c.lastClass,
-		host:       constraint.Host{SKU: e.SKU, Attributes: e.Attributes},
+		key: key, host: constraint.Host{SKU: e.SKU, Attributes: e.Attributes},
 		attributes: attributesOf(e.Attributes),
 	}
 	c.classes[key] = k
@@ -57,8 +53,8 @@ func (c *Core) classOf(e *model.Executor) *class {
 // none. The host enters what is new before it leaves what was, so that an
 // executor that is alone in its class does not end it by a change of its record.
 func (c *Core) joinKind(h *host, e *model.Executor) {
-	class, shape, posts := h.class, h.shape, h.posts
-	h.class, h.shape, h.posts = nil, nil, nil
+	class, shape := h.class, h.shape
+	h.class, h.shape = nil, nil
 	if e != nil {
 		h.class, h.shape = c.classOf(e), c.shapeOf(e)
 	}
@@ -68,16 +64,9 @@ func (c *Core) joinKind(h *host, e *model.Executor) {
 	if e != nil {
 		h.class.add(h)
 		h.shape.add(e.SKU)
-		h.posts = make([]post, 0, len(h.class.sections))
-		for _, s := range h.class.sections {
-			s.post(h)
-		}
 	}
 	if class == nil {
 		return
-	}
-	for _, p := range posts {
-		p.lot.leave()
 	}
 	if len(class.hosts) == 0 {
 		delete(c.classes, class.key)

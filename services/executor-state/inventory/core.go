@@ -33,11 +33,16 @@ type Core struct {
 	holds        map[uint32]*hold
 	lastOrdinal  uint32
 	classes      map[string]*class
-	lastClass    uint64
-	shapes       map[string]*shape
+	shapes       shapes
+	formByKey    map[string]*form
+	forms        []*form
+	lastSKU      int32
 	sections     sections
-	queries      queries
+	queries      map[string]*query
 	total        map[string]*sum
+	// kinds rises whenever an executor comes, goes or changes what it is, or
+	// pools do; moves whenever one changes what it has free too.
+	kinds, moves uint64
 	absent       ordered[*host]
 	states       [5]int
 	// over holds more than it has, stranded is LOST and holds workers.
@@ -66,6 +71,8 @@ type Core struct {
 	// passTerm and pass are the highest seen. They are lost with the leader:
 	// a grant's compares guard what they would have.
 	passTerm, pass int64
+	// refused are the entries of the last pass that did not fit, by uid.
+	refused map[string]refused
 
 	todo  todo
 	fresh []freshLease
@@ -78,9 +85,15 @@ type Core struct {
 	counts        counts
 
 	actions []model.Action
-	// slab is the memory of the candidates of one entry, list points into it.
-	slab []candidate
-	list []*candidate
+	// searches counts searches; spent is how much was looked at, see passWork.
+	searches uint64
+	spent    int
+	limits   limits
+	// rooms is the memory of oneShape, the others are that of tours.
+	rooms      []int64
+	candidates []candidate
+	visited    []stop
+	way        []*stop
 }
 
 var _ model.Core = (*Core)(nil)
@@ -98,7 +111,10 @@ func New(cfg Config) *Core {
 		byID:         ordered[*host]{compare: compareIDs},
 		holds:        map[uint32]*hold{},
 		classes:      map[string]*class{},
-		shapes:       map[string]*shape{},
+		shapes:       shapes{byKey: map[string]*shape{}},
+		formByKey:    map[string]*form{},
+		queries:      map[string]*query{},
+		limits:       defaultLimits,
 		sections:     newSections(),
 		crews:        map[string]*crew{},
 		total:        map[string]*sum{},

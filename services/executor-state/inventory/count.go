@@ -87,9 +87,9 @@ func (c *Core) Figures(now time.Time) Figures {
 	for _, s := range c.skus {
 		f.Disabled += s.shut
 	}
-	for _, l := range c.sections.whole.lots {
-		for i, name := range l.shape.names {
-			f.Capacity[name] += float64(l.shape.capacity[i]) * float64(l.size-l.standing[lost])
+	for _, s := range c.shapes.byKey {
+		for i, name := range s.names {
+			f.Capacity[name] += float64(s.capacity[i]) * float64(s.size-s.standing[lost])
 		}
 	}
 	for h := range c.byID.all() {

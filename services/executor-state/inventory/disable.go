@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -210,8 +211,8 @@ func (v *violations) selector(s Selector) {
 	case len(s.IDs) > maxSelected:
 		v.add(fault.ReasonTooLarge, "selector.ids", "at most %d, are %d", maxSelected, len(s.IDs))
 	default:
-		for _, id := range s.IDs {
-			v.name("selector.ids", id, maxID)
+		for i, id := range s.IDs {
+			v.name(fmt.Sprintf("selector.ids[%d]", i), id, maxID)
 		}
 		v.attributes("selector.attributes", s.Attributes)
 	}

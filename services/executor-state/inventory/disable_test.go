@@ -31,7 +31,7 @@ func TestPitfallListedFreeButNotInTheFreeIndex(t *testing.T) {
 			t.Fatal(err)
 		}
 		v, _ := r.core.Executor("h1")
-		must[Announced](t, r, Announce{"h1", v.Incarnation, 8, 0})
+		must[Announced](t, r, Announce{"h1", v.Incarnation, 8, 0, false})
 	}
 	end := func(r *rig) {
 		r.end("u", model.WorkerCompleted, 0)
@@ -116,7 +116,7 @@ func TestPitfallExpiredDisablesDoNotBlockHeartbeats(t *testing.T) {
 	}
 	// A heartbeat is taken in between.
 	v, _ := r.core.Executor("h1")
-	r.ask(Announce{"h1", v.Incarnation, 99, 0})
+	r.ask(Announce{"h1", v.Incarnation, 99, 0, false})
 	r.settle()
 	if v, _ := r.core.Executor("h1"); len(v.Disabled) != 0 || len(r.inputs) != 0 {
 		t.Fatalf("still held: %+v", v)
@@ -309,7 +309,7 @@ func TestRequestsThatHoldAreBounded(t *testing.T) {
 // not one at each executor for each request: all may end in one step, in which
 // nothing else is done.
 func TestOverlappingDisablesEndInAMoment(t *testing.T) {
-	c := fleet(10_000, false)
+	c := fleet(10_000, alike)
 	now := start
 	for i := range 100 {
 		c.Step(now, model.Input{Token: 1, Request: Disable{

@@ -16,8 +16,13 @@
 //     [model.Effect] however many workers it has, and it compares that the
 //     reservation is still what was decided on and that the registry that cut
 //     the pass still leads. The same uid asked twice gives the same lease.
+//   - A pass is decided in its order, as far as one step may go: what it does not
+//     get to is answered LATER, with all that is behind it. See passWork.
 //   - Capacity is used until the assigner says that the worker has ended, or
 //     until a lease turns out to be nobody's. Nothing here frees it by a clock.
+//   - What lives on an executor and no lease counts is in its way: one that comes
+//     with workers is granted something once the assigner has said that records
+//     want them there, or they are gone. What is told of them comes with Announce.
 //   - An executor is shown as free exactly when it can be granted: its standing,
 //     derived in one place, decides whether it may be given work, and every
 //     index and every answer goes by it.
@@ -75,20 +80,22 @@
 // [Core.Usage] is of one revision: executors, leases, tasks and reservations are
 // those of one view, kept in sums as records are set. A reservation that is QUEUED,
 // without a lease and not handed over, is demand; each group of them maps to one
-// SKU's specification, or is told of as unmapped. See specification.go. Groups are
-// asked of lots once: queries remember which they chose, and look at new lots
-// only.
+// SKU's specification, or is told of as unmapped. See specification.go.
 //
 // # Matching
 //
-//	section   the executors that attributes and pools choose; the whole fleet is one
-//	└─ lot      those of one shape: SKU, capacity, shares set aside
-//	   └─ bucket  those with the same left of each resource, in the order of choice
+//	form      the shapes that have the same resources, however much of each
+//	└─ field    its executors that may be given work, by what they have free
+//	   └─ block   up to 256 of them, near one another, with the bounds of what they have
+//	section   the classes that attributes and pools choose: a bit for each class
 //
-// A batch is matched against the buckets of one section. Attributes that no
-// request names cost nothing, however many values they have; those that one names
-// make a section, of which each executor that changes is moved in too. See match.go
-// for the order, and sections.go for how long sections are kept.
+// A batch is matched against the blocks of all fields, the most promising first,
+// and against the executors of those blocks that hold what the batch may take.
+// Where all executors differ that is as where all are alike. An executor that
+// changes what it has free is moved in one field, whatever requests have named;
+// attributes that one names make a section, which changes with classes alone. See
+// field.go for what it costs, match.go for the order, and sections.go for how long
+// sections are kept.
 //
 // # Pools
 //

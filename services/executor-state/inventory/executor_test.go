@@ -17,7 +17,7 @@ func TestPitfallTwoCopiesOfOneAgent(t *testing.T) {
 	expectGranted(t, r.pass(r.queue("u", 1, cpu(1))))
 	old, _ := r.core.Executor("h1")
 	r.ready(small0("h1", "n2"))
-	if _, err := r.do(Announce{"h1", old.Incarnation, 9, 0}); !fault.Is(err, fault.ReasonOtherIncarnation) {
+	if _, err := r.do(Announce{"h1", old.Incarnation, 9, 0, false}); !fault.Is(err, fault.ReasonOtherIncarnation) {
 		t.Fatalf("the older copy was told %v", err)
 	}
 	if _, err := r.do(small0("h1", "n1")); !fault.Is(err, fault.ReasonOtherIncarnation) {
@@ -57,7 +57,9 @@ func TestPitfallWorkersSurviveTheirAgentsRestart(t *testing.T) {
 }
 
 // A host that comes back under a new id is another executor: it holds none of
-// what leases hold of the old one.
+// what leases hold of the old one. The workers that it brings along are still the
+// other's, and use what no lease counts here: until they are stopped it is given
+// nothing.
 func TestPitfallHostBackUnderANewID(t *testing.T) {
 	r := lead(DefaultConfig())
 	g := small("old", 1000, 1)
@@ -65,14 +67,22 @@ func TestPitfallHostBackUnderANewID(t *testing.T) {
 	r.ready(g)
 	expectGranted(t, r.pass(r.queue("u", 1, cpu(1000))))
 	r.tellGone(model.Ref{Kind: model.KindLive, ID: "old"})
-	g.ID = "new"
-	r.ready(g)
+	g.ID, g.Address, g.Nonce = "new", "new:7200", "n1"
+	incarnation := must[Registered](t, r, g).Incarnation
+	must[Announced](t, r, Announce{"new", incarnation, 9, 1, true})
+	if o := r.pass(r.queue("v", 1, cpu(1000)))[0]; o.Result != NoFit {
+		t.Fatalf("%+v while a worker of the old one lives there", o)
+	}
+	if v, _ := r.core.Executor("new"); v.State != model.ExecutorRegistered || v.Workers != 0 {
+		t.Fatalf("%+v", v)
+	}
+	must[Announced](t, r, Announce{"new", incarnation, 9, 0, false})
 	was, _ := r.core.Executor("old")
 	is, _ := r.core.Executor("new")
 	if is.Ordinal == was.Ordinal || is.Workers != 0 || was.Workers != 1 {
 		t.Fatalf("old %+v, new %+v", was, is)
 	}
-	expectGranted(t, r.pass(r.queue("v", 1, cpu(1000))))
+	expectGranted(t, r.pass(r.entry("v")))
 }
 
 // Capacity that shrinks under workers: they keep what they hold, nothing is

@@ -37,32 +37,28 @@ type FailedCheck struct {
 const maxChecks = 50
 
 // Explain answers why needed workers of the constraints would or would not be
-// granted now. It looks at kinds of executors and at how many of each have the
-// same left, not at each executor, unless each is a kind of its own.
+// granted now. It costs a look at every class of executors, and at every executor
+// of the classes that are of the kind asked for.
 func (c *Core) Explain(k constraint.Constraints, needed int) Explanation {
-	_, fitting := c.search(k, needed).plan()
+	fitting := c.fit(k, needed)
 	e := Explanation{Needed: needed, Fitting: fitting}
 	if fitting < needed {
 		e.Reason, e.Message = c.refusal(k, needed, fitting)
 	}
+	q := c.query(k)
 	x := explaining{
-		constraints: k, query: c.query(k), names: k.Resources.Names(),
-		failed: map[failure]int{}, kinds: map[string]*otherKinds{},
+		constraints: k, query: q, names: k.Resources.Names(), avoided: c.avoided(k, q),
+		failed: map[failure]int{}, kinds: map[string]*otherKinds{}, verdicts: map[*shape]*verdict{},
+		aims: map[*form]*aim{},
 	}
-	for class := range c.sections.whole.classes.all() {
-		x.kind(class)
-	}
-	for _, lot := range x.query.small {
-		if lot.size > 0 {
-			x.small(lot)
+	for class := range c.sections.all(c.sections.whole) {
+		if x.kind(class) {
+			for _, h := range class.hosts {
+				x.host(c, h)
+			}
 		}
 	}
-	x.avoid(c, c.avoided(k, x.query))
-	for _, eligible := range x.query.eligible {
-		x.standing(eligible.lot)
-		x.free(eligible)
-	}
-	x.overcommitted(c)
+	x.shapes()
 	e.Checks = x.checks()
 	return e
 }
@@ -87,22 +83,30 @@ type explaining struct {
 	constraints constraint.Constraints
 	query       *query
 	names       []string
+	avoided     map[*host]bool
 	failed      map[failure]int
 	// kinds are the failures to be of the kind asked for, by check. There may
 	// be as many as executors.
-	kinds map[string]*otherKinds
-	// avoided are the executors that fail by being avoided, and so by nothing
-	// after it.
-	avoided map[*host]bool
-	// shunned counts those of avoided in each bucket.
-	shunned map[*bucket]int
+	kinds    map[string]*otherKinds
+	verdicts map[*shape]*verdict
+	aims     map[*form]*aim
 }
 
-// kind counts the executors of a class that is not of the kind asked for.
-func (x *explaining) kind(k *class) {
+// verdict is what becomes of the executors of a shape.
+type verdict struct {
+	// small counts those of a shape that is not large enough; aim is nil then.
+	small int
+	aim   *aim
+	// standing counts the others by why they may not be given work.
+	standing [standings]int
+}
+
+// kind says whether a class is of the kind asked for, and counts its executors if
+// not.
+func (x *explaining) kind(k *class) bool {
 	ok, failed := x.query.matcher.Match(k.host)
 	if ok {
-		return
+		return true
 	}
 	others := x.kinds[failed.Name]
 	if others == nil {
@@ -110,82 +114,69 @@ func (x *explaining) kind(k *class) {
 		x.kinds[failed.Name] = others
 	}
 	others.byHave[failed.Have] += len(k.hosts)
+	return false
 }
 
-// small counts the executors of a lot that is not large enough.
-func (x *explaining) small(l *lot) {
-	if name, short := x.lacks(l.shape.resources); short {
-		x.failed[failure{kind: "capacity.", name: name, have: l.shape.resources[name]}] += l.size
-		return
+// host counts an executor of the kind asked for.
+func (x *explaining) host(c *Core, h *host) {
+	v := x.verdicts[h.shape]
+	if v == nil {
+		v = &verdict{}
+		if x.query.fits(h.shape) {
+			v.aim = x.aim(c, h.shape.form)
+		}
+		x.verdicts[h.shape] = v
 	}
-	allowed := l.shape.allowed(x.constraints.Role)
+	switch {
+	case v.aim == nil:
+		v.small++
+	case x.avoided[h]:
+		x.fail(failure{check: constraint.Check{Name: "avoid", Want: "another executor", Have: h.id}}, 1)
+	case h.standing == overcommitted:
+		x.fail(failure{check: constraint.Check{Name: "overcommitted", Want: "used within capacity", Have: h.excess()}}, 1)
+	case h.standing != open:
+		v.standing[h.standing]++
+	default:
+		if at, have := v.aim.short(h.free); at >= 0 {
+			x.fail(failure{kind: "free.", name: h.shape.names[at], have: have}, 1)
+		}
+	}
+}
+
+func (x *explaining) fail(f failure, n int) { x.failed[f] += n }
+
+// aim answers the request in the order of a form.
+func (x *explaining) aim(c *Core, f *form) *aim {
+	a := x.aims[f]
+	if a == nil {
+		a = c.aimAt(f, x.query.resources, x.query.role)
+		x.aims[f] = a
+	}
+	return a
+}
+
+// shapes counts what became of the executors of each shape.
+func (x *explaining) shapes() {
+	for shape, v := range x.verdicts {
+		for why, n := range v.standing {
+			if n > 0 {
+				x.fail(failure{check: standingChecks[why]}, n)
+			}
+		}
+		if v.small > 0 {
+			x.fail(x.small(shape), v.small)
+		}
+	}
+}
+
+// small is how a shape is not large enough.
+func (x *explaining) small(s *shape) failure {
+	if name, short := x.lacks(s.resources); short {
+		return failure{kind: "capacity.", name: name, have: s.resources[name]}
+	}
+	allowed := s.allowed(x.constraints.Role)
 	name, _ := x.lacks(allowed)
-	x.failed[failure{kind: "role", name: name, have: allowed[name]}] += l.size
-}
-
-// avoid counts those of eligible lots that are to be avoided.
-func (x *explaining) avoid(c *Core, ids map[string]bool) {
-	x.avoided, x.shunned = map[*host]bool{}, map[*bucket]int{}
-	for id := range ids {
-		h := c.hosts[id]
-		if h == nil || !x.query.takes(h) {
-			continue
-		}
-		x.failed[failure{check: constraint.Check{Name: "avoid", Want: "another executor", Have: id}}]++
-		x.avoided[h] = true
-		x.shunned[x.query.postOf(h).bucket]++
-	}
-}
-
-// standing counts those of an eligible lot that may not be given work.
-func (x *explaining) standing(l *lot) {
-	count := l.standing
-	for h := range x.avoided {
-		if x.query.postOf(h).lot == l {
-			count[h.standing]--
-		}
-	}
-	for why := open + 1; why < overcommitted; why++ {
-		if count[why] > 0 {
-			x.failed[failure{check: standingChecks[why]}] += count[why]
-		}
-	}
-}
-
-// overcommitted counts those that hold more than they have: few, and each with
-// its own lack.
-func (x *explaining) overcommitted(c *Core) {
-	for _, h := range c.over {
-		if h.standing == overcommitted && !x.avoided[h] && x.query.takes(h) {
-			x.failed[failure{check: constraint.Check{Name: "overcommitted", Want: "used within capacity", Have: h.excess()}}]++
-		}
-	}
-}
-
-// free counts those of an eligible lot that have too little left.
-func (x *explaining) free(e eligible) {
-	for _, b := range e.lot.list {
-		at, have := b.short(e.need, e.share)
-		if n := b.hosts.len() - x.shunned[b]; at >= 0 && n > 0 {
-			x.failed[failure{kind: "free.", name: e.lot.shape.names[at], have: have}] += n
-		}
-	}
-}
-
-// short answers the first resource of which the bucket's executors have less
-// than needed, and how much; -1 for none.
-func (b *bucket) short(need []int64, share int) (at int, have int64) {
-	own := b.free[share*len(need):]
-	for i, amount := range need {
-		have := b.free[i]
-		if share > 0 {
-			have += own[i]
-		}
-		if have < amount {
-			return i, have
-		}
-	}
-	return -1, 0
+	return failure{kind: "role", name: name, have: allowed[name]}
 }
 
 // lacks answers the first resource of which there is less than asked for.

@@ -79,7 +79,7 @@ func TestExplainEqualsTheObviousOne(t *testing.T) {
 		avoided := w.core.avoided(k, w.core.query(k))
 		want := map[string]int{}
 		for h := range w.core.byID.all() {
-			if failed := obviousFailure(w.core, h, k, avoided[h.id]); failed != "" {
+			if failed := obviousFailure(w.core, h, k, avoided[h]); failed != "" {
 				want[failed]++
 			}
 		}

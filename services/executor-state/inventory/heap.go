@@ -1,31 +1,31 @@
 package inventory
 
-// heap is candidates, the one that comes before all others first. It is spelled
-// out here, for a pass compares some ten thousand candidates an entry.
-type heap struct {
-	list []*candidate
-	pack bool
+// heap is a list of which the item before all others is first. The less function
+// is called some thousand times a search.
+type heap[T any] struct {
+	list   []T
+	before func(a, b T) bool
 }
 
-func (h *heap) init() {
+func (h *heap[T]) init() {
 	for i := len(h.list)/2 - 1; i >= 0; i-- {
 		h.down(i)
 	}
 }
 
-// down puts the candidate at i where it belongs, after it has come to be later
-// in order.
-func (h *heap) down(i int) {
+// down puts the item at i where it belongs, after it has come to be later in
+// order.
+func (h *heap[T]) down(i int) {
 	moved := h.list[i]
 	for {
 		child := 2*i + 1
 		if child >= len(h.list) {
 			break
 		}
-		if other := child + 1; other < len(h.list) && before(h.list[other], h.list[child], h.pack) {
+		if other := child + 1; other < len(h.list) && h.before(h.list[other], h.list[child]) {
 			child = other
 		}
-		if !before(h.list[child], moved, h.pack) {
+		if !h.before(h.list[child], moved) {
 			break
 		}
 		h.list[i] = h.list[child]
@@ -34,12 +34,11 @@ func (h *heap) down(i int) {
 	h.list[i] = moved
 }
 
-// push adds a candidate that does not come before the first.
-func (h *heap) push(added *candidate) {
+func (h *heap[T]) push(added T) {
 	h.list = append(h.list, added)
 	for i := len(h.list) - 1; i > 0; {
 		parent := (i - 1) / 2
-		if !before(added, h.list[parent], h.pack) {
+		if !h.before(added, h.list[parent]) {
 			break
 		}
 		h.list[i], h.list[parent] = h.list[parent], added
@@ -48,7 +47,7 @@ func (h *heap) push(added *candidate) {
 }
 
 // pop takes out the first.
-func (h *heap) pop() {
+func (h *heap[T]) pop() {
 	last := len(h.list) - 1
 	h.list[0] = h.list[last]
 	h.list = h.list[:last]

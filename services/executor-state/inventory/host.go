@@ -19,13 +19,13 @@ type host struct {
 	live *held
 	hold *hold
 
-	// class and shape are its kinds, at its place in the class; posts are where
-	// the sections that choose it keep it, the whole fleet first.
+	// class and shape are its kinds, at its place in the class.
 	class  *class
 	shape  *shape
 	at     int
-	posts  []post
 	cohort *cohort
+	// free is as [shape.free] answers it, while it may be given work.
+	free []int64
 	// named are the ids of the requests to disable that name it, in order.
 	named    []string
 	state    model.ExecutorState
@@ -98,10 +98,10 @@ func (h *host) stateOf() model.ExecutorState {
 	return model.ExecutorRegistered
 }
 
-// shown is the state as others are told it: one that is back and still holds
-// workers of before is known, and not yet usable.
+// shown is the state as others are told it: one that is back and still has
+// workers of before, or that has strays, is known, and not yet usable.
 func (h *host) shown() model.ExecutorState {
-	if h.state == model.ExecutorReady && h.executor.Returning {
+	if h.state == model.ExecutorReady && (h.executor.Returning || h.executor.Strays) {
 		return model.ExecutorRegistered
 	}
 	return h.state
@@ -120,6 +120,7 @@ func (c *Core) setExecutor(id string, next *held) {
 	h := c.hosts[id]
 	if h != nil {
 		c.unplace(h)
+		h.shape.form.all.remove(h, h.shape.idle)
 		c.byID.remove(h)
 		if len(h.executor.Untold) > 0 {
 			c.late.remove(h)
@@ -128,6 +129,7 @@ func (c *Core) setExecutor(id string, next *held) {
 		c.dropHold(h.executor.Ordinal)
 	}
 	if next == nil {
+		c.kinds++
 		c.joinKind(h, nil)
 		c.disables.joinCohort(h, nil)
 		delete(c.hosts, id)
@@ -145,7 +147,9 @@ func (c *Core) setExecutor(id string, next *held) {
 	if len(h.executor.Untold) > 0 {
 		c.late.insert(h)
 	}
+	c.kinds++
 	c.joinKind(h, h.executor)
+	h.shape.form.all.insert(h, h.shape.idle)
 	c.disables.joinCohort(h, h.executor)
 	h.named = c.disables.named[id]
 	c.place(h)
@@ -222,11 +226,10 @@ func (c *Core) dropHold(ordinal uint32) {
 func (c *Core) unplace(h *host) {
 	c.states[h.shown()]--
 	h.tally(-1)
-	if h.standing == open && len(h.posts) > 0 {
-		h.shape.withdraw(h.posts[0].bucket.free)
-	}
-	for i := range h.posts {
-		h.posts[i].leave(h)
+	if h.standing == open {
+		h.shape.withdraw(h.free)
+		h.shape.form.open.remove(h, h.free)
+		c.shapes.opened(h.shape.standing[open]+1, h.shape.standing[open])
 	}
 	if h.absent {
 		c.absent.remove(h)
@@ -259,16 +262,17 @@ func (c *Core) place(h *host) {
 			h.standing = overcommitted
 		}
 	}
-	if h.standing == open {
-		h.shape.offer(free)
-	}
-	key := h.shape.keyOf(free)
-	for i := range h.posts {
-		h.posts[i].enter(h, free, key)
-	}
 	h.use = h.useOf()
 	h.shut = h.executor.Draining || h.withheld()
 	h.tally(1)
+	h.free = h.free[:0]
+	if h.standing == open {
+		h.free = append(h.free, free...)
+		h.shape.offer(free)
+		h.shape.form.open.insert(h, free)
+		c.shapes.opened(h.shape.standing[open]-1, h.shape.standing[open])
+	}
+	c.moves++
 }
 
 // awaitReturn lists the host among those that become LOST in time.

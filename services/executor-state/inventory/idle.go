@@ -28,25 +28,42 @@ type IdleExecutor struct {
 // IdleExecutors answers at most limit executors of a SKU that are idle, as usage
 // counts them: they hold no worker and may be given one. Those that are idle the
 // longest come first, then it goes by id. An empty
-// name is every SKU. It costs a look at every executor.
+// name is every SKU. It costs a look at every executor, and puts no more of them
+// in order than it answers.
 func (c *Core) IdleExecutors(sku string, limit int) []IdleExecutor {
-	folded := constraint.Fold(sku)
-	var found []*host
-	for h := range c.byID.all() {
-		if h.use == idle && (sku == "" || h.shape.sku.folded == folded) {
-			found = append(found, h)
-		}
-	}
-	slices.SortFunc(found, func(a, b *host) int {
+	found := c.idleFirst(sku, limit, func(a, b *host) int {
 		return cmp.Or(a.idleSince().Compare(b.idleSince()), cmp.Compare(a.id, b.id))
 	})
-	list := make([]IdleExecutor, 0, min(limit, len(found)))
+	list := make([]IdleExecutor, 0, len(found))
 	why := idleReasons{core: c, texts: slices.Sorted(maps.Keys(c.demand)), byKind: map[kindOf]idleReason{}}
-	for _, h := range found[:cap(list)] {
+	for _, h := range found {
 		reason := why.of(h)
 		list = append(list, IdleExecutor{ID: h.id, SKU: h.executor.SKU, Reason: reason.reason, Message: reason.message, Since: h.idleSince()})
 	}
 	return list
+}
+
+// idleFirst answers the first idle executors of a SKU, in an order; an empty name
+// is every SKU.
+func (c *Core) idleFirst(sku string, limit int, compare func(a, b *host) int) []*host {
+	if limit <= 0 {
+		return nil
+	}
+	folded := constraint.Fold(sku)
+	// The last of those kept is on top: it makes room for one that is before it.
+	kept := heap[*host]{before: func(a, b *host) bool { return compare(a, b) > 0 }}
+	for h := range c.byID.all() {
+		switch {
+		case h.use != idle || sku != "" && h.shape.sku.folded != folded:
+		case len(kept.list) < limit:
+			kept.push(h)
+		case compare(h, kept.list[0]) < 0:
+			kept.list[0] = h
+			kept.down(0)
+		}
+	}
+	slices.SortFunc(kept.list, compare)
+	return kept.list
 }
 
 // idleSince is when the host became idle.

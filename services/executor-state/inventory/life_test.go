@@ -34,7 +34,7 @@ func (w *world) register() {
 func (w *world) announce() {
 	id := anyExecutor.Draw(w.t, "executor")
 	view, _ := w.core.Executor(id)
-	w.ask(Announce{id, view.Incarnation - rapid.SampledFrom([]int64{0, 0, 0, 1}).Draw(w.t, "older"), rapid.Int64Range(1, 2).Draw(w.t, "etcdLease"), rapid.IntRange(0, 1).Draw(w.t, "workers")})
+	w.ask(Announce{id, view.Incarnation - rapid.SampledFrom([]int64{0, 0, 0, 1}).Draw(w.t, "older"), rapid.Int64Range(1, 2).Draw(w.t, "etcdLease"), rapid.IntRange(0, 1).Draw(w.t, "workers"), rapid.IntRange(0, 3).Draw(w.t, "strays") == 0})
 }
 
 func (w *world) silence() {
@@ -150,7 +150,7 @@ func (w *world) claim() {
 		return
 	}
 	for _, id := range reply.Value.(Claimed).Executors {
-		if h := w.core.hosts[id]; workers[id] != 0 || h.posts[0].bucket != nil || !h.withheld() {
+		if h := w.core.hosts[id]; workers[id] != 0 || isOpen(h) || !h.withheld() {
 			w.t.Fatalf("claimed %s, which holds %d workers", id, workers[id])
 		}
 	}
@@ -255,7 +255,7 @@ func (w *world) listed() {
 	for h := range c.byID.all() {
 		v := c.view(h)
 		free := v.State == model.ExecutorReady && len(v.Disabled) == 0 && !v.Draining && c.over[h.id] == nil
-		if allocatable := h.posts[0].bucket != nil; free != allocatable {
+		if allocatable := isOpen(h); free != allocatable {
 			w.t.Fatalf("%s is listed free %v, allocatable %v:\n%s", h.id, free, allocatable, dump(c))
 		}
 		var want []string

@@ -16,8 +16,8 @@ import (
 // Workers are placed one after the other. Placing one lowers its executor's
 // score, so the next goes to the same executor until it takes no more: the
 // matcher therefore visits executors in one order, each once, and takes from
-// each what it can. The order is that of buckets, which share one score; only
-// the executors that are taken are looked at.
+// each what it can. First it counts, in any order, until there is room for all:
+// what does not fit is found out without putting anything in order.
 
 // pick is how many workers of a batch an executor takes.
 type pick struct {
@@ -25,296 +25,189 @@ type pick struct {
 	workers int
 }
 
+// search is one entry's look at the fleet.
+type search struct {
+	walk
+	constraints constraint.Constraints
+	needed      int64
+	// most is how many workers one executor takes at most, whatever it has.
+	most int64
+	// spread is how many workers may share a value of an attribute, domains the
+	// values; nil for a batch that is not spread by one. Executors without the
+	// attribute count as one value together.
+	spread  int64
+	domains *column
+	// number tells the search's counts in domains from others.
+	number uint64
+	// taken are those picked, where the tour begins again.
+	taken map[*host]bool
+}
+
+func (c *Core) search(k constraint.Constraints, n int) *search {
+	s := &search{walk: c.walk(c.query(k)), constraints: k, needed: int64(n), most: int64(n), spread: math.MaxInt64}
+	if k.Spread.Max > 0 {
+		s.most = min(s.most, int64(k.Spread.Max))
+	}
+	if s.domains = s.query.section.domains; s.domains != nil {
+		s.spread = int64(k.Spread.Max)
+	}
+	s.avoided = c.avoided(k, s.query)
+	s.anew()
+	return s
+}
+
 // choose picks executors for n workers. With fitting < n there are too few, and
 // none is picked; nothing is changed either way.
 func (c *Core) choose(k constraint.Constraints, n int) (picks []pick, fitting int) {
 	s := c.search(k, n)
-	candidates, fitting := s.plan()
-	if candidates == nil {
+	if k.SameShape {
+		s.only, fitting = s.oneShape()
+	} else {
+		fitting = s.room()
+	}
+	if fitting < n {
 		return nil, fitting
 	}
-	return s.fill(candidates), fitting
+	s.anew()
+	return s.fill(), fitting
 }
 
-func (c *Core) search(k constraint.Constraints, n int) *search {
-	s := &search{Core: c, query: c.query(k), constraints: k, needed: int64(n)}
-	s.spreads = spreadBy(k.Spread) != ""
-	s.avoid(c.avoided(k, s.query))
-	return s
+// fit is how many of n workers fit.
+func (c *Core) fit(k constraint.Constraints, n int) (fitting int) {
+	s := c.search(k, n)
+	if k.SameShape {
+		_, fitting = s.oneShape()
+		return fitting
+	}
+	return s.room()
 }
 
-// plan answers the candidates that the batch is to be placed on, and how many
-// of its workers fit; no candidates when those are not all. With sameShape they
-// are of one shape: of those that take the whole batch, the one that the best
-// candidate is of.
-func (s *search) plan() (best []*candidate, fitting int) {
-	candidates := s.candidates()
-	if !s.constraints.SameShape {
-		if fitting = s.room(candidates); int64(fitting) < s.needed {
-			return nil, fitting
-		}
-		return candidates, fitting
-	}
-	var opening *candidate
-	for _, group := range byShape(candidates) {
-		room := s.room(group)
-		fitting = max(fitting, room)
-		if int64(room) < s.needed {
-			continue
-		}
-		if first := first(group, s.constraints.Pack); opening == nil || before(first, opening, s.constraints.Pack) {
-			best, opening = group, first
-		}
-	}
-	return best, fitting
+// anew begins to count domains from nothing.
+func (s *search) anew() {
+	s.searches++
+	s.number = s.searches
 }
 
-// search is one entry's look at the fleet.
-type search struct {
-	*Core
-	query       *query
-	constraints constraint.Constraints
-	needed      int64
-	// spreads: at most so many workers may share a value of an attribute.
-	// Executors without it count as one value together.
-	spreads bool
-	avoided map[string]bool
-	// shunned counts the avoided executors in each bucket.
-	shunned map[*bucket]int
-}
-
-// candidate is a bucket whose executors take a worker each at least.
-type candidate struct {
-	// head is the best executor of the bucket that is still to be taken.
-	head  *host
-	score float64
-	// times is how many workers each executor takes.
-	times int64
-	// size is times, as far as the batch wants it; it orders with pack.
-	size   int64
-	bucket *bucket
-	at     cursor[*host]
-	// alone: it is its head alone, taken out of the candidate of its bucket.
-	alone bool
-}
-
-// before orders candidates: with pack those that take most come first.
-func before(a, b *candidate, pack bool) bool {
-	if pack && a.size != b.size {
-		return a.size > b.size
-	}
-	if a.score != b.score {
-		return a.score < b.score
-	}
-	return compareRank(a.head, b.head) < 0
-}
-
-func first(candidates []*candidate, pack bool) *candidate {
-	best := candidates[0]
-	for _, candidate := range candidates[1:] {
-		if before(candidate, best, pack) {
-			best = candidate
-		}
-	}
-	return best
-}
-
-func byShape(candidates []*candidate) map[*shape][]*candidate {
-	groups := map[*shape][]*candidate{}
-	for _, candidate := range candidates {
-		shape := candidate.bucket.lot.shape
-		groups[shape] = append(groups[shape], candidate)
-	}
-	return groups
-}
-
-// candidates are the buckets that a worker fits into, in no order. They are
-// valid until the next call.
-func (s *search) candidates() []*candidate {
-	s.slab = s.slab[:0]
-	for _, e := range s.query.eligible {
-		for _, bucket := range e.lot.list {
-			times, score := bucket.fit(e.need, e.share)
-			if times == 0 {
-				continue
-			}
-			found := candidate{bucket: bucket, score: score, times: times}
-			found.head, _ = bucket.hosts.first()
-			found.size = s.most(&found)
-			found.at.set = &bucket.hosts
-			if s.avoided == nil || s.settleOn(&found) {
-				s.slab = append(s.slab, found)
-			}
-		}
-	}
-	s.list = s.list[:0]
-	for i := range s.slab {
-		s.list = append(s.list, &s.slab[i])
-	}
-	return s.list
-}
-
-// settleOn moves the candidate to its next executor that is not avoided.
-func (s *search) settleOn(k *candidate) bool {
-	for {
-		head, ok := k.at.item()
-		if !ok || !s.avoided[head.id] {
-			k.head = head
-			return ok
-		}
-		k.at.next()
-	}
-}
-
-func (s *search) avoid(ids map[string]bool) {
-	s.avoided = ids
-	if ids == nil {
-		return
-	}
-	s.shunned = map[*bucket]int{}
-	for id := range ids {
-		if h := s.hosts[id]; h != nil {
-			if post := s.query.postOf(h); post != nil {
-				s.shunned[post.bucket]++
-			}
-		}
-	}
-}
-
-// most is how many workers one of the candidate's executors may take at most,
-// whatever the others have.
-func (s *search) most(k *candidate) int64 {
-	most := min(k.times, s.needed)
-	if s.constraints.Spread.Max > 0 {
-		most = min(most, int64(s.constraints.Spread.Max))
-	}
-	return most
-}
-
-// room is how many workers of the batch the candidates take together. It counts
-// what fill would place, and looks at executors only where a bucket has several
-// values to spread by.
-func (s *search) room(candidates []*candidate) int {
+// room is how many workers of the batch there is room for: what fill would
+// place.
+func (s *search) room() int {
 	room, enough := int64(0), s.needed
-	domains := s.newDomains()
-	if s.spreads {
-		enough = min(enough, domains.limit*int64(len(s.query.section.domains)))
+	if s.domains != nil {
+		enough = min(enough, s.spread*int64(len(s.domains.values)+1))
 	}
-	for _, k := range candidates {
-		most := s.most(k)
-		switch {
-		case !s.spreads:
-			room += most * int64(k.bucket.hosts.len()-s.shunned[k.bucket])
-		case !s.query.section.mixed:
-			room += domains.take(k.bucket.lot.domain, most*int64(k.bucket.hosts.len()-s.shunned[k.bucket]))
-		default:
-			for h := range k.bucket.hosts.all() {
-				if !s.avoided[h.id] {
-					room += domains.take(s.domainOf(h), most)
-				}
-				if room >= enough {
-					break
-				}
+	for a, b := range s.blocks(fieldOfOpen) {
+		for at := range s.fitting(a, b) {
+			room += s.take(b.traits[at].class, a.times(b.point(at), s.most))
+			if room >= enough {
+				return int(enough)
 			}
 		}
-		if room >= enough {
-			break
-		}
 	}
-	return int(min(room, s.needed))
+	return int(room)
 }
 
-// domains counts the workers of a batch by the value that they are spread by.
-type domains struct {
-	limit int64
-	taken map[string]int64
-}
-
-func (s *search) newDomains() domains {
-	if !s.spreads {
-		return domains{limit: math.MaxInt64}
+// left is how many more workers may have the class's value to spread by.
+func (s *search) left(class int32) int64 {
+	if s.domains == nil {
+		return math.MaxInt64
 	}
-	return domains{int64(s.constraints.Spread.Max), map[string]int64{}}
+	domain := s.domains.ofClass(class)
+	if domain.search != s.number {
+		domain.search, domain.taken = s.number, 0
+	}
+	return s.spread - domain.taken
 }
 
-// left is how many more workers the domain may take.
-func (d domains) left(domain string) int64 { return d.limit - d.taken[domain] }
-
-// take counts up to n workers in the domain, and answers how many.
-func (d domains) take(domain string, n int64) int64 {
-	n = min(n, d.left(domain))
-	if d.taken != nil {
-		d.taken[domain] += n
+// take counts up to n workers on an executor of the class, and answers how many.
+func (s *search) take(class int32, n int64) int64 {
+	n = min(n, s.left(class))
+	if s.domains != nil {
+		s.domains.ofClass(class).taken += n
 	}
 	return n
 }
 
-// domainOf is the value that spread counts the executor by.
-func (s *search) domainOf(h *host) string {
-	if !s.spreads {
-		return ""
-	}
-	return h.class.value(s.query.selector.by)
-}
-
-// fill takes the candidates' executors in order until the batch is placed, for
-// which they have room.
-func (s *search) fill(candidates []*candidate) (picks []pick) {
-	queue := heap{candidates, s.constraints.Pack}
-	queue.init()
-	domains := s.newDomains()
+// fill takes executors in order until the batch is placed, for which there is
+// room.
+func (s *search) fill() (picks []pick) {
+	t := s.tour(s.most)
 	for left := s.needed; left > 0; {
-		next := queue.list[0]
-		domain := s.domainOf(next.head)
-		most := min(next.size, left)
-		size := min(most, domains.left(domain))
-		switch {
-		case size > 0 && size == next.size, size > 0 && !s.constraints.Pack:
-			picks = append(picks, pick{next.head, int(size)})
-			left -= domains.take(domain, size)
-		case size > 0 && (size == most || next.alone || !s.query.section.mixed):
+		k, _ := t.first()
+		class := k.host.class.index
+		most := t.times(k)
+		size := min(most, left, s.left(class))
+		if s.constraints.Pack && 0 < size && size < most {
 			// It takes less than it was ordered by; others may now take more.
-			next.size = size
-			queue.down(0)
-			continue
-		case size > 0:
-			// Only its head does: the rest of the bucket is of other domains.
-			queue.push(&candidate{head: next.head, score: next.score, size: size, bucket: next.bucket, alone: true})
-		case !s.query.section.mixed:
-			queue.pop()
+			if size == left {
+				t = s.tour(left)
+			} else {
+				t.pop()
+				t.again(k, size)
+			}
 			continue
 		}
-		if next.alone || !s.advance(next) {
-			queue.pop()
-		} else {
-			queue.down(0)
+		t.pop()
+		if size > 0 {
+			picks = append(picks, pick{k.host, int(size)})
+			left -= s.take(class, size)
+			s.picked(k.host)
 		}
 	}
 	return picks
 }
 
-// advance moves the candidate to its next executor; false when it has none.
-func (s *search) advance(k *candidate) bool {
-	k.at.next()
-	return s.settleOn(k)
+// picked notes an executor that another tour must leave out.
+func (s *search) picked(h *host) {
+	if !s.constraints.Pack {
+		return
+	}
+	if s.taken == nil {
+		s.taken = map[*host]bool{}
+	}
+	s.taken[h] = true
 }
 
-// fit answers how many workers one executor of the bucket takes, and its score
-// with one more. A share is that of the worker's role, by its place plus one.
-func (b *bucket) fit(need []int64, share int) (times int64, score float64) {
-	times = math.MaxInt64
-	own := b.free[share*len(need):]
-	for i, amount := range need {
-		free := b.free[i]
-		if share > 0 {
-			free += own[i]
+// oneShape answers the shape that the batch is to be placed on: of those that
+// take all of it, the one that the best executor is of. Without one it is nil,
+// and fitting is what the most spacious takes.
+func (s *search) oneShape() (only *shape, fitting int) {
+	best := int64(0)
+	s.rooms = append(s.rooms[:0], make([]int64, s.shapes.count)...)
+	s.spent += len(s.rooms) / blockSize
+	taken := map[shapeDomain]int64{}
+	for a, b := range s.blocks(fieldOfOpen) {
+		if int64(s.shapes.crowd)*a.times(b.high, s.most) < min(best+1, s.needed) {
+			continue
 		}
-		if amount > 0 {
-			times = min(times, free/amount)
-		}
-		if left := free - amount; left > 0 {
-			score = max(score, float64(left)/b.lot.shape.total[i].float())
+		for at := range s.fitting(a, b) {
+			shape := b.traits[at].shape
+			if s.rooms[shape] >= s.needed {
+				continue
+			}
+			n := a.times(b.point(at), s.most)
+			if s.domains != nil {
+				key := shapeDomain{shape, s.domains.ofClass(b.traits[at].class)}
+				n = min(n, s.spread-taken[key])
+				taken[key] += n
+			}
+			s.rooms[shape] = min(s.rooms[shape]+n, s.needed)
+			best = max(best, s.rooms[shape])
 		}
 	}
-	return times, score
+	if best < s.needed {
+		return nil, int(best)
+	}
+	t := s.tour(s.most)
+	for {
+		k, _ := t.first()
+		if s.rooms[k.host.shape.index] >= s.needed {
+			return k.host.shape, int(s.needed)
+		}
+		t.pop()
+	}
+}
+
+type shapeDomain struct {
+	shape  int32
+	domain *holders
 }

@@ -242,6 +242,12 @@ func drawConstraints(t *rapid.T) constraint.Constraints {
 	if evenly(0, 1, 2, 3, 4).Draw(t, "gpu?") == 0 {
 		k.Resources["gpu"] = 1
 	}
+	if evenly(0, 1, 2, 3, 4, 5).Draw(t, "memory?") == 0 {
+		k.Resources["cpu"], k.Resources["memory"] = rapid.Int64Range(1, 30).Draw(t, "some cpu"), evenly[int64](1, 1<<19, 1<<20).Draw(t, "memory")
+	}
+	if evenly(0, 1, 2, 3, 4, 5, 6).Draw(t, "rare?") == 0 {
+		k.Resources["rare-1"] = 1
+	}
 	if evenly(0, 1, 2).Draw(t, "zoned") == 0 {
 		k.Attributes = map[string]string{"ZONE": rapid.SampledFrom([]string{"a", "B", "c"}).Draw(t, "zone")}
 	}
@@ -269,6 +275,14 @@ func drawRegister(t *rapid.T, id string) Register {
 	}
 	if rapid.Bool().Draw(t, "gpu") {
 		g.Resources["gpu"] = 2
+	}
+	switch amount := rapid.Int64Range(1, 50).Draw(t, "amount"); evenly(0, 0, 0, 1, 2, 3).Draw(t, "look") {
+	case 1: // the more of one the more of the other
+		g.Resources["cpu"], g.Resources["memory"] = amount, 1<<20+amount<<12
+	case 2: // the more of one the less of the other
+		g.Resources["cpu"], g.Resources["memory"] = amount, 1<<20-amount<<12
+	case 3: // what few have
+		g.Resources[fmt.Sprintf("rare-%d", amount%3)] = amount
 	}
 	if rapid.Bool().Draw(t, "own") {
 		// Of its own, as a host's name or a serial number is.
@@ -342,8 +356,8 @@ func TestMatcherEqualsTheObviousOne(t *testing.T) {
 // tighten gives the core's sections bounds that a few executors reach.
 func tighten(t *rapid.T, c *Core) {
 	limits := &c.sections.limits
-	limits.sections, limits.places = evenly(1, 3, maxSections).Draw(t, "sections"), evenly(1, 9, maxPlaces).Draw(t, "places")
-	limits.domains, limits.smallPart = evenly(0, 1, 2, maxDomains).Draw(t, "domains"), evenly(1, 2, smallPart).Draw(t, "smallPart")
+	limits.sections, limits.words = evenly(1, 3, maxSections).Draw(t, "sections"), evenly(1, 3, maxWords).Draw(t, "words")
+	c.limits.block, c.limits.narrow = evenly(1, 2, 4, blockSize).Draw(t, "block"), evenly(0, 2, blockSize).Draw(t, "narrow")
 }
 
 // Requests, pools and requests to disable name now these attributes and now
@@ -381,11 +395,6 @@ func TestSectionsFollowWhatChanges(t *testing.T) {
 		}
 		if left := len(w.core.sections.columns); left > 0 || len(w.core.sections.broad) != 1 {
 			t.Fatalf("%d columns and %d broad sections are left", left, len(w.core.sections.broad))
-		}
-		for h := range w.core.byID.all() {
-			if len(h.posts) != 1 || len(h.class.sections) != 1 {
-				t.Fatalf("%s has %d places in %d sections", h.id, len(h.posts), len(h.class.sections))
-			}
 		}
 	})
 }
@@ -449,7 +458,6 @@ func TestSumComesBackToWhatItWas(t *testing.T) {
 // later, and those of its bucket that are of other domains do not.
 func TestPackSpreadByManyValues(t *testing.T) {
 	r := lead(DefaultConfig())
-	r.core.sections.limits.domains = 0
 	for id, rack := range map[string]string{"e0": "a", "e1": "a", "e2": "b", "f0": "c"} {
 		g := small(id, 1000, 2)
 		g.Attributes = map[string]string{"rack": rack}

@@ -1,6 +1,8 @@
 package inventory
 
 import (
+	"reflect"
+
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
 )
@@ -11,8 +13,21 @@ type waiting struct {
 	outcomes []Outcome
 }
 
+// A pass looks at passWork executors or bounds of blocks at most, and begins
+// nothing more after that: a leader that does nothing else for long is taken for
+// hung, and its successor would be given the same pass. Looking takes some
+// nanoseconds; a worker that is placed counts as workOfWorker. What a single entry
+// takes is bounded by the fleet, of which it looks at each executor a few times at
+// most.
+const (
+	passWork     = 1 << 24
+	workOfWorker = 64
+)
+
 // takePass tries the entries in order. A group stops at its first entry that
-// does not fit or is stale; the others go on.
+// does not fit or is stale; the others go on. Those that it does not get to are
+// to be offered again, in whatever order is due then: nothing behind them is
+// decided either.
 func (c *Core) takePass(token uint64, p Pass) {
 	if err := c.admit(p); err != nil {
 		c.reply(token, nil, err)
@@ -20,10 +35,17 @@ func (c *Core) takePass(token uint64, p Pass) {
 	}
 	outcomes := make([]Outcome, 0, len(p.Entries))
 	stopped := map[string]bool{}
-	for _, entry := range p.Entries {
+	before := c.refused
+	c.refused = map[string]refused{}
+	c.spent = 0
+	for i, entry := range p.Entries {
 		outcome := Outcome{UID: entry.UID, Result: Behind, Reason: fault.ReasonBehindHead}
-		if !stopped[entry.Group] {
-			outcome = c.try(p, entry)
+		switch {
+		case stopped[entry.Group]:
+		case i > 0 && c.spent >= c.limits.pass:
+			outcome = Outcome{UID: entry.UID, Result: Later}
+		default:
+			outcome = c.try(p, entry, before[entry.UID])
 		}
 		stopped[entry.Group] = outcome.Result != Granted &&
 			outcome.Reason != fault.ReasonInvalid && outcome.Reason != fault.ReasonPoison
@@ -49,8 +71,24 @@ func (c *Core) admit(p Pass) error {
 	return nil
 }
 
-// try decides one entry, and leases its executors if all its workers fit.
-func (c *Core) try(p Pass, e Entry) Outcome {
+// refused is an entry that did not fit. Until an executor changes it does not fit
+// still, and is not looked for again, which counts as nothing: so passes that are
+// offered one after the other get to every entry, however little one may look at.
+// It is this leader's alone.
+type refused struct {
+	entry        Entry
+	outcome      Outcome
+	kinds, moves uint64
+}
+
+// still says whether the entry was refused, and nothing has changed since.
+func (r refused) still(c *Core, e Entry) bool {
+	return r.outcome.Result == NoFit && r.kinds == c.kinds && r.moves == c.moves && reflect.DeepEqual(r.entry, e)
+}
+
+// try decides one entry, and leases its executors if all its workers fit. Before
+// is what became of it in the last pass.
+func (c *Core) try(p Pass, e Entry, before refused) Outcome {
 	c.subject = model.Ref{Kind: model.KindReservation, Key: e.Key, ID: e.UID}
 	if c.leases[e.UID] != nil {
 		return Outcome{UID: e.UID, Result: Granted, Fitting: e.Seats.Len()}
@@ -65,11 +103,18 @@ func (c *Core) try(p Pass, e Entry) Outcome {
 	if message := malformed(e); message != "" {
 		return Outcome{UID: e.UID, Result: NoFit, Reason: fault.ReasonInvalid, Message: message}
 	}
+	if before.still(c, e) {
+		c.refused[e.UID] = before
+		return before.outcome
+	}
 	picks, fitting := c.choose(e.Constraints, needed)
 	if fitting < needed {
 		reason, message := c.refusal(e.Constraints, needed, fitting)
-		return Outcome{UID: e.UID, Result: NoFit, Reason: reason, Message: message, Fitting: fitting}
+		outcome := Outcome{UID: e.UID, Result: NoFit, Reason: reason, Message: message, Fitting: fitting}
+		c.refused[e.UID] = refused{e, outcome, c.kinds, c.moves}
+		return outcome
 	}
+	c.spent += needed * workOfWorker
 	c.decide(c.grant(p, e, picks))
 	return Outcome{UID: e.UID, Result: Granted, Fitting: needed}
 }

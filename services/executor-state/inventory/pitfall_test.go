@@ -106,7 +106,7 @@ func TestListedReadyIsAllocatable(t *testing.T) {
 		}
 		r.pause(time.Duration(i) * 50 * time.Second)
 		v, _ := r.core.Executor("h1")
-		if _, err := r.do(Announce{"h1", v.Incarnation, int64(20 + i), 0}); err != nil {
+		if _, err := r.do(Announce{"h1", v.Incarnation, int64(20 + i), 0, false}); err != nil {
 			t.Fatal(err)
 		}
 		if v, _ := r.core.Executor("h1"); v.State != model.ExecutorReady {
@@ -241,7 +241,7 @@ func TestOlderNewsChangeNothing(t *testing.T) {
 	}
 	// A loss that comes while a new presence is under way goes below it.
 	view, _ := r.core.Executor("h1")
-	r.ask(Announce{"h1", view.Incarnation, 99, 0})
+	r.ask(Announce{"h1", view.Incarnation, 99, 0, false})
 	r.drop(live)
 	r.unseen, r.effects = nil, nil
 	r.step(model.Changed{Ref: live, Mod: r.rev})
@@ -346,7 +346,7 @@ func TestExecutorsArePagedAndFiltered(t *testing.T) {
 		}
 	}
 	s := r.core.Stats()
-	if s.Ready != 4 || s.Unreachable != 1 || s.Classes != 2 || s.Lots != 2 || s.Buckets != 2 || s.Free["slots"] != 4 {
+	if s.Ready != 4 || s.Unreachable != 1 || s.Classes != 2 || s.Shapes != 2 || s.Blocks != 1 || s.Free["slots"] != 4 {
 		t.Errorf("%+v", s)
 	}
 	if id, address, _, ok := r.core.Address(2); !ok || id != "h1" || address != "h1:7200" {

@@ -91,6 +91,8 @@ func (c *Core) setPool(name string, next *held) {
 		c.joinPools(k, pools)
 	}
 	c.sections.dropPooled()
+	c.kinds++
+	c.moves++
 	c.absentChanged = true
 }
 

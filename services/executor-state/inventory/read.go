@@ -116,15 +116,15 @@ type Stats struct {
 	Leases        int
 	// Free is what may be granted, summed over all executors, saturating.
 	Free resource.Vector
-	// Classes counts the kinds of executors, Lots and Buckets size the index of
-	// the whole fleet that batches are matched against, and Sections counts the
-	// parts of it that have one of their own.
-	Classes, Lots, Buckets, Sections int
+	// Classes counts the kinds of executors and Shapes their shapes; Blocks sizes
+	// the index that batches are matched against, and Sections counts the parts
+	// of the fleet that requests have named.
+	Classes, Shapes, Blocks, Sections int
 	// Undurable counts decisions not committed, Duties what is to be done.
 	Undurable, Duties int
 }
 
-// Stats answers the sums. It costs a look at every lot.
+// Stats answers the sums.
 func (c *Core) Stats() Stats {
 	s := Stats{
 		Registered:    c.states[model.ExecutorRegistered],
@@ -135,13 +135,13 @@ func (c *Core) Stats() Stats {
 		Leases:        len(c.leases),
 		Free:          resource.Vector{},
 		Classes:       len(c.classes),
-		Lots:          len(c.sections.whole.lots),
+		Shapes:        len(c.shapes.byKey),
 		Sections:      len(c.sections.byText),
 		Undurable:     len(c.journal),
 		Duties:        c.todo.len(),
 	}
-	for _, lot := range c.sections.whole.lots {
-		s.Buckets += len(lot.list)
+	for _, form := range c.forms {
+		s.Blocks += len(form.open.blocks)
 	}
 	for name, sum := range c.total {
 		if amount := sum.saturated(); amount > 0 {

@@ -12,34 +12,35 @@ import (
 // avoided are the executors that the batch must not use. The list yields when
 // nothing else is left: when every executor that is READY, of the kind asked
 // for and large enough is on it.
-func (c *Core) avoided(k constraint.Constraints, q *query) map[string]bool {
+func (c *Core) avoided(k constraint.Constraints, q *query) map[*host]bool {
 	if len(k.Avoid) == 0 {
 		return nil
 	}
-	avoided := make(map[string]bool, len(k.Avoid))
-	others := q.ready()
+	avoided := make(map[*host]bool, len(k.Avoid))
 	for _, id := range k.Avoid {
-		if h := c.hosts[id]; h != nil && h.standing == open && !avoided[id] && q.takes(h) {
-			others--
+		if h := c.hosts[id]; h != nil {
+			avoided[h] = true
 		}
-		avoided[id] = true
 	}
-	if others == 0 {
-		return nil
+	w := c.walk(q)
+	w.avoided = avoided
+	for a, b := range w.blocks(fieldOfAll) {
+		for at := range w.fitting(a, b) {
+			if b.hosts[at].standing == open {
+				return avoided
+			}
+		}
 	}
-	return avoided
+	return nil
 }
 
 // refusal says why a batch did not fit.
 func (c *Core) refusal(k constraint.Constraints, needed, fitting int) (fault.Reason, string) {
 	q := c.query(k)
-	ofKind := 0
-	for _, lot := range q.small {
-		ofKind += lot.size
-	}
-	switch {
-	case q.any():
+	if fitting > 0 || c.largeEnough(q) {
 		return fault.ReasonInsufficientCapacity, fmt.Sprintf("%d needed, %d fit now", needed, fitting)
+	}
+	switch ofKind := c.ofKind(q); {
 	case ofKind > 0:
 		return fault.ReasonNoMatchingExecutor, fmt.Sprintf("%s of that kind, none large enough for %s", executors(ofKind), k.Resources.Canonical())
 	case k.SKU != "" && !c.registeredSKU(k.SKU):
@@ -48,6 +49,35 @@ func (c *Core) refusal(k constraint.Constraints, needed, fitting int) (fault.Rea
 		return fault.ReasonNoMatchingPool, fmt.Sprintf("no executor is in %s", strings.Join(k.Pools, " or "))
 	}
 	return fault.ReasonNoMatchingExecutor, "no executor of that kind is registered"
+}
+
+// largeEnough says whether some executor, if it were idle, would take a worker.
+func (c *Core) largeEnough(q *query) bool {
+	w := c.walk(q)
+	for a, b := range w.blocks(fieldOfAll) {
+		for range w.fitting(a, b) {
+			return true
+		}
+	}
+	return false
+}
+
+// ofKind counts the executors of the section and SKU, whatever they have.
+func (c *Core) ofKind(q *query) (n int) {
+	if q.section.whole() && q.sku == "" {
+		return len(c.hosts)
+	}
+	for _, f := range c.forms {
+		for _, b := range f.all.blocks {
+			c.spent += len(b.traits)
+			for at, k := range b.traits {
+				if q.section.has(k.class) && q.hasSKU(b.hosts[at].shape.sku) {
+					n++
+				}
+			}
+		}
+	}
+	return n
 }
 
 // registeredSKU says whether an executor of the SKU is registered.

@@ -74,7 +74,8 @@ func (c *Core) registered(e *model.Executor) Registered {
 
 // announce puts the presence of an executor on its etcd lease. One that was LOST is
 // given work again once it has reported that none of its workers is left: until
-// then they may run, whatever the records say, and are the assigner's to stop.
+// then they may run, whatever the records say, and are the assigner's to stop. One
+// with strays is given work once it has none: what they use, no lease counts.
 func (c *Core) announce(a Announce) (Announced, error) {
 	h := c.hosts[a.ID]
 	if h == nil {
@@ -93,7 +94,8 @@ func (c *Core) announce(a Announce) (Announced, error) {
 		back.Lost, back.Returning, back.Since = false, true, c.now
 	}
 	back.Returning = back.Returning && a.Workers > 0
-	if back.Lost != h.executor.Lost || back.Returning != h.executor.Returning {
+	back.Strays = a.Strays
+	if back.Lost != h.executor.Lost || back.Returning != h.executor.Returning || back.Strays != h.executor.Strays {
 		effect.Puts = append(effect.Puts, &back)
 	}
 	if len(effect.Puts) > 0 {

@@ -2,27 +2,23 @@ package inventory
 
 import "berth.dev/pkg/constraint"
 
-// section is the executors that some attributes and pools choose, by shape and
-// by what they have free. The whole fleet is one, of which every request without
-// attributes and pools is served; others are made when a request first asks for
-// theirs, kept up as executors change, and dropped when many others were asked
-// for since. A section by which batches are spread is one of its own.
+// section is the executors that some attributes and pools choose, by class: an
+// executor that changes what it has free is moved in no section. The whole fleet
+// is one, of which every request without attributes and pools is served; others
+// are made when a request first asks for theirs, kept up as classes come and go,
+// and dropped when many others were asked for since. A section by which batches
+// are spread is one of its own.
 type section struct {
 	selector
 	matcher constraint.Matcher
-	// classes are those that it chooses.
-	classes ordered[*class]
-	// domains counts its classes by the value to spread by.
-	domains map[string]int
-	// lots are by shape and, unless it is mixed, by domain.
-	lots   map[lotKey]*lot
-	roster roster
-	// mixed: the values that it spreads by are too many to tell lots apart.
-	mixed bool
-	// size counts its executors.
-	size int
+	// bits are its classes, by index, and classes counts them. The whole fleet
+	// needs none.
+	bits    []uint64
+	classes int
 	// home is where it learns of new classes; nil if they are all to be asked.
 	home *holders
+	// domains are the values to spread by; nil for none.
+	domains *column
 	// asked rises with each time a section is asked for.
 	asked   uint64
 	dropped bool
@@ -37,12 +33,7 @@ type selector struct {
 }
 
 func newSection(sel selector) *section {
-	return &section{
-		selector: sel,
-		matcher:  constraint.Constraints{Attributes: sel.attributes, Pools: sel.pools}.Matcher(),
-		classes:  ordered[*class]{compare: compareNumbers},
-		lots:     map[lotKey]*lot{}, domains: map[string]int{},
-	}
+	return &section{selector: sel, matcher: constraint.Constraints{Attributes: sel.attributes, Pools: sel.pools}.Matcher()}
 }
 
 // text is equal for selectors that choose the same.
@@ -50,7 +41,8 @@ func (s selector) text() string {
 	return constraint.Constraints{Attributes: s.attributes, Pools: s.pools}.Canonical() + ";by:" + s.by
 }
 
-func (s selector) whole() bool { return len(s.attributes)+len(s.pools) == 0 && s.by == "" }
+// whole says whether it chooses the whole fleet.
+func (s selector) whole() bool { return len(s.attributes)+len(s.pools) == 0 }
 
 // chooses says whether the executors of a class are in the section.
 func (s *section) chooses(k *class) bool {
@@ -58,44 +50,28 @@ func (s *section) chooses(k *class) bool {
 	return ok
 }
 
+// has says whether the section has the class with an index.
+func (s *section) has(class int32) bool {
+	word := int(class >> 6)
+	return s.whole() || word < len(s.bits) && s.bits[word]>>(class&63)&1 != 0
+}
+
 // enter takes in a class that the section chooses, leave lets it go.
 func (s *section) enter(k *class) {
-	s.classes.insert(k)
-	s.domains[k.value(s.by)]++
-	k.sections = append(k.sections, s)
+	s.classes++
+	if s.whole() {
+		return
+	}
+	word := int(k.index >> 6)
+	if word >= len(s.bits) {
+		s.bits = append(s.bits, make([]uint64, word+1-len(s.bits))...)
+	}
+	s.bits[word] |= 1 << (k.index & 63)
 }
 
 func (s *section) leave(k *class) {
-	s.classes.remove(k)
-	domain := k.value(s.by)
-	if s.domains[domain]--; s.domains[domain] == 0 {
-		delete(s.domains, domain)
+	s.classes--
+	if !s.whole() {
+		s.bits[k.index>>6] &^= 1 << (k.index & 63)
 	}
 }
-
-// post gives an executor, of a class that the section chooses, its place.
-func (s *section) post(h *host) *post {
-	key := lotKey{shape: h.shape}
-	if s.by != "" && !s.mixed {
-		key.domain = h.class.value(s.by)
-	}
-	l := s.lots[key]
-	if l == nil {
-		l = &lot{section: s, lotKey: key, buckets: map[string]*bucket{}}
-		s.lots[key] = l
-		s.roster.add(l)
-	}
-	s.size++
-	l.size++
-	h.posts = append(h.posts, post{lot: l})
-	return &h.posts[len(h.posts)-1]
-}
-
-// end forgets a lot that has no executors any more.
-func (s *section) end(l *lot) {
-	delete(s.lots, l.lotKey)
-	s.roster.end()
-}
-
-// crowded says that what tells lots apart has come to be too much.
-func (s *section) crowded(limit int) bool { return !s.mixed && len(s.domains) > limit }

@@ -1,7 +1,6 @@
 package inventory
 
 import (
-	"encoding/binary"
 	"slices"
 
 	"berth.dev/pkg/constraint"
@@ -13,7 +12,10 @@ import (
 // aside for roles. However many attributes executors have, there are few shapes.
 type shape struct {
 	key string
-	sku *sku
+	// index is its place in shapeList.
+	index int32
+	sku   *sku
+	form  *form
 	// resources is the capacity of each; names are those of which there is any,
 	// in order, and capacity their amounts.
 	resources resource.Vector
@@ -21,21 +23,65 @@ type shape struct {
 	capacity  []int64
 	// shares are what is set aside of capacity, by role.
 	shares []share
-	// total are the sums over all executors that may be given work, one for
-	// each name, shared with the other shapes.
-	total []*sum
-	// size counts its executors.
-	size int
-	// scratch and keyBuf are the memory of free and keyOf.
+	// idle is what is free on an executor that holds nothing.
+	idle []int64
+	// size counts its executors, standing by why they may or may not be given
+	// work.
+	size     int
+	standing [standings]int
+	// scratch is the memory of free.
 	scratch []int64
-	keyBuf  []byte
+}
+
+// shapes are all there are.
+type shapes struct {
+	byKey map[string]*shape
+	// count is one more than the greatest index; free are the indexes below it
+	// that nobody has.
+	count int32
+	free  []int32
+	// crowds counts the shapes by how many of their executors may be given work,
+	// and crowd is the most of any.
+	crowds []int
+	crowd  int
+}
+
+func (s *shapes) add(added *shape) {
+	if last := len(s.free) - 1; last >= 0 {
+		added.index, s.free = s.free[last], s.free[:last]
+	} else {
+		added.index = s.count
+		s.count++
+	}
+	s.byKey[added.key] = added
+}
+
+func (s *shapes) remove(gone *shape) {
+	s.free = append(s.free, gone.index)
+	delete(s.byKey, gone.key)
+}
+
+// opened notes that of a shape's executors n may be given work, and before that
+// one more or one less.
+func (s *shapes) opened(before, n int) {
+	for len(s.crowds) <= max(before, n) {
+		s.crowds = append(s.crowds, 0)
+	}
+	s.crowds[before]--
+	s.crowds[n]++
+	switch {
+	case n > s.crowd:
+		s.crowd = n
+	case before == s.crowd && s.crowds[before] == 0:
+		s.crowd = n
+	}
 }
 
 // shapeOf answers the shape of an executor.
 func (c *Core) shapeOf(e *model.Executor) *shape {
 	shares := sharesOf(e)
 	key := constraint.Fold(e.SKU) + "|" + e.Resources.Canonical() + sharesKey(shares)
-	if s := c.shapes[key]; s != nil {
+	if s := c.shapes.byKey[key]; s != nil {
 		return s
 	}
 	s := &shape{key: key, sku: c.skuOf(constraint.Fold(e.SKU)), resources: e.Resources, shares: shares}
@@ -43,17 +89,19 @@ func (c *Core) shapeOf(e *model.Executor) *shape {
 		if e.Resources[name] == 0 {
 			continue
 		}
-		if c.total[name] == nil {
-			c.total[name] = &sum{}
-		}
 		s.names = append(s.names, name)
 		s.capacity = append(s.capacity, e.Resources[name])
-		s.total = append(s.total, c.total[name])
 	}
 	for i := range shares {
 		shares[i].amounts = amountsOf(shares[i].share, s.names)
 	}
-	c.shapes[key] = s
+	s.form = c.formOf(s.names, shares)
+	s.form.shapes++
+	s.names = s.form.names
+	// Nothing is set aside that there is not.
+	idle, _ := s.free(&hold{})
+	s.idle = slices.Clone(idle)
+	c.shapes.add(s)
 	s.sku.addShape(s)
 	return s
 }
@@ -72,7 +120,8 @@ func (c *Core) leaveShape(s *shape, spelling string) {
 	if s.size--; s.size > 0 {
 		return
 	}
-	delete(c.shapes, s.key)
+	c.shapes.remove(s)
+	c.leaveForm(s.form)
 	s.sku.removeShape(s)
 	c.dropSKU(s.sku)
 }
@@ -114,26 +163,16 @@ func (s *shape) free(h *hold) (free []int64, ok bool) {
 	return s.scratch, true
 }
 
-// keyOf tells amounts that are free apart from others. It is valid until the
-// next call.
-func (s *shape) keyOf(free []int64) []byte {
-	s.keyBuf = s.keyBuf[:0]
-	for _, amount := range free {
-		s.keyBuf = binary.BigEndian.AppendUint64(s.keyBuf, uint64(amount))
-	}
-	return s.keyBuf
-}
-
 // offer adds what is free on an executor to the sums of all that is; withdraw
 // takes it away.
 func (s *shape) offer(free []int64) {
 	for i, amount := range free {
-		s.total[i%len(s.names)].add(uint64(amount))
+		s.form.total[i%len(s.names)].add(uint64(amount))
 	}
 }
 
 func (s *shape) withdraw(free []int64) {
 	for i, amount := range free {
-		s.total[i%len(s.names)].subtract(uint64(amount))
+		s.form.total[i%len(s.names)].subtract(uint64(amount))
 	}
 }

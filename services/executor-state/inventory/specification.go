@@ -30,8 +30,9 @@ import (
 // sku is what is known of a SKU: its record, its executors, or both.
 type sku struct {
 	// folded is its name for comparisons. An executor without a SKU belongs to
-	// the one without a name.
+	// the one without a name. number tells it apart in fields.
 	folded string
+	number int32
 	// record is nil for a SKU that is not in the catalog.
 	record *model.SKU
 	// shapes are those of its executors, by key; spellings counts executors by
@@ -56,7 +57,8 @@ func (s *sku) removeShape(gone *shape) {
 func (c *Core) skuOf(folded string) *sku {
 	s := c.skus[folded]
 	if s == nil {
-		s = &sku{folded: folded, shapes: map[string]*shape{}, spellings: map[string]int{}}
+		c.lastSKU++
+		s = &sku{folded: folded, number: c.lastSKU, shapes: map[string]*shape{}, spellings: map[string]int{}}
 		c.skus[folded] = s
 	}
 	return s
@@ -132,6 +134,7 @@ func (c *Core) specification(s *sku) constraint.Host {
 
 // mapper maps demand to SKUs, as they are.
 type mapper struct {
+	core *Core
 	skus []*sku
 	// specified and shapes are those of skus, total the sums of shapes.
 	specified []constraint.Host
@@ -140,7 +143,7 @@ type mapper struct {
 }
 
 func (c *Core) mapper() *mapper {
-	m := &mapper{skus: c.listSKUs(), total: map[string]float64{}}
+	m := &mapper{core: c, skus: c.listSKUs(), total: map[string]float64{}}
 	for _, s := range m.skus {
 		m.specified = append(m.specified, c.specification(s))
 		shape := s.shape()
@@ -178,7 +181,7 @@ func (m *mapper) fit(i int, q *query) resource.Vector {
 			return m.shapes[i]
 		}
 	}
-	if k := q.largestOf(s); k != nil {
+	if k := m.core.largestOf(q, s); k != nil {
 		return k.allowed(q.role)
 	}
 	return nil

@@ -23,7 +23,7 @@ const (
 // on what the executor holds.
 func (h *host) standingOf() standing {
 	switch {
-	case h.state == model.ExecutorRegistered, h.state == model.ExecutorReady && h.executor.Returning:
+	case h.shown() == model.ExecutorRegistered:
 		return registered
 	case h.state == model.ExecutorUnreachable:
 		return unreachable
@@ -75,6 +75,7 @@ func (h *host) useOf() use {
 // was placed.
 func (h *host) tally(n int) {
 	h.class.standing[h.standing] += n
+	h.shape.standing[h.standing] += n
 	if h.standing != lost {
 		for _, crew := range h.class.crews {
 			crew.living += n

@@ -39,6 +39,9 @@ func recordText(record model.Record) string {
 	switch r := record.(type) {
 	case *model.Executor:
 		text := fmt.Sprintf("executor %s ordinal=%d incarnation=%d %s", r.ID, r.Ordinal, r.Incarnation, r.Resources.Canonical())
+		if r.Strays {
+			text += " strays"
+		}
 		if r.Lost {
 			text += " lost"
 		}
@@ -229,7 +232,7 @@ func dump(c *Core) string {
 	line("reservations %v", slices.Sorted(maps.Keys(c.reservations)))
 	for h := range c.byID.all() {
 		line("host %s %v gone=%v/%v bucket=%v workers=%d used=%v class=%s shape=%s over=%v stranded=%v standing=%d use=%d requests=%v", h.id, h.state, h.absent, absentAt(h),
-			h.posts[0].bucket != nil, h.hold.workers, h.hold.used, h.class.key, h.shape.key, c.over[h.id] != nil, c.stranded[h.id] != nil, h.standing, h.use, h.requests())
+			isOpen(h), h.hold.workers, h.hold.used, h.class.key, h.shape.key, c.over[h.id] != nil, c.stranded[h.id] != nil, h.standing, h.use, h.requests())
 	}
 	for h := range c.absent.all() {
 		line("absent %s", h.id)
@@ -251,13 +254,18 @@ func dump(c *Core) string {
 		slices.Sort(ids)
 		line("class %s standing=%v hosts=%v pools=%q lostAfter=%v", key, k.standing, ids, k.host.Pools, k.lostAfter)
 	}
-	for _, key := range slices.Sorted(maps.Keys(c.shapes)) {
-		line("shape %s size=%d", key, c.shapes[key].size)
+	for _, key := range slices.Sorted(maps.Keys(c.shapes.byKey)) {
+		line("shape %s size=%d standing=%v", key, c.shapes.byKey[key].size, c.shapes.byKey[key].standing)
+	}
+	for _, f := range slices.SortedFunc(slices.Values(c.forms), func(a, b *form) int { return cmp.Compare(a.key, b.key) }) {
+		line("form %s shapes=%d", f.key, f.shapes)
+		line(" open %s", dumpField(&f.open))
+		line(" all %s", dumpField(&f.all))
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.crews)) {
 		line("crew %s classes=%d living=%d", name, c.crews[name].classes, c.crews[name].living)
 	}
-	b.WriteString(dumpSection(c.sections.whole))
+	b.WriteString(dumpSection(c, c.sections.whole))
 	for _, name := range slices.Sorted(maps.Keys(c.total)) {
 		if *c.total[name] != (sum{}) {
 			line("total %s %+v", name, *c.total[name])
@@ -290,56 +298,82 @@ func dump(c *Core) string {
 	return b.String()
 }
 
+// isOpen says whether the executor is where those are that may be given work.
+func isOpen(h *host) bool {
+	for _, b := range h.shape.form.open.blocks {
+		if slices.Contains(b.hosts, h) {
+			return true
+		}
+	}
+	return false
+}
+
+// dumpField is the executors of a field with what they have there. How they are
+// parted into blocks hangs on what was before, and is not to matter.
+func dumpField(f *field) string {
+	var all []string
+	for i, b := range f.blocks {
+		b.check()
+		for at, h := range b.hosts {
+			if f.find(spotOf(h, b.point(at))) != i {
+				panic("an executor is not in the block that it belongs to")
+			}
+			if b.traits[at] != h.traits() {
+				panic("an executor's traits are not those of its place")
+			}
+			all = append(all, fmt.Sprintf("%s %v", h.id, b.point(at)))
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(all, " ")
+}
+
+// check panics unless the block's bounds hold, and its executors are in order.
+func (b *block) check() {
+	if len(b.hosts) == 0 || len(b.hosts) != len(b.traits) || len(b.amounts) != len(b.hosts)*len(b.low) {
+		panic("a block is not whole")
+	}
+	if !slices.IsSortedFunc(b.hosts, compareRank) {
+		panic("a block is not in order of rank")
+	}
+	for at, k := range b.traits {
+		if k.sku < b.lowSKU || k.sku > b.highSKU {
+			panic("a SKU is out of bounds")
+		}
+		for i, amount := range b.point(at) {
+			if amount < b.low[i] || amount > b.high[i] {
+				panic("an amount is out of bounds")
+			}
+		}
+	}
+}
+
 // dumpSection is all that is kept of a section.
-func dumpSection(s *section) string {
-	var b strings.Builder
-	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	line("section %s size=%d classes=%d domains=%v", s.text(), s.size, s.classes.len(), s.domains)
-	byKey := func(a, b *lot) int {
-		return cmp.Or(cmp.Compare(a.shape.key, b.shape.key), cmp.Compare(a.domain, b.domain))
+func dumpSection(c *Core, s *section) string {
+	var keys []string
+	for k := range c.sections.all(s) {
+		keys = append(keys, k.key)
 	}
-	for _, l := range slices.SortedFunc(maps.Values(s.lots), byKey) {
-		line("lot %s %s size=%d standing=%v", l.shape.key, l.domain, l.size, l.standing)
-		for at, b := range l.list {
-			if b.at != at || l.buckets[b.key] != b || len(l.list) != len(l.buckets) {
-				panic("the list of buckets is not that of the buckets")
-			}
-		}
-		for _, free := range slices.Sorted(maps.Keys(l.buckets)) {
-			var ids []string
-			for h := range l.buckets[free].hosts.all() {
-				ids = append(ids, h.id)
-			}
-			line("  bucket %v: %v", l.buckets[free].free, ids)
-		}
-	}
-	return b.String()
+	slices.Sort(keys)
+	return fmt.Sprintf("section %s classes=%d: %s\n", s.text(), s.classes, strings.Join(keys, " "))
 }
 
 // checkSections compares each section with one that is made anew.
 func checkSections(t *rapid.T, c *Core) {
-	places := 0
 	for _, text := range slices.Sorted(maps.Keys(c.sections.byText)) {
 		kept := c.sections.byText[text]
 		if kept.text() != text || kept.dropped {
 			t.Fatalf("a section is kept under %s", text)
 		}
-		places += kept.size
-		got := dumpSection(kept)
+		got := dumpSection(c, kept)
 		fresh := c.sections.make(kept.selector)
-		want := dumpSection(fresh)
+		want := dumpSection(c, fresh)
 		// It is not listed by its text, which drop would take out.
 		c.sections.drop(fresh)
 		c.sections.byText[text] = kept
-		if kept.mixed == fresh.mixed && got != want {
+		if got != want {
 			t.Fatalf("a section has drifted:\n%s\nmade anew:\n%s", got, want)
 		}
-	}
-	for h := range c.byID.all() {
-		places -= len(h.posts) - 1
-	}
-	if places != 0 {
-		t.Fatalf("%d places of executors in sections are not the executors'", places)
 	}
 	for name, column := range c.sections.columns {
 		for value := range column.values {
@@ -347,7 +381,30 @@ func checkSections(t *rapid.T, c *Core) {
 				t.Fatalf("the column %s of %s is kept for nobody", name, value)
 			}
 		}
+		for k := range c.sections.all(c.sections.whole) {
+			of, value := column.ofClass(k.index), k.value(name)
+			if of != column.values[value] && (value != "" || of != &column.none) {
+				t.Fatalf("the column %s has a class of %q elsewhere", name, value)
+			}
+		}
 	}
+	crowd := 0
+	for _, s := range c.shapes.byKey {
+		crowd = max(crowd, s.standing[open])
+	}
+	if crowd != c.shapes.crowd {
+		t.Fatalf("the most executors of a shape are %d, noted are %d", crowd, c.shapes.crowd)
+	}
+}
+
+// value answers the class's value of an attribute, empty without one. Name is
+// folded, and so is what it answers.
+func (k *class) value(name string) string {
+	at, found := slices.BinarySearchFunc(k.attributes, name, func(a attribute, name string) int { return cmp.Compare(a.name, name) })
+	if !found {
+		return ""
+	}
+	return k.attributes[at].value
 }
 
 func absentAt(h *host) string {

@@ -84,7 +84,7 @@ func (p *player) play(lines []string) {
 		if view, ok := p.core.Executor(id); ok && incarnation == 0 {
 			incarnation = view.Incarnation
 		}
-		p.ask(Announce{ID: id, Incarnation: incarnation, EtcdLease: cmp.Or(args.number("etcdlease"), 7), Workers: int(args.number("workers"))})
+		p.ask(Announce{ID: id, Incarnation: incarnation, EtcdLease: cmp.Or(args.number("etcdlease"), 7), Workers: int(args.number("workers")), Strays: args.number("strays") > 0})
 		p.finish()
 	case "depart":
 		p.ask(Depart{ID: id, Incarnation: args.number("incarnation"), EtcdLease: cmp.Or(args.number("etcdlease"), 7)})

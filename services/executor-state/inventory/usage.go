@@ -158,7 +158,7 @@ func (c *Core) unmapped(d *demand, q *query) Unmapped {
 	case k.SKU != "" && s == nil:
 		u.Reason = fault.ReasonNoMatchingSKU
 		u.Message = fmt.Sprintf("no SKU %s is in the catalog or registered", k.SKU)
-	case c.recorded(q) || slices.ContainsFunc(q.small, func(l *lot) bool { return l.size > 0 }):
+	case c.recorded(q) || c.ofKind(q) > 0:
 		u.Message = fmt.Sprintf("no SKU of that kind is large enough for %s", k.Resources.Canonical())
 	default:
 		u.Message = "no SKU is of that kind"

@@ -116,7 +116,7 @@ func (u *obviousUsage) count(e *model.Executor) {
 		row.Running++
 	case workers > 0:
 		row.Leased++
-	case disabled || e.Returning || common == nil:
+	case disabled || e.Returning || e.Strays || common == nil:
 		row.Unavailable++
 	default:
 		row.Idle++
@@ -138,7 +138,7 @@ func (u *obviousUsage) find(k constraint.Constraints) (name string, each int64, 
 	least := math.Inf(1)
 	for _, candidate := range slices.Sorted(maps.Keys(u.rows)) {
 		var offer resource.Vector
-		kind := ""
+		var first *host
 		for _, e := range u.fleets[candidate] {
 			host := e.Match()
 			host.Pools = u.r.core.poolsOf(host)
@@ -152,9 +152,9 @@ func (u *obviousUsage) find(k constraint.Constraints) (name string, each int64, 
 			if !match || !has.Fits(k.Resources) {
 				continue
 			}
-			own := u.r.core.hosts[e.ID].shape.key
-			if offer == nil || cmp.Or(cmp.Compare(offer.Times(k.Resources), has.Times(k.Resources)), cmp.Compare(own, kind)) < 0 {
-				offer, kind = has, own
+			h := u.r.core.hosts[e.ID]
+			if offer == nil || cmp.Or(cmp.Compare(offer.Times(k.Resources), has.Times(k.Resources)), compareRank(h, first)) < 0 {
+				offer, first = has, h
 			}
 		}
 		if spec := u.specs[candidate]; spec != nil && spec.Resources.WithSlots().Fits(k.Resources) {

@@ -15,7 +15,7 @@ func BenchmarkOverlappingDisables(b *testing.B) {
 	const requests = 50
 	for _, executors := range []int{10_000, 100_000} {
 		b.Run(fmt.Sprint(executors), func(b *testing.B) {
-			c := fleet(executors, false)
+			c := fleet(executors, alike)
 			rev := c.revision + 1_000_000
 			longest := time.Duration(0)
 			step := func(now time.Time, event model.Event) {

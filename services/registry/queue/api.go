@@ -113,9 +113,11 @@ const (
 	Stale Result = 3
 	// Behind: an entry of its group before it was not granted.
 	Behind Result = 4
+	// Later: it was not looked at, nor was anything after it.
+	Later Result = 5
 )
 
-var resultNames = [...]string{"unknown", "granted", "no_fit", "stale", "behind"}
+var resultNames = [...]string{"unknown", "granted", "no_fit", "stale", "behind", "later"}
 
 func (r Result) String() string { return resultNames[r] }
 

@@ -114,6 +114,7 @@
 // (Config.RetryEvery). Behind each head goes an ordered prefix of its queue, as
 // far as Config.PassEntries and Config.PassWorkers allow, in one order of all.
 // A STALE or BEHIND entry needs nothing: whatever changes a head offers it again.
+// What a pass did not get to (LATER) is due at once.
 // Between the cuts of two passes, and between two hand-overs, lies at least
 // Config.MinDelay.
 //

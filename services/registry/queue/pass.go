@@ -127,7 +127,8 @@ func (c *Core) passDone(done PassDone) {
 // outcome learns what became of one entry. A head that does not fit waits for
 // the next wake-up, unless one came while the pass was in flight. One that was
 // stale because it changed may be offered since it did; one that has not
-// changed is ahead of executor-state's view, and waits for the next wake-up.
+// changed is ahead of executor-state's view, and waits for the next wake-up. One
+// that the pass did not get to is offered in the next, behind what is before it.
 func (c *Core) outcome(v *version, o Outcome, wake int64) {
 	switch o.Result {
 	case Granted:
@@ -141,5 +142,7 @@ func (c *Core) outcome(v *version, o Outcome, wake int64) {
 		if wake == c.wakes && c.groups[v.group].order.at(0) == v.r {
 			delete(c.due, v.group)
 		}
+	case Later:
+		c.makeDue(c.groups[v.group])
 	}
 }

@@ -280,7 +280,7 @@ func (a args) chunk() *model.TaskChunk {
 	return chunk
 }
 
-// outcome of the pass in flight: UID=granted, nofit, stale or behind; a grant
+// outcome of the pass in flight: UID=granted, nofit, stale, behind or later; a grant
 // stores the lease, which the core is not shown.
 func (w *world) outcome(a args) PassDone {
 	done := PassDone{Pass: w.core.passes}
@@ -301,6 +301,8 @@ func (w *world) outcome(a args) PassDone {
 			outcome.Result = Stale
 		case "behind":
 			outcome.Result = Behind
+		case "later":
+			outcome.Result = Later
 		}
 		done.Outcomes = append(done.Outcomes, outcome)
 	}

@@ -205,7 +205,10 @@ type AnnounceRequest struct {
 	EtcdLease int64 `protobuf:"varint,3,opt,name=etcd_lease,json=etcdLease,proto3" json:"etcd_lease,omitempty"`
 	// Workers is how many live on it, as it has reported. One that was given up is
 	// READY once there is none.
-	Workers       int32 `protobuf:"varint,4,opt,name=workers,proto3" json:"workers,omitempty"`
+	Workers int32 `protobuf:"varint,4,opt,name=workers,proto3" json:"workers,omitempty"`
+	// Strays: some of them should not be there, or nobody has said yet that they
+	// should. It is READY once there are none.
+	Strays        bool `protobuf:"varint,5,opt,name=strays,proto3" json:"strays,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -266,6 +269,13 @@ func (x *AnnounceRequest) GetWorkers() int32 {
 		return x.Workers
 	}
 	return 0
+}
+
+func (x *AnnounceRequest) GetStrays() bool {
+	if x != nil {
+		return x.Strays
+	}
+	return false
 }
 
 type AnnounceAnswer struct {
@@ -525,6 +535,294 @@ func (x *HeartbeatAnswer) GetReport() *ExecutorReportAnswer {
 	return nil
 }
 
+type RelayRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Requests are what agents have sent, that of one agent in its order.
+	Requests []*RelayedRequest `protobuf:"bytes,1,rep,name=requests,proto3" json:"requests,omitempty"`
+	// Beats are agents that have sent once more what they sent last without a
+	// report.
+	Beats []uint32 `protobuf:"varint,2,rep,packed,name=beats,proto3" json:"beats,omitempty"`
+	// Ended are agents whose streams have ended, after all that they sent.
+	Ended         []uint32 `protobuf:"varint,3,rep,packed,name=ended,proto3" json:"ended,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RelayRequest) Reset() {
+	*x = RelayRequest{}
+	mi := &file_berth_control_v1_agent_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RelayRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RelayRequest) ProtoMessage() {}
+
+func (x *RelayRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_control_v1_agent_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RelayRequest.ProtoReflect.Descriptor instead.
+func (*RelayRequest) Descriptor() ([]byte, []int) {
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *RelayRequest) GetRequests() []*RelayedRequest {
+	if x != nil {
+		return x.Requests
+	}
+	return nil
+}
+
+func (x *RelayRequest) GetBeats() []uint32 {
+	if x != nil {
+		return x.Beats
+	}
+	return nil
+}
+
+func (x *RelayRequest) GetEnded() []uint32 {
+	if x != nil {
+		return x.Ended
+	}
+	return nil
+}
+
+type RelayedRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Agent is the number of the agent's stream: a new one for each, given once
+	// while the relay lasts.
+	Agent uint32 `protobuf:"varint,1,opt,name=agent,proto3" json:"agent,omitempty"`
+	// Request is a HeartbeatRequest in its binary form.
+	Request       []byte `protobuf:"bytes,2,opt,name=request,proto3" json:"request,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RelayedRequest) Reset() {
+	*x = RelayedRequest{}
+	mi := &file_berth_control_v1_agent_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RelayedRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RelayedRequest) ProtoMessage() {}
+
+func (x *RelayedRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_control_v1_agent_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RelayedRequest.ProtoReflect.Descriptor instead.
+func (*RelayedRequest) Descriptor() ([]byte, []int) {
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *RelayedRequest) GetAgent() uint32 {
+	if x != nil {
+		return x.Agent
+	}
+	return 0
+}
+
+func (x *RelayedRequest) GetRequest() []byte {
+	if x != nil {
+		return x.Request
+	}
+	return nil
+}
+
+type RelayAnswer struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Answers []*RelayedAnswer       `protobuf:"bytes,1,rep,name=answers,proto3" json:"answers,omitempty"`
+	// Present are agents that are answered that they are present, and no more.
+	Present []uint32 `protobuf:"varint,2,rep,packed,name=present,proto3" json:"present,omitempty"`
+	// Ended are streams that are to be ended, after all that they are answered.
+	Ended         []*RelayedEnd `protobuf:"bytes,3,rep,name=ended,proto3" json:"ended,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RelayAnswer) Reset() {
+	*x = RelayAnswer{}
+	mi := &file_berth_control_v1_agent_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RelayAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RelayAnswer) ProtoMessage() {}
+
+func (x *RelayAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_control_v1_agent_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RelayAnswer.ProtoReflect.Descriptor instead.
+func (*RelayAnswer) Descriptor() ([]byte, []int) {
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *RelayAnswer) GetAnswers() []*RelayedAnswer {
+	if x != nil {
+		return x.Answers
+	}
+	return nil
+}
+
+func (x *RelayAnswer) GetPresent() []uint32 {
+	if x != nil {
+		return x.Present
+	}
+	return nil
+}
+
+func (x *RelayAnswer) GetEnded() []*RelayedEnd {
+	if x != nil {
+		return x.Ended
+	}
+	return nil
+}
+
+type RelayedAnswer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Agent uint32                 `protobuf:"varint,1,opt,name=agent,proto3" json:"agent,omitempty"`
+	// Answer is a HeartbeatAnswer in its binary form.
+	Answer        []byte `protobuf:"bytes,2,opt,name=answer,proto3" json:"answer,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RelayedAnswer) Reset() {
+	*x = RelayedAnswer{}
+	mi := &file_berth_control_v1_agent_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RelayedAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RelayedAnswer) ProtoMessage() {}
+
+func (x *RelayedAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_control_v1_agent_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RelayedAnswer.ProtoReflect.Descriptor instead.
+func (*RelayedAnswer) Descriptor() ([]byte, []int) {
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *RelayedAnswer) GetAgent() uint32 {
+	if x != nil {
+		return x.Agent
+	}
+	return 0
+}
+
+func (x *RelayedAnswer) GetAnswer() []byte {
+	if x != nil {
+		return x.Answer
+	}
+	return nil
+}
+
+type RelayedEnd struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Agent uint32                 `protobuf:"varint,1,opt,name=agent,proto3" json:"agent,omitempty"`
+	// Failure is what the stream ends with, a google.rpc.Status in its binary
+	// form.
+	Failure       []byte `protobuf:"bytes,2,opt,name=failure,proto3" json:"failure,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RelayedEnd) Reset() {
+	*x = RelayedEnd{}
+	mi := &file_berth_control_v1_agent_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RelayedEnd) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RelayedEnd) ProtoMessage() {}
+
+func (x *RelayedEnd) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_control_v1_agent_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RelayedEnd.ProtoReflect.Descriptor instead.
+func (*RelayedEnd) Descriptor() ([]byte, []int) {
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *RelayedEnd) GetAgent() uint32 {
+	if x != nil {
+		return x.Agent
+	}
+	return 0
+}
+
+func (x *RelayedEnd) GetFailure() []byte {
+	if x != nil {
+		return x.Failure
+	}
+	return nil
+}
+
 // WorkerRef is the full identity of a worker.
 type WorkerRef struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -540,7 +838,7 @@ type WorkerRef struct {
 
 func (x *WorkerRef) Reset() {
 	*x = WorkerRef{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[8]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -552,7 +850,7 @@ func (x *WorkerRef) String() string {
 func (*WorkerRef) ProtoMessage() {}
 
 func (x *WorkerRef) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[8]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -565,7 +863,7 @@ func (x *WorkerRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerRef.ProtoReflect.Descriptor instead.
 func (*WorkerRef) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{8}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *WorkerRef) GetJob() string {
@@ -625,7 +923,7 @@ type SubmitTaskRequest struct {
 
 func (x *SubmitTaskRequest) Reset() {
 	*x = SubmitTaskRequest{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[9]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -637,7 +935,7 @@ func (x *SubmitTaskRequest) String() string {
 func (*SubmitTaskRequest) ProtoMessage() {}
 
 func (x *SubmitTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[9]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -650,7 +948,7 @@ func (x *SubmitTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitTaskRequest.ProtoReflect.Descriptor instead.
 func (*SubmitTaskRequest) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{9}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SubmitTaskRequest) GetTerm() int64 {
@@ -705,7 +1003,7 @@ type SubmitTaskAnswer struct {
 
 func (x *SubmitTaskAnswer) Reset() {
 	*x = SubmitTaskAnswer{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[10]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -717,7 +1015,7 @@ func (x *SubmitTaskAnswer) String() string {
 func (*SubmitTaskAnswer) ProtoMessage() {}
 
 func (x *SubmitTaskAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[10]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -730,7 +1028,7 @@ func (x *SubmitTaskAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitTaskAnswer.ProtoReflect.Descriptor instead.
 func (*SubmitTaskAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{10}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SubmitTaskAnswer) GetWorker() *WorkerReport {
@@ -764,7 +1062,7 @@ type SubmitTasksRequest struct {
 
 func (x *SubmitTasksRequest) Reset() {
 	*x = SubmitTasksRequest{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[11]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -776,7 +1074,7 @@ func (x *SubmitTasksRequest) String() string {
 func (*SubmitTasksRequest) ProtoMessage() {}
 
 func (x *SubmitTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[11]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -789,7 +1087,7 @@ func (x *SubmitTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitTasksRequest.ProtoReflect.Descriptor instead.
 func (*SubmitTasksRequest) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{11}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SubmitTasksRequest) GetTerm() int64 {
@@ -854,7 +1152,7 @@ type SubmitOrder struct {
 
 func (x *SubmitOrder) Reset() {
 	*x = SubmitOrder{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[12]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -866,7 +1164,7 @@ func (x *SubmitOrder) String() string {
 func (*SubmitOrder) ProtoMessage() {}
 
 func (x *SubmitOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[12]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -879,7 +1177,7 @@ func (x *SubmitOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitOrder.ProtoReflect.Descriptor instead.
 func (*SubmitOrder) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{12}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SubmitOrder) GetExecutor() string {
@@ -927,7 +1225,7 @@ type SubmitTasksAnswer struct {
 
 func (x *SubmitTasksAnswer) Reset() {
 	*x = SubmitTasksAnswer{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[13]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -939,7 +1237,7 @@ func (x *SubmitTasksAnswer) String() string {
 func (*SubmitTasksAnswer) ProtoMessage() {}
 
 func (x *SubmitTasksAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[13]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -952,7 +1250,7 @@ func (x *SubmitTasksAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitTasksAnswer.ProtoReflect.Descriptor instead.
 func (*SubmitTasksAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{13}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SubmitTasksAnswer) GetOutcomes() []*SubmitOutcome {
@@ -978,7 +1276,7 @@ type SubmitOutcome struct {
 
 func (x *SubmitOutcome) Reset() {
 	*x = SubmitOutcome{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[14]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -990,7 +1288,7 @@ func (x *SubmitOutcome) String() string {
 func (*SubmitOutcome) ProtoMessage() {}
 
 func (x *SubmitOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[14]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1003,7 +1301,7 @@ func (x *SubmitOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitOutcome.ProtoReflect.Descriptor instead.
 func (*SubmitOutcome) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{14}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SubmitOutcome) GetState() v1.Assignment_State {
@@ -1054,7 +1352,7 @@ type StopTaskRequest struct {
 
 func (x *StopTaskRequest) Reset() {
 	*x = StopTaskRequest{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[15]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1066,7 +1364,7 @@ func (x *StopTaskRequest) String() string {
 func (*StopTaskRequest) ProtoMessage() {}
 
 func (x *StopTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[15]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1079,7 +1377,7 @@ func (x *StopTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopTaskRequest.ProtoReflect.Descriptor instead.
 func (*StopTaskRequest) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{15}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *StopTaskRequest) GetTerm() int64 {
@@ -1129,7 +1427,7 @@ type StopTaskAnswer struct {
 
 func (x *StopTaskAnswer) Reset() {
 	*x = StopTaskAnswer{}
-	mi := &file_berth_control_v1_agent_proto_msgTypes[16]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1141,7 +1439,7 @@ func (x *StopTaskAnswer) String() string {
 func (*StopTaskAnswer) ProtoMessage() {}
 
 func (x *StopTaskAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_control_v1_agent_proto_msgTypes[16]
+	mi := &file_berth_control_v1_agent_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1154,7 +1452,7 @@ func (x *StopTaskAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopTaskAnswer.ProtoReflect.Descriptor instead.
 func (*StopTaskAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{16}
+	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *StopTaskAnswer) GetWorker() *WorkerReport {
@@ -1202,13 +1500,14 @@ const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\x0eRegisterAnswer\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\x03R\vincarnation\x12#\n" +
 	"\rassigner_term\x18\x02 \x01(\x03R\fassignerTerm\x12B\n" +
-	"\x0fheartbeat_every\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x0eheartbeatEvery\"|\n" +
+	"\x0fheartbeat_every\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x0eheartbeatEvery\"\x94\x01\n" +
 	"\x0fAnnounceRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x03R\vincarnation\x12\x1d\n" +
 	"\n" +
 	"etcd_lease\x18\x03 \x01(\x03R\tetcdLease\x12\x18\n" +
-	"\aworkers\x18\x04 \x01(\x05R\aworkers\"\x10\n" +
+	"\aworkers\x18\x04 \x01(\x05R\aworkers\x12\x16\n" +
+	"\x06strays\x18\x05 \x01(\bR\x06strays\"\x10\n" +
 	"\x0eAnnounceAnswer\"`\n" +
 	"\rDepartRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12 \n" +
@@ -1223,7 +1522,25 @@ const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\x0fHeartbeatAnswer\x12\x18\n" +
 	"\apresent\x18\x01 \x01(\bR\apresent\x12#\n" +
 	"\rassigner_term\x18\x02 \x01(\x03R\fassignerTerm\x12>\n" +
-	"\x06report\x18\x03 \x01(\v2&.berth.control.v1.ExecutorReportAnswerR\x06report\"\x89\x01\n" +
+	"\x06report\x18\x03 \x01(\v2&.berth.control.v1.ExecutorReportAnswerR\x06report\"x\n" +
+	"\fRelayRequest\x12<\n" +
+	"\brequests\x18\x01 \x03(\v2 .berth.control.v1.RelayedRequestR\brequests\x12\x14\n" +
+	"\x05beats\x18\x02 \x03(\rR\x05beats\x12\x14\n" +
+	"\x05ended\x18\x03 \x03(\rR\x05ended\"@\n" +
+	"\x0eRelayedRequest\x12\x14\n" +
+	"\x05agent\x18\x01 \x01(\rR\x05agent\x12\x18\n" +
+	"\arequest\x18\x02 \x01(\fR\arequest\"\x96\x01\n" +
+	"\vRelayAnswer\x129\n" +
+	"\aanswers\x18\x01 \x03(\v2\x1f.berth.control.v1.RelayedAnswerR\aanswers\x12\x18\n" +
+	"\apresent\x18\x02 \x03(\rR\apresent\x122\n" +
+	"\x05ended\x18\x03 \x03(\v2\x1c.berth.control.v1.RelayedEndR\x05ended\"=\n" +
+	"\rRelayedAnswer\x12\x14\n" +
+	"\x05agent\x18\x01 \x01(\rR\x05agent\x12\x16\n" +
+	"\x06answer\x18\x02 \x01(\fR\x06answer\"<\n" +
+	"\n" +
+	"RelayedEnd\x12\x14\n" +
+	"\x05agent\x18\x01 \x01(\rR\x05agent\x12\x18\n" +
+	"\afailure\x18\x02 \x01(\fR\afailure\"\x89\x01\n" +
 	"\tWorkerRef\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\tR\x05stage\x12\x14\n" +
@@ -1277,10 +1594,11 @@ const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\x06Agents\x12O\n" +
 	"\bRegister\x12!.berth.control.v1.RegisterRequest\x1a .berth.control.v1.RegisterAnswer\x12O\n" +
 	"\bAnnounce\x12!.berth.control.v1.AnnounceRequest\x1a .berth.control.v1.AnnounceAnswer\x12I\n" +
-	"\x06Depart\x12\x1f.berth.control.v1.DepartRequest\x1a\x1e.berth.control.v1.DepartAnswer2d\n" +
+	"\x06Depart\x12\x1f.berth.control.v1.DepartRequest\x1a\x1e.berth.control.v1.DepartAnswer2\xb0\x01\n" +
 	"\n" +
 	"Heartbeats\x12V\n" +
-	"\tHeartbeat\x12\".berth.control.v1.HeartbeatRequest\x1a!.berth.control.v1.HeartbeatAnswer(\x010\x012\x8c\x02\n" +
+	"\tHeartbeat\x12\".berth.control.v1.HeartbeatRequest\x1a!.berth.control.v1.HeartbeatAnswer(\x010\x01\x12J\n" +
+	"\x05Relay\x12\x1e.berth.control.v1.RelayRequest\x1a\x1d.berth.control.v1.RelayAnswer(\x010\x012\x8c\x02\n" +
 	"\bExecutor\x12U\n" +
 	"\n" +
 	"SubmitTask\x12#.berth.control.v1.SubmitTaskRequest\x1a\".berth.control.v1.SubmitTaskAnswer\x12X\n" +
@@ -1299,7 +1617,7 @@ func file_berth_control_v1_agent_proto_rawDescGZIP() []byte {
 	return file_berth_control_v1_agent_proto_rawDescData
 }
 
-var file_berth_control_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_berth_control_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_berth_control_v1_agent_proto_goTypes = []any{
 	(*RegisterRequest)(nil),      // 0: berth.control.v1.RegisterRequest
 	(*RegisterAnswer)(nil),       // 1: berth.control.v1.RegisterAnswer
@@ -1309,63 +1627,73 @@ var file_berth_control_v1_agent_proto_goTypes = []any{
 	(*DepartAnswer)(nil),         // 5: berth.control.v1.DepartAnswer
 	(*HeartbeatRequest)(nil),     // 6: berth.control.v1.HeartbeatRequest
 	(*HeartbeatAnswer)(nil),      // 7: berth.control.v1.HeartbeatAnswer
-	(*WorkerRef)(nil),            // 8: berth.control.v1.WorkerRef
-	(*SubmitTaskRequest)(nil),    // 9: berth.control.v1.SubmitTaskRequest
-	(*SubmitTaskAnswer)(nil),     // 10: berth.control.v1.SubmitTaskAnswer
-	(*SubmitTasksRequest)(nil),   // 11: berth.control.v1.SubmitTasksRequest
-	(*SubmitOrder)(nil),          // 12: berth.control.v1.SubmitOrder
-	(*SubmitTasksAnswer)(nil),    // 13: berth.control.v1.SubmitTasksAnswer
-	(*SubmitOutcome)(nil),        // 14: berth.control.v1.SubmitOutcome
-	(*StopTaskRequest)(nil),      // 15: berth.control.v1.StopTaskRequest
-	(*StopTaskAnswer)(nil),       // 16: berth.control.v1.StopTaskAnswer
-	nil,                          // 17: berth.control.v1.RegisterRequest.AttributesEntry
-	nil,                          // 18: berth.control.v1.RegisterRequest.ResourcesEntry
-	nil,                          // 19: berth.control.v1.RegisterRequest.ReservedEntry
-	(*durationpb.Duration)(nil),  // 20: google.protobuf.Duration
-	(*ExecutorReport)(nil),       // 21: berth.control.v1.ExecutorReport
-	(*ExecutorReportAnswer)(nil), // 22: berth.control.v1.ExecutorReportAnswer
-	(*v1.Task)(nil),              // 23: berth.v1.Task
-	(*WorkerReport)(nil),         // 24: berth.control.v1.WorkerReport
-	(v1.Assignment_State)(0),     // 25: berth.v1.Assignment.State
-	(*v1.ResourceShare)(nil),     // 26: berth.v1.ResourceShare
+	(*RelayRequest)(nil),         // 8: berth.control.v1.RelayRequest
+	(*RelayedRequest)(nil),       // 9: berth.control.v1.RelayedRequest
+	(*RelayAnswer)(nil),          // 10: berth.control.v1.RelayAnswer
+	(*RelayedAnswer)(nil),        // 11: berth.control.v1.RelayedAnswer
+	(*RelayedEnd)(nil),           // 12: berth.control.v1.RelayedEnd
+	(*WorkerRef)(nil),            // 13: berth.control.v1.WorkerRef
+	(*SubmitTaskRequest)(nil),    // 14: berth.control.v1.SubmitTaskRequest
+	(*SubmitTaskAnswer)(nil),     // 15: berth.control.v1.SubmitTaskAnswer
+	(*SubmitTasksRequest)(nil),   // 16: berth.control.v1.SubmitTasksRequest
+	(*SubmitOrder)(nil),          // 17: berth.control.v1.SubmitOrder
+	(*SubmitTasksAnswer)(nil),    // 18: berth.control.v1.SubmitTasksAnswer
+	(*SubmitOutcome)(nil),        // 19: berth.control.v1.SubmitOutcome
+	(*StopTaskRequest)(nil),      // 20: berth.control.v1.StopTaskRequest
+	(*StopTaskAnswer)(nil),       // 21: berth.control.v1.StopTaskAnswer
+	nil,                          // 22: berth.control.v1.RegisterRequest.AttributesEntry
+	nil,                          // 23: berth.control.v1.RegisterRequest.ResourcesEntry
+	nil,                          // 24: berth.control.v1.RegisterRequest.ReservedEntry
+	(*durationpb.Duration)(nil),  // 25: google.protobuf.Duration
+	(*ExecutorReport)(nil),       // 26: berth.control.v1.ExecutorReport
+	(*ExecutorReportAnswer)(nil), // 27: berth.control.v1.ExecutorReportAnswer
+	(*v1.Task)(nil),              // 28: berth.v1.Task
+	(*WorkerReport)(nil),         // 29: berth.control.v1.WorkerReport
+	(v1.Assignment_State)(0),     // 30: berth.v1.Assignment.State
+	(*v1.ResourceShare)(nil),     // 31: berth.v1.ResourceShare
 }
 var file_berth_control_v1_agent_proto_depIdxs = []int32{
-	17, // 0: berth.control.v1.RegisterRequest.attributes:type_name -> berth.control.v1.RegisterRequest.AttributesEntry
-	18, // 1: berth.control.v1.RegisterRequest.resources:type_name -> berth.control.v1.RegisterRequest.ResourcesEntry
-	19, // 2: berth.control.v1.RegisterRequest.reserved:type_name -> berth.control.v1.RegisterRequest.ReservedEntry
-	20, // 3: berth.control.v1.RegisterAnswer.heartbeat_every:type_name -> google.protobuf.Duration
-	21, // 4: berth.control.v1.HeartbeatRequest.report:type_name -> berth.control.v1.ExecutorReport
-	22, // 5: berth.control.v1.HeartbeatAnswer.report:type_name -> berth.control.v1.ExecutorReportAnswer
-	8,  // 6: berth.control.v1.SubmitTaskRequest.worker:type_name -> berth.control.v1.WorkerRef
-	23, // 7: berth.control.v1.SubmitTaskRequest.task:type_name -> berth.v1.Task
-	24, // 8: berth.control.v1.SubmitTaskAnswer.worker:type_name -> berth.control.v1.WorkerReport
-	23, // 9: berth.control.v1.SubmitTasksRequest.task:type_name -> berth.v1.Task
-	12, // 10: berth.control.v1.SubmitTasksRequest.orders:type_name -> berth.control.v1.SubmitOrder
-	14, // 11: berth.control.v1.SubmitTasksAnswer.outcomes:type_name -> berth.control.v1.SubmitOutcome
-	25, // 12: berth.control.v1.SubmitOutcome.state:type_name -> berth.v1.Assignment.State
-	8,  // 13: berth.control.v1.StopTaskRequest.worker:type_name -> berth.control.v1.WorkerRef
-	20, // 14: berth.control.v1.StopTaskRequest.grace:type_name -> google.protobuf.Duration
-	24, // 15: berth.control.v1.StopTaskAnswer.worker:type_name -> berth.control.v1.WorkerReport
-	26, // 16: berth.control.v1.RegisterRequest.ReservedEntry.value:type_name -> berth.v1.ResourceShare
-	0,  // 17: berth.control.v1.Agents.Register:input_type -> berth.control.v1.RegisterRequest
-	2,  // 18: berth.control.v1.Agents.Announce:input_type -> berth.control.v1.AnnounceRequest
-	4,  // 19: berth.control.v1.Agents.Depart:input_type -> berth.control.v1.DepartRequest
-	6,  // 20: berth.control.v1.Heartbeats.Heartbeat:input_type -> berth.control.v1.HeartbeatRequest
-	9,  // 21: berth.control.v1.Executor.SubmitTask:input_type -> berth.control.v1.SubmitTaskRequest
-	11, // 22: berth.control.v1.Executor.SubmitTasks:input_type -> berth.control.v1.SubmitTasksRequest
-	15, // 23: berth.control.v1.Executor.StopTask:input_type -> berth.control.v1.StopTaskRequest
-	1,  // 24: berth.control.v1.Agents.Register:output_type -> berth.control.v1.RegisterAnswer
-	3,  // 25: berth.control.v1.Agents.Announce:output_type -> berth.control.v1.AnnounceAnswer
-	5,  // 26: berth.control.v1.Agents.Depart:output_type -> berth.control.v1.DepartAnswer
-	7,  // 27: berth.control.v1.Heartbeats.Heartbeat:output_type -> berth.control.v1.HeartbeatAnswer
-	10, // 28: berth.control.v1.Executor.SubmitTask:output_type -> berth.control.v1.SubmitTaskAnswer
-	13, // 29: berth.control.v1.Executor.SubmitTasks:output_type -> berth.control.v1.SubmitTasksAnswer
-	16, // 30: berth.control.v1.Executor.StopTask:output_type -> berth.control.v1.StopTaskAnswer
-	24, // [24:31] is the sub-list for method output_type
-	17, // [17:24] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	22, // 0: berth.control.v1.RegisterRequest.attributes:type_name -> berth.control.v1.RegisterRequest.AttributesEntry
+	23, // 1: berth.control.v1.RegisterRequest.resources:type_name -> berth.control.v1.RegisterRequest.ResourcesEntry
+	24, // 2: berth.control.v1.RegisterRequest.reserved:type_name -> berth.control.v1.RegisterRequest.ReservedEntry
+	25, // 3: berth.control.v1.RegisterAnswer.heartbeat_every:type_name -> google.protobuf.Duration
+	26, // 4: berth.control.v1.HeartbeatRequest.report:type_name -> berth.control.v1.ExecutorReport
+	27, // 5: berth.control.v1.HeartbeatAnswer.report:type_name -> berth.control.v1.ExecutorReportAnswer
+	9,  // 6: berth.control.v1.RelayRequest.requests:type_name -> berth.control.v1.RelayedRequest
+	11, // 7: berth.control.v1.RelayAnswer.answers:type_name -> berth.control.v1.RelayedAnswer
+	12, // 8: berth.control.v1.RelayAnswer.ended:type_name -> berth.control.v1.RelayedEnd
+	13, // 9: berth.control.v1.SubmitTaskRequest.worker:type_name -> berth.control.v1.WorkerRef
+	28, // 10: berth.control.v1.SubmitTaskRequest.task:type_name -> berth.v1.Task
+	29, // 11: berth.control.v1.SubmitTaskAnswer.worker:type_name -> berth.control.v1.WorkerReport
+	28, // 12: berth.control.v1.SubmitTasksRequest.task:type_name -> berth.v1.Task
+	17, // 13: berth.control.v1.SubmitTasksRequest.orders:type_name -> berth.control.v1.SubmitOrder
+	19, // 14: berth.control.v1.SubmitTasksAnswer.outcomes:type_name -> berth.control.v1.SubmitOutcome
+	30, // 15: berth.control.v1.SubmitOutcome.state:type_name -> berth.v1.Assignment.State
+	13, // 16: berth.control.v1.StopTaskRequest.worker:type_name -> berth.control.v1.WorkerRef
+	25, // 17: berth.control.v1.StopTaskRequest.grace:type_name -> google.protobuf.Duration
+	29, // 18: berth.control.v1.StopTaskAnswer.worker:type_name -> berth.control.v1.WorkerReport
+	31, // 19: berth.control.v1.RegisterRequest.ReservedEntry.value:type_name -> berth.v1.ResourceShare
+	0,  // 20: berth.control.v1.Agents.Register:input_type -> berth.control.v1.RegisterRequest
+	2,  // 21: berth.control.v1.Agents.Announce:input_type -> berth.control.v1.AnnounceRequest
+	4,  // 22: berth.control.v1.Agents.Depart:input_type -> berth.control.v1.DepartRequest
+	6,  // 23: berth.control.v1.Heartbeats.Heartbeat:input_type -> berth.control.v1.HeartbeatRequest
+	8,  // 24: berth.control.v1.Heartbeats.Relay:input_type -> berth.control.v1.RelayRequest
+	14, // 25: berth.control.v1.Executor.SubmitTask:input_type -> berth.control.v1.SubmitTaskRequest
+	16, // 26: berth.control.v1.Executor.SubmitTasks:input_type -> berth.control.v1.SubmitTasksRequest
+	20, // 27: berth.control.v1.Executor.StopTask:input_type -> berth.control.v1.StopTaskRequest
+	1,  // 28: berth.control.v1.Agents.Register:output_type -> berth.control.v1.RegisterAnswer
+	3,  // 29: berth.control.v1.Agents.Announce:output_type -> berth.control.v1.AnnounceAnswer
+	5,  // 30: berth.control.v1.Agents.Depart:output_type -> berth.control.v1.DepartAnswer
+	7,  // 31: berth.control.v1.Heartbeats.Heartbeat:output_type -> berth.control.v1.HeartbeatAnswer
+	10, // 32: berth.control.v1.Heartbeats.Relay:output_type -> berth.control.v1.RelayAnswer
+	15, // 33: berth.control.v1.Executor.SubmitTask:output_type -> berth.control.v1.SubmitTaskAnswer
+	18, // 34: berth.control.v1.Executor.SubmitTasks:output_type -> berth.control.v1.SubmitTasksAnswer
+	21, // 35: berth.control.v1.Executor.StopTask:output_type -> berth.control.v1.StopTaskAnswer
+	28, // [28:36] is the sub-list for method output_type
+	20, // [20:28] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_berth_control_v1_agent_proto_init() }
@@ -1374,14 +1702,14 @@ func file_berth_control_v1_agent_proto_init() {
 		return
 	}
 	file_berth_control_v1_handout_proto_init()
-	file_berth_control_v1_agent_proto_msgTypes[14].OneofWrappers = []any{}
+	file_berth_control_v1_agent_proto_msgTypes[19].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_control_v1_agent_proto_rawDesc), len(file_berth_control_v1_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   20,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

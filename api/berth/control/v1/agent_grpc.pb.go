@@ -216,6 +216,7 @@ var Agents_ServiceDesc = grpc.ServiceDesc{
 
 const (
 	Heartbeats_Heartbeat_FullMethodName = "/berth.control.v1.Heartbeats/Heartbeat"
+	Heartbeats_Relay_FullMethodName     = "/berth.control.v1.Heartbeats/Relay"
 )
 
 // HeartbeatsClient is the client API for Heartbeats service.
@@ -227,6 +228,9 @@ type HeartbeatsClient interface {
 	// Heartbeat keeps an executor present while the stream lives, and brings its
 	// reports. The first message is the hello.
 	Heartbeat(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[HeartbeatRequest, HeartbeatAnswer], error)
+	// Relay carries such streams of many agents over one. Gateways use it; a
+	// replica that does not know it is given a stream for each agent.
+	Relay(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[RelayRequest, RelayAnswer], error)
 }
 
 type heartbeatsClient struct {
@@ -250,6 +254,19 @@ func (c *heartbeatsClient) Heartbeat(ctx context.Context, opts ...grpc.CallOptio
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Heartbeats_HeartbeatClient = grpc.BidiStreamingClient[HeartbeatRequest, HeartbeatAnswer]
 
+func (c *heartbeatsClient) Relay(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[RelayRequest, RelayAnswer], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Heartbeats_ServiceDesc.Streams[1], Heartbeats_Relay_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[RelayRequest, RelayAnswer]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Heartbeats_RelayClient = grpc.BidiStreamingClient[RelayRequest, RelayAnswer]
+
 // HeartbeatsServer is the server API for Heartbeats service.
 // All implementations must embed UnimplementedHeartbeatsServer
 // for forward compatibility.
@@ -259,6 +276,9 @@ type HeartbeatsServer interface {
 	// Heartbeat keeps an executor present while the stream lives, and brings its
 	// reports. The first message is the hello.
 	Heartbeat(grpc.BidiStreamingServer[HeartbeatRequest, HeartbeatAnswer]) error
+	// Relay carries such streams of many agents over one. Gateways use it; a
+	// replica that does not know it is given a stream for each agent.
+	Relay(grpc.BidiStreamingServer[RelayRequest, RelayAnswer]) error
 	mustEmbedUnimplementedHeartbeatsServer()
 }
 
@@ -271,6 +291,9 @@ type UnimplementedHeartbeatsServer struct{}
 
 func (UnimplementedHeartbeatsServer) Heartbeat(grpc.BidiStreamingServer[HeartbeatRequest, HeartbeatAnswer]) error {
 	return status.Error(codes.Unimplemented, "method Heartbeat not implemented")
+}
+func (UnimplementedHeartbeatsServer) Relay(grpc.BidiStreamingServer[RelayRequest, RelayAnswer]) error {
+	return status.Error(codes.Unimplemented, "method Relay not implemented")
 }
 func (UnimplementedHeartbeatsServer) mustEmbedUnimplementedHeartbeatsServer() {}
 func (UnimplementedHeartbeatsServer) testEmbeddedByValue()                    {}
@@ -300,6 +323,13 @@ func _Heartbeats_Heartbeat_Handler(srv interface{}, stream grpc.ServerStream) er
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Heartbeats_HeartbeatServer = grpc.BidiStreamingServer[HeartbeatRequest, HeartbeatAnswer]
 
+func _Heartbeats_Relay_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(HeartbeatsServer).Relay(&grpc.GenericServerStream[RelayRequest, RelayAnswer]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Heartbeats_RelayServer = grpc.BidiStreamingServer[RelayRequest, RelayAnswer]
+
 // Heartbeats_ServiceDesc is the grpc.ServiceDesc for Heartbeats service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -311,6 +341,12 @@ var Heartbeats_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Heartbeat",
 			Handler:       _Heartbeats_Heartbeat_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+		{
+			StreamName:    "Relay",
+			Handler:       _Heartbeats_Relay_Handler,
 			ServerStreams: true,
 			ClientStreams: true,
 		},

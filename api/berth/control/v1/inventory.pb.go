@@ -34,6 +34,9 @@ const (
 	PassOutcome_STALE PassOutcome_Result = 3
 	// BEHIND: an entry of its group before it was not granted.
 	PassOutcome_BEHIND PassOutcome_Result = 4
+	// LATER: it was not looked at, for what is before it took all that one pass
+	// may. Nothing after it was either. It is to be offered again.
+	PassOutcome_LATER PassOutcome_Result = 5
 )
 
 // Enum value maps for PassOutcome_Result.
@@ -44,6 +47,7 @@ var (
 		2: "NO_FIT",
 		3: "STALE",
 		4: "BEHIND",
+		5: "LATER",
 	}
 	PassOutcome_Result_value = map[string]int32{
 		"RESULT_UNSPECIFIED": 0,
@@ -51,6 +55,7 @@ var (
 		"NO_FIT":             2,
 		"STALE":              3,
 		"BEHIND":             4,
+		"LATER":              5,
 	}
 )
 
@@ -553,14 +558,14 @@ const file_berth_control_v1_inventory_proto_rawDesc = "" +
 	"\x05trace\x18\b \x01(\tR\x05trace\"G\n" +
 	"\n" +
 	"PassAnswer\x129\n" +
-	"\boutcomes\x18\x01 \x03(\v2\x1d.berth.control.v1.PassOutcomeR\boutcomes\"\x91\x02\n" +
+	"\boutcomes\x18\x01 \x03(\v2\x1d.berth.control.v1.PassOutcomeR\boutcomes\"\x9c\x02\n" +
 	"\vPassOutcome\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12<\n" +
 	"\x06result\x18\x02 \x01(\x0e2$.berth.control.v1.PassOutcome.ResultR\x06result\x12\x14\n" +
 	"\x05lease\x18\x03 \x01(\x03R\x05lease\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x05 \x01(\tR\amessage\x12\x18\n" +
-	"\afitting\x18\x06 \x01(\x05R\afitting\"P\n" +
+	"\afitting\x18\x06 \x01(\x05R\afitting\"[\n" +
 	"\x06Result\x12\x16\n" +
 	"\x12RESULT_UNSPECIFIED\x10\x00\x12\v\n" +
 	"\aGRANTED\x10\x01\x12\n" +
@@ -568,7 +573,8 @@ const file_berth_control_v1_inventory_proto_rawDesc = "" +
 	"\x06NO_FIT\x10\x02\x12\t\n" +
 	"\x05STALE\x10\x03\x12\n" +
 	"\n" +
-	"\x06BEHIND\x10\x042\x88\x02\n" +
+	"\x06BEHIND\x10\x04\x12\t\n" +
+	"\x05LATER\x10\x052\x88\x02\n" +
 	"\tInventory\x12R\n" +
 	"\x13TryAllocateAndLease\x12\x1d.berth.control.v1.PassRequest\x1a\x1c.berth.control.v1.PassAnswer\x12U\n" +
 	"\n" +

@@ -849,7 +849,9 @@ type Executor struct {
 	Untold []string `protobuf:"bytes,17,rep,name=untold,proto3" json:"untold,omitempty"`
 	Told   string   `protobuf:"bytes,18,opt,name=told,proto3" json:"told,omitempty"`
 	// Returning: it was given up and is back, and workers of before still live on it.
-	Returning     bool `protobuf:"varint,19,opt,name=returning,proto3" json:"returning,omitempty"`
+	Returning bool `protobuf:"varint,19,opt,name=returning,proto3" json:"returning,omitempty"`
+	// Strays: workers live on it that no record wants there.
+	Strays        bool `protobuf:"varint,20,opt,name=strays,proto3" json:"strays,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1013,6 +1015,13 @@ func (x *Executor) GetTold() string {
 func (x *Executor) GetReturning() bool {
 	if x != nil {
 		return x.Returning
+	}
+	return false
+}
+
+func (x *Executor) GetStrays() bool {
+	if x != nil {
+		return x.Strays
 	}
 	return false
 }
@@ -2034,7 +2043,7 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\brequests\x18\x03 \x03(\v2\x1d.berth.record.v1.StageRequestR\brequests\"0\n" +
 	"\fStageRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
-	"\x03uid\x18\x02 \x01(\tR\x03uid\"\xfc\x06\n" +
+	"\x03uid\x18\x02 \x01(\tR\x03uid\"\x94\a\n" +
 	"\bExecutor\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x10\n" +
@@ -2059,7 +2068,8 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\x06former\x18\x10 \x03(\tR\x06former\x12\x16\n" +
 	"\x06untold\x18\x11 \x03(\tR\x06untold\x12\x12\n" +
 	"\x04told\x18\x12 \x01(\tR\x04told\x12\x1c\n" +
-	"\treturning\x18\x13 \x01(\bR\treturning\x1a=\n" +
+	"\treturning\x18\x13 \x01(\bR\treturning\x12\x16\n" +
+	"\x06strays\x18\x14 \x01(\bR\x06strays\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a<\n" +

@@ -7,6 +7,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"berth.dev/pkg/process/port"
 )
 
 // Condition of a link. The zero value is a link in order.
@@ -19,17 +21,24 @@ type Condition struct {
 	Delay time.Duration
 	// Loss is how likely a piece of data is to break its connection instead.
 	Loss float64
+	// Refused says that nobody seems to listen, as behind a firewall that rejects:
+	// connections are refused, and those that there were are reset.
+	Refused bool
 }
 
 // Links are the proxies between the processes.
 type Links struct {
+	host  string
 	mu    sync.Mutex
 	links map[[2]string]*link
 	done  sync.WaitGroup
 }
 
-// NewLinks makes links of which there are none yet.
-func NewLinks() *Links { return &Links{links: map[[2]string]*link{}} }
+// NewLinks makes links of which there are none yet, on loopback.
+func NewLinks() *Links { return NewLinksOn("127.0.0.1") }
+
+// NewLinksOn makes links on another address of this machine.
+func NewLinksOn(host string) *Links { return &Links{host: host, links: map[[2]string]*link{}} }
 
 // Via is where one process reaches the address that another listens on. It is
 // the Via of a fleet.
@@ -38,16 +47,20 @@ func (l *Links) Via(from, to, address string) (string, error) {
 	defer l.mu.Unlock()
 	name := [2]string{from, to}
 	if known := l.links[name]; known != nil {
-		return known.listener.Addr().String(), nil
+		return known.held.Address(), nil
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	// Held, so that it can be listened on again once it was refused.
+	held, err := port.Hold(l.host)
 	if err != nil {
 		return "", err
 	}
-	made := &link{target: address, listener: listener, changed: make(chan struct{}), closed: make(chan struct{})}
+	made := &link{target: address, held: held, done: &l.done, changed: make(chan struct{})}
+	if err := made.listen(); err != nil {
+		held.Release()
+		return "", err
+	}
 	l.links[name] = made
-	l.done.Go(made.serve)
-	return listener.Addr().String(), nil
+	return held.Address(), nil
 }
 
 // Set puts the links that are chosen into a condition, and answers how many.
@@ -74,22 +87,35 @@ func (l *Links) Unplug(name string, unplugged bool) bool {
 func (l *Links) Close() {
 	l.mu.Lock()
 	for _, link := range l.links {
-		close(link.closed)
-		link.listener.Close() // no error of it matters any more
+		link.set(Condition{Refused: true})
+		link.held.Release()
 	}
+	clear(l.links)
 	l.mu.Unlock()
 	l.done.Wait()
 }
 
 // link is one process's way to an address.
 type link struct {
-	target   string
-	listener net.Listener
-	closed   chan struct{}
+	target string
+	held   *port.Held
+	done   *sync.WaitGroup
 
 	mu        sync.Mutex
 	condition Condition
 	changed   chan struct{} // closed and replaced when the condition changes
+	listener  net.Listener  // nil while connections are refused
+}
+
+// listen serves connections from now on.
+func (l *link) listen() error {
+	listener, err := net.Listen("tcp", l.held.Address())
+	if err != nil {
+		return err
+	}
+	l.listener = listener
+	l.done.Go(func() { l.serve(listener) })
+	return nil
 }
 
 func (l *link) set(c Condition) {
@@ -98,6 +124,15 @@ func (l *link) set(c Condition) {
 	l.condition = c
 	close(l.changed)
 	l.changed = make(chan struct{})
+	switch {
+	case c.Refused && l.listener != nil:
+		l.listener.Close() // no error of it matters any more
+		l.listener = nil
+	case !c.Refused && l.listener == nil:
+		if err := l.listen(); err != nil {
+			panic(err) // the port is held for this
+		}
+	}
 }
 
 func (l *link) now() (Condition, <-chan struct{}) {
@@ -106,11 +141,11 @@ func (l *link) now() (Condition, <-chan struct{}) {
 	return l.condition, l.changed
 }
 
-func (l *link) serve() {
+func (l *link) serve(listener net.Listener) {
 	var connections sync.WaitGroup
 	defer connections.Wait()
 	for {
-		c, err := l.listener.Accept()
+		c, err := listener.Accept()
 		if err != nil {
 			return // it was closed
 		}
@@ -123,6 +158,7 @@ func (l *link) serve() {
 func (l *link) carry(from *net.TCPConn) {
 	defer from.Close()
 	if !l.pass(func(c Condition) bool { return c.There }) {
+		reset(from)
 		return
 	}
 	c, err := net.DialTimeout("tcp", l.target, time.Second)
@@ -137,12 +173,19 @@ func (l *link) carry(from *net.TCPConn) {
 	pumps.Go(func() { l.pump(to, from, func(c Condition) bool { return c.There }) })
 	pumps.Go(func() { l.pump(from, to, func(c Condition) bool { return c.Back }) })
 	go func() { pumps.Wait(); close(ended) }()
-	select {
-	case <-ended:
-	case <-l.closed:
-		reset(from)
-		reset(to)
-		<-ended
+	for {
+		condition, changed := l.now()
+		if condition.Refused {
+			reset(from)
+			reset(to)
+			<-ended
+			return
+		}
+		select {
+		case <-ended:
+			return
+		case <-changed:
+		}
 	}
 }
 
@@ -154,11 +197,13 @@ func (l *link) pump(to, from *net.TCPConn, cut func(Condition) bool) {
 		if !l.pass(cut) {
 			return
 		}
-		condition, _ := l.now()
+		condition, changed := l.now()
 		if condition.Delay > 0 {
 			select {
 			case <-time.After(condition.Delay):
-			case <-l.closed:
+			case <-changed:
+			}
+			if !l.pass(cut) {
 				return
 			}
 		}
@@ -183,18 +228,17 @@ func (l *link) pump(to, from *net.TCPConn, cut func(Condition) bool) {
 	}
 }
 
-// pass waits until a direction is open; false says that the link was closed.
+// pass waits until a direction is open; false says that connections are refused.
 func (l *link) pass(cut func(Condition) bool) bool {
 	for {
 		condition, changed := l.now()
-		if !cut(condition) {
+		switch {
+		case condition.Refused:
+			return false
+		case !cut(condition):
 			return true
 		}
-		select {
-		case <-changed:
-		case <-l.closed:
-			return false
-		}
+		<-changed
 	}
 }
 

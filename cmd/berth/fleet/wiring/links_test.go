@@ -155,6 +155,34 @@ func TestLinksAreLossyAndSlow(t *testing.T) {
 	}
 }
 
+// A link that refuses resets what there was and lets nobody in; then it is as it
+// was, at the address that it had.
+func TestLinksRefuse(t *testing.T) {
+	address, _ := echo(t)
+	links := NewLinks()
+	defer links.Close()
+	c := dial(t, links, "a", "b", address)
+	c.say("one")
+	c.hear("one")
+	for range 3 {
+		links.Set(only("a", "b"), Condition{Refused: true})
+		if _, err := c.in.ReadString('\n'); !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("the connection ended with %v", err)
+		}
+		via, err := links.Via("a", "b", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := net.Dial("tcp", via); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("a new one: %v", err)
+		}
+		links.Set(only("a", "b"), Condition{})
+		c = dial(t, links, "a", "b", address)
+		c.say("two")
+		c.hear("two")
+	}
+}
+
 // Who is behind a link and does not listen ends the connection, as a refusal does.
 func TestALinkToNobodyEnds(t *testing.T) {
 	links := NewLinks()

@@ -41,7 +41,7 @@ func NewNamespaces(tag uint16) (*Namespaces, error) {
 	n := &Namespaces{tag: fmt.Sprintf("%04x", tag), hosts: map[string]*host{}, holes: map[[2]*host]bool{}}
 	err := errors.Join(
 		ip("link", "add", n.bridge(), "type", "bridge"),
-		ip("address", "add", n.subnet(1)+"/24", "dev", n.bridge()),
+		ip("address", "add", n.Here()+"/24", "dev", n.bridge()),
 		ip("link", "set", n.bridge(), "up"),
 		ip("netns", "add", n.bridge()), // to see that it can be done
 		ip("netns", "delete", n.bridge()),
@@ -90,12 +90,15 @@ func (n *Namespaces) Place(name string) (fleet.Place, error) {
 	return fleet.Place{Host: h.address, Command: []string{"ip", "netns", "exec", h.namespace}}, nil
 }
 
-// Set puts the ways between hosts into a condition. Delay and loss are not to be
-// had: this counts no links for them.
+// Here is the address of this very host, as the others reach it.
+func (n *Namespaces) Here() string { return n.subnet(1) }
+
+// Set puts the ways between hosts into a condition. Delay, loss and refusals are
+// not to be had: this counts no links for them.
 func (n *Namespaces) Set(chosen func(from, to string) bool, c Condition) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if c.Delay > 0 || c.Loss > 0 {
+	if c.Delay > 0 || c.Loss > 0 || c.Refused {
 		return 0
 	}
 	set := 0

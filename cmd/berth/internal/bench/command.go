@@ -21,11 +21,12 @@ type flags struct {
 	json, dir     string
 	gateway, etcd []string
 	cluster       string
-	window        time.Duration
+	window, idle  time.Duration
 	repeats       int
 	replicas      int
 	scale         float64
 	profiles      string
+	trace         string
 }
 
 const help = `Measure a Berth: named workloads, each beside a baseline from the same run.
@@ -58,12 +59,14 @@ func Command() *cobra.Command {
 	set.StringSliceVar(&f.gateway, "gateway", nil, "gateways of a running cluster, host:port")
 	set.StringSliceVar(&f.etcd, "etcd-endpoints", nil, "etcd endpoints of that cluster, host:port")
 	set.StringVar(&f.cluster, "cluster", "default", "name of that cluster")
-	set.DurationVar(&f.window, "window", 3*time.Second, "how long one phase of steady load lasts")
+	set.DurationVar(&f.window, "window", 2*time.Second, "how long one phase of steady load lasts")
+	set.DurationVar(&f.idle, "idle", time.Minute, "how long an idle cluster is looked at")
+	set.StringVar(&f.trace, "trace", "", "directory of a trace to play, as berth replay takes it")
 	set.IntVar(&f.repeats, "repeat", 3, "how often each phase of steady load is done")
 	set.IntVar(&f.replicas, "replicas", 1, "replicas of each service")
 	set.Float64Var(&f.scale, "scale", 1, "what the sizes of workloads are multiplied by; targets are about 1")
 	set.StringVar(&f.profiles, "profiles", "", "directory to keep processor profiles of the services in; taking them costs some of what is measured")
-	cmd.AddCommand(failoverCommand())
+	cmd.AddCommand(failoverCommand(), docsCommand())
 	return cmd
 }
 
@@ -85,6 +88,8 @@ func (f *flags) check() error {
 	switch {
 	case f.window <= 0:
 		return fault.BadField(fault.ReasonInvalid, "--window", "has to be longer than 0")
+	case f.idle < lookEvery*3:
+		return fault.BadField(fault.ReasonInvalid, "--idle", "has to be at least %v", lookEvery*3)
 	case f.repeats < 1:
 		return fault.BadField(fault.ReasonInvalid, "--repeat", "has to be at least 1")
 	case f.replicas < 1:
@@ -145,20 +150,23 @@ func (f *flags) run(ctx context.Context, out, status io.Writer) error {
 		}
 	}
 	report := newReport(f, status)
+	var failed error // the other workloads are measured all the same
 	for _, w := range chosen {
 		result, err := run(ctx, w, Options{
-			Window: f.window, Repeats: f.repeats, Scale: f.scale, Replicas: f.replicas, Profiles: f.profiles, Place: place, Status: status,
+			Window: f.window, Repeats: f.repeats, Scale: f.scale, Replicas: f.replicas,
+			Idle: f.idle, Trace: f.trace, Profiles: f.profiles, Place: place, Status: status,
 		})
 		report.Results = append(report.Results, result)
-		if err != nil {
-			return errors.Join(err, report.save(f.json))
-		}
-		if err := result.write(out); err != nil {
+		failed = errors.Join(failed, err)
+		if err := errors.Join(result.write(out), report.save(f.json)); err != nil {
 			return err
 		}
+		if ctx.Err() != nil {
+			break
+		}
 	}
-	if err := report.save(f.json); err != nil {
-		return err
+	if failed != nil {
+		return failed
 	}
 	if n := report.violations(); n > 0 {
 		return fault.New(fault.Internal, fault.ReasonInternal, "%d promises were broken", n)

@@ -9,6 +9,9 @@
 //	                ├── tail ◀──────────── etcd         when what was asked for became so
 //	                ├── processor time of each kind of process, /proc
 //	                └── audit of every revision that the workload wrote
+//	                         │
+//	                      Report ──▶ tables, JSON, and from that (berth bench docs)
+//	                                 Markdown and plots
 //
 // It promises:
 //
@@ -18,6 +21,8 @@
 //     that every world has, and not when somebody polls.
 //   - What the load costs and what each service costs are told apart, and so is
 //     what other processes took of the machine meanwhile.
+//   - Executors that are only looked at, and give nobody work, may be seeded: they
+//     are in etcd before the services start, and the audit begins behind them.
 //   - A history that broke a promise of Berth makes the command fail, whatever
 //     the figures. A target that was missed is shown, and fails nothing: it
 //     depends on the machine.

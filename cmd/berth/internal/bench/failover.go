@@ -30,7 +30,8 @@ process of its own, and many reservations that wait. A steady load goes on all
 the while: upserts, and batches of one worker that are granted and started.
 Each figure is the longest time around an outage in which nothing went through,
 beside the longest one of the same load just before. Callers give each call
-10 s; their errors are counted.
+10 s; their errors are counted. Where an outage ends with a new process, its start
+is not part of it.
 
 Outages that cut hosts from each other need root and network namespaces.`
 
@@ -276,11 +277,16 @@ func loadAverage() string {
 
 // found are the samples of a kind of outage, by what they are of; and those of
 // the load before.
-type found struct{ gaps, calm map[string][]float64 }
+type found struct {
+	gaps, calm map[string][]float64
+	// moved counts the outages during which etcd changed its leader by itself: every
+	// etcd lease then lasts for another TTL from there.
+	moved int
+}
 
 // rounds does the outage as often as it is to be, to one service after the other.
 func (f *failing) rounds(ctx context.Context, one outage) (found, error) {
-	s := found{map[string][]float64{}, map[string][]float64{}}
+	s := found{gaps: map[string][]float64{}, calm: map[string][]float64{}}
 	n := f.o.ttlRounds
 	if one.often {
 		n = f.o.rounds
@@ -333,17 +339,22 @@ func (f *failing) once(ctx context.Context, s *found, one outage, service string
 	if err := store.Sleep(ctx, settle); err != nil {
 		return err
 	}
+	etcd := f.etcdLeader(ctx)
 	began := time.Now()
+	var ended time.Time
 	var err error
 	if one.all != nil {
 		err = one.all(ctx, f)
+		ended = time.Now()
 	} else {
-		err = f.strike(ctx, one, service)
+		ended, err = f.strike(ctx, one, service)
 	}
 	if err != nil {
 		return err
 	}
-	ended := time.Now()
+	if !one.etcd && etcd != f.etcdLeader(ctx) {
+		s.moved++
+	}
 	own := f.raw.longest(began, ended)
 	for _, name := range fleet.Services {
 		if service != "" && name != service {
@@ -368,9 +379,18 @@ func (f *failing) once(ctx context.Context, s *found, one outage, service string
 // etcdGap is the time without a put to etcd itself.
 const etcdGap = "etcd's own gap"
 
+// etcdLeader is which member of etcd leads; -1 while none does.
+func (f *failing) etcdLeader(ctx context.Context) int {
+	i, err := f.fleet.EtcdLeader(ctx)
+	if err != nil {
+		return -1
+	}
+	return i
+}
+
 // strike does the outage to a leader, waits for the next one to serve, and undoes
-// it.
-func (f *failing) strike(ctx context.Context, one outage, service string) error {
+// it. It answers until when the outage lasted.
+func (f *failing) strike(ctx context.Context, one outage, service string) (ended time.Time, err error) {
 	var p *child.Process
 	var term, next int64
 	if err := until(ctx, service+" has no leader", func(ctx context.Context) bool {
@@ -378,11 +398,11 @@ func (f *failing) strike(ctx context.Context, one outage, service string) error 
 		p, term = holder, t
 		return err == nil && holder != nil
 	}); err != nil {
-		return err
+		return ended, err
 	}
 	heal, err := one.strike(ctx, f, p)
 	if err != nil {
-		return err
+		return ended, err
 	}
 	// Should nobody follow, the gap says so: it ends with the wait.
 	_ = until(ctx, "", func(ctx context.Context) bool {
@@ -395,12 +415,16 @@ func (f *failing) strike(ctx context.Context, one outage, service string) error 
 		_ = until(ctx, "", func(context.Context) bool { return f.passed[what].since(led) })
 	}
 	if err := store.Sleep(ctx, settle); err != nil {
-		return err
+		return ended, err
 	}
+	ended = time.Now()
 	if err := heal(); err != nil {
-		return err
+		return ended, err
 	}
-	return f.ready(ctx, p)
+	if err := f.ready(ctx, p); err != nil || one.restarts {
+		return ended, err
+	}
+	return time.Now(), nil
 }
 
 // add adds the figures to the report, those of the calm before first.
@@ -420,5 +444,8 @@ func (s found) add(r *Run, one outage, o *failoverOptions, small *Result) {
 			}
 		}
 		r.Add(f)
+	}
+	if s.moved > 0 {
+		r.Note("etcd changed its leader during %d of the outages: its leases last for another TTL from there", s.moved)
 	}
 }

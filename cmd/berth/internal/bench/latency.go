@@ -54,7 +54,7 @@ var latency = Workload{
 				return err
 			}
 			r.Add(Figure{Name: "4 puts in a row, 100/s", Unit: "ms", Samples: floor.list})
-			r.Add(Figure{Name: "batches of 8, 100/s", Unit: "ms", Samples: whole.list, Against: "4 puts in a row, 100/s"})
+			r.Add(Figure{Name: "batches of 8, 100/s", Unit: "ms", Samples: whole.list, Against: "4 puts in a row, 100/s", Target: &Target{Of: Median, AtMost: 10, P99: new(50.0)}})
 			return stop()
 		})
 	},

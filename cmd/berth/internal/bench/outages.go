@@ -28,6 +28,10 @@ type outage struct {
 	hosts bool
 	// etcd says that it is etcd's, so that etcd's own gap is taken off.
 	etcd bool
+	// restarts says that what undoes it is a new process. Reading all that is stored
+	// is then no part of the outage: it would be done on another host, and is what
+	// rolling shows.
+	restarts bool
 	// strike does it to a service's leader and answers how to undo it, once the
 	// service has another. Outages without it are those of all services at once.
 	strike func(ctx context.Context, f *failing, leader *child.Process) (heal func() error, err error)
@@ -37,9 +41,9 @@ type outage struct {
 
 // outages in the order in which they run.
 var outages = []outage{
-	{name: "kill", shows: "kill -9 of the leader's process", often: true, strike: kill,
+	{name: "kill", shows: "kill -9 of the leader's process", often: true, restarts: true, strike: kill,
 		target: func(*failoverOptions) Target { return Target{Of: Median, AtMost: 100, Max: new(500.0)} }},
-	{name: "term", shows: "SIGTERM to the leader", strike: terminate, target: orderly},
+	{name: "term", shows: "SIGTERM to the leader", restarts: true, strike: terminate, target: orderly},
 	{name: "rolling", shows: "rolling restart of all replicas of all services", all: rolling, target: orderly},
 	{name: "stop", shows: "SIGSTOP of the leader", strike: freeze, target: byTTL},
 	{name: "cut", shows: "network cut between leader and etcd", hosts: true, strike: cutFromEtcd, target: byTTL},

@@ -29,6 +29,9 @@ type site struct {
 	close   func() error
 }
 
+// ownPrefix is the prefix of a site that is the world's alone.
+const ownPrefix = "b-"
+
 // ownPlace starts a Berth for each world, every part a process of its own, with
 // its data in a directory below parent: the system's for temporary files if that
 // is empty.
@@ -38,7 +41,7 @@ func ownPlace(binary, parent string) Place {
 		if err != nil {
 			return nil, err
 		}
-		config := fleet.Config{Binary: binary, Dir: dir, Replicas: r.Replicas, LogLevel: "warn", Etcd: 1}
+		config := fleet.Config{Binary: binary, Dir: dir, Replicas: r.Replicas, LogLevel: "warn", Etcd: max(1, r.setup.members), Seed: r.setup.seed}
 		if r.Profiles != "" {
 			config.Flags = map[string][]string{"": {"--pprof", "--http-listen", "127.0.0.1:0"}}
 		}
@@ -48,7 +51,7 @@ func ownPlace(binary, parent string) Place {
 			return nil, err
 		}
 		return &site{
-			gateways: f.Gateways(), etcd: f.Etcd(), cluster: "default", prefix: "b-", binary: binary, dir: dir,
+			gateways: f.Gateways(), etcd: f.Etcd(), cluster: "default", prefix: ownPrefix, binary: binary, dir: dir,
 			processes: f.Processes(), passing: true,
 			close: func() error {
 				defer os.RemoveAll(dir)

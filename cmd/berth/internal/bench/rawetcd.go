@@ -93,7 +93,9 @@ type series struct {
 	against string
 	// units is how many things one operation does; 1 unless given.
 	units int
-	do    operation
+	// target is what the rate is to be.
+	target *Target
+	do     operation
 }
 
 // repeat does one series after the other, again and again, so that what else the
@@ -115,7 +117,7 @@ func (r *Run) repeat(ctx context.Context, w *World, all ...series) error {
 		}
 	}
 	for i, s := range all {
-		r.Add(Figure{Name: s.name, Unit: "/s", Against: s.against, Samples: rates[i]})
+		r.Add(Figure{Name: s.name, Unit: "/s", Against: s.against, Samples: rates[i], Target: s.target})
 	}
 	for i, s := range all {
 		r.Add(Figure{Name: s.name, Unit: "ms", Against: s.against, Samples: took[i]})

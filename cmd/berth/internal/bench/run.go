@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -22,7 +23,7 @@ type Workload struct {
 
 // Workloads are all there are, in the order in which they run.
 var Workloads = []Workload{
-	rawEtcd, upsert, batches, latency, freedToLeased, explain, waiting, bursts, heartbeats,
+	rawEtcd, upsert, batches, latency, freedToLeased, waiting, bursts, largeFleet, idle, heartbeats, trace,
 }
 
 // Options of a benchmark.
@@ -35,6 +36,10 @@ type Options struct {
 	Scale float64
 	// Replicas of each service.
 	Replicas int
+	// Idle is how long an idle cluster is looked at, Trace the directory of a trace
+	// to play; none if empty.
+	Idle  time.Duration
+	Trace string
 	// Profiles is a directory to keep profiles of services in; none if empty.
 	Profiles string
 	// Place makes the world for a workload.
@@ -52,6 +57,8 @@ type Result struct {
 	Audits   []Audit  `json:"audits"`
 	Notes    []string `json:"notes,omitempty"`
 	Seconds  float64  `json:"seconds"`
+	// Error is why the workload did not come to its end.
+	Error string `json:"error,omitempty"`
 }
 
 // Run is one workload under way.
@@ -60,6 +67,15 @@ type Run struct {
 	Result
 	began time.Time
 	count atomic.Int64
+	setup setup
+}
+
+// setup is what a world has beyond the usual, where it is made for the workload.
+type setup struct {
+	// members of etcd; 1 unless given.
+	members int
+	// seed fills etcd before the services start; see [fleet.Config].
+	seed func(ctx context.Context, etcd []string) error
 }
 
 // run carries a workload out.
@@ -68,9 +84,10 @@ func run(ctx context.Context, w Workload, o Options) (*Result, error) {
 	err := w.Run(ctx, r)
 	r.Seconds = time.Since(r.began).Seconds()
 	if err != nil {
-		return &r.Result, fmt.Errorf("%s: %w", w.Name, err)
+		err = fmt.Errorf("%s: %w", w.Name, err)
+		r.Result.Error, _, _ = strings.Cut(err.Error(), "\n") // what came of it stands below
 	}
-	return &r.Result, nil
+	return &r.Result, err
 }
 
 // Say tells whoever waits how far the workload is.

@@ -33,7 +33,7 @@ func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisec
 // Figure is something measured, with every sample.
 type Figure struct {
 	Name string `json:"name"`
-	// Unit is "ms", "s" or "/s".
+	// Unit is "ms", "s", "/s", "MB", or that of a number.
 	Unit string `json:"unit"`
 	Summary
 	// Against is the name of the figure of the same workload that is its
@@ -55,10 +55,14 @@ const (
 	Ratio  Of = "ratio"
 )
 
-// Target is what a figure is to be.
+// Target is what a figure is to be: one part of it at most or at least so much,
+// if that is not 0.
 type Target struct {
-	Of     Of      `json:"of,omitempty"`
-	AtMost float64 `json:"atMost,omitempty"`
+	Of      Of      `json:"of,omitempty"`
+	AtMost  float64 `json:"atMost,omitempty"`
+	AtLeast float64 `json:"atLeast,omitempty"`
+	// P99 bounds the 99th percentile as well, if it is given.
+	P99 *float64 `json:"p99,omitempty"`
 	// Max bounds every single sample, if it is given.
 	Max *float64 `json:"max,omitempty"`
 	Met bool     `json:"met"`
@@ -67,14 +71,23 @@ type Target struct {
 // judge says whether a figure is what it is to be.
 func (t *Target) judge(f *Figure) {
 	got := map[Of]float64{Median: f.Median, P99: f.P99, Ratio: f.Ratio}[t.Of]
-	t.Met = f.N > 0 && (t.Of == "" || got <= t.AtMost) && (t.Max == nil || f.Max <= *t.Max)
+	t.Met = f.N > 0 && (t.AtMost == 0 || got <= t.AtMost) && got >= t.AtLeast && within(f.P99, t.P99) && within(f.Max, t.Max)
 }
+
+// within says whether a value keeps a bound, if there is one.
+func within(v float64, bound *float64) bool { return bound == nil || v <= *bound }
 
 // String is the target as people read it.
 func (t Target) String() string {
 	var parts []string
-	if t.Of != "" {
+	if t.AtMost != 0 {
 		parts = append(parts, fmt.Sprintf("%s <= %s", t.Of, number(t.AtMost)))
+	}
+	if t.AtLeast != 0 {
+		parts = append(parts, fmt.Sprintf("%s >= %s", t.Of, number(t.AtLeast)))
+	}
+	if t.P99 != nil {
+		parts = append(parts, "p99 <= "+number(*t.P99))
 	}
 	if t.Max != nil {
 		parts = append(parts, "max <= "+number(*t.Max))

@@ -81,6 +81,33 @@ func TestAddComparesAndJudges(t *testing.T) {
 	}
 }
 
+// TestTargets says when a figure is what it is to be, and how that reads.
+func TestTargets(t *testing.T) {
+	f := Figure{Unit: "ms", Summary: Summary{N: 3, Median: 10, P99: 50, Max: 60}, Ratio: 0.6}
+	for _, tt := range []struct {
+		target Target
+		met    bool
+		text   string
+	}{
+		{Target{Of: Median, AtMost: 10}, true, "median <= 10.0"},
+		{Target{Of: Median, AtMost: 9}, false, "median <= 9.00"},
+		{Target{Of: Median, AtLeast: 11}, false, "median >= 11.0"},
+		{Target{Of: Ratio, AtLeast: 0.6}, true, "ratio >= 0.600"},
+		{Target{Of: Median, AtMost: 10, P99: new(50.0)}, true, "median <= 10.0, p99 <= 50.0"},
+		{Target{Of: Median, AtMost: 10, P99: new(49.0)}, false, "median <= 10.0, p99 <= 49.0"},
+		{Target{Max: new(60.0)}, true, "max <= 60.0"},
+		{Target{Max: new(0.0)}, false, "max <= 0"},
+	} {
+		got := tt.target
+		if got.judge(&f); got.Met != tt.met || got.String() != tt.text {
+			t.Errorf("%s: met %v", got, got.Met)
+		}
+		if got.judge(&Figure{Unit: "ms"}); got.Met {
+			t.Errorf("%s is met by what was not measured", got)
+		}
+	}
+}
+
 func TestTable(t *testing.T) {
 	r := &Run{Options: Options{Status: io.Discard, Scale: 1}, Result: Result{Workload: "toy", Shows: "nothing"}}
 	r.Add(Figure{Name: "etcd, 64 callers", Unit: "/s", Samples: []float64{18_841, 18_000}})

@@ -44,6 +44,9 @@ func (r *Result) write(out io.Writer) error {
 	for _, note := range r.Notes {
 		fmt.Fprintf(&b, "  %s\n", note)
 	}
+	if r.Error != "" {
+		fmt.Fprintf(&b, "  NOT AT ITS END: %s\n", r.Error)
+	}
 	for _, a := range r.Audits {
 		fmt.Fprintf(&b, "  audit: %d violations in %d revisions, %d workers leased\n", a.Violations, a.Revision, a.WorkersLeased)
 		for _, v := range a.First {

@@ -3,15 +3,23 @@ package bench
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"time"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/client"
 )
 
 var waiting = Workload{
 	Name:  "waiting",
-	Shows: "what 100,000 waiting in other groups cost one group",
+	Shows: "what 100,000 waiting cost the others, and why each waits",
 	Run: func(ctx context.Context, r *Run) error {
 		for _, groups := range []int{1, 1000} {
-			err := r.World(ctx, func(ctx context.Context, w *World) error { return besideMany(ctx, w, groups) })
+			seed := setup{seed: seedExecutors("full", r.Sized(10_000, 10))}
+			err := r.worldOf(ctx, seed, func(ctx context.Context, w *World) error {
+				b := &beside{w: w, groups: groups, starts: newStarts(), alone: map[string]string{}}
+				return b.measure(ctx)
+			})
 			if err != nil {
 				return err
 			}
@@ -20,63 +28,178 @@ var waiting = Workload{
 	},
 }
 
-// besideMany measures one group while more and more wait in others.
-func besideMany(ctx context.Context, w *World, groups int) error {
-	r := w.run
-	if err := w.Simulate(ctx, "full", r.Sized(500, 4), "slots=4", "cpu=1000"); err != nil {
+// One thing is measured for no longer than eachWithin, once there are as many
+// samples as fewest: what takes longest is not done most often.
+const (
+	eachWithin = 5 * time.Second
+	fewest     = 20
+)
+
+// beside is two groups of their own beside many others: one that starts, and one
+// that waits.
+type beside struct {
+	w      *World
+	groups int // the others
+	starts *starts
+	// waits are the reservations of the group that waits, others those of all
+	// other groups.
+	waits, others []client.Key
+	// alone names the figures of when nothing else waited.
+	alone map[string]string
+}
+
+// measure measures the same while more and more wait in the other groups.
+func (b *beside) measure(ctx context.Context) error {
+	r := b.w.run
+	if err := b.w.Simulate(ctx, "free", r.Sized(500, 4), "slots=10"); err != nil {
 		return err
 	}
-	if err := w.Simulate(ctx, "free", r.Sized(500, 4), "slots=10"); err != nil {
-		return err
-	}
-	starts := newStarts()
-	stop, err := w.tail(ctx, starts.see)
+	stop, err := b.w.tail(ctx, b.starts.see)
 	if err != nil {
 		return err
 	}
-	alone, queued := [2]string{}, 0
-	for _, size := range []int{0, 10_000, 100_000} {
-		if size = r.Sized(size, 0); size > queued {
-			if _, err := w.queue(ctx, size-queued, groups, "full"); err != nil {
-				return err
-			}
-			queued = size
-		}
-		names := [2]string{fmt.Sprintf("upsert, %d in %s", queued, plural(groups, "group")), fmt.Sprintf("grant, %d in %s", queued, plural(groups, "group"))}
-		n := r.Sized(500, 5)
-		var took [2][]float64
-		for i, name := range names {
-			sku := [2]string{"none", "free"}[i]
-			err := w.Measure(ctx, name, func() (int, error) {
-				for range n {
-					b := Batch{Job: w.Job(100 + i), Stage: r.stage(), Workers: 1, SKU: w.SKU(sku)}
-					one := starts.expect(b.Key(), b.Workers)
-					begun := time.Now()
-					if err := w.Ask(ctx, b); err != nil {
-						return 0, err
-					}
-					if i == 0 {
-						took[i] = append(took[i], millis(time.Since(begun)))
-						continue
-					}
-					if _, err := one.wait(ctx); err != nil {
-						return 0, err
-					}
-					took[i] = append(took[i], millis(one.leased.Sub(begun)))
-				}
-				return n, nil
-			})
+	sizes := []int{0, 10_000, 100_000}
+	if b.groups > 1 {
+		// One in each: what follows from the groups, and not from what waits.
+		sizes = []int{0, b.groups, 10_000, 100_000}
+	}
+	for _, size := range sizes {
+		if more := r.Sized(size, 0) - len(b.others); more > 0 {
+			keys, err := b.w.queue(ctx, more, b.groups, "full")
 			if err != nil {
 				return err
 			}
-			f := Figure{Name: name, Unit: "ms", Samples: took[i], Against: alone[i]}
-			if queued > 0 {
-				f.Target = &Target{Of: Ratio, AtMost: 1.5}
-			} else {
-				alone[i] = name
-			}
-			r.Add(f)
+			b.others = append(b.others, keys...)
+		}
+		if err := b.ofItsOwn(ctx); err != nil {
+			return err
 		}
 	}
+	if err := b.explainAny(ctx); err != nil {
+		return err
+	}
 	return stop()
+}
+
+// ofItsOwn measures what has nothing to do with those that wait, and the view of
+// all that waits.
+func (b *beside) ofItsOwn(ctx context.Context) error {
+	w, n := b.w, b.w.run.Sized(200, 5)
+	if err := b.each(ctx, "upsert", n, func(int) (time.Time, error) {
+		batch := Batch{Job: w.Job(100), Stage: w.run.stage(), Workers: 1, SKU: w.SKU("none")}
+		b.waits = append(b.waits, batch.Key())
+		err := w.Ask(ctx, batch)
+		return time.Now(), err
+	}); err != nil {
+		return err
+	}
+	if err := b.each(ctx, "grant", n, func(int) (time.Time, error) {
+		batch := Batch{Job: w.Job(101), Stage: w.run.stage(), Workers: 1, SKU: w.SKU("free")}
+		one := b.starts.expect(batch.Key(), batch.Workers)
+		if err := w.Ask(ctx, batch); err != nil {
+			return time.Time{}, err
+		}
+		_, err := one.wait(ctx)
+		return one.leased, err
+	}); err != nil {
+		return err
+	}
+	if err := b.each(ctx, "explain", n, func(i int) (time.Time, error) {
+		err := w.explain(ctx, b.waits[i%len(b.waits)])
+		return time.Now(), err
+	}); err != nil {
+		return err
+	}
+	return b.each(ctx, "pending view", max(1, n/5), func(int) (time.Time, error) {
+		_, err := w.Client.Pending(ctx)
+		return time.Now(), err
+	})
+}
+
+// each does one thing after the other, and adds how long each took until the time
+// that it answers.
+func (b *beside) each(ctx context.Context, what string, n int, do func(i int) (time.Time, error)) error {
+	name := fmt.Sprintf("%s, %d in %s", what, len(b.others), plural(b.groups, "group"))
+	var took []float64
+	err := b.w.Measure(ctx, name, func() (int, error) {
+		for i, began := 0, time.Now(); i < n && (i < fewest || time.Since(began) < eachWithin); i++ {
+			begun := time.Now()
+			done, err := do(i)
+			if err != nil {
+				return i, err
+			}
+			took = append(took, millis(done.Sub(begun)))
+		}
+		return len(took), nil
+	})
+	if err != nil {
+		return err
+	}
+	f := Figure{Name: name, Unit: "ms", Samples: took, Against: b.alone[what]}
+	if f.Against == "" {
+		b.alone[what] = name
+	} else {
+		f.Target = &Target{Of: Ratio, AtMost: 1.5}
+	}
+	b.w.run.Add(f)
+	return nil
+}
+
+// explainAny asks why any of all that wait does, beside a read of the same.
+func (b *beside) explainAny(ctx context.Context) error {
+	random := rand.New(rand.NewPCG(1, 2)) // each run asks for the same ones
+	w, n := b.w, b.w.run.Sized(1000, 10)
+	name := func(what string) string { return fmt.Sprintf("%s any, %s", what, plural(b.groups, "group")) }
+	ask := func(what string, target *Target, against string, call func(client.Key) error) error {
+		var took []float64
+		err := w.Measure(ctx, name(what), func() (int, error) {
+			for range n {
+				key := b.others[random.IntN(len(b.others))]
+				begun := time.Now()
+				if err := call(key); err != nil {
+					return 0, err
+				}
+				took = append(took, millis(time.Since(begun)))
+			}
+			return n, nil
+		})
+		w.run.Add(Figure{Name: name(what), Unit: "ms", Samples: took, Target: target, Against: against})
+		return err
+	}
+	if err := ask("get", nil, "", func(key client.Key) error {
+		_, err := w.Client.Get(ctx, key)
+		return err
+	}); err != nil {
+		return err
+	}
+	return ask("explain", &Target{Of: P99, AtMost: 100}, name("get"), func(key client.Key) error { return w.explain(ctx, key) })
+}
+
+func (w *World) explain(ctx context.Context, key client.Key) error {
+	_, err := berthv1.NewExplanationsClient(w.Conn).ExplainReservation(ctx, &berthv1.ExplainReservationRequest{Job: key.Job, Stage: key.Stage, Name: key.Name})
+	return err
+}
+
+// queue asks for n reservations that no executor of an SKU is large enough for,
+// in so many groups, and answers their keys.
+func (w *World) queue(ctx context.Context, n, groups int, sku string) ([]client.Key, error) {
+	keys := make([]client.Key, n)
+	began := time.Now()
+	err := w.Measure(ctx, fmt.Sprintf("queue %d in %s", n, plural(groups, "group")), func() (int, error) {
+		_, err := callers(ctx, 256, bounds{most: n}, func(ctx context.Context, _, i int) error {
+			b := Batch{Job: w.Job(i % 100), Stage: w.run.stage(), Workers: 4, SKU: w.SKU(sku), CPU: int64(2000 + i%groups)}
+			keys[i] = b.Key()
+			return w.Ask(ctx, b)
+		})
+		return n, err
+	})
+	w.run.Say("%d reservations queued at %.0f a second", n, float64(n)/time.Since(began).Seconds())
+	return keys, err
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }

@@ -25,6 +25,8 @@ const (
 	// how long they may take to end.
 	readyTimeout = 3 * time.Minute
 	stopTimeout  = 30 * time.Second
+	// mostTries is how often etcd is asked again at most.
+	mostTries = 5
 )
 
 // World is a Berth for one workload, or a part of one.
@@ -50,8 +52,15 @@ type World struct {
 
 // World lets do work in a world of its own. When it is done without an error,
 // every revision that the world has written is audited.
-func (r *Run) World(ctx context.Context, do func(ctx context.Context, w *World) error) (err error) {
+func (r *Run) World(ctx context.Context, do func(ctx context.Context, w *World) error) error {
+	return r.worldOf(ctx, setup{}, do)
+}
+
+// worldOf is World with more than the usual. What etcd was filled with is not
+// audited: no service wrote it.
+func (r *Run) worldOf(ctx context.Context, s setup, do func(ctx context.Context, w *World) error) (err error) {
 	r.Say("starting")
+	r.setup = s
 	site, err := r.Place(ctx, r)
 	if err != nil {
 		return err
@@ -67,7 +76,7 @@ func (r *Run) World(ctx context.Context, do func(ctx context.Context, w *World) 
 	if w.Etcd, err = store.Dial(store.DialConfig{Endpoints: site.etcd}); err != nil {
 		return err
 	}
-	if !site.passing {
+	if !site.passing || s.seed != nil {
 		if w.from, err = w.revision(ctx); err != nil {
 			return err
 		}
@@ -198,9 +207,23 @@ func (w *World) Ask(ctx context.Context, b Batch) error {
 }
 
 // revision is etcd's present one.
-func (w *World) revision(ctx context.Context) (int64, error) {
-	page, err := w.Etcd.Page(ctx, store.PageRequest{From: "/", To: "0", Limit: 1})
-	return page.Revision, err
+func (w *World) revision(ctx context.Context) (revision int64, err error) {
+	return revision, again(ctx, func() error {
+		page, err := w.Etcd.Page(ctx, store.PageRequest{From: "/", To: "0", Limit: 1})
+		revision = page.Revision
+		return err
+	})
+}
+
+// again asks etcd what may be asked twice until it answers, a few times at most: a
+// machine that is kept busy may let one call wait too long.
+func again(ctx context.Context, ask func() error) (err error) {
+	for range mostTries {
+		if err = ask(); err == nil || ctx.Err() != nil {
+			break
+		}
+	}
+	return err
 }
 
 // Measure does something and notes the processor time that it took; do answers

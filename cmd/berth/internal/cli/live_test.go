@@ -239,13 +239,14 @@ func TestVersion(t *testing.T) {
 		info *debug.BuildInfo
 		want string
 	}{
-		{&debug.BuildInfo{GoVersion: "go1.26"}, "berth (devel)\ncommit unknown\ngo1.26"},
+		{&debug.BuildInfo{GoVersion: "go1.26"}, "berth v0.1.0\ncommit unknown\ngo1.26"},
 		{&debug.BuildInfo{
-			GoVersion: "go1.26", Main: debug.Module{Version: "v0.1.0"},
+			// Of the module nothing is known when it is built in a workspace.
+			GoVersion: "go1.26", Main: debug.Module{Version: "(devel)"},
 			Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "abc"}, {Key: "vcs.modified", Value: "true"}},
 		}, "berth v0.1.0\ncommit abc, with changes\ngo1.26"},
 	} {
-		if got := versionText(c.info); got != c.want {
+		if got := versionText("v0.1.0", c.info); got != c.want {
 			t.Errorf("got %q, want %q", got, c.want)
 		}
 	}

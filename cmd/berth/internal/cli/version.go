@@ -5,6 +5,8 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"berth.dev/pkg/process"
 )
 
 func (a *app) version() *cobra.Command {
@@ -17,14 +19,14 @@ func (a *app) version() *cobra.Command {
 			if !ok {
 				info = &debug.BuildInfo{}
 			}
-			return a.print(versionText(info))
+			return a.print(versionText(process.Version, info))
 		},
 	}
 }
 
 // versionText is the version, the commit it was built from and Go's version.
-func versionText(info *debug.BuildInfo) string {
-	version, commit, changed := info.Main.Version, "", ""
+func versionText(version string, info *debug.BuildInfo) string {
+	commit, changed := "", ""
 	for _, setting := range info.Settings {
 		switch {
 		case setting.Key == "vcs.revision":
@@ -32,9 +34,6 @@ func versionText(info *debug.BuildInfo) string {
 		case setting.Key == "vcs.modified" && setting.Value == "true":
 			changed = ", with changes"
 		}
-	}
-	if version == "" {
-		version = "(devel)"
 	}
 	if commit == "" {
 		commit = "unknown"

@@ -21,7 +21,7 @@ type AgentConfig struct {
 	Listen      string        `mapstructure:"listen" usage:"address to take orders on; no host means loopback, port 0 picks one"`
 	Advertise   string        `mapstructure:"advertise" usage:"address that orders reach this agent at; the bound one unless given"`
 	SKU         string        `mapstructure:"sku" usage:"name of the host's shape"`
-	Resources   []string      `mapstructure:"resources" usage:"what it offers, name=amount in base units; detected from the host unless given"`
+	Resources   []string      `mapstructure:"resources" usage:"what it offers, name=amount in base units; detected from the host unless given, memory in whole 256 MiB and disk in whole GiB"`
 	Reserved    []string      `mapstructure:"reserved" usage:"what of its resources is set aside for workers of a role, role:name=amount,name=amount; again for each role"`
 	Attributes  []string      `mapstructure:"attributes" usage:"attributes, name=value"`
 	Generation  int           `mapstructure:"generation" usage:"of executors that fit equally well, the newest generation is used first"`

@@ -68,22 +68,20 @@ func startWith(t *testing.T, first func(pb.Lease_LeaseKeepAliveServer) error) *R
 }
 
 // renewAll renews as many etcd leases at once, and counts the failures.
-func renewAll(t *testing.T, r *Renewer, n int) (failed int64) {
-	ctx := within(t)
-	var all sync.WaitGroup
-	var failures atomic.Int64
-	for i := range n {
-		all.Go(func() {
-			if err := r.Renew(ctx, 1<<60+int64(i)); err != nil {
-				failures.Add(1)
-				if !errors.Is(err, errStream) {
-					t.Errorf("failed with %v", err)
-				}
-			}
-		})
+func renewAll(t *testing.T, r *Renewer, n int) (failed int) {
+	leases := make([]int64, n)
+	for i := range leases {
+		leases[i] = 1<<60 + int64(i)
 	}
-	all.Wait()
-	return failures.Load()
+	for _, err := range r.Renew(within(t), leases) {
+		if err != nil {
+			failed++
+			if !errors.Is(err, errStream) {
+				t.Errorf("failed with %v", err)
+			}
+		}
+	}
+	return failed
 }
 
 // A stream that breaks fails those who wait on it; the next one serves.

@@ -34,11 +34,15 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-// Many at once are all answered, each its own answer.
+// one renews an etcd lease by itself.
+func (r *Renewer) one(ctx context.Context, lease int64) error { return r.Renew(ctx, []int64{lease})[0] }
+
+// Many at once are all answered, each its own answer, whether they are asked for
+// together or one by one.
 func TestRenewMany(t *testing.T) {
 	r, s := start(t)
 	ctx := within(t)
-	const n = 500
+	const n = together + 100
 	leases := make([]int64, n)
 	for i := range leases {
 		lease, err := s.Grant(ctx, time.Minute)
@@ -52,17 +56,33 @@ func TestRenewMany(t *testing.T) {
 		}
 	}
 	var all sync.WaitGroup
-	for round := range 4 {
-		for i, lease := range leases {
-			all.Go(func() {
-				err := r.Renew(ctx, lease)
-				if gone := i%5 == 0; gone != errors.Is(err, store.ErrLeaseNotFound) || !gone && err != nil {
-					t.Errorf("round %d, lease %d (gone: %v): %v", round, i, gone, err)
-				}
-			})
+	answered := func(i int, err error) {
+		if gone := i%5 == 0; gone != errors.Is(err, store.ErrLeaseNotFound) || !gone && err != nil {
+			t.Errorf("lease %d (gone: %v): %v", i, gone, err)
 		}
 	}
+	for range 2 {
+		for i, lease := range leases {
+			all.Go(func() { answered(i, r.one(ctx, lease)) })
+		}
+		all.Go(func() {
+			for i, err := range r.Renew(ctx, leases) {
+				answered(i, err)
+			}
+		})
+	}
 	all.Wait()
+	if errs := r.Renew(ctx, nil); len(errs) > 0 {
+		t.Errorf("nothing is renewed with %v", errs)
+	}
+	over, end := context.WithCancel(ctx)
+	end()
+	for i, err := range r.Renew(over, leases) {
+		// It may have been answered all the same.
+		if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, store.ErrLeaseNotFound) {
+			t.Errorf("lease %d, of who waits no more: %v", i, err)
+		}
+	}
 }
 
 // A renewal gives the etcd lease its whole TTL; without one it runs out, and that
@@ -96,7 +116,7 @@ func TestRenewKeepsAndMissesRunOut(t *testing.T) {
 	tick := time.NewTicker(kept.TTL / 10)
 	defer tick.Stop()
 	for {
-		if err := r.Renew(ctx, kept.ID); err != nil {
+		if err := r.one(ctx, kept.ID); err != nil {
 			t.Fatal(err)
 		}
 		select {
@@ -104,7 +124,7 @@ func TestRenewKeepsAndMissesRunOut(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := r.Renew(ctx, missed.ID); !errors.Is(err, store.ErrLeaseNotFound) {
+			if err := r.one(ctx, missed.ID); !errors.Is(err, store.ErrLeaseNotFound) {
 				t.Errorf("an etcd lease that ran out: %v", err)
 			}
 			if _, found, err := s.Get(ctx, "kept"); err != nil || !found {

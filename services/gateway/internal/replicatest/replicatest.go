@@ -27,6 +27,7 @@ type Answers struct {
 	Standing  func(context.Context, *berthv1.ExplainReservationRequest) (*berthv1.Explanation, error)
 	Findings  func(context.Context, *berthv1.ListFindingsRequest) (*berthv1.ListFindingsAnswer, error)
 	Heartbeat func(grpc.BidiStreamingServer[controlv1.HeartbeatRequest, controlv1.HeartbeatAnswer]) error
+	Relay     func(grpc.BidiStreamingServer[controlv1.RelayRequest, controlv1.RelayAnswer]) error
 	Replica   *berthv1.Replica
 	Resign    func(term int64) error
 }
@@ -151,6 +152,13 @@ func (h *heartbeats) Heartbeat(s grpc.BidiStreamingServer[controlv1.HeartbeatReq
 		return h.UnimplementedHeartbeatsServer.Heartbeat(s)
 	}
 	return h.answers.Heartbeat(s)
+}
+
+func (h *heartbeats) Relay(s grpc.BidiStreamingServer[controlv1.RelayRequest, controlv1.RelayAnswer]) error {
+	if h.answers.Relay == nil {
+		return h.UnimplementedHeartbeatsServer.Relay(s)
+	}
+	return h.answers.Relay(s)
 }
 
 type replicas struct {

@@ -51,16 +51,16 @@ type Router struct {
 	end      context.CancelFunc
 }
 
-// silence is how long a replica may give no word before calls under way there are
+// Silence is how long a replica may give no word before calls under way there are
 // sent again elsewhere. Together with the pause between two questions it is below
 // the default TTL: a frozen leader is given up before it has a successor.
-const silence = 2 * time.Second
+const Silence = 2 * time.Second
 
 // New connects to the replicas; none of them needs to answer yet.
 func New(o Options) (*Router, error) {
 	r := &Router{conns: map[backend]*grpc.ClientConn{}, deadline: o.Deadline}
 	for _, to := range []backend{registryLeader, executorLeader, executorAny, assignerLeader} {
-		conn, err := rpc.Dial(o.Replicas[to.service], rpc.DialOptions{Health: to.health, Silence: silence, TLS: o.TLS, Meters: o.Meters, Traces: o.Traces})
+		conn, err := rpc.Dial(o.Replicas[to.service], rpc.DialOptions{Health: to.health, Silence: Silence, TLS: o.TLS, Meters: o.Meters, Traces: o.Traces})
 		if err != nil {
 			r.Close()
 			return nil, fault.New(fault.Invalid, fault.ReasonInvalid, "the addresses of %s cannot be used", to.service).Because(err)

@@ -12,7 +12,7 @@ import (
 )
 
 // Executor tells all of one executor: what it is, what is used of it, why
-// nothing new is put there, and its workers.
+// nothing new is put there, and its workers that have not ended.
 func Executor(e *berthv1.Executor, assignments []*berthv1.Assignment, now time.Time) string {
 	var b strings.Builder
 	field(&b, "Executor", e.GetId())
@@ -30,8 +30,9 @@ func Executor(e *berthv1.Executor, assignments []*berthv1.Assignment, now time.T
 	}
 
 	b.WriteString("\nResources\n" + shares(e).text("  "))
+	living := slices.DeleteFunc(slices.Clone(assignments), func(a *berthv1.Assignment) bool { return a.GetState() >= berthv1.Assignment_COMPLETED })
 	b.WriteString("\nWorkers\n")
-	b.WriteString(cmp.Or(Assignments(assignments, now, false).text("  "), "  none\n"))
+	b.WriteString(cmp.Or(Assignments(living, now, false).text("  "), "  none\n"))
 	return b.String()
 }
 

@@ -108,7 +108,10 @@ func measured(check, value string) string {
 
 // paragraph breaks a text between words where it gets too wide; nothing stays
 // nothing.
-func paragraph(text string) string {
+func paragraph(text string) string { return indented("", text) }
+
+// indented is a paragraph with lines that begin so.
+func indented(indent, text string) string {
 	if text == "" {
 		return ""
 	}
@@ -118,9 +121,11 @@ func paragraph(text string) string {
 		n := len([]rune(word))
 		switch {
 		case width == 0:
+			b.WriteString(indent)
+			width = len(indent)
 		case width+1+n > textWidth:
-			b.WriteByte('\n')
-			width = 0
+			b.WriteString("\n" + indent)
+			width = len(indent)
 		default:
 			b.WriteByte(' ')
 			width++

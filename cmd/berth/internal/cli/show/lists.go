@@ -86,18 +86,21 @@ func exit(code *int32) string {
 	return fmt.Sprint(*code)
 }
 
-// Findings is the table of what an operator should know of.
+// Findings is the table of what an operator should know of: with what Berth does
+// about it below each, or wide in a row of its own.
 func Findings(list []*berthv1.Finding, now time.Time, wide bool) *Table {
-	t := table("FINDING", "OBJECT", "SINCE", "MESSAGE")
+	t := table("FINDING", "OBJECT", "SINCE", "SERVICE")
 	if wide {
-		t.head = append(t.head, "SERVICE", "ACTION")
+		t.head = append(t.head, "MESSAGE", "ACTION")
 	}
 	for _, f := range list {
-		row := []string{f.GetKind(), f.GetObject(), since(f.GetSince(), now), f.GetMessage()}
+		row := []string{f.GetKind(), f.GetObject(), since(f.GetSince(), now), f.GetService()}
 		if wide {
-			row = append(row, f.GetService(), f.GetAction())
+			t.add(append(row, f.GetMessage(), f.GetAction())...)
+			continue
 		}
 		t.add(row...)
+		t.note(f.GetMessage(), f.GetAction())
 	}
 	return t
 }

@@ -10,6 +10,8 @@ import (
 type Table struct {
 	head []string
 	rows [][]string
+	// notes are paragraphs below a row, by its place.
+	notes map[int][]string
 	// title stands above the table below.
 	title string
 	below *Table
@@ -21,6 +23,14 @@ const columnGap = "  "
 func table(head ...string) *Table { return &Table{head: head} }
 
 func (t *Table) add(cells ...string) { t.rows = append(t.rows, cells) }
+
+// note puts paragraphs below the last row.
+func (t *Table) note(texts ...string) {
+	if t.notes == nil {
+		t.notes = map[int][]string{}
+	}
+	t.notes[len(t.rows)-1] = texts
+}
 
 // above puts a table below this one, under a title.
 func (t *Table) above(title string, below *Table) *Table {
@@ -58,7 +68,7 @@ func (t *Table) text(indent string) string {
 		}
 	}
 	var b strings.Builder
-	for _, line := range lines {
+	for at, line := range lines {
 		var row strings.Builder
 		row.WriteString(indent)
 		for i, cell := range line {
@@ -69,6 +79,9 @@ func (t *Table) text(indent string) string {
 		}
 		b.WriteString(strings.TrimRight(row.String(), " "))
 		b.WriteByte('\n')
+		for _, note := range t.notes[at-1] {
+			b.WriteString(indented(indent+columnGap, note))
+		}
 	}
 	return b.String()
 }

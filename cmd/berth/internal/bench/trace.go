@@ -1,0 +1,75 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"berth.dev/cmd/berth/internal/replay"
+	"berth.dev/pkg/fault"
+)
+
+// traceSettle is how long nothing must change until what waits is taken to wait.
+const traceSettle = "3s"
+
+var trace = Workload{
+	Name:  "trace",
+	Shows: "a trace of real batches, as fast as it goes (--trace)",
+	Run: func(ctx context.Context, r *Run) error {
+		if r.Trace == "" {
+			r.Note("left out: no --trace is given")
+			return nil
+		}
+		return r.World(ctx, playTrace)
+	},
+}
+
+// playTrace has `berth replay` play a trace in a process of its own: the callers
+// and the executors, and a second audit.
+func playTrace(ctx context.Context, w *World) error {
+	r := w.run
+	raw, err := w.rawPuts(ctx)
+	if err != nil {
+		return err
+	}
+	if err := r.repeat(ctx, w, series{name: puts64, callers: 64, do: raw.put}); err != nil {
+		return err
+	}
+	file := filepath.Join(w.site.dir, "trace.json")
+	player := exec.CommandContext(ctx, w.site.binary, "replay", r.Trace, "--settle", traceSettle, "--report", file,
+		"--gateway", strings.Join(w.site.gateways, ","), "--etcd-endpoints", strings.Join(w.site.etcd, ","), "--cluster", w.site.cluster)
+	player.Stderr = r.Status
+	var report replay.Report
+	if err := w.Measure(ctx, "a worker of the trace", func() (int, error) {
+		if err := player.Run(); err != nil {
+			return 0, fault.New(fault.Internal, fault.ReasonInternal, "berth replay failed").Because(err)
+		}
+		text, err := os.ReadFile(file)
+		if err == nil {
+			err = json.Unmarshal(text, &report)
+		}
+		return report.WorkersRunning, err
+	}); err != nil {
+		return err
+	}
+	cost := &r.Costs[len(r.Costs)-1]
+	used := (player.ProcessState.UserTime() + player.ProcessState.SystemTime()).Seconds()
+	cost.CPU[kindSim] = used
+	cost.Others = max(0, cost.Others-used/cost.Seconds)
+	sum := 0.0
+	for _, service := range services {
+		sum += cost.CPU[service]
+	}
+	thousands := float64(report.WorkersRunning) / 1000
+	r.Note("%d batches with %d workers on %d executors; %d granted, %d withdrawn, %d waiting; %d workers ran",
+		report.Batches, report.Workers, report.Executors, report.Granted, report.Withdrawn, report.Waiting, report.WorkersRunning)
+	r.Note("the player is told of as sim: callers, executors and an audit")
+	r.Add(Figure{Name: "first request to last change", Unit: "s", Samples: []float64{report.Seconds}})
+	r.Add(Figure{Name: "batches asked for", Unit: "/s", Samples: []float64{float64(report.Batches) / report.AskedSeconds}, Against: puts64})
+	r.Add(Figure{Name: "services, of 1,000 workers", Unit: "s", Samples: []float64{sum / thousands}})
+	r.Add(Figure{Name: "etcd, of 1,000 workers", Unit: "s", Samples: []float64{cost.CPU["etcd"] / thousands}})
+	return nil
+}

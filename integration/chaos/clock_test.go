@@ -1,0 +1,33 @@
+package chaos
+
+import (
+	"testing"
+	"time"
+)
+
+// The time of day is off while it is stepped, and right when that is over.
+func TestSteppedClock(t *testing.T) {
+	if !*clock {
+		t.Skip("-clock is not given: it would disturb whatever runs here")
+	}
+	begun := time.Now()
+	// offset is how far the time of day has gone from where it was.
+	offset := func() time.Duration {
+		now := time.Now()
+		return now.Round(0).Sub(begun.Round(0)) - now.Sub(begun)
+	}
+	for _, by := range []time.Duration{-90 * time.Second, time.Minute} {
+		off := make(chan time.Duration, 1)
+		time.AfterFunc(50*time.Millisecond, func() { off <- offset() })
+		if err := stepped(t.Context(), by, 100*time.Millisecond); err != nil {
+			t.Skip(err)
+		}
+		const near = 20 * time.Millisecond // less than any step, more than it takes
+		if got := <-off; (got - by).Abs() > near {
+			t.Errorf("it was off by %v, want %v", got, by)
+		}
+		if got := offset(); got.Abs() > near {
+			t.Errorf("it is off by %v", got)
+		}
+	}
+}

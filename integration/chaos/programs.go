@@ -1,0 +1,129 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"berth.dev/cmd/berth/fleet"
+	"berth.dev/pkg/process/child"
+)
+
+// programs are what the processes of a fleet are started from: each from a link of
+// its own, to the new program or to the old one.
+type programs struct {
+	dir, new, old string
+}
+
+// of is the program of a process: the old one for half of them, where there is one.
+func (p programs) of(name string) string {
+	if p.old == "" {
+		return p.new
+	}
+	if err := p.point(name, beginsOld(name)); err != nil {
+		return err.Error() // which cannot be started, and says why
+	}
+	return p.link(name)
+}
+
+// beginsOld says which half begins with the old program: every other of a kind.
+// Members of etcd are not Berth's to upgrade.
+func beginsOld(name string) bool {
+	at := strings.LastIndex(name, "-")
+	n, err := strconv.Atoi(name[at+1:])
+	return err == nil && n%2 == 0 && !strings.HasPrefix(name, "etcd-")
+}
+
+func (p programs) link(name string) string { return filepath.Join(p.dir, name+".program") }
+
+// point has a process be started from the old program, or from the new one.
+func (p programs) point(name string, old bool) error {
+	program := p.new
+	if old {
+		program = p.old
+	}
+	fresh := p.link(name) + ".next"
+	if err := os.Symlink(program, fresh); err != nil {
+		return err
+	}
+	return os.Rename(fresh, p.link(name))
+}
+
+// replace replaces processes one after the other in the documented order: of each
+// service the standbys before the leader, then gateways, then agents. Each has to be
+// ready before the next.
+func (i *injector) replace(ctx context.Context, chosen func(name string) bool, old bool) error {
+	for _, kind := range slices.Concat(fleet.Services, []string{"gateway", "agents"}) {
+		for _, p := range i.inOrder(ctx, kind) {
+			if !chosen(p.Name) {
+				continue
+			}
+			if err := i.replaceOne(ctx, p, old); err != nil {
+				return fmt.Errorf("%s: %w", p.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// inOrder lists the processes of a kind, who leads last, as far as that is known.
+func (i *injector) inOrder(ctx context.Context, kind string) []*child.Process {
+	processes := slices.Clone(i.fleet.Processes()[kind])
+	leader, _ := i.name(ctx, kind+"/leader")
+	slices.SortFunc(processes, func(a, b *child.Process) int {
+		switch {
+		case a.Name == leader:
+			return 1
+		case b.Name == leader:
+			return -1
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	return processes
+}
+
+func (i *injector) replaceOne(ctx context.Context, p *child.Process, old bool) error {
+	if err := until(ctx, func(context.Context) string {
+		if !i.take(p) {
+			return "it has another fault all the time"
+		}
+		return ""
+	}); err != nil {
+		return err
+	}
+	defer i.release(p)
+	if err := i.programs.point(p.Name, old); err != nil {
+		return err
+	}
+	stop, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := p.Stop(stop); err != nil {
+		return err
+	}
+	if err := i.restart(ctx, p); err != nil || i.fleet.Agent(p.Name) != nil {
+		return err // agents have nothing that tells whether they are ready
+	}
+	return until(ctx, func(ctx context.Context) string { return unready(ctx, p.Addresses().HTTP) })
+}
+
+// unready says why a replica or gateway is not ready.
+func unready(ctx context.Context, address string) string {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", nil)
+	if err != nil {
+		return err.Error()
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err.Error()
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return answer.Status
+	}
+	return ""
+}

@@ -1,0 +1,62 @@
+package loop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"berth.dev/pkg/store"
+)
+
+// earlyFor is how long the etcd lease that a term begins with may lie unused.
+const earlyFor = time.Second
+
+// early is the etcd lease for job events that is asked for as soon as a term is
+// won, so that the first write of the term need not wait for it.
+type early struct {
+	lease int64 // 0 when there is none
+	asked time.Time
+}
+
+// grantEarly asks once: whoever finds nothing asks again.
+func (t *tenure[C]) grantEarly(ctx context.Context) <-chan early {
+	granted := make(chan early, 1)
+	t.owned.Go(func() {
+		asked := time.Now()
+		lease, _ := t.l.cfg.Store.Grant(ctx, t.l.cfg.Events.segmentTTL()+earlyFor)
+		granted <- early{lease.ID, asked}
+	})
+	return granted
+}
+
+// grant implements Leading.
+func (t *tenure[C]) grant(ctx context.Context, ttl time.Duration) (int64, error) {
+	if granted := t.early; granted != nil {
+		t.early = nil
+		select {
+		case e := <-granted:
+			if e.lease != 0 && time.Since(e.asked) < earlyFor {
+				return e.lease, nil
+			}
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+	for attempt := 1; ; attempt++ {
+		lease, err := t.l.cfg.Store.Grant(ctx, ttl)
+		if err == nil {
+			return lease.ID, nil
+		}
+		if errors.Is(err, store.ErrFull) {
+			// One that was granted all the same runs out by itself.
+			return 0, fmt.Errorf("%w: no etcd lease for job events", store.ErrFull)
+		}
+		if !errors.Is(err, store.ErrAmbiguous) {
+			return 0, err
+		}
+		if err := t.pause(ctx, attempt); err != nil {
+			return 0, err
+		}
+	}
+}

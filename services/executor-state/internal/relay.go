@@ -1,0 +1,192 @@
+package internal
+
+import (
+	"context"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/rpc"
+)
+
+const (
+	// relayMessage is how many bytes of answers share a message; a larger answer
+	// has one of its own.
+	relayMessage = 256 << 10
+	// relayBacklog is how many bytes of answers may wait for a gateway. One that
+	// takes none is cut off, and its agents go on through another.
+	relayBacklog = 16 << 20
+	// relayOverhead is about what an answer takes beside its bytes.
+	relayOverhead = 8
+)
+
+// relay is the heartbeats of one gateway's agents, over one stream.
+type relay struct {
+	h   *Heartbeats
+	ctx context.Context
+	end context.CancelCauseFunc
+	// agents belongs to who receives.
+	agents map[uint32]*relayed
+
+	mu      sync.Mutex
+	answers []*controlv1.RelayAnswer // in order; the last one is being filled
+	size    int                      // of the last one
+	backlog int
+	wake    chan struct{}
+}
+
+// Relay implements control.v1.Heartbeats, for a gateway.
+func (h *Heartbeats) Relay(stream grpc.BidiStreamingServer[controlv1.RelayRequest, controlv1.RelayAnswer]) error {
+	// That Relay is known here, before there is anything to answer.
+	if err := stream.SendHeader(nil); err != nil {
+		return err
+	}
+	ctx, end := context.WithCancelCause(stream.Context())
+	defer end(nil)
+	r := &relay{h: h, ctx: ctx, end: end, agents: map[uint32]*relayed{}, wake: make(chan struct{}, 1)}
+	go func() {
+		for {
+			m, err := stream.Recv()
+			if err != nil {
+				r.leave()
+				end(err)
+				return
+			}
+			r.take(m)
+		}
+	}()
+	for {
+		select {
+		case <-h.loop.Ended():
+			return errStopping
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-r.wake:
+			for _, m := range r.taken() {
+				if err := stream.Send(m); err != nil {
+					end(err)
+					break
+				}
+			}
+		}
+	}
+}
+
+// take takes in what the gateway has sent. What is of a stream that this replica
+// has ended already is of no consequence.
+func (r *relay) take(m *controlv1.RelayRequest) {
+	for _, q := range m.GetRequests() {
+		request := &controlv1.HeartbeatRequest{}
+		if err := proto.Unmarshal(q.GetRequest(), request); err != nil {
+			r.ended(q.GetAgent(), fault.New(fault.Invalid, fault.ReasonInvalid, "a heartbeat that cannot be read").Because(err))
+			continue
+		}
+		a := r.agents[q.GetAgent()]
+		if a == nil {
+			a = r.begin(q.GetAgent(), request)
+		}
+		a.session.take(request)
+	}
+	for _, agent := range m.GetBeats() {
+		if a := r.agents[agent]; a != nil {
+			a.session.take(nil)
+		}
+	}
+	for _, agent := range m.GetEnded() {
+		if a := r.agents[agent]; a != nil {
+			a.leave()
+		}
+	}
+}
+
+func (r *relay) begin(agent uint32, first *controlv1.HeartbeatRequest) *relayed {
+	ctx, cancel := context.WithCancelCause(r.ctx)
+	a := &relayed{r: r, agent: agent, cancel: cancel}
+	a.session = r.h.begin(ctx, first, a)
+	r.agents[agent] = a
+	return a
+}
+
+// leave ends the sessions of all agents: the gateway is gone, or this replica
+// stops.
+func (r *relay) leave() {
+	for _, a := range r.agents {
+		a.leave()
+	}
+}
+
+// relayed is an agent on a relay, and the way back to it.
+type relayed struct {
+	r       *relay
+	agent   uint32
+	session *session
+	cancel  context.CancelCauseFunc
+}
+
+// leave ends the session when the agent's stream has ended.
+func (l *relayed) leave() {
+	delete(l.r.agents, l.agent)
+	l.cancel(nil)
+	l.session.leave()
+}
+
+func (l *relayed) answer(a *controlv1.HeartbeatAnswer) {
+	if a.GetPresent() && a.GetAssignerTerm() == 0 && a.GetReport() == nil {
+		l.r.put(0, func(m *controlv1.RelayAnswer) { m.Present = append(m.Present, l.agent) })
+		return
+	}
+	text, err := proto.Marshal(a)
+	if err != nil {
+		l.end(err) // only text that is no valid UTF-8
+		return
+	}
+	l.r.put(len(text), func(m *controlv1.RelayAnswer) {
+		m.Answers = append(m.Answers, &controlv1.RelayedAnswer{Agent: l.agent, Answer: text})
+	})
+}
+
+func (l *relayed) end(err error) {
+	l.cancel(err)
+	l.r.ended(l.agent, err)
+}
+
+// ended tells the gateway to end an agent's stream.
+func (r *relay) ended(agent uint32, err error) {
+	failure := rpc.Pack(err)
+	r.put(len(failure), func(m *controlv1.RelayAnswer) {
+		m.Ended = append(m.Ended, &controlv1.RelayedEnd{Agent: agent, Failure: failure})
+	})
+}
+
+// put adds something of a size to what waits for the gateway.
+func (r *relay) put(size int, add func(*controlv1.RelayAnswer)) {
+	size += relayOverhead
+	r.mu.Lock()
+	if len(r.answers) == 0 || r.size+size > relayMessage {
+		r.answers, r.size = append(r.answers, &controlv1.RelayAnswer{}), 0
+	}
+	add(r.answers[len(r.answers)-1])
+	r.size += size
+	r.backlog += size
+	full := r.backlog > relayBacklog
+	r.mu.Unlock()
+	if full {
+		r.end(fault.New(fault.Exhausted, fault.ReasonOverloaded, "%d bytes of answers have not been taken", relayBacklog))
+	}
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// taken answers what waits for the gateway.
+func (r *relay) taken() []*controlv1.RelayAnswer {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	answers := r.answers
+	r.answers, r.backlog = nil, 0
+	return answers
+}

@@ -1,0 +1,206 @@
+package internal
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/rpc"
+)
+
+// relayStream is the gateway's side of a relay without a socket.
+type relayStream struct {
+	grpc.ServerStream
+	t       *testing.T
+	ctx     context.Context
+	in      chan *controlv1.RelayRequest
+	out     chan *controlv1.RelayAnswer
+	outcome chan error
+	header  chan struct{}
+}
+
+func (s *relayStream) Context() context.Context { return s.ctx }
+
+func (s *relayStream) SendHeader(metadata.MD) error { close(s.header); return nil }
+
+func (s *relayStream) Recv() (*controlv1.RelayRequest, error) {
+	select {
+	case m, ok := <-s.in:
+		if !ok {
+			return nil, io.EOF
+		}
+		return m, nil
+	case <-s.ctx.Done():
+		return nil, s.ctx.Err()
+	}
+}
+
+func (s *relayStream) Send(m *controlv1.RelayAnswer) error {
+	select {
+	case s.out <- m:
+		return nil
+	case <-s.ctx.Done():
+		return s.ctx.Err()
+	}
+}
+
+// openRelay opens one, which ends with the test or with hangUp.
+func openRelay(t *testing.T, h *Heartbeats) (s *relayStream, hangUp context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	s = &relayStream{
+		t: t, ctx: ctx, in: make(chan *controlv1.RelayRequest), out: make(chan *controlv1.RelayAnswer),
+		outcome: make(chan error, 1), header: make(chan struct{}),
+	}
+	done := make(chan struct{})
+	go func() { defer close(done); defer cancel(); s.outcome <- h.Relay(s) }()
+	t.Cleanup(func() { cancel(); <-done })
+	<-s.header
+	return s, cancel
+}
+
+// bring brings what an agent has sent.
+func (s *relayStream) bring(agent uint32, m *controlv1.HeartbeatRequest) {
+	s.t.Helper()
+	text, err := proto.Marshal(m)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.in <- &controlv1.RelayRequest{Requests: []*controlv1.RelayedRequest{{Agent: agent, Request: text}}}
+}
+
+// until takes answers until an agent is answered as it should be.
+func (s *relayStream) until(agent uint32, is func(*controlv1.HeartbeatAnswer) bool) {
+	s.t.Helper()
+	for {
+		select {
+		case m := <-s.out:
+			for _, number := range m.GetPresent() {
+				if number == agent && is(&controlv1.HeartbeatAnswer{Present: true}) {
+					return
+				}
+			}
+			for _, one := range m.GetAnswers() {
+				a := &controlv1.HeartbeatAnswer{}
+				if err := proto.Unmarshal(one.GetAnswer(), a); err != nil {
+					s.t.Fatal(err)
+				}
+				if one.GetAgent() == agent && is(a) {
+					return
+				}
+			}
+		case err := <-s.outcome:
+			s.t.Fatalf("the relay has ended: %v", err)
+		}
+	}
+}
+
+func present(a *controlv1.HeartbeatAnswer) bool { return a.GetPresent() && a.GetReport() == nil }
+
+// end takes answers until an agent's stream is to be ended, and says why.
+func (s *relayStream) end(agent uint32) *fault.Error {
+	s.t.Helper()
+	for {
+		select {
+		case m := <-s.out:
+			for _, one := range m.GetEnded() {
+				if one.GetAgent() == agent {
+					return rpc.Unpack(one.GetFailure())
+				}
+			}
+		case err := <-s.outcome:
+			s.t.Fatalf("the relay has ended: %v", err)
+		}
+	}
+}
+
+// Agents on a relay are what agents on streams of their own are: present by their
+// beats, answered their reports, told what is wrong, and looked after when they
+// have gone. What is wrong with one is of no consequence for another.
+func TestRelay(t *testing.T) {
+	h, agents := heartbeats(t)
+	a, b := register(t, agents, "a", "n").GetIncarnation(), register(t, agents, "b", "n").GetIncarnation()
+	s, hangUp := openRelay(t, h)
+	s.bring(1, &controlv1.HeartbeatRequest{Id: "a", Incarnation: a})
+	s.until(1, present)
+	s.bring(2, &controlv1.HeartbeatRequest{Id: "b", Incarnation: b})
+	s.until(2, present)
+	if h.pulse.streams != 2 {
+		t.Errorf("%d agents' heartbeats are taken", h.pulse.streams)
+	}
+	for range 3 {
+		s.in <- &controlv1.RelayRequest{Beats: []uint32{1, 2, 99}}
+		s.until(1, present)
+	}
+	s.bring(1, &controlv1.HeartbeatRequest{Id: "a", Incarnation: a, Report: &controlv1.ExecutorReport{Sequence: 5}})
+	s.until(1, func(answer *controlv1.HeartbeatAnswer) bool {
+		return answer.GetReport().GetSequence() == 5 && answer.GetReport().GetExecutor() == "a"
+	})
+
+	for agent, wrong := range map[uint32]*controlv1.HeartbeatRequest{
+		3: {Id: "a", Incarnation: a + 99},
+		4: {Id: "unknown", Incarnation: 1},
+	} {
+		s.bring(agent, wrong)
+		if f := s.end(agent); f.Reason != fault.ReasonOtherIncarnation && f.Reason != fault.ReasonNotFound {
+			t.Errorf("%v is told %v", wrong, f)
+		}
+		s.in <- &controlv1.RelayRequest{Ended: []uint32{agent}}
+	}
+	s.bring(2, &controlv1.HeartbeatRequest{Id: "a", Incarnation: a})
+	if f := s.end(2); f.Kind != fault.Invalid {
+		t.Errorf("another executor on the stream is told %v", f)
+	}
+	s.in <- &controlv1.RelayRequest{Requests: []*controlv1.RelayedRequest{{Agent: 5, Request: []byte("no message")}}}
+	if f := s.end(5); f.Kind != fault.Invalid {
+		t.Errorf("what cannot be read is told %v", f)
+	}
+
+	s.in <- &controlv1.RelayRequest{Ended: []uint32{2, 99}}
+	if gone := <-h.gone.waiting; gone.id != "b" || gone.incarnation != b {
+		t.Errorf("looked after is %+v", gone)
+	}
+	hangUp()
+	if gone := <-h.gone.waiting; gone.id != "a" || gone.incarnation != a {
+		t.Errorf("looked after is %+v", gone)
+	}
+	if err := <-s.outcome; !errors.Is(err, context.Canceled) {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
+// A gateway that takes no answers is cut off before they take much room, and
+// answers that are many go as several messages.
+func TestRelayIsBounded(t *testing.T) {
+	ctx, end := context.WithCancelCause(t.Context())
+	r := &relay{ctx: ctx, end: end, wake: make(chan struct{}, 1)}
+	one := &relayed{r: r, agent: 1}
+	long := &controlv1.HeartbeatAnswer{Report: &controlv1.ExecutorReportAnswer{Executor: strings.Repeat("x", relayMessage/4)}}
+	for range 9 {
+		one.answer(long)
+	}
+	for _, m := range r.taken() {
+		if n := len(m.GetAnswers()); n > 3 {
+			t.Errorf("%d answers share a message", n)
+		}
+	}
+	for range 4*relayBacklog/relayMessage - 8 {
+		one.answer(long)
+	}
+	if ctx.Err() != nil {
+		t.Fatalf("cut off already: %v", context.Cause(ctx))
+	}
+	for range 16 {
+		one.answer(long)
+	}
+	if f := fault.Of(context.Cause(ctx)); f == nil || f.Reason != fault.ReasonOverloaded {
+		t.Errorf("the gateway is told %v", f)
+	}
+}

@@ -1,0 +1,100 @@
+package inventory
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"berth.dev/pkg/constraint"
+	"berth.dev/pkg/model"
+	"pgregory.net/rapid"
+)
+
+// offerAll offers the entries that were not granted, in order, pass after pass,
+// until one gets to all of them, and answers the grants in their order.
+func offerAll(t *rapid.T, r *rig, entries []Entry) (granted []string, passes int) {
+	for {
+		passes++
+		outcomes := r.pass(entries...)
+		cut := slices.IndexFunc(outcomes, func(o Outcome) bool { return o.Result == Later })
+		stopped := map[string]bool{}
+		for i, o := range outcomes {
+			group := entries[i].Group
+			switch {
+			case cut >= 0 && i >= cut && o.Result != Later && !(o.Result == Behind && stopped[group]):
+				t.Fatalf("%+v is behind the cut at %d", o, cut)
+			case o.Result == Granted && stopped[group]:
+				t.Fatalf("%s overtook its queue", o.UID)
+			case o.Result == Granted:
+				granted = append(granted, o.UID)
+			default:
+				stopped[group] = true
+			}
+		}
+		if cut < 0 {
+			return granted, passes
+		}
+		entries = slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool { return slices.Contains(granted, e.UID) })
+	}
+}
+
+// Passes that are cut grant what one that is not would, in the same order, and get
+// to the end.
+func TestPassesThatAreCutGrantTheSame(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var registers []Register
+		for i := range evenly(1, 3, 6, 9).Draw(t, "executors") {
+			registers = append(registers, drawRegister(t, fmt.Sprintf("h%d", i)))
+		}
+		var kinds []constraint.Constraints
+		var sizes []int
+		for range evenly(1, 3, 6, 12).Draw(t, "entries") {
+			kinds, sizes = append(kinds, drawConstraints(t)), append(sizes, evenly(1, 2, 4).Draw(t, "n"))
+		}
+		limit := evenly(1, 20, 200).Draw(t, "limit")
+		play := func(limit int) ([]string, int) {
+			r := lead(DefaultConfig())
+			r.core.limits.pass = limit
+			for _, g := range registers {
+				r.ready(g)
+			}
+			var entries []Entry
+			for i, k := range kinds {
+				entries = append(entries, r.queue(fmt.Sprintf("u%02d", i), sizes[i], k))
+			}
+			return offerAll(t, r, entries)
+		}
+		want, _ := play(passWork)
+		if got, passes := play(limit); !slices.Equal(got, want) {
+			t.Fatalf("%d passes granted %v, one grants %v", passes, got, want)
+		}
+	})
+}
+
+// What did not fit is not looked for again until an executor changes.
+func TestARefusalIsRemembered(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.ready(small("e1", 1000, 1))
+	entry := r.queue("a", 2, cpu(1))
+	ask := func() (Outcome, int) {
+		o := r.pass(entry)[0]
+		return o, r.core.spent
+	}
+	first, spent := ask()
+	again, nothing := ask()
+	if first.Result != NoFit || again != first || spent == 0 || nothing != 0 {
+		t.Errorf("looked at %d for %+v, and at %d for %+v", spent, first, nothing, again)
+	}
+	r.ready(small("e2", 1000, 1))
+	if o, _ := ask(); o.Result != Granted {
+		t.Errorf("with room for it: %+v", o)
+	}
+	full := r.queue("b", 1, cpu(1))
+	if o := r.pass(full)[0]; o.Result != NoFit {
+		t.Errorf("without room: %+v", o)
+	}
+	r.state("a", model.Cancelled)
+	r.catchUp()
+	r.settle()
+	expectGranted(t, r.pass(full))
+}

@@ -1,0 +1,38 @@
+//go:build linux
+
+package inventory
+
+import (
+	"testing"
+
+	"berth.dev/pkg/constraint"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/resource"
+)
+
+// What fitting a batch of 100 allocates is guarded: `make bench` compares it.
+func BenchmarkStep(b *testing.B) {
+	c := fleet(10_000, false)
+	needs := resource.Vector{"cpu": 4000, "memory": 8 << 30, "slots": 1}
+	for _, r := range []struct {
+		name string
+		k    constraint.Constraints
+	}{
+		{"Fit", constraint.Constraints{Resources: needs}},
+		{"FitSKU", constraint.Constraints{Resources: needs, SKU: "sku-3"}},
+		{"FitSpread", constraint.Constraints{Resources: needs, Spread: constraint.Spread{By: constraint.ByExecutor, Max: 1}}},
+		{"Refuse", constraint.Constraints{Resources: resource.Vector{"gpu": 9, "slots": 1}}},
+	} {
+		entry := Entry{
+			Key: keyOf("bench"), UID: "bench", Group: "g", Mod: c.revision + 1, Constraints: r.k,
+			Seats: model.Seats{{First: 0, Last: 99, Number: 1}},
+		}
+		c.query(r.k) // the first time is measured apart
+		b.Run(r.name, func(b *testing.B) {
+			coreTime(b, func() {
+				c.Step(start, model.Input{Token: 1, Request: Pass{Term: 1, Pass: 1, Entries: []Entry{entry}}})
+				c.Step(start, model.Abandoned{})
+			})
+		})
+	}
+}

@@ -1,0 +1,142 @@
+package inventory
+
+import (
+	"iter"
+	"math"
+	"slices"
+)
+
+// limits are how far things go before they are done in another way.
+type limits struct {
+	// block is blockSize, narrow is up to how many executors of a section are
+	// looked at one by one, without bounds.
+	block, narrow int
+	// pass is passWork.
+	pass int
+}
+
+var defaultLimits = limits{block: blockSize, narrow: blockSize, pass: passWork}
+
+// endless is more workers than any batch has.
+const endless = math.MaxInt64
+
+// walk looks at the executors that a query may choose, by the blocks of fields.
+type walk struct {
+	*Core
+	query *query
+	aims  []*aim
+	// sku is the number of the only one asked for, 0 for any; none says that
+	// nobody has it.
+	sku  int32
+	none bool
+	// only is the one shape that is looked at, nil for all; avoided are executors
+	// that are not.
+	only    *shape
+	avoided map[*host]bool
+}
+
+func (c *Core) walk(q *query) walk {
+	w := walk{Core: c, query: q}
+	if q.sku != "" {
+		s := c.skus[q.sku]
+		if w.none = s == nil; !w.none {
+			w.sku = s.number
+		}
+	}
+	for _, f := range c.forms {
+		c.spent++
+		if a := c.aimAt(f, q.resources, q.role); a != nil {
+			w.aims = append(w.aims, a)
+		}
+	}
+	return w
+}
+
+// Which of a form's fields a walk goes through.
+func fieldOfOpen(f *form) *field { return &f.open }
+func fieldOfAll(f *form) *field  { return &f.all }
+
+// blocks gives the blocks in which a worker may fit. Those of a section of few
+// executors are made for the walk.
+func (w *walk) blocks(which func(*form) *field) iter.Seq2[*aim, *block] {
+	return func(yield func(*aim, *block) bool) {
+		if w.none {
+			return
+		}
+		members, narrow := w.members()
+		for _, a := range w.aims {
+			f := which(a.form)
+			list := f.blocks
+			if narrow {
+				list = f.gather(members, a.form, f == &a.form.open)
+			}
+			for _, b := range list {
+				w.spent++
+				b.tighten()
+				if w.sku != 0 && (w.sku < b.lowSKU || b.highSKU < w.sku) || !a.fits(b.high) {
+					continue
+				}
+				if !yield(a, b) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// members answers the executors of a section that has few.
+func (w *walk) members() (list []*host, narrow bool) {
+	section := w.query.section
+	if section.whole() || section.classes > w.limits.narrow {
+		return nil, false
+	}
+	for k := range w.sections.all(section) {
+		if len(list)+len(k.hosts) > w.limits.narrow {
+			return nil, false
+		}
+		list = append(list, k.hosts...)
+	}
+	w.spent += len(list)
+	slices.SortFunc(list, compareRank)
+	return list, true
+}
+
+// gather makes a block of those executors that are of the form, and open if so
+// asked.
+func (f *field) gather(hosts []*host, of *form, opened bool) []*block {
+	b := newBlock(spot{}, f.width)
+	b.loose = true
+	for _, h := range hosts {
+		point := h.shape.idle
+		if opened {
+			point = h.free
+		}
+		if h.shape.form == of && (!opened || h.standing == open) {
+			b.hosts, b.traits, b.amounts = append(b.hosts, h), append(b.traits, h.traits()), append(b.amounts, point...)
+		}
+	}
+	if len(b.hosts) == 0 {
+		return nil
+	}
+	return []*block{b}
+}
+
+// fitting gives the places in a block of the executors that are asked for, and
+// that a worker fits on.
+func (w *walk) fitting(a *aim, b *block) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		w.spent += len(b.hosts)
+		section := w.query.section
+		whole, width := section.whole(), len(b.low)
+		for at := range b.traits {
+			k := &b.traits[at]
+			switch {
+			case w.sku != 0 && k.sku != w.sku, !whole && !section.has(k.class), w.only != nil && k.shape != w.only.index:
+			case !a.fits(b.amounts[at*width : (at+1)*width]):
+			case w.avoided != nil && w.avoided[b.hosts[at]]:
+			case !yield(at):
+				return
+			}
+		}
+	}
+}

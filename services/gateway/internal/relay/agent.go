@@ -1,0 +1,170 @@
+package relay
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/rpc"
+)
+
+const (
+	// requestLimit bounds what an agent sends at a time, bytes: a message between
+	// services, less what a relay adds.
+	requestLimit = rpc.PeerMessageLimit - 64<<10
+	// answerBacklog is how many answers may wait for an agent to take them.
+	answerBacklog = 128
+)
+
+// present is the answer to most heartbeats, as it stands on the wire.
+var present = func() []byte {
+	frame, err := proto.Marshal(&controlv1.HeartbeatAnswer{Present: true})
+	if err != nil {
+		panic(err) // it has no text
+	}
+	return frame
+}()
+
+// agent is the stream of one agent.
+type agent struct {
+	relay  *relay
+	number uint32
+	ctx    context.Context
+	// end ends the stream with an error, or with io.EOF for none.
+	end context.CancelCauseFunc
+	// room is taken while a request of the agent's waits to be sent.
+	room chan struct{}
+	// beating says that a beat waits to be sent; of the relay.
+	beating bool
+	// wake has one element when answers wait.
+	wake chan struct{}
+
+	mu      sync.Mutex
+	answers [][]byte
+}
+
+// Register has the relays serve agents on the gateway's server, which must use
+// rpc.FrameCodec.
+func (r *Relays) Register(s grpc.ServiceRegistrar) {
+	s.RegisterService(&grpc.ServiceDesc{
+		ServiceName: controlv1.Heartbeats_ServiceDesc.ServiceName,
+		HandlerType: (*any)(nil),
+		Streams: []grpc.StreamDesc{{
+			StreamName: "Heartbeat", ServerStreams: true, ClientStreams: true,
+			Handler: func(srv any, in grpc.ServerStream) error { return srv.(*Relays).heartbeat(in) },
+		}},
+	}, r)
+}
+
+// heartbeat carries the stream of an agent until one side ends it.
+func (r *Relays) heartbeat(in grpc.ServerStream) error {
+	ctx, end := context.WithCancelCause(in.Context())
+	defer end(nil)
+	a := &agent{ctx: ctx, end: end, room: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
+	for added := false; !added; added = a.relay.add(a) {
+		var err error
+		if a.relay, err = r.choose(ctx); err != nil {
+			return err
+		}
+		if a.relay == nil {
+			return r.forward(r, in)
+		}
+	}
+	// Told apart from the end of this call, which waits for a deaf agent to take the
+	// answer that is under way.
+	context.AfterFunc(ctx, func() { a.relay.remove(a) })
+	go func() { end(a.receive(in)) }() // the end of the handler ends it
+	for {
+		select {
+		case <-a.wake:
+			for _, frame := range a.waiting() {
+				if err := in.SendMsg(&rpc.Frame{Bytes: frame}); err != nil {
+					return err
+				}
+			}
+		case <-ctx.Done():
+			if cause := context.Cause(ctx); !errors.Is(cause, io.EOF) {
+				return cause
+			}
+			return nil // one side has said all
+		}
+	}
+}
+
+// receive takes what the agent sends. While a request waits to be sent the next
+// one is not read: an agent that sends more than it may is slowed down by itself.
+func (a *agent) receive(in grpc.ServerStream) error {
+	var last []byte // that had no report
+	for {
+		var frame rpc.Frame
+		if err := in.RecvMsg(&frame); err != nil {
+			return err
+		}
+		switch {
+		case last != nil && bytes.Equal(frame.Bytes, last):
+			a.relay.beat(a)
+			continue
+		case len(frame.Bytes) > requestLimit:
+			return fault.New(fault.Invalid, fault.ReasonTooLarge, "the request has %d bytes; at most %d are allowed", len(frame.Bytes), requestLimit)
+		case bare(frame.Bytes):
+			last = frame.Bytes
+		}
+		select {
+		case a.room <- struct{}{}:
+		case <-a.ctx.Done():
+			return context.Cause(a.ctx)
+		}
+		a.relay.request(a, frame.Bytes)
+	}
+}
+
+// reportField is the number of HeartbeatRequest's report.
+const reportField = 3
+
+// bare says whether a HeartbeatRequest has no report.
+func bare(frame []byte) bool {
+	for len(frame) > 0 {
+		field, _, n := protowire.ConsumeField(frame)
+		if n < 0 || field == reportField {
+			return false
+		}
+		frame = frame[n:]
+	}
+	return true
+}
+
+// answer has the agent answered. It does not wait: what an agent does not take is
+// dropped where it says nothing new, and else ends its stream.
+func (a *agent) answer(frame []byte) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	waiting := len(a.answers)
+	switch {
+	case waiting > 0 && bytes.Equal(a.answers[waiting-1], frame):
+		return
+	case waiting >= answerBacklog:
+		a.end(fault.New(fault.Exhausted, fault.ReasonOverloaded, "%d answers have not been taken", answerBacklog))
+		return
+	}
+	a.answers = append(a.answers, frame)
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (a *agent) waiting() [][]byte {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	answers := a.answers
+	a.answers = nil
+	return answers
+}

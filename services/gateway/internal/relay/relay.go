@@ -1,0 +1,196 @@
+package relay
+
+import (
+	"context"
+	"io"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	"berth.dev/pkg/rpc"
+)
+
+const (
+	// linger is how long a heartbeat without news waits for others: a small part of
+	// the time between two, and long enough that many share a message.
+	linger = 50 * time.Millisecond
+	// messageSize is how many bytes share a message; more of one agent's has a
+	// message of its own.
+	messageSize = 256 << 10
+)
+
+// relay is one stream to a replica.
+type relay struct {
+	stream grpc.BidiStreamingClient[controlv1.RelayRequest, controlv1.RelayAnswer]
+	// wake has one element when something is to be sent at once.
+	wake chan struct{}
+
+	mu     sync.Mutex
+	agents map[uint32]*agent
+	last   uint32 // number that was given
+	closed error
+	// What waits to be sent: of each agent at most one request, and one beat.
+	requests []request
+	beats    []*agent
+	ended    []uint32
+}
+
+type request struct {
+	of    *agent
+	frame []byte
+}
+
+func newRelay(stream grpc.BidiStreamingClient[controlv1.RelayRequest, controlv1.RelayAnswer]) *relay {
+	return &relay{stream: stream, wake: make(chan struct{}, 1), agents: map[uint32]*agent{}}
+}
+
+func (r *relay) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.agents)
+}
+
+// add takes an agent's stream on; false when the relay has ended.
+func (r *relay) add(a *agent) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed != nil {
+		return false
+	}
+	r.last++
+	a.number = r.last
+	r.agents[a.number] = a
+	return true
+}
+
+// remove tells the replica that an agent's stream has ended.
+func (r *relay) remove(a *agent) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.agents, a.number)
+	r.ended = append(r.ended, a.number)
+	r.stir()
+}
+
+// close ends the streams of all agents.
+func (r *relay) close(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = err
+	for _, a := range r.agents {
+		a.end(err)
+	}
+}
+
+// request has sent what an agent sends, at once. The agent has taken its room.
+func (r *relay) request(a *agent, frame []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.agents[a.number] != a {
+		return // it has ended
+	}
+	r.requests = append(r.requests, request{a, frame})
+	r.stir()
+}
+
+// beat has sent that an agent is there, with the next message, soon.
+func (r *relay) beat(a *agent) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if a.beating || r.agents[a.number] != a {
+		return
+	}
+	a.beating = true
+	if r.beats = append(r.beats, a); len(r.beats) == 1 {
+		time.AfterFunc(linger, r.stir)
+	}
+}
+
+func (r *relay) stir() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// send sends what waits until the stream breaks.
+func (r *relay) send(ctx context.Context) {
+	for {
+		select {
+		case <-r.wake:
+		case <-ctx.Done():
+			return
+		}
+		for _, m := range r.waiting() {
+			if r.stream.Send(m) != nil {
+				return // why, is for receive to tell
+			}
+		}
+	}
+}
+
+// waiting takes what waits to be sent, as messages of bounded size. What ended
+// comes last.
+func (r *relay) waiting() []*controlv1.RelayRequest {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := &controlv1.RelayRequest{}
+	messages := []*controlv1.RelayRequest{m}
+	size := 0
+	for _, q := range r.requests {
+		if size > 0 && size+len(q.frame) > messageSize {
+			m, size = &controlv1.RelayRequest{}, 0
+			messages = append(messages, m)
+		}
+		m.Requests = append(m.Requests, &controlv1.RelayedRequest{Agent: q.of.number, Request: q.frame})
+		size += len(q.frame)
+		<-q.of.room
+	}
+	for _, a := range r.beats {
+		a.beating = false
+		m.Beats = append(m.Beats, a.number)
+	}
+	m.Ended = r.ended
+	r.requests, r.beats, r.ended = nil, nil, nil
+	return messages
+}
+
+// receive hands agents what the replica answers, until the stream breaks.
+func (r *relay) receive() error {
+	for {
+		m, err := r.stream.Recv()
+		if err != nil {
+			return err
+		}
+		r.hand(m)
+	}
+}
+
+// hand hands out answers. Of agents that have gone meanwhile nothing is left to do.
+func (r *relay) hand(m *controlv1.RelayAnswer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, one := range m.GetAnswers() {
+		if a := r.agents[one.GetAgent()]; a != nil {
+			a.answer(one.GetAnswer())
+		}
+	}
+	for _, number := range m.GetPresent() {
+		if a := r.agents[number]; a != nil {
+			a.answer(present)
+		}
+	}
+	for _, one := range m.GetEnded() {
+		a := r.agents[one.GetAgent()]
+		if a == nil {
+			continue
+		}
+		if failure := rpc.Unpack(one.GetFailure()); failure != nil {
+			a.end(failure)
+		} else {
+			a.end(io.EOF)
+		}
+	}
+}

@@ -1,0 +1,389 @@
+package relay_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/rpc"
+	"berth.dev/services/gateway/internal/relay"
+	"berth.dev/services/gateway/internal/replicatest"
+)
+
+// replica is an executor-state that keeps what comes over its relays, and answers
+// each message as it is told to.
+type replica struct {
+	*replicatest.Replica
+	answer func(*controlv1.RelayRequest) *controlv1.RelayAnswer
+
+	mu     sync.Mutex
+	got    []*controlv1.RelayRequest
+	relays int
+}
+
+// start starts a replica that answers that every agent is present, unless it is
+// given another answer.
+func start(t *testing.T, answer func(*controlv1.RelayRequest) *controlv1.RelayAnswer) *replica {
+	r := &replica{answer: answer}
+	if answer == nil {
+		r.answer = allPresent
+	}
+	r.Replica = replicatest.Start(t, "", replicatest.Answers{Relay: r.relay})
+	r.SetServing(model.ServiceExecutorState, true)
+	return r
+}
+
+func (r *replica) relay(s grpc.BidiStreamingServer[controlv1.RelayRequest, controlv1.RelayAnswer]) error {
+	if err := s.SendHeader(nil); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	r.relays++
+	r.mu.Unlock()
+	for {
+		m, err := s.Recv()
+		if err != nil {
+			return err
+		}
+		r.mu.Lock()
+		r.got = append(r.got, m)
+		r.mu.Unlock()
+		if err := s.Send(r.answer(m)); err != nil {
+			return err
+		}
+	}
+}
+
+// seen is what came over so many relays.
+func (r *replica) seen() (got []*controlv1.RelayRequest, relays int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.got), r.relays
+}
+
+// until waits until what came over the relays is as it should be.
+func (r *replica) until(t *testing.T, what string, is func(got []*controlv1.RelayRequest) bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; runtime.Gosched() {
+		got, _ := r.seen()
+		if is(got) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not %s, of %d messages", what, len(got))
+		}
+	}
+}
+
+func allPresent(m *controlv1.RelayRequest) *controlv1.RelayAnswer {
+	a := &controlv1.RelayAnswer{Present: m.GetBeats()}
+	for _, q := range m.GetRequests() {
+		a.Present = append(a.Present, q.GetAgent())
+	}
+	return a
+}
+
+// gateway is relays behind a gRPC server, and agents' way to it.
+type gateway struct {
+	*relay.Relays
+	agents controlv1.HeartbeatsClient
+}
+
+func open(t *testing.T, forward grpc.StreamHandler, replicas ...string) *gateway {
+	t.Helper()
+	r, err := relay.New(relay.Options{Replicas: replicas, Forward: forward})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := rpc.NewServer(rpc.ServerOptions{More: []grpc.ServerOption{grpc.ForceServerCodecV2(rpc.FrameCodec())}})
+	r.Register(server)
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = r.Run(ctx) })
+	running.Go(func() { _ = server.Serve(l) })
+	conn, err := rpc.Dial([]string{l.Addr().String()}, rpc.DialOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		conn.Close()
+		server.Stop()
+		stop()
+		running.Wait()
+		r.Close()
+	})
+	return &gateway{r, controlv1.NewHeartbeatsClient(conn)}
+}
+
+type stream = grpc.BidiStreamingClient[controlv1.HeartbeatRequest, controlv1.HeartbeatAnswer]
+
+// agent opens the stream of an agent, and has it greeted.
+func (g *gateway) agent(t *testing.T, id string) stream {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	return g.agentFor(t, ctx, id)
+}
+
+// agentFor is agent, until ctx ends.
+func (g *gateway) agentFor(t *testing.T, ctx context.Context, id string) stream {
+	t.Helper()
+	s, err := g.agents.Heartbeat(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	beat(t, s, &controlv1.HeartbeatRequest{Id: id, Incarnation: 1, Report: &controlv1.ExecutorReport{Complete: true}})
+	return s
+}
+
+// beat sends a heartbeat and takes its answer.
+func beat(t *testing.T, s stream, m *controlv1.HeartbeatRequest) {
+	t.Helper()
+	if err := s.Send(m); err != nil {
+		t.Fatal(err)
+	}
+	if answer, err := s.Recv(); err != nil || !answer.GetPresent() {
+		t.Fatalf("answered %v, %v", answer, err)
+	}
+}
+
+func requestOf(t *testing.T, q *controlv1.RelayedRequest) *controlv1.HeartbeatRequest {
+	t.Helper()
+	m := &controlv1.HeartbeatRequest{}
+	if err := proto.Unmarshal(q.GetRequest(), m); err != nil {
+		t.Error(err)
+	}
+	return m
+}
+
+// The agents of a gateway share one stream. Each sends its own, in order; what it
+// repeats goes as its number; and each gets its own answers, and its own end.
+func TestAgentsShareAStream(t *testing.T) {
+	const agents, reports = 20, 5
+	a := start(t, func(m *controlv1.RelayRequest) *controlv1.RelayAnswer {
+		answer := &controlv1.RelayAnswer{Present: m.GetBeats()}
+		for _, q := range m.GetRequests() {
+			request := requestOf(t, q)
+			text, err := proto.Marshal(&controlv1.HeartbeatAnswer{Present: true, AssignerTerm: request.GetReport().GetSequence()})
+			if err != nil {
+				t.Error(err)
+			}
+			answer.Answers = append(answer.Answers, &controlv1.RelayedAnswer{Agent: q.GetAgent(), Answer: text})
+			if request.GetReport().GetSequence() == reports {
+				failure := rpc.Pack(fault.New(fault.Precondition, fault.ReasonOtherIncarnation, "%s has been followed", request.GetId()))
+				answer.Ended = append(answer.Ended, &controlv1.RelayedEnd{Agent: q.GetAgent(), Failure: failure})
+			}
+		}
+		return answer
+	})
+	g := open(t, nil, a.Address)
+	var all sync.WaitGroup
+	for i := range agents {
+		id := fmt.Sprint("e", i)
+		s := g.agent(t, id)
+		all.Go(func() {
+			for range 3 {
+				beat(t, s, &controlv1.HeartbeatRequest{Id: id, Incarnation: 1})
+			}
+			for n := int64(1); n <= reports; n++ {
+				if err := s.Send(&controlv1.HeartbeatRequest{Id: id, Incarnation: 1, Report: &controlv1.ExecutorReport{Sequence: n}}); err != nil {
+					t.Error(err)
+				}
+			}
+			for n := int64(1); n <= reports; n++ {
+				if answer, err := s.Recv(); err != nil || answer.GetAssignerTerm() != n {
+					t.Errorf("%s: report %d is answered %v, %v", id, n, answer, err)
+				}
+			}
+			_, err := s.Recv()
+			if f := rpc.FromStatus(err); f == nil || f.Reason != fault.ReasonOtherIncarnation || f.Message != id+" has been followed" {
+				t.Errorf("%s ended with %v", id, err)
+			}
+		})
+	}
+	all.Wait()
+	a.until(t, "all ended", func(got []*controlv1.RelayRequest) bool {
+		ended := 0
+		for _, m := range got {
+			ended += len(m.GetEnded())
+		}
+		return ended == agents
+	})
+	ids, beats := map[uint32]string{}, map[uint32]int{}
+	got, relays := a.seen()
+	for _, m := range got {
+		for _, q := range m.GetRequests() {
+			request := requestOf(t, q)
+			if id, known := ids[q.GetAgent()]; known && id != request.GetId() {
+				t.Errorf("%d is %s and %s", q.GetAgent(), id, request.GetId())
+			}
+			ids[q.GetAgent()] = request.GetId()
+		}
+		for _, agent := range m.GetBeats() {
+			beats[agent]++
+		}
+	}
+	if relays != 1 || len(ids) != agents {
+		t.Errorf("%d streams for %d agents", relays, len(ids))
+	}
+	for agent := range ids {
+		// The first one without a report is sent whole.
+		if beats[agent] != 2 {
+			t.Errorf("%s has beaten %d times by its number", ids[agent], beats[agent])
+		}
+	}
+}
+
+// Many agents at once are spread over the replicas. When one dies, its agents are
+// told at once, and go on at the other.
+func TestAgentsOfAReplicaThatDies(t *testing.T) {
+	a, b := start(t, nil), start(t, nil)
+	g := open(t, nil, a.Address, b.Address)
+	met := func(r *replica) bool { got, _ := r.seen(); return len(got) > 0 }
+	first := g.agent(t, "first")
+	one, other := a, b
+	if met(b) {
+		one, other = b, a
+	}
+	// The relay to the other may be opened later.
+	for deadline := time.Now().Add(20 * time.Second); !met(other); g.agent(t, "another") {
+		if time.Now().After(deadline) {
+			t.Fatal("the agents are all on one relay")
+		}
+	}
+	one.Stop()
+	if _, err := first.Recv(); rpc.FromStatus(err).Kind != fault.Unavailable {
+		t.Errorf("the agent is told %v", err)
+	}
+	beat(t, g.agent(t, "first"), &controlv1.HeartbeatRequest{Id: "first", Incarnation: 1})
+}
+
+// A replica that is older than relays gets the stream of each agent as it is.
+func TestReplicaThatKnowsNoRelays(t *testing.T) {
+	former := replicatest.Start(t, "", replicatest.Answers{})
+	former.SetServing(model.ServiceExecutorState, true)
+	forward := func(_ any, in grpc.ServerStream) error {
+		var frame rpc.Frame
+		for {
+			if err := in.RecvMsg(&frame); err == io.EOF {
+				return nil
+			} else if err != nil {
+				return err
+			}
+			if err := in.SendMsg(&controlv1.HeartbeatAnswer{Present: true}); err != nil {
+				return err
+			}
+		}
+	}
+	s := open(t, forward, former.Address).agent(t, "a")
+	if err := s.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Recv(); err != io.EOF {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
+// An agent that has said all, and one that hangs up, are told of.
+func TestEndOfAnAgent(t *testing.T) {
+	a := start(t, nil)
+	g := open(t, nil, a.Address)
+	ended := func(n uint32) {
+		t.Helper()
+		a.until(t, "ended", func(got []*controlv1.RelayRequest) bool {
+			return slices.ContainsFunc(got, func(m *controlv1.RelayRequest) bool { return slices.Contains(m.GetEnded(), n) })
+		})
+	}
+	s := g.agent(t, "a")
+	if err := s.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Recv(); err != io.EOF {
+		t.Errorf("it ended with %v", err)
+	}
+	ended(1)
+	ctx, hangUp := context.WithCancel(t.Context())
+	s, err := g.agents.Heartbeat(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	beat(t, s, &controlv1.HeartbeatRequest{Id: "b", Incarnation: 1})
+	hangUp()
+	ended(2)
+}
+
+// A gateway that stops ends its agents' streams and takes no more.
+func TestStop(t *testing.T) {
+	a := start(t, nil)
+	g := open(t, nil, a.Address)
+	s := g.agent(t, "a")
+	g.End()
+	for range 2 {
+		if _, err := s.Recv(); rpc.FromStatus(err).Message != "this gateway is stopping; another one answers" {
+			t.Errorf("the agent is told %v", err)
+		}
+		var err error
+		if s, err = g.agents.Heartbeat(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// An agent that takes no answers, and one that sends without end, hold up nobody
+// but themselves.
+func TestSlowAgentHoldsUpNobody(t *testing.T) {
+	long := strings.Repeat("x", 8<<10)
+	sequence := int64(0)
+	a := start(t, func(m *controlv1.RelayRequest) *controlv1.RelayAnswer {
+		answer := &controlv1.RelayAnswer{}
+		for _, q := range m.GetRequests() {
+			if requestOf(t, q).GetId() != "deaf" {
+				answer.Present = append(answer.Present, q.GetAgent())
+				continue
+			}
+			// Each of them another, so that none stands for the one before.
+			sequence++
+			text, err := proto.Marshal(&controlv1.HeartbeatAnswer{Present: true, AssignerTerm: sequence, Report: &controlv1.ExecutorReportAnswer{Executor: long}})
+			if err != nil {
+				t.Error(err)
+			}
+			answer.Answers = append(answer.Answers, &controlv1.RelayedAnswer{Agent: q.GetAgent(), Answer: text})
+		}
+		return answer
+	})
+	g := open(t, nil, a.Address)
+	ctx, hangUp := context.WithCancel(t.Context())
+	deaf := g.agentFor(t, ctx, "deaf")
+	var sending sync.WaitGroup
+	sending.Go(func() {
+		for n := int64(0); ; n++ {
+			if deaf.Send(&controlv1.HeartbeatRequest{Id: "deaf", Incarnation: 1, Report: &controlv1.ExecutorReport{Sequence: n}}) != nil {
+				return // it has hung up
+			}
+		}
+	})
+	s := g.agent(t, "quick")
+	a.until(t, "cut off", func(got []*controlv1.RelayRequest) bool {
+		beat(t, s, &controlv1.HeartbeatRequest{Id: "quick", Incarnation: 1, Report: &controlv1.ExecutorReport{Sequence: 1}})
+		return slices.ContainsFunc(got, func(m *controlv1.RelayRequest) bool { return slices.Contains(m.GetEnded(), 1) })
+	})
+	hangUp()
+	sending.Wait()
+}

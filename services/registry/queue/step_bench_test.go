@@ -1,0 +1,31 @@
+package queue
+
+import (
+	"fmt"
+	"testing"
+)
+
+// What a step of the queue allocates is guarded: `make bench` compares it. It does
+// not depend on how many wait, so few do here.
+func BenchmarkStep(b *testing.B) {
+	const n = 1000
+	measure := func(name string, step func(w *world, i int)) {
+		b.Run(name, func(b *testing.B) {
+			w := waiting(b, n)
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				step(w, i)
+			}
+		})
+	}
+	measure("Upsert", func(w *world, i int) { w.input(ask(fmt.Sprint("k", i), 8)) })
+	measure("Unchanged", func(w *world, i int) { w.input(ask(fmt.Sprint("j", i%n), 1)) })
+	measure("Cancel", func(w *world, i int) { w.input(Cancel{Key: ask(fmt.Sprint("j", i%n), 1).Key}) })
+	measure("Pass", func(w *world, _ int) {
+		w.core.flight = nil
+		w.now = w.now.Add(w.core.config.RetryEvery)
+		if len(actionsOf[SendPass](w.step(nil))) == 0 {
+			b.Fatal("no pass")
+		}
+	})
+}
