@@ -233,7 +233,8 @@ func (d *Driver[C]) Lead(ctx context.Context, l Leading) ([]model.Action, error)
 // store is full, it takes all of it back: requests are refused, the rest is tried
 // again when it is due (see NextDeadline). An error ends the term.
 func (d *Driver[C]) Round(ctx context.Context, events []model.Event) ([]model.Action, error) {
-	var actions []model.Action
+	// What is open was decided, and nothing has proved since that this replica leads.
+	var actions, open []model.Action
 	events, d.later = append(d.later, events...), nil
 	if !d.now().Before(d.retry) {
 		d.retry = time.Time{}
@@ -254,18 +255,18 @@ func (d *Driver[C]) Round(ctx context.Context, events []model.Event) ([]model.Ac
 		durable, late, err := d.commit(ctx)
 		if err == nil {
 			for _, a := range tentative {
-				actions = append(actions, a...)
+				open = append(open, a...)
 			}
-			actions = append(actions, late...)
-			if durable == 0 && answers(actions) {
+			open = append(open, late...)
+			if durable == 0 && answers(open) {
 				// An answer that rests on no write is a read: a leader that was
 				// deposed without knowing it must not give it. A write would have
 				// proved the term.
 				if err := d.Confirm(ctx); err != nil {
-					return nil, err
+					return actions, err
 				}
 			}
-			return actions, d.retain(ctx)
+			return append(actions, open...), d.retain(ctx)
 		}
 		if poisoned := (*Poisoned)(nil); errors.As(err, &poisoned) {
 			return actions, err
@@ -275,14 +276,17 @@ func (d *Driver[C]) Round(ctx context.Context, events []model.Event) ([]model.Ac
 		}
 		done := 0
 		for done < len(events) && after[done] <= durable {
-			actions = append(actions, tentative[done]...)
+			open = append(open, tentative[done]...)
 			done++
 		}
-		actions = append(actions, late...)
+		open = append(open, late...)
 		events = events[done:]
 		var conflict *store.Conflict
+		if errors.As(err, &conflict) || durable > 0 {
+			actions, open = append(actions, open...), nil
+		}
 		switch {
-		case errors.As(err, &conflict):
+		case conflict != nil:
 			conflicts++
 			told, err := d.catchUp(ctx, conflict.Revision)
 			if err != nil {
@@ -296,10 +300,15 @@ func (d *Driver[C]) Round(ctx context.Context, events []model.Event) ([]model.Ac
 			if !ok {
 				return actions, err
 			}
-			actions = append(actions, model.Reply{Token: input.Token, Err: refusal(err)})
+			open = append(open, model.Reply{Token: input.Token, Err: refusal(err)})
 			events = append([]model.Event{nil}, notTold(events[1:])...)
 		case isFull(err):
-			return append(actions, d.putOff(events)...), nil
+			if answers(open) {
+				if err := d.Confirm(ctx); err != nil {
+					return actions, err
+				}
+			}
+			return append(append(actions, open...), d.putOff(events)...), nil
 		case errors.Is(err, store.ErrFenced):
 			return actions, ErrFenced
 		default:

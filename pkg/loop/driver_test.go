@@ -3,6 +3,7 @@ package loop_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -264,6 +265,37 @@ func TestAnswerWithoutAWriteConfirmsTheTerm(t *testing.T) {
 	}
 	r.deposed = true
 	if replies, err := r.round(get{executor("a").Ref()}); !errors.Is(err, loop.ErrFenced) || len(replies) != 0 {
+		t.Errorf("a deposed leader answered %v, %v", replies, err)
+	}
+}
+
+// An answer that rests on no write is not given either where the writes of its
+// round tell that the term is over.
+func TestADeposedLeaderAnswersNothing(t *testing.T) {
+	r := newRig(t)
+	r.write(store.Delete(space.Key(model.LeaderRef(service))))
+	r.deposed = true
+	replies, err := r.round(get{executor("a").Ref()}, put{record: executor("b")})
+	if !errors.Is(err, loop.ErrFenced) || len(replies) != 0 {
+		t.Errorf("a deposed leader answered %v, %v", replies, err)
+	}
+}
+
+// One that rests on no write waits for the term to be confirmed where the writes of
+// its round are refused for want of room.
+func TestAFullStoreIsNoProofOfTheTerm(t *testing.T) {
+	r := newRig(t)
+	r.fake.SetHook(func(_ context.Context, call store.Call) store.Outcome {
+		if call.Method == store.MethodTxn {
+			return store.Outcome{Apply: store.ApplyNever, Err: fmt.Errorf("%w: %w", store.ErrAmbiguous, store.ErrFull)}
+		}
+		return store.Outcome{}
+	})
+	if replies, err := r.round(get{executor("a").Ref()}, put{record: executor("b")}); err != nil || len(replies) != 2 || r.confirmed != 1 {
+		t.Fatalf("replies %v, error %v, confirmed %d times", replies, err, r.confirmed)
+	}
+	r.deposed = true
+	if replies, err := r.round(get{executor("a").Ref()}, put{record: executor("b")}); !errors.Is(err, loop.ErrFenced) || len(replies) != 0 {
 		t.Errorf("a deposed leader answered %v, %v", replies, err)
 	}
 }

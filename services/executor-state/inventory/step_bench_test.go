@@ -12,7 +12,7 @@ import (
 
 // What fitting a batch of 100 allocates is guarded: `make bench` compares it.
 func BenchmarkStep(b *testing.B) {
-	c := fleet(10_000, false)
+	c := fleet(10_000, alike)
 	needs := resource.Vector{"cpu": 4000, "memory": 8 << 30, "slots": 1}
 	for _, r := range []struct {
 		name string
