@@ -118,16 +118,6 @@ var All = []Mutant{
 		Hunter: Sim, Expects: []string{"RESERVATION_STATE", "is not stopping"},
 	},
 	{
-		Name: "no-compare-at-sweep", Breaks: "a lease is swept only while nobody has taken it",
-		Edits: []Edit{
-			{
-				File: "services/executor-state/inventory/settle.go",
-				Old:  `Expect: []model.Expect{{Ref: model.Ref{Kind: model.KindTaskHeader, ID: uid}, Absent: true}},`, New: ``,
-			},
-		},
-		Hunter: Sim, Expects: []string{"RELEASE", "PLACEMENT"},
-	},
-	{
 		Name: "head-passed-over", Breaks: "behind a reservation that does not fit nothing of its group is granted",
 		Edits: []Edit{
 			{File: "services/executor-state/inventory/pass.go", Old: `stopped[entry.Group] = outcome.Result != Granted &&`, New: `stopped[entry.Group] = false &&`},
@@ -147,16 +137,6 @@ var All = []Mutant{
 			{File: "services/executor-state/inventory/lost.go", Old: `return from.Add(h.class.lostAfter)`, New: `return from`},
 		},
 		Hunter: Sim, Expects: []string{"and may be away for"},
-	},
-	{
-		Name: "lost-while-there", Breaks: "an executor is given up only while it is away",
-		Edits: []Edit{
-			{
-				File: "services/executor-state/inventory/lost.go",
-				Old:  `Expect: []model.Expect{{Ref: model.Ref{Kind: model.KindLive, ID: h.id}, Absent: true}},`, New: ``,
-			},
-		},
-		Hunter: Sim, Expects: []string{"is LOST, and is there"},
 	},
 	{
 		Name: "absent-by-an-old-report", Breaks: "a report proves absence only of workers that were acknowledged before it",

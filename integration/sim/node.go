@@ -241,7 +241,7 @@ func (n *node[C]) follow() {
 	if n.driver.Revision() == 0 {
 		return
 	}
-	if leader, _ := n.driver.Leader(n.service); n.won == 0 && (leader == nil || leader.Replica == n.name) {
+	if n.won == 0 {
 		n.campaign()
 	}
 	if n.won != 0 && n.driver.CaughtUp(n.won) {

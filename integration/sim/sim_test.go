@@ -16,6 +16,7 @@ import (
 var (
 	seedFlag  = flag.Uint64("seed", 0, "play this seed only, and print its transcript")
 	seedsFlag = flag.Uint64("seeds", 500, "how many seeds to play")
+	fromFlag  = flag.Uint64("from", 1, "the first of the seeds to play")
 	stepsFlag = flag.Int("steps", 1500, "how many steps a seed has before its faults stop")
 )
 
@@ -41,7 +42,7 @@ func TestSeeds(t *testing.T) {
 			}
 		})
 	}
-	for seed := uint64(1); seed <= *seedsFlag && !t.Failed(); seed++ {
+	for seed := *fromFlag; seed < *fromFlag+*seedsFlag && !t.Failed(); seed++ {
 		seeds <- seed
 	}
 	close(seeds)

@@ -171,6 +171,9 @@ func (s *search) picked(h *host) {
 // take all of it, the one that the best executor is of. Without one it is nil,
 // and fitting is what the most spacious takes.
 func (s *search) oneShape() (only *shape, fitting int) {
+	if likely := s.likelyShape(); likely != nil {
+		return likely, int(s.needed)
+	}
 	best := int64(0)
 	s.rooms = append(s.rooms[:0], make([]int64, s.shapes.count)...)
 	s.spent += len(s.rooms) / blockSize
@@ -206,6 +209,43 @@ func (s *search) oneShape() (only *shape, fitting int) {
 		t.pop()
 	}
 }
+
+// likelyShape answers the shape if the best executors are of it. Mostly it is that
+// of the very first, and then nobody has to look at all the others. Where no shape
+// has as many executors as there are workers, that is soon done by itself.
+func (s *search) likelyShape() *shape {
+	if int64(s.shapes.crowd) < s.needed {
+		return nil
+	}
+	small := map[*shape]bool{}
+	t := s.tour(s.most)
+	for range likelyLooks {
+		k, ok := t.first()
+		if !ok {
+			return nil
+		}
+		if only := k.host.shape; !small[only] {
+			s.only = only
+			s.anew()
+			room := s.room()
+			s.only = nil
+			if int64(room) == s.needed {
+				return only
+			}
+			if small[only] = true; len(small) == likelyShapes {
+				return nil
+			}
+		}
+		t.pop()
+	}
+	return nil
+}
+
+// So many of the best executors, and of their shapes, are looked at before all are.
+const (
+	likelyLooks  = 256
+	likelyShapes = 4
+)
 
 type shapeDomain struct {
 	shape  int32
