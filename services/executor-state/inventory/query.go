@@ -64,11 +64,6 @@ func (q *query) fits(s *shape) bool {
 	return s.resources.Fits(q.resources) && (len(s.shares) == 0 || s.allowed(q.role).Fits(q.resources))
 }
 
-// takes says whether the executor, if it were idle, could take a worker.
-func (q *query) takes(h *host) bool {
-	return q.hasSKU(h.shape.sku) && q.section.has(h.class.index) && q.fits(h.shape)
-}
-
 // largestOf answers the shape of the executors of a SKU that, idle, take the most
 // workers of a query; of several that of the executor first in rank; nil where
 // none takes one.
