@@ -75,7 +75,7 @@ var All = []Mutant{
 	{
 		Name: "answered-unconfirmed", Breaks: "an answer that rests on no write is given once the term is confirmed",
 		Edits: []Edit{
-			{File: "pkg/loop/driver.go", Old: `if durable == 0 && answers(actions) {`, New: `if false {`},
+			{File: "pkg/loop/driver.go", Old: `if durable == 0 && answers(open) {`, New: `if false {`},
 		},
 		Hunter: Sim, Expects: []string{"was cancelled, and", "runs false, recorded true"},
 	},

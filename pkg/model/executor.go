@@ -22,7 +22,8 @@ type Executor struct {
 	Incarnation int64
 	Nonce       string
 	// Former are the nonces of the registrations before, newest first, at most
-	// MaxFormer: an agent that another one has followed does not come back.
+	// MaxFormer: an agent that another one has followed does not come back while that
+	// one may.
 	Former []string
 	// Ordinal stands for the id in leases and tasks. It is never reused.
 	Ordinal uint32

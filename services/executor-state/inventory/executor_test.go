@@ -40,6 +40,36 @@ func TestPitfallTwoCopiesOfOneAgent(t *testing.T) {
 	}
 }
 
+// The last request of a former process came late, and nobody is behind it: the agent
+// that lives has its id back after a while, and no sooner.
+func TestAFormerAgentIsBackWhereTheLaterOneIsAway(t *testing.T) {
+	r := lead(DefaultConfig())
+	for _, nonce := range []string{"lives", "ghost"} {
+		if _, err := r.do(small0("h1", nonce)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 3 {
+		if _, err := r.do(small0("h1", "lives")); !fault.Is(err, fault.ReasonOtherIncarnation) {
+			t.Fatalf("it registers at once: %v", err)
+		}
+		r.pause(desertedAfter/3 - time.Second)
+	}
+	r.pause(3 * time.Second)
+	r.ready(small0("h1", "lives"))
+	if v, _ := r.core.Executor("h1"); v.State != model.ExecutorReady || len(v.Former) != 1 {
+		t.Fatalf("%+v", v)
+	}
+	if _, err := r.do(small0("h1", "ghost")); !fault.Is(err, fault.ReasonOtherIncarnation) {
+		t.Fatalf("the ghost registers again: %v", err)
+	}
+	// Who has just lost its presence is not away for long.
+	r.tellGone(model.Ref{Kind: model.KindLive, ID: "h1"})
+	if _, err := r.do(small0("h1", "ghost")); !fault.Is(err, fault.ReasonOtherIncarnation) {
+		t.Fatalf("the ghost registers again: %v", err)
+	}
+}
+
 // Workers survive their agent's restart: nothing of what they hold is given
 // back when it goes, nor when it comes back.
 func TestPitfallWorkersSurviveTheirAgentsRestart(t *testing.T) {

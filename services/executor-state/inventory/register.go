@@ -3,6 +3,7 @@ package inventory
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
@@ -18,7 +19,9 @@ import (
 //
 // Of two agents with one id the one that registers later wins. The earlier is
 // refused from then on, also if it registers again: it would take the id back,
-// and the two would take turns.
+// and the two would take turns. It may once the later one has long been away: that
+// one may have been no other than a former process of its own, whose last request
+// came late.
 func (c *Core) register(r Register) (Registered, error) {
 	if err := r.check(); err != nil {
 		return Registered{}, err
@@ -38,11 +41,12 @@ func (c *Core) register(r Register) (Registered, error) {
 		if h.executor.Nonce == r.Nonce {
 			return c.registered(h.executor), nil
 		}
-		if slices.Contains(h.executor.Former, r.Nonce) {
+		if slices.Contains(h.executor.Former, r.Nonce) && !c.deserted(h) {
 			return Registered{}, fault.New(fault.Precondition, fault.ReasonOtherIncarnation,
 				"another agent registered as %q since, with incarnation %d: one of the two must go", r.ID, h.executor.Incarnation)
 		}
 		former := append([]string{h.executor.Nonce}, h.executor.Former...)
+		former = slices.DeleteFunc(former, func(nonce string) bool { return nonce == r.Nonce })
 		next.Former = former[:min(len(former), model.MaxFormer)]
 		next.Incarnation = max(h.executor.Incarnation+1, c.term)
 		next.Ordinal = h.executor.Ordinal
@@ -66,6 +70,24 @@ func (c *Core) register(r Register) (Registered, error) {
 	effect.Puts = []model.Record{next}
 	c.decide(effect)
 	return c.registered(next), nil
+}
+
+// desertedAfter is how long an executor has to be without presence before a former
+// agent may have it back: longer than agents are kept from their heartbeats by what
+// is no fault of their own.
+const desertedAfter = time.Minute
+
+// deserted says whether whoever registered last was given up, or has long had no
+// presence.
+func (c *Core) deserted(h *host) bool {
+	switch {
+	case h.executor.Lost:
+		return true
+	case h.live == nil:
+	case h.live.record != nil, c.now.Sub(h.live.since) < desertedAfter:
+		return false
+	}
+	return c.now.Sub(h.since) >= desertedAfter
 }
 
 func (c *Core) registered(e *model.Executor) Registered {
