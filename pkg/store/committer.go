@@ -167,7 +167,7 @@ func isDefinite(err error) bool {
 // it, or why it is not.
 func (c *Committer) commit(ctx context.Context, b batch) (int64, error) {
 	id := c.nextID()
-	res, lost, err := c.resolve(ctx, c.fence(b, id), id, false)
+	res, lost, err := c.resolve(ctx, c.fence(b, id), false)
 	revision := res.Revision
 	if err == nil && !res.Succeeded {
 		revision, err = c.judge(b, id, res)
@@ -193,7 +193,7 @@ func (c *Committer) commit(ctx context.Context, b batch) (int64, error) {
 // resolve repeats one transaction until its outcome is known or ctx is over. Lost
 // says, as it is given and as it is answered, that an attempt which may still
 // arrive had no known outcome.
-func (c *Committer) resolve(ctx context.Context, txn Txn, id []byte, lost bool) (TxnResult, bool, error) {
+func (c *Committer) resolve(ctx context.Context, txn Txn, lost bool) (TxnResult, bool, error) {
 	began := time.Now()
 	for attempt := 1; ; attempt++ {
 		sent := time.Now()
@@ -204,7 +204,7 @@ func (c *Committer) resolve(ctx context.Context, txn Txn, id []byte, lost bool) 
 		actx, cancel := context.WithTimeout(ctx, deadline)
 		res, err := c.store.Txn(actx, txn)
 		if errors.Is(err, ErrFull) && !lost {
-			res, err = c.look(actx, id, err)
+			res, err = c.look(actx, txn, err)
 		}
 		cancel()
 		if !errors.Is(err, ErrAmbiguous) {
@@ -222,16 +222,19 @@ func (c *Committer) resolve(ctx context.Context, txn Txn, id []byte, lost bool) 
 
 // look finds out what came of a transaction that etcd answered to be full, and of
 // which no attempt is under way any more: the one that fills it is answered so, and
-// is applied. The error is the one given while nobody knows.
-func (c *Committer) look(ctx context.Context, id []byte, open error) (TxnResult, error) {
-	chain, found, err := c.store.Get(ctx, c.cfg.ChainKey)
+// is applied. It asks the same of etcd without writing anything, which a full etcd
+// answers: where all compares hold, nothing was written and this replica leads. The
+// error is the one given while nobody knows.
+func (c *Committer) look(ctx context.Context, txn Txn, open error) (TxnResult, error) {
+	txn.Then = nil
+	res, err := c.store.Txn(ctx, txn)
 	switch {
 	case err != nil:
 		return TxnResult{}, open
-	case found && bytes.Equal(chain.Value, id):
-		return TxnResult{Succeeded: true, Revision: chain.Mod}, nil
-	default:
+	case res.Succeeded:
 		return TxnResult{}, fmt.Errorf("%w: nothing of it was written", ErrFull)
+	default:
+		return res, nil
 	}
 }
 
@@ -276,7 +279,7 @@ func (c *Committer) judge(b batch, id []byte, res TxnResult) (int64, error) {
 // never will be and the refusal stands.
 func (c *Committer) seal(ctx context.Context, lost []byte, refusal error) (int64, error) {
 	id := c.nextID()
-	res, _, err := c.resolve(ctx, c.fence(batch{}, id), id, true)
+	res, _, err := c.resolve(ctx, c.fence(batch{}, id), true)
 	if err == nil && !res.Succeeded {
 		if chain := res.Got[c.cfg.ChainKey]; bytes.Equal(chain.Value, lost) {
 			c.chain = lost

@@ -14,10 +14,14 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// script is the fate of one transaction after the other; those after it succeed.
+// writes says whether a call would write something.
+func writes(call store.Call) bool { return call.Method == store.MethodTxn && len(call.Txn.Then) > 0 }
+
+// script is the fate of one writing transaction after the other; those after it
+// succeed.
 func script(f *store.Fake, outcomes ...store.Outcome) {
 	f.SetHook(func(_ context.Context, call store.Call) store.Outcome {
-		if call.Method != store.MethodTxn || len(outcomes) == 0 {
+		if !writes(call) || len(outcomes) == 0 {
 			return store.Outcome{}
 		}
 		out := outcomes[0]
@@ -237,7 +241,13 @@ func TestSlowEtcdIsWaitedFor(t *testing.T) {
 func TestCommitterTellsTheTruth(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		f, c := newTerm(t)
+		// told are the writes that are said to be durable, open those of which nothing
+		// is said, for the term is over.
+		told, open, deposed, succeeding := map[string]int64{}, map[string]bool{}, false, false
 		f.SetHook(func(_ context.Context, call store.Call) store.Outcome {
+			if succeeding {
+				return store.Outcome{}
+			}
 			switch fate := rapid.IntRange(0, 11).Draw(rt, "fate"); fate {
 			case 0:
 				return store.Drop()
@@ -248,13 +258,20 @@ func TestCommitterTellsTheTruth(t *testing.T) {
 			case 3:
 				f.ReleaseHeld()
 			case 4, 5:
-				if call.Method == store.MethodTxn {
+				if writes(call) {
 					return full([]store.Apply{store.ApplyNow, store.ApplyNever}[fate-4])
+				}
+			case 6:
+				if len(told) > 3 && !deposed {
+					deposed, succeeding = true, true
+					do(t, f, store.Delete("leader"))
+					do(t, f, putOf("leader", "b"))
+					do(t, f, putOf("chain", "b-1"))
+					succeeding = false
 				}
 			}
 			return store.Outcome{}
 		})
-		told := map[string]int64{}
 		for round := range rapid.IntRange(1, 6).Draw(rt, "rounds") {
 			var writes []store.Write
 			for i := range rapid.IntRange(1, 5).Draw(rt, "writes") {
@@ -267,7 +284,8 @@ func TestCommitterTellsTheTruth(t *testing.T) {
 			done, err := c.Commit(context.Background(), writes)
 			var conflict *store.Conflict
 			isFull := errors.Is(err, store.ErrFull) && !errors.Is(err, store.ErrAmbiguous)
-			if err != nil && !isFull && !errors.As(err, &conflict) {
+			fenced := errors.Is(err, store.ErrFenced) && deposed
+			if err != nil && !isFull && !errors.As(err, &conflict) && !fenced {
 				rt.Fatal(err)
 			}
 			for _, d := range done {
@@ -275,6 +293,12 @@ func TestCommitterTellsTheTruth(t *testing.T) {
 					told[w.Ops[0].Key] = d.Revision
 				}
 				writes = writes[d.Writes:]
+			}
+			if fenced {
+				for _, w := range writes {
+					open[w.Ops[0].Key] = true
+				}
+				break
 			}
 			if rapid.Bool().Draw(rt, "toggle") {
 				foreign := store.Op{Key: "foreign", Delete: rapid.Bool().Draw(rt, "delete")}
@@ -284,7 +308,7 @@ func TestCommitterTellsTheTruth(t *testing.T) {
 		f.ReleaseHeld()
 		for _, rev := range f.History() {
 			for _, change := range rev.Changes {
-				if !strings.HasPrefix(change.Key, "x/") {
+				if !strings.HasPrefix(change.Key, "x/") || open[change.Key] {
 					continue
 				}
 				if told[change.Key] != rev.Revision {
@@ -320,6 +344,29 @@ func TestAFullStoreAnswersAtOnce(t *testing.T) {
 	}
 	if done, err = c.Commit(t.Context(), []store.Write{write("x"), write("y")}); err != nil || len(done) != 1 {
 		t.Errorf("with room again: %+v, %v", done, err)
+	}
+}
+
+// The write that fills the store is answered so, and a successor writes before it is
+// found out that it was applied: nobody is told that it was not.
+func TestAFullStoreIsNoProofThatNothingWasWritten(t *testing.T) {
+	f, c := newTerm(t)
+	fills := true
+	f.SetHook(func(_ context.Context, call store.Call) store.Outcome {
+		switch {
+		case !fills:
+		case writes(call):
+			return full(store.ApplyNow)
+		default:
+			fills = false
+			do(t, f, store.Delete("leader"))
+			do(t, f, putOf("leader", "b"))
+			do(t, f, putOf("chain", "b-1"))
+		}
+		return store.Outcome{}
+	})
+	if done, err := c.Commit(t.Context(), []store.Write{write("x")}); !errors.Is(err, store.ErrFenced) || errors.Is(err, store.ErrFull) {
+		t.Errorf("it was told %+v, %v", done, err)
 	}
 }
 
