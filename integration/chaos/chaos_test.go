@@ -2,21 +2,19 @@ package chaos
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
-
-	"berth.dev/cmd/berth/fleet/wiring"
 )
 
 var (
 	seed       = flag.Uint64("seed", 1, "seed of the schedule and of the load; 0 for one that is made up")
 	minutes    = flag.Float64("minutes", 0.8, "how long things are broken")
-	namespaces = flag.Bool("namespaces", false, "run half of the time in network namespaces, which takes root")
+	namespaces = flag.Bool("namespaces", false, "run half of the time in network namespaces, where they are permitted")
 	clock      = flag.Bool("clock", false, "step the time of day of this machine, which takes root and disturbs whatever else runs here")
 	old        = flag.String("old", "", "an older program `berth`, for TestUpgrade")
 	keep       = flag.String("keep", "", "directory to keep logs and data in when something is wrong")
@@ -34,6 +32,9 @@ func TestChaosInNamespaces(t *testing.T) {
 	if !*namespaces {
 		t.Skip("-namespaces is not given")
 	}
+	if asked().namespaces.refused {
+		t.Skip("they are not permitted here")
+	}
 	breakAll(t, Options{Namespaces: true})
 }
 
@@ -50,14 +51,23 @@ func TestUpgrade(t *testing.T) {
 // although it is no violation: faults may meet, and the machine be slow.
 const worthALook = 30 * time.Second
 
+// left is what TestMain prints when all is over, where a long output does not hide
+// it: the parts that no run had.
+var left []string
+
+// asked is what the flags ask for, and this machine permits.
+var asked = sync.OnceValue(func() *parts {
+	p := newParts(*namespaces, *clock)
+	p.try()
+	left = p.left()
+	return p
+})
+
 func breakAll(t *testing.T, o Options) {
 	if *seed == 0 {
 		*seed = rand.Uint64()
 	}
-	duration := time.Duration(*minutes * float64(time.Minute)).Round(time.Second)
-	if *namespaces {
-		duration /= 2
-	}
+	duration := asked().share(time.Duration(*minutes * float64(time.Minute)).Round(time.Second))
 	t.Logf("to play it again: -seed=%d -minutes=%g", *seed, *minutes)
 	dir, err := os.MkdirTemp(*keep, "chaos-")
 	if err != nil {
@@ -65,11 +75,8 @@ func breakAll(t *testing.T, o Options) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), duration+5*patience)
 	defer cancel()
-	o.Binary, o.Dir, o.Seed, o.Duration, o.Clock, o.Log = binary, dir, *seed, duration, *clock, t.Logf
+	o.Binary, o.Dir, o.Seed, o.Duration, o.Clock, o.Log = binary, dir, *seed, duration, asked().clock.played(), t.Logf
 	report, err := Run(ctx, o)
-	if errors.Is(err, wiring.ErrNoNamespaces) {
-		t.Skip(err)
-	}
 	if err != nil {
 		t.Errorf("the run could not be done: %v", err)
 	}

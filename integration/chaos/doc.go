@@ -17,7 +17,9 @@
 //   - every version that was acknowledged ended well or still stands;
 //   - the worker processes on the hosts are those of the records, and none was
 //     started twice;
-//   - once the faults are over, everything comes to rest.
+//   - once the faults are over, everything comes to rest;
+//   - enough came about to show that: each verb was answered, what was answered was
+//     judged, workers ran, streams gave events, faults found victims (see floor.go).
 //
 // Every link that a process was told about goes through a proxy of package wiring,
 // which can cut it in either direction, slow it, break its connections and refuse

@@ -63,6 +63,9 @@ type history struct {
 	mu    sync.Mutex
 	calls []porcupine.Operation
 	acks  []time.Duration // of calls that changed something
+	// longest is how long the call slowest took.
+	longest time.Duration
+	slowest ask
 }
 
 // record notes one call; who asks is a number of its own for each client.
@@ -77,6 +80,9 @@ func (h *history) record(who int, a ask, call func() told) told {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.calls = append(h.calls, op)
+	if ended-begun > h.longest {
+		h.longest, h.slowest = ended-begun, a
+	}
 	if t.known && a.verb != get {
 		h.acks = append(h.acks, ended)
 	}
@@ -85,14 +91,14 @@ func (h *history) record(who int, a ask, call func() told) told {
 
 // counts are how many calls there were of each verb, and how many of them ended
 // without a definite answer.
-func (h *history) counts() (n map[verb]int, unknown int) {
+func (h *history) counts() (n, unknown map[verb]int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	n = map[verb]int{}
+	n, unknown = map[verb]int{}, map[verb]int{}
 	for _, op := range h.calls {
 		n[op.Input.(ask).verb]++
 		if !op.Output.(told).known {
-			unknown++
+			unknown[op.Input.(ask).verb]++
 		}
 	}
 	return n, unknown
@@ -112,9 +118,9 @@ func (h *history) gap() (longest, from time.Duration) {
 }
 
 // judge answers the keys whose history no single copy could have given, each
-// with the calls that were made, and how many keys took too long to judge: that
-// shows nothing.
-func (h *history) judge(chosen func(client.Key) bool, model porcupine.Model) (found []string, open int) {
+// with the calls that were made, how many keys there are, and how many of them took
+// too long to judge: that shows nothing.
+func (h *history) judge(chosen func(client.Key) bool, model porcupine.Model) (found []string, keys, open int) {
 	h.mu.Lock()
 	byKey := map[client.Key][]porcupine.Operation{}
 	for _, op := range h.calls {
@@ -132,7 +138,7 @@ func (h *history) judge(chosen func(client.Key) bool, model porcupine.Model) (fo
 		}
 	}
 	slices.Sort(found)
-	return found, open
+	return found, len(byKey), open
 }
 
 func transcript(calls []porcupine.Operation) string {

@@ -106,12 +106,7 @@ func (i *injector) apply(ctx context.Context, a *Applied) error {
 	case Rolling:
 		return i.rolling(ctx)
 	case StepClock:
-		switch err := stepped(ctx, a.By, a.For); {
-		case errors.Is(err, errNoClock):
-			a.Skipped = err.Error()
-		case err != nil:
-			return err
-		}
+		return stepped(ctx, a.By, a.For)
 	case Upgrade:
 		return i.replace(ctx, func(string) bool { return true }, false)
 	case Rollback:

@@ -23,6 +23,7 @@ func (r *run) judge(ctx context.Context) {
 	r.report.Rest = time.Since(over)
 	r.expect(ctx, "workers", r.matching)
 	r.startedOnce()
+	r.terms(ctx)
 	r.histories()
 	r.streams(ctx)
 	for _, job := range jobs() {
@@ -34,6 +35,7 @@ func (r *run) judge(ctx context.Context) {
 	r.expect(ctx, "workers", r.matching)
 	r.expect(ctx, "leftovers", r.nothingHeld)
 	r.audit(ctx)
+	r.report.wrongs(r.report.floors())
 }
 
 // expect waits for what has to come about.
@@ -67,7 +69,7 @@ func (r *run) settle(ctx context.Context, when string) {
 
 // matching says how the processes on the hosts differ from the records.
 func (r *run) matching(ctx context.Context) string {
-	recorded, real := map[string]bool{}, map[string]bool{}
+	var recorded, real []string
 	for a, err := range r.fleet.Client().Assignments(ctx, &berthv1.ListAssignmentsRequest{PageSize: 1000}) {
 		if err != nil {
 			return err.Error()
@@ -76,16 +78,33 @@ func (r *run) matching(ctx context.Context) string {
 			if a.GetState() != berthv1.Assignment_RUNNING {
 				return fmt.Sprintf("a worker is still on its way: %v", a)
 			}
-			recorded[fmt.Sprintf("%s/%s/%d.%d@%d on %s", a.GetJob(), a.GetStage(), a.GetIndex(), a.GetNumber(), a.GetEpoch(), a.GetExecutor())] = true
+			recorded = append(recorded, fmt.Sprintf("%s/%s/%d.%d@%d on %s", a.GetJob(), a.GetStage(), a.GetIndex(), a.GetNumber(), a.GetEpoch(), a.GetExecutor()))
 		}
 	}
 	for _, e := range environments(r.load.marks) {
-		real[fmt.Sprintf("%s/%s/%s.%s@%s on %s", e["BERTH_JOB"], e["BERTH_STAGE"], e["BERTH_WORKER_INDEX"], e["BERTH_WORKER_NUMBER"], e["BERTH_EPOCH"], e["BERTH_EXECUTOR"])] = true
+		real = append(real, fmt.Sprintf("%s/%s/%s.%s@%s on %s", e["BERTH_JOB"], e["BERTH_STAGE"], e["BERTH_WORKER_INDEX"], e["BERTH_WORKER_NUMBER"], e["BERTH_EPOCH"], e["BERTH_EXECUTOR"]))
 	}
-	if !maps.Equal(recorded, real) {
-		return fmt.Sprintf("recorded: %v\nreal: %v", slices.Sorted(maps.Keys(recorded)), slices.Sorted(maps.Keys(real)))
+	return unmatched(recorded, real)
+}
+
+// unmatched says which workers are not as many times real as they are recorded: a
+// worker that has two processes is started twice, whatever it calls itself.
+func unmatched(recorded, real []string) string {
+	count := map[string][2]int{}
+	for n, workers := range [][]string{recorded, real} {
+		for _, w := range workers {
+			c := count[w]
+			c[n]++
+			count[w] = c
+		}
 	}
-	return ""
+	var differ []string
+	for _, w := range slices.Sorted(maps.Keys(count)) {
+		if c := count[w]; c[0] != c[1] {
+			differ = append(differ, fmt.Sprintf("%s: %d recorded, %d running", w, c[0], c[1]))
+		}
+	}
+	return strings.Join(differ, "\n")
 }
 
 // environments are those of the living workers that leave their marks in a file.
@@ -127,10 +146,26 @@ func (r *run) startedOnce() {
 	r.report.Started = len(seen)
 }
 
+// terms notes who leads once everybody is there.
+func (r *run) terms(ctx context.Context) {
+	answer, err := r.fleet.Client().Leaders(ctx)
+	if err != nil {
+		r.report.wrong("who leads: %v", err)
+		return
+	}
+	r.report.Terms = map[string]int64{}
+	for _, s := range answer.GetServices() {
+		if s.GetLeader() != "" {
+			r.report.Terms[s.GetService()] = s.GetTerm()
+		}
+	}
+}
+
 // histories judges what the clients were told.
 func (r *run) histories() {
 	h := r.load.history
 	r.report.Calls, r.report.Unknown = h.counts()
+	r.report.Longest, r.report.LongestCall = h.longest, h.slowest.String()
 	r.report.Gap, r.report.GapAt = h.gap()
 	r.report.judged(h.judge(func(key client.Key) bool { return key.Job == jobWaiting }, waitingModel))
 	r.report.judged(h.judge(func(key client.Key) bool { return key.Job != jobWaiting }, runningModel))
@@ -155,6 +190,7 @@ func (r *run) streams(ctx context.Context) {
 		leased = append(leased, held.leased...)
 		r.report.Events += len(held.cursors)
 		r.report.wrongs(reader.judge(ctx, held.cursors))
+		r.report.Streamed += reader.given()
 	}
 	r.report.wrongs(r.load.unannounced(queued, requeued))
 	slices.SortFunc(leased, time.Time.Compare)

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"testing"
 
@@ -15,6 +16,10 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	os.Exit(built.Run(func(path string) int {
 		binary = path
-		return m.Run()
+		code := m.Run()
+		for _, line := range left {
+			fmt.Println(line)
+		}
+		return code
 	}))
 }

@@ -114,10 +114,17 @@ func TestHistoryNamesWhatIsWrong(t *testing.T) {
 	})
 	h.record(1, ask{key: key, verb: get}, func() told { return told{known: true} })
 	everything := func(client.Key) bool { return true }
-	if found, _ := h.judge(everything, waitingModel); len(found) != 1 {
-		t.Errorf("found %q", found)
+	if found, keys, open := h.judge(everything, waitingModel); len(found) != 1 || keys != 1 || open != 0 {
+		t.Errorf("found %q in %d keys, %d open", found, keys, open)
 	}
-	if n, unknown := h.counts(); n[upsert] != 1 || n[get] != 1 || unknown != 0 {
-		t.Errorf("counted %v, %d", n, unknown)
+	if n, unknown := h.counts(); n[upsert] != 1 || n[get] != 1 || len(unknown) != 0 {
+		t.Errorf("counted %v, %v", n, unknown)
+	}
+	h.record(0, ask{key: key, verb: get}, func() told { return told{} })
+	if n, unknown := h.counts(); n[get] != 2 || unknown[get] != 1 || unknown[upsert] != 0 {
+		t.Errorf("counted %v, %v", n, unknown)
+	}
+	if h.longest <= 0 {
+		t.Errorf("the longest call took %v", h.longest)
 	}
 }

@@ -15,20 +15,25 @@ type Report struct {
 	Seed     uint64
 	Duration time.Duration
 	Faults   []Applied
-	// Calls by verb, and how many had no definite answer within their deadline.
-	Calls   map[verb]int
-	Unknown int
-	// Started counts the processes that workers were, Events what the streams
-	// gave.
-	Started, Events int
-	Audited         audit.Stats
+	// Calls by verb, and how many of them had no definite answer within their
+	// deadline.
+	Calls, Unknown map[verb]int
+	// Longest is how long the longest call took, which is LongestCall.
+	Longest     time.Duration
+	LongestCall string
+	// Terms are those that were under way at the end, by service.
+	Terms map[string]int64
+	// Started counts the processes that workers were, Events those that etcd holds
+	// and Streamed those that the streams gave.
+	Started, Events, Streamed int
+	Audited                   audit.Stats
 	// Gap is the longest time without an acknowledged change, which began at
 	// GapAt, and GrantGap the longest without a grant.
 	Gap, GapAt, GrantGap time.Duration
 	// Rest is how long it took until everything was at rest.
 	Rest time.Duration
-	// Open is how many keys took too long to judge.
-	Open int
+	// Keys is how many keys were judged, Open how many of them took too long.
+	Keys, Open int
 	// Violations are what must not be.
 	Violations []string
 }
@@ -37,8 +42,9 @@ func (r *Report) wrong(format string, args ...any) {
 	r.Violations = append(r.Violations, fmt.Sprintf(format, args...))
 }
 
-func (r *Report) judged(found []string, open int) {
+func (r *Report) judged(found []string, keys, open int) {
 	r.wrongs(found)
+	r.Keys += keys
 	r.Open += open
 }
 
@@ -61,23 +67,17 @@ func (r *Report) String() string {
 		fmt.Fprintf(&b, ", %s %d", kind, done[kind])
 	}
 	fmt.Fprintf(&b, "; %d had no victim\n", skipped)
-	total := 0
-	for _, n := range r.Calls {
-		total += n
-	}
-	fmt.Fprintf(&b, "  calls       %d (%d upserts, %d cancels, %d gets), %d without a definite answer within %v\n",
-		total, r.Calls[upsert], r.Calls[cancel], r.Calls[get], r.Unknown, deadline)
-	fmt.Fprintf(&b, "  etcd        %d revisions, %d versions, %d leases, %d workers ran, %d events\n",
-		r.Audited.Revision, r.Audited.Reservations, r.Audited.LeasesGranted, r.Audited.WorkersRunning, r.Events)
+	fmt.Fprintf(&b, "  calls       %d upserts, %d cancels and %d gets, of which %d, %d and %d had no definite answer within %v; the longest took %v\n",
+		r.Calls[upsert], r.Calls[cancel], r.Calls[get], r.Unknown[upsert], r.Unknown[cancel], r.Unknown[get], deadline, r.Longest.Round(time.Millisecond))
+	fmt.Fprintf(&b, "  judged      %d keys, %d left open after %v each\n", r.Keys, r.Open, judging)
+	fmt.Fprintf(&b, "  etcd        %d revisions, %d versions, %d leases, %d workers ran, %d events, %d streamed\n",
+		r.Audited.Revision, r.Audited.Reservations, r.Audited.LeasesGranted, r.Audited.WorkersRunning, r.Events, r.Streamed)
 	fmt.Fprintf(&b, "  processes   %d workers, each started once\n", r.Started)
 	fmt.Fprintf(&b, "  recovery    at most %v without an acknowledged change (%s), ", r.Gap.Round(time.Millisecond), r.during(r.GapAt, r.GapAt+r.Gap))
 	if done[StepClock] == 0 { // when leases were granted is told by clocks
 		fmt.Fprintf(&b, "%v without a grant, ", r.GrantGap.Round(time.Millisecond))
 	}
 	fmt.Fprintf(&b, "%v until all was at rest\n", r.Rest.Round(time.Millisecond))
-	if r.Open > 0 {
-		fmt.Fprintf(&b, "  open        %d keys, whose calls took more than %v to judge\n", r.Open, judging)
-	}
 	fmt.Fprintf(&b, "  violations  %d", len(r.Violations))
 	return b.String()
 }

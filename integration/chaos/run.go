@@ -45,10 +45,11 @@ type Options struct {
 	Duration time.Duration
 	// Namespaces gives each process a host of its own, as far as the network goes,
 	// so that every packet can be cut. The error of a run wraps wiring.ErrNoNamespaces
-	// where that is not permitted.
+	// where that is not permitted: try before (see part).
 	Namespaces bool
 	// Clock has the time of day of this machine be stepped. Whatever runs here
-	// sees it, so it is for machines that have nothing else to do.
+	// sees it, so it is for machines that have nothing else to do; and which permit
+	// it, or the run fails.
 	Clock bool
 	// Old, if given, is an older program `berth`: half of the processes begin with it,
 	// are upgraded while things are broken, rolled back once, and upgraded again.

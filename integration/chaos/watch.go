@@ -113,6 +113,13 @@ func (r *reader) judge(ctx context.Context, held []string) []string {
 	return found
 }
 
+// given is how many events the stream gave.
+func (r *reader) given() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.seen)
+}
+
 // events are those of a job, as etcd holds them.
 type events struct {
 	cursors []string // in order

@@ -1,0 +1,91 @@
+package chaos
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// many calls of a verb are enough to ask how many of them were answered. On a
+	// slow machine that is all but some in a hundred.
+	many = 10
+	// grace is what a call may take beyond its deadline: the client needs the
+	// processor once more to notice that.
+	grace = 5 * time.Second
+	// longRun is from when a run has time for every kind of fault that it means to
+	// play: each comes several times by then.
+	longRun = 5 * time.Minute
+)
+
+// floors say where a run has shown nothing, since too little of it came about: of
+// what nobody answers, or nobody does, no rule is ever broken.
+func (r *Report) floors() []string {
+	var found []string
+	short := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
+
+	for _, v := range []verb{upsert, cancel, get} {
+		switch calls, unknown := r.Calls[v], r.Unknown[v]; {
+		case unknown >= calls:
+			short("no %s was answered, of %d calls", v, calls)
+		case calls >= many && 2*unknown > calls:
+			short("most calls of %s had no definite answer: %d of %d", v, unknown, calls)
+		}
+	}
+	if r.Longest > deadline+grace {
+		short("a call took %v, and its deadline is %v: %s", r.Longest.Round(time.Millisecond), deadline, r.LongestCall)
+	}
+	if 100*r.Open > r.Keys {
+		short("%d of %d keys took more than %v to judge", r.Open, r.Keys, judging)
+	}
+	for _, service := range services {
+		if r.Terms[service] == 0 {
+			short("nobody leads %s", service)
+		}
+	}
+	for _, c := range []struct {
+		what string
+		n    int
+	}{
+		{"version was accepted", r.Audited.Reservations},
+		{"lease was granted", r.Audited.LeasesGranted},
+		{"worker ran", r.Audited.WorkersRunning},
+		{"worker ran on an agent", r.Started},
+		{"event is held by etcd", r.Events},
+		{"event was given by a stream", r.Streamed},
+	} {
+		if c.n == 0 {
+			short("no %s", c.what)
+		}
+	}
+	return append(found, r.unbroken()...)
+}
+
+// unbroken are the kinds of faults that were planned and never came about, each
+// with what was in the way. A short run has to have broken something.
+func (r *Report) unbroken() []string {
+	applied, skipped := map[Kind]bool{}, map[Kind][]string{}
+	for _, f := range r.Faults {
+		if f.Skipped == "" {
+			applied[f.Kind] = true
+		} else {
+			skipped[f.Kind] = append(skipped[f.Kind], f.Skipped)
+		}
+	}
+	if len(applied) == 0 {
+		return []string{"no fault came about"}
+	}
+	if r.Duration < longRun {
+		return nil
+	}
+	var found []string
+	for _, kind := range slices.Sorted(maps.Keys(skipped)) {
+		if !applied[kind] {
+			slices.Sort(skipped[kind])
+			found = append(found, fmt.Sprintf("no %s came about: %s", kind, strings.Join(slices.Compact(skipped[kind]), "; ")))
+		}
+	}
+	return found
+}

@@ -1,0 +1,95 @@
+package chaos
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"berth.dev/pkg/audit"
+	"berth.dev/pkg/model"
+)
+
+// fair is the report of a long run in which enough came about.
+func fair() *Report {
+	return &Report{
+		Duration: longRun,
+		Faults:   []Applied{{Fault: Fault{Kind: Kill}}, {Fault: Fault{Kind: Kill}, Skipped: "nobody leads etcd"}, {Fault: Fault{Kind: Compact}}},
+		Calls:    map[verb]int{upsert: 40, cancel: 20, get: many},
+		Unknown:  map[verb]int{upsert: 20, get: many / 2},
+		Longest:  deadline + grace,
+		Keys:     100, Open: 1,
+		Terms:   map[string]int64{model.ServiceRegistry: 7, model.ServiceExecutorState: 8, model.ServiceAssigner: 9},
+		Audited: audit.Stats{Reservations: 1, LeasesGranted: 1, WorkersRunning: 1},
+		Started: 1, Events: 1, Streamed: 1,
+	}
+}
+
+// A run that shows nothing is told from one in which nothing is wrong: each floor
+// can be missed, and by just so much.
+func TestWhatARunMustHaveReached(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		spoil func(*Report)
+		want  string // "" where enough came about
+	}{
+		{"enough", func(*Report) {}, ""},
+		{"few calls, of which most are open", func(r *Report) { r.Calls[get], r.Unknown[get] = many-1, many-2 }, ""},
+		{"a verb that is never answered", func(r *Report) { r.Calls[get], r.Unknown[get] = 14, 14 }, "no get was answered, of 14 calls"},
+		{"nor the only call of it", func(r *Report) { r.Calls[cancel], r.Unknown[cancel] = 1, 1 }, "no cancel was answered, of 1 calls"},
+		{"a verb that is never called", func(r *Report) { r.Calls[upsert], r.Unknown[upsert] = 0, 0 }, "no upsert was answered, of 0 calls"},
+		{"a verb that is rarely answered", func(r *Report) { r.Unknown[get]++ }, "most calls of get had no definite answer: 6 of 10"},
+		{"a call that outlasts its deadline", func(r *Report) { r.Longest++ }, "and its deadline is"},
+		{"keys that were not judged", func(r *Report) { r.Open++ }, "2 of 100 keys took more than"},
+		{"of few keys, one", func(r *Report) { r.Keys-- }, "1 of 99 keys took more than"},
+		{"a service without leader", func(r *Report) { delete(r.Terms, model.ServiceAssigner) }, "nobody leads assigner"},
+		{"no versions", func(r *Report) { r.Audited.Reservations = 0 }, "no version was accepted"},
+		{"no leases", func(r *Report) { r.Audited.LeasesGranted = 0 }, "no lease was granted"},
+		{"no workers", func(r *Report) { r.Audited.WorkersRunning = 0 }, "no worker ran"},
+		{"no processes", func(r *Report) { r.Started = 0 }, "no worker ran on an agent"},
+		{"no events", func(r *Report) { r.Events = 0 }, "no event is held by etcd"},
+		{"no streams", func(r *Report) { r.Streamed = 0 }, "no event was given by a stream"},
+		{"no faults", func(r *Report) { r.Faults = nil }, "no fault came about"},
+		{"only faults without victims, in a short run too", func(r *Report) { r.Duration, r.Faults = longRun/10, r.Faults[1:2] }, "no fault came about"},
+		{"a kind without victims", func(r *Report) { r.Faults[2].Skipped = "it is away" }, "no compact came about: it is away"},
+		{"a kind without victims in a short run", func(r *Report) { r.Duration--; r.Faults[2].Skipped = "it is away" }, ""},
+	} {
+		r := fair()
+		c.spoil(r)
+		found := r.floors()
+		if c.want == "" && len(found) > 0 || c.want != "" && (len(found) != 1 || !strings.Contains(found[0], c.want)) {
+			t.Errorf("%s: %q, want %q", c.name, found, c.want)
+		}
+	}
+}
+
+// A report of nothing misses all floors at once.
+func TestAnEmptyRunShowsNothing(t *testing.T) {
+	if found := (&Report{}).floors(); len(found) != 3+len(services)+6+1 {
+		t.Errorf("%d floors are missed: %q", len(found), slices.Sorted(slices.Values(found)))
+	}
+}
+
+// Every copy of a worker counts, those that are recorded as one included.
+func TestProcessesAreMatchedOneByOne(t *testing.T) {
+	const one, other = "job/stage/0.1@7 on host-0", "job/stage/1.1@7 on host-1"
+	for _, c := range []struct {
+		name           string
+		recorded, real []string
+		right          bool
+	}{
+		{"nobody", nil, nil, true},
+		{"each once, in whatever order", []string{one, other}, []string{other, one}, true},
+		{"one does not run", []string{one, other}, []string{one}, false},
+		{"one is not recorded", []string{one}, []string{one, other}, false},
+		{"one runs elsewhere", []string{one}, []string{other}, false},
+		{"one runs twice", []string{one, other}, []string{one, other, one}, false},
+		{"one is recorded twice", []string{one, one}, []string{one}, false},
+	} {
+		if got := unmatched(c.recorded, c.real); (got == "") != c.right {
+			t.Errorf("%s: %q", c.name, got)
+		}
+	}
+	if got, want := unmatched([]string{one}, []string{one, one}), one+": 1 recorded, 2 running"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
