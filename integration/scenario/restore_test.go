@@ -13,7 +13,6 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/cmd/berth/fleet"
 	"berth.dev/pkg/fault"
-	"berth.dev/pkg/store"
 )
 
 // etcd is lost, and restored from a backup that is older than what has happened
@@ -52,24 +51,11 @@ func TestTroubleRestoredFromAnOlderBackup(t *testing.T) {
 	w.awaitReady(2)
 	ran := w.running()
 
+	written := w.revision()
 	w.loseEtcd()
-	for i := range 3 {
-		data := w.fleet.MemberData(i)
-		if err := os.RemoveAll(data); err != nil {
-			t.Fatal(err)
-		}
-		w.berth("restore", "--snapshot", backup, "--data-dir", data, "--name", fmt.Sprintf("etcd-%d", i), "--initial-cluster", w.fleet.InitialCluster())
-	}
-	if err := w.fleet.StartMembers(w.ctx); err != nil {
-		t.Fatal(err)
-	}
-	page, err := w.store.Page(w.ctx, store.PageRequest{From: "/", To: "0", Limit: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.restored = page.Revision
-	if w.restored < 1_000_000_000 {
-		t.Errorf("restored at revision %d", w.restored)
+	w.restore(backup, "--at", time.Now().UTC().Format(time.RFC3339))
+	if w.restored <= written {
+		t.Errorf("restored at revision %d, and %d was written", w.restored, written)
 	}
 	w.sameEverywhere()
 	if left := w.keys(space.Prefix() + "leaders/"); len(left) > 0 {
@@ -128,6 +114,40 @@ func TestTroubleRestoredFromAnOlderBackup(t *testing.T) {
 	if now := w.running(); len(now) > 0 {
 		t.Errorf("%v run", now)
 	}
+}
+
+// etcd is lost, and lost again soon after it was restored: the second history comes
+// from the same backup as the first, and the agent has lived through both. What the
+// first gave away, terms, epochs and incarnations, is not given again: the worker
+// that was stopped in the first starts in the second, under the same name.
+func TestTroubleRestoredTwiceFromOneBackup(t *testing.T) {
+	if !*troubles {
+		t.Skip("make troubles")
+	}
+	w := start(t, fleet.Config{Etcd: 1, TTL: 2 * time.Second})
+	w.startAgents(fleet.Agent{ID: "host-0", Slots: 1})
+	w.awaitReady(1)
+	backup := filepath.Join(w.dir, "backup.db")
+	w.berth("backup", backup, "--etcd-endpoints", w.fleet.Etcd()[0])
+
+	for range 2 {
+		written := w.revision()
+		w.loseEtcd()
+		w.restore(backup)
+		if w.restored <= written {
+			t.Errorf("restored at revision %d, and %d was written", w.restored, written)
+		}
+		w.startServices()
+		w.awaitReady(1)
+		again := w.single("again", 1)
+		if answer := w.upsert(again); answer.GetEpoch() <= w.restored {
+			t.Errorf("it has epoch %d, and the history began at %d", answer.GetEpoch(), w.restored)
+		}
+		w.awaitWorkers("again", berthv1.Event_WORKER_RUNNING, 1)
+		w.cancel(again)
+		w.await(again, berthv1.Reservation_CANCELLED)
+	}
+	w.quiesce()
 }
 
 // ending is the file that has the workers of a job end.
@@ -202,6 +222,23 @@ func (w *world) loseEtcd() {
 	for _, p := range all["etcd"] {
 		p.Kill()
 	}
+}
+
+// restore makes the data of every member of etcd from a backup, and starts them.
+func (w *world) restore(backup string, flags ...string) {
+	w.Helper()
+	for i := range w.fleet.Etcd() {
+		data := w.fleet.MemberData(i)
+		if err := os.RemoveAll(data); err != nil {
+			w.Fatal(err)
+		}
+		w.berth(append([]string{"restore", "--snapshot", backup, "--data-dir", data,
+			"--name", fmt.Sprintf("etcd-%d", i), "--initial-cluster", w.fleet.InitialCluster()}, flags...)...)
+	}
+	if err := w.fleet.StartMembers(w.ctx); err != nil {
+		w.Fatal(err)
+	}
+	w.restored = w.revision()
 }
 
 // startServices starts services and gateways again.

@@ -3,6 +3,7 @@ package restore
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -49,7 +50,7 @@ func backupCommand() *cobra.Command {
 func restoreCommand() *cobra.Command {
 	m := Member{Name: "default", Cluster: "default=http://localhost:2380", Token: "etcd-cluster"}
 	var file string
-	bump := uint64(Bump)
+	var raise Raise
 	cmd := &cobra.Command{
 		Use:   "restore --snapshot FILE --data-dir DIR",
 		Short: "Make the data directory of a member of etcd from a backup",
@@ -58,12 +59,18 @@ revisions are raised above all that agents have seen, nobody leads, and the
 registry waits to be told that it is ready where it waits at all.
 
 Stop every gateway and service first; agents and workers run on. Do this once
-for each member, from the same file, then start etcd with the same names.`,
+for each member, from the same file and with the same --at, then start etcd with
+the same names.
+
+The history goes on at a revision that stands for the moment of the restore, a
+million for every second since 2020: above all that was written after any restore
+before this one. So the clock must not be behind that of an earlier restore.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			clusters, err := Restore(cmd.Context(), file, m, bump)
+			made, err := Restore(cmd.Context(), file, m, raise)
 			if err == nil {
-				fmt.Fprintf(cmd.OutOrStdout(), "%s: member %s, with the clusters: %s\n", m.DataDir, m.Name, strings.Join(clusters, ", "))
+				fmt.Fprintf(cmd.OutOrStdout(), "%s: member %s, from revision %d on, with the clusters: %s\n",
+					m.DataDir, m.Name, made.Revision, strings.Join(made.Clusters, ", "))
 			}
 			return err
 		},
@@ -74,7 +81,8 @@ for each member, from the same file, then start etcd with the same names.`,
 	flags.StringVar(&m.Name, "name", m.Name, "name of the member; etcd's --name")
 	flags.StringVar(&m.Cluster, "initial-cluster", m.Cluster, "all members, name=URL; etcd's --initial-cluster")
 	flags.StringVar(&m.Token, "initial-cluster-token", m.Token, "etcd's --initial-cluster-token")
-	flags.Uint64Var(&bump, "bump-revision", bump, "how far to raise revisions: more than were written since the backup")
+	flags.TimeVar(&raise.At, "at", time.Time{}, []string{time.RFC3339}, "moment of the restore, as 2006-01-02T15:04:05Z: the same for all members; now, for a single one")
+	flags.Uint64Var(&raise.By, "bump-revision", 0, "raise the snapshot's revision by this in place of --at: more than any history since the backup has written, those of other restores included")
 	for _, name := range []string{"snapshot", "data-dir"} {
 		if err := cmd.MarkFlagRequired(name); err != nil {
 			panic(err) // there is no such flag

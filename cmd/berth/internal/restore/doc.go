@@ -8,7 +8,10 @@
 // It promises of what it restores: nobody leads, so that no term of the past can
 // fence a write; the registry is not ready, so that where job services have to ask
 // again nothing is leased and no unknown worker stopped before they have; terms and
-// epochs that are given from now on are above all that agents have ever seen; no
-// watch goes on from the past. Every member that is made from one file holds the
-// same. The file is not touched, and nothing is overwritten.
+// epochs that are given from now on are above all that agents have ever seen, those
+// of earlier restores from whatever snapshot included, as long as the clock is not
+// behind that of an earlier restore; no watch goes on from the past. Every member
+// that is made from one file for one moment holds the same, and members of
+// different moments refuse one another. The file is not touched, and nothing is
+// overwritten.
 package restore

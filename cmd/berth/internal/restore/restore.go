@@ -2,19 +2,17 @@ package restore
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"go.etcd.io/etcd/etcdutl/v3/snapshot"
 	"go.uber.org/zap"
 
 	"berth.dev/pkg/fault"
 )
-
-// Bump is how far revisions are raised unless somebody says otherwise: more than
-// a cluster writes between two backups, a thousand a second for eleven days.
-const Bump = 1_000_000_000
 
 // Member is the member of etcd to make, in etcd's own words.
 type Member struct {
@@ -26,16 +24,20 @@ type Member struct {
 	DataDir string
 }
 
+// Restored is what a data directory was made with.
+type Restored struct {
+	// Clusters are the names of the Berth clusters in it.
+	Clusters []string
+	// Revision is where its history goes on.
+	Revision int64
+}
+
 // Restore makes the data directory of a member from a snapshot, with revisions
-// raised by bump, and answers the names of the Berth clusters in it. When it
-// fails, no data directory is left that etcd would start from.
-func Restore(ctx context.Context, file string, m Member, bump uint64) (clusters []string, err error) {
-	urls := peers(m)
+// raised. When it fails, no data directory is left that etcd would start from.
+func Restore(ctx context.Context, file string, m Member, raise Raise) (*Restored, error) {
+	urls, members := peers(m)
 	if len(urls) == 0 {
 		return nil, fault.BadField(fault.ReasonInvalid, "--initial-cluster", "has no member %q", m.Name)
-	}
-	if bump == 0 {
-		return nil, fault.BadField(fault.ReasonInvalid, "--bump-revision", "has to be above 0: agents refuse the orders of a past")
 	}
 	if entries, err := os.ReadDir(m.DataDir); err == nil && len(entries) > 0 {
 		return nil, fault.New(fault.Precondition, fault.ReasonInvalid, "%s is not empty: move it away first", m.DataDir)
@@ -53,14 +55,28 @@ func Restore(ctx context.Context, file string, m Member, bump uint64) (clusters 
 	if err := verified(file, database); err != nil {
 		return nil, err
 	}
-	if clusters, err = edit(ctx, database); err != nil {
+	clusters, err := edit(ctx, database)
+	if err != nil {
 		return nil, err
 	}
+	etcd := snapshot.NewV3(zap.NewNop())
+	status, err := etcd.Status(database)
+	if err != nil {
+		return nil, cannot(err, "the snapshot cannot be read")
+	}
+	bump, err := raise.bump(status.Revision, members, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	revision := status.Revision + int64(bump)
 	made := filepath.Join(work, "member")
-	err = snapshot.NewV3(zap.NewNop()).Restore(snapshot.RestoreConfig{
+	err = etcd.Restore(snapshot.RestoreConfig{
 		SnapshotPath: database, SkipHashCheck: true, // it was checked before it was edited
-		Name: m.Name, OutputDataDir: made, PeerURLs: urls, InitialCluster: m.Cluster, InitialClusterToken: m.Token,
-		RevisionBump: bump, MarkCompacted: true,
+		Name: m.Name, OutputDataDir: made, PeerURLs: urls, InitialCluster: m.Cluster,
+		// Members that go on at different revisions are of different clusters to etcd:
+		// they refuse one another in place of holding different things.
+		InitialClusterToken: fmt.Sprintf("%s-%d", m.Token, revision),
+		RevisionBump:        bump, MarkCompacted: true,
 	})
 	if err != nil {
 		return nil, cannot(err, "etcd's restore fails")
@@ -71,16 +87,18 @@ func Restore(ctx context.Context, file string, m Member, bump uint64) (clusters 
 	if err := os.Rename(made, m.DataDir); err != nil {
 		return nil, cannot(err, "%s cannot be made", m.DataDir)
 	}
-	return clusters, nil
+	return &Restored{clusters, revision}, nil
 }
 
-// peers are the URLs of the member itself.
-func peers(m Member) []string {
-	var urls []string
+// peers are the URLs of the member itself, and how many members there are.
+func peers(m Member) (urls []string, members int) {
+	names := map[string]bool{}
 	for pair := range strings.SplitSeq(m.Cluster, ",") {
-		if name, url, found := strings.Cut(strings.TrimSpace(pair), "="); found && name == m.Name {
-			urls = append(urls, url)
+		if name, url, found := strings.Cut(strings.TrimSpace(pair), "="); found {
+			if names[name] = true; name == m.Name {
+				urls = append(urls, url)
+			}
 		}
 	}
-	return urls
+	return urls, len(names)
 }

@@ -1,0 +1,154 @@
+package restore
+
+import (
+	"crypto/sha256"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/server/v3/lease"
+	"go.etcd.io/etcd/server/v3/storage/backend"
+	"go.etcd.io/etcd/server/v3/storage/mvcc"
+	"go.etcd.io/etcd/server/v3/storage/wal"
+	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
+
+	"berth.dev/pkg/fault"
+)
+
+// Every history begins above all that one before it can have written, whichever
+// snapshots they come from: the same one, a newer, or one from before all of them.
+func TestRestoresBeginAboveEarlierOnes(t *testing.T) {
+	const perSecond = 100_000 // more than etcd writes on any disk
+	now := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+	snapshots := []int64{1000}
+	reached := int64(5000)
+	for i, from := range []int{0, 0, 1, 0, 3, 2} {
+		latest := snapshots[from]
+		bump, err := Raise{}.bump(latest, 1, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin := latest + int64(bump)
+		if begin <= reached {
+			t.Errorf("restore %d begins at %d, and one before got to %d", i, begin, reached)
+		}
+		if begin > mostRevision {
+			t.Errorf("restore %d begins at %d, which is not exact in JSON", i, begin)
+		}
+		life := []time.Duration{time.Second, time.Minute, 100 * 24 * time.Hour}[i%3]
+		reached = begin + perSecond*int64(life/time.Second)
+		snapshots = append(snapshots, reached)
+		now = now.Add(life)
+	}
+}
+
+func TestRevisionsAreRaised(t *testing.T) {
+	now := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+	begin := now.Sub(zero).Microseconds()
+	for name, c := range map[string]struct {
+		raise   Raise
+		latest  int64
+		members int
+		want    int64 // where the history goes on
+		refused string
+	}{
+		"now":                  {latest: 10, members: 1, want: begin},
+		"moment":               {raise: Raise{At: now.Add(-time.Hour)}, latest: 10, members: 3, want: begin - 3600*1e6},
+		"many members":         {latest: 10, members: 3, refused: "--at 2026-03-01T12:00:00Z"},
+		"an old moment":        {raise: Raise{At: now.Add(-25 * time.Hour)}, latest: 10, members: 3, refused: "the moment of this restore"},
+		"a moment to come":     {raise: Raise{At: now.Add(time.Hour)}, latest: 10, members: 3, refused: "the moment of this restore"},
+		"clock set back":       {latest: begin, members: 1, refused: "set back"},
+		"by hand":              {raise: Raise{By: leastBump}, latest: 10, members: 3, want: leastBump + 10},
+		"by hand, too little":  {raise: Raise{By: leastBump - 1}, latest: 10, members: 1, refused: "at least"},
+		"by hand, too much":    {raise: Raise{By: mostRevision}, latest: 10, members: 1, refused: "above"},
+		"by hand and a moment": {raise: Raise{By: leastBump, At: now}, latest: 10, members: 1, refused: "one of them"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bump, err := c.raise.bump(c.latest, c.members, now)
+			switch {
+			case c.refused != "":
+				if err == nil || !strings.Contains(err.Error(), c.refused) {
+					t.Errorf("%d, %v", bump, err)
+				}
+			case err != nil || c.latest+int64(bump) != c.want:
+				t.Errorf("by %d, %v; want it to go on at %d", bump, err, c.want)
+			}
+		})
+	}
+}
+
+// Members that are made for one moment are of one cluster; one that is made for
+// another moment is of another.
+func TestMembersOfDifferentMomentsAreOfDifferentClusters(t *testing.T) {
+	dir := t.TempDir()
+	file := written(t, dir)
+	const cluster = "a=http://127.0.0.1:1,b=http://127.0.0.1:2,c=http://127.0.0.1:3"
+	at := time.Now().Truncate(time.Second)
+	ids := map[string]uint64{}
+	for name, at := range map[string]time.Time{"a": at, "b": at, "c": at.Add(-time.Second)} {
+		data := filepath.Join(dir, name)
+		made, err := Restore(t.Context(), file, Member{Name: name, Cluster: cluster, Token: "token", DataDir: data}, Raise{At: at})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if made.Revision != at.Sub(zero).Microseconds() || strings.Join(made.Clusters, " ") != "default" {
+			t.Errorf("%s: %+v", name, made)
+		}
+		ids[name] = clusterID(t, data)
+	}
+	if ids["a"] != ids["b"] || ids["a"] == ids["c"] {
+		t.Errorf("the clusters are %x", ids)
+	}
+	if _, err := Restore(t.Context(), file, Member{Name: "a", Cluster: cluster, DataDir: filepath.Join(dir, "d")}, Raise{}); !fault.Is(err, fault.ReasonInvalid) {
+		t.Errorf("without a moment for all: %v", err)
+	}
+}
+
+// written is a snapshot as etcd writes one: a database, and its checksum.
+func written(t *testing.T, dir string) string {
+	t.Helper()
+	file := filepath.Join(dir, "snapshot")
+	b := backend.NewDefaultBackend(zap.NewNop(), file)
+	s := mvcc.NewStore(zap.NewNop(), b, &lease.FakeLessor{}, mvcc.StoreConfig{})
+	s.Put([]byte("/berth/default/leaders/registry"), []byte("somebody"), lease.NoLease)
+	s.Commit()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(text)
+	if err := os.WriteFile(file, append(text, sum[:]...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// clusterID is which cluster a data directory says that it is of.
+func clusterID(t *testing.T, data string) uint64 {
+	t.Helper()
+	log, err := wal.OpenForRead(zap.NewNop(), filepath.Join(data, "member", "wal"), &walpb.Snapshot{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	text, _, _, err := log.ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var metadata etcdserverpb.Metadata
+	if err := proto.Unmarshal(text, &metadata); err != nil {
+		t.Fatal(err)
+	}
+	return metadata.GetClusterID()
+}
