@@ -3,8 +3,8 @@
 // network, agents and clients made of one random sequence and no clock but its
 // own.
 //
-// At every step one thing happens: a replica takes a turn, a message arrives,
-// is lost or arrives twice, a transaction's answer is lost or its proposal
+// At every step one thing happens: a replica takes a turn, a message arrives or
+// is lost, a call arrives twice, a transaction's answer is lost or its proposal
 // comes late, a replica or an agent crashes and comes back, a leader is deposed
 // without knowing it, which is what a wrong proof of its death does, an executor
 // is cut off, a client asks for something, time passes. After every step all
