@@ -140,7 +140,7 @@ func checkHistory(t *testing.T, s store.Store, from int64, tampered map[int64]bo
 	if (stats.Snapshots != 0) != (from != 0) || stats.OverCommitted != 0 || stats.StartedTwice != 0 {
 		t.Errorf("the history has gaps, or executors are over-committed, or workers were started twice: %+v", stats)
 	}
-	t.Logf("history: %d revisions, %d reservations, %d leases, %d workers leased, %d ran", stats.Revision, stats.Reservations, stats.LeasesGranted, stats.WorkersLeased, stats.WorkersRunning)
+	t.Logf("history: up to revision %d, %d reservations, %d leases, %d workers leased, %d ran", stats.Revision, stats.Reservations, stats.LeasesGranted, stats.WorkersLeased, stats.WorkersRunning)
 }
 
 // quiesce waits until nothing is in flight.
