@@ -64,7 +64,10 @@ type agent struct {
 	// announced with any.
 	judged time.Time
 	strays int
-	stray  bool
+	// told is the term of the assigner's leader that answered the newest complete
+	// report.
+	told  int64
+	stray bool
 	// decisions are those of a real agent.
 	decisions *agentlib.Decisions
 
@@ -127,7 +130,7 @@ func (a *agent) restart() {
 	a.life++
 	a.incarnation, a.asking, a.lease, a.reporting, a.sequence = 0, false, 0, false, 0
 	a.decisions = nil
-	a.judged, a.strays, a.stray = time.Time{}, 0, false
+	a.judged, a.strays, a.stray, a.told = time.Time{}, 0, false, 0
 }
 
 // recover begins a process with what the host keeps.
@@ -258,6 +261,7 @@ func (a *agent) beat() {
 		kv, there, _ := a.w.store.Get(ctx, a.w.space.Key(model.Ref{Kind: model.KindLive, ID: a.id}))
 		if err == nil && there && kv.Lease == a.lease {
 			a.beaten = a.w.now
+			a.complete = a.complete || !a.reporting && a.lacks(a.assigner())
 			if a.stray != a.doubtful() || a.living() == 0 && a.returning() {
 				a.announce(a.lease)
 			}
@@ -313,6 +317,21 @@ func (a *agent) doubtful() bool {
 	return a.strays > 0
 }
 
+// lacks says whether the assigner's leader of a term is to be told everything,
+// because only another one was.
+func (a *agent) lacks(term int64) bool {
+	return term > a.told && (a.living() > 0 || a.strays > 0)
+}
+
+// assigner is the term of the assigner's leader, zero while there is none.
+func (a *agent) assigner() int64 {
+	kv, there, err := a.w.store.Get(context.Background(), a.w.space.Key(model.LeaderRef(model.ServiceAssigner)))
+	if err != nil || !there {
+		return 0
+	}
+	return kv.Create
+}
+
 // returning says whether its record has it back from LOST with workers of before.
 func (a *agent) returning() bool {
 	ref := model.Ref{Kind: model.KindExecutor, ID: a.id}
@@ -358,7 +377,15 @@ func (a *agent) report() {
 			return
 		}
 		answer := value.(handout.Reported)
-		a.judged, a.strays = a.w.now, answer.Strays
+		if r.Complete {
+			a.told = answer.Term
+		}
+		if answer.Term == a.told {
+			a.judged, a.strays = a.w.now, answer.Strays
+		} else {
+			a.strays = max(a.strays, answer.Strays)
+		}
+		a.complete = a.complete || a.lacks(answer.Term)
 		for _, ended := range answer.Ended {
 			a.w.logf("%s: told that the end of %s at epoch %d is known", a.id, ended.Worker, ended.Epoch)
 			if w := a.workers[instance{ended.Worker, ended.Epoch}]; w != nil && w.state.Terminal() {

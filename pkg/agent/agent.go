@@ -70,6 +70,8 @@ type Agent struct {
 	now func() time.Time
 	// wake has one element when there is news to report.
 	wake chan struct{}
+	// asked: the control plane wants a complete report.
+	asked bool
 	// orders counts those under way.
 	orders sync.WaitGroup
 

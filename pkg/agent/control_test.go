@@ -37,10 +37,13 @@ type control struct {
 	workers      map[string]*controlv1.WorkerReport
 	history      map[string][]string
 	bare         map[string]int // heartbeats without a report, by executor
+	streams      int            // that were begun
 	// deaf: ends are not answered as durable.
 	deaf bool
 	// mute: heartbeats are not answered at all.
-	mute    bool
+	mute bool
+	// asks: the next heartbeat is answered with the wish for everything.
+	asks    bool
 	changed chan struct{}
 	wrong   []string
 }
@@ -116,8 +119,12 @@ func (c *control) beat(req *controlv1.HeartbeatRequest, first bool, last *int64)
 	if req.Incarnation != c.incarnations[req.Id] {
 		return nil, another()
 	}
-	answer := &controlv1.HeartbeatAnswer{Present: true, AssignerTerm: 5}
+	answer := &controlv1.HeartbeatAnswer{Present: true, AssignerTerm: 5, Everything: c.asks}
+	c.asks = false
 	r := req.Report
+	if first {
+		c.streams++
+	}
 	if first && (r == nil || !r.Complete) {
 		c.wrong = append(c.wrong, "the first message has no complete report")
 	}

@@ -183,10 +183,13 @@ func (a *Agent) session(ctx context.Context, every, patience time.Duration, isol
 	}
 }
 
-// beat sends a heartbeat, unless it would only bring news and there are none. A
-// failure shows at the receiving end of the stream.
+// beat sends a heartbeat, unless it would only bring news and there are none; the
+// next one after everything was asked for brings that. A failure shows at the receiving end of the stream.
 func (a *Agent) beat(stream controlv1.Heartbeats_HeartbeatClient, s scope) {
 	a.mu.Lock()
+	if a.asked {
+		s, a.asked = everything, false
+	}
 	req := &controlv1.HeartbeatRequest{Id: a.cfg.ID, Incarnation: a.ledger.incarnation, Report: a.ledger.report(s)}
 	a.mu.Unlock()
 	if req.Report != nil || s != news {
@@ -198,6 +201,10 @@ func (a *Agent) beat(stream controlv1.Heartbeats_HeartbeatClient, s scope) {
 func (a *Agent) answered(answer *controlv1.HeartbeatAnswer) {
 	a.mu.Lock()
 	a.ledger.raise(answer.GetAssignerTerm())
+	if answer.GetEverything() {
+		a.asked = true
+		a.tell()
+	}
 	var forgotten []*worker
 	for _, id := range a.ledger.answered(answer.GetReport()) {
 		if w := a.workers[id]; w != nil {

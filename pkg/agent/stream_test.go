@@ -208,6 +208,26 @@ func TestSilentStream(t *testing.T) {
 	c.await(t, "another stream", func() bool { return c.complete["host"] > before })
 }
 
+// An agent that is asked for everything tells it, on the stream that it has.
+func TestTellsEverything(t *testing.T) {
+	c := newControl(10 * time.Millisecond)
+	a, _, _ := simulatedAgent(t, c, Config{})
+	mustSubmit(t, a, submit(0, 1, ""))
+	c.awaitState(t, key(0), "RUNNING")
+	c.mu.Lock()
+	before := c.complete["host"]
+	streams := c.streams
+	clear(c.history)
+	c.asks = true
+	c.mu.Unlock()
+	c.await(t, "a complete report", func() bool { return c.complete["host"] > before && len(c.history[key(0)]) > 0 })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.streams != streams {
+		t.Error("it began another stream")
+	}
+}
+
 // An agent that is cut off stops its workers if it is told to.
 func TestStopWhenIsolated(t *testing.T) {
 	c := newControl(10 * time.Millisecond)

@@ -79,9 +79,12 @@ type Reported struct {
 	// Ended are the workers whose end is durable, or of which nothing is known:
 	// the executor need not report them again.
 	Ended []WorkerStatus
-	// Strays is how many workers the executor has, as far as is known, that no
-	// record wants there: they are being stopped.
+	// Strays is how many workers the executor has that no record wants there: they
+	// are being stopped. Known are those of the reports of this term alone, so that
+	// there may be more until one of them was complete.
 	Strays int
+	// Term is that of who answers.
+	Term int64
 }
 
 // Clear is the request by which an operator says that workers whose stop an

@@ -19,7 +19,7 @@ func (c *Core) report(r Report) (Reported, error) {
 		return Reported{}, fault.New(fault.Precondition, fault.ReasonOtherIncarnation,
 			"executor %s has incarnation %d, not %d", r.Executor, current, r.Incarnation)
 	}
-	answer := Reported{Executor: r.Executor, Sequence: r.Sequence}
+	answer := Reported{Executor: r.Executor, Sequence: r.Sequence, Term: c.term}
 	// What is listed under its uid and seat is not absent, whatever is said of
 	// it: only what is not there at all has left its capacity.
 	listed := make(map[placed]bool, len(r.Workers))

@@ -47,6 +47,8 @@ type script struct {
 	*world
 	lines []string
 	hold  bool
+	// terms are shown of what is reported.
+	terms bool
 }
 
 func (s *script) say(format string, args ...any) {
@@ -169,8 +171,8 @@ func (s *script) run(t *testing.T, line string) {
 			done.Result = Ended{State: workerState(t, arg(3))}
 		}
 		s.give(done)
-	case "report": // report e1 [incarnation=] [sequence=] [epoch=] u1/0.1:RUNNING u1/1.1:RUNNING@3 …
-		r := Report{Executor: arg(1), Incarnation: option("incarnation", 1), Sequence: option("sequence", 100), Complete: true}
+	case "report", "news": // report e1 [incarnation=] [sequence=] [epoch=] u1/0.1:RUNNING u1/1.1:RUNNING@3 …; news: not complete
+		r := Report{Executor: arg(1), Incarnation: option("incarnation", 1), Sequence: option("sequence", 100), Complete: words[0] == "report"}
 		for _, word := range words[2:] {
 			name, state, ok := strings.Cut(word, ":")
 			if !ok {
@@ -202,6 +204,8 @@ func (s *script) run(t *testing.T, line string) {
 			t.Fatal(err)
 		}
 		s.pass(d)
+	case "terms": // shows of reports in which term how many strays are known
+		s.terms = true
 	case "hold":
 		s.hold = true
 	case "commit", "abandon":
@@ -300,7 +304,7 @@ func (s *script) show(actions []model.Action) {
 			}
 			s.say("stop %s %s/%s%s incarnation %d grace %v", a.Executor, a.UID, a.Worker.Seat, epoch, a.Incarnation, a.Grace)
 		case model.Reply:
-			s.say("reply %s", replyText(a))
+			s.say("reply %s", s.replyText(a))
 		}
 	}
 }
@@ -381,7 +385,7 @@ func eventWorkers(e model.JobEvent) string {
 	return strings.Join(parts, " ")
 }
 
-func replyText(r model.Reply) string {
+func (s *script) replyText(r model.Reply) string {
 	if r.Err != nil {
 		return "error " + string(fault.Of(r.Err).Reason)
 	}
@@ -394,8 +398,11 @@ func replyText(r model.Reply) string {
 		return strings.TrimSpace(text)
 	case Reported:
 		text := "reported"
-		for _, s := range v.Ended {
-			text += fmt.Sprintf(" forget %s/%s", s.UID, s.Worker.Seat)
+		for _, ended := range v.Ended {
+			text += fmt.Sprintf(" forget %s/%s", ended.UID, ended.Worker.Seat)
+		}
+		if s.terms {
+			text += fmt.Sprintf(", strays in term %d: %d", v.Term, v.Strays)
 		}
 		return text
 	case Cleared:

@@ -94,7 +94,7 @@ func reportOf(r *controlv1.ExecutorReport) handout.Report {
 }
 
 func reportAnswer(reported handout.Reported) *controlv1.ExecutorReportAnswer {
-	answer := &controlv1.ExecutorReportAnswer{Executor: reported.Executor, Sequence: reported.Sequence, Strays: int32(reported.Strays)}
+	answer := &controlv1.ExecutorReportAnswer{Executor: reported.Executor, Sequence: reported.Sequence, Strays: int32(reported.Strays), Term: reported.Term}
 	for _, w := range reported.Ended {
 		answer.Ended = append(answer.Ended, &controlv1.WorkerReport{
 			Job: w.Worker.Job, Stage: w.Worker.Stage, Index: w.Worker.Seat.Index, Number: w.Worker.Seat.Number,

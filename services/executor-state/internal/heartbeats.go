@@ -33,8 +33,9 @@ const (
 	// workers that an executor comes with. Then it is announced with strays, which
 	// gives it no work.
 	judgeTimeout = time.Second
-	// judgeAgain is how long an executor may have strays before it is asked to
-	// report everything again: who leads the assigner meanwhile may not know them.
+	// judgeAgain is how long an executor may have strays, and no answer of a leader
+	// that was told everything, before its stream is ended, for the next one begins
+	// with a complete report: its agent may be one that does not know how to be asked.
 	judgeAgain = PresenceTTL
 
 	beatTimeout = 5 * time.Second

@@ -125,7 +125,7 @@ func (h *Heartbeats) find(ctx context.Context, sessions []*session) (found []*se
 				s.lease = live.EtcdLease
 			}
 			s.locate(c)
-			s.term = c.AssignerTerm()
+			s.term = s.leading
 		}
 	})
 	for _, s := range sessions {

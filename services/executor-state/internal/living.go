@@ -11,13 +11,20 @@ import (
 
 // living are the workers that live on an executor, as the reports of one stream
 // tell, and whether records want them there, as the assigner answers: a stream
-// begins with a complete report, and the others tell what changed.
+// begins with a complete report, and the others tell what changed. Who leads the
+// assigner judges by what was reported to it alone, so that only one that was told
+// everything can say that nothing is wrong.
 type living struct {
 	mu  sync.Mutex
 	set map[instance]struct{}
-	// judged is closed with the first answer.
+	// told is the term of the leader that has answered the newest complete report,
+	// and telling how many complete ones have no answer yet.
+	told    int64
+	telling int
+	// judged is closed with the first answer of a leader that was told everything.
 	judged chan struct{}
-	// answered is when the last one came, zero before; strays is what it said.
+	// answered is when the last such answer came, zero before; strays is what it
+	// said, or a later one that knows of more.
 	answered time.Time
 	strays   int32
 }
@@ -37,6 +44,9 @@ func (l *living) reported(r *controlv1.ExecutorReport) {
 	if r.GetComplete() || l.set == nil {
 		l.set = map[instance]struct{}{}
 	}
+	if r.GetComplete() {
+		l.telling++
+	}
 	for _, w := range r.GetWorkers() {
 		seat := model.Seat{Index: w.GetIndex(), Number: w.GetNumber()}
 		of := instance{model.Worker{Job: w.GetJob(), Stage: w.GetStage(), Seat: seat}, w.GetEpoch()}
@@ -48,18 +58,41 @@ func (l *living) reported(r *controlv1.ExecutorReport) {
 	}
 }
 
-// judge takes in the answer to a report, and says whether that is news: of workers
-// of which nothing was said yet, or of strays where there were none, or the reverse.
-func (l *living) judge(answer *controlv1.ExecutorReportAnswer) (news bool) {
+// judge takes in the answer to a report, a complete one or not, and says whether
+// that is news: of workers of which nothing was said yet, or of strays where there
+// were none, or the reverse.
+func (l *living) judge(complete bool, answer *controlv1.ExecutorReportAnswer) (news bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.answered.IsZero() {
-		close(l.judged)
-		news = len(l.set) > 0
+	if complete {
+		l.told = answer.GetTerm()
+		l.telling--
 	}
-	news = news || (l.strays > 0) != (answer.GetStrays() > 0)
-	l.strays, l.answered = answer.GetStrays(), time.Now()
+	strays := answer.GetStrays()
+	if answer.GetTerm() != l.told {
+		strays = max(strays, l.strays)
+	} else {
+		if l.answered.IsZero() {
+			close(l.judged)
+			news = len(l.set) > 0
+		}
+		l.answered = time.Now()
+	}
+	news = news || (l.strays > 0) != (strays > 0)
+	l.strays = strays
 	return news
+}
+
+// lacks says whether the leader of a term is to be told everything: it was not, and
+// nothing is on its way. Where nothing lives there is nothing to tell, and a leader
+// that answers without a term does not say what it was told.
+func (l *living) lacks(term int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.telling > 0 || len(l.set) == 0 && l.strays == 0 || l.told == 0 && !l.answered.IsZero() {
+		return false
+	}
+	return term > l.told
 }
 
 // count is how many live.

@@ -134,7 +134,7 @@ func (l *relayed) leave() {
 }
 
 func (l *relayed) answer(a *controlv1.HeartbeatAnswer) {
-	if a.GetPresent() && a.GetAssignerTerm() == 0 && a.GetReport() == nil {
+	if a.GetPresent() && a.GetAssignerTerm() == 0 && a.GetReport() == nil && !a.GetEverything() {
 		l.r.put(0, func(m *controlv1.RelayAnswer) { m.Present = append(m.Present, l.agent) })
 		return
 	}

@@ -57,8 +57,9 @@ type presence struct {
 	// returning: it was given up, is back, and had workers of before. strays: it
 	// was announced with workers that it should not have.
 	returning, strays bool
-	// term is the assigner's, until the agent is told.
-	term int64
+	// term is the assigner's, until the agent is told; leading is the one that leads
+	// as far as this replica has seen.
+	term, leading int64
 }
 
 // begin begins the session of the agent that has sent first.
@@ -106,7 +107,7 @@ func (s *session) beat(now time.Time, reported bool) {
 
 // kept ends a beat with its answer.
 func (s *session) kept(present bool) {
-	answer := &controlv1.HeartbeatAnswer{Present: present, AssignerTerm: s.term}
+	answer := &controlv1.HeartbeatAnswer{Present: present, AssignerTerm: s.term, Everything: s.workers.lacks(s.leading)}
 	s.term = 0
 	s.line.answer(answer)
 	s.rest()
@@ -168,8 +169,10 @@ func (s *session) suspect() {
 }
 
 // locate notes the agent's address, which an incarnation keeps for good, whether it
-// is back from LOST with workers of before, and whether it has strays.
+// is back from LOST with workers of before, and whether it has strays; and who leads
+// the assigner.
 func (s *session) locate(c *inventory.Core) {
+	s.leading = c.AssignerTerm()
 	if view, ok := c.Executor(s.id); ok && view.Incarnation == s.incarnation {
 		s.address, s.returning, s.strays = view.Address, view.Returning, view.Strays
 	}
@@ -208,9 +211,9 @@ func (s *session) forwardAll() {
 			s.line.end(err)
 			return
 		}
-		if s.workers.judge(answer) {
+		if s.workers.judge(r.GetComplete(), answer) {
 			s.beat(time.Now(), false) // it is to be announced
 		}
-		s.line.answer(&controlv1.HeartbeatAnswer{Present: true, Report: answer})
+		s.line.answer(&controlv1.HeartbeatAnswer{Present: true, Report: answer, Everything: s.workers.lacks(answer.GetTerm())})
 	}
 }

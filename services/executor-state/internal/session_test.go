@@ -198,7 +198,7 @@ func TestExecutorState10StraysAreAnnounced(t *testing.T) {
 			s = beating(t, s.h, "a", register(t, agents, "a", rand.Text()).GetIncarnation())
 			s.workers.reported(&controlv1.ExecutorReport{Complete: true, Workers: []*controlv1.WorkerReport{{Job: "j", Stage: "s", Epoch: 3}}})
 		}
-		judge := func(strays int32) { s.workers.judge(&controlv1.ExecutorReportAnswer{Strays: strays}) }
+		judge := func(strays int32) { s.workers.judge(false, &controlv1.ExecutorReportAnswer{Strays: strays}) }
 
 		again()
 		time.AfterFunc(judgeTimeout/2, func() { judge(0) })

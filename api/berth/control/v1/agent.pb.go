@@ -479,7 +479,10 @@ type HeartbeatAnswer struct {
 	Present      bool  `protobuf:"varint,1,opt,name=present,proto3" json:"present,omitempty"`
 	AssignerTerm int64 `protobuf:"varint,2,opt,name=assigner_term,json=assignerTerm,proto3" json:"assigner_term,omitempty"`
 	// Report answers the newest report brought.
-	Report        *ExecutorReportAnswer `protobuf:"bytes,3,opt,name=report,proto3" json:"report,omitempty"`
+	Report *ExecutorReportAnswer `protobuf:"bytes,3,opt,name=report,proto3" json:"report,omitempty"`
+	// Everything asks for a complete report at once: the assigner that leads has
+	// had none.
+	Everything    bool `protobuf:"varint,4,opt,name=everything,proto3" json:"everything,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -533,6 +536,13 @@ func (x *HeartbeatAnswer) GetReport() *ExecutorReportAnswer {
 		return x.Report
 	}
 	return nil
+}
+
+func (x *HeartbeatAnswer) GetEverything() bool {
+	if x != nil {
+		return x.Everything
+	}
+	return false
 }
 
 type RelayRequest struct {
@@ -1518,11 +1528,14 @@ const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\x10HeartbeatRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x03R\vincarnation\x128\n" +
-	"\x06report\x18\x03 \x01(\v2 .berth.control.v1.ExecutorReportR\x06report\"\x90\x01\n" +
+	"\x06report\x18\x03 \x01(\v2 .berth.control.v1.ExecutorReportR\x06report\"\xb0\x01\n" +
 	"\x0fHeartbeatAnswer\x12\x18\n" +
 	"\apresent\x18\x01 \x01(\bR\apresent\x12#\n" +
 	"\rassigner_term\x18\x02 \x01(\x03R\fassignerTerm\x12>\n" +
-	"\x06report\x18\x03 \x01(\v2&.berth.control.v1.ExecutorReportAnswerR\x06report\"x\n" +
+	"\x06report\x18\x03 \x01(\v2&.berth.control.v1.ExecutorReportAnswerR\x06report\x12\x1e\n" +
+	"\n" +
+	"everything\x18\x04 \x01(\bR\n" +
+	"everything\"x\n" +
 	"\fRelayRequest\x12<\n" +
 	"\brequests\x18\x01 \x03(\v2 .berth.control.v1.RelayedRequestR\brequests\x12\x14\n" +
 	"\x05beats\x18\x02 \x03(\rR\x05beats\x12\x14\n" +

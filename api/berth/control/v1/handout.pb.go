@@ -593,8 +593,10 @@ type ExecutorReportAnswer struct {
 	// Ended are the workers whose end is durable: no need to report it again.
 	Ended []*WorkerReport `protobuf:"bytes,3,rep,name=ended,proto3" json:"ended,omitempty"`
 	// Strays is how many workers it has that no record wants there: they are being
-	// stopped.
-	Strays        int32 `protobuf:"varint,4,opt,name=strays,proto3" json:"strays,omitempty"`
+	// stopped. They are those that were reported in the term.
+	Strays int32 `protobuf:"varint,4,opt,name=strays,proto3" json:"strays,omitempty"`
+	// Term is that of the assigner's leader who answers.
+	Term          int64 `protobuf:"varint,5,opt,name=term,proto3" json:"term,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -657,6 +659,13 @@ func (x *ExecutorReportAnswer) GetStrays() int32 {
 	return 0
 }
 
+func (x *ExecutorReportAnswer) GetTerm() int64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
 var File_berth_control_v1_handout_proto protoreflect.FileDescriptor
 
 const file_berth_control_v1_handout_proto_rawDesc = "" +
@@ -704,12 +713,13 @@ const file_berth_control_v1_handout_proto_rawDesc = "" +
 	"\bcomplete\x18\x04 \x01(\bR\bcomplete\x128\n" +
 	"\aworkers\x18\x05 \x03(\v2\x1e.berth.control.v1.WorkerReportR\aworkers\"W\n" +
 	"\x13ReportWorkersAnswer\x12@\n" +
-	"\aanswers\x18\x01 \x03(\v2&.berth.control.v1.ExecutorReportAnswerR\aanswers\"\x9c\x01\n" +
+	"\aanswers\x18\x01 \x03(\v2&.berth.control.v1.ExecutorReportAnswerR\aanswers\"\xb0\x01\n" +
 	"\x14ExecutorReportAnswer\x12\x1a\n" +
 	"\bexecutor\x18\x01 \x01(\tR\bexecutor\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x03R\bsequence\x124\n" +
 	"\x05ended\x18\x03 \x03(\v2\x1e.berth.control.v1.WorkerReportR\x05ended\x12\x16\n" +
-	"\x06strays\x18\x04 \x01(\x05R\x06strays2\x9d\x02\n" +
+	"\x06strays\x18\x04 \x01(\x05R\x06strays\x12\x12\n" +
+	"\x04term\x18\x05 \x01(\x03R\x04term2\x9d\x02\n" +
 	"\aHandout\x12b\n" +
 	"\x15CreateAssignmentTasks\x12$.berth.control.v1.CreateTasksRequest\x1a#.berth.control.v1.CreateTasksAnswer\x12^\n" +
 	"\rReportWorkers\x12&.berth.control.v1.ReportWorkersRequest\x1a%.berth.control.v1.ReportWorkersAnswer\x12N\n" +

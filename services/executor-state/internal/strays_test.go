@@ -1,0 +1,189 @@
+package internal
+
+import (
+	"context"
+	"crypto/rand"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/loop/looptest"
+	"berth.dev/pkg/model"
+	"berth.dev/services/executor-state/inventory"
+)
+
+// assigner is the leader of a term to which every worker is a stray: it knows of
+// those that were reported to it.
+type assigner struct {
+	term   int64
+	strays map[int32]bool // by the worker's index
+}
+
+func (a *assigner) take(_ context.Context, req *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer, error) {
+	answer := &controlv1.ReportWorkersAnswer{}
+	for _, r := range req.GetReports() {
+		if r.GetComplete() {
+			clear(a.strays)
+		}
+		for _, w := range r.GetWorkers() {
+			if delete(a.strays, w.GetIndex()); !model.WorkerState(w.GetState()).Terminal() {
+				a.strays[w.GetIndex()] = true
+			}
+		}
+		answer.Answers = append(answer.Answers, &controlv1.ExecutorReportAnswer{Executor: r.GetExecutor(), Term: a.term, Strays: int32(len(a.strays))})
+	}
+	return answer, nil
+}
+
+// succeed has another leader follow, who knows nothing.
+func (a *assigner) succeed(term int64) { a.term, a.strays = term, map[int32]bool{} }
+
+// host is an executor whose agent a test plays.
+type host struct {
+	t *testing.T
+	*session
+}
+
+// says has the agent send a heartbeat, and answers whether it is asked for
+// everything then.
+func (h host) says(report *controlv1.ExecutorReport) (asked bool) {
+	h.t.Helper()
+	h.take(&controlv1.HeartbeatRequest{Id: h.id, Incarnation: h.incarnation, Report: report})
+	synctest.Wait()
+	for b := h.line.(back); ; {
+		select {
+		case answer := <-b.answers:
+			asked = asked || answer.GetEverything()
+		case err := <-b.ended:
+			h.t.Fatalf("the stream has ended: %v", err)
+		default:
+			return asked
+		}
+	}
+}
+
+// ready says whether the executor is given work.
+func (h host) ready() bool {
+	h.t.Helper()
+	var view inventory.ExecutorView
+	if err := h.h.peek(h.t.Context(), func(c *inventory.Core) { view, _ = c.Executor(h.id) }); err != nil {
+		h.t.Fatal(err)
+	}
+	return view.State == model.ExecutorReady
+}
+
+// running lists workers that run, and ended such as have ended.
+func running(indexes ...int32) []*controlv1.WorkerReport {
+	return workers(model.WorkerRunning, indexes)
+}
+
+func ended(indexes ...int32) []*controlv1.WorkerReport {
+	return workers(model.WorkerEvicted, indexes)
+}
+
+func workers(state model.WorkerState, indexes []int32) (all []*controlv1.WorkerReport) {
+	for _, index := range indexes {
+		all = append(all, &controlv1.WorkerReport{Job: "j", Stage: "s", Index: index, Epoch: 3, State: berthv1.Assignment_State(state)})
+	}
+	return all
+}
+
+// hosting plays the session of an executor that came with two workers, which it has
+// told to the assigner's leader of term 1.
+func hosting(t *testing.T, then func(h host, a *assigner)) {
+	play(t, func(t *testing.T, s *session, _ *renewals, agents *Agents) {
+		a := &assigner{}
+		a.succeed(1)
+		ctx, stop := context.WithCancel(t.Context())
+		var forwarding sync.WaitGroup
+		s.h.reports = newReports(a.take)
+		forwarding.Go(func() { _ = s.h.reports.Run(ctx) })
+		defer forwarding.Wait()
+		defer stop()
+		h := host{t, beating(t, s.h, "a", register(t, agents, "a", rand.Text()).GetIncarnation())}
+		if h.says(&controlv1.ExecutorReport{Complete: true, Workers: running(0, 1)}) {
+			t.Error("who tells everything is asked for everything")
+		}
+		if h.ready() {
+			t.Error("it is ready with two strays")
+		}
+		then(h, a)
+	})
+}
+
+// A leader of the assigner that was told a part does not know whether there are
+// strays: what its predecessor said stands until it was told everything, and that
+// is asked for with its first answer.
+func TestPitfallStraysOverAChangeOfTheAssigner(t *testing.T) {
+	hosting(t, func(h host, a *assigner) {
+		a.succeed(2)
+		if !h.says(&controlv1.ExecutorReport{Workers: ended(0)}) {
+			t.Error("it is not asked for everything")
+		}
+		if len(a.strays) != 0 || h.ready() {
+			t.Errorf("one still runs, of which the assigner knows %d; ready: %v", len(a.strays), h.ready())
+		}
+		if h.says(&controlv1.ExecutorReport{Complete: true, Workers: running(1)}) || h.ready() || len(a.strays) != 1 {
+			t.Errorf("everything was told, and the assigner knows of %d; ready: %v", len(a.strays), h.ready())
+		}
+		if h.says(&controlv1.ExecutorReport{Workers: ended(1)}) || !h.ready() {
+			t.Error("the last one has ended, and it is not ready")
+		}
+	})
+}
+
+// Who leads the assigner is told everything by the heartbeat after this replica has
+// seen the election, of executors on which something lives.
+func TestNewAssignerIsToldEverything(t *testing.T) {
+	hosting(t, func(h host, a *assigner) {
+		if time.Sleep(HeartbeatEvery); h.says(nil) {
+			t.Error("it is asked, and who leads knows everything")
+		}
+		a.succeed(looptest.Write(t, h.h.store, &model.Leader{Service: model.ServiceAssigner}))
+		time.Sleep(HeartbeatEvery)
+		if !h.says(nil) {
+			t.Error("it is not asked for everything")
+		}
+		if h.says(&controlv1.ExecutorReport{Complete: true, Workers: running(0, 1)}); h.says(nil) || len(a.strays) != 2 {
+			t.Errorf("it was asked again, or the assigner knows of %d", len(a.strays))
+		}
+	})
+}
+
+// Where nothing lives there is nothing to tell.
+func TestIdleExecutorsAreNotAsked(t *testing.T) {
+	hosting(t, func(h host, a *assigner) {
+		h.says(&controlv1.ExecutorReport{Workers: ended(0, 1)})
+		a.succeed(looptest.Write(t, h.h.store, &model.Leader{Service: model.ServiceAssigner}))
+		if time.Sleep(HeartbeatEvery); h.says(nil) {
+			t.Error("it is asked for everything")
+		}
+	})
+}
+
+// An assigner of an earlier version answers without a term, and is taken at its
+// word.
+func TestAssignerWithoutATerm(t *testing.T) {
+	hosting(t, func(h host, a *assigner) {
+		a.succeed(0)
+		h.says(&controlv1.ExecutorReport{Complete: true, Workers: running(0)})
+		looptest.Write(t, h.h.store, &model.Leader{Service: model.ServiceAssigner})
+		time.Sleep(HeartbeatEvery)
+		if h.says(nil) || h.says(&controlv1.ExecutorReport{Workers: ended(0)}) || !h.ready() {
+			t.Errorf("it is asked for everything, or is not ready: %v", h.ready())
+		}
+	})
+}
+
+// What is asked of an agent on a relay is not lost in the list of those that are
+// present and no more.
+func TestRelayAsksForEverything(t *testing.T) {
+	r := &relay{wake: make(chan struct{}, 1)}
+	(&relayed{r: r, agent: 1}).answer(&controlv1.HeartbeatAnswer{Present: true, Everything: true})
+	if m := r.taken()[0]; len(m.GetPresent()) != 0 || len(m.GetAnswers()) != 1 {
+		t.Errorf("it is answered %v", m)
+	}
+}
