@@ -55,7 +55,7 @@ func New(cfg Config) (*Election, error) {
 	if cfg.TTL < MinTTL || cfg.TTL > MaxTTL {
 		return nil, fault.New(fault.Invalid, fault.ReasonInvalid, "the TTL %v of leadership is not within %v and %v", cfg.TTL, MinTTL, MaxTTL)
 	}
-	if c := cfg.Candidate; c.ID == "" || !utf8.ValidString(c.ID+c.Address+c.Version) {
+	if c := cfg.Candidate; c.ID == "" || !utf8.ValidString(c.ID+c.Instance+c.Address+c.Version) {
 		return nil, errors.New("leader: the candidate has no readable id")
 	}
 	if cfg.Log == nil {
@@ -150,11 +150,11 @@ func (e *Election) await(ctx context.Context, s *session, h Holder) {
 	if e.cfg.Prove != nil && h.Address != "" {
 		group.Go(func() {
 			// What an evict needs to know of etcd is asked while the proof is made.
-			var calm <-chan error
+			var calm *inquiry
 			suspect := func() {
-				answer := make(chan error, 1)
-				group.Go(func() { answer <- e.calm(ctx) })
-				calm = answer
+				asked := &inquiry{sent: time.Now(), answer: make(chan error, 1)}
+				group.Go(func() { asked.answer <- e.calm(ctx) })
+				calm = asked
 			}
 			if !e.cfg.Prove(ctx, h, suspect) {
 				return

@@ -55,7 +55,7 @@ func TestEtcd(t *testing.T) {
 
 func newElection(t *testing.T, s store.Store, key, id string) *leader.Election {
 	t.Helper()
-	e, err := leader.New(leader.Config{Store: s, Key: key, TTL: ttl, Candidate: leader.Candidate{ID: id, Address: id + ":1", Version: "v1"}})
+	e, err := leader.New(leader.Config{Store: s, Key: key, TTL: ttl, Candidate: leader.Candidate{ID: id, Instance: id + "-x", Address: id + ":1", Version: "v1"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,12 +11,15 @@ import (
 )
 
 const (
-	// evictLimit evicts are sent in an evictWindow at most: two replicas that take
-	// each other for dead must not play ping-pong.
+	// evictLimit evicts are sent in an evictWindow by one replica at most: two
+	// replicas that take each other for dead must not play ping-pong for long.
 	evictLimit  = 3
 	evictWindow = time.Minute
 	// evictAge is how long a leader was seen before it may be evicted.
 	evictAge = time.Second
+	// calmAge is for how long what etcd said of alarms counts: a proof may take any
+	// time after the suspicion.
+	calmAge = time.Second
 )
 
 // ErrNotEvicted is wrapped by the reasons for which an evict is not even sent;
@@ -30,6 +33,12 @@ type wait struct {
 	since   time.Time // when this replica first saw the holder
 }
 
+// inquiry is what etcd was asked of its alarms while a proof was being made.
+type inquiry struct {
+	sent   time.Time
+	answer chan error // has one
+}
+
 // Evict deletes the key of a leader that is proven dead, if its term is still
 // that. Only a waiting candidate evicts, and only when its own session lives, its
 // view is current, etcd has no alarm, the leader was there for a second, and this
@@ -39,8 +48,9 @@ func (e *Election) Evict(ctx context.Context, term int64) error {
 	return e.evict(ctx, term, nil)
 }
 
-// evict is Evict by who has asked already whether etcd is calm; nil asks now.
-func (e *Election) evict(ctx context.Context, term int64, calm <-chan error) error {
+// evict is Evict by who may have asked already whether etcd is calm. Without
+// that, or when it was too long ago, it asks now.
+func (e *Election) evict(ctx context.Context, term int64, calm *inquiry) error {
 	e.mu.Lock()
 	w := e.waiting
 	e.mu.Unlock()
@@ -55,8 +65,8 @@ func (e *Election) evict(ctx context.Context, term int64, calm <-chan error) err
 		return fmt.Errorf("%w: this replica is not fit to take over", ErrNotEvicted)
 	}
 	var err error
-	if calm != nil {
-		err = <-calm
+	if calm != nil && time.Since(calm.sent) <= calmAge {
+		err = <-calm.answer
 	} else {
 		err = e.calm(ctx)
 	}

@@ -37,7 +37,7 @@ func newStandby(t *testing.T, f *store.Fake, prove func(context.Context, leader.
 func TestEvictOfTheDead(t *testing.T) {
 	onFake(t, func(t *testing.T, f *store.Fake) {
 		b := newStandby(t, f, func(ctx context.Context, h leader.Holder, _ func()) bool {
-			return h.ID == "a" && h.Address == "a:1" && store.Sleep(ctx, 2*time.Second) == nil
+			return h.ID == "a" && h.Instance == "a-x" && h.Address == "a:1" && store.Sleep(ctx, 2*time.Second) == nil
 		})
 		began := time.Now()
 		second := <-b.won
@@ -81,6 +81,34 @@ func TestAlarmsAreAskedForOnSuspicion(t *testing.T) {
 			time.Sleep(time.Millisecond)
 			if b.first.Valid() != alarm {
 				t.Errorf("alarm %v: the first leader leads %v", alarm, b.first.Valid())
+			}
+			f.SetAlarms()
+		})
+	}
+}
+
+// A proof may take any time after the suspicion, as when re-dials time out: what
+// etcd said of alarms long before does not count.
+func TestAlarmsAreAskedForAgainAfterALongProof(t *testing.T) {
+	for _, c := range []struct{ then, now []string }{
+		{then: nil, now: []string{"NOSPACE"}},
+		{then: []string{"NOSPACE"}, now: nil},
+	} {
+		onFake(t, func(t *testing.T, f *store.Fake) {
+			f.SetAlarms(c.then...)
+			proven := make(chan struct{})
+			b := newStandby(t, f, func(ctx context.Context, _ leader.Holder, suspect func()) bool {
+				suspect()
+				if store.Sleep(ctx, time.Minute) != nil {
+					return false
+				}
+				f.SetAlarms(c.now...)
+				close(proven)
+				return true
+			})
+			<-proven
+			if alarm := len(c.now) > 0; waitDone(b.first) != alarm {
+				t.Errorf("alarms %q at the suspicion and %q at the proof: the first leader leads %v", c.then, c.now, !alarm)
 			}
 			f.SetAlarms()
 		})

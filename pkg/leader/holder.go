@@ -14,8 +14,11 @@ import (
 
 // Candidate is a replica that can lead, as others see it.
 type Candidate struct {
-	// ID of this process, never used again by another.
+	// ID is the replica's name, which a restart keeps where it is configured.
 	ID string
+	// Instance is the id of this very process, never used again by another. It is
+	// empty in records and answers of older versions, which know names only.
+	Instance string
 	// Address is where this very process is reached, not a service's.
 	Address string
 	Version string
@@ -37,16 +40,26 @@ func ParseHolder(kv store.KV) (Holder, error) {
 		return Holder{}, fmt.Errorf("leader: record of %s: %w", kv.Key, err)
 	}
 	return Holder{
-		Candidate: Candidate{ID: record.Replica, Address: record.Address, Version: record.Version},
+		Candidate: Candidate{ID: record.Replica, Instance: record.Instance, Address: record.Address, Version: record.Version},
 		Term:      kv.Create,
 		Since:     record.Since.AsTime(),
 	}, nil
 }
 
+// is says whether it is the holder who answered. By name only where the holder's
+// version knew nothing else: an answer without an instance is another process's
+// than a holder that has one.
+func (h Holder) is(answered Candidate) bool {
+	if h.Instance == "" {
+		return answered.ID == h.ID
+	}
+	return answered.Instance == h.Instance
+}
+
 // record is the value of the key when this candidate wins.
 func (c Candidate) record(now time.Time) []byte {
 	value, err := proto.Marshal(&recordv1.Leader{
-		Replica: c.ID, Address: c.Address, Version: c.Version, Since: timestamppb.New(now),
+		Replica: c.ID, Instance: c.Instance, Address: c.Address, Version: c.Version, Since: timestamppb.New(now),
 	})
 	if err != nil {
 		panic(err) // only a string that is not UTF-8 fails, and New refuses those

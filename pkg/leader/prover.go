@@ -25,9 +25,9 @@ const (
 type Prover struct {
 	// Dial connects; net.Dialer by default.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
-	// Identify asks which candidate answers at an address. Optional: without it
-	// whoever accepts counts as the leader.
-	Identify func(ctx context.Context, address string) (id string, err error)
+	// Identify asks which candidate answers at an address; its ID and Instance
+	// count. Optional: without it whoever accepts counts as the leader.
+	Identify func(ctx context.Context, address string) (Candidate, error)
 }
 
 // Prove returns true once the holder's process is proven dead, and false when
@@ -80,11 +80,11 @@ func (p *Prover) identify(ctx context.Context, h Holder) verdict {
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	id, err := p.Identify(ctx, h.Address)
+	answered, err := p.Identify(ctx, h.Address)
 	switch {
 	case err != nil:
 		return unknown
-	case id == h.ID:
+	case h.is(answered):
 		return isHolder
 	default:
 		return isAnother

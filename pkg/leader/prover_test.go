@@ -65,13 +65,16 @@ func (p *process) die() {
 	p.hangUp(false)
 }
 
-func prove(t *testing.T, p *leader.Prover, ctx context.Context, address string) <-chan bool {
+func prove(t *testing.T, p *leader.Prover, ctx context.Context, h leader.Holder) <-chan bool {
 	t.Helper()
 	proven := make(chan bool, 1)
-	go func() {
-		proven <- p.Prove(ctx, leader.Holder{Candidate: leader.Candidate{ID: "a", Address: address}, Term: 7}, func() {})
-	}()
+	go func() { proven <- p.Prove(ctx, h, func() {}) }()
 	return proven
+}
+
+// holder is a leader of an older version.
+func holder(address string) leader.Holder {
+	return leader.Holder{Candidate: leader.Candidate{ID: "a", Address: address}, Term: 7}
 }
 
 func TestKilledProcessIsProvenDead(t *testing.T) {
@@ -80,11 +83,11 @@ func TestKilledProcessIsProvenDead(t *testing.T) {
 			process := startProcess(t, porttest.Hold(t))
 			// Accepted is not yet connected: a reset can overtake the end of the dial.
 			connected := make(chan struct{}, 1)
-			p := &leader.Prover{Identify: func(context.Context, string) (string, error) {
+			p := &leader.Prover{Identify: func(context.Context, string) (leader.Candidate, error) {
 				connected <- struct{}{}
-				return "a", nil
+				return leader.Candidate{ID: "a"}, nil
 			}}
-			proven := prove(t, p, t.Context(), process.Addr().String())
+			proven := prove(t, p, t.Context(), holder(process.Addr().String()))
 			<-process.accepted
 			<-connected
 			process.Listener.Close()
@@ -99,7 +102,7 @@ func TestKilledProcessIsProvenDead(t *testing.T) {
 // A connection that ends is no proof while the process answers the next.
 func TestHungUpIsNoProof(t *testing.T) {
 	process := startProcess(t, porttest.Hold(t))
-	proven := prove(t, &leader.Prover{}, t.Context(), process.Addr().String())
+	proven := prove(t, &leader.Prover{}, t.Context(), holder(process.Addr().String()))
 	<-process.accepted
 	for range 5 {
 		process.hangUp(false)
@@ -117,26 +120,79 @@ func TestHungUpIsNoProof(t *testing.T) {
 	}
 }
 
-// Another process on the same address, as after a restart.
+// Another process on the same address, as after a restart, which keeps the name
+// where that is configured.
 func TestAnotherProcessIsProof(t *testing.T) {
-	process := startProcess(t, porttest.Hold(t))
-	// The first answer is the leader's, every later one the other's.
-	connected := make(chan struct{})
-	n := 0
-	p := &leader.Prover{Identify: func(context.Context, string) (string, error) {
-		if n++; n > 1 {
-			return "a, restarted", nil
-		}
-		close(connected)
-		return "a", nil
-	}}
-	proven := prove(t, p, t.Context(), process.Addr().String())
-	<-process.accepted
-	<-connected
-	process.hangUp(false)
-	if !<-proven {
-		t.Error("not proven dead")
+	for name, c := range map[string]struct{ holder, next leader.Candidate }{
+		"another name":              {leader.Candidate{ID: "a"}, leader.Candidate{ID: "b"}},
+		"restarted under its name":  {leader.Candidate{ID: "a", Instance: "1"}, leader.Candidate{ID: "a", Instance: "2"}},
+		"upgraded under a new name": {leader.Candidate{ID: "a"}, leader.Candidate{ID: "b", Instance: "2"}},
+		"rolled back":               {leader.Candidate{ID: "a", Instance: "1"}, leader.Candidate{ID: "a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := startProcess(t, porttest.Hold(t))
+			answered := succession(c.holder, c.next)
+			proven := prove(t, &leader.Prover{Identify: answered.identify}, t.Context(), holderAt(p, c.holder))
+			<-p.accepted
+			<-answered.first
+			p.hangUp(false)
+			if !<-proven {
+				t.Error("not proven dead")
+			}
+		})
 	}
+}
+
+// A holder of an older version has no more than its name: a process that was
+// upgraded under the same name looks like the holder, and only the TTL tells.
+func TestSameProcessIsNoProof(t *testing.T) {
+	for name, c := range map[string]struct{ holder, next leader.Candidate }{
+		"itself":                   {leader.Candidate{ID: "a", Instance: "1"}, leader.Candidate{ID: "a", Instance: "1"}},
+		"upgraded under its name":  {leader.Candidate{ID: "a"}, leader.Candidate{ID: "a", Instance: "2"}},
+		"both of an older version": {leader.Candidate{ID: "a"}, leader.Candidate{ID: "a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := startProcess(t, porttest.Hold(t))
+			answered := succession(c.holder, c.next)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			proven := prove(t, &leader.Prover{Identify: answered.identify}, ctx, holderAt(p, c.holder))
+			<-p.accepted
+			<-answered.first
+			p.hangUp(false)
+			<-p.accepted // the re-dial
+			<-p.accepted // the next connection, to what is taken for the holder
+			cancel()
+			if <-proven {
+				t.Error("proven dead")
+			}
+		})
+	}
+}
+
+// successor answers as one candidate, and from the second time on as the next.
+type successor struct {
+	holder, next leader.Candidate
+	first        chan struct{} // closed at the first answer
+	asked        bool
+}
+
+func succession(holder, next leader.Candidate) *successor {
+	return &successor{holder: holder, next: next, first: make(chan struct{})}
+}
+
+func (s *successor) identify(context.Context, string) (leader.Candidate, error) {
+	if s.asked {
+		return s.next, nil
+	}
+	s.asked = true
+	close(s.first)
+	return s.holder, nil
+}
+
+func holderAt(p *process, c leader.Candidate) leader.Holder {
+	c.Address = p.Addr().String()
+	return leader.Holder{Candidate: c, Term: 7}
 }
 
 // scripted answers dials one after the other; where the script ends it waits for
@@ -178,7 +234,7 @@ func TestWhatIsNoProof(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			s := &scripted{script: script, dials: make(chan int, 100)}
-			proven := prove(t, &leader.Prover{Dial: s.dial}, ctx, "anywhere")
+			proven := prove(t, &leader.Prover{Dial: s.dial}, ctx, holder("anywhere"))
 			for n := range s.dials {
 				if n == len(script) {
 					break
@@ -211,7 +267,7 @@ func TestFrozenProcessIsNoProof(t *testing.T) {
 	defer l.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if <-prove(t, &leader.Prover{}, ctx, l.Addr().String()) {
+	if <-prove(t, &leader.Prover{}, ctx, holder(l.Addr().String())) {
 		t.Error("proven dead")
 	}
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {

@@ -75,7 +75,8 @@ func ServiceDefaults(port, httpPort int) Service {
 	}
 }
 
-// ReplicaID is the configured id, or one that no other process has had.
+// ReplicaID is the configured id, which a restart keeps, or one that no other
+// process has had.
 func (c Common) ReplicaID() string {
 	if c.Replica != "" {
 		return c.Replica

@@ -12,6 +12,7 @@ package replica
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"fmt"
 	"log/slog"
@@ -38,6 +39,7 @@ import (
 // Replica is the parts of a process that a service builds on.
 type Replica struct {
 	Service string
+	// ID is the replica's name, which a restart keeps where it is configured.
 	ID      string
 	Config  process.Service
 	Log     *slog.Logger
@@ -51,6 +53,7 @@ type Replica struct {
 	// Server takes calls; services are added before Run.
 	Server *rpc.Server
 
+	instance  string // the id of this very process
 	clientTLS *tls.Config
 	ports     *process.Listeners
 	address   string // where this very replica is reached
@@ -74,7 +77,7 @@ func Open(ctx context.Context, service string, config process.Service, told func
 	if err != nil {
 		return nil, err
 	}
-	r := &Replica{Service: service, ID: config.ReplicaID(), Config: config, Space: keyspace.New(config.Cluster)}
+	r := &Replica{Service: service, ID: config.ReplicaID(), instance: rand.Text(), Config: config, Space: keyspace.New(config.Cluster)}
 	r.Log = log.With("service", service, "replica", r.ID)
 	if r.Metrics, err = process.NewMetrics(); err != nil {
 		return nil, err
@@ -143,7 +146,7 @@ func NewLoop[C model.Core](r *Replica, core func() C, perform func(*loop.Term, C
 		Store:     r.Store,
 		Key:       r.Space.Key(model.LeaderRef(r.Service)),
 		TTL:       r.Config.TTL,
-		Candidate: leader.Candidate{ID: r.ID, Address: r.address, Version: process.Version},
+		Candidate: leader.Candidate{ID: r.ID, Instance: r.instance, Address: r.address, Version: process.Version},
 		Prove:     (&leader.Prover{Identify: r.identify}).Prove,
 		MayEvict:  func() bool { return l.Status().Current },
 		Log:       r.Log,
@@ -169,17 +172,17 @@ func eventLimits(config process.Service) loop.EventLimits {
 // identifyTimeout is short: a process that is dying accepts, and answers nothing.
 const identifyTimeout = 200 * time.Millisecond
 
-// identify asks which replica answers at an instance address.
-func (r *Replica) identify(ctx context.Context, address string) (string, error) {
+// identify asks which process answers at an instance address.
+func (r *Replica) identify(ctx context.Context, address string) (leader.Candidate, error) {
 	conn, err := rpc.Dial([]string{address}, rpc.DialOptions{TLS: r.clientTLS, FailFast: true})
 	if err != nil {
-		return "", err
+		return leader.Candidate{}, err
 	}
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
 	defer cancel()
 	answer, err := controlv1.NewReplicasClient(conn).GetReplica(ctx, &controlv1.GetReplicaRequest{})
-	return answer.GetId(), err
+	return leader.Candidate{ID: answer.GetId(), Instance: answer.GetInstance()}, err
 }
 
 // Run serves until ctx ends or a part fails.
@@ -256,7 +259,7 @@ func (s *self[C]) GetReplica(context.Context, *controlv1.GetReplicaRequest) (*be
 		role = berthv1.Replica_LEADER
 	}
 	return &berthv1.Replica{
-		Id: s.r.ID, Address: s.r.address, Role: role, Revision: status.Revision, Version: process.Version,
+		Id: s.r.ID, Instance: s.r.instance, Address: s.r.address, Role: role, Revision: status.Revision, Version: process.Version,
 		Term: status.Term, Since: wire.Timestamp(status.Since), Renewed: wire.Timestamp(status.Renewed),
 		Now: timestamppb.Now(),
 	}, nil

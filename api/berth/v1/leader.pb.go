@@ -393,7 +393,10 @@ type Replica struct {
 	Since   *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=since,proto3" json:"since,omitempty"`
 	Renewed *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=renewed,proto3" json:"renewed,omitempty"`
 	// Now is the replica's clock when it answered.
-	Now           *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=now,proto3" json:"now,omitempty"`
+	Now *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=now,proto3" json:"now,omitempty"`
+	// Instance is the id of the process, made when it started: id is a name, which
+	// a restart keeps where it is configured. Empty from an older version.
+	Instance      string `protobuf:"bytes,11,opt,name=instance,proto3" json:"instance,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -498,6 +501,13 @@ func (x *Replica) GetNow() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Replica) GetInstance() string {
+	if x != nil {
+		return x.Instance
+	}
+	return ""
+}
+
 var File_berth_v1_leader_proto protoreflect.FileDescriptor
 
 const file_berth_v1_leader_proto_rawDesc = "" +
@@ -521,7 +531,7 @@ const file_berth_v1_leader_proto_rawDesc = "" +
 	"\x04term\x18\x04 \x01(\x03R\x04term\x120\n" +
 	"\x05since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x124\n" +
 	"\arenewed\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\arenewed\x12-\n" +
-	"\breplicas\x18\a \x03(\v2\x11.berth.v1.ReplicaR\breplicas\"\x9f\x03\n" +
+	"\breplicas\x18\a \x03(\v2\x11.berth.v1.ReplicaR\breplicas\"\xbb\x03\n" +
 	"\aReplica\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12*\n" +
@@ -533,7 +543,8 @@ const file_berth_v1_leader_proto_rawDesc = "" +
 	"\x05since\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x124\n" +
 	"\arenewed\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\arenewed\x12,\n" +
 	"\x03now\x18\n" +
-	" \x01(\v2\x1a.google.protobuf.TimestampR\x03now\"F\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\x03now\x12\x1a\n" +
+	"\binstance\x18\v \x01(\tR\binstance\"F\n" +
 	"\x04Role\x12\x14\n" +
 	"\x10ROLE_UNSPECIFIED\x10\x00\x12\n" +
 	"\n" +

@@ -25,11 +25,14 @@ const (
 
 // Leader is leaders/{service}.
 type Leader struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Replica       string                 `protobuf:"bytes,1,opt,name=replica,proto3" json:"replica,omitempty"`
-	Address       string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
-	Version       string                 `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
-	Since         *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Replica string                 `protobuf:"bytes,1,opt,name=replica,proto3" json:"replica,omitempty"`
+	Address string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
+	Version string                 `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
+	Since   *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
+	// Instance is the id of the process that leads, made when it started: replica is
+	// a name, which a restart keeps. Empty in what older versions have written.
+	Instance      string `protobuf:"bytes,5,opt,name=instance,proto3" json:"instance,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -90,6 +93,13 @@ func (x *Leader) GetSince() *timestamppb.Timestamp {
 		return x.Since
 	}
 	return nil
+}
+
+func (x *Leader) GetInstance() string {
+	if x != nil {
+		return x.Instance
+	}
+	return ""
 }
 
 // Chain is {service}/chain: the id of the last batch its leader committed.
@@ -1977,12 +1987,13 @@ var File_berth_record_v1_record_proto protoreflect.FileDescriptor
 
 const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\n" +
-	"\x1cberth/record/v1/record.proto\x12\x0fberth.record.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19berth/v1/assignment.proto\x1a\x17berth/v1/executor.proto\x1a\x1aberth/v1/reservation.proto\"\x88\x01\n" +
+	"\x1cberth/record/v1/record.proto\x12\x0fberth.record.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19berth/v1/assignment.proto\x1a\x17berth/v1/executor.proto\x1a\x1aberth/v1/reservation.proto\"\xa4\x01\n" +
 	"\x06Leader\x12\x18\n" +
 	"\areplica\x18\x01 \x01(\tR\areplica\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x18\n" +
 	"\aversion\x18\x03 \x01(\tR\aversion\x120\n" +
-	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\x1d\n" +
+	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x1a\n" +
+	"\binstance\x18\x05 \x01(\tR\binstance\"\x1d\n" +
 	"\x05Chain\x12\x14\n" +
 	"\x05batch\x18\x01 \x01(\tR\x05batch\"C\n" +
 	"\fEventSegment\x12\x16\n" +
