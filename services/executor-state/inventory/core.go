@@ -89,8 +89,10 @@ type Core struct {
 	searches uint64
 	spent    int
 	limits   limits
-	// rooms is the memory of oneShape, the others are that of tours.
-	rooms      []int64
+	// rooms, touched and passed are the memory of oneShape, the others that of tours.
+	rooms      []shapeRoom
+	touched    []int32
+	passed     []stretch
 	candidates []candidate
 	visited    []stop
 	way        []*stop
