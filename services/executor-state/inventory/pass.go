@@ -16,12 +16,17 @@ type waiting struct {
 // A pass looks at passWork executors or bounds of blocks at most, and begins
 // nothing more after that: a leader that does nothing else for long is taken for
 // hung, and its successor would be given the same pass. Looking takes some
-// nanoseconds; a worker that is placed counts as workOfWorker. What a single entry
+// nanoseconds; what takes more counts for more: a worker that is placed, a form
+// in the order of which a request is put, the bounds of a block, an executor that is
+// sorted and copied. What a single entry
 // takes is bounded by the fleet, of which it looks at each executor a few times at
 // most.
 const (
 	passWork     = 1 << 24
 	workOfWorker = 64
+	workOfForm   = 64
+	workOfBlock  = 8
+	workOfMember = 16
 )
 
 // takePass tries the entries in order. A group stops at its first entry that
