@@ -426,6 +426,7 @@ func TestSectionsFollowWhatChanges(t *testing.T) {
 				t.Fatalf("chose %v, %d of %d fit, want %v: %+v\n%s", chosen(picks), fitting, n, want, k, dump(w.core))
 			}
 			checkSections(t, w.core)
+			checkRefusals(t, w.core)
 		}
 		for _, text := range slices.Sorted(maps.Keys(w.core.sections.byText)) {
 			w.core.sections.drop(w.core.sections.byText[text])
@@ -434,6 +435,19 @@ func TestSectionsFollowWhatChanges(t *testing.T) {
 			t.Fatalf("%d columns and %d broad sections are left", left, len(w.core.sections.broad))
 		}
 	})
+}
+
+// checkRefusals holds what is said without looking against a look.
+func checkRefusals(t *rapid.T, c *Core) {
+	for _, uid := range slices.Sorted(maps.Keys(c.refused)) {
+		before := *c.refused[uid]
+		if e := before.entry; c.still(&before, e) {
+			needed, fitting := e.Seats.Len(), c.fit(e.Constraints, e.Seats.Len())
+			if fitting >= needed || before.outcome.Fitting == 0 && fitting > 0 {
+				t.Fatalf("%s is refused still, with room for %d of %d: %+v\n%s", uid, fitting, needed, e.Constraints, dump(c))
+			}
+		}
+	}
 }
 
 func TestOrderedEqualsSortedSlice(t *testing.T) {

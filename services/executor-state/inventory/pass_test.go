@@ -130,3 +130,41 @@ func TestAPassIsBoundedWhereResourceNamesDiffer(t *testing.T) {
 		t.Errorf("%d forms cost %d", n, spent)
 	}
 }
+
+// What becomes free elsewhere, or of what is lacking too little, makes nobody look
+// again for what did not fit: so a batch that fits is reached behind many that do
+// not, though executors change between any two passes.
+func TestWhatFitsIsReachedThoughExecutorsChange(t *testing.T) {
+	r := lead(DefaultConfig())
+	for i := range 40 {
+		g := small(fmt.Sprintf("a%02d", i), 1000, 1)
+		g.Attributes = map[string]string{"rack": "a"}
+		r.ready(g)
+	}
+	r.ready(small("z", 1000, 1))
+	var entries []Entry
+	for i := range 5 {
+		k := cpu(int64(500 + i))
+		k.Attributes = map[string]string{"rack": "a"}
+		e := r.queue(fmt.Sprintf("large-%d", i), 50, k)
+		e.Group = e.UID
+		entries = append(entries, e)
+	}
+	last := r.queue("fits", 1, cpu(1000))
+	last.Group = "fits"
+	entries = append(entries, last)
+	r.pass(entries[0])
+	r.core.limits.pass = 2 * r.core.spent
+	for pass := 1; ; pass++ {
+		outcomes := r.pass(entries...)
+		if outcomes[len(entries)-1].Result == Granted {
+			return
+		}
+		if pass > len(entries) {
+			t.Fatalf("after %d passes: %+v", pass, outcomes)
+		}
+		other := small("other", 10, 1)
+		other.Nonce = fmt.Sprintf("n%d", pass)
+		r.ready(other)
+	}
+}
