@@ -41,10 +41,10 @@ type Core struct {
 	queries      map[string]*query
 	total        map[string]*sum
 	// kinds rises whenever an executor comes, goes or changes what it is, or
-	// pools do; moves whenever one changes what it has free too.
-	kinds, moves uint64
-	absent       ordered[*host]
-	states       [5]int
+	// pools do.
+	kinds  uint64
+	absent ordered[*host]
+	states [5]int
 	// over holds more than it has, stranded is LOST and holds workers.
 	over, stranded map[string]*host
 	disables       disables
@@ -72,7 +72,11 @@ type Core struct {
 	// a grant's compares guard what they would have.
 	passTerm, pass int64
 	// refused are the entries of the last pass that did not fit, by uid.
-	refused map[string]refused
+	refused map[string]*refused
+	// freed is by what refusals are looked at again; closed rises whenever an
+	// executor changes that may not be given work.
+	freed  freed
+	closed uint64
 
 	todo  todo
 	fresh []freshLease
@@ -89,8 +93,10 @@ type Core struct {
 	searches uint64
 	spent    int
 	limits   limits
-	// rooms is the memory of oneShape, the others are that of tours.
-	rooms      []int64
+	// rooms, touched and passed are the memory of oneShape, the others that of tours.
+	rooms      []shapeRoom
+	touched    []int32
+	passed     []stretch
 	candidates []candidate
 	visited    []stop
 	way        []*stop

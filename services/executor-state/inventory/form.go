@@ -71,6 +71,7 @@ type aim struct {
 // aimAt answers the request in the order of a form; nil where the form lacks a
 // resource.
 func (c *Core) aimAt(f *form, resources resource.Vector, role string) *aim {
+	c.spent += workOfForm
 	a := &aim{form: f, need: make([]int64, len(f.names))}
 	for name, amount := range resources {
 		at, found := slices.BinarySearch(f.names, name)
@@ -89,7 +90,9 @@ func (c *Core) aimAt(f *form, resources resource.Vector, role string) *aim {
 
 // weigh notes the sums that scores go by.
 func (a *aim) weigh() {
-	a.total = make([]float64, len(a.need))
+	if a.total == nil {
+		a.total = make([]float64, len(a.need))
+	}
 	for i, sum := range a.form.total {
 		a.total[i] = sum.float()
 	}

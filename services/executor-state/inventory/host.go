@@ -120,6 +120,7 @@ func (c *Core) setExecutor(id string, next *held) {
 	h := c.hosts[id]
 	if h != nil {
 		c.unplace(h)
+		c.freed.note(h, true)
 		h.shape.form.all.remove(h, h.shape.idle)
 		c.byID.remove(h)
 		if len(h.executor.Untold) > 0 {
@@ -130,6 +131,7 @@ func (c *Core) setExecutor(id string, next *held) {
 	}
 	if next == nil {
 		c.kinds++
+		c.closed++
 		c.joinKind(h, nil)
 		c.disables.joinCohort(h, nil)
 		delete(c.hosts, id)
@@ -152,6 +154,7 @@ func (c *Core) setExecutor(id string, next *held) {
 	h.shape.form.all.insert(h, h.shape.idle)
 	c.disables.joinCohort(h, h.executor)
 	h.named = c.disables.named[id]
+	c.freed.note(h, true)
 	c.place(h)
 }
 
@@ -254,6 +257,7 @@ func (c *Core) place(h *host) {
 		c.stranded[h.id] = h
 	}
 	c.listPast(h)
+	before := h.standing
 	h.standing = h.standingOf()
 	free, ok := h.shape.free(h.hold)
 	if !ok {
@@ -265,14 +269,18 @@ func (c *Core) place(h *host) {
 	h.use = h.useOf()
 	h.shut = h.executor.Draining || h.withheld()
 	h.tally(1)
-	h.free = h.free[:0]
-	if h.standing == open {
-		h.free = append(h.free, free...)
+	if h.standing != open {
+		c.closed++
+		h.free = h.free[:0]
+	} else {
+		if before != open || hasMore(h.free, free) {
+			c.freed.note(h, false)
+		}
+		h.free = append(h.free[:0], free...)
 		h.shape.offer(free)
 		h.shape.form.open.insert(h, free)
 		c.shapes.opened(h.shape.standing[open]-1, h.shape.standing[open])
 	}
-	c.moves++
 }
 
 // awaitReturn lists the host among those that become LOST in time.

@@ -353,6 +353,43 @@ func TestMatcherEqualsTheObviousOne(t *testing.T) {
 	})
 }
 
+// Executors of one shape that have been given unequal shares of what they have lie in
+// several blocks: a batch with sameShape takes what is left on all of them, to the
+// last worker and not one more, whatever a single one of another shape would take.
+func TestSameShapeTakesAllOfAShape(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := lead(DefaultConfig())
+		tighten(t, r.core)
+		slots := evenly[int64](2, 4, 6).Draw(t, "slots")
+		for i := range evenly(0, 1, 3).Draw(t, "others") {
+			r.ready(Register{
+				ID: fmt.Sprintf("t%d", i), Address: "t:1", SKU: fmt.Sprintf("other-%d", evenly(0, i).Draw(t, "other")), Nonce: "n1",
+				Resources: resource.Vector{"slots": slots * evenly[int64](1, 2, 4).Draw(t, "times as many")},
+			})
+		}
+		left := int64(0)
+		for i := range evenly(2, 3, 5, 9).Draw(t, "executors") {
+			g := Register{ID: fmt.Sprintf("s%d", i), Address: "s:1", SKU: "same", Nonce: "n1", Resources: resource.Vector{"slots": slots}}
+			r.ready(g)
+			used := rapid.Int64Range(0, slots).Draw(t, "used")
+			if left += slots - used; used > 0 {
+				r.pass(r.queue("used-"+g.ID, 1, constraint.Constraints{SKU: "same", Resources: resource.Vector{"slots": used}}))
+			}
+		}
+		for _, n := range []int64{left - 1, left, left + 1} {
+			if n < 1 {
+				continue
+			}
+			k := constraint.Constraints{Resources: resource.Vector{"slots": 1}, SameShape: true, Pack: rapid.Bool().Draw(t, "pack")}
+			picks, fitting := r.core.choose(k, int(n))
+			want := obviousChoice(r.core, k, int(n))
+			if fitting != len(want) || fitting == int(n) && !slices.Equal(chosen(picks), want) {
+				t.Fatalf("chose %v, %d of %d fit, want %v: %+v\n%s", chosen(picks), fitting, n, want, k, dump(r.core))
+			}
+		}
+	})
+}
+
 // tighten gives the core's sections bounds that a few executors reach.
 func tighten(t *rapid.T, c *Core) {
 	limits := &c.sections.limits
@@ -389,6 +426,7 @@ func TestSectionsFollowWhatChanges(t *testing.T) {
 				t.Fatalf("chose %v, %d of %d fit, want %v: %+v\n%s", chosen(picks), fitting, n, want, k, dump(w.core))
 			}
 			checkSections(t, w.core)
+			checkRefusals(t, w.core)
 		}
 		for _, text := range slices.Sorted(maps.Keys(w.core.sections.byText)) {
 			w.core.sections.drop(w.core.sections.byText[text])
@@ -397,6 +435,19 @@ func TestSectionsFollowWhatChanges(t *testing.T) {
 			t.Fatalf("%d columns and %d broad sections are left", left, len(w.core.sections.broad))
 		}
 	})
+}
+
+// checkRefusals holds what is said without looking against a look.
+func checkRefusals(t *rapid.T, c *Core) {
+	for _, uid := range slices.Sorted(maps.Keys(c.refused)) {
+		before := *c.refused[uid]
+		if e := before.entry; c.still(&before, e) {
+			needed, fitting := e.Seats.Len(), c.fit(e.Constraints, e.Seats.Len())
+			if fitting >= needed || before.outcome.Fitting == 0 && fitting > 0 {
+				t.Fatalf("%s is refused still, with room for %d of %d: %+v\n%s", uid, fitting, needed, e.Constraints, dump(c))
+			}
+		}
+	}
 }
 
 func TestOrderedEqualsSortedSlice(t *testing.T) {

@@ -1,8 +1,6 @@
 package inventory
 
 import (
-	"reflect"
-
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
 )
@@ -16,12 +14,17 @@ type waiting struct {
 // A pass looks at passWork executors or bounds of blocks at most, and begins
 // nothing more after that: a leader that does nothing else for long is taken for
 // hung, and its successor would be given the same pass. Looking takes some
-// nanoseconds; a worker that is placed counts as workOfWorker. What a single entry
+// nanoseconds; what takes more counts for more: a worker that is placed, a form
+// in the order of which a request is put, the bounds of a block, an executor that is
+// sorted and copied. What a single entry
 // takes is bounded by the fleet, of which it looks at each executor a few times at
 // most.
 const (
 	passWork     = 1 << 24
 	workOfWorker = 64
+	workOfForm   = 64
+	workOfBlock  = 8
+	workOfMember = 16
 )
 
 // takePass tries the entries in order. A group stops at its first entry that
@@ -36,14 +39,16 @@ func (c *Core) takePass(token uint64, p Pass) {
 	outcomes := make([]Outcome, 0, len(p.Entries))
 	stopped := map[string]bool{}
 	before := c.refused
-	c.refused = map[string]refused{}
+	c.refused = make(map[string]*refused, len(before))
 	c.spent = 0
 	for i, entry := range p.Entries {
 		outcome := Outcome{UID: entry.UID, Result: Behind, Reason: fault.ReasonBehindHead}
 		switch {
 		case stopped[entry.Group]:
+			c.remember(before[entry.UID])
 		case i > 0 && c.spent >= c.limits.pass:
 			outcome = Outcome{UID: entry.UID, Result: Later}
+			c.remember(before[entry.UID])
 		default:
 			outcome = c.try(p, entry, before[entry.UID])
 		}
@@ -71,24 +76,16 @@ func (c *Core) admit(p Pass) error {
 	return nil
 }
 
-// refused is an entry that did not fit. Until an executor changes it does not fit
-// still, and is not looked for again, which counts as nothing: so passes that are
-// offered one after the other get to every entry, however little one may look at.
-// It is this leader's alone.
-type refused struct {
-	entry        Entry
-	outcome      Outcome
-	kinds, moves uint64
-}
-
-// still says whether the entry was refused, and nothing has changed since.
-func (r refused) still(c *Core, e Entry) bool {
-	return r.outcome.Result == NoFit && r.kinds == c.kinds && r.moves == c.moves && reflect.DeepEqual(r.entry, e)
+// remember keeps a refusal for the next pass.
+func (c *Core) remember(r *refused) {
+	if r != nil {
+		c.refused[r.entry.UID] = r
+	}
 }
 
 // try decides one entry, and leases its executors if all its workers fit. Before
 // is what became of it in the last pass.
-func (c *Core) try(p Pass, e Entry, before refused) Outcome {
+func (c *Core) try(p Pass, e Entry, before *refused) Outcome {
 	c.subject = model.Ref{Kind: model.KindReservation, Key: e.Key, ID: e.UID}
 	if c.leases[e.UID] != nil {
 		return Outcome{UID: e.UID, Result: Granted, Fitting: e.Seats.Len()}
@@ -103,15 +100,15 @@ func (c *Core) try(p Pass, e Entry, before refused) Outcome {
 	if message := malformed(e); message != "" {
 		return Outcome{UID: e.UID, Result: NoFit, Reason: fault.ReasonInvalid, Message: message}
 	}
-	if before.still(c, e) {
-		c.refused[e.UID] = before
+	if c.still(before, e) {
+		c.remember(before)
 		return before.outcome
 	}
 	picks, fitting := c.choose(e.Constraints, needed)
 	if fitting < needed {
 		reason, message := c.refusal(e.Constraints, needed, fitting)
 		outcome := Outcome{UID: e.UID, Result: NoFit, Reason: reason, Message: message, Fitting: fitting}
-		c.refused[e.UID] = refused{e, outcome, c.kinds, c.moves}
+		c.refused[e.UID] = &refused{entry: e, outcome: outcome, at: c.freed.next(), closed: c.closed}
 		return outcome
 	}
 	c.spent += needed * workOfWorker

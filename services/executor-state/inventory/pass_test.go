@@ -98,3 +98,73 @@ func TestARefusalIsRemembered(t *testing.T) {
 	r.settle()
 	expectGranted(t, r.pass(full))
 }
+
+// Where each executor has a resource of its own name, a pass counts what that costs:
+// in a section of few executors it does not look at the others' forms, and in the
+// whole fleet it is cut.
+func TestAPassIsBoundedWhereResourceNamesDiffer(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.core.limits.narrow = 8
+	const n = 200
+	for i := range n {
+		g := small(fmt.Sprintf("h%03d", i), 1000, 1)
+		g.Attributes = map[string]string{"rack": fmt.Sprint(i % (n / 4))}
+		g.Resources[fmt.Sprintf("own-%d", i)] = 1
+		r.ready(g)
+	}
+	if forms := len(r.core.forms); forms != n {
+		t.Fatalf("%d forms", forms)
+	}
+	cost := func(k constraint.Constraints) int {
+		if o := r.pass(r.queue(fmt.Sprintf("u%d", r.rev), 5*n, k))[0]; o.Result != NoFit {
+			t.Fatalf("%+v", o)
+		}
+		return r.core.spent
+	}
+	narrow, all := cpu(1), cpu(1)
+	narrow.Attributes = map[string]string{"rack": "7"}
+	if spent := cost(narrow); spent > 4*4*(workOfForm+workOfMember) {
+		t.Errorf("4 executors of %d cost %d", n, spent)
+	}
+	if spent := cost(all); spent < n*workOfForm {
+		t.Errorf("%d forms cost %d", n, spent)
+	}
+}
+
+// What becomes free elsewhere, or of what is lacking too little, makes nobody look
+// again for what did not fit: so a batch that fits is reached behind many that do
+// not, though executors change between any two passes.
+func TestWhatFitsIsReachedThoughExecutorsChange(t *testing.T) {
+	r := lead(DefaultConfig())
+	for i := range 40 {
+		g := small(fmt.Sprintf("a%02d", i), 1000, 1)
+		g.Attributes = map[string]string{"rack": "a"}
+		r.ready(g)
+	}
+	r.ready(small("z", 1000, 1))
+	var entries []Entry
+	for i := range 5 {
+		k := cpu(int64(500 + i))
+		k.Attributes = map[string]string{"rack": "a"}
+		e := r.queue(fmt.Sprintf("large-%d", i), 50, k)
+		e.Group = e.UID
+		entries = append(entries, e)
+	}
+	last := r.queue("fits", 1, cpu(1000))
+	last.Group = "fits"
+	entries = append(entries, last)
+	r.pass(entries[0])
+	r.core.limits.pass = 2 * r.core.spent
+	for pass := 1; ; pass++ {
+		outcomes := r.pass(entries...)
+		if outcomes[len(entries)-1].Result == Granted {
+			return
+		}
+		if pass > len(entries) {
+			t.Fatalf("after %d passes: %+v", pass, outcomes)
+		}
+		other := small("other", 10, 1)
+		other.Nonce = fmt.Sprintf("n%d", pass)
+		r.ready(other)
+	}
+}

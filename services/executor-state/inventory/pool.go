@@ -92,7 +92,7 @@ func (c *Core) setPool(name string, next *held) {
 	}
 	c.sections.dropPooled()
 	c.kinds++
-	c.moves++
+	c.freed.forget()
 	c.absentChanged = true
 }
 

@@ -25,6 +25,9 @@ type walk struct {
 	*Core
 	query *query
 	aims  []*aim
+	// teams are the executors of a section that has few, by form in the order of
+	// aims; nil where blocks are looked at.
+	teams [][]*host
 	// sku is the number of the only one asked for, 0 for any; none says that
 	// nobody has it.
 	sku  int32
@@ -43,13 +46,40 @@ func (c *Core) walk(q *query) walk {
 			w.sku = s.number
 		}
 	}
+	if w.none {
+		return w
+	}
+	if members, narrow := w.members(); narrow {
+		w.team(members)
+		return w
+	}
 	for _, f := range c.forms {
-		c.spent++
 		if a := c.aimAt(f, q.resources, q.role); a != nil {
 			w.aims = append(w.aims, a)
 		}
 	}
 	return w
+}
+
+// team puts the executors of a section that has few together by form.
+func (w *walk) team(members []*host) {
+	w.teams = [][]*host{}
+	at := map[*form]int{}
+	for _, h := range members {
+		of := h.shape.form
+		i, known := at[of]
+		if !known {
+			i = -1
+			if a := w.aimAt(of, w.query.resources, w.query.role); a != nil {
+				i = len(w.aims)
+				w.aims, w.teams = append(w.aims, a), append(w.teams, nil)
+			}
+			at[of] = i
+		}
+		if i >= 0 {
+			w.teams[i] = append(w.teams[i], h)
+		}
+	}
 }
 
 // Which of a form's fields a walk goes through.
@@ -63,15 +93,15 @@ func (w *walk) blocks(which func(*form) *field) iter.Seq2[*aim, *block] {
 		if w.none {
 			return
 		}
-		members, narrow := w.members()
-		for _, a := range w.aims {
+		for i, a := range w.aims {
 			f := which(a.form)
 			list := f.blocks
-			if narrow {
-				list = f.gather(members, a.form, f == &a.form.open)
+			if w.teams != nil {
+				w.spent += len(w.teams[i]) * workOfMember
+				list = f.gather(w.teams[i], f == &a.form.open)
 			}
 			for _, b := range list {
-				w.spent++
+				w.spent += workOfBlock
 				b.tighten()
 				if w.sku != 0 && (w.sku < b.lowSKU || b.highSKU < w.sku) || !a.fits(b.high) {
 					continue
@@ -96,14 +126,14 @@ func (w *walk) members() (list []*host, narrow bool) {
 		}
 		list = append(list, k.hosts...)
 	}
-	w.spent += len(list)
+	w.spent += len(list) * workOfMember
 	slices.SortFunc(list, compareRank)
 	return list, true
 }
 
-// gather makes a block of those executors that are of the form, and open if so
-// asked.
-func (f *field) gather(hosts []*host, of *form, opened bool) []*block {
+// gather makes a block of executors of the field's form, of those that are open if
+// so asked.
+func (f *field) gather(hosts []*host, opened bool) []*block {
 	b := newBlock(spot{}, f.width)
 	b.loose = true
 	for _, h := range hosts {
@@ -111,7 +141,7 @@ func (f *field) gather(hosts []*host, of *form, opened bool) []*block {
 		if opened {
 			point = h.free
 		}
-		if h.shape.form == of && (!opened || h.standing == open) {
+		if !opened || h.standing == open {
 			b.hosts, b.traits, b.amounts = append(b.hosts, h), append(b.traits, h.traits()), append(b.amounts, point...)
 		}
 	}

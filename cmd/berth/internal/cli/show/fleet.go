@@ -53,17 +53,17 @@ func used(e *berthv1.Executor, resource string) string {
 // Usage is the table of how much of each SKU is used, and below it that of the
 // demand which no SKU fits.
 func Usage(u *berthv1.GetUsageAnswer, wide bool) *Table {
-	t := table("SKU", "TOTAL", "IDLE", "LEASED", "RUNNING", "UNAVAILABLE", "PENDING", "WANTED")
+	t := table("SKU", "TOTAL", "IDLE", "LEASED", "RUNNING", "UNAVAILABLE", "DISABLED", "PENDING", "WANTED")
 	if wide {
-		t.head = append(t.head, "DISABLED", "EFFECTIVE-IDLE", "RESERVATIONS", "WORKERS", "BATCHES")
+		t.head = append(t.head, "EFFECTIVE-IDLE", "RESERVATIONS", "WORKERS", "BATCHES")
 	}
 	for _, s := range u.GetSkus() {
 		row := []string{
 			s.GetSku(), fmt.Sprint(s.GetTotal()), fmt.Sprint(s.GetIdle()), fmt.Sprint(s.GetLeased()), fmt.Sprint(s.GetRunning()),
-			fmt.Sprint(s.GetUnavailable()), fmt.Sprint(s.GetPendingExecutors()), fmt.Sprint(s.GetWantedSize()),
+			fmt.Sprint(s.GetUnavailable()), fmt.Sprint(s.GetDisabled()), fmt.Sprint(s.GetPendingExecutors()), fmt.Sprint(s.GetWantedSize()),
 		}
 		if wide {
-			row = append(row, fmt.Sprint(s.GetDisabled()), fmt.Sprint(s.GetEffectiveIdle()),
+			row = append(row, fmt.Sprint(s.GetEffectiveIdle()),
 				fmt.Sprint(s.GetPendingReservations()), fmt.Sprint(s.GetPendingWorkers()), batches(s.GetPendingBatches()))
 		}
 		t.add(row...)
