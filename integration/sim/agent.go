@@ -262,7 +262,11 @@ func (a *agent) beat() {
 		if err == nil && there && kv.Lease == a.lease {
 			a.beaten = a.w.now
 			a.complete = a.complete || !a.reporting && a.lacks(a.assigner())
-			if a.stray != a.doubtful() || a.living() == 0 && a.returning() {
+			record := a.record()
+			if record != nil {
+				a.stray = record.Strays // as the replica's view has it
+			}
+			if a.stray != a.doubtful() || a.living() == 0 && record != nil && record.Returning {
 				a.announce(a.lease)
 			}
 			return
@@ -332,19 +336,19 @@ func (a *agent) assigner() int64 {
 	return kv.Create
 }
 
-// returning says whether its record has it back from LOST with workers of before.
-func (a *agent) returning() bool {
+// record is what the store has of it, nil where it has nothing.
+func (a *agent) record() *model.Executor {
 	ref := model.Ref{Kind: model.KindExecutor, ID: a.id}
 	kv, there, err := a.w.store.Get(context.Background(), a.w.space.Key(ref))
 	if err != nil || !there {
-		return false
+		return nil
 	}
 	record, err := wire.Decode(ref, kv.Value, kv.Create, kv.Mod, kv.Lease)
 	if err != nil {
 		a.w.fail("%v", err)
-		return false
+		return nil
 	}
-	return record.(*model.Executor).Returning
+	return record.(*model.Executor)
 }
 
 // add keeps a worker that the host now has.
