@@ -17,7 +17,8 @@
 //     reservation is still what was decided on and that the registry that cut
 //     the pass still leads. The same uid asked twice gives the same lease.
 //   - A pass is decided in its order, as far as one step may go: what it does not
-//     get to is answered LATER, with all that is behind it. See passWork.
+//     get to is answered LATER, with all that is behind it. See passWork and,
+//     for why passes get to every entry, refused.
 //   - Capacity is used until the assigner says that the worker has ended, or
 //     until a lease turns out to be nobody's. Nothing here frees it by a clock.
 //   - What lives on an executor and no lease counts is in its way: one that comes

@@ -82,7 +82,7 @@ func (c *Core) still(r *refused, e Entry) bool {
 	}
 	q := c.query(k)
 	for _, f := range c.freed.list[r.at-c.freed.first:] {
-		c.spent += workOfMember
+		c.spent += workOfNote
 		if f.kind {
 			if c.concerns(f, q, k, r.outcome.Reason) {
 				return false

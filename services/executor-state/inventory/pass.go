@@ -16,7 +16,7 @@ type waiting struct {
 // hung, and its successor would be given the same pass. Looking takes some
 // nanoseconds; what takes more counts for more: a worker that is placed, a form
 // in the order of which a request is put, the bounds of a block, an executor that is
-// sorted and copied. What a single entry
+// sorted and copied, a change that a refusal is held against. What a single entry
 // takes is bounded by the fleet, of which it looks at each executor a few times at
 // most.
 const (
@@ -25,6 +25,7 @@ const (
 	workOfForm   = 64
 	workOfBlock  = 8
 	workOfMember = 16
+	workOfNote   = 16
 )
 
 // takePass tries the entries in order. A group stops at its first entry that
