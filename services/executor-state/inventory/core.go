@@ -41,10 +41,10 @@ type Core struct {
 	queries      map[string]*query
 	total        map[string]*sum
 	// kinds rises whenever an executor comes, goes or changes what it is, or
-	// pools do.
-	kinds  uint64
-	absent ordered[*host]
-	states [5]int
+	// pools do; moves whenever one changes what it has free too.
+	kinds, moves uint64
+	absent       ordered[*host]
+	states       [5]int
 	// over holds more than it has, stranded is LOST and holds workers.
 	over, stranded map[string]*host
 	disables       disables

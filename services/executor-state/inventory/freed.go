@@ -58,8 +58,8 @@ func hasMore(before, now []int64) bool {
 // refused is an entry that did not fit. It does not fit still until executors that
 // it may choose became free that have room for what was lacking, and is not looked
 // for before: so passes that are offered one after the other get to every entry,
-// however little one may look at. What is said of it is as of the last look. It is
-// this leader's alone.
+// however little one may look at. What is said of it is as of the last look, for
+// which a part of every pass is kept. It is this leader's alone.
 type refused struct {
 	entry   Entry
 	outcome Outcome
@@ -67,13 +67,21 @@ type refused struct {
 	// what was found there has room for.
 	at    uint64
 	grown int64
-	// closed is Core.closed when it was refused.
-	closed uint64
+	// closed and moves are Core.closed and Core.moves when it was refused.
+	closed, moves uint64
 }
+
+// freshShare of what a pass may look at goes to refusals that only the numbers of
+// may have changed, so that what is said of waiting batches is of now where there
+// are not very many.
+const freshShare = 64
 
 // still says whether the entry was refused and has no room yet.
 func (c *Core) still(r *refused, e Entry) bool {
 	if r == nil || r.at < c.freed.first || !reflect.DeepEqual(r.entry, e) {
+		return false
+	}
+	if r.moves != c.moves && c.spent < c.limits.pass/freshShare {
 		return false
 	}
 	k := e.Constraints

@@ -257,6 +257,7 @@ func (c *Core) place(h *host) {
 		c.stranded[h.id] = h
 	}
 	c.listPast(h)
+	c.moves++
 	before := h.standing
 	h.standing = h.standingOf()
 	free, ok := h.shape.free(h.hold)

@@ -109,7 +109,7 @@ func (c *Core) try(p Pass, e Entry, before *refused) Outcome {
 	if fitting < needed {
 		reason, message := c.refusal(e.Constraints, needed, fitting)
 		outcome := Outcome{UID: e.UID, Result: NoFit, Reason: reason, Message: message, Fitting: fitting}
-		c.refused[e.UID] = &refused{entry: e, outcome: outcome, at: c.freed.next(), closed: c.closed}
+		c.refused[e.UID] = &refused{entry: e, outcome: outcome, at: c.freed.next(), closed: c.closed, moves: c.moves}
 		return outcome
 	}
 	c.spent += needed * workOfWorker
