@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"berth.dev/cmd/berth/internal/embedded"
 	"berth.dev/pkg/process/child"
@@ -77,13 +78,8 @@ func (f *Fleet) AddMember(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s, err := store.Dial(store.DialConfig{Endpoints: f.etcds})
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	if err := healthy(ctx, func() error {
-		_, err := s.Client().MemberAdd(ctx, []string{"http://" + peer})
+	if err := f.changeMembers(ctx, func(etcd *clientv3.Client) error {
+		_, err := etcd.MemberAdd(ctx, []string{"http://" + peer})
 		return err
 	}); err != nil {
 		return err
@@ -102,13 +98,8 @@ func (f *Fleet) RemoveMember(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	s, err := store.Dial(store.DialConfig{Endpoints: f.etcds})
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	if err := healthy(ctx, func() error {
-		_, err := s.Client().MemberRemove(ctx, id)
+	if err := f.changeMembers(ctx, func(etcd *clientv3.Client) error {
+		_, err := etcd.MemberRemove(ctx, id)
 		return err
 	}); err != nil {
 		return err
@@ -117,13 +108,18 @@ func (f *Fleet) RemoveMember(ctx context.Context, i int) error {
 	return nil
 }
 
-// healthy repeats a change of the members until etcd takes it: it refuses one
+// changeMembers repeats a change of the members until etcd takes it: it refuses one
 // while its members have not been connected for five seconds.
-func healthy(ctx context.Context, change func() error) error {
+func (f *Fleet) changeMembers(ctx context.Context, change func(*clientv3.Client) error) error {
+	s, err := store.Dial(store.DialConfig{Endpoints: f.etcds})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		err := change()
+		err := change(s.Client())
 		if !errors.Is(rpctypes.Error(err), rpctypes.ErrUnhealthy) {
 			return err
 		}

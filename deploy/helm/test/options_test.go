@@ -54,17 +54,23 @@ type schema struct {
 	Properties map[string]schema `json:"properties"`
 }
 
-// settable are the options that values may set, by the key of the values.
-func settable(t *testing.T, key string) map[string]schema {
+// readSchema reads the schema of the values.
+func readSchema(t *testing.T) (root schema) {
 	t.Helper()
 	text, err := os.ReadFile(chartDir + "/values.schema.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var root schema
 	if err := json.Unmarshal(text, &root); err != nil {
 		t.Fatal(err)
 	}
+	return root
+}
+
+// settable are the options that values may set, by the key of the values.
+func settable(t *testing.T, key string) map[string]schema {
+	t.Helper()
+	root := readSchema(t)
 	if key == "options" {
 		return root.Properties["options"].Properties
 	}

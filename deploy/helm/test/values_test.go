@@ -1,22 +1,11 @@
 package chart
 
-import (
-	"encoding/json"
-	"os"
-	"testing"
-)
+import "testing"
 
 // values.yaml shows every value that the schema takes, and no other: what is not
 // shown there is never found.
 func TestEveryValueIsShown(t *testing.T) {
-	text, err := os.ReadFile(chartDir + "/values.schema.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var root schema
-	if err := json.Unmarshal(text, &root); err != nil {
-		t.Fatal(err)
-	}
+	root := readSchema(t)
 	delete(root.Properties, "global") // Helm's own
 	compare(t, "", root.Properties, readValues(t, chartDir+"/values.yaml"))
 }

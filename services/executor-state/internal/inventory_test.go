@@ -116,18 +116,22 @@ func (d direct) Announce(ctx context.Context, req *controlv1.AnnounceRequest, _ 
 	return d.agents.Announce(ctx, req)
 }
 
-// stream is one side of a heartbeat stream without a socket.
-type stream struct {
+// pipe is one side of a stream without a socket.
+type pipe[In, Out any] struct {
 	grpc.ServerStream
 	ctx     context.Context
-	in      chan *controlv1.HeartbeatRequest
-	out     chan *controlv1.HeartbeatAnswer
+	in      chan *In
+	out     chan *Out
 	outcome chan error
 }
 
-func (s *stream) Context() context.Context { return s.ctx }
+func newPipe[In, Out any](ctx context.Context) *pipe[In, Out] {
+	return &pipe[In, Out]{ctx: ctx, in: make(chan *In), out: make(chan *Out), outcome: make(chan error, 1)}
+}
 
-func (s *stream) Recv() (*controlv1.HeartbeatRequest, error) {
+func (s *pipe[In, Out]) Context() context.Context { return s.ctx }
+
+func (s *pipe[In, Out]) Recv() (*In, error) {
 	select {
 	case m, ok := <-s.in:
 		if !ok {
@@ -139,7 +143,7 @@ func (s *stream) Recv() (*controlv1.HeartbeatRequest, error) {
 	}
 }
 
-func (s *stream) Send(m *controlv1.HeartbeatAnswer) error {
+func (s *pipe[In, Out]) Send(m *Out) error {
 	select {
 	case s.out <- m:
 		return nil
@@ -165,9 +169,14 @@ func heartbeats(t *testing.T) (*Heartbeats, *Agents) {
 	return run(t, newHeartbeats(l, s, renewer, reports, gone, direct{agents: agents}, slog.New(slog.DiscardHandler))), agents
 }
 
+// stream is the heartbeats of one agent.
+type stream struct {
+	*pipe[controlv1.HeartbeatRequest, controlv1.HeartbeatAnswer]
+}
+
 func open(t *testing.T, h *Heartbeats) (*stream, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(t.Context())
-	s := &stream{ctx: ctx, in: make(chan *controlv1.HeartbeatRequest), out: make(chan *controlv1.HeartbeatAnswer), outcome: make(chan error, 1)}
+	s := &stream{newPipe[controlv1.HeartbeatRequest, controlv1.HeartbeatAnswer](ctx)}
 	// gRPC ends a stream's context when its handler has returned.
 	go func() { defer cancel(); s.outcome <- h.Heartbeat(s) }()
 	return s, cancel

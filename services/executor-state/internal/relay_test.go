@@ -3,11 +3,9 @@ package internal
 import (
 	"context"
 	"errors"
-	"io"
 	"strings"
 	"testing"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
@@ -18,47 +16,17 @@ import (
 
 // relayStream is the gateway's side of a relay without a socket.
 type relayStream struct {
-	grpc.ServerStream
-	t       *testing.T
-	ctx     context.Context
-	in      chan *controlv1.RelayRequest
-	out     chan *controlv1.RelayAnswer
-	outcome chan error
-	header  chan struct{}
+	*pipe[controlv1.RelayRequest, controlv1.RelayAnswer]
+	t      *testing.T
+	header chan struct{}
 }
-
-func (s *relayStream) Context() context.Context { return s.ctx }
 
 func (s *relayStream) SendHeader(metadata.MD) error { close(s.header); return nil }
-
-func (s *relayStream) Recv() (*controlv1.RelayRequest, error) {
-	select {
-	case m, ok := <-s.in:
-		if !ok {
-			return nil, io.EOF
-		}
-		return m, nil
-	case <-s.ctx.Done():
-		return nil, s.ctx.Err()
-	}
-}
-
-func (s *relayStream) Send(m *controlv1.RelayAnswer) error {
-	select {
-	case s.out <- m:
-		return nil
-	case <-s.ctx.Done():
-		return s.ctx.Err()
-	}
-}
 
 // openRelay opens one, which ends with the test or with hangUp.
 func openRelay(t *testing.T, h *Heartbeats) (s *relayStream, hangUp context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.Background())
-	s = &relayStream{
-		t: t, ctx: ctx, in: make(chan *controlv1.RelayRequest), out: make(chan *controlv1.RelayAnswer),
-		outcome: make(chan error, 1), header: make(chan struct{}),
-	}
+	s = &relayStream{newPipe[controlv1.RelayRequest, controlv1.RelayAnswer](ctx), t, make(chan struct{})}
 	done := make(chan struct{})
 	go func() { defer close(done); defer cancel(); s.outcome <- h.Relay(s) }()
 	t.Cleanup(func() { cancel(); <-done })
