@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"berth.dev/cmd/berth/internal/embedded"
 	"berth.dev/pkg/process/child"
@@ -78,8 +77,8 @@ func (f *Fleet) AddMember(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := f.changeMembers(ctx, func(etcd *clientv3.Client) error {
-		_, err := etcd.MemberAdd(ctx, []string{"http://" + peer})
+	if err := f.changeMembers(ctx, func(s *store.Etcd) error {
+		_, err := s.Client().MemberAdd(ctx, []string{"http://" + peer})
 		return err
 	}); err != nil {
 		return err
@@ -98,8 +97,8 @@ func (f *Fleet) RemoveMember(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	if err := f.changeMembers(ctx, func(etcd *clientv3.Client) error {
-		_, err := etcd.MemberRemove(ctx, id)
+	if err := f.changeMembers(ctx, func(s *store.Etcd) error {
+		_, err := s.Client().MemberRemove(ctx, id)
 		return err
 	}); err != nil {
 		return err
@@ -110,7 +109,7 @@ func (f *Fleet) RemoveMember(ctx context.Context, i int) error {
 
 // changeMembers repeats a change of the members until etcd takes it: it refuses one
 // while its members have not been connected for five seconds.
-func (f *Fleet) changeMembers(ctx context.Context, change func(*clientv3.Client) error) error {
+func (f *Fleet) changeMembers(ctx context.Context, change func(*store.Etcd) error) error {
 	s, err := store.Dial(store.DialConfig{Endpoints: f.etcds})
 	if err != nil {
 		return err
@@ -119,7 +118,7 @@ func (f *Fleet) changeMembers(ctx context.Context, change func(*clientv3.Client)
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		err := change(s.Client())
+		err := change(s)
 		if !errors.Is(rpctypes.Error(err), rpctypes.ErrUnhealthy) {
 			return err
 		}
