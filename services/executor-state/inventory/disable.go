@@ -83,8 +83,8 @@ func (c *Core) disable(r Disable) (Disabled, error) {
 	case known != nil:
 		return Disabled{known.ID, c.countHeld(known)}, nil
 	}
-	if !r.ExpireAt.IsZero() && !r.ExpireAt.After(c.now) {
-		return Disabled{}, fault.BadField(fault.ReasonInvalid, "expireTime", "must be in the future")
+	if err := inFuture(r.ExpireAt, c.now); err != nil {
+		return Disabled{}, err
 	}
 	if err := c.roomFor("selector.ids", len(d.IDs)); err != nil {
 		return Disabled{}, err
@@ -94,6 +94,14 @@ func (c *Core) disable(r Disable) (Disabled, error) {
 	}
 	c.disableNow(d)
 	return Disabled{d.ID, c.countHeld(d)}, nil
+}
+
+// inFuture refuses a request that would have expired by now.
+func inFuture(expire, now time.Time) error {
+	if !expire.IsZero() && !expire.After(now) {
+		return fault.BadField(fault.ReasonInvalid, "expireTime", "must be in the future")
+	}
+	return nil
 }
 
 // roomFor refuses a request that would hold for more executors by id than may be
