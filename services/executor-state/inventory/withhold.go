@@ -152,6 +152,7 @@ func (c *Core) hold(d *model.Disable, change func(ids []string, id string) []str
 		}
 		if (len(h.named) > 0) == (len(list) > 0) {
 			h.named = list
+			c.absentChanged = c.absentChanged || h.absent // it may be leaving now
 			continue
 		}
 		c.unplace(h)
