@@ -59,6 +59,13 @@ var All = []Mutant{
 		Hunter: Sim, Expects: []string{"for an order of epoch", "had confirmed its stop", "and was started on"},
 	},
 	{
+		Name: "full-taken-as-certain", Breaks: "a full store is no proof that nothing was written: the write that fills it is answered so",
+		Edits: []Edit{
+			{File: "pkg/store/committer.go", Old: `res, err = c.look(actx, txn, err)`, New: `res, err = TxnResult{}, ErrFull`},
+		},
+		Hunter: Sim, Expects: []string{"was told that it changed nothing for want of room"},
+	},
+	{
 		Name: "serves-before-caught-up", Breaks: "a leader serves only once its view has reached the revision of its win",
 		Edits: []Edit{
 			{File: "pkg/loop/driver.go", Old: `return d.revision >= win`, New: `return true`},
