@@ -397,7 +397,7 @@ func (w *World) call(what, service string, lives func() bool, request any, done 
 		if w.fault(12) {
 			// A call that may be repeated may also arrive twice: the gateway
 			// repeats it. Orders to agents are sent once, over one connection.
-			w.send(what, arrive)
+			w.straggle(what, 2*time.Second, arrive)
 		}
 		w.later(500*time.Millisecond, attempt)
 	}

@@ -292,12 +292,13 @@ func (w *World) send(what string, deliver func()) {
 	w.network = append(w.network, &message{at: w.now.Add(delay), seq: w.sequence, what: what, deliver: deliver})
 }
 
-// straggle brings a message as much as a minute late. Nothing that an agent
-// promises may rest on orders coming in order, or while they are news: where names
-// come again, one of an old epoch can come after those of a new one.
-func (w *World) straggle(what string, deliver func()) {
+// straggle brings a message late, within a time. Nothing that is promised may rest
+// on messages coming in order, or while they are news: a call can come after those
+// that were made later, and where names come again, an order of an old epoch after
+// those of a new one.
+func (w *World) straggle(what string, within time.Duration, deliver func()) {
 	w.sequence++
-	at := w.now.Add(time.Duration(w.rng.IntN(60_000)) * time.Millisecond)
+	at := w.now.Add(time.Duration(w.rng.IntN(int(within.Milliseconds()))) * time.Millisecond)
 	w.network = append(w.network, &message{at: at, seq: w.sequence, what: what, deliver: deliver})
 }
 
