@@ -129,7 +129,7 @@ var All = []Mutant{
 		Edits: []Edit{
 			{File: "services/registry/queue/record.go", Old: `effect.Expect = append(effect.Expect, noTask(v.uid))`, New: ``},
 		},
-		Hunter: Sim, Expects: []string{"RESERVATION_STATE", "is not stopping"},
+		Hunter: Sim, Expects: []string{"RESERVATION_STATE", "ONE_ASSIGNMENT", "is not stopping"},
 	},
 	{
 		Name: "head-passed-over", Breaks: "behind a reservation that does not fit nothing of its group is granted",
