@@ -28,7 +28,7 @@ type full struct {
 func (w *World) fill() {
 	w.full.until = w.now.Add(time.Duration(w.rng.IntN(4*int(w.pause.Milliseconds()))) * time.Millisecond)
 	w.full.fills = w.rng.IntN(2) == 0
-	w.logf("store: full until %.3f", w.full.until.Sub(epoch).Seconds())
+	w.logf("store: full until %.3f", w.full.until.Sub(beginning).Seconds())
 }
 
 func (w *World) isFull() bool { return w.now.Before(w.full.until) }

@@ -32,8 +32,8 @@ const (
 	presenceTTL = 15 * time.Second
 )
 
-// epoch is when every world begins.
-var epoch = time.Unix(1_000_000, 0).UTC()
+// beginning is when every world begins.
+var beginning = time.Unix(1_000_000, 0).UTC()
 
 // World is one run.
 type World struct {
@@ -113,7 +113,7 @@ func NewWorld(seed uint64, out io.Writer) *World {
 
 func newWorld(seed uint64, out io.Writer) *World {
 	w := &World{
-		rng: rand.New(rand.NewPCG(seed, 0x6265727468)), now: epoch, out: out,
+		rng: rand.New(rand.NewPCG(seed, 0x6265727468)), now: beginning, out: out,
 		space: keyspace.New("sim"), replicas: map[string][]replica{}, starts: starts{}, promised: map[promise]bool{},
 		presences: map[string]*presence{},
 	}
@@ -155,7 +155,7 @@ func (w *World) logf(format string, args ...any) {
 	if w.out == io.Discard {
 		return
 	}
-	fmt.Fprintf(w.out, "%8.3f  r%-5d %s\n", w.now.Sub(epoch).Seconds(), w.store.Revision(), fmt.Sprintf(format, args...))
+	fmt.Fprintf(w.out, "%8.3f  r%-5d %s\n", w.now.Sub(beginning).Seconds(), w.store.Revision(), fmt.Sprintf(format, args...))
 }
 
 func (w *World) fail(format string, args ...any) {
