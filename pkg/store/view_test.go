@@ -47,6 +47,19 @@ func (w *mutedWatch) Next(ctx context.Context) (store.Batch, error) {
 	return w.Watch.Next(ctx)
 }
 
+// toldByTheSecond says that a view tells of one change, by its second watch, and soon.
+func toldByTheSecond(t *testing.T, v *store.View, opened *int) {
+	t.Helper()
+	began := time.Now()
+	b := pull(t, v)
+	if b.Reset || len(b.Changes) != 1 || *opened != 2 {
+		t.Errorf("told %+v by watch %d, want the change by the second", b, *opened)
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("blind for %v", took)
+	}
+}
+
 // A member of etcd that hangs keeps the connection and says nothing.
 func TestViewReplacesSilentWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -61,14 +74,7 @@ func TestViewReplacesSilentWatch(t *testing.T) {
 		}
 		m.silent = false // the next watch reaches another member
 		do(t, f, putOf("p/a", "1"))
-		began := time.Now()
-		b := pull(t, v)
-		if b.Reset || len(b.Changes) != 1 || m.opened != 2 {
-			t.Errorf("told %+v by watch %d, want the change by the second", b, m.opened)
-		}
-		if took := time.Since(began); took > 5*time.Second {
-			t.Errorf("blind for %v", took)
-		}
+		toldByTheSecond(t, v, &m.opened)
 	})
 }
 
@@ -130,14 +136,7 @@ func TestViewReplacesAWatchThatIsLeftBehind(t *testing.T) {
 				do(t, f, putOf("p/a", "1"))
 				m.cut = false // the next watch reaches another member
 				tell(v, f.Revision())
-				began := time.Now()
-				b := pull(t, v)
-				if b.Reset || len(b.Changes) != 1 || m.opened != 2 {
-					t.Errorf("told %+v by watch %d, want the change by the second", b, m.opened)
-				}
-				if took := time.Since(began); took > 5*time.Second {
-					t.Errorf("blind for %v", took)
-				}
+				toldByTheSecond(t, v, &m.opened)
 			})
 		})
 	}
