@@ -24,7 +24,8 @@
 // Every link that a process was told about goes through a proxy of package wiring,
 // which can cut it in either direction, slow it, break its connections and refuse
 // them. So does the address at which some of the leaders are proven dead, which lets
-// one that lives look dead. Links between members of etcd are direct: SIGSTOP is
-// what cuts them. With namespaces each process is a host of its own, a cable can be
-// pulled and routes lead nowhere, either way; half of them are behind proxies too.
+// one that lives look dead; and that at which a member of etcd is reached by the
+// others, which makes it mute. With namespaces each process is a host of its own, a
+// cable can be pulled and routes lead nowhere, either way, between members of etcd
+// too; half of the others are behind proxies as well.
 package chaos

@@ -18,6 +18,9 @@ const (
 	// longRun is from when a run has time for every kind of fault that it means to
 	// play: each comes several times by then.
 	longRun = 5 * time.Minute
+	// longParted is from when the time in which etcd was parted, by several faults, is
+	// long enough to ask what was acknowledged in it: other faults meet each of them.
+	longParted = 30 * time.Second
 )
 
 // floors say where a run has shown nothing, since too little of it came about: of
@@ -59,6 +62,9 @@ func (r *Report) floors() []string {
 		if c.n == 0 {
 			short("no %s", c.what)
 		}
+	}
+	if r.Parted >= longParted && r.PartedAcks == 0 {
+		short("nothing was acknowledged in the %v in which a member of etcd was cut from the others, and two are enough", r.Parted)
 	}
 	return append(found, r.unbroken()...)
 }

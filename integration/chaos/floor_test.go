@@ -21,6 +21,7 @@ func fair() *Report {
 		Terms:   map[string]int64{model.ServiceRegistry: 7, model.ServiceExecutorState: 8, model.ServiceAssigner: 9},
 		Audited: audit.Stats{Reservations: 1, LeasesGranted: 1, WorkersRunning: 1},
 		Started: 1, Events: 1, Streamed: 1,
+		Parted: longParted, PartedAcks: 1,
 	}
 }
 
@@ -48,6 +49,8 @@ func TestWhatARunMustHaveReached(t *testing.T) {
 		{"no processes", func(r *Report) { r.Started = 0 }, "no worker ran on an agent"},
 		{"no events", func(r *Report) { r.Events = 0 }, "no event is held by etcd"},
 		{"no streams", func(r *Report) { r.Streamed = 0 }, "no event was given by a stream"},
+		{"no changes while etcd is parted", func(r *Report) { r.PartedAcks = 0 }, "nothing was acknowledged in the 30s"},
+		{"nor in those of a shorter time", func(r *Report) { r.Parted--; r.PartedAcks = 0 }, ""},
 		{"no faults", func(r *Report) { r.Faults = nil }, "no fault came about"},
 		{"only faults without victims, in a short run too", func(r *Report) { r.Duration, r.Faults = longRun/10, r.Faults[1:2] }, "no fault came about"},
 		{"a kind without victims", func(r *Report) { r.Faults[2].Skipped = "it is away" }, "no compact came about: it is away"},

@@ -104,6 +104,19 @@ func (h *history) counts() (n, unknown map[verb]int) {
 	return n, unknown
 }
 
+// changes counts those that were acknowledged from one time to another.
+func (h *history) changes(from, to time.Duration) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := 0
+	for _, at := range h.acks {
+		if at >= from && at < to {
+			n++
+		}
+	}
+	return n
+}
+
 // gap is the longest time without an acknowledged change, and when it began.
 func (h *history) gap() (longest, from time.Duration) {
 	h.mu.Lock()

@@ -167,6 +167,12 @@ func (r *run) histories() {
 	r.report.Calls, r.report.Unknown = h.counts()
 	r.report.Longest, r.report.LongestCall = h.longest, h.slowest.String()
 	r.report.Gap, r.report.GapAt = h.gap()
+	for _, f := range r.report.Faults {
+		if f.Kind.parted() && f.Skipped == "" {
+			r.report.Parted += f.Ended - f.Begun
+			r.report.PartedAcks += h.changes(f.Begun, f.Ended)
+		}
+	}
 	r.report.judged(h.judge(func(key client.Key) bool { return key.Job == jobWaiting }, waitingModel))
 	r.report.judged(h.judge(func(key client.Key) bool { return key.Job != jobWaiting }, runningModel))
 	r.report.wrongs(r.load.unexpected)

@@ -30,6 +30,10 @@ type Report struct {
 	// Gap is the longest time without an acknowledged change, which began at
 	// GapAt, and GrantGap the longest without a grant.
 	Gap, GapAt, GrantGap time.Duration
+	// Parted is for how long a member of etcd was cut from the others, PartedAcks how
+	// many changes were acknowledged meanwhile.
+	Parted     time.Duration
+	PartedAcks int
 	// Rest is how long it took until everything was at rest.
 	Rest time.Duration
 	// Keys is how many keys were judged, Open how many of them took too long.
@@ -78,6 +82,7 @@ func (r *Report) String() string {
 		fmt.Fprintf(&b, "%v without a grant, ", r.GrantGap.Round(time.Millisecond))
 	}
 	fmt.Fprintf(&b, "%v until all was at rest\n", r.Rest.Round(time.Millisecond))
+	fmt.Fprintf(&b, "  members     %d changes were acknowledged in the %v in which etcd was parted\n", r.PartedAcks, r.Parted.Round(time.Millisecond))
 	fmt.Fprintf(&b, "  violations  %d", len(r.Violations))
 	return b.String()
 }

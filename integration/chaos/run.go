@@ -88,7 +88,7 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	r := &run{Options: o, links: wiring.NewLinks(), report: &Report{Seed: o.Seed, Duration: o.Duration}}
 	r.programs = programs{dir: o.Dir, new: o.Binary, old: o.Old}
 	whole := shape()
-	whole.Clock, whole.Upgrade = o.Clock, o.Old != ""
+	whole.Hosts, whole.Clock, whole.Upgrade = o.Namespaces, o.Clock, o.Old != ""
 	faults := Plan(o.Seed, o.Duration, whole)
 	config := fleet.Config{
 		Binary: o.Binary, Program: r.programs.of, Dir: o.Dir, Replicas: replicas, Gateways: gateways, Etcd: members, TTL: ttl, Via: r.via,
@@ -156,9 +156,10 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 //
 // With hosts of their own, half of the processes, and of the agents, are behind
 // proxies, since only these can be slow, lossy or refuse; of the others every packet
-// goes where it goes. In either case a standby that proves the leader dead finds
-// some of them behind proxies, so that what lives can look dead, and others
-// directly: a proxy that lives never refuses for one behind it that is dead.
+// goes where it goes, between members of etcd too. In either case a standby that
+// proves the leader dead finds some of them behind proxies, so that what lives can
+// look dead, and others directly: a proxy that lives never refuses for one behind it
+// that is dead.
 func (r *run) via(from, to, address string) (string, error) {
 	one, other := from, to
 	if from == "orders" || from == "proof" {

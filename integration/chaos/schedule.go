@@ -71,9 +71,9 @@ type Shape struct {
 	Replicas, Gateways, Members, Clients int
 	// Agents by name, simulated executors among them, which take orders directly.
 	Agents, Sims []string
-	// Clock says that the time of day may be stepped, Upgrade that half of the
-	// processes begin with an old program.
-	Clock, Upgrade bool
+	// Hosts says that each process has a host of its own, Clock that the time of day
+	// may be stepped, Upgrade that half of the processes begin with an old program.
+	Hosts, Clock, Upgrade bool
 }
 
 // lane is faults one after the other.
@@ -150,12 +150,14 @@ func etcdFault(r *rand.Rand, shape Shape) Fault {
 	if r.IntN(2) == 0 {
 		target = "etcd/leader"
 	}
-	switch n := r.IntN(10); {
+	switch n := r.IntN(12); {
 	case n < 3:
 		return Fault{Kind: Kill, Target: target, For: between(r, 0, 3*time.Second)}
 	case n < 5:
 		return Fault{Kind: Freeze, Target: target, For: between(r, 50*time.Millisecond, 4*time.Second)}
 	case n < 8:
+		return memberFault(r, shape)
+	case n < 10:
 		return Fault{Kind: MoveEtcd, Target: numbered(r, "etcd", shape.Members)}
 	default:
 		return Fault{Kind: Compact}

@@ -25,7 +25,7 @@ func TestAScheduleHasEveryKind(t *testing.T) {
 	known := []string{"etcd", "gateway", "orders", "proof", simName, hostName, "client"}
 	known = append(known, services...)
 	whole := shape()
-	whole.Clock = true
+	whole.Hosts, whole.Clock = true, true
 	done := map[Kind]int{}
 	etcdQuiet := time.Duration(0)
 	last := time.Duration(0)
@@ -35,7 +35,7 @@ func TestAScheduleHasEveryKind(t *testing.T) {
 			t.Errorf("%v is out of turn, or too late", f)
 		}
 		last = f.At
-		about := strings.HasPrefix(f.Target, "etcd") && (f.Kind == Kill || f.Kind == Freeze)
+		about := strings.HasPrefix(f.Target, "etcd") && (f.Kind == Kill || f.Kind == Freeze || f.Kind.parted())
 		if about && f.At < etcdQuiet {
 			t.Errorf("%v leaves etcd without most of its members", f)
 		}
@@ -48,7 +48,7 @@ func TestAScheduleHasEveryKind(t *testing.T) {
 			}
 		}
 	}
-	for _, kind := range []Kind{Kill, Terminate, Freeze, Cut, CutThere, CutBack, Isolate, Refuse, Slow, Lossy, MoveEtcd, Compact, Rolling, StepClock} {
+	for _, kind := range []Kind{Kill, Terminate, Freeze, Cut, CutThere, CutBack, Isolate, Refuse, Slow, Lossy, CutMember, CutMemberThere, CutMemberBack, MoveEtcd, Compact, Rolling, StepClock} {
 		if done[kind] == 0 {
 			t.Errorf("%v: never", kind)
 		}

@@ -27,7 +27,7 @@ var All = []Mutant{
 			{File: "pkg/store/committer.go", Old: `CreatedAt(c.cfg.LeaderKey, c.cfg.Term), chain}`, New: `CreatedAt(c.cfg.LeaderKey, c.cfg.Term)}`},
 			{File: "pkg/store/committer.go", Old: "\tchain := Absent(c.cfg.ChainKey)\n\tif c.chain != nil {\n\t\tchain = HasValue(c.cfg.ChainKey, c.chain)\n\t}\n", New: ""},
 		},
-		Hunter: Sim, Expects: []string{"ALL_OR_NONE", "FENCE"},
+		Hunter: Sim, Expects: []string{"ALL_OR_NONE", "FENCE", "want of room"},
 	},
 	{
 		Name: "no-compare-at-hand-over", Breaks: "a task is made only of a reservation and a lease that are as they were decided on",
@@ -59,6 +59,13 @@ var All = []Mutant{
 		Hunter: Sim, Expects: []string{"for an order of epoch", "had confirmed its stop", "and was started on"},
 	},
 	{
+		Name: "full-taken-as-certain", Breaks: "a full store is no proof that nothing was written: the write that fills it is answered so",
+		Edits: []Edit{
+			{File: "pkg/store/committer.go", Old: `res, err = c.look(actx, txn, err)`, New: `res, err = TxnResult{}, ErrFull`},
+		},
+		Hunter: Sim, Expects: []string{"was told that it changed nothing for want of room"},
+	},
+	{
 		Name: "serves-before-caught-up", Breaks: "a leader serves only once its view has reached the revision of its win",
 		Edits: []Edit{
 			{File: "pkg/loop/driver.go", Old: `return d.revision >= win`, New: `return true`},
@@ -71,6 +78,13 @@ var All = []Mutant{
 			{File: "pkg/loop/driver.go", Old: `for done < len(events) && after[done] <= durable {`, New: `for done < len(events) {`},
 		},
 		Hunter: Sim, Expects: []string{"and was never stored", "was cancelled, and", "runs false, recorded true"},
+	},
+	{
+		Name: "lost-taken-as-durable", Breaks: "a transaction of unknown outcome is not durable until the chain tells so",
+		Edits: []Edit{
+			{File: "pkg/store/committer.go", Old: `lost = lost || !errors.Is(err, ErrFull)`, New: `return TxnResult{Succeeded: true}, lost, nil`},
+		},
+		Hunter: Chaos, Expects: []string{"are not linearizable"},
 	},
 	{
 		Name: "answered-unconfirmed", Breaks: "an answer that rests on no write is given once the term is confirmed",
@@ -115,7 +129,7 @@ var All = []Mutant{
 		Edits: []Edit{
 			{File: "services/registry/queue/record.go", Old: `effect.Expect = append(effect.Expect, noTask(v.uid))`, New: ``},
 		},
-		Hunter: Sim, Expects: []string{"RESERVATION_STATE", "is not stopping"},
+		Hunter: Sim, Expects: []string{"RESERVATION_STATE", "ONE_ASSIGNMENT", "is not stopping"},
 	},
 	{
 		Name: "head-passed-over", Breaks: "behind a reservation that does not fit nothing of its group is granted",

@@ -440,7 +440,7 @@ func (w *World) order(address string, carry func(*agent) any, timeout time.Durat
 		})
 	}
 	if what := "order to " + to.id; w.memory > 0 && w.fault(6) {
-		w.straggle(what, arrive)
+		w.straggle(what, time.Minute, arrive)
 	} else {
 		w.send(what, arrive)
 	}

@@ -121,7 +121,11 @@ func (n *node[C]) ask(request any, until time.Time, answer func(any, error)) {
 		return
 	}
 	n.token++
-	n.waiting[n.token] = answer
+	came := n.w.store.Revision()
+	n.waiting[n.token] = func(value any, err error) {
+		n.w.checkFull(request, came, err)
+		answer(value, err)
+	}
 	n.inbox = append(n.inbox, item{model.Input{Token: n.token, Request: request}, until})
 }
 
@@ -142,7 +146,7 @@ func (n *node[C]) due() time.Time {
 	if !n.leads() {
 		return time.Time{}
 	}
-	return n.driver.Core.NextDeadline()
+	return n.driver.NextDeadline()
 }
 
 // round takes a turn, blind to what its view has not shown yet where that is
@@ -175,7 +179,7 @@ func (n *node[C]) round(blind bool) {
 		}
 	}
 	n.inbox = nil
-	if d := n.driver.Core.NextDeadline(); !d.IsZero() && !d.After(n.w.now) {
+	if d := n.driver.NextDeadline(); !d.IsZero() && !d.After(n.w.now) {
 		events = append(events, nil)
 	}
 	if len(events) == 0 {
@@ -290,16 +294,15 @@ func (n *node[C]) lead() {
 			if n.w.fault(25) {
 				return errors.New("the process gives up")
 			}
+			if n.w.isFull() {
+				n.w.pass(100 * time.Millisecond) // the outcome of one stays open until there is room
+			}
 			return nil
 		},
 	})
 	actions, err := n.driver.Lead(context.Background(), loop.Leading{
 		Term: n.term, Log: committer, Source: n, Confirm: n.confirm,
-		Grant: func(ctx context.Context, ttl time.Duration) (int64, error) {
-			lease, err := n.w.store.Grant(ctx, ttl)
-			return lease.ID, err
-		},
-		Revoke: n.w.store.Revoke,
+		Grant: n.w.grant, Revoke: n.w.store.Revoke,
 	})
 	n.carryOut(actions)
 	if err != nil {
@@ -394,7 +397,7 @@ func (w *World) call(what, service string, lives func() bool, request any, done 
 		if w.fault(12) {
 			// A call that may be repeated may also arrive twice: the gateway
 			// repeats it. Orders to agents are sent once, over one connection.
-			w.send(what, arrive)
+			w.straggle(what, 2*time.Second, arrive)
 		}
 		w.later(500*time.Millisecond, attempt)
 	}

@@ -61,6 +61,23 @@ func keep(seed uint64) string {
 	return name
 }
 
+// TestTheStoreIsFull says that seeds play a store that has reached its quota, and
+// that calls are told so.
+func TestTheStoreIsFull(t *testing.T) {
+	var full full
+	for seed := uint64(1); full.told == 0 && seed <= 20; seed++ {
+		w := NewWorld(seed, io.Discard)
+		if err := w.Run(*stepsFlag); err != nil {
+			t.Fatal(err)
+		}
+		full.refused += w.full.refused
+		full.told += w.full.told
+	}
+	if full.told == 0 {
+		t.Errorf("%d calls of the store found no room, and nobody was told so", full.refused)
+	}
+}
+
 // TestSameSeedSameRun says that a seed is all there is to a run.
 func TestSameSeedSameRun(t *testing.T) {
 	var first, second bytes.Buffer

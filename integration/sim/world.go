@@ -32,6 +32,9 @@ const (
 	presenceTTL = 15 * time.Second
 )
 
+// beginning is when every world begins.
+var beginning = time.Unix(1_000_000, 0).UTC()
+
 // World is one run.
 type World struct {
 	rng   *rand.Rand
@@ -60,6 +63,7 @@ type World struct {
 	// hundred steps are mischief.
 	pause   time.Duration
 	trouble int
+	full    full
 	// submitting is told of every order to start a worker that is sent.
 	submitting func(handout.Submit)
 
@@ -109,7 +113,7 @@ func NewWorld(seed uint64, out io.Writer) *World {
 
 func newWorld(seed uint64, out io.Writer) *World {
 	w := &World{
-		rng: rand.New(rand.NewPCG(seed, 0x6265727468)), now: time.Unix(1_000_000, 0).UTC(), out: out,
+		rng: rand.New(rand.NewPCG(seed, 0x6265727468)), now: beginning, out: out,
 		space: keyspace.New("sim"), replicas: map[string][]replica{}, starts: starts{}, promised: map[promise]bool{},
 		presences: map[string]*presence{},
 	}
@@ -151,7 +155,7 @@ func (w *World) logf(format string, args ...any) {
 	if w.out == io.Discard {
 		return
 	}
-	fmt.Fprintf(w.out, "%8.3f  r%-5d %s\n", w.now.Sub(time.Unix(1_000_000, 0)).Seconds(), w.store.Revision(), fmt.Sprintf(format, args...))
+	fmt.Fprintf(w.out, "%8.3f  r%-5d %s\n", w.now.Sub(beginning).Seconds(), w.store.Revision(), fmt.Sprintf(format, args...))
 }
 
 func (w *World) fail(format string, args ...any) {
@@ -209,7 +213,7 @@ func (w *World) anyReplica() replica {
 
 // mischief is a fault of the world itself.
 func (w *World) mischief() {
-	switch w.rng.IntN(9) {
+	switch w.rng.IntN(10) {
 	case 0, 1:
 		w.anyReplica().crash()
 	case 2:
@@ -224,6 +228,9 @@ func (w *World) mischief() {
 		a.cut = !a.cut
 		w.logf("%s: cut off: %v", a.id, a.cut)
 	case 5:
+		if w.isFull() {
+			break // they would be refused
+		}
 		if n := w.store.ReleaseHeld(); n > 0 {
 			w.logf("store: %d late proposals are committed", n)
 		}
@@ -238,6 +245,8 @@ func (w *World) mischief() {
 		a := w.agents[w.rng.IntN(len(w.agents))]
 		a.refusing = w.now.Add(time.Duration(w.rng.IntN(20_000)) * time.Millisecond)
 		w.logf("%s: starts nothing for a while", a.id)
+	case 9:
+		w.fill()
 	}
 }
 
@@ -249,6 +258,9 @@ func (w *World) pass(d time.Duration) {
 
 // storeFault decides the fate of a call to the store.
 func (w *World) storeFault(_ context.Context, call store.Call) store.Outcome {
+	if w.isFull() && call.Adds() {
+		return w.refuse()
+	}
 	if call.Method != store.MethodTxn {
 		return store.Outcome{}
 	}
@@ -280,12 +292,13 @@ func (w *World) send(what string, deliver func()) {
 	w.network = append(w.network, &message{at: w.now.Add(delay), seq: w.sequence, what: what, deliver: deliver})
 }
 
-// straggle brings a message as much as a minute late. Nothing that an agent
-// promises may rest on orders coming in order, or while they are news: where names
-// come again, one of an old epoch can come after those of a new one.
-func (w *World) straggle(what string, deliver func()) {
+// straggle brings a message late, within a time. Nothing that is promised may rest
+// on messages coming in order, or while they are news: a call can come after those
+// that were made later, and where names come again, an order of an old epoch after
+// those of a new one.
+func (w *World) straggle(what string, within time.Duration, deliver func()) {
 	w.sequence++
-	at := w.now.Add(time.Duration(w.rng.IntN(60_000)) * time.Millisecond)
+	at := w.now.Add(time.Duration(w.rng.IntN(int(within.Milliseconds()))) * time.Millisecond)
 	w.network = append(w.network, &message{at: at, seq: w.sequence, what: what, deliver: deliver})
 }
 
@@ -332,6 +345,7 @@ func (w *World) check() {
 func (w *World) settle() error {
 	w.calm = true
 	w.logf("the faults stop")
+	w.full.until = w.now
 	w.store.ReleaseHeld()
 	for _, a := range w.agents {
 		a.cut, a.down = false, false

@@ -3,7 +3,6 @@ package loop_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -287,7 +286,7 @@ func TestAFullStoreIsNoProofOfTheTerm(t *testing.T) {
 	r := newRig(t)
 	r.fake.SetHook(func(_ context.Context, call store.Call) store.Outcome {
 		if call.Method == store.MethodTxn && len(call.Txn.Then) > 0 {
-			return store.Outcome{Apply: store.ApplyNever, Err: fmt.Errorf("%w: %w", store.ErrAmbiguous, store.ErrFull)}
+			return store.Full()
 		}
 		return store.Outcome{}
 	})

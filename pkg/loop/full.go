@@ -26,7 +26,7 @@ func isFull(err error) bool {
 func (d *Driver[C]) putOff(events []model.Event) (answers []model.Action) {
 	for _, event := range notTold(events) {
 		if input, ok := event.(model.Input); ok {
-			answers = append(answers, model.Reply{Token: input.Token, Err: errFull("nothing was changed")})
+			answers = append(answers, model.Reply{Token: input.Token, Err: errFull("this call changed nothing")})
 			continue
 		}
 		d.later = append(d.later, event)

@@ -2,7 +2,6 @@ package loop_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,16 +14,10 @@ import (
 // fill has the store take no writes and no etcd leases until room is made.
 func fill(f *store.Fake) (room func()) {
 	f.SetHook(func(_ context.Context, call store.Call) store.Outcome {
-		puts := false
-		if call.Txn != nil {
-			for _, op := range call.Txn.Then {
-				puts = puts || !op.Delete
-			}
-		}
-		if !puts && call.Method != store.MethodGrant {
+		if !call.Adds() {
 			return store.Outcome{}
 		}
-		return store.Outcome{Apply: store.ApplyNever, Err: fmt.Errorf("%w: %w", store.ErrAmbiguous, store.ErrFull)}
+		return store.Full()
 	})
 	return func() { f.SetHook(nil) }
 }
@@ -142,7 +135,7 @@ func TestAnOpenWriteInAFullStore(t *testing.T) {
 				lost = true
 				return store.Drop()
 			}
-			return store.Outcome{Apply: store.ApplyNever, Err: fmt.Errorf("%w: %w", store.ErrAmbiguous, store.ErrFull)}
+			return store.Full()
 		})
 		_, err := a.Do(t.Context(), put{record: executor("y")})
 		if !fault.Is(err, fault.ReasonStoreFull) {

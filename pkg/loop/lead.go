@@ -142,6 +142,7 @@ func (t *tenure[C]) refuse() (stop func()) {
 
 func (t *tenure[C]) serve(ctx, leaving context.Context) error {
 	l, leadership := t.l, t.leadership
+	t.view.Want(leadership.Revision())
 	for !t.driver.CaughtUp(leadership.Revision()) {
 		b, err := t.next(ctx)
 		if err != nil {
@@ -158,7 +159,7 @@ func (t *tenure[C]) serve(ctx, leaving context.Context) error {
 		Attempted: l.full.attempted,
 	})
 	actions, err := t.driver.Lead(ctx, Leading{
-		Term: leadership.Term(), Log: log, Source: t, Confirm: t.confirm,
+		Term: leadership.Term(), Log: shown{log, t.view}, Source: t, Confirm: t.confirm,
 		Grant: t.grant, Revoke: l.cfg.Store.Revoke, Durable: t.durable(),
 	})
 	if err != nil {
@@ -280,6 +281,9 @@ func (t *tenure[C]) take(it item[C], r *round) {
 			it.answer(nil, err)
 			return
 		}
+		if tells, ok := it.request.(Tells); ok {
+			t.view.Know(tells.Known())
+		}
 		t.lastToken++
 		t.waiting[t.lastToken] = it
 		r.requests = append(r.requests, model.Input{Token: t.lastToken, Request: it.request})
@@ -317,11 +321,19 @@ func (t *tenure[C]) answerReads(ctx context.Context) error {
 	return nil
 }
 
+// confirmFor is how long the first attempt to confirm a term may take, and each
+// after it twice as long as the one before, as far as the store's own deadline. One
+// in three is at a member of etcd that cannot answer, where one is cut from the
+// others; everything else waits meanwhile.
+const confirmFor = 300 * time.Millisecond
+
 // confirm asks the store whether the term stands, until it answers or the term
 // is over.
 func (t *tenure[C]) confirm(ctx context.Context) error {
-	for attempt := 1; ; attempt++ {
-		kv, ok, err := t.l.cfg.Store.Get(ctx, t.l.cfg.Space.Key(model.LeaderRef(t.l.cfg.Service)))
+	for attempt, patience := 1, confirmFor; ; attempt, patience = attempt+1, min(2*patience, store.DefaultTimeout) {
+		asking, cancel := context.WithTimeout(ctx, patience)
+		kv, ok, err := t.l.cfg.Store.Get(asking, t.l.cfg.Space.Key(model.LeaderRef(t.l.cfg.Service)))
+		cancel()
 		switch {
 		case err == nil && ok && kv.Create == t.term.Number:
 			return nil

@@ -259,7 +259,7 @@ func TestCommitterTellsTheTruth(t *testing.T) {
 				f.ReleaseHeld()
 			case 4, 5:
 				if writes(call) {
-					return full([]store.Apply{store.ApplyNow, store.ApplyNever}[fate-4])
+					return []store.Outcome{store.Fills(), store.Full()}[fate-4]
 				}
 			case 6:
 				if len(told) > 3 && !deposed {
@@ -323,17 +323,11 @@ func TestCommitterTellsTheTruth(t *testing.T) {
 	})
 }
 
-// full is what etcd answers when it has reached its quota: nothing is applied, or,
-// to the write that reaches it, everything.
-func full(apply store.Apply) store.Outcome {
-	return store.Outcome{Apply: apply, Err: fmt.Errorf("%w: %w", store.ErrAmbiguous, store.ErrFull)}
-}
-
 // Of what a full store answered, it is found out whether it was written; nobody
 // waits for room.
 func TestAFullStoreAnswersAtOnce(t *testing.T) {
 	f, c := newTerm(t)
-	script(f, full(store.ApplyNow), full(store.ApplyNever))
+	script(f, store.Fills(), store.Full())
 	done, err := c.Commit(t.Context(), []store.Write{write("fills-it")})
 	if err != nil || len(done) != 1 || done[0].Revision != f.Revision() {
 		t.Errorf("the write that fills it: %+v, %v", done, err)
@@ -356,7 +350,7 @@ func TestAFullStoreIsNoProofThatNothingWasWritten(t *testing.T) {
 		switch {
 		case !fills:
 		case writes(call):
-			return full(store.ApplyNow)
+			return store.Fills()
 		default:
 			fills = false
 			do(t, f, store.Delete("leader"))
@@ -374,7 +368,7 @@ func TestAFullStoreIsNoProofThatNothingWasWritten(t *testing.T) {
 // outcome stays open until then.
 func TestAFullStoreSaysNothingOfALostAttempt(t *testing.T) {
 	f, c := newTerm(t)
-	script(f, store.Hold(), full(store.ApplyNever), full(store.ApplyNever))
+	script(f, store.Hold(), store.Full(), store.Full())
 	if done, err := c.Commit(t.Context(), []store.Write{write("x")}); err != nil || len(done) != 1 {
 		t.Errorf("committed %+v, %v", done, err)
 	}
@@ -384,7 +378,7 @@ func TestAFullStoreSaysNothingOfALostAttempt(t *testing.T) {
 
 	// Nor does it make a refusal final.
 	f, c = newTerm(t)
-	script(f, store.Hold(), store.Refuse(store.ErrLeaseNotFound), full(store.ApplyNever))
+	script(f, store.Hold(), store.Refuse(store.ErrLeaseNotFound), store.Full())
 	if done, err := c.Commit(t.Context(), []store.Write{write("x")}); !errors.Is(err, store.ErrLeaseNotFound) || len(done) != 0 {
 		t.Errorf("committed %+v, %v", done, err)
 	}

@@ -29,6 +29,15 @@ type Call struct {
 	Lease int64
 }
 
+// Adds says whether a call needs room, so that an etcd which is full refuses it: it
+// grants an etcd lease, or puts something. Deletes and renewals need none.
+func (c Call) Adds() bool {
+	if c.Method == MethodTxn {
+		return slices.ContainsFunc(c.Txn.Then, func(op Op) bool { return !op.Delete })
+	}
+	return c.Method == MethodGrant
+}
+
 // Outcome is what a hook makes of a call; the zero value lets it through.
 type Outcome struct {
 	Apply Apply
@@ -61,6 +70,14 @@ func Hold() Outcome { return Outcome{ApplyLater, ambiguous(errInjected)} }
 
 // Refuse answers a definite error.
 func Refuse(err error) Outcome { return Outcome{ApplyNever, err} }
+
+// Full is what a store answers that has reached its quota: nothing happens. It is
+// for calls that add something.
+func Full() Outcome { return Outcome{ApplyNever, ambiguous(ErrFull)} }
+
+// Fills is the answer to the call by which a store reaches its quota: the same, and
+// it happens.
+func Fills() Outcome { return Outcome{ApplyNow, ambiguous(ErrFull)} }
 
 // SetHook replaces the hook of the configuration; nil removes it.
 func (f *Fake) SetHook(hook func(ctx context.Context, call Call) Outcome) {

@@ -14,9 +14,10 @@ const (
 	// often while somebody waits for a revision.
 	askEvery  = time.Second
 	askWanted = 20 * time.Millisecond
-	// silentAfter is how long a watch may leave that unanswered before another
-	// takes its place: one frozen member of etcd must not make a replica blind
-	// until TCP notices.
+	// silentAfter is how long a watch may leave that unanswered, or answer with what
+	// is known to be old, before another takes its place: one member of etcd that is
+	// frozen, or cut from the others, must not make a replica blind until TCP notices
+	// or it is joined again.
 	silentAfter = 2 * time.Second
 )
 
@@ -34,8 +35,9 @@ type View struct {
 	nudge    context.CancelFunc // ends the present wait for the watch
 	revision int64              // delivered
 	wanted   int64              // somebody waits for this revision
+	known    int64              // the store is known to have reached this revision
 	heard    time.Time          // last word of this watch; zero before the first
-	asked    time.Time          // of the first question it has not answered; zero if none
+	asked    time.Time          // of the first question that it has not answered well; zero if none
 	moved    chan struct{}      // closed and replaced when a batch is delivered
 }
 
@@ -199,7 +201,6 @@ func (v *View) accept(b Batch) (Batch, bool) {
 	if v.watch == nil {
 		return Batch{}, false
 	}
-	v.heard, v.asked = time.Now(), time.Time{}
 	last := v.revision
 	kept := make([]Change, 0, len(b.Changes))
 	b.Skipped = nil
@@ -216,6 +217,9 @@ func (v *View) accept(b Batch) (Batch, bool) {
 		}
 	}
 	b.Revision, b.Changes = max(b.Revision, last), kept
+	if b.Revision > v.revision || b.Revision >= v.known {
+		v.heard, v.asked = time.Now(), time.Time{}
+	}
 	if b.Revision <= v.revision {
 		return Batch{}, false
 	}
@@ -254,6 +258,7 @@ func (v *View) behind() bool {
 func (v *View) Want(revision int64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	v.known = max(v.known, revision)
 	if revision <= v.revision || revision <= v.wanted {
 		return
 	}
@@ -261,6 +266,15 @@ func (v *View) Want(revision int64) {
 	if v.nudge != nil {
 		v.nudge()
 	}
+}
+
+// Know tells that the store has reached a revision. Nobody waits for it, but a
+// watch that does not get there is replaced in time: its member of etcd may be cut
+// from the others, and answer as though nothing had happened since.
+func (v *View) Know(revision int64) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.known = max(v.known, revision)
 }
 
 // Reached waits until a batch that has reached the revision was delivered to

@@ -47,6 +47,19 @@ func (w *mutedWatch) Next(ctx context.Context) (store.Batch, error) {
 	return w.Watch.Next(ctx)
 }
 
+// toldByTheSecond says that a view tells of one change, by its second watch, and soon.
+func toldByTheSecond(t *testing.T, v *store.View, opened *int) {
+	t.Helper()
+	began := time.Now()
+	b := pull(t, v)
+	if b.Reset || len(b.Changes) != 1 || *opened != 2 {
+		t.Errorf("told %+v by watch %d, want the change by the second", b, *opened)
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("blind for %v", took)
+	}
+}
+
 // A member of etcd that hangs keeps the connection and says nothing.
 func TestViewReplacesSilentWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -61,15 +74,72 @@ func TestViewReplacesSilentWatch(t *testing.T) {
 		}
 		m.silent = false // the next watch reaches another member
 		do(t, f, putOf("p/a", "1"))
-		began := time.Now()
-		b := pull(t, v)
-		if b.Reset || len(b.Changes) != 1 || m.opened != 2 {
-			t.Errorf("told %+v by watch %d, want the change by the second", b, m.opened)
-		}
-		if took := time.Since(began); took > 5*time.Second {
-			t.Errorf("blind for %v", took)
-		}
+		toldByTheSecond(t, v, &m.opened)
 	})
+}
+
+// leftBehind stands between a view and its watches. As long as it is cut, those that
+// are opened are of a member of etcd which answers and hears of nothing.
+type leftBehind struct {
+	store.Store
+	cut    bool
+	opened int
+}
+
+func (m *leftBehind) Watch(prefix string, from int64) store.Watch {
+	m.opened++
+	w := m.Store.Watch(prefix, from)
+	if m.cut {
+		return &oldWatch{w, store.Batch{Revision: from - 1}, make(chan struct{}, 1)}
+	}
+	return w
+}
+
+type oldWatch struct {
+	store.Watch
+	old   store.Batch
+	asked chan struct{}
+}
+
+func (w *oldWatch) RequestProgress() {
+	select {
+	case w.asked <- struct{}{}:
+	default:
+	}
+}
+
+func (w *oldWatch) Next(ctx context.Context) (store.Batch, error) {
+	select {
+	case <-w.asked:
+		return w.old, nil
+	case <-ctx.Done():
+		return store.Batch{}, ctx.Err()
+	}
+}
+
+// A member of etcd that is cut from the others answers, and tells nothing new: where
+// more is known, another takes its place.
+func TestViewReplacesAWatchThatIsLeftBehind(t *testing.T) {
+	for name, tell := range map[string]func(*store.View, int64){"wanted": (*store.View).Want, "known": (*store.View).Know} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := store.NewFake(store.FakeConfig{})
+				m := &leftBehind{Store: f, cut: true}
+				v := store.OpenView(m, "p/")
+				defer v.Close()
+				pull(t, v)
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+				defer cancel()
+				if b, err := v.Next(ctx); err == nil || m.opened != 1 || !v.Ready() {
+					t.Fatalf("while nothing more is known: %+v by watch %d, ready %v", b, m.opened, v.Ready())
+				}
+				do(t, f, putOf("p/a", "1"))
+				m.cut = false // the next watch reaches another member
+				tell(v, f.Revision())
+				toldByTheSecond(t, v, &m.opened)
+			})
+		})
+	}
 }
 
 func TestViewReady(t *testing.T) {

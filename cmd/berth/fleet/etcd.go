@@ -39,8 +39,12 @@ func (f *Fleet) startEtcd(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
+		reached, err := f.config.Via("peers", name, peer)
+		if err != nil {
+			return err
+		}
 		f.etcds, peers = append(f.etcds, listen), append(peers, peer)
-		cluster = append(cluster, name+"="+peer)
+		cluster = append(cluster, name+"="+reached)
 	}
 	for i, listen := range f.etcds {
 		if err := f.member(fmt.Sprintf("etcd-%d", i), listen, peers[i], strings.Join(cluster, ",")); err != nil {

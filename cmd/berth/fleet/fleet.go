@@ -49,7 +49,8 @@ type Config struct {
 	// so that who starts the fleet can stand in between and cut the link. Both go
 	// by their names: etcd-0, registry-0, gateway-0, an agent's id. Orders to an
 	// agent come from "orders", whoever sends them, and who finds a replica's address
-	// in the records, as a standby does that proves the leader dead, is "proof". The
+	// in the records, as a standby does that proves the leader dead, is "proof". All
+	// other members of etcd reach one at the same address, so who does is "peers". The
 	// address itself unless given.
 	Via func(from, to, address string) (string, error)
 	// Place answers where a process runs, by its name: hosts of their own, as far as

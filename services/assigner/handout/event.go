@@ -17,6 +17,15 @@ type Create struct {
 	Tasks []CreateTask
 }
 
+// Known is the newest revision of what the tasks are made of.
+func (c Create) Known() int64 {
+	var newest int64
+	for _, task := range c.Tasks {
+		newest = max(newest, task.Mod, task.Lease)
+	}
+	return newest
+}
+
 // CreateTask names a reservation and its lease, each as it was decided on.
 type CreateTask struct {
 	Key model.Key

@@ -69,6 +69,9 @@ type Pass struct {
 	Entries []Entry
 }
 
+// Known is the revision that the registry knew when it cut the pass.
+func (p Pass) Known() int64 { return p.Cut }
+
 // Entry is one reservation of a pass.
 type Entry struct {
 	Key   model.Key

@@ -17,7 +17,8 @@ import (
 // members of etcd's among themselves, and a standby's to the leader's own address.
 //
 // What is sent to who is cut off vanishes at the receiver, in answer to nothing:
-// the route back is a black hole.
+// the route back is a black hole. On a connection that there was, a packet or two of
+// what is cut one way still arrive; then it waits for acknowledgements, either way.
 type Namespaces struct {
 	tag string // tells these from those of other runs
 

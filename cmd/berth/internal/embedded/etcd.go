@@ -44,7 +44,7 @@ type Member struct {
 	// host:port.
 	Listen, PeerListen string
 	// Members are all of them, itself included, as name=host:port of where they
-	// serve one another.
+	// reach one another.
 	Members []string
 	// Joins says that the others run already, and have been told of it.
 	Joins bool
@@ -61,11 +61,17 @@ func Start(ctx context.Context, dir string) (*Etcd, error) {
 // StartMember starts one of several servers; it keeps its data in dir. It waits
 // for the others: until most of them run, none is ready.
 func StartMember(ctx context.Context, dir string, m Member) (*Etcd, error) {
-	clients, peers := []url.URL{{Scheme: "http", Host: m.Listen}}, []url.URL{{Scheme: "http", Host: m.PeerListen}}
+	clients, reached := []url.URL{{Scheme: "http", Host: m.Listen}}, m.PeerListen
+	for _, member := range m.Members {
+		if name, address, _ := strings.Cut(member, "="); name == m.Name {
+			reached = address
+		}
+	}
 	config := embed.NewConfig()
 	config.Name = m.Name
 	config.Dir = filepath.Join(dir, DataDir)
-	config.ListenPeerUrls, config.AdvertisePeerUrls = peers, peers
+	config.ListenPeerUrls = []url.URL{{Scheme: "http", Host: m.PeerListen}}
+	config.AdvertisePeerUrls = []url.URL{{Scheme: "http", Host: reached}}
 	config.ListenClientUrls, config.AdvertiseClientUrls = clients, clients
 	config.InitialCluster = strings.ReplaceAll(strings.Join(m.Members, ","), "=", "=http://")
 	config.AutoCompactionMode, config.AutoCompactionRetention = embed.CompactorModePeriodic, historyKept

@@ -16,7 +16,7 @@ type etcdConfig struct {
 	Name        string   `mapstructure:"name" usage:"which of the members it is"`
 	Listen      string   `mapstructure:"listen" usage:"address to serve clients on"`
 	PeerListen  string   `mapstructure:"peer-listen" usage:"address to serve the other members on"`
-	Members     []string `mapstructure:"members" usage:"all members, name=host:port of their peer-listen; alone unless given"`
+	Members     []string `mapstructure:"members" usage:"all members, name=host:port at which the others reach it; alone unless given"`
 	Join        bool     `mapstructure:"join" usage:"the other members run already, and have been told of it"`
 	Quota       int      `mapstructure:"quota" usage:"bytes that the database may take, 0 for 8 GiB"`
 	AddressFile string   `mapstructure:"address-file" usage:"file to write the bound address to, as JSON"`

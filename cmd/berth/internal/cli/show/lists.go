@@ -108,28 +108,26 @@ func Findings(list []*berthv1.Finding, now time.Time, wide bool) *Table {
 // Leaders is the table of the services' replicas, each service's leader first.
 // A service without a leader says so in a row of its own.
 func Leaders(services []*berthv1.ServiceLeadership, now time.Time, wide bool) *Table {
-	t := table("SERVICE", "REPLICA", "ROLE", "TERM", "SINCE", "BEHIND")
+	t := table("SERVICE", "REPLICA", "ROLE", "TERM", "SINCE", "RENEWED", "BEHIND")
 	if wide {
-		t.head = append(t.head, "ADDRESS", "RENEWED", "REVISION", "VERSION")
+		t.head = append(t.head, "ADDRESS", "REVISION", "VERSION")
 	}
 	for _, s := range services {
 		if s.GetLeader() == "" {
 			t.add(padded(t, s.GetService(), "", "NO LEADER")...)
 		}
 		for _, r := range replicas(s) {
-			row := []string{s.GetService(), r.GetId(), state(r.GetRole()), "", "", fmt.Sprint(r.GetBehind())}
-			if r.GetRole() == berthv1.Replica_LEADER {
-				row[3], row[4] = number(cmp.Or(r.GetTerm(), s.GetTerm())), since(cmp.Or(r.GetSince(), s.GetSince()), now)
-			}
-			if r.GetRole() == berthv1.Replica_UNREACHABLE {
-				row[5] = ""
+			row := []string{s.GetService(), r.GetId(), state(r.GetRole()), "", "", "", fmt.Sprint(r.GetBehind())}
+			switch r.GetRole() {
+			case berthv1.Replica_LEADER:
+				row[3] = number(cmp.Or(r.GetTerm(), s.GetTerm()))
+				row[4] = since(cmp.Or(r.GetSince(), s.GetSince()), now)
+				row[5] = since(cmp.Or(r.GetRenewed(), s.GetRenewed()), now)
+			case berthv1.Replica_UNREACHABLE:
+				row[6] = ""
 			}
 			if wide {
-				renewed := ""
-				if r.GetRole() == berthv1.Replica_LEADER {
-					renewed = since(cmp.Or(r.GetRenewed(), s.GetRenewed()), now)
-				}
-				row = append(row, r.GetAddress(), renewed, number(r.GetRevision()), r.GetVersion())
+				row = append(row, r.GetAddress(), number(r.GetRevision()), r.GetVersion())
 			}
 			t.add(row...)
 		}

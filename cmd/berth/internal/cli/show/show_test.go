@@ -97,7 +97,7 @@ func TestTablesFit80Columns(t *testing.T) {
 			Resources: map[string]int64{"slots": 1, "cpu": 64000, "memory": 512 << 30}, Used: map[string]int64{"cpu": 1500, "memory": 96 << 30},
 		}}, noon, false),
 		"leaders": Leaders([]*berthv1.ServiceLeadership{{
-			Service: "executor-state", Leader: "executor-state-0", Address: "10.10.10.10:7102", Term: 123456, Since: at,
+			Service: "executor-state", Leader: "executor-state-0", Address: "10.10.10.10:7102", Term: 123456, Since: at, Renewed: at,
 		}}, noon, false),
 	}
 	for name, table := range tables {
