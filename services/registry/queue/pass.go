@@ -3,13 +3,22 @@ package queue
 import (
 	"container/heap"
 
+	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
 )
 
 // flight is the pass in flight.
 type flight struct {
 	pass, wake int64
-	offered    map[string]bool // by uid
+	offered    map[string]string // groups, by uid
+}
+
+// found is how far the pass got in one queue.
+type found struct {
+	// passed have room, or can never have; then one stopped it, or cut says that
+	// the pass ended before.
+	passed       int
+	stopped, cut bool
 }
 
 // cursor is where a pass has come to in one queue.
@@ -41,6 +50,10 @@ func (h *cursors) Pop() any {
 // fit a prefix of its queue as far as the bounds allow, in the one order of all.
 // It waits while anything is under way, so that every entry is durable.
 //
+// Behind a head that did not fit nothing was granted, and nothing will be before
+// it is: so what is offered of a queue is what the last pass found room for and
+// one more, and twice as much once all of that has room.
+//
 // A head that did not fit is offered too, though nothing is known to have
 // changed: executor-state may know of what became free before this view does,
 // and a queue that happens to be woken first must not take it out of turn.
@@ -57,7 +70,7 @@ func (c *Core) sendPass() {
 
 	c.passes++
 	pass := SendPass{Pass: c.passes, Term: c.term, Cut: c.revision}
-	c.flight = &flight{pass: c.passes, wake: c.wakes, offered: map[string]bool{}}
+	c.flight = &flight{pass: c.passes, wake: c.wakes, offered: map[string]string{}}
 	entries, workers := c.config.PassEntries, c.config.PassWorkers
 	for h.Len() > 0 {
 		at := &h.list[0]
@@ -71,7 +84,7 @@ func (c *Core) sendPass() {
 			workers -= size
 		}
 		pass.Entries = append(pass.Entries, c.offer(at.group, at.next))
-		if at.rank++; at.alone || at.rank == at.group.order.len() {
+		if at.rank++; at.alone || at.rank == at.group.order.len() || at.rank == at.group.depth {
 			heap.Pop(h)
 			continue
 		}
@@ -86,7 +99,7 @@ func (c *Core) sendPass() {
 
 func (c *Core) offer(g *group, r *model.Reservation) PassEntry {
 	c.subject = r.Ref()
-	c.flight.offered[r.UID] = true
+	c.flight.offered[r.UID] = g.id
 	c.versions[r.UID].offered = true
 	return PassEntry{
 		Key: r.Key, UID: r.UID, Epoch: r.Epoch, Mod: r.Mod,
@@ -106,10 +119,13 @@ func (c *Core) passDone(done PassDone) {
 			v.offered = false
 		}
 	}
+	queues := map[string]found{}
 	for _, outcome := range done.Outcomes {
-		if !f.offered[outcome.UID] {
+		id, offered := f.offered[outcome.UID]
+		if !offered {
 			continue
 		}
+		queues[id] = queues[id].then(outcome)
 		if int(outcome.Result) < len(c.counts.Offers) {
 			c.counts.Offers[outcome.Result]++
 		}
@@ -119,8 +135,41 @@ func (c *Core) passDone(done PassDone) {
 		}
 	}
 	c.subject = model.Ref{}
+	for id, q := range queues {
+		if g := c.groups[id]; g != nil {
+			g.depth = q.depth(g.depth, c.config.PassEntries)
+		}
+	}
 	if len(c.due) == 0 {
 		clear(c.causes[:])
+	}
+}
+
+// then is how far it got with the outcome of the next entry.
+func (q found) then(o Outcome) found {
+	switch {
+	case q.stopped || q.cut:
+	case o.Result == Granted, o.Result == NoFit && (o.Reason == fault.ReasonInvalid || o.Reason == fault.ReasonPoison):
+		q.passed++
+	case o.Result == Later:
+		q.cut = true
+	default:
+		q.stopped = true
+	}
+	return q
+}
+
+// depth is how many are offered next, of a queue of which so many were.
+func (q found) depth(before, most int) int {
+	switch {
+	case q.stopped:
+		return q.passed + 1
+	case q.cut:
+		return before
+	case 2*before > most:
+		return 0
+	default:
+		return 2 * before
 	}
 }
 

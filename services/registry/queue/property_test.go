@@ -615,7 +615,10 @@ func (p *player) finishHandOver() {
 			p.twin.seq++
 			e.epoch = 1 << 40 // the newest of all, until the revision is known
 			e.uid = ""
-			e.u.Spec.Priority = model.Priority{} // and whatever placed it before others is gone
+			e.u.Spec.Priority.Class = model.ClassUnset // and whatever placed it before others is gone
+			if !p.twin.byClass {
+				e.u.Spec.Priority.Order = nil
+			}
 			if !e.part {
 				e.done = map[int32]bool{}
 			}

@@ -48,6 +48,9 @@ type group struct {
 	id      string
 	order   *tree[*model.Reservation]
 	workers int
+	// depth is how many from its head on a pass offers at most, one more than
+	// the last found room for; zero where the bounds of a pass are the only ones.
+	depth int
 }
 
 // deadline is when something is to be done about a version.
