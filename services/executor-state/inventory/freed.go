@@ -76,9 +76,10 @@ type refused struct {
 // are not very many.
 const freshShare = 64
 
-// still says whether the entry was refused and has no room yet.
-func (c *Core) still(r *refused, e Entry) bool {
-	if r == nil || r.at < c.freed.first || !reflect.DeepEqual(r.entry, e) {
+// still says whether the entry was refused and has no room yet. Again says that it
+// is known to be the same.
+func (c *Core) still(r *refused, e Entry, again bool) bool {
+	if r == nil || r.at < c.freed.first || !again && !reflect.DeepEqual(r.entry, e) {
 		return false
 	}
 	if r.moves != c.moves && c.spent < c.limits.pass/freshShare {

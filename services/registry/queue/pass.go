@@ -10,7 +10,14 @@ import (
 // flight is the pass in flight.
 type flight struct {
 	pass, wake int64
-	offered    map[string]string // groups, by uid
+	offers     []offer
+}
+
+// offer is an entry of it.
+type offer struct {
+	uid, group string
+	mod        int64
+	again      bool
 }
 
 // found is how far the pass got in one queue.
@@ -70,7 +77,7 @@ func (c *Core) sendPass() {
 
 	c.passes++
 	pass := SendPass{Pass: c.passes, Term: c.term, Cut: c.revision}
-	c.flight = &flight{pass: c.passes, wake: c.wakes, offered: map[string]string{}}
+	c.flight = &flight{pass: c.passes, wake: c.wakes}
 	entries, workers := c.config.PassEntries, c.config.PassWorkers
 	for h.Len() > 0 {
 		at := &h.list[0]
@@ -97,10 +104,18 @@ func (c *Core) sendPass() {
 	c.out = append(c.out, pass)
 }
 
+// offer makes an entry of a reservation. One that the pass before found no room for
+// is named and no more, unless it is as it was no longer: the executors to avoid
+// become fewer with time.
 func (c *Core) offer(g *group, r *model.Reservation) PassEntry {
 	c.subject = r.Ref()
-	c.flight.offered[r.UID] = g.id
-	c.versions[r.UID].offered = true
+	v := c.versions[r.UID]
+	v.offered = true
+	again := v.refusedIn != 0 && v.refusedIn == c.passes-1 && v.refusedMod == r.Mod && len(r.Failed) == 0
+	c.flight.offers = append(c.flight.offers, offer{uid: r.UID, group: g.id, mod: r.Mod, again: again})
+	if again {
+		return PassEntry{Key: r.Key, UID: r.UID, Mod: r.Mod, Group: g.id, Again: true}
+	}
 	return PassEntry{
 		Key: r.Key, UID: r.UID, Epoch: r.Epoch, Mod: r.Mod,
 		Group: g.id, Constraints: r.ConstraintsAt(c.now), Seats: r.Seats, Trace: r.Trace,
@@ -114,22 +129,30 @@ func (c *Core) passDone(done PassDone) {
 	}
 	f := c.flight
 	c.flight = nil
-	for uid := range f.offered {
-		if v := c.versions[uid]; v != nil {
-			v.offered = false
-		}
+	outcomes := make(map[string]*Outcome, len(done.Outcomes))
+	for i := range done.Outcomes {
+		outcomes[done.Outcomes[i].UID] = &done.Outcomes[i]
 	}
 	queues := map[string]found{}
-	for _, outcome := range done.Outcomes {
-		id, offered := f.offered[outcome.UID]
-		if !offered {
+	for _, offer := range f.offers {
+		v, outcome := c.versions[offer.uid], outcomes[offer.uid]
+		if v != nil {
+			v.offered = false
+			if outcome == nil && offer.again {
+				outcome = v.outcome
+			}
+		}
+		if outcome == nil {
 			continue
 		}
-		queues[id] = queues[id].then(outcome)
+		queues[offer.group] = queues[offer.group].then(*outcome)
 		if int(outcome.Result) < len(c.counts.Offers) {
 			c.counts.Offers[outcome.Result]++
 		}
-		if v := c.versions[outcome.UID]; v != nil && v.waits() {
+		if v != nil && v.waits() {
+			if outcome.Result == NoFit && done.Remembers {
+				v.refusedIn, v.refusedMod = f.pass, offer.mod
+			}
 			c.subject = v.r.Ref()
 			c.outcome(v, outcome, f.wake)
 		}
@@ -151,7 +174,7 @@ func (q found) then(o Outcome) found {
 	case q.stopped || q.cut:
 	case o.Result == Granted, o.Result == NoFit && (o.Reason == fault.ReasonInvalid || o.Reason == fault.ReasonPoison):
 		q.passed++
-	case o.Result == Later:
+	case o.Result == Later, o.Result == Forgotten:
 		q.cut = true
 	default:
 		q.stopped = true
@@ -178,7 +201,7 @@ func (q found) depth(before, most int) int {
 // stale because it changed may be offered since it did; one that has not
 // changed is ahead of executor-state's view, and waits for the next wake-up. One
 // that the pass did not get to is offered in the next, behind what is before it.
-func (c *Core) outcome(v *version, o Outcome, wake int64) {
+func (c *Core) outcome(v *version, o *Outcome, wake int64) {
 	switch o.Result {
 	case Granted:
 		if o.Lease > c.viewed {
@@ -186,12 +209,16 @@ func (c *Core) outcome(v *version, o Outcome, wake int64) {
 			c.update(v, func() { v.granted = o.Lease })
 		}
 	case NoFit:
-		v.outcome, v.tried, v.triedAt = &o, v.r.Seats.Len(), c.now
-		c.judge(v)
+		v.triedAt = c.now
+		if v.outcome != o {
+			kept := *o // and not the answer that it is a part of
+			v.outcome, v.tried = &kept, v.r.Seats.Len()
+			c.judge(v)
+		}
 		if wake == c.wakes && c.groups[v.group].order.at(0) == v.r {
 			delete(c.due, v.group)
 		}
-	case Later:
+	case Later, Forgotten:
 		c.makeDue(c.groups[v.group])
 	}
 }

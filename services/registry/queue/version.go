@@ -35,6 +35,10 @@ type version struct {
 	outcome *Outcome
 	tried   int
 	triedAt time.Time // when the outcome came
+	// refusedIn is the pass that found no room for it as it was at revision
+	// refusedMod, which executor-state remembers until the next; 0 for none.
+	refusedIn, refusedMod int64
+
 	waiters []wait
 
 	// Where it stands, to be found again when it moves.
