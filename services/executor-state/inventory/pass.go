@@ -118,8 +118,10 @@ func (c *Core) try(p Pass, e Entry, before *refused, again bool) Outcome {
 		return Outcome{UID: e.UID, Result: Stale, Reason: fault.ReasonStale, Message: message}
 	}
 	needed := e.Seats.Len()
-	if message := malformed(e); message != "" {
-		return Outcome{UID: e.UID, Result: NoFit, Reason: fault.ReasonInvalid, Message: message}
+	if !again {
+		if message := malformed(e); message != "" {
+			return Outcome{UID: e.UID, Result: NoFit, Reason: fault.ReasonInvalid, Message: message}
+		}
 	}
 	if c.still(before, e, again) {
 		c.remember(before)
@@ -129,7 +131,7 @@ func (c *Core) try(p Pass, e Entry, before *refused, again bool) Outcome {
 	if fitting < needed {
 		reason, message := c.refusal(e.Constraints, needed, fitting)
 		outcome := Outcome{UID: e.UID, Result: NoFit, Reason: reason, Message: message, Fitting: fitting}
-		c.refused[e.UID] = &refused{entry: e, outcome: outcome, at: c.freed.next(), closed: c.closed, moves: c.moves}
+		c.refused[e.UID] = &refused{entry: e, text: textOf(e.Constraints), outcome: outcome, at: c.freed.next(), closed: c.closed, moves: c.moves}
 		return outcome
 	}
 	c.spent += needed * workOfWorker
