@@ -34,6 +34,10 @@ type Cluster interface {
 	// KillAgent ends an agent as kill -9 does; its workers run on.
 	KillAgent(id string) error
 	RestartAgent(id string) error
+	// FreezeAgent has an agent do nothing, without an end to it, until it is thawed;
+	// its workers run on.
+	FreezeAgent(id string) error
+	ThawAgent(id string) error
 	// RestartAgentAs starts an agent that was killed on the disk that it had, as is
 	// now described: under another id perhaps.
 	RestartAgentAs(id string, now Executor) error
@@ -68,6 +72,8 @@ type Options struct {
 	Readiness string
 	// Legacy mode: batches of requests that do not say start as they fit.
 	Legacy bool
+	// Long: what the file shows takes many minutes.
+	Long bool
 }
 
 // Executor describes a host.
@@ -83,8 +89,9 @@ type Executor struct {
 }
 
 // program is what workers run unless a file says otherwise: a shell that waits
-// for the code to end with, in a pipe of the worker's name in its directory.
-const program = `p=$BERTH_JOB.$BERTH_STAGE.$BERTH_WORKER_INDEX.$BERTH_WORKER_NUMBER; mkfifo "$p"; read code <"$p"; exit "$code"`
+// for the code to end with, in a pipe of the worker's name in its directory. One of
+// that name that was given up may have left its own.
+const program = `p=$BERTH_JOB.$BERTH_STAGE.$BERTH_WORKER_INDEX.$BERTH_WORKER_NUMBER; rm -f "$p"; mkfifo "$p"; read code <"$p"; exit "$code"`
 
 // stubborn makes it one that does not end for being told to. The simulator knows
 // it by this.

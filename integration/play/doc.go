@@ -47,6 +47,7 @@
 //	pool NAME  zone= lostAfter=, sku NAME  slots= cpu= minIdle= maxSize= ...
 //	kill leader SERVICE, restart SERVICE
 //	kill agent ID..., wipe ID, restart agent ID
+//	freeze agent ID, thaw agent ID                it does nothing meanwhile
 //	restart agent ID as ID  slots= zone= sku= ... its host as it is now, with its old disk
 //	copy ID                                       another agent of the id, elsewhere
 //	wait DURATION
@@ -57,5 +58,7 @@
 // address or number of a term; no worker state that is only passed through. A
 // command waits for nothing but its own answer, so a file awaits what the next
 // line needs. What is awaited holds from then on, or the file is wrong. `wait` is
-// for promises that are about time, and for nothing else.
+// for promises that are about time, and for nothing else. A file that waits for many
+// minutes says so (`cluster long=yes`): real processes play it only where
+// BERTH_PLAY_LONG is set.
 package play

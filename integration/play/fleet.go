@@ -113,6 +113,17 @@ func (p *player) kill(w *words) (string, error) {
 	}
 }
 
+// freeze has an agent do nothing until it is thawed.
+func (p *player) freeze(w *words) (string, error) {
+	w.expect("agent")
+	return "ok", p.FreezeAgent(w.next("id"))
+}
+
+func (p *player) thaw(w *words) (string, error) {
+	w.expect("agent")
+	return "ok", p.ThawAgent(w.next("id"))
+}
+
 // restart starts again what was killed: `restart agent ID as ID` a host that comes
 // back under a new id with its old disk. What else is named is changed.
 func (p *player) restart(w *words) (string, error) {

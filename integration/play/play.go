@@ -66,6 +66,8 @@ func init() {
 		"explain":        (*player).explain,
 		"findings":       (*player).findings,
 		"kill":           (*player).kill,
+		"freeze":         (*player).freeze,
+		"thaw":           (*player).thaw,
 		"restart":        (*player).restart,
 		"copy":           (*player).copyAgent,
 		"wipe":           (*player).wipe,
@@ -126,7 +128,7 @@ func (p *player) start(start func(Options) (Cluster, error), name string, w *wor
 		if w.has("replicas") {
 			options.Replicas = int(w.number("replicas"))
 		}
-		options.Readiness, options.Legacy = w.text("readiness"), w.text("legacy") == "yes"
+		options.Readiness, options.Legacy, options.Long = w.text("readiness"), w.text("legacy") == "yes", w.text("long") == "yes"
 		if err := w.problem(); err != nil {
 			return err
 		}

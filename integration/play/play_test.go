@@ -21,12 +21,21 @@ func TestSimulated(t *testing.T) {
 	})
 }
 
+// playLong is the environment's word that what takes many minutes is to be played
+// on real processes too.
+const playLong = "BERTH_PLAY_LONG"
+
 // The same on real processes with real etcd.
 func TestProcesses(t *testing.T) {
 	transcript.Run(t, func(t *testing.T, text string) string {
 		t.Parallel() // most of the time they wait
 		dir := t.TempDir()
-		after, err := Play(func(o Options) (Cluster, error) { return StartProcesses(binary, dir, o) }, text)
+		after, err := Play(func(o Options) (Cluster, error) {
+			if o.Long && os.Getenv(playLong) == "" {
+				t.Skipf("it takes many minutes: set %s", playLong)
+			}
+			return StartProcesses(binary, dir, o)
+		}, text)
 		if err != nil {
 			t.Errorf("%v", err)
 		}

@@ -164,6 +164,20 @@ func (p *Processes) KillAgent(id string) error {
 	return nil
 }
 
+// FreezeAgent implements Cluster.
+func (p *Processes) FreezeAgent(id string) error { return p.signal(id, syscall.SIGSTOP) }
+
+// ThawAgent implements Cluster.
+func (p *Processes) ThawAgent(id string) error { return p.signal(id, syscall.SIGCONT) }
+
+func (p *Processes) signal(id string, signal os.Signal) error {
+	agent := p.fleet.Agent(p.agents[id].process)
+	if agent == nil {
+		return fmt.Errorf("there is no agent %s", id)
+	}
+	return agent.Signal(signal)
+}
+
 // Wipe implements Cluster. The workers' keepers are no children of the agent any
 // more, so their programs are told to end.
 func (p *Processes) Wipe(id string) error {

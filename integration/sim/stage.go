@@ -144,6 +144,21 @@ func (s *Stage) RestartAgent(id string) error {
 	return nil
 }
 
+// FreezeAgent has an agent hear and say nothing until it is thawed.
+func (s *Stage) FreezeAgent(id string) error { return s.cut(id, true) }
+
+// ThawAgent ends FreezeAgent.
+func (s *Stage) ThawAgent(id string) error { return s.cut(id, false) }
+
+func (s *Stage) cut(id string, cut bool) error {
+	a := s.agent(id)
+	if a == nil {
+		return fmt.Errorf("there is no agent %s", id)
+	}
+	a.cut = cut
+	return nil
+}
+
 // Exit ends a worker's process by itself, and says whether it was there.
 func (s *Stage) Exit(w model.Worker, code int32) bool {
 	for _, a := range s.w.agents {

@@ -89,7 +89,9 @@ func TestCalls(t *testing.T) {
 		},
 		{
 			"DrainExecutor", &berthv1.DrainExecutorRequest{Id: "e", Reason: "patch"}, &berthv1.Executor{Id: "e", Workers: 3},
-			func(ctx context.Context, c *Client) (any, error) { return c.Drain(ctx, "e", "patch") }, nil,
+			func(ctx context.Context, c *Client) (any, error) {
+				return c.Drain(ctx, &berthv1.DrainExecutorRequest{Id: "e", Reason: "patch"})
+			}, nil,
 		},
 		{
 			"ClearQuarantine", &berthv1.ClearQuarantineRequest{

@@ -52,10 +52,13 @@ func (c *Client) Enable(ctx context.Context, request *berthv1.EnableExecutorsReq
 	return int(answer.GetUndone()), err
 }
 
-// Drain disables one executor and tells its workers to go. It answers at once
-// with the executor as it is then; `workers` counts those that are left. The
-// error is NotFound when there is no such executor.
-func (c *Client) Drain(ctx context.Context, id, reason string) (*berthv1.Executor, error) {
-	return invoke(ctx, c, c.executors.DrainExecutor,
-		&berthv1.DrainExecutorRequest{Id: id, Reason: reason, RequestId: requestID()})
+// Drain disables one executor until the request expires or is undone, and tells
+// its workers to go. It answers at once with the executor as it is then; `workers`
+// counts those that are left. The error is NotFound when there is no such executor.
+func (c *Client) Drain(ctx context.Context, request *berthv1.DrainExecutorRequest) (*berthv1.Executor, error) {
+	q := proto.CloneOf(request)
+	if q.RequestId == "" {
+		q.RequestId = requestID()
+	}
+	return invoke(ctx, c, c.executors.DrainExecutor, q)
 }

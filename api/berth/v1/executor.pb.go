@@ -655,10 +655,12 @@ func (x *EnableExecutorsAnswer) GetRequestId() string {
 }
 
 type DrainExecutorRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	RequestId     string                 `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Id        string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	RequestId string                 `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	Reason    string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// ExpireTime is when the drain ends by itself; unset for never.
+	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -712,6 +714,13 @@ func (x *DrainExecutorRequest) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *DrainExecutorRequest) GetExpireTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpireTime
+	}
+	return nil
 }
 
 type ListIdleExecutorsRequest struct {
@@ -2397,12 +2406,14 @@ const file_berth_v1_executor_proto_rawDesc = "" +
 	"\x15EnableExecutorsAnswer\x12\x16\n" +
 	"\x06undone\x18\x01 \x01(\x05R\x06undone\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x02 \x01(\tR\trequestId\"]\n" +
+	"request_id\x18\x02 \x01(\tR\trequestId\"\x9a\x01\n" +
 	"\x14DrainExecutorRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tR\trequestId\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\">\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12;\n" +
+	"\vexpire_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"expireTime\">\n" +
 	"\x18ListIdleExecutorsRequest\x12\x10\n" +
 	"\x03sku\x18\x01 \x01(\tR\x03sku\x12\x10\n" +
 	"\x03max\x18\x02 \x01(\x05R\x03max\"k\n" +
@@ -2626,65 +2637,66 @@ var file_berth_v1_executor_proto_depIdxs = []int32{
 	4,  // 10: berth.v1.DisableExecutorsRequest.selector:type_name -> berth.v1.ExecutorSelector
 	47, // 11: berth.v1.DisableExecutorsRequest.expire_time:type_name -> google.protobuf.Timestamp
 	4,  // 12: berth.v1.EnableExecutorsRequest.selector:type_name -> berth.v1.ExecutorSelector
-	12, // 13: berth.v1.ListIdleExecutorsAnswer.executors:type_name -> berth.v1.IdleExecutor
-	47, // 14: berth.v1.IdleExecutor.since:type_name -> google.protobuf.Timestamp
-	47, // 15: berth.v1.ClaimForScaleDownRequest.expire_time:type_name -> google.protobuf.Timestamp
-	12, // 16: berth.v1.ClaimForScaleDownAnswer.executors:type_name -> berth.v1.IdleExecutor
-	44, // 17: berth.v1.Sku.resources:type_name -> berth.v1.Sku.ResourcesEntry
-	45, // 18: berth.v1.Sku.attributes:type_name -> berth.v1.Sku.AttributesEntry
-	16, // 19: berth.v1.Sku.scale:type_name -> berth.v1.ScaleRule
-	47, // 20: berth.v1.Sku.updated_at:type_name -> google.protobuf.Timestamp
-	46, // 21: berth.v1.Pool.attributes:type_name -> berth.v1.Pool.AttributesEntry
-	48, // 22: berth.v1.Pool.lost_after:type_name -> google.protobuf.Duration
-	47, // 23: berth.v1.Pool.updated_at:type_name -> google.protobuf.Timestamp
-	15, // 24: berth.v1.ListSkusAnswer.skus:type_name -> berth.v1.Sku
-	15, // 25: berth.v1.PutSkuRequest.sku:type_name -> berth.v1.Sku
-	17, // 26: berth.v1.ListPoolsAnswer.pools:type_name -> berth.v1.Pool
-	17, // 27: berth.v1.PutPoolRequest.pool:type_name -> berth.v1.Pool
-	32, // 28: berth.v1.GetUsageAnswer.skus:type_name -> berth.v1.SkuUsage
-	34, // 29: berth.v1.GetUsageAnswer.unmapped:type_name -> berth.v1.UnmappedDemand
-	33, // 30: berth.v1.SkuUsage.pending_batches:type_name -> berth.v1.PendingBatch
-	49, // 31: berth.v1.UnmappedDemand.constraints:type_name -> berth.v1.Constraints
-	0,  // 32: berth.v1.ListExecutorsRequest.state:type_name -> berth.v1.Executor.State
-	1,  // 33: berth.v1.ListExecutorsAnswer.executors:type_name -> berth.v1.Executor
-	2,  // 34: berth.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
-	35, // 35: berth.v1.Executors.ListExecutors:input_type -> berth.v1.ListExecutorsRequest
-	37, // 36: berth.v1.Executors.GetExecutor:input_type -> berth.v1.GetExecutorRequest
-	5,  // 37: berth.v1.Executors.DisableExecutors:input_type -> berth.v1.DisableExecutorsRequest
-	7,  // 38: berth.v1.Executors.EnableExecutors:input_type -> berth.v1.EnableExecutorsRequest
-	9,  // 39: berth.v1.Executors.DrainExecutor:input_type -> berth.v1.DrainExecutorRequest
-	10, // 40: berth.v1.Executors.ListIdleExecutors:input_type -> berth.v1.ListIdleExecutorsRequest
-	13, // 41: berth.v1.Executors.ClaimForScaleDown:input_type -> berth.v1.ClaimForScaleDownRequest
-	18, // 42: berth.v1.Catalog.ListSkus:input_type -> berth.v1.ListSkusRequest
-	20, // 43: berth.v1.Catalog.GetSku:input_type -> berth.v1.GetSkuRequest
-	21, // 44: berth.v1.Catalog.PutSku:input_type -> berth.v1.PutSkuRequest
-	22, // 45: berth.v1.Catalog.DeleteSku:input_type -> berth.v1.DeleteSkuRequest
-	24, // 46: berth.v1.Catalog.ListPools:input_type -> berth.v1.ListPoolsRequest
-	26, // 47: berth.v1.Catalog.GetPool:input_type -> berth.v1.GetPoolRequest
-	27, // 48: berth.v1.Catalog.PutPool:input_type -> berth.v1.PutPoolRequest
-	28, // 49: berth.v1.Catalog.DeletePool:input_type -> berth.v1.DeletePoolRequest
-	30, // 50: berth.v1.Usage.GetUsage:input_type -> berth.v1.GetUsageRequest
-	36, // 51: berth.v1.Executors.ListExecutors:output_type -> berth.v1.ListExecutorsAnswer
-	1,  // 52: berth.v1.Executors.GetExecutor:output_type -> berth.v1.Executor
-	6,  // 53: berth.v1.Executors.DisableExecutors:output_type -> berth.v1.DisableExecutorsAnswer
-	8,  // 54: berth.v1.Executors.EnableExecutors:output_type -> berth.v1.EnableExecutorsAnswer
-	1,  // 55: berth.v1.Executors.DrainExecutor:output_type -> berth.v1.Executor
-	11, // 56: berth.v1.Executors.ListIdleExecutors:output_type -> berth.v1.ListIdleExecutorsAnswer
-	14, // 57: berth.v1.Executors.ClaimForScaleDown:output_type -> berth.v1.ClaimForScaleDownAnswer
-	19, // 58: berth.v1.Catalog.ListSkus:output_type -> berth.v1.ListSkusAnswer
-	15, // 59: berth.v1.Catalog.GetSku:output_type -> berth.v1.Sku
-	15, // 60: berth.v1.Catalog.PutSku:output_type -> berth.v1.Sku
-	23, // 61: berth.v1.Catalog.DeleteSku:output_type -> berth.v1.DeleteSkuAnswer
-	25, // 62: berth.v1.Catalog.ListPools:output_type -> berth.v1.ListPoolsAnswer
-	17, // 63: berth.v1.Catalog.GetPool:output_type -> berth.v1.Pool
-	17, // 64: berth.v1.Catalog.PutPool:output_type -> berth.v1.Pool
-	29, // 65: berth.v1.Catalog.DeletePool:output_type -> berth.v1.DeletePoolAnswer
-	31, // 66: berth.v1.Usage.GetUsage:output_type -> berth.v1.GetUsageAnswer
-	51, // [51:67] is the sub-list for method output_type
-	35, // [35:51] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	47, // 13: berth.v1.DrainExecutorRequest.expire_time:type_name -> google.protobuf.Timestamp
+	12, // 14: berth.v1.ListIdleExecutorsAnswer.executors:type_name -> berth.v1.IdleExecutor
+	47, // 15: berth.v1.IdleExecutor.since:type_name -> google.protobuf.Timestamp
+	47, // 16: berth.v1.ClaimForScaleDownRequest.expire_time:type_name -> google.protobuf.Timestamp
+	12, // 17: berth.v1.ClaimForScaleDownAnswer.executors:type_name -> berth.v1.IdleExecutor
+	44, // 18: berth.v1.Sku.resources:type_name -> berth.v1.Sku.ResourcesEntry
+	45, // 19: berth.v1.Sku.attributes:type_name -> berth.v1.Sku.AttributesEntry
+	16, // 20: berth.v1.Sku.scale:type_name -> berth.v1.ScaleRule
+	47, // 21: berth.v1.Sku.updated_at:type_name -> google.protobuf.Timestamp
+	46, // 22: berth.v1.Pool.attributes:type_name -> berth.v1.Pool.AttributesEntry
+	48, // 23: berth.v1.Pool.lost_after:type_name -> google.protobuf.Duration
+	47, // 24: berth.v1.Pool.updated_at:type_name -> google.protobuf.Timestamp
+	15, // 25: berth.v1.ListSkusAnswer.skus:type_name -> berth.v1.Sku
+	15, // 26: berth.v1.PutSkuRequest.sku:type_name -> berth.v1.Sku
+	17, // 27: berth.v1.ListPoolsAnswer.pools:type_name -> berth.v1.Pool
+	17, // 28: berth.v1.PutPoolRequest.pool:type_name -> berth.v1.Pool
+	32, // 29: berth.v1.GetUsageAnswer.skus:type_name -> berth.v1.SkuUsage
+	34, // 30: berth.v1.GetUsageAnswer.unmapped:type_name -> berth.v1.UnmappedDemand
+	33, // 31: berth.v1.SkuUsage.pending_batches:type_name -> berth.v1.PendingBatch
+	49, // 32: berth.v1.UnmappedDemand.constraints:type_name -> berth.v1.Constraints
+	0,  // 33: berth.v1.ListExecutorsRequest.state:type_name -> berth.v1.Executor.State
+	1,  // 34: berth.v1.ListExecutorsAnswer.executors:type_name -> berth.v1.Executor
+	2,  // 35: berth.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
+	35, // 36: berth.v1.Executors.ListExecutors:input_type -> berth.v1.ListExecutorsRequest
+	37, // 37: berth.v1.Executors.GetExecutor:input_type -> berth.v1.GetExecutorRequest
+	5,  // 38: berth.v1.Executors.DisableExecutors:input_type -> berth.v1.DisableExecutorsRequest
+	7,  // 39: berth.v1.Executors.EnableExecutors:input_type -> berth.v1.EnableExecutorsRequest
+	9,  // 40: berth.v1.Executors.DrainExecutor:input_type -> berth.v1.DrainExecutorRequest
+	10, // 41: berth.v1.Executors.ListIdleExecutors:input_type -> berth.v1.ListIdleExecutorsRequest
+	13, // 42: berth.v1.Executors.ClaimForScaleDown:input_type -> berth.v1.ClaimForScaleDownRequest
+	18, // 43: berth.v1.Catalog.ListSkus:input_type -> berth.v1.ListSkusRequest
+	20, // 44: berth.v1.Catalog.GetSku:input_type -> berth.v1.GetSkuRequest
+	21, // 45: berth.v1.Catalog.PutSku:input_type -> berth.v1.PutSkuRequest
+	22, // 46: berth.v1.Catalog.DeleteSku:input_type -> berth.v1.DeleteSkuRequest
+	24, // 47: berth.v1.Catalog.ListPools:input_type -> berth.v1.ListPoolsRequest
+	26, // 48: berth.v1.Catalog.GetPool:input_type -> berth.v1.GetPoolRequest
+	27, // 49: berth.v1.Catalog.PutPool:input_type -> berth.v1.PutPoolRequest
+	28, // 50: berth.v1.Catalog.DeletePool:input_type -> berth.v1.DeletePoolRequest
+	30, // 51: berth.v1.Usage.GetUsage:input_type -> berth.v1.GetUsageRequest
+	36, // 52: berth.v1.Executors.ListExecutors:output_type -> berth.v1.ListExecutorsAnswer
+	1,  // 53: berth.v1.Executors.GetExecutor:output_type -> berth.v1.Executor
+	6,  // 54: berth.v1.Executors.DisableExecutors:output_type -> berth.v1.DisableExecutorsAnswer
+	8,  // 55: berth.v1.Executors.EnableExecutors:output_type -> berth.v1.EnableExecutorsAnswer
+	1,  // 56: berth.v1.Executors.DrainExecutor:output_type -> berth.v1.Executor
+	11, // 57: berth.v1.Executors.ListIdleExecutors:output_type -> berth.v1.ListIdleExecutorsAnswer
+	14, // 58: berth.v1.Executors.ClaimForScaleDown:output_type -> berth.v1.ClaimForScaleDownAnswer
+	19, // 59: berth.v1.Catalog.ListSkus:output_type -> berth.v1.ListSkusAnswer
+	15, // 60: berth.v1.Catalog.GetSku:output_type -> berth.v1.Sku
+	15, // 61: berth.v1.Catalog.PutSku:output_type -> berth.v1.Sku
+	23, // 62: berth.v1.Catalog.DeleteSku:output_type -> berth.v1.DeleteSkuAnswer
+	25, // 63: berth.v1.Catalog.ListPools:output_type -> berth.v1.ListPoolsAnswer
+	17, // 64: berth.v1.Catalog.GetPool:output_type -> berth.v1.Pool
+	17, // 65: berth.v1.Catalog.PutPool:output_type -> berth.v1.Pool
+	29, // 66: berth.v1.Catalog.DeletePool:output_type -> berth.v1.DeletePoolAnswer
+	31, // 67: berth.v1.Usage.GetUsage:output_type -> berth.v1.GetUsageAnswer
+	52, // [52:68] is the sub-list for method output_type
+	36, // [36:52] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_berth_v1_executor_proto_init() }

@@ -53,7 +53,12 @@ func (s *Executors) EnableExecutors(ctx context.Context, req *berthv1.EnableExec
 
 // DrainExecutor implements berth.v1.Executors.
 func (s *Executors) DrainExecutor(ctx context.Context, req *berthv1.DrainExecutorRequest) (*berthv1.Executor, error) {
-	value, err := s.loop.Do(ctx, inventory.Drain{ID: req.GetId(), RequestID: requestID(req.GetRequestId()), Reason: req.GetReason()})
+	if t := req.GetExpireTime(); t != nil && !t.IsValid() {
+		return nil, badExpireTime()
+	}
+	value, err := s.loop.Do(ctx, inventory.Drain{
+		ID: req.GetId(), RequestID: requestID(req.GetRequestId()), Reason: req.GetReason(), ExpireAt: wire.Time(req.GetExpireTime()),
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -112,6 +112,10 @@ func TestDisableDrainClaim(t *testing.T) {
 			_, err := executors.DrainExecutor(ctx, &berthv1.DrainExecutorRequest{})
 			return err
 		},
+		"drain at no time": func() error {
+			_, err := executors.DrainExecutor(ctx, &berthv1.DrainExecutorRequest{Id: "a", ExpireTime: never})
+			return err
+		},
 		"claim at no time": func() error {
 			_, err := executors.ClaimForScaleDown(ctx, &berthv1.ClaimForScaleDownRequest{Sku: "small", Max: 1, ExpireTime: never})
 			return err

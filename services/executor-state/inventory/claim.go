@@ -59,8 +59,8 @@ func (c *Core) claim(r Claim) (Claimed, error) {
 	if d.ExpireAt.IsZero() {
 		d.ExpireAt = c.now.Add(claimFor)
 	}
-	if !d.ExpireAt.After(c.now) {
-		return Claimed{}, fault.BadField(fault.ReasonInvalid, "expireTime", "must be in the future")
+	if err := inFuture(d.ExpireAt, c.now); err != nil {
+		return Claimed{}, err
 	}
 	d.IDs = c.pickIdle(r.SKU, r.Max)
 	if err := c.roomFor("max", len(d.IDs)); err != nil {

@@ -1,31 +1,34 @@
 package inventory
 
 import (
-	"iter"
 	"slices"
 
-	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
 )
 
 // cohort is the executors with equal attributes, without regard to case. A
 // request to disable that goes by attributes holds for cohorts: when one comes or
-// goes each cohort is looked at once, and an executor only if it is held by a first
-// request or no more by a last one.
+// goes each cohort is looked at once, and an executor is moved only if it is held
+// by a first request or no more by a last one. See sweep.go.
 type cohort struct {
 	key string
-	// attributes are folded, names and values.
-	attributes map[string]string
+	// attributes are folded, in order.
+	attributes []attribute
 	hosts      ordered[*host]
-	// requests are the ids of those that hold for the cohort, in order.
+	// requests are the ids of those that hold for the cohort, in order; and of
+	// those that are about to, or have just ended.
 	requests []string
 }
 
 // selects says whether the executors of the cohort have all of the attributes,
-// which are folded.
-func (k *cohort) selects(attributes map[string]string) bool {
-	for name, value := range attributes {
-		if have, ok := k.attributes[name]; !ok || have != value {
+// which are in order.
+func (k *cohort) selects(attributes []attribute) bool {
+	at := 0
+	for _, wanted := range attributes {
+		for at < len(k.attributes) && k.attributes[at].name != wanted.name {
+			at++
+		}
+		if at == len(k.attributes) || k.attributes[at].value != wanted.value {
 			return false
 		}
 	}
@@ -38,15 +41,6 @@ func (k *cohort) holds(request string) bool {
 	return held
 }
 
-// folded answers the attributes in the one spelling that is compared.
-func folded(attributes map[string]string) map[string]string {
-	list := make(map[string]string, len(attributes))
-	for name, value := range attributes {
-		list[constraint.Fold(name)] = constraint.Fold(value)
-	}
-	return list
-}
-
 // joinCohort moves the host to the cohort of its executor; nil for none. An
 // executor's requests may change by it: it must not be placed.
 func (s *disables) joinCohort(h *host, e *model.Executor) {
@@ -54,6 +48,7 @@ func (s *disables) joinCohort(h *host, e *model.Executor) {
 		last.hosts.remove(h)
 		if last.hosts.len() == 0 {
 			delete(s.cohorts, last.key)
+			s.inOrder.remove(last)
 		}
 		h.cohort = nil
 	}
@@ -63,9 +58,10 @@ func (s *disables) joinCohort(h *host, e *model.Executor) {
 	key := attributesKey(e.Attributes)
 	k := s.cohorts[key]
 	if k == nil {
-		k = &cohort{key: key, attributes: folded(e.Attributes), hosts: ordered[*host]{compare: compareIDs}}
+		k = &cohort{key: key, attributes: attributesOf(e.Attributes), hosts: ordered[*host]{compare: compareIDs}}
 		k.requests = s.holding(k)
 		s.cohorts[key] = k
+		s.inOrder.insert(k)
 	}
 	k.hosts.insert(h)
 	h.cohort = k
@@ -82,18 +78,6 @@ func (s *disables) holding(k *cohort) []string {
 	}
 	slices.Sort(list)
 	return list
-}
-
-// cohortsOf gives the cohorts that attributes select, in no order.
-func (s *disables) cohortsOf(attributes map[string]string) iter.Seq[*cohort] {
-	attributes = folded(attributes)
-	return func(yield func(*cohort) bool) {
-		for _, k := range s.cohorts {
-			if k.selects(attributes) && !yield(k) {
-				return
-			}
-		}
-	}
 }
 
 // insertID and removeID keep a list of ids in order.

@@ -166,6 +166,7 @@ func (c *Core) Step(now time.Time, event model.Event) []model.Action {
 	case model.Input:
 		c.input(event)
 	case nil:
+		c.sweep()
 		c.work()
 	}
 	return c.actions
@@ -176,7 +177,7 @@ func (c *Core) NextDeadline() time.Time {
 	switch {
 	case c.term == 0:
 		return time.Time{}
-	case c.todo.len() > 0 || c.absentChanged || c.disables.untold.len()+c.late.len() > 0:
+	case c.todo.len() > 0 || c.absentChanged || c.disables.untold.len()+c.late.len() > 0 || c.disables.sweeping():
 		return c.now
 	}
 	return earliest(earliest(c.lostAt, c.forgetAt()), c.disables.next())
@@ -221,8 +222,7 @@ func (c *Core) input(in model.Input) {
 	case Pass:
 		c.takePass(in.Token, request)
 	case Disable:
-		value, err := c.disable(request)
-		c.reply(in.Token, value, err)
+		c.disable(in.Token, request)
 	case Enable:
 		value, err := c.enable(request)
 		c.reply(in.Token, value, err)

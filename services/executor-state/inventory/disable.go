@@ -16,7 +16,7 @@ const (
 	maxReason   = 1 << 10
 	// maxNames bounds the executors that requests hold for by id, each counted
 	// once for each request, and maxByKind those that go by attributes: that many
-	// fit into memory, and end in a moment where all end at once.
+	// fit into memory.
 	maxNames  = 200_000
 	maxByKind = 500
 )
@@ -67,33 +67,58 @@ type Enabled struct {
 }
 
 // disable decides one request; the executors' place in the index follows from
-// its record alone.
-func (c *Core) disable(r Disable) (Disabled, error) {
+// its record alone. One that goes by attributes is answered once all that it
+// selects are out of allocation: see sweep.go.
+func (c *Core) disable(token uint64, r Disable) {
+	d, err := c.asked(r)
+	switch {
+	case err != nil:
+		c.reply(token, nil, err)
+	case c.known(d.ID) != nil:
+		c.reply(token, Disabled{d.ID, c.countHeld(c.known(d.ID))}, nil)
+	case len(d.Attributes) > 0:
+		c.shut(token, d)
+	default:
+		c.disableNow(d)
+		c.reply(token, Disabled{d.ID, c.countHeld(d)}, nil)
+	}
+}
+
+// asked answers the request as it is to be kept, unless it is refused. That of a
+// repeat is never refused.
+func (c *Core) asked(r Disable) (*model.Disable, error) {
 	if err := r.check(); err != nil {
-		return Disabled{}, err
+		return nil, err
 	}
 	d := &model.Disable{
 		ID: r.RequestID, IDs: idSet(r.Selector.IDs), Attributes: r.Selector.Attributes,
 		Reason: r.Reason, ExpireAt: r.ExpireAt, CreatedAt: c.now,
 	}
 	d.Call = fingerprint("disable", r.Selector, r.Reason, r.ExpireAt)
-	switch known, err := c.repeated(d); {
-	case err != nil:
-		return Disabled{}, err
-	case known != nil:
-		return Disabled{known.ID, c.countHeld(known)}, nil
+	if known, err := c.repeated(d); known != nil || err != nil {
+		return d, err
 	}
-	if !r.ExpireAt.IsZero() && !r.ExpireAt.After(c.now) {
-		return Disabled{}, fault.BadField(fault.ReasonInvalid, "expireTime", "must be in the future")
+	if c.disables.shuttingOf(d.ID) != nil {
+		return d, nil
+	}
+	if err := inFuture(r.ExpireAt, c.now); err != nil {
+		return nil, err
 	}
 	if err := c.roomFor("selector.ids", len(d.IDs)); err != nil {
-		return Disabled{}, err
+		return nil, err
 	}
 	if n := len(c.disables.byKind); len(d.Attributes) > 0 && n >= maxByKind {
-		return Disabled{}, full("selector.attributes", "%d requests go by attributes, which is the most", n)
+		return nil, full("selector.attributes", "%d requests go by attributes, which is the most", n)
 	}
-	c.disableNow(d)
-	return Disabled{d.ID, c.countHeld(d)}, nil
+	return d, nil
+}
+
+// inFuture refuses a request that would have expired by now.
+func inFuture(expire, now time.Time) error {
+	if !expire.IsZero() && !expire.After(now) {
+		return fault.BadField(fault.ReasonInvalid, "expireTime", "must be in the future")
+	}
+	return nil
 }
 
 // roomFor refuses a request that would hold for more executors by id than may be
@@ -113,16 +138,13 @@ func full(field, format string, args ...any) error {
 	return f
 }
 
-// disableNow decides a request, with more records in the same effect. Where no
-// executor holds a worker there is no job to be told.
+// disableNow decides a request that goes by ids, with more records in the same
+// effect. Where no executor holds a worker there is no job to be told.
 func (c *Core) disableNow(d *model.Disable, more ...model.Record) {
-	d.ToldAll = true
-	for h := range c.selected(d) {
-		if h.hold.workers > 0 {
-			d.ToldAll = false
-			break
-		}
-	}
+	d.ToldAll = !slices.ContainsFunc(d.IDs, func(id string) bool {
+		h := c.hosts[id]
+		return h != nil && h.hold.workers > 0
+	})
 	c.decide(model.Effect{Puts: append([]model.Record{d}, more...)})
 }
 
@@ -150,6 +172,7 @@ func (c *Core) enable(r Enable) (Enabled, error) {
 		call.Undone++
 	}
 	c.decide(model.Effect{Puts: []model.Record{call}})
+	c.sweep()
 	return Enabled{call.ID, int(call.Undone)}, nil
 }
 
@@ -162,9 +185,9 @@ func (c *Core) undoes(r Enable) []string {
 		}
 	}
 	if len(r.Selector.Attributes) > 0 {
-		attributes := folded(r.Selector.Attributes)
+		attributes := attributesOf(r.Selector.Attributes)
 		for request, selected := range c.disables.byKind {
-			if maps.Equal(attributes, selected) {
+			if d := c.known(request); d != nil && d.Holds() && slices.Equal(attributes, selected) {
 				found[request] = true
 			}
 		}

@@ -61,9 +61,14 @@
 // the record and acts no more, for [model.KeepDisable] after its end too; another
 // call under that id is refused. Calls to undo requests are kept likewise. Those
 // that hold are bounded in number, and cost a look at each cohort of executors with
-// equal attributes as they come and go, however many overlap. A drain
-// is a request for one executor that also marks its record, in the same effect, so
-// that the assigner evicts; a claim is one whose executors the core picks.
+// equal attributes as they come and go, however many overlap. Where one goes by
+// attributes, a leader does that in steps of some milliseconds, before the request
+// is decided and after its end is: executors that it holds for are out of allocation
+// at every revision, and for a moment more. See sweep.go.
+//
+// A drain is a request for one executor that also marks its record, in the same
+// effect, so that the assigner evicts; a claim is one whose executors the core
+// picks.
 //
 // Jobs with workers on the executors are told by EXECUTOR_DISABLED: one event for
 // each request, executor and lease, in effects that follow the request and move

@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"berth.dev/pkg/model"
@@ -52,10 +53,29 @@ type hold struct {
 	// none does.
 	byRole  map[string]resource.Vector
 	workers int
+	// lies says how many of the workers each lease has here, in order of uid.
+	lies []lie
 	// tasked counts the workers that tasks name, running those of them that run.
 	tasked, running int
 	// freed is when this core last saw it give its last worker back.
 	freed time.Time
+}
+
+// lie is workers of one lease on one executor.
+type lie struct {
+	uid     string
+	workers int
+}
+
+// lay adds n to the workers that a lease has here; n may be negative.
+func (h *hold) lay(uid string, n int) {
+	at, found := slices.BinarySearchFunc(h.lies, uid, func(l lie, uid string) int { return cmp.Compare(l.uid, uid) })
+	if !found {
+		h.lies = slices.Insert(h.lies, at, lie{uid: uid})
+	}
+	if h.lies[at].workers += n; h.lies[at].workers == 0 {
+		h.lies = slices.Delete(h.lies, at, at+1)
+	}
 }
 
 // mentioned says whether a lease or a task names the ordinal.
@@ -168,14 +188,15 @@ func (c *Core) setPresence(id string, next *held) {
 	c.place(h)
 }
 
-// take adds n workers to what an ordinal holds; n may be negative.
-func (c *Core) take(ordinal uint32, n int, each resource.Vector, role string) {
+// take adds n workers of a chunk to what an ordinal holds; n may be negative.
+func (c *Core) take(ordinal uint32, n int, chunk *model.LeaseChunk) {
 	hold := c.holdOf(ordinal)
 	if hold.host != nil {
 		c.unplace(hold.host)
 		defer c.place(hold.host)
 	}
-	hold.count(n, each, role)
+	hold.count(n, chunk.Each, chunk.Role)
+	hold.lay(chunk.UID, n)
 	if hold.workers == 0 {
 		hold.freed = c.now
 	}
@@ -268,7 +289,7 @@ func (c *Core) place(h *host) {
 		}
 	}
 	h.use = h.useOf()
-	h.shut = h.executor.Draining || h.withheld()
+	h.shut = h.closed()
 	h.tally(1)
 	if h.standing != open {
 		c.closed++

@@ -152,7 +152,7 @@ func (r *run) take(c *Core, ordinal uint32) {
 
 func (r *run) flush(c *Core) {
 	if r.workers > 0 {
-		c.take(r.ordinal, r.sign*r.workers, r.chunk.Each, r.chunk.Role)
+		c.take(r.ordinal, r.sign*r.workers, r.chunk)
 	}
 	r.workers = 0
 }

@@ -143,6 +143,10 @@ func TestColdViewSweepsNothing(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 4000, 4))
 	expectGranted(t, r.pass(r.queue("u", 2, cpu(1000))))
+	// Nor does it end requests, or give executors up.
+	r.ready(small("h2", 4000, 4))
+	must[Disabled](t, r, Disable{RequestID: "d", Selector: Selector{IDs: []string{"h2"}}, ExpireAt: r.now.Add(time.Minute)})
+	r.tellGone(model.Ref{Kind: model.KindLive, ID: "h2"})
 	// A standby is told of the lease long before its reservation.
 	standby := New(DefaultConfig())
 	reservation := refOf("u")
@@ -366,6 +370,11 @@ func TestExplainSaysWhyOfEach(t *testing.T) {
 	r.ready(small("tiny", 10, 1))
 	r.ready(small("shunned", 1000, 1))
 	r.ready(small("fine", 1000, 1))
+	for _, id := range []string{"shut", "leaving"} {
+		r.ready(small(id, 1000, 1))
+		must[Disabled](t, r, Disable{RequestID: id, Selector: Selector{IDs: []string{id}}})
+	}
+	must[ExecutorView](t, r, Drain{RequestID: "d", ID: "leaving"})
 	r.ready(Register{ID: "other", SKU: "large"})
 	k := constraint.Constraints{SKU: "small", Resources: resource.Vector{"cpu": 500, "slots": 1}, Avoid: []string{"shunned"}}
 	e := r.core.Explain(k, 3)
@@ -373,7 +382,7 @@ func TestExplainSaysWhyOfEach(t *testing.T) {
 	for _, c := range e.Checks {
 		got += fmt.Sprintf("; %s %s/%s", c.Name, c.Have, c.Want)
 	}
-	want := "3 1 INSUFFICIENT_CAPACITY; avoid shunned/another executor; capacity.cpu 10/500; free.cpu 0/500; sku large/small; state UNREACHABLE/READY"
+	want := "3 1 INSUFFICIENT_CAPACITY; avoid shunned/another executor; capacity.cpu 10/500; disabled disabled/not disabled; draining draining/not draining; free.cpu 0/500; sku large/small; state UNREACHABLE/READY"
 	if got != want {
 		t.Fatalf("got  %s\nwant %s", got, want)
 	}

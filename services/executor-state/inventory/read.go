@@ -33,7 +33,9 @@ func (c *Core) view(h *host) ExecutorView {
 		Used: h.hold.used.Clone(), Workers: h.hold.workers,
 	}
 	for _, request := range h.requests() {
-		v.Disabled = append(v.Disabled, c.known(request))
+		if d := c.known(request); d != nil && d.Holds() {
+			v.Disabled = append(v.Disabled, d)
+		}
 	}
 	return v
 }

@@ -114,6 +114,9 @@ func (c *Core) committed(e model.Committed) {
 			change.stamp(e.Revision)
 			c.counts.durable(change, c.now)
 			c.endPresence(change.ref)
+			if change.ref.Kind == model.KindDisable {
+				c.disables.forget(change.ref.ID)
+			}
 			if change.ref.Kind == model.KindLeaseChunk && change.ref.Chunk == 0 && change.prev == nil {
 				c.fresh = append(c.fresh, freshLease{change.ref.ID, e.Revision})
 			}
@@ -163,6 +166,11 @@ func (c *Core) abandoned() {
 		c.journal = c.journal[:last]
 	}
 	c.journal, c.waiting = nil, nil
+	for _, s := range c.disables.shutting {
+		s.decided = false
+	}
+	left := c.limits.sweep
+	c.reopen(&left)
 }
 
 // changed takes a record from the view. A change of what a decision under way

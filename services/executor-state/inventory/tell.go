@@ -19,6 +19,8 @@ const (
 	tellPerEffect = 64
 	tellBytes     = 256 << 10
 	tellPerStep   = 2048
+	// looksOfWorker is how many executors without workers count for one.
+	looksOfWorker = 16
 )
 
 // tellDisabled tells jobs that executors under their workers were disabled or
@@ -39,7 +41,7 @@ func (c *Core) tellDisabled() {
 			continue // its end comes first
 		}
 		t := c.nextTurn(d, left)
-		left -= 1 + t.workers
+		left -= 1 + t.workers + t.looks/looksOfWorker
 		turns = append(turns, t)
 	}
 	for h := range c.late.all() {
@@ -67,6 +69,8 @@ type turn struct {
 	// hosts are the executors whose jobs are told, workers those on them.
 	hosts   []*host
 	workers int
+	// looks counts the executors that were looked at.
+	looks int
 	// last: no executor of the request is left to be told of after hosts.
 	last bool
 }
@@ -78,6 +82,7 @@ func (c *Core) nextTurn(d *model.Disable, limit int) turn {
 	t := turn{request: d}
 	from, _, _ := strings.Cut(d.Told, "/")
 	for h := range c.heldFrom(d, from) {
+		t.looks++
 		if h.hold.workers == 0 || slices.Contains(h.executor.Untold, d.ID) {
 			continue
 		}
@@ -155,11 +160,11 @@ func (c *Core) tellLate(h *host, placed map[uint32]map[string]*laid) {
 	uids := slices.Sorted(maps.Keys(lies))
 	for len(next.Untold) > 0 && !told.full() {
 		request := next.Untold[0]
-		if h.cohort.holds(request) {
+		if d := c.known(request); d != nil && d.Holds() && h.cohort.holds(request) {
 			for _, uid := range uids {
 				if uid > next.Told && !told.full() {
 					next.Told = uid
-					told.add(c.disabledEvent(c.known(request), h, uid, lies[uid]), h)
+					told.add(c.disabledEvent(d, h, uid, lies[uid]), h)
 				}
 			}
 			if len(uids) > 0 && next.Told < uids[len(uids)-1] {
@@ -180,8 +185,11 @@ func (c *Core) untold(h *host, attributes map[string]string) []string {
 		return nil
 	}
 	late := slices.Clone(h.executor.Untold)
-	for _, id := range c.disables.holding(&cohort{attributes: folded(attributes)}) {
+	for _, id := range c.disables.holding(&cohort{attributes: attributesOf(attributes)}) {
 		d := c.known(id)
+		if d == nil {
+			continue // it is about to hold, and all are told of it then
+		}
 		passed, _, _ := strings.Cut(d.Told, "/")
 		if !h.cohort.holds(id) && (d.ToldAll || h.id <= passed) && !slices.Contains(late, id) {
 			late = append(late, id)
@@ -234,20 +242,20 @@ type laid struct {
 }
 
 // placed answers what lies on the executors of the turns, by ordinal and uid. It
-// looks at every lease, once for all of them: that is rare enough not to keep an
-// index for it.
+// looks once at each lease that has workers there.
 func (c *Core) placed(turns []turn) map[uint32]map[string]*laid {
-	placed := map[uint32]map[string]*laid{}
+	placed, uids := map[uint32]map[string]*laid{}, map[string]bool{}
 	for _, t := range turns {
 		for _, h := range t.hosts {
 			placed[h.executor.Ordinal] = map[string]*laid{}
+			for _, l := range h.hold.lies {
+				uids[l.uid] = true
+			}
 		}
 	}
-	if len(placed) == 0 {
-		return nil
-	}
-	for uid, l := range c.leases {
-		for _, chunk := range l.inOrder() {
+	for uid := range uids {
+		for _, held := range c.leases[uid].chunks {
+			chunk := held.record.(*model.LeaseChunk)
 			for _, p := range chunk.Workers {
 				lies := placed[p.Ordinal]
 				if lies == nil {
@@ -258,6 +266,11 @@ func (c *Core) placed(turns []turn) map[uint32]map[string]*laid {
 				}
 				lies[uid].seats = append(lies[uid].seats, p.Seat)
 			}
+		}
+	}
+	for _, lies := range placed {
+		for _, l := range lies {
+			slices.SortFunc(l.seats, model.Seat.Compare)
 		}
 	}
 	return placed

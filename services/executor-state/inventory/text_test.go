@@ -239,7 +239,7 @@ func dump(c *Core) string {
 	}
 	for _, ordinal := range slices.Sorted(maps.Keys(c.holds)) {
 		h := c.holds[ordinal]
-		line("hold %d %d %v %v tasked=%d running=%d", ordinal, h.workers, h.used, h.byRole, h.tasked, h.running)
+		line("hold %d %d %v %v %v tasked=%d running=%d", ordinal, h.workers, h.used, h.byRole, h.lies, h.tasked, h.running)
 	}
 	line("ordinal %d states %v", c.lastOrdinal, c.states)
 	for _, key := range slices.Sorted(maps.Keys(c.classes)) {

@@ -178,7 +178,7 @@ func (p *player) play(lines []string) {
 		p.ask(Enable{RequestID: args["request"], DisableRequestID: args["undo"], Selector: args.selector()})
 		p.finish()
 	case "drain":
-		p.ask(Drain{ID: id, RequestID: args["request"], Reason: args["reason"]})
+		p.ask(Drain{ID: id, RequestID: args["request"], Reason: args["reason"], ExpireAt: p.after(args["expire"])})
 		p.finish()
 	case "claim":
 		p.ask(Claim{RequestID: args["request"], SKU: args["sku"], Max: int(args.number("max")), ExpireAt: p.after(args["expire"])})

@@ -3,7 +3,6 @@ package inventory
 import (
 	"cmp"
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -19,10 +18,18 @@ type disables struct {
 	// names counts them all.
 	named map[string][]string
 	names int
-	// byKind are the requests that go by attributes, which are folded; cohorts
-	// are the executors by attributes.
-	byKind  map[string]map[string]string
+	// byKind are the requests that go by attributes, which are folded: those that
+	// hold, and those that are about to. Cohorts are the executors by attributes,
+	// inOrder by their keys.
+	byKind  map[string][]attribute
 	cohorts map[string]*cohort
+	inOrder ordered[*cohort]
+	// shutting are requests that go by attributes and are not durable, in the order
+	// in which they were asked for. Reopening puts executors back; again says that
+	// requests have ended since it began.
+	shutting  []*shutting
+	reopening *sweep
+	again     bool
 	// due orders requests by when something is to be done with them, untold
 	// those of which jobs are still to be told.
 	due, untold ordered[*model.Disable]
@@ -31,8 +38,9 @@ type disables struct {
 func newDisables() disables {
 	return disables{
 		named:   map[string][]string{},
-		byKind:  map[string]map[string]string{},
+		byKind:  map[string][]attribute{},
 		cohorts: map[string]*cohort{},
+		inOrder: ordered[*cohort]{compare: func(a, b *cohort) int { return cmp.Compare(a.key, b.key) }},
 		due:     ordered[*model.Disable]{compare: compareDue},
 		untold:  ordered[*model.Disable]{compare: func(a, b *model.Disable) int { return cmp.Compare(a.ID, b.ID) }},
 	}
@@ -66,9 +74,6 @@ func (s *disables) add(d *model.Disable) {
 	if !d.ToldAll {
 		s.untold.insert(d)
 	}
-	if len(d.Attributes) > 0 {
-		s.byKind[d.ID] = folded(d.Attributes)
-	}
 	s.names += len(d.IDs)
 }
 
@@ -82,7 +87,6 @@ func (s *disables) remove(d *model.Disable) {
 	if !d.ToldAll {
 		s.untold.remove(d)
 	}
-	delete(s.byKind, d.ID)
 	s.names -= len(d.IDs)
 }
 
@@ -119,6 +123,7 @@ func (c *Core) setDisable(prev, next *held) {
 	if !sameHold(was, is) {
 		c.hold(was, removeID)
 		c.hold(is, insertID)
+		c.holdByKind(was, is)
 	}
 }
 
@@ -131,7 +136,7 @@ func sameHold(a, b *model.Disable) bool {
 	return slices.Equal(a.IDs, b.IDs) && sameAttributes(a.Attributes, b.Attributes)
 }
 
-// hold changes the lists of requests of those that one selects.
+// hold changes the lists of requests of those that one names.
 func (c *Core) hold(d *model.Disable, change func(ids []string, id string) []string) {
 	if d == nil || !d.Holds() {
 		return
@@ -141,52 +146,23 @@ func (c *Core) hold(d *model.Disable, change func(ids []string, id string) []str
 		if c.disables.named[id] = list; len(list) == 0 {
 			delete(c.disables.named, id)
 		}
-		if h := c.hosts[id]; h != nil {
-			c.unplace(h)
-			h.named = list
-			c.place(h)
-		}
-	}
-	if len(d.Attributes) == 0 {
-		return
-	}
-	for k := range c.disables.cohortsOf(d.Attributes) {
-		held := len(k.requests) > 0
-		k.requests = change(k.requests, d.ID)
-		if held == (len(k.requests) > 0) {
+		h := c.hosts[id]
+		if h == nil {
 			continue
 		}
-		for h := range k.hosts.all() {
-			c.unplace(h)
-			c.place(h)
+		if (len(h.named) > 0) == (len(list) > 0) {
+			h.named = list
+			c.absentChanged = c.absentChanged || h.absent // it may be leaving now
+			continue
 		}
+		c.unplace(h)
+		h.named = list
+		c.place(h)
 	}
 }
 
 // sameAttributes compares without regard to case.
 func sameAttributes(a, b map[string]string) bool { return attributesKey(a) == attributesKey(b) }
-
-// selected gives the executors that a request selects, whether or not it holds
-// yet, in no order.
-func (c *Core) selected(d *model.Disable) iter.Seq[*host] {
-	return func(yield func(*host) bool) {
-		for _, id := range d.IDs {
-			if h := c.hosts[id]; h != nil && !yield(h) {
-				return
-			}
-		}
-		if len(d.Attributes) == 0 {
-			return
-		}
-		for k := range c.disables.cohortsOf(d.Attributes) {
-			for h := range k.hosts.all() {
-				if !yield(h) {
-					return
-				}
-			}
-		}
-	}
-}
 
 // countHeld counts the executors that a request holds for.
 func (c *Core) countHeld(d *model.Disable) int {
@@ -200,8 +176,10 @@ func (c *Core) countHeld(d *model.Disable) int {
 		}
 	}
 	if len(d.Attributes) > 0 {
-		for k := range c.disables.cohortsOf(d.Attributes) {
-			n += k.hosts.len()
+		for k := range c.disables.inOrder.all() {
+			if k.holds(d.ID) {
+				n += k.hosts.len()
+			}
 		}
 	}
 	return n
@@ -213,8 +191,12 @@ func (h *host) requests() []string {
 	return slices.Sorted(slices.Values(slices.Concat(h.named, h.cohort.requests)))
 }
 
-// withheld says whether a request takes the executor out of allocation.
+// withheld says whether a request takes the executor out of allocation, or one is
+// about to or has just ended.
 func (h *host) withheld() bool { return len(h.named)+len(h.cohort.requests) > 0 }
+
+// closed says whether the executor is withheld or drained.
+func (h *host) closed() bool { return h.executor.Draining || h.withheld() }
 
 // drained says whether a request to drain holds for the executor.
 func (c *Core) drained(id string) bool {
@@ -231,28 +213,24 @@ func (c *Core) leaving(h *host) bool {
 	})
 }
 
-// looksPerStep bounds how many executors a step looks at to end requests: a
-// part of a second's worth, for a leader that does nothing else for long is
-// taken for hung.
-const looksPerStep = 400_000
+// namesPerStep bounds the executors that requests which end in one step name: to
+// put one back takes some microseconds.
+const namesPerStep = 2048
 
 // endDisables ends requests that have expired, and forgets those that ended
 // long ago.
 func (c *Core) endDisables() {
-	looks := 0
+	names := 0
 	for range c.cfg.StepLimit {
 		d, ok := c.disables.due.first()
-		if !ok || dueAt(d).After(c.now) || looks >= looksPerStep {
+		if !ok || dueAt(d).After(c.now) || names >= namesPerStep {
 			return
 		}
 		if !d.Holds() {
 			c.decide(model.Effect{Deletes: []model.Ref{d.Ref()}})
 			continue
 		}
-		looks += len(d.IDs)
-		if len(d.Attributes) > 0 {
-			looks += len(c.hosts)
-		}
+		names += len(d.IDs)
 		c.decide(c.ending(d))
 	}
 }

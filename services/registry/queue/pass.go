@@ -219,6 +219,12 @@ func (c *Core) outcome(v *version, o *Outcome, wake int64) {
 			delete(c.due, v.group)
 		}
 	case Later, Forgotten:
+		// Passes that follow one another without a pause do not turn in vain:
+		// executor-state is cut by what it has looked at, never before the first
+		// entry, and an entry that it refused costs it nothing again until executors
+		// change that concern it. So each pass goes on where the last one was cut,
+		// and where nothing changes there are as many as it takes to try all once.
+		// What is forgotten is offered whole the next time.
 		c.makeDue(c.groups[v.group])
 	}
 }

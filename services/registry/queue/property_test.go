@@ -387,16 +387,16 @@ func TestQueueIsASortedList(t *testing.T) {
 }
 
 type player struct {
-	t     *rapid.T
-	w     *world
-	twin  *twin
-	pass  *SendPass
+	t    *rapid.T
+	w    *world
+	twin *twin
+	pass *SendPass
 	// refused are the revisions of what the last pass refused, where that is
 	// remembered.
 	refused map[string]int64
-	call  *HandOver
-	reply *model.Reply
-	term  int64
+	call    *HandOver
+	reply   *model.Reply
+	term    int64
 	// others are the reservations whose workers were given up.
 	others int
 }

@@ -60,11 +60,16 @@ them stay. Overlapping requests count each for itself.`,
 		},
 	})
 	cmd.Flags().StringToStringVar(&attributes, "attributes", nil, attributesHelp)
-	cmd.Flags().DurationVar(&lasts, "for", 0, "how long it holds, such as 2h; without it or --until until it is undone")
-	cmd.Flags().StringVar(&until, "until", "", "when it expires, such as 2026-01-02T15:04:05Z")
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for others to read")
+	holdFlags(cmd, &lasts, &until, &reason)
 	cmd.Flags().StringVar(&request, "request", "", "name of the request, to undo it by; the same name again acts once")
 	return cmd
+}
+
+// holdFlags are the flags that say how long a request holds, and why.
+func holdFlags(cmd *cobra.Command, lasts *time.Duration, until, reason *string) {
+	cmd.Flags().DurationVar(lasts, "for", 0, "how long it holds, such as 2h; without it or --until until it is undone")
+	cmd.Flags().StringVar(until, "until", "", "when it expires, such as 2026-01-02T15:04:05Z")
+	cmd.Flags().StringVar(reason, "reason", "", "why, for others to read")
 }
 
 // expiry is when a request ends that lasts so long or until a time; zero for

@@ -174,7 +174,7 @@ func (f *fake) DrainExecutor(_ context.Context, q *berthv1.DrainExecutorRequest)
 		return nil, fault.New(fault.NotFound, fault.ReasonNotFound, "there is no executor %s", q.Id)
 	}
 	e.Draining = true
-	e.Disabled = append(e.Disabled, &berthv1.DisableMark{RequestId: "drain-of-" + q.Id, Reason: q.Reason})
+	e.Disabled = append(e.Disabled, &berthv1.DisableMark{RequestId: "drain-of-" + q.Id, Reason: q.Reason, ExpireTime: q.ExpireTime})
 	return proto.CloneOf(e), nil
 }
 

@@ -333,7 +333,9 @@ func TestCommandsArriveWhole(t *testing.T) {
 				RequestId: "r", Selector: &berthv1.ExecutorSelector{Attributes: map[string]string{"zone": "a"}},
 				ExpireTime: timestamppb.New(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)), Reason: "patch",
 			}},
-		{"POST", "/v1/executors/e:drain", `{"requestId":"r","reason":"patch"}`, &berthv1.DrainExecutorRequest{Id: "e", RequestId: "r", Reason: "patch"}},
+		{"POST", "/v1/executors/e:drain", `{"requestId":"r","reason":"patch","expireTime":"2026-01-02T03:04:05Z"}`, &berthv1.DrainExecutorRequest{
+			Id: "e", RequestId: "r", Reason: "patch", ExpireTime: timestamppb.New(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)),
+		}},
 		{"POST", "/v1/executors/e:clearQuarantine", `{"requestId":"r","workers":[{"job":"j","stage":"s","index":2,"number":1,"epoch":"7"}]}`,
 			&berthv1.ClearQuarantineRequest{
 				Executor: "e", RequestId: "r", Workers: []*berthv1.AssignedWorker{{Job: "j", Stage: "s", Index: 2, Number: 1, Epoch: 7}},
