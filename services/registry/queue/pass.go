@@ -2,6 +2,7 @@ package queue
 
 import (
 	"container/heap"
+	"slices"
 
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
@@ -37,7 +38,7 @@ type cursor struct {
 	alone bool
 }
 
-// cursors is a heap of queues by what each offers next.
+// cursors is a heap of queues by what each offers next, behind its head.
 type cursors struct {
 	compare func(a, b *model.Reservation) int
 	list    []cursor
@@ -68,35 +69,36 @@ func (c *Core) sendPass() {
 	if !c.isReady() || c.flight != nil || len(c.pending) > 0 || len(c.due) == 0 || c.now.Before(c.notBefore) {
 		return
 	}
-	h := &cursors{compare: c.compare}
-	for id, g := range c.groups { // the heap orders them, without ties
-		h.list = append(h.list, cursor{group: g, next: g.order.at(0), alone: c.due[id] == nil})
+	heads := make([]cursor, 0, len(c.groups))
+	for id, g := range c.groups { // sorted next, without ties
+		heads = append(heads, cursor{group: g, next: g.order.at(0), alone: c.due[id] == nil})
 	}
 	c.due = map[string]*group{}
-	heap.Init(h)
+	slices.SortFunc(heads, func(a, b cursor) int { return c.compare(a.next, b.next) })
 
 	c.passes++
 	pass := SendPass{Pass: c.passes, Term: c.term, Cut: c.revision}
 	c.flight = &flight{pass: c.passes, wake: c.wakes}
 	entries, workers := c.config.PassEntries, c.config.PassWorkers
-	for h.Len() > 0 {
-		at := &h.list[0]
-		if at.rank > 0 {
+	behind := &cursors{compare: c.compare}
+	for len(heads) > 0 || behind.Len() > 0 {
+		var at cursor
+		if behind.Len() == 0 || len(heads) > 0 && c.compare(heads[0].next, behind.list[0].next) < 0 {
+			at, heads = heads[0], heads[1:]
+		} else {
+			at = heap.Pop(behind).(cursor)
 			size := at.next.Seats.Len()
 			if entries == 0 || workers < size {
-				heap.Pop(h)
 				continue
 			}
 			entries--
 			workers -= size
 		}
 		pass.Entries = append(pass.Entries, c.offer(at.group, at.next))
-		if at.rank++; at.alone || at.rank == at.group.order.len() || at.rank == at.group.depth {
-			heap.Pop(h)
-			continue
+		if at.rank++; !at.alone && at.rank != at.group.order.len() && at.rank != at.group.depth {
+			at.next = at.group.order.at(at.rank)
+			heap.Push(behind, at)
 		}
-		at.next = at.group.order.at(at.rank)
-		heap.Fix(h, 0)
 	}
 	c.subject = model.Ref{}
 	c.notBefore = c.now.Add(c.config.MinDelay)
