@@ -15,12 +15,16 @@ func (w *World) performRegistry(t term, _ *queue.Core, action model.Action) {
 	case queue.SendPass:
 		pass := inventory.Pass{Term: a.Term, Pass: a.Pass, Cut: a.Cut}
 		for _, e := range a.Entries {
+			if e.Again {
+				pass.Entries = append(pass.Entries, inventory.Entry{UID: e.UID, Mod: e.Mod, Again: true})
+				continue
+			}
 			pass.Entries = append(pass.Entries, inventory.Entry{
 				Key: e.Key, UID: e.UID, Epoch: e.Epoch, Mod: e.Mod, Group: e.Group, Constraints: e.Constraints, Seats: e.Seats,
 			})
 		}
 		w.call("pass", model.ServiceExecutorState, t.lives, pass, func(value any, err error) {
-			done := queue.PassDone{Pass: a.Pass}
+			done := queue.PassDone{Pass: a.Pass, Remembers: err == nil}
 			if err != nil {
 				for _, e := range a.Entries {
 					done.Outcomes = append(done.Outcomes, queue.Outcome{UID: e.UID, Result: queue.Behind, Reason: fault.Of(err).Reason})

@@ -34,6 +34,10 @@ func NewInventory(l loop.Owner[*inventory.Core]) *Inventory { return &Inventory{
 func (s *Inventory) TryAllocateAndLease(ctx context.Context, req *controlv1.PassRequest) (*controlv1.PassAnswer, error) {
 	pass := inventory.Pass{Term: req.GetTerm(), Pass: req.GetPass(), Cut: req.GetCut()}
 	for _, e := range req.GetEntries() {
+		if e.GetAgain() != 0 {
+			pass.Entries = append(pass.Entries, inventory.Entry{UID: e.GetUid(), Mod: e.GetAgain(), Again: true})
+			continue
+		}
 		pass.Entries = append(pass.Entries, inventory.Entry{
 			Key: wire.KeyOf(e.GetKey()), UID: e.GetUid(), Epoch: e.GetEpoch(), Mod: e.GetMod(), Group: e.GetGroup(),
 			Constraints: wire.ConstraintsOf(e.GetConstraints()), Seats: wire.Seats(e.GetSeats()), Trace: model.Trace(e.GetTrace()),
@@ -44,7 +48,7 @@ func (s *Inventory) TryAllocateAndLease(ctx context.Context, req *controlv1.Pass
 	if err != nil {
 		return nil, err
 	}
-	answer := &controlv1.PassAnswer{}
+	answer := &controlv1.PassAnswer{Remembers: true}
 	for _, o := range value.([]inventory.Outcome) {
 		answer.Outcomes = append(answer.Outcomes, &controlv1.PassOutcome{
 			Uid: o.UID, Result: controlv1.PassOutcome_Result(o.Result), Lease: o.Lease,

@@ -60,7 +60,8 @@ type Depart struct {
 type Departed struct{}
 
 // Pass is the request of the registry to try its queues. The reply's Value is
-// a []Outcome, one for each entry.
+// a []Outcome: one for each entry, in their order, but for those offered again of
+// which there is nothing new to say.
 type Pass struct {
 	// Term is that of the registry's leader; Pass rises within it.
 	Term, Pass int64
@@ -85,6 +86,9 @@ type Entry struct {
 	Seats       model.Seats
 	// Trace is the reservation's.
 	Trace model.Trace
+	// Again says that the last pass found no room for it, and that it has not changed
+	// since: only UID and Mod are given.
+	Again bool
 }
 
 // Result is what became of an entry.
@@ -104,9 +108,12 @@ const (
 	// Later: it was not looked at, for the entries before it took all that a
 	// pass may. None after it was either.
 	Later
+	// Forgotten: it was offered again, and nothing is known of it. None after it was
+	// looked at. It is to be offered as a whole.
+	Forgotten
 )
 
-var resultNames = [...]string{"", "GRANTED", "NO_FIT", "STALE", "BEHIND", "LATER"}
+var resultNames = [...]string{"", "GRANTED", "NO_FIT", "STALE", "BEHIND", "LATER", "FORGOTTEN"}
 
 func (r Result) String() string { return resultNames[r] }
 

@@ -62,6 +62,7 @@ func hasMore(before, now []int64) bool {
 // which a part of every pass is kept. It is this leader's alone.
 type refused struct {
 	entry   Entry
+	text    string // of its query
 	outcome Outcome
 	// at is up to where the log was looked at, grown how many workers at most
 	// what was found there has room for.
@@ -74,11 +75,12 @@ type refused struct {
 // freshShare of what a pass may look at goes to refusals that only the numbers of
 // may have changed, so that what is said of waiting batches is of now where there
 // are not very many.
-const freshShare = 64
+const freshShare = 1024
 
-// still says whether the entry was refused and has no room yet.
-func (c *Core) still(r *refused, e Entry) bool {
-	if r == nil || r.at < c.freed.first || !reflect.DeepEqual(r.entry, e) {
+// still says whether the entry was refused and has no room yet. Again says that it
+// is known to be the same.
+func (c *Core) still(r *refused, e Entry, again bool) bool {
+	if r == nil || r.at < c.freed.first || !again && !reflect.DeepEqual(r.entry, e) {
 		return false
 	}
 	if r.moves != c.moves && c.spent < c.limits.pass/freshShare {
@@ -88,7 +90,7 @@ func (c *Core) still(r *refused, e Entry) bool {
 	if len(k.Avoid) > 0 && r.closed != c.closed {
 		return false // those to avoid may be all that is left
 	}
-	q := c.query(k)
+	q := c.queryOf(r.text, k)
 	for _, f := range c.freed.list[r.at-c.freed.first:] {
 		c.spent += workOfNote
 		if f.kind {

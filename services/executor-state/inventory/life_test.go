@@ -61,7 +61,11 @@ func (w *world) offer() {
 	p := Pass{Term: w.registryTerm(), Pass: w.pass, Cut: w.rev}
 	for _, uid := range w.uids {
 		if _, ok := w.keys[refOf(uid)]; ok && rapid.Bool().Draw(w.t, "offered") {
-			p.Entries = append(p.Entries, w.entry(uid))
+			e := w.entry(uid)
+			if rapid.Bool().Draw(w.t, "again") { // refused or not
+				e = Entry{UID: e.UID, Mod: e.Mod, Again: true}
+			}
+			p.Entries = append(p.Entries, e)
 		}
 	}
 	w.ask(p)

@@ -441,7 +441,7 @@ func TestSectionsFollowWhatChanges(t *testing.T) {
 func checkRefusals(t *rapid.T, c *Core) {
 	for _, uid := range slices.Sorted(maps.Keys(c.refused)) {
 		before := *c.refused[uid]
-		if e := before.entry; c.still(&before, e) {
+		if e := before.entry; c.still(&before, e, false) {
 			needed, fitting := e.Seats.Len(), c.fit(e.Constraints, e.Seats.Len())
 			if fitting >= needed || before.outcome.Fitting == 0 && fitting > 0 {
 				t.Fatalf("%s is refused still, with room for %d of %d: %+v\n%s", uid, fitting, needed, e.Constraints, dump(c))

@@ -31,7 +31,8 @@ const (
 // takePass tries the entries in order. A group stops at its first entry that
 // does not fit or is stale; the others go on. Those that it does not get to are
 // to be offered again, in whatever order is due then: nothing behind them is
-// decided either.
+// decided either. Nor is anything behind one that is offered again and forgotten,
+// for it might have had room before.
 func (c *Core) takePass(token uint64, p Pass) {
 	if err := c.admit(p); err != nil {
 		c.reply(token, nil, err)
@@ -42,19 +43,37 @@ func (c *Core) takePass(token uint64, p Pass) {
 	before := c.refused
 	c.refused = make(map[string]*refused, len(before))
 	c.spent = 0
+	forgot := false
 	for i, entry := range p.Entries {
+		known, again := before[entry.UID], entry.Again
+		switch {
+		case forgot:
+			c.remember(known)
+			outcomes = append(outcomes, Outcome{UID: entry.UID, Result: Later})
+			continue
+		case again && (known == nil || known.entry.Mod != entry.Mod):
+			forgot = true
+			outcomes = append(outcomes, Outcome{UID: entry.UID, Result: Forgotten})
+			continue
+		case again:
+			entry = known.entry
+		}
 		outcome := Outcome{UID: entry.UID, Result: Behind, Reason: fault.ReasonBehindHead}
 		switch {
 		case stopped[entry.Group]:
-			c.remember(before[entry.UID])
+			c.remember(known)
 		case i > 0 && c.spent >= c.limits.pass:
 			outcome = Outcome{UID: entry.UID, Result: Later}
-			c.remember(before[entry.UID])
+			c.remember(known)
 		default:
-			outcome = c.try(p, entry, before[entry.UID])
+			outcome = c.try(p, entry, known, again)
 		}
 		stopped[entry.Group] = outcome.Result != Granted &&
 			outcome.Reason != fault.ReasonInvalid && outcome.Reason != fault.ReasonPoison
+		if again && outcome == known.outcome {
+			c.counts.attempt(outcome)
+			continue
+		}
 		outcomes = append(outcomes, outcome)
 	}
 	c.subject = model.Ref{}
@@ -85,8 +104,9 @@ func (c *Core) remember(r *refused) {
 }
 
 // try decides one entry, and leases its executors if all its workers fit. Before
-// is what became of it in the last pass.
-func (c *Core) try(p Pass, e Entry, before *refused) Outcome {
+// is what became of it in the last pass, of the same entry where that is known by
+// again.
+func (c *Core) try(p Pass, e Entry, before *refused, again bool) Outcome {
 	c.subject = model.Ref{Kind: model.KindReservation, Key: e.Key, ID: e.UID}
 	if c.leases[e.UID] != nil {
 		return Outcome{UID: e.UID, Result: Granted, Fitting: e.Seats.Len()}
@@ -98,10 +118,12 @@ func (c *Core) try(p Pass, e Entry, before *refused) Outcome {
 		return Outcome{UID: e.UID, Result: Stale, Reason: fault.ReasonStale, Message: message}
 	}
 	needed := e.Seats.Len()
-	if message := malformed(e); message != "" {
-		return Outcome{UID: e.UID, Result: NoFit, Reason: fault.ReasonInvalid, Message: message}
+	if !again {
+		if message := malformed(e); message != "" {
+			return Outcome{UID: e.UID, Result: NoFit, Reason: fault.ReasonInvalid, Message: message}
+		}
 	}
-	if c.still(before, e) {
+	if c.still(before, e, again) {
 		c.remember(before)
 		return before.outcome
 	}
@@ -109,7 +131,7 @@ func (c *Core) try(p Pass, e Entry, before *refused) Outcome {
 	if fitting < needed {
 		reason, message := c.refusal(e.Constraints, needed, fitting)
 		outcome := Outcome{UID: e.UID, Result: NoFit, Reason: reason, Message: message, Fitting: fitting}
-		c.refused[e.UID] = &refused{entry: e, outcome: outcome, at: c.freed.next(), closed: c.closed, moves: c.moves}
+		c.refused[e.UID] = &refused{entry: e, text: textOf(e.Constraints), outcome: outcome, at: c.freed.next(), closed: c.closed, moves: c.moves}
 		return outcome
 	}
 	c.spent += needed * workOfWorker

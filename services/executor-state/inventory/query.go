@@ -23,12 +23,15 @@ type query struct {
 const maxQueries = 1 << 14
 
 // query answers the constraints made ready, but for whom to avoid.
-func (c *Core) query(k constraint.Constraints) *query {
+func (c *Core) query(k constraint.Constraints) *query { return c.queryOf(textOf(k), k) }
+
+// textOf is the name of the query of constraints.
+func textOf(k constraint.Constraints) string {
 	text := k.Canonical()
 	if by := spreadBy(k.Spread); by != "" {
 		text += ";by:" + by
 	}
-	return c.queryOf(text, k)
+	return text
 }
 
 // spreadBy is the folded name of the attribute by which batches are spread,

@@ -135,6 +135,9 @@ func (p *player) play(lines []string) {
 			more := arguments(words[1:])
 			entry.Group = cmp.Or(more["group"], entry.Group)
 			entry.Mod = cmp.Or(more.number("mod"), entry.Mod)
+			if more["again"] != "" {
+				entry = Entry{UID: entry.UID, Mod: entry.Mod, Again: true}
+			}
 			pass.Entries = append(pass.Entries, entry)
 		}
 		p.ask(pass)

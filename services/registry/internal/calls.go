@@ -48,6 +48,10 @@ func (c *Calls) Perform(t *loop.Term, _ *queue.Core, action model.Action) {
 func (c *Calls) pass(ctx context.Context, t *loop.Term, pass queue.SendPass) {
 	request := &controlv1.PassRequest{Term: pass.Term, Pass: pass.Pass, Cut: pass.Cut}
 	for _, e := range pass.Entries {
+		if e.Again {
+			request.Entries = append(request.Entries, &controlv1.PassEntry{Uid: e.UID, Again: e.Mod})
+			continue
+		}
 		request.Entries = append(request.Entries, &controlv1.PassEntry{
 			Key: wire.Key(e.Key), Uid: e.UID, Epoch: e.Epoch, Mod: e.Mod, Group: e.Group,
 			Constraints: wire.Constraints(e.Constraints), Seats: wire.Runs(e.Seats), Trace: string(e.Trace),
@@ -60,7 +64,7 @@ func (c *Calls) pass(ctx context.Context, t *loop.Term, pass queue.SendPass) {
 	if ctx.Err() != nil {
 		return
 	}
-	done := queue.PassDone{Pass: pass.Pass}
+	done := queue.PassDone{Pass: pass.Pass, Remembers: answer.GetRemembers()}
 	if err != nil {
 		// A definite error grants nothing: every entry waits for the next pass.
 		c.log.WarnContext(traced, "a pass was refused", "pass", pass.Pass, "error", err)

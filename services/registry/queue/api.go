@@ -79,13 +79,19 @@ type PassEntry struct {
 	Constraints constraint.Constraints
 	Seats       model.Seats
 	Trace       model.Trace
+	// Again says that the last pass found no room for it, and that it has not changed
+	// since: UID and Mod tell it, for executor-state remembers the rest.
+	Again bool
 }
 
-// PassDone is the event that the outcome of a pass is known. Entries without
-// an outcome are offered again.
+// PassDone is the event that the outcome of a pass is known. An entry that was
+// offered again and has no outcome still has no room; others without one are
+// offered again.
 type PassDone struct {
 	Pass     int64
 	Outcomes []Outcome
+	// Remembers says that what was refused may be offered Again in the next pass.
+	Remembers bool
 }
 
 // Outcome is what became of one entry of a pass.
@@ -115,9 +121,12 @@ const (
 	Behind Result = 4
 	// Later: it was not looked at, nor was anything after it.
 	Later Result = 5
+	// Forgotten: it was offered again, and nothing is known of it; nothing after it
+	// was looked at.
+	Forgotten Result = 6
 )
 
-var resultNames = [...]string{"unknown", "granted", "no_fit", "stale", "behind", "later"}
+var resultNames = [...]string{"unknown", "granted", "no_fit", "stale", "behind", "later", "forgotten"}
 
 func (r Result) String() string { return resultNames[r] }
 

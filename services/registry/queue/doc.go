@@ -112,7 +112,8 @@
 // head or a changed one at once; one that did not fit only after a wake-up,
 // which is the inventory's change (Config.Debounce after the first) or the timer
 // (Config.RetryEvery). Behind each head goes an ordered prefix of its queue, as
-// far as Config.PassEntries and Config.PassWorkers allow, in one order of all.
+// far as the last pass found room there and as Config.PassEntries and
+// Config.PassWorkers allow, in one order of all.
 // A STALE or BEHIND entry needs nothing: whatever changes a head offers it again.
 // What a pass did not get to (LATER) is due at once.
 // Between the cuts of two passes, and between two hand-overs, lies at least

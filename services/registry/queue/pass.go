@@ -2,14 +2,31 @@ package queue
 
 import (
 	"container/heap"
+	"slices"
 
+	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
 )
 
 // flight is the pass in flight.
 type flight struct {
 	pass, wake int64
-	offered    map[string]bool // by uid
+	offers     []offer
+}
+
+// offer is an entry of it.
+type offer struct {
+	uid, group string
+	mod        int64
+	again      bool
+}
+
+// found is how far the pass got in one queue.
+type found struct {
+	// passed have room, or can never have; then one stopped it, or cut says that
+	// the pass ended before.
+	passed       int
+	stopped, cut bool
 }
 
 // cursor is where a pass has come to in one queue.
@@ -21,7 +38,7 @@ type cursor struct {
 	alone bool
 }
 
-// cursors is a heap of queues by what each offers next.
+// cursors is a heap of queues by what each offers next, behind its head.
 type cursors struct {
 	compare func(a, b *model.Reservation) int
 	list    []cursor
@@ -41,6 +58,10 @@ func (h *cursors) Pop() any {
 // fit a prefix of its queue as far as the bounds allow, in the one order of all.
 // It waits while anything is under way, so that every entry is durable.
 //
+// Behind a head that did not fit nothing was granted, and nothing will be before
+// it is: so what is offered of a queue is what the last pass found room for and
+// one more, and twice as much once all of that has room.
+//
 // A head that did not fit is offered too, though nothing is known to have
 // changed: executor-state may know of what became free before this view does,
 // and a queue that happens to be woken first must not take it out of turn.
@@ -48,35 +69,36 @@ func (c *Core) sendPass() {
 	if !c.isReady() || c.flight != nil || len(c.pending) > 0 || len(c.due) == 0 || c.now.Before(c.notBefore) {
 		return
 	}
-	h := &cursors{compare: c.compare}
-	for id, g := range c.groups { // the heap orders them, without ties
-		h.list = append(h.list, cursor{group: g, next: g.order.at(0), alone: c.due[id] == nil})
+	heads := make([]cursor, 0, len(c.groups))
+	for id, g := range c.groups { // sorted next, without ties
+		heads = append(heads, cursor{group: g, next: g.order.at(0), alone: c.due[id] == nil})
 	}
 	c.due = map[string]*group{}
-	heap.Init(h)
+	slices.SortFunc(heads, func(a, b cursor) int { return c.compare(a.next, b.next) })
 
 	c.passes++
 	pass := SendPass{Pass: c.passes, Term: c.term, Cut: c.revision}
-	c.flight = &flight{pass: c.passes, wake: c.wakes, offered: map[string]bool{}}
+	c.flight = &flight{pass: c.passes, wake: c.wakes}
 	entries, workers := c.config.PassEntries, c.config.PassWorkers
-	for h.Len() > 0 {
-		at := &h.list[0]
-		if at.rank > 0 {
+	behind := &cursors{compare: c.compare}
+	for len(heads) > 0 || behind.Len() > 0 {
+		var at cursor
+		if behind.Len() == 0 || len(heads) > 0 && c.compare(heads[0].next, behind.list[0].next) < 0 {
+			at, heads = heads[0], heads[1:]
+		} else {
+			at = heap.Pop(behind).(cursor)
 			size := at.next.Seats.Len()
 			if entries == 0 || workers < size {
-				heap.Pop(h)
 				continue
 			}
 			entries--
 			workers -= size
 		}
 		pass.Entries = append(pass.Entries, c.offer(at.group, at.next))
-		if at.rank++; at.alone || at.rank == at.group.order.len() {
-			heap.Pop(h)
-			continue
+		if at.rank++; !at.alone && at.rank != at.group.order.len() && at.rank != at.group.depth {
+			at.next = at.group.order.at(at.rank)
+			heap.Push(behind, at)
 		}
-		at.next = at.group.order.at(at.rank)
-		heap.Fix(h, 0)
 	}
 	c.subject = model.Ref{}
 	c.notBefore = c.now.Add(c.config.MinDelay)
@@ -84,10 +106,18 @@ func (c *Core) sendPass() {
 	c.out = append(c.out, pass)
 }
 
+// offer makes an entry of a reservation. One that the pass before found no room for
+// is named and no more, unless it is as it was no longer: the executors to avoid
+// become fewer with time.
 func (c *Core) offer(g *group, r *model.Reservation) PassEntry {
 	c.subject = r.Ref()
-	c.flight.offered[r.UID] = true
-	c.versions[r.UID].offered = true
+	v := c.versions[r.UID]
+	v.offered = true
+	again := v.refusedIn != 0 && v.refusedIn == c.passes-1 && v.refusedMod == r.Mod && len(r.Failed) == 0
+	c.flight.offers = append(c.flight.offers, offer{uid: r.UID, group: g.id, mod: r.Mod, again: again})
+	if again {
+		return PassEntry{Key: r.Key, UID: r.UID, Mod: r.Mod, Group: g.id, Again: true}
+	}
 	return PassEntry{
 		Key: r.Key, UID: r.UID, Epoch: r.Epoch, Mod: r.Mod,
 		Group: g.id, Constraints: r.ConstraintsAt(c.now), Seats: r.Seats, Trace: r.Trace,
@@ -101,26 +131,70 @@ func (c *Core) passDone(done PassDone) {
 	}
 	f := c.flight
 	c.flight = nil
-	for uid := range f.offered {
-		if v := c.versions[uid]; v != nil {
-			v.offered = false
-		}
+	outcomes := make(map[string]*Outcome, len(done.Outcomes))
+	for i := range done.Outcomes {
+		outcomes[done.Outcomes[i].UID] = &done.Outcomes[i]
 	}
-	for _, outcome := range done.Outcomes {
-		if !f.offered[outcome.UID] {
+	queues := map[string]found{}
+	for _, offer := range f.offers {
+		v, outcome := c.versions[offer.uid], outcomes[offer.uid]
+		if v != nil {
+			v.offered = false
+			if outcome == nil && offer.again {
+				outcome = v.outcome
+			}
+		}
+		if outcome == nil {
 			continue
 		}
+		queues[offer.group] = queues[offer.group].then(*outcome)
 		if int(outcome.Result) < len(c.counts.Offers) {
 			c.counts.Offers[outcome.Result]++
 		}
-		if v := c.versions[outcome.UID]; v != nil && v.waits() {
+		if v != nil && v.waits() {
+			if outcome.Result == NoFit && done.Remembers {
+				v.refusedIn, v.refusedMod = f.pass, offer.mod
+			}
 			c.subject = v.r.Ref()
 			c.outcome(v, outcome, f.wake)
 		}
 	}
 	c.subject = model.Ref{}
+	for id, q := range queues {
+		if g := c.groups[id]; g != nil {
+			g.depth = q.depth(g.depth, c.config.PassEntries)
+		}
+	}
 	if len(c.due) == 0 {
 		clear(c.causes[:])
+	}
+}
+
+// then is how far it got with the outcome of the next entry.
+func (q found) then(o Outcome) found {
+	switch {
+	case q.stopped || q.cut:
+	case o.Result == Granted, o.Result == NoFit && (o.Reason == fault.ReasonInvalid || o.Reason == fault.ReasonPoison):
+		q.passed++
+	case o.Result == Later, o.Result == Forgotten:
+		q.cut = true
+	default:
+		q.stopped = true
+	}
+	return q
+}
+
+// depth is how many are offered next, of a queue of which so many were.
+func (q found) depth(before, most int) int {
+	switch {
+	case q.stopped:
+		return q.passed + 1
+	case q.cut:
+		return before
+	case 2*before > most:
+		return 0
+	default:
+		return 2 * before
 	}
 }
 
@@ -129,7 +203,7 @@ func (c *Core) passDone(done PassDone) {
 // stale because it changed may be offered since it did; one that has not
 // changed is ahead of executor-state's view, and waits for the next wake-up. One
 // that the pass did not get to is offered in the next, behind what is before it.
-func (c *Core) outcome(v *version, o Outcome, wake int64) {
+func (c *Core) outcome(v *version, o *Outcome, wake int64) {
 	switch o.Result {
 	case Granted:
 		if o.Lease > c.viewed {
@@ -137,17 +211,22 @@ func (c *Core) outcome(v *version, o Outcome, wake int64) {
 			c.update(v, func() { v.granted = o.Lease })
 		}
 	case NoFit:
-		v.outcome, v.tried, v.triedAt = &o, v.r.Seats.Len(), c.now
-		c.judge(v)
+		v.triedAt = c.now
+		if v.outcome != o {
+			kept := *o // and not the answer that it is a part of
+			v.outcome, v.tried = &kept, v.r.Seats.Len()
+			c.judge(v)
+		}
 		if wake == c.wakes && c.groups[v.group].order.at(0) == v.r {
 			delete(c.due, v.group)
 		}
-	case Later:
+	case Later, Forgotten:
 		// Passes that follow one another without a pause do not turn in vain:
 		// executor-state is cut by what it has looked at, never before the first
 		// entry, and an entry that it refused costs it nothing again until executors
 		// change that concern it. So each pass goes on where the last one was cut,
 		// and where nothing changes there are as many as it takes to try all once.
+		// What is forgotten is offered whole the next time.
 		c.makeDue(c.groups[v.group])
 	}
 }

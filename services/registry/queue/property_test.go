@@ -311,7 +311,7 @@ func (m *twin) upsert(u Upsert, revision int64) model.Change {
 		change = model.ChangeReplaced
 		sameKind := old.Constraints.SKU == u.Spec.Constraints.SKU
 		if sameKind && same && old.Task.Command == u.Spec.Task.Command && old.Batch == u.Spec.Batch {
-			if old.Priority.Equal(u.Spec.Priority) {
+			if !slices.ContainsFunc(olds, func(old *entry) bool { return !old.u.Spec.Priority.Equal(u.Spec.Priority) }) {
 				return model.Unchanged
 			}
 			for _, old := range olds {
@@ -387,13 +387,16 @@ func TestQueueIsASortedList(t *testing.T) {
 }
 
 type player struct {
-	t     *rapid.T
-	w     *world
-	twin  *twin
-	pass  *SendPass
-	call  *HandOver
-	reply *model.Reply
-	term  int64
+	t    *rapid.T
+	w    *world
+	twin *twin
+	pass *SendPass
+	// refused are the revisions of what the last pass refused, where that is
+	// remembered.
+	refused map[string]int64
+	call    *HandOver
+	reply   *model.Reply
+	term    int64
 	// others are the reservations whose workers were given up.
 	others int
 }
@@ -483,9 +486,13 @@ func (p *player) comparePass(pass SendPass) {
 		if i > 0 && p.twin.before(p.twin.find(e.UID), p.twin.find(pass.Entries[i-1].UID)) {
 			p.t.Fatalf("pass %d offers %s before %s", pass.Pass, pass.Entries[i-1].UID, e.UID)
 		}
-		offered[e.Constraints.SKU] = append(offered[e.Constraints.SKU], e.UID)
-		if e.Epoch == 0 || e.Mod == 0 {
+		sku := p.twin.find(e.UID).u.Spec.Constraints.SKU
+		offered[sku] = append(offered[sku], e.UID)
+		if view, _ := p.w.core.GetUID(e.UID); e.Mod == 0 || e.Mod != view.Reservation.Mod {
 			p.t.Fatalf("%s is offered and not durable", e.UID)
+		}
+		if e.Again && p.refused[e.UID] != e.Mod {
+			p.t.Fatalf("%s is offered again, and was not refused as it is", e.UID)
 		}
 	}
 	for sku, uids := range offered {
@@ -542,12 +549,28 @@ func (p *player) finishPass() {
 		p.w.now = p.w.now.Add(time.Second)
 		return
 	}
-	done := PassDone{Pass: p.pass.Pass}
-	stopped := map[string]bool{}
+	done := PassDone{Pass: p.pass.Pass, Remembers: rapid.Bool().Draw(p.t, "remembers")}
+	stopped, forgot := map[string]bool{}, false
+	p.refused = map[string]int64{}
 	var leases []model.Changed
 	for _, e := range p.pass.Entries {
 		outcome := Outcome{UID: e.UID, Result: Behind}
 		view, _ := p.w.core.GetUID(e.UID)
+		switch {
+		case forgot:
+			done.Outcomes = append(done.Outcomes, Outcome{UID: e.UID, Result: Later})
+			continue
+		case e.Again && rapid.IntRange(0, 7).Draw(p.t, "forgotten") == 7:
+			forgot = true
+			done.Outcomes = append(done.Outcomes, Outcome{UID: e.UID, Result: Forgotten})
+			continue
+		case e.Again && !stopped[e.Group] && view.Reservation.Mod == e.Mod && rapid.Bool().Draw(p.t, "nothing new"):
+			stopped[e.Group] = true
+			if done.Remembers {
+				p.refused[e.UID] = e.Mod
+			}
+			continue
+		}
 		if !stopped[e.Group] {
 			switch {
 			case view.Reservation.Mod != e.Mod:
@@ -560,6 +583,9 @@ func (p *player) finishPass() {
 				p.twin.leased = append(p.twin.leased, granted)
 			default:
 				outcome.Result = NoFit
+				if done.Remembers {
+					p.refused[e.UID] = e.Mod
+				}
 				tried := p.twin.find(e.UID)
 				outcome.Fitting = rapid.IntRange(0, len(tried.seats)-1).Draw(p.t, "fitting")
 				batch := tried.u.Spec.Batch
@@ -615,7 +641,10 @@ func (p *player) finishHandOver() {
 			p.twin.seq++
 			e.epoch = 1 << 40 // the newest of all, until the revision is known
 			e.uid = ""
-			e.u.Spec.Priority = model.Priority{} // and whatever placed it before others is gone
+			e.u.Spec.Priority.Class = model.ClassUnset // and whatever placed it before others is gone
+			if !p.twin.byClass {
+				e.u.Spec.Priority.Order = nil
+			}
 			if !e.part {
 				e.done = map[int32]bool{}
 			}

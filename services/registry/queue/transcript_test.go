@@ -280,10 +280,10 @@ func (a args) chunk() *model.TaskChunk {
 	return chunk
 }
 
-// outcome of the pass in flight: UID=granted, nofit, stale, behind or later; a grant
+// outcome of the pass in flight: UID=granted, nofit, stale, behind, later or forgotten; a grant
 // stores the lease, which the core is not shown.
 func (w *world) outcome(a args) PassDone {
-	done := PassDone{Pass: w.core.passes}
+	done := PassDone{Pass: w.core.passes, Remembers: a.named["remembers"] != ""}
 	if pass := a.number("pass"); pass != 0 {
 		done.Pass = pass
 	}
@@ -303,6 +303,8 @@ func (w *world) outcome(a args) PassDone {
 			outcome.Result = Behind
 		case "later":
 			outcome.Result = Later
+		case "forgotten":
+			outcome.Result = Forgotten
 		}
 		done.Outcomes = append(done.Outcomes, outcome)
 	}

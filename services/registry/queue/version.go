@@ -35,6 +35,10 @@ type version struct {
 	outcome *Outcome
 	tried   int
 	triedAt time.Time // when the outcome came
+	// refusedIn is the pass that found no room for it as it was at revision
+	// refusedMod, which executor-state remembers until the next; 0 for none.
+	refusedIn, refusedMod int64
+
 	waiters []wait
 
 	// Where it stands, to be found again when it moves.
@@ -48,6 +52,9 @@ type group struct {
 	id      string
 	order   *tree[*model.Reservation]
 	workers int
+	// depth is how many from its head on a pass offers at most, one more than
+	// the last found room for; zero where the bounds of a pass are the only ones.
+	depth int
 }
 
 // deadline is when something is to be done about a version.

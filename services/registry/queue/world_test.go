@@ -191,6 +191,9 @@ func show(actions []model.Action) string {
 			fmt.Fprintf(&b, "pass %d at %d:", a.Pass, a.Cut)
 			for _, e := range a.Entries {
 				fmt.Fprintf(&b, " %s(%s)", e.Key, e.UID)
+				if e.Again {
+					b.WriteString(" again")
+				}
 				if avoid := e.Constraints.Avoid; len(avoid) > 0 {
 					fmt.Fprintf(&b, " avoiding %s", strings.Join(avoid, ","))
 				}

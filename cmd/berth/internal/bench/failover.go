@@ -157,6 +157,9 @@ func (o *failoverOptions) run(ctx context.Context, out, status io.Writer) error 
 func (o *failoverOptions) measure(ctx context.Context, binary string, one outage, status io.Writer, small *Result) (*Result, error) {
 	shows := fmt.Sprintf("%s; %d executors, %d waiting", one.shows, o.executors, o.waiting)
 	f := &failing{o: o, passed: map[string]*gaps{writes: {}, grants: {}, begins: {}}}
+	if one.etcd {
+		f.raw = &gaps{}
+	}
 	w := Workload{Name: one.name, Shows: shows, Run: func(ctx context.Context, r *Run) error {
 		err := r.World(ctx, func(ctx context.Context, w *World) error {
 			f.w = w
@@ -334,7 +337,9 @@ func (f *failing) once(ctx context.Context, s *found, one outage, service string
 	for _, g := range f.passed {
 		g.forget(time.Now())
 	}
-	f.raw.forget(time.Now())
+	if f.raw != nil {
+		f.raw.forget(time.Now())
+	}
 	calm := time.Now()
 	if err := store.Sleep(ctx, settle); err != nil {
 		return err
@@ -355,23 +360,21 @@ func (f *failing) once(ctx context.Context, s *found, one outage, service string
 	if !one.etcd && etcd != f.etcdLeader(ctx) {
 		s.moved++
 	}
-	own := f.raw.longest(began, ended)
+	var own time.Duration
+	if f.raw != nil {
+		own = f.raw.longest(began, ended)
+		s.calm[etcdGap] = append(s.calm[etcdGap], millis(own))
+	}
 	for _, name := range fleet.Services {
 		if service != "" && name != service {
 			continue
 		}
 		for _, what := range measuredBy[name] {
 			figure := name + ": " + what
-			gap := f.passed[what].longest(began, ended)
-			if one.etcd {
-				gap = max(0, gap-own)
-			}
+			gap := max(0, f.passed[what].longest(began, ended)-own)
 			s.gaps[figure] = append(s.gaps[figure], millis(gap))
 			s.calm[figure] = append(s.calm[figure], millis(f.passed[what].longest(calm, began)))
 		}
-	}
-	if one.etcd {
-		s.calm[etcdGap] = append(s.calm[etcdGap], millis(own))
 	}
 	return nil
 }
