@@ -173,6 +173,7 @@ func (v *View) ask() {
 		v.watch.Close()
 		v.watch = v.store.Watch(v.prefix, v.revision+1)
 		v.asked = time.Now()
+		v.known = v.wanted // believed for one watch: whoever told of more may be wrong
 	}
 	watch := v.watch
 	v.mu.Unlock()
