@@ -116,7 +116,7 @@ func (c *Core) offer(g *group, r *model.Reservation) PassEntry {
 	again := v.refusedIn != 0 && v.refusedIn == c.passes-1 && v.refusedMod == r.Mod && len(r.Failed) == 0
 	c.flight.offers = append(c.flight.offers, offer{uid: r.UID, group: g.id, mod: r.Mod, again: again})
 	if again {
-		return PassEntry{Key: r.Key, UID: r.UID, Mod: r.Mod, Group: g.id, Again: true}
+		return PassEntry{Key: r.Key, UID: r.UID, Mod: r.Mod, Group: g.id, Trace: r.Trace, Again: true}
 	}
 	return PassEntry{
 		Key: r.Key, UID: r.UID, Epoch: r.Epoch, Mod: r.Mod,
