@@ -31,6 +31,10 @@ const (
 	// that were never answered: a control plane that is late is not helped by
 	// thousands of agents that begin anew.
 	maxPatience = 2
+	// returnWithin is the part of the time between heartbeats within which an agent
+	// that has nothing to tell comes back when its stream broke. A replica that ends
+	// breaks the streams of very many at once, while others take over its work.
+	returnWithin = 5
 	// registerTimeout bounds one attempt to register.
 	registerTimeout = 10 * time.Second
 )
@@ -108,8 +112,22 @@ func (a *Agent) Run(ctx context.Context) error {
 		}
 		a.log.Info("heartbeat stream ended", "error", err)
 		delay.wait(ctx)
+		if answered {
+			a.rest(ctx, mathrand.N(every/returnWithin+1))
+		}
 	}
 	return ctx.Err()
+}
+
+// rest waits for a time, or until there are news, which the next stream brings.
+func (a *Agent) rest(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-a.wake:
+	case <-ctx.Done():
+	}
 }
 
 // register makes the executor known, and answers the time between heartbeats.

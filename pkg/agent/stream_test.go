@@ -145,6 +145,22 @@ func TestChangesAreToldAtOnce(t *testing.T) {
 	c.awaitState(t, key(0), "EVICTED")
 }
 
+// An agent whose stream broke rests before it comes back, as others do what the end
+// of a replica calls for; but not with news.
+func TestNewsAreToldOverABrokenStream(t *testing.T) {
+	c := newControl(time.Hour)
+	a, address, stop := simulatedAgent(t, c, Config{})
+	order := submit(0, 1, "")
+	mustSubmit(t, a, order)
+	c.await(t, "the first heartbeat", func() bool { return c.complete["host"] > 0 })
+	stop()
+	if _, err := a.StopTask(t.Context(), stopOf(order, time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	c.serve(t, address)
+	c.awaitState(t, key(0), "EVICTED")
+}
+
 // What the answer to an order shows is no news. It is told by the next heartbeat
 // all the same, for the answer may not have come through.
 func TestWhatAnAnswerShowsIsNoNews(t *testing.T) {
