@@ -16,7 +16,7 @@ func (w *World) performRegistry(t term, _ *queue.Core, action model.Action) {
 		pass := inventory.Pass{Term: a.Term, Pass: a.Pass, Cut: a.Cut}
 		for _, e := range a.Entries {
 			if e.Again {
-				pass.Entries = append(pass.Entries, inventory.Entry{UID: e.UID, Mod: e.Mod, Again: true})
+				pass.Entries = append(pass.Entries, inventory.Entry{UID: e.UID, Mod: e.Mod, Group: e.Group, Again: true})
 				continue
 			}
 			pass.Entries = append(pass.Entries, inventory.Entry{

@@ -158,6 +158,8 @@ func (t *tenure[C]) serve(ctx, leaving context.Context) error {
 		Wait:      func(ctx context.Context, attempt int) error { return t.pause(ctx, attempt-1) },
 		Attempted: l.full.attempted,
 	})
+	// Who asks is sent here while the first round is written, and answered after it.
+	l.cfg.OnLead(true)
 	actions, err := t.driver.Lead(ctx, Leading{
 		Term: leadership.Term(), Log: shown{log, t.view}, Source: t, Confirm: t.confirm,
 		Grant: t.grant, Revoke: l.cfg.Store.Revoke, Durable: t.durable(),
@@ -166,7 +168,6 @@ func (t *tenure[C]) serve(ctx, leaving context.Context) error {
 		return err
 	}
 	t.carryOut(actions)
-	l.cfg.OnLead(true)
 	t.publish(true)
 	l.cfg.Log.Info("leading", "term", leadership.Term(), "revision", t.driver.Revision(), "after", time.Since(leadership.Since()))
 

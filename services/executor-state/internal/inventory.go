@@ -35,7 +35,7 @@ func (s *Inventory) TryAllocateAndLease(ctx context.Context, req *controlv1.Pass
 	pass := inventory.Pass{Term: req.GetTerm(), Pass: req.GetPass(), Cut: req.GetCut()}
 	for _, e := range req.GetEntries() {
 		if e.GetAgain() != 0 {
-			pass.Entries = append(pass.Entries, inventory.Entry{UID: e.GetUid(), Mod: e.GetAgain(), Again: true})
+			pass.Entries = append(pass.Entries, inventory.Entry{UID: e.GetUid(), Mod: e.GetAgain(), Group: e.GetGroup(), Again: true})
 			continue
 		}
 		pass.Entries = append(pass.Entries, inventory.Entry{

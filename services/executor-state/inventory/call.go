@@ -87,7 +87,7 @@ type Entry struct {
 	// Trace is the reservation's.
 	Trace model.Trace
 	// Again says that the last pass found no room for it, and that it has not changed
-	// since: only UID and Mod are given.
+	// since: only UID, Mod and Group are given.
 	Again bool
 }
 
@@ -108,8 +108,8 @@ const (
 	// Later: it was not looked at, for the entries before it took all that a
 	// pass may. None after it was either.
 	Later
-	// Forgotten: it was offered again, and nothing is known of it. None after it was
-	// looked at. It is to be offered as a whole.
+	// Forgotten: it was offered again, and neither it nor its record is known as it
+	// was then. None after it was looked at. It is to be offered as a whole.
 	Forgotten
 )
 

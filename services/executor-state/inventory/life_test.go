@@ -63,7 +63,7 @@ func (w *world) offer() {
 		if _, ok := w.keys[refOf(uid)]; ok && rapid.Bool().Draw(w.t, "offered") {
 			e := w.entry(uid)
 			if rapid.Bool().Draw(w.t, "again") { // refused or not
-				e = Entry{UID: e.UID, Mod: e.Mod, Again: true}
+				e = Entry{UID: e.UID, Mod: e.Mod, Group: e.Group, Again: true}
 			}
 			p.Entries = append(p.Entries, e)
 		}
@@ -323,7 +323,7 @@ func (w *world) entrySeats(uid string) int {
 	for _, in := range w.inputs {
 		if p, ok := in.Request.(Pass); ok {
 			for _, e := range p.Entries {
-				if e.UID == uid {
+				if e.UID == uid && !e.Again {
 					return e.Seats.Len()
 				}
 			}

@@ -51,12 +51,14 @@ func (c *Core) takePass(token uint64, p Pass) {
 			c.remember(known)
 			outcomes = append(outcomes, Outcome{UID: entry.UID, Result: Later})
 			continue
-		case again && (known == nil || known.entry.Mod != entry.Mod):
-			forgot = true
-			outcomes = append(outcomes, Outcome{UID: entry.UID, Result: Forgotten})
-			continue
-		case again:
+		case again && known != nil && known.entry.Mod == entry.Mod:
 			entry = known.entry
+		case again:
+			if entry, forgot = c.recall(entry); forgot {
+				outcomes = append(outcomes, Outcome{UID: entry.UID, Result: Forgotten})
+				continue
+			}
+			again = false
 		}
 		outcome := Outcome{UID: entry.UID, Result: Behind, Reason: fault.ReasonBehindHead}
 		switch {
@@ -79,6 +81,20 @@ func (c *Core) takePass(token uint64, p Pass) {
 	c.subject = model.Ref{}
 	c.waiting = append(c.waiting, waiting{token, outcomes})
 	c.answerPasses()
+}
+
+// recall makes an entry whole that another leader has refused, of the record that it
+// is of. It is forgotten as long as the view does not show that.
+func (c *Core) recall(e Entry) (whole Entry, forgot bool) {
+	held := c.reservations[e.UID]
+	if held == nil || held.mod != e.Mod {
+		return e, true
+	}
+	r := held.record.(*model.Reservation)
+	return Entry{
+		Key: r.Key, UID: r.UID, Epoch: held.create, Mod: held.mod, Group: e.Group,
+		Constraints: r.ConstraintsAt(c.now), Seats: r.Seats, Trace: r.Trace,
+	}, false
 }
 
 // admit compares the pass's term and number, once, at the door.

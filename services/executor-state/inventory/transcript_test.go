@@ -136,7 +136,7 @@ func (p *player) play(lines []string) {
 			entry.Group = cmp.Or(more["group"], entry.Group)
 			entry.Mod = cmp.Or(more.number("mod"), entry.Mod)
 			if more["again"] != "" {
-				entry = Entry{UID: entry.UID, Mod: entry.Mod, Again: true}
+				entry = Entry{UID: entry.UID, Mod: entry.Mod, Group: entry.Group, Again: true}
 			}
 			pass.Entries = append(pass.Entries, entry)
 		}

@@ -49,7 +49,7 @@ func (c *Calls) pass(ctx context.Context, t *loop.Term, pass queue.SendPass) {
 	request := &controlv1.PassRequest{Term: pass.Term, Pass: pass.Pass, Cut: pass.Cut}
 	for _, e := range pass.Entries {
 		if e.Again {
-			request.Entries = append(request.Entries, &controlv1.PassEntry{Uid: e.UID, Again: e.Mod})
+			request.Entries = append(request.Entries, &controlv1.PassEntry{Uid: e.UID, Again: e.Mod, Group: e.Group})
 			continue
 		}
 		request.Entries = append(request.Entries, &controlv1.PassEntry{

@@ -80,7 +80,7 @@ type PassEntry struct {
 	Seats       model.Seats
 	Trace       model.Trace
 	// Again says that the last pass found no room for it, and that it has not changed
-	// since: executor-state is told UID and Mod, and remembers the rest.
+	// since: executor-state is told UID, Mod and Group, and remembers the rest.
 	Again bool
 }
 

@@ -37,8 +37,8 @@ const (
 	// LATER: it was not looked at, for what is before it took all that one pass
 	// may. Nothing after it was either. It is to be offered again.
 	PassOutcome_LATER PassOutcome_Result = 5
-	// FORGOTTEN: it was offered again, and nothing is known of it. Nothing after it
-	// was looked at. It is to be offered as a whole.
+	// FORGOTTEN: it was offered again, and neither it nor its record is known as it
+	// was then. Nothing after it was looked at. It is to be offered as a whole.
 	PassOutcome_FORGOTTEN PassOutcome_Result = 6
 )
 
@@ -313,9 +313,9 @@ type PassEntry struct {
 	// Trace is the reservation's.
 	Trace string `protobuf:"bytes,8,opt,name=trace,proto3" json:"trace,omitempty"`
 	// Again is the modification revision of a reservation that the last pass of
-	// this term found no room for, and that has not changed since. Only it and uid
-	// are given: executor-state remembers the rest. Mod is 0, so that one that does
-	// not know of this takes the entry for stale.
+	// this term found no room for, and that has not changed since. Only it, uid and
+	// group are given: executor-state remembers the rest, or has it of the record. Mod
+	// is 0, so that one that does not know of this takes the entry for stale.
 	Again         int64 `protobuf:"varint,9,opt,name=again,proto3" json:"again,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
