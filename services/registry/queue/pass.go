@@ -41,13 +41,13 @@ type cursor struct {
 // cursors is a heap of queues by what each offers next, behind its head.
 type cursors struct {
 	compare func(a, b *model.Reservation) int
-	list    []cursor
+	list    []*cursor
 }
 
 func (h *cursors) Len() int           { return len(h.list) }
 func (h *cursors) Less(i, j int) bool { return h.compare(h.list[i].next, h.list[j].next) < 0 }
 func (h *cursors) Swap(i, j int)      { h.list[i], h.list[j] = h.list[j], h.list[i] }
-func (h *cursors) Push(x any)         { h.list = append(h.list, x.(cursor)) }
+func (h *cursors) Push(x any)         { h.list = append(h.list, x.(*cursor)) }
 func (h *cursors) Pop() any {
 	last := h.list[len(h.list)-1]
 	h.list = h.list[:len(h.list)-1]
@@ -82,11 +82,11 @@ func (c *Core) sendPass() {
 	entries, workers := c.config.PassEntries, c.config.PassWorkers
 	behind := &cursors{compare: c.compare}
 	for len(heads) > 0 || behind.Len() > 0 {
-		var at cursor
+		var at *cursor
 		if behind.Len() == 0 || len(heads) > 0 && c.compare(heads[0].next, behind.list[0].next) < 0 {
-			at, heads = heads[0], heads[1:]
+			at, heads = &heads[0], heads[1:]
 		} else {
-			at = heap.Pop(behind).(cursor)
+			at = heap.Pop(behind).(*cursor)
 			size := at.next.Seats.Len()
 			if entries == 0 || workers < size {
 				continue
