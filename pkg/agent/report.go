@@ -93,6 +93,16 @@ func (e *entry) due(s scope) bool {
 	return true
 }
 
+// owes says whether there is anything that no answer has confirmed.
+func (l *ledger) owes() bool {
+	for _, e := range l.entries {
+		if e.due(untold) {
+			return true
+		}
+	}
+	return false
+}
+
 func (e *entry) wire() *controlv1.WorkerReport {
 	return &controlv1.WorkerReport{
 		Job: e.Job, Stage: e.Stage, Index: e.Seat.Index, Number: e.Seat.Number, Epoch: e.Epoch, Uid: e.uid,

@@ -112,11 +112,18 @@ func (a *Agent) Run(ctx context.Context) error {
 		}
 		a.log.Info("heartbeat stream ended", "error", err)
 		delay.wait(ctx)
-		if answered {
+		if answered && !errors.Is(err, errSilent) && !a.owesNews() {
 			a.rest(ctx, mathrand.N(every/returnWithin+1))
 		}
 	}
 	return ctx.Err()
+}
+
+// owesNews says whether something was not told, or not answered as durable.
+func (a *Agent) owesNews() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.ledger.owes()
 }
 
 // rest waits for a time, or until there are news, which the next stream brings.

@@ -245,12 +245,20 @@ func (d *Driver[C]) Round(ctx context.Context, events []model.Event) ([]model.Ac
 		}
 		after := make([]int, len(events)) // effects decided up to and with each event
 		tentative := make([][]model.Action, len(events))
+		var undecided map[uint64]bool // requests that the core goes on with later
 		for i, event := range events {
 			var err error
+			before := len(d.effects)
 			if tentative[i], err = d.step(event); err != nil {
 				return actions, err
 			}
 			after[i] = len(d.effects)
+			if input, ok := event.(model.Input); ok && after[i] == before && !answers(tentative[i]) {
+				if undecided == nil {
+					undecided = map[uint64]bool{}
+				}
+				undecided[input.Token] = true
+			}
 		}
 		durable, late, err := d.commit(ctx)
 		if err == nil {
@@ -308,7 +316,7 @@ func (d *Driver[C]) Round(ctx context.Context, events []model.Event) ([]model.Ac
 					return actions, err
 				}
 			}
-			return append(append(actions, open...), d.putOff(events)...), nil
+			return append(append(actions, open...), d.putOff(events, undecided)...), nil
 		case errors.Is(err, store.ErrFenced):
 			return actions, ErrFenced
 		default:

@@ -21,11 +21,12 @@ func isFull(err error) bool {
 }
 
 // putOff answers whoever wants to write that the store is full, and keeps for
-// later what else the core has not had. What it decides by itself it decides again
-// by then.
-func (d *Driver[C]) putOff(events []model.Event) (answers []model.Action) {
+// later what else the core has not had, and requests that are undecided: a core that
+// has begun with one may go on with it, so that nobody can say that it changed
+// nothing. What it decides by itself it decides again by then.
+func (d *Driver[C]) putOff(events []model.Event, undecided map[uint64]bool) (answers []model.Action) {
 	for _, event := range notTold(events) {
-		if input, ok := event.(model.Input); ok {
+		if input, ok := event.(model.Input); ok && !undecided[input.Token] {
 			answers = append(answers, model.Reply{Token: input.Token, Err: errFull("this call changed nothing")})
 			continue
 		}

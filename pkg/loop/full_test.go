@@ -73,6 +73,25 @@ func TestWhatAFullStoreCameBeforeIsGivenAgain(t *testing.T) {
 	r.wantTold("pong 7")
 }
 
+// A request that the core has not decided may be gone on with: nobody says that it
+// changed nothing, and it is given again.
+func TestAFullStoreDoesNotRefuseWhatIsUndecided(t *testing.T) {
+	r := newRig(t)
+	room := fill(r.fake)
+	actions, err := r.driver.Round(t.Context(), []model.Event{
+		model.Input{Token: 1, Request: put{record: executor("a")}}, model.Input{Token: 2, Request: mull{}},
+	})
+	if err != nil || len(actions) != 1 || actions[0].(model.Reply).Token != 1 {
+		t.Fatalf("%+v, %v", actions, err)
+	}
+	r.core.told = nil
+	room()
+	if actions, err := r.driver.Round(t.Context(), nil); err != nil || len(actions) != 0 {
+		t.Fatalf("%+v, %v", actions, err)
+	}
+	r.wantTold("mull")
+}
+
 // While the store is full reads are answered, those too that confirm the term, and
 // writes say why they are not made; nobody has to do anything once there is room.
 func TestReadsGoOnInAFullStore(t *testing.T) {

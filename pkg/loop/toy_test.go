@@ -28,6 +28,8 @@ type (
 	}
 	// get answers the record, or nil.
 	get struct{ ref model.Ref }
+	// mull is decided at some later time.
+	mull struct{}
 	// ping makes an action to be performed.
 	ping struct{ n int }
 )
@@ -127,6 +129,8 @@ func (c *toy) input(e model.Input) {
 	case get:
 		c.tell("get %s", name(r.ref))
 		c.out = append(c.out, model.Reply{Token: e.Token, Value: c.records[r.ref]})
+	case mull:
+		c.tell("mull")
 	case ping:
 		c.tell("ping %d", r.n)
 		c.out = append(c.out, r, model.Reply{Token: e.Token, Value: r.n})

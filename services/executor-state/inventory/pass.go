@@ -34,6 +34,9 @@ const (
 // decided either. Nor is anything behind one that is offered again and forgotten,
 // for it might have had room before.
 func (c *Core) takePass(token uint64, p Pass) {
+	// Only then has the registry heard all that the last pass said: one that is taken
+	// twice, for its answer was lost or its round taken back, is answered whole.
+	next := p.Term == c.passTerm && p.Pass == c.pass+1
 	if err := c.admit(p); err != nil {
 		c.reply(token, nil, err)
 		return
@@ -53,6 +56,8 @@ func (c *Core) takePass(token uint64, p Pass) {
 			continue
 		case again && known != nil && known.entry.Mod == entry.Mod:
 			entry = known.entry
+		case again && c.aside.uids[entry.UID]:
+			again = false // it is refused by its name
 		case again:
 			if entry, forgot = c.recall(entry); forgot {
 				outcomes = append(outcomes, Outcome{UID: entry.UID, Result: Forgotten})
@@ -72,7 +77,7 @@ func (c *Core) takePass(token uint64, p Pass) {
 		}
 		stopped[entry.Group] = outcome.Result != Granted &&
 			outcome.Reason != fault.ReasonInvalid && outcome.Reason != fault.ReasonPoison
-		if again && outcome == known.outcome {
+		if next && again && outcome == known.outcome {
 			c.counts.attempt(outcome)
 			continue
 		}

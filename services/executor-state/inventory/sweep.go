@@ -139,7 +139,8 @@ func (s *disables) sweeping() bool {
 // answers the call. A repeat is answered with it.
 func (c *Core) shut(token uint64, d *model.Disable) {
 	s := c.disables.shuttingOf(d.ID)
-	if s == nil {
+	asked := s == nil
+	if asked {
 		s = &shutting{request: d, attributes: attributesOf(d.Attributes)}
 		c.disables.shutting = append(c.disables.shutting, s)
 		c.disables.byKind[d.ID] = s.attributes
@@ -148,6 +149,9 @@ func (c *Core) shut(token uint64, d *model.Disable) {
 		s.tokens = append(s.tokens, token)
 	}
 	c.sweep()
+	if !asked {
+		return // calls of before wait, and are answered again if this is taken back
+	}
 	if s.late = !s.decided; !s.late {
 		c.disables.forget(d.ID)
 	}

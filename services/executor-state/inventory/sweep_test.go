@@ -228,3 +228,19 @@ func TestDisableInStepsTellsOfWhatComesMeanwhile(t *testing.T) {
 		t.Errorf("%+v", r.events[told:])
 	}
 }
+
+// A repeat completes a request that was cut, and its round is taken back: whoever
+// asked first is answered, too.
+func TestARepeatOfALateDisableIsTakenBack(t *testing.T) {
+	r := zoned()
+	first := r.ask(Disable{RequestID: "d", Selector: zoneA})
+	r.inputs = nil // of a round that is over
+	r.core.limits.sweep = 1 << 14
+	r.ask(Disable{RequestID: "d", Selector: zoneA})
+	delete(r.replies, first) // as it is not durable
+	r.abandon()
+	r.settle()
+	if _, ok := r.replies[first]; !ok {
+		t.Error("the first call is never answered")
+	}
+}

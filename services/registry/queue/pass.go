@@ -25,8 +25,8 @@ type offer struct {
 type found struct {
 	// passed have room, or can never have; then one stopped it, or cut says that
 	// the pass ended before.
-	passed       int
-	stopped, cut bool
+	passed                int
+	granted, stopped, cut bool
 }
 
 // cursor is where a pass has come to in one queue.
@@ -152,7 +152,7 @@ func (c *Core) passDone(done PassDone) {
 			c.counts.Offers[outcome.Result]++
 		}
 		if v != nil && v.waits() {
-			if outcome.Result == NoFit && done.Remembers {
+			if outcome.Result == NoFit && !hopeless(outcome) && done.Remembers {
 				v.refusedIn, v.refusedMod = f.pass, offer.mod
 			}
 			c.subject = v.r.Ref()
@@ -163,6 +163,9 @@ func (c *Core) passDone(done PassDone) {
 	for id, q := range queues {
 		if g := c.groups[id]; g != nil {
 			g.depth = q.depth(g.depth, c.config.PassEntries)
+			if q.granted && !q.stopped && !q.cut {
+				c.makeDue(g) // behind what can never have room, too
+			}
 		}
 	}
 	if len(c.due) == 0 {
@@ -174,14 +177,20 @@ func (c *Core) passDone(done PassDone) {
 func (q found) then(o Outcome) found {
 	switch {
 	case q.stopped || q.cut:
-	case o.Result == Granted, o.Result == NoFit && (o.Reason == fault.ReasonInvalid || o.Reason == fault.ReasonPoison):
+	case o.Result == Granted, hopeless(&o):
 		q.passed++
+		q.granted = q.granted || o.Result == Granted
 	case o.Result == Later, o.Result == Forgotten:
 		q.cut = true
 	default:
 		q.stopped = true
 	}
 	return q
+}
+
+// hopeless says that an entry can never have room, and stops nobody.
+func hopeless(o *Outcome) bool {
+	return o.Result == NoFit && (o.Reason == fault.ReasonInvalid || o.Reason == fault.ReasonPoison)
 }
 
 // depth is how many are offered next, of a queue of which so many were.

@@ -280,7 +280,7 @@ func (a args) chunk() *model.TaskChunk {
 	return chunk
 }
 
-// outcome of the pass in flight: UID=granted, nofit, stale, behind, later or forgotten; a grant
+// outcome of the pass in flight: UID=granted, nofit, poison, stale, behind, later or forgotten; a grant
 // stores the lease, which the core is not shown.
 func (w *world) outcome(a args) PassDone {
 	done := PassDone{Pass: w.core.passes, Remembers: a.named["remembers"] != ""}
@@ -297,6 +297,8 @@ func (w *world) outcome(a args) PassDone {
 		case "nofit":
 			outcome.Result, outcome.Reason, outcome.Message = NoFit, fault.ReasonInsufficientCapacity, "too few executors"
 			outcome.Fitting = int(a.number("fitting"))
+		case "poison":
+			outcome.Result, outcome.Reason = NoFit, fault.ReasonPoison
 		case "stale":
 			outcome.Result = Stale
 		case "behind":

@@ -1,0 +1,71 @@
+package inventory
+
+import (
+	"slices"
+	"testing"
+
+	"berth.dev/pkg/model"
+)
+
+func again(e Entry) Entry { return Entry{UID: e.UID, Mod: e.Mod, Group: e.Group, Again: true} }
+
+// take offers entries in a pass of a number.
+func (r *rig) take(t *testing.T, n int64, entries ...Entry) []Outcome {
+	t.Helper()
+	value, err := r.do(Pass{Term: r.registryTerm(), Pass: n, Cut: r.rev, Entries: entries})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return value.([]Outcome)
+}
+
+func of(outcomes []Outcome, uid string) []Outcome {
+	return slices.DeleteFunc(slices.Clone(outcomes), func(o Outcome) bool { return o.UID != uid })
+}
+
+// The answer to a pass that had news of an entry is lost. The repeat has them too.
+func TestARepeatedPassTellsItsNewsAgain(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.ready(small("h1", 500, 1))
+	e := r.queue("big", 5, cpu(1000))
+	r.take(t, 1, e)
+	r.ready(small("h2", 2000, 2))
+	first, second := r.take(t, 2, again(e)), r.take(t, 2, again(e))
+	if len(first) != 1 || first[0].Fitting != 2 || !slices.Equal(first, second) {
+		t.Errorf("first %+v, then %+v", first, second)
+	}
+	if third := r.take(t, 3, again(e)); len(third) != 0 {
+		t.Errorf("nothing is new, but %+v", third)
+	}
+}
+
+// The same without a loss: another grant of the pass rests on what has changed, so
+// that its round is taken back, and the pass is given again.
+func TestAPassThatIsTakenBackTellsItsNews(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.ready(small("h1", 500, 1))
+	e := r.queue("big", 5, cpu(1000))
+	r.take(t, 1, e)
+	r.ready(small("h2", 2000, 2))
+	o := r.queue("other", 1, cpu(100))
+	r.write(&model.Reservation{Key: keyOf("other"), UID: "other", State: model.Cancelled, Seats: model.Seats{{Last: 0, Number: 1}}})
+	if outcomes := r.take(t, 2, again(e), o); len(of(outcomes, "big")) != 1 {
+		t.Errorf("no word of big: %+v", outcomes)
+	}
+}
+
+// One whose record is left alone is refused by its name, and what is behind it is
+// looked at.
+func TestANamedEntryWhoseRecordIsLeftAlone(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.ready(small("h1", 500, 1))
+	e := r.queue("x", 1, cpu(1000))
+	r.drop(model.Ref{Kind: model.KindReservation, Key: keyOf("x"), ID: "x"})
+	r.catchUp()
+	r.step(model.Held{Ref: model.Ref{Kind: model.KindReservation, Key: keyOf("x"), ID: "x"}})
+	o := r.queue("y", 5, cpu(1000))
+	whole := r.take(t, 1, e, o)
+	if named := r.take(t, 2, again(e), again(o)); !slices.Equal(of(named, "x"), of(whole, "x")) {
+		t.Errorf("%+v, and whole %+v", named, whole)
+	}
+}
