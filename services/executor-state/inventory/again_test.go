@@ -19,17 +19,24 @@ func (r *rig) take(t *testing.T, n int64, entries ...Entry) []Outcome {
 	return value.([]Outcome)
 }
 
+// refusedOnce is a rig with a batch of five that the first pass found no room for at
+// all, and for which there is room for two now.
+func refusedOnce(t *testing.T) (*rig, Entry) {
+	r := lead(DefaultConfig())
+	r.ready(small("h1", 500, 1))
+	e := r.queue("big", 5, cpu(1000))
+	r.take(t, 1, e)
+	r.ready(small("h2", 2000, 2))
+	return r, e
+}
+
 func of(outcomes []Outcome, uid string) []Outcome {
 	return slices.DeleteFunc(slices.Clone(outcomes), func(o Outcome) bool { return o.UID != uid })
 }
 
 // The answer to a pass that had news of an entry is lost. The repeat has them too.
 func TestARepeatedPassTellsItsNewsAgain(t *testing.T) {
-	r := lead(DefaultConfig())
-	r.ready(small("h1", 500, 1))
-	e := r.queue("big", 5, cpu(1000))
-	r.take(t, 1, e)
-	r.ready(small("h2", 2000, 2))
+	r, e := refusedOnce(t)
 	first, second := r.take(t, 2, again(e)), r.take(t, 2, again(e))
 	if len(first) != 1 || first[0].Fitting != 2 || !slices.Equal(first, second) {
 		t.Errorf("first %+v, then %+v", first, second)
@@ -42,11 +49,7 @@ func TestARepeatedPassTellsItsNewsAgain(t *testing.T) {
 // The same without a loss: another grant of the pass rests on what has changed, so
 // that its round is taken back, and the pass is given again.
 func TestAPassThatIsTakenBackTellsItsNews(t *testing.T) {
-	r := lead(DefaultConfig())
-	r.ready(small("h1", 500, 1))
-	e := r.queue("big", 5, cpu(1000))
-	r.take(t, 1, e)
-	r.ready(small("h2", 2000, 2))
+	r, e := refusedOnce(t)
 	o := r.queue("other", 1, cpu(100))
 	r.write(&model.Reservation{Key: keyOf("other"), UID: "other", State: model.Cancelled, Seats: model.Seats{{Last: 0, Number: 1}}})
 	if outcomes := r.take(t, 2, again(e), o); len(of(outcomes, "big")) != 1 {
