@@ -107,8 +107,8 @@ func (c *Core) sendPass() {
 }
 
 // offer makes an entry of a reservation. One that the pass before found no room for
-// is named and no more, unless it is as it was no longer: the executors to avoid
-// become fewer with time.
+// is named and no more as long as it has not changed. One that avoids executors does
+// so with time, and is always told of in whole.
 func (c *Core) offer(g *group, r *model.Reservation) PassEntry {
 	c.subject = r.Ref()
 	v := c.versions[r.UID]
