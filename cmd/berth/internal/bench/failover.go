@@ -158,7 +158,7 @@ func (o *failoverOptions) measure(ctx context.Context, binary string, one outage
 	shows := fmt.Sprintf("%s; %d executors, %d waiting", one.shows, o.executors, o.waiting)
 	f := &failing{o: o, passed: map[string]*gaps{writes: {}, grants: {}, begins: {}}}
 	if one.etcd {
-		f.raw = &gaps{}
+		f.passed[puts] = &gaps{}
 	}
 	w := Workload{Name: one.name, Shows: shows, Run: func(ctx context.Context, r *Run) error {
 		err := r.World(ctx, func(ctx context.Context, w *World) error {
@@ -337,9 +337,6 @@ func (f *failing) once(ctx context.Context, s *found, one outage, service string
 	for _, g := range f.passed {
 		g.forget(time.Now())
 	}
-	if f.raw != nil {
-		f.raw.forget(time.Now())
-	}
 	calm := time.Now()
 	if err := store.Sleep(ctx, settle); err != nil {
 		return err
@@ -361,8 +358,8 @@ func (f *failing) once(ctx context.Context, s *found, one outage, service string
 		s.moved++
 	}
 	var own time.Duration
-	if f.raw != nil {
-		own = f.raw.longest(began, ended)
+	if raw := f.passed[puts]; raw != nil {
+		own = raw.longest(began, ended)
 		s.calm[etcdGap] = append(s.calm[etcdGap], millis(own))
 	}
 	for _, name := range fleet.Services {
