@@ -30,6 +30,14 @@ func simulatedAgent(t *testing.T, c *control, cfg Config) (*Agent, string, func(
 	return a, address, stop
 }
 
+// runsOne is an agent with one worker, of which the control plane knows.
+func runsOne(t *testing.T, c *control) {
+	t.Helper()
+	a, _, _ := simulatedAgent(t, c, Config{})
+	mustSubmit(t, a, submit(0, 1, ""))
+	c.awaitState(t, key(0), "RUNNING")
+}
+
 // An end is told again, over an outage of the control plane, until it is
 // answered as durable. Then it is not in the reports any more.
 func TestEndsAreRepeated(t *testing.T) {
@@ -214,9 +222,7 @@ func TestSeveralOrdersInOneCall(t *testing.T) {
 // A control plane that takes heartbeats and never answers is left.
 func TestSilentStream(t *testing.T) {
 	c := newControl(10 * time.Millisecond)
-	a, _, _ := simulatedAgent(t, c, Config{})
-	mustSubmit(t, a, submit(0, 1, ""))
-	c.awaitState(t, key(0), "RUNNING")
+	runsOne(t, c)
 	c.mu.Lock()
 	before := c.complete["host"]
 	c.mute = true
@@ -227,9 +233,7 @@ func TestSilentStream(t *testing.T) {
 // An agent that is asked for everything tells it, on the stream that it has.
 func TestTellsEverything(t *testing.T) {
 	c := newControl(10 * time.Millisecond)
-	a, _, _ := simulatedAgent(t, c, Config{})
-	mustSubmit(t, a, submit(0, 1, ""))
-	c.awaitState(t, key(0), "RUNNING")
+	runsOne(t, c)
 	c.mu.Lock()
 	before := c.complete["host"]
 	streams := c.streams
