@@ -75,21 +75,37 @@ func cancelled(answer *berthv1.CancelAnswer, refused *fault.Error) (string, erro
 	return fmt.Sprintf("cancelled %d", answer.GetCancelled()), nil
 }
 
-func (p *player) get(w *words) (string, error) {
-	r, refused := p.read(w.key())
-	if refused != nil {
-		return refusal(refused), nil
-	}
-	return reservationText(r), nil
+func (p *player) get(w *words) (text string, err error) {
+	key := w.key()
+	err = p.Until(func() bool {
+		r, refused := p.read(key)
+		if refused != nil {
+			text = refusal(refused)
+			return true
+		}
+		text = reservationText(r)
+		return !offered(r)
+	})
+	return text, err
 }
 
-func (p *player) list(w *words) (string, error) {
-	answer, refused := call(p, p.reservations.ListReservations, &berthv1.ListReservationsRequest{Job: w.next("job"), PageSize: 1000})
-	if refused != nil {
-		return refusal(refused), nil
-	}
-	return lines(answer.GetReservations(), reservationText), nil
+func (p *player) list(w *words) (text string, err error) {
+	job := w.next("job")
+	err = p.Until(func() bool {
+		answer, refused := call(p, p.reservations.ListReservations, &berthv1.ListReservationsRequest{Job: job, PageSize: 1000})
+		if refused != nil {
+			text = refusal(refused)
+			return true
+		}
+		text = lines(answer.GetReservations(), reservationText)
+		return !slices.ContainsFunc(answer.GetReservations(), offered)
+	})
+	return text, err
 }
+
+// offered says whether a reservation is being offered to executor-state, which
+// happens whenever something has changed: a state that is only passed through.
+func offered(r *berthv1.Reservation) bool { return r.GetState() == berthv1.Reservation_LEASING }
 
 // lines shows a list, a line each.
 func lines[T any](list []T, text func(T) string) string {
