@@ -66,12 +66,20 @@ func (e *Etcd) Client() *clientv3.Client { return e.client }
 // Close ends every call and watch.
 func (e *Etcd) Close() error { return e.client.Close() }
 
+// asking is the context of a call: with the default deadline if it has none, and
+// for members that know who leads only. One that is cut off from the others would
+// keep a call until its deadline, and with it every third one; so it refuses at
+// once, and the next attempt is at another member.
+func asking(ctx context.Context) (context.Context, context.CancelFunc) {
+	return withDeadline(clientv3.WithRequireLeader(ctx))
+}
+
 // Txn implements Store. The client does not repeat a write once it is sent.
 func (e *Etcd) Txn(ctx context.Context, txn Txn) (TxnResult, error) {
 	if err := checkSize(txn); err != nil {
 		return TxnResult{}, err
 	}
-	ctx, cancel := withDeadline(ctx)
+	ctx, cancel := asking(ctx)
 	defer cancel()
 	resp, err := e.client.Txn(ctx).If(compares(txn.If)...).Then(ops(txn.Then)...).Else(gets(txn.Else)...).Commit()
 	if err != nil {
@@ -142,7 +150,7 @@ func gets(keys []string) []clientv3.Op {
 
 // Get implements Store.
 func (e *Etcd) Get(ctx context.Context, key string) (KV, bool, error) {
-	ctx, cancel := withDeadline(ctx)
+	ctx, cancel := asking(ctx)
 	defer cancel()
 	resp, err := e.client.Get(ctx, key)
 	if err != nil {
@@ -156,7 +164,7 @@ func (e *Etcd) Get(ctx context.Context, key string) (KV, bool, error) {
 
 // Page implements Store.
 func (e *Etcd) Page(ctx context.Context, req PageRequest) (Page, error) {
-	ctx, cancel := withDeadline(ctx)
+	ctx, cancel := asking(ctx)
 	defer cancel()
 	options := []clientv3.OpOption{clientv3.WithRange(req.To), clientv3.WithRev(req.Revision), clientv3.WithLimit(int64(req.Limit))}
 	if req.KeysOnly {
@@ -178,7 +186,7 @@ func (e *Etcd) Page(ctx context.Context, req PageRequest) (Page, error) {
 
 // Grant implements Store.
 func (e *Etcd) Grant(ctx context.Context, ttl time.Duration) (Lease, error) {
-	ctx, cancel := withDeadline(ctx)
+	ctx, cancel := asking(ctx)
 	defer cancel()
 	resp, err := e.client.Grant(ctx, int64((ttl+time.Second-1)/time.Second))
 	if err != nil {
@@ -189,7 +197,7 @@ func (e *Etcd) Grant(ctx context.Context, ttl time.Duration) (Lease, error) {
 
 // KeepAlive implements Store.
 func (e *Etcd) KeepAlive(ctx context.Context, lease int64) (time.Duration, error) {
-	ctx, cancel := withDeadline(ctx)
+	ctx, cancel := asking(ctx)
 	defer cancel()
 	resp, err := e.client.KeepAliveOnce(ctx, clientv3.LeaseID(lease))
 	if err != nil {
@@ -203,7 +211,7 @@ func (e *Etcd) KeepAlive(ctx context.Context, lease int64) (time.Duration, error
 
 // Revoke implements Store.
 func (e *Etcd) Revoke(ctx context.Context, lease int64) error {
-	ctx, cancel := withDeadline(ctx)
+	ctx, cancel := asking(ctx)
 	defer cancel()
 	_, err := e.client.Revoke(ctx, clientv3.LeaseID(lease))
 	return classify(err)
@@ -211,7 +219,7 @@ func (e *Etcd) Revoke(ctx context.Context, lease int64) error {
 
 // Alarms implements Store.
 func (e *Etcd) Alarms(ctx context.Context) ([]string, error) {
-	ctx, cancel := withDeadline(ctx)
+	ctx, cancel := asking(ctx)
 	defer cancel()
 	resp, err := e.client.AlarmList(ctx)
 	if err != nil {

@@ -92,7 +92,9 @@ func (r *Renewer) Run(ctx context.Context) error {
 func (r *Renewer) stream(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	s, err := pb.NewLeaseClient(r.client.ActiveConnection()).LeaseKeepAlive(ctx)
+	// A member of etcd that knows no leader, or loses it, ends the stream: the next
+	// one is to another.
+	s, err := pb.NewLeaseClient(r.client.ActiveConnection()).LeaseKeepAlive(clientv3.WithRequireLeader(ctx))
 	if err != nil {
 		return
 	}

@@ -1,0 +1,68 @@
+package store_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"berth.dev/pkg/store"
+	"berth.dev/pkg/store/etcdtest"
+)
+
+// A member of etcd that is cut off from the others answers, and knows nothing. It is
+// told at once to say so, since the next attempt is at another: it would keep every
+// third call until its deadline, for as long as the cut lasts.
+func TestMemberThatKnowsNoLeader(t *testing.T) {
+	cluster := etcdtest.StartCluster(t, 2)
+	whole := cluster.Store(t)
+	lease, err := whole.Grant(t.Context(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster.Kill(1)
+	alone, err := store.Dial(store.DialConfig{Endpoints: cluster.Endpoints()[:1]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { alone.Close() })
+	for alone.Inspect(t.Context(), time.Second).Members[0].HasLeader {
+		// until it has noticed
+	}
+	for name, call := range map[string]func(context.Context) error{
+		"txn": func(ctx context.Context) error {
+			_, err := alone.Txn(ctx, store.Txn{Then: []store.Op{store.Put("k", nil)}})
+			return err
+		},
+		"get": func(ctx context.Context) error {
+			_, _, err := alone.Get(ctx, "k")
+			return err
+		},
+		"page": func(ctx context.Context) error {
+			_, err := alone.Page(ctx, store.PageRequest{From: "k", To: "l", Limit: 1})
+			return err
+		},
+		"grant": func(ctx context.Context) error {
+			_, err := alone.Grant(ctx, time.Hour)
+			return err
+		},
+		"keep alive": func(ctx context.Context) error {
+			_, err := alone.KeepAlive(ctx, lease.ID)
+			return err
+		},
+		"revoke": func(ctx context.Context) error { return alone.Revoke(ctx, lease.ID) },
+		"alarms": func(ctx context.Context) error {
+			_, err := alone.Alarms(ctx)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // some repeat it for a while
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			if err := call(ctx); err == nil || !strings.Contains(err.Error(), "no leader") {
+				t.Errorf("%v, of a member that knows no leader", err)
+			}
+		})
+	}
+}
