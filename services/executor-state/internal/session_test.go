@@ -164,6 +164,36 @@ func TestRunOutIsAnnouncedAgain(t *testing.T) {
 	})
 }
 
+// Presence that goes while its etcd lease lasts is asked for anew, however often it
+// was found to be there.
+func TestPresenceThatWentIsAnnouncedAgain(t *testing.T) {
+	play(t, func(t *testing.T, s *session, _ *renewals, agents *Agents) {
+		beat := func() bool {
+			time.Sleep(renewEvery)
+			answer, err := s.sends(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return answer.GetPresent()
+		}
+		for range 2 {
+			if !beat() {
+				t.Fatal("it is not present to begin with")
+			}
+		}
+		old := s.lease
+		if _, err := agents.Depart(t.Context(), &controlv1.DepartRequest{Id: s.id, Incarnation: s.incarnation, EtcdLease: old}); err != nil {
+			t.Fatal(err)
+		}
+		if beat() {
+			t.Error("what has departed is present still")
+		}
+		if !beat() || s.lease == old {
+			t.Errorf("it is not announced again: etcd lease %d after %d", s.lease, old)
+		}
+	})
+}
+
 // The older of two copies of an agent is told as soon as its renewal does not
 // stand any more.
 func TestOlderCopyIsTold(t *testing.T) {
