@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -254,15 +255,24 @@ func (p *Processes) Store() (store.Store, keyspace.Space) {
 	return p.store, keyspace.New("default")
 }
 
-// Programs implements Cluster. The processes of workers and their keepers, and no
-// others, work in directories of the fleet's.
+// Programs implements Cluster.
 func (p *Processes) Programs() (int, error) {
+	programs, err := p.programs()
+	return len(programs), err
+}
+
+// programs are the processes of workers and their keepers: they, and no others,
+// work in directories of the fleet's.
+func (p *Processes) programs() ([]int, error) {
 	links, err := filepath.Glob("/proc/[0-9]*/cwd")
-	programs := 0
+	var programs []int
 	for _, link := range links {
 		dir, err := os.Readlink(link) // what ends meanwhile works nowhere
-		if err == nil && strings.HasPrefix(dir, p.dir+string(filepath.Separator)) {
-			programs++
+		if err != nil || !strings.HasPrefix(dir, p.dir+string(filepath.Separator)) {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(link))); err == nil {
+			programs = append(programs, pid)
 		}
 	}
 	return programs, err
@@ -300,7 +310,14 @@ func (p *Processes) Rest() error {
 	return err
 }
 
-// Close implements Cluster.
+// Close implements Cluster. What a killed agent has left running ends here.
 func (p *Processes) Close() error {
-	return errors.Join(p.store.Close(), p.ClientConn.Close(), p.fleet.Close())
+	err := errors.Join(p.store.Close(), p.ClientConn.Close(), p.fleet.Close())
+	programs, listed := p.programs()
+	for _, pid := range programs {
+		if e := syscall.Kill(pid, syscall.SIGKILL); !errors.Is(e, syscall.ESRCH) {
+			err = errors.Join(err, e)
+		}
+	}
+	return errors.Join(err, listed)
 }
