@@ -27,7 +27,7 @@ type host struct {
 	cohort *cohort
 	// free is as [shape.free] answers it, while it may be given work.
 	free []int64
-	// freed is the number of its newest entry in Core.freed.
+	// freed is the number of its newest entry in Core.freed that is not of a kind.
 	freed uint64
 	// named are the ids of the requests to disable that name it, in order.
 	named    []string
