@@ -12,7 +12,11 @@ import (
 )
 
 // reportBacklog is how many reports of an agent may wait for the one under way.
-const reportBacklog = 64
+// Those of changes wait as one, of joinedWorkers at most.
+const (
+	reportBacklog = 64
+	joinedWorkers = 1024
+)
 
 // line is the way back to an agent. Neither method waits, and both may be called
 // when the stream has ended.
@@ -198,6 +202,9 @@ func (s *session) locate(c *inventory.Core) *model.Live {
 func (s *session) forward(r *controlv1.ExecutorReport) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if n := len(s.reports); n > 0 && join(s.reports[n-1], r) {
+		return true
+	}
 	if len(s.reports) >= reportBacklog {
 		return false
 	}
@@ -206,6 +213,18 @@ func (s *session) forward(r *controlv1.ExecutorReport) bool {
 		s.forwarding = true
 		go s.forwardAll()
 	}
+	return true
+}
+
+// join adds what a report tells to the one that waits before it, in order, and says
+// whether it has: each change is told, in one call in place of many. A complete one
+// stays as it is, since what it does not list is judged by when it was made.
+func join(waiting, r *controlv1.ExecutorReport) bool {
+	if waiting.GetComplete() || r.GetComplete() || len(waiting.GetWorkers())+len(r.GetWorkers()) > joinedWorkers {
+		return false
+	}
+	waiting.Workers = append(waiting.Workers, r.GetWorkers()...)
+	waiting.Sequence = r.GetSequence()
 	return true
 }
 
