@@ -27,7 +27,7 @@ func (e *Etcd) Stream(ctx context.Context, req PageRequest, tell func([]KV)) (in
 	}
 	parts, err := e.client.GetStream(ctx, req.From, options...)
 	if err != nil {
-		return 0, noStream(err)
+		return 0, e.noStream(err)
 	}
 	defer func() { // the client's goroutine ends once nothing is left
 		cancel(nil)
@@ -37,7 +37,7 @@ func (e *Etcd) Stream(ctx context.Context, req PageRequest, tell func([]KV)) (in
 	revision, whole := req.Revision, false
 	for part := range parts {
 		if err := part.Err(); err != nil {
-			return 0, noStream(err)
+			return 0, e.noStream(err)
 		}
 		silent.Reset(DefaultTimeout)
 		if len(part.Kvs) > 0 {
@@ -59,9 +59,9 @@ func (e *Etcd) Stream(ctx context.Context, req PageRequest, tell func([]KV)) (in
 	return revision, nil
 }
 
-func noStream(err error) error {
+func (e *Etcd) noStream(err error) error {
 	if status.Code(err) == codes.Unimplemented {
 		return fmt.Errorf("%w: %w", ErrNoStream, err)
 	}
-	return classify(err)
+	return e.failed(err)
 }
