@@ -260,6 +260,28 @@ func TestTroubleSlow(t *testing.T) {
 	w.quiesce()
 }
 
+// A member of etcd whom the others do not hear takes calls and watches, knows who
+// leads and answers nothing. Callers notice a pause, and no error.
+func TestTroubleMemberThatNobodyHears(t *testing.T) {
+	links := wiring.NewLinks()
+	t.Cleanup(links.Close) // after the fleet, which stops over them
+	w := trouble(t, fleet.Config{Etcd: 3, TTL: 5 * time.Second, Via: links.Via})
+	leads, err := w.fleet.EtcdLeader(w.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	member := w.fleet.Member((leads + 1) % 3)
+	w.underLoad(func() {
+		links.Set(func(from, to string) bool { return from == "peers" && to == member.Name }, wiring.Condition{Back: true})
+		for i := range 3 {
+			w.works(fmt.Sprintf("meanwhile-%d", i))
+		}
+		links.Set(func(_, _ string) bool { return true }, wiring.Condition{})
+		w.works("after")
+	})
+	w.quiesce()
+}
+
 // underLoad does something while callers go on, none of whom may see an error.
 func (w *world) underLoad(do func()) {
 	w.Helper()

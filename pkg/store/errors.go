@@ -33,6 +33,8 @@ var (
 	ErrTooLarge = errors.New("store: transaction too large")
 	// ErrInvalid: a request etcd never takes, such as one key put twice.
 	ErrInvalid = errors.New("store: invalid request")
+	// ErrNoStream: this etcd, or the client within its process, answers in pages only.
+	ErrNoStream = errors.New("store: no streams")
 	// ErrDenied: the credentials do not allow it.
 	ErrDenied = errors.New("store: permission denied")
 )

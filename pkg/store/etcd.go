@@ -3,15 +3,19 @@ package store
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	grpcbackoff "google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // DialConfig says how to reach etcd.
@@ -25,6 +29,7 @@ type DialConfig struct {
 // Etcd is the Store that is etcd.
 type Etcd struct {
 	client *clientv3.Client
+	steer  *steer // nil for a client of somebody else's
 }
 
 var _ Store = (*Etcd)(nil)
@@ -38,7 +43,7 @@ func Dial(cfg DialConfig) (*Etcd, error) {
 		Backoff:           grpcbackoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 2, Jitter: 0.2, MaxDelay: time.Second},
 		MinConnectTimeout: time.Second,
 	}
-	client, err := clientv3.New(clientv3.Config{
+	config := clientv3.Config{
 		Endpoints:            cfg.Endpoints,
 		TLS:                  cfg.TLS,
 		Username:             cfg.Username,
@@ -49,11 +54,12 @@ func Dial(cfg DialConfig) (*Etcd, error) {
 		// Not without a stream: etcd ends a connection that pings while it is idle.
 		DialOptions: []grpc.DialOption{grpc.WithConnectParams(redial)},
 		Logger:      zap.NewNop(), // what it has to say comes back as errors
-	})
+	}
+	client, err := clientv3.New(config)
 	if err != nil {
 		return nil, fmt.Errorf("store: etcd client for %s: %w", strings.Join(cfg.Endpoints, ","), err)
 	}
-	return &Etcd{client: client}, nil
+	return &Etcd{client: client, steer: newSteer(client, config)}, nil
 }
 
 // FromClient makes a Store of a client, such as the in-process one of an
@@ -64,7 +70,10 @@ func FromClient(client *clientv3.Client) *Etcd { return &Etcd{client: client} }
 func (e *Etcd) Client() *clientv3.Client { return e.client }
 
 // Close ends every call and watch.
-func (e *Etcd) Close() error { return e.client.Close() }
+func (e *Etcd) Close() error {
+	e.steer.close()
+	return e.client.Close()
+}
 
 // asking is the context of a call: with the default deadline if it has none, and
 // for members that know who leads only. One that is cut off from the others would
@@ -72,6 +81,16 @@ func (e *Etcd) Close() error { return e.client.Close() }
 // once, and the next attempt is at another member.
 func asking(ctx context.Context) (context.Context, context.CancelFunc) {
 	return withDeadline(clientv3.WithRequireLeader(ctx))
+}
+
+// failed is an error as this package tells it. A call that was not answered in time
+// may have been at a member that answers nobody.
+func (e *Etcd) failed(err error) error {
+	switch known := rpctypes.Error(err); {
+	case errors.Is(err, context.DeadlineExceeded), status.Code(err) == codes.DeadlineExceeded, errors.Is(known, rpctypes.ErrTimeout):
+		e.steer.suspect()
+	}
+	return classify(err)
 }
 
 // Txn implements Store. The client does not repeat a write once it is sent.
@@ -83,7 +102,7 @@ func (e *Etcd) Txn(ctx context.Context, txn Txn) (TxnResult, error) {
 	defer cancel()
 	resp, err := e.client.Txn(ctx).If(compares(txn.If)...).Then(ops(txn.Then)...).Else(gets(txn.Else)...).Commit()
 	if err != nil {
-		return TxnResult{}, classify(err)
+		return TxnResult{}, e.failed(err)
 	}
 	res := TxnResult{Succeeded: resp.Succeeded, Revision: resp.Header.Revision}
 	if !resp.Succeeded {
@@ -154,7 +173,7 @@ func (e *Etcd) Get(ctx context.Context, key string) (KV, bool, error) {
 	defer cancel()
 	resp, err := e.client.Get(ctx, key)
 	if err != nil {
-		return KV{}, false, classify(err)
+		return KV{}, false, e.failed(err)
 	}
 	if len(resp.Kvs) == 0 {
 		return KV{}, false, nil
@@ -172,7 +191,7 @@ func (e *Etcd) Page(ctx context.Context, req PageRequest) (Page, error) {
 	}
 	resp, err := e.client.Get(ctx, req.From, options...)
 	if err != nil {
-		return Page{}, classify(err)
+		return Page{}, e.failed(err)
 	}
 	page := Page{Revision: req.Revision, More: resp.More, KVs: make([]KV, len(resp.Kvs))}
 	if page.Revision == 0 {
@@ -190,7 +209,7 @@ func (e *Etcd) Grant(ctx context.Context, ttl time.Duration) (Lease, error) {
 	defer cancel()
 	resp, err := e.client.Grant(ctx, int64((ttl+time.Second-1)/time.Second))
 	if err != nil {
-		return Lease{}, classify(err)
+		return Lease{}, e.failed(err)
 	}
 	return Lease{ID: int64(resp.ID), TTL: time.Duration(resp.TTL) * time.Second}, nil
 }
@@ -201,7 +220,7 @@ func (e *Etcd) KeepAlive(ctx context.Context, lease int64) (time.Duration, error
 	defer cancel()
 	resp, err := e.client.KeepAliveOnce(ctx, clientv3.LeaseID(lease))
 	if err != nil {
-		return 0, classify(err)
+		return 0, e.failed(err)
 	}
 	if resp.TTL <= 0 {
 		return 0, ErrLeaseNotFound
@@ -214,7 +233,7 @@ func (e *Etcd) Revoke(ctx context.Context, lease int64) error {
 	ctx, cancel := asking(ctx)
 	defer cancel()
 	_, err := e.client.Revoke(ctx, clientv3.LeaseID(lease))
-	return classify(err)
+	return e.failed(err)
 }
 
 // Alarms implements Store.
@@ -223,7 +242,7 @@ func (e *Etcd) Alarms(ctx context.Context) ([]string, error) {
 	defer cancel()
 	resp, err := e.client.AlarmList(ctx)
 	if err != nil {
-		return nil, classify(err)
+		return nil, e.failed(err)
 	}
 	var names []string
 	for _, a := range resp.Alarms {

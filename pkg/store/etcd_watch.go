@@ -23,13 +23,15 @@ var watches atomic.Int64
 // etcdWatch is one watch on a stream of its own: progress is answered a stream at
 // a time, only when all watches on it have caught up.
 type etcdWatch struct {
-	client *clientv3.Client
+	store  *Etcd
 	prefix string
-	ctx    context.Context // names the stream; over once the watch is closed
+	ctx    context.Context // over once the watch is closed
 	close  context.CancelFunc
 
-	// Of the goroutine that calls Next and TryNext.
+	// Of the goroutine that calls the other methods.
 	next   int64                     // the first revision not delivered
+	left   <-chan struct{}           // closed when a member is left out
+	stream context.Context           // names the stream
 	opened <-chan clientv3.WatchChan // gives ch, once; nil when it has
 	ch     clientv3.WatchChan
 	cancel context.CancelFunc // ends ch
@@ -38,12 +40,10 @@ type etcdWatch struct {
 
 // Watch implements Store.
 func (e *Etcd) Watch(prefix string, from int64) Watch {
-	w := &etcdWatch{client: e.client, prefix: prefix, next: from}
-	stream := metadata.AppendToOutgoingContext(context.Background(),
-		"berth-watch", strconv.FormatInt(watches.Add(1), 10))
+	w := &etcdWatch{store: e, prefix: prefix, next: from}
 	// Without a leader etcd would be silent for as long as it has none; with this
 	// it says so.
-	w.ctx, w.close = context.WithCancel(clientv3.WithRequireLeader(stream))
+	w.ctx, w.close = context.WithCancel(clientv3.WithRequireLeader(context.Background()))
 	w.open()
 	return w
 }
@@ -51,11 +51,22 @@ func (e *Etcd) Watch(prefix string, from int64) Watch {
 // open asks for a watch and does not wait for it: as long as no member of etcd
 // can be reached, the client does not return, whatever becomes of who calls Next.
 func (w *etcdWatch) open() {
+	w.left = w.store.steer.leaving()
+	w.stream = metadata.AppendToOutgoingContext(w.ctx, "berth-watch", strconv.FormatInt(watches.Add(1), 10))
 	var ctx context.Context
-	ctx, w.cancel = context.WithCancel(w.ctx)
+	ctx, w.cancel = context.WithCancel(w.stream)
 	opened, next := make(chan clientv3.WatchChan, 1), w.next
 	w.opened, w.ch = opened, nil
-	go func() { opened <- w.client.Watch(ctx, w.prefix, clientv3.WithPrefix(), clientv3.WithRev(next)) }()
+	go func() {
+		opened <- w.store.client.Watch(ctx, w.prefix, clientv3.WithPrefix(), clientv3.WithRev(next))
+	}()
+}
+
+// move goes on over another stream: a member that is left out may have this one,
+// and tell of nothing any more.
+func (w *etcdWatch) move() {
+	w.cancel()
+	w.open()
 }
 
 // Next implements Watch.
@@ -76,6 +87,8 @@ func (w *etcdWatch) Next(ctx context.Context) (Batch, error) {
 			case told:
 				return b, nil
 			}
+		case <-w.left:
+			w.move()
 		case <-ctx.Done():
 			return Batch{}, ctx.Err()
 		}
@@ -94,12 +107,13 @@ func (w *etcdWatch) TryNext() (Batch, bool, error) {
 			case errors.Is(err, ErrCompacted):
 				return Batch{}, false, err
 			case err != nil:
-				w.cancel()
-				w.open()
+				w.move()
 				return Batch{}, false, nil
 			case told:
 				return b, true, nil
 			}
+		case <-w.left:
+			w.move()
 		default:
 			return Batch{}, false, nil
 		}
@@ -152,10 +166,10 @@ func (w *etcdWatch) take(resp clientv3.WatchResponse, ok bool) (Batch, bool, err
 
 // RequestProgress implements Watch.
 func (w *etcdWatch) RequestProgress() {
-	ctx, cancel := context.WithTimeout(w.ctx, progressTimeout)
+	ctx, cancel := context.WithTimeout(w.stream, progressTimeout)
 	defer cancel()
 	// An error means that there is no stream now, and so no progress to tell of.
-	_ = w.client.RequestProgress(ctx)
+	_ = w.store.client.RequestProgress(ctx)
 }
 
 // Close implements Watch.

@@ -3,11 +3,13 @@ package store_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
 	"berth.dev/pkg/process/port/porttest"
 	"berth.dev/pkg/store"
+	"berth.dev/pkg/store/etcdtest"
 )
 
 // Nobody waits longer for a watch of an etcd that is out of reach than they
@@ -27,5 +29,50 @@ func TestWatchOfEtcdOutOfReach(t *testing.T) {
 	defer cancel()
 	if _, err := w.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("next: %v", err)
+	}
+}
+
+// A watch goes on where it was when its member of etcd is left out.
+func TestWatchMovesOn(t *testing.T) {
+	cluster := etcdtest.StartCluster(t, 3)
+	writer := cluster.Store(t)
+	put := func() int64 {
+		t.Helper()
+		res, err := writer.Txn(t.Context(), store.Txn{Then: []store.Op{store.Put("p/k", nil)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.Revision
+	}
+	first := put()
+	for _, member := range cluster.Endpoints() {
+		s := cluster.Store(t)
+		w := s.Watch("p/", first)
+		defer w.Close()
+		next := first
+		follow := func(to int64) {
+			t.Helper()
+			for next <= to {
+				b, err := w.Next(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, c := range b.Changes {
+					if c.Mod != next {
+						t.Fatalf("revision %d and not %d", c.Mod, next)
+					}
+					next++
+				}
+			}
+		}
+		follow(put())
+		s.LeaveOut(member)
+		for range 50 {
+			follow(put())
+		}
+		for slices.Contains(s.Client().Endpoints(), member) {
+			follow(put())
+		}
+		follow(put())
 	}
 }

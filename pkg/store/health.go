@@ -69,6 +69,9 @@ func withScheme(endpoint string) string {
 func (e *Etcd) Inspect(ctx context.Context, each time.Duration) Health {
 	var h Health
 	endpoints := e.client.Endpoints()
+	if e.steer != nil {
+		endpoints = e.steer.all // those that are left out too
+	}
 	found := e.statuses(ctx, each, endpoints)
 	known := map[uint64]int{}
 	for i, s := range found {

@@ -7,16 +7,19 @@ import (
 	"strings"
 )
 
-// pageSize is how many keys Range reads at a time: the largest records, of some
-// tens of kilobytes, then still make an answer that one message holds.
-const pageSize = 1000
-
-// keysPage is how many keys without values Keys reads at a time.
-const keysPage = 5000
+// Pages of a range have firstPage keys at first, and then more and more, until they
+// are of about pageBytes, where keys come with values or without: etcd counts all
+// keys that are left for each page, however few it asks for, and lets nobody write
+// meanwhile. A thousand of the largest records, of some tens of kilobytes, are still
+// an answer that one message holds.
+const (
+	firstPage = 1000
+	pageBytes = 2 << 20
+)
 
 // Range reads every key under prefix, but for those under the skipped prefixes,
 // at one revision, in order of key, and answers that revision. When a compaction
-// takes the revision away between two pages, it starts again with a new one.
+// takes the revision away meanwhile, it starts again with a new one.
 func Range(ctx context.Context, s Store, prefix string, skip ...string) ([]KV, int64, error) {
 	for {
 		kvs, revision, err := rangeOnce(ctx, s, prefix, skip)
@@ -33,37 +36,63 @@ func rangeOnce(ctx context.Context, s Store, prefix string, skip []string) ([]KV
 	var kvs []KV
 	var revision int64
 	for _, span := range spans(prefix, skip) {
-		for from := span[0]; ; {
-			page, err := s.Page(ctx, PageRequest{From: from, To: span[1], Revision: revision, Limit: pageSize})
-			if err != nil {
-				return nil, 0, err
-			}
-			kvs = append(kvs, page.KVs...)
-			revision = page.Revision
-			if !page.More {
-				break
-			}
-			from = page.Next()
+		at, err := read(ctx, s, PageRequest{From: span[0], To: span[1], Revision: revision}, func(part []KV) { kvs = append(kvs, part...) })
+		if err != nil {
+			return nil, 0, err
 		}
+		revision = at
 	}
 	return kvs, revision, nil
 }
 
-// Keys tells of every key under prefix, without its value, a page at a time. The
-// pages may be of different revisions: of a key that comes or goes meanwhile
-// there is no telling.
+// Keys tells of every key under prefix, without its value, some at a time. They
+// may be of different revisions: of a key that comes or goes meanwhile there is no
+// telling.
 func Keys(ctx context.Context, s Store, prefix string, tell func([]KV)) error {
-	for from, more := prefix, true; more; {
-		page, err := s.Page(ctx, PageRequest{From: from, To: prefixEnd(prefix), Limit: keysPage, KeysOnly: true})
-		if err != nil {
+	for from := prefix; ; {
+		began := from
+		_, err := read(ctx, s, PageRequest{From: from, To: prefixEnd(prefix), KeysOnly: true}, func(part []KV) {
+			tell(part)
+			from = part[len(part)-1].Key + "\x00"
+		})
+		if !errors.Is(err, ErrCompacted) || from == began {
 			return err
 		}
-		tell(page.KVs)
-		if more = page.More; more {
-			from = page.Next()
+	}
+}
+
+// read tells of the keys of a range, all of one revision, a part at a time, none of
+// which is empty. It answers the revision.
+func read(ctx context.Context, s Store, req PageRequest, tell func([]KV)) (revision int64, err error) {
+	if streaming, can := s.(Streamer); can {
+		if revision, err = streaming.Stream(ctx, req, tell); !errors.Is(err, ErrNoStream) {
+			return revision, err
 		}
 	}
-	return nil
+	for req.Limit = firstPage; ; {
+		page, err := s.Page(ctx, req)
+		if err != nil {
+			return 0, err
+		}
+		if len(page.KVs) > 0 {
+			tell(page.KVs)
+		}
+		if !page.More {
+			return page.Revision, nil
+		}
+		if size(page.KVs) < pageBytes/2 {
+			req.Limit *= 2
+		}
+		req.From, req.Revision = page.Next(), page.Revision
+	}
+}
+
+// size is about what keys take with their values.
+func size(kvs []KV) (bytes int) {
+	for _, kv := range kvs {
+		bytes += len(kv.Key) + len(kv.Value) + overhead
+	}
+	return bytes
 }
 
 // spans are the intervals [from, to) of a prefix without the skipped prefixes.

@@ -188,6 +188,18 @@ type Store interface {
 	Alarms(ctx context.Context) ([]string, error)
 }
 
+// Streamer is a [Store] that can answer a range of any size as one stream, which
+// takes time in proportion to its keys. All pages of it take etcd that in proportion to
+// the square, for it counts with each page what is left.
+type Streamer interface {
+	// Stream tells of a range in order of key, a part at a time, none of which is
+	// empty, and answers the revision that all of it was read at: the one asked
+	// for, or the latest. There is no limit. ErrCompacted, perhaps after some
+	// parts, when the revision is no longer kept; ErrNoStream, before any, when the
+	// other side has no streams: it has pages.
+	Stream(ctx context.Context, req PageRequest, tell func([]KV)) (revision int64, err error)
+}
+
 // Watch delivers changes in order, each once, whole revisions only. It resumes
 // where it was after any break. Next and TryNext are for one goroutine, the
 // other methods for any.

@@ -59,23 +59,29 @@ func testPages(t *testing.T, s Subject) {
 	}
 }
 
+// ways are those to read a range: in pages, as one whose other methods are not
+// known has it, and as a stream where the store has them.
+func ways(s Subject) []store.Store { return []store.Store{s, s.Store} }
+
 func testKeys(t *testing.T, s Subject) {
 	const n = 5100 // more than a page
 	fill(t, s, "k/", n)
 	must(t, s, put("k", "v"), put("l", "v"))
-	var keys []string
-	if err := store.Keys(t.Context(), s, "k/", func(kvs []store.KV) {
-		for _, kv := range kvs {
-			if kv.Value != nil || kv.Mod == 0 {
-				t.Fatalf("told of %+v", kv)
+	for _, way := range ways(s) {
+		var keys []string
+		if err := store.Keys(t.Context(), way, "k/", func(kvs []store.KV) {
+			for _, kv := range kvs {
+				if len(kv.Value) > 0 || kv.Mod == 0 {
+					t.Fatalf("told of %+v", kv)
+				}
+				keys = append(keys, kv.Key)
 			}
-			keys = append(keys, kv.Key)
+		}); err != nil {
+			t.Fatal(err)
 		}
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if len(keys) != n || !slices.IsSorted(keys) || keys[0] != "k/00000" {
-		t.Errorf("%d keys, the first %q", len(keys), keys[0])
+		if len(keys) != n || !slices.IsSorted(keys) || keys[0] != "k/00000" {
+			t.Errorf("%T: %d keys, the first %q", way, len(keys), keys[0])
+		}
 	}
 }
 
@@ -94,10 +100,12 @@ func testRangeSkips(t *testing.T, s Subject) {
 		{[]string{"p/events/", "p/events/0", "other/"}, 4},
 		{[]string{"p/"}, 0},
 	} {
-		kvs, at, err := store.Range(t.Context(), s, "p/", c.skip...)
-		sorted := slices.IsSortedFunc(kvs, func(a, b store.KV) int { return strings.Compare(a.Key, b.Key) })
-		if err != nil || len(kvs) != c.want || at != rev || !sorted {
-			t.Errorf("without %q: %d keys at %d, sorted %v, %v; want %d at %d", c.skip, len(kvs), at, sorted, err, c.want, rev)
+		for _, way := range ways(s) {
+			kvs, at, err := store.Range(t.Context(), way, "p/", c.skip...)
+			sorted := slices.IsSortedFunc(kvs, func(a, b store.KV) int { return strings.Compare(a.Key, b.Key) })
+			if err != nil || len(kvs) != c.want || at != rev || !sorted {
+				t.Errorf("%T without %q: %d keys at %d, sorted %v, %v; want %d at %d", way, c.skip, len(kvs), at, sorted, err, c.want, rev)
+			}
 		}
 	}
 }
@@ -117,18 +125,55 @@ func (i *interloper) Page(ctx context.Context, req store.PageRequest) (store.Pag
 }
 
 func testRangeCompacted(t *testing.T, s Subject) {
-	fill(t, s, "p/", 2500)
+	fill(t, s, "p/", 3500) // three pages
 	var compacted int64
 	i := &interloper{Store: s, at: 3, do: func() {
 		compacted = must(t, s, put("p/last", "v"))
 		s.Compact(t, compacted)
 	}}
 	kvs, rev, err := store.Range(t.Context(), i, "p/")
-	if err != nil || len(kvs) != 2501 || rev != compacted {
-		t.Fatalf("%d keys at %d, %v; want 2501 at %d", len(kvs), rev, err, compacted)
+	if err != nil || len(kvs) != 3501 || rev != compacted {
+		t.Fatalf("%d keys at %d, %v; want 3501 at %d", len(kvs), rev, err, compacted)
 	}
 	i.page, i.do = 0, func() { must(t, s, put("p/later", "v")) }
-	if kvs, rev, err = store.Range(t.Context(), i, "p/"); err != nil || len(kvs) != 2501 || rev != compacted {
-		t.Fatalf("a write between pages: %d keys at %d, %v; want 2501 at %d", len(kvs), rev, err, compacted)
+	if kvs, rev, err = store.Range(t.Context(), i, "p/"); err != nil || len(kvs) != 3501 || rev != compacted {
+		t.Fatalf("a write between pages: %d keys at %d, %v; want 3501 at %d", len(kvs), rev, err, compacted)
+	}
+}
+
+// testStreams is about stores that have streams.
+func testStreams(t *testing.T, s Subject) {
+	stream, can := s.Store.(store.Streamer)
+	if !can {
+		t.Skip("it has no streams")
+	}
+	must(t, s, put("a", "1"), put("b", "1"), put("c", "1"), put("d", "1"))
+	rev := must(t, s, store.Delete("b"))
+	late := must(t, s, put("c", "2"), put("bb", "late"))
+	read := func(revision int64) (got string, at int64, err error) {
+		at, err = stream.Stream(t.Context(), store.PageRequest{From: "a", To: "d", Revision: revision}, func(part []store.KV) {
+			for _, kv := range part {
+				got += fmt.Sprintf("%s=%s ", kv.Key, kv.Value)
+			}
+		})
+		return got, at, err
+	}
+	if got, at, err := read(rev); err != nil || at != rev || got != "a=1 c=1 " {
+		t.Errorf("at %d: %q at %d, %v", rev, got, at, err)
+	}
+	if got, at, err := read(0); err != nil || at != late || got != "a=1 bb=late c=2 " {
+		t.Errorf("latest: %q at %d, %v; want %d", got, at, err, late)
+	}
+	if _, _, err := read(late + 100); !errors.Is(err, store.ErrFutureRevision) {
+		t.Errorf("future: %v", err)
+	}
+	s.Compact(t, late)
+	if _, _, err := read(rev); !errors.Is(err, store.ErrCompacted) {
+		t.Errorf("compacted: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := stream.Stream(ctx, store.PageRequest{From: "a", To: "d"}, func([]store.KV) {}); !errors.Is(err, store.ErrAmbiguous) {
+		t.Errorf("given up: %v", err)
 	}
 }

@@ -40,6 +40,7 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 		{"Keys", testKeys},
 		{"RangeSkips", testRangeSkips},
 		{"RangeCompacted", testRangeCompacted},
+		{"Streams", testStreams},
 		{"ContextOver", testContextOver},
 		{"WatchOrder", testWatchOrder},
 		{"WatchFromPast", testWatchFromPast},

@@ -20,6 +20,15 @@ type stand struct {
 
 // newStand makes a leader that knows of so many executors.
 func newStand(executors int) *stand {
+	s := newFollower(executors)
+	s.revision++
+	s.core.Step(s.now, model.Elected{Term: s.revision, Revision: s.revision})
+	s.step(model.Progress{Revision: s.revision})
+	return s
+}
+
+// newFollower makes a standby that knows of so many executors.
+func newFollower(executors int) *stand {
 	s := &stand{core: New(Config{}), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	s.tell(&model.Ready{Since: s.now})
 	for i := range executors {
@@ -28,9 +37,6 @@ func newStand(executors int) *stand {
 		s.tell(&model.Live{ID: id, Incarnation: 1})
 	}
 	s.registry = s.tell(leaderRecord{model.ServiceRegistry})
-	s.revision++
-	s.core.Step(s.now, model.Elected{Term: s.revision, Revision: s.revision})
-	s.step(model.Progress{Revision: s.revision})
 	return s
 }
 

@@ -221,13 +221,19 @@ func (c *Core) setReady(r *model.Ready) {
 	c.lookAtAll()
 }
 
-// lookAtAll asks for a look at everything.
+// lookAtAll asks for a look at everything that review may decide something about.
+// That is little of a large fleet: all of it is looked at when this replica begins
+// to lead, and everybody waits meanwhile.
 func (c *Core) lookAtAll() {
-	for uid := range c.tasks {
-		c.dirtyTasks[uid] = struct{}{}
+	for uid, t := range c.tasks {
+		if h := t.header; h == nil || !h.Complete || h.Ended || h.Stopping || t.leaving > 0 || c.reservations[uid].ends() {
+			c.dirtyTasks[uid] = struct{}{}
+		}
 	}
-	for ordinal := range c.hosts {
-		c.dirtyHosts[ordinal] = struct{}{}
+	for ordinal, h := range c.hosts {
+		if len(h.placed) > 0 && (h.lost() || h.record.Draining) {
+			c.dirtyHosts[ordinal] = struct{}{}
+		}
 	}
 }
 

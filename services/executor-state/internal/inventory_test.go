@@ -217,12 +217,8 @@ func TestHeartbeats(t *testing.T) {
 		answer := <-s.out
 		reported = answer.GetReport().GetSequence() == 5 && answer.GetReport().GetExecutor() == "a"
 	}
-	var presence inventory.ExecutorView
-	var live model.Live
-	if err := h.loop.Read(t.Context(), false, func(c *inventory.Core) {
-		presence, _ = c.Executor("a")
-		live, _ = c.Live("a")
-	}); err != nil {
+	var presence inventory.Presence
+	if err := h.loop.Read(t.Context(), false, func(c *inventory.Core) { presence, _ = c.Presence("a") }); err != nil {
 		t.Fatal(err)
 	}
 	close(s.in)
@@ -236,7 +232,7 @@ func TestHeartbeats(t *testing.T) {
 		}
 	}
 	// Whoever's stream ends may be dead, and is looked after.
-	want := departure{id: "a", address: presence.Address, incarnation: first, lease: live.EtcdLease}
+	want := departure{id: "a", address: presence.Executor.Address, incarnation: first, lease: presence.Live.EtcdLease}
 	if got := <-h.gone.waiting; got != want {
 		t.Errorf("looked after is %+v, want %+v", got, want)
 	}

@@ -121,10 +121,9 @@ func (h *Heartbeats) find(ctx context.Context, sessions []*session) (found []*se
 	}
 	err := h.peek(ctx, func(c *inventory.Core) {
 		for _, s := range sessions {
-			if live, ok := c.Live(s.id); ok && live.Incarnation == s.incarnation {
+			if live := s.locate(c); live != nil {
 				s.lease = live.EtcdLease
 			}
-			s.locate(c)
 			s.term = s.leading
 		}
 	})
@@ -180,7 +179,8 @@ func (h *Heartbeats) renew(ctx context.Context, sessions []*session) {
 // verify answers whether presence still stands on the etcd leases that were
 // renewed. Where it does not, because the executor has registered again say, the
 // next beat asks for it anew, and the leader says what is wrong. A replica that
-// cannot say now has renewed the etcd leases all the same.
+// cannot say now has renewed the etcd leases all the same. What was looked up is so
+// while the core tells of no change: of thousands of beats hardly one takes a look.
 func (h *Heartbeats) verify(ctx context.Context, sessions []*session) {
 	if len(sessions) == 0 {
 		return
@@ -190,10 +190,14 @@ func (h *Heartbeats) verify(ctx context.Context, sessions []*session) {
 	missing := map[*session]bool{}
 	_ = h.peek(ctx, func(c *inventory.Core) {
 		for _, s := range sessions {
-			if live, ok := c.Live(s.id); !ok || live.Incarnation != s.incarnation || live.EtcdLease != s.lease {
+			now := sight{c, c.Presences(), s.lease}
+			if s.seen == now {
+				continue
+			}
+			if live := s.locate(c); live == nil || live.EtcdLease != s.lease {
 				missing[s] = true
 			}
-			s.locate(c)
+			s.seen = now
 		}
 	})
 	for _, s := range sessions {

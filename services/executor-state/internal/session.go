@@ -7,11 +7,16 @@ import (
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
 	"berth.dev/services/executor-state/inventory"
 )
 
 // reportBacklog is how many reports of an agent may wait for the one under way.
-const reportBacklog = 64
+// Those of changes wait as one, of joinedWorkers at most.
+const (
+	reportBacklog = 64
+	joinedWorkers = 1024
+)
 
 // line is the way back to an agent. Neither method waits, and both may be called
 // when the stream has ended.
@@ -60,6 +65,15 @@ type presence struct {
 	// term is the assigner's, until the agent is told; leading is the one that leads
 	// as far as this replica has seen.
 	term, leading int64
+	// seen is what all this was last found in.
+	seen sight
+}
+
+// sight is a look at what a core knows of an executor and its etcd lease.
+type sight struct {
+	core      *inventory.Core
+	presences uint64 // of the core then
+	lease     int64
 }
 
 // begin begins the session of the agent that has sent first.
@@ -160,7 +174,7 @@ func (s *session) suspect() {
 		go func() {
 			ctx, cancel := context.WithTimeout(context.Background(), peekTimeout)
 			defer cancel()
-			_ = s.h.peek(ctx, s.locate) // without an answer its etcd lease tells
+			_ = s.h.peek(ctx, func(c *inventory.Core) { s.locate(c) }) // without an answer its etcd lease tells
 			if s.address != "" {
 				s.suspect()
 			}
@@ -170,12 +184,17 @@ func (s *session) suspect() {
 
 // locate notes the agent's address, which an incarnation keeps for good, whether it
 // is back from LOST with workers of before, and whether it has strays; and who leads
-// the assigner.
-func (s *session) locate(c *inventory.Core) {
+// the assigner. It answers the presence of the incarnation, nil for none.
+func (s *session) locate(c *inventory.Core) *model.Live {
 	s.leading = c.AssignerTerm()
-	if view, ok := c.Executor(s.id); ok && view.Incarnation == s.incarnation {
-		s.address, s.returning, s.strays = view.Address, view.Returning, view.Strays
+	p, _ := c.Presence(s.id)
+	if e := p.Executor; e != nil && e.Incarnation == s.incarnation {
+		s.address, s.returning, s.strays = e.Address, e.Returning, e.Strays
 	}
+	if p.Live == nil || p.Live.Incarnation != s.incarnation {
+		return nil
+	}
+	return p.Live
 }
 
 // forward has a report brought to the assigner, those of an agent one after the
@@ -183,6 +202,9 @@ func (s *session) locate(c *inventory.Core) {
 func (s *session) forward(r *controlv1.ExecutorReport) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if n := len(s.reports); n > 0 && join(s.reports[n-1], r) {
+		return true
+	}
 	if len(s.reports) >= reportBacklog {
 		return false
 	}
@@ -191,6 +213,18 @@ func (s *session) forward(r *controlv1.ExecutorReport) bool {
 		s.forwarding = true
 		go s.forwardAll()
 	}
+	return true
+}
+
+// join adds what a report tells to the one that waits before it, in order, and says
+// whether it has: each change is told, in one call in place of many. A complete one
+// stays as it is, since what it does not list is judged by when it was made.
+func join(waiting, r *controlv1.ExecutorReport) bool {
+	if waiting.GetComplete() || r.GetComplete() || len(waiting.GetWorkers())+len(r.GetWorkers()) > joinedWorkers {
+		return false
+	}
+	waiting.Workers = append(waiting.Workers, r.GetWorkers()...)
+	waiting.Sequence = r.GetSequence()
 	return true
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	controlv1 "berth.dev/api/berth/control/v1"
+	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/store"
@@ -164,6 +165,36 @@ func TestRunOutIsAnnouncedAgain(t *testing.T) {
 	})
 }
 
+// Presence that goes while its etcd lease lasts is asked for anew, however often it
+// was found to be there.
+func TestPresenceThatWentIsAnnouncedAgain(t *testing.T) {
+	play(t, func(t *testing.T, s *session, _ *renewals, agents *Agents) {
+		beat := func() bool {
+			time.Sleep(renewEvery)
+			answer, err := s.sends(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return answer.GetPresent()
+		}
+		for range 2 {
+			if !beat() {
+				t.Fatal("it is not present to begin with")
+			}
+		}
+		old := s.lease
+		if _, err := agents.Depart(t.Context(), &controlv1.DepartRequest{Id: s.id, Incarnation: s.incarnation, EtcdLease: old}); err != nil {
+			t.Fatal(err)
+		}
+		if beat() {
+			t.Error("what has departed is present still")
+		}
+		if !beat() || s.lease == old {
+			t.Errorf("it is not announced again: etcd lease %d after %d", s.lease, old)
+		}
+	})
+}
+
 // The older of two copies of an agent is told as soon as its renewal does not
 // stand any more.
 func TestOlderCopyIsTold(t *testing.T) {
@@ -254,4 +285,61 @@ func TestHeartbeatFigures(t *testing.T) {
 			t.Errorf("no %s in\n%s", want, text)
 		}
 	}
+}
+
+// What an agent reports while the assigner answers goes to it as one report, which
+// tells each change in its order; but a complete one alone.
+func TestReportsThatWaitAreOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls []*controlv1.ExecutorReport
+		next := make(chan struct{})
+		r := newReports(func(ctx context.Context, req *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer, error) {
+			calls = append(calls, req.GetReports()...)
+			<-next
+			return all(ctx, req)
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { _ = r.Run(ctx) })
+		answers := newBack()
+		s := &session{h: &Heartbeats{reports: r}, ctx: ctx, line: answers, id: "a", workers: newLiving()}
+		report := func(sequence int64, complete bool, states ...berthv1.Assignment_State) {
+			m := &controlv1.ExecutorReport{Executor: "a", Sequence: sequence, Complete: complete}
+			for _, state := range states {
+				m.Workers = append(m.Workers, &controlv1.WorkerReport{State: state})
+			}
+			if !s.forward(m) {
+				t.Errorf("no room for report %d", sequence)
+			}
+			synctest.Wait()
+		}
+		report(1, false, berthv1.Assignment_RUNNING)
+		for sequence := int64(2); sequence <= 2*reportBacklog; sequence++ {
+			report(sequence, false, berthv1.Assignment_RUNNING, berthv1.Assignment_COMPLETED)
+		}
+		const newest = 2 * reportBacklog
+		report(newest+1, true)
+		report(newest+2, false, berthv1.Assignment_RUNNING)
+		report(newest+3, false, berthv1.Assignment_FAILED)
+		for i, want := range []struct {
+			sequence int64
+			workers  int
+			complete bool
+		}{{1, 1, false}, {newest, 2 * (newest - 1), false}, {newest + 1, 0, true}, {newest + 3, 2, false}} {
+			got := calls[i]
+			if got.GetSequence() != want.sequence || len(got.GetWorkers()) != want.workers || got.GetComplete() != want.complete {
+				t.Errorf("call %d is report %d of %d workers, complete=%v; want %+v", i, got.GetSequence(), len(got.GetWorkers()), got.GetComplete(), want)
+			}
+			next <- struct{}{}
+			synctest.Wait()
+			if answer := <-answers.answers; answer.GetReport().GetSequence() != want.sequence {
+				t.Errorf("answered %v", answer)
+			}
+		}
+		if last := calls[3].GetWorkers(); last[0].GetState() != berthv1.Assignment_RUNNING || last[1].GetState() != berthv1.Assignment_FAILED {
+			t.Errorf("out of order: %v", last)
+		}
+		stop()
+		running.Wait()
+	})
 }

@@ -21,6 +21,8 @@ type Core struct {
 	// leaders holds the term of each service that the view told of, 0 where
 	// nobody leads.
 	leaders map[string]int64
+	// presences is as Presences answers it.
+	presences uint64
 
 	// records is what is known, tentative decisions included; set writes it,
 	// and with it every index below.

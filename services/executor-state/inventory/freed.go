@@ -13,6 +13,8 @@ type freed struct {
 	// first is the number of the first in the list.
 	first uint64
 	list  []freeing
+	// kinds is one more than the number of the newest with kind.
+	kinds uint64
 }
 
 // freeing is an executor that has more free than before or, with kind, that came,
@@ -34,7 +36,13 @@ func (f *freed) note(h *host, kind bool) {
 		f.list = append(f.list[:0], f.list[maxFreed:]...)
 		f.first += maxFreed
 	}
+	number := f.next()
 	f.list = append(f.list, freeing{h, h.class, h.shape, kind})
+	if kind {
+		f.kinds = number + 1
+	} else {
+		h.freed = number
+	}
 }
 
 // forget makes every refusal be looked at again.
@@ -64,10 +72,10 @@ type refused struct {
 	entry   Entry
 	text    string // of its query
 	outcome Outcome
-	// at is up to where the log was looked at, grown how many workers at most
-	// what was found there has room for.
-	at    uint64
-	grown int64
+	// at is up to where the log was looked at, room how many of its workers at most
+	// there was room for then.
+	at   uint64
+	room int64
 	// closed and moves are Core.closed and Core.moves when it was refused.
 	closed, moves uint64
 }
@@ -90,8 +98,14 @@ func (c *Core) still(r *refused, e Entry, again bool) bool {
 	if len(k.Avoid) > 0 && r.closed != c.closed {
 		return false // those to avoid may be all that is left
 	}
-	q := c.queryOf(r.text, k)
-	for _, f := range c.freed.list[r.at-c.freed.first:] {
+	q, needed := c.queryOf(r.text, k), int64(e.Seats.Len())
+	// Where all that is free is too little nobody has to be looked at, unless one more
+	// worker than before, or another reason, would be news.
+	if most := c.atMost(q); r.at >= c.freed.kinds && most < needed && (most == 0 || r.outcome.Fitting > 0) {
+		r.room, r.at = most, c.freed.next()
+		return true
+	}
+	for i, f := range c.freed.list[r.at-c.freed.first:] {
 		c.spent += workOfNote
 		if f.kind {
 			if c.concerns(f, q, k, r.outcome.Reason) {
@@ -99,11 +113,11 @@ func (c *Core) still(r *refused, e Entry, again bool) bool {
 			}
 			continue
 		}
-		if r.grown += c.grown(f, q, e.Seats.Len()); r.grown == 0 {
-			continue
+		if f.host.freed == r.at+uint64(i) { // and not once more since
+			r.room += c.grown(f, q, needed)
 		}
 		// A part of the batch may be asked for as soon as one worker fits.
-		if r.outcome.Fitting == 0 || int64(r.outcome.Fitting)+r.grown >= int64(e.Seats.Len()) {
+		if r.room >= needed || r.outcome.Fitting == 0 && r.room > 0 {
 			return false
 		}
 	}
@@ -122,16 +136,43 @@ func (c *Core) concerns(f freeing, q *query, k constraint.Constraints, why fault
 
 // grown is how many of n workers fit on an executor that became free. One that
 // has changed what it is since is noted again as what it is.
-func (c *Core) grown(f freeing, q *query, n int) int64 {
-	if f.host.shape != f.shape || f.host.class != f.class || f.host.standing != open || !q.hasSKU(f.shape.sku) {
+func (c *Core) grown(f freeing, q *query, n int64) int64 {
+	if f.host.shape != f.shape || f.host.class != f.class || f.host.standing != open {
 		return 0
 	}
-	if ok, _ := q.matcher.Match(f.class.host); !ok {
+	if !q.hasSKU(f.shape.sku) || !q.section.has(f.class.index) {
 		return 0
 	}
-	a := c.aimAt(f.shape.form, q.resources, q.role)
-	if a == nil || !a.fits(f.host.free) {
+	if q.form != f.shape.form {
+		q.form, q.aim = f.shape.form, c.aimAt(f.shape.form, q.resources, q.role)
+	}
+	if q.aim == nil || !q.aim.fits(f.host.free) {
 		return 0
 	}
-	return a.times(f.host.free, int64(n))
+	return q.aim.times(f.host.free, n)
+}
+
+// atMost is how many workers fit at most, by all that is free in the SKU that is
+// asked for, or in the fleet.
+func (c *Core) atMost(q *query) int64 {
+	free := c.total
+	if q.sku != "" {
+		s := c.skus[q.sku]
+		if s == nil {
+			return 0
+		}
+		free = s.free
+	}
+	most := int64(endless)
+	for name, amount := range q.resources {
+		if amount <= 0 {
+			continue
+		}
+		sum := free[name]
+		if sum == nil {
+			return 0
+		}
+		most = min(most, sum.saturated()/amount)
+	}
+	return most
 }

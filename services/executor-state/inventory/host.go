@@ -27,6 +27,8 @@ type host struct {
 	cohort *cohort
 	// free is as [shape.free] answers it, while it may be given work.
 	free []int64
+	// freed is the number of its newest entry in Core.freed that is not of a kind.
+	freed uint64
 	// named are the ids of the requests to disable that name it, in order.
 	named    []string
 	state    model.ExecutorState

@@ -404,6 +404,7 @@ func TestSectionsFollowWhatChanges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{rig: lead(DefaultConfig()), t: t, used: map[string]resource.Vector{}}
 		tighten(t, w.core)
+		w.core.limits.pass = evenly(freshShare, passWork).Draw(t, "pass")
 		for i := range 6 {
 			if rapid.Bool().Draw(t, "there") {
 				w.ready(drawRegister(t, fmt.Sprintf("h%d", i)))
@@ -437,14 +438,22 @@ func TestSectionsFollowWhatChanges(t *testing.T) {
 	})
 }
 
-// checkRefusals holds what is said without looking against a look.
+// checkRefusals holds what is said without looking against a look, and the most that
+// sums allow against what fits.
 func checkRefusals(t *rapid.T, c *Core) {
+	c.spent = c.limits.pass // nothing is left for looks that only the numbers call for
 	for _, uid := range slices.Sorted(maps.Keys(c.refused)) {
 		before := *c.refused[uid]
 		if e := before.entry; c.still(&before, e, false) {
 			needed, fitting := e.Seats.Len(), c.fit(e.Constraints, e.Seats.Len())
+			if most := c.atMost(c.query(e.Constraints)); int64(fitting) > min(most, before.room) {
+				t.Fatalf("%s has room for %d, not %d or %d at most: %+v\n%s", uid, fitting, most, before.room, e.Constraints, dump(c))
+			}
 			if fitting >= needed || before.outcome.Fitting == 0 && fitting > 0 {
 				t.Fatalf("%s is refused still, with room for %d of %d: %+v\n%s", uid, fitting, needed, e.Constraints, dump(c))
+			}
+			if why, _ := c.refusal(e.Constraints, needed, fitting); why != before.outcome.Reason {
+				t.Fatalf("%s is refused still for %s, and would be for %s: %+v\n%s", uid, before.outcome.Reason, why, e.Constraints, dump(c))
 			}
 		}
 	}

@@ -152,7 +152,7 @@ func (c *Core) try(p Pass, e Entry, before *refused, again bool) Outcome {
 	if fitting < needed {
 		reason, message := c.refusal(e.Constraints, needed, fitting)
 		outcome := Outcome{UID: e.UID, Result: NoFit, Reason: reason, Message: message, Fitting: fitting}
-		c.refused[e.UID] = &refused{entry: e, text: textOf(e.Constraints), outcome: outcome, at: c.freed.next(), closed: c.closed, moves: c.moves}
+		c.refused[e.UID] = &refused{entry: e, text: textOf(e.Constraints), outcome: outcome, at: c.freed.next(), room: int64(fitting), closed: c.closed, moves: c.moves}
 		return outcome
 	}
 	c.spent += needed * workOfWorker

@@ -99,6 +99,28 @@ func TestARefusalIsRemembered(t *testing.T) {
 	expectGranted(t, r.pass(full))
 }
 
+// What becomes free between passes counts, also where sums alone said each time that
+// it is too little.
+func TestRoomThatComesLittleByLittleIsFound(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.core.limits.pass = 1 // nothing is left for looks that only the numbers call for
+	ids := []string{"a", "b", "c", "d"}
+	for _, id := range ids {
+		r.ready(small("on-"+id, 1000, 1))
+		expectGranted(t, r.pass(r.queue(id, 1, cpu(1000))))
+	}
+	all := r.queue("all", len(ids), cpu(1000))
+	for i, id := range ids {
+		if o := r.pass(all)[0]; o.Result != NoFit {
+			t.Fatalf("with room for %d: %+v", i, o)
+		}
+		r.state(id, model.Cancelled)
+		r.catchUp()
+		r.settle()
+	}
+	expectGranted(t, r.pass(all))
+}
+
 // Where each executor has a resource of its own name, a pass counts what that costs:
 // in a section of few executors it does not look at the others' forms, and in the
 // whole fleet it is cut.

@@ -13,6 +13,10 @@ type query struct {
 	role, sku string
 	selector  selector
 	section   *section
+	// aim is the request in the order of form, which it was put in last for an
+	// executor that became free.
+	form *form
+	aim  *aim
 	// largest are the answers of largestOf as of Core.kinds.
 	largest map[*sku]*shape
 	kinds   uint64

@@ -89,18 +89,29 @@ func (c *Core) Address(ordinal uint32) (id, address string, incarnation int64, o
 	return e.ID, e.Address, e.Incarnation, true
 }
 
-// Live answers the presence of an executor; false while it has none.
-func (c *Core) Live(id string) (model.Live, bool) {
-	h := c.hosts[id]
-	if h == nil || h.live == nil {
-		return model.Live{}, false
-	}
-	live, ok := h.live.record.(*model.Live)
-	if !ok {
-		return model.Live{}, false
-	}
-	return *live, true
+// Presence is what keeping an executor present goes by: records, which are not to
+// be changed.
+type Presence struct {
+	Executor *model.Executor
+	Live     *model.Live // nil while it has none
 }
+
+// Presence answers what is known of an executor; false for none.
+func (c *Core) Presence(id string) (Presence, bool) {
+	h := c.hosts[id]
+	if h == nil {
+		return Presence{}, false
+	}
+	p := Presence{Executor: h.executor}
+	if h.live != nil {
+		p.Live, _ = h.live.record.(*model.Live)
+	}
+	return p, true
+}
+
+// Presences counts the changes of what Presence and AssignerTerm answer: while it
+// stays, they answer of this core what they did.
+func (c *Core) Presences() uint64 { return c.presences }
 
 // AssignerTerm answers the term of the assigner that leads, as far as the view
 // knows; 0 while it knows of none.

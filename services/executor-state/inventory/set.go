@@ -42,8 +42,10 @@ func (c *Core) set(ref model.Ref, next *held) (prev *held) {
 	case model.KindLeaseChunk:
 		c.setLeaseChunk(ref, prev, next)
 	case model.KindExecutor:
+		c.presences++
 		c.setExecutor(ref.ID, next)
 	case model.KindLive:
+		c.presences++
 		c.setPresence(ref.ID, next)
 	case model.KindDisable:
 		c.setDisable(prev, next)
@@ -178,6 +180,7 @@ func (c *Core) abandoned() {
 func (c *Core) changed(e model.Changed) {
 	switch e.Ref.Kind {
 	case model.KindLeader:
+		c.presences++
 		c.leaders[e.Ref.ID] = e.Create
 		if e.Record == nil {
 			c.leaders[e.Ref.ID] = 0

@@ -21,6 +21,8 @@ type shape struct {
 	resources resource.Vector
 	names     []string
 	capacity  []int64
+	// ofSKU are the sums of its SKU, in the order of names.
+	ofSKU []*sum
 	// shares are what is set aside of capacity, by role.
 	shares []share
 	// idle is what is free on an executor that holds nothing.
@@ -98,6 +100,12 @@ func (c *Core) shapeOf(e *model.Executor) *shape {
 	s.form = c.formOf(s.names, shares)
 	s.form.shapes++
 	s.names = s.form.names
+	for _, name := range s.names {
+		if s.sku.free[name] == nil {
+			s.sku.free[name] = &sum{}
+		}
+		s.ofSKU = append(s.ofSKU, s.sku.free[name])
+	}
 	// Nothing is set aside that there is not.
 	idle, _ := s.free(&hold{})
 	s.idle = slices.Clone(idle)
@@ -167,12 +175,16 @@ func (s *shape) free(h *hold) (free []int64, ok bool) {
 // takes it away.
 func (s *shape) offer(free []int64) {
 	for i, amount := range free {
-		s.form.total[i%len(s.names)].add(uint64(amount))
+		name := i % len(s.names)
+		s.form.total[name].add(uint64(amount))
+		s.ofSKU[name].add(uint64(amount))
 	}
 }
 
 func (s *shape) withdraw(free []int64) {
 	for i, amount := range free {
-		s.form.total[i%len(s.names)].subtract(uint64(amount))
+		name := i % len(s.names)
+		s.form.total[name].subtract(uint64(amount))
+		s.ofSKU[name].subtract(uint64(amount))
 	}
 }

@@ -41,6 +41,8 @@ type sku struct {
 	spellings map[string]int
 	use       [uses]int
 	shut      int
+	// free are the sums of each resource over its executors that may be given work.
+	free map[string]*sum
 	// most is the most that any of its shapes has of each resource; nil when
 	// that is to be found out.
 	most resource.Vector
@@ -58,7 +60,7 @@ func (c *Core) skuOf(folded string) *sku {
 	s := c.skus[folded]
 	if s == nil {
 		c.lastSKU++
-		s = &sku{folded: folded, number: c.lastSKU, shapes: map[string]*shape{}, spellings: map[string]int{}}
+		s = &sku{folded: folded, number: c.lastSKU, shapes: map[string]*shape{}, spellings: map[string]int{}, free: map[string]*sum{}}
 		c.skus[folded] = s
 	}
 	return s

@@ -228,6 +228,11 @@ func dump(c *Core) string {
 	for _, folded := range slices.Sorted(maps.Keys(c.skus)) {
 		line("sku %s %v %v", folded, c.skus[folded].record, slices.Sorted(maps.Keys(c.skus[folded].shapes)))
 		line("  spelled %v use=%v shut=%d most=%v", c.skus[folded].spellings, c.skus[folded].use, c.skus[folded].shut, c.skus[folded].shape())
+		for _, name := range slices.Sorted(maps.Keys(c.skus[folded].free)) {
+			if free := *c.skus[folded].free[name]; free != (sum{}) {
+				line("  free %s %+v", name, free)
+			}
+		}
 	}
 	line("reservations %v", slices.Sorted(maps.Keys(c.reservations)))
 	for h := range c.byID.all() {

@@ -47,6 +47,7 @@ func (c *Calls) Perform(t *loop.Term, _ *queue.Core, action model.Action) {
 
 func (c *Calls) pass(ctx context.Context, t *loop.Term, pass queue.SendPass) {
 	request := &controlv1.PassRequest{Term: pass.Term, Pass: pass.Pass, Cut: pass.Cut}
+	request.Entries = make([]*controlv1.PassEntry, 0, len(pass.Entries))
 	for _, e := range pass.Entries {
 		if e.Again {
 			request.Entries = append(request.Entries, &controlv1.PassEntry{Uid: e.UID, Again: e.Mod, Group: e.Group})

@@ -78,7 +78,8 @@ func (c *Core) sendPass() {
 
 	c.passes++
 	pass := SendPass{Pass: c.passes, Term: c.term, Cut: c.revision}
-	c.flight = &flight{pass: c.passes, wake: c.wakes}
+	pass.Entries = make([]PassEntry, 0, len(heads))
+	c.flight = &flight{pass: c.passes, wake: c.wakes, offers: make([]offer, 0, len(heads))}
 	entries, workers := c.config.PassEntries, c.config.PassWorkers
 	behind := &cursors{compare: c.compare}
 	for len(heads) > 0 || behind.Len() > 0 {

@@ -23,7 +23,7 @@ var bursts = Workload{
 			if err != nil {
 				return err
 			}
-			plan, workers := burstPlan(w, r.Sized(50_000, 20), min(1000, r.Sized(1000, 4)))
+			plan, workers := burstPlan(w, r.Sized(50_000, 20), min(1000, r.Sized(10_000, 4)))
 			slots := max(20, workers/20)
 			const each = 50
 			if err := w.Simulate(ctx, "few", (slots+each-1)/each, "slots=50", "cpu=1000000"); err != nil {

@@ -21,8 +21,9 @@
 //     that every world has, and not when somebody polls.
 //   - What the load costs and what each service costs are told apart, and so is
 //     what other processes took of the machine meanwhile.
-//   - Executors that are only looked at, and give nobody work, may be seeded: they
-//     are in etcd before the services start, and the audit begins behind them.
+//   - Executors that are only looked at, and give nobody work, and reservations that
+//     only wait, may be seeded: they are in etcd before the services start, and the
+//     audit begins behind them.
 //   - A history that broke a promise of Berth makes the command fail, whatever
 //     the figures. A target that was missed is shown, and fails nothing: it
 //     depends on the machine.

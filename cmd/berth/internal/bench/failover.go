@@ -18,6 +18,7 @@ import (
 	"berth.dev/cmd/berth/fleet/wiring"
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/leader"
+	"berth.dev/pkg/model"
 	"berth.dev/pkg/process/child"
 	"berth.dev/pkg/store"
 )
@@ -31,7 +32,8 @@ the while: upserts, and batches of one worker that are granted and started.
 Each figure is the longest time around an outage in which nothing went through,
 beside the longest one of the same load just before. Callers give each call
 10 s; their errors are counted. Where an outage ends with a new process, its start
-is not part of it.
+is not part of it: how long that takes to have read all that is stored is told
+apart. What waits is in etcd before the services start.
 
 Outages that cut hosts from each other need root and network namespaces.`
 
@@ -45,6 +47,7 @@ type failoverOptions struct {
 	upserts, grants    int
 	services           []string
 	json, dir, logs    string
+	profiles           string
 }
 
 func failoverCommand() *cobra.Command {
@@ -73,6 +76,7 @@ func failoverCommand() *cobra.Command {
 	set.StringVar(&o.json, "json", "", "file to write every sample to, as JSON")
 	set.StringVar(&o.dir, "dir", "", "directory below which etcd keeps its data; that for temporary files unless given")
 	set.StringVar(&o.logs, "logs", "", "directory to keep the logs of all processes in")
+	set.StringVar(&o.profiles, "profiles", "", "directory to keep processor profiles of the services in; taking them costs some of what is measured")
 	return cmd
 }
 
@@ -161,7 +165,7 @@ func (o *failoverOptions) measure(ctx context.Context, binary string, one outage
 		f.passed[puts] = &gaps{}
 	}
 	w := Workload{Name: one.name, Shows: shows, Run: func(ctx context.Context, r *Run) error {
-		err := r.World(ctx, func(ctx context.Context, w *World) error {
+		err := r.worldOf(ctx, setup{seed: seedWaiting(o.waiting, 100, "full")}, func(ctx context.Context, w *World) error {
 			f.w = w
 			return f.measure(ctx, r, one, small)
 		})
@@ -171,12 +175,12 @@ func (o *failoverOptions) measure(ctx context.Context, binary string, one outage
 		}
 		return err
 	}}
-	return run(ctx, w, Options{Window: settle, Repeats: 1, Scale: 1, Replicas: failoverReplicas, Status: status, Place: f.place(binary, one.hosts)})
+	return run(ctx, w, Options{Window: settle, Repeats: 1, Scale: 1, Replicas: failoverReplicas, Status: status, Profiles: o.profiles, Place: f.place(binary, one.hosts)})
 }
 
 // place starts the Berth that is to fail.
 func (f *failing) place(binary string, hosts bool) Place {
-	return func(ctx context.Context, _ *Run) (_ *site, err error) {
+	return func(ctx context.Context, r *Run) (_ *site, err error) {
 		dir, err := os.MkdirTemp(f.o.dir, "berth-failover-")
 		if err != nil {
 			return nil, err
@@ -192,7 +196,10 @@ func (f *failing) place(binary string, hosts bool) Place {
 			return errors.Join(err, f.keepLogs(dir), os.RemoveAll(dir))
 		}
 		config := fleet.Config{
-			Binary: binary, Dir: dir, Replicas: failoverReplicas, Gateways: failoverGateways, Etcd: failoverMembers, TTL: f.o.ttl, LogLevel: "info",
+			Binary: binary, Dir: dir, Replicas: failoverReplicas, Gateways: failoverGateways, Etcd: failoverMembers, TTL: f.o.ttl, LogLevel: "info", Seed: r.setup.seed,
+		}
+		if f.o.profiles != "" {
+			config.Flags = map[string][]string{"": {"--pprof"}, model.ServiceGateway: {"--http-listen", "127.0.0.1:0"}}
 		}
 		if hosts {
 			if f.hosts, err = wiring.NewNamespaces(uint16(os.Getpid())); err != nil {
@@ -241,13 +248,10 @@ func (f *failing) measure(ctx context.Context, r *Run, one outage, small *Result
 	if err := f.fleet.StartSim(ctx, sku, f.o.executors, 4); err != nil {
 		return err
 	}
-	if err := until(ctx, "not all executors are ready", func(ctx context.Context) bool {
+	if err := patiently(ctx, readyTimeout, "not all executors are ready", func(ctx context.Context) bool {
 		n, err := f.w.ready(ctx, "free")
 		return err == nil && n >= f.o.executors
 	}); err != nil {
-		return err
-	}
-	if _, err := f.w.queue(ctx, f.o.waiting, 100, "full"); err != nil {
 		return err
 	}
 	loading, stop := context.WithCancel(ctx)
@@ -282,6 +286,8 @@ func loadAverage() string {
 // the load before.
 type found struct {
 	gaps, calm map[string][]float64
+	// again is how long replicas that were started again took to be ready.
+	again map[string][]float64
 	// moved counts the outages during which etcd changed its leader by itself: every
 	// etcd lease then lasts for another TTL from there.
 	moved int
@@ -289,7 +295,7 @@ type found struct {
 
 // rounds does the outage as often as it is to be, to one service after the other.
 func (f *failing) rounds(ctx context.Context, one outage) (found, error) {
-	s := found{gaps: map[string][]float64{}, calm: map[string][]float64{}}
+	s := found{gaps: map[string][]float64{}, calm: map[string][]float64{}, again: map[string][]float64{}}
 	n := f.o.ttlRounds
 	if one.often {
 		n = f.o.rounds
@@ -349,7 +355,12 @@ func (f *failing) once(ctx context.Context, s *found, one outage, service string
 		err = one.all(ctx, f)
 		ended = time.Now()
 	} else {
-		ended, err = f.strike(ctx, one, service)
+		var again time.Duration
+		ended, again, err = f.strike(ctx, one, service)
+		if one.restarts {
+			figure := service + ": ready again"
+			s.again[figure] = append(s.again[figure], millis(again))
+		}
 	}
 	if err != nil {
 		return err
@@ -389,8 +400,9 @@ func (f *failing) etcdLeader(ctx context.Context) int {
 }
 
 // strike does the outage to a leader, waits for the next one to serve, and undoes
-// it. It answers until when the outage lasted.
-func (f *failing) strike(ctx context.Context, one outage, service string) (ended time.Time, err error) {
+// it. It answers until when the outage lasted, and how long after that the replica
+// took to be ready again.
+func (f *failing) strike(ctx context.Context, one outage, service string) (ended time.Time, again time.Duration, err error) {
 	var p *child.Process
 	var term, next int64
 	if err := until(ctx, service+" has no leader", func(ctx context.Context) bool {
@@ -398,11 +410,11 @@ func (f *failing) strike(ctx context.Context, one outage, service string) (ended
 		p, term = holder, t
 		return err == nil && holder != nil
 	}); err != nil {
-		return ended, err
+		return ended, 0, err
 	}
 	heal, err := one.strike(ctx, f, p)
 	if err != nil {
-		return ended, err
+		return ended, 0, err
 	}
 	// Should nobody follow, the gap says so: it ends with the wait.
 	_ = until(ctx, "", func(ctx context.Context) bool {
@@ -415,16 +427,16 @@ func (f *failing) strike(ctx context.Context, one outage, service string) (ended
 		_ = until(ctx, "", func(context.Context) bool { return f.passed[what].since(led) })
 	}
 	if err := store.Sleep(ctx, settle); err != nil {
-		return ended, err
+		return ended, 0, err
 	}
 	ended = time.Now()
 	if err := heal(); err != nil {
-		return ended, err
+		return ended, 0, err
 	}
 	if err := f.ready(ctx, p); err != nil || one.restarts {
-		return ended, err
+		return ended, time.Since(ended), err
 	}
-	return time.Now(), nil
+	return time.Now(), 0, nil
 }
 
 // add adds the figures to the report, those of the calm before first.
@@ -444,6 +456,9 @@ func (s found) add(r *Run, one outage, o *failoverOptions, small *Result) {
 			}
 		}
 		r.Add(f)
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.again)) {
+		r.Add(Figure{Name: name, Unit: "ms", Samples: s.again[name]})
 	}
 	if s.moved > 0 {
 		r.Note("etcd changed its leader during %d of the outages: its leases last for another TTL from there", s.moved)

@@ -145,9 +145,10 @@ func (f *failing) leader(ctx context.Context, service string) (*child.Process, i
 	return nil, 0, fault.New(fault.Internal, fault.ReasonInternal, "%s is led by a stranger, %s", service, holder.ID)
 }
 
-// ready waits until a replica that was away follows etcd again.
+// ready waits until a replica that was away follows etcd again. One that was started
+// again has all that is stored to read, on a machine that it shares with all others.
 func (f *failing) ready(ctx context.Context, p *child.Process) error {
-	return until(ctx, p.Name+" is not ready", func(ctx context.Context) bool {
+	return patiently(ctx, readyTimeout, p.Name+" is not ready", func(ctx context.Context) bool {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.Addresses().HTTP+"/readyz", nil)
 		if err != nil {
 			return false
@@ -166,11 +167,16 @@ const recoverWithin = 30 * time.Second
 
 // until waits for what gives no signal.
 func until(ctx context.Context, missing string, done func(context.Context) bool) error {
-	ctx, cancel := context.WithTimeout(ctx, recoverWithin)
+	return patiently(ctx, recoverWithin, missing, done)
+}
+
+// patiently is until with a limit of its own.
+func patiently(ctx context.Context, limit time.Duration, missing string, done func(context.Context) bool) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for !done(ctx) {
 		if err := store.Sleep(ctx, 10*time.Millisecond); err != nil {
-			return fmt.Errorf("%s after %v: %w", missing, recoverWithin, err)
+			return fmt.Errorf("%s after %v: %w", missing, limit, err)
 		}
 	}
 	return nil

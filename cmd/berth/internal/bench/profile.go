@@ -8,8 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
-	"berth.dev/pkg/model"
+	"berth.dev/pkg/store"
 )
 
 // profileSeconds is how long one profile is; a shorter rest of a workload has
@@ -24,17 +25,19 @@ func (w *World) profile(ctx context.Context) (stop func()) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
-	for _, service := range []string{model.ServiceRegistry, model.ServiceExecutorState, model.ServiceAssigner, model.ServiceGateway} {
+	for _, service := range services {
 		for i, p := range w.site.processes[service] {
 			running.Go(func() {
+				told := false
 				for n := 0; ctx.Err() == nil; n++ {
 					name := fmt.Sprintf("%s-%s-%d-%d-%03d.pprof", w.run.Workload, service, i, len(w.run.Audits), n)
 					url := fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", p.Addresses().HTTP, profileSeconds)
 					if err := fetch(ctx, url, filepath.Join(w.run.Profiles, name)); err != nil {
-						if ctx.Err() == nil {
-							w.run.Say("no profile of %s: %v", service, err)
+						if ctx.Err() == nil && !told {
+							w.run.Say("no profile of %s: %v", p.Name, err)
 						}
-						return
+						told = true // it may be killed, and comes again
+						_ = store.Sleep(ctx, time.Second/4)
 					}
 				}
 			})

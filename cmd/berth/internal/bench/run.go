@@ -75,7 +75,7 @@ type setup struct {
 	// members of etcd; 1 unless given.
 	members int
 	// seed fills etcd before the services start; see [fleet.Config].
-	seed func(ctx context.Context, etcd []string) error
+	seed seed
 }
 
 // run carries a workload out.

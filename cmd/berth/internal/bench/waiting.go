@@ -187,7 +187,7 @@ func (w *World) queue(ctx context.Context, n, groups int, sku string) ([]client.
 	began := time.Now()
 	err := w.Measure(ctx, fmt.Sprintf("queue %d in %s", n, plural(groups, "group")), func() (int, error) {
 		_, err := callers(ctx, 256, bounds{most: n}, func(ctx context.Context, _, i int) error {
-			b := Batch{Job: w.Job(i % 100), Stage: w.run.stage(), Workers: 4, SKU: w.SKU(sku), CPU: int64(2000 + i%groups)}
+			b := waitingBatch(w.Job(i%waitingJobs), w.run.stage(), w.SKU(sku), i%groups)
 			keys[i] = b.Key()
 			return w.Ask(ctx, b)
 		})
@@ -195,6 +195,14 @@ func (w *World) queue(ctx context.Context, n, groups int, sku string) ([]client.
 	})
 	w.run.Say("%d reservations queued at %.0f a second", n, float64(n)/time.Since(began).Seconds())
 	return keys, err
+}
+
+// waitingJobs is of how many jobs those are that only wait.
+const waitingJobs = 100
+
+// waitingBatch is one that no executor is large enough for, in one of many groups.
+func waitingBatch(job, stage, sku string, group int) Batch {
+	return Batch{Job: job, Stage: stage, Workers: 4, SKU: sku, CPU: int64(2000 + group)}
 }
 
 func plural(n int, what string) string {

@@ -209,7 +209,7 @@ func (w *World) Ask(ctx context.Context, b Batch) error {
 // revision is etcd's present one.
 func (w *World) revision(ctx context.Context) (revision int64, err error) {
 	return revision, again(ctx, func() error {
-		page, err := w.Etcd.Page(ctx, store.PageRequest{From: "/", To: "0", Limit: 1})
+		page, err := w.Etcd.Page(ctx, store.PageRequest{From: "a", To: "b", Limit: 1})
 		revision = page.Revision
 		return err
 	})

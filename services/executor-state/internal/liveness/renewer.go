@@ -1,9 +1,10 @@
 // Package liveness renews the etcd leases of executors.
 //
 // It promises that many renewals share few streams to etcd: a hundred thousand
-// etcd leases cost a tenth that way of what a stream each would. Those asked for
-// together are sent together, so that they share system calls too, here and in
-// etcd. A renewal is answered only from etcd's own answer to it, and an etcd lease
+// etcd leases cost a tenth that way of what a stream each would. They go to the
+// member of etcd that leads, where it can be told: any other passes each on to it.
+// Those asked for together are sent together, so that they share system calls too,
+// here and in etcd. A renewal is answered only from etcd's own answer to it, and an etcd lease
 // that has run out is an error: etcd itself answers a TTL of 0 and no error.
 package liveness
 
@@ -88,13 +89,17 @@ func (r *Renewer) Run(ctx context.Context) error {
 	return nil
 }
 
-// stream sends renewals over one stream until it breaks.
+// stream sends renewals over one stream until it breaks, or until another member of
+// etcd leads than the one that it goes to.
 func (r *Renewer) stream(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	endpoint := leadingMember(ctx, r.client)
+	conn, done := dial(r.client, endpoint)
+	defer done()
 	// A member of etcd that knows no leader, or loses it, ends the stream: the next
 	// one is to another.
-	s, err := pb.NewLeaseClient(r.client.ActiveConnection()).LeaseKeepAlive(clientv3.WithRequireLeader(ctx))
+	s, err := pb.NewLeaseClient(conn).LeaseKeepAlive(clientv3.WithRequireLeader(ctx))
 	if err != nil {
 		return
 	}
@@ -113,6 +118,8 @@ func (r *Renewer) stream(ctx context.Context) {
 	}()
 	// Beside the sending, which itself waits when etcd takes nothing any more.
 	var watchdog sync.WaitGroup
+	elsewhere := make(chan struct{})
+	watchdog.Go(func() { look(ctx, r.client, endpoint, lookEvery, elsewhere) })
 	watchdog.Go(func() {
 		tick := time.NewTicker(answerTimeout / 4)
 		defer tick.Stop()
@@ -125,9 +132,12 @@ func (r *Renewer) stream(ctx context.Context) {
 		}
 		cancel()
 	})
-	for ctx.Err() == nil {
+	for moved := false; ctx.Err() == nil && !moved; {
 		select {
 		case <-ctx.Done():
+		case <-elsewhere:
+			moved = true
+			_ = s.CloseSend() // etcd answers what it was sent, and ends the stream
 		case q := <-r.requests:
 			if q.ctx.Err() != nil {
 				continue // nobody waits for it any more

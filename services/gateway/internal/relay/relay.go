@@ -70,6 +70,7 @@ func (r *relay) remove(a *agent) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.agents, a.number)
+	a.gone = true
 	r.ended = append(r.ended, a.number)
 	r.stir()
 }
@@ -88,8 +89,8 @@ func (r *relay) close(err error) {
 func (r *relay) request(a *agent, frame []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.agents[a.number] != a {
-		return // it has ended
+	if a.gone {
+		return
 	}
 	r.requests = append(r.requests, request{a, frame})
 	r.stir()
@@ -99,7 +100,7 @@ func (r *relay) request(a *agent, frame []byte) {
 func (r *relay) beat(a *agent) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if a.beating || r.agents[a.number] != a {
+	if a.beating || a.gone {
 		return
 	}
 	a.beating = true

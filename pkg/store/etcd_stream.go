@@ -1,0 +1,67 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+var _ Streamer = (*Etcd)(nil)
+
+// Stream implements Streamer. It may take as long as it needs, but no longer than
+// the default deadline from one part to the next: a member of etcd that hangs gives
+// way to another.
+func (e *Etcd) Stream(ctx context.Context, req PageRequest, tell func([]KV)) (int64, error) {
+	ctx, cancel := context.WithCancelCause(clientv3.WithRequireLeader(ctx))
+	defer cancel(nil)
+	silent := time.AfterFunc(DefaultTimeout, func() { cancel(context.DeadlineExceeded) })
+	defer silent.Stop()
+	options := []clientv3.OpOption{clientv3.WithRange(req.To), clientv3.WithRev(req.Revision)}
+	if req.KeysOnly {
+		options = append(options, clientv3.WithKeysOnly())
+	}
+	parts, err := e.client.GetStream(ctx, req.From, options...)
+	if err != nil {
+		return 0, e.noStream(err)
+	}
+	defer func() { // the client's goroutine ends once nothing is left
+		cancel(nil)
+		for range parts {
+		}
+	}()
+	revision, whole := req.Revision, false
+	for part := range parts {
+		if err := part.Err(); err != nil {
+			return 0, e.noStream(err)
+		}
+		silent.Reset(DefaultTimeout)
+		if len(part.Kvs) > 0 {
+			kvs := make([]KV, len(part.Kvs))
+			for i, kv := range part.Kvs {
+				kvs[i] = fromEtcd(kv)
+			}
+			tell(kvs)
+		}
+		if header := part.Header; header != nil { // the last part alone has one
+			if whole = true; revision == 0 {
+				revision = header.Revision
+			}
+		}
+	}
+	if !whole {
+		return 0, ambiguous(io.ErrUnexpectedEOF)
+	}
+	return revision, nil
+}
+
+func (e *Etcd) noStream(err error) error {
+	if status.Code(err) == codes.Unimplemented {
+		return fmt.Errorf("%w: %w", ErrNoStream, err)
+	}
+	return e.failed(err)
+}

@@ -1,0 +1,67 @@
+package inventory
+
+import (
+	"fmt"
+	"testing"
+
+	"berth.dev/pkg/constraint"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/resource"
+)
+
+// BenchmarkElected takes over 10,000 executors, each with a worker, while 100,000
+// reservations wait, in one group or in many: what a standby still has to do once it
+// leads, before it serves.
+func BenchmarkElected(b *testing.B) {
+	for _, groups := range []int{1, 1000} {
+		b.Run(fmt.Sprintf("groups=%d", groups), func(b *testing.B) {
+			for b.Loop() {
+				b.StopTimer()
+				c := standby(10_000, 100_000, groups)
+				b.StartTimer()
+				for _, action := range c.Step(start, model.Elected{Term: 1 << 40, Revision: 1 << 40}) {
+					b.Fatalf("%T", action)
+				}
+			}
+		})
+	}
+}
+
+// standby is a core that follows executors with a worker each, and reservations
+// that wait.
+func standby(executors, waiting, groups int) *Core {
+	c := New(DefaultConfig())
+	revision := int64(10)
+	tell := func(record model.Record) {
+		revision++
+		c.Step(start, model.Changed{Ref: record.Ref(), Record: record, Create: revision, Mod: revision})
+	}
+	tell(&model.Ready{Since: start, By: "auto"})
+	seats := model.Seats{{Last: 0, Number: 1}}
+	for i := range executors {
+		id := fmt.Sprintf("host-%06d", i)
+		tell(&model.Executor{
+			ID: id, Address: id + ":7200", SKU: "small", Ordinal: uint32(i + 1), Incarnation: 1,
+			Resources: resource.Vector{"slots": 4, "cpu": 1000}, RegisteredAt: start, Since: start,
+		})
+		tell(&model.Live{ID: id, Incarnation: 1})
+		uid := fmt.Sprint("a-", i)
+		tell(&model.Reservation{
+			Key: model.Key{Job: "a", Stage: id, Name: model.MainName}, UID: uid, Seats: seats, State: model.Active, CreatedAt: start, UpdatedAt: start,
+		})
+		tell(&model.LeaseChunk{
+			UID: uid, Chunks: 1, Total: 1, Each: resource.Vector{"slots": 1},
+			Workers: []model.Placement{{Seat: model.Seat{Number: 1}, Ordinal: uint32(i + 1)}},
+		})
+		tell(&model.TaskHeader{UID: uid, Chunks: 1, Workers: 1, Complete: true})
+	}
+	for i := range waiting {
+		tell(&model.Reservation{
+			Key: model.Key{Job: fmt.Sprint("j", i), Stage: "s", Name: model.MainName}, UID: fmt.Sprint("1-", i), Seats: seats,
+			Spec:  model.Spec{Constraints: constraint.Constraints{SKU: "large", Resources: resource.Vector{"slots": 1, "cpu": int64(2000 + i%groups)}}},
+			State: model.Queued, Place: int64(i + 1), CreatedAt: start, UpdatedAt: start,
+		})
+	}
+	c.Step(start, model.Progress{Revision: revision})
+	return c
+}

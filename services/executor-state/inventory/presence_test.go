@@ -1,0 +1,38 @@
+package inventory
+
+import (
+	"testing"
+
+	"berth.dev/pkg/model"
+)
+
+// Whatever changes what Presence and AssignerTerm answer is counted, so that who
+// looked them up need not do so again; what executors are given is not.
+func TestPresencesAreCounted(t *testing.T) {
+	r := lead(DefaultConfig())
+	counted := func(what string, changes bool, do func()) {
+		t.Helper()
+		before := r.core.Presences()
+		do()
+		r.catchUp()
+		if moved := r.core.Presences() != before; moved != changes {
+			t.Errorf("%s: counted is %v", what, moved)
+		}
+	}
+	live := model.Ref{Kind: model.KindLive, ID: "h1"}
+	counted("an executor that comes", true, func() { r.ready(small("h1", 4000, 4)) })
+	counted("a lease", false, func() { expectGranted(t, r.pass(r.queue("u", 1, cpu(1000)))) })
+	counted("an assigner that leads", true, func() { r.write(leaderKey{model.ServiceAssigner}) })
+	counted("presence that ends", true, func() { r.drop(live) })
+	if p, ok := r.core.Presence("h1"); !ok || p.Executor.ID != "h1" || p.Live != nil {
+		t.Errorf("of an executor that is away: %+v, %v", p, ok)
+	}
+	counted("a record that changes", true, func() {
+		back := *r.keys[model.Ref{Kind: model.KindExecutor, ID: "h1"}].record.(*model.Executor)
+		back.Strays = true
+		r.write(&back)
+	})
+	if _, ok := r.core.Presence("h2"); ok {
+		t.Error("an executor that nobody knows is known")
+	}
+}

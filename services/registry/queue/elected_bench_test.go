@@ -1,0 +1,51 @@
+package queue
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/resource"
+)
+
+// BenchmarkElected takes over while 100,000 reservations wait, in one queue or in
+// many: what a standby still has to do once it leads, until its first pass.
+func BenchmarkElected(b *testing.B) {
+	for _, groups := range []int{1, 1000} {
+		b.Run(fmt.Sprintf("groups=%d", groups), func(b *testing.B) {
+			now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+			for b.Loop() {
+				b.StopTimer()
+				c := standby(100_000, groups, now)
+				b.StartTimer()
+				actions := c.Step(now, model.Elected{Term: 200_000, Revision: 200_000})
+				if pass := actionsOf[SendPass](actions); len(pass) != 1 || len(pass[0].Entries) < groups {
+					b.Fatalf("%d actions", len(actions))
+				}
+			}
+		})
+	}
+}
+
+// standby is a core that follows n reservations that wait in so many queues.
+func standby(n, groups int, now time.Time) *Core {
+	c := New(Config{})
+	revision := int64(10)
+	tell := func(record model.Record) {
+		revision++
+		c.Step(now, model.Changed{Ref: record.Ref(), Record: record, Create: revision, Mod: revision})
+	}
+	tell(&model.Ready{Since: now, By: "auto"})
+	seats := model.Seats{{Last: 3, Number: 1}}
+	for i := range n {
+		u := ask(fmt.Sprint("j", i), 4)
+		u.Spec.Constraints.Resources = resource.Vector{"slots": 1, "cpu": int64(1 + i%groups)}
+		tell(&model.Reservation{
+			Key: u.Key, UID: fmt.Sprint("1-", i), Spec: u.Spec, Seats: seats, Place: int64(i + 1), State: model.Queued, CreatedAt: now, UpdatedAt: now,
+		})
+		tell(&model.Stage{Job: u.Key.Job, Stage: u.Key.Stage, Numbers: seats})
+	}
+	c.Step(now, model.Progress{Revision: revision})
+	return c
+}
