@@ -34,6 +34,7 @@ type Core struct {
 	spent     map[model.Key]map[string]*version
 	deadlines *tree[deadline]         // of what expires or is forgotten
 	unsettled map[string]*version     // whose records call for a change
+	unnoted   map[string]*version     // whose record is to say that they are ACTIVE
 	states    [model.Replaced + 1]int // records by stored state
 	pending   []pending               // effects that are not durable
 	pendingOf map[model.Ref]int       // and how many of them touch a record
@@ -60,6 +61,7 @@ type Core struct {
 	flight        *flight
 	handing       map[string]int64    // uid → mod of the hand-over in flight
 	handAt        time.Time           // of the next hand-over, at the earliest
+	noteAt        time.Time           // when what is unnoted is written at the latest
 	taken         map[string]*version // taken, the task not seen yet
 	granted       map[string]*version // granted, the lease not seen yet
 	waiting       map[uint64]*waiter  // cancels to be answered, by token
@@ -84,6 +86,7 @@ func New(config Config) *Core {
 		spent:     map[model.Key]map[string]*version{},
 		deadlines: newTree(deadline.compare),
 		unsettled: map[string]*version{},
+		unnoted:   map[string]*version{},
 		pendingOf: map[model.Ref]int{},
 		due:       map[string]*group{},
 		taken:     map[string]*version{},
@@ -126,6 +129,7 @@ func (c *Core) Step(now time.Time, event model.Event) []model.Action {
 		c.cause = WakeChange
 		c.getReady()
 		c.settle()
+		c.note()
 		c.answerFreed()
 		c.wakeUp()
 		c.handOver()
@@ -142,7 +146,7 @@ func (c *Core) NextDeadline() time.Time {
 	if len(c.unsettled) > 0 {
 		return c.now
 	}
-	next := earliest(earliest(c.wakeAt, c.retryAt), c.readyAt())
+	next := earliest(earliest(earliest(c.wakeAt, c.retryAt), c.readyAt()), c.noteAt)
 	if c.deadlines.len() > 0 {
 		next = earliest(next, c.deadlines.at(0).at)
 	}

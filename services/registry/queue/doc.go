@@ -136,8 +136,9 @@
 // # Hand-over
 //
 // What holds a lease and has no task header is out of its queue and handed over
-// first, in the queue's order, up to 64 in one call, one call in flight. ACTIVE
-// is written when the view shows the header complete, never on an answer alone:
+// first, in the queue's order, up to 64 in one call, one call in flight. It is
+// ACTIVE when the view shows the header complete, never on an answer alone; its
+// record says so with the next that is written, or 20 ms later by itself:
 // so every ACTIVE version has been seen with its lease and task, and a task
 // that is missing later has gone. What the assigner refuses as it still is
 // becomes REPLACED (HAND_OVER_REFUSED) by a version with a new uid at the tail,

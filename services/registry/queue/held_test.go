@@ -83,6 +83,8 @@ func TestHeldTaskEndsNothing(t *testing.T) {
 	uid := w.pass.Entries[0].UID
 	header := &model.TaskHeader{UID: uid, Key: one("a", "s").Key, Complete: true}
 	w.foreign(model.Changed{Ref: header.Ref(), Record: header})
+	w.now = w.now.Add(noteWithin)
+	w.step(nil)
 	ref := model.Ref{Kind: model.KindReservation, Key: one("a", "s").Key, ID: uid}
 	before := w.records[ref]
 	if before.record.(*model.Reservation).State != model.Active {

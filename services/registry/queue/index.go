@@ -211,6 +211,7 @@ func (c *Core) leaveIndexes(v *version) {
 		v.leased = nil
 	}
 	delete(c.unsettled, v.uid)
+	delete(c.unnoted, v.uid)
 	c.leaveSpent(v)
 }
 
@@ -229,6 +230,9 @@ func (c *Core) enterIndexes(v *version) {
 		if v.deadline = at; !at.IsZero() {
 			c.deadlines.insert(deadline{at, v.uid})
 		}
+	}
+	if v.handedOver() && !v.goesOn() {
+		c.unnoted[v.uid] = v
 	}
 	c.enterSpent(v)
 	c.judge(v)

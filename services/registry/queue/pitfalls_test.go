@@ -481,7 +481,9 @@ func TestManyRequeuesFitTransactions(t *testing.T) {
 			for _, record := range effect.Puts {
 				if r, ok := record.(*model.Reservation); ok {
 					bytes += len(r.Spec.Task.Payload)
-					requeued += r.Seats.Len()
+					if r.UID != "a-1" { // the one that they fail in
+						requeued += r.Seats.Len()
+					}
 				}
 			}
 			if ops := len(effect.Puts) + len(effect.Events); ops > 120 || bytes > effectBytes+model.MaxPayload {

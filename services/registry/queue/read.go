@@ -67,6 +67,9 @@ func (c *Core) view(v *version) View {
 	case v.held:
 		view.Reason = fault.ReasonPoison
 		return view
+	case v.handedOver(): // as its record is about to say
+		view.State, view.Reason = model.Active, ""
+		return view
 	case !v.waits():
 		view.State = model.Assigning
 		return view

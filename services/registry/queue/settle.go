@@ -3,14 +3,14 @@ package queue
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
 )
 
 // settle makes the changes that the records call for and no request does: what
-// was handed over is ACTIVE, what has ended ends, what waited too long expires,
-// what ended long ago is forgotten. It looks at indexes of the state as it is,
+// has ended ends, what waited too long expires, what ended long ago is forgotten. It looks at indexes of the state as it is,
 // so a step that was lost is found again; and in the order of the queue, in
 // which what is refused together goes to the tail.
 func (c *Core) settle() {
@@ -39,12 +39,7 @@ func (c *Core) settle() {
 func (c *Core) settleOne(v *version) {
 	switch {
 	case v.is(model.Queued) && v.header != nil:
-		active := c.edit(v.r)
-		active.State, active.Reason = model.Active, ""
-		if active.Round == 0 { // what later rounds have to tell is kept
-			active.Message = ""
-		}
-		c.put(active, model.EventReservationAssigned)
+		c.active(v)
 	case v.is(model.Queued) && len(v.r.Unwanted) > 0: // its task was withdrawn
 		c.remove([]removal{{v, v.r.Unwanted}}, model.RequestMark{})
 	case v.is(model.Queued) && v.refused:
@@ -64,6 +59,44 @@ func (c *Core) settleOne(v *version) {
 	default:
 		c.put(c.end(v.r, model.Cancelled, v.r.Reason, v.r.Message), model.EventReservationCancelled)
 	}
+}
+
+// noteWithin is how long it may take until the record of what was handed over says
+// so. To everyone it is ACTIVE from its task on, so the note waits for no
+// transaction of its own while there are others to ride along with.
+const noteWithin = 20 * time.Millisecond
+
+// note writes ACTIVE where it is missing, as soon as anything is written.
+func (c *Core) note() {
+	switch {
+	case len(c.unnoted) == 0:
+		c.noteAt = time.Time{}
+		return
+	case c.noteAt.IsZero():
+		c.noteAt = c.now.Add(noteWithin)
+	}
+	if len(c.pending) == 0 && c.now.Before(c.noteAt) {
+		return
+	}
+	all := slices.SortedFunc(maps.Values(c.unnoted), func(a, b *version) int { return c.compare(a.r, b.r) })
+	for _, v := range all[:min(len(all), maxDerived)] {
+		c.subject = v.r.Ref()
+		c.active(v)
+	}
+	c.subject = model.Ref{}
+	if len(c.unnoted) == 0 {
+		c.noteAt = time.Time{}
+	}
+}
+
+// active notes that all of a version was handed over.
+func (c *Core) active(v *version) {
+	active := c.edit(v.r)
+	active.State, active.Reason = model.Active, ""
+	if active.Round == 0 { // what later rounds have to tell is kept
+		active.Message = ""
+	}
+	c.put(active, model.EventReservationAssigned)
 }
 
 func (c *Core) put(r *model.Reservation, kind model.EventKind, expect ...model.Expect) {

@@ -99,13 +99,25 @@ func (c *Core) unsettledNow(v *version) bool {
 	switch {
 	case v.held:
 	case v.is(model.Queued):
-		return v.header != nil && v.header.Complete || v.header == nil && (v.refused || len(v.r.Unwanted) > 0) || c.splits(v)
+		return v.handedOver() && v.goesOn() || v.header == nil && (v.refused || len(v.r.Unwanted) > 0) || c.splits(v)
 	case v.is(model.Active):
 		return c.owes(v) || len(v.lease) == 0 && (v.header == nil || v.header.Ended)
 	case v.is(model.Cancelling):
 		return v.header == nil || v.header.Ended && len(v.lease) == 0
 	}
 	return false
+}
+
+// handedOver says whether the assigner has all of it, and its record does not say
+// so yet: that it is ACTIVE, which it is to everyone.
+func (v *version) handedOver() bool {
+	return v.is(model.Queued) && v.header != nil && v.header.Complete && !v.held
+}
+
+// goesOn says whether something follows on what was handed over, which its record
+// has to say first.
+func (v *version) goesOn() bool {
+	return v.header.Ended || v.header.Withdrawn || len(v.spent) > 0
 }
 
 // stopped says whether nothing of it will be started any more.
