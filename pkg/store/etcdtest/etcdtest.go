@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
+	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
 	"berth.dev/pkg/process/port/porttest"
@@ -94,6 +95,18 @@ func urls(t testing.TB, s string) []url.URL {
 		t.Fatal(err)
 	}
 	return []url.URL{*u}
+}
+
+// Leaks are what members leave behind in the test's process when they end, an idle
+// connection between two of them or a request that a killed one never answers:
+// for the TestMain of packages that speak no HTTP of their own.
+func Leaks() []goleak.Option {
+	return []goleak.Option{
+		goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),
+		goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
+		goleak.IgnoreAnyFunction("net/http.(*connReader).backgroundRead"),
+		goleak.IgnoreAnyFunction("net/http.(*conn).serve"),
+	}
 }
 
 // Endpoints are the client addresses of all members.
