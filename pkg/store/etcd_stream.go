@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -27,7 +28,7 @@ func (e *Etcd) Stream(ctx context.Context, req PageRequest, tell func([]KV)) (in
 	}
 	parts, err := e.client.GetStream(ctx, req.From, options...)
 	if err != nil {
-		return 0, e.noStream(err)
+		return 0, e.noStream(ctx, err)
 	}
 	defer func() { // the client's goroutine ends once nothing is left
 		cancel(nil)
@@ -37,7 +38,7 @@ func (e *Etcd) Stream(ctx context.Context, req PageRequest, tell func([]KV)) (in
 	revision, whole := req.Revision, false
 	for part := range parts {
 		if err := part.Err(); err != nil {
-			return 0, e.noStream(err)
+			return 0, e.noStream(ctx, err)
 		}
 		silent.Reset(DefaultTimeout)
 		if len(part.Kvs) > 0 {
@@ -59,7 +60,10 @@ func (e *Etcd) Stream(ctx context.Context, req PageRequest, tell func([]KV)) (in
 	return revision, nil
 }
 
-func (e *Etcd) noStream(err error) error {
+func (e *Etcd) noStream(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); errors.Is(cause, context.DeadlineExceeded) {
+		err = cause // the client knows only that the stream was cancelled
+	}
 	if status.Code(err) == codes.Unimplemented {
 		return fmt.Errorf("%w: %w", ErrNoStream, err)
 	}

@@ -27,11 +27,11 @@ type etcdWatch struct {
 	prefix string
 	ctx    context.Context // over once the watch is closed
 	close  context.CancelFunc
+	stream atomic.Pointer[context.Context] // names the stream
 
-	// Of the goroutine that calls the other methods.
+	// Of the goroutine that calls Next and TryNext.
 	next   int64                     // the first revision not delivered
 	left   <-chan struct{}           // closed when a member is left out
-	stream context.Context           // names the stream
 	opened <-chan clientv3.WatchChan // gives ch, once; nil when it has
 	ch     clientv3.WatchChan
 	cancel context.CancelFunc // ends ch
@@ -52,9 +52,10 @@ func (e *Etcd) Watch(prefix string, from int64) Watch {
 // can be reached, the client does not return, whatever becomes of who calls Next.
 func (w *etcdWatch) open() {
 	w.left = w.store.steer.leaving()
-	w.stream = metadata.AppendToOutgoingContext(w.ctx, "berth-watch", strconv.FormatInt(watches.Add(1), 10))
+	stream := metadata.AppendToOutgoingContext(w.ctx, "berth-watch", strconv.FormatInt(watches.Add(1), 10))
+	w.stream.Store(&stream)
 	var ctx context.Context
-	ctx, w.cancel = context.WithCancel(w.stream)
+	ctx, w.cancel = context.WithCancel(stream)
 	opened, next := make(chan clientv3.WatchChan, 1), w.next
 	w.opened, w.ch = opened, nil
 	go func() {
@@ -166,7 +167,7 @@ func (w *etcdWatch) take(resp clientv3.WatchResponse, ok bool) (Batch, bool, err
 
 // RequestProgress implements Watch.
 func (w *etcdWatch) RequestProgress() {
-	ctx, cancel := context.WithTimeout(w.stream, progressTimeout)
+	ctx, cancel := context.WithTimeout(*w.stream.Load(), progressTimeout)
 	defer cancel()
 	// An error means that there is no stream now, and so no progress to tell of.
 	_ = w.store.client.RequestProgress(ctx)

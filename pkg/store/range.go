@@ -13,8 +13,9 @@ import (
 // meanwhile. A thousand of the largest records, of some tens of kilobytes, are still
 // an answer that one message holds.
 const (
-	firstPage = 1000
-	pageBytes = 2 << 20
+	firstPage   = 1000
+	largestPage = 4 * firstPage
+	pageBytes   = 2 << 20
 )
 
 // Range reads every key under prefix, but for those under the skipped prefixes,
@@ -80,8 +81,11 @@ func read(ctx context.Context, s Store, req PageRequest, tell func([]KV)) (revis
 		if !page.More {
 			return page.Revision, nil
 		}
-		if size(page.KVs) < pageBytes/2 {
-			req.Limit *= 2
+		switch bytes := size(page.KVs); {
+		case bytes < pageBytes/2:
+			req.Limit = min(2*req.Limit, largestPage)
+		case bytes > pageBytes:
+			req.Limit = firstPage
 		}
 		req.From, req.Revision = page.Next(), page.Revision
 	}

@@ -1,86 +1,46 @@
-package store_test
+package store
 
 import (
 	"context"
-	"slices"
+	"fmt"
 	"testing"
-
-	"berth.dev/pkg/store"
 )
 
-// streaming answers what it is told to, one after the other.
-type streaming struct {
-	store.Store // none: no page is asked for
-	answers     []streamed
-	asked       []store.PageRequest
+// paged is keys that are read a page at a time, in order.
+type paged struct {
+	Store
+	kvs     []KV
+	largest int // of its pages, bytes
 }
 
-type streamed struct {
-	parts    [][]store.KV
-	revision int64
-	err      error
+func (p *paged) Page(_ context.Context, req PageRequest) (Page, error) {
+	var after []KV
+	for i, kv := range p.kvs {
+		if kv.Key >= req.From {
+			after = p.kvs[i:]
+			break
+		}
+	}
+	n := min(req.Limit, len(after))
+	p.largest = max(p.largest, size(after[:n]))
+	return Page{Revision: 1, KVs: after[:n], More: n < len(after)}, nil
 }
 
-func (s *streaming) Stream(_ context.Context, req store.PageRequest, tell func([]store.KV)) (int64, error) {
-	next := s.answers[0]
-	s.answers, s.asked = s.answers[1:], append(s.asked, req)
-	for _, part := range next.parts {
-		tell(part)
+// A page stays an answer that etcd gives in time, whatever came before it.
+func TestPagesStayBounded(t *testing.T) {
+	const few, many, large = 40, 60_000, 4 << 10
+	p := &paged{}
+	for i := range many {
+		p.kvs = append(p.kvs, KV{Key: fmt.Sprintf("p/a/%06d", i), Value: make([]byte, few)})
 	}
-	return next.revision, next.err
-}
-
-func kvs(keys ...string) (list []store.KV) {
-	for _, key := range keys {
-		list = append(list, store.KV{Key: key})
+	for i := range many / 2 {
+		p.kvs = append(p.kvs, KV{Key: fmt.Sprintf("p/b/%06d", i), Value: make([]byte, large)})
 	}
-	return list
-}
-
-func names(list []store.KV) (keys []string) {
-	for _, kv := range list {
-		keys = append(keys, kv.Key)
+	kvs, _, err := Range(t.Context(), p, "p/")
+	if err != nil || len(kvs) != len(p.kvs) {
+		t.Fatalf("%d of %d keys: %v", len(kvs), len(p.kvs), err)
 	}
-	return keys
-}
-
-func TestRangeBeginsAgainWhenItsStreamIsCompacted(t *testing.T) {
-	s := &streaming{answers: []streamed{
-		{parts: [][]store.KV{kvs("p/a")}, err: store.ErrCompacted},
-		{parts: [][]store.KV{kvs("p/b"), kvs("p/c")}, revision: 7},
-		{parts: [][]store.KV{kvs("p/y")}, revision: 7},
-	}}
-	got, revision, err := store.Range(t.Context(), s, "p/", "p/x/")
-	if err != nil || revision != 7 || !slices.Equal(names(got), []string{"p/b", "p/c", "p/y"}) {
-		t.Errorf("%v at %d, %v", names(got), revision, err)
-	}
-	if last := s.asked[2]; last.Revision != 7 || last.From != "p/x0" {
-		t.Errorf("behind what is skipped it asked for %+v", last)
-	}
-}
-
-func TestKeysGoOnWhereTheirStreamWasCompacted(t *testing.T) {
-	s := &streaming{answers: []streamed{
-		{parts: [][]store.KV{kvs("p/a", "p/b")}, err: store.ErrCompacted},
-		{parts: [][]store.KV{kvs("p/c")}, revision: 9},
-	}}
-	var got []store.KV
-	if err := store.Keys(t.Context(), s, "p/", func(part []store.KV) { got = append(got, part...) }); err != nil {
-		t.Fatal(err)
-	}
-	if !slices.Equal(names(got), []string{"p/a", "p/b", "p/c"}) || s.asked[1].From != "p/b\x00" || s.asked[1].Revision != 0 {
-		t.Errorf("%v, asked %+v", names(got), s.asked)
-	}
-}
-
-func TestRangeReadsPagesWhereThereAreNoStreams(t *testing.T) {
-	f := store.NewFake(store.FakeConfig{})
-	if _, err := f.Txn(t.Context(), store.Txn{Then: []store.Op{store.Put("p/a", []byte("1"))}}); err != nil {
-		t.Fatal(err)
-	}
-	s := &streaming{Store: f, answers: []streamed{{err: store.ErrNoStream}}}
-	got, revision, err := store.Range(t.Context(), s, "p/")
-	if err != nil || revision == 0 || !slices.Equal(names(got), []string{"p/a"}) {
-		t.Errorf("%v at %d, %v", names(got), revision, err)
+	if most := largestPage * (large + 100); p.largest > most {
+		t.Errorf("a page of %d bytes, of %d at most", p.largest, most)
 	}
 }

@@ -2,12 +2,20 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
+	"net"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"google.golang.org/grpc"
+
+	"berth.dev/pkg/process/port/porttest"
 )
 
 // steered is a steer with members that answer or do not, as the test says.
@@ -19,7 +27,7 @@ type steered struct {
 }
 
 func newSteered(t *testing.T, members ...string) *steered {
-	d := &steered{steer: &steer{all: members, every: steerEvery, left: make(chan struct{})}}
+	d := &steered{steer: &steer{all: members, left: make(chan struct{})}}
 	d.ctx, d.stop = context.WithCancel(t.Context())
 	d.use = func(endpoints ...string) { d.uses = append(d.uses, fmt.Sprint(endpoints)) }
 	d.probe = func(ctx context.Context, endpoint string) error {
@@ -52,6 +60,9 @@ func (d *steered) fallSilent(members ...string) {
 	d.silent = members
 }
 
+// aLook is how long a look takes at most, and the pause after it.
+const aLook = steerProbe + steerSettles + steerEvery
+
 // Who does not answer is left out from when a call is suspicious until it answers.
 func TestSilentMemberIsLeftOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -60,18 +71,21 @@ func TestSilentMemberIsLeftOut(t *testing.T) {
 		d.now(t)
 		d.suspect()
 		d.suspect() // one look is enough for all who suspect
-		time.Sleep(steerWithin + steerSettles)
+		first := d.leaving()
+		time.Sleep(steerProbe + steerSettles)
 		d.now(t, "[a c]")
-		time.Sleep(10 * steerEvery)
+		<-first // and once more, for watches that came to the same member again
+		<-d.leaving()
+		time.Sleep(10 * aLook)
 		d.now(t)
 		d.fallSilent("c")
-		time.Sleep(2*steerEvery + steerWithin)
+		time.Sleep(2 * aLook)
 		d.now(t, "[a b]")
 		d.fallSilent()
-		time.Sleep(2 * steerEvery)
+		time.Sleep(2 * aLook)
 		d.now(t, "[a b c]")
 
-		time.Sleep(steerEvery)
+		time.Sleep(aLook)
 		asked := d.asked
 		time.Sleep(time.Hour)
 		if synctest.Wait(); d.asked != asked {
@@ -93,14 +107,14 @@ func TestPatrolSuspects(t *testing.T) {
 			return context.Canceled
 		}
 		d.owned.Go(d.patrol)
-		time.Sleep(10*steerEvery + steerEvery/2)
+		time.Sleep(10 * aLook)
 		d.now(t)
 		hangs.Store(true)
-		time.Sleep(steerEvery + 2*steerWithin + steerSettles)
+		time.Sleep(2*steerReads + aLook)
 		d.now(t, "[a]")
 		hangs.Store(false)
 		d.fallSilent()
-		time.Sleep(3 * steerEvery)
+		time.Sleep(2 * aLook)
 		d.now(t, "[a b]")
 	})
 }
@@ -111,16 +125,36 @@ func TestNobodyIsLeftOutWhereNobodyAnswers(t *testing.T) {
 		d := newSteered(t, "a", "b")
 		d.fallSilent("a", "b")
 		d.suspect()
-		time.Sleep(steerWithin + steerSettles + steerEvery)
+		time.Sleep(2 * aLook)
 		d.now(t)
 		// It is suspected again by the next call, and then one of them answers.
 		d.fallSilent("a")
 		d.suspect()
-		time.Sleep(steerWithin + steerSettles)
+		time.Sleep(steerProbe + steerSettles)
 		d.now(t, "[b]")
 		d.fallSilent("a", "b")
-		time.Sleep(2*steerEvery + steerWithin)
+		time.Sleep(2 * aLook)
 		d.now(t, "[a b]")
+	})
+}
+
+// An etcd, or a process, that is slow as a whole is no member's fault, whoever of
+// them is the slowest.
+func TestSlowAsAWhole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newSteered(t, "a", "b", "c")
+		r := rand.New(rand.NewPCG(1, 2))
+		d.probe = func(ctx context.Context, _ string) error {
+			d.mu.Lock()
+			took := steerFast + time.Duration(r.Int64N(int64(2*steerProbe)))
+			d.mu.Unlock()
+			return Sleep(ctx, took)
+		}
+		for range 100 {
+			d.suspect()
+			time.Sleep(aLook)
+		}
+		d.now(t)
 	})
 }
 
@@ -150,4 +184,32 @@ func TestSteerEnds(t *testing.T) {
 		}
 		d.suspect() // of a call that ends with it
 	})
+}
+
+// A stream that is silent is as suspicious as a call, and ran into a deadline too.
+func TestSilentStreamIsSuspected(t *testing.T) {
+	address := porttest.Hold(t)
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	silent := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
+		<-stream.Context().Done()
+		return stream.Context().Err()
+	}))
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = silent.Serve(listener) })
+	t.Cleanup(func() { silent.Stop(); serving.Wait() })
+	e, err := Dial(DialConfig{Endpoints: []string{address}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Close() })
+	d, suspected := newSteered(t, "a", "b"), make(chan struct{}, 2)
+	d.probe = func(context.Context, string) error { suspected <- struct{}{}; return nil }
+	e.steer = d.steer
+	if _, err := e.Stream(t.Context(), PageRequest{From: "a", To: "b"}, func([]KV) {}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a silent stream: %v", err)
+	}
+	<-suspected
 }

@@ -5,9 +5,11 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	"berth.dev/pkg/fault"
+	"berth.dev/pkg/rpc"
 )
 
 // The bounds of forwarded reports.
@@ -16,6 +18,9 @@ const (
 	reportsWaiting  = 4096
 	reportCalls     = 4
 	reportCallLimit = 10 * time.Second
+	// reportCallBytes bounds the reports of a call, and what reports are joined
+	// into. A single report of an agent may be larger, as large as a message may be.
+	reportCallBytes = rpc.PeerMessageLimit - 256<<10
 )
 
 // Reports forwards what agents report to the assigner, many agents to a call:
@@ -62,8 +67,9 @@ func (r *Reports) Run(ctx context.Context) error {
 	for range reportCalls {
 		go func() {
 			defer func() { done <- struct{}{} }()
+			var next *waitingReport
 			for ctx.Err() == nil {
-				r.call(ctx)
+				next = r.call(ctx, next)
 			}
 		}()
 	}
@@ -92,34 +98,43 @@ func (b *batch) add(w waitingReport) {
 	b.waiting = append(b.waiting, w)
 }
 
-// collect waits for a report and takes those that wait with it.
-func (r *Reports) collect(ctx context.Context) *batch {
-	b := &batch{place: map[string]int{}}
-	select {
-	case <-ctx.Done():
-		return b
-	case w := <-r.waiting:
-		b.add(w)
-	}
-	for len(b.waiting) < reportsInCall {
+// collect waits for a report and takes those that wait with it, as many as fit a
+// message. The first that does not is answered as next: it goes with the next call.
+func (r *Reports) collect(ctx context.Context, first *waitingReport) (b *batch, next *waitingReport) {
+	b = &batch{place: map[string]int{}}
+	if first == nil {
 		select {
+		case <-ctx.Done():
+			return b, nil
 		case w := <-r.waiting:
-			b.add(w)
-		default:
-			return b
+			first = &w
 		}
 	}
-	return b
+	b.add(*first)
+	for bytes := proto.Size(first.report); len(b.waiting) < reportsInCall; {
+		select {
+		case w := <-r.waiting:
+			if bytes += proto.Size(w.report); bytes > reportCallBytes {
+				return b, &w
+			}
+			b.add(w)
+		default:
+			return b, nil
+		}
+	}
+	return b, nil
 }
 
-func (r *Reports) call(ctx context.Context) {
-	b := r.collect(ctx)
+// call brings what waits, first what did not fit before, and answers what does not
+// fit now.
+func (r *Reports) call(ctx context.Context, first *waitingReport) (next *waitingReport) {
+	b, next := r.collect(ctx, first)
 	request := &controlv1.ReportWorkersRequest{}
 	for _, w := range b.waiting {
 		request.Reports = append(request.Reports, w.report)
 	}
 	if len(request.Reports) == 0 {
-		return
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, reportCallLimit)
 	defer cancel()
@@ -135,4 +150,5 @@ func (r *Reports) call(ctx context.Context) {
 	for _, i := range b.place {
 		close(b.waiting[i].answer)
 	}
+	return next
 }

@@ -2,15 +2,19 @@ package internal
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	"berth.dev/pkg/fault"
+	"berth.dev/pkg/rpc"
 )
 
 // handout answers calls of reports as it is told to.
@@ -63,7 +67,7 @@ func TestReportsShareCalls(t *testing.T) {
 		older := forward(t.Context(), r, "a", 1)
 		other := forward(t.Context(), r, "b", 7)
 		newer := forward(t.Context(), r, "a", 2)
-		r.call(t.Context())
+		r.call(t.Context(), nil)
 		if f := <-older; fault.Of(f.err) == nil || fault.Of(f.err).Kind != fault.Unavailable {
 			t.Errorf("the older report was answered %+v", f)
 		}
@@ -74,6 +78,45 @@ func TestReportsShareCalls(t *testing.T) {
 			t.Errorf("another executor's was answered %+v", f)
 		}
 		if len(calls) != 1 || calls[0] != 2 {
+			t.Errorf("calls of %v reports", calls)
+		}
+	})
+}
+
+// Reports that are large share as many calls as it takes, and none is left behind.
+func TestReportsFitMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls []int
+		r := newReports(func(ctx context.Context, req *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer, error) {
+			if size := proto.Size(req); size > rpc.PeerMessageLimit {
+				t.Errorf("a call of %d bytes", size)
+			}
+			calls = append(calls, len(req.GetReports()))
+			return all(ctx, req)
+		})
+		var answers []<-chan forwarded
+		for i := range 10 {
+			report := &controlv1.ExecutorReport{Executor: string(rune('a' + i)), Sequence: 1, Workers: []*controlv1.WorkerReport{
+				{Error: strings.Repeat("e", reportCallBytes/3)},
+			}}
+			done := make(chan forwarded, 1)
+			go func() {
+				a, err := r.Forward(t.Context(), report)
+				done <- forwarded{a.GetSequence(), err}
+			}()
+			answers = append(answers, done)
+		}
+		synctest.Wait()
+		var next *waitingReport
+		for range 5 {
+			next = r.call(t.Context(), next)
+		}
+		for _, answer := range answers {
+			if f := <-answer; f.err != nil || f.sequence != 1 {
+				t.Errorf("answered %+v", f)
+			}
+		}
+		if !slices.Equal(calls, []int{2, 2, 2, 2, 2}) {
 			t.Errorf("calls of %v reports", calls)
 		}
 	})
@@ -129,7 +172,7 @@ func TestReportsOfWhoHasGone(t *testing.T) {
 			t.Error("answered")
 		}
 		here := forward(t.Context(), r, "b", 1)
-		r.call(t.Context())
+		r.call(t.Context(), nil)
 		if f := <-here; f.err != nil {
 			t.Error(f.err)
 		}

@@ -2,8 +2,11 @@ package internal
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	"berth.dev/pkg/fault"
@@ -217,15 +220,31 @@ func (s *session) forward(r *controlv1.ExecutorReport) bool {
 }
 
 // join adds what a report tells to the one that waits before it, in order, and says
-// whether it has: each change is told, in one call in place of many. A complete one
-// stays as it is, since what it does not list is judged by when it was made.
+// whether it has: each change is told, in one call in place of many. What a beat only
+// repeats, as long as it is not answered, is told once. A complete one stays as it
+// is, since what it does not list is judged by when it was made.
 func join(waiting, r *controlv1.ExecutorReport) bool {
-	if waiting.GetComplete() || r.GetComplete() || len(waiting.GetWorkers())+len(r.GetWorkers()) > joinedWorkers {
+	if waiting.GetComplete() || r.GetComplete() || len(waiting.GetWorkers())+len(r.GetWorkers()) > joinedWorkers ||
+		proto.Size(waiting)+proto.Size(r) > reportCallBytes {
 		return false
 	}
-	waiting.Workers = append(waiting.Workers, r.GetWorkers()...)
+	for _, w := range r.GetWorkers() {
+		if last := newest(waiting.GetWorkers(), w); last == nil || !proto.Equal(last, w) {
+			waiting.Workers = append(waiting.Workers, w)
+		}
+	}
 	waiting.Sequence = r.GetSequence()
 	return true
+}
+
+// newest is the last that is told of the same worker; nil for nothing.
+func newest(told []*controlv1.WorkerReport, w *controlv1.WorkerReport) *controlv1.WorkerReport {
+	for _, t := range slices.Backward(told) {
+		if t.GetIndex() == w.GetIndex() && t.GetNumber() == w.GetNumber() && t.GetStage() == w.GetStage() && t.GetJob() == w.GetJob() {
+			return t
+		}
+	}
+	return nil
 }
 
 func (s *session) forwardAll() {

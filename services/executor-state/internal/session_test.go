@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	controlv1 "berth.dev/api/berth/control/v1"
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/pkg/fault"
@@ -342,4 +344,29 @@ func TestReportsThatWaitAreOne(t *testing.T) {
 		stop()
 		running.Wait()
 	})
+}
+
+// What is joined fits a message, and what beats repeat is told once.
+func TestJoinedReportsAreBounded(t *testing.T) {
+	worker := func(index int32, state berthv1.Assignment_State, size int) *controlv1.WorkerReport {
+		return &controlv1.WorkerReport{Job: "j", Stage: "s", Index: index, Number: 1, State: state, Error: strings.Repeat("e", size)}
+	}
+	report := func(workers ...*controlv1.WorkerReport) *controlv1.ExecutorReport {
+		return &controlv1.ExecutorReport{Workers: workers}
+	}
+	waiting := report(worker(0, berthv1.Assignment_RUNNING, 0), worker(1, berthv1.Assignment_RUNNING, 0))
+	for range 10 { // beats
+		if !join(waiting, report(worker(0, berthv1.Assignment_RUNNING, 0), worker(1, berthv1.Assignment_COMPLETED, 0))) {
+			t.Fatal("not joined")
+		}
+	}
+	if len(waiting.GetWorkers()) != 3 || waiting.GetWorkers()[2].GetState() != berthv1.Assignment_COMPLETED {
+		t.Errorf("joined as %v", waiting.GetWorkers())
+	}
+	if !join(waiting, report(worker(2, berthv1.Assignment_FAILED, reportCallBytes/2))) {
+		t.Error("half a message is not joined")
+	}
+	if join(waiting, report(worker(3, berthv1.Assignment_FAILED, reportCallBytes/2))) || proto.Size(waiting) > reportCallBytes {
+		t.Errorf("joined to %d bytes", proto.Size(waiting))
+	}
 }

@@ -254,6 +254,16 @@ func (f *failing) measure(ctx context.Context, r *Run, one outage, small *Result
 	}); err != nil {
 		return err
 	}
+	if err := patiently(ctx, readyTimeout, "not all that was to wait does", func(ctx context.Context) bool {
+		pending, err := f.w.Client.Pending(ctx)
+		n := int64(0)
+		for _, group := range pending.GetGroups() {
+			n += int64(group.GetReservations())
+		}
+		return err == nil && n >= int64(f.o.waiting)
+	}); err != nil {
+		return err
+	}
 	loading, stop := context.WithCancel(ctx)
 	defer stop()
 	loaded := make(chan struct{})

@@ -4,8 +4,9 @@
 // etcd leases cost a tenth that way of what a stream each would. They go to the
 // member of etcd that leads, where it can be told: any other passes each on to it.
 // Those asked for together are sent together, so that they share system calls too,
-// here and in etcd. A renewal is answered only from etcd's own answer to it, and an etcd lease
-// that has run out is an error: etcd itself answers a TTL of 0 and no error.
+// here and in etcd. A renewal is answered only from etcd's own answer to it, and an
+// etcd lease that has run out is an error: etcd itself answers a TTL of 0 and no
+// error.
 package liveness
 
 import (
@@ -138,6 +139,7 @@ func (r *Renewer) stream(ctx context.Context) {
 		case <-elsewhere:
 			moved = true
 			_ = s.CloseSend() // etcd answers what it was sent, and ends the stream
+			defer time.AfterFunc(answerTimeout, cancel).Stop()
 		case q := <-r.requests:
 			if q.ctx.Err() != nil {
 				continue // nobody waits for it any more
