@@ -20,7 +20,7 @@ func TestMemberThatKnowsNoLeader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cluster.Kill(1)
+	cluster.Cut(t, 1)
 	alone, err := store.Dial(store.DialConfig{Endpoints: cluster.Endpoints()[:1]})
 	if err != nil {
 		t.Fatal(err)

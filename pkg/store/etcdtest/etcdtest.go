@@ -119,6 +119,14 @@ func (c *Cluster) Kill(i int) {
 	c.members[i] = nil
 }
 
+// Cut cuts a member off from the others until the test ends. It goes on to serve
+// clients, where a killed one may still be asked and then panics.
+func (c *Cluster) Cut(t testing.TB, i int) {
+	server := c.members[i].Server
+	server.PauseSending() // and hears of nothing either
+	t.Cleanup(server.ResumeSending)
+}
+
 // Leader is the index of the member that leads, -1 for none.
 func (c *Cluster) Leader() int {
 	for i, m := range c.members {

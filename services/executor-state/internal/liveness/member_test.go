@@ -10,8 +10,8 @@ import (
 )
 
 // Renewals go to the member that leads, which others would pass them on to, and to
-// who leads next when it dies. A stream that goes to another is told so, and one that
-// goes to the leader is not.
+// who leads next when it is cut off. A stream that goes to another is told so, and
+// one that goes to the leader is not.
 func TestRenewAtTheLeader(t *testing.T) {
 	cluster := etcdtest.StartCluster(t, 3)
 	s := cluster.Store(t)
@@ -46,10 +46,10 @@ func TestRenewAtTheLeader(t *testing.T) {
 	if err := r.one(ctx, lease.ID); err != nil {
 		t.Error(err)
 	}
-	cluster.Kill(leads)
+	cluster.Cut(t, leads)
 	for r.one(ctx, lease.ID) != nil && ctx.Err() == nil { // a stream that broke is told of, and asked again
 	}
 	if ctx.Err() != nil {
-		t.Error("nothing was renewed after the leader's death")
+		t.Error("nothing was renewed after the leader was cut off")
 	}
 }
