@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -185,22 +186,32 @@ func (e *Etcd) Get(ctx context.Context, key string) (KV, bool, error) {
 func (e *Etcd) Page(ctx context.Context, req PageRequest) (Page, error) {
 	ctx, cancel := asking(ctx)
 	defer cancel()
-	options := []clientv3.OpOption{clientv3.WithRange(req.To), clientv3.WithRev(req.Revision), clientv3.WithLimit(int64(req.Limit))}
-	if req.KeysOnly {
-		options = append(options, clientv3.WithKeysOnly())
-	}
-	resp, err := e.client.Get(ctx, req.From, options...)
+	resp, err := e.client.Get(ctx, req.From, append(rangeOptions(req), clientv3.WithLimit(int64(req.Limit)))...)
 	if err != nil {
 		return Page{}, e.failed(err)
 	}
-	page := Page{Revision: req.Revision, More: resp.More, KVs: make([]KV, len(resp.Kvs))}
+	page := Page{Revision: req.Revision, More: resp.More, KVs: allFromEtcd(resp.Kvs)}
 	if page.Revision == 0 {
 		page.Revision = resp.Header.Revision
 	}
-	for i, kv := range resp.Kvs {
-		page.KVs[i] = fromEtcd(kv)
-	}
 	return page, nil
+}
+
+// rangeOptions are those of a read of a range, without a limit.
+func rangeOptions(req PageRequest) []clientv3.OpOption {
+	options := []clientv3.OpOption{clientv3.WithRange(req.To), clientv3.WithRev(req.Revision)}
+	if req.KeysOnly {
+		options = append(options, clientv3.WithKeysOnly())
+	}
+	return options
+}
+
+func allFromEtcd(from []*mvccpb.KeyValue) []KV {
+	kvs := make([]KV, len(from))
+	for i, kv := range from {
+		kvs[i] = fromEtcd(kv)
+	}
+	return kvs
 }
 
 // Grant implements Store.

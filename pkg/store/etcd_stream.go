@@ -22,13 +22,9 @@ func (e *Etcd) Stream(ctx context.Context, req PageRequest, tell func([]KV)) (in
 	defer cancel(nil)
 	silent := time.AfterFunc(DefaultTimeout, func() { cancel(context.DeadlineExceeded) })
 	defer silent.Stop()
-	options := []clientv3.OpOption{clientv3.WithRange(req.To), clientv3.WithRev(req.Revision)}
-	if req.KeysOnly {
-		options = append(options, clientv3.WithKeysOnly())
-	}
-	parts, err := e.client.GetStream(ctx, req.From, options...)
+	parts, err := e.client.GetStream(ctx, req.From, rangeOptions(req)...)
 	if err != nil {
-		return 0, e.noStream(ctx, err)
+		return 0, e.streamFailed(ctx, err)
 	}
 	defer func() { // the client's goroutine ends once nothing is left
 		cancel(nil)
@@ -38,15 +34,11 @@ func (e *Etcd) Stream(ctx context.Context, req PageRequest, tell func([]KV)) (in
 	revision, whole := req.Revision, false
 	for part := range parts {
 		if err := part.Err(); err != nil {
-			return 0, e.noStream(ctx, err)
+			return 0, e.streamFailed(ctx, err)
 		}
 		silent.Reset(DefaultTimeout)
 		if len(part.Kvs) > 0 {
-			kvs := make([]KV, len(part.Kvs))
-			for i, kv := range part.Kvs {
-				kvs[i] = fromEtcd(kv)
-			}
-			tell(kvs)
+			tell(allFromEtcd(part.Kvs))
 		}
 		if header := part.Header; header != nil { // the last part alone has one
 			if whole = true; revision == 0 {
@@ -60,7 +52,8 @@ func (e *Etcd) Stream(ctx context.Context, req PageRequest, tell func([]KV)) (in
 	return revision, nil
 }
 
-func (e *Etcd) noStream(ctx context.Context, err error) error {
+// streamFailed is failed for a stream, which an older etcd does not know.
+func (e *Etcd) streamFailed(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); errors.Is(cause, context.DeadlineExceeded) {
 		err = cause // the client knows only that the stream was cancelled
 	}
