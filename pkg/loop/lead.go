@@ -159,6 +159,7 @@ func (t *tenure[C]) serve(ctx, leaving context.Context) error {
 		Attempted: l.full.attempted,
 	})
 	// Who asks is sent here while the first round is written, and answered after it.
+	t.publish(false) // the term is known from now on
 	l.cfg.OnLead(true)
 	actions, err := t.driver.Lead(ctx, Leading{
 		Term: leadership.Term(), Log: shown{log, t.view}, Source: t, Confirm: t.confirm,

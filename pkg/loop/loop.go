@@ -33,7 +33,8 @@ type Config[C model.Core] struct {
 	// is called on the loop's goroutine, with the core as it is now, and must
 	// not block: what takes time, Post included, runs in Term.Go.
 	Perform func(t *Term, core C, action model.Action)
-	// OnLead is told when the replica starts and stops to serve.
+	// OnLead is told when the replica starts and stops to take requests. What comes
+	// before Status says Serving is answered after the term's first round.
 	OnLead func(serving bool)
 	// Durable, if given, is told of job events once they are durable, in order.
 	// It is called on the loop's goroutine and must not block.
@@ -107,7 +108,8 @@ type Status struct {
 	Current bool
 	// Serving says that this replica leads and answers.
 	Serving bool
-	// Term, Since and Renewed are those of the replica's own leadership.
+	// Term, Since and Renewed are those of the replica's own leadership; they are
+	// known before it serves.
 	Term           int64
 	Since, Renewed time.Time
 	// Revision is what the view has reached.
@@ -187,6 +189,9 @@ func (l *Loop[C]) Peek(ctx context.Context, fn func(C)) error {
 // being written is finished and answered first. It answers once the term is over;
 // the error is NOT_LEADER when this replica does not lead in that term.
 func (l *Loop[C]) Resign(ctx context.Context, term int64) error {
+	if term <= 0 {
+		return fault.New(fault.Precondition, fault.ReasonNotLeader, "%d is no term of %s", term, l.cfg.Service)
+	}
 	_, err := l.post(ctx, item[C]{ctx: ctx, resign: term})
 	return err
 }
