@@ -102,8 +102,9 @@ func (e *Election) campaign(ctx context.Context, s *session) *Leadership {
 			attempt++
 		case term == 0:
 			attempt = 1
-			e.await(ctx, s, holder)
-		case s.valid():
+			term = e.await(ctx, s, holder)
+		}
+		if term != 0 && s.valid() {
 			return newLeadership(e.cfg, s, term)
 		}
 	}
@@ -136,17 +137,14 @@ func (e *Election) try(ctx context.Context, s *session) (term int64, holder Hold
 	return 0, holder, nil
 }
 
-// await returns when the holder's key is gone, or ctx is over.
-func (e *Election) await(ctx context.Context, s *session, h Holder) {
-	ctx, cancel := context.WithCancel(ctx)
-	since := time.Now()
+// await returns when the holder's key is gone, or ctx is over, with the term that
+// this replica has won meanwhile, if any.
+func (e *Election) await(standing context.Context, s *session, h Holder) int64 {
+	ctx, cancel := context.WithCancel(standing)
+	since, won := time.Now(), int64(0)
 	e.setWaiting(&wait{session: s, holder: h, since: since})
+	defer cancel()
 	var group sync.WaitGroup
-	defer func() {
-		cancel()
-		group.Wait()
-		e.setWaiting(nil)
-	}()
 	if e.cfg.Prove != nil && h.Address != "" {
 		group.Go(func() {
 			// What an evict needs to know of etcd is asked while the proof is made.
@@ -164,21 +162,27 @@ func (e *Election) await(ctx context.Context, s *session, h Holder) {
 			if store.Sleep(ctx, evictAge-time.Since(since)) != nil {
 				return
 			}
-			err := e.evict(ctx, h.Term, calm)
-			if ctx.Err() != nil {
-				return // the key has gone meanwhile, perhaps by this very evict
+			err := e.mayEvict(ctx, h.Term, calm)
+			if err == nil {
+				// That the key is gone, which ends ctx, does not end this.
+				won, err = e.succeed(standing, s, h.Term)
 			}
-			if err != nil {
+			switch {
+			case won != 0, err == nil:
+				log.Info("the leader's process was dead, and is evicted")
+				cancel() // the key is gone: nobody needs to be told by a watch
+			case ctx.Err() == nil: // or else the key has gone meanwhile
 				log.Warn("the leader's process is dead, but not evicted", "err", err)
-				return
 			}
-			log.Info("the leader's process was dead, and is evicted")
-			cancel() // the key is gone: nobody needs to be told by a watch
 		})
 	}
 	_ = follow(ctx, e.cfg.Store, e.cfg.Key, func(kv store.KV, found bool) bool {
 		return found && kv.Create == h.Term
 	})
+	cancel()
+	group.Wait()
+	e.setWaiting(nil)
+	return won
 }
 
 func (e *Election) setWaiting(w *wait) {

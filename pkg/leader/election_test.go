@@ -77,14 +77,22 @@ func win(t *testing.T, e *leader.Election) *leader.Leadership {
 
 // campaign is win in the background.
 func campaign(t *testing.T, e *leader.Election) <-chan *leader.Leadership {
-	won := make(chan *leader.Leadership, 1)
+	won, ended := make(chan *leader.Leadership, 1), make(chan struct{})
+	var l *leader.Leadership
 	go func() {
+		defer close(ended)
 		defer close(won)
-		if l, err := e.Campaign(t.Context()); err == nil {
-			t.Cleanup(func() { _ = l.Resign(context.Background()) })
+		var err error
+		if l, err = e.Campaign(t.Context()); err == nil {
 			won <- l
 		}
 	}()
+	t.Cleanup(func() {
+		<-ended
+		if l != nil {
+			_ = l.Resign(context.Background())
+		}
+	})
 	return won
 }
 

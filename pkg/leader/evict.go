@@ -20,6 +20,9 @@ const (
 	// calmAge is for how long what etcd said of alarms counts: a proof may take any
 	// time after the suspicion.
 	calmAge = time.Second
+	// standAfter is how long after an evict its sender stands, whatever became of it:
+	// time enough for the evict to come to etcd first.
+	standAfter = time.Millisecond
 )
 
 // ErrNotEvicted is wrapped by the reasons for which an evict is not even sent;
@@ -45,12 +48,16 @@ type inquiry struct {
 // replica has not evicted three times within a minute. An error that does not
 // wrap ErrNotEvicted is one of the store's.
 func (e *Election) Evict(ctx context.Context, term int64) error {
-	return e.evict(ctx, term, nil)
+	if err := e.mayEvict(ctx, term, nil); err != nil {
+		return err
+	}
+	return e.remove(ctx, term)
 }
 
-// evict is Evict by who may have asked already whether etcd is calm. Without
-// that, or when it was too long ago, it asks now.
-func (e *Election) evict(ctx context.Context, term int64, calm *inquiry) error {
+// mayEvict says why an evict is not to be sent, and counts it otherwise. Calm is of
+// who may have asked already whether etcd is; without it, or when that was too long
+// ago, it asks now.
+func (e *Election) mayEvict(ctx context.Context, term int64, calm *inquiry) error {
 	e.mu.Lock()
 	w := e.waiting
 	e.mu.Unlock()
@@ -76,11 +83,33 @@ func (e *Election) evict(ctx context.Context, term int64, calm *inquiry) error {
 	if !e.guard.allow(time.Now()) {
 		return fmt.Errorf("%w: %d within %v already", ErrNotEvicted, evictLimit, evictWindow)
 	}
-	_, err = e.cfg.Store.Txn(ctx, store.Txn{
+	return nil
+}
+
+// remove deletes the key if its term is still that.
+func (e *Election) remove(ctx context.Context, term int64) error {
+	_, err := e.cfg.Store.Txn(ctx, store.Txn{
 		If:   []store.Compare{store.CreatedAt(e.cfg.Key, term)},
 		Then: []store.Op{store.Delete(e.cfg.Key)},
 	})
 	return err
+}
+
+// succeed evicts and stands in one go, and answers the term that it won, if any: 0
+// says that it is to stand again. etcd does not take a delete and a put of the same
+// key in one transaction, but two that come one after the other are in its log
+// before the first is answered. The two do not need each other: whichever comes
+// first, and whoever else stands, each looks at the key as it is.
+func (e *Election) succeed(ctx context.Context, s *session, term int64) (won int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, store.DefaultTimeout)
+	defer cancel()
+	evicted := make(chan error, 1)
+	go func() { evicted <- e.remove(ctx, term) }()
+	if store.Sleep(ctx, standAfter) == nil {
+		// An error leaves it open who leads. Whoever asks next is told.
+		won, _, _ = e.try(ctx, s)
+	}
+	return won, <-evicted
 }
 
 // calm says why etcd is not fit for an evict: it does not answer, or has alarms.

@@ -18,6 +18,9 @@ type standby struct {
 	fit   bool
 }
 
+// moment is more than what follows at once takes.
+const moment = 10 * time.Millisecond
+
 func newStandby(t *testing.T, f *store.Fake, prove func(context.Context, leader.Holder, func()) bool) *standby {
 	t.Helper()
 	b := &standby{first: win(t, newElection(t, f, "x", "a")), fit: true}
@@ -41,7 +44,7 @@ func TestEvictOfTheDead(t *testing.T) {
 		})
 		began := time.Now()
 		second := <-b.won
-		if took := time.Since(began); took > 2*time.Second {
+		if took := time.Since(began); took > 2*time.Second+moment {
 			t.Errorf("took over after %v", took)
 		}
 		<-b.first.Done()
@@ -78,7 +81,7 @@ func TestAlarmsAreAskedForOnSuspicion(t *testing.T) {
 				return store.Outcome{}
 			})
 			<-proven
-			time.Sleep(time.Millisecond)
+			time.Sleep(moment)
 			if b.first.Valid() != alarm {
 				t.Errorf("alarm %v: the first leader leads %v", alarm, b.first.Valid())
 			}
@@ -154,7 +157,7 @@ func dropAlarms(_ context.Context, c store.Call) store.Outcome {
 
 // waitDone says whether the leadership still stands after the watches had time.
 func waitDone(l *leader.Leadership) bool {
-	time.Sleep(time.Millisecond)
+	time.Sleep(moment)
 	return l.Valid()
 }
 
@@ -203,4 +206,40 @@ func TestEvictIsLimited(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Whoever evicts stands while the evict is under way, and does not mind which of the
+// two comes to etcd first.
+func TestStandsWhileTheEvictIsUnderWay(t *testing.T) {
+	for name, overtaken := range map[string]bool{"evict first": false, "stand first": true} {
+		t.Run(name, func(t *testing.T) {
+			onFake(t, func(t *testing.T, f *store.Fake) {
+				proven := make(chan struct{})
+				b := newStandby(t, f, func(ctx context.Context, _ leader.Holder, _ func()) bool {
+					if store.Sleep(ctx, 2*time.Second) != nil {
+						return false
+					}
+					close(proven)
+					return true
+				})
+				const late = time.Second
+				f.SetHook(func(_ context.Context, c store.Call) store.Outcome {
+					if c.Method == store.MethodTxn && (!overtaken || c.Txn.Then[0].Delete) {
+						time.Sleep(late) // on its way to etcd
+					}
+					return store.Outcome{}
+				})
+				<-proven
+				began := time.Now()
+				second := <-b.won
+				if took := time.Since(began); took < late || took > late+moment {
+					t.Errorf("it leads after %v", took)
+				}
+				if second.Term() <= b.first.Term() || !second.Valid() {
+					t.Errorf("term %d after %d", second.Term(), b.first.Term())
+				}
+				f.SetHook(nil)
+			})
+		})
+	}
 }

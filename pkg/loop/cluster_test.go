@@ -66,6 +66,10 @@ type replica struct {
 	ended   chan struct{}
 }
 
+// etcdTTL is that of leadership where time is not the test's own: a machine that is
+// busy must not end it.
+const etcdTTL = 30 * time.Second
+
 // run starts a replica; perform may be nil. It is stopped with the test.
 func run(t *testing.T, s store.Store, id string, perform func(*loop.Term, *toy, model.Action)) *replica {
 	t.Helper()
@@ -75,8 +79,12 @@ func run(t *testing.T, s store.Store, id string, perform func(*loop.Term, *toy, 
 // runAs is run of a version of the program, with its core.
 func runAs(t *testing.T, s store.Store, id, version string, core func() *toy, perform func(*loop.Term, *toy, model.Action)) *replica {
 	t.Helper()
+	ttl := leader.MinTTL
+	if _, fake := s.(*watched); !fake {
+		ttl = etcdTTL
+	}
 	election, err := leader.New(leader.Config{
-		Store: s, Key: space.Key(model.LeaderRef(service)), TTL: leader.MinTTL,
+		Store: s, Key: space.Key(model.LeaderRef(service)), TTL: ttl,
 		Candidate: leader.Candidate{ID: id, Address: id + ":1"},
 	})
 	if err != nil {

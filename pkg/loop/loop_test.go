@@ -25,18 +25,18 @@ import (
 func TestTakeOverOnResign(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := newStore()
-		takeOver(t, s)
+		takeOver(t, s, leader.MinTTL)
 		if n := s.open.Load(); n != 0 {
 			t.Errorf("%d watches are left open", n)
 		}
 	})
 }
 
-func TestTakeOverOnResignEtcd(t *testing.T) { takeOver(t, etcdtest.Start(t).Store(t)) }
+func TestTakeOverOnResignEtcd(t *testing.T) { takeOver(t, etcdtest.Start(t).Store(t), etcdTTL) }
 
 // takeOver has two replicas, one of which stops: what it has answered is with
 // the other at once.
-func takeOver(t *testing.T, s store.Store) {
+func takeOver(t *testing.T, s store.Store, ttl time.Duration) {
 	a := run(t, s, "a", nil)
 	a.awaitLead(t, true)
 	term := a.Status().Term
@@ -51,6 +51,7 @@ func takeOver(t *testing.T, s store.Store) {
 		if err := b.Peek(ctx, func(c *toy) { known = c.records[executor("x").Ref()] != nil }); err != nil && !fault.Is(err, fault.ReasonNotLeader) {
 			t.Fatal(err)
 		}
+		_ = store.Sleep(ctx, time.Millisecond) // Peek looks at ctx
 	}
 	for _, call := range []func() error{
 		func() error { _, err := b.Do(ctx, get{}); return err },
@@ -58,7 +59,7 @@ func takeOver(t *testing.T, s store.Store) {
 	} {
 		f := fault.Of(call())
 		if f.Reason != fault.ReasonNotLeader || f.Meta["leader"] != "a:1" || f.Meta["term"] != strconv.FormatInt(term, 10) {
-			t.Errorf("a standby answers %+v", f)
+			t.Errorf("a standby answers %v, %v; term %d", f, f.Meta, term)
 		}
 	}
 	if status := b.Status(); !status.Current || status.Serving || status.Revision < term {
@@ -68,8 +69,8 @@ func takeOver(t *testing.T, s store.Store) {
 	stopped := time.Now()
 	a.end()
 	b.awaitLead(t, true)
-	// Had the key not been deleted, it would be the TTL, 2 s.
-	if took := time.Since(stopped); took > 3*leader.MinTTL/4 {
+	// Had the key not been deleted, it would be the TTL.
+	if took := time.Since(stopped); took > 3*ttl/4 {
 		t.Errorf("taking over took %v", took)
 	}
 	if value, err := b.Do(ctx, get{executor("x").Ref()}); err != nil || value == nil {
