@@ -113,13 +113,16 @@ func runAs(t *testing.T, s store.Store, id, version string, core func() *toy, pe
 	return r
 }
 
-// awaitLead waits until the replica serves, or no longer does.
+// awaitLead waits until the replica serves, its first round done, or no longer does.
 func (r *replica) awaitLead(t *testing.T, serving bool) {
 	t.Helper()
 	for {
 		select {
 		case is := <-r.serving:
 			if is == serving {
+				for serving && !r.Status().Serving && len(r.serving) == 0 {
+					time.Sleep(time.Millisecond) // its first round is under way
+				}
 				return
 			}
 		case <-time.After(time.Minute):

@@ -211,9 +211,10 @@ type Leading struct {
 	Durable func(token uint64, revision int64, events []model.JobEvent)
 }
 
-// Lead tells the core that it leads; the driver must have caught up with the win.
-// The actions answered are to be carried out.
-func (d *Driver[C]) Lead(ctx context.Context, l Leading) ([]model.Action, error) {
+// Lead tells the core that it leads, and gives it events in the same round; the
+// driver must have caught up with the win. The actions answered are to be carried
+// out, as those of a Round.
+func (d *Driver[C]) Lead(ctx context.Context, l Leading, events ...model.Event) ([]model.Action, error) {
 	d.Leading, d.leads = l, true
 	if err := d.tidyAside(ctx); err != nil {
 		return nil, err
@@ -221,7 +222,8 @@ func (d *Driver[C]) Lead(ctx context.Context, l Leading) ([]model.Action, error)
 	// A term begins with a segment of its own, after those before it.
 	d.writing.number, _ = d.kept.newestOf(d.service)
 	d.writing.marked = true
-	return d.Round(ctx, []model.Event{model.Elected{Term: l.Term, Revision: d.revision}})
+	elected := model.Elected{Term: l.Term, Revision: d.revision}
+	return d.Round(ctx, append([]model.Event{elected}, events...))
 }
 
 // Round gives the core events, in order, and makes durable what it decides. It

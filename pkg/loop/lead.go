@@ -142,6 +142,9 @@ func (t *tenure[C]) refuse() (stop func()) {
 
 func (t *tenure[C]) serve(ctx, leaving context.Context) error {
 	l, leadership := t.l, t.leadership
+	// Who asks is sent here from now on, and is answered with the first round.
+	t.publish(false)
+	l.cfg.OnLead(true)
 	t.view.Want(leadership.Revision())
 	for !t.driver.CaughtUp(leadership.Revision()) {
 		b, err := t.next(ctx)
@@ -152,29 +155,38 @@ func (t *tenure[C]) serve(ctx, leaving context.Context) error {
 			return err
 		}
 	}
+	r, err := t.gather(ctx)
+	if err != nil {
+		return err
+	}
 	log := store.NewCommitter(l.cfg.Store, store.CommitterConfig{
 		LeaderKey: l.cfg.Space.Key(model.LeaderRef(l.cfg.Service)), Term: leadership.Term(),
 		ChainKey: l.cfg.Space.Key(model.Ref{Kind: model.KindChain, ID: l.cfg.Service}), Chain: t.driver.Chain(),
 		Wait:      func(ctx context.Context, attempt int) error { return t.pause(ctx, attempt-1) },
 		Attempted: l.full.attempted,
 	})
-	// Who asks is sent here while the first round is written, and answered after it.
-	t.publish(false) // the term is known from now on
-	l.cfg.OnLead(true)
 	actions, err := t.driver.Lead(ctx, Leading{
 		Term: leadership.Term(), Log: shown{log, t.view}, Source: t, Confirm: t.confirm,
 		Grant: t.grant, Revoke: l.cfg.Store.Revoke, Durable: t.durable(),
-	})
-	if err != nil {
-		return err
+	}, r.events(false)...)
+	if err == nil {
+		l.cfg.Log.Info("leading", "term", leadership.Term(), "revision", t.driver.Revision(), "after", time.Since(leadership.Since()))
 	}
-	t.carryOut(actions)
-	t.publish(true)
-	l.cfg.Log.Info("leading", "term", leadership.Term(), "revision", t.driver.Revision(), "after", time.Since(leadership.Since()))
 
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
+		t.carryOut(actions)
+		if err != nil {
+			return err
+		}
+		t.publish(true)
+		if err := t.answerReads(ctx); err != nil {
+			return err
+		}
+		if len(t.resigning) > 0 {
+			return errAsked
+		}
 		t.turn()
 		timer.Reset(t.untilDeadline())
 		var r round
@@ -200,19 +212,42 @@ func (t *tenure[C]) serve(ctx, leaving context.Context) error {
 		if !leadership.Valid() {
 			return errors.New("the renew deadline has passed")
 		}
-		actions, err := t.driver.Round(ctx, r.events(t.due()))
-		t.carryOut(actions)
-		if err != nil {
-			return err
+		actions, err = t.driver.Round(ctx, r.events(t.due()))
+	}
+}
+
+// gather takes what is asked before the term's first round, which then answers it:
+// whoever waited for a leader asks within some milliseconds, and to write twice would
+// take it as long again. The etcd lease of job events is being granted meanwhile,
+// which that round waits for in any case.
+func (t *tenure[C]) gather(ctx context.Context) (r round, err error) {
+	least, most := time.NewTimer(gatherFor), time.NewTimer(gatherMost)
+	defer least.Stop()
+	defer most.Stop()
+	for granted, waited := t.early, false; !waited || granted != nil; {
+		if len(r.requests)+len(t.reads) >= roundSize {
+			break
 		}
-		t.publish(true)
-		if err := t.answerReads(ctx); err != nil {
-			return err
-		}
-		if len(t.resigning) > 0 {
-			return errAsked
+		select {
+		case it := <-t.l.inbox:
+			t.take(it, &r)
+		case b := <-t.batches:
+			if err := t.follow(ctx, b); err != nil {
+				return r, err
+			}
+		case e := <-granted:
+			found := make(chan early, 1)
+			found <- e
+			granted, t.early = nil, found
+		case <-least.C:
+			waited = true
+		case <-most.C:
+			granted = nil
+		case <-ctx.Done():
+			return r, ctx.Err()
 		}
 	}
+	return r, nil
 }
 
 // untilDeadline is how long the loop may wait: until the driver's deadline, and

@@ -54,6 +54,10 @@ const (
 	// the whole round is durable. What a pause has gathered is then answered from
 	// the first transactions on.
 	roundSize = 128
+	// gatherFor is how long a term waits for requests before its first round, and
+	// gatherMost how long for the etcd lease of its job events, which is a round
+	// through etcd.
+	gatherFor, gatherMost = 5 * time.Millisecond, 50 * time.Millisecond
 	// hangAfter is how long the loop may do nothing, not even ask etcd again. A
 	// leader that hangs keeps its etcd lease as well as any, so it is made to give
 	// way.

@@ -64,8 +64,16 @@ func (c *Core) largeEnough(q *query) bool {
 
 // ofKind counts the executors of the section and SKU, whatever they have.
 func (c *Core) ofKind(q *query) (n int) {
-	if q.section.whole() && q.sku == "" {
+	switch s := c.skus[q.sku]; {
+	case q.section.whole() && q.sku == "":
 		return len(c.hosts)
+	case q.sku != "" && s == nil:
+		return 0
+	case q.sku != "" && (q.section.whole() || len(s.shapes) == 0):
+		for _, shape := range s.shapes {
+			n += shape.size
+		}
+		return n
 	}
 	for _, f := range c.forms {
 		for _, b := range f.all.blocks {
