@@ -14,8 +14,13 @@ const (
 	// renewals in a TTL: single calls, because a stream to a frozen member of etcd
 	// is noticed too late.
 	renewals = 6
-	// attemptTimeout bounds one renewal, so that several fit before the deadline.
-	attemptTimeout = 700 * time.Millisecond
+	// maxPatience is how long a renewal is waited for at most before another one is
+	// sent beside it: to another member of etcd, for that one may be frozen. The first
+	// counts all the same if it is answered: an etcd that is slow as a whole, on a
+	// machine with too much to do, must not cost everybody on it the leadership.
+	maxPatience = 700 * time.Millisecond
+	// mostRenewals are under way at once.
+	mostRenewals = 8
 	// retryPause comes after a renewal that failed.
 	retryPause = 50 * time.Millisecond
 	// farewell bounds what is sent when a session ends; the TTL does it otherwise.
@@ -41,7 +46,8 @@ type session struct {
 // session ends by itself. It outlives ctx.
 func openSession(ctx context.Context, s store.Store, ttl time.Duration) (*session, error) {
 	sent := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	// What is granted later could hardly be renewed in time.
+	ctx, cancel := context.WithTimeout(ctx, ttl/3)
 	defer cancel()
 	lease, err := s.Grant(ctx, ttl)
 	if err != nil {
@@ -57,29 +63,63 @@ func openSession(ctx context.Context, s store.Store, ttl time.Duration) (*sessio
 // keep renews until the session is over.
 func (n *session) keep() {
 	defer n.timer.Stop()
-	next := n.lastRenewed().Add(n.lease.TTL / renewals)
-	for store.Sleep(n.ctx, time.Until(next)) == nil {
-		sent := time.Now()
-		ctx, cancel := context.WithTimeout(n.ctx, attemptTimeout)
-		_, err := n.store.KeepAlive(ctx, n.lease.ID)
-		cancel()
-		switch {
-		case err == nil:
-			n.renew(sent)
-			next = sent.Add(n.lease.TTL / renewals)
-		case errors.Is(err, store.ErrLeaseNotFound):
-			n.end(fmt.Errorf("%w: %w", ErrExpired, err))
-		default:
-			next = time.Now().Add(retryPause)
+	var group sync.WaitGroup
+	defer group.Wait()
+	answers := make(chan renewal, mostRenewals)
+	underWay, sent := 0, n.lastRenewed()
+	next := time.NewTimer(time.Until(n.lastRenewed().Add(n.lease.TTL / renewals)))
+	defer next.Stop()
+	for {
+		select {
+		case <-next.C:
+			next.Reset(n.patience())
+			if underWay == mostRenewals {
+				continue
+			}
+			underWay, sent = underWay+1, time.Now()
+			group.Go(func() { answers <- n.attempt() })
+		case r := <-answers:
+			underWay--
+			switch {
+			case r.err == nil:
+				n.renew(r.sent)
+				pause := max(n.lease.TTL/renewals-time.Since(n.lastRenewed()), n.patience()-time.Since(sent))
+				next.Reset(pause)
+			case errors.Is(r.err, store.ErrLeaseNotFound):
+				n.end(fmt.Errorf("%w: %w", ErrExpired, r.err))
+			case underWay == 0:
+				next.Reset(retryPause)
+			}
+		case <-n.ctx.Done():
+			return
 		}
 	}
 }
 
-// renew moves the deadline, unless it has passed.
+// renewal is what became of one.
+type renewal struct {
+	sent time.Time
+	err  error
+}
+
+// patience is how long one attempt is waited for before the next.
+func (n *session) patience() time.Duration { return min(maxPatience, n.lease.TTL/renewals) }
+
+// attempt renews once. What is not answered by then would come too late, or leave no
+// room for others.
+func (n *session) attempt() renewal {
+	sent := time.Now()
+	ctx, cancel := context.WithTimeout(n.ctx, min(n.lease.TTL*2/3, mostRenewals*n.patience()))
+	defer cancel()
+	_, err := n.store.KeepAlive(ctx, n.lease.ID)
+	return renewal{sent, err}
+}
+
+// renew moves the deadline, unless it has passed or is later.
 func (n *session) renew(sent time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.timer.Stop() {
+	if sent.After(n.renewed) && n.timer.Stop() {
 		n.renewed = sent
 		n.timer.Reset(time.Until(n.deadline()))
 	}

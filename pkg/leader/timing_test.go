@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,9 +49,9 @@ func TestRenewDeadline(t *testing.T) {
 // One hung member of etcd in three costs attempts, not leadership.
 func TestOneHungMemberIsSurvived(t *testing.T) {
 	onFake(t, func(t *testing.T, f *store.Fake) {
-		n := 0
+		var n atomic.Int64
 		s := &spy{Store: f, keepAlive: func(ctx context.Context, next func() (time.Duration, error)) (time.Duration, error) {
-			if n++; n%3 == 0 {
+			if n.Add(1)%3 == 0 {
 				return frozen(ctx, next)
 			}
 			return next()
@@ -68,9 +69,9 @@ func TestOneHungMemberIsSurvived(t *testing.T) {
 func TestDeadlineCountsFromTheSend(t *testing.T) {
 	onFake(t, func(t *testing.T, f *store.Fake) {
 		var last time.Time
-		n := 0
+		var n atomic.Int64
 		s := &spy{Store: f, keepAlive: func(ctx context.Context, next func() (time.Duration, error)) (time.Duration, error) {
-			if n++; n > 1 {
+			if n.Add(1) > 1 {
 				return frozen(ctx, next)
 			}
 			last = time.Now()
@@ -199,4 +200,31 @@ func TestConfigRefused(t *testing.T) {
 			t.Errorf("%s: accepted", name)
 		}
 	}
+}
+
+// An etcd that takes seconds for everything, since its machine has too much to do,
+// costs nobody the leadership: an answer counts for as long as the deadline that it
+// moves is not past.
+func TestSlowRenewalsCount(t *testing.T) {
+	const slow = 900 * time.Millisecond
+	onFake(t, func(t *testing.T, f *store.Fake) {
+		var under, most atomic.Int64
+		s := &spy{Store: f, keepAlive: func(_ context.Context, next func() (time.Duration, error)) (time.Duration, error) {
+			defer under.Add(-1)
+			if n := under.Add(1); n > most.Load() {
+				most.Store(n)
+			}
+			left, err := next()
+			time.Sleep(slow)
+			return left, err
+		}}
+		l := win(t, newElection(t, s, "x", "a"))
+		time.Sleep(time.Hour)
+		if !l.Valid() {
+			t.Errorf("leadership lost: %v", l.Err())
+		}
+		if n := most.Load(); n != 3 {
+			t.Errorf("%d renewals at once, want 3: one each sixth of the TTL", n)
+		}
+	})
 }

@@ -20,6 +20,8 @@ type watched struct {
 	store.Store
 	open      atomic.Int64
 	compacted atomic.Bool
+	// stalled has watches of everything show nothing.
+	stalled atomic.Bool
 	// afterTxn, when set, is called after a transaction that succeeded.
 	afterTxn atomic.Pointer[func(store.Txn)]
 }
@@ -45,6 +47,10 @@ type watch struct {
 }
 
 func (w *watch) Next(ctx context.Context) (store.Batch, error) {
+	if w.prefix == space.Prefix() && w.s.stalled.Load() {
+		<-ctx.Done()
+		return store.Batch{}, ctx.Err()
+	}
 	b, err := w.Watch.Next(ctx)
 	if err == nil && w.prefix == space.Prefix() && w.s.compacted.CompareAndSwap(true, false) {
 		return store.Batch{}, store.ErrCompacted

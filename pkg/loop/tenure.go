@@ -2,6 +2,7 @@ package loop
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -70,6 +71,16 @@ func (t *tenure[C]) run(ctx context.Context) error {
 
 	won := make(chan *leader.Leadership, 1)
 	campaigning := false
+	stand := func() {
+		campaigning = true
+		t.owned.Go(func() {
+			leadership, err := t.l.cfg.Election.Campaign(ctx)
+			if err != nil {
+				stop(err)
+			}
+			won <- leadership
+		})
+	}
 	for {
 		t.publish(false)
 		select {
@@ -84,14 +95,7 @@ func (t *tenure[C]) run(ctx context.Context) error {
 			}
 			if !campaigning {
 				// A replica that does not know what is stored does not stand.
-				campaigning = true
-				t.owned.Go(func() {
-					leadership, err := t.l.cfg.Election.Campaign(ctx)
-					if err != nil {
-						stop(err)
-					}
-					won <- leadership
-				})
+				stand()
 			}
 		case it := <-t.l.inbox:
 			if it.anywhere && t.driver.Revision() > 0 {
@@ -104,6 +108,14 @@ func (t *tenure[C]) run(ctx context.Context) error {
 				return context.Cause(ctx)
 			}
 			err := t.lead(ctx)
+			if !t.driver.leads && errors.Is(err, context.Canceled) && ctx.Err() == nil {
+				// The term was over before the core was told of it. To read everything
+				// again would be no help to an etcd that was too slow.
+				t.l.cfg.Log.Warn("a term ended before it began", "term", t.leadership.Term(), "error", t.leadership.Err())
+				t.leadership, t.resigning = nil, nil
+				stand()
+				continue
+			}
 			stop(err)
 			return err
 		}

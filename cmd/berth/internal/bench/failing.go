@@ -49,17 +49,69 @@ var measuredBy = map[string][]string{
 
 // failing is a Berth under a steady load while parts of it fail.
 type failing struct {
-	o     *failoverOptions
-	w     *World
-	fleet *fleet.Fleet
-	hosts *wiring.Namespaces // nil unless each process has a host of its own
+	o      *failoverOptions
+	w      *World
+	fleet  *fleet.Fleet
+	asking sync.WaitGroup     // probes
+	hosts  *wiring.Namespaces // nil unless each process has a host of its own
 
 	passed map[string]*gaps // by what goes through
 	calls  atomic.Int64
 	failed atomic.Int64 // calls that ended with an error
 
-	mu    sync.Mutex
-	first error // of those
+	mu     sync.Mutex
+	first  error // of those
+	probes map[string]*probe
+}
+
+// probe is one upsert and one batch that are asked for at the moment of an outage,
+// or of none, so that somebody waits from then on whatever the load does.
+type probe struct {
+	stage  string // of both
+	asked  time.Time
+	mu     sync.Mutex
+	passed map[string]time.Time
+}
+
+func (p *probe) mark(what string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.passed[what].IsZero() {
+		p.passed[what] = time.Now()
+	}
+}
+
+// took is how long something took to go through; false while it has not.
+func (p *probe) took(what string) (time.Duration, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at := p.passed[what]
+	return at.Sub(p.asked), !at.IsZero()
+}
+
+// ask sends a probe.
+func (f *failing) ask() *probe {
+	p := &probe{stage: f.w.run.stage(), asked: time.Now(), passed: map[string]time.Time{}}
+	f.mu.Lock()
+	f.probes[p.stage] = p
+	f.mu.Unlock()
+	f.asking.Go(func() {
+		if f.call(Batch{Job: f.w.Job(1001), Stage: p.stage, Workers: 8, SKU: f.w.SKU("none")}.Request()) {
+			p.mark(writes)
+		}
+	})
+	f.asking.Go(func() {
+		f.call(Batch{Job: f.w.Job(1002), Stage: p.stage, Workers: 1, SKU: f.w.SKU("free"), RunFor: runFor}.Request())
+	})
+	return p
+}
+
+// answered waits until what a service is judged by has gone through.
+func (f *failing) answered(ctx context.Context, p *probe, service string) {
+	for _, what := range measuredBy[service] {
+		// Should nothing go through, the figure says so: it ends with the wait.
+		_ = until(ctx, "", func(context.Context) bool { _, did := p.took(what); return did })
+	}
 }
 
 // load has callers call until ctx is over, then waits for the calls under way.
@@ -94,6 +146,7 @@ func (f *failing) load(ctx context.Context) {
 		})
 	}
 	running.Wait()
+	f.asking.Wait()
 }
 
 // steadily begins so many calls a second until ctx is over, whether or not those
@@ -140,11 +193,22 @@ func (f *failing) see(ctx context.Context) {
 			}
 			switch e.GetKind() {
 			case berthv1.Event_RESERVATION_LEASED:
-				f.passed[grants].mark()
+				f.mark(grants, e.GetStage())
 			case berthv1.Event_WORKER_STARTED, berthv1.Event_WORKER_RUNNING:
-				f.passed[begins].mark()
+				f.mark(begins, e.GetStage())
 			}
 		}
+	}
+}
+
+// mark notes that something went through, of a probe perhaps.
+func (f *failing) mark(what, stage string) {
+	f.passed[what].mark()
+	f.mu.Lock()
+	p := f.probes[stage]
+	f.mu.Unlock()
+	if p != nil {
+		p.mark(what)
 	}
 }
 

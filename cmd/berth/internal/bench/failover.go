@@ -23,15 +23,19 @@ import (
 	"berth.dev/pkg/store"
 )
 
+// denseGrants are the batches a second where the longest time without one counts.
+const denseGrants = 20
+
 const failoverHelp = `Measure how long Berth pauses while parts of it fail.
 
 Each kind of outage gets a Berth of its own on this machine: three members of
 etcd, three replicas of each service, two gateways, simulated executors, each a
 process of its own, and many reservations that wait. A steady load goes on all
-the while: upserts, and batches of one worker that are granted and started.
-Each figure is the longest time around an outage in which nothing went through,
-beside the longest one of the same load just before. Callers give each call
-10 s; their errors are counted. Where an outage ends with a new process, its start
+the while: upserts, and batches of one worker that are granted and started. At
+the moment of an outage one more of each is asked for, and a figure is how long
+that took, beside the same just before. Of outages that have many moments it is
+the longest time in which nothing of the load went through. Callers give each
+call 10 s; their errors are counted. Where an outage ends with a new process, its start
 is not part of it: how long that takes to have read all that is stored is told
 apart. What waits is in etcd before the services start.
 
@@ -71,8 +75,8 @@ func failoverCommand() *cobra.Command {
 	set.IntVar(&o.executors, "executors", 1000, "simulated executors")
 	set.IntVar(&o.waiting, "waiting", 10_000, "reservations that wait all the while")
 	set.IntVar(&o.growth, "growth", 10, "measure kills again with so many times the executors and waiting reservations; 0 does not")
-	set.IntVar(&o.upserts, "upserts", 50, "upserts a second")
-	set.IntVar(&o.grants, "grants", 20, "batches a second that are granted and started")
+	set.IntVar(&o.upserts, "upserts", 20, "upserts a second")
+	set.IntVar(&o.grants, "grants", 8, "batches a second that are granted and started; 20 at least in outages of many moments")
 	set.StringVar(&o.json, "json", "", "file to write every sample to, as JSON")
 	set.StringVar(&o.dir, "dir", "", "directory below which etcd keeps its data; that for temporary files unless given")
 	set.StringVar(&o.logs, "logs", "", "directory to keep the logs of all processes in")
@@ -128,6 +132,9 @@ func (o *failoverOptions) run(ctx context.Context, out, status io.Writer) error 
 			continue
 		}
 		alone := *o
+		if one.all != nil {
+			alone.grants = max(alone.grants, denseGrants)
+		}
 		results, err := alone.measure(ctx, binary, one, status, nil)
 		report.Results = append(report.Results, results)
 		if err == nil {
@@ -160,7 +167,7 @@ func (o *failoverOptions) run(ctx context.Context, out, status io.Writer) error 
 // of the same with less, to compare with, or nil.
 func (o *failoverOptions) measure(ctx context.Context, binary string, one outage, status io.Writer, small *Result) (*Result, error) {
 	shows := fmt.Sprintf("%s; %d executors, %d waiting", one.shows, o.executors, o.waiting)
-	f := &failing{o: o, passed: map[string]*gaps{writes: {}, grants: {}, begins: {}}}
+	f := &failing{o: o, passed: map[string]*gaps{writes: {}, grants: {}, begins: {}}, probes: map[string]*probe{}}
 	if one.etcd {
 		f.passed[puts] = &gaps{}
 	}
@@ -354,39 +361,57 @@ func (f *failing) once(ctx context.Context, s *found, one outage, service string
 		g.forget(time.Now())
 	}
 	calm := time.Now()
+	before := f.ask()
 	if err := store.Sleep(ctx, settle); err != nil {
 		return err
 	}
 	etcd := f.etcdLeader(ctx)
-	began := time.Now()
-	var ended time.Time
-	var err error
 	if one.all != nil {
-		err = one.all(ctx, f)
-		ended = time.Now()
-	} else {
-		var again time.Duration
-		ended, again, err = f.strike(ctx, one, service)
-		if one.restarts {
-			figure := service + ": ready again"
-			s.again[figure] = append(s.again[figure], millis(again))
+		err := f.throughout(ctx, s, one, calm)
+		if err == nil && !one.etcd && etcd != f.etcdLeader(ctx) {
+			s.moved++
 		}
+		return err
 	}
+	during, again, err := f.strike(ctx, one, service)
 	if err != nil {
 		return err
 	}
-	if !one.etcd && etcd != f.etcdLeader(ctx) {
+	if one.restarts {
+		figure := service + ": ready again"
+		s.again[figure] = append(s.again[figure], millis(again))
+	}
+	if etcd != f.etcdLeader(ctx) {
 		s.moved++
 	}
+	for _, what := range measuredBy[service] {
+		figure := service + ": " + what
+		took, did := during.took(what)
+		if !did {
+			took = recoverWithin
+		}
+		s.gaps[figure] = append(s.gaps[figure], millis(took))
+		if took, did := before.took(what); did {
+			s.calm[figure] = append(s.calm[figure], millis(took))
+		}
+	}
+	return nil
+}
+
+// throughout does an outage that has many moments, and notes the longest time in
+// which nothing went through.
+func (f *failing) throughout(ctx context.Context, s *found, one outage, calm time.Time) error {
+	began := time.Now()
+	if err := one.all(ctx, f); err != nil {
+		return err
+	}
+	ended := time.Now()
 	var own time.Duration
 	if raw := f.passed[puts]; raw != nil {
 		own = raw.longest(began, ended)
 		s.calm[etcdGap] = append(s.calm[etcdGap], millis(own))
 	}
 	for _, name := range fleet.Services {
-		if service != "" && name != service {
-			continue
-		}
 		for _, what := range measuredBy[name] {
 			figure := name + ": " + what
 			gap := max(0, f.passed[what].longest(began, ended)-own)
@@ -409,44 +434,33 @@ func (f *failing) etcdLeader(ctx context.Context) int {
 	return i
 }
 
-// strike does the outage to a leader, waits for the next one to serve, and undoes
-// it. It answers until when the outage lasted, and how long after that the replica
-// took to be ready again.
-func (f *failing) strike(ctx context.Context, one outage, service string) (ended time.Time, again time.Duration, err error) {
+// strike does the outage to a leader, asks for something the moment that it is done,
+// waits until that goes through and some time more, and undoes the outage. It answers
+// what was asked, and how long the replica took after that to be ready again.
+func (f *failing) strike(ctx context.Context, one outage, service string) (asked *probe, again time.Duration, err error) {
 	var p *child.Process
-	var term, next int64
 	if err := until(ctx, service+" has no leader", func(ctx context.Context) bool {
-		holder, t, err := f.leader(ctx, service)
-		p, term = holder, t
+		holder, _, err := f.leader(ctx, service)
+		p = holder
 		return err == nil && holder != nil
 	}); err != nil {
-		return ended, 0, err
+		return nil, 0, err
 	}
 	heal, err := one.strike(ctx, f, p)
 	if err != nil {
-		return ended, 0, err
+		return nil, 0, err
 	}
-	// Should nobody follow, the gap says so: it ends with the wait.
-	_ = until(ctx, "", func(ctx context.Context) bool {
-		_, t, err := f.leader(ctx, service)
-		next = t
-		return err == nil && next > term
-	})
-	led := time.Now()
-	for _, what := range measuredBy[service] {
-		_ = until(ctx, "", func(context.Context) bool { return f.passed[what].since(led) })
-	}
+	asked = f.ask()
+	f.answered(ctx, asked, service)
 	if err := store.Sleep(ctx, settle); err != nil {
-		return ended, 0, err
+		return nil, 0, err
 	}
-	ended = time.Now()
+	healed := time.Now()
 	if err := heal(); err != nil {
-		return ended, 0, err
+		return nil, 0, err
 	}
-	if err := f.ready(ctx, p); err != nil || one.restarts {
-		return ended, time.Since(ended), err
-	}
-	return time.Now(), 0, nil
+	err = f.ready(ctx, p)
+	return asked, time.Since(healed), err
 }
 
 // add adds the figures to the report, those of the calm before first.
