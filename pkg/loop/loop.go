@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -74,11 +75,14 @@ const (
 
 // Loop owns a core for as long as its replica runs.
 type Loop[C model.Core] struct {
-	cfg    Config[C]
-	inbox  chan item[C]
-	ended  chan struct{} // closed when Run has returned
-	status atomic.Pointer[state]
-	full   *full
+	cfg   Config[C]
+	inbox chan item[C]
+	ended chan struct{} // closed when Run has returned
+	// followed is closed when the replica has read everything for the first time.
+	followed chan struct{}
+	reading  sync.Once
+	status   atomic.Pointer[state]
+	full     *full
 	// met is what made the core panic, by id, and is not stored.
 	met map[string]*model.Poison
 }
@@ -128,7 +132,7 @@ type Status struct {
 // New answers a loop; Run runs it.
 func New[C model.Core](cfg Config[C]) *Loop[C] {
 	l := &Loop[C]{
-		cfg: cfg, inbox: make(chan item[C], inboxSize), ended: make(chan struct{}),
+		cfg: cfg, inbox: make(chan item[C], inboxSize), ended: make(chan struct{}), followed: make(chan struct{}),
 		full: newFull(), met: map[string]*model.Poison{},
 	}
 	l.status.Store(&state{})
@@ -166,6 +170,10 @@ func (l *Loop[C]) Status() Status {
 
 // Ended is closed when Run has ended: streams that live on the loop end with it.
 func (l *Loop[C]) Ended() <-chan struct{} { return l.ended }
+
+// Followed is closed once the replica has read everything that is stored, which can
+// take long: what Peek shows is then of use.
+func (l *Loop[C]) Followed() <-chan struct{} { return l.followed }
 
 // Do gives the core a request and waits for its reply. The error is a
 // *fault.Error; of kind Unavailable when the outcome is unknown.

@@ -145,6 +145,7 @@ func (t *tenure[C]) follow(ctx context.Context, b store.Batch) error {
 	if err := t.driver.Follow(b); err != nil || !b.Reset {
 		return err
 	}
+	t.l.reading.Do(func() { close(t.l.followed) })
 	kept := t.driver.Kept()
 	t.owned.Go(func() {
 		for n := 1; kept.Count(ctx, t.l.cfg.Store) != nil && store.Sleep(ctx, store.Backoff(n)) == nil; n++ {

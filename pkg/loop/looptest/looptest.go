@@ -22,23 +22,36 @@ var Space = keyspace.New("test")
 // Start runs a loop until the test ends, and answers when it leads.
 func Start[C model.Core](t testing.TB, s store.Store, service string, core func() C, perform func(*loop.Term, C, model.Action)) *loop.Loop[C] {
 	t.Helper()
+	leads := make(chan struct{}, 1)
+	l := Run(t, s, service, core, perform, func(serving bool) {
+		if serving {
+			select {
+			case leads <- struct{}{}:
+			default:
+			}
+		}
+	})
+	select {
+	case <-leads:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the loop does not lead")
+	}
+	return l
+}
+
+// Run is Start without the wait: told, it is told when the loop starts and stops to
+// take requests.
+func Run[C model.Core](t testing.TB, s store.Store, service string, core func() C, perform func(*loop.Term, C, model.Action), told func(bool)) *loop.Loop[C] {
+	t.Helper()
 	election, err := leader.New(leader.Config{
 		Store: s, Key: Space.Key(model.LeaderRef(service)), Candidate: leader.Candidate{ID: service, Address: service + ":1"},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	leads := make(chan struct{}, 1)
 	l := loop.New(loop.Config[C]{
 		Service: service, Space: Space, Store: s, Election: election, New: core, Perform: perform, Log: slog.New(slog.DiscardHandler),
-		OnLead: func(serving bool) {
-			if serving {
-				select {
-				case leads <- struct{}{}:
-				default:
-				}
-			}
-		},
+		OnLead: told,
 	})
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -50,11 +63,6 @@ func Start[C model.Core](t testing.TB, s store.Store, service string, core func(
 		stop()
 		<-ended
 	})
-	select {
-	case <-leads:
-	case <-time.After(20 * time.Second):
-		t.Fatal("the loop does not lead")
-	}
 	return l
 }
 

@@ -40,6 +40,15 @@ type relay struct {
 
 // Relay implements control.v1.Heartbeats, for a gateway.
 func (h *Heartbeats) Relay(stream grpc.BidiStreamingServer[controlv1.RelayRequest, controlv1.RelayAnswer]) error {
+	// A gateway gives most agents to the replica that has the fewest. One that has yet
+	// to read which etcd leases they stand on would let these run out.
+	select {
+	case <-h.loop.Followed():
+	case <-h.loop.Ended():
+		return errStopping
+	case <-stream.Context().Done():
+		return stream.Context().Err()
+	}
 	// That Relay is known here, before there is anything to answer.
 	if err := stream.SendHeader(nil); err != nil {
 		return err

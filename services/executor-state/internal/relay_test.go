@@ -3,15 +3,22 @@ package internal
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	"berth.dev/pkg/fault"
+	"berth.dev/pkg/loop/looptest"
+	"berth.dev/pkg/model"
 	"berth.dev/pkg/rpc"
+	"berth.dev/pkg/store"
+	"berth.dev/services/executor-state/inventory"
 )
 
 // relayStream is the gateway's side of a relay without a socket.
@@ -171,4 +178,38 @@ func TestRelayIsBounded(t *testing.T) {
 	if f := fault.Of(context.Cause(ctx)); f == nil || f.Reason != fault.ReasonOverloaded {
 		t.Errorf("the gateway is told %v", f)
 	}
+}
+
+// A replica that has yet to read what is stored takes no agents: it could keep none
+// of them present, and a gateway would send it the most.
+func TestRelayOfAReplicaThatStillReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := store.NewFake(store.FakeConfig{})
+		reading, read := make(chan struct{}), make(chan struct{})
+		var once sync.Once
+		s.SetHook(func(_ context.Context, c store.Call) store.Outcome {
+			if c.Method == store.MethodPage && c.Key == looptest.Space.Prefix() {
+				once.Do(func() { close(reading) })
+				<-read
+			}
+			return store.Outcome{}
+		})
+		l := looptest.Run(t, s, model.ServiceExecutorState, func() *inventory.Core { return inventory.New(inventory.DefaultConfig()) }, NoActions, func(bool) {})
+		h := newHeartbeats(l, s, nil, nil, nil, nil, slog.New(slog.DiscardHandler))
+		<-reading
+		ctx, cancel := context.WithCancel(context.Background())
+		stream := &relayStream{newPipe[controlv1.RelayRequest, controlv1.RelayAnswer](ctx), t, make(chan struct{})}
+		ended := make(chan error, 1)
+		go func() { ended <- h.Relay(stream) }()
+		synctest.Wait()
+		select {
+		case <-stream.header:
+			t.Error("it takes agents")
+		default:
+		}
+		close(read)
+		<-stream.header
+		cancel()
+		<-ended
+	})
 }
