@@ -31,6 +31,10 @@ type Config struct {
 	// ctx is over; see Prover. It calls suspect whenever it has reason to look
 	// closer. Optional: without it only the TTL tells.
 	Prove func(ctx context.Context, h Holder, suspect func()) bool
+	// Suspect is told when there is reason to believe that the leader's process is
+	// gone, before that is proven: whoever may lead in a moment can prepare. It must
+	// not block. Optional.
+	Suspect func()
 	// MayEvict is asked before an evict, such as whether this replica's view is
 	// current. Optional.
 	MayEvict func() bool
@@ -150,6 +154,9 @@ func (e *Election) await(standing context.Context, s *session, h Holder) int64 {
 			// What an evict needs to know of etcd is asked while the proof is made.
 			var calm *inquiry
 			suspect := func() {
+				if e.cfg.Suspect != nil {
+					e.cfg.Suspect()
+				}
 				asked := &inquiry{sent: time.Now(), answer: make(chan error, 1)}
 				group.Go(func() { asked.answer <- e.calm(ctx) })
 				calm = asked

@@ -30,6 +30,49 @@ func (t *tenure[C]) grantEarly(ctx context.Context) <-chan early {
 	return granted
 }
 
+// prepare has the etcd lease granted before the term is won, while its leader is
+// being proven dead. One that nobody takes is given back.
+func (t *tenure[C]) prepare(ctx context.Context) {
+	if time.Since(t.preparedAt) < 2*earlyFor {
+		return
+	}
+	granted := make(chan early, 1)
+	t.early, t.preparedAt = granted, time.Now()
+	t.owned.Go(func() {
+		e := <-t.grantEarly(ctx)
+		granted <- e
+		if e.lease == 0 {
+			return
+		}
+		_ = store.Sleep(ctx, earlyFor) // or until the tenure ends
+		select {
+		case <-granted:
+			granted <- early{}
+			ctx, cancel := context.WithTimeout(context.Background(), earlyFor)
+			defer cancel()
+			_ = t.l.cfg.Store.Revoke(ctx, e.lease) // or it runs out by itself
+		default:
+		}
+	})
+}
+
+// prepared says whether an etcd lease was asked for already, and is still to come or
+// of use. It takes it from who prepared it.
+func (t *tenure[C]) prepared() bool {
+	if t.early == nil {
+		return false
+	}
+	select {
+	case e := <-t.early:
+		found := make(chan early, 1)
+		found <- e
+		t.early = found
+		return e.lease != 0 && time.Since(e.asked) < earlyFor
+	default:
+		return true
+	}
+}
+
 // grant implements Leading.
 func (t *tenure[C]) grant(ctx context.Context, ttl time.Duration) (int64, error) {
 	if granted := t.early; granted != nil {

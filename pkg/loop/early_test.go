@@ -2,6 +2,7 @@ package loop_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -66,5 +67,56 @@ func TestNoEarlyEtcdLease(t *testing.T) {
 		if _, err := a.Do(t.Context(), put{record: executor("x"), events: 1}); err != nil || lost < 3 {
 			t.Errorf("after %d grants: %v", lost, err)
 		}
+	})
+}
+
+// Who is told that it may lead in a moment has the etcd lease granted by then. What
+// comes of nothing is given back.
+func TestPreparedBeforeTheTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, fake := newStore()
+		a := run(t, s, "a", nil)
+		a.awaitLead(t, true)
+		b := run(t, s, "b", nil)
+		synctest.Wait()
+		var granted, revoked atomic.Int64
+		fake.SetHook(func(_ context.Context, call store.Call) store.Outcome {
+			switch call.Method {
+			case store.MethodGrant:
+				granted.Add(1)
+			case store.MethodRevoke:
+				revoked.Add(1)
+			}
+			return store.Outcome{}
+		})
+		for range 3 { // for nothing, the first time
+			b.Prepare()
+			b.Prepare()
+		}
+		synctest.Wait()
+		if n := granted.Load(); n != 1 {
+			t.Errorf("%d etcd leases for one suspicion", n)
+		}
+		time.Sleep(2 * time.Second)
+		if n := revoked.Load(); n != 1 {
+			t.Errorf("%d of them are given back", n)
+		}
+		b.Prepare()
+		synctest.Wait()
+		if n := granted.Load(); n != 2 {
+			t.Errorf("%d etcd leases for two suspicions", n)
+		}
+		a.end()
+		b.awaitLead(t, true)
+		granted.Store(0)
+		revoked.Store(0)
+		if _, err := b.Do(t.Context(), put{record: executor("x"), events: 1}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		if g, r := granted.Load(), revoked.Load(); g+r != 0 {
+			t.Errorf("the term began with %d etcd leases more, and %d were given back", g, r)
+		}
+		fake.SetHook(nil)
 	})
 }

@@ -28,7 +28,9 @@ func (t *tenure[C]) lead(leaving context.Context) error {
 		}
 	}}
 	t.turn()
-	t.early = t.grantEarly(ctx)
+	if !t.prepared() {
+		t.early = t.grantEarly(ctx)
+	}
 	var watching sync.WaitGroup
 	watching.Go(func() {
 		defer over()

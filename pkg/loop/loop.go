@@ -81,6 +81,7 @@ type Loop[C model.Core] struct {
 	// followed is closed when the replica has read everything for the first time.
 	followed chan struct{}
 	reading  sync.Once
+	prepare  chan struct{}
 	status   atomic.Pointer[state]
 	full     *full
 	// met is what made the core panic, by id, and is not stored.
@@ -132,7 +133,7 @@ type Status struct {
 // New answers a loop; Run runs it.
 func New[C model.Core](cfg Config[C]) *Loop[C] {
 	l := &Loop[C]{
-		cfg: cfg, inbox: make(chan item[C], inboxSize), ended: make(chan struct{}), followed: make(chan struct{}),
+		cfg: cfg, inbox: make(chan item[C], inboxSize), ended: make(chan struct{}), followed: make(chan struct{}), prepare: make(chan struct{}, 1),
 		full: newFull(), met: map[string]*model.Poison{},
 	}
 	l.status.Store(&state{})
@@ -170,6 +171,14 @@ func (l *Loop[C]) Status() Status {
 
 // Ended is closed when Run has ended: streams that live on the loop end with it.
 func (l *Loop[C]) Ended() <-chan struct{} { return l.ended }
+
+// Prepare has a standby get ready to lead in a moment. It does not wait.
+func (l *Loop[C]) Prepare() {
+	select {
+	case l.prepare <- struct{}{}:
+	default:
+	}
+}
 
 // Followed is closed once the replica has read everything that is stored, which can
 // take long: what Peek shows is then of use.

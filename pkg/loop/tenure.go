@@ -28,6 +28,7 @@ type tenure[C model.Core] struct {
 	reads      []item[C]    // of the round under way
 	resigning  []item[C]    // who asked for the end of the term
 	early      <-chan early // nil once it was taken
+	preparedAt time.Time    // early was last asked for before the term
 	owned      sync.WaitGroup
 	turned     atomic.Pointer[time.Time] // the loop's last turn
 }
@@ -97,6 +98,8 @@ func (t *tenure[C]) run(ctx context.Context) error {
 				// A replica that does not know what is stored does not stand.
 				stand()
 			}
+		case <-t.l.prepare:
+			t.prepare(ctx)
 		case it := <-t.l.inbox:
 			if it.anywhere && t.driver.Revision() > 0 {
 				it.view(t.driver.Core)

@@ -149,6 +149,7 @@ func NewLoop[C model.Core](r *Replica, core func() C, perform func(*loop.Term, C
 		Candidate: leader.Candidate{ID: r.ID, Instance: r.instance, Address: r.address, Version: process.Version},
 		Prove:     (&leader.Prover{Identify: r.identify}).Prove,
 		MayEvict:  func() bool { return l.Status().Current },
+		Suspect:   func() { l.Prepare() },
 		Log:       r.Log,
 	})
 	if err != nil {
