@@ -54,6 +54,10 @@ func (h *cursors) Pop() any {
 	return last
 }
 
+// firstBehind is how many behind heads the first pass of a term holds at most. Which
+// queues have room is not known yet, and somebody waits for a leader's first grant.
+const firstBehind = 32
+
 // sendPass cuts the next pass: the heads of all queues, and behind each that may
 // fit a prefix of its queue as far as the bounds allow, in the one order of all.
 // It waits while anything is under way, so that every entry is durable.
@@ -81,6 +85,9 @@ func (c *Core) sendPass() {
 	pass.Entries = make([]PassEntry, 0, len(heads))
 	c.flight = &flight{pass: c.passes, wake: c.wakes, offers: make([]offer, 0, len(heads))}
 	entries, workers := c.config.PassEntries, c.config.PassWorkers
+	if c.passes == 1 {
+		entries = min(entries, firstBehind)
+	}
 	behind := &cursors{compare: c.compare}
 	for len(heads) > 0 || behind.Len() > 0 {
 		var at *cursor

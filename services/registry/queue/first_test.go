@@ -1,0 +1,62 @@
+package queue
+
+import (
+	"testing"
+	"time"
+
+	"berth.dev/pkg/model"
+)
+
+// The first pass of a term offers all heads and little behind them: what it does not
+// know of is not to keep the others waiting. What has room is offered at once after.
+func TestFirstPassOfATermIsShort(t *testing.T) {
+	const waiting, groups = 2000, 40
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	c := standby(waiting, groups, now)
+	first := actionsOf[SendPass](c.Step(now, model.Elected{Term: 200_000, Revision: 200_000}))
+	if len(first) != 1 || len(first[0].Entries) != groups+firstBehind {
+		t.Fatalf("%d passes, the first of %d entries; want one of %d", len(first), len(first[0].Entries), groups+firstBehind)
+	}
+	heads := map[string]bool{}
+	for _, e := range first[0].Entries {
+		heads[e.Group] = true
+	}
+	if len(heads) != groups {
+		t.Errorf("%d of %d heads are offered", len(heads), groups)
+	}
+	done := PassDone{Pass: first[0].Pass, Remembers: true}
+	for i, e := range first[0].Entries {
+		outcome := Outcome{UID: e.UID, Result: Granted, Lease: 200_001 + int64(i), Fitting: 4}
+		done.Outcomes = append(done.Outcomes, outcome)
+	}
+	var next []SendPass
+	for after := now; len(next) == 0 && after.Sub(now) < time.Second; after = after.Add(10 * time.Millisecond) {
+		if after.Equal(now) {
+			next = actionsOf[SendPass](commitAll(c, after, c.Step(after, done)))
+			continue
+		}
+		next = actionsOf[SendPass](commitAll(c, after, c.Step(after, nil)))
+	}
+	if len(next) != 1 || len(next[0].Entries) < 400 {
+		t.Errorf("%d passes follow, the next of %d entries", len(next), len(next[0].Entries))
+	}
+}
+
+// commitAll has the effects of a step become durable, and theirs, and answers all
+// that was decided.
+func commitAll(c *Core, now time.Time, actions []model.Action) (all []model.Action) {
+	for revision := int64(300_000); len(actions) > 0; revision++ {
+		all = append(all, actions...)
+		effects := 0
+		for _, a := range actions {
+			if _, is := a.(model.Effect); is {
+				effects++
+			}
+		}
+		if effects == 0 {
+			break
+		}
+		actions = c.Step(now, model.Committed{Effects: effects, Revision: revision})
+	}
+	return all
+}
