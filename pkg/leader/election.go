@@ -172,7 +172,7 @@ func (e *Election) await(standing context.Context, s *session, h Holder) int64 {
 			err := e.mayEvict(ctx, h.Term, calm)
 			if err == nil {
 				// That the key is gone, which ends ctx, does not end this.
-				won, err = e.succeed(standing, s, h.Term)
+				won, err = e.succeed(standing, ctx, s, h.Term)
 			}
 			switch {
 			case won != 0, err == nil:

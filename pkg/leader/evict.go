@@ -99,17 +99,25 @@ func (e *Election) remove(ctx context.Context, term int64) error {
 // says that it is to stand again. etcd does not take a delete and a put of the same
 // key in one transaction, but two that come one after the other are in its log
 // before the first is answered. The two do not need each other: whichever comes
-// first, and whoever else stands, each looks at the key as it is.
-func (e *Election) succeed(ctx context.Context, s *session, term int64) (won int64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, store.DefaultTimeout)
+// first, and whoever else stands, each looks at the key as it is. That the key is
+// gone ends the wait for the evict, and does not keep it from standing.
+func (e *Election) succeed(standing, gone context.Context, s *session, term int64) (won int64, err error) {
+	ctx, cancel := context.WithTimeout(standing, store.DefaultTimeout)
 	defer cancel()
 	evicted := make(chan error, 1)
 	go func() { evicted <- e.remove(ctx, term) }()
 	if store.Sleep(ctx, standAfter) == nil {
 		// An error leaves it open who leads. Whoever asks next is told.
-		won, _, _ = e.try(ctx, s)
+		if won, _, _ = e.try(ctx, s); won != 0 {
+			return won, nil
+		}
 	}
-	return won, <-evicted
+	select {
+	case err := <-evicted:
+		return 0, err
+	case <-gone.Done():
+		return 0, gone.Err()
+	}
 }
 
 // calm says why etcd is not fit for an evict: it does not answer, or has alarms.

@@ -243,3 +243,42 @@ func TestStandsWhileTheEvictIsUnderWay(t *testing.T) {
 		})
 	}
 }
+
+// An evict that hangs, at a member of etcd that is frozen say, keeps nobody from
+// leading once the key has gone some other way, before or after the first stand.
+func TestAHungEvictKeepsNobodyFromLeading(t *testing.T) {
+	type otherEvict struct{}
+	for name, after := range map[string]time.Duration{"before it stands": 0, "after it stood in vain": 50 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			onFake(t, func(t *testing.T, f *store.Fake) {
+				proven := make(chan struct{})
+				b := newStandby(t, f, func(ctx context.Context, _ leader.Holder, _ func()) bool {
+					if store.Sleep(ctx, 2*time.Second) != nil {
+						return false
+					}
+					close(proven)
+					return true
+				})
+				f.SetHook(func(ctx context.Context, c store.Call) store.Outcome {
+					if c.Method == store.MethodTxn && c.Txn.Then[0].Delete && ctx.Value(otherEvict{}) == nil {
+						<-ctx.Done()
+						return store.Drop()
+					}
+					return store.Outcome{}
+				})
+				<-proven
+				time.Sleep(after)
+				evict := store.Txn{If: []store.Compare{store.CreatedAt("x", b.first.Term())}, Then: []store.Op{store.Delete("x")}}
+				if _, err := f.Txn(context.WithValue(t.Context(), otherEvict{}, true), evict); err != nil {
+					t.Fatal(err)
+				}
+				began := time.Now()
+				<-b.won
+				if took := time.Since(began); took > moment {
+					t.Errorf("it leads %v after the key had gone", took)
+				}
+				f.SetHook(nil)
+			})
+		})
+	}
+}

@@ -14,11 +14,12 @@ const (
 	// renewals in a TTL: single calls, because a stream to a frozen member of etcd
 	// is noticed too late.
 	renewals = 6
-	// maxPatience is how long a renewal is waited for at most before another one is
-	// sent beside it: to another member of etcd, for that one may be frozen. The first
+	// minPatience is how long a renewal is waited for before another one is sent
+	// beside it: to another member of etcd, for that one may be frozen. The first
 	// counts all the same if it is answered: an etcd that is slow as a whole, on a
-	// machine with too much to do, must not cost everybody on it the leadership.
-	maxPatience = 700 * time.Millisecond
+	// machine with too much to do, must not cost everybody on it the leadership. With
+	// a TTL of over 21 s it is longer, a thirtieth of that.
+	minPatience = 700 * time.Millisecond
 	// mostRenewals are under way at once.
 	mostRenewals = 8
 	// retryPause comes after a renewal that failed.
@@ -46,8 +47,9 @@ type session struct {
 // session ends by itself. It outlives ctx.
 func openSession(ctx context.Context, s store.Store, ttl time.Duration) (*session, error) {
 	sent := time.Now()
-	// What is granted later could hardly be renewed in time.
-	ctx, cancel := context.WithTimeout(ctx, ttl/3)
+	// What is granted later could hardly be renewed in time; and the member of etcd
+	// that was asked may be frozen.
+	ctx, cancel := context.WithTimeout(ctx, min(ttl/3, store.DefaultTimeout))
 	defer cancel()
 	lease, err := s.Grant(ctx, ttl)
 	if err != nil {
@@ -87,7 +89,7 @@ func (n *session) keep() {
 				next.Reset(pause)
 			case errors.Is(r.err, store.ErrLeaseNotFound):
 				n.end(fmt.Errorf("%w: %w", ErrExpired, r.err))
-			case underWay == 0:
+			case r.sent.After(n.lastRenewed()):
 				next.Reset(retryPause)
 			}
 		case <-n.ctx.Done():
@@ -103,7 +105,9 @@ type renewal struct {
 }
 
 // patience is how long one attempt is waited for before the next.
-func (n *session) patience() time.Duration { return min(maxPatience, n.lease.TTL/renewals) }
+func (n *session) patience() time.Duration {
+	return max(min(minPatience, n.lease.TTL/renewals), n.lease.TTL/30)
+}
 
 // attempt renews once. What is not answered by then would come too late, or leave no
 // room for others.

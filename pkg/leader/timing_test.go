@@ -228,3 +228,72 @@ func TestSlowRenewalsCount(t *testing.T) {
 		}
 	})
 }
+
+// Where one renewal hangs and others fail at once, etcd is asked again all the while:
+// it may be back just before the deadline.
+func TestRenewalsFailBesideOneThatHangs(t *testing.T) {
+	const ttl = 5 * time.Second
+	for _, before := range []time.Duration{100 * time.Millisecond, 400 * time.Millisecond, 690 * time.Millisecond} {
+		onFake(t, func(t *testing.T, f *store.Fake) {
+			var n atomic.Int64
+			back := time.Now().Add(ttl*2/3 - before)
+			s := &spy{Store: f, keepAlive: func(ctx context.Context, next func() (time.Duration, error)) (time.Duration, error) {
+				switch {
+				case n.Add(1) == 1:
+					return frozen(ctx, next)
+				case time.Now().Before(back):
+					return 0, fmt.Errorf("%w: no leader", store.ErrAmbiguous)
+				}
+				return next()
+			}}
+			l := win(t, electionOf(t, s, ttl))
+			time.Sleep(ttl)
+			if !l.Valid() {
+				t.Errorf("etcd was back %v before the deadline: %v, after %d renewals", before, l.Err(), n.Load())
+			}
+		})
+	}
+}
+
+// With a long TTL, an etcd lease is not waited for long, for the member that was asked
+// may be frozen, and renewals may take seconds.
+func TestLongTTL(t *testing.T) {
+	onFake(t, func(t *testing.T, f *store.Fake) {
+		var granted, renewals atomic.Int64
+		f.SetHook(func(ctx context.Context, c store.Call) store.Outcome {
+			if c.Method == store.MethodGrant && granted.Add(1) == 1 {
+				<-ctx.Done()
+				return store.Drop()
+			}
+			return store.Outcome{}
+		})
+		s := &spy{Store: f, keepAlive: func(ctx context.Context, next func() (time.Duration, error)) (time.Duration, error) {
+			renewals.Add(1)
+			left, err := next()
+			if store.Sleep(ctx, 6*time.Second) != nil {
+				return 0, store.ErrAmbiguous
+			}
+			return left, err
+		}}
+		began := time.Now()
+		l := win(t, electionOf(t, s, leader.MaxTTL))
+		if took := time.Since(began); took > 3*time.Second {
+			t.Errorf("one frozen member cost %v", took)
+		}
+		time.Sleep(10 * leader.MaxTTL)
+		if n := renewals.Load(); !l.Valid() || n > 200 {
+			t.Errorf("with %d renewals in ten TTL: %v", n, l.Err())
+		}
+		f.SetHook(nil)
+	})
+}
+
+// electionOf is an election with a TTL.
+func electionOf(t *testing.T, s store.Store, ttl time.Duration) *leader.Election {
+	t.Helper()
+	e, err := leader.New(leader.Config{Store: s, Key: "x", TTL: ttl, Candidate: leader.Candidate{ID: "a", Address: "a:1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}

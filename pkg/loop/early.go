@@ -48,12 +48,33 @@ func (t *tenure[C]) prepare(ctx context.Context) {
 		select {
 		case <-granted:
 			granted <- early{}
-			ctx, cancel := context.WithTimeout(context.Background(), earlyFor)
-			defer cancel()
-			_ = t.l.cfg.Store.Revoke(ctx, e.lease) // or it runs out by itself
+			t.revoke(e.lease)
 		default:
 		}
 	})
+}
+
+// revoke ends an etcd lease that nothing stands on, which would run out by itself.
+func (t *tenure[C]) revoke(lease int64) {
+	ctx, cancel := context.WithTimeout(context.Background(), earlyFor)
+	defer cancel()
+	_ = t.l.cfg.Store.Revoke(ctx, lease)
+}
+
+// giveBack ends the early etcd lease of a term that wrote no job event.
+func (t *tenure[C]) giveBack() {
+	granted := t.early
+	t.early, t.preparedAt = nil, time.Time{}
+	if granted == nil {
+		return
+	}
+	select {
+	case e := <-granted:
+		if e.lease != 0 {
+			t.owned.Go(func() { t.revoke(e.lease) })
+		}
+	default: // it never came
+	}
 }
 
 // prepared says whether an etcd lease was asked for already, and is still to come or

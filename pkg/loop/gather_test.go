@@ -9,8 +9,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/store"
+	"berth.dev/pkg/wire"
 )
 
 // Whoever waited for a leader is answered with the first round of the term, whatever
@@ -63,4 +65,60 @@ func TestWhoWaitedIsAnsweredWithTheFirstRound(t *testing.T) {
 			t.Errorf("what it had to write and what it was asked took %d transactions", n)
 		}
 	})
+}
+
+// A replica that slept while it gathered, until another one led and had written,
+// answers nothing of what it knew before.
+func TestWhoSleptWhileItGatheredAnswersNothing(t *testing.T) {
+	const asleep = 6 * time.Second
+	for range 20 { // whichever it sees first when it wakes
+		synctest.Test(t, func(t *testing.T) {
+			s, fake := newStore()
+			sleepy := func() *toy {
+				c := newToy()
+				c.strike = func(_ *toy, event model.Event) {
+					if e, told := event.(model.Changed); told && e.Ref == executor("slow").Ref() {
+						time.Sleep(asleep)
+					}
+				}
+				return c
+			}
+			var grants atomic.Int64
+			fake.SetHook(func(ctx context.Context, call store.Call) store.Outcome {
+				switch call.Method {
+				case store.MethodGrant:
+					if grants.Add(1) == 2 { // the first is the election's
+						time.Sleep(40 * time.Millisecond)
+					}
+				case store.MethodKeepAlive:
+					<-ctx.Done()
+					return store.DropAnswer()
+				}
+				return store.Outcome{}
+			})
+			a := runAs(t, s, "a", "v1", sleepy, nil)
+			<-a.serving
+			time.Sleep(10 * time.Millisecond)
+			read := make(chan error, 1)
+			go func() { read <- a.Read(context.Background(), false, func(*toy) { t.Error("it was read") }) }()
+			time.Sleep(time.Millisecond)
+			value, err := wire.Encode(executor("slow"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := fake.Txn(t.Context(), store.Txn{Then: []store.Op{store.Put(space.Key(executor("slow").Ref()), value)}}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(asleep / 2) // its etcd lease has run out
+			fake.SetHook(nil)
+			b := run(t, s, "b", nil)
+			b.awaitLead(t, true)
+			if _, err := b.Do(t.Context(), put{record: executor("x")}); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-read; !fault.Is(err, fault.ReasonNotLeader) {
+				t.Errorf("answered %v", err)
+			}
+		})
+	}
 }

@@ -3,6 +3,7 @@ package loop
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -43,6 +44,7 @@ func (t *tenure[C]) lead(leaving context.Context) error {
 		watching.Wait()
 		defer t.refuse()()
 		t.release()
+		t.giveBack()
 		resign(leadership)
 		for _, it := range t.resigning {
 			it.answer(nil, nil)
@@ -110,7 +112,10 @@ func (t *tenure[C]) pause(ctx context.Context, n int) error {
 
 // release answers all who wait, and waits for the calls under way.
 func (t *tenure[C]) release() {
-	unknown := fault.New(fault.Unavailable, fault.ReasonUnavailable, "the leadership of %s ended: perhaps applied", t.l.cfg.Service)
+	var unknown error = fault.New(fault.Unavailable, fault.ReasonUnavailable, "the leadership of %s ended: perhaps applied", t.l.cfg.Service)
+	if !t.driver.leads {
+		unknown = t.notLeader() // the core was told of nothing
+	}
 	for _, it := range t.waiting {
 		it.answer(nil, unknown)
 	}
@@ -160,6 +165,9 @@ func (t *tenure[C]) serve(ctx, leaving context.Context) error {
 	r, err := t.gather(ctx)
 	if err != nil {
 		return err
+	}
+	if !leadership.Valid() { // it may have slept meanwhile, and what it took be answered without a word with etcd
+		return fmt.Errorf("the renew deadline has passed: %w", context.Canceled)
 	}
 	log := store.NewCommitter(l.cfg.Store, store.CommitterConfig{
 		LeaderKey: l.cfg.Space.Key(model.LeaderRef(l.cfg.Service)), Term: leadership.Term(),
