@@ -62,6 +62,7 @@ type failing struct {
 	mu     sync.Mutex
 	first  error // of those
 	probes map[string]*probe
+	asked  int64
 }
 
 // probe is one upsert and one batch that are asked for at the moment of an outage,
@@ -94,9 +95,14 @@ func (f *failing) ask() *probe {
 	p := &probe{stage: f.w.run.stage(), asked: time.Now(), passed: map[string]time.Time{}}
 	f.mu.Lock()
 	f.probes[p.stage] = p
+	f.asked++
+	order := f.asked
 	f.mu.Unlock()
 	f.asking.Go(func() {
-		if f.call(Batch{Job: f.w.Job(1001), Stage: p.stage, Workers: 8, SKU: f.w.SKU("none")}.Request()) {
+		// As those of the load, with nothing left of it but one that waits.
+		request := Batch{Job: f.w.Job(1001), Stage: "probe", Workers: 8, SKU: f.w.SKU("none")}.Request()
+		request.Priority = &berthv1.Priority{Order: proto.Int64(order)}
+		if f.call(request) {
 			p.mark(writes)
 		}
 	})
@@ -104,6 +110,15 @@ func (f *failing) ask() *probe {
 		f.call(Batch{Job: f.w.Job(1002), Stage: p.stage, Workers: 1, SKU: f.w.SKU("free"), RunFor: runFor}.Request())
 	})
 	return p
+}
+
+// forget lets go of probes that are done with.
+func (f *failing) forget(done ...*probe) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, p := range done {
+		delete(f.probes, p.stage)
+	}
 }
 
 // answered waits until what a service is judged by has gone through.
@@ -146,7 +161,6 @@ func (f *failing) load(ctx context.Context) {
 		})
 	}
 	running.Wait()
-	f.asking.Wait()
 }
 
 // steadily begins so many calls a second until ctx is over, whether or not those
@@ -188,22 +202,25 @@ func (f *failing) see(ctx context.Context) {
 		for _, change := range batch.Changes {
 			key, ok := f.w.Space.ParseEvent(change.Key)
 			var e berthv1.Event
-			if batch.Reset || change.Deleted || !ok || key.Segment == 0 || proto.Unmarshal(change.Value, &e) != nil {
+			if change.Deleted || !ok || key.Segment == 0 || proto.Unmarshal(change.Value, &e) != nil {
 				continue
 			}
 			switch e.GetKind() {
 			case berthv1.Event_RESERVATION_LEASED:
-				f.mark(grants, e.GetStage())
+				f.mark(grants, e.GetStage(), batch.Reset)
 			case berthv1.Event_WORKER_STARTED, berthv1.Event_WORKER_RUNNING:
-				f.mark(begins, e.GetStage())
+				f.mark(begins, e.GetStage(), batch.Reset)
 			}
 		}
 	}
 }
 
-// mark notes that something went through, of a probe perhaps.
-func (f *failing) mark(what, stage string) {
-	f.passed[what].mark()
+// mark notes that something went through, of a probe perhaps; again when that may be
+// long ago.
+func (f *failing) mark(what, stage string, again bool) {
+	if !again {
+		f.passed[what].mark()
+	}
 	f.mu.Lock()
 	p := f.probes[stage]
 	f.mu.Unlock()

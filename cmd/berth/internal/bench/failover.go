@@ -33,8 +33,9 @@ etcd, three replicas of each service, two gateways, simulated executors, each a
 process of its own, and many reservations that wait. A steady load goes on all
 the while: upserts, and batches of one worker that are granted and started. At
 the moment of an outage one more of each is asked for, and a figure is how long
-that took, beside the same just before. Of outages that have many moments it is
-the longest time in which nothing of the load went through. Callers give each
+that took, beside the same just before. Of outages that have many moments, or
+whose leader goes on for a while, it is the longest time in which nothing of the
+load went through. Callers give each
 call 10 s; their errors are counted. Where an outage ends with a new process, its start
 is not part of it: how long that takes to have read all that is stored is told
 apart. What waits is in etcd before the services start.
@@ -132,7 +133,7 @@ func (o *failoverOptions) run(ctx context.Context, out, status io.Writer) error 
 			continue
 		}
 		alone := *o
-		if one.all != nil {
+		if one.all != nil || one.winds {
 			alone.grants = max(alone.grants, denseGrants)
 		}
 		results, err := alone.measure(ctx, binary, one, status, nil)
@@ -279,6 +280,7 @@ func (f *failing) measure(ctx context.Context, r *Run, one outage, small *Result
 	s, err := f.rounds(ctx, one)
 	stop()
 	<-loaded
+	f.asking.Wait()
 	if err != nil {
 		return err
 	}
@@ -373,29 +375,46 @@ func (f *failing) once(ctx context.Context, s *found, one outage, service string
 		}
 		return err
 	}
-	during, again, err := f.strike(ctx, one, service)
+	for _, what := range measuredBy[service] {
+		figure := service + ": " + what
+		if one.winds {
+			s.calm[figure] = append(s.calm[figure], millis(f.passed[what].longest(calm, time.Now())))
+		} else if took, did := before.took(what); did {
+			s.calm[figure] = append(s.calm[figure], millis(took))
+		}
+	}
+	struck, err := f.strike(ctx, one, service)
 	if err != nil {
 		return err
 	}
 	if one.restarts {
 		figure := service + ": ready again"
-		s.again[figure] = append(s.again[figure], millis(again))
+		s.again[figure] = append(s.again[figure], millis(struck.again))
 	}
 	if etcd != f.etcdLeader(ctx) {
 		s.moved++
 	}
 	for _, what := range measuredBy[service] {
 		figure := service + ": " + what
-		took, did := during.took(what)
-		if !did {
+		took, did := struck.asked.took(what)
+		switch {
+		case one.winds:
+			took = f.passed[what].longest(struck.began, struck.ended)
+		case !did:
 			took = recoverWithin
 		}
 		s.gaps[figure] = append(s.gaps[figure], millis(took))
-		if took, did := before.took(what); did {
-			s.calm[figure] = append(s.calm[figure], millis(took))
-		}
 	}
+	f.forget(before, struck.asked)
 	return nil
+}
+
+// struck is an outage of a leader: when it was made and undone, what was asked for the
+// moment that it was, and how long the replica took after that to be ready again.
+type struck struct {
+	asked        *probe
+	began, ended time.Time
+	again        time.Duration
 }
 
 // throughout does an outage that has many moments, and notes the longest time in
@@ -435,32 +454,33 @@ func (f *failing) etcdLeader(ctx context.Context) int {
 }
 
 // strike does the outage to a leader, asks for something the moment that it is done,
-// waits until that goes through and some time more, and undoes the outage. It answers
-// what was asked, and how long the replica took after that to be ready again.
-func (f *failing) strike(ctx context.Context, one outage, service string) (asked *probe, again time.Duration, err error) {
+// waits until that goes through and some time more, and undoes the outage.
+func (f *failing) strike(ctx context.Context, one outage, service string) (s struck, err error) {
 	var p *child.Process
 	if err := until(ctx, service+" has no leader", func(ctx context.Context) bool {
 		holder, _, err := f.leader(ctx, service)
 		p = holder
 		return err == nil && holder != nil
 	}); err != nil {
-		return nil, 0, err
+		return s, err
 	}
+	s.began = time.Now()
 	heal, err := one.strike(ctx, f, p)
 	if err != nil {
-		return nil, 0, err
+		return s, err
 	}
-	asked = f.ask()
-	f.answered(ctx, asked, service)
+	s.asked = f.ask()
+	f.answered(ctx, s.asked, service)
 	if err := store.Sleep(ctx, settle); err != nil {
-		return nil, 0, err
+		return s, err
 	}
-	healed := time.Now()
+	s.ended = time.Now()
 	if err := heal(); err != nil {
-		return nil, 0, err
+		return s, err
 	}
 	err = f.ready(ctx, p)
-	return asked, time.Since(healed), err
+	s.again = time.Since(s.ended)
+	return s, err
 }
 
 // add adds the figures to the report, those of the calm before first.
