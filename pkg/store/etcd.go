@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -247,8 +248,36 @@ func (e *Etcd) Revoke(ctx context.Context, lease int64) error {
 	return e.failed(err)
 }
 
-// Alarms implements Store.
+// Alarms implements Store, by what the member that answers says of itself: to ask for
+// the list of alarms takes a round through etcd's log.
 func (e *Etcd) Alarms(ctx context.Context) ([]string, error) {
+	ctx, cancel := asking(ctx)
+	defer cancel()
+	resp, err := etcdserverpb.NewMaintenanceClient(e.client.ActiveConnection()).Status(ctx, &etcdserverpb.StatusRequest{})
+	if err != nil {
+		return nil, e.failed(err)
+	}
+	return alarmsOf(resp.GetErrors()), nil
+}
+
+// alarmsOf are the alarms in what is wrong with a member as it tells of itself: what
+// is no alarm that is known here is given as it stands.
+func alarmsOf(wrong []string) (names []string) {
+	for _, text := range wrong {
+		name := text
+		for number, known := range etcdserverpb.AlarmType_name {
+			if number != int32(etcdserverpb.AlarmType_NONE) && strings.Contains(text, known) {
+				name = known
+			}
+		}
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// alarmList is the list of alarms that all members agree on.
+func (e *Etcd) alarmList(ctx context.Context) ([]string, error) {
 	ctx, cancel := asking(ctx)
 	defer cancel()
 	resp, err := e.client.AlarmList(ctx)

@@ -2,9 +2,12 @@ package store_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"berth.dev/pkg/store"
 	"berth.dev/pkg/store/etcdtest"
@@ -64,5 +67,43 @@ func TestMemberThatKnowsNoLeader(t *testing.T) {
 				t.Errorf("%v, of a member that knows no leader", err)
 			}
 		})
+	}
+}
+
+// An alarm is known of each member soon after it is raised, and after it is put off.
+func TestAlarms(t *testing.T) {
+	s := etcdtest.StartCluster(t, 3).Store(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if alarms, err := s.Alarms(ctx); err != nil || len(alarms) != 0 {
+		t.Fatalf("a healthy etcd has alarms %q, %v", alarms, err)
+	}
+	maintenance := etcdserverpb.NewMaintenanceClient(s.Client().ActiveConnection())
+	members, err := s.Client().MemberList(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		action etcdserverpb.AlarmRequest_AlarmAction
+		want   []string
+	}{
+		{etcdserverpb.AlarmRequest_ACTIVATE, []string{"NOSPACE"}},
+		{etcdserverpb.AlarmRequest_DEACTIVATE, nil},
+	} {
+		for _, m := range members.Members {
+			request := &etcdserverpb.AlarmRequest{Action: c.action, MemberID: m.GetID(), Alarm: etcdserverpb.AlarmType_NOSPACE}
+			if _, err := maintenance.Alarm(ctx, request); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for told := 0; told < 6; { // whichever member answers
+			alarms, err := s.Alarms(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if told++; !slices.Equal(alarms, c.want) {
+				told = 0
+			}
+		}
 	}
 }

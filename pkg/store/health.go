@@ -113,7 +113,7 @@ func (e *Etcd) Inspect(ctx context.Context, each time.Duration) Health {
 	h.Read, h.ReadError = e.probe(ctx, each)
 	limited, cancel := context.WithTimeout(ctx, each)
 	defer cancel()
-	h.Alarms, _ = e.Alarms(limited) // whoever cannot tell has no quorum, which is told above
+	h.Alarms, _ = e.alarmList(limited) // whoever cannot tell has no quorum, which is told above
 	h.Compacted = e.compacted(limited)
 	return h
 }

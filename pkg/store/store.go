@@ -184,7 +184,8 @@ type Store interface {
 	// Revoke ends an etcd lease and deletes the keys on it. ErrLeaseNotFound when
 	// it is gone already.
 	Revoke(ctx context.Context, lease int64) error
-	// Alarms names the alarms that are up, such as NOSPACE.
+	// Alarms names the alarms that are up, such as NOSPACE, and what else keeps etcd
+	// from taking writes, as far as whoever answers has heard.
 	Alarms(ctx context.Context) ([]string, error)
 }
 
