@@ -103,6 +103,9 @@ func (t *tenure[C]) grant(ctx context.Context, ttl time.Duration) (int64, error)
 			if e.lease != 0 && time.Since(e.asked) < earlyFor {
 				return e.lease, nil
 			}
+			if e.lease != 0 {
+				t.owned.Go(func() { t.revoke(e.lease) })
+			}
 		case <-ctx.Done():
 			return 0, ctx.Err()
 		}
