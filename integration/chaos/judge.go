@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -13,6 +14,7 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/pkg/audit"
 	"berth.dev/pkg/client"
+	"berth.dev/pkg/store"
 )
 
 // judge looks at everything once the faults are over, and writes what is wrong
@@ -187,6 +189,10 @@ func (r *run) streams(ctx context.Context) {
 	var leased []time.Time
 	for _, reader := range r.readers {
 		held, err := eventsHeld(ctx, r.store, reader.job)
+		for attempt := 1; errors.Is(err, store.ErrAmbiguous) && store.Sleep(ctx, store.Backoff(attempt)) == nil; attempt++ {
+			// A member of etcd that was just joined again may not know yet who leads.
+			held, err = eventsHeld(ctx, r.store, reader.job)
+		}
 		if err != nil {
 			r.report.wrong("reading the events of %s: %v", reader.job, err)
 			return
