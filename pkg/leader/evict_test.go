@@ -37,6 +37,19 @@ func newStandby(t *testing.T, f *store.Fake, prove func(context.Context, leader.
 	return b
 }
 
+// newProven is newStandby with a proof after two seconds, which is told of.
+func newProven(t *testing.T, f *store.Fake) (b *standby, proven <-chan struct{}) {
+	t.Helper()
+	told := make(chan struct{})
+	return newStandby(t, f, func(ctx context.Context, _ leader.Holder, _ func()) bool {
+		if store.Sleep(ctx, 2*time.Second) != nil {
+			return false
+		}
+		close(told)
+		return true
+	}), told
+}
+
 func TestEvictOfTheDead(t *testing.T) {
 	onFake(t, func(t *testing.T, f *store.Fake) {
 		b := newStandby(t, f, func(ctx context.Context, h leader.Holder, _ func()) bool {
@@ -214,14 +227,7 @@ func TestStandsWhileTheEvictIsUnderWay(t *testing.T) {
 	for name, overtaken := range map[string]bool{"evict first": false, "stand first": true} {
 		t.Run(name, func(t *testing.T) {
 			onFake(t, func(t *testing.T, f *store.Fake) {
-				proven := make(chan struct{})
-				b := newStandby(t, f, func(ctx context.Context, _ leader.Holder, _ func()) bool {
-					if store.Sleep(ctx, 2*time.Second) != nil {
-						return false
-					}
-					close(proven)
-					return true
-				})
+				b, proven := newProven(t, f)
 				const late = time.Second
 				f.SetHook(func(_ context.Context, c store.Call) store.Outcome {
 					if c.Method == store.MethodTxn && (!overtaken || c.Txn.Then[0].Delete) {
@@ -251,14 +257,7 @@ func TestAHungEvictKeepsNobodyFromLeading(t *testing.T) {
 	for name, after := range map[string]time.Duration{"before it stands": 0, "after it stood in vain": 50 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
 			onFake(t, func(t *testing.T, f *store.Fake) {
-				proven := make(chan struct{})
-				b := newStandby(t, f, func(ctx context.Context, _ leader.Holder, _ func()) bool {
-					if store.Sleep(ctx, 2*time.Second) != nil {
-						return false
-					}
-					close(proven)
-					return true
-				})
+				b, proven := newProven(t, f)
 				f.SetHook(func(ctx context.Context, c store.Call) store.Outcome {
 					if c.Method == store.MethodTxn && c.Txn.Then[0].Delete && ctx.Value(otherEvict{}) == nil {
 						<-ctx.Done()

@@ -13,10 +13,20 @@ import (
 const earlyFor = time.Second
 
 // early is the etcd lease for job events that is asked for as soon as a term is
-// won, so that the first write of the term need not wait for it.
+// won, or about to be, so that the first write of the term need not wait for it.
 type early struct {
 	lease int64 // 0 when there is none
 	asked time.Time
+}
+
+// fresh says that it is there, and has not lain for too long.
+func (e early) fresh() bool { return e.lease != 0 && time.Since(e.asked) < earlyFor }
+
+// keep has it be found again by who asks next.
+func (e early) keep() <-chan early {
+	kept := make(chan early, 1)
+	kept <- e
+	return kept
 }
 
 // grantEarly asks once: whoever finds nothing asks again.
@@ -48,17 +58,22 @@ func (t *tenure[C]) prepare(ctx context.Context) {
 		select {
 		case <-granted:
 			granted <- early{}
-			t.revoke(e.lease)
+			t.revoke(e)
 		default:
 		}
 	})
 }
 
 // revoke ends an etcd lease that nothing stands on, which would run out by itself.
-func (t *tenure[C]) revoke(lease int64) {
-	ctx, cancel := context.WithTimeout(context.Background(), earlyFor)
-	defer cancel()
-	_ = t.l.cfg.Store.Revoke(ctx, lease)
+func (t *tenure[C]) revoke(e early) {
+	if e.lease == 0 {
+		return
+	}
+	t.owned.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), earlyFor)
+		defer cancel()
+		_ = t.l.cfg.Store.Revoke(ctx, e.lease)
+	})
 }
 
 // giveBack ends the early etcd lease of a term that wrote no job event.
@@ -70,9 +85,7 @@ func (t *tenure[C]) giveBack() {
 	}
 	select {
 	case e := <-granted:
-		if e.lease != 0 {
-			t.owned.Go(func() { t.revoke(e.lease) })
-		}
+		t.revoke(e)
 	default: // it never came
 	}
 }
@@ -85,10 +98,8 @@ func (t *tenure[C]) prepared() bool {
 	}
 	select {
 	case e := <-t.early:
-		found := make(chan early, 1)
-		found <- e
-		t.early = found
-		return e.lease != 0 && time.Since(e.asked) < earlyFor
+		t.early = e.keep()
+		return e.fresh()
 	default:
 		return true
 	}
@@ -100,12 +111,10 @@ func (t *tenure[C]) grant(ctx context.Context, ttl time.Duration) (int64, error)
 		t.early = nil
 		select {
 		case e := <-granted:
-			if e.lease != 0 && time.Since(e.asked) < earlyFor {
+			if e.fresh() {
 				return e.lease, nil
 			}
-			if e.lease != 0 {
-				t.owned.Go(func() { t.revoke(e.lease) })
-			}
+			t.revoke(e)
 		case <-ctx.Done():
 			return 0, ctx.Err()
 		}

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"berth.dev/pkg/fault"
+	"berth.dev/pkg/loop/looptest"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/store"
-	"berth.dev/pkg/wire"
 )
 
 // Whoever waited for a leader is answered with the first round of the term, whatever
@@ -102,13 +102,7 @@ func TestWhoSleptWhileItGatheredAnswersNothing(t *testing.T) {
 			read := make(chan error, 1)
 			go func() { read <- a.Read(context.Background(), false, func(*toy) { t.Error("it was read") }) }()
 			time.Sleep(time.Millisecond)
-			value, err := wire.Encode(executor("slow"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := fake.Txn(t.Context(), store.Txn{Then: []store.Op{store.Put(space.Key(executor("slow").Ref()), value)}}); err != nil {
-				t.Fatal(err)
-			}
+			looptest.Write(t, fake, executor("slow"))
 			time.Sleep(asleep / 2) // its etcd lease has run out
 			fake.SetHook(nil)
 			b := run(t, s, "b", nil)

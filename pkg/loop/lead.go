@@ -246,9 +246,7 @@ func (t *tenure[C]) gather(ctx context.Context) (r round, err error) {
 				return r, err
 			}
 		case e := <-granted:
-			found := make(chan early, 1)
-			found <- e
-			granted, t.early = nil, found
+			granted, t.early = nil, e.keep()
 		case <-least.C:
 			waited = true
 		case <-most.C:

@@ -99,10 +99,7 @@ func (f *failing) ask() *probe {
 	order := f.asked
 	f.mu.Unlock()
 	f.asking.Go(func() {
-		// As those of the load, with nothing left of it but one that waits.
-		request := Batch{Job: f.w.Job(1001), Stage: "probe", Workers: 8, SKU: f.w.SKU("none")}.Request()
-		request.Priority = &berthv1.Priority{Order: proto.Int64(order)}
-		if f.call(request) {
+		if f.upsert(1001, "probe", order) {
 			p.mark(writes)
 		}
 	})
@@ -135,11 +132,7 @@ func (f *failing) load(ctx context.Context) {
 	running.Go(func() { f.see(ctx) })
 	running.Go(func() {
 		f.steadily(ctx, f.o.upserts, func(i int) {
-			// The order of one that waits: written each time, and nothing is left of it.
-			b := Batch{Job: f.w.Job(1000), Stage: fmt.Sprintf("s-%03d", i%200), Workers: 8, SKU: f.w.SKU("none")}
-			request := b.Request()
-			request.Priority = &berthv1.Priority{Order: proto.Int64(int64(i + 1))}
-			if f.call(request) {
+			if f.upsert(1000, fmt.Sprintf("s-%03d", i%200), int64(i+1)) {
 				f.passed[writes].mark()
 			}
 		})
@@ -170,6 +163,14 @@ func (f *failing) steadily(ctx context.Context, rate int, call func(i int)) {
 		call(i)
 		return nil
 	}) // the error is that of ctx
+}
+
+// upsert changes the order of one that waits: it is written each time, and nothing is
+// left of it.
+func (f *failing) upsert(job int, stage string, order int64) bool {
+	request := Batch{Job: f.w.Job(job), Stage: stage, Workers: 8, SKU: f.w.SKU("none")}.Request()
+	request.Priority = &berthv1.Priority{Order: proto.Int64(order)}
+	return f.call(request)
 }
 
 // call asks for a reservation with a caller's deadline, and counts errors.

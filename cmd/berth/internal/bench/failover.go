@@ -35,10 +35,10 @@ the while: upserts, and batches of one worker that are granted and started. At
 the moment of an outage one more of each is asked for, and a figure is how long
 that took, beside the same just before. Of outages that have many moments, or
 whose leader goes on for a while, it is the longest time in which nothing of the
-load went through. Callers give each
-call 10 s; their errors are counted. Where an outage ends with a new process, its start
-is not part of it: how long that takes to have read all that is stored is told
-apart. What waits is in etcd before the services start.
+load went through. Callers give each call 10 s; their errors are counted. Where
+an outage ends with a new process, its start is not part of it: how long that
+takes to have read all that is stored is told apart. What waits is in etcd
+before the services start.
 
 Outages that cut hosts from each other need root and network namespaces.`
 
@@ -458,7 +458,7 @@ func (f *failing) etcdLeader(ctx context.Context) int {
 func (f *failing) strike(ctx context.Context, one outage, service string) (s struck, err error) {
 	var p *child.Process
 	if err := until(ctx, service+" has no leader", func(ctx context.Context) bool {
-		holder, _, err := f.leader(ctx, service)
+		holder, err := f.leader(ctx, service)
 		p = holder
 		return err == nil && holder != nil
 	}); err != nil {

@@ -129,23 +129,23 @@ func killEtcdLeader(ctx context.Context, f *failing) error {
 	return store.Sleep(ctx, settle)
 }
 
-// leader is the process that leads a service, as etcd has it, and its term; nil
-// while nobody does.
-func (f *failing) leader(ctx context.Context, service string) (*child.Process, int64, error) {
+// leader is the process that leads a service, as etcd has it; nil while
+// nobody does.
+func (f *failing) leader(ctx context.Context, service string) (*child.Process, error) {
 	kv, found, err := f.w.Etcd.Get(ctx, f.w.Space.Key(model.LeaderRef(service)))
 	if err != nil || !found {
-		return nil, 0, err
+		return nil, err
 	}
 	holder, err := leader.ParseHolder(kv)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	for i := range failoverReplicas {
 		if p := f.fleet.Replica(service, i); p.Name == holder.ID {
-			return p, holder.Term, nil
+			return p, nil
 		}
 	}
-	return nil, 0, fault.New(fault.Internal, fault.ReasonInternal, "%s is led by a stranger, %s", service, holder.ID)
+	return nil, fault.New(fault.Internal, fault.ReasonInternal, "%s is led by a stranger, %s", service, holder.ID)
 }
 
 // ready waits until a replica that was away follows etcd again. One that was started
