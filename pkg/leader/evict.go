@@ -106,11 +106,10 @@ func (e *Election) succeed(standing, gone context.Context, s *session, term int6
 	defer cancel()
 	evicted := make(chan error, 1)
 	go func() { evicted <- e.remove(ctx, term) }()
-	if store.Sleep(ctx, standAfter) == nil {
-		// An error leaves it open who leads. Whoever asks next is told.
-		if won, _, _ = e.try(ctx, s); won != 0 {
-			return won, nil
-		}
+	spin(standAfter)
+	// An error leaves it open who leads. Whoever asks next is told.
+	if won, _, _ = e.try(ctx, s); won != 0 {
+		return won, nil
 	}
 	select {
 	case err := <-evicted:

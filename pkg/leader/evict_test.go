@@ -230,8 +230,12 @@ func TestStandsWhileTheEvictIsUnderWay(t *testing.T) {
 				b, proven := newProven(t, f)
 				const late = time.Second
 				f.SetHook(func(_ context.Context, c store.Call) store.Outcome {
-					if c.Method == store.MethodTxn && (!overtaken || c.Txn.Then[0].Delete) {
-						time.Sleep(late) // on its way to etcd
+					switch { // on its way to etcd
+					case c.Method != store.MethodTxn:
+					case c.Txn.Then[0].Delete:
+						time.Sleep(late)
+					case !overtaken:
+						time.Sleep(late + time.Millisecond)
 					}
 					return store.Outcome{}
 				})

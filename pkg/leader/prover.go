@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"syscall"
 	"time"
 
@@ -15,7 +16,9 @@ const (
 	dialTimeout = time.Second
 	// redialPause lies between the two re-dials: a listener that is being replaced
 	// must not look dead.
-	redialPause = 2 * time.Millisecond
+	redialPause = time.Millisecond
+	// knockFor is how long a knock may take: a refusal comes back at once.
+	knockFor = 20 * time.Millisecond
 )
 
 // Prover proves that a leader's process is dead while its host lives. It keeps a
@@ -106,10 +109,9 @@ func hangUp(ctx context.Context, conn net.Conn) bool {
 // only asked again.
 func (p *Prover) dead(ctx context.Context, h Holder) bool {
 	for refused, redial := 0, 1; ; redial++ {
-		conn, err := p.dial(ctx, h.Address)
+		err := p.redial(ctx, h.Address)
 		switch {
 		case err == nil:
-			conn.Close()
 			refused = 0
 			switch p.identify(ctx, h) {
 			case isHolder:
@@ -121,15 +123,30 @@ func (p *Prover) dead(ctx context.Context, h Holder) bool {
 			if refused++; refused == 2 {
 				return true
 			}
+			if spin(redialPause); ctx.Err() != nil {
+				return false
+			}
+			continue
 		default:
 			refused = 0
 		}
-		pause := redialPause
-		if refused == 0 {
-			pause = store.Backoff(redial)
-		}
-		if store.Sleep(ctx, pause) != nil {
+		if store.Sleep(ctx, store.Backoff(redial)) != nil {
 			return false
 		}
 	}
+}
+
+// redial says how it goes to connect again: by a knock where the address is no name,
+// which has to be looked up, and somebody answers at once.
+func (p *Prover) redial(ctx context.Context, address string) error {
+	if at, err := netip.ParseAddrPort(address); err == nil && p.Dial == nil {
+		if err := knock(at, knockFor); err == nil || errors.Is(err, syscall.ECONNREFUSED) {
+			return err
+		}
+	}
+	conn, err := p.dial(ctx, address)
+	if err == nil {
+		conn.Close()
+	}
+	return err
 }
