@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -42,9 +43,10 @@ type agent struct {
 	end context.CancelCauseFunc
 	// room is taken while a request of the agent's waits to be sent.
 	room chan struct{}
-	// beating says that a beat waits to be sent, gone that the stream has ended; of
-	// the relay.
+	// beating says that a beat waits to be sent, gone that the stream has ended, asked
+	// when it last sent more than a beat; of the relay.
 	beating, gone bool
+	asked         time.Time
 	// wake has one element when answers wait, or when the stream is to end.
 	wake chan struct{}
 
@@ -88,12 +90,13 @@ func (r *Relays) heartbeat(in grpc.ServerStream) error {
 	go func() { end(a.receive(in)) }() // the end of the handler ends it
 	// Waiting for one channel takes half of what waiting for two does.
 	for range a.wake {
+		ended := ctx.Err() != nil // whatever came before the end is there now
 		for _, frame := range a.waiting() {
 			if err := in.SendMsg(&rpc.Frame{Bytes: frame}); err != nil {
 				return err
 			}
 		}
-		if ctx.Err() != nil {
+		if ended {
 			break
 		}
 	}

@@ -19,6 +19,14 @@ const (
 	// messageSize is how many bytes share a message; more of one agent's has a
 	// message of its own.
 	messageSize = 256 << 10
+	// endWithin is the time over which the agents of a relay that broke are told, in
+	// steps of endEvery: thousands at once would take the processor from whoever takes
+	// over, and none of them has to be elsewhere before its presence runs out.
+	endWithin = 500 * time.Millisecond
+	endEvery  = 25 * time.Millisecond
+	// quietFor is how long an agent has sent nothing but beats for it not to be told at
+	// once: what it sent before is answered, or has waited for so long already.
+	quietFor = 5 * time.Second
 )
 
 // relay is one stream to a replica.
@@ -75,14 +83,39 @@ func (r *relay) remove(a *agent) {
 	r.stir()
 }
 
-// close ends the streams of all agents.
-func (r *relay) close(err error) {
+// close ends the streams of all agents: of those that may wait for an answer, or send
+// something more, at once, and of the others one after the other, until life ends.
+func (r *relay) close(life context.Context, err error) {
+	quiet := r.breakOff(err)
+	const steps = int(endWithin / endEvery)
+	few := (len(quiet) + steps - 1) / steps
+	for len(quiet) > 0 {
+		for _, a := range quiet[:min(few, len(quiet))] {
+			a.end(err)
+		}
+		if quiet = quiet[min(few, len(quiet)):]; len(quiet) == 0 {
+			break
+		}
+		select {
+		case <-time.After(endEvery):
+		case <-life.Done(): // the others at once
+		}
+	}
+}
+
+// breakOff takes no more of agents, and ends the streams of those that are not quiet.
+func (r *relay) breakOff(err error) (quiet []*agent) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closed = err
 	for _, a := range r.agents {
-		a.end(err)
+		if time.Since(a.asked) < quietFor {
+			a.end(err)
+		} else {
+			quiet = append(quiet, a)
+		}
 	}
+	return quiet
 }
 
 // request has sent what an agent sends, at once. The agent has taken its room.
@@ -92,6 +125,11 @@ func (r *relay) request(a *agent, frame []byte) {
 	if a.gone {
 		return
 	}
+	if r.closed != nil {
+		a.end(r.closed)
+		return
+	}
+	a.asked = time.Now()
 	r.requests = append(r.requests, request{a, frame})
 	r.stir()
 }
@@ -101,6 +139,10 @@ func (r *relay) beat(a *agent) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if a.beating || a.gone {
+		return
+	}
+	if r.closed != nil {
+		a.end(r.closed)
 		return
 	}
 	a.beating = true

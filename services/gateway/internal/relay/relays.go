@@ -6,7 +6,8 @@
 //	agent ── Heartbeat ──┘
 //
 // It promises what a stream of each agent's own would: what an agent sends comes
-// in order, the end of either side is told to the other at once, and an agent that
+// in order, the end of either side is told to the other at once (that of a replica,
+// to agents that have sent nothing but beats for 5 s, within half a second), and an agent that
 // sends much or takes nothing slows down only itself. What brings news is sent at
 // once. A heartbeat that brings none waits a moment for others, and is a number
 // then: most of what thousands of agents cost is system calls.
@@ -55,6 +56,7 @@ type Relays struct {
 	conns   []*grpc.ClientConn
 	life    context.Context
 	end     context.CancelFunc
+	closing sync.WaitGroup // of relays that broke
 
 	mu sync.Mutex
 	// open are those that carry; former says of each replica whether it did not
@@ -120,6 +122,7 @@ func (r *Relays) Run(ctx context.Context) error {
 		})
 	}
 	all.Wait()
+	r.closing.Wait()
 	return nil
 }
 
@@ -148,7 +151,7 @@ func (r *Relays) relay(conn *grpc.ClientConn) error {
 	r.change(func() { r.open = slices.DeleteFunc(r.open, func(o *relay) bool { return o == one }) })
 	cancel()
 	<-sent
-	one.close(broken(r.life, err))
+	r.closing.Go(func() { one.close(r.life, broken(r.life, err)) })
 	return err
 }
 
