@@ -45,7 +45,7 @@ func (w *World) performRegistry(t term, _ *queue.Core, action model.Action) {
 			create.Tasks = append(create.Tasks, handout.CreateTask{Key: task.Key, UID: task.UID, Mod: task.Mod, Lease: task.Lease})
 		}
 		w.call("hand-over", model.ServiceAssigner, t.lives, create, func(value any, err error) {
-			var done queue.HandedOver
+			done := queue.HandedOver{Call: a.Call}
 			if err != nil {
 				for _, task := range a.Tasks {
 					done.Outcomes = append(done.Outcomes, queue.TaskOutcome{UID: task.UID, Reason: fault.Of(err).Reason})

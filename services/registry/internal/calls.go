@@ -26,23 +26,43 @@ type Calls struct {
 	handout   controlv1.HandoutClient
 	tracer    trace.Tracer
 	log       *slog.Logger
+	// What ends the pass and the hand-over that the next takes the place of. They
+	// belong to the goroutine that calls Perform.
+	endPass, endHandOver context.CancelFunc
 }
 
 // NewCalls makes the calls through a gateway.
 func NewCalls(gateway grpc.ClientConnInterface, tracer trace.Tracer, log *slog.Logger) *Calls {
-	return &Calls{controlv1.NewInventoryClient(gateway), controlv1.NewHandoutClient(gateway), tracer, log}
+	return &Calls{
+		inventory: controlv1.NewInventoryClient(gateway), handout: controlv1.NewHandoutClient(gateway),
+		tracer: tracer, log: log, endPass: func() {}, endHandOver: func() {},
+	}
 }
 
 // Perform implements loop.Config.
 func (c *Calls) Perform(t *loop.Term, _ *queue.Core, action model.Action) {
 	switch a := action.(type) {
 	case queue.SendPass:
-		t.Go(func(ctx context.Context) { c.pass(ctx, t, a) })
+		inPlaceOf(&c.endPass, t, func(ctx context.Context) { c.pass(ctx, t, a) })
 	case queue.HandOver:
-		t.Go(func(ctx context.Context) { c.handOver(ctx, t, a) })
+		inPlaceOf(&c.endHandOver, t, func(ctx context.Context) { c.handOver(ctx, t, a) })
 	default:
 		panic(fmt.Sprintf("registry: unknown action %T", action))
 	}
+}
+
+// inPlaceOf makes a call, and ends the one before it: should that be under way still,
+// nobody waits for its outcome any more.
+func inPlaceOf(end *context.CancelFunc, t *loop.Term, call func(ctx context.Context)) {
+	(*end)()
+	ended, cancel := context.WithCancel(context.Background())
+	*end = cancel
+	t.Go(func(ctx context.Context) {
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		defer context.AfterFunc(ended, stop)()
+		call(ctx)
+	})
 }
 
 func (c *Calls) pass(ctx context.Context, t *loop.Term, pass queue.SendPass) {
@@ -98,7 +118,7 @@ func (c *Calls) handOver(ctx context.Context, t *loop.Term, over queue.HandOver)
 	if ctx.Err() != nil {
 		return
 	}
-	done := queue.HandedOver{}
+	done := queue.HandedOver{Call: over.Call}
 	if err != nil {
 		c.log.WarnContext(ctx, "a hand-over was refused", "tasks", len(over.Tasks), "error", err)
 		for _, task := range over.Tasks {

@@ -58,9 +58,9 @@ type Cancelled struct {
 }
 
 // SendPass is an action: offer entries to executor-state, in this order. It is
-// repeated until its outcome is definite, which comes back as PassDone. One
-// pass at most is in flight, and no effect is ever under way when one is cut:
-// it is carried out whatever becomes of effects decided after it.
+// repeated until its outcome is definite, which comes back as PassDone, or until the
+// next is cut, which takes its place. No effect is ever under way when one is cut: it
+// is carried out whatever becomes of effects decided after it.
 type SendPass struct {
 	// Pass rises within the term.
 	Pass, Term int64
@@ -131,10 +131,12 @@ var resultNames = [...]string{"unknown", "granted", "no_fit", "stale", "behind",
 func (r Result) String() string { return resultNames[r] }
 
 // HandOver is an action: hand leases over to the assigner. Like a pass it is
-// one call in flight, repeated until definite, and answered by HandedOver.
+// one call in flight, repeated until definite, and answered by HandedOver, or until
+// the next takes its place.
 type HandOver struct {
-	Term  int64
-	Tasks []Task
+	// Call rises within the term.
+	Call, Term int64
+	Tasks      []Task
 }
 
 // Task is one lease to hand over.
@@ -151,6 +153,7 @@ type Task struct {
 // HandedOver is the event that the outcome of the hand-over in flight is known.
 // Tasks without an outcome are handed over again.
 type HandedOver struct {
+	Call     int64
 	Outcomes []TaskOutcome
 }
 

@@ -41,6 +41,9 @@ type Core struct {
 	ready     *model.Ready            // nil while no registry has begun
 	held      held                    // what is left alone
 
+	// leaders are the terms of the services' leaders in the view; 0 while nobody leads.
+	leaders map[string]int64
+
 	// subject is what the step decides about by itself.
 	subject model.Ref
 
@@ -58,8 +61,10 @@ type Core struct {
 	retryAt       time.Time // of the timer
 	notBefore     time.Time // of the next pass
 	passes        int64
+	entered       int64 // counts what has come into queues
 	flight        *flight
-	handing       map[string]int64    // uid → mod of the hand-over in flight
+	calls         int64
+	handing       *handing
 	handAt        time.Time           // of the next hand-over, at the earliest
 	noteAt        time.Time           // when what is unnoted is written at the latest
 	taken         map[string]*version // taken, the task not seen yet
@@ -88,6 +93,7 @@ func New(config Config) *Core {
 		unsettled: map[string]*version{},
 		unnoted:   map[string]*version{},
 		pendingOf: map[model.Ref]int{},
+		leaders:   map[string]int64{},
 		due:       map[string]*group{},
 		taken:     map[string]*version{},
 		granted:   map[string]*version{},
@@ -150,13 +156,11 @@ func (c *Core) NextDeadline() time.Time {
 	if c.deadlines.len() > 0 {
 		next = earliest(next, c.deadlines.at(0).at)
 	}
-	if len(c.pending) == 0 && c.isReady() {
-		if len(c.due) > 0 && c.flight == nil {
-			next = earliest(next, c.notBefore)
-		}
-		if c.leased.len() > 0 && c.handing == nil {
-			next = earliest(next, c.handAt)
-		}
+	if c.mayOffer() {
+		next = earliest(next, c.notBefore)
+	}
+	if c.mayHandOver() {
+		next = earliest(next, c.handAt)
 	}
 	return next
 }
@@ -230,7 +234,12 @@ func (c *Core) changed(e model.Changed) {
 		known := *r
 		known.Create = e.Create
 		c.set(e.Ref, &known)
+	case *model.Leader:
+		c.leaders[e.Ref.ID] = e.Create
 	default:
+		if e.Ref.Kind == model.KindLeader { // gone
+			delete(c.leaders, e.Ref.ID)
+		}
 		c.set(e.Ref, e.Record)
 	}
 }

@@ -11,7 +11,10 @@ import (
 // flight is the pass in flight.
 type flight struct {
 	pass, wake int64
-	offers     []offer
+	// leader is the term of executor-state's leader that it was cut under, entered how
+	// many had come into queues.
+	leader, entered int64
+	offers          []offer
 }
 
 // offer is an entry of it.
@@ -62,6 +65,12 @@ const firstBehind = 32
 // fit a prefix of its queue as far as the bounds allow, in the one order of all.
 // It waits while anything is under way, so that every entry is durable.
 //
+// While one is in flight it waits for the outcome, with one exception: executor-state
+// has lost the leader under which that was cut, or has another, and there is more to
+// offer now. What that pass offers is in the next one, which has a higher number: whoever
+// has seen it refuses the other, and all that was granted of that is leased in the
+// view, or granted once more by the same lease.
+//
 // Behind a head that did not fit nothing was granted, and nothing will be before
 // it is: so what is offered of a queue is what the last pass found room for and
 // one more, and twice as much once all of that has room.
@@ -70,9 +79,10 @@ const firstBehind = 32
 // changed: executor-state may know of what became free before this view does,
 // and a queue that happens to be woken first must not take it out of turn.
 func (c *Core) sendPass() {
-	if !c.isReady() || c.flight != nil || len(c.pending) > 0 || len(c.due) == 0 || c.now.Before(c.notBefore) {
+	if !c.mayOffer() || c.now.Before(c.notBefore) {
 		return
 	}
+	c.overtake()
 	heads := make([]cursor, 0, len(c.groups))
 	for id, g := range c.groups { // sorted next, without ties
 		heads = append(heads, cursor{group: g, next: g.order.at(0), alone: c.due[id] == nil})
@@ -83,7 +93,7 @@ func (c *Core) sendPass() {
 	c.passes++
 	pass := SendPass{Pass: c.passes, Term: c.term, Cut: c.revision}
 	pass.Entries = make([]PassEntry, 0, len(heads))
-	c.flight = &flight{pass: c.passes, wake: c.wakes, offers: make([]offer, 0, len(heads))}
+	c.flight = &flight{pass: c.passes, wake: c.wakes, leader: c.leaders[model.ServiceExecutorState], entered: c.entered, offers: make([]offer, 0, len(heads))}
 	entries, workers := c.config.PassEntries, c.config.PassWorkers
 	if c.passes == 1 {
 		entries = min(entries, firstBehind)
@@ -112,6 +122,34 @@ func (c *Core) sendPass() {
 	c.notBefore = c.now.Add(c.config.MinDelay)
 	c.countPass()
 	c.out = append(c.out, pass)
+}
+
+// mayOffer says whether a pass may be cut, as soon as its time has come.
+func (c *Core) mayOffer() bool {
+	switch {
+	case !c.isReady() || len(c.pending) > 0:
+		return false
+	case c.flight == nil:
+		return len(c.due) > 0
+	default:
+		return c.leaders[model.ServiceExecutorState] != c.flight.leader && len(c.groups) > 0 && (len(c.due) > 0 || c.flight.entered != c.entered)
+	}
+}
+
+// overtake has the pass in flight be of the past, if there is one.
+func (c *Core) overtake() {
+	if c.flight == nil {
+		return
+	}
+	for _, offer := range c.flight.offers {
+		if v := c.versions[offer.uid]; v != nil {
+			v.offered = false
+		}
+		if g := c.groups[offer.group]; g != nil {
+			c.due[g.id] = g
+		}
+	}
+	c.flight = nil
 }
 
 // offer makes an entry of a reservation. One that the pass before found no room for

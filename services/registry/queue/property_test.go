@@ -376,7 +376,7 @@ func TestQueueIsASortedList(t *testing.T) {
 			config.Order = OrderByClass{}
 		}
 		w := newWorld(config)
-		p := &player{t: t, w: w, twin: m}
+		p := &player{t: t, w: w, twin: m, succeeded: map[string]bool{}}
 		p.see(w.successor(10))
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			p.now()
@@ -395,8 +395,11 @@ type player struct {
 	// remembered.
 	refused map[string]int64
 	call    *HandOver
-	reply   *model.Reply
-	term    int64
+	// succeeded holds the services that have lost the leader under which the call under
+	// way was made, or have another.
+	succeeded map[string]bool
+	reply     *model.Reply
+	term      int64
 	// others are the reservations whose workers were given up.
 	others int
 }
@@ -410,15 +413,18 @@ func (p *player) see(actions []model.Action) {
 			p.name(a)
 		case SendPass:
 			if p.pass != nil {
-				p.t.Fatalf("pass %d while %d is in flight", a.Pass, p.pass.Pass)
+				if !p.succeeded[model.ServiceExecutorState] {
+					p.t.Fatalf("pass %d while %d is in flight", a.Pass, p.pass.Pass)
+				}
+				p.refused = nil // nobody has said so in the pass before
 			}
-			p.pass = &a
+			p.pass, p.succeeded[model.ServiceExecutorState] = &a, false
 			p.comparePass(a)
 		case HandOver:
-			if p.call != nil {
-				p.t.Fatalf("two hand-overs in flight")
+			if p.call != nil && (!p.succeeded[model.ServiceAssigner] || slices.Equal(p.call.Tasks, a.Tasks)) {
+				p.t.Fatalf("two hand-overs in flight: %v and %v", *p.call, a)
 			}
-			p.call = &a
+			p.call, p.succeeded[model.ServiceAssigner] = &a, false
 		case model.Reply:
 			p.reply = &a
 		}
@@ -495,6 +501,11 @@ func (p *player) comparePass(pass SendPass) {
 			p.t.Fatalf("%s is offered again, and was not refused as it is", e.UID)
 		}
 	}
+	for _, sku := range []string{"x", "y"} {
+		if len(offered[sku]) == 0 && len(p.twin.queue(sku)) > 0 {
+			p.t.Fatalf("pass %d offers nothing of %s", pass.Pass, sku)
+		}
+	}
 	for sku, uids := range offered {
 		for i, uid := range uids {
 			if want := p.twin.queue(sku)[i].uid; uid != want {
@@ -505,7 +516,7 @@ func (p *player) comparePass(pass SendPass) {
 }
 
 func (p *player) play() {
-	switch rapid.IntRange(0, 11).Draw(p.t, "what") {
+	switch rapid.IntRange(0, 12).Draw(p.t, "what") {
 	case 0, 1, 2, 3:
 		u := drawUpsert(p.t)
 		u.Spec.Batch = rapid.SampledFrom([]model.Batch{model.BatchUnset, model.BatchUnset, model.BatchBestEffort}).Draw(p.t, "batch")
@@ -535,6 +546,16 @@ func (p *player) play() {
 		p.pass, p.call = nil, nil
 		p.term++
 		p.see(p.w.successor(10 + p.term))
+	case 12:
+		service := rapid.SampledFrom([]string{model.ServiceExecutorState, model.ServiceAssigner}).Draw(p.t, "service")
+		l := &model.Leader{Service: service}
+		_, led := p.w.records[l.Ref()]
+		for _, change := range []model.Changed{{Ref: l.Ref()}, {Ref: l.Ref(), Record: l}} {
+			if led || change.Record != nil {
+				p.succeeded[service] = true
+				p.see(p.w.foreign(change))
+			}
+		}
 	}
 	p.now()
 	p.see(p.w.step(nil))
@@ -619,7 +640,7 @@ func (p *player) finishHandOver() {
 	}
 	call := p.call
 	p.call = nil
-	var done HandedOver
+	done := HandedOver{Call: call.Call}
 	var tasks []model.Changed
 	for _, task := range call.Tasks {
 		view, _ := p.w.core.GetUID(task.UID)

@@ -166,7 +166,10 @@ func (w *world) command(t *testing.T, line string) string {
 	case "pass-done":
 		return show(w.step(w.outcome(a)))
 	case "handed-over":
-		var done HandedOver
+		done := HandedOver{Call: w.core.calls}
+		if call := a.number("call"); call != 0 {
+			done.Call = call
+		}
 		for _, uid := range a.bare {
 			done.Outcomes = append(done.Outcomes, TaskOutcome{UID: uid, Taken: a.named["refused"] == "", Reason: fault.Reason(a.named["refused"])})
 		}
@@ -212,6 +215,10 @@ func (w *world) command(t *testing.T, line string) string {
 			chunk.Workers[i].Since = w.now
 		}
 		return show(w.foreign(model.Changed{Ref: chunk.Ref(), Record: chunk}))
+	case "leader-gone":
+		return show(w.foreign(model.Changed{Ref: model.LeaderRef(a.bare[0])}))
+	case "leader": // another one
+		return show(w.succeed(a.bare[0]))
 	case "executor":
 		e := &model.Executor{ID: a.bare[0], Ordinal: uint32(a.number("ordinal"))}
 		return show(w.foreign(model.Changed{Ref: e.Ref(), Record: e}))
