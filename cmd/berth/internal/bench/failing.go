@@ -36,6 +36,7 @@ const (
 const (
 	writes = "no write"
 	grants = "no grant"
+	hands  = "no hand-over"
 	begins = "no start"
 	// puts are straight to etcd, where its own gap is taken off.
 	puts = "no put to etcd"
@@ -44,7 +45,7 @@ const (
 // measuredBy says by what each service is judged. A grant is asked for by the
 // registry and made by executor-state.
 var measuredBy = map[string][]string{
-	model.ServiceRegistry: {writes, grants}, model.ServiceExecutorState: {grants}, model.ServiceAssigner: {begins},
+	model.ServiceRegistry: {writes, grants}, model.ServiceExecutorState: {grants}, model.ServiceAssigner: {hands, begins},
 }
 
 // failing is a Berth under a steady load while parts of it fail.
@@ -209,6 +210,8 @@ func (f *failing) see(ctx context.Context) {
 			switch e.GetKind() {
 			case berthv1.Event_RESERVATION_LEASED:
 				f.mark(grants, e.GetStage(), batch.Reset)
+			case berthv1.Event_WORKER_ASSIGNED:
+				f.mark(hands, e.GetStage(), batch.Reset)
 			case berthv1.Event_WORKER_STARTED, berthv1.Event_WORKER_RUNNING:
 				f.mark(begins, e.GetStage(), batch.Reset)
 			}

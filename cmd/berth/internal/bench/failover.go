@@ -168,7 +168,7 @@ func (o *failoverOptions) run(ctx context.Context, out, status io.Writer) error 
 // of the same with less, to compare with, or nil.
 func (o *failoverOptions) measure(ctx context.Context, binary string, one outage, status io.Writer, small *Result) (*Result, error) {
 	shows := fmt.Sprintf("%s; %d executors, %d waiting", one.shows, o.executors, o.waiting)
-	f := &failing{o: o, passed: map[string]*gaps{writes: {}, grants: {}, begins: {}}, probes: map[string]*probe{}}
+	f := &failing{o: o, passed: map[string]*gaps{writes: {}, grants: {}, hands: {}, begins: {}}, probes: map[string]*probe{}}
 	if one.etcd {
 		f.passed[puts] = &gaps{}
 	}
