@@ -30,10 +30,10 @@ func TestChaos(t *testing.T) {
 // chaos: the short run has no time for both.
 func TestChaosInNamespaces(t *testing.T) {
 	if !*namespaces {
-		t.Skip("-namespaces is not given")
+		t.Skip("-namespaces is not given: make chaos")
 	}
 	if asked().namespaces.refused {
-		t.Skip("they are not permitted here")
+		t.Skip("network namespaces are not permitted here: they need root")
 	}
 	breakAll(t, Options{Namespaces: true})
 }

@@ -23,6 +23,7 @@ func TestUnreadableRecordIsLeftAlone(t *testing.T) {
 	damaged := w.upsert(&berthv1.Reservation{Job: "damaged", Stage: "s", Count: 2})
 	w.awaitWorkers("damaged", berthv1.Event_WORKER_RUNNING, 2)
 	w.await(damaged, berthv1.Reservation_ACTIVE)
+	w.awaitNoted("damaged")
 
 	key := space.Key(model.Ref{
 		Kind: model.KindReservation, ID: damaged.GetUid(),

@@ -29,6 +29,7 @@ func TestWhatIsWrongIsRefused(t *testing.T) {
 	w.awaitReady(1)
 	w.await(w.upsert(&berthv1.Reservation{Job: "good", Stage: "s", Count: 1}), berthv1.Reservation_ACTIVE)
 	w.awaitWorkers("good", berthv1.Event_WORKER_RUNNING, 1)
+	w.awaitNoted("good")
 	w.quiesce()
 	before := w.keys(space.Prefix())
 

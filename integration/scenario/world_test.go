@@ -296,6 +296,13 @@ func (w *world) awaitWorkers(job string, kind berthv1.Event_Kind, n int) map[int
 	return seen
 }
 
+// awaitNoted waits until the record of a job's only reservation says that it is ACTIVE,
+// which is some time after its task does.
+func (w *world) awaitNoted(job string) {
+	w.Helper()
+	w.awaitEvents(job, func(e *berthv1.Event) bool { return e.GetKind() == berthv1.Event_RESERVATION_ASSIGNED })
+}
+
 // keys reads everything there is now, as the revision of each key.
 func (w *world) keys(prefix string) map[string]int64 {
 	w.Helper()
