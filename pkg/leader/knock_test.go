@@ -50,12 +50,10 @@ func fullListener(t *testing.T) netip.AddrPort {
 		t.Fatal(err)
 	}
 	at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(name.(*syscall.SockaddrInet4).Port))
-	for range 8 { // its queue takes one or two
-		conn, err := net.DialTimeout("tcp", at.String(), 50*time.Millisecond)
-		if err != nil {
+	for range 8 { // its queue takes one or two, and keeps who has hung up
+		if knock(at, 50*time.Millisecond) != nil {
 			return at
 		}
-		t.Cleanup(func() { conn.Close() })
 	}
 	t.Fatal("a listener of which nobody accepts takes any number")
 	return at
