@@ -164,22 +164,11 @@ func (e *Election) await(standing context.Context, s *session, h Holder) int64 {
 			if !e.cfg.Prove(ctx, h, suspect) {
 				return
 			}
-			log := e.cfg.Log.With("key", e.cfg.Key, "leader", h.ID, "term", h.Term)
-			// Dead is dead: the proof is as good once the leader is old enough.
-			if store.Sleep(ctx, evictAge-time.Since(since)) != nil {
-				return
-			}
-			err := e.mayEvict(ctx, h.Term, calm)
-			if err == nil {
-				// That the key is gone, which ends ctx, does not end this.
-				won, err = e.succeed(standing, ctx, s, h.Term)
-			}
-			switch {
-			case won != 0, err == nil:
-				log.Info("the leader's process was dead, and is evicted")
+			// Dead is dead: the proof is as good once the leader is old enough, and
+			// whatever else is in the way has passed.
+			if store.Sleep(ctx, evictAge-time.Since(since)) == nil {
+				won = e.replace(standing, ctx, s, h, calm)
 				cancel() // the key is gone: nobody needs to be told by a watch
-			case ctx.Err() == nil: // or else the key has gone meanwhile
-				log.Warn("the leader's process is dead, but not evicted", "err", err)
 			}
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,7 +12,7 @@ import (
 )
 
 const (
-	// evictLimit evicts are sent in an evictWindow by one replica at most: two
+	// evictLimit leaders are evicted in an evictWindow by one replica at most: two
 	// replicas that take each other for dead must not play ping-pong for long.
 	evictLimit  = 3
 	evictWindow = time.Minute
@@ -42,21 +43,40 @@ type inquiry struct {
 	answer chan error // has one
 }
 
-// Evict deletes the key of a leader that is proven dead, if its term is still
-// that. Only a waiting candidate evicts, and only when its own session lives, its
-// view is current, etcd has no alarm, the leader was there for a second, and this
-// replica has not evicted three times within a minute. An error that does not
-// wrap ErrNotEvicted is one of the store's.
-func (e *Election) Evict(ctx context.Context, term int64) error {
-	if err := e.mayEvict(ctx, term, nil); err != nil {
-		return err
+// replace evicts the holder, which is proven dead, and stands, again and again until
+// its key is gone, which ends gone too. It answers the term that it won, if any. What
+// was in the way, an etcd that elects a leader of its own, or an answer that was lost,
+// is asked for once more with the pauses of store.Backoff: without that the TTL would
+// decide, and etcd gives every lease a new one when its leader changes.
+func (e *Election) replace(standing, gone context.Context, s *session, h Holder, calm *inquiry) (won int64) {
+	log := e.cfg.Log.With("key", e.cfg.Key, "leader", h.ID, "term", h.Term)
+	for attempt := 1; ; attempt++ {
+		err := e.mayEvict(gone, h.Term, calm)
+		if calm = nil; err == nil {
+			// That the key is gone does not end this.
+			won, err = e.succeed(standing, gone, s, h.Term)
+		}
+		switch {
+		case won != 0, err == nil:
+			log.Info("the leader's process was dead, and is evicted")
+			return won
+		case gone.Err() != nil:
+			return 0
+		case attempt == 1:
+			log.Warn("the leader's process is dead, but not evicted yet", "err", err)
+		}
+		if store.Sleep(gone, store.Backoff(attempt)) != nil {
+			return 0
+		}
 	}
-	return e.remove(ctx, term)
 }
 
-// mayEvict says why an evict is not to be sent, and counts it otherwise. Calm is of
-// who may have asked already whether etcd is; without it, or when that was too long
-// ago, it asks now.
+// mayEvict says why the leader of a term, which is proven dead, is not to be evicted,
+// and counts that it is otherwise. Only a waiting candidate evicts, and only when its
+// own session lives, its view is current, etcd has no alarm, the leader was there for a
+// second, and this replica has not evicted three within a minute. Calm is of who may
+// have asked already whether etcd is; without it, or when that was too long ago, it
+// asks now. An error that does not wrap ErrNotEvicted is one of the store's.
 func (e *Election) mayEvict(ctx context.Context, term int64, calm *inquiry) error {
 	e.mu.Lock()
 	w := e.waiting
@@ -80,7 +100,7 @@ func (e *Election) mayEvict(ctx context.Context, term int64, calm *inquiry) erro
 	if err != nil {
 		return err
 	}
-	if !e.guard.allow(time.Now()) {
+	if !e.guard.allow(time.Now(), term) {
 		return fmt.Errorf("%w: %d within %v already", ErrNotEvicted, evictLimit, evictWindow)
 	}
 	return nil
@@ -104,15 +124,15 @@ func (e *Election) remove(ctx context.Context, term int64) error {
 func (e *Election) succeed(standing, gone context.Context, s *session, term int64) (won int64, err error) {
 	ctx, cancel := context.WithTimeout(standing, store.DefaultTimeout)
 	defer cancel()
-	evicted := make(chan error, 1)
-	go func() { evicted <- e.remove(ctx, term) }()
+	removed := make(chan error, 1)
+	go func() { removed <- e.remove(ctx, term) }()
 	spin(standAfter)
 	// An error leaves it open who leads. Whoever asks next is told.
 	if won, _, _ = e.try(ctx, s); won != 0 {
 		return won, nil
 	}
 	select {
-	case err := <-evicted:
+	case err := <-removed:
 		return 0, err
 	case <-gone.Done():
 		return 0, gone.Err()
@@ -128,22 +148,32 @@ func (e *Election) calm(ctx context.Context) error {
 	return err
 }
 
-// guard counts evicts.
+// guard counts the leaders that were evicted.
 type guard struct {
 	mu   sync.Mutex
-	sent []time.Time
+	sent []evicted
 }
 
-// allow counts one more evict, unless there were too many of late.
-func (g *guard) allow(now time.Time) bool {
+// evicted is a leader's term, and when its evict was first sent.
+type evicted struct {
+	term int64
+	at   time.Time
+}
+
+// allow counts one more leader, unless there were too many of late. One that was
+// counted is not counted again.
+func (g *guard) allow(now time.Time, term int64) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for len(g.sent) > 0 && now.Sub(g.sent[0]) >= evictWindow {
+	for len(g.sent) > 0 && now.Sub(g.sent[0].at) >= evictWindow {
 		g.sent = g.sent[1:]
+	}
+	if slices.ContainsFunc(g.sent, func(e evicted) bool { return e.term == term }) {
+		return true
 	}
 	if len(g.sent) >= evictLimit {
 		return false
 	}
-	g.sent = append(g.sent, now)
+	g.sent = append(g.sent, evicted{term, now})
 	return true
 }

@@ -15,7 +15,7 @@ type standby struct {
 	*leader.Election
 	first *leader.Leadership
 	won   <-chan *leader.Leadership
-	fit   bool
+	fits  func() bool
 }
 
 // moment is more than what follows at once takes.
@@ -23,11 +23,11 @@ const moment = 10 * time.Millisecond
 
 func newStandby(t *testing.T, f *store.Fake, prove func(context.Context, leader.Holder, func()) bool) *standby {
 	t.Helper()
-	b := &standby{first: win(t, newElection(t, f, "x", "a")), fit: true}
+	b := &standby{first: win(t, newElection(t, f, "x", "a")), fits: func() bool { return true }}
 	var err error
 	b.Election, err = leader.New(leader.Config{
 		Store: f, Key: "x", TTL: ttl, Candidate: leader.Candidate{ID: "b"},
-		Prove: prove, MayEvict: func() bool { return b.fit },
+		Prove: prove, MayEvict: func() bool { return b.fits() },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -138,7 +138,7 @@ func TestEvictGuards(t *testing.T) {
 	}{
 		"nothing":   {func(*store.Fake, *standby) {}, true},
 		"alarm":     {func(f *store.Fake, _ *standby) { f.SetAlarms("NOSPACE") }, false},
-		"unfit":     {func(_ *store.Fake, b *standby) { b.fit = false }, false},
+		"unfit":     {func(_ *store.Fake, b *standby) { b.fits = func() bool { return false } }, false},
 		"no alarms": {func(f *store.Fake, _ *standby) { f.SetHook(dropAlarms) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -284,4 +284,69 @@ func TestAHungEvictKeepsNobodyFromLeading(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A proof is as good once what was in the way of the evict has passed: an etcd that
+// elects a leader of its own, a request that was lost, a view that was not current.
+func TestADeadLeaderIsEvictedOnceThatCanBe(t *testing.T) {
+	lost := func(is func(c store.Call) bool) func(f *store.Fake, b *standby, until time.Time) {
+		return func(f *store.Fake, _ *standby, until time.Time) {
+			f.SetHook(func(_ context.Context, c store.Call) store.Outcome {
+				if is(c) && time.Now().Before(until) {
+					return store.Drop()
+				}
+				return store.Outcome{}
+			})
+		}
+	}
+	for name, spoil := range map[string]func(f *store.Fake, b *standby, until time.Time){
+		"no answer about alarms": lost(func(c store.Call) bool { return c.Method == store.MethodAlarms }),
+		"evicts are lost":        lost(func(c store.Call) bool { return c.Method == store.MethodTxn && c.Txn.Then[0].Delete }),
+		"nothing is written":     lost(func(c store.Call) bool { return c.Method == store.MethodTxn }),
+		"an alarm": func(f *store.Fake, _ *standby, until time.Time) {
+			f.SetAlarms("NOSPACE")
+			time.AfterFunc(time.Until(until), func() { f.SetAlarms() })
+		},
+		"not fit": func(_ *store.Fake, b *standby, until time.Time) {
+			b.fits = func() bool { return !time.Now().Before(until) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onFake(t, func(t *testing.T, f *store.Fake) {
+				const trouble = 2 * time.Second
+				b, proven := newProven(t, f)
+				spoil(f, b, time.Now().Add(2*time.Second+trouble))
+				<-proven
+				began := time.Now()
+				<-b.won
+				if took := time.Since(began); took < trouble || took > trouble+500*time.Millisecond {
+					t.Errorf("it leads %v after the proof", took)
+				}
+				f.SetHook(nil)
+			})
+		})
+	}
+}
+
+// An evict that is late finds another leader, and leaves that alone.
+func TestALateEvictDeposesNobody(t *testing.T) {
+	onFake(t, func(t *testing.T, f *store.Fake) {
+		b, proven := newProven(t, f)
+		late := false
+		f.SetHook(func(_ context.Context, c store.Call) store.Outcome {
+			if c.Method == store.MethodTxn && c.Txn.Then[0].Delete && !late {
+				late = true
+				return store.Hold() // on its way to etcd
+			}
+			return store.Outcome{}
+		})
+		<-proven
+		second := <-b.won // by another evict
+		f.SetHook(nil)
+		f.ReleaseHeld()
+		time.Sleep(time.Second)
+		if !late || !second.Valid() || second.Term() <= b.first.Term() {
+			t.Errorf("an evict was late: %v; term %d: %v", late, second.Term(), second.Err())
+		}
+	})
 }

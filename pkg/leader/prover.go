@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"syscall"
 	"time"
 
@@ -19,6 +20,9 @@ const (
 	redialPause = time.Millisecond
 	// knockFor is how long a knock may take: a refusal comes back at once.
 	knockFor = 20 * time.Millisecond
+	// renewAfter is how long a connection is kept. A server ends one on which nothing
+	// is said after two minutes, which looks like its death.
+	renewAfter = time.Minute
 )
 
 // Prover proves that a leader's process is dead while its host lives. It keeps a
@@ -37,25 +41,53 @@ type Prover struct {
 // ctx is over. What it was never connected to it cannot prove dead. It calls
 // suspect when the connection ended, before it dials again.
 func (p *Prover) Prove(ctx context.Context, h Holder, suspect func()) bool {
+	ended := false // the last connection to it was, by the other side
 	for attempt := 1; ctx.Err() == nil; attempt++ {
-		conn, err := p.dial(ctx, h.Address)
-		if err == nil {
-			if p.identify(ctx, h) == isHolder {
-				attempt = 0
-				if hangUp(ctx, conn) {
-					suspect()
-					if p.dead(ctx, h) {
-						return true
-					}
-				}
+		if conn := p.connect(ctx, h); conn != nil {
+			attempt = 0
+			if ended = p.outlives(ctx, h, conn); ended {
+				suspect()
 			}
-			conn.Close()
+		}
+		if ended && p.dead(ctx, h) {
+			return true
 		}
 		if store.Sleep(ctx, store.Backoff(attempt+1)) != nil {
 			break
 		}
 	}
 	return false
+}
+
+// connect answers a connection to the holder, or nil if somebody else answers, or
+// nobody.
+func (p *Prover) connect(ctx context.Context, h Holder) net.Conn {
+	conn, err := p.dial(ctx, h.Address)
+	if err != nil {
+		return nil
+	}
+	if p.identify(ctx, h) != isHolder {
+		conn.Close()
+		return nil
+	}
+	return conn
+}
+
+// outlives waits until the other side has ended the connection, and says so: a
+// time-out is no end. In time it makes another connection, and closes the former only
+// then: at no moment is there none.
+func (p *Prover) outlives(ctx context.Context, h Holder, conn net.Conn) bool {
+	for {
+		ended, err := hangUp(ctx, conn, renewAfter)
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			conn.Close()
+			return ended
+		}
+		if next := p.connect(ctx, h); next != nil {
+			conn.Close()
+			conn = next
+		}
+	}
 }
 
 func (p *Prover) dial(ctx context.Context, address string) (net.Conn, error) {
@@ -95,12 +127,15 @@ func (p *Prover) identify(ctx context.Context, h Holder) verdict {
 }
 
 // hangUp waits until the other side ends the connection, and says so: EOF or a
-// reset, not a time-out. What it sends is nobody's business.
-func hangUp(ctx context.Context, conn net.Conn) bool {
-	defer conn.Close()
+// reset, not a time-out, such as that of the given time. What it sends is nobody's
+// business.
+func hangUp(ctx context.Context, conn net.Conn, within time.Duration) (ended bool, err error) {
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	_, err := io.Copy(io.Discard, conn)
-	return ctx.Err() == nil && (err == nil || errors.Is(err, syscall.ECONNRESET))
+	if err := conn.SetReadDeadline(time.Now().Add(within)); err != nil {
+		return false, err
+	}
+	_, err = io.Copy(io.Discard, conn)
+	return ctx.Err() == nil && (err == nil || errors.Is(err, syscall.ECONNRESET)), err
 }
 
 // dead dials again until what it finds is a proof, or the holder itself: two

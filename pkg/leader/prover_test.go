@@ -8,6 +8,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"berth.dev/pkg/leader"
@@ -257,6 +258,8 @@ type endingConn struct {
 func (c endingConn) Read([]byte) (int, error) { return 0, c.err }
 func (c endingConn) Close() error             { return nil }
 
+func (endingConn) SetReadDeadline(time.Time) error { return nil }
+
 // A process that is frozen keeps its connection: nothing is proven for as long
 // as one cares to wait.
 func TestFrozenProcessIsNoProof(t *testing.T) {
@@ -273,4 +276,40 @@ func TestFrozenProcessIsNoProof(t *testing.T) {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		t.Error("gave up early")
 	}
+}
+
+// A server ends a connection on which nothing is said after two minutes. There is
+// another one by then, so that nobody is suspected, and a death is seen at any time.
+func TestAConnectionIsRenewedBeforeItIsEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var open []net.Conn
+		died, dials, suspected := false, 0, 0
+		p := &leader.Prover{Dial: func(context.Context, string) (net.Conn, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if dials++; died {
+				return nil, syscall.ECONNREFUSED
+			}
+			ours, theirs := net.Pipe()
+			open = append(open, theirs)
+			time.AfterFunc(2*time.Minute, func() { theirs.Close() })
+			return ours, nil
+		}}
+		proven := make(chan bool, 1)
+		go func() { proven <- p.Prove(t.Context(), holder("anywhere"), func() { suspected++ }) }()
+		time.Sleep(10*time.Minute + time.Second)
+		mu.Lock()
+		if dials < 6 || dials > 12 {
+			t.Errorf("%d connections in ten minutes", dials)
+		}
+		died = true
+		for _, conn := range open {
+			conn.Close()
+		}
+		mu.Unlock()
+		if !<-proven || suspected != 1 {
+			t.Errorf("suspected %d times", suspected)
+		}
+	})
 }

@@ -1,0 +1,11 @@
+package leader
+
+import "context"
+
+// Evict deletes the key of a leader as who has a proof does, and does not stand.
+func (e *Election) Evict(ctx context.Context, term int64) error {
+	if err := e.mayEvict(ctx, term, nil); err != nil {
+		return err
+	}
+	return e.remove(ctx, term)
+}
