@@ -9,7 +9,6 @@ import (
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	"berth.dev/pkg/fault"
-	"berth.dev/pkg/rpc"
 )
 
 // The bounds of forwarded reports.
@@ -19,8 +18,9 @@ const (
 	reportCalls     = 4
 	reportCallLimit = 10 * time.Second
 	// reportCallBytes bounds the reports of a call, and what reports are joined
-	// into. A single report of an agent may be larger, as large as a message may be.
-	reportCallBytes = rpc.PeerMessageLimit - 256<<10
+	// into: the assigner decides all of them in one step. A single report of an agent
+	// may be larger, as large as a message may be.
+	reportCallBytes = 4<<20 - 256<<10
 )
 
 // Reports forwards what agents report to the assigner, many agents to a call:

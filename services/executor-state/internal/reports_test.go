@@ -14,7 +14,6 @@ import (
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	"berth.dev/pkg/fault"
-	"berth.dev/pkg/rpc"
 )
 
 // handout answers calls of reports as it is told to.
@@ -88,7 +87,7 @@ func TestReportsFitMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls []int
 		r := newReports(func(ctx context.Context, req *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer, error) {
-			if size := proto.Size(req); size > rpc.PeerMessageLimit {
+			if size := proto.Size(req); size > 4<<20 {
 				t.Errorf("a call of %d bytes", size)
 			}
 			calls = append(calls, len(req.GetReports()))

@@ -28,6 +28,11 @@ const (
 	workOfNote   = 16
 )
 
+// answerBytes is what a pass may have to say in its answer, about; it begins nothing
+// more after that, for the answer is one message. That the rest is LATER takes less
+// than the rest does in the pass.
+const answerBytes = 4 << 20
+
 // takePass tries the entries in order. A group stops at its first entry that
 // does not fit or is stale; the others go on. Those that it does not get to are
 // to be offered again, in whatever order is due then: nothing behind them is
@@ -46,7 +51,7 @@ func (c *Core) takePass(token uint64, p Pass) {
 	before := c.refused
 	c.refused = make(map[string]*refused, len(before))
 	c.spent = 0
-	forgot := false
+	said, forgot := 0, false
 	for i, entry := range p.Entries {
 		known, again := before[entry.UID], entry.Again
 		switch {
@@ -69,7 +74,7 @@ func (c *Core) takePass(token uint64, p Pass) {
 		switch {
 		case stopped[entry.Group]:
 			c.remember(known)
-		case i > 0 && c.spent >= c.limits.pass:
+		case i > 0 && (c.spent >= c.limits.pass || said >= c.limits.answer):
 			outcome = Outcome{UID: entry.UID, Result: Later}
 			c.remember(known)
 		default:
@@ -81,6 +86,7 @@ func (c *Core) takePass(token uint64, p Pass) {
 			c.counts.attempt(outcome)
 			continue
 		}
+		said += 48 + len(outcome.UID) + len(outcome.Reason) + len(outcome.Message)
 		outcomes = append(outcomes, outcome)
 	}
 	c.subject = model.Ref{}

@@ -190,3 +190,48 @@ func TestWhatFitsIsReachedThoughExecutorsChange(t *testing.T) {
 		r.ready(other)
 	}
 }
+
+// An answer is one message: a pass that has much to say is cut, and those that follow
+// get to the end, for what was said is not said again.
+func TestAnAnswerIsOneMessage(t *testing.T) {
+	const n = 40
+	r := lead(DefaultConfig())
+	r.core.limits.answer = 500
+	r.ready(small("e", 1000, 1))
+	var entries []Entry
+	for i := range n {
+		k := cpu(2000 + int64(i)) // more than there is
+		entries = append(entries, r.queue(fmt.Sprintf("u%02d", i), 1, k))
+	}
+	last := r.queue("last", 1, cpu(1000))
+	entries = append(entries, last)
+	first := r.rev
+	for passes := 1; ; passes++ {
+		later := 0
+		value, err := r.do(Pass{Term: r.registryTerm(), Pass: first + int64(passes), Cut: r.rev, Entries: entries})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range value.([]Outcome) {
+			i := slices.IndexFunc(entries, func(e Entry) bool { return e.UID == o.UID })
+			switch {
+			case o.Result == Later:
+				later++
+			case o.Result == Granted && o.UID == "last":
+			case later > 0 || o.Result != NoFit:
+				t.Fatalf("%+v after %d that were not looked at", o, later)
+			default:
+				entries[i] = again(entries[i])
+			}
+		}
+		if later == 0 {
+			if passes < 3 || passes > n/2 {
+				t.Errorf("%d passes", passes)
+			}
+			return
+		}
+		if passes > n {
+			t.Fatalf("%d passes do not get to the end", passes)
+		}
+	}
+}

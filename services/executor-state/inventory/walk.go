@@ -11,11 +11,11 @@ type limits struct {
 	// block is blockSize, narrow is up to how many executors of a section are
 	// looked at one by one, without bounds.
 	block, narrow int
-	// pass is passWork, sweep is sweepWork.
-	pass, sweep int
+	// pass is passWork, answer is answerBytes, sweep is sweepWork.
+	pass, answer, sweep int
 }
 
-var defaultLimits = limits{block: blockSize, narrow: blockSize, pass: passWork, sweep: sweepWork}
+var defaultLimits = limits{block: blockSize, narrow: blockSize, pass: passWork, answer: answerBytes, sweep: sweepWork}
 
 // endless is more workers than any batch has.
 const endless = math.MaxInt64

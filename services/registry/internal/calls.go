@@ -69,14 +69,7 @@ func (c *Calls) pass(ctx context.Context, t *loop.Term, pass queue.SendPass) {
 	request := &controlv1.PassRequest{Term: pass.Term, Pass: pass.Pass, Cut: pass.Cut}
 	request.Entries = make([]*controlv1.PassEntry, 0, len(pass.Entries))
 	for _, e := range pass.Entries {
-		if e.Again {
-			request.Entries = append(request.Entries, &controlv1.PassEntry{Uid: e.UID, Again: e.Mod, Group: e.Group})
-			continue
-		}
-		request.Entries = append(request.Entries, &controlv1.PassEntry{
-			Key: wire.Key(e.Key), Uid: e.UID, Epoch: e.Epoch, Mod: e.Mod, Group: e.Group,
-			Constraints: wire.Constraints(e.Constraints), Seats: wire.Runs(e.Seats), Trace: string(e.Trace),
-		})
+		request.Entries = append(request.Entries, entryOf(e))
 	}
 	traced, granted := c.tracePass(ctx, pass, request)
 	answer, err := replica.Definite(ctx, c.log, "pass", func(ctx context.Context) (*controlv1.PassAnswer, error) {
@@ -103,6 +96,17 @@ func (c *Calls) pass(ctx context.Context, t *loop.Term, pass queue.SendPass) {
 		}
 	}
 	t.Post(done)
+}
+
+// entryOf is an entry as it is sent, of at most e.Bytes() bytes.
+func entryOf(e queue.PassEntry) *controlv1.PassEntry {
+	if e.Again {
+		return &controlv1.PassEntry{Uid: e.UID, Again: e.Mod, Group: e.Group}
+	}
+	return &controlv1.PassEntry{
+		Key: wire.Key(e.Key), Uid: e.UID, Epoch: e.Epoch, Mod: e.Mod, Group: e.Group,
+		Constraints: wire.Constraints(e.Constraints), Seats: wire.Runs(e.Seats), Trace: string(e.Trace),
+	}
 }
 
 func (c *Calls) handOver(ctx context.Context, t *loop.Term, over queue.HandOver) {

@@ -3,13 +3,18 @@ package internal
 import (
 	"context"
 	"log/slog"
+	"math"
+	"strings"
 	"testing"
 	"time"
 
 	"go.opentelemetry.io/otel/trace/noop"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
 
 	controlv1 "berth.dev/api/berth/control/v1"
+	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/loop"
 	"berth.dev/pkg/loop/looptest"
 	"berth.dev/pkg/model"
@@ -76,6 +81,30 @@ func TestACallThatWasOvertakenEnds(t *testing.T) {
 			}
 		}
 	}
+}
+
+// What an entry takes in a message is never more than its pass is told that it does.
+func TestAnEntryIsNoLargerThanItSays(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.OneOf(rapid.StringN(0, 20, 60), rapid.Just(strings.Repeat("x", 300)))
+		list := rapid.SliceOfN(text, 0, 5)
+		e := queue.PassEntry{
+			Key: model.Key{Job: text.Draw(t, "job"), Stage: text.Draw(t, "stage"), Name: text.Draw(t, "name")},
+			UID: text.Draw(t, "uid"), Epoch: rapid.Int64().Draw(t, "epoch"), Mod: rapid.Int64().Draw(t, "mod"), Group: text.Draw(t, "group"),
+			Trace: model.Trace(text.Draw(t, "trace")), Again: rapid.Bool().Draw(t, "again"),
+			Constraints: constraint.Constraints{
+				Resources: rapid.MapOfN(text, rapid.Int64(), 0, 5).Draw(t, "resources"), Attributes: rapid.MapOfN(text, text, 0, 5).Draw(t, "attributes"),
+				SKU: text.Draw(t, "sku"), Pools: list.Draw(t, "pools"), Role: text.Draw(t, "role"), Avoid: list.Draw(t, "avoid"),
+				SameShape: true, Pack: true, Spread: constraint.Spread{By: text.Draw(t, "by"), Max: rapid.Int32Min(1).Draw(t, "max")},
+			},
+		}
+		for range rapid.IntRange(0, 5).Draw(t, "runs") {
+			e.Seats = append(e.Seats, model.Run{First: math.MaxInt32, Last: math.MaxInt32, Number: math.MaxInt32})
+		}
+		if size := proto.Size(&controlv1.PassRequest{Entries: []*controlv1.PassEntry{entryOf(e)}}); size > e.Bytes() {
+			t.Fatalf("%d bytes, and not %d: %+v", size, e.Bytes(), e)
+		}
+	})
 }
 
 func next[T any](t *testing.T, from <-chan T) T {

@@ -187,6 +187,11 @@ type Config struct {
 	// PassEntries and PassWorkers bound what a pass holds beyond the heads of
 	// its groups; 512 and 50,000.
 	PassEntries, PassWorkers int
+	// PassBytes bounds what a pass takes as a message, heads included: one that would
+	// take more ends before, and the next goes on from there. About 12 MiB, of the 16
+	// that a message between Berth's processes may have: 150,000 heads that are offered
+	// again, 40,000 and more that are not.
+	PassBytes int
 	// KeepEnded is how long ended versions are kept; model.KeepTerminal, which is
 	// what callers count on. Simulators shorten it, so that names come again.
 	KeepEnded time.Duration
@@ -201,6 +206,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.MinDelay, time.Millisecond)
 	setDefault(&c.PassEntries, 512)
 	setDefault(&c.PassWorkers, 50_000)
+	setDefault(&c.PassBytes, 12<<20)
 	setDefault(&c.KeepEnded, model.KeepTerminal)
 	return c
 }

@@ -116,7 +116,8 @@
 // far as the last pass found room there and as Config.PassEntries and
 // Config.PassWorkers allow, in one order of all.
 // A STALE or BEHIND entry needs nothing: whatever changes a head offers it again.
-// What a pass did not get to (LATER) is due at once.
+// What a pass did not get to (LATER) is due at once, and so is what it had no room for:
+// a pass is one message (Config.PassBytes).
 // Between the cuts of two passes, and between two hand-overs, lies at least
 // Config.MinDelay.
 //

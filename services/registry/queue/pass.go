@@ -15,6 +15,10 @@ type flight struct {
 	// many had come into queues.
 	leader, entered int64
 	offers          []offer
+	// left are the groups whose heads it had no room for, before how many entries the
+	// last pass had that left some.
+	left   []string
+	before int
 }
 
 // offer is an entry of it.
@@ -75,6 +79,9 @@ const firstBehind = 32
 // it is: so what is offered of a queue is what the last pass found room for and
 // one more, and twice as much once all of that has room.
 //
+// A pass is one message. Where all heads would be too large for one it ends early, and
+// the next one goes on where it ended: what was refused is named only by then.
+//
 // A head that did not fit is offered too, though nothing is known to have
 // changed: executor-state may know of what became free before this view does,
 // and a queue that happens to be woken first must not take it out of turn.
@@ -93,8 +100,8 @@ func (c *Core) sendPass() {
 	c.passes++
 	pass := SendPass{Pass: c.passes, Term: c.term, Cut: c.revision}
 	pass.Entries = make([]PassEntry, 0, len(heads))
-	c.flight = &flight{pass: c.passes, wake: c.wakes, leader: c.leaders[model.ServiceExecutorState], entered: c.entered, offers: make([]offer, 0, len(heads))}
-	entries, workers := c.config.PassEntries, c.config.PassWorkers
+	c.flight = &flight{pass: c.passes, wake: c.wakes, leader: c.leaders[model.ServiceExecutorState], entered: c.entered, offers: make([]offer, 0, len(heads)), before: c.endedAt}
+	entries, workers, bytes := c.config.PassEntries, c.config.PassWorkers, c.config.PassBytes
 	if c.passes == 1 {
 		entries = min(entries, firstBehind)
 	}
@@ -112,11 +119,27 @@ func (c *Core) sendPass() {
 			entries--
 			workers -= size
 		}
-		pass.Entries = append(pass.Entries, c.offer(at.group, at.next))
+		entry := c.entry(at.group, at.next)
+		if bytes -= entry.Bytes(); bytes < 0 && len(pass.Entries) > 0 {
+			if at.rank == 0 {
+				c.flight.left = append(c.flight.left, at.group.id)
+			}
+			for _, head := range heads {
+				c.flight.left = append(c.flight.left, head.group.id)
+			}
+			break
+		}
+		c.versions[entry.UID].offered = true
+		c.flight.offers = append(c.flight.offers, offer{uid: entry.UID, group: entry.Group, mod: entry.Mod, again: entry.Again})
+		pass.Entries = append(pass.Entries, entry)
 		if at.rank++; !at.alone && at.rank != at.group.order.len() && at.rank != at.group.depth {
 			at.next = at.group.order.at(at.rank)
 			heap.Push(behind, at)
 		}
+	}
+	c.endedAt = 0
+	if len(c.flight.left) > 0 {
+		c.endedAt = len(c.flight.offers)
 	}
 	c.subject = model.Ref{}
 	c.notBefore = c.now.Add(c.config.MinDelay)
@@ -149,25 +172,52 @@ func (c *Core) overtake() {
 			c.due[g.id] = g
 		}
 	}
+	c.goOn(c.flight)
 	c.flight = nil
 }
 
-// offer makes an entry of a reservation. One that the pass before found no room for
-// is named and no more as long as it has not changed. One that avoids executors does
-// so with time, and is always told of in whole.
-func (c *Core) offer(g *group, r *model.Reservation) PassEntry {
-	c.subject = r.Ref()
+// goOn has the next pass hold what this one had no room for.
+func (c *Core) goOn(f *flight) {
+	for _, id := range f.left {
+		if g := c.groups[id]; g != nil {
+			c.makeDue(g)
+		}
+	}
+}
+
+// refused says whether a reservation is named and no more: the pass before found no room
+// for it, and it has not changed since. One that avoids executors does so with time,
+// and is always told of in whole.
+func (c *Core) refused(r *model.Reservation) bool {
 	v := c.versions[r.UID]
-	v.offered = true
-	again := v.refusedIn != 0 && v.refusedIn == c.passes-1 && v.refusedMod == r.Mod && len(r.Failed) == 0
-	c.flight.offers = append(c.flight.offers, offer{uid: r.UID, group: g.id, mod: r.Mod, again: again})
-	if again {
+	return v.refusedIn != 0 && v.refusedIn == c.passes-1 && v.refusedMod == r.Mod && len(r.Failed) == 0
+}
+
+// entry is what a pass tells of a reservation.
+func (c *Core) entry(g *group, r *model.Reservation) PassEntry {
+	c.subject = r.Ref()
+	if c.refused(r) {
 		return PassEntry{Key: r.Key, UID: r.UID, Mod: r.Mod, Group: g.id, Trace: r.Trace, Again: true}
 	}
 	return PassEntry{
 		Key: r.Key, UID: r.UID, Epoch: r.Epoch, Mod: r.Mod,
 		Group: g.id, Constraints: r.ConstraintsAt(c.now), Seats: r.Seats, Trace: r.Trace,
 	}
+}
+
+// Bytes is at most what the entry takes in the message of a pass.
+func (e *PassEntry) Bytes() int {
+	bytes := 32 + len(e.UID) + len(e.Group)
+	if e.Again {
+		return bytes
+	}
+	k := &e.Constraints
+	bytes += 80 + len(e.Key.Job) + len(e.Key.Stage) + len(e.Key.Name) + len(e.Trace) + len(k.SKU) + len(k.Role) + len(k.Spread.By) +
+		sizeOfSeats(e.Seats) + sizeOfMap(k.Attributes) + sizeOfList(k.Avoid) + sizeOfList(k.Pools)
+	for name := range k.Resources {
+		bytes += len(name) + 24
+	}
+	return bytes
 }
 
 // passDone takes the outcome of the pass in flight; any other is of the past.
@@ -181,7 +231,7 @@ func (c *Core) passDone(done PassDone) {
 	for i := range done.Outcomes {
 		outcomes[done.Outcomes[i].UID] = &done.Outcomes[i]
 	}
-	queues := map[string]found{}
+	queues, granted := map[string]found{}, false
 	for _, offer := range f.offers {
 		v, outcome := c.versions[offer.uid], outcomes[offer.uid]
 		if v != nil {
@@ -194,6 +244,7 @@ func (c *Core) passDone(done PassDone) {
 			continue
 		}
 		queues[offer.group] = queues[offer.group].then(*outcome)
+		granted = granted || outcome.Result == Granted
 		if int(outcome.Result) < len(c.counts.Offers) {
 			c.counts.Offers[outcome.Result]++
 		}
@@ -206,6 +257,9 @@ func (c *Core) passDone(done PassDone) {
 		}
 	}
 	c.subject = model.Ref{}
+	if granted || len(f.offers) > f.before { // or else the next would end where this one did
+		c.goOn(f)
+	}
 	for id, q := range queues {
 		if g := c.groups[id]; g != nil {
 			g.depth = q.depth(g.depth, c.config.PassEntries)

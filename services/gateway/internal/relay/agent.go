@@ -18,9 +18,8 @@ import (
 )
 
 const (
-	// requestLimit bounds what an agent sends at a time, bytes: a message between
-	// services, less what a relay adds.
-	requestLimit = rpc.PeerMessageLimit - 64<<10
+	// requestLimit bounds what an agent sends at a time, bytes.
+	requestLimit = 4<<20 - 64<<10
 	// answerBacklog is how many answers may wait for an agent to take them.
 	answerBacklog = 128
 )

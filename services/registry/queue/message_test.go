@@ -1,0 +1,109 @@
+package queue
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+)
+
+// passes plays executor-state for so long, which has room for whom it may grant alone,
+// and answers what it was offered.
+func passes(c *Core, actions []model.Action, now time.Time, long time.Duration, grants func(uid string) bool) (all []SendPass) {
+	known := map[string]bool{} // what the pass before was told in whole, or named
+	for end := now.Add(long); ; {
+		sent := actionsOf[SendPass](actions)
+		all = append(all, sent...)
+		var event model.Event
+		if len(sent) > 0 {
+			pass := sent[len(sent)-1]
+			done := PassDone{Pass: pass.Pass, Remembers: true}
+			for i, e := range pass.Entries {
+				switch {
+				case grants(e.UID):
+					done.Outcomes = append(done.Outcomes, Outcome{UID: e.UID, Result: Granted, Lease: 400_000 + int64(i)})
+				case !e.Again:
+					done.Outcomes = append(done.Outcomes, Outcome{UID: e.UID, Result: NoFit, Reason: fault.ReasonInsufficientCapacity})
+				case !known[e.UID]:
+					panic("executor-state was not told of " + e.UID)
+				}
+			}
+			clear(known)
+			for _, e := range pass.Entries {
+				known[e.UID] = true
+			}
+			event = done
+		} else if now = now.Add(time.Millisecond); now.After(end) {
+			return all
+		}
+		actions = commitAll(c, now, c.Step(now, event))
+	}
+}
+
+// A pass is one message: where the heads of all queues are too large for one, those
+// that follow go on where it ended, and get to the last one at once.
+func TestAPassIsOneMessage(t *testing.T) {
+	const groups, limit = 2000, 200_000
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	c := standby(groups, groups, now)
+	c.config.PassBytes = limit
+	var last string
+	order := map[string]int{}
+	for _, g := range c.groups {
+		r := g.order.at(0)
+		order[r.UID] = int(r.Place)
+		if r.Place == groups {
+			last = r.UID
+		}
+	}
+	elected := c.Step(now, model.Elected{Term: 200_000, Revision: 200_000})
+	all := passes(c, elected, now, 100*time.Millisecond, func(uid string) bool { return uid == last })
+	for _, pass := range all {
+		bytes := 0
+		for i, e := range pass.Entries {
+			bytes += e.Bytes()
+			if order[e.UID] != i+1 {
+				t.Fatalf("pass %d has %s at %d", pass.Pass, e.UID, i)
+			}
+		}
+		if bytes > limit {
+			t.Errorf("pass %d has %d bytes", pass.Pass, bytes)
+		}
+	}
+	if n := len(all); n < 3 || n > 6 {
+		t.Fatalf("%d passes", n)
+	}
+	if first := all[0]; len(first.Entries) == groups {
+		t.Error("the first holds all heads")
+	}
+	if len(c.granted) != 1 {
+		t.Errorf("after %d passes the last of %d entries is not granted", len(all), len(all[len(all)-1].Entries))
+	}
+
+	t.Run("or waits", func(t *testing.T) {
+		// Where even their names are too many, the last are not offered, and the others
+		// no more often than without them.
+		c := standby(groups, groups, now)
+		c.config.PassBytes = limit / 10
+		elected := c.Step(now, model.Elected{Term: 200_000, Revision: 200_000})
+		all := passes(c, elected, now, 5*time.Second, func(string) bool { return false })
+		longest := slices.MaxFunc(all, func(a, b SendPass) int { return len(a.Entries) - len(b.Entries) })
+		if n := len(longest.Entries); len(all) > 60 || n < limit/10/100 || n >= groups {
+			t.Errorf("%d passes in 5 s, the longest of %d entries", len(all), n)
+		}
+	})
+}
+
+// An entry that is too large for a pass is offered alone.
+func TestAnEntryLargerThanAPass(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	c := standby(3, 3, now)
+	c.config.PassBytes = 1
+	elected := c.Step(now, model.Elected{Term: 200_000, Revision: 200_000})
+	all := passes(c, elected, now, 100*time.Millisecond, func(string) bool { return true })
+	if len(all) != 3 || len(c.granted) != 3 {
+		t.Errorf("%d passes, %d granted", len(all), len(c.granted))
+	}
+}
