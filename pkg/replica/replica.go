@@ -58,6 +58,7 @@ type Replica struct {
 	ports     *process.Listeners
 	address   string // where this very replica is reached
 	group     *process.Group
+	letGo     func() // of the memory; see process.HoldMemory
 }
 
 // warmHandlers is how many calls are handled on goroutines that stay: one that is
@@ -77,7 +78,10 @@ func Open(ctx context.Context, service string, config process.Service, told func
 	if err != nil {
 		return nil, err
 	}
-	r := &Replica{Service: service, ID: config.ReplicaID(), instance: rand.Text(), Config: config, Space: keyspace.New(config.Cluster)}
+	r := &Replica{
+		Service: service, ID: config.ReplicaID(), instance: rand.Text(), Config: config, Space: keyspace.New(config.Cluster),
+		letGo: func() {},
+	}
 	r.Log = log.With("service", service, "replica", r.ID)
 	if r.Metrics, err = process.NewMetrics(); err != nil {
 		return nil, err
@@ -93,12 +97,18 @@ func Open(ctx context.Context, service string, config process.Service, told func
 	if r.Tracing, err = config.Trace(ctx, service, r.ID, clientTLS, r.Log, r.Metrics); err != nil {
 		return nil, err
 	}
+	// Standbys are to know of this process's death as soon as it is dead.
+	if letGo, err := process.HoldMemory(); err == nil {
+		r.letGo = letGo
+	} else {
+		r.Log.Debug("when killed, this process is found dead later by as long as the kernel takes to give its memory back", "error", err)
+	}
 	if r.ports, err = config.Open(r.Log); err != nil {
 		r.close()
 		return nil, err
 	}
 	if r.address, err = process.Instance(config.Advertise, r.ports.Calls.Addr()); err != nil {
-		r.ports.Close()
+		r.close()
 		return nil, err
 	}
 	if r.Store, err = store.Dial(store.DialConfig{Endpoints: config.Etcd, TLS: config.EtcdTLS(clientTLS)}); err != nil {
@@ -133,6 +143,7 @@ func (r *Replica) close() {
 		r.Store.Close()
 	}
 	r.Tracing.Close()
+	r.letGo()
 }
 
 // Go runs a member of the process beside the loop: it stops when the process
