@@ -154,7 +154,9 @@ func (n *Namespaces) Close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, h := range n.order {
-		_ = ip("netns", "delete", h.namespace) // and the cable with it
+		// The kernel takes the cable away with the namespace, but some time later.
+		_ = ip("link", "delete", h.cable)
+		_ = ip("netns", "delete", h.namespace)
 	}
 	_ = ip("link", "delete", n.bridge())
 }
