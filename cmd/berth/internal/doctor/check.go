@@ -42,7 +42,7 @@ func Judge(f Facts) []Check {
 	checks := gateways(f.Gateways)
 	if f.Answered {
 		for _, s := range f.Services {
-			checks = append(checks, leader(s), replicas(s))
+			checks = append(checks, leadership(s), replicas(s))
 		}
 		checks = append(checks, versions(f.Services), readiness(f))
 		checks = append(checks, findings(f)...)

@@ -33,7 +33,7 @@ func gateways(list []Gateway) []Check {
 	return checks
 }
 
-func leader(s *berthv1.ServiceLeadership) Check {
+func leadership(s *berthv1.ServiceLeadership) Check {
 	if s.GetLeader() == "" {
 		return fail(s.GetService()+" leader", "see whether its replicas run, and what their /readyz and logs say: without quorum in etcd, or with an alarm there, nobody is elected",
 			"nobody leads: calls to %s wait", s.GetService())

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"berth.dev/pkg/leader"
 	"berth.dev/pkg/store"
 )
 
@@ -15,9 +16,12 @@ const (
 	// nearlyFull and full are shares of the quota, in percent: etcd raises its alarm
 	// at the quota, and a defragmentation needs room and time before that.
 	nearlyFull, full = 80, 95
-	// slow is a read that takes longer than etcd's own heartbeats are apart; at
-	// tooSlow a renewal of leadership gives up.
-	slow, tooSlow = 100 * time.Millisecond, 700 * time.Millisecond
+	// slow is a read that takes longer than etcd's own heartbeats are apart. At
+	// tooSlow nobody is elected any more at the default TTL: a candidate waits a third
+	// of it for its etcd lease, which takes etcd a write, and so longer than a read.
+	// Who leads goes on until a renewal takes half of it: one is sent each sixth, and
+	// the last that was answered is trusted for two thirds.
+	slow, tooSlow = 100 * time.Millisecond, leader.DefaultTTL / 3
 	// lagging is by how many log entries a member may be behind.
 	lagging = 5000
 	// uncompacted is how many revisions without any compaction say that nobody
@@ -130,7 +134,8 @@ func space(list []store.Member) Check {
 
 func latency(h *store.Health) Check {
 	seen := fmt.Sprintf("a read through the quorum takes %v", h.Read.Round(10*time.Microsecond))
-	const do = "see that its disks, processors and network are its own: leaders give up where renewals take longer than 0.7s"
+	do := fmt.Sprintf("see that its disks, processors and network are its own: at a TTL of %v nobody is elected where a write takes longer than %v, and leaders give up where renewals take longer than %v",
+		leader.DefaultTTL, tooSlow.Round(10*time.Millisecond), leader.DefaultTTL/2)
 	switch {
 	case h.ReadError != "":
 		return warn("etcd latency", "see the quorum", "not known: %s", h.ReadError)
