@@ -31,7 +31,7 @@ type DialConfig struct {
 // Etcd is the Store that is etcd.
 type Etcd struct {
 	client *clientv3.Client
-	steer  *steer // nil for a client of somebody else's
+	steer  *steer
 }
 
 var _ Store = (*Etcd)(nil)
@@ -63,10 +63,6 @@ func Dial(cfg DialConfig) (*Etcd, error) {
 	}
 	return &Etcd{client: client, steer: newSteer(client, config)}, nil
 }
-
-// FromClient makes a Store of a client, such as the in-process one of an
-// embedded server. Close closes it.
-func FromClient(client *clientv3.Client) *Etcd { return &Etcd{client: client} }
 
 // Client is the etcd client, for what Store does not cover.
 func (e *Etcd) Client() *clientv3.Client { return e.client }

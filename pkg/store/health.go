@@ -68,10 +68,7 @@ func withScheme(endpoint string) string {
 // that is given, and never fails: what does not answer is part of the picture.
 func (e *Etcd) Inspect(ctx context.Context, each time.Duration) Health {
 	var h Health
-	endpoints := e.client.Endpoints()
-	if e.steer != nil {
-		endpoints = e.steer.all // those that are left out too
-	}
+	endpoints := e.steer.all // those that are left out too
 	found := e.statuses(ctx, each, endpoints)
 	known := map[uint64]int{}
 	for i, s := range found {

@@ -105,7 +105,7 @@ func (s *steer) patrol() {
 
 // suspect is told of a call that ran into its deadline.
 func (s *steer) suspect() {
-	if s == nil || len(s.all) < 2 {
+	if len(s.all) < 2 {
 		return
 	}
 	s.mu.Lock()
@@ -154,9 +154,6 @@ func (s *steer) leave() {
 
 // leaving is closed when one more member is left out.
 func (s *steer) leaving() <-chan struct{} {
-	if s == nil {
-		return nil
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.left
@@ -192,9 +189,6 @@ func (s *steer) answering() []string {
 
 // close ends it and waits for that.
 func (s *steer) close() {
-	if s == nil {
-		return
-	}
 	s.mu.Lock()
 	s.stop()
 	s.mu.Unlock()
