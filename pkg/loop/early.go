@@ -9,8 +9,17 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// earlyFor is how long the etcd lease that a term begins with may lie unused.
-const earlyFor = time.Second
+const (
+	// earlyFor is how long the etcd lease that a term begins with may lie unused.
+	earlyFor = time.Second
+	// grantFor is how long an etcd lease is waited for until it is asked for again, and
+	// then twice as long each time. The member of etcd that was asked may be frozen, and
+	// a call beside it is at another one: a write is sent again after as long.
+	grantFor = 300 * time.Millisecond
+	// mostGrants is how often it is asked for, the first time included: an etcd that is
+	// slow as a whole must not be slowed down by that.
+	mostGrants = 3
+)
 
 // early is the etcd lease for job events that is asked for as soon as a term is
 // won, or about to be, so that the first write of the term need not wait for it.
@@ -33,11 +42,57 @@ func (e early) keep() <-chan early {
 func (t *tenure[C]) grantEarly(ctx context.Context) <-chan early {
 	granted := make(chan early, 1)
 	t.owned.Go(func() {
-		asked := time.Now()
-		lease, _ := t.l.cfg.Store.Grant(ctx, t.l.cfg.Events.segmentTTL()+earlyFor)
-		granted <- early{lease.ID, asked}
+		e, _ := t.ask(ctx, t.l.cfg.Events.segmentTTL()+earlyFor)
+		granted <- e
 	})
 	return granted
+}
+
+// ask has an etcd lease granted by the first of some calls that answers, each of them
+// sent once those before were not answered for a while. What the others are granted is
+// given back; where that is not known it runs out by itself. The error is a definite
+// one, or that of the last call under way.
+func (t *tenure[C]) ask(ctx context.Context, ttl time.Duration) (early, error) {
+	type answer struct {
+		early
+		err error
+	}
+	answers := make(chan answer, mostGrants)
+	sent, underWay := 0, 0
+	send := func() {
+		sent, underWay = sent+1, underWay+1
+		t.owned.Go(func() {
+			asked := time.Now()
+			lease, err := t.l.cfg.Store.Grant(ctx, ttl)
+			answers <- answer{early{lease.ID, asked}, err}
+		})
+	}
+	send()
+	again := time.NewTimer(grantFor)
+	defer again.Stop()
+	for {
+		select {
+		case <-again.C:
+			if sent < mostGrants {
+				again.Reset(grantFor << sent)
+				send()
+			}
+		case a := <-answers:
+			underWay--
+			open := errors.Is(a.err, store.ErrAmbiguous) && !errors.Is(a.err, store.ErrFull)
+			if open && underWay > 0 {
+				continue
+			}
+			if late := underWay; late > 0 {
+				t.owned.Go(func() {
+					for range late {
+						t.revoke((<-answers).early)
+					}
+				})
+			}
+			return a.early, a.err
+		}
+	}
 }
 
 // prepare has the etcd lease granted before the term is won, while its leader is
@@ -120,9 +175,9 @@ func (t *tenure[C]) grant(ctx context.Context, ttl time.Duration) (int64, error)
 		}
 	}
 	for attempt := 1; ; attempt++ {
-		lease, err := t.l.cfg.Store.Grant(ctx, ttl)
+		e, err := t.ask(ctx, ttl)
 		if err == nil {
-			return lease.ID, nil
+			return e.lease, nil
 		}
 		if errors.Is(err, store.ErrFull) {
 			// One that was granted all the same runs out by itself.

@@ -120,3 +120,96 @@ func TestPreparedBeforeTheTerm(t *testing.T) {
 		fake.SetHook(nil)
 	})
 }
+
+// A member of etcd that is frozen does not hold up the first write with job events:
+// another is asked beside it. What the first one grants after all is given back.
+func TestTheEtcdLeaseOfEventsIsAskedForAgain(t *testing.T) {
+	for _, c := range []struct {
+		name                     string
+		frozen                   time.Duration
+		idle                     time.Duration // after which the early one is given back
+		answered                 time.Duration
+		wantGranted, wantRevoked int64
+	}{
+		{"at the beginning of a term", time.Second, 0, 300 * time.Millisecond, 2, 1},
+		{"later", time.Second, time.Minute, 300 * time.Millisecond, 2, 2},
+		{"not at once", 200 * time.Millisecond, time.Minute, 200 * time.Millisecond, 1, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, fake := newStore()
+				var granted, revoked atomic.Int64
+				freezes := func(_ context.Context, call store.Call) store.Outcome {
+					switch call.Method {
+					case store.MethodGrant:
+						if granted.Add(1) == 1 {
+							time.Sleep(c.frozen)
+						}
+					case store.MethodRevoke:
+						revoked.Add(1)
+					}
+					return store.Outcome{}
+				}
+				elected := false
+				fake.SetHook(func(ctx context.Context, call store.Call) store.Outcome {
+					if call.Method == store.MethodGrant && !elected { // the first is the election's
+						elected = true
+						if c.idle == 0 {
+							fake.SetHook(freezes)
+						}
+					}
+					return store.Outcome{}
+				})
+				a := run(t, s, "a", nil)
+				<-a.serving
+				if c.idle != 0 {
+					time.Sleep(c.idle)
+					fake.SetHook(freezes)
+				}
+				began := time.Now()
+				if _, err := a.Do(t.Context(), put{record: executor("x"), events: 1}); err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(began); took > c.answered || took < c.answered/2 {
+					t.Errorf("answered after %v, want %v", took, c.answered)
+				}
+				time.Sleep(2 * time.Second)
+				if g, r := granted.Load(), revoked.Load(); g != c.wantGranted || r != c.wantRevoked {
+					t.Errorf("%d etcd leases were granted and %d given back, want %d and %d", g, r, c.wantGranted, c.wantRevoked)
+				}
+				fake.SetHook(nil)
+			})
+		})
+	}
+}
+
+// An etcd that answers nobody is not asked ever more: what is under way is bounded.
+func TestEtcdLeasesAskedForAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, fake := newStore()
+		a := run(t, s, "a", nil)
+		a.awaitLead(t, true)
+		time.Sleep(time.Minute) // the early one is of no use any more
+		var underWay, most, asked atomic.Int64
+		fake.SetHook(func(ctx context.Context, call store.Call) store.Outcome {
+			if call.Method != store.MethodGrant {
+				return store.Outcome{}
+			}
+			asked.Add(1)
+			most.Store(max(most.Load(), underWay.Add(1)))
+			defer underWay.Add(-1)
+			<-ctx.Done()
+			return store.Drop()
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		if _, err := a.Do(ctx, put{record: executor("x"), events: 1}); err == nil {
+			t.Error("stored without an etcd lease")
+		}
+		if most.Load() != 3 || asked.Load() < 6 {
+			t.Errorf("%d were asked for, %d at once; want 3 at once, again and again", asked.Load(), most.Load())
+		}
+		fake.SetHook(nil)
+		a.end()
+	})
+}
