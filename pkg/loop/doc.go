@@ -17,7 +17,9 @@
 //     it is taken back and decided again from what is there now.
 //   - A store that is full holds nothing up: who asks for a write is told that
 //     nothing was changed, and reads go on.
-//   - A leader whose loop hangs gives way, although its etcd lease is renewed.
+//   - A leader whose loop hangs gives way, although its etcd lease is renewed. A
+//     replica whose core does not come back says so, leading or not (see
+//     [Loop.Alive]): only the end of its process helps.
 //   - What makes the core panic, and what cannot be read, is left alone by every
 //     replica and told of as a finding; the rest is served. Where the core says
 //     that it would be wrong without it, nothing is.

@@ -53,6 +53,8 @@ type Driver[C model.Core] struct {
 	space   keyspace.Space
 	now     func() time.Time
 	limits  EventLimits
+	// steps, if given, is called before each step.
+	steps func()
 
 	// revision is what the view has reached.
 	revision int64

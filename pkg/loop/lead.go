@@ -98,6 +98,7 @@ func (t *tenure[C]) watch(ctx context.Context) {
 func (t *tenure[C]) turn() {
 	now := time.Now()
 	t.turned.Store(&now)
+	t.l.turns()
 }
 
 // pause is what lies between two attempts at a call of the store, the first

@@ -63,6 +63,10 @@ const (
 	// leader that hangs keeps its etcd lease as well as any, so it is made to give
 	// way.
 	hangAfter = 10 * time.Second
+	// deadAfter is how long the loop may not come back from a single step, or from
+	// anything else that it does by itself, until the process is told to be of no use:
+	// longer than what is wound up within once a leader has given way.
+	deadAfter = 3 * hangAfter
 	// Tenures that fail at once, one after the other, are spaced out.
 	shortestPause, longestPause = 10 * time.Millisecond, time.Second
 	// finishWithin is how long a round under way may take once the replica is to
@@ -84,6 +88,10 @@ type Loop[C model.Core] struct {
 	prepare  chan struct{}
 	status   atomic.Pointer[state]
 	full     *full
+	began    time.Time
+	// turned is when the loop last showed that it turns, after began; 0 while it waits
+	// for something to do.
+	turned atomic.Int64
 	// met is what made the core panic, by id, and is not stored.
 	met map[string]*model.Poison
 }
@@ -134,7 +142,7 @@ type Status struct {
 func New[C model.Core](cfg Config[C]) *Loop[C] {
 	l := &Loop[C]{
 		cfg: cfg, inbox: make(chan item[C], inboxSize), ended: make(chan struct{}), followed: make(chan struct{}), prepare: make(chan struct{}, 1),
-		full: newFull(), met: map[string]*model.Poison{},
+		full: newFull(), began: time.Now(), met: map[string]*model.Poison{},
 	}
 	l.status.Store(&state{})
 	return l
@@ -168,6 +176,21 @@ func (l *Loop[C]) Status() Status {
 	}
 	return status
 }
+
+// Alive answers why the replica is of no use any more: its core hangs, leading or not.
+// Nothing can end that but the end of the process. It is nil again should the core
+// come back after all, and it always is while the loop waits for something to do.
+func (l *Loop[C]) Alive() error {
+	turned := time.Duration(l.turned.Load())
+	if silent := time.Since(l.began) - turned; turned != 0 && silent > deadAfter {
+		return fault.New(fault.Internal, fault.ReasonInternal, "the core of %s hangs: it has not come back for %v", l.cfg.Service, silent.Round(time.Second))
+	}
+	return nil
+}
+
+// turns shows that the loop turns, and waits that it has nothing to do.
+func (l *Loop[C]) turns() { l.turned.Store(int64(max(1, time.Since(l.began)))) }
+func (l *Loop[C]) waits() { l.turned.Store(0) }
 
 // Ended is closed when Run has ended: streams that live on the loop end with it.
 func (l *Loop[C]) Ended() <-chan struct{} { return l.ended }
@@ -256,6 +279,7 @@ func (l *Loop[C]) Run(ctx context.Context) {
 	for pause := shortestPause; ctx.Err() == nil; pause = min(2*pause, longestPause) {
 		began := time.Now()
 		err := newTenure(l).run(ctx)
+		l.waits()
 		l.full.set(false) // who leads next finds out anew
 		l.status.Store(&state{})
 		if ctx.Err() != nil {

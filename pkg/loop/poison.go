@@ -57,6 +57,9 @@ func (d *Driver[C]) Guard(g Guard) { d.aside.guard = &g }
 
 // give steps the core. The error is a *Poisoned.
 func (d *Driver[C]) give(event model.Event) (actions []model.Action, err error) {
+	if d.steps != nil {
+		d.steps()
+	}
 	if d.aside.guard == nil {
 		return d.Core.Step(d.now(), event), nil
 	}

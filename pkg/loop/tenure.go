@@ -45,6 +45,7 @@ func newTenure[C model.Core](l *Loop[C]) *tenure[C] {
 func (l *Loop[C]) newDriver() *Driver[C] {
 	d := NewDriver(l.cfg.New(), l.cfg.Service, l.cfg.Space, l.cfg.Events, time.Now)
 	d.Guard(Guard{Replica: l.cfg.Replica, Version: l.cfg.Version, Met: l.met})
+	d.steps = l.turns
 	return d
 }
 
@@ -84,11 +85,13 @@ func (t *tenure[C]) run(ctx context.Context) error {
 	}
 	for {
 		t.publish(false)
+		t.l.waits()
 		select {
 		case <-ctx.Done():
 			t.giveUp(won, campaigning)
 			return context.Cause(ctx)
 		case b := <-t.batches:
+			t.l.turns()
 			if err := t.follow(ctx, b); err != nil {
 				stop(err)
 				t.giveUp(won, campaigning)
@@ -101,6 +104,7 @@ func (t *tenure[C]) run(ctx context.Context) error {
 		case <-t.l.prepare:
 			t.prepare(ctx)
 		case it := <-t.l.inbox:
+			t.l.turns()
 			if it.anywhere && t.driver.Revision() > 0 {
 				it.view(t.driver.Core)
 				continue

@@ -1,8 +1,10 @@
 package process
 
 import (
+	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 )
 
@@ -34,6 +36,38 @@ func TestProfilesAreOffUnlessAskedFor(t *testing.T) {
 		}
 		if got := status(Profiled(false, ops), tt.path); got != tt.off {
 			t.Errorf("off: %s answers %d", tt.path, got)
+		}
+	}
+}
+
+// TestLivingIsAskedEachTime says that a process which is of no use fails its liveness
+// with the reason, passes it again when it has recovered, and keeps its other answers.
+func TestLivingIsAskedEachTime(t *testing.T) {
+	metrics, err := NewMetrics()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var hangs error
+	ops := Profiled(false, Living(func() error { return hangs }, OpsHandler(nil, nil, metrics)))
+	for _, step := range []struct {
+		hangs  error
+		status int
+		body   string
+	}{
+		{nil, 200, `{"alive":true}`},
+		{errors.New("the core hangs"), 503, `{"alive":false,"reason":"the core hangs"}`},
+		{nil, 200, `{"alive":true}`},
+	} {
+		hangs = step.hangs
+		w := httptest.NewRecorder()
+		ops.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/healthz", nil))
+		if body := strings.TrimSpace(w.Body.String()); w.Code != step.status || body != step.body {
+			t.Errorf("with %v: %d %s", step.hangs, w.Code, body)
+		}
+		w = httptest.NewRecorder()
+		ops.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+		if w.Code != 200 {
+			t.Errorf("with %v: /readyz answers %d", step.hangs, w.Code)
 		}
 	}
 }
