@@ -42,6 +42,10 @@ const (
 	puts = "no put to etcd"
 )
 
+// slowest is of all calls, those of probes among them: what hangs while others are
+// answered is neither a gap nor an error.
+const slowest = "slowest call"
+
 // measuredBy says by what each service is judged. A grant is asked for by the
 // registry and made by executor-state.
 var measuredBy = map[string][]string{
@@ -57,6 +61,7 @@ type failing struct {
 	hosts  *wiring.Namespaces // nil unless each process has a host of its own
 
 	passed map[string]*gaps // by what goes through
+	waits  waits
 	calls  atomic.Int64
 	failed atomic.Int64 // calls that ended with an error
 
@@ -174,12 +179,15 @@ func (f *failing) upsert(job int, stage string, order int64) bool {
 	return f.call(request)
 }
 
-// call asks for a reservation with a caller's deadline, and counts errors.
+// call asks for a reservation with a caller's deadline, and counts errors. How long it
+// took counts whatever it ended with.
 func (f *failing) call(request *berthv1.Reservation) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), callDeadline)
 	defer cancel()
 	f.calls.Add(1)
+	ended := f.waits.begin()
 	_, err := f.w.Client.Reserve(ctx, request)
+	ended()
 	if err == nil {
 		return true
 	}
@@ -233,12 +241,19 @@ func (f *failing) mark(what, stage string, again bool) {
 	}
 }
 
-// flowing waits until everything goes through that was not sent before a moment.
+// settled waits until every call has ended that was asked before a moment: one that
+// hangs is part of the outage that it was asked in.
+func (f *failing) settled(ctx context.Context, asked time.Time) error {
+	return until(ctx, "no end of a call", func(context.Context) bool { return f.waits.over(asked) })
+}
+
+// flowing waits until everything goes through that was not sent before a moment, and
+// nothing hangs that was.
 func (f *failing) flowing(ctx context.Context, after time.Time) error {
 	for what, g := range f.passed {
 		if err := until(ctx, what, func(context.Context) bool { return g.since(after) }); err != nil {
 			return err
 		}
 	}
-	return nil
+	return f.settled(ctx, after)
 }

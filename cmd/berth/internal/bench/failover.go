@@ -35,10 +35,11 @@ the while: upserts, and batches of one worker that are granted and started. At
 the moment of an outage one more of each is asked for, and a figure is how long
 that took, beside the same just before. Of outages that have many moments, or
 whose leader goes on for a while, it is the longest time in which nothing of the
-load went through. Callers give each call 10 s; their errors are counted. Where
-an outage ends with a new process, its start is not part of it: how long that
-takes to have read all that is stored is told apart. What waits is in etcd
-before the services start.
+load went through; of kills that is told beside. So is how long the slowest call
+of each outage took, whenever it was asked. Callers give each call 10 s; their
+errors are counted. Where an outage ends with a new process, its start is not
+part of it: how long that takes to have read all that is stored is told apart.
+What waits is in etcd before the services start.
 
 Outages that cut hosts from each other need root and network namespaces.`
 
@@ -305,6 +306,9 @@ func loadAverage() string {
 // the load before.
 type found struct {
 	gaps, calm map[string][]float64
+	// load is the longest time in which nothing of the load went through, where the
+	// gaps are what was asked for at the moment of the outage.
+	load map[string][]float64
 	// again is how long replicas that were started again took to be ready.
 	again map[string][]float64
 	// moved counts the outages during which etcd changed its leader by itself: every
@@ -314,7 +318,7 @@ type found struct {
 
 // rounds does the outage as often as it is to be, to one service after the other.
 func (f *failing) rounds(ctx context.Context, one outage) (found, error) {
-	s := found{gaps: map[string][]float64{}, calm: map[string][]float64{}, again: map[string][]float64{}}
+	s := found{gaps: map[string][]float64{}, calm: map[string][]float64{}, load: map[string][]float64{}, again: map[string][]float64{}}
 	n := f.o.ttlRounds
 	if one.often {
 		n = f.o.rounds
@@ -363,6 +367,7 @@ func (f *failing) once(ctx context.Context, s *found, one outage, service string
 		g.forget(time.Now())
 	}
 	calm := time.Now()
+	f.waits.forget(calm)
 	before := f.ask()
 	if err := store.Sleep(ctx, settle); err != nil {
 		return err
@@ -383,6 +388,8 @@ func (f *failing) once(ctx context.Context, s *found, one outage, service string
 			s.calm[figure] = append(s.calm[figure], millis(took))
 		}
 	}
+	slow := service + ": " + slowest
+	s.calm[slow] = append(s.calm[slow], millis(f.waits.slowest(calm, time.Now())))
 	struck, err := f.strike(ctx, one, service)
 	if err != nil {
 		return err
@@ -404,7 +411,11 @@ func (f *failing) once(ctx context.Context, s *found, one outage, service string
 			took = recoverWithin
 		}
 		s.gaps[figure] = append(s.gaps[figure], millis(took))
+		if one.often {
+			s.load[figure] = append(s.load[figure], millis(f.passed[what].longest(struck.began, struck.ended)))
+		}
 	}
+	s.gaps[slow] = append(s.gaps[slow], millis(f.waits.slowest(struck.began, struck.ended)))
 	f.forget(before, struck.asked)
 	return nil
 }
@@ -424,12 +435,17 @@ func (f *failing) throughout(ctx context.Context, s *found, one outage, calm tim
 	if err := one.all(ctx, f); err != nil {
 		return err
 	}
+	if err := f.settled(ctx, time.Now()); err != nil {
+		return err
+	}
 	ended := time.Now()
 	var own time.Duration
 	if raw := f.passed[puts]; raw != nil {
 		own = raw.longest(began, ended)
 		s.calm[etcdGap] = append(s.calm[etcdGap], millis(own))
 	}
+	s.gaps[slowest] = append(s.gaps[slowest], millis(max(0, f.waits.slowest(began, ended)-own)))
+	s.calm[slowest] = append(s.calm[slowest], millis(f.waits.slowest(calm, began)))
 	for _, name := range fleet.Services {
 		for _, what := range measuredBy[name] {
 			figure := name + ": " + what
@@ -454,7 +470,8 @@ func (f *failing) etcdLeader(ctx context.Context) int {
 }
 
 // strike does the outage to a leader, asks for something the moment that it is done,
-// waits until that goes through and some time more, and undoes the outage.
+// waits until that goes through, some time more, and until all calls up to then have
+// ended, and undoes the outage.
 func (f *failing) strike(ctx context.Context, one outage, service string) (s struck, err error) {
 	var p *child.Process
 	if err := until(ctx, service+" has no leader", func(ctx context.Context) bool {
@@ -472,6 +489,9 @@ func (f *failing) strike(ctx context.Context, one outage, service string) (s str
 	s.asked = f.ask()
 	f.answered(ctx, s.asked, service)
 	if err := store.Sleep(ctx, settle); err != nil {
+		return s, err
+	}
+	if err := f.settled(ctx, time.Now()); err != nil {
 		return s, err
 	}
 	s.ended = time.Now()
@@ -499,7 +519,16 @@ func (s found) add(r *Run, one outage, o *failoverOptions, small *Result) {
 				}
 			}
 		}
+		if strings.HasSuffix(name, slowest) {
+			t = Target{Max: t.Max} // a median is of calls, and this is the slowest of many
+		}
 		r.Add(f)
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.load)) {
+		r.Add(Figure{Name: "load, " + name, Unit: "ms", Samples: s.load[name]})
+	}
+	if len(s.load) > 0 {
+		r.Note("load: nothing of it went through for so long; what lies between two upserts, %v, or two batches, %v, is part of that", time.Second/time.Duration(o.upserts), time.Second/time.Duration(o.grants))
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.again)) {
 		r.Add(Figure{Name: name, Unit: "ms", Samples: s.again[name]})

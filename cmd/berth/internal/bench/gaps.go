@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -55,4 +56,54 @@ func (g *gaps) forget(before time.Time) {
 		n++
 	}
 	g.at = append(g.at[:0], g.at[n:]...)
+}
+
+// waits are when calls were asked and ended, for who asks which was the slowest.
+type waits struct {
+	mu  sync.Mutex
+	all []*wait
+}
+
+// wait is that of one call; ended is zero while it is under way.
+type wait struct{ asked, ended time.Time }
+
+// begin notes a call that is asked now, until the answer is called.
+func (w *waits) begin() (ended func()) {
+	one := &wait{asked: time.Now()}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.all = append(w.all, one)
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		one.ended = time.Now()
+	}
+}
+
+// over says whether all calls have ended that were asked before a moment.
+func (w *waits) over(asked time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !slices.ContainsFunc(w.all, func(one *wait) bool { return one.ended.IsZero() && one.asked.Before(asked) })
+}
+
+// slowest is how long the slowest took of the calls that ended between from and to,
+// from when it was asked, which may be before.
+func (w *waits) slowest(from, to time.Time) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	longest := time.Duration(0)
+	for _, one := range w.all {
+		if !one.ended.IsZero() && !one.ended.Before(from) && !one.ended.After(to) {
+			longest = max(longest, one.ended.Sub(one.asked))
+		}
+	}
+	return longest
+}
+
+// forget drops the calls that ended before a moment.
+func (w *waits) forget(before time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.all = slices.DeleteFunc(w.all, func(one *wait) bool { return !one.ended.IsZero() && one.ended.Before(before) })
 }

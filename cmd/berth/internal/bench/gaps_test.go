@@ -33,3 +33,56 @@ func TestLongestGap(t *testing.T) {
 		}
 	}
 }
+
+// The slowest call of an outage is one that ended in it. Whoever waits until it is
+// over finds those that hang.
+func TestSlowestCall(t *testing.T) {
+	base := time.Unix(1000, 0)
+	at := func(s int) time.Time { return base.Add(time.Duration(s) * time.Second) }
+	hangs := &wait{asked: at(12)}
+	w := &waits{all: []*wait{
+		{asked: at(1), ended: at(9)},   // before it
+		{asked: at(9), ended: at(12)},  // asked before it
+		{asked: at(13), ended: at(14)}, // in it
+		{asked: at(13), ended: at(21)}, // it is over
+		hangs,
+	}}
+	if got := w.slowest(at(10), at(20)); got != 3*time.Second {
+		t.Errorf("the slowest took %v, want 3s", got)
+	}
+	if !w.over(at(12)) || w.over(at(13)) {
+		t.Error("a call hangs that was asked at 12, and none that was asked before")
+	}
+	hangs.ended = at(20)
+	if !w.over(at(13)) {
+		t.Error("all have ended, and one still hangs")
+	}
+	for range 2 {
+		if got := w.slowest(at(10), at(20)); got != 8*time.Second {
+			t.Errorf("the slowest took %v, want 8s", got)
+		}
+		w.forget(at(10))
+	}
+	if len(w.all) != 4 {
+		t.Errorf("%d calls are kept, want 4", len(w.all))
+	}
+}
+
+// A call counts from when it is begun, and is under way until it is ended.
+func TestCallsUnderWay(t *testing.T) {
+	var w waits
+	from := time.Now()
+	one, other := w.begin(), w.begin()
+	one()
+	if w.over(time.Now()) || w.slowest(from, time.Now()) <= 0 {
+		t.Errorf("one has ended and one has not: %+v", w.all)
+	}
+	w.forget(time.Now())
+	if len(w.all) != 1 {
+		t.Errorf("%d calls are kept, want the one under way", len(w.all))
+	}
+	other()
+	if !w.over(time.Now()) {
+		t.Error("both have ended, and one still hangs")
+	}
+}
