@@ -70,6 +70,20 @@ func TestFiguresOfAnOutage(t *testing.T) {
 	}
 }
 
+// What is asked for at the moment of an outage is a figure only where that is one
+// moment: links are cut one after the other.
+func TestWhichOutagesHaveAMoment(t *testing.T) {
+	for _, one := range outages {
+		moment := one.strike != nil && !one.winds
+		if want := slices.Contains([]string{"kill", "stop", "host"}, one.name); moment != want {
+			t.Errorf("%s: %v, want %v", one.name, moment, want)
+		}
+		if one.often && !moment {
+			t.Errorf("%s: what is told beside the load is of the load", one.name)
+		}
+	}
+}
+
 // The names fit into the table.
 func TestNamesOfSlowestCallsFit(t *testing.T) {
 	for _, service := range fleet.Services {

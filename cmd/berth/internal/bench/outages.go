@@ -49,7 +49,7 @@ var outages = []outage{
 	{name: "term", shows: "SIGTERM to the leader", winds: true, restarts: true, strike: terminate, target: orderly},
 	{name: "rolling", shows: "rolling restart of all replicas of all services", all: rolling, target: orderly},
 	{name: "stop", shows: "SIGSTOP of the leader", strike: freeze, target: byTTL},
-	{name: "cut", shows: "network cut between leader and etcd", hosts: true, strike: cutFromEtcd, target: byTTL},
+	{name: "cut", shows: "network cut between leader and etcd", winds: true, hosts: true, strike: cutFromEtcd, target: byTTL},
 	{name: "host", shows: "the leader's host cut off from all", hosts: true, strike: unplug, target: byTTL},
 	{name: "etcd", shows: "kill -9 of etcd's leader, beyond etcd's own gap", etcd: true, all: killEtcdLeader,
 		target: func(*failoverOptions) Target { return Target{Max: new(500.0)} }},
@@ -77,6 +77,8 @@ func freeze(_ context.Context, _ *failing, p *child.Process) (func() error, erro
 	return func() error { return p.Signal(syscall.SIGCONT) }, p.Signal(syscall.SIGSTOP)
 }
 
+// cutFromEtcd cuts one link after the other, each with a command of its own: the
+// leader goes on over those that are left, which on a busy machine is for seconds.
 func cutFromEtcd(_ context.Context, f *failing, p *child.Process) (func() error, error) {
 	between := func(from, to string) bool { return from == p.Name && strings.HasPrefix(to, "etcd-") }
 	if f.hosts.Set(between, wiring.Condition{There: true, Back: true}) == 0 {
