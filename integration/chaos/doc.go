@@ -18,6 +18,8 @@
 //   - the worker processes on the hosts are those of the records, and none was
 //     started twice;
 //   - once the faults are over, everything comes to rest;
+//   - a leader that is killed while nothing else is broken is replaced by proof, and
+//     callers do not wait for its TTL (see takeover.go);
 //   - enough came about to show that: each verb was answered, what was answered was
 //     judged, workers ran, streams gave events, faults found victims (see floor.go).
 //

@@ -40,6 +40,11 @@ func (r *Report) floors() []string {
 	if r.Longest > deadline+grace {
 		short("a call took %v, and its deadline is %v: %s", r.Longest.Round(time.Millisecond), deadline, r.LongestCall)
 	}
+	for _, service := range services {
+		if waits := r.Takeovers[service]; len(waits) >= tries && slices.Min(waits) >= swift {
+			short("no leader of %s that was killed alone was replaced before its TTL of %v could be over: callers waited %v", service, ttl, rounded(waits))
+		}
+	}
 	if 100*r.Open > r.Keys {
 		short("%d of %d keys took more than %v to judge", r.Open, r.Keys, judging)
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"berth.dev/pkg/audit"
 	"berth.dev/pkg/model"
@@ -22,6 +23,11 @@ func fair() *Report {
 		Audited: audit.Stats{Reservations: 1, LeasesGranted: 1, WorkersRunning: 1},
 		Started: 1, Events: 1, Streamed: 1,
 		Parted: longParted, PartedAcks: 1,
+		Takeovers: map[string][]time.Duration{
+			model.ServiceRegistry:      {swift / 8},
+			model.ServiceExecutorState: append(slices.Repeat([]time.Duration{swift}, tries-1), swift-1),
+			model.ServiceAssigner:      slices.Repeat([]time.Duration{swift}, tries-1),
+		},
 	}
 }
 
@@ -40,6 +46,9 @@ func TestWhatARunMustHaveReached(t *testing.T) {
 		{"a verb that is never called", func(r *Report) { r.Calls[upsert], r.Unknown[upsert] = 0, 0 }, "no upsert was answered, of 0 calls"},
 		{"a verb that is rarely answered", func(r *Report) { r.Unknown[get]++ }, "most calls of get had no definite answer: 6 of 10"},
 		{"a call that outlasts its deadline", func(r *Report) { r.Longest++ }, "and its deadline is"},
+		{"takeovers by the TTL", func(r *Report) { r.Takeovers[model.ServiceExecutorState][tries-1]++ }, "no leader of executor-state that was killed alone"},
+		{"one try more of which none was swift", func(r *Report) { r.Takeovers[model.ServiceAssigner] = append(r.Takeovers[model.ServiceAssigner], ttl) }, "no leader of assigner that was killed alone"},
+		{"no takeovers", func(r *Report) { r.Takeovers = nil }, ""},
 		{"keys that were not judged", func(r *Report) { r.Open++ }, "2 of 100 keys took more than"},
 		{"of few keys, one", func(r *Report) { r.Keys-- }, "1 of 99 keys took more than"},
 		{"a service without leader", func(r *Report) { delete(r.Terms, model.ServiceAssigner) }, "nobody leads assigner"},

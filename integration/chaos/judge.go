@@ -34,6 +34,7 @@ func (r *run) judge(ctx context.Context) {
 		}
 	}
 	r.settle(ctx, "after everything was cancelled")
+	r.takeovers(ctx)
 	r.expect(ctx, "workers", r.matching)
 	r.expect(ctx, "leftovers", r.nothingHeld)
 	r.audit(ctx)

@@ -30,6 +30,9 @@ type Report struct {
 	// Gap is the longest time without an acknowledged change, which began at
 	// GapAt, and GrantGap the longest without a grant.
 	Gap, GapAt, GrantGap time.Duration
+	// Takeovers are how long a batch waited for its executor when the leader of a service
+	// was killed while nothing else was broken, by service.
+	Takeovers map[string][]time.Duration
 	// Parted is for how long a member of etcd was cut from the others, PartedAcks how
 	// many changes were acknowledged meanwhile.
 	Parted     time.Duration
@@ -82,9 +85,25 @@ func (r *Report) String() string {
 		fmt.Fprintf(&b, "%v without a grant, ", r.GrantGap.Round(time.Millisecond))
 	}
 	fmt.Fprintf(&b, "%v until all was at rest\n", r.Rest.Round(time.Millisecond))
+	if len(r.Takeovers) > 0 {
+		var waits []string
+		for _, service := range services {
+			waits = append(waits, fmt.Sprintf("%s %v", service, rounded(r.Takeovers[service])))
+		}
+		fmt.Fprintf(&b, "  alone       %s until a batch had its executor, the leader killed with nothing else\n", strings.Join(waits, ", "))
+	}
 	fmt.Fprintf(&b, "  members     %d changes were acknowledged in the %v in which etcd was parted\n", r.PartedAcks, r.Parted.Round(time.Millisecond))
 	fmt.Fprintf(&b, "  violations  %d", len(r.Violations))
 	return b.String()
+}
+
+// rounded are times as people read them.
+func rounded(times []time.Duration) []time.Duration {
+	var short []time.Duration
+	for _, t := range times {
+		short = append(short, t.Round(time.Millisecond))
+	}
+	return short
 }
 
 // during names the faults that overlap a time.

@@ -165,12 +165,14 @@ func (r *run) via(from, to, address string) (string, error) {
 	if from == "orders" || from == "proof" {
 		one, other = to, from
 	}
-	behind := strings.HasSuffix(one, "-0") || one == simName
-	if r.hosts == nil && other != "proof" || behind {
+	if r.hosts == nil && other != "proof" || proxied(one) {
 		return r.links.Via(from, to, address)
 	}
 	return address, nil
 }
+
+// proxied says who is behind proxies in any case, for who proves it dead too.
+func proxied(name string) bool { return strings.HasSuffix(name, "-0") || name == simName }
 
 // populate starts the executors and waits until all are ready.
 func (r *run) populate(ctx context.Context) error {

@@ -1,0 +1,105 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/process/child"
+	"berth.dev/pkg/store"
+)
+
+const (
+	// swift is what no takeover by the TTL is: a leader renews its etcd lease in each
+	// sixth of the TTL, so five sixths are still to come when it is killed, and its
+	// successor's part after that. One by proof takes some tenths of a second, and
+	// several times as much on a slow machine.
+	swift = ttl * 5 / 6
+	// tries is how often a takeover of one service may be swift: each may meet a machine
+	// that has other things to do, or standbys that have evicted as often as they may.
+	tries = 5
+	// seen is for how long standbys have to have seen a leader before they evict it.
+	seen = time.Second
+)
+
+// jobAlone is of the batches that are asked for when a leader is killed alone.
+const jobAlone = "alone"
+
+// takeovers kills the leader of each service once nothing else is broken, which hardly
+// happens while the schedule lasts, and notes how long a batch waits that is asked
+// for at that moment. One swift takeover of a service is enough. Afterwards all is at
+// rest again.
+func (r *run) takeovers(ctx context.Context) {
+	if len(r.report.Violations) > 0 {
+		return // something else is broken
+	}
+	defer func() {
+		if _, err := r.fleet.Client().CancelJob(ctx, jobAlone); err != nil {
+			r.report.wrong("cancelling all of %s: %v", jobAlone, err)
+		}
+		r.settle(ctx, "after leaders were killed alone")
+	}()
+	r.report.Takeovers = map[string][]time.Duration{}
+	for _, service := range services {
+		for n := 0; n < 2*tries && len(r.report.Takeovers[service]) < tries; n++ {
+			p, wait, err := r.takeover(ctx, service, fmt.Sprintf("%s-%d", service, n))
+			if err != nil {
+				r.report.wrong("the leader of %s was killed alone: %v", service, err)
+				return
+			}
+			r.Log("%s was killed alone; a batch waited %v", p.Name, wait.Round(time.Millisecond))
+			if proxied(p.Name) {
+				continue // it cannot be proven dead: a proxy refuses nothing for it
+			}
+			r.report.Takeovers[service] = append(r.report.Takeovers[service], wait)
+			if wait < swift {
+				break
+			}
+		}
+	}
+}
+
+// takeover kills the leader of a service, answers how long a batch then takes until
+// its worker is handed to an executor, and starts the process again.
+func (r *run) takeover(ctx context.Context, service, stage string) (p *child.Process, wait time.Duration, err error) {
+	if err := until(ctx, func(ctx context.Context) string {
+		for _, replica := range r.fleet.Processes()[service] {
+			if missing := unready(ctx, replica.Addresses().HTTP); missing != "" {
+				return fmt.Sprintf("%s is not ready: %s", replica.Name, missing)
+			}
+		}
+		leader, _, err := r.fleet.Leader(ctx, service)
+		switch {
+		case err != nil:
+			return err.Error()
+		case leader == nil:
+			return "nobody leads"
+		}
+		p = leader
+		return ""
+	}); err != nil {
+		return nil, 0, err
+	}
+	if err := store.Sleep(ctx, seen); err != nil {
+		return nil, 0, err
+	}
+	killed := time.Now()
+	p.Kill()
+	err = until(ctx, func(ctx context.Context) string {
+		// The same again changes nothing, and tells how far it is.
+		batch, err := r.fleet.Client().Reserve(ctx, &berthv1.Reservation{
+			Job: jobAlone, Stage: stage, Count: 1, Constraints: &berthv1.Constraints{Sku: simName}, Task: &berthv1.Task{},
+		})
+		switch {
+		case err != nil:
+			return err.Error()
+		case batch.GetState() != berthv1.Reservation_ACTIVE:
+			return fmt.Sprintf("the batch is %v", batch.GetState())
+		}
+		return ""
+	})
+	wait = time.Since(killed)
+	return p, wait, errors.Join(err, r.fleet.Restart(ctx, p))
+}
