@@ -4,8 +4,10 @@ package process
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"runtime"
+	"sync"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -17,14 +19,20 @@ import (
 //
 // The kernel gives back the memory of a process that is killed before it closes its
 // files, 11 ms of a processor for 100 MB, and nobody can know before that it is dead.
-// Memory that is shared goes with the last process that has it. The holder ends once
-// the files of this one are closed, which it sees by a pipe, and gives the memory back
-// in its place, with whatever processor time nobody else wants.
+// Memory that is shared goes with the last process that has it. The holder ends when
+// the kernel closes the files of this one, which it sees by a pipe, and gives the memory
+// back in its place, with whatever processor time nobody else wants.
 //
 // It has no file but that pipe, no signal reaches it but SIGKILL and SIGSTOP, it runs a
-// dozen instructions and none of Go's. Lists of processes show it as berth-memory, with
-// memory that is not counted twice by anything that counts a container's.
+// few dozen instructions and none of Go's. Lists of processes show it as berth-memory,
+// with memory that is not counted twice by anything that counts a container's. It is an
+// error where the kernel is older than 5.9, or does not permit what it needs.
 func HoldMemory() (letGo func(), err error) {
+	// The holder has to close what it inherits, the other end of the pipe above all.
+	// This closes nothing, and says whether it can.
+	if err := unix.CloseRange(math.MaxInt32, math.MaxInt32, 0); err != nil {
+		return nil, fmt.Errorf("close_range: %w", err)
+	}
 	var pipe [2]int
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("a pipe: %w", err)
@@ -53,11 +61,12 @@ func HoldMemory() (letGo func(), err error) {
 		unix.Close(pipe[1])
 		return nil, fmt.Errorf("a process that shares memory: %w", unix.Errno(-pid))
 	}
-	return func() {
+	return sync.OnceFunc(func() {
 		unix.Close(pipe[1])
+		_ = unix.Kill(pid, unix.SIGKILL) // should it be stopped, or not be given a processor
 		_, _ = unix.Wait4(pid, nil, unix.WALL, nil)
 		_ = unix.Munmap(stack)
-	}, nil
+	}), nil
 }
 
 // holderFrame is more than the holder needs of its stack: a byte to read to.

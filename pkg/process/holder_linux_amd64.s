@@ -35,23 +35,27 @@ holder:
 	MOVL	$SYS_prctl, AX
 	SYSCALL
 
-	// setpriority(PRIO_PROCESS, itself, 19)
-	XORL	DI, DI
-	XORL	SI, SI
-	MOVL	$19, DX
-	MOVL	$SYS_setpriority, AX
-	SYSCALL
-
 	// Close all files but the pipe: 0 to pipe-1, pipe+1 to the last.
 	XORL	DI, DI
 	LEAQ	-1(R12), SI
 	XORL	DX, DX
 	MOVL	$SYS_close_range, AX
 	SYSCALL
+	TESTQ	AX, AX
+	JNZ	end // with the other end of the pipe it would never end
 	LEAQ	1(R12), DI
 	MOVL	$0xffffffff, SI
 	XORL	DX, DX
 	MOVL	$SYS_close_range, AX
+	SYSCALL
+	TESTQ	AX, AX
+	JNZ	end // with the other end of the pipe it would never end
+
+	// setpriority(PRIO_PROCESS, itself, 19)
+	XORL	DI, DI
+	XORL	SI, SI
+	MOVL	$19, DX
+	MOVL	$SYS_setpriority, AX
 	SYSCALL
 
 	// Nobody writes: it returns when the other end is closed.
@@ -61,6 +65,7 @@ holder:
 	XORL	AX, AX // SYS_read
 	SYSCALL
 
+end:
 	XORL	DI, DI
 	MOVL	$SYS_exit_group, AX
 	SYSCALL

@@ -34,23 +34,25 @@ holder:
 	MOVD	$SYS_prctl, R8
 	SVC
 
-	// setpriority(PRIO_PROCESS, itself, 19)
-	MOVD	ZR, R0
-	MOVD	ZR, R1
-	MOVD	$19, R2
-	MOVD	$SYS_setpriority, R8
-	SVC
-
 	// Close all files but the pipe: 0 to pipe-1, pipe+1 to the last.
 	MOVD	ZR, R0
 	SUB	$1, R19, R1
 	MOVD	ZR, R2
 	MOVD	$SYS_close_range, R8
 	SVC
+	CBNZ	R0, end // with the other end of the pipe it would never end
 	ADD	$1, R19, R0
 	MOVD	$0xffffffff, R1
 	MOVD	ZR, R2
 	MOVD	$SYS_close_range, R8
+	SVC
+	CBNZ	R0, end // with the other end of the pipe it would never end
+
+	// setpriority(PRIO_PROCESS, itself, 19)
+	MOVD	ZR, R0
+	MOVD	ZR, R1
+	MOVD	$19, R2
+	MOVD	$SYS_setpriority, R8
 	SVC
 
 	// Nobody writes: it returns when the other end is closed.
@@ -60,6 +62,7 @@ holder:
 	MOVD	$SYS_read, R8
 	SVC
 
+end:
 	MOVD	ZR, R0
 	MOVD	$SYS_exit_group, R8
 	SVC
