@@ -23,6 +23,8 @@ const (
 	// renewAfter is how long a connection is kept. A server ends one on which nothing
 	// is said after two minutes, which looks like its death.
 	renewAfter = time.Minute
+	// renewAgain is when that is tried again.
+	renewAgain = 5 * time.Second
 )
 
 // Prover proves that a leader's process is dead while its host lives. It keeps a
@@ -77,15 +79,17 @@ func (p *Prover) connect(ctx context.Context, h Holder) net.Conn {
 // time-out is no end. In time it makes another connection, and closes the former only
 // then: at no moment is there none.
 func (p *Prover) outlives(ctx context.Context, h Holder, conn net.Conn) bool {
-	for {
-		ended, err := hangUp(ctx, conn, renewAfter)
+	for within := renewAfter; ; {
+		ended, err := hangUp(ctx, conn, within)
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
 			conn.Close()
 			return ended
 		}
 		if next := p.connect(ctx, h); next != nil {
 			conn.Close()
-			conn = next
+			conn, within = next, renewAfter
+		} else {
+			within = renewAgain
 		}
 	}
 }
