@@ -61,7 +61,6 @@ type Core struct {
 	retryAt       time.Time // of the timer
 	notBefore     time.Time // of the next pass
 	passes        int64
-	endedAt       int   // entries of the last pass, if it had no room for all heads
 	entered       int64 // counts what has come into queues
 	flight        *flight
 	calls         int64

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -105,5 +106,32 @@ func TestAnEntryLargerThanAPass(t *testing.T) {
 	all := passes(c, elected, now, 100*time.Millisecond, func(string) bool { return true })
 	if len(all) != 3 || len(c.granted) != 3 {
 		t.Errorf("%d passes, %d granted", len(all), len(c.granted))
+	}
+}
+
+// One that avoids executors is told of in whole for as long as it does, since that is
+// not the same later; then once more, and by its name from then on.
+func TestOneThatAvoidedExecutorsIsNamedAfterwards(t *testing.T) {
+	const avoids = 3 * time.Second
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	c := standby(1, 1, now)
+	for _, g := range c.groups {
+		failed := *g.order.at(0)
+		failed.Failed = []model.FailedOn{{Executor: "h", At: now.Add(avoids - model.AvoidFor)}}
+		c.Step(now, model.Changed{Ref: failed.Ref(), Record: &failed, Create: failed.Epoch, Mod: 1000})
+	}
+	elected := c.Step(now, model.Elected{Term: 200_000, Revision: 200_000})
+	var told []string
+	for _, pass := range passes(c, elected, now, 2*avoids, func(string) bool { return false }) {
+		one := "named"
+		if e := pass.Entries[0]; !e.Again {
+			one = fmt.Sprint(e.Constraints.Avoid)
+		}
+		if len(told) == 0 || told[len(told)-1] != one {
+			told = append(told, one)
+		}
+	}
+	if want := []string{"[h]", "[]", "named"}; !slices.Equal(told, want) {
+		t.Errorf("told of as %q, want %q", told, want)
 	}
 }

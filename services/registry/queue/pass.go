@@ -15,17 +15,17 @@ type flight struct {
 	// many had come into queues.
 	leader, entered int64
 	offers          []offer
-	// left are the groups whose heads it had no room for, before how many entries the
-	// last pass had that left some.
-	left   []string
-	before int
+	// left are the groups whose heads it had no room for.
+	left []string
 }
 
 // offer is an entry of it.
 type offer struct {
 	uid, group string
 	mod        int64
-	again      bool
+	// again says that it is named only, avoids that it avoids executors for a time:
+	// what it is told of in whole is not the same later.
+	again, avoids bool
 }
 
 // found is how far the pass got in one queue.
@@ -100,7 +100,7 @@ func (c *Core) sendPass() {
 	c.passes++
 	pass := SendPass{Pass: c.passes, Term: c.term, Cut: c.revision}
 	pass.Entries = make([]PassEntry, 0, len(heads))
-	c.flight = &flight{pass: c.passes, wake: c.wakes, leader: c.leaders[model.ServiceExecutorState], entered: c.entered, offers: make([]offer, 0, len(heads)), before: c.endedAt}
+	c.flight = &flight{pass: c.passes, wake: c.wakes, leader: c.leaders[model.ServiceExecutorState], entered: c.entered, offers: make([]offer, 0, len(heads))}
 	entries, workers, bytes := c.config.PassEntries, c.config.PassWorkers, c.config.PassBytes
 	if c.passes == 1 {
 		entries = min(entries, firstBehind)
@@ -130,16 +130,15 @@ func (c *Core) sendPass() {
 			break
 		}
 		c.versions[entry.UID].offered = true
-		c.flight.offers = append(c.flight.offers, offer{uid: entry.UID, group: entry.Group, mod: entry.Mod, again: entry.Again})
+		c.flight.offers = append(c.flight.offers, offer{
+			uid: entry.UID, group: entry.Group, mod: entry.Mod, again: entry.Again,
+			avoids: len(entry.Constraints.Avoid) > len(at.next.Spec.Constraints.Avoid),
+		})
 		pass.Entries = append(pass.Entries, entry)
 		if at.rank++; !at.alone && at.rank != at.group.order.len() && at.rank != at.group.depth {
 			at.next = at.group.order.at(at.rank)
 			heap.Push(behind, at)
 		}
-	}
-	c.endedAt = 0
-	if len(c.flight.left) > 0 {
-		c.endedAt = len(c.flight.offers)
 	}
 	c.subject = model.Ref{}
 	c.notBefore = c.now.Add(c.config.MinDelay)
@@ -186,11 +185,10 @@ func (c *Core) goOn(f *flight) {
 }
 
 // refused says whether a reservation is named and no more: the pass before found no room
-// for it, and it has not changed since. One that avoids executors does so with time,
-// and is always told of in whole.
+// for it, and it has not changed since.
 func (c *Core) refused(r *model.Reservation) bool {
 	v := c.versions[r.UID]
-	return v.refusedIn != 0 && v.refusedIn == c.passes-1 && v.refusedMod == r.Mod && len(r.Failed) == 0
+	return v.refusedIn != 0 && v.refusedIn == c.passes-1 && v.refusedMod == r.Mod
 }
 
 // entry is what a pass tells of a reservation.
@@ -231,7 +229,7 @@ func (c *Core) passDone(done PassDone) {
 	for i := range done.Outcomes {
 		outcomes[done.Outcomes[i].UID] = &done.Outcomes[i]
 	}
-	queues, granted := map[string]found{}, false
+	queues, further := map[string]found{}, false
 	for _, offer := range f.offers {
 		v, outcome := c.versions[offer.uid], outcomes[offer.uid]
 		if v != nil {
@@ -244,20 +242,21 @@ func (c *Core) passDone(done PassDone) {
 			continue
 		}
 		queues[offer.group] = queues[offer.group].then(*outcome)
-		granted = granted || outcome.Result == Granted
+		further = further || outcome.Result == Granted
 		if int(outcome.Result) < len(c.counts.Offers) {
 			c.counts.Offers[outcome.Result]++
 		}
 		if v != nil && v.waits() {
-			if outcome.Result == NoFit && !hopeless(outcome) && done.Remembers {
+			if outcome.Result == NoFit && !hopeless(outcome) && done.Remembers && !offer.avoids {
 				v.refusedIn, v.refusedMod = f.pass, offer.mod
+				further = further || !offer.again
 			}
 			c.subject = v.r.Ref()
 			c.outcome(v, outcome, f.wake)
 		}
 	}
 	c.subject = model.Ref{}
-	if granted || len(f.offers) > f.before { // or else the next would end where this one did
+	if further { // or else the next would end where this one did
 		c.goOn(f)
 	}
 	for id, q := range queues {
