@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	spb "google.golang.org/genproto/googleapis/rpc/status"
@@ -89,7 +90,7 @@ func FromStatus(err error) *fault.Error {
 		err = status.FromContextError(err).Err()
 	}
 	s := status.Convert(err)
-	kind, reason := kindOf(s.Code())
+	kind, reason := kindOf(s)
 	f = fault.New(kind, reason, "%s", s.Message())
 	for _, detail := range s.Details() {
 		switch d := detail.(type) {
@@ -146,8 +147,8 @@ var kinds = [...]struct {
 }
 
 // kindOf is the way back, for statuses that carry no reason of ours.
-func kindOf(code codes.Code) (fault.Kind, fault.Reason) {
-	switch code {
+func kindOf(s *status.Status) (fault.Kind, fault.Reason) {
+	switch s.Code() {
 	case codes.InvalidArgument:
 		return fault.Invalid, fault.ReasonInvalid
 	case codes.Unimplemented:
@@ -165,8 +166,12 @@ func kindOf(code codes.Code) (fault.Kind, fault.Reason) {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
 		return fault.Unavailable, fault.ReasonUnavailable
 	case codes.ResourceExhausted:
-		// Of gRPC's own errors these are messages over the limit.
-		return fault.Exhausted, fault.ReasonTooLarge
+		// Of gRPC's own errors these are messages over the limit, and callers that are
+		// asked to be calmer.
+		if strings.Contains(s.Message(), "larger than max") {
+			return fault.Exhausted, fault.ReasonTooLarge
+		}
+		return fault.Exhausted, fault.ReasonOverloaded
 	default:
 		return fault.Internal, fault.ReasonInternal
 	}
