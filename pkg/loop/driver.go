@@ -42,6 +42,9 @@ var (
 // happen within the round, so more means that the two views disagree.
 const maxConflicts = 50
 
+// parsedBetween is how many changes are read between two calls of steps.
+const parsedBetween = 1000
+
 // Driver carries one core from an empty view to the end of one term: it tells
 // the core of changes, makes what it decides durable and answers what is to be
 // done then. It has no goroutine and no clock of its own; one goroutine at a
@@ -53,7 +56,7 @@ type Driver[C model.Core] struct {
 	space   keyspace.Space
 	now     func() time.Time
 	limits  EventLimits
-	// steps, if given, is called before each step.
+	// steps, if given, is called before each step, and now and then while much is read.
 	steps func()
 
 	// revision is what the view has reached.
@@ -135,7 +138,10 @@ func (d *Driver[C]) Events(b store.Batch) ([]model.Event, error) {
 		return nil, err
 	}
 	events := append(make([]model.Event, 0, len(held)+len(b.Changes)+1), held...)
-	for _, c := range b.Changes {
+	for i, c := range b.Changes {
+		if i%parsedBetween == 0 && d.steps != nil {
+			d.steps() // a first read may be long
+		}
 		if d.kept.told(c) {
 			continue
 		}
