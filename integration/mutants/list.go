@@ -159,4 +159,11 @@ var All = []Mutant{
 		},
 		Hunter: Sim, Expects: []string{"is LOST for a report without it"},
 	},
+	{
+		Name: "proof-unused", Breaks: "a leader whose process is dead is replaced by proof, and nobody waits for its TTL",
+		Edits: []Edit{
+			{File: "pkg/leader/election.go", Old: `if e.cfg.Prove != nil && h.Address != "" {`, New: `if false {`},
+		},
+		Hunter: Chaos, Expects: []string{"that was killed alone"},
+	},
 }
