@@ -26,6 +26,7 @@ type Answers struct {
 	Skus      func(context.Context, *berthv1.ListSkusRequest) (*berthv1.ListSkusAnswer, error)
 	Standing  func(context.Context, *berthv1.ExplainReservationRequest) (*berthv1.Explanation, error)
 	Findings  func(context.Context, *berthv1.ListFindingsRequest) (*berthv1.ListFindingsAnswer, error)
+	Pass      func(context.Context, *controlv1.PassRequest) (*controlv1.PassAnswer, error)
 	Heartbeat func(grpc.BidiStreamingServer[controlv1.HeartbeatRequest, controlv1.HeartbeatAnswer]) error
 	Relay     func(grpc.BidiStreamingServer[controlv1.RelayRequest, controlv1.RelayAnswer]) error
 	Replica   *berthv1.Replica
@@ -54,6 +55,7 @@ func Start(t testing.TB, address string, answers Answers) *Replica {
 	berthv1.RegisterUsageServer(r, &usage{answers: answers})
 	berthv1.RegisterCatalogServer(r, &catalog{answers: answers})
 	controlv1.RegisterQueueServer(r, &queue{answers: answers})
+	controlv1.RegisterInventoryServer(r, &inventory{answers: answers})
 	controlv1.RegisterHeartbeatsServer(r, &heartbeats{answers: answers})
 	controlv1.RegisterReplicasServer(r, &replicas{answers: answers})
 	var served sync.WaitGroup
@@ -140,6 +142,18 @@ func (q *queue) QueueFindings(ctx context.Context, req *berthv1.ListFindingsRequ
 		return q.UnimplementedQueueServer.QueueFindings(ctx, req)
 	}
 	return q.answers.Findings(ctx, req)
+}
+
+type inventory struct {
+	controlv1.UnimplementedInventoryServer
+	answers Answers
+}
+
+func (i *inventory) TryAllocateAndLease(ctx context.Context, req *controlv1.PassRequest) (*controlv1.PassAnswer, error) {
+	if i.answers.Pass == nil {
+		return i.UnimplementedInventoryServer.TryAllocateAndLease(ctx, req)
+	}
+	return i.answers.Pass(ctx, req)
 }
 
 type heartbeats struct {
