@@ -147,6 +147,7 @@ func TestProcessStartThatHangs(t *testing.T) {
 	if err := os.Remove(hang); err != nil {
 		t.Fatal(err)
 	}
+	driver.cfg.StartTimeout = time.Minute // on a slow machine, too
 	mustSubmit(t, a, submit(0, 1, "true"))
 	c.awaitState(t, key(0), "COMPLETED")
 }

@@ -232,7 +232,7 @@ func TestSilentStream(t *testing.T) {
 
 // An agent that is asked for everything tells it, on the stream that it has.
 func TestTellsEverything(t *testing.T) {
-	c := newControl(10 * time.Millisecond)
+	c := newControl(200 * time.Millisecond) // an answer that is late for long ends a stream
 	runsOne(t, c)
 	c.mu.Lock()
 	before := c.complete["host"]
