@@ -77,7 +77,7 @@ var All = []Mutant{
 		Edits: []Edit{
 			{File: "pkg/loop/driver.go", Old: `for done < len(events) && after[done] <= durable {`, New: `for done < len(events) {`},
 		},
-		Hunter: Sim, Expects: []string{"and was never stored", "was cancelled, and", "runs false, recorded true"},
+		Hunter: Sim, Expects: []string{"and was never stored", "was cancelled, and", "runs false, recorded true", "does not come to rest"},
 	},
 	{
 		Name: "lost-taken-as-durable", Breaks: "a transaction of unknown outcome is not durable until the chain tells so",
