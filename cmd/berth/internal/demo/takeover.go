@@ -9,6 +9,7 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
+	"berth.dev/pkg/store"
 )
 
 // takeover is one leader's death.
@@ -28,6 +29,9 @@ func (d *demo) killLeader(ctx context.Context, service string) error {
 	}
 	if leader == nil {
 		return fmt.Errorf("%s has no leader", service)
+	}
+	if err := d.known(ctx, service); err != nil {
+		return err
 	}
 	// Another group than the batch that waits: behind that, it would wait too.
 	proof := d.batch("probe", service, 1, "true")
@@ -58,6 +62,24 @@ func (d *demo) killLeader(ctx context.Context, service string) error {
 	}
 	_, err = d.client.WaitFor(ctx, keyOf(proof), berthv1.Reservation_COMPLETED)
 	return err
+}
+
+// inOffice is how long a leader leads until standbys replace it at once when it dies:
+// they leave one alone that they have seen for less than a second.
+const inOffice = 1250 * time.Millisecond
+
+// known waits until the leader of a service has led for that long.
+func (d *demo) known(ctx context.Context, service string) error {
+	answer, err := d.client.Leaders(ctx)
+	if err != nil {
+		return err
+	}
+	for _, s := range answer.GetServices() {
+		if s.GetService() == service {
+			return store.Sleep(ctx, min(inOffice, time.Until(s.GetSince().AsTime().Add(inOffice))))
+		}
+	}
+	return fmt.Errorf("nobody tells of %s", service)
 }
 
 // prove upserts a batch and waits until it is at least as far as a state.
