@@ -40,16 +40,16 @@ type Leading func(ctx context.Context) (Leadership, error)
 // OpsHandler serves what operators and load balancers ask of a process, each
 // answer a JSON object:
 //
-//	/healthz  200: the process is alive; see [Living] for one that can be of no use
+//	/healthz  200 when alive() is nil: the process is of use, and need not be started again
 //	/readyz   200 when ready() is nil: its view is current
 //	/leaderz  200 when leading() has no error: it is the serving leader
 //	/metrics  the figures, in Prometheus' text form
 //
-// A no is 503 with the reason. A nil ready always holds; a nil leading means
+// A no is 503 with the reason. A nil alive or ready always holds; a nil leading means
 // that the process has no leader to be, and answers 404.
-func OpsHandler(ready Probe, leading Leading, metrics *Metrics) http.Handler {
+func OpsHandler(alive, ready Probe, leading Leading, metrics *Metrics) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, "alive", nil) })
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, "alive", ask(alive)) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, "ready", ask(ready)) })
 	mux.HandleFunc("GET /leaderz", func(w http.ResponseWriter, r *http.Request) {
 		if leading == nil {
@@ -64,16 +64,6 @@ func OpsHandler(ready Probe, leading Leading, metrics *Metrics) http.Handler {
 		writeJSON(w, http.StatusOK, leadingAnswer{true, "", told})
 	})
 	mux.Handle("GET /metrics", metrics.Handler())
-	return mux
-}
-
-// Living has /healthz say what a probe says, in place of what a handler of operations
-// says: for a process that can be alive and of no use, so that it has to be started
-// again. A no is 503 with the reason.
-func Living(alive Probe, ops http.Handler) http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("/", ops)
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, "alive", ask(alive)) })
 	return mux
 }
 

@@ -15,7 +15,7 @@ func TestProfilesAreOffUnlessAskedFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ops := OpsHandler(nil, nil, metrics)
+	ops := OpsHandler(nil, nil, nil, metrics)
 	status := func(h http.Handler, path string) int {
 		answer := httptest.NewRecorder()
 		h.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
@@ -40,15 +40,15 @@ func TestProfilesAreOffUnlessAskedFor(t *testing.T) {
 	}
 }
 
-// TestLivingIsAskedEachTime says that a process which is of no use fails its liveness
+// TestLivenessIsAskedEachTime says that a process which is of no use fails its liveness
 // with the reason, passes it again when it has recovered, and keeps its other answers.
-func TestLivingIsAskedEachTime(t *testing.T) {
+func TestLivenessIsAskedEachTime(t *testing.T) {
 	metrics, err := NewMetrics()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var hangs error
-	ops := Profiled(false, Living(func() error { return hangs }, OpsHandler(nil, nil, metrics)))
+	ops := Profiled(false, OpsHandler(func() error { return hangs }, nil, nil, metrics))
 	for _, step := range []struct {
 		hangs  error
 		status int

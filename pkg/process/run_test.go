@@ -115,7 +115,7 @@ func TestOperations(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := httptest.NewRecorder()
-			process.OpsHandler(c.ready, c.leading, metrics).ServeHTTP(w, httptest.NewRequest(http.MethodGet, c.path, nil))
+			process.OpsHandler(nil, c.ready, c.leading, metrics).ServeHTTP(w, httptest.NewRequest(http.MethodGet, c.path, nil))
 			var body map[string]any
 			if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil {
 				t.Fatal(err)
@@ -126,7 +126,7 @@ func TestOperations(t *testing.T) {
 		})
 	}
 	w := httptest.NewRecorder()
-	process.OpsHandler(nil, nil, metrics).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	process.OpsHandler(nil, nil, nil, metrics).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	for _, want := range []string{"berth_passes_total 7", "go_goroutines", "process_open_fds"} {
 		if !strings.Contains(w.Body.String(), want) {
 			t.Errorf("no %s in the metrics", want)

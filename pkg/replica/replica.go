@@ -223,7 +223,7 @@ func Run[C model.Core](r *Replica, l *loop.Loop[C]) error {
 		return told, nil
 	}
 	r.group.Go("readiness", func(ctx context.Context) error { return tellReadiness(ctx, r.Log, ready) })
-	ops := process.HTTPServer(process.Profiled(r.Config.Pprof, process.Living(l.Alive, process.OpsHandler(ready, leading, r.Metrics))))
+	ops := process.HTTPServer(process.Profiled(r.Config.Pprof, process.OpsHandler(l.Alive, ready, leading, r.Metrics)))
 	r.group.Go("calls", func(context.Context) error { return r.Server.Serve(r.ports.Calls) })
 	if r.ports.HTTP != nil {
 		r.group.Go("health and metrics", process.ServeHTTP(ops, r.ports.HTTP))

@@ -101,7 +101,7 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	berthv1.RegisterEventsServer(server, events)
 	serve(server, composed)
 	server.SetServing(model.ServiceGateway, true)
-	ops := process.Profiled(config.Pprof, process.OpsHandler(process.Running(g.Context()), nil, metrics))
+	ops := process.Profiled(config.Pprof, process.OpsHandler(nil, process.Running(g.Context()), nil, metrics))
 	web, err := rest.New(rest.Options{
 		Calls: calls, Leaders: leading, Explanations: composed, Findings: composed,
 		Events: events.Handler(rest.Errors{}), Ops: ops, MaxBody: config.bodyLimit(), Traces: traces.Tracer(),
