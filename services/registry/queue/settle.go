@@ -90,13 +90,16 @@ func (c *Core) note() {
 }
 
 // active notes that all of a version was handed over.
-func (c *Core) active(v *version) {
-	active := c.edit(v.r)
-	active.State, active.Reason = model.Active, ""
-	if active.Round == 0 { // what later rounds have to tell is kept
-		active.Message = ""
+func (c *Core) active(v *version) { c.put(c.assigned(v), model.EventReservationAssigned) }
+
+// assigned answers the record of a version all of which was handed over.
+func (c *Core) assigned(v *version) *model.Reservation {
+	next := c.edit(v.r)
+	next.State, next.Reason = model.Active, ""
+	if next.Round == 0 { // what later rounds have to tell is kept
+		next.Message = ""
 	}
-	c.put(active, model.EventReservationAssigned)
+	return next
 }
 
 func (c *Core) put(r *model.Reservation, kind model.EventKind, expect ...model.Expect) {
