@@ -2,6 +2,7 @@ package play
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,7 +42,8 @@ type until struct {
 }
 
 // follow reads a stream `until STAGE KIND STAGE/NAME KIND:N ...`: until each of
-// them was told, where N counts workers.
+// them was told, where N counts workers. That what runs was assigned is told in its
+// own time, so the stream is read up to there, too.
 func (p *player) follow(job string, w *words) ([]*berthv1.Event, error) {
 	w.expect("until")
 	var wanted []*until
@@ -67,12 +69,22 @@ func (p *player) follow(job string, w *words) ([]*berthv1.Event, error) {
 		return nil, err
 	}
 	var list []*berthv1.Event
+	assigned := map[string]bool{} // whether it was told of what runs, by uid
 	err := p.Follow(job, func(e *berthv1.Event) bool {
 		list = append(list, e)
+		switch e.GetKind() {
+		case berthv1.Event_RESERVATION_ASSIGNED:
+			assigned[e.GetUid()] = true
+		case berthv1.Event_WORKER_RUNNING:
+			if _, known := assigned[e.GetUid()]; !known {
+				assigned[e.GetUid()] = false
+			}
+		}
 		for _, u := range wanted {
 			u.told(e)
 		}
-		return !slices.ContainsFunc(wanted, func(u *until) bool { return u.missing > 0 })
+		return !slices.ContainsFunc(wanted, func(u *until) bool { return u.missing > 0 }) &&
+			!slices.Contains(slices.Collect(maps.Values(assigned)), false)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w; so far:\n%s", err, stories(list))
