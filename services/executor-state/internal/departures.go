@@ -94,8 +94,8 @@ func (d *Departures) look(ctx context.Context, gone departure) {
 }
 
 // refuses says whether the address refuses twice in a row. A process that is
-// dying may still accept for a moment, so what accepts is asked again, until
-// the time is over.
+// dying may still accept for a moment, or end what it has yet to accept, so what
+// accepts or resets is asked again, until the time is over.
 func (d *Departures) refuses(ctx context.Context, address string) bool {
 	ctx, cancel := context.WithTimeout(ctx, proofTimeout)
 	defer cancel()
@@ -107,10 +107,12 @@ func (d *Departures) refuses(ctx context.Context, address string) bool {
 			if refused++; refused == 2 {
 				return true
 			}
-		case err != nil:
+		case err != nil && !errors.Is(err, syscall.ECONNRESET):
 			return false // silence, or no way there
 		default:
-			conn.Close()
+			if err == nil {
+				conn.Close()
+			}
 			refused = 0
 			pause = store.Backoff(attempt + 2)
 		}

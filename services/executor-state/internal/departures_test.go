@@ -29,18 +29,21 @@ func (d departed) Depart(_ context.Context, req *controlv1.DepartRequest, _ ...g
 // Only an address that refuses twice in a row proves that an agent is dead.
 func TestOnlyRefusalsProveAnAgentDead(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+	reset := &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNRESET)}
 	timeout := &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}
 	for name, c := range map[string]struct {
 		answers []error // nil accepts; the last one is given for ever
 		dead    bool
 	}{
-		"it refuses":                       {[]error{refused}, true},
-		"it accepts":                       {[]error{nil}, false},
-		"it accepts while it dies":         {[]error{nil, nil, refused}, true},
-		"it refuses once, and is replaced": {[]error{refused, nil}, false},
-		"silence":                          {[]error{timeout}, false},
-		"it refuses once, then silence":    {[]error{refused, timeout}, false},
-		"no way there":                     {[]error{errors.New("no route to host")}, false},
+		"it refuses":                        {[]error{refused}, true},
+		"it accepts":                        {[]error{nil}, false},
+		"it accepts while it dies":          {[]error{nil, nil, refused}, true},
+		"it ends what it has yet to accept": {[]error{reset, nil, refused}, true},
+		"it resets for ever":                {[]error{reset}, false},
+		"it refuses once, and is replaced":  {[]error{refused, nil}, false},
+		"silence":                           {[]error{timeout}, false},
+		"it refuses once, then silence":     {[]error{refused, timeout}, false},
+		"no way there":                      {[]error{errors.New("no route to host")}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
