@@ -34,7 +34,8 @@
 //	get KEY, list JOB, pending, hosts, workers JOB, explain KEY
 //	findings [[no] KIND...]                       once there is each of them, or none
 //	usage [SKU] NAME=...                          once it is as named
-//	unmapped, idle SKU
+//	unmapped [NAME=...]                           once it has all that is named
+//	idle SKU
 //	await KEY  STATE... | reason= position= RUNNING= ...
 //	await ID STATE  workers= slots=2/4 ...        an executor
 //	finish JOB/STAGE SEATS exit=                  the workers' programs end

@@ -25,7 +25,7 @@ import (
 
 const (
 	// patience bounds every wait on real processes; only a failure takes it.
-	patience = 30 * time.Second
+	patience = time.Minute
 	// lookEvery is how often something is looked at that gives no signal.
 	lookEvery = 5 * time.Millisecond
 )

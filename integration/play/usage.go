@@ -83,15 +83,26 @@ func usageText(u *berthv1.SkuUsage) string {
 	return strings.Join(words, " ")
 }
 
-// unmapped shows what waits and no SKU fits.
-func (p *player) unmapped(*words) (string, error) {
-	answer, refused := call(p, p.demand.GetUsage, &berthv1.GetUsageRequest{})
-	if refused != nil {
-		return refusal(refused), nil
+// unmapped shows what waits and no SKU fits. With NAME=VALUE it is shown once
+// each of them is there.
+func (p *player) unmapped(w *words) (string, error) {
+	wanted := w.equations()
+	var last string
+	err := p.Until(func() bool {
+		answer, refused := call(p, p.demand.GetUsage, &berthv1.GetUsageRequest{})
+		if refused != nil {
+			last = refusal(refused)
+			return len(wanted) == 0
+		}
+		last = sorted(lines(answer.GetUnmapped(), func(u *berthv1.UnmappedDemand) string {
+			return fmt.Sprintf("%s: reservations=%d workers=%d reason=%s", constraintsText(u.GetConstraints()), u.GetReservations(), u.GetWorkers(), u.GetReason())
+		}))
+		return hasAll(last, wanted)
+	})
+	if err != nil {
+		return fmt.Sprintf("%v: %s", err, last), nil
 	}
-	return sorted(lines(answer.GetUnmapped(), func(u *berthv1.UnmappedDemand) string {
-		return fmt.Sprintf("%s: reservations=%d workers=%d reason=%s", constraintsText(u.GetConstraints()), u.GetReservations(), u.GetWorkers(), u.GetReason())
-	})), nil
+	return last, nil
 }
 
 // idle lists the executors of a SKU without workers, and why each is idle.
