@@ -18,15 +18,15 @@ import (
 	"berth.dev/pkg/rpc"
 )
 
-// patience is how long a replica has to answer before it counts as unreachable.
-const patience = time.Second
-
 // services in the order they are listed.
 var services = []string{model.ServiceRegistry, model.ServiceExecutorState, model.ServiceAssigner}
 
 // Server answers berth.v1.Leaders.
 type Server struct {
 	berthv1.UnimplementedLeadersServer
+	// Patience is how long a replica has to answer before it counts as unreachable;
+	// a second, unless it is set before the first call.
+	Patience time.Duration
 	replicas []replica
 }
 
@@ -38,7 +38,7 @@ type replica struct {
 // New connects to every replica, by the name of its service; none needs to
 // answer yet.
 func New(addresses map[string][]string, security *tls.Config) (*Server, error) {
-	s := &Server{}
+	s := &Server{Patience: time.Second}
 	for _, service := range services {
 		for _, address := range addresses[service] {
 			conn, err := rpc.Dial([]string{address}, rpc.DialOptions{FailFast: true, TLS: security})
@@ -61,8 +61,8 @@ func (s *Server) Close() error {
 	return errors.Join(errs...)
 }
 
-// ListLeaders asks all replicas at once. One that does not answer within a
-// second is listed as unreachable, so the call itself always succeeds.
+// ListLeaders asks all replicas at once. One that does not answer in time is
+// listed as unreachable, so the call itself always succeeds.
 func (s *Server) ListLeaders(ctx context.Context, _ *berthv1.ListLeadersRequest) (*berthv1.ListLeadersAnswer, error) {
 	answers := s.askAll(ctx)
 	var newest int64
@@ -86,7 +86,7 @@ func (s *Server) ListLeaders(ctx context.Context, _ *berthv1.ListLeadersRequest)
 
 // askAll asks every replica; the answers are in the order of the replicas.
 func (s *Server) askAll(ctx context.Context) []*berthv1.Replica {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, s.Patience)
 	defer cancel()
 	answers := make([]*berthv1.Replica, len(s.replicas))
 	var wait sync.WaitGroup

@@ -18,6 +18,9 @@ import (
 	"berth.dev/services/gateway/internal/replicatest"
 )
 
+// patience is enough for a replica that answers, on a slow machine too.
+const patience = 20 * time.Second
+
 func TestEveryReplicaIsListedWithItsRoleAndHowFarBehindItIs(t *testing.T) {
 	since := timestamppb.New(time.Unix(1e9, 0))
 	replica := func(r *berthv1.Replica) string {
@@ -37,6 +40,7 @@ func TestEveryReplicaIsListedWithItsRoleAndHowFarBehindItIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
+	s.Patience = patience
 	got, err := s.ListLeaders(t.Context(), &berthv1.ListLeadersRequest{})
 	if err != nil {
 		t.Fatal(err)
@@ -83,6 +87,7 @@ func TestResign(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
+	s.Patience = patience
 	notLeader := fault.New(fault.Precondition, fault.ReasonNotLeader, "it does not lead")
 	broken := fault.New(fault.Unavailable, fault.ReasonUnavailable, "no answer in time")
 	for _, c := range []struct {
