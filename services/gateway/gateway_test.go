@@ -150,14 +150,14 @@ func TestAnswersThatArePutTogether(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 
 	e, err := berthv1.NewExplanationsClient(conn).ExplainReservation(ctx, &berthv1.ExplainReservationRequest{Job: "j", Stage: "s"})
 	if err != nil || e.GetNeeded() != 3 || e.GetMessage() != "what fits now is not known: executor-state has no leader" {
 		t.Errorf("explanation: %v, %v", e, err)
 	}
-	ctx, cancel = context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, cancel = context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	f, err := berthv1.NewFindingsClient(conn).ListFindings(ctx, &berthv1.ListFindingsRequest{})
 	if err != nil || len(f.GetFindings()) != 3 {

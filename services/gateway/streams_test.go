@@ -50,7 +50,7 @@ func TestAThousandStreams(t *testing.T) {
 	}
 	resting := runtime.NumGoroutine()
 
-	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer stop()
 	got := make([][]string, streams)
 	var begun, ended sync.WaitGroup
@@ -217,7 +217,7 @@ func TestASlowReaderHoldsUpNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer reader.Close()
-	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer stop()
 	events, err := berthv1.NewEventsClient(reader).WatchEvents(ctx, &berthv1.WatchEventsRequest{Job: "j"})
 	if err != nil {

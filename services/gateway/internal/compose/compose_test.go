@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -131,22 +132,28 @@ func TestAnExplanationDoesWithoutExecutorState(t *testing.T) {
 		"no deadline": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := serve(map[string]any{"Standing": standing(1), "ExplainFit": fit})
-			ctx := t.Context()
-			if name != "no deadline" {
-				var cancel context.CancelFunc
-				ctx, cancel = context.WithTimeout(ctx, 400*time.Millisecond)
-				defer cancel()
-			}
-			got, err := compose.New(s).ExplainReservation(ctx, &berthv1.ExplainReservationRequest{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			want := standing(1)
-			want.Needed, want.Message = 4, "another comes first; what fits now is not known: it has no leader"
-			if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				s := serve(map[string]any{"Standing": standing(1), "ExplainFit": fit})
+				ctx := t.Context()
+				if name != "no deadline" {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, 400*time.Millisecond)
+					defer cancel()
+				}
+				began := time.Now()
+				got, err := compose.New(s).ExplainReservation(ctx, &berthv1.ExplainReservationRequest{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := standing(1)
+				want.Needed, want.Message = 4, "another comes first; what fits now is not known: it has no leader"
+				if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
+					t.Errorf("-want +got:\n%s", diff)
+				}
+				if took := time.Since(began); name == "no leader" && took != 200*time.Millisecond {
+					t.Errorf("it took %v", took)
+				}
+			})
 		})
 	}
 }
@@ -193,27 +200,29 @@ func TestFindingsAreMergedInOrderOfTime(t *testing.T) {
 }
 
 func TestAServiceThatDoesNotAnswerIsAFinding(t *testing.T) {
-	found := &berthv1.Finding{Service: "registry", Kind: "A", Since: timestamppb.New(time.Unix(1, 0))}
-	s := serve(map[string]any{
-		"QueueFindings":   &berthv1.ListFindingsAnswer{Findings: []*berthv1.Finding{found}},
-		"HandoutFindings": errors.New("broken"),
-	})
-	ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
-	defer cancel()
-	got, err := compose.New(s).ListFindings(ctx, &berthv1.ListFindingsRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	unavailable := func(service, message string) *berthv1.Finding {
-		return &berthv1.Finding{
-			Kind: "SERVICE_UNAVAILABLE", Object: service, Service: "gateway", Message: message,
-			Action: "calls to it wait until it answers again",
+	synctest.Test(t, func(t *testing.T) {
+		found := &berthv1.Finding{Service: "registry", Kind: "A", Since: timestamppb.New(time.Unix(1, 0))}
+		s := serve(map[string]any{
+			"QueueFindings":   &berthv1.ListFindingsAnswer{Findings: []*berthv1.Finding{found}},
+			"HandoutFindings": errors.New("broken"),
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
+		defer cancel()
+		got, err := compose.New(s).ListFindings(ctx, &berthv1.ListFindingsRequest{})
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	want := &berthv1.ListFindingsAnswer{Findings: []*berthv1.Finding{
-		unavailable("assigner", "broken"), unavailable("executor-state", "it has no leader"), found,
-	}}
-	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+		unavailable := func(service, message string) *berthv1.Finding {
+			return &berthv1.Finding{
+				Kind: "SERVICE_UNAVAILABLE", Object: service, Service: "gateway", Message: message,
+				Action: "calls to it wait until it answers again",
+			}
+		}
+		want := &berthv1.ListFindingsAnswer{Findings: []*berthv1.Finding{
+			unavailable("assigner", "broken"), unavailable("executor-state", "it has no leader"), found,
+		}}
+		if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+	})
 }

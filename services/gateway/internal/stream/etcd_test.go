@@ -103,7 +103,7 @@ func (h *history) open(since stream.Cursor) (stream.Reader, error) {
 // read reads n events of job "a".
 func (h *history) read(r stream.Reader, n int) []string {
 	h.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	var got []string
 	for len(got) < n {
