@@ -14,7 +14,7 @@ import (
 // and keep what they were told.
 func TestMembersOfEtcd(t *testing.T) {
 	asberth.Children(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	links := map[[2]string]bool{}
 	f, err := Start(ctx, Config{
@@ -46,7 +46,7 @@ func TestMembersOfEtcd(t *testing.T) {
 		t.Helper()
 		for {
 			// A member keeps a write for 7 s that it passed on to a leader that died.
-			attempt, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
+			attempt, cancel := context.WithTimeout(ctx, 2*time.Second)
 			_, err := s.Txn(attempt, store.Txn{Then: []store.Op{store.Put(key, []byte(key))}})
 			cancel()
 			if err == nil {
@@ -70,12 +70,19 @@ func TestMembersOfEtcd(t *testing.T) {
 		}
 	}
 
-	to := (leads() + 1) % 3
-	if err := f.MoveEtcdLeader(ctx, to); err != nil {
-		t.Fatal(err)
-	}
-	if got := leads(); got != to {
-		t.Errorf("etcd-%d leads, and it was to be etcd-%d", got, to)
+	var to int
+	// A machine that stands still has its members elect another meanwhile: then the
+	// next one is tried.
+	for tries := 5; ; tries-- {
+		to = (leads() + 1) % 3
+		err := f.MoveEtcdLeader(ctx, to)
+		got := leads()
+		if err == nil && got == to {
+			break
+		}
+		if tries == 1 {
+			t.Fatalf("etcd-%d leads, and it was to be etcd-%d: %v", got, to, err)
+		}
 	}
 	f.Member(to).Kill()
 	put("/test/while-one-is-away")

@@ -22,6 +22,7 @@ import (
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/process/child"
 	"berth.dev/pkg/process/port"
+	"berth.dev/pkg/store"
 )
 
 // Config of a fleet.
@@ -90,7 +91,12 @@ type Fleet struct {
 	client   *client.Client
 }
 
-const stopTimeout = 15 * time.Second
+const (
+	// stopTimeout is what the processes of one kind have to stop in.
+	stopTimeout = 15 * time.Second
+	// lookEvery is how often it is looked who leads while nobody does.
+	lookEvery = 50 * time.Millisecond
+)
 
 // Start starts etcd, the services and the gateways.
 func Start(ctx context.Context, config Config) (*Fleet, error) {
@@ -254,9 +260,26 @@ func (f *Fleet) Restart(ctx context.Context, p *child.Process) error {
 	return p.Start(ctx, f.flags[p]...)
 }
 
-// Leader finds the process that leads a service, and its term; nil while none
-// does.
+// Leader waits until a process leads a service, and answers it and its term.
 func (f *Fleet) Leader(ctx context.Context, service string) (*child.Process, int64, error) {
+	for looked := false; ; looked = true {
+		p, term, err := f.leads(ctx, service)
+		if p != nil {
+			return p, term, nil
+		}
+		// A look that ctx cuts short says less than the one before: nobody led.
+		if cut := looked && ctx.Err() != nil; err != nil && !cut {
+			return nil, 0, err
+		}
+		if err := store.Sleep(ctx, lookEvery); err != nil {
+			return nil, 0, fmt.Errorf("nobody leads %s: %w", service, err)
+		}
+	}
+}
+
+// leads is the process that leads a service just now, and its term; nil when none
+// does.
+func (f *Fleet) leads(ctx context.Context, service string) (*child.Process, int64, error) {
 	answer, err := f.client.Leaders(ctx)
 	if err != nil {
 		return nil, 0, err
@@ -285,13 +308,13 @@ func (f *Fleet) Client() *client.Client { return f.client }
 
 // Close stops agents, gateways, services and etcd, in this order.
 func (f *Fleet) Close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
-	defer cancel()
 	var all []error
 	if f.client != nil {
 		all = append(all, f.client.Close())
 	}
 	stop := func(processes []*child.Process) {
+		ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+		defer cancel()
 		ended := make(chan error, len(processes))
 		for _, p := range processes {
 			go func() { ended <- p.Stop(ctx) }()

@@ -27,9 +27,6 @@ func (d *demo) killLeader(ctx context.Context, service string) error {
 	if err != nil {
 		return err
 	}
-	if leader == nil {
-		return fmt.Errorf("%s has no leader", service)
-	}
 	if err := d.known(ctx, service); err != nil {
 		return err
 	}
@@ -52,7 +49,7 @@ func (d *demo) killLeader(ctx context.Context, service string) error {
 	if err != nil {
 		return err
 	}
-	if successor == nil || newTerm <= term {
+	if newTerm <= term {
 		return fmt.Errorf("%s: the term is %d after %d", service, newTerm, term)
 	}
 	d.say("%s leads %s (term %d), which has proved to work %v after the kill", successor.Name, service, newTerm, gap.Round(time.Millisecond))
