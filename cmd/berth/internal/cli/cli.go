@@ -34,15 +34,17 @@ func Standard() Streams {
 type app struct {
 	Streams
 	flags gatewayFlags
-	// every is the time between two looks of a watch, quiet how long a stream
-	// is silent once it has given all that is kept.
-	every, quiet time.Duration
+	// every is the time between two looks of a watch.
+	every time.Duration
+	// quiet is how long a stream of a job's events is silent after a cursor when
+	// there is no event after it.
+	quiet func(job, cursor string) time.Duration
 }
 
 // New makes the root command with the commands that ask a gateway. Add the
 // others to it.
 func New(s Streams) *cobra.Command {
-	return newRoot(&app{Streams: s, every: time.Second, quiet: time.Second})
+	return newRoot(&app{Streams: s, every: time.Second, quiet: func(string, string) time.Duration { return time.Second }})
 }
 
 func newRoot(a *app) *cobra.Command {

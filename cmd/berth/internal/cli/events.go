@@ -81,10 +81,10 @@ func (a *app) kept(ctx context.Context, c *client.Client, job, since string) ite
 		}
 		streaming, stop := context.WithCancel(ctx)
 		defer stop()
-		silence := time.AfterFunc(a.quiet, stop)
+		silence := time.AfterFunc(a.quiet(job, since), stop)
 		defer silence.Stop()
 		for event, err := range c.Events(streaming, job, since) {
-			silence.Reset(a.quiet)
+			silence.Reset(a.quiet(job, event.GetCursor()))
 			if !yield(event, err) {
 				return
 			}

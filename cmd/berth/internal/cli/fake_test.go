@@ -389,3 +389,21 @@ func (f *fake) WatchEvents(q *berthv1.WatchEventsRequest, stream grpc.ServerStre
 		}
 	}
 }
+
+// quiet waits long for what a stream of a job's events has to bring, be it that the
+// cursor is refused, and hardly when there is no event after the cursor.
+func (f *fake) quiet(job, cursor string) time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	passed := cursor == ""
+	for _, e := range f.events {
+		if passed && e.Job == job {
+			return time.Minute
+		}
+		passed = passed || e.Cursor == cursor
+	}
+	if !passed {
+		return time.Minute
+	}
+	return 100 * time.Millisecond
+}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"runtime/debug"
 	"strings"
 	"testing"
@@ -16,6 +15,7 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/pkg/fault"
+	"berth.dev/pkg/process/port/porttest"
 	"berth.dev/pkg/rpc"
 )
 
@@ -36,7 +36,7 @@ func start(t *testing.T, f *fake, terminal bool, args ...string) *live {
 			In: strings.NewReader(""), Out: write, Err: l.stderr, Terminal: terminal, Now: f.clock,
 			Env: func(string) string { return f.address },
 		},
-		every: time.Millisecond, quiet: time.Second,
+		every: time.Millisecond,
 	}
 	go func() {
 		l.code <- Run(ctx, newRoot(a), args)
@@ -183,23 +183,26 @@ func TestEventsFollow(t *testing.T) {
 // A gateway that is not there: one notice at once, one error at the end, and
 // what to do about it.
 func TestUnavailable(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	listener.Close()
+	address := porttest.Hold(t)
 	for _, args := range [][]string{{"get", "leaders"}, {"events", "a"}, {"describe", "a/b"}, {"cancel", "a"}} {
-		var out, stderr bytes.Buffer
-		root := New(Streams{In: strings.NewReader(""), Out: &out, Err: &stderr, Env: func(string) string { return "" }, Now: time.Now})
-		code := Run(t.Context(), root, append(args, "--gateway", address, "--timeout", "150ms"))
-		lines := strings.Split(stderr.String(), "\n")
-		if code != rpc.ExitUnavailable || out.Len() > 0 || len(lines) != 4 ||
-			lines[0] != "berth: no answer yet from "+address+": connection refused; trying on" ||
-			!strings.HasPrefix(lines[1], "berth: no definite answer from "+address+" within ") ||
-			!strings.HasSuffix(lines[1], ": connection refused (UNAVAILABLE)") ||
-			!strings.Contains(lines[2], "--gateway HOST:PORT or BERTH_GATEWAY") {
-			t.Errorf("%v: exit %d, %q, %q", args, code, out.String(), lines)
+		// A time-out that is over before the first refusal is told of otherwise: then
+		// there is more time.
+		for timeout := 150 * time.Millisecond; ; timeout *= 4 {
+			var out, stderr bytes.Buffer
+			root := New(Streams{In: strings.NewReader(""), Out: &out, Err: &stderr, Env: func(string) string { return "" }, Now: time.Now})
+			code := Run(t.Context(), root, append(args, "--gateway", address, "--timeout", timeout.String()))
+			lines := strings.Split(stderr.String(), "\n")
+			if code == rpc.ExitUnavailable && out.Len() == 0 && len(lines) == 4 &&
+				lines[0] == "berth: no answer yet from "+address+": connection refused; trying on" &&
+				strings.HasPrefix(lines[1], "berth: no definite answer from "+address+" within ") &&
+				strings.HasSuffix(lines[1], ": connection refused (UNAVAILABLE)") &&
+				strings.Contains(lines[2], "--gateway HOST:PORT or BERTH_GATEWAY") {
+				break
+			}
+			if timeout > 5*time.Second {
+				t.Errorf("%v: exit %d, %q, %q", args, code, out.String(), lines)
+				break
+			}
 		}
 	}
 }

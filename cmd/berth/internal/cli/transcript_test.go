@@ -92,7 +92,7 @@ func run(t *testing.T, f *fake, args []string, stdin *bytes.Reader, stdout, stde
 			In: stdin, Out: stdout, Err: stderr, Now: f.clock,
 			Env: func(name string) string { return map[string]string{"BERTH_GATEWAY": f.address}[name] },
 		},
-		every: time.Millisecond, quiet: 500 * time.Millisecond,
+		every: time.Millisecond, quiet: f.quiet,
 	}
 	for i, arg := range args {
 		if strings.HasSuffix(arg, ".yaml") {
