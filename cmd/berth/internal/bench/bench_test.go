@@ -30,7 +30,7 @@ func TestSmall(t *testing.T) {
 	var out, status bytes.Buffer
 	cmd.SetOut(&out)
 	cmd.SetErr(&status)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	if err := cmd.ExecuteContext(ctx); err != nil {
 		t.Fatalf("%v\n%s%s", err, status.String(), out.String())
@@ -101,7 +101,7 @@ func TestSmall(t *testing.T) {
 // it was: nothing runs there, and etcd holds nothing of the baseline.
 func TestElsewhere(t *testing.T) {
 	asberth.Children(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	f, err := fleet.Start(ctx, fleet.Config{Binary: os.Args[0], Dir: t.TempDir(), Replicas: 1, LogLevel: "warn"})
 	if err != nil {
