@@ -149,19 +149,26 @@ func (r *run) startedOnce() {
 	r.report.Started = len(seen)
 }
 
-// terms notes who leads once everybody is there.
+// terms notes who leads once everybody is there, and somebody leads each service.
 func (r *run) terms(ctx context.Context) {
-	answer, err := r.fleet.Client().Leaders(ctx)
-	if err != nil {
-		r.report.wrong("who leads: %v", err)
-		return
-	}
-	r.report.Terms = map[string]int64{}
-	for _, s := range answer.GetServices() {
-		if s.GetLeader() != "" {
-			r.report.Terms[s.GetService()] = s.GetTerm()
+	r.expect(ctx, "who leads", func(ctx context.Context) string {
+		answer, err := r.fleet.Client().Leaders(ctx)
+		if err != nil {
+			return err.Error()
 		}
-	}
+		r.report.Terms = map[string]int64{}
+		for _, s := range answer.GetServices() {
+			if s.GetLeader() != "" {
+				r.report.Terms[s.GetService()] = s.GetTerm()
+			}
+		}
+		for _, service := range services {
+			if r.report.Terms[service] == 0 {
+				return fmt.Sprintf("nobody leads %s: %v", service, answer)
+			}
+		}
+		return ""
+	})
 }
 
 // histories judges what the clients were told.

@@ -22,10 +22,7 @@ func TestDoctor(t *testing.T) {
 	w := start(t, fleet.Config{Replicas: 3, Etcd: 3})
 	w.diagnosis(rpc.ExitDone, nil)
 
-	leader, _, err := w.fleet.Leader(w.ctx, model.ServiceRegistry)
-	if err != nil || leader == nil {
-		t.Fatal(leader, err)
-	}
+	leader, _ := w.leader(model.ServiceRegistry)
 	standby := w.other(model.ServiceRegistry, leader)
 	standby.Kill()
 	w.fleet.Member(2).Kill()

@@ -80,10 +80,7 @@ func TestEventsAreSeenOnceWhateverIsKilled(t *testing.T) {
 	}
 	goOn()
 	for _, service := range fleet.Services {
-		leader, _, err := w.fleet.Leader(w.ctx, service)
-		if err != nil {
-			t.Fatal(err)
-		}
+		leader, _ := w.leader(service)
 		leader.Kill()
 		w.restart(leader)
 		goOn()

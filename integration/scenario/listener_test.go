@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"fmt"
 	"net"
 	"syscall"
 	"testing"
@@ -20,42 +21,51 @@ import (
 // that is still giving up. Here it cannot, for as long as etcd is frozen.
 func TestAPortOutlivesALeadership(t *testing.T) {
 	w := start(t, fleet.Config{Etcd: 1})
-	leader, _, err := w.fleet.Leader(w.ctx, model.ServiceRegistry)
-	if err != nil {
-		t.Fatal(err)
-	}
+	leader, _ := w.leader(model.ServiceRegistry)
 	address := leader.Addresses().Listen
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	leads := func() string {
+	leads := func() (status string, err error) {
 		answer, err := healthpb.NewHealthClient(conn).Check(w.ctx, &healthpb.HealthCheckRequest{Service: rpc.LeaderHealth(model.ServiceRegistry)})
-		if err != nil {
-			return err.Error()
-		}
-		return answer.GetStatus().String()
+		return answer.GetStatus().String(), err
 	}
-	if status := leads(); status != "SERVING" {
-		t.Fatalf("the leader is %s", status)
-	}
-	w.signal(w.fleet.Member(0), syscall.SIGSTOP)
-	w.signal(leader, syscall.SIGTERM)
-	told := time.Now()
 	until(t, func() string {
-		if status := leads(); status != "NOT_SERVING" {
-			return "it is told to stop, and is " + status
+		if status, err := leads(); err != nil || status != "SERVING" {
+			return fmt.Sprintf("the leader is %s, %v", status, err)
 		}
 		return ""
 	})
+	w.signal(w.fleet.Member(0), syscall.SIGSTOP)
+	w.signal(leader, syscall.SIGTERM)
+	told := time.Now()
 	// It tries for two seconds to give up, and closes its port then all the same.
-	if other, err := net.Dial("tcp", address); err == nil {
-		other.Close()
-	} else if took := time.Since(told); took < time.Second {
-		t.Errorf("its leadership is not given up yet, and its port refuses: %v", err)
-	} else {
-		t.Logf("not seen: this machine took %v to look", took)
+	refuses := func() bool {
+		other, err := net.Dial("tcp", address)
+		if err == nil {
+			other.Close()
+			return false
+		}
+		if took := time.Since(told); took < time.Second {
+			t.Errorf("its leadership is not given up yet, and its port refuses: %v", err)
+		} else {
+			t.Logf("not seen: this machine took %v to look", took)
+		}
+		return true
+	}
+	refused := false
+	until(t, func() string {
+		status, err := leads()
+		refused = err != nil && refuses()
+		if status != "NOT_SERVING" && !refused {
+			return fmt.Sprintf("it is told to stop, and is %s, %v", status, err)
+		}
+		return ""
+	})
+	if !refused {
+		refuses()
 	}
 	w.signal(w.fleet.Member(0), syscall.SIGCONT)
 	<-leader.Ended()

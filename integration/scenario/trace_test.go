@@ -20,7 +20,6 @@ import (
 	"berth.dev/cmd/berth/fleet"
 	"berth.dev/pkg/client"
 	"berth.dev/pkg/model"
-	"berth.dev/pkg/process/child"
 )
 
 // traceID is the caller's own, and caller the span that it calls in.
@@ -51,18 +50,9 @@ func TestTraceOverALeaderChange(t *testing.T) {
 
 	// There is no capacity yet. The leader that accepted it is killed, and the
 	// other one leads.
-	old, _, err := w.fleet.Leader(w.ctx, model.ServiceRegistry)
-	if err != nil {
-		t.Fatal(err)
-	}
+	old, term := w.leader(model.ServiceRegistry)
 	old.Kill()
-	var next *child.Process
-	until(t, func() string {
-		if next, _, err = w.fleet.Leader(w.ctx, model.ServiceRegistry); err != nil || next == nil || next == old {
-			return fmt.Sprintf("no other leader: %v", err)
-		}
-		return ""
-	})
+	next, _ := w.nextLeader(model.ServiceRegistry, old, term)
 	w.restart(old)
 	w.startAgents(fleet.Agent{ID: "host", Slots: 4, Allow: []string{"sh"}})
 	w.awaitWorkers("traced", berthv1.Event_WORKER_RUNNING, 3)

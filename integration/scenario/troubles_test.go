@@ -54,14 +54,7 @@ func (w *world) terms() map[string]int64 {
 	w.Helper()
 	terms := map[string]int64{}
 	for _, service := range fleet.Services {
-		until(w.T, func() string {
-			leader, term, err := w.fleet.Leader(w.ctx, service)
-			if err != nil || leader == nil {
-				return fmt.Sprintf("%s: led by %v, %v", service, leader, err)
-			}
-			terms[service] = term
-			return ""
-		})
+		_, terms[service] = w.leader(service)
 	}
 	return terms
 }
@@ -102,9 +95,7 @@ func TestTroubleNoQuorum(t *testing.T) {
 		t.Errorf("with a quorum again: %v", err)
 	}
 	w.await(&berthv1.Reservation{Job: "parked", Stage: "s"}, berthv1.Reservation_ACTIVE)
-	if got := w.await(r, berthv1.Reservation_ACTIVE); got.GetWorkerCounts()["RUNNING"] != 8 {
-		t.Errorf("of 8 workers: %v", got.GetWorkerCounts())
-	}
+	w.awaitRunning(r, 8)
 	w.quiesce()
 }
 
@@ -117,18 +108,10 @@ func TestTroubleNoSpace(t *testing.T) {
 	terms := w.terms()
 	// Something else fills it.
 	ballast := []byte(strings.Repeat("x", 1<<20))
-	for n := 0; ; n++ {
-		if n > quota>>19 {
-			t.Fatal("it is never full")
-		}
-		full, cancel := context.WithTimeout(w.ctx, time.Second)
-		_, err := w.store.Txn(full, store.Txn{Then: []store.Op{store.Put("/ballast", ballast)}})
-		cancel()
-		if err != nil {
-			break
-		}
-	}
 	until(t, func() string {
+		full, cancel := context.WithTimeout(w.ctx, time.Second)
+		_, _ = w.store.Txn(full, store.Txn{Then: []store.Op{store.Put("/ballast", ballast)}}) // one may fail for want of time
+		cancel()
 		// The write that raises the alarm is answered before it is up.
 		if alarms, err := w.store.Alarms(w.ctx); err != nil || len(alarms) == 0 {
 			return fmt.Sprintf("alarms %v, %v", alarms, err)
@@ -184,10 +167,7 @@ func TestTroubleNoSpace(t *testing.T) {
 func TestTroubleCompactionUnderASleeper(t *testing.T) {
 	w := trouble(t, fleet.Config{Etcd: 1})
 	for _, service := range fleet.Services {
-		leader, _, err := w.fleet.Leader(w.ctx, service)
-		if err != nil {
-			t.Fatal(err)
-		}
+		leader, _ := w.leader(service)
 		sleeper := w.other(service, leader)
 		w.signal(sleeper, syscall.SIGSTOP)
 		for i := range 20 {
@@ -201,8 +181,8 @@ func TestTroubleCompactionUnderASleeper(t *testing.T) {
 		w.upToDate(service, sleeper.Name)
 		leader.Kill()
 		w.works(service + "-after")
-		if next, _, err := w.fleet.Leader(w.ctx, service); err != nil || next != sleeper {
-			t.Errorf("%s is led by %v, %v", service, next, err)
+		if next, _ := w.leader(service); next != sleeper {
+			t.Errorf("%s is led by %s", service, next.Name)
 		}
 		w.restart(leader)
 	}

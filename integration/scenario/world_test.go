@@ -23,7 +23,7 @@ import (
 )
 
 // patience bounds every wait. It is long: only a failure ever takes it.
-const patience = 45 * time.Second
+const patience = 90 * time.Second
 
 // pollEvery is how often something is looked at that gives no signal.
 const pollEvery = 5 * time.Millisecond
@@ -230,6 +230,27 @@ func (w *world) startSim(prefix string, n, slots int) {
 	}
 }
 
+// leader is the process that leads a service, once somebody does, and its term.
+func (w *world) leader(service string) (leader *child.Process, term int64) {
+	w.Helper()
+	return w.nextLeader(service, nil, 0)
+}
+
+// nextLeader is who leads a service after a leader that is named, and its term.
+func (w *world) nextLeader(service string, before *child.Process, term int64) (leader *child.Process, now int64) {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.ctx, patience)
+	defer cancel()
+	until(w.T, func() (missing string) {
+		var err error
+		if leader, now, err = w.fleet.Leader(ctx, service); err != nil || leader == nil || leader == before || now <= term {
+			return fmt.Sprintf("%s is led by %v in term %d, %v", service, leader, now, err)
+		}
+		return ""
+	})
+	return leader, now
+}
+
 func (w *world) restart(p *child.Process) {
 	w.Helper()
 	if err := w.fleet.Restart(w.ctx, p); err != nil {
@@ -262,6 +283,19 @@ func (w *world) await(r *berthv1.Reservation, states ...berthv1.Reservation_Stat
 		w.Fatalf("waiting for %s to be %v: %v", client.KeyOf(r), states, err)
 	}
 	return answer
+}
+
+// awaitRunning waits until a reservation is ACTIVE and so many of its workers are
+// counted as running, which is some time after their events tell it.
+func (w *world) awaitRunning(r *berthv1.Reservation, n int32) {
+	w.Helper()
+	until(w.T, func() string {
+		now, err := w.client.Get(w.ctx, client.KeyOf(r))
+		if err != nil || now.GetState() != berthv1.Reservation_ACTIVE || now.GetWorkerCounts()["RUNNING"] != n {
+			return fmt.Sprintf("%s is %v with the workers %v of %d, %v", client.KeyOf(r), now.GetState(), now.GetWorkerCounts(), n, err)
+		}
+		return ""
+	})
 }
 
 // awaitEvents reads the events of a job until enough of them were seen.
