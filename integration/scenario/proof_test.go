@@ -1,7 +1,6 @@
 package scenario
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -19,7 +18,7 @@ func TestAFalseProofOfDeathLosesNothing(t *testing.T) {
 	links := wiring.NewLinks()
 	t.Cleanup(links.Close) // after the fleet, which stops over them
 	w := start(t, fleet.Config{
-		TTL: time.Minute, // so that nobody leads next because that has run out
+		TTL: longest, // so that nobody leads next because that has run out
 		Via: func(from, to, address string) (string, error) {
 			if from != "proof" {
 				return address, nil
@@ -35,21 +34,17 @@ func TestAFalseProofOfDeathLosesNothing(t *testing.T) {
 	before := w.terms()
 	w.underLoad(func() {
 		for _, service := range fleet.Services {
-			leader, term, err := w.fleet.Leader(w.ctx, service)
-			if err != nil || leader == nil {
-				t.Fatalf("%s is led by %v, %v", service, leader, err)
-			}
+			leader, term := w.leader(service)
 			refused := func(is bool) {
 				links.Set(func(_, to string) bool { return to == leader.Name }, wiring.Condition{Refused: is})
 			}
 			pid := leader.Pid()
 			refused(true)
-			until(t, func() string {
-				if next, now, err := w.fleet.Leader(w.ctx, service); err != nil || next == nil || next == leader || now <= term {
-					return fmt.Sprintf("%s is led by %v in term %d, %v", service, next, now, err)
-				}
-				return ""
-			})
+			began := time.Now()
+			w.nextLeader(service, leader, term)
+			if took := time.Since(began); took > sooner {
+				t.Errorf("%s is led by another after %v, of a TTL of %v", service, took, longest)
+			}
 			refused(false)
 			w.upToDate(service, leader.Name)
 			if !leader.Running() || leader.Pid() != pid {
@@ -62,8 +57,6 @@ func TestAFalseProofOfDeathLosesNothing(t *testing.T) {
 			t.Errorf("%s: term %d after %d", service, now, before[service])
 		}
 	}
-	if got := w.await(r, berthv1.Reservation_ACTIVE); got.GetWorkerCounts()["RUNNING"] != 8 {
-		t.Errorf("of 8 workers: %v", got.GetWorkerCounts())
-	}
+	w.awaitRunning(r, 8)
 	w.quiesce()
 }
