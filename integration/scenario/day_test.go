@@ -45,10 +45,13 @@ func TestADayOverREST(t *testing.T) {
 	if seen[0].GetKind() != berthv1.Event_RESERVATION_QUEUED || seen[0].GetRevision() != asked.GetEpoch() {
 		t.Errorf("the first event is %v, the epoch %d", seen[0], asked.GetEpoch())
 	}
-	got := web.reservation("GET", first, "")
-	if got.GetState() != berthv1.Reservation_ACTIVE || got.GetUid() != asked.GetUid() || got.GetWorkerCounts()["RUNNING"] != 8 || len(got.GetWorkers()) != 8 {
-		t.Errorf("the reservation is %v", got)
-	}
+	until(t, func() string {
+		got := web.reservation("GET", first, "")
+		if got.GetState() != berthv1.Reservation_ACTIVE || got.GetUid() != asked.GetUid() || got.GetWorkerCounts()["RUNNING"] != 8 || len(got.GetWorkers()) != 8 {
+			return fmt.Sprintf("the reservation is %v", got)
+		}
+		return ""
+	})
 	workers := &berthv1.ListAssignmentsAnswer{}
 	web.ok("GET", "/v1/assignments?job=day&state=RUNNING", "", workers)
 	if n := len(workers.GetAssignments()); n != 8 {
@@ -80,19 +83,21 @@ func TestADayOverREST(t *testing.T) {
 	waiting := web.reservation("PUT", second, `{"count": 12}`)
 	until(t, func() string {
 		waiting = web.reservation("GET", second, "")
-		if waiting.GetReason() != "INSUFFICIENT_CAPACITY" {
-			return fmt.Sprintf("it waits for %q", waiting.GetReason())
+		// It is LEASING for as long as a pass with it is under way.
+		if waiting.GetState() != berthv1.Reservation_QUEUED || waiting.GetReason() != "INSUFFICIENT_CAPACITY" ||
+			waiting.GetPosition() != 1 || !strings.Contains(waiting.GetMessage(), "8 fit") {
+			return fmt.Sprintf("the one that waits: %v", waiting)
 		}
 		return ""
 	})
-	if waiting.GetState() != berthv1.Reservation_QUEUED || waiting.GetPosition() != 1 || !strings.Contains(waiting.GetMessage(), "8 fit") {
-		t.Errorf("the one that waits: %v", waiting)
-	}
-	pending := &berthv1.ListPendingAnswer{}
-	web.ok("GET", "/v1/reservations:pending", "", pending)
-	if g := pending.GetGroups(); !pending.GetReady() || len(g) != 1 || g[0].GetReason() != "INSUFFICIENT_CAPACITY" || g[0].GetWorkers() != 12 || g[0].GetHead().GetStage() != "reduce" {
-		t.Errorf("pending: %v", pending)
-	}
+	until(t, func() string {
+		pending := &berthv1.ListPendingAnswer{}
+		web.ok("GET", "/v1/reservations:pending", "", pending)
+		if g := pending.GetGroups(); !pending.GetReady() || len(g) != 1 || g[0].GetReason() != "INSUFFICIENT_CAPACITY" || g[0].GetWorkers() != 12 || g[0].GetHead().GetStage() != "reduce" {
+			return fmt.Sprintf("pending: %v", pending)
+		}
+		return ""
+	})
 
 	// The first goes, and the second has its turn.
 	var cancelled berthv1.CancelAnswer
@@ -121,40 +126,50 @@ func TestADayOverREST(t *testing.T) {
 	w.quiesce()
 }
 
-// checkLeaders looks at who leads.
+// checkLeaders looks at who leads, until all replicas have told.
 func checkLeaders(t *testing.T, web *web) {
 	t.Helper()
-	leaders := &berthv1.ListLeadersAnswer{}
-	web.ok("GET", "/v1/leaders", "", leaders)
-	if len(leaders.GetServices()) != len(fleet.Services) {
-		t.Errorf("leaders: %v", leaders)
-	}
-	for _, s := range leaders.GetServices() {
-		roles := map[berthv1.Replica_Role]int{}
-		for _, r := range s.GetReplicas() {
-			roles[r.GetRole()]++
-			if r.GetId() == "" || r.GetAddress() == "" || r.GetRevision() == 0 || r.GetVersion() == "" {
-				t.Errorf("%s: replica %v", s.GetService(), r)
+	until(t, func() string {
+		leaders := &berthv1.ListLeadersAnswer{}
+		web.ok("GET", "/v1/leaders", "", leaders)
+		if len(leaders.GetServices()) != len(fleet.Services) {
+			return fmt.Sprintf("leaders: %v", leaders)
+		}
+		for _, s := range leaders.GetServices() {
+			roles := map[berthv1.Replica_Role]int{}
+			for _, r := range s.GetReplicas() {
+				roles[r.GetRole()]++
+				if r.GetId() == "" || r.GetAddress() == "" || r.GetRevision() == 0 || r.GetVersion() == "" {
+					return fmt.Sprintf("%s: replica %v", s.GetService(), r)
+				}
+			}
+			if s.GetLeader() == "" || s.GetAddress() == "" || s.GetTerm() == 0 || s.GetSince() == nil || s.GetRenewed() == nil ||
+				roles[berthv1.Replica_LEADER] != 1 || roles[berthv1.Replica_STANDBY] != 1 {
+				return fmt.Sprintf("leadership: %v", s)
 			}
 		}
-		if s.GetLeader() == "" || s.GetAddress() == "" || s.GetTerm() == 0 || s.GetSince() == nil || s.GetRenewed() == nil ||
-			roles[berthv1.Replica_LEADER] != 1 || roles[berthv1.Replica_STANDBY] != 1 {
-			t.Errorf("leadership: %v", s)
-		}
-	}
+		return ""
+	})
 }
 
-// checkOps asks every process what operators ask.
+// checkOps asks every process what operators ask, until it says that all is well.
 func checkOps(t *testing.T, w *world) {
 	t.Helper()
-	front := newWeb(t, w.fleet.Gateway())
-	for path, want := range map[string]string{
-		"/openapi.json": `"/v1/reservations:pending"`, "/healthz": `"alive":true`, "/readyz": `"ready":true`, "/metrics": "go_goroutines",
-	} {
-		if status, body := front.call("GET", path, ""); status != http.StatusOK || !strings.Contains(body, want) {
-			t.Errorf("gateway %s: %d %.300s", path, status, body)
+	says := func(web *web, who string, of map[string]string) {
+		t.Helper()
+		for path, want := range of {
+			until(t, func() string {
+				if status, body := web.call("GET", path, ""); status != http.StatusOK || !strings.Contains(body, want) {
+					return fmt.Sprintf("%s %s: %d %.300s", who, path, status, body)
+				}
+				return ""
+			})
 		}
 	}
+	front := newWeb(t, w.fleet.Gateway())
+	says(front, "gateway", map[string]string{
+		"/openapi.json": `"/v1/reservations:pending"`, "/healthz": `"alive":true`, "/readyz": `"ready":true`, "/metrics": "go_goroutines",
+	})
 	if status, body := front.call("GET", "/openapi.json", ""); !json.Valid([]byte(body)) {
 		t.Errorf("/openapi.json: %d, no JSON", status)
 	}
@@ -162,24 +177,26 @@ func checkOps(t *testing.T, w *world) {
 		t.Errorf("gateway /leaderz: %d", status)
 	}
 	for _, service := range fleet.Services {
-		leading := 0
+		webs := map[string]*web{}
 		for i := range 2 {
 			p := w.fleet.Replica(service, i)
-			web := newWeb(t, p.Addresses().HTTP)
-			for path, want := range map[string]string{"/healthz": `"alive":true`, "/readyz": `"ready":true`, "/metrics": "go_goroutines"} {
-				if status, body := web.call("GET", path, ""); status != http.StatusOK || !strings.Contains(body, want) {
-					t.Errorf("%s %s: %d %.300s", p.Name, path, status, body)
+			webs[p.Name] = newWeb(t, p.Addresses().HTTP)
+			says(webs[p.Name], p.Name, map[string]string{"/healthz": `"alive":true`, "/readyz": `"ready":true`, "/metrics": "go_goroutines"})
+		}
+		until(t, func() string {
+			leading := 0
+			for name, web := range webs {
+				switch status, body := web.call("GET", "/leaderz", ""); {
+				case status == http.StatusOK:
+					leading++
+				case status != http.StatusServiceUnavailable || !strings.Contains(body, `"reason"`):
+					t.Errorf("%s /leaderz: %d %s", name, status, body)
 				}
 			}
-			switch status, body := web.call("GET", "/leaderz", ""); {
-			case status == http.StatusOK:
-				leading++
-			case status != http.StatusServiceUnavailable || !strings.Contains(body, `"reason"`):
-				t.Errorf("%s /leaderz: %d %s", p.Name, status, body)
+			if leading != 1 {
+				return fmt.Sprintf("%d replicas of %s say that they lead", leading, service)
 			}
-		}
-		if leading != 1 {
-			t.Errorf("%d replicas of %s say that they lead", leading, service)
-		}
+			return ""
+		})
 	}
 }

@@ -24,6 +24,7 @@ import (
 // them, of their hosts and of itself, and never asks for one too many.
 func TestJobService(t *testing.T) {
 	t.Parallel()
+	program := buildJobService(t) // which may take longer than all that follows
 	w := start(t, fleet.Config{})
 	if _, err := w.client.PutPool(w.ctx, &berthv1.Pool{Name: "frail", LostAfter: durationpb.New(0)}); err != nil {
 		t.Fatal(err)
@@ -32,7 +33,7 @@ func TestJobService(t *testing.T) {
 		w.startAgents(fleet.Agent{ID: fmt.Sprintf("host-%d", i), Slots: 2, Attributes: []string{"pool=frail"}})
 	}
 	w.awaitReady(4)
-	s := w.startJobService(3)
+	s := w.startJobService(program, 3)
 
 	s.settles(map[int32]int32{0: 1, 1: 1, 2: 1})
 	s.say("5")
@@ -46,7 +47,7 @@ func TestJobService(t *testing.T) {
 	// nothing but what there is: it asks for that worker alone.
 	s.kill()
 	s.killWorkers(func(env map[string]string) bool { return env["BERTH_WORKER_INDEX"] == "3" })
-	s = w.startJobService(5)
+	s = w.startJobService(program, 5)
 	want := map[int32]int32{0: 1, 1: 2, 2: 1, 3: 2, 4: 1}
 	seats := s.settles(want)
 
@@ -86,15 +87,19 @@ type jobService struct {
 	input   io.WriteCloser
 }
 
-func (w *world) startJobService(workers int) *jobService {
-	w.Helper()
-	program := filepath.Join(w.dir, "jobservice")
-	if _, err := os.Stat(program); err != nil {
-		if out, err := exec.Command("go", "build", "-o", program, "berth.dev/examples/jobservice").CombinedOutput(); err != nil {
-			w.Fatalf("%v: %s", err, out)
-		}
+// buildJobService answers the path of the program.
+func buildJobService(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "jobservice")
+	if out, err := exec.Command("go", "build", "-o", program, "berth.dev/examples/jobservice").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
 	}
-	log, err := os.OpenFile(program+".log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	return program
+}
+
+func (w *world) startJobService(program string, workers int) *jobService {
+	w.Helper()
+	log, err := os.OpenFile(filepath.Join(w.dir, "jobservice.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		w.Fatal(err)
 	}

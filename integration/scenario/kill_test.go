@@ -124,7 +124,7 @@ func job(caller int) string { return fmt.Sprintf("job-%d", caller) }
 func (l *load) run(ctx context.Context, caller int, r *rand.Rand) {
 	var keys []client.Key
 	for round := 0; ctx.Err() == nil; round++ {
-		calls, cancel := context.WithTimeout(l.ctx, 20*time.Second)
+		calls, cancel := context.WithTimeout(l.ctx, patience)
 		var err error
 		switch n := r.IntN(10); {
 		case len(keys) == 0 || n < 5:

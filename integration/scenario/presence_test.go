@@ -29,17 +29,27 @@ const presenceTTL = 15 * time.Second
 func TestAgentsGoOnAtAnotherReplica(t *testing.T) {
 	t.Parallel()
 	w := start(t, fleet.Config{TTL: 2 * time.Second})
-	const simulated, agents = 40, 42
+	const simulated, hosts, most = 40, 2, 20
+	agents := simulated
 	w.startSim("sim", simulated, 1)
-	w.startAgents(fleet.Agent{ID: "host-0", Slots: 1}, fleet.Agent{ID: "host-1", Slots: 1})
 	w.awaitReady(agents)
 	leader, other := w.executorStates()
-	until(t, func() string {
-		if l, o := w.streams(leader), w.streams(other); l == 0 || o == 0 || l+o != agents {
-			return fmt.Sprintf("the leader holds %d streams, the other %d", l, o)
+	// An agent goes where the fewest are of the replicas that answer by then, and
+	// stays there: until both have some, another one comes.
+	for l, o := 0, 0; agents < simulated+hosts || l == 0 || o == 0; {
+		if agents == simulated+most {
+			t.Fatalf("the leader holds %d streams, the other %d", l, o)
 		}
-		return ""
-	})
+		w.startAgents(fleet.Agent{ID: fmt.Sprintf("host-%d", agents-simulated), Slots: 1})
+		agents++
+		until(t, func() string {
+			if l, o = w.streams(leader), w.streams(other); l+o != agents {
+				return fmt.Sprintf("of %d streams, the leader holds %d and the other %d", agents, l, o)
+			}
+			return ""
+		})
+	}
+	w.awaitReady(agents)
 	moved := func(from, to *child.Process) {
 		t.Helper()
 		from.Kill()
@@ -108,7 +118,7 @@ func TestAPoolVanishesAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	lostAfter("many", 2*time.Second)
+	lostAfter("many", patience) // however long it takes until all of them are missed
 	lostAfter("single", 2*time.Second)
 	const n = 4
 	for i := range n {
@@ -125,6 +135,10 @@ func TestAPoolVanishesAtOnce(t *testing.T) {
 	killing.Wait()
 	w.awaitUnreachable("many-")
 	w.awaitMassLoss("many")
+	for i := range n {
+		w.awaitState(fmt.Sprintf("many-%d", i), berthv1.Executor_UNREACHABLE)
+	}
+	lostAfter("many", 2*time.Second)
 
 	// This one went later, and its pool waits as long: when it is given up, the
 	// others would have been.
@@ -157,13 +171,7 @@ func TestAPoolVanishesAtOnce(t *testing.T) {
 // executorStates are the replica of executor-state that leads, and the other.
 func (w *world) executorStates() (leader, other *child.Process) {
 	w.Helper()
-	until(w.T, func() (missing string) {
-		var err error
-		if leader, _, err = w.fleet.Leader(w.ctx, model.ServiceExecutorState); err != nil || leader == nil {
-			return fmt.Sprintf("executor-state is not led: %v", err)
-		}
-		return ""
-	})
+	leader, _ = w.leader(model.ServiceExecutorState)
 	for i := range 2 {
 		if p := w.fleet.Replica(model.ServiceExecutorState, i); p != leader {
 			other = p

@@ -29,12 +29,12 @@ import (
 // A replica that finds no etcd waits for it, and says so.
 func TestAReplicaWaitsForEtcd(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(cancel)
+	starting, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
 	dir := t.TempDir()
 	address := porttest.Hold(t)
 	p := child.New("registry", ownBinary(t, dir), dir, nil, "registry", "--etcd-endpoints", address, "--gateways", "127.0.0.1:1", "--ttl", "2s")
-	if err := p.Start(ctx, "--listen", "--http-listen"); err != nil {
+	if err := p.Start(starting, "--listen", "--http-listen"); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.Kill)
@@ -75,7 +75,7 @@ func TestAReplicaWaitsForEtcd(t *testing.T) {
 	if !p.Running() {
 		t.Error("the replica has ended")
 	}
-	stopping, done := context.WithTimeout(ctx, 10*time.Second)
+	stopping, done := context.WithTimeout(context.Background(), patience)
 	defer done()
 	if err := p.Stop(stopping); err != nil {
 		t.Error(err)
