@@ -19,8 +19,9 @@ const (
 	// slack is by how much a time that the document promises may be exceeded
 	// here, on a machine that does much else.
 	slack = 10
-	// patience bounds what has no time in the document.
-	patience = 20 * time.Second
+	// patience bounds what has no time in the document. It is long: only a failure
+	// ever takes it.
+	patience = time.Minute
 	lookEach = 20 * time.Millisecond
 )
 
