@@ -9,3 +9,10 @@ func (e *Election) Evict(ctx context.Context, term int64) error {
 	}
 	return e.remove(ctx, term)
 }
+
+// WaitsFor says whether this replica has tried, failed, and waits for a term to end.
+func (e *Election) WaitsFor(term int64) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.waiting != nil && e.waiting.holder.Term == term
+}

@@ -66,6 +66,30 @@ func (p *process) die() {
 	p.hangUp(false)
 }
 
+// accepts waits for the next connection, in vain once the process is proven dead.
+func (p *process) accepts(t *testing.T, proven <-chan bool) {
+	t.Helper()
+	select {
+	case <-p.accepted:
+	case dead := <-proven:
+		t.Fatalf("proven dead %v, of a process that lives", dead)
+	case <-time.After(time.Minute):
+		t.Fatal("nobody connects")
+	}
+}
+
+// proof waits for what comes of one.
+func proof(t *testing.T, proven <-chan bool) bool {
+	t.Helper()
+	select {
+	case dead := <-proven:
+		return dead
+	case <-time.After(time.Minute):
+		t.Fatal("no proof is made or given up")
+		return false
+	}
+}
+
 func prove(t *testing.T, p *leader.Prover, ctx context.Context, h leader.Holder) <-chan bool {
 	t.Helper()
 	proven := make(chan bool, 1)
@@ -89,11 +113,11 @@ func TestKilledProcessIsProvenDead(t *testing.T) {
 				return leader.Candidate{ID: "a"}, nil
 			}}
 			proven := prove(t, p, t.Context(), holder(process.Addr().String()))
-			<-process.accepted
+			process.accepts(t, proven)
 			<-connected
 			process.Listener.Close()
 			process.hangUp(reset)
-			if !<-proven {
+			if !proof(t, proven) {
 				t.Error("not proven dead")
 			}
 		})
@@ -104,11 +128,11 @@ func TestKilledProcessIsProvenDead(t *testing.T) {
 func TestHungUpIsNoProof(t *testing.T) {
 	process := startProcess(t, porttest.Hold(t))
 	proven := prove(t, &leader.Prover{}, t.Context(), holder(process.Addr().String()))
-	<-process.accepted
+	process.accepts(t, proven)
 	for range 5 {
 		process.hangUp(false)
-		<-process.accepted // the re-dial
-		<-process.accepted // the next connection
+		process.accepts(t, proven) // the re-dial
+		process.accepts(t, proven) // the next connection
 	}
 	select {
 	case <-proven:
@@ -116,7 +140,7 @@ func TestHungUpIsNoProof(t *testing.T) {
 	default:
 	}
 	process.die()
-	if !<-proven {
+	if !proof(t, proven) {
 		t.Error("not proven dead")
 	}
 }
@@ -134,10 +158,10 @@ func TestAnotherProcessIsProof(t *testing.T) {
 			p := startProcess(t, porttest.Hold(t))
 			answered := succession(c.holder, c.next)
 			proven := prove(t, &leader.Prover{Identify: answered.identify}, t.Context(), holderAt(p, c.holder))
-			<-p.accepted
+			p.accepts(t, proven)
 			<-answered.first
 			p.hangUp(false)
-			if !<-proven {
+			if !proof(t, proven) {
 				t.Error("not proven dead")
 			}
 		})
@@ -158,13 +182,13 @@ func TestSameProcessIsNoProof(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			proven := prove(t, &leader.Prover{Identify: answered.identify}, ctx, holderAt(p, c.holder))
-			<-p.accepted
+			p.accepts(t, proven)
 			<-answered.first
 			p.hangUp(false)
-			<-p.accepted // the re-dial
-			<-p.accepted // the next connection, to what is taken for the holder
+			p.accepts(t, proven) // the re-dial
+			p.accepts(t, proven) // the next connection, to what is taken for the holder
 			cancel()
-			if <-proven {
+			if proof(t, proven) {
 				t.Error("proven dead")
 			}
 		})
