@@ -56,6 +56,8 @@ type Config struct {
 
 	// now is the time of day, for tests to step.
 	now func() time.Time
+	// promptly is how long an order to start waits, for tests that are slow.
+	promptly time.Duration
 }
 
 // Agent is the agent of one executor. Its methods are safe for concurrent use.
@@ -129,6 +131,9 @@ func New(cfg Config) (*Agent, error) {
 	}
 	if cfg.now == nil {
 		cfg.now = time.Now
+	}
+	if cfg.promptly == 0 {
+		cfg.promptly = promptly
 	}
 	a := &Agent{
 		cfg: cfg, log: cfg.Log.With("executor", cfg.ID), nonce: newNonce(), now: cfg.now,

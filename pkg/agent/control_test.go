@@ -218,9 +218,11 @@ func dial(t *testing.T, address string) *grpc.ClientConn {
 	return conn
 }
 
-// runAgent makes an agent and runs it to the end of the test, or until stop.
+// runAgent makes an agent and runs it to the end of the test, or until stop. An order
+// to it waits for what comes of the start, however slow the machine is.
 func runAgent(t *testing.T, cfg Config) (a *Agent, stop func()) {
 	t.Helper()
+	cfg.promptly = time.Minute
 	a, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -232,14 +232,17 @@ func TestSilentStream(t *testing.T) {
 
 // An agent that is asked for everything tells it, on the stream that it has.
 func TestTellsEverything(t *testing.T) {
-	c := newControl(200 * time.Millisecond) // an answer that is late for long ends a stream
-	runsOne(t, c)
+	c := newControl(time.Hour) // an answer that is late for long ends a stream
+	a, _, _ := simulatedAgent(t, c, Config{})
+	mustSubmit(t, a, submit(0, 1, ""))
 	c.mu.Lock()
 	before := c.complete["host"]
 	streams := c.streams
-	clear(c.history)
 	c.asks = true
 	c.mu.Unlock()
+	ends := submit(1, 1, "")
+	ends.Task.Payload = []byte(`{"runFor":"1ms"}`)
+	mustSubmit(t, a, ends) // its end is news, and the next heartbeat
 	c.await(t, "a complete report", func() bool { return c.complete["host"] > before && len(c.history[key(0)]) > 0 })
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -250,8 +253,9 @@ func TestTellsEverything(t *testing.T) {
 
 // An agent that is cut off stops its workers if it is told to.
 func TestStopWhenIsolated(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	c := newControl(10 * time.Millisecond)
-	a, address, stop := simulatedAgent(t, c, Config{StopWhenIsolatedAfter: 100 * time.Millisecond})
+	a, address, stop := simulatedAgent(t, c, Config{StopWhenIsolatedAfter: 3 * time.Second})
 	order := submit(0, 1, "")
 	mustSubmit(t, a, order)
 	c.awaitState(t, key(0), "RUNNING")
@@ -274,7 +278,7 @@ func (a *Agent) awaitNone(ctx context.Context) error {
 		}
 		select {
 		case <-changed:
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			return errors.New("workers still live")
 		case <-ctx.Done():
 			return ctx.Err()

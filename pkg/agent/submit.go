@@ -11,7 +11,7 @@ import (
 // it takes a while, and what came of it is reported then. Errors are
 // *fault.Error; only an Unavailable one leaves open whether the worker runs.
 func (a *Agent) SubmitTask(ctx context.Context, req *controlv1.SubmitTaskRequest) (*controlv1.SubmitTaskAnswer, error) {
-	prompt, cancel := context.WithTimeout(ctx, promptly)
+	prompt, cancel := context.WithTimeout(ctx, a.cfg.promptly)
 	defer cancel()
 	s, err := a.begin(req)
 	if err != nil {
