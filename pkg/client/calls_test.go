@@ -151,7 +151,7 @@ func TestCalls(t *testing.T) {
 			if want == nil {
 				want = c.answer
 			}
-			got, err := c.call(limited(t, 5*time.Second), dial(t, nil, g))
+			got, err := c.call(limited(t, time.Minute), dial(t, nil, g))
 			if diff := cmp.Diff(want, got, protocmp.Transform()); err != nil || diff != "" {
 				t.Errorf("%v, -want +got:\n%s", err, diff)
 			}
@@ -184,7 +184,7 @@ func TestOwnRequestIDs(t *testing.T) {
 	}}
 	g.serve(t, porttest.Hold(t))
 	c := dial(t, nil, g)
-	ctx := limited(t, 5*time.Second)
+	ctx := limited(t, time.Minute)
 	own := &berthv1.DisableExecutorsRequest{RequestId: "mine"}
 	c.Disable(ctx, own)
 	c.Enable(ctx, &berthv1.EnableExecutorsRequest{RequestId: "mine"})
@@ -208,7 +208,7 @@ func TestNotReadyIsAnAnswer(t *testing.T) {
 	}}
 	g.serve(t, porttest.Hold(t))
 	c := dial(t, nil, g)
-	if _, err := c.Pending(limited(t, 5*time.Second)); !fault.Is(err, fault.ReasonRegistryNotReady) || calls != 1 {
+	if _, err := c.Pending(limited(t, time.Minute)); !fault.Is(err, fault.ReasonRegistryNotReady) || calls != 1 {
 		t.Errorf("%d calls, %v", calls, err)
 	}
 }

@@ -44,7 +44,7 @@ func TestRepeats(t *testing.T) {
 	retries := 0
 	c := dial(t, []Option{WithOnRetry(func(error) { retries++ })}, g)
 
-	r, err := c.Reserve(limited(t, 5*time.Second), &berthv1.Reservation{Job: "a", Stage: "b"})
+	r, err := c.Reserve(limited(t, time.Minute), &berthv1.Reservation{Job: "a", Stage: "b"})
 	if err != nil || r.GetUid() != "1-1" {
 		t.Fatalf("%v, %v", r, err)
 	}
@@ -68,7 +68,7 @@ func TestUpsertRequest(t *testing.T) {
 	c := dial(t, nil, g)
 	body := &berthv1.Reservation{Job: "a", Stage: "b", Count: 2, RequestId: proto.String("mine"), IfEpoch: proto.Int64(7)}
 	before := proto.CloneOf(body)
-	if _, err := c.Reserve(limited(t, 5*time.Second), body); err != nil {
+	if _, err := c.Reserve(limited(t, time.Minute), body); err != nil {
 		t.Fatal(err)
 	}
 	want := &berthv1.UpsertReservationRequest{
@@ -91,7 +91,7 @@ func TestDefiniteErrors(t *testing.T) {
 	}}
 	g.serve(t, porttest.Hold(t))
 	c := dial(t, nil, g)
-	_, err := c.CancelVersion(limited(t, 5*time.Second), Key{Job: "a", Stage: "b"}, 12)
+	_, err := c.CancelVersion(limited(t, time.Minute), Key{Job: "a", Stage: "b"}, 12)
 	f := fault.Of(err)
 	want := []fault.Field{{Name: "stage", Problem: "main is bad 12"}}
 	if f == nil || f.Kind != fault.Invalid || f.Reason != fault.ReasonBadName || !slices.Equal(f.Fields, want) {
@@ -107,7 +107,7 @@ func TestGivesUpWithItsContext(t *testing.T) {
 	g := &gateway{get: func(*berthv1.GetReservationRequest) (*berthv1.Reservation, error) { return nil, unavailable() }}
 	g.serve(t, porttest.Hold(t))
 	c := dial(t, nil, g)
-	_, err := c.Get(limited(t, time.Second), Key{Job: "a", Stage: "b"})
+	_, err := c.Get(limited(t, 2*time.Second), Key{Job: "a", Stage: "b"})
 	f := fault.Of(err)
 	if f == nil || f.Kind != fault.Unavailable || f.Meta["gateways"] != g.address || !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("got %#v", err)
@@ -149,7 +149,7 @@ func TestGatewaysComeAndGo(t *testing.T) {
 		default:
 		}
 	})}, one, two)
-	ctx := limited(t, 10*time.Second)
+	ctx := limited(t, time.Minute)
 	get := func() error {
 		_, err := c.Get(ctx, Key{Job: "a", Stage: "b"})
 		return err
@@ -200,7 +200,7 @@ func TestListFollowsPages(t *testing.T) {
 	c := dial(t, nil, g)
 	collect := func(most int) (names []string, last error) {
 		request := &berthv1.ListReservationsRequest{Job: "a", PageSize: 3}
-		for r, err := range c.List(limited(t, 5*time.Second), request) {
+		for r, err := range c.List(limited(t, time.Minute), request) {
 			if err != nil {
 				return names, err
 			}
@@ -243,7 +243,7 @@ func TestEventsResume(t *testing.T) {
 	}}
 	g.serve(t, porttest.Hold(t))
 	c := dial(t, nil, g)
-	stream := c.Events(limited(t, 5*time.Second), "a", "1")
+	stream := c.Events(limited(t, time.Minute), "a", "1")
 	for round := range 2 {
 		var got []string
 		for e, err := range stream {
@@ -271,7 +271,7 @@ func TestEventsEndWithADefiniteError(t *testing.T) {
 	g.serve(t, porttest.Hold(t))
 	c := dial(t, nil, g)
 	var errs []error
-	for e, err := range c.Events(limited(t, 5*time.Second), "a", "1.0") {
+	for e, err := range c.Events(limited(t, time.Minute), "a", "1.0") {
 		if e != nil {
 			t.Errorf("an event: %v", e)
 		}
@@ -359,9 +359,19 @@ func TestWaitForGivesUp(t *testing.T) {
 		},
 	}
 	g.serve(t, porttest.Hold(t))
-	c := dial(t, nil, g)
-	r, err := c.WaitFor(limited(t, 100*time.Millisecond), Key{Job: "a", Stage: "b"}, berthv1.Reservation_ACTIVE)
-	if f := fault.Of(err); f == nil || f.Kind != fault.Unavailable || !errors.Is(err, context.DeadlineExceeded) || r.GetState() != berthv1.Reservation_QUEUED {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	// The context ends once the reservation has been read.
+	read := func(ctx context.Context, method string, q, a any, conn *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		err := call(ctx, method, q, a, conn, opts...)
+		if err == nil && method == berthv1.Reservations_GetReservation_FullMethodName {
+			cancel()
+		}
+		return err
+	}
+	c := dial(t, []Option{WithDialOptions(grpc.WithChainUnaryInterceptor(read))}, g)
+	r, err := c.WaitFor(ctx, Key{Job: "a", Stage: "b"}, berthv1.Reservation_ACTIVE)
+	if f := fault.Of(err); f == nil || f.Kind != fault.Unavailable || !errors.Is(err, context.Canceled) || r.GetState() != berthv1.Reservation_QUEUED {
 		t.Errorf("%v, %v", r, err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/protobuf/proto"
 
@@ -112,19 +113,38 @@ func (g *gateway) stop() {
 	<-g.served
 }
 
-// dial makes a client that repeats at once.
+// dial makes a client that repeats at once, and returns once it is connected: what a
+// test counts, or waits for, begins then.
 func dial(t testing.TB, opts []Option, gateways ...*gateway) *Client {
 	t.Helper()
 	var addresses []string
 	for _, g := range gateways {
 		addresses = append(addresses, g.address)
 	}
-	c, err := Dial(addresses, opts...)
+	var conn *grpc.ClientConn
+	first := func(ctx context.Context, method string, q, a any, of *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		if conn == nil {
+			conn = of // the first call is not sent: it tells of the connection
+			return nil
+		}
+		return call(ctx, method, q, a, of, opts...)
+	}
+	c, err := Dial(addresses, append([]Option{WithDialOptions(grpc.WithChainUnaryInterceptor(first))}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.backoff = backoff{first: time.Millisecond, most: 5 * time.Millisecond}
 	t.Cleanup(func() { c.Close() })
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if _, err := c.reservations.GetReservation(ctx, &berthv1.GetReservationRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	for state := conn.GetState(); state != connectivity.Ready; state = conn.GetState() {
+		if !conn.WaitForStateChange(ctx, state) {
+			t.Fatalf("the client is %v", state)
+		}
+	}
 	return c
 }
 

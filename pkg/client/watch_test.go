@@ -98,7 +98,7 @@ func (s *script) listed(versions, assignments int64, r *berthv1.Reservation, wor
 func (s *script) steps(t *testing.T, n int, opts ...Option) []string {
 	t.Helper()
 	var steps []string
-	for change, err := range dial(t, opts, s.gateway).Watch(limited(t, 10*time.Second), "j") {
+	for change, err := range dial(t, opts, s.gateway).Watch(limited(t, time.Minute), "j") {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -240,7 +240,7 @@ func TestWatchEnds(t *testing.T) {
 	s.streams = []stretch{{nil, fault.BadField(fault.ReasonBadName, "job", "is bad")}, {}}
 	c := dial(t, nil, s.gateway)
 	var last error
-	for _, err := range c.Watch(limited(t, 10*time.Second), "j") {
+	for _, err := range c.Watch(limited(t, time.Minute), "j") {
 		last = err
 	}
 	if f := fault.Of(last); f == nil || f.Kind != fault.Invalid {
