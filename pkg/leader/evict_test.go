@@ -3,6 +3,7 @@ package leader_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,7 +16,22 @@ type standby struct {
 	*leader.Election
 	first *leader.Leadership
 	won   <-chan *leader.Leadership
-	fits  func() bool
+
+	mu   sync.Mutex
+	fits func() bool
+}
+
+// fitIf says when the standby is fit to take over: always unless it is said.
+func (b *standby) fitIf(fits func() bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.fits = fits
+}
+
+func (b *standby) fit() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.fits()
 }
 
 // moment is more than what follows at once takes.
@@ -27,7 +43,7 @@ func newStandby(t *testing.T, f *store.Fake, prove func(context.Context, leader.
 	var err error
 	b.Election, err = leader.New(leader.Config{
 		Store: f, Key: "x", TTL: ttl, Candidate: leader.Candidate{ID: "b"},
-		Prove: prove, MayEvict: func() bool { return b.fits() },
+		Prove: prove, MayEvict: b.fit,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -138,7 +154,7 @@ func TestEvictGuards(t *testing.T) {
 	}{
 		"nothing":   {func(*store.Fake, *standby) {}, true},
 		"alarm":     {func(f *store.Fake, _ *standby) { f.SetAlarms("NOSPACE") }, false},
-		"unfit":     {func(_ *store.Fake, b *standby) { b.fits = func() bool { return false } }, false},
+		"unfit":     {func(_ *store.Fake, b *standby) { b.fitIf(func() bool { return false }) }, false},
 		"no alarms": {func(f *store.Fake, _ *standby) { f.SetHook(dropAlarms) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -308,7 +324,7 @@ func TestADeadLeaderIsEvictedOnceThatCanBe(t *testing.T) {
 			time.AfterFunc(time.Until(until), func() { f.SetAlarms() })
 		},
 		"not fit": func(_ *store.Fake, b *standby, until time.Time) {
-			b.fits = func() bool { return !time.Now().Before(until) }
+			b.fitIf(func() bool { return !time.Now().Before(until) })
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
