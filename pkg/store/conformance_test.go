@@ -23,6 +23,15 @@ func TestEtcdOfThree(t *testing.T) { runEtcd(t, etcdtest.StartCluster(t, 3)) }
 
 // runEtcd runs the suite on one cluster, emptied before each test.
 func runEtcd(t *testing.T, cluster *etcdtest.Cluster) {
+	var members []*store.Etcd
+	for _, endpoint := range cluster.Endpoints() {
+		s, err := store.Dial(store.DialConfig{Endpoints: []string{endpoint}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		members = append(members, s)
+	}
 	storetest.Run(t, func(t *testing.T) storetest.Subject {
 		s := cluster.Store(t)
 		if _, err := s.Client().Delete(t.Context(), "", clientv3.WithPrefix()); err != nil {
@@ -31,6 +40,11 @@ func runEtcd(t *testing.T, cluster *etcdtest.Cluster) {
 		return storetest.Subject{Store: s, Compact: func(t *testing.T, revision int64) {
 			if _, err := s.Client().Compact(t.Context(), revision, clientv3.WithCompactPhysical()); err != nil {
 				t.Fatal(err)
+			}
+			for _, member := range members { // a read waits until it shows there
+				if _, err := member.Client().Get(t.Context(), "a"); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}}
 	})

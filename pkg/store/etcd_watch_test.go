@@ -36,9 +36,11 @@ func TestWatchOfEtcdOutOfReach(t *testing.T) {
 func TestWatchMovesOn(t *testing.T) {
 	cluster := etcdtest.StartCluster(t, 3)
 	writer := cluster.Store(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
 	put := func() int64 {
 		t.Helper()
-		res, err := writer.Txn(t.Context(), store.Txn{Then: []store.Op{store.Put("p/k", nil)}})
+		res, err := writer.Txn(ctx, store.Txn{Then: []store.Op{store.Put("p/k", nil)}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,7 +55,7 @@ func TestWatchMovesOn(t *testing.T) {
 		follow := func(to int64) {
 			t.Helper()
 			for next <= to {
-				b, err := w.Next(t.Context())
+				b, err := w.Next(ctx)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -71,6 +73,7 @@ func TestWatchMovesOn(t *testing.T) {
 			follow(put())
 		}
 		for slices.Contains(s.Client().Endpoints(), member) {
+			s.Suspect() // again, if all were slow
 			follow(put())
 		}
 		follow(put())

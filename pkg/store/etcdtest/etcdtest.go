@@ -22,10 +22,10 @@ import (
 )
 
 // startTimeout bounds the wait for a member to be ready.
-const startTimeout = 20 * time.Second
+const startTimeout = time.Minute
 
 // Cluster is an etcd cluster of members in this process. The minimum TTL of an
-// etcd lease is 1 s.
+// etcd lease is 1 s, and 2 s where there are several.
 type Cluster struct {
 	members []*embed.Etcd
 	sockets []string
@@ -63,6 +63,10 @@ func StartCluster(t testing.TB, n int) *Cluster {
 		cfg.ListenClientUrls = urls(t, c.sockets[i])
 		cfg.AdvertiseClientUrls = cfg.ListenClientUrls
 		cfg.TickMs, cfg.ElectionMs = 10, 100
+		if n > 1 {
+			// Members that are not scheduled for some time do not elect another leader.
+			cfg.TickMs, cfg.ElectionMs = 100, 1000
+		}
 		cfg.UnsafeNoFsync = true
 		cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
 		member, err := embed.StartEtcd(cfg)

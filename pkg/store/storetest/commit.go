@@ -24,7 +24,7 @@ func testCommit(t *testing.T, s Subject) {
 			put(fmt.Sprintf("x/a%02d", i), "1"), put(fmt.Sprintf("x/b%02d", i), "1"),
 		}})
 	}
-	done, err := c.Commit(t.Context(), writes)
+	done, err := c.Commit(patient(t), writes)
 	if err != nil || len(done) != 2 || done[0].Writes+done[1].Writes != 100 {
 		t.Fatalf("committed %+v, %v", done, err)
 	}
@@ -45,10 +45,10 @@ func testCommit(t *testing.T, s Subject) {
 	heir := store.NewCommitter(s, store.CommitterConfig{
 		LeaderKey: "leaders/x", Term: term, ChainKey: "x/chain", Chain: get(t, s, "x/chain").Value,
 	})
-	if _, err := heir.Commit(t.Context(), writes[:1]); err != nil {
+	if _, err := heir.Commit(patient(t), writes[:1]); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Commit(t.Context(), writes[:1]); !errors.Is(err, store.ErrFenced) {
+	if _, err := c.Commit(patient(t), writes[:1]); !errors.Is(err, store.ErrFenced) {
 		t.Errorf("the term before still commits: %v", err)
 	}
 }
@@ -60,7 +60,7 @@ func testCommitConflict(t *testing.T, s Subject) {
 	write := func(key string, compares ...store.Compare) store.Write {
 		return store.Write{Ops: []store.Op{put(key, "1")}, If: compares}
 	}
-	done, err := c.Commit(t.Context(), []store.Write{
+	done, err := c.Commit(patient(t), []store.Write{
 		write("x/1", store.ModifiedAt("y/a", rev)),
 		write("x/2", store.ModifiedAt("y/b", rev), store.Absent("y/c")),
 	})
@@ -71,7 +71,7 @@ func testCommitConflict(t *testing.T, s Subject) {
 	if conflict.Revision != moved || len(conflict.Failed) != 1 || conflict.Failed[0] != store.ModifiedAt("y/b", rev) {
 		t.Errorf("conflict %+v", conflict)
 	}
-	if done, err = c.Commit(t.Context(), []store.Write{write("x/1"), write("x/2", store.ModifiedAt("y/b", moved))}); err != nil {
+	if done, err = c.Commit(patient(t), []store.Write{write("x/1"), write("x/2", store.ModifiedAt("y/b", moved))}); err != nil {
 		t.Errorf("after a conflict: %+v, %v", done, err)
 	}
 }
@@ -88,7 +88,7 @@ func testCommitFenced(t *testing.T, s Subject) {
 			spoil()
 			before := get(t, s, "x/a")
 			for range 2 {
-				done, err := c.Commit(t.Context(), []store.Write{{Ops: []store.Op{put("x/a", name)}}})
+				done, err := c.Commit(patient(t), []store.Write{{Ops: []store.Op{put("x/a", name)}}})
 				if !errors.Is(err, store.ErrFenced) || len(done) != 0 {
 					t.Errorf("committed %+v, %v", done, err)
 				}
@@ -103,7 +103,7 @@ func testCommitFenced(t *testing.T, s Subject) {
 // One write on an etcd lease that is gone must not take its neighbours along.
 func testCommitLeaseMissing(t *testing.T, s Subject) {
 	c := lead(t, s)
-	done, err := c.Commit(t.Context(), []store.Write{
+	done, err := c.Commit(patient(t), []store.Write{
 		{Ops: []store.Op{put("x/a", "1")}},
 		{Ops: []store.Op{{Key: "x/b", Lease: 4711}}},
 		{Ops: []store.Op{put("x/c", "1")}},
@@ -111,7 +111,7 @@ func testCommitLeaseMissing(t *testing.T, s Subject) {
 	if !errors.Is(err, store.ErrLeaseNotFound) || len(done) != 1 || done[0].Writes != 1 {
 		t.Fatalf("committed %+v, %v", done, err)
 	}
-	if done, err = c.Commit(t.Context(), []store.Write{{Ops: []store.Op{put("x/c", "1")}}}); err != nil {
+	if done, err = c.Commit(patient(t), []store.Write{{Ops: []store.Op{put("x/c", "1")}}}); err != nil {
 		t.Fatalf("after a refusal: %+v, %v", done, err)
 	}
 }

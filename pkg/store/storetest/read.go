@@ -35,26 +35,26 @@ func testPages(t *testing.T, s Subject) {
 	rev := must(t, s, store.Delete("b"))
 	must(t, s, put("c", "2"), put("bb", "late"))
 
-	page, err := s.Page(t.Context(), store.PageRequest{From: "a", To: "d", Revision: rev, Limit: 1})
+	page, err := s.Page(patient(t), store.PageRequest{From: "a", To: "d", Revision: rev, Limit: 1})
 	if err != nil || len(page.KVs) != 1 || page.KVs[0].Key != "a" || !page.More || page.Revision != rev {
 		t.Fatalf("first page: %+v, %v", page, err)
 	}
-	page, err = s.Page(t.Context(), store.PageRequest{From: "a\x00", To: "d", Revision: rev, Limit: 1})
+	page, err = s.Page(patient(t), store.PageRequest{From: "a\x00", To: "d", Revision: rev, Limit: 1})
 	if err != nil || len(page.KVs) != 1 || string(page.KVs[0].Value) != "1" || page.KVs[0].Key != "c" || page.More {
 		t.Fatalf("second page: %+v, %v", page, err)
 	}
-	page, err = s.Page(t.Context(), store.PageRequest{From: "a", To: "z"})
+	page, err = s.Page(patient(t), store.PageRequest{From: "a", To: "z"})
 	if err != nil || len(page.KVs) != 4 || page.Revision != rev+1 {
 		t.Fatalf("latest: %+v, %v", page, err)
 	}
-	if _, err = s.Page(t.Context(), store.PageRequest{From: "a", To: "z", Revision: rev + 100}); !errors.Is(err, store.ErrFutureRevision) {
+	if _, err = s.Page(patient(t), store.PageRequest{From: "a", To: "z", Revision: rev + 100}); !errors.Is(err, store.ErrFutureRevision) {
 		t.Errorf("future: %v", err)
 	}
 	s.Compact(t, rev+1)
-	if _, err = s.Page(t.Context(), store.PageRequest{From: "a", To: "z", Revision: rev}); !errors.Is(err, store.ErrCompacted) {
+	if _, err = s.Page(patient(t), store.PageRequest{From: "a", To: "z", Revision: rev}); !errors.Is(err, store.ErrCompacted) {
 		t.Errorf("compacted: %v", err)
 	}
-	if page, err = s.Page(t.Context(), store.PageRequest{From: "a", To: "z", Revision: rev + 1}); err != nil || len(page.KVs) != 4 {
+	if page, err = s.Page(patient(t), store.PageRequest{From: "a", To: "z", Revision: rev + 1}); err != nil || len(page.KVs) != 4 {
 		t.Errorf("at the compacted revision itself: %+v, %v", page, err)
 	}
 }
@@ -69,7 +69,7 @@ func testKeys(t *testing.T, s Subject) {
 	must(t, s, put("k", "v"), put("l", "v"))
 	for _, way := range ways(s) {
 		var keys []string
-		if err := store.Keys(t.Context(), way, "k/", func(kvs []store.KV) {
+		if err := store.Keys(patient(t), way, "k/", func(kvs []store.KV) {
 			for _, kv := range kvs {
 				if len(kv.Value) > 0 || kv.Mod == 0 {
 					t.Fatalf("told of %+v", kv)
@@ -101,7 +101,7 @@ func testRangeSkips(t *testing.T, s Subject) {
 		{[]string{"p/"}, 0},
 	} {
 		for _, way := range ways(s) {
-			kvs, at, err := store.Range(t.Context(), way, "p/", c.skip...)
+			kvs, at, err := store.Range(patient(t), way, "p/", c.skip...)
 			sorted := slices.IsSortedFunc(kvs, func(a, b store.KV) int { return strings.Compare(a.Key, b.Key) })
 			if err != nil || len(kvs) != c.want || at != rev || !sorted {
 				t.Errorf("%T without %q: %d keys at %d, sorted %v, %v; want %d at %d", way, c.skip, len(kvs), at, sorted, err, c.want, rev)
@@ -131,12 +131,12 @@ func testRangeCompacted(t *testing.T, s Subject) {
 		compacted = must(t, s, put("p/last", "v"))
 		s.Compact(t, compacted)
 	}}
-	kvs, rev, err := store.Range(t.Context(), i, "p/")
+	kvs, rev, err := store.Range(patient(t), i, "p/")
 	if err != nil || len(kvs) != 3501 || rev != compacted {
 		t.Fatalf("%d keys at %d, %v; want 3501 at %d", len(kvs), rev, err, compacted)
 	}
 	i.page, i.do = 0, func() { must(t, s, put("p/later", "v")) }
-	if kvs, rev, err = store.Range(t.Context(), i, "p/"); err != nil || len(kvs) != 3501 || rev != compacted {
+	if kvs, rev, err = store.Range(patient(t), i, "p/"); err != nil || len(kvs) != 3501 || rev != compacted {
 		t.Fatalf("a write between pages: %d keys at %d, %v; want 3501 at %d", len(kvs), rev, err, compacted)
 	}
 }
@@ -151,7 +151,7 @@ func testStreams(t *testing.T, s Subject) {
 	rev := must(t, s, store.Delete("b"))
 	late := must(t, s, put("c", "2"), put("bb", "late"))
 	read := func(revision int64) (got string, at int64, err error) {
-		at, err = stream.Stream(t.Context(), store.PageRequest{From: "a", To: "d", Revision: revision}, func(part []store.KV) {
+		at, err = stream.Stream(patient(t), store.PageRequest{From: "a", To: "d", Revision: revision}, func(part []store.KV) {
 			for _, kv := range part {
 				got += fmt.Sprintf("%s=%s ", kv.Key, kv.Value)
 			}

@@ -29,7 +29,7 @@ func testCompares(t *testing.T, s Subject) {
 		{store.HasValue("b", nil), false},
 		{store.HasValue("b", []byte("2")), false},
 	} {
-		res, err := s.Txn(t.Context(), store.Txn{If: []store.Compare{c.compare}, Else: []string{"a", "b"}})
+		res, err := s.Txn(patient(t), store.Txn{If: []store.Compare{c.compare}, Else: []string{"a", "b"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,7 +53,7 @@ func testCompareOnKeyWritten(t *testing.T, s Subject) {
 	first := must(t, s, put("a", "1"))
 	txn := store.Txn{If: []store.Compare{store.ModifiedAt("a", first)}, Then: []store.Op{put("a", "2")}}
 	for i, want := range []bool{true, false} {
-		if res, err := s.Txn(t.Context(), txn); err != nil || res.Succeeded != want {
+		if res, err := s.Txn(patient(t), txn); err != nil || res.Succeeded != want {
 			t.Fatalf("attempt %d: %+v, %v", i, res, err)
 		}
 	}
@@ -88,7 +88,7 @@ func testDeleteOfNothing(t *testing.T, s Subject) {
 // A range goes in one revision, up to its end and without it, on an etcd lease or
 // not; what is put beside it stays.
 func testDeleteRange(t *testing.T, s Subject) {
-	lease, err := s.Grant(t.Context(), time.Minute)
+	lease, err := s.Grant(patient(t), time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,13 +100,13 @@ func testDeleteRange(t *testing.T, s Subject) {
 	if err != nil || b.Revision != rev || tell(b.Changes) != "-a/ -a/1 -a/2 a=floor" {
 		t.Errorf("watched %+v, %v", b, err)
 	}
-	if kvs, _, err := store.Range(t.Context(), s, "a"); err != nil || len(kvs) != 2 || kvs[0].Key != "a" || kvs[1].Key != "a0" {
+	if kvs, _, err := store.Range(patient(t), s, "a"); err != nil || len(kvs) != 2 || kvs[0].Key != "a" || kvs[1].Key != "a0" {
 		t.Errorf("left are %+v, %v", kvs, err)
 	}
 	if again := must(t, s, store.DeleteRange("a/", "a0")); again != rev {
 		t.Errorf("a delete of nothing moved the revision from %d to %d", rev, again)
 	}
-	if _, err := s.Txn(t.Context(), store.Txn{Then: []store.Op{store.DeleteRange("a", "b"), put("a1", "1")}}); !errors.Is(err, store.ErrInvalid) {
+	if _, err := s.Txn(patient(t), store.Txn{Then: []store.Op{store.DeleteRange("a", "b"), put("a1", "1")}}); !errors.Is(err, store.ErrInvalid) {
 		t.Errorf("a put within the range: %v", err)
 	}
 }
@@ -122,7 +122,7 @@ func testLimits(t *testing.T, s Subject) {
 	for i := range compares {
 		compares[i] = store.Absent(fmt.Sprintf("absent%d", i))
 	}
-	if _, err := s.Txn(t.Context(), store.Txn{If: compares, Then: many(store.MaxTxnOps)}); err != nil {
+	if _, err := s.Txn(patient(t), store.Txn{If: compares, Then: many(store.MaxTxnOps)}); err != nil {
 		t.Errorf("%d operations under as many compares: %v", store.MaxTxnOps, err)
 	}
 	for name, c := range map[string]struct {
@@ -138,7 +138,7 @@ func testLimits(t *testing.T, s Subject) {
 		"no key":       {store.Txn{Then: []store.Op{put("", "1")}}, store.ErrInvalid},
 		"absent lease": {store.Txn{Then: []store.Op{{Key: "a", Lease: 4711}}}, store.ErrLeaseNotFound},
 	} {
-		_, err := s.Txn(t.Context(), c.txn)
+		_, err := s.Txn(patient(t), c.txn)
 		if !errors.Is(err, c.want) || errors.Is(err, store.ErrAmbiguous) {
 			t.Errorf("%s: error %v, want %v", name, err, c.want)
 		}
@@ -163,7 +163,7 @@ func testContextOver(t *testing.T, s Subject) {
 }
 
 func testLeaseKeys(t *testing.T, s Subject) {
-	lease, err := s.Grant(t.Context(), 30*time.Second)
+	lease, err := s.Grant(patient(t), 30*time.Second)
 	if err != nil || lease.TTL < 30*time.Second {
 		t.Fatalf("grant: %+v, %v", lease, err)
 	}
@@ -171,10 +171,10 @@ func testLeaseKeys(t *testing.T, s Subject) {
 	if a := get(t, s, "a"); a.Lease != lease.ID {
 		t.Errorf("a is on lease %x, want %x", a.Lease, lease.ID)
 	}
-	if ttl, err := s.KeepAlive(t.Context(), lease.ID); err != nil || ttl < lease.TTL {
+	if ttl, err := s.KeepAlive(patient(t), lease.ID); err != nil || ttl < lease.TTL {
 		t.Errorf("keepalive: %v, %v", ttl, err)
 	}
-	if err := s.Revoke(t.Context(), lease.ID); err != nil {
+	if err := s.Revoke(patient(t), lease.ID); err != nil {
 		t.Fatal(err)
 	}
 	w := s.Watch("", rev+1)
@@ -186,18 +186,25 @@ func testLeaseKeys(t *testing.T, s Subject) {
 }
 
 func testLeaseExpires(t *testing.T, s Subject) {
-	lease, err := s.Grant(t.Context(), time.Second)
-	if err != nil {
-		t.Fatal(err)
+	var lease store.Lease
+	var put store.TxnResult
+	for all := patient(t); !put.Succeeded; {
+		var err error
+		if lease, err = s.Grant(all, time.Second); err != nil {
+			t.Fatal(err)
+		}
+		put, err = s.Txn(all, store.Txn{Then: []store.Op{{Key: "a", Lease: lease.ID}}})
+		if err != nil && !errors.Is(err, store.ErrLeaseNotFound) { // it may have run out by then
+			t.Fatal(err)
+		}
 	}
-	rev := must(t, s, store.Op{Key: "a", Lease: lease.ID})
-	w := s.Watch("a", rev+1)
+	w := s.Watch("a", put.Revision+1)
 	defer w.Close()
 	b, err := w.Next(patient(t))
 	if err != nil || tell(b.Changes) != "-a" {
 		t.Fatalf("expiry told %q, %v", tell(b.Changes), err)
 	}
-	if _, err := s.KeepAlive(t.Context(), lease.ID); !errors.Is(err, store.ErrLeaseNotFound) {
+	if _, err := s.KeepAlive(patient(t), lease.ID); !errors.Is(err, store.ErrLeaseNotFound) {
 		t.Errorf("keepalive of a lease that ran out: %v", err)
 	}
 }
@@ -205,22 +212,22 @@ func testLeaseExpires(t *testing.T, s Subject) {
 // etcd answers the renewal of a lease that is gone with TTL 0 and no error; who
 // does not look at it leads for ever.
 func testLeaseMissing(t *testing.T, s Subject) {
-	if ttl, err := s.KeepAlive(t.Context(), 4711); !errors.Is(err, store.ErrLeaseNotFound) || ttl != 0 {
+	if ttl, err := s.KeepAlive(patient(t), 4711); !errors.Is(err, store.ErrLeaseNotFound) || ttl != 0 {
 		t.Errorf("keepalive: %v, %v", ttl, err)
 	}
-	if err := s.Revoke(t.Context(), 4711); !errors.Is(err, store.ErrLeaseNotFound) {
+	if err := s.Revoke(patient(t), 4711); !errors.Is(err, store.ErrLeaseNotFound) {
 		t.Errorf("revoke: %v", err)
 	}
 }
 
 func testPutTakesKeyOffLease(t *testing.T, s Subject) {
-	lease, err := s.Grant(t.Context(), 30*time.Second)
+	lease, err := s.Grant(patient(t), 30*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
 	must(t, s, store.Op{Key: "a", Lease: lease.ID})
 	must(t, s, put("a", "stays"))
-	if err := s.Revoke(t.Context(), lease.ID); err != nil {
+	if err := s.Revoke(patient(t), lease.ID); err != nil {
 		t.Fatal(err)
 	}
 	if a := get(t, s, "a"); string(a.Value) != "stays" || a.Lease != 0 {

@@ -120,7 +120,7 @@ func testViewUnderLoad(t *testing.T, s Subject) {
 			if i%5 == 0 {
 				ops[0] = store.Delete(ops[0].Key)
 			}
-			if _, err := s.Txn(t.Context(), store.Txn{Then: ops}); err != nil {
+			if _, err := s.Txn(patient(t), store.Txn{Then: ops}); err != nil {
 				t.Error(err)
 			}
 		}
@@ -144,7 +144,7 @@ func testViewUnderLoad(t *testing.T, s Subject) {
 
 func compareAt(t *testing.T, s store.Store, told map[string]string, revision int64) {
 	t.Helper()
-	page, err := s.Page(t.Context(), store.PageRequest{From: "p/", To: "p0", Revision: revision})
+	page, err := s.Page(patient(t), store.PageRequest{From: "p/", To: "p0", Revision: revision})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -74,7 +74,7 @@ func testWatchFarBehind(t *testing.T, s Subject) {
 	for range writers {
 		group.Go(func() {
 			for range each {
-				if _, err := s.Txn(t.Context(), store.Txn{Then: []store.Op{put("a", ""), put("b", "")}}); err != nil {
+				if _, err := s.Txn(patient(t), store.Txn{Then: []store.Op{put("a", ""), put("b", "")}}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -127,8 +127,8 @@ func testWatchProgress(t *testing.T, s Subject) {
 	w := s.Watch("p/", rev+1)
 	defer w.Close()
 	elsewhere := must(t, s, put("q/a", "1"))
-	for {
-		ctx, cancel := context.WithTimeout(patient(t), nudge)
+	for all := patient(t); ; {
+		ctx, cancel := context.WithTimeout(all, nudge)
 		b, err := w.Next(ctx)
 		cancel()
 		if err == nil {
@@ -137,7 +137,7 @@ func testWatchProgress(t *testing.T, s Subject) {
 			}
 			return
 		}
-		if patient(t).Err() != nil {
+		if all.Err() != nil {
 			t.Fatal("no progress was told")
 		}
 		w.RequestProgress()
@@ -153,7 +153,7 @@ func testWatchTryNext(t *testing.T, s Subject) {
 	rev := must(t, s, put("a", "1"))
 	again := s.Watch("a", rev)
 	defer again.Close()
-	for {
+	for all := patient(t); all.Err() == nil; {
 		b, ok, err := again.TryNext()
 		if err != nil {
 			t.Fatal(err)
@@ -165,6 +165,7 @@ func testWatchTryNext(t *testing.T, s Subject) {
 			return
 		}
 	}
+	t.Error("told nothing")
 }
 
 // lateWatch opens its watch at the first call of Next.
