@@ -153,7 +153,7 @@ func TestOnlyTheLeaderIsCalled(t *testing.T) {
 		p.leads.server.SetServing(leader, true)
 		// The client learns of it a moment later; until then the old one answers.
 		for {
-			answer, err := client.GetReplica(within(t, 5*time.Second), &controlv1.GetReplicaRequest{})
+			answer, err := client.GetReplica(within(t, time.Minute), &controlv1.GetReplicaRequest{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -165,31 +165,43 @@ func TestOnlyTheLeaderIsCalled(t *testing.T) {
 }
 
 func TestAReplicaThatComesBackIsFoundAtOnce(t *testing.T) {
+	// gRPC's own first pause is a second. The machine may make one of its own, but not
+	// each time.
+	const rounds, most = 3, 900 * time.Millisecond
+	best := time.Hour
+	for round := 0; round < rounds && best > most; round++ {
+		best = min(best, comesBack(t))
+	}
+	if best > most {
+		t.Errorf("it took %v", best)
+	}
+}
+
+// comesBack is how long a replica that has come back takes to be found.
+func comesBack(t *testing.T) time.Duration {
+	t.Helper()
 	first := serve(t, "", rpc.ServerOptions{}, named("first"))
 	client := dial(t, rpc.DialOptions{}, first.addr)
-	if _, err := client.GetReplica(within(t, 5*time.Second), &controlv1.GetReplicaRequest{}); err != nil {
+	if _, err := client.GetReplica(within(t, time.Minute), &controlv1.GetReplicaRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	first.server.Stop()
 	serve(t, first.addr, rpc.ServerOptions{}, named("second"))
 	begin := time.Now()
-	answer, err := client.GetReplica(within(t, 5*time.Second), &controlv1.GetReplicaRequest{})
+	answer, err := client.GetReplica(within(t, time.Minute), &controlv1.GetReplicaRequest{})
 	if status.Code(err) == codes.Unavailable {
 		// The call was on the old connection as it broke.
-		answer, err = client.GetReplica(within(t, 5*time.Second), &controlv1.GetReplicaRequest{})
+		answer, err = client.GetReplica(within(t, time.Minute), &controlv1.GetReplicaRequest{})
 	}
 	if err != nil || answer.GetId() != "second" {
 		t.Fatalf("got %v, %v", answer, err)
 	}
-	// gRPC's own first pause is a second.
-	if took := time.Since(begin); took > 900*time.Millisecond {
-		t.Errorf("it took %v", took)
-	}
+	return time.Since(begin)
 }
 
 func TestFailFastDoesNotWait(t *testing.T) {
 	client := dial(t, rpc.DialOptions{FailFast: true}, porttest.Hold(t))
-	if _, err := client.GetReplica(within(t, 10*time.Second), &controlv1.GetReplicaRequest{}); status.Code(err) != codes.Unavailable {
+	if _, err := client.GetReplica(within(t, time.Minute), &controlv1.GetReplicaRequest{}); status.Code(err) != codes.Unavailable {
 		t.Errorf("got %v", err)
 	}
 }

@@ -54,12 +54,12 @@ func beChild() {
 		fmt.Println(err)
 		os.Exit(1)
 	}
+	fmt.Println("listening") // before it can be found, and killed
 	text, _ := json.Marshal(process.Addresses{Listen: l.Addr().String()})
 	if err := errors.Join(os.WriteFile(*file+".new", text, 0o600), os.Rename(*file+".new", *file)); err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	fmt.Println("listening")
 	go func() {
 		for {
 			conn, err := l.Accept()
@@ -87,7 +87,7 @@ func beParent() {
 }
 
 func within(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

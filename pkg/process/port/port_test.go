@@ -3,6 +3,7 @@ package port_test
 import (
 	"errors"
 	"net"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -62,6 +63,17 @@ func TestNobodyIsGivenAHeldPort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var accepting sync.WaitGroup
+	accepting.Go(func() {
+		for {
+			c, err := server.Accept()
+			if err != nil {
+				return
+			}
+			c.Close()
+		}
+	})
+	defer accepting.Wait()
 	defer server.Close()
 	for range 4000 {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
