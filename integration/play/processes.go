@@ -310,14 +310,19 @@ func (p *Processes) Rest() error {
 	return err
 }
 
-// Close implements Cluster. What a killed agent has left running ends here.
+// Close implements Cluster. What a killed agent has left running ends here, and
+// writes nothing any more.
 func (p *Processes) Close() error {
 	err := errors.Join(p.store.Close(), p.ClientConn.Close(), p.fleet.Close())
-	programs, listed := p.programs()
-	for _, pid := range programs {
-		if e := syscall.Kill(pid, syscall.SIGKILL); !errors.Is(e, syscall.ESRCH) {
-			err = errors.Join(err, e)
+	over := p.Until(func() bool {
+		programs, listed := p.programs()
+		for _, pid := range programs {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // or it has ended by itself
 		}
+		return listed == nil && len(programs) == 0
+	})
+	if over != nil {
+		over = fmt.Errorf("programs are left running: %w", over)
 	}
-	return errors.Join(err, listed)
+	return errors.Join(err, over)
 }

@@ -101,7 +101,7 @@ func holds(kept []tombstone, index int32) bool {
 func TestEndIsHeldBack(t *testing.T) {
 	c := newControl(20 * time.Millisecond)
 	address, _ := c.serve(t, porttest.Hold(t))
-	dir := t.TempDir()
+	dir := agentDir(t)
 	driver := &ending{}
 	a, _ := runAgent(t, Config{ID: "host", Dir: dir, Driver: driver, Conn: dial(t, address), Log: quiet()})
 	c.registered(t, "host", 1)

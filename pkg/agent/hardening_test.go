@@ -40,7 +40,7 @@ func countBase(t *testing.T) base {
 // end, are stopped, are killed or cannot be started: of none of them is anything
 // left, in the agent or on the host.
 func TestProcessLeavesNothing(t *testing.T) {
-	a, c, _ := processAgent(t, t.TempDir())
+	a, c, _ := processAgent(t, agentDir(t))
 	f, gate := newFIFO(t), newFIFO(t)
 	// Each leaves a child, a daemon in a session of its own, and a grandchild of
 	// each, all with the worker's output open; and tells their ids.
@@ -84,7 +84,7 @@ func TestProcessLeavesNothing(t *testing.T) {
 // agent died in between, and the next agent tells.
 func TestProcessStubbornWithoutAgent(t *testing.T) {
 	t.Parallel() // it waits most of the time
-	dir := t.TempDir()
+	dir := agentDir(t)
 	c := newControl(50 * time.Millisecond)
 	gateway, _ := c.serve(t, porttest.Hold(t))
 	f := newFIFO(t)
@@ -124,7 +124,7 @@ const fileHang = "hang"
 // A worker that does not come up is given up after a while, for certain: nothing
 // of it runs, and it may be ordered again.
 func TestProcessStartThatHangs(t *testing.T) {
-	dir := t.TempDir()
+	dir := agentDir(t)
 	c := newControl(50 * time.Millisecond)
 	address, _ := c.serve(t, porttest.Hold(t))
 	driver, err := NewProcess(ProcessConfig{Dir: dir, Allow: []string{AllowAll}, StartTimeout: 300 * time.Millisecond, Log: quiet()})
@@ -189,7 +189,7 @@ func TestPitfallRecycledProcessID(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			leader := bystander(t)
-			root := t.TempDir()
+			root := agentDir(t)
 			id, err := identityOf(submit(0, 1, "").Worker)
 			if err != nil {
 				t.Fatal(err)
@@ -253,7 +253,7 @@ func TestKillSession(t *testing.T) {
 // A host that lost its power leaves claims that cannot be read. The agent comes
 // up, and tells that the worker is gone.
 func TestClaimThatCannotBeRead(t *testing.T) {
-	dir := t.TempDir()
+	dir := agentDir(t)
 	a, _, stop := processAgent(t, dir)
 	f := newFIFO(t)
 	mustSubmit(t, a, submit(0, 1, "sh", "-c", "echo $$ >"+f.path+"; sleep 1000"))
@@ -304,7 +304,7 @@ func (d *counting) add(n int) {
 // than are let, and all run and end.
 func TestProcessStartsAreLimited(t *testing.T) {
 	const workers = 50
-	dir := t.TempDir()
+	dir := agentDir(t)
 	c := newControl(50 * time.Millisecond)
 	address, _ := c.serve(t, porttest.Hold(t))
 	processes, err := NewProcess(ProcessConfig{Dir: dir, Allow: []string{AllowAll}, Log: quiet()})

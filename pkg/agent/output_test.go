@@ -71,7 +71,7 @@ func TestOutputIsRotated(t *testing.T) {
 // tinyDisk is a file system of so many bytes; nobody else writes to it.
 func tinyDisk(t *testing.T, size int) string {
 	t.Helper()
-	dir := t.TempDir()
+	dir := agentDir(t)
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d", size)); err != nil {
 		t.Skipf("a disk that fills up has to be mounted, which only root may: %v", err)
 	}
@@ -131,7 +131,7 @@ func TestOutputOnAFullDisk(t *testing.T) {
 // The output of a worker is bounded while its agent is dead, and though it never
 // ends a line.
 func TestOutputWithoutAgent(t *testing.T) {
-	dir := t.TempDir()
+	dir := agentDir(t)
 	c := newControl(50 * time.Millisecond)
 	gateway, _ := c.serve(t, porttest.Hold(t))
 	f, gate := newFIFO(t), newFIFO(t)
@@ -184,7 +184,7 @@ func TestEndedWorkersAreRemoved(t *testing.T) {
 		"none":   {ProcessConfig{}, []string{"0", "1", "2", "3"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c.cfg.Dir, c.cfg.Log = t.TempDir(), quiet()
+			c.cfg.Dir, c.cfg.Log = agentDir(t), quiet()
 			job := filepath.Join(c.cfg.Dir, "workers", "job")
 			make := func(name string) string {
 				dir := filepath.Join(job, name)
@@ -255,7 +255,7 @@ func TestEndedWorkersAreRemoved(t *testing.T) {
 // handed the pipe to a process that is none of its own.
 func TestProcessPipeHeldByAStranger(t *testing.T) {
 	t.Parallel() // it waits most of the time
-	a, c, _ := processAgent(t, t.TempDir())
+	a, c, _ := processAgent(t, agentDir(t))
 	f, gate := newFIFO(t), newFIFO(t)
 	req := submit(0, 1, "sh", "-c", "echo $$ >"+f.path+"; read go <"+gate.path+"; echo done")
 	mustSubmit(t, a, req)

@@ -73,6 +73,26 @@ func child(dir, gateway string) error {
 	return a.Run(context.Background())
 }
 
+// agentDir is a directory for an agent of real processes. Their keepers outlive it,
+// and may still write there what comes of them as the test ends.
+func agentDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "agent-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		err := os.RemoveAll(dir)
+		for end := time.Now().Add(time.Minute); err != nil && time.Now().Before(end); err = os.RemoveAll(dir) {
+			time.Sleep(10 * time.Millisecond)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
 // processAgent is an agent of real processes in this process.
 func processAgent(t *testing.T, dir string, allow ...string) (*Agent, *control, func()) {
 	t.Helper()
@@ -181,7 +201,7 @@ func alive(pid int) bool {
 // A worker gets its identity and payload in the environment, its output goes to
 // files, and its exit code is reported.
 func TestProcessEnvironment(t *testing.T) {
-	dir := t.TempDir()
+	dir := agentDir(t)
 	a, c, _ := processAgent(t, dir)
 	req := submit(3, 1, "sh", "-c", `echo $BERTH_JOB $BERTH_STAGE $BERTH_WORKER_INDEX $BERTH_WORKER_NUMBER $BERTH_EXECUTOR $BERTH_EPOCH $MORE; cat $BERTH_PAYLOAD_FILE; pwd; echo oops >&2; exit 7`)
 	req.Task.Env = map[string]string{"MORE": "more", "BERTH_JOB": "forged"}
@@ -204,7 +224,7 @@ func TestProcessEnvironment(t *testing.T) {
 }
 
 func TestProcessCompleted(t *testing.T) {
-	a, c, _ := processAgent(t, t.TempDir())
+	a, c, _ := processAgent(t, agentDir(t))
 	mustSubmit(t, a, submit(0, 1, "true"))
 	if w := c.awaitState(t, key(0), "COMPLETED"); w.ExitCode == nil || *w.ExitCode != 0 || w.Error != "" {
 		t.Error(w)
@@ -214,7 +234,7 @@ func TestProcessCompleted(t *testing.T) {
 // What cannot be started is refused, leaves nothing behind, and can be ordered
 // again.
 func TestProcessRefused(t *testing.T) {
-	dir := t.TempDir()
+	dir := agentDir(t)
 	script := filepath.Join(dir, "broken")
 	if err := os.WriteFile(script, []byte("#!/no/such/interpreter\n"), 0o700); err != nil {
 		t.Fatal(err)
@@ -246,7 +266,7 @@ func TestProcessRefused(t *testing.T) {
 // children with it.
 func TestProcessStubborn(t *testing.T) {
 	t.Parallel() // it waits most of the time
-	a, c, _ := processAgent(t, t.TempDir())
+	a, c, _ := processAgent(t, agentDir(t))
 	f := newFIFO(t)
 	req := submit(0, 1, "sh", "-c", `trap 'echo heard >'`+f.path+` TERM; (trap "" TERM; echo $(exec sh -c 'echo $PPID') >`+f.path+`; while :; do sleep 1000; done) & while :; do wait; done`)
 	mustSubmit(t, a, req)
@@ -271,7 +291,7 @@ func TestProcessStubborn(t *testing.T) {
 
 // The end of a worker takes what it left behind, in whatever session.
 func TestProcessLeftovers(t *testing.T) {
-	a, c, _ := processAgent(t, t.TempDir())
+	a, c, _ := processAgent(t, agentDir(t))
 	f := newFIFO(t)
 	gate := newFIFO(t)
 	mustSubmit(t, a, submit(0, 1, "sh", "-c", `sleep 1000 & echo $! >`+f.path+`
@@ -294,7 +314,7 @@ func TestProcessLeftovers(t *testing.T) {
 
 // Orphans that die while their worker lives are no zombies.
 func TestProcessOrphans(t *testing.T) {
-	a, _, _ := processAgent(t, t.TempDir())
+	a, _, _ := processAgent(t, agentDir(t))
 	f := newFIFO(t)
 	mustSubmit(t, a, submit(0, 1, "sh", "-c", `orphan=$( (sh -c 'echo $$' &) )
 		while [ -e /proc/$orphan ]; do sleep 0.01; done
@@ -307,7 +327,7 @@ func TestProcessOrphans(t *testing.T) {
 // Workers survive `kill -9` of their agent. The next one adopts them, learns
 // what ended meanwhile with its exit code, and can stop the others.
 func TestProcessAdoption(t *testing.T) {
-	dir := t.TempDir()
+	dir := agentDir(t)
 	c := newControl(50 * time.Millisecond)
 	gateway, _ := c.serve(t, porttest.Hold(t))
 	f := newFIFO(t)
@@ -372,7 +392,7 @@ func TestProcessAdoption(t *testing.T) {
 // A worker whose keeper is killed is not left running by itself, nor is what it
 // started in a session of its own.
 func TestProcessKeeperKilled(t *testing.T) {
-	dir := t.TempDir()
+	dir := agentDir(t)
 	a, c, _ := processAgent(t, dir)
 	f := newFIFO(t)
 	mustSubmit(t, a, submit(0, 1, "sh", "-c", "sleep 1000 & echo $! >"+f.path+"; setsid sh -c 'echo $$ >"+f.path+"; exec sleep 1000' & echo $$ >"+f.path+"; wait"))
@@ -416,7 +436,7 @@ func TestProcessDiedWhileStarting(t *testing.T) {
 
 	for _, step := range []string{"directory", "plan", "claimed", "given up"} {
 		t.Run(step, func(t *testing.T) {
-			root := t.TempDir()
+			root := agentDir(t)
 			dir := workerPath(root, id)
 			p, err := NewProcess(ProcessConfig{Dir: root, Allow: []string{AllowAll}, Log: quiet()})
 			if err != nil {
@@ -483,7 +503,7 @@ func TestProcessDiedWhileStarting(t *testing.T) {
 		})
 	}
 	// A keeper that is slow to find out keeps its claim until then.
-	root := t.TempDir()
+	root := agentDir(t)
 	dir := workerPath(root, id)
 	p, err := NewProcess(ProcessConfig{Dir: root, Allow: []string{AllowAll}, Log: quiet()})
 	if err != nil {
@@ -523,7 +543,7 @@ func TestProcessDiedWhileStarting(t *testing.T) {
 
 // StopWorkers returns once nothing runs; Close alone leaves workers alone.
 func TestProcessClose(t *testing.T) {
-	dir := t.TempDir()
+	dir := agentDir(t)
 	f := newFIFO(t)
 	a, _, stop := processAgent(t, dir)
 	mustSubmit(t, a, submit(0, 1, "sh", "-c", "echo $$ >"+f.path+"; sleep 1000"))
