@@ -79,8 +79,21 @@ func (f *Follower) CatchUp(ctx context.Context) error {
 
 // present is the store's revision now.
 func present(ctx context.Context, s store.Store) (int64, error) {
-	page, err := s.Page(ctx, store.PageRequest{From: "/", To: "0", Limit: 1})
+	page, err := read(ctx, s, store.PageRequest{From: "/", To: "0", Limit: 1})
 	return page.Revision, err
+}
+
+// reads bounds how often one page is asked for. An audit may come after hours of
+// what it judges, and is not to fail because the store has no answer for a moment.
+const reads = 10
+
+func read(ctx context.Context, s store.Store, request store.PageRequest) (store.Page, error) {
+	for attempt := 1; ; attempt++ {
+		page, err := s.Page(ctx, request)
+		if !errors.Is(err, store.ErrAmbiguous) || attempt == reads || store.Sleep(ctx, store.Backoff(attempt)) != nil {
+			return page, err
+		}
+	}
 }
 
 // Check audits the history of a cluster from a revision to the present: the
@@ -124,7 +137,7 @@ func snapshotAt(ctx context.Context, s store.Store, space keyspace.Space, revisi
 	batch := store.Batch{Reset: true, Revision: revision}
 	from, end := space.Prefix(), prefixEnd(space.Prefix())
 	for {
-		page, err := s.Page(ctx, store.PageRequest{From: from, To: end, Revision: revision, Limit: 1000})
+		page, err := read(ctx, s, store.PageRequest{From: from, To: end, Revision: revision, Limit: 1000})
 		if err != nil {
 			return store.Batch{}, err
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -25,6 +26,38 @@ func play(t *testing.T, s store.Store, history []store.Change) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// silent is a store that does not answer for a while.
+type silent struct {
+	store.Store
+	left int
+}
+
+func (s *silent) Page(ctx context.Context, request store.PageRequest) (store.Page, error) {
+	if s.left > 0 {
+		s.left--
+		return store.Page{}, store.ErrAmbiguous
+	}
+	return s.Store.Page(ctx, request)
+}
+
+// A store without an answer is asked again, but not for ever.
+func TestCheckAsksAgain(t *testing.T) {
+	w := newWorld(t)
+	w.run(reservation("r", 1, 3), 1)
+	s := store.NewFake(store.FakeConfig{})
+	play(t, s, w.history)
+	synctest.Test(t, func(t *testing.T) {
+		quiet := &silent{s, reads - 1}
+		if a, err := Check(t.Context(), quiet, space, 0); err != nil || a.Stats().Revision != w.revision {
+			t.Errorf("audited up to %+v of %d, %v", a, w.revision, err)
+		}
+		quiet.left = reads
+		if _, err := Check(t.Context(), quiet, space, 0); !errors.Is(err, store.ErrAmbiguous) {
+			t.Error(err)
+		}
+	})
 }
 
 func TestCheck(t *testing.T) {
