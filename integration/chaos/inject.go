@@ -236,11 +236,8 @@ func (i *injector) name(ctx context.Context, target string) (string, error) {
 		return fmt.Sprintf("etcd-%d", n), err
 	}
 	p, _, err := i.fleet.Leader(ctx, name)
-	switch {
-	case err != nil:
+	if err != nil {
 		return "", err
-	case p == nil:
-		return "", fmt.Errorf("nobody leads %s", name)
 	}
 	return p.Name, nil
 }

@@ -77,11 +77,8 @@ func (r *run) takeover(ctx context.Context, service, stage string) (p *child.Pro
 			}
 		}
 		leader, _, err := r.fleet.Leader(ctx, service)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err.Error()
-		case leader == nil:
-			return "nobody leads"
 		}
 		p = leader
 		return ""

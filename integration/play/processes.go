@@ -211,15 +211,11 @@ func (p *Processes) restart(process *child.Process) error {
 
 // KillLeader implements Cluster.
 func (p *Processes) KillLeader(service string) error {
-	var leader *child.Process
-	err := p.Until(func() bool {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		leader, _, _ = p.fleet.Leader(ctx, service) // an error leaves none
-		return leader != nil
-	})
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	leader, _, err := p.fleet.Leader(ctx, service)
 	if err != nil {
-		return fmt.Errorf("no leader of %s to kill: %w", service, err)
+		return err
 	}
 	leader.Kill()
 	p.killed[service] = leader

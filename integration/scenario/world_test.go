@@ -243,7 +243,7 @@ func (w *world) nextLeader(service string, before *child.Process, term int64) (l
 	defer cancel()
 	until(w.T, func() (missing string) {
 		var err error
-		if leader, now, err = w.fleet.Leader(ctx, service); err != nil || leader == nil || leader == before || now <= term {
+		if leader, now, err = w.fleet.Leader(ctx, service); err != nil || leader == before || now <= term {
 			return fmt.Sprintf("%s is led by %v in term %d, %v", service, leader, now, err)
 		}
 		return ""

@@ -80,23 +80,25 @@ func toldOf(ctx context.Context, client *clientv3.Client, leader, other string) 
 	default:
 		return fmt.Errorf("%q is not known to lead", leader)
 	}
-	limited, cancel := context.WithTimeout(ctx, 20*time.Second)
-	defer cancel()
-	elsewhere := make(chan struct{})
-	look(limited, client, other, time.Millisecond, elsewhere)
-	select {
-	case <-elsewhere:
-	default:
+	if !leaves(ctx, client, other, 20*time.Second) {
 		return fmt.Errorf("who renews at %q is not told that %q leads", other, leader)
 	}
-	over, end := context.WithTimeout(ctx, 20*time.Millisecond)
-	defer end()
-	here := make(chan struct{})
-	look(over, client, leader, time.Millisecond, here)
-	select {
-	case <-here:
+	if leaves(ctx, client, leader, 20*time.Millisecond) {
 		return errors.New("the leader was left")
-	default:
 	}
 	return nil
+}
+
+// leaves says whether a stream to a member is told within a time that another leads.
+func leaves(ctx context.Context, client *clientv3.Client, member string, within time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	elsewhere := make(chan struct{})
+	look(ctx, client, member, time.Millisecond, elsewhere)
+	select {
+	case <-elsewhere:
+		return true
+	default:
+		return false
+	}
 }
