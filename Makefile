@@ -73,8 +73,8 @@ troubles: build ## etcd loses its quorum, is full, slow, compacted, defragmented
 	@BERTH_BINARY=$(BIN)/berth $(GO) test ./integration/scenario -run TestTrouble -count=1 -v -timeout 15m -args -troubles
 
 .PHONY: mutants
-mutants: ## break one rule at a time: the simulator or chaos has to find out (ONLY=name)
-	$(GO) test ./integration/mutants -run TestEveryMutantIsFound -count=1 -v -timeout 6h -args -hunt $(if $(ONLY),-only=$(ONLY))
+mutants: ## break one rule at a time: the simulator, from a random start, or chaos must notice (ONLY=name FROM=n)
+	$(GO) test ./integration/mutants -run TestEveryMutantIsFound -count=1 -v -timeout 6h -args -hunt $(if $(ONLY),-only=$(ONLY)) $(if $(FROM),-from=$(FROM))
 
 .PHONY: bench
 bench: build bench-guard ## every workload beside its baseline, 15 minutes (ONLY=upsert,latency TRACE=dir JSON=file)

@@ -3,6 +3,7 @@ package mutants
 import (
 	"context"
 	"flag"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +17,7 @@ var (
 	hunt  = flag.Bool("hunt", false, "build every mutant and have it found")
 	only  = flag.String("only", "", "hunt this mutant alone")
 	seeds = flag.Int("seeds", 5000, "how many seeds the simulator plays")
+	from  = flag.Uint64("from", 0, "first seed that the simulator plays; a random one if 0")
 	runs  = flag.Int("runs", 5, "how often chaos tries, half a minute each")
 )
 
@@ -85,7 +87,14 @@ func (m Mutant) hunt(t *testing.T) (bool, string) {
 	}
 	if m.Hunter == Sim {
 		hunter := m.build(t, overlay, filepath.Join(dir, "sim.test"), "test", "-c", "./integration/sim")
-		out, failed := run(t, filepath.Join(root(t), "integration/sim"), nil, hunter, "-test.run=TestSeeds$", "-seeds="+strconv.Itoa(*seeds))
+		first := *from
+		if first == 0 {
+			// Checkers that find a mutant only from one start know that start by heart.
+			first = uint64(rand.Int64N(1 << 40))
+		}
+		t.Logf("the simulator plays %d seeds from %d", *seeds, first)
+		out, failed := run(t, filepath.Join(root(t), "integration/sim"), nil, hunter, "-test.run=TestSeeds$",
+			"-seeds="+strconv.Itoa(*seeds), "-from="+strconv.FormatUint(first, 10))
 		return failed && m.expected(out), out
 	}
 	berth := m.build(t, overlay, filepath.Join(dir, "berth"), "build", "./cmd/berth")
