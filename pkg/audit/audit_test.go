@@ -71,6 +71,38 @@ func TestCleanHistory(t *testing.T) {
 	}
 }
 
+// TestNumbersBeginAgainInOneTransaction deletes the last record of a job and accepts
+// a new reservation of the same stage in one revision, which puts the stage record
+// and does not delete it. While the job still has a record, the numbers go on.
+func TestNumbersBeginAgainInOneTransaction(t *testing.T) {
+	for _, last := range []bool{true, false} {
+		w := newWorld(t)
+		old, next, other := reservation("old", 1, 2), reservation("next", 1, 2), reservation("other", 2, 1)
+		l := w.run(old, 1)
+		if !last {
+			other.Spec.Constraints.Resources = resource.Vector{"slots": 1}
+			w.put(other)
+		}
+		w.put(in(old, model.Cancelling))
+		w.put(task(l, model.WorkerEvict))
+		w.put(task(l, model.WorkerEvicted))
+		w.put(gone{l.Ref()})
+		w.put(in(old, model.Cancelled))
+		w.put(gone{task(l, 0).Ref()}, gone{header(l).Ref()})
+		epoch := w.put(gone{old.Ref()}, &model.Stage{Job: "job", Stage: "stage"}, next)
+		again := lease(next, epoch, w.revision, 2)
+		w.put(again)
+		w.put(header(again), task(again, model.WorkerAssigned))
+		w.put(in(next, model.Active))
+		w.put(task(again, model.WorkerRunning))
+		if last {
+			wantRules(t, w.audit())
+		} else {
+			wantRules(t, w.audit(), RuleStartedTwice)
+		}
+	}
+}
+
 // TestRules breaks each rule by a history that breaks nothing else.
 func TestRules(t *testing.T) {
 	r, other := reservation("r", 1, 2), reservation("s", 2, 2)

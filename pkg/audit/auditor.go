@@ -223,7 +223,7 @@ func (a *Auditor) set(c change) {
 		r, _ := c.record.(*model.Reservation)
 		a.setReservation(c.ref, r)
 	case model.KindStage:
-		if c.record == nil {
+		if c.record == nil || a.lastRecordDeleted(c.ref.Key.Job) {
 			a.forgetStage(c.ref.Key)
 		}
 	case model.KindExecutor:

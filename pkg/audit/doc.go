@@ -26,7 +26,9 @@
 //	                   alone or with its batch
 //	PLACEMENT          a worker stays on the executor that it was leased
 //	WORKER_STATE       workers move along model.WorkerState.MayBecome
-//	STARTED_TWICE      a worker that was started is not started by another lease
+//	STARTED_TWICE      a worker that was started is not started by another lease,
+//	                   until the job's last record was deleted: numbers begin
+//	                   again then
 //	RESERVATION_STATE  reservations move forwards and stay where they ended
 //	IMMUTABLE          what a reservation asks for never changes, but for the
 //	                   workers that go ahead as a part of it; what was cancelled

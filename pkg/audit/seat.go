@@ -1,6 +1,10 @@
 package audit
 
-import "berth.dev/pkg/model"
+import (
+	"slices"
+
+	"berth.dev/pkg/model"
+)
 
 // stage is who takes, or took, the seats of one stage.
 type stage struct {
@@ -92,6 +96,23 @@ func (a *Auditor) forgetStage(key model.Key) {
 	if len(s.seats) == 0 {
 		delete(a.stages, key)
 	}
+}
+
+// lastRecordDeleted reports whether this revision deletes every reservation of the
+// job that was there before. The registry then deletes the job's stages. If the same
+// transaction accepts a new reservation of a stage, the store shows only one put of
+// the stage record, and its numbers begin again all the same.
+func (a *Auditor) lastRecordDeleted(job string) bool {
+	deleted := slices.ContainsFunc(a.step.touched, func(v *version) bool { return v.key.Job == job && v.was != nil && v.r == nil })
+	if !deleted {
+		return false
+	}
+	for _, v := range a.versions {
+		if v.key.Job == job && v.before() != nil && v.r != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // checkSeats looks at the seats that got an assignment: it must be the only one
