@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"testing"
+	"time"
 
 	"berth.dev/pkg/model"
 )
@@ -34,5 +35,33 @@ func TestPresencesAreCounted(t *testing.T) {
 	})
 	if _, ok := r.core.Presence("h2"); ok {
 		t.Error("an executor that nobody knows is known")
+	}
+}
+
+// The store takes its time: what an executor may be away for is counted from when
+// its registration, or the end of its presence, is durable.
+func TestAnAbsenceBeginsWhenItIsDurable(t *testing.T) {
+	for name, begin := range map[string]func(*rig){
+		"registered": func(r *rig) { r.ask(small0("h1", "n1")) },
+		"departed": func(r *rig) {
+			r.ready(small0("h1", "n1"))
+			v, _ := r.core.Executor("h1")
+			r.ask(Depart{ID: "h1", Incarnation: v.Incarnation, EtcdLease: 7})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := lead(DefaultConfig())
+			begin(r)
+			r.now = r.now.Add(3 * time.Second)
+			r.commit(len(r.effects))
+			r.pause(DefaultConfig().LostAfter - time.Millisecond)
+			if v, _ := r.core.Executor("h1"); v.State == model.ExecutorLost {
+				t.Fatalf("LOST before its time: %+v", v)
+			}
+			r.pause(time.Millisecond)
+			if v, _ := r.core.Executor("h1"); v.State != model.ExecutorLost {
+				t.Fatalf("not LOST in time: %+v", v)
+			}
+		})
 	}
 }

@@ -114,6 +114,7 @@ func (c *Core) committed(e model.Committed) {
 		for _, change := range decision {
 			about = about || change.ref.Kind != model.KindLeaseChunk
 			change.stamp(e.Revision)
+			c.startClock(change)
 			c.counts.durable(change, c.now)
 			c.endPresence(change.ref)
 			if change.ref.Kind == model.KindDisable {
@@ -129,6 +130,32 @@ func (c *Core) committed(e model.Committed) {
 	// change nothing about that.
 	c.absentChanged = c.absentChanged || about && c.absent.len() > 0
 	c.answerPasses()
+}
+
+// startClock starts the clock of an absence when the change that begins it is
+// durable: until then nobody knows of it, and the store may take seconds. A clock
+// that runs already is left alone.
+func (c *Core) startClock(ch change) {
+	if ch.next == nil || ch.ref.Kind != model.KindExecutor && ch.ref.Kind != model.KindLive {
+		return
+	}
+	since := c.now
+	if sameAbsence(ch.prev, ch.next.record) {
+		since = ch.prev.since
+	}
+	if ch.next.since.Equal(since) {
+		return
+	}
+	ch.next.since = since
+	h := c.hosts[ch.ref.ID]
+	if h == nil || c.records[ch.ref] != ch.next {
+		return
+	}
+	c.unplace(h)
+	if ch.ref.Kind == model.KindExecutor {
+		h.since = since
+	}
+	c.place(h)
 }
 
 // stamp gives what was set the revision that it is durable at. What was set
@@ -225,12 +252,19 @@ func (c *Core) told(e model.Changed, prev *held) *held {
 // since is since when this core knows what a record says. A record of an executor
 // that says the same of since when it is away restarts no clock.
 func (c *Core) since(prev *held, record model.Record) time.Time {
-	if next, ok := record.(*model.Executor); ok && prev != nil {
-		if last, ok := prev.record.(*model.Executor); ok && last.Since.Equal(next.Since) {
-			return prev.since
-		}
+	if sameAbsence(prev, record) {
+		return prev.since
 	}
 	return c.now
+}
+
+func sameAbsence(prev *held, record model.Record) bool {
+	next, ok := record.(*model.Executor)
+	if !ok || prev == nil {
+		return false
+	}
+	last, ok := prev.record.(*model.Executor)
+	return ok && last.Since.Equal(next.Since)
 }
 
 // underWay finds the first change of ref that is not durable.
