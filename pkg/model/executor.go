@@ -39,8 +39,8 @@ type Executor struct {
 	Told   string
 	// Lost is set when the executor's workers were given up, Since with it.
 	Lost bool
-	// Returning is set while it is back from that and has not reported that none
-	// of its workers of before is left: it is given nothing.
+	// Returning is set once it has registered since it was LOST, until it reports
+	// that none of its workers of before is left: it is given nothing.
 	Returning bool
 	// Strays is set while workers live on it that no record wants there, or while
 	// the assigner has not said of those that live on it that records do: it is

@@ -176,7 +176,7 @@ func (c *Core) due(h *host) time.Time {
 // its capacity is freed by the assigner's word.
 func (c *Core) lose(h *host) {
 	lost := *h.executor
-	lost.Lost, lost.Since = true, c.now
+	lost.Lost, lost.Returning, lost.Since = true, false, c.now
 	c.decide(model.Effect{
 		Puts:   []model.Record{&lost},
 		Expect: []model.Expect{{Ref: model.Ref{Kind: model.KindLive, ID: h.id}, Absent: true}},

@@ -105,8 +105,8 @@ func TestListedReadyIsAllocatable(t *testing.T) {
 			t.Fatalf("without presence it is %v", v.State)
 		}
 		r.pause(time.Duration(i) * 50 * time.Second)
-		v, _ := r.core.Executor("h1")
-		if _, err := r.do(Announce{"h1", v.Incarnation, int64(20 + i), 0, false}); err != nil {
+		incarnation := must[Registered](t, r, small0("h1", "n1")).Incarnation
+		if _, err := r.do(Announce{"h1", incarnation, int64(20 + i), 0, false}); err != nil {
 			t.Fatal(err)
 		}
 		if v, _ := r.core.Executor("h1"); v.State != model.ExecutorReady {

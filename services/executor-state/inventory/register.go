@@ -38,7 +38,7 @@ func (c *Core) register(r Register) (Registered, error) {
 	}
 	var effect model.Effect
 	if h := c.hosts[r.ID]; h != nil {
-		if h.executor.Nonce == r.Nonce {
+		if h.executor.Nonce == r.Nonce && !h.givenUp() {
 			return c.registered(h.executor), nil
 		}
 		if slices.Contains(h.executor.Former, r.Nonce) && !c.deserted(h) {
@@ -51,7 +51,7 @@ func (c *Core) register(r Register) (Registered, error) {
 		next.Incarnation = max(h.executor.Incarnation+1, c.term)
 		next.Ordinal = h.executor.Ordinal
 		next.RegisteredAt = h.executor.RegisteredAt
-		next.Lost, next.Returning = h.executor.Lost, h.executor.Returning
+		next.Lost, next.Returning = h.executor.Lost, h.executor.Lost || h.executor.Returning
 		if h.state == model.ExecutorRegistered {
 			// An agent that registers again and again and has no heartbeat is away
 			// since it did so first.
@@ -90,11 +90,18 @@ func (c *Core) deserted(h *host) bool {
 	return c.now.Sub(h.since) >= desertedAfter
 }
 
+// givenUp reports whether the executor is LOST and has not registered since. Its
+// incarnation is over: what was sent to it or said of it before, however late it
+// comes, must not count for the executor that is back. So it registers again, for
+// an incarnation of its own.
+func (h *host) givenUp() bool { return h.executor.Lost && !h.executor.Returning }
+
 func (c *Core) registered(e *model.Executor) Registered {
 	return Registered{Incarnation: e.Incarnation, AssignerTerm: c.leaders[model.ServiceAssigner]}
 }
 
-// announce puts the presence of an executor on its etcd lease. One that was LOST is
+// announce puts the presence of an executor on its etcd lease. One that was LOST
+// has to register first; then it is
 // given work again once it has reported that none of its workers is left: until
 // then they may run, whatever the records say, and are the assigner's to stop. One
 // with strays is given work once it has none: what they use, no lease counts.
@@ -107,13 +114,17 @@ func (c *Core) announce(a Announce) (Announced, error) {
 		return Announced{}, fault.New(fault.Precondition, fault.ReasonOtherIncarnation,
 			"executor %q registered again: its incarnation is %d, not %d", a.ID, h.executor.Incarnation, a.Incarnation)
 	}
+	if h.givenUp() {
+		return Announced{}, fault.New(fault.Precondition, fault.ReasonOtherIncarnation,
+			"executor %q was given up as LOST: incarnation %d is over, register again", a.ID, a.Incarnation)
+	}
 	var effect model.Effect
 	if h.state != model.ExecutorReady || h.live.record.(*model.Live).EtcdLease != a.EtcdLease {
 		effect.Puts = []model.Record{&model.Live{ID: a.ID, Incarnation: a.Incarnation, EtcdLease: a.EtcdLease}}
 	}
 	back := *h.executor
 	if back.Lost {
-		back.Lost, back.Returning, back.Since = false, true, c.now
+		back.Lost, back.Since = false, c.now
 	}
 	back.Returning = back.Returning && a.Workers > 0
 	back.Strays = a.Strays

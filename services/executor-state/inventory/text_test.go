@@ -45,6 +45,9 @@ func recordText(record model.Record) string {
 		if r.Lost {
 			text += " lost"
 		}
+		if r.Returning {
+			text += " returning"
+		}
 		if r.Draining {
 			text += " draining"
 		}
