@@ -8,6 +8,8 @@ MODULES := api pkg services/registry services/executor-state services/assigner s
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X berth.dev/pkg/process.Version=$(VERSION)
 SEED    ?=
+FROM    ?=
+SEEDS   ?= 10000
 
 IMAGE   ?= berth:$(VERSION)
 
@@ -49,8 +51,9 @@ race: ## the tests under the race detector
 	$(GO) test -race -timeout 20m work
 
 .PHONY: sim
-sim: ## the simulated cluster: 10,000 seeds, or one with its transcript (SEED=n)
-	$(GO) test ./integration/sim -run 'TestSeeds' -count=1 -timeout 20m $(if $(SEED),-v -args -seed=$(SEED),-args -seeds=10000)
+sim: ## simulate clusters: SEEDS=10000 seeds from a random start, or from FROM=n; or one with its transcript (SEED=n)
+	$(GO) test ./integration/sim -run 'TestSeeds' -count=1 -timeout 24h -v -args \
+		$(if $(SEED),-seed=$(SEED),-seeds=$(SEEDS) -from=$(or $(FROM),random))
 
 .PHONY: chaos
 chaos: build ## everything is broken while clients go on, 10 minutes (CHAOS_MINUTES=n CHAOS_SEED=n CHAOS_CLOCK=1)

@@ -5,10 +5,12 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"strconv"
 	"sync"
 	"testing"
 )
@@ -16,7 +18,7 @@ import (
 var (
 	seedFlag  = flag.Uint64("seed", 0, "play this seed only, and print its transcript")
 	seedsFlag = flag.Uint64("seeds", 500, "how many seeds to play")
-	fromFlag  = flag.Uint64("from", 1, "the first of the seeds to play")
+	fromFlag  = flag.String("from", "1", "the first of the seeds to play, or random")
 	stepsFlag = flag.Int("steps", 1500, "how many steps a seed has before its faults stop")
 )
 
@@ -29,6 +31,11 @@ func TestSeeds(t *testing.T) {
 		}
 		return
 	}
+	from, err := firstSeed(*fromFlag)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("seeds %d to %d (make sim FROM=%d SEEDS=%d)", from, from+*seedsFlag-1, from, *seedsFlag)
 	// Each world is small and soon gone.
 	defer debug.SetGCPercent(debug.SetGCPercent(800))
 	seeds := make(chan uint64)
@@ -42,11 +49,49 @@ func TestSeeds(t *testing.T) {
 			}
 		})
 	}
-	for seed := *fromFlag; seed < *fromFlag+*seedsFlag && !t.Failed(); seed++ {
+	for seed := from; seed < from+*seedsFlag && !t.Failed(); seed++ {
 		seeds <- seed
 	}
 	close(seeds)
 	players.Wait()
+}
+
+// maxRandomSeed bounds random starts, so that seeds stay short enough to type.
+const maxRandomSeed = 1_000_000_000_000
+
+// firstSeed parses the flag -from. A random start is at least 1: the flag -seed
+// takes 0 as no seed.
+func firstSeed(from string) (uint64, error) {
+	if from == "random" {
+		return 1 + rand.Uint64N(maxRandomSeed), nil
+	}
+	first, err := strconv.ParseUint(from, 10, 64)
+	if err != nil || first == 0 {
+		return 0, fmt.Errorf("-from must be random or a number of at least 1, got %q", from)
+	}
+	return first, nil
+}
+
+func TestFirstSeed(t *testing.T) {
+	if first, err := firstSeed("990000001"); err != nil || first != 990000001 {
+		t.Errorf("firstSeed(990000001) = %d, %v", first, err)
+	}
+	for _, from := range []string{"", "0", "-1", "soon"} {
+		if first, err := firstSeed(from); err == nil {
+			t.Errorf("firstSeed(%q) = %d, want an error", from, first)
+		}
+	}
+	starts := map[uint64]bool{}
+	for range 10 {
+		first, err := firstSeed("random")
+		if err != nil || first == 0 || first > maxRandomSeed {
+			t.Fatalf("firstSeed(random) = %d, %v", first, err)
+		}
+		starts[first] = true
+	}
+	if len(starts) == 1 {
+		t.Error("ten random starts are the same")
+	}
 }
 
 // keep plays a seed that failed once more, and writes its transcript where it
