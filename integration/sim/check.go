@@ -45,26 +45,58 @@ func (w *World) started(a *agent, k instance) {
 	w.logf("%s: starts %s at epoch %d", a.id, k.worker, k.epoch)
 }
 
-// records decodes what the store holds of a kind.
-func (w *World) records(kind model.Kind) []model.Record {
-	present := map[string]store.KV{}
-	refs := map[string]model.Ref{}
-	for _, r := range w.store.History() {
+// stored is what the store holds, by kind and key, as of a revision.
+type stored struct {
+	revision int64
+	kinds    map[model.Kind]map[string]storedValue
+}
+
+type storedValue struct {
+	ref model.Ref
+	kv  store.KV
+}
+
+// since returns what the store wrote after a revision.
+func (w *World) since(revision int64) []store.Revision {
+	history := w.store.History()
+	// Revisions are consecutive, so the tail is found by counting back.
+	at := len(history)
+	for at > 0 && history[at-1].Revision > revision {
+		at--
+	}
+	return history[at:]
+}
+
+// read brings stored up to date.
+func (w *World) read() {
+	for _, r := range w.since(w.stored.revision) {
+		w.stored.revision = r.Revision
 		for _, c := range r.Changes {
 			ref, ok := w.space.Parse(c.Key)
-			if !ok || ref.Kind != kind {
+			if !ok {
 				continue
 			}
+			values := w.stored.kinds[ref.Kind]
+			if values == nil {
+				values = map[string]storedValue{}
+				w.stored.kinds[ref.Kind] = values
+			}
 			if c.Deleted {
-				delete(present, c.Key)
+				delete(values, c.Key)
 			} else {
-				present[c.Key], refs[c.Key] = c.KV, ref
+				values[c.Key] = storedValue{ref, c.KV}
 			}
 		}
 	}
+}
+
+// records decodes what the store holds of a kind.
+func (w *World) records(kind model.Kind) []model.Record {
+	w.read()
+	values := w.stored.kinds[kind]
 	var records []model.Record
-	for _, key := range slices.Sorted(maps.Keys(present)) {
-		ref, kv := refs[key], present[key]
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		ref, kv := values[key].ref, values[key].kv
 		record, err := wire.Decode(ref, kv.Value, kv.Create, kv.Mod, kv.Lease)
 		if err != nil {
 			w.fail("%v", err)

@@ -256,6 +256,10 @@ func (n *node[C]) follow() {
 func (n *node[C]) key() string { return n.w.space.Key(model.LeaderRef(n.service)) }
 
 func (n *node[C]) campaign() {
+	// A view that is current shows what the store would answer, for less.
+	if leader, _ := n.driver.Leader(n.service); leader != nil && leader.Replica != n.name && !n.behind() {
+		return
+	}
 	ctx := context.Background()
 	if kv, ok, _ := n.w.store.Get(ctx, n.key()); ok {
 		// A win whose answer was lost is a win.

@@ -37,7 +37,7 @@ func TestSeeds(t *testing.T) {
 	}
 	t.Logf("seeds %d to %d (make sim FROM=%d SEEDS=%d)", from, from+*seedsFlag-1, from, *seedsFlag)
 	// Each world is small and soon gone.
-	defer debug.SetGCPercent(debug.SetGCPercent(800))
+	defer debug.SetGCPercent(debug.SetGCPercent(4000))
 	seeds := make(chan uint64)
 	var players sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {

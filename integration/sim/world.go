@@ -45,6 +45,7 @@ type World struct {
 	audit *audit.Auditor
 	// audited is the last revision checked.
 	audited int64
+	stored  stored
 
 	// calm: no more faults.
 	calm bool
@@ -69,6 +70,7 @@ type World struct {
 
 	replicas map[string][]replica
 	network  []*message
+	due      []int // for deliverOne alone
 	sequence int
 	agents   []*agent
 	clients  *clients
@@ -115,7 +117,7 @@ func newWorld(seed uint64, out io.Writer) *World {
 	w := &World{
 		rng: rand.New(rand.NewPCG(seed, 0x6265727468)), now: beginning, out: out,
 		space: keyspace.New("sim"), replicas: map[string][]replica{}, starts: starts{}, promised: map[promise]bool{},
-		presences: map[string]*presence{},
+		presences: map[string]*presence{}, stored: stored{kinds: map[model.Kind]map[string]storedValue{}},
 	}
 	w.store = store.NewFake(store.FakeConfig{Clock: func() time.Time { return w.now }})
 	w.store.SetHook(w.storeFault)
@@ -304,13 +306,13 @@ func (w *World) straggle(what string, within time.Duration, deliver func()) {
 
 // deliverOne delivers one of the messages that are due, any of them.
 func (w *World) deliverOne() bool {
-	var due []int
+	due := w.due[:0]
 	for i, m := range w.network {
 		if !m.at.After(w.now) {
 			due = append(due, i)
 		}
 	}
-	if len(due) == 0 {
+	if w.due = due; len(due) == 0 {
 		return false
 	}
 	i := due[w.rng.IntN(len(due))]
@@ -322,13 +324,7 @@ func (w *World) deliverOne() bool {
 
 // check looks at every revision since the last check.
 func (w *World) check() {
-	history := w.store.History()
-	// Revisions are consecutive, so the tail is found by counting back.
-	at := len(history)
-	for at > 0 && history[at-1].Revision > w.audited {
-		at--
-	}
-	for _, r := range history[at:] {
+	for _, r := range w.since(w.audited) {
 		w.audit.Apply(store.Batch{Revision: r.Revision, Changes: r.Changes})
 		for _, c := range r.Changes {
 			w.told(c)
