@@ -255,7 +255,7 @@ func (d *Driver[C]) Round(ctx context.Context, events []model.Event) ([]model.Ac
 		}
 		after := make([]int, len(events)) // effects decided up to and with each event
 		tentative := make([][]model.Action, len(events))
-		var undecided map[uint64]bool // requests that the core goes on with later
+		undecided := map[uint64]bool{} // requests that may have changed something
 		for i, event := range events {
 			var err error
 			before := len(d.effects)
@@ -264,9 +264,6 @@ func (d *Driver[C]) Round(ctx context.Context, events []model.Event) ([]model.Ac
 			}
 			after[i] = len(d.effects)
 			if input, ok := event.(model.Input); ok && after[i] == before && !answers(tentative[i]) {
-				if undecided == nil {
-					undecided = map[uint64]bool{}
-				}
 				undecided[input.Token] = true
 			}
 		}
@@ -298,7 +295,11 @@ func (d *Driver[C]) Round(ctx context.Context, events []model.Event) ([]model.Ac
 			done++
 		}
 		open = append(open, late...)
-		events = events[done:]
+		if events = events[done:]; len(events) > 0 && durable > 0 && (done == 0 || durable > after[done-1]) {
+			if input, ok := events[0].(model.Input); ok { // part of it is durable
+				undecided[input.Token] = true
+			}
+		}
 		var conflict *store.Conflict
 		if errors.As(err, &conflict) || durable > 0 {
 			actions, open = append(actions, open...), nil
@@ -321,12 +322,15 @@ func (d *Driver[C]) Round(ctx context.Context, events []model.Event) ([]model.Ac
 			open = append(open, model.Reply{Token: input.Token, Err: refusal(err)})
 			events = append([]model.Event{nil}, notTold(events[1:])...)
 		case isFull(err):
-			if answers(open) {
+			// No write has proved the term: the etcd lease of job events may be what
+			// the store had no space for. A deposed leader must not answer that a call
+			// changed nothing, since its successor may have applied it.
+			if open = append(open, d.putOff(events, undecided)...); answers(open) {
 				if err := d.Confirm(ctx); err != nil {
 					return actions, err
 				}
 			}
-			return append(append(actions, open...), d.putOff(events, undecided)...), nil
+			return append(actions, open...), nil
 		case errors.Is(err, store.ErrFenced):
 			return actions, ErrFenced
 		default:

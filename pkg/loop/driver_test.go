@@ -25,6 +25,7 @@ type rig struct {
 	term   int64
 	// event is the etcd lease that job events are given.
 	event     int64
+	grant     error // the answer to a request for one
 	confirmed int
 	deposed   bool
 	token     uint64
@@ -51,7 +52,7 @@ func newRig(t *testing.T) *rig {
 	})
 	if _, err := r.driver.Lead(t.Context(), loop.Leading{
 		Term: r.term, Log: committer, Source: r,
-		Grant:  func(context.Context, time.Duration) (int64, error) { return r.event, nil },
+		Grant:  func(context.Context, time.Duration) (int64, error) { return r.event, r.grant },
 		Revoke: r.fake.Revoke,
 		Confirm: func(context.Context) error {
 			if r.confirmed++; r.deposed {

@@ -20,17 +20,23 @@ func isFull(err error) bool {
 	return errors.Is(err, store.ErrFull) && !errors.Is(err, store.ErrAmbiguous)
 }
 
-// putOff answers whoever wants to write that the store is full, and keeps for
-// later what else the core has not had, and requests that are undecided: a core that
-// has begun with one may go on with it, so that nobody can say that it changed
-// nothing. What it decides by itself it decides again by then.
+// putOff answers the requests that the store is full, and keeps for later what else
+// the core has not had. The core may go on with an undecided request, so that one is
+// perhaps applied. None is kept: a request must not be carried out after its caller
+// has stopped waiting, since the registry remembers its ID for a limited time. What
+// the core decides by itself it decides again by then.
 func (d *Driver[C]) putOff(events []model.Event, undecided map[uint64]bool) (answers []model.Action) {
 	for _, event := range notTold(events) {
-		if input, ok := event.(model.Input); ok && !undecided[input.Token] {
-			answers = append(answers, model.Reply{Token: input.Token, Err: errFull("this call changed nothing")})
+		input, ok := event.(model.Input)
+		if !ok {
+			d.later = append(d.later, event)
 			continue
 		}
-		d.later = append(d.later, event)
+		outcome := "this call changed nothing"
+		if undecided[input.Token] {
+			outcome = "perhaps applied"
+		}
+		answers = append(answers, model.Reply{Token: input.Token, Err: errFull(outcome)})
 	}
 	d.retry = d.now().Add(fullPause)
 	return answers

@@ -2,11 +2,14 @@ package loop_test
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"berth.dev/pkg/fault"
+	"berth.dev/pkg/loop"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/store"
 )
@@ -73,23 +76,79 @@ func TestWhatAFullStoreCameBeforeIsGivenAgain(t *testing.T) {
 	r.wantTold("pong 7")
 }
 
-// A request that the core has not decided may be gone on with: nobody says that it
-// changed nothing, and it is given again.
-func TestAFullStoreDoesNotRefuseWhatIsUndecided(t *testing.T) {
+// wantFull demands the answer to one request in a full store.
+func wantFull(t *testing.T, action model.Action, token uint64, outcome string) {
+	t.Helper()
+	reply, ok := action.(model.Reply)
+	if !ok || reply.Token != token || !fault.Is(reply.Err, fault.ReasonStoreFull) || !strings.Contains(reply.Err.Error(), "; "+outcome) {
+		t.Errorf("answered %+v, want token %d: %s", action, token, outcome)
+	}
+}
+
+// The core may go on with a request that it has not decided: the answer leaves the
+// outcome open, and nothing is carried out once the caller has it.
+func TestAFullStoreLeavesOpenWhatIsUndecided(t *testing.T) {
 	r := newRig(t)
 	room := fill(r.fake)
 	actions, err := r.driver.Round(t.Context(), []model.Event{
 		model.Input{Token: 1, Request: put{record: executor("a")}}, model.Input{Token: 2, Request: mull{}},
 	})
-	if err != nil || len(actions) != 1 || actions[0].(model.Reply).Token != 1 {
+	if err != nil || len(actions) != 2 {
 		t.Fatalf("%+v, %v", actions, err)
 	}
+	wantFull(t, actions[0], 1, "this call changed nothing")
+	wantFull(t, actions[1], 2, "perhaps applied")
 	r.core.told = nil
 	room()
 	if actions, err := r.driver.Round(t.Context(), nil); err != nil || len(actions) != 0 {
 		t.Fatalf("%+v, %v", actions, err)
 	}
-	r.wantTold("mull")
+	r.wantTold()
+}
+
+// A leader that was deposed without knowing it must not say that a call changed
+// nothing: its successor may have applied it. The store refuses the etcd lease of
+// job events before any write could prove the term.
+func TestADeposedLeaderDoesNotRefuseForAFullStore(t *testing.T) {
+	r := newRig(t)
+	r.grant = store.ErrFull
+	actions, err := r.driver.Round(t.Context(), []model.Event{model.Input{Token: 1, Request: put{record: executor("a"), events: 1}}})
+	if err != nil || len(actions) != 1 {
+		t.Fatalf("a leader: %+v, %v", actions, err)
+	}
+	wantFull(t, actions[0], 1, "this call changed nothing")
+	r.deposed = true
+	actions, err = r.driver.Round(t.Context(), []model.Event{model.Input{Token: 2, Request: put{record: executor("b"), events: 1}}})
+	if !errors.Is(err, loop.ErrFenced) || len(actions) != 0 {
+		t.Errorf("a deposed leader: %+v, %v", actions, err)
+	}
+}
+
+// A request whose first effect is durable, and whose next one the store does not
+// take, has changed something.
+func TestAFullStoreLeavesOpenWhatIsDurableInPart(t *testing.T) {
+	r := newRig(t)
+	writes := 0
+	r.fake.SetHook(func(_ context.Context, call store.Call) store.Outcome {
+		if !call.Adds() {
+			return store.Outcome{}
+		}
+		if writes++; writes == 1 {
+			return store.Outcome{}
+		}
+		return store.Full()
+	})
+	first, second := executor("a1"), executor("a2")
+	first.Address = strings.Repeat("a", 200<<10) // the two need two transactions
+	second.Address = first.Address
+	actions, err := r.driver.Round(t.Context(), []model.Event{
+		model.Input{Token: 1, Request: put{record: second, before: first}}, model.Input{Token: 2, Request: put{record: executor("b")}},
+	})
+	if err != nil || len(actions) != 2 {
+		t.Fatalf("%+v, %v", actions, err)
+	}
+	wantFull(t, actions[0], 1, "perhaps applied")
+	wantFull(t, actions[1], 2, "this call changed nothing")
 }
 
 // While the store is full reads are answered, those too that confirm the term, and
@@ -104,14 +163,14 @@ func TestReadsGoOnInAFullStore(t *testing.T) {
 		}
 		term := a.Status().Term
 		room := fill(fake)
-		wantFull := func(request put) {
+		refused := func(request put) {
 			t.Helper()
 			if _, err := a.Do(t.Context(), request); !fault.Is(err, fault.ReasonStoreFull) {
 				t.Errorf("a write: %v", err)
 			}
 		}
-		wantFull(put{record: executor("y")})
-		wantFull(put{record: executor("z"), events: 1})
+		refused(put{record: executor("y")})
+		refused(put{record: executor("z"), events: 1})
 		asked := time.Now()
 		for _, confirm := range []bool{true, false} {
 			err := a.Read(t.Context(), confirm, func(core *toy) {
@@ -127,7 +186,7 @@ func TestReadsGoOnInAFullStore(t *testing.T) {
 			t.Errorf("reads took %v", took)
 		}
 		time.Sleep(time.Hour)
-		wantFull(put{record: executor("y")})
+		refused(put{record: executor("y")})
 		room()
 		if _, err := a.Do(t.Context(), put{record: executor("y"), events: 1}); err != nil {
 			t.Errorf("with room again: %v", err)

@@ -25,6 +25,8 @@ type (
 		events int
 		job    string
 		then   model.Record
+		// before, when set, is stored by an effect of its own, ahead of the record's.
+		before model.Record
 	}
 	// get answers the record, or nil.
 	get struct{ ref model.Ref }
@@ -124,6 +126,9 @@ func (c *toy) input(e model.Input) {
 		if r.gate != "" && c.records[gate(r.gate)] != nil {
 			c.out = append(c.out, model.Reply{Token: e.Token, Value: "shut"})
 			return
+		}
+		if r.before != nil {
+			c.decide(put{record: r.before}, 0)
 		}
 		c.decide(r, e.Token)
 	case get:
