@@ -14,7 +14,9 @@ type split struct {
 }
 
 // checkSplits demands that workers leave a reservation only to go ahead as a
-// part of it, in the same revision, before anything of it was leased.
+// part of it, in the same revision, before anything of it was leased. A cancel of
+// single workers in that revision replaces the part by a smaller one, which is no
+// second part.
 func (a *Auditor) checkSplits() {
 	for _, s := range a.step.split {
 		if a.step.jump || s.v.r == nil {
@@ -22,7 +24,7 @@ func (a *Auditor) checkSplits() {
 		}
 		all := s.v.r.Seats.List()
 		for _, part := range a.step.born {
-			if part.r != nil && part.r.Origin == model.OriginPart && part.r.Parent == s.v.uid {
+			if part.r != nil && part.r.Origin == model.OriginPart && part.r.Parent == s.v.uid && !a.continues(part, s.v) {
 				all = append(all, part.r.Seats.List()...)
 			}
 		}

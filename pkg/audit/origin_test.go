@@ -33,6 +33,18 @@ func parted(of *model.Reservation, epoch int64) (part, rest *model.Reservation) 
 	return &p, &r
 }
 
+// partedTwo splits the first two of three workers off, and answers as well what takes
+// the place of the part when the second of them is cancelled.
+func partedTwo(of *model.Reservation, epoch int64) (part, smaller, rest *model.Reservation) {
+	part, rest = parted(of, epoch)
+	next := *part
+	next.UID = "smaller"
+	last := of.Seats[0].Last
+	part.Seats = model.Seats{{First: of.Seats[0].First, Last: last - 1, Number: 1}}
+	rest.Seats = model.Seats{{First: last, Last: last, Number: 1}}
+	return part, &next, rest
+}
+
 func unwanting(r *model.Reservation, at int) *model.Reservation {
 	next := *r
 	seat := r.Seats.List()[at]
@@ -109,6 +121,12 @@ func TestOrigins(t *testing.T) {
 			cut := w.put(other)
 			w.put(lease(part, partEpoch, cut, 1))
 			w.put(lease(rest, epoch, w.revision, 2))
+		}},
+		{"a worker of a part is cancelled in the revision of the split", func(w *world) {
+			epoch := w.put(r)
+			part, smaller, rest := partedTwo(r, epoch)
+			w.put(in(part, model.Replaced), smaller, rest)
+			w.put(lease(smaller, w.revision, w.revision, 1))
 		}},
 		{"a cancelled worker's seat is filled while it is being stopped", func(w *world) {
 			w.run(r, 1)
@@ -217,6 +235,11 @@ func TestOriginRules(t *testing.T) {
 			part, rest := parted(r, epoch)
 			part.Seats = model.Seats{{First: part.Seats[0].First, Last: part.Seats[0].First + 1, Number: 1}}
 			w.put(part, rest)
+		}},
+		{"two parts share a worker", RuleImmutable, func(w *world) {
+			epoch := w.put(r)
+			part, smaller, rest := partedTwo(r, epoch)
+			w.put(part, smaller, rest)
 		}},
 		{"what is leased is split", RuleImmutable, func(w *world) {
 			epoch := w.put(r)
