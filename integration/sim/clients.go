@@ -46,19 +46,17 @@ func (c *clients) act() {
 		return
 	}
 	c.busy[key] = true
-	c.requests++
 	always := func() bool { return true }
-	id := fmt.Sprintf("request-%d", c.requests)
 	switch rng.IntN(12) {
 	case 0:
-		c.cancelWorkers(key, id, always)
+		c.cancelWorkers(key, always)
 		return
 	case 1:
-		c.flush(key, id, always)
+		c.flush(key, always)
 		return
 	}
 	if cancels {
-		c.w.call("cancel "+key.String(), model.ServiceRegistry, always, queue.Cancel{Key: key, RequestID: id}, func(value any, err error) {
+		c.call("cancel "+key.String(), always, func(id string) any { return queue.Cancel{Key: key, RequestID: id} }, func(value any, err error) {
 			c.busy[key] = false
 			if err != nil {
 				c.w.fail("cancel of %s: %v", key, err)
@@ -70,7 +68,7 @@ func (c *clients) act() {
 		})
 		return
 	}
-	upsert := queue.Upsert{Key: key, Count: int32(1 + rng.IntN(most)), RequestID: id, Spec: model.Spec{
+	upsert := queue.Upsert{Key: key, Count: int32(1 + rng.IntN(most)), Spec: model.Spec{
 		Constraints: constraint.Constraints{Resources: resource.Vector{"slots": 1}},
 		MaxAttempts: int32(1 + rng.IntN(3)),
 		Task:        model.Task{Command: fmt.Sprint("run-", rng.IntN(2))},
@@ -88,7 +86,11 @@ func (c *clients) act() {
 	if rng.IntN(4) == 0 {
 		upsert.Spec.TargetSize = upsert.Count + int32(rng.IntN(3))
 	}
-	c.w.call("upsert "+key.String(), model.ServiceRegistry, always, upsert, func(value any, err error) {
+	request := func(id string) any {
+		upsert.RequestID = id
+		return upsert
+	}
+	c.call("upsert "+key.String(), always, request, func(value any, err error) {
 		c.busy[key] = false
 		if err != nil {
 			if f := fault.Of(err); f.Kind == fault.Invalid || f.Kind == fault.Conflict || f.Kind == fault.Precondition {
@@ -104,6 +106,30 @@ func (c *clients) act() {
 	})
 }
 
+// call sends a request of a client under an ID of its own until the outcome is known.
+// The registry remembers the ID for a time after what came of it has ended. So no copy
+// of the call is carried out later than that after the call began, and if the outcome
+// is open by then, the client sends the request under another ID. By then it is unknown
+// whether there is anything to repeat: a flush may have ended what the call made.
+func (c *clients) call(what string, lives func() bool, request func(id string) any, done func(any, error)) {
+	c.requests++
+	id := fmt.Sprintf("request-%d", c.requests)
+	if c.w.memory == 0 {
+		c.w.call(what, model.ServiceRegistry, lives, request(id), done)
+		return
+	}
+	answered, over := false, false
+	c.w.callUntil(what, model.ServiceRegistry, c.w.now.Add(c.w.memory), func() bool { return !over && lives() }, request(id), func(value any, err error) {
+		answered = true
+		done(value, err)
+	})
+	c.w.later(c.w.memory, func() {
+		if over = true; !answered && lives() {
+			c.call(what, lives, request, done)
+		}
+	})
+}
+
 // known says whether it is still remembered which workers a stage has had.
 func (c *clients) known(key model.Key) bool {
 	stage := model.Ref{Kind: model.KindStage, Key: model.Key{Job: key.Job, Stage: key.Stage}}
@@ -112,13 +138,15 @@ func (c *clients) known(key model.Key) bool {
 }
 
 // cancelWorkers removes a few workers of a stage, whether they are there or not.
-func (c *clients) cancelWorkers(key model.Key, id string, lives func() bool) {
+func (c *clients) cancelWorkers(key model.Key, lives func() bool) {
 	var seats []model.Seat
 	for range 1 + c.w.rng.IntN(3) {
 		seats = append(seats, model.Seat{Index: int32(c.w.rng.IntN(6)), Number: int32(1 + c.w.rng.IntN(4))})
 	}
-	request := queue.CancelWorkers{Job: key.Job, Stage: key.Stage, Workers: model.SeatsOf(seats).List(), RequestID: id}
-	c.w.call("cancel of workers of "+key.String(), model.ServiceRegistry, lives, request, func(_ any, err error) {
+	request := func(id string) any {
+		return queue.CancelWorkers{Job: key.Job, Stage: key.Stage, Workers: model.SeatsOf(seats).List(), RequestID: id}
+	}
+	c.call("cancel of workers of "+key.String(), lives, request, func(_ any, err error) {
 		c.busy[key] = false
 		if err != nil {
 			c.w.fail("cancel of workers of %s: %v", key, err)
@@ -127,8 +155,8 @@ func (c *clients) cancelWorkers(key model.Key, id string, lives func() bool) {
 }
 
 // flush cancels what a job has queued.
-func (c *clients) flush(key model.Key, id string, lives func() bool) {
-	c.w.call("flush of "+key.Job, model.ServiceRegistry, lives, queue.Flush{Job: key.Job, RequestID: id}, func(_ any, err error) {
+func (c *clients) flush(key model.Key, lives func() bool) {
+	c.call("flush of "+key.Job, lives, func(id string) any { return queue.Flush{Job: key.Job, RequestID: id} }, func(_ any, err error) {
 		c.busy[key] = false
 		if err != nil {
 			c.w.fail("flush of %s: %v", key.Job, err)

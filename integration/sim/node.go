@@ -367,14 +367,20 @@ func (w *World) evict(service string) {
 // call asks the leader of a service over the network, again and again, until
 // the outcome is definite or the caller does not live any more.
 func (w *World) call(what, service string, lives func() bool, request any, done func(any, error)) {
+	w.callUntil(what, service, time.Time{}, lives, request, done)
+}
+
+// callUntil is call with a deadline for all copies of the call. Without one each
+// attempt has its own where the registry's memory is short.
+func (w *World) callUntil(what, service string, deadline time.Time, lives func() bool, request any, done func(any, error)) {
 	answered := false
 	var attempt func()
 	attempt = func() {
 		if answered || !lives() {
 			return
 		}
-		var until time.Time
-		if w.memory > 0 {
+		until := deadline
+		if until.IsZero() && w.memory > 0 {
 			until = w.now.Add(w.memory)
 		}
 		arrive := func() {

@@ -19,6 +19,7 @@ var (
 	seedFlag  = flag.Uint64("seed", 0, "play this seed only, and print its transcript")
 	seedsFlag = flag.Uint64("seeds", 500, "how many seeds to play")
 	fromFlag  = flag.String("from", "1", "the first of the seeds to play, or random")
+	allFlag   = flag.Bool("all", false, "play all seeds, even after one has failed")
 	stepsFlag = flag.Int("steps", 1500, "how many steps a seed has before its faults stop")
 )
 
@@ -49,7 +50,7 @@ func TestSeeds(t *testing.T) {
 			}
 		})
 	}
-	for seed := from; seed < from+*seedsFlag && !t.Failed(); seed++ {
+	for seed := from; seed < from+*seedsFlag && (*allFlag || !t.Failed()); seed++ {
 		seeds <- seed
 	}
 	close(seeds)
