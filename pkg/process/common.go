@@ -34,6 +34,13 @@ type Common struct {
 	Tracing tracing.Config `mapstructure:",squash"`
 }
 
+// The default addresses of a gateway's listeners, which its callers go by too.
+const (
+	DefaultPublic   = "127.0.0.1:8080"
+	DefaultAgents   = "127.0.0.1:8081"
+	DefaultInternal = "127.0.0.1:8082"
+)
+
 // Defaults are the common settings of a process that serves calls on a port of
 // the loopback interface, and health and metrics on another: port 0 has it
 // serve both on the first.
@@ -58,7 +65,7 @@ func Defaults(port, httpPort int) Common {
 type Service struct {
 	Common    `mapstructure:",squash"`
 	Advertise string        `mapstructure:"advertise" usage:"address of this very replica, host:port, which standbys and gateways dial; the bound one unless given"`
-	Gateways  []string      `mapstructure:"gateways" usage:"addresses of the gateways, host:port"`
+	Gateways  []string      `mapstructure:"gateways" usage:"addresses of the gateways' --internal-listen, host:port"`
 	TTL       time.Duration `mapstructure:"ttl" usage:"TTL of the etcd lease that leadership is held on, 2s to 60s"`
 
 	EventRetention time.Duration `mapstructure:"event-retention" usage:"how long job events are kept at least, 10s to 168h, while no other limit is reached; the same for all services"`
@@ -70,7 +77,7 @@ type Service struct {
 // interface.
 func ServiceDefaults(port, httpPort int) Service {
 	return Service{
-		Common: Defaults(port, httpPort), Gateways: []string{"127.0.0.1:8080"}, TTL: 5 * time.Second,
+		Common: Defaults(port, httpPort), Gateways: []string{DefaultInternal}, TTL: 5 * time.Second,
 		EventRetention: time.Hour, EventMaxPerJob: 100_000, EventMaxBytes: 512 << 20,
 	}
 }

@@ -19,6 +19,10 @@ type Addresses struct {
 	Listen string `json:"listen"`
 	// HTTP serves health and metrics; it may be the same.
 	HTTP string `json:"http"`
+	// Agents and Internal are the further listeners of a gateway: of agents, and of
+	// the services. Other processes have none.
+	Agents   string `json:"agents,omitempty"`
+	Internal string `json:"internal,omitempty"`
 }
 
 // Listeners are the open ports of a process. Until something serves on them,
@@ -27,13 +31,16 @@ type Listeners struct {
 	Calls net.Listener
 	// HTTP is nil when no address was configured for it.
 	HTTP net.Listener
+	// Agents and Internal are nil except in a gateway, which opens them with
+	// OpenCalls.
+	Agents, Internal net.Listener
 }
 
 // Open opens the ports of a process. An address without a host means loopback.
 // The operations port never has TLS, so beyond loopback it needs Insecure
 // whatever the port for calls does.
 func (c Common) Open(log *slog.Logger) (*Listeners, error) {
-	calls, err := c.open(log, "--listen", c.Listen, c.TLSCert != "")
+	calls, err := c.OpenCalls(log, "--listen", c.Listen)
 	if err != nil {
 		return nil, err
 	}
@@ -47,11 +54,18 @@ func (c Common) Open(log *slog.Logger) (*Listeners, error) {
 	return l, nil
 }
 
+// OpenCalls opens one port for calls, under the rules of Open: the address that an
+// option has, by the name of its flag.
+func (c Common) OpenCalls(log *slog.Logger, flag, address string) (net.Listener, error) {
+	return c.open(log, flag, address, c.TLSCert != "")
+}
+
 // Close closes the ports; closing twice does no harm.
 func (l *Listeners) Close() {
-	l.Calls.Close()
-	if l.HTTP != nil {
-		l.HTTP.Close()
+	for _, port := range []net.Listener{l.Calls, l.HTTP, l.Agents, l.Internal} {
+		if port != nil {
+			port.Close()
+		}
 	}
 }
 
@@ -62,7 +76,16 @@ func (c Common) Announce(log *slog.Logger, l *Listeners, told func(Addresses)) e
 	if l.HTTP != nil {
 		bound.HTTP = l.HTTP.Addr().String()
 	}
-	log.Info("listening", "listen", bound.Listen, "http", bound.HTTP)
+	attrs := []any{"listen", bound.Listen, "http", bound.HTTP}
+	if l.Agents != nil {
+		bound.Agents = l.Agents.Addr().String()
+		attrs = append(attrs, "agents", bound.Agents)
+	}
+	if l.Internal != nil {
+		bound.Internal = l.Internal.Addr().String()
+		attrs = append(attrs, "internal", bound.Internal)
+	}
+	log.Info("listening", attrs...)
 	if c.AddressFile != "" {
 		if err := writeAddresses(c.AddressFile, bound); err != nil {
 			return fault.New(fault.Precondition, fault.ReasonInvalid, "--address-file %s cannot be written", c.AddressFile).Because(err)

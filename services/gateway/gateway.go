@@ -1,20 +1,24 @@
-// Package gateway is the one door to Berth: REST and gRPC on one port. It holds
-// no state and decides nothing.
+// Package gateway is the one door to Berth. It holds no state and decides nothing.
 //
-//	job services ─┐            ┌─ REST ─ JSON ─┐            ┌─▶ leader of registry
-//	operators    ─┼─▶ one port ┤               ├─▶ router ──┼─▶ leader of executor-state
-//	the services ─┘            └─ gRPC ─ frames┘            └─▶ leader of assigner
-//	                           └─ answered here: leaders (asks the replicas),
-//	                              events (reads etcd), explanations and
-//	                              findings (put together from the leaders')
+//	job services ─┐  --listen           ┌─ REST ─ JSON ─┐            ┌─▶ leader of registry
+//	operators    ─┴──▶ berth.v1        ─┤               ├─▶ router ──┼─▶ leader of executor-state
+//	agents       ────▶ --agents-listen ─┼─ gRPC ─ frames┘            └─▶ leader of assigner
+//	the services ────▶ --internal-listen┘
+//	                                    └─ answered here: leaders (asks the replicas),
+//	                                       events (reads etcd), explanations and
+//	                                       findings (put together from the leaders')
 //
-// It promises that callers see a change of leader as a pause, and that any
-// number of gateways may run side by side.
+// It promises that callers see a change of leader as a pause, that any number of
+// gateways may run side by side, and that each of its listeners serves the methods
+// of its callers and no other (package surface).
 package gateway
 
 import (
 	"context"
+	"crypto/tls"
+	"log/slog"
 	"os"
+	"slices"
 
 	"google.golang.org/grpc"
 
@@ -30,6 +34,7 @@ import (
 	"berth.dev/services/gateway/internal/rest"
 	"berth.dev/services/gateway/internal/router"
 	"berth.dev/services/gateway/internal/stream"
+	"berth.dev/services/gateway/internal/surface"
 )
 
 // Run is a gateway, from start to orderly stop. It calls bound, if that is not
@@ -92,15 +97,16 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	metrics.Collect(events.Figures)
 
 	// Serve.
-	server := rpc.NewServer(rpc.ServerOptions{
-		Log: log, Deadline: config.CallDeadline, Meters: metrics.Provider, Traces: traces.Provider(),
-		More: append(agentOptions(), grpc.ForceServerCodecV2(rpc.FrameCodec()), grpc.UnknownServiceHandler(calls.Forward)),
-	})
-	relays.Register(server)
-	berthv1.RegisterLeadersServer(server, leading)
-	berthv1.RegisterEventsServer(server, events)
-	serve(server, composed)
-	server.SetServing(model.ServiceGateway, true)
+	newServer := func(at surface.Listener, security *tls.Config) *rpc.Server {
+		server := rpc.NewServer(rpc.ServerOptions{
+			Log: log, Deadline: config.CallDeadline, TLS: security, Meters: metrics.Provider, Traces: traces.Provider(),
+			More: slices.Concat(connectionOptions(), at.ServerOptions(), []grpc.ServerOption{
+				grpc.ForceServerCodecV2(rpc.FrameCodec()), grpc.UnknownServiceHandler(calls.Forward),
+			}),
+		})
+		server.SetServing(model.ServiceGateway, true)
+		return server
+	}
 	ops := process.Profiled(config.Pprof, process.OpsHandler(nil, process.Running(g.Context()), nil, metrics))
 	web, err := rest.New(rest.Options{
 		Calls: calls, Leaders: leading, Explanations: composed, Findings: composed,
@@ -109,15 +115,31 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	if err != nil {
 		return err
 	}
+	public := &face{surface: surface.Public, server: newServer(surface.Public, nil), web: process.HTTPServer(web), security: serverTLS}
+	berthv1.RegisterLeadersServer(public.server, leading)
+	berthv1.RegisterEventsServer(public.server, events)
+	serve(public.server, composed)
+	agents := &face{surface: surface.Agents, server: newServer(surface.Agents, serverTLS)}
+	relays.Register(agents.server)
+	internal := &face{surface: surface.Internal, server: newServer(surface.Internal, serverTLS)}
+	faces := []*face{public, agents, internal}
+	operations := process.HTTPServer(ops)
+	public.web.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelWarn)
+	operations.ErrorLog = public.web.ErrorLog
 
 	// Run.
 	g.Go("heartbeats", relays.Run)
-	p := &port{log: log, server: server, web: process.HTTPServer(web), ops: process.HTTPServer(ops)}
-	listeners, err := config.Open(log)
+	listeners, err := config.open(log)
 	if err != nil {
 		return err
 	}
-	p.serve(g, listeners, serverTLS)
+	public.listener, agents.listener, internal.listener = listeners.Calls, listeners.Agents, listeners.Internal
+	for _, f := range faces {
+		f.serve(g)
+	}
+	if listeners.HTTP != nil {
+		g.Go("operations", process.ServeHTTP(operations, listeners.HTTP))
+	}
 	if err := config.Announce(log, listeners, bound); err != nil {
 		g.Fail("announce", err)
 	}
@@ -125,9 +147,9 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	calls.EndStreams()
 	relays.End()
 	process.Stop(log, config.StopTimeout,
-		process.Step{Name: "finish REST calls", Do: p.web.Shutdown},
-		process.Step{Name: "finish gRPC calls", Do: server.Shutdown},
-		process.Step{Name: "close the operations port", Do: p.ops.Shutdown})
+		process.Step{Name: "finish REST calls", Do: public.web.Shutdown},
+		process.Step{Name: "finish gRPC calls", Do: finish(faces)},
+		process.Step{Name: "close the operations port", Do: operations.Shutdown})
 	return g.Wait()
 }
 

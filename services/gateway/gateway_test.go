@@ -61,9 +61,16 @@ func run(t *testing.T, config gateway.Config) *running {
 // before is the configuration of a gateway before one replica of everything.
 func before(r *replicatest.Replica, etcd ...string) gateway.Config {
 	config := gateway.DefaultConfig()
-	config.Listen, config.LogLevel, config.Etcd = ":0", "error", etcd
+	config.Listen, config.AgentsListen, config.InternalListen, config.LogLevel, config.Etcd = ":0", ":0", ":0", "error", etcd
 	config.Registry, config.ExecutorState, config.Assigner = []string{r.Address}, []string{r.Address}, []string{r.Address}
 	return config
+}
+
+// listenFlags set the addresses of a gateway's listeners, by their flags.
+var listenFlags = map[string]func(c *gateway.Config, address string){
+	"--listen":          func(c *gateway.Config, address string) { c.Listen = address },
+	"--agents-listen":   func(c *gateway.Config, address string) { c.AgentsListen = address },
+	"--internal-listen": func(c *gateway.Config, address string) { c.InternalListen = address },
 }
 
 func body(t *testing.T, url string) string {
@@ -208,7 +215,7 @@ func TestAStopIsOrderly(t *testing.T) {
 	config.StopTimeout = time.Minute
 	config.HTTPListen = ":0"
 	g := run(t, config)
-	conn, err := rpc.Dial([]string{g.Listen}, rpc.DialOptions{})
+	conn, err := rpc.Dial([]string{g.Agents}, rpc.DialOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,11 +251,13 @@ func TestABusyPortEndsItAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer busy.Close()
-	config := before(replica(t), porttest.Hold(t))
-	config.Listen = busy.Addr().String()
-	err = gateway.Run(t.Context(), config, nil)
-	if err == nil || !strings.HasPrefix(err.Error(), "--listen "+config.Listen+" is in use") {
-		t.Errorf("got %v", err)
+	for flag, set := range listenFlags {
+		config := before(replica(t), porttest.Hold(t))
+		set(&config, busy.Addr().String())
+		err = gateway.Run(t.Context(), config, nil)
+		if err == nil || !strings.HasPrefix(err.Error(), flag+" "+busy.Addr().String()+" is in use") {
+			t.Errorf("%s: got %v", flag, err)
+		}
 	}
 }
 

@@ -3,9 +3,10 @@ package gateway
 import (
 	"context"
 	"crypto/tls"
-	"log/slog"
+	"errors"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/soheilhy/cmux"
@@ -13,39 +14,48 @@ import (
 
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/rpc"
+	"berth.dev/services/gateway/internal/surface"
 )
 
 // sniff is how long a connection has to say what it speaks. One that has said
 // nothing by then is taken for HTTP/1, whose own time-outs hold from there.
 const sniff = time.Second
 
-// agentOptions are for a server that thousands of agents hold a connection to, and
-// send little over. Each connection keeps a buffer to read with, so that is small. A
-// fixed window spares the pings that an estimate takes, one for each message.
-func agentOptions() []grpc.ServerOption {
+// connectionOptions are for a server that thousands of agents hold a connection
+// to, and send little over. Each connection keeps a buffer to read with, so that is
+// small. A fixed window spares the pings that an estimate takes, one for each message.
+func connectionOptions() []grpc.ServerOption {
 	const buffer, window = 4 << 10, 1 << 20
 	return []grpc.ServerOption{
 		grpc.ReadBufferSize(buffer), grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window),
 	}
 }
 
-// port serves gRPC and HTTP on one listener, and operations on another if there
-// is one.
-type port struct {
-	log      *slog.Logger
+// face is what the gateway serves on one listener: the gRPC methods of a surface
+// and, on the public one, REST.
+type face struct {
+	surface  surface.Listener
+	listener net.Listener
 	server   *rpc.Server
-	web, ops *http.Server
+	web      *http.Server // nil where only gRPC is served
+	// security is for a face with REST, whose connections say only under TLS what
+	// they speak. The server of any other ends TLS by itself.
+	security *tls.Config
 }
 
-// serve starts the members that serve. HTTP/2 is gRPC, all else is HTTP/1:
-// under TLS browsers are offered HTTP/1 first, and gRPC speaks nothing but
-// HTTP/2.
-func (p *port) serve(g *process.Group, l *process.Listeners, security *tls.Config) {
-	p.web.ErrorLog = slog.NewLogLogger(p.log.Handler(), slog.LevelWarn)
-	p.ops.ErrorLog = p.web.ErrorLog
-	calls := l.Calls
-	if security != nil {
-		security = security.Clone()
+// serve starts the members that serve the face.
+//
+// Where there is REST, HTTP/2 is gRPC and all else is HTTP/1: under TLS browsers
+// are offered HTTP/1 first, and gRPC speaks nothing but HTTP/2.
+func (f *face) serve(g *process.Group) {
+	name := " on " + f.surface.String()
+	if f.web == nil {
+		g.Go("gRPC"+name, func(context.Context) error { return f.server.Serve(f.listener) })
+		return
+	}
+	calls := f.listener
+	if f.security != nil {
+		security := f.security.Clone()
 		security.NextProtos = []string{"http/1.1", "h2"}
 		calls = tls.NewListener(calls, security)
 	}
@@ -55,10 +65,21 @@ func (p *port) serve(g *process.Group, l *process.Listeners, security *tls.Confi
 		calling net.Listener = mux.Match(cmux.HTTP2())
 		web     net.Listener = mux.Match(cmux.Any())
 	)
-	g.Go("gRPC", func(context.Context) error { return p.server.Serve(calling) })
-	g.Go("HTTP", process.ServeHTTP(p.web, web))
-	g.Go("listen", func(context.Context) error { return mux.Serve() })
-	if l.HTTP != nil {
-		g.Go("operations", process.ServeHTTP(p.ops, l.HTTP))
+	g.Go("gRPC"+name, func(context.Context) error { return f.server.Serve(calling) })
+	g.Go("HTTP"+name, process.ServeHTTP(f.web, web))
+	g.Go("listen"+name, func(context.Context) error { return mux.Serve() })
+}
+
+// finish stops the gRPC servers of all faces at once, each as rpc.Server.Shutdown
+// does.
+func finish(faces []*face) func(context.Context) error {
+	return func(ctx context.Context) error {
+		errs := make([]error, len(faces))
+		var all sync.WaitGroup
+		for i, f := range faces {
+			all.Go(func() { errs[i] = f.server.Shutdown(ctx) })
+		}
+		all.Wait()
+		return errors.Join(errs...)
 	}
 }

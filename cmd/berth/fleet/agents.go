@@ -44,7 +44,7 @@ func (f *Fleet) StartAgent(ctx context.Context, a Agent) error {
 	if a.Dir == "" {
 		a.Dir = filepath.Join(f.config.Dir, a.Name)
 	}
-	gateways, err := f.via(a.Name, model.ServiceGateway, f.fronts)
+	gateways, err := f.via(a.Name, model.ServiceGateway, f.AgentsGateways())
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (f *Fleet) StartAgent(ctx context.Context, a Agent) error {
 
 // StartSim starts a process of n simulated executors, named prefix-0 and so on.
 func (f *Fleet) StartSim(ctx context.Context, prefix string, n, slots int) error {
-	gateways, err := f.via(prefix, model.ServiceGateway, f.fronts)
+	gateways, err := f.via(prefix, model.ServiceGateway, f.AgentsGateways())
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ import (
 	"berth.dev/cmd/berth/internal/embedded"
 	"berth.dev/pkg/client"
 	"berth.dev/pkg/model"
+	"berth.dev/pkg/process"
 	"berth.dev/pkg/process/child"
 	"berth.dev/pkg/process/port"
 	"berth.dev/pkg/store"
@@ -87,7 +88,7 @@ type Fleet struct {
 	agents   map[string]*child.Process
 	flags    map[*child.Process][]string // those that take a process's addresses
 	held     []*port.Held                // ports of those whose addresses others know before they run
-	fronts   []string                    // the gateways' addresses
+	fronts   []process.Addresses         // the gateways' addresses
 	client   *client.Client
 }
 
@@ -136,11 +137,13 @@ func (f *Fleet) start(ctx context.Context) (err error) {
 	}
 	// The services have to know where the gateways will be.
 	for i := range f.config.Gateways {
-		address, err := f.address(fmt.Sprintf("gateway-%d", i), 0)
-		if err != nil {
-			return err
+		var front process.Addresses
+		for n, address := range []*string{&front.Listen, &front.Agents, &front.Internal} {
+			if *address, err = f.address(fmt.Sprintf("gateway-%d", i), n); err != nil {
+				return err
+			}
 		}
-		f.fronts = append(f.fronts, address)
+		f.fronts = append(f.fronts, front)
 	}
 	for _, service := range Services {
 		for i := range f.config.Replicas {
@@ -149,7 +152,7 @@ func (f *Fleet) start(ctx context.Context) (err error) {
 			if err != nil {
 				return err
 			}
-			gateways, err := f.via(name, model.ServiceGateway, f.fronts)
+			gateways, err := f.via(name, model.ServiceGateway, f.InternalGateways())
 			if err != nil {
 				return err
 			}
@@ -176,13 +179,14 @@ func (f *Fleet) start(ctx context.Context) (err error) {
 			}
 		}
 	}
-	for i, address := range f.fronts {
+	for i, front := range f.fronts {
 		name := fmt.Sprintf("gateway-%d", i)
 		etcds, err := f.via(name, "etcd", f.etcds)
 		if err != nil {
 			return err
 		}
-		args := []string{"gateway", "--replica", name, "--listen", address, "--etcd-endpoints", etcds, "--log-level", f.config.LogLevel}
+		args := []string{"gateway", "--replica", name, "--listen", front.Listen, "--agents-listen", front.Agents, "--internal-listen", front.Internal,
+			"--etcd-endpoints", etcds, "--log-level", f.config.LogLevel}
 		for _, service := range Services {
 			replicas, err := f.via(name, service, f.addresses(service))
 			if err != nil {
@@ -199,7 +203,7 @@ func (f *Fleet) start(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	f.client, err = client.Dial(f.fronts)
+	f.client, err = client.Dial(f.Gateways())
 	return err
 }
 
@@ -298,10 +302,30 @@ func (f *Fleet) leads(ctx context.Context, service string) (*child.Process, int6
 }
 
 // Gateway is the address of the first gateway, REST and gRPC.
-func (f *Fleet) Gateway() string { return f.fronts[0] }
+func (f *Fleet) Gateway() string { return f.fronts[0].Listen }
 
 // Gateways are the addresses of all gateways.
-func (f *Fleet) Gateways() []string { return f.fronts }
+func (f *Fleet) Gateways() []string {
+	return f.listeners(func(a process.Addresses) string { return a.Listen })
+}
+
+// AgentsGateways are the addresses at which agents call the gateways.
+func (f *Fleet) AgentsGateways() []string {
+	return f.listeners(func(a process.Addresses) string { return a.Agents })
+}
+
+// InternalGateways are the addresses at which the services call the gateways.
+func (f *Fleet) InternalGateways() []string {
+	return f.listeners(func(a process.Addresses) string { return a.Internal })
+}
+
+func (f *Fleet) listeners(of func(process.Addresses) string) []string {
+	var list []string
+	for _, front := range f.fronts {
+		list = append(list, of(front))
+	}
+	return list
+}
 
 // Client is a client of the gateways.
 func (f *Fleet) Client() *client.Client { return f.client }

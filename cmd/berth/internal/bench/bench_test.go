@@ -109,7 +109,7 @@ func TestElsewhere(t *testing.T) {
 	}
 	defer f.Close()
 	cmd := Command()
-	cmd.SetArgs([]string{"--only", "latency", "--scale", "0.01", "--gateway", f.Gateway(), "--etcd-endpoints", f.Etcd()[0]})
+	cmd.SetArgs([]string{"--only", "latency", "--scale", "0.01", "--gateway", f.Gateway(), "--agents-gateway", f.AgentsGateways()[0], "--etcd-endpoints", f.Etcd()[0]})
 	var out, status bytes.Buffer
 	cmd.SetOut(&out)
 	cmd.SetErr(&status)
@@ -158,8 +158,9 @@ func TestBadFlags(t *testing.T) {
 		{"--idle 1s", "--idle"},
 		{"--replicas 0", "--replicas"},
 		{"--gateway 127.0.0.1:1", "--etcd-endpoints"},
-		{"--gateway 127.0.0.1:1 --etcd-endpoints 127.0.0.1:2 --only bursts", "--only"},
-		{"--gateway 127.0.0.1:1 --etcd-endpoints 127.0.0.1:2 --profiles x", "--profiles"},
+		{"--gateway 127.0.0.1:1 --etcd-endpoints 127.0.0.1:2", "--agents-gateway"},
+		{"--gateway 127.0.0.1:1 --agents-gateway 127.0.0.1:3 --etcd-endpoints 127.0.0.1:2 --only bursts", "--only"},
+		{"--gateway 127.0.0.1:1 --agents-gateway 127.0.0.1:3 --etcd-endpoints 127.0.0.1:2 --profiles x", "--profiles"},
 	} {
 		cmd := Command()
 		cmd.SilenceUsage, cmd.SilenceErrors = true, true

@@ -20,6 +20,7 @@ type flags struct {
 	only          []string
 	json, dir     string
 	gateway, etcd []string
+	agentsGateway []string
 	cluster       string
 	window, idle  time.Duration
 	repeats       int
@@ -57,6 +58,7 @@ func Command() *cobra.Command {
 	set.StringVar(&f.json, "json", "", "file to write every sample to, as JSON")
 	set.StringVar(&f.dir, "dir", "", "directory below which etcd keeps its data; that for temporary files unless given")
 	set.StringSliceVar(&f.gateway, "gateway", nil, "gateways of a running cluster, host:port")
+	set.StringSliceVar(&f.agentsGateway, "agents-gateway", nil, "the --agents-listen of those gateways, host:port: executors register there")
 	set.StringSliceVar(&f.etcd, "etcd-endpoints", nil, "etcd endpoints of that cluster, host:port")
 	set.StringVar(&f.cluster, "cluster", "default", "name of that cluster")
 	set.DurationVar(&f.window, "window", 2*time.Second, "how long one phase of steady load lasts")
@@ -98,6 +100,8 @@ func (f *flags) check() error {
 		return fault.BadField(fault.ReasonInvalid, "--scale", "has to be more than 0")
 	case (len(f.gateway) == 0) != (len(f.etcd) == 0):
 		return fault.BadField(fault.ReasonInvalid, "--etcd-endpoints", "has to be given with --gateway, and the other way round")
+	case (len(f.gateway) == 0) != (len(f.agentsGateway) == 0):
+		return fault.BadField(fault.ReasonInvalid, "--agents-gateway", "has to be given with --gateway, and the other way round")
 	case len(f.gateway) > 0 && f.profiles != "":
 		return fault.BadField(fault.ReasonInvalid, "--profiles", "works only on services that this command starts")
 	}
@@ -139,7 +143,7 @@ func (f *flags) run(ctx context.Context, out, status io.Writer) error {
 	}
 	place := ownPlace(binary, f.dir)
 	if len(f.gateway) > 0 {
-		place = runningPlace(binary, f.gateway, f.etcd, f.cluster)
+		place = runningPlace(binary, f.gateway, f.agentsGateway, f.etcd, f.cluster)
 	}
 	for _, dir := range []string{f.dir, f.profiles} {
 		if dir == "" {

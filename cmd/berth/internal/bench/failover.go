@@ -220,7 +220,7 @@ func (f *failing) place(binary string, hosts bool) Place {
 			return nil, errors.Join(err, end())
 		}
 		return &site{
-			gateways: f.fleet.Gateways(), etcd: f.fleet.Etcd(), cluster: "default", prefix: "b-", binary: binary, dir: dir,
+			gateways: f.fleet.Gateways(), agentsGateways: f.fleet.AgentsGateways(), etcd: f.fleet.Etcd(), cluster: "default", prefix: "b-", binary: binary, dir: dir,
 			processes: f.fleet.Processes(), passing: true, close: end,
 		}, nil
 	}

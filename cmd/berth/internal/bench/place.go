@@ -16,6 +16,8 @@ type Place func(ctx context.Context, r *Run) (*site, error)
 // site is a running Berth.
 type site struct {
 	gateways, etcd []string
+	// agentsGateways are where agents call the gateways.
+	agentsGateways []string
 	cluster        string
 	// prefix begins the names of jobs and executors, so that the world's are told
 	// from all others.
@@ -51,7 +53,7 @@ func ownPlace(binary, parent string) Place {
 			return nil, err
 		}
 		return &site{
-			gateways: f.Gateways(), etcd: f.Etcd(), cluster: "default", prefix: ownPrefix, binary: binary, dir: dir,
+			gateways: f.Gateways(), agentsGateways: f.AgentsGateways(), etcd: f.Etcd(), cluster: "default", prefix: ownPrefix, binary: binary, dir: dir,
 			processes: f.Processes(), passing: true,
 			close: func() error {
 				defer os.RemoveAll(dir)
@@ -62,14 +64,14 @@ func ownPlace(binary, parent string) Place {
 }
 
 // runningPlace is a cluster that runs elsewhere and goes on when the world ends.
-func runningPlace(binary string, gateways, etcd []string, cluster string) Place {
+func runningPlace(binary string, gateways, agentsGateways, etcd []string, cluster string) Place {
 	return func(context.Context, *Run) (*site, error) {
 		dir, err := os.MkdirTemp("", "berth-bench-")
 		if err != nil {
 			return nil, err
 		}
 		return &site{
-			gateways: gateways, etcd: etcd, cluster: cluster, prefix: "bench-" + strings.ToLower(rand.Text()[:8]) + "-", binary: binary, dir: dir,
+			gateways: gateways, agentsGateways: agentsGateways, etcd: etcd, cluster: cluster, prefix: "bench-" + strings.ToLower(rand.Text()[:8]) + "-", binary: binary, dir: dir,
 			close: func() error { return os.RemoveAll(dir) },
 		}, nil
 	}

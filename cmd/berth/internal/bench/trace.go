@@ -40,7 +40,7 @@ func playTrace(ctx context.Context, w *World) error {
 	}
 	file := filepath.Join(w.site.dir, "trace.json")
 	player := exec.CommandContext(ctx, w.site.binary, "replay", r.Trace, "--settle", traceSettle, "--report", file,
-		"--gateway", strings.Join(w.site.gateways, ","), "--etcd-endpoints", strings.Join(w.site.etcd, ","), "--cluster", w.site.cluster)
+		"--gateway", strings.Join(w.site.gateways, ","), "--agents-gateway", strings.Join(w.site.agentsGateways, ","), "--etcd-endpoints", strings.Join(w.site.etcd, ","), "--cluster", w.site.cluster)
 	player.Stderr = r.Status
 	var report replay.Report
 	if err := w.Measure(ctx, "a worker of the trace", func() (int, error) {

@@ -152,7 +152,7 @@ func (w *World) SKU(name string) string { return w.Prefix + name }
 func (w *World) Simulate(ctx context.Context, name string, n int, resources ...string) error {
 	began := time.Now()
 	sim := child.New("sim-"+name, w.site.binary, w.site.dir, nil, "sim", "--prefix", w.SKU(name), "--sku", w.SKU(name),
-		"--executors", strconv.Itoa(n), "--resources", strings.Join(resources, ","), "--gateways", strings.Join(w.site.gateways, ","), "--log-level", "warn")
+		"--executors", strconv.Itoa(n), "--resources", strings.Join(resources, ","), "--gateways", strings.Join(w.site.agentsGateways, ","), "--log-level", "warn")
 	w.sims = append(w.sims, sim)
 	if err := sim.Start(ctx, "--listen"); err != nil {
 		return err

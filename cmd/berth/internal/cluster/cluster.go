@@ -26,8 +26,10 @@ type Config struct {
 	// DataDir keeps etcd's data; a temporary one, removed at the end, unless
 	// given.
 	DataDir string
-	// Listen is where the gateway serves REST and gRPC.
-	Listen string
+	// Listen is where the gateway serves REST and gRPC, AgentsListen where agents
+	// call it and InternalListen where the services do: the last two on loopback, on
+	// any port, unless given.
+	Listen, AgentsListen, InternalListen string
 	// LogFormat and LogLevel of all parts.
 	LogFormat, LogLevel string
 	// Tracing of all parts; none unless given.
@@ -37,11 +39,11 @@ type Config struct {
 // Cluster is a running Berth.
 type Cluster struct {
 	dir     string
-	gateway string
+	gateway process.Addresses
 	etcd    *embedded.Etcd
 	group   *process.Group
-	held    *port.Held // the gateway's port, where Berth chose it
-	scratch string     // a directory to be removed at the end
+	held    []*port.Held // the gateway's ports, where Berth chose them
+	scratch string       // a directory to be removed at the end
 }
 
 // startTimeout bounds how long a part may take to tell where it listens.
@@ -62,25 +64,30 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 		return nil, err
 	}
 	c.dir = dir
-	listen, err := c.settle(config.Listen)
-	if err != nil {
-		c.cleanup()
-		return nil, err
+	const anyPort = "127.0.0.1:0"
+	config.AgentsListen, config.InternalListen = cmp.Or(config.AgentsListen, anyPort), cmp.Or(config.InternalListen, anyPort)
+	for _, address := range []*string{&config.Listen, &config.AgentsListen, &config.InternalListen} {
+		var err error
+		if *address, err = c.settle(*address); err != nil {
+			c.cleanup()
+			return nil, err
+		}
 	}
+	var err error
 	if c.etcd, err = embedded.Start(ctx, dir); err != nil {
 		c.cleanup()
 		return nil, err
 	}
-	if err := c.start(config, listen); err != nil {
+	if err := c.start(config); err != nil {
 		c.Close()
 		return nil, err
 	}
 	return c, nil
 }
 
-func (c *Cluster) start(config Config, listen string) error {
+func (c *Cluster) start(config Config) error {
 	service := process.ServiceDefaults(0, 0)
-	service.Listen, service.Etcd, service.Gateways, service.LogFormat, service.LogLevel = "127.0.0.1:0", []string{c.etcd.Endpoint()}, []string{listen}, config.LogFormat, config.LogLevel
+	service.Listen, service.Etcd, service.Gateways, service.LogFormat, service.LogLevel = "127.0.0.1:0", []string{c.etcd.Endpoint()}, []string{config.InternalListen}, config.LogFormat, config.LogLevel
 	service.HTTPListen, service.Tracing = "127.0.0.1:0", config.Tracing
 	replicas := map[string]func(context.Context, func(process.Addresses)) error{
 		"registry": func(ctx context.Context, told func(process.Addresses)) error {
@@ -100,7 +107,8 @@ func (c *Cluster) start(config Config, listen string) error {
 		},
 	}
 	front := gateway.DefaultConfig()
-	front.Listen, front.Etcd, front.LogFormat, front.LogLevel, front.Tracing = listen, service.Etcd, config.LogFormat, config.LogLevel, config.Tracing
+	front.Listen, front.AgentsListen, front.InternalListen = config.Listen, config.AgentsListen, config.InternalListen
+	front.Etcd, front.LogFormat, front.LogLevel, front.Tracing = service.Etcd, config.LogFormat, config.LogLevel, config.Tracing
 	for name, part := range map[string]*[]string{
 		"registry": &front.Registry, "executor-state": &front.ExecutorState, "assigner": &front.Assigner,
 	} {
@@ -113,7 +121,7 @@ func (c *Cluster) start(config Config, listen string) error {
 	bound, err := c.run("gateway", func(ctx context.Context, told func(process.Addresses)) error {
 		return gateway.Run(ctx, front, told)
 	})
-	c.gateway = bound.Listen
+	c.gateway = bound
 	return err
 }
 
@@ -143,15 +151,17 @@ func (c *Cluster) settle(address string) (string, error) {
 	if err != nil || number != "0" {
 		return address, nil // the gateway says what is wrong with it
 	}
-	if c.held, err = port.Hold(cmp.Or(host, "127.0.0.1")); err != nil {
+	held, err := port.Hold(cmp.Or(host, "127.0.0.1"))
+	if err != nil {
 		return "", err
 	}
-	return c.held.Address(), nil
+	c.held = append(c.held, held)
+	return held.Address(), nil
 }
 
 func (c *Cluster) cleanup() {
-	if c.held != nil {
-		c.held.Release()
+	for _, held := range c.held {
+		held.Release()
 	}
 	if c.scratch != "" {
 		os.RemoveAll(c.scratch)
@@ -159,7 +169,10 @@ func (c *Cluster) cleanup() {
 }
 
 // Gateway is where REST and gRPC are served, host:port.
-func (c *Cluster) Gateway() string { return c.gateway }
+func (c *Cluster) Gateway() string { return c.gateway.Listen }
+
+// AgentsGateway is where agents call the gateway, host:port.
+func (c *Cluster) AgentsGateway() string { return c.gateway.Agents }
 
 // Dir is the directory that keeps the data.
 func (c *Cluster) Dir() string { return c.dir }

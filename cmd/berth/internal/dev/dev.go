@@ -29,9 +29,12 @@ type Config struct {
 	Executors int    `mapstructure:"executors" usage:"how many executors to simulate"`
 	Agents    int    `mapstructure:"agents" usage:"how many real agents to run; their workers are processes on this host"`
 	Slots     int    `mapstructure:"slots" usage:"how many workers an executor takes"`
-	DataDir   string `mapstructure:"data-dir" usage:"directory that keeps the data; a temporary one unless given"`
-	LogFormat string `mapstructure:"log-format" usage:"json or text"`
-	LogLevel  string `mapstructure:"log-level" usage:"debug, info, warn or error"`
+	// More agents and services may join where these are given.
+	AgentsListen   string `mapstructure:"agents-listen" usage:"address to serve registrations and heartbeats of agents on; port 0 picks one"`
+	InternalListen string `mapstructure:"internal-listen" usage:"address to serve calls between Berth's services on; port 0 picks one"`
+	DataDir        string `mapstructure:"data-dir" usage:"directory that keeps the data; a temporary one unless given"`
+	LogFormat      string `mapstructure:"log-format" usage:"json or text"`
+	LogLevel       string `mapstructure:"log-level" usage:"debug, info, warn or error"`
 
 	Tracing tracing.Config `mapstructure:",squash"`
 }
@@ -40,7 +43,7 @@ const stopTimeout = 20 * time.Second
 
 // Command is `berth dev`.
 func Command() *cobra.Command {
-	defaults := Config{Listen: "127.0.0.1:8080", Slots: 1, LogFormat: "text", LogLevel: "warn", Tracing: tracing.Defaults()}
+	defaults := Config{Listen: process.DefaultPublic, AgentsListen: "127.0.0.1:0", InternalListen: "127.0.0.1:0", Slots: 1, LogFormat: "text", LogLevel: "warn", Tracing: tracing.Defaults()}
 	var cmd *cobra.Command
 	cmd = process.Command("dev", "Run everything in one process, with embedded etcd", defaults, func(ctx context.Context, config Config) error {
 		return run(ctx, config, cmd.OutOrStdout())
@@ -65,7 +68,7 @@ func run(ctx context.Context, config Config, out io.Writer) (err error) {
 		config.Executors = 4
 	}
 	c, err := cluster.Start(ctx, cluster.Config{
-		DataDir: config.DataDir, Listen: config.Listen, LogFormat: config.LogFormat, LogLevel: config.LogLevel, Tracing: config.Tracing,
+		DataDir: config.DataDir, Listen: config.Listen, AgentsListen: config.AgentsListen, InternalListen: config.InternalListen, LogFormat: config.LogFormat, LogLevel: config.LogLevel, Tracing: config.Tracing,
 	})
 	if err != nil {
 		return err
@@ -79,7 +82,7 @@ func run(ctx context.Context, config Config, out io.Writer) (err error) {
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
-	h := host.Open(ctx, l, []string{c.Gateway()}, traces, log)
+	h := host.Open(ctx, l, []string{c.AgentsGateway()}, traces, log)
 	defer func() { err = errors.Join(err, h.Close(true, stopTimeout)) }()
 	if err := populate(h, c, config); err != nil {
 		return err

@@ -26,6 +26,8 @@ import (
 type Cluster interface {
 	// Gateway is where the gateway serves, host:port.
 	Gateway() string
+	// AgentsGateway is where the gateway serves agents, host:port.
+	AgentsGateway() string
 	// Etcd lists the endpoints of its etcd.
 	Etcd() []string
 	Close() error
@@ -38,6 +40,7 @@ type flags struct {
 	settle                    time.Duration
 	report, prefix, cluster   string
 	gateway, etcd             []string
+	agentsGateway             []string
 }
 
 const (
@@ -86,6 +89,7 @@ func Command(start func(ctx context.Context) (Cluster, error)) *cobra.Command {
 	set.StringVar(&f.report, "report", "", "file to write the summary to, as JSON")
 	set.StringVar(&f.prefix, "prefix", "", "what the name of every job begins with")
 	set.StringSliceVar(&f.gateway, "gateway", nil, "gateways of a running cluster, host:port")
+	set.StringSliceVar(&f.agentsGateway, "agents-gateway", nil, "the --agents-listen of those gateways, host:port: executors register there")
 	set.StringSliceVar(&f.etcd, "etcd-endpoints", nil, "etcd endpoints of that cluster, host:port")
 	set.StringVar(&f.cluster, "cluster", "default", "name of the cluster, and of its prefix in etcd")
 	return cmd
@@ -103,6 +107,8 @@ func (f *flags) check() error {
 		return fault.BadField(fault.ReasonInvalid, "--concurrency", "has to be at least 1")
 	case (len(f.gateway) == 0) != (len(f.etcd) == 0):
 		return fault.BadField(fault.ReasonInvalid, "--etcd-endpoints", "has to be given with --gateway, and the other way round")
+	case (len(f.gateway) == 0) != (len(f.agentsGateway) == 0):
+		return fault.BadField(fault.ReasonInvalid, "--agents-gateway", "has to be given with --gateway, and the other way round")
 	}
 	return nil
 }
@@ -120,16 +126,16 @@ func (f *flags) run(ctx context.Context, dir string, start func(context.Context)
 		return err
 	}
 	plan := NewPlan(instances, f.prefix, f.limit)
-	gateways, endpoints := f.gateway, f.etcd
+	gateways, agentsGateways, endpoints := f.gateway, f.agentsGateway, f.etcd
 	if len(gateways) == 0 {
 		c, err := start(ctx)
 		if err != nil {
 			return err
 		}
 		defer c.Close()
-		gateways, endpoints = []string{c.Gateway()}, c.Etcd()
+		gateways, agentsGateways, endpoints = []string{c.Gateway()}, []string{c.AgentsGateway()}, c.Etcd()
 	}
-	report, err := f.replay(ctx, nodes, plan, gateways, endpoints, status)
+	report, err := f.replay(ctx, nodes, plan, gateways, agentsGateways, endpoints, status)
 	if err != nil {
 		return err
 	}
@@ -149,7 +155,7 @@ func (f *flags) run(ctx context.Context, dir string, start func(context.Context)
 
 // replay runs the plan on a cluster, with the nodes as its executors.
 func (f *flags) replay(
-	ctx context.Context, nodes []Node, plan *Plan, gateways, endpoints []string, status io.Writer,
+	ctx context.Context, nodes []Node, plan *Plan, gateways, agentsGateways, endpoints []string, status io.Writer,
 ) (*Report, error) {
 	c, err := client.Dial(gateways)
 	if err != nil {
@@ -169,8 +175,8 @@ func (f *flags) replay(
 	auditor := audit.Follow(etcd, keyspace.New(f.cluster))
 	running.Go(func() { auditor.Run(auditing) })
 
-	fmt.Fprintf(status, "%d executors register with %s\n", len(nodes), strings.Join(gateways, ","))
-	h, err := simulate(ctx, nodes, gateways)
+	fmt.Fprintf(status, "%d executors register with %s\n", len(nodes), strings.Join(agentsGateways, ","))
+	h, err := simulate(ctx, nodes, agentsGateways)
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +202,7 @@ func (f *flags) replay(
 }
 
 // simulate runs an agent for every node.
-func simulate(ctx context.Context, nodes []Node, gateways []string) (*host.Host, error) {
+func simulate(ctx context.Context, nodes []Node, agentsGateways []string) (*host.Host, error) {
 	log, err := process.NewLogger(os.Stderr, "text", "error")
 	if err != nil {
 		return nil, err
@@ -205,7 +211,7 @@ func simulate(ctx context.Context, nodes []Node, gateways []string) (*host.Host,
 	if err != nil {
 		return nil, err
 	}
-	h := host.Open(ctx, listener, gateways, nil, log)
+	h := host.Open(ctx, listener, agentsGateways, nil, log)
 	for _, n := range nodes {
 		config := agent.Config{ID: "node-" + n.Name, SKU: n.Model, Host: n.Name, Resources: n.Resources, Driver: agent.Simulated{}}
 		if _, err := h.Add(config); err != nil {

@@ -17,7 +17,7 @@ import (
 // AgentConfig is the configuration of an agent.
 type AgentConfig struct {
 	ID          string        `mapstructure:"id" usage:"id of the executor; the host's name unless given"`
-	Gateways    []string      `mapstructure:"gateways" usage:"addresses of the gateways, host:port"`
+	Gateways    []string      `mapstructure:"gateways" usage:"addresses of the gateways' --agents-listen, host:port"`
 	Listen      string        `mapstructure:"listen" usage:"address to take orders on; no host means loopback, port 0 picks one"`
 	Advertise   string        `mapstructure:"advertise" usage:"address that orders reach this agent at; the bound one unless given"`
 	SKU         string        `mapstructure:"sku" usage:"name of the host's shape"`
@@ -50,7 +50,7 @@ type AgentConfig struct {
 
 func agentDefaults() AgentConfig {
 	return AgentConfig{
-		Gateways: []string{"127.0.0.1:8080"}, Listen: "127.0.0.1:7200", Dir: "berth-agent",
+		Gateways: []string{process.DefaultAgents}, Listen: "127.0.0.1:7200", Dir: "berth-agent",
 		StartTimeout: 30 * time.Second, LogMaxBytes: 16 << 20, LogKeep: 2,
 		EndedKeep: 64, EndedMaxBytes: 1 << 30, EndedMaxAge: 7 * 24 * time.Hour,
 		LogFormat: "text", LogLevel: "info", StopTimeout: 30 * time.Second, Tracing: tracing.Defaults(),

@@ -15,7 +15,7 @@ import (
 
 // SimConfig is the configuration of a process of simulated executors.
 type SimConfig struct {
-	Gateways  []string `mapstructure:"gateways" usage:"addresses of the gateways, host:port"`
+	Gateways  []string `mapstructure:"gateways" usage:"addresses of the gateways' --agents-listen, host:port"`
 	Executors int      `mapstructure:"executors" usage:"how many executors to simulate"`
 	Prefix    string   `mapstructure:"prefix" usage:"executors are named PREFIX-0 and so on"`
 	SKU       string   `mapstructure:"sku" usage:"name of their shape"`
@@ -33,7 +33,7 @@ type SimConfig struct {
 // Sim is the command that runs many simulated executors.
 func Sim() *cobra.Command {
 	defaults := SimConfig{
-		Gateways: []string{"127.0.0.1:8080"}, Executors: 100, Prefix: "sim", Resources: []string{"slots=4"},
+		Gateways: []string{process.DefaultAgents}, Executors: 100, Prefix: "sim", Resources: []string{"slots=4"},
 		Listen: "127.0.0.1:0", LogFormat: "text", LogLevel: "warn", Tracing: tracing.Defaults(),
 	}
 	return process.Command("sim", "Run many simulated executors in one process", defaults, runSim)

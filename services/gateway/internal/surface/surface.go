@@ -1,0 +1,109 @@
+// Package surface says which listener of a gateway serves which method.
+//
+//	--listen           berth.v1                          job services, operators
+//	--agents-listen    Register, Heartbeat               agents
+//	--internal-listen  the calls between the services    registry, executor-state
+//
+// Health checks are served on all three. A listener refuses every other method,
+// those that nobody has put into the table included, before it reads the request.
+package surface
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"berth.dev/pkg/fault"
+)
+
+// Listener is one listener of a gateway, or a set of them.
+type Listener uint8
+
+// The listeners of a gateway.
+const (
+	Public Listener = 1 << iota
+	Agents
+	Internal
+
+	// None is for methods of the services' and the agents' own ports.
+	None Listener = 0
+	all           = Public | Agents | Internal
+)
+
+// String returns the option that sets the listener's address.
+func (l Listener) String() string {
+	switch l {
+	case Public:
+		return "--listen"
+	case Agents:
+		return "--agents-listen"
+	case Internal:
+		return "--internal-listen"
+	}
+	return fmt.Sprintf("listeners %03b", uint8(l))
+}
+
+// Keys of the metadata of a refusal's ErrorInfo: the option of the listener that
+// was called, and of the one that serves the method.
+const (
+	CalledKey = "called"
+	ServedKey = "served"
+)
+
+// Allow returns nil if the listener serves the method, given by its full name,
+// and otherwise an error of code UNIMPLEMENTED that names the option of the
+// listener that does.
+func (l Listener) Allow(fullMethod string) error {
+	served, known := table[fullMethod]
+	switch {
+	case !known:
+		return status.Errorf(codes.Unimplemented, "Berth has no method %s", fullMethod)
+	case served&l != 0:
+		return nil
+	}
+	method := strings.TrimPrefix(fullMethod, "/")
+	meta := map[string]string{CalledKey: l.String()}
+	message := method + " is not served by gateways"
+	if served != None {
+		meta[ServedKey] = served.String()
+		message = method + " is served on " + served.String()
+	}
+	refusal, err := status.New(codes.Unimplemented, message).WithDetails(&errdetails.ErrorInfo{
+		Reason: string(fault.ReasonUnsupported), Domain: fault.Domain, Metadata: meta,
+	})
+	if err != nil {
+		panic(err) // all of it is valid text
+	}
+	return refusal.Err()
+}
+
+// ServerOptions have a gRPC server serve only what the listener allows.
+func (l Listener) ServerOptions() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.ChainUnaryInterceptor(func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+			if err := l.Allow(info.FullMethod); err != nil {
+				return nil, err
+			}
+			return handler(ctx, request)
+		}),
+		grpc.ChainStreamInterceptor(func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+			if err := l.Allow(info.FullMethod); err != nil {
+				return err
+			}
+			return handler(srv, stream)
+		}),
+	}
+}
+
+// Methods returns the full names of the methods in the table, sorted, with the
+// listeners that serve each.
+func Methods() (names []string, served map[string]Listener) {
+	return slices.Sorted(maps.Keys(table)), maps.Clone(table)
+}

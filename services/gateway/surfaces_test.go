@@ -1,0 +1,223 @@
+package gateway_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/process/port/porttest"
+	"berth.dev/pkg/rpc"
+	"berth.dev/services/gateway"
+	"berth.dev/services/gateway/internal/replicatest"
+	"berth.dev/services/gateway/internal/surface"
+)
+
+// counted is a replica of every service, and how many calls have reached it.
+func counted(t *testing.T) (*replicatest.Replica, *atomic.Int64) {
+	t.Helper()
+	calls := &atomic.Int64{}
+	r := replicatest.Start(t, "", replicatest.Answers{
+		Pass: func(context.Context, *controlv1.PassRequest) (*controlv1.PassAnswer, error) {
+			calls.Add(1)
+			return &controlv1.PassAnswer{}, nil
+		},
+		Heartbeat: func(s grpc.BidiStreamingServer[controlv1.HeartbeatRequest, controlv1.HeartbeatAnswer]) error {
+			calls.Add(1)
+			return s.Send(&controlv1.HeartbeatAnswer{Present: true})
+		},
+	})
+	for _, service := range []string{model.ServiceRegistry, model.ServiceExecutorState, model.ServiceAssigner} {
+		r.Lead(service, true)
+		r.SetServing(service, true)
+	}
+	return r, calls
+}
+
+// Every method there is, called on every listener over real sockets: the ones of
+// the listener get through to the service or to the gateway's own answer, all others
+// are refused by name. Bodies are empty, so what gets through may well fail there.
+func TestEachListenerServesItsMethodsAndNoOther(t *testing.T) {
+	r, _ := counted(t)
+	g := run(t, before(r, porttest.Hold(t)))
+	methods, served := surface.Methods()
+	for at, address := range map[surface.Listener]string{surface.Public: g.Listen, surface.Agents: g.Agents, surface.Internal: g.Internal} {
+		conn, err := rpc.Dial([]string{address}, rpc.DialOptions{Health: model.ServiceGateway})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		for _, method := range append(methods, "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", "/berth.v1.Reservations/Guess") {
+			err := empty(t, conn, method)
+			refusal := status.Convert(at.Allow(method)).Message() // empty where it is served
+			refused := status.Code(err) == codes.Unimplemented && status.Convert(err).Message() == refusal
+			if refused == (served[method]&at != 0) {
+				t.Errorf("%s on %v: %v", method, at, err)
+			}
+		}
+	}
+}
+
+// empty calls a method, whether it is unary or a stream, with an empty message.
+func empty(t *testing.T, conn *grpc.ClientConn, method string) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method, grpc.ForceCodecV2(rpc.FrameCodec()))
+	if err != nil {
+		return err
+	}
+	stream.SendMsg(&rpc.Frame{}) //nolint:errcheck // RecvMsg says why
+	stream.CloseSend()           //nolint:errcheck // the same
+	return stream.RecvMsg(&rpc.Frame{})
+}
+
+// A stranger on the public listener reaches no service with a control call, and the
+// proper listener does.
+func TestAControlCallOnThePublicListenerReachesNoService(t *testing.T) {
+	r, calls := counted(t)
+	g := run(t, before(r, porttest.Hold(t)))
+	dial := func(address string) *grpc.ClientConn {
+		conn, err := rpc.Dial([]string{address}, rpc.DialOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		return conn
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for _, address := range []string{g.Listen, g.Agents} {
+		_, err := controlv1.NewInventoryClient(dial(address)).TryAllocateAndLease(ctx, &controlv1.PassRequest{Term: 1 << 62})
+		if status.Code(err) != codes.Unimplemented || !strings.HasSuffix(status.Convert(err).Message(), "TryAllocateAndLease is served on --internal-listen") {
+			t.Errorf("a pass: %v", err)
+		}
+	}
+	for _, address := range []string{g.Listen, g.Internal} {
+		stream, err := controlv1.NewHeartbeatsClient(dial(address)).Heartbeat(ctx)
+		if err == nil {
+			_, err = stream.Recv()
+		}
+		if status.Code(err) != codes.Unimplemented || !strings.HasSuffix(status.Convert(err).Message(), "Heartbeat is served on --agents-listen") {
+			t.Errorf("a heartbeat: %v", err)
+		}
+	}
+	if n := calls.Load(); n != 0 {
+		t.Errorf("%d calls reached the service", n)
+	}
+	if _, err := controlv1.NewInventoryClient(dial(g.Internal)).TryAllocateAndLease(ctx, &controlv1.PassRequest{}); err != nil {
+		t.Errorf("a pass on the internal listener: %v", err)
+	}
+	stream, err := controlv1.NewHeartbeatsClient(dial(g.Agents)).Heartbeat(ctx)
+	if err == nil {
+		_, err = stream.Recv()
+	}
+	if err != nil {
+		t.Errorf("a heartbeat on the agents listener: %v", err)
+	}
+	if n := calls.Load(); n != 2 {
+		t.Errorf("%d calls reached the service, want 2", n)
+	}
+}
+
+// REST, health over HTTP and metrics are the public listener's.
+func TestTheOtherListenersSpeakNoHTTP(t *testing.T) {
+	g := run(t, before(replica(t), porttest.Hold(t)))
+	for _, address := range []string{g.Agents, g.Internal} {
+		if res, err := http.Get("http://" + address + "/healthz"); err == nil {
+			res.Body.Close()
+			t.Errorf("%s answers HTTP: %s", address, res.Status)
+		}
+	}
+	if got := body(t, "http://"+g.Listen+"/healthz"); !strings.Contains(got, "true") {
+		t.Errorf("the public listener: %s", got)
+	}
+}
+
+// Each listener has the certificate, and asks callers for theirs.
+func TestTLSOnEveryListener(t *testing.T) {
+	config := before(replica(t), porttest.Hold(t))
+	config.TLSCert, config.TLSKey = certificate(t)
+	config.TLSCA = config.TLSCert
+	g := run(t, config)
+	_, known, err := config.TLS()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stranger := known.Clone()
+	stranger.Certificates = nil
+	for _, address := range []string{g.Listen, g.Agents, g.Internal} {
+		conn, err := rpc.Dial([]string{address}, rpc.DialOptions{TLS: known})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{}); err != nil {
+			t.Errorf("%s: %v", address, err)
+		}
+		conn, err = rpc.Dial([]string{address}, rpc.DialOptions{TLS: stranger, FailFast: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{}); status.Code(err) != codes.Unavailable {
+			t.Errorf("%s answers a stranger: %v", address, err)
+		}
+		conn, err = rpc.Dial([]string{address}, rpc.DialOptions{FailFast: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{}); status.Code(err) != codes.Unavailable {
+			t.Errorf("%s answers in the clear: %v", address, err)
+		}
+	}
+}
+
+// Beyond loopback, each listener needs TLS or --insecure by itself.
+func TestEachListenerIsOnLoopbackUnlessItIsSecured(t *testing.T) {
+	for flag, set := range listenFlags {
+		config := before(replica(t), porttest.Hold(t))
+		set(&config, "0.0.0.0:0")
+		if err := gateway.Run(t.Context(), config, nil); err == nil || !strings.HasPrefix(err.Error(), flag+" 0.0.0.0:0 is open to the network without TLS") {
+			t.Errorf("%s: %v", flag, err)
+		}
+	}
+}
+
+// Whoever starts a gateway with port 0 reads from the address file where each of
+// its listeners is.
+func TestTheAddressFileListsEveryListener(t *testing.T) {
+	config := before(replica(t), porttest.Hold(t))
+	config.AddressFile, config.HTTPListen = filepath.Join(t.TempDir(), "addresses"), ":0"
+	g := run(t, config)
+	text, err := os.ReadFile(config.AddressFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf(`{"listen":%q,"http":%q,"agents":%q,"internal":%q}`+"\n", g.Listen, g.HTTP, g.Agents, g.Internal)
+	if string(text) != want {
+		t.Errorf("the file says %s, want %s", text, want)
+	}
+	seen := map[string]bool{}
+	for _, address := range []string{g.Listen, g.HTTP, g.Agents, g.Internal} {
+		host, port, err := net.SplitHostPort(address)
+		if err != nil || host != "127.0.0.1" || port == "0" || seen[address] {
+			t.Errorf("it listens on %q", address)
+		}
+		seen[address] = true
+	}
+}
