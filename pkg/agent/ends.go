@@ -1,9 +1,23 @@
 package agent
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // heldAgain is how often an end that could not be made durable is tried again.
 const heldAgain = time.Second
+
+// maxProblem bounds what is reported of a worker's problem, in bytes.
+const maxProblem = 4 << 10
+
+// clip shortens a text to what is reported of it, in whole characters.
+func clip(problem string) string {
+	if len(problem) > maxProblem {
+		problem = problem[:maxProblem]
+	}
+	return strings.ToValidUTF8(problem, "\uFFFD")
+}
 
 // ended takes in the end of a worker: durable first, then told.
 func (a *Agent) ended(id identity, x Exit) {
@@ -29,6 +43,7 @@ func (a *Agent) conclude(id identity, x Exit) {
 		a.held[id] = x
 		return
 	}
+	x.Problem = clip(x.Problem)
 	a.ledger.ended(id, x, now)
 	a.log.Info("worker ended", "worker", id.Worker, "epoch", id.Epoch, "state", x.state(), "problem", x.Problem)
 	a.tell()

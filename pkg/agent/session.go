@@ -23,6 +23,9 @@ const (
 	// defaultEvery is the time between heartbeats when the control plane names
 	// none: a third of the presence's time to live.
 	defaultEvery = 5 * time.Second
+	// The bounds of what the control plane may name: no agent floods it, and none is
+	// silent for longer than any TTL of presence.
+	shortestEvery, longestEvery = time.Millisecond, time.Hour
 	// silentBeats is how many heartbeats may go unanswered before the stream is
 	// taken for dead. A broken connection tells itself; this is for one that went
 	// silent.
@@ -149,14 +152,35 @@ func (a *Agent) register(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
+	every, err := checkRegistered(answer)
+	if err != nil {
+		return 0, err
+	}
 	a.mu.Lock()
 	a.ledger.begin(answer.GetIncarnation(), answer.GetAssignerTerm())
 	a.mu.Unlock()
 	a.log.Info("registered", "incarnation", answer.GetIncarnation())
-	if every := answer.GetHeartbeatEvery().AsDuration(); every > 0 {
-		return every, nil
+	return every, nil
+}
+
+// checkRegistered checks the answer to a registration, and answers the time between
+// heartbeats.
+func checkRegistered(answer *controlv1.RegisterAnswer) (every time.Duration, err error) {
+	every = defaultEvery
+	if answer.GetHeartbeatEvery() != nil {
+		every = answer.GetHeartbeatEvery().AsDuration()
 	}
-	return defaultEvery, nil
+	switch {
+	case answer.GetIncarnation() <= 0:
+		return 0, fault.BadField(fault.ReasonInvalid, "incarnation", "must be positive, got %d", answer.GetIncarnation())
+	case answer.GetAssignerTerm() < 0:
+		return 0, fault.BadField(fault.ReasonInvalid, "assigner_term", "must not be negative, got %d", answer.GetAssignerTerm())
+	case every == 0:
+		return defaultEvery, nil
+	case every < shortestEvery || every > longestEvery:
+		return 0, fault.BadField(fault.ReasonInvalid, "heartbeat_every", "must be between %v and %v, got %v", shortestEvery, longestEvery, every)
+	}
+	return every, nil
 }
 
 // errSilent ends a stream that nobody answers.
@@ -222,7 +246,9 @@ func (a *Agent) beat(stream controlv1.Heartbeats_HeartbeatClient, s scope) {
 	}
 }
 
-// answered takes in the answer to a heartbeat.
+// answered takes in the answer to a heartbeat. All of it is read as if anybody had
+// sent it: a term never lowers what is known, and an end that is acknowledged is
+// forgotten only where the worker has ended here.
 func (a *Agent) answered(answer *controlv1.HeartbeatAnswer) {
 	a.mu.Lock()
 	a.ledger.raise(answer.GetAssignerTerm())

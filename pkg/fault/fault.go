@@ -34,9 +34,11 @@ const (
 	Unavailable
 	// Exhausted is a limit reached.
 	Exhausted
+	// Denied says that the caller may not do this, whatever it sends.
+	Denied
 )
 
-var kindNames = [...]string{"internal", "invalid", "not found", "conflict", "precondition", "out of range", "unavailable", "exhausted"}
+var kindNames = [...]string{"internal", "invalid", "not found", "conflict", "precondition", "out of range", "unavailable", "exhausted", "denied"}
 
 func (k Kind) String() string { return kindNames[k] }
 

@@ -37,6 +37,7 @@ const (
 	ReasonLeaseGone        Reason = "LEASE_GONE"
 	ReasonNotQuarantined   Reason = "NOT_QUARANTINED"
 	ReasonPoison           Reason = "POISON"
+	ReasonPermissionDenied Reason = "PERMISSION_DENIED"
 )
 
 // Reasons why a reservation waits or ended, and why a worker ended.

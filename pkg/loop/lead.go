@@ -22,7 +22,7 @@ func (t *tenure[C]) lead(leaving context.Context) error {
 	ctx, over := context.WithCancel(context.WithoutCancel(leaving))
 	late := context.AfterFunc(leaving, func() { time.AfterFunc(finishWithin, over) })
 	defer late()
-	t.term = &Term{Number: leadership.Term(), ctx: ctx, post: func(event model.Event) {
+	t.term = &Term{Number: leadership.Term(), ctx: ctx, guard: l.Guard, post: func(event model.Event) {
 		select {
 		case l.inbox <- item[C]{ctx: ctx, event: event, term: leadership.Term()}:
 		case <-ctx.Done():

@@ -93,7 +93,8 @@ type Loop[C model.Core] struct {
 	// for something to do.
 	turned atomic.Int64
 	// met is what made the core panic, by id, and is not stored.
-	met map[string]*model.Poison
+	met    map[string]*model.Poison
+	panics *panics
 }
 
 // item is a request, an event without an answer, or a read.
@@ -136,13 +137,15 @@ type Status struct {
 	Events, EventBytes int
 	// Aside is what the replica leaves alone.
 	Aside []Aside
+	// Panics are those of goroutines that handled what peers sent.
+	Panics []Panic
 }
 
 // New answers a loop; Run runs it.
 func New[C model.Core](cfg Config[C]) *Loop[C] {
 	l := &Loop[C]{
 		cfg: cfg, inbox: make(chan item[C], inboxSize), ended: make(chan struct{}), followed: make(chan struct{}), prepare: make(chan struct{}, 1),
-		full: newFull(), began: time.Now(), met: map[string]*model.Poison{},
+		full: newFull(), began: time.Now(), met: map[string]*model.Poison{}, panics: newPanics(cfg.Log),
 	}
 	l.status.Store(&state{})
 	return l
@@ -161,7 +164,7 @@ type state struct {
 // Status may be called from any goroutine.
 func (l *Loop[C]) Status() Status {
 	s := l.status.Load()
-	status := Status{Revision: s.revision, Aside: s.aside}
+	status := Status{Revision: s.revision, Aside: s.aside, Panics: l.panics.list()}
 	if s.view != nil {
 		status.Current = s.revision > 0 && s.view.Ready()
 	}

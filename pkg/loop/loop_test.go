@@ -388,7 +388,7 @@ func TestPostAfterTheTerm(t *testing.T) {
 		over := make(chan struct{})
 		a := run(t, s, "a", func(term *loop.Term, _ *toy, action model.Action) {
 			p := action.(ping)
-			term.Go(func(ctx context.Context) {
+			term.Go("peer", nil, func(ctx context.Context) {
 				if p.n == 2 {
 					<-ctx.Done()
 				}
@@ -478,6 +478,40 @@ func TestFailingTermsArePaced(t *testing.T) {
 		}
 		if n := terms.Load(); n > 40 {
 			t.Errorf("%d terms in 20 s", n)
+		}
+	})
+}
+
+// A call to a peer that panics takes nothing down: the core is given what stands for
+// the lost answer, the replica leads on, and the panic is a finding.
+func TestACallThatPanicsIsAFinding(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := newStore()
+		a := run(t, s, "a", func(term *loop.Term, _ *toy, action model.Action) {
+			term.Go("executor e", ping{7}, func(context.Context) { panic("a lie") })
+		})
+		a.awaitLead(t, true)
+		before := a.Status().Term
+		for range 2 {
+			if _, err := a.Do(t.Context(), ping{1}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		if err := a.Read(t.Context(), false, func(c *toy) {
+			if !slices.Contains(c.told, "pong 7") {
+				t.Errorf("told %q", c.told)
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+		status := a.Status()
+		if status.Term != before || len(status.Panics) != 1 {
+			t.Fatalf("term %d, was %d; panics %v", status.Term, before, status.Panics)
+		}
+		f := status.Findings(model.ServiceAssigner)[0]
+		if f.GetKind() != loop.FindingPeerPanic || f.GetObject() != "executor e" || f.GetMessage() != "handling it panicked 2 times: a lie" {
+			t.Errorf("the finding is %v", f)
 		}
 	})
 }

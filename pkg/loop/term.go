@@ -14,12 +14,19 @@ type Term struct {
 	ctx    context.Context
 	calls  sync.WaitGroup
 	post   func(model.Event)
+	guard  func(peer string, fn func()) bool
 	after  []func()
 }
 
-// Go runs a call off the loop. Its context ends with the term.
-func (t *Term) Go(call func(ctx context.Context)) {
-	t.calls.Go(func() { call(t.ctx) })
+// Go runs a call to a peer off the loop. Its context ends with the term. If the call
+// panics, the core is given dropped in place of the answer, and the panic is a
+// finding about the peer.
+func (t *Term) Go(peer string, dropped model.Event, call func(ctx context.Context)) {
+	t.calls.Go(func() {
+		if !t.guard(peer, func() { call(t.ctx) }) {
+			t.Post(dropped)
+		}
+	})
 }
 
 // Post gives the core an event without an answer, as long as the term lasts. It

@@ -33,6 +33,15 @@ func (s WorkerState) String() string { return workerStateNames[s] }
 // Terminal says whether the state is an end.
 func (s WorkerState) Terminal() bool { return s >= WorkerCompleted }
 
+// Reportable reports whether an executor may report the state of a worker.
+func (s WorkerState) Reportable() bool {
+	switch s {
+	case WorkerStarting, WorkerRunning, WorkerEvicting, WorkerCompleted, WorkerFailed, WorkerEvicted:
+		return true
+	}
+	return false
+}
+
 // MayBecome says whether the assigner may write the edge from s to next.
 //
 //	ASSIGNED ─▶ STARTING ─▶ RUNNING ─▶ COMPLETED, FAILED, LOST

@@ -50,6 +50,8 @@ func ToStatus(err error) error {
 		}
 		details = append(details, bad)
 	}
+	// A status with any other text cannot be sent.
+	message = strings.ToValidUTF8(message, "\uFFFD")
 	plain := status.New(Code(f.Kind), message)
 	detailed, err := plain.WithDetails(details...)
 	if err != nil {
@@ -67,13 +69,17 @@ func Pack(err error) []byte {
 	return text
 }
 
-// Unpack reads what Pack has made.
+// Unpack reads what Pack has made. It never returns nil: what a peer sent in place
+// of an error, but is none, is an Internal error.
 func Unpack(text []byte) *fault.Error {
 	s := &spb.Status{}
 	if err := proto.Unmarshal(text, s); err != nil {
-		return fault.New(fault.Internal, fault.ReasonInternal, "an error that cannot be read").Because(err)
+		return fault.New(fault.Internal, fault.ReasonInternal, "the error cannot be decoded").Because(err)
 	}
-	return FromStatus(status.FromProto(s).Err())
+	if f := FromStatus(status.FromProto(s).Err()); f != nil {
+		return f
+	}
+	return fault.New(fault.Internal, fault.ReasonInternal, "the error has code 0")
 }
 
 // FromStatus reads an error that a call returned. A status of someone else,
@@ -144,6 +150,7 @@ var kinds = [...]struct {
 	fault.OutOfRange:   {codes.OutOfRange, 410, ExitFailed},
 	fault.Unavailable:  {codes.Unavailable, 503, ExitUnavailable},
 	fault.Exhausted:    {codes.ResourceExhausted, 429, ExitFailed},
+	fault.Denied:       {codes.PermissionDenied, 403, ExitFailed},
 }
 
 // kindOf is the way back, for statuses that carry no reason of ours.
@@ -159,7 +166,9 @@ func kindOf(s *status.Status) (fault.Kind, fault.Reason) {
 		return fault.Conflict, fault.ReasonInvalid
 	case codes.FailedPrecondition:
 		return fault.Precondition, fault.ReasonInvalid
-	case codes.PermissionDenied, codes.Unauthenticated:
+	case codes.PermissionDenied:
+		return fault.Denied, fault.ReasonPermissionDenied
+	case codes.Unauthenticated:
 		return fault.Precondition, fault.ReasonNotAllowed
 	case codes.OutOfRange:
 		return fault.OutOfRange, fault.ReasonInvalid

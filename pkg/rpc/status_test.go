@@ -26,6 +26,7 @@ func TestAFaultCrossesTheWire(t *testing.T) {
 		fault.New(fault.OutOfRange, fault.ReasonEventsCompacted, "too old").With("cursor", "0-0"),
 		fault.New(fault.Unavailable, fault.ReasonRegistryNotReady, "not ready"),
 		fault.New(fault.Exhausted, fault.ReasonOverloaded, "too many"),
+		fault.New(fault.Denied, fault.ReasonPermissionDenied, "not you"),
 	} {
 		t.Run(want.Kind.String(), func(t *testing.T) {
 			once := rpc.ToStatus(fmt.Errorf("deep inside: %w", want))

@@ -45,6 +45,7 @@ func Run(ctx context.Context, config Config, told func(process.Addresses)) error
 	renewer := liveness.NewRenewer(r.Store.Client())
 	r.Go("renewals", renewer.Run)
 	reports := internal.NewReports(r.Gateway)
+	reports.Guard = l.Guard
 	r.Go("reports", reports.Run)
 	gone := internal.NewDepartures(r.Gateway, r.Log)
 	r.Go("departures", gone.Run)

@@ -142,8 +142,8 @@ type StopDone struct {
 	Worker model.Worker
 	UID    string
 	Epoch  int64
-	// Result is a Stopping, an Ended or an Unknown. A refusal is an Unknown: it
-	// does not say that the worker is gone.
+	// Result is a Stopping, an Ended, a Refused or an Unknown. A refusal does not say
+	// that the worker is gone.
 	Result any
 }
 

@@ -26,7 +26,7 @@ func (c *Core) report(r Report) (Reported, error) {
 	strays := map[instance]bool{}
 	for _, status := range r.Workers {
 		c.about(status.UID)
-		if !sayable(status.State) || c.aside.uids[status.UID] {
+		if !status.State.Reportable() || c.aside.uids[status.UID] {
 			listed[placed{status.UID, status.Worker.Seat}] = true
 			continue
 		}
@@ -76,16 +76,6 @@ func (c *Core) recorded(of instance) (*task, slot, *model.Recorded) {
 		return nil, slot{}, nil
 	}
 	return t, at, &model.Recorded{Epoch: t.header.Epoch, Worker: c.read(t, at)}
-}
-
-// sayable says whether an executor may speak of the state.
-func sayable(s model.WorkerState) bool {
-	switch s {
-	case model.WorkerStarting, model.WorkerRunning, model.WorkerEvicting,
-		model.WorkerCompleted, model.WorkerFailed, model.WorkerEvicted:
-		return true
-	}
-	return false
 }
 
 // learn moves a worker that has not ended to what its executor says of it,

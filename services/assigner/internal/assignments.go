@@ -66,7 +66,7 @@ func (s *Assignments) ListAssignments(ctx context.Context, req *berthv1.ListAssi
 	if err != nil {
 		return nil, err
 	}
-	filter := handout.Filter{Job: req.GetJob(), Executor: req.GetExecutor(), State: model.WorkerState(req.GetState())}
+	filter := handout.Filter{Job: req.GetJob(), Executor: req.GetExecutor(), State: wire.WorkerState(req.GetState())}
 	// Read before the core is, which may know of more by then and never of less.
 	revision := s.loop.Status().Revision
 	answer := &berthv1.ListAssignmentsAnswer{Revision: revision, Cursor: wire.CursorOf(revision)}

@@ -45,9 +45,13 @@ func (s *Handout) CreateAssignmentTasks(ctx context.Context, req *controlv1.Crea
 // ReportWorkers implements control.v1.Handout. A report that cannot be taken
 // now is left out of the answer, and its agent brings it again.
 func (s *Handout) ReportWorkers(ctx context.Context, req *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer, error) {
-	reports := make(handout.Reports, len(req.GetReports()))
-	for i, r := range req.GetReports() {
-		reports[i] = reportOf(r)
+	reports := make(handout.Reports, 0, len(req.GetReports()))
+	for _, r := range req.GetReports() {
+		if err := wire.CheckReport(r); err != nil && len(req.GetReports()) == 1 {
+			return nil, err
+		} else if err == nil {
+			reports = append(reports, reportOf(r))
+		}
 	}
 	value, err := s.loop.Do(ctx, reports)
 	if err != nil {
@@ -58,7 +62,7 @@ func (s *Handout) ReportWorkers(ctx context.Context, req *controlv1.ReportWorker
 		switch {
 		case result.Err == nil:
 			answer.Answers = append(answer.Answers, reportAnswer(result.Reported))
-		case len(reports) == 1:
+		case len(req.GetReports()) == 1:
 			return nil, result.Err
 		}
 	}
@@ -86,7 +90,7 @@ func reportOf(r *controlv1.ExecutorReport) handout.Report {
 	for _, w := range r.GetWorkers() {
 		report.Workers = append(report.Workers, handout.WorkerStatus{
 			Worker: model.Worker{Job: w.GetJob(), Stage: w.GetStage(), Seat: model.Seat{Index: w.GetIndex(), Number: w.GetNumber()}},
-			Epoch:  w.GetEpoch(), UID: w.GetUid(), State: model.WorkerState(w.GetState()),
+			Epoch:  w.GetEpoch(), UID: w.GetUid(), State: wire.WorkerState(w.GetState()),
 			ExitCode: w.ExitCode, Error: w.GetError(), Since: wire.Time(w.GetSince()),
 		})
 	}

@@ -133,15 +133,18 @@ func (o *Orders) Perform(t *loop.Term, core *handout.Core, action model.Action) 
 		if core.Stands(a) {
 			o.gathered = append(o.gathered, a)
 		} else {
-			t.Go(func(context.Context) { t.Post(done(a, handout.NotSent{})) })
+			unsent := done(a, handout.NotSent{})
+			t.Go("executor "+a.Executor, unsent, func(context.Context) { t.Post(unsent) })
 		}
 	case handout.Stop:
-		t.Go(func(ctx context.Context) {
-			t.Post(handout.StopDone{Executor: a.Executor, Worker: a.Worker, UID: a.UID, Epoch: a.Epoch, Result: o.stop(ctx, a)})
-		})
+		t.Go("executor "+a.Executor, stopDone(a, panicked), func(ctx context.Context) { t.Post(stopDone(a, o.stop(ctx, a))) })
 	default:
 		panic(fmt.Sprintf("assigner: unknown action %T", action))
 	}
+}
+
+func stopDone(a handout.Stop, result any) handout.StopDone {
+	return handout.StopDone{Executor: a.Executor, Worker: a.Worker, UID: a.UID, Epoch: a.Epoch, Result: result}
 }
 
 func (o *Orders) stop(ctx context.Context, a handout.Stop) any {
@@ -157,13 +160,9 @@ func (o *Orders) stop(ctx context.Context, a handout.Stop) any {
 		Grace: durationpb.New(a.Grace),
 	})
 	if err != nil {
-		return handout.Unknown{Message: rpc.FromStatus(err).Message}
+		return refusalOf(rpc.FromStatus(err))
 	}
-	w := answer.GetWorker()
-	if state := model.WorkerState(w.GetState()); state.Terminal() {
-		return handout.Ended{State: state, ExitCode: w.ExitCode, Error: w.GetError()}
-	}
-	return handout.Stopping{}
+	return stopOf(answer)
 }
 
 func worker(w model.Worker, epoch int64, uid string) *controlv1.WorkerRef {

@@ -8,9 +8,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	controlv1 "berth.dev/api/berth/control/v1"
-	"berth.dev/pkg/fault"
 	"berth.dev/pkg/loop"
-	"berth.dev/pkg/model"
 	"berth.dev/pkg/rpc"
 	"berth.dev/pkg/tracing"
 	"berth.dev/pkg/wire"
@@ -56,16 +54,40 @@ func parcels(orders []handout.Submit) []parcel {
 // sendGathered sends the orders to start workers that a round has made.
 func (o *Orders) sendGathered(t *loop.Term) {
 	for _, p := range parcels(o.gathered) {
-		t.Go(func(ctx context.Context) {
-			outcomes := o.submitAll(ctx, p)
-			told := make(handout.SubmitsDone, len(p))
-			for i, a := range p {
-				told[i] = done(a, outcomes[i])
-			}
-			t.Post(told)
+		t.Go(p.peer(), p.done(p.all(panicked)), func(ctx context.Context) {
+			t.Post(p.done(o.submitAll(ctx, p)))
 		})
 	}
 	o.gathered = nil
+}
+
+// panicked is the outcome of a request whose answer made its handling panic.
+var panicked = handout.Unknown{Message: "the handling of the agent's answer panicked"}
+
+// peer names the executors that a parcel goes to.
+func (p parcel) peer() string {
+	first, last := p[0].Executor, p[len(p)-1].Executor
+	if first == last {
+		return "executor " + first
+	}
+	return "executors " + first + " to " + last + " at " + p[0].Address
+}
+
+// all gives every request of a parcel the same outcome.
+func (p parcel) all(outcome any) []any {
+	outcomes := make([]any, len(p))
+	for i := range outcomes {
+		outcomes[i] = outcome
+	}
+	return outcomes
+}
+
+func (p parcel) done(outcomes []any) handout.SubmitsDone {
+	told := make(handout.SubmitsDone, len(p))
+	for i, a := range p {
+		told[i] = done(a, outcomes[i])
+	}
+	return told
 }
 
 func done(a handout.Submit, outcome any) handout.SubmitDone {
@@ -74,42 +96,54 @@ func done(a handout.Submit, outcome any) handout.SubmitDone {
 
 // submitAll sends a parcel, and answers what came of each order.
 func (o *Orders) submitAll(ctx context.Context, p parcel) []any {
-	outcomes := make([]any, len(p))
-	all := func(outcome any) []any {
-		for i := range outcomes {
-			outcomes[i] = outcome
-		}
-		return outcomes
-	}
 	first := p[0]
 	ctx, cancel := context.WithTimeout(tracing.With(ctx, first.Trace), first.Timeout)
 	defer cancel()
 	agent, done, err := o.agent(first.Address, first.Fresh)
 	if err != nil {
-		return all(handout.Unknown{Message: err.Error()})
+		return p.all(handout.Unknown{Message: err.Error()})
 	}
 	defer done()
-	if len(p) > 1 && !agent.singly.Load() {
-		answer, err := agent.client.SubmitTasks(ctx, submitTasks(p))
-		switch {
-		case status.Code(err) == codes.Unimplemented:
-			agent.singly.Store(true)
-		case err != nil:
-			return all(o.failed(ctx, first, err))
-		case len(answer.GetOutcomes()) != len(p):
-			return all(handout.Unknown{Message: "the answer is not to what was asked"})
-		default:
-			for i, a := range p {
-				outcomes[i] = o.outcome(ctx, a, answer.GetOutcomes()[i])
-			}
-			return outcomes
-		}
+	if len(p) == 1 || agent.singly.Load() {
+		return o.submitEach(ctx, agent, p)
 	}
+	answer, err := agent.client.SubmitTasks(ctx, submitTasks(p))
+	if status.Code(err) == codes.Unimplemented {
+		agent.singly.Store(true)
+		return o.submitEach(ctx, agent, p)
+	}
+	if err != nil {
+		return p.all(o.failed(ctx, first, err))
+	}
+	answers, err := answersOf(len(p), answer)
+	if err != nil {
+		return p.all(invalid(err))
+	}
+	outcomes := make([]any, len(p))
+	for i, a := range p {
+		outcomes[i] = startOf(a, answers[i])
+	}
+	return outcomes
+}
+
+// submitEach sends each order of a parcel by itself. A panic of one of the calls is
+// the caller's.
+func (o *Orders) submitEach(ctx context.Context, agent *line, p parcel) []any {
+	outcomes := make([]any, len(p))
+	panics := make([]any, len(p))
 	var calls sync.WaitGroup
 	for i, a := range p {
-		calls.Go(func() { outcomes[i] = o.submit(ctx, agent, a) })
+		calls.Go(func() {
+			defer func() { panics[i] = recover() }()
+			outcomes[i] = o.submit(ctx, agent, a)
+		})
 	}
 	calls.Wait()
+	for _, what := range panics {
+		if what != nil {
+			panic(what)
+		}
+	}
 	return outcomes
 }
 
@@ -127,17 +161,6 @@ func submitTasks(p parcel) *controlv1.SubmitTasksRequest {
 	return req
 }
 
-// outcome reads what came of one order of a parcel.
-func (o *Orders) outcome(ctx context.Context, a handout.Submit, m *controlv1.SubmitOutcome) any {
-	if len(m.GetFailure()) > 0 {
-		return o.failed(ctx, a, rpc.Unpack(m.GetFailure()))
-	}
-	return handout.Accepted{
-		State: model.WorkerState(m.GetState()), Incarnation: a.Incarnation, Sequence: m.GetSequence(),
-		ExitCode: m.ExitCode, Error: m.GetError(),
-	}
-}
-
 // submit sends one order by itself.
 func (o *Orders) submit(ctx context.Context, agent *line, a handout.Submit) any {
 	answer, err := agent.client.SubmitTask(ctx, &controlv1.SubmitTaskRequest{
@@ -147,29 +170,12 @@ func (o *Orders) submit(ctx context.Context, agent *line, a handout.Submit) any 
 	if err != nil {
 		return o.failed(ctx, a, err)
 	}
-	w := answer.GetWorker()
-	return handout.Accepted{
-		State: model.WorkerState(w.GetState()), Incarnation: a.Incarnation, Sequence: answer.GetSequence(),
-		ExitCode: w.ExitCode, Error: w.GetError(),
-	}
+	return acceptedOf(a, answer.GetSequence(), answer.GetWorker())
 }
 
 // failed reads what an order has failed with.
 func (o *Orders) failed(ctx context.Context, a handout.Submit, err error) any {
 	f := rpc.FromStatus(err)
 	o.log.DebugContext(ctx, "a submit failed", "worker", a.Worker, "executor", a.Executor, "attempt", a.Attempt, "error", f)
-	if definite(f) {
-		return handout.Refused{Reason: f.Reason, Message: f.Message}
-	}
-	return handout.Unknown{Message: f.Message}
-}
-
-// definite says whether the agent itself refused. What gRPC says in its place,
-// an agent in trouble, or another program at its address that does not know the
-// call, leaves open whether the order was taken.
-func definite(f *fault.Error) bool {
-	if f.Reason == fault.ReasonUnsupported {
-		return false
-	}
-	return f.Kind == fault.Invalid || f.Kind == fault.Precondition || f.Kind == fault.Conflict
+	return refusalOf(f)
 }

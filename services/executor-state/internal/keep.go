@@ -79,7 +79,13 @@ func (h *Heartbeats) Run(ctx context.Context) error {
 	for range keepersAtOnce {
 		keepers.Go(func() {
 			for sessions := h.due.next(ctx); len(sessions) > 0; sessions = h.due.next(ctx) {
-				h.keep(ctx, sessions)
+				if h.loop.Guard("heartbeats", func() { h.keep(ctx, sessions) }) {
+					continue
+				}
+				for _, s := range sessions {
+					s.line.end(fault.New(fault.Internal, fault.ReasonInternal, "the replica failed to keep the executor present"))
+					s.rest()
+				}
 			}
 		})
 	}
@@ -105,7 +111,7 @@ func (h *Heartbeats) keep(ctx context.Context, sessions []*session) {
 		case s.lease == 0:
 			unknown = append(unknown, s)
 		case s.returning && s.workers.count() == 0, !since.IsZero() && s.strays != doubtful:
-			go s.tellAgain()
+			s.aside(s.tellAgain)
 		default:
 			leased = append(leased, s)
 		}
@@ -132,7 +138,7 @@ func (h *Heartbeats) find(ctx context.Context, sessions []*session) (found []*se
 		case err != nil:
 			s.kept(false) // this replica's view is not there yet
 		case s.lease == 0:
-			go s.join()
+			s.aside(s.join)
 		default:
 			found = append(found, s)
 		}
@@ -165,7 +171,7 @@ func (h *Heartbeats) renew(ctx context.Context, sessions []*session) {
 			renewed = append(renewed, s)
 		case errors.Is(err, store.ErrLeaseNotFound):
 			s.lease = 0
-			go s.join()
+			s.aside(s.join)
 		default:
 			if failures++; failures == 1 {
 				h.log.Debug("heartbeats did not reach etcd", "executor", s.id, "error", err)

@@ -7,6 +7,7 @@ import (
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	"berth.dev/pkg/model"
+	"berth.dev/pkg/wire"
 )
 
 // living are the workers that live on an executor, as the reports of one stream
@@ -50,7 +51,7 @@ func (l *living) reported(r *controlv1.ExecutorReport) {
 	for _, w := range r.GetWorkers() {
 		seat := model.Seat{Index: w.GetIndex(), Number: w.GetNumber()}
 		of := instance{model.Worker{Job: w.GetJob(), Stage: w.GetStage(), Seat: seat}, w.GetEpoch()}
-		if model.WorkerState(w.GetState()).Terminal() {
+		if wire.WorkerState(w.GetState()).Terminal() {
 			delete(l.set, of)
 		} else {
 			l.set[of] = struct{}{}

@@ -9,6 +9,8 @@ import (
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/wire"
 )
 
 // The bounds of forwarded reports.
@@ -28,6 +30,9 @@ const (
 type Reports struct {
 	handout controlv1.HandoutClient
 	waiting chan waitingReport
+	// Guard calls what handles the assigner's answers, and reports whether it
+	// returned; by default it only calls.
+	Guard func(peer string, fn func()) bool
 }
 
 type waitingReport struct {
@@ -37,7 +42,10 @@ type waitingReport struct {
 
 // NewReports forwards through a gateway; Run runs it.
 func NewReports(gateway grpc.ClientConnInterface) *Reports {
-	return &Reports{controlv1.NewHandoutClient(gateway), make(chan waitingReport, reportsWaiting)}
+	return &Reports{
+		handout: controlv1.NewHandoutClient(gateway), waiting: make(chan waitingReport, reportsWaiting),
+		Guard: func(_ string, fn func()) bool { fn(); return true },
+	}
 }
 
 // Forward brings a report to the assigner and waits for its answer. Without
@@ -69,7 +77,9 @@ func (r *Reports) Run(ctx context.Context) error {
 			defer func() { done <- struct{}{} }()
 			var next *waitingReport
 			for ctx.Err() == nil {
-				next = r.call(ctx, next)
+				first := next
+				next = nil
+				r.Guard(model.ServiceAssigner, func() { next = r.call(ctx, first) })
 			}
 		}()
 	}
@@ -136,19 +146,24 @@ func (r *Reports) call(ctx context.Context, first *waitingReport) (next *waiting
 	if len(request.Reports) == 0 {
 		return nil
 	}
+	defer func() {
+		for _, i := range b.place {
+			close(b.waiting[i].answer)
+		}
+	}()
 	ctx, cancel := context.WithTimeout(ctx, reportCallLimit)
 	defer cancel()
 	answer, err := r.handout.ReportWorkers(ctx, request)
-	if err == nil {
-		for _, a := range answer.GetAnswers() {
-			if i, ok := b.place[a.GetExecutor()]; ok {
-				b.waiting[i].answer <- a
-				delete(b.place, a.GetExecutor())
-			}
-		}
+	if err != nil {
+		return next
 	}
-	for _, i := range b.place {
-		close(b.waiting[i].answer)
+	for _, a := range answer.GetAnswers() {
+		i, ok := b.place[a.GetExecutor()]
+		if !ok || wire.CheckReportAnswer(a, len(b.waiting[i].report.GetWorkers())) != nil {
+			continue // as one that is missing
+		}
+		b.waiting[i].answer <- a
+		delete(b.place, a.GetExecutor())
 	}
 	return next
 }

@@ -27,7 +27,9 @@ func (h handout) ReportWorkers(ctx context.Context, req *controlv1.ReportWorkers
 }
 
 func newReports(report func(context.Context, *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer, error)) *Reports {
-	return &Reports{handout{report: report}, make(chan waitingReport, reportsWaiting)}
+	r := NewReports(nil)
+	r.handout = handout{report: report}
+	return r
 }
 
 // all answers every report.

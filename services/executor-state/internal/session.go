@@ -11,6 +11,7 @@ import (
 	controlv1 "berth.dev/api/berth/control/v1"
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
+	"berth.dev/pkg/wire"
 	"berth.dev/services/executor-state/inventory"
 )
 
@@ -87,6 +88,34 @@ func (h *Heartbeats) begin(ctx context.Context, first *controlv1.HeartbeatReques
 
 // take takes in what the agent has sent: nil for the same once more.
 func (s *session) take(m *controlv1.HeartbeatRequest) {
+	s.guard(func() { s.received(m) })
+}
+
+// guard calls fn, and ends the stream if it panics. It reports whether fn returned.
+func (s *session) guard(fn func()) bool {
+	if s.h.loop.Guard("executor "+s.id, fn) {
+		return true
+	}
+	s.line.end(fault.New(fault.Internal, fault.ReasonInternal, "the replica failed to handle the heartbeat"))
+	return false
+}
+
+// aside runs what a beat takes beside the keepers, which ends with the beat.
+func (s *session) aside(fn func()) {
+	go func() {
+		if !s.guard(fn) {
+			s.rest()
+		}
+	}()
+}
+
+func (s *session) received(m *controlv1.HeartbeatRequest) {
+	if s.last.IsZero() {
+		if err := wire.CheckExecutor("id", s.id, "incarnation", s.incarnation); err != nil {
+			s.line.end(err)
+			return
+		}
+	}
 	if m != nil && (m.GetId() != s.id || m.GetIncarnation() != s.incarnation) {
 		s.line.end(fault.New(fault.Invalid, fault.ReasonInvalid, "one stream is for one executor and incarnation"))
 		return
@@ -98,8 +127,12 @@ func (s *session) take(m *controlv1.HeartbeatRequest) {
 	s.last = now
 	r := m.GetReport()
 	if r != nil {
-		s.workers.reported(r)
 		r.Executor, r.Incarnation = s.id, s.incarnation
+		if err := wire.CheckReport(r); err != nil {
+			s.line.end(err)
+			return
+		}
+		s.workers.reported(r)
 		if !s.forward(r) {
 			s.line.end(fault.New(fault.Exhausted, fault.ReasonOverloaded, "%d reports wait already", reportBacklog))
 			return
@@ -174,14 +207,14 @@ func (s *session) suspect() {
 	case s.address != "":
 		s.h.gone.Suspect(departure{id: s.id, address: s.address, incarnation: s.incarnation, lease: s.lease})
 	default:
-		go func() {
+		go s.guard(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), peekTimeout)
 			defer cancel()
 			_ = s.h.peek(ctx, func(c *inventory.Core) { s.locate(c) }) // without an answer its etcd lease tells
 			if s.address != "" {
 				s.suspect()
 			}
-		}()
+		})
 	}
 }
 
@@ -214,7 +247,7 @@ func (s *session) forward(r *controlv1.ExecutorReport) bool {
 	s.reports = append(s.reports, r)
 	if !s.forwarding {
 		s.forwarding = true
-		go s.forwardAll()
+		go s.guard(s.forwardAll)
 	}
 	return true
 }

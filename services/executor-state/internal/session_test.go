@@ -17,6 +17,7 @@ import (
 	controlv1 "berth.dev/api/berth/control/v1"
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/pkg/fault"
+	"berth.dev/pkg/loop"
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/store"
 	"berth.dev/services/executor-state/inventory"
@@ -264,6 +265,47 @@ func TestExecutorState10StraysAreAnnounced(t *testing.T) {
 	})
 }
 
+// What an agent sends that cannot be is refused with the field named, before anything
+// of it is used.
+func TestAnInvalidReportEndsTheStream(t *testing.T) {
+	for name, m := range map[string]*controlv1.HeartbeatRequest{
+		"a negative sequence": {Id: "a", Report: &controlv1.ExecutorReport{Sequence: -1}},
+		"a worker of no name": {Id: "a", Report: &controlv1.ExecutorReport{Sequence: 1, Complete: true, Workers: []*controlv1.WorkerReport{{}}}},
+		"a nil worker":        {Id: "a", Report: &controlv1.ExecutorReport{Sequence: 1, Complete: true, Workers: []*controlv1.WorkerReport{nil}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			play(t, func(t *testing.T, s *session, _ *renewals, _ *Agents) {
+				m.Incarnation = s.incarnation
+				if _, err := s.sends(m); fault.Of(err).Kind != fault.Invalid || len(fault.Of(err).Fields) != 1 {
+					t.Errorf("it ended with %v", err)
+				}
+				if s.workers.count() != 0 {
+					t.Errorf("%d workers live there", s.workers.count())
+				}
+			})
+		})
+	}
+}
+
+// An agent whose message makes the handler panic loses its stream. The replica goes on.
+func TestAPanicEndsTheStreamOfOneAgent(t *testing.T) {
+	play(t, func(t *testing.T, s *session, _ *renewals, _ *Agents) {
+		h := s.h
+		broken := h.begin(t.Context(), &controlv1.HeartbeatRequest{Id: "b", Incarnation: 1}, newBack())
+		broken.workers = nil // as a defect would have it
+		if _, err := broken.sends(&controlv1.HeartbeatRequest{Id: "b", Incarnation: 1, Report: &controlv1.ExecutorReport{Sequence: 1}}); !fault.Is(err, fault.ReasonInternal) {
+			t.Errorf("its stream ended with %v", err)
+		}
+		if panics := h.loop.Status().Panics; len(panics) != 1 || panics[0].Peer != "executor b" {
+			t.Errorf("panics %v", panics)
+		}
+		time.Sleep(time.Second) // of the test's own time
+		if answer, err := s.sends(nil); err != nil || !answer.GetPresent() {
+			t.Errorf("another agent is answered %v, %v", answer, err)
+		}
+	})
+}
+
 // The figures of heartbeats are those of any replica: here of one that does not
 // even lead.
 func TestHeartbeatFigures(t *testing.T) {
@@ -304,7 +346,7 @@ func TestReportsThatWaitAreOne(t *testing.T) {
 		var running sync.WaitGroup
 		running.Go(func() { _ = r.Run(ctx) })
 		answers := newBack()
-		s := &session{h: &Heartbeats{reports: r}, ctx: ctx, line: answers, id: "a", workers: newLiving()}
+		s := &session{h: &Heartbeats{reports: r, loop: loop.New(loop.Config[*inventory.Core]{})}, ctx: ctx, line: answers, id: "a", workers: newLiving()}
 		report := func(sequence int64, complete bool, states ...berthv1.Assignment_State) {
 			m := &controlv1.ExecutorReport{Executor: "a", Sequence: sequence, Complete: complete}
 			for _, state := range states {

@@ -11,7 +11,6 @@ import (
 	"google.golang.org/grpc"
 
 	controlv1 "berth.dev/api/berth/control/v1"
-	"berth.dev/pkg/fault"
 	"berth.dev/pkg/loop"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/replica"
@@ -43,9 +42,9 @@ func NewCalls(gateway grpc.ClientConnInterface, tracer trace.Tracer, log *slog.L
 func (c *Calls) Perform(t *loop.Term, _ *queue.Core, action model.Action) {
 	switch a := action.(type) {
 	case queue.SendPass:
-		inPlaceOf(&c.endPass, t, func(ctx context.Context) { c.pass(ctx, t, a) })
+		inPlaceOf(&c.endPass, t, model.ServiceExecutorState, passed(a, errPanicked), func(ctx context.Context) { c.pass(ctx, t, a) })
 	case queue.HandOver:
-		inPlaceOf(&c.endHandOver, t, func(ctx context.Context) { c.handOver(ctx, t, a) })
+		inPlaceOf(&c.endHandOver, t, model.ServiceAssigner, handedOver(a, errPanicked), func(ctx context.Context) { c.handOver(ctx, t, a) })
 	default:
 		panic(fmt.Sprintf("registry: unknown action %T", action))
 	}
@@ -53,11 +52,11 @@ func (c *Calls) Perform(t *loop.Term, _ *queue.Core, action model.Action) {
 
 // inPlaceOf makes a call, and ends the one before it: should that be under way still,
 // nobody waits for its outcome any more.
-func inPlaceOf(end *context.CancelFunc, t *loop.Term, call func(ctx context.Context)) {
+func inPlaceOf(end *context.CancelFunc, t *loop.Term, peer string, dropped model.Event, call func(ctx context.Context)) {
 	(*end)()
 	ended, cancel := context.WithCancel(context.Background())
 	*end = cancel
-	t.Go(func(ctx context.Context) {
+	t.Go(peer, dropped, func(ctx context.Context) {
 		ctx, stop := context.WithCancel(ctx)
 		defer stop()
 		defer context.AfterFunc(ended, stop)()
@@ -78,20 +77,15 @@ func (c *Calls) pass(ctx context.Context, t *loop.Term, pass queue.SendPass) {
 	if ctx.Err() != nil {
 		return
 	}
-	done := queue.PassDone{Pass: pass.Pass, Remembers: answer.GetRemembers()}
-	if err != nil {
-		// A definite error grants nothing: every entry waits for the next pass.
-		c.log.WarnContext(traced, "a pass was refused", "pass", pass.Pass, "error", err)
-		for _, e := range pass.Entries {
-			done.Outcomes = append(done.Outcomes, queue.Outcome{UID: e.UID, Result: queue.Behind, Reason: fault.Of(err).Reason, Message: err.Error()})
-		}
+	done := passed(pass, err)
+	if err == nil {
+		done, err = passOf(pass, answer)
 	}
-	for _, o := range answer.GetOutcomes() {
-		done.Outcomes = append(done.Outcomes, queue.Outcome{
-			UID: o.GetUid(), Result: queue.Result(o.GetResult()), Lease: o.GetLease(),
-			Reason: fault.Reason(o.GetReason()), Message: o.GetMessage(), Fitting: int(o.GetFitting()),
-		})
-		if o.GetResult() == controlv1.PassOutcome_GRANTED {
+	if err != nil {
+		c.log.WarnContext(traced, "a pass was refused", "pass", pass.Pass, "error", err)
+	}
+	for _, o := range done.Outcomes {
+		if o.Result == queue.Granted {
 			granted()
 		}
 	}
@@ -122,17 +116,12 @@ func (c *Calls) handOver(ctx context.Context, t *loop.Term, over queue.HandOver)
 	if ctx.Err() != nil {
 		return
 	}
-	done := queue.HandedOver{Call: over.Call}
+	done := handedOver(over, err)
+	if err == nil {
+		done, err = handOverOf(over, answer)
+	}
 	if err != nil {
 		c.log.WarnContext(ctx, "a hand-over was refused", "tasks", len(over.Tasks), "error", err)
-		for _, task := range over.Tasks {
-			done.Outcomes = append(done.Outcomes, queue.TaskOutcome{UID: task.UID, Reason: fault.Of(err).Reason})
-		}
-	}
-	for _, o := range answer.GetOutcomes() {
-		done.Outcomes = append(done.Outcomes, queue.TaskOutcome{
-			UID: o.GetUid(), Taken: o.GetResult() == controlv1.CreateOutcome_TAKEN, Reason: fault.Reason(o.GetReason()),
-		})
 	}
 	t.Post(done)
 }

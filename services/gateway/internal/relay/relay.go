@@ -230,8 +230,8 @@ func (r *relay) hand(m *controlv1.RelayAnswer) {
 		if a == nil {
 			continue
 		}
-		if failure := rpc.Unpack(one.GetFailure()); failure != nil {
-			a.end(failure)
+		if len(one.GetFailure()) > 0 {
+			a.end(rpc.Unpack(one.GetFailure()))
 		} else {
 			a.end(io.EOF)
 		}

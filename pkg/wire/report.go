@@ -1,0 +1,147 @@
+package wire
+
+import (
+	"fmt"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+)
+
+// The bounds of what an agent may say of its workers. Each is far above what an
+// agent of this version sends.
+const (
+	// MaxReportedWorkers is how many workers one report may list.
+	MaxReportedWorkers = 100_000
+	// maxReportedError is how long the error of one worker may be, in bytes.
+	maxReportedError = 64 << 10
+	// maxSequence bounds the sequence of an agent: one that counts from 1 never
+	// reaches it.
+	maxSequence = 1 << 53
+
+	maxExecutorID = 253
+	maxWorkerName = 128
+	maxWorkerUID  = 128
+)
+
+// WorkerState reads a worker state that a peer sent. A number that names no state
+// is WorkerUnset.
+func WorkerState(s berthv1.Assignment_State) model.WorkerState {
+	if _, known := berthv1.Assignment_State_name[int32(s)]; !known {
+		return model.WorkerUnset
+	}
+	return model.WorkerState(s)
+}
+
+// AgentState reads the state of a worker that an agent sent. It refuses states that
+// an agent cannot report.
+func AgentState(field string, s berthv1.Assignment_State) (model.WorkerState, error) {
+	state := WorkerState(s)
+	if !state.Reportable() {
+		return state, fault.BadField(fault.ReasonInvalid, field, "%d is not a state that an agent reports", int32(s))
+	}
+	return state, nil
+}
+
+// CheckOutcome checks what an agent says of one worker beside its name: the
+// sequence of its answer, the exit code and the error.
+func CheckOutcome(sequence int64, state model.WorkerState, exitCode *int32, problem string) error {
+	switch {
+	case sequence < 0 || sequence > maxSequence:
+		return fault.BadField(fault.ReasonInvalid, "sequence", "must be between 0 and %d, got %d", int64(maxSequence), sequence)
+	case exitCode != nil && !state.Terminal():
+		return fault.BadField(fault.ReasonInvalid, "exit_code", "must be absent while the worker is %s", state)
+	case len(problem) > maxReportedError:
+		return fault.BadField(fault.ReasonTooLarge, "error", "must have at most %d bytes, has %d", maxReportedError, len(problem))
+	}
+	return nil
+}
+
+// CheckExecutor checks the ID and the incarnation that an agent names itself by.
+func CheckExecutor(field, id, incarnationField string, incarnation int64) error {
+	switch {
+	case !validName(id, maxExecutorID):
+		return fault.BadField(fault.ReasonBadName, field, "%.64q is not an executor ID", id)
+	case incarnation <= 0:
+		return fault.BadField(fault.ReasonInvalid, incarnationField, "must be positive, got %d", incarnation)
+	}
+	return nil
+}
+
+// CheckReportAnswer checks the assigner's answer to a report of so many workers.
+func CheckReportAnswer(a *controlv1.ExecutorReportAnswer, workers int) error {
+	switch {
+	case a.GetStrays() < 0:
+		return fault.BadField(fault.ReasonInvalid, "strays", "must not be negative, got %d", a.GetStrays())
+	case a.GetTerm() < 0:
+		return fault.BadField(fault.ReasonInvalid, "term", "must not be negative, got %d", a.GetTerm())
+	case len(a.GetEnded()) > workers:
+		return fault.BadField(fault.ReasonInvalid, "ended", "must be at most %d, got %d", workers, len(a.GetEnded()))
+	}
+	return nil
+}
+
+// CheckReport checks a report of an agent before anything of it is used. A worker
+// in a state that this version does not know is no error: a newer agent may know
+// more of them.
+func CheckReport(r *controlv1.ExecutorReport) error {
+	if r == nil {
+		return fault.BadField(fault.ReasonRequired, "report", "is required")
+	}
+	if err := CheckExecutor("report.executor", r.GetExecutor(), "report.incarnation", r.GetIncarnation()); err != nil {
+		return err
+	}
+	switch {
+	case r.GetSequence() < 0 || r.GetSequence() > maxSequence:
+		return fault.BadField(fault.ReasonInvalid, "report.sequence", "must be between 0 and %d, got %d", int64(maxSequence), r.GetSequence())
+	case len(r.GetWorkers()) > MaxReportedWorkers:
+		return fault.BadField(fault.ReasonTooLarge, "report.workers", "must be at most %d, got %d", MaxReportedWorkers, len(r.GetWorkers()))
+	}
+	for i, w := range r.GetWorkers() {
+		if field, problem := checkWorker(w); problem != "" {
+			return fault.BadField(fault.ReasonInvalid, fmt.Sprintf("report.workers[%d]%s", i, field), "%s", problem)
+		}
+	}
+	return nil
+}
+
+// checkWorker names the field of a worker that is wrong, and what is wrong with it.
+func checkWorker(w *controlv1.WorkerReport) (field, problem string) {
+	state := WorkerState(w.GetState())
+	switch {
+	case w == nil:
+		return "", "is required"
+	case !validName(w.GetJob(), maxWorkerName):
+		return ".job", fmt.Sprintf("%.64q is not a name", w.GetJob())
+	case !validName(w.GetStage(), maxWorkerName):
+		return ".stage", fmt.Sprintf("%.64q is not a name", w.GetStage())
+	case w.GetIndex() < 0:
+		return ".index", fmt.Sprintf("must not be negative, got %d", w.GetIndex())
+	case w.GetNumber() < 0:
+		return ".number", fmt.Sprintf("must not be negative, got %d", w.GetNumber())
+	case w.GetEpoch() <= 0:
+		return ".epoch", fmt.Sprintf("must be positive, got %d", w.GetEpoch())
+	case len(w.GetUid()) > maxWorkerUID:
+		return ".uid", fmt.Sprintf("must have at most %d bytes, has %d", maxWorkerUID, len(w.GetUid()))
+	case len(w.GetError()) > maxReportedError:
+		return ".error", fmt.Sprintf("must have at most %d bytes, has %d", maxReportedError, len(w.GetError()))
+	case w.ExitCode != nil && !state.Terminal() && state != model.WorkerUnset:
+		return ".exit_code", fmt.Sprintf("must be absent while the worker is %s", state)
+	}
+	return "", ""
+}
+
+// validName accepts up to max of [A-Za-z0-9._-], the first alphanumeric.
+func validName(name string, max int) bool {
+	if name == "" || len(name) > max {
+		return false
+	}
+	for i, c := range []byte(name) {
+		alphanumeric := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		if !alphanumeric && (i == 0 || c != '.' && c != '_' && c != '-') {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,102 @@
+package wire_test
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/wire"
+)
+
+func goodReport() *controlv1.ExecutorReport {
+	code := int32(9)
+	return &controlv1.ExecutorReport{Executor: "e", Incarnation: 3, Sequence: 1, Workers: []*controlv1.WorkerReport{
+		{Job: "j", Stage: "s", Epoch: 5, Uid: "5-1", State: berthv1.Assignment_RUNNING},
+		{Job: "j", Stage: "s", Index: 1, Epoch: 5, Uid: "5-1", State: berthv1.Assignment_FAILED, ExitCode: &code, Error: "exited with 9"},
+	}}
+}
+
+// A report is refused for the first field that cannot be, which is named.
+func TestAReportIsCheckedBeforeItIsUsed(t *testing.T) {
+	if err := wire.CheckReport(goodReport()); err != nil {
+		t.Fatal(err)
+	}
+	code := int32(1)
+	for field, change := range map[string]func(*controlv1.ExecutorReport){
+		"report.executor":    func(r *controlv1.ExecutorReport) { r.Executor = "../e" },
+		"report.incarnation": func(r *controlv1.ExecutorReport) { r.Incarnation = 0 },
+		"report.sequence":    func(r *controlv1.ExecutorReport) { r.Sequence = math.MaxInt64 },
+		"report.workers": func(r *controlv1.ExecutorReport) {
+			r.Workers = make([]*controlv1.WorkerReport, wire.MaxReportedWorkers+1)
+		},
+		"report.workers[1]":           func(r *controlv1.ExecutorReport) { r.Workers[1] = nil },
+		"report.workers[0].job":       func(r *controlv1.ExecutorReport) { r.Workers[0].Job = strings.Repeat("j", 129) },
+		"report.workers[0].stage":     func(r *controlv1.ExecutorReport) { r.Workers[0].Stage = "" },
+		"report.workers[0].index":     func(r *controlv1.ExecutorReport) { r.Workers[0].Index = -1 },
+		"report.workers[0].number":    func(r *controlv1.ExecutorReport) { r.Workers[0].Number = -1 },
+		"report.workers[0].epoch":     func(r *controlv1.ExecutorReport) { r.Workers[0].Epoch = 0 },
+		"report.workers[0].uid":       func(r *controlv1.ExecutorReport) { r.Workers[0].Uid = strings.Repeat("u", 129) },
+		"report.workers[0].error":     func(r *controlv1.ExecutorReport) { r.Workers[0].Error = strings.Repeat("x", 65<<10) },
+		"report.workers[0].exit_code": func(r *controlv1.ExecutorReport) { r.Workers[0].ExitCode = &code },
+	} {
+		r := goodReport()
+		change(r)
+		f := fault.Of(wire.CheckReport(r))
+		if f == nil || f.Kind != fault.Invalid || len(f.Fields) != 1 || f.Fields[0].Name != field {
+			t.Errorf("%s: %v", field, f)
+		}
+	}
+	if wire.CheckReport(nil) == nil {
+		t.Error("no report is a report")
+	}
+}
+
+// A state of a newer agent is none that is known here, whatever its number is cut to.
+func TestAStateOfNoNameIsUnset(t *testing.T) {
+	for _, s := range []berthv1.Assignment_State{-1, 256 + berthv1.Assignment_COMPLETED, 4711, 0} {
+		if got := wire.WorkerState(s); got != model.WorkerUnset {
+			t.Errorf("%d is %v", s, got)
+		}
+	}
+	for s := range berthv1.Assignment_State_name {
+		if got := wire.WorkerState(berthv1.Assignment_State(s)); int32(got) != s {
+			t.Errorf("%d is %v", s, got)
+		}
+	}
+}
+
+// What passes the check holds the bounds that its users rest on.
+func FuzzExecutorReport(f *testing.F) {
+	for _, r := range []*controlv1.ExecutorReport{
+		goodReport(), {}, {Executor: "e", Incarnation: 1, Sequence: 1, Complete: true, Workers: []*controlv1.WorkerReport{{}}},
+		{Executor: "e", Incarnation: math.MaxInt64, Sequence: math.MaxInt64, Workers: []*controlv1.WorkerReport{{Job: "j", Stage: "s", Epoch: 1, State: 4711}}},
+	} {
+		text, err := proto.Marshal(r)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		r := &controlv1.ExecutorReport{}
+		if proto.Unmarshal(text, r) != nil || wire.CheckReport(r) != nil {
+			return
+		}
+		if r.GetIncarnation() <= 0 || r.GetSequence() < 0 || len(r.GetExecutor()) > 253 || r.GetExecutor() == "" {
+			t.Errorf("passed: %v", r)
+		}
+		for _, w := range r.GetWorkers() {
+			state := wire.WorkerState(w.GetState())
+			_ = state.String() // every state has a name
+			if w.GetIndex() < 0 || w.GetNumber() < 0 || w.GetEpoch() <= 0 || strings.ContainsAny(w.GetJob()+w.GetStage(), "/\x00") {
+				t.Errorf("passed: %v", w)
+			}
+		}
+	})
+}

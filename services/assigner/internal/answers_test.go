@@ -1,0 +1,164 @@
+package internal
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/agent/agenttest"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/loop"
+	"berth.dev/pkg/loop/looptest"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/rpc"
+	"berth.dev/pkg/store"
+	"berth.dev/services/assigner/handout"
+)
+
+// Whatever an agent answers, the assigner lives, and the answer is a failed attempt.
+func TestAnInvalidAnswerOfAnAgentIsAFailedAttempt(t *testing.T) {
+	for _, lie := range agenttest.Lies() {
+		t.Run(lie.Name, func(t *testing.T) {
+			liar := agenttest.Serve(t, lie.Script)
+			o := newOrders(t)
+			for _, p := range []parcel{
+				{orderTo(liar.Address, "u", "e", 0)},
+				{orderTo(liar.Address, "u", "e", 0), orderTo(liar.Address, "u", "e", 1)},
+			} {
+				if len(p) == 1 && lie.Script.Submit == nil {
+					continue
+				}
+				for i, outcome := range o.submitAll(t.Context(), p) {
+					if !unknown(outcome) {
+						t.Errorf("order %d of %d is %#v", i, len(p), outcome)
+					}
+				}
+			}
+			if lie.Script.Stop == nil {
+				return
+			}
+			if result := o.stop(t.Context(), handout.Stop{Executor: "e", Address: liar.Address, Timeout: 10 * time.Second}); !unknown(result) {
+				t.Errorf("of a stop it is %#v", result)
+			}
+		})
+	}
+}
+
+// An agent that answers nil in place of outcomes is not to be had over gRPC, but an
+// answer is checked as if it were.
+func TestANilOutcomeIsInvalid(t *testing.T) {
+	if got := startOf(handout.Submit{}, nil); !unknown(got) {
+		t.Errorf("%#v", got)
+	}
+	if got := acceptedOf(handout.Submit{}, 1, nil); !unknown(got) {
+		t.Errorf("%#v", got)
+	}
+	if got := stopOf(nil); !unknown(got) {
+		t.Errorf("%#v", got)
+	}
+}
+
+// A refusal of permission is one whoever says so at the agent's address.
+func TestPermissionDeniedIsARefusal(t *testing.T) {
+	liar := agenttest.Serve(t, agenttest.Denial())
+	o := newOrders(t)
+	for _, outcome := range o.submitAll(t.Context(), parcel{orderTo(liar.Address, "u", "e", 0), orderTo(liar.Address, "u", "e", 1)}) {
+		if !refused(fault.ReasonPermissionDenied)(outcome) {
+			t.Errorf("%#v", outcome)
+		}
+	}
+	if result := o.stop(t.Context(), handout.Stop{Executor: "e", Address: liar.Address, Timeout: 10 * time.Second}); !refused(fault.ReasonPermissionDenied)(result) {
+		t.Errorf("of a stop it is %#v", result)
+	}
+}
+
+// The reason of a refusal becomes a label and a part of records: it is bounded.
+func TestAnAgentMakesUpNoReasons(t *testing.T) {
+	long := make([]byte, 1000)
+	for i := range long {
+		long[i] = 'A'
+	}
+	for given, want := range map[fault.Reason]fault.Reason{
+		"NOT_ALLOWED": "NOT_ALLOWED", "": fault.ReasonInvalid, "two words": fault.ReasonInvalid, fault.Reason(long): fault.ReasonInvalid,
+	} {
+		if got := refusalOf(fault.New(fault.Precondition, given, "no")); !refused(want)(got) {
+			t.Errorf("%.20q is %#v", given, got)
+		}
+	}
+}
+
+// A call to an agent that panics is a finding about that agent, and the core learns
+// that its outcome is unknown.
+func TestAPanicOfACallIsAFinding(t *testing.T) {
+	s := store.NewFake(store.FakeConfig{})
+	l := looptest.Start(t, s, model.ServiceAssigner, func() *handout.Core { return handout.New(handout.Config{}) },
+		func(*loop.Term, *handout.Core, model.Action) {})
+	if l.Guard("executor e", func() { panic("a lie") }) {
+		t.Error("a panic counts as a return")
+	}
+	findings, err := NewHandout(l).HandoutFindings(t.Context(), &berthv1.ListFindingsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(findings.GetFindings()) != 1 || findings.GetFindings()[0].GetKind() != loop.FindingPeerPanic || findings.GetFindings()[0].GetObject() != "executor e" {
+		t.Errorf("findings %v", findings.GetFindings())
+	}
+}
+
+// Reports that cannot be true are refused before the core sees them, and those beside
+// them are taken.
+func TestAnInvalidReportIsLeftOut(t *testing.T) {
+	s := store.NewFake(store.FakeConfig{})
+	looptest.Write(t, s, &model.Executor{ID: "e", Address: "a:1", Ordinal: 1, Incarnation: 3})
+	l := looptest.Start(t, s, model.ServiceAssigner, func() *handout.Core { return handout.New(handout.Config{}) }, NewOrders(nil, slog.New(slog.DiscardHandler)).Perform)
+	h := NewHandout(l)
+	bad := &controlv1.ExecutorReport{Executor: "e", Incarnation: 3, Sequence: -1, Complete: true}
+	if _, err := h.ReportWorkers(t.Context(), &controlv1.ReportWorkersRequest{Reports: []*controlv1.ExecutorReport{bad}}); !fault.Is(err, fault.ReasonInvalid) {
+		t.Errorf("alone it is %v", err)
+	}
+	good := &controlv1.ExecutorReport{Executor: "e", Incarnation: 3, Sequence: 1, Complete: true}
+	answer, err := h.ReportWorkers(t.Context(), &controlv1.ReportWorkersRequest{Reports: []*controlv1.ExecutorReport{bad, nil, good}})
+	if err != nil || len(answer.GetAnswers()) != 1 || answer.GetAnswers()[0].GetExecutor() != "e" {
+		t.Errorf("answered %v, %v", answer, err)
+	}
+}
+
+// What an agent answers is checked whatever it is.
+func FuzzAgentAnswers(f *testing.F) {
+	f.Add(int32(3), int64(1), false, int32(0), "", []byte(nil))
+	f.Add(int32(7), int64(2), true, int32(9), "exited with 9", []byte(nil))
+	f.Add(int32(0), int64(0), false, int32(0), "", []byte{0x12, 0x01, 'x'})
+	f.Add(int32(259), int64(-1), true, int32(-1), "x", rpc.Pack(fault.New(fault.Conflict, fault.ReasonLowerTerm, "term 9 was seen")))
+	f.Fuzz(func(t *testing.T, state int32, sequence int64, exits bool, code int32, problem string, failure []byte) {
+		var exit *int32
+		if exits {
+			exit = &code
+		}
+		order := handout.Submit{Incarnation: 3}
+		for _, outcome := range []any{
+			startOf(order, &controlv1.SubmitOutcome{State: berthv1.Assignment_State(state), Sequence: sequence, ExitCode: exit, Error: problem, Failure: failure}),
+			acceptedOf(order, sequence, &controlv1.WorkerReport{State: berthv1.Assignment_State(state), ExitCode: exit, Error: problem}),
+			stopOf(&controlv1.StopTaskAnswer{Sequence: sequence, Worker: &controlv1.WorkerReport{State: berthv1.Assignment_State(state), ExitCode: exit, Error: problem}}),
+		} {
+			switch o := outcome.(type) {
+			case handout.Accepted:
+				if !o.State.Reportable() || o.Sequence < 0 || o.ExitCode != nil && !o.State.Terminal() {
+					t.Errorf("accepted %+v", o)
+				}
+			case handout.Ended:
+				if !o.State.Terminal() || !o.State.Reportable() {
+					t.Errorf("ended %+v", o)
+				}
+			case handout.Refused:
+				if len(o.Reason) > maxReason || o.Reason == "" {
+					t.Errorf("refused %+v", o)
+				}
+			case handout.Stopping, handout.Unknown:
+			default:
+				t.Errorf("the outcome is %#v", outcome)
+			}
+		}
+	})
+}

@@ -1,0 +1,133 @@
+package internal
+
+import (
+	"fmt"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	"berth.dev/pkg/fault"
+	"berth.dev/services/registry/queue"
+)
+
+// What other services answer is checked here before the core sees any of it. An
+// answer that is invalid counts as a definite error: it grants and takes nothing. What
+// was granted or taken all the same shows in the records.
+
+var errPanicked = fault.New(fault.Internal, fault.ReasonInternal, "the handling of the answer panicked")
+
+// maxAnswerText bounds a reason or a message of an answer, in bytes.
+const maxAnswerText = 4 << 10
+
+// passed is what a definite error leaves of a pass: it grants nothing, and every entry
+// waits for the next pass. A nil error leaves no outcomes.
+func passed(pass queue.SendPass, err error) queue.PassDone {
+	done := queue.PassDone{Pass: pass.Pass}
+	if err == nil {
+		return done
+	}
+	for _, e := range pass.Entries {
+		done.Outcomes = append(done.Outcomes, queue.Outcome{UID: e.UID, Result: queue.Behind, Reason: fault.Of(err).Reason, Message: err.Error()})
+	}
+	return done
+}
+
+// passOf reads the answer to a pass. With an error it is as that of a refused pass.
+func passOf(pass queue.SendPass, answer *controlv1.PassAnswer) (queue.PassDone, error) {
+	if err := checkPass(pass, answer); err != nil {
+		return passed(pass, err), err
+	}
+	done := queue.PassDone{Pass: pass.Pass, Remembers: answer.GetRemembers()}
+	for _, o := range answer.GetOutcomes() {
+		done.Outcomes = append(done.Outcomes, queue.Outcome{
+			UID: o.GetUid(), Result: queue.Result(o.GetResult()), Lease: o.GetLease(),
+			Reason: fault.Reason(o.GetReason()), Message: o.GetMessage(), Fitting: int(o.GetFitting()),
+		})
+	}
+	return done, nil
+}
+
+func checkPass(pass queue.SendPass, answer *controlv1.PassAnswer) error {
+	if got, most := len(answer.GetOutcomes()), len(pass.Entries); got > most {
+		return badAnswer("outcomes", "must be at most %d, got %d", most, got)
+	}
+	offered := make(map[string]bool, len(pass.Entries))
+	for _, e := range pass.Entries {
+		offered[e.UID] = true
+	}
+	for i, o := range answer.GetOutcomes() {
+		field := fmt.Sprintf("outcomes[%d]", i)
+		_, known := controlv1.PassOutcome_Result_name[int32(o.GetResult())]
+		switch {
+		case !offered[o.GetUid()]:
+			return badAnswer(field+".uid", "%.64q was not offered, or is answered twice", o.GetUid())
+		case !known || o.GetResult() == controlv1.PassOutcome_RESULT_UNSPECIFIED:
+			return badAnswer(field+".result", "%d is not a result", int32(o.GetResult()))
+		case o.GetResult() == controlv1.PassOutcome_GRANTED && o.GetLease() <= 0:
+			return badAnswer(field+".lease", "must be positive where it is granted, got %d", o.GetLease())
+		case o.GetFitting() < 0:
+			return badAnswer(field+".fitting", "must not be negative, got %d", o.GetFitting())
+		case len(o.GetReason())+len(o.GetMessage()) > maxAnswerText:
+			return badAnswer(field+".message", "must have at most %d bytes with its reason", maxAnswerText)
+		}
+		delete(offered, o.GetUid())
+	}
+	return nil
+}
+
+// handedOver is what a definite error leaves of a hand-over: no task is taken. A nil
+// error leaves no outcomes.
+func handedOver(over queue.HandOver, err error) queue.HandedOver {
+	done := queue.HandedOver{Call: over.Call}
+	if err == nil {
+		return done
+	}
+	for _, task := range over.Tasks {
+		done.Outcomes = append(done.Outcomes, queue.TaskOutcome{UID: task.UID, Reason: fault.Of(err).Reason})
+	}
+	return done
+}
+
+// handOverOf reads the answer to a hand-over. With an error it is as that of a refused
+// one.
+func handOverOf(over queue.HandOver, answer *controlv1.CreateTasksAnswer) (queue.HandedOver, error) {
+	if err := checkHandOver(over, answer); err != nil {
+		return handedOver(over, err), err
+	}
+	done := queue.HandedOver{Call: over.Call}
+	for _, o := range answer.GetOutcomes() {
+		done.Outcomes = append(done.Outcomes, queue.TaskOutcome{
+			UID: o.GetUid(), Taken: o.GetResult() == controlv1.CreateOutcome_TAKEN, Reason: fault.Reason(o.GetReason()),
+		})
+	}
+	return done, nil
+}
+
+func checkHandOver(over queue.HandOver, answer *controlv1.CreateTasksAnswer) error {
+	if got, asked := len(answer.GetOutcomes()), len(over.Tasks); got != asked {
+		return badAnswer("outcomes", "must be %d, got %d", asked, got)
+	}
+	asked := make(map[string]bool, len(over.Tasks))
+	for _, task := range over.Tasks {
+		asked[task.UID] = true
+	}
+	for i, o := range answer.GetOutcomes() {
+		field := fmt.Sprintf("outcomes[%d]", i)
+		switch {
+		case !asked[o.GetUid()]:
+			return badAnswer(field+".uid", "%.64q was not asked for, or is answered twice", o.GetUid())
+		case o.GetResult() != controlv1.CreateOutcome_TAKEN && o.GetResult() != controlv1.CreateOutcome_REFUSED:
+			return badAnswer(field+".result", "%d is not a result", int32(o.GetResult()))
+		case len(o.GetReason()) > maxAnswerText:
+			return badAnswer(field+".reason", "must have at most %d bytes", maxAnswerText)
+		}
+		delete(asked, o.GetUid())
+	}
+	return nil
+}
+
+// badAnswer is an answer that a service of another version, or a defect, has sent. It
+// is an internal error, and not one of whoever asked.
+func badAnswer(field, format string, args ...any) error {
+	f := fault.BadField(fault.ReasonInternal, field, format, args...)
+	f.Kind = fault.Internal
+	return f
+}

@@ -1,0 +1,71 @@
+package internal
+
+import (
+	"testing"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	"berth.dev/services/registry/queue"
+)
+
+// An answer that is not to the pass that was sent grants nothing: its entries wait for
+// the next one.
+func TestAnInvalidAnswerToAPassGrantsNothing(t *testing.T) {
+	pass := queue.SendPass{Pass: 4, Entries: []queue.PassEntry{{UID: "a"}, {UID: "b"}}}
+	granted := func(uid string) *controlv1.PassOutcome {
+		return &controlv1.PassOutcome{Uid: uid, Result: controlv1.PassOutcome_GRANTED, Lease: 9}
+	}
+	for name, answer := range map[string]*controlv1.PassAnswer{
+		"too many":         {Outcomes: []*controlv1.PassOutcome{granted("a"), granted("b"), granted("c")}},
+		"unknown uid":      {Outcomes: []*controlv1.PassOutcome{granted("a"), granted("x")}},
+		"twice":            {Outcomes: []*controlv1.PassOutcome{granted("a"), granted("a")}},
+		"nil outcome":      {Outcomes: []*controlv1.PassOutcome{granted("a"), nil}},
+		"no result":        {Outcomes: []*controlv1.PassOutcome{{Uid: "a"}}},
+		"unknown result":   {Outcomes: []*controlv1.PassOutcome{{Uid: "a", Result: 257}}},
+		"no lease":         {Outcomes: []*controlv1.PassOutcome{{Uid: "a", Result: controlv1.PassOutcome_GRANTED}}},
+		"negative fitting": {Outcomes: []*controlv1.PassOutcome{{Uid: "a", Result: controlv1.PassOutcome_NO_FIT, Fitting: -1}}},
+		"long message":     {Outcomes: []*controlv1.PassOutcome{{Uid: "a", Result: controlv1.PassOutcome_NO_FIT, Message: string(make([]byte, maxAnswerText+1))}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			done, err := passOf(pass, answer)
+			if err == nil || done.Pass != 4 || done.Remembers || len(done.Outcomes) != 2 {
+				t.Fatalf("%+v, %v", done, err)
+			}
+			for _, o := range done.Outcomes {
+				if o.Result != queue.Behind || o.Lease != 0 {
+					t.Errorf("%+v", o)
+				}
+			}
+		})
+	}
+	done, err := passOf(pass, &controlv1.PassAnswer{Remembers: true, Outcomes: []*controlv1.PassOutcome{granted("b")}})
+	if err != nil || !done.Remembers || len(done.Outcomes) != 1 || done.Outcomes[0].Result != queue.Granted || done.Outcomes[0].Lease != 9 {
+		t.Errorf("a good answer is %+v, %v", done, err)
+	}
+	if done, err := passOf(pass, nil); err != nil || len(done.Outcomes) != 0 {
+		t.Errorf("no outcomes are %+v, %v", done, err)
+	}
+}
+
+// An answer that is not to the hand-over that was sent takes nothing.
+func TestAnInvalidAnswerToAHandOverTakesNothing(t *testing.T) {
+	over := queue.HandOver{Call: 4, Tasks: []queue.Task{{UID: "a"}, {UID: "b"}}}
+	taken := func(uid string) *controlv1.CreateOutcome {
+		return &controlv1.CreateOutcome{Uid: uid, Result: controlv1.CreateOutcome_TAKEN}
+	}
+	for name, outcomes := range map[string][]*controlv1.CreateOutcome{
+		"none": nil, "too few": {taken("a")}, "too many": {taken("a"), taken("b"), taken("c")},
+		"unknown uid": {taken("a"), taken("x")}, "twice": {taken("a"), taken("a")}, "nil": {taken("a"), nil},
+		"no result": {taken("a"), {Uid: "b"}}, "unknown result": {taken("a"), {Uid: "b", Result: 7}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			done, err := handOverOf(over, &controlv1.CreateTasksAnswer{Outcomes: outcomes})
+			if err == nil || done.Call != 4 || len(done.Outcomes) != 2 || done.Outcomes[0].Taken || done.Outcomes[1].Taken {
+				t.Errorf("%+v, %v", done, err)
+			}
+		})
+	}
+	done, err := handOverOf(over, &controlv1.CreateTasksAnswer{Outcomes: []*controlv1.CreateOutcome{taken("b"), taken("a")}})
+	if err != nil || len(done.Outcomes) != 2 || !done.Outcomes[0].Taken || done.Outcomes[0].UID != "b" {
+		t.Errorf("a good answer is %+v, %v", done, err)
+	}
+}
