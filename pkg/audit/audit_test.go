@@ -158,6 +158,12 @@ func TestRules(t *testing.T) {
 			l.Role = "web"
 			w.put(&l)
 		}},
+		{"a lease names an executor that its caller avoids", RuleAvoid, func(w *world) {
+			picky := reservation("picky", 1, 2)
+			picky.Spec.Constraints.Avoid = []string{"host1"}
+			picky.Failed = []model.FailedOn{{Executor: "host2"}}
+			w.put(lease(picky, w.put(picky), w.revision, 1))
+		}},
 		{"a worker is missing", RuleAllOrNone, func(w *world) {
 			l := without(lease(r, w.put(r), w.revision, 1), 1)
 			l.Total = 1

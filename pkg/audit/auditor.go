@@ -19,6 +19,7 @@ const (
 	RuleCapacity         Rule = "CAPACITY"
 	RuleShare            Rule = "SHARE"
 	RuleAllOrNone        Rule = "ALL_OR_NONE"
+	RuleAvoid            Rule = "AVOID"
 	RuleOneAssignment    Rule = "ONE_ASSIGNMENT"
 	RuleOneOfASeat       Rule = "ONE_OF_A_SEAT"
 	RulePlacement        Rule = "PLACEMENT"

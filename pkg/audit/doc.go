@@ -20,6 +20,8 @@
 //	                   a record newer than the leases are no violation
 //	ALL_OR_NONE        the revision that creates a lease, or completes a task,
 //	                   has every worker of the reservation in it, in order
+//	AVOID              a lease names no executor that the reservation's
+//	                   `constraints.avoid` names
 //	ONE_ASSIGNMENT     a worker has at most one assignment that has not ended
 //	ONE_OF_A_SEAT      nor have two numbers of one seat, under one name, unless
 //	                   the older is being stopped because it was cancelled,

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"fmt"
+	"slices"
 
 	"berth.dev/pkg/model"
 )
@@ -101,6 +102,21 @@ func (a *Auditor) checkLeases() {
 		}
 		if why := v.leaseFlaw(); why != "" {
 			a.violate(RuleAllOrNone, "%s: %s", v, why)
+		}
+		a.checkAvoid(v)
+	}
+}
+
+// checkAvoid demands that a new lease names no executor that the caller avoids. What
+// Berth itself avoids, because workers failed there, is a wish.
+func (a *Auditor) checkAvoid(v *version) {
+	avoid := v.r.Spec.Constraints.Avoid
+	if len(avoid) == 0 {
+		return
+	}
+	for _, p := range v.placements() {
+		if e := a.executors[p.Ordinal]; e != nil && e.record != nil && slices.Contains(avoid, e.record.ID) {
+			a.violate(RuleAvoid, "%s: worker %s is leased %s, which the reservation avoids", v, p.Seat, a.name(p.Ordinal))
 		}
 	}
 }

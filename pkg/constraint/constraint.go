@@ -32,7 +32,11 @@ type Constraints struct {
 	SameShape bool
 	Spread    Spread
 	Pack      bool
-	Avoid     []string
+	// Avoid are executors that are never used. AvoidFailed are those that Berth
+	// itself avoids, for workers failed on them: they are used only when nothing
+	// else matches. Callers do not set AvoidFailed.
+	Avoid       []string
+	AvoidFailed []string
 }
 
 // Spread allows at most Max workers of a batch on executors that share the

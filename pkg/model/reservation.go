@@ -1,7 +1,6 @@
 package model
 
 import (
-	"slices"
 	"time"
 
 	"berth.dev/pkg/constraint"
@@ -231,15 +230,23 @@ type FailedOn struct {
 // Avoided says whether the executor is still avoided.
 func (f FailedOn) Avoided(now time.Time) bool { return now.Before(f.At.Add(AvoidFor)) }
 
+// AvoidedAt returns the executors of the list that are still avoided.
+func AvoidedAt(failed []FailedOn, now time.Time) (avoided []FailedOn) {
+	for _, f := range failed {
+		if f.Avoided(now) {
+			avoided = append(avoided, f)
+		}
+	}
+	return avoided
+}
+
 // ConstraintsAt are the constraints of the reservation as they hold at a time:
-// those asked for, and avoiding the executors that it failed on lately.
+// those asked for, and avoiding the executors that it failed on lately. The two
+// lists stay apart, for only the second yields when nothing else matches.
 func (r *Reservation) ConstraintsAt(now time.Time) constraint.Constraints {
 	k := r.Spec.Constraints
-	k.Avoid = slices.Clip(k.Avoid)
-	for _, f := range r.Failed {
-		if f.Avoided(now) {
-			k.Avoid = append(k.Avoid, f.Executor)
-		}
+	for _, f := range AvoidedAt(r.Failed, now) {
+		k.AvoidFailed = append(k.AvoidFailed, f.Executor)
 	}
 	return k
 }

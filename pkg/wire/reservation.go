@@ -102,7 +102,7 @@ func supported(r *berthv1.Reservation) error {
 }
 
 // outputOnly are the fields of a reservation that Berth sets.
-var outputOnly = []protoreflect.Name{"uid", "epoch", "state", "reason", "position", "created_at", "updated_at", "worker_counts", "change", "message", "parent", "round"}
+var outputOnly = []protoreflect.Name{"uid", "epoch", "state", "reason", "position", "created_at", "updated_at", "worker_counts", "change", "message", "parent", "round", "avoided"}
 
 // unsupported are the fields that later work will give a meaning.
 var unsupported = []protoreflect.Name{"hold", "hold_timeout", "lifetime", "expire_at", "restart", "on_worker_loss", "volume", "near", "apart", "executors", "not_before"}
@@ -223,6 +223,14 @@ func ConstraintsOf(m *berthv1.Constraints) constraint.Constraints {
 	}
 }
 
+// Avoided turns executors that are avoided for a while.
+func Avoided(list []model.FailedOn) (avoided []*berthv1.AvoidedExecutor) {
+	for _, f := range list {
+		avoided = append(avoided, &berthv1.AvoidedExecutor{Executor: f.Executor, Until: Timestamp(f.At.Add(model.AvoidFor))})
+	}
+	return avoided
+}
+
 // ReservationView is what the registry knows of a reservation beyond its
 // record.
 type ReservationView struct {
@@ -234,7 +242,9 @@ type ReservationView struct {
 	Position int
 	// Counts are workers by state, where they are known.
 	Counts map[string]int32
-	Change model.Change
+	// Avoided are the executors that it avoids for a while.
+	Avoided []model.FailedOn
+	Change  model.Change
 }
 
 // Reservation turns a reservation into the public message. Workers are listed
@@ -251,6 +261,7 @@ func Reservation(v ReservationView, forList bool) *berthv1.Reservation {
 	r.CreatedAt, r.UpdatedAt = Timestamp(v.CreatedAt), Timestamp(v.UpdatedAt)
 	r.WorkerCounts = maps.Clone(v.Counts)
 	r.Parent, r.Round = optional(v.Parent), v.Round
+	r.Avoided = Avoided(v.Avoided)
 	if v.LatestTarget != nil {
 		r.TargetSize = *v.LatestTarget
 	}

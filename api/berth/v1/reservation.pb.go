@@ -469,7 +469,7 @@ func (x UpsertReservationRequest_Change) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use UpsertReservationRequest_Change.Descriptor instead.
 func (UpsertReservationRequest_Change) EnumDescriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{7, 0}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{8, 0}
 }
 
 // Reservation is an immutable request for a batch of workers of one stage
@@ -539,7 +539,11 @@ type Reservation struct {
 	Parent *string `protobuf:"bytes,61,opt,name=parent,proto3,oneof" json:"parent,omitempty"`
 	// Round counts the times that these workers were queued again because they
 	// could not be started.
-	Round         int32 `protobuf:"varint,62,opt,name=round,proto3" json:"round,omitempty"`
+	Round int32 `protobuf:"varint,62,opt,name=round,proto3" json:"round,omitempty"`
+	// Avoided names the executors on which these workers failed and that Berth
+	// avoids for a while, unless nothing else matches. `constraints.avoid` is the
+	// caller's own list, which never yields.
+	Avoided       []*AvoidedExecutor `protobuf:"bytes,65,rep,name=avoided,proto3" json:"avoided,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -854,6 +858,66 @@ func (x *Reservation) GetRound() int32 {
 	return 0
 }
 
+func (x *Reservation) GetAvoided() []*AvoidedExecutor {
+	if x != nil {
+		return x.Avoided
+	}
+	return nil
+}
+
+// AvoidedExecutor is an executor that a reservation avoids for a while.
+type AvoidedExecutor struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Executor      string                 `protobuf:"bytes,1,opt,name=executor,proto3" json:"executor,omitempty"`
+	Until         *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=until,proto3" json:"until,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AvoidedExecutor) Reset() {
+	*x = AvoidedExecutor{}
+	mi := &file_berth_v1_reservation_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AvoidedExecutor) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AvoidedExecutor) ProtoMessage() {}
+
+func (x *AvoidedExecutor) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_v1_reservation_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AvoidedExecutor.ProtoReflect.Descriptor instead.
+func (*AvoidedExecutor) Descriptor() ([]byte, []int) {
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *AvoidedExecutor) GetExecutor() string {
+	if x != nil {
+		return x.Executor
+	}
+	return ""
+}
+
+func (x *AvoidedExecutor) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
 // Seat is a place in a stage and the number of the worker that takes it.
 type Seat struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -866,7 +930,7 @@ type Seat struct {
 
 func (x *Seat) Reset() {
 	*x = Seat{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[1]
+	mi := &file_berth_v1_reservation_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -878,7 +942,7 @@ func (x *Seat) String() string {
 func (*Seat) ProtoMessage() {}
 
 func (x *Seat) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[1]
+	mi := &file_berth_v1_reservation_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -891,7 +955,7 @@ func (x *Seat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Seat.ProtoReflect.Descriptor instead.
 func (*Seat) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{1}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Seat) GetIndex() int32 {
@@ -925,7 +989,7 @@ type Constraints struct {
 	SameShape  bool              `protobuf:"varint,6,opt,name=same_shape,json=sameShape,proto3" json:"same_shape,omitempty"`
 	Spread     *Spread           `protobuf:"bytes,7,opt,name=spread,proto3" json:"spread,omitempty"`
 	Pack       bool              `protobuf:"varint,8,opt,name=pack,proto3" json:"pack,omitempty"`
-	// Avoid names executors that are not to be used.
+	// Avoid names executors that are never used for this reservation.
 	Avoid         []string `protobuf:"bytes,9,rep,name=avoid,proto3" json:"avoid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -933,7 +997,7 @@ type Constraints struct {
 
 func (x *Constraints) Reset() {
 	*x = Constraints{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[2]
+	mi := &file_berth_v1_reservation_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -945,7 +1009,7 @@ func (x *Constraints) String() string {
 func (*Constraints) ProtoMessage() {}
 
 func (x *Constraints) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[2]
+	mi := &file_berth_v1_reservation_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -958,7 +1022,7 @@ func (x *Constraints) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Constraints.ProtoReflect.Descriptor instead.
 func (*Constraints) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{2}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Constraints) GetResources() map[string]int64 {
@@ -1036,7 +1100,7 @@ type Spread struct {
 
 func (x *Spread) Reset() {
 	*x = Spread{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[3]
+	mi := &file_berth_v1_reservation_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1048,7 +1112,7 @@ func (x *Spread) String() string {
 func (*Spread) ProtoMessage() {}
 
 func (x *Spread) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[3]
+	mi := &file_berth_v1_reservation_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1061,7 +1125,7 @@ func (x *Spread) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spread.ProtoReflect.Descriptor instead.
 func (*Spread) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{3}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Spread) GetBy() string {
@@ -1091,7 +1155,7 @@ type Priority struct {
 
 func (x *Priority) Reset() {
 	*x = Priority{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[4]
+	mi := &file_berth_v1_reservation_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1103,7 +1167,7 @@ func (x *Priority) String() string {
 func (*Priority) ProtoMessage() {}
 
 func (x *Priority) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[4]
+	mi := &file_berth_v1_reservation_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1116,7 +1180,7 @@ func (x *Priority) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Priority.ProtoReflect.Descriptor instead.
 func (*Priority) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{4}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Priority) GetClass() PriorityClass {
@@ -1159,7 +1223,7 @@ type Task struct {
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[5]
+	mi := &file_berth_v1_reservation_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1171,7 +1235,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[5]
+	mi := &file_berth_v1_reservation_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1184,7 +1248,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{5}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Task) GetCommand() string {
@@ -1247,7 +1311,7 @@ type Lifetime struct {
 
 func (x *Lifetime) Reset() {
 	*x = Lifetime{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[6]
+	mi := &file_berth_v1_reservation_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1259,7 +1323,7 @@ func (x *Lifetime) String() string {
 func (*Lifetime) ProtoMessage() {}
 
 func (x *Lifetime) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[6]
+	mi := &file_berth_v1_reservation_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1272,7 +1336,7 @@ func (x *Lifetime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lifetime.ProtoReflect.Descriptor instead.
 func (*Lifetime) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{6}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Lifetime) GetFor() *durationpb.Duration {
@@ -1300,7 +1364,7 @@ type UpsertReservationRequest struct {
 
 func (x *UpsertReservationRequest) Reset() {
 	*x = UpsertReservationRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[7]
+	mi := &file_berth_v1_reservation_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1312,7 +1376,7 @@ func (x *UpsertReservationRequest) String() string {
 func (*UpsertReservationRequest) ProtoMessage() {}
 
 func (x *UpsertReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[7]
+	mi := &file_berth_v1_reservation_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1325,7 +1389,7 @@ func (x *UpsertReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpsertReservationRequest.ProtoReflect.Descriptor instead.
 func (*UpsertReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{7}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *UpsertReservationRequest) GetReservation() *Reservation {
@@ -1360,7 +1424,7 @@ type GetReservationRequest struct {
 
 func (x *GetReservationRequest) Reset() {
 	*x = GetReservationRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[8]
+	mi := &file_berth_v1_reservation_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1372,7 +1436,7 @@ func (x *GetReservationRequest) String() string {
 func (*GetReservationRequest) ProtoMessage() {}
 
 func (x *GetReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[8]
+	mi := &file_berth_v1_reservation_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1385,7 +1449,7 @@ func (x *GetReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetReservationRequest.ProtoReflect.Descriptor instead.
 func (*GetReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{8}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GetReservationRequest) GetJob() string {
@@ -1422,7 +1486,7 @@ type CancelReservationRequest struct {
 
 func (x *CancelReservationRequest) Reset() {
 	*x = CancelReservationRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[9]
+	mi := &file_berth_v1_reservation_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1434,7 +1498,7 @@ func (x *CancelReservationRequest) String() string {
 func (*CancelReservationRequest) ProtoMessage() {}
 
 func (x *CancelReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[9]
+	mi := &file_berth_v1_reservation_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1447,7 +1511,7 @@ func (x *CancelReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelReservationRequest.ProtoReflect.Descriptor instead.
 func (*CancelReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{9}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CancelReservationRequest) GetJob() string {
@@ -1495,7 +1559,7 @@ type CancelJobRequest struct {
 
 func (x *CancelJobRequest) Reset() {
 	*x = CancelJobRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[10]
+	mi := &file_berth_v1_reservation_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1507,7 +1571,7 @@ func (x *CancelJobRequest) String() string {
 func (*CancelJobRequest) ProtoMessage() {}
 
 func (x *CancelJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[10]
+	mi := &file_berth_v1_reservation_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1520,7 +1584,7 @@ func (x *CancelJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobRequest.ProtoReflect.Descriptor instead.
 func (*CancelJobRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{10}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CancelJobRequest) GetJob() string {
@@ -1547,7 +1611,7 @@ type CancelAnswer struct {
 
 func (x *CancelAnswer) Reset() {
 	*x = CancelAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[11]
+	mi := &file_berth_v1_reservation_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1559,7 +1623,7 @@ func (x *CancelAnswer) String() string {
 func (*CancelAnswer) ProtoMessage() {}
 
 func (x *CancelAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[11]
+	mi := &file_berth_v1_reservation_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1572,7 +1636,7 @@ func (x *CancelAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelAnswer.ProtoReflect.Descriptor instead.
 func (*CancelAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{11}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CancelAnswer) GetCancelled() int32 {
@@ -1600,7 +1664,7 @@ type ListReservationsRequest struct {
 
 func (x *ListReservationsRequest) Reset() {
 	*x = ListReservationsRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[12]
+	mi := &file_berth_v1_reservation_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1612,7 +1676,7 @@ func (x *ListReservationsRequest) String() string {
 func (*ListReservationsRequest) ProtoMessage() {}
 
 func (x *ListReservationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[12]
+	mi := &file_berth_v1_reservation_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1625,7 +1689,7 @@ func (x *ListReservationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReservationsRequest.ProtoReflect.Descriptor instead.
 func (*ListReservationsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{12}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListReservationsRequest) GetJob() string {
@@ -1687,7 +1751,7 @@ type ListReservationsAnswer struct {
 
 func (x *ListReservationsAnswer) Reset() {
 	*x = ListReservationsAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[13]
+	mi := &file_berth_v1_reservation_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1699,7 +1763,7 @@ func (x *ListReservationsAnswer) String() string {
 func (*ListReservationsAnswer) ProtoMessage() {}
 
 func (x *ListReservationsAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[13]
+	mi := &file_berth_v1_reservation_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1712,7 +1776,7 @@ func (x *ListReservationsAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReservationsAnswer.ProtoReflect.Descriptor instead.
 func (*ListReservationsAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{13}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListReservationsAnswer) GetReservations() []*Reservation {
@@ -1761,7 +1825,7 @@ type StageSeats struct {
 
 func (x *StageSeats) Reset() {
 	*x = StageSeats{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[14]
+	mi := &file_berth_v1_reservation_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1773,7 +1837,7 @@ func (x *StageSeats) String() string {
 func (*StageSeats) ProtoMessage() {}
 
 func (x *StageSeats) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[14]
+	mi := &file_berth_v1_reservation_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1786,7 +1850,7 @@ func (x *StageSeats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageSeats.ProtoReflect.Descriptor instead.
 func (*StageSeats) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{14}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *StageSeats) GetStage() string {
@@ -1811,7 +1875,7 @@ type ListPendingRequest struct {
 
 func (x *ListPendingRequest) Reset() {
 	*x = ListPendingRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[15]
+	mi := &file_berth_v1_reservation_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1823,7 +1887,7 @@ func (x *ListPendingRequest) String() string {
 func (*ListPendingRequest) ProtoMessage() {}
 
 func (x *ListPendingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[15]
+	mi := &file_berth_v1_reservation_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1836,7 +1900,7 @@ func (x *ListPendingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPendingRequest.ProtoReflect.Descriptor instead.
 func (*ListPendingRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{15}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{16}
 }
 
 type ListPendingAnswer struct {
@@ -1850,7 +1914,7 @@ type ListPendingAnswer struct {
 
 func (x *ListPendingAnswer) Reset() {
 	*x = ListPendingAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[16]
+	mi := &file_berth_v1_reservation_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1862,7 +1926,7 @@ func (x *ListPendingAnswer) String() string {
 func (*ListPendingAnswer) ProtoMessage() {}
 
 func (x *ListPendingAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[16]
+	mi := &file_berth_v1_reservation_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1875,7 +1939,7 @@ func (x *ListPendingAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPendingAnswer.ProtoReflect.Descriptor instead.
 func (*ListPendingAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{16}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListPendingAnswer) GetReady() bool {
@@ -1912,14 +1976,16 @@ type PendingGroup struct {
 	// Reason says why the head waits: a word from the list of reasons.
 	Reason string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Message is the reason in a sentence.
-	Message       string `protobuf:"bytes,8,opt,name=message,proto3" json:"message,omitempty"`
+	Message string `protobuf:"bytes,8,opt,name=message,proto3" json:"message,omitempty"`
+	// Avoided are the executors that the head avoids for a while.
+	Avoided       []*AvoidedExecutor `protobuf:"bytes,9,rep,name=avoided,proto3" json:"avoided,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PendingGroup) Reset() {
 	*x = PendingGroup{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[17]
+	mi := &file_berth_v1_reservation_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1931,7 +1997,7 @@ func (x *PendingGroup) String() string {
 func (*PendingGroup) ProtoMessage() {}
 
 func (x *PendingGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[17]
+	mi := &file_berth_v1_reservation_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1944,7 +2010,7 @@ func (x *PendingGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PendingGroup.ProtoReflect.Descriptor instead.
 func (*PendingGroup) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{17}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PendingGroup) GetId() string {
@@ -2003,6 +2069,13 @@ func (x *PendingGroup) GetMessage() string {
 	return ""
 }
 
+func (x *PendingGroup) GetAvoided() []*AvoidedExecutor {
+	if x != nil {
+		return x.Avoided
+	}
+	return nil
+}
+
 type ReservationKey struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
@@ -2014,7 +2087,7 @@ type ReservationKey struct {
 
 func (x *ReservationKey) Reset() {
 	*x = ReservationKey{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[18]
+	mi := &file_berth_v1_reservation_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2026,7 +2099,7 @@ func (x *ReservationKey) String() string {
 func (*ReservationKey) ProtoMessage() {}
 
 func (x *ReservationKey) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[18]
+	mi := &file_berth_v1_reservation_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2039,7 +2112,7 @@ func (x *ReservationKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReservationKey.ProtoReflect.Descriptor instead.
 func (*ReservationKey) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{18}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ReservationKey) GetJob() string {
@@ -2075,7 +2148,7 @@ type FlushReservationsRequest struct {
 
 func (x *FlushReservationsRequest) Reset() {
 	*x = FlushReservationsRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[19]
+	mi := &file_berth_v1_reservation_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2087,7 +2160,7 @@ func (x *FlushReservationsRequest) String() string {
 func (*FlushReservationsRequest) ProtoMessage() {}
 
 func (x *FlushReservationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[19]
+	mi := &file_berth_v1_reservation_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2100,7 +2173,7 @@ func (x *FlushReservationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlushReservationsRequest.ProtoReflect.Descriptor instead.
 func (*FlushReservationsRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{19}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *FlushReservationsRequest) GetJob() string {
@@ -2137,7 +2210,7 @@ type CancelWorkersRequest struct {
 
 func (x *CancelWorkersRequest) Reset() {
 	*x = CancelWorkersRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[20]
+	mi := &file_berth_v1_reservation_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2149,7 +2222,7 @@ func (x *CancelWorkersRequest) String() string {
 func (*CancelWorkersRequest) ProtoMessage() {}
 
 func (x *CancelWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[20]
+	mi := &file_berth_v1_reservation_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2162,7 +2235,7 @@ func (x *CancelWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWorkersRequest.ProtoReflect.Descriptor instead.
 func (*CancelWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{20}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CancelWorkersRequest) GetJob() string {
@@ -2203,7 +2276,7 @@ type CancelWorkersAnswer struct {
 
 func (x *CancelWorkersAnswer) Reset() {
 	*x = CancelWorkersAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[21]
+	mi := &file_berth_v1_reservation_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2215,7 +2288,7 @@ func (x *CancelWorkersAnswer) String() string {
 func (*CancelWorkersAnswer) ProtoMessage() {}
 
 func (x *CancelWorkersAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[21]
+	mi := &file_berth_v1_reservation_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2228,7 +2301,7 @@ func (x *CancelWorkersAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWorkersAnswer.ProtoReflect.Descriptor instead.
 func (*CancelWorkersAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{21}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CancelWorkersAnswer) GetCancelled() int32 {
@@ -2247,7 +2320,7 @@ type MarkReadyRequest struct {
 
 func (x *MarkReadyRequest) Reset() {
 	*x = MarkReadyRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[22]
+	mi := &file_berth_v1_reservation_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2259,7 +2332,7 @@ func (x *MarkReadyRequest) String() string {
 func (*MarkReadyRequest) ProtoMessage() {}
 
 func (x *MarkReadyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[22]
+	mi := &file_berth_v1_reservation_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2272,7 +2345,7 @@ func (x *MarkReadyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MarkReadyRequest.ProtoReflect.Descriptor instead.
 func (*MarkReadyRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{22}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *MarkReadyRequest) GetRequestId() string {
@@ -2292,7 +2365,7 @@ type MarkReadyAnswer struct {
 
 func (x *MarkReadyAnswer) Reset() {
 	*x = MarkReadyAnswer{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[23]
+	mi := &file_berth_v1_reservation_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2304,7 +2377,7 @@ func (x *MarkReadyAnswer) String() string {
 func (*MarkReadyAnswer) ProtoMessage() {}
 
 func (x *MarkReadyAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[23]
+	mi := &file_berth_v1_reservation_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2317,7 +2390,7 @@ func (x *MarkReadyAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MarkReadyAnswer.ProtoReflect.Descriptor instead.
 func (*MarkReadyAnswer) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{23}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *MarkReadyAnswer) GetReadySince() *timestamppb.Timestamp {
@@ -2338,7 +2411,7 @@ type ExplainReservationRequest struct {
 
 func (x *ExplainReservationRequest) Reset() {
 	*x = ExplainReservationRequest{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[24]
+	mi := &file_berth_v1_reservation_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2350,7 +2423,7 @@ func (x *ExplainReservationRequest) String() string {
 func (*ExplainReservationRequest) ProtoMessage() {}
 
 func (x *ExplainReservationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[24]
+	mi := &file_berth_v1_reservation_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2363,7 +2436,7 @@ func (x *ExplainReservationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainReservationRequest.ProtoReflect.Descriptor instead.
 func (*ExplainReservationRequest) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{24}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ExplainReservationRequest) GetJob() string {
@@ -2414,13 +2487,17 @@ type Explanation struct {
 	Tried *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=tried,proto3" json:"tried,omitempty"`
 	// ExecutorRevision is the revision the executors were looked at.
 	ExecutorRevision int64 `protobuf:"varint,15,opt,name=executor_revision,json=executorRevision,proto3" json:"executor_revision,omitempty"`
+	// ScarcestResource is the requested resource of which the executors that match
+	// have the least free in proportion to the request. Workers are placed where
+	// the least of it is left over. Empty when no executor has room for a worker.
+	ScarcestResource string `protobuf:"bytes,16,opt,name=scarcest_resource,json=scarcestResource,proto3" json:"scarcest_resource,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Explanation) Reset() {
 	*x = Explanation{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[25]
+	mi := &file_berth_v1_reservation_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2432,7 +2509,7 @@ func (x *Explanation) String() string {
 func (*Explanation) ProtoMessage() {}
 
 func (x *Explanation) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[25]
+	mi := &file_berth_v1_reservation_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2445,7 +2522,7 @@ func (x *Explanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Explanation.ProtoReflect.Descriptor instead.
 func (*Explanation) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{25}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Explanation) GetReservation() *Reservation {
@@ -2553,6 +2630,13 @@ func (x *Explanation) GetExecutorRevision() int64 {
 	return 0
 }
 
+func (x *Explanation) GetScarcestResource() string {
+	if x != nil {
+		return x.ScarcestResource
+	}
+	return ""
+}
+
 // FailedCheck is the first check that a class of executors does not pass.
 type FailedCheck struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2570,7 +2654,7 @@ type FailedCheck struct {
 
 func (x *FailedCheck) Reset() {
 	*x = FailedCheck{}
-	mi := &file_berth_v1_reservation_proto_msgTypes[26]
+	mi := &file_berth_v1_reservation_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2582,7 +2666,7 @@ func (x *FailedCheck) String() string {
 func (*FailedCheck) ProtoMessage() {}
 
 func (x *FailedCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_v1_reservation_proto_msgTypes[26]
+	mi := &file_berth_v1_reservation_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2595,7 +2679,7 @@ func (x *FailedCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailedCheck.ProtoReflect.Descriptor instead.
 func (*FailedCheck) Descriptor() ([]byte, []int) {
-	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{26}
+	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *FailedCheck) GetCheck() string {
@@ -2630,7 +2714,7 @@ var File_berth_v1_reservation_proto protoreflect.FileDescriptor
 
 const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\n" +
-	"\x1aberth/v1/reservation.proto\x12\bberth.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x87\x11\n" +
+	"\x1aberth/v1/reservation.proto\x12\bberth.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbc\x11\n" +
 	"\vReservation\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\tR\x05stage\x12\x12\n" +
@@ -2678,7 +2762,8 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"R\x06change\x88\x01\x01\x12\x1d\n" +
 	"\amessage\x18; \x01(\tH\vR\amessage\x88\x01\x01\x12\x1b\n" +
 	"\x06parent\x18= \x01(\tH\fR\x06parent\x88\x01\x01\x12\x14\n" +
-	"\x05round\x18> \x01(\x05R\x05round\x1a9\n" +
+	"\x05round\x18> \x01(\x05R\x05round\x123\n" +
+	"\aavoided\x18A \x03(\v2\x19.berth.v1.AvoidedExecutorR\aavoided\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a?\n" +
@@ -2719,7 +2804,10 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\a_changeB\n" +
 	"\n" +
 	"\b_messageB\t\n" +
-	"\a_parentJ\x04\b<\x10=R\x05pools\"4\n" +
+	"\a_parentJ\x04\b<\x10=R\x05pools\"_\n" +
+	"\x0fAvoidedExecutor\x12\x1a\n" +
+	"\bexecutor\x18\x01 \x01(\tR\bexecutor\x120\n" +
+	"\x05until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"4\n" +
 	"\x04Seat\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x05R\x06number\"\xc4\x03\n" +
@@ -2817,7 +2905,7 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\x11ListPendingAnswer\x12\x14\n" +
 	"\x05ready\x18\x01 \x01(\bR\x05ready\x12.\n" +
 	"\x06groups\x18\x02 \x03(\v2\x16.berth.v1.PendingGroupR\x06groups\x12\x1a\n" +
-	"\brevision\x18\x03 \x01(\x03R\brevision\"\xab\x02\n" +
+	"\brevision\x18\x03 \x01(\x03R\brevision\"\xe0\x02\n" +
 	"\fPendingGroup\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x127\n" +
 	"\vconstraints\x18\x02 \x01(\v2\x15.berth.v1.ConstraintsR\vconstraints\x12\"\n" +
@@ -2826,7 +2914,8 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\x04head\x18\x05 \x01(\v2\x18.berth.v1.ReservationKeyR\x04head\x124\n" +
 	"\bhead_age\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\aheadAge\x12\x16\n" +
 	"\x06reason\x18\a \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\b \x01(\tR\amessage\"L\n" +
+	"\amessage\x18\b \x01(\tR\amessage\x123\n" +
+	"\aavoided\x18\t \x03(\v2\x19.berth.v1.AvoidedExecutorR\aavoided\"L\n" +
 	"\x0eReservationKey\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\tR\x05stage\x12\x12\n" +
@@ -2853,7 +2942,7 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\x19ExplainReservationRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\tR\x05stage\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"\xb9\x04\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\"\xe6\x04\n" +
 	"\vExplanation\x127\n" +
 	"\vreservation\x18\x01 \x01(\v2\x15.berth.v1.ReservationR\vreservation\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\tR\x05group\x12\x1a\n" +
@@ -2871,7 +2960,8 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\amessage\x18\f \x01(\tR\amessage\x12-\n" +
 	"\x06checks\x18\r \x03(\v2\x15.berth.v1.FailedCheckR\x06checks\x120\n" +
 	"\x05tried\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\x05tried\x12+\n" +
-	"\x11executor_revision\x18\x0f \x01(\x03R\x10executorRevision\"a\n" +
+	"\x11executor_revision\x18\x0f \x01(\x03R\x10executorRevision\x12+\n" +
+	"\x11scarcest_resource\x18\x10 \x01(\tR\x10scarcestResource\"a\n" +
 	"\vFailedCheck\x12\x14\n" +
 	"\x05check\x18\x01 \x01(\tR\x05check\x12\x12\n" +
 	"\x04want\x18\x02 \x01(\tR\x04want\x12\x12\n" +
@@ -2930,7 +3020,7 @@ func file_berth_v1_reservation_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_v1_reservation_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_berth_v1_reservation_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_berth_v1_reservation_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_berth_v1_reservation_proto_goTypes = []any{
 	(PriorityClass)(0),                   // 0: berth.v1.PriorityClass
 	(Readiness)(0),                       // 1: berth.v1.Readiness
@@ -2941,113 +3031,117 @@ var file_berth_v1_reservation_proto_goTypes = []any{
 	(Reservation_State)(0),               // 6: berth.v1.Reservation.State
 	(UpsertReservationRequest_Change)(0), // 7: berth.v1.UpsertReservationRequest.Change
 	(*Reservation)(nil),                  // 8: berth.v1.Reservation
-	(*Seat)(nil),                         // 9: berth.v1.Seat
-	(*Constraints)(nil),                  // 10: berth.v1.Constraints
-	(*Spread)(nil),                       // 11: berth.v1.Spread
-	(*Priority)(nil),                     // 12: berth.v1.Priority
-	(*Task)(nil),                         // 13: berth.v1.Task
-	(*Lifetime)(nil),                     // 14: berth.v1.Lifetime
-	(*UpsertReservationRequest)(nil),     // 15: berth.v1.UpsertReservationRequest
-	(*GetReservationRequest)(nil),        // 16: berth.v1.GetReservationRequest
-	(*CancelReservationRequest)(nil),     // 17: berth.v1.CancelReservationRequest
-	(*CancelJobRequest)(nil),             // 18: berth.v1.CancelJobRequest
-	(*CancelAnswer)(nil),                 // 19: berth.v1.CancelAnswer
-	(*ListReservationsRequest)(nil),      // 20: berth.v1.ListReservationsRequest
-	(*ListReservationsAnswer)(nil),       // 21: berth.v1.ListReservationsAnswer
-	(*StageSeats)(nil),                   // 22: berth.v1.StageSeats
-	(*ListPendingRequest)(nil),           // 23: berth.v1.ListPendingRequest
-	(*ListPendingAnswer)(nil),            // 24: berth.v1.ListPendingAnswer
-	(*PendingGroup)(nil),                 // 25: berth.v1.PendingGroup
-	(*ReservationKey)(nil),               // 26: berth.v1.ReservationKey
-	(*FlushReservationsRequest)(nil),     // 27: berth.v1.FlushReservationsRequest
-	(*CancelWorkersRequest)(nil),         // 28: berth.v1.CancelWorkersRequest
-	(*CancelWorkersAnswer)(nil),          // 29: berth.v1.CancelWorkersAnswer
-	(*MarkReadyRequest)(nil),             // 30: berth.v1.MarkReadyRequest
-	(*MarkReadyAnswer)(nil),              // 31: berth.v1.MarkReadyAnswer
-	(*ExplainReservationRequest)(nil),    // 32: berth.v1.ExplainReservationRequest
-	(*Explanation)(nil),                  // 33: berth.v1.Explanation
-	(*FailedCheck)(nil),                  // 34: berth.v1.FailedCheck
-	nil,                                  // 35: berth.v1.Reservation.LabelsEntry
-	nil,                                  // 36: berth.v1.Reservation.WorkerCountsEntry
-	nil,                                  // 37: berth.v1.Constraints.ResourcesEntry
-	nil,                                  // 38: berth.v1.Constraints.AttributesEntry
-	nil,                                  // 39: berth.v1.Task.EnvEntry
-	(*durationpb.Duration)(nil),          // 40: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),        // 41: google.protobuf.Timestamp
-	(*structpb.ListValue)(nil),           // 42: google.protobuf.ListValue
+	(*AvoidedExecutor)(nil),              // 9: berth.v1.AvoidedExecutor
+	(*Seat)(nil),                         // 10: berth.v1.Seat
+	(*Constraints)(nil),                  // 11: berth.v1.Constraints
+	(*Spread)(nil),                       // 12: berth.v1.Spread
+	(*Priority)(nil),                     // 13: berth.v1.Priority
+	(*Task)(nil),                         // 14: berth.v1.Task
+	(*Lifetime)(nil),                     // 15: berth.v1.Lifetime
+	(*UpsertReservationRequest)(nil),     // 16: berth.v1.UpsertReservationRequest
+	(*GetReservationRequest)(nil),        // 17: berth.v1.GetReservationRequest
+	(*CancelReservationRequest)(nil),     // 18: berth.v1.CancelReservationRequest
+	(*CancelJobRequest)(nil),             // 19: berth.v1.CancelJobRequest
+	(*CancelAnswer)(nil),                 // 20: berth.v1.CancelAnswer
+	(*ListReservationsRequest)(nil),      // 21: berth.v1.ListReservationsRequest
+	(*ListReservationsAnswer)(nil),       // 22: berth.v1.ListReservationsAnswer
+	(*StageSeats)(nil),                   // 23: berth.v1.StageSeats
+	(*ListPendingRequest)(nil),           // 24: berth.v1.ListPendingRequest
+	(*ListPendingAnswer)(nil),            // 25: berth.v1.ListPendingAnswer
+	(*PendingGroup)(nil),                 // 26: berth.v1.PendingGroup
+	(*ReservationKey)(nil),               // 27: berth.v1.ReservationKey
+	(*FlushReservationsRequest)(nil),     // 28: berth.v1.FlushReservationsRequest
+	(*CancelWorkersRequest)(nil),         // 29: berth.v1.CancelWorkersRequest
+	(*CancelWorkersAnswer)(nil),          // 30: berth.v1.CancelWorkersAnswer
+	(*MarkReadyRequest)(nil),             // 31: berth.v1.MarkReadyRequest
+	(*MarkReadyAnswer)(nil),              // 32: berth.v1.MarkReadyAnswer
+	(*ExplainReservationRequest)(nil),    // 33: berth.v1.ExplainReservationRequest
+	(*Explanation)(nil),                  // 34: berth.v1.Explanation
+	(*FailedCheck)(nil),                  // 35: berth.v1.FailedCheck
+	nil,                                  // 36: berth.v1.Reservation.LabelsEntry
+	nil,                                  // 37: berth.v1.Reservation.WorkerCountsEntry
+	nil,                                  // 38: berth.v1.Constraints.ResourcesEntry
+	nil,                                  // 39: berth.v1.Constraints.AttributesEntry
+	nil,                                  // 40: berth.v1.Task.EnvEntry
+	(*durationpb.Duration)(nil),          // 41: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),        // 42: google.protobuf.Timestamp
+	(*structpb.ListValue)(nil),           // 43: google.protobuf.ListValue
 }
 var file_berth_v1_reservation_proto_depIdxs = []int32{
-	9,  // 0: berth.v1.Reservation.workers:type_name -> berth.v1.Seat
-	10, // 1: berth.v1.Reservation.constraints:type_name -> berth.v1.Constraints
-	12, // 2: berth.v1.Reservation.priority:type_name -> berth.v1.Priority
-	13, // 3: berth.v1.Reservation.task:type_name -> berth.v1.Task
+	10, // 0: berth.v1.Reservation.workers:type_name -> berth.v1.Seat
+	11, // 1: berth.v1.Reservation.constraints:type_name -> berth.v1.Constraints
+	13, // 2: berth.v1.Reservation.priority:type_name -> berth.v1.Priority
+	14, // 3: berth.v1.Reservation.task:type_name -> berth.v1.Task
 	2,  // 4: berth.v1.Reservation.batch:type_name -> berth.v1.Batch
 	3,  // 5: berth.v1.Reservation.start:type_name -> berth.v1.Start
 	4,  // 6: berth.v1.Reservation.on_assignment_failure:type_name -> berth.v1.OnAssignmentFailure
-	40, // 7: berth.v1.Reservation.queue_timeout:type_name -> google.protobuf.Duration
-	35, // 8: berth.v1.Reservation.labels:type_name -> berth.v1.Reservation.LabelsEntry
+	41, // 7: berth.v1.Reservation.queue_timeout:type_name -> google.protobuf.Duration
+	36, // 8: berth.v1.Reservation.labels:type_name -> berth.v1.Reservation.LabelsEntry
 	5,  // 9: berth.v1.Reservation.hold:type_name -> berth.v1.Hold
-	40, // 10: berth.v1.Reservation.hold_timeout:type_name -> google.protobuf.Duration
-	14, // 11: berth.v1.Reservation.lifetime:type_name -> berth.v1.Lifetime
-	41, // 12: berth.v1.Reservation.expire_at:type_name -> google.protobuf.Timestamp
-	42, // 13: berth.v1.Reservation.executors:type_name -> google.protobuf.ListValue
-	41, // 14: berth.v1.Reservation.not_before:type_name -> google.protobuf.Timestamp
+	41, // 10: berth.v1.Reservation.hold_timeout:type_name -> google.protobuf.Duration
+	15, // 11: berth.v1.Reservation.lifetime:type_name -> berth.v1.Lifetime
+	42, // 12: berth.v1.Reservation.expire_at:type_name -> google.protobuf.Timestamp
+	43, // 13: berth.v1.Reservation.executors:type_name -> google.protobuf.ListValue
+	42, // 14: berth.v1.Reservation.not_before:type_name -> google.protobuf.Timestamp
 	6,  // 15: berth.v1.Reservation.state:type_name -> berth.v1.Reservation.State
-	41, // 16: berth.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
-	41, // 17: berth.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
-	36, // 18: berth.v1.Reservation.worker_counts:type_name -> berth.v1.Reservation.WorkerCountsEntry
+	42, // 16: berth.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
+	42, // 17: berth.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
+	37, // 18: berth.v1.Reservation.worker_counts:type_name -> berth.v1.Reservation.WorkerCountsEntry
 	7,  // 19: berth.v1.Reservation.change:type_name -> berth.v1.UpsertReservationRequest.Change
-	37, // 20: berth.v1.Constraints.resources:type_name -> berth.v1.Constraints.ResourcesEntry
-	38, // 21: berth.v1.Constraints.attributes:type_name -> berth.v1.Constraints.AttributesEntry
-	11, // 22: berth.v1.Constraints.spread:type_name -> berth.v1.Spread
-	0,  // 23: berth.v1.Priority.class:type_name -> berth.v1.PriorityClass
-	39, // 24: berth.v1.Task.env:type_name -> berth.v1.Task.EnvEntry
-	40, // 25: berth.v1.Task.stop_grace:type_name -> google.protobuf.Duration
-	40, // 26: berth.v1.Task.start_timeout:type_name -> google.protobuf.Duration
-	1,  // 27: berth.v1.Task.readiness:type_name -> berth.v1.Readiness
-	40, // 28: berth.v1.Lifetime.for:type_name -> google.protobuf.Duration
-	8,  // 29: berth.v1.UpsertReservationRequest.reservation:type_name -> berth.v1.Reservation
-	6,  // 30: berth.v1.ListReservationsRequest.state:type_name -> berth.v1.Reservation.State
-	8,  // 31: berth.v1.ListReservationsAnswer.reservations:type_name -> berth.v1.Reservation
-	22, // 32: berth.v1.ListReservationsAnswer.stages:type_name -> berth.v1.StageSeats
-	9,  // 33: berth.v1.StageSeats.seats:type_name -> berth.v1.Seat
-	25, // 34: berth.v1.ListPendingAnswer.groups:type_name -> berth.v1.PendingGroup
-	10, // 35: berth.v1.PendingGroup.constraints:type_name -> berth.v1.Constraints
-	26, // 36: berth.v1.PendingGroup.head:type_name -> berth.v1.ReservationKey
-	40, // 37: berth.v1.PendingGroup.head_age:type_name -> google.protobuf.Duration
-	9,  // 38: berth.v1.CancelWorkersRequest.workers:type_name -> berth.v1.Seat
-	41, // 39: berth.v1.MarkReadyAnswer.ready_since:type_name -> google.protobuf.Timestamp
-	8,  // 40: berth.v1.Explanation.reservation:type_name -> berth.v1.Reservation
-	26, // 41: berth.v1.Explanation.head:type_name -> berth.v1.ReservationKey
-	40, // 42: berth.v1.Explanation.waited:type_name -> google.protobuf.Duration
-	40, // 43: berth.v1.Explanation.head_waited:type_name -> google.protobuf.Duration
-	34, // 44: berth.v1.Explanation.checks:type_name -> berth.v1.FailedCheck
-	41, // 45: berth.v1.Explanation.tried:type_name -> google.protobuf.Timestamp
-	15, // 46: berth.v1.Reservations.UpsertReservation:input_type -> berth.v1.UpsertReservationRequest
-	16, // 47: berth.v1.Reservations.GetReservation:input_type -> berth.v1.GetReservationRequest
-	17, // 48: berth.v1.Reservations.CancelReservation:input_type -> berth.v1.CancelReservationRequest
-	18, // 49: berth.v1.Reservations.CancelJob:input_type -> berth.v1.CancelJobRequest
-	20, // 50: berth.v1.Reservations.ListReservations:input_type -> berth.v1.ListReservationsRequest
-	23, // 51: berth.v1.Reservations.ListPending:input_type -> berth.v1.ListPendingRequest
-	27, // 52: berth.v1.Reservations.FlushReservations:input_type -> berth.v1.FlushReservationsRequest
-	28, // 53: berth.v1.Reservations.CancelWorkers:input_type -> berth.v1.CancelWorkersRequest
-	30, // 54: berth.v1.Reservations.MarkReady:input_type -> berth.v1.MarkReadyRequest
-	32, // 55: berth.v1.Explanations.ExplainReservation:input_type -> berth.v1.ExplainReservationRequest
-	8,  // 56: berth.v1.Reservations.UpsertReservation:output_type -> berth.v1.Reservation
-	8,  // 57: berth.v1.Reservations.GetReservation:output_type -> berth.v1.Reservation
-	19, // 58: berth.v1.Reservations.CancelReservation:output_type -> berth.v1.CancelAnswer
-	19, // 59: berth.v1.Reservations.CancelJob:output_type -> berth.v1.CancelAnswer
-	21, // 60: berth.v1.Reservations.ListReservations:output_type -> berth.v1.ListReservationsAnswer
-	24, // 61: berth.v1.Reservations.ListPending:output_type -> berth.v1.ListPendingAnswer
-	19, // 62: berth.v1.Reservations.FlushReservations:output_type -> berth.v1.CancelAnswer
-	29, // 63: berth.v1.Reservations.CancelWorkers:output_type -> berth.v1.CancelWorkersAnswer
-	31, // 64: berth.v1.Reservations.MarkReady:output_type -> berth.v1.MarkReadyAnswer
-	33, // 65: berth.v1.Explanations.ExplainReservation:output_type -> berth.v1.Explanation
-	56, // [56:66] is the sub-list for method output_type
-	46, // [46:56] is the sub-list for method input_type
-	46, // [46:46] is the sub-list for extension type_name
-	46, // [46:46] is the sub-list for extension extendee
-	0,  // [0:46] is the sub-list for field type_name
+	9,  // 20: berth.v1.Reservation.avoided:type_name -> berth.v1.AvoidedExecutor
+	42, // 21: berth.v1.AvoidedExecutor.until:type_name -> google.protobuf.Timestamp
+	38, // 22: berth.v1.Constraints.resources:type_name -> berth.v1.Constraints.ResourcesEntry
+	39, // 23: berth.v1.Constraints.attributes:type_name -> berth.v1.Constraints.AttributesEntry
+	12, // 24: berth.v1.Constraints.spread:type_name -> berth.v1.Spread
+	0,  // 25: berth.v1.Priority.class:type_name -> berth.v1.PriorityClass
+	40, // 26: berth.v1.Task.env:type_name -> berth.v1.Task.EnvEntry
+	41, // 27: berth.v1.Task.stop_grace:type_name -> google.protobuf.Duration
+	41, // 28: berth.v1.Task.start_timeout:type_name -> google.protobuf.Duration
+	1,  // 29: berth.v1.Task.readiness:type_name -> berth.v1.Readiness
+	41, // 30: berth.v1.Lifetime.for:type_name -> google.protobuf.Duration
+	8,  // 31: berth.v1.UpsertReservationRequest.reservation:type_name -> berth.v1.Reservation
+	6,  // 32: berth.v1.ListReservationsRequest.state:type_name -> berth.v1.Reservation.State
+	8,  // 33: berth.v1.ListReservationsAnswer.reservations:type_name -> berth.v1.Reservation
+	23, // 34: berth.v1.ListReservationsAnswer.stages:type_name -> berth.v1.StageSeats
+	10, // 35: berth.v1.StageSeats.seats:type_name -> berth.v1.Seat
+	26, // 36: berth.v1.ListPendingAnswer.groups:type_name -> berth.v1.PendingGroup
+	11, // 37: berth.v1.PendingGroup.constraints:type_name -> berth.v1.Constraints
+	27, // 38: berth.v1.PendingGroup.head:type_name -> berth.v1.ReservationKey
+	41, // 39: berth.v1.PendingGroup.head_age:type_name -> google.protobuf.Duration
+	9,  // 40: berth.v1.PendingGroup.avoided:type_name -> berth.v1.AvoidedExecutor
+	10, // 41: berth.v1.CancelWorkersRequest.workers:type_name -> berth.v1.Seat
+	42, // 42: berth.v1.MarkReadyAnswer.ready_since:type_name -> google.protobuf.Timestamp
+	8,  // 43: berth.v1.Explanation.reservation:type_name -> berth.v1.Reservation
+	27, // 44: berth.v1.Explanation.head:type_name -> berth.v1.ReservationKey
+	41, // 45: berth.v1.Explanation.waited:type_name -> google.protobuf.Duration
+	41, // 46: berth.v1.Explanation.head_waited:type_name -> google.protobuf.Duration
+	35, // 47: berth.v1.Explanation.checks:type_name -> berth.v1.FailedCheck
+	42, // 48: berth.v1.Explanation.tried:type_name -> google.protobuf.Timestamp
+	16, // 49: berth.v1.Reservations.UpsertReservation:input_type -> berth.v1.UpsertReservationRequest
+	17, // 50: berth.v1.Reservations.GetReservation:input_type -> berth.v1.GetReservationRequest
+	18, // 51: berth.v1.Reservations.CancelReservation:input_type -> berth.v1.CancelReservationRequest
+	19, // 52: berth.v1.Reservations.CancelJob:input_type -> berth.v1.CancelJobRequest
+	21, // 53: berth.v1.Reservations.ListReservations:input_type -> berth.v1.ListReservationsRequest
+	24, // 54: berth.v1.Reservations.ListPending:input_type -> berth.v1.ListPendingRequest
+	28, // 55: berth.v1.Reservations.FlushReservations:input_type -> berth.v1.FlushReservationsRequest
+	29, // 56: berth.v1.Reservations.CancelWorkers:input_type -> berth.v1.CancelWorkersRequest
+	31, // 57: berth.v1.Reservations.MarkReady:input_type -> berth.v1.MarkReadyRequest
+	33, // 58: berth.v1.Explanations.ExplainReservation:input_type -> berth.v1.ExplainReservationRequest
+	8,  // 59: berth.v1.Reservations.UpsertReservation:output_type -> berth.v1.Reservation
+	8,  // 60: berth.v1.Reservations.GetReservation:output_type -> berth.v1.Reservation
+	20, // 61: berth.v1.Reservations.CancelReservation:output_type -> berth.v1.CancelAnswer
+	20, // 62: berth.v1.Reservations.CancelJob:output_type -> berth.v1.CancelAnswer
+	22, // 63: berth.v1.Reservations.ListReservations:output_type -> berth.v1.ListReservationsAnswer
+	25, // 64: berth.v1.Reservations.ListPending:output_type -> berth.v1.ListPendingAnswer
+	20, // 65: berth.v1.Reservations.FlushReservations:output_type -> berth.v1.CancelAnswer
+	30, // 66: berth.v1.Reservations.CancelWorkers:output_type -> berth.v1.CancelWorkersAnswer
+	32, // 67: berth.v1.Reservations.MarkReady:output_type -> berth.v1.MarkReadyAnswer
+	34, // 68: berth.v1.Explanations.ExplainReservation:output_type -> berth.v1.Explanation
+	59, // [59:69] is the sub-list for method output_type
+	49, // [49:59] is the sub-list for method input_type
+	49, // [49:49] is the sub-list for extension type_name
+	49, // [49:49] is the sub-list for extension extendee
+	0,  // [0:49] is the sub-list for field type_name
 }
 
 func init() { file_berth_v1_reservation_proto_init() }
@@ -3056,15 +3150,15 @@ func file_berth_v1_reservation_proto_init() {
 		return
 	}
 	file_berth_v1_reservation_proto_msgTypes[0].OneofWrappers = []any{}
-	file_berth_v1_reservation_proto_msgTypes[4].OneofWrappers = []any{}
 	file_berth_v1_reservation_proto_msgTypes[5].OneofWrappers = []any{}
+	file_berth_v1_reservation_proto_msgTypes[6].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_v1_reservation_proto_rawDesc), len(file_berth_v1_reservation_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   32,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

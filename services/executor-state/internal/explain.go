@@ -18,7 +18,7 @@ func (s *Inventory) ExplainFit(ctx context.Context, req *controlv1.ExplainFitReq
 		return nil, fault.BadField(fault.ReasonInvalid, "needed", "1 to %d, is %d", model.MaxWorkers, needed)
 	}
 	k := wire.ConstraintsOf(req.GetConstraints())
-	k.Resources = k.Resources.WithSlots()
+	k.Resources, k.AvoidFailed = k.Resources.WithSlots(), req.GetAvoidFailed()
 	answer := &controlv1.ExplainFitAnswer{}
 	err := s.loop.Read(ctx, false, func(c *inventory.Core) {
 		e := c.Explain(k, int(needed))

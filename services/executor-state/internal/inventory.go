@@ -38,9 +38,11 @@ func (s *Inventory) TryAllocateAndLease(ctx context.Context, req *controlv1.Pass
 			pass.Entries = append(pass.Entries, inventory.Entry{UID: e.GetUid(), Mod: e.GetAgain(), Group: e.GetGroup(), Again: true})
 			continue
 		}
+		constraints := wire.ConstraintsOf(e.GetConstraints())
+		constraints.AvoidFailed = e.GetAvoidFailed()
 		pass.Entries = append(pass.Entries, inventory.Entry{
 			Key: wire.KeyOf(e.GetKey()), UID: e.GetUid(), Epoch: e.GetEpoch(), Mod: e.GetMod(), Group: e.GetGroup(),
-			Constraints: wire.ConstraintsOf(e.GetConstraints()), Seats: wire.Seats(e.GetSeats()), Trace: model.Trace(e.GetTrace()),
+			Constraints: constraints, Seats: wire.Seats(e.GetSeats()), Trace: model.Trace(e.GetTrace()),
 		})
 	}
 	ctx, granted := tracePass(ctx, req)

@@ -16,6 +16,8 @@ type demand struct {
 	batches      map[size]int
 	reservations int
 	workers      int64
+	// avoiding are those that avoid executors, by uid.
+	avoiding map[string]*awaited
 }
 
 // size is what of a batch tells how many executors it needs: its workers, and
@@ -47,6 +49,7 @@ func (c *Core) await(uid string) {
 	}
 	if was != nil {
 		was.demand.count(was.size, -1)
+		delete(was.demand.avoiding, uid)
 		if was.demand.reservations == 0 {
 			delete(c.demand, was.demand.text)
 		}
@@ -61,6 +64,9 @@ func (c *Core) await(uid string) {
 		is.size.each = spread.Max
 	}
 	is.demand.count(is.size, 1)
+	if avoids(r) {
+		is.demand.avoiding[uid] = is
+	}
 	c.awaited[uid] = is
 }
 
@@ -68,8 +74,8 @@ func (c *Core) demandOf(k constraint.Constraints) *demand {
 	text := k.Canonical()
 	d := c.demand[text]
 	if d == nil {
-		k.SameShape, k.Spread, k.Pack, k.Avoid = false, constraint.Spread{}, false, nil
-		d = &demand{text: text, constraints: k, batches: map[size]int{}}
+		k.SameShape, k.Spread, k.Pack, k.Avoid, k.AvoidFailed = false, constraint.Spread{}, false, nil, nil
+		d = &demand{text: text, constraints: k, batches: map[size]int{}, avoiding: map[string]*awaited{}}
 		c.demand[text] = d
 	}
 	return d

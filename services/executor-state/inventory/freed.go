@@ -95,7 +95,7 @@ func (c *Core) still(r *refused, e Entry, again bool) bool {
 		return false
 	}
 	k := e.Constraints
-	if len(k.Avoid) > 0 && r.closed != c.closed {
+	if len(k.AvoidFailed) > 0 && r.closed != c.closed {
 		return false // those to avoid may be all that is left
 	}
 	q, needed := c.queryOf(r.text, k), int64(e.Seats.Len())

@@ -21,6 +21,8 @@ type obvious struct {
 	k     constraint.Constraints
 	left  int
 	hosts []*host
+	// excluded match, and are avoided.
+	excluded []*host
 	// had is what each executor has free for the batch's role, total all that is
 	// free of each resource.
 	had   map[*host]resource.Vector
@@ -33,6 +35,7 @@ type obvious struct {
 func newObvious(c *Core, k constraint.Constraints, n int) *obvious {
 	o := &obvious{k: k, left: n, had: map[*host]resource.Vector{}, total: map[string]float64{}, taken: map[*host]int64{}, domains: map[string]int64{}}
 	others := 0
+	has := func(lists []string, h *host) bool { return slices.Contains(lists, h.id) }
 	var matching []*host
 	for h := range c.byID.all() {
 		used, common, own := obviousFree(c, h, k.Role)
@@ -53,13 +56,15 @@ func newObvious(c *Core, k constraint.Constraints, n int) *obvious {
 		as.Pools = c.poolsOf(as)
 		if ok, _ := kind(k).Match(as); ok && idle.Fits(k.Resources) {
 			matching = append(matching, h)
-			if !slices.Contains(k.Avoid, h.id) {
+			if !has(k.Avoid, h) && !has(k.AvoidFailed, h) {
 				others++
 			}
 		}
 	}
 	for _, h := range matching {
-		if others == 0 || !slices.Contains(k.Avoid, h.id) {
+		if has(k.Avoid, h) || others > 0 && has(k.AvoidFailed, h) {
+			o.excluded = append(o.excluded, h)
+		} else {
 			o.hosts = append(o.hosts, h)
 		}
 	}
@@ -236,8 +241,9 @@ func drawConstraints(t *rapid.T) constraint.Constraints {
 		Resources: resource.Vector{"cpu": evenly[int64](0, 1, 1, 2, 3).Draw(t, "cpu"), "slots": evenly[int64](1, 1, 2).Draw(t, "slots")},
 		SKU:       evenly("", "", "", "SMALL", "large").Draw(t, "sku"),
 		SameShape: rapid.Bool().Draw(t, "sameShape"), Pack: rapid.Bool().Draw(t, "pack"),
-		Avoid: rapid.SliceOfN(rapid.SampledFrom([]string{"h0", "h1", "h2", "h7"}), 0, 3).Draw(t, "avoid"),
+		Avoid: rapid.SliceOfN(rapid.SampledFrom([]string{"h0", "h1", "h2", "h7"}), 0, 2).Draw(t, "avoid"),
 	}
+	k.AvoidFailed = rapid.SliceOfN(rapid.SampledFrom([]string{"h0", "h1", "h2", "h3"}), 0, 3).Draw(t, "failed")
 	k.Role = evenly("", "", "web", "WEB", "batch").Draw(t, "role")
 	if evenly(0, 1, 2, 3, 4).Draw(t, "gpu?") == 0 {
 		k.Resources["gpu"] = 1

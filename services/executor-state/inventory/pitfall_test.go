@@ -387,3 +387,34 @@ func TestExplainSaysWhyOfEach(t *testing.T) {
 		t.Fatalf("got  %s\nwant %s", got, want)
 	}
 }
+
+// A caller's list of executors to avoid is a hard exclusion. Only the list that Berth
+// adds for workers that failed yields when nothing else matches.
+func TestB1TheCallersAvoidNeverYields(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.ready(small("a", 1000, 4))
+	r.ready(small("b", 1000, 4))
+	for _, test := range []struct {
+		avoid, failed []string
+		want          string
+	}{
+		{[]string{"a", "b"}, nil, "NO_FIT"},
+		{nil, []string{"a", "b"}, "GRANTED a"},
+		{[]string{"a"}, []string{"b"}, "GRANTED b"},
+		{[]string{"a", "b"}, []string{"b"}, "NO_FIT"},
+		{nil, []string{"a"}, "GRANTED b"},
+	} {
+		k := cpu(1)
+		k.Avoid, k.AvoidFailed = test.avoid, test.failed
+		picks, _ := r.core.choose(k, 1)
+		fitting := r.core.Explain(k, 1).Fitting
+		uid := fmt.Sprint(test.avoid, test.failed)
+		got := r.pass(r.queue(uid, 1, k))[0].Result.String()
+		if len(picks) > 0 {
+			got += " " + picks[0].host.id
+		}
+		if got != test.want || fitting != len(picks) {
+			t.Errorf("avoid %v, failed %v: %s, %d fit, want %s", test.avoid, test.failed, got, fitting, test.want)
+		}
+	}
+}

@@ -114,6 +114,6 @@ func (c *Core) largest(q *query) map[*sku]*shape {
 
 // kind matches classes: whom to avoid is asked of each executor.
 func kind(k constraint.Constraints) constraint.Matcher {
-	k.Avoid = nil
+	k.Avoid, k.AvoidFailed = nil, nil
 	return k.Matcher()
 }

@@ -9,29 +9,40 @@ import (
 	"berth.dev/pkg/fault"
 )
 
-// avoided are the executors that the batch must not use. The list yields when
-// nothing else is left: when every executor that is READY, of the kind asked
-// for and large enough is on it.
+// avoided returns the executors that the batch must not use. Those of its Avoid
+// never are. Those of its AvoidFailed are when nothing else is left: when every
+// executor that is READY, of the kind asked for and large enough is on one of the
+// two lists.
 func (c *Core) avoided(k constraint.Constraints, q *query) map[*host]bool {
-	if len(k.Avoid) == 0 {
-		return nil
-	}
-	avoided := make(map[*host]bool, len(k.Avoid))
-	for _, id := range k.Avoid {
-		if h := c.hosts[id]; h != nil {
-			avoided[h] = true
-		}
+	hard := c.hostsNamed(k.Avoid)
+	if len(k.AvoidFailed) == 0 {
+		return hard
 	}
 	w := c.walk(q)
-	w.avoided = avoided
+	w.avoided = c.hostsNamed(k.Avoid, k.AvoidFailed)
 	for a, b := range w.blocks(fieldOfAll) {
 		for at := range w.fitting(a, b) {
 			if b.hosts[at].standing == open {
-				return avoided
+				return w.avoided
 			}
 		}
 	}
-	return nil
+	return hard
+}
+
+// hostsNamed returns the executors that lists name; nil for none.
+func (c *Core) hostsNamed(lists ...[]string) (named map[*host]bool) {
+	for _, list := range lists {
+		for _, id := range list {
+			if h := c.hosts[id]; h != nil {
+				if named == nil {
+					named = map[*host]bool{}
+				}
+				named[h] = true
+			}
+		}
+	}
+	return named
 }
 
 // refusal says why a batch did not fit.

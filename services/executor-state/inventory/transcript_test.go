@@ -346,6 +346,9 @@ func (w words) constraints() constraint.Constraints {
 	if avoid := w["avoid"]; avoid != "" {
 		k.Avoid = strings.Split(avoid, ",")
 	}
+	if failed := w["failed"]; failed != "" {
+		k.AvoidFailed = strings.Split(failed, ",")
+	}
 	if by, limit, ok := strings.Cut(w["spread"], ":"); ok {
 		n, _ := strconv.Atoi(limit)
 		k.Spread = constraint.Spread{By: by, Max: int32(n)}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 
 	"berth.dev/pkg/constraint"
@@ -40,7 +39,8 @@ type SKUUsage struct {
 	Disabled int
 	// PendingReservations wait, with PendingWorkers. PendingExecutors is how
 	// many executors of the SKU's shape the workers of each group fill, those of
-	// one group packed together.
+	// one group packed together. Idle executors that waiting reservations avoid
+	// are unavailable to these and count as needed besides: see exclusions.
 	PendingReservations              int
 	PendingWorkers, PendingExecutors int64
 	// PendingBatches are in order of size.
@@ -74,9 +74,10 @@ func (c *Core) Usage(name string) (Usage, error) {
 	m := c.mapper()
 	usage := Usage{Revision: c.revision, SKUs: make([]SKUUsage, len(m.skus))}
 	batches := make([]map[int]int, len(m.skus))
+	excluded, work := make([]exclusions, len(m.skus)), usageWork
 	for i, s := range m.skus {
 		usage.SKUs[i] = s.count()
-		batches[i] = map[int]int{}
+		batches[i], excluded[i] = map[int]int{}, exclusions{}
 	}
 	for _, text := range slices.Sorted(maps.Keys(c.demand)) {
 		d := c.demand[text]
@@ -90,6 +91,7 @@ func (c *Core) Usage(name string) (Usage, error) {
 		row.PendingReservations += d.reservations
 		row.PendingWorkers += d.workers
 		row.PendingExecutors += d.executors(shape)
+		excluded[place].exclude(c, d, q, m.skus[place], shape, &work)
 		for size, count := range d.batches {
 			batches[place][size.workers] += count
 		}
@@ -99,6 +101,7 @@ func (c *Core) Usage(name string) (Usage, error) {
 		for _, workers := range slices.Sorted(maps.Keys(batches[i])) {
 			row.PendingBatches = append(row.PendingBatches, PendingBatch{workers, batches[i][workers]})
 		}
+		row.PendingExecutors = max(row.PendingExecutors, excluded[i].executors())
 		row.EffectiveIdle = max(0, int64(row.Idle)-row.PendingExecutors)
 		row.WantedSize = int64(row.Total)
 		if s.record != nil {
@@ -137,15 +140,12 @@ func (s *sku) count() SKUUsage {
 // fill: as many as all of them packed together do, and no fewer than the batch
 // that is to be spread the most.
 func (d *demand) executors(shape resource.Vector) int64 {
-	// A worker that asks for nothing fits without end.
-	each := min(shape.Times(d.constraints.Resources), math.MaxInt32)
-	need := ceil(d.workers, each)
-	for size := range d.batches {
-		if size.each > 0 {
-			need = max(need, ceil(int64(size.workers), min(each, int64(size.each))))
-		}
+	p := packing{each: timesEach(shape, d.constraints.Resources)}
+	for size, count := range d.batches {
+		p.add(size)
+		p.workers += int64(count-1) * int64(size.workers)
 	}
-	return need
+	return p.executors()
 }
 
 func ceil(n, each int64) int64 { return (n + each - 1) / each }

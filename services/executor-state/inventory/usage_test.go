@@ -134,7 +134,7 @@ func (u *obviousUsage) waits(res *model.Reservation) bool {
 
 // find answers the SKU of a reservation and how many workers its executor takes.
 func (u *obviousUsage) find(k constraint.Constraints) (name string, each int64, ok bool) {
-	k.Avoid = nil
+	k.Avoid, k.AvoidFailed = nil, nil
 	least := math.Inf(1)
 	for _, candidate := range slices.Sorted(maps.Keys(u.rows)) {
 		var offer resource.Vector
@@ -191,6 +191,9 @@ func (u *obviousUsage) usage() []SKUUsage {
 		each         int64
 	}
 	groups := map[string]*group{}
+	// parts are what avoids one idle executor, or the same of them, by group; idle
+	// is how many executors all of a part avoid.
+	parts, idle := map[string]map[string]*group{}, map[string]int64{}
 	sizes := map[string]map[int]int{}
 	for _, k := range u.r.keys {
 		res, is := k.record.(*model.Reservation)
@@ -214,14 +217,49 @@ func (u *obviousUsage) usage() []SKUUsage {
 		if groups[text] == nil {
 			groups[text] = &group{name: name, each: each}
 		}
-		groups[text].workers += int64(n)
-		if spread := res.Spec.Constraints.Spread; spread.Max > 0 && spread.By == constraint.ByExecutor {
-			per := min(each, int64(spread.Max))
-			groups[text].max = max(groups[text].max, (int64(n)+per-1)/per)
+		count := func(g *group) {
+			g.workers += int64(n)
+			if spread := res.Spec.Constraints.Spread; spread.Max > 0 && spread.By == constraint.ByExecutor {
+				per := min(each, int64(spread.Max))
+				g.max = max(g.max, (int64(n)+per-1)/per)
+			}
+		}
+		count(groups[text])
+		var avoided []string
+		for _, h := range newObvious(u.r.core, res.ConstraintsAt(u.r.core.now), n).excluded {
+			if h.hold.workers == 0 && strings.EqualFold(h.executor.SKU, name) {
+				avoided = append(avoided, h.id)
+			}
+		}
+		part := func(ids ...string) {
+			key := fmt.Sprint(name, ids)
+			if parts[key] == nil {
+				parts[key] = map[string]*group{}
+			}
+			if idle[key] = int64(len(ids)); parts[key][text] == nil {
+				parts[key][text] = &group{name: name, each: each}
+			}
+			count(parts[key][text])
+		}
+		for _, id := range avoided {
+			part(id)
+		}
+		if len(avoided) > 1 {
+			part(avoided...)
 		}
 	}
+	need := func(g *group) int64 { return max(g.max, (g.workers+g.each-1)/g.each) }
 	for _, g := range groups {
-		u.row(g.name).PendingExecutors += max(g.max, (g.workers+g.each-1)/g.each)
+		u.row(g.name).PendingExecutors += need(g)
+	}
+	for key, part := range parts {
+		needed := idle[key]
+		var row *SKUUsage
+		for _, g := range part {
+			needed += need(g)
+			row = u.row(g.name)
+		}
+		row.PendingExecutors = max(row.PendingExecutors, needed)
 	}
 	var rows []SKUUsage
 	for _, name := range slices.Sorted(maps.Keys(u.rows)) {
@@ -362,6 +400,7 @@ func TestPitfallUsageMapsByTheRuleOfAllocation(t *testing.T) {
 			r.ready(drawRegister(t, fmt.Sprintf("h%d", i)))
 		}
 		k := drawConstraints(t)
+		k.Avoid = nil // what is avoided may be all there is
 		entry := r.queue("u", 1, k)
 		usage, err := r.core.Usage("")
 		if err != nil {
@@ -404,5 +443,79 @@ func TestUsageOfOneSKU(t *testing.T) {
 	usage, _ = r.core.Usage("")
 	if len(usage.Unmapped) != 0 || usage.SKUs[0].SKU != "Huge" || usage.SKUs[0].PendingExecutors != 1 {
 		t.Fatalf("%+v", usage)
+	}
+}
+
+// A batch that starts together avoids an executor that one of its workers failed on.
+// That executor is idle and of no use to the batch: usage asks for another one.
+func TestB6AnAvoidedExecutorCountsAsUnavailableForTheDemandThatAvoidsIt(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.tell(&model.Ready{Since: start})
+	for _, id := range []string{"h0", "h1", "h2"} {
+		r.ready(small(id, 1000, 1))
+	}
+	if _, err := r.do(PutSKU{model.SKU{Name: "small", Resources: resource.Vector{"cpu": 1000, "slots": 1}, Scale: &model.ScaleRule{}}}); err != nil {
+		t.Fatal(err)
+	}
+	r.queue("together", 3, cpu(1000))
+	failed := *r.core.reservations["together"].record.(*model.Reservation)
+	failed.Failed = []model.FailedOn{{Executor: "h1", At: r.now}}
+	r.tell(&failed)
+	row := func() SKUUsage {
+		t.Helper()
+		usage, err := r.core.Usage("small")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return usage.SKUs[0]
+	}
+	if got := row(); got.Idle != 3 || got.PendingExecutors != 4 || got.EffectiveIdle != 0 || got.WantedSize != 4 {
+		t.Errorf("while h1 is avoided: %+v", got)
+	}
+	// With only the avoided executors left the list yields, and none of them counts.
+	only := failed
+	only.Failed = nil
+	for _, id := range []string{"h0", "h1", "h2"} {
+		only.Failed = append(only.Failed, model.FailedOn{Executor: id, At: r.now})
+	}
+	r.tell(&only)
+	if got := row(); got.PendingExecutors != 3 {
+		t.Errorf("the list has yielded: %+v", got)
+	}
+	// What the caller avoids never yields.
+	strict := failed
+	strict.Failed, strict.Spec.Constraints.Avoid = nil, []string{"h0", "h1", "h2", "unknown"}
+	r.tell(&strict)
+	if got := row(); got.PendingExecutors != 6 || got.WantedSize != 6 {
+		t.Errorf("the caller avoids all: %+v", got)
+	}
+	r.tell(&failed)
+	r.now = r.now.Add(model.AvoidFor)
+	r.step(nil)
+	if got := row(); got.PendingExecutors != 3 || got.WantedSize != 3 {
+		t.Errorf("after ten minutes: %+v", got)
+	}
+}
+
+// Many workers that avoid one executor need one executor more, and not one each.
+func TestB6AnAvoidedExecutorCountsOnce(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.tell(&model.Ready{Since: start})
+	r.ready(small("h0", 1000, 2))
+	r.ready(small("h1", 1000, 2))
+	for i, sku := range []string{"", "small", "SMALL"} {
+		k := cpu(500)
+		k.SKU, k.Avoid = sku, []string{"h0"}
+		r.queue(fmt.Sprint(i), 1, k)
+	}
+	r.queue("any", 1, cpu(400))
+	usage, err := r.core.Usage("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Two groups avoid h0 and fill an executor each, h1 and one more; the third group
+	// may use h0.
+	if row := usage.SKUs[0]; row.Idle != 2 || row.PendingExecutors != 3 {
+		t.Errorf("%+v", row)
 	}
 }

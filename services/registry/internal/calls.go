@@ -99,7 +99,8 @@ func entryOf(e queue.PassEntry) *controlv1.PassEntry {
 	}
 	return &controlv1.PassEntry{
 		Key: wire.Key(e.Key), Uid: e.UID, Epoch: e.Epoch, Mod: e.Mod, Group: e.Group,
-		Constraints: wire.Constraints(e.Constraints), Seats: wire.Runs(e.Seats), Trace: string(e.Trace),
+		Constraints: wire.Constraints(e.Constraints), AvoidFailed: e.Constraints.AvoidFailed,
+		Seats: wire.Runs(e.Seats), Trace: string(e.Trace),
 	}
 }
 

@@ -94,7 +94,7 @@ func TestAnEntryIsNoLargerThanItSays(t *testing.T) {
 			Trace: model.Trace(text.Draw(t, "trace")), Again: rapid.Bool().Draw(t, "again"),
 			Constraints: constraint.Constraints{
 				Resources: rapid.MapOfN(text, rapid.Int64(), 0, 5).Draw(t, "resources"), Attributes: rapid.MapOfN(text, text, 0, 5).Draw(t, "attributes"),
-				SKU: text.Draw(t, "sku"), Pools: list.Draw(t, "pools"), Role: text.Draw(t, "role"), Avoid: list.Draw(t, "avoid"),
+				SKU: text.Draw(t, "sku"), Pools: list.Draw(t, "pools"), Role: text.Draw(t, "role"), Avoid: list.Draw(t, "avoid"), AvoidFailed: list.Draw(t, "failed"),
 				SameShape: true, Pack: true, Spread: constraint.Spread{By: text.Draw(t, "by"), Max: rapid.Int32Min(1).Draw(t, "max")},
 			},
 		}

@@ -42,8 +42,6 @@ func (s *Queue) Standing(ctx context.Context, req *berthv1.ExplainReservationReq
 		return answer, nil
 	}
 	now := time.Now()
-	// What fits is looked for as a pass would: without where it failed lately.
-	answer.Reservation.Constraints = wire.Constraints(standing.Reservation.ConstraintsAt(now))
 	answer.Group, answer.Position, answer.Queued = standing.Group, int32(standing.Position), int32(standing.Queued)
 	answer.Head, answer.HeadWaited = wire.Key(standing.Head), age(now, standing.HeadSince)
 	answer.Waited, answer.Tried = age(now, standing.Reservation.CreatedAt), wire.Timestamp(standing.Tried)

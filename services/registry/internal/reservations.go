@@ -53,9 +53,13 @@ func (s *Reservations) upsert(ctx context.Context, req *berthv1.UpsertReservatio
 }
 
 func shown(v queue.View, forList bool) *berthv1.Reservation {
-	return wire.Reservation(wire.ReservationView{
+	shown := wire.ReservationView{
 		Reservation: v.Reservation, State: v.State, Reason: v.Reason, Message: v.Message, Position: v.Position, Counts: v.Counts,
-	}, forList)
+	}
+	if v.Position > 0 {
+		shown.Avoided = model.AvoidedAt(v.Reservation.Failed, time.Now())
+	}
+	return wire.Reservation(shown, forList)
 }
 
 // GetReservation implements berth.v1.Reservations.
@@ -108,6 +112,7 @@ func (s *Reservations) ListPending(ctx context.Context, _ *berthv1.ListPendingRe
 		answer.Groups = append(answer.Groups, &berthv1.PendingGroup{
 			Id: g.ID, Constraints: wire.Constraints(g.Constraints), Reservations: int32(g.Reservations), Workers: int32(g.Workers),
 			Head: wire.Key(g.Head), HeadAge: age(now, g.HeadSince), Reason: string(g.Reason), Message: g.Message,
+			Avoided: wire.Avoided(model.AvoidedAt(g.Failed, now)),
 		})
 	}
 	return answer, nil

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
 )
@@ -18,13 +19,14 @@ func TestAssignerPromise3AnExecutorFailedOnIsAvoidedForAWhile(t *testing.T) {
 	for n := range uint32(20) {
 		c.names[n] = fmt.Sprintf("h%d", n)
 	}
+	lists := func(k constraint.Constraints) string { return fmt.Sprint(k.Avoid, k.AvoidFailed) }
 	ago := func(d time.Duration) time.Time { return c.now.Add(-d) }
 	r := &model.Reservation{}
 	r.Spec.Constraints.Avoid = []string{"asked"}
 
 	seen := c.again(r, nil, []model.TaskWorker{model.TaskWorker{Ordinal: 1, State: model.WorkerFailed, Since: ago(4 * time.Minute)}}, "")
-	for after, want := range map[time.Duration]string{0: "[asked h1]", 6*time.Minute - 1: "[asked h1]", 6 * time.Minute: "[asked]"} {
-		if got := fmt.Sprint(seen.ConstraintsAt(c.now.Add(after)).Avoid); got != want {
+	for after, want := range map[time.Duration]string{0: "[asked] [h1]", 6*time.Minute - 1: "[asked] [h1]", 6 * time.Minute: "[asked] []"} {
+		if got := lists(seen.ConstraintsAt(c.now.Add(after))); got != want {
 			t.Errorf("%v later %s is avoided, and not %s", after, got, want)
 		}
 	}

@@ -125,7 +125,7 @@ func TestOneThatAvoidedExecutorsIsNamedAfterwards(t *testing.T) {
 	for _, pass := range passes(c, elected, now, 2*avoids, func(string) bool { return false }) {
 		one := "named"
 		if e := pass.Entries[0]; !e.Again {
-			one = fmt.Sprint(e.Constraints.Avoid)
+			one = fmt.Sprint(e.Constraints.AvoidFailed)
 		}
 		if len(told) == 0 || told[len(told)-1] != one {
 			told = append(told, one)

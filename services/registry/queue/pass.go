@@ -132,7 +132,7 @@ func (c *Core) sendPass() {
 		c.versions[entry.UID].offered = true
 		c.flight.offers = append(c.flight.offers, offer{
 			uid: entry.UID, group: entry.Group, mod: entry.Mod, again: entry.Again,
-			avoids: len(entry.Constraints.Avoid) > len(at.next.Spec.Constraints.Avoid),
+			avoids: len(entry.Constraints.AvoidFailed) > 0,
 		})
 		pass.Entries = append(pass.Entries, entry)
 		if at.rank++; !at.alone && at.rank != at.group.order.len() && at.rank != at.group.depth {
@@ -211,7 +211,7 @@ func (e *PassEntry) Bytes() int {
 	}
 	k := &e.Constraints
 	bytes += 80 + len(e.Key.Job) + len(e.Key.Stage) + len(e.Key.Name) + len(e.Trace) + len(k.SKU) + len(k.Role) + len(k.Spread.By) +
-		sizeOfSeats(e.Seats) + sizeOfMap(k.Attributes) + sizeOfList(k.Avoid) + sizeOfList(k.Pools)
+		sizeOfSeats(e.Seats) + sizeOfMap(k.Attributes) + sizeOfList(k.Avoid) + sizeOfList(k.AvoidFailed) + sizeOfList(k.Pools)
 	for name := range k.Resources {
 		bytes += len(name) + 24
 	}

@@ -230,6 +230,8 @@ type PendingGroup struct {
 	HeadSince time.Time
 	Reason    fault.Reason
 	Message   string
+	// Failed are the executors that the head failed on.
+	Failed []model.FailedOn
 }
 
 // Pending shows the queues, in order of their ids. Before the registry is ready
@@ -248,7 +250,7 @@ func (c *Core) Pending() ([]PendingGroup, error) {
 			ID: id, Constraints: head.Spec.Constraints,
 			Reservations: g.order.len(), Workers: g.workers,
 			Head: head.Key, HeadSince: head.CreatedAt,
-			Reason: view.Reason, Message: view.Message,
+			Reason: view.Reason, Message: view.Message, Failed: head.Failed,
 		})
 	}
 	return groups, nil

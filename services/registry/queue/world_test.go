@@ -200,7 +200,7 @@ func show(actions []model.Action) string {
 				if e.Again {
 					b.WriteString(" again")
 				}
-				if avoid := e.Constraints.Avoid; len(avoid) > 0 {
+				if avoid := e.Constraints.AvoidFailed; len(avoid) > 0 {
 					fmt.Fprintf(&b, " avoiding %s", strings.Join(avoid, ","))
 				}
 			}
@@ -278,7 +278,7 @@ func (w *world) showRecord(uid string) string {
 		return "not there\n"
 	}
 	r := view.Reservation
-	return fmt.Sprintf("%s(%s) %s avoid=%v: %s\n", r.Key, uid, r.State, r.ConstraintsAt(w.now).Avoid, r.Message)
+	return fmt.Sprintf("%s(%s) %s avoid=%v: %s\n", r.Key, uid, r.State, r.ConstraintsAt(w.now).AvoidFailed, r.Message)
 }
 
 var eventNames = map[model.EventKind]string{

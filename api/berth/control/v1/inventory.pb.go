@@ -92,9 +92,11 @@ func (PassOutcome_Result) EnumDescriptor() ([]byte, []int) {
 }
 
 type ExplainFitRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Constraints   *v1.Constraints        `protobuf:"bytes,1,opt,name=constraints,proto3" json:"constraints,omitempty"`
-	Needed        int32                  `protobuf:"varint,2,opt,name=needed,proto3" json:"needed,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Constraints *v1.Constraints        `protobuf:"bytes,1,opt,name=constraints,proto3" json:"constraints,omitempty"`
+	Needed      int32                  `protobuf:"varint,2,opt,name=needed,proto3" json:"needed,omitempty"`
+	// AvoidFailed is as in PassEntry.
+	AvoidFailed   []string `protobuf:"bytes,3,rep,name=avoid_failed,json=avoidFailed,proto3" json:"avoid_failed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -143,16 +145,25 @@ func (x *ExplainFitRequest) GetNeeded() int32 {
 	return 0
 }
 
+func (x *ExplainFitRequest) GetAvoidFailed() []string {
+	if x != nil {
+		return x.AvoidFailed
+	}
+	return nil
+}
+
 type ExplainFitAnswer struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Fitting int32                  `protobuf:"varint,1,opt,name=fitting,proto3" json:"fitting,omitempty"`
 	// Reason and message are those of the refusal, empty when all would fit.
-	Reason        string            `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	Message       string            `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
-	Checks        []*v1.FailedCheck `protobuf:"bytes,4,rep,name=checks,proto3" json:"checks,omitempty"`
-	Revision      int64             `protobuf:"varint,5,opt,name=revision,proto3" json:"revision,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Reason   string            `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	Message  string            `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	Checks   []*v1.FailedCheck `protobuf:"bytes,4,rep,name=checks,proto3" json:"checks,omitempty"`
+	Revision int64             `protobuf:"varint,5,opt,name=revision,proto3" json:"revision,omitempty"`
+	// ScarcestResource is as in berth.v1.Explanation.
+	ScarcestResource string `protobuf:"bytes,6,opt,name=scarcest_resource,json=scarcestResource,proto3" json:"scarcest_resource,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *ExplainFitAnswer) Reset() {
@@ -218,6 +229,13 @@ func (x *ExplainFitAnswer) GetRevision() int64 {
 		return x.Revision
 	}
 	return 0
+}
+
+func (x *ExplainFitAnswer) GetScarcestResource() string {
+	if x != nil {
+		return x.ScarcestResource
+	}
+	return ""
 }
 
 type PassRequest struct {
@@ -316,7 +334,10 @@ type PassEntry struct {
 	// this term found no room for, and that has not changed since. Only it, uid and
 	// group are given: executor-state remembers the rest, or has it of the record. Mod
 	// is 0, so that one that does not know of this takes the entry for stale.
-	Again         int64 `protobuf:"varint,9,opt,name=again,proto3" json:"again,omitempty"`
+	Again int64 `protobuf:"varint,9,opt,name=again,proto3" json:"again,omitempty"`
+	// AvoidFailed names executors on which workers of this reservation failed. They
+	// are not used unless nothing else matches; those of `constraints.avoid` never.
+	AvoidFailed   []string `protobuf:"bytes,10,rep,name=avoid_failed,json=avoidFailed,proto3" json:"avoid_failed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -412,6 +433,13 @@ func (x *PassEntry) GetAgain() int64 {
 		return x.Again
 	}
 	return 0
+}
+
+func (x *PassEntry) GetAvoidFailed() []string {
+	if x != nil {
+		return x.AvoidFailed
+	}
+	return nil
 }
 
 type PassAnswer struct {
@@ -559,22 +587,24 @@ var File_berth_control_v1_inventory_proto protoreflect.FileDescriptor
 
 const file_berth_control_v1_inventory_proto_rawDesc = "" +
 	"\n" +
-	" berth/control/v1/inventory.proto\x12\x10berth.control.v1\x1a\x16berth/v1/finding.proto\x1a\x1aberth/v1/reservation.proto\x1a\x1cberth/record/v1/record.proto\"d\n" +
+	" berth/control/v1/inventory.proto\x12\x10berth.control.v1\x1a\x16berth/v1/finding.proto\x1a\x1aberth/v1/reservation.proto\x1a\x1cberth/record/v1/record.proto\"\x87\x01\n" +
 	"\x11ExplainFitRequest\x127\n" +
 	"\vconstraints\x18\x01 \x01(\v2\x15.berth.v1.ConstraintsR\vconstraints\x12\x16\n" +
-	"\x06needed\x18\x02 \x01(\x05R\x06needed\"\xa9\x01\n" +
+	"\x06needed\x18\x02 \x01(\x05R\x06needed\x12!\n" +
+	"\favoid_failed\x18\x03 \x03(\tR\vavoidFailed\"\xd6\x01\n" +
 	"\x10ExplainFitAnswer\x12\x18\n" +
 	"\afitting\x18\x01 \x01(\x05R\afitting\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12-\n" +
 	"\x06checks\x18\x04 \x03(\v2\x15.berth.v1.FailedCheckR\x06checks\x12\x1a\n" +
-	"\brevision\x18\x05 \x01(\x03R\brevision\"\x94\x01\n" +
+	"\brevision\x18\x05 \x01(\x03R\brevision\x12+\n" +
+	"\x11scarcest_resource\x18\x06 \x01(\tR\x10scarcestResource\"\x94\x01\n" +
 	"\vPassRequest\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x03R\x04term\x12\x12\n" +
 	"\x04pass\x18\x02 \x01(\x03R\x04pass\x12\x10\n" +
 	"\x03cut\x18\x03 \x01(\x03R\x03cut\x125\n" +
 	"\aentries\x18\x04 \x03(\v2\x1b.berth.control.v1.PassEntryR\aentries\x12\x14\n" +
-	"\x05trace\x18\x05 \x01(\tR\x05trace\"\x9c\x02\n" +
+	"\x05trace\x18\x05 \x01(\tR\x05trace\"\xbf\x02\n" +
 	"\tPassEntry\x12*\n" +
 	"\x03key\x18\x01 \x01(\v2\x18.berth.v1.ReservationKeyR\x03key\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x14\n" +
@@ -584,7 +614,9 @@ const file_berth_control_v1_inventory_proto_rawDesc = "" +
 	"\vconstraints\x18\x06 \x01(\v2\x15.berth.v1.ConstraintsR\vconstraints\x12.\n" +
 	"\x05seats\x18\a \x03(\v2\x18.berth.record.v1.SeatRunR\x05seats\x12\x14\n" +
 	"\x05trace\x18\b \x01(\tR\x05trace\x12\x14\n" +
-	"\x05again\x18\t \x01(\x03R\x05again\"e\n" +
+	"\x05again\x18\t \x01(\x03R\x05again\x12!\n" +
+	"\favoid_failed\x18\n" +
+	" \x03(\tR\vavoidFailed\"e\n" +
 	"\n" +
 	"PassAnswer\x129\n" +
 	"\boutcomes\x18\x01 \x03(\v2\x1d.berth.control.v1.PassOutcomeR\boutcomes\x12\x1c\n" +

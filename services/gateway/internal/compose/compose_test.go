@@ -51,6 +51,7 @@ func standing(position int32) *berthv1.Explanation {
 		Reservation: &berthv1.Reservation{
 			Job: "j", Stage: "s", Name: "main", State: berthv1.Reservation_QUEUED, Count: 4,
 			Constraints: &berthv1.Constraints{Sku: "gpu-8", Avoid: []string{"e-1"}},
+			Avoided:     []*berthv1.AvoidedExecutor{{Executor: "e-2", Until: timestamppb.New(time.Unix(9, 0))}},
 		},
 		Group: "g", Position: position, Queued: 2, Reason: "BEHIND_HEAD", Message: "another comes first",
 	}
@@ -58,7 +59,7 @@ func standing(position int32) *berthv1.Explanation {
 
 func TestAnExplanationIsPutTogether(t *testing.T) {
 	checks := []*berthv1.FailedCheck{{Check: "sku", Want: "gpu-8", Have: "small", Count: 7}}
-	some := &controlv1.ExplainFitAnswer{Fitting: 1, Reason: "INSUFFICIENT_CAPACITY", Message: "1 of 4 fits", Checks: checks, Revision: 99}
+	some := &controlv1.ExplainFitAnswer{Fitting: 1, Reason: "INSUFFICIENT_CAPACITY", Message: "1 of 4 fits", Checks: checks, Revision: 99, ScarcestResource: "cpu"}
 	all := &controlv1.ExplainFitAnswer{Fitting: 4, Revision: 99}
 	for _, c := range []struct {
 		name             string
@@ -82,11 +83,11 @@ func TestAnExplanationIsPutTogether(t *testing.T) {
 			want := standing(c.position)
 			want.Needed, want.Fitting, want.Missing = 4, c.fitting, c.missing
 			want.Reason, want.Message = c.reason, c.message
-			want.Checks, want.ExecutorRevision = c.fit.Checks, 99
+			want.Checks, want.ExecutorRevision, want.ScarcestResource = c.fit.Checks, 99, c.fit.ScarcestResource
 			if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
-			wantAsked := &controlv1.ExplainFitRequest{Constraints: want.Reservation.Constraints, Needed: 4}
+			wantAsked := &controlv1.ExplainFitRequest{Constraints: want.Reservation.Constraints, Needed: 4, AvoidFailed: []string{"e-2"}}
 			if diff := cmp.Diff([]proto.Message{request, wantAsked}, []proto.Message{<-s.asked, <-s.asked}, protocmp.Transform()); diff != "" {
 				t.Errorf("asked -want +got:\n%s", diff)
 			}

@@ -25,9 +25,11 @@ func (s *Server) ExplainReservation(ctx context.Context, q *berthv1.ExplainReser
 
 	part, cancel := brief(ctx)
 	defer cancel()
-	fit, err := s.inventory.ExplainFit(part, &controlv1.ExplainFitRequest{
-		Constraints: e.GetReservation().GetConstraints(), Needed: e.GetNeeded(),
-	})
+	request := &controlv1.ExplainFitRequest{Constraints: e.GetReservation().GetConstraints(), Needed: e.GetNeeded()}
+	for _, avoided := range e.GetReservation().GetAvoided() {
+		request.AvoidFailed = append(request.AvoidFailed, avoided.GetExecutor())
+	}
+	fit, err := s.inventory.ExplainFit(part, request)
 	if err != nil {
 		unknownFit(e, rpc.FromStatus(err))
 		return e, ctx.Err()
@@ -42,6 +44,7 @@ func (s *Server) ExplainReservation(ctx context.Context, q *berthv1.ExplainReser
 func addFit(e *berthv1.Explanation, fit *controlv1.ExplainFitAnswer) {
 	e.Fitting, e.Missing = fit.GetFitting(), max(0, e.GetNeeded()-fit.GetFitting())
 	e.Checks, e.ExecutorRevision = fit.GetChecks(), fit.GetRevision()
+	e.ScarcestResource = fit.GetScarcestResource()
 	switch {
 	case e.GetPosition() > 1 || e.GetReason() == string(fault.ReasonRegistryNotReady):
 	case e.GetMissing() == 0:

@@ -1,0 +1,118 @@
+package inventory
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/resource"
+)
+
+// exclusions count the demand of one SKU that must not use some of the SKU's
+// executors, because it avoids them. An idle executor is no use to a reservation
+// that avoids it, so such demand needs that many executors more than its workers
+// fill.
+//
+// Some of the demand of a SKU together needs at least the executors that its
+// workers fill, and the idle ones that none of it may use. This holds for any
+// part of the demand. The parts that are counted are the reservations that avoid
+// the same idle executors, and those that avoid one of them: in a fleet in which
+// few executors fail these are the parts that need the most.
+type exclusions map[string]*exclusion
+
+// exclusion is a part of a SKU's demand.
+type exclusion struct {
+	// idle counts the idle executors that all of it avoids.
+	idle int64
+	// groups is what it consists of.
+	groups map[*demand]*packing
+}
+
+// packing is workers of one group, packed onto executors of one shape.
+type packing struct {
+	// each is how many workers an executor takes, most is what the batch that is
+	// to be spread the most needs.
+	each, workers, most int64
+}
+
+func (p *packing) add(s size) {
+	p.workers += int64(s.workers)
+	if s.each > 0 {
+		p.most = max(p.most, ceil(int64(s.workers), min(p.each, int64(s.each))))
+	}
+}
+
+func (p *packing) executors() int64 { return max(ceil(p.workers, p.each), p.most) }
+
+// usageWork bounds what one answer looks at to count exclusions: entries of the
+// lists, and executors. What is beyond does not count.
+const usageWork = 1 << 22
+
+// exclude counts what the reservations of a group avoid, as far as work lasts.
+// Offer is what an idle executor of the SKU has for the group's workers.
+func (x exclusions) exclude(c *Core, d *demand, q *query, of *sku, offer resource.Vector, work *int) {
+	each := timesEach(offer, d.constraints.Resources)
+	for _, uid := range slices.Sorted(maps.Keys(d.avoiding)) {
+		if *work <= 0 {
+			return
+		}
+		waiting := d.avoiding[uid]
+		k := waiting.record.(*model.Reservation).ConstraintsAt(c.now)
+		before := c.spent
+		var names []string
+		for h := range c.avoided(k, q) {
+			if h.use != idle || h.shape.sku != of || !q.fits(h.shape) {
+				continue
+			}
+			if ok, _ := q.matcher.Match(h.class.host); ok {
+				names = append(names, h.id)
+			}
+		}
+		*work -= c.spent - before + len(k.Avoid) + len(k.AvoidFailed)
+		slices.Sort(names)
+		if len(names) > 1 {
+			x.add(strings.Join(names, ","), len(names), d, each, waiting.size)
+		}
+		for _, name := range names {
+			x.add(name, 1, d, each, waiting.size)
+		}
+	}
+}
+
+func (x exclusions) add(part string, avoided int, d *demand, each int64, s size) {
+	if x[part] == nil {
+		x[part] = &exclusion{idle: int64(avoided), groups: map[*demand]*packing{}}
+	}
+	if x[part].groups[d] == nil {
+		x[part].groups[d] = &packing{each: each}
+	}
+	x[part].groups[d].add(s)
+}
+
+// executors returns how many executors of the SKU the part with the greatest need
+// takes, those that it avoids included; 0 for none.
+func (x exclusions) executors() (most int64) {
+	for _, part := range x {
+		need := part.idle
+		for _, p := range part.groups {
+			need += p.executors()
+		}
+		most = max(most, need)
+	}
+	return most
+}
+
+// timesEach returns how many workers an executor with so much takes, at least 1. A
+// worker that asks for nothing fits without end.
+func timesEach(offer, resources resource.Vector) int64 {
+	return max(1, min(offer.Times(resources), math.MaxInt32))
+}
+
+// avoids reports whether a reservation names executors that it must not use, now or
+// for a while.
+func avoids(r *model.Reservation) bool {
+	return cmp.Or(len(r.Spec.Constraints.Avoid), len(r.Spec.Constraints.AvoidFailed), len(r.Failed)) > 0
+}
