@@ -31,6 +31,7 @@ const (
 	ReasonLowerPass        Reason = "LOWER_PASS"
 	ReasonLowerEpoch       Reason = "LOWER_EPOCH"
 	ReasonOtherIncarnation Reason = "OTHER_INCARNATION"
+	ReasonOtherAgent       Reason = "OTHER_AGENT"
 	ReasonStopped          Reason = "STOPPED"
 	ReasonNotAllowed       Reason = "NOT_ALLOWED"
 	ReasonStartFailed      Reason = "START_FAILED"

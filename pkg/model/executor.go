@@ -25,6 +25,12 @@ type Executor struct {
 	// MaxFormer: an agent that another one has followed does not come back while that
 	// one may.
 	Former []string
+	// SecretHash is the SHA-256 of its agent's secret, empty for an agent without
+	// one. It decides which agent may register the executor.
+	SecretHash string
+	// SupersededWorkers is set while an agent that another one has superseded
+	// reports living workers: it is given nothing, for they may use its capacity.
+	SupersededWorkers bool
 	// Ordinal stands for the id in leases and tasks. It is never reused.
 	Ordinal uint32
 	// Reserved are the shares of Resources set aside for roles, by role.
@@ -50,6 +56,10 @@ type Executor struct {
 	// Since is when it was given up, or else registered after it last had presence.
 	Since time.Time
 }
+
+// Proves reports whether who gives the nonce is the agent that registered the
+// executor. Agents without a secret, which are of an older release, give none.
+func (e *Executor) Proves(nonce string) bool { return e.SecretHash == "" || e.Nonce == nonce }
 
 // MaxFormer is how many former registrations of an executor are remembered.
 const MaxFormer = 8

@@ -31,6 +31,7 @@ func Encode(record model.Record) ([]byte, error) {
 		m = &recordv1.Executor{
 			Id: r.ID, Address: r.Address, Sku: r.SKU, Host: r.Host, Attributes: r.Attributes, Resources: r.Resources,
 			Generation: r.Generation, Incarnation: r.Incarnation, Nonce: r.Nonce, Ordinal: r.Ordinal, Lost: r.Lost, Returning: r.Returning, Strays: r.Strays,
+			SecretHash: []byte(r.SecretHash), SupersededWorkers: r.SupersededWorkers,
 			RegisteredAt: Timestamp(r.RegisteredAt), Since: Timestamp(r.Since),
 			Reserved: Shares(r.Reserved), Draining: r.Draining, Former: r.Former,
 			Untold: r.Untold, Told: r.Told,
@@ -118,6 +119,7 @@ func decode(ref model.Ref, value []byte, create, mod, etcdLease int64) (model.Re
 			ID: ref.ID, Address: m.GetAddress(), SKU: m.GetSku(), Host: m.GetHost(), Attributes: m.GetAttributes(),
 			Resources: resource.Vector(m.GetResources()), Generation: m.GetGeneration(), Incarnation: m.GetIncarnation(),
 			Nonce: m.GetNonce(), Ordinal: m.GetOrdinal(), Lost: m.GetLost(), Returning: m.GetReturning(), Strays: m.GetStrays(),
+			SecretHash: string(m.GetSecretHash()), SupersededWorkers: m.GetSupersededWorkers(),
 			RegisteredAt: Time(m.GetRegisteredAt()), Since: Time(m.GetSince()),
 			Reserved: SharesOf(m.GetReserved()), Draining: m.GetDraining(), Former: m.GetFormer(),
 			Untold: m.GetUntold(), Told: m.GetTold(),

@@ -48,7 +48,7 @@ func records() []model.Record {
 		&model.Stage{Job: "etl", Stage: "map", TargetSize: 3, Numbers: model.Seats{{First: 0, Last: 7, Number: 2}}, Idle: []model.IdleRequest{{ID: "r", UID: "1a-2"}}},
 		&model.Executor{
 			ID: "host-1", Address: "127.0.0.1:7200", SKU: "small", Host: "h", Attributes: map[string]string{"zone": "a"},
-			Resources: resource.Vector{"cpu": 4000}, Generation: 2, Incarnation: 3, Nonce: "n", Ordinal: 9, Lost: true, Returning: true, Strays: true,
+			Resources: resource.Vector{"cpu": 4000}, Generation: 2, Incarnation: 3, Nonce: "n", Ordinal: 9, Lost: true, Returning: true, Strays: true, SecretHash: "h", SupersededWorkers: true,
 			Reserved: map[string]resource.Vector{"web": {"cpu": 1000}}, Draining: true, Former: []string{"n0"},
 			Untold: []string{"d-1"}, Told: "1a-2",
 			RegisteredAt: at(4), Since: at(5),

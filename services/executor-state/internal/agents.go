@@ -2,10 +2,12 @@ package internal
 
 import (
 	"context"
+	"crypto/sha256"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	controlv1 "berth.dev/api/berth/control/v1"
+	"berth.dev/pkg/fault"
 	"berth.dev/pkg/loop"
 	"berth.dev/pkg/wire"
 	"berth.dev/services/executor-state/inventory"
@@ -24,11 +26,31 @@ func NewAgents(l loop.Owner[*inventory.Core]) *Agents {
 	return &Agents{loop: l, gate: newGate(gateSize)}
 }
 
+// maxSecret is how long an agent's secret may be.
+const maxSecret = 256
+
+// hashed is what is kept of a secret. The secret itself goes no further: not into
+// the core, whose inputs may be quarantined, and not into logs.
+func hashed(secret string) (string, error) {
+	switch {
+	case secret == "":
+		return "", nil
+	case len(secret) > maxSecret:
+		return "", fault.BadField(fault.ReasonTooLarge, "secret", "at most %d bytes, are %d", maxSecret, len(secret))
+	}
+	sum := sha256.Sum256([]byte(secret))
+	return string(sum[:]), nil
+}
+
 // Register implements control.v1.Agents.
 func (s *Agents) Register(ctx context.Context, req *controlv1.RegisterRequest) (*controlv1.RegisterAnswer, error) {
+	secret, err := hashed(req.GetSecret())
+	if err != nil {
+		return nil, err
+	}
 	value, err := s.do(ctx, inventory.Register{
 		ID: req.GetId(), Address: req.GetAddress(), SKU: req.GetSku(), Host: req.GetHost(), Attributes: req.GetAttributes(),
-		Resources: req.GetResources(), Reserved: wire.SharesOf(req.GetReserved()), Generation: req.GetGeneration(), Nonce: req.GetNonce(),
+		Resources: req.GetResources(), Reserved: wire.SharesOf(req.GetReserved()), Generation: req.GetGeneration(), Nonce: req.GetNonce(), SecretHash: secret,
 	})
 	if err != nil {
 		return nil, err
@@ -50,11 +72,13 @@ func (s *Agents) Depart(ctx context.Context, req *controlv1.DepartRequest) (*con
 
 // Announce implements control.v1.Agents.
 func (s *Agents) Announce(ctx context.Context, req *controlv1.AnnounceRequest) (*controlv1.AnnounceAnswer, error) {
-	_, err := s.do(ctx, inventory.Announce{ID: req.GetId(), Incarnation: req.GetIncarnation(), EtcdLease: req.GetEtcdLease(), Workers: int(req.GetWorkers()), Strays: req.GetStrays()})
+	value, err := s.do(ctx, inventory.Announce{
+		ID: req.GetId(), Incarnation: req.GetIncarnation(), EtcdLease: req.GetEtcdLease(), Workers: int(req.GetWorkers()), Strays: req.GetStrays(), Nonce: req.GetNonce(),
+	})
 	if err != nil {
 		return nil, err
 	}
-	return &controlv1.AnnounceAnswer{}, nil
+	return &controlv1.AnnounceAnswer{Superseded: value.(inventory.Announced).Superseded}, nil
 }
 
 // do asks the core when it is the agent's turn.

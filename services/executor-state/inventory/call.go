@@ -20,6 +20,8 @@ type Register struct {
 	// Nonce is made afresh by each agent process. A repeat of the same one
 	// answers the same incarnation and writes nothing.
 	Nonce string
+	// SecretHash is the hash of the agent's secret; empty for an agent without one.
+	SecretHash string
 }
 
 // Registered answers Register.
@@ -42,10 +44,14 @@ type Announce struct {
 	// Strays: some of them should not be there, or the assigner has not said yet
 	// that they should.
 	Strays bool
+	// Nonce is what the agent gave for its registration's; empty if it was not looked
+	// at, for the replica is of an older release.
+	Nonce string
 }
 
-// Announced answers Announce: the presence is durable.
-type Announced struct{}
+// Announced answers Announce: the presence is durable, or another agent has
+// superseded the one that asks.
+type Announced struct{ Superseded bool }
 
 // Depart is the request to end an executor's presence: its agent's process is
 // proven dead. A presence of another incarnation, or on another etcd lease, is

@@ -36,6 +36,7 @@ func (r Register) check() error {
 		bad.add(fault.ReasonRequired, "nonce", "must be given")
 	}
 	bad.text("nonce", r.Nonce)
+	bad.text("secretHash", r.SecretHash)
 	if r.Generation < 0 {
 		bad.add(fault.ReasonInvalid, "generation", "must not be negative, is %d", r.Generation)
 	}

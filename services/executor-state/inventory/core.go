@@ -49,6 +49,10 @@ type Core struct {
 	states       [5]int
 	// over holds more than it has, stranded is LOST and holds workers.
 	over, stranded map[string]*host
+	// superseded are those on which workers of a superseded agent live; intruders
+	// are the registrations refused for another secret, by executor.
+	superseded map[string]*host
+	intruders  map[string]intruder
 	disables       disables
 	// late came under requests of which its jobs are still to be told.
 	late ordered[*host]
@@ -129,6 +133,8 @@ func New(cfg Config) *Core {
 		absent:       ordered[*host]{compare: compareGone},
 		over:         map[string]*host{},
 		stranded:     map[string]*host{},
+		superseded:   map[string]*host{},
+		intruders:    map[string]intruder{},
 		late:         ordered[*host]{compare: compareIDs},
 		past:         ordered[*host]{compare: comparePast},
 		disables:     newDisables(),
@@ -182,7 +188,7 @@ func (c *Core) NextDeadline() time.Time {
 	case c.todo.len() > 0 || c.absentChanged || c.disables.untold.len()+c.late.len() > 0 || c.disables.sweeping():
 		return c.now
 	}
-	return earliest(earliest(c.lostAt, c.forgetAt()), c.disables.next())
+	return earliest(earliest(earliest(c.lostAt, c.forgetAt()), c.disables.next()), c.supersededUntil())
 }
 
 // earliest is the earlier of two times of which zero means never.
@@ -265,5 +271,6 @@ func (c *Core) work() {
 	c.endDisables()
 	c.tellDisabled()
 	c.loseAbsent()
+	c.endSuperseded()
 	c.forgetPast()
 }

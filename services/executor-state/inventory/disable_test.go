@@ -31,7 +31,7 @@ func TestPitfallListedFreeButNotInTheFreeIndex(t *testing.T) {
 			t.Fatal(err)
 		}
 		v, _ := r.core.Executor("h1")
-		must[Announced](t, r, Announce{"h1", v.Incarnation, 8, 0, false})
+		must[Announced](t, r, Announce{"h1", v.Incarnation, 8, 0, false, ""})
 	}
 	end := func(r *rig) {
 		r.end("u", model.WorkerCompleted, 0)
@@ -116,7 +116,7 @@ func TestPitfallExpiredDisablesDoNotBlockHeartbeats(t *testing.T) {
 	}
 	// A heartbeat is taken in between.
 	v, _ := r.core.Executor("h1")
-	r.ask(Announce{"h1", v.Incarnation, 99, 0, false})
+	r.ask(Announce{"h1", v.Incarnation, 99, 0, false, ""})
 	r.settle()
 	if v, _ := r.core.Executor("h1"); len(v.Disabled) != 0 || len(r.inputs) != 0 {
 		t.Fatalf("still held: %+v", v)

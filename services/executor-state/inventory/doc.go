@@ -51,9 +51,10 @@
 //     forgotten after a while, drains of it included: its record is deleted. Who
 //     registers under its id later is another executor, with another ordinal and a
 //     higher incarnation than any before. See forget.go.
-//   - Of two agents that register one id the later wins. The earlier is refused
-//     with OTHER_INCARNATION, also when it registers again: until it is started
-//     afresh, which makes it the later one.
+//   - An executor belongs to the agent with the secret of its registration until
+//     it is LOST; other agents are refused. An agent that was superseded by one
+//     that is present stops its workers, and until it reports none the executor is
+//     given nothing. See secret.go.
 //
 // # Requests to disable
 //

@@ -109,7 +109,7 @@ func TestLostAfterZeroWaitsForTheDeletion(t *testing.T) {
 		t.Fatal(err)
 	}
 	v, _ := r.core.Executor("h1")
-	r.ask(Announce{"h1", v.Incarnation, 7, 0, false})
+	r.ask(Announce{"h1", v.Incarnation, 7, 0, false, ""})
 	r.settle()
 	r.ask(small0("h1", "n2"))
 	r.step(nil)

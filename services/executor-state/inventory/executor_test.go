@@ -17,10 +17,10 @@ func TestPitfallTwoCopiesOfOneAgent(t *testing.T) {
 	expectGranted(t, r.pass(r.queue("u", 1, cpu(1))))
 	old, _ := r.core.Executor("h1")
 	r.ready(small0("h1", "n2"))
-	if _, err := r.do(Announce{"h1", old.Incarnation, 9, 0, false}); !fault.Is(err, fault.ReasonOtherIncarnation) {
+	if _, err := r.do(Announce{"h1", old.Incarnation, 9, 0, false, ""}); !fault.Is(err, fault.ReasonOtherIncarnation) {
 		t.Fatalf("the older copy was told %v", err)
 	}
-	if _, err := r.do(small0("h1", "n1")); !fault.Is(err, fault.ReasonOtherIncarnation) {
+	if _, err := r.do(small0("h1", "n1")); !fault.Is(err, fault.ReasonOtherAgent) {
 		t.Fatalf("the older copy registers again: %v", err)
 	}
 	if v, _ := r.core.Executor("h1"); v.Workers != 1 || v.State != model.ExecutorReady || v.Incarnation <= old.Incarnation || v.Ordinal != old.Ordinal {
@@ -28,7 +28,7 @@ func TestPitfallTwoCopiesOfOneAgent(t *testing.T) {
 	}
 	// A successor knows it as well.
 	r.failOver()
-	if _, err := r.do(small0("h1", "n1")); !fault.Is(err, fault.ReasonOtherIncarnation) {
+	if _, err := r.do(small0("h1", "n1")); !fault.Is(err, fault.ReasonOtherAgent) {
 		t.Fatalf("the older copy registers with a new leader: %v", err)
 	}
 	// What is remembered is bounded.
@@ -60,7 +60,7 @@ func TestAFormerAgentIsBackWhereTheLaterOneIsAway(t *testing.T) {
 	if v, _ := r.core.Executor("h1"); v.State != model.ExecutorReady || len(v.Former) != 1 {
 		t.Fatalf("%+v", v)
 	}
-	if _, err := r.do(small0("h1", "ghost")); !fault.Is(err, fault.ReasonOtherIncarnation) {
+	if _, err := r.do(small0("h1", "ghost")); !fault.Is(err, fault.ReasonOtherAgent) {
 		t.Fatalf("the ghost registers again: %v", err)
 	}
 	// Who has just lost its presence is not away for long.
@@ -99,14 +99,14 @@ func TestPitfallHostBackUnderANewID(t *testing.T) {
 	r.tellGone(model.Ref{Kind: model.KindLive, ID: "old"})
 	g.ID, g.Address, g.Nonce = "new", "new:7200", "n1"
 	incarnation := must[Registered](t, r, g).Incarnation
-	must[Announced](t, r, Announce{"new", incarnation, 9, 1, true})
+	must[Announced](t, r, Announce{"new", incarnation, 9, 1, true, ""})
 	if o := r.pass(r.queue("v", 1, cpu(1000)))[0]; o.Result != NoFit {
 		t.Fatalf("%+v while a worker of the old one lives there", o)
 	}
 	if v, _ := r.core.Executor("new"); v.State != model.ExecutorRegistered || v.Workers != 0 {
 		t.Fatalf("%+v", v)
 	}
-	must[Announced](t, r, Announce{"new", incarnation, 9, 0, false})
+	must[Announced](t, r, Announce{"new", incarnation, 9, 0, false, ""})
 	was, _ := r.core.Executor("old")
 	is, _ := r.core.Executor("new")
 	if is.Ordinal == was.Ordinal || is.Workers != 0 || was.Workers != 1 {

@@ -20,6 +20,9 @@ const (
 	// some of it: the assigner has not written its workers LOST. It ends when
 	// they are, or when the executor is back.
 	FindingLostWithWorkers = "LOST_WITH_WORKERS"
+	// FindingDuplicateAgent: another agent has tried to register an executor, or
+	// one that was superseded still has workers. See secret.go.
+	FindingDuplicateAgent = "DUPLICATE_AGENT"
 )
 
 // lostWithWorkersAfter is how long the assigner may take to write the workers
@@ -68,5 +71,5 @@ func (c *Core) Findings(now time.Time) []Finding {
 			Action:  "The assigner is to write them LOST, which frees it; look whether an assigner leads.",
 		})
 	}
-	return list
+	return append(list, c.duplicates(now)...)
 }

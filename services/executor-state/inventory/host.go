@@ -41,6 +41,9 @@ type host struct {
 	// goneAt orders it in Core.absent while it counts as absent.
 	absent bool
 	goneAt time.Time
+	// supersededAt is when a superseded agent last reported that workers of its own
+	// live. It is this leader's alone.
+	supersededAt time.Time
 	// releasedAt is when the crowd that it was held back with was no crowd any
 	// more: its time begins anew then. It is this leader's alone.
 	releasedAt time.Time
@@ -121,9 +124,10 @@ func (h *host) stateOf() model.ExecutorState {
 }
 
 // shown is the state as others are told it: one that is back and still has
-// workers of before, or that has strays, is known, and not yet usable.
+// workers of before, that has strays, or on which workers of a superseded agent
+// live, is known, and not yet usable.
 func (h *host) shown() model.ExecutorState {
-	if h.state == model.ExecutorReady && (h.executor.Returning || h.executor.Strays) {
+	if h.state == model.ExecutorReady && (h.executor.Returning || h.executor.Strays || h.executor.SupersededWorkers) {
 		return model.ExecutorRegistered
 	}
 	return h.state
@@ -265,6 +269,7 @@ func (c *Core) unplace(h *host) {
 	c.unlistPast(h)
 	delete(c.over, h.id)
 	delete(c.stranded, h.id)
+	delete(c.superseded, h.id)
 }
 
 func (c *Core) place(h *host) {
@@ -278,6 +283,9 @@ func (c *Core) place(h *host) {
 	}
 	if h.state == model.ExecutorLost && h.hold.workers > 0 {
 		c.stranded[h.id] = h
+	}
+	if h.executor.SupersededWorkers {
+		c.superseded[h.id] = h
 	}
 	c.listPast(h)
 	c.moves++

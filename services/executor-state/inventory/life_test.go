@@ -28,13 +28,15 @@ type world struct {
 var anyExecutor = evenly("h0", "h1", "h2", "h3", "h4", "h5")
 
 func (w *world) register() {
-	w.ask(drawRegister(w.t, anyExecutor.Draw(w.t, "executor")))
+	g := drawRegister(w.t, anyExecutor.Draw(w.t, "executor"))
+	g.SecretHash = evenly("", "s", "s", "s", "t").Draw(w.t, "secret")
+	w.ask(g)
 }
 
 func (w *world) announce() {
 	id := anyExecutor.Draw(w.t, "executor")
 	view, _ := w.core.Executor(id)
-	w.ask(Announce{id, view.Incarnation - rapid.SampledFrom([]int64{0, 0, 0, 1}).Draw(w.t, "older"), rapid.Int64Range(1, 2).Draw(w.t, "etcdLease"), rapid.IntRange(0, 1).Draw(w.t, "workers"), rapid.IntRange(0, 3).Draw(w.t, "strays") == 0})
+	w.ask(Announce{id, view.Incarnation - rapid.SampledFrom([]int64{0, 0, 0, 1}).Draw(w.t, "older"), rapid.Int64Range(1, 2).Draw(w.t, "etcdLease"), rapid.IntRange(0, 1).Draw(w.t, "workers"), rapid.IntRange(0, 3).Draw(w.t, "strays") == 0, evenly("", view.Nonce, view.Nonce, view.Nonce, "n1").Draw(w.t, "nonce")})
 }
 
 func (w *world) silence() {

@@ -106,7 +106,7 @@ func TestListedReadyIsAllocatable(t *testing.T) {
 		}
 		r.pause(time.Duration(i) * 50 * time.Second)
 		incarnation := must[Registered](t, r, small0("h1", "n1")).Incarnation
-		if _, err := r.do(Announce{"h1", incarnation, int64(20 + i), 0, false}); err != nil {
+		if _, err := r.do(Announce{"h1", incarnation, int64(20 + i), 0, false, ""}); err != nil {
 			t.Fatal(err)
 		}
 		if v, _ := r.core.Executor("h1"); v.State != model.ExecutorReady {
@@ -245,7 +245,7 @@ func TestOlderNewsChangeNothing(t *testing.T) {
 	}
 	// A loss that comes while a new presence is under way goes below it.
 	view, _ := r.core.Executor("h1")
-	r.ask(Announce{"h1", view.Incarnation, 99, 0, false})
+	r.ask(Announce{"h1", view.Incarnation, 99, 0, false, ""})
 	r.drop(live)
 	r.unseen, r.effects = nil, nil
 	r.step(model.Changed{Ref: live, Mod: r.rev})

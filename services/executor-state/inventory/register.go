@@ -17,7 +17,9 @@ import (
 // above every incarnation given before it, those of a history that a restore
 // has undone included, provided revisions are bumped as a restore must.
 //
-// Of two agents with one id the one that registers later wins. The earlier is
+// An executor belongs to the agent whose secret it was registered with, until it is
+// LOST: see secret.go. Of two agents with that secret, two processes of one agent say,
+// the one that registers later wins. The earlier is
 // refused from then on, also if it registers again: it would take the id back,
 // and the two would take turns. It may once the later one has long been away: that
 // one may have been no other than a former process of its own, whose last request
@@ -32,16 +34,22 @@ func (c *Core) register(r Register) (Registered, error) {
 		Resources:  r.Resources.Clone().WithSlots(),
 		Reserved:   maps.Clone(r.Reserved),
 		Generation: r.Generation,
-		Nonce:      r.Nonce, Incarnation: c.term,
+		Nonce:      r.Nonce, SecretHash: r.SecretHash, Incarnation: c.term,
 		Draining:     c.drained(r.ID),
 		RegisteredAt: c.now, Since: c.now,
 	}
 	var effect model.Effect
 	if h := c.hosts[r.ID]; h != nil {
+		if h.ownedByOther(r) {
+			return Registered{}, c.refuseOther(h, r)
+		}
 		if h.executor.Nonce == r.Nonce && !h.givenUp() {
 			return c.registered(h.executor), nil
 		}
 		if slices.Contains(h.executor.Former, r.Nonce) && !c.deserted(h) {
+			if present(h.live, h.executor.Incarnation) {
+				return Registered{}, otherAgent(h)
+			}
 			return Registered{}, fault.New(fault.Precondition, fault.ReasonOtherIncarnation,
 				"another agent registered as %q since, with incarnation %d: one of the two must go", r.ID, h.executor.Incarnation)
 		}
@@ -52,6 +60,7 @@ func (c *Core) register(r Register) (Registered, error) {
 		next.Ordinal = h.executor.Ordinal
 		next.RegisteredAt = h.executor.RegisteredAt
 		next.Lost, next.Returning = h.executor.Lost, h.executor.Lost || h.executor.Returning
+		next.SupersededWorkers = h.executor.SupersededWorkers && !slices.Contains(h.executor.Former, r.Nonce)
 		if h.state == model.ExecutorRegistered {
 			// An agent that registers again and again and has no heartbeat is away
 			// since it did so first.
@@ -69,6 +78,7 @@ func (c *Core) register(r Register) (Registered, error) {
 	}
 	effect.Puts = []model.Record{next}
 	c.decide(effect)
+	delete(c.intruders, r.ID)
 	return c.registered(next), nil
 }
 
@@ -111,8 +121,15 @@ func (c *Core) announce(a Announce) (Announced, error) {
 		return Announced{}, fault.New(fault.NotFound, fault.ReasonNotFound, "executor %q is not registered", a.ID)
 	}
 	if h.executor.Incarnation != a.Incarnation {
+		if h.supersedes(a.Nonce) {
+			c.reportSuperseded(h, a.Workers)
+			return Announced{Superseded: true}, nil
+		}
 		return Announced{}, fault.New(fault.Precondition, fault.ReasonOtherIncarnation,
 			"executor %q registered again: its incarnation is %d, not %d", a.ID, h.executor.Incarnation, a.Incarnation)
+	}
+	if a.Nonce != "" && !h.executor.Proves(a.Nonce) {
+		return Announced{}, fault.New(fault.Precondition, fault.ReasonOtherAgent, "executor %q: the nonce is not that of its registration", a.ID)
 	}
 	if h.givenUp() {
 		return Announced{}, fault.New(fault.Precondition, fault.ReasonOtherIncarnation,

@@ -266,7 +266,7 @@ func (r *rig) ready(g Register) {
 	if err != nil {
 		panic(err)
 	}
-	if _, err := r.do(Announce{g.ID, value.(Registered).Incarnation, 7, 0, false}); err != nil {
+	if _, err := r.do(Announce{g.ID, value.(Registered).Incarnation, 7, 0, false, ""}); err != nil {
 		panic(err)
 	}
 }

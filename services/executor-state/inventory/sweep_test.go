@@ -43,7 +43,7 @@ func (r *rig) arrive(g Register) {
 	g.Address, g.Nonce = g.ID+":7200", "n1"
 	token := r.ask(g)
 	r.commit(len(r.effects))
-	r.ask(Announce{g.ID, r.replies[token].Value.(Registered).Incarnation, 7, 0, false})
+	r.ask(Announce{g.ID, r.replies[token].Value.(Registered).Incarnation, 7, 0, false, ""})
 	r.commit(len(r.effects))
 }
 

@@ -160,6 +160,10 @@ func replyText(r model.Reply) string {
 	switch value := r.Value.(type) {
 	case ExecutorView:
 		return "reply " + viewText(value)
+	case Announced:
+		if !value.Superseded {
+			return "Announced{}"
+		}
 	case *model.Pool:
 		return "reply " + recordText(value)
 	case Claimed:
@@ -239,8 +243,8 @@ func dump(c *Core) string {
 	}
 	line("reservations %v", slices.Sorted(maps.Keys(c.reservations)))
 	for h := range c.byID.all() {
-		line("host %s %v gone=%v/%v bucket=%v workers=%d used=%v class=%s shape=%s over=%v stranded=%v standing=%d use=%d requests=%v", h.id, h.state, h.absent, absentAt(h),
-			isOpen(h), h.hold.workers, h.hold.used, h.class.key, h.shape.key, c.over[h.id] != nil, c.stranded[h.id] != nil, h.standing, h.use, h.requests())
+		line("host %s %v gone=%v/%v bucket=%v workers=%d used=%v class=%s shape=%s over=%v stranded=%v superseded=%v standing=%d use=%d requests=%v", h.id, h.state, h.absent, absentAt(h),
+			isOpen(h), h.hold.workers, h.hold.used, h.class.key, h.shape.key, c.over[h.id] != nil, c.stranded[h.id] != nil, c.superseded[h.id] != nil, h.standing, h.use, h.requests())
 	}
 	for h := range c.absent.all() {
 		line("absent %s", h.id)

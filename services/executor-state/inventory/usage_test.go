@@ -116,7 +116,7 @@ func (u *obviousUsage) count(e *model.Executor) {
 		row.Running++
 	case workers > 0:
 		row.Leased++
-	case disabled || e.Returning || e.Strays || common == nil:
+	case disabled || e.Returning || e.Strays || e.SupersededWorkers || common == nil:
 		row.Unavailable++
 	default:
 		row.Idle++

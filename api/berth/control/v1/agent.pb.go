@@ -37,7 +37,12 @@ type RegisterRequest struct {
 	Nonce string `protobuf:"bytes,8,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	// Reserved is set aside for roles, by the name of the role; part of
 	// resources.
-	Reserved      map[string]*v1.ResourceShare `protobuf:"bytes,9,rep,name=reserved,proto3" json:"reserved,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Reserved map[string]*v1.ResourceShare `protobuf:"bytes,9,rep,name=reserved,proto3" json:"reserved,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Secret is random and kept by the agent over its restarts; at most 256 bytes.
+	// While the executor is not LOST, only an agent with the secret of the last
+	// registration may register it. Executor-state keeps a hash of it. An agent that
+	// sends none may register executors that have none.
+	Secret        string `protobuf:"bytes,11,opt,name=secret,proto3" json:"secret,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -135,6 +140,13 @@ func (x *RegisterRequest) GetReserved() map[string]*v1.ResourceShare {
 	return nil
 }
 
+func (x *RegisterRequest) GetSecret() string {
+	if x != nil {
+		return x.Secret
+	}
+	return ""
+}
+
 type RegisterAnswer struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Incarnation int64                  `protobuf:"varint,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
@@ -208,7 +220,10 @@ type AnnounceRequest struct {
 	Workers int32 `protobuf:"varint,4,opt,name=workers,proto3" json:"workers,omitempty"`
 	// Strays: some of them should not be there, or nobody has said yet that they
 	// should. It is READY once there are none.
-	Strays        bool `protobuf:"varint,5,opt,name=strays,proto3" json:"strays,omitempty"`
+	Strays bool `protobuf:"varint,5,opt,name=strays,proto3" json:"strays,omitempty"`
+	// Nonce is what the agent's hello gave, "none" if it gave none; empty from a
+	// replica that does not look at it.
+	Nonce         string `protobuf:"bytes,6,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -278,8 +293,18 @@ func (x *AnnounceRequest) GetStrays() bool {
 	return false
 }
 
+func (x *AnnounceRequest) GetNonce() string {
+	if x != nil {
+		return x.Nonce
+	}
+	return ""
+}
+
 type AnnounceAnswer struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Superseded: another agent has registered the executor since and is present.
+	// Nothing was announced.
+	Superseded    bool `protobuf:"varint,1,opt,name=superseded,proto3" json:"superseded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -312,6 +337,13 @@ func (x *AnnounceAnswer) ProtoReflect() protoreflect.Message {
 // Deprecated: Use AnnounceAnswer.ProtoReflect.Descriptor instead.
 func (*AnnounceAnswer) Descriptor() ([]byte, []int) {
 	return file_berth_control_v1_agent_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *AnnounceAnswer) GetSuperseded() bool {
+	if x != nil {
+		return x.Superseded
+	}
+	return false
 }
 
 type DepartRequest struct {
@@ -417,7 +449,10 @@ type HeartbeatRequest struct {
 	Id          string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Incarnation int64  `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	// Report is given when there is something to tell.
-	Report        *ExecutorReport `protobuf:"bytes,3,opt,name=report,proto3" json:"report,omitempty"`
+	Report *ExecutorReport `protobuf:"bytes,3,opt,name=report,proto3" json:"report,omitempty"`
+	// Nonce is that of the agent's registration; given in the hello. A stream that
+	// does not bring the executor's own is ended if the executor has a secret.
+	Nonce         string `protobuf:"bytes,4,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -473,6 +508,13 @@ func (x *HeartbeatRequest) GetReport() *ExecutorReport {
 	return nil
 }
 
+func (x *HeartbeatRequest) GetNonce() string {
+	if x != nil {
+		return x.Nonce
+	}
+	return ""
+}
+
 type HeartbeatAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Present says that the executor is present as of this heartbeat.
@@ -482,7 +524,11 @@ type HeartbeatAnswer struct {
 	Report *ExecutorReportAnswer `protobuf:"bytes,3,opt,name=report,proto3" json:"report,omitempty"`
 	// Everything asks for a complete report at once: the assigner that leads has
 	// had none.
-	Everything    bool `protobuf:"varint,4,opt,name=everything,proto3" json:"everything,omitempty"`
+	Everything bool `protobuf:"varint,4,opt,name=everything,proto3" json:"everything,omitempty"`
+	// Superseded: another agent has registered the executor since and is present.
+	// The agent is to stop its workers, to report until the last one has ended, and
+	// to exit.
+	Superseded    bool `protobuf:"varint,5,opt,name=superseded,proto3" json:"superseded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -541,6 +587,13 @@ func (x *HeartbeatAnswer) GetReport() *ExecutorReportAnswer {
 func (x *HeartbeatAnswer) GetEverything() bool {
 	if x != nil {
 		return x.Everything
+	}
+	return false
+}
+
+func (x *HeartbeatAnswer) GetSuperseded() bool {
+	if x != nil {
+		return x.Superseded
 	}
 	return false
 }
@@ -1483,7 +1536,7 @@ var File_berth_control_v1_agent_proto protoreflect.FileDescriptor
 
 const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x1cberth/control/v1/agent.proto\x12\x10berth.control.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x19berth/v1/assignment.proto\x1a\x17berth/v1/executor.proto\x1a\x1aberth/v1/reservation.proto\x1a\x1eberth/control/v1/handout.proto\"\xda\x04\n" +
+	"\x1cberth/control/v1/agent.proto\x12\x10berth.control.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x19berth/v1/assignment.proto\x1a\x17berth/v1/executor.proto\x1a\x1aberth/v1/reservation.proto\x1a\x1eberth/control/v1/handout.proto\"\xf2\x04\n" +
 	"\x0fRegisterRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x10\n" +
@@ -1497,7 +1550,8 @@ const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"generation\x18\a \x01(\x03R\n" +
 	"generation\x12\x14\n" +
 	"\x05nonce\x18\b \x01(\tR\x05nonce\x12K\n" +
-	"\breserved\x18\t \x03(\v2/.berth.control.v1.RegisterRequest.ReservedEntryR\breserved\x1a=\n" +
+	"\breserved\x18\t \x03(\v2/.berth.control.v1.RegisterRequest.ReservedEntryR\breserved\x12\x16\n" +
+	"\x06secret\x18\v \x01(\tR\x06secret\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a<\n" +
@@ -1510,32 +1564,40 @@ const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\x0eRegisterAnswer\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\x03R\vincarnation\x12#\n" +
 	"\rassigner_term\x18\x02 \x01(\x03R\fassignerTerm\x12B\n" +
-	"\x0fheartbeat_every\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x0eheartbeatEvery\"\x94\x01\n" +
+	"\x0fheartbeat_every\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x0eheartbeatEvery\"\xaa\x01\n" +
 	"\x0fAnnounceRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x03R\vincarnation\x12\x1d\n" +
 	"\n" +
 	"etcd_lease\x18\x03 \x01(\x03R\tetcdLease\x12\x18\n" +
 	"\aworkers\x18\x04 \x01(\x05R\aworkers\x12\x16\n" +
-	"\x06strays\x18\x05 \x01(\bR\x06strays\"\x10\n" +
-	"\x0eAnnounceAnswer\"`\n" +
+	"\x06strays\x18\x05 \x01(\bR\x06strays\x12\x14\n" +
+	"\x05nonce\x18\x06 \x01(\tR\x05nonce\"0\n" +
+	"\x0eAnnounceAnswer\x12\x1e\n" +
+	"\n" +
+	"superseded\x18\x01 \x01(\bR\n" +
+	"superseded\"`\n" +
 	"\rDepartRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x03R\vincarnation\x12\x1d\n" +
 	"\n" +
 	"etcd_lease\x18\x03 \x01(\x03R\tetcdLease\"\x0e\n" +
-	"\fDepartAnswer\"~\n" +
+	"\fDepartAnswer\"\x94\x01\n" +
 	"\x10HeartbeatRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x03R\vincarnation\x128\n" +
-	"\x06report\x18\x03 \x01(\v2 .berth.control.v1.ExecutorReportR\x06report\"\xb0\x01\n" +
+	"\x06report\x18\x03 \x01(\v2 .berth.control.v1.ExecutorReportR\x06report\x12\x14\n" +
+	"\x05nonce\x18\x04 \x01(\tR\x05nonce\"\xd0\x01\n" +
 	"\x0fHeartbeatAnswer\x12\x18\n" +
 	"\apresent\x18\x01 \x01(\bR\apresent\x12#\n" +
 	"\rassigner_term\x18\x02 \x01(\x03R\fassignerTerm\x12>\n" +
 	"\x06report\x18\x03 \x01(\v2&.berth.control.v1.ExecutorReportAnswerR\x06report\x12\x1e\n" +
 	"\n" +
 	"everything\x18\x04 \x01(\bR\n" +
-	"everything\"x\n" +
+	"everything\x12\x1e\n" +
+	"\n" +
+	"superseded\x18\x05 \x01(\bR\n" +
+	"superseded\"x\n" +
 	"\fRelayRequest\x12<\n" +
 	"\brequests\x18\x01 \x03(\v2 .berth.control.v1.RelayedRequestR\brequests\x12\x14\n" +
 	"\x05beats\x18\x02 \x03(\rR\x05beats\x12\x14\n" +

@@ -858,12 +858,17 @@ type Executor struct {
 	// lease that was told of the first of them.
 	Untold []string `protobuf:"bytes,17,rep,name=untold,proto3" json:"untold,omitempty"`
 	Told   string   `protobuf:"bytes,18,opt,name=told,proto3" json:"told,omitempty"`
-	// Returning: it was given up and is back, and workers of before still live on it.
+	// Returning: it has registered since it was given up, and workers of before may
+	// still live on it.
 	Returning bool `protobuf:"varint,19,opt,name=returning,proto3" json:"returning,omitempty"`
 	// Strays: workers live on it that no record wants there.
-	Strays        bool `protobuf:"varint,20,opt,name=strays,proto3" json:"strays,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Strays bool `protobuf:"varint,20,opt,name=strays,proto3" json:"strays,omitempty"`
+	// SecretHash is the SHA-256 of the agent's secret; empty for an agent without one.
+	SecretHash []byte `protobuf:"bytes,21,opt,name=secret_hash,json=secretHash,proto3" json:"secret_hash,omitempty"`
+	// SupersededWorkers: workers of an agent live that another one has superseded.
+	SupersededWorkers bool `protobuf:"varint,23,opt,name=superseded_workers,json=supersededWorkers,proto3" json:"superseded_workers,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Executor) Reset() {
@@ -1032,6 +1037,20 @@ func (x *Executor) GetReturning() bool {
 func (x *Executor) GetStrays() bool {
 	if x != nil {
 		return x.Strays
+	}
+	return false
+}
+
+func (x *Executor) GetSecretHash() []byte {
+	if x != nil {
+		return x.SecretHash
+	}
+	return nil
+}
+
+func (x *Executor) GetSupersededWorkers() bool {
+	if x != nil {
+		return x.SupersededWorkers
 	}
 	return false
 }
@@ -2054,7 +2073,7 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\brequests\x18\x03 \x03(\v2\x1d.berth.record.v1.StageRequestR\brequests\"0\n" +
 	"\fStageRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
-	"\x03uid\x18\x02 \x01(\tR\x03uid\"\x94\a\n" +
+	"\x03uid\x18\x02 \x01(\tR\x03uid\"\xe4\a\n" +
 	"\bExecutor\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x10\n" +
@@ -2080,7 +2099,10 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\x06untold\x18\x11 \x03(\tR\x06untold\x12\x12\n" +
 	"\x04told\x18\x12 \x01(\tR\x04told\x12\x1c\n" +
 	"\treturning\x18\x13 \x01(\bR\treturning\x12\x16\n" +
-	"\x06strays\x18\x14 \x01(\bR\x06strays\x1a=\n" +
+	"\x06strays\x18\x14 \x01(\bR\x06strays\x12\x1f\n" +
+	"\vsecret_hash\x18\x15 \x01(\fR\n" +
+	"secretHash\x12-\n" +
+	"\x12superseded_workers\x18\x17 \x01(\bR\x11supersededWorkers\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a<\n" +

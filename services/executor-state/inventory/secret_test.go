@@ -1,0 +1,169 @@
+package inventory
+
+import (
+	"testing"
+	"time"
+
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+)
+
+func secretive(id, nonce, secret string) Register {
+	g := small0(id, nonce)
+	g.SecretHash = secret
+	return g
+}
+
+func wantReason(t *testing.T, r *rig, request any, want fault.Reason) {
+	t.Helper()
+	if _, err := r.do(request); !fault.Is(err, want) {
+		t.Fatalf("%+v: want %s, got %v", request, want, err)
+	}
+}
+
+func duplicates(r *rig) (objects []string) {
+	for _, f := range r.core.Findings(r.now) {
+		if f.Kind == FindingDuplicateAgent {
+			objects = append(objects, f.Object)
+		}
+	}
+	return objects
+}
+
+// An agent that is started again has its secret, and takes over at once.
+func TestTheSameSecretTakesOverAtOnce(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.ready(secretive("h1", "n1", "s"))
+	r.ready(secretive("h1", "n2", "s"))
+	if v, _ := r.core.Executor("h1"); v.Nonce != "n2" || v.State != model.ExecutorReady {
+		t.Fatalf("%+v", v)
+	}
+	if d := duplicates(r); d != nil {
+		t.Fatalf("findings of %v", d)
+	}
+}
+
+// An agent with another secret, or with none, is refused and is a finding. Nothing of
+// the executor changes. Once it is LOST, the other agent may have it.
+func TestAnotherSecretIsRefusedUntilLost(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.ready(secretive("h1", "n1", "s"))
+	before, _ := r.core.Executor("h1")
+	for _, secret := range []string{"other", ""} {
+		wantReason(t, r, secretive("h1", "m1", secret), fault.ReasonOtherAgent)
+	}
+	if after, _ := r.core.Executor("h1"); after.Incarnation != before.Incarnation || after.Nonce != "n1" || after.State != model.ExecutorReady {
+		t.Fatalf("%+v, was %+v", after, before)
+	}
+	if d := duplicates(r); len(d) != 1 || d[0] != "h1" {
+		t.Fatalf("findings of %v", d)
+	}
+	r.tellGone(model.Ref{Kind: model.KindLive, ID: "h1"})
+	r.pause(DefaultConfig().LostAfter - time.Millisecond)
+	r.failOver()
+	wantReason(t, r, secretive("h1", "m1", "other"), fault.ReasonOtherAgent)
+	r.pause(DefaultConfig().LostAfter)
+	r.ready(secretive("h1", "m1", "other"))
+	if v, _ := r.core.Executor("h1"); v.SecretHash != "other" || v.State != model.ExecutorReady {
+		t.Fatalf("%+v", v)
+	}
+	wantReason(t, r, secretive("h1", "n1", "s"), fault.ReasonOtherAgent)
+	r.pause(intruderFor)
+	if d := duplicates(r); d != nil {
+		t.Fatalf("nobody else asks any more: findings of %v", d)
+	}
+}
+
+// Records of before have no hash: they take the first secret that comes.
+func TestARecordWithoutASecretTakesTheFirst(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.ready(small0("h1", "n1"))
+	r.ready(secretive("h1", "n2", "s"))
+	wantReason(t, r, secretive("h1", "n3", "other"), fault.ReasonOtherAgent)
+	wantReason(t, r, small0("h1", "n4"), fault.ReasonOtherAgent)
+}
+
+// superseded is an executor that a second agent has taken over, which is present, for
+// the first was silent until it was LOST. It answers the first one's announcement.
+func superseded(r *rig) Announce {
+	r.ready(secretive("h1", "n1", "s"))
+	v, _ := r.core.Executor("h1")
+	r.tellGone(model.Ref{Kind: model.KindLive, ID: "h1"})
+	r.pause(DefaultConfig().LostAfter)
+	r.ready(secretive("h1", "m1", "other"))
+	return Announce{ID: "h1", Incarnation: v.Incarnation, EtcdLease: 9, Nonce: "n1"}
+}
+
+func (r *rig) announceWith(t *testing.T, a Announce, workers int) Announced {
+	t.Helper()
+	a.Workers = workers
+	return must[Announced](t, r, a)
+}
+
+// The first agent is back, with workers. It is told, and until their end is confirmed
+// the executor is given nothing, under another leader as well.
+func TestWorkersOfASupersededAgentKeepTheirCapacity(t *testing.T) {
+	r := lead(DefaultConfig())
+	first := superseded(r)
+	for _, workers := range []int{2, 1} {
+		if !r.announceWith(t, first, workers).Superseded {
+			t.Fatal("it is not told")
+		}
+		if o := r.pass(r.queue("u", 1, cpu(1)))[0]; o.Result != NoFit {
+			t.Fatalf("%+v while %d workers live there", o, workers)
+		}
+		if d := duplicates(r); len(d) != 1 {
+			t.Fatalf("findings of %v", d)
+		}
+		r.failOver()
+	}
+	if !r.announceWith(t, first, 0).Superseded {
+		t.Fatal("it is not told")
+	}
+	if d := duplicates(r); d != nil {
+		t.Fatalf("findings of %v", d)
+	}
+	expectGranted(t, r.pass(r.entry("u")))
+}
+
+// A superseded agent that is silent was given up: the executor is usable after the
+// time that it may be away for, counted from its last word.
+func TestASupersededAgentThatFallsSilentIsGivenUp(t *testing.T) {
+	r := lead(DefaultConfig())
+	first := superseded(r)
+	r.announceWith(t, first, 2)
+	r.pause(DefaultConfig().LostAfter - time.Second)
+	r.announceWith(t, first, 2)
+	r.pause(DefaultConfig().LostAfter - time.Second)
+	if o := r.pass(r.queue("u", 1, cpu(1)))[0]; o.Result != NoFit {
+		t.Fatalf("%+v before its time is over", o)
+	}
+	r.pause(time.Second)
+	expectGranted(t, r.pass(r.entry("u")))
+}
+
+// Nobody is superseded by what only another agent's former process was: while the
+// later one has no presence, the former waits, and its workers live.
+func TestOnlyAPresentAgentSupersedes(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.ready(secretive("h1", "lives", "s"))
+	v, _ := r.core.Executor("h1")
+	if _, err := r.do(secretive("h1", "ghost", "s")); err != nil {
+		t.Fatal(err)
+	}
+	wantReason(t, r, Announce{ID: "h1", Incarnation: v.Incarnation, EtcdLease: 9, Nonce: "lives", Workers: 1}, fault.ReasonOtherIncarnation)
+	wantReason(t, r, secretive("h1", "lives", "s"), fault.ReasonOtherIncarnation)
+	if e, _ := r.core.Executor("h1"); e.SupersededWorkers {
+		t.Fatal("workers are counted twice")
+	}
+}
+
+// The nonce says which agent announces: not one that only knows the incarnation.
+func TestAnAnnouncementProvesTheRegistration(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.ready(secretive("h1", "n1", "s"))
+	v, _ := r.core.Executor("h1")
+	wantReason(t, r, Announce{ID: "h1", Incarnation: v.Incarnation, EtcdLease: 9, Nonce: "guess"}, fault.ReasonOtherAgent)
+	wantReason(t, r, Announce{ID: "h1", Incarnation: v.Incarnation - 1, EtcdLease: 9, Nonce: "guess", Workers: 3}, fault.ReasonOtherIncarnation)
+	must[Announced](t, r, Announce{ID: "h1", Incarnation: v.Incarnation, EtcdLease: 9, Nonce: "n1"})
+}
