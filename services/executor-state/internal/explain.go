@@ -23,6 +23,7 @@ func (s *Inventory) ExplainFit(ctx context.Context, req *controlv1.ExplainFitReq
 	err := s.loop.Read(ctx, false, func(c *inventory.Core) {
 		e := c.Explain(k, int(needed))
 		answer.Fitting, answer.Reason, answer.Message, answer.Revision = int32(e.Fitting), string(e.Reason), e.Message, c.Revision()
+		answer.ScarcestResource = e.Scarcest
 		for _, check := range e.Checks {
 			answer.Checks = append(answer.Checks, &berthv1.FailedCheck{
 				Check: check.Name, Want: check.Want, Have: check.Have, Count: int32(check.Executors),

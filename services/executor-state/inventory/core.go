@@ -82,6 +82,7 @@ type Core struct {
 	// freed is by what refusals are looked at again; closed rises whenever an
 	// executor changes that may not be given work.
 	freed  freed
+	moved  moved
 	closed uint64
 
 	todo  todo
@@ -104,6 +105,7 @@ type Core struct {
 	touched    []int32
 	passed     []stretch
 	candidates []candidate
+	lefts      []int64
 	visited    []stop
 	way        []*stop
 }

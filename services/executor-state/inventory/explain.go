@@ -19,6 +19,9 @@ type Explanation struct {
 	Message string
 	// Checks are those that fail, most executors first.
 	Checks []FailedCheck
+	// Scarcest is the scarcest resource, by which executors are chosen; empty where
+	// no worker fits.
+	Scarcest string
 }
 
 // FailedCheck is the first check that some executors do not pass.
@@ -44,6 +47,11 @@ func (c *Core) Explain(k constraint.Constraints, needed int) Explanation {
 	e := Explanation{Needed: needed, Fitting: fitting}
 	if fitting < needed {
 		e.Reason, e.Message = c.refusal(k, needed, fitting)
+	}
+	if fitting > 0 {
+		if scarce := c.search(k, needed).scarcity(); len(scarce) > 0 {
+			e.Scarcest = scarce[0]
+		}
 	}
 	q := c.query(k)
 	x := explaining{

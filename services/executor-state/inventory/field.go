@@ -41,6 +41,8 @@ type block struct {
 	hosts   []*host
 	traits  []traits
 	amounts []int64
+	// sums are those of each amount; nil for a block that is made for one search.
+	sums []sum
 	// low and high are the least and the most of each amount, and so are the
 	// SKUs; loose says that some of these may be further apart than need be.
 	low, high       []int64
@@ -145,7 +147,7 @@ func (f *field) remove(h *host, point []int64) {
 
 func newBlock(from spot, width int) *block {
 	from.point = slices.Clone(from.point)
-	return &block{from: from, low: make([]int64, width), high: make([]int64, width)}
+	return &block{from: from, low: make([]int64, width), high: make([]int64, width), sums: make([]sum, width)}
 }
 
 // point answers the amounts of the executor at a place.
@@ -159,7 +161,15 @@ func (b *block) insert(h *host, k traits, point []int64) {
 	b.hosts = slices.Insert(b.hosts, at, h)
 	b.traits = slices.Insert(b.traits, at, k)
 	b.amounts = slices.Insert(b.amounts, at*len(b.low), point...)
+	b.addUp(point)
 	b.widen(k, point, len(b.hosts) == 1)
+}
+
+// addUp adds the amounts of one executor to the sums.
+func (b *block) addUp(point []int64) {
+	for i, amount := range point {
+		b.sums[i].add(uint64(amount))
+	}
 }
 
 // widen makes the bounds include one more, or that one alone.
@@ -185,6 +195,9 @@ func (b *block) remove(h *host, point []int64) {
 	b.hosts = slices.Delete(b.hosts, at, at+1)
 	b.traits = slices.Delete(b.traits, at, at+1)
 	b.amounts = slices.Delete(b.amounts, at*width, (at+1)*width)
+	for i, amount := range point {
+		b.sums[i].subtract(uint64(amount))
+	}
 	b.loose = true
 }
 
@@ -219,6 +232,7 @@ func (b *block) split() *block {
 		half.hosts = append(half.hosts, h)
 		half.traits = append(half.traits, b.traits[at])
 		half.amounts = append(half.amounts, b.point(at)...)
+		half.addUp(b.point(at))
 	}
 	lower.loose, upper.loose = true, true
 	lower.tighten()

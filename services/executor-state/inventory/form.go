@@ -64,8 +64,11 @@ type aim struct {
 	// role's share plus one, 0 for none.
 	need  []int64
 	share int
-	// total are those of the form when the search began.
-	total []float64
+	// requested are the places of the resources of which a worker takes some, the
+	// scarcest first; others are those of the others. total are the sums of all
+	// executors that may be given work, for the others.
+	requested, others []int
+	total             []float64
 }
 
 // aimAt answers the request in the order of a form; nil where the form lacks a
@@ -88,13 +91,21 @@ func (c *Core) aimAt(f *form, resources resource.Vector, role string) *aim {
 	return a
 }
 
-// weigh notes the sums that scores go by.
-func (a *aim) weigh() {
-	if a.total == nil {
-		a.total = make([]float64, len(a.need))
+// weigh puts the resources in order, the scarcest that is requested first.
+func (a *aim) weigh(scarce []string) {
+	if a.total != nil {
+		return
+	}
+	a.total = make([]float64, len(a.need))
+	for _, name := range scarce {
+		at, _ := slices.BinarySearch(a.form.names, name)
+		a.requested = append(a.requested, at)
 	}
 	for i, sum := range a.form.total {
-		a.total[i] = sum.float()
+		if a.need[i] == 0 {
+			a.others = append(a.others, i)
+			a.total[i] = sum.float()
+		}
 	}
 }
 
@@ -135,12 +146,21 @@ func (a *aim) times(point []int64, limit int64) int64 {
 	return limit
 }
 
-// score is the largest share of all that is free of a resource which one worker
-// more would leave at the point.
+// leftover appends what one worker more would leave at the point of each resource
+// that it requests, the scarcest first.
+func (a *aim) leftover(list []int64, point []int64) []int64 {
+	for _, i := range a.requested {
+		list = append(list, max(0, a.free(point, i)-a.need[i]))
+	}
+	return list
+}
+
+// score is the largest share of all that is free of a resource which the point has,
+// of those that are not requested.
 func (a *aim) score(point []int64) (score float64) {
-	for i, amount := range a.need {
-		if left := a.free(point, i) - amount; left > 0 {
-			score = max(score, float64(left)/a.total[i])
+	for _, i := range a.others {
+		if free := a.free(point, i); free > 0 {
+			score = max(score, float64(free)/a.total[i])
 		}
 	}
 	return score

@@ -257,6 +257,7 @@ func (c *Core) unplace(h *host) {
 	c.states[h.shown()]--
 	h.tally(-1)
 	if h.standing == open {
+		c.moved.note(h, false)
 		h.shape.withdraw(h.free)
 		h.shape.form.open.remove(h, h.free)
 		c.shapes.opened(h.shape.standing[open]+1, h.shape.standing[open])
@@ -309,6 +310,7 @@ func (c *Core) place(h *host) {
 			c.freed.note(h, false)
 		}
 		h.free = append(h.free[:0], free...)
+		c.moved.note(h, true)
 		h.shape.offer(free)
 		h.shape.form.open.insert(h, free)
 		c.shapes.opened(h.shape.standing[open]-1, h.shape.standing[open])

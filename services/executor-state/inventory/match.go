@@ -6,15 +6,16 @@ import (
 	"berth.dev/pkg/constraint"
 )
 
-// Best fit. A worker goes to the executor of which least is left over, where
-// it hurts most: what would be left of each resource is taken as a share of
-// all that is free of it in the fleet when the entry is tried, and the largest
-// share counts. So a worker that only needs a processor leaves hosts with rare
-// devices alone. The smallest score wins, then the newest generation, then the
-// lowest id.
+// Best fit. A worker goes to the executor on which it leaves the least of the
+// scarcest resource, of equals to the one on which it leaves the least of the next
+// scarcest, and so on through all that it requests: see scarce.go. Then the
+// resources count that it does not request: what the executor has of each is taken
+// as a share of all that is free of it in the fleet, and the smallest of the largest
+// shares wins, so that of equal hosts those with rare devices are left alone. Then
+// the newest generation wins, then the lowest ID.
 //
-// Workers are placed one after the other. Placing one lowers its executor's
-// score, so the next goes to the same executor until it takes no more: the
+// Workers are placed one after the other. Placing one lowers what its executor has
+// left, so the next goes to the same executor until it takes no more: the
 // matcher therefore visits executors in one order, each once, and takes from
 // each what it can. First it counts, in any order, until there is room for all:
 // what does not fit is found out without putting anything in order.
@@ -39,6 +40,8 @@ type search struct {
 	domains *column
 	// number tells the search's counts in domains from others.
 	number uint64
+	// scarce is as scarcity returns it, once it was asked.
+	scarce []string
 	// taken are those picked, where the tour begins again.
 	taken map[*host]bool
 }

@@ -27,6 +27,8 @@ type obvious struct {
 	// free of each resource.
 	had   map[*host]resource.Vector
 	total map[string]float64
+	// scarce are the requested resources, the scarcest first.
+	scarce []string
 	// taken counts the batch's workers by executor and by domain.
 	taken   map[*host]int64
 	domains map[string]int64
@@ -68,6 +70,20 @@ func newObvious(c *Core, k constraint.Constraints, n int) *obvious {
 			o.hosts = append(o.hosts, h)
 		}
 	}
+	free, ratio := map[string]int64{}, map[string]float64{}
+	for _, name := range k.Resources.Names() {
+		if k.Resources[name] == 0 {
+			continue
+		}
+		for _, h := range o.hosts {
+			if o.had[h].Fits(k.Resources) {
+				free[name] += o.had[h][name]
+			}
+		}
+		ratio[name] = float64(free[name]) / float64(k.Resources[name])
+		o.scarce = append(o.scarce, name)
+	}
+	slices.SortStableFunc(o.scarce, func(a, b string) int { return cmp.Compare(ratio[a], ratio[b]) })
 	return o
 }
 
@@ -136,9 +152,9 @@ func (o *obvious) room(h *host) int64 {
 
 func (o *obvious) score(h *host) float64 {
 	score := 0.0
-	for name, left := range o.free(h).Plus(-1, o.k.Resources) {
-		if left > 0 {
-			score = max(score, float64(left)/o.total[name])
+	for name, free := range o.free(h) {
+		if o.k.Resources[name] == 0 && free > 0 {
+			score = max(score, float64(free)/o.total[name])
 		}
 	}
 	return score
@@ -147,6 +163,11 @@ func (o *obvious) score(h *host) float64 {
 func (o *obvious) compare(a, b *host) int {
 	if o.k.Pack {
 		if order := cmp.Or(-cmp.Compare(min(o.taken[a], 1), min(o.taken[b], 1)), -cmp.Compare(o.room(a), o.room(b))); order != 0 {
+			return order
+		}
+	}
+	for _, name := range o.scarce {
+		if order := cmp.Compare(o.free(a)[name], o.free(b)[name]); order != 0 {
 			return order
 		}
 	}

@@ -418,3 +418,41 @@ func TestB1TheCallersAvoidNeverYields(t *testing.T) {
 		}
 	}
 }
+
+// Best fit goes by the scarcest of the requested resources, whatever executors have
+// of others: of executors with 4, 8 and 16 cores and equal memory a worker of 4 cores
+// leaves the larger ones alone.
+func TestB7BestFitGoesByTheScarcestRequestedResource(t *testing.T) {
+	r := lead(DefaultConfig())
+	for id, cores := range map[string]int64{"a16": 16, "b8": 8, "c4": 4} {
+		r.ready(Register{ID: id, Resources: resource.Vector{"cpu": cores * 1000, "memory": 64 << 30, "slots": 8}})
+	}
+	for _, test := range []struct {
+		name     string
+		request  resource.Vector
+		n        int
+		scarcest string
+		want     string
+	}{
+		{"cpu alone", resource.Vector{"cpu": 4000, "slots": 1}, 1, "cpu", "[c4]"},
+		{"cpu with some memory", resource.Vector{"cpu": 4000, "memory": 1 << 30, "slots": 1}, 1, "cpu", "[c4]"},
+		{"three workers, one executor after the other", resource.Vector{"cpu": 4000, "memory": 1 << 30, "slots": 1}, 4, "cpu", "[c4 b8 b8 a16]"},
+		// 64 GiB fit three times and 1 core 28 times: memory ties, then cores count.
+		{"memory is scarcer and ties", resource.Vector{"cpu": 1000, "memory": 64 << 30, "slots": 1}, 2, "memory", "[c4 b8]"},
+		// On the executor with 4 cores no worker fits: its cores do not count. 24 cores
+		// are 4 workers, 16 slots are 2.
+		{"an executor without room does not count", resource.Vector{"cpu": 6000, "slots": 8}, 1, "slots", "[b8]"},
+	} {
+		k := constraint.Constraints{Resources: test.request}
+		picks, _ := r.core.choose(k, test.n)
+		if got := fmt.Sprint(chosen(picks)); got != test.want {
+			t.Errorf("%s: %s, want %s", test.name, got, test.want)
+		}
+		if e := r.core.Explain(k, test.n); e.Scarcest != test.scarcest {
+			t.Errorf("%s: %s is the scarcest, want %s", test.name, e.Scarcest, test.scarcest)
+		}
+	}
+	if e := r.core.Explain(constraint.Constraints{Resources: resource.Vector{"cpu": 17000}}, 1); e.Scarcest != "" {
+		t.Errorf("nothing fits, and %s is the scarcest", e.Scarcest)
+	}
+}

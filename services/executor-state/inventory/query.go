@@ -17,6 +17,12 @@ type query struct {
 	// executor that became free.
 	form *form
 	aim  *aim
+	// tally is what is free for the query, as of Core.kinds and up to the number of
+	// Core.moved; counters are its own, by form. See scarce.go.
+	tally    tally
+	tallied  uint64
+	tallyAt  uint64
+	counters map[*form]*counter
 	// largest are the answers of largestOf as of Core.kinds.
 	largest map[*sku]*shape
 	kinds   uint64

@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -22,10 +23,11 @@ import (
 // else the one that takes the most workers.
 //
 // Of several SKUs the best fit is taken, as allocation takes the best fit of
-// several executors: what would be left of each resource of an idle executor,
-// as a share of what the SKUs offer of it together, is compared by its largest;
-// the smallest wins, then the lowest name. So each group maps to one SKU, and to
-// the same one however busy the executors are.
+// several executors: the one whose idle executor would have the least left of the
+// scarcest resource, which is that of which the SKUs that fit offer the least
+// together in proportion to the request; then the least of the next scarcest, and
+// so on; then the smallest share of what is not requested; then the lowest name. So
+// each group maps to one SKU, and to the same one however busy the executors are.
 
 // sku is what is known of a SKU: its record, its executors, or both.
 type sku struct {
@@ -160,18 +162,36 @@ func (c *Core) mapper() *mapper {
 // find answers the place of the SKU that a query maps to, and what an idle
 // executor of it has for the workers; -1 for none.
 func (m *mapper) find(q *query) (place int, offer resource.Vector) {
-	place = -1
-	least := 0.0
+	var places []int
+	var offers []resource.Vector
 	for i := range m.skus {
-		shape := m.fit(i, q)
-		if shape == nil {
-			continue
+		if shape := m.fit(i, q); shape != nil {
+			places, offers = append(places, i), append(offers, shape)
 		}
-		if score := m.leftOver(shape, q.resources); place < 0 || score < least {
-			place, offer, least = i, shape, score
+	}
+	scarce := byScarcity(q.resources, func(name string) (free float64) {
+		for _, offer := range offers {
+			free += float64(offer[name])
+		}
+		return free
+	})
+	place = -1
+	for i, shape := range offers {
+		if place < 0 || m.compare(q, scarce, shape, offer) < 0 {
+			place, offer = places[i], shape
 		}
 	}
 	return place, offer
+}
+
+// compare orders what SKUs have for the workers, the best fit first.
+func (m *mapper) compare(q *query, scarce []string, a, b resource.Vector) int {
+	for _, name := range scarce {
+		if order := cmp.Compare(a[name], b[name]); order != 0 {
+			return order
+		}
+	}
+	return cmp.Compare(m.unrequested(a, q.resources), m.unrequested(b, q.resources))
 }
 
 // fit answers what an idle executor of a SKU has for the workers, nil when it
@@ -189,11 +209,11 @@ func (m *mapper) fit(i int, q *query) resource.Vector {
 	return nil
 }
 
-// leftOver is the largest share of a resource that one worker would leave.
-func (m *mapper) leftOver(shape, each resource.Vector) (score float64) {
+// unrequested is the largest share of a resource that a worker does not request.
+func (m *mapper) unrequested(shape, request resource.Vector) (score float64) {
 	for name, amount := range shape {
-		if left := amount - each[name]; left > 0 {
-			score = max(score, float64(left)/max(m.total[name], float64(amount)))
+		if request[name] <= 0 && amount > 0 {
+			score = max(score, float64(amount)/max(m.total[name], float64(amount)))
 		}
 	}
 	return score

@@ -21,6 +21,12 @@ func (s *sum) subtract(n uint64) {
 	s.high -= borrow
 }
 
+// join adds another sum.
+func (s *sum) join(other sum) {
+	s.add(other.low)
+	s.high += other.high
+}
+
 // saturated answers the sum, at most the largest int64.
 func (s *sum) saturated() int64 {
 	if s.high > 0 || s.low > math.MaxInt64 {

@@ -1,7 +1,9 @@
 package inventory
 
+import "slices"
+
 // tour gives the executors that workers fit on in the order of choice: with pack
-// those first that take most, then by score, then by rank. It looks into a block
+// those first that take most, then by what is left over, then by rank. It looks into a block
 // when nothing that it has seen so far comes before the best that could be in it.
 type tour struct {
 	*search
@@ -26,9 +28,11 @@ type candidate struct {
 	host *host
 	// at is its place in the block.
 	at int
-	// size is how many workers it takes, if it is ordered by that, and score what
-	// one more would leave of it.
+	// size is how many workers it takes, if it is ordered by that. Left is what one
+	// more would leave of each requested resource, the scarcest first, and score
+	// what it has of the others.
 	size  int64
+	left  []int64
 	score float64
 }
 
@@ -36,6 +40,9 @@ type candidate struct {
 func (a *candidate) fitsBetter(b *candidate) (better, equal bool) {
 	if a.size != b.size {
 		return a.size > b.size, false
+	}
+	if order := slices.Compare(a.left, b.left); order != 0 {
+		return order < 0, false
 	}
 	return a.score < b.score, a.score == b.score
 }
@@ -53,12 +60,13 @@ func beforeOnTour(a, b *stop) bool {
 
 func (s *search) tour(most int64) *tour {
 	t := &tour{search: s, most: most, stops: heap[*stop]{before: beforeOnTour}}
-	t.candidates, t.visited = t.candidates[:0], t.visited[:0]
+	t.candidates, t.visited, t.lefts = t.candidates[:0], t.visited[:0], t.lefts[:0]
+	scarce := s.scarcity()
 	for _, a := range s.aims {
-		a.weigh()
+		a.weigh(scarce)
 	}
 	for a, b := range s.blocks(fieldOfOpen) {
-		best := candidate{host: b.hosts[0], size: t.size(a, b.high), score: a.score(b.low)}
+		best := candidate{host: b.hosts[0], size: t.size(a, b.high), left: t.leftover(a, b.low), score: a.score(b.low)}
 		t.visited = append(t.visited, stop{aim: a, block: b, candidate: best})
 	}
 	t.stops.list = t.way[:0]
@@ -68,6 +76,13 @@ func (s *search) tour(most int64) *tour {
 	t.way = t.stops.list
 	t.stops.init()
 	return t
+}
+
+// leftover is what one worker more leaves at the point.
+func (t *tour) leftover(a *aim, point []int64) []int64 {
+	from := len(t.lefts)
+	t.lefts = a.leftover(t.lefts, point)
+	return t.lefts[from:len(t.lefts):len(t.lefts)]
 }
 
 // size is how many workers executors with so much are ordered by: with pack alone
@@ -107,7 +122,7 @@ func (t *tour) open(k *stop) {
 	for at := range t.fitting(k.aim, k.block) {
 		if h := k.block.hosts[at]; !t.taken[h] {
 			point := k.block.point(at)
-			t.candidates = append(t.candidates, candidate{h, at, t.size(k.aim, point), k.aim.score(point)})
+			t.candidates = append(t.candidates, candidate{h, at, t.size(k.aim, point), t.leftover(k.aim, point), k.aim.score(point)})
 		}
 	}
 	end := len(t.candidates)

@@ -135,7 +135,8 @@ func (u *obviousUsage) waits(res *model.Reservation) bool {
 // find answers the SKU of a reservation and how many workers its executor takes.
 func (u *obviousUsage) find(k constraint.Constraints) (name string, each int64, ok bool) {
 	k.Avoid, k.AvoidFailed = nil, nil
-	least := math.Inf(1)
+	offers := map[string]resource.Vector{}
+	ratio := map[string]float64{}
 	for _, candidate := range slices.Sorted(maps.Keys(u.rows)) {
 		var offer resource.Vector
 		var first *host
@@ -167,17 +168,38 @@ func (u *obviousUsage) find(k constraint.Constraints) (name string, each int64, 
 		if offer == nil {
 			continue
 		}
-		score := 0.0
-		for resource, amount := range offer {
-			if left := amount - k.Resources[resource]; left > 0 {
-				score = max(score, float64(left)/max(u.total[resource], float64(amount)))
+		offers[candidate] = offer
+	}
+	scarce := slices.DeleteFunc(k.Resources.Names(), func(name string) bool { return k.Resources[name] == 0 })
+	for _, resource := range scarce {
+		free := int64(0)
+		for _, offer := range offers {
+			free += offer[resource]
+		}
+		ratio[resource] = float64(free) / float64(k.Resources[resource])
+	}
+	slices.SortStableFunc(scarce, func(a, b string) int { return cmp.Compare(ratio[a], ratio[b]) })
+	spare := func(candidate string) (share float64) {
+		for resource, amount := range offers[candidate] {
+			if k.Resources[resource] == 0 && amount > 0 {
+				share = max(share, float64(amount)/max(u.total[resource], float64(amount)))
 			}
 		}
-		if score < least {
-			name, each, ok, least = candidate, min(offer.Times(k.Resources), math.MaxInt32), true, score
-		}
+		return share
 	}
-	return name, each, ok
+	best := func(a, b string) int {
+		for _, resource := range scarce {
+			if order := cmp.Compare(offers[a][resource], offers[b][resource]); order != 0 {
+				return order
+			}
+		}
+		return cmp.Or(cmp.Compare(spare(a), spare(b)), cmp.Compare(a, b))
+	}
+	if len(offers) == 0 {
+		return "", 0, false
+	}
+	name = slices.SortedFunc(maps.Keys(offers), best)[0]
+	return name, min(offers[name].Times(k.Resources), math.MaxInt32), true
 }
 
 // usage answers the rows in order.

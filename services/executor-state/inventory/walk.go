@@ -135,7 +135,7 @@ func (w *walk) members() (list []*host, narrow bool) {
 // so asked.
 func (f *field) gather(hosts []*host, opened bool) []*block {
 	b := newBlock(spot{}, f.width)
-	b.loose = true
+	b.loose, b.sums = true, nil
 	for _, h := range hosts {
 		point := h.shape.idle
 		if opened {
