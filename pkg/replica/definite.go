@@ -5,6 +5,9 @@ import (
 	"log/slog"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/rpc"
 )
@@ -19,8 +22,9 @@ const (
 // Definite repeats a call to another service until its outcome is definite: an
 // answer, or an error that says it was not applied. Calls between services may
 // all be repeated. That a message is too large is an outcome too, for it will be
-// every time; where that was the answer, what was applied shows in the view. It ends
-// with ctx, which is the term's: then the error is of kind Unavailable.
+// every time; where that was the answer, what was applied shows in the view. That a
+// call is not served is no outcome: a gateway that is called at the wrong listener
+// must not look like a peer that refuses. It ends with ctx, which is the term's: then the error is of kind Unavailable.
 func Definite[A any](ctx context.Context, log *slog.Logger, what string, call func(ctx context.Context) (A, error)) (A, error) {
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		attempt, cancel := context.WithTimeout(ctx, attemptTimeout)
@@ -30,7 +34,8 @@ func Definite[A any](ctx context.Context, log *slog.Logger, what string, call fu
 			return answer, nil
 		}
 		f := rpc.FromStatus(err)
-		if open := f.Kind == fault.Unavailable || f.Kind == fault.Exhausted && f.Reason != fault.ReasonTooLarge; !open || ctx.Err() != nil {
+		open := f.Kind == fault.Unavailable || f.Kind == fault.Exhausted && f.Reason != fault.ReasonTooLarge || status.Code(err) == codes.Unimplemented
+		if !open || ctx.Err() != nil {
 			return answer, f
 		}
 		log.DebugContext(ctx, "repeating a call whose outcome is open", "call", what, "error", err)

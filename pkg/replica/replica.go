@@ -115,7 +115,10 @@ func Open(ctx context.Context, service string, config process.Service, told func
 		r.close()
 		return nil, err
 	}
-	if r.Gateway, err = rpc.Dial(config.Gateways, rpc.DialOptions{Silence: gatewaySilence, TLS: clientTLS, Meters: r.Metrics.Provider, Traces: r.Tracing.Provider()}); err != nil {
+	if r.Gateway, err = rpc.Dial(config.Gateways, rpc.DialOptions{
+		Silence: gatewaySilence, TLS: clientTLS, Meters: r.Metrics.Provider, Traces: r.Tracing.Provider(),
+		More: []grpc.DialOption{rpc.WarnMisdirected(r.Log)},
+	}); err != nil {
 		r.close()
 		return nil, err
 	}

@@ -19,7 +19,7 @@ var (
 		"registry":       append(strings.Fields("advertise gateways"), owned...),
 		"executor-state": append(strings.Fields("advertise gateways"), owned...),
 		"assigner":       append(strings.Fields("advertise gateways"), owned...),
-		"gateway":        append(strings.Fields("registry executor-state assigner"), owned...),
+		"gateway":        append(strings.Fields("registry executor-state assigner agents-listen internal-listen"), owned...),
 		"agent":          strings.Fields("id gateways listen advertise insecure dir allow stop-workers stop-timeout resources attributes sku"),
 	}
 )

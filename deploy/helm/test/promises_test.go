@@ -73,17 +73,37 @@ func TestReplicasAreDialledByTheirOwnAddress(t *testing.T) {
 	})
 }
 
-// Services and agents call gateways by their virtual address: nobody proves a
-// gateway dead.
-func TestGatewaysAreCalledByTheirService(t *testing.T) {
+// Services and agents call gateways by virtual addresses, since nobody proves a
+// gateway dead: each by the one of its surface, which no load balancer exposes.
+func TestGatewaysAreCalledByTheirServices(t *testing.T) {
 	eachRelease(t, func(t *testing.T, r *release) {
-		const address = "berth-gateway." + namespace + ".svc.cluster.local:8080"
-		if s := get[*corev1.Service](t, r, "berth-gateway"); s.Spec.ClusterIP == corev1.ClusterIPNone || s.Spec.Ports[0].Port != 8080 {
-			t.Errorf("the service of the gateways is %+v", s.Spec)
+		gateway := r.pods()["berth-gateway"].Spec.Containers[0]
+		for name, want := range map[string]struct {
+			port int32
+			flag string
+		}{
+			"berth-gateway":          {8080, "listen"},
+			"berth-gateway-agents":   {8081, "agents-listen"},
+			"berth-gateway-internal": {8082, "internal-listen"},
+		} {
+			s := get[*corev1.Service](t, r, name)
+			if s.Spec.ClusterIP == corev1.ClusterIPNone || len(s.Spec.Ports) != 1 || s.Spec.Ports[0].Port != want.port {
+				t.Errorf("%s is %+v", name, s.Spec)
+			}
+			if name != "berth-gateway" && s.Spec.Type != corev1.ServiceTypeClusterIP {
+				t.Errorf("%s is of type %s", name, s.Spec.Type)
+			}
+			if to := port(gateway, s.Spec.Ports[0].TargetPort.StrVal); to != fmt.Sprint(want.port) || to != suffix(flags(t, gateway)[want.flag]) {
+				t.Errorf("%s leads to port %s, and gateways have --%s=%s", name, to, want.flag, flags(t, gateway)[want.flag])
+			}
 		}
 		for pod, template := range r.pods() {
-			if got, has := flags(t, template.Spec.Containers[0])["gateways"]; has && got != address {
-				t.Errorf("%s calls the gateways at %s", pod, got)
+			want := "berth-gateway-internal." + namespace + ".svc.cluster.local:8082"
+			if pod == "berth-agent" {
+				want = "berth-gateway-agents." + namespace + ".svc.cluster.local:8081"
+			}
+			if got, has := flags(t, template.Spec.Containers[0])["gateways"]; has && got != want {
+				t.Errorf("%s calls the gateways at %s, want %s", pod, got, want)
 			}
 		}
 	})
@@ -306,28 +326,48 @@ func TestContainersAreConfined(t *testing.T) {
 
 // Only who needs a port reaches it.
 func TestPortsAreClosedToStrangers(t *testing.T) {
-	r := decoded(t, "testdata/agents.yaml")
-	for name, want := range map[string]map[string]string{
+	reachable(t, decoded(t, "testdata/agents.yaml"), map[string]map[string]string{
 		"berth-registry":       {"calls": "berth-gateway berth-registry", "http": "*"},
 		"berth-executor-state": {"calls": "berth-executor-state berth-gateway", "http": "*"},
 		"berth-assigner":       {"calls": "berth-assigner berth-gateway", "http": "*"},
 		"berth-agent":          {"orders": "berth-assigner berth-executor-state"},
 		"berth-etcd":           {"client": "berth-assigner berth-executor-state berth-gateway berth-registry", "peer": "berth-etcd", "http": "*"},
-		"berth-gateway":        {"calls": "*", "http": "*"},
-	} {
+		"berth-gateway":        {"calls": "*", "agents": "berth-agent", "internal": "berth-assigner berth-executor-state berth-registry", "http": "*"},
+	})
+	if _, has := find[*networkingv1.NetworkPolicy](decoded(t, "testdata/minimal.yaml"), "berth-registry"); has {
+		t.Error("there are policies where none are wanted")
+	}
+}
+
+// A list of peers that is empty lets in nobody. In Kubernetes, a rule with an empty
+// list lets in everybody, so there must be no rule.
+func TestAnEmptyListOfPeersLetsInNobody(t *testing.T) {
+	values := readValues(t, "testdata/trial.yaml") // which has no agents
+	values["networkPolicy"] = map[string]any{"callers": []any{}, "metrics": []any{}}
+	reachable(t, decodedValues(t, "closed", values), map[string]map[string]string{
+		"berth-gateway": {"internal": "berth-assigner berth-executor-state berth-registry"},
+	})
+	values["networkPolicy"] = map[string]any{"callers": []any{}, "metrics": []any{}, "agents": []any{map[string]any{"podSelector": map[string]any{}}}}
+	reachable(t, decodedValues(t, "open to agents", values), map[string]map[string]string{
+		"berth-gateway": {"agents": "*", "internal": "berth-assigner berth-executor-state berth-registry"},
+	})
+}
+
+// reachable checks who reaches which port of whom, by the network policies of a
+// release.
+func reachable(t *testing.T, r *release, ports map[string]map[string]string) {
+	t.Helper()
+	for name, want := range ports {
 		policy := get[*networkingv1.NetworkPolicy](t, r, name)
 		for _, rule := range policy.Spec.Ingress {
 			port := rule.Ports[0].Port.StrVal
 			if got := reach(t, r, rule.From); got != want[port] {
-				t.Errorf("%s: port %s is reached by %s, want %s", name, port, got, want[port])
+				t.Errorf("%s: port %s is reached by %q, want %q", name, port, got, want[port])
 			}
 			delete(want, port)
 		}
 		if len(want) != 0 {
 			t.Errorf("%s: nobody reaches %v", name, want)
 		}
-	}
-	if _, has := find[*networkingv1.NetworkPolicy](decoded(t, "testdata/minimal.yaml"), "berth-registry"); has {
-		t.Error("there are policies where none are wanted")
 	}
 }

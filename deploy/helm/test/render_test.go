@@ -241,6 +241,9 @@ func TestObjectsAreOfKubernetes(t *testing.T) {
 			if !strings.Contains(r.notes, "berth-gateway."+namespace+".svc.cluster.local:8080") {
 				t.Errorf("the notes do not tell where to call:\n%s", r.notes)
 			}
+			if !strings.Contains(r.notes, "berth-gateway-agents."+namespace+".svc.cluster.local:8081") {
+				t.Errorf("the notes do not tell where agents call:\n%s", r.notes)
+			}
 		})
 	}
 }
@@ -250,7 +253,7 @@ func TestSelectorsSelect(t *testing.T) {
 	for _, name := range valueSets(t) {
 		r := decoded(t, name)
 		pods := r.pods()
-		check := func(o metav1.Object, selector map[string]string) {
+		check := func(o metav1.Object, selector map[string]string, suffixes ...string) {
 			t.Helper()
 			var selected []string
 			for pod, template := range pods {
@@ -258,14 +261,18 @@ func TestSelectorsSelect(t *testing.T) {
 					selected = append(selected, pod)
 				}
 			}
-			if !slices.Equal(selected, []string{o.GetName()}) {
+			of := o.GetName()
+			for _, suffix := range suffixes {
+				of = strings.TrimSuffix(of, suffix)
+			}
+			if !slices.Equal(selected, []string{of}) {
 				t.Errorf("%s: %T %s selects the pods of %v", name, o, o.GetName(), selected)
 			}
 		}
 		for _, o := range r.objects {
 			switch o := o.(type) {
 			case *corev1.Service:
-				check(o, o.Spec.Selector)
+				check(o, o.Spec.Selector, "-agents", "-internal") // further services of the gateways
 			case *policyv1.PodDisruptionBudget:
 				check(o, o.Spec.Selector.MatchLabels)
 			case *networkingv1.NetworkPolicy:

@@ -25,7 +25,7 @@ const patience = 2 * time.Minute
 // every address, no etcd, and the files of a secret in a directory.
 func onHost(c corev1.Container, secret, scratch string) []string {
 	variable := strings.NewReplacer("$(POD_NAME)", "pod-0", "$(NODE_NAME)", "node-0", "$(POD_IP)", "127.0.0.1")
-	address := regexp.MustCompile(`^--(http-)?listen=.*`)
+	address := regexp.MustCompile(`^--(http-|agents-|internal-)?listen=.*`)
 	endpoints := regexp.MustCompile(`(--etcd-endpoints=|,)(https://)?[^:]+:\d+`)
 	var args []string
 	for _, arg := range c.Args {

@@ -62,7 +62,7 @@ func (h *Host) Add(config agent.Config) (*agent.Agent, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.running) >= agentsPerConn*len(h.conns) {
-		conn, err := rpc.Dial(h.gateways, rpc.DialOptions{More: agent.DialOptions()})
+		conn, err := rpc.Dial(h.gateways, rpc.DialOptions{More: append(agent.DialOptions(), rpc.WarnMisdirected(h.log))})
 		if err != nil {
 			return nil, err
 		}

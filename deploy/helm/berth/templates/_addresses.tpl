@@ -21,13 +21,22 @@ for whoever stands behind it, or refuses because nobody does: proof of nothing.
 {{- end -}}
 
 {{/*
-The gateways, by the virtual address of their service. Nobody proves a gateway
-dead, none of them has anything that another has not, and whoever loses its
+The gateways, by the virtual addresses of their services: one for job services and
+operators, one for agents, one for the services of the release. Nobody proves a
+gateway dead, none of them has anything that another has not, and whoever loses its
 connection is led to another one by dialling again. So gateways may come and go
 without anybody being told.
 */}}
 {{- define "berth.gateways" -}}
 {{- printf "%s-gateway.%s.svc.%s:8080" (include "berth.name" .) .Release.Namespace .Values.clusterDomain -}}
+{{- end -}}
+
+{{- define "berth.gatewaysForAgents" -}}
+{{- printf "%s-gateway-agents.%s.svc.%s:8081" (include "berth.name" .) .Release.Namespace .Values.clusterDomain -}}
+{{- end -}}
+
+{{- define "berth.gatewaysForServices" -}}
+{{- printf "%s-gateway-internal.%s.svc.%s:8082" (include "berth.name" .) .Release.Namespace .Values.clusterDomain -}}
 {{- end -}}
 
 {{- define "berth.etcd" -}}
