@@ -10,6 +10,14 @@ import (
 	"google.golang.org/grpc/status"
 )
 
+// Keys of the metadata of the error with which a gateway refuses a method that it
+// does not serve on the listener that was called: the option of that listener, and
+// of the one that serves the method.
+const (
+	MetaCalled = "called"
+	MetaServed = "served"
+)
+
 // WarnMisdirected is for a client of the gateways. It logs, once, a call that they
 // answer with UNIMPLEMENTED: --gateways names the wrong listener of them then, and
 // the error says which one serves the call. The caller goes on repeating it.

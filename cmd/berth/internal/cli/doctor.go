@@ -16,19 +16,22 @@ import (
 func (a *app) doctor() *cobra.Command {
 	var output string
 	var config process.Common
+	var gateways doctor.Gateways
 	cmd := a.asks(&cobra.Command{
 		Use:   "doctor",
 		Short: "Look over a cluster and its etcd, and say what to do",
 		Long: `Look over gateways, services and, where --etcd-endpoints names it, etcd: who
 leads, replicas, versions, findings, clocks, quorum, alarms, space, latency and
-certificates. Each line is OK, WARN or FAIL; one that is not OK says what to do.
+certificates. The gateways' listeners for agents and services are looked for at
+the default ports, or where --agents-gateway and --internal-gateway say. Each line is OK, WARN or FAIL; one that is not OK says what to do.
 It changes nothing. Exit code 1 when something FAILs, 0 otherwise.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := oneOf(cmd, "output", output, "table", "json"); err != nil {
 				return err
 			}
-			facts, err := doctor.Look(cmd.Context(), strings.Split(a.flags.gateway, ","), config)
+			gateways.Public = strings.Split(a.flags.gateway, ",")
+			facts, err := doctor.Look(cmd.Context(), gateways, config)
 			if err != nil {
 				return err
 			}
@@ -48,6 +51,8 @@ It changes nothing. Exit code 1 when something FAILs, 0 otherwise.`,
 	})
 	flags := cmd.Flags()
 	flags.StringVarP(&output, "output", "o", "table", "table or json")
+	flags.StringSliceVar(&gateways.Agents, "agents-gateway", nil, "gateways as agents have them in --gateways, host:port")
+	flags.StringSliceVar(&gateways.Internal, "internal-gateway", nil, "gateways as the services have them in --gateways, host:port")
 	flags.StringSliceVar(&config.Etcd, "etcd-endpoints", nil, "etcd endpoints to look at too, host:port; https://host:port for TLS")
 	flags.StringVar(&config.TLSCert, "tls-cert", "", "certificate file (PEM) to call gateways and etcd with")
 	flags.StringVar(&config.TLSKey, "tls-key", "", "key file (PEM) of the certificate")

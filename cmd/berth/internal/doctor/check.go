@@ -39,7 +39,7 @@ func Failed(checks []Check) int {
 
 // Judge says what the facts mean, always in the same order.
 func Judge(f Facts) []Check {
-	checks := gateways(f.Gateways)
+	checks := append(gateways(f.Gateways), listeners(f.Listeners)...)
 	if f.Answered {
 		for _, s := range f.Services {
 			checks = append(checks, leadership(s), replicas(s))

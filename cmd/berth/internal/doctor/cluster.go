@@ -24,6 +24,10 @@ const (
 func gateways(list []Gateway) []Check {
 	var checks []Check
 	for _, g := range list {
+		if g.Called != "" {
+			checks = append(checks, fail("gateway", "name an address of --listen with --gateway", "%s is of %s: %s", g.Address, g.Called, g.Error))
+			continue
+		}
 		if g.Error != "" {
 			checks = append(checks, fail("gateway", "start it, or name another with --gateway; its log says what it lacks", "%s does not answer: %s", g.Address, g.Error))
 			continue

@@ -11,6 +11,8 @@ import (
 type Facts struct {
 	// Gateways, in the order they were named.
 	Gateways []Gateway
+	// Listeners are those of gateways for agents and services, as far as any answer.
+	Listeners []Listener
 	// Answered says that one of them did; without it the next are not known.
 	Answered bool
 	Services []*berthv1.ServiceLeadership
@@ -33,11 +35,28 @@ type Facts struct {
 // Gateway is what was seen of a gateway.
 type Gateway struct {
 	Address string
-	// Error says why it did not answer.
-	Error string
+	// Error says why it did not answer, and Called is the option of the listener that
+	// refused, where that is another one of a gateway.
+	Error, Called string
 	// Asked and Told are this host's clock before and after its answer, and Now its
 	// own in between; zero when it is too old to tell.
 	Asked, Told, Now time.Time
+}
+
+// Listener is what was seen of an address at which agents or services call a
+// gateway.
+type Listener struct {
+	Address string
+	// Want is the option of the listener that it is meant to be, if somebody named it.
+	Want string
+	// Serves is the option of the listener that answers there, empty if none does; Error
+	// says why.
+	Serves, Error string
+	// Loopback: nobody but this host reaches it there.
+	Loopback bool
+	// Clear: it answers in the clear. Strangers: it answers with TLS, to callers
+	// without a certificate.
+	Clear, Strangers bool
 }
 
 // Certificate is what somebody serves with.

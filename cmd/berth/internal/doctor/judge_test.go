@@ -70,6 +70,7 @@ func TestAHealthyClusterIsOKInEveryCheck(t *testing.T) {
 	}
 	for _, want := range []string{
 		"OK registry leader: registry-0 leads in term 40 for 1h0m0s, renewed 300ms ago\n",
+		"OK listeners: those for agents and services are not open to strangers, as far as this host sees\n",
 		"OK assigner replicas: 3, all up to date\n",
 		"OK clocks: those of 11 processes and this host within 2s\n",
 		"OK etcd quorum: etcd-1 leads; 1 more may fail\n",
@@ -96,6 +97,26 @@ func TestAilments(t *testing.T) {
 		{"no gateway answers", func(f *Facts) {
 			*f = Facts{Gateways: []Gateway{{Address: "g:1", Error: "refused"}}}
 		}, []string{"FAIL gateway: g:1", "SKIP etcd: not looked at", "SKIP certificates: not looked at"}},
+		{"a gateway that is called at another listener", func(f *Facts) {
+			f.Gateways[1] = Gateway{Address: "gateway-1:8082", Called: "--internal-listen", Error: "berth.v1.Leaders/ListLeaders is served on --listen"}
+		}, []string{"FAIL gateway: gateway-1:8082 is of --internal-listen: berth.v1.Leaders/ListLeaders is served on --listen -> name an address of --listen with --gateway"}},
+		{"agents that call the wrong listener", func(f *Facts) {
+			f.Listeners = []Listener{{Address: "gateway-0:8080", Want: agentsListen, Serves: publicListen}}
+		}, []string{"FAIL listeners: gateway-0:8080 is of --listen: agents get no answer there -> give agents an address of --agents-listen in --gateways"}},
+		{"services that call nobody", func(f *Facts) {
+			f.Listeners = []Listener{{Address: "gateway-0:8082", Want: internalListen, Error: "refused"}}
+		}, []string{"FAIL listeners: gateway-0:8082 does not answer: refused -> give the services an address of --internal-listen in --gateways"}},
+		{"listeners that are open", func(f *Facts) {
+			f.Listeners = []Listener{
+				{Address: "10.0.0.9:8081", Serves: agentsListen, Clear: true},
+				{Address: "10.0.0.9:8082", Serves: internalListen, Strangers: true},
+				{Address: "127.0.0.1:8082", Serves: internalListen, Clear: true, Loopback: true}, // which is no ailment
+				{Address: "10.0.0.8:8081", Serves: publicListen, Clear: true},                    // neither is this
+			}
+		}, []string{
+			"WARN listeners: 10.0.0.9:8081 answers in the clear: it is of --agents-listen, and takes whatever reaches it for agents -> bind it to loopback",
+			"WARN listeners: 10.0.0.9:8082 answers to callers without a certificate: it is of --internal-listen",
+		}},
 		{"nobody leads", func(f *Facts) { f.Services[2].Leader = "" },
 			[]string{"FAIL assigner leader: nobody leads"}},
 		{"a replica is away", func(f *Facts) {

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"crypto/tls"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"berth.dev/pkg/client"
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/process"
+	"berth.dev/pkg/rpc"
 	"berth.dev/pkg/store"
 )
 
@@ -18,17 +20,25 @@ import (
 // a second to find out that a replica is gone.
 const patience = 3 * time.Second
 
+// Gateways are the addresses of gateways to look at: of --listen, and, if given, of
+// their listeners for agents and for services. Where the last two are not given, they
+// are looked for at the default ports.
+type Gateways struct {
+	Public, Agents, Internal []string
+}
+
 // Look asks the gateways, etcd where config names it, and those who serve with TLS
 // where config has any. The error says that the configuration cannot be used.
-func Look(ctx context.Context, gateways []string, config process.Common) (Facts, error) {
+func Look(ctx context.Context, gateways Gateways, config process.Common) (Facts, error) {
 	_, security, err := config.TLS()
 	if err != nil {
 		return Facts{}, err
 	}
 	var f Facts
-	if err := f.askGateways(ctx, gateways, security); err != nil {
+	if err := f.askGateways(ctx, gateways.Public, security); err != nil {
 		return Facts{}, err
 	}
+	f.askListeners(ctx, gateways, security)
 	if len(config.Etcd) > 0 {
 		s, err := store.Dial(store.DialConfig{Endpoints: config.Etcd, TLS: config.EtcdTLS(security)})
 		if err != nil {
@@ -41,7 +51,7 @@ func Look(ctx context.Context, gateways []string, config process.Common) (Facts,
 	f.Clock = time.Now()
 	if security != nil {
 		f.TLS = true
-		f.askCertificates(ctx, append(gateways, encrypted(config.Etcd)...), security)
+		f.askCertificates(ctx, slices.Concat(gateways.Public, gateways.Agents, gateways.Internal, encrypted(config.Etcd)), security)
 		if c, has := own(config.TLSCert, security); has {
 			f.Certificates = append(f.Certificates, c)
 		}
@@ -70,7 +80,7 @@ func (f *Facts) askGateway(ctx context.Context, address string, c *client.Client
 	g.Told = time.Now()
 	switch {
 	case err != nil:
-		g.Error = said(err)
+		g.Error, g.Called = said(err), fault.Of(err).Meta[rpc.MetaCalled]
 	case leaders.GetNow() != nil:
 		g.Now = leaders.GetNow().AsTime()
 	}

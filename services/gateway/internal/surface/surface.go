@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"berth.dev/pkg/fault"
+	"berth.dev/pkg/rpc"
 )
 
 // Listener is one listener of a gateway, or a set of them.
@@ -50,13 +51,6 @@ func (l Listener) String() string {
 	return fmt.Sprintf("listeners %03b", uint8(l))
 }
 
-// Keys of the metadata of a refusal's ErrorInfo: the option of the listener that
-// was called, and of the one that serves the method.
-const (
-	CalledKey = "called"
-	ServedKey = "served"
-)
-
 // Allow returns nil if the listener serves the method, given by its full name,
 // and otherwise an error of code UNIMPLEMENTED that names the option of the
 // listener that does.
@@ -69,10 +63,10 @@ func (l Listener) Allow(fullMethod string) error {
 		return nil
 	}
 	method := strings.TrimPrefix(fullMethod, "/")
-	meta := map[string]string{CalledKey: l.String()}
+	meta := map[string]string{rpc.MetaCalled: l.String()}
 	message := method + " is not served by gateways"
 	if served != None {
-		meta[ServedKey] = served.String()
+		meta[rpc.MetaServed] = served.String()
 		message = method + " is served on " + served.String()
 	}
 	refusal, err := status.New(codes.Unimplemented, message).WithDetails(&errdetails.ErrorInfo{

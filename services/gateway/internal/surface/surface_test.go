@@ -97,7 +97,7 @@ func TestARefusalNamesTheListenerThatServes(t *testing.T) {
 			t.Errorf("%v %s: %v", c.at, c.method, err)
 			continue
 		}
-		if f.Meta[surface.CalledKey] != c.called || f.Meta[surface.ServedKey] != c.served {
+		if f.Meta[rpc.MetaCalled] != c.called || f.Meta[rpc.MetaServed] != c.served {
 			t.Errorf("%v %s: metadata %v", c.at, c.method, f.Meta)
 		}
 	}
