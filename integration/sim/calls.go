@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"strconv"
+
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
 	"berth.dev/services/assigner/handout"
@@ -28,6 +30,9 @@ func (w *World) performRegistry(t term, _ *queue.Core, action model.Action) {
 			if err != nil {
 				for _, e := range a.Entries {
 					done.Outcomes = append(done.Outcomes, queue.Outcome{UID: e.UID, Result: queue.Behind, Reason: fault.Of(err).Reason})
+				}
+				if fault.Is(err, fault.ReasonLowerPass) {
+					done.Newest, _ = strconv.ParseInt(fault.Of(err).Meta[fault.MetaNewestPass], 10, 64)
 				}
 				t.post(done)
 				return

@@ -120,6 +120,17 @@ func (n *node[C]) ask(request any, until time.Time, answer func(any, error)) {
 		answer(nil, fault.New(fault.Precondition, fault.ReasonNotLeader, "%s does not lead", n.name))
 		return
 	}
+	first, err := loop.Vouch(request, n.driver.Revision(), func(service string) int64 {
+		_, term := n.driver.Leader(service)
+		return term
+	}, n.w.readLeader)
+	if err != nil {
+		answer(nil, err)
+		return
+	}
+	if first != nil {
+		n.inbox = append(n.inbox, item{Event: first})
+	}
 	n.token++
 	came := n.w.store.Revision()
 	n.waiting[n.token] = func(value any, err error) {
@@ -357,6 +368,12 @@ func (n *node[C]) renew() {
 	if _, err := n.w.store.KeepAlive(context.Background(), n.lease); err == nil {
 		n.renewed = n.w.now
 	}
+}
+
+// readLeader implements loop.ReadLeader.
+func (w *World) readLeader(service string) (term, revision int64, err error) {
+	kv, _, err := w.store.Get(context.Background(), w.space.Key(model.LeaderRef(service)))
+	return kv.Create, w.store.Revision(), err
 }
 
 // evict deletes the leader's key of a service.

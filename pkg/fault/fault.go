@@ -47,6 +47,10 @@ type Field struct {
 	Name, Problem string
 }
 
+// MetaNewestPass is the key in Error.Meta under which a LOWER_PASS refusal names the
+// highest cycle number that its sender has seen.
+const MetaNewestPass = "newestPass"
+
 // Error is the error type.
 type Error struct {
 	Kind   Kind

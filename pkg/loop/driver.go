@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -64,8 +65,10 @@ type Driver[C model.Core] struct {
 	// chain is the chain record of the service as the view has it.
 	chain   []byte
 	leaders map[string]leading
-	kept    *Kept
-	aside   aside
+	// terms are those of leaders. The map is never changed, others read it.
+	terms map[string]int64
+	kept  *Kept
+	aside aside
 
 	// leads is set, and the rest filled in, with Lead.
 	leads bool
@@ -90,7 +93,7 @@ type Driver[C model.Core] struct {
 func NewDriver[C model.Core](core C, service string, space keyspace.Space, limits EventLimits, now func() time.Time) *Driver[C] {
 	return &Driver[C]{
 		Core: core, service: service, space: space, now: now, limits: limits,
-		leaders: map[string]leading{}, mine: map[int64]struct{}{}, kept: newKept(space, limits.PerJob),
+		leaders: map[string]leading{}, terms: map[string]int64{}, mine: map[int64]struct{}{}, kept: newKept(space, limits.PerJob),
 		aside: newAside(),
 	}
 }
@@ -168,6 +171,8 @@ func (d *Driver[C]) Events(b store.Batch) ([]model.Event, error) {
 		if changed, told := event.(model.Changed); told && ref.Kind == model.KindLeader {
 			record, _ := changed.Record.(*model.Leader)
 			d.leaders[ref.ID] = leading{record, c.Create}
+			d.terms = maps.Clone(d.terms)
+			d.terms[ref.ID] = c.Create
 		}
 		events = append(events, event)
 	}

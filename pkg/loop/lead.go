@@ -332,6 +332,9 @@ func (t *tenure[C]) take(it item[C], r *round) {
 		}
 		t.lastToken++
 		t.waiting[t.lastToken] = it
+		if it.first != nil {
+			r.requests = append(r.requests, it.first)
+		}
 		r.requests = append(r.requests, model.Input{Token: t.lastToken, Request: it.request})
 	}
 }

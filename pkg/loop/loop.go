@@ -91,7 +91,8 @@ type Loop[C model.Core] struct {
 	began    time.Time
 	// turned is when the loop last showed that it turns, after began; 0 while it waits
 	// for something to do.
-	turned atomic.Int64
+	turned  atomic.Int64
+	leaders *leaderKeys
 	// met is what made the core panic, by id, and is not stored.
 	met    map[string]*model.Poison
 	panics *panics
@@ -101,6 +102,8 @@ type Loop[C model.Core] struct {
 type item[C model.Core] struct {
 	ctx     context.Context
 	request any
+	// first, if given, is told to the core before the request.
+	first   model.Event
 	event   model.Event
 	term    int64
 	read    func(C)
@@ -145,7 +148,7 @@ type Status struct {
 func New[C model.Core](cfg Config[C]) *Loop[C] {
 	l := &Loop[C]{
 		cfg: cfg, inbox: make(chan item[C], inboxSize), ended: make(chan struct{}), followed: make(chan struct{}), prepare: make(chan struct{}, 1),
-		full: newFull(), began: time.Now(), met: map[string]*model.Poison{}, panics: newPanics(cfg.Log),
+		full: newFull(), began: time.Now(), met: map[string]*model.Poison{}, panics: newPanics(cfg.Log), leaders: newLeaderKeys(cfg.Store, cfg.Space),
 	}
 	l.status.Store(&state{})
 	return l
@@ -157,6 +160,7 @@ type state struct {
 	leadership *leader.Leadership
 	serving    bool
 	revision   int64
+	terms      map[string]int64 // of the services' leaders in the view
 	kept       *Kept
 	aside      []Aside
 }
@@ -213,7 +217,23 @@ func (l *Loop[C]) Followed() <-chan struct{} { return l.followed }
 // Do gives the core a request and waits for its reply. The error is a
 // *fault.Error; of kind Unavailable when the outcome is unknown.
 func (l *Loop[C]) Do(ctx context.Context, request any) (any, error) {
-	return l.post(ctx, item[C]{ctx: ctx, request: request})
+	first, err := l.vouch(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	return l.post(ctx, item[C]{ctx: ctx, request: request, first: first})
+}
+
+// vouch checks what a request says of the store. A replica that does not lead refuses
+// the request anyway, and reads nothing.
+func (l *Loop[C]) vouch(ctx context.Context, request any) (model.Event, error) {
+	s := l.status.Load()
+	if s.leadership == nil {
+		return nil, nil
+	}
+	return Vouch(request, s.revision, func(service string) int64 { return s.terms[service] }, func(service string) (term, revision int64, err error) {
+		return l.leaders.read(ctx, service)
+	})
 }
 
 // Read calls fn with the core of the serving leader, on the goroutine that owns

@@ -170,5 +170,5 @@ func (t *tenure[C]) notLeader() error {
 }
 
 func (t *tenure[C]) publish(serving bool) {
-	t.l.status.Store(&state{view: t.view, leadership: t.leadership, serving: serving, revision: t.driver.Revision(), kept: t.driver.Kept(), aside: t.driver.Aside()})
+	t.l.status.Store(&state{view: t.view, leadership: t.leadership, serving: serving, revision: t.driver.Revision(), terms: t.driver.terms, kept: t.driver.Kept(), aside: t.driver.Aside()})
 }

@@ -88,6 +88,8 @@ func (c *toy) Step(now time.Time, event model.Event) []model.Action {
 	case model.Held:
 		c.tell("held %s", name(e.Ref))
 	case model.Progress:
+	case model.Leads:
+		c.tell("leads %s %d", e.Service, e.Term)
 	case model.Elected:
 		c.tell("elected")
 		c.term = e.Term
@@ -134,6 +136,9 @@ func (c *toy) input(e model.Input) {
 	case get:
 		c.tell("get %s", name(r.ref))
 		c.out = append(c.out, model.Reply{Token: e.Token, Value: c.records[r.ref]})
+	case call:
+		c.tell("call %d", r.term)
+		c.out = append(c.out, model.Reply{Token: e.Token, Value: true})
 	case mull:
 		c.tell("mull")
 	case ping:

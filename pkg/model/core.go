@@ -84,6 +84,14 @@ type Holder interface {
 	CanMiss(ref Ref) bool
 }
 
+// Leads tells a core the term of another service's leader as the store holds it,
+// ahead of the view: a request names that term, and the view has not shown it yet.
+// A core ignores it when its view has reached the term.
+type Leads struct {
+	Service string
+	Term    int64
+}
+
 // Progress tells that the view has reached a revision: everything up to it was
 // told. It is given after the changes of each batch.
 type Progress struct {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 )
 
@@ -86,6 +87,26 @@ func (s Seats) Len() int {
 	return n
 }
 
+// Check returns an error unless s is what SeatsOf can make: runs in order of index,
+// within the bounds of indexes and numbers, of at most a number of workers. Seats
+// from outside are checked before anything counts or walks them.
+func (s Seats) Check(most int) error {
+	left, next := int64(most), int64(0)
+	for i, r := range s {
+		switch {
+		case int64(r.First) < next || r.Last < r.First || r.Last > MaxIndex:
+			return fmt.Errorf("run %d holds indexes %d to %d, want them to rise from %d to at most %d", i, r.First, r.Last, next, MaxIndex)
+		case r.Number < 1 || r.Number > MaxNumber:
+			return fmt.Errorf("run %d has number %d, want 1 to %d", i, r.Number, MaxNumber)
+		}
+		next = int64(r.Last) + 1
+		if left -= next - int64(r.First); left < 0 {
+			return fmt.Errorf("runs 0 to %d hold more than %d workers", i, most)
+		}
+	}
+	return nil
+}
+
 // All gives the seats in order of index.
 func (s Seats) All() iter.Seq[Seat] {
 	return func(yield func(Seat) bool) {
@@ -141,17 +162,38 @@ func (s Seats) SubsetOf(o Seats) bool {
 	return true
 }
 
-// Raise answers s with the numbers of o's seats in place of lower ones.
+// Raise answers s with the numbers of o's seats in place of lower ones. It walks
+// runs and not seats, of which there may be very many.
 func (s Seats) Raise(o Seats) Seats {
-	numbers := make(map[int32]int32, s.Len()+o.Len())
-	for _, set := range []Seats{s, o} {
-		for seat := range set.All() {
-			numbers[seat.Index] = max(numbers[seat.Index], seat.Number)
+	var raised Seats
+	for next := int32(0); len(s) > 0 || len(o) > 0; {
+		part := Run{First: math.MaxInt32, Last: math.MaxInt32}
+		for _, set := range []Seats{s, o} {
+			if len(set) > 0 {
+				part.First = min(part.First, max(next, set[0].First))
+			}
+		}
+		for _, set := range []Seats{s, o} {
+			switch {
+			case len(set) == 0:
+			case set[0].First > part.First:
+				part.Last = min(part.Last, set[0].First-1)
+			default:
+				part.Last, part.Number = min(part.Last, set[0].Last), max(part.Number, set[0].Number)
+			}
+		}
+		if n := len(raised) - 1; n >= 0 && raised[n].Number == part.Number && raised[n].Last == part.First-1 {
+			raised[n].Last = part.Last
+		} else {
+			raised = append(raised, part)
+		}
+		next = part.Last + 1
+		if len(s) > 0 && s[0].Last < next {
+			s = s[1:]
+		}
+		if len(o) > 0 && o[0].Last < next {
+			o = o[1:]
 		}
 	}
-	list := make([]Seat, 0, len(numbers))
-	for index, number := range numbers {
-		list = append(list, Seat{index, number})
-	}
-	return SeatsOf(list)
+	return raised
 }

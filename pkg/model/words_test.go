@@ -59,6 +59,15 @@ func TestSeatsAreTheSetTheyWereMadeOf(t *testing.T) {
 				t.Fatalf("Raise at %d: %d of %d and %d", index, got, a, b)
 			}
 		}
+		if err := set.Check(len(list)); err != nil {
+			t.Fatalf("Check of %v: %v", set, err)
+		}
+		if err := set.Check(len(list) - 1); err == nil && len(list) > 0 {
+			t.Fatalf("Check passes %v as %d workers", set, len(list)-1)
+		}
+		if want := SeatsOf(raised.List()); !raised.Equal(want) {
+			t.Fatalf("Raise makes runs %v, want %v", raised, want)
+		}
 		for i := 1; i < len(set); i++ {
 			before, run := set[i-1], set[i]
 			if run.First <= before.Last || run.First == before.Last+1 && run.Number == before.Number {
@@ -72,6 +81,21 @@ func TestSeatsKeepTheFirstOfTwoNumbersOfOneIndex(t *testing.T) {
 	got := SeatsOf([]Seat{{2, 5}, {1, 1}, {2, 4}})
 	if want := (Seats{{1, 1, 1}, {2, 2, 4}}); !got.Equal(want) {
 		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// What no SeatsOf makes is refused before anything counts it.
+func TestSeatsThatCannotBeAreRefused(t *testing.T) {
+	for _, bad := range []Seats{
+		{{0, 1<<31 - 1, 1}}, {{-5, 3, 1}}, {{3, 2, 1}}, {{0, 1, 0}}, {{0, 1, -1}}, {{0, 1, MaxNumber + 1}},
+		{{0, 3, 1}, {3, 4, 2}}, {{4, 5, 1}, {0, 1, 1}}, {{0, MaxWorkers, 1}}, {{0, MaxWorkers - 1, 1}, {MaxIndex, MaxIndex, 1}},
+	} {
+		if bad.Check(MaxWorkers) == nil {
+			t.Errorf("%v passes", bad)
+		}
+	}
+	if err := (Seats{{0, MaxWorkers - 1, 1}}).Check(MaxWorkers); err != nil {
+		t.Error(err)
 	}
 }
 

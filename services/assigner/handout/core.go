@@ -14,10 +14,8 @@ type Core struct {
 	term    int64
 	// revision is what the view has reached.
 	revision int64
-	// registryTerm is the lowest term of the registry that is listened to, and
-	// the only one once the view has shown the election.
+	// registryTerm is the term of the registry's leader, 0 while nobody leads.
 	registryTerm int64
-	registrySeen bool
 
 	// What other services decided.
 	reservations map[string]reservation
@@ -100,6 +98,11 @@ func (c *Core) Step(now time.Time, event model.Event) []model.Action {
 		return nil
 	case model.Held:
 		c.hold(e.Ref)
+		return nil
+	case model.Leads:
+		if e.Service == model.ServiceRegistry && e.Term > c.revision {
+			c.registryTerm = e.Term
+		}
 		return nil
 	case model.Committed:
 		c.committed(e.Effects)

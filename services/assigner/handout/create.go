@@ -63,13 +63,13 @@ func (c *Core) forgetAnswered() {
 // is still to be seen.
 func (c *Core) handOver(request Create) ([]CreateOutcome, error) {
 	switch {
+	case request.Term == c.registryTerm && request.Term > 0:
 	case request.Term > c.revision:
 		return nil, nil
-	case request.Term < c.registryTerm, request.Term > c.registryTerm && c.registrySeen:
+	default:
 		// Its compare would fail for ever.
 		return nil, fault.New(fault.Precondition, fault.ReasonLowerTerm, "term %d is not the registry's, %d is", request.Term, c.registryTerm)
 	}
-	c.registryTerm = request.Term
 	outcomes := make([]CreateOutcome, 0, len(request.Tasks))
 	waiting := false
 	for _, asked := range request.Tasks {

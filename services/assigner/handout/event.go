@@ -17,6 +17,9 @@ type Create struct {
 	Tasks []CreateTask
 }
 
+// From returns the service that hands leases over, and its term.
+func (c Create) From() (service string, term int64) { return model.ServiceRegistry, c.Term }
+
 // Known is the newest revision of what the tasks are made of.
 func (c Create) Known() int64 {
 	var newest int64

@@ -2,7 +2,9 @@ package handout
 
 import (
 	"fmt"
+	"math"
 	"reflect"
+	"strconv"
 	"testing"
 	"time"
 
@@ -303,5 +305,49 @@ func TestPitfallADeposedLeaderIsListenedTo(t *testing.T) {
 	second := of[Submit](w.succeed())
 	if len(first) != 1 || len(second) != 1 || second[0].Term <= first[0].Term {
 		t.Errorf("orders %+v and %+v", first, second)
+	}
+}
+
+// A call with a made-up term is not taken, and costs the registry nothing.
+func TestAMadeUpTermStopsNoHandOver(t *testing.T) {
+	w := scene(t, 1)
+	w.registry()
+	for i, term := range []int64{math.MaxInt64, w.revision + 100, w.registry() + 1, 0, -1} {
+		uid := "u" + strconv.Itoa(i)
+		w.reservation(uid, model.Queued, 1)
+		w.lease(uid, 0)
+		w.progress()
+		w.step(model.Input{Token: uint64(100 + i), Request: Create{Term: term}})
+		taken := of[model.Reply](w.handOver(uint64(200+i), uid))
+		taken = append(taken, of[model.Reply](w.settled(t))...)
+		ok := false
+		for _, reply := range taken {
+			ok = ok || reply.Token == uint64(200+i) && reply.Err == nil && reply.Value.([]CreateOutcome)[0].Taken
+		}
+		if !ok {
+			t.Errorf("after a call of term %d the registry is answered %+v", term, taken)
+		}
+	}
+}
+
+// A term that the store has and the view does not is known by Leads.
+func TestATermAheadOfTheViewIsKnownByLeads(t *testing.T) {
+	c := New(Default)
+	now := time.Unix(1_000_000, 0)
+	c.Step(now, model.Elected{Term: 10, Revision: 10})
+	answered := func(term int64) error {
+		_, err := c.handOver(Create{Term: term})
+		return err
+	}
+	c.Step(now, model.Leads{Service: model.ServiceRegistry, Term: 20})
+	c.Step(now, model.Changed{Ref: model.LeaderRef(model.ServiceRegistry), Mod: 15}) // an earlier leader's key is deleted
+	if err := answered(20); err != nil {
+		t.Error(err)
+	}
+	c.Step(now, model.Progress{Revision: 30})
+	c.Step(now, model.Changed{Ref: model.LeaderRef(model.ServiceRegistry), Mod: 30})
+	c.Step(now, model.Leads{Service: model.ServiceRegistry, Term: 20}) // an old one
+	if err := answered(20); !fault.Is(err, fault.ReasonLowerTerm) {
+		t.Errorf("once the view is past it: %v", err)
 	}
 }

@@ -116,19 +116,13 @@ func (c *Core) changed(e model.Changed) {
 	c.set(e.Ref, e.Record, e.Create, e.Mod)
 }
 
-// leaderChanged keeps the registry's term: a call that a deposed leader sent
-// would fail its compare for ever, so it is refused instead. Once the key is
-// deleted, only a term that begins later can be valid.
+// leaderChanged notes the registry's term: a call that a deposed leader sent would
+// fail its compare for ever, so it is refused instead. What the view shows of an
+// earlier term than the store holds counts for nothing; see model.Leads.
 func (c *Core) leaderChanged(e model.Changed) {
-	if e.Ref.ID != model.ServiceRegistry {
-		return
+	if e.Ref.ID == model.ServiceRegistry && e.Mod >= c.registryTerm {
+		c.registryTerm = e.Create
 	}
-	c.registrySeen = e.Create > 0
-	if !c.registrySeen {
-		c.registryTerm = max(c.registryTerm, e.Mod+1)
-		return
-	}
-	c.registryTerm = max(c.registryTerm, e.Create)
 }
 
 func (c *Core) setReservation(ref model.Ref, r *model.Reservation, mod int64) {

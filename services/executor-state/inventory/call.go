@@ -76,8 +76,17 @@ type Pass struct {
 	Entries []Entry
 }
 
-// Known is the revision that the registry knew when it cut the pass.
-func (p Pass) Known() int64 { return p.Cut }
+// From returns the service that sends passes, and its term.
+func (p Pass) From() (service string, term int64) { return model.ServiceRegistry, p.Term }
+
+// Known is the newest revision that the registry knew when it cut the pass.
+func (p Pass) Known() int64 {
+	newest := p.Cut
+	for i := range p.Entries {
+		newest = max(newest, p.Entries[i].Mod, p.Entries[i].Epoch)
+	}
+	return newest
+}
 
 // Entry is one reservation of a pass.
 type Entry struct {

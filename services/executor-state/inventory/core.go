@@ -74,8 +74,8 @@ type Core struct {
 	journal []decision
 	// waiting are passes whose leases are not durable.
 	waiting []waiting
-	// passTerm and pass are the highest seen. They are lost with the leader:
-	// a grant's compares guard what they would have.
+	// pass is the highest cycle number seen of the registry's term passTerm. Both
+	// are lost with the leader: a grant's compares guard what they would have.
 	passTerm, pass int64
 	// refused are the entries of the last pass that did not fit, by uid.
 	refused map[string]*refused
@@ -163,6 +163,10 @@ func (c *Core) Step(now time.Time, event model.Event) []model.Action {
 		c.changed(event)
 	case model.Held:
 		c.leave(event.Ref)
+	case model.Leads:
+		if event.Term > c.revision {
+			c.setLeader(event.Service, event.Term)
+		}
 	case model.Progress:
 		c.progress(event.Revision)
 		c.work()

@@ -1,6 +1,8 @@
 package inventory
 
 import (
+	"strconv"
+
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
 )
@@ -108,16 +110,37 @@ func (c *Core) recall(e Entry) (whole Entry, forgot bool) {
 	}, false
 }
 
-// admit compares the pass's term and number, once, at the door.
+// Cycle numbers up to highestJump are accepted in any step, those above only within
+// shortStep of the highest seen. So no call can use the numbers up, and after one
+// that tried to, the registry continues above the number that its refusal names.
+const (
+	highestJump = 1 << 62
+	shortStep   = 1 << 20
+)
+
+// admit compares the pass's term and number, once, at the door. Only the term in the
+// registry's leader key counts: one that the view has not reached is known by
+// model.Leads, or else may be true.
 func (c *Core) admit(p Pass) error {
-	if leads, told := c.leaders[model.ServiceRegistry]; told && leads != p.Term && p.Term <= c.revision {
-		return fault.New(fault.Precondition, fault.ReasonLowerTerm, "the registry of term %d no longer leads", p.Term)
+	switch leads := c.leaders[model.ServiceRegistry]; {
+	case p.Term == leads && p.Term > 0:
+	case p.Term > c.revision:
+		return fault.New(fault.Unavailable, fault.ReasonUnavailable, "term %d is newer than the view", p.Term)
+	default:
+		return fault.New(fault.Precondition, fault.ReasonLowerTerm, "the registry of term %d does not lead", p.Term)
 	}
-	if p.Term < c.passTerm {
-		return fault.New(fault.Precondition, fault.ReasonLowerTerm, "term %d is lower than %d", p.Term, c.passTerm)
+	newest := int64(0)
+	if p.Term == c.passTerm {
+		newest = c.pass
 	}
-	if p.Term == c.passTerm && p.Pass < c.pass {
-		return fault.New(fault.Precondition, fault.ReasonLowerPass, "pass %d of term %d is lower than %d", p.Pass, p.Term, c.pass)
+	switch {
+	case p.Pass < 0:
+		return fault.BadField(fault.ReasonInvalid, "pass", "must not be negative, got %d", p.Pass)
+	case p.Pass < newest:
+		return fault.New(fault.Precondition, fault.ReasonLowerPass, "pass %d of term %d is lower than %d", p.Pass, p.Term, newest).
+			With(fault.MetaNewestPass, strconv.FormatInt(newest, 10))
+	case p.Pass > max(highestJump, newest+shortStep):
+		return fault.BadField(fault.ReasonInvalid, "pass", "must be at most %d, got %d", max(int64(highestJump), newest+shortStep), p.Pass)
 	}
 	c.passTerm, c.pass = p.Term, p.Pass
 	return nil
@@ -141,15 +164,15 @@ func (c *Core) try(p Pass, e Entry, before *refused, again bool) Outcome {
 	if c.aside.uids[e.UID] {
 		return Outcome{UID: e.UID, Result: NoFit, Reason: fault.ReasonPoison, Message: "a record of it is left alone: see the findings"}
 	}
-	if message := c.stale(e); message != "" {
-		return Outcome{UID: e.UID, Result: Stale, Reason: fault.ReasonStale, Message: message}
-	}
-	needed := e.Seats.Len()
 	if !again {
 		if message := malformed(e); message != "" {
 			return Outcome{UID: e.UID, Result: NoFit, Reason: fault.ReasonInvalid, Message: message}
 		}
 	}
+	if message := c.stale(e); message != "" {
+		return Outcome{UID: e.UID, Result: Stale, Reason: fault.ReasonStale, Message: message}
+	}
+	needed := e.Seats.Len()
 	if c.still(before, e, again) {
 		c.remember(before)
 		return before.outcome
@@ -169,7 +192,10 @@ func (c *Core) try(p Pass, e Entry, before *refused, again bool) Outcome {
 // malformed says what no registry should have let through, or nothing. Such an
 // entry is never granted, and stops nobody.
 func malformed(e Entry) string {
-	if e.Seats.Len() == 0 {
+	if err := e.Seats.Check(model.MaxWorkers); err != nil {
+		return "its workers: " + err.Error()
+	}
+	if len(e.Seats) == 0 {
 		return "it asks for no worker"
 	}
 	for _, name := range e.Constraints.Resources.Names() {
@@ -196,8 +222,13 @@ func (c *Core) stale(e Entry) string {
 	case r.mod != e.Mod:
 		return "it changed since"
 	}
-	if state := r.record.(*model.Reservation).State; state != model.Queued {
-		return "it is " + state.String()
+	known := r.record.(*model.Reservation)
+	switch {
+	case known.State != model.Queued:
+		return "it is " + known.State.String()
+	case r.create != e.Epoch || known.Key != e.Key || !known.Seats.Equal(e.Seats):
+		// Nobody else checks these, and the epoch is what agents go by.
+		return "its epoch, name or workers are not those of its record"
 	}
 	return ""
 }
@@ -228,12 +259,17 @@ func (c *Core) grant(p Pass, e Entry, picks []pick) model.Effect {
 			event.Workers = append(event.Workers, model.EventWorker{Seat: seat, Executor: executor.ID})
 		}
 	}
+	reservation := model.Ref{Kind: model.KindReservation, Key: e.Key, ID: e.UID}
 	effect := model.Effect{
 		Expect: []model.Expect{
 			{Ref: model.LeaderRef(model.ServiceRegistry), Create: p.Term},
-			{Ref: model.Ref{Kind: model.KindReservation, Key: e.Key, ID: e.UID}, Mod: e.Mod},
+			{Ref: reservation, Mod: e.Mod},
 		},
 		Events: []model.JobEvent{event},
+	}
+	if r := c.reservations[e.UID]; r == nil || r.mod != e.Mod {
+		// The view is behind, and stale had nothing to compare the epoch with.
+		effect.Expect = append(effect.Expect, model.Expect{Ref: reservation, Create: e.Epoch})
 	}
 	total := len(placements)
 	chunks := (total + model.LeaseChunkSize - 1) / model.LeaseChunkSize

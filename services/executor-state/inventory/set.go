@@ -207,10 +207,12 @@ func (c *Core) abandoned() {
 func (c *Core) changed(e model.Changed) {
 	switch e.Ref.Kind {
 	case model.KindLeader:
-		c.presences++
-		c.leaders[e.Ref.ID] = e.Create
-		if e.Record == nil {
-			c.leaders[e.Ref.ID] = 0
+		switch term := c.leaders[e.Ref.ID]; {
+		case e.Mod < term: // of an earlier term; see model.Leads
+		case e.Record == nil:
+			c.setLeader(e.Ref.ID, 0)
+		default:
+			c.setLeader(e.Ref.ID, e.Create)
 		}
 		return
 	case model.KindReservation, model.KindExecutor, model.KindLive,
@@ -231,6 +233,12 @@ func (c *Core) changed(e model.Changed) {
 		c.endPresence(e.Ref)
 		c.markRef(e.Ref)
 	}
+}
+
+// setLeader notes the term of a service's leader, 0 for none.
+func (c *Core) setLeader(service string, term int64) {
+	c.presences++
+	c.leaders[service] = term
 }
 
 // endPresence forgets what is known of the presence of an executor that is

@@ -6,11 +6,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strconv"
 
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 
 	controlv1 "berth.dev/api/berth/control/v1"
+	"berth.dev/pkg/fault"
 	"berth.dev/pkg/loop"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/replica"
@@ -83,6 +85,7 @@ func (c *Calls) pass(ctx context.Context, t *loop.Term, pass queue.SendPass) {
 	}
 	if err != nil {
 		c.log.WarnContext(traced, "a pass was refused", "pass", pass.Pass, "error", err)
+		done.Newest = newestPass(err)
 	}
 	for _, o := range done.Outcomes {
 		if o.Result == queue.Granted {
@@ -90,6 +93,18 @@ func (c *Calls) pass(ctx context.Context, t *loop.Term, pass queue.SendPass) {
 		}
 	}
 	t.Post(done)
+}
+
+// newestPass returns the cycle number that a LOWER_PASS refusal names, 0 if none.
+func newestPass(err error) int64 {
+	if !fault.Is(err, fault.ReasonLowerPass) {
+		return 0
+	}
+	newest, parseErr := strconv.ParseInt(fault.Of(err).Meta[fault.MetaNewestPass], 10, 64)
+	if parseErr != nil {
+		return 0
+	}
+	return newest
 }
 
 // entryOf is an entry as it is sent, of at most e.Bytes() bytes.

@@ -92,6 +92,9 @@ type PassDone struct {
 	Outcomes []Outcome
 	// Remembers says that what was refused may be offered Again in the next pass.
 	Remembers bool
+	// Newest is set when the pass was refused because executor-state has seen this
+	// higher number: nothing was tried.
+	Newest int64
 }
 
 // Outcome is what became of one entry of a pass.

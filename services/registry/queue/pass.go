@@ -65,6 +65,10 @@ func (h *cursors) Pop() any {
 // queues have room is not known yet, and somebody waits for a leader's first grant.
 const firstBehind = 32
 
+// highestPass bounds the numbers that the registry continues above. Executor-state
+// accepts large steps up to 1<<62, and only small ones above.
+const highestPass = 1<<62 + 1<<61
+
 // sendPass cuts the next pass: the heads of all queues, and behind each that may
 // fit a prefix of its queue as far as the bounds allow, in the one order of all.
 // It waits while anything is under way, so that every entry is durable.
@@ -218,9 +222,16 @@ func (e *PassEntry) Bytes() int {
 	return bytes
 }
 
-// passDone takes the outcome of the pass in flight; any other is of the past.
+// passDone takes the outcome of the pass in flight; any other is of the past. If it
+// was refused for its number, because somebody else named a higher one in this term,
+// the next pass goes out at once with a number above that.
 func (c *Core) passDone(done PassDone) {
 	if c.flight == nil || c.flight.pass != done.Pass {
+		return
+	}
+	if done.Newest > c.passes && done.Newest < highestPass {
+		c.passes = done.Newest
+		c.overtake()
 		return
 	}
 	f := c.flight

@@ -72,6 +72,7 @@ func fitBatches(r *Run, n int, against sizedNames, target *Target) error {
 		tell(&model.Live{ID: e.ID, Incarnation: e.Incarnation})
 	}
 	revision++
+	core.Step(now, model.Changed{Ref: model.LeaderRef(model.ServiceRegistry), Record: &model.Leader{}, Create: 1, Mod: 1})
 	core.Step(now, model.Elected{Term: revision, Revision: revision})
 	entry := inventory.Entry{
 		Key: model.Key{Job: "fit", Stage: "s", Name: "main"}, UID: "fit", Group: "g", Mod: revision + 1,

@@ -1,0 +1,158 @@
+package inventory
+
+import (
+	"math"
+	"strconv"
+	"testing"
+
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+)
+
+// stranded is a core with room for one worker after another, and what the registry
+// sends it next.
+func stranded(t *testing.T) (r *rig, next func() error) {
+	t.Helper()
+	r = lead(DefaultConfig())
+	r.ready(small("h1", 80_000, 80))
+	pass, n := int64(0), 0
+	return r, func() error {
+		pass++
+		n++
+		value, err := r.do(Pass{Term: r.registryTerm(), Pass: pass, Cut: r.rev, Entries: []Entry{r.queue("u"+strconv.Itoa(n), 1, cpu(1))}})
+		if fault.Is(err, fault.ReasonLowerPass) {
+			newest, parseErr := strconv.ParseInt(fault.Of(err).Meta[fault.MetaNewestPass], 10, 64)
+			if parseErr != nil {
+				t.Fatalf("the refusal names no number: %v", err)
+			}
+			pass = newest
+		}
+		if err == nil && value.([]Outcome)[0].Result != Granted {
+			t.Fatalf("%+v", value)
+		}
+		return err
+	}
+}
+
+// A call with a term that nobody leads in stops no leasing, however high it is.
+func TestAMadeUpTermStopsNoLeasing(t *testing.T) {
+	r, next := stranded(t)
+	for _, term := range []int64{math.MaxInt64, r.rev + 1000, r.rev, r.registryTerm() + 1, r.registryTerm() - 1, 0, -1, math.MinInt64} {
+		if _, err := r.do(Pass{Term: term, Pass: 7, Cut: r.rev}); err == nil {
+			t.Errorf("a pass of term %d is taken", term)
+		}
+		if err := next(); err != nil {
+			t.Errorf("after term %d: %v", term, err)
+		}
+	}
+}
+
+// A call with a number that leaves none above it costs the registry one round trip.
+func TestAMadeUpPassNumberCostsOneRoundTrip(t *testing.T) {
+	r, next := stranded(t)
+	for _, pass := range []int64{math.MaxInt64, math.MaxInt64 - 1, 1<<62 + 1<<21, -1, math.MinInt64} {
+		if _, err := r.do(Pass{Term: r.registryTerm(), Pass: pass, Cut: r.rev}); !fault.Is(err, fault.ReasonInvalid) {
+			t.Errorf("pass %d: %v", pass, err)
+		}
+		if err := next(); err != nil {
+			t.Errorf("after pass %d: %v", pass, err)
+		}
+	}
+	for _, pass := range []int64{1000, 1 << 40, 1 << 62, 1<<62 + 1<<20} {
+		if _, err := r.do(Pass{Term: r.registryTerm(), Pass: pass, Cut: r.rev}); err != nil {
+			t.Fatalf("pass %d: %v", pass, err)
+		}
+		if err := next(); !fault.Is(err, fault.ReasonLowerPass) {
+			t.Fatalf("after pass %d: %v", pass, err)
+		}
+		for range 3 {
+			if err := next(); err != nil {
+				t.Fatalf("after pass %d, above the number that was named: %v", pass, err)
+			}
+		}
+	}
+}
+
+// Another term of the registry begins with numbers of its own.
+func TestPassNumbersAreThoseOfOneTerm(t *testing.T) {
+	r, next := stranded(t)
+	if _, err := r.do(Pass{Term: r.registryTerm(), Pass: 1 << 62, Cut: r.rev}); err != nil {
+		t.Fatal(err)
+	}
+	r.write(leaderKey{model.ServiceRegistry})
+	r.keys[model.LeaderRef(model.ServiceRegistry)] = key{record: leaderKey{model.ServiceRegistry}, create: r.rev, mod: r.rev}
+	r.unseen[len(r.unseen)-1].Create = r.rev
+	r.catchUp()
+	if err := next(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A term that the store has and the view does not is known by Leads, until the view
+// is past it.
+func TestATermAheadOfTheViewIsKnownByLeads(t *testing.T) {
+	c := New(DefaultConfig())
+	c.Step(start, model.Elected{Term: 10, Revision: 10})
+	ref := model.LeaderRef(model.ServiceRegistry)
+	changed := func(mod, create int64) {
+		change := model.Changed{Ref: ref, Mod: mod, Create: create}
+		if create != 0 {
+			change.Record = &model.Leader{}
+		}
+		c.Step(start, change)
+		c.Step(start, model.Progress{Revision: mod})
+	}
+	refused := func(term int64) error {
+		err := c.admit(Pass{Term: term, Pass: 1})
+		return err
+	}
+	changed(11, 11)
+	if err := refused(20); fault.Of(err).Kind != fault.Unavailable {
+		t.Errorf("ahead of the view: %v", err)
+	}
+	c.Step(start, model.Leads{Service: model.ServiceRegistry, Term: 20})
+	if err := refused(20); err != nil {
+		t.Errorf("told of by Leads: %v", err)
+	}
+	changed(15, 0) // the earlier leader's key is deleted
+	if err := refused(20); err != nil {
+		t.Errorf("after older news: %v", err)
+	}
+	changed(20, 20)
+	if err := refused(20); err != nil {
+		t.Errorf("in the view: %v", err)
+	}
+	changed(25, 0)
+	c.Step(start, model.Leads{Service: model.ServiceRegistry, Term: 20}) // an old one
+	if err := refused(20); !fault.Is(err, fault.ReasonLowerTerm) {
+		t.Errorf("once the view is past it: %v", err)
+	}
+}
+
+// An entry that says something else of a reservation than its record grants nothing,
+// and its compares are not tried again and again.
+func TestAnEntryThatIsNotItsRecordIsStale(t *testing.T) {
+	r, next := stranded(t)
+	proper := r.queue("a", 2, cpu(1))
+	for name, change := range map[string]func(*Entry){
+		"epoch":   func(e *Entry) { e.Epoch = math.MaxInt64 },
+		"name":    func(e *Entry) { e.Key.Name = "other" },
+		"workers": func(e *Entry) { e.Seats = model.Seats{{First: 0, Last: 0, Number: 1}} },
+		"mod":     func(e *Entry) { e.Mod-- },
+	} {
+		entry := proper
+		change(&entry)
+		if o := r.pass(entry)[0]; o.Result != Stale {
+			t.Errorf("another %s: %+v", name, o)
+		}
+	}
+	huge := proper
+	huge.Seats = model.Seats{{First: 0, Last: math.MaxInt32, Number: 1}}
+	if o := r.pass(huge)[0]; o.Result != NoFit || o.Reason != fault.ReasonInvalid {
+		t.Errorf("workers without bound: %+v", o)
+	}
+	expectGranted(t, r.pass(proper))
+	if err := next(); err != nil && !fault.Is(err, fault.ReasonLowerPass) {
+		t.Error(err)
+	}
+}

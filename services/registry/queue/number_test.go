@@ -1,0 +1,65 @@
+package queue
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"berth.dev/pkg/model"
+)
+
+// A pass that is refused because executor-state has seen a higher number goes out
+// again above that number, at once and whole. A number that leaves no room above it is
+// a lie, and is not followed.
+func TestAPassGoesOnAboveTheNumberThatARefusalNames(t *testing.T) {
+	for _, c := range []struct{ newest, want int64 }{
+		{1 << 40, 1<<40 + 1}, {1 << 62, 1<<62 + 1}, {1<<62 + 1<<20, 1<<62 + 1<<20 + 1},
+		{math.MaxInt64, 0}, {math.MaxInt64 - 1, 0}, {-1, 0}, {0, 0},
+	} {
+		t.Run(fmt.Sprint(c.newest), func(t *testing.T) {
+			core := New(Config{})
+			now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+			var out []model.Action
+			revision := int64(100)
+			var step func(event model.Event)
+			step = func(event model.Event) {
+				effects := 0
+				for _, action := range core.Step(now, event) {
+					if _, ok := action.(model.Effect); ok {
+						effects++
+					}
+					out = append(out, action)
+				}
+				if effects > 0 {
+					revision++
+					step(model.Committed{Effects: effects, Revision: revision})
+				}
+			}
+			step(model.Elected{Term: 10, Revision: revision})
+			u := Upsert{Key: model.Key{Job: "j", Stage: "s", Name: "main"}, Count: 1}
+			step(model.Input{Token: 1, Request: u})
+			for len(actionsOf[SendPass](out)) == 0 {
+				now = now.Add(10 * time.Millisecond)
+				step(nil)
+			}
+			first := actionsOf[SendPass](out)[0]
+			out = nil
+			step(PassDone{Pass: first.Pass, Newest: c.newest, Outcomes: []Outcome{{UID: first.Entries[0].UID, Result: Behind}}})
+			for range 3 {
+				now = now.Add(core.config.MinDelay)
+				step(nil)
+			}
+			passes := actionsOf[SendPass](out)
+			if c.want == 0 {
+				if len(passes) > 0 && passes[0].Pass > first.Pass+3 {
+					t.Errorf("pass %d follows", passes[0].Pass)
+				}
+				return
+			}
+			if len(passes) == 0 || passes[0].Pass != c.want || len(passes[0].Entries) != 1 || passes[0].Entries[0].Again {
+				t.Errorf("%+v follow, want pass %d with the entry", passes, c.want)
+			}
+		})
+	}
+}
