@@ -40,9 +40,16 @@ var All = []Mutant{
 	{
 		Name: "lower-pass", Breaks: "a pass of the registry is not taken after a later one",
 		Edits: []Edit{
-			{File: "services/executor-state/inventory/pass.go", Old: `p.Term == c.passTerm && p.Pass < c.pass {`, New: `false {`},
+			{File: "services/executor-state/inventory/pass.go", Old: `case p.Pass < newest:`, New: `case false:`},
 		},
 		Hunter: Sim, Expects: []string{"PASS"},
+	},
+	{
+		Name: "pass-number-used-up", Breaks: "the registry's passes continue above a number that somebody else named",
+		Edits: []Edit{
+			{File: "services/registry/queue/pass.go", Old: `done.Newest > c.passes && done.Newest < highestPass`, New: `false`},
+		},
+		Hunter: Sim, Expects: []string{"waits for", "come to rest"},
 	},
 	{
 		Name: "stop-is-no-promise", Breaks: "a worker whose stop an agent confirmed is never started there",
@@ -120,7 +127,7 @@ var All = []Mutant{
 	{
 		Name: "no-compare-at-grant", Breaks: "a lease is granted to a reservation that is as it was decided on",
 		Edits: []Edit{
-			{File: "services/executor-state/inventory/pass.go", Old: `{Ref: model.Ref{Kind: model.KindReservation, Key: e.Key, ID: e.UID}, Mod: e.Mod},`, New: ``},
+			{File: "services/executor-state/inventory/pass.go", Old: `{Ref: reservation, Mod: e.Mod},`, New: ``},
 		},
 		Hunter: Sim, Expects: []string{"NO_REVIVAL", "ORDER"},
 	},

@@ -171,6 +171,9 @@ func (n *node[C]) round(blind bool) {
 		return
 	}
 	n.renew()
+	if n.asked() {
+		n.w.meet(n.service, n.ask)
+	}
 	var events []model.Event
 	for !blind && (n.w.calm || n.w.rng.IntN(4) > 0) { // the view may lag
 		b, ok := n.view.TryNext()

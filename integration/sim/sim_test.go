@@ -124,6 +124,37 @@ func TestTheStoreIsFull(t *testing.T) {
 	}
 }
 
+// Calls of strangers that are refused change nothing: a world in which there are some
+// goes as it does without them, and so leasing goes on. That it does after those that
+// are accepted is what every seed ends with.
+func TestARefusedStrangerChangesNothing(t *testing.T) {
+	bold := 0
+	for seed := uint64(1); seed <= 12; seed++ {
+		var with, without bytes.Buffer
+		w, v := NewWorld(seed, &with), NewWorld(seed, &without)
+		v.stranger.draws = nil
+		if err := w.Run(*stepsFlag); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		if w.stranger.sent == 0 || w.stranger.refused == 0 {
+			t.Errorf("seed %d: strangers send %d calls, %d are refused", seed, w.stranger.sent, w.stranger.refused)
+		}
+		if w.stranger.bold {
+			bold++
+			continue
+		}
+		if err := v.Run(*stepsFlag); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		if !bytes.Equal(with.Bytes(), without.Bytes()) {
+			t.Errorf("seed %d goes another way when strangers call", seed)
+		}
+	}
+	if bold == 0 {
+		t.Error("no stranger sends what is accepted")
+	}
+}
+
 // TestSameSeedSameRun says that a seed is all there is to a run.
 func TestSameSeedSameRun(t *testing.T) {
 	var first, second bytes.Buffer

@@ -65,6 +65,8 @@ type World struct {
 	pause   time.Duration
 	trouble int
 	full    full
+	// stranger sends what it must not.
+	stranger stranger
 	// submitting is told of every order to start a worker that is sent.
 	submitting func(handout.Submit)
 
@@ -110,6 +112,8 @@ func NewWorld(seed uint64, out io.Writer) *World {
 		}))
 	}
 	w.clients = newClients(w)
+	w.stranger.draws = rand.New(rand.NewPCG(seed, 0x737472616e676572)).IntN
+	w.stranger.bold = w.stranger.draws(4) == 0
 	return w
 }
 
@@ -342,6 +346,7 @@ func (w *World) settle() error {
 	w.calm = true
 	w.logf("the faults stop")
 	w.full.until = w.now
+	w.lastWord()
 	w.store.ReleaseHeld()
 	for _, a := range w.agents {
 		a.cut, a.down = false, false

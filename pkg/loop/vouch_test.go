@@ -104,8 +104,8 @@ func TestMadeUpTermsAreReadOneAtATime(t *testing.T) {
 		synctest.Wait()
 		close(s.turn)
 		callers.Wait()
-		if refused.Load() != 500 || other.Load() != 0 || s.pages.Load() != 2 {
-			t.Errorf("%d refused, %d not, %d reads; want 500 in 2", refused.Load(), other.Load(), s.pages.Load())
+		if refused.Load() != 500 || other.Load() != 0 || s.pages.Load() > 2 {
+			t.Errorf("%d refused, %d not, %d reads; want 500 in at most 2", refused.Load(), other.Load(), s.pages.Load())
 		}
 		if _, err := r.Do(t.Context(), call{res.Revision, res.Revision}); err != nil {
 			t.Errorf("the true term: %v", err)

@@ -1,0 +1,98 @@
+package sim
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+	"berth.dev/services/assigner/handout"
+	"berth.dev/services/executor-state/inventory"
+)
+
+// stranger sends the leaders what no registry and no agent would: terms, numbers,
+// revisions and sequences that nobody has reached. It draws from numbers of its own,
+// and speaks to a leader only when that has something else to do, so that a world in
+// which it is refused goes as it would without it.
+type stranger struct {
+	draws func(n int) int
+	// bold: it also sends what is accepted, of the true term.
+	bold bool
+	// sent counts what it sent, refused what was not accepted of that.
+	sent, refused int
+}
+
+// strange returns what a stranger sends to the leader of a service, in most cases
+// nothing.
+func (w *World) strange(service string) any {
+	s := &w.stranger
+	if w.directed || w.calm || s.draws == nil || s.draws(16) > 0 {
+		return nil
+	}
+	revision := w.store.Revision()
+	kv, _, _ := w.store.Get(context.Background(), w.space.Key(model.LeaderRef(model.ServiceRegistry)))
+	high := []int64{math.MaxInt64, math.MaxInt64 - 1, 1 << 62, revision + 1_000_000}[s.draws(4)]
+	key := model.Key{Job: "job-0", Stage: "stage-0", Name: "main"}
+	switch service {
+	case model.ServiceExecutorState:
+		entry := inventory.Entry{Key: key, UID: "stranger", Group: "g", Mod: high, Epoch: high, Seats: model.Seats{{First: 0, Last: math.MaxInt32, Number: 1}}}
+		switch s.draws(6) {
+		case 0:
+			return inventory.Pass{Term: high, Pass: 1, Cut: revision}
+		case 1:
+			return inventory.Pass{Term: kv.Create, Pass: 1, Cut: high}
+		case 2:
+			return inventory.Pass{Term: kv.Create, Pass: math.MaxInt64 - int64(s.draws(3)), Cut: revision}
+		case 3:
+			return inventory.Pass{Term: kv.Create, Pass: 1, Cut: revision, Entries: []inventory.Entry{entry}}
+		case 4:
+			if s.bold {
+				entry.Mod, entry.Epoch = revision, revision
+				return inventory.Pass{Term: kv.Create, Pass: int64(1) << s.draws(63), Cut: revision, Entries: []inventory.Entry{entry}}
+			}
+		}
+	case model.ServiceAssigner:
+		task := handout.CreateTask{Key: key, UID: "stranger", Mod: high, Lease: high}
+		switch s.draws(4) {
+		case 0:
+			return handout.Create{Term: high}
+		case 1:
+			return handout.Create{Term: kv.Create, Tasks: []handout.CreateTask{task}}
+		case 2:
+			return handout.Report{Executor: "stranger", Incarnation: high, Sequence: high, Complete: true}
+		}
+	}
+	return nil
+}
+
+// lastWord has a bold stranger use up pass numbers once the faults have stopped, when
+// no leader changes any more: leasing has to go on.
+func (w *World) lastWord() {
+	if !w.stranger.bold {
+		return
+	}
+	kv, _, _ := w.store.Get(context.Background(), w.space.Key(model.LeaderRef(model.ServiceRegistry)))
+	for _, r := range w.replicas[model.ServiceExecutorState] {
+		if r.leads() {
+			r.ask(inventory.Pass{Term: kv.Create, Pass: 1 << 61, Cut: w.store.Revision()}, time.Time{}, func(any, error) {})
+		}
+	}
+}
+
+// meet has a leader be asked by a stranger, with what else it is asked.
+func (w *World) meet(service string, ask func(request any, until time.Time, answer func(any, error))) {
+	request := w.strange(service)
+	if request == nil {
+		return
+	}
+	w.stranger.sent++
+	ask(request, time.Time{}, func(_ any, err error) {
+		if err != nil {
+			w.stranger.refused++
+		}
+		if fault.Is(err, fault.ReasonInternal) {
+			w.fail("%T of a stranger: %v", request, err)
+		}
+	})
+}
