@@ -19,6 +19,7 @@ import (
 	"berth.dev/pkg/keyspace"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/process/child"
+	"berth.dev/pkg/quantity"
 	"berth.dev/pkg/rpc"
 	"berth.dev/pkg/store"
 )
@@ -137,12 +138,12 @@ func (p *Processes) startAgent(e Executor, at place) error {
 			agent.Slots = int(amount)
 			continue
 		}
-		agent.Resources = append(agent.Resources, fmt.Sprintf("%s=%d", name, amount))
+		agent.Resources = append(agent.Resources, name+"="+quantity.String(name, amount))
 	}
 	for role, share := range e.Reserved {
 		amounts := make([]string, 0, len(share))
 		for name, amount := range share {
-			amounts = append(amounts, fmt.Sprintf("%s=%d", name, amount))
+			amounts = append(amounts, name+"="+quantity.String(name, amount))
 		}
 		agent.Reserved = append(agent.Reserved, role+":"+strings.Join(amounts, ","))
 	}

@@ -16,7 +16,6 @@ const (
 	ReasonTooLarge         Reason = "TOO_LARGE"
 	ReasonDuplicate        Reason = "DUPLICATE"
 	ReasonUnsupported      Reason = "UNSUPPORTED"
-	ReasonOutputOnly       Reason = "OUTPUT_ONLY"
 	ReasonNotFound         Reason = "NOT_FOUND"
 	ReasonWorkerIDUsed     Reason = "WORKER_ID_USED"
 	ReasonEpochMismatch    Reason = "EPOCH_MISMATCH"

@@ -25,9 +25,10 @@ type Upsert struct {
 	IfEpoch   int64
 }
 
-// UpsertOf reads a request to upsert. It refuses fields that only Berth sets
-// (OUTPUT_ONLY), fields and values of later work (UNSUPPORTED), enum values it
-// does not know and a maxAttempts of 0 (INVALID).
+// UpsertOf reads a request to upsert. It ignores fields that only Berth sets, and
+// a count that repeats how many workers are named: the answer to a read can be
+// sent back as it is. It refuses fields and values of later work (UNSUPPORTED),
+// enum values it does not know and a maxAttempts of 0 (INVALID).
 func UpsertOf(req *berthv1.UpsertReservationRequest) (Upsert, error) {
 	r := req.GetReservation()
 	if r == nil {
@@ -58,6 +59,9 @@ func UpsertOf(req *berthv1.UpsertReservationRequest) (Upsert, error) {
 	}
 	if r.MaxAttempts != nil && r.GetMaxAttempts() == 0 { // the model has no nil
 		return Upsert{}, fault.BadField(fault.ReasonInvalid, "maxAttempts", "is 0: the first attempt counts")
+	}
+	if int(u.Count) == len(r.GetWorkers()) {
+		u.Count = 0 // of no workers it is 0 as well
 	}
 	for _, w := range r.GetWorkers() {
 		u.Workers = append(u.Workers, model.Seat{Index: w.GetIndex(), Number: w.GetNumber()})
@@ -101,19 +105,11 @@ func supported(r *berthv1.Reservation) error {
 	return nil
 }
 
-// outputOnly are the fields of a reservation that Berth sets.
-var outputOnly = []protoreflect.Name{"uid", "epoch", "state", "reason", "position", "created_at", "updated_at", "worker_counts", "change", "message", "parent", "round", "avoided"}
-
 // unsupported are the fields that later work will give a meaning.
 var unsupported = []protoreflect.Name{"hold", "hold_timeout", "lifetime", "expire_at", "restart", "on_worker_loss", "volume", "near", "apart", "executors", "not_before"}
 
 func refuse(r protoreflect.Message) error {
 	fields := r.Descriptor().Fields()
-	for _, name := range outputOnly {
-		if f := fields.ByName(name); r.Has(f) {
-			return fault.BadField(fault.ReasonOutputOnly, f.JSONName(), "is set by Berth and cannot be given")
-		}
-	}
 	for _, name := range unsupported {
 		if f := fields.ByName(name); r.Has(f) {
 			return notYet(f.JSONName())

@@ -128,6 +128,42 @@ func TestStatesHaveTheWiresNumbers(t *testing.T) {
 	}
 }
 
+// The answer to a read, sent back as a request, asks for what is there.
+func TestUpsertIgnoresWhatBerthSets(t *testing.T) {
+	view := ReservationView{Reservation: records()[0].(*model.Reservation), State: model.Active, Reason: fault.ReasonBehindHead, Message: "m", Position: 3, Counts: map[string]int32{"RUNNING": 1}, Change: model.Created}
+	answer := Reservation(view, false)
+	fields := answer.ProtoReflect().Descriptor().Fields()
+	for i := range fields.Len() {
+		if f := fields.Get(i); f.Number() >= 50 && !answer.ProtoReflect().Has(f) {
+			t.Errorf("the answer has no %s, so the test does not try it", f.Name())
+		}
+	}
+	got, err := UpsertOf(&berthv1.UpsertReservationRequest{Reservation: answer})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Count != 0 || len(got.Workers) != view.Seats.Len() || got.RequestID != "" || got.IfEpoch != 0 {
+		t.Errorf("asked for %+v", got)
+	}
+	want := view.Spec
+	want.TargetSize = *view.LatestTarget
+	want.Constraints.Resources = want.Constraints.Resources.WithSlots()
+	if diff := cmp.Diff(want, got.Spec); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// A count that repeats how many workers are named is none; another one is left
+// for the queue to refuse.
+func TestUpsertTakesTheCountOfItsWorkers(t *testing.T) {
+	for count, want := range map[int32]int32{2: 0, 0: 0, 1: 1, 3: 3} {
+		r := &berthv1.Reservation{Count: count, Workers: []*berthv1.Seat{{Index: 0, Number: 1}, {Index: 1, Number: 1}}}
+		if got, err := UpsertOf(&berthv1.UpsertReservationRequest{Reservation: r}); err != nil || got.Count != want {
+			t.Errorf("count %d: %d, %v; want %d", count, got.Count, err, want)
+		}
+	}
+}
+
 // TestUpsertRefusals says which requests never reach the queue, with the field
 // named.
 func TestUpsertRefusals(t *testing.T) {
@@ -136,9 +172,7 @@ func TestUpsertRefusals(t *testing.T) {
 		field  string
 		reason fault.Reason
 	}{
-		{`{"uid":"x"}`, "uid", fault.ReasonOutputOnly},
 		{`{"maxAttempts":0}`, "maxAttempts", fault.ReasonInvalid},
-		{`{"state":"ACTIVE"}`, "state", fault.ReasonOutputOnly},
 		{`{"hold":"HOLD"}`, "hold", fault.ReasonUnsupported},
 		{`{"holdTimeout":"3s"}`, "holdTimeout", fault.ReasonUnsupported},
 		{`{"lifetime":{"for":"3s"}}`, "lifetime", fault.ReasonUnsupported},
@@ -150,8 +184,6 @@ func TestUpsertRefusals(t *testing.T) {
 		{`{"apart":"v"}`, "apart", fault.ReasonUnsupported},
 		{`{"executors":["a"]}`, "executors", fault.ReasonUnsupported},
 		{`{"notBefore":"2030-01-01T00:00:00Z"}`, "notBefore", fault.ReasonUnsupported},
-		{`{"parent":"1a-1"}`, "parent", fault.ReasonOutputOnly},
-		{`{"round":1}`, "round", fault.ReasonOutputOnly},
 		{`{"task":{"startTimeout":"1s"}}`, "task.startTimeout", fault.ReasonUnsupported},
 		{`{"task":{"readiness":"STARTED"}}`, "task.readiness", fault.ReasonUnsupported},
 		{`{"batch":17}`, "batch", fault.ReasonInvalid},

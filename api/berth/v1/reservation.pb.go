@@ -474,14 +474,15 @@ func (UpsertReservationRequest_Change) EnumDescriptor() ([]byte, []int) {
 
 // Reservation is an immutable request for a batch of workers of one stage
 // under one set of constraints. Fields from `uid` on are set by Berth and
-// refused in a request.
+// ignored in a request, so that the answer to a read can be sent back.
 type Reservation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Job   string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	Stage string                 `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`
 	// Name tells several batches of one stage apart; `main` unless given.
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	// Workers names each seat and its number. Either this or `count`.
+	// Workers names each seat and its number. Either this or `count`; a `count`
+	// that is how many workers are named is allowed.
 	Workers []*Seat `protobuf:"bytes,4,rep,name=workers,proto3" json:"workers,omitempty"`
 	// Count takes seats 0 to count-1, each with its next unused number.
 	Count int32 `protobuf:"varint,5,opt,name=count,proto3" json:"count,omitempty"`

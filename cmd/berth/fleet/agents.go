@@ -14,10 +14,10 @@ import (
 type Agent struct {
 	ID    string
 	Slots int
-	// Resources beside slots, as name=amount; detected from the host when empty.
+	// Resources in addition to slots, as name=quantity; detected from the host when empty.
 	Resources []string
 	// Reserved is what of them is set aside for workers of a role, as
-	// role:name=amount,name=amount.
+	// role:name=quantity,name=quantity.
 	Reserved []string
 	// Attributes as name=value.
 	Attributes []string

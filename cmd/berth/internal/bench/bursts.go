@@ -26,7 +26,7 @@ var bursts = Workload{
 			plan, workers := burstPlan(w, r.Sized(50_000, 20), min(1000, r.Sized(10_000, 4)))
 			slots := max(20, workers/20)
 			const each = 50
-			if err := w.Simulate(ctx, "few", (slots+each-1)/each, "slots=50", "cpu=1000000"); err != nil {
+			if err := w.Simulate(ctx, "few", (slots+each-1)/each, "slots=50", "cpu=1000"); err != nil {
 				return err
 			}
 			r.Note("%d batches with %d workers, on %d slots", len(plan), workers, slots)

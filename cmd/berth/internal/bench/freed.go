@@ -21,7 +21,7 @@ var freedToLeased = Workload{
 			}
 			const size = 4
 			running, waiting, samples := r.Sized(50, 3), r.Sized(400, 8), r.Sized(300, 4)
-			if err := w.Simulate(ctx, "full", running*size/2, "slots=2", "cpu=1000000"); err != nil {
+			if err := w.Simulate(ctx, "full", running*size/2, "slots=2", "cpu=1000"); err != nil {
 				return err
 			}
 			f := &freed{w: w, size: size, gone: map[client.Key]int{}, seen: make(chan sighting, 1024)}

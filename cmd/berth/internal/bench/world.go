@@ -147,7 +147,7 @@ func (w *World) leave(ctx context.Context) error {
 // SKU is the name of the simulated executors' shape; see Simulate.
 func (w *World) SKU(name string) string { return w.Prefix + name }
 
-// Simulate adds n simulated executors of an SKU, with resources as name=amount,
+// Simulate adds n simulated executors of an SKU, with resources as name=quantity,
 // and waits until all are READY. They are a process of their own.
 func (w *World) Simulate(ctx context.Context, name string, n int, resources ...string) error {
 	began := time.Now()

@@ -34,6 +34,11 @@ applied.`,
 			if err != nil {
 				return err
 			}
+			for _, document := range documents {
+				for _, warning := range document.Warnings {
+					fmt.Fprintf(a.Err, "berth: warning: %s: %s\n", document.Place, warning)
+				}
+			}
 			return a.connected(cmd, func(ctx context.Context, c *client.Client) error {
 				for _, document := range documents {
 					if err := a.applyOne(ctx, c, document); err != nil {

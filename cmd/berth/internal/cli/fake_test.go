@@ -129,14 +129,12 @@ func (f *fake) UpsertReservation(_ context.Context, q *berthv1.UpsertReservation
 	switch {
 	case strings.ContainsAny(r.Job, " !"):
 		return nil, fault.BadField(fault.ReasonBadName, "job", "only letters, digits, dots, underscores and hyphens")
-	case r.Count > 0 && len(r.Workers) > 0:
+	case r.Count > 0 && len(r.Workers) > 0 && int(r.Count) != len(r.Workers):
 		return nil, fault.BadField(fault.ReasonInvalid, "count", "give either count or workers")
 	case r.Count == 0 && len(r.Workers) == 0:
 		return nil, fault.BadField(fault.ReasonRequired, "workers", "name at least one worker, or a count")
-	case r.Uid != "":
-		return nil, fault.BadField(fault.ReasonOutputOnly, "uid", "is set by Berth")
 	}
-	for i := range r.Count {
+	for i := range r.Count - int32(len(r.Workers)) {
 		r.Workers = append(r.Workers, &berthv1.Seat{Index: i, Number: 1})
 	}
 	r.Count = int32(len(r.Workers))

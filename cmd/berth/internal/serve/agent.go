@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"time"
 
@@ -21,8 +22,8 @@ type AgentConfig struct {
 	Listen      string        `mapstructure:"listen" usage:"address to take orders on; no host means loopback, port 0 picks one"`
 	Advertise   string        `mapstructure:"advertise" usage:"address that orders reach this agent at; the bound one unless given"`
 	SKU         string        `mapstructure:"sku" usage:"name of the host's shape"`
-	Resources   []string      `mapstructure:"resources" usage:"what it offers, name=amount in base units; detected from the host unless given, memory in whole 256 MiB and disk in whole GiB"`
-	Reserved    []string      `mapstructure:"reserved" usage:"what of its resources is set aside for workers of a role, role:name=amount,name=amount; again for each role"`
+	Resources   []string      `mapstructure:"resources" usage:"what it offers, name=quantity: cpu in cores (2, 500m), memory and disk in bytes (4Gi); detected from the host by default, memory in whole 256 MiB and disk in whole GiB"`
+	Reserved    []string      `mapstructure:"reserved" usage:"what of its resources is set aside for workers of a role, role:name=quantity,name=quantity; again for each role"`
 	Attributes  []string      `mapstructure:"attributes" usage:"attributes, name=value"`
 	Generation  int           `mapstructure:"generation" usage:"of executors that fit equally well, the newest generation is used first"`
 	Dir         string        `mapstructure:"dir" usage:"directory for workers and their output"`
@@ -76,11 +77,11 @@ func runAgent(ctx context.Context, config AgentConfig) error {
 	if err := os.MkdirAll(config.Dir, 0o750); err != nil {
 		return fault.New(fault.Invalid, fault.ReasonInvalid, "--dir %s cannot be made", config.Dir).Because(err)
 	}
-	resources, err := offered(config)
+	resources, err := offered(config, warning(log))
 	if err != nil {
 		return err
 	}
-	reserved, err := setAside(config.Reserved, resources)
+	reserved, err := setAside(config.Reserved, resources, warning(log))
 	if err != nil {
 		return err
 	}
@@ -133,3 +134,6 @@ func runAgent(ctx context.Context, config AgentConfig) error {
 	<-h.Stopping()
 	return h.Close(config.StopWorkers, config.StopTimeout)
 }
+
+// warning logs an option that is accepted and hardly meant.
+func warning(log *slog.Logger) func(string) { return func(text string) { log.Warn(text) } }

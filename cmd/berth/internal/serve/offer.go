@@ -1,17 +1,18 @@
 package serve
 
 import (
-	"strconv"
+	"fmt"
 	"strings"
 
 	"berth.dev/pkg/agent"
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/fault"
+	"berth.dev/pkg/quantity"
 	"berth.dev/pkg/resource"
 )
 
 // offered is what the host has, with what is configured in its place.
-func offered(config AgentConfig) (resource.Vector, error) {
+func offered(config AgentConfig, warn func(string)) (resource.Vector, error) {
 	given, err := pairs("--resources", config.Resources)
 	if err != nil {
 		return nil, err
@@ -23,7 +24,7 @@ func offered(config AgentConfig) (resource.Vector, error) {
 		}
 	}
 	for name, text := range given {
-		if resources[name], err = amount("--resources", name, text); err != nil {
+		if resources[name], err = amount("--resources", name, text, warn); err != nil {
 			return nil, err
 		}
 	}
@@ -46,7 +47,7 @@ func pairs(flag string, list []string) (map[string]string, error) {
 // setAside reads what of the resources is for which role: role:name=amount, and
 // after a comma more of the same role, or the next one. None may be promised
 // twice.
-func setAside(list []string, resources resource.Vector) (map[string]resource.Vector, error) {
+func setAside(list []string, resources resource.Vector, warn func(string)) (map[string]resource.Vector, error) {
 	wrong := func(format string, args ...any) (map[string]resource.Vector, error) {
 		return nil, fault.BadField(fault.ReasonInvalid, "--reserved", format, args...)
 	}
@@ -69,12 +70,12 @@ func setAside(list []string, resources resource.Vector) (map[string]resource.Vec
 		if _, twice := shares[role][name]; twice {
 			return wrong("%s of role %s is given twice", name, role)
 		}
-		n, err := amount("--reserved", name, value)
+		n, err := amount("--reserved", name, value, warn)
 		if err != nil {
 			return nil, err
 		}
 		if n > left[name] {
-			return wrong("%s:%s=%d is more than the %d that are left of %d", role, name, n, left[name], resources[name])
+			return wrong("%s:%s=%s is more than the %s that are left of %s", role, name, quantity.String(name, n), quantity.String(name, left[name]), quantity.String(name, resources[name]))
 		}
 		if shares[role] == nil {
 			shares[role] = resource.Vector{}
@@ -84,11 +85,15 @@ func setAside(list []string, resources resource.Vector) (map[string]resource.Vec
 	return shares, nil
 }
 
-// amount reads so many base units of a resource.
-func amount(flag, name, text string) (int64, error) {
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < 0 {
-		return 0, fault.BadField(fault.ReasonInvalid, flag, "%s=%s is not an amount in base units", name, text)
+// amount reads how much there is of a resource, and warns of an amount that is
+// too small to be meant.
+func amount(flag, name, text string, warn func(string)) (int64, error) {
+	n, err := quantity.Parse(name, text)
+	if err != nil {
+		return 0, fault.BadField(fault.ReasonInvalid, flag, "%s %v", name, err)
+	}
+	if doubt := quantity.Doubt(name, n); doubt != nil {
+		warn(fmt.Sprintf("%s: %s: %v", flag, name, doubt))
 	}
 	return n, nil
 }

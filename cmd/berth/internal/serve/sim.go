@@ -19,7 +19,7 @@ type SimConfig struct {
 	Executors int      `mapstructure:"executors" usage:"how many executors to simulate"`
 	Prefix    string   `mapstructure:"prefix" usage:"executors are named PREFIX-0 and so on"`
 	SKU       string   `mapstructure:"sku" usage:"name of their shape"`
-	Resources []string `mapstructure:"resources" usage:"what each offers, name=amount in base units"`
+	Resources []string `mapstructure:"resources" usage:"what each offers, name=quantity: cpu in cores (2, 500m), memory and disk in bytes (4Gi)"`
 	Listen    string   `mapstructure:"listen" usage:"address to take orders on"`
 	Insecure  bool     `mapstructure:"insecure" usage:"allow listening beyond loopback without TLS"`
 	LogFormat string   `mapstructure:"log-format" usage:"json or text"`
@@ -47,7 +47,7 @@ func runSim(ctx context.Context, config SimConfig) error {
 	if config.Executors < 1 {
 		return fault.BadField(fault.ReasonInvalid, "--executors", "has to be at least 1")
 	}
-	resources, err := offered(AgentConfig{Resources: config.Resources})
+	resources, err := offered(AgentConfig{Resources: config.Resources}, warning(log))
 	if err != nil {
 		return err
 	}

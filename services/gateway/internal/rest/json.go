@@ -36,6 +36,10 @@ func (j *strictJSON) NewDecoder(r io.Reader) runtime.Decoder {
 		if err := d.Decode(&body); err != nil {
 			return err
 		}
+		body, err := quantities(body)
+		if err != nil {
+			return err
+		}
 		if err := j.Unmarshal(body, v); err != nil {
 			return locate(body, err)
 		}

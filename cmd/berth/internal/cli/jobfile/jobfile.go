@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -11,6 +13,7 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/pkg/fault"
+	"berth.dev/pkg/quantity"
 )
 
 // Document is one document of a job file: a reservation, a SKU or a pool,
@@ -24,6 +27,8 @@ type Document struct {
 	// UID is the version of a reservation that it was printed from, when it
 	// was printed by Berth and names one.
 	UID string
+	// Warnings say what is accepted and hardly meant, each with the field.
+	Warnings []string
 }
 
 // firstOutput is the number of the first field that Berth sets.
@@ -99,6 +104,7 @@ func parseOne(place string, root *yaml.Node, kind string) (Document, error) {
 	if err != nil {
 		return document, err
 	}
+	reader.printed = printed(root)
 	switch kind {
 	case kindSKU:
 		document.SKU = &berthv1.Sku{}
@@ -106,6 +112,7 @@ func parseOne(place string, root *yaml.Node, kind string) (Document, error) {
 			return document, err
 		}
 		document.SKU.UpdatedAt = nil
+		document.warn("resources", document.SKU.Resources)
 		return document, reader.require("name", document.SKU.Name)
 	case kindPool:
 		document.Pool = &berthv1.Pool{}
@@ -122,10 +129,34 @@ func parseOne(place string, root *yaml.Node, kind string) (Document, error) {
 	}
 	document.UID = r.Uid
 	strip(r)
+	document.warn("constraints.resources", r.GetConstraints().GetResources())
 	if err := reader.require("job", r.Job); err != nil {
 		return document, err
 	}
 	return document, reader.require("stage", r.Stage)
+}
+
+// warn notes the amounts that are too small to be meant.
+func (d *Document) warn(field string, resources map[string]int64) {
+	for _, name := range slices.Sorted(maps.Keys(resources)) {
+		if doubt := quantity.Doubt(name, resources[name]); doubt != nil {
+			d.Warnings = append(d.Warnings, fmt.Sprintf("%s.%s: %v", field, name, doubt))
+		}
+	}
+}
+
+// printed reports whether Berth printed a document: it has a time that only
+// Berth sets.
+func printed(root *yaml.Node) bool {
+	if root.Kind != yaml.MappingNode {
+		return false
+	}
+	for i := 0; i < len(root.Content); i += 2 {
+		if root.Content[i].Value == "updatedAt" {
+			return true
+		}
+	}
+	return false
 }
 
 // strip takes away what Berth sets. A printed reservation also shows the id of

@@ -22,7 +22,7 @@ job: train
 stage: gpu
 count: 0x10
 constraints:
-  resources: {cpu: 2000, memory: "4294967296"}
+  resources: {cpu: 2, memory: "4294967296"}
   attributes: {zone: a}
 priority: {class: SCALE, order: -3}
 task: {command: run, args: [a, "1"], payload: aGVsbG8=, stopGrace: 1.5s}
@@ -97,6 +97,76 @@ revision: "9"
 	}
 }
 
+// Resources are quantities and durations have Go's form.
+func TestResourcesAreQuantities(t *testing.T) {
+	const file = `
+job: a
+stage: b
+count: 1
+constraints:
+  resources: {cpu: 2, memory: 4Gi, disk: "1.5Ti", gpu: 0x8, tokens: 2k}
+task: {stopGrace: 1m30s}
+queueTimeout: 10m
+---
+job: a
+stage: c
+count: 1
+constraints: {resources: {cpu: 0.5, memory: 4}}
+---
+{job: a, stage: d, count: 1, constraints: {resources: {cpu: "500m"}}}
+---
+kind: sku
+name: s
+resources: {cpu: 5m}
+---
+kind: pool
+name: p
+lostAfter: 2m
+`
+	documents, err := Parse("f", strings.NewReader(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := documents[0].Reservation
+	if diff := cmp.Diff(map[string]int64{"cpu": 2000, "memory": 4 << 30, "disk": 3 << 39, "gpu": 8, "tokens": 2000}, r.Constraints.Resources); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if r.QueueTimeout.GetSeconds() != 600 || r.Task.StopGrace.GetSeconds() != 90 || documents[4].Pool.LostAfter.GetSeconds() != 120 {
+		t.Errorf("durations: %v, %v, %v", r.QueueTimeout, r.Task.StopGrace, documents[4].Pool.LostAfter)
+	}
+	if diff := cmp.Diff(map[string]int64{"cpu": 500, "memory": 4}, documents[1].Reservation.Constraints.Resources); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if got := documents[2].Reservation.Constraints.Resources["cpu"]; got != 500 {
+		t.Errorf(`"500m" is %d`, got)
+	}
+	for i, want := range []string{"", "constraints.resources.memory: 4 bytes is less than 1Mi", "", "resources.cpu: 5m is less than 10m", ""} {
+		got := strings.Join(documents[i].Warnings, "\n")
+		if !strings.HasPrefix(got, want) || want == "" && got != "" {
+			t.Errorf("document %d: warnings %q, want %q", i+1, got, want)
+		}
+	}
+}
+
+// REST answers base units, as strings. A file of such an answer keeps its
+// meaning, and so does one that an edit has given plain numbers.
+func TestPrintedBaseUnitsKeepTheirMeaning(t *testing.T) {
+	for text, want := range map[string]int64{
+		`{"job":"a","stage":"b","count":1,"constraints":{"resources":{"cpu":"2000"}},"uid":"1-1","updatedAt":"2026-01-02T03:04:05Z"}`: 2000,
+		`{"job":"a","stage":"b","count":1,"constraints":{"resources":{"cpu":"2000m"}},"updatedAt":"2026-01-02T03:04:05Z"}`:            2000,
+		`{"job":"a","stage":"b","count":1,"constraints":{"resources":{"cpu":4}},"updatedAt":"2026-01-02T03:04:05Z"}`:                  4000,
+		`{"job":"a","stage":"b","count":1,"constraints":{"resources":{"cpu":"2"}}}`:                                                   2000,
+	} {
+		documents, err := Parse("f", strings.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := documents[0].Reservation.Constraints.Resources["cpu"]; got != want {
+			t.Errorf("%s: cpu is %d, want %d", text, got, want)
+		}
+	}
+}
+
 // How a batch starts, and where, is asked for in the words of the interface.
 func TestParseModes(t *testing.T) {
 	const file = `
@@ -129,7 +199,7 @@ func TestParseTheCatalog(t *testing.T) {
 	const file = `
 kind: sku
 name: gpu-8
-resources: {cpu: 64000, gpu: 8}
+resources: {cpu: 64, gpu: 8}
 attributes: {arch: arm64}
 scale: {minIdle: 1, maxIdle: 0}
 updatedAt: 2026-01-02T03:04:05Z
@@ -181,7 +251,14 @@ func TestParseRefuses(t *testing.T) {
 		{"string for a list", "task: {args: run}\n", "f, document 1, line 1: task.args must be a list, each item a string (quote it)", "task.args"},
 		{"mapping for messages", "workers: {index: 1}\n", "f, document 1, line 1: workers must be a list", "workers"},
 		{"wrong word", "priority: {class: URGENT}\n", "f, document 1, line 1: priority.class must be one of REPLACE, SCALE, NEW_JOB", "priority.class"},
-		{"wrong duration", "queueTimeout: 5m\n", `f, document 1, line 1: queueTimeout must be a duration in seconds such as "90s"`, "queueTimeout"},
+		{"wrong duration", "queueTimeout: 5 minutes\n", `f, document 1, line 1: queueTimeout must be a duration such as 90s, 10m or 1h30m`, "queueTimeout"},
+		{"duration without a unit", "queueTimeout: 90\n", `f, document 1, line 1: queueTimeout must be a duration such as 90s, 10m or 1h30m`, "queueTimeout"},
+		{"duration that is a list", "queueTimeout: [1s]\n", `f, document 1, line 1: queueTimeout must be a duration such as 90s, 10m or 1h30m`, "queueTimeout"},
+		{"thousandths of a core as cores", "constraints: {resources: {cpu: 8000}}\n", "f, document 1, line 1: constraints.resources.cpu must be at most 4096 cores, got 8000; a number without a suffix is in cores, and 2000m is two", "constraints.resources.cpu"},
+		{"part of a byte", "constraints:\n  resources: {memory: 0.5}\n", "f, document 1, line 2: constraints.resources.memory must be a whole number of bytes, got 0.5", "constraints.resources.memory"},
+		{"no quantity", "constraints: {resources: {memory: 4GB}}\n", `f, document 1, line 1: constraints.resources.memory must be a quantity such as 4Gi or 512Mi, got "4GB"`, "constraints.resources.memory"},
+		{"a list for a quantity", "kind: sku\nname: a\nresources: {cpu: [1]}\n", "f, document 1, line 3: resources.cpu must be a quantity", "resources.cpu"},
+		{"negative quantity", "constraints: {resources: {gpu: -1}}\n", "f, document 1, line 1: constraints.resources.gpu must not be negative, got -1", "constraints.resources.gpu"},
 		{"truth", "constraints: {pack: maybe}\n", "f, document 1, line 1: constraints.pack must be true or false", "constraints.pack"},
 		{"unknown kind", "kind: host\nname: a\n", "f, document 1, line 1: kind must be one of reservation, sku, pool", "kind"},
 		{"kind given twice", "kind: sku\nname: a\nkind: pool\n", "f, document 1, line 3: kind is given twice", "kind"},

@@ -5,14 +5,18 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/dynamicpb"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"berth.dev/pkg/fault"
+	"berth.dev/pkg/quantity"
 )
 
 // Bounds on a document, so that aliases that name one another end. The largest
@@ -26,8 +30,10 @@ const (
 // so can say where a value is wrong.
 type reader struct {
 	place string
-	depth int
-	nodes int
+	// printed reports that Berth printed the document.
+	printed bool
+	depth   int
+	nodes   int
 }
 
 // message renders a mapping as the JSON of a message.
@@ -93,6 +99,13 @@ func (r *reader) field(node *yaml.Node, fd protoreflect.FieldDescriptor, path st
 
 // leaf renders a value and tries it alone, so that the error can name it.
 func (r *reader) leaf(node *yaml.Node, fd protoreflect.FieldDescriptor, path string) ([]byte, error) {
+	switch {
+	case isNull(node):
+	case fd.IsMap() && fd.MapValue().Kind() == protoreflect.Int64Kind:
+		return r.resources(node, path)
+	case !fd.IsMap() && !fd.IsList() && fd.Message() != nil && fd.Message().FullName() == "google.protobuf.Duration":
+		return r.duration(node, fd, path)
+	}
 	value, err := r.plain(node, path)
 	if err != nil {
 		return nil, err
@@ -106,6 +119,56 @@ func (r *reader) leaf(node *yaml.Node, fd protoreflect.FieldDescriptor, path str
 		return nil, r.refuse(node, path, "must be %s", wanted(fd))
 	}
 	return text, nil
+}
+
+// resources renders a mapping of resources, each value a quantity, as base units.
+func (r *reader) resources(node *yaml.Node, path string) ([]byte, error) {
+	pairs, err := r.pairs(node, path)
+	if err != nil {
+		return nil, err
+	}
+	amounts := make(map[string]int64, len(pairs))
+	for _, pair := range pairs {
+		name := pair.key.Value
+		at := join(path, name)
+		value, err := r.enter(pair.value, at)
+		if err != nil {
+			return nil, err
+		}
+		r.depth--
+		if amounts[name], err = r.amount(value, name); err != nil {
+			return nil, r.refuse(value, at, "%v", err)
+		}
+	}
+	return json.Marshal(amounts)
+}
+
+// amount reads one quantity. REST and `get -o json` print `cpu` in base units,
+// as a string of digits; such a string in a document that Berth printed keeps
+// that meaning.
+func (r *reader) amount(value *yaml.Node, name string) (int64, error) {
+	text := value.Value
+	switch tag := value.ShortTag(); {
+	case value.Kind != yaml.ScalarNode || tag == "!!null" || tag == "!!bool":
+		return quantity.Parse(name, "")
+	case tag == "!!int":
+		var n int64
+		if value.Decode(&n) == nil {
+			text = strconv.FormatInt(n, 10) // YAML has 0x10 and 1_000
+		}
+	case r.printed && value.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0 && quantity.IsDigits(text):
+		return quantity.Base(name, text)
+	}
+	return quantity.Parse(name, text)
+}
+
+// duration renders a duration in Go's form, such as 10m or 1h30m.
+func (r *reader) duration(node *yaml.Node, fd protoreflect.FieldDescriptor, path string) ([]byte, error) {
+	d, err := time.ParseDuration(node.Value)
+	if err != nil || node.Kind != yaml.ScalarNode {
+		return nil, r.refuse(node, path, "must be %s", wanted(fd))
+	}
+	return protojson.Marshal(durationpb.New(d))
 }
 
 // plain is the JSON value of a node, with strings as they are written: YAML's

@@ -56,7 +56,7 @@ func wantedOne(fd protoreflect.FieldDescriptor) string {
 	}
 	switch fd.Message().FullName() {
 	case "google.protobuf.Duration":
-		return `a duration in seconds such as "90s"`
+		return "a duration such as 90s, 10m or 1h30m"
 	case "google.protobuf.Timestamp":
 		return `a time such as "2026-01-02T15:04:05Z"`
 	}

@@ -3,10 +3,14 @@ package show
 import (
 	"bytes"
 	"encoding/json"
+	"strconv"
 
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"berth.dev/pkg/quantity"
 )
 
 // compact is JSON as REST answers it: fields with defaults are given.
@@ -41,7 +45,9 @@ func JSON(m proto.Message) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// YAML is the same document as JSON, in the same order of fields.
+// YAML is the same document as JSON, in the same order of fields, with suffixes
+// on resources (`cpu: 2000m`, `memory: 4Gi`): the text means the same in a job
+// file and to REST.
 func YAML(m proto.Message) ([]byte, error) {
 	text, err := compact(m)
 	if err != nil {
@@ -51,6 +57,7 @@ func YAML(m proto.Message) ([]byte, error) {
 	if err := yaml.Unmarshal(text, &node); err != nil {
 		return nil, err
 	}
+	suffix(node.Content[0], m.ProtoReflect().Descriptor())
 	block(&node)
 	var b bytes.Buffer
 	encoder := yaml.NewEncoder(&b)
@@ -59,6 +66,35 @@ func YAML(m proto.Message) ([]byte, error) {
 		return nil, err
 	}
 	return b.Bytes(), encoder.Close()
+}
+
+// suffix writes the resources in a message's text as quantities.
+func suffix(node *yaml.Node, md protoreflect.MessageDescriptor) {
+	if node.Kind != yaml.MappingNode {
+		return
+	}
+	for i := 0; i < len(node.Content); i += 2 {
+		fd, value := md.Fields().ByJSONName(node.Content[i].Value), node.Content[i+1]
+		switch {
+		case fd == nil || fd.Message() == nil:
+		case fd.IsMap() && fd.MapValue().Kind() == protoreflect.Int64Kind:
+			for j := 0; j < len(value.Content); j += 2 {
+				if n, err := strconv.ParseInt(value.Content[j+1].Value, 10, 64); err == nil {
+					value.Content[j+1] = &yaml.Node{Kind: yaml.ScalarNode, Value: quantity.String(value.Content[j].Value, n)}
+				}
+			}
+		case fd.IsMap() && fd.MapValue().Message() != nil:
+			for j := 1; j < len(value.Content); j += 2 {
+				suffix(value.Content[j], fd.MapValue().Message())
+			}
+		case fd.IsList():
+			for _, item := range value.Content {
+				suffix(item, fd.Message())
+			}
+		case !fd.IsMap():
+			suffix(value, fd.Message())
+		}
+	}
 }
 
 // block takes JSON's braces and quotes away; the encoder puts quotes back where

@@ -1,0 +1,67 @@
+package scenario
+
+import (
+	"bytes"
+	"os/exec"
+	"strings"
+	"testing"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/cmd/berth/fleet"
+)
+
+// cli runs a command of berth against the fleet's gateway and returns what it
+// printed.
+func (w *world) cli(input string, args ...string) string {
+	w.Helper()
+	cmd := exec.CommandContext(w.ctx, w.binary, append(args, "--gateway", "http://"+w.fleet.Gateway(), "--timeout", patience.String())...)
+	var out bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &out, &out
+	if err := cmd.Run(); err != nil {
+		w.Fatalf("berth %s: %v: %s", strings.Join(args, " "), err, &out)
+	}
+	return out.String()
+}
+
+// What REST and the command line print of a reservation can be sent back as it
+// is, queued or running, and changes nothing.
+func TestWhatIsReadCanBeSentBackUnchanged(t *testing.T) {
+	w := start(t, fleet.Config{})
+	w.startSim("sim", 2, 1)
+	w.awaitReady(2)
+	web := newWeb(t, w.fleet.Gateway())
+	for _, c := range []struct {
+		name, path, body string
+		state            berthv1.Reservation_State
+	}{
+		{"running", "/v1/jobs/run/stages/s/reservation", `{"count": 2, "targetSize": 3, "labels": {"team": "x"}, "task": {"command": "x", "payload": "aGVsbG8=", "stopGrace": "90s"}}`, berthv1.Reservation_ACTIVE},
+		{"running without some", "/v1/jobs/run/stages/few/reservation", `{"workers": [{"index": 3, "number": 2}], "constraints": {"resources": {"slots": 0}}}`, berthv1.Reservation_ACTIVE},
+		{"queued", "/v1/jobs/wait/stages/s/reservations/batch", `{"count": 3, "queueTimeout": "7200s", "maxAttempts": 7, "start": "TOGETHER", "onAssignmentFailure": "NOTIFY", "priority": {"class": "SCALE", "tier": 2, "order": "-3"},
+			"constraints": {"resources": {"cpu": "1500m", "memory": "4Gi", "disk": 1000, "gpu": 1}, "attributes": {"zone": "a"}, "spread": {"by": "zone", "max": 2}, "avoid": ["sim-1"], "pools": ["default"], "role": "web"}}`, berthv1.Reservation_QUEUED},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			web.T, w.T = t, t
+			created := web.reservation("PUT", c.path, c.body)
+			w.await(created, c.state)
+			if c.state == berthv1.Reservation_ACTIVE {
+				w.awaitRunning(created, created.GetCount())
+			}
+			status, answer := web.call("GET", c.path, "")
+			if status != 200 || !strings.Contains(answer, `"uid"`) || !strings.Contains(answer, `"workers"`) {
+				t.Fatalf("%d %s", status, answer)
+			}
+			if again := web.reservation("PUT", c.path, answer); again.GetChange() != berthv1.UpsertReservationRequest_UNCHANGED || again.GetUid() != created.GetUid() {
+				t.Errorf("%v of %s after %s", again.GetChange(), again.GetUid(), answer)
+			}
+			key := strings.Join([]string{created.GetJob(), created.GetStage(), created.GetName()}, "/")
+			for _, output := range []string{"yaml", "json"} {
+				for _, what := range [][]string{{key}, {"--job", created.GetJob(), "--stage", created.GetStage()}} {
+					text := w.cli("", append([]string{"get", "reservations", "-o", output}, what...)...)
+					if said := w.cli(text, "apply", "-f", "-"); !strings.HasPrefix(said, key+" UNCHANGED uid "+created.GetUid()) {
+						t.Errorf("-o %s of %v: %safter\n%s", output, what, said, text)
+					}
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,166 @@
+// Package quantity reads and writes amounts of resources the way Kubernetes
+// writes them: `cpu: 2`, `cpu: 500m`, `memory: 4Gi`.
+//
+// Berth counts in base units: `cpu` in thousandths of a core, `memory` and
+// `disk` in bytes, any other name in ones. A quantity without a suffix is in
+// cores, bytes or ones. The package promises that Parse returns the exact
+// number of base units or an error, never a rounded or clipped one, and that
+// Parse(name, String(name, n)) is n for every n that Parse can return.
+package quantity
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// The resources that have a unit.
+const (
+	CPU    = "cpu"
+	Memory = "memory"
+	Disk   = "disk"
+)
+
+const (
+	// MaxCores bounds `cpu`. No host has as many cores, so a larger number is
+	// one of thousandths of a core without its suffix.
+	MaxCores = 4096
+	// Max bounds every other resource, in base units. It leaves room below the
+	// largest int64, at which the library clips.
+	Max = 1 << 62
+
+	milli = 1000
+)
+
+// written is what Parse accepts: at most six digits after the point, because
+// the library rounds beyond nanos, and an exponent of two digits, because the
+// library computes any power of ten that it is asked for.
+var written = regexp.MustCompile(`^([0-9]{1,24}(\.[0-9]{0,6})?|\.[0-9]{1,6})(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE]\+?[0-9]{1,2})?$`)
+
+// Parse returns the base units of a quantity of a resource. The error is a
+// sentence about the value, without the name of a field.
+func Parse(name, text string) (int64, error) {
+	if strings.HasPrefix(text, "-") {
+		return 0, fmt.Errorf("must not be negative, got %s", brief(text))
+	}
+	if !written.MatchString(text) {
+		return 0, fmt.Errorf("must be a quantity such as %s, got %q", example(name), brief(text))
+	}
+	q, err := resource.ParseQuantity(text)
+	if err != nil {
+		return 0, fmt.Errorf("must be a quantity such as %s, got %q", example(name), brief(text))
+	}
+	if name == CPU {
+		if q.CmpInt64(MaxCores) > 0 {
+			return 0, fmt.Errorf("must be at most %d cores, got %s; a number without a suffix is in cores, and 2000m is two", MaxCores, brief(text))
+		}
+		n := q.MilliValue()
+		if q.Cmp(*resource.NewMilliQuantity(n, resource.DecimalSI)) != 0 {
+			return 0, fmt.Errorf("must be a whole number of thousandths of a core, got %s", brief(text))
+		}
+		return n, nil
+	}
+	if q.CmpInt64(Max) > 0 {
+		return 0, fmt.Errorf("must be at most %d, got %s", int64(Max), brief(text))
+	}
+	n := q.Value()
+	if q.CmpInt64(n) != 0 {
+		return 0, fmt.Errorf("must be a whole number of %s, got %s", unit(name), brief(text))
+	}
+	return n, nil
+}
+
+// HasSuffix reports whether a text ends in a letter, and so is a quantity even
+// where plain numbers are base units.
+func HasSuffix(text string) bool {
+	if text == "" {
+		return false
+	}
+	last := text[len(text)-1]
+	return 'a' <= last && last <= 'z' || 'A' <= last && last <= 'Z'
+}
+
+// IsDigits reports whether a text is a whole number without a suffix.
+func IsDigits(text string) bool {
+	return text != "" && strings.Trim(text, "0123456789") == ""
+}
+
+// String writes base units as a quantity. It means the same where plain numbers
+// are base units: `cpu` has its suffix always, and other plain numbers are base
+// units everywhere.
+func String(name string, n int64) string {
+	switch {
+	case n <= 0 || n > Max:
+	case name == CPU:
+		return strconv.FormatInt(n, 10) + "m"
+	case (name == Memory || name == Disk) && n%1024 == 0:
+		return resource.NewQuantity(n, resource.BinarySI).String()
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// Doubt returns a warning about an amount that is too small to be meant, in
+// base units; nothing for any other.
+func Doubt(name string, n int64) error {
+	switch {
+	case name == CPU && n > 0 && n < 10:
+		return fmt.Errorf("%dm is less than 10m, a hundredth of a core; 2 is two cores", n)
+	case name == Memory && n > 0 && n < 1<<20:
+		return fmt.Errorf("%s is less than 1Mi; a number without a suffix is in bytes, and 4Gi is four gibibytes", bytes(n))
+	}
+	return nil
+}
+
+// Base returns the base units of a value where plain numbers are base units
+// and a text with a suffix is a quantity: REST.
+func Base(name, text string) (int64, error) {
+	if HasSuffix(text) {
+		return Parse(name, text)
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		return 0, fmt.Errorf("must be at most %d, got %s", int64(Max), brief(text))
+	case err != nil:
+		return 0, fmt.Errorf("must be a whole number of base units or a quantity such as %s, got %q", example(name), brief(text))
+	}
+	return n, nil
+}
+
+func bytes(n int64) string {
+	if n == 1 {
+		return "1 byte"
+	}
+	return fmt.Sprintf("%d bytes", n)
+}
+
+func unit(name string) string {
+	switch name {
+	case Memory, Disk:
+		return "bytes"
+	}
+	return "ones"
+}
+
+func example(name string) string {
+	switch name {
+	case CPU:
+		return "2 or 500m"
+	case Memory, Disk:
+		return "4Gi or 512Mi"
+	}
+	return "2"
+}
+
+// brief bounds how much of a value an error repeats.
+func brief(text string) string {
+	const most = 40
+	if len(text) > most {
+		return strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return text
+}

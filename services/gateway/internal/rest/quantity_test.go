@@ -1,0 +1,86 @@
+package rest_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"testing"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"github.com/google/go-cmp/cmp"
+)
+
+// Amounts without a suffix are base units, those with one are quantities.
+func TestResourcesWithASuffixAreQuantities(t *testing.T) {
+	want := map[string]int64{"cpu": 500, "memory": 4 << 30, "gpu": 2, "disk": 7}
+	resources := `"resources" : {"cpu" : "500m", "memory":"4Gi" ,"gpu": 2, "disk": "7"}`
+	c := &calls{}
+	code, answer := ask(t, c, "PUT", "/v1/jobs/j/stages/s/reservation",
+		`{"labels": {"resources": "2k"}, "task": {"env": {"resources": "4Gi"}}, "constraints": {`+resources+`, "sku": "2k"}, "count": 1}`)
+	if code != http.StatusOK {
+		t.Fatalf("%d %s", code, answer)
+	}
+	r := c.in.(*berthv1.UpsertReservationRequest).Reservation
+	if diff := cmp.Diff(want, r.Constraints.Resources); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if r.Constraints.Sku != "2k" || r.Task.Env["resources"] != "4Gi" || r.Labels["resources"] != "2k" {
+		t.Errorf("another text was changed: %v", r)
+	}
+	if code, answer := ask(t, c, "PUT", "/v1/skus/s", `{`+resources+`, "attributes": {"cpu": "2k"}}`); code != http.StatusOK {
+		t.Fatalf("%d %s", code, answer)
+	}
+	sku := c.in.(*berthv1.PutSkuRequest).Sku
+	if diff := cmp.Diff(want, sku.Resources); diff != "" || sku.Attributes["cpu"] != "2k" {
+		t.Errorf("-want +got:\n%s, attributes %v", diff, sku.Attributes)
+	}
+	if code, answer := ask(t, c, "PUT", "/v1/jobs/j/stages/s/reservation", `{"count": 1, "constraints": {"resources": {"cpu": "2"}}}`); code != http.StatusOK {
+		t.Fatalf("%d %s", code, answer)
+	}
+	if cpu := c.in.(*berthv1.UpsertReservationRequest).Reservation.Constraints.Resources["cpu"]; cpu != 2 {
+		t.Errorf(`cpu "2" is %d base units`, cpu)
+	}
+}
+
+func TestQuantitiesThatDoNotFitBaseUnitsAreRefused(t *testing.T) {
+	for amount, want := range map[string]string{
+		`"0.5m"`:  "must be a whole number of thousandths of a core, got 0.5m",
+		`"5k"`:    "must be at most 4096 cores, got 5k; a number without a suffix is in cores, and 2000m is two",
+		`"2GB"`:   `must be a quantity such as 2 or 500m, got "2GB"`,
+		`"-500m"`: "must not be negative, got -500m",
+	} {
+		code, answer := ask(t, &calls{}, "PUT", "/v1/jobs/j/stages/s/reservation", `{"count": 1, "constraints": {"resources": {"gpu": 1, "cpu": `+amount+`}}}`)
+		var body struct {
+			Details []struct {
+				FieldViolations []struct{ Field, Description string }
+			}
+		}
+		if err := json.Unmarshal([]byte(answer), &body); err != nil {
+			t.Fatal(err)
+		}
+		found := false
+		for _, d := range body.Details {
+			for _, v := range d.FieldViolations {
+				found = found || v.Field == "constraints.resources.cpu" && v.Description == want
+			}
+		}
+		if code != http.StatusBadRequest || !found {
+			t.Errorf("%s: %d %s, want %s", amount, code, answer, want)
+		}
+	}
+}
+
+// A body of any form is answered and is never a failure of the gateway.
+func FuzzQuantitiesInABody(f *testing.F) {
+	for _, body := range []string{
+		`{"constraints": {"resources": {"cpu": "500m"}}}`, `{"resources": {"memory": "4Gi", "cpu": 2}}`, `{"resources": "4Gi"}`,
+		`{"resources": ["4Gi"]}`, `[{"resources": {"cpu": "2k"}}]`, `{"resources": {"cpu": "1e99k"}}`, `{"resources"`, ``, `{"resources": {"a": {"cpu": "2k"}}}`,
+	} {
+		f.Add(body)
+	}
+	f.Fuzz(func(t *testing.T, body string) {
+		code, answer := ask(t, &calls{}, "PUT", "/v1/jobs/j/stages/s/reservation", body)
+		if code >= 500 {
+			t.Fatalf("%d %s", code, answer)
+		}
+	})
+}
