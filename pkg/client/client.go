@@ -2,7 +2,9 @@ package client
 
 import (
 	"crypto/tls"
+	"net"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/fault"
 	"berth.dev/pkg/rpc"
 )
 
@@ -72,9 +75,37 @@ func WithDialOptions(more ...grpc.DialOption) Option {
 	return func(o *options) { o.rpc.More = append(o.rpc.More, more...) }
 }
 
-// Dial makes a client of the gateways at the given addresses, each host:port.
-// It does not wait for a connection: gateways may come up later. The error is
-// Invalid for an empty list or an address that is not host:port.
+// Addresses returns gateways as host:port. It accepts URLs too: `http://`, and
+// `https://` where TLS is configured. The error is Invalid.
+func Addresses(gateways []string, security *tls.Config) ([]string, error) {
+	if len(gateways) == 0 {
+		return nil, fault.BadField(fault.ReasonRequired, "gateway", "is missing: give host:port or http://host:port")
+	}
+	list := make([]string, len(gateways))
+	for i, gateway := range gateways {
+		address := strings.TrimSpace(gateway)
+		if scheme, rest, found := strings.Cut(address, "://"); found {
+			switch {
+			case scheme == "https" && security == nil:
+				return nil, fault.BadField(fault.ReasonInvalid, "gateway", "%q needs TLS, and no certificates are configured here: give host:port or http://host:port of a gateway without TLS", gateway)
+			case scheme == "http" && security != nil:
+				return nil, fault.BadField(fault.ReasonInvalid, "gateway", "%q is without TLS, and TLS is configured: give host:port or https://host:port", gateway)
+			case scheme != "http" && scheme != "https":
+				return nil, fault.BadField(fault.ReasonInvalid, "gateway", "%q must be host:port or http://host:port", gateway)
+			}
+			address = strings.TrimSuffix(rest, "/")
+		}
+		if _, port, err := net.SplitHostPort(address); err != nil || port == "" || strings.Contains(address, "/") {
+			return nil, fault.BadField(fault.ReasonInvalid, "gateway", "%q must be host:port or http://host:port", gateway)
+		}
+		list[i] = address
+	}
+	return list, nil
+}
+
+// Dial makes a client of the gateways at the given addresses, each host:port or
+// a URL as Addresses accepts it. It does not wait for a connection: gateways may
+// come up later. The error is Invalid for an empty list or any other address.
 func Dial(addresses []string, opts ...Option) (*Client, error) {
 	// Attempts fail fast, so that the caller's deadline is spent on repeats
 	// that can be told of, and not on one call that waits in silence.
@@ -84,6 +115,10 @@ func Dial(addresses []string, opts ...Option) (*Client, error) {
 	}
 	for _, opt := range opts {
 		opt(&o)
+	}
+	addresses, err := Addresses(addresses, o.rpc.TLS)
+	if err != nil {
+		return nil, err
 	}
 	conn, err := rpc.Dial(addresses, o.rpc)
 	if err != nil {

@@ -2,9 +2,11 @@ package client
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -385,6 +387,40 @@ func TestPausesGrowAndVary(t *testing.T) {
 		}
 		if d := b.pause(attempt); d < longest/2-1 || d > longest {
 			t.Errorf("attempt %d: %v, want %v to %v", attempt, d, longest/2, longest)
+		}
+	}
+}
+
+// Gateways are named by address or by URL; what cannot be reached says what is
+// missing.
+func TestAddressesOfGateways(t *testing.T) {
+	security := &tls.Config{}
+	for _, c := range []struct {
+		gateway  string
+		security *tls.Config
+		want     string
+	}{
+		{"127.0.0.1:8080", nil, "127.0.0.1:8080"}, {" [::1]:8080", nil, "[::1]:8080"},
+		{"http://127.0.0.1:8080", nil, "127.0.0.1:8080"}, {"http://gateway:8080/", nil, "gateway:8080"},
+		{"https://gateway:8443", security, "gateway:8443"}, {"gateway:8443", security, "gateway:8443"},
+	} {
+		got, err := Addresses([]string{c.gateway}, c.security)
+		if err != nil || len(got) != 1 || got[0] != c.want {
+			t.Errorf("%q: %v, %v; want %s", c.gateway, got, err, c.want)
+		}
+	}
+	for _, c := range []struct {
+		gateway  string
+		security *tls.Config
+		want     string
+	}{
+		{"https://gateway:8443", nil, "needs TLS"}, {"http://gateway:8080", security, "without TLS"},
+		{"ftp://gateway:1", nil, "must be host:port"}, {"gateway", nil, "must be host:port"}, {"http://gateway", nil, "must be host:port"},
+		{"http://gateway:1/v1", nil, "must be host:port"}, {"gateway:", nil, "must be host:port"}, {"", nil, "must be host:port"},
+	} {
+		_, err := Addresses([]string{c.gateway}, c.security)
+		if f := fault.Of(err); f == nil || f.Kind != fault.Invalid || !strings.Contains(f.Message, c.want) {
+			t.Errorf("%q: %v, want %s", c.gateway, err, c.want)
 		}
 	}
 }

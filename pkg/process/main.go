@@ -2,12 +2,14 @@ package process
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"berth.dev/pkg/rpc"
 )
@@ -33,10 +35,31 @@ func Command[C any](use, short string, defaults C, run func(ctx context.Context,
 			return run(cmd.Context(), config)
 		},
 	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return badConfig(nil, "%v", err) })
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return badConfig(nil, "%v", FlagError(err)) })
 	cmd.Flags().StringVar(&file, "config", os.Getenv(EnvPrefix+"_CONFIG"), "configuration file, YAML ["+EnvPrefix+"_CONFIG]")
 	AddFlags(cmd.Flags(), defaults)
 	return cmd
+}
+
+// FlagError returns the error of a flag whose value cannot be read with what the
+// value must be, and any other error as it is.
+func FlagError(err error) error {
+	var invalid *pflag.InvalidValueError
+	if !errors.As(err, &invalid) {
+		return err
+	}
+	flag := invalid.GetFlag()
+	wanted := map[string]string{
+		"duration": "a duration such as 90s, 10m or 1h30m",
+		"bool":     "true or false",
+		"int":      "a whole number", "int64": "a whole number", "uint64": "a whole number of 0 or more",
+		"float64": "a number",
+		"time":    "a time such as 2026-01-02T15:04:05Z",
+	}[flag.Value.Type()]
+	if wanted == "" {
+		return err
+	}
+	return fmt.Errorf("--%s must be %s, got %q", flag.Name, wanted, invalid.GetValue())
 }
 
 // Main runs a command as the process and never returns. SIGTERM and SIGINT end

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"berth.dev/cmd/berth/internal/host"
 	"berth.dev/pkg/fault"
 )
 
@@ -23,6 +24,7 @@ type flags struct {
 	agentsGateway []string
 	cluster       string
 	window, idle  time.Duration
+	timeout       time.Duration
 	repeats       int
 	replicas      int
 	scale         float64
@@ -57,9 +59,10 @@ func Command() *cobra.Command {
 	set.StringSliceVar(&f.only, "only", nil, "workloads to run; all unless given")
 	set.StringVar(&f.json, "json", "", "file to write every sample to, as JSON")
 	set.StringVar(&f.dir, "dir", "", "directory below which etcd keeps its data; that for temporary files unless given")
-	set.StringSliceVar(&f.gateway, "gateway", nil, "gateways of a running cluster, host:port")
+	set.StringSliceVar(&f.gateway, "gateway", nil, "gateways of a running cluster, host:port or http:// URLs of them")
 	set.StringSliceVar(&f.agentsGateway, "agents-gateway", nil, "the --agents-listen of those gateways, host:port: executors register there")
 	set.StringSliceVar(&f.etcd, "etcd-endpoints", nil, "etcd endpoints of that cluster, host:port")
+	set.DurationVar(&f.timeout, "timeout", 10*time.Second, "how long a gateway and etcd of that cluster may take to answer")
 	set.StringVar(&f.cluster, "cluster", "default", "name of that cluster")
 	set.DurationVar(&f.window, "window", 2*time.Second, "how long one phase of steady load lasts")
 	set.DurationVar(&f.idle, "idle", time.Minute, "how long an idle cluster is looked at")
@@ -98,6 +101,8 @@ func (f *flags) check() error {
 		return fault.BadField(fault.ReasonInvalid, "--replicas", "has to be at least 1")
 	case f.scale <= 0:
 		return fault.BadField(fault.ReasonInvalid, "--scale", "has to be more than 0")
+	case f.timeout <= 0:
+		return fault.BadField(fault.ReasonInvalid, "--timeout", "must be longer than 0, got %v", f.timeout)
 	case (len(f.gateway) == 0) != (len(f.etcd) == 0):
 		return fault.BadField(fault.ReasonInvalid, "--etcd-endpoints", "has to be given with --gateway, and the other way round")
 	case (len(f.gateway) == 0) != (len(f.agentsGateway) == 0):
@@ -143,7 +148,11 @@ func (f *flags) run(ctx context.Context, out, status io.Writer) error {
 	}
 	place := ownPlace(binary, f.dir)
 	if len(f.gateway) > 0 {
-		place = runningPlace(binary, f.gateway, f.agentsGateway, f.etcd, f.cluster)
+		gateways, err := host.Reach(ctx, f.gateway, f.etcd, f.timeout)
+		if err != nil {
+			return err
+		}
+		place = runningPlace(binary, gateways, f.agentsGateway, f.etcd, f.cluster)
 	}
 	for _, dir := range []string{f.dir, f.profiles} {
 		if dir == "" {

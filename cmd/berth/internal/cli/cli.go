@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"berth.dev/pkg/process"
 )
 
 // Streams is what commands read, write and know of their surroundings.
@@ -60,6 +62,7 @@ Exit codes: 0 done, 1 failed, 2 bad usage, 3 not found, 4 unavailable.`,
 	root.SetIn(a.In)
 	root.SetOut(a.Out)
 	root.SetErr(a.Err)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return process.FlagError(err) })
 	root.AddCommand(
 		a.apply(),
 		a.cancel(),

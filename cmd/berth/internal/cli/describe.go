@@ -16,30 +16,43 @@ const lastEvents = 10
 
 func (a *app) describe() *cobra.Command {
 	cmd := a.asks(&cobra.Command{
-		Use:   "describe JOB/STAGE[/NAME]",
-		Short: "Tell all of one reservation or executor",
-		Long: `Tell all of one reservation: what was asked, its workers, its last events. With
-'berth describe executor ID' tell all of an executor.`,
+		Use:   "describe [reservation] JOB/STAGE[/NAME]",
+		Short: "Show all of one reservation or executor",
+		Long: `Show all of one reservation: what was asked, its workers, its last events. With
+'berth describe executor ID' show all of an executor.`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			key, err := target(cmd, args[0], 2)
-			if err != nil {
-				return err
-			}
-			return a.call(cmd, func(ctx context.Context, c *client.Client) error {
-				return a.describeOne(ctx, c, key)
-			})
-		},
+		RunE: a.describeArgument,
 	})
-	cmd.AddCommand(a.describeExecutor())
+	cmd.AddCommand(a.describeReservation(), a.describeExecutor())
 	return cmd
+}
+
+func (a *app) describeReservation() *cobra.Command {
+	return &cobra.Command{
+		Use:     "reservation JOB/STAGE[/NAME]",
+		Aliases: []string{"reservations"},
+		Short:   "Show all of one reservation: what was asked, its workers, its last events",
+		Args:    cobra.ExactArgs(1),
+		RunE:    a.describeArgument,
+	}
+}
+
+func (a *app) describeArgument(cmd *cobra.Command, args []string) error {
+	key, err := target(cmd, args[0], 2)
+	if err != nil {
+		return err
+	}
+	return a.call(cmd, func(ctx context.Context, c *client.Client) error {
+		return a.describeOne(ctx, c, key)
+	})
 }
 
 func (a *app) describeExecutor() *cobra.Command {
 	return &cobra.Command{
-		Use:   "executor ID",
-		Short: "Tell all of one executor: its state, its resources, its workers",
-		Args:  cobra.ExactArgs(1),
+		Use:     "executor ID",
+		Aliases: []string{"executors"},
+		Short:   "Show all of one executor: its state, its resources, its workers",
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.call(cmd, func(ctx context.Context, c *client.Client) error {
 				e, err := c.Executor(ctx, args[0])

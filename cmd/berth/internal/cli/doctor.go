@@ -17,7 +17,7 @@ func (a *app) doctor() *cobra.Command {
 	var output string
 	var config process.Common
 	var gateways doctor.Gateways
-	cmd := a.asks(&cobra.Command{
+	cmd := a.asksWithin(&cobra.Command{
 		Use:   "doctor",
 		Short: "Look over a cluster and its etcd, and say what to do",
 		Long: `Look over gateways, services and, where --etcd-endpoints names it, etcd: who
@@ -31,7 +31,7 @@ It changes nothing. Exit code 1 when something FAILs, 0 otherwise.`,
 				return err
 			}
 			gateways.Public = strings.Split(a.flags.gateway, ",")
-			facts, err := doctor.Look(cmd.Context(), gateways, config)
+			facts, err := doctor.Look(cmd.Context(), gateways, config, a.flags.timeout)
 			if err != nil {
 				return err
 			}
@@ -48,7 +48,7 @@ It changes nothing. Exit code 1 when something FAILs, 0 otherwise.`,
 			}
 			return err
 		},
-	})
+	}, doctor.Patience, "how long each gateway, etcd member and listener has to answer")
 	flags := cmd.Flags()
 	flags.StringVarP(&output, "output", "o", "table", "table or json")
 	flags.StringSliceVar(&gateways.Agents, "agents-gateway", nil, "gateways as agents have them in --gateways, host:port")

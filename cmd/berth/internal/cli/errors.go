@@ -34,8 +34,16 @@ func badUsage(cmd *cobra.Command, format string, args ...any) error {
 }
 
 // markFailures tells the errors of running commands from those of parsing, for
-// the whole tree.
+// the whole tree, and has refusals of arguments say what a command takes.
 func markFailures(cmd *cobra.Command) {
+	if validate := cmd.Args; validate != nil && cmd.RunE != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if validate(cmd, args) == nil {
+				return nil
+			}
+			return wrongArgs(cmd, args, validate)
+		}
+	}
 	if run := cmd.RunE; run != nil {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
 			if err := run(cmd, args); err != nil {
@@ -49,10 +57,34 @@ func markFailures(cmd *cobra.Command) {
 	}
 }
 
+// wrongArgs is the error of too few or too many arguments.
+func wrongArgs(cmd *cobra.Command, args []string, validate cobra.PositionalArgs) error {
+	for n := len(args) - 1; n >= 0; n-- {
+		if validate(cmd, args[:n]) == nil {
+			return fmt.Errorf("unexpected argument %q; usage: %s", args[n], usageOf(cmd))
+		}
+	}
+	return fmt.Errorf("missing argument; usage: %s", usageOf(cmd))
+}
+
+// usageOf is a command line with the arguments of a command in place.
+func usageOf(cmd *cobra.Command) string {
+	_, arguments, _ := strings.Cut(cmd.Use, " ")
+	return strings.TrimSpace(cmd.CommandPath() + " " + arguments)
+}
+
+// requiredFlags begins cobra's refusal of a command line without some flags.
+const requiredFlags = "required flag(s) "
+
 func asUsage(cmd *cobra.Command, err error) error {
 	var f failure
 	if errors.As(err, &f) {
 		return f.error
+	}
+	if missing, found := strings.CutPrefix(err.Error(), requiredFlags); found {
+		names, _, _ := strings.Cut(missing, " not set")
+		names = strings.ReplaceAll(strings.ReplaceAll(names, `", "`, `, --`), `"`, "")
+		err = fmt.Errorf("--%s is missing; usage: %s", names, usageOf(cmd))
 	}
 	return usageError{err, cmd.CommandPath()}
 }

@@ -32,6 +32,9 @@ event is one line with its cursor; give the last one to --since to go on.`,
 			return a.connected(cmd, func(ctx context.Context, c *client.Client) error {
 				stream := a.kept(ctx, c, args[0], since)
 				if follow {
+					if err := a.reach(ctx, c, args[0]); err != nil {
+						return err
+					}
 					stream = c.Events(ctx, args[0], since)
 				}
 				count, err := a.writeEvents(stream, output)
@@ -73,9 +76,7 @@ func (a *app) writeEvents(stream iter.Seq2[*berthv1.Event, error], output string
 // that of a gateway that is not there.
 func (a *app) kept(ctx context.Context, c *client.Client, job, since string) iter.Seq2[*berthv1.Event, error] {
 	return func(yield func(*berthv1.Event, error) bool) {
-		asking, cancel := a.limited(ctx)
-		defer cancel()
-		if _, err := c.ListPage(asking, &berthv1.ListReservationsRequest{Job: job, PageSize: 1}); err != nil {
+		if err := a.reach(ctx, c, job); err != nil {
 			yield(nil, err)
 			return
 		}
@@ -90,4 +91,13 @@ func (a *app) kept(ctx context.Context, c *client.Client, job, since string) ite
 			}
 		}
 	}
+}
+
+// reach returns an error unless a gateway answers a call about a job within the
+// time-out.
+func (a *app) reach(ctx context.Context, c *client.Client, job string) error {
+	ctx, cancel := a.limited(ctx)
+	defer cancel()
+	_, err := c.ListPage(ctx, &berthv1.ListReservationsRequest{Job: job, PageSize: 1})
+	return err
 }

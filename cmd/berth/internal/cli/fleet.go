@@ -34,7 +34,7 @@ func (a *app) getExecutors(flags *getFlags) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&sku, "sku", "", "only of this SKU")
 	cmd.Flags().StringVar(&pool, "pool", "", "only of this pool")
-	cmd.Flags().StringVar(&state, "state", "", "only in this state")
+	cmd.Flags().StringVar(&state, "state", "", "only in this state: "+states(berthv1.Executor_STATE_UNSPECIFIED.Descriptor()))
 	return cmd
 }
 

@@ -26,13 +26,29 @@ type gatewayFlags struct {
 
 // asks adds the flags of a command that asks a gateway.
 func (a *app) asks(cmd *cobra.Command) *cobra.Command {
+	return a.asksWithin(cmd, defaultTimeout, "how long one call may take, retries included; -w and -f apply it to connecting")
+}
+
+// asksWithin is asks with a time-out of its own.
+func (a *app) asksWithin(cmd *cobra.Command, timeout time.Duration, usage string) *cobra.Command {
 	address := a.Env("BERTH_GATEWAY")
 	if address == "" {
 		address = defaultGateway
 	}
 	flags := cmd.PersistentFlags()
-	flags.StringVar(&a.flags.gateway, "gateway", address, "gateways to ask, HOST:PORT[,HOST:PORT…]; or set BERTH_GATEWAY")
-	flags.DurationVar(&a.flags.timeout, "timeout", defaultTimeout, "how long one call may take, repeats included")
+	flags.StringVar(&a.flags.gateway, "gateway", address, "gateways to ask, HOST:PORT[,HOST:PORT…] or http:// URLs of them; or set BERTH_GATEWAY")
+	flags.DurationVar(&timeout, "timeout", timeout, usage)
+	prior := cmd.PersistentPreRunE
+	cmd.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
+		if timeout <= 0 {
+			return badUsage(cmd, "--timeout must be longer than 0, got %v", timeout)
+		}
+		a.flags.timeout = timeout
+		if prior != nil {
+			return prior(cmd, args)
+		}
+		return nil
+	}
 	return cmd
 }
 
@@ -42,12 +58,17 @@ const noticeEvery = 10 * time.Second
 // dial makes the client. It says once in a while that no gateway answers yet,
 // so that nobody stares at nothing.
 func (a *app) dial() (*client.Client, error) {
+	addresses, err := client.Addresses(strings.Split(a.flags.gateway, ","), nil)
+	if err != nil {
+		return nil, err
+	}
+	gateways := strings.Join(addresses, ", ")
 	var noticed time.Time
-	return client.Dial(strings.Split(a.flags.gateway, ","), client.WithOnRetry(func(err error) {
+	return client.Dial(addresses, client.WithOnRetry(func(err error) {
 		if now := a.Now(); noticed.IsZero() || now.Sub(noticed) >= noticeEvery {
 			noticed = now
 			fmt.Fprintf(a.Err, "berth: no answer yet from %s: %s; trying on\n",
-				a.flags.gateway, dialled(a.flags.gateway, fault.Of(err).Message))
+				gateways, dialled(gateways, fault.Of(err).Message))
 		}
 	}))
 }

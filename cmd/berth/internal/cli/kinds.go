@@ -41,7 +41,7 @@ func (a *app) getReservations(flags *getFlags) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&job, "job", "", "only of this job")
 	cmd.Flags().StringVar(&stage, "stage", "", "only of this stage")
-	cmd.Flags().StringVar(&state, "state", "", "only in this state")
+	cmd.Flags().StringVar(&state, "state", "", "only in this state: "+states(berthv1.Reservation_STATE_UNSPECIFIED.Descriptor()))
 	return cmd
 }
 
@@ -123,7 +123,7 @@ func (a *app) getAssignments(flags *getFlags) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&job, "job", "", "only of this job")
 	cmd.Flags().StringVar(&executor, "executor", "", "only on this executor")
-	cmd.Flags().StringVar(&state, "state", "", "only in this state")
+	cmd.Flags().StringVar(&state, "state", "", "only in this state: "+states(berthv1.Assignment_STATE_UNSPECIFIED.Descriptor()))
 	return cmd
 }
 

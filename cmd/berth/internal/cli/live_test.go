@@ -184,7 +184,7 @@ func TestEventsFollow(t *testing.T) {
 // what to do about it.
 func TestUnavailable(t *testing.T) {
 	address := porttest.Hold(t)
-	for _, args := range [][]string{{"get", "leaders"}, {"events", "a"}, {"describe", "a/b"}, {"cancel", "a"}} {
+	for _, args := range [][]string{{"get", "leaders"}, {"events", "a"}, {"events", "a", "-f"}, {"get", "reservations", "-w"}, {"describe", "a/b"}, {"cancel", "a"}} {
 		// A time-out that is over before the first refusal is told of otherwise: then
 		// there is more time.
 		for timeout := 150 * time.Millisecond; ; timeout *= 4 {
@@ -226,7 +226,7 @@ func TestForeignCommands(t *testing.T) {
 	}{
 		{"a plain error", []string{"other"}, errors.New("it\nbroke"), rpc.ExitFailed, "berth: it broke\n"},
 		{"a fault", []string{"other"}, fault.New(fault.NotFound, fault.ReasonNotFound, "no such thing"), rpc.ExitNotFound, "berth: no such thing (NOT_FOUND)\n"},
-		{"wrong arguments", []string{"other", "x"}, nil, rpc.ExitUsage, "berth: unknown command \"x\" for \"berth other\"\n  hint: see 'berth other --help'\n"},
+		{"wrong arguments", []string{"other", "x"}, nil, rpc.ExitUsage, "berth: unexpected argument \"x\"; usage: berth other\n  hint: see 'berth other --help'\n"},
 	} {
 		var stderr bytes.Buffer
 		root := New(Streams{Out: io.Discard, Err: &stderr, Env: func(string) string { return "" }, Now: time.Now})

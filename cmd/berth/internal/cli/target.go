@@ -19,7 +19,7 @@ func target(cmd *cobra.Command, text string, least int) (client.Key, error) {
 	parts := strings.Split(text, "/")
 	if len(parts) < least || len(parts) > 3 || slices.Contains(parts, "") {
 		form := [...]string{1: "JOB[/STAGE[/NAME]]", 2: "JOB/STAGE[/NAME]"}[least]
-		return client.Key{}, badUsage(cmd, "%q is not %s", text, form)
+		return client.Key{}, badUsage(cmd, "%q is not %s; usage: %s", text, form, usageOf(cmd))
 	}
 	parts = append(parts, "", "")
 	return client.Key{Job: parts[0], Stage: parts[1], Name: parts[2]}, nil
@@ -49,7 +49,7 @@ func enumFlag(cmd *cobra.Command, flag, name string, enum protoreflect.EnumDescr
 	values := enum.Values()
 	for i := range values.Len() {
 		value := values.Get(i)
-		if value.Number() == 0 {
+		if value.Number() == 0 || reserved(value) {
 			continue
 		}
 		if strings.EqualFold(string(value.Name()), name) {
@@ -58,6 +58,28 @@ func enumFlag(cmd *cobra.Command, flag, name string, enum protoreflect.EnumDescr
 		names = append(names, string(value.Name()))
 	}
 	return 0, badUsage(cmd, "--%s %q is none of %s", flag, name, strings.Join(names, ", "))
+}
+
+// reserved reports whether no reservation is ever in a state: it has a meaning
+// in a later version only.
+func reserved(value protoreflect.EnumValueDescriptor) bool {
+	switch value.FullName() {
+	case "berth.v1.Reservation.HELD", "berth.v1.Reservation.OFFERING", "berth.v1.Reservation.BOUND":
+		return true
+	}
+	return false
+}
+
+// states lists the values of a --state flag.
+func states(enum protoreflect.EnumDescriptor) string {
+	var names []string
+	values := enum.Values()
+	for i := range values.Len() {
+		if value := values.Get(i); value.Number() != 0 && !reserved(value) {
+			names = append(names, string(value.Name()))
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 // oneOf refuses a flag's value that is not in the list.

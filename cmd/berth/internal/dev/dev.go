@@ -64,6 +64,9 @@ func run(ctx context.Context, config Config, out io.Writer) (err error) {
 	case config.Slots < 1:
 		return fault.BadField(fault.ReasonInvalid, "--slots", "has to be at least 1")
 	}
+	if _, _, err := net.SplitHostPort(config.Listen); err != nil {
+		return fault.BadField(fault.ReasonInvalid, "--listen", "must be host:port, got %q", config.Listen)
+	}
 	if config.Executors == 0 && config.Agents == 0 {
 		config.Executors = 4
 	}

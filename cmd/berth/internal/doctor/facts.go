@@ -9,6 +9,9 @@ import (
 
 // Facts are what was seen of a cluster.
 type Facts struct {
+	// patience is how long each of those who are asked has to answer.
+	patience time.Duration
+
 	// Gateways, in the order they were named.
 	Gateways []Gateway
 	// Listeners are those of gateways for agents and services, as far as any answer.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/pkg/process"
@@ -81,7 +82,7 @@ func (f *Facts) askListeners(ctx context.Context, gateways Gateways, security *t
 	}
 	var wait sync.WaitGroup
 	for i := range list {
-		wait.Go(func() { list[i].ask(ctx, security) })
+		wait.Go(func() { list[i].ask(ctx, f.patience, security) })
 	}
 	wait.Wait()
 	f.Listeners = slices.DeleteFunc(list, func(l Listener) bool { return l.Want == "" && l.Serves == "" })
@@ -114,8 +115,8 @@ func likely(gateways []string, standard string) []string {
 
 // ask finds out who answers at the address: first as a stranger would, then with
 // TLS without a certificate, then with our own.
-func (l *Listener) ask(ctx context.Context, security *tls.Config) {
-	if l.Serves, l.Error = serves(ctx, l.Address, nil); l.Serves != "" {
+func (l *Listener) ask(ctx context.Context, patience time.Duration, security *tls.Config) {
+	if l.Serves, l.Error = serves(ctx, patience, l.Address, nil); l.Serves != "" {
 		l.Clear = true
 		return
 	}
@@ -123,17 +124,17 @@ func (l *Listener) ask(ctx context.Context, security *tls.Config) {
 		return
 	}
 	stranger := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true} // it is sent nothing, and not believed
-	if l.Serves, _ = serves(ctx, l.Address, stranger); l.Serves != "" {
+	if l.Serves, _ = serves(ctx, patience, l.Address, stranger); l.Serves != "" {
 		l.Strangers = true
 		return
 	}
-	l.Serves, l.Error = serves(ctx, l.Address, security)
+	l.Serves, l.Error = serves(ctx, patience, l.Address, security)
 }
 
 // serves is the option of the listener of a gateway that answers at an address, or
 // why none does. A method of the public surface tells them apart: all others refuse
 // it and say what they are.
-func serves(ctx context.Context, address string, security *tls.Config) (option, failure string) {
+func serves(ctx context.Context, patience time.Duration, address string, security *tls.Config) (option, failure string) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	conn, err := rpc.Dial([]string{address}, rpc.DialOptions{FailFast: true, TLS: security})

@@ -16,9 +16,9 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// patience is how long each of those who are asked has to answer. A gateway takes
-// a second to find out that a replica is gone.
-const patience = 3 * time.Second
+// Patience is the default time that each gateway, etcd member and listener has to
+// answer. A gateway takes a second to notice that a replica has exited.
+const Patience = 3 * time.Second
 
 // Gateways are the addresses of gateways to look at: of --listen, and, if given, of
 // their listeners for agents and for services. Where the last two are not given, they
@@ -28,13 +28,17 @@ type Gateways struct {
 }
 
 // Look asks the gateways, etcd where config names it, and those who serve with TLS
-// where config has any. The error says that the configuration cannot be used.
-func Look(ctx context.Context, gateways Gateways, config process.Common) (Facts, error) {
+// where config has any. Each has the given time to answer. The error says that the
+// configuration cannot be used.
+func Look(ctx context.Context, gateways Gateways, config process.Common, patience time.Duration) (Facts, error) {
 	_, security, err := config.TLS()
 	if err != nil {
 		return Facts{}, err
 	}
-	var f Facts
+	if gateways.Public, err = client.Addresses(gateways.Public, security); err != nil {
+		return Facts{}, err
+	}
+	f := Facts{patience: patience}
 	if err := f.askGateways(ctx, gateways.Public, security); err != nil {
 		return Facts{}, err
 	}
@@ -44,7 +48,7 @@ func Look(ctx context.Context, gateways Gateways, config process.Common) (Facts,
 		if err != nil {
 			return Facts{}, err
 		}
-		health := s.Inspect(ctx, patience)
+		health := s.Inspect(ctx, f.patience)
 		f.Etcd = &health
 		s.Close() // whatever it says, all has been asked
 	}
@@ -74,7 +78,7 @@ func (f *Facts) askGateways(ctx context.Context, addresses []string, security *t
 
 func (f *Facts) askGateway(ctx context.Context, address string, c *client.Client) {
 	g := Gateway{Address: address, Asked: time.Now()}
-	limited, cancel := context.WithTimeout(ctx, patience)
+	limited, cancel := context.WithTimeout(ctx, f.patience)
 	leaders, err := c.Leaders(limited)
 	cancel()
 	g.Told = time.Now()
@@ -89,14 +93,14 @@ func (f *Facts) askGateway(ctx context.Context, address string, c *client.Client
 		return
 	}
 	f.Answered, f.Services = true, leaders.GetServices()
-	limited, cancel = context.WithTimeout(ctx, patience)
+	limited, cancel = context.WithTimeout(ctx, f.patience)
 	defer cancel()
 	found, err := c.Findings(limited)
 	if err != nil {
 		f.FindingsError = said(err)
 	}
 	f.Findings = found.GetFindings()
-	limited, cancel = context.WithTimeout(ctx, patience)
+	limited, cancel = context.WithTimeout(ctx, f.patience)
 	defer cancel()
 	_, err = c.Pending(limited)
 	switch {
@@ -117,7 +121,7 @@ func (f *Facts) askCertificates(ctx context.Context, addresses []string, securit
 		}
 	}
 	addresses = distinct(addresses)
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, f.patience)
 	defer cancel()
 	f.Certificates = make([]Certificate, len(addresses))
 	var wait sync.WaitGroup

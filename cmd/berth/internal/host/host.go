@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/resource"
 	"berth.dev/pkg/rpc"
+	"berth.dev/pkg/store"
 	"berth.dev/pkg/tracing"
 )
 
@@ -123,6 +125,34 @@ func (h *Host) Close(stopWorkers bool, within time.Duration) error {
 	}
 	h.traces.Close()
 	return errors.Join(all...)
+}
+
+// Reach returns the gateways of a running cluster as host:port, once one of them
+// and etcd have answered within the given time.
+func Reach(ctx context.Context, gateways, endpoints []string, within time.Duration) ([]string, error) {
+	addresses, err := client.Addresses(gateways, nil)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	c, err := client.Dial(addresses)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	if _, err := c.Leaders(ctx); err != nil {
+		return nil, err
+	}
+	etcd, err := store.Dial(store.DialConfig{Endpoints: endpoints})
+	if err != nil {
+		return nil, err
+	}
+	defer etcd.Close()
+	if _, err := etcd.Client().Get(ctx, "berth"); err != nil {
+		return nil, fault.New(fault.Unavailable, fault.ReasonUnavailable, "no answer from etcd at %s within %v", strings.Join(endpoints, ","), within).Because(err)
+	}
+	return addresses, nil
 }
 
 // AwaitReady waits until n executors are READY: from then on what fits is

@@ -37,15 +37,17 @@ type Cluster interface {
 type flags struct {
 	nodes, limit, concurrency int
 	speedup                   float64
-	settle                    time.Duration
+	settle, timeout           time.Duration
 	report, prefix, cluster   string
 	gateway, etcd             []string
 	agentsGateway             []string
 }
 
 const (
-	readyTimeout = 5 * time.Minute
-	stopTimeout  = 30 * time.Second
+	// answerTimeout bounds how long a running cluster may take to answer at first.
+	answerTimeout = 10 * time.Second
+	readyTimeout  = 5 * time.Minute
+	stopTimeout   = 30 * time.Second
 )
 
 const help = `Replay a trace of real batches against a real Berth and prove that it kept its
@@ -86,9 +88,10 @@ func Command(start func(ctx context.Context) (Cluster, error)) *cobra.Command {
 	set.Float64Var(&f.speedup, "speedup", 0, "seconds of the trace that pass in one; 0 is as fast as it goes")
 	set.IntVar(&f.concurrency, "concurrency", 64, "calls under way at once")
 	set.DurationVar(&f.settle, "settle", 10*time.Second, "how long nothing must change until what waits is taken to wait")
+	set.DurationVar(&f.timeout, "timeout", answerTimeout, "how long a gateway and etcd of a running cluster may take to answer")
 	set.StringVar(&f.report, "report", "", "file to write the summary to, as JSON")
 	set.StringVar(&f.prefix, "prefix", "", "what the name of every job begins with")
-	set.StringSliceVar(&f.gateway, "gateway", nil, "gateways of a running cluster, host:port")
+	set.StringSliceVar(&f.gateway, "gateway", nil, "gateways of a running cluster, host:port or http:// URLs of them")
 	set.StringSliceVar(&f.agentsGateway, "agents-gateway", nil, "the --agents-listen of those gateways, host:port: executors register there")
 	set.StringSliceVar(&f.etcd, "etcd-endpoints", nil, "etcd endpoints of that cluster, host:port")
 	set.StringVar(&f.cluster, "cluster", "default", "name of the cluster, and of its prefix in etcd")
@@ -105,6 +108,8 @@ func (f *flags) check() error {
 		return fault.BadField(fault.ReasonInvalid, "--speedup", "cannot be negative")
 	case f.concurrency < 1:
 		return fault.BadField(fault.ReasonInvalid, "--concurrency", "has to be at least 1")
+	case f.timeout <= 0:
+		return fault.BadField(fault.ReasonInvalid, "--timeout", "must be longer than 0, got %v", f.timeout)
 	case (len(f.gateway) == 0) != (len(f.etcd) == 0):
 		return fault.BadField(fault.ReasonInvalid, "--etcd-endpoints", "has to be given with --gateway, and the other way round")
 	case (len(f.gateway) == 0) != (len(f.agentsGateway) == 0):
@@ -127,7 +132,11 @@ func (f *flags) run(ctx context.Context, dir string, start func(context.Context)
 	}
 	plan := NewPlan(instances, f.prefix, f.limit)
 	gateways, agentsGateways, endpoints := f.gateway, f.agentsGateway, f.etcd
-	if len(gateways) == 0 {
+	if len(gateways) > 0 {
+		if gateways, err = host.Reach(ctx, gateways, endpoints, f.timeout); err != nil {
+			return err
+		}
+	} else {
 		c, err := start(ctx)
 		if err != nil {
 			return err

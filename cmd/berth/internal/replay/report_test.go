@@ -99,7 +99,29 @@ func TestBar(t *testing.T) {
 	b.show(Progress{}, now)
 	b.show(p, now)
 	b.end()
+	want = "[####....]  50%  0 violations  3 granted  1 waiting  7 running"
 	if !strings.HasSuffix(drawn.String(), "\r\x1b[K"+want+"\n") || strings.Count(drawn.String(), "\n") != 1 {
 		t.Errorf("%q", drawn.String())
+	}
+}
+
+// A line of the bar on a terminal of 80 columns never wraps: a wrapped line is
+// not drawn over.
+func TestTheBarFitsATerminalOf80Columns(t *testing.T) {
+	for _, p := range []Progress{
+		{Done: 1, Actions: 2},
+		{Done: 999_999, Actions: 999_999, Granted: 999_999, Waiting: 999_999, Cancelled: 999_999, Running: 999_999},
+		{Actions: 1 << 40, Granted: 1 << 40, Waiting: 1 << 40, Running: 1 << 40, Violations: 1 << 40},
+	} {
+		var out strings.Builder
+		b := &bar{out: &out, terminal: true}
+		b.show(p, time.Now())
+		line := strings.TrimPrefix(out.String(), "\r\x1b[K")
+		if len(line) >= 80 || !strings.Contains(line, "violations") {
+			t.Errorf("%d columns: %q", len(line), line)
+		}
+		if p.Violations == 0 && !strings.HasSuffix(line, " running") {
+			t.Errorf("cut off: %q", line)
+		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
+	"time"
 
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/store"
@@ -13,13 +15,22 @@ import (
 
 // Backup writes all that etcd holds to a file, whole or not at all, and answers
 // its size in bytes. It refuses to overwrite one. The copy is of one revision;
-// etcd goes on meanwhile.
-func Backup(ctx context.Context, s *store.Etcd, file string) (size int64, err error) {
+// etcd goes on meanwhile. It fails with Unavailable once etcd has sent nothing
+// for the given time.
+func Backup(ctx context.Context, s *store.Etcd, file string, silence time.Duration) (size int64, err error) {
 	if _, err := os.Lstat(file); err == nil {
 		return 0, fault.New(fault.Precondition, fault.ReasonInvalid, "%s is there already", file)
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	silent := fault.New(fault.Unavailable, fault.ReasonUnavailable, "no answer from etcd at %s within %v", strings.Join(s.Client().Endpoints(), ","), silence)
+	timer := time.AfterFunc(silence, func() { cancel(silent) })
+	defer timer.Stop()
 	snapshot, err := s.Client().Snapshot(ctx)
 	if err != nil {
+		if errors.Is(context.Cause(ctx), silent) {
+			return 0, silent
+		}
 		return 0, fault.New(fault.Unavailable, fault.ReasonUnavailable, "etcd gives no snapshot: %v", err)
 	}
 	defer snapshot.Close()
@@ -28,7 +39,11 @@ func Backup(ctx context.Context, s *store.Etcd, file string) (size int64, err er
 		return 0, cannot(err, "%s cannot be written", file)
 	}
 	defer os.Remove(part.Name())
-	size, err = io.Copy(part, snapshot)
+	size, err = io.Copy(part, &heard{snapshot, timer, silence})
+	if err != nil && errors.Is(context.Cause(ctx), silent) {
+		part.Close()
+		return 0, silent
+	}
 	if err == nil {
 		err = part.Sync()
 	}
@@ -39,6 +54,21 @@ func Backup(ctx context.Context, s *store.Etcd, file string) (size int64, err er
 		return 0, cannot(err, "%s cannot be written", file)
 	}
 	return size, nil
+}
+
+// heard restarts a timer whenever something is read.
+type heard struct {
+	io.Reader
+	timer   *time.Timer
+	silence time.Duration
+}
+
+func (h *heard) Read(p []byte) (int, error) {
+	n, err := h.Reader.Read(p)
+	if n > 0 {
+		h.timer.Reset(h.silence)
+	}
+	return n, err
 }
 
 // cannot is an error of the host: a file that is not there, a disk that is full.
