@@ -3,11 +3,21 @@ package process
 import (
 	"os"
 	"runtime"
+	"runtime/debug"
 )
 
 // heapFloor is how much garbage a process may gather at least before it looks
 // for some.
 const heapFloor = 64 << 20
+
+// LimitHeap makes a process collect garbage more often once its memory reaches a
+// limit in bytes, in place of letting the heap double. An environment that sets
+// GOGC or GOMEMLIMIT decides otherwise.
+func LimitHeap(limit int64) {
+	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(limit)
+	}
+}
 
 // floor is never touched, so that it takes addresses and no memory.
 var floor []byte

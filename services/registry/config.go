@@ -17,7 +17,10 @@ type Config struct {
 	Debounce        time.Duration `mapstructure:"debounce" usage:"how long changes of the inventory are gathered before what did not fit is tried again, 1ms to 10s"`
 	RetryEvery      time.Duration `mapstructure:"retry-every" usage:"how often what did not fit is tried again without any change, 10ms to 10m"`
 	MinDelay        time.Duration `mapstructure:"min-delay" usage:"least time between two tries, 1ms to 1s"`
-	PassThrough     bool          `mapstructure:"pass-through-reservation-scheduling" usage:"batches of requests that do not say are strict; false is the legacy mode, in which what fits starts"`
+	// MaxEnded is queue.Config's. It is no option: only berth dev bounds what is
+	// kept by count, because ten minutes are promised to everybody else.
+	MaxEnded    int  `mapstructure:"-"`
+	PassThrough bool `mapstructure:"pass-through-reservation-scheduling" usage:"batches of requests that do not say are strict; false is the legacy mode, in which what fits starts"`
 }
 
 // The names of what makes the registry ready.
@@ -46,6 +49,7 @@ func (c Config) queue() (queue.Config, error) {
 	config := queue.Config{
 		Order: order, Debounce: c.Debounce, RetryEvery: c.RetryEvery, MinDelay: c.MinDelay,
 		ReadinessGrace: c.ReadinessGrace, BestEffort: !c.PassThrough,
+		MaxEnded: c.MaxEnded,
 	}
 	switch c.Readiness {
 	case readinessAuto:

@@ -198,6 +198,10 @@ type Config struct {
 	// KeepEnded is how long ended versions are kept; model.KeepTerminal, which is
 	// what callers count on. Simulators shorten it, so that names come again.
 	KeepEnded time.Duration
+	// MaxEnded, when given, is how many ended versions are kept at most: the oldest
+	// are forgotten before KeepEnded, except while a version that came of them is
+	// kept. Without it only time bounds them.
+	MaxEnded int
 }
 
 func (c Config) withDefaults() Config {

@@ -33,6 +33,7 @@ type Core struct {
 	// stage and uid: the stage's record tells which.
 	spent     map[model.Key]map[string]*version
 	deadlines *tree[deadline]         // of what expires or is forgotten
+	ended     *tree[deadline]         // those of them that are forgotten
 	unsettled map[string]*version     // whose records call for a change
 	unnoted   map[string]*version     // whose record is to say that they are ACTIVE
 	states    [model.Replaced + 1]int // records by stored state
@@ -90,6 +91,7 @@ func New(config Config) *Core {
 		names:     map[uint32]string{},
 		spent:     map[model.Key]map[string]*version{},
 		deadlines: newTree(deadline.compare),
+		ended:     newTree(deadline.compare),
 		unsettled: map[string]*version{},
 		unnoted:   map[string]*version{},
 		pendingOf: map[model.Ref]int{},
@@ -149,7 +151,7 @@ func (c *Core) NextDeadline() time.Time {
 	if c.term == 0 {
 		return time.Time{}
 	}
-	if len(c.unsettled) > 0 {
+	if len(c.unsettled) > 0 || c.tooManyEnded() {
 		return c.now
 	}
 	next := earliest(earliest(earliest(c.wakeAt, c.retryAt), c.readyAt()), c.noteAt)

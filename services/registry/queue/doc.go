@@ -153,7 +153,8 @@
 // Whatever ends a QUEUED version compares that its task header is absent.
 // ACTIVE becomes COMPLETED, and CANCELLING CANCELLED, when the header says that
 // all workers have ended and no chunk of the lease is left; CANCELLING also when
-// its header is gone. Ended versions are kept for Config.KeepEnded; with a
+// its header is gone. Ended versions are kept for Config.KeepEnded, and
+// at most Config.MaxEnded of them where that is given; with a
 // job's last record go the records of its stages. queueTimeout counts from
 // createdAt and only while no lease is held; a requeue's or a round's wait begins
 // anew. A target size lower than the stage's latest cancels (TARGET_LOWERED) what

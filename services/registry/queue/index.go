@@ -223,19 +223,39 @@ func (c *Core) enterIndexes(v *version) {
 		v.leased = v.r
 		c.leased.insert(v.r)
 	}
-	if at := c.dueAt(v); !at.Equal(v.deadline) {
-		if !v.deadline.IsZero() {
-			c.deadlines.delete(deadline{v.deadline, v.uid})
-		}
-		if v.deadline = at; !at.IsZero() {
-			c.deadlines.insert(deadline{at, v.uid})
-		}
-	}
+	c.schedule(v)
 	if v.handedOver() && !v.goesOn() {
 		c.unnoted[v.uid] = v
 	}
 	c.enterSpent(v)
 	c.judge(v)
+}
+
+// schedule keeps the indexes of what expires or is forgotten.
+func (c *Core) schedule(v *version) {
+	at := c.dueAt(v)
+	forgotten := !at.IsZero() && v.r.State.Terminal()
+	if at.Equal(v.deadline) && forgotten == v.forgotten {
+		return
+	}
+	if before := (deadline{v.deadline, v.uid}); !v.deadline.IsZero() {
+		c.deadlines.delete(before)
+		if v.forgotten {
+			c.ended.delete(before)
+		}
+	}
+	v.deadline, v.forgotten = at, forgotten
+	if after := (deadline{at, v.uid}); !at.IsZero() {
+		c.deadlines.insert(after)
+		if forgotten {
+			c.ended.insert(after)
+		}
+	}
+}
+
+// tooManyEnded reports whether more ended versions are kept than may be.
+func (c *Core) tooManyEnded() bool {
+	return c.config.MaxEnded > 0 && c.ended.len() > c.config.MaxEnded
 }
 
 // judge keeps the index of what calls for a change.

@@ -33,6 +33,11 @@ func (c *Core) settle() {
 		c.subject = v.r.Ref()
 		c.overdue(v)
 	}
+	for ; budget > 0 && c.tooManyEnded(); budget-- {
+		v := c.versions[c.ended.at(0).uid]
+		c.subject = v.r.Ref()
+		c.overdue(v)
+	}
 	c.subject = model.Ref{}
 }
 

@@ -45,6 +45,8 @@ type version struct {
 	queued   *model.Reservation
 	leased   *model.Reservation
 	deadline time.Time
+	// forgotten says that it is to be forgotten then, and not to expire.
+	forgotten bool
 }
 
 // group is one strict queue.

@@ -34,7 +34,25 @@ type Config struct {
 	LogFormat, LogLevel string
 	// Tracing of all parts; none unless given.
 	Tracing tracing.Config
+	// Bounded keeps less of the past, so that memory depends on what is there and
+	// not on how much there has been: see the constants.
+	Bounded bool
 }
+
+// What a bounded cluster keeps of the past.
+const (
+	// maxEnded is how many versions of reservations that have ended are kept, for
+	// ten minutes at most. One of a few workers takes some 10 KiB in all parts.
+	maxEnded = 10_000
+	// maxEventBytes bounds the job events in etcd.
+	maxEventBytes = 32 << 20
+	// history is how long etcd keeps revisions. Nothing here reads older ones:
+	// streams of events are resumed from what is kept.
+	history = "1m"
+	// raftEntries bounds the log that etcd keeps in memory for members that fall
+	// behind; there are none.
+	raftEntries = 1000
+)
 
 // Cluster is a running Berth.
 type Cluster struct {
@@ -73,8 +91,12 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 			return nil, err
 		}
 	}
+	member := embedded.Alone()
+	if config.Bounded {
+		member.History, member.RaftEntries = history, raftEntries
+	}
 	var err error
-	if c.etcd, err = embedded.Start(ctx, dir); err != nil {
+	if c.etcd, err = embedded.StartMember(ctx, dir, member); err != nil {
 		c.cleanup()
 		return nil, err
 	}
@@ -89,10 +111,14 @@ func (c *Cluster) start(config Config) error {
 	service := process.ServiceDefaults(0, 0)
 	service.Listen, service.Etcd, service.Gateways, service.LogFormat, service.LogLevel = "127.0.0.1:0", []string{c.etcd.Endpoint()}, []string{config.InternalListen}, config.LogFormat, config.LogLevel
 	service.HTTPListen, service.Tracing = "127.0.0.1:0", config.Tracing
+	ended := 0
+	if config.Bounded {
+		service.EventMaxBytes, ended = maxEventBytes, maxEnded
+	}
 	replicas := map[string]func(context.Context, func(process.Addresses)) error{
 		"registry": func(ctx context.Context, told func(process.Addresses)) error {
 			config := registry.Defaults()
-			config.Service = service
+			config.Service, config.MaxEnded = service, ended
 			return registry.Run(ctx, config, told)
 		},
 		"executor-state": func(ctx context.Context, told func(process.Addresses)) error {

@@ -39,7 +39,13 @@ type Config struct {
 	Tracing tracing.Config `mapstructure:",squash"`
 }
 
-const stopTimeout = 20 * time.Second
+const (
+	stopTimeout = 20 * time.Second
+	// heapLimit is what Go may take before garbage is collected more often: the
+	// services, etcd and the executors share it. It is a soft limit:
+	// what is in use may take more.
+	heapLimit = 512 << 20
+)
 
 // Command is `berth dev`.
 func Command() *cobra.Command {
@@ -70,8 +76,10 @@ func run(ctx context.Context, config Config, out io.Writer) (err error) {
 	if config.Executors == 0 && config.Agents == 0 {
 		config.Executors = 4
 	}
+	process.LimitHeap(heapLimit)
 	c, err := cluster.Start(ctx, cluster.Config{
-		DataDir: config.DataDir, Listen: config.Listen, AgentsListen: config.AgentsListen, InternalListen: config.InternalListen, LogFormat: config.LogFormat, LogLevel: config.LogLevel, Tracing: config.Tracing,
+		DataDir: config.DataDir, Listen: config.Listen, AgentsListen: config.AgentsListen, InternalListen: config.InternalListen,
+		LogFormat: config.LogFormat, LogLevel: config.LogLevel, Tracing: config.Tracing, Bounded: true,
 	})
 	if err != nil {
 		return err

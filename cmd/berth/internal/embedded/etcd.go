@@ -50,13 +50,21 @@ type Member struct {
 	Joins bool
 	// Quota of the database, bytes; 8 GiB unless given.
 	Quota int64
+	// History is how long revisions are kept, such as 1m; two hours by default.
+	History string
+	// RaftEntries is how many entries of its log it keeps in memory, about; etcd's
+	// default when 0. Members that fall further behind are sent a snapshot.
+	RaftEntries uint64
+}
+
+// Alone is a member without others, at any port.
+func Alone() Member {
+	alone := "127.0.0.1:0"
+	return Member{Name: "berth", Listen: alone, PeerListen: alone, Members: []string{"berth=" + alone}}
 }
 
 // Start starts a server that keeps its data in dir and is alone, at any port.
-func Start(ctx context.Context, dir string) (*Etcd, error) {
-	alone := "127.0.0.1:0"
-	return StartMember(ctx, dir, Member{Name: "berth", Listen: alone, PeerListen: alone, Members: []string{"berth=" + alone}})
-}
+func Start(ctx context.Context, dir string) (*Etcd, error) { return StartMember(ctx, dir, Alone()) }
 
 // StartMember starts one of several servers; it keeps its data in dir. It waits
 // for the others: until most of them run, none is ready.
@@ -74,7 +82,10 @@ func StartMember(ctx context.Context, dir string, m Member) (*Etcd, error) {
 	config.AdvertisePeerUrls = []url.URL{{Scheme: "http", Host: reached}}
 	config.ListenClientUrls, config.AdvertiseClientUrls = clients, clients
 	config.InitialCluster = strings.ReplaceAll(strings.Join(m.Members, ","), "=", "=http://")
-	config.AutoCompactionMode, config.AutoCompactionRetention = embed.CompactorModePeriodic, historyKept
+	config.AutoCompactionMode, config.AutoCompactionRetention = embed.CompactorModePeriodic, cmp.Or(m.History, historyKept)
+	if m.RaftEntries > 0 {
+		config.SnapshotCount, config.SnapshotCatchUpEntries = m.RaftEntries, m.RaftEntries/10
+	}
 	config.QuotaBackendBytes = cmp.Or(m.Quota, quotaBytes)
 	if m.Joins {
 		config.ClusterState = embed.ClusterStateFlagExisting
