@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -92,10 +93,18 @@ func Load(flags *pflag.FlagSet, file string, config any) error {
 		}
 	}
 	if err := v.UnmarshalExact(config); err != nil {
+		if at := decoded.FindStringSubmatch(err.Error()); at != nil && flags.Lookup(at[1]) != nil {
+			if wanted := wantedOf[flags.Lookup(at[1]).Value.Type()]; wanted != "" {
+				return badConfig(nil, "%s must be %s: look at %s and the configuration file", at[1], wanted, envName(at[1])).Because(err)
+			}
+		}
 		return badConfig(nil, "an option has a value of the wrong type: %v", err)
 	}
 	return nil
 }
+
+// decoded is how the decoder names the option whose value it cannot use.
+var decoded = regexp.MustCompile(`'([a-z-]+)' `)
 
 // unknownKeys are the keys of the file that no option has.
 func unknownKeys(v *viper.Viper, flags *pflag.FlagSet) []string {
@@ -109,7 +118,7 @@ func unknownKeys(v *viper.Viper, flags *pflag.FlagSet) []string {
 	return unknown
 }
 
-func badConfig(cause error, format string, args ...any) error {
+func badConfig(cause error, format string, args ...any) *fault.Error {
 	f := fault.New(fault.Invalid, fault.ReasonInvalid, format, args...)
 	if cause != nil {
 		return f.Because(cause)

@@ -135,3 +135,23 @@ func TestReplicaIDsDiffer(t *testing.T) {
 		t.Error("the configured id is not used")
 	}
 }
+
+// A value of the wrong type is refused with the name of its option and with what
+// it must be, whether a flag, the environment or the file gives it.
+func TestAValueOfTheWrongTypeSaysWhatItMustBe(t *testing.T) {
+	refused := func(want string, err error) {
+		t.Helper()
+		if f := fault.Of(err); f == nil || f.Kind != fault.Invalid || !strings.HasPrefix(f.Message, want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	_, err := run(t, "", "--ttl", "soon")
+	refused(`--ttl must be a duration such as 90s, 10m or 1h30m, got "soon"`, err)
+	_, err = run(t, "", "--workers", "many")
+	refused(`--workers must be a whole number, got "many"`, err)
+	_, err = run(t, "workers: many\n")
+	refused("workers must be a whole number: look at BERTH_WORKERS and the configuration file", err)
+	t.Setenv("BERTH_TTL", "soon")
+	_, err = run(t, "")
+	refused("ttl must be a duration such as 90s, 10m or 1h30m: look at BERTH_TTL", err)
+}

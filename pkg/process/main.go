@@ -49,17 +49,19 @@ func FlagError(err error) error {
 		return err
 	}
 	flag := invalid.GetFlag()
-	wanted := map[string]string{
-		"duration": "a duration such as 90s, 10m or 1h30m",
-		"bool":     "true or false",
-		"int":      "a whole number", "int64": "a whole number", "uint64": "a whole number of 0 or more",
-		"float64": "a number",
-		"time":    "a time such as 2026-01-02T15:04:05Z",
-	}[flag.Value.Type()]
-	if wanted == "" {
-		return err
+	if wanted := wantedOf[flag.Value.Type()]; wanted != "" {
+		return fmt.Errorf("--%s must be %s, got %q", flag.Name, wanted, invalid.GetValue())
 	}
-	return fmt.Errorf("--%s must be %s, got %q", flag.Name, wanted, invalid.GetValue())
+	return err
+}
+
+// wantedOf says what the value of a flag of a type must be.
+var wantedOf = map[string]string{
+	"duration": "a duration such as 90s, 10m or 1h30m",
+	"bool":     "true or false",
+	"int":      "a whole number", "int64": "a whole number", "uint64": "a whole number of 0 or more",
+	"float64": "a number",
+	"time":    "a time such as 2026-01-02T15:04:05Z", "stringToString": "name=value[,name=value…]",
 }
 
 // Main runs a command as the process and never returns. SIGTERM and SIGINT end

@@ -66,6 +66,9 @@ func (a *app) read(path string) ([]jobfile.Document, error) {
 		return nil, fault.New(fault.Invalid, "", "cannot read the job file: %v", err)
 	}
 	defer file.Close()
+	if info, err := file.Stat(); err == nil && info.IsDir() {
+		return nil, fault.New(fault.Invalid, "", "the job file %s is a directory: name a file in it", path)
+	}
 	return jobfile.Parse(path, file)
 }
 

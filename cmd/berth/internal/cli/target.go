@@ -33,7 +33,7 @@ func seatList(cmd *cobra.Command, list []string) ([]*berthv1.Seat, error) {
 		i, err := strconv.ParseInt(index, 10, 32)
 		n, err2 := strconv.ParseInt(number, 10, 32)
 		if errors.Join(err, err2) != nil {
-			return nil, badUsage(cmd, "--workers %q is not INDEX.NUMBER", text)
+			return nil, badUsage(cmd, "--workers %q is not INDEX.NUMBER, such as 2.1", text)
 		}
 		seats = append(seats, &berthv1.Seat{Index: int32(i), Number: int32(n)})
 	}
