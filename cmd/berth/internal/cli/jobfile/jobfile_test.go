@@ -1,6 +1,7 @@
 package jobfile
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -284,5 +285,18 @@ func TestParseRefuses(t *testing.T) {
 	}
 	if _, err := Parse("f", strings.NewReader("job: [a\n")); fault.Of(err).Kind != fault.Invalid {
 		t.Errorf("broken YAML: %v", err)
+	}
+}
+
+// A mapping of very many keys is read in a time that grows with it and not with
+// its square.
+func TestAMappingOfManyKeysIsReadAtOnce(t *testing.T) {
+	var file strings.Builder
+	file.WriteString("job: a\nstage: b\nlabels:\n")
+	for i := range 100_000 {
+		fmt.Fprintf(&file, "  k%d: v\n", i)
+	}
+	if d, err := Parse("f", strings.NewReader(file.String())); err != nil || len(d[0].Reservation.Labels) != 100_000 {
+		t.Errorf("%v", err)
 	}
 }

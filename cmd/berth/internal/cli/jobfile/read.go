@@ -228,6 +228,7 @@ func (r *reader) pairs(node *yaml.Node, path string) ([]pair, error) {
 		return nil, r.refuse(node, path, "must be a mapping of keys to values")
 	}
 	var own, merged []pair
+	known := make(map[string]bool, len(node.Content)/2)
 	for i := 0; i < len(node.Content); i += 2 {
 		key, value := node.Content[i], node.Content[i+1]
 		if key.ShortTag() == "!!merge" {
@@ -238,13 +239,15 @@ func (r *reader) pairs(node *yaml.Node, path string) ([]pair, error) {
 			merged = append(merged, more...)
 			continue
 		}
-		if has(own, key.Value) {
+		if known[key.Value] {
 			return nil, r.refuse(key, join(path, key.Value), "is given twice")
 		}
+		known[key.Value] = true
 		own = append(own, pair{key, value})
 	}
 	for _, m := range merged {
-		if !has(own, m.key.Value) {
+		if !known[m.key.Value] {
+			known[m.key.Value] = true
 			own = append(own, m)
 		}
 	}
@@ -288,10 +291,6 @@ func (r *reader) refuse(node *yaml.Node, path, format string, args ...any) *faul
 	f := invalid(place, "%s %s", path, problem)
 	f.Fields = []fault.Field{{Name: path, Problem: problem}}
 	return f
-}
-
-func has(pairs []pair, key string) bool {
-	return slices.ContainsFunc(pairs, func(p pair) bool { return p.key.Value == key })
 }
 
 func isNull(node *yaml.Node) bool { return node.Kind == yaml.ScalarNode && node.ShortTag() == "!!null" }
