@@ -34,11 +34,11 @@ type flags struct {
 
 const help = `Measure a Berth: named workloads, each beside a baseline from the same run.
 
-Unless --gateway, --agents-gateway and --etcd-endpoints name a running cluster, each workload gets
-a Berth of its own on this machine, removed at the end: etcd with fsync on, the
-services, a gateway and simulated executors, each a process of its own. In a
-running one, only those workloads run that ask for little; what they asked for
-is cancelled at the end, and their executors become LOST.
+Unless --gateway, --agents-gateway and --etcd-endpoints name a running cluster,
+each workload gets a Berth of its own on this machine, removed at the end: etcd
+with fsync on, the services, a gateway and simulated executors, each a process
+of its own. In a running one, only those workloads run that ask for little; what
+they asked for is cancelled at the end, and their executors become LOST.
 
 Every revision of etcd that a workload has written is audited. Exit code 0 says
 that no promise was broken. A target that was missed fails nothing.`

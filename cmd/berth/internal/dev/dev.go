@@ -155,6 +155,7 @@ func introduce(out io.Writer, c *cluster.Cluster, config Config) {
 	fmt.Fprintf(out, `Berth is up: %s with %s each.
 
   REST and gRPC   http://%s        (etcd: %s)
+  more agents     berth agent --gateways %s
 
 Try, in another terminal:
 
@@ -165,7 +166,7 @@ Try, in another terminal:
   berth cancel hello
 
 Ctrl-C ends it.
-`, count(config.Executors+config.Agents, "executor"), count(config.Slots, "slot"), c.Gateway(), c.Etcd()[0])
+`, count(config.Executors+config.Agents, "executor"), count(config.Slots, "slot"), c.Gateway(), c.Etcd()[0], c.AgentsGateway())
 }
 
 func count(n int, noun string) string {

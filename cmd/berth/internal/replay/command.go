@@ -62,10 +62,10 @@ before the start: they are batch "0". A batch is cancelled when the last of its
 instances is deleted; single workers of it are not, so it keeps its executors
 longer than in the trace. Its workers run until then.
 
-Unless --gateway, --agents-gateway and --etcd-endpoints name a running cluster, one is started in
-this process, and removed at the end. In a running one, what was asked for is
-cancelled at the end; choose another --prefix to replay into it again within ten
-minutes, because worker numbers are remembered so long.
+Unless --gateway, --agents-gateway and --etcd-endpoints name a running cluster,
+one is started in this process, and removed at the end. In a running one, what
+was asked for is cancelled at the end; choose another --prefix to replay into it
+again within ten minutes, because worker numbers are remembered so long.
 
 Meanwhile every revision of etcd is audited: used <= capacity, all or none, no
 worker twice, order. A violation makes the command fail.`
