@@ -12,13 +12,20 @@ import (
 type Config struct {
 	process.Service `mapstructure:",squash"`
 	LostRetention   time.Duration `mapstructure:"lost-retention" usage:"how long the record of an executor that is LOST is kept once no lease or task names it, 1m to 8760h"`
+	MaxExecutors    int           `mapstructure:"max-executors" usage:"most executors that may be known, those that are LOST included until they are forgotten, 1 to 1000000; a known one may always register again"`
+	MaxNewExecutors int           `mapstructure:"max-new-executors" usage:"most executors with a new ID that may register within a minute, 1 to 1000000"`
+	MaxCatalog      int           `mapstructure:"max-catalog" usage:"most SKUs that may be recorded, and most pools, 1 to 100000"`
 }
 
 // Defaults of an executor-state replica.
 func Defaults() Config {
+	core := inventory.DefaultConfig()
 	return Config{
-		Service:       process.ServiceDefaults(7102, 7182),
-		LostRetention: inventory.DefaultConfig().LostRetention,
+		Service:         process.ServiceDefaults(7102, 7182),
+		LostRetention:   core.LostRetention,
+		MaxExecutors:    core.MaxExecutors,
+		MaxNewExecutors: core.MaxNewExecutors,
+		MaxCatalog:      core.MaxCatalog,
 	}
 }
 
@@ -35,6 +42,19 @@ func (c Config) inventory() (inventory.Config, error) {
 	if c.LostRetention < leastRetention || c.LostRetention > mostRetention {
 		return config, fault.BadField(fault.ReasonInvalid, "lost-retention", "%v is not within %v and %v", c.LostRetention, leastRetention, mostRetention)
 	}
+	for _, bound := range []struct {
+		name        string
+		value, most int
+	}{
+		{"max-executors", c.MaxExecutors, 1_000_000},
+		{"max-new-executors", c.MaxNewExecutors, 1_000_000},
+		{"max-catalog", c.MaxCatalog, 100_000},
+	} {
+		if bound.value < 1 || bound.value > bound.most {
+			return config, fault.BadField(fault.ReasonInvalid, bound.name, "must be between 1 and %d, got %d", bound.most, bound.value)
+		}
+	}
 	config.LostRetention = c.LostRetention
+	config.MaxExecutors, config.MaxNewExecutors, config.MaxCatalog = c.MaxExecutors, c.MaxNewExecutors, c.MaxCatalog
 	return config, nil
 }

@@ -20,7 +20,10 @@ func TestDefaultsAreThoseOfTheInventory(t *testing.T) {
 func TestOptionsReachTheInventory(t *testing.T) {
 	c := Defaults()
 	c.LostRetention = time.Hour
-	if config, err := c.inventory(); err != nil || config.LostRetention != time.Hour {
+	c.MaxExecutors, c.MaxNewExecutors, c.MaxCatalog = 7, 8, 9
+	want := inventory.DefaultConfig()
+	want.LostRetention, want.MaxExecutors, want.MaxNewExecutors, want.MaxCatalog = time.Hour, 7, 8, 9
+	if config, err := c.inventory(); err != nil || config != want {
 		t.Errorf("%+v, %v", config, err)
 	}
 }
@@ -33,6 +36,24 @@ func TestBadOptionsAreRefusedByName(t *testing.T) {
 		var f *fault.Error
 		if !errors.As(err, &f) || f.Kind != fault.Invalid || f.Fields[0].Name != "lost-retention" || !strings.Contains(f.Message, retention.String()) {
 			t.Errorf("%v: %v", retention, err)
+		}
+	}
+}
+
+func TestBadBoundsAreRefusedByName(t *testing.T) {
+	for name, of := range map[string]func(*Config) *int{
+		"max-executors":     func(c *Config) *int { return &c.MaxExecutors },
+		"max-new-executors": func(c *Config) *int { return &c.MaxNewExecutors },
+		"max-catalog":       func(c *Config) *int { return &c.MaxCatalog },
+	} {
+		for _, value := range []int{-1, 0, 1_000_001} {
+			c := Defaults()
+			*of(&c) = value
+			_, err := c.inventory()
+			var f *fault.Error
+			if !errors.As(err, &f) || f.Kind != fault.Invalid || f.Fields[0].Name != name {
+				t.Errorf("%s %d: %v", name, value, err)
+			}
 		}
 	}
 }

@@ -488,7 +488,10 @@ type DisableExecutorsAnswer struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	RequestId string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// Executors counts those that it holds for now.
-	Executors     int32 `protobuf:"varint,2,opt,name=executors,proto3" json:"executors,omitempty"`
+	Executors int32 `protobuf:"varint,2,opt,name=executors,proto3" json:"executors,omitempty"`
+	// Unknown are the selected IDs of which no executor is registered, in order, at
+	// most as many as the selector has. The request holds for them once they register.
+	Unknown       []string `protobuf:"bytes,3,rep,name=unknown,proto3" json:"unknown,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -535,6 +538,13 @@ func (x *DisableExecutorsAnswer) GetExecutors() int32 {
 		return x.Executors
 	}
 	return 0
+}
+
+func (x *DisableExecutorsAnswer) GetUnknown() []string {
+	if x != nil {
+		return x.Unknown
+	}
+	return nil
 }
 
 type EnableExecutorsRequest struct {
@@ -2393,11 +2403,12 @@ const file_berth_v1_executor_proto_rawDesc = "" +
 	"\bselector\x18\x02 \x01(\v2\x1a.berth.v1.ExecutorSelectorR\bselector\x12;\n" +
 	"\vexpire_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"expireTime\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"U\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"o\n" +
 	"\x16DisableExecutorsAnswer\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x1c\n" +
-	"\texecutors\x18\x02 \x01(\x05R\texecutors\"\x9d\x01\n" +
+	"\texecutors\x18\x02 \x01(\x05R\texecutors\x12\x18\n" +
+	"\aunknown\x18\x03 \x03(\tR\aunknown\"\x9d\x01\n" +
 	"\x16EnableExecutorsRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12,\n" +

@@ -36,7 +36,7 @@ func (s *Executors) DisableExecutors(ctx context.Context, req *berthv1.DisableEx
 		return nil, err
 	}
 	disabled := value.(inventory.Disabled)
-	return &berthv1.DisableExecutorsAnswer{RequestId: disabled.RequestID, Executors: int32(disabled.Executors)}, nil
+	return &berthv1.DisableExecutorsAnswer{RequestId: disabled.RequestID, Executors: int32(disabled.Executors), Unknown: disabled.Unknown}, nil
 }
 
 // EnableExecutors implements berth.v1.Executors.

@@ -63,7 +63,7 @@ func (c *Core) claim(r Claim) (Claimed, error) {
 		return Claimed{}, err
 	}
 	d.IDs = c.pickIdle(r.SKU, r.Max)
-	if err := c.roomFor("max", len(d.IDs)); err != nil {
+	if err := c.roomFor("max", len(d.IDs), maxNames-reservedNames); err != nil {
 		return Claimed{}, err
 	}
 	if len(d.IDs) == 0 {

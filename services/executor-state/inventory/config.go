@@ -21,6 +21,12 @@ type Config struct {
 	// LostRetention is how long the record of an executor that is LOST is kept
 	// once nothing names it any more.
 	LostRetention time.Duration
+	// MaxExecutors bounds the executors that are known, MaxNewExecutors how many new
+	// ones are made known within a minute. An executor that is known may always
+	// register again.
+	MaxExecutors, MaxNewExecutors int
+	// MaxCatalog bounds the SKUs and the pools that are recorded, each for itself.
+	MaxCatalog int
 	// StepLimit is how many duties of one sort a step works off before it lets
 	// others in; at least 1.
 	StepLimit int
@@ -34,6 +40,11 @@ func DefaultConfig() Config {
 		HoldBackShare: 0.2,
 		HoldBackFrom:  3,
 		LostRetention: 24 * time.Hour,
-		StepLimit:     256,
+		// Half as many again as the largest fleet that is measured, with those that
+		// are LOST and not forgotten; such a fleet is made known in five minutes.
+		MaxExecutors:    150_000,
+		MaxNewExecutors: 20_000,
+		MaxCatalog:      1_000,
+		StepLimit:       256,
 	}
 }

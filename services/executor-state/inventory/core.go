@@ -34,6 +34,8 @@ type Core struct {
 	byID         ordered[*host]
 	holds        map[uint32]*hold
 	lastOrdinal  uint32
+	// newPaid is the time that new executors have used up: see admitNew.
+	newPaid time.Time
 	classes      map[string]*class
 	shapes       shapes
 	formByKey    map[string]*form

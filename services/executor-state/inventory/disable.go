@@ -14,11 +14,17 @@ import (
 const (
 	maxSelected = 1000
 	maxReason   = 1 << 10
-	// maxNames bounds the executors that requests hold for by id, each counted
-	// once for each request, and maxByKind those that go by attributes: that many
-	// fit into memory.
-	maxNames  = 200_000
-	maxByKind = 500
+	// maxNames bounds the registered executors that requests hold for by id, each
+	// counted once for each request, and maxByKind the requests that go by
+	// attributes: that many fit into memory. Requests to disable and claims leave
+	// reservedNames of it to drains, so that an operator can always drain; what
+	// enables adds no name, and is never refused for these bounds.
+	maxNames      = 200_000
+	reservedNames = maxNames / 10
+	maxByKind     = 500
+	// maxUnknown bounds the ids without a registered executor that requests hold
+	// for, counted in the same way but apart: a caller can make up any number.
+	maxUnknown = 10_000
 )
 
 // Selector chooses executors: by ids, or by attributes that all have to be
@@ -47,6 +53,9 @@ type Disabled struct {
 	RequestID string
 	// Executors counts those that the request holds for now.
 	Executors int
+	// Unknown are the ids of the request of which no executor is registered, in
+	// order.
+	Unknown []string
 }
 
 // Enable is the request to undo others: the one with DisableRequestID, or all
@@ -75,13 +84,32 @@ func (c *Core) disable(token uint64, r Disable) {
 	case err != nil:
 		c.reply(token, nil, err)
 	case c.known(d.ID) != nil:
-		c.reply(token, Disabled{d.ID, c.countHeld(c.known(d.ID))}, nil)
+		c.reply(token, c.disabled(c.known(d.ID)), nil)
 	case len(d.Attributes) > 0:
 		c.shut(token, d)
 	default:
 		c.disableNow(d)
-		c.reply(token, Disabled{d.ID, c.countHeld(d)}, nil)
+		c.reply(token, c.disabled(d), nil)
 	}
+}
+
+// disabled answers a request to disable.
+func (c *Core) disabled(d *model.Disable) Disabled {
+	answer := Disabled{RequestID: d.ID, Executors: c.countHeld(d)}
+	if d.Holds() {
+		answer.Unknown = c.unknown(d.IDs)
+	}
+	return answer
+}
+
+// unknown returns the ids of which no executor is registered.
+func (c *Core) unknown(ids []string) (unknown []string) {
+	for _, id := range ids {
+		if c.hosts[id] == nil {
+			unknown = append(unknown, id)
+		}
+	}
+	return unknown
 }
 
 // asked answers the request as it is to be kept, unless it is refused. That of a
@@ -104,8 +132,12 @@ func (c *Core) asked(r Disable) (*model.Disable, error) {
 	if err := inFuture(r.ExpireAt, c.now); err != nil {
 		return nil, err
 	}
-	if err := c.roomFor("selector.ids", len(d.IDs)); err != nil {
+	unknown := len(c.unknown(d.IDs))
+	if err := c.roomFor("selector.ids", len(d.IDs)-unknown, maxNames-reservedNames); err != nil {
 		return nil, err
+	}
+	if n := c.disables.unknown; n+unknown > maxUnknown {
+		return nil, full("selector.ids", "%d of them are not registered, requests hold for %d such IDs, at most %d may be", unknown, n, maxUnknown)
 	}
 	if n := len(c.disables.byKind); len(d.Attributes) > 0 && n >= maxByKind {
 		return nil, full("selector.attributes", "%d requests go by attributes, which is the most", n)
@@ -121,11 +153,11 @@ func inFuture(expire, now time.Time) error {
 	return nil
 }
 
-// roomFor refuses a request that would hold for more executors by id than may be
-// held, all requests together.
-func (c *Core) roomFor(field string, ids int) error {
-	if n := c.disables.names; n+ids > maxNames {
-		return full(field, "requests hold for %d executors by id, at most %d may be", n, maxNames)
+// roomFor refuses a request that would hold for more registered executors by id
+// than may be held, all requests together.
+func (c *Core) roomFor(field string, ids, most int) error {
+	if n := c.disables.names - c.disables.unknown; ids > 0 && n+ids > most {
+		return full(field, "requests hold for %d executors by id, at most %d may be", n, most)
 	}
 	return nil
 }

@@ -294,15 +294,82 @@ func TestRequestsThatHoldAreBounded(t *testing.T) {
 	ids := make([]string, maxSelected)
 	for i := range ids {
 		ids[i] = fmt.Sprintf("h%d", i)
+		r.ready(small(ids[i], 1, 1))
 	}
-	for i := range maxNames / maxSelected {
+	for i := range (maxNames - reservedNames) / maxSelected {
 		must[Disabled](t, r, Disable{RequestID: fmt.Sprintf("d%d", i), Selector: Selector{IDs: ids}, ExpireAt: start.Add(time.Duration(1+i) * time.Hour)})
 	}
 	refused(Disable{RequestID: "more", Selector: Selector{IDs: ids[:1]}}, "selector.ids")
-	refused(Drain{ID: "h", RequestID: "more"}, "id")
 	refused(Claim{RequestID: "more", SKU: "small", Max: 1}, "max")
-	r.pause(time.Hour)
+	// What is left is for drains, of which most are as a store tells them.
+	must[ExecutorView](t, r, Drain{ID: "h", RequestID: "drain-0"})
+	for i := range reservedNames / maxSelected {
+		named := ids
+		if i == 0 {
+			named = ids[1:]
+		}
+		r.tell(&model.Disable{ID: fmt.Sprintf("drains-%d", i), IDs: named, Drain: true, ToldAll: true, CreatedAt: start})
+	}
+	refused(Drain{ID: "h", RequestID: "more"}, "id")
+	must[Enabled](t, r, Enable{RequestID: "undo", DisableRequestID: "drain-0"})
 	must[ExecutorView](t, r, Drain{ID: "h", RequestID: "more"})
+	r.pause(time.Hour)
+	must[ExecutorView](t, r, Drain{ID: "h", RequestID: "another"})
+}
+
+// Ids without an executor are accepted, named in the answer, and bounded apart from
+// the others: made-up ids keep no operator from disabling and draining.
+func TestA8UnknownIDsAreNamedAndBoundedApart(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.ready(small("h1", 1, 1))
+	r.ready(small("h2", 1, 1))
+	got := must[Disabled](t, r, Disable{RequestID: "d", Selector: Selector{IDs: []string{"x2", "h1", "x1"}}})
+	if got.Executors != 1 || fmt.Sprint(got.Unknown) != "[x1 x2]" {
+		t.Errorf("%+v", got)
+	}
+	again := must[Disabled](t, r, Disable{RequestID: "d", Selector: Selector{IDs: []string{"x2", "h1", "x1"}}})
+	if fmt.Sprint(again) != fmt.Sprint(got) {
+		t.Errorf("repeated: %+v", again)
+	}
+	flood := func(n, ids int) error {
+		made := make([]string, ids)
+		for i := range made {
+			made[i] = fmt.Sprintf("made-up-%d-%d", n, i)
+		}
+		_, err := r.do(Disable{RequestID: fmt.Sprintf("flood-%d", n), Selector: Selector{IDs: made}})
+		return err
+	}
+	for n := range maxUnknown/maxSelected - 1 {
+		if err := flood(n, maxSelected); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := flood(100, maxSelected)
+	if f := fault.Of(err); err == nil || f.Kind != fault.Exhausted || f.Fields[0].Name != "selector.ids" {
+		t.Errorf("one flood too many: %v", err)
+	}
+	if err := flood(101, maxSelected-2); err != nil { // x1 and x2 hold two places
+		t.Error(err)
+	}
+	// One that registers frees its place, one that is enabled too.
+	r.ready(small("x1", 1, 1))
+	if view, _ := r.core.Executor("x1"); len(view.Disabled) != 1 {
+		t.Errorf("it registers, and is not disabled: %+v", view)
+	}
+	if err := flood(102, 2); err == nil {
+		t.Error("two places are taken")
+	}
+	must[Enabled](t, r, Enable{RequestID: "undo", Selector: Selector{IDs: []string{"x2"}}})
+	if err := flood(103, 2); err != nil {
+		t.Error(err)
+	}
+	if got := must[Disabled](t, r, Disable{RequestID: "known", Selector: Selector{IDs: []string{"h2"}}}); got.Executors != 1 {
+		t.Errorf("%+v", got)
+	}
+	must[ExecutorView](t, r, Drain{ID: "h2", RequestID: "drain"})
+	if r.core.disables.unknown != maxUnknown {
+		t.Errorf("%d unknown", r.core.disables.unknown)
+	}
 }
 
 // Requests that hold for the same executors cost a look at each kind of them, and

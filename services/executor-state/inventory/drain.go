@@ -41,7 +41,7 @@ func (c *Core) drain(r Drain) (ExecutorView, error) {
 	if err := inFuture(r.ExpireAt, c.now); err != nil {
 		return ExecutorView{}, err
 	}
-	if err := c.roomFor("id", 1); err != nil {
+	if err := c.roomFor("id", 1, maxNames); err != nil {
 		return ExecutorView{}, err
 	}
 	var marked []model.Record

@@ -161,9 +161,11 @@ func (c *Core) setExecutor(id string, next *held) {
 		c.joinKind(h, nil)
 		c.disables.joinCohort(h, nil)
 		delete(c.hosts, id)
+		c.disables.unknown += len(c.disables.named[id])
 		return
 	}
 	if h == nil {
+		c.disables.unknown -= len(c.disables.named[id])
 		h = &host{id: id, live: c.records[model.Ref{Kind: model.KindLive, ID: id}]}
 		c.hosts[id] = h
 	}

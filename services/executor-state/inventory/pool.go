@@ -53,8 +53,16 @@ func (c *Core) putPool(r PutPool) (*model.Pool, error) {
 			return known.record, nil
 		}
 	}
+	if n := len(c.pools); n >= c.cfg.MaxCatalog && c.pools[constraint.Fold(next.Name)] == nil {
+		return nil, catalogFull("pools", n, c.cfg.MaxCatalog)
+	}
 	c.decide(model.Effect{Puts: []model.Record{&next}})
 	return &next, nil
+}
+
+// catalogFull refuses one record more.
+func catalogFull(of string, n, most int) error {
+	return fault.New(fault.Exhausted, fault.ReasonTooLarge, "%d %s are recorded, at most %d may be (max-catalog); delete one", n, of, most)
 }
 
 func samePool(a, b *model.Pool) bool {

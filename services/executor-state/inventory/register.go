@@ -73,6 +73,9 @@ func (c *Core) register(r Register) (Registered, error) {
 			effect.Deletes = []model.Ref{h.live.record.Ref()}
 		}
 	} else {
+		if err := c.admitNew(); err != nil {
+			return Registered{}, err
+		}
 		next.Ordinal = max(c.lastOrdinal, c.forgotten.Ordinal) + 1
 		next.Incarnation = max(c.forgotten.Incarnation+1, c.term)
 	}
@@ -80,6 +83,27 @@ func (c *Core) register(r Register) (Registered, error) {
 	c.decide(effect)
 	delete(c.intruders, r.ID)
 	return c.registered(next), nil
+}
+
+// admitNew refuses an executor that is not known where there are too many, or too
+// many new ones. New executors are admitted as if each took its share of a minute:
+// at most MaxNewExecutors may be ahead of time. Another leader begins anew.
+func (c *Core) admitNew() error {
+	if n := len(c.hosts); n >= c.cfg.MaxExecutors {
+		return fault.New(fault.Exhausted, fault.ReasonTooLarge,
+			"%d executors are known, at most %d may be (max-executors); those that are LOST are forgotten in time", n, c.cfg.MaxExecutors)
+	}
+	paid := c.newPaid
+	if paid.Before(c.now) {
+		paid = c.now
+	}
+	paid = paid.Add(time.Minute / time.Duration(c.cfg.MaxNewExecutors))
+	if paid.Sub(c.now) > time.Minute {
+		return fault.New(fault.Exhausted, fault.ReasonOverloaded,
+			"%d new executors within a minute, at most so many may be (max-new-executors); try again later", c.cfg.MaxNewExecutors)
+	}
+	c.newPaid = paid
+	return nil
 }
 
 // desertedAfter is how long an executor has to be without presence before a former

@@ -12,10 +12,10 @@ import "berth.dev/pkg/model"
 //
 // Demand that is placed on idle executors takes as many from idle as from
 // pending, so the advice is the same before and after. minSize and maxSize
-// limit it, but never turn it around: more is never less than there are,
-// however small maxSize, and fewer never more, however large minSize. Without a
-// need for either, minSize alone may ask for more. The difference to total is
-// what is to be done; a nil rule advises nothing.
+// limit it: more is never less than there are, however small maxSize. minSize
+// wins over all else, so while there are fewer the advice is minSize at least,
+// however many are idle. The difference to total is what is to be done; a nil rule
+// advises nothing.
 func Wanted(rule *model.ScaleRule, total, idle, pending int64) int64 {
 	if rule == nil {
 		return total
@@ -25,7 +25,7 @@ func Wanted(rule *model.ScaleRule, total, idle, pending int64) int64 {
 	case spare < int64(rule.MinIdle):
 		return max(total, limit(rule, total+int64(rule.MinIdle)-spare))
 	case rule.MaxIdle != nil && spare > int64(*rule.MaxIdle):
-		return min(total, limit(rule, total-(spare-int64(*rule.MaxIdle))))
+		return max(min(total, limit(rule, total-(spare-int64(*rule.MaxIdle)))), int64(rule.MinSize))
 	}
 	return max(total, int64(rule.MinSize))
 }

@@ -29,7 +29,8 @@ func TestWantedSizes(t *testing.T) {
 		{"more, up to the maximum", &model.ScaleRule{MinIdle: 5, MaxSize: bound(12)}, 10, 0, 9, 12},
 		{"more is never fewer", &model.ScaleRule{MinIdle: 5, MaxSize: bound(8)}, 10, 0, 9, 10},
 		{"fewer, down to the minimum", &model.ScaleRule{MaxIdle: bound(1), MinSize: 8}, 10, 9, 0, 8},
-		{"fewer is never more", &model.ScaleRule{MaxIdle: bound(1), MinSize: 20}, 10, 9, 0, 10},
+		{"too many idle, and fewer than the minimum", &model.ScaleRule{MaxIdle: bound(1), MinSize: 20}, 10, 9, 0, 20},
+		{"all idle, at the minimum", &model.ScaleRule{MaxIdle: bound(1), MinSize: 10}, 10, 10, 0, 10},
 		{"fewer, and over the maximum", &model.ScaleRule{MaxIdle: bound(1), MaxSize: bound(5)}, 10, 2, 0, 5},
 		{"less than the minimum", &model.ScaleRule{MinSize: 12}, 10, 1, 0, 12},
 		{"over the maximum, and all busy", &model.ScaleRule{MaxSize: bound(5)}, 10, 0, 0, 10},
@@ -64,11 +65,11 @@ func TestPitfallScaleClampsKeepTheSign(t *testing.T) {
 		switch {
 		case spare < int64(rule.MinIdle) && want < total:
 			t.Fatalf("up became down: %d of %d", want, total)
-		case rule.MaxIdle != nil && spare > int64(*rule.MaxIdle) && want > total:
+		case rule.MaxIdle != nil && spare > int64(*rule.MaxIdle) && want > max(total, int64(rule.MinSize)):
 			t.Fatalf("down became up: %d of %d", want, total)
 		case want > total && rule.MaxSize != nil && want > int64(*rule.MaxSize):
 			t.Fatalf("above the maximum: %d", want)
-		case want < total && want < int64(rule.MinSize):
+		case want < int64(rule.MinSize):
 			t.Fatalf("below the minimum: %d", want)
 		}
 	})

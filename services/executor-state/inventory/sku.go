@@ -32,6 +32,8 @@ func (c *Core) putSKU(p PutSKU) (model.SKU, error) {
 		if equalSKU(known, next) {
 			return known, nil
 		}
+	} else if n := c.recordedSKUs(); n >= c.cfg.MaxCatalog {
+		return model.SKU{}, catalogFull("SKUs", n, c.cfg.MaxCatalog)
 	}
 	c.decide(model.Effect{Puts: []model.Record{&next}})
 	return next, nil
@@ -61,6 +63,16 @@ func (c *Core) SKUs() (list []model.SKU) {
 		}
 	}
 	return list
+}
+
+// recordedSKUs counts the specifications.
+func (c *Core) recordedSKUs() (n int) {
+	for _, s := range c.skus {
+		if s.record != nil {
+			n++
+		}
+	}
+	return n
 }
 
 func equalSKU(a, b model.SKU) bool {

@@ -180,7 +180,7 @@ func (c *Core) begin(s *shutting) {
 	d.ToldAll = !s.sweep.busy && !s.late
 	c.decide(model.Effect{Puts: []model.Record{&d}})
 	for _, token := range s.tokens {
-		c.reply(token, Disabled{d.ID, s.executors}, nil)
+		c.reply(token, Disabled{RequestID: d.ID, Executors: s.executors}, nil)
 	}
 }
 

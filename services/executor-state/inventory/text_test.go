@@ -303,7 +303,7 @@ func dump(c *Core) string {
 		k := c.disables.cohorts[key]
 		line("cohort %s of %d, held by %v", key, k.hosts.len(), k.requests)
 	}
-	line("names %d", c.disables.names)
+	line("names %d, %d unknown", c.disables.names, c.disables.unknown)
 	for _, name := range slices.Sorted(maps.Keys(c.pools)) {
 		line("pool %s %+v", name, c.pools[name].record)
 	}

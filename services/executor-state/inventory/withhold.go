@@ -15,9 +15,9 @@ import (
 // for. What has ended is in due alone.
 type disables struct {
 	// named holds, by executor, the ids of the requests that name it, in order;
-	// names counts them all.
-	named map[string][]string
-	names int
+	// names counts them all, unknown those of ids without an executor.
+	named          map[string][]string
+	names, unknown int
 	// byKind are the requests that go by attributes, which are folded: those that
 	// hold, and those that are about to. Cohorts are the executors by attributes,
 	// inOrder by their keys.
@@ -142,12 +142,14 @@ func (c *Core) hold(d *model.Disable, change func(ids []string, id string) []str
 		return
 	}
 	for _, id := range d.IDs {
+		before := len(c.disables.named[id])
 		list := change(c.disables.named[id], d.ID)
 		if c.disables.named[id] = list; len(list) == 0 {
 			delete(c.disables.named, id)
 		}
 		h := c.hosts[id]
 		if h == nil {
+			c.disables.unknown += len(list) - before
 			continue
 		}
 		if (len(h.named) > 0) == (len(list) > 0) {

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -10,6 +12,7 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/cmd/berth/internal/cli/show"
 	"berth.dev/pkg/client"
+	"berth.dev/pkg/fault"
 )
 
 // attributesHelp is the help of the flag that selects by attributes.
@@ -35,7 +38,8 @@ func (a *app) disable() *cobra.Command {
 		Short: "Take executors out of allocation",
 		Long: `Take executors out of allocation until the request expires or is undone: those
 there are, and those with these ids or attributes that come later. Workers on
-them stay. Overlapping requests count each for itself.`,
+them stay. Overlapping requests count each for itself. Unknown executors are
+reported (exit code 3); the others are disabled.`,
 		Example: "  berth disable ex-1 ex-2 --for 2h --reason 'new kernel'\n  berth disable --attributes zone=a",
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			chosen, err := selector(cmd, ids, attributes)
@@ -55,7 +59,10 @@ them stay. Overlapping requests count each for itself.`,
 				if err != nil {
 					return err
 				}
-				return a.print(show.Disabled(answer, expire, a.Now()))
+				if err := a.print(show.Disabled(answer, expire, a.Now())); err != nil {
+					return err
+				}
+				return notRegistered(answer.GetUnknown())
 			})
 		},
 	})
@@ -63,6 +70,21 @@ them stay. Overlapping requests count each for itself.`,
 	holdFlags(cmd, &lasts, &until, &reason)
 	cmd.Flags().StringVar(&request, "request", "", "name of the request, to undo it by; the same name again acts once")
 	return cmd
+}
+
+// maxListed is how many unknown executors an error names.
+const maxListed = 10
+
+// notRegistered reports unknown executors; nil for none.
+func notRegistered(unknown []string) error {
+	if len(unknown) == 0 {
+		return nil
+	}
+	names := strings.Join(unknown[:min(len(unknown), maxListed)], ", ")
+	if more := len(unknown) - maxListed; more > 0 {
+		names += fmt.Sprintf(" and %d more", more)
+	}
+	return fault.New(fault.NotFound, fault.ReasonNotFound, "no executor is registered as %s; the request holds once one is", names)
 }
 
 // holdFlags are the flags that say how long a request holds, and why.

@@ -135,6 +135,11 @@ func (f *fake) DisableExecutors(_ context.Context, q *berthv1.DisableExecutorsRe
 		e.Disabled = append(e.Disabled, &berthv1.DisableMark{RequestId: q.RequestId, Reason: q.Reason, ExpireTime: q.ExpireTime})
 		answer.Executors++
 	}
+	for _, id := range q.GetSelector().GetIds() {
+		if !slices.ContainsFunc(f.executors, func(e *berthv1.Executor) bool { return e.Id == id }) {
+			answer.Unknown = append(answer.Unknown, id)
+		}
+	}
 	return answer, nil
 }
 

@@ -1,0 +1,92 @@
+package inventory
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/resource"
+)
+
+// New executors are bounded in all and within a minute. One that is known may always
+// register again.
+func TestA9NewExecutorsAreBounded(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.MaxExecutors, cfg.MaxNewExecutors = 12, 6
+	r := lead(cfg)
+	starts := 0
+	register := func(id string) error {
+		starts++
+		g := small(id, 1, 1)
+		g.Address, g.Nonce = id+":1", fmt.Sprint("n", starts)
+		_, err := r.do(g)
+		return err
+	}
+	wants := func(err error, reason fault.Reason, text string) {
+		t.Helper()
+		if f := fault.Of(err); err == nil || f.Kind != fault.Exhausted || f.Reason != reason || !strings.Contains(f.Message, text) {
+			t.Errorf("%v, want %s with %q", err, reason, text)
+		}
+	}
+	for i := range 6 {
+		if err := register(fmt.Sprint("h", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wants(register("h6"), fault.ReasonOverloaded, "max-new-executors")
+	for range 20 {
+		if err := register("h0"); err != nil {
+			t.Fatalf("registers again: %v", err)
+		}
+	}
+	r.now = r.now.Add(10 * time.Second) // a sixth of a minute
+	if err := register("h6"); err != nil {
+		t.Error(err)
+	}
+	wants(register("h7"), fault.ReasonOverloaded, "max-new-executors")
+	r.now = r.now.Add(time.Minute)
+	for i := 7; i < 12; i++ {
+		if err := register(fmt.Sprint("h", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.now = r.now.Add(time.Hour)
+	wants(register("h12"), fault.ReasonTooLarge, "max-executors")
+	if err := register("h11"); err != nil {
+		t.Errorf("registers again: %v", err)
+	}
+}
+
+// SKUs and pools are bounded. One that is recorded may always be changed.
+func TestA9TheCatalogIsBounded(t *testing.T) {
+	cfg := DefaultConfig()
+	cfg.MaxCatalog = 2
+	r := lead(cfg)
+	sku := func(name string, cores int64) PutSKU {
+		return PutSKU{model.SKU{Name: name, Resources: resource.Vector{"cpu": cores}}}
+	}
+	pool := func(name, zone string) PutPool {
+		return PutPool{model.Pool{Name: name, Attributes: map[string]string{"zone": zone}}}
+	}
+	for _, request := range []any{sku("a", 1), sku("b", 1), pool("a", "x"), pool("b", "x"), sku("A", 2), pool("a", "y")} {
+		if _, err := r.do(request); err != nil {
+			t.Fatalf("%+v: %v", request, err)
+		}
+	}
+	for _, request := range []any{sku("c", 1), pool("c", "x")} {
+		_, err := r.do(request)
+		if f := fault.Of(err); err == nil || f.Kind != fault.Exhausted || !strings.Contains(f.Message, "max-catalog") {
+			t.Errorf("%+v: %v", request, err)
+		}
+	}
+	must[SKUDeleted](t, r, DeleteSKU{Name: "b"})
+	must[PoolDeleted](t, r, DeletePool{Name: "b"})
+	for _, request := range []any{sku("c", 1), pool("c", "x")} {
+		if _, err := r.do(request); err != nil {
+			t.Errorf("%+v: %v", request, err)
+		}
+	}
+}
