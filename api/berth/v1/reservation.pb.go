@@ -2642,8 +2642,8 @@ func (x *Explanation) GetScarcestResource() string {
 type FailedCheck struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Check is named "sku", "attributes.zone", "pools", "role", "avoid",
-	// "capacity.cpu" where an idle executor would not do, "state", "disabled",
-	// "draining", or "free.cpu" where too little is left.
+	// "capacity.cpu" where an idle executor would not do, "state", "quarantined",
+	// "disabled", "draining", or "free.cpu" where too little is left.
 	Check string `protobuf:"bytes,1,opt,name=check,proto3" json:"check,omitempty"`
 	Want  string `protobuf:"bytes,2,opt,name=want,proto3" json:"want,omitempty"`
 	Have  string `protobuf:"bytes,3,opt,name=have,proto3" json:"have,omitempty"`

@@ -3,6 +3,7 @@ package handout
 import (
 	"time"
 
+	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
 )
 
@@ -189,6 +190,8 @@ func (c *Core) input(e model.Input) {
 	case Clear:
 		cleared, err := c.clear(request)
 		c.respond(e.Token, cleared, err)
+	default:
+		c.reply(e.Token, nil, fault.New(fault.Internal, fault.ReasonInternal, "assigner does not know requests of type %T", request))
 	}
 }
 

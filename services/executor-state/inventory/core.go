@@ -3,6 +3,7 @@ package inventory
 import (
 	"time"
 
+	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
 )
 
@@ -35,15 +36,15 @@ type Core struct {
 	holds        map[uint32]*hold
 	lastOrdinal  uint32
 	// newPaid is the time that new executors have used up: see admitNew.
-	newPaid time.Time
-	classes      map[string]*class
-	shapes       shapes
-	formByKey    map[string]*form
-	forms        []*form
-	lastSKU      int32
-	sections     sections
-	queries      map[string]*query
-	total        map[string]*sum
+	newPaid   time.Time
+	classes   map[string]*class
+	shapes    shapes
+	formByKey map[string]*form
+	forms     []*form
+	lastSKU   int32
+	sections  sections
+	queries   map[string]*query
+	total     map[string]*sum
 	// kinds rises whenever an executor comes, goes or changes what it is, or
 	// pools do; moves whenever one changes what it has free too.
 	kinds, moves uint64
@@ -146,7 +147,7 @@ func New(cfg Config) *Core {
 		skus:         map[string]*sku{},
 		demand:       map[string]*demand{},
 		awaited:      map[string]*awaited{},
-		aside:        aside{uids: map[string]bool{}, executors: map[string]bool{}},
+		aside:        aside{uids: map[string]bool{}, executors: map[string]bool{}, pools: map[string]bool{}, leases: map[string]bool{}},
 	}
 }
 
@@ -210,6 +211,9 @@ func earliest(a, b time.Time) time.Time {
 func (c *Core) elected(e model.Elected) {
 	c.term, c.electedAt = e.Term, c.now
 	c.absentChanged = true
+	for uid := range c.aside.leases {
+		c.isolate(uid)
+	}
 	c.markAll()
 	c.progress(e.Revision)
 }
@@ -260,6 +264,8 @@ func (c *Core) input(in model.Input) {
 	case DeleteSKU:
 		value, err := c.deleteSKU(request)
 		c.reply(in.Token, value, err)
+	default:
+		c.reply(in.Token, nil, fault.New(fault.Internal, fault.ReasonInternal, "executor-state does not know requests of type %T", request))
 	}
 }
 

@@ -29,7 +29,7 @@ type FailedCheck struct {
 	// Check is, in the order that they are made: "sku", "attributes.zone",
 	// "pools"; "capacity.cpu" where not even an idle executor had enough, "role"
 	// where it had only with what is set aside for other roles; "avoid"; "state",
-	// "draining", "disabled" and "overcommitted" where it may not be given work; "free.cpu"
+	// "quarantined", "draining", "disabled" and "overcommitted" where it may not be given work; "free.cpu"
 	// where too little is left of it.
 	constraint.Check
 	// Executors is how many fail it just so.
@@ -241,6 +241,7 @@ var standingChecks = [...]constraint.Check{
 	registered:  {Name: "state", Want: "READY", Have: "REGISTERED"},
 	unreachable: {Name: "state", Want: "READY", Have: "UNREACHABLE"},
 	lost:        {Name: "state", Want: "READY", Have: "LOST"},
+	quarantined: {Name: "quarantined", Want: "leases that can be read", Have: "a lease that cannot be read"},
 	draining:    {Name: "draining", Want: "not draining", Have: "draining"},
 	disabled:    {Name: "disabled", Want: "not disabled", Have: "disabled"},
 }

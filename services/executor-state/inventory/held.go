@@ -1,39 +1,102 @@
 package inventory
 
-import "berth.dev/pkg/model"
+import (
+	"berth.dev/pkg/constraint"
+	"berth.dev/pkg/model"
+)
 
 var _ model.Holder = (*Core)(nil)
 
 // aside is what the core leaves alone: what a uid holds stays held, whatever is
 // known of it, and nothing is granted for it; an executor is not given up.
+//
+// Records that cannot be read isolate what they are about, and nothing else:
+//
+//   - Of an executor: it is not known, so it is granted nothing, and its ID cannot be
+//     registered anew. What leases hold of it is counted by its ordinal, and new
+//     executors have ordinals that it cannot have.
+//   - Of a presence: the executor is not READY and is not given up. Its agent's next
+//     heartbeat has the presence written anew.
+//   - Of a lease: what is left of it stays, and nothing more is granted for its uid.
+//     The executors on which its task has workers that no readable part of the lease
+//     holds are granted nothing: what they have free is not known. Before a lease is
+//     handed over nothing runs by it, and no service starts anything by a lease that
+//     it cannot read.
+//   - Of a pool: no executor is in it by name, and executors that name it are not
+//     given up, for how long they may be absent is not known.
+//   - Of a request to disable: it has no effect until it is put right. Draining is
+//     told by the executor's record too.
 type aside struct {
-	uids, executors map[string]bool
+	uids, executors, pools map[string]bool
+	// leases are the uids with chunks that were left alone.
+	leases map[string]bool
+	// unread counts executors of which the record may not be known.
+	unread int
 }
 
 func (c *Core) leave(ref model.Ref) {
 	switch ref.Kind {
-	case model.KindReservation, model.KindLeaseChunk, model.KindTaskHeader, model.KindTaskChunk:
+	case model.KindReservation, model.KindTaskHeader, model.KindTaskChunk:
 		c.aside.uids[ref.ID] = true
+	case model.KindLeaseChunk:
+		c.aside.uids[ref.ID], c.aside.leases[ref.ID] = true, true
 	case model.KindExecutor:
 		c.aside.executors[ref.ID] = true
+		c.aside.unread++
+	case model.KindLive:
+		c.aside.executors[ref.ID] = true
+	case model.KindPool:
+		c.aside.pools[constraint.Fold(ref.ID)] = true
+		c.setPool(ref.ID, nil)
+	}
+}
+
+// ordinalGap is by how much a new ordinal is higher than those that are known, for
+// each executor of which the record may not be: that one's is among the next few.
+const ordinalGap = 1 << 10
+
+// nextOrdinal returns an ordinal that no executor has had.
+func (c *Core) nextOrdinal() uint32 {
+	return max(c.lastOrdinal, c.forgotten.Ordinal) + 1 + ordinalGap*uint32(c.aside.unread)
+}
+
+// unreadable reports whether the record of an executor is there and cannot be read.
+func (c *Core) unreadable(id string) bool { return c.aside.executors[id] && c.hosts[id] == nil }
+
+// isolate grants nothing more on the executors on which a lease has workers that
+// none of its known chunks holds.
+func (c *Core) isolate(uid string) {
+	t := c.tasks[uid]
+	if t == nil || !c.aside.leases[uid] {
+		return
+	}
+	var chunks []*model.LeaseChunk
+	if l := c.leases[uid]; l != nil {
+		chunks = l.inOrder()
+	}
+	for _, chunk := range t.chunks {
+		for _, w := range chunk.record.(*model.TaskChunk).Workers {
+			if _, _, known := findPlacement(chunks, model.Placement{Seat: w.Seat, Ordinal: w.Ordinal}); known || w.State.Terminal() {
+				continue
+			}
+			switch hold := c.holdOf(w.Ordinal); {
+			case hold.isolated:
+			case hold.host == nil:
+				hold.isolated = true
+			default:
+				c.unplace(hold.host)
+				hold.isolated = true
+				c.place(hold.host)
+			}
+		}
 	}
 }
 
 // Subject implements [model.Holder].
 func (c *Core) Subject() model.Ref { return c.subject }
 
-// CanMiss implements [model.Holder]. What other services decide of a uid can be
-// missed, for then the uid is left alone. Of its own records the inventory needs
-// those that say what there is, what of it is in use, and who may have it: without
-// one it would give out what it must not.
-func (c *Core) CanMiss(ref model.Ref) bool {
-	switch ref.Kind {
-	case model.KindLeaseChunk, model.KindExecutor, model.KindLive,
-		model.KindDisable, model.KindPool, model.KindForgotten:
-		return false
-	}
-	return true
-}
+// CanMiss implements [model.Holder]. What is missed is isolated: see aside.
+func (c *Core) CanMiss(model.Ref) bool { return true }
 
 // leaseRef names a lease by its first chunk.
 func leaseRef(uid string) model.Ref { return model.Ref{Kind: model.KindLeaseChunk, ID: uid} }

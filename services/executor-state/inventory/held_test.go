@@ -3,6 +3,7 @@ package inventory
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
@@ -81,17 +82,159 @@ func TestHeldTaskFreesNothing(t *testing.T) {
 	}
 }
 
-// What says what is in use cannot be missed; what others decide can.
-func TestWhatTheInventoryCanMiss(t *testing.T) {
-	can := map[model.Kind]bool{
-		model.KindReservation: true, model.KindTaskHeader: true, model.KindTaskChunk: true, model.KindSKU: true,
-		model.KindLeaseChunk: false, model.KindExecutor: false, model.KindLive: false,
-		model.KindDisable: false, model.KindPool: false, model.KindForgotten: false,
-	}
-	for kind, want := range can {
-		if got := New(DefaultConfig()).CanMiss(model.Ref{Kind: kind, ID: "x"}); got != want {
-			t.Errorf("kind %d: %v", kind, got)
+// An executor of which the record cannot be read is isolated: what leases hold of it
+// stays held, it gets nothing new and cannot be registered anew. Others are served.
+func TestA6ABadExecutorRecordIsolatesThatExecutor(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.ready(small("good", 1000, 1))
+	r.ready(small("bad", 4000, 4))
+	expectGranted(t, r.pass(r.queue("u", 3, cpu(1000))))
+	r.handOver("u")
+	bad := r.keys[model.Ref{Kind: model.KindExecutor, ID: "bad"}].record.(*model.Executor)
+	missed := func(ref model.Ref) bool { return ref.Kind == model.KindExecutor && ref.ID == "bad" }
+	r.without(missed)
+	held := 0
+	for _, p := range r.leased("u") {
+		if p.Ordinal == bad.Ordinal {
+			held++
 		}
+	}
+	if held < 2 || r.core.holds[bad.Ordinal].workers != held {
+		t.Errorf("%d workers are leased on it, %d counted", held, r.core.holds[bad.Ordinal].workers)
+	}
+	g := small("bad", 4000, 4)
+	g.Address, g.Nonce = "bad:1", "another"
+	if _, err := r.do(g); fault.Of(err).Reason != fault.ReasonPoison {
+		t.Errorf("it registers anew: %v", err)
+	}
+	r.ready(small("more", 2000, 2))
+	if e := r.keys[model.Ref{Kind: model.KindExecutor, ID: "more"}].record.(*model.Executor); e.Ordinal <= bad.Ordinal+1 {
+		t.Errorf("a new executor has ordinal %d, the one that cannot be read %d", e.Ordinal, bad.Ordinal)
+	}
+	outcome := r.pass(r.queue("v", 2, cpu(1000)))[0]
+	if outcome.Result != Granted {
+		t.Errorf("others are not served: %+v", outcome)
+	}
+	for _, p := range r.leased("v") {
+		if p.Ordinal == bad.Ordinal {
+			t.Error("it gets something new")
+		}
+	}
+	r.pause(time.Hour)
+	if r.settle(); len(r.leased("u")) != 3 {
+		t.Errorf("what it held is freed: %v", r.leased("u"))
+	}
+	r.without(func(model.Ref) bool { return false })
+	if view, _ := r.core.Executor("bad"); view.Workers != held {
+		t.Errorf("put right, %d workers are counted, want %d", view.Workers, held)
+	}
+}
+
+// Even where nothing that can be read tells its ordinal, no other executor gets it.
+func TestA6TheOrdinalOfABadExecutorRecordIsNotGivenAway(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.ready(small("good", 1000, 1))
+	r.ready(small("bad", 1000, 1))
+	bad := r.keys[model.Ref{Kind: model.KindExecutor, ID: "bad"}].record.(*model.Executor)
+	r.without(func(ref model.Ref) bool { return ref.Kind == model.KindExecutor && ref.ID == "bad" })
+	r.ready(small("more", 1000, 1))
+	if e := r.keys[model.Ref{Kind: model.KindExecutor, ID: "more"}].record.(*model.Executor); e.Ordinal == bad.Ordinal {
+		t.Errorf("both have ordinal %d", e.Ordinal)
+	}
+}
+
+// Where a lease cannot be read the executors that its task names get nothing new,
+// and its uid gets no other lease.
+func TestA6ABadLeaseChunkIsolatesItsExecutors(t *testing.T) {
+	for _, early := range []bool{true, false} {
+		r := lead(DefaultConfig())
+		r.ready(small("a", 4000, 4))
+		r.ready(small("b", 4000, 4))
+		entry := r.queue("u", 1, cpu(1000))
+		expectGranted(t, r.pass(entry))
+		on := r.leased("u")[0].Ordinal
+		if early {
+			r.handOver("u")
+		}
+		r.without(func(ref model.Ref) bool { return ref.Kind == model.KindLeaseChunk })
+		if !early {
+			if o := r.pass(entry)[0]; o.Result != NoFit || o.Reason != fault.ReasonPoison {
+				t.Errorf("it is leased once more: %+v", o)
+			}
+			task := &model.TaskChunk{UID: "u", Workers: []model.TaskWorker{{Seat: model.Seat{Number: 1}, Ordinal: on, State: model.WorkerRunning}}}
+			r.tell(task)
+		}
+		if fitting := r.core.fit(cpu(1000), 8); fitting != 4 {
+			t.Errorf("%d fit, want the 4 of the other executor", fitting)
+		}
+		checks := r.core.Explain(cpu(1000), 8).Checks
+		if len(checks) == 0 || checks[0].Name != "quarantined" {
+			t.Errorf("explained by %+v", checks)
+		}
+		if o := r.pass(r.queue("v", 4, cpu(1000)))[0]; o.Result != Granted {
+			t.Errorf("others are not served: %+v", o)
+		}
+		r.without(func(model.Ref) bool { return false })
+		if fitting := r.core.fit(cpu(1000), 8); fitting != 3 {
+			t.Errorf("put right, %d fit, want 3", fitting)
+		}
+	}
+}
+
+// An executor of which the presence cannot be read gets nothing and is not given up,
+// until its agent announces it anew.
+func TestA6ABadPresenceIsolatesItsExecutor(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.ready(small("h", 4000, 4))
+	expectGranted(t, r.pass(r.queue("u", 1, cpu(1000))))
+	r.handOver("u")
+	r.without(func(ref model.Ref) bool { return ref.Kind == model.KindLive })
+	r.pause(time.Hour)
+	if view, _ := r.core.Executor("h"); view.Workers != 1 || view.State != model.ExecutorRegistered {
+		t.Errorf("%+v", view)
+	}
+	if fitting := r.core.fit(cpu(1), 1); fitting != 0 {
+		t.Error("it gets something new")
+	}
+	r.without(func(ref model.Ref) bool { return ref.Kind == model.KindLive })
+	e := r.keys[model.Ref{Kind: model.KindExecutor, ID: "h"}].record.(*model.Executor)
+	must[Announced](t, r, Announce{ID: "h", Incarnation: e.Incarnation, EtcdLease: 7, Workers: 1})
+	if view, _ := r.core.Executor("h"); view.State != model.ExecutorReady {
+		t.Errorf("announced, it is %s", view.State)
+	}
+}
+
+// A pool that cannot be read has no executors, also not those that name it.
+func TestA6ABadPoolHasNoExecutors(t *testing.T) {
+	r := lead(DefaultConfig())
+	g := small("h", 1000, 1)
+	g.Attributes = map[string]string{"pool": "Gold"}
+	r.ready(g)
+	must[*model.Pool](t, r, PutPool{model.Pool{Name: "gold", Attributes: map[string]string{"zone": "a"}}})
+	r.catchUp()
+	r.without(func(ref model.Ref) bool { return ref.Kind == model.KindPool })
+	k := cpu(1)
+	k.Pools = []string{"gold"}
+	if fitting := r.core.fit(k, 1); fitting != 0 {
+		t.Error("an executor is in it")
+	}
+	if fitting := r.core.fit(cpu(1), 1); fitting != 1 {
+		t.Error("the executor is not served")
+	}
+}
+
+// No record stops the service.
+func TestA6TheInventoryCanMissAnyRecord(t *testing.T) {
+	for _, kind := range []model.Kind{
+		model.KindReservation, model.KindTaskHeader, model.KindTaskChunk, model.KindSKU, model.KindLeaseChunk,
+		model.KindExecutor, model.KindLive, model.KindDisable, model.KindPool, model.KindForgotten,
+	} {
+		c := New(DefaultConfig())
+		ref := model.Ref{Kind: kind, ID: "x"}
+		if !c.CanMiss(ref) {
+			t.Errorf("kind %d stops it", kind)
+		}
+		c.Step(start, model.Held{Ref: ref})
 	}
 }
 

@@ -64,6 +64,8 @@ type hold struct {
 	tasked, running int
 	// freed is when this core last saw it give its last worker back.
 	freed time.Time
+	// isolated says that what leases hold of it is not known whole.
+	isolated bool
 }
 
 // lie is workers of one lease on one executor.
@@ -83,8 +85,8 @@ func (h *hold) lay(uid string, n int) {
 	}
 }
 
-// mentioned says whether a lease or a task names the ordinal.
-func (h *hold) mentioned() bool { return h.workers != 0 || h.tasked != 0 }
+// mentioned says whether a lease or a task names the ordinal, or may.
+func (h *hold) mentioned() bool { return h.workers != 0 || h.tasked != 0 || h.isolated }
 
 // compareRank orders executors of equal fit: newest generation, then id.
 func compareRank(a, b *host) int {

@@ -56,6 +56,9 @@ func (c *Core) setTask(ref model.Ref, next *held) {
 		c.moveTasked(t.chunks[ref.Chunk], next)
 		put(t.chunks, ref.Chunk, next)
 	}
+	if c.term != 0 {
+		c.isolate(ref.ID)
+	}
 	if t.header == nil && len(t.chunks) == 0 {
 		delete(c.tasks, ref.ID)
 	}

@@ -90,3 +90,14 @@ func TestA9TheCatalogIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// A request of an unknown type is answered, so that its caller does not wait for ever.
+func TestARequestOfAnUnknownTypeIsAnswered(t *testing.T) {
+	actions := New(DefaultConfig()).Step(start, model.Input{Token: 7, Request: struct{}{}})
+	if len(actions) != 1 {
+		t.Fatalf("answered by %+v", actions)
+	}
+	if reply, is := actions[0].(model.Reply); !is || reply.Token != 7 || fault.Of(reply.Err).Kind != fault.Internal {
+		t.Errorf("answered by %+v", actions[0])
+	}
+}

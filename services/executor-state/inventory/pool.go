@@ -92,7 +92,7 @@ func (c *Core) setPool(name string, next *held) {
 		pools := slices.DeleteFunc(slices.Clone(k.host.Pools), func(in string) bool { return strings.EqualFold(in, name) })
 		if own := k.host.Attribute(constraint.PoolAttribute); next != nil {
 			pools = c.pools[folded].join(pools, k.host)
-		} else if strings.EqualFold(own, name) {
+		} else if strings.EqualFold(own, name) && !c.aside.pools[folded] {
 			pools = append(pools, own)
 		}
 		slices.Sort(pools)
@@ -158,7 +158,7 @@ func (c *Core) poolsOf(h constraint.Host) []string {
 	for _, p := range c.pools {
 		names = p.join(names, h)
 	}
-	if own := h.Attribute(constraint.PoolAttribute); own != "" && c.pools[constraint.Fold(own)] == nil {
+	if own := h.Attribute(constraint.PoolAttribute); own != "" && c.pools[constraint.Fold(own)] == nil && !c.aside.pools[constraint.Fold(own)] {
 		names = append(names, own)
 	}
 	slices.Sort(names)

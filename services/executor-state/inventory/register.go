@@ -73,10 +73,14 @@ func (c *Core) register(r Register) (Registered, error) {
 			effect.Deletes = []model.Ref{h.live.record.Ref()}
 		}
 	} else {
+		if c.unreadable(r.ID) {
+			return Registered{}, fault.New(fault.Precondition, fault.ReasonPoison,
+				"the record of executor %q cannot be read, and is quarantined: see the findings; put it right or delete it", r.ID)
+		}
 		if err := c.admitNew(); err != nil {
 			return Registered{}, err
 		}
-		next.Ordinal = max(c.lastOrdinal, c.forgotten.Ordinal) + 1
+		next.Ordinal = c.nextOrdinal()
 		next.Incarnation = max(c.forgotten.Incarnation+1, c.term)
 	}
 	effect.Puts = []model.Record{next}

@@ -13,6 +13,7 @@ const (
 	registered
 	unreachable
 	lost
+	quarantined
 	draining
 	disabled
 	overcommitted
@@ -29,6 +30,8 @@ func (h *host) standingOf() standing {
 		return unreachable
 	case h.state == model.ExecutorLost:
 		return lost
+	case h.hold.isolated:
+		return quarantined
 	case h.executor.Draining:
 		return draining
 	case h.withheld():

@@ -28,6 +28,7 @@ func Describe(r *berthv1.Reservation, assignments []*berthv1.Assignment, events 
 	line("Workers", asked(r))
 	line("Seats", seats(r.GetWorkers()))
 	line("Needs", constraints(r.GetConstraints()))
+	line("Avoids", avoidedUntil(r.GetAvoided(), now))
 	line("Priority", priority(r.GetPriority()))
 	line("Starts", starts(r))
 	line("Task", strings.Join(append([]string{r.GetTask().GetCommand()}, r.GetTask().GetArgs()...), " "))

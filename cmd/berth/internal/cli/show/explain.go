@@ -19,6 +19,12 @@ func Explain(e *berthv1.Explanation, now time.Time) string {
 		return paragraph(settled(e))
 	}
 	text := paragraph(fits(e)+" "+turn(e, now)) + paragraph(because(e.GetReason(), e.GetMessage()))
+	if name := e.GetScarcestResource(); name != "" {
+		text += paragraph(fmt.Sprintf("The scarcest resource is %s: workers go where the least of it is left over.", name))
+	}
+	if avoided := e.GetReservation().GetAvoided(); len(avoided) > 0 {
+		text += paragraph("It avoids " + avoidedUntil(avoided, now) + ".")
+	}
 	if e.GetMissing() == 0 || len(e.GetChecks()) == 0 {
 		return text
 	}
@@ -29,6 +35,15 @@ func Explain(e *berthv1.Explanation, now time.Time) string {
 		t.add(c.GetCheck(), measured(c.GetCheck(), c.GetWant()), measured(c.GetCheck(), c.GetHave()), fmt.Sprint(c.GetCount()))
 	}
 	return text + fmt.Sprintf("\nNo worker fits on %s now; the first check that each fails:\n", plural(int(unfit), "executor")) + t.text("  ")
+}
+
+// avoidedUntil names executors that are avoided for a while.
+func avoidedUntil(list []*berthv1.AvoidedExecutor, now time.Time) string {
+	names := make([]string, 0, len(list))
+	for _, a := range list {
+		names = append(names, fmt.Sprintf("%s until %s", a.GetExecutor(), clock(a.GetUntil().AsTime(), now)))
+	}
+	return strings.Join(names, ", ")
 }
 
 // settled is the sentence about a reservation that does not queue.
