@@ -189,12 +189,12 @@ func TestOriginRules(t *testing.T) {
 			l := w.run(r, 1)
 			w.put(givenUp(task(l, model.WorkerRunning), 0))
 			w.put(requeue("again", r))
-			w.put(requeue("and again", r))
+			w.put(requeue("once-more", r))
 		}},
 		{"a worker is requeued twice by one revision", RuleOrigin, func(w *world) {
 			l := w.run(r, 1)
 			w.put(givenUp(task(l, model.WorkerRunning), 0))
-			w.put(requeue("again", r), requeue("and again", r))
+			w.put(requeue("again", r), requeue("once-more", r))
 		}},
 		{"a cancelled worker is requeued", RuleOrigin, func(w *world) {
 			l := w.run(r, 1)

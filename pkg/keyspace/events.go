@@ -10,6 +10,13 @@ import (
 // Its segments are numbered 1, 2, 3 and so on, over all terms. The order of
 // keys within a job and a service is that in which the events were written.
 
+// MaxSegment is the highest number of a segment: with more, keys would not be in
+// order. maxEvent is the largest event, as etcd may be configured to take.
+const (
+	MaxSegment = 1<<32 - 1
+	maxEvent   = 1 << 24
+)
+
 // EventKey is what the key of one event says of it.
 type EventKey struct {
 	Job, Service string
@@ -54,7 +61,7 @@ func (s Space) Event(e EventKey) string {
 // a service, which has no segment.
 func (s Space) ParseEvent(key string) (e EventKey, ok bool) {
 	rest, ok := strings.CutPrefix(key, s.prefix)
-	if !ok {
+	if !ok || len(rest) > maxKey {
 		return EventKey{}, false
 	}
 	if rest, ok = strings.CutPrefix(rest, "events/"); !ok {
@@ -64,7 +71,11 @@ func (s Space) ParseEvent(key string) (e EventKey, ok bool) {
 		return EventKey{}, false
 	}
 	name := ""
-	if e.Service, name, ok = strings.Cut(rest, "/"); !ok {
+	e.Service, name, ok = strings.Cut(rest, "/")
+	if !named(e.Job) || !named(e.Service) {
+		return EventKey{}, false
+	}
+	if !ok {
 		return e, true
 	}
 	segment, name, _ := strings.Cut(name, "-")
@@ -72,11 +83,11 @@ func (s Space) ParseEvent(key string) (e EventKey, ok bool) {
 	a, errA := strconv.ParseInt(segment, 16, 64)
 	b, errB := strconv.ParseInt(number, 16, 64)
 	c, errC := strconv.ParseInt(size, 16, 32)
-	if errA != nil || errB != nil || errC != nil {
+	if errA != nil || errB != nil || errC != nil || a < 1 || a > MaxSegment || c > maxEvent {
 		return EventKey{}, false
 	}
 	e.Segment, e.Number, e.Size = a, b, int(c)
-	return e, true
+	return e, s.Event(e) == key
 }
 
 // Segments is the prefix of what says which segments are kept.
@@ -103,9 +114,15 @@ func (s Space) ParseSegment(key string) (service string, number int64, ok bool) 
 		return "", 0, false
 	}
 	service, text, marks := strings.Cut(rest, "/")
-	if !marks {
+	switch {
+	case !named(service):
+		return "", 0, false
+	case !marks:
 		return service, 0, true
 	}
 	number, err := strconv.ParseInt(text, 16, 64)
-	return service, number, err == nil
+	if err != nil || number < 1 || number > MaxSegment || s.Segment(service, number) != key {
+		return "", 0, false
+	}
+	return service, number, true
 }

@@ -25,7 +25,10 @@ func TestKeysOfEventsAreRead(t *testing.T) {
 	if got, ok := space.ParseEvent(space.EventFloor("etl", "registry")); !ok || got != (EventKey{Job: "etl", Service: "registry"}) {
 		t.Errorf("a floor is read as %+v, %v", got, ok)
 	}
-	for _, key := range []string{"/berth/other/events/j/registry", "/berth/default/leaders/x", "/berth/default/events/j", "/berth/default/events/j/registry/7-1", "/berth/default/events/j/registry/x-y-z"} {
+	for _, key := range []string{"/berth/other/events/j/registry", "/berth/default/leaders/x", "/berth/default/events/j", "/berth/default/events/j/registry/7-1", "/berth/default/events/j/registry/x-y-z",
+		"/berth/default/events/j/registry/00000001-000000000001-7fffffff", "/berth/default/events/j/registry/1-1-1",
+		"/berth/default/events/j/registry/-0000001-000000000001-1", "/berth/default/events/j/registry/100000000-000000000001-1",
+		"/berth/default/events//registry", "/berth/default/events/j/"} {
 		if got, ok := space.ParseEvent(key); ok {
 			t.Errorf("%q is read as %+v", key, got)
 		}
@@ -68,7 +71,9 @@ func TestKeysOfSegmentsAreRead(t *testing.T) {
 	if service, number, ok := space.ParseSegment(space.NewestSegment("registry")); !ok || service != "registry" || number != 0 {
 		t.Error(service, number, ok)
 	}
-	for _, key := range []string{"/berth/other/segments/registry", "/berth/default/registry/chain", "/berth/default/segments/registry/x"} {
+	for _, key := range []string{"/berth/other/segments/registry", "/berth/default/registry/chain", "/berth/default/segments/registry/x",
+		"/berth/default/segments/", "/berth/default/segments//00000001", "/berth/default/segments/registry/1",
+		"/berth/default/segments/registry/-0000001", "/berth/default/segments/registry/7fffffffffffffff"} {
 		if service, number, ok := space.ParseSegment(key); ok {
 			t.Errorf("%q: %q %d", key, service, number)
 		}

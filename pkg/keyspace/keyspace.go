@@ -28,6 +28,7 @@ package keyspace
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -99,13 +100,17 @@ func (s Space) Key(r model.Ref) string {
 }
 
 // Parse is the reverse of Key. Keys that are no records, events among them,
-// are not ok.
+// are not ok; nor are those that Key does not make, so that no two keys are one
+// record's.
 func (s Space) Parse(key string) (ref model.Ref, ok bool) {
 	rest, ok := strings.CutPrefix(key, s.prefix)
-	if !ok {
+	if !ok || len(rest) > maxKey {
 		return model.Ref{}, false
 	}
 	p := strings.Split(rest, "/")
+	if slices.ContainsFunc(p, func(part string) bool { return !named(part) }) {
+		return model.Ref{}, false
+	}
 	switch {
 	case len(p) == 2 && p[0] == "leaders":
 		return model.Ref{Kind: model.KindLeader, ID: p[1]}, true
@@ -141,11 +146,25 @@ func (s Space) Parse(key string) (ref model.Ref, ok bool) {
 	return model.Ref{}, false
 }
 
+// maxKey bounds what of a key is looked at: the names in it are 253 bytes at most.
+const maxKey = 2048
+
+// named reports whether a part of a key can be a name.
+func named(part string) bool {
+	for i := range len(part) {
+		b := part[i]
+		if ('0' > b || b > '9') && ('a' > b || b > 'z') && ('A' > b || b > 'Z') && b != '.' && b != '_' && b != '-' {
+			return false
+		}
+	}
+	return part != ""
+}
+
 func chunk(n int32) string { return fmt.Sprintf("%05d", n) }
 
 func chunked(kind model.Kind, id, n string) (model.Ref, bool) {
 	number, err := strconv.ParseInt(n, 10, 32)
-	if err != nil {
+	if err != nil || number < 0 || chunk(int32(number)) != n {
 		return model.Ref{}, false
 	}
 	return model.Ref{Kind: kind, ID: id, Chunk: int32(number)}, true

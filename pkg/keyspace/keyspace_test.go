@@ -51,6 +51,17 @@ func TestParseRefuses(t *testing.T) {
 		"/berth/other/leaders/registry",
 		"/berth/default/",
 		"/berth/default/executors/leases/a-1/x",
+		"/berth/default/executors/leases/a-1/3",
+		"/berth/default/executors/leases/a-1/+0003",
+		"/berth/default/executors/leases/a-1/-0003",
+		"/berth/default/executors/leases/a-1/000003",
+		"/berth/default/executors/leases/a-1/99999999999",
+		"/berth/default/executors/leases//00003",
+		"/berth/default/executors/records/",
+		"/berth/default/executors/records/host 1",
+		"/berth/default/executors/records/host\xff",
+		"/berth/default/registry/reservations////",
+		"/berth/default/leaders/",
 		"/berth/default/registry/reservations/etl/map/main",
 	} {
 		if ref, ok := space.Parse(key); ok {

@@ -37,7 +37,40 @@ type aside struct {
 	// what is said of those of them that no poison tells of.
 	withheld   map[model.Ref]int64
 	unreadable []Aside
-	list       []Aside
+	// hidden counts the unreadable that are not shown.
+	hidden int
+	list   []Aside
+}
+
+// maxShown is how many unreadable records are shown one by one: what a service has to
+// say of itself is one message.
+const maxShown = 500
+
+// show makes the list: each object once, as the first that tells of it does.
+func (a *aside) show(poison []Aside) {
+	a.list = nil
+	told := map[string]bool{}
+	for _, one := range slices.Concat(a.unreadable, poison) {
+		if !told[one.Object] {
+			told[one.Object] = true
+			a.list = append(a.list, one)
+		}
+	}
+	if a.hidden > 0 {
+		a.list = append(a.list, Aside{
+			Object: "records", Since: a.unreadable[0].Since, Message: fmt.Sprintf("%d more records cannot be read", a.hidden),
+			Action: "They are left alone like those that are named. They are shown once those are put right or deleted.",
+		})
+	}
+}
+
+// unread notes a record that cannot be read.
+func (a *aside) unread(one Aside) {
+	if len(a.unreadable) < maxShown {
+		a.unreadable = append(a.unreadable, one)
+	} else {
+		a.hidden++
+	}
 }
 
 func newAside() aside {
@@ -156,9 +189,8 @@ func (d *Driver[C]) notice(b store.Batch, first bool) (events []model.Event, err
 	if !moved {
 		return nil, nil
 	}
-	a.list, a.versions = nil, map[string]int64{}
+	a.versions = map[string]int64{}
 	for _, p := range a.known() {
-		a.list = append(a.list, d.shown(p))
 		ref, ok := d.space.Parse(p.Key)
 		switch {
 		case p.Kind == model.PoisonRecord:
@@ -167,23 +199,51 @@ func (d *Driver[C]) notice(b store.Batch, first bool) (events []model.Event, err
 			events = append(events, model.Held{Ref: ref})
 		}
 	}
-	a.list = append(a.list, a.unreadable...)
+	d.showAside()
 	return events, nil
 }
 
+// showAside makes the list of what is left alone.
+func (d *Driver[C]) showAside() {
+	var poison []Aside
+	for _, p := range d.aside.known() {
+		poison = append(poison, d.shown(p))
+	}
+	d.aside.show(poison)
+}
+
+// overwritten notes a commit of this leader: what it left alone of that key is there
+// no more.
+func (d *Driver[C]) overwritten(ref model.Ref, key string) {
+	if _, there := d.aside.withheld[ref]; !there {
+		return
+	}
+	delete(d.aside.withheld, ref)
+	object := d.object(key)
+	d.aside.unreadable = slices.DeleteFunc(d.aside.unreadable, func(a Aside) bool { return a.Object == object })
+	d.showAside()
+}
+
 // changed turns a change into what the core is told: the record, or that it is
-// to leave it alone.
+// to leave it alone. It is nothing where one that cannot be read takes the place of
+// another that is left alone.
 func (d *Driver[C]) changed(ref model.Ref, c store.Change, first bool) (model.Event, error) {
-	if _, there := d.aside.withheld[ref]; there {
+	_, withheld := d.aside.withheld[ref]
+	event := model.Changed{Ref: ref, Create: c.Create, Mod: c.Mod}
+	if c.Deleted && withheld {
 		return nil, ErrAfresh
 	}
-	event := model.Changed{Ref: ref, Create: c.Create, Mod: c.Mod}
 	if c.Deleted {
 		return event, nil
 	}
 	record, err := wire.Decode(ref, c.Value, c.Create, c.Mod, c.Lease)
 	event.Record = record
 	switch {
+	case withheld && err != nil:
+		d.aside.withheld[ref] = c.Mod
+		return nil, nil
+	case withheld:
+		return nil, ErrAfresh
 	case err == nil && d.aside.versions[c.Key] != c.Mod:
 		return event, nil
 	case err != nil && ref.Kind == model.KindLeader:
@@ -198,12 +258,10 @@ func (d *Driver[C]) changed(ref model.Ref, c store.Change, first bool) (model.Ev
 	}
 	d.aside.withheld[ref] = c.Mod
 	if err != nil {
-		unreadable := Aside{
+		d.aside.unread(Aside{
 			Object: d.object(c.Key), Since: d.now(), Message: "cannot be read: " + clip(err.Error(), maxPanic),
 			Action: "It is left alone, and nothing that it may hold is given out. It ends when the record is put right or deleted.",
-		}
-		d.aside.unreadable = append(d.aside.unreadable, unreadable)
-		d.aside.list = append(d.aside.list, unreadable)
+		})
 	}
 	return model.Held{Ref: ref}, nil
 }

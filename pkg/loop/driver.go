@@ -162,11 +162,15 @@ func (d *Driver[C]) Events(b store.Batch) ([]model.Event, error) {
 			continue
 		}
 		if _, own := d.mine[c.Mod]; own && keyspace.Writer(ref.Kind) == d.service {
+			d.overwritten(ref, c.Key)
 			continue
 		}
 		event, err := d.changed(ref, c, first)
 		if err != nil {
 			return nil, err
+		}
+		if event == nil {
+			continue
 		}
 		if changed, told := event.(model.Changed); told && ref.Kind == model.KindLeader {
 			record, _ := changed.Record.(*model.Leader)
@@ -175,6 +179,9 @@ func (d *Driver[C]) Events(b store.Batch) ([]model.Event, error) {
 			d.terms[ref.ID] = c.Create
 		}
 		events = append(events, event)
+	}
+	if first && len(d.aside.unreadable) > 0 {
+		d.showAside()
 	}
 	for _, c := range b.Skipped {
 		d.kept.told(c)

@@ -133,6 +133,10 @@ func (k *Kept) told(c store.Change) bool {
 	return true
 }
 
+// highestSegment bounds the number that a service believes to be its newest, so that
+// it can go on above it.
+const highestSegment = keyspace.MaxSegment / 2
+
 func (k *Kept) mark(c store.Change) {
 	service, number, ok := k.space.ParseSegment(c.Key)
 	if !ok {
@@ -144,7 +148,7 @@ func (k *Kept) mark(c store.Change) {
 	var newest recordv1.EventSegment
 	switch {
 	case number == 0:
-		if proto.Unmarshal(c.Value, &newest) == nil {
+		if err := proto.Unmarshal(c.Value, &newest); err == nil && newest.GetNumber() >= 1 && newest.GetNumber() <= highestSegment {
 			k.newest[service] = newest.GetNumber()
 		}
 	case c.Deleted:
@@ -153,6 +157,9 @@ func (k *Kept) mark(c store.Change) {
 			k.ranOut[service] = c.Mod
 		}
 	case k.byID[id] == nil:
+		if number <= highestSegment {
+			k.newest[service] = max(k.newest[service], number) // should the key that names it be wrong
+		}
 		s := &segment{segmentID: id, lease: c.Lease, created: c.Create, parts: map[*jobEvents]part{}}
 		k.byID[id] = s
 		// In a snapshot they come in the order of their keys.

@@ -16,8 +16,9 @@ import (
 
 // The bounds of what is left alone, and of what is kept of each.
 const (
-	// maxPoison is how much is left alone at most. What panics so often is the
-	// program, and not what it was given: a process that ends is seen.
+	// maxPoison is how many requests and decisions are left alone at most. What panics
+	// so often is the program, and not what it was given: a process that ends is seen.
+	// Records do not count: no value in the store may end a process.
 	maxPoison = 100
 
 	maxContent, maxPanic, maxStack = 4 << 10, 1 << 10, 8 << 10
@@ -98,11 +99,22 @@ func (d *Driver[C]) blame(event model.Event, what any, stack []byte) *Poisoned {
 		return end
 	}
 	p.ID = digest(fmt.Sprint(p.Kind, p.Key, p.Mod, p.Request, p.Fingerprint))[:16]
-	if len(d.aside.stored)+len(g.Met) >= maxPoison {
+	if p.Kind != model.PoisonRecord && d.aside.decisions() >= maxPoison {
 		panic(fmt.Sprintf("%s, and %d things are left alone for a panic already\n%s", end.Panic, maxPoison, end.Stack))
 	}
 	end.Poison = p
 	return end
+}
+
+// decisions counts the requests and decisions that are left alone.
+func (a *aside) decisions() int {
+	n := 0
+	for _, p := range a.known() {
+		if p.Kind != model.PoisonRecord {
+			n++
+		}
+	}
+	return n
 }
 
 // refuses answers why a request is not to be taken; nil when it may be.

@@ -301,6 +301,45 @@ func TestUnreadableRecordIsLeftAlone(t *testing.T) {
 	})
 }
 
+// A record that cannot be read is shown once, whatever takes its place, and the term
+// goes on when another that cannot be read does.
+func TestUnreadableRecordIsShownOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := newStore()
+		a := run(t, s, "a", nil)
+		a.awaitLead(t, true)
+		putGate(t, s, "g", []byte("\xff"))
+		wantAside(t, a, "assigner/tasks/g")
+		eventually(t, func() bool { return a.Status().Serving })
+		term := a.Status().Term
+		putGate(t, s, "g", []byte("\xff\xff"))
+		putGate(t, s, "h", nil)
+		eventually(t, func() bool { return slices.Contains(told(t, a), "changed gate h") })
+		wantAside(t, a, "assigner/tasks/g")
+		if now := a.Status(); !now.Serving || now.Term != term {
+			t.Errorf("term %d has ended: %+v", term, now)
+		}
+		putGate(t, s, "g", nil)
+		wantAside(t, a)
+	})
+}
+
+// Of very many records that cannot be read some are named, and the others counted.
+func TestManyUnreadableRecordsAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := newStore()
+		for i := range 600 {
+			putGate(t, s, "g"+strconv.Itoa(i), []byte("\xff"))
+		}
+		a := run(t, s, "a", nil)
+		a.awaitLead(t, true)
+		list := a.Status().Aside
+		if n := len(list); n != 501 || !strings.HasPrefix(list[n-1].Message, "100 more") {
+			t.Errorf("%d are shown, the last is %+v", n, list[n-1])
+		}
+	})
+}
+
 // What a service would be wrong without, it does not serve without.
 func TestWhatCannotBeMissedKeepsTheServiceDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -75,16 +75,22 @@ func Encode(record model.Record) ([]byte, error) {
 }
 
 // Decode reads the value of the record that ref names. The revisions are the
-// key's; etcdLease is the etcd lease that it stands on.
+// key's; etcdLease is the etcd lease that it stands on. Whatever the value is, Decode
+// does not panic, and a record that it returns is safe to count with: lists are of
+// equal length, enums known, amounts and numbers within bounds.
 func Decode(ref model.Ref, value []byte, create, mod, etcdLease int64) (model.Record, error) {
 	record, err := decode(ref, value, create, mod, etcdLease)
+	if err == nil {
+		err = check(ref, record)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("wire: record %+v at revision %d: %w", ref, mod, err)
 	}
 	return record, nil
 }
 
-func decode(ref model.Ref, value []byte, create, mod, etcdLease int64) (model.Record, error) {
+func decode(ref model.Ref, value []byte, create, mod, etcdLease int64) (record model.Record, err error) {
+	defer recovered(&err)
 	switch ref.Kind {
 	case model.KindLeader:
 		m := &recordv1.Leader{}
@@ -114,6 +120,9 @@ func decode(ref model.Ref, value []byte, create, mod, etcdLease int64) (model.Re
 		m := &recordv1.Executor{}
 		if err := proto.Unmarshal(value, m); err != nil {
 			return nil, err
+		}
+		if m.GetId() != ref.ID {
+			return nil, fmt.Errorf("id: %q is not that of the key, %q", m.GetId(), ref.ID)
 		}
 		return &model.Executor{
 			ID: ref.ID, Address: m.GetAddress(), SKU: m.GetSku(), Host: m.GetHost(), Attributes: m.GetAttributes(),
@@ -167,7 +176,7 @@ func decode(ref model.Ref, value []byte, create, mod, etcdLease int64) (model.Re
 		}
 		service, id, _ := strings.Cut(ref.ID, "/")
 		return &model.Poison{
-			Service: service, ID: id, Kind: model.PoisonKind(m.GetKind()), Key: m.GetKey(), Mod: m.GetMod(),
+			Service: service, ID: id, Kind: enum[model.PoisonKind](m.GetKind()), Key: m.GetKey(), Mod: m.GetMod(),
 			Request: m.GetRequest(), Fingerprint: m.GetFingerprint(), Content: m.GetContent(),
 			Panic: m.GetPanic(), Stack: m.GetStack(), At: Time(m.GetAt()), Replica: m.GetReplica(), Version: m.GetVersion(),
 		}, nil
@@ -246,7 +255,7 @@ func decodeTask(ref model.Ref, m *recordv1.TaskChunk) *model.TaskChunk {
 	c := &model.TaskChunk{UID: ref.ID, Chunk: ref.Chunk, Workers: make([]model.TaskWorker, len(m.GetWorkers()))}
 	for i, w := range m.GetWorkers() {
 		c.Workers[i] = model.TaskWorker{
-			Seat: model.Seat{Index: w.GetIndex(), Number: w.GetNumber()}, Ordinal: w.GetOrdinal(), State: model.WorkerState(w.GetState()),
+			Seat: model.Seat{Index: w.GetIndex(), Number: w.GetNumber()}, Ordinal: w.GetOrdinal(), State: enum[model.WorkerState](w.GetState()),
 			Since: Time(w.GetSince()), Attempts: w.GetAttempts(), LastError: w.GetLastError(), Reason: fault.Reason(w.GetReason()),
 			ExitCode: w.ExitCode, Incarnation: w.GetIncarnation(), Sequence: w.GetSequence(), Requeue: w.GetRequeue(), Cleared: w.GetCleared(),
 		}

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"errors"
 	"maps"
 	"time"
 
@@ -127,22 +128,22 @@ func specOf(r *berthv1.Reservation) (model.Spec, error) {
 	spec := model.Spec{
 		TargetSize:  r.GetTargetSize(),
 		Constraints: ConstraintsOf(c),
-		Priority:    model.Priority{Class: model.Class(p.GetClass()), Tier: p.GetTier(), Order: orderOf(p)},
+		Priority:    model.Priority{Class: enum[model.Class](p.GetClass()), Tier: p.GetTier(), Order: orderOf(p)},
 		Task: model.Task{
 			Command: t.GetCommand(), Args: t.GetArgs(), Env: t.GetEnv(), Payload: t.GetPayload(),
 			StopGrace: model.DefaultStopGrace,
 		},
-		Batch:       model.Batch(r.GetBatch()),
+		Batch:       enum[model.Batch](r.GetBatch()),
 		Start:       model.StartProgressive,
 		OnFailure:   model.OnFailureRequeue,
 		MaxAttempts: model.DefaultAttempts,
 		Labels:      r.GetLabels(),
 	}
 	if r.GetStart() != berthv1.Start_START_UNSPECIFIED {
-		spec.Start = model.Start(r.GetStart())
+		spec.Start = enum[model.Start](r.GetStart())
 	}
 	if r.GetOnAssignmentFailure() != berthv1.OnAssignmentFailure_ON_ASSIGNMENT_FAILURE_UNSPECIFIED {
-		spec.OnFailure = model.OnFailure(r.GetOnAssignmentFailure())
+		spec.OnFailure = enum[model.OnFailure](r.GetOnAssignmentFailure())
 	}
 	spec.Constraints.Resources = spec.Constraints.Resources.WithSlots()
 	if r.MaxAttempts != nil {
@@ -288,20 +289,23 @@ func encodeReservation(r *model.Reservation) *recordv1.Reservation {
 }
 
 func decodeReservation(ref model.Ref, m *recordv1.Reservation, create, mod int64) (*model.Reservation, error) {
+	if m.GetSpec() == nil {
+		return nil, errors.New("spec: is missing")
+	}
 	spec, err := specOf(m.GetSpec())
 	if err != nil {
 		return nil, err
 	}
 	r := &model.Reservation{
 		Key: ref.Key, UID: ref.ID, Spec: spec, Seats: Seats(m.GetSeats()), Place: m.GetPlace(), PlaceEpoch: m.GetPlaceEpoch(),
-		State: model.State(m.GetState()), Reason: fault.Reason(m.GetReason()), Message: m.GetMessage(),
+		State: enum[model.State](m.GetState()), Reason: fault.Reason(m.GetReason()), Message: m.GetMessage(),
 		CreatedAt: Time(m.GetCreatedAt()), UpdatedAt: Time(m.GetUpdatedAt()), EndedAt: Time(m.GetEndedAt()),
 		Parent: m.GetParent(), WorkerCounts: m.GetWorkerCounts(), Epoch: create, Mod: mod,
-		Origin: model.Origin(m.GetOrigin()), Round: m.GetRound(), Unwanted: Seats(m.GetUnwanted()), LatestTarget: m.LatestTarget,
+		Origin: enum[model.Origin](m.GetOrigin()), Round: m.GetRound(), Unwanted: Seats(m.GetUnwanted()), LatestTarget: m.LatestTarget,
 		Trace: model.Trace(m.GetTrace()),
 	}
 	for _, q := range m.GetRequests() {
-		r.Requests = append(r.Requests, model.RequestMark{ID: q.GetId(), Change: model.Change(q.GetChange()), Cancelled: q.GetCancelled()})
+		r.Requests = append(r.Requests, model.RequestMark{ID: q.GetId(), Change: enum[model.Change](q.GetChange()), Cancelled: q.GetCancelled()})
 	}
 	for _, f := range m.GetFailed() {
 		r.Failed = append(r.Failed, model.FailedOn{Executor: f.GetExecutor(), At: Time(f.GetAt())})

@@ -56,7 +56,7 @@ type Core struct {
 	// are the registrations refused for another secret, by executor.
 	superseded map[string]*host
 	intruders  map[string]intruder
-	disables       disables
+	disables   disables
 	// late came under requests of which its jobs are still to be told.
 	late ordered[*host]
 	// past are LOST, and nothing names them; forgotten is of those before them.

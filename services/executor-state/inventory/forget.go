@@ -38,7 +38,7 @@ func (c *Core) unlistPast(h *host) {
 // forgetAt is when the next executor is to be forgotten; zero for never.
 func (c *Core) forgetAt() time.Time {
 	h, ok := c.past.first()
-	if !ok {
+	if !ok || c.aside.forgotten {
 		return time.Time{}
 	}
 	return h.executor.Since.Add(c.cfg.LostRetention)
@@ -50,6 +50,9 @@ func (c *Core) forgetAt() time.Time {
 // is given again. Requests to drain them have had their effect and end first;
 // requests to disable stay for who comes back under the id.
 func (c *Core) forgetPast() {
+	if c.aside.forgotten {
+		return
+	}
 	var effect model.Effect
 	next := c.forgotten
 	for h := range c.past.all() {

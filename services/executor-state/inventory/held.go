@@ -24,6 +24,8 @@ var _ model.Holder = (*Core)(nil)
 //     it cannot read.
 //   - Of a pool: no executor is in it by name, and executors that name it are not
 //     given up, for how long they may be absent is not known.
+//   - Of the forgotten executors: no executor with a new ID registers, for which
+//     ordinals were given before is not known.
 //   - Of a request to disable: it has no effect until it is put right. Draining is
 //     told by the executor's record too.
 type aside struct {
@@ -32,6 +34,8 @@ type aside struct {
 	leases map[string]bool
 	// unread counts executors of which the record may not be known.
 	unread int
+	// forgotten: the record of the forgotten executors was left alone.
+	forgotten bool
 }
 
 func (c *Core) leave(ref model.Ref) {
@@ -48,6 +52,8 @@ func (c *Core) leave(ref model.Ref) {
 	case model.KindPool:
 		c.aside.pools[constraint.Fold(ref.ID)] = true
 		c.setPool(ref.ID, nil)
+	case model.KindForgotten:
+		c.aside.forgotten = true
 	}
 }
 

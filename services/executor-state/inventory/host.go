@@ -196,6 +196,9 @@ func (c *Core) setPresence(id string, next *held) {
 	c.unplace(h)
 	h.live = next
 	c.place(h)
+	if next != nil && next.record != nil {
+		delete(c.aside.executors, id) // the presence was announced again
+	}
 }
 
 // take adds n workers of a chunk to what an ordinal holds; n may be negative.

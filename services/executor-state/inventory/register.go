@@ -77,6 +77,10 @@ func (c *Core) register(r Register) (Registered, error) {
 			return Registered{}, fault.New(fault.Precondition, fault.ReasonPoison,
 				"the record of executor %q cannot be read, and is quarantined: see the findings; put it right or delete it", r.ID)
 		}
+		if c.aside.forgotten {
+			return Registered{}, fault.New(fault.Precondition, fault.ReasonPoison,
+				"the record of forgotten executors cannot be read, and is quarantined: see the findings; no executor with a new ID registers until it is put right or deleted")
+		}
 		if err := c.admitNew(); err != nil {
 			return Registered{}, err
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -43,7 +44,7 @@ func (s *Server) ListFindings(ctx context.Context, q *berthv1.ListFindingsReques
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	all := slices.Concat(found...)
+	all := oncePerObject(slices.Concat(found...))
 	slices.SortStableFunc(all, func(a, b *berthv1.Finding) int {
 		return cmp.Or(
 			cmp.Compare(a.GetSince().GetSeconds(), b.GetSince().GetSeconds()),
@@ -53,6 +54,50 @@ func (s *Server) ListFindings(ctx context.Context, q *berthv1.ListFindingsReques
 		)
 	})
 	return &berthv1.ListFindingsAnswer{Findings: all}, nil
+}
+
+// kindPoison is the finding about what a service leaves alone. Every service reads
+// every record, so one record can be a finding of each.
+const kindPoison = "POISON"
+
+// oncePerObject merges the findings of several services about one object that they
+// leave alone: that of the service that writes it stands, and names the others.
+func oncePerObject(all []*berthv1.Finding) []*berthv1.Finding {
+	first := map[string]*berthv1.Finding{}
+	others := map[string][]string{}
+	merged := all[:0]
+	for _, f := range all {
+		object := f.GetObject()
+		kept := first[object]
+		switch {
+		case f.GetKind() != kindPoison:
+			merged = append(merged, f)
+		case kept == nil:
+			first[object] = f
+			merged = append(merged, f)
+		case f.GetService() == kept.GetService():
+		default:
+			if f.GetService() == writer(object) {
+				merged[slices.Index(merged, kept)], first[object] = f, f
+				f = kept
+			}
+			others[object] = append(others[object], f.GetService())
+		}
+	}
+	for object, services := range others {
+		slices.Sort(services)
+		first[object].Message += "; left alone by the " + strings.Join(slices.Compact(services), " and the ") + " as well"
+	}
+	return merged
+}
+
+// writer is the service that writes the records under a key.
+func writer(object string) string {
+	prefix, _, _ := strings.Cut(object, "/")
+	if prefix == "executors" {
+		return model.ServiceExecutorState
+	}
+	return prefix
 }
 
 func (l lister) findings(ctx context.Context, q *berthv1.ListFindingsRequest) []*berthv1.Finding {

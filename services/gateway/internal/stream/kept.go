@@ -33,17 +33,29 @@ func runs(keys keyspace.Space, kvs []store.KV, revision int64) []run {
 	var services []string
 	for _, kv := range kvs {
 		service, number, ok := keys.ParseSegment(kv.Key)
-		var segment recordv1.EventSegment
-		if !ok || proto.Unmarshal(kv.Value, &segment) != nil {
+		if !ok {
 			continue
 		}
-		if number == 0 {
+		if marks[service] == nil {
 			services = append(services, service)
-			newest[service], marks[service] = segment.GetNumber(), map[int64]mark{}
-			continue
+			marks[service] = map[int64]mark{}
 		}
-		// Those of a service come after the key that names its newest.
-		marks[service][number] = mark{number, kv.Create, cmp.Or(segment.GetKeptFrom(), kv.Create)}
+		var segment recordv1.EventSegment
+		unread := proto.Unmarshal(kv.Value, &segment) != nil
+		switch {
+		case number == 0 && !unread && segment.GetNumber() >= 1 && segment.GetNumber() <= keyspace.MaxSegment:
+			newest[service] = segment.GetNumber()
+		case number != 0:
+			// The revision of a mark counts, whatever is in it.
+			marks[service][number] = mark{number, kv.Create, cmp.Or(max(0, segment.GetKeptFrom()), kv.Create)}
+		}
+	}
+	for service, numbered := range marks {
+		if newest[service] == 0 { // it cannot be read: the highest mark is as good
+			for number := range numbered {
+				newest[service] = max(newest[service], number)
+			}
+		}
 	}
 	list := make([]run, len(services))
 	for i, service := range services {

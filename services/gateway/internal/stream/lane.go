@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 
@@ -62,6 +63,9 @@ func (e *Etcd) decode(kvs []store.KV) ([]placed, error) {
 		event := &berthv1.Event{}
 		err := proto.Unmarshal(kv.Value, event)
 		index, errIndex := strconv.ParseInt(event.GetCursor(), 10, 64)
+		if err == nil && errIndex == nil && index < 0 {
+			errIndex = fmt.Errorf("its number is %d", index)
+		}
 		if err := errors.Join(err, errIndex); err != nil {
 			return nil, fault.New(fault.Internal, fault.ReasonInternal, "%s holds no event", kv.Key).Because(err)
 		}

@@ -1,0 +1,175 @@
+package wire
+
+import (
+	"fmt"
+	"math"
+
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/resource"
+)
+
+// The bounds of what a stored record can name. Anything else was written by somebody
+// who is no service of Berth, and a core that counted with it might panic, run out of
+// memory, or hand out what it must not.
+const (
+	maxRevision    = 1 << 62
+	maxLeaseChunks = (model.MaxWorkers + model.LeaseChunkSize - 1) / model.LeaseChunkSize
+	maxTaskChunks  = (model.MaxWorkers + model.TaskChunkSize - 1) / model.TaskChunkSize
+)
+
+// check reports what of a decoded record no service writes. It makes a record safe to
+// count with, not right: only its writer knows that.
+func check(ref model.Ref, record model.Record) error {
+	var c checks
+	switch r := record.(type) {
+	case *model.Reservation:
+		c.reservation(r)
+	case *model.Stage:
+		c.within("targetSize", int64(r.TargetSize), 0, math.MaxInt32)
+		c.seats("numbers", r.Numbers, math.MaxInt)
+	case *model.Executor:
+		c.within("ordinal", int64(r.Ordinal), 1, math.MaxUint32)
+		c.within("incarnation", r.Incarnation, 0, maxRevision)
+		c.amounts("resources", r.Resources)
+		for role, share := range r.Reserved {
+			c.amounts("reserved."+role, share)
+		}
+		c.within("former", int64(len(r.Former)), 0, model.MaxFormer)
+	case *model.Live:
+		c.within("incarnation", r.Incarnation, 1, maxRevision)
+	case *model.Forgotten:
+		c.within("ordinal", int64(r.Ordinal), 1, math.MaxUint32)
+		c.within("incarnation", r.Incarnation, 0, maxRevision)
+	case *model.LeaseChunk:
+		c.within("chunks", int64(r.Chunks), 1, maxLeaseChunks)
+		c.within("the key's chunk", int64(r.Chunk), 0, int64(r.Chunks)-1)
+		c.within("total", int64(r.Total), 1, model.MaxWorkers)
+		c.within("workers", int64(len(r.Workers)), 0, model.LeaseChunkSize)
+		c.within("epoch", r.Epoch, 0, maxRevision)
+		c.within("cut", r.Cut, 0, maxRevision)
+		c.amounts("each", r.Each)
+		for i := range r.Workers {
+			c.seat(i, r.Workers[i].Seat)
+		}
+	case *model.TaskHeader:
+		c.within("chunks", int64(r.Chunks), 0, maxTaskChunks)
+		c.within("workers", int64(r.Workers), 0, model.MaxWorkers)
+		c.within("epoch", r.Epoch, 0, maxRevision)
+		c.within("lease", r.Lease, 0, maxRevision)
+	case *model.TaskChunk:
+		c.task(r)
+	case *model.SKU:
+		c.named(ref, r.Name)
+		c.amounts("resources", r.Resources)
+		if rule := r.Scale; rule != nil {
+			c.scale(rule)
+		}
+	case *model.Pool:
+		c.named(ref, r.Name)
+		if r.LostAfter != nil {
+			c.within("lostAfter", int64(*r.LostAfter), 0, math.MaxInt64)
+		}
+	case *model.Disable:
+		c.that(!r.CreatedAt.IsZero(), "createdAt: must be given")
+		c.within("undone", int64(r.Undone), 0, math.MaxInt32)
+	case *model.Ready:
+		c.that(!r.Since.IsZero() || !r.Begun.IsZero(), "since: must be given, or begun")
+	case *model.Poison:
+		c.within("kind", int64(r.Kind), int64(model.PoisonRequest), int64(model.PoisonWork))
+	}
+	return c.err
+}
+
+// checks keeps the first thing that is wrong.
+type checks struct{ err error }
+
+func (c *checks) that(holds bool, format string, args ...any) {
+	if !holds && c.err == nil {
+		c.err = fmt.Errorf(format, args...)
+	}
+}
+
+func (c *checks) within(field string, got, least, most int64) {
+	c.that(got >= least && got <= most, "%s: must be between %d and %d, got %d", field, least, most, got)
+}
+
+func (c *checks) seats(field string, seats model.Seats, most int) {
+	if err := seats.Check(most); err != nil {
+		c.that(false, "%s: %v", field, err)
+	}
+}
+
+func (c *checks) seat(i int, s model.Seat) {
+	c.that(s.Index >= 0 && s.Index <= model.MaxIndex && s.Number >= 1 && s.Number <= model.MaxNumber,
+		"workers[%d]: %d.%d is no worker", i, s.Index, s.Number)
+}
+
+func (c *checks) amounts(field string, v resource.Vector) {
+	for name, amount := range v {
+		c.that(amount >= 0, "%s.%s: must not be negative, got %d", field, name, amount)
+	}
+}
+
+func (c *checks) named(ref model.Ref, name string) {
+	c.that(name == ref.ID, "name: %q is not that of the key, %q", name, ref.ID)
+}
+
+func (c *checks) scale(rule *model.ScaleRule) {
+	for _, size := range []*int32{&rule.MinIdle, rule.MaxIdle, &rule.MinSize, rule.MaxSize} {
+		if size != nil {
+			c.within("scale", int64(*size), 0, math.MaxInt32)
+		}
+	}
+}
+
+func (c *checks) reservation(r *model.Reservation) {
+	c.within("state", int64(r.State), int64(model.Queued), int64(model.Replaced))
+	c.seats("seats", r.Seats, model.MaxWorkers)
+	c.seats("unwanted", r.Unwanted, model.MaxWorkers)
+	c.within("place", r.Place, 0, math.MaxInt64)
+	c.within("placeEpoch", r.PlaceEpoch, 0, maxRevision)
+	c.within("origin", int64(r.Origin), int64(model.OriginAsked), int64(model.OriginPart))
+	c.within("round", int64(r.Round), 0, math.MaxInt32)
+	for _, mark := range r.Requests {
+		c.within("requests.change", int64(mark.Change), 0, int64(model.ChangeReplaced))
+	}
+	s := r.Spec
+	c.within("spec.targetSize", int64(s.TargetSize), 0, math.MaxInt32)
+	c.amounts("spec.constraints.resources", s.Constraints.Resources)
+	c.within("spec.constraints.spread.max", int64(s.Constraints.Spread.Max), 0, math.MaxInt32)
+	c.within("spec.priority.class", int64(s.Priority.Class), 0, int64(model.ClassNewJob))
+	c.within("spec.batch", int64(s.Batch), 0, int64(model.BatchBestEffort))
+	c.within("spec.start", int64(s.Start), 0, int64(model.StartTogether))
+	c.within("spec.onAssignmentFailure", int64(s.OnFailure), 0, int64(model.OnFailureNotify))
+	c.within("spec.maxAttempts", int64(s.MaxAttempts), 0, math.MaxInt32)
+	c.within("spec.queueTimeout", int64(s.QueueTimeout), 0, math.MaxInt64)
+	c.within("spec.task.stopGrace", int64(s.Task.StopGrace), 0, math.MaxInt64)
+}
+
+func (c *checks) task(r *model.TaskChunk) {
+	c.within("the key's chunk", int64(r.Chunk), 0, maxTaskChunks-1)
+	c.within("workers", int64(len(r.Workers)), 1, model.TaskChunkSize)
+	for i := range r.Workers {
+		w := &r.Workers[i]
+		c.seat(i, w.Seat)
+		c.that(w.State >= model.WorkerAssigned && w.State <= model.WorkerEvicted, "workers[%d].state: %d is none", i, w.State)
+		c.that(w.Attempts >= 0, "workers[%d].attempts: must not be negative, got %d", i, w.Attempts)
+	}
+}
+
+// enum turns a stored enum, which may be any number, into the model's, which may be
+// smaller: a number that does not fit becomes one that check refuses.
+func enum[M ~uint8, N ~int32](n N) M {
+	if n < 0 || n > math.MaxUint8 {
+		return math.MaxUint8
+	}
+	return M(n)
+}
+
+// recovered turns a panic of decoding into an error: no value may end a process.
+func recovered(err *error) {
+	if what := recover(); what != nil {
+		*err = fault.New(fault.Internal, fault.ReasonInternal, "decoding panicked: %v", what)
+	}
+}
