@@ -100,11 +100,36 @@ func Load(flags *pflag.FlagSet, file string, config any) error {
 		}
 		return badConfig(nil, "an option has a value of the wrong type: %v", err)
 	}
+	err = nil
+	eachOption(reflect.ValueOf(config), func(name, _ string, value reflect.Value) {
+		if name == "cluster" {
+			err = CheckCluster(value.String())
+		}
+	})
+	return err
+}
+
+// CheckCluster refuses the name of a cluster that is not one: it is a part of every
+// key in etcd, and so follows the rule of all names.
+func CheckCluster(name string) error {
+	for i := range len(name) {
+		b := name[i]
+		alphanumeric := '0' <= b && b <= '9' || 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z'
+		if !alphanumeric && (i == 0 || b != '.' && b != '_' && b != '-') {
+			return fault.BadField(fault.ReasonBadName, "--cluster", "must be letters, digits, '.', '_' and '-', the first a letter or digit, got %q", name)
+		}
+	}
+	if len(name) < 1 || len(name) > maxCluster {
+		return fault.BadField(fault.ReasonBadName, "--cluster", "must be 1 to %d bytes long, got %d", maxCluster, len(name))
+	}
 	return nil
 }
 
 // decoded is how the decoder names the option whose value it cannot use.
 var decoded = regexp.MustCompile(`'([a-z-]+)' `)
+
+// maxCluster is the longest name of a cluster.
+const maxCluster = 128
 
 // unknownKeys are the keys of the file that no option has.
 func unknownKeys(v *viper.Viper, flags *pflag.FlagSet) []string {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
 
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/process"
@@ -154,4 +155,33 @@ func TestAValueOfTheWrongTypeSaysWhatItMustBe(t *testing.T) {
 	t.Setenv("BERTH_TTL", "soon")
 	_, err = run(t, "")
 	refused("ttl must be a duration such as 90s, 10m or 1h30m: look at BERTH_TTL", err)
+}
+
+// A name of a cluster that would leave its prefix in etcd is refused at the start of
+// every process, by option, environment or file.
+func TestAClusterIsNamedLikeEverythingElse(t *testing.T) {
+	load := func(args ...string) error {
+		config := process.Defaults(0, 0)
+		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+		process.AddFlags(flags, config)
+		if err := flags.Parse(args); err != nil {
+			t.Fatal(err)
+		}
+		return process.Load(flags, "", &config)
+	}
+	for _, name := range []string{"default", "a", "Prod-1.eu_west", strings.Repeat("x", 128)} {
+		if err := load("--cluster", name); err != nil {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	for _, name := range []string{"", "a/b", "../x", ".", "..", "-a", "a b", "a\x00", "ä", strings.Repeat("x", 129)} {
+		err := load("--cluster", name)
+		if !fault.Is(err, fault.ReasonBadName) || !strings.HasPrefix(err.Error(), "--cluster: must be") {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	t.Setenv("BERTH_CLUSTER", "a/b")
+	if err := load(); !fault.Is(err, fault.ReasonBadName) {
+		t.Errorf("by the environment: %v", err)
+	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"berth.dev/cmd/berth/internal/host"
 	"berth.dev/pkg/fault"
+	"berth.dev/pkg/process"
 )
 
 // flags of the command.
@@ -110,7 +111,7 @@ func (f *flags) check() error {
 	case len(f.gateway) > 0 && f.profiles != "":
 		return fault.BadField(fault.ReasonInvalid, "--profiles", "works only on services that this command starts")
 	}
-	return nil
+	return process.CheckCluster(f.cluster)
 }
 
 // choose answers the workloads to run.

@@ -115,7 +115,7 @@ func (f *flags) check() error {
 	case (len(f.gateway) == 0) != (len(f.agentsGateway) == 0):
 		return fault.BadField(fault.ReasonInvalid, "--agents-gateway", "has to be given with --gateway, and the other way round")
 	}
-	return nil
+	return process.CheckCluster(f.cluster)
 }
 
 func (f *flags) run(ctx context.Context, dir string, start func(context.Context) (Cluster, error), out, status io.Writer) error {
