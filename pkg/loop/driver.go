@@ -156,6 +156,9 @@ func (d *Driver[C]) Events(b store.Batch) ([]model.Event, error) {
 		case ref.Kind == model.KindChain:
 			if ref.ID == d.service {
 				d.chain = c.Value
+				if !c.Deleted && d.chain == nil {
+					d.chain = []byte{} // a value, though an empty one: the key is there
+				}
 			}
 			continue
 		case ref.Kind == model.KindPoison:

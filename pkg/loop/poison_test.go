@@ -324,6 +324,25 @@ func TestUnreadableRecordIsShownOnce(t *testing.T) {
 	})
 }
 
+// A chain record that somebody else wrote, even an empty one, costs a term and no more.
+func TestAnEmptyChainCostsOneTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := newStore()
+		a := run(t, s, "a", nil)
+		a.awaitLead(t, true)
+		for i, value := range [][]byte{nil, []byte("\xff"), {}} {
+			key := space.Key(model.Ref{Kind: model.KindChain, ID: service})
+			if _, err := s.Txn(t.Context(), store.Txn{Then: []store.Op{store.Put(key, value)}}); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, func() bool {
+				_, err := a.Do(t.Context(), put{record: executor("x" + strconv.Itoa(i))})
+				return err == nil
+			})
+		}
+	})
+}
+
 // Of very many records that cannot be read some are named, and the others counted.
 func TestManyUnreadableRecordsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
