@@ -38,6 +38,10 @@ const (
 	// with a complete report: its agent may be one that does not know how to be asked.
 	judgeAgain = PresenceTTL
 
+	// admitPause is how long a session waits at first for this replica to see the
+	// registration of its agent.
+	admitPause = 20 * time.Millisecond
+
 	beatTimeout = 5 * time.Second
 	peekTimeout = 500 * time.Millisecond
 )

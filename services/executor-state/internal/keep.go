@@ -137,6 +137,11 @@ func (h *Heartbeats) find(ctx context.Context, sessions []*session) (found []*se
 		switch {
 		case err != nil:
 			s.kept(false) // this replica's view is not there yet
+		case s.standing == stranger:
+			s.line.end(errStranger)
+			s.rest()
+		case s.standing == superseded:
+			go s.tellSuperseded()
 		case s.lease == 0:
 			s.aside(s.join)
 		default:
@@ -220,42 +225,77 @@ func (s *session) join() {
 	ctx, cancel := context.WithTimeout(s.ctx, beatTimeout)
 	defer cancel()
 	s.workers.await(ctx, judgeTimeout)
-	var present bool
+	var present, superseded bool
 	var refused error
 	_ = s.h.newcomers.pass(ctx, func() error {
-		present, refused = s.announce()
+		present, superseded, refused = s.announce()
 		return nil
 	})
-	if refused != nil {
+	switch {
+	case refused != nil:
 		s.line.end(refused)
 		s.rest()
-		return
+	case superseded:
+		s.supersededBeat()
+	default:
+		s.kept(present)
 	}
-	s.kept(present)
+}
+
+// tellSuperseded tells the leader how many workers of a superseded agent live, and
+// the agent that it is.
+func (s *session) tellSuperseded() {
+	ctx, cancel := context.WithTimeout(s.ctx, beatTimeout)
+	defer cancel()
+	superseded, err := s.tell(ctx, 0)
+	switch {
+	case superseded:
+		s.supersededBeat()
+	case err != nil && gone(err):
+		s.line.end(rpc.FromStatus(err))
+		s.rest()
+	default:
+		s.kept(false)
+	}
+}
+
+// supersededBeat ends a beat of a superseded agent with its answer.
+func (s *session) supersededBeat() {
+	s.line.answer(&controlv1.HeartbeatAnswer{Superseded: true})
+	s.rest()
+}
+
+// gone reports whether an announcement is refused for good.
+func gone(err error) bool {
+	switch rpc.FromStatus(err).Reason {
+	case fault.ReasonOtherIncarnation, fault.ReasonNotFound, fault.ReasonOtherAgent:
+		return true
+	}
+	return false
 }
 
 // announce puts presence on a new etcd lease. It has time of its own: what was
 // granted and then not announced would be granted again, and when very many join
 // at once none of them would get through. An error ends the stream.
-func (s *session) announce() (present bool, err error) {
+func (s *session) announce() (present, superseded bool, err error) {
 	ctx, cancel := context.WithTimeout(s.ctx, beatTimeout)
 	defer cancel()
 	granting := time.Now()
 	lease, err := s.h.store.Grant(ctx, PresenceTTL)
 	if err != nil {
 		s.h.log.Debug("a heartbeat did not reach etcd", "executor", s.id, "error", err)
-		return false, nil
+		return false, false, nil
 	}
-	if err = s.tell(ctx, lease.ID); err != nil {
+	superseded, err = s.tell(ctx, lease.ID)
+	switch {
+	case err != nil && gone(err):
+		return false, false, rpc.FromStatus(err)
+	case err != nil || superseded:
 		// What was perhaps announced runs out by itself if it is not used.
-		switch f := rpc.FromStatus(err); f.Reason {
-		case fault.ReasonOtherIncarnation, fault.ReasonNotFound:
-			return false, f
-		}
-		return false, nil
+		return false, superseded, nil
 	}
 	s.lease, s.renewed = lease.ID, granting
-	return true, nil
+	return true, false, nil
 }
 
 // tellAgain announces an executor once more, on the etcd lease that it has, when
@@ -264,19 +304,22 @@ func (s *session) announce() (present bool, err error) {
 func (s *session) tellAgain() {
 	ctx, cancel := context.WithTimeout(s.ctx, beatTimeout)
 	defer cancel()
-	_ = s.tell(ctx, s.lease)
+	_, _ = s.tell(ctx, s.lease)
 	s.h.renew(ctx, []*session{s})
 }
 
-// tell announces an executor with its workers.
-func (s *session) tell(ctx context.Context, lease int64) error {
+// tell announces an executor with its workers, and answers whether another agent has
+// superseded the one of this session.
+func (s *session) tell(ctx context.Context, lease int64) (superseded bool, err error) {
 	workers := s.workers.count()
 	doubtful, _ := s.workers.doubtful()
-	_, err := s.h.leader.Announce(ctx, &controlv1.AnnounceRequest{
-		Id: s.id, Incarnation: s.incarnation, EtcdLease: lease, Workers: workers, Strays: doubtful,
+	answer, err := s.h.leader.Announce(ctx, &controlv1.AnnounceRequest{
+		Id: s.id, Incarnation: s.incarnation, EtcdLease: lease, Workers: workers, Strays: doubtful, Nonce: s.nonce,
 	})
-	if err == nil {
-		s.strays, s.returning = doubtful, s.returning && workers > 0
+	if err != nil || answer.GetSuperseded() {
+		return answer.GetSuperseded(), err
 	}
-	return err
+	s.admit()
+	s.strays, s.returning = doubtful, s.returning && workers > 0
+	return false, nil
 }

@@ -1,6 +1,7 @@
 package internal
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -39,8 +40,13 @@ type session struct {
 	line        line
 	id          string
 	incarnation int64
+	nonce       string // of the agent's registration, as its hello says
 	workers     *living
 	last        time.Time // the last message came; of who takes them
+	// admitted is closed once the agent is known to be the one that registered the
+	// executor: nothing that it reports goes further before.
+	admitted  chan struct{}
+	admitOnce sync.Once
 
 	mu sync.Mutex
 	// beating: a beat waits or is under way; again: another one came meanwhile.
@@ -66,12 +72,30 @@ type presence struct {
 	// returning: it was given up, is back, and had workers of before. strays: it
 	// was announced with workers that it should not have.
 	returning, strays bool
+	// standing is what the agent is to the executor, as far as this replica has seen.
+	standing standing
 	// term is the assigner's, until the agent is told; leading is the one that leads
 	// as far as this replica has seen.
 	term, leading int64
 	// seen is what all this was last found in.
 	seen sight
 }
+
+// standing is what an agent is to the executor that its stream names.
+type standing uint8
+
+const (
+	// unseen: this replica has not seen its registration yet.
+	unseen standing = iota
+	// registrant: it is the agent that registered the executor last.
+	registrant
+	// outdated: it was registered again since.
+	outdated
+	// superseded: by another agent, which is present.
+	superseded
+	// stranger: it only knows the incarnation.
+	stranger
+)
 
 // sight is a look at what a core knows of an executor and its etcd lease.
 type sight struct {
@@ -80,10 +104,19 @@ type sight struct {
 	lease     int64
 }
 
+// noNonce is announced for an agent whose hello gives no nonce.
+const noNonce = "none"
+
+// errStranger ends the stream of an agent that is not the one which registered.
+var errStranger = fault.New(fault.Precondition, fault.ReasonOtherAgent, "the nonce is not that of the executor's registration")
+
 // begin begins the session of the agent that has sent first.
 func (h *Heartbeats) begin(ctx context.Context, first *controlv1.HeartbeatRequest, back line) *session {
 	h.pulse.begin()
-	return &session{h: h, ctx: ctx, line: back, id: first.GetId(), incarnation: first.GetIncarnation(), workers: newLiving()}
+	return &session{
+		h: h, ctx: ctx, line: back, id: first.GetId(), incarnation: first.GetIncarnation(), nonce: cmp.Or(first.GetNonce(), noNonce),
+		workers: newLiving(), admitted: make(chan struct{}),
+	}
 }
 
 // take takes in what the agent has sent: nil for the same once more.
@@ -224,13 +257,68 @@ func (s *session) suspect() {
 func (s *session) locate(c *inventory.Core) *model.Live {
 	s.leading = c.AssignerTerm()
 	p, _ := c.Presence(s.id)
-	if e := p.Executor; e != nil && e.Incarnation == s.incarnation {
-		s.address, s.returning, s.strays = e.Address, e.Returning, e.Strays
+	s.standing = s.standingIn(p)
+	switch s.standing {
+	case registrant:
+		s.admit()
+		s.address, s.returning, s.strays = p.Executor.Address, p.Executor.Returning, p.Executor.Strays
+	case stranger:
+		return nil
 	}
 	if p.Live == nil || p.Live.Incarnation != s.incarnation {
 		return nil
 	}
 	return p.Live
+}
+
+// standingIn answers what the agent is by the records of an executor.
+func (s *session) standingIn(p inventory.Presence) standing {
+	e := p.Executor
+	switch {
+	case e == nil || e.Incarnation < s.incarnation:
+		return unseen
+	case e.Incarnation == s.incarnation && e.Proves(s.nonce):
+		return registrant
+	case e.Incarnation == s.incarnation:
+		return stranger
+	case slices.Contains(e.Former, s.nonce) && p.Live != nil && p.Live.Incarnation == e.Incarnation:
+		return superseded
+	}
+	return outdated
+}
+
+// admit lets the agent's reports through.
+func (s *session) admit() { s.admitOnce.Do(func() { close(s.admitted) }) }
+
+// awaitAdmission waits until the agent is known to be the one that registered the
+// executor: its first beat finds that out, unless this replica has yet to see the
+// registration. It answers an error if the agent is another one.
+func (s *session) awaitAdmission() error {
+	for pause := admitPause; ; pause = min(2*pause, beatTimeout) {
+		wait := time.NewTimer(pause)
+		select {
+		case <-s.admitted:
+			wait.Stop()
+			return nil
+		case <-s.ctx.Done():
+			wait.Stop()
+			return context.Cause(s.ctx)
+		case <-wait.C:
+		}
+		var is standing
+		ctx, cancel := context.WithTimeout(s.ctx, peekTimeout)
+		_ = s.h.peek(ctx, func(c *inventory.Core) { // without an answer it is looked again
+			p, _ := c.Presence(s.id)
+			is = s.standingIn(p)
+		})
+		cancel()
+		switch is {
+		case registrant:
+			s.admit()
+		case stranger:
+			return errStranger
+		}
+	}
 }
 
 // forward has a report brought to the assigner, those of an agent one after the
@@ -281,6 +369,10 @@ func newest(told []*controlv1.WorkerReport, w *controlv1.WorkerReport) *controlv
 }
 
 func (s *session) forwardAll() {
+	if err := s.awaitAdmission(); err != nil {
+		s.line.end(err)
+		return
+	}
 	for {
 		s.mu.Lock()
 		if len(s.reports) == 0 {

@@ -214,6 +214,93 @@ func TestOlderCopyIsTold(t *testing.T) {
 	})
 }
 
+// registered makes an executor known to an agent with a secret, and answers the hello
+// of its stream.
+func registered(t *testing.T, agents *Agents, nonce, secret string) *controlv1.HeartbeatRequest {
+	t.Helper()
+	answer, err := agents.Register(t.Context(), &controlv1.RegisterRequest{
+		Id: "b", Address: "127.0.0.1:1", Nonce: nonce, Secret: secret, Resources: map[string]int64{"slots": 4},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &controlv1.HeartbeatRequest{Id: "b", Incarnation: answer.GetIncarnation(), Nonce: nonce}
+}
+
+// Who only knows an executor's ID and incarnation keeps it not present, and nothing
+// of what it reports reaches the assigner.
+func TestAStrangersHeartbeatsAreRefused(t *testing.T) {
+	play(t, func(t *testing.T, s *session, _ *renewals, agents *Agents) {
+		s.h.reports = newReports(func(_ context.Context, req *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer, error) {
+			t.Errorf("the assigner is told %v", req)
+			return nil, errors.New("not now")
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		var forwarding sync.WaitGroup
+		forwarding.Go(func() { _ = s.h.reports.Run(ctx) })
+		defer forwarding.Wait()
+		defer stop()
+		hello := registered(t, agents, "n1", "secret")
+		for _, nonce := range []string{"", "guess"} {
+			hello.Nonce, hello.Report = nonce, &controlv1.ExecutorReport{Complete: true}
+			stranger := s.h.begin(ctx, hello, newBack())
+			if _, err := stranger.sends(hello); !fault.Is(err, fault.ReasonOtherAgent) {
+				t.Errorf("with the nonce %q it is told %v", nonce, err)
+			}
+		}
+		hello.Nonce, hello.Report = "n1", nil
+		if answer, err := s.h.begin(ctx, hello, newBack()).sends(hello); err != nil || !answer.GetPresent() {
+			t.Errorf("the agent itself is told %v, %v", answer, err)
+		}
+		time.Sleep(beatTimeout)
+	})
+}
+
+// An agent is told that it was superseded once the other one is present. As long as it
+// reports living workers the executor is not usable, however often it does.
+func TestASupersededAgentIsTold(t *testing.T) {
+	play(t, func(t *testing.T, s *session, _ *renewals, agents *Agents) {
+		hello := registered(t, agents, "n1", "secret")
+		hello.Report = &controlv1.ExecutorReport{Complete: true, Workers: running(0)}
+		second := registered(t, agents, "m1", "secret")
+		if answer, err := s.h.begin(t.Context(), second, newBack()).sends(second); err != nil || !answer.GetPresent() {
+			t.Fatalf("the second agent is told %v, %v", answer, err)
+		}
+		ctx, leave := context.WithCancel(t.Context())
+		first := s.h.begin(ctx, hello, newBack())
+		usable := host{t, s.h.begin(t.Context(), second, newBack())}
+		for range 2 {
+			if answer, err := first.sends(hello); err != nil || !answer.GetSuperseded() || answer.GetPresent() {
+				t.Fatalf("the first agent is told %v, %v", answer, err)
+			}
+			if usable.ready() {
+				t.Error("it is given work while a worker of the first agent lives")
+			}
+			hello.Nonce, hello.Report = "", nil
+		}
+		hello.Report = &controlv1.ExecutorReport{Workers: ended(0)}
+		if answer, err := first.sends(hello); err != nil || !answer.GetSuperseded() {
+			t.Fatalf("the first agent is told %v, %v", answer, err)
+		}
+		if !usable.ready() {
+			t.Error("it is not usable although no worker of the first agent lives")
+		}
+		leave()
+		synctest.Wait()
+	})
+}
+
+// A secret is bounded, and neither it nor its hash is in an error.
+func TestSecretsAreBounded(t *testing.T) {
+	play(t, func(t *testing.T, _ *session, _ *renewals, agents *Agents) {
+		long := strings.Repeat("s", maxSecret+1)
+		_, err := agents.Register(t.Context(), &controlv1.RegisterRequest{Id: "b", Address: "x", Nonce: "n", Secret: long})
+		if !fault.Is(err, fault.ReasonTooLarge) || strings.Contains(err.Error(), "ss") && strings.Contains(err.Error(), long) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
 // An executor that comes with workers is announced once the assigner has said
 // whether they should be there, and while it does not say, as if they should not.
 func TestExecutorState10StraysAreAnnounced(t *testing.T) {
@@ -346,7 +433,11 @@ func TestReportsThatWaitAreOne(t *testing.T) {
 		var running sync.WaitGroup
 		running.Go(func() { _ = r.Run(ctx) })
 		answers := newBack()
-		s := &session{h: &Heartbeats{reports: r, loop: loop.New(loop.Config[*inventory.Core]{})}, ctx: ctx, line: answers, id: "a", workers: newLiving()}
+		s := &session{
+			h: &Heartbeats{reports: r, loop: loop.New(loop.Config[*inventory.Core]{})}, ctx: ctx, line: answers, id: "a", workers: newLiving(),
+			admitted: make(chan struct{}),
+		}
+		s.admit()
 		report := func(sequence int64, complete bool, states ...berthv1.Assignment_State) {
 			m := &controlv1.ExecutorReport{Executor: "a", Sequence: sequence, Complete: complete}
 			for _, state := range states {
