@@ -50,7 +50,7 @@
 //	kill agent ID..., wipe ID, restart agent ID
 //	freeze agent ID, thaw agent ID                it does nothing meanwhile
 //	restart agent ID as ID  slots= zone= sku= ... its host as it is now, with its old disk
-//	copy ID                                       another agent of the id, elsewhere
+//	copy ID                                       another agent of the id, elsewhere: it is refused
 //	wait DURATION
 //
 // # The same in both worlds

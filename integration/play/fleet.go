@@ -2,6 +2,7 @@ package play
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	berthv1 "berth.dev/api/berth/v1"
@@ -155,23 +156,21 @@ func (p *player) restart(w *words) (string, error) {
 	return "ok", p.RestartAgentAs(id, now)
 }
 
-// copyAgent starts another agent of an executor's id, and waits until it is the one
-// that counts.
+// copyAgent starts another agent of an executor's id, and waits until it is refused,
+// which is a finding.
 func (p *player) copyAgent(w *words) (string, error) {
 	id := w.next("id")
 	if err := w.problem(); err != nil {
 		return "", err
 	}
-	before, refused := call(p, p.executors.GetExecutor, &berthv1.GetExecutorRequest{Id: id})
-	if refused != nil {
-		return refusal(refused), nil
-	}
 	if err := p.StartCopy(p.hosts[id]); err != nil {
 		return "", err
 	}
 	err := p.Until(func() bool {
-		now, refused := call(p, p.executors.GetExecutor, &berthv1.GetExecutorRequest{Id: id})
-		return refused == nil && now.GetIncarnation() > before.GetIncarnation() && now.GetState() == berthv1.Executor_READY
+		answer, refused := call(p, p.wrongs.ListFindings, &berthv1.ListFindingsRequest{})
+		return refused == nil && slices.ContainsFunc(answer.GetFindings(), func(f *berthv1.Finding) bool {
+			return f.GetKind() == "DUPLICATE_AGENT" && f.GetObject() == id
+		})
 	})
 	if err != nil {
 		return err.Error(), nil

@@ -85,7 +85,7 @@ func (w *World) checkNotReported(chunk *model.TaskChunk) {
 		if tw.State != model.WorkerLost || tw.Reason != fault.ReasonNotReported {
 			continue
 		}
-		for _, a := range w.agents {
+		for a := range w.holders() {
 			for _, k := range a.names {
 				if wk := a.workers[k]; wk.uid == chunk.UID && k.worker.Seat == tw.Seat && !wk.state.Terminal() {
 					w.fail("%s of %s is LOST for a report without it, and is %s on %s", tw.Seat, chunk.UID, wk.state, a.id)

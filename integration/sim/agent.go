@@ -38,7 +38,11 @@ type agent struct {
 	id      string
 	address string
 	host    Host
-	cut     bool
+	// secret is kept on the host's disk; superseded says that another agent has the
+	// id, left that the process has exited for it.
+	secret           string
+	superseded, left bool
+	cut              bool
 
 	// refusing: until then it starts nothing; rejected it does not start again.
 	refusing time.Time
@@ -48,6 +52,10 @@ type agent struct {
 	downUntil time.Time
 	// life counts what ended its calls under way; births are those of its process.
 	life, births int
+
+	// owned: it has been registered; confirmed: its last announcement since it was
+	// superseded said that none of its workers lives.
+	owned, confirmed bool
 
 	// Of the process, gone with it.
 	incarnation int64
@@ -106,10 +114,10 @@ const Stubborn = "trap '' TERM"
 func addressOf(id string) string { return id + ":1" }
 
 func newAgent(w *World, host Host) *agent {
-	return &agent{w: w, id: host.ID, address: addressOf(host.ID), host: host, workers: map[instance]*worker{}, stopped: map[instance]bool{}, rejected: map[instance]bool{}, life: 1}
+	return &agent{w: w, id: host.ID, address: addressOf(host.ID), host: host, secret: "secret of " + host.ID, workers: map[instance]*worker{}, stopped: map[instance]bool{}, rejected: map[instance]bool{}, life: 1}
 }
 
-func (a *agent) up() bool { return !a.down || !a.w.now.Before(a.downUntil) }
+func (a *agent) up() bool { return !a.left && (!a.down || !a.w.now.Before(a.downUntil)) }
 
 // crash ends the agent's process; its workers run on.
 func (a *agent) crash() {
@@ -123,6 +131,7 @@ func (a *agent) die() {
 	a.restart()
 	a.births++
 	a.again = time.Time{}
+	a.superseded = false
 }
 
 // restart forgets what only the process knew. Calls under way come to nothing.
@@ -166,10 +175,18 @@ func (a *agent) turn() {
 			a.end(w, endState(code), &code)
 		}
 	}
+	if a.leaves() {
+		a.w.logf("%s: the agent at %s exits", a.id, a.address)
+		a.left = true
+		a.w.exits++
+		return
+	}
 	if a.cut {
 		return
 	}
 	switch {
+	case a.superseded && a.incarnation == 0:
+		return // it has no name to report under, and waits for its workers to end
 	case a.incarnation == 0:
 		a.register()
 	case a.w.now.Sub(a.beaten) >= presenceTTL/3, a.lease != 0 && a.stray != a.doubtful():
@@ -178,7 +195,7 @@ func (a *agent) turn() {
 	if a.strays > 0 && a.w.now.Sub(a.judged) > presenceTTL {
 		a.complete = true // who leads the assigner meanwhile may not know them
 	}
-	if a.incarnation != 0 && (a.dirty || a.complete) && !a.reporting {
+	if a.incarnation != 0 && (a.dirty || a.complete) && !a.reporting && !a.superseded {
 		a.report()
 	}
 }
@@ -190,14 +207,39 @@ func (a *agent) busy() bool {
 		return false
 	case a.w.now.Before(a.again):
 		return false
+	case a.leaves():
+		return true
+	case a.superseded && a.incarnation == 0:
+		return false
 	case a.incarnation == 0 || a.w.now.Sub(a.beaten) >= presenceTTL/3 || a.lease != 0 && a.stray != a.doubtful():
 		return !a.asking
 	}
-	return (a.dirty || a.complete) && !a.reporting
+	return (a.dirty || a.complete) && !a.reporting && !a.superseded
 }
 
 // telling says whether something happened on the host that may not be known yet.
-func (a *agent) telling() bool { return a.dirty || a.reporting }
+func (a *agent) telling() bool { return !a.superseded && (a.dirty || a.reporting) }
+
+// leaves says whether a superseded agent has nothing left to stop or to tell.
+func (a *agent) leaves() bool {
+	return a.superseded && a.living() == 0 && (a.confirmed || a.incarnation == 0)
+}
+
+// supersede has the agent stop its workers, for another one has the id: in a while,
+// as processes take their time. Until its end is told it beats on.
+func (a *agent) supersede() {
+	if a.superseded {
+		return
+	}
+	a.w.logf("%s: the agent at %s is superseded", a.id, a.address)
+	a.superseded = true
+	for _, k := range a.names {
+		if w := a.workers[k]; !w.state.Terminal() {
+			w.state = model.WorkerEvicting
+			a.w.later(time.Duration(a.w.rng.IntN(10_000))*time.Millisecond, func() { a.end(w, model.WorkerEvicted, nil) })
+		}
+	}
+}
 
 func endState(code int32) model.WorkerState {
 	if code == 0 {
@@ -216,18 +258,25 @@ func (a *agent) register() {
 	}
 	request := inventory.Register{
 		ID: a.id, Address: a.address, SKU: a.host.SKU, Host: a.id, Attributes: a.host.Attributes,
-		Resources: a.host.Resources.WithSlots(), Reserved: a.host.Reserved, Generation: a.host.Generation, Nonce: fmt.Sprintf("%s-%d", a.address, a.births),
+		Resources: a.host.Resources.WithSlots(), Reserved: a.host.Reserved, Generation: a.host.Generation, Nonce: a.nonce(), SecretHash: a.secret,
 	}
 	a.call("register", model.ServiceExecutorState, request, func(value any, err error) {
 		a.asking = false
-		if fault.Is(err, fault.ReasonOtherIncarnation) {
+		switch {
+		case fault.Is(err, fault.ReasonOtherIncarnation):
 			a.again = a.w.now.Add(againEvery)
+		case fault.Is(err, fault.ReasonOtherAgent):
+			a.again = a.w.now.Add(againEvery / 10)
+			a.w.refusals++
+			if a.owned || a.living() > 0 {
+				a.supersede()
+			}
 		}
 		if err != nil {
 			return
 		}
 		r := value.(inventory.Registered)
-		a.incarnation = r.Incarnation
+		a.incarnation, a.owned = r.Incarnation, true
 		a.decisions.Begin(r.Incarnation, r.AssignerTerm)
 		a.complete, a.beaten = true, time.Time{}
 	})
@@ -253,6 +302,10 @@ func (a *agent) stillAsking() func() {
 // workers is no longer so.
 func (a *agent) beat() {
 	if a.asking {
+		return
+	}
+	if a.superseded {
+		a.announce(0)
 		return
 	}
 	ctx := context.Background()
@@ -287,19 +340,26 @@ func (a *agent) beat() {
 func (a *agent) announce(lease int64) {
 	a.asking = true
 	stray := a.doubtful()
-	request := inventory.Announce{ID: a.id, Incarnation: a.incarnation, EtcdLease: lease, Workers: a.living(), Strays: stray}
-	a.call("announce", model.ServiceExecutorState, request, func(_ any, err error) {
+	request := inventory.Announce{ID: a.id, Incarnation: a.incarnation, EtcdLease: lease, Workers: a.living(), Strays: stray, Nonce: a.nonce()}
+	a.call("announce", model.ServiceExecutorState, request, func(value any, err error) {
 		a.asking = false
 		switch f := fault.Of(err); {
+		case err == nil && value.(inventory.Announced).Superseded:
+			a.beaten, a.lease = a.w.now, 0
+			a.confirmed = a.superseded && request.Workers == 0
+			a.supersede()
 		case err == nil:
 			a.complete = a.complete || a.lease != lease
 			a.lease, a.beaten, a.stray = lease, a.w.now, stray
-		case f.Reason == fault.ReasonOtherIncarnation || f.Reason == fault.ReasonNotFound:
+		case f.Reason == fault.ReasonOtherIncarnation || f.Reason == fault.ReasonNotFound || f.Reason == fault.ReasonOtherAgent:
 			a.restart() // register anew
 		}
 	})
 	a.w.later(3*time.Second, a.stillAsking())
 }
+
+// nonce is that of the process.
+func (a *agent) nonce() string { return fmt.Sprintf("%s-%d", a.address, a.births) }
 
 // living counts the workers that run.
 func (a *agent) living() int {

@@ -239,8 +239,15 @@ func (w *World) checkProcesses() {
 			}
 		}
 	}
+	holders := w.holders()
 	for _, a := range w.agents {
 		for _, k := range a.names {
+			if !holders[a] {
+				if !a.workers[k].state.Terminal() {
+					w.fail("at rest: %s at epoch %d runs at %s, whose agent is not that of %s", k.worker, k.epoch, a.address, a.id)
+				}
+				continue
+			}
 			runs := !a.workers[k].state.Terminal()
 			if runs != recorded[a.id][k] {
 				w.fail("at rest: %s at epoch %d on %s: runs %v, recorded %v", k.worker, k.epoch, a.id, runs, recorded[a.id][k])
@@ -248,11 +255,27 @@ func (w *World) checkProcesses() {
 			}
 		}
 		for k := range recorded[a.id] {
-			if a.workers[k] == nil {
+			if holders[a] && a.workers[k] == nil {
 				w.fail("at rest: %s is recorded on %s, which has never heard of it", k.worker, a.id)
 			}
 		}
 	}
+}
+
+// holders are the agents that registered the executors last.
+func (w *World) holders() map[*agent]bool {
+	addresses := map[string]string{}
+	for _, record := range w.records(model.KindExecutor) {
+		e := record.(*model.Executor)
+		addresses[e.ID] = e.Address
+	}
+	holders := map[*agent]bool{}
+	for _, a := range w.agents {
+		if addresses[a.id] == a.address {
+			holders[a] = true
+		}
+	}
+	return holders
 }
 
 // checkHeads says that at rest nothing waits for what is free.
@@ -262,7 +285,7 @@ func (w *World) checkHeads() {
 		used += len(record.(*model.LeaseChunk).Workers)
 	}
 	free := -used
-	for _, a := range w.agents {
+	for a := range w.holders() {
 		free += int(a.host.Resources["slots"])
 	}
 	for _, record := range w.records(model.KindReservation) {

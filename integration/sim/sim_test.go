@@ -155,6 +155,23 @@ func TestARefusedStrangerChangesNothing(t *testing.T) {
 	}
 }
 
+// TestASecondAgentIsPlayed says that seeds play a second agent of an executor: that it
+// is refused, that it takes over from one that is LOST, and that the first one learns
+// it and exits.
+func TestASecondAgentIsPlayed(t *testing.T) {
+	var refusals, exits int
+	for seed := uint64(1); (refusals == 0 || exits == 0) && seed <= 300; seed++ {
+		w := NewWorld(seed, io.Discard)
+		if err := w.Run(*stepsFlag); err != nil {
+			t.Fatal(err)
+		}
+		refusals, exits = refusals+w.refusals, exits+w.exits
+	}
+	if refusals == 0 || exits == 0 {
+		t.Errorf("%d were refused, and %d exited", refusals, exits)
+	}
+}
+
 // TestSameSeedSameRun says that a seed is all there is to a run.
 func TestSameSeedSameRun(t *testing.T) {
 	var first, second bytes.Buffer

@@ -82,6 +82,7 @@ func (s *Stage) CopyHost(h Host) error {
 	}
 	a := newAgent(s.w, h)
 	a.address = first.address + "0"
+	a.secret += " elsewhere"
 	s.w.agents = append(s.w.agents, a)
 	return nil
 }

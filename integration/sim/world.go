@@ -67,6 +67,9 @@ type World struct {
 	full    full
 	// stranger sends what it must not.
 	stranger stranger
+	// refusals counts registrations refused for their secret, exits the agents that
+	// were superseded and have exited.
+	refusals, exits int
 	// submitting is told of every order to start a worker that is sent.
 	submitting func(handout.Submit)
 
@@ -243,9 +246,12 @@ func (w *World) mischief() {
 	case 6:
 		w.store.BreakWatches()
 	case 7:
-		if w.rng.IntN(6) == 0 {
+		switch w.rng.IntN(6) {
+		case 0:
 			w.store.Compact(w.store.Revision())
 			w.logf("store: compacted")
+		case 1, 2, 3:
+			w.intrude()
 		}
 	case 8:
 		a := w.agents[w.rng.IntN(len(w.agents))]
@@ -254,6 +260,21 @@ func (w *World) mischief() {
 	case 9:
 		w.fill()
 	}
+}
+
+// intrude starts another agent of an id that has one, on a host of its own and with
+// another secret, while the first one is cut off: as if somebody took its host for dead.
+func (w *World) intrude() {
+	first := w.agents[w.rng.IntN(len(w.agents))]
+	if first.left || slices.ContainsFunc(w.agents, func(a *agent) bool { return a != first && a.id == first.id && !a.left }) {
+		return
+	}
+	a := newAgent(w, first.host)
+	a.address = fmt.Sprintf("%s:%d", a.id, len(w.agents)+1)
+	a.secret = "secret at " + a.address
+	w.logf("%s: another agent starts at %s", a.id, a.address)
+	w.agents = append(w.agents, a)
+	first.cut = true
 }
 
 // pass lets time pass.

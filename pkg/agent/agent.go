@@ -34,9 +34,13 @@ type Config struct {
 	Generation int64
 
 	Driver Driver
-	// Dir keeps the tombstones, and is held by one agent at a time. Without one
-	// the promises end with the agent, as befits simulated ones.
+	// Dir keeps the tombstones and the secret, and is held by one agent at a time.
+	// Without one the promises end with the agent, as befits simulated ones.
 	Dir string
+	// Secret proves that the executor is this agent's, over its restarts: at most 256
+	// bytes. The one kept in Dir unless given; without either a new one is made, and
+	// the next agent is refused until the executor is LOST. See openSecret.
+	Secret string
 	// Conn leads to the gateway. Dial it with DialOptions, so that it comes back
 	// soon after an outage. Agents may share it; the agent does not close it.
 	Conn grpc.ClientConnInterface
@@ -66,6 +70,10 @@ type Agent struct {
 	log   *slog.Logger
 	lock  *os.File
 	nonce string
+	// secret proves that the executor is this agent's; keptSecret says that a run
+	// before had it.
+	secret     string
+	keptSecret bool
 	// now is the time of day as it is told. Nothing waits by it: that is for
 	// timers, and for the monotonic reading that it carries, which a step of the
 	// clock leaves alone.
@@ -80,10 +88,15 @@ type Agent struct {
 	mu     sync.Mutex
 	closed bool
 	// ending is set when no worker is started any more.
-	ending  bool
-	ledger  *ledger
-	journal *journal
-	workers map[identity]*worker
+	ending bool
+	// superseded is set once another agent has the ID, leave is called with it.
+	// notices counts the answers that said so.
+	superseded bool
+	leave      func()
+	notices    int
+	ledger     *ledger
+	journal    *journal
+	workers    map[identity]*worker
 	// starting are the workers that are being started or wait for it, line those
 	// that wait, in order, and room says how many more may begin.
 	starting map[identity]*start
@@ -169,6 +182,10 @@ func (a *Agent) open() error {
 			t.At = aged(t.At, now)
 			a.ledger.bury(t)
 		}
+	}
+	var err error
+	if a.secret, a.keptSecret, err = openSecret(a.cfg); err != nil {
+		return err
 	}
 	adopted, err := a.cfg.Driver.Adopt(func(s Spec, x Exit) { a.ended(s.identity(), x) })
 	if err != nil {

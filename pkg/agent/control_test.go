@@ -33,6 +33,11 @@ type control struct {
 	nonces       map[string]string
 	former       map[string]bool // nonces that may not come back
 	refused      int             // registrations
+	// owned: another agent has every executor; secrets are those that came, and
+	// superseded has heartbeats answered so.
+	owned      bool
+	secrets    []string
+	superseded bool
 	complete     map[string]int  // complete reports, by executor
 	workers      map[string]*controlv1.WorkerReport
 	history      map[string][]string
@@ -76,9 +81,13 @@ func (c *control) serve(t *testing.T, address string) (string, func()) {
 func (c *control) Register(_ context.Context, req *controlv1.RegisterRequest) (*controlv1.RegisterAnswer, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.former[req.Nonce] {
+	c.secrets = append(c.secrets, req.Secret)
+	if c.former[req.Nonce] || c.owned {
 		c.refused++
 		c.tell()
+		if c.owned {
+			return nil, refusal(fault.ReasonOtherAgent)
+		}
 		return nil, another()
 	}
 	if c.nonces[req.Id] != req.Nonce {
@@ -119,7 +128,7 @@ func (c *control) beat(req *controlv1.HeartbeatRequest, first bool, last *int64)
 	if req.Incarnation != c.incarnations[req.Id] {
 		return nil, another()
 	}
-	answer := &controlv1.HeartbeatAnswer{Present: true, AssignerTerm: 5, Everything: c.asks}
+	answer := &controlv1.HeartbeatAnswer{Present: !c.superseded, AssignerTerm: 5, Everything: c.asks, Superseded: c.superseded}
 	c.asks = false
 	r := req.Report
 	if first {
@@ -127,6 +136,9 @@ func (c *control) beat(req *controlv1.HeartbeatRequest, first bool, last *int64)
 	}
 	if first && (r == nil || !r.Complete) {
 		c.wrong = append(c.wrong, "the first message has no complete report")
+	}
+	if first && req.Nonce != c.nonces[req.Id] {
+		c.wrong = append(c.wrong, "the first message has another nonce than the registration")
 	}
 	if r == nil {
 		c.bare[req.Id]++
@@ -152,8 +164,10 @@ func (c *control) beat(req *controlv1.HeartbeatRequest, first bool, last *int64)
 }
 
 // another is how an agent is told that it is not the one its id stands for.
-func another() error {
-	s, err := status.New(codes.Aborted, "another").WithDetails(&errdetails.ErrorInfo{Domain: fault.Domain, Reason: string(fault.ReasonOtherIncarnation)})
+func another() error { return refusal(fault.ReasonOtherIncarnation) }
+
+func refusal(reason fault.Reason) error {
+	s, err := status.New(codes.Aborted, "another").WithDetails(&errdetails.ErrorInfo{Domain: fault.Domain, Reason: string(reason)})
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	mathrand "math/rand/v2"
+	"sync"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -60,8 +61,21 @@ func DialOptions() []grpc.DialOption {
 }
 
 // Run registers the executor and keeps it present until the context ends, over
-// any outage of the control plane. It returns the context's error.
+// any outage of the control plane. It returns the context's error; or
+// ErrSuperseded, once another agent has the ID and the workers here have ended.
 func (a *Agent) Run(ctx context.Context) error {
+	ctx, end := context.WithCancelCause(ctx)
+	var leaving sync.WaitGroup
+	defer func() {
+		a.mu.Lock()
+		a.leave = nil
+		a.mu.Unlock()
+		end(nil)
+		leaving.Wait()
+	}()
+	a.mu.Lock()
+	a.leave = func() { leaving.Go(func() { a.leaveTo(ctx, end) }) }
+	a.mu.Unlock()
 	isolated := a.watchIsolation()
 	defer isolated.Stop()
 	var (
@@ -76,9 +90,26 @@ func (a *Agent) Run(ctx context.Context) error {
 		followed bool
 	)
 	for ctx.Err() == nil {
+		if every == 0 && a.isSuperseded() {
+			// What is left to tell is told as the incarnation that it had.
+			every = defaultEvery
+		}
 		if every == 0 {
 			var err error
 			every, err = a.register(ctx)
+			if reasonOf(err) == fault.ReasonOtherAgent {
+				if a.owned() {
+					a.supersede()
+					continue
+				}
+				if !followed {
+					a.log.Error("the id belongs to another agent: this one is refused until the executor is LOST; "+
+						"stop the one that is not to have it", "error", err)
+				}
+				followed = true
+				again.wait(ctx)
+				continue
+			}
 			if reasonOf(err) == fault.ReasonOtherIncarnation {
 				if !followed {
 					a.log.Error("another agent has taken this id: this one takes no orders; stop one of the two, "+
@@ -119,7 +150,88 @@ func (a *Agent) Run(ctx context.Context) error {
 			a.rest(ctx, mathrand.N(every/returnWithin+1))
 		}
 	}
+	if errors.Is(context.Cause(ctx), ErrSuperseded) {
+		return ErrSuperseded
+	}
 	return ctx.Err()
+}
+
+// owned reports whether the executor was this agent's: it was registered by this
+// process, or by one before, which left workers and the secret. An agent of which
+// neither is so waits for its turn.
+func (a *Agent) owned() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.ledger.incarnation != 0 || a.keptSecret && len(a.live()) > 0
+}
+
+func (a *Agent) isSuperseded() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.superseded
+}
+
+// supersede has the agent stop its workers and leave: another one has the ID.
+func (a *Agent) supersede() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.superseded && a.leave != nil {
+		a.superseded = true
+		a.log.Error(ErrSuperseded.Message)
+		a.leave()
+	}
+}
+
+// leaveTo stops all workers and ends Run, once it was told that none is left. While
+// nobody hears that, it waits no longer than for two heartbeats.
+func (a *Agent) leaveTo(ctx context.Context, end context.CancelCauseFunc) {
+	if a.StopWorkers(ctx) != nil {
+		if ctx.Err() != nil {
+			return
+		}
+		// Each failure was logged; what could not be stopped ends by itself.
+		a.awaitEnds(ctx)
+	}
+	// The first answer from now on may be to what was told before.
+	for range 2 {
+		a.mu.Lock()
+		before := a.notices
+		a.asked = true
+		a.tell()
+		timeout := time.NewTimer(defaultEvery)
+		for waiting := a.ledger.incarnation != 0; waiting; {
+			changed := a.changed
+			a.mu.Unlock()
+			select {
+			case <-changed:
+			case <-timeout.C:
+				waiting = false
+			case <-ctx.Done():
+				waiting = false
+			}
+			a.mu.Lock()
+			waiting = waiting && a.notices == before
+		}
+		timeout.Stop()
+		a.mu.Unlock()
+	}
+	end(ErrSuperseded)
+}
+
+// awaitEnds waits until no worker lives.
+func (a *Agent) awaitEnds(ctx context.Context) {
+	for ctx.Err() == nil {
+		a.mu.Lock()
+		left, changed := a.ledger.living, a.changed
+		a.mu.Unlock()
+		if left == 0 {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+	}
 }
 
 // owesNews says whether something was not told, or not answered as durable.
@@ -147,7 +259,7 @@ func (a *Agent) register(ctx context.Context) (time.Duration, error) {
 	answer, err := controlv1.NewAgentsClient(a.cfg.Conn).Register(ctx, &controlv1.RegisterRequest{
 		Id: a.cfg.ID, Address: a.cfg.Address, Sku: a.cfg.SKU, Host: a.cfg.Host,
 		Attributes: a.cfg.Attributes, Resources: a.cfg.Resources, Reserved: wire.Shares(a.cfg.Reserved),
-		Generation: a.cfg.Generation, Nonce: a.nonce,
+		Generation: a.cfg.Generation, Nonce: a.nonce, Secret: a.secret,
 	}, grpc.WaitForReady(true))
 	if err != nil {
 		return 0, err
@@ -213,7 +325,7 @@ func (a *Agent) session(ctx context.Context, every, patience time.Duration, isol
 			a.answered(answer)
 		}
 	}()
-	a.beat(stream, everything)
+	a.hello(stream)
 	beat := time.NewTimer(nextBeat(time.Now(), every))
 	defer beat.Stop()
 	for {
@@ -230,6 +342,16 @@ func (a *Agent) session(ctx context.Context, every, patience time.Duration, isol
 			beat.Reset(nextBeat(time.Now(), every))
 		}
 	}
+}
+
+// hello sends the first heartbeat of a stream, which says who the agent is, and
+// everything.
+func (a *Agent) hello(stream controlv1.Heartbeats_HeartbeatClient) {
+	a.mu.Lock()
+	a.asked = false
+	req := &controlv1.HeartbeatRequest{Id: a.cfg.ID, Incarnation: a.ledger.incarnation, Nonce: a.nonce, Report: a.ledger.report(everything)}
+	a.mu.Unlock()
+	_ = stream.Send(req) // a failure shows at the receiving end
 }
 
 // beat sends a heartbeat, unless it would only bring news and there are none; the
@@ -250,7 +372,15 @@ func (a *Agent) beat(stream controlv1.Heartbeats_HeartbeatClient, s scope) {
 // sent it: a term never lowers what is known, and an end that is acknowledged is
 // forgotten only where the worker has ended here.
 func (a *Agent) answered(answer *controlv1.HeartbeatAnswer) {
+	if answer.GetSuperseded() {
+		a.supersede()
+	}
 	a.mu.Lock()
+	if answer.GetSuperseded() {
+		a.notices++
+		close(a.changed) // not tell: that is no news to report
+		a.changed = make(chan struct{})
+	}
 	a.ledger.raise(answer.GetAssignerTerm())
 	if answer.GetEverything() {
 		a.asked = true
@@ -284,11 +414,11 @@ func (a *Agent) watchIsolation() *time.Timer {
 	})
 }
 
-// mustRegister says whether the control plane knows another incarnation, or no
-// such executor.
+// mustRegister says whether the control plane knows another incarnation or agent, or
+// no such executor.
 func mustRegister(err error) bool {
 	reason := reasonOf(err)
-	return reason == fault.ReasonOtherIncarnation || reason == fault.ReasonNotFound || status.Code(err) == codes.NotFound
+	return reason == fault.ReasonOtherIncarnation || reason == fault.ReasonOtherAgent || reason == fault.ReasonNotFound || status.Code(err) == codes.NotFound
 }
 
 // reasonOf answers the reason that a refusal names, empty without one.

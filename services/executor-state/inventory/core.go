@@ -56,7 +56,9 @@ type Core struct {
 	// are the registrations refused for another secret, by executor.
 	superseded map[string]*host
 	intruders  map[string]intruder
-	disables   disables
+	// intrudersUntil is when the first of them is to be forgotten.
+	intrudersUntil time.Time
+	disables       disables
 	// late came under requests of which its jobs are still to be told.
 	late ordered[*host]
 	// past are LOST, and nothing names them; forgotten is of those before them.
@@ -197,7 +199,7 @@ func (c *Core) NextDeadline() time.Time {
 	case c.todo.len() > 0 || c.absentChanged || c.disables.untold.len()+c.late.len() > 0 || c.disables.sweeping():
 		return c.now
 	}
-	return earliest(earliest(earliest(c.lostAt, c.forgetAt()), c.disables.next()), c.supersededUntil())
+	return earliest(earliest(earliest(c.lostAt, c.forgetAt()), c.disables.next()), earliest(c.supersededUntil(), c.intrudersUntil))
 }
 
 // earliest is the earlier of two times of which zero means never.
@@ -286,5 +288,6 @@ func (c *Core) work() {
 	c.tellDisabled()
 	c.loseAbsent()
 	c.endSuperseded()
+	c.forgetIntruders()
 	c.forgetPast()
 }

@@ -71,5 +71,5 @@ func (c *Core) Findings(now time.Time) []Finding {
 			Action:  "The assigner is to write them LOST, which frees it; look whether an assigner leads.",
 		})
 	}
-	return append(list, c.duplicates(now)...)
+	return append(list, c.duplicates()...)
 }

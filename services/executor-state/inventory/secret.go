@@ -43,13 +43,28 @@ type intruder struct {
 // refuseOther refuses an agent with another secret, which is a finding.
 func (c *Core) refuseOther(h *host, r Register) error {
 	seen, known := c.intruders[h.id]
-	if !known || c.now.Sub(seen.last) >= intruderFor {
+	if !known {
 		seen.since = c.now
 	}
 	seen.last, seen.address = c.now, r.Address
-	maps.DeleteFunc(c.intruders, func(_ string, i intruder) bool { return c.now.Sub(i.last) >= intruderFor })
 	c.intruders[h.id] = seen
+	c.intrudersUntil = earliest(c.intrudersUntil, c.now.Add(intruderFor))
 	return otherAgent(h)
+}
+
+// forgetIntruders ends the findings of agents that have not been refused for long.
+func (c *Core) forgetIntruders() {
+	if c.intrudersUntil.IsZero() || c.intrudersUntil.After(c.now) {
+		return
+	}
+	c.intrudersUntil = time.Time{}
+	for id, seen := range c.intruders {
+		if until := seen.last.Add(intruderFor); until.After(c.now) {
+			c.intrudersUntil = earliest(c.intrudersUntil, until)
+		} else {
+			delete(c.intruders, id)
+		}
+	}
 }
 
 func otherAgent(h *host) error {
@@ -119,11 +134,11 @@ func (c *Core) endSuperseded() {
 }
 
 // duplicates answers the findings of executors with two agents, in order of ID.
-func (c *Core) duplicates(now time.Time) []Finding {
+func (c *Core) duplicates() []Finding {
 	var list []Finding
 	for _, id := range slices.Sorted(maps.Keys(c.intruders)) {
 		seen := c.intruders[id]
-		if now.Sub(seen.last) >= intruderFor || c.superseded[id] != nil {
+		if c.superseded[id] != nil {
 			continue
 		}
 		list = append(list, Finding{

@@ -80,7 +80,14 @@ func (h *Host) Add(config agent.Config) (*agent.Agent, error) {
 	}
 	h.running = append(h.running, a)
 	h.agents.Add(a)
-	h.group.Go("agent "+config.ID, a.Run)
+	_, simulated := config.Driver.(agent.Simulated)
+	h.group.Go("agent "+config.ID, func(ctx context.Context) error {
+		err := a.Run(ctx)
+		if simulated && errors.Is(err, agent.ErrSuperseded) {
+			return nil // the agent said so; the others of the simulation go on
+		}
+		return err
+	})
 	return a, nil
 }
 

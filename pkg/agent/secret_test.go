@@ -1,0 +1,141 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"berth.dev/pkg/process/port/porttest"
+)
+
+// runsUntilSuperseded is an agent that is registered and has two workers; the channel
+// has what Run returns.
+func runsUntilSuperseded(t *testing.T, c *control) (*Agent, chan error) {
+	t.Helper()
+	address, _ := c.serve(t, porttest.Hold(t))
+	a, err := New(Config{ID: "host", Driver: Simulated{}, Conn: dial(t, address), Log: quiet(), promptly: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	returned, done := make(chan error, 1), make(chan struct{})
+	go func() { defer close(done); returned <- a.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	c.registered(t, "host", 1)
+	for index := range int32(2) {
+		mustSubmit(t, a, submit(index, 1, ""))
+		c.awaitState(t, key(int(index)), "RUNNING")
+	}
+	return a, returned
+}
+
+// An agent that was superseded stops its workers, reports their ends and leaves.
+func TestASupersededAgentStopsItsWorkersAndLeaves(t *testing.T) {
+	c := newControl(10 * time.Millisecond)
+	a, returned := runsUntilSuperseded(t, c)
+	c.mu.Lock()
+	c.superseded = true
+	c.mu.Unlock()
+	if err := <-returned; !errors.Is(err, ErrSuperseded) {
+		t.Fatalf("Run returns %v", err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for index := range int32(2) {
+		if state := c.workers[key(int(index))].State.String(); state != "EVICTED" {
+			t.Errorf("worker %d was last reported %s", index, state)
+		}
+	}
+	if _, err := a.SubmitTask(t.Context(), submit(3, 1, "")); err == nil {
+		t.Error("it takes orders")
+	}
+}
+
+// An agent that comes back from an outage may learn it from its registration.
+func TestAnAgentWhoseExecutorWasTakenLeaves(t *testing.T) {
+	c := newControl(10 * time.Millisecond)
+	a, returned := runsUntilSuperseded(t, c)
+	c.mu.Lock()
+	c.owned = true
+	c.incarnations["host"], c.nonces["host"] = 7, "another"
+	c.mu.Unlock()
+	if err := <-returned; !errors.Is(err, ErrSuperseded) {
+		t.Fatalf("Run returns %v", err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if live := a.live(); len(live) > 0 {
+		t.Errorf("%d workers live", len(live))
+	}
+}
+
+// An agent that has never had the ID waits for its turn, and says so once.
+func TestAnAgentThatNeverHadTheIDWaits(t *testing.T) {
+	c := newControl(10 * time.Millisecond)
+	c.owned = true
+	log := &lines{text: "the id belongs to another agent"}
+	address, _ := c.serve(t, porttest.Hold(t))
+	runAgent(t, Config{ID: "host", Driver: Simulated{}, Conn: dial(t, address), Log: slog.New(slog.NewTextHandler(log, nil))})
+	c.await(t, "three refusals", func() bool { return c.refused >= 3 })
+	if n := log.count.Load(); n != 1 {
+		t.Errorf("said %d times", n)
+	}
+	c.mu.Lock()
+	c.owned = false
+	c.mu.Unlock()
+	c.registered(t, "host", 1)
+}
+
+// The secret is kept for the agent's user alone, survives restarts, and is in no log.
+func TestTheSecretIsKept(t *testing.T) {
+	c := newControl(10 * time.Millisecond)
+	address, _ := c.serve(t, porttest.Hold(t))
+	dir := t.TempDir()
+	var log bytes.Buffer
+	run := func(incarnation int64, config Config) string {
+		config.ID, config.Driver, config.Conn = "host", NewFunctions(nil), dial(t, address)
+		config.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		_, stop := runAgent(t, config)
+		c.await(t, "the registration", func() bool { return c.incarnations["host"] == incarnation })
+		stop()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		secret := c.secrets[len(c.secrets)-1]
+		if secret == "" || strings.Contains(log.String(), secret) {
+			t.Errorf("the secret %q is empty or was logged", secret)
+		}
+		return secret
+	}
+	first := run(1, Config{Dir: dir})
+	path := filepath.Join(dir, secretFile)
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	if second := run(2, Config{Dir: dir}); second != first {
+		t.Error("another secret after a restart")
+	}
+	if given := run(3, Config{Dir: dir, Secret: "given"}); given != "given" {
+		t.Errorf("it registers with %q", given)
+	}
+	if other := run(4, Config{}); other == first || other == run(5, Config{}) {
+		t.Error("agents without a directory share a secret")
+	}
+	if err := os.WriteFile(path, []byte("\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(Config{ID: "host", Driver: NewFunctions(nil), Conn: dial(t, address), Dir: dir, Log: quiet()}); err == nil || !strings.Contains(err.Error(), secretFile) {
+		t.Errorf("an empty secret: %v", err)
+	}
+}
