@@ -38,11 +38,11 @@ type control struct {
 	owned      bool
 	secrets    []string
 	superseded bool
-	complete     map[string]int  // complete reports, by executor
-	workers      map[string]*controlv1.WorkerReport
-	history      map[string][]string
-	bare         map[string]int // heartbeats without a report, by executor
-	streams      int            // that were begun
+	complete   map[string]int // complete reports, by executor
+	workers    map[string]*controlv1.WorkerReport
+	history    map[string][]string
+	bare       map[string]int // heartbeats without a report, by executor
+	streams    int            // that were begun
 	// deaf: ends are not answered as durable.
 	deaf bool
 	// mute: heartbeats are not answered at all.
