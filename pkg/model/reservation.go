@@ -152,8 +152,11 @@ type Spec struct {
 // lowered by configuration.
 const (
 	MaxWorkers = 50_000
-	// MaxIndex and MaxNumber bound seats: above them numbers must not rise.
+	// MaxIndex bounds worker indexes. MaxRequested is the highest number that a
+	// request may name; above it, up to MaxNumber, Berth alone counts, when it
+	// requeues workers.
 	MaxIndex         = 1<<30 - 1
+	MaxRequested     = 1_000_000_000
 	MaxNumber        = 1<<30 - 1
 	MaxPayload       = 64 << 10
 	MaxLabels        = 64
@@ -267,6 +270,8 @@ type RequestMark struct {
 	ID        string
 	Change    Change
 	Cancelled int32
+	// Call is a fingerprint of the request; 0 for one of before there were any.
+	Call uint64
 }
 
 // Stage is the record of a stage: what its next request builds on.
@@ -285,4 +290,6 @@ type IdleRequest struct {
 	ID string
 	// UID is the version that an upsert found; empty for a cancel.
 	UID string
+	// Call is a fingerprint of the request, as in RequestMark.
+	Call uint64
 }

@@ -24,7 +24,7 @@ func Encode(record model.Record) ([]byte, error) {
 	case *model.Stage:
 		stage := &recordv1.Stage{TargetSize: r.TargetSize, Numbers: Runs(r.Numbers)}
 		for _, q := range r.Idle {
-			stage.Requests = append(stage.Requests, &recordv1.StageRequest{Id: q.ID, Uid: q.UID})
+			stage.Requests = append(stage.Requests, &recordv1.StageRequest{Id: q.ID, Uid: q.UID, Call: q.Call})
 		}
 		m = stage
 	case *model.Executor:
@@ -113,7 +113,7 @@ func decode(ref model.Ref, value []byte, create, mod, etcdLease int64) (record m
 		}
 		stage := &model.Stage{Job: ref.Key.Job, Stage: ref.Key.Stage, TargetSize: m.GetTargetSize(), Numbers: Seats(m.GetNumbers())}
 		for _, q := range m.GetRequests() {
-			stage.Idle = append(stage.Idle, model.IdleRequest{ID: q.GetId(), UID: q.GetUid()})
+			stage.Idle = append(stage.Idle, model.IdleRequest{ID: q.GetId(), UID: q.GetUid(), Call: q.GetCall()})
 		}
 		return stage, nil
 	case model.KindExecutor:

@@ -72,6 +72,9 @@ func UpsertOf(req *berthv1.UpsertReservationRequest) (Upsert, error) {
 	}
 	var err error
 	u.Spec, err = specOf(r)
+	if err == nil && r.QueueTimeout != nil && u.Spec.QueueTimeout == 0 { // the model has no nil
+		err = fault.BadField(fault.ReasonInvalid, "queueTimeout", "must be longer than 0s: to wait without a limit, leave it out")
+	}
 	return u, err
 }
 
@@ -280,7 +283,7 @@ func encodeReservation(r *model.Reservation) *recordv1.Reservation {
 		Trace: string(r.Trace),
 	}
 	for _, q := range r.Requests {
-		m.Requests = append(m.Requests, &recordv1.RequestMark{Id: q.ID, Change: berthv1.UpsertReservationRequest_Change(q.Change), Cancelled: q.Cancelled})
+		m.Requests = append(m.Requests, &recordv1.RequestMark{Id: q.ID, Change: berthv1.UpsertReservationRequest_Change(q.Change), Cancelled: q.Cancelled, Call: q.Call})
 	}
 	for _, f := range r.Failed {
 		m.Failed = append(m.Failed, &recordv1.FailedOn{Executor: f.Executor, At: Timestamp(f.At)})
@@ -305,7 +308,7 @@ func decodeReservation(ref model.Ref, m *recordv1.Reservation, create, mod int64
 		Trace: model.Trace(m.GetTrace()),
 	}
 	for _, q := range m.GetRequests() {
-		r.Requests = append(r.Requests, model.RequestMark{ID: q.GetId(), Change: enum[model.Change](q.GetChange()), Cancelled: q.GetCancelled()})
+		r.Requests = append(r.Requests, model.RequestMark{ID: q.GetId(), Change: enum[model.Change](q.GetChange()), Cancelled: q.GetCancelled(), Call: q.GetCall()})
 	}
 	for _, f := range m.GetFailed() {
 		r.Failed = append(r.Failed, model.FailedOn{Executor: f.GetExecutor(), At: Time(f.GetAt())})

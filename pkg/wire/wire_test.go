@@ -39,13 +39,13 @@ func records() []model.Record {
 			Seats: model.SeatsOf([]model.Seat{{Index: 0, Number: 1}, {Index: 1, Number: 1}, {Index: 4, Number: 2}}),
 			Place: 5, PlaceEpoch: 44, State: model.Cancelling, Reason: fault.ReasonCancelled, Message: "why",
 			CreatedAt: at(1), UpdatedAt: at(2), EndedAt: at(3),
-			Requests: []model.RequestMark{{ID: "r1", Change: model.Reordered, Cancelled: 2}}, Parent: "1a-1", WorkerCounts: map[string]int32{"COMPLETED": 3},
+			Requests: []model.RequestMark{{ID: "r1", Change: model.Reordered, Cancelled: 2, Call: 1 << 63}}, Parent: "1a-1", WorkerCounts: map[string]int32{"COMPLETED": 3},
 			Origin: model.OriginPart, Round: 2, Unwanted: model.SeatsOf([]model.Seat{{Index: 4, Number: 2}}), LatestTarget: &most,
 			Failed: []model.FailedOn{{Executor: "host-1", At: at(4)}, {Executor: "host-2", At: at(5)}},
 			Epoch:  11, Mod: 12,
 		},
 		&model.Leader{Service: model.ServiceRegistry, Replica: "r-1", Address: "127.0.0.1:7101", Version: "v1", Since: at(9)},
-		&model.Stage{Job: "etl", Stage: "map", TargetSize: 3, Numbers: model.Seats{{First: 0, Last: 7, Number: 2}}, Idle: []model.IdleRequest{{ID: "r", UID: "1a-2"}}},
+		&model.Stage{Job: "etl", Stage: "map", TargetSize: 3, Numbers: model.Seats{{First: 0, Last: 7, Number: 2}}, Idle: []model.IdleRequest{{ID: "r", UID: "1a-2", Call: 7}}},
 		&model.Executor{
 			ID: "host-1", Address: "127.0.0.1:7200", SKU: "small", Host: "h", Attributes: map[string]string{"zone": "a"},
 			Resources: resource.Vector{"cpu": 4000}, Generation: 2, Incarnation: 3, Nonce: "n", Ordinal: 9, Lost: true, Returning: true, Strays: true, SecretHash: "h", SupersededWorkers: true,
@@ -130,7 +130,7 @@ func TestStatesHaveTheWiresNumbers(t *testing.T) {
 
 // The answer to a read, sent back as a request, asks for what is there.
 func TestUpsertIgnoresWhatBerthSets(t *testing.T) {
-	view := ReservationView{Reservation: records()[0].(*model.Reservation), State: model.Active, Reason: fault.ReasonBehindHead, Message: "m", Position: 3, Counts: map[string]int32{"RUNNING": 1}, Change: model.Created}
+	view := ReservationView{Reservation: records()[0].(*model.Reservation), State: model.Active, Reason: fault.ReasonBehindHead, Message: "m", Position: 3, Counts: map[string]int32{"RUNNING": 1}, Change: model.Created, Avoided: []model.FailedOn{{Executor: "host-1"}}}
 	answer := Reservation(view, false)
 	fields := answer.ProtoReflect().Descriptor().Fields()
 	for i := range fields.Len() {
@@ -188,6 +188,7 @@ func TestUpsertRefusals(t *testing.T) {
 		{`{"task":{"readiness":"STARTED"}}`, "task.readiness", fault.ReasonUnsupported},
 		{`{"batch":17}`, "batch", fault.ReasonInvalid},
 		{`{"priority":{"class":9}}`, "priority.class", fault.ReasonInvalid},
+		{`{"queueTimeout":"0s"}`, "queueTimeout", fault.ReasonInvalid},
 		{`{"queueTimeout":"10s","task":{"stopGrace":"-0s"}}`, "", ""},
 	} {
 		r := &berthv1.Reservation{}

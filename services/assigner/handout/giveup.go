@@ -10,13 +10,15 @@ import (
 // giveUp says what becomes of a worker that no attempt has started and that its
 // executor cannot start any more. It is queued again where that was asked for,
 // as often as there are attempts; the registry sees the mark and does it. Where
-// the workers are to go, or start together, there is nothing to queue for one.
+// the workers are to go, or start together, there is nothing to queue for one. A
+// worker with the highest number fails: there is no next one to queue it with.
 func (c *Core) giveUp(t *task, w *model.TaskWorker) {
 	w.Reason = fault.ReasonAttemptsExhausted
 	r := c.reservations[t.uid]
 	switch {
 	case r.ends(), t.header.Stopping, t.unwanted.Has(w.Seat):
 	case r.Spec.OnFailure == model.OnFailureNotify, r.Spec.Start == model.StartTogether:
+	case w.Seat.Number >= model.MaxNumber:
 	case r.Round+1 < c.maxAttempts(t.uid):
 		w.Requeue = true
 	default:

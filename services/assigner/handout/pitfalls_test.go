@@ -351,3 +351,39 @@ func TestATermAheadOfTheViewIsKnownByLeads(t *testing.T) {
 		t.Errorf("once the view is past it: %v", err)
 	}
 }
+
+// A worker with the highest number has no next one: its end is told as a failure,
+// and not as a requeue that nobody could make.
+func TestTheHighestNumberIsNotAnnouncedAsRequeued(t *testing.T) {
+	for number, requeue := range map[int32]bool{model.MaxNumber: false, model.MaxNumber - 1: true} {
+		w := scene(t, 1)
+		last := model.Seat{Index: 0, Number: number}
+		w.reservation("u1", model.Queued, 1, func(r *model.Reservation) {
+			r.Seats = model.SeatsOf([]model.Seat{last})
+			r.Spec.MaxAttempts = 2
+		})
+		chunk := &model.LeaseChunk{UID: "u1", Key: key("u1"), Chunks: 1, Total: 1, Epoch: 7, GrantedAt: w.now, Workers: []model.Placement{{Seat: last}}}
+		w.write(chunk.Ref(), chunk)
+		w.progress()
+		w.handOver(1, "u1")
+		w.settled(t)
+		told := map[model.EventKind]int{}
+		for attempt := int32(1); attempt <= 2; attempt++ {
+			w.step(SubmitDone{"e0", "u1", last, attempt, Refused{Reason: fault.ReasonNotAllowed}})
+			for _, effect := range w.effects {
+				for _, e := range effect.Events {
+					told[e.Kind]++
+				}
+			}
+			w.settled(t)
+			w.now = w.now.Add(time.Second)
+			w.step(nil)
+			w.settled(t)
+		}
+		_, workers, _ := w.core.Task("u1")
+		want := map[bool]model.EventKind{true: model.EventWorkerRequeued, false: model.EventWorkerFailed}[requeue]
+		if workers[0].Requeue != requeue || told[want] != 1 || len(told) != 1 {
+			t.Errorf("number %d: %+v, told %v", number, workers[0], told)
+		}
+	}
+}

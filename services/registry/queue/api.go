@@ -24,6 +24,8 @@ type Upsert struct {
 	IfEpoch int64
 	// Trace is the call's, and becomes that of the version it makes.
 	Trace model.Trace
+
+	fingerprint uint64 // of all but Trace, set by the core
 }
 
 // Upserted answers an Upsert.

@@ -76,14 +76,38 @@ func TestWhatIsTakenInCanBeDecidedOn(t *testing.T) {
 	}
 }
 
+// No request names a number that leaves no other for requeues.
+func TestTheHighestNumberIsRefusedAtTheDoor(t *testing.T) {
+	u := good()
+	u.Count, u.Workers = 0, []model.Seat{{Index: model.MaxIndex, Number: model.MaxRequested}}
+	if err := Validate(u); err != nil {
+		t.Errorf("the highest index and number that are allowed: %v", err)
+	}
+	u.Workers[0].Number++
+	want := "workers[0].number: must be between 1 and 1000000000, got 1000000001"
+	if f := fault.Of(Validate(u)); f == nil || f.Reason != fault.ReasonTooLarge || f.Message != want {
+		t.Errorf("a number above: %v, want %s", f, want)
+	}
+	if model.MaxNumber-model.MaxRequested < 1_000*model.MaxMaxAttempts {
+		t.Error("requeues have few numbers left")
+	}
+}
+
 // A seat that was taken as often as it can be is not taken again: its number
 // never wraps, and nothing is queued again without end.
 func TestNumbersDoNotWrap(t *testing.T) {
 	last := []model.Seat{{Index: 0, Number: model.MaxNumber}}
 	key := model.Key{Job: "j", Stage: "s", Name: "main"}
 	w := watched(t, Config{})
-	w.input(Upsert{Key: key, Workers: last, Spec: model.Spec{MaxAttempts: 5}})
+	w.input(Upsert{Key: key, Count: 1, Spec: model.Spec{MaxAttempts: 5}})
 	uid := w.core.byKey[key][0].uid
+	// As if it had been requeued more than seventy million times.
+	requeued := *w.core.versions[uid].r
+	requeued.Seats = model.SeatsOf(last)
+	w.foreign(
+		model.Changed{Ref: requeued.Ref(), Record: &requeued},
+		model.Changed{Ref: model.Ref{Kind: model.KindStage, Key: stageKey(key)}, Record: &model.Stage{Job: "j", Stage: "s", Numbers: requeued.Seats}},
+	)
 	w.foreign(
 		model.Changed{Ref: model.Ref{Kind: model.KindTaskHeader, ID: uid}, Record: &model.TaskHeader{UID: uid, Key: key, Complete: true}},
 		model.Changed{Ref: model.Ref{Kind: model.KindTaskChunk, ID: uid}, Record: &model.TaskChunk{UID: uid, Workers: []model.TaskWorker{

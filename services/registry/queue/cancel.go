@@ -43,11 +43,21 @@ func (w wait) over() bool {
 
 // cancel ends every living version of a key in one effect.
 func (c *Core) cancel(token uint64, request Cancel) {
-	if _, mark := c.remembered(request.Key, request.RequestID); mark.Cancelled > 0 {
-		c.replyCancelled(token, c.byKey[request.Key], int(mark.Cancelled))
+	if err := validateCancel(request.Key.Job, request.RequestID); err != nil {
+		c.refuse(token, err)
 		return
 	}
-	if _, ok := c.idle(request.Key, request.RequestID); ok {
+	call := request.call()
+	_, mark := c.remembered(request.Key, request.RequestID)
+	idle, wasIdle := c.idle(request.Key, request.RequestID)
+	switch {
+	case !repeats(mark.Call, call), !repeats(idle.Call, call):
+		c.refuse(token, anotherCall(request.RequestID))
+		return
+	case mark.Cancelled > 0:
+		c.replyCancelled(token, c.byKey[request.Key], int(mark.Cancelled))
+		return
+	case wasIdle:
 		c.replyCancelled(token, c.byKey[request.Key], 0)
 		return
 	}
@@ -61,9 +71,9 @@ func (c *Core) cancel(token uint64, request Cancel) {
 		}
 	}
 	if !slices.ContainsFunc(versions, (*version).alive) {
-		c.rememberIdle(request.Key, model.IdleRequest{ID: request.RequestID})
+		c.rememberIdle(request.Key, model.IdleRequest{ID: request.RequestID, Call: call})
 	}
-	c.cancelAll(token, request.RequestID, versions)
+	c.cancelAll(token, model.RequestMark{ID: request.RequestID, Call: call}, versions)
 }
 
 // ofEpoch are the version of an epoch and what came of it: its parts, and the
@@ -83,18 +93,39 @@ func (v *version) alive() bool { return v.is(model.Queued) || v.is(model.Active)
 
 // cancelJob ends every living version of a job.
 func (c *Core) cancelJob(token uint64, request CancelJob) {
+	if err := validateCancel(request.Job, request.RequestID); err != nil {
+		c.refuse(token, err)
+		return
+	}
+	call := request.call()
 	var versions []*version
 	for key := range c.keys.from(c.keys.rank(model.Key{Job: request.Job})) {
 		if key.Job != request.Job {
 			break
 		}
-		if _, mark := c.remembered(key, request.RequestID); mark.Cancelled > 0 {
+		switch _, mark := c.remembered(key, request.RequestID); {
+		case !repeats(mark.Call, call):
+			c.refuse(token, anotherCall(request.RequestID))
+			return
+		case mark.Cancelled > 0:
 			c.replyCancelled(token, c.versionsOf(request.Job), int(mark.Cancelled))
 			return
 		}
 		versions = append(versions, c.byKey[key]...)
 	}
-	c.cancelAll(token, request.RequestID, versions)
+	c.cancelAll(token, model.RequestMark{ID: request.RequestID, Call: call}, versions)
+}
+
+// validateCancel refuses a cancel that names no job, or whose ID could not be stored.
+// A job whose name is bad is not there, and its cancel succeeds.
+func validateCancel(job, id string) error {
+	if job == "" {
+		return fault.BadField(fault.ReasonRequired, "job", "is empty")
+	}
+	if id == "" {
+		return nil
+	}
+	return checkName("requestId", id, maxName)
 }
 
 func (c *Core) versionsOf(job string) []*version {
@@ -111,7 +142,7 @@ func (c *Core) versionsOf(job string) []*version {
 // cancelAll ends versions, many to an effect. The last effect alone carries the
 // mark of the call: a repeat that finds it knows that everything was done, and
 // one that does not goes on.
-func (c *Core) cancelAll(token uint64, id string, versions []*version) {
+func (c *Core) cancelAll(token uint64, mark model.RequestMark, versions []*version) {
 	versions = slices.Clone(versions)
 	var alive []*version
 	for _, v := range versions {
@@ -124,7 +155,8 @@ func (c *Core) cancelAll(token uint64, id string, versions []*version) {
 		c.makeRoom(&effect)
 		next := c.cancelled(v, &effect)
 		if i == len(alive)-1 {
-			remember(next, model.RequestMark{ID: id, Cancelled: int32(len(alive))})
+			mark.Cancelled = int32(len(alive))
+			remember(next, mark)
 			c.decide(effect)
 		}
 	}

@@ -93,9 +93,13 @@ func (c *Core) Findings(now time.Time) []Finding {
 	var findings []Finding
 	for _, head := range stuck[:min(len(stuck), maxFindings)] {
 		v := c.versions[head.UID]
+		behind := "1 waits"
+		if n := c.groups[v.group].order.len() - 1; n != 1 {
+			behind = fmt.Sprintf("%d wait", n)
+		}
 		findings = append(findings, Finding{
 			Kind: FindingHeadWaits, Object: head.Key.String(), Since: head.CreatedAt,
-			Message: fmt.Sprintf("%s: %s; it is the head of group %s, and %d wait behind it", v.outcome.Reason, v.outcome.Message, v.group, c.groups[v.group].order.len()-1),
+			Message: fmt.Sprintf("%s: %s; it is the head of group %s, and %s behind it", v.outcome.Reason, v.outcome.Message, v.group, behind),
 			Action:  "it is tried again on every change of the inventory, until it fits, is cancelled or its queueTimeout is over",
 		})
 	}

@@ -42,12 +42,17 @@ func (c *Core) flush(token uint64, request Flush) {
 		c.refuse(token, err)
 		return
 	}
+	call := request.call()
 	var queued []*version
 	for key := range c.keys.from(c.keys.rank(model.Key{Job: request.Job})) {
 		if request.Job != "" && key.Job != request.Job {
 			break
 		}
-		if _, mark := c.remembered(key, request.RequestID); mark.Cancelled > 0 {
+		switch _, mark := c.remembered(key, request.RequestID); {
+		case !repeats(mark.Call, call):
+			c.refuse(token, anotherCall(request.RequestID))
+			return
+		case mark.Cancelled > 0:
 			c.reply(token, func() any { return Cancelled{Count: int(mark.Cancelled)} })
 			return
 		}
@@ -66,7 +71,7 @@ func (c *Core) flush(token uint64, request Flush) {
 		c.makeRoom(&effect)
 		last := c.finish(&effect, v, model.Cancelled, model.EventReservationCancelled, fault.ReasonFlushed, message)
 		if i == len(queued)-1 {
-			remember(last, model.RequestMark{ID: request.RequestID, Cancelled: int32(len(queued))})
+			remember(last, model.RequestMark{ID: request.RequestID, Cancelled: int32(len(queued)), Call: call})
 			c.decide(effect)
 		}
 	}

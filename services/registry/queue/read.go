@@ -127,10 +127,17 @@ func (v *version) failures() string {
 			if n := v.requeued(); n > 0 {
 				again = fmt.Sprintf(", %d queued again", n)
 			}
-			return fmt.Sprintf("%d of %d workers failed%s; %s: %s", failed, v.r.Seats.Len(), again, w.Seat, why)
+			return fmt.Sprintf("%d of %s failed%s; %s: %s", failed, workers(v.r.Seats.Len()), again, w.Seat, why)
 		}
 	}
 	return ""
+}
+
+func workers(n int) string {
+	if n == 1 {
+		return "1 worker"
+	}
+	return fmt.Sprintf("%d workers", n)
 }
 
 // requeued is how many of its workers the assigner gave back to be queued again.

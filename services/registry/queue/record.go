@@ -81,22 +81,16 @@ func (c *Core) rememberIdle(key model.Key, request model.IdleRequest) {
 	c.decide(model.Effect{Puts: []model.Record{&next}})
 }
 
-// idle says whether a call of a stage changed nothing before; found is the
-// version that an upsert found, if that is still there.
-func (c *Core) idle(key model.Key, id string) (found *version, ok bool) {
-	stage := c.stages[stageKey(key)]
-	if id == "" || stage == nil {
-		return nil, false
-	}
-	for _, request := range slices.Backward(stage.Idle) {
-		if request.ID == id {
-			if v := c.versions[request.UID]; v != nil && v.r != nil {
-				return v, true
+// idle finds a call of a stage that changed nothing before.
+func (c *Core) idle(key model.Key, id string) (model.IdleRequest, bool) {
+	if stage := c.stages[stageKey(key)]; id != "" && stage != nil {
+		for _, request := range slices.Backward(stage.Idle) {
+			if request.ID == id {
+				return request, true
 			}
-			return nil, true
 		}
 	}
-	return nil, false
+	return model.IdleRequest{}, false
 }
 
 // noTask compares that the assigner has not begun with a uid: whatever ends a

@@ -92,8 +92,8 @@ func (c *Core) seats(u Upsert, l living) (model.Seats, error) {
 		number, ok := queued.Number(index)
 		if !ok {
 			highest, _ := used.Number(index)
-			if highest >= model.MaxNumber {
-				return nil, fault.New(fault.Conflict, fault.ReasonWorkerIDUsed, "%s", noNumber(index))
+			if highest >= model.MaxRequested {
+				return nil, fault.New(fault.Conflict, fault.ReasonWorkerIDUsed, "%s", noNumber(index, model.MaxRequested))
 			}
 			number = highest + 1
 		}
@@ -114,7 +114,7 @@ func (c *Core) seats(u Upsert, l living) (model.Seats, error) {
 	return model.SeatsOf(list), nil
 }
 
-// noNumber says that a seat was taken as often as it can be.
-func noNumber(index int32) string {
-	return fmt.Sprintf("seat %d has no number left: the highest is %d", index, model.MaxNumber)
+// noNumber says that a worker index has used all its numbers.
+func noNumber(index int32, highest int) string {
+	return fmt.Sprintf("worker index %d has no number left: the highest is %d", index, highest)
 }

@@ -46,7 +46,7 @@ func (c *Core) nextRound(v *version) {
 		highest, _ := used.Number(seat.Index)
 		number := max(highest, seat.Number)
 		if number >= model.MaxNumber {
-			c.put(c.end(v.r, model.Failed, fault.ReasonNotTogether, noNumber(seat.Index)), model.EventReservationFailed)
+			c.put(c.end(v.r, model.Failed, fault.ReasonNotTogether, noNumber(seat.Index, model.MaxNumber)), model.EventReservationFailed)
 			return
 		}
 		seats = append(seats, model.Seat{Index: seat.Index, Number: number + 1})

@@ -18,13 +18,27 @@ func (c *Core) upsert(token uint64, u Upsert) {
 		c.refuse(token, err)
 		return
 	}
-	if v, mark := c.remembered(u.Key, u.RequestID); v != nil && mark.Change != model.ChangeUnset {
-		c.replyUpserted(token, v.r, mark.Change)
-		return
+	u.fingerprint = u.call()
+	if v, mark := c.remembered(u.Key, u.RequestID); v != nil {
+		switch {
+		case !repeats(mark.Call, u.fingerprint):
+			c.refuse(token, anotherCall(u.RequestID))
+			return
+		case mark.Change != model.ChangeUnset:
+			c.replyUpserted(token, v.r, mark.Change)
+			return
+		}
 	}
-	if found, ok := c.idle(u.Key, u.RequestID); ok && found != nil {
-		c.replyUpserted(token, found.r, model.Unchanged)
-		return
+	if idle, ok := c.idle(u.Key, u.RequestID); ok {
+		found := c.versions[idle.UID]
+		switch {
+		case !repeats(idle.Call, u.fingerprint):
+			c.refuse(token, anotherCall(u.RequestID))
+			return
+		case found != nil && found.r != nil:
+			c.replyUpserted(token, found.r, model.Unchanged)
+			return
+		}
 	}
 	l := c.living(u.Key)
 	if u.IfEpoch != 0 && (l.newest == nil || l.newest.r.Epoch != u.IfEpoch) {
@@ -82,7 +96,7 @@ func (c *Core) keep(token uint64, u Upsert, l living) {
 		moved = c.edit(v.r)
 		moved.Spec.Priority, moved.Spec.Labels = u.Spec.Priority, u.Spec.Labels
 		if i == len(moving)-1 {
-			remember(moved, model.RequestMark{ID: u.RequestID, Change: model.Reordered})
+			remember(moved, model.RequestMark{ID: u.RequestID, Change: model.Reordered, Call: u.fingerprint})
 		}
 		effect.Puts = append(effect.Puts, moved)
 		effect.Events = append(effect.Events, c.event(model.EventReservationReordered, moved))
@@ -94,7 +108,7 @@ func (c *Core) keep(token uint64, u Upsert, l living) {
 // unchanged answers an upsert that found what it asks for. The reservation's
 // record stays as it is, so that passes and hand-overs under way stand.
 func (c *Core) unchanged(token uint64, u Upsert, r *model.Reservation) {
-	c.rememberIdle(u.Key, model.IdleRequest{ID: u.RequestID, UID: r.UID})
+	c.rememberIdle(u.Key, model.IdleRequest{ID: u.RequestID, UID: r.UID, Call: u.fingerprint})
 	c.replyUpserted(token, r, model.Unchanged)
 }
 
@@ -106,7 +120,7 @@ func (c *Core) replace(token uint64, u Upsert, l living, seats model.Seats, stag
 	if l.newest == nil {
 		change = model.Created
 	}
-	mark := model.RequestMark{ID: u.RequestID, Change: change}
+	mark := model.RequestMark{ID: u.RequestID, Change: change, Call: u.fingerprint}
 	effect := c.retargeted(u)
 	for _, v := range l.queued {
 		c.makeRoom(&effect)

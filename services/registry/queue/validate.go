@@ -68,10 +68,10 @@ func validateWorkers(u Upsert) error {
 			return fault.BadField(fault.ReasonInvalid, fmt.Sprintf("workers[%d].index", i), "is negative")
 		}
 		if seat.Index > model.MaxIndex {
-			return fault.BadField(fault.ReasonTooLarge, fmt.Sprintf("workers[%d].index", i), "is more than %d", model.MaxIndex)
+			return fault.BadField(fault.ReasonTooLarge, fmt.Sprintf("workers[%d].index", i), "must be between 0 and %d, got %d", model.MaxIndex, seat.Index)
 		}
-		if seat.Number > model.MaxNumber {
-			return fault.BadField(fault.ReasonTooLarge, fmt.Sprintf("workers[%d].number", i), "is more than %d", model.MaxNumber)
+		if seat.Number > model.MaxRequested {
+			return fault.BadField(fault.ReasonTooLarge, fmt.Sprintf("workers[%d].number", i), "must be between 1 and %d, got %d", model.MaxRequested, seat.Number)
 		}
 		if seat.Number < 1 {
 			return fault.BadField(fault.ReasonInvalid, fmt.Sprintf("workers[%d].number", i), "is %d: the first number of a seat is 1", seat.Number)
@@ -86,6 +86,9 @@ func validateWorkers(u Upsert) error {
 
 func validateConstraints(c constraint.Constraints) error {
 	for _, name := range c.Resources.Names() {
+		if name == "" {
+			return emptyName("constraints.resources")
+		}
 		field := "constraints.resources." + name
 		if err := checkName(field, name, maxName); err != nil {
 			return err
@@ -102,6 +105,9 @@ func validateConstraints(c constraint.Constraints) error {
 	}
 	folded := make(map[string]string, len(c.Attributes))
 	for _, name := range slices.Sorted(maps.Keys(c.Attributes)) {
+		if name == "" {
+			return emptyName("constraints.attributes")
+		}
 		field := "constraints.attributes." + name
 		if err := checkName(field, name, maxName); err != nil {
 			return err
@@ -168,7 +174,15 @@ func validateSpec(u Upsert) error {
 	case len(s.Labels) > model.MaxLabels:
 		return fault.BadField(fault.ReasonTooLarge, "labels", "are more than %d", model.MaxLabels)
 	}
+	if _, has := s.Labels[""]; has {
+		return emptyName("labels")
+	}
 	return nil
+}
+
+// emptyName refuses an entry of a map whose name is empty.
+func emptyName(field string) error {
+	return fault.BadField(fault.ReasonRequired, field, "the name of an entry must not be empty")
 }
 
 func checkNames(field string, names []string, longest int) error {

@@ -39,14 +39,18 @@ func (c *Core) cancelWorkers(token uint64, request CancelWorkers) {
 		c.refuse(token, err)
 		return
 	}
-	stage := model.Key{Job: request.Job, Stage: request.Stage}
+	stage, call := model.Key{Job: request.Job, Stage: request.Stage}, request.call()
 	var named, removals []removal
 	count, repeat := 0, -1
 	for key := range c.keys.from(c.keys.rank(stage)) {
 		if stageKey(key) != stage {
 			break
 		}
-		if _, mark := c.remembered(key, request.RequestID); mark.Cancelled > 0 {
+		switch _, mark := c.remembered(key, request.RequestID); {
+		case !repeats(mark.Call, call):
+			c.refuse(token, anotherCall(request.RequestID))
+			return
+		case mark.Cancelled > 0:
 			repeat = int(mark.Cancelled)
 		}
 		for _, v := range c.byKey[key] {
@@ -61,16 +65,20 @@ func (c *Core) cancelWorkers(token uint64, request CancelWorkers) {
 			}
 		}
 	}
-	if _, ok := c.idle(stage, request.RequestID); ok {
+	if idle, ok := c.idle(stage, request.RequestID); ok {
+		if !repeats(idle.Call, call) {
+			c.refuse(token, anotherCall(request.RequestID))
+			return
+		}
 		repeat = 0
 	}
 	switch {
 	case repeat >= 0:
 		count = repeat
 	case count == 0:
-		c.rememberIdle(stage, model.IdleRequest{ID: request.RequestID})
+		c.rememberIdle(stage, model.IdleRequest{ID: request.RequestID, Call: call})
 	default:
-		c.remove(removals, model.RequestMark{ID: request.RequestID, Cancelled: int32(count)})
+		c.remove(removals, model.RequestMark{ID: request.RequestID, Cancelled: int32(count), Call: call})
 	}
 	waits := make([]wait, 0, len(named))
 	for _, r := range named {
@@ -146,10 +154,17 @@ func (c *Core) removeFrom(effect *model.Effect, v *version, seats model.Seats) *
 	next.UID, next.Epoch = c.newUID(), 0
 	next.Seats, next.Unwanted, next.PlaceEpoch = left, nil, c.placeEpoch(v.r)
 	c.finish(effect, v, model.Replaced, model.EventReservationReplaced, fault.ReasonCancelled,
-		fmt.Sprintf("%d of its workers were cancelled", seats.Len()))
+		cancelledOf(seats.Len()))
 	effect.Puts = append(effect.Puts, next)
 	effect.Events = append(effect.Events, c.event(model.EventReservationQueued, next))
 	return next
+}
+
+func cancelledOf(n int) string {
+	if n == 1 {
+		return "1 of its workers was cancelled"
+	}
+	return fmt.Sprintf("%d of its workers were cancelled", n)
 }
 
 // ValidateCancelWorkers says whether a call is one that can be carried out. A
@@ -177,6 +192,9 @@ func ValidateCancelWorkers(request CancelWorkers) error {
 		}
 		if seat.Number < 0 {
 			return fault.BadField(fault.ReasonInvalid, fmt.Sprintf("workers[%d].number", i), "is negative")
+		}
+		if seat.Number == 0 {
+			return fault.BadField(fault.ReasonRequired, fmt.Sprintf("workers[%d].number", i), "is missing: which number of worker index %d to cancel, at least 1", seat.Index)
 		}
 	}
 	return nil

@@ -654,10 +654,13 @@ func (x *Ready) GetBegun() *timestamppb.Timestamp {
 }
 
 type RequestMark struct {
-	state         protoimpl.MessageState             `protogen:"open.v1"`
-	Id            string                             `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Change        v1.UpsertReservationRequest_Change `protobuf:"varint,2,opt,name=change,proto3,enum=berth.v1.UpsertReservationRequest_Change" json:"change,omitempty"`
-	Cancelled     int32                              `protobuf:"varint,3,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
+	state     protoimpl.MessageState             `protogen:"open.v1"`
+	Id        string                             `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Change    v1.UpsertReservationRequest_Change `protobuf:"varint,2,opt,name=change,proto3,enum=berth.v1.UpsertReservationRequest_Change" json:"change,omitempty"`
+	Cancelled int32                              `protobuf:"varint,3,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
+	// Call is a fingerprint of the request, 0 in records of older versions: another
+	// request under the same ID is refused.
+	Call          uint64 `protobuf:"fixed64,4,opt,name=call,proto3" json:"call,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -709,6 +712,13 @@ func (x *RequestMark) GetChange() v1.UpsertReservationRequest_Change {
 func (x *RequestMark) GetCancelled() int32 {
 	if x != nil {
 		return x.Cancelled
+	}
+	return 0
+}
+
+func (x *RequestMark) GetCall() uint64 {
+	if x != nil {
+		return x.Call
 	}
 	return 0
 }
@@ -781,7 +791,9 @@ type StageRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// Uid is the version that an upsert found; empty for a cancel.
-	Uid           string `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`
+	Uid string `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`
+	// Call is a fingerprint of the request, as in RequestMark.
+	Call          uint64 `protobuf:"fixed64,3,opt,name=call,proto3" json:"call,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -828,6 +840,13 @@ func (x *StageRequest) GetUid() string {
 		return x.Uid
 	}
 	return ""
+}
+
+func (x *StageRequest) GetCall() uint64 {
+	if x != nil {
+		return x.Call
+	}
+	return 0
 }
 
 // Executor is executors/records/{id}.
@@ -2061,19 +2080,21 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\x05Ready\x120\n" +
 	"\x05since\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x120\n" +
-	"\x05begun\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05begun\"~\n" +
+	"\x05begun\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05begun\"\x92\x01\n" +
 	"\vRequestMark\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12A\n" +
 	"\x06change\x18\x02 \x01(\x0e2).berth.v1.UpsertReservationRequest.ChangeR\x06change\x12\x1c\n" +
-	"\tcancelled\x18\x03 \x01(\x05R\tcancelled\"\x97\x01\n" +
+	"\tcancelled\x18\x03 \x01(\x05R\tcancelled\x12\x12\n" +
+	"\x04call\x18\x04 \x01(\x06R\x04call\"\x97\x01\n" +
 	"\x05Stage\x12\x1f\n" +
 	"\vtarget_size\x18\x01 \x01(\x05R\n" +
 	"targetSize\x122\n" +
 	"\anumbers\x18\x02 \x03(\v2\x18.berth.record.v1.SeatRunR\anumbers\x129\n" +
-	"\brequests\x18\x03 \x03(\v2\x1d.berth.record.v1.StageRequestR\brequests\"0\n" +
+	"\brequests\x18\x03 \x03(\v2\x1d.berth.record.v1.StageRequestR\brequests\"D\n" +
 	"\fStageRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
-	"\x03uid\x18\x02 \x01(\tR\x03uid\"\xe4\a\n" +
+	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x12\n" +
+	"\x04call\x18\x03 \x01(\x06R\x04call\"\xe4\a\n" +
 	"\bExecutor\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x10\n" +
