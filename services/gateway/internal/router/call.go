@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
 	"berth.dev/pkg/rpc"
 )
 
@@ -58,13 +59,19 @@ func again(err error) bool {
 	return status.Code(err) == codes.Unavailable && f.Reason == fault.ReasonUnavailable
 }
 
+// longest bounds the deadline of a call. The registry remembers the ID of a request for
+// model.KeepTerminal after what came of it has ended: no copy of a call may be applied
+// later than that, or it would be taken for a new request.
+const longest = model.KeepTerminal / 2
+
 // bound gives a call the router's deadline when it has none. The caller's own
 // is moved forward a little, so that the answer which says why is there before
 // the caller gives up.
 func (r *Router) bound(ctx context.Context) (context.Context, context.CancelFunc) {
-	deadline, has := ctx.Deadline()
-	if !has {
-		return context.WithTimeout(ctx, r.deadline)
+	wait := r.deadline
+	if deadline, has := ctx.Deadline(); has {
+		left := time.Until(deadline)
+		wait = left - min(200*time.Millisecond, left/5)
 	}
-	return context.WithDeadline(ctx, deadline.Add(-min(200*time.Millisecond, time.Until(deadline)/5)))
+	return context.WithTimeout(ctx, min(wait, longest))
 }

@@ -233,6 +233,29 @@ func TestTryingAgainEndsWithTheDeadline(t *testing.T) {
 	}
 }
 
+// The registry remembers request IDs for a limited time, so no copy of a call may come
+// much later than the call.
+func TestACallIsForgottenBeforeItsRequestID(t *testing.T) {
+	left := make(chan time.Duration, 1)
+	a := replicatest.Start(t, "", replicatest.Answers{Upsert: func(ctx context.Context, _ *berthv1.UpsertReservationRequest) (*berthv1.Reservation, error) {
+		deadline, _ := ctx.Deadline()
+		left <- time.Until(deadline)
+		return &berthv1.Reservation{}, nil
+	}})
+	a.Lead(model.ServiceRegistry, true)
+	for _, deadline := range []time.Duration{time.Minute, 24 * time.Hour} {
+		d := open(t, deadline, []string{a.Address}, nil)
+		for _, ctx := range []context.Context{t.Context(), within(t, 24*time.Hour)} {
+			if _, err := d.reservations().UpsertReservation(ctx, &berthv1.UpsertReservationRequest{}); err != nil {
+				t.Fatal(err)
+			}
+			if got := <-left; got > model.KeepTerminal/2 {
+				t.Errorf("a gateway with deadline %v: a call may take %v", deadline, got)
+			}
+		}
+	}
+}
+
 func TestMetadataAndTrailersPass(t *testing.T) {
 	a := replicatest.Start(t, "", replicatest.Answers{Upsert: func(ctx context.Context, _ *berthv1.UpsertReservationRequest) (*berthv1.Reservation, error) {
 		md, _ := metadata.FromIncomingContext(ctx)
