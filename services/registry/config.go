@@ -17,10 +17,15 @@ type Config struct {
 	Debounce        time.Duration `mapstructure:"debounce" usage:"how long changes of the inventory are gathered before what did not fit is tried again, 1ms to 10s"`
 	RetryEvery      time.Duration `mapstructure:"retry-every" usage:"how often what did not fit is tried again without any change, 10ms to 10m"`
 	MinDelay        time.Duration `mapstructure:"min-delay" usage:"least time between two tries, 1ms to 1s"`
+	PassThrough     bool          `mapstructure:"pass-through-reservation-scheduling" usage:"batches of requests that do not say are strict; false is the legacy mode, in which what fits starts"`
+	MaxQueued       int           `mapstructure:"max-queued" usage:"most reservations that may be queued, of all jobs"`
+	MaxQueuedPerJob int           `mapstructure:"max-queued-per-job" usage:"most reservations that may be queued of one job"`
+	MaxStored       int           `mapstructure:"max-stored" usage:"most bytes that the records of all reservations may take, those that ended in the last ten minutes included; at most a quarter of etcd's quota leaves enough of it free"`
+	MaxStoredPerJob int           `mapstructure:"max-stored-per-job" usage:"most bytes that the records of one job's reservations may take, those that ended in the last ten minutes included"`
+
 	// MaxEnded is queue.Config's. It is no option: only berth dev bounds what is
 	// kept by count, because ten minutes are promised to everybody else.
-	MaxEnded    int  `mapstructure:"-"`
-	PassThrough bool `mapstructure:"pass-through-reservation-scheduling" usage:"batches of requests that do not say are strict; false is the legacy mode, in which what fits starts"`
+	MaxEnded int `mapstructure:"-"`
 }
 
 // The names of what makes the registry ready.
@@ -36,6 +41,7 @@ func Defaults() Config {
 		Order:   "epoch", Readiness: readinessAuto,
 		Debounce: 50 * time.Millisecond, RetryEvery: time.Second, MinDelay: time.Millisecond,
 		PassThrough: true,
+		MaxQueued:   1_000_000, MaxQueuedPerJob: 50_000, MaxStored: 2 << 30, MaxStoredPerJob: 512 << 20,
 	}
 }
 
@@ -50,6 +56,7 @@ func (c Config) queue() (queue.Config, error) {
 		Order: order, Debounce: c.Debounce, RetryEvery: c.RetryEvery, MinDelay: c.MinDelay,
 		ReadinessGrace: c.ReadinessGrace, BestEffort: !c.PassThrough,
 		MaxEnded: c.MaxEnded,
+		MaxQueued: c.MaxQueued, MaxQueuedPerJob: c.MaxQueuedPerJob, MaxStored: int64(c.MaxStored), MaxStoredPerJob: int64(c.MaxStoredPerJob),
 	}
 	switch c.Readiness {
 	case readinessAuto:
@@ -69,6 +76,19 @@ func (c Config) queue() (queue.Config, error) {
 	} {
 		if option.value < option.least || option.value > option.most {
 			return config, fault.BadField(fault.ReasonInvalid, option.name, "%v is not within %v and %v", option.value, option.least, option.most)
+		}
+	}
+	for _, option := range []struct {
+		name        string
+		value, most int64
+	}{
+		{"max-queued", int64(c.MaxQueued), 100_000_000},
+		{"max-queued-per-job", int64(c.MaxQueuedPerJob), 100_000_000},
+		{"max-stored", int64(c.MaxStored), 1 << 40},
+		{"max-stored-per-job", int64(c.MaxStoredPerJob), 1 << 40},
+	} {
+		if option.value < 1 || option.value > option.most {
+			return config, fault.BadField(fault.ReasonInvalid, option.name, "must be between 1 and %d, got %d", option.most, option.value)
 		}
 	}
 	if c.ReadinessGrace > 0 && c.Readiness != readinessSignal {

@@ -15,7 +15,10 @@ func TestDefaultsAreThoseOfTheQueue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if config != (queue.Config{Order: queue.OrderByEpoch{}, Debounce: 50 * time.Millisecond, RetryEvery: time.Second, MinDelay: time.Millisecond}) {
+	if config != (queue.Config{
+		Order: queue.OrderByEpoch{}, Debounce: 50 * time.Millisecond, RetryEvery: time.Second, MinDelay: time.Millisecond,
+		MaxQueued: 1_000_000, MaxQueuedPerJob: 50_000, MaxStored: 2 << 30, MaxStoredPerJob: 512 << 20,
+	}) {
 		t.Errorf("%+v", config)
 	}
 }
@@ -24,11 +27,13 @@ func TestOptionsReachTheQueue(t *testing.T) {
 	c := Defaults()
 	c.Order, c.Readiness, c.ReadinessGrace, c.PassThrough = "class", "signal", time.Minute, false
 	c.Debounce, c.RetryEvery, c.MinDelay = time.Millisecond, 10*time.Minute, time.Second
+	c.MaxQueued, c.MaxQueuedPerJob, c.MaxStored, c.MaxStoredPerJob = 4, 3, 2, 1
 	config, err := c.queue()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if config != (queue.Config{
+		MaxQueued: 4, MaxQueuedPerJob: 3, MaxStored: 2, MaxStoredPerJob: 1,
 		Order: queue.OrderByClass{}, Readiness: queue.ReadyOnSignal, ReadinessGrace: time.Minute, BestEffort: true,
 		Debounce: time.Millisecond, RetryEvery: 10 * time.Minute, MinDelay: time.Second,
 	}) {
@@ -49,6 +54,10 @@ func TestBadOptionsAreRefusedByName(t *testing.T) {
 		{"debounce", "0s", func(c *Config) { c.Debounce = 0 }},
 		{"debounce", "11s", func(c *Config) { c.Debounce = 11 * time.Second }},
 		{"retry-every", "1ms", func(c *Config) { c.RetryEvery = time.Millisecond }},
+		{"max-queued", "got 0", func(c *Config) { c.MaxQueued = 0 }},
+		{"max-queued-per-job", "got -1", func(c *Config) { c.MaxQueuedPerJob = -1 }},
+		{"max-stored", "1099511627776", func(c *Config) { c.MaxStored = 1<<40 + 1 }},
+		{"max-stored-per-job", "got 0", func(c *Config) { c.MaxStoredPerJob = 0 }},
 		{"min-delay", "2s", func(c *Config) { c.MinDelay = 2 * time.Second }},
 	} {
 		c := Defaults()

@@ -197,6 +197,14 @@ type Config struct {
 	// that a message between Berth's processes may have: 150,000 heads that are offered
 	// again, 40,000 and more that are not.
 	PassBytes int
+	// MaxQueued and MaxQueuedPerJob bound the reservations that wait: an upsert that
+	// would queue one more is refused. 1,000,000 and 50,000.
+	MaxQueued, MaxQueuedPerJob int
+	// MaxStored and MaxStoredPerJob bound the bytes that the records of reservations
+	// and stages take, ended ones included as long as they are kept. 2 GiB, a quarter
+	// of etcd's quota: each record is in etcd's history once more, as it was before it
+	// changed; with what else is stored a fifth of the quota stays free. And 512 MiB.
+	MaxStored, MaxStoredPerJob int64
 	// KeepEnded is how long ended versions are kept; model.KeepTerminal, which is
 	// what callers count on. Simulators shorten it, so that names come again.
 	KeepEnded time.Duration
@@ -216,6 +224,10 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.PassEntries, 512)
 	setDefault(&c.PassWorkers, 50_000)
 	setDefault(&c.PassBytes, 12<<20)
+	setDefault(&c.MaxQueued, 1_000_000)
+	setDefault(&c.MaxQueuedPerJob, 50_000)
+	setDefault(&c.MaxStored, 2<<30)
+	setDefault(&c.MaxStoredPerJob, 512<<20)
 	setDefault(&c.KeepEnded, model.KeepTerminal)
 	return c
 }

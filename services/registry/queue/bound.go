@@ -66,8 +66,8 @@ type part struct {
 }
 
 // sizes are the parts of a body that may be large.
-func sizes(s model.Spec) []part {
-	return []part{
+func sizes(s model.Spec) [8]part {
+	return [...]part{
 		{"task.payload", len(s.Task.Payload)},
 		{"task.args", sizeOfList(s.Task.Args) + len(s.Task.Command)},
 		{"task.env", sizeOfMap(s.Task.Env)},
@@ -97,7 +97,8 @@ func sizeOfMap(m map[string]string) (bytes int) {
 // field that is named is the one that takes most. Stage is its record as it will
 // be, nil where it stays.
 func (c *Core) bounded(u Upsert, seats model.Seats, stage *model.Stage) error {
-	parts := append(sizes(u.Spec), part{"workers", sizeOfSeats(seats)})
+	body := sizes(u.Spec)
+	parts := append(body[:], part{"workers", sizeOfSeats(seats)})
 	total := 512
 	for _, p := range parts {
 		total += p.bytes

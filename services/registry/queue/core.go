@@ -37,6 +37,8 @@ type Core struct {
 	unsettled map[string]*version     // whose records call for a change
 	unnoted   map[string]*version     // whose record is to say that they are ACTIVE
 	states    [model.Replaced + 1]int // records by stored state
+	stored    usage                   // by all records
+	storedOf  map[string]usage        // and by those of a job
 	pending   []pending               // effects that are not durable
 	pendingOf map[model.Ref]int       // and how many of them touch a record
 	ready     *model.Ready            // nil while no registry has begun
@@ -94,6 +96,7 @@ func New(config Config) *Core {
 		ended:     newTree(deadline.compare),
 		unsettled: map[string]*version{},
 		unnoted:   map[string]*version{},
+		storedOf:  map[string]usage{},
 		pendingOf: map[model.Ref]int{},
 		leaders:   map[string]int64{},
 		due:       map[string]*group{},

@@ -62,6 +62,7 @@ func (c *Core) dump() string {
 	}
 	fmt.Fprintf(&b, "\nunsettled: %v\n", slices.Sorted(maps.Keys(c.unsettled)))
 	fmt.Fprintf(&b, "ready: %+v\n", c.ready)
+	fmt.Fprintf(&b, "stored: %+v, by job %v\n", c.stored, c.storedOf)
 	fmt.Fprintf(&b, "states: %v, %d keys, %d stages, %d pending of %d\n",
 		c.states, len(c.byKey), len(c.stages), len(c.pending), len(c.pendingOf))
 	return b.String()

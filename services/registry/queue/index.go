@@ -53,7 +53,7 @@ func setChunk[T model.Record](chunks *map[int32]T, n int32, record model.Record)
 }
 
 func (c *Core) setStage(key model.Key, record model.Record) {
-	_, had := c.stages[key]
+	before, had := c.stages[key]
 	stage, has := record.(*model.Stage)
 	if has {
 		c.stages[key] = stage
@@ -66,6 +66,7 @@ func (c *Core) setStage(key model.Key, record model.Record) {
 	case had && !has:
 		c.stageKeys.delete(key)
 	}
+	c.account(key.Job, 0, sizeOfStage(stage)-sizeOfStage(before))
 	for _, v := range c.spent[key] {
 		c.judge(v)
 	}
@@ -75,6 +76,9 @@ func (c *Core) setReservation(ref model.Ref, record model.Record) {
 	v := c.version(ref.ID)
 	before := v.r
 	r, _ := record.(*model.Reservation)
+	was := v.stored
+	v.stored = usageOf(r)
+	c.account(ref.Key.Job, v.stored.queued-was.queued, v.stored.bytes-was.bytes)
 	switch {
 	case before == nil && r != nil:
 		defer c.adopt(r.Parent, 1)

@@ -178,7 +178,7 @@ func leavesNothing(t *testing.T, c *Core) {
 		"versions": len(c.versions), "keys": c.keys.len(), "byKey": len(c.byKey), "stages": len(c.stages), "stageKeys": c.stageKeys.len(),
 		"groups": len(c.groups), "leased": c.leased.len(), "deadlines": c.deadlines.len(), "unsettled": len(c.unsettled),
 		"pending": len(c.pending), "pendingOf": len(c.pendingOf), "due": len(c.due), "taken": len(c.taken), "granted": len(c.granted),
-		"waiting": len(c.waiting), "freed": len(c.freed), "figures": len(c.Stats().Groups),
+		"storedOf": len(c.storedOf), "stored": int(c.stored.bytes) + c.stored.queued, "waiting": len(c.waiting), "freed": len(c.freed), "figures": len(c.Stats().Groups),
 	} {
 		if left != 0 {
 			t.Errorf("%s still holds %d", index, left)

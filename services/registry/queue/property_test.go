@@ -167,6 +167,26 @@ func (w *world) compareAfresh(t *rapid.T) {
 		s := w.records[ref]
 		fresh.Step(w.now, model.Changed{Ref: ref, Record: s.record, Create: s.create, Mod: s.mod})
 	}
+	// What is stored, added up over the records.
+	all, of := usage{}, map[string]usage{}
+	for ref, s := range w.records {
+		u := of[ref.Key.Job]
+		switch record := s.record.(type) {
+		case *model.Reservation:
+			if record.State == model.Queued {
+				all.queued, u.queued = all.queued+1, u.queued+1
+			}
+			all.bytes, u.bytes = all.bytes+int64(size(record)), u.bytes+int64(size(record))
+		case *model.Stage:
+			all.bytes, u.bytes = all.bytes+sizeOfStage(record), u.bytes+sizeOfStage(record)
+		default:
+			continue
+		}
+		of[ref.Key.Job] = u
+	}
+	if all != w.core.stored || !maps.Equal(of, w.core.storedOf) {
+		t.Fatalf("stored is %+v, by job %v; the core believes in %+v, by job %v", all, of, w.core.stored, w.core.storedOf)
+	}
 	if diff := gocmp.Diff(strings.Split(fresh.dump(), "\n"), strings.Split(w.core.dump(), "\n")); diff != "" {
 		t.Fatalf("the core differs from the store:\n%s", diff)
 	}

@@ -64,6 +64,10 @@ func (c *Core) upsert(token uint64, u Upsert) {
 			c.refuse(token, err)
 			return
 		}
+		if err := c.admit(u, l, seats); err != nil {
+			c.refuse(token, err)
+			return
+		}
 		c.replace(token, u, l, seats, stage)
 	}
 }

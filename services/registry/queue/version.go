@@ -20,6 +20,8 @@ type version struct {
 	spent map[int32][]model.TaskWorker
 	// group is the queue's id, computed once: constraints never change.
 	group string
+	// stored is what r adds to what is stored of its job.
+	stored usage
 
 	// held: it is left alone.
 	held bool

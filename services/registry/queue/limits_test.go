@@ -1,0 +1,97 @@
+package queue
+
+import (
+	"strings"
+	"testing"
+
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+)
+
+// asked sends an upsert of some workers and answers how it was refused, if it was.
+func asked(w *world, job, name string, count int32, change func(*Upsert)) *fault.Error {
+	u := Upsert{Key: model.Key{Job: job, Stage: "s", Name: name}, Count: count}
+	if change != nil {
+		change(&u)
+	}
+	for _, action := range w.input(u) {
+		if reply, ok := action.(model.Reply); ok {
+			return fault.Of(reply.Err)
+		}
+	}
+	return nil
+}
+
+func wantOverLimit(t *testing.T, f *fault.Error, option string) {
+	t.Helper()
+	if f == nil || f.Kind != fault.Exhausted || f.Reason != fault.ReasonOverloaded || !strings.Contains(f.Message, "(option "+option+" of the registry)") {
+		t.Errorf("got %v, want a refusal by %s", f, option)
+	}
+}
+
+func wantTaken(t *testing.T, f *fault.Error) {
+	t.Helper()
+	if f != nil {
+		t.Errorf("refused: %v", f)
+	}
+}
+
+func TestQueuedReservationsAreBoundedPerJobAndInAll(t *testing.T) {
+	w := newWorld(Config{MaxQueuedPerJob: 2, MaxQueued: 3})
+	w.successor(10)
+	wantTaken(t, asked(w, "a", "1", 2, nil))
+	wantTaken(t, asked(w, "a", "2", 1, nil))
+	before := w.core.dump()
+	wantOverLimit(t, asked(w, "a", "3", 1, nil), "max-queued-per-job")
+	if w.core.dump() != before {
+		t.Error("a refusal left something behind")
+	}
+	// What is queued may be repeated and replaced, as it needs no other place.
+	wantTaken(t, asked(w, "a", "1", 2, nil))
+	wantTaken(t, asked(w, "a", "1", 1, nil))
+	wantTaken(t, asked(w, "a", "1", 7, nil))
+	wantTaken(t, asked(w, "b", "1", 1, nil))
+	wantOverLimit(t, asked(w, "b", "2", 1, nil), "max-queued")
+	w.input(Cancel{Key: model.Key{Job: "a", Stage: "s", Name: "2"}})
+	wantTaken(t, asked(w, "b", "2", 1, nil))
+}
+
+func TestStoredBytesAreBoundedPerJobAndInAll(t *testing.T) {
+	payload := func(u *Upsert) { u.Spec.Task.Payload = make([]byte, 50<<10) }
+	w := newWorld(Config{MaxStoredPerJob: 120 << 10, MaxStored: 180 << 10})
+	w.successor(10)
+	wantTaken(t, asked(w, "a", "1", 1, payload))
+	wantTaken(t, asked(w, "a", "2", 1, payload))
+	wantOverLimit(t, asked(w, "a", "3", 1, payload), "max-stored-per-job")
+	wantTaken(t, asked(w, "a", "3", 1, nil)) // it takes less
+	wantTaken(t, asked(w, "b", "1", 1, payload))
+	wantOverLimit(t, asked(w, "b", "2", 1, payload), "max-stored")
+	// What has ended takes space until it is forgotten.
+	w.input(CancelJob{Job: "a"})
+	wantOverLimit(t, asked(w, "a", "4", 1, payload), "max-stored-per-job")
+	w.now = w.now.Add(model.KeepTerminal)
+	w.step(nil)
+	wantTaken(t, asked(w, "a", "4", 1, payload))
+}
+
+// Requeues and rounds are never refused: what was taken in goes on.
+func TestWhatBerthQueuesItselfIsNotBounded(t *testing.T) {
+	w := newWorld(Config{MaxQueuedPerJob: 1, MaxQueued: 1, MaxStored: 4 << 10, MaxStoredPerJob: 4 << 10})
+	w.successor(10)
+	wantTaken(t, asked(w, "a", "main", 2, func(u *Upsert) { u.Spec.MaxAttempts = 5 }))
+	key := model.Key{Job: "a", Stage: "s", Name: "main"}
+	uid := w.core.byKey[key][0].uid
+	var workers []model.TaskWorker
+	for i := range int32(2) {
+		workers = append(workers, model.TaskWorker{Seat: model.Seat{Index: i, Number: 1}, State: model.WorkerFailed, Requeue: true})
+	}
+	w.foreign(
+		model.Changed{Ref: model.Ref{Kind: model.KindTaskHeader, ID: uid}, Record: &model.TaskHeader{UID: uid, Key: key, Complete: true}},
+		model.Changed{Ref: model.Ref{Kind: model.KindTaskChunk, ID: uid}, Record: &model.TaskChunk{UID: uid, Workers: workers}},
+	)
+	w.step(nil)
+	if n := w.core.stored.queued; n != 2 {
+		t.Errorf("%d reservations are queued, want both requeues", n)
+	}
+	wantOverLimit(t, asked(w, "a", "more", 1, nil), "max-queued-per-job")
+}
