@@ -55,7 +55,7 @@ func (c Config) queue() (queue.Config, error) {
 	config := queue.Config{
 		Order: order, Debounce: c.Debounce, RetryEvery: c.RetryEvery, MinDelay: c.MinDelay,
 		ReadinessGrace: c.ReadinessGrace, BestEffort: !c.PassThrough,
-		MaxEnded: c.MaxEnded,
+		MaxEnded:  c.MaxEnded,
 		MaxQueued: c.MaxQueued, MaxQueuedPerJob: c.MaxQueuedPerJob, MaxStored: int64(c.MaxStored), MaxStoredPerJob: int64(c.MaxStoredPerJob),
 	}
 	switch c.Readiness {
