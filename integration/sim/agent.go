@@ -48,6 +48,9 @@ type agent struct {
 	refusing time.Time
 	rejected map[instance]bool
 
+	// denying: its process refuses whoever leads the assigner.
+	denying bool
+
 	down      bool
 	downUntil time.Time
 	// life counts what ended its calls under way; births are those of its process.
@@ -130,6 +133,7 @@ func (a *agent) crash() {
 func (a *agent) die() {
 	a.restart()
 	a.births++
+	a.denying = false
 	a.again = time.Time{}
 	a.superseded = false
 }
@@ -142,9 +146,20 @@ func (a *agent) restart() {
 	a.judged, a.strays, a.stray, a.told = time.Time{}, 0, false, 0
 }
 
+// nonce is that of the registrations of the process.
+func (a *agent) nonce() string { return fmt.Sprintf("%s-%d", a.address, a.births) }
+
+// permit decides whether an order is looked at.
+func (a *agent) permit(nonce handout.Nonce) error {
+	if a.denying {
+		nonce = ""
+	}
+	return a.decisions.Permit(string(nonce))
+}
+
 // recover begins a process with what the host keeps.
 func (a *agent) recover() {
-	a.decisions = agentlib.NewDecisions(a.id)
+	a.decisions = agentlib.NewDecisions(a.id, a.nonce())
 	for _, k := range slices.SortedFunc(maps.Keys(a.stopped), instance.compare) {
 		a.decisions.Bury(k.worker, k.epoch, a.w.now)
 	}
@@ -358,9 +373,6 @@ func (a *agent) announce(lease int64) {
 	a.w.later(3*time.Second, a.stillAsking())
 }
 
-// nonce is that of the process.
-func (a *agent) nonce() string { return fmt.Sprintf("%s-%d", a.address, a.births) }
-
 // living counts the workers that run.
 func (a *agent) living() int {
 	n := 0
@@ -510,6 +522,9 @@ func (w *World) order(address string, carry func(*agent) any, timeout time.Durat
 // submit takes an order to start. A worker of a lower epoch of the name has to
 // end first: then the order has to come again.
 func (a *agent) submit(s handout.Submit) any {
+	if err := a.permit(s.Nonce); err != nil {
+		return handout.Refused{Reason: fault.Of(err).Reason}
+	}
 	k := instance{s.Worker, s.Epoch}
 	start, older, err := a.decisions.Submit(s.Term, s.Incarnation, s.Worker, s.Epoch, s.UID, a.w.now)
 	switch f := fault.Of(err); {
@@ -555,10 +570,13 @@ func (a *agent) refuses(k instance, command string) (handout.Refused, bool) {
 
 // stop takes an order to stop. Where it answers an end, that is a promise.
 func (a *agent) stop(s handout.Stop) any {
+	if err := a.permit(s.Nonce); err != nil {
+		return handout.Refused{Reason: fault.Of(err).Reason}
+	}
 	k := instance{s.Worker, s.Epoch}
 	there, err := a.decisions.Stop(s.Term, s.Incarnation, s.Worker, s.Epoch, a.w.now)
 	if err != nil {
-		return handout.Unknown{Message: string(fault.Of(err).Reason)}
+		return handout.Refused{Reason: fault.Of(err).Reason}
 	}
 	a.sequence++
 	if !there {

@@ -255,7 +255,13 @@ func (w *World) mischief() {
 		}
 	case 8:
 		a := w.agents[w.rng.IntN(len(w.agents))]
-		a.refusing = w.now.Add(time.Duration(w.rng.IntN(20_000)) * time.Millisecond)
+		n := w.rng.IntN(20_000)
+		if n%4 == 0 {
+			a.denying = true
+			w.logf("%s: refuses its leader until it registers again", a.id)
+			break
+		}
+		a.refusing = w.now.Add(time.Duration(n) * time.Millisecond)
 		w.logf("%s: starts nothing for a while", a.id)
 	case 9:
 		w.fill()
@@ -371,6 +377,10 @@ func (w *World) settle() error {
 	w.store.ReleaseHeld()
 	for _, a := range w.agents {
 		a.cut, a.down = false, false
+		if a.denying {
+			w.logf("%s: the agent is restarted", a.id)
+			a.die()
+		}
 	}
 	const quiet = 60 // rounds of a second without a new revision
 	last, still := w.store.Revision(), 0

@@ -154,6 +154,7 @@ func New(cfg Config) (*Agent, error) {
 		ledger: newLedger(cfg.ID, cfg.TombstoneAge), workers: map[identity]*worker{},
 		starting: map[identity]*start{}, room: cfg.Starts, held: map[identity]Exit{},
 	}
+	a.ledger.nonce = a.nonce
 	// Held throughout, so that the end of an adopted worker waits for its entry.
 	a.mu.Lock()
 	err := a.open()

@@ -241,7 +241,7 @@ func (p *play) submit(t *rapid.T) {
 	order := p.draw(t)
 	a := p.agent
 	p.calls.Go(func() {
-		if answer, err := a.SubmitTask(context.Background(), order); err == nil {
+		if answer, err := trySubmit(context.Background(), a, order); err == nil {
 			p.heard(answer.Worker)
 		}
 	})
@@ -251,7 +251,7 @@ func (p *play) stop(t *rapid.T) {
 	order := p.draw(t)
 	a := p.agent
 	p.calls.Go(func() {
-		if answer, err := a.StopTask(context.Background(), stopOf(order, time.Second)); err == nil {
+		if answer, err := tryStop(context.Background(), a, stopOf(order, time.Second)); err == nil {
 			p.heard(answer.Worker)
 		}
 	})

@@ -74,7 +74,7 @@ func TestPitfallClockSteps(t *testing.T) {
 	}
 	promises := len(a.ledger.buried)
 	a.mu.Unlock()
-	if _, err := a.StopTask(t.Context(), stopOf(ends, time.Hour)); err != nil {
+	if _, err := tryStop(t.Context(), a, stopOf(ends, time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	f.line(t)
@@ -84,7 +84,7 @@ func TestPitfallClockSteps(t *testing.T) {
 		clear(c.bare)
 		c.mu.Unlock()
 		c.await(t, "heartbeats", func() bool { return c.bare["host"] > 5 })
-		if _, err := a.StopTask(t.Context(), stopOf(submit(int32(50+i), 1, ""), 0)); err != nil {
+		if _, err := tryStop(t.Context(), a, stopOf(submit(int32(50+i), 1, ""), 0)); err != nil {
 			t.Error(err)
 		}
 		if s := states(a); s[0] != berthv1.Assignment_RUNNING || s[1] != berthv1.Assignment_EVICTING {

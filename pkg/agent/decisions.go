@@ -11,10 +11,17 @@ import (
 // simulated host holds for a real one. They are for one goroutine.
 type Decisions struct{ ledger *ledger }
 
-// NewDecisions makes those of an executor that has seen no order yet.
-func NewDecisions(executor string) *Decisions {
-	return &Decisions{newLedger(executor, defaultTombstoneAge)}
+// NewDecisions makes those of an executor that has seen no order yet, and that
+// registers with a nonce.
+func NewDecisions(executor, nonce string) *Decisions {
+	l := newLedger(executor, defaultTombstoneAge)
+	l.nonce = nonce
+	return &Decisions{l}
 }
+
+// Permit decides whether an order is looked at: it has to carry the nonce of the
+// registration. The error is a *fault.Error of reason PERMISSION_DENIED.
+func (d *Decisions) Permit(nonce string) error { return d.ledger.permit(nonce) }
 
 // Begin starts an incarnation; orders of a lower term of the assigner than that
 // are refused.

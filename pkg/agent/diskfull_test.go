@@ -37,7 +37,7 @@ func TestDiskFull(t *testing.T) {
 	a.mu.Unlock()
 	empty := fill(t, dir)
 
-	if _, err := a.SubmitTask(t.Context(), submit(7, 1, "true")); !fault.Is(err, fault.ReasonStartFailed) || fault.Of(err).Kind != fault.Precondition {
+	if _, err := trySubmit(t.Context(), a, submit(7, 1, "true")); !fault.Is(err, fault.ReasonStartFailed) || fault.Of(err).Kind != fault.Precondition {
 		t.Error(err)
 	} else {
 		t.Log(err)
@@ -48,7 +48,7 @@ func TestDiskFull(t *testing.T) {
 		if never.Worker.Index > 200 {
 			t.Fatal("stops are confirmed on a full disk")
 		}
-		if _, refused = a.StopTask(t.Context(), never); refused == nil {
+		if _, refused = tryStop(t.Context(), a, never); refused == nil {
 			if _, kept := reopen(t, dir); !holds(kept, never.Worker.Index) {
 				t.Fatal("a promise that is not on disk")
 			}
@@ -57,7 +57,7 @@ func TestDiskFull(t *testing.T) {
 		}
 	}
 	never.Worker.Index = 1000
-	if _, err := a.StopTask(t.Context(), never); !fault.Is(err, fault.ReasonUnavailable) {
+	if _, err := tryStop(t.Context(), a, never); !fault.Is(err, fault.ReasonUnavailable) {
 		t.Error(err)
 	}
 	for _, pid := range pids {
@@ -73,7 +73,7 @@ func TestDiskFull(t *testing.T) {
 	}
 
 	empty()
-	if answer, err := a.StopTask(t.Context(), never); err != nil || answer.Worker.State != berthv1.Assignment_EVICTED {
+	if answer, err := tryStop(t.Context(), a, never); err != nil || answer.Worker.State != berthv1.Assignment_EVICTED {
 		t.Error(answer, err)
 	}
 	mustSubmit(t, a, submit(7, 1, "true"))
@@ -110,7 +110,7 @@ func TestEndIsHeldBack(t *testing.T) {
 	c.awaitState(t, key(0), "RUNNING")
 	mend := breakJournal(t, a)
 	driver.end(exitOf(0, false))
-	answer, err := a.StopTask(t.Context(), stopOf(order, 0))
+	answer, err := tryStop(t.Context(), a, stopOf(order, 0))
 	if err != nil || answer.Worker.State != berthv1.Assignment_EVICTING {
 		t.Error(answer, err)
 	}
@@ -139,7 +139,7 @@ func TestDiskFullAtStart(t *testing.T) {
 	c.awaitState(t, key(0), "RUNNING")
 	gate.write(t, "5\n")
 	awaitFile(t, filepath.Join(dir, "workers", "job", "stage.0.1.100", fileExit))
-	if _, err := a.SubmitTask(t.Context(), submit(1, 2, "true")); err == nil {
+	if _, err := trySubmit(t.Context(), a, submit(1, 2, "true")); err == nil {
 		t.Error("a worker is started on a full disk")
 	}
 	c.mu.Lock()

@@ -59,11 +59,11 @@ func TestProcessLeavesNothing(t *testing.T) {
 		left = append(left, f.pid(t), f.pid(t))
 		if i%3 < 2 {
 			gate.write(t, "go\n")
-		} else if _, err := a.StopTask(t.Context(), stopOf(order, 0)); err != nil {
+		} else if _, err := tryStop(t.Context(), a, stopOf(order, 0)); err != nil {
 			t.Fatal(err)
 		}
 		c.awaitState(t, key(1+int(i)), []string{"COMPLETED", "FAILED", "EVICTED"}[i%3])
-		if _, err := a.SubmitTask(t.Context(), submit(100, 1, "/no/such/program")); err == nil {
+		if _, err := trySubmit(t.Context(), a, submit(100, 1, "/no/such/program")); err == nil {
 			t.Fatal("started")
 		}
 	}
@@ -88,7 +88,7 @@ func TestProcessStubbornWithoutAgent(t *testing.T) {
 	c := newControl(50 * time.Millisecond)
 	gateway, _ := c.serve(t, porttest.Hold(t))
 	f := newFIFO(t)
-	executor, kill := startChild(t, dir, gateway)
+	executor, kill := startChild(t, c, dir, gateway)
 	c.registered(t, "host", 1)
 	order := submit(0, 1, "sh", "-c", `trap 'echo heard >`+f.path+`' TERM; echo $$ >`+f.path+`; while :; do sleep 1000 & wait; done`)
 	if _, err := executor.SubmitTask(t.Context(), order); err != nil {
@@ -111,7 +111,7 @@ func TestProcessStubbornWithoutAgent(t *testing.T) {
 	if alive(pid) {
 		t.Error("it lives")
 	}
-	startChild(t, dir, gateway)
+	startChild(t, c, dir, gateway)
 	if w := c.awaitState(t, key(0), "EVICTED"); w.GetExitCode() != 128+9 {
 		t.Error(w)
 	}
@@ -141,7 +141,7 @@ func TestProcessStartThatHangs(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := countBase(t)
-	if _, err := a.SubmitTask(t.Context(), submit(0, 1, "true")); !fault.Is(err, fault.ReasonStartFailed) {
+	if _, err := trySubmit(t.Context(), a, submit(0, 1, "true")); !fault.Is(err, fault.ReasonStartFailed) {
 		t.Error(err)
 	}
 	if after := countBase(t); after.children > before.children || after.files > before.files {
@@ -317,7 +317,7 @@ func TestProcessStartsAreLimited(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range int32(workers) {
 		wg.Go(func() {
-			if _, err := a.SubmitTask(t.Context(), submit(i, 1, "true")); err != nil {
+			if _, err := trySubmit(t.Context(), a, submit(i, 1, "true")); err != nil {
 				t.Error(err)
 			}
 		})

@@ -99,13 +99,13 @@ func TestStopNotDurable(t *testing.T) {
 		t.Fatal(err)
 	}
 	stop := stopOf(submit(0, 1, ""), 0)
-	if _, err := a.StopTask(t.Context(), stop); !fault.Is(err, fault.ReasonUnavailable) {
+	if _, err := tryStop(t.Context(), a, stop); !fault.Is(err, fault.ReasonUnavailable) {
 		t.Error(err)
 	}
 	if err := os.Mkdir(dir, 0o750); err != nil {
 		t.Fatal(err)
 	}
-	if answer, err := a.StopTask(t.Context(), stop); err != nil || answer.Worker.State != berthv1.Assignment_EVICTED {
+	if answer, err := tryStop(t.Context(), a, stop); err != nil || answer.Worker.State != berthv1.Assignment_EVICTED {
 		t.Error(answer, err)
 	}
 	if err := a.Close(); err != nil {
@@ -116,7 +116,7 @@ func TestStopNotDurable(t *testing.T) {
 	}
 	defer a.Close()
 	a.ledger.begin(2, 0)
-	if _, err := a.SubmitTask(t.Context(), submit(0, 2, "")); !fault.Is(err, fault.ReasonStopped) {
+	if _, err := trySubmit(t.Context(), a, submit(0, 2, "")); !fault.Is(err, fault.ReasonStopped) {
 		t.Error(err)
 	}
 }

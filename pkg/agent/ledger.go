@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"crypto/subtle"
 	"slices"
 	"time"
 
@@ -56,7 +57,9 @@ type floor struct {
 // ledger decides which orders are taken, and knows what is to be reported. It
 // does no I/O, reads no clock and has no lock: its Agent guards it.
 type ledger struct {
-	executor    string
+	executor string
+	// nonce is that of the registrations of this agent.
+	nonce       string
 	incarnation int64
 	term        int64
 	sequence    int64
@@ -86,6 +89,17 @@ func (l *ledger) begin(incarnation, term int64) {
 
 // raise lifts the floor of the assigner's term.
 func (l *ledger) raise(term int64) { l.term = max(l.term, term) }
+
+// permit checks that an order comes from somebody who knows the registration of the
+// executor: everybody else may say what they want of terms. An agent that has yet to
+// register takes no order at all, and refuses those of its registration before as it
+// refuses those of another incarnation.
+func (l *ledger) permit(nonce string) error {
+	if l.incarnation == 0 || l.nonce != "" && subtle.ConstantTimeCompare([]byte(nonce), []byte(l.nonce)) == 1 {
+		return nil
+	}
+	return fault.New(fault.Denied, fault.ReasonPermissionDenied, "the request does not carry the nonce of the registration of %s", l.executor)
+}
 
 // admit checks what every order carries, and raises the term to the order's.
 func (l *ledger) admit(term, incarnation int64) error {

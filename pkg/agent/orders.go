@@ -27,6 +27,9 @@ func (a *Agent) replace(id identity) {
 // StopTask stops a worker. The answer shows EVICTING while it still ends, or an
 // end: then it does not run and never will.
 func (a *Agent) StopTask(ctx context.Context, req *controlv1.StopTaskRequest) (*controlv1.StopTaskAnswer, error) {
+	if err := a.permit(req.GetNonce()); err != nil {
+		return nil, err
+	}
 	id, err := identityOf(req.GetWorker())
 	if err != nil {
 		return nil, err
@@ -121,6 +124,14 @@ func (a *Agent) order(id identity, w *worker, grace time.Duration) error {
 		a.tell()
 	}
 	return nil
+}
+
+// permit refuses an order without the nonce of the registration, before anything else
+// of it is looked at.
+func (a *Agent) permit(nonce string) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.ledger.permit(nonce)
 }
 
 // enter counts an order, unless the agent is closed.

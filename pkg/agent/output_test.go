@@ -135,7 +135,7 @@ func TestOutputWithoutAgent(t *testing.T) {
 	c := newControl(50 * time.Millisecond)
 	gateway, _ := c.serve(t, porttest.Hold(t))
 	f, gate := newFIFO(t), newFIFO(t)
-	executor, kill := startChild(t, dir, gateway)
+	executor, kill := startChild(t, c, dir, gateway)
 	c.registered(t, "host", 1)
 	order := submit(0, 1, "sh", "-c", `echo first; echo ready >`+f.path+`; read go <`+gate.path+`
 		head -c 5000000 /dev/zero | tr '\0' x; echo half >`+f.path+`; read go <`+gate.path+`; printf last; printf oops >&2`)
@@ -166,7 +166,7 @@ func TestOutputWithoutAgent(t *testing.T) {
 	if text, err := os.ReadFile(filepath.Join(worker, fileStderr)); err != nil || string(text) != "oops" {
 		t.Errorf("%q, %v", text, err)
 	}
-	startChild(t, dir, gateway)
+	startChild(t, c, dir, gateway)
 	c.awaitState(t, key(0), "COMPLETED")
 }
 

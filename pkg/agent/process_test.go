@@ -127,9 +127,43 @@ func stopOf(s *controlv1.SubmitTaskRequest, grace time.Duration) *controlv1.Stop
 	}
 }
 
+// trySubmit and tryStop carry the nonce of the agent's registration, as the assigner
+// does.
+func trySubmit(ctx context.Context, a *Agent, req *controlv1.SubmitTaskRequest) (*controlv1.SubmitTaskAnswer, error) {
+	req.Nonce = a.nonce
+	return a.SubmitTask(ctx, req)
+}
+
+func tryStop(ctx context.Context, a *Agent, req *controlv1.StopTaskRequest) (*controlv1.StopTaskAnswer, error) {
+	req.Nonce = a.nonce
+	return a.StopTask(ctx, req)
+}
+
+// signed does so for the agent of another process, which has registered with c.
+type signed struct {
+	controlv1.ExecutorClient
+	c *control
+}
+
+func (s signed) nonce(id string) string {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	return s.c.nonces[id]
+}
+
+func (s signed) SubmitTask(ctx context.Context, req *controlv1.SubmitTaskRequest, o ...grpc.CallOption) (*controlv1.SubmitTaskAnswer, error) {
+	req.Nonce = s.nonce(req.GetExecutor())
+	return s.ExecutorClient.SubmitTask(ctx, req, o...)
+}
+
+func (s signed) StopTask(ctx context.Context, req *controlv1.StopTaskRequest, o ...grpc.CallOption) (*controlv1.StopTaskAnswer, error) {
+	req.Nonce = s.nonce(req.GetExecutor())
+	return s.ExecutorClient.StopTask(ctx, req, o...)
+}
+
 func mustSubmit(t *testing.T, a *Agent, req *controlv1.SubmitTaskRequest) *controlv1.SubmitTaskAnswer {
 	t.Helper()
-	answer, err := a.SubmitTask(t.Context(), req)
+	answer, err := trySubmit(t.Context(), a, req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +286,7 @@ func TestProcessRefused(t *testing.T) {
 		{script, fault.ReasonStartFailed},
 		{"", fault.ReasonRequired},
 	} {
-		if _, err := a.SubmitTask(t.Context(), submit(0, 1, c.command)); !fault.Is(err, c.want) {
+		if _, err := trySubmit(t.Context(), a, submit(0, 1, c.command)); !fault.Is(err, c.want) {
 			t.Errorf("%q: %v, want %s", c.command, err, c.want)
 		}
 	}
@@ -271,7 +305,7 @@ func TestProcessStubborn(t *testing.T) {
 	req := submit(0, 1, "sh", "-c", `trap 'echo heard >'`+f.path+` TERM; (trap "" TERM; echo $(exec sh -c 'echo $PPID') >`+f.path+`; while :; do sleep 1000; done) & while :; do wait; done`)
 	mustSubmit(t, a, req)
 	grandchild := f.pid(t)
-	answer, err := a.StopTask(t.Context(), stopOf(req, 3*time.Second))
+	answer, err := tryStop(t.Context(), a, stopOf(req, 3*time.Second))
 	if err != nil || answer.Worker.State != berthv1.Assignment_EVICTING && answer.Worker.State != berthv1.Assignment_EVICTED {
 		t.Fatal(answer, err)
 	}
@@ -284,7 +318,7 @@ func TestProcessStubborn(t *testing.T) {
 	if alive(grandchild) {
 		t.Errorf("%d lives", grandchild)
 	}
-	if _, err := a.SubmitTask(t.Context(), req); !fault.Is(err, fault.ReasonStopped) {
+	if _, err := trySubmit(t.Context(), a, req); !fault.Is(err, fault.ReasonStopped) {
 		t.Error(err)
 	}
 }
@@ -331,7 +365,7 @@ func TestProcessAdoption(t *testing.T) {
 	c := newControl(50 * time.Millisecond)
 	gateway, _ := c.serve(t, porttest.Hold(t))
 	f := newFIFO(t)
-	executor, kill := startChild(t, dir, gateway)
+	executor, kill := startChild(t, c, dir, gateway)
 	c.registered(t, "host", 1)
 	var pids []int
 	var gates []*fifo
@@ -353,7 +387,7 @@ func TestProcessAdoption(t *testing.T) {
 	gates[0].write(t, "41\n") // One ends while no agent is there.
 	awaitFile(t, filepath.Join(dir, "workers", "job", "stage.0.1.100", fileExit))
 
-	executor, _ = startChild(t, dir, gateway)
+	executor, _ = startChild(t, c, dir, gateway)
 	c.registered(t, "host", 2)
 	if w := c.awaitState(t, key(0), "FAILED"); w.GetExitCode() != 41 {
 		t.Error(w)
@@ -556,7 +590,7 @@ func TestProcessClose(t *testing.T) {
 	if !alive(pid) {
 		t.Fatal("Close ended the worker")
 	}
-	if _, err := a.SubmitTask(t.Context(), submit(1, 1, "true")); !fault.Is(err, fault.ReasonUnavailable) {
+	if _, err := trySubmit(t.Context(), a, submit(1, 1, "true")); !fault.Is(err, fault.ReasonUnavailable) {
 		t.Error(err)
 	}
 	a, _, _ = processAgent(t, dir)
@@ -594,7 +628,7 @@ func awaitFile(t *testing.T, path string) {
 }
 
 // startChild runs an agent in a process of its own.
-func startChild(t *testing.T, dir, gateway string) (controlv1.ExecutorClient, func()) {
+func startChild(t *testing.T, c *control, dir, gateway string) (controlv1.ExecutorClient, func()) {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), childVariable+"="+dir+"|"+gateway)
@@ -619,5 +653,5 @@ func startChild(t *testing.T, dir, gateway string) (controlv1.ExecutorClient, fu
 	if !scan.Scan() {
 		t.Fatal("the agent does not come up")
 	}
-	return controlv1.NewExecutorClient(dial(t, scan.Text())), kill
+	return signed{controlv1.NewExecutorClient(dial(t, scan.Text())), c}, kill
 }

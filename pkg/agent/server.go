@@ -89,7 +89,7 @@ func (s *Server) begin(req *controlv1.SubmitTasksRequest, o *controlv1.SubmitOrd
 		return nil, err
 	}
 	return a.begin(&controlv1.SubmitTaskRequest{
-		Term: req.GetTerm(), Executor: o.GetExecutor(), Incarnation: o.GetIncarnation(), Attempt: o.GetAttempt(), Task: req.GetTask(),
+		Term: req.GetTerm(), Executor: o.GetExecutor(), Incarnation: o.GetIncarnation(), Attempt: o.GetAttempt(), Task: req.GetTask(), Nonce: o.GetNonce(),
 		Worker: &controlv1.WorkerRef{
 			Job: req.GetJob(), Stage: req.GetStage(), Index: o.GetIndex(), Number: o.GetNumber(), Epoch: req.GetEpoch(), Uid: req.GetUid(),
 		},

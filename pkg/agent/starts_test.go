@@ -90,7 +90,7 @@ func TestStartsAreLimited(t *testing.T) {
 		for i := range int32(workers) {
 			wg.Go(func() {
 				var err error
-				if answers[i], err = a.SubmitTask(t.Context(), submit(i, 1, "")); err != nil {
+				if answers[i], err = trySubmit(t.Context(), a, submit(i, 1, "")); err != nil {
 					t.Error(err)
 				}
 			})
@@ -186,17 +186,17 @@ func TestStopInLine(t *testing.T) {
 		mustSubmit(t, a, submit(1, 1, "")) // answered that it is starting
 		waits := make(chan error, 1)
 		go func() {
-			_, err := a.SubmitTask(t.Context(), submit(2, 1, ""))
+			_, err := trySubmit(t.Context(), a, submit(2, 1, ""))
 			waits <- err
 		}()
 		synctest.Wait()
 		began := time.Now()
 		for i := range int32(2) {
-			answer, err := a.StopTask(t.Context(), stopOf(submit(1+i, 1, ""), time.Minute))
+			answer, err := tryStop(t.Context(), a, stopOf(submit(1+i, 1, ""), time.Minute))
 			if err != nil || answer.Worker.State != berthv1.Assignment_EVICTED {
 				t.Error(answer, err)
 			}
-			if _, err := a.SubmitTask(t.Context(), submit(1+i, 1, "")); !fault.Is(err, fault.ReasonStopped) {
+			if _, err := trySubmit(t.Context(), a, submit(1+i, 1, "")); !fault.Is(err, fault.ReasonStopped) {
 				t.Error(err)
 			}
 		}
@@ -234,7 +234,7 @@ func TestLaterEpochInLine(t *testing.T) {
 		later := submit(1, 1, "")
 		later.Worker.Epoch++
 		for range 2 { // The first one clears the way.
-			if _, err := a.SubmitTask(t.Context(), later); err != nil && !fault.Is(err, fault.ReasonUnavailable) {
+			if _, err := trySubmit(t.Context(), a, later); err != nil && !fault.Is(err, fault.ReasonUnavailable) {
 				t.Fatal(err)
 			}
 		}
@@ -265,7 +265,7 @@ func TestEndsWithStartsInLine(t *testing.T) {
 				mustSubmit(t, a, submit(1, 1, ""))
 				waits := make(chan error, 1)
 				go func() {
-					_, err := a.SubmitTask(t.Context(), submit(2, 1, ""))
+					_, err := trySubmit(t.Context(), a, submit(2, 1, ""))
 					waits <- err
 				}()
 				synctest.Wait()
@@ -315,11 +315,11 @@ func TestRefusalsDoNotWait(t *testing.T) {
 		a := unregistered(t, Config{Driver: checked{driver}, Starts: 1, StartTimeout: time.Hour})
 		ctx, cancel := context.WithTimeout(t.Context(), promptly/2)
 		defer cancel()
-		if _, err := a.SubmitTask(ctx, submit(0, 1, "yes")); !fault.Is(err, fault.ReasonUnavailable) {
+		if _, err := trySubmit(ctx, a, submit(0, 1, "yes")); !fault.Is(err, fault.ReasonUnavailable) {
 			t.Error(err)
 		}
 		before := time.Now()
-		if _, err := a.SubmitTask(t.Context(), submit(1, 1, "no")); !fault.Is(err, fault.ReasonNotAllowed) {
+		if _, err := trySubmit(t.Context(), a, submit(1, 1, "no")); !fault.Is(err, fault.ReasonNotAllowed) {
 			t.Error(err)
 		}
 		if time.Since(before) > 0 {

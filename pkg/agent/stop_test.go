@@ -29,7 +29,7 @@ func TestStopWorkersLeavesNoneBehind(t *testing.T) {
 	c.registered(t, "host", 1)
 	submitted := make(chan error, 1)
 	go func() {
-		_, err := a.SubmitTask(t.Context(), submit(0, 1, "x"))
+		_, err := trySubmit(t.Context(), a, submit(0, 1, "x"))
 		submitted <- err
 	}()
 	<-driver.begun
@@ -38,7 +38,7 @@ func TestStopWorkersLeavesNoneBehind(t *testing.T) {
 	for refused := false; !refused; { // from when it stops, nothing is taken
 		old := submit(1, 1, "x")
 		old.Term = 1 // lower than what the agent has seen
-		_, err := a.SubmitTask(t.Context(), old)
+		_, err := trySubmit(t.Context(), a, old)
 		refused = fault.Is(err, fault.ReasonUnavailable)
 	}
 	select {

@@ -76,7 +76,7 @@ func TestEndsAreRepeated(t *testing.T) {
 	c.mu.Unlock()
 	c.await(t, "the end to be told", told(1))
 	c.await(t, "a heartbeat with nothing to tell", func() bool { return c.bare["host"] > 0 })
-	if _, err := a.SubmitTask(t.Context(), order); !fault.Is(err, fault.ReasonStopped) {
+	if _, err := trySubmit(t.Context(), a, order); !fault.Is(err, fault.ReasonStopped) {
 		t.Error(err)
 	}
 }
@@ -94,7 +94,7 @@ func TestRegistersAgain(t *testing.T) {
 	c.await(t, "a complete report of incarnation 8", func() bool {
 		return c.incarnations["host"] == 8 && c.complete["host"] > before
 	})
-	if _, err := a.SubmitTask(t.Context(), submit(1, 1, "")); !fault.Is(err, fault.ReasonOtherIncarnation) {
+	if _, err := trySubmit(t.Context(), a, submit(1, 1, "")); !fault.Is(err, fault.ReasonOtherIncarnation) {
 		t.Error(err)
 	}
 	again := submit(0, 8, "")
@@ -120,7 +120,7 @@ func TestExecutorState10Followed(t *testing.T) {
 	if n := log.count.Load(); n != 1 {
 		t.Errorf("said %d times", n)
 	}
-	if _, err := a.SubmitTask(t.Context(), submit(1, 7, "")); !fault.Is(err, fault.ReasonOtherIncarnation) {
+	if _, err := trySubmit(t.Context(), a, submit(1, 7, "")); !fault.Is(err, fault.ReasonOtherIncarnation) {
 		t.Error(err)
 	}
 }
@@ -146,7 +146,7 @@ func TestChangesAreToldAtOnce(t *testing.T) {
 	if answer := mustSubmit(t, a, order); answer.Worker.State != berthv1.Assignment_RUNNING {
 		t.Error(answer)
 	}
-	answer, err := a.StopTask(t.Context(), stopOf(order, time.Second))
+	answer, err := tryStop(t.Context(), a, stopOf(order, time.Second))
 	if err != nil || answer.Worker.State != berthv1.Assignment_EVICTED {
 		t.Error(answer, err)
 	}
@@ -162,7 +162,7 @@ func TestNewsAreToldOverABrokenStream(t *testing.T) {
 	mustSubmit(t, a, order)
 	c.await(t, "the first heartbeat", func() bool { return c.complete["host"] > 0 })
 	stop()
-	if _, err := a.StopTask(t.Context(), stopOf(order, time.Second)); err != nil {
+	if _, err := tryStop(t.Context(), a, stopOf(order, time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	c.serve(t, address)
@@ -194,16 +194,17 @@ func TestSeveralOrdersInOneCall(t *testing.T) {
 	answer, err := server.SubmitTasks(t.Context(), &controlv1.SubmitTasksRequest{
 		Term: 5, Job: "job", Stage: "stage", Epoch: 100, Uid: "1-1", Task: &berthv1.Task{},
 		Orders: []*controlv1.SubmitOrder{
-			{Executor: "host", Incarnation: 1, Index: 0, Number: 1, Attempt: 1},
-			{Executor: "host", Incarnation: 2, Index: 1, Number: 1, Attempt: 1},
-			{Executor: "other", Incarnation: 1, Index: 2, Number: 1, Attempt: 1},
-			{Executor: "host", Incarnation: 1, Index: 3, Number: 1, Attempt: 1},
+			{Executor: "host", Incarnation: 1, Index: 0, Number: 1, Attempt: 1, Nonce: a.nonce},
+			{Executor: "host", Incarnation: 2, Index: 1, Number: 1, Attempt: 1, Nonce: a.nonce},
+			{Executor: "other", Incarnation: 1, Index: 2, Number: 1, Attempt: 1, Nonce: a.nonce},
+			{Executor: "host", Incarnation: 1, Index: 3, Number: 1, Attempt: 1, Nonce: a.nonce},
+			{Executor: "host", Incarnation: 1, Index: 4, Number: 1, Attempt: 1},
 		},
 	})
-	if err != nil || len(answer.GetOutcomes()) != 4 {
+	if err != nil || len(answer.GetOutcomes()) != 5 {
 		t.Fatal(answer, err)
 	}
-	for i, reason := range []fault.Reason{"", fault.ReasonOtherIncarnation, fault.ReasonNotFound, ""} {
+	for i, reason := range []fault.Reason{"", fault.ReasonOtherIncarnation, fault.ReasonNotFound, "", fault.ReasonPermissionDenied} {
 		o := answer.GetOutcomes()[i]
 		switch {
 		case reason == "" && (o.GetState() != berthv1.Assignment_RUNNING || o.GetSequence() == 0 || len(o.GetFailure()) > 0):
@@ -311,7 +312,7 @@ func TestOrdersWhileStarting(t *testing.T) {
 	for i := range answers {
 		wg.Go(func() {
 			var err error
-			if answers[i], err = a.SubmitTask(t.Context(), submit(0, 1, "")); err != nil {
+			if answers[i], err = trySubmit(t.Context(), a, submit(0, 1, "")); err != nil {
 				t.Error(err)
 			}
 		})
@@ -319,7 +320,7 @@ func TestOrdersWhileStarting(t *testing.T) {
 	<-driver.begun
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := a.StopTask(gone, stopOf(submit(0, 1, ""), 0)); !fault.Is(err, fault.ReasonUnavailable) {
+	if _, err := tryStop(gone, a, stopOf(submit(0, 1, ""), 0)); !fault.Is(err, fault.ReasonUnavailable) {
 		t.Errorf("a stop while starting was answered with %v", err)
 	}
 	close(driver.proceed)
@@ -330,7 +331,7 @@ func TestOrdersWhileStarting(t *testing.T) {
 	if answers[0].Sequence == answers[1].Sequence {
 		t.Error("two answers with one sequence")
 	}
-	if _, err := a.StopTask(t.Context(), stopOf(submit(0, 1, ""), 0)); err != nil {
+	if _, err := tryStop(t.Context(), a, stopOf(submit(0, 1, ""), 0)); err != nil {
 		t.Error(err)
 	}
 }
@@ -367,6 +368,7 @@ func TestManySimulated(t *testing.T) {
 		order := submit(int32(i), 1, "")
 		order.Executor = fmt.Sprintf("host-%d", i)
 		order.Task.Payload = []byte(`{"runFor":"10ms"}`)
+		order.Nonce = c.nonces[order.Executor]
 		if _, err := server.SubmitTask(t.Context(), order); err != nil {
 			t.Fatal(err)
 		}
@@ -433,7 +435,7 @@ func TestBadOrders(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer a.Close()
-	if _, err := a.SubmitTask(t.Context(), submit(0, 0, "")); !fault.Is(err, fault.ReasonOtherIncarnation) {
+	if _, err := trySubmit(t.Context(), a, submit(0, 0, "")); !fault.Is(err, fault.ReasonOtherIncarnation) {
 		t.Error("before it is registered: ", err)
 	}
 	a.ledger.begin(1, 0)
@@ -447,8 +449,8 @@ func TestBadOrders(t *testing.T) {
 		order := submit(0, 1, "")
 		spoil(order.Worker)
 		stop := stopOf(order, 0)
-		_, err1 := a.SubmitTask(t.Context(), order)
-		_, err2 := a.StopTask(t.Context(), stop)
+		_, err1 := trySubmit(t.Context(), a, order)
+		_, err2 := tryStop(t.Context(), a, stop)
 		for _, err := range []error{err1, err2} {
 			if f := fault.Of(err); f == nil || f.Kind != fault.Invalid || !slices.ContainsFunc(f.Fields, func(v fault.Field) bool { return v.Name == field }) {
 				t.Errorf("%s: %v", field, err)
@@ -457,7 +459,7 @@ func TestBadOrders(t *testing.T) {
 	}
 	order := submit(0, 1, "")
 	order.Worker = nil
-	if _, err := a.SubmitTask(t.Context(), order); !fault.Is(err, fault.ReasonRequired) {
+	if _, err := trySubmit(t.Context(), a, order); !fault.Is(err, fault.ReasonRequired) {
 		t.Error(err)
 	}
 }

@@ -30,6 +30,9 @@ type submission struct {
 // begin takes an order to start, or refuses it. What it answers is to be
 // answered.
 func (a *Agent) begin(req *controlv1.SubmitTaskRequest) (s *submission, err error) {
+	if err := a.permit(req.GetNonce()); err != nil {
+		return nil, err
+	}
 	id, err := identityOf(req.GetWorker())
 	if err != nil {
 		return nil, err

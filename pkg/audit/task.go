@@ -1,6 +1,9 @@
 package audit
 
-import "berth.dev/pkg/model"
+import (
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+)
 
 // setHeader moves the header of a task. What once had one stands in no queue
 // any more.
@@ -85,8 +88,11 @@ func (a *Auditor) assign(v *version, w *model.TaskWorker) {
 	if a.step.jump {
 		return
 	}
-	// One transaction may both assign a worker and find its executor lost, or
-	// its reservation cancelled.
+	// One transaction may both assign a worker and find its executor lost, its
+	// reservation cancelled, or that its executor refuses the assigner.
+	if w.State == model.WorkerFailed && w.Attempts == 0 && (w.Reason == fault.ReasonExecutorRefuses || w.Reason == fault.ReasonRoundsExhausted) {
+		return
+	}
 	if w.State != model.WorkerAssigned && w.State != model.WorkerLost && w.State != model.WorkerEvict && w.State != model.WorkerEvicted {
 		a.violate(RuleWorkerState, "%s: worker %s began as %s", v, w.Seat, w.State)
 	}

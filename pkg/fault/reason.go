@@ -54,6 +54,7 @@ const (
 	ReasonHandOverRefused      Reason = "HAND_OVER_REFUSED"
 	ReasonAttemptsExhausted    Reason = "ATTEMPTS_EXHAUSTED"
 	ReasonExecutorLost         Reason = "EXECUTOR_LOST"
+	ReasonExecutorRefuses      Reason = "EXECUTOR_REFUSES"
 	ReasonNotReported          Reason = "NOT_REPORTED"
 	ReasonQuarantineCleared    Reason = "QUARANTINE_CLEARED"
 	ReasonExited               Reason = "EXITED"

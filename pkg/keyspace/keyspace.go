@@ -17,6 +17,7 @@
 //	  executors/forgotten                                 executor-state
 //	  assigner/tasks/{uid}                                assigner
 //	  assigner/tasks/{uid}/{chunk}                        assigner
+//	  assigner/refusals/{id}                              assigner
 //	  events/{job}/{service}                              each service its own
 //	  events/{job}/{service}/{segment}-{n}-{size}         each service its own
 //	  segments/{service}                                  the service
@@ -55,7 +56,7 @@ func Writer(kind model.Kind) string {
 	case model.KindExecutor, model.KindLive, model.KindLeaseChunk,
 		model.KindSKU, model.KindPool, model.KindDisable, model.KindForgotten:
 		return model.ServiceExecutorState
-	case model.KindTaskHeader, model.KindTaskChunk:
+	case model.KindTaskHeader, model.KindTaskChunk, model.KindRefusal:
 		return model.ServiceAssigner
 	}
 	return ""
@@ -95,6 +96,8 @@ func (s Space) Key(r model.Ref) string {
 		return s.prefix + "assigner/tasks/" + r.ID
 	case model.KindTaskChunk:
 		return s.prefix + "assigner/tasks/" + r.ID + "/" + chunk(r.Chunk)
+	case model.KindRefusal:
+		return s.prefix + "assigner/refusals/" + r.ID
 	}
 	panic(fmt.Sprintf("keyspace: no key for kind %d", r.Kind))
 }
@@ -142,6 +145,8 @@ func (s Space) Parse(key string) (ref model.Ref, ok bool) {
 		return model.Ref{Kind: model.KindTaskHeader, ID: p[2]}, true
 	case len(p) == 4 && p[0] == "assigner" && p[1] == "tasks":
 		return chunked(model.KindTaskChunk, p[2], p[3])
+	case len(p) == 3 && p[0] == "assigner" && p[1] == "refusals":
+		return model.Ref{Kind: model.KindRefusal, ID: p[2]}, true
 	}
 	return model.Ref{}, false
 }

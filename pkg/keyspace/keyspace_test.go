@@ -27,6 +27,7 @@ func TestKeyAndParse(t *testing.T) {
 		{Kind: model.KindDisable, ID: "d-1"}:                              "/berth/default/executors/disables/d-1",
 		{Kind: model.KindPoison, ID: "registry/1f2e"}:                     "/berth/default/registry/poison/1f2e",
 		{Kind: model.KindForgotten}:                                       "/berth/default/executors/forgotten",
+		{Kind: model.KindRefusal, ID: "host-1"}:                           "/berth/default/assigner/refusals/host-1",
 	}
 	for ref, want := range refs {
 		got := space.Key(ref)

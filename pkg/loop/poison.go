@@ -141,13 +141,13 @@ func poisonous(p *model.Poison) error {
 
 // fingerprint names the content of a request, and shows as much of it as is
 // kept: what it has in exported fields, as all requests have. What differs in
-// each attempt at the same thing is left out.
+// each attempt at the same thing is left out, and so is what is secret.
 func fingerprint(request any) (print, content string) {
 	plain := reflect.ValueOf(request)
 	if plain.Kind() == reflect.Struct {
 		clone := reflect.New(plain.Type()).Elem()
 		clone.Set(plain)
-		for _, name := range []string{"RequestID", "Trace"} {
+		for _, name := range []string{"RequestID", "Trace", "Nonce", "SecretHash"} {
 			if field := clone.FieldByName(name); field.IsValid() {
 				field.SetZero()
 			}

@@ -1,6 +1,10 @@
 package model
 
-import "time"
+import (
+	"time"
+
+	"berth.dev/pkg/fault"
+)
 
 // Kind is a kind of record.
 type Kind uint8
@@ -23,6 +27,7 @@ const (
 	KindDisable          // executor-state
 	KindForgotten        // executor-state; one
 	KindPoison           // each service its own
+	KindRefusal          // assigner
 )
 
 // Service names.
@@ -38,7 +43,7 @@ type Ref struct {
 	Kind Kind
 	// Key is set for reservations (all of it) and stages (job and stage).
 	Key Key
-	// ID is the uid of reservations, leases and tasks, the id of executors and
+	// ID is the uid of reservations, leases and tasks, the id of executors, refusals and
 	// requests to disable, the name of SKUs and pools, the service of leaders
 	// and chains, service/id of poison.
 	ID    string
@@ -88,6 +93,25 @@ func (d *Disable) Ref() Ref { return Ref{Kind: KindDisable, ID: d.ID} }
 
 // Ref implements Record.
 func (*Forgotten) Ref() Ref { return Ref{Kind: KindForgotten} }
+
+// Refusal is the record of an executor that refuses the requests of the assigner's
+// leader: its agent says PERMISSION_DENIED, or that it has seen a higher term. It is
+// given nothing while it has that incarnation, and the record goes with it.
+type Refusal struct {
+	// Executor is its id, Incarnation the one that refuses.
+	Executor    string
+	Incarnation int64
+	Since       time.Time
+	// Reason and Message are those of the refusal.
+	Reason  fault.Reason
+	Message string
+}
+
+// Ref implements Record.
+func (r *Refusal) Ref() Ref { return RefusalRef(r.Executor) }
+
+// RefusalRef names the refusal of an executor.
+func RefusalRef(executor string) Ref { return Ref{Kind: KindRefusal, ID: executor} }
 
 // Leader is the record of who leads a service. The key's create revision is the
 // term.

@@ -38,6 +38,8 @@ func check(ref model.Ref, record model.Record) error {
 		c.within("former", int64(len(r.Former)), 0, model.MaxFormer)
 	case *model.Live:
 		c.within("incarnation", r.Incarnation, 1, maxRevision)
+	case *model.Refusal:
+		c.within("incarnation", r.Incarnation, 1, maxRevision)
 	case *model.Forgotten:
 		c.within("ordinal", int64(r.Ordinal), 1, math.MaxUint32)
 		c.within("incarnation", r.Incarnation, 0, maxRevision)

@@ -38,6 +38,8 @@ func Encode(record model.Record) ([]byte, error) {
 		}
 	case *model.Forgotten:
 		m = &recordv1.Forgotten{Ordinal: r.Ordinal, Incarnation: r.Incarnation}
+	case *model.Refusal:
+		m = &recordv1.Refusal{Incarnation: r.Incarnation, Since: Timestamp(r.Since), Reason: string(r.Reason), Message: r.Message}
 	case *model.Ready:
 		m = &recordv1.Ready{Since: Timestamp(r.Since), By: r.By, Begun: Timestamp(r.Begun)}
 	case *model.SKU:
@@ -139,6 +141,14 @@ func decode(ref model.Ref, value []byte, create, mod, etcdLease int64) (record m
 			return nil, err
 		}
 		return &model.Forgotten{Ordinal: m.GetOrdinal(), Incarnation: m.GetIncarnation()}, nil
+	case model.KindRefusal:
+		m := &recordv1.Refusal{}
+		if err := proto.Unmarshal(value, m); err != nil {
+			return nil, err
+		}
+		return &model.Refusal{
+			Executor: ref.ID, Incarnation: m.GetIncarnation(), Since: Time(m.GetSince()), Reason: fault.Reason(m.GetReason()), Message: m.GetMessage(),
+		}, nil
 	case model.KindReady:
 		m := &recordv1.Ready{}
 		if err := proto.Unmarshal(value, m); err != nil {

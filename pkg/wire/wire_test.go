@@ -83,6 +83,7 @@ func records() []model.Record {
 			Call: 1 << 63,
 		},
 		&model.Forgotten{Ordinal: 9, Incarnation: 44},
+		&model.Refusal{Executor: "host-1", Incarnation: 44, Since: at(4), Reason: "PERMISSION_DENIED", Message: "no"},
 	}
 }
 

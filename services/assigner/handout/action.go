@@ -6,6 +6,15 @@ import (
 	"berth.dev/pkg/model"
 )
 
+// Nonce is the nonce of a registration. It is a secret, so that it prints as none.
+type Nonce string
+
+// String hides it.
+func (Nonce) String() string { return "" }
+
+// GoString hides it.
+func (Nonce) GoString() string { return `""` }
+
 // Submit orders an executor to start a worker. Who carries it out asks
 // Core.Stands first.
 type Submit struct {
@@ -14,9 +23,11 @@ type Submit struct {
 	Executor    string
 	Address     string
 	Incarnation int64
-	Worker      model.Worker
-	UID         string
-	Epoch       int64
+	// Nonce is that of its registration: agents take no order without it.
+	Nonce  Nonce
+	Worker model.Worker
+	UID    string
+	Epoch  int64
 	// Attempt counts from 1.
 	Attempt int32
 	Task    model.Task
@@ -35,9 +46,11 @@ type Stop struct {
 	Executor    string
 	Address     string
 	Incarnation int64
-	Worker      model.Worker
-	UID         string
-	Epoch       int64
+	// Nonce is that of its registration: agents take no order without it.
+	Nonce  Nonce
+	Worker model.Worker
+	UID    string
+	Epoch  int64
 	// Grace is how long the worker has to end by itself.
 	Grace time.Duration
 	// Timeout is how long the executor has to acknowledge the order.

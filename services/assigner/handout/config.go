@@ -21,6 +21,9 @@ type Config struct {
 	// StopAgain is how long past its grace a worker may take to end before it
 	// is told to stop again.
 	StopAgain time.Duration
+	// RefusalWait is how long an executor has to go on refusing this service before
+	// that is taken for more than a registration that the view has yet to show.
+	RefusalWait time.Duration
 }
 
 // Default is the configuration that product and tests are written for. A batch of
@@ -35,6 +38,7 @@ var Default = Config{
 	BackoffCap:  5 * time.Second,
 	CreateWait:  5 * time.Second,
 	StopAgain:   5 * time.Second,
+	RefusalWait: time.Second,
 }
 
 // The largest effect: 80 puts of at most 256 workers each stay well below the
@@ -52,6 +56,7 @@ func (c Config) orDefault() Config {
 	fill(&c.BackoffCap, Default.BackoffCap)
 	fill(&c.CreateWait, Default.CreateWait)
 	fill(&c.StopAgain, Default.StopAgain)
+	fill(&c.RefusalWait, Default.RefusalWait)
 	return c
 }
 

@@ -24,6 +24,8 @@ type Core struct {
 	hosts        map[uint32]*host
 	ordinals     map[string]uint32
 	live         map[string]bool
+	// refusals are the executors that refuse this service, by id: its own records.
+	refusals map[string]*model.Refusal
 	// ready: the registry is, and what no record wants may be swept.
 	ready bool
 
@@ -40,6 +42,8 @@ type Core struct {
 	// What is to be looked at: kept by set, so that a rollback marks it again.
 	dirtyTasks map[string]struct{}
 	dirtyHosts map[uint32]struct{}
+	// dirtyRefusals are the executors whose refusal may be over.
+	dirtyRefusals map[string]struct{}
 
 	// What is under way, in memory alone.
 	asked  []*asked
@@ -78,12 +82,13 @@ func New(cfg Config) *Core {
 		tasks:        map[string]*task{},
 		dirtyTasks:   map[string]struct{}{},
 		dirtyHosts:   map[uint32]struct{}{},
-		orders:       map[orderKey]*order{},
-		namesakes:    map[model.Worker][]*order{},
-		flights:      map[flightKey]*flight{},
-		drafts:       map[string]*draft{},
-		aside:        aside{uids: map[string]bool{}},
-		figures:      newFigures(),
+		refusals:     map[string]*model.Refusal{}, dirtyRefusals: map[string]struct{}{},
+		orders:    map[orderKey]*order{},
+		namesakes: map[model.Worker][]*order{},
+		flights:   map[flightKey]*flight{},
+		drafts:    map[string]*draft{},
+		aside:     aside{uids: map[string]bool{}},
+		figures:   newFigures(),
 	}
 }
 
@@ -141,7 +146,7 @@ func (c *Core) NextDeadline() time.Time {
 	if !c.leading {
 		return time.Time{}
 	}
-	if len(c.dirtyTasks)+len(c.dirtyHosts)+len(c.redo) > 0 {
+	if len(c.dirtyTasks)+len(c.dirtyHosts)+len(c.dirtyRefusals)+len(c.redo) > 0 {
 		return c.now
 	}
 	var next time.Time

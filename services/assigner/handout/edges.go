@@ -24,10 +24,13 @@ const (
 	// knows it, it was given up, its epoch is another, or it belongs elsewhere.
 	// It is found until the executor confirms its end.
 	FindingStray = "STRAY"
+	// FindingRefusesLeader: an executor refuses the requests of the assigner's leader.
+	// It ends when the executor has registered again.
+	FindingRefusesLeader = "REFUSES_LEADER"
 )
 
 // FindingKinds are all of them.
-var FindingKinds = []string{FindingNotAcknowledged, FindingNotRunning, FindingQuarantined, FindingStray}
+var FindingKinds = []string{FindingNotAcknowledged, FindingNotRunning, FindingQuarantined, FindingStray, FindingRefusesLeader}
 
 // Edge is one row of the table of states: who brings a worker from one to the
 // next, by when, and what is found when it does not come.
@@ -58,11 +61,12 @@ const (
 
 // What is done about workers that miss their deadlines.
 const (
-	actionSubmit = "orders to start wait for the executor's presence, or are retried"
-	actionRun    = "the worker keeps its executor until it runs, ends or is cancelled"
-	actionStop   = "the order to stop is repeated; the capacity stays used until the executor confirms the end, is LOST, or the quarantine is cleared"
-	actionHeld   = "it is told to stop once the registry is ready"
-	actionStray  = "the order to stop is repeated until the executor confirms the end"
+	actionSubmit  = "orders to start wait for the executor's presence, or are retried"
+	actionRun     = "the worker keeps its executor until it runs, ends or is cancelled"
+	actionStop    = "the order to stop is repeated; the capacity stays used until the executor confirms the end, is LOST, or the quarantine is cleared"
+	actionHeld    = "it is told to stop once the registry is ready"
+	actionRefused = "it gets no new workers, and those that it has not started are placed elsewhere, until it registers again: restart its agent"
+	actionStray   = "the order to stop is repeated until the executor confirms the end"
 )
 
 // Edges is the life of a worker: every edge that the assigner writes.

@@ -83,7 +83,7 @@ func (c *Core) strays() (all []Finding) {
 // should not have, in order of object: what it is, since when, and what is done
 // about it.
 func (c *Core) Findings(now time.Time) []Finding {
-	all := c.strays()
+	all := append(c.strays(), c.refusalFindings()...)
 	for _, uid := range c.uids {
 		t := c.tasks[uid]
 		if !t.active() || t.header.Ended {

@@ -13,7 +13,9 @@ import (
 // the workers are to go, or start together, there is nothing to queue for one. A
 // worker with the highest number fails: there is no next one to queue it with.
 func (c *Core) giveUp(t *task, w *model.TaskWorker) {
-	w.Reason = fault.ReasonAttemptsExhausted
+	if w.Reason != fault.ReasonExecutorRefuses {
+		w.Reason = fault.ReasonAttemptsExhausted
+	}
 	r := c.reservations[t.uid]
 	switch {
 	case r.ends(), t.header.Stopping, t.unwanted.Has(w.Seat):
@@ -24,6 +26,12 @@ func (c *Core) giveUp(t *task, w *model.TaskWorker) {
 	default:
 		w.Reason = fault.ReasonRoundsExhausted
 	}
+}
+
+// gaveUp reports whether a worker that has not ended was given up: it ends once its
+// executor cannot start it any more.
+func gaveUp(w *model.TaskWorker) bool {
+	return w.Reason == fault.ReasonAttemptsExhausted || w.Reason == fault.ReasonExecutorRefuses
 }
 
 // breaks says whether a worker that comes from one state to the next will not

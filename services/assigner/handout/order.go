@@ -62,7 +62,9 @@ type order struct {
 type flight struct {
 	key     flightKey
 	attempt int32
-	until   time.Time
+	// incarnation is that of the executor as the order was sent.
+	incarnation int64
+	until       time.Time
 	// after is the last effect decided before it was sent: it is carried out
 	// once that is durable.
 	after  int
@@ -212,7 +214,7 @@ func (c *Core) dispatch() {
 			o.enter(&c.barred)
 			continue
 		}
-		if !c.present(h) || h.flying >= c.cfg.PerExecutor || c.flights[o.flightKey()] != nil {
+		if o.kind == orderSubmit && c.refuses(h) || !c.present(h) || h.flying >= c.cfg.PerExecutor || c.flights[o.flightKey()] != nil {
 			o.enter(&h.waiting)
 			continue
 		}
@@ -222,14 +224,14 @@ func (c *Core) dispatch() {
 }
 
 func (c *Core) send(o *order, e *model.Executor) {
-	f := &flight{key: o.flightKey(), until: c.now.Add(2 * c.cfg.Timeout), after: c.emitted}
+	f := &flight{key: o.flightKey(), incarnation: e.Incarnation, until: c.now.Add(2 * c.cfg.Timeout), after: c.emitted}
 	switch o.kind {
 	case orderSubmit:
 		t := c.tasks[o.key.uid]
 		at, _ := t.find(o.key.seat)
 		f.attempt = t.chunks[at.chunk].Workers[at.i].Attempts + 1
 		c.out = append(c.out, Submit{
-			Term: c.term, Executor: e.ID, Address: e.Address, Incarnation: e.Incarnation,
+			Term: c.term, Executor: e.ID, Address: e.Address, Incarnation: e.Incarnation, Nonce: Nonce(e.Nonce),
 			Worker: t.worker(o.key.seat), UID: t.uid, Epoch: t.header.Epoch, Attempt: f.attempt,
 			Task: c.reservations[t.uid].Spec.Task, Timeout: c.cfg.Timeout, Fresh: f.attempt > 1 || o.misses > 0,
 			Trace: t.traceOf(o.key.seat),
@@ -237,7 +239,7 @@ func (c *Core) send(o *order, e *model.Executor) {
 	default:
 		o.sent++
 		c.out = append(c.out, Stop{
-			Term: c.term, Executor: e.ID, Address: e.Address, Incarnation: e.Incarnation,
+			Term: c.term, Executor: e.ID, Address: e.Address, Incarnation: e.Incarnation, Nonce: Nonce(e.Nonce),
 			Worker: o.of.worker, UID: o.of.uid, Epoch: o.of.epoch,
 			Grace: c.grace(o.key.uid), Timeout: c.cfg.Timeout, Fresh: o.misses > 0,
 			Trace: c.tasks[o.key.uid].traceOf(o.key.seat),
@@ -257,6 +259,9 @@ func (c *Core) land(f *flight) {
 	}
 	h := c.host(f.key.ordinal)
 	h.flying--
+	if c.refuses(h) {
+		c.markHost(f.key.ordinal)
+	}
 	c.wake(h)
 }
 

@@ -12,7 +12,8 @@ import (
 // decides what follows from the records. It is the same on taking over, on a
 // change and after a rollback.
 func (c *Core) review() {
-	for len(c.dirtyHosts)+len(c.dirtyTasks) > 0 {
+	for len(c.dirtyHosts)+len(c.dirtyTasks)+len(c.dirtyRefusals) > 0 {
+		c.reviewRefusals()
 		for _, ordinal := range slices.Sorted(maps.Keys(c.dirtyHosts)) {
 			delete(c.dirtyHosts, ordinal)
 			c.reviewHost(ordinal)
@@ -28,11 +29,13 @@ func (c *Core) review() {
 	}
 }
 
-// reviewHost gives up the workers of an executor that is lost, and stops those
-// of one that is to be empty.
+// reviewHost gives up the workers of an executor that is lost, stops those of one
+// that is to be empty, and gives up those that one has not taken that refuses this
+// service.
 func (c *Core) reviewHost(ordinal uint32) {
 	h := c.hosts[ordinal]
-	if h == nil || !h.lost() && !h.record.Draining || h.record == nil && (!c.ready || c.aside.hosts) {
+	refuses := h != nil && c.refuses(h)
+	if h == nil || !h.lost() && !h.record.Draining && !refuses || h.record == nil && (!c.ready || c.aside.hosts) {
 		return
 	}
 	for _, p := range h.placed {
@@ -41,8 +44,12 @@ func (c *Core) reviewHost(ordinal uint32) {
 		}
 		c.about(p.uid)
 		t, at, _ := c.find(orderKey{ordinal, p.uid, p.seat})
-		if !h.lost() {
+		if !h.lost() && h.record.Draining {
 			c.dismiss(t, at, fault.ReasonExecutorDraining)
+			continue
+		}
+		if !h.lost() {
+			c.abandon(t, at)
 			continue
 		}
 		c.lose(t, at, c.read(t, at), fault.ReasonExecutorLost)
@@ -55,7 +62,7 @@ func (c *Core) reviewHost(ordinal uint32) {
 // started is given up for that: it is worth more to know than how it went.
 func (c *Core) lose(t *task, at slot, w model.TaskWorker, reason fault.Reason) {
 	w.State = model.WorkerLost
-	if w.Reason == fault.ReasonAttemptsExhausted {
+	if gaveUp(&w) {
 		c.giveUp(t, &w)
 	} else {
 		w.Reason = reason

@@ -50,6 +50,7 @@ func (c *Core) stopped(f *flight, result any) {
 	if !f.landed {
 		c.land(f)
 	}
+	c.heard(f, result)
 	t, at, found := c.find(f.key.orderKey)
 	found = found && t.instance(f.key.seat) == f.key.stop && !c.read(t, at).State.Terminal()
 	acknowledged := false
@@ -89,7 +90,7 @@ func (c *Core) settle(t *task, at slot, w model.TaskWorker, state model.WorkerSt
 	if message != "" {
 		w.LastError = clip(message)
 	}
-	exhausted := w.Reason == fault.ReasonAttemptsExhausted
+	exhausted := gaveUp(&w)
 	switch {
 	case exhausted && (state == model.WorkerEvicted || state == model.WorkerFailed && exit == nil):
 		w.State = model.WorkerFailed

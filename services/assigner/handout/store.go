@@ -32,6 +32,9 @@ func (c *Core) set(ref model.Ref, record model.Record, create, mod int64) {
 	case model.KindReady:
 		ready, _ := record.(*model.Ready)
 		c.setReady(ready)
+	case model.KindRefusal:
+		m, _ := record.(*model.Refusal)
+		c.setRefusal(ref.ID, m)
 	case model.KindTaskHeader:
 		header, _ := record.(*model.TaskHeader)
 		c.setHeader(ref.ID, header)
@@ -43,6 +46,9 @@ func (c *Core) set(ref model.Ref, record model.Record, create, mod int64) {
 
 // own answers this service's record as it is in memory, nil without one.
 func (c *Core) own(ref model.Ref) model.Record {
+	if m := c.refusals[ref.ID]; ref.Kind == model.KindRefusal && m != nil {
+		return m
+	}
 	t := c.tasks[ref.ID]
 	if t == nil {
 		return nil
@@ -206,7 +212,7 @@ func (c *Core) tally(t *task, w *model.TaskWorker, by int) {
 	switch {
 	case by > 0 && !found:
 		h.placed = slices.Insert(h.placed, at, placed{t.uid, w.Seat})
-		if h.lost() || h.record.Draining {
+		if h.lost() || h.record.Draining || c.refuses(h) {
 			c.markHost(w.Ordinal)
 		}
 	case by < 0 && found:

@@ -47,6 +47,7 @@ func (c *Core) submitted(f *flight, outcome any) {
 			c.figures.Attempts++
 		}
 	}
+	c.heard(f, outcome)
 	t, at, found := c.find(f.key.orderKey)
 	if a, ok := outcome.(Accepted); ok {
 		c.accepted(f, t, at, found, a)
@@ -106,7 +107,7 @@ func (c *Core) notStarted(f *flight, t *task, at slot, outcome any) {
 	reason, message, doubt := fault.ReasonUnavailable, "", false
 	switch outcome := outcome.(type) {
 	case Refused:
-		if outcome.Reason == fault.ReasonLowerTerm || outcome.Reason == fault.ReasonOtherIncarnation {
+		if refusesLeader(outcome) || outcome.Reason == fault.ReasonOtherIncarnation {
 			return
 		}
 		reason, message = outcome.Reason, string(outcome.Reason)

@@ -3,6 +3,7 @@ package handout
 import (
 	"container/heap"
 	"slices"
+	"time"
 
 	"berth.dev/pkg/model"
 )
@@ -58,6 +59,9 @@ type host struct {
 	placed  []placed
 	waiting queue
 	flying  int
+	// refusing is since when the incarnation has refused this service, without an
+	// answer in between; zero while it does not.
+	refusing time.Time
 	// strays are the orders to stop what it should not have.
 	strays map[instance]*order
 }
@@ -105,7 +109,7 @@ func (c *Core) present(h *host) bool { return h.record != nil && c.live[h.record
 // better: it alone writes them.
 func (c *Core) changed(e model.Changed) {
 	switch e.Ref.Kind {
-	case model.KindTaskHeader, model.KindTaskChunk:
+	case model.KindTaskHeader, model.KindTaskChunk, model.KindRefusal:
 		if c.leading {
 			return
 		}
@@ -166,6 +170,7 @@ func (c *Core) setLeaseChunk(ref model.Ref, chunk *model.LeaseChunk, create int6
 }
 
 func (c *Core) setExecutor(id string, e *model.Executor) {
+	c.markRefusal(id)
 	if old, ok := c.ordinals[id]; ok && (e == nil || e.Ordinal != old) {
 		h := c.hosts[old]
 		h.record = nil
@@ -183,6 +188,9 @@ func (c *Core) setExecutor(id string, e *model.Executor) {
 	}
 	c.ordinals[id] = e.Ordinal
 	h := c.host(e.Ordinal)
+	if h.record == nil || h.record.Incarnation != e.Incarnation {
+		h.refusing = time.Time{}
+	}
 	h.record = e
 	if e.Lost && len(h.strays) > 0 {
 		c.unbar()
@@ -224,8 +232,11 @@ func (c *Core) lookAtAll() {
 			c.dirtyTasks[uid] = struct{}{}
 		}
 	}
+	for id := range c.refusals {
+		c.markRefusal(id)
+	}
 	for ordinal, h := range c.hosts {
-		if len(h.placed) > 0 && (h.lost() || h.record.Draining) {
+		if len(h.placed) > 0 && (h.lost() || h.record.Draining || c.refuses(h)) {
 			c.dirtyHosts[ordinal] = struct{}{}
 		}
 	}

@@ -157,7 +157,7 @@ func (o *Orders) stop(ctx context.Context, a handout.Stop) any {
 	defer done()
 	answer, err := agent.client.StopTask(ctx, &controlv1.StopTaskRequest{
 		Term: a.Term, Executor: a.Executor, Incarnation: a.Incarnation, Worker: worker(a.Worker, a.Epoch, a.UID),
-		Grace: durationpb.New(a.Grace),
+		Grace: durationpb.New(a.Grace), Nonce: string(a.Nonce),
 	})
 	if err != nil {
 		return refusalOf(rpc.FromStatus(err))

@@ -155,7 +155,7 @@ func submitTasks(p parcel) *controlv1.SubmitTasksRequest {
 	}
 	for i, a := range p {
 		req.Orders[i] = &controlv1.SubmitOrder{
-			Executor: a.Executor, Incarnation: a.Incarnation, Index: a.Worker.Seat.Index, Number: a.Worker.Seat.Number, Attempt: a.Attempt,
+			Executor: a.Executor, Incarnation: a.Incarnation, Index: a.Worker.Seat.Index, Number: a.Worker.Seat.Number, Attempt: a.Attempt, Nonce: string(a.Nonce),
 		}
 	}
 	return req
@@ -165,7 +165,7 @@ func submitTasks(p parcel) *controlv1.SubmitTasksRequest {
 func (o *Orders) submit(ctx context.Context, agent *line, a handout.Submit) any {
 	answer, err := agent.client.SubmitTask(ctx, &controlv1.SubmitTaskRequest{
 		Term: a.Term, Executor: a.Executor, Incarnation: a.Incarnation, Worker: worker(a.Worker, a.Epoch, a.UID),
-		Task: wire.Task(a.Task), Attempt: a.Attempt,
+		Task: wire.Task(a.Task), Attempt: a.Attempt, Nonce: string(a.Nonce),
 	})
 	if err != nil {
 		return o.failed(ctx, a, err)

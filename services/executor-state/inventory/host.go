@@ -19,6 +19,8 @@ type host struct {
 	// live is its presence, gone or not; nil when there was none.
 	live *held
 	hold *hold
+	// refusal is the assigner's record that it refuses the assigner; nil without one.
+	refusal *held
 
 	// class and shape are its kinds, at its place in the class.
 	class  *class
@@ -126,13 +128,18 @@ func (h *host) stateOf() model.ExecutorState {
 }
 
 // shown is the state as others are told it: one that is back and still has
-// workers of before, that has strays, or on which workers of a superseded agent
-// live, is known, and not yet usable.
+// workers of before, that has strays, on which workers of a superseded agent live, or
+// that refuses the assigner until it registers again, is known, and not yet usable.
 func (h *host) shown() model.ExecutorState {
-	if h.state == model.ExecutorReady && (h.executor.Returning || h.executor.Strays || h.executor.SupersededWorkers) {
+	if h.state == model.ExecutorReady && (h.executor.Returning || h.executor.Strays || h.executor.SupersededWorkers || h.refuses()) {
 		return model.ExecutorRegistered
 	}
 	return h.state
+}
+
+// refuses reports whether the agent of this incarnation refuses the assigner.
+func (h *host) refuses() bool {
+	return h.refusal != nil && h.refusal.record.(*model.Refusal).Incarnation == h.executor.Incarnation
 }
 
 // stateSince is since when it is in its state, as far as this core knows.
@@ -168,7 +175,7 @@ func (c *Core) setExecutor(id string, next *held) {
 	}
 	if h == nil {
 		c.disables.unknown -= len(c.disables.named[id])
-		h = &host{id: id, live: c.records[model.Ref{Kind: model.KindLive, ID: id}]}
+		h = &host{id: id, live: c.records[model.Ref{Kind: model.KindLive, ID: id}], refusal: c.records[model.RefusalRef(id)]}
 		c.hosts[id] = h
 	}
 	h.executor, h.since = next.record.(*model.Executor), next.since
@@ -199,6 +206,16 @@ func (c *Core) setPresence(id string, next *held) {
 	if next != nil && next.record != nil {
 		delete(c.aside.executors, id) // the presence was announced again
 	}
+}
+
+func (c *Core) setRefusal(id string, next *held) {
+	h := c.hosts[id]
+	if h == nil {
+		return
+	}
+	c.unplace(h)
+	h.refusal = next
+	c.place(h)
 }
 
 // take adds n workers of a chunk to what an ordinal holds; n may be negative.

@@ -60,6 +60,8 @@ func (c *Core) set(ref model.Ref, next *held) (prev *held) {
 		}
 	case model.KindReady:
 		c.ready = next
+	case model.KindRefusal:
+		c.setRefusal(ref.ID, next)
 	}
 	return prev
 }
@@ -218,7 +220,7 @@ func (c *Core) changed(e model.Changed) {
 	case model.KindReservation, model.KindExecutor, model.KindLive,
 		model.KindLeaseChunk, model.KindTaskHeader, model.KindTaskChunk,
 		model.KindDisable, model.KindPool,
-		model.KindSKU, model.KindReady, model.KindForgotten:
+		model.KindSKU, model.KindReady, model.KindForgotten, model.KindRefusal:
 	default:
 		return
 	}

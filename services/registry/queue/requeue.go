@@ -130,7 +130,7 @@ func (v *version) neverStarted() bool {
 	given := 0
 	for _, chunk := range v.tasks {
 		for _, w := range chunk.Workers {
-			up := w.Reason == fault.ReasonAttemptsExhausted || w.Reason == fault.ReasonRoundsExhausted
+			up := w.Reason == fault.ReasonAttemptsExhausted || w.Reason == fault.ReasonRoundsExhausted || w.Reason == fault.ReasonExecutorRefuses
 			if w.State != model.WorkerFailed || w.Requeue || !up {
 				return false
 			}

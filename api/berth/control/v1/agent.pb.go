@@ -974,12 +974,15 @@ func (x *WorkerRef) GetUid() string {
 type SubmitTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Term is the assigner's; lower ones than were seen are refused.
-	Term          int64      `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
-	Executor      string     `protobuf:"bytes,2,opt,name=executor,proto3" json:"executor,omitempty"`
-	Incarnation   int64      `protobuf:"varint,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	Worker        *WorkerRef `protobuf:"bytes,4,opt,name=worker,proto3" json:"worker,omitempty"`
-	Task          *v1.Task   `protobuf:"bytes,5,opt,name=task,proto3" json:"task,omitempty"`
-	Attempt       int32      `protobuf:"varint,6,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Term        int64      `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
+	Executor    string     `protobuf:"bytes,2,opt,name=executor,proto3" json:"executor,omitempty"`
+	Incarnation int64      `protobuf:"varint,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Worker      *WorkerRef `protobuf:"bytes,4,opt,name=worker,proto3" json:"worker,omitempty"`
+	Task        *v1.Task   `protobuf:"bytes,5,opt,name=task,proto3" json:"task,omitempty"`
+	Attempt     int32      `protobuf:"varint,6,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	// Nonce is that of the executor's registration: it proves that the caller reads
+	// the records. The agent compares it before anything else.
+	Nonce         string `protobuf:"bytes,7,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1054,6 +1057,13 @@ func (x *SubmitTaskRequest) GetAttempt() int32 {
 		return x.Attempt
 	}
 	return 0
+}
+
+func (x *SubmitTaskRequest) GetNonce() string {
+	if x != nil {
+		return x.Nonce
+	}
+	return ""
 }
 
 type SubmitTaskAnswer struct {
@@ -1203,12 +1213,14 @@ func (x *SubmitTasksRequest) GetOrders() []*SubmitOrder {
 }
 
 type SubmitOrder struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Executor      string                 `protobuf:"bytes,1,opt,name=executor,proto3" json:"executor,omitempty"`
-	Incarnation   int64                  `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	Index         int32                  `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`
-	Number        int32                  `protobuf:"varint,4,opt,name=number,proto3" json:"number,omitempty"`
-	Attempt       int32                  `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Executor    string                 `protobuf:"bytes,1,opt,name=executor,proto3" json:"executor,omitempty"`
+	Incarnation int64                  `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Index       int32                  `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`
+	Number      int32                  `protobuf:"varint,4,opt,name=number,proto3" json:"number,omitempty"`
+	Attempt     int32                  `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	// Nonce is as that of SubmitTaskRequest.
+	Nonce         string `protobuf:"bytes,6,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1276,6 +1288,13 @@ func (x *SubmitOrder) GetAttempt() int32 {
 		return x.Attempt
 	}
 	return 0
+}
+
+func (x *SubmitOrder) GetNonce() string {
+	if x != nil {
+		return x.Nonce
+	}
+	return ""
 }
 
 type SubmitTasksAnswer struct {
@@ -1403,12 +1422,14 @@ func (x *SubmitOutcome) GetFailure() []byte {
 }
 
 type StopTaskRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Term          int64                  `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
-	Executor      string                 `protobuf:"bytes,2,opt,name=executor,proto3" json:"executor,omitempty"`
-	Incarnation   int64                  `protobuf:"varint,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	Worker        *WorkerRef             `protobuf:"bytes,4,opt,name=worker,proto3" json:"worker,omitempty"`
-	Grace         *durationpb.Duration   `protobuf:"bytes,5,opt,name=grace,proto3" json:"grace,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Term        int64                  `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
+	Executor    string                 `protobuf:"bytes,2,opt,name=executor,proto3" json:"executor,omitempty"`
+	Incarnation int64                  `protobuf:"varint,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Worker      *WorkerRef             `protobuf:"bytes,4,opt,name=worker,proto3" json:"worker,omitempty"`
+	Grace       *durationpb.Duration   `protobuf:"bytes,5,opt,name=grace,proto3" json:"grace,omitempty"`
+	// Nonce is as that of SubmitTaskRequest.
+	Nonce         string `protobuf:"bytes,6,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1476,6 +1497,13 @@ func (x *StopTaskRequest) GetGrace() *durationpb.Duration {
 		return x.Grace
 	}
 	return nil
+}
+
+func (x *StopTaskRequest) GetNonce() string {
+	if x != nil {
+		return x.Nonce
+	}
+	return ""
 }
 
 type StopTaskAnswer struct {
@@ -1622,14 +1650,15 @@ const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\x05index\x18\x03 \x01(\x05R\x05index\x12\x16\n" +
 	"\x06number\x18\x04 \x01(\x05R\x06number\x12\x14\n" +
 	"\x05epoch\x18\x05 \x01(\x03R\x05epoch\x12\x10\n" +
-	"\x03uid\x18\x06 \x01(\tR\x03uid\"\xd8\x01\n" +
+	"\x03uid\x18\x06 \x01(\tR\x03uid\"\xee\x01\n" +
 	"\x11SubmitTaskRequest\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x03R\x04term\x12\x1a\n" +
 	"\bexecutor\x18\x02 \x01(\tR\bexecutor\x12 \n" +
 	"\vincarnation\x18\x03 \x01(\x03R\vincarnation\x123\n" +
 	"\x06worker\x18\x04 \x01(\v2\x1b.berth.control.v1.WorkerRefR\x06worker\x12\"\n" +
 	"\x04task\x18\x05 \x01(\v2\x0e.berth.v1.TaskR\x04task\x12\x18\n" +
-	"\aattempt\x18\x06 \x01(\x05R\aattempt\"f\n" +
+	"\aattempt\x18\x06 \x01(\x05R\aattempt\x12\x14\n" +
+	"\x05nonce\x18\a \x01(\tR\x05nonce\"f\n" +
 	"\x10SubmitTaskAnswer\x126\n" +
 	"\x06worker\x18\x01 \x01(\v2\x1e.berth.control.v1.WorkerReportR\x06worker\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x03R\bsequence\"\xd3\x01\n" +
@@ -1640,13 +1669,14 @@ const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\x05epoch\x18\x04 \x01(\x03R\x05epoch\x12\x10\n" +
 	"\x03uid\x18\x05 \x01(\tR\x03uid\x12\"\n" +
 	"\x04task\x18\x06 \x01(\v2\x0e.berth.v1.TaskR\x04task\x125\n" +
-	"\x06orders\x18\a \x03(\v2\x1d.berth.control.v1.SubmitOrderR\x06orders\"\x93\x01\n" +
+	"\x06orders\x18\a \x03(\v2\x1d.berth.control.v1.SubmitOrderR\x06orders\"\xa9\x01\n" +
 	"\vSubmitOrder\x12\x1a\n" +
 	"\bexecutor\x18\x01 \x01(\tR\bexecutor\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x03R\vincarnation\x12\x14\n" +
 	"\x05index\x18\x03 \x01(\x05R\x05index\x12\x16\n" +
 	"\x06number\x18\x04 \x01(\x05R\x06number\x12\x18\n" +
-	"\aattempt\x18\x05 \x01(\x05R\aattempt\"P\n" +
+	"\aattempt\x18\x05 \x01(\x05R\aattempt\x12\x14\n" +
+	"\x05nonce\x18\x06 \x01(\tR\x05nonce\"P\n" +
 	"\x11SubmitTasksAnswer\x12;\n" +
 	"\boutcomes\x18\x01 \x03(\v2\x1f.berth.control.v1.SubmitOutcomeR\boutcomes\"\xbd\x01\n" +
 	"\rSubmitOutcome\x120\n" +
@@ -1656,13 +1686,14 @@ const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\bsequence\x18\x04 \x01(\x03R\bsequence\x12\x18\n" +
 	"\afailure\x18\x05 \x01(\fR\afailureB\f\n" +
 	"\n" +
-	"_exit_code\"\xc9\x01\n" +
+	"_exit_code\"\xdf\x01\n" +
 	"\x0fStopTaskRequest\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x03R\x04term\x12\x1a\n" +
 	"\bexecutor\x18\x02 \x01(\tR\bexecutor\x12 \n" +
 	"\vincarnation\x18\x03 \x01(\x03R\vincarnation\x123\n" +
 	"\x06worker\x18\x04 \x01(\v2\x1b.berth.control.v1.WorkerRefR\x06worker\x12/\n" +
-	"\x05grace\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"d\n" +
+	"\x05grace\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12\x14\n" +
+	"\x05nonce\x18\x06 \x01(\tR\x05nonce\"d\n" +
 	"\x0eStopTaskAnswer\x126\n" +
 	"\x06worker\x18\x01 \x01(\v2\x1e.berth.control.v1.WorkerReportR\x06worker\x12\x1a\n" +
 	"\bsequence\x18\x02 \x01(\x03R\bsequence2\xf5\x01\n" +

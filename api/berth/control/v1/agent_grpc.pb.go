@@ -364,7 +364,8 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Executor is served by agents: the orders of the assigner.
+// Executor is served by agents: the orders of the assigner. An order without the
+// nonce of the executor's registration is answered PERMISSION_DENIED.
 type ExecutorClient interface {
 	// SubmitTask starts a worker. It may be repeated: (worker, epoch) starts
 	// once.
@@ -419,7 +420,8 @@ func (c *executorClient) StopTask(ctx context.Context, in *StopTaskRequest, opts
 // All implementations must embed UnimplementedExecutorServer
 // for forward compatibility.
 //
-// Executor is served by agents: the orders of the assigner.
+// Executor is served by agents: the orders of the assigner. An order without the
+// nonce of the executor's registration is answered PERMISSION_DENIED.
 type ExecutorServer interface {
 	// SubmitTask starts a worker. It may be repeated: (worker, epoch) starts
 	// once.

@@ -1074,6 +1074,76 @@ func (x *Executor) GetSupersededWorkers() bool {
 	return false
 }
 
+// Refusal is assigner/refusals/{id}: the executor refuses the requests of the
+// assigner's leader. It is given nothing while it has that incarnation.
+type Refusal struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Incarnation   int64                  `protobuf:"varint,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Since         *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Message       string                 `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Refusal) Reset() {
+	*x = Refusal{}
+	mi := &file_berth_record_v1_record_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Refusal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Refusal) ProtoMessage() {}
+
+func (x *Refusal) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_record_v1_record_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
+func (*Refusal) Descriptor() ([]byte, []int) {
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Refusal) GetIncarnation() int64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
+func (x *Refusal) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *Refusal) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Refusal) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 // Forgotten is executors/forgotten: the greatest ordinal and incarnation of
 // executors whose records were deleted, so that neither is given again.
 type Forgotten struct {
@@ -1086,7 +1156,7 @@ type Forgotten struct {
 
 func (x *Forgotten) Reset() {
 	*x = Forgotten{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[12]
+	mi := &file_berth_record_v1_record_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1098,7 +1168,7 @@ func (x *Forgotten) String() string {
 func (*Forgotten) ProtoMessage() {}
 
 func (x *Forgotten) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[12]
+	mi := &file_berth_record_v1_record_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1111,7 +1181,7 @@ func (x *Forgotten) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forgotten.ProtoReflect.Descriptor instead.
 func (*Forgotten) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{12}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Forgotten) GetOrdinal() uint32 {
@@ -1138,7 +1208,7 @@ type Sku struct {
 
 func (x *Sku) Reset() {
 	*x = Sku{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[13]
+	mi := &file_berth_record_v1_record_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1150,7 +1220,7 @@ func (x *Sku) String() string {
 func (*Sku) ProtoMessage() {}
 
 func (x *Sku) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[13]
+	mi := &file_berth_record_v1_record_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1163,7 +1233,7 @@ func (x *Sku) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sku.ProtoReflect.Descriptor instead.
 func (*Sku) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{13}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Sku) GetSku() *v1.Sku {
@@ -1183,7 +1253,7 @@ type Pool struct {
 
 func (x *Pool) Reset() {
 	*x = Pool{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[14]
+	mi := &file_berth_record_v1_record_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1195,7 +1265,7 @@ func (x *Pool) String() string {
 func (*Pool) ProtoMessage() {}
 
 func (x *Pool) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[14]
+	mi := &file_berth_record_v1_record_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1208,7 +1278,7 @@ func (x *Pool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pool.ProtoReflect.Descriptor instead.
 func (*Pool) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{14}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Pool) GetPool() *v1.Pool {
@@ -1247,7 +1317,7 @@ type Disable struct {
 
 func (x *Disable) Reset() {
 	*x = Disable{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[15]
+	mi := &file_berth_record_v1_record_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1259,7 +1329,7 @@ func (x *Disable) String() string {
 func (*Disable) ProtoMessage() {}
 
 func (x *Disable) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[15]
+	mi := &file_berth_record_v1_record_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1272,7 +1342,7 @@ func (x *Disable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Disable.ProtoReflect.Descriptor instead.
 func (*Disable) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{15}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Disable) GetIds() []string {
@@ -1376,7 +1446,7 @@ type Live struct {
 
 func (x *Live) Reset() {
 	*x = Live{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[16]
+	mi := &file_berth_record_v1_record_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1388,7 +1458,7 @@ func (x *Live) String() string {
 func (*Live) ProtoMessage() {}
 
 func (x *Live) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[16]
+	mi := &file_berth_record_v1_record_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1401,7 +1471,7 @@ func (x *Live) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Live.ProtoReflect.Descriptor instead.
 func (*Live) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{16}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Live) GetIncarnation() int64 {
@@ -1438,7 +1508,7 @@ type LeaseChunk struct {
 
 func (x *LeaseChunk) Reset() {
 	*x = LeaseChunk{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[17]
+	mi := &file_berth_record_v1_record_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1450,7 +1520,7 @@ func (x *LeaseChunk) String() string {
 func (*LeaseChunk) ProtoMessage() {}
 
 func (x *LeaseChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[17]
+	mi := &file_berth_record_v1_record_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1463,7 +1533,7 @@ func (x *LeaseChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseChunk.ProtoReflect.Descriptor instead.
 func (*LeaseChunk) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{17}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *LeaseChunk) GetKey() *v1.ReservationKey {
@@ -1579,7 +1649,7 @@ type TaskHeader struct {
 
 func (x *TaskHeader) Reset() {
 	*x = TaskHeader{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[18]
+	mi := &file_berth_record_v1_record_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1591,7 +1661,7 @@ func (x *TaskHeader) String() string {
 func (*TaskHeader) ProtoMessage() {}
 
 func (x *TaskHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[18]
+	mi := &file_berth_record_v1_record_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1604,7 +1674,7 @@ func (x *TaskHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskHeader.ProtoReflect.Descriptor instead.
 func (*TaskHeader) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{18}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *TaskHeader) GetKey() *v1.ReservationKey {
@@ -1726,7 +1796,7 @@ type Poison struct {
 
 func (x *Poison) Reset() {
 	*x = Poison{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[19]
+	mi := &file_berth_record_v1_record_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1738,7 +1808,7 @@ func (x *Poison) String() string {
 func (*Poison) ProtoMessage() {}
 
 func (x *Poison) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[19]
+	mi := &file_berth_record_v1_record_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1751,7 +1821,7 @@ func (x *Poison) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Poison.ProtoReflect.Descriptor instead.
 func (*Poison) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{19}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Poison) GetKind() int32 {
@@ -1841,7 +1911,7 @@ type TaskChunk struct {
 
 func (x *TaskChunk) Reset() {
 	*x = TaskChunk{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[20]
+	mi := &file_berth_record_v1_record_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1853,7 +1923,7 @@ func (x *TaskChunk) String() string {
 func (*TaskChunk) ProtoMessage() {}
 
 func (x *TaskChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[20]
+	mi := &file_berth_record_v1_record_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1866,7 +1936,7 @@ func (x *TaskChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskChunk.ProtoReflect.Descriptor instead.
 func (*TaskChunk) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{20}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *TaskChunk) GetWorkers() []*TaskWorker {
@@ -1902,7 +1972,7 @@ type TaskWorker struct {
 
 func (x *TaskWorker) Reset() {
 	*x = TaskWorker{}
-	mi := &file_berth_record_v1_record_proto_msgTypes[21]
+	mi := &file_berth_record_v1_record_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1914,7 +1984,7 @@ func (x *TaskWorker) String() string {
 func (*TaskWorker) ProtoMessage() {}
 
 func (x *TaskWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_record_v1_record_proto_msgTypes[21]
+	mi := &file_berth_record_v1_record_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1927,7 +1997,7 @@ func (x *TaskWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskWorker.ProtoReflect.Descriptor instead.
 func (*TaskWorker) Descriptor() ([]byte, []int) {
-	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{21}
+	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TaskWorker) GetIndex() int32 {
@@ -2132,7 +2202,12 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1aT\n" +
 	"\rReservedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
-	"\x05value\x18\x02 \x01(\v2\x17.berth.v1.ResourceShareR\x05value:\x028\x01\"G\n" +
+	"\x05value\x18\x02 \x01(\v2\x17.berth.v1.ResourceShareR\x05value:\x028\x01\"\x8f\x01\n" +
+	"\aRefusal\x12 \n" +
+	"\vincarnation\x18\x01 \x01(\x03R\vincarnation\x120\n" +
+	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\"G\n" +
 	"\tForgotten\x12\x18\n" +
 	"\aordinal\x18\x01 \x01(\rR\aordinal\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x03R\vincarnation\"&\n" +
@@ -2246,7 +2321,7 @@ func file_berth_record_v1_record_proto_rawDescGZIP() []byte {
 	return file_berth_record_v1_record_proto_rawDescData
 }
 
-var file_berth_record_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_berth_record_v1_record_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_berth_record_v1_record_proto_goTypes = []any{
 	(*Leader)(nil),                          // 0: berth.record.v1.Leader
 	(*Chain)(nil),                           // 1: berth.record.v1.Chain
@@ -2260,76 +2335,78 @@ var file_berth_record_v1_record_proto_goTypes = []any{
 	(*Stage)(nil),                           // 9: berth.record.v1.Stage
 	(*StageRequest)(nil),                    // 10: berth.record.v1.StageRequest
 	(*Executor)(nil),                        // 11: berth.record.v1.Executor
-	(*Forgotten)(nil),                       // 12: berth.record.v1.Forgotten
-	(*Sku)(nil),                             // 13: berth.record.v1.Sku
-	(*Pool)(nil),                            // 14: berth.record.v1.Pool
-	(*Disable)(nil),                         // 15: berth.record.v1.Disable
-	(*Live)(nil),                            // 16: berth.record.v1.Live
-	(*LeaseChunk)(nil),                      // 17: berth.record.v1.LeaseChunk
-	(*TaskHeader)(nil),                      // 18: berth.record.v1.TaskHeader
-	(*Poison)(nil),                          // 19: berth.record.v1.Poison
-	(*TaskChunk)(nil),                       // 20: berth.record.v1.TaskChunk
-	(*TaskWorker)(nil),                      // 21: berth.record.v1.TaskWorker
-	nil,                                     // 22: berth.record.v1.Reservation.WorkerCountsEntry
-	nil,                                     // 23: berth.record.v1.Executor.AttributesEntry
-	nil,                                     // 24: berth.record.v1.Executor.ResourcesEntry
-	nil,                                     // 25: berth.record.v1.Executor.ReservedEntry
-	nil,                                     // 26: berth.record.v1.Disable.AttributesEntry
-	nil,                                     // 27: berth.record.v1.LeaseChunk.EachEntry
-	(*timestamppb.Timestamp)(nil),           // 28: google.protobuf.Timestamp
-	(*v1.Reservation)(nil),                  // 29: berth.v1.Reservation
-	(v1.Reservation_State)(0),               // 30: berth.v1.Reservation.State
-	(v1.UpsertReservationRequest_Change)(0), // 31: berth.v1.UpsertReservationRequest.Change
-	(*v1.Sku)(nil),                          // 32: berth.v1.Sku
-	(*v1.Pool)(nil),                         // 33: berth.v1.Pool
-	(*v1.ReservationKey)(nil),               // 34: berth.v1.ReservationKey
-	(v1.Assignment_State)(0),                // 35: berth.v1.Assignment.State
-	(*v1.ResourceShare)(nil),                // 36: berth.v1.ResourceShare
+	(*Refusal)(nil),                         // 12: berth.record.v1.Refusal
+	(*Forgotten)(nil),                       // 13: berth.record.v1.Forgotten
+	(*Sku)(nil),                             // 14: berth.record.v1.Sku
+	(*Pool)(nil),                            // 15: berth.record.v1.Pool
+	(*Disable)(nil),                         // 16: berth.record.v1.Disable
+	(*Live)(nil),                            // 17: berth.record.v1.Live
+	(*LeaseChunk)(nil),                      // 18: berth.record.v1.LeaseChunk
+	(*TaskHeader)(nil),                      // 19: berth.record.v1.TaskHeader
+	(*Poison)(nil),                          // 20: berth.record.v1.Poison
+	(*TaskChunk)(nil),                       // 21: berth.record.v1.TaskChunk
+	(*TaskWorker)(nil),                      // 22: berth.record.v1.TaskWorker
+	nil,                                     // 23: berth.record.v1.Reservation.WorkerCountsEntry
+	nil,                                     // 24: berth.record.v1.Executor.AttributesEntry
+	nil,                                     // 25: berth.record.v1.Executor.ResourcesEntry
+	nil,                                     // 26: berth.record.v1.Executor.ReservedEntry
+	nil,                                     // 27: berth.record.v1.Disable.AttributesEntry
+	nil,                                     // 28: berth.record.v1.LeaseChunk.EachEntry
+	(*timestamppb.Timestamp)(nil),           // 29: google.protobuf.Timestamp
+	(*v1.Reservation)(nil),                  // 30: berth.v1.Reservation
+	(v1.Reservation_State)(0),               // 31: berth.v1.Reservation.State
+	(v1.UpsertReservationRequest_Change)(0), // 32: berth.v1.UpsertReservationRequest.Change
+	(*v1.Sku)(nil),                          // 33: berth.v1.Sku
+	(*v1.Pool)(nil),                         // 34: berth.v1.Pool
+	(*v1.ReservationKey)(nil),               // 35: berth.v1.ReservationKey
+	(v1.Assignment_State)(0),                // 36: berth.v1.Assignment.State
+	(*v1.ResourceShare)(nil),                // 37: berth.v1.ResourceShare
 }
 var file_berth_record_v1_record_proto_depIdxs = []int32{
-	28, // 0: berth.record.v1.Leader.since:type_name -> google.protobuf.Timestamp
-	29, // 1: berth.record.v1.Reservation.spec:type_name -> berth.v1.Reservation
+	29, // 0: berth.record.v1.Leader.since:type_name -> google.protobuf.Timestamp
+	30, // 1: berth.record.v1.Reservation.spec:type_name -> berth.v1.Reservation
 	4,  // 2: berth.record.v1.Reservation.seats:type_name -> berth.record.v1.SeatRun
-	30, // 3: berth.record.v1.Reservation.state:type_name -> berth.v1.Reservation.State
-	28, // 4: berth.record.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
-	28, // 5: berth.record.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
-	28, // 6: berth.record.v1.Reservation.ended_at:type_name -> google.protobuf.Timestamp
+	31, // 3: berth.record.v1.Reservation.state:type_name -> berth.v1.Reservation.State
+	29, // 4: berth.record.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
+	29, // 5: berth.record.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
+	29, // 6: berth.record.v1.Reservation.ended_at:type_name -> google.protobuf.Timestamp
 	8,  // 7: berth.record.v1.Reservation.requests:type_name -> berth.record.v1.RequestMark
-	22, // 8: berth.record.v1.Reservation.worker_counts:type_name -> berth.record.v1.Reservation.WorkerCountsEntry
+	23, // 8: berth.record.v1.Reservation.worker_counts:type_name -> berth.record.v1.Reservation.WorkerCountsEntry
 	4,  // 9: berth.record.v1.Reservation.unwanted:type_name -> berth.record.v1.SeatRun
 	6,  // 10: berth.record.v1.Reservation.failed:type_name -> berth.record.v1.FailedOn
-	28, // 11: berth.record.v1.FailedOn.at:type_name -> google.protobuf.Timestamp
-	28, // 12: berth.record.v1.Ready.since:type_name -> google.protobuf.Timestamp
-	28, // 13: berth.record.v1.Ready.begun:type_name -> google.protobuf.Timestamp
-	31, // 14: berth.record.v1.RequestMark.change:type_name -> berth.v1.UpsertReservationRequest.Change
+	29, // 11: berth.record.v1.FailedOn.at:type_name -> google.protobuf.Timestamp
+	29, // 12: berth.record.v1.Ready.since:type_name -> google.protobuf.Timestamp
+	29, // 13: berth.record.v1.Ready.begun:type_name -> google.protobuf.Timestamp
+	32, // 14: berth.record.v1.RequestMark.change:type_name -> berth.v1.UpsertReservationRequest.Change
 	4,  // 15: berth.record.v1.Stage.numbers:type_name -> berth.record.v1.SeatRun
 	10, // 16: berth.record.v1.Stage.requests:type_name -> berth.record.v1.StageRequest
-	23, // 17: berth.record.v1.Executor.attributes:type_name -> berth.record.v1.Executor.AttributesEntry
-	24, // 18: berth.record.v1.Executor.resources:type_name -> berth.record.v1.Executor.ResourcesEntry
-	28, // 19: berth.record.v1.Executor.registered_at:type_name -> google.protobuf.Timestamp
-	28, // 20: berth.record.v1.Executor.since:type_name -> google.protobuf.Timestamp
-	25, // 21: berth.record.v1.Executor.reserved:type_name -> berth.record.v1.Executor.ReservedEntry
-	32, // 22: berth.record.v1.Sku.sku:type_name -> berth.v1.Sku
-	33, // 23: berth.record.v1.Pool.pool:type_name -> berth.v1.Pool
-	26, // 24: berth.record.v1.Disable.attributes:type_name -> berth.record.v1.Disable.AttributesEntry
-	28, // 25: berth.record.v1.Disable.expire_at:type_name -> google.protobuf.Timestamp
-	28, // 26: berth.record.v1.Disable.created_at:type_name -> google.protobuf.Timestamp
-	28, // 27: berth.record.v1.Disable.ended_at:type_name -> google.protobuf.Timestamp
-	34, // 28: berth.record.v1.LeaseChunk.key:type_name -> berth.v1.ReservationKey
-	27, // 29: berth.record.v1.LeaseChunk.each:type_name -> berth.record.v1.LeaseChunk.EachEntry
-	28, // 30: berth.record.v1.LeaseChunk.granted_at:type_name -> google.protobuf.Timestamp
-	34, // 31: berth.record.v1.TaskHeader.key:type_name -> berth.v1.ReservationKey
-	28, // 32: berth.record.v1.TaskHeader.created_at:type_name -> google.protobuf.Timestamp
-	28, // 33: berth.record.v1.Poison.at:type_name -> google.protobuf.Timestamp
-	21, // 34: berth.record.v1.TaskChunk.workers:type_name -> berth.record.v1.TaskWorker
-	35, // 35: berth.record.v1.TaskWorker.state:type_name -> berth.v1.Assignment.State
-	28, // 36: berth.record.v1.TaskWorker.since:type_name -> google.protobuf.Timestamp
-	36, // 37: berth.record.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
-	38, // [38:38] is the sub-list for method output_type
-	38, // [38:38] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	24, // 17: berth.record.v1.Executor.attributes:type_name -> berth.record.v1.Executor.AttributesEntry
+	25, // 18: berth.record.v1.Executor.resources:type_name -> berth.record.v1.Executor.ResourcesEntry
+	29, // 19: berth.record.v1.Executor.registered_at:type_name -> google.protobuf.Timestamp
+	29, // 20: berth.record.v1.Executor.since:type_name -> google.protobuf.Timestamp
+	26, // 21: berth.record.v1.Executor.reserved:type_name -> berth.record.v1.Executor.ReservedEntry
+	29, // 22: berth.record.v1.Refusal.since:type_name -> google.protobuf.Timestamp
+	33, // 23: berth.record.v1.Sku.sku:type_name -> berth.v1.Sku
+	34, // 24: berth.record.v1.Pool.pool:type_name -> berth.v1.Pool
+	27, // 25: berth.record.v1.Disable.attributes:type_name -> berth.record.v1.Disable.AttributesEntry
+	29, // 26: berth.record.v1.Disable.expire_at:type_name -> google.protobuf.Timestamp
+	29, // 27: berth.record.v1.Disable.created_at:type_name -> google.protobuf.Timestamp
+	29, // 28: berth.record.v1.Disable.ended_at:type_name -> google.protobuf.Timestamp
+	35, // 29: berth.record.v1.LeaseChunk.key:type_name -> berth.v1.ReservationKey
+	28, // 30: berth.record.v1.LeaseChunk.each:type_name -> berth.record.v1.LeaseChunk.EachEntry
+	29, // 31: berth.record.v1.LeaseChunk.granted_at:type_name -> google.protobuf.Timestamp
+	35, // 32: berth.record.v1.TaskHeader.key:type_name -> berth.v1.ReservationKey
+	29, // 33: berth.record.v1.TaskHeader.created_at:type_name -> google.protobuf.Timestamp
+	29, // 34: berth.record.v1.Poison.at:type_name -> google.protobuf.Timestamp
+	22, // 35: berth.record.v1.TaskChunk.workers:type_name -> berth.record.v1.TaskWorker
+	36, // 36: berth.record.v1.TaskWorker.state:type_name -> berth.v1.Assignment.State
+	29, // 37: berth.record.v1.TaskWorker.since:type_name -> google.protobuf.Timestamp
+	37, // 38: berth.record.v1.Executor.ReservedEntry.value:type_name -> berth.v1.ResourceShare
+	39, // [39:39] is the sub-list for method output_type
+	39, // [39:39] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_berth_record_v1_record_proto_init() }
@@ -2338,14 +2415,14 @@ func file_berth_record_v1_record_proto_init() {
 		return
 	}
 	file_berth_record_v1_record_proto_msgTypes[5].OneofWrappers = []any{}
-	file_berth_record_v1_record_proto_msgTypes[21].OneofWrappers = []any{}
+	file_berth_record_v1_record_proto_msgTypes[22].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_record_v1_record_proto_rawDesc), len(file_berth_record_v1_record_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   28,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,28 @@
+package inventory
+
+import (
+	"testing"
+
+	"berth.dev/pkg/model"
+)
+
+// An executor that refuses the assigner is given nothing until it registers again,
+// whichever record is read first.
+func TestAnExecutorThatRefusesTheAssignerIsGivenNothing(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.write(&model.Refusal{Executor: "h1", Incarnation: 99, Reason: "PERMISSION_DENIED"})
+	r.ready(small("h1", 4000, 4))
+	e := *r.keys[model.Ref{Kind: model.KindExecutor, ID: "h1"}].record.(*model.Executor)
+	expectGranted(t, r.pass(r.queue("u", 1, cpu(1000)))) // the refusal is of another incarnation
+	r.write(&model.Refusal{Executor: "h1", Incarnation: e.Incarnation, Reason: "PERMISSION_DENIED"})
+	r.catchUp()
+	if out := r.pass(r.queue("v", 1, cpu(1000))); len(out) != 1 || out[0].Result == Granted {
+		t.Errorf("%+v", out)
+	}
+	if h := r.core.hosts["h1"]; h.shown() != model.ExecutorRegistered || h.hold.workers != 1 {
+		t.Errorf("it is %v and holds %d workers", h.shown(), h.hold.workers)
+	}
+	r.drop(model.RefusalRef("h1"))
+	r.catchUp()
+	expectGranted(t, r.pass(r.queue("w", 1, cpu(1000))))
+}
