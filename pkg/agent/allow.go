@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -8,10 +9,40 @@ import (
 	"strings"
 
 	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
 )
 
-// AllowAll in an allow-list opens it to every command.
+// AllowAll in an allow-list opens it to every command, or to every variable that does
+// not make a program load code.
 const AllowAll = "*"
+
+// loaders are the variables by which a program, or the loader of a program, runs code
+// that its caller names. AllowAll does not cover them: each needs its exact name in the
+// list. A name that ends in '*' stands for all that begin so.
+var loaders = []string{
+	"LD_*", "DYLD_*", "GLIBC_TUNABLES", "BASH_ENV", "ENV", "PYTHON*", "PERL5*", "RUBYOPT", "NODE_OPTIONS",
+}
+
+// permitEnv checks the variables of a task against the list of those that tasks may
+// set. What belongs to the agent is not checked: it is never taken from a task.
+func permitEnv(allow []string, env map[string]string) error {
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		switch {
+		case strings.HasPrefix(name, model.AgentVariables), slices.Contains(allow, name) && name != AllowAll:
+		case slices.Contains(allow, AllowAll) && !loads(name):
+		default:
+			return fault.New(fault.Precondition, fault.ReasonNotAllowed, "the executor does not allow tasks to set the variable %q", name)
+		}
+	}
+	return nil
+}
+
+func loads(name string) bool {
+	return slices.ContainsFunc(loaders, func(l string) bool {
+		prefix, open := strings.CutSuffix(l, "*")
+		return name == l || open && strings.HasPrefix(name, prefix)
+	})
+}
 
 // resolve finds the program of a command and checks it against the allow-list.
 // A name without a slash is looked up in the agent's own PATH, whatever the

@@ -63,6 +63,8 @@ type Exit struct {
 	// Code is that of the process; 128 + n when signal n ended it. It is nil
 	// when nobody saw it end.
 	Code *int32
+	// Signal is the number of the signal that ended it, 0 for none.
+	Signal int32
 	// Stopped: it had been told to end before it did.
 	Stopped bool
 	// Problem is a sentence about what went wrong, empty when nothing did.

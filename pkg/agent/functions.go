@@ -37,12 +37,21 @@ func NewFunctions(named map[string]Function) *Functions { return &Functions{name
 // panicCode is what a Go program that panics exits with.
 const panicCode = 2
 
+// Check implements Checker: nobody waits in line to be told that there is no such
+// function.
+func (f *Functions) Check(spec Spec) error {
+	if f.named[spec.Command] == nil {
+		return fault.New(fault.Precondition, fault.ReasonNotAllowed, "this program has no function %q", spec.Command)
+	}
+	return nil
+}
+
 // Start implements Driver.
 func (f *Functions) Start(spec Spec, ended func(Exit)) (Handle, error) {
-	run := f.named[spec.Command]
-	if run == nil {
-		return nil, fault.New(fault.Precondition, fault.ReasonNotAllowed, "this program has no function %q", spec.Command)
+	if err := f.Check(spec); err != nil {
+		return nil, err
 	}
+	run := f.named[spec.Command]
 	ctx, stop := context.WithCancel(context.Background())
 	go func() {
 		defer stop()

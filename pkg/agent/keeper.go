@@ -102,13 +102,16 @@ func keep() error {
 	go k.reapOrphans(children)
 	if err := k.announce(); err != nil {
 		k.stop(0)
-		_, gone := k.wait(cmd)
+		_, _, gone := k.wait(cmd)
 		return errors.Join(gone, exit.write(verdict{NotStarted: err.Error()}))
 	}
-	code, err := k.wait(cmd)
+	code, signal, err := k.wait(cmd)
 	stdout.drain()
 	stderr.drain()
-	return errors.Join(err, exit.write(verdict{Code: code, Stopped: k.stopped}))
+	if err := scrub("."); err != nil {
+		fmt.Fprintln(os.Stderr, "berth: keeper: the worker's environment, arguments and payload were not removed:", err)
+	}
+	return errors.Join(err, exit.write(verdict{Code: code, Signal: signal, Stopped: k.stopped}))
 }
 
 // keeper is the part of it that several goroutines share: one waits for the
@@ -185,7 +188,7 @@ func (k *keeper) signal(s unix.Signal) { _ = unix.Kill(-k.group, s) }
 
 // wait waits for the process and ends what it left behind. It reaps the process
 // last, so that the id of its group cannot be another's meanwhile.
-func (k *keeper) wait(cmd *exec.Cmd) (code int32, err error) {
+func (k *keeper) wait(cmd *exec.Cmd) (code, signal int32, err error) {
 	for unix.Waitid(unix.P_PID, k.group, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
 	}
 	k.mu.Lock()
@@ -197,7 +200,7 @@ func (k *keeper) wait(cmd *exec.Cmd) (code int32, err error) {
 	_ = cmd.Wait()
 	status := cmd.ProcessState.Sys().(syscall.WaitStatus)
 	if status.Signaled() {
-		return 128 + int32(status.Signal()), err
+		return 128 + int32(status.Signal()), int32(status.Signal()), err
 	}
-	return int32(status.ExitStatus()), err
+	return int32(status.ExitStatus()), 0, err
 }

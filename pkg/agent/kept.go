@@ -69,7 +69,7 @@ func (k *kept) conclude(err error) {
 	if err == nil {
 		err = readJSON(filepath.Join(k.dir, fileExit), &v)
 	}
-	exit := Exit{Code: &v.Code, Stopped: v.Stopped}
+	exit := Exit{Code: &v.Code, Signal: v.Signal, Stopped: v.Stopped}
 	if err != nil {
 		if exit, err = k.abandoned(); err != nil {
 			// Only the driver's end interrupts: the next agent goes on.
@@ -86,8 +86,11 @@ func (k *kept) conclude(err error) {
 		return
 	}
 	k.settle("")
+	if err := scrub(k.dir); err != nil {
+		k.driver.log.Warn("the environment, arguments and payload of a worker that has ended were not removed", "dir", k.dir, "error", err)
+	}
 	if exit.Problem == "" && !exit.Stopped && *exit.Code != 0 {
-		exit.Problem = describe(*exit.Code)
+		exit.Problem = describe(*exit.Code, exit.Signal)
 	}
 	k.ended(exit)
 }
@@ -170,9 +173,13 @@ func (k *kept) Forget() {
 	k.driver.retire(k.dir, time.Now())
 }
 
-func describe(code int32) string {
-	if code > 128 {
-		return fmt.Sprintf("killed by signal %d (%v)", code-128, unix.Signal(code-128))
+func describe(code, signal int32) string {
+	if signal != 0 {
+		name := unix.SignalName(unix.Signal(signal))
+		if name == "" {
+			name = "no name"
+		}
+		return fmt.Sprintf("killed by signal %d (%s)", signal, name)
 	}
 	return fmt.Sprintf("exited with %d", code)
 }

@@ -36,6 +36,7 @@ type entry struct {
 	uid      string
 	state    model.WorkerState
 	exitCode *int32
+	signal   int32
 	problem  string
 	since    time.Time
 	// sent is the sequence of the report that first told this state, 0 when none
@@ -246,7 +247,7 @@ func (l *ledger) ended(id identity, exit Exit, now time.Time) bool {
 	if e == nil || e.state.Terminal() {
 		return false
 	}
-	e.exitCode, e.problem = exit.Code, exit.Problem
+	e.exitCode, e.signal, e.problem = exit.Code, exit.Signal, exit.Problem
 	l.die(e)
 	e.become(exit.state(), now)
 	l.bury(tombstone{id, now})

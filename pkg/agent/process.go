@@ -2,6 +2,7 @@ package agent
 
 import (
 	"cmp"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"berth.dev/pkg/model"
 )
 
 // ProcessConfig is what a Process driver is made of.
@@ -29,6 +32,10 @@ type ProcessConfig struct {
 	// up in the agent's PATH, or AllowAll. It does not look at arguments: who
 	// allows a shell allows everything.
 	Allow []string
+	// AllowEnv lists the variables that tasks may set, by name, or AllowAll: then those
+	// by which programs load code (LD_PRELOAD, PYTHONPATH and the like) still need their
+	// names.
+	AllowEnv []string
 	// Env is what workers get beside the task's own; PATH, HOME, USER, LANG, TZ
 	// and TMPDIR of the agent unless given. The rest of the agent's environment
 	// is its own.
@@ -119,10 +126,20 @@ func NewProcess(cfg ProcessConfig) (*Process, error) {
 	return &Process{cfg: cfg, log: cfg.Log, watched: map[*kept]struct{}{}, closing: make(chan struct{})}, nil
 }
 
-// Check implements Checker: it refuses commands that may not, or cannot, be run.
+// Check implements Checker: it refuses commands that may not, or cannot, be run, and
+// variables that may not be set.
 func (p *Process) Check(spec Spec) error {
-	_, err := resolve(p.cfg.Allow, spec.Command, p.workDir(spec))
+	_, err := p.resolve(spec)
 	return err
+}
+
+// resolve finds the program of a worker that may be started.
+func (p *Process) resolve(spec Spec) (string, error) {
+	path, err := resolve(p.cfg.Allow, spec.Command, p.workDir(spec))
+	if err != nil {
+		return "", err
+	}
+	return path, permitEnv(p.cfg.AllowEnv, spec.Env)
 }
 
 // workDir is where a worker runs.
@@ -135,7 +152,7 @@ func (p *Process) Start(spec Spec, ended func(Exit)) (Handle, error) {
 	p.starts.RLock()
 	defer p.starts.RUnlock()
 	dir, work := workerPath(p.cfg.Dir, spec.identity()), p.workDir(spec)
-	path, err := resolve(p.cfg.Allow, spec.Command, work)
+	path, err := p.resolve(spec)
 	if err != nil {
 		return nil, err
 	}
@@ -143,9 +160,13 @@ func (p *Process) Start(spec Spec, ended func(Exit)) (Handle, error) {
 		return nil, startFailed("the worker's directory: %v", err)
 	}
 	pl := plan{
-		Spec: spec, Path: path, Env: p.env(spec, dir), Dir: work,
+		Spec: spec, Path: path, Dir: work,
 		Log: logLimit{MaxBytes: p.cfg.LogMaxBytes, Keep: p.cfg.LogKeep},
 	}
+	if spec.Payload != nil {
+		pl.Payload = filePayload + "-" + rand.Text()
+	}
+	pl.Env = p.env(pl, dir)
 	if err := prepare(dir, pl); err != nil {
 		p.remove(dir)
 		return nil, startFailed("the worker's directory: %v", err)
@@ -205,16 +226,17 @@ func (p *Process) spawn(dir string, pl plan, ended func(Exit)) (*kept, error) {
 	return k, nil
 }
 
-func (p *Process) env(spec Spec, dir string) []string {
+func (p *Process) env(pl plan, dir string) []string {
+	spec := pl.Spec
 	env := slices.Clone(p.cfg.Env)
 	for _, name := range slices.Sorted(maps.Keys(spec.Env)) {
-		if !strings.HasPrefix(name, "BERTH_") {
+		if !strings.HasPrefix(name, model.AgentVariables) {
 			env = append(env, name+"="+spec.Env[name])
 		}
 	}
 	env = append(env, marks(spec)...)
-	if spec.Payload != nil {
-		env = append(env, "BERTH_PAYLOAD_FILE="+filepath.Join(dir, filePayload))
+	if pl.Payload != "" {
+		env = append(env, "BERTH_PAYLOAD_FILE="+filepath.Join(dir, pl.Payload))
 	}
 	return env
 }

@@ -101,7 +101,7 @@ func processAgent(t *testing.T, dir string, allow ...string) (*Agent, *control, 
 	}
 	c := newControl(50 * time.Millisecond)
 	address, _ := c.serve(t, porttest.Hold(t))
-	driver, err := NewProcess(ProcessConfig{Dir: dir, Allow: allow, Log: quiet()})
+	driver, err := NewProcess(ProcessConfig{Dir: dir, Allow: allow, AllowEnv: []string{AllowAll}, Log: quiet()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -106,7 +106,7 @@ func (l *ledger) owes() bool {
 func (e *entry) wire() *controlv1.WorkerReport {
 	return &controlv1.WorkerReport{
 		Job: e.Job, Stage: e.Stage, Index: e.Seat.Index, Number: e.Seat.Number, Epoch: e.Epoch, Uid: e.uid,
-		State: berthv1.Assignment_State(e.state), ExitCode: e.exitCode, Error: e.problem,
+		State: berthv1.Assignment_State(e.state), ExitCode: e.exitCode, Signal: e.signal, Error: e.problem,
 		Since: timestamppb.New(e.since),
 	}
 }

@@ -78,7 +78,7 @@ func (s *Server) SubmitTasks(ctx context.Context, req *controlv1.SubmitTasksRequ
 			continue
 		}
 		w := one.GetWorker()
-		answer.Outcomes[i] = &controlv1.SubmitOutcome{State: w.GetState(), ExitCode: w.ExitCode, Error: w.GetError(), Sequence: one.GetSequence()}
+		answer.Outcomes[i] = &controlv1.SubmitOutcome{State: w.GetState(), ExitCode: w.ExitCode, Signal: w.GetSignal(), Error: w.GetError(), Sequence: one.GetSequence()}
 	}
 	return answer, nil
 }

@@ -155,10 +155,12 @@ const (
 	// MaxIndex bounds worker indexes. MaxRequested is the highest number that a
 	// request may name; above it, up to MaxNumber, Berth alone counts, when it
 	// requeues workers.
-	MaxIndex         = 1<<30 - 1
-	MaxRequested     = 1_000_000_000
-	MaxNumber        = 1<<30 - 1
-	MaxPayload       = 64 << 10
+	MaxIndex     = 1<<30 - 1
+	MaxRequested = 1_000_000_000
+	MaxNumber    = 1<<30 - 1
+	MaxPayload   = 64 << 10
+	// AgentVariables begins the names of the variables that agents set themselves.
+	AgentVariables   = "BERTH_"
 	MaxLabels        = 64
 	MaxAttributes    = 100
 	MaxMaxAttempts   = 100

@@ -44,10 +44,15 @@ func AgentState(field string, s berthv1.Assignment_State) (model.WorkerState, er
 	return state, nil
 }
 
+// maxSignal is more than the number of any signal.
+const maxSignal = 128
+
 // CheckOutcome checks what an agent says of one worker beside its name: the
-// sequence of its answer, the exit code and the error.
-func CheckOutcome(sequence int64, state model.WorkerState, exitCode *int32, problem string) error {
+// sequence of its answer, the exit code, the signal and the error.
+func CheckOutcome(sequence int64, state model.WorkerState, exitCode *int32, signal int32, problem string) error {
 	switch {
+	case signal < 0 || signal > maxSignal || signal > 0 && !state.Terminal():
+		return fault.BadField(fault.ReasonInvalid, "signal", "must be between 0 and %d, and 0 while the worker lives, got %d for %s", maxSignal, signal, state)
 	case sequence < 0 || sequence > maxSequence:
 		return fault.BadField(fault.ReasonInvalid, "sequence", "must be between 0 and %d, got %d", int64(maxSequence), sequence)
 	case exitCode != nil && !state.Terminal():
@@ -124,6 +129,8 @@ func checkWorker(w *controlv1.WorkerReport) (field, problem string) {
 		return ".epoch", fmt.Sprintf("must be positive, got %d", w.GetEpoch())
 	case len(w.GetUid()) > maxWorkerUID:
 		return ".uid", fmt.Sprintf("must have at most %d bytes, has %d", maxWorkerUID, len(w.GetUid()))
+	case w.GetSignal() < 0 || w.GetSignal() > maxSignal:
+		return ".signal", fmt.Sprintf("must be between 0 and %d, got %d", maxSignal, w.GetSignal())
 	case len(w.GetError()) > maxReportedError:
 		return ".error", fmt.Sprintf("must have at most %d bytes, has %d", maxReportedError, len(w.GetError()))
 	case w.ExitCode != nil && !state.Terminal() && state != model.WorkerUnset:

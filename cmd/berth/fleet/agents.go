@@ -28,6 +28,8 @@ type Agent struct {
 	Name, Dir string
 	// Allow lists the commands that it may run; every command unless given.
 	Allow []string
+	// AllowEnv lists the variables that tasks may set; none by default.
+	AllowEnv []string
 	// WorkDir is where its workers run; each in a directory of its own unless given.
 	WorkDir string
 }
@@ -59,6 +61,9 @@ func (f *Fleet) StartAgent(ctx context.Context, a Agent) error {
 	}
 	args := []string{"agent", "--id", a.ID, "--listen", listen, "--advertise", advertise, "--gateways", gateways, "--resources", strings.Join(resources, ","),
 		"--dir", a.Dir, "--allow", strings.Join(a.Allow, ","), "--stop-workers", "--log-level", f.config.LogLevel}
+	if len(a.AllowEnv) > 0 {
+		args = append(args, "--allow-env", strings.Join(a.AllowEnv, ","))
+	}
 	if a.SKU != "" {
 		args = append(args, "--sku", a.SKU)
 	}

@@ -20,7 +20,7 @@ var (
 		"executor-state": append(strings.Fields("advertise gateways"), owned...),
 		"assigner":       append(strings.Fields("advertise gateways"), owned...),
 		"gateway":        append(strings.Fields("registry executor-state assigner agents-listen internal-listen"), owned...),
-		"agent":          strings.Fields("id gateways listen advertise insecure dir allow stop-workers stop-timeout resources attributes sku"),
+		"agent":          strings.Fields("id gateways listen advertise insecure dir allow allow-env stop-workers stop-timeout resources attributes sku"),
 	}
 )
 

@@ -80,8 +80,10 @@ type WorkerStatus struct {
 	// status with any other is passed over.
 	State    model.WorkerState
 	ExitCode *int32
-	Error    string
-	Since    time.Time
+	// Signal is the number of the signal that ended the process, 0 for none.
+	Signal int32
+	Error  string
+	Since  time.Time
 }
 
 // Reported answers a Report.
@@ -156,7 +158,9 @@ type Accepted struct {
 	Incarnation int64
 	Sequence    int64
 	ExitCode    *int32
-	Error       string
+	// Signal is the number of the signal that ended the process, 0 for none.
+	Signal int32
+	Error  string
 }
 
 // Refused is definite: the executor does not start the worker for this order.
@@ -181,5 +185,7 @@ type Stopping struct{}
 type Ended struct {
 	State    model.WorkerState
 	ExitCode *int32
-	Error    string
+	// Signal is the number of the signal that ended the process, 0 for none.
+	Signal int32
+	Error  string
 }

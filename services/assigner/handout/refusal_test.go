@@ -191,3 +191,23 @@ func TestOrdersCarryTheNonceAndDoNotShowIt(t *testing.T) {
 		}
 	}
 }
+
+// A worker that a signal ended is KILLED, and one that exits with a number like that is
+// EXITED.
+func TestASignalThatWasNotOrderedIsKilled(t *testing.T) {
+	code := int32(137)
+	for reason, signal := range map[fault.Reason]int32{fault.ReasonKilled: 9, fault.ReasonExited: 0} {
+		w := scene(t, 1)
+		for _, s := range of[Submit](w.handedOut(t, "u1", 0)) {
+			w.step(SubmitDone{s.Executor, s.UID, s.Worker.Seat, s.Attempt, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}})
+		}
+		w.settled(t)
+		w.step(model.Input{Token: 2, Request: Report{Executor: "e0", Incarnation: 1, Sequence: 2, Workers: []WorkerStatus{
+			{Worker: workerOf("u1", seat(0)), UID: "u1", Epoch: 7, State: model.WorkerFailed, ExitCode: &code, Signal: signal, Error: "killed by signal 9 (SIGKILL)"},
+		}}})
+		w.settled(t)
+		if got := w.worker(t, "u1", 0); got.Reason != reason || got.ExitCode == nil || *got.ExitCode != code {
+			t.Errorf("signal %d: %+v", signal, got)
+		}
+	}
+}

@@ -87,7 +87,7 @@ func (c *Core) learn(t *task, at slot, w model.TaskWorker, incarnation, sequence
 		w.Attempts = f.attempt
 	}
 	if status.State.Terminal() {
-		c.settle(t, at, w, status.State, status.ExitCode, status.Error)
+		c.settle(t, at, w, Ended{State: status.State, ExitCode: status.ExitCode, Signal: status.Signal, Error: status.Error})
 		return
 	}
 	if incarnation > w.Incarnation {

@@ -60,7 +60,7 @@ func (c *Core) stopped(f *flight, result any) {
 			c.drop(o)
 		}
 		if found && result.State.Terminal() {
-			c.settle(t, at, c.read(t, at), result.State, result.ExitCode, result.Error)
+			c.settle(t, at, c.read(t, at), result)
 		}
 	case Stopping:
 		acknowledged = true
@@ -84,7 +84,8 @@ func (c *Core) stopped(f *flight, result any) {
 }
 
 // settle ends a worker as its executor says it ended.
-func (c *Core) settle(t *task, at slot, w model.TaskWorker, state model.WorkerState, exit *int32, message string) {
+func (c *Core) settle(t *task, at slot, w model.TaskWorker, end Ended) {
+	state, exit, message := end.State, end.ExitCode, end.Error
 	was := w.State
 	w.State, w.ExitCode = state, exit
 	if message != "" {
@@ -100,6 +101,8 @@ func (c *Core) settle(t *task, at slot, w model.TaskWorker, state model.WorkerSt
 		w.Reason = fault.ReasonStopped
 	case state == model.WorkerCompleted:
 		w.Reason = ""
+	case state == model.WorkerFailed && end.Signal != 0:
+		w.Reason = fault.ReasonKilled
 	case state == model.WorkerFailed && exit != nil:
 		w.Reason = fault.ReasonExited
 	case state == model.WorkerFailed && was <= model.WorkerStarting:

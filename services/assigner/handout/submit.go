@@ -86,7 +86,7 @@ func (c *Core) accepted(f *flight, t *task, at slot, found bool, a Accepted) {
 	if w.State == model.WorkerAssigned {
 		w.Attempts = f.attempt
 	}
-	c.learn(t, at, w, a.Incarnation, a.Sequence, WorkerStatus{State: a.State, ExitCode: a.ExitCode, Error: a.Error})
+	c.learn(t, at, w, a.Incarnation, a.Sequence, WorkerStatus{State: a.State, ExitCode: a.ExitCode, Signal: a.Signal, Error: a.Error})
 }
 
 // maxMessage bounds what is kept of an executor's words, in bytes.

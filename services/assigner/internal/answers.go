@@ -30,7 +30,7 @@ func startOf(a handout.Submit, m *controlv1.SubmitOutcome) any {
 	if m == nil {
 		m = &controlv1.SubmitOutcome{}
 	}
-	return acceptedOf(a, m.GetSequence(), &controlv1.WorkerReport{State: m.GetState(), ExitCode: m.ExitCode, Error: m.GetError()})
+	return acceptedOf(a, m.GetSequence(), &controlv1.WorkerReport{State: m.GetState(), ExitCode: m.ExitCode, Signal: m.GetSignal(), Error: m.GetError()})
 }
 
 // acceptedOf gives the outcome of a start request that the agent did not refuse.
@@ -40,7 +40,7 @@ func acceptedOf(a handout.Submit, sequence int64, w *controlv1.WorkerReport) any
 		return invalid(err)
 	}
 	return handout.Accepted{
-		State: state, Incarnation: a.Incarnation, Sequence: sequence, ExitCode: w.ExitCode, Error: w.GetError(),
+		State: state, Incarnation: a.Incarnation, Sequence: sequence, ExitCode: w.ExitCode, Signal: w.GetSignal(), Error: w.GetError(),
 	}
 }
 
@@ -52,7 +52,7 @@ func stopOf(m *controlv1.StopTaskAnswer) any {
 	case err != nil:
 		return invalid(err)
 	case state.Terminal():
-		return handout.Ended{State: state, ExitCode: w.ExitCode, Error: w.GetError()}
+		return handout.Ended{State: state, ExitCode: w.ExitCode, Signal: w.GetSignal(), Error: w.GetError()}
 	case state == model.WorkerEvicting:
 		return handout.Stopping{}
 	}
@@ -68,7 +68,7 @@ func workerOf(sequence int64, w *controlv1.WorkerReport) (model.WorkerState, err
 	if err != nil {
 		return model.WorkerUnset, err
 	}
-	return state, wire.CheckOutcome(sequence, state, w.ExitCode, w.GetError())
+	return state, wire.CheckOutcome(sequence, state, w.ExitCode, w.GetSignal(), w.GetError())
 }
 
 func invalid(err error) any {

@@ -91,7 +91,7 @@ func reportOf(r *controlv1.ExecutorReport) handout.Report {
 		report.Workers = append(report.Workers, handout.WorkerStatus{
 			Worker: model.Worker{Job: w.GetJob(), Stage: w.GetStage(), Seat: model.Seat{Index: w.GetIndex(), Number: w.GetNumber()}},
 			Epoch:  w.GetEpoch(), UID: w.GetUid(), State: wire.WorkerState(w.GetState()),
-			ExitCode: w.ExitCode, Error: w.GetError(), Since: wire.Time(w.GetSince()),
+			ExitCode: w.ExitCode, Signal: w.GetSignal(), Error: w.GetError(), Since: wire.Time(w.GetSince()),
 		})
 	}
 	return report

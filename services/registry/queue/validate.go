@@ -155,6 +155,9 @@ func validateSpec(u Upsert) error {
 			return fault.BadField(fault.ReasonInvalid, duration.name, "is negative")
 		}
 	}
+	if err := validateEnv(s.Task.Env); err != nil {
+		return err
+	}
 	asked := max(int(u.Count), len(u.Workers))
 	switch {
 	case s.TargetSize < 0:
@@ -183,6 +186,25 @@ func validateSpec(u Upsert) error {
 // emptyName refuses an entry of a map whose name is empty.
 func emptyName(field string) error {
 	return fault.BadField(fault.ReasonRequired, field, "the name of an entry must not be empty")
+}
+
+// validateEnv refuses names that no environment can have, and those that agents set
+// themselves.
+func validateEnv(env map[string]string) error {
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		field := "task.env." + name
+		switch {
+		case name == "":
+			return fault.BadField(fault.ReasonRequired, "task.env", "a variable has no name")
+		case strings.ContainsAny(name, "=\x00"):
+			return fault.BadField(fault.ReasonBadName, field, "must have neither '=' nor a NUL byte in its name")
+		case strings.HasPrefix(name, model.AgentVariables):
+			return fault.BadField(fault.ReasonInvalid, field, "must not begin with %s: the agent sets these variables", model.AgentVariables)
+		case strings.Contains(env[name], "\x00"):
+			return fault.BadField(fault.ReasonInvalid, field, "must have no NUL byte in its value")
+		}
+	}
+	return nil
 }
 
 func checkNames(field string, names []string, longest int) error {

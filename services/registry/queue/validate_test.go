@@ -56,6 +56,11 @@ func TestValidateNamesTheField(t *testing.T) {
 		reason fault.Reason
 	}{
 		{func(u *Upsert) { u.Key.Job = "" }, "job", fault.ReasonRequired},
+		{func(u *Upsert) { u.Spec.Task.Env = map[string]string{"BERTH_X": ""} }, "task.env.BERTH_X", fault.ReasonInvalid},
+		{func(u *Upsert) { u.Spec.Task.Env = map[string]string{"": "x"} }, "task.env", fault.ReasonRequired},
+		{func(u *Upsert) { u.Spec.Task.Env = map[string]string{"A=B": "x"} }, "task.env.A=B", fault.ReasonBadName},
+		{func(u *Upsert) { u.Spec.Task.Env = map[string]string{"A\x00": "x"} }, "task.env.A\x00", fault.ReasonBadName},
+		{func(u *Upsert) { u.Spec.Task.Env = map[string]string{"A": "x\x00"} }, "task.env.A", fault.ReasonInvalid},
 		{func(u *Upsert) { u.Key.Stage = "-x" }, "stage", fault.ReasonBadName},
 		{func(u *Upsert) { u.Key.Name = "a/b" }, "name", fault.ReasonBadName},
 		{func(u *Upsert) { u.Key.Name = strings.Repeat("a", 129) }, "name", fault.ReasonBadName},

@@ -1351,7 +1351,9 @@ type SubmitOutcome struct {
 	Sequence int64               `protobuf:"varint,4,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	// Failure is what SubmitTask would have failed with, a google.rpc.Status in
 	// its binary form; the rest is empty then.
-	Failure       []byte `protobuf:"bytes,5,opt,name=failure,proto3" json:"failure,omitempty"`
+	Failure []byte `protobuf:"bytes,5,opt,name=failure,proto3" json:"failure,omitempty"`
+	// Signal is as that of WorkerReport.
+	Signal        int32 `protobuf:"varint,6,opt,name=signal,proto3" json:"signal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1419,6 +1421,13 @@ func (x *SubmitOutcome) GetFailure() []byte {
 		return x.Failure
 	}
 	return nil
+}
+
+func (x *SubmitOutcome) GetSignal() int32 {
+	if x != nil {
+		return x.Signal
+	}
+	return 0
 }
 
 type StopTaskRequest struct {
@@ -1678,13 +1687,14 @@ const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\aattempt\x18\x05 \x01(\x05R\aattempt\x12\x14\n" +
 	"\x05nonce\x18\x06 \x01(\tR\x05nonce\"P\n" +
 	"\x11SubmitTasksAnswer\x12;\n" +
-	"\boutcomes\x18\x01 \x03(\v2\x1f.berth.control.v1.SubmitOutcomeR\boutcomes\"\xbd\x01\n" +
+	"\boutcomes\x18\x01 \x03(\v2\x1f.berth.control.v1.SubmitOutcomeR\boutcomes\"\xd5\x01\n" +
 	"\rSubmitOutcome\x120\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1a.berth.v1.Assignment.StateR\x05state\x12 \n" +
 	"\texit_code\x18\x02 \x01(\x05H\x00R\bexitCode\x88\x01\x01\x12\x14\n" +
 	"\x05error\x18\x03 \x01(\tR\x05error\x12\x1a\n" +
 	"\bsequence\x18\x04 \x01(\x03R\bsequence\x12\x18\n" +
-	"\afailure\x18\x05 \x01(\fR\afailureB\f\n" +
+	"\afailure\x18\x05 \x01(\fR\afailure\x12\x16\n" +
+	"\x06signal\x18\x06 \x01(\x05R\x06signalB\f\n" +
 	"\n" +
 	"_exit_code\"\xdf\x01\n" +
 	"\x0fStopTaskRequest\x12\x12\n" +

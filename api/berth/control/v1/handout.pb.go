@@ -311,10 +311,13 @@ type WorkerReport struct {
 	Epoch  int64                  `protobuf:"varint,5,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Uid    string                 `protobuf:"bytes,6,opt,name=uid,proto3" json:"uid,omitempty"`
 	// State is STARTING, RUNNING, EVICTING, COMPLETED, FAILED or EVICTED.
-	State         v1.Assignment_State    `protobuf:"varint,7,opt,name=state,proto3,enum=berth.v1.Assignment_State" json:"state,omitempty"`
-	ExitCode      *int32                 `protobuf:"varint,8,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
-	Error         string                 `protobuf:"bytes,9,opt,name=error,proto3" json:"error,omitempty"`
-	Since         *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=since,proto3" json:"since,omitempty"`
+	State    v1.Assignment_State    `protobuf:"varint,7,opt,name=state,proto3,enum=berth.v1.Assignment_State" json:"state,omitempty"`
+	ExitCode *int32                 `protobuf:"varint,8,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
+	Error    string                 `protobuf:"bytes,9,opt,name=error,proto3" json:"error,omitempty"`
+	Since    *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=since,proto3" json:"since,omitempty"`
+	// Signal is the number of the signal that ended the process, 0 for none; the exit
+	// code is 128 more then.
+	Signal        int32 `protobuf:"varint,11,opt,name=signal,proto3" json:"signal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -417,6 +420,13 @@ func (x *WorkerReport) GetSince() *timestamppb.Timestamp {
 		return x.Since
 	}
 	return nil
+}
+
+func (x *WorkerReport) GetSignal() int32 {
+	if x != nil {
+		return x.Signal
+	}
+	return 0
 }
 
 type ReportWorkersRequest struct {
@@ -689,7 +699,7 @@ const file_berth_control_v1_handout_proto_rawDesc = "" +
 	"\x06Result\x12\x16\n" +
 	"\x12RESULT_UNSPECIFIED\x10\x00\x12\t\n" +
 	"\x05TAKEN\x10\x01\x12\v\n" +
-	"\aREFUSED\x10\x02\"\xb6\x02\n" +
+	"\aREFUSED\x10\x02\"\xce\x02\n" +
 	"\fWorkerReport\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\tR\x05stage\x12\x14\n" +
@@ -701,7 +711,8 @@ const file_berth_control_v1_handout_proto_rawDesc = "" +
 	"\texit_code\x18\b \x01(\x05H\x00R\bexitCode\x88\x01\x01\x12\x14\n" +
 	"\x05error\x18\t \x01(\tR\x05error\x120\n" +
 	"\x05since\x18\n" +
-	" \x01(\v2\x1a.google.protobuf.TimestampR\x05sinceB\f\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x16\n" +
+	"\x06signal\x18\v \x01(\x05R\x06signalB\f\n" +
 	"\n" +
 	"_exit_code\"R\n" +
 	"\x14ReportWorkersRequest\x12:\n" +

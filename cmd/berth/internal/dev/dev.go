@@ -126,8 +126,8 @@ func populate(h *host.Host, c *cluster.Cluster, config Config) error {
 			return err
 		}
 		detected[resource.Slots] = int64(config.Slots)
-		// On loopback, for one developer: every command is allowed.
-		driver, err := agent.NewProcess(agent.ProcessConfig{Dir: dir, Allow: []string{agent.AllowAll}})
+		// On loopback, for one developer: every command and variable is allowed.
+		driver, err := agent.NewProcess(agent.ProcessConfig{Dir: dir, Allow: []string{agent.AllowAll}, AllowEnv: []string{agent.AllowAll}})
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,230 @@
+package agent
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"berth.dev/pkg/fault"
+)
+
+// A task sets the variables that the executor allows by name, and no variable that
+// loads code for being covered by "*".
+func TestEnvironmentOfTasksIsAllowedByName(t *testing.T) {
+	for _, c := range []struct {
+		allow, name string
+		want        bool
+	}{
+		{"", "KIND", false}, {"KIND", "KIND", true}, {"KIND", "KIN", false}, {"KIND", "kind", false},
+		{"*", "KIND", true}, {"*", "PATH", true}, {"LD_*", "LD_PRELOAD", false},
+		{"*", "LD_PRELOAD", false}, {"*", "LD_AUDIT", false}, {"*", "DYLD_INSERT_LIBRARIES", false}, {"*", "GLIBC_TUNABLES", false},
+		{"*", "BASH_ENV", false}, {"*", "ENV", false}, {"*", "PYTHONPATH", false}, {"*", "PERL5LIB", false}, {"*", "RUBYOPT", false},
+		{"*", "NODE_OPTIONS", false}, {"*", "ENVIRONMENT", true}, {"*", "NODE_OPTIONS_MORE", true},
+		{"*,LD_PRELOAD", "LD_PRELOAD", true}, {"LD_PRELOAD", "LD_PRELOAD", true}, {"*,LD_PRELOAD", "LD_AUDIT", false},
+		{"", "BERTH_JOB", true}, // never taken from a task
+	} {
+		err := permitEnv(strings.Split(c.allow, ","), map[string]string{c.name: "x"})
+		if (err == nil) != c.want {
+			t.Errorf("%q allows %q: %v", c.allow, c.name, err)
+		}
+		if err != nil && (!fault.Is(err, fault.ReasonNotAllowed) || !strings.Contains(err.Error(), c.name)) {
+			t.Errorf("%q: %v", c.name, err)
+		}
+	}
+}
+
+// A variable that is not allowed has the worker refused before anything of it is made.
+func TestAVariableThatIsNotAllowedIsRefused(t *testing.T) {
+	dir := agentDir(t)
+	a, _, _ := processAgent(t, dir)
+	order := submit(0, 1, "true")
+	order.Task.Env = map[string]string{"LD_PRELOAD": "./payload"}
+	if _, err := trySubmit(t.Context(), a, order); !fault.Is(err, fault.ReasonNotAllowed) || !strings.Contains(err.Error(), `"LD_PRELOAD"`) {
+		t.Errorf("%v", err)
+	}
+	if dirs, _ := filepath.Glob(filepath.Join(dir, "workers", "*", "*")); len(dirs) != 0 {
+		t.Errorf("%v", dirs)
+	}
+}
+
+// A command that the allow-list does not name is refused as that, whether or not it is
+// there.
+func TestACommandThatIsNotNamedIsNotAllowed(t *testing.T) {
+	a, _, _ := processAgent(t, agentDir(t), "true")
+	for _, command := range []string{"false", "no-such-program", "/no/such/program", "./payload", "/"} {
+		if _, err := trySubmit(t.Context(), a, submit(0, 1, command)); !fault.Is(err, fault.ReasonNotAllowed) {
+			t.Errorf("%s: %v", command, err)
+		}
+	}
+	if err := NewFunctions(nil).Check(Spec{Command: "f"}); !fault.Is(err, fault.ReasonNotAllowed) {
+		t.Errorf("a function: %v", err)
+	}
+}
+
+// What is secret of a task is readable by the worker's user alone while it runs, and
+// removed from the host when it ends.
+func TestSecretsOfAWorkerGoWithIt(t *testing.T) {
+	dir := agentDir(t)
+	a, c, _ := processAgent(t, dir)
+	f := newFIFO(t)
+	order := submit(0, 1, "sh", "-c", `ls -l "$BERTH_PAYLOAD_FILE"; cat "$BERTH_PAYLOAD_FILE"; read line <`+f.path+`; exit 3`, "argument-secret")
+	order.Task.Env = map[string]string{"TOKEN": "env-secret"}
+	order.Task.Payload = []byte("payload-secret\n")
+	mustSubmit(t, a, order)
+	worker := filepath.Join(dir, "workers", "job", "stage.0.1.100")
+	payloads, _ := filepath.Glob(filepath.Join(worker, "payload*"))
+	if len(payloads) != 1 || len(filepath.Base(payloads[0])) < len("payload-")+20 {
+		t.Fatalf("the payload is %v", payloads)
+	}
+	for _, path := range []string{payloads[0], filepath.Join(worker, fileWorker)} {
+		info, err := os.Stat(path)
+		if err != nil || info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s: %v, %v", path, info.Mode(), err)
+		}
+	}
+	if info, err := os.Stat(payloads[0]); err != nil || info.Mode().Perm() != 0o400 {
+		t.Errorf("the payload's mode is %v, %v", info.Mode(), err)
+	}
+	f.write(t, "go\n")
+	c.awaitState(t, key(0), "FAILED")
+	entries, err := os.ReadDir(worker)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if !e.Type().IsRegular() || e.Name() == fileStdout {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(worker, e.Name()))
+		if err != nil || strings.Contains(string(text), "secret") || strings.HasPrefix(e.Name(), filePayload) {
+			t.Errorf("%s is left: %s, %v", e.Name(), text, err)
+		}
+	}
+	if out, err := os.ReadFile(filepath.Join(worker, fileStdout)); err != nil || !strings.HasSuffix(string(out), "\npayload-secret\n") {
+		t.Errorf("it read %q, %v", out, err)
+	}
+}
+
+// A plan is scrubbed where there is no room for another file, and stays one.
+func TestAPlanIsScrubbedInPlace(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, fileWorker)
+	p := plan{Spec: Spec{UID: "1-1", Args: []string{"argument-secret"}, Env: map[string]string{"A": "env-secret"}}, Env: []string{"A=env-secret"}}
+	if err := writeJSON(path, p); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(path+".new", 0o700); err != nil { // in the way of another file
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(path+".new", "x"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := scrub(dir); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	var left plan
+	if err != nil || strings.Contains(string(text), "secret") || readJSON(path, &left) != nil || left.Spec.UID != "1-1" {
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
+// A process that a signal ended is told from one that exits with a number like that.
+func TestASignalIsReportedAsOne(t *testing.T) {
+	a, c, _ := processAgent(t, agentDir(t))
+	mustSubmit(t, a, submit(0, 1, "sh", "-c", "kill -9 $$"))
+	mustSubmit(t, a, submit(1, 1, "sh", "-c", "exit 137"))
+	killed, exited := c.awaitState(t, key(0), "FAILED"), c.awaitState(t, key(1), "FAILED")
+	if killed.GetSignal() != 9 || killed.GetExitCode() != 137 || killed.GetError() != "killed by signal 9 (SIGKILL)" {
+		t.Errorf("killed: %v", killed)
+	}
+	if exited.GetSignal() != 0 || exited.GetExitCode() != 137 || exited.GetError() != "exited with 137" {
+		t.Errorf("exited: %v", exited)
+	}
+}
+
+// Whatever stands in the journal, what is read of it is tombstones, and another can be
+// added.
+func FuzzJournal(f *testing.F) {
+	f.Add([]byte(`{"job":"j","stage":"s","index":1,"number":2,"epoch":3,"at":"2026-01-01T00:00:00Z"}` + "\n"))
+	f.Add([]byte(`{"job":"j","stage":"s","index":1,"number":2,"epoch":3,"at":"2026-01-01T00:00:00Z"}` + "\n" + `{"job":`))
+	f.Add([]byte("\x00\x00\x00\n{}\n"))
+	f.Add([]byte(`{"epoch":-1,"index":99999999999}` + "\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "tombstones"), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		j, kept, err := openJournal(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := newLedger("host", defaultTombstoneAge)
+		for _, one := range kept {
+			l.bury(one)
+		}
+		added := tombstone{identity: identity{Epoch: 7}}
+		added.Job, added.Stage = "job", "stage"
+		if err := j.append(added, kept); err != nil {
+			t.Fatal(err)
+		}
+		if err := j.close(); err != nil {
+			t.Fatal(err)
+		}
+		again, read, err := openJournal(dir)
+		if err != nil || len(read) != len(kept)+1 || read[len(kept)].identity != added.identity {
+			t.Fatalf("%d are read, and were %d: %v", len(read), len(kept), err)
+		}
+		if err := again.close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// Whatever stands in worker.json, the worker is adopted or passed over, and its secrets
+// can be removed.
+func FuzzWorkerJSON(f *testing.F) {
+	f.Add([]byte(`{"Spec":{"Executor":"host","Worker":{"Job":"j","Stage":"s","Seat":{"Index":1,"Number":1}},"Epoch":3,"UID":"1-1","Env":{"A":"b"},"Args":["x"]},"Path":"/bin/sh","Env":["A=b"],"Dir":"/","Payload":"payload-X"}`))
+	f.Add([]byte(`{"Spec":null,"Payload":"../../etc/passwd"}`))
+	f.Add([]byte(`[]`))
+	f.Add([]byte(``))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		root := t.TempDir()
+		dir := filepath.Join(root, "workers", "j", "s.1.1.3")
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		outside := filepath.Join(root, "payload-outside")
+		for path, content := range map[string][]byte{filepath.Join(dir, fileWorker): text, outside: nil} {
+			if err := os.WriteFile(path, content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := unix.Mkfifo(filepath.Join(dir, pipeEvents), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if scrub(dir) == nil {
+			var p plan
+			if err := readJSON(filepath.Join(dir, fileWorker), &p); err != nil || p.Env != nil || p.Spec.Env != nil || p.Spec.Args != nil || p.Spec.Payload != nil {
+				t.Errorf("left: %+v, %v", p, err)
+			}
+		}
+		if _, err := os.Stat(outside); err != nil {
+			t.Error(err)
+		}
+		driver, err := NewProcess(ProcessConfig{Dir: root, Log: quiet()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		adopted, err := driver.Adopt(func(Spec, Exit) {})
+		if err != nil || len(adopted) != 0 { // it has no claim of a keeper
+			t.Errorf("%v, %v", adopted, err)
+		}
+		if err := driver.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
