@@ -111,3 +111,31 @@ func TestValidateNamesTheField(t *testing.T) {
 		}
 	}
 }
+
+func TestCancelWorkersNeedsANumber(t *testing.T) {
+	w := newWorld(Config{})
+	w.successor(10)
+	request := CancelWorkers{Job: "j", Stage: "s", Workers: []model.Seat{{Index: 3}}}
+	f := fault.Of(w.input(request)[0].(model.Reply).Err)
+	if f == nil || f.Kind != fault.Invalid || f.Reason != fault.ReasonRequired || len(f.Fields) != 1 || f.Fields[0].Name != "workers[0].number" {
+		t.Errorf("got %v", f)
+	}
+}
+
+// The ID of a cancel is stored, so it is bounded like that of an upsert.
+func TestCancelsNeedAGoodRequestID(t *testing.T) {
+	w := newWorld(Config{})
+	w.successor(10)
+	long := strings.Repeat("x", 129)
+	for _, request := range []any{
+		Cancel{Key: model.Key{Job: "j", Stage: "s", Name: "main"}, RequestID: long},
+		CancelJob{Job: "j", RequestID: long},
+		CancelWorkers{Job: "j", Stage: "s", Workers: []model.Seat{{Index: 3, Number: 1}}, RequestID: long},
+		Flush{Job: "j", RequestID: long},
+	} {
+		f := fault.Of(w.input(request)[0].(model.Reply).Err)
+		if f == nil || f.Reason != fault.ReasonBadName || len(f.Fields) != 1 || f.Fields[0].Name != "requestId" {
+			t.Errorf("%T: got %v", request, f)
+		}
+	}
+}
