@@ -2,8 +2,10 @@ package gateway
 
 import (
 	"log/slog"
+	"math"
 	"time"
 
+	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/rpc"
@@ -21,7 +23,15 @@ type Config struct {
 	MaxBody        int           `mapstructure:"max-body" usage:"largest body of a REST call, bytes; at most 1048576"`
 	// MaxEventStreams bounds what each gateway holds open at etcd, too.
 	MaxEventStreams int `mapstructure:"max-event-streams" usage:"how many streams of job events are open at a time at most"`
+
+	MaxConnections      int `mapstructure:"max-connections" usage:"maximum open connections of callers; more are answered 503, or closed"`
+	MaxAgentConnections int `mapstructure:"max-agent-connections" usage:"maximum open connections of agents; an agent has one to each gateway"`
+	MaxStreams          int `mapstructure:"max-streams" usage:"maximum HTTP/2 streams that are open at a time on one connection"`
+	MaxRequestMemory    int `mapstructure:"max-request-memory" usage:"maximum memory of requests in flight on each listener, bytes; at least 16777216"`
 }
+
+// leastRequestMemory has room for the largest request.
+const leastRequestMemory = 16 << 20
 
 // maxBody is the largest body that a REST call may have.
 const maxBody = 1 << 20
@@ -40,6 +50,12 @@ func DefaultConfig() Config {
 		MaxBody:        maxBody,
 
 		MaxEventStreams: 10_000,
+
+		MaxConnections: 20_000,
+		// A fleet of 100,000, and a fifth more for agents that connect again.
+		MaxAgentConnections: 120_000,
+		MaxStreams:          1000,
+		MaxRequestMemory:    64 << 20,
 	}
 }
 
@@ -52,12 +68,28 @@ func (c Config) replicas() map[string][]string {
 	}
 }
 
-// bodyLimit is the configured limit, which can only be lower than the largest.
-func (c Config) bodyLimit() int64 {
-	if c.MaxBody <= 0 || c.MaxBody > maxBody {
-		return maxBody
+// validate refuses limits that would not be limits.
+func (c Config) validate() error {
+	for _, limit := range []struct {
+		option      string
+		value       int
+		least, most int
+	}{
+		{"--max-body", c.MaxBody, 1, maxBody},
+		{"--max-event-streams", c.MaxEventStreams, 1, math.MaxInt32},
+		{"--max-connections", c.MaxConnections, 1, math.MaxInt32},
+		{"--max-agent-connections", c.MaxAgentConnections, 1, math.MaxInt32},
+		{"--max-streams", c.MaxStreams, 1, math.MaxInt32},
+		{"--max-request-memory", c.MaxRequestMemory, leastRequestMemory, math.MaxInt64},
+	} {
+		switch {
+		case limit.value < limit.least:
+			return fault.BadField(fault.ReasonInvalid, limit.option, "must be at least %d, got %d", limit.least, limit.value)
+		case limit.value > limit.most:
+			return fault.BadField(fault.ReasonInvalid, limit.option, "must be at most %d, got %d", limit.most, limit.value)
+		}
 	}
-	return int64(c.MaxBody)
+	return nil
 }
 
 // open opens the gateway's ports.

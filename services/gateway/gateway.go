@@ -29,6 +29,7 @@ import (
 	"berth.dev/pkg/rpc"
 	"berth.dev/pkg/store"
 	"berth.dev/services/gateway/internal/compose"
+	"berth.dev/services/gateway/internal/guard"
 	"berth.dev/services/gateway/internal/leaders"
 	"berth.dev/services/gateway/internal/relay"
 	"berth.dev/services/gateway/internal/rest"
@@ -41,6 +42,9 @@ import (
 // nil, with the addresses it listens on, and returns when ctx has ended or it
 // cannot go on.
 func Run(ctx context.Context, config Config, bound func(process.Addresses)) error {
+	if err := config.validate(); err != nil {
+		return err
+	}
 	// Telemetry.
 	log, err := process.NewLogger(os.Stderr, config.LogFormat, config.LogLevel)
 	if err != nil {
@@ -97,10 +101,10 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	metrics.Collect(events.Figures)
 
 	// Serve.
-	newServer := func(at surface.Listener, security *tls.Config) *rpc.Server {
+	newServer := func(at surface.Listener, maxMessage int, connections []grpc.ServerOption, security *tls.Config) *rpc.Server {
 		server := rpc.NewServer(rpc.ServerOptions{
-			Log: log, Deadline: config.CallDeadline, TLS: security, Meters: metrics.Provider, Traces: traces.Provider(),
-			More: slices.Concat(connectionOptions(), at.ServerOptions(), []grpc.ServerOption{
+			Log: log, Deadline: config.CallDeadline, MaxMessage: maxMessage, TLS: security, Meters: metrics.Provider, Traces: traces.Provider(),
+			More: slices.Concat(connections, at.ServerOptions(), []grpc.ServerOption{
 				grpc.ForceServerCodecV2(rpc.FrameCodec()), grpc.UnknownServiceHandler(calls.Forward),
 			}),
 		})
@@ -110,18 +114,31 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	ops := process.Profiled(config.Pprof, process.OpsHandler(nil, process.Running(g.Context()), nil, metrics))
 	web, err := rest.New(rest.Options{
 		Calls: calls, Leaders: leading, Explanations: composed, Findings: composed,
-		Events: events.Handler(rest.Errors{}), Ops: ops, MaxBody: config.bodyLimit(), Traces: traces.Tracer(),
+		Events: events.Handler(rest.Errors{}), Ops: ops, MaxBody: int64(config.MaxBody), Traces: traces.Tracer(),
 	})
 	if err != nil {
 		return err
 	}
-	public := &face{surface: surface.Public, server: newServer(surface.Public, nil), web: process.HTTPServer(web), security: serverTLS}
+	callers := guard.New(guard.Limits{
+		Connections: config.MaxConnections, Streams: config.MaxStreams, Memory: int64(config.MaxRequestMemory), OneMessage: true,
+	})
+	public := &face{
+		surface: surface.Public, guard: callers, security: serverTLS,
+		server: newServer(surface.Public, rpc.PublicMessageLimit, callers.ServerOptions(nil), nil),
+		web:    callers.HTTPServer(web, int64(config.MaxBody), rest.Refuse),
+	}
 	berthv1.RegisterLeadersServer(public.server, leading)
 	berthv1.RegisterEventsServer(public.server, events)
 	serve(public.server, composed)
-	agents := &face{surface: surface.Agents, server: newServer(surface.Agents, serverTLS)}
+	hosts := guard.New(guard.Limits{
+		Connections: config.MaxAgentConnections, Streams: config.MaxStreams, Memory: int64(config.MaxRequestMemory),
+	})
+	agents := &face{
+		surface: surface.Agents, guard: hosts,
+		server: newServer(surface.Agents, agentMessageLimit, hosts.ServerOptions(serverTLS), nil),
+	}
 	relays.Register(agents.server)
-	internal := &face{surface: surface.Internal, server: newServer(surface.Internal, serverTLS)}
+	internal := &face{surface: surface.Internal, server: newServer(surface.Internal, rpc.PeerMessageLimit, connectionOptions(), serverTLS)}
 	faces := []*face{public, agents, internal}
 	operations := process.HTTPServer(ops)
 	public.web.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelWarn)

@@ -14,16 +14,20 @@ import (
 
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/rpc"
+	"berth.dev/services/gateway/internal/guard"
 	"berth.dev/services/gateway/internal/surface"
 )
 
 // sniff is how long a connection has to say what it speaks. One that has said
 // nothing by then is taken for HTTP/1, whose own time-outs hold from there.
-const sniff = time.Second
+const sniff = 5 * time.Second
 
-// connectionOptions are for a server that thousands of agents hold a connection
-// to, and send little over. Each connection keeps a buffer to read with, so that is
-// small. A fixed window spares the pings that an estimate takes, one for each message.
+// agentMessageLimit bounds what an agent sends at a time, bytes: a report of all
+// its workers.
+const agentMessageLimit = 4 << 20
+
+// connectionOptions are for connections between Berth's own processes. A fixed
+// window spares the pings that an estimate takes, one for each message.
 func connectionOptions() []grpc.ServerOption {
 	const buffer, window = 4 << 10, 1 << 20
 	return []grpc.ServerOption{
@@ -36,6 +40,7 @@ func connectionOptions() []grpc.ServerOption {
 type face struct {
 	surface  surface.Listener
 	listener net.Listener
+	guard    *guard.Guard // nil where only Berth's own services call
 	server   *rpc.Server
 	web      *http.Server // nil where only gRPC is served
 	// security is for a face with REST, whose connections say only under TLS what
@@ -49,6 +54,9 @@ type face struct {
 // are offered HTTP/1 first, and gRPC speaks nothing but HTTP/2.
 func (f *face) serve(g *process.Group) {
 	name := " on " + f.surface.String()
+	if f.guard != nil {
+		f.listener = f.guard.Listener(f.listener)
+	}
 	if f.web == nil {
 		g.Go("gRPC"+name, func(context.Context) error { return f.server.Serve(f.listener) })
 		return
@@ -63,7 +71,7 @@ func (f *face) serve(g *process.Group) {
 	mux.SetReadTimeout(sniff)
 	var (
 		calling net.Listener = mux.Match(cmux.HTTP2())
-		web     net.Listener = mux.Match(cmux.Any())
+		web     net.Listener = f.guard.HTTP1(mux.Match(cmux.Any()))
 	)
 	g.Go("gRPC"+name, func(context.Context) error { return f.server.Serve(calling) })
 	g.Go("HTTP"+name, process.ServeHTTP(f.web, web))

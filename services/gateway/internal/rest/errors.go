@@ -31,6 +31,9 @@ func (Errors) WriteError(w http.ResponseWriter, err error) { WriteError(w, err) 
 // ErrorJSON renders an error as one line of JSON.
 func (Errors) ErrorJSON(err error) []byte { return statusJSON(explain(err)) }
 
+// Refuse renders an error as a whole answer with an HTTP status of its own.
+func Refuse(w http.ResponseWriter, code int, f *fault.Error) { writeStatus(w, code, f) }
+
 func writeStatus(w http.ResponseWriter, code int, f *fault.Error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)

@@ -1,0 +1,151 @@
+package guard
+
+import (
+	"container/list"
+	"sync"
+	"time"
+)
+
+// Budget is the memory that requests in flight may take together. If it is used
+// up, the oldest request that has not arrived whole is aborted: one that makes
+// progress is whole within milliseconds, so it outlives those that never end.
+type Budget struct {
+	limit int64
+
+	mu   sync.Mutex
+	used int64
+	// unfinished holds every Hold that is not whole, filling those of them that
+	// take memory; each oldest first.
+	unfinished, filling list.List
+	sweeping            bool
+}
+
+// NewBudget makes a budget of so many bytes.
+func NewBudget(limit int64) *Budget { return &Budget{limit: limit} }
+
+// Used returns the bytes in use.
+func (b *Budget) Used() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.used
+}
+
+// Hold is the share of one request.
+type Hold struct {
+	budget              *Budget
+	bytes               int64
+	since               time.Time
+	abort               func()
+	unfinished, filling *list.Element
+}
+
+// Begin starts a request that has not arrived whole. Abort is called, without
+// waiting for anything, when the request has to go: it takes too long, or its
+// memory is needed.
+func (b *Budget) Begin(abort func()) *Hold {
+	h := &Hold{budget: b, since: time.Now(), abort: abort}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	h.unfinished = b.unfinished.PushBack(h)
+	if !b.sweeping {
+		b.sweeping = true
+		time.AfterFunc(time.Second, b.sweep)
+	}
+	return h
+}
+
+// Take holds the memory of a request that has arrived whole. It returns nil if
+// there is no room.
+func (b *Budget) Take(n int64) *Hold {
+	h := &Hold{budget: b, abort: func() {}}
+	if !h.Grow(n) {
+		return nil
+	}
+	return h
+}
+
+// Grow takes n more bytes. It returns false, and takes none, if there is no room
+// or the request was aborted.
+func (h *Hold) Grow(n int64) bool {
+	b := h.budget
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if h.abort == nil {
+		return false
+	}
+	for b.used+n > b.limit {
+		oldest := b.filling.Front()
+		if oldest == nil || oldest.Value.(*Hold) == h {
+			return false
+		}
+		oldest.Value.(*Hold).drop()
+	}
+	b.used += n
+	h.bytes += n
+	if h.filling == nil && h.unfinished != nil {
+		h.filling = b.filling.PushBack(h)
+	}
+	return true
+}
+
+// Whole says that the request has arrived: it is not aborted any more. It returns
+// false if it was aborted before.
+func (h *Hold) Whole() bool {
+	h.budget.mu.Lock()
+	defer h.budget.mu.Unlock()
+	h.unlist()
+	return h.abort != nil
+}
+
+// End gives the memory back. Ending twice does no harm.
+func (h *Hold) End() {
+	h.budget.mu.Lock()
+	defer h.budget.mu.Unlock()
+	h.release()
+}
+
+// drop aborts the request. The caller holds the lock.
+func (h *Hold) drop() {
+	abort := h.abort
+	h.release()
+	abort()
+}
+
+func (h *Hold) release() {
+	h.unlist()
+	h.budget.used -= h.bytes
+	h.bytes, h.abort = 0, nil
+}
+
+func (h *Hold) unlist() {
+	if h.unfinished != nil {
+		h.budget.unfinished.Remove(h.unfinished)
+	}
+	if h.filling != nil {
+		h.budget.filling.Remove(h.filling)
+	}
+	h.unfinished, h.filling = nil, nil
+}
+
+// sweep aborts what takes too long. It runs every second while there is anything
+// unfinished.
+func (b *Budget) sweep() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	for e := b.unfinished.Front(); e != nil; {
+		h := e.Value.(*Hold)
+		e = e.Next()
+		age := now.Sub(h.since)
+		if age < grace {
+			break // the others are younger
+		}
+		if age > allowed(h.bytes) {
+			h.drop()
+		}
+	}
+	b.sweeping = b.unfinished.Len() > 0
+	if b.sweeping {
+		time.AfterFunc(time.Second, b.sweep)
+	}
+}

@@ -1,0 +1,193 @@
+package guard
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"berth.dev/pkg/fault"
+)
+
+// HTTP1 bounds the memory of heads that have not arrived whole, on connections
+// that HTTPServer serves.
+func (g *Guard) HTTP1(l net.Listener) net.Listener { return &http1Listener{l, g} }
+
+type http1Listener struct {
+	net.Listener
+	guard *Guard
+}
+
+func (l *http1Listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &http1{Conn: c, budget: l.guard.budget}, nil
+}
+
+// http1 is a connection of HTTP/1, which holds a head until its handler begins.
+type http1 struct {
+	net.Conn
+	budget *Budget
+
+	mu       sync.Mutex
+	handling bool
+	head     *Hold
+}
+
+// Read implements net.Conn.
+func (c *http1) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.handling || n == 0 {
+		return n, err
+	}
+	if c.head == nil {
+		c.head = c.budget.Begin(func() { go c.Conn.Close() })
+	}
+	if !c.head.Grow(int64(n)) {
+		return 0, net.ErrClosed
+	}
+	return n, err
+}
+
+// Close implements net.Conn.
+func (c *http1) Close() error {
+	c.handle(false)
+	return c.Conn.Close()
+}
+
+// handle says whether a handler has the connection: what arrives is not a head.
+func (c *http1) handle(on bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.handling = on
+	if c.head != nil {
+		c.head.End()
+		c.head = nil
+	}
+}
+
+type connKey struct{}
+
+// HTTPServer makes the server of HTTP/1. It reads the body of each request, up to
+// maxBody bytes, before the handler sees it. Refuse writes the answer to a request
+// that the guard refuses.
+func (g *Guard) HTTPServer(handler http.Handler, maxBody int64, refuse func(http.ResponseWriter, int, *fault.Error)) *http.Server {
+	return &http.Server{
+		ReadHeaderTimeout: headerTime, IdleTimeout: idle, MaxHeaderBytes: HeaderLimit,
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, connKey{}, c)
+		},
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if c, ok := r.Context().Value(connKey{}).(*http1); ok {
+				c.handle(true)
+				defer c.handle(false)
+			}
+			if r.ContentLength == 0 {
+				handler.ServeHTTP(w, r)
+				return
+			}
+			control := http.NewResponseController(w)
+			var mu sync.Mutex
+			reading := true
+			hold := g.budget.Begin(func() {
+				mu.Lock()
+				defer mu.Unlock()
+				if reading {
+					control.SetReadDeadline(time.Now()) //nolint:errcheck // it has gone
+				}
+			})
+			defer hold.End()
+			body, err := read(r, maxBody, hold)
+			mu.Lock()
+			reading = false
+			mu.Unlock()
+			if !hold.Whole() && err == nil {
+				err = errNoRoom
+			}
+			var timeout net.Error
+			switch {
+			case err == nil && !hold.Grow(decoded(body)):
+				err = errNoRoom
+			case errors.As(err, &timeout) && timeout.Timeout() && time.Since(hold.since) < grace:
+				err = errNoRoom
+			}
+			if err == nil {
+				control.SetReadDeadline(time.Time{}) //nolint:errcheck // it has gone
+				r.Body = io.NopCloser(bytes.NewReader(body))
+				handler.ServeHTTP(w, r)
+				return
+			}
+			w.Header().Set("Connection", "close")
+			switch {
+			case errors.Is(err, errNoRoom):
+				w.Header().Set("Retry-After", "1")
+				refuse(w, http.StatusServiceUnavailable, Overloaded("too many requests are in flight"))
+			case errors.Is(err, errTooLarge):
+				refuse(w, http.StatusRequestEntityTooLarge, fault.New(fault.Invalid, fault.ReasonTooLarge, "the body is larger than %d bytes", maxBody))
+			case errors.As(err, &timeout) && timeout.Timeout():
+				refuse(w, http.StatusRequestTimeout, fault.New(fault.Invalid, fault.ReasonInvalid,
+					"the body did not arrive in time: it has %s and a second more for every %d bytes", grace, pace))
+			default:
+				refuse(w, http.StatusBadRequest, fault.New(fault.Invalid, fault.ReasonInvalid, "the body ended too early").Because(err))
+			}
+		}),
+	}
+}
+
+// Overloaded is the answer to a caller beyond a limit.
+func Overloaded(format string, args ...any) *fault.Error {
+	return fault.New(fault.Unavailable, fault.ReasonOverloaded, format+"; try again later", args...)
+}
+
+var (
+	errNoRoom   = errors.New("no room for the body")
+	errTooLarge = errors.New("the body is too large")
+)
+
+// read reads a body whole. What its sender has not sent yet takes no memory,
+// whatever length the head has declared.
+func read(r *http.Request, limit int64, hold *Hold) ([]byte, error) {
+	if r.ContentLength > limit {
+		return nil, errTooLarge
+	}
+	const first = 4 << 10
+	var body []byte
+	for {
+		if len(body) == cap(body) {
+			size := max(first, 2*int64(cap(body)))
+			if r.ContentLength > 0 {
+				// One more byte, to see the end.
+				size = min(size, r.ContentLength+1)
+			}
+			if !hold.Grow(size - int64(cap(body))) {
+				return nil, errNoRoom
+			}
+			body = append(make([]byte, 0, size), body...)
+		}
+		n, err := r.Body.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+		switch {
+		case int64(len(body)) > limit:
+			return nil, errTooLarge
+		case errors.Is(err, io.EOF):
+			return body, nil
+		case err != nil:
+			return nil, err
+		}
+	}
+}
+
+// decoded estimates what a JSON body takes once it is decoded: each object is a
+// message of its own, however short its text is.
+func decoded(body []byte) int64 {
+	const message = 200
+	return 4*int64(len(body)) + message*int64(bytes.Count(body, []byte("{")))
+}

@@ -1,0 +1,387 @@
+package guard
+
+import (
+	"encoding/binary"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/credentials"
+)
+
+// watched credentials watch the frames of the connections of a gRPC server, below TLS if
+// there is any: the server does not say which requests have not arrived whole. A
+// connection is closed if a request on it makes too little progress or has to give
+// its memory back, or if the caller resets streams without end.
+type watched struct {
+	credentials.TransportCredentials
+	guard *Guard
+}
+
+// ServerHandshake implements credentials.TransportCredentials.
+func (w *watched) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	c, info, err := w.TransportCredentials.ServerHandshake(raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	return w.guard.watch(c), info, nil
+}
+
+// Clone implements credentials.TransportCredentials.
+func (w *watched) Clone() credentials.TransportCredentials {
+	return &watched{w.TransportCredentials.Clone(), w.guard}
+}
+
+func (g *Guard) watch(c net.Conn) *http2 {
+	h := &http2{Conn: c, guard: g, streams: map[uint32]*request{}, resets: resetBurst, counted: time.Now()}
+	h.in.preface = prefaceLength
+	return h
+}
+
+// Numbers of RFC 9113.
+const (
+	prefaceLength = 24
+	frameHeader   = 9
+
+	frameData         = 0
+	frameHeaders      = 1
+	frameResetStream  = 3
+	frameContinuation = 9
+
+	flagEndStream  = 1
+	flagEndHeaders = 4
+	flagPadded     = 8
+)
+
+const (
+	// messagePrefix is what gRPC puts before each message: compressed or not, and
+	// its length.
+	messagePrefix = 5
+	// resetBurst is how many streams a caller may reset at once, and resetRate how
+	// many a second after that. A caller whose calls run into their deadline resets
+	// them; to begin and reset streams is all that a rapid reset does.
+	resetBurst = 2000
+	resetRate  = 200
+)
+
+var (
+	errSlow       = errors.New("a request did not arrive in time, or its memory was needed")
+	errResets     = errors.New("too many streams were reset")
+	errSecondData = errors.New("a call has more than one request message")
+)
+
+// http2 is a connection of HTTP/2.
+type http2 struct {
+	net.Conn
+	guard *Guard
+	// in and out are frames in each direction, of the reader and of the writer.
+	in, out frames
+
+	mu      sync.Mutex
+	streams map[uint32]*request
+	newest  uint32
+	touched []*request // since Read began
+	// head holds what has arrived of a frame, or of a block of headers.
+	head    *Hold
+	block   bool
+	resets  float64
+	counted time.Time
+	failed  error
+	closed  bool
+}
+
+// request is what a caller has sent on one stream.
+type request struct {
+	prefix  [messagePrefix]byte
+	have    int   // of the prefix
+	left    int64 // of the message
+	begun   bool  // the message, its prefix included
+	whole   bool  // at least one message has arrived
+	ended   bool
+	touched bool
+	bytes   int64 // of the message that has not arrived whole
+	held    int64 // of them, what hold has
+	hold    *Hold
+}
+
+// Read implements net.Conn.
+func (c *http2) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.in.feed(b[:n], c.received, c.data)
+	c.settle()
+	if c.failed != nil {
+		go c.Close()
+		return 0, c.failed
+	}
+	return n, err
+}
+
+// Write implements net.Conn.
+func (c *http2) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	c.out.feed(b, func(f frame) {
+		if f.kind == frameResetStream || f.kind == frameHeaders && f.flags&flagEndStream != 0 {
+			c.end(f.stream)
+		}
+	}, func(frame, []byte) {})
+	c.mu.Unlock()
+	return c.Conn.Write(b)
+}
+
+// Close implements net.Conn.
+func (c *http2) Close() error {
+	c.mu.Lock()
+	c.closed = true
+	for id := range c.streams {
+		c.end(id)
+	}
+	if c.head != nil {
+		c.head.End()
+		c.head = nil
+	}
+	c.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// received takes the header of a frame that the caller has sent.
+func (c *http2) received(f frame) {
+	switch f.kind {
+	case frameHeaders:
+		c.block = f.flags&flagEndHeaders == 0
+		// A stream whose request is without a message has sent all.
+		if f.stream > c.newest && f.flags&flagEndStream == 0 {
+			c.newest = f.stream
+			r := &request{}
+			c.streams[f.stream] = r
+			if c.guard.limits.OneMessage {
+				c.touch(r)
+			}
+		} else if f.flags&flagEndStream != 0 {
+			c.newest = max(c.newest, f.stream)
+			c.end(f.stream)
+		}
+	case frameContinuation:
+		c.block = f.flags&flagEndHeaders == 0
+	case frameResetStream:
+		c.end(f.stream)
+		c.reset()
+	case frameData:
+		if f.flags&flagEndStream != 0 && f.length == 0 {
+			c.end(f.stream)
+		}
+	}
+}
+
+// reset counts a stream that the caller has reset.
+func (c *http2) reset() {
+	now := time.Now()
+	c.resets = min(resetBurst, c.resets+resetRate*now.Sub(c.counted).Seconds())
+	c.counted = now
+	if c.resets--; c.resets < 0 {
+		c.failed = errResets
+	}
+}
+
+// data takes a piece of a DATA frame, without padding.
+func (c *http2) data(f frame, piece []byte) {
+	r := c.streams[f.stream]
+	if r == nil {
+		return // ended by the server, and not known to the caller yet
+	}
+	for len(piece) > 0 {
+		if c.guard.limits.OneMessage && r.whole {
+			c.failed = errSecondData
+			return
+		}
+		if !r.begun {
+			n := copy(r.prefix[r.have:], piece)
+			r.have += n
+			r.bytes += int64(n)
+			piece = piece[n:]
+			if r.have < messagePrefix {
+				break
+			}
+			r.begun, r.left = true, int64(binary.BigEndian.Uint32(r.prefix[1:]))
+		}
+		n := min(r.left, int64(len(piece)))
+		r.left -= n
+		r.bytes += n
+		piece = piece[n:]
+		if r.left == 0 {
+			r.whole, r.begun, r.have, r.bytes = true, false, 0, 0
+		}
+	}
+	c.touch(r)
+	if f.last && f.flags&flagEndStream != 0 {
+		c.end(f.stream)
+	}
+}
+
+func (c *http2) touch(r *request) {
+	if !r.touched {
+		r.touched = true
+		c.touched = append(c.touched, r)
+	}
+}
+
+// settle holds the memory of what has not arrived whole. Most requests arrive in
+// one piece and never get here with anything to hold.
+func (c *http2) settle() {
+	if c.closed {
+		return
+	}
+	for i, r := range c.touched {
+		c.touched[i] = nil
+		r.touched = false
+		if r.ended {
+			continue
+		}
+		owed := r.bytes > 0 || c.guard.limits.OneMessage && !r.whole
+		switch {
+		case !owed || r.bytes < r.held: // whole, and perhaps the next has begun
+			r.release()
+			if owed {
+				c.hold(r)
+			}
+		default:
+			c.hold(r)
+		}
+	}
+	c.touched = c.touched[:0]
+
+	unfinished := int64(c.in.unfinished())
+	if c.block || unfinished > 0 {
+		if c.head == nil {
+			c.head = c.guard.budget.Begin(c.abort)
+		}
+		if !c.head.Grow(c.in.arrived) {
+			c.fail(errSlow)
+		}
+	} else if c.head != nil {
+		c.head.End()
+		c.head = nil
+	}
+	c.in.arrived = 0
+}
+
+func (c *http2) hold(r *request) {
+	if r.hold == nil {
+		r.hold, r.held = c.guard.budget.Begin(c.abort), 0
+	}
+	if grown := r.bytes - r.held; grown > 0 {
+		if !r.hold.Grow(grown) {
+			c.fail(errSlow)
+			return
+		}
+		r.held = r.bytes
+	}
+}
+
+func (c *http2) fail(err error) {
+	if c.failed == nil {
+		c.failed = err
+	}
+}
+
+// abort closes the connection: nothing else takes back what the gRPC server holds
+// of a request. The budget calls it and waits for nothing.
+func (c *http2) abort() { go c.Close() }
+
+// end forgets a stream.
+func (c *http2) end(stream uint32) {
+	if r := c.streams[stream]; r != nil {
+		r.ended = true
+		r.release()
+		delete(c.streams, stream)
+	}
+}
+
+func (r *request) release() {
+	if r.hold != nil {
+		r.hold.End()
+		r.hold, r.held = nil, 0
+	}
+}
+
+// frame is the header of a frame.
+type frame struct {
+	kind, flags byte
+	stream      uint32
+	length      int
+	last        bool // of data: this piece is the last one
+}
+
+// frames finds the frames in what is read or written, piece by piece.
+type frames struct {
+	preface int // bytes to come
+	header  [frameHeader]byte
+	have    int // of the header
+	current frame
+	left    int // of the payload
+	padding int // at its end
+	padded  bool
+	// arrived is how many bytes of frames other than DATA have been fed.
+	arrived int64
+}
+
+// unfinished returns how many bytes of a frame other than DATA have arrived
+// without its end.
+func (s *frames) unfinished() int {
+	switch {
+	case s.have < frameHeader:
+		return s.have
+	case s.left > 0 && s.current.kind != frameData:
+		return 1
+	}
+	return 0
+}
+
+// feed calls begin for each frame, and data for each piece of a DATA frame.
+func (s *frames) feed(b []byte, begin func(frame), data func(frame, []byte)) {
+	if s.preface > 0 {
+		n := min(s.preface, len(b))
+		s.preface -= n
+		b = b[n:]
+	}
+	for len(b) > 0 {
+		if s.have < frameHeader {
+			n := copy(s.header[s.have:], b)
+			s.have += n
+			s.arrived += int64(n)
+			b = b[n:]
+			if s.have < frameHeader {
+				return
+			}
+			h := s.header
+			s.left = int(h[0])<<16 | int(h[1])<<8 | int(h[2])
+			s.current = frame{kind: h[3], flags: h[4], stream: binary.BigEndian.Uint32(h[5:]) & (1<<31 - 1), length: s.left}
+			s.padding, s.padded = 0, s.current.kind == frameData && s.current.flags&flagPadded != 0
+			begin(s.current)
+		}
+		if s.left > 0 && len(b) > 0 {
+			if s.padded {
+				s.padded, s.padding = false, int(b[0])
+				s.left--
+				b = b[1:]
+			}
+			n := min(s.left, len(b))
+			if s.current.kind == frameData {
+				content := max(0, min(n, s.left-s.padding))
+				s.current.last = s.left-content <= s.padding
+				if content > 0 || s.current.last {
+					data(s.current, b[:content])
+				}
+			} else {
+				s.arrived += int64(n)
+			}
+			s.left -= n
+			b = b[n:]
+		}
+		if s.left == 0 {
+			s.have = 0
+		}
+	}
+}
