@@ -44,7 +44,7 @@ test: ## everything that a change must pass
 	@# One after the other: each of these wants the whole machine.
 	$(GO) test -p 1 -timeout 8m ./integration/docs ./integration/sim ./integration/play
 	@# These look at what they do not import, to which go test's cache is blind.
-	$(GO) test -p 1 -timeout 8m -count=1 ./integration/scenario ./integration/chaos ./integration/layout ./integration/mutants
+	$(GO) test -p 1 -timeout 8m -count=1 ./integration/scenario ./integration/chaos ./integration/layout ./integration/mutants ./integration/attack/...
 
 .PHONY: race
 race: ## the tests under the race detector
@@ -74,6 +74,18 @@ upgrade: ## the short chaos run from an older commit to this one and back (OLD=r
 .PHONY: troubles
 troubles: build ## etcd loses its quorum, is full, slow, compacted, defragmented and rebuilt
 	@BERTH_BINARY=$(BIN)/berth $(GO) test ./integration/scenario -run TestTrouble -count=1 -v -timeout 15m -args -troubles
+
+.PHONY: attack
+attack: build ## flood a gateway with connections, streams and bodies that never end; memory and latency of others
+	@BERTH_BINARY=$(BIN)/berth $(GO) test ./integration/attack/flood -run TestAttack -count=1 -v -timeout 15m -args -floods
+
+FUZZTIME ?= 30s
+
+.PHONY: fuzz
+fuzz: ## every fuzz target of every module, one at a time (FUZZTIME=30s)
+	@for m in $(MODULES); do (cd $$m && for p in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n1 dirname | sort -u); do \
+		for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz'); do echo "$$m/$$p $$f"; \
+		$(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$p || exit 1; done; done) || exit 1; done
 
 .PHONY: mutants
 mutants: ## break one rule at a time: the simulator, from a random start, or chaos must notice (ONLY=name FROM=n)

@@ -1,9 +1,12 @@
 package process
 
 import (
+	"context"
 	"os"
 	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
+	"time"
 )
 
 // heapFloor is how much garbage a process may gather at least before it looks
@@ -30,5 +33,43 @@ func FloorHeap() {
 	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
 		floor = make([]byte, heapFloor)
 		runtime.KeepAlive(floor)
+	}
+}
+
+const (
+	// heapBound is what a process of little state is expected to need at most,
+	// the floor of FloorHeap included.
+	heapBound = 448 << 20
+	// boundEvery is how often BoundHeap looks.
+	boundEvery = time.Second
+)
+
+// BoundHeap makes a process collect garbage before its memory has doubled, once it
+// takes some 400 MiB: a flood of connections must not take as much again for what
+// it leaves behind. The bound follows what is really in use, so that a large fleet
+// does not collect without end. It returns when ctx ends. If GOGC or GOMEMLIMIT is
+// set, it leaves that alone.
+func BoundHeap(ctx context.Context) error {
+	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
+		return nil
+	}
+	before := debug.SetMemoryLimit(-1)
+	defer debug.SetMemoryLimit(before)
+	used := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}}
+	tick := time.NewTicker(boundEvery)
+	defer tick.Stop()
+	for {
+		metrics.Read(used)
+		live := int64(used[0].Value.Uint64() + used[1].Value.Uint64())
+		limit := int64(heapBound)
+		if live > limit-limit/16 {
+			limit = live + live/2
+		}
+		debug.SetMemoryLimit(limit)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
 	}
 }

@@ -55,7 +55,7 @@ func DefaultConfig() Config {
 		// A fleet of 100,000, and a fifth more for agents that connect again.
 		MaxAgentConnections: 120_000,
 		MaxStreams:          1000,
-		MaxRequestMemory:    64 << 20,
+		MaxRequestMemory:    32 << 20,
 	}
 }
 

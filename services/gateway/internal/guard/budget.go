@@ -12,8 +12,10 @@ import (
 type Budget struct {
 	limit int64
 
-	mu   sync.Mutex
-	used int64
+	mu sync.Mutex
+	// used is held, dropping the part of it that was aborted and is given back soon.
+	used, dropping int64
+	freed          sync.Cond // of mu
 	// unfinished holds every Hold that is not whole, filling those of them that
 	// take memory; each oldest first.
 	unfinished, filling list.List
@@ -21,7 +23,11 @@ type Budget struct {
 }
 
 // NewBudget makes a budget of so many bytes.
-func NewBudget(limit int64) *Budget { return &Budget{limit: limit} }
+func NewBudget(limit int64) *Budget {
+	b := &Budget{limit: limit}
+	b.freed.L = &b.mu
+	return b
+}
 
 // Used returns the bytes in use.
 func (b *Budget) Used() int64 {
@@ -37,6 +43,7 @@ type Hold struct {
 	since               time.Time
 	abort               func()
 	unfinished, filling *list.Element
+	aborted             bool
 }
 
 // Begin starts a request that has not arrived whole. Abort is called, without
@@ -65,27 +72,38 @@ func (b *Budget) Take(n int64) *Hold {
 }
 
 // Grow takes n more bytes. It returns false, and takes none, if there is no room
-// or the request was aborted.
-func (h *Hold) Grow(n int64) bool {
+// or the request was aborted. It waits for nothing: what others were aborted for
+// counts as given back.
+func (h *Hold) Grow(n int64) bool { return h.grow(n, false) }
+
+// GrowWaiting does as Grow, and waits until what it takes has been given back.
+func (h *Hold) GrowWaiting(n int64) bool { return h.grow(n, true) }
+
+func (h *Hold) grow(n int64, waiting bool) bool {
 	b := h.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if h.abort == nil {
-		return false
-	}
-	for b.used+n > b.limit {
+	for {
+		switch {
+		case h.aborted || h.abort == nil:
+			return false
+		case b.used+n <= b.limit || !waiting && b.used-b.dropping+n <= b.limit:
+			b.used += n
+			h.bytes += n
+			if h.filling == nil && h.unfinished != nil {
+				h.filling = b.filling.PushBack(h)
+			}
+			return true
+		case b.used-b.dropping+n <= b.limit:
+			b.freed.Wait()
+			continue
+		}
 		oldest := b.filling.Front()
 		if oldest == nil || oldest.Value.(*Hold) == h {
 			return false
 		}
 		oldest.Value.(*Hold).drop()
 	}
-	b.used += n
-	h.bytes += n
-	if h.filling == nil && h.unfinished != nil {
-		h.filling = b.filling.PushBack(h)
-	}
-	return true
 }
 
 // Whole says that the request has arrived: it is not aborted any more. It returns
@@ -94,7 +112,7 @@ func (h *Hold) Whole() bool {
 	h.budget.mu.Lock()
 	defer h.budget.mu.Unlock()
 	h.unlist()
-	return h.abort != nil
+	return !h.aborted && h.abort != nil
 }
 
 // End gives the memory back. Ending twice does no harm.
@@ -104,17 +122,24 @@ func (h *Hold) End() {
 	h.release()
 }
 
-// drop aborts the request. The caller holds the lock.
+// drop aborts the request, which gives its memory back when it ends. The caller
+// holds the lock.
 func (h *Hold) drop() {
-	abort := h.abort
-	h.release()
-	abort()
+	h.unlist()
+	h.aborted = true
+	h.budget.dropping += h.bytes
+	h.budget.freed.Broadcast() // it may be waiting for more
+	h.abort()
 }
 
 func (h *Hold) release() {
 	h.unlist()
 	h.budget.used -= h.bytes
+	if h.aborted {
+		h.budget.dropping -= h.bytes
+	}
 	h.bytes, h.abort = 0, nil
+	h.budget.freed.Broadcast()
 }
 
 func (h *Hold) unlist() {

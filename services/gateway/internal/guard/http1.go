@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/soheilhy/cmux"
+
 	"berth.dev/pkg/fault"
 )
 
@@ -63,6 +65,19 @@ func (c *http1) Close() error {
 	return c.Conn.Close()
 }
 
+// CloseWrite lets the server end its answer before it closes a connection whose
+// input it has not read: otherwise the answer could be lost.
+func (c *http1) CloseWrite() error {
+	below := c.Conn
+	if sniffed, ok := below.(*cmux.MuxConn); ok {
+		below = sniffed.Conn
+	}
+	if half, ok := below.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
 // handle says whether a handler has the connection: what arrives is not a head.
 func (c *http1) handle(on bool) {
 	c.mu.Lock()
@@ -75,6 +90,10 @@ func (c *http1) handle(on bool) {
 }
 
 type connKey struct{}
+
+// keptAlive is the part of its connections that a listener may have, 1 of so many,
+// from which on those of HTTP/1 are closed after their answer.
+const keptAlive = 8
 
 // HTTPServer makes the server of HTTP/1. It reads the body of each request, up to
 // maxBody bytes, before the handler sees it. Refuse writes the answer to a request
@@ -89,6 +108,9 @@ func (g *Guard) HTTPServer(handler http.Handler, maxBody int64, refuse func(http
 			if c, ok := r.Context().Value(connKey{}).(*http1); ok {
 				c.handle(true)
 				defer c.handle(false)
+			}
+			if g.connections.Load() > int64(g.limits.Connections)/keptAlive {
+				w.Header().Set("Connection", "close")
 			}
 			if r.ContentLength == 0 {
 				handler.ServeHTTP(w, r)
@@ -152,32 +174,42 @@ var (
 	errTooLarge = errors.New("the body is too large")
 )
 
+// chunk is the part of a body that is read at a time. Chunks are used again: what
+// bodies that never end leave behind would be more garbage than all else.
+const chunk = 16 << 10
+
+var chunks = sync.Pool{New: func() any { return new([chunk]byte) }}
+
 // read reads a body whole. What its sender has not sent yet takes no memory,
 // whatever length the head has declared.
 func read(r *http.Request, limit int64, hold *Hold) ([]byte, error) {
 	if r.ContentLength > limit {
 		return nil, errTooLarge
 	}
-	const first = 4 << 10
-	var body []byte
+	var parts []*[chunk]byte
+	defer func() {
+		for _, part := range parts {
+			chunks.Put(part)
+		}
+	}()
+	size := 0
 	for {
-		if len(body) == cap(body) {
-			size := max(first, 2*int64(cap(body)))
-			if r.ContentLength > 0 {
-				// One more byte, to see the end.
-				size = min(size, r.ContentLength+1)
-			}
-			if !hold.Grow(size - int64(cap(body))) {
+		if size == chunk*len(parts) {
+			if !hold.GrowWaiting(chunk) {
 				return nil, errNoRoom
 			}
-			body = append(make([]byte, 0, size), body...)
+			parts = append(parts, chunks.Get().(*[chunk]byte))
 		}
-		n, err := r.Body.Read(body[len(body):cap(body)])
-		body = body[:len(body)+n]
+		n, err := r.Body.Read(parts[len(parts)-1][size%chunk:])
+		size += n
 		switch {
-		case int64(len(body)) > limit:
+		case int64(size) > limit:
 			return nil, errTooLarge
 		case errors.Is(err, io.EOF):
+			body := make([]byte, 0, size)
+			for _, part := range parts {
+				body = append(body, part[:min(chunk, size-len(body))]...)
+			}
 			return body, nil
 		case err != nil:
 			return nil, err

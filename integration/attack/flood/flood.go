@@ -1,0 +1,260 @@
+// Package flood loads a listener as a stranger does who wants it to stop serving
+// others: with connections, requests and streams that never end.
+//
+// Floods speak raw HTTP/1 and HTTP/2, since clients would be too polite.
+package flood
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// dialers is how many connections are opened at a time.
+const dialers = 64
+
+// Flood holds what it has opened at one address until it is closed.
+type Flood struct {
+	address string
+
+	mu    sync.Mutex
+	conns []net.Conn
+	alive atomic.Int64
+	refused,
+	answered atomic.Int64
+	readers sync.WaitGroup
+}
+
+// New makes a flood of the listener at an address.
+func New(address string) *Flood { return &Flood{address: address} }
+
+// Alive returns how many connections the listener has not closed.
+func (f *Flood) Alive() int { return int(f.alive.Load()) }
+
+// Refused returns how many connections got an answer with status 503.
+func (f *Flood) Refused() int { return int(f.refused.Load()) }
+
+// Close ends the flood.
+func (f *Flood) Close() {
+	f.mu.Lock()
+	for _, c := range f.conns {
+		c.Close()
+	}
+	f.mu.Unlock()
+	f.readers.Wait()
+}
+
+// open makes n connections and has each send something. A connection that the
+// listener closes is no error: that is what it is for.
+func (f *Flood) open(n int, send func(i int, c net.Conn)) error {
+	numbers := make(chan int)
+	errs := make(chan error, dialers)
+	var all sync.WaitGroup
+	for range dialers {
+		all.Go(func() {
+			for i := range numbers {
+				c, err := net.DialTimeout("tcp", f.address, 30*time.Second)
+				if err != nil {
+					select {
+					case errs <- fmt.Errorf("connection %d: %w", i, err):
+					default:
+					}
+					continue
+				}
+				f.mu.Lock()
+				f.conns = append(f.conns, c)
+				f.mu.Unlock()
+				f.alive.Add(1)
+				f.readers.Go(func() {
+					defer f.alive.Add(-1)
+					f.read(c)
+				})
+				send(i, c)
+			}
+		})
+	}
+	for i := range n {
+		numbers <- i
+	}
+	close(numbers)
+	all.Wait()
+	select {
+	case err := <-errs:
+		return err
+	default:
+		return nil
+	}
+}
+
+// read takes what the listener answers until it closes the connection.
+func (f *Flood) read(c net.Conn) {
+	defer c.Close()
+	first := make([]byte, 512)
+	n, err := c.Read(first)
+	if n > 12 && string(first[:9]) == "HTTP/1.1 " {
+		if string(first[9:12]) == "503" {
+			f.refused.Add(1)
+		}
+		f.answered.Add(1)
+	}
+	for err == nil {
+		_, err = c.Read(first)
+	}
+}
+
+func write(c net.Conn, text ...[]byte) {
+	for _, t := range text {
+		if _, err := c.Write(t); err != nil {
+			return // closed by the listener
+		}
+	}
+}
+
+// Idle opens connections that do nothing: a third says nothing at all, a third has
+// made a request of HTTP/1, and a third has begun HTTP/2.
+func (f *Flood) Idle(n int) error {
+	return f.open(n, func(i int, c net.Conn) {
+		switch i % 3 {
+		case 1:
+			write(c, []byte("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+		case 2:
+			write(c, preface())
+		}
+	})
+}
+
+// Bodies opens connections with a REST call each, whose body stays one byte short
+// of its size.
+func (f *Flood) Bodies(n, size int) error {
+	body := make([]byte, size-1)
+	for i := range body {
+		body[i] = ' '
+	}
+	return f.open(n, func(_ int, c net.Conn) {
+		write(c, fmt.Appendf(nil, "PUT /v1/jobs/flood/stages/s/reservation HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n", size))
+		go write(c, body)
+	})
+}
+
+// Heads opens connections with a head of so many bytes each, which never ends.
+func (f *Flood) Heads(n, size int) error {
+	head := []byte("GET / HTTP/1.1\r\nHost: localhost\r\nX-Flood: ")
+	for len(head) < size {
+		head = append(head, 'x')
+	}
+	return f.open(n, func(_ int, c net.Conn) { go write(c, head) })
+}
+
+// Streams opens streams that stay open because nothing happens that they wait
+// for, so many on each connection.
+func (f *Flood) Streams(n, each int) error {
+	return f.streams(n, each, func(id uint32) []byte {
+		return append(headers(id, "/grpc.health.v1.Health/Watch", false), data(id, message([]byte("\x0a\x07gateway"), 0), true)...)
+	})
+}
+
+// Unfinished opens streams with a message each that stays one byte short. At most
+// 60,000 bytes fit without the listener's consent.
+func (f *Flood) Unfinished(n, each, size int) error {
+	return f.streams(n, each, func(id uint32) []byte {
+		text := headers(id, "/berth.v1.Reservations/UpsertReservation", false)
+		for m := message(make([]byte, size-1), 1); len(m) > 0; {
+			piece := m[:min(len(m), 16_000)]
+			m = m[len(piece):]
+			text = append(text, data(id, piece, false)...)
+		}
+		return text
+	})
+}
+
+// Resets begins so many streams on a number of connections and resets each at
+// once. A connection that the listener has closed is replaced, as often as there
+// are streams left.
+func (f *Flood) Resets(n, conns int) error {
+	var left atomic.Int64
+	left.Store(int64(n))
+	var all sync.WaitGroup
+	errs := make(chan error, conns)
+	for range conns {
+		all.Go(func() {
+			for left.Load() > 0 {
+				c, err := net.DialTimeout("tcp", f.address, 30*time.Second)
+				if err != nil {
+					errs <- err
+					return
+				}
+				go io.Copy(io.Discard, c) //nolint:errcheck // until it is closed
+				_, err = c.Write(preface())
+				for id := uint32(1); err == nil && left.Add(-1) >= 0; id += 2 {
+					_, err = c.Write(append(headers(id, "/berth.v1.Reservations/GetReservation", false), frame(3, 0, id, []byte{0, 0, 0, 8})...))
+				}
+				c.Close()
+			}
+		})
+	}
+	all.Wait()
+	select {
+	case err := <-errs:
+		return err
+	default:
+		return nil
+	}
+}
+
+func (f *Flood) streams(n, each int, begin func(id uint32) []byte) error {
+	return f.open((n+each-1)/each, func(i int, c net.Conn) {
+		text := preface()
+		for s := range min(each, n-i*each) {
+			text = append(text, begin(uint32(2*s+1))...)
+		}
+		write(c, text)
+	})
+}
+
+// preface is what a client of HTTP/2 begins with.
+func preface() []byte {
+	return append([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), frame(4, 0, 0, nil)...)
+}
+
+func frame(kind, flags byte, stream uint32, payload []byte) []byte {
+	n := len(payload)
+	head := []byte{byte(n >> 16), byte(n >> 8), byte(n), kind, flags}
+	return append(binary.BigEndian.AppendUint32(head, stream), payload...)
+}
+
+// headers begin a call.
+func headers(stream uint32, method string, end bool) []byte {
+	var block []byte
+	for _, h := range [][2]string{
+		{":method", "POST"}, {":scheme", "http"}, {":path", method}, {":authority", "localhost"},
+		{"content-type", "application/grpc"}, {"te", "trailers"},
+	} {
+		// A literal with a new name that is not indexed.
+		block = append(block, 0, byte(len(h[0])))
+		block = append(block, h[0]...)
+		block = append(block, byte(len(h[1])))
+		block = append(block, h[1]...)
+	}
+	flags := byte(4) // all headers
+	if end {
+		flags |= 1
+	}
+	return frame(1, flags, stream, block)
+}
+
+// message is a message of gRPC that lacks so many bytes.
+func message(text []byte, missing int) []byte {
+	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(text)+missing)), text...)
+}
+
+func data(stream uint32, text []byte, end bool) []byte {
+	var flags byte
+	if end {
+		flags = 1
+	}
+	return frame(0, flags, stream, text)
+}

@@ -1,0 +1,208 @@
+package flood_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/cmd/berth/fleet"
+	"berth.dev/integration/attack/flood"
+	"berth.dev/integration/built"
+)
+
+var floods = flag.Bool("floods", false, "flood with the full numbers, which takes two minutes and the whole machine")
+
+// binary is the program `berth`.
+var binary string
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(built.Run(func(path string) int {
+		binary = path
+		return m.Run()
+	}))
+}
+
+const patience = 2 * time.Minute
+
+// callers are others than the flood: they read over REST and gRPC, twenty times a
+// second each.
+type callers struct {
+	stop context.CancelFunc
+	done sync.WaitGroup
+
+	mu    sync.Mutex
+	took  []time.Duration
+	fails []error
+}
+
+func call(t *testing.T, f *fleet.Fleet) *callers {
+	ctx, stop := context.WithCancel(t.Context())
+	c := &callers{stop: stop}
+	web := &http.Client{Transport: &http.Transport{}, Timeout: patience}
+	every := func(do func() error) {
+		c.done.Go(func() {
+			tick := time.NewTicker(50 * time.Millisecond)
+			defer tick.Stop()
+			for ctx.Err() == nil {
+				begun := time.Now()
+				err := do()
+				took := time.Since(begun)
+				c.mu.Lock()
+				if c.took = append(c.took, took); err != nil && ctx.Err() == nil {
+					c.fails = append(c.fails, err)
+				}
+				c.mu.Unlock()
+				select {
+				case <-tick.C:
+				case <-ctx.Done():
+				}
+			}
+		})
+	}
+	every(func() error {
+		res, err := web.Get("http://" + f.Gateway() + "/v1/skus")
+		if err != nil {
+			return err
+		}
+		defer res.Body.Close()
+		if text, err := io.ReadAll(res.Body); err != nil || res.StatusCode != http.StatusOK {
+			return fmt.Errorf("status %d: %s, %w", res.StatusCode, text, err)
+		}
+		return nil
+	})
+	every(func() error {
+		for _, err := range f.Client().Executors(ctx, &berthv1.ListExecutorsRequest{}) {
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	t.Cleanup(func() {
+		stop()
+		c.done.Wait()
+		web.CloseIdleConnections()
+	})
+	return c
+}
+
+// p95 returns the 95th percentile of the calls since it was called last, and the
+// errors of all.
+func (c *callers) p95() (time.Duration, int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	took := slices.Sorted(slices.Values(c.took))
+	c.took = nil
+	if len(took) == 0 {
+		return 0, 0, errors.Join(c.fails...)
+	}
+	return took[len(took)*95/100], len(took), errors.Join(c.fails...)
+}
+
+// memory reads a line of a process's status, bytes.
+func memory(t *testing.T, pid int, line string) int64 {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Skip("there is no /proc: ", err)
+	}
+	for l := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(l, line+":"); ok {
+			kilobytes, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return kilobytes << 10
+		}
+	}
+	t.Fatalf("no %s in the status of %d", line, pid)
+	return 0
+}
+
+// A gateway stays small and serves others while it is flooded, and gets rid of the
+// connections of the flood.
+func TestAttackFloods(t *testing.T) {
+	type load struct{ idle, bodies, bodySize, streams, unfinished, resets, heads int }
+	l := load{idle: 300, bodies: 100, bodySize: 64 << 10, streams: 500, unfinished: 100, resets: 2000, heads: 20}
+	if *floods {
+		l = load{idle: 10_000, bodies: 2000, bodySize: 1 << 20, streams: 20_000, unfinished: 2000, resets: 100_000, heads: 200}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	f, err := fleet.Start(ctx, fleet.Config{Binary: binary, Dir: t.TempDir(), Replicas: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	gateway := f.GatewayProcess(0).Pid()
+	others := call(t, f)
+	report := func(phase string, take time.Duration) {
+		t.Helper()
+		time.Sleep(take) // a measurement, not a wait
+		p95, n, err := others.p95()
+		t.Logf("%-22s memory %4d MiB, at most %4d MiB; 95th percentile of %d calls of others %v",
+			phase, memory(t, gateway, "VmRSS")>>20, memory(t, gateway, "VmHWM")>>20, n, p95.Round(100*time.Microsecond))
+		if err != nil {
+			t.Errorf("%s: a call of others failed: %v", phase, err)
+		}
+		if *floods && p95 > 50*time.Millisecond {
+			t.Errorf("%s: the 95th percentile is %v; at most 50ms are wanted", phase, p95)
+		}
+	}
+	settle := time.Second / 2
+	if *floods {
+		settle = 3 * time.Second
+	}
+	report("before", settle)
+
+	attack := func(name string, do func(*flood.Flood) error) *flood.Flood {
+		t.Helper()
+		a := flood.New(f.Gateway())
+		t.Cleanup(a.Close)
+		if err := do(a); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		report(name, settle)
+		return a
+	}
+	slow := []*flood.Flood{
+		attack(fmt.Sprintf("%d streams", l.streams), func(a *flood.Flood) error { return a.Streams(l.streams, 1000) }),
+		attack(fmt.Sprintf("%d idle", l.idle), func(a *flood.Flood) error { return a.Idle(l.idle) }),
+		attack(fmt.Sprintf("%d bodies", l.bodies), func(a *flood.Flood) error { return a.Bodies(l.bodies, l.bodySize) }),
+		attack(fmt.Sprintf("%d messages", l.unfinished), func(a *flood.Flood) error { return a.Unfinished(l.unfinished, 100, 60_000) }),
+		attack(fmt.Sprintf("%d heads", l.heads), func(a *flood.Flood) error { return a.Heads(l.heads, 1<<20) }),
+	}[1:] // the streams may stay
+	attack(fmt.Sprintf("%d resets", l.resets), func(a *flood.Flood) error { return a.Resets(l.resets, 20) })
+	if peak := memory(t, gateway, "VmHWM"); peak >= 512<<20 {
+		t.Errorf("the gateway took %d MiB; less than 512 are wanted", peak>>20)
+	}
+	if !*floods {
+		return // they are closed within 30 s
+	}
+	deadline := time.Now().Add(30 * time.Second)
+	for _, a := range slow {
+		for a.Alive() > 0 && time.Now().Before(deadline) {
+			time.Sleep(100 * time.Millisecond)
+		}
+		if n := a.Alive(); n > 0 {
+			t.Errorf("%d connections of a flood are alive after 30 s", n)
+		}
+	}
+	report("after 30 s", settle)
+}

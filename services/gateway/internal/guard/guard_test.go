@@ -1,0 +1,253 @@
+package guard
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+
+	"berth.dev/pkg/fault"
+)
+
+func TestTheOldestUnfinishedRequestMakesRoom(t *testing.T) {
+	b := NewBudget(100)
+	var aborted []string
+	begin := func(name string) *Hold { return b.Begin(func() { aborted = append(aborted, name) }) }
+	whole, oldest, newer := begin("whole"), begin("oldest"), begin("newer")
+	for _, h := range []*Hold{whole, oldest, newer} {
+		if !h.Grow(30) {
+			t.Fatal("no room for 90 of 100 bytes")
+		}
+	}
+	if !whole.Whole() {
+		t.Error("a request with room is not whole")
+	}
+	if !newer.Grow(30) || fmt.Sprint(aborted) != "[oldest]" {
+		t.Fatalf("aborted %v; the oldest that is not whole was due", aborted)
+	}
+	if oldest.Grow(1) || oldest.Whole() {
+		t.Error("an aborted request goes on")
+	}
+	if newer.Grow(20) {
+		t.Error("the only unfinished request took more than there is")
+	}
+	for _, h := range []*Hold{whole, oldest, newer, oldest} {
+		h.End()
+	}
+	if used := b.Used(); used != 0 || b.dropping != 0 {
+		t.Errorf("%d bytes are held, %d of them dropped, by nobody", used, b.dropping)
+	}
+}
+
+func TestAWaitingRequestGetsWhatAnotherGivesBack(t *testing.T) {
+	b := NewBudget(100)
+	asked := make(chan struct{})
+	first := b.Begin(func() { close(asked) })
+	if !first.Grow(100) {
+		t.Fatal("no room")
+	}
+	got := make(chan bool)
+	second := b.Begin(func() {})
+	go func() { got <- second.GrowWaiting(50) }()
+	<-asked
+	first.End()
+	if !<-got {
+		t.Error("there was room, and it was not given")
+	}
+	second.End()
+}
+
+// serve serves HTTP/1 behind a guard.
+func serve(t *testing.T, limits Limits, handler http.Handler) (*Guard, string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := New(limits)
+	s := g.HTTPServer(handler, 1<<20, func(w http.ResponseWriter, code int, f *fault.Error) {
+		w.WriteHeader(code)
+		io.WriteString(w, string(f.Reason)+" "+f.Message) //nolint:errcheck // a test
+	})
+	done := make(chan struct{})
+	go func() { defer close(done); s.Serve(g.HTTP1(g.Listener(l))) }() //nolint:errcheck // until closed
+	t.Cleanup(func() { s.Close(); <-done })
+	return g, l.Addr().String()
+}
+
+func dial(t *testing.T, address, text string) *bufio.Reader {
+	t.Helper()
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	if _, err := io.WriteString(c, text); err != nil {
+		t.Fatal(err)
+	}
+	return bufio.NewReader(c)
+}
+
+func answer(t *testing.T, r *bufio.Reader) (int, string) {
+	t.Helper()
+	res, err := http.ReadResponse(r, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, string(body)
+}
+
+func TestAConnectionBeyondTheLimitIsAnswered503(t *testing.T) {
+	g, address := serve(t, Limits{Connections: 1, Memory: 1 << 20}, http.NotFoundHandler())
+	dial(t, address, "GET / HTTP/1.1\r\n")
+	for g.Connections() < 1 {
+		runtime.Gosched()
+	}
+	code, text := answer(t, dial(t, address, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"))
+	if code != http.StatusServiceUnavailable || !strings.Contains(text, "OVERLOADED") {
+		t.Errorf("got %d %s", code, text)
+	}
+	if n := g.Connections(); n > 1 {
+		t.Errorf("%d connections are counted", n)
+	}
+}
+
+func TestABodyThatTakesTheMemoryOfOthersIsAnswered503(t *testing.T) {
+	got := make(chan int, 1)
+	g, address := serve(t, Limits{Connections: 100, Memory: 256 << 10}, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got <- len(body)
+	}))
+	slow := dial(t, address, "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 250000\r\n\r\n"+strings.Repeat("x", 240_000))
+	for g.Memory() < 240_000 {
+		runtime.Gosched()
+	}
+	answer(t, dial(t, address, "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 25000\r\n\r\n"+strings.Repeat("y", 25_000)))
+	if n := <-got; n != 25_000 {
+		t.Errorf("the handler got %d bytes", n)
+	}
+	if code, text := answer(t, slow); code != http.StatusServiceUnavailable || !strings.HasPrefix(text, "OVERLOADED") {
+		t.Errorf("got %d %s", code, text)
+	}
+}
+
+func TestAHeadBeyondTheLimitIsRefused(t *testing.T) {
+	_, address := serve(t, Limits{Connections: 10, Memory: 1 << 20}, http.NotFoundHandler())
+	code, _ := answer(t, dial(t, address, "GET / HTTP/1.1\r\nHost: a\r\nX: "+strings.Repeat("x", HeaderLimit+8<<10)))
+	if code != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("got %d", code)
+	}
+}
+
+// feeding is a connection that has read what a test feeds it.
+type feeding struct{ net.Conn }
+
+func (feeding) Close() error { return nil }
+
+// feed gives a connection bytes as if they were read, in pieces of a size.
+func feed(c *http2, text []byte, size int) {
+	for len(text) > 0 && c.failed == nil {
+		n := min(size, len(text))
+		c.mu.Lock()
+		c.in.feed(text[:n], c.received, c.data)
+		c.settle()
+		c.mu.Unlock()
+		text = text[n:]
+	}
+}
+
+func frameOf(kind, flags byte, stream byte, payload ...byte) []byte {
+	return append([]byte{0, byte(len(payload) >> 8), byte(len(payload)), kind, flags, 0, 0, 0, stream}, payload...)
+}
+
+func TestMessagesAreHeldUntilTheyAreWhole(t *testing.T) {
+	begun := append(make([]byte, prefaceLength), frameOf(frameHeaders, flagEndHeaders, 1)...)
+	message := append([]byte{0, 0, 0, 0, 100}, make([]byte, 100)...)
+	for _, size := range []int{1, 2, 7, 9, 1000} {
+		for _, test := range []struct {
+			name       string
+			text       []byte
+			oneMessage bool
+			held       int64
+			unfinished int
+			failed     error
+		}{
+			{"begun", nil, true, 0, 1, nil},
+			{"begun, and may wait", nil, false, 0, 0, nil},
+			{"unfinished", frameOf(frameData, 0, 1, message[:60]...), true, 60, 1, nil},
+			{"whole", frameOf(frameData, flagEndStream, 1, message...), true, 0, 0, nil},
+			{"padded", frameOf(frameData, flagPadded, 1, append(append([]byte{3}, message[:60]...), 0, 0, 0)...), true, 60, 1, nil},
+			{"the second of two", frameOf(frameData, 0, 1, append(append([]byte{}, message...), message[:20]...)...), false, 20, 1, nil},
+			{"two where there is one", frameOf(frameData, 0, 1, append(append([]byte{}, message...), message[:20]...)...), true, 0, 0, errSecondData},
+			{"reset", append(frameOf(frameData, 0, 1, message[:60]...), frameOf(frameResetStream, 0, 1, 0, 0, 0, 8)...), true, 0, 0, nil},
+			{"half of a head", frameOf(frameHeaders, 0, 3, make([]byte, 50)...), false, 50, 1, nil},
+		} {
+			g := New(Limits{Connections: 1, Memory: 1 << 20, OneMessage: test.oneMessage})
+			c := g.watch(feeding{})
+			feed(c, append(append([]byte{}, begun...), test.text...), size)
+			g.budget.mu.Lock()
+			used, unfinished := g.budget.used, g.budget.unfinished.Len()
+			g.budget.mu.Unlock()
+			held := used >= test.held && used <= test.held+2*frameHeader
+			if c.failed != test.failed || test.failed == nil && (!held || unfinished != test.unfinished) {
+				t.Errorf("%s by %d: %d bytes in %d requests are held, want %d in %d; %v", test.name, size, used, unfinished, test.held, test.unfinished, c.failed)
+			}
+			c.Close()
+			if used := g.Memory(); used != 0 {
+				t.Errorf("%s by %d: %d bytes are held by a closed connection", test.name, size, used)
+			}
+		}
+	}
+}
+
+func TestAConnectionThatResetsWithoutEndIsClosed(t *testing.T) {
+	c := New(Limits{Connections: 1, Memory: 1 << 20}).watch(feeding{})
+	feed(c, make([]byte, prefaceLength), prefaceLength)
+	for n := range 10 * resetBurst {
+		feed(c, frameOf(frameResetStream, 0, byte(n%100), 0, 0, 0, 8), 100)
+		if c.failed != nil {
+			if n < resetBurst {
+				t.Errorf("closed after %d resets", n)
+			}
+			return
+		}
+	}
+	t.Error("it goes on")
+}
+
+func FuzzFrames(f *testing.F) {
+	f.Add([]byte(frameOf(frameHeaders, flagEndHeaders, 1)), 3, true)
+	f.Add(append(frameOf(frameHeaders, 4, 1), frameOf(frameData, flagPadded|flagEndStream, 1, 2, 0, 0, 0, 0, 1, 9, 0, 0)...), 1, false)
+	f.Fuzz(func(t *testing.T, text []byte, size int, oneMessage bool) {
+		if size < 1 {
+			size = 1
+		}
+		held := func(size int) (int64, int, error) {
+			g := New(Limits{Connections: 1, Memory: 1 << 30, OneMessage: oneMessage})
+			c := g.watch(feeding{})
+			feed(c, append(make([]byte, prefaceLength), text...), size)
+			used, streams, failed := g.Memory(), len(c.streams), c.failed
+			c.Close()
+			if left := g.Memory(); left != 0 {
+				t.Fatalf("%d bytes are held by a closed connection", left)
+			}
+			if used > int64(len(text)) {
+				t.Fatalf("%d bytes are held of %d", used, len(text))
+			}
+			return used, streams, failed
+		}
+		_, all, failedAll := held(len(text) + prefaceLength + 1)
+		if _, pieces, failed := held(size); failed != failedAll || failed == nil && pieces != all {
+			t.Fatalf("in pieces of %d: %d streams, %v; at once: %d, %v", size, pieces, failed, all, failedAll)
+		}
+	})
+}
