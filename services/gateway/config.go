@@ -21,6 +21,7 @@ type Config struct {
 	Assigner       []string      `mapstructure:"assigner" usage:"addresses of every replica of the assigner, host:port"`
 	CallDeadline   time.Duration `mapstructure:"call-deadline" usage:"how long a call without a deadline may take, waiting for a leader included"`
 	MaxBody        int           `mapstructure:"max-body" usage:"largest body of a REST call, bytes; at most 1048576"`
+	PublicNames    []string      `mapstructure:"public-names" usage:"host names that REST callers may use besides addresses and localhost; others are refused"`
 	// MaxEventStreams bounds what each gateway holds open at etcd, too.
 	MaxEventStreams int `mapstructure:"max-event-streams" usage:"how many streams of job events are open at a time at most"`
 

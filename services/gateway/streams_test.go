@@ -209,7 +209,7 @@ func TestASlowReaderHoldsUpNobody(t *testing.T) {
 	if err := conn.(*net.TCPConn).SetReadBuffer(4 << 10); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.WriteString(conn, "GET /v1/jobs/j/events HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(conn, "GET /v1/jobs/j/events HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
 	reader, err := rpc.Dial([]string{g.Listen}, rpc.DialOptions{})

@@ -32,6 +32,8 @@ type Options struct {
 	Events http.Handler
 	// Ops serves /healthz, /readyz, /leaderz and /metrics.
 	Ops http.Handler
+	// Names are those that callers know the gateway by, addresses aside.
+	Names []string
 	// MaxBody bounds a request's body, bytes.
 	MaxBody int64
 	// Traces, when given, takes a span of each call.
@@ -48,13 +50,13 @@ func New(o Options) (http.Handler, error) {
 	mux := http.NewServeMux()
 	mux.Handle("/v1/", calls)
 	mux.Handle("GET /v1/jobs/{job}/events", o.Events)
-	for _, path := range []string{"/healthz", "/readyz", "/leaderz", "/metrics"} {
+	for _, path := range operationPaths {
 		mux.Handle("GET "+path, o.Ops)
 	}
 	mux.HandleFunc("GET /openapi.json", document)
 	mux.HandleFunc("GET /{$}", index)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { noRoute(w, r, http.StatusNotFound) })
-	return asEscaped(calls, mux), nil
+	return sameOrigin(o.Names, asEscaped(calls, mux)), nil
 }
 
 // methods serves the rules of api/http.yaml.

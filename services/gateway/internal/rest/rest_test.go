@@ -73,19 +73,25 @@ const limit = 1000
 // ask sends a request and answers its status and body.
 func ask(t *testing.T, c *calls, method, path, body string) (int, string) {
 	t.Helper()
+	w := httptest.NewRecorder()
+	// The Host of httptest's requests.
+	handler(t, c, limit, "example.com").ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader(body)))
+	return w.Code, w.Body.String()
+}
+
+func handler(t *testing.T, c *calls, maxBody int64, names ...string) http.Handler {
+	t.Helper()
 	text := func(s string) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, s) })
 	}
 	h, err := rest.New(rest.Options{
 		Calls: c, Leaders: noLeaders{}, Explanations: asked{}, Findings: asked{},
-		Events: text("events"), Ops: text("ops"), MaxBody: limit,
+		Events: text("events"), Ops: text("ops"), Names: names, MaxBody: maxBody,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader(body)))
-	return w.Code, w.Body.String()
+	return h
 }
 
 func TestEveryPathReachesItsMethod(t *testing.T) {

@@ -1,0 +1,70 @@
+package rest
+
+import (
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"berth.dev/pkg/fault"
+)
+
+// sameOrigin refuses what a web page of somebody else's makes a browser send. Such
+// a page can post to any address that the browser reaches, and can read the answer
+// once its own name resolves to that address (DNS rebinding). So every call has to
+// name the gateway by an address, localhost or one of the names, and one that
+// changes something has to come from no page, or from a page of the gateway.
+// Operations are called by probes under names that nobody configures.
+func sameOrigin(names []string, calls http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if slices.Contains(operationPaths, r.URL.Path) {
+			calls.ServeHTTP(w, r)
+			return
+		}
+		if host := hostname(r.Host); !known(host, names) {
+			refuseBrowser(w, "the Host %q is neither an address, localhost nor a name in --public-names", host)
+			return
+		}
+		if r.Method == http.MethodGet || r.Method == http.MethodHead {
+			calls.ServeHTTP(w, r)
+			return
+		}
+		if origin := r.Header.Get("Origin"); origin != "" {
+			from, err := url.Parse(origin)
+			if err != nil || !strings.EqualFold(from.Host, r.Host) {
+				refuseBrowser(w, "the Origin %q is not this gateway: web pages elsewhere may not call it", origin)
+				return
+			}
+		}
+		if site := r.Header.Get("Sec-Fetch-Site"); site == "cross-site" || site == "same-site" {
+			refuseBrowser(w, "Sec-Fetch-Site is %s: web pages elsewhere may not call this gateway", site)
+			return
+		}
+		calls.ServeHTTP(w, r)
+	})
+}
+
+// operationPaths are what probes and metrics collectors call.
+var operationPaths = []string{"/healthz", "/readyz", "/leaderz", "/metrics"}
+
+func refuseBrowser(w http.ResponseWriter, format string, args ...any) {
+	writeStatus(w, http.StatusForbidden, fault.New(fault.Invalid, fault.ReasonNotAllowed, format, args...))
+}
+
+// hostname is the Host of a request without its port.
+func hostname(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	return strings.Trim(host, "[]")
+}
+
+func known(host string, names []string) bool {
+	host = strings.TrimSuffix(host, ".")
+	if zone := strings.IndexByte(host, '%'); zone >= 0 {
+		host = host[:zone]
+	}
+	return net.ParseIP(host) != nil || strings.EqualFold(host, "localhost") ||
+		slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(host, name) })
+}
