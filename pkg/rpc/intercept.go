@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"berth.dev/pkg/fault"
 )
@@ -43,8 +46,19 @@ func (e edge) render(ctx context.Context, method string, panicked any, err error
 		e.log.ErrorContext(ctx, "a call panicked", "method", method, "panic", fmt.Sprint(panicked), "stack", string(debug.Stack()))
 		return ToStatus(fault.New(fault.Internal, fault.ReasonInternal, "%s failed inside Berth; its log says more", method))
 	}
+	if undecodable(err) {
+		err = fault.New(fault.Invalid, fault.ReasonInvalid, "the request of %s cannot be decoded as protobuf", method)
+	}
 	if f := FromStatus(err); f != nil && f.Kind == fault.Internal {
 		e.log.ErrorContext(ctx, "a call failed", "method", method, "error", err)
 	}
 	return ToStatus(err)
+}
+
+// undecodable reports whether gRPC could not decode a request, here or where it was
+// forwarded to: it takes that for an error of the server.
+func undecodable(err error) bool {
+	s, ok := status.FromError(err)
+	return ok && s.Code() == codes.Internal && len(s.Proto().GetDetails()) == 0 &&
+		(strings.HasPrefix(s.Message(), "grpc: error unmarshalling request") || strings.HasPrefix(s.Message(), "grpc: failed to unmarshal the received message"))
 }

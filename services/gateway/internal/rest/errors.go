@@ -68,6 +68,7 @@ func explain(err error) *fault.Error {
 		}
 	}
 	if field == "" {
+		f.Message = problem
 		return f
 	}
 	return fault.BadField(fault.ReasonInvalid, field, "%s", problem)
@@ -102,6 +103,7 @@ var problems = []struct {
 	{regexp.MustCompile(`unknown field "(?P<field>[^"]+)"`), "there is no such field"},
 	{regexp.MustCompile(`duplicate field "(?P<field>[^"]+)"`), "it is given twice"},
 	{regexp.MustCompile(`unknown query parameter "(?P<field>[^"]+)"`), "there is no such query parameter"},
+	{regexp.MustCompile(`invalid URL escape (?P<value>.*)`), "the query cannot be read: ${value} is no valid escape"},
 	{regexp.MustCompile(`invalid value for (?P<type>\w+) field (?P<field>[\w.]+): (?P<value>.*)`), "${value} is no ${type}"},
 	{regexp.MustCompile(`parsing field "(?P<field>[^"]+)": (?P<value>.*)`), "${value}"},
 }

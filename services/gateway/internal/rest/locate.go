@@ -12,7 +12,7 @@ import (
 // locate says which field of a body an error of protojson is about, as a path
 // from the body down, such as workers[1].index: the error names the last part
 // of it at most, and the place in the text. Any other error stays as it is.
-func locate(body []byte, err error) error {
+func locate(body []byte, v any, err error) error {
 	at := position.FindStringSubmatch(err.Error())
 	if at == nil {
 		return err
@@ -20,6 +20,9 @@ func locate(body []byte, err error) error {
 	line, _ := strconv.Atoi(at[1])
 	column, _ := strconv.Atoi(at[2])
 	if path := pathAt(body, offset(body, line, column)); path != "" {
+		if problem, ok := expected(v, path, err); ok {
+			return fmt.Errorf("%s (field %s)", problem, path)
+		}
 		return fmt.Errorf("%w (field %s)", err, path)
 	}
 	return err

@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 
@@ -22,6 +23,10 @@ import (
 func asEscaped(calls, rest http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		escaped := r.URL.EscapedPath()
+		if !utf8.ValidString(r.URL.Path) {
+			WriteError(w, fault.BadField(fault.ReasonInvalid, segmentField(r.URL.Path), "must be valid UTF-8"))
+			return
+		}
 		switch {
 		case path.Clean(escaped) != escaped:
 			noRoute(w, r, http.StatusNotFound)
@@ -33,6 +38,29 @@ func asEscaped(calls, rest http.Handler) http.Handler {
 			rest.ServeHTTP(w, r)
 		}
 	})
+}
+
+// segmentField is the field that the first part of a path which is no valid UTF-8
+// stands for.
+func segmentField(location string) string {
+	before := ""
+	for part := range strings.SplitSeq(location, "/") {
+		if !utf8.ValidString(part) {
+			break
+		}
+		before = part
+	}
+	switch before {
+	case "jobs":
+		return "job"
+	case "stages":
+		return "stage"
+	case "executors":
+		return "id"
+	case "reservations", "skus", "pools":
+		return "name"
+	}
+	return "path"
 }
 
 // keepEscaped has grpc-gateway unescape each name once. It unescapes twice where

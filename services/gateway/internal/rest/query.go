@@ -1,18 +1,15 @@
 package rest
 
 import (
-	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"github.com/grpc-ecosystem/grpc-gateway/v2/utilities"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"berth.dev/pkg/fault"
 )
@@ -29,30 +26,10 @@ type strictQuery struct {
 }
 
 func (q strictQuery) Parse(m proto.Message, values url.Values, filter *utilities.DoubleArray) error {
-	for name := range values {
-		if !hasField(m.ProtoReflect().Descriptor(), name) {
-			return fmt.Errorf("unknown query parameter %q", name)
-		}
+	if err := checkQuery(m.ProtoReflect().Descriptor(), values); err != nil {
+		return err
 	}
 	return q.DefaultQueryParser.Parse(m, values, filter)
-}
-
-// hasField says whether a dotted path leads to a field, by JSON or proto name.
-func hasField(m protoreflect.MessageDescriptor, path string) bool {
-	for _, name := range strings.Split(path, ".") {
-		if m == nil {
-			return false
-		}
-		field := m.Fields().ByJSONName(name)
-		if field == nil {
-			field = m.Fields().ByTextName(name)
-		}
-		if field == nil {
-			return false
-		}
-		m = field.Message()
-	}
-	return true
 }
 
 // queried are the calls with fields for a query to set. Of all others the path

@@ -202,7 +202,7 @@ func TestJSONIsStrict(t *testing.T) {
 		{"a list", "PUT", put, `[1]`, ""},
 		{"unknown parameter", "GET", "/v1/reservations?stat=QUEUED", "", "stat"},
 		{"unknown enum in a parameter", "GET", "/v1/reservations?state=SOMETIMES", "", "state"},
-		{"wrong type of a parameter", "GET", "/v1/reservations?pageSize=many", "", "page_size"},
+		{"wrong type of a parameter", "GET", "/v1/reservations?pageSize=many", "", "pageSize"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var sent calls

@@ -24,6 +24,7 @@ const (
 // call sends a unary call until its answer is definite or its deadline is
 // over. While there is no leader it waits inside Invoke.
 func (r *Router) call(ctx context.Context, to route, method string, in, out any, opts ...grpc.CallOption) error {
+	begun := time.Now()
 	ctx, cancel := r.bound(ctx)
 	defer cancel()
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
@@ -33,7 +34,7 @@ func (r *Router) call(ctx context.Context, to route, method string, in, out any,
 		case err == nil:
 			return nil
 		case status.Code(err) == codes.DeadlineExceeded && reached.Addr == nil:
-			return to.noLeader()
+			return to.late(begun)
 		case !again(err):
 			return err
 		}
@@ -41,11 +42,22 @@ func (r *Router) call(ctx context.Context, to route, method string, in, out any,
 		case <-time.After(pause):
 		case <-ctx.Done():
 			if ctx.Err() == context.DeadlineExceeded {
-				return to.noLeader()
+				return to.late(begun)
 			}
 			return status.FromContextError(ctx.Err()).Err()
 		}
 	}
+}
+
+// shortest is how long a call waits for a leader before its absence is to blame.
+const shortest = 100 * time.Millisecond
+
+// late is the error of a call whose deadline has passed without an answer.
+func (to route) late(begun time.Time) error {
+	if waited := time.Since(begun); waited < shortest {
+		return status.Errorf(codes.DeadlineExceeded, "the deadline of the call passed after %v, before %s answered: give it more time", waited, to.service)
+	}
+	return to.noLeader()
 }
 
 // again says whether sending the call once more may give another answer soon:
