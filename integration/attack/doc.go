@@ -1,4 +1,13 @@
-// Package attack plays strangers against real processes: whoever can write to etcd,
-// reach a listener or run an agent, and does what no part of Berth would. No service
-// may restart for it, and whatever is not attacked is served as before.
+// Package attack plays hostile peers against real processes: strangers on every
+// listener of a gateway, agents that lie, values in etcd that no service wrote, and
+// floods.
+//
+//	stranger ──▶ public   ┐
+//	stranger ──▶ agents   ├ gateway ──▶ services ──▶ etcd ◀── stranger
+//	stranger ──▶ internal ┘                │
+//	                       lying agent ◀───┘
+//
+// After each attack the same promises hold: no process has restarted, the workers of
+// every other executor run on, a new gang is leased and started, and the history in
+// etcd keeps every invariant. docs/security.md lists the attacks by the same numbers.
 package attack

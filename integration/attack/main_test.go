@@ -2,14 +2,19 @@ package attack
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"testing"
 
 	"berth.dev/integration/built"
 )
 
-// floods has tests send as much as an attacker would; `make attack` sets it.
-var floods = flag.Bool("floods", false, "flood with as much as an attacker would")
+var (
+	// floods has tests send as much as an attacker would; `make attack` sets it.
+	floods = flag.Bool("floods", false, "flood with as much as an attacker would")
+	// acceptance asserts how soon leasing works again; `make acceptance` sets it.
+	acceptance = flag.Bool("acceptance", false, "assert the time limits of the acceptance checks")
+)
 
 // binary is the program `berth`.
 var binary string
@@ -18,6 +23,11 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	os.Exit(built.Run(func(path string) int {
 		binary = path
-		return m.Run()
+		code := m.Run()
+		if err := shared.close(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+		return code
 	}))
 }

@@ -28,7 +28,7 @@ const hugeValue = 1400 << 10
 
 // Whatever is written under keys of every kind, no process ends, and what the records
 // are not about is served: workers run on, others start, events come.
-func TestMutatedRecordsStopOnlyTheirObjects(t *testing.T) {
+func TestMutatedRecordsStopOnlyTheirObjectsA6(t *testing.T) {
 	n := 400
 	if *floods {
 		n = 10_000

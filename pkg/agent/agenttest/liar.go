@@ -139,7 +139,7 @@ func (l *Liar) Join(ctx context.Context, gateway grpc.ClientConnInterface, r *co
 	beat := time.NewTicker(max(registered.GetHeartbeatEvery().AsDuration()/2, 10*time.Millisecond))
 	defer beat.Stop()
 	for {
-		m := &controlv1.HeartbeatRequest{Id: r.GetId(), Incarnation: registered.GetIncarnation()}
+		m := &controlv1.HeartbeatRequest{Id: r.GetId(), Incarnation: registered.GetIncarnation(), Nonce: r.GetNonce()}
 		if len(reports) > 0 {
 			m.Report, reports = reports[0], reports[1:]
 		}

@@ -55,7 +55,7 @@ func judged(t *testing.T, gateways Gateways, config process.Common) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var f Facts
+	f := Facts{patience: time.Minute}
 	f.askListeners(t.Context(), gateways, security)
 	return lines(listeners(f.Listeners), "")
 }
@@ -77,7 +77,7 @@ func TestListenersAreToldApart(t *testing.T) {
 			t.Errorf("%+v:\n%swant %s", c.gateways, got, c.want)
 		}
 	}
-	f := Facts{}
+	f := Facts{patience: time.Minute}
 	if err := f.askGateways(t.Context(), []string{g.Internal}, nil); err != nil {
 		t.Fatal(err)
 	}

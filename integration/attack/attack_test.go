@@ -1,0 +1,518 @@
+package attack
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/agent/agenttest"
+	"berth.dev/pkg/client"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/rpc"
+	"berth.dev/pkg/store"
+)
+
+// deadline bounds a stranger's call.
+const deadline = 20 * time.Second
+
+// call makes one call of a stranger and returns its error as Berth reads it.
+func (w *target) call(f func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(w.ctx, deadline)
+	defer cancel()
+	return f(ctx)
+}
+
+// unserved checks that a listener does not serve a method, and that the answer
+// names the option of the listener that does.
+func (w *target) unserved(what string, err error, option string) {
+	w.Helper()
+	if status.Code(err) != codes.Unimplemented || !strings.Contains(err.Error(), option) {
+		w.Errorf("%s: got %v, want UNIMPLEMENTED that names %s", what, err, option)
+	}
+}
+
+// leases are the calls that a registry makes of executor-state, with a term and a
+// cycle number that nobody has.
+func (w *target) cycle(conn grpc.ClientConnInterface, term, number int64) error {
+	return w.call(func(ctx context.Context) error {
+		_, err := controlv1.NewInventoryClient(conn).TryAllocateAndLease(ctx, &controlv1.PassRequest{Term: term, Pass: number})
+		return err
+	})
+}
+
+// A stranger sends a scheduling cycle with a term or a cycle number that is higher
+// than any real one.
+func TestHighestTermA1(t *testing.T) {
+	w := attack(t)
+	registry, term := w.leader(model.ServiceRegistry)
+	for option, address := range map[string]string{"--listen": w.fleet.Gateway(), "--agents-listen": w.fleet.AgentsGateways()[0]} {
+		w.unserved("TryAllocateAndLease on "+option, w.cycle(w.stranger(address), math.MaxInt64, 1), "--internal-listen")
+	}
+	executors, _ := w.leader(model.ServiceExecutorState)
+	assigner, _ := w.leader(model.ServiceAssigner)
+	for name, address := range map[string]string{
+		"the internal listener": w.fleet.InternalGateways()[0], "executor-state itself": executors.Addresses().Listen,
+	} {
+		conn := w.stranger(address)
+		for _, wrong := range []int64{math.MaxInt64, term + 1, term - 1, 0, -1} {
+			if err := w.cycle(conn, wrong, 1); err == nil {
+				w.Errorf("%s accepts a cycle of term %d, which is not %d", name, wrong, term)
+			}
+		}
+		for _, number := range []int64{math.MaxInt64, math.MaxInt64 - 1, -1} {
+			if err := w.cycle(conn, term, number); err == nil {
+				w.Errorf("%s accepts cycle number %d", name, number)
+			}
+		}
+		// A number that is possible poisons nothing either: the registry goes on above.
+		_ = w.cycle(conn, term, 1<<40)
+	}
+	for name, address := range map[string]string{
+		"the internal listener": w.fleet.InternalGateways()[0], "the assigner itself": assigner.Addresses().Listen,
+	} {
+		conn := w.stranger(address)
+		for _, wrong := range []int64{math.MaxInt64, term + 1, 0, -1} {
+			err := w.call(func(ctx context.Context) error {
+				_, err := controlv1.NewHandoutClient(conn).CreateAssignmentTasks(ctx, &controlv1.CreateTasksRequest{Term: wrong, Tasks: []*controlv1.CreateTask{
+					{Key: &berthv1.ReservationKey{Job: "j", Stage: "s", Name: "main"}, Uid: "stranger", Mod: 1, Lease: 1},
+				}})
+				return err
+			})
+			if err == nil {
+				w.Errorf("%s accepts a dispatch of term %d", name, wrong)
+			}
+		}
+	}
+	if again, now := w.leader(model.ServiceRegistry); again != registry || now != term {
+		w.Errorf("the registry is led by %s in term %d, and was by %s in term %d", again.Name, now, registry.Name, term)
+	}
+}
+
+// A stranger speaks for an executor that is not its own.
+func TestForeignExecutorA2(t *testing.T) {
+	w := attack(t)
+	host, err := w.client.Executor(w.ctx, "host")
+	if err != nil {
+		t.Fatal(err)
+	}
+	worker := w.workerOn("host")
+	completed := &controlv1.ReportWorkersRequest{Reports: []*controlv1.ExecutorReport{{
+		Executor: "host", Incarnation: host.GetIncarnation(), Sequence: 1 << 40, Complete: true,
+		Workers: []*controlv1.WorkerReport{{
+			Job: worker.GetJob(), Stage: worker.GetStage(), Index: worker.GetIndex(), Number: worker.GetNumber(),
+			Epoch: worker.GetEpoch(), Uid: worker.GetUid(), State: berthv1.Assignment_COMPLETED,
+		}},
+	}}}
+	register := &controlv1.RegisterRequest{
+		Id: "host", Address: "127.0.0.1:1", Sku: "stolen", Host: "thief", Resources: map[string]int64{"slots": 64}, Nonce: "thief", Secret: "thief",
+	}
+	for option, address := range map[string]string{"--listen": w.fleet.Gateway(), "--internal-listen": w.fleet.InternalGateways()[0]} {
+		conn := w.stranger(address)
+		w.unserved("Register on "+option, w.call(func(ctx context.Context) error {
+			_, err := controlv1.NewAgentsClient(conn).Register(ctx, register)
+			return err
+		}), "--agents-listen")
+		w.unserved("Heartbeat on "+option, w.heartbeat(conn, &controlv1.HeartbeatRequest{Id: "host", Incarnation: host.GetIncarnation()}), "--agents-listen")
+	}
+	public, agents := w.stranger(w.fleet.Gateway()), w.stranger(w.fleet.AgentsGateways()[0])
+	for option, conn := range map[string]*grpc.ClientConn{"--listen": public, "--agents-listen": agents} {
+		w.unserved("ReportWorkers on "+option, w.call(func(ctx context.Context) error {
+			_, err := controlv1.NewHandoutClient(conn).ReportWorkers(ctx, completed)
+			return err
+		}), "--internal-listen")
+		w.unserved("Depart on "+option, w.call(func(ctx context.Context) error {
+			_, err := controlv1.NewAgentsClient(conn).Depart(ctx, &controlv1.DepartRequest{Id: "host", Incarnation: host.GetIncarnation()})
+			return err
+		}), "--internal-listen")
+	}
+	w.unserved("ListExecutors on --agents-listen", w.call(func(ctx context.Context) error {
+		_, err := berthv1.NewExecutorsClient(agents).ListExecutors(ctx, &berthv1.ListExecutorsRequest{})
+		return err
+	}), "--listen")
+
+	// On the listener of agents it can only try another's ID.
+	if err := w.call(func(ctx context.Context) error {
+		_, err := controlv1.NewAgentsClient(agents).Register(ctx, register)
+		return err
+	}); err == nil {
+		t.Error("a stranger has registered the ID of a living executor")
+	}
+	for _, nonce := range []string{"", "thief"} {
+		for _, report := range []*controlv1.ExecutorReport{
+			{Executor: "host", Incarnation: host.GetIncarnation(), Sequence: 1 << 40, Complete: true},
+			completed.GetReports()[0],
+		} {
+			err := w.heartbeat(agents, &controlv1.HeartbeatRequest{Id: "host", Incarnation: host.GetIncarnation(), Nonce: nonce, Report: report})
+			if err == nil {
+				t.Errorf("a stranger's report for another executor was accepted with nonce %q", nonce)
+			}
+		}
+	}
+	now, err := w.client.Executor(w.ctx, "host")
+	if err != nil || now.GetIncarnation() != host.GetIncarnation() || now.GetAddress() != host.GetAddress() || now.GetState() != berthv1.Executor_READY {
+		t.Errorf("the executor is now %v, %v", now, err)
+	}
+}
+
+// heartbeat sends one heartbeat of a stranger and returns what the stream ends
+// with; nil if the heartbeat is answered.
+func (w *target) heartbeat(conn grpc.ClientConnInterface, m *controlv1.HeartbeatRequest) error {
+	return w.call(func(ctx context.Context) error {
+		stream, err := controlv1.NewHeartbeatsClient(conn).Heartbeat(ctx)
+		if err != nil {
+			return err
+		}
+		if err := stream.Send(m); err != nil && err != io.EOF {
+			return err
+		}
+		for {
+			answer, err := stream.Recv()
+			if err != nil {
+				return err
+			}
+			// A report is accepted once it is answered.
+			if m.GetReport() == nil || answer.GetReport() != nil {
+				return nil
+			}
+		}
+	})
+}
+
+// workerOn is the bystander's worker on an executor.
+func (w *target) workerOn(executor string) *berthv1.Assignment {
+	w.Helper()
+	for a, err := range w.client.Assignments(w.ctx, &berthv1.ListAssignmentsRequest{Executor: executor, Job: "bystander"}) {
+		if err != nil {
+			w.Fatal(err)
+		}
+		return a
+	}
+	w.Fatalf("no bystander runs on %s", executor)
+	return nil
+}
+
+// A stranger calls an agent itself, with the highest term.
+func TestForeignRequestsToAnAgentA4(t *testing.T) {
+	w := attack(t)
+	host, err := w.client.Executor(w.ctx, "host")
+	if err != nil {
+		t.Fatal(err)
+	}
+	worker := w.workerOn("host")
+	agent := controlv1.NewExecutorClient(w.stranger(host.GetAddress()))
+	ref := &controlv1.WorkerRef{
+		Job: worker.GetJob(), Stage: worker.GetStage(), Index: worker.GetIndex(), Number: worker.GetNumber(), Epoch: worker.GetEpoch(), Uid: worker.GetUid(),
+	}
+	other := &controlv1.WorkerRef{Job: "thief", Stage: "s", Number: 1, Epoch: worker.GetEpoch(), Uid: "thief"}
+	task := &berthv1.Task{Command: "sleep", Args: []string{"3600"}}
+	for _, nonce := range []string{"", "thief"} {
+		for what, err := range map[string]error{
+			"a start request": w.call(func(ctx context.Context) error {
+				_, err := agent.SubmitTask(ctx, &controlv1.SubmitTaskRequest{Term: math.MaxInt64, Executor: "host", Incarnation: host.GetIncarnation(), Worker: other, Task: task, Nonce: nonce})
+				return err
+			}),
+			"a stop request": w.call(func(ctx context.Context) error {
+				_, err := agent.StopTask(ctx, &controlv1.StopTaskRequest{Term: math.MaxInt64, Executor: "host", Incarnation: host.GetIncarnation(), Worker: ref, Grace: durationpb.New(0), Nonce: nonce})
+				return err
+			}),
+		} {
+			if status.Code(err) != codes.PermissionDenied {
+				t.Errorf("%s with nonce %q: got %v, want PERMISSION_DENIED", what, nonce, err)
+			}
+		}
+		err := w.call(func(ctx context.Context) error {
+			answer, err := agent.SubmitTasks(ctx, &controlv1.SubmitTasksRequest{
+				Term: math.MaxInt64, Job: "thief", Stage: "s", Epoch: worker.GetEpoch(), Uid: "thief", Task: task,
+				Orders: []*controlv1.SubmitOrder{{Executor: "host", Incarnation: host.GetIncarnation(), Number: 1, Nonce: nonce}},
+			})
+			for _, outcome := range answer.GetOutcomes() {
+				if len(outcome.GetFailure()) == 0 {
+					t.Errorf("a start request of several with nonce %q was accepted: %v", nonce, outcome)
+				}
+			}
+			return err
+		})
+		if err != nil && status.Code(err) != codes.PermissionDenied {
+			t.Errorf("start requests of several: %v", err)
+		}
+	}
+	// The real leader is still obeyed.
+	r := &berthv1.Reservation{Job: "obeyed", Stage: "s", Count: 1, Task: task, Constraints: &berthv1.Constraints{Sku: "host"}}
+	if _, err := w.client.Reserve(w.ctx, r); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.client.WaitFor(w.ctx, client.KeyOf(r), berthv1.Reservation_ACTIVE); err != nil {
+		t.Fatal(err)
+	}
+	w.until(func() string {
+		for a, err := range w.client.Assignments(w.ctx, &berthv1.ListAssignmentsRequest{Job: "obeyed"}) {
+			if err == nil && a.GetExecutor() == "host" && a.GetState() == berthv1.Assignment_RUNNING {
+				return ""
+			}
+		}
+		return "the agent does not start workers for its leader"
+	})
+	if _, err := w.client.Cancel(w.ctx, client.KeyOf(r)); err != nil {
+		t.Error(err)
+	}
+}
+
+// A caller puts variables into a worker's environment that make any allowed
+// command run other code.
+func TestEnvironmentA5(t *testing.T) {
+	w := attack(t)
+	reserve := func(name string, env map[string]string) (*berthv1.Reservation, error) {
+		r := &berthv1.Reservation{
+			Job: "environment", Stage: "s", Name: name, Count: 1, OnAssignmentFailure: berthv1.OnAssignmentFailure_NOTIFY,
+			Constraints: &berthv1.Constraints{Sku: "host"},
+			Task:        &berthv1.Task{Command: "env", Env: env, Payload: []byte("payload")},
+		}
+		_, err := w.client.Reserve(w.ctx, r)
+		return r, err
+	}
+	for _, name := range []string{"BERTH_PAYLOAD_FILE", "BERTH_ANYTHING"} {
+		_, err := reserve("own", map[string]string{name: "x"})
+		w.refused(name, err, fault.Invalid, fault.ReasonInvalid)
+		if f := fault.Of(err); f != nil && (len(f.Fields) != 1 || !strings.Contains(f.Fields[0].Name, name)) {
+			t.Errorf("the refusal of %s names %v", name, f.Fields)
+		}
+	}
+	for i, name := range []string{"LD_PRELOAD", "LD_AUDIT", "DYLD_INSERT_LIBRARIES", "BASH_ENV", "PYTHONPATH", "NODE_OPTIONS"} {
+		r, err := reserve(fmt.Sprintf("e%d", i), map[string]string{name: "./payload"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.client.WaitFor(w.ctx, client.KeyOf(r), berthv1.Reservation_FAILED, berthv1.Reservation_COMPLETED); err != nil {
+			t.Fatal(err)
+		}
+		failed := false
+		for e, err := range w.client.Events(w.ctx, "environment", "") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e.GetReservation() == r.GetName() && strings.Contains(e.String(), "NOT_ALLOWED") && strings.Contains(e.String(), name) {
+				failed = true
+				break
+			}
+			if e.GetKind() == berthv1.Event_WORKER_RUNNING && e.GetReservation() == r.GetName() {
+				break
+			}
+		}
+		if !failed {
+			t.Errorf("a worker was not refused for its variable %s", name)
+		}
+	}
+}
+
+// An operator's page, or any other, floods the list of disabled executors.
+func TestDisableFloodA8(t *testing.T) {
+	w := attack(t)
+	refused := 0
+	var requests []string
+	for i := range 200 {
+		var ids []string
+		for j := range 1000 {
+			ids = append(ids, fmt.Sprintf("unknown-%d-%d", i, j))
+		}
+		id := fmt.Sprintf("flood-%d", i)
+		answer, err := w.client.Disable(w.ctx, &berthv1.DisableExecutorsRequest{RequestId: id, Selector: &berthv1.ExecutorSelector{Ids: ids}})
+		switch {
+		case err != nil:
+			refused++
+		default:
+			requests = append(requests, id)
+			if len(answer.GetUnknown()) == 0 {
+				t.Errorf("the answer does not name the unknown executors")
+			}
+		}
+	}
+	if refused == 0 || len(requests) == 0 {
+		t.Errorf("%d requests were accepted and %d refused, want some of both", len(requests), refused)
+	}
+	if _, err := w.client.Drain(w.ctx, &berthv1.DrainExecutorRequest{Id: "sim-0", RequestId: "drain-in-flood"}); err != nil {
+		t.Errorf("an operator cannot drain: %v", err)
+	}
+	if _, err := w.client.Enable(w.ctx, &berthv1.EnableExecutorsRequest{DisableRequestId: "drain-in-flood"}); err != nil {
+		t.Errorf("an operator cannot enable: %v", err)
+	}
+	for _, id := range requests {
+		if _, err := w.client.Enable(w.ctx, &berthv1.EnableExecutorsRequest{DisableRequestId: id}); err != nil {
+			t.Errorf("an operator cannot enable: %v", err)
+		}
+	}
+}
+
+// A web page that an operator has open posts to the gateway.
+func TestBrowserA10(t *testing.T) {
+	w := attack(t)
+	gateway := w.fleet.Gateway()
+	send := func(method, path, host string, header map[string]string, body string) int {
+		t.Helper()
+		req, err := http.NewRequestWithContext(w.ctx, method, "http://"+gateway+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if host != "" {
+			req.Host = host
+		}
+		for name, value := range header {
+			req.Header.Set(name, value)
+		}
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		_, _ = io.Copy(io.Discard, res.Body) // only the status counts
+		return res.StatusCode
+	}
+	const disable, body = "/v1/executors:disable", `{"requestId":"browser","selector":{"ids":["sim-0"]}}`
+	foreign := map[string]string{"Origin": "https://evil.example", "Content-Type": "text/plain"}
+	if got := send(http.MethodPost, disable, "", foreign, body); got != http.StatusForbidden {
+		t.Errorf("a post of a foreign origin: status %d, want 403", got)
+	}
+	if got := send(http.MethodPost, disable, "", map[string]string{"Origin": "null"}, body); got != http.StatusForbidden {
+		t.Errorf("a post of an opaque origin: status %d, want 403", got)
+	}
+	if got := send(http.MethodPost, disable, "rebound.example:8080", nil, body); got != http.StatusForbidden {
+		t.Errorf("a post to a foreign host name: status %d, want 403", got)
+	}
+	if got := send(http.MethodGet, "/v1/executors", "rebound.example:8080", nil, ""); got != http.StatusForbidden {
+		t.Errorf("a read with a foreign host name: status %d, want 403", got)
+	}
+	if e, err := w.client.Executor(w.ctx, "sim-0"); err != nil || len(e.GetDisabled()) != 0 {
+		t.Errorf("sim-0 is %v, %v", e, err)
+	}
+	// What curl sends goes through.
+	if got := send(http.MethodPost, "/v1/executors:enable", "", nil, `{"selector":{"ids":["sim-0"]}}`); got != http.StatusOK {
+		t.Errorf("a post without a content type: status %d, want 200", got)
+	}
+	if got := send(http.MethodPost, "/v1/executors:enable", "", map[string]string{"Content-Type": "application/x-www-form-urlencoded"}, `{"selector":{"ids":["sim-0"]}}`); got != http.StatusOK {
+		t.Errorf("a post as of curl -d: status %d, want 200", got)
+	}
+	if got := send(http.MethodGet, "/v1/executors", "localhost:8080", nil, ""); got != http.StatusOK {
+		t.Errorf("a read of localhost: status %d, want 200", got)
+	}
+}
+
+// An agent answers start and stop requests with what no agent can mean, and reports
+// what it cannot know.
+func TestLyingAgentA3(t *testing.T) {
+	w := attack(t)
+	gateway := w.stranger(w.fleet.AgentsGateways()[0])
+	ctx, leave := context.WithCancel(w.ctx)
+	var joined sync.WaitGroup
+	t.Cleanup(func() { leave(); joined.Wait() })
+	worker := w.workerOn("host")
+	reports := []*controlv1.ExecutorReport{
+		{Executor: "host", Sequence: math.MaxInt64, Complete: true},
+		{Sequence: 1, Complete: true, Workers: []*controlv1.WorkerReport{nil, {}, {State: -1}, {
+			Job: worker.GetJob(), Stage: worker.GetStage(), Index: worker.GetIndex(), Number: worker.GetNumber(),
+			Epoch: worker.GetEpoch(), Uid: worker.GetUid(), State: berthv1.Assignment_COMPLETED,
+		}}},
+		{Sequence: 2, Complete: true},
+	}
+	for i, lie := range agenttest.Lies() {
+		liar := agenttest.Serve(t, lie.Script)
+		sku := fmt.Sprintf("liar-%d", i)
+		joined.Go(func() {
+			for ctx.Err() == nil { // a stream that brought nonsense is ended
+				_ = liar.Join(ctx, gateway, &controlv1.RegisterRequest{Id: sku, Sku: sku, Host: sku, Resources: map[string]int64{"slots": 2}, Secret: sku}, reports...)
+				_ = store.Sleep(ctx, 100*time.Millisecond) // ctx is looked at next
+				reports = nil
+			}
+		})
+		r := &berthv1.Reservation{
+			Job: "lied", Stage: "s", Name: sku, Count: 2, MaxAttempts: new(int32(1)),
+			OnAssignmentFailure: berthv1.OnAssignmentFailure_NOTIFY, Constraints: &berthv1.Constraints{Sku: sku},
+		}
+		if _, err := w.client.Reserve(w.ctx, r); err != nil {
+			t.Fatalf("%s: %v", lie.Name, err)
+		}
+		select {
+		case <-liar.Called():
+		case <-w.ctx.Done():
+			t.Fatalf("the agent that says %s is not called", lie.Name)
+		}
+	}
+	if _, err := w.client.CancelJob(w.ctx, "lied"); err != nil {
+		t.Errorf("cancel: %v", err)
+	}
+}
+
+// Strangers and careless callers register, catalog and queue without end.
+func TestUnboundedRequestsA9(t *testing.T) {
+	w := attack(t)
+	agents := controlv1.NewAgentsClient(w.stranger(w.fleet.AgentsGateways()[0]))
+	accepted, refused := 0, 0
+	count := func(what string, err error) {
+		t.Helper()
+		switch f := rpc.FromStatus(err); {
+		case err == nil:
+			accepted++
+		case f.Kind == fault.Exhausted:
+			refused++
+		default:
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	bounded := func(what string) {
+		t.Helper()
+		if accepted == 0 || refused == 0 {
+			t.Errorf("of the %s %d were accepted and %d refused, want some of both", what, accepted, refused)
+		}
+		accepted, refused = 0, 0
+	}
+	for i := range 100 {
+		count("register", w.call(func(ctx context.Context) error {
+			_, err := agents.Register(ctx, &controlv1.RegisterRequest{
+				Id: fmt.Sprintf("flood-%d", i), Address: "127.0.0.1:1", Sku: "flood", Host: "flood", Resources: map[string]int64{"slots": 1}, Nonce: "flood", Secret: "flood",
+			})
+			return err
+		}))
+	}
+	bounded("registrations")
+	for i := range 30 {
+		_, err := w.client.PutSKU(w.ctx, &berthv1.Sku{Name: fmt.Sprintf("flood-%d", i), Resources: map[string]int64{"slots": 1}})
+		count("SKU", err)
+	}
+	bounded("SKUs")
+	for i := range 100 {
+		r := &berthv1.Reservation{Job: "flood", Stage: "s", Name: fmt.Sprintf("n%d", i), Count: 1, Constraints: &berthv1.Constraints{Sku: "none"}}
+		count("reservation", w.call(func(ctx context.Context) error {
+			_, err := berthv1.NewReservationsClient(w.stranger(w.fleet.Gateway())).UpsertReservation(ctx, &berthv1.UpsertReservationRequest{Reservation: r})
+			return err
+		}))
+	}
+	bounded("reservations")
+	for i := range 40 {
+		r := &berthv1.Reservation{
+			Job: "bytes", Stage: "s", Name: fmt.Sprintf("n%d", i), Count: 1, Constraints: &berthv1.Constraints{Sku: "none"},
+			Task: &berthv1.Task{Command: "x", Payload: make([]byte, 60<<10)},
+		}
+		count("reservation", w.call(func(ctx context.Context) error {
+			_, err := berthv1.NewReservationsClient(w.stranger(w.fleet.Gateway())).UpsertReservation(ctx, &berthv1.UpsertReservationRequest{Reservation: r})
+			return err
+		}))
+	}
+	bounded("payloads")
+	for _, job := range []string{"flood", "bytes"} {
+		if _, err := w.client.CancelJob(w.ctx, job); err != nil {
+			t.Errorf("cancel: %v", err)
+		}
+	}
+}

@@ -1,0 +1,269 @@
+package attack
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/cmd/berth/fleet"
+	"berth.dev/pkg/audit"
+	"berth.dev/pkg/client"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/keyspace"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/process/child"
+	"berth.dev/pkg/rpc"
+	"berth.dev/pkg/store"
+)
+
+const (
+	// patience bounds every wait. It is long: only a failure takes all of it.
+	patience = 90 * time.Second
+	// simulatedExecutors is how many of the executors are simulated, sim-0 and so on.
+	simulatedExecutors = 4
+	// recovery is how soon leasing works after an attack. Only -acceptance asserts
+	// it, for a slow machine may take longer.
+	recovery = time.Second
+)
+
+// shared is the fleet that all attacks which leave it whole share.
+var shared sharedFleet
+
+type sharedFleet struct {
+	once     sync.Once
+	err      error
+	dir      string
+	fleet    *fleet.Fleet
+	store    *store.Etcd
+	pids     map[string]int
+	bystands map[string]string // what the bystanders' workers were when they had started
+}
+
+// limits are lower than the defaults, so that an attack reaches them in seconds.
+var limits = map[string][]string{
+	model.ServiceRegistry:      {"--max-queued-per-job", "50", "--max-stored-per-job", "1000000"},
+	model.ServiceExecutorState: {"--max-new-executors", "60", "--max-catalog", "20"},
+}
+
+func (s *sharedFleet) start() (err error) {
+	if s.dir, err = os.MkdirTemp("", "berth-attack-"); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if s.fleet, err = fleet.Start(ctx, fleet.Config{Binary: binary, Dir: s.dir, Flags: limits}); err != nil {
+		return err
+	}
+	if s.store, err = store.Dial(store.DialConfig{Endpoints: s.fleet.Etcd()}); err != nil {
+		return err
+	}
+	if err := s.fleet.StartSim(ctx, "sim", simulatedExecutors, 4); err != nil {
+		return err
+	}
+	if err := s.fleet.StartAgent(ctx, fleet.Agent{ID: "host", SKU: "host", Slots: 4, Allow: []string{"sleep", "env"}}); err != nil {
+		return err
+	}
+	// The bystanders: workers that no attack may touch, simulated and real ones.
+	for _, r := range []*berthv1.Reservation{
+		{Job: "bystander", Stage: "simulated", Count: 6, Constraints: &berthv1.Constraints{Sku: "sim"}},
+		{Job: "bystander", Stage: "real", Count: 1, Constraints: &berthv1.Constraints{Sku: "host"},
+			Task: &berthv1.Task{Command: "sleep", Args: []string{"3600"}}},
+	} {
+		if _, err := s.fleet.Client().Reserve(ctx, r); err != nil {
+			return err
+		}
+		if _, err := s.fleet.Client().WaitFor(ctx, client.KeyOf(r), berthv1.Reservation_ACTIVE); err != nil {
+			return err
+		}
+	}
+	s.pids = map[string]int{}
+	for _, processes := range s.fleet.Processes() {
+		for _, p := range processes {
+			s.pids[p.Name] = p.Pid()
+		}
+	}
+	for {
+		if s.bystands, err = bystanders(ctx, s.fleet.Client()); err != nil {
+			return err
+		}
+		running := 0
+		for _, state := range s.bystands {
+			if state != "" {
+				running++
+			}
+		}
+		if running == 7 {
+			return nil
+		}
+		if err := store.Sleep(ctx, 20*time.Millisecond); err != nil {
+			return fmt.Errorf("the bystanders do not run: %v", s.bystands)
+		}
+	}
+}
+
+// bystanders lists where the bystanders' workers run; a worker that does not run
+// has an empty place.
+func bystanders(ctx context.Context, c *client.Client) (map[string]string, error) {
+	list := map[string]string{}
+	for a, err := range c.Assignments(ctx, &berthv1.ListAssignmentsRequest{Job: "bystander"}) {
+		if err != nil {
+			return nil, err
+		}
+		name := fmt.Sprintf("%s/%d", a.GetStage(), a.GetIndex())
+		if list[name] = ""; a.GetState() == berthv1.Assignment_RUNNING {
+			list[name] = fmt.Sprintf("%s as %d.%d, epoch %d, attempt %d", a.GetExecutor(), a.GetIndex(), a.GetNumber(), a.GetEpoch(), a.GetAttempts())
+		}
+	}
+	return list, nil
+}
+
+// close checks the whole history and stops the fleet.
+func (s *sharedFleet) close() error {
+	if s.fleet == nil {
+		return nil
+	}
+	defer os.RemoveAll(s.dir)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	a, err := audit.Check(ctx, s.store, keyspace.New("default"), 0)
+	if err == nil {
+		for _, v := range a.Violations() {
+			err = fmt.Errorf("the history in etcd: %v", v)
+		}
+	}
+	s.store.Close() // etcd waits for watchers when it stops
+	if failed := s.fleet.Close(); err == nil {
+		err = failed
+	}
+	return err
+}
+
+// target is the fleet under attack, for one test.
+type target struct {
+	*testing.T
+	*sharedFleet
+	ctx    context.Context
+	client *client.Client
+}
+
+// attack starts the shared fleet if it does not run. When the test ends, it checks
+// that the attack has harmed nobody.
+func attack(t *testing.T) *target {
+	t.Helper()
+	shared.once.Do(func() { shared.err = shared.start() })
+	if shared.err != nil {
+		t.Fatal(shared.err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	t.Cleanup(cancel)
+	w := &target{T: t, sharedFleet: &shared, ctx: ctx, client: shared.fleet.Client()}
+	t.Cleanup(w.unharmed)
+	return w
+}
+
+// unharmed checks that leasing works, that the bystanders run where they ran and
+// that no process has restarted.
+func (w *target) unharmed() {
+	w.Helper()
+	began := time.Now()
+	r := &berthv1.Reservation{Job: "after", Stage: "s", Name: fmt.Sprintf("n%d", began.UnixNano()), Count: 2, Constraints: &berthv1.Constraints{Sku: "sim"}}
+	if _, err := w.client.Reserve(w.ctx, r); err != nil {
+		w.Errorf("after the attack: %v", err)
+		return
+	}
+	if _, err := w.client.WaitFor(w.ctx, client.KeyOf(r), berthv1.Reservation_ACTIVE); err != nil {
+		w.Errorf("after the attack a new gang does not become ACTIVE: %v", err)
+		w.showLogs()
+		return
+	}
+	took := time.Since(began)
+	w.Logf("a new gang is ACTIVE %v after the attack", took.Round(time.Millisecond))
+	if *acceptance && took > recovery {
+		w.Errorf("a new gang became ACTIVE after %v, want at most %v", took, recovery)
+	}
+	if _, err := w.client.Cancel(w.ctx, client.KeyOf(r)); err != nil {
+		w.Errorf("cancel: %v", err)
+	}
+	now, err := bystanders(w.ctx, w.client)
+	if err != nil || !maps.Equal(now, w.bystands) {
+		w.Errorf("the bystanders' workers were %v and are %v, %v", w.bystands, now, err)
+	}
+	for _, processes := range w.fleet.Processes() {
+		for _, p := range processes {
+			if pid := w.pids[p.Name]; pid != 0 && (!p.Running() || p.Pid() != pid) {
+				w.Errorf("%s restarted or ended", p.Name)
+			}
+		}
+	}
+	w.showLogs()
+}
+
+func (w *target) showLogs() {
+	if !w.Failed() {
+		return
+	}
+	logs, _ := filepath.Glob(filepath.Join(w.dir, "*.log"))
+	for _, log := range logs {
+		text, err := os.ReadFile(log)
+		if err != nil {
+			continue
+		}
+		w.Logf("%s:\n%s", filepath.Base(log), text[max(0, len(text)-3000):])
+	}
+}
+
+// leader is the process that leads a service, and its term.
+func (w *target) leader(service string) (*child.Process, int64) {
+	w.Helper()
+	p, term, err := w.fleet.Leader(w.ctx, service)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return p, term
+}
+
+// stranger connects to an address as somebody whom nobody knows.
+func (w *target) stranger(address string) *grpc.ClientConn {
+	w.Helper()
+	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// until waits for something that gives no signal; what says what is missing.
+func (w *target) until(what func() string) {
+	w.Helper()
+	for deadline := time.Now().Add(patience); ; {
+		missing := what()
+		if missing == "" {
+			return
+		}
+		if time.Now().After(deadline) {
+			w.Fatalf("after %v: %s", patience, missing)
+		}
+		if err := store.Sleep(w.ctx, 10*time.Millisecond); err != nil {
+			w.Fatalf("%s: %v", missing, err)
+		}
+	}
+}
+
+// refused checks that a call failed with a reason.
+func (w *target) refused(what string, err error, kind fault.Kind, reason fault.Reason) {
+	w.Helper()
+	f := rpc.FromStatus(err)
+	if f == nil || f.Kind != kind || f.Reason != reason {
+		w.Errorf("%s: got %v, want %v %s", what, err, kind, reason)
+	}
+}
