@@ -44,7 +44,7 @@ type Cluster interface {
 	// StartCopy starts another agent of an id that has one, on a host of its own.
 	StartCopy(Executor) error
 	// Wipe ends all that runs on the host of an agent that was killed, and takes
-	// its disk away.
+	// its disk away, but for its secret.
 	Wipe(id string) error
 	// KillLeader ends the process that leads a service as kill -9 does.
 	KillLeader(service string) error

@@ -178,7 +178,7 @@ func (p *player) copyAgent(w *words) (string, error) {
 	return "ok", nil
 }
 
-// wipe takes away what a host had on its disk.
+// wipe takes away what a host had on its disk, but for its agent's secret.
 func (p *player) wipe(w *words) (string, error) { return "ok", p.Wipe(w.next("id")) }
 
 func (p *player) wait(w *words) (string, error) {

@@ -187,6 +187,12 @@ func (p *Processes) Wipe(id string) error {
 	if err := os.Rename(dir, dir+".wiped"); err != nil {
 		return err
 	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	if err := os.Link(filepath.Join(dir+".wiped", "secret"), filepath.Join(dir, "secret")); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	on, err := berthv1.NewAssignmentsClient(p).ListAssignments(ctx, &berthv1.ListAssignmentsRequest{Executor: id, PageSize: 1000})
