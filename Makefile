@@ -76,8 +76,12 @@ troubles: build ## etcd loses its quorum, is full, slow, compacted, defragmented
 	@BERTH_BINARY=$(BIN)/berth $(GO) test ./integration/scenario -run TestTrouble -count=1 -v -timeout 15m -args -troubles
 
 .PHONY: attack
-attack: build ## flood a gateway with connections, streams and bodies that never end; memory and latency of others
-	@BERTH_BINARY=$(BIN)/berth $(GO) test ./integration/attack/flood -run TestAttack -count=1 -v -timeout 15m -args -floods
+attack: build ## attack real processes with full floods: 10,000 mutated records, connections, streams and bodies that never end
+	@BERTH_BINARY=$(BIN)/berth $(GO) test -p 1 ./integration/attack/... -count=1 -v -timeout 15m -args -floods
+
+.PHONY: acceptance
+acceptance: build ## assert the time limits of the acceptance checks, on a machine with nothing else to do
+	@BERTH_BINARY=$(BIN)/berth $(GO) test ./integration/attack -count=1 -v -timeout 15m -args -acceptance
 
 FUZZTIME ?= 30s
 

@@ -45,8 +45,7 @@ func (w *target) unserved(what string, err error, option string) {
 	}
 }
 
-// leases are the calls that a registry makes of executor-state, with a term and a
-// cycle number that nobody has.
+// cycle sends a scheduling cycle as only a registry does.
 func (w *target) cycle(conn grpc.ClientConnInterface, term, number int64) error {
 	return w.call(func(ctx context.Context) error {
 		_, err := controlv1.NewInventoryClient(conn).TryAllocateAndLease(ctx, &controlv1.PassRequest{Term: term, Pass: number})
@@ -343,7 +342,7 @@ func TestDisableFloodA8(t *testing.T) {
 	if refused == 0 || len(requests) == 0 {
 		t.Errorf("%d requests were accepted and %d refused, want some of both", len(requests), refused)
 	}
-	if _, err := w.client.Drain(w.ctx, &berthv1.DrainExecutorRequest{Id: "sim-0", RequestId: "drain-in-flood"}); err != nil {
+	if _, err := w.client.Drain(w.ctx, &berthv1.DrainExecutorRequest{Id: w.spare(), RequestId: "drain-in-flood"}); err != nil {
 		t.Errorf("an operator cannot drain: %v", err)
 	}
 	if _, err := w.client.Enable(w.ctx, &berthv1.EnableExecutorsRequest{DisableRequestId: "drain-in-flood"}); err != nil {
@@ -354,6 +353,22 @@ func TestDisableFloodA8(t *testing.T) {
 			t.Errorf("an operator cannot enable: %v", err)
 		}
 	}
+}
+
+// spare is a simulated executor on which no bystander runs.
+func (w *target) spare() string {
+	for i := range simulatedExecutors {
+		id := fmt.Sprintf("sim-%d", i)
+		used := false
+		for _, place := range w.bystands {
+			used = used || strings.HasPrefix(place, id+" ")
+		}
+		if !used {
+			return id
+		}
+	}
+	w.Fatal("the bystanders use every executor")
+	return ""
 }
 
 // A web page that an operator has open posts to the gateway.

@@ -28,7 +28,8 @@ type Agent struct {
 	Name, Dir string
 	// Allow lists the commands that it may run; every command unless given.
 	Allow []string
-	// AllowEnv lists the variables that tasks may set; none by default.
+	// AllowEnv lists the variables that tasks may set; by default "*", which excludes
+	// those that load code.
 	AllowEnv []string
 	// WorkDir is where its workers run; each in a directory of its own unless given.
 	WorkDir string
@@ -39,6 +40,9 @@ func (f *Fleet) StartAgent(ctx context.Context, a Agent) error {
 	resources := append([]string{"slots=" + strconv.Itoa(a.Slots)}, a.Resources...)
 	if a.Allow == nil {
 		a.Allow = []string{"*"}
+	}
+	if a.AllowEnv == nil {
+		a.AllowEnv = []string{"*"}
 	}
 	if a.Name == "" {
 		a.Name = a.ID
@@ -60,10 +64,7 @@ func (f *Fleet) StartAgent(ctx context.Context, a Agent) error {
 		return err
 	}
 	args := []string{"agent", "--id", a.ID, "--listen", listen, "--advertise", advertise, "--gateways", gateways, "--resources", strings.Join(resources, ","),
-		"--dir", a.Dir, "--allow", strings.Join(a.Allow, ","), "--stop-workers", "--log-level", f.config.LogLevel}
-	if len(a.AllowEnv) > 0 {
-		args = append(args, "--allow-env", strings.Join(a.AllowEnv, ","))
-	}
+		"--dir", a.Dir, "--allow", strings.Join(a.Allow, ","), "--allow-env", strings.Join(a.AllowEnv, ","), "--stop-workers", "--log-level", f.config.LogLevel}
 	if a.SKU != "" {
 		args = append(args, "--sku", a.SKU)
 	}

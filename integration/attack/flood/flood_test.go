@@ -133,7 +133,7 @@ func memory(t *testing.T, pid int, line string) int64 {
 
 // A gateway stays small and serves others while it is flooded, and gets rid of the
 // connections of the flood.
-func TestAttackFloods(t *testing.T) {
+func TestFloodsA7(t *testing.T) {
 	type load struct{ idle, bodies, bodySize, streams, unfinished, resets, heads int }
 	l := load{idle: 300, bodies: 100, bodySize: 64 << 10, streams: 500, unfinished: 100, resets: 2000, heads: 20}
 	if *floods {

@@ -123,7 +123,7 @@ func (d *demo) up(ctx context.Context) error {
 	}
 	d.client = d.fleet.Client()
 	for i := range agents {
-		if err := d.fleet.StartAgent(ctx, fleet.Agent{ID: fmt.Sprintf("host-%d", i), Slots: slots, SKU: "small", AllowEnv: []string{"*"}}); err != nil {
+		if err := d.fleet.StartAgent(ctx, fleet.Agent{ID: fmt.Sprintf("host-%d", i), Slots: slots, SKU: "small"}); err != nil {
 			return errors.Join(err, d.fleet.Close())
 		}
 	}
