@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"cmp"
 	"time"
 
 	"berth.dev/pkg/fault"
@@ -34,7 +35,9 @@ type Core struct {
 	hosts        map[string]*host
 	byID         ordered[*host]
 	holds        map[uint32]*hold
-	lastOrdinal  uint32
+	// ordinals are those of holds, the highest first, and lastOrdinal is that one.
+	ordinals    ordered[uint32]
+	lastOrdinal uint32
 	// newPaid is the time that new executors have used up: see admitNew.
 	newPaid   time.Time
 	classes   map[string]*class
@@ -137,6 +140,7 @@ func New(cfg Config) *Core {
 		sections:     newSections(),
 		crews:        map[string]*crew{},
 		total:        map[string]*sum{},
+		ordinals:     ordered[uint32]{compare: func(a, b uint32) int { return cmp.Compare(b, a) }},
 		absent:       ordered[*host]{compare: compareGone},
 		over:         map[string]*host{},
 		stranded:     map[string]*host{},
@@ -213,6 +217,7 @@ func earliest(a, b time.Time) time.Time {
 func (c *Core) elected(e model.Elected) {
 	c.term, c.electedAt = e.Term, c.now
 	c.absentChanged = true
+	c.skipOrdinals()
 	for uid := range c.aside.leases {
 		c.isolate(uid)
 	}

@@ -1,7 +1,10 @@
 package inventory
 
 import (
+	"math"
+
 	"berth.dev/pkg/constraint"
+	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
 )
 
@@ -32,8 +35,10 @@ type aside struct {
 	uids, executors, pools map[string]bool
 	// leases are the uids with chunks that were left alone.
 	leases map[string]bool
-	// unread counts executors of which the record may not be known.
+	// unread counts executors of which the record may not be known, and lowest is the
+	// lowest ordinal that none of them can have.
 	unread int
+	lowest uint64
 	// forgotten: the record of the forgotten executors was left alone.
 	forgotten bool
 }
@@ -47,6 +52,9 @@ func (c *Core) leave(ref model.Ref) {
 	case model.KindExecutor:
 		c.aside.executors[ref.ID] = true
 		c.aside.unread++
+		if c.term != 0 {
+			c.skipOrdinals()
+		}
 	case model.KindLive:
 		c.aside.executors[ref.ID] = true
 	case model.KindPool:
@@ -57,13 +65,32 @@ func (c *Core) leave(ref model.Ref) {
 	}
 }
 
-// ordinalGap is by how much a new ordinal is higher than those that are known, for
-// each executor of which the record may not be: that one's is among the next few.
+// ordinalGap is how many ordinals above those that are known are not given, for each
+// executor of which the record may not be: that one's is among the next few.
 const ordinalGap = 1 << 10
 
+// skipOrdinals leaves those out that executors may have whose record is not known. It
+// is called when this leader begins, and with each such executor after that.
+func (c *Core) skipOrdinals() {
+	if c.aside.unread > 0 {
+		c.aside.lowest = c.unusedOrdinal() + ordinalGap*uint64(c.aside.unread)
+	}
+}
+
+// unusedOrdinal returns the lowest ordinal above all that may have been given, which
+// may be more than there are.
+func (c *Core) unusedOrdinal() uint64 {
+	return max(uint64(max(c.lastOrdinal, c.forgotten.Ordinal))+1, c.aside.lowest)
+}
+
 // nextOrdinal returns an ordinal that no executor has had.
-func (c *Core) nextOrdinal() uint32 {
-	return max(c.lastOrdinal, c.forgotten.Ordinal) + 1 + ordinalGap*uint32(c.aside.unread)
+func (c *Core) nextOrdinal() (uint32, error) {
+	next := c.unusedOrdinal()
+	if next > math.MaxUint32 {
+		return 0, fault.New(fault.Exhausted, fault.ReasonTooLarge,
+			"no ordinal is left for a new executor: the highest that a record names is %d", max(c.lastOrdinal, c.forgotten.Ordinal))
+	}
+	return uint32(next), nil
 }
 
 // unreadable reports whether the record of an executor is there and cannot be read.

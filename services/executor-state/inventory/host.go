@@ -257,6 +257,7 @@ func (c *Core) holdOf(ordinal uint32) *hold {
 	if h == nil {
 		h = &hold{used: resource.Vector{}}
 		c.holds[ordinal] = h
+		c.ordinals.insert(ordinal)
 		c.lastOrdinal = max(c.lastOrdinal, ordinal)
 	}
 	return h
@@ -269,9 +270,8 @@ func (c *Core) dropHold(ordinal uint32) {
 		return
 	}
 	delete(c.holds, ordinal)
-	for c.lastOrdinal > 0 && c.holds[c.lastOrdinal] == nil {
-		c.lastOrdinal--
-	}
+	c.ordinals.remove(ordinal)
+	c.lastOrdinal, _ = c.ordinals.first()
 }
 
 // unplace takes the host out of every index that its state and its free

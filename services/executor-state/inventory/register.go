@@ -81,10 +81,13 @@ func (c *Core) register(r Register) (Registered, error) {
 			return Registered{}, fault.New(fault.Precondition, fault.ReasonPoison,
 				"the record of forgotten executors cannot be read, and is quarantined: see the findings; no executor with a new ID registers until it is put right or deleted")
 		}
+		var err error
+		if next.Ordinal, err = c.nextOrdinal(); err != nil {
+			return Registered{}, err
+		}
 		if err := c.admitNew(); err != nil {
 			return Registered{}, err
 		}
-		next.Ordinal = c.nextOrdinal()
 		next.Incarnation = max(c.forgotten.Incarnation+1, c.term)
 	}
 	effect.Puts = []model.Record{next}
