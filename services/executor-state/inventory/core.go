@@ -153,7 +153,7 @@ func New(cfg Config) *Core {
 		skus:         map[string]*sku{},
 		demand:       map[string]*demand{},
 		awaited:      map[string]*awaited{},
-		aside:        aside{uids: map[string]bool{}, executors: map[string]bool{}, pools: map[string]bool{}, leases: map[string]bool{}},
+		aside:        aside{uids: map[string]bool{}, executors: map[string]bool{}, presences: map[string]bool{}, pools: map[string]bool{}, leases: map[string]bool{}},
 	}
 }
 

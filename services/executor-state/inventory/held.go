@@ -32,7 +32,7 @@ var _ model.Holder = (*Core)(nil)
 //   - Of a request to disable: it has no effect until it is put right. Draining is
 //     told by the executor's record too.
 type aside struct {
-	uids, executors, pools map[string]bool
+	uids, executors, presences, pools map[string]bool
 	// leases are the uids with chunks that were left alone.
 	leases map[string]bool
 	// unread counts executors of which the record may not be known, and lowest is the
@@ -56,12 +56,25 @@ func (c *Core) leave(ref model.Ref) {
 			c.skipOrdinals()
 		}
 	case model.KindLive:
-		c.aside.executors[ref.ID] = true
+		c.aside.presences[ref.ID] = true
 	case model.KindPool:
 		c.aside.pools[constraint.Fold(ref.ID)] = true
 		c.setPool(ref.ID, nil)
 	case model.KindForgotten:
 		c.aside.forgotten = true
+	}
+}
+
+// overwritten ends the isolation for a record that could not be read, once this leader
+// has durably written it anew or deleted it.
+func (c *Core) overwritten(ref model.Ref) {
+	switch ref.Kind {
+	case model.KindExecutor:
+		delete(c.aside.executors, ref.ID)
+	case model.KindLive:
+		delete(c.aside.presences, ref.ID)
+	case model.KindPool:
+		delete(c.aside.pools, constraint.Fold(ref.ID))
 	}
 }
 

@@ -259,3 +259,57 @@ func TestSubjectOfARelease(t *testing.T) {
 	r.end("u", model.WorkerCompleted, 0)
 	r.catchUp()
 }
+
+// Whoever writes a record anew that could not be read puts it right: the executors that
+// were kept for it may be given up again.
+func TestARewrittenPoolKeepsNoExecutorFromLost(t *testing.T) {
+	r := lead(DefaultConfig())
+	g := small("h", 1000, 1)
+	g.Attributes = map[string]string{"pool": "Gold"}
+	r.ready(g)
+	must[*model.Pool](t, r, PutPool{model.Pool{Name: "gold", Attributes: map[string]string{"zone": "a"}}})
+	r.catchUp()
+	r.without(func(ref model.Ref) bool { return ref.Kind == model.KindPool })
+	r.tellGone(model.Ref{Kind: model.KindLive, ID: "h"})
+	r.pause(time.Hour)
+	if view, _ := r.core.Executor("h"); view.State != model.ExecutorUnreachable {
+		t.Fatalf("its pool cannot be read, and it is %s", view.State)
+	}
+	must[*model.Pool](t, r, PutPool{model.Pool{Name: "gold", Attributes: map[string]string{"zone": "b"}}})
+	r.pause(time.Hour)
+	if view, _ := r.core.Executor("h"); view.State != model.ExecutorLost {
+		t.Errorf("its pool was written anew, and it is %s", view.State)
+	}
+}
+
+// A presence that was announced anew and is not durable puts nothing right: once it is
+// taken back, the executor is not given up.
+func TestAPresenceThatIsTakenBackPutsNothingRight(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.ready(small("h", 4000, 4))
+	bad := model.Ref{Kind: model.KindLive, ID: "h"}
+	r.without(func(ref model.Ref) bool { return ref == bad })
+	e := r.keys[model.Ref{Kind: model.KindExecutor, ID: "h"}].record.(*model.Executor)
+	r.ask(Announce{ID: "h", Incarnation: e.Incarnation, EtcdLease: 7})
+	r.inputs = nil
+	r.abandon()
+	for range 100 { // as long as it takes until the compare with the presence fails
+		r.now = r.now.Add(time.Minute)
+		r.step(nil)
+		for _, effect := range r.effects {
+			t.Fatalf("decided, which fails again and again: %+v", effect)
+		}
+	}
+}
+
+// Of a presence that cannot be read nobody needs more than that: an executor that is
+// not known registers.
+func TestABadPresenceOfAnUnknownExecutorRefusesNobody(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.write(&model.Live{ID: "h", Incarnation: 1, EtcdLease: 1})
+	r.without(func(ref model.Ref) bool { return ref.Kind == model.KindLive })
+	r.ready(small("h", 4000, 4))
+	if fitting := r.core.fit(cpu(1000), 4); fitting != 4 {
+		t.Errorf("%d workers fit", fitting)
+	}
+}

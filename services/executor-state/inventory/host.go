@@ -203,9 +203,6 @@ func (c *Core) setPresence(id string, next *held) {
 	c.unplace(h)
 	h.live = next
 	c.place(h)
-	if next != nil && next.record != nil {
-		delete(c.aside.executors, id) // the presence was announced again
-	}
 }
 
 func (c *Core) setRefusal(id string, next *held) {

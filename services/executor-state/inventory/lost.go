@@ -36,7 +36,7 @@ func (c *Core) loseAbsent() {
 		due := c.due(h)
 		c.subject = h.executor.Ref()
 		switch {
-		case c.aside.executors[h.id], c.aside.pools[constraint.Fold(h.class.host.Attribute(constraint.PoolAttribute))]:
+		case c.aside.executors[h.id], c.aside.presences[h.id], c.aside.pools[constraint.Fold(h.class.host.Attribute(constraint.PoolAttribute))]:
 		case due.After(c.now), lost == c.cfg.StepLimit && !held[h]:
 			c.lostAt = earliest(c.lostAt, due)
 		case held[h]:

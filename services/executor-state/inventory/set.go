@@ -117,6 +117,7 @@ func (c *Core) committed(e model.Committed) {
 			about = about || change.ref.Kind != model.KindLeaseChunk
 			change.stamp(e.Revision)
 			c.startClock(change)
+			c.overwritten(change.ref)
 			c.counts.durable(change, c.now)
 			c.endPresence(change.ref)
 			if change.ref.Kind == model.KindDisable {
