@@ -55,6 +55,8 @@ type agent struct {
 	downUntil time.Time
 	// life counts what ended its calls under way; births are those of its process.
 	life, births int
+	// registers counts its calls to register: the answer to the newest one counts.
+	registers int
 
 	// owned: it has been registered; confirmed: its last announcement since it was
 	// superseded said that none of its workers lives.
@@ -275,7 +277,12 @@ func (a *agent) register() {
 		ID: a.id, Address: a.address, SKU: a.host.SKU, Host: a.id, Attributes: a.host.Attributes,
 		Resources: a.host.Resources.WithSlots(), Reserved: a.host.Reserved, Generation: a.host.Generation, Nonce: a.nonce(), SecretHash: a.secret,
 	}
+	a.registers++
+	number := a.registers
 	a.call("register", model.ServiceExecutorState, request, func(value any, err error) {
+		if number != a.registers {
+			return // it was given up, and another one began
+		}
 		a.asking = false
 		switch {
 		case fault.Is(err, fault.ReasonOtherIncarnation):
