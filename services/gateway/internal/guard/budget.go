@@ -19,6 +19,7 @@ type Budget struct {
 	// unfinished holds every Hold that is not whole, filling those of them that
 	// take memory; each oldest first.
 	unfinished, filling list.List
+	filled              int64 // of used: what filling takes
 	sweeping            bool
 }
 
@@ -73,7 +74,7 @@ func (b *Budget) Take(n int64) *Hold {
 
 // Grow takes n more bytes. It returns false, and takes none, if there is no room
 // or the request was aborted. It waits for nothing: what others were aborted for
-// counts as given back.
+// counts as given back. Nobody is aborted for what does not fit without them either.
 func (h *Hold) Grow(n int64) bool { return h.grow(n, false) }
 
 // GrowWaiting does as Grow, and waits until what it takes has been given back.
@@ -93,10 +94,20 @@ func (h *Hold) grow(n int64, waiting bool) bool {
 			if h.filling == nil && h.unfinished != nil {
 				h.filling = b.filling.PushBack(h)
 			}
+			if h.filling != nil {
+				b.filled += n
+			}
 			return true
 		case b.used-b.dropping+n <= b.limit:
 			b.freed.Wait()
 			continue
+		}
+		others := b.filled
+		if h.filling != nil {
+			others -= h.bytes
+		}
+		if b.used-b.dropping-others+n > b.limit {
+			return false
 		}
 		oldest := b.filling.Front()
 		if oldest == nil || oldest.Value.(*Hold) == h {
@@ -148,6 +159,7 @@ func (h *Hold) unlist() {
 	}
 	if h.filling != nil {
 		h.budget.filling.Remove(h.filling)
+		h.budget.filled -= h.bytes
 	}
 	h.unfinished, h.filling = nil, nil
 }

@@ -43,6 +43,28 @@ func TestTheOldestUnfinishedRequestMakesRoom(t *testing.T) {
 	}
 }
 
+// A request that is too large for the budget takes nothing from others in vain.
+func TestWhatCannotFitAbortsNobody(t *testing.T) {
+	b := NewBudget(100)
+	aborted := false
+	other := b.Begin(func() { aborted = true })
+	if !other.Grow(10) {
+		t.Fatal("no room for 10 of 100 bytes")
+	}
+	whole := b.Begin(func() {})
+	if !whole.Grow(30) || !whole.Whole() {
+		t.Fatal("no room for 40 of 100 bytes")
+	}
+	if b.Take(101) != nil || whole.Grow(71) {
+		t.Error("there was room for 101 of 100 bytes")
+	}
+	if aborted || !other.Whole() {
+		t.Error("another request was aborted")
+	}
+	other.End()
+	whole.End()
+}
+
 func TestAWaitingRequestGetsWhatAnotherGivesBack(t *testing.T) {
 	b := NewBudget(100)
 	asked := make(chan struct{})
