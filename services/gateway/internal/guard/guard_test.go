@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"berth.dev/pkg/fault"
 )
@@ -228,6 +229,69 @@ func TestMessagesAreHeldUntilTheyAreWhole(t *testing.T) {
 				t.Errorf("%s by %d: %d bytes are held by a closed connection", test.name, size, used)
 			}
 		}
+	}
+}
+
+// A sender whose messages follow each other without a gap has the time of each anew,
+// however they are cut into reads.
+func TestEachMessageHasItsOwnTime(t *testing.T) {
+	c := New(Limits{Connections: 1, Memory: 1 << 20}).watch(feeding{})
+	defer c.Close()
+	feed(c, append(make([]byte, prefaceLength), frameOf(frameHeaders, flagEndHeaders, 1)...), 100)
+	message := append([]byte{0, 0, 0, 0, 100}, make([]byte, 100)...)
+	feed(c, frameOf(frameData, 0, 1, message[:20]...), 100)
+	first := c.streams[1].hold
+	feed(c, frameOf(frameData, 0, 1, append(append([]byte{}, message[20:]...), message[:60]...)...), 1000)
+	if second := c.streams[1].hold; first == nil || second == nil || second == first {
+		t.Errorf("the first message is held by %p, the second by %p", first, second)
+	}
+	if used := c.guard.Memory(); used != 60 {
+		t.Errorf("%d bytes are held, want 60", used)
+	}
+}
+
+// The same holds for frames: that each read ends within one is no fault.
+func TestEachHeadHasItsOwnTime(t *testing.T) {
+	c := New(Limits{Connections: 1, Memory: 1 << 20}).watch(feeding{})
+	defer c.Close()
+	feed(c, make([]byte, prefaceLength), prefaceLength)
+	ping := frameOf(6, 0, 0, make([]byte, 8)...)
+	feed(c, ping[:12], 100)
+	first := c.head
+	feed(c, append(append([]byte{}, ping[12:]...), ping[:12]...), 100)
+	if second := c.head; first == nil || second == nil || second == first {
+		t.Errorf("the first frame is held by %p, the second by %p", first, second)
+	}
+	// A block of headers is one, however many frames it has.
+	c = New(Limits{Connections: 1, Memory: 1 << 20}).watch(feeding{})
+	defer c.Close()
+	feed(c, append(make([]byte, prefaceLength), frameOf(frameHeaders, 0, 1, 1, 2, 3)...), 100)
+	first = c.head
+	feed(c, append(frameOf(frameContinuation, 0, 1, 1, 2, 3), frameOf(frameContinuation, 0, 1, 1)[:10]...), 100)
+	if c.head != first || first == nil {
+		t.Error("a block of headers gets more time with each frame")
+	}
+}
+
+// Stalls of this process, and of the network, add up over the weeks of a stream: a
+// peer that has taken all since then owes nothing.
+func TestOldWaitsAreForgiven(t *testing.T) {
+	near, far := net.Pipe()
+	defer far.Close()
+	g := New(Limits{Connections: 1, Memory: 1 << 20})
+	g.connections.Add(1)
+	c := &conn{Conn: near, guard: g, waited: patience}
+	defer c.Close()
+	go io.Copy(io.Discard, far) //nolint:errcheck // until closed
+	if _, err := c.Write([]byte("x")); err != nil {
+		t.Errorf("a write after a long rest: %v", err)
+	}
+	// A peer that is waited for all the time does owe.
+	c.mu.Lock()
+	c.waited = patience + time.Hour
+	c.mu.Unlock()
+	if _, err := c.Write(make([]byte, 100)); err == nil {
+		t.Error("a peer that is waited for all the time goes on")
 	}
 }
 

@@ -61,7 +61,7 @@ func (c *http1) Read(b []byte) (int, error) {
 
 // Close implements net.Conn.
 func (c *http1) Close() error {
-	c.handle(false)
+	c.handle(true) // what is still read is no head
 	return c.Conn.Close()
 }
 

@@ -85,6 +85,7 @@ type http2 struct {
 	// head holds what has arrived of a frame, or of a block of headers.
 	head    *Hold
 	block   bool
+	newHead bool // one has begun since Read began
 	resets  float64
 	counted time.Time
 	failed  error
@@ -98,6 +99,7 @@ type request struct {
 	left    int64 // of the message
 	begun   bool  // the message, its prefix included
 	whole   bool  // at least one message has arrived
+	renewed bool  // a message has become whole since Read began
 	ended   bool
 	touched bool
 	bytes   int64 // of the message that has not arrived whole
@@ -148,6 +150,7 @@ func (c *http2) Close() error {
 
 // received takes the header of a frame that the caller has sent.
 func (c *http2) received(f frame) {
+	c.newHead = c.newHead || f.kind != frameContinuation
 	switch f.kind {
 	case frameHeaders:
 		c.block = f.flags&flagEndHeaders == 0
@@ -211,7 +214,7 @@ func (c *http2) data(f frame, piece []byte) {
 		r.bytes += n
 		piece = piece[n:]
 		if r.left == 0 {
-			r.whole, r.begun, r.have, r.bytes = true, false, 0, 0
+			r.whole, r.renewed, r.begun, r.have, r.bytes = true, true, false, 0, 0
 		}
 	}
 	c.touch(r)
@@ -239,21 +242,22 @@ func (c *http2) settle() {
 		if r.ended {
 			continue
 		}
-		owed := r.bytes > 0 || c.guard.limits.OneMessage && !r.whole
-		switch {
-		case !owed || r.bytes < r.held: // whole, and perhaps the next has begun
+		if r.renewed {
+			r.renewed = false
 			r.release()
-			if owed {
-				c.hold(r)
-			}
-		default:
+		}
+		if r.bytes > 0 || c.guard.limits.OneMessage && !r.whole {
 			c.hold(r)
 		}
 	}
 	c.touched = c.touched[:0]
 
-	unfinished := int64(c.in.unfinished())
-	if c.block || unfinished > 0 {
+	if c.newHead && c.head != nil {
+		c.head.End()
+		c.head = nil
+	}
+	c.newHead = false
+	if c.block || c.in.unfinished() {
 		if c.head == nil {
 			c.head = c.guard.budget.Begin(c.abort)
 		}
@@ -327,16 +331,13 @@ type frames struct {
 	arrived int64
 }
 
-// unfinished returns how many bytes of a frame other than DATA have arrived
-// without its end.
-func (s *frames) unfinished() int {
-	switch {
-	case s.have < frameHeader:
-		return s.have
-	case s.left > 0 && s.current.kind != frameData:
-		return 1
+// unfinished reports whether the header of a frame, or a frame other than DATA, has
+// begun to arrive.
+func (s *frames) unfinished() bool {
+	if s.have < frameHeader {
+		return s.have > 0
 	}
-	return 0
+	return s.left > 0 && s.current.kind != frameData
 }
 
 // feed calls begin for each frame, and data for each piece of a DATA frame.

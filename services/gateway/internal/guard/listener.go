@@ -82,8 +82,8 @@ const tooMany = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/j
 	`{"code":14,"message":"too many connections","details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"` +
 	string(fault.ReasonOverloaded) + `","domain":"` + fault.Domain + `"}]}` + "\n"
 
-// refuse answers a connection that is one too many. It waits a moment for the
-// peer to read, since to close with unread input destroys the answer.
+// refuse answers a connection that is one too many. It waits for what the peer
+// sends, since to close with unread input destroys the answer.
 func (g *Guard) refuse(c net.Conn) {
 	select {
 	case g.refusing <- struct{}{}:
@@ -93,7 +93,7 @@ func (g *Guard) refuse(c net.Conn) {
 	}
 	go func() {
 		defer func() { c.Close(); <-g.refusing }()
-		c.SetDeadline(time.Now().Add(time.Second)) //nolint:errcheck // it is closed anyway
+		c.SetDeadline(time.Now().Add(headerTime)) //nolint:errcheck // it is closed anyway
 		if _, err := c.Write([]byte(tooMany)); err != nil {
 			return
 		}
@@ -120,8 +120,10 @@ type conn struct {
 	mu sync.Mutex
 	// deadline is the one that the server has set.
 	deadline time.Time
-	// waited is how long writes have waited beyond what the pace allows.
+	// waited is how long writes have waited beyond what the pace allows, less the
+	// time between them. The last one ended at rested.
 	waited time.Duration
+	rested time.Time
 }
 
 // Close implements net.Conn.
@@ -158,6 +160,7 @@ func (c *conn) SetWriteDeadline(t time.Time) error {
 func (c *conn) Write(b []byte) (int, error) {
 	begun := time.Now()
 	c.mu.Lock()
+	c.waited = max(0, c.waited-begun.Sub(c.rested))
 	until := begun.Add(patience - c.waited)
 	ours := c.deadline.IsZero() || until.Before(c.deadline)
 	if ours {
@@ -166,7 +169,8 @@ func (c *conn) Write(b []byte) (int, error) {
 	c.mu.Unlock()
 	n, err := c.Conn.Write(b)
 	c.mu.Lock()
-	c.waited = max(0, c.waited+time.Since(begun)-time.Duration(n)*time.Second/pace)
+	c.rested = time.Now()
+	c.waited = max(0, c.waited+c.rested.Sub(begun)-time.Duration(n)*time.Second/pace)
 	if ours {
 		c.Conn.SetWriteDeadline(c.deadline) //nolint:errcheck // the next write will say so
 	}
