@@ -48,13 +48,12 @@ const (
 // takes some 400 MiB: a flood of connections must not take as much again for what
 // it leaves behind. The bound follows what is really in use, so that a large fleet
 // does not collect without end. It returns when ctx ends. If GOGC or GOMEMLIMIT is
-// set, it leaves that alone.
-func BoundHeap(ctx context.Context) error {
+// set, it leaves that alone. It is for the main function of a process, which has one
+// limit: LimitHeap sets the same one.
+func BoundHeap(ctx context.Context) {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
-		return nil
+		return
 	}
-	before := debug.SetMemoryLimit(-1)
-	defer debug.SetMemoryLimit(before)
 	used := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}}
 	tick := time.NewTicker(boundEvery)
 	defer tick.Stop()
@@ -69,7 +68,7 @@ func BoundHeap(ctx context.Context) error {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return nil
+			return
 		}
 	}
 }

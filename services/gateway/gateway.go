@@ -145,7 +145,6 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	operations.ErrorLog = public.web.ErrorLog
 
 	// Run.
-	g.Go("memory", process.BoundHeap)
 	g.Go("heartbeats", relays.Run)
 	listeners, err := config.open(log)
 	if err != nil {

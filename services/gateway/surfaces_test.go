@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -144,6 +145,18 @@ func TestTheOtherListenersSpeakNoHTTP(t *testing.T) {
 	}
 	if got := body(t, "http://"+g.Listen+"/healthz"); !strings.Contains(got, "true") {
 		t.Errorf("the public listener: %s", got)
+	}
+}
+
+// The limit of the heap is that of the process, which runs more than a gateway in
+// `berth dev`.
+func TestAGatewayLeavesTheMemoryLimitToItsProcess(t *testing.T) {
+	const limit = 123 << 30
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(limit))
+	g := run(t, before(replica(t), porttest.Hold(t)))
+	body(t, "http://"+g.Listen+"/healthz")
+	if got := debug.SetMemoryLimit(-1); got != limit {
+		t.Errorf("the limit is %d, it was %d", got, limit)
 	}
 }
 

@@ -130,8 +130,10 @@ func answer(t *testing.T, r *bufio.Reader) (int, string) {
 }
 
 func TestAConnectionBeyondTheLimitIsAnswered503(t *testing.T) {
-	g, address := serve(t, Limits{Connections: 1, Memory: 1 << 20}, http.NotFoundHandler())
-	dial(t, address, "GET / HTTP/1.1\r\n")
+	g, address := serve(t, Limits{Connections: 1, Memory: 1 << 20}, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		<-r.Context().Done() // until the test ends
+	}))
+	dial(t, address, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	for g.Connections() < 1 {
 		runtime.Gosched()
 	}
