@@ -9,6 +9,7 @@ package embedded
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -92,8 +93,16 @@ func StartMember(ctx context.Context, dir string, m Member) (*Etcd, error) {
 	}
 	config.LogLevel = "warn"
 	config.LogOutputs = []string{filepath.Join(dir, "etcd.log")}
-	server, err := embed.StartEtcd(config)
+	var server *embed.Etcd
+	err := verify(config.Dir)
 	if err != nil {
+		action := "restore a backup of its data or delete the directory"
+		if errors.Is(err, errInUse) {
+			action = "stop the process that uses it"
+		}
+		return nil, fault.New(fault.Precondition, fault.ReasonUnavailable, "embedded etcd cannot start in %s: %s", config.Dir, action).Because(err)
+	}
+	if err = guarded(func() (err error) { server, err = embed.StartEtcd(config); return err }); err != nil {
 		return nil, fault.New(fault.Precondition, fault.ReasonUnavailable, "embedded etcd cannot start in %s", config.Dir).Because(err)
 	}
 	e := &Etcd{server}

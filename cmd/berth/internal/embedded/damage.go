@@ -1,0 +1,113 @@
+package embedded
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+
+	bolt "go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+	"go.etcd.io/etcd/server/v3/storage/datadir"
+	"go.etcd.io/etcd/server/v3/storage/wal"
+	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
+	"go.uber.org/zap"
+)
+
+var errInUse = errors.New("another process uses the database")
+
+// verify reports damage to the data in dir that etcd does not report. When etcd reads
+// past the end of a truncated database, the kernel kills the process. When the log ends
+// before the last entry that the database has applied, etcd acknowledges new writes
+// without applying them. For a directory without data it returns nil.
+func verify(dir string) error {
+	database, log := datadir.ToBackendFileName(dir), datadir.ToWALDir(dir)
+	var applied, logged uint64
+	if err := guarded(func() (err error) { applied, err = appliedIndex(database, wal.Exist(log)); return err }); err != nil {
+		return fmt.Errorf("%s: %w", database, err)
+	}
+	if err := guarded(func() (err error) { logged, err = loggedIndex(log); return err }); err != nil {
+		return fmt.Errorf("%s: %w", log, err)
+	}
+	if logged < applied {
+		return fmt.Errorf("%s: the log is truncated: it ends at entry %d, and the database has applied entry %d", log, logged, applied)
+	}
+	return nil
+}
+
+// appliedIndex returns the index of the last entry that the database has applied.
+func appliedIndex(file string, hasLog bool) (index uint64, err error) {
+	info, err := os.Stat(file)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return 0, nil // etcd rebuilds it from the log, or reports that it cannot
+	case err != nil:
+		return 0, err
+	case info.Size() == 0 && !hasLog:
+		return 0, nil // etcd was killed when it had created the file
+	case info.Size() == 0:
+		return 0, errors.New("the database is truncated: it has 0 bytes")
+	}
+	db, err := bolt.Open(file, 0o600, &bolt.Options{ReadOnly: true, Timeout: startTimeout})
+	switch {
+	case errors.Is(err, bolterrors.ErrTimeout):
+		return 0, errInUse
+	case err != nil:
+		return 0, fmt.Errorf("the database cannot be opened: %w", err)
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	err = db.View(func(tx *bolt.Tx) error {
+		// The meta page gives the size; no other page has been read yet.
+		if tx.Size() > info.Size() {
+			return fmt.Errorf("the database is truncated: it has %d bytes of %d", info.Size(), tx.Size())
+		}
+		if meta := tx.Bucket([]byte("meta")); meta != nil {
+			if value := meta.Get([]byte("consistent_index")); len(value) == 8 {
+				index = binary.BigEndian.Uint64(value)
+			}
+		}
+		return nil
+	})
+	return index, err
+}
+
+// loggedIndex returns the index of the last entry in the log, or of its snapshot.
+func loggedIndex(dir string) (uint64, error) {
+	if !wal.Exist(dir) {
+		return 0, nil
+	}
+	snapshots, err := wal.ValidSnapshotEntries(zap.NewNop(), dir)
+	if err != nil {
+		return 0, fmt.Errorf("the log cannot be read: %w", err)
+	}
+	from := &walpb.Snapshot{}
+	if n := len(snapshots); n > 0 {
+		from = snapshots[n-1]
+	}
+	log, err := wal.OpenForRead(zap.NewNop(), dir, from)
+	if err != nil {
+		return 0, fmt.Errorf("the log cannot be opened: %w", err)
+	}
+	_, _, entries, err := log.ReadAll()
+	if err != nil {
+		_ = log.Close() // ReadAll may have closed it
+		return 0, fmt.Errorf("the log cannot be read: %w", err)
+	}
+	if n := len(entries); n > 0 {
+		return entries[n-1].GetIndex(), nil
+	}
+	return from.GetIndex(), nil
+}
+
+// guarded returns the error of fn, or an error for its panic. A panic includes reading
+// mapped memory that the file does not have.
+func guarded(fn func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if what := recover(); what != nil {
+			err = fmt.Errorf("panic: %v", what)
+		}
+	}()
+	return fn()
+}
