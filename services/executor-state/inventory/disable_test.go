@@ -319,7 +319,7 @@ func TestRequestsThatHoldAreBounded(t *testing.T) {
 
 // Ids without an executor are accepted, named in the answer, and bounded apart from
 // the others: made-up ids keep no operator from disabling and draining.
-func TestA8UnknownIDsAreNamedAndBoundedApart(t *testing.T) {
+func TestUnknownIDsAreNamedAndBoundedApart(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 1, 1))
 	r.ready(small("h2", 1, 1))

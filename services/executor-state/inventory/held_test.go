@@ -84,7 +84,7 @@ func TestHeldTaskFreesNothing(t *testing.T) {
 
 // An executor of which the record cannot be read is isolated: what leases hold of it
 // stays held, it gets nothing new and cannot be registered anew. Others are served.
-func TestA6ABadExecutorRecordIsolatesThatExecutor(t *testing.T) {
+func TestABadExecutorRecordIsolatesThatExecutor(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("good", 1000, 1))
 	r.ready(small("bad", 4000, 4))
@@ -131,7 +131,7 @@ func TestA6ABadExecutorRecordIsolatesThatExecutor(t *testing.T) {
 }
 
 // Even where nothing that can be read tells its ordinal, no other executor gets it.
-func TestA6TheOrdinalOfABadExecutorRecordIsNotGivenAway(t *testing.T) {
+func TestTheOrdinalOfABadExecutorRecordIsNotGivenAway(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("good", 1000, 1))
 	r.ready(small("bad", 1000, 1))
@@ -145,7 +145,7 @@ func TestA6TheOrdinalOfABadExecutorRecordIsNotGivenAway(t *testing.T) {
 
 // Where a lease cannot be read the executors that its task names get nothing new,
 // and its uid gets no other lease.
-func TestA6ABadLeaseChunkIsolatesItsExecutors(t *testing.T) {
+func TestABadLeaseChunkIsolatesItsExecutors(t *testing.T) {
 	for _, early := range []bool{true, false} {
 		r := lead(DefaultConfig())
 		r.ready(small("a", 4000, 4))
@@ -183,7 +183,7 @@ func TestA6ABadLeaseChunkIsolatesItsExecutors(t *testing.T) {
 
 // An executor of which the presence cannot be read gets nothing and is not given up,
 // until its agent announces it anew.
-func TestA6ABadPresenceIsolatesItsExecutor(t *testing.T) {
+func TestABadPresenceIsolatesItsExecutor(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h", 4000, 4))
 	expectGranted(t, r.pass(r.queue("u", 1, cpu(1000))))
@@ -205,7 +205,7 @@ func TestA6ABadPresenceIsolatesItsExecutor(t *testing.T) {
 }
 
 // A pool that cannot be read has no executors, also not those that name it.
-func TestA6ABadPoolHasNoExecutors(t *testing.T) {
+func TestABadPoolHasNoExecutors(t *testing.T) {
 	r := lead(DefaultConfig())
 	g := small("h", 1000, 1)
 	g.Attributes = map[string]string{"pool": "Gold"}
@@ -224,7 +224,7 @@ func TestA6ABadPoolHasNoExecutors(t *testing.T) {
 }
 
 // No record stops the service.
-func TestA6TheInventoryCanMissAnyRecord(t *testing.T) {
+func TestTheInventoryCanMissAnyRecord(t *testing.T) {
 	for _, kind := range []model.Kind{
 		model.KindReservation, model.KindTaskHeader, model.KindTaskChunk, model.KindSKU, model.KindLeaseChunk,
 		model.KindExecutor, model.KindLive, model.KindDisable, model.KindPool, model.KindForgotten,

@@ -13,7 +13,7 @@ import (
 
 // New executors are bounded in all and within a minute. One that is known may always
 // register again.
-func TestA9NewExecutorsAreBounded(t *testing.T) {
+func TestNewExecutorsAreBounded(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.MaxExecutors, cfg.MaxNewExecutors = 12, 6
 	r := lead(cfg)
@@ -61,7 +61,7 @@ func TestA9NewExecutorsAreBounded(t *testing.T) {
 }
 
 // SKUs and pools are bounded. One that is recorded may always be changed.
-func TestA9TheCatalogIsBounded(t *testing.T) {
+func TestTheCatalogIsBounded(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.MaxCatalog = 2
 	r := lead(cfg)

@@ -390,7 +390,7 @@ func TestExplainSaysWhyOfEach(t *testing.T) {
 
 // A caller's list of executors to avoid is a hard exclusion. Only the list that Berth
 // adds for workers that failed yields when nothing else matches.
-func TestB1TheCallersAvoidNeverYields(t *testing.T) {
+func TestTheCallersAvoidNeverYields(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("a", 1000, 4))
 	r.ready(small("b", 1000, 4))
@@ -422,7 +422,7 @@ func TestB1TheCallersAvoidNeverYields(t *testing.T) {
 // Best fit goes by the scarcest of the requested resources, whatever executors have
 // of others: of executors with 4, 8 and 16 cores and equal memory a worker of 4 cores
 // leaves the larger ones alone.
-func TestB7BestFitGoesByTheScarcestRequestedResource(t *testing.T) {
+func TestBestFitGoesByTheScarcestRequestedResource(t *testing.T) {
 	r := lead(DefaultConfig())
 	for id, cores := range map[string]int64{"a16": 16, "b8": 8, "c4": 4} {
 		r.ready(Register{ID: id, Resources: resource.Vector{"cpu": cores * 1000, "memory": 64 << 30, "slots": 8}})

@@ -470,7 +470,7 @@ func TestUsageOfOneSKU(t *testing.T) {
 
 // A batch that starts together avoids an executor that one of its workers failed on.
 // That executor is idle and of no use to the batch: usage asks for another one.
-func TestB6AnAvoidedExecutorCountsAsUnavailableForTheDemandThatAvoidsIt(t *testing.T) {
+func TestAnAvoidedExecutorCountsAsUnavailableForTheDemandThatAvoidsIt(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.tell(&model.Ready{Since: start})
 	for _, id := range []string{"h0", "h1", "h2"} {
@@ -520,7 +520,7 @@ func TestB6AnAvoidedExecutorCountsAsUnavailableForTheDemandThatAvoidsIt(t *testi
 }
 
 // Many workers that avoid one executor need one executor more, and not one each.
-func TestB6AnAvoidedExecutorCountsOnce(t *testing.T) {
+func TestAnAvoidedExecutorCountsOnce(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.tell(&model.Ready{Since: start})
 	r.ready(small("h0", 1000, 2))
