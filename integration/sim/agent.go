@@ -363,7 +363,11 @@ func (a *agent) announce(lease int64) {
 	a.asking = true
 	stray := a.doubtful()
 	request := inventory.Announce{ID: a.id, Incarnation: a.incarnation, EtcdLease: lease, Workers: a.living(), Strays: stray, Nonce: a.nonce()}
+	number := a.registers
 	a.call("announce", model.ServiceExecutorState, request, func(value any, err error) {
+		if number != a.registers {
+			return // the agent has registered again since
+		}
 		a.asking = false
 		switch f := fault.Of(err); {
 		case err == nil && value.(inventory.Announced).Superseded:

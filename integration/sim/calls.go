@@ -31,8 +31,8 @@ func (w *World) performRegistry(t term, _ *queue.Core, action model.Action) {
 				for _, e := range a.Entries {
 					done.Outcomes = append(done.Outcomes, queue.Outcome{UID: e.UID, Result: queue.Behind, Reason: fault.Of(err).Reason})
 				}
-				if fault.Is(err, fault.ReasonLowerPass) {
-					done.Newest, _ = strconv.ParseInt(fault.Of(err).Meta[fault.MetaNewestPass], 10, 64)
+				if newest, err2 := strconv.ParseInt(fault.Of(err).Meta[fault.MetaNewestPass], 10, 64); err2 == nil {
+					done.Newest, done.TooHigh = newest, !fault.Is(err, fault.ReasonLowerPass)
 				}
 				t.post(done)
 				return

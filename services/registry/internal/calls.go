@@ -85,7 +85,7 @@ func (c *Calls) pass(ctx context.Context, t *loop.Term, pass queue.SendPass) {
 	}
 	if err != nil {
 		c.log.WarnContext(traced, "a pass was refused", "pass", pass.Pass, "error", err)
-		done.Newest = newestPass(err)
+		done.Newest, done.TooHigh = newestPass(err)
 	}
 	for _, o := range done.Outcomes {
 		if o.Result == queue.Granted {
@@ -95,16 +95,15 @@ func (c *Calls) pass(ctx context.Context, t *loop.Term, pass queue.SendPass) {
 	t.Post(done)
 }
 
-// newestPass returns the cycle number that a LOWER_PASS refusal names, 0 if none.
-func newestPass(err error) int64 {
-	if !fault.Is(err, fault.ReasonLowerPass) {
-		return 0
-	}
-	newest, parseErr := strconv.ParseInt(fault.Of(err).Meta[fault.MetaNewestPass], 10, 64)
+// newestPass returns the newest cycle number that executor-state has seen, if it
+// refuses a pass for its number, and whether that number is too high for it.
+func newestPass(err error) (newest int64, tooHigh bool) {
+	f := fault.Of(err)
+	newest, parseErr := strconv.ParseInt(f.Meta[fault.MetaNewestPass], 10, 64)
 	if parseErr != nil {
-		return 0
+		return 0, false
 	}
-	return newest
+	return newest, f.Reason != fault.ReasonLowerPass
 }
 
 // entryOf is an entry as it is sent, of at most e.Bytes() bytes.

@@ -95,8 +95,10 @@ type PassDone struct {
 	// Remembers says that what was refused may be offered Again in the next pass.
 	Remembers bool
 	// Newest is set when the pass was refused because executor-state has seen this
-	// higher number: nothing was tried.
-	Newest int64
+	// higher number: nothing was tried. With TooHigh it is lower, 0 for none, and the
+	// number of the pass is out of reach of it.
+	Newest  int64
+	TooHigh bool
 }
 
 // Outcome is what became of one entry of a pass.

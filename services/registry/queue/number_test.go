@@ -63,3 +63,21 @@ func TestAPassGoesOnAboveTheNumberThatARefusalNames(t *testing.T) {
 		})
 	}
 }
+
+// A new leader of executor-state has seen no pass. If a stranger has driven the number
+// out of its reach before, the registry goes on above the highest number that was in
+// reach, and nothing that went out with a higher one can follow it.
+func TestANumberOutOfReachOfANewLeaderIsGivenUp(t *testing.T) {
+	for _, c := range []struct{ reached, newest, want int64 }{
+		{7, 0, 8}, {1 << 40, 0, 1<<40 + 1}, {1 << 62, 0, 1<<62 + 1}, {7, 20, 21},
+	} {
+		core := New(Config{})
+		core.Step(time.Unix(1, 0), model.Elected{Term: 10, Revision: 100})
+		core.passes, core.plainPasses = 1<<62+1<<30, c.reached
+		core.flight = &flight{pass: core.passes}
+		core.Step(time.Unix(2, 0), PassDone{Pass: core.passes, Newest: c.newest, TooHigh: true})
+		if core.flight != nil || core.passes+1 != c.want {
+			t.Errorf("after %d, and %d at the new leader, pass %d follows, want %d", c.reached, c.newest, core.passes+1, c.want)
+		}
+	}
+}

@@ -66,8 +66,11 @@ func (h *cursors) Pop() any {
 const firstBehind = 32
 
 // highestPass bounds the numbers that the registry continues above. Executor-state
-// accepts large steps up to 1<<62, and only small ones above.
-const highestPass = 1<<62 + 1<<61
+// accepts large steps up to highestJump, and only small ones above.
+const (
+	highestJump = 1 << 62
+	highestPass = 1<<62 + 1<<61
+)
 
 // sendPass cuts the next pass: the heads of all queues, and behind each that may
 // fit a prefix of its queue as far as the bounds allow, in the one order of all.
@@ -102,6 +105,9 @@ func (c *Core) sendPass() {
 	slices.SortFunc(heads, func(a, b cursor) int { return c.compare(a.next, b.next) })
 
 	c.passes++
+	if c.passes <= highestJump {
+		c.plainPasses = c.passes
+	}
 	pass := SendPass{Pass: c.passes, Term: c.term, Cut: c.revision}
 	pass.Entries = make([]PassEntry, 0, len(heads))
 	c.flight = &flight{pass: c.passes, wake: c.wakes, leader: c.leaders[model.ServiceExecutorState], entered: c.entered, offers: make([]offer, 0, len(heads))}
@@ -224,13 +230,21 @@ func (e *PassEntry) Bytes() int {
 
 // passDone takes the outcome of the pass in flight; any other is of the past. If it
 // was refused for its number, because somebody else named a higher one in this term,
-// the next pass goes out at once with a number above that.
+// the next pass goes out at once with a number above that. If the number is too high
+// for a new leader of executor-state, it follows what this leader has seen and the
+// highest number in reach of any step: whatever went out with a number above that is
+// refused by the new leader, too.
 func (c *Core) passDone(done PassDone) {
 	if c.flight == nil || c.flight.pass != done.Pass {
 		return
 	}
 	if done.Newest > c.passes && done.Newest < highestPass {
 		c.passes = done.Newest
+		c.overtake()
+		return
+	}
+	if done.TooHigh && c.passes > highestJump && done.Newest < c.passes {
+		c.passes = max(done.Newest, c.plainPasses)
 		c.overtake()
 		return
 	}
