@@ -67,7 +67,7 @@ func (c *Core) Findings(now time.Time) []Finding {
 		}
 		list = append(list, Finding{
 			Kind: FindingLostWithWorkers, Object: id, Since: h.executor.Since,
-			Message: fmt.Sprintf("was given up, and still holds capacity for %d workers", h.hold.workers),
+			Message: fmt.Sprintf("the executor is LOST and its capacity is still used (workers: %d)", h.hold.workers),
 			Action:  "The assigner is to write them LOST, which frees it; look whether an assigner leads.",
 		})
 	}

@@ -115,7 +115,7 @@ func (r *idleReasons) demand(k kindOf) idleReason {
 		if !q.fits(k.shape) {
 			why = "each is too large for it"
 		}
-		return idleReason{fault.ReasonDemandDoesNotFit, fmt.Sprintf("%d reservations of group %s wait: %s", d.reservations, d.constraints.Group(), why)}
+		return idleReason{fault.ReasonDemandDoesNotFit, fmt.Sprintf("demand of group %s (reservations: %d) is pending: %s", d.constraints.Group(), d.reservations, why)}
 	}
 	return idleReason{fault.ReasonNoDemand, "nothing waits for its kind"}
 }

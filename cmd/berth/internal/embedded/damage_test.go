@@ -11,6 +11,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/storage/datadir"
+
+	"berth.dev/pkg/fault"
 )
 
 const written = 300
@@ -166,7 +168,7 @@ func refused(t *testing.T, err error, file string) {
 		t.Fatal("etcd started")
 	}
 	for _, want := range []string{file, "restore a backup", "delete"} {
-		if !strings.Contains(err.Error(), want) {
+		if !strings.Contains(fault.Of(err).Message, want) {
 			t.Errorf("got %v, want %q in it", err, want)
 		}
 	}

@@ -100,7 +100,7 @@ func StartMember(ctx context.Context, dir string, m Member) (*Etcd, error) {
 		if errors.Is(err, errInUse) {
 			action = "stop the process that uses it"
 		}
-		return nil, fault.New(fault.Precondition, fault.ReasonUnavailable, "embedded etcd cannot start in %s: %s", config.Dir, action).Because(err)
+		return nil, fault.New(fault.Precondition, fault.ReasonUnavailable, "embedded etcd cannot start in %s: %v: %s", config.Dir, err, action)
 	}
 	if err = guarded(func() (err error) { server, err = embed.StartEtcd(config); return err }); err != nil {
 		return nil, fault.New(fault.Precondition, fault.ReasonUnavailable, "embedded etcd cannot start in %s", config.Dir).Because(err)
