@@ -38,7 +38,7 @@ func run(t *testing.T, file string, args ...string) (config, error) {
 		got = c
 		return nil
 	})
-	cmd.SetArgs(args)
+	cmd.SetArgs(append([]string{}, args...)) // nil would mean the arguments of the test binary
 	cmd.SetOut(io.Discard)
 	cmd.SetErr(io.Discard)
 	return got, cmd.ExecuteContext(t.Context())
