@@ -185,12 +185,12 @@ func (a *Agent) supersede() {
 // leaveTo stops all workers and ends Run, once it was told that none is left. While
 // nobody hears that, it waits no longer than for two heartbeats.
 func (a *Agent) leaveTo(ctx context.Context, end context.CancelCauseFunc) {
-	if a.StopWorkers(ctx) != nil {
+	delay := pause{first: time.Second, last: 10 * time.Second}
+	for a.StopWorkers(ctx) != nil {
 		if ctx.Err() != nil {
 			return
 		}
-		// Each failure was logged; what could not be stopped ends by itself.
-		a.awaitEnds(ctx)
+		delay.wait(ctx) // the failure was logged
 	}
 	// The first answer from now on may be to what was told before.
 	for range 2 {
@@ -216,22 +216,6 @@ func (a *Agent) leaveTo(ctx context.Context, end context.CancelCauseFunc) {
 		a.mu.Unlock()
 	}
 	end(ErrSuperseded)
-}
-
-// awaitEnds waits until no worker lives.
-func (a *Agent) awaitEnds(ctx context.Context) {
-	for ctx.Err() == nil {
-		a.mu.Lock()
-		left, changed := a.ledger.living, a.changed
-		a.mu.Unlock()
-		if left == 0 {
-			return
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-		}
-	}
 }
 
 // owesNews says whether something was not told, or not answered as durable.

@@ -368,7 +368,9 @@ func TestManySimulated(t *testing.T) {
 		order := submit(int32(i), 1, "")
 		order.Executor = fmt.Sprintf("host-%d", i)
 		order.Task.Payload = []byte(`{"runFor":"10ms"}`)
+		c.mu.Lock()
 		order.Nonce = c.nonces[order.Executor]
+		c.mu.Unlock()
 		if _, err := server.SubmitTask(t.Context(), order); err != nil {
 			t.Fatal(err)
 		}

@@ -141,7 +141,8 @@ func poisonous(p *model.Poison) error {
 
 // fingerprint names the content of a request, and shows as much of it as is
 // kept: what it has in exported fields, as all requests have. What differs in
-// each attempt at the same thing is left out, and so is what is secret.
+// each attempt at the same thing is left out, and so is what is secret: the
+// arguments, environment and payload of a task are not shown.
 func fingerprint(request any) (print, content string) {
 	plain := reflect.ValueOf(request)
 	if plain.Kind() == reflect.Struct {
@@ -154,11 +155,23 @@ func fingerprint(request any) (print, content string) {
 		}
 		plain = clone
 	}
-	text, err := json.Marshal(plain.Interface())
-	if err != nil {
-		text = fmt.Appendf(nil, "%+v", plain.Interface())
+	print = digest(textOf(plain))
+	if plain.CanSet() {
+		if spec := plain.FieldByName("Spec"); spec.Kind() == reflect.Struct && spec.FieldByName("Task").IsValid() {
+			for _, name := range []string{"Args", "Env", "Payload"} {
+				spec.FieldByName("Task").FieldByName(name).SetZero()
+			}
+		}
 	}
-	return digest(string(text)), clip(string(text), maxContent)
+	return print, clip(textOf(plain), maxContent)
+}
+
+func textOf(request reflect.Value) string {
+	text, err := json.Marshal(request.Interface())
+	if err != nil {
+		text = fmt.Appendf(nil, "%+v", request.Interface())
+	}
+	return string(text)
 }
 
 func digest(text string) string {

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"crypto/subtle"
 	"time"
 
 	"berth.dev/pkg/constraint"
@@ -59,7 +60,9 @@ type Executor struct {
 
 // Proves reports whether who gives the nonce is the agent that registered the
 // executor. Agents without a secret, which are of an older release, give none.
-func (e *Executor) Proves(nonce string) bool { return e.SecretHash == "" || e.Nonce == nonce }
+func (e *Executor) Proves(nonce string) bool {
+	return e.SecretHash == "" || subtle.ConstantTimeCompare([]byte(e.Nonce), []byte(nonce)) == 1
+}
 
 // MaxFormer is how many former registrations of an executor are remembered.
 const MaxFormer = 8

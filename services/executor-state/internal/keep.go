@@ -141,7 +141,7 @@ func (h *Heartbeats) find(ctx context.Context, sessions []*session) (found []*se
 			s.line.end(errStranger)
 			s.rest()
 		case s.standing == superseded:
-			go s.tellSuperseded()
+			s.aside(s.tellSuperseded)
 		case s.lease == 0:
 			s.aside(s.join)
 		default:

@@ -1,0 +1,41 @@
+package loop
+
+import (
+	"strings"
+	"testing"
+
+	"berth.dev/pkg/model"
+)
+
+// What is kept of a request that made the core panic shows no secret of its task, and
+// tasks that differ only in a secret are told apart.
+func TestAFingerprintShowsNoSecretOfATask(t *testing.T) {
+	type upsert struct {
+		Job  string
+		Spec model.Spec
+	}
+	request := func(secret string) upsert {
+		return upsert{"bad", model.Spec{Task: model.Task{
+			Command: "train", Args: []string{"--token=" + secret}, Env: map[string]string{"TOKEN": secret}, Payload: []byte(secret),
+		}}}
+	}
+	asked := request("hush")
+	print, content := fingerprint(asked)
+	if !strings.Contains(content, "bad") || !strings.Contains(content, "train") {
+		t.Errorf("kept of the request: %s", content)
+	}
+	for _, secret := range []string{"hush", "aHVzaA"} { // plain, and as JSON has bytes
+		if strings.Contains(content, secret) {
+			t.Errorf("kept of the request: %s", content)
+		}
+	}
+	if asked.Spec.Task.Env["TOKEN"] != "hush" || len(asked.Spec.Task.Args) != 1 {
+		t.Errorf("the request has changed: %+v", asked)
+	}
+	if again, _ := fingerprint(request("hush")); again != print {
+		t.Error("the same request has another fingerprint")
+	}
+	if other, _ := fingerprint(request("another")); other == print {
+		t.Error("another request has the same fingerprint")
+	}
+}
