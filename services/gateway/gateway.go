@@ -170,6 +170,13 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	return g.Wait()
 }
 
+// RunAlone is Run in a process of its own: it bounds the memory of the whole process,
+// which others that run a gateway bound as they need.
+func RunAlone(ctx context.Context, config Config, bound func(process.Addresses)) error {
+	go process.BoundHeap(ctx)
+	return Run(ctx, config, bound)
+}
+
 // Serve answers the calls that a gateway puts together from several services,
 // which it reaches through calls.
 func Serve(s grpc.ServiceRegistrar, calls grpc.ClientConnInterface) { serve(s, compose.New(calls)) }

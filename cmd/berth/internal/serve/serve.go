@@ -21,7 +21,7 @@ func Commands() []*cobra.Command {
 		service("registry", "Run one replica of the registry, the reservation queue", registry.Defaults(), registry.Run),
 		service("executor-state", "Run one replica of executor-state, inventory and leases", executorstate.Defaults(), executorstate.Run),
 		service("assigner", "Run one replica of the assigner, which hands workers to executors", assigner.Defaults(), assigner.Run),
-		service("gateway", "Run a gateway: REST and gRPC in front of the services", gateway.DefaultConfig(), gateway.Run),
+		service("gateway", "Run a gateway: REST and gRPC in front of the services", gateway.DefaultConfig(), gateway.RunAlone),
 	}
 }
 

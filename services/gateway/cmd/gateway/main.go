@@ -11,8 +11,6 @@ import (
 func main() {
 	process.Main(process.Command("gateway", "Serve REST and gRPC and forward calls to the leaders",
 		gateway.DefaultConfig(), func(ctx context.Context, config gateway.Config) error {
-			// Not in Run: other processes that run a gateway have limits of their own.
-			go process.BoundHeap(ctx)
-			return gateway.Run(ctx, config, nil)
+			return gateway.RunAlone(ctx, config, nil)
 		}))
 }
