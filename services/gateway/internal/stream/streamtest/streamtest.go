@@ -35,6 +35,8 @@ type Writer struct {
 	Segments []Segment
 	fresh    bool // the newest is not marked yet
 	n        int64
+	// cut is the segment up to which the events of a job are deleted.
+	cut map[string]int64
 }
 
 // Segment is an etcd lease with the events on it.
@@ -96,9 +98,16 @@ func (w *Writer) Write(job string, count int) []string {
 }
 
 // Cut deletes the events of a job up to and with a segment before the newest, and
-// raises the floor.
+// raises the floor. A floor is never lowered, as by no service.
 func (w *Writer) Cut(job string, number int64) {
 	w.Helper()
+	if number <= w.cut[job] {
+		return
+	}
+	if w.cut == nil {
+		w.cut = map[string]int64{}
+	}
+	w.cut[job] = number
 	from, _ := w.Keys.SegmentEvents(job, w.Service, 0)
 	_, to := w.Keys.SegmentEvents(job, w.Service, number)
 	floor := w.encode(&recordv1.EventFloor{Segment: number, Revision: w.Segments[number].Created})
