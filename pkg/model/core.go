@@ -132,3 +132,8 @@ type Reply struct {
 	Value any
 	Err   error
 }
+
+// HighestJump is the highest number of a scheduling cycle that executor-state accepts
+// in any step. Above it numbers rise in short steps only, and the registry returns
+// below it if a new leader has not seen them.
+const HighestJump = 1 << 62

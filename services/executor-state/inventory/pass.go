@@ -110,15 +110,12 @@ func (c *Core) recall(e Entry) (whole Entry, forgot bool) {
 	}, false
 }
 
-// Cycle numbers up to highestJump are accepted in any step, those above only within
+// Cycle numbers up to model.HighestJump are accepted in any step, those above only within
 // shortStep of that or of the highest seen. So no call can use the numbers up, and
 // after one that tried to, the registry continues above the number that its refusal
-// names. A new leader has seen none: if the registry is far above highestJump by
+// names. A new leader has seen none: if the registry is far above model.HighestJump by
 // then, that number is lower than its own.
-const (
-	highestJump = 1 << 62
-	shortStep   = 1 << 20
-)
+const shortStep = 1 << 20
 
 // admit compares the pass's term and number, once, at the door. Only the term in the
 // registry's leader key counts: one that the view has not reached is known by
@@ -141,8 +138,8 @@ func (c *Core) admit(p Pass) error {
 	case p.Pass < newest:
 		return fault.New(fault.Precondition, fault.ReasonLowerPass, "pass %d of term %d is lower than %d", p.Pass, p.Term, newest).
 			With(fault.MetaNewestPass, strconv.FormatInt(newest, 10))
-	case p.Pass > max(highestJump, newest)+shortStep:
-		return fault.BadField(fault.ReasonInvalid, "pass", "must be at most %d, got %d", max(highestJump, newest)+shortStep, p.Pass).
+	case p.Pass > max(model.HighestJump, newest)+shortStep:
+		return fault.BadField(fault.ReasonInvalid, "pass", "must be at most %d, got %d", max(model.HighestJump, newest)+shortStep, p.Pass).
 			With(fault.MetaNewestPass, strconv.FormatInt(newest, 10))
 	}
 	c.passTerm, c.pass = p.Term, p.Pass

@@ -64,7 +64,7 @@ type Core struct {
 	retryAt       time.Time // of the timer
 	notBefore     time.Time // of the next pass
 	passes        int64
-	plainPasses   int64 // the highest of those that is at most highestJump
+	plainPasses   int64 // the highest of those that is at most model.HighestJump
 	entered       int64 // counts what has come into queues
 	flight        *flight
 	calls         int64

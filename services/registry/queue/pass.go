@@ -65,12 +65,8 @@ func (h *cursors) Pop() any {
 // queues have room is not known yet, and somebody waits for a leader's first grant.
 const firstBehind = 32
 
-// highestPass bounds the numbers that the registry continues above. Executor-state
-// accepts large steps up to highestJump, and only small ones above.
-const (
-	highestJump = 1 << 62
-	highestPass = 1<<62 + 1<<61
-)
+// highestPass bounds the numbers that the registry continues above.
+const highestPass = model.HighestJump + 1<<61
 
 // sendPass cuts the next pass: the heads of all queues, and behind each that may
 // fit a prefix of its queue as far as the bounds allow, in the one order of all.
@@ -105,7 +101,7 @@ func (c *Core) sendPass() {
 	slices.SortFunc(heads, func(a, b cursor) int { return c.compare(a.next, b.next) })
 
 	c.passes++
-	if c.passes <= highestJump {
+	if c.passes <= model.HighestJump {
 		c.plainPasses = c.passes
 	}
 	pass := SendPass{Pass: c.passes, Term: c.term, Cut: c.revision}
@@ -243,7 +239,7 @@ func (c *Core) passDone(done PassDone) {
 		c.overtake()
 		return
 	}
-	if done.TooHigh && c.passes > highestJump && done.Newest < c.passes {
+	if done.TooHigh && c.passes > model.HighestJump && done.Newest < c.passes {
 		c.passes = max(done.Newest, c.plainPasses)
 		c.overtake()
 		return
