@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/viper"
 
 	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
 )
 
 // EnvPrefix begins the environment variable of every option: --etcd-endpoints
@@ -112,12 +113,8 @@ func Load(flags *pflag.FlagSet, file string, config any) error {
 // CheckCluster refuses the name of a cluster that is not one: it is a part of every
 // key in etcd, and so follows the rule of all names.
 func CheckCluster(name string) error {
-	for i := range len(name) {
-		b := name[i]
-		alphanumeric := '0' <= b && b <= '9' || 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z'
-		if !alphanumeric && (i == 0 || b != '.' && b != '_' && b != '-') {
-			return fault.BadField(fault.ReasonBadName, "--cluster", "must be letters, digits, '.', '_' and '-', the first a letter or digit, got %q", name)
-		}
+	if !model.WellNamed(name) {
+		return fault.BadField(fault.ReasonBadName, "--cluster", "must be letters, digits, '.', '_' and '-', the first a letter or digit, got %q", name)
 	}
 	if len(name) < 1 || len(name) > maxCluster {
 		return fault.BadField(fault.ReasonBadName, "--cluster", "must be 1 to %d bytes long, got %d", maxCluster, len(name))

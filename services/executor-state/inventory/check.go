@@ -75,7 +75,7 @@ func (v *violations) name(field, name string, longest int) {
 		v.add(fault.ReasonRequired, field, "must be given")
 	case len(name) > longest:
 		v.add(fault.ReasonTooLarge, field, "at most %d characters, are %d", longest, len(name))
-	case !wellNamed(name):
+	case !model.WellNamed(name):
 		v.add(fault.ReasonBadName, field, "only letters, digits, '.', '_' and '-', the first a letter or digit")
 	}
 }
@@ -113,14 +113,4 @@ func (v *violations) attributes(prefix string, attributes map[string]string) {
 		}
 		folded[constraint.Fold(name)] = name
 	}
-}
-
-func wellNamed(name string) bool {
-	for i, r := range name {
-		alphanumeric := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
-		if !alphanumeric && (i == 0 || r != '.' && r != '_' && r != '-') {
-			return false
-		}
-	}
-	return true
 }

@@ -228,12 +228,8 @@ func checkName(field, name string, longest int) error {
 	if len(name) > longest {
 		return fault.BadField(fault.ReasonBadName, field, "is longer than %d", longest)
 	}
-	for i := range len(name) {
-		b := name[i]
-		alphanumeric := '0' <= b && b <= '9' || 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z'
-		if !alphanumeric && (i == 0 || b != '.' && b != '_' && b != '-') {
-			return fault.BadField(fault.ReasonBadName, field, "%q is not made of letters, digits, '.', '_' and '-', the first a letter or digit", name)
-		}
+	if !model.WellNamed(name) {
+		return fault.BadField(fault.ReasonBadName, field, "%q is not made of letters, digits, '.', '_' and '-', the first a letter or digit", name)
 	}
 	return nil
 }

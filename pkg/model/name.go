@@ -1,0 +1,13 @@
+package model
+
+// WellNamed reports whether a name is made of letters, digits, '.', '_' and '-', the
+// first a letter or digit. Length is the caller's to check.
+func WellNamed(name string) bool {
+	for i, r := range name {
+		alphanumeric := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+		if !alphanumeric && (i == 0 || r != '.' && r != '_' && r != '-') {
+			return false
+		}
+	}
+	return true
+}
