@@ -77,6 +77,32 @@ func (c *Core) admit(u Upsert, l living, seats model.Seats) error {
 	return nil
 }
 
+// cancelReserve is the part of the limits of stored bytes that only calls which cancel
+// workers may use: the queue keeps the version that such a call replaces.
+const cancelReserve = 10 // one tenth
+
+// admitRemovals refuses to cancel workers of queued versions when the versions that
+// the call replaces would take more than the limits and the reserve.
+func (c *Core) admitRemovals(job string, removals []removal) error {
+	var bytes int64
+	for _, r := range removals {
+		if !r.v.started() && r.seats.Len() < r.v.r.Seats.Len() {
+			bytes += int64(size(r.v.r))
+		}
+	}
+	if bytes == 0 {
+		return nil
+	}
+	stored, config := c.storedOf[job].bytes, c.config
+	switch {
+	case stored+bytes > config.MaxStoredPerJob+config.MaxStoredPerJob/cancelReserve:
+		return overLimit("the reservations of job "+job+" take %d bytes, and at most %d are allowed", stored, config.MaxStoredPerJob, "max-stored-per-job")
+	case c.stored.bytes+bytes > config.MaxStored+config.MaxStored/cancelReserve:
+		return overLimit("all reservations take %d bytes, and at most %d are allowed", c.stored.bytes, config.MaxStored, "max-stored")
+	}
+	return nil
+}
+
 // overLimit refuses a request for what is stored already; option is the limit's.
 func overLimit(format string, stored, limit int64, option string) error {
 	return fault.New(fault.Exhausted, fault.ReasonOverloaded,

@@ -74,6 +74,46 @@ func TestStoredBytesAreBoundedPerJobAndInAll(t *testing.T) {
 	wantTaken(t, asked(w, "a", "4", 1, payload))
 }
 
+// Whoever cancels the workers of a queued reservation one by one leaves a version
+// behind with every call.
+func TestCancelsOfWorkersAreBoundedWithAReserve(t *testing.T) {
+	const limit = 1 << 20
+	w := newWorld(Config{MaxStoredPerJob: limit, MaxStored: limit})
+	w.successor(10)
+	wantTaken(t, asked(w, "a", "1", 1000, func(u *Upsert) { u.Spec.Task.Payload = make([]byte, 50<<10) }))
+	cancel := func(index int32) *fault.Error {
+		for _, action := range w.input(CancelWorkers{Job: "a", Stage: "s", Workers: []model.Seat{{Index: index, Number: 1}}}) {
+			if reply, ok := action.(model.Reply); ok {
+				return fault.Of(reply.Err)
+			}
+		}
+		return nil
+	}
+	index := int32(0)
+	for cancel(index) == nil {
+		if index++; index == 100 {
+			t.Fatal("100 calls were taken")
+		}
+	}
+	if stored := w.core.stored.bytes; stored <= limit || stored > limit+limit/cancelReserve {
+		t.Errorf("%d bytes are stored; want the limit of %d and less than the reserve", stored, limit)
+	}
+	before := w.core.dump()
+	wantOverLimit(t, cancel(index), "max-stored-per-job")
+	if w.core.dump() != before {
+		t.Error("a refusal left something behind")
+	}
+	wantOverLimit(t, asked(w, "b", "1", 1, nil), "max-stored")
+	// A cancel of everything leaves no other version behind.
+	w.input(CancelJob{Job: "a"})
+	if n := w.core.stored.queued; n != 0 {
+		t.Errorf("%d reservations are queued after the job was cancelled", n)
+	}
+	w.now = w.now.Add(model.KeepTerminal)
+	w.step(nil)
+	wantTaken(t, asked(w, "b", "1", 1, nil))
+}
+
 // Requeues and rounds are never refused: what was taken in goes on.
 func TestWhatBerthQueuesItselfIsNotBounded(t *testing.T) {
 	w := newWorld(Config{MaxQueuedPerJob: 1, MaxQueued: 1, MaxStored: 4 << 10, MaxStoredPerJob: 4 << 10})

@@ -72,9 +72,12 @@ func (c *Core) cancelWorkers(token uint64, request CancelWorkers) {
 		}
 		repeat = 0
 	}
-	switch {
+	switch err := c.admitRemovals(request.Job, removals); {
 	case repeat >= 0:
 		count = repeat
+	case err != nil:
+		c.refuse(token, err)
+		return
 	case count == 0:
 		c.rememberIdle(stage, model.IdleRequest{ID: request.RequestID, Call: call})
 	default:
