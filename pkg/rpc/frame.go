@@ -13,8 +13,8 @@ type Frame struct {
 }
 
 // FrameCodec reads and writes Frames as they are, and every other message as
-// protobuf, so that one server can both forward and answer. Use it through
-// grpc.ForceServerCodecV2 and grpc.ForceCodecV2.
+// protobuf, so that one server can both forward and answer. Every Server uses it;
+// clients use it through grpc.ForceCodecV2.
 func FrameCodec() encoding.CodecV2 {
 	return frameCodec{encoding.GetCodecV2(proto.Name)}
 }
@@ -31,11 +31,23 @@ func (c frameCodec) Marshal(v any) (mem.BufferSlice, error) {
 	return c.CodecV2.Marshal(v)
 }
 
-// Unmarshal copies: the frame outlives gRPC's buffer, since a call may be
+// decoding is a message to decode, and why that failed. gRPC itself answers what a
+// codec refuses, before anything else sees it, and calls it a failure of the server;
+// so the codec refuses nothing, and whoever asked looks at err.
+type decoding struct {
+	message any
+	err     error
+}
+
+// Unmarshal copies a Frame: the frame outlives gRPC's buffer, since a call may be
 // repeated.
 func (c frameCodec) Unmarshal(data mem.BufferSlice, v any) error {
-	if f, ok := v.(*Frame); ok {
-		f.Bytes = data.Materialize()
+	switch v := v.(type) {
+	case *Frame:
+		v.Bytes = data.Materialize()
+		return nil
+	case *decoding:
+		v.err = c.Unmarshal(data, v.message)
 		return nil
 	}
 	return c.CodecV2.Unmarshal(data, v)

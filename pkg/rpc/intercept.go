@@ -5,12 +5,9 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"berth.dev/pkg/fault"
 )
@@ -36,7 +33,7 @@ func (e edge) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, ha
 // live until one side ends them.
 func (e edge) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
 	defer func() { err = e.render(ss.Context(), info.FullMethod, recover(), err) }()
-	return handler(srv, ss)
+	return handler(srv, decodingStream{ss, info.FullMethod})
 }
 
 // render turns what a handler ended with into a status. The cause of an
@@ -46,19 +43,42 @@ func (e edge) render(ctx context.Context, method string, panicked any, err error
 		e.log.ErrorContext(ctx, "a call panicked", "method", method, "panic", fmt.Sprint(panicked), "stack", string(debug.Stack()))
 		return ToStatus(fault.New(fault.Internal, fault.ReasonInternal, "%s failed inside Berth; its log says more", method))
 	}
-	if undecodable(err) {
-		err = fault.New(fault.Invalid, fault.ReasonInvalid, "the request of %s cannot be decoded as protobuf", method)
-	}
 	if f := FromStatus(err); f != nil && f.Kind == fault.Internal {
 		e.log.ErrorContext(ctx, "a call failed", "method", method, "error", err)
 	}
 	return ToStatus(err)
 }
 
-// undecodable reports whether gRPC could not decode a request, here or where it was
-// forwarded to: it takes that for an error of the server.
-func undecodable(err error) bool {
-	s, ok := status.FromError(err)
-	return ok && s.Code() == codes.Internal && len(s.Proto().GetDetails()) == 0 &&
-		(strings.HasPrefix(s.Message(), "grpc: error unmarshalling request") || strings.HasPrefix(s.Message(), "grpc: failed to unmarshal the received message"))
+// decoded refuses a message that the codec could not decode.
+func (d *decoding) decoded(method string) error {
+	if d.err == nil {
+		return nil
+	}
+	return ToStatus(fault.New(fault.Invalid, fault.ReasonInvalid, "the request of %s cannot be decoded as protobuf", method))
+}
+
+// decodingStream is a stream whose messages the edge refuses, not gRPC.
+type decodingStream struct {
+	grpc.ServerStream
+	method string
+}
+
+func (s decodingStream) RecvMsg(m any) error {
+	d := decoding{message: m}
+	if err := s.ServerStream.RecvMsg(&d); err != nil {
+		return err
+	}
+	return d.decoded(s.method)
+}
+
+// Recover calls a function that handles what a peer sends. If it panics, Recover
+// returns an internal error, whose cause has the panic and its stack.
+func Recover(fn func() error) (err error) {
+	defer func() {
+		if what := recover(); what != nil {
+			err = fault.New(fault.Internal, fault.ReasonInternal, "Berth failed to handle what a peer sent; its log says more").
+				Because(fmt.Errorf("panic: %v\n%s", what, debug.Stack()))
+		}
+	}()
+	return fn()
 }

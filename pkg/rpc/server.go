@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"log/slog"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
@@ -60,6 +61,7 @@ type Server struct {
 func NewServer(o ServerOptions) *Server {
 	e := edge{log: cmp.Or(o.Log, slog.Default()), deadline: cmp.Or(o.Deadline, DefaultDeadline)}
 	options := []grpc.ServerOption{
+		grpc.ForceServerCodecV2(FrameCodec()),
 		grpc.ChainUnaryInterceptor(e.unary),
 		grpc.ChainStreamInterceptor(e.stream),
 		grpc.MaxRecvMsgSize(cmp.Or(o.MaxMessage, PeerMessageLimit)),
@@ -74,8 +76,28 @@ func NewServer(o ServerOptions) *Server {
 		options = append(options, grpc.StatsHandler(serverHandler(o.Meters, o.Traces)))
 	}
 	s := &Server{grpc.NewServer(append(options, o.More...)...), health.NewServer()}
-	healthpb.RegisterHealthServer(s.Server, s.health)
+	healthpb.RegisterHealthServer(s, s.health)
 	return s
+}
+
+// RegisterService registers a service. A unary request that is not protobuf is refused
+// as the caller's mistake.
+func (s *Server) RegisterService(desc *grpc.ServiceDesc, implementation any) {
+	described := *desc
+	described.Methods = slices.Clone(desc.Methods)
+	for i, m := range described.Methods {
+		method := "/" + desc.ServiceName + "/" + m.MethodName
+		described.Methods[i].Handler = func(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+			return m.Handler(srv, ctx, func(request any) error {
+				d := decoding{message: request}
+				if err := decode(&d); err != nil {
+					return err
+				}
+				return d.decoded(method)
+			}, interceptor)
+		}
+	}
+	s.Server.RegisterService(&described, implementation)
 }
 
 // LeaderHealth is the name under which only the serving leader of a service

@@ -1,28 +1,74 @@
-package rpc
+package rpc_test
 
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/rpc"
 )
 
-func TestARequestThatIsNoProtobufIsTheCallersMistake(t *testing.T) {
+// A request that is not protobuf is the caller's mistake, and no failure of the
+// server for its log.
+func TestRequestThatIsNotProtobuf(t *testing.T) {
 	var log bytes.Buffer
-	e := edge{log: slog.New(slog.NewTextHandler(&log, nil))}
-	for _, message := range []string{
-		"grpc: error unmarshalling request: proto: cannot parse invalid wire-format data",
-		"grpc: failed to unmarshal the received message: proto: cannot parse invalid wire-format data",
-	} {
-		err := e.render(context.Background(), "/m", nil, status.Error(codes.Internal, message))
-		if status.Code(err) != codes.InvalidArgument || log.Len() > 0 {
-			t.Errorf("got %v, and the log says %q", err, log.String())
+	p := serve(t, "", rpc.ServerOptions{Log: slog.New(slog.NewTextHandler(&log, nil))}, &peer{
+		get: func(context.Context) (*berthv1.Replica, error) { return nil, errors.New("called") },
+		beat: func(s grpc.BidiStreamingServer[controlv1.HeartbeatRequest, controlv1.HeartbeatAnswer]) error {
+			_, err := s.Recv()
+			return err
+		},
+	})
+	conn, err := rpc.Dial([]string{p.addr}, rpc.DialOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	garbage, codec := &rpc.Frame{Bytes: []byte{0xff, 0xff, 0xff}}, grpc.ForceCodecV2(rpc.FrameCodec())
+	check := func(method string, err error) {
+		t.Helper()
+		if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "the request of "+method+" cannot be decoded as protobuf") {
+			t.Errorf("%s was answered %v", method, err)
 		}
 	}
-	if err := e.render(context.Background(), "/m", nil, status.Error(codes.Internal, "broken")); status.Code(err) != codes.Internal || log.Len() == 0 {
-		t.Errorf("got %v, and the log says %q", err, log.String())
+	const unary, stream = controlv1.Replicas_GetReplica_FullMethodName, controlv1.Heartbeats_Heartbeat_FullMethodName
+	check(unary, conn.Invoke(t.Context(), unary, garbage, &rpc.Frame{}, codec))
+	s, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, stream, codec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.SendMsg(garbage); err != nil {
+		t.Fatal(err)
+	}
+	check(stream, s.RecvMsg(&rpc.Frame{}))
+	if log.Len() > 0 {
+		t.Errorf("the log says %s", log.String())
+	}
+	if err := conn.Invoke(t.Context(), unary, &rpc.Frame{}, &rpc.Frame{}, codec); status.Code(err) != codes.Internal || !strings.Contains(log.String(), "called") {
+		t.Errorf("a failure of the server was answered %v, and the log says %q", err, log.String())
+	}
+}
+
+func TestRecoverReturnsAPanicAsAnInternalError(t *testing.T) {
+	err := rpc.Recover(func() error { panic("index out of range") })
+	if f := fault.Of(rpc.FromStatus(rpc.ToStatus(err))); f == nil || f.Kind != fault.Internal || strings.Contains(f.Message, "index") {
+		t.Errorf("got %v; a caller must learn that it is internal, and no more", f)
+	}
+	if cause := errors.Unwrap(err); cause == nil || !strings.Contains(cause.Error(), "index out of range") || !strings.Contains(cause.Error(), "undecodable_test.go") {
+		t.Errorf("the cause is %v, want what panicked and where", cause)
+	}
+	want := errors.New("gone")
+	if err := rpc.Recover(func() error { return want }); err != want {
+		t.Errorf("got %v, want %v", err, want)
 	}
 }

@@ -48,6 +48,7 @@ func Run(ctx context.Context, config Config, told func(process.Addresses)) error
 	reports.Guard = l.Guard
 	r.Go("reports", reports.Run)
 	gone := internal.NewDepartures(r.Gateway, r.Log)
+	gone.Guard = l.Guard
 	r.Go("departures", gone.Run)
 
 	internal.ShowFigures(r, l)

@@ -104,9 +104,7 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	newServer := func(at surface.Listener, maxMessage int, connections []grpc.ServerOption, security *tls.Config) *rpc.Server {
 		server := rpc.NewServer(rpc.ServerOptions{
 			Log: log, Deadline: config.CallDeadline, MaxMessage: maxMessage, TLS: security, Meters: metrics.Provider, Traces: traces.Provider(),
-			More: slices.Concat(connections, at.ServerOptions(), []grpc.ServerOption{
-				grpc.ForceServerCodecV2(rpc.FrameCodec()), grpc.UnknownServiceHandler(calls.Forward),
-			}),
+			More: slices.Concat(connections, at.ServerOptions(), []grpc.ServerOption{grpc.UnknownServiceHandler(calls.Forward)}),
 		})
 		server.SetServing(model.ServiceGateway, true)
 		return server

@@ -41,6 +41,9 @@ type Departures struct {
 	dial    func(ctx context.Context, network, address string) (net.Conn, error)
 	waiting chan departure
 	log     *slog.Logger
+	// Guard calls what looks after one agent, and reports whether it returned; by
+	// default it only calls.
+	Guard func(peer string, fn func()) bool
 }
 
 // NewDepartures tells the leader through a gateway; Run runs it.
@@ -48,6 +51,7 @@ func NewDepartures(gateway grpc.ClientConnInterface, log *slog.Logger) *Departur
 	return &Departures{
 		leader: controlv1.NewAgentsClient(gateway), dial: (&net.Dialer{}).DialContext,
 		waiting: make(chan departure, departuresWaiting), log: log,
+		Guard: func(_ string, fn func()) bool { fn(); return true },
 	}
 }
 
@@ -70,7 +74,7 @@ func (d *Departures) Run(ctx context.Context) error {
 				case <-ctx.Done():
 					return
 				case gone := <-d.waiting:
-					d.look(ctx, gone)
+					d.Guard("executor "+gone.id, func() { d.look(ctx, gone) })
 				}
 			}
 		})

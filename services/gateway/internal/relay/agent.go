@@ -86,7 +86,7 @@ func (r *Relays) heartbeat(in grpc.ServerStream) error {
 		a.relay.remove(a)
 		a.stir()
 	})
-	go func() { end(a.receive(in)) }() // the end of the handler ends it
+	go func() { end(rpc.Recover(func() error { return a.receive(in) })) }() // the end of the handler ends it
 	// Waiting for one channel takes half of what waiting for two does.
 	for range a.wake {
 		ended := ctx.Err() != nil // whatever came before the end is there now

@@ -112,7 +112,7 @@ func open(t *testing.T, forward grpc.StreamHandler, replicas ...string) *gateway
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := rpc.NewServer(rpc.ServerOptions{More: []grpc.ServerOption{grpc.ForceServerCodecV2(rpc.FrameCodec())}})
+	server := rpc.NewServer(rpc.ServerOptions{})
 	r.Register(server)
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup

@@ -147,7 +147,7 @@ func (r *Relays) relay(conn *grpc.ClientConn) error {
 		cancel()
 	}()
 	r.change(func() { r.open, r.former[conn] = append(r.open, one), false })
-	err = one.receive()
+	err = rpc.Recover(one.receive)
 	r.change(func() { r.open = slices.DeleteFunc(r.open, func(o *relay) bool { return o == one }) })
 	cancel()
 	<-sent

@@ -28,7 +28,7 @@ func (r *Router) pipe(ctx context.Context, to route, method string, in grpc.Serv
 		return ended(ctx, err)
 	}
 	go func() {
-		if err := to.upstream(in, out); err != nil {
+		if err := rpc.Recover(func() error { return to.upstream(in, out) }); err != nil {
 			cancel(err)
 		}
 	}()

@@ -49,9 +49,7 @@ func open(t *testing.T, deadline time.Duration, registry, executors []string) *d
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := rpc.NewServer(rpc.ServerOptions{More: []grpc.ServerOption{
-		grpc.ForceServerCodecV2(rpc.FrameCodec()), grpc.UnknownServiceHandler(r.Forward),
-	}})
+	server := rpc.NewServer(rpc.ServerOptions{More: []grpc.ServerOption{grpc.UnknownServiceHandler(r.Forward)}})
 	var served sync.WaitGroup
 	served.Go(func() { server.Serve(l) })
 	conn, err := rpc.Dial([]string{l.Addr().String()}, rpc.DialOptions{})
