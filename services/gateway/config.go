@@ -3,6 +3,7 @@ package gateway
 import (
 	"log/slog"
 	"math"
+	"strings"
 	"time"
 
 	"berth.dev/pkg/fault"
@@ -69,7 +70,7 @@ func (c Config) replicas() map[string][]string {
 	}
 }
 
-// validate refuses limits that would not be limits.
+// validate refuses limits that would not be limits, and names that no Host has.
 func (c Config) validate() error {
 	for _, limit := range []struct {
 		option      string
@@ -88,6 +89,11 @@ func (c Config) validate() error {
 			return fault.BadField(fault.ReasonInvalid, limit.option, "must be at least %d, got %d", limit.least, limit.value)
 		case limit.value > limit.most:
 			return fault.BadField(fault.ReasonInvalid, limit.option, "must be at most %d, got %d", limit.most, limit.value)
+		}
+	}
+	for _, name := range c.PublicNames {
+		if name == "" || strings.ContainsAny(name, "/:*@[] ") {
+			return fault.BadField(fault.ReasonInvalid, "--public-names", "must be host names without a port, such as berth.example.com, got %q", name)
 		}
 	}
 	return nil

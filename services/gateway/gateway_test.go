@@ -274,3 +274,14 @@ func TestABadConfigurationEndsItAtOnce(t *testing.T) {
 		}
 	}
 }
+
+// A name that can never be a Host would leave its operator refused without a reason.
+func TestPublicNamesThatNoHostHasAreRefused(t *testing.T) {
+	for _, name := range []string{"", "berth.example.com:8080", "https://berth.example.com", "*.example.com", "berth.example.com/v1", "[::1]"} {
+		config := before(replica(t), porttest.Hold(t))
+		config.PublicNames = []string{"berth.example.com", name}
+		if err := gateway.Run(t.Context(), config, nil); err == nil || !strings.Contains(err.Error(), "--public-names") {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package chart
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -370,4 +371,24 @@ func reachable(t *testing.T, r *release, ports map[string]map[string]string) {
 			t.Errorf("%s: nobody reaches %v", name, want)
 		}
 	}
+}
+
+// REST callers in the cluster may use the names of the gateway's service, whatever
+// other names the values add.
+func TestGatewaysTakeTheNamesOfTheirService(t *testing.T) {
+	eachRelease(t, func(t *testing.T, r *release) {
+		names := strings.Split(flags(t, r.pods()["berth-gateway"].Spec.Containers[0])["public-names"], ",")
+		want := []string{"berth-gateway", "berth-gateway." + namespace, "berth-gateway." + namespace + ".svc", "berth-gateway." + namespace + ".svc.cluster.local"}
+		if v, ok := r.values["gateway"].(map[string]any); ok {
+			if options, ok := v["options"].(map[string]any); ok {
+				given, _ := options["public-names"].([]any)
+				for _, name := range given {
+					want = append(want, name.(string))
+				}
+			}
+		}
+		if !slices.Equal(names, want) {
+			t.Errorf("--public-names are %q, want %q", names, want)
+		}
+	})
 }

@@ -30,8 +30,11 @@ const (
 	// idle is how long a connection may have no request and no stream. gRPC takes up
 	// to 5 s more to close one in order.
 	idle = 20 * time.Second
-	// headerTime is how long a head of HTTP/1 may take, and a preface of HTTP/2.
+	// headerTime is how long a head of HTTP/1 may take.
 	headerTime = 5 * time.Second
+	// handshakeTime is how long TLS and the preface of HTTP/2 may take: longer, because
+	// thousands of agents connect at once after a gateway has gone.
+	handshakeTime = 20 * time.Second
 
 	// HeaderLimit bounds the headers of a request, bytes.
 	HeaderLimit = 64 << 10

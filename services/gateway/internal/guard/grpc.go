@@ -37,7 +37,7 @@ func (g *Guard) ServerOptions(security *tls.Config) []grpc.ServerOption {
 		grpc.Creds(&watched{plain, g}),
 		grpc.MaxConcurrentStreams(uint32(g.limits.Streams)),
 		grpc.MaxHeaderListSize(HeaderLimit),
-		grpc.ConnectionTimeout(headerTime),
+		grpc.ConnectionTimeout(handshakeTime),
 		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(1 << 20),
 		// Each connection keeps its buffer to read with.
 		grpc.ReadBufferSize(4 << 10),

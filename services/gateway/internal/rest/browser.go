@@ -3,7 +3,6 @@ package rest
 import (
 	"net"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -26,24 +25,16 @@ func sameOrigin(names []string, calls http.Handler) http.Handler {
 			refuseBrowser(w, "the Host %q is neither an address, localhost nor a name in --public-names", host)
 			return
 		}
-		if r.Method == http.MethodGet || r.Method == http.MethodHead {
-			calls.ServeHTTP(w, r)
-			return
-		}
-		if origin := r.Header.Get("Origin"); origin != "" {
-			from, err := url.Parse(origin)
-			if err != nil || !strings.EqualFold(from.Host, r.Host) {
-				refuseBrowser(w, "the Origin %q is not this gateway: web pages elsewhere may not call it", origin)
-				return
-			}
-		}
-		if site := r.Header.Get("Sec-Fetch-Site"); site == "cross-site" || site == "same-site" {
-			refuseBrowser(w, "Sec-Fetch-Site is %s: web pages elsewhere may not call this gateway", site)
+		if crossOrigin.Check(r) != nil {
+			refuseBrowser(w, "a web page from elsewhere may not call this gateway (Origin %q, Sec-Fetch-Site %q)",
+				r.Header.Get("Origin"), r.Header.Get("Sec-Fetch-Site"))
 			return
 		}
 		calls.ServeHTTP(w, r)
 	})
 }
+
+var crossOrigin = http.NewCrossOriginProtection()
 
 // operationPaths are what probes and metrics collectors call.
 var operationPaths = []string{"/healthz", "/readyz", "/leaderz", "/metrics"}
