@@ -121,7 +121,7 @@ const defaultGrace = 10 * time.Second
 // New makes an agent, reads its tombstones and adopts the workers of the one
 // before it. It takes orders once Run has registered it. Close it.
 func New(cfg Config) (*Agent, error) {
-	if !validName(cfg.ID, 253) {
+	if !model.ValidName(cfg.ID, 253) {
 		return nil, fmt.Errorf("agent: %q is not an executor id", cfg.ID)
 	}
 	if cfg.Driver == nil || cfg.Conn == nil {

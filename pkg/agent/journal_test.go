@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -174,16 +173,5 @@ func TestPause(t *testing.T) {
 	p.reset()
 	if got := p.advance(); got > p.first {
 		t.Errorf("after reset %v", got)
-	}
-}
-
-func TestValidName(t *testing.T) {
-	for name, want := range map[string]bool{
-		"a": true, "A-1_b.c": true, "": false, ".a": false, "-a": false, "a/b": false, "a b": false, "ä": false,
-		fmt.Sprintf("%0128d", 1): true, fmt.Sprintf("%0129d", 1): false,
-	} {
-		if validName(name, 128) != want {
-			t.Errorf("%q: %v", name, !want)
-		}
 	}
 }

@@ -155,9 +155,9 @@ func identityOf(ref *controlv1.WorkerRef) (identity, error) {
 	switch {
 	case ref == nil:
 		return identity{}, fault.BadField(fault.ReasonRequired, "worker", "is required")
-	case !validName(ref.GetJob(), 128):
+	case !model.ValidName(ref.GetJob(), 128):
 		return identity{}, fault.BadField(fault.ReasonBadName, "worker.job", "%q is not a name", ref.GetJob())
-	case !validName(ref.GetStage(), 128):
+	case !model.ValidName(ref.GetStage(), 128):
 		return identity{}, fault.BadField(fault.ReasonBadName, "worker.stage", "%q is not a name", ref.GetStage())
 	case ref.GetIndex() < 0:
 		return identity{}, fault.BadField(fault.ReasonInvalid, "worker.index", "is negative")
@@ -168,20 +168,6 @@ func identityOf(ref *controlv1.WorkerRef) (identity, error) {
 	}
 	seat := model.Seat{Index: ref.GetIndex(), Number: ref.GetNumber()}
 	return identity{model.Worker{Job: ref.GetJob(), Stage: ref.GetStage(), Seat: seat}, ref.GetEpoch()}, nil
-}
-
-// validName accepts up to max of [A-Za-z0-9._-], the first alphanumeric.
-func validName(name string, max int) bool {
-	if name == "" || len(name) > max {
-		return false
-	}
-	for i, c := range []byte(name) {
-		alphanumeric := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
-		if !alphanumeric && (i == 0 || c != '.' && c != '_' && c != '-') {
-			return false
-		}
-	}
-	return true
 }
 
 func specOf(executor string, id identity, req *controlv1.SubmitTaskRequest) Spec {

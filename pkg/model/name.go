@@ -11,3 +11,8 @@ func WellNamed(name string) bool {
 	}
 	return true
 }
+
+// ValidName reports whether a name has 1 to longest bytes and is well named.
+func ValidName(name string, longest int) bool {
+	return name != "" && len(name) <= longest && WellNamed(name)
+}

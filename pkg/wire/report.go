@@ -66,7 +66,7 @@ func CheckOutcome(sequence int64, state model.WorkerState, exitCode *int32, sign
 // CheckExecutor checks the ID and the incarnation that an agent names itself by.
 func CheckExecutor(field, id, incarnationField string, incarnation int64) error {
 	switch {
-	case !validName(id, maxExecutorID):
+	case !model.ValidName(id, maxExecutorID):
 		return fault.BadField(fault.ReasonBadName, field, "%.64q is not an executor ID", id)
 	case incarnation <= 0:
 		return fault.BadField(fault.ReasonInvalid, incarnationField, "must be positive, got %d", incarnation)
@@ -117,9 +117,9 @@ func checkWorker(w *controlv1.WorkerReport) (field, problem string) {
 	switch {
 	case w == nil:
 		return "", "is required"
-	case !validName(w.GetJob(), maxWorkerName):
+	case !model.ValidName(w.GetJob(), maxWorkerName):
 		return ".job", fmt.Sprintf("%.64q is not a name", w.GetJob())
-	case !validName(w.GetStage(), maxWorkerName):
+	case !model.ValidName(w.GetStage(), maxWorkerName):
 		return ".stage", fmt.Sprintf("%.64q is not a name", w.GetStage())
 	case w.GetIndex() < 0:
 		return ".index", fmt.Sprintf("must not be negative, got %d", w.GetIndex())
@@ -137,18 +137,4 @@ func checkWorker(w *controlv1.WorkerReport) (field, problem string) {
 		return ".exit_code", fmt.Sprintf("must be absent while the worker is %s", state)
 	}
 	return "", ""
-}
-
-// validName accepts up to max of [A-Za-z0-9._-], the first alphanumeric.
-func validName(name string, max int) bool {
-	if name == "" || len(name) > max {
-		return false
-	}
-	for i, c := range []byte(name) {
-		alphanumeric := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
-		if !alphanumeric && (i == 0 || c != '.' && c != '_' && c != '-') {
-			return false
-		}
-	}
-	return true
 }

@@ -96,15 +96,3 @@ func (f *follower) why(written error) error {
 	}
 	return nil
 }
-
-// validName is the rule for every name: 1 to 128 of [A-Za-z0-9._-], the first
-// alphanumeric.
-func validName(name string) bool {
-	for i, c := range []byte(name) {
-		alphanumeric := '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z'
-		if !alphanumeric && (i == 0 || c != '.' && c != '_' && c != '-') {
-			return false
-		}
-	}
-	return 1 <= len(name) && len(name) <= 128
-}

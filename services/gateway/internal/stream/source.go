@@ -15,6 +15,7 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
 )
 
 // Source is where events come from.
@@ -73,7 +74,7 @@ func NewServer(life context.Context, source Source, options Options) *Server {
 
 // open checks a request and starts to follow. What it answers has to be ended.
 func (s *Server) open(ctx context.Context, job, since string) (*follower, error) {
-	if !validName(job) {
+	if !model.ValidName(job, 128) {
 		return nil, fault.BadField(fault.ReasonBadName, "job", "%q is not a name", job)
 	}
 	cursor, err := ParseCursor(since)
