@@ -17,36 +17,18 @@ import (
 // dialers is how many connections are opened at a time.
 const dialers = 64
 
-// Flood holds what it has opened at one address until it is closed.
+// Flood holds what it has opened at one address until the listener closes it.
 type Flood struct {
 	address string
 
-	mu    sync.Mutex
-	conns []net.Conn
-	alive atomic.Int64
-	refused,
-	answered atomic.Int64
-	readers sync.WaitGroup
+	readers sync.WaitGroup // one for each connection that is open
 }
 
 // New makes a flood of the listener at an address.
 func New(address string) *Flood { return &Flood{address: address} }
 
-// Alive returns how many connections the listener has not closed.
-func (f *Flood) Alive() int { return int(f.alive.Load()) }
-
-// Refused returns how many connections got an answer with status 503.
-func (f *Flood) Refused() int { return int(f.refused.Load()) }
-
-// Close ends the flood.
-func (f *Flood) Close() {
-	f.mu.Lock()
-	for _, c := range f.conns {
-		c.Close()
-	}
-	f.mu.Unlock()
-	f.readers.Wait()
-}
+// Wait waits until the listener has closed all connections.
+func (f *Flood) Wait() { f.readers.Wait() }
 
 // open makes n connections and has each send something. A connection that the
 // listener closes is no error: that is what it is for.
@@ -65,14 +47,7 @@ func (f *Flood) open(n int, send func(i int, c net.Conn)) error {
 					}
 					continue
 				}
-				f.mu.Lock()
-				f.conns = append(f.conns, c)
-				f.mu.Unlock()
-				f.alive.Add(1)
-				f.readers.Go(func() {
-					defer f.alive.Add(-1)
-					f.read(c)
-				})
+				f.readers.Go(func() { read(c) })
 				send(i, c)
 			}
 		})
@@ -91,18 +66,13 @@ func (f *Flood) open(n int, send func(i int, c net.Conn)) error {
 }
 
 // read takes what the listener answers until it closes the connection.
-func (f *Flood) read(c net.Conn) {
+func read(c net.Conn) {
 	defer c.Close()
-	first := make([]byte, 512)
-	n, err := c.Read(first)
-	if n > 12 && string(first[:9]) == "HTTP/1.1 " {
-		if string(first[9:12]) == "503" {
-			f.refused.Add(1)
+	var answer [512]byte
+	for {
+		if _, err := c.Read(answer[:]); err != nil {
+			return
 		}
-		f.answered.Add(1)
-	}
-	for err == nil {
-		_, err = c.Read(first)
 	}
 }
 
