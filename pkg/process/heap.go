@@ -44,8 +44,8 @@ const (
 	// large fleets, which must not collect garbage without end. With 480 MiB here a
 	// flood took 647 MiB, and 486 MiB with this.
 	largeHeap = 768 << 20
-	// boundEvery is how often BoundHeap looks.
-	boundEvery = time.Second
+	// boundEvery is how often BoundHeap looks. A flood fills some 50 MiB a second.
+	boundEvery = time.Second / 8
 )
 
 // BoundHeap makes a process collect garbage before its memory has doubled, once it
@@ -58,21 +58,45 @@ func BoundHeap(ctx context.Context) {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return
 	}
-	used := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}}
 	tick := time.NewTicker(boundEvery)
 	defer tick.Stop()
 	for {
-		metrics.Read(used)
-		live := int64(used[0].Value.Uint64() + used[1].Value.Uint64())
-		limit := max(heapBound, live+live/16)
-		if live > largeHeap {
-			limit = live + live/2
-		}
-		debug.SetMemoryLimit(limit)
+		debug.SetMemoryLimit(bound(kept()))
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
 	}
+}
+
+// bound is the limit of memory for a process of which collection leaves so much. It
+// leaves room for garbage: with less, one collection follows the other, and every
+// goroutine that allocates helps to look through all stacks.
+func bound(kept int64) int64 {
+	if kept > largeHeap {
+		return kept + kept/2
+	}
+	return max(heapBound, kept+kept/16)
+}
+
+// kept is the memory that counts towards the limit and that collecting does not
+// free: what lived at the last collection, and all that is no object. Stacks that
+// have grown, and what is left over in spans, are as much as the objects when there
+// are 20,000 streams.
+func kept() int64 {
+	sum := func(names ...string) (n int64) {
+		samples := make([]metrics.Sample, len(names))
+		for i, name := range names {
+			samples[i].Name = name
+		}
+		metrics.Read(samples)
+		for _, s := range samples {
+			n += int64(s.Value.Uint64())
+		}
+		return n
+	}
+	const classes = "/memory/classes/"
+	return sum("/gc/heap/live:bytes", classes+"total:bytes") -
+		sum(classes+"heap/objects:bytes", classes+"heap/free:bytes", classes+"heap/released:bytes")
 }
