@@ -142,7 +142,7 @@ func (f *Flood) Unfinished(n, each, size int) error {
 }
 
 // Resets begins so many streams on a number of connections and resets each at
-// once. A connection that the listener has closed is replaced, as often as there
+// once, and waits until the listener has read them. A connection that the listener has closed is replaced, as often as there
 // are streams left.
 func (f *Flood) Resets(n, conns int) error {
 	var left atomic.Int64
@@ -157,11 +157,17 @@ func (f *Flood) Resets(n, conns int) error {
 					errs <- err
 					return
 				}
-				go io.Copy(io.Discard, c) //nolint:errcheck // until it is closed
+				ended := make(chan struct{})
+				go func() {
+					defer close(ended)
+					io.Copy(io.Discard, c) //nolint:errcheck // until it is closed
+				}()
 				_, err = c.Write(preface())
 				for id := uint32(1); err == nil && left.Add(-1) >= 0; id += 2 {
 					_, err = c.Write(append(headers(id, "/berth.v1.Reservations/GetReservation", false), frame(3, 0, id, []byte{0, 0, 0, 8})...))
 				}
+				c.(*net.TCPConn).CloseWrite() //nolint:errcheck // the listener may have closed it
+				<-ended
 				c.Close()
 			}
 		})

@@ -30,6 +30,7 @@ type Guard struct {
 
 	connections, calls atomic.Int64
 	refusing           chan struct{}
+	resetting          sync.Mutex // of the connection whose resets are waited for
 }
 
 // refusals bounds the connections that are being told that they are too many.
