@@ -77,7 +77,7 @@ func bound(kept int64) int64 {
 	if kept > largeHeap {
 		return kept + kept/2
 	}
-	return max(heapBound, kept+kept/20)
+	return max(heapBound, kept+kept/16)
 }
 
 // kept is the memory that counts towards the limit and that collecting does not

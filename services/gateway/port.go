@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"sync"
@@ -18,9 +19,16 @@ import (
 	"berth.dev/services/gateway/internal/surface"
 )
 
-// sniff is how long a connection has to say what it speaks. One that has said
-// nothing by then is taken for HTTP/1, whose own time-outs hold from there.
-const sniff = 5 * time.Second
+// sniff is how long a connection has to say what it speaks. If it has said nothing by
+// then, it is closed: no server allocates buffers for it.
+const sniff = 10 * time.Second
+
+// speaks matches a connection that has said anything.
+func speaks(r io.Reader) bool {
+	var first [1]byte
+	_, err := io.ReadFull(r, first[:])
+	return err == nil
+}
 
 // agentMessageLimit bounds what an agent sends at a time, bytes: a report of all
 // its workers.
@@ -71,7 +79,7 @@ func (f *face) serve(g *process.Group) {
 	mux.SetReadTimeout(sniff)
 	var (
 		calling net.Listener = mux.Match(cmux.HTTP2())
-		web     net.Listener = f.guard.HTTP1(mux.Match(cmux.Any()))
+		web     net.Listener = f.guard.HTTP1(mux.Match(speaks))
 	)
 	g.Go("gRPC"+name, func(context.Context) error { return f.server.Serve(calling) })
 	g.Go("HTTP"+name, process.ServeHTTP(f.web, web))
