@@ -15,7 +15,7 @@ type Budget struct {
 	mu sync.Mutex
 	// used is held, dropping the part of it that was aborted and is given back soon.
 	used, dropping int64
-	freed          sync.Cond // of mu
+	waiting        list.List // every Hold that waits for what is dropped, oldest first
 	// unfinished holds every Hold that is not whole, filling those of them that
 	// take memory; each oldest first.
 	unfinished, filling list.List
@@ -25,9 +25,7 @@ type Budget struct {
 
 // NewBudget makes a budget of so many bytes.
 func NewBudget(limit int64) *Budget {
-	b := &Budget{limit: limit}
-	b.freed.L = &b.mu
-	return b
+	return &Budget{limit: limit}
 }
 
 // Used returns the bytes in use.
@@ -45,6 +43,10 @@ type Hold struct {
 	abort               func()
 	unfinished, filling *list.Element
 	aborted             bool
+	// waiting is set while it waits for need more bytes, until freed is closed.
+	waiting *list.Element
+	need    int64
+	freed   chan struct{}
 }
 
 // Begin starts a request that has not arrived whole. Abort is called, without
@@ -84,6 +86,9 @@ func (h *Hold) grow(n int64, waiting bool) bool {
 	b := h.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if waiting {
+		defer b.wake() // it may leave room to others
+	}
 	for {
 		switch {
 		case h.aborted || h.abort == nil:
@@ -99,7 +104,7 @@ func (h *Hold) grow(n int64, waiting bool) bool {
 			}
 			return true
 		case b.used-b.dropping+n <= b.limit:
-			b.freed.Wait()
+			h.wait(n)
 			continue
 		}
 		others := b.filled
@@ -114,6 +119,42 @@ func (h *Hold) grow(n int64, waiting bool) bool {
 			return false
 		}
 		oldest.Value.(*Hold).drop()
+	}
+}
+
+// wait waits for n more bytes. The caller holds the lock, and looks again.
+func (h *Hold) wait(n int64) {
+	b := h.budget
+	h.waiting, h.need, h.freed = b.waiting.PushBack(h), n, make(chan struct{})
+	freed := h.freed
+	b.mu.Unlock()
+	<-freed
+	b.mu.Lock()
+}
+
+func (h *Hold) endWait() {
+	if h.waiting != nil {
+		h.budget.waiting.Remove(h.waiting)
+		h.waiting = nil
+		close(h.freed)
+	}
+}
+
+// wake ends the wait of those that fit into what is free, oldest first, and of the
+// oldest if nothing is dropped any more: it has to drop others. To wake all of a
+// thousand each time would take more than to read their bodies. The caller holds the
+// lock.
+func (b *Budget) wake() {
+	free := b.limit - b.used
+	for e := b.waiting.Front(); e != nil && (free > 0 || b.dropping == 0); e = b.waiting.Front() {
+		h := e.Value.(*Hold)
+		if free -= h.need; free < 0 && b.dropping > 0 {
+			return
+		}
+		h.endWait()
+		if free < 0 {
+			return
+		}
 	}
 }
 
@@ -139,7 +180,7 @@ func (h *Hold) drop() {
 	h.unlist()
 	h.aborted = true
 	h.budget.dropping += h.bytes
-	h.budget.freed.Broadcast() // it may be waiting for more
+	h.endWait()
 	h.abort()
 }
 
@@ -150,7 +191,8 @@ func (h *Hold) release() {
 		h.budget.dropping -= h.bytes
 	}
 	h.bytes, h.abort = 0, nil
-	h.budget.freed.Broadcast()
+	h.endWait()
+	h.budget.wake()
 }
 
 func (h *Hold) unlist() {
