@@ -85,18 +85,12 @@ func bound(kept int64) int64 {
 // have grown, and what is left over in spans, are as much as the objects when there
 // are 20,000 streams.
 func kept() int64 {
-	sum := func(names ...string) (n int64) {
-		samples := make([]metrics.Sample, len(names))
-		for i, name := range names {
-			samples[i].Name = name
-		}
-		metrics.Read(samples)
-		for _, s := range samples {
-			n += int64(s.Value.Uint64())
-		}
-		return n
-	}
 	const classes = "/memory/classes/"
-	return sum("/gc/heap/live:bytes", classes+"total:bytes") -
-		sum(classes+"heap/objects:bytes", classes+"heap/free:bytes", classes+"heap/released:bytes")
+	samples := []metrics.Sample{
+		{Name: "/gc/heap/live:bytes"}, {Name: classes + "total:bytes"},
+		{Name: classes + "heap/objects:bytes"}, {Name: classes + "heap/free:bytes"}, {Name: classes + "heap/released:bytes"},
+	}
+	metrics.Read(samples)
+	bytes := func(i int) int64 { return int64(samples[i].Value.Uint64()) }
+	return bytes(0) + bytes(1) - bytes(2) - bytes(3) - bytes(4)
 }

@@ -2,12 +2,15 @@ package guard
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -82,6 +85,37 @@ func TestAWaitingRequestGetsWhatAnotherGivesBack(t *testing.T) {
 		t.Error("there was room, and it was not given")
 	}
 	second.End()
+}
+
+// Nobody waits for ever, however many wait for the same memory: each gets it in turn,
+// or is aborted for one after it.
+func TestAllWaitingRequestsEnd(t *testing.T) {
+	b := NewBudget(100)
+	asked := make(chan struct{})
+	first := b.Begin(func() { close(asked) })
+	if !first.Grow(100) {
+		t.Fatal("no room")
+	}
+	var all sync.WaitGroup
+	var got atomic.Int64
+	for range 200 {
+		all.Go(func() {
+			h := b.Begin(func() {})
+			defer h.End()
+			if h.GrowWaiting(30) && h.GrowWaiting(30) {
+				got.Add(1)
+			}
+		})
+	}
+	<-asked
+	first.End()
+	all.Wait()
+	if got.Load() == 0 {
+		t.Error("nobody got what was given back")
+	}
+	if b.used != 0 || b.dropping != 0 || b.waiting.Len() != 0 {
+		t.Errorf("%d bytes are held, %d of them dropped, and %d wait", b.used, b.dropping, b.waiting.Len())
+	}
 }
 
 // serve serves HTTP/1 behind a guard.
@@ -310,6 +344,24 @@ func TestAConnectionThatResetsWithoutEndIsClosed(t *testing.T) {
 		}
 	}
 	t.Error("it goes on")
+}
+
+// The deadlines of some calls cost a connection nothing; a flood of resets is read
+// slowly.
+func TestManyResetsAreWaitedFor(t *testing.T) {
+	c := New(Limits{Connections: 1, Memory: 1 << 20}).watch(feeding{})
+	defer c.Close()
+	feed(c, make([]byte, prefaceLength), prefaceLength)
+	reset := frameOf(frameResetStream, 0, 1, 0, 0, 0, 8)
+	if n, err := c.take(bytes.Repeat(reset, resetFree)); n > 0 || err != nil {
+		t.Errorf("%d of %d resets are waited for: %v", n, resetFree, err)
+	}
+	if n, err := c.take(bytes.Repeat(reset, resetBurst/2)); n < resetBurst/4 || err != nil {
+		t.Errorf("only %d of %d more resets are waited for: %v", n, resetBurst/2, err)
+	}
+	if n, _ := c.take(nil); n > 0 {
+		t.Errorf("%d resets are waited for again", n)
+	}
 }
 
 func FuzzFrames(f *testing.F) {
