@@ -141,9 +141,9 @@ func (f *Flood) Unfinished(n, each, size int) error {
 	})
 }
 
-// Resets begins so many streams on a number of connections and resets each at
-// once, and waits until the listener has read them. A connection that the listener has closed is replaced, as often as there
-// are streams left.
+// Resets begins so many streams on a number of connections and resets each at once,
+// and waits until the listener has read them. A connection that the listener has
+// closed is replaced, as often as there are streams left.
 func (f *Flood) Resets(n, conns int) error {
 	var left atomic.Int64
 	left.Store(int64(n))

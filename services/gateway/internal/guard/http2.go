@@ -70,6 +70,7 @@ const (
 	// once.
 	resetFree = 50
 	resetCost = 200 * time.Microsecond
+	resetWait = time.Second
 )
 
 var (
@@ -141,15 +142,14 @@ func (c *http2) take(b []byte) (int, error) {
 }
 
 // pause waits for so many streams that were reset. Connections take turns, so that
-// more of them reset no more streams.
+// more of them reset no more streams; but none waits for its turn for longer than
+// resetWait, for a stranger with many connections could hold up everybody who resets.
 func (c *http2) pause(reset int) {
-	c.guard.resetting.Lock()
-	defer c.guard.resetting.Unlock()
-	c.mu.Lock()
-	closed := c.closed
-	c.mu.Unlock()
-	if !closed {
+	select {
+	case c.guard.resetting <- struct{}{}:
 		time.Sleep(time.Duration(reset) * resetCost)
+		<-c.guard.resetting
+	case <-time.After(resetWait):
 	}
 }
 

@@ -30,7 +30,7 @@ type Guard struct {
 
 	connections, calls atomic.Int64
 	refusing           chan struct{}
-	resetting          sync.Mutex // of the connection whose resets are waited for
+	resetting          chan struct{} // has one element while a connection has its turn
 }
 
 // refusals bounds the connections that are being told that they are too many.
@@ -38,7 +38,7 @@ const refusals = 64
 
 // New makes a guard.
 func New(limits Limits) *Guard {
-	return &Guard{limits: limits, budget: NewBudget(limits.Memory), refusing: make(chan struct{}, refusals)}
+	return &Guard{limits: limits, budget: NewBudget(limits.Memory), refusing: make(chan struct{}, refusals), resetting: make(chan struct{}, 1)}
 }
 
 // Connections returns how many connections are open.
