@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	controlv1 "berth.dev/api/berth/control/v1"
@@ -61,10 +62,14 @@ func (s *Server) Close() error {
 	return errors.Join(errs...)
 }
 
-// ListLeaders asks all replicas at once. One that does not answer in time is
-// listed as unreachable, so the call itself always succeeds.
+// ListLeaders asks all replicas at once and lists one that does not answer within
+// Patience as unreachable. It fails only if the caller's own deadline passes: then the
+// replicas had no time to answer.
 func (s *Server) ListLeaders(ctx context.Context, _ *berthv1.ListLeadersRequest) (*berthv1.ListLeadersAnswer, error) {
 	answers := s.askAll(ctx)
+	if err := ctx.Err(); err != nil {
+		return nil, status.FromContextError(err).Err()
+	}
 	var newest int64
 	for _, a := range answers {
 		newest = max(newest, a.GetRevision())

@@ -166,6 +166,20 @@ func TestNoLeaderIsSaidBeforeTheDeadlineIsOver(t *testing.T) {
 	}
 }
 
+// A caller whose deadline leaves no time to wait is told that, and nothing of leaders:
+// the router has not had the time to look.
+func TestADeadlineThatLeavesNoTimeIsNotAMissingLeader(t *testing.T) {
+	leader, standby := replicatest.Start(t, "", answering("a")), replicatest.Start(t, "", answering("b"))
+	leader.Lead(model.ServiceRegistry, true)
+	for name, registry := range map[string]string{"a leader": leader.Address, "no leader": standby.Address} {
+		d := open(t, time.Minute, []string{registry}, nil)
+		err := d.Invoke(within(t, time.Nanosecond), berthv1.Reservations_UpsertReservation_FullMethodName, &berthv1.UpsertReservationRequest{}, &berthv1.Reservation{})
+		if status.Code(err) != codes.DeadlineExceeded || !strings.Contains(status.Convert(err).Message(), "give it more time") {
+			t.Errorf("with %s: %v", name, err)
+		}
+	}
+}
+
 func TestWhatACallerIsToldAndWhatIsTriedAgain(t *testing.T) {
 	for _, c := range []struct {
 		name  string
