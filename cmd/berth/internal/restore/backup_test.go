@@ -1,51 +1,66 @@
 package restore
 
 import (
+	"bytes"
 	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/cmd/berth/internal/cli"
 	"berth.dev/pkg/process/port/porttest"
+	"berth.dev/pkg/rpc"
 )
 
-// A backup of an etcd that refuses connections, or takes them and is silent,
-// ends with an error that names the endpoint, and leaves no file.
+// A backup of an etcd that refuses connections, or accepts them and is silent, ends with
+// exit code 4 and an error that names the endpoint, and leaves no file.
 func TestBackupOfASilentEtcdEnds(t *testing.T) {
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer silent.Close()
-	go func() {
-		for {
-			c, err := silent.Accept()
-			if err != nil {
-				return
-			}
-			go io.Copy(io.Discard, c)
-		}
-	}()
-	for name, endpoint := range map[string]string{"refused": porttest.Hold(t), "silent": silent.Addr().String()} {
+	for name, endpoint := range map[string]string{"refused": porttest.Hold(t), "silent": silent(t)} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			cmd := backupCommand()
-			cmd.SetArgs([]string{filepath.Join(dir, "backup"), "--etcd-endpoints", endpoint, "--timeout", "100ms"})
-			cmd.SetOut(io.Discard)
-			cmd.SetErr(io.Discard)
-			err := cmd.ExecuteContext(t.Context())
-			if f := fault.Of(err); f == nil || f.Kind != fault.Unavailable || !strings.Contains(f.Message, endpoint+" within 100ms") {
-				t.Errorf("%v", err)
+			var stderr bytes.Buffer
+			root := cli.New(cli.Streams{Out: io.Discard, Err: &stderr, Env: func(string) string { return "" }, Now: time.Now})
+			root.AddCommand(Commands()...)
+			code := cli.Run(t.Context(), root, []string{"backup", filepath.Join(dir, "backup"), "--etcd-endpoints", endpoint, "--timeout", "100ms"})
+			if want := "no answer from etcd at " + endpoint + " within 100ms"; code != rpc.ExitUnavailable || !strings.Contains(stderr.String(), want) {
+				t.Errorf("exit %d, %q, want exit %d and %q", code, &stderr, rpc.ExitUnavailable, want)
 			}
 			if left, _ := os.ReadDir(dir); len(left) > 0 {
 				t.Errorf("left behind: %v", left)
 			}
 		})
 	}
+}
+
+// silent returns the address of a server that accepts connections and never answers.
+func silent(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() {
+				defer c.Close()
+				io.Copy(io.Discard, c) // until the client closes the connection
+			})
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		serving.Wait()
+	})
+	return l.Addr().String()
 }
 
 // heard keeps a transfer alive that takes longer than the silence allowed.
