@@ -6,8 +6,12 @@ import (
 	"math"
 	"slices"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/pkg/fault"
@@ -16,6 +20,7 @@ import (
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/replica"
 	"berth.dev/pkg/store"
+	"berth.dev/pkg/wire"
 	"berth.dev/services/registry/queue"
 )
 
@@ -194,5 +199,50 @@ func TestListVersions(t *testing.T) {
 	}
 	if want := []string{"map 3 true", "map 4 false", "reduce 3 true", "reduce 4 false"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// Whoever reads a queued reservation sees which executors it avoids because its workers
+// failed there, and until when: itself, in a list, as the head of its group, and where it
+// stands.
+func TestReadsNameWhatIsAvoidedAndUntilWhen(t *testing.T) {
+	db := store.NewFake(store.FakeConfig{})
+	at := time.Now().Add(-time.Minute)
+	r := &model.Reservation{
+		UID: "u-1", Key: model.Key{Job: "j", Stage: "s", Name: model.MainName}, State: model.Queued, Seats: model.SeatsOf([]model.Seat{{Number: 1}}), Place: 1, Round: 1,
+		Failed: []model.FailedOn{{Executor: "forgiven", At: at.Add(-model.AvoidFor)}, {Executor: "avoided", At: at}},
+	}
+	value, err := wire.Encode(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Txn(t.Context(), store.Txn{Then: []store.Op{store.Put(looptest.Space.Key(r.Ref()), value)}}); err != nil {
+		t.Fatal(err)
+	}
+	l := looptest.Start(t, db, model.ServiceRegistry, func() *queue.Core { return queue.New(queue.Config{}) }, func(*loop.Term, *queue.Core, model.Action) {})
+	s, ctx := NewReservations(l), t.Context()
+	read, err := s.GetReservation(ctx, &berthv1.GetReservationRequest{Job: "j", Stage: "s"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := s.ListReservations(ctx, &berthv1.ListReservationsRequest{Job: "j"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pending, err := s.ListPending(ctx, &berthv1.ListPendingRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	standing, err := NewQueue(l).Standing(ctx, &berthv1.ExplainReservationRequest{Job: "j", Stage: "s"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []*berthv1.AvoidedExecutor{{Executor: "avoided", Until: timestamppb.New(at.Add(model.AvoidFor))}}
+	for name, got := range map[string][]*berthv1.AvoidedExecutor{
+		"get": read.GetAvoided(), "list": list.GetReservations()[0].GetAvoided(), "pending": pending.GetGroups()[0].GetAvoided(), "standing": standing.GetReservation().GetAvoided(),
+	} {
+		if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", name, diff)
+		}
 	}
 }
