@@ -86,8 +86,8 @@ and says that instead (exit code 4).`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.show(cmd, flags, view{
 				fetch: func(ctx context.Context, c *client.Client) (proto.Message, error) { return c.Pending(ctx) },
-				table: func(m proto.Message, _ time.Time, wide bool) *show.Table {
-					return show.Pending(m.(*berthv1.ListPendingAnswer).GetGroups(), wide)
+				table: func(m proto.Message, now time.Time, wide bool) *show.Table {
+					return show.Pending(m.(*berthv1.ListPendingAnswer).GetGroups(), now, wide)
 				},
 				empty: func(proto.Message) string { return "Nothing is pending." },
 			})

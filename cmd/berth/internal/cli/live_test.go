@@ -215,6 +215,25 @@ func TestBadGateway(t *testing.T) {
 	}
 }
 
+// BERTH_GATEWAY and --gateway take the URL that berth dev prints.
+func TestAGatewayMayBeAURL(t *testing.T) {
+	f := newFake(t)
+	url := "http://" + f.address
+	for _, c := range []struct {
+		env  string
+		args []string
+	}{
+		{url, []string{"get", "leaders"}},
+		{"", []string{"get", "leaders", "--gateway", url + "/"}},
+	} {
+		var stderr bytes.Buffer
+		root := New(Streams{Out: io.Discard, Err: &stderr, Env: func(string) string { return c.env }, Now: time.Now})
+		if code := Run(t.Context(), root, c.args); code != rpc.ExitDone {
+			t.Errorf("BERTH_GATEWAY=%q %q: exit %d: %s", c.env, c.args, code, &stderr)
+		}
+	}
+}
+
 // Commands that others add get the same frame.
 func TestForeignCommands(t *testing.T) {
 	for _, c := range []struct {

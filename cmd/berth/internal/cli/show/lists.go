@@ -36,10 +36,10 @@ func running(r *berthv1.Reservation) string {
 func workers(r *berthv1.Reservation) int { return max(int(r.GetCount()), len(r.GetWorkers())) }
 
 // Pending is the table of the queues.
-func Pending(groups []*berthv1.PendingGroup, wide bool) *Table {
+func Pending(groups []*berthv1.PendingGroup, now time.Time, wide bool) *Table {
 	t := table("GROUP", "QUEUED", "WORKERS", "HEAD", "WAITS", "REASON")
 	if wide {
-		t.head = append(t.head, "NEEDS", "MESSAGE")
+		t.head = append(t.head, "NEEDS", "AVOIDS", "MESSAGE")
 	}
 	for _, g := range groups {
 		head := g.GetHead()
@@ -48,7 +48,7 @@ func Pending(groups []*berthv1.PendingGroup, wide bool) *Table {
 			Key(head.GetJob(), head.GetStage(), head.GetName()), Age(g.GetHeadAge().AsDuration()), g.GetReason(),
 		}
 		if wide {
-			row = append(row, constraints(g.GetConstraints()), g.GetMessage())
+			row = append(row, constraints(g.GetConstraints()), avoidedUntil(g.GetAvoided(), now), g.GetMessage())
 		}
 		t.add(row...)
 	}

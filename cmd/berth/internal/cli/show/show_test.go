@@ -78,7 +78,7 @@ func TestTablesFit80Columns(t *testing.T) {
 		"pending": Pending([]*berthv1.PendingGroup{{
 			Id: "a1b2c3d4", Reservations: 12, Workers: 480, Head: &berthv1.ReservationKey{Job: "train-resnet", Stage: "gpu"},
 			HeadAge: durationpb.New(26 * time.Hour), Reason: "INSUFFICIENT_CAPACITY",
-		}}, false),
+		}}, noon, false),
 		"usage": Usage(&berthv1.GetUsageAnswer{
 			Skus: []*berthv1.SkuUsage{{
 				Sku: "gpu-8", Total: 10000, Idle: 1200, Leased: 128, Running: 8000, Unavailable: 72, PendingExecutors: 480, WantedSize: 10480,
@@ -147,6 +147,8 @@ No worker fits on 4 executors now; the first check that each fails:
   sku           8000    4000   3
   capacity.cpu  8       4      1
 `},
+		{"what decides where workers go", queued(func(e *berthv1.Explanation) { e.ScarcestResource = "memory" }),
+			"a/b/main waits: 1 of its 4 workers would fit now, 3 would not. It is alone in\ngroup g and has waited 1m.\nThe scarcest resource is memory: workers go where the least of it is left over.\n"},
 		{"ended", &berthv1.Explanation{
 			Reservation: &berthv1.Reservation{Job: "a", Stage: "b", State: berthv1.Reservation_EXPIRED}, Reason: "QUEUE_TIMEOUT", Message: "it waited for 1m",
 		}, "a/b/main does not wait: it is EXPIRED. QUEUE_TIMEOUT: it waited for 1m\n"},
@@ -188,6 +190,24 @@ func TestDescribeWhatNobodyAskedFor(t *testing.T) {
 	}
 	if got := parent(&berthv1.Reservation{}) + starts(&berthv1.Reservation{}); got != "" {
 		t.Errorf("what was asked for: %q", got)
+	}
+}
+
+// Whatever shows a queued reservation names the executors that it avoids, and until when.
+func TestAvoidedExecutorsAreNamedWithTheirTime(t *testing.T) {
+	avoided := []*berthv1.AvoidedExecutor{
+		{Executor: "ex-1", Until: timestamppb.New(noon.Add(5 * time.Minute))}, {Executor: "ex-2", Until: timestamppb.New(noon.Add(90 * time.Second))},
+	}
+	const want = "ex-1 until 2026-03-01T12:05:00Z, ex-2 until 2026-03-01T12:01:30Z"
+	r := &berthv1.Reservation{Job: "a", Stage: "b", State: berthv1.Reservation_QUEUED, Avoided: avoided}
+	for name, got := range map[string]string{
+		"describe": Describe(r, nil, nil, noon),
+		"explain":  Explain(&berthv1.Explanation{Reservation: r, Position: 1, Queued: 1, ExecutorRevision: 9}, noon),
+		"pending":  Pending([]*berthv1.PendingGroup{{Id: "g", Avoided: avoided}}, noon, true).text(""),
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%s names no %q:\n%s", name, want, got)
+		}
 	}
 }
 
