@@ -8,6 +8,8 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/spf13/cobra"
+
 	"berth.dev/cmd/berth/internal/bench"
 	"berth.dev/cmd/berth/internal/cli"
 	"berth.dev/cmd/berth/internal/cluster"
@@ -26,14 +28,18 @@ func main() {
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 
-	root := cli.New(cli.Standard())
+	code := cli.Run(ctx, newRoot(cli.Standard()), os.Args[1:])
+	stop()
+	os.Exit(code)
+}
+
+// newRoot returns the command with all its subcommands.
+func newRoot(streams cli.Streams) *cobra.Command {
+	root := cli.New(streams)
 	root.AddCommand(dev.Command(), demo.Command(), bench.Command(), replay.Command(ownCluster))
 	root.AddCommand(serve.Commands()...)
 	root.AddCommand(restore.Commands()...)
-
-	code := cli.Run(ctx, root, os.Args[1:])
-	stop()
-	os.Exit(code)
+	return root
 }
 
 // ownCluster is a cluster of this process, for commands that are not told of

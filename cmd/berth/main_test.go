@@ -1,0 +1,42 @@
+package main
+
+import (
+	"io"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"berth.dev/cmd/berth/internal/cli"
+)
+
+// Every command that waits for a gateway or etcd has a --timeout. The others run until
+// they are stopped, or ask nobody but what they have started themselves.
+func TestEveryCommandThatWaitsHasATimeout(t *testing.T) {
+	without := map[string]bool{
+		"berth dev": true, "berth demo": true, "berth registry": true, "berth executor-state": true, "berth assigner": true,
+		"berth gateway": true, "berth agent": true, "berth sim": true, "berth etcd": true,
+		"berth bench failover": true, "berth bench docs": true, "berth version": true,
+	}
+	var look func(cmd *cobra.Command)
+	look = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			look(sub)
+		}
+		path := cmd.CommandPath()
+		if !cmd.Runnable() || without[path] {
+			delete(without, path)
+			return
+		}
+		flag := cmd.Flag("timeout")
+		if flag == nil {
+			t.Errorf("%s has no --timeout", path)
+		} else if d, err := time.ParseDuration(flag.DefValue); err != nil || d <= 0 {
+			t.Errorf("%s waits %s by default", path, flag.DefValue)
+		}
+	}
+	look(newRoot(cli.Streams{Out: io.Discard, Err: io.Discard, Env: func(string) string { return "" }, Now: time.Now}))
+	for path := range without {
+		t.Errorf("there is no %s", path)
+	}
+}
