@@ -91,12 +91,8 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 			return nil, err
 		}
 	}
-	member := embedded.Alone()
-	if config.Bounded {
-		member.History, member.RaftEntries = history, raftEntries
-	}
 	var err error
-	if c.etcd, err = embedded.StartMember(ctx, dir, member); err != nil {
+	if c.etcd, err = embedded.StartMember(ctx, dir, config.member()); err != nil {
 		c.cleanup()
 		return nil, err
 	}
@@ -107,19 +103,40 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 	return c, nil
 }
 
-func (c *Cluster) start(config Config) error {
-	service := process.ServiceDefaults(0, 0)
-	service.Listen, service.Etcd, service.Gateways, service.LogFormat, service.LogLevel = "127.0.0.1:0", []string{c.etcd.Endpoint()}, []string{config.InternalListen}, config.LogFormat, config.LogLevel
-	service.HTTPListen, service.Tracing = "127.0.0.1:0", config.Tracing
-	ended := 0
+// member returns the configuration of etcd.
+func (config Config) member() embedded.Member {
+	member := embedded.Alone()
 	if config.Bounded {
-		service.EventMaxBytes, ended = maxEventBytes, maxEnded
+		member.History, member.RaftEntries = history, raftEntries
 	}
+	return member
+}
+
+// service returns what the configurations of all services have in common.
+func (config Config) service(etcd string) process.Service {
+	service := process.ServiceDefaults(0, 0)
+	service.Listen, service.Etcd, service.Gateways, service.LogFormat, service.LogLevel = "127.0.0.1:0", []string{etcd}, []string{config.InternalListen}, config.LogFormat, config.LogLevel
+	service.HTTPListen, service.Tracing = "127.0.0.1:0", config.Tracing
+	if config.Bounded {
+		service.EventMaxBytes = maxEventBytes
+	}
+	return service
+}
+
+func (config Config) registry(service process.Service) registry.Config {
+	r := registry.Defaults()
+	r.Service = service
+	if config.Bounded {
+		r.MaxEnded = maxEnded
+	}
+	return r
+}
+
+func (c *Cluster) start(config Config) error {
+	service := config.service(c.etcd.Endpoint())
 	replicas := map[string]func(context.Context, func(process.Addresses)) error{
 		"registry": func(ctx context.Context, told func(process.Addresses)) error {
-			config := registry.Defaults()
-			config.Service, config.MaxEnded = service, ended
-			return registry.Run(ctx, config, told)
+			return registry.Run(ctx, config.registry(service), told)
 		},
 		"executor-state": func(ctx context.Context, told func(process.Addresses)) error {
 			config := executorstate.Defaults()

@@ -77,10 +77,7 @@ func run(ctx context.Context, config Config, out io.Writer) (err error) {
 		config.Executors = 4
 	}
 	process.LimitHeap(heapLimit)
-	c, err := cluster.Start(ctx, cluster.Config{
-		DataDir: config.DataDir, Listen: config.Listen, AgentsListen: config.AgentsListen, InternalListen: config.InternalListen,
-		LogFormat: config.LogFormat, LogLevel: config.LogLevel, Tracing: config.Tracing, Bounded: true,
-	})
+	c, err := cluster.Start(ctx, config.cluster())
 	if err != nil {
 		return err
 	}
@@ -108,6 +105,14 @@ func run(ctx context.Context, config Config, out io.Writer) (err error) {
 	case <-h.Stopping():
 	}
 	return nil
+}
+
+// cluster returns the configuration of etcd, the services and the gateway.
+func (config Config) cluster() cluster.Config {
+	return cluster.Config{
+		DataDir: config.DataDir, Listen: config.Listen, AgentsListen: config.AgentsListen, InternalListen: config.InternalListen,
+		LogFormat: config.LogFormat, LogLevel: config.LogLevel, Tracing: config.Tracing, Bounded: true,
+	}
 }
 
 func populate(h *host.Host, c *cluster.Cluster, config Config) error {

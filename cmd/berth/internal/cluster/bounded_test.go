@@ -1,0 +1,29 @@
+package cluster
+
+import (
+	"testing"
+
+	"berth.dev/services/registry"
+)
+
+// A bounded cluster keeps little of the past in etcd and in the registry. Another one
+// keeps what it promises.
+func TestABoundedClusterKeepsLittleOfThePast(t *testing.T) {
+	for _, bounded := range []bool{true, false} {
+		config := Config{Bounded: bounded}
+		member, service := config.member(), config.service("etcd:2379")
+		registryConfig, defaults := config.registry(service), registry.Defaults()
+		if got := member.History == history && member.RaftEntries == raftEntries; got != bounded {
+			t.Errorf("bounded %v: etcd keeps %q and %d entries of its log", bounded, member.History, member.RaftEntries)
+		}
+		if got := service.EventMaxBytes == maxEventBytes && registryConfig.EventMaxBytes == maxEventBytes; got != bounded {
+			t.Errorf("bounded %v: services keep %d bytes of events", bounded, service.EventMaxBytes)
+		}
+		if got := registryConfig.MaxEnded == maxEnded; got != bounded {
+			t.Errorf("bounded %v: the registry keeps %d ended versions", bounded, registryConfig.MaxEnded)
+		}
+		if !bounded && (registryConfig.EventMaxBytes != defaults.EventMaxBytes || registryConfig.MaxEnded != 0 || member.History != "") {
+			t.Errorf("not bounded: %+v and %+v", registryConfig, member)
+		}
+	}
+}

@@ -1,0 +1,9 @@
+package dev
+
+import "testing"
+
+func TestDevBoundsWhatItKeepsOfThePast(t *testing.T) {
+	if !(Config{}).cluster().Bounded {
+		t.Error("berth dev starts a cluster that is not bounded")
+	}
+}
