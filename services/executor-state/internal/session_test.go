@@ -1,9 +1,11 @@
 package internal
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"log/slog"
 	"strings"
@@ -18,6 +20,7 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/loop"
+	"berth.dev/pkg/loop/looptest"
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/store"
 	"berth.dev/services/executor-state/inventory"
@@ -297,6 +300,32 @@ func TestSecretsAreBounded(t *testing.T) {
 		_, err := agents.Register(t.Context(), &controlv1.RegisterRequest{Id: "b", Address: "x", Nonce: "n", Secret: long})
 		if !fault.Is(err, fault.ReasonTooLarge) || strings.Contains(err.Error(), "ss") && strings.Contains(err.Error(), long) {
 			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// The record has the hash of an agent's secret, and the secret is nowhere in the store.
+func TestTheRecordKeepsTheHashOfASecret(t *testing.T) {
+	play(t, func(t *testing.T, _ *session, r *renewals, agents *Agents) {
+		const secret = "what only this agent knows"
+		if _, err := agents.Register(t.Context(), &controlv1.RegisterRequest{Id: "b", Address: "x", Nonce: "n", Secret: secret}); err != nil {
+			t.Fatal(err)
+		}
+		page, err := r.db.Page(t.Context(), store.PageRequest{From: looptest.Space.Prefix(), To: looptest.Space.Prefix() + "\xff"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		hash, kept := sha256.Sum256([]byte(secret)), 0
+		for _, kv := range page.KVs {
+			if bytes.Contains(kv.Value, []byte(secret)) {
+				t.Errorf("%s has the secret", kv.Key)
+			}
+			if bytes.Contains(kv.Value, hash[:]) {
+				kept++
+			}
+		}
+		if kept != 1 {
+			t.Errorf("%d records have its hash, want that of the executor", kept)
 		}
 	})
 }

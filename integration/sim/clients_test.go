@@ -1,0 +1,53 @@
+package sim
+
+import (
+	"io"
+	"testing"
+	"time"
+
+	"berth.dev/pkg/model"
+	"berth.dev/services/registry/queue"
+)
+
+// silentLeader is told what it is asked, and never answers.
+type silentLeader struct {
+	replica
+	take func(request any, until time.Time)
+}
+
+func (silentLeader) leads() bool                                            { return true }
+func (silentLeader) turn()                                                  {}
+func (s silentLeader) ask(request any, until time.Time, _ func(any, error)) { s.take(request, until) }
+
+// No copy of a client's call may be carried out once its request ID can be forgotten: it
+// would be a new call. If the outcome is open for longer, the client uses another ID.
+func TestNoCopyOfACallOutlivesTheMemoryOfItsID(t *testing.T) {
+	w := newWorld(1, io.Discard)
+	w.memory = time.Second
+	began, copies := map[string]time.Time{}, map[string]int{}
+	w.replicas[model.ServiceRegistry] = []replica{silentLeader{take: func(request any, until time.Time) {
+		id := request.(queue.Flush).RequestID
+		copies[id]++
+		if until.IsZero() || until.Sub(began[id]) > w.memory {
+			t.Errorf("a copy of %s may be carried out at %v, which began at %v", id, until, began[id])
+		}
+	}}}
+	request := func(id string) any {
+		if !began[id].IsZero() {
+			t.Errorf("%s is used for two calls", id)
+		}
+		began[id] = w.now
+		return queue.Flush{Job: "j", RequestID: id}
+	}
+	newClients(w).call("flush", func() bool { return true }, request, func(any, error) { t.Error("it was answered") })
+	if !w.until(func() bool { return len(began) == 5 }) {
+		t.Fatalf("%d IDs were used", len(began))
+	}
+	for id, n := range copies {
+		if n > 1 {
+			return
+		}
+		t.Logf("%s came once", id)
+	}
+	t.Error("no call was repeated")
+}
