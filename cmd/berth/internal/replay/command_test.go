@@ -3,12 +3,15 @@ package replay
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"berth.dev/cmd/berth/internal/cluster"
+	"berth.dev/pkg/process/port/porttest"
+	"berth.dev/pkg/rpc"
 )
 
 // TestReplay plays a small trace against a whole Berth, sockets and all.
@@ -52,6 +55,22 @@ app_2,CN,2,2,3,
 		t.Errorf("report: %s", text)
 	}
 	t.Logf("%s%s", status.String(), out.String())
+}
+
+// A replay against a cluster that does not answer ends with exit code 4.
+func TestReplayOfADeadClusterEnds(t *testing.T) {
+	dir := writeTrace(t, map[string]string{
+		nodesFile:     "node_name,gpu_capacity_num,cpu_num\na,1,8\n",
+		instancesFile: "app_name,role,cpu_request,gpu_request,creation_time,deletion_time\napp_1,CN,4,0,,10\n",
+	})
+	dead := porttest.Hold(t)
+	cmd := Command(nil)
+	cmd.SetArgs([]string{dir, "--gateway", dead, "--agents-gateway", dead, "--etcd-endpoints", dead, "--timeout", "100ms"})
+	cmd.SetOut(io.Discard)
+	cmd.SetErr(io.Discard)
+	if err := cmd.ExecuteContext(t.Context()); rpc.ExitCode(err) != rpc.ExitUnavailable {
+		t.Errorf("exit %d: %v", rpc.ExitCode(err), err)
+	}
 }
 
 func writeTrace(t *testing.T, files map[string]string) string {

@@ -177,6 +177,8 @@ func TestACallerWhoHasGoneGetsNoHalfAnswer(t *testing.T) {
 	}
 }
 
+// Findings are listed in order of time, and a record that several services leave alone is
+// one of them.
 func TestFindingsAreMergedInOrderOfTime(t *testing.T) {
 	finding := func(service, kind, object string, since int64) *berthv1.Finding {
 		return &berthv1.Finding{Service: service, Kind: kind, Object: object, Since: timestamppb.New(time.Unix(since, 0))}
@@ -185,16 +187,18 @@ func TestFindingsAreMergedInOrderOfTime(t *testing.T) {
 		return &berthv1.ListFindingsAnswer{Findings: list}
 	}
 	s := serve(map[string]any{
-		"QueueFindings":     answer(finding("registry", "A", "x", 5), finding("registry", "A", "y", 3)),
-		"InventoryFindings": answer(finding("", "B", "x", 4), finding("executor-state", "A", "w", 3)),
-		"HandoutFindings":   answer(),
+		"QueueFindings":     answer(finding("registry", "A", "x", 5), finding("registry", "A", "y", 3), finding("registry", "POISON", "executors/records/h", 6)),
+		"InventoryFindings": answer(finding("", "B", "x", 4), finding("executor-state", "A", "w", 3), finding("executor-state", "POISON", "executors/records/h", 7)),
+		"HandoutFindings":   answer(finding("assigner", "POISON", "executors/records/h", 8)),
 	})
 	got, err := compose.New(s).ListFindings(t.Context(), &berthv1.ListFindingsRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	record := finding("executor-state", "POISON", "executors/records/h", 7)
+	record.Message = "; left alone by the assigner and the registry as well"
 	want := answer(finding("executor-state", "A", "w", 3), finding("registry", "A", "y", 3),
-		finding("executor-state", "B", "x", 4), finding("registry", "A", "x", 5))
+		finding("executor-state", "B", "x", 4), finding("registry", "A", "x", 5), record)
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
