@@ -133,7 +133,7 @@ func TestAPlanIsScrubbedInPlace(t *testing.T) {
 }
 
 // A process that a signal ended is told from one that exits with a number like that.
-func TestASignalIsReportedAsOne(t *testing.T) {
+func TestAProcessEndedByASignalReportsTheSignal(t *testing.T) {
 	a, c, _ := processAgent(t, agentDir(t))
 	mustSubmit(t, a, submit(0, 1, "sh", "-c", "kill -9 $$"))
 	mustSubmit(t, a, submit(1, 1, "sh", "-c", "exit 137"))

@@ -20,7 +20,7 @@ import (
 
 // A request that is not protobuf is the caller's mistake, and no failure of the
 // server for its log.
-func TestRequestThatIsNotProtobuf(t *testing.T) {
+func TestARequestThatIsNotProtobufIsTheCallersMistake(t *testing.T) {
 	var log bytes.Buffer
 	p := serve(t, "", rpc.ServerOptions{Log: slog.New(slog.NewTextHandler(&log, nil))}, &peer{
 		get: func(context.Context) (*berthv1.Replica, error) { return nil, errors.New("called") },

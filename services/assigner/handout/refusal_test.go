@@ -194,7 +194,7 @@ func TestOrdersCarryTheNonceAndDoNotShowIt(t *testing.T) {
 
 // A worker that a signal ended is KILLED, and one that exits with a number like that is
 // EXITED.
-func TestASignalThatWasNotOrderedIsKilled(t *testing.T) {
+func TestAWorkerEndedByASignalIsKilled(t *testing.T) {
 	code := int32(137)
 	for reason, signal := range map[fault.Reason]int32{fault.ReasonKilled: 9, fault.ReasonExited: 0} {
 		w := scene(t, 1)

@@ -29,6 +29,13 @@ func TestAnOldRequestMarkMatchesAnyCall(t *testing.T) {
 	if u, ok := reply.Value.(Upserted); !ok || u.Change != model.Created || u.Reservation.UID != v.uid {
 		t.Errorf("answered %+v", reply)
 	}
+}
+
+// A request ID stands for one call: the same request with another body is refused.
+func TestAnotherCallUnderARequestIDIsRefused(t *testing.T) {
+	w := newWorld(Config{})
+	w.successor(10)
+	key := model.Key{Job: "j", Stage: "s", Name: "main"}
 	w.input(Upsert{Key: key, Count: 3, RequestID: "new"})
 	refused := w.input(Upsert{Key: key, Count: 4, RequestID: "new"})
 	f := fault.Of(refused[len(refused)-1].(model.Reply).Err)

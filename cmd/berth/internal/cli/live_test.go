@@ -182,7 +182,7 @@ func TestEventsFollow(t *testing.T) {
 
 // A gateway that is not there: one notice at once, one error at the end, and
 // what to do about it.
-func TestUnavailable(t *testing.T) {
+func TestADeadGatewayEndsWithExitCode4(t *testing.T) {
 	address := porttest.Hold(t)
 	for _, args := range [][]string{{"get", "leaders"}, {"events", "a"}, {"events", "a", "-f"}, {"get", "reservations", "-w"}, {"describe", "a/b"}, {"cancel", "a"}} {
 		// A time-out that is over before the first refusal is told of otherwise: then
