@@ -15,6 +15,7 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
 	"berth.dev/pkg/process/port/porttest"
 )
 
@@ -60,6 +61,33 @@ func TestRepeats(t *testing.T) {
 
 // The caller's own request id and epoch are sent beside the body, which stays
 // as the caller made it.
+// A call is not repeated until the registry may have forgotten its request ID, however
+// long its context lives: the copy would be a new call. Reads are repeated for as long as
+// their context lives.
+func TestACallIsNotRepeatedAfterItsRequestIDMayBeForgotten(t *testing.T) {
+	var deadline time.Time
+	var has bool
+	begun := time.Now()
+	upsert := func(ctx context.Context, _ *berthv1.UpsertReservationRequest, _ ...grpc.CallOption) (*berthv1.Reservation, error) {
+		deadline, has = ctx.Deadline()
+		return nil, nil
+	}
+	if _, err := invoke(t.Context(), &Client{}, upsert, &berthv1.UpsertReservationRequest{RequestId: "r"}); err != nil {
+		t.Fatal(err)
+	}
+	// The gateway that has the last copy may hold it until half of the time is over, too.
+	if left := deadline.Sub(begun); !has || left < time.Minute || left > model.KeepTerminal/2+time.Minute {
+		t.Errorf("an upsert is repeated for %v", left)
+	}
+	get := func(ctx context.Context, _ *berthv1.GetReservationRequest, _ ...grpc.CallOption) (*berthv1.Reservation, error) {
+		deadline, has = ctx.Deadline()
+		return nil, nil
+	}
+	if _, err := invoke(t.Context(), &Client{}, get, &berthv1.GetReservationRequest{}); err != nil || has {
+		t.Errorf("a read is repeated until %v, %v", deadline, err)
+	}
+}
+
 func TestUpsertRequest(t *testing.T) {
 	var sent *berthv1.UpsertReservationRequest
 	g := &gateway{upsert: func(q *berthv1.UpsertReservationRequest) (*berthv1.Reservation, error) {

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
 	"berth.dev/pkg/rpc"
 )
 
@@ -47,9 +48,20 @@ func (c *Client) wait(ctx context.Context, attempt int) bool {
 	return false
 }
 
-// invoke makes one call and repeats it while its outcome is open.
+// longest is how long a call is repeated under one request ID. The registry forgets the
+// ID model.KeepTerminal after what came of the call has ended: a later copy would be
+// taken for a new call. A gateway may hold the last copy for as long again.
+const longest = model.KeepTerminal / 2
+
+// invoke makes one call and repeats it while its outcome is open: until its context
+// ends, and with a request ID for longest.
 func invoke[Q, A any](ctx context.Context, c *Client, call func(context.Context, Q, ...grpc.CallOption) (A, error), request Q) (A, error) {
 	started := time.Now()
+	if q, ok := any(request).(interface{ GetRequestId() string }); ok && q.GetRequestId() != "" {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, longest)
+		defer cancel()
+	}
 	var none A
 	var last *fault.Error
 	for attempt := 0; ; attempt++ {
