@@ -30,20 +30,24 @@ type Inventory struct {
 // NewInventory serves the loop's core.
 func NewInventory(l loop.Owner[*inventory.Core]) *Inventory { return &Inventory{loop: l} }
 
+// entryOf reads an entry of a pass.
+func entryOf(e *controlv1.PassEntry) inventory.Entry {
+	if e.GetAgain() != 0 {
+		return inventory.Entry{UID: e.GetUid(), Mod: e.GetAgain(), Group: e.GetGroup(), Again: true}
+	}
+	constraints := wire.ConstraintsOf(e.GetConstraints())
+	constraints.AvoidFailed = e.GetAvoidFailed()
+	return inventory.Entry{
+		Key: wire.KeyOf(e.GetKey()), UID: e.GetUid(), Epoch: e.GetEpoch(), Mod: e.GetMod(), Group: e.GetGroup(),
+		Constraints: constraints, Seats: wire.Seats(e.GetSeats()), Trace: model.Trace(e.GetTrace()),
+	}
+}
+
 // TryAllocateAndLease implements control.v1.Inventory.
 func (s *Inventory) TryAllocateAndLease(ctx context.Context, req *controlv1.PassRequest) (*controlv1.PassAnswer, error) {
 	pass := inventory.Pass{Term: req.GetTerm(), Pass: req.GetPass(), Cut: req.GetCut()}
 	for _, e := range req.GetEntries() {
-		if e.GetAgain() != 0 {
-			pass.Entries = append(pass.Entries, inventory.Entry{UID: e.GetUid(), Mod: e.GetAgain(), Group: e.GetGroup(), Again: true})
-			continue
-		}
-		constraints := wire.ConstraintsOf(e.GetConstraints())
-		constraints.AvoidFailed = e.GetAvoidFailed()
-		pass.Entries = append(pass.Entries, inventory.Entry{
-			Key: wire.KeyOf(e.GetKey()), UID: e.GetUid(), Epoch: e.GetEpoch(), Mod: e.GetMod(), Group: e.GetGroup(),
-			Constraints: constraints, Seats: wire.Seats(e.GetSeats()), Trace: model.Trace(e.GetTrace()),
-		})
+		pass.Entries = append(pass.Entries, entryOf(e))
 	}
 	ctx, granted := tracePass(ctx, req)
 	value, err := s.loop.Do(ctx, pass)

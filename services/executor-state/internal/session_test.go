@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -326,6 +327,34 @@ func TestTheRecordKeepsTheHashOfASecret(t *testing.T) {
 		}
 		if kept != 1 {
 			t.Errorf("%d records have its hash, want that of the executor", kept)
+		}
+	})
+}
+
+// The list of executors that the caller avoids and that of Berth, which yields where no
+// other executor is left, arrive apart: in entries of passes and in explanations.
+func TestTheListsOfAvoidedExecutorsArriveApart(t *testing.T) {
+	k := entryOf(&controlv1.PassEntry{Uid: "u", Constraints: &berthv1.Constraints{Avoid: []string{"caller"}}, AvoidFailed: []string{"berth"}}).Constraints
+	if !slices.Equal(k.Avoid, []string{"caller"}) || !slices.Equal(k.AvoidFailed, []string{"berth"}) {
+		t.Errorf("an entry avoids %v, and %v for failures", k.Avoid, k.AvoidFailed)
+	}
+	play(t, func(t *testing.T, s *session, _ *renewals, agents *Agents) {
+		if answer, err := beating(t, s.h, "b", register(t, agents, "b", "n").GetIncarnation()).sends(nil); err != nil || !answer.GetPresent() {
+			t.Fatal(answer, err)
+		}
+		const slots = 4 // of each executor
+		for _, c := range []struct {
+			avoid, failed []string
+			fitting       int32
+		}{
+			{nil, nil, 2 * slots}, {[]string{"a", "b"}, nil, 0}, {nil, []string{"a"}, slots}, {nil, []string{"a", "b"}, 2 * slots},
+		} {
+			fit, err := NewInventory(agents.loop).ExplainFit(t.Context(), &controlv1.ExplainFitRequest{
+				Constraints: &berthv1.Constraints{Resources: map[string]int64{"slots": 1}, Avoid: c.avoid}, AvoidFailed: c.failed, Needed: 2 * slots,
+			})
+			if err != nil || fit.GetFitting() != c.fitting {
+				t.Errorf("avoiding %v, and %v for failures: %v, %v, want %d", c.avoid, c.failed, fit, err, c.fitting)
+			}
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -105,6 +106,15 @@ func TestAnEntryIsNoLargerThanItSays(t *testing.T) {
 			t.Fatalf("%d bytes, and not %d: %+v", size, e.Bytes(), e)
 		}
 	})
+}
+
+// The list of executors that the caller avoids, and that of Berth, which may yield, are
+// sent apart.
+func TestTheListsOfAvoidedExecutorsAreSentApart(t *testing.T) {
+	sent := entryOf(queue.PassEntry{UID: "u", Constraints: constraint.Constraints{Avoid: []string{"caller"}, AvoidFailed: []string{"berth"}}})
+	if !slices.Equal(sent.GetConstraints().GetAvoid(), []string{"caller"}) || !slices.Equal(sent.GetAvoidFailed(), []string{"berth"}) {
+		t.Errorf("sent %v", sent)
+	}
 }
 
 func next[T any](t *testing.T, from <-chan T) T {
