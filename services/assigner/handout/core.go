@@ -50,12 +50,14 @@ type Core struct {
 	orders map[orderKey]*order
 	// namesakes are the orders to stop strays, by the name of the worker.
 	namesakes map[model.Worker][]*order
-	due       queue
-	held      queue // orders to stop strays, until the registry is ready
-	barred    queue // orders to submit a worker of whose name one runs that should not
-	flights   map[flightKey]*flight
-	flown     []*flight
-	sequence  uint64
+	// strayOrders is how many orders to stop strays there are.
+	strayOrders int
+	due         queue
+	held        queue // orders to stop strays, until the registry is ready
+	barred      queue // orders to submit a worker of whose name one runs that should not
+	flights     map[flightKey]*flight
+	flown       []*flight
+	sequence    uint64
 	// answers are those of executors that effects not durable yet rest on;
 	// redo are those to be taken again, because their effects were abandoned.
 	answers []answer

@@ -143,18 +143,33 @@ func (c *Core) refit(t *task, w *model.TaskWorker, there bool) {
 	}
 }
 
-// stray orders an executor to stop what it should not have.
-func (c *Core) stray(ordinal uint32, of instance, why model.Verdict) {
+// The bounds of the orders to stop strays: of one executor, and of all. An agent may
+// list any number of workers that no record knows. What is beyond a bound gets its
+// order with a later complete report, for which an executor with strays is asked
+// again and again.
+const (
+	maxStrays    = 1000
+	maxAllStrays = 200_000
+)
+
+// stray orders an executor to stop what it should not have, and reports whether
+// there is an order now.
+func (c *Core) stray(ordinal uint32, of instance, why model.Verdict) bool {
 	h := c.host(ordinal)
 	if h.strays[of] != nil {
-		return
+		return true
 	}
+	if len(h.strays) >= maxStrays || c.strayOrders >= maxAllStrays {
+		return false
+	}
+	c.strayOrders++
 	o := &order{key: orderKey{ordinal, of.uid, of.worker.Seat}, kind: orderStray, of: of, why: why, since: c.now}
 	h.strays[of] = o
 	c.namesakes[of.worker] = append(c.namesakes[of.worker], o)
 	if c.flights[o.flightKey()] == nil {
 		c.schedule(o, 0)
 	}
+	return true
 }
 
 // schedule queues an order to be sent after a pause.
@@ -176,7 +191,10 @@ func (o *order) enter(q *queue) {
 func (c *Core) drop(o *order) {
 	h := c.host(o.key.ordinal)
 	if o.kind == orderStray {
-		delete(h.strays, o.of)
+		if h.strays[o.of] == o {
+			delete(h.strays, o.of)
+			c.strayOrders--
+		}
 		c.unname(o)
 	} else {
 		delete(c.orders, o.key)

@@ -122,6 +122,44 @@ func TestExecutorState10StraysAreToldOf(t *testing.T) {
 	}
 }
 
+// An agent may list any number of workers that no record knows: so many have an order
+// at a time, and the others get one with a later report.
+func TestOrdersToStopStraysAreBounded(t *testing.T) {
+	w := scene(t, 2)
+	report := func(sequence int64, executor string, from, to int) int {
+		var workers []WorkerStatus
+		for i := from; i < to; i++ {
+			workers = append(workers, WorkerStatus{Worker: workerOf("u0", seat(int32(i))), UID: "u0", Epoch: 3, State: model.WorkerRunning})
+		}
+		got := w.step(model.Input{Token: uint64(sequence), Request: Report{Executor: executor, Incarnation: 1, Sequence: sequence, Complete: true, Workers: workers}})
+		for _, reply := range of[model.Reply](append(got, w.settled(t)...)) {
+			return reply.Value.(Reported).Strays
+		}
+		t.Fatal("no answer")
+		return 0
+	}
+	for i, step := range []struct {
+		executor        string
+		from, to        int
+		strays, ordered int
+	}{
+		{"e0", 0, maxStrays + 500, maxStrays + 500, maxStrays},
+		{"e0", maxStrays, maxStrays + 500, 500, 500}, // those with an order have ended
+		{"e1", 0, 2 * maxStrays, 2 * maxStrays, maxStrays + 500},
+		{"e0", 0, 0, 0, maxStrays},
+		{"e1", 0, 0, 0, 0},
+	} {
+		strays := report(int64(i+2), step.executor, step.from, step.to)
+		if strays != step.strays || w.core.strayOrders != step.ordered {
+			t.Errorf("report %d: %d strays and %d orders, want %d and %d", i, strays, w.core.strayOrders, step.strays, step.ordered)
+		}
+	}
+	w.core.strayOrders = maxAllStrays
+	if report(100, "e0", 0, 1) != 1 || len(w.core.host(0).strays) != 0 {
+		t.Error("an order beyond the bound of all")
+	}
+}
+
 func TestPromise2ABudgetSpentByThreeLeadersIsOneBudget(t *testing.T) {
 	w := scene(t, 1)
 	w.handedOut(t, "u1", 0)

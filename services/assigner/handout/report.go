@@ -23,7 +23,11 @@ func (c *Core) report(r Report) (Reported, error) {
 	// What is listed under its uid and seat is not absent, whatever is said of
 	// it: only what is not there at all has left its capacity.
 	listed := make(map[placed]bool, len(r.Workers))
+	if r.Complete && len(h.strays) > 0 {
+		c.dropStraysBut(h, r.Workers)
+	}
 	strays := map[instance]bool{}
+	unordered := 0
 	for _, status := range r.Workers {
 		c.about(status.UID)
 		if !status.State.Reportable() || c.aside.uids[status.UID] {
@@ -46,7 +50,9 @@ func (c *Core) report(r Report) (Reported, error) {
 		switch {
 		case verdict.Stops():
 			strays[of] = true
-			c.stray(ordinal, of, verdict)
+			if !c.stray(ordinal, of, verdict) {
+				unordered++
+			}
 		case known != nil && known.Epoch == status.Epoch && known.Worker.Ordinal == ordinal && !known.Worker.State.Terminal():
 			c.learn(t, at, known.Worker, r.Incarnation, r.Sequence, status)
 		}
@@ -60,8 +66,22 @@ func (c *Core) report(r Report) (Reported, error) {
 			}
 		}
 	}
-	answer.Strays = len(h.strays)
+	answer.Strays = len(h.strays) + unordered
 	return answer, nil
+}
+
+// dropStraysBut forgets the orders to stop what an executor does not list any more,
+// which leaves room for others.
+func (c *Core) dropStraysBut(h *host, workers []WorkerStatus) {
+	there := make(map[instance]bool, len(workers))
+	for _, w := range workers {
+		there[instance{w.UID, w.Worker, w.Epoch}] = true
+	}
+	for of, o := range h.strays {
+		if !there[of] {
+			c.drop(o)
+		}
+	}
 }
 
 // recorded answers what is recorded of what an executor has, whichever executor
