@@ -65,6 +65,9 @@ type Heartbeats struct {
 	newcomers gate
 	due       *due
 	pulse     pulse
+	crowd     crowd
+	// decoding has one element while a large request is decoded.
+	decoding chan struct{}
 }
 
 // renewer makes etcd leases last for another TTL, and answers what became of each;
@@ -81,7 +84,7 @@ func NewHeartbeats(l *loop.Loop[*inventory.Core], s store.Store, renewer *livene
 func newHeartbeats(l *loop.Loop[*inventory.Core], s store.Store, renewer renewer, reports *Reports, gone *Departures, leader controlv1.AgentsClient, log *slog.Logger) *Heartbeats {
 	return &Heartbeats{
 		loop: l, store: s, renewer: renewer, reports: reports, gone: gone, leader: leader, log: log,
-		peeks: newGate(gateSize), newcomers: newGate(newcomersAtOnce), due: newDue(),
+		peeks: newGate(gateSize), newcomers: newGate(newcomersAtOnce), due: newDue(), decoding: make(chan struct{}, 1),
 	}
 }
 

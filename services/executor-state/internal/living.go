@@ -3,6 +3,7 @@ package internal
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	controlv1 "berth.dev/api/berth/control/v1"
@@ -18,6 +19,10 @@ import (
 type living struct {
 	mu  sync.Mutex
 	set map[instance]struct{}
+	// crowd has what the set has above freeWorkers.
+	crowd     *crowd
+	over      int64
+	forgotten bool
 	// told is the term of the leader that has answered the newest complete report,
 	// and telling how many complete ones have no answer yet.
 	told    int64
@@ -30,7 +35,27 @@ type living struct {
 	strays   int32
 }
 
-func newLiving() *living { return &living{judged: make(chan struct{})} }
+func newLiving(all *crowd) *living { return &living{crowd: all, judged: make(chan struct{})} }
+
+// The bounds of the workers that agents report as living: freeWorkers of each agent,
+// and of all that have more, crowdLimit beyond that, for any agent may list any number
+// of workers.
+const (
+	freeWorkers = 1000
+	crowdLimit  = 1_000_000
+)
+
+// crowd counts the workers above freeWorkers of all agents of a replica.
+type crowd struct{ workers atomic.Int64 }
+
+// add takes n more, less if n is negative, and reports whether there is room.
+func (c *crowd) add(n int64) bool {
+	if c.workers.Add(n) <= crowdLimit || n <= 0 {
+		return true
+	}
+	c.workers.Add(-n)
+	return false
+}
 
 // instance is a worker of one epoch.
 type instance struct {
@@ -38,8 +63,8 @@ type instance struct {
 	epoch  int64
 }
 
-// reported takes in a report.
-func (l *living) reported(r *controlv1.ExecutorReport) {
+// reported takes in a report. It reports whether the workers are within the bounds.
+func (l *living) reported(r *controlv1.ExecutorReport) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if r.GetComplete() || l.set == nil {
@@ -57,6 +82,23 @@ func (l *living) reported(r *controlv1.ExecutorReport) {
 			l.set[of] = struct{}{}
 		}
 	}
+	over := max(0, int64(len(l.set))-freeWorkers)
+	if l.forgotten {
+		return true
+	}
+	if len(l.set) > wire.MaxReportedWorkers || !l.crowd.add(over-l.over) {
+		return false
+	}
+	l.over = over
+	return true
+}
+
+// forget forgets all workers: the stream has ended.
+func (l *living) forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.crowd.add(-l.over)
+	l.over, l.forgotten = 0, true
 }
 
 // judge takes in the answer to a report, a complete one or not, and says whether

@@ -88,20 +88,20 @@ func (h *Heartbeats) Relay(stream grpc.BidiStreamingServer[controlv1.RelayReques
 // has ended already is of no consequence.
 func (r *relay) take(m *controlv1.RelayRequest) {
 	for _, q := range m.GetRequests() {
-		request := &controlv1.HeartbeatRequest{}
-		if err := proto.Unmarshal(q.GetRequest(), request); err != nil {
-			r.ended(q.GetAgent(), fault.New(fault.Invalid, fault.ReasonInvalid, "a heartbeat that cannot be read").Because(err))
-			continue
-		}
 		a := r.agents[q.GetAgent()]
 		if a == nil {
-			a = r.begin(q.GetAgent(), request)
+			hello, err := helloOf(q.GetRequest())
+			if err != nil {
+				r.ended(q.GetAgent(), err)
+				continue
+			}
+			a = r.begin(q.GetAgent(), hello)
 		}
-		a.session.take(request)
+		a.session.arrive(q.GetRequest())
 	}
 	for _, agent := range m.GetBeats() {
 		if a := r.agents[agent]; a != nil {
-			a.session.take(nil)
+			a.session.arrive(nil)
 		}
 	}
 	for _, agent := range m.GetEnded() {

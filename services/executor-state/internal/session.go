@@ -16,10 +16,12 @@ import (
 	"berth.dev/services/executor-state/inventory"
 )
 
-// reportBacklog is how many reports of an agent may wait for the one under way.
-// Those of changes wait as one, of joinedWorkers at most.
+// reportBacklog is how many reports of an agent may wait for the one under way, and
+// reportBytes how many bytes of them. Those of changes wait as one, of joinedWorkers at
+// most.
 const (
 	reportBacklog = 64
+	reportBytes   = 8 << 20
 	joinedWorkers = 1024
 )
 
@@ -54,9 +56,11 @@ type session struct {
 	left           bool
 	// stands is until when a beat would change nothing.
 	stands time.Time
-	// reports wait for the one that is being forwarded.
+	// reports wait for the one that is being forwarded; bytes is their size.
 	reports    []*controlv1.ExecutorReport
+	bytes      int
 	forwarding bool
+	inbox      inbox
 
 	presence // of the beat under way, or of who leaves
 }
@@ -115,7 +119,7 @@ func (h *Heartbeats) begin(ctx context.Context, first *controlv1.HeartbeatReques
 	h.pulse.begin()
 	return &session{
 		h: h, ctx: ctx, line: back, id: first.GetId(), incarnation: first.GetIncarnation(), nonce: cmp.Or(first.GetNonce(), noNonce),
-		workers: newLiving(), admitted: make(chan struct{}),
+		workers: newLiving(&h.crowd), admitted: make(chan struct{}),
 	}
 }
 
@@ -165,9 +169,13 @@ func (s *session) received(m *controlv1.HeartbeatRequest) {
 			s.line.end(err)
 			return
 		}
-		s.workers.reported(r)
+		if !s.workers.reported(r) {
+			s.line.end(fault.New(fault.Exhausted, fault.ReasonOverloaded, "too many workers are reported: at most %d of an executor, and %d of all above %d each",
+				wire.MaxReportedWorkers, crowdLimit, freeWorkers))
+			return
+		}
 		if !s.forward(r) {
-			s.line.end(fault.New(fault.Exhausted, fault.ReasonOverloaded, "%d reports wait already", reportBacklog))
+			s.line.end(tooManyReports())
 			return
 		}
 	}
@@ -216,6 +224,7 @@ func (s *session) rest() {
 // leave ends the session when its stream has ended.
 func (s *session) leave() {
 	s.h.pulse.end()
+	s.workers.forget()
 	s.mu.Lock()
 	s.left = true
 	beating := s.beating
@@ -329,10 +338,11 @@ func (s *session) forward(r *controlv1.ExecutorReport) bool {
 	if n := len(s.reports); n > 0 && join(s.reports[n-1], r) {
 		return true
 	}
-	if len(s.reports) >= reportBacklog {
+	bytes := proto.Size(r)
+	if len(s.reports) > 0 && (len(s.reports) >= reportBacklog || s.bytes+bytes > reportBytes) {
 		return false
 	}
-	s.reports = append(s.reports, r)
+	s.reports, s.bytes = append(s.reports, r), s.bytes+bytes
 	if !s.forwarding {
 		s.forwarding = true
 		go s.guard(s.forwardAll)
@@ -376,12 +386,12 @@ func (s *session) forwardAll() {
 	for {
 		s.mu.Lock()
 		if len(s.reports) == 0 {
-			s.reports, s.forwarding = nil, false
+			s.reports, s.bytes, s.forwarding = nil, 0, false
 			s.mu.Unlock()
 			return
 		}
 		r := s.reports[0]
-		s.reports = s.reports[1:]
+		s.reports, s.bytes = s.reports[1:], max(0, s.bytes-proto.Size(r)) // joined ones were not added
 		s.mu.Unlock()
 		answer, err := s.h.reports.Forward(s.ctx, r)
 		if err != nil {

@@ -492,7 +492,7 @@ func TestReportsThatWaitAreOne(t *testing.T) {
 		running.Go(func() { _ = r.Run(ctx) })
 		answers := newBack()
 		s := &session{
-			h: &Heartbeats{reports: r, loop: loop.New(loop.Config[*inventory.Core]{})}, ctx: ctx, line: answers, id: "a", workers: newLiving(),
+			h: &Heartbeats{reports: r, loop: loop.New(loop.Config[*inventory.Core]{})}, ctx: ctx, line: answers, id: "a", workers: newLiving(&crowd{}),
 			admitted: make(chan struct{}),
 		}
 		s.admit()

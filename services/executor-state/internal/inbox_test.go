@@ -1,0 +1,111 @@
+package internal
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/wire"
+)
+
+// many are workers whose report is larger than what is decoded while others wait.
+func many() []*controlv1.WorkerReport {
+	indexes := make([]int32, largeRequest/8)
+	for i := range indexes {
+		indexes[i] = int32(i)
+	}
+	return running(indexes...)
+}
+
+// Large and small requests of an agent are taken in the order in which they came.
+func TestLargeRequestsAreTakenInOrder(t *testing.T) {
+	h, agents := heartbeats(t)
+	incarnation := register(t, agents, "a", "n").GetIncarnation()
+	s, _ := openRelay(t, h)
+	s.bring(1, &controlv1.HeartbeatRequest{Id: "a", Incarnation: incarnation, Nonce: "n", Report: &controlv1.ExecutorReport{Sequence: 1, Complete: true, Workers: many()}})
+	s.in <- &controlv1.RelayRequest{Beats: []uint32{1}}
+	s.bring(1, &controlv1.HeartbeatRequest{Id: "a", Incarnation: incarnation, Report: &controlv1.ExecutorReport{Sequence: 2, Complete: true, Workers: running(1, 2)}})
+	for sequence := range int64(2) {
+		s.until(1, func(a *controlv1.HeartbeatAnswer) bool {
+			if got := a.GetReport().GetSequence(); got > sequence+1 {
+				t.Fatalf("report %d is answered before %d", got, sequence+1)
+			}
+			return a.GetReport().GetSequence() == sequence+1
+		})
+	}
+}
+
+// A large report is decoded for the agent that registered the executor alone. What a
+// stranger sends is not looked at: here it cannot be decoded.
+func TestLargeRequestsOfStrangersAreNotDecoded(t *testing.T) {
+	play(t, func(t *testing.T, s *session, _ *renewals, agents *Agents) {
+		registered := registered(t, agents, "n1", "secret")
+		for _, test := range []struct {
+			id, nonce   string
+			incarnation int64
+			reason      fault.Reason
+			after       time.Duration
+		}{
+			{"b", "guess", registered.GetIncarnation(), fault.ReasonOtherAgent, 0},
+			{"b", "guess", registered.GetIncarnation() - 1, fault.ReasonOtherIncarnation, 0},
+			{"nobody", "n1", 7, fault.ReasonNotFound, registrationWait},
+			{"b", "n1", registered.GetIncarnation(), fault.ReasonInvalid, 0},
+		} {
+			request, err := proto.Marshal(&controlv1.HeartbeatRequest{Id: test.id, Incarnation: test.incarnation, Nonce: test.nonce})
+			if err != nil {
+				t.Fatal(err)
+			}
+			request = protowire.AppendTag(request, 3, protowire.BytesType)
+			request = protowire.AppendBytes(request, bytes.Repeat([]byte{0xff}, largeRequest))
+			hello, err := helloOf(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			back := newBack()
+			began := time.Now()
+			s.h.begin(t.Context(), hello, back).arrive(request)
+			if err := <-back.ended; !fault.Is(err, test.reason) || time.Since(began) != test.after {
+				t.Errorf("%+v: after %v: %v", test, time.Since(began), err)
+			}
+		}
+	})
+}
+
+// An agent may have freeWorkers whatever others report. Above that there is a bound
+// for all together, and what an agent had is free once its stream has ended.
+func TestReportedWorkersAreBounded(t *testing.T) {
+	var all crowd
+	report := func(l *living, from, to int32) bool {
+		r := &controlv1.ExecutorReport{}
+		for i := from; i < to; i++ {
+			r.Workers = append(r.Workers, running(i)...)
+		}
+		return l.reported(r)
+	}
+	crowded := newLiving(&all)
+	for from := int32(0); from < wire.MaxReportedWorkers; from += 20_000 {
+		if !report(crowded, from, from+20_000) {
+			t.Fatalf("refused above %d", from)
+		}
+	}
+	if report(crowded, wire.MaxReportedWorkers, wire.MaxReportedWorkers+1) {
+		t.Error("more workers of one executor than a report may have")
+	}
+	all.workers.Store(crowdLimit)
+	others := newLiving(&all)
+	if !report(others, 0, freeWorkers) {
+		t.Error("an agent is refused for the workers of another")
+	}
+	if report(others, freeWorkers, freeWorkers+1) {
+		t.Error("more workers of all than there may be")
+	}
+	crowded.forget()
+	if !report(newLiving(&all), 0, freeWorkers+1) || all.workers.Load() != crowdLimit-(wire.MaxReportedWorkers-freeWorkers)+1 {
+		t.Errorf("%d workers of all after one agent has gone", all.workers.Load())
+	}
+}
