@@ -40,8 +40,8 @@ type agent struct {
 	ctx    context.Context
 	// end ends the stream with an error, or with io.EOF for none.
 	end context.CancelCauseFunc
-	// room is taken while a request of the agent's waits to be sent.
-	room chan struct{}
+	// sent has one element once the agent's request has been sent.
+	sent chan struct{}
 	// beating says that a beat waits to be sent, gone that the stream has ended, asked
 	// when it last sent more than a beat; of the relay.
 	beating, gone bool
@@ -70,7 +70,7 @@ func (r *Relays) Register(s grpc.ServiceRegistrar) {
 func (r *Relays) heartbeat(in grpc.ServerStream) error {
 	ctx, end := context.WithCancelCause(in.Context())
 	defer end(nil)
-	a := &agent{ctx: ctx, end: end, room: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
+	a := &agent{ctx: ctx, end: end, sent: make(chan struct{}, 1), wake: make(chan struct{}, 1)}
 	for added := false; !added; added = a.relay.add(a) {
 		var err error
 		if a.relay, err = r.choose(ctx); err != nil {
@@ -86,7 +86,7 @@ func (r *Relays) heartbeat(in grpc.ServerStream) error {
 		a.relay.remove(a)
 		a.stir()
 	})
-	go func() { end(rpc.Recover(func() error { return a.receive(in) })) }() // the end of the handler ends it
+	go func() { end(rpc.Recover(func() error { return a.receive(in, r.pace) })) }() // the end of the handler ends it
 	// Waiting for one channel takes half of what waiting for two does.
 	for range a.wake {
 		ended := ctx.Err() != nil // whatever came before the end is there now
@@ -105,9 +105,10 @@ func (r *Relays) heartbeat(in grpc.ServerStream) error {
 	return nil // one side has said all
 }
 
-// receive takes what the agent sends. While a request waits to be sent the next
-// one is not read: an agent that sends more than it may is slowed down by itself.
-func (a *agent) receive(in grpc.ServerStream) error {
+// receive takes what the agent sends. Until a request has been sent the next one is
+// not read: an agent that sends more than it may is slowed down by itself, and whoever
+// bounds the memory of what is read knows of all that waits here.
+func (a *agent) receive(in grpc.ServerStream, pace pacer) error {
 	var last []byte // that had no report
 	for {
 		var frame rpc.Frame
@@ -123,17 +124,17 @@ func (a *agent) receive(in grpc.ServerStream) error {
 		case bare(frame.Bytes):
 			last = frame.Bytes
 		}
+		if err := pace.wait(a.ctx, frame.Bytes); err != nil {
+			return err
+		}
+		a.relay.request(a, frame.Bytes)
 		select {
-		case a.room <- struct{}{}:
+		case <-a.sent:
 		case <-a.ctx.Done():
 			return context.Cause(a.ctx)
 		}
-		a.relay.request(a, frame.Bytes)
 	}
 }
-
-// reportField is the number of HeartbeatRequest's report.
-const reportField = 3
 
 // bare says whether a HeartbeatRequest has no report.
 func bare(frame []byte) bool {

@@ -118,7 +118,7 @@ func (r *relay) breakOff(err error) (quiet []*agent) {
 	return quiet
 }
 
-// request has sent what an agent sends, at once. The agent has taken its room.
+// request has sent what an agent sends, at once. The agent waits until it was sent.
 func (r *relay) request(a *agent, frame []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -167,37 +167,46 @@ func (r *relay) send(ctx context.Context) {
 			return
 		}
 		for _, m := range r.waiting() {
-			if r.stream.Send(m) != nil {
+			if r.stream.Send(m.RelayRequest) != nil {
 				return // why, is for receive to tell
+			}
+			for _, a := range m.of {
+				a.sent <- struct{}{}
 			}
 		}
 	}
 }
 
-// waiting takes what waits to be sent, as messages of bounded size. What ended
-// comes last.
-func (r *relay) waiting() []*controlv1.RelayRequest {
+// message is what is sent at a time, and the agents whose requests are in it.
+type message struct {
+	*controlv1.RelayRequest
+	of []*agent
+}
+
+// waiting takes what waits to be sent, as messages of bounded size. Beats come first,
+// so that they wait for no request, and what ended last.
+func (r *relay) waiting() []message {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	m := &controlv1.RelayRequest{}
-	messages := []*controlv1.RelayRequest{m}
-	size := 0
-	for _, q := range r.requests {
-		if size > 0 && size+len(q.frame) > messageSize {
-			m, size = &controlv1.RelayRequest{}, 0
-			messages = append(messages, m)
-		}
-		m.Requests = append(m.Requests, &controlv1.RelayedRequest{Agent: q.of.number, Request: q.frame})
-		size += len(q.frame)
-		<-q.of.room
-	}
+	m := message{RelayRequest: &controlv1.RelayRequest{}}
+	var messages []message
 	for _, a := range r.beats {
 		a.beating = false
 		m.Beats = append(m.Beats, a.number)
 	}
+	size := 0
+	for _, q := range r.requests {
+		if size > 0 && size+len(q.frame) > messageSize {
+			messages = append(messages, m)
+			m, size = message{RelayRequest: &controlv1.RelayRequest{}}, 0
+		}
+		m.Requests = append(m.Requests, &controlv1.RelayedRequest{Agent: q.of.number, Request: q.frame})
+		m.of = append(m.of, q.of)
+		size += len(q.frame)
+	}
 	m.Ended = r.ended
 	r.requests, r.beats, r.ended = nil, nil, nil
-	return messages
+	return append(messages, m)
 }
 
 // receive hands agents what the replica answers, until the stream breaks.

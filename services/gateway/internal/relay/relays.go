@@ -57,6 +57,7 @@ type Relays struct {
 	life    context.Context
 	end     context.CancelFunc
 	closing sync.WaitGroup // of relays that broke
+	pace    pacer
 
 	mu sync.Mutex
 	// open are those that carry; former says of each replica whether it did not
@@ -77,7 +78,7 @@ const formerPause = 5 * time.Second
 // New connects to the replicas, none of which needs to answer yet; Run opens the
 // relays.
 func New(o Options) (*Relays, error) {
-	r := &Relays{forward: o.Forward, former: map[*grpc.ClientConn]bool{}, changed: make(chan struct{})}
+	r := &Relays{forward: o.Forward, pace: newPacer(), former: map[*grpc.ClientConn]bool{}, changed: make(chan struct{})}
 	r.life, r.end = context.WithCancel(context.Background())
 	for _, address := range o.Replicas {
 		conn, err := rpc.Dial([]string{address}, rpc.DialOptions{

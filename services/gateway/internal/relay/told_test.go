@@ -23,7 +23,7 @@ func TestAgentsAreToldOneAfterTheOther(t *testing.T) {
 			return len(told)
 		}
 		join := func() *agent {
-			a := &agent{relay: r, room: make(chan struct{}, 1)}
+			a := &agent{relay: r, sent: make(chan struct{}, 1)}
 			a.end = func(err error) {
 				mu.Lock()
 				defer mu.Unlock()
