@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -445,10 +446,9 @@ func TestLyingAgentA3(t *testing.T) {
 		liar := agenttest.Serve(t, lie.Script)
 		sku := fmt.Sprintf("liar-%d", i)
 		joined.Go(func() {
-			for ctx.Err() == nil { // a stream that brought nonsense is ended
-				_ = liar.Join(ctx, gateway, &controlv1.RegisterRequest{Id: sku, Sku: sku, Host: sku, Resources: map[string]int64{"slots": 2}, Secret: sku}, reports...)
+			for lies := reports; ctx.Err() == nil; lies = nil { // a stream that brought nonsense is ended
+				_ = liar.Join(ctx, gateway, &controlv1.RegisterRequest{Id: sku, Sku: sku, Host: sku, Resources: map[string]int64{"slots": 2}, Secret: sku}, lies...)
 				_ = store.Sleep(ctx, 100*time.Millisecond) // ctx is looked at next
-				reports = nil
 			}
 		})
 		r := &berthv1.Reservation{
@@ -466,6 +466,65 @@ func TestLyingAgentA3(t *testing.T) {
 	}
 	if _, err := w.client.CancelJob(w.ctx, "lied"); err != nil {
 		t.Errorf("cancel: %v", err)
+	}
+}
+
+// Reports of very many workers cost others nothing: those of a stranger are not
+// decoded, and an agent that has registered may invent so many workers and no more.
+func TestLargeReportsA3(t *testing.T) {
+	w := attack(t)
+	address := w.fleet.AgentsGateways()[0]
+	// Two bytes each on the wire.
+	workers := make([]*controlv1.WorkerReport, 90_000)
+	for i := range workers {
+		workers[i] = &controlv1.WorkerReport{}
+	}
+	var strangers sync.WaitGroup
+	for i := range 20 {
+		conn := w.stranger(address)
+		strangers.Go(func() {
+			if err := w.heartbeat(conn, &controlv1.HeartbeatRequest{
+				Id: fmt.Sprintf("nobody-%d", i), Incarnation: 1, Nonce: "guess", Report: &controlv1.ExecutorReport{Complete: true, Workers: workers},
+			}); err == nil {
+				t.Error("the report of a stranger is answered")
+			}
+		})
+	}
+	var reports []*controlv1.ExecutorReport
+	for n := range 8 {
+		r := &controlv1.ExecutorReport{Sequence: int64(n + 1), Complete: n == 0}
+		for i := range 20_000 {
+			r.Workers = append(r.Workers, &controlv1.WorkerReport{
+				Job: "invented", Stage: "s", Index: int32(20_000*n + i), Number: 1, Epoch: 1, State: berthv1.Assignment_RUNNING,
+			})
+		}
+		reports = append(reports, r)
+	}
+	liar := agenttest.Serve(t, agenttest.Lies()[0].Script)
+	err := liar.Join(w.ctx, w.stranger(address), &controlv1.RegisterRequest{
+		Id: "crowded", Sku: "crowded", Host: "crowded", Resources: map[string]int64{"slots": 2}, Secret: "crowded",
+	}, reports...)
+	w.refused("160000 workers of one executor", err, fault.Exhausted, fault.ReasonOverloaded)
+	strangers.Wait()
+	for e, err := range w.client.Executors(w.ctx, &berthv1.ListExecutorsRequest{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if id := e.GetId(); (id == "host" || strings.HasPrefix(id, "sim-")) && e.GetState() != berthv1.Executor_READY {
+			t.Errorf("%s is %s", id, e.GetState())
+		}
+	}
+	for _, service := range []string{model.ServiceExecutorState, model.ServiceAssigner} {
+		p, _ := w.leader(service)
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Pid()))
+		if err != nil {
+			continue // not on Linux
+		}
+		_, peak, _ := strings.Cut(string(status), "VmHWM:")
+		var kilobytes int
+		if _, err := fmt.Sscan(peak, &kilobytes); err != nil || kilobytes > 512<<10 {
+			t.Errorf("%s takes %d MiB, want at most 512: %v", service, kilobytes>>10, err)
+		}
 	}
 }
 
