@@ -41,7 +41,9 @@
 // not named are left alone, and those that live keep the body they were started
 // with. Constraints are compared like matching does, without regard to case. All
 // living ones together include what is COMPLETED of a batch as long as some of it
-// lives, and leave out what was cancelled one by one.
+// lives, and leave out what was cancelled one by one. Naming exactly the workers of
+// the version that stands for them, if it was started, is UNCHANGED even if some of
+// those were cancelled.
 //
 // # Workers and numbers
 //

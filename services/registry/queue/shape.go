@@ -55,9 +55,11 @@ func sameConstraints(a, b constraint.Constraints) bool {
 // asked says whether the workers of an upsert are those that were asked for
 // before: by the version that stands for the key, or by all living ones
 // together, as when one adds to workers that run, or some were queued again,
-// with those of the same batch that are COMPLETED or without.
+// with those of the same batch that are COMPLETED or without. A started version
+// is shown with the workers that were cancelled one by one, so naming exactly the
+// workers shown asks for nothing new. A count does not name them.
 func (l living) asked(u Upsert) bool {
-	if asksFor(u, l.newestSeats()) {
+	if asksFor(u, l.newestSeats()) || u.Count == 0 && l.newest.started() && asksFor(u, l.newest.r.Seats) {
 		return true
 	}
 	u.Workers = l.renumbered(u.Workers)
