@@ -23,7 +23,9 @@ func (a *app) apply() *cobra.Command {
 		Long: `Ask for the reservations of a job file (YAML or JSON, one document each), or
 change them. A document with 'kind: sku' or 'kind: pool' is put into the catalog.
 The whole file is read before anything is sent; documents are then sent in
-order, up to the first that is refused. Applying a file again changes nothing.
+order. If one is refused, the others are still sent; the exit code is that of
+the first refusal. If no gateway answers in time, no more documents are sent.
+Applying a file again changes nothing.
 
 What 'berth get reservations|skus|pools -o yaml' prints can be edited and
 applied.`,
@@ -40,12 +42,7 @@ applied.`,
 				}
 			}
 			return a.connected(cmd, func(ctx context.Context, c *client.Client) error {
-				for _, document := range documents {
-					if err := a.applyOne(ctx, c, document); err != nil {
-						return fmt.Errorf("%s: %w", document.Place, err)
-					}
-				}
-				return nil
+				return a.applyAll(ctx, c, documents)
 			})
 		},
 	})
@@ -70,6 +67,31 @@ func (a *app) read(path string) ([]jobfile.Document, error) {
 		return nil, fault.New(fault.Invalid, "", "the job file %s is a directory: name a file in it", path)
 	}
 	return jobfile.Parse(path, file)
+}
+
+// applyAll applies every document and prints the errors of those that are refused.
+// An error that is no refusal ends it: the next document would fail in the same way.
+func (a *app) applyAll(ctx context.Context, c *client.Client, documents []jobfile.Document) error {
+	var first error
+	refused := 0
+	for _, document := range documents {
+		err := a.applyOne(ctx, c, document)
+		if err == nil {
+			continue
+		}
+		err = fmt.Errorf("%s: %w", document.Place, err)
+		if kind := fault.Of(err).Kind; len(documents) == 1 || kind == fault.Unavailable || kind == fault.Internal {
+			return err
+		}
+		writeError(a.Err, err)
+		if refused++; first == nil {
+			first = err
+		}
+	}
+	if first == nil {
+		return nil
+	}
+	return fault.New(fault.Of(first).Kind, "", "%d of %d documents refused", refused, len(documents))
 }
 
 func (a *app) applyOne(ctx context.Context, c *client.Client, document jobfile.Document) error {
