@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -144,6 +145,33 @@ func TestGivesUpWithItsContext(t *testing.T) {
 	}
 	if last := fault.Of(f.Cause); last.Message != "no leader" {
 		t.Errorf("the last attempt's error is %q", last.Message)
+	}
+}
+
+// An address that accepts connections and stays silent is not reported in the words of
+// the network.
+func TestASilentGateway(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	ctx, stop := context.WithCancel(t.Context())
+	var retried error
+	c, err := Dial([]string{silent.Addr().String()}, WithOnRetry(func(err error) {
+		retried = err
+		stop()
+	}), WithDialOptions(grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: 100 * time.Millisecond})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_, err = c.Get(ctx, Key{Job: "a", Stage: "b"})
+	want := fmt.Sprintf("the gateway at %s did not answer in time", silent.Addr())
+	for _, f := range []*fault.Error{fault.Of(retried), fault.Of(fault.Of(err).Cause)} {
+		if f == nil || f.Kind != fault.Unavailable || f.Message != want {
+			t.Errorf("got %v, want %q", f, want)
+		}
 	}
 }
 

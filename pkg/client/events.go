@@ -9,7 +9,6 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/pkg/fault"
-	"berth.dev/pkg/rpc"
 )
 
 // Events gives the events of a job in order: those behind the cursor `since`,
@@ -32,7 +31,7 @@ func (c *Client) Events(ctx context.Context, job, since string) iter.Seq2[*berth
 			if err == nil || ctx.Err() != nil {
 				return
 			}
-			f := rpc.FromStatus(err)
+			f := faultOf(err)
 			if !resumable(f) {
 				yield(nil, f)
 				return

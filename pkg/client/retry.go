@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"strings"
 	"time"
 
@@ -48,6 +49,17 @@ func (c *Client) wait(ctx context.Context, attempt int) bool {
 	return false
 }
 
+// silent matches gRPC's message about an address that accepts a connection and then
+// sends nothing until gRPC closes it.
+var silent = regexp.MustCompile(`connection error: desc = "error reading server preface: read tcp \S+->(\S+): use of closed network connection"`)
+
+// faultOf returns the fault in the error of a call.
+func faultOf(err error) *fault.Error {
+	f := rpc.FromStatus(err)
+	f.Message = silent.ReplaceAllString(f.Message, "the gateway at $1 did not answer in time")
+	return f
+}
+
 // longest is how long a call is repeated under one request ID. The registry forgets the
 // ID model.KeepTerminal after what came of the call has ended: a later copy would be
 // taken for a new call. A gateway may hold the last copy for as long again.
@@ -69,7 +81,7 @@ func invoke[Q, A any](ctx context.Context, c *Client, call func(context.Context,
 		if err == nil {
 			return answer, nil
 		}
-		f := rpc.FromStatus(err)
+		f := faultOf(err)
 		if f.Kind != fault.Unavailable || f.Reason == fault.ReasonRegistryNotReady {
 			return none, f
 		}
