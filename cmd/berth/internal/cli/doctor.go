@@ -24,7 +24,8 @@ func (a *app) doctor() *cobra.Command {
 leads, replicas, versions, findings, clocks, quorum, alarms, space, latency and
 certificates. The gateways' listeners for agents and services are looked for at
 the default ports, or where --agents-gateway and --internal-gateway say. Each line is OK, WARN or FAIL; one that is not OK says what to do.
-It changes nothing. Exit code 1 when something FAILs, 0 otherwise.`,
+It changes nothing. Exit code 4 if no gateway answers in time, 1 if anything else
+FAILs, 0 otherwise.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := oneOf(cmd, "output", output, "table", "json"); err != nil {
@@ -44,7 +45,11 @@ It changes nothing. Exit code 1 when something FAILs, 0 otherwise.`,
 				_, err = io.WriteString(a.Out, show.Checks(checks))
 			}
 			if n := doctor.Failed(checks); err == nil && n > 0 {
-				return fault.New(fault.Precondition, "", "%d of %d checks fail", n, len(checks))
+				kind := fault.Precondition
+				if doctor.Unreachable(facts) {
+					kind = fault.Unavailable
+				}
+				return fault.New(kind, "", "%d of %d checks fail", n, len(checks))
 			}
 			return err
 		},

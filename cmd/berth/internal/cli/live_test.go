@@ -207,6 +207,18 @@ func TestADeadGatewayEndsWithExitCode4(t *testing.T) {
 	}
 }
 
+// If no gateway answers, the checks are printed and the exit code is that of a call
+// without an answer.
+func TestDoctorWithoutAGateway(t *testing.T) {
+	nobody := porttest.Hold(t)
+	var out, stderr bytes.Buffer
+	root := New(Streams{Out: &out, Err: &stderr, Env: func(string) string { return "" }, Now: time.Now})
+	code := Run(t.Context(), root, []string{"doctor", "--gateway", nobody, "--timeout", "200ms"})
+	if code != rpc.ExitUnavailable || !strings.Contains(out.String(), nobody+" does not answer: ") || stderr.String() != "berth: 1 of 4 checks fail\n" {
+		t.Errorf("exit %d:\n%s%s", code, &out, &stderr)
+	}
+}
+
 func TestBadGateway(t *testing.T) {
 	var out, stderr bytes.Buffer
 	root := New(Streams{Out: &out, Err: &stderr, Env: func(string) string { return "nowhere" }, Now: time.Now})

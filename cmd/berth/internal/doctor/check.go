@@ -37,6 +37,11 @@ func Failed(checks []Check) int {
 	return n
 }
 
+// Unreachable reports whether none of the gateways could be called or answered in time.
+func Unreachable(f Facts) bool {
+	return !slices.ContainsFunc(f.Gateways, func(g Gateway) bool { return !g.Unreachable })
+}
+
 // Judge says what the facts mean, always in the same order.
 func Judge(f Facts) []Check {
 	checks := append(gateways(f.Gateways), listeners(f.Listeners)...)

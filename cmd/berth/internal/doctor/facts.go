@@ -41,6 +41,8 @@ type Gateway struct {
 	// Error says why it did not answer, and Called is the option of the listener that
 	// refused, where that is another one of a gateway.
 	Error, Called string
+	// Unreachable reports whether it could not be called or did not answer in time.
+	Unreachable bool
 	// Asked and Told are this host's clock before and after its answer, and Now its
 	// own in between; zero when it is too old to tell.
 	Asked, Told, Now time.Time

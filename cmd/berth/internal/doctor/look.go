@@ -85,6 +85,7 @@ func (f *Facts) askGateway(ctx context.Context, address string, c *client.Client
 	switch {
 	case err != nil:
 		g.Error, g.Called = said(err), fault.Of(err).Meta[rpc.MetaCalled]
+		g.Unreachable = fault.Of(err).Kind == fault.Unavailable
 	case leaders.GetNow() != nil:
 		g.Now = leaders.GetNow().AsTime()
 	}
