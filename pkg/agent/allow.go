@@ -18,9 +18,13 @@ const AllowAll = "*"
 
 // loaders are the variables by which a program, or the loader of a program, runs code
 // that its caller names. AllowAll does not cover them: each needs its exact name in the
-// list. A name that ends in '*' stands for all that begin so.
+// list. A name that ends in '*' stands for all that begin so. Programs may have others
+// that nobody here knows of, so this list is never complete.
 var loaders = []string{
-	"LD_*", "DYLD_*", "GLIBC_TUNABLES", "BASH_ENV", "ENV", "PYTHON*", "PERL5*", "RUBYOPT", "NODE_OPTIONS",
+	"LD_*", "DYLD_*", "GLIBC_TUNABLES", "GCONV_PATH", "LOCPATH", "HOSTALIASES", "TERMINFO*",
+	"BASH_ENV", "BASH_FUNC_*", "ENV", "GIT_CONFIG*", "GIT_EXEC_PATH", "GIT_SSH*",
+	"JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "CLASSPATH",
+	"LUA_*", "NODE_OPTIONS", "NODE_PATH", "PERL5*", "PERLLIB", "PYTHON*", "RUBYLIB", "RUBYOPT",
 }
 
 // permitEnv checks the variables of a task against the list of those that tasks may

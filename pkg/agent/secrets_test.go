@@ -23,6 +23,10 @@ func TestEnvironmentOfTasksIsAllowedByName(t *testing.T) {
 		{"*", "LD_PRELOAD", false}, {"*", "LD_AUDIT", false}, {"*", "DYLD_INSERT_LIBRARIES", false}, {"*", "GLIBC_TUNABLES", false},
 		{"*", "BASH_ENV", false}, {"*", "ENV", false}, {"*", "PYTHONPATH", false}, {"*", "PERL5LIB", false}, {"*", "RUBYOPT", false},
 		{"*", "NODE_OPTIONS", false}, {"*", "ENVIRONMENT", true}, {"*", "NODE_OPTIONS_MORE", true},
+		{"*", "BASH_FUNC_x%%", false}, {"*", "GCONV_PATH", false}, {"*", "LOCPATH", false}, {"*", "HOSTALIASES", false}, {"*", "TERMINFO", false},
+		{"*", "JAVA_TOOL_OPTIONS", false}, {"*", "JDK_JAVA_OPTIONS", false}, {"*", "_JAVA_OPTIONS", false}, {"*", "JAVA_HOME", true},
+		{"*", "PERLLIB", false}, {"*", "RUBYLIB", false}, {"*", "NODE_PATH", false}, {"*", "LUA_INIT_5_4", false}, {"*", "LUA_PATH", false},
+		{"*", "GIT_SSH_COMMAND", false}, {"*,GIT_SSH_COMMAND", "GIT_SSH_COMMAND", true}, {"*", "GIT_COMMIT", true},
 		{"*,LD_PRELOAD", "LD_PRELOAD", true}, {"LD_PRELOAD", "LD_PRELOAD", true}, {"*,LD_PRELOAD", "LD_AUDIT", false},
 		{"", "BERTH_JOB", true}, // never taken from a task
 	} {

@@ -29,7 +29,7 @@ type AgentConfig struct {
 	Dir         string        `mapstructure:"dir" usage:"directory for workers and their output"`
 	WorkDir     string        `mapstructure:"work-dir" usage:"working directory of workers; each its own unless given"`
 	Allow       []string      `mapstructure:"allow" usage:"commands that may be run: paths, or names in PATH; * allows all"`
-	AllowEnv    []string      `mapstructure:"allow-env" usage:"environment variables that tasks may set, by name; * allows all but those that load code, such as LD_PRELOAD or PYTHONPATH, which need their exact names"`
+	AllowEnv    []string      `mapstructure:"allow-env" usage:"environment variables that tasks may set, by name; * allows all but those known to load code, such as LD_PRELOAD or PYTHONPATH, which need their exact names; that list cannot be complete, so exact names are better than *"`
 	StopWorkers bool          `mapstructure:"stop-workers" usage:"stop the workers with the agent; otherwise they run on, and the next agent adopts them"`
 	Isolated    time.Duration `mapstructure:"stop-when-isolated-after" usage:"stop all workers when the control plane was silent for so long; 0 lets them run"`
 
