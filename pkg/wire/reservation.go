@@ -3,6 +3,7 @@ package wire
 import (
 	"errors"
 	"maps"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -102,11 +103,28 @@ func supported(r *berthv1.Reservation) error {
 		{"onAssignmentFailure", r.GetOnAssignmentFailure()},
 		{"priority.class", r.GetPriority().GetClass()},
 	} {
-		if field.value.Descriptor().Values().ByNumber(field.value.Number()) == nil {
-			return fault.BadField(fault.ReasonInvalid, field.name, "%d is not a value it can have", field.value.Number())
+		if enum := field.value.Descriptor(); enum.Values().ByNumber(field.value.Number()) == nil {
+			return fault.BadField(fault.ReasonInvalid, field.name, "must be one of %s, got %d", strings.Join(EnumNames(enum), ", "), field.value.Number())
 		}
 	}
 	return nil
+}
+
+// EnumNames returns the names of an enum's values, without the one that stands for
+// none and without the states that no reservation has in this version.
+func EnumNames(enum protoreflect.EnumDescriptor) []string {
+	var names []string
+	for i := range enum.Values().Len() {
+		value := enum.Values().Get(i)
+		switch value.FullName() {
+		case "berth.v1.Reservation.HELD", "berth.v1.Reservation.OFFERING", "berth.v1.Reservation.BOUND":
+			continue
+		}
+		if !strings.HasSuffix(string(value.Name()), "_UNSPECIFIED") {
+			names = append(names, string(value.Name()))
+		}
+	}
+	return names
 }
 
 // unsupported are the fields that later work will give a meaning.

@@ -211,6 +211,22 @@ func TestUpsertRefusals(t *testing.T) {
 }
 
 // TestUpsertDefaults says what a request means by what it leaves out.
+// A number that is no value of an enum is refused like a wrong name, with the values it
+// can have.
+func TestUnknownNumbersOfEnums(t *testing.T) {
+	for _, c := range []struct {
+		r    *berthv1.Reservation
+		want string
+	}{
+		{&berthv1.Reservation{Start: 7}, "start: must be one of PROGRESSIVE, TOGETHER, got 7"},
+		{&berthv1.Reservation{Priority: &berthv1.Priority{Class: 9}}, "priority.class: must be one of REPLACE, SCALE, NEW_JOB, got 9"},
+	} {
+		if _, err := UpsertOf(&berthv1.UpsertReservationRequest{Reservation: c.r}); fault.Of(err) == nil || fault.Of(err).Message != c.want {
+			t.Errorf("got %v, want %s", err, c.want)
+		}
+	}
+}
+
 func TestUpsertDefaults(t *testing.T) {
 	u, err := UpsertOf(&berthv1.UpsertReservationRequest{Reservation: &berthv1.Reservation{Job: "j", Stage: "s", Count: 2}})
 	if err != nil {

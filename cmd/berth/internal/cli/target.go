@@ -11,6 +11,7 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/pkg/client"
+	"berth.dev/pkg/wire"
 )
 
 // target reads JOB[/STAGE[/NAME]] with at least the given number of parts; the
@@ -45,42 +46,15 @@ func enumFlag(cmd *cobra.Command, flag, name string, enum protoreflect.EnumDescr
 	if name == "" {
 		return 0, nil
 	}
-	var names []string
-	values := enum.Values()
-	for i := range values.Len() {
-		value := values.Get(i)
-		if value.Number() == 0 || reserved(value) {
-			continue
-		}
-		if strings.EqualFold(string(value.Name()), name) {
-			return value.Number(), nil
-		}
-		names = append(names, string(value.Name()))
+	names := wire.EnumNames(enum)
+	if i := slices.IndexFunc(names, func(n string) bool { return strings.EqualFold(n, name) }); i >= 0 {
+		return enum.Values().ByName(protoreflect.Name(names[i])).Number(), nil
 	}
 	return 0, badUsage(cmd, "--%s %q is none of %s", flag, name, strings.Join(names, ", "))
 }
 
-// reserved reports whether no reservation is ever in a state: it has a meaning
-// in a later version only.
-func reserved(value protoreflect.EnumValueDescriptor) bool {
-	switch value.FullName() {
-	case "berth.v1.Reservation.HELD", "berth.v1.Reservation.OFFERING", "berth.v1.Reservation.BOUND":
-		return true
-	}
-	return false
-}
-
 // states lists the values of a --state flag.
-func states(enum protoreflect.EnumDescriptor) string {
-	var names []string
-	values := enum.Values()
-	for i := range values.Len() {
-		if value := values.Get(i); value.Number() != 0 && !reserved(value) {
-			names = append(names, string(value.Name()))
-		}
-	}
-	return strings.Join(names, ", ")
-}
+func states(enum protoreflect.EnumDescriptor) string { return strings.Join(wire.EnumNames(enum), ", ") }
 
 // oneOf refuses a flag's value that is not in the list.
 func oneOf(cmd *cobra.Command, flag, value string, list ...string) error {

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,12 +17,17 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	"berth.dev/pkg/wire"
 )
 
 const (
 	durationName  = "google.protobuf.Duration"
 	timestampName = "google.protobuf.Timestamp"
 )
+
+// notNegative are fields whose range begins at 0, although their type has a sign.
+var notNegative = []protoreflect.Name{"count", "index", "page_size", "target_size"}
 
 // accepted says what a field takes: a list, a map or one value.
 func accepted(field protoreflect.FieldDescriptor, element bool) string {
@@ -35,7 +41,11 @@ func accepted(field protoreflect.FieldDescriptor, element bool) string {
 	}
 	switch field.Kind() {
 	case protoreflect.Int32Kind, protoreflect.Sint32Kind, protoreflect.Sfixed32Kind:
-		return fmt.Sprintf("a whole number from %d to %d", math.MinInt32, math.MaxInt32)
+		least := math.MinInt32
+		if slices.Contains(notNegative, field.Name()) {
+			least = 0
+		}
+		return fmt.Sprintf("a whole number from %d to %d", least, math.MaxInt32)
 	case protoreflect.Int64Kind, protoreflect.Sint64Kind, protoreflect.Sfixed64Kind:
 		return "a whole number of at most 63 bits"
 	case protoreflect.Uint32Kind, protoreflect.Fixed32Kind:
@@ -49,7 +59,7 @@ func accepted(field protoreflect.FieldDescriptor, element bool) string {
 	case protoreflect.BytesKind:
 		return "a string of base64"
 	case protoreflect.EnumKind:
-		return "one of " + strings.Join(enumNames(field.Enum()), ", ")
+		return "one of " + strings.Join(wire.EnumNames(field.Enum()), ", ")
 	case protoreflect.MessageKind:
 		switch field.Message().FullName() {
 		case durationName:
@@ -60,17 +70,6 @@ func accepted(field protoreflect.FieldDescriptor, element bool) string {
 		return "an object"
 	}
 	return "a string of valid UTF-8"
-}
-
-// enumNames are the names that mean something.
-func enumNames(enum protoreflect.EnumDescriptor) []string {
-	var names []string
-	for i := range enum.Values().Len() {
-		if v := enum.Values().Get(i); !strings.HasSuffix(string(v.Name()), "_UNSPECIFIED") {
-			names = append(names, string(v.Name()))
-		}
-	}
-	return names
 }
 
 // descriptor is that of what a body is decoded into: a message, or the field of a
@@ -222,10 +221,12 @@ func takes(field protoreflect.FieldDescriptor, text string) bool {
 	case protoreflect.BoolKind:
 		_, err = strconv.ParseBool(text)
 	case protoreflect.EnumKind:
-		if number, err := strconv.Atoi(text); err == nil {
-			return field.Enum().Values().ByNumber(protoreflect.EnumNumber(number)) != nil
+		if number, err := strconv.ParseInt(text, 10, 32); err == nil {
+			if value := field.Enum().Values().ByNumber(protoreflect.EnumNumber(number)); value != nil {
+				text = string(value.Name())
+			}
 		}
-		return field.Enum().Values().ByName(protoreflect.Name(text)) != nil
+		return slices.Contains(wire.EnumNames(field.Enum()), text)
 	case protoreflect.MessageKind:
 		return field.Message().FullName() != durationName
 	}

@@ -15,11 +15,17 @@ import (
 
 func TestMessagesNameTheFieldAndWhatItTakes(t *testing.T) {
 	const up = "/v1/jobs/j/stages/s/reservation"
-	const whole32, whole64 = "must be a whole number from -2147483648 to 2147483647", "must be a whole number of at most 63 bits"
+	const whole32, whole64 = "must be a whole number from 0 to 2147483647", "must be a whole number of at most 63 bits"
+	const states = "QUEUED, LEASING, ASSIGNING, ACTIVE, CANCELLING, COMPLETED, CANCELLED, EXPIRED, FAILED, REPLACED"
 	const duration = `must be a duration such as "30s", "10m" or "1h30m"`
 	for _, c := range []struct{ method, path, body, want string }{
 		{"GET", "/v1/reservations?pageSize=abc", "", `pageSize: ` + whole32 + `, got "abc"`},
 		{"GET", "/v1/executors?state=ready", "", `state: must be one of REGISTERED, READY, UNREACHABLE, LOST, got "ready"`},
+		{"GET", "/v1/reservations?state=queued", "", "state: must be one of " + states + `, got "queued"`},
+		{"GET", "/v1/reservations?state=HELD", "", "state: must be one of " + states + `, got "HELD"`},
+		{"GET", "/v1/reservations?state=STATE_UNSPECIFIED", "", "state: must be one of " + states + `, got "STATE_UNSPECIFIED"`},
+		{"GET", "/v1/reservations?state=0", "", "state: must be one of " + states + `, got "0"`},
+		{"GET", "/v1/reservations?state=13", "", "state: must be one of " + states + `, got "13"`},
 		{"GET", "/v1/reservations?job=a&job=b", "", "job: must be given once, got 2 values"},
 		{"GET", "/v1/reservations?job=%ff", "", "job: must be a string of valid UTF-8"},
 		{"GET", "/v1/reservations?job=%zz", "", `the query cannot be read: "%zz" is no valid escape`},
@@ -34,6 +40,8 @@ func TestMessagesNameTheFieldAndWhatItTakes(t *testing.T) {
 		{"PUT", up, `{"workers":1}`, "workers: must be a list, got 1"},
 		{"PUT", up, `{"workers":[[]]}`, "workers[0]: must be an object, got a list"},
 		{"PUT", up, `{"workers":[{},{"index":1.5}]}`, "workers[1].index: " + whole32 + ", got 1.5"},
+		{"PUT", up, `{"count":"x"}`, "count: " + whole32 + `, got "x"`},
+		{"PUT", up, `{"priority":{"tier":"x"}}`, `priority.tier: must be a whole number from -2147483648 to 2147483647, got "x"`},
 		{"PUT", up, `{"labels":{"a.b":1}}`, "labels.a.b: must be a string of valid UTF-8, got 1"},
 		{"PUT", up, `{"constraints":{"resources":{"cpu":"x"}}}`, "constraints.resources.cpu: "},
 		{"PUT", up, `{"start":"TOGETHR"}`, `start: must be one of PROGRESSIVE, TOGETHER, got "TOGETHR"`},
