@@ -8,6 +8,7 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/cmd/berth/fleet"
+	"berth.dev/pkg/rpc"
 )
 
 // cli runs a command of berth against the fleet's gateway and returns what it
@@ -63,5 +64,50 @@ func TestWhatIsReadCanBeSentBackUnchanged(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// What is read of a reservation of which a worker was cancelled changes nothing either,
+// as long as the others live. Once it has ended its workers are used, and berth apply
+// goes on with the next item.
+func TestWhatIsReadAfterACancelledWorkerCanBeSentBack(t *testing.T) {
+	w := start(t, fleet.Config{})
+	w.startSim("sim", 3, 1)
+	w.awaitReady(3)
+	web := newWeb(t, w.fleet.Gateway())
+	const path = "/v1/jobs/some/stages/s/reservation"
+	created := web.reservation("PUT", path, `{"count": 2, "targetSize": 2}`)
+	w.awaitRunning(created, 2)
+	other := web.reservation("PUT", "/v1/jobs/some/stages/t/reservation", `{"count": 1}`)
+	w.awaitRunning(other, 1)
+	if status, answer := web.call("POST", "/v1/jobs/some/stages/s/workers:cancel", `{"workers": [{"index": 0, "number": 1}]}`); status != 200 {
+		t.Fatalf("%d %s", status, answer)
+	}
+	_, answer := web.call("GET", path, "")
+	if again := web.reservation("PUT", path, answer); again.GetChange() != berthv1.UpsertReservationRequest_UNCHANGED || again.GetUid() != created.GetUid() {
+		t.Errorf("%v of %s after %s", again.GetChange(), again.GetUid(), answer)
+	}
+	const unchanged = "some/s/main UNCHANGED uid "
+	text := w.cli("", "get", "reservations", "some/s/main", "-o", "yaml")
+	if said := w.cli(text, "apply", "-f", "-"); !strings.HasPrefix(said, unchanged+created.GetUid()) {
+		t.Errorf("%safter\n%s", said, text)
+	}
+
+	w.cli("", "cancel", "some/s/main")
+	w.await(created, berthv1.Reservation_CANCELLED)
+	if status, answer := web.call("PUT", path, answer); status != 409 || !strings.Contains(answer, "WORKER_ID_USED") {
+		t.Errorf("once it has ended: %d %s", status, answer)
+	}
+	text = w.cli("", "get", "reservations", "--job", "some", "-o", "yaml")
+	cmd := exec.CommandContext(w.ctx, w.binary, "apply", "-f", "-", "--gateway", w.fleet.Gateway())
+	cmd.Stdin = strings.NewReader(text)
+	out, err := cmd.CombinedOutput()
+	if err == nil || cmd.ProcessState.ExitCode() != rpc.ExitFailed {
+		t.Errorf("apply of a list in which one has ended: %v", err)
+	}
+	for _, want := range []string{"item 1: workers[0].number: 1 is used", "some/t/main UNCHANGED uid " + other.GetUid(), "1 of 2 documents refused"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
 	}
 }
