@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
 	"berth.dev/pkg/fault"
 )
@@ -49,9 +50,17 @@ func (e edge) render(ctx context.Context, method string, panicked any, err error
 	return ToStatus(err)
 }
 
-// decoded refuses a message that the codec could not decode.
+// maxHealthName bounds the name in a health check, bytes: a stream keeps the name
+// that it watches for as long as it is open.
+const maxHealthName = 128
+
+// decoded refuses a message that the codec could not decode, and a health check whose
+// name is too long.
 func (d *decoding) decoded(method string) error {
 	if d.err == nil {
+		if check, ok := d.message.(*healthpb.HealthCheckRequest); ok && len(check.GetService()) > maxHealthName {
+			return ToStatus(fault.BadField(fault.ReasonInvalid, "service", "must be at most %d bytes, got %d", maxHealthName, len(check.GetService())))
+		}
 		return nil
 	}
 	return ToStatus(fault.New(fault.Invalid, fault.ReasonInvalid, "the request of %s cannot be decoded as protobuf", method))

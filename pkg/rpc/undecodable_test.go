@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
 	controlv1 "berth.dev/api/berth/control/v1"
@@ -56,6 +57,37 @@ func TestARequestThatIsNotProtobufIsTheCallersMistake(t *testing.T) {
 	}
 	if err := conn.Invoke(t.Context(), unary, &rpc.Frame{}, &rpc.Frame{}, codec); status.Code(err) != codes.Internal || !strings.Contains(log.String(), "called") {
 		t.Errorf("a failure of the server was answered %v, and the log says %q", err, log.String())
+	}
+}
+
+// A stream keeps the name that it watches, so a name is short.
+func TestHealthNameOverTheLimit(t *testing.T) {
+	p := serve(t, "", rpc.ServerOptions{}, &peer{})
+	conn, err := rpc.Dial([]string{p.addr}, rpc.DialOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	client := healthpb.NewHealthClient(conn)
+	check := func(n int) error {
+		_, err := client.Check(t.Context(), &healthpb.HealthCheckRequest{Service: strings.Repeat("x", n)})
+		return err
+	}
+	watch := func(n int) error {
+		s, err := client.Watch(t.Context(), &healthpb.HealthCheckRequest{Service: strings.Repeat("x", n)})
+		if err == nil {
+			_, err = s.Recv()
+		}
+		return err
+	}
+	for name, call := range map[string]func(int) error{"check": check, "watch": watch} {
+		if err := call(128); status.Code(err) == codes.InvalidArgument {
+			t.Errorf("%s: a name of 128 bytes: %v", name, err)
+		}
+		err := call(129)
+		if f := rpc.FromStatus(err); status.Code(err) != codes.InvalidArgument || len(f.Fields) != 1 || f.Fields[0].Name != "service" {
+			t.Errorf("%s: a name of 129 bytes: %v", name, err)
+		}
 	}
 }
 
