@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/rpc"
@@ -42,6 +43,8 @@ func (g *Guard) ServerOptions(security *tls.Config) []grpc.ServerOption {
 		// Each connection keeps its buffer to read with.
 		grpc.ReadBufferSize(4 << 10),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idle, Time: 15 * time.Second, Timeout: 10 * time.Second}),
+		grpc.InTapHandle(g.tap),
+		grpc.StatsHandler(caller{}),
 		grpc.ChainUnaryInterceptor(func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 			if err := g.enter(); err != nil {
 				return nil, err
@@ -71,7 +74,7 @@ func (g *Guard) enter() error {
 
 func (g *Guard) leave() { g.calls.Add(-1) }
 
-// stream holds the memory of the frame that was received last, until the next one
+// stream holds the memory of the message that was received last, until the next one
 // or the end of the call.
 type stream struct {
 	grpc.ServerStream
@@ -82,8 +85,9 @@ type stream struct {
 	ended bool
 }
 
-// smallFrame is a frame that takes no more than the stream that it came on.
-const smallFrame = 4 << 10
+// small is the size of a message, or of headers, that takes no more than the stream
+// that it came on.
+const small = 4 << 10
 
 // RecvMsg implements grpc.ServerStream.
 func (s *stream) RecvMsg(m any) error {
@@ -91,11 +95,17 @@ func (s *stream) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return unreadable(err)
 	}
-	f, ok := m.(*rpc.Frame)
-	if !ok || len(f.Bytes) < smallFrame {
+	size := 0
+	switch m := m.(type) {
+	case *rpc.Frame:
+		size = len(m.Bytes)
+	case proto.Message:
+		size = proto.Size(m)
+	}
+	if size < small {
 		return nil
 	}
-	hold := s.budget.Take(int64(len(f.Bytes)))
+	hold := s.budget.Take(int64(size))
 	if hold == nil {
 		return Overloaded("too many requests are in flight")
 	}

@@ -207,6 +207,44 @@ func TestAHeadBeyondTheLimitIsRefused(t *testing.T) {
 	}
 }
 
+// manyHeaders is a request with far more header fields than text, which stays under
+// HeaderLimit.
+func manyHeaders() string {
+	var b strings.Builder
+	b.WriteString("GET / HTTP/1.1\r\nHost: a\r\n")
+	for i := range 5000 {
+		fmt.Fprintf(&b, "A%x:\r\n", i)
+	}
+	return b.String() + "\r\n"
+}
+
+func TestHeadersAreHeldWhileTheRequestIsHandled(t *testing.T) {
+	begun, end := make(chan struct{}), make(chan struct{})
+	g, address := serve(t, Limits{Connections: 100, Memory: 4 << 20}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		begun <- struct{}{}
+		<-end
+	}))
+	first := dial(t, address, manyHeaders())
+	<-begun
+	if used := g.Memory(); used < 1_000_000 {
+		t.Errorf("%d bytes are held for 5000 header fields", used)
+	}
+	if code, text := answer(t, dial(t, address, manyHeaders())); code != http.StatusServiceUnavailable || !strings.HasPrefix(text, "OVERLOADED") {
+		t.Errorf("a second request with as many was answered %d %s", code, text)
+	}
+	small := dial(t, address, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	<-begun
+	close(end)
+	for _, r := range []*bufio.Reader{first, small} {
+		if code, _ := answer(t, r); code != http.StatusOK {
+			t.Errorf("got %d", code)
+		}
+	}
+	for g.Memory() > 0 {
+		runtime.Gosched()
+	}
+}
+
 // feeding is a connection that has read what a test feeds it.
 type feeding struct{ net.Conn }
 
@@ -241,14 +279,16 @@ func TestMessagesAreHeldUntilTheyAreWhole(t *testing.T) {
 			failed     error
 		}{
 			{"begun", nil, true, 0, 1, nil},
-			{"begun, and may wait", nil, false, 0, 0, nil},
+			{"begun, and more may follow", nil, false, 0, 1, nil},
+			{"half of a prefix", frameOf(frameData, 0, 1, 0, 0), false, 2, 1, nil},
+			{"whole, and the next may wait", frameOf(frameData, 0, 1, message...), false, 0, 0, nil},
 			{"unfinished", frameOf(frameData, 0, 1, message[:60]...), true, 60, 1, nil},
 			{"whole", frameOf(frameData, flagEndStream, 1, message...), true, 0, 0, nil},
 			{"padded", frameOf(frameData, flagPadded, 1, append(append([]byte{3}, message[:60]...), 0, 0, 0)...), true, 60, 1, nil},
 			{"the second of two", frameOf(frameData, 0, 1, append(append([]byte{}, message...), message[:20]...)...), false, 20, 1, nil},
 			{"two where there is one", frameOf(frameData, 0, 1, append(append([]byte{}, message...), message[:20]...)...), true, 0, 0, errSecondData},
 			{"reset", append(frameOf(frameData, 0, 1, message[:60]...), frameOf(frameResetStream, 0, 1, 0, 0, 0, 8)...), true, 0, 0, nil},
-			{"half of a head", frameOf(frameHeaders, 0, 3, make([]byte, 50)...), false, 50, 1, nil},
+			{"half of a head", frameOf(frameHeaders, 0, 3, make([]byte, 50)...), false, 50, 3, nil},
 		} {
 			g := New(Limits{Connections: 1, Memory: 1 << 20, OneMessage: test.oneMessage})
 			c := g.watch(feeding{})

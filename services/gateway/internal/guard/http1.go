@@ -109,6 +109,14 @@ func (g *Guard) HTTPServer(handler http.Handler, maxBody int64, refuse func(http
 				c.handle(true)
 				defer c.handle(false)
 			}
+			hold := g.headers.takeHeaders(len(r.RequestURI)+len(r.Host), r.Header, r.Trailer)
+			if hold == nil {
+				w.Header().Set("Connection", "close")
+				w.Header().Set("Retry-After", "1")
+				refuse(w, http.StatusServiceUnavailable, errHeaders)
+				return
+			}
+			defer hold.End()
 			if g.connections.Load() > int64(g.limits.Connections)/keptAlive {
 				w.Header().Set("Connection", "close")
 			}
@@ -119,7 +127,7 @@ func (g *Guard) HTTPServer(handler http.Handler, maxBody int64, refuse func(http
 			control := http.NewResponseController(w)
 			var mu sync.Mutex
 			reading := true
-			hold := g.budget.Begin(func() {
+			hold = g.budget.Begin(func() {
 				mu.Lock()
 				defer mu.Unlock()
 				if reading {

@@ -25,7 +25,8 @@ func (w *watched) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo,
 	if err != nil {
 		return nil, nil, err
 	}
-	return w.guard.watch(c), info, nil
+	watching := w.guard.watch(c)
+	return watching, caller{AuthInfo: info, conn: watching}, nil
 }
 
 // Clone implements credentials.TransportCredentials.
@@ -90,6 +91,7 @@ type http2 struct {
 	streams map[uint32]*request
 	newest  uint32
 	touched []*request // since Read began
+	refused int        // calls whose headers had no room
 	// head holds what has arrived of a frame, or of a block of headers.
 	head    *Hold
 	block   bool
@@ -191,9 +193,7 @@ func (c *http2) received(f frame) {
 			c.newest = f.stream
 			r := &request{}
 			c.streams[f.stream] = r
-			if c.guard.limits.OneMessage {
-				c.touch(r)
-			}
+			c.touch(r) // its first message is due
 		} else if f.flags&flagEndStream != 0 {
 			c.newest = max(c.newest, f.stream)
 			c.end(f.stream)
@@ -281,7 +281,7 @@ func (c *http2) settle() {
 			r.renewed = false
 			r.release()
 		}
-		if r.bytes > 0 || c.guard.limits.OneMessage && !r.whole {
+		if r.bytes > 0 || !r.whole {
 			c.hold(r)
 		}
 	}

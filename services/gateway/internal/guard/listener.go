@@ -16,17 +16,21 @@ type Limits struct {
 	Connections int
 	// Streams bounds the streams that are open at a time on one HTTP/2 connection.
 	Streams int
-	// Memory bounds the memory of requests in flight, bytes.
+	// Memory bounds the memory of requests in flight, bytes. Large headers may take a
+	// quarter as much in addition: streams hold theirs for as long as they are open,
+	// and must not take the memory of bodies and messages meanwhile.
 	Memory int64
-	// OneMessage says that a call has exactly one request message, which is due
-	// when the call begins. Without it, streams may wait for their next message.
+	// OneMessage says that a call has exactly one request message: a second one is
+	// refused. The first message is due when the call begins in either case; without
+	// OneMessage, streams may wait for their next one.
 	OneMessage bool
 }
 
 // Guard guards one listener.
 type Guard struct {
-	limits Limits
-	budget *Budget
+	limits  Limits
+	budget  *Budget
+	headers *Budget // of requests that have arrived
 
 	connections, calls atomic.Int64
 	refusing           chan struct{}
@@ -38,14 +42,14 @@ const refusals = 64
 
 // New makes a guard.
 func New(limits Limits) *Guard {
-	return &Guard{limits: limits, budget: NewBudget(limits.Memory), refusing: make(chan struct{}, refusals), resetting: make(chan struct{}, 1)}
+	return &Guard{limits: limits, budget: NewBudget(limits.Memory), headers: NewBudget(limits.Memory / 4), refusing: make(chan struct{}, refusals), resetting: make(chan struct{}, 1)}
 }
 
 // Connections returns how many connections are open.
 func (g *Guard) Connections() int64 { return g.connections.Load() }
 
 // Memory returns the bytes that requests in flight take.
-func (g *Guard) Memory() int64 { return g.budget.Used() }
+func (g *Guard) Memory() int64 { return g.budget.Used() + g.headers.Used() }
 
 // Listener limits the connections that a listener accepts, and closes those whose
 // peer does not take what is sent to it.

@@ -1,0 +1,183 @@
+package guard
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/stats"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/rpc"
+)
+
+// serveCalls serves gRPC behind a guard, and returns the log of the server.
+func serveCalls(t *testing.T, limits Limits, handler grpc.StreamHandler) (*Guard, func() *grpc.ClientConn, *bytes.Buffer) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, log := New(limits), &bytes.Buffer{}
+	s := rpc.NewServer(rpc.ServerOptions{
+		Log: slog.New(slog.NewTextHandler(log, nil)), More: append(g.ServerOptions(nil), grpc.UnknownServiceHandler(handler)),
+	})
+	var done sync.WaitGroup
+	done.Go(func() { s.Serve(g.Listener(l)) }) //nolint:errcheck // until stopped
+	t.Cleanup(func() { s.Stop(); done.Wait() })
+	return g, func() *grpc.ClientConn {
+		conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDisableRetry())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		return conn
+	}, log
+}
+
+// open begins a call with a message, and waits for the first answer.
+func open(ctx context.Context, conn *grpc.ClientConn, message any) error {
+	s, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, "/a.B/C")
+	if err != nil {
+		return err
+	}
+	if err := s.SendMsg(message); err != nil {
+		return err
+	}
+	return s.RecvMsg(&wrapperspb.StringValue{})
+}
+
+// hold answers one message and keeps the call open.
+func hold(_ any, s grpc.ServerStream) error {
+	if err := s.RecvMsg(&wrapperspb.StringValue{}); err != nil {
+		return err
+	}
+	if err := s.SendMsg(&wrapperspb.StringValue{}); err != nil {
+		return err
+	}
+	<-s.Context().Done()
+	return s.Context().Err()
+}
+
+// large returns a context with 27 KB of headers.
+func large(ctx context.Context) context.Context {
+	md := metadata.MD{}
+	for range 9 {
+		md.Append("x-bin", strings.Repeat("x", 3000))
+	}
+	return metadata.NewOutgoingContext(ctx, md)
+}
+
+func isOverloaded(err error) bool {
+	return err != nil && rpc.FromStatus(err).Kind == fault.Unavailable && rpc.FromStatus(err).Reason == fault.ReasonOverloaded
+}
+
+func awaitNothingHeld(t *testing.T, g *Guard) {
+	t.Helper()
+	for g.Memory() > 0 {
+		runtime.Gosched()
+	}
+}
+
+// A decoded message takes memory as a frame does, for as long as its call is open.
+func TestLargeMessagesAreHeldWhileTheCallIsOpen(t *testing.T) {
+	g, connect, _ := serveCalls(t, Limits{Connections: 10, Streams: 100, Memory: 256 << 10}, hold)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	conn, message := connect(), wrapperspb.String(strings.Repeat("x", 150<<10))
+	if err := open(ctx, conn, message); err != nil {
+		t.Fatal(err)
+	}
+	if used := g.Memory(); used < 150<<10 {
+		t.Errorf("%d bytes are held", used)
+	}
+	// The connection may be closed before the message is whole.
+	if err := open(ctx, conn, message); err == nil || rpc.FromStatus(err).Kind != fault.Unavailable {
+		t.Errorf("a second call was answered %v", err)
+	}
+	cancel()
+	awaitNothingHeld(t, g)
+}
+
+func TestLargeHeadersAreHeldWhileTheCallIsOpen(t *testing.T) {
+	g, connect, log := serveCalls(t, Limits{Connections: 10, Streams: 100, Memory: 256 << 10}, hold)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	conn := connect()
+	for n := range 2 {
+		if err := open(large(ctx), conn, &wrapperspb.StringValue{}); err != nil {
+			t.Fatalf("call %d: %v", n, err)
+		}
+	}
+	if used := g.Memory(); used < 54_000 {
+		t.Errorf("%d bytes are held", used)
+	}
+	for _, ctx := range []context.Context{ctx, t.Context()} {
+		if err := open(large(ctx), conn, &wrapperspb.StringValue{}); !isOverloaded(err) {
+			t.Errorf("a third call was answered %v", err)
+		}
+	}
+	// Headers take nothing from messages.
+	if err := open(ctx, conn, wrapperspb.String(strings.Repeat("x", 150<<10))); err != nil {
+		t.Errorf("a call with small headers: %v", err)
+	}
+	cancel()
+	awaitNothingHeld(t, g)
+	if log.Len() > 0 {
+		t.Errorf("the log says %s", log.String())
+	}
+}
+
+// A refused call leaves its timer behind until its connection ends, so a connection
+// has few of them.
+func TestAConnectionWithManyRefusedHeadersIsClosed(t *testing.T) {
+	g, connect, _ := serveCalls(t, Limits{Connections: 10, Streams: 100, Memory: 64 << 10}, hold)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	other := connect()
+	if err := open(ctx, other, &wrapperspb.StringValue{}); err != nil {
+		t.Fatal(err)
+	}
+	conn := connect()
+	for n := 0; ; n++ {
+		err := open(large(ctx), conn, &wrapperspb.StringValue{})
+		if err == nil {
+			t.Fatal("there was room")
+		}
+		if isOverloaded(err) {
+			continue
+		}
+		if n < refusedHeaders {
+			t.Errorf("closed after %d refusals: %v", n, err)
+		}
+		break
+	}
+	if g.Memory() != 0 {
+		t.Errorf("%d bytes are held", g.Memory())
+	}
+	if err := open(ctx, other, &wrapperspb.StringValue{}); err != nil {
+		t.Errorf("another connection: %v", err)
+	}
+}
+
+// The contexts of the calls that were refused end with their connection, however
+// long the deadlines are.
+func TestRefusedCallsEndWithTheirConnection(t *testing.T) {
+	ctx := caller{}.TagConn(t.Context(), nil)
+	refused, cancel := context.WithTimeout(ctx, time.Hour)
+	defer cancel()
+	caller{}.HandleConn(ctx, &stats.ConnEnd{})
+	if refused.Err() == nil {
+		t.Error("it waits for its deadline")
+	}
+}
