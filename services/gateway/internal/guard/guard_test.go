@@ -288,7 +288,7 @@ func TestMessagesAreHeldUntilTheyAreWhole(t *testing.T) {
 			{"the second of two", frameOf(frameData, 0, 1, append(append([]byte{}, message...), message[:20]...)...), false, 20, 1, nil},
 			{"two where there is one", frameOf(frameData, 0, 1, append(append([]byte{}, message...), message[:20]...)...), true, 0, 0, errSecondData},
 			{"reset", append(frameOf(frameData, 0, 1, message[:60]...), frameOf(frameResetStream, 0, 1, 0, 0, 0, 8)...), true, 0, 0, nil},
-			{"half of a head", frameOf(frameHeaders, 0, 3, make([]byte, 50)...), false, 50, 3, nil},
+			{"half of a head", frameOf(frameHeaders, flagEndHeaders, 3, make([]byte, 50)...)[:frameHeader+40], false, 40, 3, nil},
 		} {
 			g := New(Limits{Connections: 1, Memory: 1 << 20, OneMessage: test.oneMessage})
 			c := g.watch(feeding{})
@@ -305,6 +305,21 @@ func TestMessagesAreHeldUntilTheyAreWhole(t *testing.T) {
 				t.Errorf("%s by %d: %d bytes are held by a closed connection", test.name, size, used)
 			}
 		}
+	}
+}
+
+// The server has decoded the first frames of a block of headers when the last one does
+// not arrive.
+func TestABlockOfHeadersIsHeldAsDecoded(t *testing.T) {
+	c := New(Limits{Connections: 1, Memory: 1 << 20}).watch(feeding{})
+	defer c.Close()
+	feed(c, append(make([]byte, prefaceLength), frameOf(frameHeaders, 0, 1, make([]byte, 50)...)...), 1000)
+	if used := c.guard.Memory(); used < 50*decodedHeader {
+		t.Errorf("%d bytes are held for a block of 50 that goes on", used)
+	}
+	feed(c, frameOf(frameContinuation, flagEndHeaders, 1, 0), 1000)
+	if used := c.guard.Memory(); used != 0 {
+		t.Errorf("%d bytes are held for a block that has ended", used)
 	}
 }
 
@@ -420,7 +435,7 @@ func FuzzFrames(f *testing.F) {
 			if left := g.Memory(); left != 0 {
 				t.Fatalf("%d bytes are held by a closed connection", left)
 			}
-			if used > int64(len(text)) {
+			if used > decodedHeader*int64(len(text)) {
 				t.Fatalf("%d bytes are held of %d", used, len(text))
 			}
 			return used, streams, failed

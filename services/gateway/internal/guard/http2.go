@@ -59,6 +59,10 @@ const (
 	// messagePrefix is what gRPC puts before each message: compressed or not, and
 	// its length.
 	messagePrefix = 5
+	// decodedHeader is what a byte of a block of headers that goes on in another frame
+	// takes at most: the server decodes each frame as it arrives, and a byte may refer
+	// to a field.
+	decodedHeader = 50
 	// resetBurst is how many streams a caller may reset at once, and resetRate how
 	// many a second after that. A caller whose calls run into their deadline resets
 	// them; to begin and reset streams is all that a rapid reset does.
@@ -296,7 +300,11 @@ func (c *http2) settle() {
 		if c.head == nil {
 			c.head = c.guard.budget.Begin(c.abort)
 		}
-		if !c.head.Grow(c.in.arrived) {
+		n := c.in.arrived
+		if c.block {
+			n *= decodedHeader
+		}
+		if !c.head.Grow(n) {
 			c.fail(errSlow)
 		}
 	} else if c.head != nil {
