@@ -5,10 +5,12 @@
 package flood
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -127,17 +129,39 @@ func (f *Flood) Streams(n, each int) error {
 	})
 }
 
+// Watches opens streams with a message of so many bytes each, which the listener may
+// keep for as long as they are open. At most 60,000 bytes fit without its consent.
+func (f *Flood) Watches(n, each, size int) error {
+	return f.streams(n, each, func(id uint32) []byte {
+		name := binary.AppendUvarint([]byte{0x0a}, uint64(size))
+		text := headers(id, "/grpc.health.v1.Health/Watch", false)
+		return append(text, pieces(id, message(append(name, make([]byte, size)...), 0))...)
+	})
+}
+
+// Headers opens streams with so many bytes of headers each, which take some bytes to
+// send: they refer to a field that the first stream of the connection has defined.
+func (f *Flood) Headers(n, each, size int) error {
+	const value = 3900 // as much as a listener keeps
+	field := []byte("\x40\x05x-bin\x7f")
+	field = append(binary.AppendUvarint(field, value-0x7f), bytes.Repeat([]byte("A"), value)...)
+	references := bytes.Repeat([]byte{0x80 | 62}, size/value)
+	return f.streams(n, each, func(id uint32) []byte {
+		more := references
+		if id == 1 {
+			more = append(bytes.Clone(field), references[1:]...)
+		}
+		text := headers(id, "/grpc.health.v1.Health/Watch", false, more...)
+		return append(text, data(id, message([]byte("\x0a\x07gateway"), 0), true)...)
+	})
+}
+
 // Unfinished opens streams with a message each that stays one byte short. At most
 // 60,000 bytes fit without the listener's consent.
 func (f *Flood) Unfinished(n, each, size int) error {
 	return f.streams(n, each, func(id uint32) []byte {
 		text := headers(id, "/berth.v1.Reservations/UpsertReservation", false)
-		for m := message(make([]byte, size-1), 1); len(m) > 0; {
-			piece := m[:min(len(m), 16_000)]
-			m = m[len(piece):]
-			text = append(text, data(id, piece, false)...)
-		}
-		return text
+		return append(text, pieces(id, message(make([]byte, size-1), 1))...)
 	})
 }
 
@@ -202,8 +226,8 @@ func frame(kind, flags byte, stream uint32, payload []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(head, stream), payload...)
 }
 
-// headers begin a call.
-func headers(stream uint32, method string, end bool) []byte {
+// headers begin a call, with more of an encoded block.
+func headers(stream uint32, method string, end bool, more ...byte) []byte {
 	var block []byte
 	for _, h := range [][2]string{
 		{":method", "POST"}, {":scheme", "http"}, {":path", method}, {":authority", "localhost"},
@@ -219,12 +243,21 @@ func headers(stream uint32, method string, end bool) []byte {
 	if end {
 		flags |= 1
 	}
-	return frame(1, flags, stream, block)
+	return frame(1, flags, stream, append(block, more...))
 }
 
 // message is a message of gRPC that lacks so many bytes.
 func message(text []byte, missing int) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(text)+missing)), text...)
+}
+
+// pieces are the frames of a message after which more could follow.
+func pieces(stream uint32, message []byte) []byte {
+	var text []byte
+	for piece := range slices.Chunk(message, 16_000) {
+		text = append(text, data(stream, piece, false)...)
+	}
+	return text
 }
 
 func data(stream uint32, text []byte, end bool) []byte {

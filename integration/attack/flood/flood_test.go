@@ -72,6 +72,8 @@ func attack(what string) error {
 		"bodies":   func() error { return f.Bodies(n, size) },
 		"messages": func() error { return f.Unfinished(n, each, size) },
 		"heads":    func() error { return f.Heads(n, size) },
+		"watches":  func() error { return f.Watches(n, each, size) },
+		"headers":  func() error { return f.Headers(n, each, size) },
 		"resets":   func() error { return f.Resets(n, each) },
 	}[kind](); err != nil {
 		return err
@@ -227,10 +229,10 @@ func memory(t *testing.T, pid int, line string) int64 {
 // A gateway stays small and serves others while it is flooded, and gets rid of the
 // connections of the flood.
 func TestFloodsA7(t *testing.T) {
-	type load struct{ idle, bodies, bodySize, streams, unfinished, resets, heads int }
-	l := load{idle: 300, bodies: 100, bodySize: 64 << 10, streams: 500, unfinished: 100, resets: 2000, heads: 20}
+	type load struct{ idle, bodies, bodySize, streams, unfinished, resets, heads, watches, headers int }
+	l := load{idle: 300, bodies: 100, bodySize: 64 << 10, streams: 500, unfinished: 100, resets: 2000, heads: 20, watches: 100, headers: 200}
 	if *floods {
-		l = load{idle: 10_000, bodies: 2000, bodySize: 1 << 20, streams: 20_000, unfinished: 2000, resets: 100_000, heads: 200}
+		l = load{idle: 10_000, bodies: 2000, bodySize: 1 << 20, streams: 20_000, unfinished: 2000, resets: 100_000, heads: 200, watches: 10_000, headers: 10_000}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -249,7 +251,7 @@ func TestFloodsA7(t *testing.T) {
 		t.Helper()
 		time.Sleep(take) // a measurement, not a wait
 		p95, n, err := others.p95()
-		t.Logf("%-22s memory %4d MiB, at most %4d MiB; 95th percentile of %d calls of others %v",
+		t.Logf("%-27s memory %4d MiB, at most %4d MiB; 95th percentile of %d calls of others %v",
 			phase, memory(t, gateway, "VmRSS")>>20, memory(t, gateway, "VmHWM")>>20, n, p95.Round(100*time.Microsecond))
 		if err != nil {
 			t.Errorf("%s: a call of others failed: %v", phase, err)
@@ -271,7 +273,10 @@ func TestFloodsA7(t *testing.T) {
 		return lines
 	}
 	begin("streams", l.streams, 1000, 0) // they may stay
-	slow := []<-chan string{             // they are closed within 30 s
+	startAttack(t, f.Gateway(), "watches", l.watches, 100, 60_000)
+	startAttack(t, f.Gateway(), "headers", l.headers, 1000, 60_000)
+	report(fmt.Sprintf("%d watches, %d headers", l.watches, l.headers), settle/2)
+	slow := []<-chan string{ // they are closed within 30 s
 		begin("idle", l.idle, 0, 0),
 		begin("bodies", l.bodies, 0, l.bodySize),
 		begin("messages", l.unfinished, 100, 60_000),
