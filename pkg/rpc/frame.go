@@ -3,6 +3,7 @@ package rpc
 import (
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/encoding/proto"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/mem"
 )
 
@@ -47,6 +48,11 @@ func (c frameCodec) Unmarshal(data mem.BufferSlice, v any) error {
 		v.Bytes = data.Materialize()
 		return nil
 	case *decoding:
+		if _, health := v.message.(*healthpb.HealthCheckRequest); health && data.Len() > maxHealthName+3 {
+			// It is not decoded: gRPC keeps what is until the caller ends its side.
+			v.err = errLongName
+			return nil
+		}
 		v.err = c.Unmarshal(data, v.message)
 		return nil
 	}

@@ -2,13 +2,13 @@ package rpc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"time"
 
 	"google.golang.org/grpc"
-	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
 	"berth.dev/pkg/fault"
 )
@@ -54,14 +54,16 @@ func (e edge) render(ctx context.Context, method string, panicked any, err error
 // that it watches for as long as it is open.
 const maxHealthName = 128
 
+var errLongName = errors.New("the name in a health check is too long")
+
 // decoded refuses a message that the codec could not decode, and a health check whose
 // name is too long.
 func (d *decoding) decoded(method string) error {
 	if d.err == nil {
-		if check, ok := d.message.(*healthpb.HealthCheckRequest); ok && len(check.GetService()) > maxHealthName {
-			return ToStatus(fault.BadField(fault.ReasonInvalid, "service", "must be at most %d bytes, got %d", maxHealthName, len(check.GetService())))
-		}
 		return nil
+	}
+	if errors.Is(d.err, errLongName) {
+		return ToStatus(fault.BadField(fault.ReasonInvalid, "service", "must be at most %d bytes", maxHealthName))
 	}
 	return ToStatus(fault.New(fault.Invalid, fault.ReasonInvalid, "the request of %s cannot be decoded as protobuf", method))
 }
