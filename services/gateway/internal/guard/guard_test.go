@@ -284,6 +284,8 @@ func TestMessagesAreHeldUntilTheyAreWhole(t *testing.T) {
 			{"whole, and the next may wait", frameOf(frameData, 0, 1, message...), false, 0, 0, nil},
 			{"unfinished", frameOf(frameData, 0, 1, message[:60]...), true, 60, 1, nil},
 			{"whole", frameOf(frameData, flagEndStream, 1, message...), true, 0, 0, nil},
+			{"whole, but the stream goes on", frameOf(frameData, 0, 1, message...), true, 105, 1, nil},
+			{"whole, and the stream ends later", append(frameOf(frameData, 0, 1, message...), frameOf(frameData, flagEndStream, 1)...), true, 0, 0, nil},
 			{"padded", frameOf(frameData, flagPadded, 1, append(append([]byte{3}, message[:60]...), 0, 0, 0)...), true, 60, 1, nil},
 			{"the second of two", frameOf(frameData, 0, 1, append(append([]byte{}, message...), message[:20]...)...), false, 20, 1, nil},
 			{"two where there is one", frameOf(frameData, 0, 1, append(append([]byte{}, message...), message[:20]...)...), true, 0, 0, errSecondData},

@@ -252,7 +252,12 @@ func (c *http2) data(f frame, piece []byte) {
 		r.left -= n
 		r.bytes += n
 		piece = piece[n:]
-		if r.left == 0 {
+		switch {
+		case r.left > 0:
+		case c.guard.limits.OneMessage:
+			// The server keeps the message, but looks at it only when the stream ends.
+			r.whole, r.begun, r.have = true, false, 0
+		default:
 			r.whole, r.renewed, r.begun, r.have, r.bytes = true, true, false, 0, 0
 		}
 	}

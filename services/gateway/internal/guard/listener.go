@@ -20,8 +20,8 @@ type Limits struct {
 	// quarter as much in addition: streams hold theirs for as long as they are open,
 	// and must not take the memory of bodies and messages meanwhile.
 	Memory int64
-	// OneMessage says that a call has exactly one request message: a second one is
-	// refused. The first message is due when the call begins in either case; without
+	// OneMessage says that a call has exactly one request message and ends its
+	// stream with it: a second message is refused, and the end is due. The first message is due when the call begins in either case; without
 	// OneMessage, streams may wait for their next one.
 	OneMessage bool
 }
