@@ -49,7 +49,6 @@ func (c frameCodec) Unmarshal(data mem.BufferSlice, v any) error {
 		return nil
 	case *decoding:
 		if _, health := v.message.(*healthpb.HealthCheckRequest); health && data.Len() > maxHealthName+3 {
-			// It is not decoded: gRPC keeps what is until the caller ends its side.
 			v.err = errLongName
 			return nil
 		}

@@ -97,6 +97,12 @@ func (s *Server) RegisterService(desc *grpc.ServiceDesc, implementation any) {
 			}, interceptor)
 		}
 	}
+	// If a method has one request, gRPC keeps it until the caller ends its side, and no
+	// handler sees it before: nothing could count or refuse it.
+	described.Streams = slices.Clone(desc.Streams)
+	for i := range described.Streams {
+		described.Streams[i].ClientStreams = true
+	}
 	s.Server.RegisterService(&described, implementation)
 }
 

@@ -80,7 +80,21 @@ func TestHealthNameOverTheLimit(t *testing.T) {
 		}
 		return err
 	}
-	for name, call := range map[string]func(int) error{"check": check, "watch": watch} {
+	// The answer does not wait for the caller to end its side.
+	openWatch := func(n int) error {
+		if n <= 128 {
+			return nil
+		}
+		s, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, healthpb.Health_Watch_FullMethodName)
+		if err != nil {
+			return err
+		}
+		if err := s.SendMsg(&healthpb.HealthCheckRequest{Service: strings.Repeat("x", n)}); err != nil {
+			return err
+		}
+		return s.RecvMsg(&healthpb.HealthCheckResponse{})
+	}
+	for name, call := range map[string]func(int) error{"check": check, "watch": watch, "open watch": openWatch} {
 		if err := call(128); status.Code(err) == codes.InvalidArgument {
 			t.Errorf("%s: a name of 128 bytes: %v", name, err)
 		}
