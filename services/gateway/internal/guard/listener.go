@@ -21,8 +21,9 @@ type Limits struct {
 	// and must not take the memory of bodies and messages meanwhile.
 	Memory int64
 	// OneMessage says that a call has exactly one request message and ends its
-	// stream with it: a second message is refused, and the end is due. The first message is due when the call begins in either case; without
-	// OneMessage, streams may wait for their next one.
+	// stream with it: a second message is refused, and the end is due. The first
+	// message is due when the call begins in either case; without OneMessage, streams
+	// may wait for their next one.
 	OneMessage bool
 }
 
