@@ -1,6 +1,8 @@
 package rpc
 
 import (
+	"strings"
+
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
 	"go.opentelemetry.io/otel/metric"
 	metricnoop "go.opentelemetry.io/otel/metric/noop"
@@ -9,6 +11,8 @@ import (
 	tracenoop "go.opentelemetry.io/otel/trace/noop"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/stats"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
 // Traced is an option of a client that was not made by Dial: it takes a span of
@@ -28,7 +32,17 @@ func serverHandler(meters metric.MeterProvider, traces trace.TracerProvider) sta
 	if !traced(traces) {
 		return newUntraced(false, meters)
 	}
-	return otelgrpc.NewServerHandler(telemetry(meters, traces)...)
+	return otelgrpc.NewServerHandler(append(telemetry(meters, traces), otelgrpc.WithFilter(known))...)
+}
+
+// known reports whether some service has the method of a call. Any other is in no
+// metric and no trace, for callers may make up as many names as they like, and each
+// would be kept.
+func known(call *stats.RPCTagInfo) bool {
+	service, method, _ := strings.Cut(strings.TrimPrefix(call.FullMethodName, "/"), "/")
+	found, _ := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(service))
+	d, ok := found.(protoreflect.ServiceDescriptor)
+	return ok && d.Methods().ByName(protoreflect.Name(method)) != nil
 }
 
 // traced says whether anybody wants spans.

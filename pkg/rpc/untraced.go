@@ -38,7 +38,7 @@ type labels struct {
 	code         codes.Code
 }
 
-// maxLabels bounds what is kept: a caller may ask for any method.
+// maxLabels bounds what is kept: addresses of peers come and go.
 const maxLabels = 1000
 
 // call is what is known of one under way.
@@ -75,7 +75,7 @@ func (h *untraced) TagRPC(ctx context.Context, info *stats.RPCTagInfo) context.C
 	} else {
 		ctx = withTraceOf(ctx)
 	}
-	if h.duration == nil {
+	if h.duration == nil || !h.client && !known(info) {
 		return ctx
 	}
 	method := info.FullMethodName

@@ -11,12 +11,15 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	sdk "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 	tracenoop "go.opentelemetry.io/otel/trace/noop"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
+
+	_ "berth.dev/api/berth/v1" // whose methods are known
 )
 
 // figure is what a handler has told of calls: one histogram.
@@ -81,6 +84,26 @@ func TestUntracedCallsHaveTheFiguresOfTracedOnes(t *testing.T) {
 			if got, want := ours.calls[set.Equivalent()], theirs.calls[set.Equivalent()]; got != want {
 				t.Errorf("client %v: %v of %v, want %v", client, got, set.ToSlice(), want)
 			}
+		}
+	}
+}
+
+// Callers may make up as many names of methods as they like: none is in the figures.
+func TestUnknownMethodsAreNotMeasured(t *testing.T) {
+	for what, traces := range map[string]trace.TracerProvider{"untraced": nil, "traced": sdktrace.NewTracerProvider()} {
+		reader := sdk.NewManualReader()
+		h := serverHandler(sdk.NewMeterProvider(sdk.WithReader(reader)), traces)
+		for _, method := range []string{"/berth.v1.Reservations/Made", "/made.Up/GetReservation", "//", "", "berth.v1.Reservation/x", "/berth.v1.Reservations/GetReservation"} {
+			ctx := h.TagRPC(t.Context(), &stats.RPCTagInfo{FullMethodName: method})
+			h.HandleRPC(ctx, &stats.Begin{})
+			h.HandleRPC(ctx, &stats.End{Error: status.Error(codes.Unimplemented, "")})
+		}
+		var all metricdata.ResourceMetrics
+		if err := reader.Collect(t.Context(), &all); err != nil {
+			t.Fatal(err)
+		}
+		if points := all.ScopeMetrics[0].Metrics[0].Data.(metricdata.Histogram[float64]).DataPoints; len(points) != 1 || points[0].Count != 1 {
+			t.Errorf("%s: %+v", what, points)
 		}
 	}
 }
