@@ -504,7 +504,9 @@ func TestLargeReportsA3(t *testing.T) {
 	err := liar.Join(w.ctx, w.stranger(address), &controlv1.RegisterRequest{
 		Id: "crowded", Sku: "crowded", Host: "crowded", Resources: map[string]int64{"slots": 2}, Secret: "crowded",
 	}, reports...)
-	w.refused("160000 workers of one executor", err, fault.Exhausted, fault.ReasonOverloaded)
+	if kind := fault.Of(rpc.FromStatus(err)).Kind; kind != fault.Exhausted && kind != fault.Unavailable {
+		t.Errorf("the stream of an agent with 160000 workers ends with %v", err)
+	}
 	strangers.Wait()
 	for e, err := range w.client.Executors(w.ctx, &berthv1.ListExecutorsRequest{}) {
 		if err != nil {

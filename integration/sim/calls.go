@@ -74,7 +74,7 @@ func (w *World) performAssigner(t term, core *handout.Core, action model.Action)
 	switch a := action.(type) {
 	case handout.Submit:
 		done := func(outcome any) {
-			t.post(handout.SubmitDone{Executor: a.Executor, UID: a.UID, Seat: a.Worker.Seat, Attempt: a.Attempt, Outcome: outcome})
+			t.post(a.Done(outcome))
 		}
 		if !core.Stands(a) {
 			done(handout.NotSent{})
@@ -86,7 +86,7 @@ func (w *World) performAssigner(t term, core *handout.Core, action model.Action)
 		w.order(a.Address, func(ag *agent) any { return ag.submit(a) }, a.Timeout, done)
 	case handout.Stop:
 		done := func(result any) {
-			t.post(handout.StopDone{Executor: a.Executor, Worker: a.Worker, UID: a.UID, Epoch: a.Epoch, Result: result})
+			t.post(a.Done(result))
 		}
 		w.order(a.Address, func(ag *agent) any { return ag.stop(a) }, a.Timeout, done)
 	default:

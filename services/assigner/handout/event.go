@@ -167,6 +167,29 @@ type Accepted struct {
 type Refused struct {
 	Reason  fault.Reason
 	Message string
+	// Incarnation is the one that the order was for; 0 for that of the flight. What
+	// was decided on an answer may be undone and the answer taken again, when another
+	// flight to a later incarnation is under way.
+	Incarnation int64
+}
+
+// Done is what came of the order.
+func (s Submit) Done(outcome any) SubmitDone {
+	return SubmitDone{Executor: s.Executor, UID: s.UID, Seat: s.Worker.Seat, Attempt: s.Attempt, Outcome: from(outcome, s.Incarnation)}
+}
+
+// Done is what came of the order.
+func (s Stop) Done(result any) StopDone {
+	return StopDone{Executor: s.Executor, Worker: s.Worker, UID: s.UID, Epoch: s.Epoch, Result: from(result, s.Incarnation)}
+}
+
+// from says which incarnation has refused an order.
+func from(outcome any, incarnation int64) any {
+	if r, ok := outcome.(Refused); ok {
+		r.Incarnation = incarnation
+		return r
+	}
+	return outcome
 }
 
 // Unknown: no answer, or none that tells. The order may have been carried out.

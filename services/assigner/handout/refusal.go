@@ -30,6 +30,7 @@ func (c *Core) heard(f *flight, outcome any) {
 	case Unknown, NotSent:
 	case Refused:
 		switch {
+		case r.Incarnation != 0 && r.Incarnation != h.record.Incarnation:
 		case r.Reason == fault.ReasonOtherIncarnation:
 		case !refusesLeader(r):
 			h.refusing = time.Time{}

@@ -211,3 +211,24 @@ func TestAWorkerEndedByASignalIsKilled(t *testing.T) {
 		}
 	}
 }
+
+// A refusal by the incarnation before says nothing of the one that has registered
+// since, even if it is taken again while an order to that one is under way.
+func TestARefusalCountsForItsIncarnation(t *testing.T) {
+	for name, test := range map[string]struct {
+		incarnation int64
+		recorded    bool
+	}{"of the one before": {1, false}, "its own": {2, true}} {
+		t.Run(name, func(t *testing.T) {
+			w := scene(t, 2)
+			acts := w.handedOut(t, "u1", 0)
+			w.executor(0, 2, false)
+			outcome := denied
+			outcome.Incarnation = test.incarnation
+			w.refuse(t, outcome, acts...)
+			if recorded := w.refusal("e0") != nil; recorded != test.recorded {
+				t.Errorf("recorded is %+v", w.refusal("e0"))
+			}
+		})
+	}
+}

@@ -133,7 +133,7 @@ func (o *Orders) Perform(t *loop.Term, core *handout.Core, action model.Action) 
 		if core.Stands(a) {
 			o.gathered = append(o.gathered, a)
 		} else {
-			unsent := done(a, handout.NotSent{})
+			unsent := a.Done(handout.NotSent{})
 			t.Go("executor "+a.Executor, unsent, func(context.Context) { t.Post(unsent) })
 		}
 	case handout.Stop:
@@ -144,7 +144,7 @@ func (o *Orders) Perform(t *loop.Term, core *handout.Core, action model.Action) 
 }
 
 func stopDone(a handout.Stop, result any) handout.StopDone {
-	return handout.StopDone{Executor: a.Executor, Worker: a.Worker, UID: a.UID, Epoch: a.Epoch, Result: result}
+	return a.Done(result)
 }
 
 func (o *Orders) stop(ctx context.Context, a handout.Stop) any {

@@ -85,13 +85,9 @@ func (p parcel) all(outcome any) []any {
 func (p parcel) done(outcomes []any) handout.SubmitsDone {
 	told := make(handout.SubmitsDone, len(p))
 	for i, a := range p {
-		told[i] = done(a, outcomes[i])
+		told[i] = a.Done(outcomes[i])
 	}
 	return told
-}
-
-func done(a handout.Submit, outcome any) handout.SubmitDone {
-	return handout.SubmitDone{Executor: a.Executor, UID: a.UID, Seat: a.Worker.Seat, Attempt: a.Attempt, Outcome: outcome}
 }
 
 // submitAll sends a parcel, and answers what came of each order.
