@@ -137,14 +137,10 @@ func (o *Orders) Perform(t *loop.Term, core *handout.Core, action model.Action) 
 			t.Go("executor "+a.Executor, unsent, func(context.Context) { t.Post(unsent) })
 		}
 	case handout.Stop:
-		t.Go("executor "+a.Executor, stopDone(a, panicked), func(ctx context.Context) { t.Post(stopDone(a, o.stop(ctx, a))) })
+		t.Go("executor "+a.Executor, a.Done(panicked), func(ctx context.Context) { t.Post(a.Done(o.stop(ctx, a))) })
 	default:
 		panic(fmt.Sprintf("assigner: unknown action %T", action))
 	}
-}
-
-func stopDone(a handout.Stop, result any) handout.StopDone {
-	return a.Done(result)
 }
 
 func (o *Orders) stop(ctx context.Context, a handout.Stop) any {
