@@ -51,7 +51,7 @@ func NewDepartures(gateway grpc.ClientConnInterface, log *slog.Logger) *Departur
 	return &Departures{
 		leader: controlv1.NewAgentsClient(gateway), dial: (&net.Dialer{}).DialContext,
 		waiting: make(chan departure, departuresWaiting), log: log,
-		Guard: func(_ string, fn func()) bool { fn(); return true },
+		Guard: unguarded,
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	"berth.dev/pkg/fault"
-	"berth.dev/services/executor-state/inventory"
 )
 
 const (
@@ -122,12 +121,7 @@ func (s *session) awaitRegistration() error {
 			return nil
 		default:
 		}
-		is := unseen
-		_ = s.h.peek(ctx, func(c *inventory.Core) { // without an answer it is looked again
-			p, _ := c.Presence(s.id)
-			is = s.standingIn(p)
-		})
-		switch is {
+		switch s.look(ctx) {
 		case registrant, superseded:
 			return nil
 		case stranger:

@@ -296,6 +296,16 @@ func (s *session) standingIn(p inventory.Presence) standing {
 	return outdated
 }
 
+// look returns what the agent is now: unseen if this replica's view does not answer.
+func (s *session) look(ctx context.Context) standing {
+	is := unseen
+	_ = s.h.peek(ctx, func(c *inventory.Core) {
+		p, _ := c.Presence(s.id)
+		is = s.standingIn(p)
+	})
+	return is
+}
+
 // admit lets the agent's reports through.
 func (s *session) admit() { s.admitOnce.Do(func() { close(s.admitted) }) }
 
@@ -314,12 +324,8 @@ func (s *session) awaitAdmission() error {
 			return context.Cause(s.ctx)
 		case <-wait.C:
 		}
-		var is standing
 		ctx, cancel := context.WithTimeout(s.ctx, peekTimeout)
-		_ = s.h.peek(ctx, func(c *inventory.Core) { // without an answer it is looked again
-			p, _ := c.Presence(s.id)
-			is = s.standingIn(p)
-		})
+		is := s.look(ctx)
 		cancel()
 		switch is {
 		case registrant:
