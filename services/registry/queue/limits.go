@@ -69,10 +69,18 @@ func (c *Core) admit(u Upsert, l living, seats model.Seats) error {
 		return overLimit(of+" has %d reservations queued, at most %d are allowed", int64(job.queued), int64(config.MaxQueuedPerJob), "max-queued-per-job")
 	case more > 0 && c.stored.queued+more > config.MaxQueued:
 		return overLimit("%d reservations are queued, at most %d are allowed", int64(c.stored.queued), int64(config.MaxQueued), "max-queued")
-	case job.bytes+bytes > config.MaxStoredPerJob:
-		return overLimit("the reservations of "+of+" take %d bytes, and at most %d are allowed", job.bytes, config.MaxStoredPerJob, "max-stored-per-job")
-	case c.stored.bytes+bytes > config.MaxStored:
-		return overLimit("all reservations take %d bytes, and at most %d are allowed", c.stored.bytes, config.MaxStored, "max-stored")
+	}
+	return c.admitBytes(u.Key.Job, bytes, config.MaxStoredPerJob, config.MaxStored)
+}
+
+// admitBytes refuses to store more bytes than the limits of a job and of all.
+func (c *Core) admitBytes(job string, bytes, perJob, all int64) error {
+	stored := c.storedOf[job].bytes
+	switch {
+	case stored+bytes > perJob:
+		return overLimit("the reservations of job "+job+" take %d bytes, and at most %d are allowed", stored, c.config.MaxStoredPerJob, "max-stored-per-job")
+	case c.stored.bytes+bytes > all:
+		return overLimit("all reservations take %d bytes, and at most %d are allowed", c.stored.bytes, c.config.MaxStored, "max-stored")
 	}
 	return nil
 }
@@ -93,14 +101,8 @@ func (c *Core) admitRemovals(job string, removals []removal) error {
 	if bytes == 0 {
 		return nil
 	}
-	stored, config := c.storedOf[job].bytes, c.config
-	switch {
-	case stored+bytes > config.MaxStoredPerJob+config.MaxStoredPerJob/cancelReserve:
-		return overLimit("the reservations of job "+job+" take %d bytes, and at most %d are allowed", stored, config.MaxStoredPerJob, "max-stored-per-job")
-	case c.stored.bytes+bytes > config.MaxStored+config.MaxStored/cancelReserve:
-		return overLimit("all reservations take %d bytes, and at most %d are allowed", c.stored.bytes, config.MaxStored, "max-stored")
-	}
-	return nil
+	perJob, all := c.config.MaxStoredPerJob, c.config.MaxStored
+	return c.admitBytes(job, bytes, perJob+perJob/cancelReserve, all+all/cancelReserve)
 }
 
 // overLimit refuses a request for what is stored already; option is the limit's.
