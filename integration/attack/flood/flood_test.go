@@ -226,8 +226,37 @@ func memory(t *testing.T, pid int, line string) int64 {
 	return 0
 }
 
+// stolen returns a function that reports which share of the processors the host of
+// this virtual machine has given to others since then (steal time in /proc/stat).
+func stolen(t *testing.T) func() float64 {
+	t.Helper()
+	read := func() (steal, all float64) {
+		text, err := os.ReadFile("/proc/stat")
+		if err != nil {
+			t.Skip("there is no /proc: ", err)
+		}
+		line, _, _ := strings.Cut(string(text), "\n")
+		for i, field := range strings.Fields(line)[1:9] { // user nice system idle iowait irq softirq steal
+			ticks, err := strconv.ParseFloat(field, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if all += ticks; i == 7 {
+				steal = ticks
+			}
+		}
+		return steal, all
+	}
+	steal, all := read()
+	return func() float64 {
+		nowSteal, nowAll := read()
+		return (nowSteal - steal) / max(1, nowAll-all)
+	}
+}
+
 // A gateway stays small and serves others while it is flooded, and gets rid of the
-// connections of the flood.
+// connections of the flood. The latency of calls is asserted only in phases in which
+// the host takes less than a twentieth of the processors.
 func TestFloodsA7(t *testing.T) {
 	type load struct{ idle, bodies, bodySize, streams, unfinished, resets, heads, watches, headers int }
 	l := load{idle: 300, bodies: 100, bodySize: 64 << 10, streams: 500, unfinished: 100, resets: 2000, heads: 20, watches: 100, headers: 200}
@@ -246,17 +275,19 @@ func TestFloodsA7(t *testing.T) {
 		}
 	})
 	gateway := f.GatewayProcess(0).Pid()
-	others := call(t, f)
+	others, steal := call(t, f), stolen(t)
 	report := func(phase string, take time.Duration) {
 		t.Helper()
 		time.Sleep(take) // a measurement, not a wait
 		p95, n, err := others.p95()
-		t.Logf("%-27s memory %4d MiB, at most %4d MiB; 95th percentile of %d calls of others %v",
-			phase, memory(t, gateway, "VmRSS")>>20, memory(t, gateway, "VmHWM")>>20, n, p95.Round(100*time.Microsecond))
+		share := steal()
+		steal = stolen(t)
+		t.Logf("%-27s memory %4d MiB, at most %4d MiB; 95th percentile of %d calls of others %v; the host took %.0f %% of the processors",
+			phase, memory(t, gateway, "VmRSS")>>20, memory(t, gateway, "VmHWM")>>20, n, p95.Round(100*time.Microsecond), 100*share)
 		if err != nil {
 			t.Errorf("%s: a call of others failed: %v", phase, err)
 		}
-		if *floods && p95 > 50*time.Millisecond {
+		if *floods && share < 0.05 && p95 > 50*time.Millisecond {
 			t.Errorf("%s: the 95th percentile is %v; at most 50ms are wanted", phase, p95)
 		}
 	}
