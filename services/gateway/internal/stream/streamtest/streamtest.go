@@ -49,7 +49,9 @@ type Segment struct {
 // Rotate has what follows stand in a new segment.
 func (w *Writer) Rotate() {
 	w.Helper()
-	lease, err := w.Store.Grant(context.Background(), time.Hour)
+	ctx, cancel := patient()
+	defer cancel()
+	lease, err := w.Store.Grant(ctx, time.Hour)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -120,14 +122,22 @@ func (w *Writer) Cut(job string, number int64) {
 func (w *Writer) Drop(number int64) {
 	w.Helper()
 	segment := &w.Segments[number-1]
-	if err := w.Store.Revoke(context.Background(), segment.Lease); err != nil {
+	ctx, cancel := patient()
+	defer cancel()
+	if err := w.Store.Revoke(ctx, segment.Lease); err != nil {
 		w.Fatal(err)
 	}
-	page, err := w.Store.Page(context.Background(), store.PageRequest{From: "a", To: "b", Limit: 1})
+	page, err := w.Store.Page(ctx, store.PageRequest{From: "a", To: "b", Limit: 1})
 	if err != nil {
 		w.Fatal(err)
 	}
 	segment.Dropped = page.Revision
+}
+
+// patient returns the context of a call: on a busy machine etcd may take longer than
+// the deadline that a store gives to a call without one.
+func patient() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), time.Minute)
 }
 
 func (w *Writer) uid(n int64) string { return fmt.Sprintf("%s-%d", w.Service, n) }
@@ -142,7 +152,9 @@ func (w *Writer) encode(m proto.Message) []byte {
 
 func (w *Writer) commit(ops ...store.Op) int64 {
 	w.Helper()
-	result, err := w.Store.Txn(context.Background(), store.Txn{Then: ops})
+	ctx, cancel := patient()
+	defer cancel()
+	result, err := w.Store.Txn(ctx, store.Txn{Then: ops})
 	if err != nil {
 		w.Fatal(err)
 	}
