@@ -97,6 +97,7 @@ func Dial(addresses []string, o DialOptions) (*grpc.ClientConn, error) {
 		}),
 		// An idle channel would forget who leads.
 		grpc.WithIdleTimeout(0),
+		RefuseCompressed(),
 	}
 	options := append(slices.Clone(connecting),
 		grpc.WithResolvers(replicas),

@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"berth.dev/pkg/fault"
 )
@@ -34,6 +37,9 @@ func (e edge) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, ha
 // live until one side ends them.
 func (e edge) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
 	defer func() { err = e.render(ss.Context(), info.FullMethod, recover(), err) }()
+	if err := uncompressed(ss.Context()); err != nil {
+		return err
+	}
 	return handler(srv, decodingStream{ss, info.FullMethod})
 }
 
@@ -77,9 +83,19 @@ type decodingStream struct {
 func (s decodingStream) RecvMsg(m any) error {
 	d := decoding{message: m}
 	if err := s.ServerStream.RecvMsg(&d); err != nil {
-		return err
+		return malformed(err)
 	}
 	return d.decoded(s.method)
+}
+
+// malformed returns a caller's mistake for what gRPC calls an internal error: a message
+// on the wire that breaks its protocol. gRPC has answered it already; the log must not
+// call it a failure of the server.
+func malformed(err error) error {
+	if s, is := status.FromError(err); is && s.Code() == codes.Internal {
+		return ToStatus(fault.New(fault.Invalid, fault.ReasonInvalid, "the request is malformed: %s", strings.TrimPrefix(s.Message(), "grpc: ")))
+	}
+	return err
 }
 
 // Recover calls a function that handles what a peer sends. If it panics, Recover

@@ -80,18 +80,21 @@ func NewServer(o ServerOptions) *Server {
 	return s
 }
 
-// RegisterService registers a service. A unary request that is not protobuf is refused
-// as the caller's mistake.
+// RegisterService registers a service. It rejects a request that is compressed or not
+// protobuf as the caller's mistake.
 func (s *Server) RegisterService(desc *grpc.ServiceDesc, implementation any) {
 	described := *desc
 	described.Methods = slices.Clone(desc.Methods)
 	for i, m := range described.Methods {
 		method := "/" + desc.ServiceName + "/" + m.MethodName
 		described.Methods[i].Handler = func(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+			if err := uncompressed(ctx); err != nil {
+				return nil, ToStatus(err)
+			}
 			return m.Handler(srv, ctx, func(request any) error {
 				d := decoding{message: request}
 				if err := decode(&d); err != nil {
-					return err
+					return malformed(err)
 				}
 				return d.decoded(method)
 			}, interceptor)

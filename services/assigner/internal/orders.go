@@ -86,6 +86,7 @@ func (o *Orders) agent(address string, fresh bool) (l *line, done func(), err er
 	if l == nil {
 		conn, err := grpc.NewClient("passthrough:///"+address,
 			grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithIdleTimeout(idleAgents), grpc.WithDisableRetry(),
+			rpc.RefuseCompressed(), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(rpc.PublicMessageLimit)),
 			rpc.Traced(o.traces.Provider()))
 		if err != nil {
 			return nil, nil, err
