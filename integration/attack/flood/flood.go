@@ -6,6 +6,7 @@ package flood
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -162,6 +163,25 @@ func (f *Flood) Unfinished(n, each, size int) error {
 	return f.streams(n, each, func(id uint32) []byte {
 		text := headers(id, "/berth.v1.Reservations/UpsertReservation", false)
 		return append(text, pieces(id, message(make([]byte, size-1), 1))...)
+	})
+}
+
+// Compressed opens streams with a message each that has so many bytes once it is
+// decompressed.
+func (f *Flood) Compressed(n, each, size int) error {
+	var small bytes.Buffer
+	z := gzip.NewWriter(&small)
+	if _, err := z.Write(make([]byte, size)); err != nil {
+		return err
+	}
+	if err := z.Close(); err != nil {
+		return err
+	}
+	text := message(small.Bytes(), 0)
+	text[0] = 1 // compressed
+	return f.streams(n, each, func(id uint32) []byte {
+		head := headers(id, "/berth.v1.Reservations/UpsertReservation", false, []byte("\x00\x0dgrpc-encoding\x04gzip")...)
+		return append(head, data(id, text, true)...)
 	})
 }
 

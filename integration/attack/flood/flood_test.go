@@ -75,6 +75,7 @@ func attack(what string) error {
 		"watches":  func() error { return f.Watches(n, each, size) },
 		"headers":  func() error { return f.Headers(n, each, size) },
 		"resets":   func() error { return f.Resets(n, each) },
+		"gzip":     func() error { return f.Compressed(n, each, size) },
 	}[kind](); err != nil {
 		return err
 	}
@@ -258,10 +259,10 @@ func stolen(t *testing.T) func() float64 {
 // connections of the flood. The latency of calls is asserted only in phases in which
 // the host takes less than a twentieth of the processors.
 func TestFloodsA7(t *testing.T) {
-	type load struct{ idle, bodies, bodySize, streams, unfinished, resets, heads, watches, headers int }
-	l := load{idle: 300, bodies: 100, bodySize: 64 << 10, streams: 500, unfinished: 100, resets: 2000, heads: 20, watches: 100, headers: 200}
+	type load struct{ idle, bodies, bodySize, streams, unfinished, resets, heads, watches, headers, gzip int }
+	l := load{idle: 300, bodies: 100, bodySize: 64 << 10, streams: 500, unfinished: 100, resets: 2000, heads: 20, watches: 100, headers: 200, gzip: 200}
 	if *floods {
-		l = load{idle: 10_000, bodies: 2000, bodySize: 1 << 20, streams: 20_000, unfinished: 2000, resets: 100_000, heads: 200, watches: 10_000, headers: 10_000}
+		l = load{idle: 10_000, bodies: 2000, bodySize: 1 << 20, streams: 20_000, unfinished: 2000, resets: 100_000, heads: 200, watches: 10_000, headers: 10_000, gzip: 2000}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -307,6 +308,7 @@ func TestFloodsA7(t *testing.T) {
 	startAttack(t, f.Gateway(), "watches", l.watches, 100, 60_000)
 	startAttack(t, f.Gateway(), "headers", l.headers, 1000, 60_000)
 	report(fmt.Sprintf("%d watches, %d headers", l.watches, l.headers), settle/2)
+	begin("gzip", l.gzip, 1000, 1<<20)
 	slow := []<-chan string{ // they are closed within 30 s
 		begin("idle", l.idle, 0, 0),
 		begin("bodies", l.bodies, 0, l.bodySize),
