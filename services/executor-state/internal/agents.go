@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	controlv1 "berth.dev/api/berth/control/v1"
@@ -42,8 +43,15 @@ func hashed(secret string) (string, error) {
 	return string(sum[:]), nil
 }
 
+// maxRegistration bounds a registration in bytes. As many executors as there may be by
+// default (max-executors) then take less than a third of etcd's quota of 8 GiB.
+const maxRegistration = 16 << 10
+
 // Register implements control.v1.Agents.
 func (s *Agents) Register(ctx context.Context, req *controlv1.RegisterRequest) (*controlv1.RegisterAnswer, error) {
+	if n := proto.Size(req); n > maxRegistration {
+		return nil, fault.New(fault.Invalid, fault.ReasonTooLarge, "the registration must be at most %d bytes, got %d", maxRegistration, n)
+	}
 	secret, err := hashed(req.GetSecret())
 	if err != nil {
 		return nil, err

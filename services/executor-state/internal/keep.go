@@ -222,6 +222,15 @@ func (h *Heartbeats) verify(ctx context.Context, sessions []*session) {
 // join makes an executor present that is not, when it is its turn and there is an
 // answer about the workers that it comes with.
 func (s *session) join() {
+	// An etcd lease is granted only to an agent that has registered the executor: etcd
+	// ends at most a thousand leases a second, those of leaders among them.
+	if s.standing != registrant {
+		if err := s.awaitRegistration(); err != nil {
+			s.line.end(err)
+			s.rest()
+			return
+		}
+	}
 	ctx, cancel := context.WithTimeout(s.ctx, beatTimeout)
 	defer cancel()
 	s.workers.await(ctx, judgeTimeout)

@@ -41,7 +41,7 @@ func newLiving(all *crowd) *living { return &living{crowd: all, judged: make(cha
 // and of all that have more, crowdLimit beyond that, for any agent may list any number
 // of workers.
 const (
-	freeWorkers = 1000
+	freeWorkers = 64
 	crowdLimit  = 1_000_000
 )
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,8 @@ import (
 	"google.golang.org/grpc"
 
 	controlv1 "berth.dev/api/berth/control/v1"
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/fault"
 	"berth.dev/pkg/store"
 )
 
@@ -78,4 +81,50 @@ func TestNewcomersGetThrough(t *testing.T) {
 			t.Errorf("%d etcd leases were granted to %d executors", got, n)
 		}
 	})
+}
+
+// A heartbeat for an executor that nobody has registered, or from an agent other than
+// the one that has, costs etcd no lease.
+func TestUnregisteredAgentsAreGrantedNoLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := &grants{Store: store.NewFake(store.FakeConfig{})}
+		l := start(t, db)
+		agents := NewAgents(l)
+		h := run(t, newHeartbeats(l, db, &renewals{db: db}, nil, nil, direct{agents: agents}, slog.New(slog.DiscardHandler)))
+		incarnation := register(t, agents, "e", "n").GetIncarnation()
+		for _, test := range []struct {
+			id          string
+			incarnation int64
+			reason      fault.Reason
+		}{
+			{"nobody", 1, fault.ReasonNotFound},
+			{"e", incarnation - 1, fault.ReasonOtherIncarnation},
+			{"e", incarnation + 1, fault.ReasonNotFound},
+		} {
+			if _, err := beating(t, h, test.id, test.incarnation).sends(nil); !fault.Is(err, test.reason) {
+				t.Errorf("%+v: %v", test, err)
+			}
+		}
+		if db.n != 0 {
+			t.Errorf("%d etcd leases were granted", db.n)
+		}
+	})
+}
+
+// Executors of the largest number must not fill etcd, whatever their agents register.
+func TestRegistrationIsBounded(t *testing.T) {
+	agents := NewAgents(start(t, store.NewFake(store.FakeConfig{})))
+	register := func(share string) error {
+		_, err := agents.Register(t.Context(), &controlv1.RegisterRequest{
+			Id: "a", Address: "127.0.0.1:1", Nonce: "n", Resources: map[string]int64{"slots": 4},
+			Reserved: map[string]*berthv1.ResourceShare{"batch": {Resources: map[string]int64{share: 0}}},
+		})
+		return err
+	}
+	if err := register(strings.Repeat("x", maxRegistration)); !fault.Is(err, fault.ReasonTooLarge) {
+		t.Errorf("a registration of more than %d bytes: %v", maxRegistration, err)
+	}
+	if err := register("slots"); err != nil {
+		t.Error(err)
+	}
 }
