@@ -9,6 +9,19 @@ import (
 	controlv1 "berth.dev/api/berth/control/v1"
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/rpc"
+	"berth.dev/pkg/wire"
+)
+
+// The bounds of a server for agents: anybody who reaches the port may call it, and the
+// nonce in a request is compared once the request is decoded.
+const (
+	// MaxRequest bounds a request in bytes: a task that came in one message of the public
+	// API, and the orders.
+	MaxRequest = 2 << 20
+	// MaxFields bounds the fields at the top of a request other than orders.
+	MaxFields = 32
+	// MaxCalls bounds the calls that are in progress on one connection.
+	MaxCalls = 256
 )
 
 // Server takes the assigner's orders for any number of agents of one process,
@@ -63,6 +76,9 @@ func (s *Server) SubmitTasks(ctx context.Context, req *controlv1.SubmitTasksRequ
 	prompt, cancel := context.WithTimeout(ctx, promptly)
 	defer cancel()
 	orders := req.GetOrders()
+	if len(orders) > wire.MaxOrders {
+		return nil, fault.BadField(fault.ReasonTooLarge, "orders", "must be at most %d, got %d", wire.MaxOrders, len(orders))
+	}
 	begun, failures := make([]*submission, len(orders)), make([]error, len(orders))
 	for i, o := range orders {
 		begun[i], failures[i] = s.begin(req, o)

@@ -19,6 +19,7 @@ import (
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/process/port/porttest"
 	"berth.dev/pkg/rpc"
+	"berth.dev/pkg/wire"
 )
 
 func simulatedAgent(t *testing.T, c *control, cfg Config) (*Agent, string, func()) {
@@ -463,5 +464,12 @@ func TestBadOrders(t *testing.T) {
 	order.Worker = nil
 	if _, err := trySubmit(t.Context(), a, order); !fault.Is(err, fault.ReasonRequired) {
 		t.Error(err)
+	}
+}
+
+func TestOrdersInARequestAreBounded(t *testing.T) {
+	_, err := NewServer().SubmitTasks(t.Context(), &controlv1.SubmitTasksRequest{Orders: make([]*controlv1.SubmitOrder, wire.MaxOrders+1)})
+	if f := rpc.FromStatus(err); f == nil || len(f.Fields) != 1 || f.Fields[0].Name != "orders" {
+		t.Errorf("got %v", err)
 	}
 }

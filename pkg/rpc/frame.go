@@ -5,6 +5,7 @@ import (
 	"google.golang.org/grpc/encoding/proto"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // Frame is a message as it stands on the wire. Who forwards frames needs to
@@ -17,12 +18,14 @@ type Frame struct {
 // protobuf, so that one server can both forward and answer. Every Server uses it;
 // clients use it through grpc.ForceCodecV2.
 func FrameCodec() encoding.CodecV2 {
-	return frameCodec{encoding.GetCodecV2(proto.Name)}
+	return frameCodec{CodecV2: encoding.GetCodecV2(proto.Name)}
 }
 
 // frameCodec keeps the name of the codec it wraps: on the wire nothing differs.
 type frameCodec struct {
 	encoding.CodecV2
+	// maxFields bounds the fields at the top of a request; 0 for no bound.
+	maxFields int
 }
 
 func (c frameCodec) Marshal(v any) (mem.BufferSlice, error) {
@@ -52,8 +55,30 @@ func (c frameCodec) Unmarshal(data mem.BufferSlice, v any) error {
 			v.err = errLongName
 			return nil
 		}
+		if c.maxFields > 0 {
+			buf := data.MaterializeToBuffer(mem.DefaultBufferPool())
+			defer buf.Free()
+			if moreFields(buf.ReadOnlyData(), c.maxFields) {
+				v.err = errManyFields
+				return nil
+			}
+		}
 		v.err = c.Unmarshal(data, v.message)
 		return nil
 	}
 	return c.CodecV2.Unmarshal(data, v)
+}
+
+// moreFields reports whether a message has more than n fields at its top, counting each
+// element of a repeated field. A message of two bytes takes fifty times as much memory
+// once it is decoded.
+func moreFields(message []byte, n int) bool {
+	for ; len(message) > 0 && n >= 0; n-- {
+		_, _, length := protowire.ConsumeField(message)
+		if length < 0 {
+			return false // decoding it says what is wrong
+		}
+		message = message[length:]
+	}
+	return n < 0
 }

@@ -60,16 +60,21 @@ func (e edge) render(ctx context.Context, method string, panicked any, err error
 // that it watches for as long as it is open.
 const maxHealthName = 128
 
-var errLongName = errors.New("the name in a health check is too long")
+var (
+	errLongName   = errors.New("the name in a health check is too long")
+	errManyFields = errors.New("the request has too many fields")
+)
 
-// decoded refuses a message that the codec could not decode, and a health check whose
-// name is too long.
+// decoded refuses a message that the codec could not or would not decode.
 func (d *decoding) decoded(method string) error {
 	if d.err == nil {
 		return nil
 	}
 	if errors.Is(d.err, errLongName) {
 		return ToStatus(fault.BadField(fault.ReasonInvalid, "service", "must be at most %d bytes", maxHealthName))
+	}
+	if errors.Is(d.err, errManyFields) {
+		return ToStatus(fault.New(fault.Invalid, fault.ReasonTooLarge, "the request of %s has too many fields", method))
 	}
 	return ToStatus(fault.New(fault.Invalid, fault.ReasonInvalid, "the request of %s cannot be decoded as protobuf", method))
 }

@@ -12,6 +12,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
@@ -36,6 +38,9 @@ type ServerOptions struct {
 	Log *slog.Logger
 	// MaxMessage bounds a request in bytes; PeerMessageLimit unless given.
 	MaxMessage int
+	// MaxFields bounds the fields at the top of a request, counting each element of a
+	// repeated field; no bound by default.
+	MaxFields int
 	// Deadline is given to unary calls without one; DefaultDeadline unless
 	// given.
 	Deadline time.Duration
@@ -61,7 +66,7 @@ type Server struct {
 func NewServer(o ServerOptions) *Server {
 	e := edge{log: cmp.Or(o.Log, slog.Default()), deadline: cmp.Or(o.Deadline, DefaultDeadline)}
 	options := []grpc.ServerOption{
-		grpc.ForceServerCodecV2(FrameCodec()),
+		grpc.ForceServerCodecV2(frameCodec{encoding.GetCodecV2(proto.Name), o.MaxFields}),
 		grpc.ChainUnaryInterceptor(e.unary),
 		grpc.ChainStreamInterceptor(e.stream),
 		grpc.MaxRecvMsgSize(cmp.Or(o.MaxMessage, PeerMessageLimit)),

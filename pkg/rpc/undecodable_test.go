@@ -118,3 +118,28 @@ func TestRecoverReturnsAPanicAsAnInternalError(t *testing.T) {
 		t.Errorf("got %v, want %v", err, want)
 	}
 }
+
+// A server with a bound decodes no request with more fields than that: each element of
+// a repeated field takes fifty times the two bytes that it arrives with.
+func TestFieldsOfARequestAreBounded(t *testing.T) {
+	called := 0
+	p := serve(t, "", rpc.ServerOptions{MaxFields: 3}, &peer{get: func(context.Context) (*berthv1.Replica, error) {
+		called++
+		return &berthv1.Replica{}, nil
+	}})
+	conn, err := rpc.Dial([]string{p.addr}, rpc.DialOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	call := func(n int) error {
+		request := &rpc.Frame{Bytes: bytes.Repeat([]byte{0xa2, 0x06, 0}, n)} // field 100
+		return conn.Invoke(t.Context(), controlv1.Replicas_GetReplica_FullMethodName, request, &rpc.Frame{}, grpc.ForceCodecV2(rpc.FrameCodec()))
+	}
+	if err := call(3); err != nil || called != 1 {
+		t.Errorf("3 fields: %v", err)
+	}
+	if err := call(4); status.Code(err) != codes.InvalidArgument || called != 1 {
+		t.Errorf("4 fields: %v", err)
+	}
+}

@@ -40,7 +40,7 @@ func parcels(orders []handout.Submit) []parcel {
 		key := to{a.Address, a.UID, a.Fresh}
 		one := load{key, a.Executor}
 		i, found := open[key]
-		if !found || loads[one] == ordersAtOnce {
+		if !found || loads[one] == ordersAtOnce || len(all[i]) == wire.MaxOrders {
 			i = len(all)
 			all = append(all, nil)
 			open[key], loads[one] = i, 0

@@ -11,6 +11,7 @@ import (
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/rpc"
+	"berth.dev/pkg/wire"
 	"berth.dev/services/assigner/handout"
 )
 
@@ -103,5 +104,16 @@ func TestAnAnswerOfAnotherLengthIsUnknown(t *testing.T) {
 		if !unknown(outcome) {
 			t.Errorf("%#v", outcome)
 		}
+	}
+}
+
+// Agents refuse a request with more orders.
+func TestOrdersInARequestAreBounded(t *testing.T) {
+	var orders []handout.Submit
+	for i := range int32(wire.MaxOrders + 1) {
+		orders = append(orders, orderTo("a:1", "u", fmt.Sprint("e", i), i))
+	}
+	if p := parcels(orders); len(p) != 2 || len(p[0]) != wire.MaxOrders || len(p[1]) != 1 {
+		t.Errorf("%d requests", len(p))
 	}
 }

@@ -24,6 +24,7 @@ import (
 	"berth.dev/pkg/rpc"
 	"berth.dev/pkg/store"
 	"berth.dev/pkg/tracing"
+	"berth.dev/pkg/wire"
 )
 
 // agentsPerConn is how many agents share a connection to the gateway.
@@ -48,7 +49,12 @@ type Host struct {
 // both are its own from now on.
 func Open(ctx context.Context, listener net.Listener, gateways []string, traces *tracing.Tracing, log *slog.Logger) *Host {
 	h := &Host{
-		listener: listener, server: rpc.NewServer(rpc.ServerOptions{Log: log, Traces: traces.Provider()}), agents: agent.NewServer(),
+		listener: listener,
+		server: rpc.NewServer(rpc.ServerOptions{
+			Log: log, Traces: traces.Provider(), MaxMessage: agent.MaxRequest, MaxFields: wire.MaxOrders + agent.MaxFields,
+			More: []grpc.ServerOption{grpc.MaxConcurrentStreams(agent.MaxCalls)},
+		}),
+		agents:   agent.NewServer(),
 		gateways: gateways, traces: traces, log: log, group: process.NewGroup(ctx),
 	}
 	h.agents.Register(h.server)
