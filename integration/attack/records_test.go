@@ -18,6 +18,7 @@ import (
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/process/child"
 	"berth.dev/pkg/store"
+	"berth.dev/pkg/wire"
 )
 
 // recordsPatience bounds every wait. Only a failure ever takes it.
@@ -166,7 +167,11 @@ func (r *records) attack(rng *rand.Rand, n int, uid string) int {
 	kinds := map[string]bool{}
 	var seeds []store.KV
 	var ops []store.Op
+	mutated := map[model.Kind]bool{}
 	damage := func(key string, kv store.KV) {
+		if ref, ok := r.space.Parse(key); ok {
+			mutated[ref.Kind] = true
+		}
 		ops = append(ops, store.Op{Key: key, Value: mutate(rng, kv.Value), Lease: kv.Lease})
 	}
 	for _, kv := range kvs {
@@ -193,6 +198,19 @@ func (r *records) attack(rng *rand.Rand, n int, uid string) int {
 		seeds = append(seeds, store.KV{Key: key, Value: []byte("\x0a\x04junk\x10\x01")})
 		damage(key, seeds[len(seeds)-1])
 		kinds[key] = true
+	}
+	refusal := &model.Refusal{Executor: "bad-0", Incarnation: 1, Reason: fault.ReasonPermissionDenied, Message: "no"}
+	value, err := wire.Encode(refusal)
+	if err != nil {
+		r.Fatal(err)
+	}
+	seeds = append(seeds, store.KV{Key: r.space.Key(refusal.Ref()), Value: value})
+	damage(seeds[len(seeds)-1].Key, seeds[len(seeds)-1])
+	kinds["assigner/refusals"] = true
+	for kind := model.KindLeader; kind <= model.KindRefusal; kind++ {
+		if !mutated[kind] {
+			r.Errorf("no record of kind %d is mutated", kind)
+		}
 	}
 	names := strings.NewReplacer("victim", "junk-%d", uid, "junk-%[1]d", "bad-", "junk-%d-", "0123456789abcdef", "%016x")
 	huge := 3

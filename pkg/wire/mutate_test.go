@@ -139,7 +139,7 @@ func TestImpossibleRecordsAreRefused(t *testing.T) {
 			t.Errorf("%s: read as %+v", name, record)
 		}
 	}
-	for kind := model.KindReservation; kind <= model.KindForgotten; kind++ {
+	for kind := model.KindReservation; kind <= model.KindRefusal; kind++ {
 		if kind == model.KindStage || kind == model.KindTaskHeader { // nothing in them is needed
 			continue
 		}
@@ -189,3 +189,4 @@ func FuzzPool(f *testing.F)        { fuzz(f, model.KindPool) }
 func FuzzDisable(f *testing.F)     { fuzz(f, model.KindDisable) }
 func FuzzForgotten(f *testing.F)   { fuzz(f, model.KindForgotten) }
 func FuzzPoison(f *testing.F)      { fuzz(f, model.KindPoison) }
+func FuzzRefusal(f *testing.F)     { fuzz(f, model.KindRefusal) }
