@@ -125,6 +125,9 @@ func (c *control) beat(req *controlv1.HeartbeatRequest, first bool, last *int64)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer c.tell()
+	if req.Incarnation == 0 {
+		c.wrong = append(c.wrong, "a heartbeat of an agent that is not registered")
+	}
 	if req.Incarnation != c.incarnations[req.Id] {
 		return nil, another()
 	}

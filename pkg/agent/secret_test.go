@@ -81,6 +81,40 @@ func TestAnAgentWhoseExecutorWasTakenLeaves(t *testing.T) {
 	}
 }
 
+// An agent that was superseded and restarted has no incarnation: it stops the workers
+// that it adopts and leaves, without a heartbeat.
+func TestASupersededAgentThatIsRestartedSendsNoHeartbeat(t *testing.T) {
+	dir := agentDir(t)
+	first, c, stop := processAgent(t, dir)
+	mustSubmit(t, first, submit(0, 1, "sleep", "1000"))
+	c.awaitState(t, key(0), "RUNNING")
+	stop()
+	c.mu.Lock()
+	c.owned = true
+	c.mu.Unlock()
+	address, _ := c.serve(t, porttest.Hold(t))
+	driver, err := NewProcess(ProcessConfig{Dir: dir, Allow: []string{AllowAll}, Log: quiet()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := New(Config{ID: "host", Dir: dir, Driver: driver, Conn: dial(t, address), Log: quiet()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	if err := a.Run(t.Context()); !errors.Is(err, ErrSuperseded) {
+		t.Errorf("Run returns %v", err)
+	}
+	a.mu.Lock()
+	live := len(a.live())
+	a.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if live > 0 || len(c.wrong) > 0 {
+		t.Errorf("%d workers live, %q", live, c.wrong)
+	}
+}
+
 // An agent that has never had the ID waits for its turn, and says so once.
 func TestAnAgentThatNeverHadTheIDWaits(t *testing.T) {
 	c := newControl(10 * time.Millisecond)

@@ -90,7 +90,13 @@ func (a *Agent) Run(ctx context.Context) error {
 		followed bool
 	)
 	for ctx.Err() == nil {
-		if every == 0 && a.isSuperseded() {
+		if superseded, registered := a.isSuperseded(); every == 0 && superseded {
+			if !registered {
+				// Without an incarnation it cannot report: leaveTo ends Run once its workers
+				// have ended.
+				<-ctx.Done()
+				continue
+			}
 			// What is left to tell is told as the incarnation that it had.
 			every = defaultEvery
 		}
@@ -165,10 +171,12 @@ func (a *Agent) owned() bool {
 	return a.ledger.incarnation != 0 || a.keptSecret && len(a.live()) > 0
 }
 
-func (a *Agent) isSuperseded() bool {
+// isSuperseded reports whether another agent has the ID, and whether this one was
+// registered before.
+func (a *Agent) isSuperseded() (superseded, registered bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.superseded
+	return a.superseded, a.ledger.incarnation != 0
 }
 
 // supersede has the agent stop its workers and leave: another one has the ID.
