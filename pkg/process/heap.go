@@ -13,15 +13,6 @@ import (
 // for some.
 const heapFloor = 64 << 20
 
-// LimitHeap makes a process collect garbage more often once its memory reaches a
-// limit in bytes, in place of letting the heap double. An environment that sets
-// GOGC or GOMEMLIMIT decides otherwise.
-func LimitHeap(limit int64) {
-	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(limit)
-	}
-}
-
 // floor is never touched, so that it takes addresses and no memory.
 var floor []byte
 
@@ -40,28 +31,37 @@ const (
 	// heapBound is what a process of little state is expected to need at most,
 	// the floor of FloorHeap included.
 	heapBound = 448 << 20
-	// largeHeap is far more than strangers can make a gateway hold: beyond it are
-	// large fleets, which must not collect garbage without end. With 480 MiB here a
-	// flood took 647 MiB, and 486 MiB with this.
-	largeHeap = 768 << 20
 	// boundEvery is how often BoundHeap looks. A flood fills some 50 MiB a second.
 	boundEvery = time.Second / 8
 )
 
+// Large is for BoundHeap: more memory in use than that is a large fleet and no flood.
+type Large int64
+
+const (
+	// LargeGateway is far more than strangers can make a gateway hold: beyond it are
+	// large fleets, which must not collect garbage without end. With 480 MiB here a
+	// flood took 647 MiB, and 486 MiB with this.
+	LargeGateway Large = 768 << 20
+	// LargeAlways is for a process that strangers do not reach.
+	LargeAlways Large = 0
+)
+
 // BoundHeap makes a process collect garbage before its memory has doubled, once it
 // takes some 400 MiB: a flood of connections must not take as much again for what
-// it leaves behind. The bound follows what is really in use, so that a large fleet
-// does not collect without end. It returns when ctx ends. If GOGC or GOMEMLIMIT is
-// set, it leaves that alone. It is for the main function of a process, which has one
-// limit: LimitHeap sets the same one.
-func BoundHeap(ctx context.Context) {
+// it leaves behind. The bound follows what is really in use, so that a process with
+// much state does not collect without end: garbage may take half as much where more
+// than large is in use, and a sixteenth below. It returns when ctx ends. If GOGC or
+// GOMEMLIMIT is set, it leaves that alone. It is for the main function of a process,
+// which has one limit.
+func BoundHeap(ctx context.Context, large Large) {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return
 	}
 	tick := time.NewTicker(boundEvery)
 	defer tick.Stop()
 	for {
-		debug.SetMemoryLimit(bound(kept()))
+		debug.SetMemoryLimit(large.bound(kept()))
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -73,11 +73,12 @@ func BoundHeap(ctx context.Context) {
 // bound is the limit of memory for a process of which collection leaves so much. It
 // leaves room for garbage: with less, one collection follows the other, and every
 // goroutine that allocates helps to look through all stacks.
-func bound(kept int64) int64 {
-	if kept > largeHeap {
-		return kept + kept/2
+func (large Large) bound(kept int64) int64 {
+	room := kept / 16
+	if kept > int64(large) {
+		room = kept / 2
 	}
-	return max(heapBound, kept+kept/16)
+	return max(heapBound, kept+room)
 }
 
 // kept is the memory that counts towards the limit and that collecting does not

@@ -21,12 +21,21 @@ func TestTheBoundFollowsWhatIsKept(t *testing.T) {
 		t.Errorf("%d bytes are kept, %d with %d more, %d with as much garbage", before, with, size, after)
 	}
 	runtime.KeepAlive(held)
-	for _, kept := range []int64{heapBound, 480 << 20, largeHeap, largeHeap + 1} {
-		if room := bound(kept) - kept; room < kept/16 {
-			t.Errorf("with %d bytes in use the bound leaves room for %d", kept, room)
+	for _, c := range []struct {
+		large Large
+		kept  int64
+		part  int64 // of what is in use, that garbage may take at least
+	}{
+		{LargeGateway, heapBound, 16}, {LargeGateway, 480 << 20, 16}, {LargeGateway, int64(LargeGateway), 16}, {LargeGateway, int64(LargeGateway) + 1, 2},
+		{LargeAlways, heapBound / 2, 2}, {LargeAlways, heapBound, 2}, {LargeAlways, 600 << 20, 2}, {LargeAlways, 2 << 30, 2},
+	} {
+		if room := c.large.bound(c.kept) - c.kept; room < c.kept/c.part {
+			t.Errorf("large is %d: with %d bytes in use the bound leaves room for %d", c.large, c.kept, room)
 		}
 	}
-	if b := bound(heapBound / 2); b != heapBound {
-		t.Errorf("the bound of a small process is %d", b)
+	for _, large := range []Large{LargeGateway, LargeAlways} {
+		if b := large.bound(heapBound / 2); b != heapBound {
+			t.Errorf("large is %d: the bound of a small process is %d", large, b)
+		}
 	}
 }

@@ -171,7 +171,7 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 // RunAlone is Run in a process of its own: it bounds the memory of the whole process,
 // which others that run a gateway bound as they need.
 func RunAlone(ctx context.Context, config Config, bound func(process.Addresses)) error {
-	go process.BoundHeap(ctx)
+	go process.BoundHeap(ctx, process.LargeGateway)
 	return Run(ctx, config, bound)
 }
 

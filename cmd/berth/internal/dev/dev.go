@@ -39,13 +39,7 @@ type Config struct {
 	Tracing tracing.Config `mapstructure:",squash"`
 }
 
-const (
-	stopTimeout = 20 * time.Second
-	// heapLimit is what Go may take before garbage is collected more often: the
-	// services, etcd and the executors share it. It is a soft limit:
-	// what is in use may take more.
-	heapLimit = 512 << 20
-)
+const stopTimeout = 20 * time.Second
 
 // Command is `berth dev`.
 func Command() *cobra.Command {
@@ -76,7 +70,7 @@ func run(ctx context.Context, config Config, out io.Writer) (err error) {
 	if config.Executors == 0 && config.Agents == 0 {
 		config.Executors = 4
 	}
-	process.LimitHeap(heapLimit)
+	go process.BoundHeap(ctx, process.LargeAlways)
 	c, err := cluster.Start(ctx, config.cluster())
 	if err != nil {
 		return err
