@@ -175,6 +175,31 @@ func TestASilentGateway(t *testing.T) {
 	}
 }
 
+// Nor is it if the caller gives up before gRPC closes the connection.
+func TestASilentGatewayAndALittlePatience(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	c, err := Dial([]string{silent.Addr().String()}, WithDialOptions(grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: time.Minute})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	// A call that is over before gRPC has begun to connect fails with another message.
+	for patience := 10 * time.Millisecond; ; patience *= 4 {
+		_, err = c.Get(limited(t, patience), Key{Job: "a", Stage: "b"})
+		f := fault.Of(err)
+		if last := fault.Of(f.Cause); f.Kind == fault.Unavailable && errors.Is(err, context.DeadlineExceeded) && last.Message == "no gateway answered in time" {
+			break
+		}
+		if patience > 5*time.Second {
+			t.Fatalf("got %v, because of %v", err, f.Cause)
+		}
+	}
+}
+
 func TestClosedClientGivesUp(t *testing.T) {
 	g := &gateway{}
 	g.serve(t, porttest.Hold(t))

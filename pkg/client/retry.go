@@ -53,9 +53,16 @@ func (c *Client) wait(ctx context.Context, attempt int) bool {
 // sends nothing until gRPC closes it.
 var silent = regexp.MustCompile(`connection error: desc = "error reading server preface: read tcp \S+->(\S+): use of closed network connection"`)
 
+// unconnected is gRPC's message about a call whose deadline passes while it still
+// connects.
+const unconnected = "context deadline exceeded while waiting for connections to become ready"
+
 // faultOf returns the fault in the error of a call.
 func faultOf(err error) *fault.Error {
 	f := rpc.FromStatus(err)
+	if f.Message == unconnected {
+		f.Message = "no gateway answered in time"
+	}
 	f.Message = silent.ReplaceAllString(f.Message, "the gateway at $1 did not answer in time")
 	return f
 }

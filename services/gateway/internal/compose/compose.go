@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	berthv1 "berth.dev/api/berth/v1"
@@ -53,4 +55,12 @@ func brief(ctx context.Context) (context.Context, context.CancelFunc) {
 		wait = min(wait, time.Until(deadline)/2)
 	}
 	return context.WithTimeout(ctx, wait)
+}
+
+// ended is the error of a call whose context has ended, nil before.
+func ended(ctx context.Context) error {
+	if ctx.Err() == context.DeadlineExceeded {
+		return status.Error(codes.DeadlineExceeded, "the deadline of the call passed before the services answered: give it more time")
+	}
+	return ctx.Err()
 }

@@ -32,7 +32,7 @@ func (s *Server) ExplainReservation(ctx context.Context, q *berthv1.ExplainReser
 	fit, err := s.inventory.ExplainFit(part, request)
 	if err != nil {
 		unknownFit(e, rpc.FromStatus(err))
-		return e, ctx.Err()
+		return e, ended(ctx)
 	}
 	addFit(e, fit)
 	return e, nil

@@ -41,8 +41,8 @@ func (s *Server) ListFindings(ctx context.Context, q *berthv1.ListFindingsReques
 		wait.Go(func() { found[i] = l.findings(part, q) })
 	}
 	wait.Wait()
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
+	if err := ended(ctx); err != nil {
+		return nil, err
 	}
 	all := oncePerObject(slices.Concat(found...))
 	slices.SortStableFunc(all, func(a, b *berthv1.Finding) int {

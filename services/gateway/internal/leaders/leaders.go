@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -67,7 +68,11 @@ func (s *Server) Close() error {
 // replicas had no time to answer.
 func (s *Server) ListLeaders(ctx context.Context, _ *berthv1.ListLeadersRequest) (*berthv1.ListLeadersAnswer, error) {
 	answers := s.askAll(ctx)
-	if err := ctx.Err(); err != nil {
+	switch err := ctx.Err(); err {
+	case nil:
+	case context.DeadlineExceeded:
+		return nil, status.Error(codes.DeadlineExceeded, "the deadline of the call passed before the replicas answered: give it more time")
+	default:
 		return nil, status.FromContextError(err).Err()
 	}
 	var newest int64
