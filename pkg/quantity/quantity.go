@@ -43,20 +43,30 @@ var written = regexp.MustCompile(`^([0-9]{1,24}(\.[0-9]{0,6})?|\.[0-9]{1,6})(m|k
 
 // Parse returns the base units of a quantity of a resource. The error is a
 // sentence about the value, without the name of a field.
-func Parse(name, text string) (int64, error) {
+func Parse(name, text string) (int64, error) { return parse(name, text, inUnits) }
+
+// plain is what a number without a suffix means, for the errors.
+type plain bool
+
+const (
+	inUnits     plain = false // cores, bytes or ones
+	inBaseUnits plain = true
+)
+
+func parse(name, text string, number plain) (int64, error) {
 	if strings.HasPrefix(text, "-") {
 		return 0, fmt.Errorf("must not be negative, got %s", brief(text))
 	}
 	if !written.MatchString(text) {
-		return 0, fmt.Errorf("must be a quantity such as %s, got %q", example(name), brief(text))
+		return 0, number.unreadable(name, text)
 	}
 	q, err := resource.ParseQuantity(text)
 	if err != nil {
-		return 0, fmt.Errorf("must be a quantity such as %s, got %q", example(name), brief(text))
+		return 0, number.unreadable(name, text)
 	}
 	if name == CPU {
 		if q.CmpInt64(MaxCores) > 0 {
-			return 0, fmt.Errorf("must be at most %d cores, got %s; a number without a suffix is in cores, and 2000m is two", MaxCores, brief(text))
+			return 0, fmt.Errorf("must be at most %d cores, got %s; a number without a suffix is in %s, and 2000m is two cores", MaxCores, brief(text), number.unit(name))
 		}
 		n := q.MilliValue()
 		if q.Cmp(*resource.NewMilliQuantity(n, resource.DecimalSI)) != 0 {
@@ -69,7 +79,7 @@ func Parse(name, text string) (int64, error) {
 	}
 	n := q.Value()
 	if q.CmpInt64(n) != 0 {
-		return 0, fmt.Errorf("must be a whole number of %s, got %s", unit(name), brief(text))
+		return 0, fmt.Errorf("must be a whole number of %s, got %s", number.unit(name), brief(text))
 	}
 	return n, nil
 }
@@ -119,16 +129,27 @@ func Doubt(name string, n int64) error {
 // and a text with a suffix is a quantity: REST.
 func Base(name, text string) (int64, error) {
 	if HasSuffix(text) {
-		return Parse(name, text)
+		return parse(name, text, inBaseUnits)
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	switch {
 	case errors.Is(err, strconv.ErrRange):
 		return 0, fmt.Errorf("must be at most %d, got %s", int64(Max), brief(text))
 	case err != nil:
-		return 0, fmt.Errorf("must be a whole number of base units or a quantity such as %s, got %q", example(name), brief(text))
+		return 0, inBaseUnits.unreadable(name, text)
 	}
 	return n, nil
+}
+
+// NotBase returns the error about a value that is neither a whole number of base
+// units nor a quantity with a suffix. It shows got as it is.
+func NotBase(name, got string) error {
+	switch name {
+	case CPU, Memory, Disk:
+		return fmt.Errorf("must be a quantity such as %s, got %s; a number without a suffix is a whole number of %s",
+			inBaseUnits.example(name), got, inBaseUnits.unit(name))
+	}
+	return fmt.Errorf("must be a whole number such as %s, got %s", inBaseUnits.example(name), got)
 }
 
 func bytes(n int64) string {
@@ -138,22 +159,37 @@ func bytes(n int64) string {
 	return fmt.Sprintf("%d bytes", n)
 }
 
-func unit(name string) string {
-	switch name {
-	case Memory, Disk:
+// unit is that of a number without a suffix.
+func (number plain) unit(name string) string {
+	switch {
+	case name == CPU && number == inBaseUnits:
+		return "thousandths of a core"
+	case name == CPU:
+		return "cores"
+	case name == Memory, name == Disk:
 		return "bytes"
 	}
 	return "ones"
 }
 
-func example(name string) string {
-	switch name {
-	case CPU:
+func (number plain) example(name string) string {
+	switch {
+	case name == CPU && number == inBaseUnits:
+		return "500m or 1500m"
+	case name == CPU:
 		return "2 or 500m"
-	case Memory, Disk:
+	case name == Memory, name == Disk:
 		return "4Gi or 512Mi"
 	}
 	return "2"
+}
+
+func (number plain) unreadable(name, text string) error {
+	got := strconv.Quote(brief(text))
+	if number == inBaseUnits {
+		return NotBase(name, got)
+	}
+	return fmt.Errorf("must be a quantity such as %s, got %s", number.example(name), got)
 }
 
 // brief bounds how much of a value an error repeats.

@@ -26,7 +26,7 @@ func TestParse(t *testing.T) {
 
 func TestParseRefusesWhatDoesNotFitBaseUnits(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
-		{"cpu", "4097", "must be at most 4096 cores, got 4097; a number without a suffix is in cores, and 2000m is two"},
+		{"cpu", "4097", "must be at most 4096 cores, got 4097; a number without a suffix is in cores, and 2000m is two cores"},
 		{"cpu", "4096001m", "must be at most 4096 cores, got 4096001m"},
 		{"cpu", "0.0005", "must be a whole number of thousandths of a core, got 0.0005"},
 		{"cpu", "0.5m", "must be a whole number of thousandths of a core, got 0.5m"},
@@ -60,6 +60,30 @@ func TestPlainNumbersAreBaseUnits(t *testing.T) {
 	for _, text := range []string{"", "2.5", "1e3", "9223372036854775808", "m", "x", "5k"} {
 		if n, err := Base("cpu", text); err == nil {
 			t.Errorf("%q: %d", text, n)
+		}
+	}
+}
+
+// Where plain numbers are base units, no error has anybody write cores without a suffix.
+func TestErrorsAboutBaseUnits(t *testing.T) {
+	const (
+		cores = "; a number without a suffix is a whole number of thousandths of a core"
+		bytes = "; a number without a suffix is a whole number of bytes"
+	)
+	for _, c := range []struct{ name, text, want string }{
+		{"cpu", "two", `must be a quantity such as 500m or 1500m, got "two"` + cores},
+		{"cpu", "1.5", `must be a quantity such as 500m or 1500m, got "1.5"` + cores},
+		{"cpu", "", `must be a quantity such as 500m or 1500m, got ""` + cores},
+		{"cpu", "5000k", "must be at most 4096 cores, got 5000k; a number without a suffix is in thousandths of a core, and 2000m is two cores"},
+		{"cpu", "0.5m", "must be a whole number of thousandths of a core, got 0.5m"},
+		{"cpu", "-500m", "must not be negative, got -500m"},
+		{"memory", "4GB", `must be a quantity such as 4Gi or 512Mi, got "4GB"` + bytes},
+		{"disk", "1.5", `must be a quantity such as 4Gi or 512Mi, got "1.5"` + bytes},
+		{"gpu", "one", `must be a whole number such as 2, got "one"`},
+		{"gpu", "500m", "must be a whole number of ones, got 500m"},
+	} {
+		if n, err := Base(c.name, c.text); err == nil || err.Error() != c.want {
+			t.Errorf("%s %q: %d, %v; want %s", c.name, c.text, n, err, c.want)
 		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"berth.dev/pkg/quantity"
 	"berth.dev/pkg/wire"
 )
 
@@ -135,7 +136,19 @@ func expected(v any, path string, err error) (string, bool) {
 	if len(got) > most {
 		got = strings.ToValidUTF8(got[:most], "") + "…"
 	}
+	if name, found := amount(field, path); found {
+		return quantity.NotBase(name, got).Error(), true
+	}
 	return fmt.Sprintf("must be %s, got %s", accepted(field, element), got), true
+}
+
+// amount reports whether a path leads to an amount of a resource, and of which.
+func amount(field protoreflect.FieldDescriptor, path string) (name string, found bool) {
+	if field.Name() != "resources" || !field.IsMap() {
+		return "", false
+	}
+	_, name, found = strings.Cut(path, "resources.")
+	return name, found
 }
 
 // maxDurations bounds how many durations of a body may have Go's form. No message

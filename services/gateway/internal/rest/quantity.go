@@ -48,7 +48,7 @@ func quantities(body []byte) ([]byte, error) {
 			}
 			at := len(path)
 			if named && at > 0 && (path[at-1] == "body.resources" || path[at-1] == "body.constraints.resources") && quantity.HasSuffix(token) {
-				n, err := quantity.Parse(field, token)
+				n, err := quantity.Base(field, token)
 				if err != nil {
 					return nil, fmt.Errorf("%w (field %s.%s)", err, path[at-1][len("body."):], field)
 				}

@@ -42,10 +42,15 @@ func TestResourcesWithASuffixAreQuantities(t *testing.T) {
 }
 
 func TestQuantitiesThatDoNotFitBaseUnitsAreRefused(t *testing.T) {
+	const cores = "; a number without a suffix is a whole number of thousandths of a core"
 	for amount, want := range map[string]string{
 		`"0.5m"`:  "must be a whole number of thousandths of a core, got 0.5m",
-		`"5k"`:    "must be at most 4096 cores, got 5k; a number without a suffix is in cores, and 2000m is two",
-		`"2GB"`:   `must be a quantity such as 2 or 500m, got "2GB"`,
+		`"5000k"`: "must be at most 4096 cores, got 5000k; a number without a suffix is in thousandths of a core, and 2000m is two cores",
+		`"zwei"`:  `must be a quantity such as 500m or 1500m, got "zwei"` + cores,
+		`"1.5"`:   `must be a quantity such as 500m or 1500m, got "1.5"` + cores,
+		`1.5`:     `must be a quantity such as 500m or 1500m, got 1.5` + cores,
+		`""`:      `must be a quantity such as 500m or 1500m, got ""` + cores,
+		`{}`:      `must be a quantity such as 500m or 1500m, got an object` + cores,
 		`"-500m"`: "must not be negative, got -500m",
 	} {
 		code, answer := ask(t, &calls{}, "PUT", "/v1/jobs/j/stages/s/reservation", `{"count": 1, "constraints": {"resources": {"gpu": 1, "cpu": `+amount+`}}}`)
