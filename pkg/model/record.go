@@ -38,6 +38,10 @@ const (
 	ServiceGateway       = "gateway"
 )
 
+// OtherFindings is the object of the finding that counts those of its kind that a
+// service does not list.
+const OtherFindings = "findings"
+
 // Ref names a record; pkg/keyspace gives its key. Refs are comparable.
 type Ref struct {
 	Kind Kind

@@ -1,11 +1,14 @@
 package internal
 
 import (
+	"fmt"
 	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	berthv1 "berth.dev/api/berth/v1"
@@ -51,6 +54,56 @@ func TestHandoutFindings(t *testing.T) {
 	if f.GetKind() != handout.FindingQuarantined || f.GetObject() != "secret-job/map/4.1" || f.GetService() != "assigner" ||
 		f.GetAction() == "" || !strings.Contains(f.GetMessage(), "e1") || !strings.Contains(f.GetMessage(), "hangs") || time.Since(f.GetSince().AsTime()) < time.Hour {
 		t.Errorf("found %v", f)
+	}
+}
+
+// Strays are many where a fleet that another Berth has used joins, or agents lie. They
+// hide no other finding, and the answer fits a message.
+func TestStraysHideNoOtherFinding(t *testing.T) {
+	const executors, each = 40, 1000
+	s := store.NewFake(store.FakeConfig{})
+	quarantined(t, s)
+	for i := range executors {
+		looptest.Write(t, s, &model.Executor{ID: fmt.Sprintf("x%d", i), Address: "a:1", Incarnation: 1, Ordinal: uint32(i + 2)})
+	}
+	h := NewHandout(startOn(t, s))
+	request := &controlv1.ReportWorkersRequest{}
+	for i := range executors {
+		report := &controlv1.ExecutorReport{Executor: fmt.Sprintf("x%d", i), Incarnation: 1, Sequence: 1, Complete: true}
+		for index := range int32(each) {
+			report.Workers = append(report.Workers, &controlv1.WorkerReport{
+				Job: fmt.Sprintf("foreign-%d", i), Stage: "s", Index: index, Number: 1, Epoch: 1, Uid: "f", State: berthv1.Assignment_RUNNING,
+			})
+		}
+		request.Reports = append(request.Reports, report)
+	}
+	if answer, err := h.ReportWorkers(t.Context(), request); err != nil || len(answer.GetAnswers()) != executors {
+		t.Fatal(answer, err)
+	}
+	answer, err := h.HandoutFindings(t.Context(), &berthv1.ListFindingsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if size := proto.Size(answer); size > 1<<20 {
+		t.Errorf("the answer takes %d bytes", size)
+	}
+	var others, rest []*berthv1.Finding
+	strays := 0
+	for _, f := range answer.GetFindings() {
+		switch {
+		case f.GetKind() != handout.FindingStray:
+			rest = append(rest, f)
+		case f.GetObject() == model.OtherFindings:
+			others = append(others, f)
+		default:
+			strays++
+		}
+	}
+	if len(rest) != 1 || rest[0].GetKind() != handout.FindingQuarantined {
+		t.Errorf("besides strays, found %v", rest)
+	}
+	if want := fmt.Sprintf("%d more of this kind", executors*each-strays); strays == 0 || len(others) != 1 || others[0].GetMessage() != want {
+		t.Errorf("%d strays are listed, and %v", strays, others)
 	}
 }
 

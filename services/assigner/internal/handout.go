@@ -8,6 +8,7 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/pkg/loop"
 	"berth.dev/pkg/model"
+	"berth.dev/pkg/replica"
 	"berth.dev/pkg/wire"
 	"berth.dev/services/assigner/handout"
 )
@@ -75,14 +76,7 @@ func (s *Handout) HandoutFindings(ctx context.Context, _ *berthv1.ListFindingsRe
 	if err := s.loop.Read(ctx, false, func(c *handout.Core) { findings = c.Findings(time.Now()) }); err != nil {
 		return nil, err
 	}
-	answer := &berthv1.ListFindingsAnswer{Findings: s.loop.Status().Findings(model.ServiceAssigner)}
-	for _, f := range findings {
-		answer.Findings = append(answer.Findings, &berthv1.Finding{
-			Kind: f.Kind, Object: f.Object, Since: wire.Timestamp(f.Since),
-			Message: f.Message, Action: f.Action, Service: model.ServiceAssigner,
-		})
-	}
-	return answer, nil
+	return replica.Findings(s.loop.Status(), model.ServiceAssigner, findings), nil
 }
 
 func reportOf(r *controlv1.ExecutorReport) handout.Report {

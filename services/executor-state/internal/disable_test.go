@@ -1,6 +1,8 @@
 package internal
 
 import (
+	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,7 +13,9 @@ import (
 	controlv1 "berth.dev/api/berth/control/v1"
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
 	"berth.dev/pkg/store"
+	"berth.dev/services/executor-state/inventory"
 )
 
 // ready registers an executor, puts its presence into the store and answers the
@@ -216,6 +220,55 @@ func TestInventoryFindings(t *testing.T) {
 		if f := list[0]; f.GetKind() != "MASS_LOSS" || f.GetObject() != "executors" || f.GetSince() == nil ||
 			f.GetMessage() == "" || f.GetAction() == "" || f.GetService() != "executor-state" {
 			t.Errorf("found %v", f)
+		}
+		return
+	}
+}
+
+// Agents that are refused for their secrets are many where a fleet was copied. They
+// hide no other finding.
+func TestDuplicateAgentsHideNoOtherFinding(t *testing.T) {
+	const refused = 300
+	s := store.NewFake(store.FakeConfig{})
+	l := start(t, s)
+	agents := NewAgents(l)
+	as := func(id, secret string) error {
+		_, err := agents.Register(t.Context(), &controlv1.RegisterRequest{
+			Id: id, Address: "127.0.0.1:1", Nonce: secret, Secret: secret, Resources: map[string]int64{"slots": 4},
+		})
+		return err
+	}
+	var together sync.WaitGroup
+	for i := range refused {
+		together.Go(func() {
+			id := fmt.Sprintf("e%d", i)
+			if err := as(id, "own"); err != nil {
+				t.Error(err)
+			}
+			if err := as(id, "another"); !fault.Is(err, fault.ReasonOtherAgent) {
+				t.Errorf("%s: an agent with another secret: %v", id, err)
+			}
+		})
+	}
+	together.Wait()
+	for _, id := range []string{"a", "b", "c"} {
+		if err := s.Revoke(t.Context(), ready(t, s, agents, id)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for { // until the view has shown the loss; the test's own time limit ends it
+		answer, err := NewInventory(l).InventoryFindings(t.Context(), &berthv1.ListFindingsRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		list := answer.GetFindings()
+		if list[0].GetKind() != inventory.FindingMassLoss {
+			continue
+		}
+		last := list[len(list)-1]
+		if want := fmt.Sprintf("%d more of this kind", refused+2-len(list)); last.GetKind() != inventory.FindingDuplicateAgent ||
+			last.GetObject() != model.OtherFindings || last.GetMessage() != want {
+			t.Errorf("%d findings, the last is %v", len(list), last)
 		}
 		return
 	}

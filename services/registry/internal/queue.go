@@ -9,6 +9,7 @@ import (
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/loop"
 	"berth.dev/pkg/model"
+	"berth.dev/pkg/replica"
 	"berth.dev/pkg/wire"
 	"berth.dev/services/registry/queue"
 )
@@ -50,14 +51,9 @@ func (s *Queue) Standing(ctx context.Context, req *berthv1.ExplainReservationReq
 
 // QueueFindings implements control.v1.Queue.
 func (s *Queue) QueueFindings(ctx context.Context, _ *berthv1.ListFindingsRequest) (*berthv1.ListFindingsAnswer, error) {
-	answer := &berthv1.ListFindingsAnswer{Findings: s.loop.Status().Findings(model.ServiceRegistry)}
-	err := s.loop.Read(ctx, false, func(c *queue.Core) {
-		for _, f := range c.Findings(time.Now()) {
-			answer.Findings = append(answer.Findings, &berthv1.Finding{
-				Kind: f.Kind, Object: f.Object, Since: wire.Timestamp(f.Since), Message: f.Message, Action: f.Action,
-				Service: model.ServiceRegistry,
-			})
-		}
-	})
-	return answer, err
+	var findings []queue.Finding
+	if err := s.loop.Read(ctx, false, func(c *queue.Core) { findings = c.Findings(time.Now()) }); err != nil {
+		return nil, err
+	}
+	return replica.Findings(s.loop.Status(), model.ServiceRegistry, findings), nil
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -10,6 +9,7 @@ import (
 	"berth.dev/cmd/berth/internal/cli/show"
 	"berth.dev/pkg/client"
 	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
 )
 
 // quarantined is the kind of the finding that a stop is not confirmed.
@@ -56,11 +56,20 @@ are dead. Without --yes it only shows which workers are meant.`,
 	return cmd
 }
 
-// overdue are the workers on an executor whose stop is not confirmed in time.
+// overdue are the workers on an executor whose stop is not confirmed in time. If the
+// assigner does not list all such findings, they are all workers on the executor that
+// are being stopped: the assigner refuses to clear one whose stop is not overdue.
 func overdue(ctx context.Context, c *client.Client, executor string) ([]*berthv1.Assignment, error) {
-	found, err := c.Findings(ctx)
+	answer, err := c.Findings(ctx)
 	if err != nil {
 		return nil, err
+	}
+	listed, all := map[string]bool{}, true
+	for _, f := range answer.GetFindings() {
+		if f.GetKind() == quarantined {
+			listed[f.GetObject()] = true
+			all = all && f.GetObject() != model.OtherFindings
+		}
 	}
 	var list []*berthv1.Assignment
 	for _, state := range []berthv1.Assignment_State{berthv1.Assignment_EVICT, berthv1.Assignment_EVICTING} {
@@ -68,9 +77,7 @@ func overdue(ctx context.Context, c *client.Client, executor string) ([]*berthv1
 			if err != nil {
 				return nil, err
 			}
-			if slices.ContainsFunc(found.GetFindings(), func(f *berthv1.Finding) bool {
-				return f.GetKind() == quarantined && f.GetObject() == show.Worker(w)
-			}) {
+			if !all || listed[show.Worker(w)] {
 				list = append(list, w)
 			}
 		}

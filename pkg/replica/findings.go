@@ -1,0 +1,70 @@
+package replica
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/loop"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/wire"
+)
+
+const (
+	// maxFindings bounds the findings of one kind that a service lists one by one: all
+	// findings of a service are one message.
+	maxFindings = 200
+	// maxFindingText bounds each text of a finding, in bytes.
+	maxFindingText = 2 << 10
+)
+
+// Found is a finding of a service's core.
+type Found = struct {
+	Kind, Object    string
+	Since           time.Time
+	Message, Action string
+}
+
+// Findings returns the findings of a service: those of its loop, then those of its
+// core. Of each kind that the core found it lists the first maxFindings; one more
+// finding of that kind counts the others. The loop bounds the number of its own.
+func Findings[F ~Found](status loop.Status, service string, found []F) *berthv1.ListFindingsAnswer {
+	answer := &berthv1.ListFindingsAnswer{Findings: status.Findings(service)}
+	add := func(f Found) {
+		answer.Findings = append(answer.Findings, &berthv1.Finding{
+			Kind: f.Kind, Object: f.Object, Since: wire.Timestamp(f.Since), Message: f.Message, Action: f.Action, Service: service,
+		})
+	}
+	count := map[string]int{}
+	since := map[string]time.Time{} // of the longest standing finding that is not listed
+	for _, f := range found {
+		f := Found(f)
+		if count[f.Kind]++; count[f.Kind] <= maxFindings {
+			add(f)
+		} else if first, ok := since[f.Kind]; !ok || f.Since.Before(first) {
+			since[f.Kind] = f.Since
+		}
+	}
+	for _, kind := range slices.Sorted(maps.Keys(since)) {
+		add(Found{
+			Kind: kind, Object: model.OtherFindings, Since: since[kind],
+			Message: fmt.Sprintf("%d more of this kind", count[kind]-maxFindings),
+			Action:  "They are handled like those that are listed, and are listed once those have ended. The metric findings of the " + service + " counts all of them.",
+		})
+	}
+	for _, f := range answer.Findings {
+		f.Object, f.Message, f.Action = clip(f.GetObject()), clip(f.GetMessage()), clip(f.GetAction())
+	}
+	return answer
+}
+
+// clip bounds a text of a finding.
+func clip(text string) string {
+	if len(text) <= maxFindingText {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxFindingText], "") + "…"
+}
