@@ -16,8 +16,9 @@ import (
 	"berth.dev/pkg/rpc"
 )
 
-// maxAnswer bounds one answer, bytes. A page of 1,000 reservations with the
-// largest payload each takes 64 MiB.
+// maxAnswer bounds one answer, bytes. The gateway joins the findings of three services,
+// of which each may take 16 MiB. Gateways of earlier versions do not bound the bytes of
+// a page: one of 1,000 reservations with the largest payload each takes 64 MiB.
 const maxAnswer = 96 << 20
 
 // silence is how long a gateway may give no word before calls under way there are

@@ -1,16 +1,78 @@
 package internal
 
 import (
+	"context"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/fault"
 	"berth.dev/pkg/loop"
+	"berth.dev/pkg/wire"
 	"berth.dev/services/executor-state/inventory"
 )
+
+// maxCatalogBytes bounds the SKUs that are recorded, and the pools, each for itself: a
+// list of them is one message.
+const maxCatalogBytes = 4 << 20
 
 // Catalog is berth.v1.Catalog over the loop.
 type Catalog struct {
 	berthv1.UnimplementedCatalogServer
 	loop loop.Owner[*inventory.Core]
+	// puts has one record written at a time, so that all are counted.
+	puts gate
 }
 
 // NewCatalog serves the loop's core.
-func NewCatalog(l loop.Owner[*inventory.Core]) *Catalog { return &Catalog{loop: l} }
+func NewCatalog(l loop.Owner[*inventory.Core]) *Catalog { return &Catalog{loop: l, puts: newGate(1)} }
+
+// recorded is a SKU or a pool.
+type recorded interface {
+	proto.Message
+	GetName() string
+}
+
+// put has the core record next, unless that makes the list of its kind longer than
+// maxCatalogBytes. What makes a list shorter is never refused for its length.
+func put[M recorded](ctx context.Context, s *Catalog, kind string, next M, list func(c *inventory.Core) []M, request any) (value any, err error) {
+	err = s.puts.pass(ctx, func() error {
+		var all []M
+		if err := s.loop.Read(ctx, false, func(c *inventory.Core) { all = list(c) }); err != nil {
+			return err
+		}
+		total, more := 0, proto.Size(next)
+		for _, m := range all {
+			size := proto.Size(m)
+			total += size
+			if strings.EqualFold(m.GetName(), next.GetName()) {
+				more -= size
+			}
+		}
+		if more > 0 && total+more > maxCatalogBytes {
+			err := fault.BadField(fault.ReasonTooLarge, "attributes", "all %s with this one take %d bytes, at most %d are allowed: shorten its attributes, or delete others", kind, total+more, maxCatalogBytes)
+			err.Kind = fault.Exhausted
+			return err
+		}
+		value, err = s.loop.Do(ctx, request)
+		return err
+	})
+	return value, err
+}
+
+// skus lists the SKUs that are recorded.
+func skus(c *inventory.Core) (list []*berthv1.Sku) {
+	for _, sku := range c.SKUs() {
+		list = append(list, wire.SKU(&sku))
+	}
+	return list
+}
+
+// pools lists the pools that are recorded.
+func pools(c *inventory.Core) (list []*berthv1.Pool) {
+	for _, p := range c.Pools() {
+		list = append(list, wire.Pool(&p))
+	}
+	return list
+}

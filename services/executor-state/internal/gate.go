@@ -14,9 +14,9 @@ const gateSize = 1024
 // enough that each is done in time, enough for a group commit.
 const newcomersAtOnce = 256
 
-// gate keeps the calls of agents, who may all come at once, from filling the
-// inbox of the loop: the others wait in front of it, in turn and until their
-// deadline, and client calls and passes find room.
+// gate bounds how many calls of one sort are handled at once. The others wait, in
+// turn and until their deadline. The calls of agents, who may all come at once, do
+// not fill the inbox of the loop this way: client calls and passes find room.
 type gate chan struct{}
 
 func newGate(size int) gate { return make(gate, size) }
@@ -27,7 +27,7 @@ func (g gate) pass(ctx context.Context, do func() error) error {
 	select {
 	case g <- struct{}{}:
 	case <-ctx.Done():
-		return fault.New(fault.Exhausted, fault.ReasonOverloaded, "%d calls of agents went before, for all of the time given", cap(g)).Because(ctx.Err())
+		return fault.New(fault.Exhausted, fault.ReasonOverloaded, "other calls took all of the time given: at most %d are handled at once", cap(g)).Because(ctx.Err())
 	}
 	defer func() { <-g }()
 	return do()

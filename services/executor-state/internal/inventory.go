@@ -87,11 +87,9 @@ func (s *Executors) ListExecutors(ctx context.Context, req *berthv1.ListExecutor
 	err = s.loop.Read(ctx, false, func(c *inventory.Core) {
 		answer.Revision = c.Revision()
 		list, more := c.Executors(filter, req.GetPageToken(), size)
-		if more {
-			answer.NextPageToken = list[len(list)-1].ID
-		}
-		for _, e := range list {
-			answer.Executors = append(answer.Executors, executor(e))
+		answer.Executors = replica.Page(list, replica.PageBytes, executor)
+		if n := len(answer.Executors); more || n < len(list) {
+			answer.NextPageToken = list[n-1].ID
 		}
 	})
 	return answer, err

@@ -13,11 +13,7 @@ import (
 // ListPools implements berth.v1.Catalog.
 func (s *Catalog) ListPools(ctx context.Context, _ *berthv1.ListPoolsRequest) (*berthv1.ListPoolsAnswer, error) {
 	answer := &berthv1.ListPoolsAnswer{}
-	err := s.loop.Read(ctx, false, func(c *inventory.Core) {
-		for _, p := range c.Pools() {
-			answer.Pools = append(answer.Pools, wire.Pool(&p))
-		}
-	})
+	err := s.loop.Read(ctx, false, func(c *inventory.Core) { answer.Pools = pools(c) })
 	return answer, err
 }
 
@@ -39,7 +35,7 @@ func (s *Catalog) PutPool(ctx context.Context, req *berthv1.PutPoolRequest) (*be
 	if d := req.GetPool().GetLostAfter(); d != nil && !d.IsValid() {
 		return nil, fault.BadField(fault.ReasonInvalid, "lostAfter", "is no duration")
 	}
-	value, err := s.loop.Do(ctx, inventory.PutPool{Pool: *wire.PoolOf(req.GetPool())})
+	value, err := put(ctx, s, "pools", req.GetPool(), pools, inventory.PutPool{Pool: *wire.PoolOf(req.GetPool())})
 	if err != nil {
 		return nil, err
 	}

@@ -13,11 +13,7 @@ import (
 // ListSkus implements berth.v1.Catalog.
 func (s *Catalog) ListSkus(ctx context.Context, _ *berthv1.ListSkusRequest) (*berthv1.ListSkusAnswer, error) {
 	answer := &berthv1.ListSkusAnswer{}
-	err := s.loop.Read(ctx, false, func(c *inventory.Core) {
-		for _, sku := range c.SKUs() {
-			answer.Skus = append(answer.Skus, wire.SKU(&sku))
-		}
-	})
+	err := s.loop.Read(ctx, false, func(c *inventory.Core) { answer.Skus = skus(c) })
 	return answer, err
 }
 
@@ -36,7 +32,7 @@ func (s *Catalog) GetSku(ctx context.Context, req *berthv1.GetSkuRequest) (*bert
 
 // PutSku implements berth.v1.Catalog.
 func (s *Catalog) PutSku(ctx context.Context, req *berthv1.PutSkuRequest) (*berthv1.Sku, error) {
-	value, err := s.loop.Do(ctx, inventory.PutSKU{SKU: *wire.SKUOf(req.GetSku())})
+	value, err := put(ctx, s, "SKUs", req.GetSku(), skus, inventory.PutSKU{SKU: *wire.SKUOf(req.GetSku())})
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
@@ -37,16 +39,16 @@ func (s *Reservations) ListReservations(ctx context.Context, req *berthv1.ListRe
 		} else {
 			views, more = c.List(filter, after, size)
 		}
-		if more {
-			answer.NextPageToken = tokenOf(views[len(views)-1].Reservation, req.GetVersions())
-		}
-		for _, view := range views {
-			answer.Reservations = append(answer.Reservations, shown(view, !req.GetVersions()))
-		}
 		if req.GetVersions() && req.GetPageToken() == "" {
 			for _, stage := range c.Stages(filter.Job, filter.Stage) {
 				answer.Stages = append(answer.Stages, &berthv1.StageSeats{Stage: stage.Stage, Seats: wire.SeatList(stage.Numbers)})
 			}
+		}
+		answer.Reservations = replica.Page(views, replica.PageBytes-proto.Size(answer), func(v queue.View) *berthv1.Reservation {
+			return shown(v, !req.GetVersions())
+		})
+		if n := len(answer.Reservations); more || n < len(views) {
+			answer.NextPageToken = tokenOf(views[n-1].Reservation, req.GetVersions())
 		}
 	})
 	return answer, err

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -19,6 +21,8 @@ import (
 	"berth.dev/pkg/loop/looptest"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/replica"
+	"berth.dev/pkg/rpc"
+	"berth.dev/pkg/rpc/rpctest"
 	"berth.dev/pkg/store"
 	"berth.dev/pkg/wire"
 	"berth.dev/services/registry/queue"
@@ -243,6 +247,46 @@ func TestReadsNameWhatIsAvoidedAndUntilWhen(t *testing.T) {
 	} {
 		if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", name, diff)
+		}
+	}
+}
+
+// A page is one message between replicas and gateways, however large its reservations
+// are; all pages together hold every one once.
+func TestPagesOfLargeReservationsFitMessages(t *testing.T) {
+	s := start(t)
+	var want []string
+	for i := range 30 {
+		request := upsert("j", fmt.Sprintf("s%02d", i), "")
+		request.Reservation.Task.Args = []string{strings.Repeat("x", 600_000)}
+		if _, err := s.UpsertReservation(t.Context(), request); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, request.Reservation.Stage)
+	}
+	client := berthv1.NewReservationsClient(rpctest.Serve(t, func(r grpc.ServiceRegistrar) { berthv1.RegisterReservationsServer(r, s) }))
+	for _, req := range []*berthv1.ListReservationsRequest{{}, {Job: "j", Versions: true, PageSize: 1000}} {
+		var got []string
+		pages, total := 0, 0
+		for {
+			answer, err := client.ListReservations(t.Context(), req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			size := proto.Size(answer)
+			if pages++; size > replica.PageBytes+1<<10 {
+				t.Errorf("page %d takes %d bytes", pages, size)
+			}
+			total += size
+			for _, r := range answer.GetReservations() {
+				got = append(got, r.GetStage())
+			}
+			if req.PageToken = answer.GetNextPageToken(); req.PageToken == "" {
+				break
+			}
+		}
+		if !slices.Equal(got, want) || pages != 3 || total <= rpc.PeerMessageLimit {
+			t.Errorf("%d pages with %d bytes of %v", pages, total, got)
 		}
 	}
 }

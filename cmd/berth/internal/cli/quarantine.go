@@ -64,11 +64,11 @@ func overdue(ctx context.Context, c *client.Client, executor string) ([]*berthv1
 	if err != nil {
 		return nil, err
 	}
-	listed, all := map[string]bool{}, true
+	listed, complete := map[string]bool{}, true
 	for _, f := range answer.GetFindings() {
 		if f.GetKind() == quarantined {
 			listed[f.GetObject()] = true
-			all = all && f.GetObject() != model.OtherFindings
+			complete = complete && f.GetObject() != model.OtherFindings
 		}
 	}
 	var list []*berthv1.Assignment
@@ -77,7 +77,7 @@ func overdue(ctx context.Context, c *client.Client, executor string) ([]*berthv1
 			if err != nil {
 				return nil, err
 			}
-			if !all || listed[show.Worker(w)] {
+			if !complete || listed[show.Worker(w)] {
 				list = append(list, w)
 			}
 		}

@@ -1,0 +1,161 @@
+package internal
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/replica"
+	"berth.dev/pkg/rpc"
+	"berth.dev/pkg/rpc/rpctest"
+	"berth.dev/pkg/store"
+)
+
+// fullAttributes are as many attributes as there may be, each as large as it may be.
+func fullAttributes() map[string]string {
+	attributes := map[string]string{}
+	for i := range model.MaxAttributes {
+		attributes[fmt.Sprintf("%0128d", i)] = strings.Repeat("x", 256)
+	}
+	return attributes
+}
+
+// A page is one message between replicas and gateways, however large its executors
+// are; all pages together hold every one once.
+func TestPagesOfLargeExecutorsFitMessages(t *testing.T) {
+	const registered = 440
+	l := start(t, store.NewFake(store.FakeConfig{}))
+	agents, executors := NewAgents(l), NewExecutors(l)
+	var together sync.WaitGroup
+	for i := range registered {
+		together.Go(func() {
+			_, err := agents.Register(t.Context(), &controlv1.RegisterRequest{
+				Id: fmt.Sprintf("e%04d", i), Address: "127.0.0.1:1", Nonce: "n", Resources: map[string]int64{"slots": 4}, Attributes: fullAttributes(),
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	together.Wait()
+	client := berthv1.NewExecutorsClient(rpctest.Serve(t, func(r grpc.ServiceRegistrar) { berthv1.RegisterExecutorsServer(r, executors) }))
+	listed, pages, total := 0, 0, 0
+	for req := (&berthv1.ListExecutorsRequest{PageSize: 1000}); ; {
+		answer, err := client.ListExecutors(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size := proto.Size(answer)
+		if pages++; size > replica.PageBytes+10<<10 {
+			t.Errorf("page %d takes %d bytes", pages, size)
+		}
+		total += size
+		for _, e := range answer.GetExecutors() {
+			if want := fmt.Sprintf("e%04d", listed); e.GetId() != want {
+				t.Errorf("listed %s, want %s", e.GetId(), want)
+			}
+			listed++
+		}
+		if req.PageToken = answer.GetNextPageToken(); req.PageToken == "" {
+			break
+		}
+	}
+	if listed != registered || pages != 3 || total <= rpc.PeerMessageLimit {
+		t.Errorf("%d executors on %d pages with %d bytes", listed, pages, total)
+	}
+}
+
+// Lists of SKUs and of pools have no pages: what would make one too large for a message
+// is refused, by whichever of many callers.
+func TestCatalogIsBoundedInBytes(t *testing.T) {
+	for _, c := range []struct {
+		kind string
+		put  func(ctx context.Context, c berthv1.CatalogClient, name string, attributes map[string]string) error
+		list func(ctx context.Context, c berthv1.CatalogClient) (n int, answer proto.Message, err error)
+	}{
+		{"SKUs", func(ctx context.Context, c berthv1.CatalogClient, name string, attributes map[string]string) error {
+			_, err := c.PutSku(ctx, &berthv1.PutSkuRequest{Sku: &berthv1.Sku{Name: name, Resources: map[string]int64{"slots": 1}, Attributes: attributes}})
+			return err
+		}, func(ctx context.Context, c berthv1.CatalogClient) (int, proto.Message, error) {
+			answer, err := c.ListSkus(ctx, &berthv1.ListSkusRequest{})
+			return len(answer.GetSkus()), answer, err
+		}},
+		{"pools", func(ctx context.Context, c berthv1.CatalogClient, name string, attributes map[string]string) error {
+			_, err := c.PutPool(ctx, &berthv1.PutPoolRequest{Pool: &berthv1.Pool{Name: name, Attributes: attributes}})
+			return err
+		}, func(ctx context.Context, c berthv1.CatalogClient) (int, proto.Message, error) {
+			answer, err := c.ListPools(ctx, &berthv1.ListPoolsRequest{})
+			return len(answer.GetPools()), answer, err
+		}},
+	} {
+		t.Run(c.kind, func(t *testing.T) {
+			catalog := NewCatalog(start(t, store.NewFake(store.FakeConfig{})))
+			client := berthv1.NewCatalogClient(rpctest.Serve(t, func(r grpc.ServiceRegistrar) { berthv1.RegisterCatalogServer(r, catalog) }))
+			refused := make(chan *fault.Error, 120)
+			var together sync.WaitGroup
+			for i := range cap(refused) {
+				together.Go(func() {
+					if err := c.put(t.Context(), client, fmt.Sprintf("r%d", i), fullAttributes()); err != nil {
+						refused <- rpc.FromStatus(err)
+					}
+				})
+			}
+			together.Wait()
+			close(refused)
+			if len(refused) == 0 || len(refused) == cap(refused) {
+				t.Fatalf("%d of %d are refused", len(refused), cap(refused))
+			}
+			n, answer, err := c.list(t.Context(), client)
+			if size := proto.Size(answer); err != nil || n != cap(refused)-len(refused) || size < maxCatalogBytes-64<<10 || size > maxCatalogBytes+64<<10 {
+				t.Errorf("%d are listed in %d bytes, %d were refused: %v", n, size, len(refused), err)
+			}
+			for f := range refused {
+				if f.Kind != fault.Exhausted || f.Reason != fault.ReasonTooLarge || !strings.Contains(f.Message, "attributes: all "+c.kind) || !strings.Contains(f.Message, "4194304") {
+					t.Fatalf("refused: %+v", f)
+				}
+			}
+		})
+	}
+}
+
+// A SKU in a full catalog can be put again, in another case too, and made smaller.
+func TestAFullCatalogCanBeReduced(t *testing.T) {
+	catalog := NewCatalog(start(t, store.NewFake(store.FakeConfig{})))
+	put := func(name string, attributes map[string]string) error {
+		_, err := catalog.PutSku(t.Context(), &berthv1.PutSkuRequest{Sku: &berthv1.Sku{Name: name, Resources: map[string]int64{"slots": 1}, Attributes: attributes}})
+		return err
+	}
+	n := 0
+	for ; ; n++ {
+		if err := put(fmt.Sprintf("r%d", n), fullAttributes()); fault.Is(err, fault.ReasonTooLarge) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, step := range []struct {
+		name       string
+		attributes map[string]string
+		fits       bool
+	}{
+		{"r1", fullAttributes(), true},
+		{"R1", fullAttributes(), true},
+		{fmt.Sprintf("r%d", n), fullAttributes(), false},
+		{"r1", nil, true},
+		{fmt.Sprintf("r%d", n), fullAttributes(), true},
+		{"r1", fullAttributes(), false},
+	} {
+		if err := put(step.name, step.attributes); step.fits && err != nil || !step.fits && !fault.Is(err, fault.ReasonTooLarge) {
+			t.Errorf("%s with %d attributes: %v", step.name, len(step.attributes), err)
+		}
+	}
+}
