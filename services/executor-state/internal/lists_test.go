@@ -20,10 +20,10 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// fullAttributes are as many attributes as there may be, each as large as it may be.
-func fullAttributes() map[string]string {
+// attributesOf returns n attributes, each as large as it may be.
+func attributesOf(n int) map[string]string {
 	attributes := map[string]string{}
-	for i := range model.MaxAttributes {
+	for i := range n {
 		attributes[fmt.Sprintf("%0128d", i)] = strings.Repeat("x", 256)
 	}
 	return attributes
@@ -32,14 +32,14 @@ func fullAttributes() map[string]string {
 // A page is one message between replicas and gateways, however large its executors
 // are; all pages together hold every one once.
 func TestPagesOfLargeExecutorsFitMessages(t *testing.T) {
-	const registered = 440
+	const registered = 600
 	l := start(t, store.NewFake(store.FakeConfig{}))
 	agents, executors := NewAgents(l), NewExecutors(l)
 	var together sync.WaitGroup
 	for i := range registered {
 		together.Go(func() {
 			_, err := agents.Register(t.Context(), &controlv1.RegisterRequest{
-				Id: fmt.Sprintf("e%04d", i), Address: "127.0.0.1:1", Nonce: "n", Resources: map[string]int64{"slots": 4}, Attributes: fullAttributes(),
+				Id: fmt.Sprintf("e%04d", i), Address: "127.0.0.1:1", Nonce: "n", Resources: map[string]int64{"slots": 4}, Attributes: attributesOf(maxRegistration / 400),
 			})
 			if err != nil {
 				t.Error(err)
@@ -69,7 +69,7 @@ func TestPagesOfLargeExecutorsFitMessages(t *testing.T) {
 			break
 		}
 	}
-	if listed != registered || pages != 3 || total <= rpc.PeerMessageLimit {
+	if listed != registered || pages != 2 || total <= replica.PageBytes {
 		t.Errorf("%d executors on %d pages with %d bytes", listed, pages, total)
 	}
 }
@@ -104,7 +104,7 @@ func TestCatalogIsBoundedInBytes(t *testing.T) {
 			var together sync.WaitGroup
 			for i := range cap(refused) {
 				together.Go(func() {
-					if err := c.put(t.Context(), client, fmt.Sprintf("r%d", i), fullAttributes()); err != nil {
+					if err := c.put(t.Context(), client, fmt.Sprintf("r%d", i), attributesOf(model.MaxAttributes)); err != nil {
 						refused <- rpc.FromStatus(err)
 					}
 				})
@@ -136,7 +136,7 @@ func TestAFullCatalogCanBeReduced(t *testing.T) {
 	}
 	n := 0
 	for ; ; n++ {
-		if err := put(fmt.Sprintf("r%d", n), fullAttributes()); fault.Is(err, fault.ReasonTooLarge) {
+		if err := put(fmt.Sprintf("r%d", n), attributesOf(model.MaxAttributes)); fault.Is(err, fault.ReasonTooLarge) {
 			break
 		} else if err != nil {
 			t.Fatal(err)
@@ -147,12 +147,12 @@ func TestAFullCatalogCanBeReduced(t *testing.T) {
 		attributes map[string]string
 		fits       bool
 	}{
-		{"r1", fullAttributes(), true},
-		{"R1", fullAttributes(), true},
-		{fmt.Sprintf("r%d", n), fullAttributes(), false},
+		{"r1", attributesOf(model.MaxAttributes), true},
+		{"R1", attributesOf(model.MaxAttributes), true},
+		{fmt.Sprintf("r%d", n), attributesOf(model.MaxAttributes), false},
 		{"r1", nil, true},
-		{fmt.Sprintf("r%d", n), fullAttributes(), true},
-		{"r1", fullAttributes(), false},
+		{fmt.Sprintf("r%d", n), attributesOf(model.MaxAttributes), true},
+		{"r1", attributesOf(model.MaxAttributes), false},
 	} {
 		if err := put(step.name, step.attributes); step.fits && err != nil || !step.fits && !fault.Is(err, fault.ReasonTooLarge) {
 			t.Errorf("%s with %d attributes: %v", step.name, len(step.attributes), err)
