@@ -40,7 +40,7 @@ func (r *Router) pipe(ctx context.Context, to route, method string, in grpc.Serv
 	for {
 		var frame rpc.Frame
 		if err := out.RecvMsg(&frame); err != nil {
-			in.SetTrailer(out.Trailer())
+			in.SetTrailer(passed(out.Trailer()))
 			if err == io.EOF {
 				return nil
 			}

@@ -127,7 +127,7 @@ func (r *Router) Forward(_ any, in grpc.ServerStream) error {
 	}
 	var header, trailer metadata.MD
 	err := r.call(ctx, to, method, &request, &answer, codec, grpc.Header(&header), grpc.Trailer(&trailer))
-	in.SetTrailer(trailer)
+	in.SetTrailer(passed(trailer))
 	if err != nil {
 		return err
 	}
@@ -135,6 +135,15 @@ func (r *Router) Forward(_ any, in grpc.ServerStream) error {
 		return err
 	}
 	return in.SendMsg(&answer)
+}
+
+// passed returns the trailer to pass on. gRPC writes the details of the error that the
+// call ends with, which may be the router's own; those of the last attempt would
+// contradict it.
+func passed(trailer metadata.MD) metadata.MD {
+	trailer = trailer.Copy()
+	trailer.Delete("grpc-status-details-bin")
+	return trailer
 }
 
 // codec leaves the frames of a forwarded call as they are.

@@ -1,0 +1,16 @@
+package router
+
+import (
+	"testing"
+
+	"google.golang.org/grpc/metadata"
+)
+
+// The details of an attempt do not come with an error that replaces that of the attempt.
+func TestTheDetailsOfAnAttemptAreNotPassedOnAlone(t *testing.T) {
+	attempt := metadata.Pairs("grpc-status-details-bin", "of code 14", "other", "kept")
+	got := passed(attempt)
+	if len(got.Get("grpc-status-details-bin")) != 0 || len(got.Get("other")) != 1 || attempt.Len() != 2 {
+		t.Errorf("got %v of %v", got, attempt)
+	}
+}
