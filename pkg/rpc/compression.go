@@ -16,8 +16,8 @@ import (
 // counts them. That gzip is registered in a process is the doing of OpenTelemetry's
 // exporter, which calls a collector.
 
-// uncompressed refuses a call whose messages are compressed, or which asks for
-// compressed answers.
+// uncompressed rejects a call that declares an encoding: its messages may be compressed,
+// and gRPC would compress the answers.
 func uncompressed(ctx context.Context) error {
 	call, _ := grpc.ServerTransportStreamFromContext(ctx).(interface{ RecvCompress() string })
 	if call == nil {

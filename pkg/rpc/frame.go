@@ -62,6 +62,7 @@ func (c frameCodec) Unmarshal(data mem.BufferSlice, v any) error {
 				v.err = errManyFields
 				return nil
 			}
+			data = mem.BufferSlice{buf} // not copied again
 		}
 		v.err = c.Unmarshal(data, v.message)
 		return nil
