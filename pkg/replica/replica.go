@@ -58,7 +58,6 @@ type Replica struct {
 	ports     *process.Listeners
 	address   string // where this very replica is reached
 	group     *process.Group
-	letGo     func() // of the memory; see process.HoldMemory
 }
 
 // warmHandlers is how many calls are handled on goroutines that stay: one that is
@@ -80,7 +79,6 @@ func Open(ctx context.Context, service string, config process.Service, told func
 	}
 	r := &Replica{
 		Service: service, ID: config.ReplicaID(), instance: rand.Text(), Config: config, Space: keyspace.New(config.Cluster),
-		letGo: func() {},
 	}
 	r.Log = log.With("service", service, "replica", r.ID)
 	if r.Metrics, err = process.NewMetrics(); err != nil {
@@ -96,12 +94,6 @@ func Open(ctx context.Context, service string, config process.Service, told func
 	r.clientTLS = clientTLS
 	if r.Tracing, err = config.Trace(ctx, service, r.ID, clientTLS, r.Log, r.Metrics); err != nil {
 		return nil, err
-	}
-	// Standbys are to know of this process's death as soon as it is dead.
-	if letGo, err := process.HoldMemory(); err == nil {
-		r.letGo = letGo
-	} else {
-		r.Log.Debug("when killed, this process is found dead later by as long as the kernel takes to give its memory back", "error", err)
 	}
 	if r.ports, err = config.Open(r.Log); err != nil {
 		r.close()
@@ -146,7 +138,6 @@ func (r *Replica) close() {
 		r.Store.Close()
 	}
 	r.Tracing.Close()
-	r.letGo()
 }
 
 // Go runs a member of the process beside the loop: it stops when the process
@@ -163,7 +154,6 @@ func NewLoop[C model.Core](r *Replica, core func() C, perform func(*loop.Term, C
 		Candidate: leader.Candidate{ID: r.ID, Instance: r.instance, Address: r.address, Version: process.Version},
 		Prove:     (&leader.Prover{Identify: r.identify}).Prove,
 		MayEvict:  func() bool { return l.Status().Current },
-		Suspect:   func() { l.Prepare() },
 		Log:       r.Log,
 	})
 	if err != nil {
