@@ -27,16 +27,11 @@ type Config struct {
 	Candidate Candidate
 	// TTL to ask etcd for, 5 s by default; what etcd grants counts.
 	TTL time.Duration
-	// Prove returns true once the holder's process is proven dead, and false when
-	// ctx is over; see Prover. It calls suspect whenever it has reason to look
-	// closer. Optional: without it only the TTL tells.
-	Prove func(ctx context.Context, h Holder, suspect func()) bool
-	// Suspect is told when there is reason to believe that the leader's process is
-	// gone, before that is proven: whoever may lead in a moment can prepare. It must
-	// not block. Optional.
-	Suspect func()
-	// MayEvict is asked before an evict, such as whether this replica's view is
-	// current. Optional.
+	// Prove returns true once the holder's process is proven dead, and false if ctx
+	// ends first; see Prover. Optional: without it only the TTL ends a leadership.
+	Prove func(ctx context.Context, h Holder) bool
+	// MayEvict reports whether this replica may delete a dead leader's key, for
+	// example whether its view is current. Optional.
 	MayEvict func() bool
 	// Log is optional.
 	Log *slog.Logger
@@ -106,7 +101,7 @@ func (e *Election) campaign(ctx context.Context, s *session) *Leadership {
 			attempt++
 		case term == 0:
 			attempt = 1
-			term = e.await(ctx, s, holder)
+			e.await(ctx, s, holder)
 		}
 		if term != 0 && s.valid() {
 			return newLeadership(e.cfg, s, term)
@@ -141,34 +136,20 @@ func (e *Election) try(ctx context.Context, s *session) (term int64, holder Hold
 	return 0, holder, nil
 }
 
-// await returns when the holder's key is gone, or ctx is over, with the term that
-// this replica has won meanwhile, if any.
-func (e *Election) await(standing context.Context, s *session, h Holder) int64 {
-	ctx, cancel := context.WithCancel(standing)
-	since, won := time.Now(), int64(0)
-	e.setWaiting(&wait{session: s, holder: h, since: since})
+// await returns when the holder's key is deleted or ctx ends. If the holder is proven
+// dead, await deletes the key itself.
+func (e *Election) await(ctx context.Context, s *session, h Holder) {
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	since := time.Now()
+	e.setWaiting(&wait{session: s, holder: h, since: since})
+	defer e.setWaiting(nil)
 	var group sync.WaitGroup
 	if e.cfg.Prove != nil && h.Address != "" {
 		group.Go(func() {
-			// What an evict needs to know of etcd is asked while the proof is made.
-			var calm *inquiry
-			suspect := func() {
-				if e.cfg.Suspect != nil {
-					e.cfg.Suspect()
-				}
-				asked := &inquiry{sent: time.Now(), answer: make(chan error, 1)}
-				group.Go(func() { asked.answer <- e.calm(ctx) })
-				calm = asked
-			}
-			if !e.cfg.Prove(ctx, h, suspect) {
-				return
-			}
-			// Dead is dead: the proof is as good once the leader is old enough, and
-			// whatever else is in the way has passed.
-			if store.Sleep(ctx, evictAge-time.Since(since)) == nil {
-				won = e.replace(standing, ctx, s, h, calm)
-				cancel() // the key is gone: nobody needs to be told by a watch
+			// A proof stays good until the leader is old enough to be evicted.
+			if e.cfg.Prove(ctx, h) && store.Sleep(ctx, evictAge-time.Since(since)) == nil && e.evict(ctx, h) {
+				cancel() // the watch would report the same a moment later
 			}
 		})
 	}
@@ -177,8 +158,6 @@ func (e *Election) await(standing context.Context, s *session, h Holder) int64 {
 	})
 	cancel()
 	group.Wait()
-	e.setWaiting(nil)
-	return won
 }
 
 func (e *Election) setWaiting(w *wait) {

@@ -37,7 +37,7 @@ func (b *standby) fit() bool {
 // moment is more than what follows at once takes.
 const moment = 10 * time.Millisecond
 
-func newStandby(t *testing.T, f *store.Fake, prove func(context.Context, leader.Holder, func()) bool) *standby {
+func newStandby(t *testing.T, f *store.Fake, prove func(context.Context, leader.Holder) bool) *standby {
 	t.Helper()
 	b := &standby{first: win(t, newElection(t, f, "x", "a")), fits: func() bool { return true }}
 	var err error
@@ -57,7 +57,7 @@ func newStandby(t *testing.T, f *store.Fake, prove func(context.Context, leader.
 func newProven(t *testing.T, f *store.Fake) (b *standby, proven <-chan struct{}) {
 	t.Helper()
 	told := make(chan struct{})
-	return newStandby(t, f, func(ctx context.Context, _ leader.Holder, _ func()) bool {
+	return newStandby(t, f, func(ctx context.Context, _ leader.Holder) bool {
 		if store.Sleep(ctx, 2*time.Second) != nil {
 			return false
 		}
@@ -68,7 +68,7 @@ func newProven(t *testing.T, f *store.Fake) (b *standby, proven <-chan struct{})
 
 func TestEvictOfTheDead(t *testing.T) {
 	onFake(t, func(t *testing.T, f *store.Fake) {
-		b := newStandby(t, f, func(ctx context.Context, h leader.Holder, _ func()) bool {
+		b := newStandby(t, f, func(ctx context.Context, h leader.Holder) bool {
 			return h.ID == "a" && h.Instance == "a-x" && h.Address == "a:1" && store.Sleep(ctx, 2*time.Second) == nil
 		})
 		began := time.Now()
@@ -81,70 +81,6 @@ func TestEvictOfTheDead(t *testing.T) {
 			t.Errorf("first: %v", b.first.Err())
 		}
 	})
-}
-
-// Etcd is asked for alarms while the proof is still being made, each time that
-// there is reason to suspect; what it says then counts.
-func TestAlarmsAreAskedForOnSuspicion(t *testing.T) {
-	for _, alarm := range []bool{false, true} {
-		onFake(t, func(t *testing.T, f *store.Fake) {
-			asked, proven := make(chan struct{}, 2), make(chan struct{})
-			b := newStandby(t, f, func(ctx context.Context, _ leader.Holder, suspect func()) bool {
-				if store.Sleep(ctx, 2*time.Second) != nil {
-					return false
-				}
-				suspect()
-				<-asked
-				if alarm {
-					f.SetAlarms("NOSPACE")
-				}
-				suspect()
-				<-asked
-				close(proven)
-				return true
-			})
-			f.SetHook(func(_ context.Context, c store.Call) store.Outcome {
-				if c.Method == store.MethodAlarms {
-					asked <- struct{}{}
-				}
-				return store.Outcome{}
-			})
-			<-proven
-			time.Sleep(moment)
-			if b.first.Valid() != alarm {
-				t.Errorf("alarm %v: the first leader leads %v", alarm, b.first.Valid())
-			}
-			f.SetAlarms()
-		})
-	}
-}
-
-// A proof may take any time after the suspicion, as when re-dials time out: what
-// etcd said of alarms long before does not count.
-func TestAlarmsAreAskedForAgainAfterALongProof(t *testing.T) {
-	for _, c := range []struct{ then, now []string }{
-		{then: nil, now: []string{"NOSPACE"}},
-		{then: []string{"NOSPACE"}, now: nil},
-	} {
-		onFake(t, func(t *testing.T, f *store.Fake) {
-			f.SetAlarms(c.then...)
-			proven := make(chan struct{})
-			b := newStandby(t, f, func(ctx context.Context, _ leader.Holder, suspect func()) bool {
-				suspect()
-				if store.Sleep(ctx, time.Minute) != nil {
-					return false
-				}
-				f.SetAlarms(c.now...)
-				close(proven)
-				return true
-			})
-			<-proven
-			if alarm := len(c.now) > 0; waitDone(b.first) != alarm {
-				t.Errorf("alarms %q at the suspicion and %q at the proof: the first leader leads %v", c.then, c.now, !alarm)
-			}
-			f.SetAlarms()
-		})
-	}
 }
 
 func TestEvictGuards(t *testing.T) {
@@ -237,44 +173,11 @@ func TestEvictIsLimited(t *testing.T) {
 	})
 }
 
-// Whoever evicts stands while the evict is under way, and does not mind which of the
-// two comes to etcd first.
-func TestStandsWhileTheEvictIsUnderWay(t *testing.T) {
-	for name, overtaken := range map[string]bool{"evict first": false, "stand first": true} {
-		t.Run(name, func(t *testing.T) {
-			onFake(t, func(t *testing.T, f *store.Fake) {
-				b, proven := newProven(t, f)
-				const late = time.Second
-				f.SetHook(func(_ context.Context, c store.Call) store.Outcome {
-					switch { // on its way to etcd
-					case c.Method != store.MethodTxn:
-					case c.Txn.Then[0].Delete:
-						time.Sleep(late)
-					case !overtaken:
-						time.Sleep(late + time.Millisecond)
-					}
-					return store.Outcome{}
-				})
-				<-proven
-				began := time.Now()
-				second := <-b.won
-				if took := time.Since(began); took < late || took > late+moment {
-					t.Errorf("it leads after %v", took)
-				}
-				if second.Term() <= b.first.Term() || !second.Valid() {
-					t.Errorf("term %d after %d", second.Term(), b.first.Term())
-				}
-				f.SetHook(nil)
-			})
-		})
-	}
-}
-
-// An evict that hangs, at a member of etcd that is frozen say, keeps nobody from
-// leading once the key has gone some other way, before or after the first stand.
+// An evict that hangs at a frozen member of etcd does not keep the standby from leading
+// once somebody else has deleted the key.
 func TestAHungEvictKeepsNobodyFromLeading(t *testing.T) {
 	type otherEvict struct{}
-	for name, after := range map[string]time.Duration{"before it stands": 0, "after it stood in vain": 50 * time.Millisecond} {
+	for name, after := range map[string]time.Duration{"at once": 0, "after 50 ms": 50 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
 			onFake(t, func(t *testing.T, f *store.Fake) {
 				b, proven := newProven(t, f)

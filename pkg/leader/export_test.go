@@ -2,15 +2,10 @@ package leader
 
 import "context"
 
-// Evict deletes the key of a leader as who has a proof does, and does not stand.
-func (e *Election) Evict(ctx context.Context, term int64) error {
-	if err := e.mayEvict(ctx, term, nil); err != nil {
-		return err
-	}
-	return e.remove(ctx, term)
-}
+// Evict tries once to delete the leader's key, as a replica with a proof does.
+func (e *Election) Evict(ctx context.Context, term int64) error { return e.tryEvict(ctx, term) }
 
-// WaitsFor says whether this replica has tried, failed, and waits for a term to end.
+// WaitsFor reports whether this replica waits for a term to end.
 func (e *Election) WaitsFor(term int64) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"net/netip"
 	"os"
 	"syscall"
 	"time"
@@ -18,8 +17,6 @@ const (
 	// redialPause lies between the two re-dials: a listener that is being replaced
 	// must not look dead.
 	redialPause = time.Millisecond
-	// knockFor is how long a knock may take: a refusal comes back at once.
-	knockFor = 20 * time.Millisecond
 	// renewAfter is how long a connection is kept. A server ends one on which nothing
 	// is said after two minutes, which looks like its death.
 	renewAfter = time.Minute
@@ -40,16 +37,13 @@ type Prover struct {
 }
 
 // Prove returns true once the holder's process is proven dead, and false when
-// ctx is over. What it was never connected to it cannot prove dead. It calls
-// suspect when the connection ended, before it dials again.
-func (p *Prover) Prove(ctx context.Context, h Holder, suspect func()) bool {
+// ctx is over. What it was never connected to it cannot prove dead.
+func (p *Prover) Prove(ctx context.Context, h Holder) bool {
 	ended := false // the last connection to it was, by the other side
 	for attempt := 1; ctx.Err() == nil; attempt++ {
 		if conn := p.connect(ctx, h); conn != nil {
 			attempt = 0
-			if ended = p.outlives(ctx, h, conn); ended {
-				suspect()
-			}
+			ended = p.outlives(ctx, h, conn)
 		}
 		if ended && p.dead(ctx, h) {
 			return true
@@ -148,9 +142,10 @@ func hangUp(ctx context.Context, conn net.Conn, within time.Duration) (ended boo
 // only asked again.
 func (p *Prover) dead(ctx context.Context, h Holder) bool {
 	for refused, redial := 0, 1; ; redial++ {
-		err := p.redial(ctx, h.Address)
+		conn, err := p.dial(ctx, h.Address)
 		switch {
 		case err == nil:
+			conn.Close()
 			refused = 0
 			switch p.identify(ctx, h) {
 			case isHolder:
@@ -162,7 +157,7 @@ func (p *Prover) dead(ctx context.Context, h Holder) bool {
 			if refused++; refused == 2 {
 				return true
 			}
-			if spin(redialPause); ctx.Err() != nil {
+			if store.Sleep(ctx, redialPause) != nil {
 				return false
 			}
 			continue
@@ -173,19 +168,4 @@ func (p *Prover) dead(ctx context.Context, h Holder) bool {
 			return false
 		}
 	}
-}
-
-// redial says how it goes to connect again: by a knock where the address is no name,
-// which has to be looked up, and somebody answers at once.
-func (p *Prover) redial(ctx context.Context, address string) error {
-	if at, err := netip.ParseAddrPort(address); err == nil && p.Dial == nil {
-		if err := knock(at, knockFor); err == nil || errors.Is(err, syscall.ECONNREFUSED) {
-			return err
-		}
-	}
-	conn, err := p.dial(ctx, address)
-	if err == nil {
-		conn.Close()
-	}
-	return err
 }

@@ -234,10 +234,9 @@ type Leading struct {
 	Durable func(token uint64, revision int64, events []model.JobEvent)
 }
 
-// Lead tells the core that it leads, and gives it events in the same round; the
-// driver must have caught up with the win. The actions answered are to be carried
-// out, as those of a Round.
-func (d *Driver[C]) Lead(ctx context.Context, l Leading, events ...model.Event) ([]model.Action, error) {
+// Lead tells the core that it leads; the driver must have caught up with the win. The
+// caller must carry out the actions that it returns, as those of Round.
+func (d *Driver[C]) Lead(ctx context.Context, l Leading) ([]model.Action, error) {
 	d.Leading, d.leads = l, true
 	if err := d.tidyAside(ctx); err != nil {
 		return nil, err
@@ -245,8 +244,7 @@ func (d *Driver[C]) Lead(ctx context.Context, l Leading, events ...model.Event) 
 	// A term begins with a segment of its own, after those before it.
 	d.writing.number, _ = d.kept.newestOf(d.service)
 	d.writing.marked = true
-	elected := model.Elected{Term: l.Term, Revision: d.revision}
-	return d.Round(ctx, append([]model.Event{elected}, events...))
+	return d.Round(ctx, []model.Event{model.Elected{Term: l.Term, Revision: d.revision}})
 }
 
 // Round gives the core events, in order, and makes durable what it decides. It

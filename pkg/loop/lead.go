@@ -3,7 +3,6 @@ package loop
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -29,9 +28,6 @@ func (t *tenure[C]) lead(leaving context.Context) error {
 		}
 	}}
 	t.turn()
-	if !t.prepared() {
-		t.early = t.grantEarly(ctx)
-	}
 	var watching sync.WaitGroup
 	watching.Go(func() {
 		defer over()
@@ -44,7 +40,6 @@ func (t *tenure[C]) lead(leaving context.Context) error {
 		watching.Wait()
 		defer t.refuse()()
 		t.release()
-		t.giveBack()
 		resign(leadership)
 		for _, it := range t.resigning {
 			it.answer(nil, nil)
@@ -163,13 +158,6 @@ func (t *tenure[C]) serve(ctx, leaving context.Context) error {
 			return err
 		}
 	}
-	r, err := t.gather(ctx)
-	if err != nil {
-		return err
-	}
-	if !leadership.Valid() { // it may have slept meanwhile, and what it took be answered without a word with etcd
-		return fmt.Errorf("the renew deadline has passed: %w", context.Canceled)
-	}
 	log := store.NewCommitter(l.cfg.Store, store.CommitterConfig{
 		LeaderKey: l.cfg.Space.Key(model.LeaderRef(l.cfg.Service)), Term: leadership.Term(),
 		ChainKey: l.cfg.Space.Key(model.Ref{Kind: model.KindChain, ID: l.cfg.Service}), Chain: t.driver.Chain(),
@@ -179,7 +167,7 @@ func (t *tenure[C]) serve(ctx, leaving context.Context) error {
 	actions, err := t.driver.Lead(ctx, Leading{
 		Term: leadership.Term(), Log: shown{log, t.view}, Source: t, Confirm: t.confirm,
 		Grant: t.grant, Revoke: l.cfg.Store.Revoke, Durable: t.durable(),
-	}, r.events(false)...)
+	})
 	if err == nil {
 		l.cfg.Log.Info("leading", "term", leadership.Term(), "revision", t.driver.Revision(), "after", time.Since(leadership.Since()))
 	}
@@ -225,38 +213,6 @@ func (t *tenure[C]) serve(ctx, leaving context.Context) error {
 		}
 		actions, err = t.driver.Round(ctx, r.events(t.due()))
 	}
-}
-
-// gather takes what is asked before the term's first round, which then answers it:
-// whoever waited for a leader asks within some milliseconds, and to write twice would
-// take it as long again. The etcd lease of job events is being granted meanwhile,
-// which that round waits for in any case.
-func (t *tenure[C]) gather(ctx context.Context) (r round, err error) {
-	least, most := time.NewTimer(gatherFor), time.NewTimer(gatherMost)
-	defer least.Stop()
-	defer most.Stop()
-	for granted, waited := t.early, false; !waited || granted != nil; {
-		if len(r.requests)+len(t.reads) >= roundSize {
-			break
-		}
-		select {
-		case it := <-t.l.inbox:
-			t.take(it, &r)
-		case b := <-t.batches:
-			if err := t.follow(ctx, b); err != nil {
-				return r, err
-			}
-		case e := <-granted:
-			granted, t.early = nil, e.keep()
-		case <-least.C:
-			waited = true
-		case <-most.C:
-			granted = nil
-		case <-ctx.Done():
-			return r, ctx.Err()
-		}
-	}
-	return r, nil
 }
 
 // untilDeadline is how long the loop may wait: until the driver's deadline, and

@@ -55,10 +55,6 @@ const (
 	// the whole round is durable. What a pause has gathered is then answered from
 	// the first transactions on.
 	roundSize = 128
-	// gatherFor is how long a term waits for requests before its first round, and
-	// gatherMost how long for the etcd lease of its job events, which is a round
-	// through etcd.
-	gatherFor, gatherMost = 5 * time.Millisecond, 50 * time.Millisecond
 	// hangAfter is how long the loop may do nothing, not even ask etcd again. A
 	// leader that hangs keeps its etcd lease as well as any, so it is made to give
 	// way.
@@ -85,7 +81,6 @@ type Loop[C model.Core] struct {
 	// followed is closed when the replica has read everything for the first time.
 	followed chan struct{}
 	reading  sync.Once
-	prepare  chan struct{}
 	status   atomic.Pointer[state]
 	full     *full
 	began    time.Time
@@ -147,7 +142,7 @@ type Status struct {
 // New answers a loop; Run runs it.
 func New[C model.Core](cfg Config[C]) *Loop[C] {
 	l := &Loop[C]{
-		cfg: cfg, inbox: make(chan item[C], inboxSize), ended: make(chan struct{}), followed: make(chan struct{}), prepare: make(chan struct{}, 1),
+		cfg: cfg, inbox: make(chan item[C], inboxSize), ended: make(chan struct{}), followed: make(chan struct{}),
 		full: newFull(), began: time.Now(), met: map[string]*model.Poison{}, panics: newPanics(cfg.Log), leaders: newLeaderKeys(cfg.Store, cfg.Space),
 	}
 	l.status.Store(&state{})
@@ -201,14 +196,6 @@ func (l *Loop[C]) waits() { l.turned.Store(0) }
 
 // Ended is closed when Run has ended: streams that live on the loop end with it.
 func (l *Loop[C]) Ended() <-chan struct{} { return l.ended }
-
-// Prepare has a standby get ready to lead in a moment. It does not wait.
-func (l *Loop[C]) Prepare() {
-	select {
-	case l.prepare <- struct{}{}:
-	default:
-	}
-}
 
 // Followed is closed once the replica has read everything that is stored, which can
 // take long: what Peek shows is then of use.

@@ -25,10 +25,8 @@ type tenure[C model.Core] struct {
 	term       *Term
 	waiting    map[uint64]item[C]
 	lastToken  uint64
-	reads      []item[C]    // of the round under way
-	resigning  []item[C]    // who asked for the end of the term
-	early      <-chan early // nil once it was taken
-	preparedAt time.Time    // early was last asked for before the term
+	reads      []item[C] // of the round under way
+	resigning  []item[C] // who asked for the end of the term
 	owned      sync.WaitGroup
 	turned     atomic.Pointer[time.Time] // the loop's last turn
 }
@@ -101,8 +99,6 @@ func (t *tenure[C]) run(ctx context.Context) error {
 				// A replica that does not know what is stored does not stand.
 				stand()
 			}
-		case <-t.l.prepare:
-			t.prepare(ctx)
 		case it := <-t.l.inbox:
 			t.l.turns()
 			if it.anywhere && t.driver.Revision() > 0 {
