@@ -26,7 +26,7 @@ func (w *World) performRegistry(t term, _ *queue.Core, action model.Action) {
 			})
 		}
 		w.call("pass", model.ServiceExecutorState, t.lives, pass, func(value any, err error) {
-			done := queue.PassDone{Pass: a.Pass, Remembers: err == nil}
+			done := queue.PassDone{Pass: a.Pass}
 			if err != nil {
 				for _, e := range a.Entries {
 					done.Outcomes = append(done.Outcomes, queue.Outcome{UID: e.UID, Result: queue.Behind, Reason: fault.Of(err).Reason})
@@ -50,7 +50,7 @@ func (w *World) performRegistry(t term, _ *queue.Core, action model.Action) {
 			create.Tasks = append(create.Tasks, handout.CreateTask{Key: task.Key, UID: task.UID, Mod: task.Mod, Lease: task.Lease})
 		}
 		w.call("hand-over", model.ServiceAssigner, t.lives, create, func(value any, err error) {
-			done := queue.HandedOver{Call: a.Call}
+			done := queue.HandedOver{}
 			if err != nil {
 				for _, task := range a.Tasks {
 					done.Outcomes = append(done.Outcomes, queue.TaskOutcome{UID: task.UID, Reason: fault.Of(err).Reason})

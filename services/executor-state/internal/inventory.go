@@ -54,7 +54,7 @@ func (s *Inventory) TryAllocateAndLease(ctx context.Context, req *controlv1.Pass
 	if err != nil {
 		return nil, err
 	}
-	answer := &controlv1.PassAnswer{Remembers: true}
+	answer := &controlv1.PassAnswer{}
 	for _, o := range value.([]inventory.Outcome) {
 		answer.Outcomes = append(answer.Outcomes, &controlv1.PassOutcome{
 			Uid: o.UID, Result: controlv1.PassOutcome_Result(o.Result), Lease: o.Lease,

@@ -123,12 +123,9 @@ const (
 	// Later: it was not looked at, for the entries before it took all that a
 	// pass may. None after it was either.
 	Later
-	// Forgotten: it was offered again, and neither it nor its record is known as it
-	// was then. None after it was looked at. It is to be offered as a whole.
-	Forgotten
 )
 
-var resultNames = [...]string{"", "GRANTED", "NO_FIT", "STALE", "BEHIND", "LATER", "FORGOTTEN"}
+var resultNames = [...]string{"", "GRANTED", "NO_FIT", "STALE", "BEHIND", "LATER"}
 
 func (r Result) String() string { return resultNames[r] }
 

@@ -27,6 +27,9 @@ type class struct {
 	// or may not be given work.
 	hosts    []*host
 	standing [standings]int
+	// requests are the ids of the requests to disable that select it by attributes,
+	// in order.
+	requests []string
 }
 
 func compareIndexes(a, b *class) int { return cmp.Compare(a.index, b.index) }
@@ -46,6 +49,8 @@ func (c *Core) classOf(e *model.Executor) *class {
 	c.classes[key] = k
 	c.joinPools(k, c.poolsOf(k.host))
 	c.sections.enter(k)
+	k.requests = c.disables.holding(k.attributes)
+	c.disables.closed.set(k.index, len(k.requests) > 0)
 	return k
 }
 
@@ -70,6 +75,7 @@ func (c *Core) joinKind(h *host, e *model.Executor) {
 	}
 	if len(class.hosts) == 0 {
 		delete(c.classes, class.key)
+		c.disables.closed.set(class.index, false)
 		c.sections.leave(class)
 		c.leavePools(class)
 	}

@@ -87,11 +87,11 @@ type Core struct {
 	passTerm, pass int64
 	// refused are the entries of the last pass that did not fit, by uid.
 	refused map[string]*refused
-	// freed is by what refusals are looked at again; closed rises whenever an
+	// freed is by what refusals are looked at again; shutCount rises whenever an
 	// executor changes that may not be given work.
-	freed  freed
-	moved  moved
-	closed uint64
+	freed     freed
+	moved     moved
+	shutCount uint64
 
 	todo  todo
 	fresh []freshLease
@@ -189,7 +189,6 @@ func (c *Core) Step(now time.Time, event model.Event) []model.Action {
 	case model.Input:
 		c.input(event)
 	case nil:
-		c.sweep()
 		c.work()
 	}
 	return c.actions
@@ -200,7 +199,7 @@ func (c *Core) NextDeadline() time.Time {
 	switch {
 	case c.term == 0:
 		return time.Time{}
-	case c.todo.len() > 0 || c.absentChanged || c.disables.untold.len()+c.late.len() > 0 || c.disables.sweeping():
+	case c.todo.len() > 0 || c.absentChanged || c.disables.untold.len()+c.late.len() > 0:
 		return c.now
 	}
 	return earliest(earliest(earliest(c.lostAt, c.forgetAt()), c.disables.next()), earliest(c.supersededUntil(), c.intrudersUntil))

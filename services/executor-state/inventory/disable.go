@@ -76,8 +76,7 @@ type Enabled struct {
 }
 
 // disable decides one request; the executors' place in the index follows from
-// its record alone. One that goes by attributes is answered once all that it
-// selects are out of allocation: see sweep.go.
+// its record alone.
 func (c *Core) disable(token uint64, r Disable) {
 	d, err := c.asked(r)
 	switch {
@@ -85,8 +84,6 @@ func (c *Core) disable(token uint64, r Disable) {
 		c.reply(token, nil, err)
 	case c.known(d.ID) != nil:
 		c.reply(token, c.disabled(c.known(d.ID)), nil)
-	case len(d.Attributes) > 0:
-		c.shut(token, d)
 	default:
 		c.disableNow(d)
 		c.reply(token, c.disabled(d), nil)
@@ -125,9 +122,6 @@ func (c *Core) asked(r Disable) (*model.Disable, error) {
 	d.Call = fingerprint("disable", r.Selector, r.Reason, r.ExpireAt)
 	if known, err := c.repeated(d); known != nil || err != nil {
 		return d, err
-	}
-	if c.disables.shuttingOf(d.ID) != nil {
-		return d, nil
 	}
 	if err := inFuture(r.ExpireAt, c.now); err != nil {
 		return nil, err
@@ -170,13 +164,14 @@ func full(field, format string, args ...any) error {
 	return f
 }
 
-// disableNow decides a request that goes by ids, with more records in the same
-// effect. Where no executor holds a worker there is no job to be told.
+// disableNow decides a request, with more records in the same effect. Where no
+// executor holds a worker there is no job to be told.
 func (c *Core) disableNow(d *model.Disable, more ...model.Record) {
-	d.ToldAll = !slices.ContainsFunc(d.IDs, func(id string) bool {
-		h := c.hosts[id]
-		return h != nil && h.hold.workers > 0
-	})
+	busy := func(h *host) bool { return h != nil && h.hold.workers > 0 }
+	d.ToldAll = !slices.ContainsFunc(d.IDs, func(id string) bool { return busy(c.hosts[id]) })
+	for k := range c.selected(d) {
+		d.ToldAll = d.ToldAll && !slices.ContainsFunc(k.hosts, busy)
+	}
 	c.decide(model.Effect{Puts: append([]model.Record{d}, more...)})
 }
 
@@ -204,7 +199,6 @@ func (c *Core) enable(r Enable) (Enabled, error) {
 		call.Undone++
 	}
 	c.decide(model.Effect{Puts: []model.Record{call}})
-	c.sweep()
 	return Enabled{call.ID, int(call.Undone)}, nil
 }
 

@@ -10,8 +10,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// A request by attributes comes and is undone. The goal is 20 ms of a core for the
-// longest step: for so long nothing else is done.
+// A request by attributes comes and is undone. A step does nothing else meanwhile: in a
+// fleet of 100,000 executors that all differ the longest is some 50 ms.
 func BenchmarkDisable(b *testing.B) {
 	for _, of := range []look{alike, ownEverything} {
 		for _, r := range []struct{ name, attribute, value string }{

@@ -371,31 +371,3 @@ func TestUnknownIDsAreNamedAndBoundedApart(t *testing.T) {
 		t.Errorf("%d unknown", r.core.disables.unknown)
 	}
 }
-
-// Requests that hold for the same executors cost a look at each kind of them, and
-// each executor is moved but once: where all end at once it is over in a moment.
-func TestOverlappingDisablesEndInAMoment(t *testing.T) {
-	c := fleet(10_000, alike)
-	now := start
-	for i := range 100 {
-		c.Step(now, model.Input{Token: 1, Request: Disable{
-			RequestID: fmt.Sprintf("d%d", i), ExpireAt: now.Add(time.Minute),
-			Selector: Selector{Attributes: map[string]string{"region": "here"}},
-		}})
-	}
-	for c.disables.sweeping() {
-		c.Step(now, nil)
-	}
-	c.Step(now, model.Committed{Effects: len(c.journal), Revision: c.revision + 1})
-	if open := c.Stats().Free; len(open) > 0 {
-		t.Errorf("free: %v", open)
-	}
-	now = now.Add(time.Minute)
-	moved, steps := c.moves, 0
-	for ; len(c.disables.byKind) > 0 || c.disables.sweeping(); steps++ {
-		c.Step(now, nil)
-	}
-	if s := c.Stats(); steps > 20 || c.moves-moved != 10_000 || s.Free["slots"] == 0 {
-		t.Errorf("after %d steps and %d moves: %+v", steps, c.moves-moved, s)
-	}
-}

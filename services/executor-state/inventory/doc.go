@@ -61,11 +61,8 @@
 // A request is a [model.Disable] record under the id of its call. A repeat finds
 // the record and acts no more, for [model.KeepDisable] after its end too; another
 // call under that id is refused. Calls to undo requests are kept likewise. Those
-// that hold are bounded in number, and cost a look at each cohort of executors with
-// equal attributes as they come and go, however many overlap. Where one goes by
-// attributes, a leader does that in steps of some milliseconds, before the request
-// is decided and after its end is: executors that it holds for are out of allocation
-// at every revision, and for a moment more. See sweep.go.
+// that hold are bounded in number. One that goes by attributes closes the classes that
+// it selects: it moves no executor, whatever it selects. See closed.go.
 //
 // A drain is a request for one executor that also marks its record, in the same
 // effect, so that the assigner evicts; a claim is one whose executors the core

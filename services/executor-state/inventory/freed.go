@@ -1,7 +1,7 @@
 package inventory
 
 import (
-	"reflect"
+	"slices"
 
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/fault"
@@ -76,7 +76,7 @@ type refused struct {
 	// there was room for then.
 	at   uint64
 	room int64
-	// closed and moves are Core.closed and Core.moves when it was refused.
+	// closed and moves are Core.shutCount and Core.moves when it was refused.
 	closed, moves uint64
 }
 
@@ -85,20 +85,25 @@ type refused struct {
 // are not very many.
 const freshShare = 1024
 
-// still says whether the entry was refused and has no room yet. Again says that it
-// is known to be the same.
-func (c *Core) still(r *refused, e Entry, again bool) bool {
-	if r == nil || r.at < c.freed.first || !again && !reflect.DeepEqual(r.entry, e) {
+// of reports whether e is the entry that was refused: the same record, which avoids the
+// same executors. Everything else of an entry follows from the record.
+func (r *refused) of(e Entry) bool {
+	return r.entry.Mod == e.Mod && slices.Equal(r.entry.Constraints.AvoidFailed, e.Constraints.AvoidFailed)
+}
+
+// still says whether a refused entry has no room yet.
+func (c *Core) still(r *refused) bool {
+	if r.at < c.freed.first {
 		return false
 	}
 	if r.moves != c.moves && c.spent < c.limits.pass/freshShare {
 		return false
 	}
-	k := e.Constraints
-	if len(k.AvoidFailed) > 0 && r.closed != c.closed {
+	k := r.entry.Constraints
+	if len(k.AvoidFailed) > 0 && r.closed != c.shutCount {
 		return false // those to avoid may be all that is left
 	}
-	q, needed := c.queryOf(r.text, k), int64(e.Seats.Len())
+	q, needed := c.queryOf(r.text, k), int64(r.entry.Seats.Len())
 	// Where all that is free is too little nobody has to be looked at, unless one more
 	// worker than before, or another reason, would be news.
 	if most := c.atMost(q); r.at >= c.freed.kinds && most < needed && (most == 0 || r.outcome.Fitting > 0) {

@@ -23,12 +23,13 @@ type host struct {
 	refusal *held
 
 	// class and shape are its kinds, at its place in the class.
-	class  *class
-	shape  *shape
-	at     int
-	cohort *cohort
-	// free is as [shape.free] answers it, while it may be given work.
-	free []int64
+	class *class
+	shape *shape
+	at    int
+	// listed says that it is in form.open: it may be given work unless its class is
+	// closed. Free is as [shape.free] answers it, while it is listed.
+	listed bool
+	free   []int64
 	// freed is the number of its newest entry in Core.freed that is not of a kind.
 	freed uint64
 	// named are the ids of the requests to disable that name it, in order.
@@ -166,9 +167,8 @@ func (c *Core) setExecutor(id string, next *held) {
 	}
 	if next == nil {
 		c.kinds++
-		c.closed++
+		c.shutCount++
 		c.joinKind(h, nil)
-		c.disables.joinCohort(h, nil)
 		delete(c.hosts, id)
 		c.disables.unknown += len(c.disables.named[id])
 		return
@@ -189,7 +189,6 @@ func (c *Core) setExecutor(id string, next *held) {
 	c.kinds++
 	c.joinKind(h, h.executor)
 	h.shape.form.all.insert(h, h.shape.idle)
-	c.disables.joinCohort(h, h.executor)
 	h.named = c.disables.named[id]
 	c.freed.note(h, true)
 	c.place(h)
@@ -279,9 +278,10 @@ func (c *Core) unplace(h *host) {
 	h.tally(-1)
 	if h.standing == open {
 		c.moved.note(h, false)
-		h.shape.withdraw(h.free)
+	}
+	c.unfree(h)
+	if h.listed {
 		h.shape.form.open.remove(h, h.free)
-		c.shapes.opened(h.shape.standing[open]+1, h.shape.standing[open])
 	}
 	if h.absent {
 		c.absent.remove(h)
@@ -312,28 +312,44 @@ func (c *Core) place(h *host) {
 	c.listPast(h)
 	c.moves++
 	before := h.standing
-	h.standing = h.standingOf()
 	free, ok := h.shape.free(h.hold)
 	if !ok {
 		c.over[h.id] = h
-		if h.standing == open {
-			h.standing = overcommitted
-		}
 	}
+	h.listed = ok && h.standingOf() == open
+	h.standing = h.standingNow()
 	h.use = h.useOf()
-	h.shut = h.closed()
+	h.shut = h.withheld() || h.executor.Draining
 	h.tally(1)
-	if h.standing != open {
-		c.closed++
-		h.free = h.free[:0]
-	} else {
-		if before != open || hasMore(h.free, free) {
-			c.freed.note(h, false)
-		}
-		h.free = append(h.free[:0], free...)
+	more := h.standing == open && (before != open || hasMore(h.free, free))
+	h.free = h.free[:0]
+	if h.listed {
+		h.free = append(h.free, free...)
+		h.shape.form.open.insert(h, h.free)
+	}
+	if more {
+		c.freed.note(h, false)
+	}
+	if h.standing == open {
 		c.moved.note(h, true)
-		h.shape.offer(free)
-		h.shape.form.open.insert(h, free)
+	} else {
+		c.shutCount++
+	}
+	c.refree(h)
+}
+
+// unfree takes what the host has free out of all sums if it may be given work, and
+// refree puts it there: the host must not be in its tallies, or be, respectively.
+func (c *Core) unfree(h *host) {
+	if h.standing == open {
+		h.shape.withdraw(h.free)
+		c.shapes.opened(h.shape.standing[open]+1, h.shape.standing[open])
+	}
+}
+
+func (c *Core) refree(h *host) {
+	if h.standing == open {
+		h.shape.offer(h.free)
 		c.shapes.opened(h.shape.standing[open]-1, h.shape.standing[open])
 	}
 }

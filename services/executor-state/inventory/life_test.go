@@ -64,9 +64,6 @@ func (w *world) offer() {
 	for _, uid := range w.uids {
 		if _, ok := w.keys[refOf(uid)]; ok && rapid.Bool().Draw(w.t, "offered") {
 			e := w.entry(uid)
-			if rapid.Bool().Draw(w.t, "again") { // refused or not
-				e = Entry{UID: e.UID, Mod: e.Mod, Group: e.Group, Again: true}
-			}
 			p.Entries = append(p.Entries, e)
 		}
 	}
@@ -192,7 +189,7 @@ func (w *world) takeBack() {
 		rapid.SampledFrom([]func(){w.register, w.announce, w.offer, w.disable, w.enable, w.drain, w.claim, w.putPool, w.deletePool, func() { w.step(nil) }}).Draw(w.t, "decision")()
 	}
 	w.step(model.Abandoned{})
-	if after := dump(w.core); after != before && !w.core.disables.sweeping() {
+	if after := dump(w.core); after != before {
 		w.t.Fatalf("abandoned, and changed:\n%s\nwas:\n%s", after, before)
 	}
 	w.abandon()
@@ -206,7 +203,7 @@ func (w *world) check() {
 	for _, ref := range rapid.Permutation(slices.SortedFunc(maps.Keys(c.records), compareRefs)).Draw(w.t, "order") {
 		rebuilt.set(ref, c.records[ref])
 	}
-	if got, want := dump(c), dump(rebuilt); got != want && !c.disables.sweeping() {
+	if got, want := dump(c), dump(rebuilt); got != want {
 		w.t.Fatalf("the indexes have drifted:\n%s\nrebuilt:\n%s", got, want)
 	}
 	// used ≤ capacity; where an executor came back smaller, used only falls.
@@ -261,8 +258,7 @@ func (w *world) listed() {
 	for h := range c.byID.all() {
 		v := c.view(h)
 		free := v.State == model.ExecutorReady && len(v.Disabled) == 0 && !v.Draining && c.over[h.id] == nil
-		// It is out of allocation for a moment before a request holds, and after.
-		if allocatable := isOpen(h); free != allocatable && (allocatable || !c.disables.sweeping()) {
+		if allocatable := isOpen(h); free != allocatable {
 			w.t.Fatalf("%s is listed free %v, allocatable %v:\n%s", h.id, free, allocatable, dump(c))
 		}
 		var want []string
@@ -325,7 +321,7 @@ func (w *world) entrySeats(uid string) int {
 	for _, in := range w.inputs {
 		if p, ok := in.Request.(Pass); ok {
 			for _, e := range p.Entries {
-				if e.UID == uid && !e.Again {
+				if e.UID == uid {
 					return e.Seats.Len()
 				}
 			}
@@ -336,20 +332,18 @@ func (w *world) entrySeats(uid string) int {
 
 func TestLife(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		sweep := evenly(1, 5, 50, sweepWork).Draw(t, "sweep")
 		w := &world{rig: lead(DefaultConfig()), t: t, used: map[string]resource.Vector{}, ordinals: map[uint32]string{}, incarnations: map[string]int64{}}
 		actions := map[string]func(){
 			"register": w.register, "register more": w.register, "offer more": w.offer, "announce": w.announce, "announce more": w.announce, "silence": w.silence,
 			"queue": w.enqueue, "offer": w.offer, "cancel": w.cancel, "forget": w.forget,
 			"disable": w.disable, "enable": w.enable, "drain": w.drain, "claim": w.claim, "pool": w.putPool, "no pool": w.deletePool,
 			"assign": w.assign, "end": w.endWorkers, "commit": w.commitSome, "take back": w.takeBack,
-			"settle": w.settle, "abandon": w.abandon, "fail over": func() { w.failOver(); w.core.limits.sweep = sweep },
+			"settle": w.settle, "abandon": w.abandon, "fail over": w.failOver,
 			"a moment":   func() { w.step(nil) },
 			"see":        func() { w.settle(); w.catchUp() },
 			"wait a day": func() { w.pause(24 * time.Hour) },
 			"wait":       func() { w.pause(time.Duration(rapid.IntRange(1, 70).Draw(t, "s")) * time.Second) },
 		}
-		w.core.limits.sweep = sweep
 		names := slices.Sorted(maps.Keys(actions))
 		for range evenly(5, 20, 60, 100).Draw(t, "steps") {
 			actions[evenly(names...).Draw(t, "action")]()

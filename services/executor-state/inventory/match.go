@@ -47,7 +47,7 @@ type search struct {
 }
 
 func (c *Core) search(k constraint.Constraints, n int) *search {
-	s := &search{walk: c.walk(c.query(k)), constraints: k, needed: int64(n), most: int64(n), spread: math.MaxInt64}
+	s := &search{walk: c.walk(c.query(k), true), constraints: k, needed: int64(n), most: int64(n), spread: math.MaxInt64}
 	if k.Spread.Max > 0 {
 		s.most = min(s.most, int64(k.Spread.Max))
 	}
@@ -98,7 +98,7 @@ func (s *search) room() int {
 	if s.domains != nil {
 		enough = min(enough, s.spread*int64(len(s.domains.values)+1))
 	}
-	for a, b := range s.blocks(fieldOfOpen) {
+	for a, b := range s.blocks() {
 		for at := range s.fitting(a, b) {
 			room += s.take(b.traits[at].class, a.times(b.point(at), s.most))
 			if room >= enough {

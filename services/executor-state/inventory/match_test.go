@@ -471,7 +471,7 @@ func checkRefusals(t *rapid.T, c *Core) {
 	c.spent = c.limits.pass // nothing is left for looks that only the numbers call for
 	for _, uid := range slices.Sorted(maps.Keys(c.refused)) {
 		before := *c.refused[uid]
-		if e := before.entry; c.still(&before, e, false) {
+		if e := before.entry; c.still(&before) {
 			needed, fitting := e.Seats.Len(), c.fit(e.Constraints, e.Seats.Len())
 			if most := c.atMost(c.query(e.Constraints)); int64(fitting) > min(most, before.room) {
 				t.Fatalf("%s has room for %d, not %d or %d at most: %+v\n%s", uid, fitting, most, before.room, e.Constraints, dump(c))

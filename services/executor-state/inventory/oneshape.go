@@ -50,7 +50,7 @@ func (s *search) oneShape() (only *shape, fitting int) {
 		best = max(best, room.workers)
 	}
 	s.passed, s.touched = s.passed[:0], s.touched[:0]
-	for a, b := range s.blocks(fieldOfOpen) {
+	for a, b := range s.blocks() {
 		if int64(s.shapes.crowd)*a.times(b.high, s.most) < min(best+1, s.needed) {
 			s.passed = append(s.passed, stretch{a, b})
 			continue

@@ -38,8 +38,7 @@ const answerBytes = 4 << 20
 // takePass tries the entries in order. A group stops at its first entry that
 // does not fit or is stale; the others go on. Those that it does not get to are
 // to be offered again, in whatever order is due then: nothing behind them is
-// decided either. Nor is anything behind one that is offered again and forgotten,
-// for it might have had room before.
+// decided either.
 func (c *Core) takePass(token uint64, p Pass) {
 	// Only then has the registry heard all that the last pass said: one that is taken
 	// twice, for its answer was lost or its round taken back, is answered whole.
@@ -53,21 +52,21 @@ func (c *Core) takePass(token uint64, p Pass) {
 	before := c.refused
 	c.refused = make(map[string]*refused, len(before))
 	c.spent = 0
-	said, forgot := 0, false
+	said, behind := 0, false
 	for i, entry := range p.Entries {
 		known, again := before[entry.UID], entry.Again
 		switch {
-		case forgot:
+		case behind:
 			c.remember(known)
 			outcomes = append(outcomes, Outcome{UID: entry.UID, Result: Later})
 			continue
 		case again && known != nil && known.entry.Mod == entry.Mod:
 			entry = known.entry
-		case again && c.aside.uids[entry.UID]:
-			again = false // it is refused by its name
 		case again:
-			if entry, forgot = c.recall(entry); forgot {
-				outcomes = append(outcomes, Outcome{UID: entry.UID, Result: Forgotten})
+			// Another leader has refused it. What the view does not show yet, and all
+			// behind it, is decided in a later pass.
+			if behind = !c.fill(&entry) && entry.Mod > c.revision && !c.aside.uids[entry.UID]; behind {
+				outcomes = append(outcomes, Outcome{UID: entry.UID, Result: Later})
 				continue
 			}
 			again = false
@@ -80,7 +79,7 @@ func (c *Core) takePass(token uint64, p Pass) {
 			outcome = Outcome{UID: entry.UID, Result: Later}
 			c.remember(known)
 		default:
-			outcome = c.try(p, entry, known, again)
+			outcome = c.try(p, entry, known)
 		}
 		stopped[entry.Group] = outcome.Result != Granted &&
 			outcome.Reason != fault.ReasonInvalid && outcome.Reason != fault.ReasonPoison
@@ -96,18 +95,19 @@ func (c *Core) takePass(token uint64, p Pass) {
 	c.answerPasses()
 }
 
-// recall makes an entry whole that another leader has refused, of the record that it
-// is of. It is forgotten as long as the view does not show that.
-func (c *Core) recall(e Entry) (whole Entry, forgot bool) {
+// fill fills in an entry that is named only from the record of its reservation, and
+// reports whether the view shows the record at that revision.
+func (c *Core) fill(e *Entry) bool {
 	held := c.reservations[e.UID]
 	if held == nil || held.mod != e.Mod {
-		return e, true
+		return false
 	}
 	r := held.record.(*model.Reservation)
-	return Entry{
+	*e = Entry{
 		Key: r.Key, UID: r.UID, Epoch: held.create, Mod: held.mod, Group: e.Group,
 		Constraints: r.ConstraintsAt(c.now), Seats: r.Seats, Trace: r.Trace,
-	}, false
+	}
+	return true
 }
 
 // Cycle numbers up to model.HighestJump are accepted in any step, those above only within
@@ -153,10 +153,9 @@ func (c *Core) remember(r *refused) {
 	}
 }
 
-// try decides one entry, and leases its executors if all its workers fit. Before
-// is what became of it in the last pass, of the same entry where that is known by
-// again.
-func (c *Core) try(p Pass, e Entry, before *refused, again bool) Outcome {
+// try decides one entry, and leases its executors if all its workers fit. Before is its
+// refusal in the last pass, if there was one.
+func (c *Core) try(p Pass, e Entry, before *refused) Outcome {
 	c.subject = model.Ref{Kind: model.KindReservation, Key: e.Key, ID: e.UID}
 	if c.leases[e.UID] != nil {
 		return Outcome{UID: e.UID, Result: Granted, Fitting: e.Seats.Len()}
@@ -164,7 +163,10 @@ func (c *Core) try(p Pass, e Entry, before *refused, again bool) Outcome {
 	if c.aside.uids[e.UID] {
 		return Outcome{UID: e.UID, Result: NoFit, Reason: fault.ReasonPoison, Message: "a record of it is left alone: see the findings"}
 	}
-	if !again {
+	if before != nil && !before.of(e) {
+		before = nil
+	}
+	if before == nil && !e.Again {
 		if message := malformed(e); message != "" {
 			return Outcome{UID: e.UID, Result: NoFit, Reason: fault.ReasonInvalid, Message: message}
 		}
@@ -173,7 +175,7 @@ func (c *Core) try(p Pass, e Entry, before *refused, again bool) Outcome {
 		return Outcome{UID: e.UID, Result: Stale, Reason: fault.ReasonStale, Message: message}
 	}
 	needed := e.Seats.Len()
-	if c.still(before, e, again) {
+	if before != nil && c.still(before) {
 		c.remember(before)
 		return before.outcome
 	}
@@ -181,7 +183,7 @@ func (c *Core) try(p Pass, e Entry, before *refused, again bool) Outcome {
 	if fitting < needed {
 		reason, message := c.refusal(e.Constraints, needed, fitting)
 		outcome := Outcome{UID: e.UID, Result: NoFit, Reason: reason, Message: message, Fitting: fitting}
-		c.refused[e.UID] = &refused{entry: e, text: textOf(e.Constraints), outcome: outcome, at: c.freed.next(), room: int64(fitting), closed: c.closed, moves: c.moves}
+		c.refused[e.UID] = &refused{entry: e, text: textOf(e.Constraints), outcome: outcome, at: c.freed.next(), room: int64(fitting), closed: c.shutCount, moves: c.moves}
 		return outcome
 	}
 	c.spent += needed * workOfWorker

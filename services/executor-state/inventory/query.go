@@ -94,8 +94,8 @@ func (c *Core) largest(q *query) map[*sku]*shape {
 		times int64
 	}
 	found := map[int32]best{}
-	w := c.walk(q)
-	for a, b := range w.blocks(fieldOfAll) {
+	w := c.walk(q, false)
+	for a, b := range w.blocks() {
 		most := a.times(b.high, endless)
 		better := func(sku int32, times int64, h *host) bool {
 			known := found[sku]

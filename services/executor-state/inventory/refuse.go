@@ -18,9 +18,9 @@ func (c *Core) avoided(k constraint.Constraints, q *query) map[*host]bool {
 	if len(k.AvoidFailed) == 0 {
 		return hard
 	}
-	w := c.walk(q)
+	w := c.walk(q, false)
 	w.avoided = c.hostsNamed(k.Avoid, k.AvoidFailed)
-	for a, b := range w.blocks(fieldOfAll) {
+	for a, b := range w.blocks() {
 		for at := range w.fitting(a, b) {
 			if b.hosts[at].standing == open {
 				return w.avoided
@@ -64,8 +64,8 @@ func (c *Core) refusal(k constraint.Constraints, needed, fitting int) (fault.Rea
 
 // largeEnough says whether some executor, if it were idle, would take a worker.
 func (c *Core) largeEnough(q *query) bool {
-	w := c.walk(q)
-	for a, b := range w.blocks(fieldOfAll) {
+	w := c.walk(q, false)
+	for a, b := range w.blocks() {
 		for range w.fitting(a, b) {
 			return true
 		}

@@ -13,11 +13,7 @@ import (
 // when there was none. Another call under that id is refused.
 func (c *Core) repeated(call *model.Disable) (*model.Disable, error) {
 	known := c.known(call.ID)
-	about := known
-	if asked := c.disables.shuttingOf(call.ID); known == nil && asked != nil {
-		about = asked.request
-	}
-	if about != nil && about.Call != call.Call {
+	if known != nil && known.Call != call.Call {
 		return nil, fault.New(fault.Conflict, fault.ReasonDuplicate, "request id %q was used for another call", call.ID)
 	}
 	return known, nil

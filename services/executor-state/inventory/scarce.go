@@ -135,7 +135,7 @@ func (s *search) free() tally {
 // of a block are added at once where a worker fits on each.
 func (w *walk) addUp() tally {
 	t := w.query.newTally()
-	for a, b := range w.blocks(fieldOfOpen) {
+	for a, b := range w.blocks() {
 		if !w.takesAll(a, b) {
 			k := t.counter(a)
 			for at := range w.fitting(a, b) {
@@ -158,7 +158,7 @@ func (w *walk) addUp() tally {
 // takesAll reports whether a worker fits on every executor of a block, as its bounds
 // tell.
 func (w *walk) takesAll(a *aim, b *block) bool {
-	return b.sums != nil && w.query.section.whole() && (w.sku == 0 || b.lowSKU == b.highSKU) && a.fits(b.low)
+	return b.sums != nil && w.closed == nil && w.query.section.whole() && (w.sku == 0 || b.lowSKU == b.highSKU) && a.fits(b.low)
 }
 
 // moved is the executors that came among those that may be given work, with what

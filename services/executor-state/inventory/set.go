@@ -120,9 +120,6 @@ func (c *Core) committed(e model.Committed) {
 			c.overwritten(change.ref)
 			c.counts.durable(change, c.now)
 			c.endPresence(change.ref)
-			if change.ref.Kind == model.KindDisable {
-				c.disables.forget(change.ref.ID)
-			}
 			if change.ref.Kind == model.KindLeaseChunk && change.ref.Chunk == 0 && change.prev == nil {
 				c.fresh = append(c.fresh, freshLease{change.ref.ID, e.Revision})
 			}
@@ -198,11 +195,6 @@ func (c *Core) abandoned() {
 		c.journal = c.journal[:last]
 	}
 	c.journal, c.waiting = nil, nil
-	for _, s := range c.disables.shutting {
-		s.decided = false
-	}
-	left := c.limits.sweep
-	c.reopen(&left)
 }
 
 // changed takes a record from the view. A change of what a decision under way

@@ -20,8 +20,21 @@ const (
 	standings
 )
 
-// standingOf derives the standing but for open and overcommitted, which depend
-// on what the executor holds.
+// standingNow is the standing of a host that is placed.
+func (h *host) standingNow() standing {
+	switch s := h.standingOf(); {
+	case s != open:
+		return s
+	case len(h.class.requests) > 0:
+		return disabled
+	case !h.listed:
+		return overcommitted
+	}
+	return open
+}
+
+// standingOf derives the standing but for what depends on the class and on what the
+// executor holds.
 func (h *host) standingOf() standing {
 	switch {
 	case h.shown() == model.ExecutorRegistered:
@@ -34,7 +47,7 @@ func (h *host) standingOf() standing {
 		return quarantined
 	case h.executor.Draining:
 		return draining
-	case h.withheld():
+	case len(h.named) > 0:
 		return disabled
 	}
 	return open

@@ -110,12 +110,12 @@ func (c *Core) heldFrom(d *model.Disable, from string) iter.Seq[*host] {
 			}
 			return
 		}
-		if h := c.hosts[from]; h != nil && h.cohort.holds(d.ID) && !yield(h) {
+		if h := c.hosts[from]; h != nil && h.class.closedBy(d.ID) && !yield(h) {
 			return
 		}
 		at := c.byID.after(&host{id: from})
 		for h, ok := at.item(); ok; h, ok = at.item() {
-			if h.cohort.holds(d.ID) && !yield(h) {
+			if h.class.closedBy(d.ID) && !yield(h) {
 				return
 			}
 			at.next()
@@ -160,7 +160,7 @@ func (c *Core) tellLate(h *host, placed map[uint32]map[string]*laid) {
 	uids := slices.Sorted(maps.Keys(lies))
 	for len(next.Untold) > 0 && !told.full() {
 		request := next.Untold[0]
-		if d := c.known(request); d != nil && d.Holds() && h.cohort.holds(request) {
+		if d := c.known(request); d != nil && d.Holds() && h.class.closedBy(request) {
 			for _, uid := range uids {
 				if uid > next.Told && !told.full() {
 					next.Told = uid
@@ -185,13 +185,10 @@ func (c *Core) untold(h *host, attributes map[string]string) []string {
 		return nil
 	}
 	late := slices.Clone(h.executor.Untold)
-	for _, id := range c.disables.holding(&cohort{attributes: attributesOf(attributes)}) {
+	for _, id := range c.disables.holding(attributesOf(attributes)) {
 		d := c.known(id)
-		if d == nil {
-			continue // it is about to hold, and all are told of it then
-		}
 		passed, _, _ := strings.Cut(d.Told, "/")
-		if !h.cohort.holds(id) && (d.ToldAll || h.id <= passed) && !slices.Contains(late, id) {
+		if !h.class.closedBy(id) && (d.ToldAll || h.id <= passed) && !slices.Contains(late, id) {
 			late = append(late, id)
 		}
 	}

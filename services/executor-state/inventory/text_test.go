@@ -299,10 +299,12 @@ func dump(c *Core) string {
 	for h := range c.late.all() {
 		line("late %s %v", h.id, h.executor.Untold)
 	}
-	for _, key := range slices.Sorted(maps.Keys(c.disables.cohorts)) {
-		k := c.disables.cohorts[key]
-		line("cohort %s of %d, held by %v", key, k.hosts.len(), k.requests)
+	for _, key := range slices.Sorted(maps.Keys(c.classes)) {
+		if k := c.classes[key]; len(k.requests) > 0 || c.disables.closed.has(k.index) {
+			line("class %s closed %v by %v", key, c.disables.closed.has(k.index), k.requests)
+		}
 	}
+	line("%d classes are closed", c.disables.closed.classes)
 	line("names %d, %d unknown", c.disables.names, c.disables.unknown)
 	for _, name := range slices.Sorted(maps.Keys(c.pools)) {
 		line("pool %s %+v", name, c.pools[name].record)
@@ -310,8 +312,11 @@ func dump(c *Core) string {
 	return b.String()
 }
 
-// isOpen says whether the executor is where those are that may be given work.
+// isOpen reports whether a search may find the executor.
 func isOpen(h *host) bool {
+	if len(h.class.requests) > 0 {
+		return false
+	}
 	for _, b := range h.shape.form.open.blocks {
 		if slices.Contains(b.hosts, h) {
 			return true

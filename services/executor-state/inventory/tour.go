@@ -65,7 +65,7 @@ func (s *search) tour(most int64) *tour {
 	for _, a := range s.aims {
 		a.weigh(scarce)
 	}
-	for a, b := range s.blocks(fieldOfOpen) {
+	for a, b := range s.blocks() {
 		best := candidate{host: b.hosts[0], size: t.size(a, b.high), left: t.leftover(a, b.low), score: a.score(b.low)}
 		t.visited = append(t.visited, stop{aim: a, block: b, candidate: best})
 	}

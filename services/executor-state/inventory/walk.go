@@ -11,11 +11,11 @@ type limits struct {
 	// block is blockSize, narrow is up to how many executors of a section are
 	// looked at one by one, without bounds.
 	block, narrow int
-	// pass is passWork, answer is answerBytes, sweep is sweepWork.
-	pass, answer, sweep int
+	// pass is passWork, answer is answerBytes.
+	pass, answer int
 }
 
-var defaultLimits = limits{block: blockSize, narrow: blockSize, pass: passWork, answer: answerBytes, sweep: sweepWork}
+var defaultLimits = limits{block: blockSize, narrow: blockSize, pass: passWork, answer: answerBytes}
 
 // endless is more workers than any batch has.
 const endless = math.MaxInt64
@@ -24,7 +24,11 @@ const endless = math.MaxInt64
 type walk struct {
 	*Core
 	query *query
-	aims  []*aim
+	// open: it looks at what is free, of executors that may be given work; otherwise at
+	// what all have when they are idle. Closed are the classes that it leaves out then.
+	open   bool
+	closed *closed
+	aims   []*aim
 	// teams are the executors of a section that has few, by form in the order of
 	// aims; nil where blocks are looked at.
 	teams [][]*host
@@ -38,8 +42,12 @@ type walk struct {
 	avoided map[*host]bool
 }
 
-func (c *Core) walk(q *query) walk {
-	w := walk{Core: c, query: q}
+// walk looks at what executors have free if open, or else at what they have.
+func (c *Core) walk(q *query, open bool) walk {
+	w := walk{Core: c, query: q, open: open}
+	if open && c.disables.closed.classes > 0 {
+		w.closed = &c.disables.closed
+	}
 	if q.sku != "" {
 		s := c.skus[q.sku]
 		if w.none = s == nil; !w.none {
@@ -82,23 +90,22 @@ func (w *walk) team(members []*host) {
 	}
 }
 
-// Which of a form's fields a walk goes through.
-func fieldOfOpen(f *form) *field { return &f.open }
-func fieldOfAll(f *form) *field  { return &f.all }
-
 // blocks gives the blocks in which a worker may fit. Those of a section of few
 // executors are made for the walk.
-func (w *walk) blocks(which func(*form) *field) iter.Seq2[*aim, *block] {
+func (w *walk) blocks() iter.Seq2[*aim, *block] {
 	return func(yield func(*aim, *block) bool) {
 		if w.none {
 			return
 		}
 		for i, a := range w.aims {
-			f := which(a.form)
+			f := &a.form.all
+			if w.open {
+				f = &a.form.open
+			}
 			list := f.blocks
 			if w.teams != nil {
 				w.spent += len(w.teams[i]) * workOfMember
-				list = f.gather(w.teams[i], f == &a.form.open)
+				list = f.gather(w.teams[i], w.open)
 			}
 			for _, b := range list {
 				w.spent += workOfBlock
@@ -141,7 +148,7 @@ func (f *field) gather(hosts []*host, opened bool) []*block {
 		if opened {
 			point = h.free
 		}
-		if !opened || h.standing == open {
+		if !opened || h.listed {
 			b.hosts, b.traits, b.amounts = append(b.hosts, h), append(b.traits, h.traits()), append(b.amounts, point...)
 		}
 	}
@@ -161,7 +168,7 @@ func (w *walk) fitting(a *aim, b *block) iter.Seq[int] {
 		for at := range b.traits {
 			k := &b.traits[at]
 			switch {
-			case w.sku != 0 && k.sku != w.sku, !whole && !section.has(k.class), w.only != nil && k.shape != w.only.index:
+			case w.sku != 0 && k.sku != w.sku, !whole && !section.has(k.class), w.closed != nil && w.closed.has(k.class), w.only != nil && k.shape != w.only.index:
 			case !a.fits(b.amounts[at*width : (at+1)*width]):
 			case w.avoided != nil && w.avoided[b.hosts[at]]:
 			case !yield(at):

@@ -18,18 +18,10 @@ type disables struct {
 	// names counts them all, unknown those of ids without an executor.
 	named          map[string][]string
 	names, unknown int
-	// byKind are the requests that go by attributes, which are folded: those that
-	// hold, and those that are about to. Cohorts are the executors by attributes,
-	// inOrder by their keys.
-	byKind  map[string][]attribute
-	cohorts map[string]*cohort
-	inOrder ordered[*cohort]
-	// shutting are requests that go by attributes and are not durable, in the order
-	// in which they were asked for. Reopening puts executors back; again says that
-	// requests have ended since it began.
-	shutting  []*shutting
-	reopening *sweep
-	again     bool
+	// byKind are the requests that hold and go by attributes, which are folded; closed
+	// are the classes that they hold for.
+	byKind map[string][]attribute
+	closed closed
 	// due orders requests by when something is to be done with them, untold
 	// those of which jobs are still to be told.
 	due, untold ordered[*model.Disable]
@@ -37,12 +29,10 @@ type disables struct {
 
 func newDisables() disables {
 	return disables{
-		named:   map[string][]string{},
-		byKind:  map[string][]attribute{},
-		cohorts: map[string]*cohort{},
-		inOrder: ordered[*cohort]{compare: func(a, b *cohort) int { return cmp.Compare(a.key, b.key) }},
-		due:     ordered[*model.Disable]{compare: compareDue},
-		untold:  ordered[*model.Disable]{compare: func(a, b *model.Disable) int { return cmp.Compare(a.ID, b.ID) }},
+		named:  map[string][]string{},
+		byKind: map[string][]attribute{},
+		due:    ordered[*model.Disable]{compare: compareDue},
+		untold: ordered[*model.Disable]{compare: func(a, b *model.Disable) int { return cmp.Compare(a.ID, b.ID) }},
 	}
 }
 
@@ -178,9 +168,9 @@ func (c *Core) countHeld(d *model.Disable) int {
 		}
 	}
 	if len(d.Attributes) > 0 {
-		for k := range c.disables.inOrder.all() {
-			if k.holds(d.ID) {
-				n += k.hosts.len()
+		for k := range c.sections.all(c.sections.whole) {
+			if k.closedBy(d.ID) {
+				n += len(k.hosts)
 			}
 		}
 	}
@@ -190,15 +180,11 @@ func (c *Core) countHeld(d *model.Disable) int {
 // requests are the ids of those that take the executor out of allocation, in
 // order.
 func (h *host) requests() []string {
-	return slices.Sorted(slices.Values(slices.Concat(h.named, h.cohort.requests)))
+	return slices.Sorted(slices.Values(slices.Concat(h.named, h.class.requests)))
 }
 
-// withheld says whether a request takes the executor out of allocation, or one is
-// about to or has just ended.
-func (h *host) withheld() bool { return len(h.named)+len(h.cohort.requests) > 0 }
-
-// closed says whether the executor is withheld or drained.
-func (h *host) closed() bool { return h.executor.Draining || h.withheld() }
+// withheld reports whether a request takes the executor out of allocation.
+func (h *host) withheld() bool { return len(h.named)+len(h.class.requests) > 0 }
 
 // drained says whether a request to drain holds for the executor.
 func (c *Core) drained(id string) bool {

@@ -35,7 +35,7 @@ func passOf(pass queue.SendPass, answer *controlv1.PassAnswer) (queue.PassDone, 
 	if err := checkPass(pass, answer); err != nil {
 		return passed(pass, err), err
 	}
-	done := queue.PassDone{Pass: pass.Pass, Remembers: answer.GetRemembers()}
+	done := queue.PassDone{Pass: pass.Pass}
 	for _, o := range answer.GetOutcomes() {
 		done.Outcomes = append(done.Outcomes, queue.Outcome{
 			UID: o.GetUid(), Result: queue.Result(o.GetResult()), Lease: o.GetLease(),
@@ -76,7 +76,7 @@ func checkPass(pass queue.SendPass, answer *controlv1.PassAnswer) error {
 // handedOver is what a definite error leaves of a hand-over: no task is taken. A nil
 // error leaves no outcomes.
 func handedOver(over queue.HandOver, err error) queue.HandedOver {
-	done := queue.HandedOver{Call: over.Call}
+	var done queue.HandedOver
 	if err == nil {
 		return done
 	}
@@ -92,7 +92,7 @@ func handOverOf(over queue.HandOver, answer *controlv1.CreateTasksAnswer) (queue
 	if err := checkHandOver(over, answer); err != nil {
 		return handedOver(over, err), err
 	}
-	done := queue.HandedOver{Call: over.Call}
+	var done queue.HandedOver
 	for _, o := range answer.GetOutcomes() {
 		done.Outcomes = append(done.Outcomes, queue.TaskOutcome{
 			UID: o.GetUid(), Taken: o.GetResult() == controlv1.CreateOutcome_TAKEN, Reason: fault.Reason(o.GetReason()),

@@ -27,7 +27,7 @@ func TestAnInvalidAnswerToAPassGrantsNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			done, err := passOf(pass, answer)
-			if err == nil || done.Pass != 4 || done.Remembers || len(done.Outcomes) != 2 {
+			if err == nil || done.Pass != 4 || len(done.Outcomes) != 2 {
 				t.Fatalf("%+v, %v", done, err)
 			}
 			for _, o := range done.Outcomes {
@@ -37,8 +37,8 @@ func TestAnInvalidAnswerToAPassGrantsNothing(t *testing.T) {
 			}
 		})
 	}
-	done, err := passOf(pass, &controlv1.PassAnswer{Remembers: true, Outcomes: []*controlv1.PassOutcome{granted("b")}})
-	if err != nil || !done.Remembers || len(done.Outcomes) != 1 || done.Outcomes[0].Result != queue.Granted || done.Outcomes[0].Lease != 9 {
+	done, err := passOf(pass, &controlv1.PassAnswer{Outcomes: []*controlv1.PassOutcome{granted("b")}})
+	if err != nil || len(done.Outcomes) != 1 || done.Outcomes[0].Result != queue.Granted || done.Outcomes[0].Lease != 9 {
 		t.Errorf("a good answer is %+v, %v", done, err)
 	}
 	if done, err := passOf(pass, nil); err != nil || len(done.Outcomes) != 0 {
@@ -48,7 +48,7 @@ func TestAnInvalidAnswerToAPassGrantsNothing(t *testing.T) {
 
 // An answer that is not to the hand-over that was sent takes nothing.
 func TestAnInvalidAnswerToAHandOverTakesNothing(t *testing.T) {
-	over := queue.HandOver{Call: 4, Tasks: []queue.Task{{UID: "a"}, {UID: "b"}}}
+	over := queue.HandOver{Tasks: []queue.Task{{UID: "a"}, {UID: "b"}}}
 	taken := func(uid string) *controlv1.CreateOutcome {
 		return &controlv1.CreateOutcome{Uid: uid, Result: controlv1.CreateOutcome_TAKEN}
 	}
@@ -59,7 +59,7 @@ func TestAnInvalidAnswerToAHandOverTakesNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			done, err := handOverOf(over, &controlv1.CreateTasksAnswer{Outcomes: outcomes})
-			if err == nil || done.Call != 4 || len(done.Outcomes) != 2 || done.Outcomes[0].Taken || done.Outcomes[1].Taken {
+			if err == nil || len(done.Outcomes) != 2 || done.Outcomes[0].Taken || done.Outcomes[1].Taken {
 				t.Errorf("%+v, %v", done, err)
 			}
 		})

@@ -27,16 +27,13 @@ type Calls struct {
 	handout   controlv1.HandoutClient
 	tracer    trace.Tracer
 	log       *slog.Logger
-	// What ends the pass and the hand-over that the next takes the place of. They
-	// belong to the goroutine that calls Perform.
-	endPass, endHandOver context.CancelFunc
 }
 
 // NewCalls makes the calls through a gateway.
 func NewCalls(gateway grpc.ClientConnInterface, tracer trace.Tracer, log *slog.Logger) *Calls {
 	return &Calls{
 		inventory: controlv1.NewInventoryClient(gateway), handout: controlv1.NewHandoutClient(gateway),
-		tracer: tracer, log: log, endPass: func() {}, endHandOver: func() {},
+		tracer: tracer, log: log,
 	}
 }
 
@@ -44,26 +41,12 @@ func NewCalls(gateway grpc.ClientConnInterface, tracer trace.Tracer, log *slog.L
 func (c *Calls) Perform(t *loop.Term, _ *queue.Core, action model.Action) {
 	switch a := action.(type) {
 	case queue.SendPass:
-		inPlaceOf(&c.endPass, t, model.ServiceExecutorState, passed(a, errPanicked), func(ctx context.Context) { c.pass(ctx, t, a) })
+		t.Go(model.ServiceExecutorState, passed(a, errPanicked), func(ctx context.Context) { c.pass(ctx, t, a) })
 	case queue.HandOver:
-		inPlaceOf(&c.endHandOver, t, model.ServiceAssigner, handedOver(a, errPanicked), func(ctx context.Context) { c.handOver(ctx, t, a) })
+		t.Go(model.ServiceAssigner, handedOver(a, errPanicked), func(ctx context.Context) { c.handOver(ctx, t, a) })
 	default:
 		panic(fmt.Sprintf("registry: unknown action %T", action))
 	}
-}
-
-// inPlaceOf makes a call, and ends the one before it: should that be under way still,
-// nobody waits for its outcome any more.
-func inPlaceOf(end *context.CancelFunc, t *loop.Term, peer string, dropped model.Event, call func(ctx context.Context)) {
-	(*end)()
-	ended, cancel := context.WithCancel(context.Background())
-	*end = cancel
-	t.Go(peer, dropped, func(ctx context.Context) {
-		ctx, stop := context.WithCancel(ctx)
-		defer stop()
-		defer context.AfterFunc(ended, stop)()
-		call(ctx)
-	})
 }
 
 func (c *Calls) pass(ctx context.Context, t *loop.Term, pass queue.SendPass) {

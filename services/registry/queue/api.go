@@ -60,8 +60,7 @@ type Cancelled struct {
 }
 
 // SendPass is an action: offer entries to executor-state, in this order. It is
-// repeated until its outcome is definite, which comes back as PassDone, or until the
-// next is cut, which takes its place. No effect is ever under way when one is cut: it
+// repeated until its outcome is definite, which comes back as PassDone. No effect is ever under way when one is cut: it
 // is carried out whatever becomes of effects decided after it.
 type SendPass struct {
 	// Pass rises within the term.
@@ -82,7 +81,7 @@ type PassEntry struct {
 	Seats       model.Seats
 	Trace       model.Trace
 	// Again says that the last pass found no room for it, and that it has not changed
-	// since: executor-state is told UID, Mod and Group, and remembers the rest.
+	// since: executor-state is told UID, Mod and Group, and has the rest of the record.
 	Again bool
 }
 
@@ -92,8 +91,6 @@ type PassEntry struct {
 type PassDone struct {
 	Pass     int64
 	Outcomes []Outcome
-	// Remembers says that what was refused may be offered Again in the next pass.
-	Remembers bool
 	// Newest is set when the pass was refused because executor-state has seen this
 	// higher number: nothing was tried. With TooHigh it is lower, 0 for none, and the
 	// number of the pass is out of reach of it.
@@ -128,22 +125,17 @@ const (
 	Behind Result = 4
 	// Later: it was not looked at, nor was anything after it.
 	Later Result = 5
-	// Forgotten: it was offered again, and nothing is known of it; nothing after it
-	// was looked at.
-	Forgotten Result = 6
 )
 
-var resultNames = [...]string{"unknown", "granted", "no_fit", "stale", "behind", "later", "forgotten"}
+var resultNames = [...]string{"unknown", "granted", "no_fit", "stale", "behind", "later"}
 
 func (r Result) String() string { return resultNames[r] }
 
 // HandOver is an action: hand leases over to the assigner. Like a pass it is
-// one call in flight, repeated until definite, and answered by HandedOver, or until
-// the next takes its place.
+// one call in flight, repeated until definite, and answered by HandedOver.
 type HandOver struct {
-	// Call rises within the term.
-	Call, Term int64
-	Tasks      []Task
+	Term  int64
+	Tasks []Task
 }
 
 // Task is one lease to hand over.
@@ -160,7 +152,6 @@ type Task struct {
 // HandedOver is the event that the outcome of the hand-over in flight is known.
 // Tasks without an outcome are handed over again.
 type HandedOver struct {
-	Call     int64
 	Outcomes []TaskOutcome
 }
 

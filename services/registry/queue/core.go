@@ -44,9 +44,6 @@ type Core struct {
 	ready     *model.Ready            // nil while no registry has begun
 	held      held                    // what is left alone
 
-	// leaders are the terms of the services' leaders in the view; 0 while nobody leads.
-	leaders map[string]int64
-
 	// subject is what the step decides about by itself.
 	subject model.Ref
 
@@ -65,10 +62,8 @@ type Core struct {
 	notBefore     time.Time // of the next pass
 	passes        int64
 	plainPasses   int64 // the highest of those that is at most model.HighestJump
-	entered       int64 // counts what has come into queues
 	flight        *flight
-	calls         int64
-	handing       *handing
+	handing       map[string]int64    // the revisions of what the hand-over in flight holds, by uid; nil without one
 	handAt        time.Time           // of the next hand-over, at the earliest
 	noteAt        time.Time           // when what is unnoted is written at the latest
 	taken         map[string]*version // taken, the task not seen yet
@@ -99,7 +94,6 @@ func New(config Config) *Core {
 		unnoted:   map[string]*version{},
 		storedOf:  map[string]usage{},
 		pendingOf: map[model.Ref]int{},
-		leaders:   map[string]int64{},
 		due:       map[string]*group{},
 		taken:     map[string]*version{},
 		granted:   map[string]*version{},
@@ -240,12 +234,7 @@ func (c *Core) changed(e model.Changed) {
 		known := *r
 		known.Create = e.Create
 		c.set(e.Ref, &known)
-	case *model.Leader:
-		c.leaders[e.Ref.ID] = e.Create
 	default:
-		if e.Ref.Kind == model.KindLeader { // gone
-			delete(c.leaders, e.Ref.ID)
-		}
 		c.set(e.Ref, e.Record)
 	}
 }

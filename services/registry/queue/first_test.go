@@ -24,7 +24,7 @@ func TestFirstPassOfATermIsShort(t *testing.T) {
 	if len(heads) != groups {
 		t.Errorf("%d of %d heads are offered", len(heads), groups)
 	}
-	done := PassDone{Pass: first[0].Pass, Remembers: true}
+	done := PassDone{Pass: first[0].Pass}
 	for i, e := range first[0].Entries {
 		outcome := Outcome{UID: e.UID, Result: Granted, Lease: 200_001 + int64(i), Fitting: 4}
 		done.Outcomes = append(done.Outcomes, outcome)

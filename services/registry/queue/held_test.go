@@ -123,5 +123,5 @@ func TestSubjectOfADecision(t *testing.T) {
 			t.Errorf("to blame is %+v, want %+v", w.core.Subject(), want)
 		}
 	}()
-	w.step(HandedOver{Call: w.core.calls, Outcomes: []TaskOutcome{{UID: entry.UID, Reason: fault.ReasonStale}}})
+	w.step(HandedOver{Outcomes: []TaskOutcome{{UID: entry.UID, Reason: fault.ReasonStale}}})
 }

@@ -279,7 +279,6 @@ func (c *Core) enqueue(v *version) {
 		c.groups[g.id] = g
 	}
 	v.queued = v.r
-	c.entered++
 	g.order.insert(v.r)
 	g.workers += v.r.Seats.Len()
 	if g.order.at(0) == v.r {

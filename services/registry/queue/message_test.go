@@ -20,7 +20,7 @@ func passes(c *Core, actions []model.Action, now time.Time, long time.Duration, 
 		var event model.Event
 		if len(sent) > 0 {
 			pass := sent[len(sent)-1]
-			done := PassDone{Pass: pass.Pass, Remembers: true}
+			done := PassDone{Pass: pass.Pass}
 			for i, e := range pass.Entries {
 				switch {
 				case grants(e.UID):

@@ -11,10 +11,7 @@ import (
 // flight is the pass in flight.
 type flight struct {
 	pass, wake int64
-	// leader is the term of executor-state's leader that it was cut under, entered how
-	// many had come into queues.
-	leader, entered int64
-	offers          []offer
+	offers     []offer
 	// left are the groups whose heads it had no room for.
 	left []string
 }
@@ -72,12 +69,6 @@ const highestPass = model.HighestJump + 1<<61
 // fit a prefix of its queue as far as the bounds allow, in the one order of all.
 // It waits while anything is under way, so that every entry is durable.
 //
-// While one is in flight it waits for the outcome, with one exception: executor-state
-// has lost the leader under which that was cut, or has another, and there is more to
-// offer now. What that pass offers is in the next one, which has a higher number: whoever
-// has seen it refuses the other, and all that was granted of that is leased in the
-// view, or granted once more by the same lease.
-//
 // Behind a head that did not fit nothing was granted, and nothing will be before
 // it is: so what is offered of a queue is what the last pass found room for and
 // one more, and twice as much once all of that has room.
@@ -92,7 +83,6 @@ func (c *Core) sendPass() {
 	if !c.mayOffer() || c.now.Before(c.notBefore) {
 		return
 	}
-	c.overtake()
 	heads := make([]cursor, 0, len(c.groups))
 	for id, g := range c.groups { // sorted next, without ties
 		heads = append(heads, cursor{group: g, next: g.order.at(0), alone: c.due[id] == nil})
@@ -106,7 +96,7 @@ func (c *Core) sendPass() {
 	}
 	pass := SendPass{Pass: c.passes, Term: c.term, Cut: c.revision}
 	pass.Entries = make([]PassEntry, 0, len(heads))
-	c.flight = &flight{pass: c.passes, wake: c.wakes, leader: c.leaders[model.ServiceExecutorState], entered: c.entered, offers: make([]offer, 0, len(heads))}
+	c.flight = &flight{pass: c.passes, wake: c.wakes, offers: make([]offer, 0, len(heads))}
 	entries, workers, bytes := c.config.PassEntries, c.config.PassWorkers, c.config.PassBytes
 	if c.passes == 1 {
 		entries = min(entries, firstBehind)
@@ -154,21 +144,11 @@ func (c *Core) sendPass() {
 
 // mayOffer says whether a pass may be cut, as soon as its time has come.
 func (c *Core) mayOffer() bool {
-	switch {
-	case !c.isReady() || len(c.pending) > 0:
-		return false
-	case c.flight == nil:
-		return len(c.due) > 0
-	default:
-		return c.leaders[model.ServiceExecutorState] != c.flight.leader && len(c.groups) > 0 && (len(c.due) > 0 || c.flight.entered != c.entered)
-	}
+	return c.isReady() && len(c.pending) == 0 && c.flight == nil && len(c.due) > 0
 }
 
-// overtake has the pass in flight be of the past, if there is one.
-func (c *Core) overtake() {
-	if c.flight == nil {
-		return
-	}
+// offerAgain puts what the pass in flight offers into the next one.
+func (c *Core) offerAgain() {
 	for _, offer := range c.flight.offers {
 		if v := c.versions[offer.uid]; v != nil {
 			v.offered = false
@@ -236,12 +216,12 @@ func (c *Core) passDone(done PassDone) {
 	}
 	if done.Newest > c.passes && done.Newest < highestPass {
 		c.passes = done.Newest
-		c.overtake()
+		c.offerAgain()
 		return
 	}
 	if done.TooHigh && c.passes > model.HighestJump && done.Newest < c.passes {
 		c.passes = max(done.Newest, c.plainPasses)
-		c.overtake()
+		c.offerAgain()
 		return
 	}
 	f := c.flight
@@ -268,7 +248,7 @@ func (c *Core) passDone(done PassDone) {
 			c.counts.Offers[outcome.Result]++
 		}
 		if v != nil && v.waits() {
-			if outcome.Result == NoFit && !hopeless(outcome) && done.Remembers && !offer.avoids {
+			if outcome.Result == NoFit && !hopeless(outcome) && !offer.avoids {
 				v.refusedIn, v.refusedMod = f.pass, offer.mod
 				further = further || !offer.again
 			}
@@ -300,7 +280,7 @@ func (q found) then(o Outcome) found {
 	case o.Result == Granted, hopeless(&o):
 		q.passed++
 		q.granted = q.granted || o.Result == Granted
-	case o.Result == Later, o.Result == Forgotten:
+	case o.Result == Later:
 		q.cut = true
 	default:
 		q.stopped = true
@@ -349,13 +329,12 @@ func (c *Core) outcome(v *version, o *Outcome, wake int64) {
 		if wake == c.wakes && c.groups[v.group].order.at(0) == v.r {
 			delete(c.due, v.group)
 		}
-	case Later, Forgotten:
+	case Later:
 		// Passes that follow one another without a pause do not turn in vain:
 		// executor-state is cut by what it has looked at, never before the first
 		// entry, and an entry that it refused costs it nothing again until executors
 		// change that concern it. So each pass goes on where the last one was cut,
 		// and where nothing changes there are as many as it takes to try all once.
-		// What is forgotten is offered whole the next time.
 		c.makeDue(c.groups[v.group])
 	}
 }

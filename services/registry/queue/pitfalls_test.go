@@ -141,7 +141,7 @@ func TestPitfallForgottenBeforeItWasAssigned(t *testing.T) {
 			t.Fatalf("a is %v", view.State)
 		}
 	}
-	w.step(HandedOver{Call: 1, Outcomes: []TaskOutcome{{UID: "a-1", Reason: fault.ReasonLeaseGone}}})
+	w.step(HandedOver{Outcomes: []TaskOutcome{{UID: "a-1", Reason: fault.ReasonLeaseGone}}})
 	if w.position("a") != 1 {
 		t.Errorf("refused, and not queued again")
 	}

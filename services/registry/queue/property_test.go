@@ -396,7 +396,7 @@ func TestQueueIsASortedList(t *testing.T) {
 			config.Order = OrderByClass{}
 		}
 		w := newWorld(config)
-		p := &player{t: t, w: w, twin: m, succeeded: map[string]bool{}}
+		p := &player{t: t, w: w, twin: m}
 		p.see(w.successor(10))
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			p.now()
@@ -411,15 +411,11 @@ type player struct {
 	w    *world
 	twin *twin
 	pass *SendPass
-	// refused are the revisions of what the last pass refused, where that is
-	// remembered.
+	// refused are the revisions of what the last pass refused.
 	refused map[string]int64
 	call    *HandOver
-	// succeeded holds the services that have lost the leader under which the call under
-	// way was made, or have another.
-	succeeded map[string]bool
-	reply     *model.Reply
-	term      int64
+	reply   *model.Reply
+	term    int64
 	// others are the reservations whose workers were given up.
 	others int
 }
@@ -433,18 +429,15 @@ func (p *player) see(actions []model.Action) {
 			p.name(a)
 		case SendPass:
 			if p.pass != nil {
-				if !p.succeeded[model.ServiceExecutorState] {
-					p.t.Fatalf("pass %d while %d is in flight", a.Pass, p.pass.Pass)
-				}
-				p.refused = nil // nobody has said so in the pass before
+				p.t.Fatalf("pass %d while %d is in flight", a.Pass, p.pass.Pass)
 			}
-			p.pass, p.succeeded[model.ServiceExecutorState] = &a, false
+			p.pass = &a
 			p.comparePass(a)
 		case HandOver:
-			if p.call != nil && (!p.succeeded[model.ServiceAssigner] || slices.Equal(p.call.Tasks, a.Tasks)) {
+			if p.call != nil {
 				p.t.Fatalf("two hand-overs in flight: %v and %v", *p.call, a)
 			}
-			p.call, p.succeeded[model.ServiceAssigner] = &a, false
+			p.call = &a
 		case model.Reply:
 			p.reply = &a
 		}
@@ -536,7 +529,7 @@ func (p *player) comparePass(pass SendPass) {
 }
 
 func (p *player) play() {
-	switch rapid.IntRange(0, 12).Draw(p.t, "what") {
+	switch rapid.IntRange(0, 11).Draw(p.t, "what") {
 	case 0, 1, 2, 3:
 		u := drawUpsert(p.t)
 		u.Spec.Batch = rapid.SampledFrom([]model.Batch{model.BatchUnset, model.BatchUnset, model.BatchBestEffort}).Draw(p.t, "batch")
@@ -566,16 +559,6 @@ func (p *player) play() {
 		p.pass, p.call = nil, nil
 		p.term++
 		p.see(p.w.successor(10 + p.term))
-	case 12:
-		service := rapid.SampledFrom([]string{model.ServiceExecutorState, model.ServiceAssigner}).Draw(p.t, "service")
-		l := &model.Leader{Service: service}
-		_, led := p.w.records[l.Ref()]
-		for _, change := range []model.Changed{{Ref: l.Ref()}, {Ref: l.Ref(), Record: l}} {
-			if led || change.Record != nil {
-				p.succeeded[service] = true
-				p.see(p.w.foreign(change))
-			}
-		}
 	}
 	p.now()
 	p.see(p.w.step(nil))
@@ -590,26 +573,21 @@ func (p *player) finishPass() {
 		p.w.now = p.w.now.Add(time.Second)
 		return
 	}
-	done := PassDone{Pass: p.pass.Pass, Remembers: rapid.Bool().Draw(p.t, "remembers")}
-	stopped, forgot := map[string]bool{}, false
+	done := PassDone{Pass: p.pass.Pass}
+	stopped, later := map[string]bool{}, false
 	p.refused = map[string]int64{}
 	var leases []model.Changed
 	for _, e := range p.pass.Entries {
 		outcome := Outcome{UID: e.UID, Result: Behind}
 		view, _ := p.w.core.GetUID(e.UID)
 		switch {
-		case forgot:
+		case later, (e.Again || len(done.Outcomes) > 0) && rapid.IntRange(0, 15).Draw(p.t, "later") == 15:
+			later = true
 			done.Outcomes = append(done.Outcomes, Outcome{UID: e.UID, Result: Later})
-			continue
-		case e.Again && rapid.IntRange(0, 7).Draw(p.t, "forgotten") == 7:
-			forgot = true
-			done.Outcomes = append(done.Outcomes, Outcome{UID: e.UID, Result: Forgotten})
 			continue
 		case e.Again && !stopped[e.Group] && view.Reservation.Mod == e.Mod && rapid.Bool().Draw(p.t, "nothing new"):
 			stopped[e.Group] = true
-			if done.Remembers {
-				p.refused[e.UID] = e.Mod
-			}
+			p.refused[e.UID] = e.Mod
 			continue
 		}
 		if !stopped[e.Group] {
@@ -624,9 +602,7 @@ func (p *player) finishPass() {
 				p.twin.leased = append(p.twin.leased, granted)
 			default:
 				outcome.Result = NoFit
-				if done.Remembers {
-					p.refused[e.UID] = e.Mod
-				}
+				p.refused[e.UID] = e.Mod
 				tried := p.twin.find(e.UID)
 				outcome.Fitting = rapid.IntRange(0, len(tried.seats)-1).Draw(p.t, "fitting")
 				batch := tried.u.Spec.Batch
@@ -660,7 +636,7 @@ func (p *player) finishHandOver() {
 	}
 	call := p.call
 	p.call = nil
-	done := HandedOver{Call: call.Call}
+	var done HandedOver
 	var tasks []model.Changed
 	for _, task := range call.Tasks {
 		view, _ := p.w.core.GetUID(task.UID)

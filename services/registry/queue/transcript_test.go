@@ -166,10 +166,7 @@ func (w *world) command(t *testing.T, line string) string {
 	case "pass-done":
 		return show(w.step(w.outcome(a)))
 	case "handed-over":
-		done := HandedOver{Call: w.core.calls}
-		if call := a.number("call"); call != 0 {
-			done.Call = call
-		}
+		var done HandedOver
 		for _, uid := range a.bare {
 			done.Outcomes = append(done.Outcomes, TaskOutcome{UID: uid, Taken: a.named["refused"] == "", Reason: fault.Reason(a.named["refused"])})
 		}
@@ -215,10 +212,6 @@ func (w *world) command(t *testing.T, line string) string {
 			chunk.Workers[i].Since = w.now
 		}
 		return show(w.foreign(model.Changed{Ref: chunk.Ref(), Record: chunk}))
-	case "leader-gone":
-		return show(w.foreign(model.Changed{Ref: model.LeaderRef(a.bare[0])}))
-	case "leader": // another one
-		return show(w.succeed(a.bare[0]))
 	case "executor":
 		e := &model.Executor{ID: a.bare[0], Ordinal: uint32(a.number("ordinal"))}
 		return show(w.foreign(model.Changed{Ref: e.Ref(), Record: e}))
@@ -287,10 +280,10 @@ func (a args) chunk() *model.TaskChunk {
 	return chunk
 }
 
-// outcome of the pass in flight: UID=granted, nofit, poison, stale, behind, later or forgotten; a grant
+// outcome of the pass in flight: UID=granted, nofit, poison, stale, behind or later; a grant
 // stores the lease, which the core is not shown.
 func (w *world) outcome(a args) PassDone {
-	done := PassDone{Pass: w.core.passes, Remembers: a.named["remembers"] != ""}
+	done := PassDone{Pass: w.core.passes}
 	if pass := a.number("pass"); pass != 0 {
 		done.Pass = pass
 	}
@@ -312,8 +305,6 @@ func (w *world) outcome(a args) PassDone {
 			outcome.Result = Behind
 		case "later":
 			outcome.Result = Later
-		case "forgotten":
-			outcome.Result = Forgotten
 		}
 		done.Outcomes = append(done.Outcomes, outcome)
 	}

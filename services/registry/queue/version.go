@@ -38,7 +38,7 @@ type version struct {
 	tried   int
 	triedAt time.Time // when the outcome came
 	// refusedIn is the pass that found no room for it as it was at revision
-	// refusedMod, which executor-state remembers until the next; 0 for none.
+	// refusedMod, which the next names only; 0 for none.
 	refusedIn, refusedMod int64
 
 	waiters []wait

@@ -165,11 +165,6 @@ func (w *world) successor(term int64) []model.Action {
 }
 
 // succeed has another service's leader evicted and another one win.
-func (w *world) succeed(service string) []model.Action {
-	l := &model.Leader{Service: service}
-	return append(w.foreign(model.Changed{Ref: l.Ref()}), w.foreign(model.Changed{Ref: l.Ref(), Record: l})...)
-}
-
 func (w *world) refs() []model.Ref {
 	var refs []model.Ref
 	for ref := range w.records {

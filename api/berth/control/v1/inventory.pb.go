@@ -37,9 +37,6 @@ const (
 	// LATER: it was not looked at, for what is before it took all that one pass
 	// may. Nothing after it was either. It is to be offered again.
 	PassOutcome_LATER PassOutcome_Result = 5
-	// FORGOTTEN: it was offered again, and neither it nor its record is known as it
-	// was then. Nothing after it was looked at. It is to be offered as a whole.
-	PassOutcome_FORGOTTEN PassOutcome_Result = 6
 )
 
 // Enum value maps for PassOutcome_Result.
@@ -51,7 +48,6 @@ var (
 		3: "STALE",
 		4: "BEHIND",
 		5: "LATER",
-		6: "FORGOTTEN",
 	}
 	PassOutcome_Result_value = map[string]int32{
 		"RESULT_UNSPECIFIED": 0,
@@ -60,7 +56,6 @@ var (
 		"STALE":              3,
 		"BEHIND":             4,
 		"LATER":              5,
-		"FORGOTTEN":          6,
 	}
 )
 
@@ -332,8 +327,7 @@ type PassEntry struct {
 	Trace string `protobuf:"bytes,8,opt,name=trace,proto3" json:"trace,omitempty"`
 	// Again is the modification revision of a reservation that the last pass of
 	// this term found no room for, and that has not changed since. Only it, uid and
-	// group are given: executor-state remembers the rest, or has it of the record. Mod
-	// is 0, so that one that does not know of this takes the entry for stale.
+	// group are given: executor-state has the rest of the record.
 	Again int64 `protobuf:"varint,9,opt,name=again,proto3" json:"again,omitempty"`
 	// AvoidFailed names executors on which workers of this reservation failed. They
 	// are not used unless nothing else matches; those of `constraints.avoid` never.
@@ -446,9 +440,7 @@ type PassAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Outcomes are in the order of the entries. One that was offered again has none
 	// where there is still no room for it and there is nothing new to say.
-	Outcomes []*PassOutcome `protobuf:"bytes,1,rep,name=outcomes,proto3" json:"outcomes,omitempty"`
-	// Remembers says that what was refused may be offered again in the next pass.
-	Remembers     bool `protobuf:"varint,2,opt,name=remembers,proto3" json:"remembers,omitempty"`
+	Outcomes      []*PassOutcome `protobuf:"bytes,1,rep,name=outcomes,proto3" json:"outcomes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -488,13 +480,6 @@ func (x *PassAnswer) GetOutcomes() []*PassOutcome {
 		return x.Outcomes
 	}
 	return nil
-}
-
-func (x *PassAnswer) GetRemembers() bool {
-	if x != nil {
-		return x.Remembers
-	}
-	return false
 }
 
 type PassOutcome struct {
@@ -616,18 +601,17 @@ const file_berth_control_v1_inventory_proto_rawDesc = "" +
 	"\x05trace\x18\b \x01(\tR\x05trace\x12\x14\n" +
 	"\x05again\x18\t \x01(\x03R\x05again\x12!\n" +
 	"\favoid_failed\x18\n" +
-	" \x03(\tR\vavoidFailed\"e\n" +
+	" \x03(\tR\vavoidFailed\"G\n" +
 	"\n" +
 	"PassAnswer\x129\n" +
-	"\boutcomes\x18\x01 \x03(\v2\x1d.berth.control.v1.PassOutcomeR\boutcomes\x12\x1c\n" +
-	"\tremembers\x18\x02 \x01(\bR\tremembers\"\xab\x02\n" +
+	"\boutcomes\x18\x01 \x03(\v2\x1d.berth.control.v1.PassOutcomeR\boutcomes\"\x9c\x02\n" +
 	"\vPassOutcome\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12<\n" +
 	"\x06result\x18\x02 \x01(\x0e2$.berth.control.v1.PassOutcome.ResultR\x06result\x12\x14\n" +
 	"\x05lease\x18\x03 \x01(\x03R\x05lease\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x05 \x01(\tR\amessage\x12\x18\n" +
-	"\afitting\x18\x06 \x01(\x05R\afitting\"j\n" +
+	"\afitting\x18\x06 \x01(\x05R\afitting\"[\n" +
 	"\x06Result\x12\x16\n" +
 	"\x12RESULT_UNSPECIFIED\x10\x00\x12\v\n" +
 	"\aGRANTED\x10\x01\x12\n" +
@@ -636,8 +620,7 @@ const file_berth_control_v1_inventory_proto_rawDesc = "" +
 	"\x05STALE\x10\x03\x12\n" +
 	"\n" +
 	"\x06BEHIND\x10\x04\x12\t\n" +
-	"\x05LATER\x10\x05\x12\r\n" +
-	"\tFORGOTTEN\x10\x062\x88\x02\n" +
+	"\x05LATER\x10\x052\x88\x02\n" +
 	"\tInventory\x12R\n" +
 	"\x13TryAllocateAndLease\x12\x1d.berth.control.v1.PassRequest\x1a\x1c.berth.control.v1.PassAnswer\x12U\n" +
 	"\n" +

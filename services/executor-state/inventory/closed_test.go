@@ -1,0 +1,110 @@
+package inventory
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"berth.dev/pkg/model"
+)
+
+// zoned leads a core with 20 executors of zone a, each with a serial of its own.
+func zoned() *rig {
+	r := lead(DefaultConfig())
+	for i := range 20 {
+		r.ready(zonedExecutor(fmt.Sprintf("h%02d", 2*i)))
+	}
+	return r
+}
+
+func zonedExecutor(id string) Register {
+	g := small(id, 1000, 1)
+	g.Attributes = map[string]string{"zone": "a", "serial": id}
+	return g
+}
+
+var zoneA = Selector{Attributes: map[string]string{"ZONE": "A"}}
+
+// free counts the executors that may be given work.
+func (r *rig) free() (n int) {
+	for h := range r.core.byID.all() {
+		if isOpen(h) {
+			n++
+		}
+	}
+	return n
+}
+
+// A request by attributes holds at once for the executors that it selects, and for
+// those that register later.
+func TestDisableByAttributes(t *testing.T) {
+	r := zoned()
+	if d := must[Disabled](t, r, Disable{RequestID: "d", Selector: zoneA}); d.Executors != 20 || r.free() != 0 {
+		t.Errorf("%+v, %d are free", d, r.free())
+	}
+	r.ready(zonedExecutor("late"))
+	other := zonedExecutor("other")
+	other.Attributes["zone"] = "b"
+	r.ready(other)
+	if n := r.free(); n != 1 || !isOpen(r.core.hosts["other"]) {
+		t.Errorf("%d are free", n)
+	}
+	if outcome := r.pass(r.queue("u", 2, cpu(1000)))[0]; outcome.Result != NoFit || outcome.Fitting != 1 {
+		t.Errorf("two workers in zone a and b: %+v", outcome)
+	}
+	if e := must[Enabled](t, r, Enable{RequestID: "e", DisableRequestID: "d"}); e.Undone != 1 || r.free() != 22 {
+		t.Errorf("%+v, %d are free", e, r.free())
+	}
+	expectGranted(t, r.pass(r.entry("u")))
+}
+
+// A request that is not durable is taken back as a whole, and so is its end.
+func TestDisableByAttributesIsTakenBack(t *testing.T) {
+	r := zoned()
+	before := dump(r.core)
+	r.ask(Disable{RequestID: "d", Selector: zoneA})
+	if n := r.free(); n != 0 {
+		t.Errorf("%d are free", n)
+	}
+	r.effects, r.inputs = nil, nil
+	r.step(model.Abandoned{})
+	if after := dump(r.core); after != before {
+		t.Errorf("taken back, and changed:\n%s\nwas:\n%s", after, before)
+	}
+	must[Disabled](t, r, Disable{RequestID: "d", Selector: zoneA})
+	r.ask(Enable{RequestID: "e", DisableRequestID: "d"})
+	if n := r.free(); n != 20 {
+		t.Errorf("%d are free", n)
+	}
+	r.effects, r.inputs = nil, nil
+	r.step(model.Abandoned{})
+	if n := r.free(); n != 0 {
+		t.Errorf("%d are free", n)
+	}
+}
+
+// Requests that overlap hold each for itself, and no executor moves for them in the
+// index.
+func TestOverlappingDisablesByAttributes(t *testing.T) {
+	c := fleet(10_000, alike)
+	now := start
+	block := c.forms[0].open.blocks[0]
+	for i := range 100 {
+		c.Step(now, model.Input{Token: 1, Request: Disable{
+			RequestID: fmt.Sprintf("d%d", i), ExpireAt: now.Add(time.Minute),
+			Selector: Selector{Attributes: map[string]string{"region": "here"}},
+		}})
+	}
+	c.Step(now, model.Committed{Effects: len(c.journal), Revision: c.revision + 1})
+	if open := c.Stats().Free; len(open) > 0 {
+		t.Errorf("free: %v", open)
+	}
+	now = now.Add(time.Minute)
+	steps := 0
+	for ; len(c.disables.byKind) > 0; steps++ {
+		c.Step(now, nil)
+	}
+	if s := c.Stats(); steps > 20 || s.Free["slots"] == 0 || c.forms[0].open.blocks[0] != block {
+		t.Errorf("after %d steps: %+v", steps, s)
+	}
+}
