@@ -16,8 +16,7 @@ import (
 type Candidate struct {
 	// ID is the replica's name, which a restart keeps where it is configured.
 	ID string
-	// Instance is the id of this very process, never used again by another. It is
-	// empty in records and answers of older versions, which know names only.
+	// Instance identifies the process; no other process ever has the same.
 	Instance string
 	// Address is where this very process is reached, not a service's.
 	Address string
@@ -46,15 +45,9 @@ func ParseHolder(kv store.KV) (Holder, error) {
 	}, nil
 }
 
-// is says whether it is the holder who answered. By name only where the holder's
-// version knew nothing else: an answer without an instance is another process's
-// than a holder that has one.
-func (h Holder) is(answered Candidate) bool {
-	if h.Instance == "" {
-		return answered.ID == h.ID
-	}
-	return answered.Instance == h.Instance
-}
+// is reports whether the holder answered. Only the instance counts: a process that is
+// started again under its old name is another one.
+func (h Holder) is(answered Candidate) bool { return answered.Instance == h.Instance }
 
 // record is the value of the key when this candidate wins.
 func (c Candidate) record(now time.Time) []byte {

@@ -88,7 +88,7 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	}
 	defer leading.Close()
 	relays, err := relay.New(relay.Options{
-		Replicas: config.ExecutorState, Silence: router.Silence, TLS: clientTLS, Meters: metrics.Provider, Forward: calls.Forward,
+		Replicas: config.ExecutorState, Silence: router.Silence, TLS: clientTLS, Meters: metrics.Provider,
 	})
 	if err != nil {
 		return err
@@ -159,7 +159,6 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 		g.Fail("announce", err)
 	}
 	<-g.Stopping()
-	calls.EndStreams()
 	relays.End()
 	process.Stop(log, config.StopTimeout,
 		process.Step{Name: "finish REST calls", Do: public.web.Shutdown},

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -92,12 +93,8 @@ func replica(t *testing.T) *replicatest.Replica {
 		Get: func(_ context.Context, req *berthv1.GetReservationRequest) (*berthv1.Reservation, error) {
 			return &berthv1.Reservation{Uid: "of-" + req.GetJob()}, nil
 		},
-		Heartbeat: func(s grpc.BidiStreamingServer[controlv1.HeartbeatRequest, controlv1.HeartbeatAnswer]) error {
-			if err := s.Send(&controlv1.HeartbeatAnswer{Present: true}); err != nil {
-				return err
-			}
-			<-s.Context().Done()
-			return s.Context().Err()
+		Relay: func(s grpc.BidiStreamingServer[controlv1.RelayRequest, controlv1.RelayAnswer]) error {
+			return present(s, nil)
 		},
 		Replica: &berthv1.Replica{Id: "r1", Role: berthv1.Replica_LEADER, Term: 7},
 	})
@@ -208,6 +205,29 @@ func TestEventsComeFromEtcd(t *testing.T) {
 	}
 }
 
+// present answers every request on a relay, and counts them.
+func present(s grpc.BidiStreamingServer[controlv1.RelayRequest, controlv1.RelayAnswer], requests *atomic.Int64) error {
+	if err := s.SendHeader(nil); err != nil {
+		return err
+	}
+	for {
+		m, err := s.Recv()
+		if err != nil {
+			return err
+		}
+		answer := &controlv1.RelayAnswer{}
+		for _, q := range m.GetRequests() {
+			answer.Present = append(answer.Present, q.GetAgent())
+			if requests != nil {
+				requests.Add(1)
+			}
+		}
+		if err := s.Send(answer); err != nil {
+			return err
+		}
+	}
+}
+
 // A gateway has nothing to finish but calls: streams are told to go elsewhere
 // and do not hold it up.
 func TestAStopIsOrderly(t *testing.T) {
@@ -222,6 +242,9 @@ func TestAStopIsOrderly(t *testing.T) {
 	defer conn.Close()
 	stream, err := controlv1.NewHeartbeatsClient(conn).Heartbeat(t.Context())
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Send(&controlv1.HeartbeatRequest{Id: "a"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := stream.Recv(); err != nil {

@@ -36,9 +36,8 @@ func counted(t *testing.T) (*replicatest.Replica, *atomic.Int64) {
 			calls.Add(1)
 			return &controlv1.PassAnswer{}, nil
 		},
-		Heartbeat: func(s grpc.BidiStreamingServer[controlv1.HeartbeatRequest, controlv1.HeartbeatAnswer]) error {
-			calls.Add(1)
-			return s.Send(&controlv1.HeartbeatAnswer{Present: true})
+		Relay: func(s grpc.BidiStreamingServer[controlv1.RelayRequest, controlv1.RelayAnswer]) error {
+			return present(s, calls)
 		},
 	})
 	for _, service := range []string{model.ServiceRegistry, model.ServiceExecutorState, model.ServiceAssigner} {
@@ -123,6 +122,9 @@ func TestAControlCallOnThePublicListenerReachesNoService(t *testing.T) {
 		t.Errorf("a pass on the internal listener: %v", err)
 	}
 	stream, err := controlv1.NewHeartbeatsClient(dial(g.Agents)).Heartbeat(ctx)
+	if err == nil {
+		err = stream.Send(&controlv1.HeartbeatRequest{Id: "a"})
+	}
 	if err == nil {
 		_, err = stream.Recv()
 	}

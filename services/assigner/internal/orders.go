@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -48,8 +47,6 @@ type line struct {
 	used   time.Time // when the last call ended
 	// dropped: another line has its place, and its last call closes it.
 	dropped bool
-	// singly: the agent does not know SubmitTasks.
-	singly atomic.Bool
 }
 
 // NewOrders makes the carrier. Orders of a reservation that is traced are spans

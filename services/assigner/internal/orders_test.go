@@ -44,9 +44,6 @@ func (a *agent) StopTask(ctx context.Context, req *controlv1.StopTaskRequest) (*
 }
 
 func (a *agent) SubmitTasks(ctx context.Context, req *controlv1.SubmitTasksRequest) (*controlv1.SubmitTasksAnswer, error) {
-	if a.several == nil {
-		return nil, status.Error(codes.Unimplemented, "an agent of before")
-	}
 	return a.several(ctx, req)
 }
 

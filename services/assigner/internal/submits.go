@@ -2,10 +2,6 @@ package internal
 
 import (
 	"context"
-	"sync"
-
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	"berth.dev/pkg/loop"
@@ -100,14 +96,10 @@ func (o *Orders) submitAll(ctx context.Context, p parcel) []any {
 		return p.all(handout.Unknown{Message: err.Error()})
 	}
 	defer done()
-	if len(p) == 1 || agent.singly.Load() {
-		return o.submitEach(ctx, agent, p)
+	if len(p) == 1 {
+		return []any{o.submit(ctx, agent, first)}
 	}
 	answer, err := agent.client.SubmitTasks(ctx, submitTasks(p))
-	if status.Code(err) == codes.Unimplemented {
-		agent.singly.Store(true)
-		return o.submitEach(ctx, agent, p)
-	}
 	if err != nil {
 		return p.all(o.failed(ctx, first, err))
 	}
@@ -118,27 +110,6 @@ func (o *Orders) submitAll(ctx context.Context, p parcel) []any {
 	outcomes := make([]any, len(p))
 	for i, a := range p {
 		outcomes[i] = startOf(a, answers[i])
-	}
-	return outcomes
-}
-
-// submitEach sends each order of a parcel by itself. A panic of one of the calls is
-// the caller's.
-func (o *Orders) submitEach(ctx context.Context, agent *line, p parcel) []any {
-	outcomes := make([]any, len(p))
-	panics := make([]any, len(p))
-	var calls sync.WaitGroup
-	for i, a := range p {
-		calls.Go(func() {
-			defer func() { panics[i] = recover() }()
-			outcomes[i] = o.submit(ctx, agent, a)
-		})
-	}
-	calls.Wait()
-	for _, what := range panics {
-		if what != nil {
-			panic(what)
-		}
 	}
 	return outcomes
 }

@@ -3,7 +3,6 @@ package internal
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 	"testing"
 
 	controlv1 "berth.dev/api/berth/control/v1"
@@ -72,26 +71,6 @@ func TestEachOrderOfAParcelHasItsOutcome(t *testing.T) {
 	}
 	if !refused(fault.ReasonLowerTerm)(got[1]) || !unknown(got[2]) {
 		t.Errorf("the others are %#v and %#v", got[1], got[2])
-	}
-}
-
-// An agent of an earlier version does not know several orders in one call.
-func TestAnAgentThatKnowsOneOrderAtATime(t *testing.T) {
-	var calls atomic.Int32
-	a := serve(t, &agent{submit: func(_ context.Context, req *controlv1.SubmitTaskRequest) (*controlv1.SubmitTaskAnswer, error) {
-		calls.Add(1)
-		return &controlv1.SubmitTaskAnswer{Sequence: int64(req.GetWorker().GetIndex()), Worker: &controlv1.WorkerReport{State: berthv1.Assignment_STARTING}}, nil
-	}})
-	o := newOrders(t)
-	for range 2 {
-		for i, outcome := range o.submitAll(t.Context(), parcel{orderTo(a.address, "u", "e", 1), orderTo(a.address, "u", "e", 2)}) {
-			if accepted, ok := outcome.(handout.Accepted); !ok || accepted.Sequence != int64(i+1) {
-				t.Errorf("order %d is %#v", i, outcome)
-			}
-		}
-	}
-	if calls.Load() != 4 {
-		t.Errorf("%d calls", calls.Load())
 	}
 }
 

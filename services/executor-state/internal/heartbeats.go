@@ -2,8 +2,6 @@ package internal
 
 import (
 	"context"
-	"errors"
-	"io"
 	"log/slog"
 	"time"
 
@@ -88,69 +86,9 @@ func newHeartbeats(l *loop.Loop[*inventory.Core], s store.Store, renewer renewer
 	}
 }
 
-// Heartbeat implements control.v1.Heartbeats, for an agent that has a stream of its
-// own.
-func (h *Heartbeats) Heartbeat(stream grpc.BidiStreamingServer[controlv1.HeartbeatRequest, controlv1.HeartbeatAnswer]) error {
-	ctx, end := context.WithCancelCause(stream.Context())
-	defer end(nil)
-	first, err := stream.Recv()
-	if err != nil {
-		return err
-	}
-	back := &single{answers: make(chan *controlv1.HeartbeatAnswer, answerBacklog), ended: end}
-	s := h.begin(ctx, first, back)
-	go func() {
-		for m, err := first, error(nil); ; m, err = stream.Recv() {
-			if errors.Is(err, io.EOF) {
-				err = context.Canceled // an agent that has said all
-			}
-			if err != nil {
-				s.leave()
-				end(err)
-				return
-			}
-			s.take(m)
-		}
-	}()
-	for {
-		select {
-		case <-h.loop.Ended():
-			return errStopping
-		case <-ctx.Done():
-			if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
-				return cause
-			}
-			return nil
-		case answer := <-back.answers:
-			if err := stream.Send(answer); err != nil {
-				end(err)
-			}
-		}
-	}
-}
-
 // errStopping ends streams of a replica that stops: the agents go on at another,
 // and here they would hold up the stop.
 var errStopping = fault.New(fault.Unavailable, fault.ReasonUnavailable, "the replica is stopping")
-
-// answerBacklog is how many answers may wait for an agent to take them.
-const answerBacklog = 2 * reportBacklog
-
-// single is the way back over a stream of the agent's own.
-type single struct {
-	answers chan *controlv1.HeartbeatAnswer
-	ended   context.CancelCauseFunc
-}
-
-func (l *single) end(err error) { l.ended(err) }
-
-func (l *single) answer(a *controlv1.HeartbeatAnswer) {
-	select {
-	case l.answers <- a:
-	default:
-		l.end(fault.New(fault.Exhausted, fault.ReasonOverloaded, "%d answers have not been taken", answerBacklog))
-	}
-}
 
 // peek looks at the core. Streams that begin or end all at once come one after
 // the other, and leave room for others.

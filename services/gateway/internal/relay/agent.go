@@ -76,9 +76,6 @@ func (r *Relays) heartbeat(in grpc.ServerStream) error {
 		if a.relay, err = r.choose(ctx); err != nil {
 			return err
 		}
-		if a.relay == nil {
-			return r.forward(r, in)
-		}
 	}
 	// Told apart from the end of this call, which waits for a deaf agent to take the
 	// answer that is under way.

@@ -102,9 +102,9 @@ type gateway struct {
 	agents controlv1.HeartbeatsClient
 }
 
-func open(t *testing.T, forward grpc.StreamHandler, replicas ...string) *gateway {
+func open(t *testing.T, replicas ...string) *gateway {
 	t.Helper()
-	r, err := relay.New(relay.Options{Replicas: replicas, Forward: forward})
+	r, err := relay.New(relay.Options{Replicas: replicas})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +193,7 @@ func TestAgentsShareAStream(t *testing.T) {
 		}
 		return answer
 	})
-	g := open(t, nil, a.Address)
+	g := open(t, a.Address)
 	var all sync.WaitGroup
 	for i := range agents {
 		id := fmt.Sprint("e", i)
@@ -255,7 +255,7 @@ func TestAgentsShareAStream(t *testing.T) {
 // told at once, and go on at the other.
 func TestAgentsOfAReplicaThatDies(t *testing.T) {
 	a, b := start(t, nil), start(t, nil)
-	g := open(t, nil, a.Address, b.Address)
+	g := open(t, a.Address, b.Address)
 	met := func(r *replica) bool { got, _ := r.seen(); return len(got) > 0 }
 	first := g.agent(t, "first")
 	one, other := a, b
@@ -275,36 +275,10 @@ func TestAgentsOfAReplicaThatDies(t *testing.T) {
 	beat(t, g.agent(t, "first"), &controlv1.HeartbeatRequest{Id: "first", Incarnation: 1})
 }
 
-// A replica that is older than relays gets the stream of each agent as it is.
-func TestReplicaThatKnowsNoRelays(t *testing.T) {
-	former := replicatest.Start(t, "", replicatest.Answers{})
-	former.SetServing(model.ServiceExecutorState, true)
-	forward := func(_ any, in grpc.ServerStream) error {
-		var frame rpc.Frame
-		for {
-			if err := in.RecvMsg(&frame); err == io.EOF {
-				return nil
-			} else if err != nil {
-				return err
-			}
-			if err := in.SendMsg(&controlv1.HeartbeatAnswer{Present: true}); err != nil {
-				return err
-			}
-		}
-	}
-	s := open(t, forward, former.Address).agent(t, "a")
-	if err := s.CloseSend(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Recv(); err != io.EOF {
-		t.Errorf("it ended with %v", err)
-	}
-}
-
 // An agent that has said all, and one that hangs up, are told of.
 func TestEndOfAnAgent(t *testing.T) {
 	a := start(t, nil)
-	g := open(t, nil, a.Address)
+	g := open(t, a.Address)
 	ended := func(n uint32) {
 		t.Helper()
 		a.until(t, "ended", func(got []*controlv1.RelayRequest) bool {
@@ -332,7 +306,7 @@ func TestEndOfAnAgent(t *testing.T) {
 // A gateway that stops ends its agents' streams and takes no more.
 func TestStop(t *testing.T) {
 	a := start(t, nil)
-	g := open(t, nil, a.Address)
+	g := open(t, a.Address)
 	s := g.agent(t, "a")
 	g.End()
 	for range 2 {
@@ -368,7 +342,7 @@ func TestSlowAgentHoldsUpNobody(t *testing.T) {
 		}
 		return answer
 	})
-	g := open(t, nil, a.Address)
+	g := open(t, a.Address)
 	ctx, hangUp := context.WithCancel(t.Context())
 	deaf := g.agentFor(t, ctx, "deaf")
 	var sending sync.WaitGroup

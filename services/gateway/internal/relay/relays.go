@@ -11,8 +11,6 @@
 // sends much or takes nothing slows down only itself. What brings news is sent at
 // once. A heartbeat that brings none waits a moment for others, and is a number
 // then: most of what thousands of agents cost is system calls.
-//
-// A replica that does not know Relay gets a stream for each agent.
 package relay
 
 import (
@@ -25,8 +23,6 @@ import (
 
 	"go.opentelemetry.io/otel/metric"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	"berth.dev/pkg/fault"
@@ -45,40 +41,29 @@ type Options struct {
 	TLS *tls.Config
 	// Meters, when given, take the figures of the relays.
 	Meters metric.MeterProvider
-	// Forward takes an agent's stream when there is no relay because a replica does
-	// not know them.
-	Forward grpc.StreamHandler
 }
 
 // Relays are the relays of a gateway, one to each replica.
 type Relays struct {
-	forward grpc.StreamHandler
 	conns   []*grpc.ClientConn
 	life    context.Context
 	end     context.CancelFunc
 	closing sync.WaitGroup // of relays that broke
 	pace    pacer
 
-	mu sync.Mutex
-	// open are those that carry; former says of each replica whether it did not
-	// know Relay when it was last asked.
-	open   []*relay
-	former map[*grpc.ClientConn]bool
-	// changed is closed, and made afresh, when either changes.
+	mu   sync.Mutex
+	open []*relay // those that carry
+	// changed is closed, and made afresh, when open changes.
 	changed chan struct{}
 }
 
 // reopenPause is left between two relays to one replica.
 const reopenPause = 100 * time.Millisecond
 
-// formerPause is left before a replica that does not know Relay is asked again: it
-// may be followed by one that does.
-const formerPause = 5 * time.Second
-
 // New connects to the replicas, none of which needs to answer yet; Run opens the
 // relays.
 func New(o Options) (*Relays, error) {
-	r := &Relays{forward: o.Forward, pace: newPacer(), former: map[*grpc.ClientConn]bool{}, changed: make(chan struct{})}
+	r := &Relays{pace: newPacer(), changed: make(chan struct{})}
 	r.life, r.end = context.WithCancel(context.Background())
 	for _, address := range o.Replicas {
 		conn, err := rpc.Dial([]string{address}, rpc.DialOptions{
@@ -108,15 +93,9 @@ func (r *Relays) Run(ctx context.Context) error {
 	for _, conn := range r.conns {
 		all.Go(func() {
 			for r.life.Err() == nil {
-				pause := reopenPause
-				err := r.relay(conn)
-				former := status.Code(err) == codes.Unimplemented
-				if former {
-					pause = formerPause
-				}
-				r.change(func() { r.former[conn] = former })
+				r.relay(conn)
 				select {
-				case <-time.After(pause):
+				case <-time.After(reopenPause):
 				case <-r.life.Done():
 				}
 			}
@@ -128,17 +107,16 @@ func (r *Relays) Run(ctx context.Context) error {
 }
 
 // relay carries to one replica until that breaks.
-func (r *Relays) relay(conn *grpc.ClientConn) error {
+func (r *Relays) relay(conn *grpc.ClientConn) {
 	ctx, cancel := context.WithCancel(r.life)
 	defer cancel()
 	stream, err := controlv1.NewHeartbeatsClient(conn).Relay(ctx)
 	if err != nil {
-		return err
+		return
 	}
-	// A replica that knows Relay says so at once; of another one only the end tells.
-	if known, err := stream.Header(); err != nil || known == nil {
-		_, err = stream.Recv()
-		return err
+	// A replica sends the header when it is ready for agents.
+	if header, err := stream.Header(); err != nil || header == nil {
+		return
 	}
 	one := newRelay(stream)
 	sent := make(chan struct{})
@@ -147,13 +125,12 @@ func (r *Relays) relay(conn *grpc.ClientConn) error {
 		one.send(ctx)
 		cancel()
 	}()
-	r.change(func() { r.open, r.former[conn] = append(r.open, one), false })
+	r.change(func() { r.open = append(r.open, one) })
 	err = rpc.Recover(one.receive)
 	r.change(func() { r.open = slices.DeleteFunc(r.open, func(o *relay) bool { return o == one }) })
 	cancel()
 	<-sent
 	r.closing.Go(func() { one.close(r.life, broken(r.life, err)) })
-	return err
 }
 
 // broken is what the agents of a relay are told that has ended.
@@ -188,8 +165,7 @@ func (r *Relays) change(do func()) {
 	r.changed = make(chan struct{})
 }
 
-// choose picks the relay with the fewest agents, waiting until there is one. It
-// answers none where a replica does not know relays.
+// choose returns the relay with the fewest agents, waiting until there is one.
 func (r *Relays) choose(ctx context.Context) (*relay, error) {
 	for {
 		r.mu.Lock()
@@ -199,13 +175,9 @@ func (r *Relays) choose(ctx context.Context) (*relay, error) {
 				least = one
 			}
 		}
-		former := false
-		for _, f := range r.former {
-			former = former || f
-		}
 		changed := r.changed
 		r.mu.Unlock()
-		if least != nil || former {
+		if least != nil {
 			return least, nil
 		}
 		select {

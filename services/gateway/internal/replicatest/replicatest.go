@@ -19,18 +19,17 @@ import (
 
 // Answers are what a replica answers; a nil function is an unknown method.
 type Answers struct {
-	Upsert    func(context.Context, *berthv1.UpsertReservationRequest) (*berthv1.Reservation, error)
-	Get       func(context.Context, *berthv1.GetReservationRequest) (*berthv1.Reservation, error)
-	Pending   func(context.Context, *berthv1.ListPendingRequest) (*berthv1.ListPendingAnswer, error)
-	Usage     func(context.Context, *berthv1.GetUsageRequest) (*berthv1.GetUsageAnswer, error)
-	Skus      func(context.Context, *berthv1.ListSkusRequest) (*berthv1.ListSkusAnswer, error)
-	Standing  func(context.Context, *berthv1.ExplainReservationRequest) (*berthv1.Explanation, error)
-	Findings  func(context.Context, *berthv1.ListFindingsRequest) (*berthv1.ListFindingsAnswer, error)
-	Pass      func(context.Context, *controlv1.PassRequest) (*controlv1.PassAnswer, error)
-	Heartbeat func(grpc.BidiStreamingServer[controlv1.HeartbeatRequest, controlv1.HeartbeatAnswer]) error
-	Relay     func(grpc.BidiStreamingServer[controlv1.RelayRequest, controlv1.RelayAnswer]) error
-	Replica   *berthv1.Replica
-	Resign    func(term int64) error
+	Upsert   func(context.Context, *berthv1.UpsertReservationRequest) (*berthv1.Reservation, error)
+	Get      func(context.Context, *berthv1.GetReservationRequest) (*berthv1.Reservation, error)
+	Pending  func(context.Context, *berthv1.ListPendingRequest) (*berthv1.ListPendingAnswer, error)
+	Usage    func(context.Context, *berthv1.GetUsageRequest) (*berthv1.GetUsageAnswer, error)
+	Skus     func(context.Context, *berthv1.ListSkusRequest) (*berthv1.ListSkusAnswer, error)
+	Standing func(context.Context, *berthv1.ExplainReservationRequest) (*berthv1.Explanation, error)
+	Findings func(context.Context, *berthv1.ListFindingsRequest) (*berthv1.ListFindingsAnswer, error)
+	Pass     func(context.Context, *controlv1.PassRequest) (*controlv1.PassAnswer, error)
+	Relay    func(grpc.BidiStreamingServer[controlv1.RelayRequest, controlv1.RelayAnswer]) error
+	Replica  *berthv1.Replica
+	Resign   func(term int64) error
 }
 
 // Replica is a running replica.
@@ -159,13 +158,6 @@ func (i *inventory) TryAllocateAndLease(ctx context.Context, req *controlv1.Pass
 type heartbeats struct {
 	controlv1.UnimplementedHeartbeatsServer
 	answers Answers
-}
-
-func (h *heartbeats) Heartbeat(s grpc.BidiStreamingServer[controlv1.HeartbeatRequest, controlv1.HeartbeatAnswer]) error {
-	if h.answers.Heartbeat == nil {
-		return h.UnimplementedHeartbeatsServer.Heartbeat(s)
-	}
-	return h.answers.Heartbeat(s)
 }
 
 func (h *heartbeats) Relay(s grpc.BidiStreamingServer[controlv1.RelayRequest, controlv1.RelayAnswer]) error {

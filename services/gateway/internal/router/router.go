@@ -1,5 +1,4 @@
-// Package router sends calls to whoever can answer them: by the name of the
-// method, to the leader of a service or to any replica of it.
+// Package router sends calls to the leader of the service that has the method.
 //
 //	gRPC  ── frames, not decoded ──▶ Forward ─┐
 //	REST  ── messages ─────────────▶ Invoke ──┴─▶ round robin over the replicas
@@ -8,7 +7,7 @@
 // It promises that a caller sees a change of leader as a pause and never as an
 // error: a call waits while there is no leader, and is sent again when its
 // answer was NOT_LEADER or left open whether it took effect. Every call of
-// Berth may be repeated, so that is always right. A stream is never repeated.
+// Berth may be repeated, so that is always right. It forwards no streams.
 package router
 
 import (
@@ -44,11 +43,9 @@ type Options struct {
 
 // Router forwards calls. It is a grpc.ClientConnInterface over all services.
 type Router struct {
-	conns    map[backend]*grpc.ClientConn
+	conns    map[string]*grpc.ClientConn // by service, to its leader
 	routes   map[string]route
 	deadline time.Duration
-	life     context.Context
-	end      context.CancelFunc
 }
 
 // Silence is how long a replica may give no word before calls under way there are
@@ -58,30 +55,21 @@ const Silence = 2 * time.Second
 
 // New connects to the replicas; none of them needs to answer yet.
 func New(o Options) (*Router, error) {
-	r := &Router{conns: map[backend]*grpc.ClientConn{}, deadline: o.Deadline}
-	for _, to := range []backend{registryLeader, executorLeader, executorAny, assignerLeader} {
-		conn, err := rpc.Dial(o.Replicas[to.service], rpc.DialOptions{Health: to.health, Silence: Silence, TLS: o.TLS, Meters: o.Meters, Traces: o.Traces})
+	r := &Router{conns: map[string]*grpc.ClientConn{}, deadline: o.Deadline}
+	for _, service := range services {
+		conn, err := rpc.Dial(o.Replicas[service], rpc.DialOptions{Health: rpc.LeaderHealth(service), Silence: Silence, TLS: o.TLS, Meters: o.Meters, Traces: o.Traces})
 		if err != nil {
 			r.Close()
-			return nil, fault.New(fault.Invalid, fault.ReasonInvalid, "the addresses of %s cannot be used", to.service).Because(err)
+			return nil, fault.New(fault.Invalid, fault.ReasonInvalid, "the addresses of %s cannot be used", service).Because(err)
 		}
-		r.conns[to] = conn
+		r.conns[service] = conn
 	}
 	r.routes = methods(r.conns)
-	r.life, r.end = context.WithCancel(context.Background())
 	return r, nil
 }
 
-// EndStreams ends every stream that is forwarded now, and refuses new ones, so
-// that a server can stop: their callers find another gateway. Unary calls go
-// on.
-func (r *Router) EndStreams() { r.end() }
-
 // Close ends all calls.
 func (r *Router) Close() error {
-	if r.end != nil {
-		r.end()
-	}
 	var errs []error
 	for _, conn := range r.conns {
 		errs = append(errs, conn.Close())
@@ -92,16 +80,15 @@ func (r *Router) Close() error {
 // Invoke sends a unary call to whoever answers the method.
 func (r *Router) Invoke(ctx context.Context, method string, in, out any, opts ...grpc.CallOption) error {
 	to, ok := r.routes[method]
-	if !ok || to.stream {
+	if !ok {
 		return unknown(method)
 	}
 	return r.call(ctx, to, method, in, out, opts...)
 }
 
-// NewStream is there for grpc.ClientConnInterface: no REST call is a stream
-// that is forwarded.
+// NewStream is there for grpc.ClientConnInterface: no stream is forwarded.
 func (r *Router) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallOption) (grpc.ClientStream, error) {
-	return nil, status.Error(codes.Unimplemented, "streams are forwarded as frames only")
+	return nil, status.Error(codes.Unimplemented, "no stream is forwarded")
 }
 
 // Forward is the handler of a gRPC server for the services that it does not
@@ -114,10 +101,6 @@ func (r *Router) Forward(_ any, in grpc.ServerStream) error {
 	}
 	md, _ := metadata.FromIncomingContext(in.Context()) // a copy
 	ctx := metadata.NewOutgoingContext(in.Context(), md)
-	if to.stream {
-		return r.pipe(ctx, to, method, in)
-	}
-
 	var request, answer rpc.Frame
 	if err := in.RecvMsg(&request); err != nil {
 		return err
@@ -165,11 +148,7 @@ func unknown(method string) error {
 
 // noLeader is what a caller gets who waited in vain.
 func (to route) noLeader() error {
-	what := " has no leader"
-	if to.backend == executorAny {
-		what = " has no replica that answers"
-	}
-	return fault.New(fault.Unavailable, fault.ReasonUnavailable, "%s", to.service+what).With("service", to.service)
+	return fault.New(fault.Unavailable, fault.ReasonUnavailable, "%s has no leader", to.service).With("service", to.service)
 }
 
 var _ grpc.ClientConnInterface = (*Router)(nil)

@@ -3,7 +3,6 @@ package router_test
 import (
 	"context"
 	"errors"
-	"io"
 	"net"
 	"strings"
 	"sync"
@@ -369,93 +368,6 @@ func TestACallerThatGivesUpIsNotTriedFor(t *testing.T) {
 	if status.Code(err) != codes.Canceled {
 		t.Errorf("got %v", err)
 	}
-}
-
-// echo answers every heartbeat until its caller closes, then with a last word.
-func echo(s grpc.BidiStreamingServer[controlv1.HeartbeatRequest, controlv1.HeartbeatAnswer]) error {
-	s.SetTrailer(metadata.Pairs("x-last", "word"))
-	for {
-		req, err := s.Recv()
-		if err == io.EOF {
-			return fault.New(fault.Conflict, fault.ReasonOtherIncarnation, "closed")
-		}
-		if err != nil {
-			return err
-		}
-		if err := s.Send(&controlv1.HeartbeatAnswer{AssignerTerm: req.GetIncarnation()}); err != nil {
-			return err
-		}
-	}
-}
-
-func TestStreamsPassBothWays(t *testing.T) {
-	a := replicatest.Start(t, "", replicatest.Answers{Heartbeat: echo})
-	a.SetServing(model.ServiceExecutorState, true) // any replica will do
-	d := open(t, time.Minute, []string{porttest.Hold(t)}, []string{a.Address})
-	s, err := controlv1.NewHeartbeatsClient(d.conn).Heartbeat(within(t, 10*time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range int64(100) {
-		if err := s.Send(&controlv1.HeartbeatRequest{Incarnation: i}); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := s.Recv(); err != nil || got.GetAssignerTerm() != i {
-			t.Fatalf("%d: %v, %v", i, got, err)
-		}
-	}
-	if err := s.CloseSend(); err != nil {
-		t.Fatal(err)
-	}
-	_, err = s.Recv()
-	if f := rpc.FromStatus(err); f.Reason != fault.ReasonOtherIncarnation || s.Trailer().Get("x-last")[0] != "word" {
-		t.Errorf("the last word was %v, %v", err, s.Trailer())
-	}
-}
-
-func TestAStreamEndsWithItsReplicaAndIsNotTriedAgain(t *testing.T) {
-	var streams atomic.Int32
-	a := replicatest.Start(t, "", replicatest.Answers{Heartbeat: func(s grpc.BidiStreamingServer[controlv1.HeartbeatRequest, controlv1.HeartbeatAnswer]) error {
-		streams.Add(1)
-		return echo(s)
-	}})
-	a.SetServing(model.ServiceExecutorState, true)
-	d := open(t, time.Minute, []string{porttest.Hold(t)}, []string{a.Address})
-	s := beat(t, d)
-	a.Stop()
-	if _, err := s.Recv(); status.Code(err) != codes.Unavailable {
-		t.Errorf("got %v", err)
-	}
-	if streams.Load() != 1 {
-		t.Errorf("%d streams", streams.Load())
-	}
-}
-
-func TestStreamsEndWhenTheGatewayStops(t *testing.T) {
-	a := replicatest.Start(t, "", replicatest.Answers{Heartbeat: echo})
-	a.SetServing(model.ServiceExecutorState, true)
-	d := open(t, time.Minute, []string{porttest.Hold(t)}, []string{a.Address})
-	s := beat(t, d)
-	d.EndStreams()
-	if _, err := s.Recv(); rpc.FromStatus(err).Message != "this gateway is stopping; another one answers" {
-		t.Errorf("got %v", err)
-	}
-}
-
-// beat opens a stream and waits for its first answer.
-func beat(t *testing.T, d *door) grpc.BidiStreamingClient[controlv1.HeartbeatRequest, controlv1.HeartbeatAnswer] {
-	t.Helper()
-	s, err := controlv1.NewHeartbeatsClient(d.conn).Heartbeat(within(t, 10*time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Send(&controlv1.HeartbeatRequest{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Recv(); err != nil {
-		t.Fatal(err)
-	}
-	return s
 }
 
 func TestBadAddressesNameTheirService(t *testing.T) {
