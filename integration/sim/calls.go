@@ -6,7 +6,6 @@ import (
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
 	"berth.dev/services/assigner/handout"
-	"berth.dev/services/executor-state/inventory"
 	"berth.dev/services/registry/queue"
 )
 
@@ -14,22 +13,22 @@ import (
 // registry's shell does.
 func (w *World) performRegistry(t term, _ *queue.Core, action model.Action) {
 	switch a := action.(type) {
-	case queue.SendPass:
-		pass := inventory.Pass{Term: a.Term, Pass: a.Pass, Cut: a.Cut}
-		for _, e := range a.Entries {
+	case model.Cycle:
+		pass := model.Cycle{Term: a.Term, Number: a.Number, Cut: a.Cut}
+		for _, e := range a.Candidates {
 			if e.Again {
-				pass.Entries = append(pass.Entries, inventory.Entry{UID: e.UID, Mod: e.Mod, Group: e.Group, Again: true})
+				pass.Candidates = append(pass.Candidates, model.Candidate{UID: e.UID, Mod: e.Mod, Group: e.Group, Again: true})
 				continue
 			}
-			pass.Entries = append(pass.Entries, inventory.Entry{
+			pass.Candidates = append(pass.Candidates, model.Candidate{
 				Key: e.Key, UID: e.UID, Epoch: e.Epoch, Mod: e.Mod, Group: e.Group, Constraints: e.Constraints, Seats: e.Seats,
 			})
 		}
 		w.call("pass", model.ServiceExecutorState, t.lives, pass, func(value any, err error) {
-			done := queue.PassDone{Pass: a.Pass}
+			done := queue.PassDone{Pass: a.Number}
 			if err != nil {
-				for _, e := range a.Entries {
-					done.Outcomes = append(done.Outcomes, queue.Outcome{UID: e.UID, Result: queue.Behind, Reason: fault.Of(err).Reason})
+				for _, e := range a.Candidates {
+					done.Outcomes = append(done.Outcomes, model.Outcome{UID: e.UID, Result: model.Behind, Reason: fault.Of(err).Reason})
 				}
 				if newest, err2 := strconv.ParseInt(fault.Of(err).Meta[fault.MetaNewestPass], 10, 64); err2 == nil {
 					done.Newest, done.TooHigh = newest, !fault.Is(err, fault.ReasonLowerPass)
@@ -37,9 +36,9 @@ func (w *World) performRegistry(t term, _ *queue.Core, action model.Action) {
 				t.post(done)
 				return
 			}
-			for _, o := range value.([]inventory.Outcome) {
-				done.Outcomes = append(done.Outcomes, queue.Outcome{
-					UID: o.UID, Result: queue.Result(o.Result), Lease: o.Lease, Reason: o.Reason, Message: o.Message, Fitting: o.Fitting,
+			for _, o := range value.([]model.Outcome) {
+				done.Outcomes = append(done.Outcomes, model.Outcome{
+					UID: o.UID, Result: model.Result(o.Result), Lease: o.Lease, Reason: o.Reason, Message: o.Message, Fitting: o.Fitting,
 				})
 			}
 			t.post(done)

@@ -8,7 +8,6 @@ import (
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
 	"berth.dev/services/assigner/handout"
-	"berth.dev/services/executor-state/inventory"
 )
 
 // stranger sends the leaders what no registry and no agent would: terms, numbers,
@@ -36,20 +35,20 @@ func (w *World) strange(service string) any {
 	key := model.Key{Job: "job-0", Stage: "stage-0", Name: "main"}
 	switch service {
 	case model.ServiceExecutorState:
-		entry := inventory.Entry{Key: key, UID: "stranger", Group: "g", Mod: high, Epoch: high, Seats: model.Seats{{First: 0, Last: math.MaxInt32, Number: 1}}}
+		entry := model.Candidate{Key: key, UID: "stranger", Group: "g", Mod: high, Epoch: high, Seats: model.Seats{{First: 0, Last: math.MaxInt32, Number: 1}}}
 		switch s.draws(6) {
 		case 0:
-			return inventory.Pass{Term: high, Pass: 1, Cut: revision}
+			return model.Cycle{Term: high, Number: 1, Cut: revision}
 		case 1:
-			return inventory.Pass{Term: kv.Create, Pass: 1, Cut: high}
+			return model.Cycle{Term: kv.Create, Number: 1, Cut: high}
 		case 2:
-			return inventory.Pass{Term: kv.Create, Pass: math.MaxInt64 - int64(s.draws(3)), Cut: revision}
+			return model.Cycle{Term: kv.Create, Number: math.MaxInt64 - int64(s.draws(3)), Cut: revision}
 		case 3:
-			return inventory.Pass{Term: kv.Create, Pass: 1, Cut: revision, Entries: []inventory.Entry{entry}}
+			return model.Cycle{Term: kv.Create, Number: 1, Cut: revision, Candidates: []model.Candidate{entry}}
 		case 4:
 			if s.bold {
 				entry.Mod, entry.Epoch = revision, revision
-				return inventory.Pass{Term: kv.Create, Pass: int64(1) << s.draws(63), Cut: revision, Entries: []inventory.Entry{entry}}
+				return model.Cycle{Term: kv.Create, Number: int64(1) << s.draws(63), Cut: revision, Candidates: []model.Candidate{entry}}
 			}
 		}
 	case model.ServiceAssigner:
@@ -75,7 +74,7 @@ func (w *World) lastWord() {
 	kv, _, _ := w.store.Get(context.Background(), w.space.Key(model.LeaderRef(model.ServiceRegistry)))
 	for _, r := range w.replicas[model.ServiceExecutorState] {
 		if r.leads() {
-			r.ask(inventory.Pass{Term: kv.Create, Pass: 1 << 61, Cut: w.store.Revision()}, time.Time{}, func(any, error) {})
+			r.ask(model.Cycle{Term: kv.Create, Number: 1 << 61, Cut: w.store.Revision()}, time.Time{}, func(any, error) {})
 		}
 	}
 }

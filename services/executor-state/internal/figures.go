@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"berth.dev/pkg/loop"
@@ -47,7 +48,7 @@ func show(f process.Figures, s inventory.Figures) {
 
 	for key, n := range s.Attempts {
 		f.Counter(prefix+"lease_attempts_total", "Tries to lease, by how they came out.", n,
-			"result", key.Result.String(), "reason", string(key.Reason))
+			"result", strings.ToUpper(key.Result.String()), "reason", string(key.Reason))
 	}
 	f.Histogram(prefix+"lease_duration_seconds", "How long leases lasted that have ended.", &s.Held)
 	f.Counter(prefix+"executors_lost_total", "Executors whose workers were given up.", s.Losses)

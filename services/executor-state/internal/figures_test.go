@@ -41,7 +41,7 @@ func TestFigures(t *testing.T) {
 		Executors: map[inventory.SKUState]int{{SKU: "small", State: model.ExecutorReady}: 3},
 		Disabled:  1, Leases: 2, Losses: 4,
 		Capacity: map[string]float64{"cpu": 8000}, Used: map[string]float64{"cpu": 2000},
-		Attempts: map[inventory.Attempt]uint64{{Result: inventory.NoFit, Reason: "INSUFFICIENT_CAPACITY"}: 5},
+		Attempts: map[inventory.Attempt]uint64{{Result: model.NoFit, Reason: "INSUFFICIENT_CAPACITY"}: 5},
 		Findings: map[string]int{inventory.FindingMassLoss: 1},
 	}
 	s.Held.Observe(2 * time.Second)

@@ -31,13 +31,13 @@ type Inventory struct {
 func NewInventory(l loop.Owner[*inventory.Core]) *Inventory { return &Inventory{loop: l} }
 
 // entryOf reads an entry of a pass.
-func entryOf(e *controlv1.PassEntry) inventory.Entry {
+func entryOf(e *controlv1.PassEntry) model.Candidate {
 	if e.GetAgain() != 0 {
-		return inventory.Entry{UID: e.GetUid(), Mod: e.GetAgain(), Group: e.GetGroup(), Again: true}
+		return model.Candidate{UID: e.GetUid(), Mod: e.GetAgain(), Group: e.GetGroup(), Again: true}
 	}
 	constraints := wire.ConstraintsOf(e.GetConstraints())
 	constraints.AvoidFailed = e.GetAvoidFailed()
-	return inventory.Entry{
+	return model.Candidate{
 		Key: wire.KeyOf(e.GetKey()), UID: e.GetUid(), Epoch: e.GetEpoch(), Mod: e.GetMod(), Group: e.GetGroup(),
 		Constraints: constraints, Seats: wire.Seats(e.GetSeats()), Trace: model.Trace(e.GetTrace()),
 	}
@@ -45,9 +45,9 @@ func entryOf(e *controlv1.PassEntry) inventory.Entry {
 
 // TryAllocateAndLease implements control.v1.Inventory.
 func (s *Inventory) TryAllocateAndLease(ctx context.Context, req *controlv1.PassRequest) (*controlv1.PassAnswer, error) {
-	pass := inventory.Pass{Term: req.GetTerm(), Pass: req.GetPass(), Cut: req.GetCut()}
+	pass := model.Cycle{Term: req.GetTerm(), Number: req.GetPass(), Cut: req.GetCut()}
 	for _, e := range req.GetEntries() {
-		pass.Entries = append(pass.Entries, entryOf(e))
+		pass.Candidates = append(pass.Candidates, entryOf(e))
 	}
 	ctx, granted := tracePass(ctx, req)
 	value, err := s.loop.Do(ctx, pass)
@@ -55,12 +55,12 @@ func (s *Inventory) TryAllocateAndLease(ctx context.Context, req *controlv1.Pass
 		return nil, err
 	}
 	answer := &controlv1.PassAnswer{}
-	for _, o := range value.([]inventory.Outcome) {
+	for _, o := range value.([]model.Outcome) {
 		answer.Outcomes = append(answer.Outcomes, &controlv1.PassOutcome{
 			Uid: o.UID, Result: controlv1.PassOutcome_Result(o.Result), Lease: o.Lease,
 			Reason: string(o.Reason), Message: o.Message, Fitting: int32(o.Fitting),
 		})
-		if o.Result == inventory.Granted {
+		if o.Result == model.Granted {
 			granted()
 		}
 	}

@@ -7,21 +7,23 @@ import (
 	"berth.dev/pkg/model"
 )
 
-func again(e Entry) Entry { return Entry{UID: e.UID, Mod: e.Mod, Group: e.Group, Again: true} }
+func again(e model.Candidate) model.Candidate {
+	return model.Candidate{UID: e.UID, Mod: e.Mod, Group: e.Group, Again: true}
+}
 
 // take offers entries in a pass of a number.
-func (r *rig) take(t *testing.T, n int64, entries ...Entry) []Outcome {
+func (r *rig) take(t *testing.T, n int64, entries ...model.Candidate) []model.Outcome {
 	t.Helper()
-	value, err := r.do(Pass{Term: r.registryTerm(), Pass: n, Cut: r.rev, Entries: entries})
+	value, err := r.do(model.Cycle{Term: r.registryTerm(), Number: n, Cut: r.rev, Candidates: entries})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return value.([]Outcome)
+	return value.([]model.Outcome)
 }
 
 // refusedOnce is a rig with a batch of five that the first pass found no room for at
 // all, and for which there is room for two now.
-func refusedOnce(t *testing.T) (*rig, Entry) {
+func refusedOnce(t *testing.T) (*rig, model.Candidate) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 500, 1))
 	e := r.queue("big", 5, cpu(1000))
@@ -30,8 +32,8 @@ func refusedOnce(t *testing.T) (*rig, Entry) {
 	return r, e
 }
 
-func of(outcomes []Outcome, uid string) []Outcome {
-	return slices.DeleteFunc(slices.Clone(outcomes), func(o Outcome) bool { return o.UID != uid })
+func of(outcomes []model.Outcome, uid string) []model.Outcome {
+	return slices.DeleteFunc(slices.Clone(outcomes), func(o model.Outcome) bool { return o.UID != uid })
 }
 
 // The answer to a pass that had news of an entry is lost. The repeat has them too.

@@ -158,14 +158,14 @@ func BenchmarkPass(b *testing.B) {
 				continue
 			}
 			r.k.Resources = resource.Vector{"cpu": 4000, "memory": 8 << 30, "slots": 1}
-			entry := Entry{
+			entry := model.Candidate{
 				Key: keyOf("bench"), UID: "bench", Group: "g", Mod: c.revision + 1, Constraints: r.k,
 				Seats: model.Seats{{First: 0, Last: r.workers - 1, Number: 1}},
 			}
 			c.query(r.k) // the first time is measured apart
 			b.Run(of.String()+"/"+r.name, func(b *testing.B) {
 				coreTime(b, func() {
-					actions := c.Step(start, model.Input{Token: 1, Request: Pass{Term: 1, Pass: 1, Entries: []Entry{entry}}})
+					actions := c.Step(start, model.Input{Token: 1, Request: model.Cycle{Term: 1, Number: 1, Candidates: []model.Candidate{entry}}})
 					if len(actions) != 1 {
 						b.Fatalf("not granted: %+v", actions)
 					}
@@ -235,9 +235,9 @@ func BenchmarkBroadSections(b *testing.B) {
 func BenchmarkPassOfManyHeads(b *testing.B) {
 	for _, of := range []look{alike, ownResources} {
 		c := fleetOf100000(of)
-		var entries []Entry
+		var entries []model.Candidate
 		for i := range 128 {
-			entries = append(entries, Entry{
+			entries = append(entries, model.Candidate{
 				Key: keyOf("bench"), UID: fmt.Sprintf("bench-%d", i), Group: fmt.Sprint(i), Mod: c.revision + 1,
 				Constraints: constraint.Constraints{Resources: resource.Vector{"cpu": int64(4000 + i), "memory": 8 << 30, "slots": 1}},
 				Seats:       model.Seats{{First: 0, Last: 99, Number: 1}},
@@ -245,7 +245,7 @@ func BenchmarkPassOfManyHeads(b *testing.B) {
 		}
 		b.Run(of.String(), func(b *testing.B) {
 			coreTime(b, func() {
-				if actions := c.Step(start, model.Input{Token: 1, Request: Pass{Term: 1, Pass: 1, Entries: entries}}); len(actions) != 128 {
+				if actions := c.Step(start, model.Input{Token: 1, Request: model.Cycle{Term: 1, Number: 1, Candidates: entries}}); len(actions) != 128 {
 					b.Fatalf("%d actions", len(actions))
 				}
 				c.Step(start, model.Abandoned{})

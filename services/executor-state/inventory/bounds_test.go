@@ -20,7 +20,7 @@ func TestAPassIsAnsweredThoughALeaseOfItIsGone(t *testing.T) {
 	a := r.queue("a", 1, cpu(10))
 	expectGranted(t, r.pass(a))
 	b := r.queue("b", 1, cpu(20))
-	again := r.ask(Pass{Term: r.registryTerm(), Pass: r.rev, Cut: r.rev, Entries: []Entry{b, a}})
+	again := r.ask(model.Cycle{Term: r.registryTerm(), Number: r.rev, Cut: r.rev, Candidates: []model.Candidate{b, a}})
 	r.state("a", model.Cancelled)
 	for _, change := range r.unseen {
 		r.step(change)
@@ -32,7 +32,7 @@ func TestAPassIsAnsweredThoughALeaseOfItIsGone(t *testing.T) {
 	if !answered {
 		t.Fatal("the pass is never answered")
 	}
-	if o := reply.Value.([]Outcome); o[0].Result != Granted || o[1].Result != Stale {
+	if o := reply.Value.([]model.Outcome); o[0].Result != model.Granted || o[1].Result != model.Stale {
 		t.Errorf("it is answered %+v", o)
 	}
 	expectGranted(t, r.pass(r.queue("c", 1, cpu(30))))

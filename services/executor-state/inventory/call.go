@@ -1,9 +1,6 @@
 package inventory
 
 import (
-	"berth.dev/pkg/constraint"
-	"berth.dev/pkg/fault"
-	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
 )
 
@@ -64,80 +61,3 @@ type Depart struct {
 
 // Departed answers Depart: the presence is gone, or was not the one meant.
 type Departed struct{}
-
-// Pass is the request of the registry to try its queues. The reply's Value is
-// a []Outcome: one for each entry, in their order, but for those offered again of
-// which there is nothing new to say.
-type Pass struct {
-	// Term is that of the registry's leader; Pass rises within it.
-	Term, Pass int64
-	// Cut is the registry's revision at which the pass was cut.
-	Cut     int64
-	Entries []Entry
-}
-
-// From returns the service that sends passes, and its term.
-func (p Pass) From() (service string, term int64) { return model.ServiceRegistry, p.Term }
-
-// Known is the newest revision that the registry knew when it cut the pass.
-func (p Pass) Known() int64 {
-	newest := p.Cut
-	for i := range p.Entries {
-		newest = max(newest, p.Entries[i].Mod, p.Entries[i].Epoch)
-	}
-	return newest
-}
-
-// Entry is one reservation of a pass.
-type Entry struct {
-	Key   model.Key
-	UID   string
-	Epoch int64
-	// Mod is the modification revision of the reservation's record as it was
-	// decided on.
-	Mod         int64
-	Group       string
-	Constraints constraint.Constraints
-	Seats       model.Seats
-	// Trace is the reservation's.
-	Trace model.Trace
-	// Again says that the last pass found no room for it, and that it has not changed
-	// since: only UID, Mod and Group are given.
-	Again bool
-}
-
-// Result is what became of an entry.
-type Result uint8
-
-// The results; the numbers are those of the wire.
-const (
-	ResultUnset Result = iota
-	// Granted: the lease is durable.
-	Granted
-	// NoFit: not all workers fit now. Nothing is held.
-	NoFit
-	// Stale: the reservation is no longer as it was decided on.
-	Stale
-	// Behind: an entry of its group before it was not granted.
-	Behind
-	// Later: it was not looked at, for the entries before it took all that a
-	// pass may. None after it was either.
-	Later
-)
-
-var resultNames = [...]string{"", "GRANTED", "NO_FIT", "STALE", "BEHIND", "LATER"}
-
-func (r Result) String() string { return resultNames[r] }
-
-// Outcome answers an entry.
-type Outcome struct {
-	UID    string
-	Result Result
-	// Lease is the create revision of the lease granted.
-	Lease int64
-	// Reason and Message say why it was not granted.
-	Reason  fault.Reason
-	Message string
-	// Fitting is how many of the entry's workers would have fitted.
-	Fitting int
-}

@@ -49,7 +49,7 @@ func TestDisableByAttributes(t *testing.T) {
 	if n := r.free(); n != 1 || !isOpen(r.core.hosts["other"]) {
 		t.Errorf("%d are free", n)
 	}
-	if outcome := r.pass(r.queue("u", 2, cpu(1000)))[0]; outcome.Result != NoFit || outcome.Fitting != 1 {
+	if outcome := r.pass(r.queue("u", 2, cpu(1000)))[0]; outcome.Result != model.NoFit || outcome.Fitting != 1 {
 		t.Errorf("two workers in zone a and b: %+v", outcome)
 	}
 	if e := must[Enabled](t, r, Enable{RequestID: "e", DisableRequestID: "d"}); e.Undone != 1 || r.free() != 22 {

@@ -245,7 +245,7 @@ func (c *Core) input(in model.Input) {
 	case Depart:
 		c.depart(request)
 		c.reply(in.Token, Departed{}, nil)
-	case Pass:
+	case model.Cycle:
 		c.takePass(in.Token, request)
 	case Disable:
 		c.disable(in.Token, request)

@@ -17,11 +17,11 @@ type counts struct {
 
 // Attempt is how a try to lease came out.
 type Attempt struct {
-	Result Result
+	Result model.Result
 	Reason fault.Reason
 }
 
-func (n *counts) attempt(o Outcome) {
+func (n *counts) attempt(o model.Outcome) {
 	if n.attempts == nil {
 		n.attempts = map[Attempt]uint64{}
 	}

@@ -62,7 +62,7 @@ func TestPitfallListedFreeButNotInTheFreeIndex(t *testing.T) {
 		if v.State != model.ExecutorReady || len(v.Disabled) != 0 || v.Workers != 0 {
 			t.Fatalf("%s: listed as %+v", name, v)
 		}
-		if o := r.pass(r.queue("next", 1, cpu(1000))); o[0].Result != Granted {
+		if o := r.pass(r.queue("next", 1, cpu(1000))); o[0].Result != model.Granted {
 			t.Errorf("%s: listed free, and %+v", name, o[0])
 		}
 	}
@@ -133,7 +133,7 @@ func TestPitfallClaimedIsNotAllocatedInBetween(t *testing.T) {
 			r := lead(DefaultConfig())
 			r.ready(small("h1", 1, 1))
 			r.ready(small("h2", 1, 1))
-			pass := Pass{Term: r.registryTerm(), Pass: 1, Entries: []Entry{r.queue("u", 1, cpu(1))}}
+			pass := model.Cycle{Term: r.registryTerm(), Number: 1, Candidates: []model.Candidate{r.queue("u", 1, cpu(1))}}
 			requests := []any{pass, Claim{RequestID: "c", SKU: "small", Max: 2}}
 			if claimFirst {
 				slices.Reverse(requests)
@@ -172,7 +172,7 @@ func TestJobsAreToldOnceInBoundedSteps(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 1000, 1000))
 	r.ready(small("h10", 1000, 1000))
-	var entries []Entry
+	var entries []model.Candidate
 	for i := range 150 {
 		entries = append(entries, r.queue(fmt.Sprintf("u%03d", i), 2, cpu(1)))
 	}

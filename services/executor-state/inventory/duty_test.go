@@ -36,7 +36,7 @@ func TestReleaseKeepsTheLeasesRevision(t *testing.T) {
 	r.end("u", model.WorkerCompleted, 0)
 	r.catchUp()
 	r.settle()
-	if again := r.pass(e)[0]; again.Result != Granted || again.Lease != granted.Lease || len(r.leased("u")) != 1 {
+	if again := r.pass(e)[0]; again.Result != model.Granted || again.Lease != granted.Lease || len(r.leased("u")) != 1 {
 		t.Fatalf("granted %+v, then %+v", granted, again)
 	}
 }

@@ -100,7 +100,7 @@ func TestPitfallHostBackUnderANewID(t *testing.T) {
 	g.ID, g.Address, g.Nonce = "new", "new:7200", "n1"
 	incarnation := must[Registered](t, r, g).Incarnation
 	must[Announced](t, r, Announce{"new", incarnation, 9, 1, true, ""})
-	if o := r.pass(r.queue("v", 1, cpu(1000)))[0]; o.Result != NoFit {
+	if o := r.pass(r.queue("v", 1, cpu(1000)))[0]; o.Result != model.NoFit {
 		t.Fatalf("%+v while a worker of the old one lives there", o)
 	}
 	if v, _ := r.core.Executor("new"); v.State != model.ExecutorRegistered || v.Workers != 0 {
@@ -161,7 +161,7 @@ func TestResourceGoesUnderWorkers(t *testing.T) {
 	if f := r.core.Findings(r.now); len(f) != 1 || f[0].Message != "holds more than it has: gpu 1 of 0" {
 		t.Fatalf("%+v", f)
 	}
-	if o := r.pass(r.queue("v", 1, cpu(1)))[0]; o.Result != NoFit {
+	if o := r.pass(r.queue("v", 1, cpu(1)))[0]; o.Result != model.NoFit {
 		t.Fatalf("%+v", o)
 	}
 }
@@ -228,7 +228,7 @@ func TestFiguresCountWhatIsDurable(t *testing.T) {
 	r.ready(small("h1", 3000, 3))
 	r.ready(small("h2", 1000, 1))
 	entry := r.queue("u", 2, cpu(1000))
-	r.ask(Pass{Term: r.registryTerm(), Pass: 1, Entries: []Entry{entry}})
+	r.ask(model.Cycle{Term: r.registryTerm(), Number: 1, Candidates: []model.Candidate{entry}})
 	if f := r.core.Figures(r.now); len(f.Attempts) != 0 {
 		t.Errorf("counted before it is durable: %+v", f.Attempts)
 	}
@@ -246,7 +246,7 @@ func TestFiguresCountWhatIsDurable(t *testing.T) {
 	r.tellGone(model.Ref{Kind: model.KindLive, ID: "h2"})
 	r.pause(time.Minute)
 	f := r.core.Figures(r.now)
-	if f.Attempts[Attempt{Granted, ""}] != 1 || f.Attempts[Attempt{NoFit, fault.ReasonInsufficientCapacity}] != 1 || len(f.Attempts) != 2 {
+	if f.Attempts[Attempt{model.Granted, ""}] != 1 || f.Attempts[Attempt{model.NoFit, fault.ReasonInsufficientCapacity}] != 1 || len(f.Attempts) != 2 {
 		t.Errorf("attempts %+v", f.Attempts)
 	}
 	if f.Held.Count() != 1 || f.Held.Sum != time.Minute {

@@ -5,6 +5,7 @@ import (
 
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
 )
 
 // freed is what executors became that may make room for what was refused, or
@@ -69,9 +70,9 @@ func hasMore(before, now []int64) bool {
 // however little one may look at. What is said of it is as of the last look, for
 // which a part of every pass is kept. It is this leader's alone.
 type refused struct {
-	entry   Entry
+	entry   model.Candidate
 	text    string // of its query
-	outcome Outcome
+	outcome model.Outcome
 	// at is up to where the log was looked at, room how many of its workers at most
 	// there was room for then.
 	at   uint64
@@ -87,7 +88,7 @@ const freshShare = 1024
 
 // of reports whether e is the entry that was refused: the same record, which avoids the
 // same executors. Everything else of an entry follows from the record.
-func (r *refused) of(e Entry) bool {
+func (r *refused) of(e model.Candidate) bool {
 	return r.entry.Mod == e.Mod && slices.Equal(r.entry.Constraints.AvoidFailed, e.Constraints.AvoidFailed)
 }
 

@@ -46,7 +46,7 @@ func TestHeldReservationKeepsItsLease(t *testing.T) {
 	behind := r.queue("v", 1, cpu(1000))
 	behind.Group = waits.Group
 	outcomes := r.pass(waits, behind)
-	if outcomes[0].Result != NoFit || outcomes[0].Reason != fault.ReasonPoison || outcomes[1].Result != Granted {
+	if outcomes[0].Result != model.NoFit || outcomes[0].Reason != fault.ReasonPoison || outcomes[1].Result != model.Granted {
 		t.Errorf("outcomes %+v", outcomes)
 	}
 	r.without(func(model.Ref) bool { return false })
@@ -112,7 +112,7 @@ func TestABadExecutorRecordIsolatesThatExecutor(t *testing.T) {
 		t.Errorf("a new executor has ordinal %d, the one that cannot be read %d", e.Ordinal, bad.Ordinal)
 	}
 	outcome := r.pass(r.queue("v", 2, cpu(1000)))[0]
-	if outcome.Result != Granted {
+	if outcome.Result != model.Granted {
 		t.Errorf("others are not served: %+v", outcome)
 	}
 	for _, p := range r.leased("v") {
@@ -158,7 +158,7 @@ func TestABadLeaseChunkIsolatesItsExecutors(t *testing.T) {
 		}
 		r.without(func(ref model.Ref) bool { return ref.Kind == model.KindLeaseChunk })
 		if !early {
-			if o := r.pass(entry)[0]; o.Result != NoFit || o.Reason != fault.ReasonPoison {
+			if o := r.pass(entry)[0]; o.Result != model.NoFit || o.Reason != fault.ReasonPoison {
 				t.Errorf("it is leased once more: %+v", o)
 			}
 			task := &model.TaskChunk{UID: "u", Workers: []model.TaskWorker{{Seat: model.Seat{Number: 1}, Ordinal: on, State: model.WorkerRunning}}}
@@ -171,7 +171,7 @@ func TestABadLeaseChunkIsolatesItsExecutors(t *testing.T) {
 		if len(checks) == 0 || checks[0].Name != "quarantined" {
 			t.Errorf("explained by %+v", checks)
 		}
-		if o := r.pass(r.queue("v", 4, cpu(1000)))[0]; o.Result != Granted {
+		if o := r.pass(r.queue("v", 4, cpu(1000)))[0]; o.Result != model.Granted {
 			t.Errorf("others are not served: %+v", o)
 		}
 		r.without(func(model.Ref) bool { return false })

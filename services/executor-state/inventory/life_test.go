@@ -7,10 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
-	"pgregory.net/rapid"
 )
 
 // world is a rig under random treatment, with what must always hold.
@@ -60,11 +61,11 @@ func (w *world) enqueue() {
 
 func (w *world) offer() {
 	w.pass++
-	p := Pass{Term: w.registryTerm(), Pass: w.pass, Cut: w.rev}
+	p := model.Cycle{Term: w.registryTerm(), Number: w.pass, Cut: w.rev}
 	for _, uid := range w.uids {
 		if _, ok := w.keys[refOf(uid)]; ok && rapid.Bool().Draw(w.t, "offered") {
 			e := w.entry(uid)
-			p.Entries = append(p.Entries, e)
+			p.Candidates = append(p.Candidates, e)
 		}
 	}
 	w.ask(p)
@@ -319,8 +320,8 @@ func (w *world) strict() {
 
 func (w *world) entrySeats(uid string) int {
 	for _, in := range w.inputs {
-		if p, ok := in.Request.(Pass); ok {
-			for _, e := range p.Entries {
+		if p, ok := in.Request.(model.Cycle); ok {
+			for _, e := range p.Candidates {
 				if e.UID == uid {
 					return e.Seats.Len()
 				}

@@ -9,10 +9,11 @@ import (
 	"strings"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
-	"pgregory.net/rapid"
 )
 
 // obvious places a batch worker by worker, looking at every executor for each.
@@ -373,7 +374,7 @@ func TestMatcherEqualsTheObviousOne(t *testing.T) {
 			// What is granted makes the next one's fleet.
 			uid := fmt.Sprintf("u%d", i)
 			outcome := r.pass(r.queue(uid, n, k))[0]
-			if (outcome.Result == Granted) != (fitting == n) || outcome.Fitting != fitting {
+			if (outcome.Result == model.Granted) != (fitting == n) || outcome.Fitting != fitting {
 				t.Fatalf("fitting %d of %d, and the pass said %+v", fitting, n, outcome)
 			}
 		}

@@ -10,7 +10,7 @@ import (
 // waiting is a pass that is answered once its leases are durable.
 type waiting struct {
 	token    uint64
-	outcomes []Outcome
+	outcomes []model.Outcome
 }
 
 // A pass looks at passWork executors or bounds of blocks at most, and begins
@@ -39,26 +39,26 @@ const answerBytes = 4 << 20
 // does not fit or is stale; the others go on. Those that it does not get to are
 // to be offered again, in whatever order is due then: nothing behind them is
 // decided either.
-func (c *Core) takePass(token uint64, p Pass) {
+func (c *Core) takePass(token uint64, p model.Cycle) {
 	// Only then has the registry heard all that the last pass said: one that is taken
 	// twice, for its answer was lost or its round taken back, is answered whole.
-	next := p.Term == c.passTerm && p.Pass == c.pass+1
+	next := p.Term == c.passTerm && p.Number == c.pass+1
 	if err := c.admit(p); err != nil {
 		c.reply(token, nil, err)
 		return
 	}
-	outcomes := make([]Outcome, 0, len(p.Entries))
+	outcomes := make([]model.Outcome, 0, len(p.Candidates))
 	stopped := map[string]bool{}
 	before := c.refused
 	c.refused = make(map[string]*refused, len(before))
 	c.spent = 0
 	said, behind := 0, false
-	for i, entry := range p.Entries {
+	for i, entry := range p.Candidates {
 		known, again := before[entry.UID], entry.Again
 		switch {
 		case behind:
 			c.remember(known)
-			outcomes = append(outcomes, Outcome{UID: entry.UID, Result: Later})
+			outcomes = append(outcomes, model.Outcome{UID: entry.UID, Result: model.Later})
 			continue
 		case again && known != nil && known.entry.Mod == entry.Mod:
 			entry = known.entry
@@ -66,22 +66,22 @@ func (c *Core) takePass(token uint64, p Pass) {
 			// Another leader has refused it. What the view does not show yet, and all
 			// behind it, is decided in a later pass.
 			if behind = !c.fill(&entry) && entry.Mod > c.revision && !c.aside.uids[entry.UID]; behind {
-				outcomes = append(outcomes, Outcome{UID: entry.UID, Result: Later})
+				outcomes = append(outcomes, model.Outcome{UID: entry.UID, Result: model.Later})
 				continue
 			}
 			again = false
 		}
-		outcome := Outcome{UID: entry.UID, Result: Behind, Reason: fault.ReasonBehindHead}
+		outcome := model.Outcome{UID: entry.UID, Result: model.Behind, Reason: fault.ReasonBehindHead}
 		switch {
 		case stopped[entry.Group]:
 			c.remember(known)
 		case i > 0 && (c.spent >= c.limits.pass || said >= c.limits.answer):
-			outcome = Outcome{UID: entry.UID, Result: Later}
+			outcome = model.Outcome{UID: entry.UID, Result: model.Later}
 			c.remember(known)
 		default:
 			outcome = c.try(p, entry, known)
 		}
-		stopped[entry.Group] = outcome.Result != Granted &&
+		stopped[entry.Group] = outcome.Result != model.Granted &&
 			outcome.Reason != fault.ReasonInvalid && outcome.Reason != fault.ReasonPoison
 		if next && again && outcome == known.outcome {
 			c.counts.attempt(outcome)
@@ -97,13 +97,13 @@ func (c *Core) takePass(token uint64, p Pass) {
 
 // fill fills in an entry that is named only from the record of its reservation, and
 // reports whether the view shows the record at that revision.
-func (c *Core) fill(e *Entry) bool {
+func (c *Core) fill(e *model.Candidate) bool {
 	held := c.reservations[e.UID]
 	if held == nil || held.mod != e.Mod {
 		return false
 	}
 	r := held.record.(*model.Reservation)
-	*e = Entry{
+	*e = model.Candidate{
 		Key: r.Key, UID: r.UID, Epoch: held.create, Mod: held.mod, Group: e.Group,
 		Constraints: r.ConstraintsAt(c.now), Seats: r.Seats, Trace: r.Trace,
 	}
@@ -120,7 +120,7 @@ const shortStep = 1 << 20
 // admit compares the pass's term and number, once, at the door. Only the term in the
 // registry's leader key counts: one that the view has not reached is known by
 // model.Leads, or else may be true.
-func (c *Core) admit(p Pass) error {
+func (c *Core) admit(p model.Cycle) error {
 	switch leads := c.leaders[model.ServiceRegistry]; {
 	case p.Term == leads && p.Term > 0:
 	case p.Term > c.revision:
@@ -133,16 +133,16 @@ func (c *Core) admit(p Pass) error {
 		newest = c.pass
 	}
 	switch {
-	case p.Pass < 0:
-		return fault.BadField(fault.ReasonInvalid, "pass", "must not be negative, got %d", p.Pass)
-	case p.Pass < newest:
-		return fault.New(fault.Precondition, fault.ReasonLowerPass, "pass %d of term %d is lower than %d", p.Pass, p.Term, newest).
+	case p.Number < 0:
+		return fault.BadField(fault.ReasonInvalid, "pass", "must not be negative, got %d", p.Number)
+	case p.Number < newest:
+		return fault.New(fault.Precondition, fault.ReasonLowerPass, "pass %d of term %d is lower than %d", p.Number, p.Term, newest).
 			With(fault.MetaNewestPass, strconv.FormatInt(newest, 10))
-	case p.Pass > max(model.HighestJump, newest)+shortStep:
-		return fault.BadField(fault.ReasonInvalid, "pass", "must be at most %d, got %d", max(model.HighestJump, newest)+shortStep, p.Pass).
+	case p.Number > max(model.HighestJump, newest)+shortStep:
+		return fault.BadField(fault.ReasonInvalid, "pass", "must be at most %d, got %d", max(model.HighestJump, newest)+shortStep, p.Number).
 			With(fault.MetaNewestPass, strconv.FormatInt(newest, 10))
 	}
-	c.passTerm, c.pass = p.Term, p.Pass
+	c.passTerm, c.pass = p.Term, p.Number
 	return nil
 }
 
@@ -155,24 +155,24 @@ func (c *Core) remember(r *refused) {
 
 // try decides one entry, and leases its executors if all its workers fit. Before is its
 // refusal in the last pass, if there was one.
-func (c *Core) try(p Pass, e Entry, before *refused) Outcome {
+func (c *Core) try(p model.Cycle, e model.Candidate, before *refused) model.Outcome {
 	c.subject = model.Ref{Kind: model.KindReservation, Key: e.Key, ID: e.UID}
 	if c.leases[e.UID] != nil {
-		return Outcome{UID: e.UID, Result: Granted, Fitting: e.Seats.Len()}
+		return model.Outcome{UID: e.UID, Result: model.Granted, Fitting: e.Seats.Len()}
 	}
 	if c.aside.uids[e.UID] {
-		return Outcome{UID: e.UID, Result: NoFit, Reason: fault.ReasonPoison, Message: "a record of it is left alone: see the findings"}
+		return model.Outcome{UID: e.UID, Result: model.NoFit, Reason: fault.ReasonPoison, Message: "a record of it is left alone: see the findings"}
 	}
 	if before != nil && !before.of(e) {
 		before = nil
 	}
 	if before == nil && !e.Again {
 		if message := malformed(e); message != "" {
-			return Outcome{UID: e.UID, Result: NoFit, Reason: fault.ReasonInvalid, Message: message}
+			return model.Outcome{UID: e.UID, Result: model.NoFit, Reason: fault.ReasonInvalid, Message: message}
 		}
 	}
 	if message := c.stale(e); message != "" {
-		return Outcome{UID: e.UID, Result: Stale, Reason: fault.ReasonStale, Message: message}
+		return model.Outcome{UID: e.UID, Result: model.Stale, Reason: fault.ReasonStale, Message: message}
 	}
 	needed := e.Seats.Len()
 	if before != nil && c.still(before) {
@@ -182,18 +182,18 @@ func (c *Core) try(p Pass, e Entry, before *refused) Outcome {
 	picks, fitting := c.choose(e.Constraints, needed)
 	if fitting < needed {
 		reason, message := c.refusal(e.Constraints, needed, fitting)
-		outcome := Outcome{UID: e.UID, Result: NoFit, Reason: reason, Message: message, Fitting: fitting}
+		outcome := model.Outcome{UID: e.UID, Result: model.NoFit, Reason: reason, Message: message, Fitting: fitting}
 		c.refused[e.UID] = &refused{entry: e, text: textOf(e.Constraints), outcome: outcome, at: c.freed.next(), room: int64(fitting), closed: c.shutCount, moves: c.moves}
 		return outcome
 	}
 	c.spent += needed * workOfWorker
 	c.decide(c.grant(p, e, picks))
-	return Outcome{UID: e.UID, Result: Granted, Fitting: needed}
+	return model.Outcome{UID: e.UID, Result: model.Granted, Fitting: needed}
 }
 
 // malformed says what no registry should have let through, or nothing. Such an
 // entry is never granted, and stops nobody.
-func malformed(e Entry) string {
+func malformed(e model.Candidate) string {
 	if err := e.Seats.Check(model.MaxWorkers); err != nil {
 		return "its workers: " + err.Error()
 	}
@@ -211,7 +211,7 @@ func malformed(e Entry) string {
 // stale says why the entry is not as it was decided on, or nothing. Once the
 // view has reached the entry's revision it must show that very revision. While
 // it is behind, the entry is trusted, for the grant compares it.
-func (c *Core) stale(e Entry) string {
+func (c *Core) stale(e model.Candidate) string {
 	if c.handedOver(e.UID) {
 		return "it was handed over before, and its lease is gone"
 	}
@@ -237,7 +237,7 @@ func (c *Core) stale(e Entry) string {
 
 // grant is the one effect of a lease: its chunks, the event, and the compares
 // that the reservation is as decided on and that the registry still leads.
-func (c *Core) grant(p Pass, e Entry, picks []pick) model.Effect {
+func (c *Core) grant(p model.Cycle, e model.Candidate, picks []pick) model.Effect {
 	placements := make([]model.Placement, 0, e.Seats.Len())
 	event := model.JobEvent{
 		Kind: model.EventReservationLeased, Time: c.now,
@@ -295,14 +295,14 @@ func (c *Core) answerPasses() {
 		pass := c.waiting[0]
 		for i := range pass.outcomes {
 			o := &pass.outcomes[i]
-			if o.Result != Granted || o.Lease != 0 {
+			if o.Result != model.Granted || o.Lease != 0 {
 				continue
 			}
 			l := c.leases[o.UID]
 			if l == nil {
 				// It was leased when it was offered again, and has been released
 				// since: there is no lease to wait for.
-				o.Result, o.Reason, o.Message = Stale, fault.ReasonStale, "its lease is gone"
+				o.Result, o.Reason, o.Message = model.Stale, fault.ReasonStale, "its lease is gone"
 				continue
 			}
 			if o.Lease = l.create(); o.Lease == 0 {

@@ -5,27 +5,28 @@ import (
 	"slices"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
-	"pgregory.net/rapid"
 )
 
 // offerAll offers the entries that were not granted, in order, pass after pass,
 // until one gets to all of them, and answers the grants in their order.
-func offerAll(t *rapid.T, r *rig, entries []Entry) (granted []string, passes int) {
+func offerAll(t *rapid.T, r *rig, entries []model.Candidate) (granted []string, passes int) {
 	for {
 		passes++
 		outcomes := r.pass(entries...)
-		cut := slices.IndexFunc(outcomes, func(o Outcome) bool { return o.Result == Later })
+		cut := slices.IndexFunc(outcomes, func(o model.Outcome) bool { return o.Result == model.Later })
 		stopped := map[string]bool{}
 		for i, o := range outcomes {
 			group := entries[i].Group
 			switch {
-			case cut >= 0 && i >= cut && o.Result != Later && !(o.Result == Behind && stopped[group]):
+			case cut >= 0 && i >= cut && o.Result != model.Later && !(o.Result == model.Behind && stopped[group]):
 				t.Fatalf("%+v is behind the cut at %d", o, cut)
-			case o.Result == Granted && stopped[group]:
+			case o.Result == model.Granted && stopped[group]:
 				t.Fatalf("%s overtook its queue", o.UID)
-			case o.Result == Granted:
+			case o.Result == model.Granted:
 				granted = append(granted, o.UID)
 			default:
 				stopped[group] = true
@@ -34,7 +35,7 @@ func offerAll(t *rapid.T, r *rig, entries []Entry) (granted []string, passes int
 		if cut < 0 {
 			return granted, passes
 		}
-		entries = slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool { return slices.Contains(granted, e.UID) })
+		entries = slices.DeleteFunc(slices.Clone(entries), func(e model.Candidate) bool { return slices.Contains(granted, e.UID) })
 	}
 }
 
@@ -58,7 +59,7 @@ func TestPassesThatAreCutGrantTheSame(t *testing.T) {
 			for _, g := range registers {
 				r.ready(g)
 			}
-			var entries []Entry
+			var entries []model.Candidate
 			for i, k := range kinds {
 				entries = append(entries, r.queue(fmt.Sprintf("u%02d", i), sizes[i], k))
 			}
@@ -76,21 +77,21 @@ func TestARefusalIsRemembered(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("e1", 1000, 1))
 	entry := r.queue("a", 2, cpu(1))
-	ask := func() (Outcome, int) {
+	ask := func() (model.Outcome, int) {
 		o := r.pass(entry)[0]
 		return o, r.core.spent
 	}
 	first, spent := ask()
 	again, nothing := ask()
-	if first.Result != NoFit || again != first || spent == 0 || nothing != 0 {
+	if first.Result != model.NoFit || again != first || spent == 0 || nothing != 0 {
 		t.Errorf("looked at %d for %+v, and at %d for %+v", spent, first, nothing, again)
 	}
 	r.ready(small("e2", 1000, 1))
-	if o, _ := ask(); o.Result != Granted {
+	if o, _ := ask(); o.Result != model.Granted {
 		t.Errorf("with room for it: %+v", o)
 	}
 	full := r.queue("b", 1, cpu(1))
-	if o := r.pass(full)[0]; o.Result != NoFit {
+	if o := r.pass(full)[0]; o.Result != model.NoFit {
 		t.Errorf("without room: %+v", o)
 	}
 	r.state("a", model.Cancelled)
@@ -111,7 +112,7 @@ func TestRoomThatComesLittleByLittleIsFound(t *testing.T) {
 	}
 	all := r.queue("all", len(ids), cpu(1000))
 	for i, id := range ids {
-		if o := r.pass(all)[0]; o.Result != NoFit {
+		if o := r.pass(all)[0]; o.Result != model.NoFit {
 			t.Fatalf("with room for %d: %+v", i, o)
 		}
 		r.state(id, model.Cancelled)
@@ -138,7 +139,7 @@ func TestAPassIsBoundedWhereResourceNamesDiffer(t *testing.T) {
 		t.Fatalf("%d forms", forms)
 	}
 	cost := func(k constraint.Constraints) int {
-		if o := r.pass(r.queue(fmt.Sprintf("u%d", r.rev), 5*n, k))[0]; o.Result != NoFit {
+		if o := r.pass(r.queue(fmt.Sprintf("u%d", r.rev), 5*n, k))[0]; o.Result != model.NoFit {
 			t.Fatalf("%+v", o)
 		}
 		return r.core.spent
@@ -164,7 +165,7 @@ func TestWhatFitsIsReachedThoughExecutorsChange(t *testing.T) {
 		r.ready(g)
 	}
 	r.ready(small("z", 1000, 1))
-	var entries []Entry
+	var entries []model.Candidate
 	for i := range 5 {
 		k := cpu(int64(500 + i))
 		k.Attributes = map[string]string{"rack": "a"}
@@ -179,7 +180,7 @@ func TestWhatFitsIsReachedThoughExecutorsChange(t *testing.T) {
 	r.core.limits.pass = 2 * r.core.spent
 	for pass := 1; ; pass++ {
 		outcomes := r.pass(entries...)
-		if outcomes[len(entries)-1].Result == Granted {
+		if outcomes[len(entries)-1].Result == model.Granted {
 			return
 		}
 		if pass > len(entries) {
@@ -198,7 +199,7 @@ func TestAnAnswerIsOneMessage(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.core.limits.answer = 500
 	r.ready(small("e", 1000, 1))
-	var entries []Entry
+	var entries []model.Candidate
 	for i := range n {
 		k := cpu(2000 + int64(i)) // more than there is
 		entries = append(entries, r.queue(fmt.Sprintf("u%02d", i), 1, k))
@@ -208,17 +209,17 @@ func TestAnAnswerIsOneMessage(t *testing.T) {
 	first := r.rev
 	for passes := 1; ; passes++ {
 		later := 0
-		value, err := r.do(Pass{Term: r.registryTerm(), Pass: first + int64(passes), Cut: r.rev, Entries: entries})
+		value, err := r.do(model.Cycle{Term: r.registryTerm(), Number: first + int64(passes), Cut: r.rev, Candidates: entries})
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, o := range value.([]Outcome) {
-			i := slices.IndexFunc(entries, func(e Entry) bool { return e.UID == o.UID })
+		for _, o := range value.([]model.Outcome) {
+			i := slices.IndexFunc(entries, func(e model.Candidate) bool { return e.UID == o.UID })
 			switch {
-			case o.Result == Later:
+			case o.Result == model.Later:
 				later++
-			case o.Result == Granted && o.UID == "last":
-			case later > 0 || o.Result != NoFit:
+			case o.Result == model.Granted && o.UID == "last":
+			case later > 0 || o.Result != model.NoFit:
 				t.Fatalf("%+v after %d that were not looked at", o, later)
 			default:
 				entries[i] = again(entries[i])

@@ -3,6 +3,7 @@ package inventory
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,13 +20,13 @@ import (
 func TestFailedBatchKeepsNothingMarked(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 8000, 8))
-	var entries []Entry
+	var entries []model.Candidate
 	for i := range 20 {
 		entries = append(entries, r.queue(fmt.Sprintf("big%d", i), 9, cpu(int64(100+i))))
 	}
 	before := dump(r.core)
 	for _, o := range r.pass(entries...) {
-		if o.Result != NoFit || o.Fitting != 8 || o.Reason != fault.ReasonInsufficientCapacity {
+		if o.Result != model.NoFit || o.Fitting != 8 || o.Reason != fault.ReasonInsufficientCapacity {
 			t.Fatalf("%+v", o)
 		}
 	}
@@ -43,7 +44,7 @@ func TestOneUIDIsNeverLeasedTwice(t *testing.T) {
 	r.ready(small("h1", 8000, 8))
 	e := r.queue("u", 2, cpu(1000))
 	// Twice in one pass, and again before the first is durable.
-	p := Pass{Term: r.registryTerm(), Pass: 1, Entries: []Entry{e, e}}
+	p := model.Cycle{Term: r.registryTerm(), Number: 1, Candidates: []model.Candidate{e, e}}
 	first := r.ask(p)
 	second := r.ask(p)
 	if len(r.effects) != 1 {
@@ -54,7 +55,7 @@ func TestOneUIDIsNeverLeasedTwice(t *testing.T) {
 	}
 	r.settle()
 	for _, token := range []uint64{first, second} {
-		expectGranted(t, r.replies[token].Value.([]Outcome))
+		expectGranted(t, r.replies[token].Value.([]model.Outcome))
 	}
 	if n := len(r.leased("u")); n != 2 {
 		t.Fatalf("%d workers are leased", n)
@@ -70,7 +71,7 @@ func TestMalformedEntryBlocksNobody(t *testing.T) {
 	empty.Group, less.Group, good.Group = "g", "g", "g"
 	outcomes := r.pass(empty, less, good)
 	for _, o := range outcomes[:2] {
-		if o.Result != NoFit || o.Reason != fault.ReasonInvalid {
+		if o.Result != model.NoFit || o.Reason != fault.ReasonInvalid {
 			t.Fatalf("%+v", o)
 		}
 	}
@@ -85,7 +86,7 @@ func TestHugeAmountsDoNotWrap(t *testing.T) {
 		r.ready(small(fmt.Sprintf("h%d", i), huge, 4))
 	}
 	outcomes := r.pass(r.queue("one", 4, cpu(huge)))
-	if outcomes[0].Result != NoFit || outcomes[0].Fitting != 3 {
+	if outcomes[0].Result != model.NoFit || outcomes[0].Fitting != 3 {
 		t.Fatalf("%+v", outcomes[0])
 	}
 	expectGranted(t, r.pass(r.queue("three", 3, cpu(huge))))
@@ -179,7 +180,7 @@ func TestLargestBatchIsOneSmallEffect(t *testing.T) {
 		r.ready(small(fmt.Sprintf("h%02d", i), 1000, 1000))
 	}
 	e := r.queue("u", model.MaxWorkers, cpu(1))
-	token := r.ask(Pass{Term: r.registryTerm(), Pass: 1, Entries: []Entry{e}})
+	token := r.ask(model.Cycle{Term: r.registryTerm(), Number: 1, Candidates: []model.Candidate{e}})
 	if len(r.effects) != 1 {
 		t.Fatalf("%d effects", len(r.effects))
 	}
@@ -197,9 +198,9 @@ func TestLargestBatchIsOneSmallEffect(t *testing.T) {
 		}
 	}
 	r.settle()
-	expectGranted(t, r.replies[token].Value.([]Outcome))
+	expectGranted(t, r.replies[token].Value.([]model.Outcome))
 	// Chunk 0 empties first; the lease is still the same one.
-	lease := r.replies[token].Value.([]Outcome)[0].Lease
+	lease := r.replies[token].Value.([]model.Outcome)[0].Lease
 	r.handOver("u")
 	first := make([]int32, 1500)
 	for i := range first {
@@ -211,7 +212,7 @@ func TestLargestBatchIsOneSmallEffect(t *testing.T) {
 	if got := len(r.leased("u")); got != model.MaxWorkers-1500 {
 		t.Fatalf("%d workers are left", got)
 	}
-	if again := r.pass(e)[0]; again.Result != Granted || again.Lease != lease {
+	if again := r.pass(e)[0]; again.Result != model.Granted || again.Lease != lease {
 		t.Fatalf("asked again: %+v, the lease was %d", again, lease)
 	}
 }
@@ -409,7 +410,7 @@ func TestTheCallersAvoidNeverYields(t *testing.T) {
 		picks, _ := r.core.choose(k, 1)
 		fitting := r.core.Explain(k, 1).Fitting
 		uid := fmt.Sprint(test.avoid, test.failed)
-		got := r.pass(r.queue(uid, 1, k))[0].Result.String()
+		got := strings.ToUpper(r.pass(r.queue(uid, 1, k))[0].Result.String())
 		if len(picks) > 0 {
 			got += " " + picks[0].host.id
 		}

@@ -21,7 +21,7 @@ func TestAPassGrantsWhatOneByOneWould(t *testing.T) {
 			registers[i] = drawRegister(t, fmt.Sprintf("h%d", i))
 		}
 		together, single := lead(DefaultConfig()), lead(DefaultConfig())
-		var entries [2][]Entry
+		var entries [2][]model.Candidate
 		kinds := rapid.SliceOfN(rapid.Custom(drawConstraints), 1, 4).Draw(t, "kinds")
 		for _, r := range []*rig{together, single} {
 			for _, g := range registers {
@@ -39,7 +39,7 @@ func TestAPassGrantsWhatOneByOneWould(t *testing.T) {
 		stopped := map[string]bool{}
 		for _, e := range entries[1] {
 			if !stopped[e.Group] {
-				stopped[e.Group] = single.pass(single.entry(e.UID))[0].Result != Granted
+				stopped[e.Group] = single.pass(single.entry(e.UID))[0].Result != model.Granted
 			}
 		}
 		leases := func(r *rig) map[string][]model.Placement {

@@ -16,7 +16,7 @@ func TestAnExecutorThatRefusesTheAssignerIsGivenNothing(t *testing.T) {
 	expectGranted(t, r.pass(r.queue("u", 1, cpu(1000)))) // the refusal is of another incarnation
 	r.write(&model.Refusal{Executor: "h1", Incarnation: e.Incarnation, Reason: "PERMISSION_DENIED"})
 	r.catchUp()
-	if out := r.pass(r.queue("v", 1, cpu(1000))); len(out) != 1 || out[0].Result == Granted {
+	if out := r.pass(r.queue("v", 1, cpu(1000))); len(out) != 1 || out[0].Result == model.Granted {
 		t.Errorf("%+v", out)
 	}
 	if h := r.core.hosts["h1"]; h.shown() != model.ExecutorRegistered || h.hold.workers != 1 {

@@ -111,12 +111,12 @@ func (r *rig) do(request any) (any, error) {
 }
 
 // pass asks a pass and answers its outcomes.
-func (r *rig) pass(entries ...Entry) []Outcome {
-	value, err := r.do(Pass{Term: r.registryTerm(), Pass: r.rev, Cut: r.rev, Entries: entries})
+func (r *rig) pass(entries ...model.Candidate) []model.Outcome {
+	value, err := r.do(model.Cycle{Term: r.registryTerm(), Number: r.rev, Cut: r.rev, Candidates: entries})
 	if err != nil {
 		panic(err)
 	}
-	return value.([]Outcome)
+	return value.([]model.Outcome)
 }
 
 // settle commits what is decided, and does what is due, until nothing is.
@@ -278,7 +278,7 @@ func refOf(uid string) model.Ref {
 }
 
 // queue writes a reservation and answers its entry.
-func (r *rig) queue(uid string, n int, k constraint.Constraints) Entry {
+func (r *rig) queue(uid string, n int, k constraint.Constraints) model.Candidate {
 	k.Resources = k.Resources.WithSlots()
 	seats := model.Seats{{First: 0, Last: int32(n) - 1, Number: 1}}
 	r.tell(&model.Reservation{Key: keyOf(uid), UID: uid, Seats: seats, Spec: model.Spec{Constraints: k}, State: model.Queued})
@@ -286,10 +286,10 @@ func (r *rig) queue(uid string, n int, k constraint.Constraints) Entry {
 }
 
 // entry is the entry of a reservation as it is now.
-func (r *rig) entry(uid string) Entry {
+func (r *rig) entry(uid string) model.Candidate {
 	k := r.keys[refOf(uid)]
 	reservation := k.record.(*model.Reservation)
-	return Entry{
+	return model.Candidate{
 		Key: reservation.Key, UID: uid, Epoch: k.create, Mod: k.mod,
 		Group:       reservation.Spec.Constraints.Group(),
 		Constraints: reservation.Spec.Constraints, Seats: reservation.Seats,
@@ -359,10 +359,10 @@ func small(id string, cpu, slots int64) Register {
 	return Register{ID: id, SKU: "small", Resources: resource.Vector{"cpu": cpu, "slots": slots}}
 }
 
-func expectGranted(t *testing.T, outcomes []Outcome) {
+func expectGranted(t *testing.T, outcomes []model.Outcome) {
 	t.Helper()
 	for _, o := range outcomes {
-		if o.Result != Granted || o.Lease == 0 {
+		if o.Result != model.Granted || o.Lease == 0 {
 			t.Fatalf("want GRANTED with a lease, got %+v", o)
 		}
 	}

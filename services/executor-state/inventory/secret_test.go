@@ -109,7 +109,7 @@ func TestWorkersOfASupersededAgentKeepTheirCapacity(t *testing.T) {
 		if !r.announceWith(t, first, workers).Superseded {
 			t.Fatal("it is not told")
 		}
-		if o := r.pass(r.queue("u", 1, cpu(1)))[0]; o.Result != NoFit {
+		if o := r.pass(r.queue("u", 1, cpu(1)))[0]; o.Result != model.NoFit {
 			t.Fatalf("%+v while %d workers live there", o, workers)
 		}
 		if d := duplicates(r); len(d) != 1 {
@@ -135,7 +135,7 @@ func TestASupersededAgentThatFallsSilentIsGivenUp(t *testing.T) {
 	r.pause(DefaultConfig().LostAfter - time.Second)
 	r.announceWith(t, first, 2)
 	r.pause(DefaultConfig().LostAfter - time.Second)
-	if o := r.pass(r.queue("u", 1, cpu(1)))[0]; o.Result != NoFit {
+	if o := r.pass(r.queue("u", 1, cpu(1)))[0]; o.Result != model.NoFit {
 		t.Fatalf("%+v before its time is over", o)
 	}
 	r.pause(time.Second)

@@ -23,14 +23,14 @@ func BenchmarkStep(b *testing.B) {
 		{"FitSpread", constraint.Constraints{Resources: needs, Spread: constraint.Spread{By: constraint.ByExecutor, Max: 1}}},
 		{"Refuse", constraint.Constraints{Resources: resource.Vector{"gpu": 9, "slots": 1}}},
 	} {
-		entry := Entry{
+		entry := model.Candidate{
 			Key: keyOf("bench"), UID: "bench", Group: "g", Mod: c.revision + 1, Constraints: r.k,
 			Seats: model.Seats{{First: 0, Last: 99, Number: 1}},
 		}
 		c.query(r.k) // the first time is measured apart
 		b.Run(r.name, func(b *testing.B) {
 			coreTime(b, func() {
-				c.Step(start, model.Input{Token: 1, Request: Pass{Term: 1, Pass: 1, Entries: []Entry{entry}}})
+				c.Step(start, model.Input{Token: 1, Request: model.Cycle{Term: 1, Number: 1, Candidates: []model.Candidate{entry}}})
 				c.Step(start, model.Abandoned{})
 			})
 		})

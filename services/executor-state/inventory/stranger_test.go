@@ -19,7 +19,7 @@ func stranded(t *testing.T) (r *rig, next func() error) {
 	return r, func() error {
 		pass++
 		n++
-		value, err := r.do(Pass{Term: r.registryTerm(), Pass: pass, Cut: r.rev, Entries: []Entry{r.queue("u"+strconv.Itoa(n), 1, cpu(1))}})
+		value, err := r.do(model.Cycle{Term: r.registryTerm(), Number: pass, Cut: r.rev, Candidates: []model.Candidate{r.queue("u"+strconv.Itoa(n), 1, cpu(1))}})
 		if fault.Is(err, fault.ReasonLowerPass) {
 			newest, parseErr := strconv.ParseInt(fault.Of(err).Meta[fault.MetaNewestPass], 10, 64)
 			if parseErr != nil {
@@ -27,7 +27,7 @@ func stranded(t *testing.T) (r *rig, next func() error) {
 			}
 			pass = newest
 		}
-		if err == nil && value.([]Outcome)[0].Result != Granted {
+		if err == nil && value.([]model.Outcome)[0].Result != model.Granted {
 			t.Fatalf("%+v", value)
 		}
 		return err
@@ -38,7 +38,7 @@ func stranded(t *testing.T) (r *rig, next func() error) {
 func TestAMadeUpTermStopsNoLeasing(t *testing.T) {
 	r, next := stranded(t)
 	for _, term := range []int64{math.MaxInt64, r.rev + 1000, r.rev, r.registryTerm() + 1, r.registryTerm() - 1, 0, -1, math.MinInt64} {
-		if _, err := r.do(Pass{Term: term, Pass: 7, Cut: r.rev}); err == nil {
+		if _, err := r.do(model.Cycle{Term: term, Number: 7, Cut: r.rev}); err == nil {
 			t.Errorf("a pass of term %d is taken", term)
 		}
 		if err := next(); err != nil {
@@ -51,7 +51,7 @@ func TestAMadeUpTermStopsNoLeasing(t *testing.T) {
 func TestAMadeUpPassNumberCostsOneRoundTrip(t *testing.T) {
 	r, next := stranded(t)
 	for _, pass := range []int64{math.MaxInt64, math.MaxInt64 - 1, 1<<62 + 1<<21, -1, math.MinInt64} {
-		if _, err := r.do(Pass{Term: r.registryTerm(), Pass: pass, Cut: r.rev}); !fault.Is(err, fault.ReasonInvalid) {
+		if _, err := r.do(model.Cycle{Term: r.registryTerm(), Number: pass, Cut: r.rev}); !fault.Is(err, fault.ReasonInvalid) {
 			t.Errorf("pass %d: %v", pass, err)
 		}
 		if err := next(); err != nil {
@@ -59,7 +59,7 @@ func TestAMadeUpPassNumberCostsOneRoundTrip(t *testing.T) {
 		}
 	}
 	for _, pass := range []int64{1000, 1 << 40, 1 << 62, 1<<62 + 1<<20} {
-		if _, err := r.do(Pass{Term: r.registryTerm(), Pass: pass, Cut: r.rev}); err != nil {
+		if _, err := r.do(model.Cycle{Term: r.registryTerm(), Number: pass, Cut: r.rev}); err != nil {
 			t.Fatalf("pass %d: %v", pass, err)
 		}
 		if err := next(); !fault.Is(err, fault.ReasonLowerPass) {
@@ -76,7 +76,7 @@ func TestAMadeUpPassNumberCostsOneRoundTrip(t *testing.T) {
 // Another term of the registry begins with numbers of its own.
 func TestPassNumbersAreThoseOfOneTerm(t *testing.T) {
 	r, next := stranded(t)
-	if _, err := r.do(Pass{Term: r.registryTerm(), Pass: 1 << 62, Cut: r.rev}); err != nil {
+	if _, err := r.do(model.Cycle{Term: r.registryTerm(), Number: 1 << 62, Cut: r.rev}); err != nil {
 		t.Fatal(err)
 	}
 	r.write(leaderKey{model.ServiceRegistry})
@@ -103,7 +103,7 @@ func TestATermAheadOfTheViewIsKnownByLeads(t *testing.T) {
 		c.Step(start, model.Progress{Revision: mod})
 	}
 	refused := func(term int64) error {
-		err := c.admit(Pass{Term: term, Pass: 1})
+		err := c.admit(model.Cycle{Term: term, Number: 1})
 		return err
 	}
 	changed(11, 11)
@@ -134,21 +134,21 @@ func TestATermAheadOfTheViewIsKnownByLeads(t *testing.T) {
 func TestAnEntryThatIsNotItsRecordIsStale(t *testing.T) {
 	r, next := stranded(t)
 	proper := r.queue("a", 2, cpu(1))
-	for name, change := range map[string]func(*Entry){
-		"epoch":   func(e *Entry) { e.Epoch = math.MaxInt64 },
-		"name":    func(e *Entry) { e.Key.Name = "other" },
-		"workers": func(e *Entry) { e.Seats = model.Seats{{First: 0, Last: 0, Number: 1}} },
-		"mod":     func(e *Entry) { e.Mod-- },
+	for name, change := range map[string]func(*model.Candidate){
+		"epoch":   func(e *model.Candidate) { e.Epoch = math.MaxInt64 },
+		"name":    func(e *model.Candidate) { e.Key.Name = "other" },
+		"workers": func(e *model.Candidate) { e.Seats = model.Seats{{First: 0, Last: 0, Number: 1}} },
+		"mod":     func(e *model.Candidate) { e.Mod-- },
 	} {
 		entry := proper
 		change(&entry)
-		if o := r.pass(entry)[0]; o.Result != Stale {
+		if o := r.pass(entry)[0]; o.Result != model.Stale {
 			t.Errorf("another %s: %+v", name, o)
 		}
 	}
 	huge := proper
 	huge.Seats = model.Seats{{First: 0, Last: math.MaxInt32, Number: 1}}
-	if o := r.pass(huge)[0]; o.Result != NoFit || o.Reason != fault.ReasonInvalid {
+	if o := r.pass(huge)[0]; o.Result != model.NoFit || o.Reason != fault.ReasonInvalid {
 		t.Errorf("workers without bound: %+v", o)
 	}
 	expectGranted(t, r.pass(proper))

@@ -8,8 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"berth.dev/pkg/model"
 	"pgregory.net/rapid"
+
+	"berth.dev/pkg/model"
 )
 
 // Actions as text, for transcripts.
@@ -172,13 +173,13 @@ func replyText(r model.Reply) string {
 	if sku, ok := r.Value.(model.SKU); ok {
 		return fmt.Sprintf("SKU %s, %s %v", sku.Name, sku.Resources.Canonical(), sku.Attributes)
 	}
-	outcomes, ok := r.Value.([]Outcome)
+	outcomes, ok := r.Value.([]model.Outcome)
 	if !ok {
 		return fmt.Sprintf("reply %T%+v", r.Value, r.Value)[len("reply inventory."):]
 	}
 	var lines []string
 	for _, o := range outcomes {
-		line := fmt.Sprintf("%s %v", o.UID, o.Result)
+		line := fmt.Sprintf("%s %v", o.UID, strings.ToUpper(o.Result.String()))
 		if o.Lease != 0 {
 			line += fmt.Sprintf(" lease=%d", o.Lease)
 		}

@@ -128,7 +128,7 @@ func (p *player) play(lines []string) {
 		p.finish()
 	case "pass":
 		p.pass++
-		pass := Pass{Term: cmp.Or(args.number("term"), p.registryTerm()), Pass: cmp.Or(args.number("pass"), p.pass), Cut: p.rev}
+		pass := model.Cycle{Term: cmp.Or(args.number("term"), p.registryTerm()), Number: cmp.Or(args.number("pass"), p.pass), Cut: p.rev}
 		for _, line := range lines[1:] {
 			words := strings.Fields(line)
 			entry := p.entry(words[0])
@@ -136,9 +136,9 @@ func (p *player) play(lines []string) {
 			entry.Group = cmp.Or(more["group"], entry.Group)
 			entry.Mod = cmp.Or(more.number("mod"), entry.Mod)
 			if more["again"] != "" {
-				entry = Entry{UID: entry.UID, Mod: entry.Mod, Group: entry.Group, Again: true}
+				entry = model.Candidate{UID: entry.UID, Mod: entry.Mod, Group: entry.Group, Again: true}
 			}
-			pass.Entries = append(pass.Entries, entry)
+			pass.Candidates = append(pass.Candidates, entry)
 		}
 		p.ask(pass)
 		p.finish()

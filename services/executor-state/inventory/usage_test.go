@@ -9,11 +9,12 @@ import (
 	"strings"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
-	"pgregory.net/rapid"
 )
 
 // obviousUsage counts from the store, executor by executor and reservation by
@@ -432,7 +433,7 @@ func TestPitfallUsageMapsByTheRuleOfAllocation(t *testing.T) {
 		for _, row := range usage.SKUs {
 			pending += row.PendingReservations
 		}
-		if granted := r.pass(entry)[0].Result == Granted; granted != (pending == 1) || pending+len(usage.Unmapped) != 1 {
+		if granted := r.pass(entry)[0].Result == model.Granted; granted != (pending == 1) || pending+len(usage.Unmapped) != 1 {
 			t.Fatalf("granted %v, pending %d, unmapped %+v", granted, pending, usage.Unmapped)
 		}
 		usage, _ = r.core.Usage("")

@@ -5,6 +5,7 @@ import (
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	"berth.dev/pkg/fault"
+	"berth.dev/pkg/model"
 	"berth.dev/services/registry/queue"
 )
 
@@ -19,38 +20,38 @@ const maxAnswerText = 4 << 10
 
 // passed is what a definite error leaves of a pass: it grants nothing, and every entry
 // waits for the next pass. A nil error leaves no outcomes.
-func passed(pass queue.SendPass, err error) queue.PassDone {
-	done := queue.PassDone{Pass: pass.Pass}
+func passed(pass model.Cycle, err error) queue.PassDone {
+	done := queue.PassDone{Pass: pass.Number}
 	if err == nil {
 		return done
 	}
-	for _, e := range pass.Entries {
-		done.Outcomes = append(done.Outcomes, queue.Outcome{UID: e.UID, Result: queue.Behind, Reason: fault.Of(err).Reason, Message: err.Error()})
+	for _, e := range pass.Candidates {
+		done.Outcomes = append(done.Outcomes, model.Outcome{UID: e.UID, Result: model.Behind, Reason: fault.Of(err).Reason, Message: err.Error()})
 	}
 	return done
 }
 
 // passOf reads the answer to a pass. With an error it is as that of a refused pass.
-func passOf(pass queue.SendPass, answer *controlv1.PassAnswer) (queue.PassDone, error) {
+func passOf(pass model.Cycle, answer *controlv1.PassAnswer) (queue.PassDone, error) {
 	if err := checkPass(pass, answer); err != nil {
 		return passed(pass, err), err
 	}
-	done := queue.PassDone{Pass: pass.Pass}
+	done := queue.PassDone{Pass: pass.Number}
 	for _, o := range answer.GetOutcomes() {
-		done.Outcomes = append(done.Outcomes, queue.Outcome{
-			UID: o.GetUid(), Result: queue.Result(o.GetResult()), Lease: o.GetLease(),
+		done.Outcomes = append(done.Outcomes, model.Outcome{
+			UID: o.GetUid(), Result: model.Result(o.GetResult()), Lease: o.GetLease(),
 			Reason: fault.Reason(o.GetReason()), Message: o.GetMessage(), Fitting: int(o.GetFitting()),
 		})
 	}
 	return done, nil
 }
 
-func checkPass(pass queue.SendPass, answer *controlv1.PassAnswer) error {
-	if got, most := len(answer.GetOutcomes()), len(pass.Entries); got > most {
+func checkPass(pass model.Cycle, answer *controlv1.PassAnswer) error {
+	if got, most := len(answer.GetOutcomes()), len(pass.Candidates); got > most {
 		return badAnswer("outcomes", "must be at most %d, got %d", most, got)
 	}
-	offered := make(map[string]bool, len(pass.Entries))
-	for _, e := range pass.Entries {
+	offered := make(map[string]bool, len(pass.Candidates))
+	for _, e := range pass.Candidates {
 		offered[e.UID] = true
 	}
 	for i, o := range answer.GetOutcomes() {

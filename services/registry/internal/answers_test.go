@@ -4,13 +4,14 @@ import (
 	"testing"
 
 	controlv1 "berth.dev/api/berth/control/v1"
+	"berth.dev/pkg/model"
 	"berth.dev/services/registry/queue"
 )
 
 // An answer that is not to the pass that was sent grants nothing: its entries wait for
 // the next one.
 func TestAnInvalidAnswerToAPassGrantsNothing(t *testing.T) {
-	pass := queue.SendPass{Pass: 4, Entries: []queue.PassEntry{{UID: "a"}, {UID: "b"}}}
+	pass := model.Cycle{Number: 4, Candidates: []model.Candidate{{UID: "a"}, {UID: "b"}}}
 	granted := func(uid string) *controlv1.PassOutcome {
 		return &controlv1.PassOutcome{Uid: uid, Result: controlv1.PassOutcome_GRANTED, Lease: 9}
 	}
@@ -31,14 +32,14 @@ func TestAnInvalidAnswerToAPassGrantsNothing(t *testing.T) {
 				t.Fatalf("%+v, %v", done, err)
 			}
 			for _, o := range done.Outcomes {
-				if o.Result != queue.Behind || o.Lease != 0 {
+				if o.Result != model.Behind || o.Lease != 0 {
 					t.Errorf("%+v", o)
 				}
 			}
 		})
 	}
 	done, err := passOf(pass, &controlv1.PassAnswer{Outcomes: []*controlv1.PassOutcome{granted("b")}})
-	if err != nil || len(done.Outcomes) != 1 || done.Outcomes[0].Result != queue.Granted || done.Outcomes[0].Lease != 9 {
+	if err != nil || len(done.Outcomes) != 1 || done.Outcomes[0].Result != model.Granted || done.Outcomes[0].Lease != 9 {
 		t.Errorf("a good answer is %+v, %v", done, err)
 	}
 	if done, err := passOf(pass, nil); err != nil || len(done.Outcomes) != 0 {

@@ -40,7 +40,7 @@ func NewCalls(gateway grpc.ClientConnInterface, tracer trace.Tracer, log *slog.L
 // Perform implements loop.Config.
 func (c *Calls) Perform(t *loop.Term, _ *queue.Core, action model.Action) {
 	switch a := action.(type) {
-	case queue.SendPass:
+	case model.Cycle:
 		t.Go(model.ServiceExecutorState, passed(a, errPanicked), func(ctx context.Context) { c.pass(ctx, t, a) })
 	case queue.HandOver:
 		t.Go(model.ServiceAssigner, handedOver(a, errPanicked), func(ctx context.Context) { c.handOver(ctx, t, a) })
@@ -49,10 +49,10 @@ func (c *Calls) Perform(t *loop.Term, _ *queue.Core, action model.Action) {
 	}
 }
 
-func (c *Calls) pass(ctx context.Context, t *loop.Term, pass queue.SendPass) {
-	request := &controlv1.PassRequest{Term: pass.Term, Pass: pass.Pass, Cut: pass.Cut}
-	request.Entries = make([]*controlv1.PassEntry, 0, len(pass.Entries))
-	for _, e := range pass.Entries {
+func (c *Calls) pass(ctx context.Context, t *loop.Term, pass model.Cycle) {
+	request := &controlv1.PassRequest{Term: pass.Term, Pass: pass.Number, Cut: pass.Cut}
+	request.Entries = make([]*controlv1.PassEntry, 0, len(pass.Candidates))
+	for _, e := range pass.Candidates {
 		request.Entries = append(request.Entries, entryOf(e))
 	}
 	traced, granted := c.tracePass(ctx, pass, request)
@@ -67,11 +67,11 @@ func (c *Calls) pass(ctx context.Context, t *loop.Term, pass queue.SendPass) {
 		done, err = passOf(pass, answer)
 	}
 	if err != nil {
-		c.log.WarnContext(traced, "a pass was refused", "pass", pass.Pass, "error", err)
+		c.log.WarnContext(traced, "a pass was refused", "pass", pass.Number, "error", err)
 		done.Newest, done.TooHigh = newestPass(err)
 	}
 	for _, o := range done.Outcomes {
-		if o.Result == queue.Granted {
+		if o.Result == model.Granted {
 			granted()
 		}
 	}
@@ -90,7 +90,7 @@ func newestPass(err error) (newest int64, tooHigh bool) {
 }
 
 // entryOf is an entry as it is sent, of at most e.Bytes() bytes.
-func entryOf(e queue.PassEntry) *controlv1.PassEntry {
+func entryOf(e model.Candidate) *controlv1.PassEntry {
 	if e.Again {
 		return &controlv1.PassEntry{Uid: e.UID, Again: e.Mod, Group: e.Group}
 	}

@@ -12,7 +12,6 @@ import (
 	controlv1 "berth.dev/api/berth/control/v1"
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
-	"berth.dev/services/registry/queue"
 )
 
 // What an entry takes in a message is never more than its pass is told that it does.
@@ -20,7 +19,7 @@ func TestAnEntryIsNoLargerThanItSays(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.OneOf(rapid.StringN(0, 20, 60), rapid.Just(strings.Repeat("x", 300)))
 		list := rapid.SliceOfN(text, 0, 5)
-		e := queue.PassEntry{
+		e := model.Candidate{
 			Key: model.Key{Job: text.Draw(t, "job"), Stage: text.Draw(t, "stage"), Name: text.Draw(t, "name")},
 			UID: text.Draw(t, "uid"), Epoch: rapid.Int64().Draw(t, "epoch"), Mod: rapid.Int64().Draw(t, "mod"), Group: text.Draw(t, "group"),
 			Trace: model.Trace(text.Draw(t, "trace")), Again: rapid.Bool().Draw(t, "again"),
@@ -42,7 +41,7 @@ func TestAnEntryIsNoLargerThanItSays(t *testing.T) {
 // The list of executors that the caller avoids, and that of Berth, which may yield, are
 // sent apart.
 func TestTheListsOfAvoidedExecutorsAreSentApart(t *testing.T) {
-	sent := entryOf(queue.PassEntry{UID: "u", Constraints: constraint.Constraints{Avoid: []string{"caller"}, AvoidFailed: []string{"berth"}}})
+	sent := entryOf(model.Candidate{UID: "u", Constraints: constraint.Constraints{Avoid: []string{"caller"}, AvoidFailed: []string{"berth"}}})
 	if !slices.Equal(sent.GetConstraints().GetAvoid(), []string{"caller"}) || !slices.Equal(sent.GetAvoidFailed(), []string{"berth"}) {
 		t.Errorf("sent %v", sent)
 	}

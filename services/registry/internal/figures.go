@@ -87,7 +87,7 @@ func showCounts(f process.Figures, counts queue.Counts) {
 		}
 	}
 	f.Counter("berth_registry_passes_total", "Passes that were offered to executor-state.", counts.Passes)
-	for result := queue.Granted; result <= queue.Later; result++ {
+	for result := model.Granted; result <= model.Later; result++ {
 		f.Counter("berth_registry_offers_total", "Entries of passes, by outcome.", counts.Offers[result], "outcome", result.String())
 	}
 	for cause, n := range counts.WakeUps {

@@ -16,13 +16,13 @@ import (
 // only if granted is called: a reservation may wait for hours and be offered
 // every second, which would be all there is to see of it. The call itself is no
 // part of the trace, for its span could not be taken back.
-func (c *Calls) tracePass(ctx context.Context, pass queue.SendPass, request *controlv1.PassRequest) (traced context.Context, granted func()) {
-	traces := make([]model.Trace, len(pass.Entries))
-	for i, e := range pass.Entries {
+func (c *Calls) tracePass(ctx context.Context, pass model.Cycle, request *controlv1.PassRequest) (traced context.Context, granted func()) {
+	traces := make([]model.Trace, len(pass.Candidates))
+	for i, e := range pass.Candidates {
 		traces[i] = e.Trace
 	}
 	traced, span := tracing.Batch(ctx, c.tracer, "pass", traces, trace.WithAttributes(
-		attribute.Int64("berth.pass", pass.Pass), attribute.Int64("berth.term", pass.Term), attribute.Int("berth.entries", len(pass.Entries)),
+		attribute.Int64("berth.pass", pass.Number), attribute.Int64("berth.term", pass.Term), attribute.Int("berth.entries", len(pass.Candidates)),
 	))
 	request.Trace = string(tracing.Of(traced))
 	return traced, func() { span.End() }

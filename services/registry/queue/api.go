@@ -3,7 +3,6 @@ package queue
 import (
 	"time"
 
-	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
 )
@@ -59,77 +58,18 @@ type Cancelled struct {
 	Count int
 }
 
-// SendPass is an action: offer entries to executor-state, in this order. It is
-// repeated until its outcome is definite, which comes back as PassDone. No effect is ever under way when one is cut: it
-// is carried out whatever becomes of effects decided after it.
-type SendPass struct {
-	// Pass rises within the term.
-	Pass, Term int64
-	// Cut is the revision at which the queues were as the pass shows them.
-	Cut     int64
-	Entries []PassEntry
-}
-
-// PassEntry offers one reservation.
-type PassEntry struct {
-	Key model.Key
-	UID string
-	// Epoch and Mod are the revisions of the record as it was decided on.
-	Epoch, Mod  int64
-	Group       string
-	Constraints constraint.Constraints
-	Seats       model.Seats
-	Trace       model.Trace
-	// Again says that the last pass found no room for it, and that it has not changed
-	// since: executor-state is told UID, Mod and Group, and has the rest of the record.
-	Again bool
-}
-
 // PassDone is the event that the outcome of a pass is known. An entry that was
 // offered again and has no outcome still has no room; others without one are
 // offered again.
 type PassDone struct {
 	Pass     int64
-	Outcomes []Outcome
+	Outcomes []model.Outcome
 	// Newest is set when the pass was refused because executor-state has seen this
 	// higher number: nothing was tried. With TooHigh it is lower, 0 for none, and the
 	// number of the pass is out of reach of it.
 	Newest  int64
 	TooHigh bool
 }
-
-// Outcome is what became of one entry of a pass.
-type Outcome struct {
-	UID    string
-	Result Result
-	// Lease is the create revision of the lease granted.
-	Lease int64
-	// Reason, Message and Fitting say why it did not fit.
-	Reason  fault.Reason
-	Message string
-	Fitting int
-}
-
-// Result is the word for the outcome of an entry.
-type Result uint8
-
-// The results; the numbers are those of the wire.
-const (
-	// Granted: all of its workers are leased.
-	Granted Result = 1
-	// NoFit: not all of its workers fit now.
-	NoFit Result = 2
-	// Stale: the reservation is no longer as it was decided on.
-	Stale Result = 3
-	// Behind: an entry of its group before it was not granted.
-	Behind Result = 4
-	// Later: it was not looked at, nor was anything after it.
-	Later Result = 5
-)
-
-var resultNames = [...]string{"unknown", "granted", "no_fit", "stale", "behind", "later"}
-
-func (r Result) String() string { return resultNames[r] }
 
 // HandOver is an action: hand leases over to the assigner. Like a pass it is
 // one call in flight, repeated until definite, and answered by HandedOver.

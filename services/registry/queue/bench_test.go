@@ -43,7 +43,7 @@ func BenchmarkPassOver100000(b *testing.B) {
 	for b.Loop() {
 		w.core.flight = nil
 		w.now = w.now.Add(w.core.config.RetryEvery)
-		if len(actionsOf[SendPass](w.step(nil))) == 0 {
+		if len(actionsOf[model.Cycle](w.step(nil))) == 0 {
 			b.Fatal("no pass")
 		}
 	}

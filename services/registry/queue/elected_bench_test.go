@@ -20,7 +20,7 @@ func BenchmarkElected(b *testing.B) {
 				c := standby(100_000, groups, now)
 				b.StartTimer()
 				actions := c.Step(now, model.Elected{Term: 200_000, Revision: 200_000})
-				if pass := actionsOf[SendPass](actions); len(pass) != 1 || len(pass[0].Entries) < groups {
+				if pass := actionsOf[model.Cycle](actions); len(pass) != 1 || len(pass[0].Candidates) < groups {
 					b.Fatalf("%d actions", len(actions))
 				}
 			}

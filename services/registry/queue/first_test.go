@@ -13,32 +13,32 @@ func TestFirstPassOfATermIsShort(t *testing.T) {
 	const waiting, groups = 2000, 40
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	c := standby(waiting, groups, now)
-	first := actionsOf[SendPass](c.Step(now, model.Elected{Term: 200_000, Revision: 200_000}))
-	if len(first) != 1 || len(first[0].Entries) != groups+firstBehind {
-		t.Fatalf("%d passes, the first of %d entries; want one of %d", len(first), len(first[0].Entries), groups+firstBehind)
+	first := actionsOf[model.Cycle](c.Step(now, model.Elected{Term: 200_000, Revision: 200_000}))
+	if len(first) != 1 || len(first[0].Candidates) != groups+firstBehind {
+		t.Fatalf("%d passes, the first of %d entries; want one of %d", len(first), len(first[0].Candidates), groups+firstBehind)
 	}
 	heads := map[string]bool{}
-	for _, e := range first[0].Entries {
+	for _, e := range first[0].Candidates {
 		heads[e.Group] = true
 	}
 	if len(heads) != groups {
 		t.Errorf("%d of %d heads are offered", len(heads), groups)
 	}
-	done := PassDone{Pass: first[0].Pass}
-	for i, e := range first[0].Entries {
-		outcome := Outcome{UID: e.UID, Result: Granted, Lease: 200_001 + int64(i), Fitting: 4}
+	done := PassDone{Pass: first[0].Number}
+	for i, e := range first[0].Candidates {
+		outcome := model.Outcome{UID: e.UID, Result: model.Granted, Lease: 200_001 + int64(i), Fitting: 4}
 		done.Outcomes = append(done.Outcomes, outcome)
 	}
-	var next []SendPass
+	var next []model.Cycle
 	for after := now; len(next) == 0 && after.Sub(now) < time.Second; after = after.Add(10 * time.Millisecond) {
 		if after.Equal(now) {
-			next = actionsOf[SendPass](commitAll(c, after, c.Step(after, done)))
+			next = actionsOf[model.Cycle](commitAll(c, after, c.Step(after, done)))
 			continue
 		}
-		next = actionsOf[SendPass](commitAll(c, after, c.Step(after, nil)))
+		next = actionsOf[model.Cycle](commitAll(c, after, c.Step(after, nil)))
 	}
-	if len(next) != 1 || len(next[0].Entries) < 400 {
-		t.Errorf("%d passes follow, the next of %d entries", len(next), len(next[0].Entries))
+	if len(next) != 1 || len(next[0].Candidates) < 400 {
+		t.Errorf("%d passes follow, the next of %d entries", len(next), len(next[0].Candidates))
 	}
 }
 

@@ -12,27 +12,27 @@ import (
 
 // passes plays executor-state for so long, which has room for whom it may grant alone,
 // and answers what it was offered.
-func passes(c *Core, actions []model.Action, now time.Time, long time.Duration, grants func(uid string) bool) (all []SendPass) {
+func passes(c *Core, actions []model.Action, now time.Time, long time.Duration, grants func(uid string) bool) (all []model.Cycle) {
 	known := map[string]bool{} // what the pass before was told in whole, or named
 	for end := now.Add(long); ; {
-		sent := actionsOf[SendPass](actions)
+		sent := actionsOf[model.Cycle](actions)
 		all = append(all, sent...)
 		var event model.Event
 		if len(sent) > 0 {
 			pass := sent[len(sent)-1]
-			done := PassDone{Pass: pass.Pass}
-			for i, e := range pass.Entries {
+			done := PassDone{Pass: pass.Number}
+			for i, e := range pass.Candidates {
 				switch {
 				case grants(e.UID):
-					done.Outcomes = append(done.Outcomes, Outcome{UID: e.UID, Result: Granted, Lease: 400_000 + int64(i)})
+					done.Outcomes = append(done.Outcomes, model.Outcome{UID: e.UID, Result: model.Granted, Lease: 400_000 + int64(i)})
 				case !e.Again:
-					done.Outcomes = append(done.Outcomes, Outcome{UID: e.UID, Result: NoFit, Reason: fault.ReasonInsufficientCapacity})
+					done.Outcomes = append(done.Outcomes, model.Outcome{UID: e.UID, Result: model.NoFit, Reason: fault.ReasonInsufficientCapacity})
 				case !known[e.UID]:
 					panic("executor-state was not told of " + e.UID)
 				}
 			}
 			clear(known)
-			for _, e := range pass.Entries {
+			for _, e := range pass.Candidates {
 				known[e.UID] = true
 			}
 			event = done
@@ -63,24 +63,24 @@ func TestAPassIsOneMessage(t *testing.T) {
 	all := passes(c, elected, now, 100*time.Millisecond, func(uid string) bool { return uid == last })
 	for _, pass := range all {
 		bytes := 0
-		for i, e := range pass.Entries {
+		for i, e := range pass.Candidates {
 			bytes += e.Bytes()
 			if order[e.UID] != i+1 {
-				t.Fatalf("pass %d has %s at %d", pass.Pass, e.UID, i)
+				t.Fatalf("pass %d has %s at %d", pass.Number, e.UID, i)
 			}
 		}
 		if bytes > limit {
-			t.Errorf("pass %d has %d bytes", pass.Pass, bytes)
+			t.Errorf("pass %d has %d bytes", pass.Number, bytes)
 		}
 	}
 	if n := len(all); n < 3 || n > 6 {
 		t.Fatalf("%d passes", n)
 	}
-	if first := all[0]; len(first.Entries) == groups {
+	if first := all[0]; len(first.Candidates) == groups {
 		t.Error("the first holds all heads")
 	}
 	if len(c.granted) != 1 {
-		t.Errorf("after %d passes the last of %d entries is not granted", len(all), len(all[len(all)-1].Entries))
+		t.Errorf("after %d passes the last of %d entries is not granted", len(all), len(all[len(all)-1].Candidates))
 	}
 
 	t.Run("or waits", func(t *testing.T) {
@@ -90,8 +90,8 @@ func TestAPassIsOneMessage(t *testing.T) {
 		c.config.PassBytes = limit / 10
 		elected := c.Step(now, model.Elected{Term: 200_000, Revision: 200_000})
 		all := passes(c, elected, now, 5*time.Second, func(string) bool { return false })
-		longest := slices.MaxFunc(all, func(a, b SendPass) int { return len(a.Entries) - len(b.Entries) })
-		if n := len(longest.Entries); len(all) > 60 || n < limit/10/100 || n >= groups {
+		longest := slices.MaxFunc(all, func(a, b model.Cycle) int { return len(a.Candidates) - len(b.Candidates) })
+		if n := len(longest.Candidates); len(all) > 60 || n < limit/10/100 || n >= groups {
 			t.Errorf("%d passes in 5 s, the longest of %d entries", len(all), n)
 		}
 	})
@@ -124,7 +124,7 @@ func TestOneThatAvoidedExecutorsIsNamedAfterwards(t *testing.T) {
 	var told []string
 	for _, pass := range passes(c, elected, now, 2*avoids, func(string) bool { return false }) {
 		one := "named"
-		if e := pass.Entries[0]; !e.Again {
+		if e := pass.Candidates[0]; !e.Again {
 			one = fmt.Sprint(e.Constraints.AvoidFailed)
 		}
 		if len(told) == 0 || told[len(told)-1] != one {

@@ -39,25 +39,25 @@ func TestAPassGoesOnAboveTheNumberThatARefusalNames(t *testing.T) {
 			step(model.Elected{Term: 10, Revision: revision})
 			u := Upsert{Key: model.Key{Job: "j", Stage: "s", Name: "main"}, Count: 1}
 			step(model.Input{Token: 1, Request: u})
-			for len(actionsOf[SendPass](out)) == 0 {
+			for len(actionsOf[model.Cycle](out)) == 0 {
 				now = now.Add(10 * time.Millisecond)
 				step(nil)
 			}
-			first := actionsOf[SendPass](out)[0]
+			first := actionsOf[model.Cycle](out)[0]
 			out = nil
-			step(PassDone{Pass: first.Pass, Newest: c.newest, Outcomes: []Outcome{{UID: first.Entries[0].UID, Result: Behind}}})
+			step(PassDone{Pass: first.Number, Newest: c.newest, Outcomes: []model.Outcome{{UID: first.Candidates[0].UID, Result: model.Behind}}})
 			for range 3 {
 				now = now.Add(core.config.MinDelay)
 				step(nil)
 			}
-			passes := actionsOf[SendPass](out)
+			passes := actionsOf[model.Cycle](out)
 			if c.want == 0 {
-				if len(passes) > 0 && passes[0].Pass > first.Pass+3 {
-					t.Errorf("pass %d follows", passes[0].Pass)
+				if len(passes) > 0 && passes[0].Number > first.Number+3 {
+					t.Errorf("pass %d follows", passes[0].Number)
 				}
 				return
 			}
-			if len(passes) == 0 || passes[0].Pass != c.want || len(passes[0].Entries) != 1 || passes[0].Entries[0].Again {
+			if len(passes) == 0 || passes[0].Number != c.want || len(passes[0].Candidates) != 1 || passes[0].Candidates[0].Again {
 				t.Errorf("%+v follow, want pass %d with the entry", passes, c.want)
 			}
 		})

@@ -110,7 +110,7 @@ func (w *world) showCounters() string {
 		add(WakeCause(cause).String(), n)
 	}
 	flush(fmt.Sprintf("%d passes, for", s.Passes))
-	for _, result := range []Result{Granted, NoFit, Stale, Behind} {
+	for _, result := range []model.Result{model.Granted, model.NoFit, model.Stale, model.Behind} {
 		add(result.String(), s.Offers[result])
 	}
 	flush("offers")

@@ -54,13 +54,13 @@ func TestPrecedenceHoldsAcrossGroups(t *testing.T) {
 		}
 		w.step(PassDone{Pass: w.core.passes})
 		w.now = w.now.Add(time.Second)
-		passes := actionsOf[SendPass](w.step(nil))
+		passes := actionsOf[model.Cycle](w.step(nil))
 		if len(passes) != 1 {
 			t.Fatalf("%d passes", len(passes))
 		}
 		var entries []*model.Reservation
 		heads := map[string]bool{}
-		for _, e := range passes[0].Entries {
+		for _, e := range passes[0].Candidates {
 			entries = append(entries, w.core.versions[e.UID].r)
 			heads[e.Group] = true
 		}
@@ -72,27 +72,27 @@ func TestPrecedenceHoldsAcrossGroups(t *testing.T) {
 		}
 		// Play the executors: some are free, each does for a worker of any group.
 		free := rapid.IntRange(0, 20).Draw(t, "free")
-		done, stopped := PassDone{Pass: passes[0].Pass}, map[string]bool{}
-		for i, e := range passes[0].Entries {
-			outcome := Outcome{UID: e.UID, Result: Behind}
+		done, stopped := PassDone{Pass: passes[0].Number}, map[string]bool{}
+		for i, e := range passes[0].Candidates {
+			outcome := model.Outcome{UID: e.UID, Result: model.Behind}
 			switch {
 			case stopped[e.Group]:
 			case e.Seats.Len() <= free:
 				free -= e.Seats.Len()
-				outcome.Result, outcome.Lease = Granted, w.revision+1
+				outcome.Result, outcome.Lease = model.Granted, w.revision+1
 				for _, before := range entries[:i] {
 					if order.Compare(before, entries[i]) > 0 {
 						t.Fatalf("%s was granted before %s", entries[i].UID, before.UID)
 					}
 				}
 			default:
-				outcome.Result, stopped[e.Group] = NoFit, true
+				outcome.Result, stopped[e.Group] = model.NoFit, true
 			}
 			done.Outcomes = append(done.Outcomes, outcome)
 		}
 		w.step(done)
 		stats := w.core.Stats()
-		if got := stats.Offers[Granted] + stats.Offers[NoFit] + stats.Offers[Behind]; got != uint64(len(done.Outcomes)) {
+		if got := stats.Offers[model.Granted] + stats.Offers[model.NoFit] + stats.Offers[model.Behind]; got != uint64(len(done.Outcomes)) {
 			t.Fatalf("%d outcomes are counted, of %d", got, len(done.Outcomes))
 		}
 	})

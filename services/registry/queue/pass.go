@@ -94,8 +94,8 @@ func (c *Core) sendPass() {
 	if c.passes <= model.HighestJump {
 		c.plainPasses = c.passes
 	}
-	pass := SendPass{Pass: c.passes, Term: c.term, Cut: c.revision}
-	pass.Entries = make([]PassEntry, 0, len(heads))
+	pass := model.Cycle{Number: c.passes, Term: c.term, Cut: c.revision}
+	pass.Candidates = make([]model.Candidate, 0, len(heads))
 	c.flight = &flight{pass: c.passes, wake: c.wakes, offers: make([]offer, 0, len(heads))}
 	entries, workers, bytes := c.config.PassEntries, c.config.PassWorkers, c.config.PassBytes
 	if c.passes == 1 {
@@ -116,7 +116,7 @@ func (c *Core) sendPass() {
 			workers -= size
 		}
 		entry := c.entry(at.group, at.next)
-		if bytes -= entry.Bytes(); bytes < 0 && len(pass.Entries) > 0 {
+		if bytes -= entry.Bytes(); bytes < 0 && len(pass.Candidates) > 0 {
 			if at.rank == 0 {
 				c.flight.left = append(c.flight.left, at.group.id)
 			}
@@ -130,7 +130,7 @@ func (c *Core) sendPass() {
 			uid: entry.UID, group: entry.Group, mod: entry.Mod, again: entry.Again,
 			avoids: len(entry.Constraints.AvoidFailed) > 0,
 		})
-		pass.Entries = append(pass.Entries, entry)
+		pass.Candidates = append(pass.Candidates, entry)
 		if at.rank++; !at.alone && at.rank != at.group.order.len() && at.rank != at.group.depth {
 			at.next = at.group.order.at(at.rank)
 			heap.Push(behind, at)
@@ -178,30 +178,15 @@ func (c *Core) refused(r *model.Reservation) bool {
 }
 
 // entry is what a pass tells of a reservation.
-func (c *Core) entry(g *group, r *model.Reservation) PassEntry {
+func (c *Core) entry(g *group, r *model.Reservation) model.Candidate {
 	c.subject = r.Ref()
 	if c.refused(r) {
-		return PassEntry{Key: r.Key, UID: r.UID, Mod: r.Mod, Group: g.id, Trace: r.Trace, Again: true}
+		return model.Candidate{Key: r.Key, UID: r.UID, Mod: r.Mod, Group: g.id, Trace: r.Trace, Again: true}
 	}
-	return PassEntry{
+	return model.Candidate{
 		Key: r.Key, UID: r.UID, Epoch: r.Epoch, Mod: r.Mod,
 		Group: g.id, Constraints: r.ConstraintsAt(c.now), Seats: r.Seats, Trace: r.Trace,
 	}
-}
-
-// Bytes is at most what the entry takes in the message of a pass.
-func (e *PassEntry) Bytes() int {
-	bytes := 32 + len(e.UID) + len(e.Group)
-	if e.Again {
-		return bytes
-	}
-	k := &e.Constraints
-	bytes += 80 + len(e.Key.Job) + len(e.Key.Stage) + len(e.Key.Name) + len(e.Trace) + len(k.SKU) + len(k.Role) + len(k.Spread.By) +
-		sizeOfSeats(e.Seats) + sizeOfMap(k.Attributes) + sizeOfList(k.Avoid) + sizeOfList(k.AvoidFailed) + sizeOfList(k.Pools)
-	for name := range k.Resources {
-		bytes += len(name) + 24
-	}
-	return bytes
 }
 
 // passDone takes the outcome of the pass in flight; any other is of the past. If it
@@ -226,7 +211,7 @@ func (c *Core) passDone(done PassDone) {
 	}
 	f := c.flight
 	c.flight = nil
-	outcomes := make(map[string]*Outcome, len(done.Outcomes))
+	outcomes := make(map[string]*model.Outcome, len(done.Outcomes))
 	for i := range done.Outcomes {
 		outcomes[done.Outcomes[i].UID] = &done.Outcomes[i]
 	}
@@ -243,12 +228,12 @@ func (c *Core) passDone(done PassDone) {
 			continue
 		}
 		queues[offer.group] = queues[offer.group].then(*outcome)
-		further = further || outcome.Result == Granted
+		further = further || outcome.Result == model.Granted
 		if int(outcome.Result) < len(c.counts.Offers) {
 			c.counts.Offers[outcome.Result]++
 		}
 		if v != nil && v.waits() {
-			if outcome.Result == NoFit && !hopeless(outcome) && !offer.avoids {
+			if outcome.Result == model.NoFit && !hopeless(outcome) && !offer.avoids {
 				v.refusedIn, v.refusedMod = f.pass, offer.mod
 				further = further || !offer.again
 			}
@@ -274,13 +259,13 @@ func (c *Core) passDone(done PassDone) {
 }
 
 // then is how far it got with the outcome of the next entry.
-func (q found) then(o Outcome) found {
+func (q found) then(o model.Outcome) found {
 	switch {
 	case q.stopped || q.cut:
-	case o.Result == Granted, hopeless(&o):
+	case o.Result == model.Granted, hopeless(&o):
 		q.passed++
-		q.granted = q.granted || o.Result == Granted
-	case o.Result == Later:
+		q.granted = q.granted || o.Result == model.Granted
+	case o.Result == model.Later:
 		q.cut = true
 	default:
 		q.stopped = true
@@ -289,8 +274,8 @@ func (q found) then(o Outcome) found {
 }
 
 // hopeless says that an entry can never have room, and stops nobody.
-func hopeless(o *Outcome) bool {
-	return o.Result == NoFit && (o.Reason == fault.ReasonInvalid || o.Reason == fault.ReasonPoison)
+func hopeless(o *model.Outcome) bool {
+	return o.Result == model.NoFit && (o.Reason == fault.ReasonInvalid || o.Reason == fault.ReasonPoison)
 }
 
 // depth is how many are offered next, of a queue of which so many were.
@@ -312,14 +297,14 @@ func (q found) depth(before, most int) int {
 // stale because it changed may be offered since it did; one that has not
 // changed is ahead of executor-state's view, and waits for the next wake-up. One
 // that the pass did not get to is offered in the next, behind what is before it.
-func (c *Core) outcome(v *version, o *Outcome, wake int64) {
+func (c *Core) outcome(v *version, o *model.Outcome, wake int64) {
 	switch o.Result {
-	case Granted:
+	case model.Granted:
 		if o.Lease > c.viewed {
 			c.granted[v.uid] = v
 			c.update(v, func() { v.granted = o.Lease })
 		}
-	case NoFit:
+	case model.NoFit:
 		v.triedAt = c.now
 		if v.outcome != o {
 			kept := *o // and not the answer that it is a part of
@@ -329,7 +314,7 @@ func (c *Core) outcome(v *version, o *Outcome, wake int64) {
 		if wake == c.wakes && c.groups[v.group].order.at(0) == v.r {
 			delete(c.due, v.group)
 		}
-	case Later:
+	case model.Later:
 		// Passes that follow one another without a pause do not turn in vain:
 		// executor-state is cut by what it has looked at, never before the first
 		// entry, and an entry that it refused costs it nothing again until executors

@@ -72,18 +72,18 @@ func TestPitfallOrderKeyWithoutASequence(t *testing.T) {
 // of another: it was sent again and leased twice.
 func TestPitfallInFlightMarkOfAnotherCleared(t *testing.T) {
 	w := started()
-	first := actionsOf[SendPass](w.input(ask("a", 1)))[0]
+	first := actionsOf[model.Cycle](w.input(ask("a", 1)))[0]
 	w.now = w.now.Add(time.Millisecond)
 	for _, actions := range [][]model.Action{
 		w.input(ask("b", 1)),
 		w.input(Cancel{Key: ask("b", 1).Key}),
 		w.input(ask("c", 1)),
 		w.input(ask("c", 2)),
-		w.step(PassDone{Pass: first.Pass - 1, Outcomes: []Outcome{{UID: first.Entries[0].UID, Result: Granted, Lease: 1 << 40}}}),
-		w.step(HandedOver{Outcomes: []TaskOutcome{{UID: first.Entries[0].UID, Taken: true}}}),
+		w.step(PassDone{Pass: first.Number - 1, Outcomes: []model.Outcome{{UID: first.Candidates[0].UID, Result: model.Granted, Lease: 1 << 40}}}),
+		w.step(HandedOver{Outcomes: []TaskOutcome{{UID: first.Candidates[0].UID, Taken: true}}}),
 		w.step(nil),
 	} {
-		if passes := actionsOf[SendPass](actions); len(passes) > 0 {
+		if passes := actionsOf[model.Cycle](actions); len(passes) > 0 {
 			t.Fatalf("a second pass while the first is in flight: %+v", passes)
 		}
 	}
@@ -100,7 +100,7 @@ func TestPitfallARetryLosesTheTurn(t *testing.T) {
 	for range 5 {
 		w.now = w.now.Add(time.Second)
 		w.step(nil)
-		w.step(PassDone{Pass: w.core.passes, Outcomes: []Outcome{{UID: "a-1", Result: NoFit}}})
+		w.step(PassDone{Pass: w.core.passes, Outcomes: []model.Outcome{{UID: "a-1", Result: model.NoFit}}})
 		w.input(ask("a", 1))
 	}
 	if w.position("a") != 1 || w.position("b") != 2 {
@@ -121,7 +121,7 @@ func TestPitfallEmptyWorkerListBlocksItsGroup(t *testing.T) {
 	if len(w.pending()) != 0 {
 		t.Errorf("something is queued: %+v", w.pending())
 	}
-	if passes := actionsOf[SendPass](w.input(ask("a", 1))); len(passes) != 1 {
+	if passes := actionsOf[model.Cycle](w.input(ask("a", 1))); len(passes) != 1 {
 		t.Errorf("a good request after them is not offered")
 	}
 }
@@ -132,7 +132,7 @@ func TestPitfallForgottenBeforeItWasAssigned(t *testing.T) {
 	w := started()
 	w.input(ask("a", 1))
 	w.write(w.leaseOf("a-1"))
-	w.step(PassDone{Pass: 1, Outcomes: []Outcome{{UID: "a-1", Result: Granted, Lease: w.revision}}})
+	w.step(PassDone{Pass: 1, Outcomes: []model.Outcome{{UID: "a-1", Result: model.Granted, Lease: w.revision}}})
 	w.show(w.leaseOf("a-1"))
 	for range 3 {
 		w.now = w.now.Add(time.Minute)
@@ -175,9 +175,9 @@ func TestPitfallNoOrderAcrossGroups(t *testing.T) {
 	for _, i := range []int{1, 3, 4, 0, 2} {
 		want = append(want, fmt.Sprint("j", i))
 	}
-	pass := actionsOf[SendPass](w.commitAll())[0]
+	pass := actionsOf[model.Cycle](w.commitAll())[0]
 	var got []string
-	for _, e := range pass.Entries {
+	for _, e := range pass.Candidates {
 		got = append(got, e.Key.Job)
 	}
 	if !slices.Equal(got, want) {
@@ -191,7 +191,7 @@ func TestPitfallRetryOnlyByPolling(t *testing.T) {
 	w := started()
 	w.input(ask("a", 1))
 	refused := func() {
-		w.step(PassDone{Pass: w.core.passes, Outcomes: []Outcome{{UID: "a-1", Result: NoFit}}})
+		w.step(PassDone{Pass: w.core.passes, Outcomes: []model.Outcome{{UID: "a-1", Result: model.NoFit}}})
 	}
 	refused()
 	timer := w.core.NextDeadline()
@@ -206,7 +206,7 @@ func TestPitfallRetryOnlyByPolling(t *testing.T) {
 		t.Errorf("an executor came, and is used in %v", wait)
 	}
 	w.now = w.now.Add(w.core.config.Debounce)
-	if passes := actionsOf[SendPass](w.step(nil)); len(passes) != 1 {
+	if passes := actionsOf[model.Cycle](w.step(nil)); len(passes) != 1 {
 		t.Fatalf("%d passes after the inventory changed", len(passes))
 	}
 	refused()
@@ -226,18 +226,18 @@ func TestPitfallRetryingGroupsStarveEachOther(t *testing.T) {
 		u.Spec.Constraints.SKU = fmt.Sprint("sku", i)
 		w.input(u)
 	}
-	pass := actionsOf[SendPass](w.commitAll())[0]
+	pass := actionsOf[model.Cycle](w.commitAll())[0]
 	for turn := range 3 {
-		if len(pass.Entries) != groups-turn {
-			t.Fatalf("turn %d offers %d groups in one pass, want all %d", turn, len(pass.Entries), groups-turn)
+		if len(pass.Candidates) != groups-turn {
+			t.Fatalf("turn %d offers %d groups in one pass, want all %d", turn, len(pass.Candidates), groups-turn)
 		}
-		done := PassDone{Pass: pass.Pass}
-		for i, e := range pass.Entries {
-			outcome := Outcome{UID: e.UID, Result: NoFit, Fitting: 2}
-			if i == len(pass.Entries)-1 { // the last in the order, and it is served
+		done := PassDone{Pass: pass.Number}
+		for i, e := range pass.Candidates {
+			outcome := model.Outcome{UID: e.UID, Result: model.NoFit, Fitting: 2}
+			if i == len(pass.Candidates)-1 { // the last in the order, and it is served
 				lease := w.leaseOf(e.UID)
 				w.write(lease)
-				outcome = Outcome{UID: e.UID, Result: Granted, Lease: w.revision}
+				outcome = model.Outcome{UID: e.UID, Result: model.Granted, Lease: w.revision}
 			}
 			done.Outcomes = append(done.Outcomes, outcome)
 		}
@@ -248,7 +248,7 @@ func TestPitfallRetryingGroupsStarveEachOther(t *testing.T) {
 			}
 		}
 		w.now = w.now.Add(w.core.config.RetryEvery)
-		pass = actionsOf[SendPass](w.step(nil))[0]
+		pass = actionsOf[model.Cycle](w.step(nil))[0]
 	}
 }
 
@@ -416,7 +416,7 @@ func TestWhatIsDerivedIsFoundAgain(t *testing.T) {
 			u.Spec.Batch = model.BatchBestEffort
 			w.input(u)
 			w.failing = true
-			return w.step(PassDone{Pass: 1, Outcomes: []Outcome{{UID: "a-1", Result: NoFit, Fitting: 3}}})
+			return w.step(PassDone{Pass: 1, Outcomes: []model.Outcome{{UID: "a-1", Result: model.NoFit, Fitting: 3}}})
 		},
 		"requeue": func(w *world) []model.Action {
 			w.input(ask("j", 4))

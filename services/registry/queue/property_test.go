@@ -410,7 +410,7 @@ type player struct {
 	t    *rapid.T
 	w    *world
 	twin *twin
-	pass *SendPass
+	pass *model.Cycle
 	// refused are the revisions of what the last pass refused.
 	refused map[string]int64
 	call    *HandOver
@@ -427,9 +427,9 @@ func (p *player) see(actions []model.Action) {
 		switch a := action.(type) {
 		case model.Effect:
 			p.name(a)
-		case SendPass:
+		case model.Cycle:
 			if p.pass != nil {
-				p.t.Fatalf("pass %d while %d is in flight", a.Pass, p.pass.Pass)
+				p.t.Fatalf("pass %d while %d is in flight", a.Number, p.pass.Number)
 			}
 			p.pass = &a
 			p.comparePass(a)
@@ -499,11 +499,11 @@ func (p *player) requeue() {
 	}
 }
 
-func (p *player) comparePass(pass SendPass) {
+func (p *player) comparePass(pass model.Cycle) {
 	offered := map[string][]string{}
-	for i, e := range pass.Entries {
-		if i > 0 && p.twin.before(p.twin.find(e.UID), p.twin.find(pass.Entries[i-1].UID)) {
-			p.t.Fatalf("pass %d offers %s before %s", pass.Pass, pass.Entries[i-1].UID, e.UID)
+	for i, e := range pass.Candidates {
+		if i > 0 && p.twin.before(p.twin.find(e.UID), p.twin.find(pass.Candidates[i-1].UID)) {
+			p.t.Fatalf("pass %d offers %s before %s", pass.Number, pass.Candidates[i-1].UID, e.UID)
 		}
 		sku := p.twin.find(e.UID).u.Spec.Constraints.SKU
 		offered[sku] = append(offered[sku], e.UID)
@@ -516,13 +516,13 @@ func (p *player) comparePass(pass SendPass) {
 	}
 	for _, sku := range []string{"x", "y"} {
 		if len(offered[sku]) == 0 && len(p.twin.queue(sku)) > 0 {
-			p.t.Fatalf("pass %d offers nothing of %s", pass.Pass, sku)
+			p.t.Fatalf("pass %d offers nothing of %s", pass.Number, sku)
 		}
 	}
 	for sku, uids := range offered {
 		for i, uid := range uids {
 			if want := p.twin.queue(sku)[i].uid; uid != want {
-				p.t.Fatalf("pass %d offers %v of %s, not %v first", pass.Pass, uid, sku, want)
+				p.t.Fatalf("pass %d offers %v of %s, not %v first", pass.Number, uid, sku, want)
 			}
 		}
 	}
@@ -573,17 +573,17 @@ func (p *player) finishPass() {
 		p.w.now = p.w.now.Add(time.Second)
 		return
 	}
-	done := PassDone{Pass: p.pass.Pass}
+	done := PassDone{Pass: p.pass.Number}
 	stopped, later := map[string]bool{}, false
 	p.refused = map[string]int64{}
 	var leases []model.Changed
-	for _, e := range p.pass.Entries {
-		outcome := Outcome{UID: e.UID, Result: Behind}
+	for _, e := range p.pass.Candidates {
+		outcome := model.Outcome{UID: e.UID, Result: model.Behind}
 		view, _ := p.w.core.GetUID(e.UID)
 		switch {
 		case later, (e.Again || len(done.Outcomes) > 0) && rapid.IntRange(0, 15).Draw(p.t, "later") == 15:
 			later = true
-			done.Outcomes = append(done.Outcomes, Outcome{UID: e.UID, Result: Later})
+			done.Outcomes = append(done.Outcomes, model.Outcome{UID: e.UID, Result: model.Later})
 			continue
 		case e.Again && !stopped[e.Group] && view.Reservation.Mod == e.Mod && rapid.Bool().Draw(p.t, "nothing new"):
 			stopped[e.Group] = true
@@ -593,15 +593,15 @@ func (p *player) finishPass() {
 		if !stopped[e.Group] {
 			switch {
 			case view.Reservation.Mod != e.Mod:
-				outcome.Result = Stale
+				outcome.Result = model.Stale
 			case rapid.Bool().Draw(p.t, "fits"):
-				outcome.Result = Granted
+				outcome.Result = model.Granted
 				leases = append(leases, p.w.leaseOf(e.UID))
 				granted := p.twin.find(e.UID)
 				p.twin.drop(granted)
 				p.twin.leased = append(p.twin.leased, granted)
 			default:
-				outcome.Result = NoFit
+				outcome.Result = model.NoFit
 				p.refused[e.UID] = e.Mod
 				tried := p.twin.find(e.UID)
 				outcome.Fitting = rapid.IntRange(0, len(tried.seats)-1).Draw(p.t, "fitting")
@@ -611,7 +611,7 @@ func (p *player) finishPass() {
 				}
 			}
 		}
-		stopped[e.Group] = outcome.Result != Granted
+		stopped[e.Group] = outcome.Result != model.Granted
 		done.Outcomes = append(done.Outcomes, outcome)
 	}
 	p.pass = nil
@@ -619,7 +619,7 @@ func (p *player) finishPass() {
 		p.w.write(leases...)
 	}
 	for i := range done.Outcomes {
-		if done.Outcomes[i].Result == Granted {
+		if done.Outcomes[i].Result == model.Granted {
 			done.Outcomes[i].Lease = p.w.revision
 		}
 	}

@@ -25,7 +25,7 @@ func TestNothingIsLeasedBeforeReady(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := waitingWorld(0)
 		refuse := func(actions []model.Action) {
-			if len(actionsOf[SendPass](actions)) > 0 || len(actionsOf[HandOver](actions)) > 0 {
+			if len(actionsOf[model.Cycle](actions)) > 0 || len(actionsOf[HandOver](actions)) > 0 {
 				t.Fatalf("before it is ready:\n%s", show(actions))
 			}
 		}
@@ -55,8 +55,8 @@ func TestNothingIsLeasedBeforeReady(t *testing.T) {
 			}
 		}
 		offered := map[string]bool{}
-		for _, pass := range actionsOf[SendPass](w.input(MarkReady{})) {
-			for _, entry := range pass.Entries {
+		for _, pass := range actionsOf[model.Cycle](w.input(MarkReady{})) {
+			for _, entry := range pass.Candidates {
 				offered[entry.UID] = true
 			}
 		}

@@ -62,7 +62,7 @@ type Counts struct {
 	Events [model.EventReservationReordered + 1]uint64
 	// Passes counts those cut, Offers their entries by result.
 	Passes uint64
-	Offers [Later + 1]uint64
+	Offers [model.Later + 1]uint64
 	// WakeUps counts the passes that each cause had a part in.
 	WakeUps [wakeCauses]uint64
 	// Taken and Refused count what the assigner answered to hand-overs.

@@ -3,6 +3,8 @@ package queue
 import (
 	"fmt"
 	"testing"
+
+	"berth.dev/pkg/model"
 )
 
 // What a step of the queue allocates is guarded: `make bench` compares it. It does
@@ -24,7 +26,7 @@ func BenchmarkStep(b *testing.B) {
 	measure("Pass", func(w *world, _ int) {
 		w.core.flight = nil
 		w.now = w.now.Add(w.core.config.RetryEvery)
-		if len(actionsOf[SendPass](w.step(nil))) == 0 {
+		if len(actionsOf[model.Cycle](w.step(nil))) == 0 {
 			b.Fatal("no pass")
 		}
 	})

@@ -20,7 +20,7 @@ func TestEventsHaveTheTraceOfTheirRequest(t *testing.T) {
 	}
 	key := model.Key{Job: "j", Stage: "s", Name: model.MainName}
 	w.input(Upsert{Key: key, Count: 2, Trace: first})
-	if entry := w.pass.Entries[0]; entry.Trace != first || events[model.EventReservationQueued] != first {
+	if entry := w.pass.Candidates[0]; entry.Trace != first || events[model.EventReservationQueued] != first {
 		t.Errorf("the pass has the trace %q, the events %v", entry.Trace, events)
 	}
 	w.input(Upsert{Key: key, Count: 1, Trace: second})

@@ -289,22 +289,22 @@ func (w *world) outcome(a args) PassDone {
 	}
 	for _, word := range a.bare {
 		uid, result, _ := strings.Cut(word, ":")
-		outcome := Outcome{UID: uid}
+		outcome := model.Outcome{UID: uid}
 		switch result {
 		case "granted":
 			w.write(w.leaseOf(uid))
-			outcome.Result, outcome.Lease = Granted, w.revision
+			outcome.Result, outcome.Lease = model.Granted, w.revision
 		case "nofit":
-			outcome.Result, outcome.Reason, outcome.Message = NoFit, fault.ReasonInsufficientCapacity, "too few executors"
+			outcome.Result, outcome.Reason, outcome.Message = model.NoFit, fault.ReasonInsufficientCapacity, "too few executors"
 			outcome.Fitting = int(a.number("fitting"))
 		case "poison":
-			outcome.Result, outcome.Reason = NoFit, fault.ReasonPoison
+			outcome.Result, outcome.Reason = model.NoFit, fault.ReasonPoison
 		case "stale":
-			outcome.Result = Stale
+			outcome.Result = model.Stale
 		case "behind":
-			outcome.Result = Behind
+			outcome.Result = model.Behind
 		case "later":
-			outcome.Result = Later
+			outcome.Result = model.Later
 		}
 		done.Outcomes = append(done.Outcomes, outcome)
 	}

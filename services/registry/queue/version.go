@@ -34,7 +34,7 @@ type version struct {
 	// offered is set while a pass with it is in flight; outcome is the newest,
 	// of as many workers as were tried.
 	offered bool
-	outcome *Outcome
+	outcome *model.Outcome
 	tried   int
 	triedAt time.Time // when the outcome came
 	// refusedIn is the pass that found no room for it as it was at revision

@@ -14,7 +14,7 @@ import (
 // transaction an effect, and what others have written.
 type world struct {
 	// pass is the last one cut; measure looks at each effect, if given.
-	pass     SendPass
+	pass     model.Cycle
 	measure  func(model.Effect)
 	core     *Core
 	now      time.Time
@@ -58,7 +58,7 @@ func (w *world) pending() []PendingGroup {
 func (w *world) step(event model.Event) []model.Action {
 	all := w.core.Step(w.now, event)
 	for i := 0; i < len(all); i++ {
-		if pass, ok := all[i].(SendPass); ok {
+		if pass, ok := all[i].(model.Cycle); ok {
 			w.pass = pass
 		}
 		effect, ok := all[i].(model.Effect)
@@ -188,9 +188,9 @@ func show(actions []model.Action) string {
 			b.WriteString(showEffect(a))
 		case model.Reply:
 			fmt.Fprintf(&b, "reply %d: %s\n", a.Token, showReply(a))
-		case SendPass:
-			fmt.Fprintf(&b, "pass %d at %d:", a.Pass, a.Cut)
-			for _, e := range a.Entries {
+		case model.Cycle:
+			fmt.Fprintf(&b, "pass %d at %d:", a.Number, a.Cut)
+			for _, e := range a.Candidates {
 				fmt.Fprintf(&b, " %s(%s)", e.Key, e.UID)
 				if e.Again {
 					b.WriteString(" again")

@@ -74,7 +74,7 @@ func fitBatches(r *Run, n int, against sizedNames, target *Target) error {
 	revision++
 	core.Step(now, model.Changed{Ref: model.LeaderRef(model.ServiceRegistry), Record: &model.Leader{}, Create: 1, Mod: 1})
 	core.Step(now, model.Elected{Term: revision, Revision: revision})
-	entry := inventory.Entry{
+	entry := model.Candidate{
 		Key: model.Key{Job: "fit", Stage: "s", Name: "main"}, UID: "fit", Group: "g", Mod: revision + 1,
 		Constraints: constraint.Constraints{Resources: resource.Vector{"slots": 1, "cpu": 100}},
 		Seats:       model.Seats{{First: 0, Last: 99, Number: 1}},
@@ -85,7 +85,7 @@ func fitBatches(r *Run, n int, against sizedNames, target *Target) error {
 	var took []float64
 	for range r.Sized(500, 10) {
 		begun := time.Now()
-		actions := core.Step(now, model.Input{Token: 1, Request: inventory.Pass{Term: 1, Pass: 1, Entries: []inventory.Entry{entry}}})
+		actions := core.Step(now, model.Input{Token: 1, Request: model.Cycle{Term: 1, Number: 1, Candidates: []model.Candidate{entry}}})
 		took = append(took, millis(time.Since(begun)))
 		if len(actions) != 1 {
 			return fault.New(fault.Internal, fault.ReasonInternal, "a batch of 100 does not fit among %d executors", n)

@@ -1,0 +1,101 @@
+package model
+
+import (
+	"berth.dev/pkg/constraint"
+	"berth.dev/pkg/fault"
+)
+
+// Cycle is one scheduling cycle: candidates that the registry sends to executor-state
+// in the order in which they are to be granted.
+type Cycle struct {
+	// Term is that of the registry's leader. Number rises within it.
+	Term, Number int64
+	// Cut is the registry's revision at which the queues were as the cycle shows them.
+	Cut        int64
+	Candidates []Candidate
+}
+
+// From returns the service that sends cycles, and its term.
+func (c Cycle) From() (service string, term int64) { return ServiceRegistry, c.Term }
+
+// Known returns the newest revision that the registry knew when it started the cycle.
+func (c Cycle) Known() int64 {
+	newest := c.Cut
+	for i := range c.Candidates {
+		newest = max(newest, c.Candidates[i].Mod, c.Candidates[i].Epoch)
+	}
+	return newest
+}
+
+// Candidate is one reservation in a cycle.
+type Candidate struct {
+	Key Key
+	UID string
+	// Epoch and Mod are the create and the modification revision of the record as the
+	// registry decided on it.
+	Epoch, Mod  int64
+	Group       string
+	Constraints constraint.Constraints
+	Seats       Seats
+	Trace       Trace
+	// Again says that the last cycle refused the candidate and that it has not changed
+	// since: only UID, Mod and Group are given.
+	Again bool
+}
+
+// Bytes returns an upper bound of the candidate's size in a message.
+func (c *Candidate) Bytes() int {
+	bytes := 32 + len(c.UID) + len(c.Group)
+	if c.Again {
+		return bytes
+	}
+	k := &c.Constraints
+	bytes += 80 + len(c.Key.Job) + len(c.Key.Stage) + len(c.Key.Name) + len(c.Trace) + len(k.SKU) + len(k.Role) + len(k.Spread.By) + 20*len(c.Seats)
+	for name, value := range k.Attributes {
+		bytes += len(name) + len(value) + 12
+	}
+	for _, list := range [][]string{k.Avoid, k.AvoidFailed, k.Pools} {
+		for _, text := range list {
+			bytes += len(text) + 6
+		}
+	}
+	for name := range k.Resources {
+		bytes += len(name) + 24
+	}
+	return bytes
+}
+
+// Result is what executor-state decided about a candidate. The numbers are those of
+// the control API.
+type Result uint8
+
+const (
+	ResultUnset Result = iota
+	// Granted: all workers are leased, and the lease is durable.
+	Granted
+	// NoFit: not all workers fit now. Nothing is held.
+	NoFit
+	// Stale: the reservation is no longer as the registry decided on it.
+	Stale
+	// Behind: a candidate of its group before it was not granted.
+	Behind
+	// Later: the cycle ended before this candidate, and before all behind it.
+	Later
+)
+
+var resultNames = [...]string{"unknown", "granted", "no_fit", "stale", "behind", "later"}
+
+func (r Result) String() string { return resultNames[r] }
+
+// Outcome is what became of one candidate.
+type Outcome struct {
+	UID    string
+	Result Result
+	// Lease is the create revision of the lease granted.
+	Lease int64
+	// Reason, Message and Fitting say why it was not granted, and how many of its
+	// workers would have fitted.
+	Reason  fault.Reason
+	Message string
+	Fitting int
+}
