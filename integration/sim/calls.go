@@ -43,22 +43,22 @@ func (w *World) performRegistry(t term, _ *queue.Core, action model.Action) {
 			}
 			t.post(done)
 		})
-	case queue.HandOver:
-		create := handout.Create{Term: a.Term}
+	case model.Dispatch:
+		create := model.Dispatch{Term: a.Term}
 		for _, task := range a.Tasks {
-			create.Tasks = append(create.Tasks, handout.CreateTask{Key: task.Key, UID: task.UID, Mod: task.Mod, Lease: task.Lease})
+			create.Tasks = append(create.Tasks, model.DispatchTask{Key: task.Key, UID: task.UID, Mod: task.Mod, Lease: task.Lease})
 		}
 		w.call("hand-over", model.ServiceAssigner, t.lives, create, func(value any, err error) {
 			done := queue.HandedOver{}
 			if err != nil {
 				for _, task := range a.Tasks {
-					done.Outcomes = append(done.Outcomes, queue.TaskOutcome{UID: task.UID, Reason: fault.Of(err).Reason})
+					done.Outcomes = append(done.Outcomes, model.DispatchOutcome{UID: task.UID, Reason: fault.Of(err).Reason})
 				}
 				t.post(done)
 				return
 			}
-			for _, o := range value.([]handout.CreateOutcome) {
-				done.Outcomes = append(done.Outcomes, queue.TaskOutcome{UID: o.UID, Taken: o.Taken, Reason: o.Reason})
+			for _, o := range value.([]model.DispatchOutcome) {
+				done.Outcomes = append(done.Outcomes, model.DispatchOutcome{UID: o.UID, Taken: o.Taken, Reason: o.Reason})
 			}
 			t.post(done)
 		})

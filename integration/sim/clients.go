@@ -68,7 +68,7 @@ func (c *clients) act() {
 		})
 		return
 	}
-	upsert := queue.Upsert{Key: key, Count: int32(1 + rng.IntN(most)), Spec: model.Spec{
+	upsert := model.Upsert{Key: key, Count: int32(1 + rng.IntN(most)), Spec: model.Spec{
 		Constraints: constraint.Constraints{Resources: resource.Vector{"slots": 1}},
 		MaxAttempts: int32(1 + rng.IntN(3)),
 		Task:        model.Task{Command: fmt.Sprint("run-", rng.IntN(2))},

@@ -131,7 +131,7 @@ func (c *cast) call(name string) {
 
 // body is what a call asks.
 func (c *cast) body(name, id string) any {
-	upsert := queue.Upsert{Key: dramaKey, Count: c.drama.seats, RequestID: id, Spec: model.Spec{
+	upsert := model.Upsert{Key: dramaKey, Count: c.drama.seats, RequestID: id, Spec: model.Spec{
 		TargetSize: c.drama.seats, MaxAttempts: 2,
 		Constraints: constraint.Constraints{Resources: resource.Vector{"slots": 1}},
 		Task:        model.Task{Command: "sh"},

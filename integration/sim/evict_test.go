@@ -40,7 +40,7 @@ func TestFalseProofOfDeath(t *testing.T) {
 	for i := range batches {
 		key := model.Key{Job: string('a' + rune(i)), Stage: "stage", Name: model.MainName}
 		acknowledged := false
-		w.call("upsert", model.ServiceRegistry, func() bool { return true }, queue.Upsert{
+		w.call("upsert", model.ServiceRegistry, func() bool { return true }, model.Upsert{
 			Key: key, Count: seats, RequestID: key.Job, Spec: model.Spec{
 				Constraints: constraint.Constraints{Resources: resource.Vector{"slots": 1}}, Task: model.Task{Command: "sh"},
 			},

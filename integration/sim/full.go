@@ -9,7 +9,6 @@ import (
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/store"
-	"berth.dev/services/registry/queue"
 )
 
 // full is a store that has reached its quota: it refuses whatever adds to it, and
@@ -51,7 +50,7 @@ func (w *World) checkFull(request any, came int64, err error) {
 		return
 	}
 	w.full.told++
-	upsert, ok := request.(queue.Upsert)
+	upsert, ok := request.(model.Upsert)
 	if !ok {
 		return
 	}

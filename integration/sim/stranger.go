@@ -52,12 +52,12 @@ func (w *World) strange(service string) any {
 			}
 		}
 	case model.ServiceAssigner:
-		task := handout.CreateTask{Key: key, UID: "stranger", Mod: high, Lease: high}
+		task := model.DispatchTask{Key: key, UID: "stranger", Mod: high, Lease: high}
 		switch s.draws(4) {
 		case 0:
-			return handout.Create{Term: high}
+			return model.Dispatch{Term: high}
 		case 1:
-			return handout.Create{Term: kv.Create, Tasks: []handout.CreateTask{task}}
+			return model.Dispatch{Term: kv.Create, Tasks: []model.DispatchTask{task}}
 		case 2:
 			return handout.Report{Executor: "stranger", Incarnation: high, Sequence: high, Complete: true}
 		}

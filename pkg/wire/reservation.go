@@ -16,30 +16,19 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Upsert is a request to upsert in the words of the model. Its values are not
-// validated yet, but for what only the wire can tell.
-type Upsert struct {
-	Key       model.Key
-	Spec      model.Spec
-	Workers   []model.Seat
-	Count     int32
-	RequestID string
-	IfEpoch   int64
-}
-
 // UpsertOf reads a request to upsert. It ignores fields that only Berth sets, and
 // a count that repeats how many workers are named: the answer to a read can be
 // sent back as it is. It refuses fields and values of later work (UNSUPPORTED),
 // enum values it does not know and a maxAttempts of 0 (INVALID).
-func UpsertOf(req *berthv1.UpsertReservationRequest) (Upsert, error) {
+func UpsertOf(req *berthv1.UpsertReservationRequest) (model.Upsert, error) {
 	r := req.GetReservation()
 	if r == nil {
-		return Upsert{}, fault.BadField(fault.ReasonRequired, "reservation", "is missing")
+		return model.Upsert{}, fault.BadField(fault.ReasonRequired, "reservation", "is missing")
 	}
 	if err := refuse(r.ProtoReflect()); err != nil {
-		return Upsert{}, err
+		return model.Upsert{}, err
 	}
-	u := Upsert{
+	u := model.Upsert{
 		Key:     model.Key{Job: r.GetJob(), Stage: r.GetStage(), Name: r.GetName()},
 		Count:   r.GetCount(),
 		IfEpoch: req.GetIfEpoch(), RequestID: req.GetRequestId(),
@@ -49,18 +38,18 @@ func UpsertOf(req *berthv1.UpsertReservationRequest) (Upsert, error) {
 	}
 	if r.RequestId != nil {
 		if u.RequestID != "" && u.RequestID != r.GetRequestId() {
-			return Upsert{}, fault.BadField(fault.ReasonInvalid, "requestId", "is given twice, and differs")
+			return model.Upsert{}, fault.BadField(fault.ReasonInvalid, "requestId", "is given twice, and differs")
 		}
 		u.RequestID = r.GetRequestId()
 	}
 	if r.IfEpoch != nil {
 		if u.IfEpoch != 0 && u.IfEpoch != r.GetIfEpoch() {
-			return Upsert{}, fault.BadField(fault.ReasonInvalid, "ifEpoch", "is given twice, and differs")
+			return model.Upsert{}, fault.BadField(fault.ReasonInvalid, "ifEpoch", "is given twice, and differs")
 		}
 		u.IfEpoch = r.GetIfEpoch()
 	}
 	if r.MaxAttempts != nil && r.GetMaxAttempts() == 0 { // the model has no nil
-		return Upsert{}, fault.BadField(fault.ReasonInvalid, "maxAttempts", "is 0: the first attempt counts")
+		return model.Upsert{}, fault.BadField(fault.ReasonInvalid, "maxAttempts", "is 0: the first attempt counts")
 	}
 	if int(u.Count) == len(r.GetWorkers()) {
 		u.Count = 0 // of no workers it is 0 as well
@@ -69,7 +58,7 @@ func UpsertOf(req *berthv1.UpsertReservationRequest) (Upsert, error) {
 		u.Workers = append(u.Workers, model.Seat{Index: w.GetIndex(), Number: w.GetNumber()})
 	}
 	if err := supported(r); err != nil {
-		return Upsert{}, err
+		return model.Upsert{}, err
 	}
 	var err error
 	u.Spec, err = specOf(r)

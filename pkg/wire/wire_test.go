@@ -56,7 +56,7 @@ func records() []model.Record {
 		&model.Live{ID: "host-1", Incarnation: 3, EtcdLease: 77},
 		&model.Poison{
 			Service: model.ServiceRegistry, ID: "1f2e", Kind: model.PoisonWork, Key: "/berth/x/registry/ready", Mod: 7,
-			Request: "queue.Upsert", Fingerprint: "1f2e", Content: "{}", Panic: "index out of range", Stack: "goroutine 1",
+			Request: "model.Upsert", Fingerprint: "1f2e", Content: "{}", Panic: "index out of range", Stack: "goroutine 1",
 			At: at(8), Replica: "r-1", Version: "v1",
 		},
 		&model.LeaseChunk{
@@ -232,7 +232,7 @@ func TestUpsertDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Upsert{
+	want := model.Upsert{
 		Key: model.Key{Job: "j", Stage: "s", Name: "main"}, Count: 2,
 		Spec: model.Spec{
 			Constraints: constraint.Constraints{Resources: resource.Vector{"slots": 1}},

@@ -76,9 +76,9 @@ func (s *stand) handOut(b *testing.B, workers, executors int) {
 	for i := range workers {
 		l.Workers = append(l.Workers, model.Placement{Seat: model.Seat{Index: int32(i), Number: 1}, Ordinal: uint32(i%executors + 1)})
 	}
-	task := CreateTask{Key: r.Key, UID: uid, Mod: s.tell(r), Lease: s.tell(l)}
+	task := model.DispatchTask{Key: r.Key, UID: uid, Mod: s.tell(r), Lease: s.tell(l)}
 	s.step(model.Progress{Revision: s.revision})
-	submits := s.step(model.Input{Token: uint64(s.batches), Request: Create{Term: s.registry, Tasks: []CreateTask{task}}})
+	submits := s.step(model.Input{Token: uint64(s.batches), Request: model.Dispatch{Term: s.registry, Tasks: []model.DispatchTask{task}}})
 	submits = append(submits, s.step(model.Progress{Revision: s.revision})...)
 	if len(submits) != workers {
 		b.Fatalf("%d of %d workers are submitted", len(submits), workers)

@@ -183,7 +183,7 @@ func (c *Core) elected(e model.Elected) {
 
 func (c *Core) input(e model.Input) {
 	switch request := e.Request.(type) {
-	case Create:
+	case model.Dispatch:
 		c.ask(e.Token, request)
 	case Report:
 		reported, err := c.report(request)

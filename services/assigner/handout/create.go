@@ -12,7 +12,7 @@ import (
 // or for its effects to be committed.
 type asked struct {
 	token   uint64
-	request Create
+	request model.Dispatch
 	until   time.Time
 	// answered says that the reply was made; it goes out once effect `after` is
 	// durable.
@@ -22,7 +22,7 @@ type asked struct {
 
 // ask takes a request in. One that was abandoned is given again: it is here
 // still.
-func (c *Core) ask(token uint64, request Create) {
+func (c *Core) ask(token uint64, request model.Dispatch) {
 	for _, a := range c.asked {
 		if a.token == token {
 			return
@@ -61,7 +61,7 @@ func (c *Core) forgetAnswered() {
 
 // handOver creates the tasks that can be. It answers nothing while one of them
 // is still to be seen.
-func (c *Core) handOver(request Create) ([]CreateOutcome, error) {
+func (c *Core) handOver(request model.Dispatch) ([]model.DispatchOutcome, error) {
 	switch {
 	case request.Term == c.registryTerm && request.Term > 0:
 	case request.Term > c.revision:
@@ -70,13 +70,13 @@ func (c *Core) handOver(request Create) ([]CreateOutcome, error) {
 		// Its compare would fail for ever.
 		return nil, fault.New(fault.Precondition, fault.ReasonLowerTerm, "term %d is not the registry's, %d is", request.Term, c.registryTerm)
 	}
-	outcomes := make([]CreateOutcome, 0, len(request.Tasks))
+	outcomes := make([]model.DispatchOutcome, 0, len(request.Tasks))
 	waiting := false
 	for _, asked := range request.Tasks {
 		c.about(asked.UID)
 		taken, reason, known := c.take(request.Term, asked)
 		waiting = waiting || !known
-		outcomes = append(outcomes, CreateOutcome{UID: asked.UID, Taken: taken, Reason: reason})
+		outcomes = append(outcomes, model.DispatchOutcome{UID: asked.UID, Taken: taken, Reason: reason})
 	}
 	c.aboutNone()
 	if waiting {
@@ -87,7 +87,7 @@ func (c *Core) handOver(request Create) ([]CreateOutcome, error) {
 
 // take decides one hand-over. It is not known while the view is behind what it
 // was decided on.
-func (c *Core) take(term int64, asked CreateTask) (taken bool, reason fault.Reason, known bool) {
+func (c *Core) take(term int64, asked model.DispatchTask) (taken bool, reason fault.Reason, known bool) {
 	if t := c.tasks[asked.UID]; t != nil && t.active() && t.header.Key == asked.Key {
 		return true, "", true
 	}

@@ -7,44 +7,6 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Create is the request that hands leases over. Its reply's value is a
-// []CreateOutcome, one for each task in order. A request of a lower term than
-// was seen is refused with LOWER_TERM, one that the view does not reach in time
-// with UNAVAILABLE: it may be repeated.
-type Create struct {
-	// Term is that of the registry's leader, who asks.
-	Term  int64
-	Tasks []CreateTask
-}
-
-// From returns the service that hands leases over, and its term.
-func (c Create) From() (service string, term int64) { return model.ServiceRegistry, c.Term }
-
-// Known is the newest revision of what the tasks are made of.
-func (c Create) Known() int64 {
-	var newest int64
-	for _, task := range c.Tasks {
-		newest = max(newest, task.Mod, task.Lease)
-	}
-	return newest
-}
-
-// CreateTask names a reservation and its lease, each as it was decided on.
-type CreateTask struct {
-	Key model.Key
-	UID string
-	// Mod is the reservation's modification revision, Lease the create revision
-	// of the lease's first chunk.
-	Mod, Lease int64
-}
-
-// CreateOutcome is what became of one hand-over: taken, or definitely refused.
-type CreateOutcome struct {
-	UID    string
-	Taken  bool
-	Reason fault.Reason
-}
-
 // Report is the request that brings what an executor says of its workers. Its
 // reply's value is a Reported. It is refused with OTHER_INCARNATION when the
 // executor has registered again since, and with UNAVAILABLE when the view does

@@ -82,11 +82,11 @@ func TestHeldIsNotTaken(t *testing.T) {
 	}
 	w.progress()
 	w.without(t, func(ref model.Ref) bool { return ref.Kind == model.KindReservation && ref.ID == "u1" })
-	var outcomes []CreateOutcome
+	var outcomes []model.DispatchOutcome
 	acts := append(w.handOver(1, "u1"), w.handOver(2, "u2")...)
 	acts = append(acts, w.settled(t)...)
 	for _, reply := range of[model.Reply](acts) {
-		outcomes = append(outcomes, reply.Value.([]CreateOutcome)...)
+		outcomes = append(outcomes, reply.Value.([]model.DispatchOutcome)...)
 	}
 	if len(outcomes) != 2 || outcomes[0].Taken || outcomes[0].Reason != fault.ReasonPoison || !outcomes[1].Taken {
 		t.Errorf("outcomes %+v", outcomes)

@@ -296,7 +296,7 @@ func TestPitfallADeposedLeaderIsListenedTo(t *testing.T) {
 	w.reservation("u1", model.Queued, 3)
 	w.lease("u1", 0)
 	w.progress()
-	replies := of[model.Reply](w.step(model.Input{Token: 1, Request: Create{Term: term - 1, Tasks: []CreateTask{{Key: key("u1"), UID: "u1"}}}}))
+	replies := of[model.Reply](w.step(model.Input{Token: 1, Request: model.Dispatch{Term: term - 1, Tasks: []model.DispatchTask{{Key: key("u1"), UID: "u1"}}}}))
 	if len(replies) != 1 || !fault.Is(replies[0].Err, fault.ReasonLowerTerm) {
 		t.Errorf("answered %+v", replies)
 	}
@@ -317,12 +317,12 @@ func TestAMadeUpTermStopsNoHandOver(t *testing.T) {
 		w.reservation(uid, model.Queued, 1)
 		w.lease(uid, 0)
 		w.progress()
-		w.step(model.Input{Token: uint64(100 + i), Request: Create{Term: term}})
+		w.step(model.Input{Token: uint64(100 + i), Request: model.Dispatch{Term: term}})
 		taken := of[model.Reply](w.handOver(uint64(200+i), uid))
 		taken = append(taken, of[model.Reply](w.settled(t))...)
 		ok := false
 		for _, reply := range taken {
-			ok = ok || reply.Token == uint64(200+i) && reply.Err == nil && reply.Value.([]CreateOutcome)[0].Taken
+			ok = ok || reply.Token == uint64(200+i) && reply.Err == nil && reply.Value.([]model.DispatchOutcome)[0].Taken
 		}
 		if !ok {
 			t.Errorf("after a call of term %d the registry is answered %+v", term, taken)
@@ -336,7 +336,7 @@ func TestATermAheadOfTheViewIsKnownByLeads(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	c.Step(now, model.Elected{Term: 10, Revision: 10})
 	answered := func(term int64) error {
-		_, err := c.handOver(Create{Term: term})
+		_, err := c.handOver(model.Dispatch{Term: term})
 		return err
 	}
 	c.Step(now, model.Leads{Service: model.ServiceRegistry, Term: 20})

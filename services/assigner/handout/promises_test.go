@@ -202,7 +202,7 @@ func TestPromise1ALargeTaskIsSubmittedOnlyOnceItsLastChunkIsThere(t *testing.T) 
 		t.Errorf("%d submits, want as many as one executor takes", len(got))
 	}
 	replies := of[model.Reply](w.handOver(2, "u1"))
-	if len(replies) != 1 || !replies[0].Value.([]CreateOutcome)[0].Taken {
+	if len(replies) != 1 || !replies[0].Value.([]model.DispatchOutcome)[0].Taken {
 		t.Errorf("replies %+v", replies)
 	}
 }

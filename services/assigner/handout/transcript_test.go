@@ -139,9 +139,9 @@ func (s *script) run(t *testing.T, line string) {
 		s.show(s.succeed())
 	case "create": // create u1 [mod=] [lease=] [term=]: in place of the present ones
 		uid := arg(1)
-		s.give(model.Input{Token: uint64(option("token", 1)), Request: Create{
+		s.give(model.Input{Token: uint64(option("token", 1)), Request: model.Dispatch{
 			Term: option("term", s.registry()),
-			Tasks: []CreateTask{{Key: key(uid), UID: uid,
+			Tasks: []model.DispatchTask{{Key: key(uid), UID: uid,
 				Mod:   option("mod", s.records[reservationRef(uid)].mod),
 				Lease: option("lease", s.records[leaseRef(uid)].create)}},
 		}})
@@ -390,7 +390,7 @@ func (s *script) replyText(r model.Reply) string {
 		return "error " + string(fault.Of(r.Err).Reason)
 	}
 	switch v := r.Value.(type) {
-	case []CreateOutcome:
+	case []model.DispatchOutcome:
 		text := ""
 		for _, o := range v {
 			text += fmt.Sprintf("%s taken=%v %s", o.UID, o.Taken, o.Reason)

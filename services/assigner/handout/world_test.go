@@ -362,7 +362,7 @@ func leaseRef(uid string) model.Ref { return model.Ref{Kind: model.KindLeaseChun
 
 // handOver asks for a task as it was decided on just now.
 func (w *world) handOver(token uint64, uid string) []model.Action {
-	return w.step(model.Input{Token: token, Request: Create{Term: w.registry(), Tasks: []CreateTask{{
+	return w.step(model.Input{Token: token, Request: model.Dispatch{Term: w.registry(), Tasks: []model.DispatchTask{{
 		Key: key(uid), UID: uid, Mod: w.records[reservationRef(uid)].mod, Lease: w.records[leaseRef(uid)].create,
 	}}}})
 }

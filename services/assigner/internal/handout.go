@@ -24,16 +24,16 @@ func NewHandout(l loop.Owner[*handout.Core]) *Handout { return &Handout{loop: l}
 
 // CreateAssignmentTasks implements control.v1.Handout.
 func (s *Handout) CreateAssignmentTasks(ctx context.Context, req *controlv1.CreateTasksRequest) (*controlv1.CreateTasksAnswer, error) {
-	create := handout.Create{Term: req.GetTerm()}
+	create := model.Dispatch{Term: req.GetTerm()}
 	for _, t := range req.GetTasks() {
-		create.Tasks = append(create.Tasks, handout.CreateTask{Key: wire.KeyOf(t.GetKey()), UID: t.GetUid(), Mod: t.GetMod(), Lease: t.GetLease()})
+		create.Tasks = append(create.Tasks, model.DispatchTask{Key: wire.KeyOf(t.GetKey()), UID: t.GetUid(), Mod: t.GetMod(), Lease: t.GetLease()})
 	}
 	value, err := s.loop.Do(ctx, create)
 	if err != nil {
 		return nil, err
 	}
 	answer := &controlv1.CreateTasksAnswer{}
-	for _, o := range value.([]handout.CreateOutcome) {
+	for _, o := range value.([]model.DispatchOutcome) {
 		result := controlv1.CreateOutcome_REFUSED
 		if o.Taken {
 			result = controlv1.CreateOutcome_TAKEN

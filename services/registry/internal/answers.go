@@ -76,33 +76,33 @@ func checkPass(pass model.Cycle, answer *controlv1.PassAnswer) error {
 
 // handedOver is what a definite error leaves of a hand-over: no task is taken. A nil
 // error leaves no outcomes.
-func handedOver(over queue.HandOver, err error) queue.HandedOver {
+func handedOver(over model.Dispatch, err error) queue.HandedOver {
 	var done queue.HandedOver
 	if err == nil {
 		return done
 	}
 	for _, task := range over.Tasks {
-		done.Outcomes = append(done.Outcomes, queue.TaskOutcome{UID: task.UID, Reason: fault.Of(err).Reason})
+		done.Outcomes = append(done.Outcomes, model.DispatchOutcome{UID: task.UID, Reason: fault.Of(err).Reason})
 	}
 	return done
 }
 
 // handOverOf reads the answer to a hand-over. With an error it is as that of a refused
 // one.
-func handOverOf(over queue.HandOver, answer *controlv1.CreateTasksAnswer) (queue.HandedOver, error) {
+func handOverOf(over model.Dispatch, answer *controlv1.CreateTasksAnswer) (queue.HandedOver, error) {
 	if err := checkHandOver(over, answer); err != nil {
 		return handedOver(over, err), err
 	}
 	var done queue.HandedOver
 	for _, o := range answer.GetOutcomes() {
-		done.Outcomes = append(done.Outcomes, queue.TaskOutcome{
+		done.Outcomes = append(done.Outcomes, model.DispatchOutcome{
 			UID: o.GetUid(), Taken: o.GetResult() == controlv1.CreateOutcome_TAKEN, Reason: fault.Reason(o.GetReason()),
 		})
 	}
 	return done, nil
 }
 
-func checkHandOver(over queue.HandOver, answer *controlv1.CreateTasksAnswer) error {
+func checkHandOver(over model.Dispatch, answer *controlv1.CreateTasksAnswer) error {
 	if got, asked := len(answer.GetOutcomes()), len(over.Tasks); got != asked {
 		return badAnswer("outcomes", "must be %d, got %d", asked, got)
 	}

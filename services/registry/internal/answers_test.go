@@ -5,7 +5,6 @@ import (
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	"berth.dev/pkg/model"
-	"berth.dev/services/registry/queue"
 )
 
 // An answer that is not to the pass that was sent grants nothing: its entries wait for
@@ -49,7 +48,7 @@ func TestAnInvalidAnswerToAPassGrantsNothing(t *testing.T) {
 
 // An answer that is not to the hand-over that was sent takes nothing.
 func TestAnInvalidAnswerToAHandOverTakesNothing(t *testing.T) {
-	over := queue.HandOver{Tasks: []queue.Task{{UID: "a"}, {UID: "b"}}}
+	over := model.Dispatch{Tasks: []model.DispatchTask{{UID: "a"}, {UID: "b"}}}
 	taken := func(uid string) *controlv1.CreateOutcome {
 		return &controlv1.CreateOutcome{Uid: uid, Result: controlv1.CreateOutcome_TAKEN}
 	}

@@ -42,7 +42,7 @@ func (c *Calls) Perform(t *loop.Term, _ *queue.Core, action model.Action) {
 	switch a := action.(type) {
 	case model.Cycle:
 		t.Go(model.ServiceExecutorState, passed(a, errPanicked), func(ctx context.Context) { c.pass(ctx, t, a) })
-	case queue.HandOver:
+	case model.Dispatch:
 		t.Go(model.ServiceAssigner, handedOver(a, errPanicked), func(ctx context.Context) { c.handOver(ctx, t, a) })
 	default:
 		panic(fmt.Sprintf("registry: unknown action %T", action))
@@ -101,7 +101,7 @@ func entryOf(e model.Candidate) *controlv1.PassEntry {
 	}
 }
 
-func (c *Calls) handOver(ctx context.Context, t *loop.Term, over queue.HandOver) {
+func (c *Calls) handOver(ctx context.Context, t *loop.Term, over model.Dispatch) {
 	request := &controlv1.CreateTasksRequest{Term: over.Term}
 	for _, task := range over.Tasks {
 		request.Tasks = append(request.Tasks, &controlv1.CreateTask{Key: wire.Key(task.Key), Uid: task.UID, Mod: task.Mod, Lease: task.Lease})

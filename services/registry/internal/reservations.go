@@ -34,11 +34,11 @@ func (s *Reservations) UpsertReservation(ctx context.Context, req *berthv1.Upser
 }
 
 func (s *Reservations) upsert(ctx context.Context, req *berthv1.UpsertReservationRequest) (*berthv1.Reservation, error) {
-	u, err := wire.UpsertOf(req)
+	upsert, err := wire.UpsertOf(req)
 	if err != nil {
 		return nil, err
 	}
-	upsert := queue.Upsert{Key: u.Key, Spec: u.Spec, Workers: u.Workers, Count: u.Count, RequestID: u.RequestID, IfEpoch: u.IfEpoch, Trace: tracing.Of(ctx)}
+	upsert.Trace = tracing.Of(ctx)
 	if err := queue.Validate(upsert); err != nil {
 		return nil, err
 	}

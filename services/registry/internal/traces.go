@@ -9,7 +9,6 @@ import (
 	controlv1 "berth.dev/api/berth/control/v1"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/tracing"
-	"berth.dev/services/registry/queue"
 )
 
 // tracePass begins the span of a pass and names it in the request. It is sent
@@ -29,7 +28,7 @@ func (c *Calls) tracePass(ctx context.Context, pass model.Cycle, request *contro
 }
 
 // traceHandOver begins the span of a hand-over, which the calls belong to.
-func (c *Calls) traceHandOver(ctx context.Context, over queue.HandOver) (context.Context, trace.Span) {
+func (c *Calls) traceHandOver(ctx context.Context, over model.Dispatch) (context.Context, trace.Span) {
 	traces := make([]model.Trace, len(over.Tasks))
 	for i, task := range over.Tasks {
 		traces[i] = task.Trace

@@ -3,29 +3,8 @@ package queue
 import (
 	"time"
 
-	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
 )
-
-// Upsert is the request of a model.Input that asks for a batch, or changes
-// what was asked. It is answered by Upserted, once it is durable. Refusals are
-// *fault.Error.
-type Upsert struct {
-	Key  model.Key
-	Spec model.Spec
-	// Workers names each seat; Count takes seats 0 to Count-1, each with its
-	// next unused number. One of the two is given.
-	Workers []model.Seat
-	Count   int32
-	// RequestID makes a repeat answer the first result; optional.
-	RequestID string
-	// IfEpoch lets the call act only on the living version of this epoch.
-	IfEpoch int64
-	// Trace is the call's, and becomes that of the version it makes.
-	Trace model.Trace
-
-	fingerprint uint64 // of all but Trace, set by the core
-}
 
 // Upserted answers an Upsert.
 type Upserted struct {
@@ -71,36 +50,10 @@ type PassDone struct {
 	TooHigh bool
 }
 
-// HandOver is an action: hand leases over to the assigner. Like a pass it is
-// one call in flight, repeated until definite, and answered by HandedOver.
-type HandOver struct {
-	Term  int64
-	Tasks []Task
-}
-
-// Task is one lease to hand over.
-type Task struct {
-	Key model.Key
-	UID string
-	// Mod is the modification revision of the reservation as it was decided on.
-	Mod int64
-	// Lease is the create revision of the lease.
-	Lease int64
-	Trace model.Trace
-}
-
 // HandedOver is the event that the outcome of the hand-over in flight is known.
 // Tasks without an outcome are handed over again.
 type HandedOver struct {
-	Outcomes []TaskOutcome
-}
-
-// TaskOutcome is what the assigner made of one task.
-type TaskOutcome struct {
-	UID string
-	// Taken: the task is durable. Otherwise it is refused for Reason.
-	Taken  bool
-	Reason fault.Reason
+	Outcomes []model.DispatchOutcome
 }
 
 // Config holds what may be chosen. Zero values are the defaults.

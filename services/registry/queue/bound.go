@@ -96,7 +96,7 @@ func sizeOfMap(m map[string]string) (bytes int) {
 // bounded refuses what could be stored once, and not decided on afterwards. The
 // field that is named is the one that takes most. Stage is its record as it will
 // be, nil where it stays.
-func (c *Core) bounded(u Upsert, seats model.Seats, stage *model.Stage) error {
+func (c *Core) bounded(u model.Upsert, seats model.Seats, stage *model.Stage) error {
 	body := sizes(u.Spec)
 	parts := append(body[:], part{"workers", sizeOfSeats(seats)})
 	total := 512

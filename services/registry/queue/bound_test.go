@@ -35,8 +35,8 @@ func watched(t *testing.T, config Config) *world {
 }
 
 // large is a request with labels of so many bytes.
-func large(name string, bytes int) Upsert {
-	u := Upsert{Key: model.Key{Job: "j", Stage: name, Name: "main"}, Count: 8, Spec: model.Spec{Labels: map[string]string{}}}
+func large(name string, bytes int) model.Upsert {
+	u := model.Upsert{Key: model.Key{Job: "j", Stage: name, Name: "main"}, Count: 8, Spec: model.Spec{Labels: map[string]string{}}}
 	for i := range 64 {
 		u.Spec.Labels[fmt.Sprintf("label-%02d", i)] = strings.Repeat("x", bytes/64)
 	}
@@ -99,7 +99,7 @@ func TestNumbersDoNotWrap(t *testing.T) {
 	last := []model.Seat{{Index: 0, Number: model.MaxNumber}}
 	key := model.Key{Job: "j", Stage: "s", Name: "main"}
 	w := watched(t, Config{})
-	w.input(Upsert{Key: key, Count: 1, Spec: model.Spec{MaxAttempts: 5}})
+	w.input(model.Upsert{Key: key, Count: 1, Spec: model.Spec{MaxAttempts: 5}})
 	uid := w.core.byKey[key][0].uid
 	// As if it had been requeued more than seventy million times.
 	requeued := *w.core.versions[uid].r
@@ -118,7 +118,7 @@ func TestNumbersDoNotWrap(t *testing.T) {
 		t.Errorf("there are %d versions", n)
 	}
 	w.input(Cancel{Key: key})
-	replies := w.input(Upsert{Key: key, Count: 1})
+	replies := w.input(model.Upsert{Key: key, Count: 1})
 	if err := replies[len(replies)-1].(model.Reply).Err; !fault.Is(err, fault.ReasonWorkerIDUsed) {
 		t.Errorf("a count over a seat without numbers left: %v", err)
 	}
@@ -130,7 +130,7 @@ func TestPrecedenceHoldsWhileTheViewLags(t *testing.T) {
 	w := watched(t, Config{})
 	first, second := int64(1), int64(2)
 	ask := func(job, sku string, order *int64) {
-		w.input(Upsert{Key: model.Key{Job: job, Stage: "s", Name: "main"}, Count: 1, Spec: model.Spec{
+		w.input(model.Upsert{Key: model.Key{Job: job, Stage: "s", Name: "main"}, Count: 1, Spec: model.Spec{
 			Priority: model.Priority{Order: order}, Constraints: constraint.Constraints{SKU: sku},
 		}})
 	}

@@ -179,7 +179,7 @@ func (c *Core) handle(in model.Input) {
 		return
 	}
 	switch request := in.Request.(type) {
-	case Upsert:
+	case model.Upsert:
 		c.upsert(in.Token, request)
 	case Cancel:
 		c.cancel(in.Token, request)

@@ -17,7 +17,7 @@ func TestFlushOfManyIsBoundedAndGoesOn(t *testing.T) {
 	for i := range many {
 		w.input(ask(fmt.Sprintf("j%03d", i), 1))
 	}
-	flush := Flush{Group: ask("j", 1).withDefaults().Spec.Constraints.Group(), RequestID: "f"}
+	flush := Flush{Group: withDefaults(ask("j", 1)).Spec.Constraints.Group(), RequestID: "f"}
 	w.hold = true
 	if effects := actionsOf[model.Effect](w.input(flush)); len(effects) != 4 {
 		t.Fatalf("%d effects", len(effects))

@@ -11,14 +11,14 @@ func (c *Core) handOver() {
 	if !c.mayHandOver() || c.now.Before(c.handAt) {
 		return
 	}
-	call := HandOver{Term: c.term}
+	call := model.Dispatch{Term: c.term}
 	c.handing = map[string]int64{}
 	for r := range c.leased.from(0) {
 		if len(call.Tasks) == maxHandOver {
 			break
 		}
 		c.handing[r.UID] = r.Mod
-		call.Tasks = append(call.Tasks, Task{
+		call.Tasks = append(call.Tasks, model.DispatchTask{
 			Key: r.Key, UID: r.UID, Mod: r.Mod, Lease: c.versions[r.UID].leaseRevision(), Trace: r.Trace,
 		})
 	}

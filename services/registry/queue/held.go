@@ -68,7 +68,7 @@ func (c *Core) holdsOf(job string) bool {
 func (c *Core) untouchable(request any) error {
 	var stage model.Key
 	switch r := request.(type) {
-	case Upsert:
+	case model.Upsert:
 		stage = stageKey(r.Key)
 	case Cancel:
 		stage = stageKey(r.Key)

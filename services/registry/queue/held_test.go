@@ -24,8 +24,8 @@ func (w *world) without(term int64, missed func(model.Ref) bool) []model.Action 
 	return w.step(model.Elected{Term: term, Revision: w.revision})
 }
 
-func one(job, stage string) Upsert {
-	return Upsert{Key: model.Key{Job: job, Stage: stage, Name: "main"}, Count: 1}
+func one(job, stage string) model.Upsert {
+	return model.Upsert{Key: model.Key{Job: job, Stage: stage, Name: "main"}, Count: 1}
 }
 
 func refused(actions []model.Action) bool {
@@ -123,5 +123,5 @@ func TestSubjectOfADecision(t *testing.T) {
 			t.Errorf("to blame is %+v, want %+v", w.core.Subject(), want)
 		}
 	}()
-	w.step(HandedOver{Outcomes: []TaskOutcome{{UID: entry.UID, Reason: fault.ReasonStale}}})
+	w.step(HandedOver{Outcomes: []model.DispatchOutcome{{UID: entry.UID, Reason: fault.ReasonStale}}})
 }

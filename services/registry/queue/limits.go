@@ -56,7 +56,7 @@ func sizeOfStage(s *model.Stage) int64 {
 // admit refuses an upsert that would queue a reservation beyond the limits. What takes
 // the place of queued reservations needs no other place in the queue. What Berth
 // queues by itself, such as requeues, is never refused.
-func (c *Core) admit(u Upsert, l living, seats model.Seats) error {
+func (c *Core) admit(u model.Upsert, l living, seats model.Seats) error {
 	if len(seats) == 0 {
 		return nil
 	}

@@ -9,8 +9,8 @@ import (
 )
 
 // asked sends an upsert of some workers and answers how it was refused, if it was.
-func asked(w *world, job, name string, count int32, change func(*Upsert)) *fault.Error {
-	u := Upsert{Key: model.Key{Job: job, Stage: "s", Name: name}, Count: count}
+func asked(w *world, job, name string, count int32, change func(*model.Upsert)) *fault.Error {
+	u := model.Upsert{Key: model.Key{Job: job, Stage: "s", Name: name}, Count: count}
 	if change != nil {
 		change(&u)
 	}
@@ -57,7 +57,7 @@ func TestQueuedReservationsAreBoundedPerJobAndInAll(t *testing.T) {
 }
 
 func TestStoredBytesAreBoundedPerJobAndInAll(t *testing.T) {
-	payload := func(u *Upsert) { u.Spec.Task.Payload = make([]byte, 50<<10) }
+	payload := func(u *model.Upsert) { u.Spec.Task.Payload = make([]byte, 50<<10) }
 	w := newWorld(Config{MaxStoredPerJob: 120 << 10, MaxStored: 180 << 10})
 	w.successor(10)
 	wantTaken(t, asked(w, "a", "1", 1, payload))
@@ -80,7 +80,7 @@ func TestCancelsOfWorkersAreBoundedWithAReserve(t *testing.T) {
 	const limit = 1 << 20
 	w := newWorld(Config{MaxStoredPerJob: limit, MaxStored: limit})
 	w.successor(10)
-	wantTaken(t, asked(w, "a", "1", 1000, func(u *Upsert) { u.Spec.Task.Payload = make([]byte, 50<<10) }))
+	wantTaken(t, asked(w, "a", "1", 1000, func(u *model.Upsert) { u.Spec.Task.Payload = make([]byte, 50<<10) }))
 	cancel := func(index int32) *fault.Error {
 		for _, action := range w.input(CancelWorkers{Job: "a", Stage: "s", Workers: []model.Seat{{Index: index, Number: 1}}}) {
 			if reply, ok := action.(model.Reply); ok {
@@ -118,7 +118,7 @@ func TestCancelsOfWorkersAreBoundedWithAReserve(t *testing.T) {
 func TestWhatBerthQueuesItselfIsNotBounded(t *testing.T) {
 	w := newWorld(Config{MaxQueuedPerJob: 1, MaxQueued: 1, MaxStored: 4 << 10, MaxStoredPerJob: 4 << 10})
 	w.successor(10)
-	wantTaken(t, asked(w, "a", "main", 2, func(u *Upsert) { u.Spec.MaxAttempts = 5 }))
+	wantTaken(t, asked(w, "a", "main", 2, func(u *model.Upsert) { u.Spec.MaxAttempts = 5 }))
 	key := model.Key{Job: "a", Stage: "s", Name: "main"}
 	uid := w.core.byKey[key][0].uid
 	var workers []model.TaskWorker

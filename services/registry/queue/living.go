@@ -92,7 +92,7 @@ func (l living) queuedSeats() model.Seats {
 }
 
 // queuedLike says whether all that an upsert may replace has its body.
-func (l living) queuedLike(u Upsert) bool {
+func (l living) queuedLike(u model.Upsert) bool {
 	return !slices.ContainsFunc(l.queued, func(v *version) bool { return !sameBody(u, v.r) })
 }
 

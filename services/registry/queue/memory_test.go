@@ -96,7 +96,7 @@ func (d *traffic) round(round, n int) {
 		return model.Key{Job: fmt.Sprintf("job-%d-%d", round, i/8), Stage: stageNames[i%4], Name: stageNames[i%8]}
 	}
 	for i := range n {
-		u := Upsert{Key: key(i), Count: 1, RequestID: "r"}
+		u := model.Upsert{Key: key(i), Count: 1, RequestID: "r"}
 		u.Spec.Constraints.SKU = fmt.Sprintf("sku-%d-%d", round, i%500)
 		if i%32 >= 24 {
 			u.Spec.QueueTimeout = time.Minute

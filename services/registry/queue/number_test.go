@@ -37,7 +37,7 @@ func TestAPassGoesOnAboveTheNumberThatARefusalNames(t *testing.T) {
 				}
 			}
 			step(model.Elected{Term: 10, Revision: revision})
-			u := Upsert{Key: model.Key{Job: "j", Stage: "s", Name: "main"}, Count: 1}
+			u := model.Upsert{Key: model.Key{Job: "j", Stage: "s", Name: "main"}, Count: 1}
 			step(model.Input{Token: 1, Request: u})
 			for len(actionsOf[model.Cycle](out)) == 0 {
 				now = now.Add(10 * time.Millisecond)

@@ -13,8 +13,8 @@ import (
 
 // What went wrong in the systems before this one, each as a test.
 
-func ask(job string, count int32) Upsert {
-	return Upsert{Key: model.Key{Job: job, Stage: "s", Name: "main"}, Count: count}
+func ask(job string, count int32) model.Upsert {
+	return model.Upsert{Key: model.Key{Job: job, Stage: "s", Name: "main"}, Count: count}
 }
 
 func started() *world {
@@ -80,7 +80,7 @@ func TestPitfallInFlightMarkOfAnotherCleared(t *testing.T) {
 		w.input(ask("c", 1)),
 		w.input(ask("c", 2)),
 		w.step(PassDone{Pass: first.Number - 1, Outcomes: []model.Outcome{{UID: first.Candidates[0].UID, Result: model.Granted, Lease: 1 << 40}}}),
-		w.step(HandedOver{Outcomes: []TaskOutcome{{UID: first.Candidates[0].UID, Taken: true}}}),
+		w.step(HandedOver{Outcomes: []model.DispatchOutcome{{UID: first.Candidates[0].UID, Taken: true}}}),
 		w.step(nil),
 	} {
 		if passes := actionsOf[model.Cycle](actions); len(passes) > 0 {
@@ -112,7 +112,7 @@ func TestPitfallARetryLosesTheTurn(t *testing.T) {
 // loop, and nobody got an answer.
 func TestPitfallEmptyWorkerListBlocksItsGroup(t *testing.T) {
 	w := started()
-	for _, request := range []any{Upsert{}, ask("a", 0), ask("a", -1), Cancel{}, CancelJob{}, nil, 7} {
+	for _, request := range []any{model.Upsert{}, ask("a", 0), ask("a", -1), Cancel{}, CancelJob{}, nil, 7} {
 		actions := w.input(request)
 		if replies := actionsOf[model.Reply](actions); len(replies) != 1 || len(actions) != 1 {
 			t.Errorf("%#v: %s", request, show(actions))
@@ -141,7 +141,7 @@ func TestPitfallForgottenBeforeItWasAssigned(t *testing.T) {
 			t.Fatalf("a is %v", view.State)
 		}
 	}
-	w.step(HandedOver{Outcomes: []TaskOutcome{{UID: "a-1", Reason: fault.ReasonLeaseGone}}})
+	w.step(HandedOver{Outcomes: []model.DispatchOutcome{{UID: "a-1", Reason: fault.ReasonLeaseGone}}})
 	if w.position("a") != 1 {
 		t.Errorf("refused, and not queued again")
 	}
@@ -374,10 +374,10 @@ func TestNothingIsSentBeforeItIsDurable(t *testing.T) {
 	reordered := ask("a", 1)
 	reordered.Spec.Priority.Tier = 1
 	w.input(reordered)
-	if calls := actionsOf[HandOver](w.show(model.Changed{Ref: lease.Ref, Record: lease.Record, Create: w.revision, Mod: w.revision})); len(calls) > 0 {
+	if calls := actionsOf[model.Dispatch](w.show(model.Changed{Ref: lease.Ref, Record: lease.Record, Create: w.revision, Mod: w.revision})); len(calls) > 0 {
 		t.Fatalf("handed over: %+v", calls)
 	}
-	calls := actionsOf[HandOver](w.commitAll())
+	calls := actionsOf[model.Dispatch](w.commitAll())
 	if len(calls) != 1 || calls[0].Tasks[0].Mod != w.revision {
 		t.Errorf("handed over at %d: %+v", w.revision, calls)
 	}

@@ -23,8 +23,8 @@ func drawKey(t *rapid.T) model.Key {
 	}
 }
 
-func drawUpsert(t *rapid.T) Upsert {
-	u := Upsert{
+func drawUpsert(t *rapid.T) model.Upsert {
+	u := model.Upsert{
 		Key:   drawKey(t),
 		Count: rapid.Int32Range(1, 4).Draw(t, "count"),
 		Spec: model.Spec{
@@ -89,7 +89,7 @@ func drawRequest(t *rapid.T) any {
 		if rapid.Bool().Draw(t, "job") {
 			return Flush{Job: drawKey(t).Job, RequestID: id}
 		}
-		return Flush{Group: drawUpsert(t).withDefaults().Spec.Constraints.Group(), RequestID: id}
+		return Flush{Group: withDefaults(drawUpsert(t)).Spec.Constraints.Group(), RequestID: id}
 	}
 	u := drawUpsert(t)
 	u.RequestID = id
@@ -203,7 +203,7 @@ type twin struct {
 
 // entry is one version: of what was asked for, a part of it, or a requeue.
 type entry struct {
-	u       Upsert
+	u       model.Upsert
 	uid     string
 	requeue bool
 	part    bool
@@ -305,7 +305,7 @@ func (m *twin) number(job string, index int32) int32 {
 }
 
 // upsert answers what becomes of a request.
-func (m *twin) upsert(u Upsert, revision int64) model.Change {
+func (m *twin) upsert(u model.Upsert, revision int64) model.Change {
 	olds := m.all(u.Key)
 	queued, asked := map[int32]int32{}, map[int32]bool{}
 	for _, old := range olds {
@@ -413,7 +413,7 @@ type player struct {
 	pass *model.Cycle
 	// refused are the revisions of what the last pass refused.
 	refused map[string]int64
-	call    *HandOver
+	call    *model.Dispatch
 	reply   *model.Reply
 	term    int64
 	// others are the reservations whose workers were given up.
@@ -433,7 +433,7 @@ func (p *player) see(actions []model.Action) {
 			}
 			p.pass = &a
 			p.comparePass(a)
-		case HandOver:
+		case model.Dispatch:
 			if p.call != nil {
 				p.t.Fatalf("two hand-overs in flight: %v and %v", *p.call, a)
 			}
@@ -640,7 +640,7 @@ func (p *player) finishHandOver() {
 	var tasks []model.Changed
 	for _, task := range call.Tasks {
 		view, _ := p.w.core.GetUID(task.UID)
-		outcome := TaskOutcome{UID: task.UID}
+		outcome := model.DispatchOutcome{UID: task.UID}
 		e := p.twin.find(task.UID)
 		switch {
 		case view.Reservation.Mod != task.Mod: // refused, and no fault of the lease

@@ -25,7 +25,7 @@ func TestNothingIsLeasedBeforeReady(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := waitingWorld(0)
 		refuse := func(actions []model.Action) {
-			if len(actionsOf[model.Cycle](actions)) > 0 || len(actionsOf[HandOver](actions)) > 0 {
+			if len(actionsOf[model.Cycle](actions)) > 0 || len(actionsOf[model.Dispatch](actions)) > 0 {
 				t.Fatalf("before it is ready:\n%s", show(actions))
 			}
 		}

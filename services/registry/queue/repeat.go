@@ -75,7 +75,7 @@ func (f *fingerprint) value() uint64 { return max(f.sum.Sum64(), 1) }
 
 // call is the fingerprint of an upsert with its defaults filled in. What one request
 // may write in two ways counts as the same; the trace does not count.
-func (u Upsert) call() uint64 {
+func callOf(u model.Upsert) uint64 {
 	if u.RequestID == "" {
 		return 0
 	}

@@ -14,7 +14,7 @@ func TestAnOldRequestMarkMatchesAnyCall(t *testing.T) {
 	w := newWorld(Config{})
 	w.successor(10)
 	key := model.Key{Job: "j", Stage: "s", Name: "main"}
-	w.input(Upsert{Key: key, Count: 2, RequestID: "old"})
+	w.input(model.Upsert{Key: key, Count: 2, RequestID: "old"})
 	v := w.core.byKey[key][0]
 	for _, mark := range v.r.Requests {
 		if mark.Call == 0 {
@@ -24,7 +24,7 @@ func TestAnOldRequestMarkMatchesAnyCall(t *testing.T) {
 	old := *v.r
 	old.Requests = []model.RequestMark{{ID: "old", Change: model.Created}}
 	w.foreign(model.Changed{Ref: old.Ref(), Record: &old})
-	replies := w.input(Upsert{Key: key, Count: 3, RequestID: "old"})
+	replies := w.input(model.Upsert{Key: key, Count: 3, RequestID: "old"})
 	reply := replies[len(replies)-1].(model.Reply)
 	if u, ok := reply.Value.(Upserted); !ok || u.Change != model.Created || u.Reservation.UID != v.uid {
 		t.Errorf("answered %+v", reply)
@@ -36,8 +36,8 @@ func TestAnotherCallUnderARequestIDIsRefused(t *testing.T) {
 	w := newWorld(Config{})
 	w.successor(10)
 	key := model.Key{Job: "j", Stage: "s", Name: "main"}
-	w.input(Upsert{Key: key, Count: 3, RequestID: "new"})
-	refused := w.input(Upsert{Key: key, Count: 4, RequestID: "new"})
+	w.input(model.Upsert{Key: key, Count: 3, RequestID: "new"})
+	refused := w.input(model.Upsert{Key: key, Count: 4, RequestID: "new"})
 	f := fault.Of(refused[len(refused)-1].(model.Reply).Err)
 	if f == nil || f.Kind != fault.Conflict || f.Reason != fault.ReasonDuplicate || f.Message != `requestId: "new" was used for another call` {
 		t.Errorf("refused with %v", f)
@@ -48,9 +48,9 @@ func TestAnotherCallUnderARequestIDIsRefused(t *testing.T) {
 func TestTheFingerprintHasEveryField(t *testing.T) {
 	base := good()
 	base.RequestID = "id"
-	call := base.call()
-	if call == 0 || call != base.call() {
-		t.Fatalf("%d, then %d", call, base.call())
+	call := callOf(base)
+	if call == 0 || call != callOf(base) {
+		t.Fatalf("%d, then %d", call, callOf(base))
 	}
 	leaves := 0
 	var change func(path string, v reflect.Value)
@@ -59,7 +59,7 @@ func TestTheFingerprintHasEveryField(t *testing.T) {
 		before := reflect.New(v.Type()).Elem()
 		before.Set(v)
 		v.Set(reflect.ValueOf(to).Convert(v.Type()))
-		if base.call() == call {
+		if callOf(base) == call {
 			t.Errorf("%s is not part of the fingerprint", path)
 		}
 		v.Set(before)
@@ -70,7 +70,7 @@ func TestTheFingerprintHasEveryField(t *testing.T) {
 			for i := range v.NumField() {
 				field := v.Type().Field(i)
 				switch at := path + "." + field.Name; at {
-				case ".RequestID", ".Trace", ".fingerprint":
+				case ".RequestID", ".Trace", ".Fingerprint":
 				case ".Spec.Constraints.AvoidFailed": // Berth's own, never a caller's
 				default:
 					change(at, v.Field(i))
@@ -117,7 +117,7 @@ func TestTheFingerprintOfEqualCalls(t *testing.T) {
 	two.Spec.MaxAttempts = model.DefaultAttempts
 	two.Trace = "00-1-1-01"
 	one.RequestID, two.RequestID = "a", "b"
-	if a, b := one.withDefaults().call(), two.withDefaults().call(); a != b {
+	if a, b := callOf(withDefaults(one)), callOf(withDefaults(two)); a != b {
 		t.Errorf("%x and %x: %s", a, b, fmt.Sprint(two))
 	}
 }

@@ -26,7 +26,7 @@ func startOf(s model.Spec) model.Start { return cmp.Or(s.Start, model.StartProgr
 func onFailureOf(s model.Spec) model.OnFailure { return cmp.Or(s.OnFailure, model.OnFailureRequeue) }
 
 // sameBody compares the body of an upsert with the one that was asked for last.
-func sameBody(u Upsert, r *model.Reservation) bool {
+func sameBody(u model.Upsert, r *model.Reservation) bool {
 	spec := r.Spec
 	spec.TargetSize = latestTarget(r)
 	return sameShape(u.Spec, spec)
@@ -58,7 +58,7 @@ func sameConstraints(a, b constraint.Constraints) bool {
 // with those of the same batch that are COMPLETED or without. A started version
 // is shown with the workers that were cancelled one by one, so naming exactly the
 // workers shown asks for nothing new. A count does not name them.
-func (l living) asked(u Upsert) bool {
+func (l living) asked(u model.Upsert) bool {
 	if asksFor(u, l.newestSeats()) || u.Count == 0 && l.newest.started() && asksFor(u, l.newest.r.Seats) {
 		return true
 	}
@@ -67,7 +67,7 @@ func (l living) asked(u Upsert) bool {
 	return asksFor(u, all) || asksFor(u, l.withDone(all))
 }
 
-func asksFor(u Upsert, seats model.Seats) bool {
+func asksFor(u model.Upsert, seats model.Seats) bool {
 	switch {
 	case u.Count == 0:
 		return seats.Equal(model.SeatsOf(u.Workers))
@@ -80,7 +80,7 @@ func asksFor(u Upsert, seats model.Seats) bool {
 // seats finds what an upsert has to queue: what it asks for and does not live.
 // With a count the queued numbers stay, and all else takes its next unused
 // number; an explicit number is one that is queued, or higher than any used.
-func (c *Core) seats(u Upsert, l living) (model.Seats, error) {
+func (c *Core) seats(u model.Upsert, l living) (model.Seats, error) {
 	live, queued := l.live(), l.queuedSeats()
 	var used model.Seats
 	if stage := c.stages[stageKey(u.Key)]; stage != nil {

@@ -22,10 +22,10 @@ const (
 // workers, by what differs and by how far the first one has come.
 func TestPromise1EveryRowOfTheTable(t *testing.T) {
 	two, three := int64(2), int64(3)
-	seats := func(list ...model.Seat) func(*Upsert) {
-		return func(u *Upsert) { u.Count, u.Workers = 0, list }
+	seats := func(list ...model.Seat) func(*model.Upsert) {
+		return func(u *model.Upsert) { u.Count, u.Workers = 0, list }
 	}
-	count := func(n int32) func(*Upsert) { return func(u *Upsert) { u.Count = n } }
+	count := func(n int32) func(*model.Upsert) { return func(u *model.Upsert) { u.Count = n } }
 	const (
 		same = "same place"
 		tail = "tail"
@@ -34,44 +34,44 @@ func TestPromise1EveryRowOfTheTable(t *testing.T) {
 	tests := []struct {
 		name   string
 		at     stage
-		change func(*Upsert)
+		change func(*model.Upsert)
 		want   model.Change
 		place  string
 		seats  string // of the version that is answered
 	}{
-		{"again", isQueued, func(*Upsert) {}, model.Unchanged, none, "[0-2.1]"},
+		{"again", isQueued, func(*model.Upsert) {}, model.Unchanged, none, "[0-2.1]"},
 		{"by name", isQueued, seats(model.Seat{Number: 1}, model.Seat{Index: 1, Number: 1}, model.Seat{Index: 2, Number: 1}), model.Unchanged, none, "[0-2.1]"},
-		{"other labels", isQueued, func(u *Upsert) { u.Spec.Labels = map[string]string{"a": "b"} }, model.Unchanged, none, "[0-2.1]"},
-		{"defaults spelt out", isQueued, func(u *Upsert) {
+		{"other labels", isQueued, func(u *model.Upsert) { u.Spec.Labels = map[string]string{"a": "b"} }, model.Unchanged, none, "[0-2.1]"},
+		{"defaults spelt out", isQueued, func(u *model.Upsert) {
 			u.Spec.Start, u.Spec.OnFailure, u.Spec.MaxAttempts = model.StartProgressive, model.OnFailureRequeue, model.DefaultAttempts
 		}, model.Unchanged, none, "[0-2.1]"},
-		{"another class", isQueued, func(u *Upsert) { u.Spec.Priority.Class = model.ClassReplace }, model.Reordered, same, "[0-2.1]"},
-		{"another tier", isQueued, func(u *Upsert) { u.Spec.Priority.Tier = 4 }, model.Reordered, same, "[0-2.1]"},
-		{"another order", isQueued, func(u *Upsert) { u.Spec.Priority.Order = &two }, model.Reordered, same, "[0-2.1]"},
-		{"another task", isQueued, func(u *Upsert) { u.Spec.Task.Command = "other" }, model.ChangeReplaced, same, "[0-2.1]"},
-		{"another batch", isQueued, func(u *Upsert) { u.Spec.Batch = model.BatchBestEffort }, model.ChangeReplaced, same, "[0-2.1]"},
-		{"another start", isQueued, func(u *Upsert) { u.Spec.Start = model.StartTogether }, model.ChangeReplaced, same, "[0-2.1]"},
-		{"another failure", isQueued, func(u *Upsert) { u.Spec.OnFailure = model.OnFailureNotify }, model.ChangeReplaced, same, "[0-2.1]"},
-		{"more attempts", isQueued, func(u *Upsert) { u.Spec.MaxAttempts = 9 }, model.ChangeReplaced, same, "[0-2.1]"},
-		{"a timeout", isQueued, func(u *Upsert) { u.Spec.QueueTimeout = time.Hour }, model.ChangeReplaced, same, "[0-2.1]"},
+		{"another class", isQueued, func(u *model.Upsert) { u.Spec.Priority.Class = model.ClassReplace }, model.Reordered, same, "[0-2.1]"},
+		{"another tier", isQueued, func(u *model.Upsert) { u.Spec.Priority.Tier = 4 }, model.Reordered, same, "[0-2.1]"},
+		{"another order", isQueued, func(u *model.Upsert) { u.Spec.Priority.Order = &two }, model.Reordered, same, "[0-2.1]"},
+		{"another task", isQueued, func(u *model.Upsert) { u.Spec.Task.Command = "other" }, model.ChangeReplaced, same, "[0-2.1]"},
+		{"another batch", isQueued, func(u *model.Upsert) { u.Spec.Batch = model.BatchBestEffort }, model.ChangeReplaced, same, "[0-2.1]"},
+		{"another start", isQueued, func(u *model.Upsert) { u.Spec.Start = model.StartTogether }, model.ChangeReplaced, same, "[0-2.1]"},
+		{"another failure", isQueued, func(u *model.Upsert) { u.Spec.OnFailure = model.OnFailureNotify }, model.ChangeReplaced, same, "[0-2.1]"},
+		{"more attempts", isQueued, func(u *model.Upsert) { u.Spec.MaxAttempts = 9 }, model.ChangeReplaced, same, "[0-2.1]"},
+		{"a timeout", isQueued, func(u *model.Upsert) { u.Spec.QueueTimeout = time.Hour }, model.ChangeReplaced, same, "[0-2.1]"},
 		{"fewer", isQueued, count(2), model.ChangeReplaced, same, "[0-1.1]"},
 		{"some of them", isQueued, seats(model.Seat{Index: 2, Number: 1}), model.ChangeReplaced, same, "[2.1]"},
-		{"fewer and another task", isQueued, func(u *Upsert) { u.Count, u.Spec.Task.Command = 1, "other" }, model.ChangeReplaced, same, "[0.1]"},
-		{"task and priority", isQueued, func(u *Upsert) { u.Spec.Task.Command, u.Spec.Priority.Order = "other", &three }, model.ChangeReplaced, same, "[0-2.1]"},
+		{"fewer and another task", isQueued, func(u *model.Upsert) { u.Count, u.Spec.Task.Command = 1, "other" }, model.ChangeReplaced, same, "[0.1]"},
+		{"task and priority", isQueued, func(u *model.Upsert) { u.Spec.Task.Command, u.Spec.Priority.Order = "other", &three }, model.ChangeReplaced, same, "[0-2.1]"},
 		{"more", isQueued, count(4), model.ChangeReplaced, tail, "[0-3.1]"},
 		{"others", isQueued, seats(model.Seat{Index: 7, Number: 1}), model.ChangeReplaced, tail, "[7.1]"},
 		{"the next number", isQueued, seats(model.Seat{Number: 2}), model.ChangeReplaced, tail, "[0.2]"},
-		{"another SKU", isQueued, func(u *Upsert) { u.Spec.Constraints.SKU = "x" }, model.ChangeReplaced, tail, "[0-2.1]"},
-		{"a host to avoid", isQueued, func(u *Upsert) { u.Spec.Constraints.Avoid = []string{"h"} }, model.ChangeReplaced, tail, "[0-2.1]"},
+		{"another SKU", isQueued, func(u *model.Upsert) { u.Spec.Constraints.SKU = "x" }, model.ChangeReplaced, tail, "[0-2.1]"},
+		{"a host to avoid", isQueued, func(u *model.Upsert) { u.Spec.Constraints.Avoid = []string{"h"} }, model.ChangeReplaced, tail, "[0-2.1]"},
 
-		{"again", isLeased, func(*Upsert) {}, model.Unchanged, none, "[0-2.1]"},
-		{"another order", isLeased, func(u *Upsert) { u.Spec.Priority.Order = &two }, model.Reordered, same, "[0-2.1]"},
-		{"another task", isLeased, func(u *Upsert) { u.Spec.Task.Command = "other" }, model.ChangeReplaced, same, "[0-2.1]"},
+		{"again", isLeased, func(*model.Upsert) {}, model.Unchanged, none, "[0-2.1]"},
+		{"another order", isLeased, func(u *model.Upsert) { u.Spec.Priority.Order = &two }, model.Reordered, same, "[0-2.1]"},
+		{"another task", isLeased, func(u *model.Upsert) { u.Spec.Task.Command = "other" }, model.ChangeReplaced, same, "[0-2.1]"},
 		{"more", isLeased, count(4), model.ChangeReplaced, tail, "[0-3.1]"},
 
-		{"again", isActive, func(*Upsert) {}, model.Unchanged, none, "[0-2.1]"},
-		{"another order", isActive, func(u *Upsert) { u.Spec.Priority.Order = &two }, model.Unchanged, none, "[0-2.1]"},
-		{"another task", isActive, func(u *Upsert) { u.Spec.Task.Command = "other" }, model.Unchanged, none, "[0-2.1]"},
+		{"again", isActive, func(*model.Upsert) {}, model.Unchanged, none, "[0-2.1]"},
+		{"another order", isActive, func(u *model.Upsert) { u.Spec.Priority.Order = &two }, model.Unchanged, none, "[0-2.1]"},
+		{"another task", isActive, func(u *model.Upsert) { u.Spec.Task.Command = "other" }, model.Unchanged, none, "[0-2.1]"},
 		{"fewer", isActive, count(1), model.Unchanged, none, "[0-2.1]"},
 		{"more", isActive, count(5), model.ChangeReplaced, tail, "[3-4.1]"},
 		{"the next number", isActive, seats(model.Seat{Index: 1, Number: 2}), model.ChangeReplaced, tail, "[1.2]"},
@@ -147,25 +147,25 @@ func (w *world) bring(uid string, to stage) {
 // moves nothing: not where it waits, nor where it runs, nor where one of its
 // workers was queued again or a part of it went ahead.
 func TestPromise1TheSameShapeMovesNothing(t *testing.T) {
-	plain := func(w *world) Upsert {
+	plain := func(w *world) model.Upsert {
 		u := ask("j", 4)
 		w.input(u)
 		return u
 	}
-	tests := map[string]func(w *world) Upsert{
+	tests := map[string]func(w *world) model.Upsert{
 		"queued": plain,
-		"active": func(w *world) Upsert {
+		"active": func(w *world) model.Upsert {
 			u := plain(w)
 			w.bring("a-1", isActive)
 			return u
 		},
-		"requeued": func(w *world) Upsert {
+		"requeued": func(w *world) model.Upsert {
 			u := plain(w)
 			w.bring("a-1", isActive)
 			w.giveUp("a-1", 1)
 			return u
 		},
-		"requeued, and the rest is completed": func(w *world) Upsert {
+		"requeued, and the rest is completed": func(w *world) model.Upsert {
 			u := plain(w)
 			w.bring("a-1", isActive)
 			w.giveUp("a-1", 1)
@@ -174,7 +174,7 @@ func TestPromise1TheSameShapeMovesNothing(t *testing.T) {
 			w.foreign(model.Changed{Ref: w.leaseOf("a-1").Ref})
 			return u
 		},
-		"parted": func(w *world) Upsert {
+		"parted": func(w *world) model.Upsert {
 			u := ask("j", 4)
 			u.Spec.Batch = model.BatchBestEffort
 			w.input(u)

@@ -97,8 +97,8 @@ func (a args) seats(text string) []model.Seat {
 	return seats
 }
 
-func (a args) upsert() Upsert {
-	u := Upsert{
+func (a args) upsert() model.Upsert {
+	u := model.Upsert{
 		Key: a.key(a.bare[0]), Count: int32(a.number("count")),
 		RequestID: a.named["request"], IfEpoch: a.number("ifEpoch"),
 		Spec: model.Spec{
@@ -168,7 +168,7 @@ func (w *world) command(t *testing.T, line string) string {
 	case "handed-over":
 		var done HandedOver
 		for _, uid := range a.bare {
-			done.Outcomes = append(done.Outcomes, TaskOutcome{UID: uid, Taken: a.named["refused"] == "", Reason: fault.Reason(a.named["refused"])})
+			done.Outcomes = append(done.Outcomes, model.DispatchOutcome{UID: uid, Taken: a.named["refused"] == "", Reason: fault.Reason(a.named["refused"])})
 		}
 		return show(w.step(done))
 	case "lease":

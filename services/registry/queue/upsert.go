@@ -12,16 +12,16 @@ import (
 const maxRequests = 32
 
 // upsert decides by the table in doc.go.
-func (c *Core) upsert(token uint64, u Upsert) {
-	u = u.withDefaults()
+func (c *Core) upsert(token uint64, u model.Upsert) {
+	u = withDefaults(u)
 	if err := Validate(u); err != nil {
 		c.refuse(token, err)
 		return
 	}
-	u.fingerprint = u.call()
+	u.Fingerprint = callOf(u)
 	if v, mark := c.remembered(u.Key, u.RequestID); v != nil {
 		switch {
-		case !repeats(mark.Call, u.fingerprint):
+		case !repeats(mark.Call, u.Fingerprint):
 			c.refuse(token, anotherCall(u.RequestID))
 			return
 		case mark.Change != model.ChangeUnset:
@@ -32,7 +32,7 @@ func (c *Core) upsert(token uint64, u Upsert) {
 	if idle, ok := c.idle(u.Key, u.RequestID); ok {
 		found := c.versions[idle.UID]
 		switch {
-		case !repeats(idle.Call, u.fingerprint):
+		case !repeats(idle.Call, u.Fingerprint):
 			c.refuse(token, anotherCall(u.RequestID))
 			return
 		case found != nil && found.r != nil:
@@ -73,7 +73,7 @@ func (c *Core) upsert(token uint64, u Upsert) {
 }
 
 // withDefaults fills in what a request may leave out.
-func (u Upsert) withDefaults() Upsert {
+func withDefaults(u model.Upsert) model.Upsert {
 	if u.Key.Name == "" {
 		u.Key.Name = model.MainName
 	}
@@ -84,7 +84,7 @@ func (u Upsert) withDefaults() Upsert {
 
 // keep answers an upsert of the shape that is there: at most its priority
 // changes, and only of what still waits.
-func (c *Core) keep(token uint64, u Upsert, l living) {
+func (c *Core) keep(token uint64, u model.Upsert, l living) {
 	moving := slices.DeleteFunc(l.queued, func(v *version) bool { return u.Spec.Priority.Equal(v.r.Spec.Priority) })
 	if len(moving) == 0 {
 		c.unchanged(token, u, l.newest.r)
@@ -100,7 +100,7 @@ func (c *Core) keep(token uint64, u Upsert, l living) {
 		moved = c.edit(v.r)
 		moved.Spec.Priority, moved.Spec.Labels = u.Spec.Priority, u.Spec.Labels
 		if i == len(moving)-1 {
-			remember(moved, model.RequestMark{ID: u.RequestID, Change: model.Reordered, Call: u.fingerprint})
+			remember(moved, model.RequestMark{ID: u.RequestID, Change: model.Reordered, Call: u.Fingerprint})
 		}
 		effect.Puts = append(effect.Puts, moved)
 		effect.Events = append(effect.Events, c.event(model.EventReservationReordered, moved))
@@ -111,20 +111,20 @@ func (c *Core) keep(token uint64, u Upsert, l living) {
 
 // unchanged answers an upsert that found what it asks for. The reservation's
 // record stays as it is, so that passes and hand-overs under way stand.
-func (c *Core) unchanged(token uint64, u Upsert, r *model.Reservation) {
-	c.rememberIdle(u.Key, model.IdleRequest{ID: u.RequestID, UID: r.UID, Call: u.fingerprint})
+func (c *Core) unchanged(token uint64, u model.Upsert, r *model.Reservation) {
+	c.rememberIdle(u.Key, model.IdleRequest{ID: u.RequestID, UID: r.UID, Call: u.Fingerprint})
 	c.replyUpserted(token, r, model.Unchanged)
 }
 
 // replace queues a version for seats, in place of what is queued, if anything,
 // and stores what becomes of the stage, nil if it stays.
 // Without seats only that ends. The last effect is the one of the upsert.
-func (c *Core) replace(token uint64, u Upsert, l living, seats model.Seats, stage *model.Stage) {
+func (c *Core) replace(token uint64, u model.Upsert, l living, seats model.Seats, stage *model.Stage) {
 	change := model.ChangeReplaced
 	if l.newest == nil {
 		change = model.Created
 	}
-	mark := model.RequestMark{ID: u.RequestID, Change: change, Call: u.fingerprint}
+	mark := model.RequestMark{ID: u.RequestID, Change: change, Call: u.Fingerprint}
 	effect := c.retargeted(u)
 	for _, v := range l.queued {
 		c.makeRoom(&effect)
@@ -152,7 +152,7 @@ func (c *Core) replace(token uint64, u Upsert, l living, seats model.Seats, stag
 
 // takePlace gives a version its place: that of what it replaces, the first of
 // it, where it asks for no other executors and no more workers; or the tail.
-func (c *Core) takePlace(next *model.Reservation, u Upsert, l living) {
+func (c *Core) takePlace(next *model.Reservation, u model.Upsert, l living) {
 	if len(l.queued) == 0 || !next.Seats.SubsetOf(l.queuedSeats()) {
 		next.Place = c.newPlace()
 		return
@@ -185,7 +185,7 @@ func (c *Core) placeEpoch(r *model.Reservation) int64 {
 // retarget stores the target size of an upsert that queues nothing: with the
 // stage, and with the version that stands for the key, so that asking for the
 // earlier one again is another request and lowers it.
-func (c *Core) retarget(u Upsert, l living) {
+func (c *Core) retarget(u model.Upsert, l living) {
 	effect := c.retargeted(u)
 	if v := l.newest; v.is(model.Active) && latestTarget(v.r) != u.Spec.TargetSize {
 		next := c.edit(v.r)
@@ -204,7 +204,7 @@ func (c *Core) retarget(u Upsert, l living) {
 // drops: every other queued reservation of the stage, and of the requeues those
 // of seats at or above it. Where those are many the first of them go in effects
 // of their own; the upsert's is the last.
-func (c *Core) retargeted(u Upsert) model.Effect {
+func (c *Core) retargeted(u model.Upsert) model.Effect {
 	stage := c.stages[stageKey(u.Key)]
 	if stage == nil || u.Spec.TargetSize == 0 || u.Spec.TargetSize >= stage.TargetSize {
 		return model.Effect{}
@@ -219,7 +219,7 @@ func (c *Core) retargeted(u Upsert) model.Effect {
 			dropped = append(dropped, other.queued...)
 		}
 		dropped = append(dropped, slices.DeleteFunc(other.requeues, func(v *version) bool {
-			return firstSeat(v.r) < u.Spec.TargetSize || key == u.Key && u.names(v)
+			return firstSeat(v.r) < u.Spec.TargetSize || key == u.Key && len(v.named(u.Workers)) > 0
 		})...)
 	}
 	message := fmt.Sprintf("the target size of the stage was lowered from %d to %d", stage.TargetSize, u.Spec.TargetSize)
@@ -231,11 +231,8 @@ func (c *Core) retargeted(u Upsert) model.Effect {
 	return effect
 }
 
-// names says whether an upsert asks for a worker of the version.
-func (u Upsert) names(v *version) bool { return len(v.named(u.Workers)) > 0 }
-
 // stageAfter is the stage's record after an upsert; nil if it stays.
-func (c *Core) stageAfter(u Upsert, seats model.Seats) *model.Stage {
+func (c *Core) stageAfter(u model.Upsert, seats model.Seats) *model.Stage {
 	before := c.stages[stageKey(u.Key)]
 	if before == nil {
 		before = &model.Stage{Job: u.Key.Job, Stage: u.Key.Stage}

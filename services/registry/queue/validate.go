@@ -24,7 +24,7 @@ const (
 // A target size of 0 is none. One that is given is at least the number of
 // workers asked: a stage is never to have fewer workers than one of its
 // batches.
-func Validate(u Upsert) error {
+func Validate(u model.Upsert) error {
 	for _, field := range []struct{ name, value string }{
 		{"job", u.Key.Job}, {"stage", u.Key.Stage}, {"name", u.Key.Name},
 	} {
@@ -49,7 +49,7 @@ func Validate(u Upsert) error {
 	return validateSpec(u)
 }
 
-func validateWorkers(u Upsert) error {
+func validateWorkers(u model.Upsert) error {
 	switch {
 	case u.Count < 0:
 		return fault.BadField(fault.ReasonInvalid, "count", "is negative")
@@ -145,7 +145,7 @@ func validateConstraints(c constraint.Constraints) error {
 	return nil
 }
 
-func validateSpec(u Upsert) error {
+func validateSpec(u model.Upsert) error {
 	s := u.Spec
 	for _, duration := range []struct {
 		name  string

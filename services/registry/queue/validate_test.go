@@ -11,8 +11,8 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-func good() Upsert {
-	return Upsert{
+func good() model.Upsert {
+	return model.Upsert{
 		Key: model.Key{Job: "job", Stage: "stage", Name: "main"}, Count: 2,
 		Spec: model.Spec{Constraints: constraint.Constraints{
 			Resources:  resource.Vector{"cpu": 0, "memory": 1 << 30},
@@ -25,14 +25,14 @@ func good() Upsert {
 }
 
 func TestValidateTakesWhatIsGood(t *testing.T) {
-	for name, change := range map[string]func(*Upsert){
-		"as it is":          func(*Upsert) {},
-		"any order":         func(u *Upsert) { order := int64(-1 << 63); u.Spec.Priority.Order = &order },
-		"all the seats":     func(u *Upsert) { u.Count = model.MaxWorkers },
-		"target as asked":   func(u *Upsert) { u.Spec.TargetSize = 2 },
-		"a worker":          func(u *Upsert) { u.Count, u.Workers = 0, []model.Seat{{Index: 7, Number: 1}} },
-		"a name of 128":     func(u *Upsert) { u.Key.Job = strings.Repeat("a", 128) },
-		"64 KiB of payload": func(u *Upsert) { u.Spec.Task.Payload = make([]byte, 64<<10) },
+	for name, change := range map[string]func(*model.Upsert){
+		"as it is":          func(*model.Upsert) {},
+		"any order":         func(u *model.Upsert) { order := int64(-1 << 63); u.Spec.Priority.Order = &order },
+		"all the seats":     func(u *model.Upsert) { u.Count = model.MaxWorkers },
+		"target as asked":   func(u *model.Upsert) { u.Spec.TargetSize = 2 },
+		"a worker":          func(u *model.Upsert) { u.Count, u.Workers = 0, []model.Seat{{Index: 7, Number: 1}} },
+		"a name of 128":     func(u *model.Upsert) { u.Key.Job = strings.Repeat("a", 128) },
+		"64 KiB of payload": func(u *model.Upsert) { u.Spec.Task.Payload = make([]byte, 64<<10) },
 	} {
 		u := good()
 		change(&u)
@@ -51,52 +51,56 @@ func TestValidateNamesTheField(t *testing.T) {
 		return m
 	}
 	for _, test := range []struct {
-		change func(*Upsert)
+		change func(*model.Upsert)
 		field  string
 		reason fault.Reason
 	}{
-		{func(u *Upsert) { u.Key.Job = "" }, "job", fault.ReasonRequired},
-		{func(u *Upsert) { u.Spec.Task.Env = map[string]string{"BERTH_X": ""} }, "task.env.BERTH_X", fault.ReasonInvalid},
-		{func(u *Upsert) { u.Spec.Task.Env = map[string]string{"": "x"} }, "task.env", fault.ReasonRequired},
-		{func(u *Upsert) { u.Spec.Task.Env = map[string]string{"A=B": "x"} }, "task.env.A=B", fault.ReasonBadName},
-		{func(u *Upsert) { u.Spec.Task.Env = map[string]string{"A\x00": "x"} }, "task.env.A\x00", fault.ReasonBadName},
-		{func(u *Upsert) { u.Spec.Task.Env = map[string]string{"A": "x\x00"} }, "task.env.A", fault.ReasonInvalid},
-		{func(u *Upsert) { u.Key.Stage = "-x" }, "stage", fault.ReasonBadName},
-		{func(u *Upsert) { u.Key.Name = "a/b" }, "name", fault.ReasonBadName},
-		{func(u *Upsert) { u.Key.Name = strings.Repeat("a", 129) }, "name", fault.ReasonBadName},
-		{func(u *Upsert) { u.Key.Name = "é" }, "name", fault.ReasonBadName},
-		{func(u *Upsert) { u.RequestID = "a b" }, "requestId", fault.ReasonBadName},
-		{func(u *Upsert) { u.IfEpoch = -1 }, "ifEpoch", fault.ReasonInvalid},
-		{func(u *Upsert) { u.Count = 0 }, "workers", fault.ReasonRequired},
-		{func(u *Upsert) { u.Count = -1 }, "count", fault.ReasonInvalid},
-		{func(u *Upsert) { u.Workers = []model.Seat{{Index: 1, Number: 1}} }, "count", fault.ReasonInvalid},
-		{func(u *Upsert) { u.Count = 50_001 }, "count", fault.ReasonTooLarge},
-		{func(u *Upsert) { u.Count, u.Workers = 0, make([]model.Seat, 50_001) }, "workers", fault.ReasonTooLarge},
-		{func(u *Upsert) { u.Count, u.Workers = 0, []model.Seat{{Index: 1, Number: 1}, {Index: -1, Number: 1}} }, "workers[1].index", fault.ReasonInvalid},
-		{func(u *Upsert) { u.Count, u.Workers = 0, []model.Seat{{Index: 1, Number: 0}} }, "workers[0].number", fault.ReasonInvalid},
-		{func(u *Upsert) { u.Count, u.Workers = 0, []model.Seat{{Index: 1, Number: 1}, {Index: 1, Number: 2}} }, "workers[1].index", fault.ReasonDuplicate},
-		{func(u *Upsert) { u.Spec.Constraints.Resources = resource.Vector{"cpu": -1} }, "constraints.resources.cpu", fault.ReasonInvalid},
-		{func(u *Upsert) { u.Spec.Constraints.Resources = resource.Vector{"c p": 1} }, "constraints.resources.c p", fault.ReasonBadName},
-		{func(u *Upsert) { u.Spec.Constraints.SKU = "_" }, "constraints.sku", fault.ReasonBadName},
-		{func(u *Upsert) { u.Spec.Constraints.Attributes = map[string]string{"Zone": "a", "zone": "b"} }, "constraints.attributes.zone", fault.ReasonDuplicate},
-		{func(u *Upsert) { u.Spec.Constraints.Attributes = map[string]string{"": "a"} }, "constraints.attributes", fault.ReasonRequired},
-		{func(u *Upsert) { u.Spec.Constraints.Resources = resource.Vector{"": 1} }, "constraints.resources", fault.ReasonRequired},
-		{func(u *Upsert) { u.Spec.Labels = map[string]string{"": "a"} }, "labels", fault.ReasonRequired},
-		{func(u *Upsert) { u.Spec.Constraints.Attributes = many(101) }, "constraints.attributes", fault.ReasonTooLarge},
-		{func(u *Upsert) { u.Spec.Constraints.Avoid = []string{"x", strings.Repeat("x", 254)} }, "constraints.avoid[1]", fault.ReasonBadName},
-		{func(u *Upsert) { u.Spec.Constraints.Pools = []string{" "} }, "constraints.pools[0]", fault.ReasonBadName},
-		{func(u *Upsert) { u.Spec.Constraints.Spread.Max = 0 }, "constraints.spread.max", fault.ReasonRequired},
-		{func(u *Upsert) { u.Spec.Constraints.Spread.Max = -1 }, "constraints.spread.max", fault.ReasonInvalid},
-		{func(u *Upsert) { u.Spec.Constraints.Spread.By = "" }, "constraints.spread.by", fault.ReasonRequired},
-		{func(u *Upsert) { u.Spec.TargetSize = -1 }, "targetSize", fault.ReasonInvalid},
-		{func(u *Upsert) { u.Spec.TargetSize = 1 }, "targetSize", fault.ReasonInvalid},
-		{func(u *Upsert) { u.Spec.Priority.Class = 9 }, "priority.class", fault.ReasonInvalid},
-		{func(u *Upsert) { u.Spec.MaxAttempts = -1 }, "maxAttempts", fault.ReasonInvalid},
-		{func(u *Upsert) { u.Spec.MaxAttempts = 101 }, "maxAttempts", fault.ReasonTooLarge},
-		{func(u *Upsert) { u.Spec.QueueTimeout = -1 }, "queueTimeout", fault.ReasonInvalid},
-		{func(u *Upsert) { u.Spec.Task.StopGrace = -1 }, "task.stopGrace", fault.ReasonInvalid},
-		{func(u *Upsert) { u.Spec.Task.Payload = make([]byte, 64<<10+1) }, "task.payload", fault.ReasonTooLarge},
-		{func(u *Upsert) { u.Spec.Labels = many(65) }, "labels", fault.ReasonTooLarge},
+		{func(u *model.Upsert) { u.Key.Job = "" }, "job", fault.ReasonRequired},
+		{func(u *model.Upsert) { u.Spec.Task.Env = map[string]string{"BERTH_X": ""} }, "task.env.BERTH_X", fault.ReasonInvalid},
+		{func(u *model.Upsert) { u.Spec.Task.Env = map[string]string{"": "x"} }, "task.env", fault.ReasonRequired},
+		{func(u *model.Upsert) { u.Spec.Task.Env = map[string]string{"A=B": "x"} }, "task.env.A=B", fault.ReasonBadName},
+		{func(u *model.Upsert) { u.Spec.Task.Env = map[string]string{"A\x00": "x"} }, "task.env.A\x00", fault.ReasonBadName},
+		{func(u *model.Upsert) { u.Spec.Task.Env = map[string]string{"A": "x\x00"} }, "task.env.A", fault.ReasonInvalid},
+		{func(u *model.Upsert) { u.Key.Stage = "-x" }, "stage", fault.ReasonBadName},
+		{func(u *model.Upsert) { u.Key.Name = "a/b" }, "name", fault.ReasonBadName},
+		{func(u *model.Upsert) { u.Key.Name = strings.Repeat("a", 129) }, "name", fault.ReasonBadName},
+		{func(u *model.Upsert) { u.Key.Name = "é" }, "name", fault.ReasonBadName},
+		{func(u *model.Upsert) { u.RequestID = "a b" }, "requestId", fault.ReasonBadName},
+		{func(u *model.Upsert) { u.IfEpoch = -1 }, "ifEpoch", fault.ReasonInvalid},
+		{func(u *model.Upsert) { u.Count = 0 }, "workers", fault.ReasonRequired},
+		{func(u *model.Upsert) { u.Count = -1 }, "count", fault.ReasonInvalid},
+		{func(u *model.Upsert) { u.Workers = []model.Seat{{Index: 1, Number: 1}} }, "count", fault.ReasonInvalid},
+		{func(u *model.Upsert) { u.Count = 50_001 }, "count", fault.ReasonTooLarge},
+		{func(u *model.Upsert) { u.Count, u.Workers = 0, make([]model.Seat, 50_001) }, "workers", fault.ReasonTooLarge},
+		{func(u *model.Upsert) {
+			u.Count, u.Workers = 0, []model.Seat{{Index: 1, Number: 1}, {Index: -1, Number: 1}}
+		}, "workers[1].index", fault.ReasonInvalid},
+		{func(u *model.Upsert) { u.Count, u.Workers = 0, []model.Seat{{Index: 1, Number: 0}} }, "workers[0].number", fault.ReasonInvalid},
+		{func(u *model.Upsert) {
+			u.Count, u.Workers = 0, []model.Seat{{Index: 1, Number: 1}, {Index: 1, Number: 2}}
+		}, "workers[1].index", fault.ReasonDuplicate},
+		{func(u *model.Upsert) { u.Spec.Constraints.Resources = resource.Vector{"cpu": -1} }, "constraints.resources.cpu", fault.ReasonInvalid},
+		{func(u *model.Upsert) { u.Spec.Constraints.Resources = resource.Vector{"c p": 1} }, "constraints.resources.c p", fault.ReasonBadName},
+		{func(u *model.Upsert) { u.Spec.Constraints.SKU = "_" }, "constraints.sku", fault.ReasonBadName},
+		{func(u *model.Upsert) { u.Spec.Constraints.Attributes = map[string]string{"Zone": "a", "zone": "b"} }, "constraints.attributes.zone", fault.ReasonDuplicate},
+		{func(u *model.Upsert) { u.Spec.Constraints.Attributes = map[string]string{"": "a"} }, "constraints.attributes", fault.ReasonRequired},
+		{func(u *model.Upsert) { u.Spec.Constraints.Resources = resource.Vector{"": 1} }, "constraints.resources", fault.ReasonRequired},
+		{func(u *model.Upsert) { u.Spec.Labels = map[string]string{"": "a"} }, "labels", fault.ReasonRequired},
+		{func(u *model.Upsert) { u.Spec.Constraints.Attributes = many(101) }, "constraints.attributes", fault.ReasonTooLarge},
+		{func(u *model.Upsert) { u.Spec.Constraints.Avoid = []string{"x", strings.Repeat("x", 254)} }, "constraints.avoid[1]", fault.ReasonBadName},
+		{func(u *model.Upsert) { u.Spec.Constraints.Pools = []string{" "} }, "constraints.pools[0]", fault.ReasonBadName},
+		{func(u *model.Upsert) { u.Spec.Constraints.Spread.Max = 0 }, "constraints.spread.max", fault.ReasonRequired},
+		{func(u *model.Upsert) { u.Spec.Constraints.Spread.Max = -1 }, "constraints.spread.max", fault.ReasonInvalid},
+		{func(u *model.Upsert) { u.Spec.Constraints.Spread.By = "" }, "constraints.spread.by", fault.ReasonRequired},
+		{func(u *model.Upsert) { u.Spec.TargetSize = -1 }, "targetSize", fault.ReasonInvalid},
+		{func(u *model.Upsert) { u.Spec.TargetSize = 1 }, "targetSize", fault.ReasonInvalid},
+		{func(u *model.Upsert) { u.Spec.Priority.Class = 9 }, "priority.class", fault.ReasonInvalid},
+		{func(u *model.Upsert) { u.Spec.MaxAttempts = -1 }, "maxAttempts", fault.ReasonInvalid},
+		{func(u *model.Upsert) { u.Spec.MaxAttempts = 101 }, "maxAttempts", fault.ReasonTooLarge},
+		{func(u *model.Upsert) { u.Spec.QueueTimeout = -1 }, "queueTimeout", fault.ReasonInvalid},
+		{func(u *model.Upsert) { u.Spec.Task.StopGrace = -1 }, "task.stopGrace", fault.ReasonInvalid},
+		{func(u *model.Upsert) { u.Spec.Task.Payload = make([]byte, 64<<10+1) }, "task.payload", fault.ReasonTooLarge},
+		{func(u *model.Upsert) { u.Spec.Labels = many(65) }, "labels", fault.ReasonTooLarge},
 	} {
 		u := good()
 		test.change(&u)

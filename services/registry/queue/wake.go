@@ -49,7 +49,7 @@ func (c *Core) makeDue(g *group) {
 func causeOf(event model.Event) WakeCause {
 	switch e := event.(type) {
 	case model.Input:
-		if _, upsert := e.Request.(Upsert); !upsert {
+		if _, upsert := e.Request.(model.Upsert); !upsert {
 			return WakeCancel
 		}
 	case model.Changed, model.Progress, PassDone:

@@ -12,7 +12,7 @@ func TestOneRecordIsReportedOnce(t *testing.T) {
 		return &berthv1.Finding{Kind: "POISON", Object: object, Service: service, Message: "cannot be read"}
 	}
 	got := oncePerObject([]*berthv1.Finding{
-		poison("registry", "executors/records/h"), poison("registry", "registry/ready"), poison("registry", "queue.Upsert"),
+		poison("registry", "executors/records/h"), poison("registry", "registry/ready"), poison("registry", "model.Upsert"),
 		{Kind: "LOST", Object: "h", Service: "executor-state"}, {Kind: "LOST", Object: "h", Service: "executor-state"},
 		poison("executor-state", "executors/records/h"), poison("executor-state", "executors/records/h"),
 		poison("assigner", "executors/records/h"), poison("assigner", "registry/ready"),
@@ -20,7 +20,7 @@ func TestOneRecordIsReportedOnce(t *testing.T) {
 	want := []struct{ service, object, message string }{
 		{"executor-state", "executors/records/h", "cannot be read; left alone by the assigner and the registry as well"},
 		{"registry", "registry/ready", "cannot be read; left alone by the assigner as well"},
-		{"registry", "queue.Upsert", "cannot be read"}, {"executor-state", "h", ""}, {"executor-state", "h", ""},
+		{"registry", "model.Upsert", "cannot be read"}, {"executor-state", "h", ""}, {"executor-state", "h", ""},
 	}
 	if len(got) != len(want) {
 		t.Fatalf("%d findings: %v", len(got), got)
