@@ -22,16 +22,10 @@ func Traced(traces trace.TracerProvider) grpc.DialOption {
 }
 
 func clientHandler(meters metric.MeterProvider, traces trace.TracerProvider) stats.Handler {
-	if !traced(traces) {
-		return newUntraced(true, meters)
-	}
 	return otelgrpc.NewClientHandler(telemetry(meters, traces)...)
 }
 
 func serverHandler(meters metric.MeterProvider, traces trace.TracerProvider) stats.Handler {
-	if !traced(traces) {
-		return newUntraced(false, meters)
-	}
 	return otelgrpc.NewServerHandler(append(telemetry(meters, traces), otelgrpc.WithFilter(known))...)
 }
 
@@ -45,18 +39,15 @@ func known(call *stats.RPCTagInfo) bool {
 	return ok && d.Methods().ByName(protoreflect.Name(method)) != nil
 }
 
-// traced says whether anybody wants spans.
-func traced(traces trace.TracerProvider) bool {
-	_, noop := traces.(tracenoop.TracerProvider)
-	return traces != nil && !noop
-}
-
 // telemetry are the options of the handlers that see every call: never what the
 // program around has made global. The traceparent of a call is handed on even
 // where nothing is traced, so that a trace of the caller's goes through.
 func telemetry(meters metric.MeterProvider, traces trace.TracerProvider) []otelgrpc.Option {
 	if meters == nil {
 		meters = metricnoop.NewMeterProvider()
+	}
+	if traces == nil {
+		traces = tracenoop.NewTracerProvider()
 	}
 	return []otelgrpc.Option{
 		otelgrpc.WithMeterProvider(meters), otelgrpc.WithTracerProvider(traces), otelgrpc.WithPropagators(propagation.TraceContext{}),
