@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"berth.dev/pkg/constraint"
+	"berth.dev/pkg/core"
 )
 
 // attribute is a name and a value, folded.
@@ -40,14 +41,14 @@ type column struct {
 // holders are the classes with one value, and the sections that look for more
 // of them.
 type holders struct {
-	classes  ordered[*class]
+	classes  core.Ordered[*class]
 	sections []*section
 	// search is the last that counted workers of a batch here, and taken how many.
 	search uint64
 	taken  int64
 }
 
-func newHolders() *holders { return &holders{classes: ordered[*class]{compare: compareIndexes}} }
+func newHolders() *holders { return &holders{classes: core.NewOrdered(compareIndexes)} }
 
 // of answers the holders of a value.
 func (k *column) of(value string) *holders {
@@ -70,7 +71,7 @@ func (k *column) ofClass(index int32) *holders {
 // enter adds a class with a value, leave takes it out.
 func (k *column) enter(class *class, value string) *holders {
 	h := k.of(value)
-	h.classes.insert(class)
+	h.classes.Insert(class)
 	if grow := int(class.index) + 1 - len(k.byClass); grow > 0 {
 		k.byClass = append(k.byClass, make([]*holders, grow)...)
 	}
@@ -79,14 +80,14 @@ func (k *column) enter(class *class, value string) *holders {
 }
 
 func (k *column) leave(class *class, value string) {
-	k.of(value).classes.remove(class)
+	k.of(value).classes.Remove(class)
 	k.byClass[class.index] = nil
 	k.dropEmpty(value)
 }
 
 // dropEmpty forgets a value that nobody has and nobody looks for.
 func (k *column) dropEmpty(value string) {
-	if h := k.values[value]; h != nil && h.classes.len() == 0 && len(h.sections) == 0 {
+	if h := k.values[value]; h != nil && h.classes.Len() == 0 && len(h.sections) == 0 {
 		delete(k.values, value)
 	}
 }

@@ -27,7 +27,7 @@ var zoneA = Selector{Attributes: map[string]string{"ZONE": "A"}}
 
 // free counts the executors that may be given work.
 func (r *rig) free() (n int) {
-	for h := range r.core.byID.all() {
+	for h := range r.core.byID.All() {
 		if isOpen(h) {
 			n++
 		}

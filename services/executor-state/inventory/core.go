@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"time"
 
+	"berth.dev/pkg/core"
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
 )
@@ -33,10 +34,10 @@ type Core struct {
 	tasks        map[string]*task
 	leases       map[string]*lease
 	hosts        map[string]*host
-	byID         ordered[*host]
+	byID         core.Ordered[*host]
 	holds        map[uint32]*hold
 	// ordinals are those of holds, the highest first, and lastOrdinal is that one.
-	ordinals    ordered[uint32]
+	ordinals    core.Ordered[uint32]
 	lastOrdinal uint32
 	// newPaid is the time that new executors have used up: see admitNew.
 	newPaid   time.Time
@@ -51,7 +52,7 @@ type Core struct {
 	// kinds rises whenever an executor comes, goes or changes what it is, or
 	// pools do; moves whenever one changes what it has free too.
 	kinds, moves uint64
-	absent       ordered[*host]
+	absent       core.Ordered[*host]
 	states       [5]int
 	// over holds more than it has, stranded is LOST and holds workers.
 	over, stranded map[string]*host
@@ -63,9 +64,9 @@ type Core struct {
 	intrudersUntil time.Time
 	disables       disables
 	// late came under requests of which its jobs are still to be told.
-	late ordered[*host]
+	late core.Ordered[*host]
 	// past are LOST, and nothing names them; forgotten is of those before them.
-	past      ordered[*host]
+	past      core.Ordered[*host]
 	forgotten model.Forgotten
 	pools     map[string]*pool
 	crews     map[string]*crew
@@ -130,7 +131,7 @@ func New(cfg Config) *Core {
 		tasks:        map[string]*task{},
 		leases:       map[string]*lease{},
 		hosts:        map[string]*host{},
-		byID:         ordered[*host]{compare: compareIDs},
+		byID:         core.NewOrdered(compareIDs),
 		holds:        map[uint32]*hold{},
 		classes:      map[string]*class{},
 		shapes:       shapes{byKey: map[string]*shape{}},
@@ -140,14 +141,14 @@ func New(cfg Config) *Core {
 		sections:     newSections(),
 		crews:        map[string]*crew{},
 		total:        map[string]*sum{},
-		ordinals:     ordered[uint32]{compare: func(a, b uint32) int { return cmp.Compare(b, a) }},
-		absent:       ordered[*host]{compare: compareGone},
+		ordinals:     core.NewOrdered(func(a, b uint32) int { return cmp.Compare(b, a) }),
+		absent:       core.NewOrdered(compareGone),
 		over:         map[string]*host{},
 		stranded:     map[string]*host{},
 		superseded:   map[string]*host{},
 		intruders:    map[string]intruder{},
-		late:         ordered[*host]{compare: compareIDs},
-		past:         ordered[*host]{compare: comparePast},
+		late:         core.NewOrdered(compareIDs),
+		past:         core.NewOrdered(comparePast),
 		disables:     newDisables(),
 		pools:        map[string]*pool{},
 		skus:         map[string]*sku{},
@@ -199,7 +200,7 @@ func (c *Core) NextDeadline() time.Time {
 	switch {
 	case c.term == 0:
 		return time.Time{}
-	case c.todo.len() > 0 || c.absentChanged || c.disables.untold.len()+c.late.len() > 0:
+	case c.todo.len() > 0 || c.absentChanged || c.disables.untold.Len()+c.late.Len() > 0:
 		return c.now
 	}
 	return earliest(earliest(earliest(c.lostAt, c.forgetAt()), c.disables.next()), earliest(c.supersededUntil(), c.intrudersUntil))

@@ -92,7 +92,7 @@ func (c *Core) Figures(now time.Time) Figures {
 			f.Capacity[name] += float64(s.capacity[i]) * float64(s.size-s.standing[lost])
 		}
 	}
-	for h := range c.byID.all() {
+	for h := range c.byID.All() {
 		if h.state == model.ExecutorLost {
 			continue
 		}

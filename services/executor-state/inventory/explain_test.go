@@ -7,10 +7,11 @@ import (
 	"strings"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
-	"pgregory.net/rapid"
 )
 
 // obviousFailure is the first check that an executor fails, by its name and
@@ -78,7 +79,7 @@ func TestExplainEqualsTheObviousOne(t *testing.T) {
 		k := drawConstraints(t)
 		avoided := w.core.avoided(k, w.core.query(k))
 		want := map[string]int{}
-		for h := range w.core.byID.all() {
+		for h := range w.core.byID.All() {
 			if failed := obviousFailure(w.core, h, k, avoided[h]); failed != "" {
 				want[failed]++
 			}

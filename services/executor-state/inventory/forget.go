@@ -23,21 +23,21 @@ func comparePast(a, b *host) int {
 // executor to avoid.
 func (c *Core) listPast(h *host) {
 	if h.state == model.ExecutorLost && !h.hold.mentioned() {
-		c.past.insert(h)
+		c.past.Insert(h)
 		h.past = true
 	}
 }
 
 func (c *Core) unlistPast(h *host) {
 	if h.past {
-		c.past.remove(h)
+		c.past.Remove(h)
 		h.past = false
 	}
 }
 
 // forgetAt is when the next executor is to be forgotten; zero for never.
 func (c *Core) forgetAt() time.Time {
-	h, ok := c.past.first()
+	h, ok := c.past.First()
 	if !ok || c.aside.forgotten {
 		return time.Time{}
 	}
@@ -55,7 +55,7 @@ func (c *Core) forgetPast() {
 	}
 	var effect model.Effect
 	next := c.forgotten
-	for h := range c.past.all() {
+	for h := range c.past.All() {
 		if len(effect.Deletes) == forgetPerEffect || h.executor.Since.Add(c.cfg.LostRetention).After(c.now) {
 			break
 		}

@@ -36,7 +36,7 @@ func TestManyAreForgottenInBoundedEffects(t *testing.T) {
 		t.Errorf("%d are left, %d deleted", len(r.core.hosts), deleted)
 	}
 	// What is left is who leads, and the greatest ordinal and incarnation.
-	if len(r.core.records) != 1 || len(r.core.holds) != 0 || len(r.core.classes) != 0 || r.core.absent.len() != 0 {
+	if len(r.core.records) != 1 || len(r.core.holds) != 0 || len(r.core.classes) != 0 || r.core.absent.Len() != 0 {
 		t.Errorf("left:\n%s", dump(r.core))
 	}
 	if f := r.core.forgotten; f.Ordinal != executors {

@@ -158,9 +158,9 @@ func (c *Core) setExecutor(id string, next *held) {
 		c.unplace(h)
 		c.freed.note(h, true)
 		h.shape.form.all.remove(h, h.shape.idle)
-		c.byID.remove(h)
+		c.byID.Remove(h)
 		if len(h.executor.Untold) > 0 {
-			c.late.remove(h)
+			c.late.Remove(h)
 		}
 		h.hold.host = nil
 		c.dropHold(h.executor.Ordinal)
@@ -182,9 +182,9 @@ func (c *Core) setExecutor(id string, next *held) {
 	h.generation = h.executor.Generation
 	h.hold = c.holdOf(h.executor.Ordinal)
 	h.hold.host = h
-	c.byID.insert(h)
+	c.byID.Insert(h)
 	if len(h.executor.Untold) > 0 {
-		c.late.insert(h)
+		c.late.Insert(h)
 	}
 	c.kinds++
 	c.joinKind(h, h.executor)
@@ -253,7 +253,7 @@ func (c *Core) holdOf(ordinal uint32) *hold {
 	if h == nil {
 		h = &hold{used: resource.Vector{}}
 		c.holds[ordinal] = h
-		c.ordinals.insert(ordinal)
+		c.ordinals.Insert(ordinal)
 		c.lastOrdinal = max(c.lastOrdinal, ordinal)
 	}
 	return h
@@ -266,8 +266,8 @@ func (c *Core) dropHold(ordinal uint32) {
 		return
 	}
 	delete(c.holds, ordinal)
-	c.ordinals.remove(ordinal)
-	c.lastOrdinal, _ = c.ordinals.first()
+	c.ordinals.Remove(ordinal)
+	c.lastOrdinal, _ = c.ordinals.First()
 }
 
 // unplace takes the host out of every index that its state and its free
@@ -284,7 +284,7 @@ func (c *Core) unplace(h *host) {
 		h.shape.form.open.remove(h, h.free)
 	}
 	if h.absent {
-		c.absent.remove(h)
+		c.absent.Remove(h)
 		h.absent = false
 		c.absentChanged = true
 	}
@@ -357,6 +357,6 @@ func (c *Core) refree(h *host) {
 // awaitReturn lists the host among those that become LOST in time.
 func (c *Core) awaitReturn(h *host, since time.Time) {
 	h.goneAt, h.absent = since, true
-	c.absent.insert(h)
+	c.absent.Insert(h)
 	c.absentChanged = true
 }

@@ -52,7 +52,7 @@ func (c *Core) idleFirst(sku string, limit int, compare func(a, b *host) int) []
 	folded := constraint.Fold(sku)
 	// The last of those kept is on top: it makes room for one that is before it.
 	kept := heap[*host]{before: func(a, b *host) bool { return compare(a, b) > 0 }}
-	for h := range c.byID.all() {
+	for h := range c.byID.All() {
 		switch {
 		case h.use != idle || sku != "" && h.shape.sku.folded != folded:
 		case len(kept.list) < limit:

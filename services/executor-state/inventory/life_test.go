@@ -143,7 +143,7 @@ func (w *world) drain() {
 // that is not durable yet.
 func (w *world) claim() {
 	workers := map[string]int{}
-	for h := range w.core.byID.all() {
+	for h := range w.core.byID.All() {
 		workers[h.id] = h.hold.workers
 	}
 	request := anyRequest.Draw(w.t, "request")
@@ -209,7 +209,7 @@ func (w *world) check() {
 	}
 	// used ≤ capacity; where an executor came back smaller, used only falls.
 	used := map[string]resource.Vector{}
-	for h := range c.byID.all() {
+	for h := range c.byID.All() {
 		used[h.id] = h.hold.used.Clone()
 		for name, amount := range h.hold.used {
 			if amount < 0 || amount > max(h.executor.Resources[name], w.used[h.id][name]) {
@@ -256,7 +256,7 @@ func (w *world) named() {
 // requests that hold for it say.
 func (w *world) listed() {
 	c := w.core
-	for h := range c.byID.all() {
+	for h := range c.byID.All() {
 		v := c.view(h)
 		free := v.State == model.ExecutorReady && len(v.Disabled) == 0 && !v.Draining && c.over[h.id] == nil
 		if allocatable := isOpen(h); free != allocatable {
@@ -379,7 +379,7 @@ func (w *world) quiesce() {
 			w.t.Fatalf("stored without an owner: %v", ref)
 		}
 	}
-	for h := range w.core.byID.all() {
+	for h := range w.core.byID.All() {
 		if len(h.hold.used) > 0 || h.hold.workers > 0 {
 			w.t.Fatalf("%s: %d workers, used %v", h.id, h.hold.workers, h.hold.used)
 		}

@@ -26,7 +26,7 @@ func (c *Core) loseAbsent() {
 		return
 	}
 	c.lostAt = time.Time{}
-	gone := slices.AppendSeq(make([]*host, 0, c.absent.len()), c.absent.all())
+	gone := slices.AppendSeq(make([]*host, 0, c.absent.Len()), c.absent.All())
 	held := c.heldBack(gone)
 	lost := 0
 	for _, h := range gone {

@@ -40,7 +40,7 @@ func newObvious(c *Core, k constraint.Constraints, n int) *obvious {
 	others := 0
 	has := func(lists []string, h *host) bool { return slices.Contains(lists, h.id) }
 	var matching []*host
-	for h := range c.byID.all() {
+	for h := range c.byID.All() {
 		used, common, own := obviousFree(c, h, k.Role)
 		if h.shown() != model.ExecutorReady || h.executor.Draining || h.withheld() || common == nil {
 			continue
@@ -206,7 +206,7 @@ func obviousChoice(c *Core, k constraint.Constraints, n int) []string {
 		return newObvious(c, k, n).place()
 	}
 	var shapes []string
-	for h := range c.byID.all() {
+	for h := range c.byID.All() {
 		shapes = append(shapes, shapeOf(h))
 	}
 	slices.Sort(shapes)
@@ -485,45 +485,6 @@ func checkRefusals(t *rapid.T, c *Core) {
 			}
 		}
 	}
-}
-
-func TestOrderedEqualsSortedSlice(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		set := ordered[int]{compare: cmp.Compare[int]}
-		var list []int
-		for range evenly(1, 10, 40).Draw(t, "rounds") {
-			// Runs of neighbours make nodes split and empty.
-			if rapid.Bool().Draw(t, "append") {
-				next := 4000
-				if len(list) > 0 {
-					next = max(next, list[len(list)-1]+1)
-				}
-				list = append(list, next)
-				set.append(next)
-			}
-			from := int(rapid.Uint64().Draw(t, "from") % 3000)
-			end := from + evenly(1, 100, 700).Draw(t, "run")
-			for n := from; n < end; n++ {
-				at, found := slices.BinarySearch(list, n)
-				if found {
-					list = slices.Delete(list, at, at+1)
-					set.remove(n)
-				} else {
-					list = slices.Insert(list, at, n)
-					set.insert(n)
-				}
-			}
-			if got := slices.Collect(set.all()); !slices.Equal(got, list) || set.len() != len(list) {
-				t.Fatalf("got %v, want %v", got, list)
-			}
-			probe := rapid.IntRange(-1, 3800).Draw(t, "probe")
-			at := set.after(probe)
-			want := slices.IndexFunc(list, func(n int) bool { return n > probe })
-			if got, ok := at.item(); ok != (want >= 0) || ok && got != list[want] {
-				t.Fatalf("after %d: %d %v", probe, got, ok)
-			}
-		}
-	})
 }
 
 func TestSumComesBackToWhatItWas(t *testing.T) {

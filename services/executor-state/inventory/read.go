@@ -50,15 +50,13 @@ type Filter struct {
 // Executors answers at most limit executors with ids greater than after, in
 // order of id, and whether there are more.
 func (c *Core) Executors(f Filter, after string, limit int) (list []ExecutorView, more bool) {
-	at := c.byID.after(&host{id: after})
-	for h, ok := at.item(); ok; h, ok = at.item() {
-		if f.has(h) {
+	for h := range c.byID.From(&host{id: after}) {
+		if h.id != after && f.has(h) {
 			if len(list) == limit {
 				return list, true
 			}
 			list = append(list, c.view(h))
 		}
-		at.next()
 	}
 	return list, false
 }

@@ -90,7 +90,7 @@ func (s *sections) make(sel selector) *section {
 	for name, value := range sel.attributes {
 		column := s.column(constraint.Fold(name))
 		column.users++
-		if home := column.of(constraint.Fold(value)); made.home == nil || home.classes.len() < made.home.classes.len() {
+		if home := column.of(constraint.Fold(value)); made.home == nil || home.classes.Len() < made.home.classes.Len() {
 			made.home = home
 		}
 	}
@@ -104,7 +104,7 @@ func (s *sections) make(sel selector) *section {
 		return made
 	}
 	made.home.sections = append(made.home.sections, made)
-	for k := range made.home.classes.all() {
+	for k := range made.home.classes.All() {
 		if len(sel.attributes)+len(sel.pools) == 1 || made.chooses(k) {
 			made.enter(k)
 		}

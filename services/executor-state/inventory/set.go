@@ -128,7 +128,7 @@ func (c *Core) committed(e model.Committed) {
 	c.journal = c.journal[e.Effects:]
 	// Who is absent may be due now: leases alone, of which there are the most,
 	// change nothing about that.
-	c.absentChanged = c.absentChanged || about && c.absent.len() > 0
+	c.absentChanged = c.absentChanged || about && c.absent.Len() > 0
 	c.answerPasses()
 }
 

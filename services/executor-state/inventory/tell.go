@@ -33,7 +33,7 @@ const (
 func (c *Core) tellDisabled() {
 	var turns []turn
 	left := tellPerStep
-	for d := range c.disables.untold.all() {
+	for d := range c.disables.untold.All() {
 		if left <= 0 {
 			break
 		}
@@ -44,7 +44,7 @@ func (c *Core) tellDisabled() {
 		left -= 1 + t.workers + t.looks/looksOfWorker
 		turns = append(turns, t)
 	}
-	for h := range c.late.all() {
+	for h := range c.late.All() {
 		if left <= 0 {
 			break
 		}
@@ -110,15 +110,10 @@ func (c *Core) heldFrom(d *model.Disable, from string) iter.Seq[*host] {
 			}
 			return
 		}
-		if h := c.hosts[from]; h != nil && h.class.closedBy(d.ID) && !yield(h) {
-			return
-		}
-		at := c.byID.after(&host{id: from})
-		for h, ok := at.item(); ok; h, ok = at.item() {
+		for h := range c.byID.From(&host{id: from}) {
 			if h.class.closedBy(d.ID) && !yield(h) {
 				return
 			}
-			at.next()
 		}
 	}
 }

@@ -243,11 +243,11 @@ func dump(c *Core) string {
 		}
 	}
 	line("reservations %v", slices.Sorted(maps.Keys(c.reservations)))
-	for h := range c.byID.all() {
+	for h := range c.byID.All() {
 		line("host %s %v gone=%v/%v bucket=%v workers=%d used=%v class=%s shape=%s over=%v stranded=%v superseded=%v standing=%d use=%d requests=%v", h.id, h.state, h.absent, absentAt(h),
 			isOpen(h), h.hold.workers, h.hold.used, h.class.key, h.shape.key, c.over[h.id] != nil, c.stranded[h.id] != nil, c.superseded[h.id] != nil, h.standing, h.use, h.requests())
 	}
-	for h := range c.absent.all() {
+	for h := range c.absent.All() {
 		line("absent %s", h.id)
 	}
 	for _, ordinal := range slices.Sorted(maps.Keys(c.holds)) {
@@ -288,16 +288,16 @@ func dump(c *Core) string {
 		line("named %s %v", id, c.disables.named[id])
 	}
 	line("by kind %v", slices.Sorted(maps.Keys(c.disables.byKind)))
-	for d := range c.disables.due.all() {
+	for d := range c.disables.due.All() {
 		line("due %s %v", d.ID, dueAt(d))
 	}
-	for d := range c.disables.untold.all() {
+	for d := range c.disables.untold.All() {
 		line("untold %s", d.ID)
 	}
-	for h := range c.past.all() {
+	for h := range c.past.All() {
 		line("past %s", h.id)
 	}
-	for h := range c.late.all() {
+	for h := range c.late.All() {
 		line("late %s %v", h.id, h.executor.Untold)
 	}
 	for _, key := range slices.Sorted(maps.Keys(c.classes)) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"berth.dev/pkg/constraint"
+	"berth.dev/pkg/core"
 	"berth.dev/pkg/model"
 )
 
@@ -24,15 +25,15 @@ type disables struct {
 	closed closed
 	// due orders requests by when something is to be done with them, untold
 	// those of which jobs are still to be told.
-	due, untold ordered[*model.Disable]
+	due, untold core.Ordered[*model.Disable]
 }
 
 func newDisables() disables {
 	return disables{
 		named:  map[string][]string{},
 		byKind: map[string][]attribute{},
-		due:    ordered[*model.Disable]{compare: compareDue},
-		untold: ordered[*model.Disable]{compare: func(a, b *model.Disable) int { return cmp.Compare(a.ID, b.ID) }},
+		due:    core.NewOrdered(compareDue),
+		untold: core.NewOrdered(func(a, b *model.Disable) int { return cmp.Compare(a.ID, b.ID) }),
 	}
 }
 
@@ -56,33 +57,33 @@ func selects(attributes map[string]string) constraint.Matcher {
 
 func (s *disables) add(d *model.Disable) {
 	if !dueAt(d).IsZero() {
-		s.due.insert(d)
+		s.due.Insert(d)
 	}
 	if !d.Holds() {
 		return
 	}
 	if !d.ToldAll {
-		s.untold.insert(d)
+		s.untold.Insert(d)
 	}
 	s.names += len(d.IDs)
 }
 
 func (s *disables) remove(d *model.Disable) {
 	if !dueAt(d).IsZero() {
-		s.due.remove(d)
+		s.due.Remove(d)
 	}
 	if !d.Holds() {
 		return
 	}
 	if !d.ToldAll {
-		s.untold.remove(d)
+		s.untold.Remove(d)
 	}
 	s.names -= len(d.IDs)
 }
 
 // next is the earliest time at which something is due; zero for never.
 func (s *disables) next() time.Time {
-	first, ok := s.due.first()
+	first, ok := s.due.First()
 	if !ok {
 		return time.Time{}
 	}
@@ -210,7 +211,7 @@ const namesPerStep = 2048
 func (c *Core) endDisables() {
 	names := 0
 	for range c.cfg.StepLimit {
-		d, ok := c.disables.due.first()
+		d, ok := c.disables.due.First()
 		if !ok || dueAt(d).After(c.now) || names >= namesPerStep {
 			return
 		}

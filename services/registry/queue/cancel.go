@@ -99,7 +99,7 @@ func (c *Core) cancelJob(token uint64, request CancelJob) {
 	}
 	call := request.call()
 	var versions []*version
-	for key := range c.keys.from(c.keys.rank(model.Key{Job: request.Job})) {
+	for key := range c.keys.From(model.Key{Job: request.Job}) {
 		if key.Job != request.Job {
 			break
 		}
@@ -130,7 +130,7 @@ func validateCancel(job, id string) error {
 
 func (c *Core) versionsOf(job string) []*version {
 	var versions []*version
-	for key := range c.keys.from(c.keys.rank(model.Key{Job: job})) {
+	for key := range c.keys.From(model.Key{Job: job}) {
 		if key.Job != job {
 			break
 		}

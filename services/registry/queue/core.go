@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"time"
 
+	"berth.dev/pkg/core"
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
 )
@@ -19,21 +20,21 @@ type Core struct {
 	out    []model.Action
 
 	// What follows is a function of the records; set alone changes it.
-	versions  map[string]*version        // by uid
-	keys      *tree[model.Key]           // every key that has a record
-	byKey     map[model.Key][]*version   // oldest first
-	children  map[string]int             // versions that came of one, by its uid
-	stages    map[model.Key]*model.Stage // by job and stage
-	stageKeys *tree[model.Key]           // the same, in order
-	groups    map[string]*group          // queues that are not empty
-	leased    *tree[*model.Reservation]  // queued, with a lease to hand over
-	executors map[string]uint32          // ordinals, by id
-	names     map[uint32]string          // and the other way round
+	versions  map[string]*version              // by uid
+	keys      core.Ordered[model.Key]          // every key that has a record
+	byKey     map[model.Key][]*version         // oldest first
+	children  map[string]int                   // versions that came of one, by its uid
+	stages    map[model.Key]*model.Stage       // by job and stage
+	stageKeys core.Ordered[model.Key]          // the same, in order
+	groups    map[string]*group                // queues that are not empty
+	leased    core.Ordered[*model.Reservation] // queued, with a lease to hand over
+	executors map[string]uint32                // ordinals, by id
+	names     map[uint32]string                // and the other way round
 	// spent are the living with workers to be queued again, or that were, by
 	// stage and uid: the stage's record tells which.
 	spent     map[model.Key]map[string]*version
-	deadlines *tree[deadline]         // of what expires or is forgotten
-	ended     *tree[deadline]         // those of them that are forgotten
+	deadlines core.Ordered[deadline]  // of what expires or is forgotten
+	ended     core.Ordered[deadline]  // those of them that are forgotten
 	unsettled map[string]*version     // whose records call for a change
 	unnoted   map[string]*version     // whose record is to say that they are ACTIVE
 	states    [model.Replaced + 1]int // records by stored state
@@ -79,17 +80,17 @@ func New(config Config) *Core {
 	c := &Core{
 		config:    config.withDefaults(),
 		versions:  map[string]*version{},
-		keys:      newTree(model.Key.Compare),
+		keys:      core.NewOrdered(model.Key.Compare),
 		byKey:     map[model.Key][]*version{},
 		children:  map[string]int{},
 		stages:    map[model.Key]*model.Stage{},
-		stageKeys: newTree(model.Key.Compare),
+		stageKeys: core.NewOrdered(model.Key.Compare),
 		groups:    map[string]*group{},
 		executors: map[string]uint32{},
 		names:     map[uint32]string{},
 		spent:     map[model.Key]map[string]*version{},
-		deadlines: newTree(deadline.compare),
-		ended:     newTree(deadline.compare),
+		deadlines: core.NewOrdered(deadline.compare),
+		ended:     core.NewOrdered(deadline.compare),
 		unsettled: map[string]*version{},
 		unnoted:   map[string]*version{},
 		storedOf:  map[string]usage{},
@@ -99,7 +100,7 @@ func New(config Config) *Core {
 		granted:   map[string]*version{},
 		waiting:   map[uint64]*waiter{},
 	}
-	c.leased = newTree(c.compare)
+	c.leased = core.NewOrdered(c.compare)
 	return c
 }
 
@@ -153,8 +154,8 @@ func (c *Core) NextDeadline() time.Time {
 		return c.now
 	}
 	next := earliest(earliest(earliest(c.wakeAt, c.retryAt), c.readyAt()), c.noteAt)
-	if c.deadlines.len() > 0 {
-		next = earliest(next, c.deadlines.at(0).at)
+	if c.deadlines.Len() > 0 {
+		next = earliest(next, c.deadlines.At(0).at)
 	}
 	if c.mayOffer() {
 		next = earliest(next, c.notBefore)

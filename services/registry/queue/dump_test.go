@@ -30,7 +30,7 @@ func (c *Core) dump() string {
 			fmt.Fprintf(&b, "  task %+v\n", *v.tasks[n])
 		}
 	}
-	for key := range c.keys.from(0) {
+	for key := range c.keys.All() {
 		fmt.Fprintf(&b, "key %s:", key)
 		for _, v := range c.byKey[key] {
 			b.WriteString(" " + v.uid)
@@ -41,23 +41,23 @@ func (c *Core) dump() string {
 	for _, key := range slices.SortedFunc(maps.Keys(c.spent), model.Key.Compare) {
 		fmt.Fprintf(&b, "spent in %v: %v\n", key, slices.Sorted(maps.Keys(c.spent[key])))
 	}
-	for key := range c.stageKeys.from(0) {
+	for key := range c.stageKeys.All() {
 		fmt.Fprintf(&b, "stage %+v\n", *c.stages[key])
 	}
 	for _, id := range slices.Sorted(maps.Keys(c.groups)) {
 		g := c.groups[id]
 		fmt.Fprintf(&b, "group %s workers=%d:", id, g.workers)
-		for r := range g.order.from(0) {
+		for r := range g.order.All() {
 			b.WriteString(" " + r.UID)
 		}
 		b.WriteByte('\n')
 	}
 	b.WriteString("leased:")
-	for r := range c.leased.from(0) {
+	for r := range c.leased.All() {
 		b.WriteString(" " + r.UID)
 	}
 	b.WriteString("\ndeadlines:")
-	for d := range c.deadlines.from(0) {
+	for d := range c.deadlines.All() {
 		fmt.Fprintf(&b, " %s at %v", d.uid, d.at)
 	}
 	fmt.Fprintf(&b, "\nunsettled: %v\n", slices.Sorted(maps.Keys(c.unsettled)))

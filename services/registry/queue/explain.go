@@ -30,9 +30,9 @@ func (c *Core) Standing(key model.Key) (Standing, bool) {
 			continue
 		}
 		g := c.groups[v.group]
-		head := g.order.at(0)
+		head := g.order.At(0)
 		return Standing{
-			View: c.view(v), Group: g.id, Queued: g.order.len(),
+			View: c.view(v), Group: g.id, Queued: g.order.Len(),
 			Head: head.Key, HeadSince: head.CreatedAt, Tried: v.triedAt,
 		}, true
 	}
@@ -82,7 +82,7 @@ func (c *Core) Findings(now time.Time) []Finding {
 	}
 	var stuck []*model.Reservation
 	for _, g := range c.groups {
-		head := g.order.at(0)
+		head := g.order.At(0)
 		if c.versions[head.UID].outcome != nil && now.Sub(head.CreatedAt) >= patience {
 			stuck = append(stuck, head)
 		}
@@ -94,7 +94,7 @@ func (c *Core) Findings(now time.Time) []Finding {
 	for _, head := range stuck[:min(len(stuck), maxFindings)] {
 		v := c.versions[head.UID]
 		behind := "1 waits"
-		if n := c.groups[v.group].order.len() - 1; n != 1 {
+		if n := c.groups[v.group].order.Len() - 1; n != 1 {
 			behind = fmt.Sprintf("%d wait", n)
 		}
 		findings = append(findings, Finding{

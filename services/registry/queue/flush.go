@@ -44,7 +44,7 @@ func (c *Core) flush(token uint64, request Flush) {
 	}
 	call := request.call()
 	var queued []*version
-	for key := range c.keys.from(c.keys.rank(model.Key{Job: request.Job})) {
+	for key := range c.keys.From(model.Key{Job: request.Job}) {
 		if request.Job != "" && key.Job != request.Job {
 			break
 		}

@@ -13,7 +13,7 @@ func (c *Core) handOver() {
 	}
 	call := model.Dispatch{Term: c.term}
 	c.handing = map[string]int64{}
-	for r := range c.leased.from(0) {
+	for r := range c.leased.All() {
 		if len(call.Tasks) == maxHandOver {
 			break
 		}
@@ -28,7 +28,7 @@ func (c *Core) handOver() {
 
 // mayHandOver says whether a call may be made, as soon as its time has come.
 func (c *Core) mayHandOver() bool {
-	return c.isReady() && len(c.pending) == 0 && c.leased.len() > 0 && c.handing == nil
+	return c.isReady() && len(c.pending) == 0 && c.leased.Len() > 0 && c.handing == nil
 }
 
 // handedOver learns what the assigner answered of the call in flight. What it took is ACTIVE as soon as the view shows the task. What it refused

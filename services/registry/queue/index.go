@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"berth.dev/pkg/core"
 	"berth.dev/pkg/model"
 )
 
@@ -62,9 +63,9 @@ func (c *Core) setStage(key model.Key, record model.Record) {
 	}
 	switch {
 	case has && !had:
-		c.stageKeys.insert(key)
+		c.stageKeys.Insert(key)
 	case had && !has:
-		c.stageKeys.delete(key)
+		c.stageKeys.Delete(key)
 	}
 	c.account(key.Job, 0, sizeOfStage(stage)-sizeOfStage(before))
 	for _, v := range c.spent[key] {
@@ -139,7 +140,7 @@ func (c *Core) unlist(v *version) {
 		return
 	}
 	drop(&c.byKey, key)
-	c.keys.delete(key)
+	c.keys.Delete(key)
 }
 
 // list puts a version among those of its key, the newest last.
@@ -147,7 +148,7 @@ func (c *Core) list(v *version) {
 	key := v.r.Key
 	versions := c.byKey[key]
 	if len(versions) == 0 {
-		c.keys.insert(key)
+		c.keys.Insert(key)
 	}
 	at, _ := slices.BinarySearchFunc(versions, v, byAge)
 	c.byKey[key] = slices.Insert(slices.Clone(versions), at, v)
@@ -156,7 +157,7 @@ func (c *Core) list(v *version) {
 // lastOf says whether a job has no more than one version left.
 func (c *Core) lastOf(job string) bool {
 	n := 0
-	for key := range c.keys.from(c.keys.rank(model.Key{Job: job})) {
+	for key := range c.keys.From(model.Key{Job: job}) {
 		if key.Job != job || n > 1 {
 			break
 		}
@@ -211,7 +212,7 @@ func (c *Core) leaveIndexes(v *version) {
 		c.dequeue(v)
 	}
 	if v.leased != nil {
-		c.leased.delete(v.leased)
+		c.leased.Delete(v.leased)
 		v.leased = nil
 	}
 	delete(c.unsettled, v.uid)
@@ -225,7 +226,7 @@ func (c *Core) enterIndexes(v *version) {
 	}
 	if v.is(model.Queued) && v.holdsLease() && v.header == nil && !v.taken && !v.refused && !v.held {
 		v.leased = v.r
-		c.leased.insert(v.r)
+		c.leased.Insert(v.r)
 	}
 	c.schedule(v)
 	if v.handedOver() && !v.goesOn() {
@@ -243,23 +244,23 @@ func (c *Core) schedule(v *version) {
 		return
 	}
 	if before := (deadline{v.deadline, v.uid}); !v.deadline.IsZero() {
-		c.deadlines.delete(before)
+		c.deadlines.Delete(before)
 		if v.forgotten {
-			c.ended.delete(before)
+			c.ended.Delete(before)
 		}
 	}
 	v.deadline, v.forgotten = at, forgotten
 	if after := (deadline{at, v.uid}); !at.IsZero() {
-		c.deadlines.insert(after)
+		c.deadlines.Insert(after)
 		if forgotten {
-			c.ended.insert(after)
+			c.ended.Insert(after)
 		}
 	}
 }
 
 // tooManyEnded reports whether more ended versions are kept than may be.
 func (c *Core) tooManyEnded() bool {
-	return c.config.MaxEnded > 0 && c.ended.len() > c.config.MaxEnded
+	return c.config.MaxEnded > 0 && c.ended.Len() > c.config.MaxEnded
 }
 
 // judge keeps the index of what calls for a change.
@@ -275,13 +276,13 @@ func (c *Core) judge(v *version) {
 func (c *Core) enqueue(v *version) {
 	g := c.groups[v.group]
 	if g == nil {
-		g = &group{id: v.group, order: newTree(c.compare)}
+		g = &group{id: v.group, order: core.NewOrdered(c.compare)}
 		c.groups[g.id] = g
 	}
 	v.queued = v.r
-	g.order.insert(v.r)
+	g.order.Insert(v.r)
 	g.workers += v.r.Seats.Len()
-	if g.order.at(0) == v.r {
+	if g.order.At(0) == v.r {
 		c.makeDue(g)
 	}
 }
@@ -290,12 +291,12 @@ func (c *Core) enqueue(v *version) {
 // offered at once; a queue that is empty is gone.
 func (c *Core) dequeue(v *version) {
 	g := c.groups[v.group]
-	wasHead := g.order.at(0) == v.queued
-	g.order.delete(v.queued)
+	wasHead := g.order.At(0) == v.queued
+	g.order.Delete(v.queued)
 	g.workers -= v.queued.Seats.Len()
 	v.queued = nil
 	switch {
-	case g.order.len() == 0:
+	case g.order.Len() == 0:
 		drop(&c.groups, g.id)
 		delete(c.due, g.id)
 	case wasHead:

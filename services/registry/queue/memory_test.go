@@ -175,8 +175,8 @@ func TestMemoryReturnsToItsBase(t *testing.T) {
 func leavesNothing(t *testing.T, c *Core) {
 	t.Helper()
 	for index, left := range map[string]int{
-		"versions": len(c.versions), "keys": c.keys.len(), "byKey": len(c.byKey), "stages": len(c.stages), "stageKeys": c.stageKeys.len(),
-		"groups": len(c.groups), "leased": c.leased.len(), "deadlines": c.deadlines.len(), "unsettled": len(c.unsettled),
+		"versions": len(c.versions), "keys": c.keys.Len(), "byKey": len(c.byKey), "stages": len(c.stages), "stageKeys": c.stageKeys.Len(),
+		"groups": len(c.groups), "leased": c.leased.Len(), "deadlines": c.deadlines.Len(), "unsettled": len(c.unsettled),
 		"pending": len(c.pending), "pendingOf": len(c.pendingOf), "due": len(c.due), "taken": len(c.taken), "granted": len(c.granted),
 		"storedOf": len(c.storedOf), "stored": int(c.stored.bytes) + c.stored.queued, "waiting": len(c.waiting), "freed": len(c.freed), "figures": len(c.Stats().Groups),
 	} {

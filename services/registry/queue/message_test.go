@@ -53,7 +53,7 @@ func TestAPassIsOneMessage(t *testing.T) {
 	var last string
 	order := map[string]int{}
 	for _, g := range c.groups {
-		r := g.order.at(0)
+		r := g.order.At(0)
 		order[r.UID] = int(r.Place)
 		if r.Place == groups {
 			last = r.UID
@@ -116,7 +116,7 @@ func TestOneThatAvoidedExecutorsIsNamedAfterwards(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	c := standby(1, 1, now)
 	for _, g := range c.groups {
-		failed := *g.order.at(0)
+		failed := *g.order.At(0)
 		failed.Failed = []model.FailedOn{{Executor: "h", At: now.Add(avoids - model.AvoidFor)}}
 		c.Step(now, model.Changed{Ref: failed.Ref(), Record: &failed, Create: failed.Epoch, Mod: 1000})
 	}

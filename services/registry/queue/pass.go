@@ -85,7 +85,7 @@ func (c *Core) sendPass() {
 	}
 	heads := make([]cursor, 0, len(c.groups))
 	for id, g := range c.groups { // sorted next, without ties
-		heads = append(heads, cursor{group: g, next: g.order.at(0), alone: c.due[id] == nil})
+		heads = append(heads, cursor{group: g, next: g.order.At(0), alone: c.due[id] == nil})
 	}
 	c.due = map[string]*group{}
 	slices.SortFunc(heads, func(a, b cursor) int { return c.compare(a.next, b.next) })
@@ -131,8 +131,8 @@ func (c *Core) sendPass() {
 			avoids: len(entry.Constraints.AvoidFailed) > 0,
 		})
 		pass.Candidates = append(pass.Candidates, entry)
-		if at.rank++; !at.alone && at.rank != at.group.order.len() && at.rank != at.group.depth {
-			at.next = at.group.order.at(at.rank)
+		if at.rank++; !at.alone && at.rank != at.group.order.Len() && at.rank != at.group.depth {
+			at.next = at.group.order.At(at.rank)
 			heap.Push(behind, at)
 		}
 	}
@@ -311,7 +311,7 @@ func (c *Core) outcome(v *version, o *model.Outcome, wake int64) {
 			v.outcome, v.tried = &kept, v.r.Seats.Len()
 			c.judge(v)
 		}
-		if wake == c.wakes && c.groups[v.group].order.at(0) == v.r {
+		if wake == c.wakes && c.groups[v.group].order.At(0) == v.r {
 			delete(c.due, v.group)
 		}
 	case model.Later:

@@ -76,7 +76,7 @@ func (c *Core) view(v *version) View {
 	case v.offered:
 		view.State = model.Leasing
 	}
-	view.Position = c.groups[v.group].order.rank(v.r) + 1
+	view.Position = c.groups[v.group].order.Rank(v.r) + 1
 	view.Reason = fault.ReasonBehindHead
 	if view.Position == 1 {
 		view.Reason = fault.ReasonNotTried
@@ -158,12 +158,10 @@ type Filter struct {
 // List shows what Get shows, in order of their keys, those after a key
 // only, at most limit of them. More says that there are others.
 func (c *Core) List(filter Filter, after model.Key, limit int) (views []View, more bool) {
-	start := c.keys.rank(after)
-	if start < c.keys.len() && c.keys.at(start) == after {
-		start++
-	}
-	start = max(start, c.keys.rank(model.Key{Job: filter.Job}))
-	for key := range c.keys.from(start) {
+	for key := range c.keys.From(later(after, model.Key{Job: filter.Job})) {
+		if key == after {
+			continue
+		}
 		if filter.Job != "" && key.Job != filter.Job {
 			break
 		}
@@ -182,12 +180,19 @@ func (c *Core) List(filter Filter, after model.Key, limit int) (views []View, mo
 	return views, false
 }
 
+// later returns the later of two keys.
+func later(a, b model.Key) model.Key {
+	if a.Compare(b) < 0 {
+		return b
+	}
+	return a
+}
+
 // Versions shows every version of a job that there is a record of, those of one
 // key in the order that accepted them; those after the key and uid given only,
 // at most limit of them. More says that there are others.
 func (c *Core) Versions(filter Filter, after model.Key, uid string, limit int) (views []View, more bool) {
-	start := max(c.keys.rank(after), c.keys.rank(model.Key{Job: filter.Job}))
-	for key := range c.keys.from(start) {
+	for key := range c.keys.From(later(after, model.Key{Job: filter.Job})) {
 		if key.Job != filter.Job {
 			break
 		}
@@ -214,7 +219,7 @@ func (c *Core) Versions(filter Filter, after model.Key, uid string, limit int) (
 // of their seats has had; all of them, or the one that is named.
 func (c *Core) Stages(job, stage string) []model.Stage {
 	var stages []model.Stage
-	for key := range c.stageKeys.from(c.stageKeys.rank(model.Key{Job: job})) {
+	for key := range c.stageKeys.From(model.Key{Job: job}) {
 		if key.Job != job {
 			break
 		}
@@ -251,11 +256,11 @@ func (c *Core) Pending() ([]PendingGroup, error) {
 	groups := make([]PendingGroup, 0, len(c.groups))
 	for _, id := range slices.Sorted(maps.Keys(c.groups)) {
 		g := c.groups[id]
-		head := g.order.at(0)
+		head := g.order.At(0)
 		view := c.view(c.versions[head.UID])
 		groups = append(groups, PendingGroup{
 			ID: id, Constraints: head.Spec.Constraints,
-			Reservations: g.order.len(), Workers: g.workers,
+			Reservations: g.order.Len(), Workers: g.workers,
 			Head: head.Key, HeadSince: head.CreatedAt,
 			Reason: view.Reason, Message: view.Message, Failed: head.Failed,
 		})

@@ -61,11 +61,11 @@ func TestNothingIsLeasedBeforeReady(t *testing.T) {
 			}
 		}
 		for id, g := range w.core.groups {
-			if head := g.order.at(0); !offered[head.UID] {
+			if head := g.order.At(0); !offered[head.UID] {
 				t.Fatalf("%s is the head of %s, and is not offered", head.UID, id)
 			}
 		}
-		if w.core.leased.len() > 0 && w.core.handing == nil {
+		if w.core.leased.Len() > 0 && w.core.handing == nil {
 			t.Fatal("what holds a lease is not handed over")
 		}
 	})

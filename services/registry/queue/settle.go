@@ -24,8 +24,8 @@ func (c *Core) settle() {
 		c.subject = v.r.Ref()
 		c.settleOne(v)
 	}
-	for ; budget > 0 && c.deadlines.len() > 0; budget-- {
-		first := c.deadlines.at(0)
+	for ; budget > 0 && c.deadlines.Len() > 0; budget-- {
+		first := c.deadlines.At(0)
 		if first.at.After(c.now) {
 			break
 		}
@@ -34,7 +34,7 @@ func (c *Core) settle() {
 		c.overdue(v)
 	}
 	for ; budget > 0 && c.tooManyEnded(); budget-- {
-		v := c.versions[c.ended.at(0).uid]
+		v := c.versions[c.ended.At(0).uid]
 		c.subject = v.r.Ref()
 		c.overdue(v)
 	}
@@ -142,7 +142,7 @@ func (c *Core) overdue(v *version) {
 	}
 	var effect model.Effect
 	if job := v.r.Key.Job; c.lastOf(job) && !c.holdsOf(job) {
-		for key := range c.stageKeys.from(c.stageKeys.rank(model.Key{Job: job})) {
+		for key := range c.stageKeys.From(model.Key{Job: job}) {
 			if key.Job != job {
 				break
 			}

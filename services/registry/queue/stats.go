@@ -75,10 +75,10 @@ type Counts struct {
 func (c *Core) Stats() Stats {
 	stats := Stats{
 		Ready: c.isReady(), Groups: make([]GroupStats, 0, len(c.groups)),
-		States: c.states, Leased: c.leased.len(), Counts: c.counts,
+		States: c.states, Leased: c.leased.Len(), Counts: c.counts,
 	}
 	for id, g := range c.groups {
-		stats.Groups = append(stats.Groups, GroupStats{id, g.order.len(), g.workers, g.order.at(0).CreatedAt})
+		stats.Groups = append(stats.Groups, GroupStats{id, g.order.Len(), g.workers, g.order.At(0).CreatedAt})
 	}
 	return stats
 }

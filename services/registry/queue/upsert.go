@@ -210,7 +210,7 @@ func (c *Core) retargeted(u model.Upsert) model.Effect {
 		return model.Effect{}
 	}
 	var dropped []*version
-	for key := range c.keys.from(c.keys.rank(stageKey(u.Key))) {
+	for key := range c.keys.From(stageKey(u.Key)) {
 		if stageKey(key) != stageKey(u.Key) {
 			break
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"time"
 
+	"berth.dev/pkg/core"
 	"berth.dev/pkg/model"
 )
 
@@ -54,7 +55,7 @@ type version struct {
 // group is one strict queue.
 type group struct {
 	id      string
-	order   *tree[*model.Reservation]
+	order   core.Ordered[*model.Reservation]
 	workers int
 	// depth is how many from its head on a pass offers at most, one more than
 	// the last found room for; zero where the bounds of a pass are the only ones.

@@ -42,7 +42,7 @@ func (c *Core) cancelWorkers(token uint64, request CancelWorkers) {
 	stage, call := model.Key{Job: request.Job, Stage: request.Stage}, request.call()
 	var named, removals []removal
 	count, repeat := 0, -1
-	for key := range c.keys.from(c.keys.rank(stage)) {
+	for key := range c.keys.From(stage) {
 		if stageKey(key) != stage {
 			break
 		}
