@@ -15,8 +15,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/api/fault"
 	"berth.dev/cmd/berth/fleet"
-	"berth.dev/pkg/fault"
 	"berth.dev/pkg/rpc"
 )
 

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/process/port/porttest"
 )

@@ -7,7 +7,7 @@ import (
 	"google.golang.org/grpc"
 
 	controlv1 "berth.dev/api/berth/control/v1"
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/rpc"
 	"berth.dev/pkg/wire"
 )

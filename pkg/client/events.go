@@ -8,7 +8,7 @@ import (
 	"time"
 
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 )
 
 // Events gives the events of a job in order: those behind the cursor `since`,

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 )
 
 // waitPoll is how often WaitFor reads when no event wakes it. It bounds what a

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 )
 
 // Change is one step of a Watch.

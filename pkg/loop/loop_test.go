@@ -14,7 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/leader"
 	"berth.dev/pkg/loop"
 	"berth.dev/pkg/model"

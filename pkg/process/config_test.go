@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/rpc"
 )

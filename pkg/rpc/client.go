@@ -19,7 +19,7 @@ import (
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/resolver/manual"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 )
 
 // DialOptions say how one client differs from the usual one. The zero value

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 )
 
 // Berth's own calls are not compressed, and its servers and clients refuse messages

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 )
 
 // edge is what every call passes on its way in and out of a server.

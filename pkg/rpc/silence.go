@@ -11,7 +11,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 )
 
 // listeners are the replicas of one client, listened to for silence. A process

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/protoadapt"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 )
 
 // ToStatus renders an error as a gRPC status: the code from its kind, the

@@ -18,7 +18,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/keyspace"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/rpc"

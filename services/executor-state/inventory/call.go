@@ -1,8 +1,8 @@
 package inventory
 
 import (
+	"berth.dev/api/fault"
 	"berth.dev/pkg/constraint"
-	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
 )

@@ -3,8 +3,8 @@ package inventory
 import (
 	"slices"
 
+	"berth.dev/api/fault"
 	"berth.dev/pkg/constraint"
-	"berth.dev/pkg/fault"
 )
 
 // freed is what executors became that may make room for what was refused, or

@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc"
 
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/client"
-	"berth.dev/pkg/fault"
 	"berth.dev/pkg/keyspace"
 	"berth.dev/pkg/process/child"
 	"berth.dev/pkg/rpc"

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/process/port/porttest"
 	"berth.dev/pkg/rpc"
 )

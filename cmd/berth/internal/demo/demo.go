@@ -19,11 +19,11 @@ import (
 	"github.com/spf13/cobra"
 
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/api/fault"
 	"berth.dev/cmd/berth/fleet"
 	"berth.dev/cmd/berth/internal/host"
 	"berth.dev/pkg/audit"
 	"berth.dev/pkg/client"
-	"berth.dev/pkg/fault"
 	"berth.dev/pkg/keyspace"
 	"berth.dev/pkg/store"
 )

@@ -13,11 +13,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"berth.dev/api/fault"
 	"berth.dev/cmd/berth/internal/cluster"
 	"berth.dev/cmd/berth/internal/host"
 	"berth.dev/pkg/agent"
 	"berth.dev/pkg/client"
-	"berth.dev/pkg/fault"
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/resource"
 	"berth.dev/pkg/tracing"

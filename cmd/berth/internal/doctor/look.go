@@ -9,8 +9,8 @@ import (
 	"time"
 
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/client"
-	"berth.dev/pkg/fault"
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/rpc"
 	"berth.dev/pkg/store"

@@ -16,9 +16,9 @@ import (
 	"google.golang.org/grpc"
 
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/agent"
 	"berth.dev/pkg/client"
-	"berth.dev/pkg/fault"
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/resource"
 	"berth.dev/pkg/rpc"

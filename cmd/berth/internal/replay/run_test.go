@@ -13,9 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/audit"
 	"berth.dev/pkg/client"
-	"berth.dev/pkg/fault"
 	"berth.dev/pkg/keyspace"
 )
 

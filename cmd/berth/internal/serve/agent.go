@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"berth.dev/api/fault"
 	"berth.dev/cmd/berth/internal/host"
 	"berth.dev/pkg/agent"
-	"berth.dev/pkg/fault"
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/tracing"
 )

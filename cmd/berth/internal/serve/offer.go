@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"strings"
 
+	"berth.dev/api/fault"
 	"berth.dev/pkg/agent"
 	"berth.dev/pkg/constraint"
-	"berth.dev/pkg/fault"
 	"berth.dev/pkg/quantity"
 	"berth.dev/pkg/resource"
 )

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"berth.dev/api/fault"
 	"berth.dev/cmd/berth/internal/host"
-	"berth.dev/pkg/fault"
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/tracing"
 )

@@ -23,7 +23,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/rpc"
 )
 

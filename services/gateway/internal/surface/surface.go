@@ -20,7 +20,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/rpc"
 )
 
