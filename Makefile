@@ -4,7 +4,7 @@
 GO      ?= go
 BIN     := $(CURDIR)/bin
 TOOLS   := $(BIN)/tools
-MODULES := api pkg services/registry services/executor-state services/assigner services/gateway cmd/berth examples integration
+MODULES := api client pkg testkit services/registry services/executor-state services/assigner services/gateway cmd/berth examples integration
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X berth.dev/pkg/process.Version=$(VERSION)
 SEED    ?=

@@ -20,10 +20,10 @@ import (
 	controlv1 "berth.dev/api/berth/control/v1"
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
+	"berth.dev/api/rpc"
+	"berth.dev/client"
 	"berth.dev/pkg/agent/agenttest"
-	"berth.dev/pkg/client"
 	"berth.dev/pkg/model"
-	"berth.dev/pkg/rpc"
 	"berth.dev/pkg/store"
 )
 

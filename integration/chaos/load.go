@@ -12,7 +12,7 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
-	"berth.dev/pkg/client"
+	"berth.dev/client"
 )
 
 const (

@@ -14,7 +14,7 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
-	"berth.dev/pkg/client"
+	"berth.dev/client"
 	"berth.dev/pkg/store"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
-	"berth.dev/pkg/rpc"
+	"berth.dev/api/rpc"
 )
 
 // player plays one file on one cluster.

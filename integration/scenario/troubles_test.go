@@ -14,9 +14,9 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
+	"berth.dev/client"
 	"berth.dev/cmd/berth/fleet"
 	"berth.dev/cmd/berth/fleet/wiring"
-	"berth.dev/pkg/client"
 	"berth.dev/pkg/process/child"
 	"berth.dev/pkg/store"
 )

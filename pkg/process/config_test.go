@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"berth.dev/api/fault"
+	"berth.dev/api/rpc"
 	"berth.dev/pkg/process"
-	"berth.dev/pkg/rpc"
 )
 
 type config struct {

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"berth.dev/api/fault"
-	"berth.dev/pkg/rpc"
+	"berth.dev/api/rpc"
 )
 
 // The bounds of a repeated call.

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"berth.dev/api/fault"
+	"berth.dev/api/rpc"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/process"
-	"berth.dev/pkg/rpc"
 )
 
 // Config is the configuration of a gateway.

@@ -17,11 +17,11 @@ import (
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/api/rpc"
 	"berth.dev/pkg/keyspace"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/process/port/porttest"
-	"berth.dev/pkg/rpc"
 	"berth.dev/pkg/store"
 	"berth.dev/pkg/store/etcdtest"
 	"berth.dev/services/gateway"

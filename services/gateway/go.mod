@@ -95,6 +95,7 @@ require (
 	google.golang.org/protobuf v1.36.12
 )
 
-replace berth.dev/api => ../../api
-
-replace berth.dev/pkg => ../../pkg
+replace (
+	berth.dev/api => ../../api
+	berth.dev/pkg => ../../pkg
+)

@@ -19,9 +19,9 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
+	"berth.dev/api/rpc"
 	"berth.dev/pkg/keyspace"
 	"berth.dev/pkg/model"
-	"berth.dev/pkg/rpc"
 	"berth.dev/pkg/store"
 	"berth.dev/pkg/store/etcdtest"
 	"berth.dev/services/gateway/internal/stream/streamtest"

@@ -19,9 +19,9 @@ import (
 	controlv1 "berth.dev/api/berth/control/v1"
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
+	"berth.dev/api/rpc"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/process/port/porttest"
-	"berth.dev/pkg/rpc"
 	"berth.dev/services/assigner/handout"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	"berth.dev/api/fault"
-	"berth.dev/pkg/rpc"
+	"berth.dev/api/rpc"
 	"berth.dev/pkg/store"
 	"berth.dev/services/executor-state/inventory"
 )

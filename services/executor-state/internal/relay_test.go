@@ -14,9 +14,9 @@ import (
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	"berth.dev/api/fault"
+	"berth.dev/api/rpc"
 	"berth.dev/pkg/loop/looptest"
 	"berth.dev/pkg/model"
-	"berth.dev/pkg/rpc"
 	"berth.dev/pkg/store"
 	"berth.dev/services/executor-state/inventory"
 )

@@ -17,15 +17,15 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
+	"berth.dev/api/rpc"
 	"berth.dev/pkg/loop"
 	"berth.dev/pkg/loop/looptest"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/replica"
-	"berth.dev/pkg/rpc"
-	"berth.dev/pkg/rpc/rpctest"
 	"berth.dev/pkg/store"
 	"berth.dev/pkg/wire"
 	"berth.dev/services/registry/queue"
+	"berth.dev/testkit/rpctest"
 )
 
 // start serves a registry that no other service answers.

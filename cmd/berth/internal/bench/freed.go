@@ -6,7 +6,7 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
-	"berth.dev/pkg/client"
+	"berth.dev/client"
 )
 
 var freedToLeased = Workload{

@@ -13,10 +13,10 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
-	"berth.dev/pkg/client"
+	"berth.dev/api/rpc"
+	"berth.dev/client"
 	"berth.dev/pkg/keyspace"
 	"berth.dev/pkg/process/child"
-	"berth.dev/pkg/rpc"
 	"berth.dev/pkg/store"
 )
 

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth.dev/api/fault"
-	"berth.dev/pkg/rpc"
+	"berth.dev/api/rpc"
 )
 
 var errInterrupted = fault.New(fault.Precondition, "", "interrupted")

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth.dev/api/fault"
-	"berth.dev/pkg/client"
+	"berth.dev/client"
 )
 
 // Where the gateway is when nothing says so, and how long a call may take.

@@ -15,8 +15,8 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
+	"berth.dev/api/rpc"
 	"berth.dev/pkg/process/port/porttest"
-	"berth.dev/pkg/rpc"
 )
 
 // live is a command that goes on until it is interrupted.

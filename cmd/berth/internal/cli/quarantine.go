@@ -7,8 +7,8 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
+	"berth.dev/client"
 	"berth.dev/cmd/berth/internal/cli/show"
-	"berth.dev/pkg/client"
 	"berth.dev/pkg/model"
 )
 

@@ -20,10 +20,10 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
+	"berth.dev/client"
 	"berth.dev/cmd/berth/fleet"
 	"berth.dev/cmd/berth/internal/host"
 	"berth.dev/pkg/audit"
-	"berth.dev/pkg/client"
 	"berth.dev/pkg/keyspace"
 	"berth.dev/pkg/store"
 )

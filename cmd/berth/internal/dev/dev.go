@@ -14,10 +14,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth.dev/api/fault"
+	"berth.dev/client"
 	"berth.dev/cmd/berth/internal/cluster"
 	"berth.dev/cmd/berth/internal/host"
 	"berth.dev/pkg/agent"
-	"berth.dev/pkg/client"
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/resource"
 	"berth.dev/pkg/tracing"

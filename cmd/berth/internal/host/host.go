@@ -17,11 +17,12 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
+	"berth.dev/api/rpc"
+	"berth.dev/client"
 	"berth.dev/pkg/agent"
-	"berth.dev/pkg/client"
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/resource"
-	"berth.dev/pkg/rpc"
+	"berth.dev/pkg/rpcstats"
 	"berth.dev/pkg/store"
 	"berth.dev/pkg/tracing"
 	"berth.dev/pkg/wire"
@@ -51,7 +52,7 @@ func Open(ctx context.Context, listener net.Listener, gateways []string, traces 
 	h := &Host{
 		listener: listener,
 		server: rpc.NewServer(rpc.ServerOptions{
-			Log: log, Traces: traces.Provider(), MaxMessage: agent.MaxRequest, MaxFields: wire.MaxOrders + agent.MaxFields,
+			Log: log, Stats: rpcstats.Server(nil, traces.Provider()), MaxMessage: agent.MaxRequest, MaxFields: wire.MaxOrders + agent.MaxFields,
 			More: []grpc.ServerOption{grpc.MaxConcurrentStreams(agent.MaxCalls)},
 		}),
 		agents:   agent.NewServer(),

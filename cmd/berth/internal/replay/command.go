@@ -13,10 +13,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth.dev/api/fault"
+	"berth.dev/client"
 	"berth.dev/cmd/berth/internal/host"
 	"berth.dev/pkg/agent"
 	"berth.dev/pkg/audit"
-	"berth.dev/pkg/client"
 	"berth.dev/pkg/keyspace"
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/store"

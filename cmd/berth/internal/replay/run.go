@@ -9,8 +9,8 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
+	"berth.dev/client"
 	"berth.dev/pkg/audit"
-	"berth.dev/pkg/client"
 )
 
 // API is what the runner asks of Berth; *client.Client is one.

@@ -14,8 +14,8 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
+	"berth.dev/client"
 	"berth.dev/pkg/audit"
-	"berth.dev/pkg/client"
 	"berth.dev/pkg/keyspace"
 )
 

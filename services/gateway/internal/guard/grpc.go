@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"berth.dev/api/fault"
-	"berth.dev/pkg/rpc"
+	"berth.dev/api/rpc"
 )
 
 // callsPerConnection relates the calls in progress on all connections of a

@@ -18,7 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"berth.dev/api/fault"
-	"berth.dev/pkg/rpc"
+	"berth.dev/api/rpc"
 )
 
 // serveCalls serves gRPC behind a guard, and returns the log of the server.

@@ -11,9 +11,9 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
+	"berth.dev/api/rpc"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/process/port/porttest"
-	"berth.dev/pkg/rpc"
 	"berth.dev/services/gateway/internal/leaders"
 	"berth.dev/services/gateway/internal/replicatest"
 )

@@ -19,7 +19,7 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
-	"berth.dev/pkg/rpc"
+	"berth.dev/api/rpc"
 	"berth.dev/services/gateway/internal/rest"
 )
 

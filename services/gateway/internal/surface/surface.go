@@ -21,7 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"berth.dev/api/fault"
-	"berth.dev/pkg/rpc"
+	"berth.dev/api/rpc"
 )
 
 // Listener is one listener of a gateway, or a set of them.

@@ -1,4 +1,6 @@
-package rpc
+// Package rpcstats is what Berth's gRPC servers and clients measure and trace: the
+// same metrics whether or not anything is traced.
+package rpcstats
 
 import (
 	"strings"
@@ -9,26 +11,24 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 	tracenoop "go.opentelemetry.io/otel/trace/noop"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/stats"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
-// Traced is an option of a client that was not made by Dial: it takes a span of
-// every call, and hands on its trace.
-func Traced(traces trace.TracerProvider) grpc.DialOption {
-	return grpc.WithStatsHandler(clientHandler(nil, traces))
-}
-
-func clientHandler(meters metric.MeterProvider, traces trace.TracerProvider) stats.Handler {
+// Client returns the handler of a client. It takes the metrics of every call, unless
+// meters is nil, and a span, unless nothing is traced, and passes on the trace of the
+// caller.
+func Client(meters metric.MeterProvider, traces trace.TracerProvider) stats.Handler {
 	if !traced(traces) {
 		return newUntraced(true, meters)
 	}
 	return otelgrpc.NewClientHandler(telemetry(meters, traces)...)
 }
 
-func serverHandler(meters metric.MeterProvider, traces trace.TracerProvider) stats.Handler {
+// Server returns the handler of a server. It takes the metrics of every call, unless
+// meters is nil, and a span, unless nothing is traced.
+func Server(meters metric.MeterProvider, traces trace.TracerProvider) stats.Handler {
 	if !traced(traces) {
 		return newUntraced(false, meters)
 	}

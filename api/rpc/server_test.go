@@ -17,8 +17,7 @@ import (
 	controlv1 "berth.dev/api/berth/control/v1"
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
-	"berth.dev/pkg/process/port/porttest"
-	"berth.dev/pkg/rpc"
+	"berth.dev/api/rpc"
 )
 
 // peer is a server that does as the test says.
@@ -43,7 +42,7 @@ func (p *peer) Heartbeat(s grpc.BidiStreamingServer[controlv1.HeartbeatRequest, 
 func serve(t *testing.T, address string, o rpc.ServerOptions, p *peer) *peer {
 	t.Helper()
 	if address == "" {
-		address = porttest.Hold(t)
+		address = hold(t)
 	}
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -200,7 +199,7 @@ func comesBack(t *testing.T) time.Duration {
 }
 
 func TestFailFastDoesNotWait(t *testing.T) {
-	client := dial(t, rpc.DialOptions{FailFast: true}, porttest.Hold(t))
+	client := dial(t, rpc.DialOptions{FailFast: true}, hold(t))
 	if _, err := client.GetReplica(within(t, time.Minute), &controlv1.GetReplicaRequest{}); status.Code(err) != codes.Unavailable {
 		t.Errorf("got %v", err)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	"berth.dev/pkg/rpc"
+	"berth.dev/api/rpc"
 )
 
 // Serve serves what register registers until the test ends, and returns a client with

@@ -12,7 +12,6 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
-	"berth.dev/pkg/process/port/porttest"
 )
 
 // told is an event about workers of stage s of job j.
@@ -69,7 +68,7 @@ func newScript(t *testing.T) *script {
 		}
 		return next.end
 	}
-	s.serve(t, porttest.Hold(t))
+	s.serve(t, hold(t))
 	return s
 }
 

@@ -8,7 +8,7 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
-	"berth.dev/pkg/client"
+	"berth.dev/client"
 )
 
 // A job service reserves workers, waits until they are handed out, and cancels

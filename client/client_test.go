@@ -16,8 +16,6 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
-	"berth.dev/pkg/model"
-	"berth.dev/pkg/process/port/porttest"
 )
 
 func limited(t *testing.T, d time.Duration) context.Context {
@@ -44,7 +42,7 @@ func TestRepeats(t *testing.T) {
 		}
 		return &berthv1.Reservation{Uid: "1-1"}, nil
 	}}
-	g.serve(t, porttest.Hold(t))
+	g.serve(t, hold(t))
 	retries := 0
 	c := dial(t, []Option{WithOnRetry(func(error) { retries++ })}, g)
 
@@ -77,7 +75,7 @@ func TestACallIsNotRepeatedAfterItsRequestIDMayBeForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The gateway that has the last copy may hold it until half of the time is over, too.
-	if left := deadline.Sub(begun); !has || left < time.Minute || left > model.KeepTerminal/2+time.Minute {
+	if left := deadline.Sub(begun); !has || left < time.Minute || left > KeepEnded/2+time.Minute {
 		t.Errorf("an upsert is repeated for %v", left)
 	}
 	get := func(ctx context.Context, _ *berthv1.GetReservationRequest, _ ...grpc.CallOption) (*berthv1.Reservation, error) {
@@ -95,7 +93,7 @@ func TestUpsertRequest(t *testing.T) {
 		sent = q
 		return q.Reservation, nil
 	}}
-	g.serve(t, porttest.Hold(t))
+	g.serve(t, hold(t))
 	c := dial(t, nil, g)
 	body := &berthv1.Reservation{Job: "a", Stage: "b", Count: 2, RequestId: proto.String("mine"), IfEpoch: proto.Int64(7)}
 	before := proto.CloneOf(body)
@@ -120,7 +118,7 @@ func TestDefiniteErrors(t *testing.T) {
 		calls++
 		return nil, fault.BadField(fault.ReasonBadName, "stage", "%s %s %v", q.Name, "is bad", q.IfEpoch)
 	}}
-	g.serve(t, porttest.Hold(t))
+	g.serve(t, hold(t))
 	c := dial(t, nil, g)
 	_, err := c.CancelVersion(limited(t, time.Minute), Key{Job: "a", Stage: "b"}, 12)
 	f := fault.Of(err)
@@ -136,7 +134,7 @@ func TestDefiniteErrors(t *testing.T) {
 // What stays open until the context ends says so, and why.
 func TestGivesUpWithItsContext(t *testing.T) {
 	g := &gateway{get: func(*berthv1.GetReservationRequest) (*berthv1.Reservation, error) { return nil, unavailable() }}
-	g.serve(t, porttest.Hold(t))
+	g.serve(t, hold(t))
 	c := dial(t, nil, g)
 	_, err := c.Get(limited(t, 2*time.Second), Key{Job: "a", Stage: "b"})
 	f := fault.Of(err)
@@ -202,7 +200,7 @@ func TestASilentGatewayAndALittlePatience(t *testing.T) {
 
 func TestClosedClientGivesUp(t *testing.T) {
 	g := &gateway{}
-	g.serve(t, porttest.Hold(t))
+	g.serve(t, hold(t))
 	c := dial(t, nil, g)
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
@@ -223,8 +221,8 @@ func TestClosedClientGivesUp(t *testing.T) {
 func TestGatewaysComeAndGo(t *testing.T) {
 	answer := func(*berthv1.GetReservationRequest) (*berthv1.Reservation, error) { return &berthv1.Reservation{}, nil }
 	one, two := &gateway{get: answer}, &gateway{get: answer}
-	one.serve(t, porttest.Hold(t))
-	two.serve(t, porttest.Hold(t))
+	one.serve(t, hold(t))
+	two.serve(t, hold(t))
 	tried := make(chan struct{}, 1)
 	c := dial(t, []Option{WithOnRetry(func(error) {
 		select {
@@ -279,7 +277,7 @@ func TestListFollowsPages(t *testing.T) {
 		}
 		return answer, nil
 	}}
-	g.serve(t, porttest.Hold(t))
+	g.serve(t, hold(t))
 	c := dial(t, nil, g)
 	collect := func(most int) (names []string, last error) {
 		request := &berthv1.ListReservationsRequest{Job: "a", PageSize: 3}
@@ -324,7 +322,7 @@ func TestEventsResume(t *testing.T) {
 		}
 		return events.follow(q.Since, stream, 2, ends[len(cursors)-1])
 	}}
-	g.serve(t, porttest.Hold(t))
+	g.serve(t, hold(t))
 	c := dial(t, nil, g)
 	stream := c.Events(limited(t, time.Minute), "a", "1")
 	for round := range 2 {
@@ -351,7 +349,7 @@ func TestEventsEndWithADefiniteError(t *testing.T) {
 	g := &gateway{watch: func(*berthv1.WatchEventsRequest, grpc.ServerStreamingServer[berthv1.Event]) error {
 		return fault.New(fault.OutOfRange, fault.ReasonEventsCompacted, "gone").With("cursor", "9.0")
 	}}
-	g.serve(t, porttest.Hold(t))
+	g.serve(t, hold(t))
 	c := dial(t, nil, g)
 	var errs []error
 	for e, err := range c.Events(limited(t, time.Minute), "a", "1.0") {
@@ -371,7 +369,7 @@ func TestEventsEndWithTheContext(t *testing.T) {
 	g := &gateway{watch: func(q *berthv1.WatchEventsRequest, stream grpc.ServerStreamingServer[berthv1.Event]) error {
 		return events.follow(q.Since, stream, -1, nil)
 	}}
-	g.serve(t, porttest.Hold(t))
+	g.serve(t, hold(t))
 	c := dial(t, nil, g)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -407,7 +405,7 @@ func TestWaitFor(t *testing.T) {
 			return events.follow(q.Since, stream, -1, nil)
 		},
 	}
-	g.serve(t, porttest.Hold(t))
+	g.serve(t, hold(t))
 	c := dial(t, nil, g)
 	wait := func(first, then berthv1.Reservation_State) (*berthv1.Reservation, error) {
 		states <- first
@@ -441,7 +439,7 @@ func TestWaitForGivesUp(t *testing.T) {
 			return newLog().follow(q.Since, stream, -1, nil)
 		},
 	}
-	g.serve(t, porttest.Hold(t))
+	g.serve(t, hold(t))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	// The context ends once the reservation has been read.

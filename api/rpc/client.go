@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"go.opentelemetry.io/otel/metric"
-	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
@@ -18,6 +16,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/resolver/manual"
+	"google.golang.org/grpc/stats"
 
 	"berth.dev/api/fault"
 )
@@ -41,10 +40,8 @@ type DialOptions struct {
 	TLS *tls.Config
 	// MaxMessage bounds an answer in bytes; PeerMessageLimit unless given.
 	MaxMessage int
-	// Meters, when given, take the figures of every call.
-	Meters metric.MeterProvider
-	// Traces, when given, take a span of every call.
-	Traces trace.TracerProvider
+	// Stats, when given, sees every call: those of Silence excepted.
+	Stats stats.Handler
 	// More is passed on to grpc.NewClient.
 	More []grpc.DialOption
 }
@@ -106,8 +103,8 @@ func Dial(addresses []string, o DialOptions) (*grpc.ClientConn, error) {
 		// The repeats are ours: they know which answers are safe to repeat.
 		grpc.WithDisableRetry(),
 	)
-	if o.Meters != nil || o.Traces != nil {
-		options = append(options, grpc.WithStatsHandler(clientHandler(o.Meters, o.Traces)))
+	if o.Stats != nil {
+		options = append(options, grpc.WithStatsHandler(o.Stats))
 	}
 	if o.Silence > 0 {
 		l, err := listen(addresses, o.Silence, append(connecting, o.More...))

@@ -1,4 +1,4 @@
-package rpc
+package rpcstats
 
 import (
 	"cmp"
@@ -55,7 +55,7 @@ func newUntraced(client bool, meters metric.MeterProvider) *untraced {
 	if client {
 		name, what = "rpc.client.call.duration", "Measures the duration of an outgoing Remote Procedure Call (RPC)."
 	}
-	duration, err := meters.Meter("berth.dev/pkg/rpc").Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(what),
+	duration, err := meters.Meter("berth.dev/pkg/rpcstats").Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(what),
 		metric.WithExplicitBucketBoundaries(0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10))
 	if err != nil {
 		duration = metricnoop.Float64Histogram{} // the name is a constant, so that it is not

@@ -14,7 +14,6 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
-	"berth.dev/pkg/process/port/porttest"
 )
 
 // Every call of one request says what it is to, gives back what it is answered,
@@ -146,7 +145,7 @@ func TestCalls(t *testing.T) {
 				}
 				return c.answer, nil
 			}}
-			g.serve(t, porttest.Hold(t))
+			g.serve(t, hold(t))
 			want := c.want
 			if want == nil {
 				want = c.answer
@@ -182,7 +181,7 @@ func TestOwnRequestIDs(t *testing.T) {
 		ids = append(ids, takeID(request))
 		return nil, errors.New("enough")
 	}}
-	g.serve(t, porttest.Hold(t))
+	g.serve(t, hold(t))
 	c := dial(t, nil, g)
 	ctx := limited(t, time.Minute)
 	own := &berthv1.DisableExecutorsRequest{RequestId: "mine"}
@@ -206,7 +205,7 @@ func TestNotReadyIsAnAnswer(t *testing.T) {
 		calls++
 		return nil, fault.New(fault.Unavailable, fault.ReasonRegistryNotReady, "not yet")
 	}}
-	g.serve(t, porttest.Hold(t))
+	g.serve(t, hold(t))
 	c := dial(t, nil, g)
 	if _, err := c.Pending(limited(t, time.Minute)); !fault.Is(err, fault.ReasonRegistryNotReady) || calls != 1 {
 		t.Errorf("%d calls, %v", calls, err)

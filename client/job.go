@@ -8,12 +8,11 @@ import (
 	"time"
 
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/pkg/model"
 )
 
-// keepEnded is how long a version that has ended is kept with its workers. The
-// server keeps it as long.
-const keepEnded = model.KeepTerminal
+// KeepEnded is how long a version that has ended is kept with its workers, here and
+// by the server.
+const KeepEnded = 10 * time.Minute
 
 // Job is the state of a job as Watch keeps it: the versions of its reservations,
 // and their workers from the request on. While the body of the loop over Watch
@@ -37,13 +36,16 @@ type Job struct {
 	ended []ended
 }
 
+// workerID is a worker index and the number of one of its workers.
+type workerID struct{ index, number int32 }
+
 type version struct {
 	Version
-	workers map[model.Seat]*worker
+	workers map[workerID]*worker
 }
 
 type stage struct {
-	workers map[model.Seat]*worker
+	workers map[workerID]*worker
 	highest map[int32]int32
 }
 
@@ -163,7 +165,7 @@ func (j *Job) Seats(stage string) map[int32]Worker {
 		return seats
 	}
 	for index, number := range s.highest {
-		if w := s.workers[model.Seat{Index: index, Number: number}]; w != nil {
+		if w := s.workers[workerID{index, number}]; w != nil {
 			seats[index] = w.shown()
 		} else {
 			seats[index] = Worker{Key: Key{Job: j.name, Stage: stage}, Index: index, Number: number, Ended: true}
@@ -176,7 +178,7 @@ func (j *Job) Seats(stage string) map[int32]Worker {
 // by the end of that; and what Berth has not queued again by then, it never does.
 func (w *worker) shown() Worker {
 	shown := w.Worker
-	if shown.Ended = model.WorkerState(w.State).Terminal(); Ended(w.version.State) {
+	if shown.Ended = terminal(w.State); Ended(w.version.State) {
 		if !shown.Ended {
 			shown.State = berthv1.Assignment_STATE_UNSPECIFIED
 		}

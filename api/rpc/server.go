@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"go.opentelemetry.io/otel/metric"
-	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/encoding"
@@ -17,6 +15,7 @@ import (
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/stats"
 )
 
 // Limits and times of servers and clients.
@@ -46,10 +45,8 @@ type ServerOptions struct {
 	Deadline time.Duration
 	// TLS, when given, is required of callers.
 	TLS *tls.Config
-	// Meters, when given, take the figures of every call.
-	Meters metric.MeterProvider
-	// Traces, when given, take a span of every call.
-	Traces trace.TracerProvider
+	// Stats, when given, sees every call.
+	Stats stats.Handler
 	// More is passed on to grpc.NewServer.
 	More []grpc.ServerOption
 }
@@ -77,8 +74,8 @@ func NewServer(o ServerOptions) *Server {
 	if o.TLS != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(o.TLS)))
 	}
-	if o.Meters != nil || o.Traces != nil {
-		options = append(options, grpc.StatsHandler(serverHandler(o.Meters, o.Traces)))
+	if o.Stats != nil {
+		options = append(options, grpc.StatsHandler(o.Stats))
 	}
 	s := &Server{grpc.NewServer(append(options, o.More...)...), health.NewServer()}
 	healthpb.RegisterHealthServer(s, s.health)

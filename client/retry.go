@@ -13,8 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"berth.dev/api/fault"
-	"berth.dev/pkg/model"
-	"berth.dev/pkg/rpc"
+	"berth.dev/api/rpc"
 )
 
 // backoff is how long to pause before the next attempt: from first, doubled
@@ -68,9 +67,9 @@ func faultOf(err error) *fault.Error {
 }
 
 // longest is how long a call is repeated under one request ID. The registry forgets the
-// ID model.KeepTerminal after what came of the call has ended: a later copy would be
+// ID KeepEnded after what came of the call has ended: a later copy would be
 // taken for a new call. A gateway may hold the last copy for as long again.
-const longest = model.KeepTerminal / 2
+const longest = KeepEnded / 2
 
 // invoke makes one call and repeats it while its outcome is open: until its context
 // ends, and with a request ID for longest.

@@ -8,12 +8,12 @@ import (
 	"sync"
 	"time"
 
-	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/stats"
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
-	"berth.dev/pkg/rpc"
+	"berth.dev/api/rpc"
 )
 
 // maxAnswer bounds one answer, bytes. The gateway joins the findings of three services,
@@ -65,10 +65,13 @@ func WithOnRetry(f func(err error)) Option {
 	return func(o *options) { o.onRetry = f }
 }
 
-// WithTracing takes a span of every call, and hands on the trace of its context:
-// the reservation that an upsert makes keeps that trace to its end.
-func WithTracing(traces trace.TracerProvider) Option {
-	return func(o *options) { o.rpc.Traces = traces }
+// WithStatsHandler has a handler see every call, but not the probes for gateways that
+// do not answer. For tracing it is the client handler of OpenTelemetry's otelgrpc with
+// the propagator propagation.TraceContext: it takes a span of every call and passes on
+// the trace of its context, and the reservation that an upsert makes keeps that trace
+// to its end.
+func WithStatsHandler(handler stats.Handler) Option {
+	return func(o *options) { o.rpc.Stats = handler }
 }
 
 // WithDialOptions adds options of gRPC, for interceptors and the like.

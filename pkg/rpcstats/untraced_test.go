@@ -1,4 +1,4 @@
-package rpc
+package rpcstats
 
 import (
 	"context"
@@ -92,7 +92,7 @@ func TestUntracedCallsHaveTheFiguresOfTracedOnes(t *testing.T) {
 func TestUnknownMethodsAreNotMeasured(t *testing.T) {
 	for what, traces := range map[string]trace.TracerProvider{"untraced": nil, "traced": sdktrace.NewTracerProvider()} {
 		reader := sdk.NewManualReader()
-		h := serverHandler(sdk.NewMeterProvider(sdk.WithReader(reader)), traces)
+		h := Server(sdk.NewMeterProvider(sdk.WithReader(reader)), traces)
 		for _, method := range []string{"/berth.v1.Reservations/Made", "/made.Up/GetReservation", "//", "", "berth.v1.Reservation/x", "/berth.v1.Reservations/GetReservation"} {
 			ctx := h.TagRPC(t.Context(), &stats.RPCTagInfo{FullMethodName: method})
 			h.HandleRPC(ctx, &stats.Begin{})

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"berth.dev/api/fault"
-	"berth.dev/pkg/rpc"
+	"berth.dev/api/rpc"
 )
 
 // What one process says is what the next one hears, and the third.

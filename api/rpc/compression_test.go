@@ -18,7 +18,7 @@ import (
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/pkg/rpc"
+	"berth.dev/api/rpc"
 )
 
 // A compressed message of a few kilobytes may take a thousand times as much memory.

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/pkg/model"
 )
 
 func newJob(name string) *Job {
@@ -137,7 +136,7 @@ func (j *Job) keep(before *version) {
 func (j *Job) version(uid string, key Key) *version {
 	v := j.versions[uid]
 	if v == nil {
-		v = &version{Version: Version{Key: key, UID: uid, State: berthv1.Reservation_QUEUED}, workers: map[model.Seat]*worker{}}
+		v = &version{Version: Version{Key: key, UID: uid, State: berthv1.Reservation_QUEUED}, workers: map[workerID]*worker{}}
 		j.versions[uid] = v
 	}
 	return v
@@ -148,7 +147,7 @@ func (j *Job) version(uid string, key Key) *version {
 // were named before. For an older one there is nil.
 func (j *Job) worker(v *version, index, number int32) *worker {
 	s := j.raise(v.Stage, index, number)
-	at := model.Seat{Index: index, Number: number}
+	at := workerID{index, number}
 	w := s.workers[at]
 	switch {
 	case w == nil:
@@ -180,16 +179,19 @@ func (j *Job) advance(v *version, to Worker) {
 }
 
 // follows says whether a worker may get from one state to another, over any
-// number of others, which a list may leave out: as the model orders them.
+// number of others, which a list may leave out: states are in order.
 func follows(was, next berthv1.Assignment_State) bool {
-	return next > was && !model.WorkerState(was).Terminal()
+	return next > was && !terminal(was)
 }
+
+// terminal reports whether a worker in that state has ended.
+func terminal(s berthv1.Assignment_State) bool { return s >= berthv1.Assignment_COMPLETED }
 
 // raise raises the highest number of a seat, and answers its stage.
 func (j *Job) raise(name string, index, number int32) *stage {
 	s := j.stages[name]
 	if s == nil {
-		s = &stage{workers: map[model.Seat]*worker{}, highest: map[int32]int32{}}
+		s = &stage{workers: map[workerID]*worker{}, highest: map[int32]int32{}}
 		j.stages[name] = s
 	}
 	s.highest[index] = max(s.highest[index], number)
@@ -198,7 +200,7 @@ func (j *Job) raise(name string, index, number int32) *stage {
 
 // forget drops the versions that ended long enough ago, with their workers.
 func (j *Job) forget(now time.Time) {
-	for len(j.ended) > 0 && now.Sub(j.ended[0].at) > keepEnded {
+	for len(j.ended) > 0 && now.Sub(j.ended[0].at) > KeepEnded {
 		v := j.ended[0].version
 		for at := range v.workers {
 			delete(j.stages[v.Stage].workers, at)

@@ -17,7 +17,7 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
-	"berth.dev/pkg/rpc"
+	"berth.dev/api/rpc"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

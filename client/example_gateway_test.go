@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/pkg/client"
+	"berth.dev/client"
 )
 
 // startGateway starts a gateway that grants whatever it is asked for, and a

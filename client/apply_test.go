@@ -10,7 +10,6 @@ import (
 	"pgregory.net/rapid"
 
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/pkg/model"
 )
 
 // past is what happened to a job: one event a revision, from 1, and what the
@@ -29,7 +28,7 @@ type past struct {
 // state is what is so at one revision. A worker that waits has the state 0.
 type state struct {
 	versions map[string]berthv1.Reservation_State
-	workers  map[model.Seat]known
+	workers  map[workerID]known
 }
 
 type known struct {
@@ -58,7 +57,7 @@ func (p *past) asks(seats ...*berthv1.Seat) {
 	p.happens(berthv1.Event_RESERVATION_QUEUED, uid, func(s state) {
 		s.versions[uid] = berthv1.Reservation_QUEUED
 		for _, seat := range seats {
-			s.workers[model.Seat{Index: seat.GetIndex(), Number: seat.GetNumber()}] = known{uid: uid}
+			s.workers[workerID{seat.GetIndex(), seat.GetNumber()}] = known{uid: uid}
 		}
 	}, p.named(uid)...)
 }
@@ -84,7 +83,7 @@ func (p *past) goesOn() {
 	for _, w := range now.workers {
 		if w.uid == uid {
 			untouched = untouched && w.state == 0
-			over = over && model.WorkerState(w.state).Terminal()
+			over = over && terminal(w.state)
 		}
 	}
 	switch version := now.versions[uid]; {
@@ -116,16 +115,16 @@ func (p *past) goesOn() {
 func (p *past) moves(uid string) {
 	seats := p.seats[uid]
 	at := seats[rapid.IntRange(0, len(seats)-1).Draw(p.T, "worker")]
-	seat := model.Seat{Index: at.GetIndex(), Number: at.GetNumber()}
-	was := model.WorkerState(p.now().workers[seat].state)
-	next := model.WorkerState(rapid.IntRange(int(model.WorkerAssigned), int(model.WorkerEvicted)).Draw(p.T, "state"))
-	if was != model.WorkerUnset && !was.MayBecome(next) {
+	seat := workerID{at.GetIndex(), at.GetNumber()}
+	was := p.now().workers[seat].state
+	next := berthv1.Assignment_State(rapid.Int32Range(int32(berthv1.Assignment_ASSIGNED), int32(berthv1.Assignment_EVICTED)).Draw(p.T, "state"))
+	stopping := was == berthv1.Assignment_EVICT || was == berthv1.Assignment_EVICTING
+	if !follows(was, next) || next == berthv1.Assignment_EVICTING && was != berthv1.Assignment_STATE_UNSPECIFIED && !stopping {
 		return
 	}
-	worker := berthv1.Assignment_State(next)
-	p.happens(berthv1.Event_WORKER_RUNNING, uid, func(s state) { s.workers[seat] = known{uid, worker} }, of(seat.Index, seat.Number, worker))
-	if next == model.WorkerLost {
-		p.asks(&berthv1.Seat{Index: seat.Index, Number: seat.Number + 1})
+	p.happens(berthv1.Event_WORKER_RUNNING, uid, func(s state) { s.workers[seat] = known{uid, next} }, of(seat.index, seat.number, next))
+	if next == berthv1.Assignment_LOST {
+		p.asks(&berthv1.Seat{Index: seat.index, Number: seat.number + 1})
 	}
 }
 
@@ -164,7 +163,7 @@ func (p *past) list(from int64) *listing {
 			continue
 		}
 		l.assignments = append(l.assignments, &berthv1.Assignment{
-			Job: "j", Stage: "s", Reservation: "main", Uid: w.uid, Epoch: p.epochs[w.uid], Index: seat.Index, Number: seat.Number, State: w.state,
+			Job: "j", Stage: "s", Reservation: "main", Uid: w.uid, Epoch: p.epochs[w.uid], Index: seat.index, Number: seat.number, State: w.state,
 		})
 	}
 	return l
@@ -175,7 +174,7 @@ func (p *past) list(from int64) *listing {
 func TestListsAndEventsAgree(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		p := &past{T: r, seats: map[string][]*berthv1.Seat{}, epochs: map[string]int64{}, next: 1, torn: map[int64]bool{}}
-		p.states = []state{{map[string]berthv1.Reservation_State{}, map[model.Seat]known{}}}
+		p.states = []state{{map[string]berthv1.Reservation_State{}, map[workerID]known{}}}
 		p.asks(&berthv1.Seat{Index: 0, Number: 1})
 		for range rapid.IntRange(0, 60).Draw(r, "steps") {
 			p.goesOn()
@@ -197,12 +196,12 @@ func TestListsAndEventsAgree(t *testing.T) {
 
 // notBack fails where a worker is not as far as it was.
 func (p *past) notBack(before []Worker, job *Job) {
-	after := map[model.Seat]Worker{}
+	after := map[workerID]Worker{}
 	for _, w := range job.Workers("s") {
-		after[model.Seat{Index: w.Index, Number: w.Number}] = w
+		after[workerID{w.Index, w.Number}] = w
 	}
 	for _, was := range before {
-		w, there := after[model.Seat{Index: was.Index, Number: was.Number}]
+		w, there := after[workerID{was.Index, was.Number}]
 		moved := w.State == was.State || follows(was.State, w.State) || w.Ended && w.State == 0
 		if !there || !moved || was.Ended && !w.Ended {
 			p.Fatalf("%v became %v (there: %v)", was, w, there)
@@ -226,10 +225,10 @@ func (p *past) is(job *Job) {
 		p.Errorf("%d workers, want %d", len(workers), len(now.workers))
 	}
 	for _, w := range workers {
-		want := now.workers[model.Seat{Index: w.Index, Number: w.Number}]
+		want := now.workers[workerID{w.Index, w.Number}]
 		over := Ended(now.versions[want.uid])
 		forgotten := over && w.State == 0
-		if w.UID != want.uid || w.State != want.state && !forgotten || w.Ended != (over || model.WorkerState(want.state).Terminal()) {
+		if w.UID != want.uid || w.State != want.state && !forgotten || w.Ended != (over || terminal(want.state)) {
 			p.Errorf("%v, want %+v", w, want)
 		}
 		if newest := job.Seats("s")[w.Index]; newest.Number < w.Number {
@@ -244,11 +243,11 @@ func TestEndedVersionsAreForgotten(t *testing.T) {
 	job.apply(told(1, berthv1.Event_RESERVATION_QUEUED, "1-1", of(0, 1, 0)), now)
 	job.apply(told(2, berthv1.Event_WORKER_LOST, "1-1", of(0, 1, berthv1.Assignment_LOST)), now)
 	job.apply(told(3, berthv1.Event_RESERVATION_COMPLETED, "1-1", of(0, 1, 0)), now)
-	job.apply(told(4, berthv1.Event_RESERVATION_QUEUED, "1-2", of(1, 1, 0)), now.Add(keepEnded))
+	job.apply(told(4, berthv1.Event_RESERVATION_QUEUED, "1-2", of(1, 1, 0)), now.Add(KeepEnded))
 	if n := len(job.Versions()); n != 2 {
 		t.Errorf("%d versions while both are kept", n)
 	}
-	job.apply(told(5, berthv1.Event_RESERVATION_ASSIGNED, "1-2", of(1, 1, 0)), now.Add(keepEnded+time.Second))
+	job.apply(told(5, berthv1.Event_RESERVATION_ASSIGNED, "1-2", of(1, 1, 0)), now.Add(KeepEnded+time.Second))
 	if versions, workers := job.Versions(), job.Workers("s"); len(versions) != 1 || versions[0].UID != "1-2" || len(workers) != 1 {
 		t.Errorf("left are %v, %v", versions, workers)
 	}

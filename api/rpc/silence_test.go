@@ -12,7 +12,7 @@ import (
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/pkg/rpc"
+	"berth.dev/api/rpc"
 )
 
 // wire carries connections to an address, and can be cut: then it is silent.
