@@ -107,6 +107,8 @@ require (
 
 require berth.dev/client v0.0.0
 
+require berth.dev/testkit v0.0.0
+
 replace (
 	berth.dev/api => ../api
 	berth.dev/client => ../client

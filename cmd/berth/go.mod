@@ -105,6 +105,11 @@ require (
 
 require berth.dev/client v0.0.0
 
+require (
+	berth.dev/testkit v0.0.0
+	pgregory.net/rapid v1.3.0
+)
+
 replace (
 	berth.dev/api => ../../api
 	berth.dev/client => ../../client

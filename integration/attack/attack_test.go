@@ -22,9 +22,9 @@ import (
 	"berth.dev/api/fault"
 	"berth.dev/api/rpc"
 	"berth.dev/client"
-	"berth.dev/pkg/agent/agenttest"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/store"
+	"berth.dev/testkit/agenttest"
 )
 
 // deadline bounds a stranger's call.

@@ -15,8 +15,8 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/rpc"
+	"berth.dev/cmd/berth/audit"
 	"berth.dev/cmd/berth/fleet"
-	"berth.dev/pkg/audit"
 	"berth.dev/pkg/keyspace"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/process/child"

@@ -24,7 +24,7 @@ import (
 	"berth.dev/api/rpc"
 	"berth.dev/client"
 	"berth.dev/pkg/process/child"
-	"berth.dev/pkg/process/port/porttest"
+	"berth.dev/testkit/porttest"
 )
 
 // A replica that finds no etcd waits for it, and says so.

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"berth.dev/api/fault"
-	"berth.dev/pkg/process/port/porttest"
+	"berth.dev/testkit/porttest"
 )
 
 // slowDriver starts a worker when it is let.

@@ -18,8 +18,8 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
 	"berth.dev/api/rpc"
-	"berth.dev/pkg/process/port/porttest"
 	"berth.dev/pkg/wire"
+	"berth.dev/testkit/porttest"
 )
 
 func simulatedAgent(t *testing.T, c *control, cfg Config) (*Agent, string, func()) {

@@ -19,7 +19,7 @@ import (
 	"berth.dev/pkg/loop"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/store"
-	"berth.dev/pkg/store/etcdtest"
+	"berth.dev/testkit/etcdtest"
 )
 
 func TestTakeOverOnResign(t *testing.T) {

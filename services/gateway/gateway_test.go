@@ -21,12 +21,12 @@ import (
 	"berth.dev/pkg/keyspace"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/process"
-	"berth.dev/pkg/process/port/porttest"
 	"berth.dev/pkg/store"
-	"berth.dev/pkg/store/etcdtest"
 	"berth.dev/services/gateway"
 	"berth.dev/services/gateway/internal/replicatest"
 	"berth.dev/services/gateway/internal/stream/streamtest"
+	"berth.dev/testkit/etcdtest"
+	"berth.dev/testkit/porttest"
 )
 
 // running is a gateway that runs in this process.

@@ -95,7 +95,10 @@ require (
 	google.golang.org/protobuf v1.36.12
 )
 
+require berth.dev/testkit v0.0.0
+
 replace (
 	berth.dev/api => ../../api
 	berth.dev/pkg => ../../pkg
+	berth.dev/testkit => ../../testkit
 )

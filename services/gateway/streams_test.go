@@ -23,8 +23,8 @@ import (
 	"berth.dev/pkg/keyspace"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/store"
-	"berth.dev/pkg/store/etcdtest"
 	"berth.dev/services/gateway/internal/stream/streamtest"
+	"berth.dev/testkit/etcdtest"
 )
 
 const (

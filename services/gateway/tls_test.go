@@ -19,7 +19,7 @@ import (
 
 	"berth.dev/api/rpc"
 	"berth.dev/pkg/process"
-	"berth.dev/pkg/process/port/porttest"
+	"berth.dev/testkit/porttest"
 )
 
 // certificate writes one that is its own authority, and its key.

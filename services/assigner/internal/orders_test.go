@@ -21,8 +21,8 @@ import (
 	"berth.dev/api/fault"
 	"berth.dev/api/rpc"
 	"berth.dev/pkg/model"
-	"berth.dev/pkg/process/port/porttest"
 	"berth.dev/services/assigner/handout"
+	"berth.dev/testkit/porttest"
 )
 
 // agent is an executor's agent that answers as it is told.

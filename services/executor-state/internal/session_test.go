@@ -21,10 +21,10 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
 	"berth.dev/pkg/loop"
-	"berth.dev/pkg/loop/looptest"
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/store"
 	"berth.dev/services/executor-state/inventory"
+	"berth.dev/testkit/looptest"
 )
 
 // renewals renews etcd leases of the store, keeps when each renewal began, and

@@ -19,12 +19,12 @@ import (
 	"berth.dev/api/fault"
 	"berth.dev/api/rpc"
 	"berth.dev/pkg/loop"
-	"berth.dev/pkg/loop/looptest"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/replica"
 	"berth.dev/pkg/store"
 	"berth.dev/pkg/wire"
 	"berth.dev/services/registry/queue"
+	"berth.dev/testkit/looptest"
 	"berth.dev/testkit/rpctest"
 )
 

@@ -21,9 +21,9 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
 	"berth.dev/client"
+	"berth.dev/cmd/berth/audit"
 	"berth.dev/cmd/berth/fleet"
 	"berth.dev/cmd/berth/internal/host"
-	"berth.dev/pkg/audit"
 	"berth.dev/pkg/keyspace"
 	"berth.dev/pkg/store"
 )

@@ -14,9 +14,9 @@ import (
 
 	"berth.dev/api/fault"
 	"berth.dev/client"
+	"berth.dev/cmd/berth/audit"
 	"berth.dev/cmd/berth/internal/host"
 	"berth.dev/pkg/agent"
-	"berth.dev/pkg/audit"
 	"berth.dev/pkg/keyspace"
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/store"

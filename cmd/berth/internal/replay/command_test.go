@@ -11,7 +11,7 @@ import (
 
 	"berth.dev/api/rpc"
 	"berth.dev/cmd/berth/internal/cluster"
-	"berth.dev/pkg/process/port/porttest"
+	"berth.dev/testkit/porttest"
 )
 
 // TestReplay plays a small trace against a whole Berth, sockets and all.

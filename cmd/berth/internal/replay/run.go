@@ -10,7 +10,7 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
 	"berth.dev/client"
-	"berth.dev/pkg/audit"
+	"berth.dev/cmd/berth/audit"
 )
 
 // API is what the runner asks of Berth; *client.Client is one.

@@ -15,7 +15,7 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
 	"berth.dev/client"
-	"berth.dev/pkg/audit"
+	"berth.dev/cmd/berth/audit"
 	"berth.dev/pkg/keyspace"
 )
 

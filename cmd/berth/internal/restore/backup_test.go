@@ -13,7 +13,7 @@ import (
 
 	"berth.dev/api/rpc"
 	"berth.dev/cmd/berth/internal/cli"
-	"berth.dev/pkg/process/port/porttest"
+	"berth.dev/testkit/porttest"
 )
 
 // A backup of an etcd that refuses connections, or accepts them and is silent, ends with

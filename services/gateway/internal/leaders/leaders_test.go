@@ -13,9 +13,9 @@ import (
 	"berth.dev/api/fault"
 	"berth.dev/api/rpc"
 	"berth.dev/pkg/model"
-	"berth.dev/pkg/process/port/porttest"
 	"berth.dev/services/gateway/internal/leaders"
 	"berth.dev/services/gateway/internal/replicatest"
+	"berth.dev/testkit/porttest"
 )
 
 // patience is enough for a replica that answers, on a slow machine too.

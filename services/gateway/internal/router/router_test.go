@@ -20,9 +20,9 @@ import (
 	"berth.dev/api/fault"
 	"berth.dev/api/rpc"
 	"berth.dev/pkg/model"
-	"berth.dev/pkg/process/port/porttest"
 	"berth.dev/services/gateway/internal/replicatest"
 	"berth.dev/services/gateway/internal/router"
+	"berth.dev/testkit/porttest"
 )
 
 // door is a router behind a gRPC server, and a client of it.

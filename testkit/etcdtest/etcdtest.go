@@ -17,8 +17,8 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
-	"berth.dev/pkg/process/port/porttest"
 	"berth.dev/pkg/store"
+	"berth.dev/testkit/porttest"
 )
 
 // startTimeout bounds the wait for a member to be ready.
