@@ -44,7 +44,7 @@ test: ## everything that a change must pass
 	@# One after the other: each of these wants the whole machine.
 	$(GO) test -p 1 -timeout 8m ./integration/docs ./integration/sim ./integration/play
 	@# These look at what they do not import, to which go test's cache is blind.
-	$(GO) test -p 1 -timeout 8m -count=1 ./integration/scenario ./integration/chaos ./integration/layout ./integration/mutants ./integration/attack/...
+	$(GO) test -p 1 -timeout 8m -count=1 ./integration/scenario ./integration/chaos ./integration/layout ./integration/consumer ./integration/mutants ./integration/attack/...
 
 .PHONY: race
 race: ## the tests under the race detector

@@ -107,7 +107,10 @@ require (
 
 require berth.dev/client v0.0.0
 
-require berth.dev/testkit v0.0.0
+require (
+	berth.dev/testkit v0.0.0
+	golang.org/x/mod v0.42.0
+)
 
 replace (
 	berth.dev/api => ../api
