@@ -4,7 +4,7 @@
 GO      ?= go
 BIN     := $(CURDIR)/bin
 TOOLS   := $(BIN)/tools
-MODULES := api client pkg testkit services/registry services/executor-state services/assigner services/gateway cmd/berth examples integration
+MODULES := api client pkg testkit services/registry services/executor-state services/assigner services/gateway cmd/berth-agent cmd/berth examples integration
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X berth.dev/pkg/process.Version=$(VERSION)
 SEED    ?=
@@ -35,7 +35,7 @@ demo: build ## the main job on embedded etcd, with real processes and real failu
 .PHONY: build
 build: ## build all binaries into bin/
 	@mkdir -p $(BIN)
-	$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/berth ./services/registry/cmd/registry \
+	$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/berth ./cmd/berth-agent ./services/registry/cmd/registry \
 		./services/executor-state/cmd/executor-state ./services/assigner/cmd/assigner ./services/gateway/cmd/gateway
 
 .PHONY: test

@@ -116,6 +116,7 @@ replace (
 	berth.dev/api => ../api
 	berth.dev/client => ../client
 	berth.dev/cmd/berth => ../cmd/berth
+	berth.dev/cmd/berth-agent => ../cmd/berth-agent
 	berth.dev/pkg => ../pkg
 	berth.dev/services/assigner => ../services/assigner
 	berth.dev/services/executor-state => ../services/executor-state

@@ -110,9 +110,12 @@ require (
 	pgregory.net/rapid v1.3.0
 )
 
+require berth.dev/cmd/berth-agent v0.0.0
+
 replace (
 	berth.dev/api => ../../api
 	berth.dev/client => ../../client
+	berth.dev/cmd/berth-agent => ../berth-agent
 	berth.dev/pkg => ../../pkg
 	berth.dev/services/assigner => ../../services/assigner
 	berth.dev/services/executor-state => ../../services/executor-state

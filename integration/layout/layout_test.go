@@ -150,3 +150,21 @@ func TestEmbeddedEtcdIsForOneMachine(t *testing.T) {
 		}
 	}
 }
+
+// TestTheAgentIsBuiltFromLittle says that the program berth-agent has nothing of the
+// command line, of benchmarks and the demo, and no etcd.
+func TestTheAgentIsBuiltFromLittle(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "berth.dev/cmd/berth-agent").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	built := strings.Fields(string(out))
+	if !slices.Contains(built, "berth.dev/pkg/agent") {
+		t.Errorf("berth-agent is built from %q", built)
+	}
+	for _, path := range built {
+		if within(path, "go.etcd.io", "berth.dev/cmd/berth", "berth.dev/client", "berth.dev/testkit", "berth.dev/services") {
+			t.Errorf("berth-agent contains %s", path)
+		}
+	}
+}

@@ -1,4 +1,6 @@
-package serve
+// Package command holds the commands that run agents: that of a host, and simulated
+// ones. berth-agent has the first, berth has both.
+package command
 
 import (
 	"context"
@@ -9,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth.dev/api/fault"
-	"berth.dev/cmd/berth/internal/host"
+	"berth.dev/cmd/berth-agent/host"
 	"berth.dev/pkg/agent"
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/tracing"

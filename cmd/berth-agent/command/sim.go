@@ -1,4 +1,4 @@
-package serve
+package command
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth.dev/api/fault"
-	"berth.dev/cmd/berth/internal/host"
+	"berth.dev/cmd/berth-agent/host"
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/tracing"
 )
