@@ -1,4 +1,4 @@
-// Package rpc is how Berth's processes talk to one another: errors, servers
+// Package rpc is how Berth's processes and clients talk to one another: errors, servers
 // and clients of gRPC, made alike everywhere.
 //
 //	fault.Error ──ToStatus──▶ google.rpc.Status ──FromStatus──▶ fault.Error
