@@ -4,7 +4,7 @@
 GO      ?= go
 BIN     := $(CURDIR)/bin
 TOOLS   := $(BIN)/tools
-MODULES := api pkg services/registry services/executor-state services/assigner services/gateway cmd/berth examples integration
+MODULES := api client pkg testkit services/registry services/executor-state services/assigner services/gateway cmd/berth-agent cmd/berth examples integration
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X berth.dev/pkg/process.Version=$(VERSION)
 SEED    ?=
@@ -35,7 +35,7 @@ demo: build ## the main job on embedded etcd, with real processes and real failu
 .PHONY: build
 build: ## build all binaries into bin/
 	@mkdir -p $(BIN)
-	$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/berth ./services/registry/cmd/registry \
+	$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/berth ./cmd/berth-agent ./services/registry/cmd/registry \
 		./services/executor-state/cmd/executor-state ./services/assigner/cmd/assigner ./services/gateway/cmd/gateway
 
 .PHONY: test
@@ -44,7 +44,7 @@ test: ## everything that a change must pass
 	@# One after the other: each of these wants the whole machine.
 	$(GO) test -p 1 -timeout 8m ./integration/docs ./integration/sim ./integration/play
 	@# These look at what they do not import, to which go test's cache is blind.
-	$(GO) test -p 1 -timeout 8m -count=1 ./integration/scenario ./integration/chaos ./integration/layout ./integration/mutants ./integration/attack/...
+	$(GO) test -p 1 -timeout 8m -count=1 ./integration/scenario ./integration/chaos ./integration/layout ./integration/consumer ./integration/mutants ./integration/attack/...
 
 .PHONY: race
 race: ## the tests under the race detector

@@ -2,22 +2,10 @@ module berth.dev/examples
 
 go 1.26.0
 
-require (
-	berth.dev/api v0.0.0
-	berth.dev/pkg v0.0.0
-)
+require berth.dev/api v0.1.0
 
 require (
-	github.com/cespare/xxhash/v2 v2.3.0 // indirect
-	github.com/go-logr/logr v1.4.4 // indirect
-	github.com/go-logr/stdr v1.2.2 // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.31.0 // indirect
-	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
-	go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc v0.72.0 // indirect
-	go.opentelemetry.io/otel v1.47.0 // indirect
-	go.opentelemetry.io/otel/log v1.47.0 // indirect
-	go.opentelemetry.io/otel/metric v1.47.0 // indirect
-	go.opentelemetry.io/otel/trace v1.47.0 // indirect
 	golang.org/x/net v0.61.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
@@ -27,7 +15,9 @@ require (
 	google.golang.org/protobuf v1.36.12 // indirect
 )
 
+require berth.dev/client v0.0.0
+
 replace (
 	berth.dev/api => ../api
-	berth.dev/pkg => ../pkg
+	berth.dev/client => ../client
 )

@@ -28,7 +28,7 @@ require (
 )
 
 require (
-	berth.dev/api v0.0.0
+	berth.dev/api v0.1.0
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
@@ -68,7 +68,7 @@ require (
 	go.etcd.io/etcd/pkg/v3 v3.7.3 // indirect
 	go.etcd.io/raft/v3 v3.7.0 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
-	go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc v0.72.0 // indirect
+	go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc v0.72.0
 	go.opentelemetry.io/otel v1.47.0
 	go.opentelemetry.io/otel/exporters/otlp/otlptrace v1.47.0 // indirect
 	go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc v1.47.0 // indirect
@@ -105,16 +105,22 @@ require (
 	google.golang.org/grpc v1.85.0
 )
 
-replace berth.dev/api => ../api
+require berth.dev/client v0.0.0
 
-replace berth.dev/pkg => ../pkg
+require (
+	berth.dev/testkit v0.0.0
+	golang.org/x/mod v0.42.0
+)
 
-replace berth.dev/services/registry => ../services/registry
-
-replace berth.dev/services/executor-state => ../services/executor-state
-
-replace berth.dev/services/assigner => ../services/assigner
-
-replace berth.dev/services/gateway => ../services/gateway
-
-replace berth.dev/cmd/berth => ../cmd/berth
+replace (
+	berth.dev/api => ../api
+	berth.dev/client => ../client
+	berth.dev/cmd/berth => ../cmd/berth
+	berth.dev/cmd/berth-agent => ../cmd/berth-agent
+	berth.dev/pkg => ../pkg
+	berth.dev/services/assigner => ../services/assigner
+	berth.dev/services/executor-state => ../services/executor-state
+	berth.dev/services/gateway => ../services/gateway
+	berth.dev/services/registry => ../services/registry
+	berth.dev/testkit => ../testkit
+)

@@ -10,7 +10,7 @@ require (
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/viper v1.21.0
 	go.etcd.io/etcd/client/v3 v3.7.3
-	go.etcd.io/etcd/server/v3 v3.7.3
+	go.etcd.io/etcd/server/v3 v3.7.3 // indirect
 	go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc v0.72.0
 	go.opentelemetry.io/otel/exporters/prometheus v0.69.0
 	go.opentelemetry.io/otel/sdk/metric v1.47.0
@@ -93,4 +93,9 @@ require (
 	k8s.io/apimachinery v0.37.1
 )
 
-replace berth.dev/api => ../api
+require berth.dev/testkit v0.0.0
+
+replace (
+	berth.dev/api => ../api
+	berth.dev/testkit => ../testkit
+)

@@ -84,7 +84,7 @@ require (
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
 
-require berth.dev/api v0.0.0
+require berth.dev/api v0.1.0
 
 require berth.dev/pkg v0.0.0
 
@@ -103,14 +103,23 @@ require (
 	google.golang.org/protobuf v1.36.12
 )
 
-replace berth.dev/api => ../../api
+require berth.dev/client v0.0.0
 
-replace berth.dev/pkg => ../../pkg
+require (
+	berth.dev/testkit v0.0.0
+	pgregory.net/rapid v1.3.0
+)
 
-replace berth.dev/services/registry => ../../services/registry
+require berth.dev/cmd/berth-agent v0.0.0
 
-replace berth.dev/services/executor-state => ../../services/executor-state
-
-replace berth.dev/services/assigner => ../../services/assigner
-
-replace berth.dev/services/gateway => ../../services/gateway
+replace (
+	berth.dev/api => ../../api
+	berth.dev/client => ../../client
+	berth.dev/cmd/berth-agent => ../berth-agent
+	berth.dev/pkg => ../../pkg
+	berth.dev/services/assigner => ../../services/assigner
+	berth.dev/services/executor-state => ../../services/executor-state
+	berth.dev/services/gateway => ../../services/gateway
+	berth.dev/services/registry => ../../services/registry
+	berth.dev/testkit => ../../testkit
+)

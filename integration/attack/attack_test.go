@@ -19,12 +19,12 @@ import (
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/pkg/agent/agenttest"
-	"berth.dev/pkg/client"
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
+	"berth.dev/api/rpc"
+	"berth.dev/client"
 	"berth.dev/pkg/model"
-	"berth.dev/pkg/rpc"
 	"berth.dev/pkg/store"
+	"berth.dev/testkit/agenttest"
 )
 
 // deadline bounds a stranger's call.

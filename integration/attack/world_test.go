@@ -14,14 +14,14 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/api/fault"
+	"berth.dev/api/rpc"
+	"berth.dev/client"
+	"berth.dev/cmd/berth/audit"
 	"berth.dev/cmd/berth/fleet"
-	"berth.dev/pkg/audit"
-	"berth.dev/pkg/client"
-	"berth.dev/pkg/fault"
 	"berth.dev/pkg/keyspace"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/process/child"
-	"berth.dev/pkg/rpc"
 	"berth.dev/pkg/store"
 )
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"berth.dev/pkg/audit"
+	"berth.dev/cmd/berth/audit"
 	"berth.dev/pkg/model"
 )
 

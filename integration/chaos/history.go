@@ -11,7 +11,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/pkg/client"
+	"berth.dev/client"
 )
 
 // judging is how long the calls about one key may take to be judged. Most take

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/pkg/audit"
-	"berth.dev/pkg/client"
+	"berth.dev/client"
+	"berth.dev/cmd/berth/audit"
 	"berth.dev/pkg/store"
 )
 

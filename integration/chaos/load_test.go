@@ -3,7 +3,7 @@ package chaos
 import (
 	"testing"
 
-	"berth.dev/pkg/client"
+	"berth.dev/client"
 )
 
 // Whatever is acknowledged was announced, and what was asked for as such.

@@ -8,7 +8,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/pkg/client"
+	"berth.dev/client"
 )
 
 // past is a history in the making: every call begins after the one before it has

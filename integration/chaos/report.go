@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"berth.dev/pkg/audit"
+	"berth.dev/cmd/berth/audit"
 )
 
 // Report is what a run did and found.

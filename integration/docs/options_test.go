@@ -16,7 +16,7 @@ var processes = []struct{ name, is string }{
 	{"executor-state", "One replica of executor-state."},
 	{"assigner", "One replica of the assigner."},
 	{"gateway", "A gateway."},
-	{"agent", "The agent of a host."},
+	{"agent", "The agent of a host. The program `berth-agent` has the same options."},
 	{"dev", "Everything in one process, with embedded etcd."},
 	{"sim", "Many simulated executors in one process."},
 }

@@ -14,7 +14,7 @@ import (
 var row = regexp.MustCompile("(?m)^\\| `([A-Z_]+)` \\| (.*) \\|$")
 
 func TestReasonsAreTheList(t *testing.T) {
-	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, "pkg/fault/reason.go"), nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, "api/fault/reason.go"), nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -40,12 +41,15 @@ func packages(t *testing.T) []pkg {
 // layer is how far up a package stands: it may import lower layers, and its
 // own as far as TestServicesAreStrangers lets it.
 func layer(path string) int {
-	for i, prefix := range []string{"berth.dev/api", "berth.dev/pkg", "berth.dev/examples", "berth.dev/services", "berth.dev/cmd", "berth.dev/integration"} {
-		if path == prefix || strings.HasPrefix(path, prefix+"/") {
-			return i
-		}
-	}
-	return -1
+	return slices.IndexFunc([]string{
+		"berth.dev/api", "berth.dev/client", "berth.dev/examples", "berth.dev/pkg", "berth.dev/testkit",
+		"berth.dev/services", "berth.dev/cmd", "berth.dev/integration",
+	}, func(module string) bool { return within(path, module) })
+}
+
+// within reports whether a package is in one of the folders.
+func within(path string, folders ...string) bool {
+	return slices.ContainsFunc(folders, func(folder string) bool { return path == folder || strings.HasPrefix(path, folder+"/") })
 }
 
 func TestImportsPointDown(t *testing.T) {
@@ -82,7 +86,7 @@ func TestServicesAreStrangers(t *testing.T) {
 // neither clock nor network nor store.
 func TestCoresArePure(t *testing.T) {
 	pure := map[string]bool{
-		"berth.dev/pkg/model": true, "berth.dev/pkg/resource": true, "berth.dev/pkg/constraint": true, "berth.dev/pkg/fault": true,
+		"berth.dev/pkg/model": true, "berth.dev/pkg/resource": true, "berth.dev/pkg/constraint": true, "berth.dev/api/fault": true,
 	}
 	cores := map[string]bool{
 		"berth.dev/services/registry/queue": true, "berth.dev/services/executor-state/inventory": true, "berth.dev/services/assigner/handout": true,
@@ -116,24 +120,51 @@ func TestEtcdClientIsKeptIn(t *testing.T) {
 			if !strings.HasPrefix(imported, "go.etcd.io/etcd/client") {
 				continue
 			}
-			ok := false
-			for _, prefix := range allowed {
-				ok = ok || p.ImportPath == prefix || strings.HasPrefix(p.ImportPath, prefix+"/")
-			}
-			if !ok {
+			if !within(p.ImportPath, allowed...) {
 				t.Errorf("%s imports %s", p.ImportPath, imported)
 			}
 		}
 	}
 }
 
-// TestEmbeddedEtcdIsForOneMachine says that no service carries an etcd server.
+// TestOnlyTestsUseTheTestkit says that production packages do not. Imports of test files
+// are not in the list; a package whose name ends in "test" is for tests.
+func TestOnlyTestsUseTheTestkit(t *testing.T) {
+	for _, p := range packages(t) {
+		for _, imported := range p.Imports {
+			if within(imported, "berth.dev/testkit") && !within(p.ImportPath, "berth.dev/testkit", "berth.dev/integration") && !strings.HasSuffix(p.ImportPath, "test") {
+				t.Errorf("%s imports %s", p.ImportPath, imported)
+			}
+		}
+	}
+}
+
+// TestEmbeddedEtcdIsForOneMachine says that of the programs only berth carries an etcd
+// server, for clusters of one machine.
 func TestEmbeddedEtcdIsForOneMachine(t *testing.T) {
 	for _, p := range packages(t) {
 		for _, imported := range p.Imports {
-			if strings.HasPrefix(imported, "go.etcd.io/etcd/server") && layer(p.ImportPath) < 3 && p.ImportPath != "berth.dev/pkg/store/etcdtest" {
+			if within(imported, "go.etcd.io/etcd/server") && !within(p.ImportPath, "berth.dev/cmd/berth", "berth.dev/testkit", "berth.dev/integration") {
 				t.Errorf("%s imports %s", p.ImportPath, imported)
 			}
+		}
+	}
+}
+
+// TestTheAgentIsBuiltFromLittle says that the program berth-agent has nothing of the
+// command line, of benchmarks and the demo, and no etcd.
+func TestTheAgentIsBuiltFromLittle(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "berth.dev/cmd/berth-agent").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	built := strings.Fields(string(out))
+	if !slices.Contains(built, "berth.dev/pkg/agent") {
+		t.Errorf("berth-agent is built from %q", built)
+	}
+	for _, path := range built {
+		if within(path, "go.etcd.io", "berth.dev/cmd/berth", "berth.dev/client", "berth.dev/testkit", "berth.dev/services") {
+			t.Errorf("berth-agent contains %s", path)
 		}
 	}
 }

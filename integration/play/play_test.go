@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"berth.dev/pkg/transcript"
+	"berth.dev/testkit/transcript"
 )
 
 // The scenarios in the simulator. The files are written from here.

@@ -14,13 +14,13 @@ import (
 	"google.golang.org/grpc"
 
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/api/rpc"
+	"berth.dev/cmd/berth/audit"
 	"berth.dev/cmd/berth/fleet"
-	"berth.dev/pkg/audit"
 	"berth.dev/pkg/keyspace"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/process/child"
 	"berth.dev/pkg/quantity"
-	"berth.dev/pkg/rpc"
 	"berth.dev/pkg/store"
 )
 

@@ -10,9 +10,9 @@ import (
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 
+	"berth.dev/api/rpc"
 	"berth.dev/cmd/berth/fleet"
 	"berth.dev/pkg/model"
-	"berth.dev/pkg/rpc"
 )
 
 // What berth doctor says of a cluster that lacks nothing, of one that lacks

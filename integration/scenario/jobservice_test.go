@@ -16,8 +16,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/client"
 	"berth.dev/cmd/berth/fleet"
-	"berth.dev/pkg/client"
 )
 
 // The job service of the examples keeps its workers running, whatever becomes of

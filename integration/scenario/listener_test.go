@@ -11,9 +11,9 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
+	"berth.dev/api/rpc"
 	"berth.dev/cmd/berth/fleet"
 	"berth.dev/pkg/model"
-	"berth.dev/pkg/rpc"
 )
 
 // A leader that stops in order gives its leadership up before it closes its port: a

@@ -15,9 +15,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/api/fault"
+	"berth.dev/api/rpc"
 	"berth.dev/cmd/berth/fleet"
-	"berth.dev/pkg/fault"
-	"berth.dev/pkg/rpc"
 )
 
 // What is wrong is refused by name, over REST and gRPC alike, and changes

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/api/fault"
 	"berth.dev/cmd/berth/fleet"
-	"berth.dev/pkg/fault"
 )
 
 // etcd is lost, and restored from a backup that is older than what has happened

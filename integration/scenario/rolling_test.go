@@ -10,8 +10,8 @@ import (
 	"time"
 
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/client"
 	"berth.dev/cmd/berth/fleet"
-	"berth.dev/pkg/client"
 	"berth.dev/pkg/process/child"
 )
 

@@ -21,10 +21,10 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/pkg/client"
+	"berth.dev/api/rpc"
+	"berth.dev/client"
 	"berth.dev/pkg/process/child"
-	"berth.dev/pkg/process/port/porttest"
-	"berth.dev/pkg/rpc"
+	"berth.dev/testkit/porttest"
 )
 
 // A replica that finds no etcd waits for it, and says so.

@@ -13,9 +13,9 @@ import (
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/api/rpc"
 	"berth.dev/cmd/berth/fleet"
 	"berth.dev/pkg/process/child"
-	"berth.dev/pkg/rpc"
 )
 
 // A stranger who reaches the public listener cannot speak as an agent or as a

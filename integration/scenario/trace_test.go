@@ -12,13 +12,14 @@ import (
 	"strings"
 	"testing"
 
+	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace/noop"
 	"google.golang.org/protobuf/encoding/protojson"
 
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/client"
 	"berth.dev/cmd/berth/fleet"
-	"berth.dev/pkg/client"
 	"berth.dev/pkg/model"
 )
 
@@ -144,7 +145,8 @@ func TestTracingIsOff(t *testing.T) {
 // upsertTraced asks as a job service that has a trace of its own.
 func (w *world) upsertTraced(r *berthv1.Reservation) *berthv1.Reservation {
 	w.Helper()
-	own, err := client.Dial(w.fleet.Gateways(), client.WithTracing(noop.NewTracerProvider()))
+	own, err := client.Dial(w.fleet.Gateways(), client.WithStatsHandler(otelgrpc.NewClientHandler(
+		otelgrpc.WithTracerProvider(noop.NewTracerProvider()), otelgrpc.WithPropagators(propagation.TraceContext{}))))
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/api/rpc"
 	"berth.dev/cmd/berth/fleet"
-	"berth.dev/pkg/rpc"
 )
 
 // cli runs a command of berth against the fleet's gateway and returns what it

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"time"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/store"
 	"berth.dev/pkg/wire"

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"berth.dev/api/fault"
 	agentlib "berth.dev/pkg/agent"
-	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
 	"berth.dev/pkg/store"

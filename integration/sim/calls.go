@@ -3,7 +3,7 @@ package sim
 import (
 	"strconv"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 	"berth.dev/services/assigner/handout"
 	"berth.dev/services/registry/queue"

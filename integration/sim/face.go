@@ -9,9 +9,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
+	"berth.dev/api/rpc"
 	"berth.dev/pkg/loop"
-	"berth.dev/pkg/rpc"
 )
 
 // face is what a node's shell serves, by full method: the handlers of the real

@@ -5,7 +5,7 @@ import (
 	"math"
 	"time"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 	"berth.dev/services/assigner/handout"
 )

@@ -10,7 +10,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	"berth.dev/pkg/audit"
+	"berth.dev/cmd/berth/audit"
 	"berth.dev/pkg/keyspace"
 	"berth.dev/pkg/loop"
 	"berth.dev/pkg/model"

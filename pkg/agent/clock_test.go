@@ -7,7 +7,7 @@ import (
 	"unsafe"
 
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/pkg/process/port/porttest"
+	"berth.dev/testkit/porttest"
 )
 
 // stepped is what time.Now would have answered, had the host's clock been stepped

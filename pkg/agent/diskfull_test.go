@@ -8,8 +8,8 @@ import (
 	"time"
 
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/pkg/fault"
-	"berth.dev/pkg/process/port/porttest"
+	"berth.dev/api/fault"
+	"berth.dev/testkit/porttest"
 )
 
 // A full disk: no worker is started, with an error that says why and is definite,

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 )
 
 // Function is a worker that is a function of the program which runs the agent.

@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
-	"berth.dev/pkg/process/port/porttest"
+	"berth.dev/testkit/porttest"
 )
 
 // base counts what an agent must give back: its open files, its goroutines and

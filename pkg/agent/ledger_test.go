@@ -7,9 +7,9 @@ import (
 	"time"
 
 	controlv1 "berth.dev/api/berth/control/v1"
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
-	"berth.dev/pkg/transcript"
+	"berth.dev/testkit/transcript"
 )
 
 // TestLedger plays the transcripts: blocks of commands, `----` and what they

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 )
 
 // Whoever does not know the nonce of the registration starts and stops nothing, and

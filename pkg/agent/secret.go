@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 )
 
 // ErrSuperseded is what Run returns once another agent has the executor's ID and

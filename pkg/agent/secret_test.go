@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"berth.dev/pkg/process/port/porttest"
+	"berth.dev/testkit/porttest"
 )
 
 // runsUntilSuperseded is an agent that is registered and has two workers; the channel

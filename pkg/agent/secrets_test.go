@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 )
 
 // A task sets the variables that the executor allows by name, and no variable that

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	controlv1 "berth.dev/api/berth/control/v1"
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/wire"
 )
 

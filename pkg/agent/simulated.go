@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 )
 
 // Simulated is a driver without processes. A worker runs at once, until it is

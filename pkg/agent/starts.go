@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 )
 
 const (

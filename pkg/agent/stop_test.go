@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"berth.dev/pkg/fault"
-	"berth.dev/pkg/process/port/porttest"
+	"berth.dev/api/fault"
+	"berth.dev/testkit/porttest"
 )
 
 // slowDriver starts a worker when it is let.

@@ -16,10 +16,10 @@ import (
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/pkg/fault"
-	"berth.dev/pkg/process/port/porttest"
-	"berth.dev/pkg/rpc"
+	"berth.dev/api/fault"
+	"berth.dev/api/rpc"
 	"berth.dev/pkg/wire"
+	"berth.dev/testkit/porttest"
 )
 
 func simulatedAgent(t *testing.T, c *control, cfg Config) (*Agent, string, func()) {

@@ -8,7 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/store"
 )
 

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"berth.dev/pkg/leader"
-	"berth.dev/pkg/process/port/porttest"
+	"berth.dev/testkit/porttest"
 )
 
 // process is a listener that keeps what it accepted, as a leader's would.

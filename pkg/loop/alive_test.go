@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"berth.dev/pkg/loop"
-	"berth.dev/pkg/loop/looptest"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/store"
+	"berth.dev/testkit/looptest"
 )
 
 // hangs is a core that does not come back from the step that tells it of an executor,

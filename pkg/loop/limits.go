@@ -3,7 +3,7 @@ package loop
 import (
 	"time"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 )
 
 // EventLimits say how much of the job events is kept. Whichever of them is

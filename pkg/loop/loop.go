@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/keyspace"
 	"berth.dev/pkg/leader"
 	"berth.dev/pkg/model"

@@ -14,12 +14,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/leader"
 	"berth.dev/pkg/loop"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/store"
-	"berth.dev/pkg/store/etcdtest"
+	"berth.dev/testkit/etcdtest"
 )
 
 func TestTakeOverOnResign(t *testing.T) {

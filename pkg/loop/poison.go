@@ -10,7 +10,7 @@ import (
 	"runtime/debug"
 	"strings"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 )
 

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/store"
 )

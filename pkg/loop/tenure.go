@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/leader"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/store"

@@ -1,8 +1,8 @@
 package model
 
 import (
+	"berth.dev/api/fault"
 	"berth.dev/pkg/constraint"
-	"berth.dev/pkg/fault"
 )
 
 // Cycle is one scheduling cycle: candidates that the registry sends to executor-state

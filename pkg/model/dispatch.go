@@ -1,6 +1,6 @@
 package model
 
-import "berth.dev/pkg/fault"
+import "berth.dev/api/fault"
 
 // Dispatch is the call by which the registry gives leases to the assigner. The assigner
 // answers a DispatchOutcome for each task, in order. It refuses a term lower than one

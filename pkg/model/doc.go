@@ -5,7 +5,7 @@
 // It promises: values only. There is no I/O, no clock, no lock and no wire
 // format here; a record is immutable once it is handed on, a change is a new
 // copy. The package imports the standard library, pkg/resource,
-// pkg/constraint and pkg/fault.
+// pkg/constraint and api/fault.
 //
 //	reservation ──granted──▶ lease ──handed over──▶ assignment task
 //	 (registry)          (executor-state)             (assigner)

@@ -3,7 +3,7 @@ package model
 import (
 	"time"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 )
 
 // EventKind is what a job event tells of.

@@ -3,7 +3,7 @@ package model
 import (
 	"time"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 )
 
 // Kind is a kind of record.

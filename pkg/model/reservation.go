@@ -3,8 +3,8 @@ package model
 import (
 	"time"
 
+	"berth.dev/api/fault"
 	"berth.dev/pkg/constraint"
-	"berth.dev/pkg/fault"
 )
 
 // State is a reservation's state. LEASING and ASSIGNING are derived from what

@@ -3,7 +3,7 @@ package model
 import (
 	"time"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 )
 
 // WorkerState is the state of an assignment.

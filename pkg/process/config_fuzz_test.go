@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/process"
 )
 

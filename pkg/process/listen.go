@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 )
 
 // Addresses are where a process listens, with the ports it was given.

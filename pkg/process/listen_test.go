@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/process"
 )
 

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"berth.dev/pkg/rpc"
+	"berth.dev/api/rpc"
 )
 
 // Command is the command that runs a process: it loads the configuration over

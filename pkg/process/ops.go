@@ -7,7 +7,7 @@ import (
 	"net/http/pprof"
 	"time"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 )
 
 // Probe answers a question about the process: nil is yes, an error says in a

@@ -8,8 +8,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"berth.dev/pkg/fault"
-	"berth.dev/pkg/rpc"
+	"berth.dev/api/fault"
+	"berth.dev/api/rpc"
 )
 
 // The bounds of a repeated call.

@@ -11,10 +11,10 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/api/rpc"
 	"berth.dev/pkg/loop"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/replica"
-	"berth.dev/pkg/rpc"
 )
 
 // Findings of one kind hide no other finding: a service lists the first of each kind in

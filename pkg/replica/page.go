@@ -3,7 +3,7 @@ package replica
 import (
 	"google.golang.org/protobuf/proto"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 )
 
 // The sizes of pages.

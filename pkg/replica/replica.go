@@ -25,12 +25,13 @@ import (
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/api/rpc"
 	"berth.dev/pkg/keyspace"
 	"berth.dev/pkg/leader"
 	"berth.dev/pkg/loop"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/process"
-	"berth.dev/pkg/rpc"
+	"berth.dev/pkg/rpcstats"
 	"berth.dev/pkg/store"
 	"berth.dev/pkg/tracing"
 	"berth.dev/pkg/wire"
@@ -108,14 +109,14 @@ func Open(ctx context.Context, service string, config process.Service, told func
 		return nil, err
 	}
 	if r.Gateway, err = rpc.Dial(config.Gateways, rpc.DialOptions{
-		Silence: gatewaySilence, TLS: clientTLS, Meters: r.Metrics.Provider, Traces: r.Tracing.Provider(),
+		Silence: gatewaySilence, TLS: clientTLS, Stats: rpcstats.Client(r.Metrics.Provider, r.Tracing.Provider()),
 		More: []grpc.DialOption{rpc.WarnMisdirected(r.Log)},
 	}); err != nil {
 		r.close()
 		return nil, err
 	}
 	r.Server = rpc.NewServer(rpc.ServerOptions{
-		Log: r.Log, TLS: serverTLS, Meters: r.Metrics.Provider, Traces: r.Tracing.Provider(),
+		Log: r.Log, TLS: serverTLS, Stats: rpcstats.Server(r.Metrics.Provider, r.Tracing.Provider()),
 		More: []grpc.ServerOption{grpc.NumStreamWorkers(warmHandlers)},
 	})
 	r.group = process.NewGroup(ctx)

@@ -6,8 +6,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"berth.dev/pkg/store"
-	"berth.dev/pkg/store/etcdtest"
-	"berth.dev/pkg/store/storetest"
+	"berth.dev/testkit/etcdtest"
+	"berth.dev/testkit/storetest"
 )
 
 func TestFake(t *testing.T) {

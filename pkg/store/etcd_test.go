@@ -10,7 +10,7 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"berth.dev/pkg/store"
-	"berth.dev/pkg/store/etcdtest"
+	"berth.dev/testkit/etcdtest"
 )
 
 // A member of etcd that is cut off from the others answers, and knows nothing. It is

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"berth.dev/pkg/process/port/porttest"
 	"berth.dev/pkg/store"
-	"berth.dev/pkg/store/etcdtest"
+	"berth.dev/testkit/etcdtest"
+	"berth.dev/testkit/porttest"
 )
 
 // Nobody waits longer for a watch of an etcd that is out of reach than they

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"berth.dev/pkg/store"
-	"berth.dev/pkg/store/etcdtest"
+	"berth.dev/testkit/etcdtest"
 )
 
 func TestInspectTellsHowEtcdIs(t *testing.T) {

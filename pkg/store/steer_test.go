@@ -15,7 +15,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	"berth.dev/pkg/process/port/porttest"
+	"berth.dev/testkit/porttest"
 )
 
 // steered is a steer with members that answer or do not, as the test says.

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 )
 
 // Config says where spans go. It is part of a

@@ -5,7 +5,7 @@ import (
 	"math"
 	"testing"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 )
 
 func TestEndpoints(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 	"google.golang.org/grpc/credentials"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 )
 
 // Scope is the name of the instrumentation that Berth's own spans come from;

@@ -1,7 +1,7 @@
 package assigner
 
 import (
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/process"
 	"berth.dev/services/assigner/handout"
 )

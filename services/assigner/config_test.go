@@ -3,7 +3,7 @@ package assigner
 import (
 	"testing"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/services/assigner/handout"
 )
 

@@ -69,6 +69,10 @@ require (
 	google.golang.org/protobuf v1.36.12
 )
 
-replace berth.dev/api => ../../api
+require berth.dev/testkit v0.0.0
 
-replace berth.dev/pkg => ../../pkg
+replace (
+	berth.dev/api => ../../api
+	berth.dev/pkg => ../../pkg
+	berth.dev/testkit => ../../testkit
+)

@@ -3,7 +3,7 @@ package executorstate
 import (
 	"time"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/process"
 	"berth.dev/services/executor-state/inventory"
 )

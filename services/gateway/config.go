@@ -6,10 +6,10 @@ import (
 	"strings"
 	"time"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
+	"berth.dev/api/rpc"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/process"
-	"berth.dev/pkg/rpc"
 )
 
 // Config is the configuration of a gateway.

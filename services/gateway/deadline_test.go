@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"berth.dev/pkg/model"
-	"berth.dev/pkg/process/port/porttest"
+	"berth.dev/testkit/porttest"
 )
 
 // A gateway whose services all have leaders does not say that one is missing to a caller

@@ -23,10 +23,11 @@ import (
 	"google.golang.org/grpc"
 
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/api/rpc"
 	"berth.dev/pkg/keyspace"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/process"
-	"berth.dev/pkg/rpc"
+	"berth.dev/pkg/rpcstats"
 	"berth.dev/pkg/store"
 	"berth.dev/services/gateway/internal/compose"
 	"berth.dev/services/gateway/internal/guard"
@@ -103,7 +104,7 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	// Serve.
 	newServer := func(at surface.Listener, maxMessage int, connections []grpc.ServerOption, security *tls.Config) *rpc.Server {
 		server := rpc.NewServer(rpc.ServerOptions{
-			Log: log, Deadline: config.CallDeadline, MaxMessage: maxMessage, TLS: security, Meters: metrics.Provider, Traces: traces.Provider(),
+			Log: log, Deadline: config.CallDeadline, MaxMessage: maxMessage, TLS: security, Stats: rpcstats.Server(metrics.Provider, traces.Provider()),
 			More: slices.Concat(connections, at.ServerOptions(), []grpc.ServerOption{grpc.UnknownServiceHandler(calls.Forward)}),
 		})
 		server.SetServing(model.ServiceGateway, true)

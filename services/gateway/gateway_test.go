@@ -17,16 +17,16 @@ import (
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/api/rpc"
 	"berth.dev/pkg/keyspace"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/process"
-	"berth.dev/pkg/process/port/porttest"
-	"berth.dev/pkg/rpc"
 	"berth.dev/pkg/store"
-	"berth.dev/pkg/store/etcdtest"
 	"berth.dev/services/gateway"
 	"berth.dev/services/gateway/internal/replicatest"
 	"berth.dev/services/gateway/internal/stream/streamtest"
+	"berth.dev/testkit/etcdtest"
+	"berth.dev/testkit/porttest"
 )
 
 // running is a gateway that runs in this process.

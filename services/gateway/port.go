@@ -13,8 +13,8 @@ import (
 	"github.com/soheilhy/cmux"
 	"google.golang.org/grpc"
 
+	"berth.dev/api/rpc"
 	"berth.dev/pkg/process"
-	"berth.dev/pkg/rpc"
 	"berth.dev/services/gateway/internal/guard"
 	"berth.dev/services/gateway/internal/surface"
 )

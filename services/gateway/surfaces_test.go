@@ -19,12 +19,12 @@ import (
 	"google.golang.org/grpc/status"
 
 	controlv1 "berth.dev/api/berth/control/v1"
+	"berth.dev/api/rpc"
 	"berth.dev/pkg/model"
-	"berth.dev/pkg/process/port/porttest"
-	"berth.dev/pkg/rpc"
 	"berth.dev/services/gateway"
 	"berth.dev/services/gateway/internal/replicatest"
 	"berth.dev/services/gateway/internal/surface"
+	"berth.dev/testkit/porttest"
 )
 
 // counted is a replica of every service, and how many calls have reached it.

@@ -17,9 +17,9 @@ import (
 
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
+	"berth.dev/api/rpc"
 	"berth.dev/pkg/process"
-	"berth.dev/pkg/process/port/porttest"
-	"berth.dev/pkg/rpc"
+	"berth.dev/testkit/porttest"
 )
 
 // certificate writes one that is its own authority, and its key.

@@ -3,7 +3,7 @@ package registry
 import (
 	"time"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/process"
 	"berth.dev/services/registry/queue"
 )

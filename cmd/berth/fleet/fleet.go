@@ -17,8 +17,8 @@ import (
 	"strings"
 	"time"
 
+	"berth.dev/client"
 	"berth.dev/cmd/berth/internal/embedded"
-	"berth.dev/pkg/client"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/process/child"

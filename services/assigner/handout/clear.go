@@ -3,7 +3,7 @@ package handout
 import (
 	"fmt"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 )
 

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 )
 

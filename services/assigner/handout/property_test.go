@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 )
 

@@ -4,7 +4,7 @@ import (
 	"reflect"
 	"testing"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 )
 

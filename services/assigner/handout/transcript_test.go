@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
-	"berth.dev/pkg/transcript"
+	"berth.dev/testkit/transcript"
 )
 
 // Each file tells one story: blocks of commands, a line of dashes, and what the

@@ -2,9 +2,9 @@ package internal
 
 import (
 	controlv1 "berth.dev/api/berth/control/v1"
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
+	"berth.dev/api/rpc"
 	"berth.dev/pkg/model"
-	"berth.dev/pkg/rpc"
 	"berth.dev/pkg/wire"
 	"berth.dev/services/assigner/handout"
 )

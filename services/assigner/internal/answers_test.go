@@ -7,14 +7,14 @@ import (
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/pkg/agent/agenttest"
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
+	"berth.dev/api/rpc"
 	"berth.dev/pkg/loop"
-	"berth.dev/pkg/loop/looptest"
 	"berth.dev/pkg/model"
-	"berth.dev/pkg/rpc"
 	"berth.dev/pkg/store"
 	"berth.dev/services/assigner/handout"
+	"berth.dev/testkit/agenttest"
+	"berth.dev/testkit/looptest"
 )
 
 // Whatever an agent answers, the assigner lives, and the answer is a failed attempt.

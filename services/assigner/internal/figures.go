@@ -3,7 +3,7 @@ package internal
 import (
 	"time"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/process"
 	"berth.dev/services/assigner/handout"

@@ -12,12 +12,12 @@ import (
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/pkg/fault"
-	"berth.dev/pkg/loop/looptest"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/store"
 	"berth.dev/services/assigner/handout"
+	"berth.dev/testkit/looptest"
 )
 
 // quarantined writes a task of which one worker would not stop, an hour ago.

@@ -14,9 +14,10 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	controlv1 "berth.dev/api/berth/control/v1"
+	"berth.dev/api/rpc"
 	"berth.dev/pkg/loop"
 	"berth.dev/pkg/model"
-	"berth.dev/pkg/rpc"
+	"berth.dev/pkg/rpcstats"
 	"berth.dev/pkg/tracing"
 	"berth.dev/services/assigner/handout"
 )
@@ -84,7 +85,7 @@ func (o *Orders) agent(address string, fresh bool) (l *line, done func(), err er
 		conn, err := grpc.NewClient("passthrough:///"+address,
 			grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithIdleTimeout(idleAgents), grpc.WithDisableRetry(),
 			rpc.RefuseCompressed(), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(rpc.PublicMessageLimit)),
-			rpc.Traced(o.traces.Provider()))
+			grpc.WithStatsHandler(rpcstats.Client(nil, o.traces.Provider())))
 		if err != nil {
 			return nil, nil, err
 		}

@@ -4,8 +4,8 @@ import (
 	"context"
 
 	controlv1 "berth.dev/api/berth/control/v1"
+	"berth.dev/api/rpc"
 	"berth.dev/pkg/loop"
-	"berth.dev/pkg/rpc"
 	"berth.dev/pkg/tracing"
 	"berth.dev/pkg/wire"
 	"berth.dev/services/assigner/handout"

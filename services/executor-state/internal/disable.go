@@ -5,7 +5,7 @@ import (
 	"crypto/rand"
 
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/wire"
 	"berth.dev/services/executor-state/inventory"
 )

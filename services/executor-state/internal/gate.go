@@ -3,7 +3,7 @@ package internal
 import (
 	"context"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 )
 
 // gateSize is how many calls of one sort may be with the loop at once: enough

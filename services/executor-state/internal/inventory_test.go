@@ -12,14 +12,14 @@ import (
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/loop"
-	"berth.dev/pkg/loop/looptest"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/store"
-	"berth.dev/pkg/store/etcdtest"
 	"berth.dev/services/executor-state/internal/liveness"
 	"berth.dev/services/executor-state/inventory"
+	"berth.dev/testkit/etcdtest"
+	"berth.dev/testkit/looptest"
 )
 
 func start(t *testing.T, s store.Store) *loop.Loop[*inventory.Core] {

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	controlv1 "berth.dev/api/berth/control/v1"
-	"berth.dev/pkg/fault"
-	"berth.dev/pkg/rpc"
+	"berth.dev/api/fault"
+	"berth.dev/api/rpc"
 	"berth.dev/pkg/store"
 	"berth.dev/services/executor-state/inventory"
 )

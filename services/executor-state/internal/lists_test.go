@@ -12,12 +12,12 @@ import (
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
+	"berth.dev/api/rpc"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/replica"
-	"berth.dev/pkg/rpc"
-	"berth.dev/pkg/rpc/rpctest"
 	"berth.dev/pkg/store"
+	"berth.dev/testkit/rpctest"
 )
 
 // attributesOf returns n attributes, each as large as it may be.

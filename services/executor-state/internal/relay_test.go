@@ -13,12 +13,12 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	controlv1 "berth.dev/api/berth/control/v1"
-	"berth.dev/pkg/fault"
-	"berth.dev/pkg/loop/looptest"
+	"berth.dev/api/fault"
+	"berth.dev/api/rpc"
 	"berth.dev/pkg/model"
-	"berth.dev/pkg/rpc"
 	"berth.dev/pkg/store"
 	"berth.dev/services/executor-state/inventory"
+	"berth.dev/testkit/looptest"
 )
 
 // relayStream is the gateway's side of a relay without a socket.

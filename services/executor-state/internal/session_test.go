@@ -19,12 +19,12 @@ import (
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/loop"
-	"berth.dev/pkg/loop/looptest"
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/store"
 	"berth.dev/services/executor-state/inventory"
+	"berth.dev/testkit/looptest"
 )
 
 // renewals renews etcd leases of the store, keeps when each renewal began, and

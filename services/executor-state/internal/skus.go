@@ -4,7 +4,7 @@ import (
 	"context"
 
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/wire"
 	"berth.dev/services/executor-state/inventory"

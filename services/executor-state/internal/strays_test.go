@@ -10,9 +10,9 @@ import (
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/pkg/loop/looptest"
 	"berth.dev/pkg/model"
 	"berth.dev/services/executor-state/inventory"
+	"berth.dev/testkit/looptest"
 )
 
 // assigner is the leader of a term to which every worker is a stray: it knows of

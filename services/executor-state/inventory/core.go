@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"time"
 
+	"berth.dev/api/fault"
 	"berth.dev/pkg/core"
-	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
 )
 

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strconv"
 
+	"berth.dev/api/fault"
 	"berth.dev/pkg/constraint"
-	"berth.dev/pkg/fault"
 	"berth.dev/pkg/resource"
 )
 

@@ -3,8 +3,8 @@ package inventory
 import (
 	"math"
 
+	"berth.dev/api/fault"
 	"berth.dev/pkg/constraint"
-	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
 )
 

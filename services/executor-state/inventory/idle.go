@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"berth.dev/api/fault"
 	"berth.dev/pkg/constraint"
-	"berth.dev/pkg/fault"
 )
 
 // IdleExecutor is an executor that is READY and holds no worker.

@@ -3,7 +3,7 @@ package inventory
 import (
 	"strconv"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 )
 

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"berth.dev/api/fault"
 	"berth.dev/pkg/constraint"
-	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
 )

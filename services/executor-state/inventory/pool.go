@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"berth.dev/api/fault"
 	"berth.dev/pkg/constraint"
-	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
 )
 

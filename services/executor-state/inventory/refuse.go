@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"berth.dev/api/fault"
 	"berth.dev/pkg/constraint"
-	"berth.dev/pkg/fault"
 )
 
 // avoided returns the executors that the batch must not use. Those of its Avoid

@@ -5,7 +5,7 @@ import (
 	"hash/fnv"
 	"time"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 )
 

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/resource"
 )
 

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"testing"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 )
 

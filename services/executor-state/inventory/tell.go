@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 )
 

@@ -12,7 +12,7 @@ import (
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
-	"berth.dev/pkg/transcript"
+	"berth.dev/testkit/transcript"
 )
 
 // A block is a command, a line of ---- and what came of it; blocks are set apart

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	controlv1 "berth.dev/api/berth/control/v1"
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 	"berth.dev/services/registry/queue"
 )

@@ -11,14 +11,14 @@ import (
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/loop"
-	"berth.dev/pkg/loop/looptest"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/replica"
 	"berth.dev/pkg/store"
 	"berth.dev/services/registry/queue"
+	"berth.dev/testkit/looptest"
 )
 
 // begin serves a registry of a configuration that no other service answers.

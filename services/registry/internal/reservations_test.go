@@ -16,16 +16,16 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
+	"berth.dev/api/rpc"
 	"berth.dev/pkg/loop"
-	"berth.dev/pkg/loop/looptest"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/replica"
-	"berth.dev/pkg/rpc"
-	"berth.dev/pkg/rpc/rpctest"
 	"berth.dev/pkg/store"
 	"berth.dev/pkg/wire"
 	"berth.dev/services/registry/queue"
+	"berth.dev/testkit/looptest"
+	"berth.dev/testkit/rpctest"
 )
 
 // start serves a registry that no other service answers.

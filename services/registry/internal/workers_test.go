@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 )
 
 func TestCancelWorkers(t *testing.T) {

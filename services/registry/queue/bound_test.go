@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"berth.dev/api/fault"
 	"berth.dev/pkg/constraint"
-	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/wire"
 )

@@ -4,8 +4,8 @@ import (
 	"strconv"
 	"time"
 
+	"berth.dev/api/fault"
 	"berth.dev/pkg/core"
-	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
 )
 

@@ -1,7 +1,7 @@
 package queue
 
 import (
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 )
 

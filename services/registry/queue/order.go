@@ -5,7 +5,7 @@ import (
 	"math"
 	"strings"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 )
 

@@ -3,7 +3,7 @@ package queue
 import (
 	"fmt"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 )
 

@@ -4,7 +4,7 @@ import (
 	"container/heap"
 	"slices"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 )
 

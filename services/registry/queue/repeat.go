@@ -7,7 +7,7 @@ import (
 	"maps"
 	"slices"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 )
 

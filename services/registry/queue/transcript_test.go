@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"berth.dev/api/fault"
 	"berth.dev/pkg/constraint"
-	"berth.dev/pkg/fault"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
-	"berth.dev/pkg/transcript"
+	"berth.dev/testkit/transcript"
 )
 
 // Each file under testdata tells of one promise: comments, commands, and after

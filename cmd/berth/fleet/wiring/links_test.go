@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"berth.dev/pkg/process/port/porttest"
+	"berth.dev/testkit/porttest"
 )
 
 // silence is how long nothing comes where nothing must.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"berth.dev/pkg/audit"
+	"berth.dev/cmd/berth/audit"
 )
 
 // Audit is what the history of one world showed.

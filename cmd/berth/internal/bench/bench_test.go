@@ -13,9 +13,9 @@ import (
 	"unicode/utf8"
 
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/api/fault"
 	"berth.dev/cmd/berth/fleet"
 	"berth.dev/cmd/berth/internal/asberth"
-	"berth.dev/pkg/fault"
 	"berth.dev/pkg/store"
 )
 

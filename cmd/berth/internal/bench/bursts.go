@@ -8,7 +8,7 @@ import (
 	"time"
 
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/pkg/client"
+	"berth.dev/client"
 )
 
 // burstsWithin bounds the workload; what is not done by then is noted.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"berth.dev/cmd/berth/internal/host"
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
+	"berth.dev/cmd/berth/internal/running"
 	"berth.dev/pkg/process"
 )
 
@@ -149,7 +149,7 @@ func (f *flags) run(ctx context.Context, out, status io.Writer) error {
 	}
 	place := ownPlace(binary, f.dir)
 	if len(f.gateway) > 0 {
-		gateways, err := host.Reach(ctx, f.gateway, f.etcd, f.timeout)
+		gateways, err := running.Reach(ctx, f.gateway, f.etcd, f.timeout)
 		if err != nil {
 			return err
 		}

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 )
 
 // clockTick is the unit of processor time in /proc: Linux tells user space that

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 )
 
 // docsCommand is `berth bench docs`.

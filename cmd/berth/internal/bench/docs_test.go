@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 )
 
 // toyReport is a report with one of everything.

@@ -14,9 +14,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"berth.dev/api/fault"
 	"berth.dev/cmd/berth/fleet"
 	"berth.dev/cmd/berth/fleet/wiring"
-	"berth.dev/pkg/fault"
 	"berth.dev/pkg/leader"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/process/child"

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/store"
 	executorstate "berth.dev/services/executor-state"

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/pkg/client"
+	"berth.dev/client"
 )
 
 func TestCallersDoSoManyAndNoMore(t *testing.T) {

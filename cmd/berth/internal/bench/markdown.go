@@ -6,7 +6,7 @@ import (
 	"os"
 	"strings"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 )
 
 // The lines between which a report is inserted into a document.

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 )
 
 // memory is what each kind of process keeps in memory now (its resident set, MB).

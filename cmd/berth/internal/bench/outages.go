@@ -8,9 +8,9 @@ import (
 	"syscall"
 	"time"
 
+	"berth.dev/api/fault"
 	"berth.dev/cmd/berth/fleet"
 	"berth.dev/cmd/berth/fleet/wiring"
-	"berth.dev/pkg/fault"
 	"berth.dev/pkg/leader"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/process/child"

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"berth.dev/api/fault"
 	"berth.dev/cmd/berth/internal/bench/chart"
-	"berth.dev/pkg/fault"
 )
 
 // plot draws what the report has into a directory.

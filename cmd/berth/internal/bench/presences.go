@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/store"
 )

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/store"
 )

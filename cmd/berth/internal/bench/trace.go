@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"berth.dev/api/fault"
 	"berth.dev/cmd/berth/internal/replay"
-	"berth.dev/pkg/fault"
 )
 
 // traceSettle is how long nothing must change until what waits is taken to wait.

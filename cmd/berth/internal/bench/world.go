@@ -12,11 +12,11 @@ import (
 	"google.golang.org/grpc"
 
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/pkg/client"
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
+	"berth.dev/api/rpc"
+	"berth.dev/client"
 	"berth.dev/pkg/keyspace"
 	"berth.dev/pkg/process/child"
-	"berth.dev/pkg/rpc"
 	"berth.dev/pkg/store"
 )
 

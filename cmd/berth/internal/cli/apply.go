@@ -9,10 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"berth.dev/api/fault"
+	"berth.dev/client"
 	"berth.dev/cmd/berth/internal/cli/jobfile"
 	"berth.dev/cmd/berth/internal/cli/show"
-	"berth.dev/pkg/client"
-	"berth.dev/pkg/fault"
 )
 
 func (a *app) apply() *cobra.Command {

@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/client"
 	"berth.dev/cmd/berth/internal/cli/show"
-	"berth.dev/pkg/client"
 )
 
 func (a *app) cancel() *cobra.Command {

@@ -8,6 +8,6 @@
 //
 //	main ── New ── apply, cancel, get, describe, explain, events, version
 //	         │     disable, enable, drain, flush, mark-ready, resign, doctor
-//	         │        └─ pkg/client ── gateway      show: answers ▶ text
+//	         │        └─ client ────── gateway      show: answers ▶ text
 //	         └─ Run: errors ▶ one line and an exit code
 package cli

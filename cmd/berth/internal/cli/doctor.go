@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"berth.dev/api/fault"
 	"berth.dev/cmd/berth/internal/cli/show"
 	"berth.dev/cmd/berth/internal/doctor"
-	"berth.dev/pkg/fault"
 	"berth.dev/pkg/process"
 )
 

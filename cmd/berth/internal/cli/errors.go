@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"berth.dev/pkg/fault"
-	"berth.dev/pkg/rpc"
+	"berth.dev/api/fault"
+	"berth.dev/api/rpc"
 )
 
 var errInterrupted = fault.New(fault.Precondition, "", "interrupted")

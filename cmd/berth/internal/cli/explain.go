@@ -5,8 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"berth.dev/client"
 	"berth.dev/cmd/berth/internal/cli/show"
-	"berth.dev/pkg/client"
 )
 
 func (a *app) explain() *cobra.Command {

@@ -8,8 +8,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/client"
 	"berth.dev/cmd/berth/internal/cli/show"
-	"berth.dev/pkg/client"
 )
 
 func (a *app) getExecutors(flags *getFlags) *cobra.Command {

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"berth.dev/pkg/client"
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
+	"berth.dev/client"
 )
 
 // Where the gateway is when nothing says so, and how long a call may take.

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
 
+	"berth.dev/client"
 	"berth.dev/cmd/berth/internal/cli/show"
-	"berth.dev/pkg/client"
 )
 
 // pageSize is the largest page there is: a list is read whole.

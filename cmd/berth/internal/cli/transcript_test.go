@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/pkg/transcript"
+	"berth.dev/testkit/transcript"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -8,9 +8,9 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"berth.dev/api/fault"
+	"berth.dev/client"
 	"berth.dev/cmd/berth/internal/cli/show"
-	"berth.dev/pkg/client"
-	"berth.dev/pkg/fault"
 )
 
 // clearScreen puts the cursor home and takes away what was drawn.

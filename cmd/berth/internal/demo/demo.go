@@ -19,11 +19,11 @@ import (
 	"github.com/spf13/cobra"
 
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/api/fault"
+	"berth.dev/client"
+	"berth.dev/cmd/berth/audit"
 	"berth.dev/cmd/berth/fleet"
-	"berth.dev/cmd/berth/internal/host"
-	"berth.dev/pkg/audit"
-	"berth.dev/pkg/client"
-	"berth.dev/pkg/fault"
+	"berth.dev/cmd/berth/internal/running"
 	"berth.dev/pkg/keyspace"
 	"berth.dev/pkg/store"
 )
@@ -127,7 +127,7 @@ func (d *demo) up(ctx context.Context) error {
 			return errors.Join(err, d.fleet.Close())
 		}
 	}
-	if err := host.AwaitReady(ctx, d.client, agents); err != nil {
+	if err := running.AwaitReady(ctx, d.client, agents); err != nil {
 		return errors.Join(err, d.fleet.Close())
 	}
 	d.say("all %d agents are ready; REST and gRPC: http://%s", agents, d.fleet.Gateway())

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 )
 
 // startMark has each worker leave a mark, so that a second start shows: the

@@ -13,11 +13,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"berth.dev/api/fault"
+	"berth.dev/client"
+	"berth.dev/cmd/berth-agent/host"
 	"berth.dev/cmd/berth/internal/cluster"
-	"berth.dev/cmd/berth/internal/host"
+	"berth.dev/cmd/berth/internal/running"
 	"berth.dev/pkg/agent"
-	"berth.dev/pkg/client"
-	"berth.dev/pkg/fault"
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/resource"
 	"berth.dev/pkg/tracing"
@@ -147,7 +148,7 @@ func awaitExecutors(ctx context.Context, gateway string, n int) error {
 		return err
 	}
 	defer c.Close()
-	return host.AwaitReady(ctx, c, n)
+	return running.AwaitReady(ctx, c, n)
 }
 
 func introduce(out io.Writer, c *cluster.Cluster, config Config) {

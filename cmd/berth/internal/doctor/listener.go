@@ -11,8 +11,8 @@ import (
 	"time"
 
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/api/rpc"
 	"berth.dev/pkg/process"
-	"berth.dev/pkg/rpc"
 )
 
 // The options of a gateway's listeners.

@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"berth.dev/pkg/process"
-	"berth.dev/pkg/process/port/porttest"
 	"berth.dev/services/gateway"
+	"berth.dev/testkit/porttest"
 )
 
 // run is a gateway without services, whose addresses end with the test.

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/pkg/client"
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
+	"berth.dev/api/rpc"
+	"berth.dev/client"
 	"berth.dev/pkg/process"
-	"berth.dev/pkg/rpc"
 	"berth.dev/pkg/store"
 )
 

@@ -12,7 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/storage/datadir"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 )
 
 const written = 300

@@ -19,7 +19,7 @@ import (
 
 	"go.etcd.io/etcd/server/v3/embed"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 )
 
 const (

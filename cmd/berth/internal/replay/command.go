@@ -12,11 +12,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"berth.dev/cmd/berth/internal/host"
+	"berth.dev/api/fault"
+	"berth.dev/client"
+	"berth.dev/cmd/berth-agent/host"
+	"berth.dev/cmd/berth/audit"
+	"berth.dev/cmd/berth/internal/running"
 	"berth.dev/pkg/agent"
-	"berth.dev/pkg/audit"
-	"berth.dev/pkg/client"
-	"berth.dev/pkg/fault"
 	"berth.dev/pkg/keyspace"
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/store"
@@ -133,7 +134,7 @@ func (f *flags) run(ctx context.Context, dir string, start func(context.Context)
 	plan := NewPlan(instances, f.prefix, f.limit)
 	gateways, agentsGateways, endpoints := f.gateway, f.agentsGateway, f.etcd
 	if len(gateways) > 0 {
-		if gateways, err = host.Reach(ctx, gateways, endpoints, f.timeout); err != nil {
+		if gateways, err = running.Reach(ctx, gateways, endpoints, f.timeout); err != nil {
 			return err
 		}
 	} else {
@@ -234,7 +235,7 @@ func simulate(ctx context.Context, nodes []Node, agentsGateways []string) (*host
 func awaitReady(ctx context.Context, c *client.Client, n int) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	return host.AwaitReady(ctx, c, n)
+	return running.AwaitReady(ctx, c, n)
 }
 
 // leave cancels what was asked for of a cluster that goes on.

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"berth.dev/api/rpc"
 	"berth.dev/cmd/berth/internal/cluster"
-	"berth.dev/pkg/process/port/porttest"
-	"berth.dev/pkg/rpc"
+	"berth.dev/testkit/porttest"
 )
 
 // TestReplay plays a small trace against a whole Berth, sockets and all.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 )
 
 // Any trace is read or refused with file and line; what is read makes a plan

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/pkg/client"
+	"berth.dev/client"
 )
 
 // Standing is what became of a batch. Every batch has exactly one.

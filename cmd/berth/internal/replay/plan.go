@@ -6,7 +6,7 @@ import (
 	"strconv"
 
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/pkg/client"
+	"berth.dev/client"
 	"berth.dev/pkg/resource"
 )
 

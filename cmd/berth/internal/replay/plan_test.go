@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"berth.dev/pkg/client"
+	"berth.dev/client"
 	"berth.dev/pkg/resource"
 )
 

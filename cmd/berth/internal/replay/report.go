@@ -13,9 +13,9 @@ import (
 	"time"
 
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/pkg/audit"
-	"berth.dev/pkg/client"
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
+	"berth.dev/client"
+	"berth.dev/cmd/berth/audit"
 )
 
 // Report is what a run showed. Batches = Granted + Waiting + Withdrawn + Ended.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"berth.dev/pkg/audit"
+	"berth.dev/cmd/berth/audit"
 )
 
 func TestPercentiles(t *testing.T) {

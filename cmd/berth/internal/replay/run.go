@@ -8,9 +8,9 @@ import (
 	"time"
 
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/pkg/audit"
-	"berth.dev/pkg/client"
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
+	"berth.dev/client"
+	"berth.dev/cmd/berth/audit"
 )
 
 // API is what the runner asks of Berth; *client.Client is one.

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strconv"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 )
 
 // table reads one file of a trace, row by row. Its errors name file, line and

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/store"
 )
 

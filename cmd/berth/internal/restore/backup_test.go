@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"berth.dev/api/rpc"
 	"berth.dev/cmd/berth/internal/cli"
-	"berth.dev/pkg/process/port/porttest"
-	"berth.dev/pkg/rpc"
+	"berth.dev/testkit/porttest"
 )
 
 // A backup of an etcd that refuses connections, or accepts them and is silent, ends with

@@ -11,7 +11,7 @@ import (
 	"go.etcd.io/etcd/etcdutl/v3/snapshot"
 	"go.uber.org/zap"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 )
 
 // Member is the member of etcd to make, in etcd's own words.

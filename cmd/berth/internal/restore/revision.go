@@ -3,7 +3,7 @@ package restore
 import (
 	"time"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 )
 
 // zero is when revisions after a restore are counted from: one for every

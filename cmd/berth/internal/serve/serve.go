@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"berth.dev/cmd/berth-agent/command"
 	"berth.dev/pkg/process"
 	"berth.dev/services/assigner"
 	executorstate "berth.dev/services/executor-state"
@@ -17,7 +18,7 @@ import (
 // Commands are the services as subcommands.
 func Commands() []*cobra.Command {
 	return []*cobra.Command{
-		Agent(), Sim(), etcd(),
+		command.Agent(), command.Sim(), etcd(),
 		service("registry", "Run one replica of the registry, the reservation queue", registry.Defaults(), registry.Run),
 		service("executor-state", "Run one replica of executor-state, inventory and leases", executorstate.Defaults(), executorstate.Run),
 		service("assigner", "Run one replica of the assigner, which hands workers to executors", assigner.Defaults(), assigner.Run),

@@ -5,7 +5,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"berth.dev/pkg/store/etcdtest"
+	"berth.dev/testkit/etcdtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m, etcdtest.Leaks()...) }

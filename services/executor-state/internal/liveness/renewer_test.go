@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"berth.dev/pkg/store"
-	"berth.dev/pkg/store/etcdtest"
+	"berth.dev/testkit/etcdtest"
 )
 
 // start runs a renewer on an etcd of its own.

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc"
 
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/api/rpc"
 	"berth.dev/pkg/model"
-	"berth.dev/pkg/rpc"
 )
 
 // kindUnavailable is the finding about a service that does not answer. It has

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 )
 
 func TestTheOldestUnfinishedRequestMakesRoom(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/tap"
 
-	"berth.dev/pkg/rpc"
+	"berth.dev/api/rpc"
 )
 
 // fieldMemory is what a header field takes in addition to its text: an entry in a

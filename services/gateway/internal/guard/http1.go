@@ -12,7 +12,7 @@ import (
 
 	"github.com/soheilhy/cmux"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 )
 
 // HTTP1 bounds the memory of heads that have not arrived whole, on connections

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 )
 
 // Limits are those of one listener.

@@ -13,8 +13,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	controlv1 "berth.dev/api/berth/control/v1"
-	"berth.dev/pkg/fault"
-	"berth.dev/pkg/rpc"
+	"berth.dev/api/fault"
+	"berth.dev/api/rpc"
 )
 
 const (

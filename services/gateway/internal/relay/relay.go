@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc"
 
 	controlv1 "berth.dev/api/berth/control/v1"
-	"berth.dev/pkg/rpc"
+	"berth.dev/api/rpc"
 )
 
 const (

@@ -25,9 +25,10 @@ import (
 	"google.golang.org/grpc"
 
 	controlv1 "berth.dev/api/berth/control/v1"
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
+	"berth.dev/api/rpc"
 	"berth.dev/pkg/model"
-	"berth.dev/pkg/rpc"
+	"berth.dev/pkg/rpcstats"
 )
 
 // Options of relays.
@@ -67,7 +68,7 @@ func New(o Options) (*Relays, error) {
 	r.life, r.end = context.WithCancel(context.Background())
 	for _, address := range o.Replicas {
 		conn, err := rpc.Dial([]string{address}, rpc.DialOptions{
-			Health: model.ServiceExecutorState, Silence: o.Silence, TLS: o.TLS, Meters: o.Meters, More: dialOptions(),
+			Health: model.ServiceExecutorState, Silence: o.Silence, TLS: o.TLS, Stats: rpcstats.Client(o.Meters, nil), More: dialOptions(),
 		})
 		if err != nil {
 			r.Close()

@@ -12,9 +12,9 @@ import (
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/pkg/fault"
-	"berth.dev/pkg/process/port/porttest"
-	"berth.dev/pkg/rpc"
+	"berth.dev/api/fault"
+	"berth.dev/api/rpc"
+	"berth.dev/testkit/porttest"
 )
 
 // Answers are what a replica answers; a nil function is an unknown method.

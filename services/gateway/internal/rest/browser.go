@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 )
 
 // sameOrigin refuses what a web page of somebody else's makes a browser send. Such

@@ -12,7 +12,7 @@ import (
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/protobuf/encoding/protojson"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 )
 
 // strictJSON is proto3 JSON that shows every field and refuses what it does

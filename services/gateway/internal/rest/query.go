@@ -11,7 +11,7 @@ import (
 	"github.com/grpc-ecosystem/grpc-gateway/v2/utilities"
 	"google.golang.org/protobuf/proto"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 )
 
 // strictQueries makes grpc-gateway refuse query parameters that name no field.

@@ -9,9 +9,9 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
+	"berth.dev/api/rpc"
 	"berth.dev/pkg/model"
-	"berth.dev/pkg/rpc"
 )
 
 // Pauses between the attempts of one call. The first is short because the

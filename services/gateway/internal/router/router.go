@@ -23,8 +23,9 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"berth.dev/pkg/fault"
-	"berth.dev/pkg/rpc"
+	"berth.dev/api/fault"
+	"berth.dev/api/rpc"
+	"berth.dev/pkg/rpcstats"
 )
 
 // Options of a router.
@@ -57,7 +58,7 @@ const Silence = 2 * time.Second
 func New(o Options) (*Router, error) {
 	r := &Router{conns: map[string]*grpc.ClientConn{}, deadline: o.Deadline}
 	for _, service := range services {
-		conn, err := rpc.Dial(o.Replicas[service], rpc.DialOptions{Health: rpc.LeaderHealth(service), Silence: Silence, TLS: o.TLS, Meters: o.Meters, Traces: o.Traces})
+		conn, err := rpc.Dial(o.Replicas[service], rpc.DialOptions{Health: rpc.LeaderHealth(service), Silence: Silence, TLS: o.TLS, Stats: rpcstats.Client(o.Meters, o.Traces)})
 		if err != nil {
 			r.Close()
 			return nil, fault.New(fault.Invalid, fault.ReasonInvalid, "the addresses of %s cannot be used", service).Because(err)

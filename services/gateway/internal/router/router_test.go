@@ -17,12 +17,12 @@ import (
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
+	"berth.dev/api/rpc"
 	"berth.dev/pkg/model"
-	"berth.dev/pkg/process/port/porttest"
-	"berth.dev/pkg/rpc"
 	"berth.dev/services/gateway/internal/replicatest"
 	"berth.dev/services/gateway/internal/router"
+	"berth.dev/testkit/porttest"
 )
 
 // door is a router behind a gRPC server, and a client of it.

@@ -5,8 +5,8 @@ import (
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/api/rpc"
 	"berth.dev/pkg/model"
-	"berth.dev/pkg/rpc"
 )
 
 // services are those whose leaders answer calls.

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 )
 
 // Cursor is a place in a job's stream: the etcd revision that wrote an event,

@@ -5,7 +5,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/services/gateway/internal/stream"
 )
 

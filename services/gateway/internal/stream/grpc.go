@@ -6,7 +6,7 @@ import (
 	"google.golang.org/grpc"
 
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 )
 
 // WatchEvents streams events to a gRPC caller.

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc"
 
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/pkg/fault"
-	"berth.dev/pkg/rpc"
+	"berth.dev/api/fault"
+	"berth.dev/api/rpc"
 	"berth.dev/services/gateway/internal/stream"
 )
 

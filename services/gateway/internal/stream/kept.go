@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	recordv1 "berth.dev/api/berth/record/v1"
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 	"berth.dev/pkg/keyspace"
 	"berth.dev/pkg/store"
 )

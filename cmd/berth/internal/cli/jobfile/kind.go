@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
-	"berth.dev/pkg/fault"
+	"berth.dev/api/fault"
 )
 
 // The kinds of documents. One that does not say its kind is a reservation.

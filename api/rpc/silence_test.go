@@ -1,0 +1,123 @@
+package rpc_test
+
+import (
+	"context"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	controlv1 "berth.dev/api/berth/control/v1"
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/api/rpc"
+)
+
+// wire carries connections to an address, and can be cut: then it is silent.
+type wire struct {
+	addr string
+	mu   sync.RWMutex // held by who cuts
+}
+
+func newWire(t *testing.T, to string) *wire {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &wire{addr: l.Addr().String()}
+	var all sync.WaitGroup
+	copyOne := func(to, from net.Conn) {
+		defer to.Close()
+		piece := make([]byte, 4096)
+		for {
+			n, err := from.Read(piece)
+			w.mu.RLock()
+			_, writeErr := to.Write(piece[:n])
+			w.mu.RUnlock()
+			if err != nil || writeErr != nil {
+				return
+			}
+		}
+	}
+	all.Go(func() {
+		for {
+			from, err := l.Accept()
+			if err != nil {
+				return
+			}
+			to, err := net.Dial("tcp", to)
+			if err != nil {
+				from.Close()
+				continue
+			}
+			all.Go(func() { copyOne(to, from) })
+			all.Go(func() { copyOne(from, to) })
+		}
+	})
+	t.Cleanup(func() { l.Close(); all.Wait() })
+	return w
+}
+
+// A replica that has gone silent gets no calls, and those that it had end: its
+// connections alone would not tell. Once it speaks, it is called again.
+func TestASilentReplicaIsLeft(t *testing.T) {
+	const silence = 200 * time.Millisecond
+	reached := make(chan struct{}, 100)
+	hanging := &peer{get: func(ctx context.Context) (*berthv1.Replica, error) {
+		reached <- struct{}{}
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}}
+	serve(t, "", rpc.ServerOptions{}, hanging)
+	w := newWire(t, hanging.addr)
+	replicas := dial(t, rpc.DialOptions{Silence: silence}, w.addr)
+	ctx := within(t, time.Minute)
+	answer := make(chan error, 1)
+	// call returns once one is there: on a machine that is held up, the replica may
+	// seem silent and the call end before that.
+	call := func() {
+		t.Helper()
+		for {
+			go func() {
+				_, err := replicas.GetReplica(ctx, &controlv1.GetReplicaRequest{})
+				answer <- err
+			}()
+			select {
+			case <-reached:
+				return
+			case err := <-answer:
+				if status.Code(err) != codes.Unavailable {
+					t.Fatalf("no call gets there: %v", err)
+				}
+				for len(reached) > 0 {
+					<-reached
+				}
+			}
+		}
+	}
+	call()
+	w.mu.Lock()
+	if err := <-answer; status.Code(err) != codes.Unavailable {
+		t.Errorf("a call to a silent replica ended with %v", err)
+	}
+
+	awake := serve(t, "", rpc.ServerOptions{}, named("awake"))
+	both := dial(t, rpc.DialOptions{Silence: silence}, w.addr, awake.addr)
+	for answered := 0; answered < 10; {
+		r, err := both.GetReplica(ctx, &controlv1.GetReplicaRequest{})
+		switch {
+		case err == nil && r.GetId() == "awake":
+			answered++
+		case status.Code(err) != codes.Unavailable: // it may be slow itself
+			t.Fatalf("%v, %v", r, err)
+		}
+	}
+	w.mu.Unlock()
+
+	call()
+	hanging.server.Stop()
+	<-answer
+}

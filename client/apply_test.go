@@ -1,0 +1,276 @@
+package client
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	berthv1 "berth.dev/api/berth/v1"
+)
+
+// past is what happened to a job: one event a revision, from 1, and what the
+// services knew at each revision.
+type past struct {
+	*rapid.T
+	events []*berthv1.Event
+	states []state
+	seats  map[string][]*berthv1.Seat // of each version
+	epochs map[string]int64
+	next   int32 // seat that was never taken
+	// torn revisions are one with that after them, and are never seen alone.
+	torn map[int64]bool
+}
+
+// state is what is so at one revision. A worker that waits has the state 0.
+type state struct {
+	versions map[string]berthv1.Reservation_State
+	workers  map[workerID]known
+}
+
+type known struct {
+	uid   string
+	state berthv1.Assignment_State
+}
+
+func (p *past) now() state      { return p.states[len(p.states)-1] }
+func (p *past) revision() int64 { return int64(len(p.events)) }
+
+// happens adds an event and what is so after it.
+func (p *past) happens(kind berthv1.Event_Kind, uid string, change func(state), workers ...*berthv1.EventWorker) {
+	after := state{maps.Clone(p.now().versions), maps.Clone(p.now().workers)}
+	change(after)
+	event := told(p.revision()+1, kind, uid, workers...)
+	if rapid.IntRange(0, 4).Draw(p.T, "named") == 0 {
+		event.Workers = nil // it counts them only
+	}
+	p.events, p.states = append(p.events, event), append(p.states, after)
+}
+
+// asks queues a version of workers.
+func (p *past) asks(seats ...*berthv1.Seat) {
+	uid := fmt.Sprintf("1-%d", len(p.seats)+1)
+	p.seats[uid], p.epochs[uid] = seats, p.revision()+1
+	p.happens(berthv1.Event_RESERVATION_QUEUED, uid, func(s state) {
+		s.versions[uid] = berthv1.Reservation_QUEUED
+		for _, seat := range seats {
+			s.workers[workerID{seat.GetIndex(), seat.GetNumber()}] = known{uid: uid}
+		}
+	}, p.named(uid)...)
+}
+
+func (p *past) named(uid string) []*berthv1.EventWorker {
+	var workers []*berthv1.EventWorker
+	for _, seat := range p.seats[uid] {
+		workers = append(workers, of(seat.GetIndex(), seat.GetNumber(), 0))
+	}
+	return workers
+}
+
+// becomes ends or starts a version.
+func (p *past) becomes(kind berthv1.Event_Kind, uid string) {
+	p.happens(kind, uid, func(s state) { s.versions[uid] = becomes[kind] }, p.named(uid)...)
+}
+
+// goesOn lets one thing happen that may.
+func (p *past) goesOn() {
+	now := p.now()
+	uid := fmt.Sprintf("1-%d", rapid.IntRange(1, len(p.seats)).Draw(p.T, "version"))
+	untouched, over := true, true
+	for _, w := range now.workers {
+		if w.uid == uid {
+			untouched = untouched && w.state == 0
+			over = over && terminal(w.state)
+		}
+	}
+	switch version := now.versions[uid]; {
+	case Ended(version):
+		n := rapid.Int32Range(1, 3).Draw(p.T, "fresh")
+		var fresh []*berthv1.Seat
+		for range n {
+			fresh = append(fresh, &berthv1.Seat{Index: p.next, Number: 1})
+			p.next++
+		}
+		p.asks(fresh...)
+	case version == berthv1.Reservation_QUEUED && untouched && rapid.Bool().Draw(p.T, "replaced"):
+		p.becomes(berthv1.Event_RESERVATION_REPLACED, uid)
+		p.torn[p.revision()] = true
+		p.asks(p.seats[uid]...)
+	case version == berthv1.Reservation_QUEUED && untouched && rapid.IntRange(0, 3).Draw(p.T, "cancelled") == 0:
+		p.becomes(berthv1.Event_RESERVATION_CANCELLED, uid)
+	case version == berthv1.Reservation_QUEUED && rapid.Bool().Draw(p.T, "assigned"):
+		p.becomes(berthv1.Event_RESERVATION_ASSIGNED, uid)
+	case version == berthv1.Reservation_ACTIVE && over:
+		p.becomes(berthv1.Event_RESERVATION_COMPLETED, uid)
+	default:
+		p.moves(uid)
+	}
+}
+
+// moves brings a worker of a version on; the seat of one that is lost is asked
+// for again.
+func (p *past) moves(uid string) {
+	seats := p.seats[uid]
+	at := seats[rapid.IntRange(0, len(seats)-1).Draw(p.T, "worker")]
+	seat := workerID{at.GetIndex(), at.GetNumber()}
+	was := p.now().workers[seat].state
+	next := berthv1.Assignment_State(rapid.Int32Range(int32(berthv1.Assignment_ASSIGNED), int32(berthv1.Assignment_EVICTED)).Draw(p.T, "state"))
+	stopping := was == berthv1.Assignment_EVICT || was == berthv1.Assignment_EVICTING
+	if !follows(was, next) || next == berthv1.Assignment_EVICTING && was != berthv1.Assignment_STATE_UNSPECIFIED && !stopping {
+		return
+	}
+	p.happens(berthv1.Event_WORKER_RUNNING, uid, func(s state) { s.workers[seat] = known{uid, next} }, of(seat.index, seat.number, next))
+	if next == berthv1.Assignment_LOST {
+		p.asks(&berthv1.Seat{Index: seat.index, Number: seat.number + 1})
+	}
+}
+
+// list is what the two services list from a revision on: each of some revision,
+// and each with more in it than that, as far as has happened.
+func (p *past) list(from int64) *listing {
+	l := &listing{}
+	draw := func(what string) state {
+		revision := rapid.Int64Range(from, p.revision()).Draw(p.T, what)
+		l.reached(revision, fmt.Sprint(revision))
+		shows := rapid.Int64Range(revision, p.revision()).Draw(p.T, what+" shows")
+		if p.torn[shows] {
+			shows++
+		}
+		return p.states[shows]
+	}
+	registry, assigner := draw("registry"), draw("assigner")
+	highest := map[int32]int32{}
+	for uid, version := range registry.versions {
+		l.versions = append(l.versions, &berthv1.Reservation{
+			Job: "j", Stage: "s", Name: "main", Uid: uid, Epoch: p.epochs[uid], State: version, Workers: p.seats[uid],
+		})
+		for _, seat := range p.seats[uid] {
+			highest[seat.GetIndex()] = max(highest[seat.GetIndex()], seat.GetNumber())
+		}
+	}
+	slices.SortFunc(l.versions, func(a, b *berthv1.Reservation) int { return int(a.GetEpoch() - b.GetEpoch()) })
+	used := &berthv1.StageSeats{Stage: "s"}
+	for index, number := range highest {
+		used.Seats = append(used.Seats, &berthv1.Seat{Index: index, Number: number})
+	}
+	l.stages = []*berthv1.StageSeats{used}
+	for seat, w := range assigner.workers {
+		// The task of a version goes some time after its end.
+		if w.state == 0 || Ended(assigner.versions[w.uid]) && rapid.Bool().Draw(p.T, "gone") {
+			continue
+		}
+		l.assignments = append(l.assignments, &berthv1.Assignment{
+			Job: "j", Stage: "s", Reservation: "main", Uid: w.uid, Epoch: p.epochs[w.uid], Index: seat.index, Number: seat.number, State: w.state,
+		})
+	}
+	return l
+}
+
+// Wherever the lists are cut, and whatever they show beyond that, the events
+// behind them lead to what is so in the end, and never back on the way.
+func TestListsAndEventsAgree(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		p := &past{T: r, seats: map[string][]*berthv1.Seat{}, epochs: map[string]int64{}, next: 1, torn: map[int64]bool{}}
+		p.states = []state{{map[string]berthv1.Reservation_State{}, map[workerID]known{}}}
+		p.asks(&berthv1.Seat{Index: 0, Number: 1})
+		for range rapid.IntRange(0, 60).Draw(r, "steps") {
+			p.goesOn()
+		}
+
+		job, now := newJob("j"), time.Now()
+		job.take(p.list(0), now)
+		first := job.Revision()
+		for _, event := range p.events[first:] {
+			before := job.Workers("s")
+			if !job.apply(event, now) {
+				job.take(p.list(event.GetRevision()), now)
+			}
+			p.notBack(before, job)
+		}
+		p.is(job)
+	})
+}
+
+// notBack fails where a worker is not as far as it was.
+func (p *past) notBack(before []Worker, job *Job) {
+	after := map[workerID]Worker{}
+	for _, w := range job.Workers("s") {
+		after[workerID{w.Index, w.Number}] = w
+	}
+	for _, was := range before {
+		w, there := after[workerID{was.Index, was.Number}]
+		moved := w.State == was.State || follows(was.State, w.State) || w.Ended && w.State == 0
+		if !there || !moved || was.Ended && !w.Ended {
+			p.Fatalf("%v became %v (there: %v)", was, w, there)
+		}
+	}
+}
+
+// is fails where the state is not what is so.
+func (p *past) is(job *Job) {
+	now := p.now()
+	if versions := job.Versions(); len(versions) != len(now.versions) {
+		p.Errorf("%d versions, want %d", len(versions), len(now.versions))
+	}
+	for _, v := range job.Versions() {
+		if v.State != now.versions[v.UID] || v.Epoch != p.epochs[v.UID] {
+			p.Errorf("%v, want %v of epoch %d", v, now.versions[v.UID], p.epochs[v.UID])
+		}
+	}
+	workers := job.Workers("s")
+	if len(workers) != len(now.workers) {
+		p.Errorf("%d workers, want %d", len(workers), len(now.workers))
+	}
+	for _, w := range workers {
+		want := now.workers[workerID{w.Index, w.Number}]
+		over := Ended(now.versions[want.uid])
+		forgotten := over && w.State == 0
+		if w.UID != want.uid || w.State != want.state && !forgotten || w.Ended != (over || terminal(want.state)) {
+			p.Errorf("%v, want %+v", w, want)
+		}
+		if newest := job.Seats("s")[w.Index]; newest.Number < w.Number {
+			p.Errorf("seat %d has number %d at last, and %d is known", w.Index, newest.Number, w.Number)
+		}
+	}
+}
+
+// What has ended is forgotten in time, but for the numbers of its seats.
+func TestEndedVersionsAreForgotten(t *testing.T) {
+	job, now := newJob("j"), time.Now()
+	job.apply(told(1, berthv1.Event_RESERVATION_QUEUED, "1-1", of(0, 1, 0)), now)
+	job.apply(told(2, berthv1.Event_WORKER_LOST, "1-1", of(0, 1, berthv1.Assignment_LOST)), now)
+	job.apply(told(3, berthv1.Event_RESERVATION_COMPLETED, "1-1", of(0, 1, 0)), now)
+	job.apply(told(4, berthv1.Event_RESERVATION_QUEUED, "1-2", of(1, 1, 0)), now.Add(KeepEnded))
+	if n := len(job.Versions()); n != 2 {
+		t.Errorf("%d versions while both are kept", n)
+	}
+	job.apply(told(5, berthv1.Event_RESERVATION_ASSIGNED, "1-2", of(1, 1, 0)), now.Add(KeepEnded+time.Second))
+	if versions, workers := job.Versions(), job.Workers("s"); len(versions) != 1 || versions[0].UID != "1-2" || len(workers) != 1 {
+		t.Errorf("left are %v, %v", versions, workers)
+	}
+	if w := job.Seats("s")[0]; w.Number != 1 || !w.Ended || w.State != 0 {
+		t.Errorf("seat 0 is %+v", w)
+	}
+}
+
+// A worker that Berth queues again is said to be until its version is over.
+func TestRequeuedWorkers(t *testing.T) {
+	job, now := newJob("j"), time.Now()
+	job.apply(told(1, berthv1.Event_RESERVATION_QUEUED, "1-1", of(0, 1, 0), of(1, 1, 0)), now)
+	job.apply(told(2, berthv1.Event_WORKER_REQUEUED, "1-1", of(0, 1, berthv1.Assignment_FAILED)), now)
+	if w := job.Seats("s")[0]; !w.Ended || !w.Requeued {
+		t.Errorf("before its requeue: %+v", w)
+	}
+	job.apply(told(3, berthv1.Event_RESERVATION_REQUEUED, "1-2", of(0, 2, 0)), now)
+	if w := job.Seats("s")[0]; w.Ended || w.Number != 2 || w.UID != "1-2" {
+		t.Errorf("its requeue: %+v", w)
+	}
+	job.apply(told(4, berthv1.Event_WORKER_REQUEUED, "1-2", of(0, 2, berthv1.Assignment_FAILED)), now)
+	job.apply(told(5, berthv1.Event_RESERVATION_CANCELLED, "1-2", of(0, 2, 0)), now)
+	if w := job.Seats("s")[0]; !w.Ended || w.Requeued {
+		t.Errorf("cancelled before it was queued again: %+v", w)
+	}
+}

@@ -1,0 +1,152 @@
+package client_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"net"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/client"
+)
+
+// startGateway starts a gateway that grants whatever it is asked for, and a
+// client of it.
+func startGateway() (c *client.Client, stop func()) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	g := &generous{grown: make(chan struct{})}
+	server := grpc.NewServer()
+	berthv1.RegisterReservationsServer(server, g)
+	berthv1.RegisterAssignmentsServer(server, g)
+	berthv1.RegisterEventsServer(server, g)
+	go server.Serve(listener)
+	if c, err = client.Dial([]string{listener.Addr().String()}); err != nil {
+		log.Fatal(err)
+	}
+	return c, func() { c.Close(); server.Stop() }
+}
+
+// generous runs every worker, and loses the first one of seat 1. Its lists are
+// of the time of the last request.
+type generous struct {
+	berthv1.UnimplementedReservationsServer
+	berthv1.UnimplementedAssignmentsServer
+	berthv1.UnimplementedEventsServer
+
+	mu           sync.Mutex
+	reservations []*berthv1.Reservation
+	events       []*berthv1.Event // the revision of each is its place, from 1
+	grown        chan struct{}
+}
+
+func (g *generous) UpsertReservation(_ context.Context, q *berthv1.UpsertReservationRequest) (*berthv1.Reservation, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	r := proto.CloneOf(q.GetReservation())
+	if r.Name == "" {
+		r.Name = "main"
+	}
+	for index := range r.GetCount() {
+		r.Workers = append(r.Workers, &berthv1.Seat{Index: index, Number: 1})
+	}
+	for _, asked := range g.reservations {
+		if asked.GetStage() == r.GetStage() && asked.GetName() == r.GetName() {
+			r = proto.CloneOf(asked)
+			r.Change = berthv1.UpsertReservationRequest_UNCHANGED.Enum()
+			return r, nil
+		}
+	}
+	r.Uid, r.State = fmt.Sprintf("1-%d", len(g.reservations)+1), berthv1.Reservation_QUEUED
+	g.tell(r, berthv1.Event_RESERVATION_QUEUED, berthv1.Assignment_STATE_UNSPECIFIED, r.GetWorkers()...)
+	r.Epoch = int64(len(g.events))
+	g.reservations = append(g.reservations, r)
+	g.tell(r, berthv1.Event_RESERVATION_ASSIGNED, berthv1.Assignment_STATE_UNSPECIFIED, r.GetWorkers()...)
+	g.tell(r, berthv1.Event_WORKER_RUNNING, berthv1.Assignment_RUNNING, r.GetWorkers()...)
+	for _, seat := range r.GetWorkers() {
+		if seat.GetIndex() == 1 && seat.GetNumber() == 1 {
+			g.tell(r, berthv1.Event_WORKER_LOST, berthv1.Assignment_LOST, seat)
+		}
+	}
+	r = proto.CloneOf(r)
+	r.Change = berthv1.UpsertReservationRequest_CREATED.Enum()
+	return r, nil
+}
+
+// tell adds an event about workers of a reservation.
+func (g *generous) tell(r *berthv1.Reservation, kind berthv1.Event_Kind, state berthv1.Assignment_State, seats ...*berthv1.Seat) {
+	revision := int64(len(g.events) + 1)
+	event := &berthv1.Event{
+		Cursor: fmt.Sprint(revision), Revision: revision, Kind: kind, Count: int32(len(seats)),
+		Job: r.GetJob(), Stage: r.GetStage(), Reservation: r.GetName(), Uid: r.GetUid(),
+	}
+	for _, seat := range seats {
+		event.Workers = append(event.Workers, &berthv1.EventWorker{Index: seat.GetIndex(), Number: seat.GetNumber(), State: &state})
+	}
+	g.events = append(g.events, event)
+	close(g.grown)
+	g.grown = make(chan struct{})
+}
+
+func (g *generous) CancelReservation(_ context.Context, q *berthv1.CancelReservationRequest) (*berthv1.CancelAnswer, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	answer := &berthv1.CancelAnswer{}
+	for _, r := range g.reservations {
+		if r.GetStage() == q.GetStage() && r.GetName() == q.GetName() && r.GetState() != berthv1.Reservation_CANCELLED {
+			r.State = berthv1.Reservation_CANCELLED
+			answer.Cancelled++
+		}
+	}
+	return answer, nil
+}
+
+func (g *generous) GetReservation(_ context.Context, q *berthv1.GetReservationRequest) (*berthv1.Reservation, error) {
+	return &berthv1.Reservation{Job: q.GetJob(), Stage: q.GetStage(), Name: q.GetName(), State: berthv1.Reservation_ACTIVE}, nil
+}
+
+func (g *generous) ListReservations(context.Context, *berthv1.ListReservationsRequest) (*berthv1.ListReservationsAnswer, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	answer := &berthv1.ListReservationsAnswer{}
+	for _, r := range g.reservations {
+		answer.Reservations = append(answer.Reservations, proto.CloneOf(r))
+		answer.Revision = r.GetEpoch()
+	}
+	answer.Cursor = fmt.Sprint(answer.GetRevision())
+	return answer, nil
+}
+
+func (g *generous) ListAssignments(context.Context, *berthv1.ListAssignmentsRequest) (*berthv1.ListAssignmentsAnswer, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	revision := int64(len(g.events))
+	return &berthv1.ListAssignmentsAnswer{Revision: revision, Cursor: fmt.Sprint(revision)}, nil
+}
+
+func (g *generous) WatchEvents(q *berthv1.WatchEventsRequest, stream grpc.ServerStreamingServer[berthv1.Event]) error {
+	next := 0
+	fmt.Sscan(q.GetSince(), &next)
+	for {
+		g.mu.Lock()
+		fresh, grown := g.events[next:], g.grown
+		next = len(g.events)
+		g.mu.Unlock()
+		for _, event := range fresh {
+			if err := stream.Send(event); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-grown:
+		case <-stream.Context().Done():
+			return stream.Context().Err()
+		}
+	}
+}

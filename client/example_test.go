@@ -1,0 +1,175 @@
+package client_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"time"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/api/fault"
+	"berth.dev/client"
+)
+
+// A job service reserves workers, waits until they are handed out, and cancels
+// them in the end.
+func Example() {
+	c, stop := startGateway() // c, err := client.Dial([]string{"gateway-0:8080", "gateway-1:8080"})
+	defer stop()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+
+	r, err := c.Reserve(ctx, &berthv1.Reservation{
+		Job: "train", Stage: "gpu", Count: 8,
+		Constraints: &berthv1.Constraints{Resources: map[string]int64{"cpu": 2000}},
+		Task:        &berthv1.Task{Command: "/opt/train"},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	key := client.KeyOf(r)
+	if _, err := c.WaitFor(ctx, key, berthv1.Reservation_ACTIVE); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(key, "has all its executors")
+	if _, err := c.Cancel(ctx, key); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// train/gpu/main has all its executors
+}
+
+// Two more workers for a stage, which start together or not at all. The name and
+// the workers are chosen by the one who asks, so that it may ask again at any
+// time, also after its own restart, and asks for no more than these two.
+func ExampleClient_Reserve() {
+	c, stop := startGateway()
+	defer stop()
+
+	r, err := c.Reserve(context.Background(), &berthv1.Reservation{
+		Job: "train", Stage: "gpu", Name: "scale-8",
+		Workers: []*berthv1.Seat{{Index: 8, Number: 1}, {Index: 9, Number: 1}},
+		Task:    &berthv1.Task{Command: "/opt/train"},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(client.KeyOf(r), r.GetChange(), r.GetState())
+	// Output:
+	// train/gpu/scale-8 CREATED QUEUED
+}
+
+// Two workers are kept running: whoever ended is replaced, by the next worker on
+// the same seat. What is to be done follows from the state after each change.
+func ExampleClient_Watch() {
+	c, stop := startGateway()
+	defer stop()
+	ctx := context.Background()
+	const want = 2
+
+	for change, err := range c.Watch(ctx, "train") {
+		if err != nil {
+			log.Fatal(err)
+		}
+		if change.Event == nil {
+			fmt.Println("listed")
+		} else {
+			fmt.Println(change.Event.GetReservation(), change.Event.GetKind())
+		}
+		seats := change.Job.Seats("gpu")
+		for index := range int32(want) {
+			worker, taken := seats[index]
+			if taken && (!worker.Ended || worker.Requeued) {
+				continue
+			}
+			seat := &berthv1.Seat{Index: index, Number: worker.Number + 1}
+			_, err := c.Reserve(ctx, &berthv1.Reservation{
+				Job: "train", Stage: "gpu", Name: fmt.Sprintf("seat-%d-%d", seat.Index, seat.Number),
+				Workers: []*berthv1.Seat{seat}, Task: &berthv1.Task{Command: "/opt/train"},
+			})
+			// A worker that was used has been asked for already, and its events are
+			// yet to come.
+			if err != nil && !fault.Is(err, fault.ReasonWorkerIDUsed) {
+				log.Fatal(err)
+			}
+		}
+		if w := seats[1]; w.Number == 2 && w.State == berthv1.Assignment_RUNNING {
+			break // for the sake of the example
+		}
+	}
+	// Output:
+	// listed
+	// seat-0-1 RESERVATION_QUEUED
+	// seat-0-1 RESERVATION_ASSIGNED
+	// seat-0-1 WORKER_RUNNING
+	// seat-1-1 RESERVATION_QUEUED
+	// seat-1-1 RESERVATION_ASSIGNED
+	// seat-1-1 WORKER_RUNNING
+	// seat-1-1 WORKER_LOST
+	// seat-1-2 RESERVATION_QUEUED
+	// seat-1-2 RESERVATION_ASSIGNED
+	// seat-1-2 WORKER_RUNNING
+}
+
+// The events alone, from a cursor on that was stored before.
+func ExampleClient_Events() {
+	c, stop := startGateway()
+	defer stop()
+	ctx := context.Background()
+	if _, err := c.Reserve(ctx, &berthv1.Reservation{Job: "train", Stage: "gpu", Count: 1}); err != nil {
+		log.Fatal(err)
+	}
+
+	stored := "1"
+	for event, err := range c.Events(ctx, "train", stored) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(event.GetKind())
+		stored = event.GetCursor() // once the event is dealt with
+		if event.GetKind() == berthv1.Event_WORKER_RUNNING {
+			break
+		}
+	}
+	// Output:
+	// RESERVATION_ASSIGNED
+	// WORKER_RUNNING
+}
+
+// A batch is given five minutes to get its executors.
+func ExampleClient_WaitFor() {
+	c, stop := startGateway()
+	defer stop()
+	key := client.Key{Job: "train", Stage: "gpu"}
+
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	r, err := c.WaitFor(ctx, key, berthv1.Reservation_ACTIVE)
+	if err != nil {
+		log.Fatal(err) // it was cancelled, say, or r tells why it still waits
+	}
+	fmt.Println(r.GetState())
+	// Output:
+	// ACTIVE
+}
+
+// A cancel may be sent again: what is not there is no error.
+func ExampleClient_Cancel() {
+	c, stop := startGateway()
+	defer stop()
+	ctx := context.Background()
+	if _, err := c.Reserve(ctx, &berthv1.Reservation{Job: "train", Stage: "gpu", Count: 8}); err != nil {
+		log.Fatal(err)
+	}
+
+	for range 2 {
+		cancelled, err := c.Cancel(ctx, client.Key{Job: "train", Stage: "gpu"})
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(cancelled, "cancelled")
+	}
+	// Output:
+	// 1 cancelled
+	// 0 cancelled
+}

@@ -1,0 +1,196 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"path"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/protobuf/proto"
+
+	berthv1 "berth.dev/api/berth/v1"
+	"berth.dev/api/fault"
+	"berth.dev/api/rpc"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// gateway is a server whose answers are the test's.
+type gateway struct {
+	berthv1.UnimplementedReservationsServer
+	berthv1.UnimplementedExplanationsServer
+	berthv1.UnimplementedExecutorsServer
+	berthv1.UnimplementedCatalogServer
+	berthv1.UnimplementedUsageServer
+	berthv1.UnimplementedFindingsServer
+	berthv1.UnimplementedAssignmentsServer
+	berthv1.UnimplementedLeadersServer
+	berthv1.UnimplementedEventsServer
+
+	address string
+	server  *rpc.Server
+	served  chan struct{}
+
+	upsert   func(*berthv1.UpsertReservationRequest) (*berthv1.Reservation, error)
+	cancel   func(*berthv1.CancelReservationRequest) (*berthv1.CancelAnswer, error)
+	get      func(*berthv1.GetReservationRequest) (*berthv1.Reservation, error)
+	list     func(*berthv1.ListReservationsRequest) (*berthv1.ListReservationsAnswer, error)
+	assigned func(*berthv1.ListAssignmentsRequest) (*berthv1.ListAssignmentsAnswer, error)
+	watch    func(*berthv1.WatchEventsRequest, grpc.ServerStreamingServer[berthv1.Event]) error
+	// any, when given, answers every unary call.
+	any func(method string, request proto.Message) (proto.Message, error)
+}
+
+func (g *gateway) UpsertReservation(_ context.Context, q *berthv1.UpsertReservationRequest) (*berthv1.Reservation, error) {
+	return g.upsert(q)
+}
+
+func (g *gateway) CancelReservation(_ context.Context, q *berthv1.CancelReservationRequest) (*berthv1.CancelAnswer, error) {
+	return g.cancel(q)
+}
+
+func (g *gateway) GetReservation(_ context.Context, q *berthv1.GetReservationRequest) (*berthv1.Reservation, error) {
+	return g.get(q)
+}
+
+func (g *gateway) ListReservations(_ context.Context, q *berthv1.ListReservationsRequest) (*berthv1.ListReservationsAnswer, error) {
+	if g.list == nil {
+		return &berthv1.ListReservationsAnswer{}, nil
+	}
+	return g.list(q)
+}
+
+func (g *gateway) ListAssignments(_ context.Context, q *berthv1.ListAssignmentsRequest) (*berthv1.ListAssignmentsAnswer, error) {
+	return g.assigned(q)
+}
+
+func (g *gateway) WatchEvents(q *berthv1.WatchEventsRequest, stream grpc.ServerStreamingServer[berthv1.Event]) error {
+	return g.watch(q, stream)
+}
+
+// serve starts the gateway at an address.
+func (g *gateway) serve(t testing.TB, address string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.address = listener.Addr().String()
+	g.server = rpc.NewServer(rpc.ServerOptions{More: []grpc.ServerOption{grpc.ChainUnaryInterceptor(g.intercept)}})
+	berthv1.RegisterReservationsServer(g.server, g)
+	berthv1.RegisterExplanationsServer(g.server, g)
+	berthv1.RegisterExecutorsServer(g.server, g)
+	berthv1.RegisterCatalogServer(g.server, g)
+	berthv1.RegisterUsageServer(g.server, g)
+	berthv1.RegisterFindingsServer(g.server, g)
+	berthv1.RegisterAssignmentsServer(g.server, g)
+	berthv1.RegisterLeadersServer(g.server, g)
+	berthv1.RegisterEventsServer(g.server, g)
+	g.served = make(chan struct{})
+	go func() {
+		defer close(g.served)
+		g.server.Serve(listener)
+	}()
+	t.Cleanup(g.stop)
+}
+
+func (g *gateway) intercept(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	if _, health := request.(*healthpb.HealthCheckRequest); health || g.any == nil {
+		return handler(ctx, request)
+	}
+	return g.any(path.Base(info.FullMethod), request.(proto.Message))
+}
+
+func (g *gateway) stop() {
+	g.server.Stop()
+	<-g.served
+}
+
+// dial makes a client that repeats at once, and returns once it is connected: what a
+// test counts, or waits for, begins then.
+func dial(t testing.TB, opts []Option, gateways ...*gateway) *Client {
+	t.Helper()
+	var addresses []string
+	for _, g := range gateways {
+		addresses = append(addresses, g.address)
+	}
+	var conn *grpc.ClientConn
+	first := func(ctx context.Context, method string, q, a any, of *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		if conn == nil {
+			conn = of // the first call is not sent: it tells of the connection
+			return nil
+		}
+		return call(ctx, method, q, a, of, opts...)
+	}
+	c, err := Dial(addresses, append([]Option{WithDialOptions(grpc.WithChainUnaryInterceptor(first))}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.backoff = backoff{first: time.Millisecond, most: 5 * time.Millisecond}
+	t.Cleanup(func() { c.Close() })
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if _, err := c.reservations.GetReservation(ctx, &berthv1.GetReservationRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	for state := conn.GetState(); state != connectivity.Ready; state = conn.GetState() {
+		if !conn.WaitForStateChange(ctx, state) {
+			t.Fatalf("the client is %v", state)
+		}
+	}
+	return c
+}
+
+// log is a stream of events that tests add to.
+type log struct {
+	mu     sync.Mutex
+	events []*berthv1.Event
+	grown  chan struct{}
+}
+
+func newLog() *log { return &log{grown: make(chan struct{})} }
+
+// add adds an event whose cursor is its number, from 1.
+func (l *log) add() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.events = append(l.events, &berthv1.Event{Cursor: fmt.Sprint(len(l.events) + 1)})
+	close(l.grown)
+	l.grown = make(chan struct{})
+}
+
+// follow sends what is behind the cursor and goes on, or breaks off with the
+// error after a number of events.
+func (l *log) follow(since string, stream grpc.ServerStreamingServer[berthv1.Event], most int, end error) error {
+	next := 0
+	fmt.Sscan(since, &next)
+	for sent := 0; ; {
+		l.mu.Lock()
+		fresh, grown := l.events[next:], l.grown
+		next = len(l.events)
+		l.mu.Unlock()
+		for _, e := range fresh {
+			if sent == most {
+				return end
+			}
+			if err := stream.Send(proto.CloneOf(e)); err != nil {
+				return err
+			}
+			sent++
+		}
+		select {
+		case <-grown:
+		case <-stream.Context().Done():
+			return stream.Context().Err()
+		}
+	}
+}
+
+func unavailable() error { return fault.New(fault.Unavailable, fault.ReasonUnavailable, "no leader") }

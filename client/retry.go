@@ -1,0 +1,119 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"berth.dev/api/fault"
+	"berth.dev/api/rpc"
+)
+
+// backoff is how long to pause before the next attempt: from first, doubled
+// each time up to most, with up to a half of it taken off at random so that
+// many clients do not come back in step.
+type backoff struct {
+	first, most time.Duration
+}
+
+// defaultBackoff comes back quickly: a change of leader takes some
+// milliseconds, and a gateway sheds load by itself.
+var defaultBackoff = backoff{first: 50 * time.Millisecond, most: 2 * time.Second}
+
+func (b backoff) pause(attempt int) time.Duration {
+	d := b.most
+	if attempt < 16 {
+		d = min(b.first<<attempt, b.most)
+	}
+	return d - rand.N(d/2+1)
+}
+
+// wait pauses before the next attempt and says whether there is to be one.
+func (c *Client) wait(ctx context.Context, attempt int) bool {
+	timer := time.NewTimer(c.backoff.pause(attempt))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+	case <-c.closed:
+	}
+	return false
+}
+
+// silent matches gRPC's message about an address that accepts a connection and then
+// sends nothing until gRPC closes it.
+var silent = regexp.MustCompile(`connection error: desc = "error reading server preface: read tcp \S+->(\S+): use of closed network connection"`)
+
+// unconnected is gRPC's message about a call whose deadline passes while it still
+// connects.
+const unconnected = "context deadline exceeded while waiting for connections to become ready"
+
+// faultOf returns the fault in the error of a call.
+func faultOf(err error) *fault.Error {
+	f := rpc.FromStatus(err)
+	if f.Message == unconnected {
+		f.Message = "no gateway answered in time"
+	}
+	f.Message = silent.ReplaceAllString(f.Message, "the gateway at $1 did not answer in time")
+	return f
+}
+
+// longest is how long a call is repeated under one request ID. The registry forgets the
+// ID KeepEnded after what came of the call has ended: a later copy would be
+// taken for a new call. A gateway may hold the last copy for as long again.
+const longest = KeepEnded / 2
+
+// invoke makes one call and repeats it while its outcome is open: until its context
+// ends, and with a request ID for longest.
+func invoke[Q, A any](ctx context.Context, c *Client, call func(context.Context, Q, ...grpc.CallOption) (A, error), request Q) (A, error) {
+	started := time.Now()
+	if q, ok := any(request).(interface{ GetRequestId() string }); ok && q.GetRequestId() != "" {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, longest)
+		defer cancel()
+	}
+	var none A
+	var last *fault.Error
+	for attempt := 0; ; attempt++ {
+		answer, err := call(ctx, request)
+		if err == nil {
+			return answer, nil
+		}
+		f := faultOf(err)
+		if f.Kind != fault.Unavailable || f.Reason == fault.ReasonRegistryNotReady {
+			return none, f
+		}
+		// The attempt that the context cut short says less than the one before.
+		cut := ctx.Err() != nil || status.Code(err) == codes.DeadlineExceeded
+		if last == nil || !cut {
+			last = f
+		}
+		if ctx.Err() == nil {
+			c.onRetry(f)
+		}
+		if !c.wait(ctx, attempt) {
+			return none, c.gaveUp(ctx, last, started)
+		}
+	}
+}
+
+// gaveUp is the error of a call whose outcome is open when its context ends or
+// its client is closed.
+func (c *Client) gaveUp(ctx context.Context, last *fault.Error, started time.Time) *fault.Error {
+	gateways := strings.Join(c.addresses, ", ")
+	message := "the client was closed"
+	cause := error(last)
+	if err := ctx.Err(); err != nil {
+		message = fmt.Sprintf("no definite answer from %s within %v", gateways, time.Since(started).Round(time.Millisecond))
+		cause = fmt.Errorf("%w: %w", err, last)
+	}
+	return fault.New(fault.Unavailable, last.Reason, "%s", message).With("gateways", gateways).Because(cause)
+}

@@ -1,0 +1,99 @@
+package command
+
+import (
+	"fmt"
+	"strings"
+
+	"berth.dev/api/fault"
+	"berth.dev/pkg/agent"
+	"berth.dev/pkg/constraint"
+	"berth.dev/pkg/quantity"
+	"berth.dev/pkg/resource"
+)
+
+// offered is what the host has, with what is configured in its place.
+func offered(config AgentConfig, warn func(string)) (resource.Vector, error) {
+	given, err := pairs("--resources", config.Resources)
+	if err != nil {
+		return nil, err
+	}
+	resources := resource.Vector{}
+	if len(given) == 0 {
+		if resources, err = agent.Detect(config.Dir); err != nil {
+			return nil, err
+		}
+	}
+	for name, text := range given {
+		if resources[name], err = amount("--resources", name, text, warn); err != nil {
+			return nil, err
+		}
+	}
+	return resources.WithSlots(), nil
+}
+
+// pairs reads name=value.
+func pairs(flag string, list []string) (map[string]string, error) {
+	m := map[string]string{}
+	for _, text := range list {
+		name, value, ok := strings.Cut(text, "=")
+		if _, twice := m[name]; !ok || name == "" || twice {
+			return nil, fault.BadField(fault.ReasonInvalid, flag, "%q is not name=value, or its name is given twice", text)
+		}
+		m[name] = value
+	}
+	return m, nil
+}
+
+// setAside reads what of the resources is for which role: role:name=amount, and
+// after a comma more of the same role, or the next one. None may be promised
+// twice.
+func setAside(list []string, resources resource.Vector, warn func(string)) (map[string]resource.Vector, error) {
+	wrong := func(format string, args ...any) (map[string]resource.Vector, error) {
+		return nil, fault.BadField(fault.ReasonInvalid, "--reserved", format, args...)
+	}
+	shares, spelled := map[string]resource.Vector{}, map[string]string{}
+	left, role := resources, ""
+	// A list from a file may hold what a command line would have split.
+	for text := range strings.FieldsFuncSeq(strings.Join(list, ","), func(r rune) bool { return r == ',' || r == ';' }) {
+		share := text
+		if given, rest, named := strings.Cut(text, ":"); named {
+			role, share = given, rest
+		}
+		name, value, ok := strings.Cut(share, "=")
+		if role == "" || name == "" || !ok {
+			return wrong("%q is not role:name=amount, or its role is missing", text)
+		}
+		if other, known := spelled[constraint.Fold(role)]; known && other != role {
+			return wrong("%s is the same role as %s but for case", role, other)
+		}
+		spelled[constraint.Fold(role)] = role
+		if _, twice := shares[role][name]; twice {
+			return wrong("%s of role %s is given twice", name, role)
+		}
+		n, err := amount("--reserved", name, value, warn)
+		if err != nil {
+			return nil, err
+		}
+		if n > left[name] {
+			return wrong("%s:%s=%s is more than the %s that are left of %s", role, name, quantity.String(name, n), quantity.String(name, left[name]), quantity.String(name, resources[name]))
+		}
+		if shares[role] == nil {
+			shares[role] = resource.Vector{}
+		}
+		shares[role][name], left = n, left.Plus(-1, resource.Vector{name: n})
+	}
+	return shares, nil
+}
+
+// amount reads how much there is of a resource, and warns of an amount that is
+// too small to be meant.
+func amount(flag, name, text string, warn func(string)) (int64, error) {
+	n, err := quantity.Parse(name, text)
+	if err != nil {
+		return 0, fault.BadField(fault.ReasonInvalid, flag, "%s %v", name, err)
+	}
+	if doubt := quantity.Doubt(name, n); doubt != nil {
+		warn(fmt.Sprintf("%s: %s: %v", flag, name, doubt))
+	}
+	return n, nil
+}

@@ -1,0 +1,76 @@
+package command
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"berth.dev/api/fault"
+	"berth.dev/cmd/berth-agent/host"
+	"berth.dev/pkg/process"
+	"berth.dev/pkg/tracing"
+)
+
+// SimConfig is the configuration of a process of simulated executors.
+type SimConfig struct {
+	Gateways  []string `mapstructure:"gateways" usage:"addresses of the gateways' --agents-listen, host:port"`
+	Executors int      `mapstructure:"executors" usage:"how many executors to simulate"`
+	Prefix    string   `mapstructure:"prefix" usage:"executors are named PREFIX-0 and so on"`
+	SKU       string   `mapstructure:"sku" usage:"name of their shape"`
+	Resources []string `mapstructure:"resources" usage:"what each offers, name=quantity: cpu in cores (2, 500m), memory and disk in bytes (4Gi)"`
+	Listen    string   `mapstructure:"listen" usage:"address to take orders on"`
+	Insecure  bool     `mapstructure:"insecure" usage:"allow listening beyond loopback without TLS"`
+	LogFormat string   `mapstructure:"log-format" usage:"json or text"`
+	LogLevel  string   `mapstructure:"log-level" usage:"debug, info, warn or error"`
+
+	AddressFile string `mapstructure:"address-file" usage:"file to write the bound address to, as JSON"`
+
+	Tracing tracing.Config `mapstructure:",squash"`
+}
+
+// Sim is the command that runs many simulated executors.
+func Sim() *cobra.Command {
+	defaults := SimConfig{
+		Gateways: []string{process.DefaultAgents}, Executors: 100, Prefix: "sim", Resources: []string{"slots=4"},
+		Listen: "127.0.0.1:0", LogFormat: "text", LogLevel: "warn", Tracing: tracing.Defaults(),
+	}
+	return process.Command("sim", "Run many simulated executors in one process", defaults, runSim)
+}
+
+func runSim(ctx context.Context, config SimConfig) error {
+	log, err := process.NewLogger(os.Stderr, config.LogFormat, config.LogLevel)
+	if err != nil {
+		return err
+	}
+	if config.Executors < 1 {
+		return fault.BadField(fault.ReasonInvalid, "--executors", "has to be at least 1")
+	}
+	resources, err := offered(AgentConfig{Resources: config.Resources}, warning(log))
+	if err != nil {
+		return err
+	}
+	common := process.Common{Listen: config.Listen, Insecure: config.Insecure, AddressFile: config.AddressFile, Tracing: config.Tracing}
+	traces, err := common.Trace(ctx, "agent", config.Prefix, nil, log, nil)
+	if err != nil {
+		return err
+	}
+	ports, err := common.Open(log)
+	if err != nil {
+		traces.Close()
+		return err
+	}
+	h := host.Open(ctx, ports.Calls, config.Gateways, traces, log)
+	if err := h.Simulate(config.Prefix, config.Executors, config.SKU, resources); err != nil {
+		h.Close(false, time.Second)
+		return err
+	}
+	log.Info("simulating", "executors", config.Executors)
+	if err := common.Announce(log, ports, nil); err != nil {
+		h.Close(false, time.Second)
+		return err
+	}
+	<-h.Stopping()
+	return h.Close(false, 10*time.Second)
+}

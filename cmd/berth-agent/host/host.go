@@ -1,0 +1,137 @@
+// Package host runs executor agents in this process, one or thousands, behind
+// one port: what `berth agent`, `berth dev`, `berth sim` and `berth replay`
+// share.
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"berth.dev/api/rpc"
+	"berth.dev/pkg/agent"
+	"berth.dev/pkg/process"
+	"berth.dev/pkg/resource"
+	"berth.dev/pkg/rpcstats"
+	"berth.dev/pkg/tracing"
+	"berth.dev/pkg/wire"
+)
+
+// agentsPerConn is how many agents share a connection to the gateway.
+const agentsPerConn = 500
+
+// Host is a port and the agents behind it.
+type Host struct {
+	listener net.Listener
+	server   *rpc.Server
+	agents   *agent.Server
+	gateways []string
+	traces   *tracing.Tracing
+	log      *slog.Logger
+	group    *process.Group
+
+	mu      sync.Mutex
+	conns   []*grpc.ClientConn
+	running []*agent.Agent
+}
+
+// Open serves on a listener and traces, which may be nil, to where it is told;
+// both are its own from now on.
+func Open(ctx context.Context, listener net.Listener, gateways []string, traces *tracing.Tracing, log *slog.Logger) *Host {
+	h := &Host{
+		listener: listener,
+		server: rpc.NewServer(rpc.ServerOptions{
+			Log: log, Stats: rpcstats.Server(nil, traces.Provider()), MaxMessage: agent.MaxRequest, MaxFields: wire.MaxOrders + agent.MaxFields,
+			More: []grpc.ServerOption{grpc.MaxConcurrentStreams(agent.MaxCalls)},
+		}),
+		agents:   agent.NewServer(),
+		gateways: gateways, traces: traces, log: log, group: process.NewGroup(ctx),
+	}
+	h.agents.Register(h.server)
+	h.group.Go("orders", func(context.Context) error { return h.server.Serve(listener) })
+	return h
+}
+
+// Address is where the agents take orders.
+func (h *Host) Address() string { return h.listener.Addr().String() }
+
+// Add makes an agent and runs it. Address, Conn and Log are the host's.
+func (h *Host) Add(config agent.Config) (*agent.Agent, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.running) >= agentsPerConn*len(h.conns) {
+		conn, err := rpc.Dial(h.gateways, rpc.DialOptions{More: append(agent.DialOptions(), rpc.WarnMisdirected(h.log))})
+		if err != nil {
+			return nil, err
+		}
+		h.conns = append(h.conns, conn)
+	}
+	if config.Address == "" {
+		config.Address = h.Address()
+	}
+	config.Conn, config.Log = h.conns[len(h.conns)-1], h.log
+	a, err := agent.New(config)
+	if err != nil {
+		return nil, err
+	}
+	h.running = append(h.running, a)
+	h.agents.Add(a)
+	_, simulated := config.Driver.(agent.Simulated)
+	h.group.Go("agent "+config.ID, func(ctx context.Context) error {
+		err := a.Run(ctx)
+		if simulated && errors.Is(err, agent.ErrSuperseded) {
+			return nil // the agent said so; the others of the simulation go on
+		}
+		return err
+	})
+	return a, nil
+}
+
+// Simulate adds n simulated agents, named prefix-0 and so on.
+func (h *Host) Simulate(prefix string, n int, sku string, resources resource.Vector) error {
+	for i := range n {
+		config := agent.Config{ID: fmt.Sprintf("%s-%d", prefix, i), SKU: sku, Host: prefix, Resources: resources, Driver: agent.Simulated{}, TombstoneAge: time.Minute}
+		if _, err := h.Add(config); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Stopping is closed when an agent has failed or the host is to stop.
+func (h *Host) Stopping() <-chan struct{} { return h.group.Stopping() }
+
+// Close stops the agents; with stopWorkers their workers too, each within its
+// grace, otherwise they run on for the next agent to adopt.
+func (h *Host) Close(stopWorkers bool, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var all []error
+	if stopWorkers {
+		stopped := make(chan error, len(h.running))
+		for _, a := range h.running {
+			go func() { stopped <- a.StopWorkers(ctx) }()
+		}
+		for range h.running {
+			all = append(all, <-stopped)
+		}
+	}
+	h.group.Stop()
+	all = append(all, h.server.Shutdown(ctx), h.group.Wait())
+	for _, a := range h.running {
+		all = append(all, a.Close())
+	}
+	for _, conn := range h.conns {
+		all = append(all, conn.Close())
+	}
+	h.traces.Close()
+	return errors.Join(all...)
+}

@@ -1,0 +1,153 @@
+// Package consumer holds the test of what a program gets that imports the client from
+// outside the repository.
+package consumer
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/mod/modfile"
+	"golang.org/x/mod/module"
+	"golang.org/x/mod/zip"
+
+	"berth.dev/client"
+	"berth.dev/pkg/model"
+)
+
+const root = "../.."
+
+// clientVersion is the version under which the client is published for the test. The
+// API is published under the one that the client requires.
+const clientVersion = "v0.1.0-dev"
+
+// built are the modules that the packages of a program with the client may be from.
+var built = []string{
+	"berth.dev/api", "berth.dev/client",
+	"google.golang.org/grpc", "google.golang.org/protobuf",
+	"google.golang.org/genproto/googleapis/api", "google.golang.org/genproto/googleapis/rpc",
+	"github.com/grpc-ecosystem/grpc-gateway/v2", // the REST mapping is a part of the API's package
+	"golang.org/x/net", "golang.org/x/sys", "golang.org/x/text",
+}
+
+// kept are the beginnings of modules that must not even be in the module graph.
+var kept = []string{
+	"berth.dev/pkg", "berth.dev/services", "berth.dev/cmd", "berth.dev/testkit",
+	"go.etcd.io/", "github.com/spf13/", "github.com/prometheus/", "k8s.io/",
+}
+
+// TestAConsumerNeedsOnlyTheClient builds a program in a module of its own, without the
+// workspace and without replace directives, with the client and the API from a module
+// proxy.
+func TestAConsumerNeedsOnlyTheClient(t *testing.T) {
+	proxy := t.TempDir()
+	publish(t, proxy, "client", clientVersion)
+	publish(t, proxy, "api", required(t, "client", "berth.dev/api"))
+	dir := t.TempDir()
+	program, err := os.ReadFile("testdata/main.go.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "main.go"), program)
+	write(t, filepath.Join(dir, "go.mod"), fmt.Appendf(nil, "module example.com/consumer\n\ngo 1.26.0\n\nrequire berth.dev/client %s\n", clientVersion))
+	machine := strings.Fields(run(t, ".", nil, "go", "env", "GOMODCACHE", "GOPROXY"))
+	env := []string{
+		"GOWORK=off", "GOFLAGS=-mod=mod -modcacherw -trimpath", "GOSUMDB=off", "GOTOOLCHAIN=local",
+		// A cache of the test's own: the versions published here must not get into another.
+		"GOMODCACHE=" + t.TempDir(),
+		// Other modules are in the machine's cache, since this repository needs them too.
+		fmt.Sprintf("GOPROXY=file://%s,file://%s/cache/download,%s", proxy, machine[0], machine[1]),
+	}
+	run(t, dir, env, "go", "build", "-o", "consumer", ".")
+	if out := run(t, dir, env, "./consumer"); out != "invalid REQUIRED\n" {
+		t.Errorf("the program says %q", out)
+	}
+	modules := strings.Fields(run(t, dir, env, "go", "list", "-m", "-f", "{{.Path}}", "all"))
+	if !slices.Contains(modules, "berth.dev/api") {
+		t.Errorf("the modules are %q", modules)
+	}
+	for _, path := range modules {
+		if slices.ContainsFunc(kept, func(prefix string) bool { return strings.HasPrefix(path, prefix) }) {
+			t.Errorf("the consumer requires the module %s", path)
+		}
+	}
+	for pkg := range strings.Lines(run(t, dir, env, "go", "list", "-deps", "-f", "{{if not .Standard}}{{.Module.Path}} {{.ImportPath}}{{end}}", "berth.dev/client")) {
+		if from, _, _ := strings.Cut(pkg, " "); !slices.Contains(built, from) {
+			t.Errorf("the consumer builds a package of the module %s", pkg)
+		}
+	}
+}
+
+// publish adds a module of the repository to the folder of a proxy.
+func publish(t *testing.T, proxy, dir, version string) {
+	t.Helper()
+	v := module.Version{Path: "berth.dev/" + dir, Version: version}
+	var content bytes.Buffer
+	if err := zip.CreateFromDir(&content, v, filepath.Join(root, dir)); err != nil {
+		t.Fatal(err)
+	}
+	mod, err := os.ReadFile(filepath.Join(root, dir, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := filepath.Join(proxy, v.Path, "@v", v.Version)
+	write(t, at+".zip", content.Bytes())
+	write(t, at+".mod", mod)
+	write(t, at+".info", fmt.Appendf(nil, `{"Version":%q}`, v.Version))
+}
+
+// required returns the version of a module that the go.mod of another requires.
+func required(t *testing.T, dir, path string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(root, dir, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := modfile.ParseLax("go.mod", content, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range file.Require {
+		if r.Mod.Path == path {
+			return r.Mod.Version
+		}
+	}
+	t.Fatalf("%s/go.mod does not require %s", dir, path)
+	return ""
+}
+
+func write(t *testing.T, file string, content []byte) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func run(t *testing.T, dir string, env []string, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", cmd, err, stderr.String())
+	}
+	return string(out)
+}
+
+// TestClientKeepsVersionsAsLongAsTheServer compares the two constants: neither of their
+// modules may import the other.
+func TestClientKeepsVersionsAsLongAsTheServer(t *testing.T) {
+	if client.KeepEnded != model.KeepTerminal {
+		t.Errorf("the client keeps versions that ended for %v, the registry for %v", client.KeepEnded, model.KeepTerminal)
+	}
+}

@@ -1,0 +1,153 @@
+// Package etcdtest starts real etcd servers inside a test: with short ticks,
+// without fsync, serving clients on unix sockets in a directory of their own, and
+// quiet. What a
+// test starts is gone when it ends.
+package etcdtest
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"berth.dev/pkg/store"
+	"berth.dev/testkit/porttest"
+)
+
+// startTimeout bounds the wait for a member to be ready.
+const startTimeout = time.Minute
+
+// Cluster is an etcd cluster of members in this process. The minimum TTL of an
+// etcd lease is 1 s, and 2 s where there are several.
+type Cluster struct {
+	members []*embed.Etcd
+	sockets []string
+}
+
+// Start starts a cluster of one member.
+func Start(t testing.TB) *Cluster {
+	t.Helper()
+	return StartCluster(t, 1)
+}
+
+// StartCluster starts a cluster of n members.
+func StartCluster(t testing.TB, n int) *Cluster {
+	t.Helper()
+	// Not t.TempDir: the path of a unix socket has room for some hundred bytes.
+	dir, err := os.MkdirTemp("", "etcd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	c := &Cluster{members: make([]*embed.Etcd, n)}
+	var initial []string
+	for i := range n {
+		// Held: between members, etcd knows no path of a unix socket.
+		initial = append(initial, fmt.Sprintf("m%d=http://%s", i, porttest.Hold(t)))
+		c.sockets = append(c.sockets, "unix://"+filepath.Join(dir, fmt.Sprintf("c%d", i)))
+	}
+	for i := range n {
+		cfg := embed.NewConfig()
+		cfg.Name = fmt.Sprintf("m%d", i)
+		cfg.Dir = filepath.Join(dir, cfg.Name)
+		cfg.InitialCluster = strings.Join(initial, ",")
+		cfg.ListenPeerUrls = urls(t, strings.TrimPrefix(initial[i], cfg.Name+"="))
+		cfg.AdvertisePeerUrls = cfg.ListenPeerUrls
+		cfg.ListenClientUrls = urls(t, c.sockets[i])
+		cfg.AdvertiseClientUrls = cfg.ListenClientUrls
+		cfg.TickMs, cfg.ElectionMs = 10, 100
+		if n > 1 {
+			// Members that are not scheduled for some time do not elect another leader.
+			cfg.TickMs, cfg.ElectionMs = 100, 1000
+		}
+		cfg.UnsafeNoFsync = true
+		cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
+		member, err := embed.StartEtcd(cfg)
+		if err != nil {
+			t.Fatalf("start etcd: %v", err)
+		}
+		c.members[i] = member
+		t.Cleanup(func() {
+			if c.members[i] != nil {
+				c.members[i].Close()
+			}
+		})
+	}
+	for _, member := range c.members {
+		select {
+		case <-member.Server.ReadyNotify():
+		case err := <-member.Err():
+			t.Fatalf("etcd failed: %v", err)
+		case <-time.After(startTimeout):
+			t.Fatal("etcd is not ready in time")
+		}
+	}
+	return c
+}
+
+func urls(t testing.TB, s string) []url.URL {
+	t.Helper()
+	u, err := url.Parse(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []url.URL{*u}
+}
+
+// Leaks are what members leave behind in the test's process when they end, an idle
+// connection between two of them or a request that a killed one never answers:
+// for the TestMain of packages that speak no HTTP of their own.
+func Leaks() []goleak.Option {
+	return []goleak.Option{
+		goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),
+		goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
+		goleak.IgnoreAnyFunction("net/http.(*connReader).backgroundRead"),
+		goleak.IgnoreAnyFunction("net/http.(*conn).serve"),
+	}
+}
+
+// Endpoints are the client addresses of all members.
+func (c *Cluster) Endpoints() []string { return c.sockets }
+
+// Kill ends one member for good, without handing its leadership on.
+func (c *Cluster) Kill(i int) {
+	c.members[i].Server.HardStop()
+	c.members[i].Close()
+	c.members[i] = nil
+}
+
+// Cut cuts a member off from the others until the test ends. It goes on to serve
+// clients, where a killed one may still be asked and then panics.
+func (c *Cluster) Cut(t testing.TB, i int) {
+	server := c.members[i].Server
+	server.PauseSending() // and hears of nothing either
+	t.Cleanup(server.ResumeSending)
+}
+
+// Leader is the index of the member that leads, -1 for none.
+func (c *Cluster) Leader() int {
+	for i, m := range c.members {
+		if m != nil && m.Server.Leader() == m.Server.MemberID() {
+			return i
+		}
+	}
+	return -1
+}
+
+// Store connects to the cluster.
+func (c *Cluster) Store(t testing.TB) *store.Etcd {
+	t.Helper()
+	s, err := store.Dial(store.DialConfig{Endpoints: c.sockets})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
