@@ -295,7 +295,7 @@ func (f *failing) measure(ctx context.Context, r *Run, one outage, small *Result
 	return nil
 }
 
-// loadAverage is the machine's, of the last minute.
+// loadAverage returns the load average of the last minute.
 func loadAverage() string {
 	text, _ := os.ReadFile("/proc/loadavg") // absent: left empty
 	first, _, _ := strings.Cut(string(text), " ")

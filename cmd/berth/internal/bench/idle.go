@@ -91,10 +91,10 @@ func (w *World) watchIdle(ctx context.Context, phase string, window time.Duratio
 func (l *looks) add(from, to usage, kept map[string]float64) {
 	seconds, used, memory := to.at.Sub(from.at).Seconds(), 0.0, 0.0
 	for _, service := range services {
-		used += (to.kinds[service] - from.kinds[service]).Seconds()
+		used += to.kinds[service] - from.kinds[service]
 		memory += kept[service]
 	}
 	l.services = append(l.services, used/seconds)
-	l.etcd = append(l.etcd, (to.kinds["etcd"]-from.kinds["etcd"]).Seconds()/seconds)
+	l.etcd = append(l.etcd, (to.kinds["etcd"]-from.kinds["etcd"])/seconds)
 	l.memory = append(l.memory, memory)
 }

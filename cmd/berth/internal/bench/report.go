@@ -1,13 +1,14 @@
 package bench
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"os"
 	"runtime"
 	"strings"
 	"time"
+
+	"github.com/prometheus/procfs"
 
 	"berth.dev/pkg/process"
 )
@@ -58,25 +59,19 @@ func (r *Report) violations() int {
 	return n
 }
 
-// thisMachine asks the kernel. What it does not tell is left empty.
-func thisMachine() Machine {
-	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease") // absent: left empty
-	return Machine{
-		CPUs: runtime.NumCPU(), Model: procValue("/proc/cpuinfo", "model name"), Memory: procValue("/proc/meminfo", "MemTotal"),
-		Kernel: strings.TrimSpace(string(kernel)), Go: runtime.Version(),
-	}
-}
+// proc is /proc of this machine. Without it every read fails.
+var proc, _ = procfs.NewDefaultFS()
 
-// procValue is what stands behind a name in a file of /proc.
-func procValue(file, name string) string {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return ""
+// thisMachine reads what the kernel reports; the rest is empty.
+func thisMachine() Machine {
+	m := Machine{CPUs: runtime.NumCPU(), Go: runtime.Version()}
+	if cpus, err := proc.CPUInfo(); err == nil && len(cpus) > 0 {
+		m.Model = cpus[0].ModelName
 	}
-	for line := range bytes.Lines(text) {
-		if key, value, found := strings.Cut(string(line), ":"); found && strings.TrimSpace(key) == name {
-			return strings.TrimSpace(value)
-		}
+	if memory, err := proc.Meminfo(); err == nil && memory.MemTotal != nil {
+		m.Memory = fmt.Sprintf("%d kB", *memory.MemTotal)
 	}
-	return ""
+	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease") // absent: left empty
+	m.Kernel = strings.TrimSpace(string(kernel))
+	return m
 }
