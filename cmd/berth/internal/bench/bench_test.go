@@ -204,7 +204,7 @@ func TestChoose(t *testing.T) {
 func TestWorkloadsAreDescribed(t *testing.T) {
 	seen := map[string]bool{}
 	for _, w := range Workloads {
-		if w.Run == nil || w.Shows == "" || seen[w.Name] {
+		if (w.Run == nil) == (w.Worlds == nil) || w.Shows == "" || seen[w.Name] {
 			t.Errorf("workload %q is not whole, or twice there", w.Name)
 		}
 		seen[w.Name] = true

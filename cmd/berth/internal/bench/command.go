@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"berth.dev/cmd/berth/fleet"
 	"berth.dev/cmd/berth/internal/host"
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/process"
@@ -147,7 +148,7 @@ func (f *flags) run(ctx context.Context, out, status io.Writer) error {
 	if err != nil {
 		return err
 	}
-	place := ownPlace(binary, f.dir)
+	place := ownPlace(binary, f.dir, func(string) error { return nil }, func(*fleet.Config) error { return nil })
 	if len(f.gateway) > 0 {
 		gateways, err := host.Reach(ctx, f.gateway, f.etcd, f.timeout)
 		if err != nil {

@@ -127,7 +127,7 @@ func (d *demo) up(ctx context.Context) error {
 			return errors.Join(err, d.fleet.Close())
 		}
 	}
-	if err := host.AwaitReady(ctx, d.client, agents); err != nil {
+	if err := host.AwaitReady(ctx, d.client, "", agents, within); err != nil {
 		return errors.Join(err, d.fleet.Close())
 	}
 	d.say("all %d agents are ready; REST and gRPC: http://%s", agents, d.fleet.Gateway())

@@ -140,14 +140,12 @@ func populate(h *host.Host, c *cluster.Cluster, config Config) error {
 // awaitExecutors waits until all executors are ready: from then on what fits is
 // granted at once.
 func awaitExecutors(ctx context.Context, gateway string, n int) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
 	c, err := client.Dial([]string{gateway})
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	return host.AwaitReady(ctx, c, n)
+	return host.AwaitReady(ctx, c, "", n, time.Minute)
 }
 
 func introduce(out io.Writer, c *cluster.Cluster, config Config) {

@@ -168,12 +168,18 @@ func Reach(ctx context.Context, gateways, endpoints []string, within time.Durati
 	return addresses, nil
 }
 
-// AwaitReady waits until n executors are READY: from then on what fits is
-// granted at once.
-func AwaitReady(ctx context.Context, c *client.Client, n int) error {
+// AwaitReady waits until n executors of an SKU, or of any if it is empty, are READY:
+// from then on a reservation that fits is granted at once. A service that is
+// overloaded because all of them join at once is asked again.
+func AwaitReady(ctx context.Context, c *client.Client, sku string, n int, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		ready := 0
-		for _, err := range c.Executors(ctx, &berthv1.ListExecutorsRequest{State: berthv1.Executor_READY}) {
+		for _, err := range c.Executors(ctx, &berthv1.ListExecutorsRequest{Sku: sku, State: berthv1.Executor_READY, PageSize: 1000}) {
+			if fault.Is(err, fault.ReasonOverloaded) {
+				break
+			}
 			if err != nil {
 				return err
 			}
@@ -182,10 +188,8 @@ func AwaitReady(ctx context.Context, c *client.Client, n int) error {
 		if ready >= n {
 			return nil
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return fault.New(fault.Unavailable, fault.ReasonUnavailable, "%d of %d executors are ready", ready, n).Because(ctx.Err())
+		if err := store.Sleep(ctx, pause); err != nil {
+			return fault.New(fault.Unavailable, fault.ReasonUnavailable, "%d of %d executors are ready", ready, n).Because(err)
 		}
 	}
 }

@@ -190,7 +190,7 @@ func (f *flags) replay(
 		return nil, err
 	}
 	defer h.Close(true, stopTimeout)
-	if err := awaitReady(ctx, c, len(nodes)); err != nil {
+	if err := host.AwaitReady(ctx, c, "", len(nodes), readyTimeout); err != nil {
 		return nil, err
 	}
 
@@ -229,12 +229,6 @@ func simulate(ctx context.Context, nodes []Node, agentsGateways []string) (*host
 		}
 	}
 	return h, nil
-}
-
-func awaitReady(ctx context.Context, c *client.Client, n int) error {
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
-	defer cancel()
-	return host.AwaitReady(ctx, c, n)
 }
 
 // leave cancels what was asked for of a cluster that goes on.
