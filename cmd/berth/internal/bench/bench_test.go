@@ -15,6 +15,7 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/cmd/berth/fleet"
 	"berth.dev/cmd/berth/internal/asberth"
+	"berth.dev/cmd/berth/internal/host"
 	"berth.dev/pkg/fault"
 	"berth.dev/pkg/store"
 )
@@ -191,7 +192,7 @@ func TestChoose(t *testing.T) {
 	if got := names(flags{only: []string{"latency", "raw-etcd"}}); got != "raw-etcd latency" {
 		t.Errorf("two: %s", got)
 	}
-	elsewhere := names(flags{gateway: []string{"a"}})
+	elsewhere := names(flags{Running: host.Running{Gateways: []string{"a"}}})
 	for _, w := range Workloads {
 		if strings.Contains(elsewhere, w.Name) != w.Anywhere {
 			t.Errorf("elsewhere: %s", elsewhere)

@@ -126,7 +126,8 @@ func (o *failoverOptions) run(ctx context.Context, out, status io.Writer) error 
 	if err != nil {
 		return err
 	}
-	report := newReport(&flags{window: settle, repeats: 1, replicas: failoverReplicas, scale: 1}, status)
+	options := Options{Window: settle, Repeats: 1, Scale: 1, Replicas: failoverReplicas, Status: status, Profiles: o.profiles}
+	report := newReport(options)
 	for _, one := range outages {
 		if len(o.outages) > 0 && !slices.Contains(o.outages, one.name) {
 			continue
@@ -135,7 +136,7 @@ func (o *failoverOptions) run(ctx context.Context, out, status io.Writer) error 
 		if one.all != nil || one.winds {
 			alone.grants = max(alone.grants, denseGrants)
 		}
-		results, err := alone.measure(ctx, binary, one, status, nil)
+		results, err := alone.measure(ctx, binary, one, options, nil)
 		report.Results = append(report.Results, results)
 		if err == nil {
 			err = results.write(out)
@@ -144,7 +145,7 @@ func (o *failoverOptions) run(ctx context.Context, out, status io.Writer) error 
 			grown := *o
 			grown.executors, grown.waiting = o.growth*o.executors, o.growth*o.waiting
 			var many *Result
-			many, err = grown.measure(ctx, binary, one, status, results)
+			many, err = grown.measure(ctx, binary, one, options, results)
 			report.Results = append(report.Results, many)
 			if err == nil {
 				err = many.write(out)
@@ -165,7 +166,7 @@ func (o *failoverOptions) run(ctx context.Context, out, status io.Writer) error 
 
 // measure does one kind of outage in a world of its own. Small is the result
 // of the same with less, to compare with, or nil.
-func (o *failoverOptions) measure(ctx context.Context, binary string, one outage, status io.Writer, small *Result) (*Result, error) {
+func (o *failoverOptions) measure(ctx context.Context, binary string, one outage, options Options, small *Result) (*Result, error) {
 	shows := fmt.Sprintf("%s; %d executors, %d waiting", one.shows, o.executors, o.waiting)
 	f := &failing{o: o, passed: map[string]*gaps{writes: {}, grants: {}, hands: {}, begins: {}}, probes: map[string]*probe{}}
 	if one.etcd {
@@ -182,7 +183,8 @@ func (o *failoverOptions) measure(ctx context.Context, binary string, one outage
 		}
 		return err
 	}}
-	return run(ctx, w, Options{Window: settle, Repeats: 1, Scale: 1, Replicas: failoverReplicas, Status: status, Profiles: o.profiles, Place: f.place(binary, one.hosts)})
+	options.Place = f.place(binary, one.hosts)
+	return run(ctx, w, options)
 }
 
 // place starts the Berth that is to fail.
@@ -344,9 +346,6 @@ func (f *failing) once(ctx context.Context, s *found, one outage, service string
 		return err
 	}
 	calm := time.Now()
-	for _, g := range f.passed {
-		g.forget(calm)
-	}
 	f.waits.forget(calm)
 	before := f.ask()
 	if err := store.Sleep(ctx, settle); err != nil {

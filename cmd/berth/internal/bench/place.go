@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"berth.dev/cmd/berth/fleet"
+	"berth.dev/cmd/berth/internal/host"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/process/child"
 )
@@ -69,14 +70,14 @@ func ownPlace(binary, parent string, keep func(dir string) error, configure func
 }
 
 // runningPlace is a cluster that runs elsewhere and goes on when the world ends.
-func runningPlace(binary string, gateways, agentsGateways, etcd []string, cluster string) Place {
+func runningPlace(binary string, c host.Running) Place {
 	return func(context.Context, *Run) (*site, error) {
 		dir, err := os.MkdirTemp("", "berth-bench-")
 		if err != nil {
 			return nil, err
 		}
 		return &site{
-			gateways: gateways, agentsGateways: agentsGateways, etcd: etcd, cluster: cluster, prefix: "bench-" + strings.ToLower(rand.Text()[:8]) + "-", binary: binary, dir: dir,
+			gateways: c.Gateways, agentsGateways: c.AgentsGateways, etcd: c.Etcd, cluster: c.Name, prefix: "bench-" + strings.ToLower(rand.Text()[:8]) + "-", binary: binary, dir: dir,
 			close: func() error { return os.RemoveAll(dir) },
 		}, nil
 	}

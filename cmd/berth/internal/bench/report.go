@@ -2,7 +2,6 @@ package bench
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"runtime"
 	"strings"
@@ -39,12 +38,12 @@ func (m Machine) String() string {
 }
 
 // newReport begins a report and says what it is of.
-func newReport(f *flags, status io.Writer) *Report {
+func newReport(o Options) *Report {
 	r := &Report{
 		Version: process.Version, Began: time.Now(), Machine: thisMachine(),
-		Window: f.window.String(), Repeats: f.repeats, Replicas: f.replicas, Scale: f.scale, Results: []*Result{},
+		Window: o.Window.String(), Repeats: o.Repeats, Replicas: o.Replicas, Scale: o.Scale, Results: []*Result{},
 	}
-	fmt.Fprintf(status, "%s\n", r.Machine)
+	fmt.Fprintf(o.Status, "%s\n", r.Machine)
 	return r
 }
 
