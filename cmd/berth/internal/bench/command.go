@@ -1,8 +1,8 @@
 package bench
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -14,6 +14,7 @@ import (
 
 	"berth.dev/cmd/berth/fleet"
 	"berth.dev/cmd/berth/internal/host"
+	"berth.dev/cmd/berth/internal/replay"
 	"berth.dev/pkg/fault"
 )
 
@@ -158,26 +159,13 @@ func (f *flags) run(ctx context.Context, out, status io.Writer) error {
 			break
 		}
 	}
-	if failed != nil {
-		return failed
-	}
-	if n := report.violations(); n > 0 {
-		return fault.New(fault.Internal, fault.ReasonInternal, "%d promises were broken", n)
-	}
-	return nil
+	return cmp.Or(failed, report.violations())
 }
 
-// save writes the report as JSON, if a file is named.
+// save writes the report, if a file is named.
 func (r *Report) save(file string) error {
 	if file == "" {
 		return nil
 	}
-	text, err := json.Marshal(r)
-	if err == nil {
-		err = os.WriteFile(file, append(text, '\n'), 0o644)
-	}
-	if err != nil {
-		return fault.New(fault.Invalid, fault.ReasonInvalid, "the report cannot be written to %s", file).Because(err)
-	}
-	return nil
+	return replay.Save(file, r)
 }

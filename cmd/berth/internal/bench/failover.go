@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -136,16 +137,16 @@ func (o *failoverOptions) run(ctx context.Context, out, status io.Writer) error 
 		if one.all != nil || one.winds {
 			alone.grants = max(alone.grants, denseGrants)
 		}
-		results, err := alone.measure(ctx, binary, one, options, nil)
-		report.Results = append(report.Results, results)
+		result, err := alone.measure(ctx, binary, one, options, nil)
+		report.Results = append(report.Results, result)
 		if err == nil {
-			err = results.write(out)
+			err = result.write(out)
 		}
 		if err == nil && one.often && o.growth > 1 {
 			grown := *o
 			grown.executors, grown.waiting = o.growth*o.executors, o.growth*o.waiting
 			var many *Result
-			many, err = grown.measure(ctx, binary, one, options, results)
+			many, err = grown.measure(ctx, binary, one, options, result)
 			report.Results = append(report.Results, many)
 			if err == nil {
 				err = many.write(out)
@@ -155,13 +156,7 @@ func (o *failoverOptions) run(ctx context.Context, out, status io.Writer) error 
 			return errors.Join(err, report.save(o.json))
 		}
 	}
-	if err := report.save(o.json); err != nil {
-		return err
-	}
-	if n := report.violations(); n > 0 {
-		return fault.New(fault.Internal, fault.ReasonInternal, "%d promises were broken", n)
-	}
-	return nil
+	return cmp.Or(report.save(o.json), report.violations())
 }
 
 // measure does one kind of outage in a world of its own. Small is the result

@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/procfs"
 
+	"berth.dev/pkg/fault"
 	"berth.dev/pkg/process"
 )
 
@@ -47,15 +48,18 @@ func newReport(o Options) *Report {
 	return r
 }
 
-// violations counts the broken promises.
-func (r *Report) violations() int {
+// violations returns an error if a promise was broken.
+func (r *Report) violations() error {
 	n := 0
 	for _, result := range r.Results {
 		for _, a := range result.Audits {
 			n += a.Violations
 		}
 	}
-	return n
+	if n > 0 {
+		return fault.New(fault.Internal, fault.ReasonInternal, "%d promises were broken", n)
+	}
+	return nil
 }
 
 // proc is /proc of this machine. Without it every read fails.

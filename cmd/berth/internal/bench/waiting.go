@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/dustin/go-humanize/english"
+
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/pkg/client"
 )
@@ -191,8 +193,5 @@ func waitingBatch(job, stage, sku string, group int) Batch {
 }
 
 func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return fmt.Sprintf("%d %s", n, english.PluralWord(n, what, ""))
 }

@@ -139,7 +139,7 @@ func (f *flags) run(ctx context.Context, dir string, start func(context.Context)
 		return err
 	}
 	if f.report != "" {
-		if err := report.Save(f.report); err != nil {
+		if err := Save(f.report, report); err != nil {
 			return err
 		}
 	}

@@ -72,7 +72,7 @@ func TestReportJSON(t *testing.T) {
 			t.Errorf("no %s in %s", field, text)
 		}
 	}
-	if err := (&Report{}).Save(filepath.Join(t.TempDir(), "no", "dir")); err == nil {
+	if err := Save(filepath.Join(t.TempDir(), "no", "dir"), &Report{}); err == nil {
 		t.Error("saved where there is no directory")
 	}
 }
