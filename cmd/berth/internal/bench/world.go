@@ -87,7 +87,8 @@ func (r *Run) World(ctx context.Context, s setup, do func(ctx context.Context, w
 		return err
 	}
 	profiling := w.profile(ctx)
-	err = errors.Join(do(ctx, w), w.stopTail())
+	err = do(ctx, w)
+	err = errors.Join(err, w.stopTail())
 	profiling()
 	if err != nil {
 		return err
