@@ -18,12 +18,12 @@ const (
 var batches = Workload{
 	Name:  "batches",
 	Shows: "strict batches, asked for until all workers are started",
-	Run: func(ctx context.Context, r *Run) error {
-		if err := r.World(ctx, onOneMember); err != nil {
+	Worlds: func(ctx context.Context, r *Run) error {
+		if err := r.World(ctx, setup{}, onOneMember); err != nil {
 			return err
 		}
 		r.addTxns()
-		return r.worldOf(ctx, setup{members: 3}, onThreeMembers)
+		return r.World(ctx, setup{members: 3}, onThreeMembers)
 	},
 }
 
@@ -36,11 +36,6 @@ const (
 
 // onOneMember measures batches of every size.
 func onOneMember(ctx context.Context, w *World) error {
-	r := w.run
-	raw, err := w.rawPuts(ctx)
-	if err != nil {
-		return err
-	}
 	f, err := w.free(ctx)
 	if err != nil {
 		return err
@@ -49,41 +44,32 @@ func onOneMember(ctx context.Context, w *World) error {
 	if err := w.Measure(ctx, "idle, a second", func() (int, error) { return idleSeconds, store.Sleep(ctx, idleSeconds*time.Second) }); err != nil {
 		return err
 	}
-	etcd := series{name: puts64, callers: batchCallers, do: raw.put}
+	etcd := w.puts(batchCallers)
 	eights := f.eights(ofEight, etcd.name)
 	eights.target = &Target{Of: Median, AtLeast: 1000}
 	spread := f.eights("batches of 8, spread", etcd.name)
 	spread.do = f.start(8, true)
-	if err := r.repeat(ctx, w, etcd, eights, spread); err != nil {
+	if err := w.repeat(ctx, etcd, eights, spread); err != nil {
 		return err
 	}
 	if err := f.sizes(ctx, etcd.name); err != nil {
 		return err
 	}
-	if err := f.alone(ctx); err != nil {
-		return err
-	}
-	return f.stop()
+	return f.alone(ctx)
 }
 
 // onThreeMembers measures batches of 8 where each write is on two disks of three
 // before it is acknowledged: here, all on this machine.
 func onThreeMembers(ctx context.Context, w *World) error {
-	raw, err := w.rawPuts(ctx)
-	if err != nil {
-		return err
-	}
 	f, err := w.free(ctx)
 	if err != nil {
 		return err
 	}
-	etcd := series{name: puts64 + ", 3 members", callers: batchCallers, do: raw.put, against: puts64}
+	etcd := w.puts(batchCallers)
+	etcd.name, etcd.against = puts64+", 3 members", puts64
 	eights := f.eights(ofEight+", 3 members", ofEight)
 	eights.target = &Target{Of: Ratio, AtLeast: 0.6}
-	if err := w.run.repeat(ctx, w, etcd, eights); err != nil {
-		return err
-	}
-	return f.stop()
+	return w.repeat(ctx, etcd, eights)
 }
 
 // free is a fleet that has room for all that is asked for, and what is seen of
@@ -91,7 +77,6 @@ func onThreeMembers(ctx context.Context, w *World) error {
 type free struct {
 	w      *World
 	starts *starts
-	stop   func() error
 }
 
 func (w *World) free(ctx context.Context) (*free, error) {
@@ -99,9 +84,7 @@ func (w *World) free(ctx context.Context) (*free, error) {
 		return nil, err
 	}
 	f := &free{w: w, starts: newStarts()}
-	var err error
-	f.stop, err = w.tail(ctx, f.starts.see)
-	return f, err
+	return f, w.tail(ctx, f.starts.see)
 }
 
 // start is an operation: one batch, until every worker of it is started.
@@ -136,7 +119,7 @@ func (f *free) sizes(ctx context.Context, against string) error {
 		if size > 1 {
 			s.target = &Target{Of: Ratio, AtLeast: 1}
 		}
-		if err := r.repeat(ctx, f.w, s); err != nil {
+		if err := f.w.repeat(ctx, s); err != nil {
 			return err
 		}
 		against = s.name

@@ -16,6 +16,7 @@ import (
 	"berth.dev/api/fault"
 	"berth.dev/cmd/berth/fleet"
 	"berth.dev/cmd/berth/internal/asberth"
+	"berth.dev/cmd/berth/internal/running"
 	"berth.dev/pkg/store"
 )
 
@@ -191,7 +192,7 @@ func TestChoose(t *testing.T) {
 	if got := names(flags{only: []string{"latency", "raw-etcd"}}); got != "raw-etcd latency" {
 		t.Errorf("two: %s", got)
 	}
-	elsewhere := names(flags{gateway: []string{"a"}})
+	elsewhere := names(flags{Cluster: running.Cluster{Gateways: []string{"a"}}})
 	for _, w := range Workloads {
 		if strings.Contains(elsewhere, w.Name) != w.Anywhere {
 			t.Errorf("elsewhere: %s", elsewhere)
@@ -204,7 +205,7 @@ func TestChoose(t *testing.T) {
 func TestWorkloadsAreDescribed(t *testing.T) {
 	seen := map[string]bool{}
 	for _, w := range Workloads {
-		if w.Run == nil || w.Shows == "" || seen[w.Name] {
+		if (w.Run == nil) == (w.Worlds == nil) || w.Shows == "" || seen[w.Name] {
 			t.Errorf("workload %q is not whole, or twice there", w.Name)
 		}
 		seen[w.Name] = true

@@ -17,43 +17,37 @@ const burstsWithin = 150 * time.Second
 var bursts = Workload{
 	Name:  "bursts",
 	Shows: "50,000 batches of 1 to 20 in bursts, room for one in twenty",
-	Run: func(ctx context.Context, r *Run) error {
-		return r.World(ctx, func(ctx context.Context, w *World) error {
-			raw, err := w.rawPuts(ctx)
-			if err != nil {
-				return err
-			}
-			plan, workers := burstPlan(w, r.Sized(50_000, 20), min(1000, r.Sized(10_000, 4)))
-			slots := max(20, workers/20)
-			const each = 50
-			if err := w.Simulate(ctx, "few", (slots+each-1)/each, "slots=50", "cpu=1000"); err != nil {
-				return err
-			}
-			r.Note("%d batches with %d workers, on %d slots", len(plan), workers, slots)
-			if err := r.repeat(ctx, w, series{name: "etcd, 64 callers", callers: 64, do: raw.put}); err != nil {
-				return err
-			}
-			b := newBacklog(len(plan))
-			stop, err := w.tail(ctx, b.see)
-			if err != nil {
-				return err
-			}
-			err = w.Measure(ctx, "bursts", func() (int, error) { return b.play(ctx, w, plan) })
-			if err := errors.Join(err, stop()); err != nil {
-				return err
-			}
-			if b.done < len(plan) {
-				r.Note("%d of %d batches had ended after %v: the rest was left", b.done, len(plan), burstsWithin)
-			}
-			f := Figure{Name: "first request to last end", Unit: "s", Target: &Target{Of: Median, AtMost: 60}}
-			if b.done == len(plan) {
-				f.Samples = []float64{b.seconds}
-			}
-			r.Add(f)
-			r.Add(Figure{Name: "batches ended", Unit: "/s", Samples: []float64{float64(b.done) / b.seconds}, Against: "etcd, 64 callers"})
-			r.Add(Figure{Name: "wait for the lease", Unit: "ms", Samples: b.waits})
-			return nil
-		})
+	Run: func(ctx context.Context, w *World) error {
+		r := w.run
+		plan, workers := burstPlan(w, r.Sized(50_000, 20), min(1000, r.Sized(10_000, 4)))
+		slots := max(20, workers/20)
+		const each = 50
+		if err := w.Simulate(ctx, "few", (slots+each-1)/each, "slots=50", "cpu=1000"); err != nil {
+			return err
+		}
+		r.Note("%d batches with %d workers, on %d slots", len(plan), workers, slots)
+		if err := w.repeat(ctx, w.puts(64)); err != nil {
+			return err
+		}
+		b := newBacklog(len(plan))
+		if err := w.tail(ctx, b.see); err != nil {
+			return err
+		}
+		err := w.Measure(ctx, "bursts", func() (int, error) { return b.play(ctx, w, plan) })
+		if err := errors.Join(err, w.stopTail()); err != nil {
+			return err
+		}
+		if b.done < len(plan) {
+			r.Note("%d of %d batches had ended after %v: the rest was left", b.done, len(plan), burstsWithin)
+		}
+		f := Figure{Name: "first request to last end", Unit: "s", Target: &Target{Of: Median, AtMost: 60}}
+		if b.done == len(plan) {
+			f.Samples = []float64{b.seconds}
+		}
+		r.Add(f)
+		r.Add(Figure{Name: "batches ended", Unit: "/s", Samples: []float64{float64(b.done) / b.seconds}, Against: puts64})
+		r.Add(Figure{Name: "wait for the lease", Unit: "ms", Samples: b.waits})
+		return nil
 	},
 }
 

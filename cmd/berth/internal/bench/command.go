@@ -1,8 +1,8 @@
 package bench
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -13,24 +13,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"berth.dev/api/fault"
+	"berth.dev/cmd/berth/fleet"
+	"berth.dev/cmd/berth/internal/replay"
 	"berth.dev/cmd/berth/internal/running"
-	"berth.dev/pkg/process"
 )
 
 // flags of the command.
 type flags struct {
-	only          []string
-	json, dir     string
-	gateway, etcd []string
-	agentsGateway []string
-	cluster       string
-	window, idle  time.Duration
-	timeout       time.Duration
-	repeats       int
-	replicas      int
-	scale         float64
-	profiles      string
-	trace         string
+	Options
+	running.Cluster
+	only      []string
+	json, dir string
 }
 
 const help = `Measure a Berth: named workloads, each beside a baseline from the same run.
@@ -60,18 +53,14 @@ func Command() *cobra.Command {
 	set.StringSliceVar(&f.only, "only", nil, "workloads to run; all unless given")
 	set.StringVar(&f.json, "json", "", "file to write every sample to, as JSON")
 	set.StringVar(&f.dir, "dir", "", "directory below which etcd keeps its data; that for temporary files unless given")
-	set.StringSliceVar(&f.gateway, "gateway", nil, "gateways of a running cluster, host:port or http:// URLs of them")
-	set.StringSliceVar(&f.agentsGateway, "agents-gateway", nil, "the --agents-listen of those gateways, host:port: executors register there")
-	set.StringSliceVar(&f.etcd, "etcd-endpoints", nil, "etcd endpoints of that cluster, host:port")
-	set.DurationVar(&f.timeout, "timeout", 10*time.Second, "how long a gateway and etcd of that cluster may take to answer")
-	set.StringVar(&f.cluster, "cluster", "default", "name of that cluster")
-	set.DurationVar(&f.window, "window", 2*time.Second, "how long one phase of steady load lasts")
-	set.DurationVar(&f.idle, "idle", time.Minute, "how long an idle cluster is looked at")
-	set.StringVar(&f.trace, "trace", "", "directory of a trace to play, as berth replay takes it")
-	set.IntVar(&f.repeats, "repeat", 3, "how often each phase of steady load is done")
-	set.IntVar(&f.replicas, "replicas", 1, "replicas of each service")
-	set.Float64Var(&f.scale, "scale", 1, "what the sizes of workloads are multiplied by; targets are about 1")
-	set.StringVar(&f.profiles, "profiles", "", "directory to keep processor profiles of the services in; taking them costs some of what is measured")
+	set.DurationVar(&f.Window, "window", 2*time.Second, "how long one phase of steady load lasts")
+	set.DurationVar(&f.Idle, "idle", time.Minute, "how long an idle cluster is looked at")
+	set.StringVar(&f.Trace, "trace", "", "directory of a trace to play, as berth replay takes it")
+	set.IntVar(&f.Repeats, "repeat", 3, "how often each phase of steady load is done")
+	set.IntVar(&f.Replicas, "replicas", 1, "replicas of each service")
+	set.Float64Var(&f.Scale, "scale", 1, "what the sizes of workloads are multiplied by; targets are about 1")
+	set.StringVar(&f.Profiles, "profiles", "", "directory to keep processor profiles of the services in; taking them costs some of what is measured")
+	f.Flags(set)
 	cmd.AddCommand(failoverCommand(), docsCommand())
 	return cmd
 }
@@ -92,32 +81,26 @@ func list() string {
 
 func (f *flags) check() error {
 	switch {
-	case f.window <= 0:
+	case f.Window <= 0:
 		return fault.BadField(fault.ReasonInvalid, "--window", "has to be longer than 0")
-	case f.idle < lookEvery*3:
+	case f.Idle < lookEvery*3:
 		return fault.BadField(fault.ReasonInvalid, "--idle", "has to be at least %v", lookEvery*3)
-	case f.repeats < 1:
+	case f.Repeats < 1:
 		return fault.BadField(fault.ReasonInvalid, "--repeat", "has to be at least 1")
-	case f.replicas < 1:
+	case f.Replicas < 1:
 		return fault.BadField(fault.ReasonInvalid, "--replicas", "has to be at least 1")
-	case f.scale <= 0:
+	case f.Scale <= 0:
 		return fault.BadField(fault.ReasonInvalid, "--scale", "has to be more than 0")
-	case f.timeout <= 0:
-		return fault.BadField(fault.ReasonInvalid, "--timeout", "must be longer than 0, got %v", f.timeout)
-	case (len(f.gateway) == 0) != (len(f.etcd) == 0):
-		return fault.BadField(fault.ReasonInvalid, "--etcd-endpoints", "has to be given with --gateway, and the other way round")
-	case (len(f.gateway) == 0) != (len(f.agentsGateway) == 0):
-		return fault.BadField(fault.ReasonInvalid, "--agents-gateway", "has to be given with --gateway, and the other way round")
-	case len(f.gateway) > 0 && f.profiles != "":
+	case len(f.Gateways) > 0 && f.Profiles != "":
 		return fault.BadField(fault.ReasonInvalid, "--profiles", "works only on services that this command starts")
 	}
-	return process.CheckCluster(f.cluster)
+	return f.Check()
 }
 
 // choose answers the workloads to run.
 func (f *flags) choose() ([]Workload, error) {
 	var chosen []Workload
-	elsewhere := len(f.gateway) > 0
+	elsewhere := len(f.Gateways) > 0
 	for _, name := range f.only {
 		if !slices.ContainsFunc(Workloads, func(w Workload) bool { return w.Name == name }) {
 			return nil, fault.BadField(fault.ReasonInvalid, "--only", "there is no workload %q; see berth bench --help", name)
@@ -147,15 +130,14 @@ func (f *flags) run(ctx context.Context, out, status io.Writer) error {
 	if err != nil {
 		return err
 	}
-	place := ownPlace(binary, f.dir)
-	if len(f.gateway) > 0 {
-		gateways, err := running.Reach(ctx, f.gateway, f.etcd, f.timeout)
-		if err != nil {
+	f.Place = ownPlace(binary, f.dir, func(string) error { return nil }, func(*fleet.Config) error { return nil })
+	if len(f.Gateways) > 0 {
+		if err := f.Reach(ctx); err != nil {
 			return err
 		}
-		place = runningPlace(binary, gateways, f.agentsGateway, f.etcd, f.cluster)
+		f.Place = runningPlace(binary, f.Cluster)
 	}
-	for _, dir := range []string{f.dir, f.profiles} {
+	for _, dir := range []string{f.dir, f.Profiles} {
 		if dir == "" {
 			continue
 		}
@@ -163,13 +145,11 @@ func (f *flags) run(ctx context.Context, out, status io.Writer) error {
 			return fault.New(fault.Invalid, fault.ReasonInvalid, "directory %s cannot be made", dir).Because(err)
 		}
 	}
-	report := newReport(f, status)
+	f.Status = status
+	report := newReport(f.Options)
 	var failed error // the other workloads are measured all the same
 	for _, w := range chosen {
-		result, err := run(ctx, w, Options{
-			Window: f.window, Repeats: f.repeats, Scale: f.scale, Replicas: f.replicas,
-			Idle: f.idle, Trace: f.trace, Profiles: f.profiles, Place: place, Status: status,
-		})
+		result, err := run(ctx, w, f.Options)
 		report.Results = append(report.Results, result)
 		failed = errors.Join(failed, err)
 		if err := errors.Join(result.write(out), report.save(f.json)); err != nil {
@@ -179,26 +159,13 @@ func (f *flags) run(ctx context.Context, out, status io.Writer) error {
 			break
 		}
 	}
-	if failed != nil {
-		return failed
-	}
-	if n := report.violations(); n > 0 {
-		return fault.New(fault.Internal, fault.ReasonInternal, "%d promises were broken", n)
-	}
-	return nil
+	return cmp.Or(failed, report.violations())
 }
 
-// save writes the report as JSON, if a file is named.
+// save writes the report, if a file is named.
 func (r *Report) save(file string) error {
 	if file == "" {
 		return nil
 	}
-	text, err := json.Marshal(r)
-	if err == nil {
-		err = os.WriteFile(file, append(text, '\n'), 0o644)
-	}
-	if err != nil {
-		return fault.New(fault.Invalid, fault.ReasonInvalid, "the report cannot be written to %s", file).Because(err)
-	}
-	return nil
+	return replay.Save(file, r)
 }

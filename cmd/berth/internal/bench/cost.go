@@ -1,18 +1,6 @@
 package bench
 
-import (
-	"bytes"
-	"fmt"
-	"os"
-	"strconv"
-	"time"
-
-	"berth.dev/api/fault"
-)
-
-// clockTick is the unit of processor time in /proc: Linux tells user space that
-// it is a hundredth of a second, whatever it uses itself.
-const clockTick = 10 * time.Millisecond
+import "time"
 
 // Cost is the processor time that a phase took.
 type Cost struct {
@@ -33,35 +21,34 @@ type Cost struct {
 	from, to int64 // the phase is the revisions behind from, up to to
 }
 
-// usage is processor time so far.
+// usage is the processor time used so far, in seconds.
 type usage struct {
 	at    time.Time
-	kinds map[string]time.Duration
-	// machine is what all processors did, idling and waiting aside.
-	machine time.Duration
+	kinds map[string]float64
+	// machine is the time of all processors except idle time and I/O wait.
+	machine float64
 }
 
 // measureUsage reads what the processes have used.
 func measureUsage(pids map[string][]int) (usage, error) {
-	u := usage{at: time.Now(), kinds: map[string]time.Duration{}}
-	machine, err := os.ReadFile("/proc/stat")
-	if err == nil {
-		u.machine, err = machineTime(machine)
-	}
+	u := usage{at: time.Now(), kinds: map[string]float64{}}
+	machine, err := proc.Stat()
 	if err != nil {
 		return u, err
 	}
+	total := machine.CPUTotal
+	u.machine = total.User + total.Nice + total.System + total.IRQ + total.SoftIRQ
 	for kind, list := range pids {
 		for _, pid := range list {
-			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+			p, err := proc.Proc(pid)
 			if err != nil {
 				return u, err
 			}
-			used, err := processTime(text)
+			stat, err := p.Stat()
 			if err != nil {
 				return u, err
 			}
-			u.kinds[kind] += used
+			u.kinds[kind] += stat.CPUTime()
 		}
 	}
 	return u, nil
@@ -72,43 +59,11 @@ func cost(phase string, operations int, from, to usage) Cost {
 	c := Cost{Phase: phase, Operations: operations, Seconds: to.at.Sub(from.at).Seconds(), CPU: map[string]float64{}, Writes: map[string]int{}}
 	others := to.machine - from.machine
 	for kind, used := range to.kinds {
-		c.CPU[kind] = (used - from.kinds[kind]).Seconds()
+		c.CPU[kind] = used - from.kinds[kind]
 		others -= used - from.kinds[kind]
 	}
 	if c.Seconds > 0 {
-		c.Others = max(0, others.Seconds()) / c.Seconds
+		c.Others = max(0, others) / c.Seconds
 	}
 	return c
-}
-
-// processTime reads /proc/PID/stat: fields 14 and 15, user and system. The name
-// in field 2 may hold anything, so the count begins behind its last bracket.
-func processTime(stat []byte) (time.Duration, error) {
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	if len(fields) < 13 {
-		return 0, fault.New(fault.Internal, fault.ReasonInternal, "/proc/PID/stat has %d fields", len(fields))
-	}
-	return ticks(fields[11:13])
-}
-
-// machineTime reads the first line of /proc/stat: user, nice, system, idle,
-// iowait, irq, softirq, steal.
-func machineTime(stat []byte) (time.Duration, error) {
-	line, _, _ := bytes.Cut(stat, []byte("\n"))
-	fields := bytes.Fields(line)
-	if len(fields) < 8 || string(fields[0]) != "cpu" {
-		return 0, fault.New(fault.Internal, fault.ReasonInternal, "/proc/stat begins with %q", line)
-	}
-	return ticks(append(fields[1:4:4], fields[6:8]...))
-}
-
-func ticks(fields [][]byte) (sum time.Duration, err error) {
-	for _, f := range fields {
-		n, err := strconv.ParseInt(string(f), 10, 64)
-		if err != nil {
-			return 0, fault.New(fault.Internal, fault.ReasonInternal, "%q in /proc is no number", f)
-		}
-		sum += time.Duration(n) * clockTick
-	}
-	return sum, nil
 }

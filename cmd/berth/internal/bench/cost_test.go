@@ -10,27 +10,6 @@ import (
 	"berth.dev/pkg/store"
 )
 
-func TestProcTimes(t *testing.T) {
-	got, err := processTime([]byte("42 (a ) strange (name) S 1 42 42 0 -1 4194560 1 2 3 4 250 50 7 8 20 0 9 0 100 1 2"))
-	if err != nil || got != 3*time.Second {
-		t.Errorf("process: %v, %v", got, err)
-	}
-	got, err = machineTime([]byte("cpu  100 20 30 4000 500 6 4 0 0 0\ncpu0 1 2 3\n"))
-	if err != nil || got != 1600*time.Millisecond {
-		t.Errorf("machine: %v, %v", got, err)
-	}
-	for _, bad := range []string{"", "42 (x) S 1", "42 (x) S 1 42 42 0 -1 4194560 1 2 3 4 many 50"} {
-		if _, err := processTime([]byte(bad)); err == nil {
-			t.Errorf("%q is taken for a process", bad)
-		}
-	}
-	for _, bad := range []string{"", "mem 1 2 3 4 5 6 7 8", "cpu 1 2 3 4 5 6 x 8"} {
-		if _, err := machineTime([]byte(bad)); err == nil {
-			t.Errorf("%q is taken for a machine", bad)
-		}
-	}
-}
-
 // TestCostOfThisProcess burns some processor time and finds it.
 func TestCostOfThisProcess(t *testing.T) {
 	pids := map[string][]int{kindLoad: {os.Getpid()}}
@@ -39,7 +18,7 @@ func TestCostOfThisProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	to := from
-	for deadline := time.Now().Add(time.Minute); to.kinds[kindLoad]-from.kinds[kindLoad] < 50*time.Millisecond; {
+	for deadline := time.Now().Add(time.Minute); to.kinds[kindLoad]-from.kinds[kindLoad] < 0.05; {
 		if time.Now().After(deadline) {
 			t.Fatal("no processor time is seen")
 		}

@@ -5,7 +5,7 @@
 //	                │           each a process of its own, or a cluster named
 //	                │           with --gateway
 //	                ├── callers, paced ──▶ gateway      the load
-//	                ├── rawPuts ─────────▶ etcd         the baseline
+//	                ├── puts ────────────▶ etcd         the baseline
 //	                ├── tail ◀──────────── etcd         when what was asked for became so
 //	                ├── processor time of each kind of process, /proc
 //	                └── audit of every revision that the workload wrote

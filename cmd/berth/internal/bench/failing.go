@@ -115,15 +115,6 @@ func (f *failing) ask() *probe {
 	return p
 }
 
-// forget lets go of probes that are done with.
-func (f *failing) forget(done ...*probe) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, p := range done {
-		delete(f.probes, p.stage)
-	}
-}
-
 // answered waits until what a service is judged by has gone through.
 func (f *failing) answered(ctx context.Context, p *probe, service string) {
 	for _, what := range measuredBy[service] {

@@ -1,11 +1,11 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,9 +17,8 @@ import (
 	"berth.dev/api/fault"
 	"berth.dev/cmd/berth/fleet"
 	"berth.dev/cmd/berth/fleet/wiring"
+	"berth.dev/cmd/berth/internal/running"
 	"berth.dev/pkg/leader"
-	"berth.dev/pkg/model"
-	"berth.dev/pkg/process/child"
 	"berth.dev/pkg/store"
 )
 
@@ -128,7 +127,8 @@ func (o *failoverOptions) run(ctx context.Context, out, status io.Writer) error 
 	if err != nil {
 		return err
 	}
-	report := newReport(&flags{window: settle, repeats: 1, replicas: failoverReplicas, scale: 1}, status)
+	options := Options{Window: settle, Repeats: 1, Scale: 1, Replicas: failoverReplicas, Status: status, Profiles: o.profiles}
+	report := newReport(options)
 	for _, one := range outages {
 		if len(o.outages) > 0 && !slices.Contains(o.outages, one.name) {
 			continue
@@ -137,16 +137,16 @@ func (o *failoverOptions) run(ctx context.Context, out, status io.Writer) error 
 		if one.all != nil || one.winds {
 			alone.grants = max(alone.grants, denseGrants)
 		}
-		results, err := alone.measure(ctx, binary, one, status, nil)
-		report.Results = append(report.Results, results)
+		result, err := alone.measure(ctx, binary, one, options, nil)
+		report.Results = append(report.Results, result)
 		if err == nil {
-			err = results.write(out)
+			err = result.write(out)
 		}
 		if err == nil && one.often && o.growth > 1 {
 			grown := *o
 			grown.executors, grown.waiting = o.growth*o.executors, o.growth*o.waiting
 			var many *Result
-			many, err = grown.measure(ctx, binary, one, status, results)
+			many, err = grown.measure(ctx, binary, one, options, result)
 			report.Results = append(report.Results, many)
 			if err == nil {
 				err = many.write(out)
@@ -156,25 +156,19 @@ func (o *failoverOptions) run(ctx context.Context, out, status io.Writer) error 
 			return errors.Join(err, report.save(o.json))
 		}
 	}
-	if err := report.save(o.json); err != nil {
-		return err
-	}
-	if n := report.violations(); n > 0 {
-		return fault.New(fault.Internal, fault.ReasonInternal, "%d promises were broken", n)
-	}
-	return nil
+	return cmp.Or(report.save(o.json), report.violations())
 }
 
 // measure does one kind of outage in a world of its own. Small is the result
 // of the same with less, to compare with, or nil.
-func (o *failoverOptions) measure(ctx context.Context, binary string, one outage, status io.Writer, small *Result) (*Result, error) {
+func (o *failoverOptions) measure(ctx context.Context, binary string, one outage, options Options, small *Result) (*Result, error) {
 	shows := fmt.Sprintf("%s; %d executors, %d waiting", one.shows, o.executors, o.waiting)
 	f := &failing{o: o, passed: map[string]*gaps{writes: {}, grants: {}, hands: {}, begins: {}}, probes: map[string]*probe{}}
 	if one.etcd {
 		f.passed[puts] = &gaps{}
 	}
-	w := Workload{Name: one.name, Shows: shows, Run: func(ctx context.Context, r *Run) error {
-		err := r.worldOf(ctx, setup{seed: seedWaiting(o.waiting, 100, "full")}, func(ctx context.Context, w *World) error {
+	w := Workload{Name: one.name, Shows: shows, Worlds: func(ctx context.Context, r *Run) error {
+		err := r.World(ctx, setup{seed: seedWaiting(o.waiting, 100, "full")}, func(ctx context.Context, w *World) error {
 			f.w = w
 			return f.measure(ctx, r, one, small)
 		})
@@ -184,83 +178,52 @@ func (o *failoverOptions) measure(ctx context.Context, binary string, one outage
 		}
 		return err
 	}}
-	return run(ctx, w, Options{Window: settle, Repeats: 1, Scale: 1, Replicas: failoverReplicas, Status: status, Profiles: o.profiles, Place: f.place(binary, one.hosts)})
+	options.Place = f.place(binary, one.hosts)
+	return run(ctx, w, options)
 }
 
 // place starts the Berth that is to fail.
 func (f *failing) place(binary string, hosts bool) Place {
-	return func(ctx context.Context, r *Run) (_ *site, err error) {
-		dir, err := os.MkdirTemp(f.o.dir, "berth-failover-")
-		if err != nil {
-			return nil, err
+	keep := func(dir string) error {
+		if f.hosts != nil {
+			f.hosts.Close()
 		}
-		end := func() error {
-			var err error
-			if f.fleet != nil {
-				err = f.fleet.Close()
-			}
-			if f.hosts != nil {
-				f.hosts.Close()
-			}
-			return errors.Join(err, f.keepLogs(dir), os.RemoveAll(dir))
-		}
-		config := fleet.Config{
-			Binary: binary, Dir: dir, Replicas: failoverReplicas, Gateways: failoverGateways, Etcd: failoverMembers, TTL: f.o.ttl, LogLevel: "info", Seed: r.setup.seed,
-		}
-		if f.o.profiles != "" {
-			config.Flags = map[string][]string{"": {"--pprof"}, model.ServiceGateway: {"--http-listen", "127.0.0.1:0"}}
-		}
-		if hosts {
-			if f.hosts, err = wiring.NewNamespaces(uint16(os.Getpid())); err != nil {
-				return nil, errors.Join(err, end())
-			}
-			config.Place = f.hosts.Place
-		}
-		if f.fleet, err = fleet.Start(ctx, config); err != nil {
-			return nil, errors.Join(err, end())
-		}
-		return &site{
-			gateways: f.fleet.Gateways(), agentsGateways: f.fleet.AgentsGateways(), etcd: f.fleet.Etcd(), cluster: "default", prefix: "b-", binary: binary, dir: dir,
-			processes: f.fleet.Processes(), passing: true, close: end,
-		}, nil
+		return f.keepLogs(dir)
 	}
+	return ownPlace(binary, f.o.dir, keep, func(config *fleet.Config) (err error) {
+		config.Gateways, config.Etcd, config.TTL, config.LogLevel = failoverGateways, failoverMembers, f.o.ttl, "info"
+		if hosts {
+			if f.hosts, err = wiring.NewNamespaces(uint16(os.Getpid())); err == nil {
+				config.Place = f.hosts.Place
+			}
+		}
+		return err
+	})
 }
 
-// keepLogs moves the logs of the processes to where they are to be kept.
+// keepLogs copies the logs of the processes to the directory for them.
 func (f *failing) keepLogs(dir string) error {
 	if f.o.logs == "" {
 		return nil
 	}
-	logs, err := filepath.Glob(filepath.Join(dir, "*.log"))
-	if err != nil {
-		return err
-	}
 	kept := filepath.Join(f.o.logs, filepath.Base(dir))
-	if err := os.MkdirAll(kept, 0o750); err != nil {
-		return err
-	}
+	logs, err := filepath.Glob(filepath.Join(dir, "*.log"))
+	err = errors.Join(err, os.MkdirAll(kept, 0o750))
 	for _, file := range logs {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(kept, filepath.Base(file)), text, 0o600); err != nil {
-			return err
-		}
+		text, failed := os.ReadFile(file)
+		err = errors.Join(err, failed, os.WriteFile(filepath.Join(kept, filepath.Base(file)), text, 0o600))
 	}
-	return nil
+	return err
 }
 
 // measure carries the rounds out while the load goes on.
 func (f *failing) measure(ctx context.Context, r *Run, one outage, small *Result) error {
+	f.fleet = f.w.site.fleet
 	sku := f.w.SKU("free")
 	if err := f.fleet.StartSim(ctx, sku, f.o.executors, 4); err != nil {
 		return err
 	}
-	if err := patiently(ctx, readyTimeout, "not all executors are ready", func(ctx context.Context) bool {
-		n, err := f.w.ready(ctx, "free")
-		return err == nil && n >= f.o.executors
-	}); err != nil {
+	if err := running.AwaitReady(ctx, f.w.Client, sku, f.o.executors, readyTimeout); err != nil {
 		return err
 	}
 	if err := patiently(ctx, readyTimeout, "not all that was to wait does", func(ctx context.Context) bool {
@@ -295,44 +258,61 @@ func (f *failing) measure(ctx context.Context, r *Run, one outage, small *Result
 	return nil
 }
 
-// loadAverage is the machine's, of the last minute.
+// loadAverage returns the load average of the last minute.
 func loadAverage() string {
 	text, _ := os.ReadFile("/proc/loadavg") // absent: left empty
 	first, _, _ := strings.Cut(string(text), " ")
 	return first
 }
 
-// found are the samples of a kind of outage, by what they are of; and those of
-// the load before.
+// found are the samples of a kind of outage.
 type found struct {
-	gaps, calm map[string][]float64
-	// load is the longest time in which nothing of the load went through, where the
-	// gaps are what was asked for at the moment of the outage.
-	load map[string][]float64
-	// again is how long replicas that were started again took to be ready.
-	again map[string][]float64
-	// moved counts the outages during which etcd changed its leader by itself: every
-	// etcd lease then lasts for another TTL from there.
+	// names are the names of the figures, in the order of their first samples.
+	names   []string
+	samples map[string][]float64
+	// moved is the number of outages during which etcd changed its leader by itself:
+	// every etcd lease then lasts for another TTL from there.
 	moved int
 }
 
-// rounds does the outage as often as it is to be, to one service after the other.
+// Prefixes and suffixes of figures that have no target: the load before the outage,
+// the longest time in which nothing of the load went through where the figure is the
+// latency of a probe, and the time that a restarted replica took to be ready.
+const (
+	calmPrefix  = "calm, "
+	loadPrefix  = "load, "
+	readySuffix = ": ready again"
+)
+
+// targeted reports whether a figure has a target.
+func targeted(name string) bool {
+	return !strings.HasPrefix(name, calmPrefix) && !strings.HasPrefix(name, loadPrefix) && !strings.HasSuffix(name, readySuffix)
+}
+
+// note adds a sample.
+func (s *found) note(name string, d time.Duration) {
+	if s.samples == nil {
+		s.samples = map[string][]float64{}
+	}
+	if s.samples[name] == nil {
+		s.names = append(s.names, name)
+	}
+	s.samples[name] = append(s.samples[name], millis(d))
+}
+
+// rounds makes the outage in all rounds, in one service after the other.
 func (f *failing) rounds(ctx context.Context, one outage) (found, error) {
-	s := found{gaps: map[string][]float64{}, calm: map[string][]float64{}, load: map[string][]float64{}, again: map[string][]float64{}}
-	n := f.o.ttlRounds
+	var s found
+	n, services := f.o.ttlRounds, f.o.services
 	if one.often {
 		n = f.o.rounds
 	}
+	if one.all != nil {
+		services = []string{""}
+	}
 	last := map[string]time.Time{}
 	for i := range n {
-		if one.all != nil {
-			if err := f.once(ctx, &s, one, ""); err != nil {
-				return s, err
-			}
-			f.w.run.Say("round %d of %d", i+1, n)
-			continue
-		}
-		for _, service := range f.o.services {
+		for _, service := range services {
 			if one.often {
 				if err := store.Sleep(ctx, time.Until(last[service].Add(f.o.spacing))); err != nil {
 					return s, err
@@ -343,28 +323,22 @@ func (f *failing) rounds(ctx context.Context, one outage) (found, error) {
 				return s, err
 			}
 		}
-		f.w.run.Say("round %d of %d: %v", i+1, n, s.latest())
+		var latest []string
+		for _, name := range s.names {
+			if targeted(name) {
+				latest = append(latest, fmt.Sprintf("%s %.0f ms", name, s.samples[name][len(s.samples[name])-1]))
+			}
+		}
+		f.w.run.Say("round %d of %d: %v", i+1, n, latest)
 	}
 	return s, nil
 }
 
-// latest are the samples of the last round, for who waits.
-func (s found) latest() []string {
-	var list []string
-	for _, name := range slices.Sorted(maps.Keys(s.gaps)) {
-		list = append(list, fmt.Sprintf("%s %.0f ms", name, s.gaps[name][len(s.gaps[name])-1]))
-	}
-	return list
-}
-
-// once does the outage, to the leader of a service or to all, and notes what did
-// not go through meanwhile.
+// once makes the outage, in the leader of a service or in all services, and notes
+// what did not go through meanwhile.
 func (f *failing) once(ctx context.Context, s *found, one outage, service string) error {
 	if err := f.flowing(ctx, time.Now()); err != nil {
 		return err
-	}
-	for _, g := range f.passed {
-		g.forget(time.Now())
 	}
 	calm := time.Now()
 	f.waits.forget(calm)
@@ -373,88 +347,70 @@ func (f *failing) once(ctx context.Context, s *found, one outage, service string
 		return err
 	}
 	etcd := f.etcdLeader(ctx)
-	if one.all != nil {
-		err := f.throughout(ctx, s, one, calm)
-		if err == nil && !one.etcd && etcd != f.etcdLeader(ctx) {
-			s.moved++
-		}
-		return err
+	strike, services, slow := f.throughout, fleet.Services, slowest
+	if one.all == nil {
+		strike, services, slow = f.strike, []string{service}, service+": "+slowest
 	}
-	for _, what := range measuredBy[service] {
-		figure := service + ": " + what
-		if one.winds {
-			s.calm[figure] = append(s.calm[figure], millis(f.passed[what].longest(calm, time.Now())))
-		} else if took, did := before.took(what); did {
-			s.calm[figure] = append(s.calm[figure], millis(took))
-		}
-	}
-	slow := service + ": " + slowest
-	s.calm[slow] = append(s.calm[slow], millis(f.waits.slowest(calm, time.Now())))
-	struck, err := f.strike(ctx, one, service)
+	struck, err := strike(ctx, one, service)
 	if err != nil {
 		return err
 	}
-	if one.restarts {
-		figure := service + ": ready again"
-		s.again[figure] = append(s.again[figure], millis(struck.again))
+	var own time.Duration
+	if raw := f.passed[puts]; raw != nil {
+		own = raw.longest(struck.began, struck.ended)
+		s.note(calmPrefix+etcdGap, own)
 	}
-	if etcd != f.etcdLeader(ctx) {
+	for _, service := range services {
+		for _, what := range measuredBy[service] {
+			figure := service + ": " + what
+			usual, counts := f.passed[what].longest(calm, struck.began), true
+			took := max(0, f.passed[what].longest(struck.began, struck.ended)-own)
+			if struck.asked != nil && !one.winds {
+				if one.often {
+					s.note(loadPrefix+figure, took)
+				}
+				usual, counts = before.took(what)
+				var did bool
+				if took, did = struck.asked.took(what); !did {
+					took = recoverWithin
+				}
+			}
+			if counts {
+				s.note(calmPrefix+figure, usual)
+			}
+			s.note(figure, took)
+		}
+	}
+	s.note(calmPrefix+slow, f.waits.slowest(calm, struck.began))
+	s.note(slow, max(0, f.waits.slowest(struck.began, struck.ended)-own))
+	if one.restarts {
+		s.note(service+readySuffix, struck.again)
+	}
+	if !one.etcd && etcd != f.etcdLeader(ctx) {
 		s.moved++
 	}
-	for _, what := range measuredBy[service] {
-		figure := service + ": " + what
-		took, did := struck.asked.took(what)
-		switch {
-		case one.winds:
-			took = f.passed[what].longest(struck.began, struck.ended)
-		case !did:
-			took = recoverWithin
-		}
-		s.gaps[figure] = append(s.gaps[figure], millis(took))
-		if one.often {
-			s.load[figure] = append(s.load[figure], millis(f.passed[what].longest(struck.began, struck.ended)))
-		}
-	}
-	s.gaps[slow] = append(s.gaps[slow], millis(f.waits.slowest(struck.began, struck.ended)))
-	f.forget(before, struck.asked)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	clear(f.probes)
 	return nil
 }
 
-// struck is an outage of a leader: when it was made and undone, what was asked for the
-// moment that it was, and how long the replica took after that to be ready again.
+// struck is an outage: its begin and end, the probe that was sent in its first moment
+// if it has one, and the time that the replica took to be ready again.
 type struck struct {
 	asked        *probe
 	began, ended time.Time
 	again        time.Duration
 }
 
-// throughout does an outage that has many moments, and notes the longest time in
-// which nothing went through.
-func (f *failing) throughout(ctx context.Context, s *found, one outage, calm time.Time) error {
-	began := time.Now()
-	if err := one.all(ctx, f); err != nil {
-		return err
+// throughout makes an outage of all services, which has many moments.
+func (f *failing) throughout(ctx context.Context, one outage, _ string) (s struck, err error) {
+	s.began = time.Now()
+	if err = one.all(ctx, f); err == nil {
+		err = f.settled(ctx, time.Now())
 	}
-	if err := f.settled(ctx, time.Now()); err != nil {
-		return err
-	}
-	ended := time.Now()
-	var own time.Duration
-	if raw := f.passed[puts]; raw != nil {
-		own = raw.longest(began, ended)
-		s.calm[etcdGap] = append(s.calm[etcdGap], millis(own))
-	}
-	s.gaps[slowest] = append(s.gaps[slowest], millis(max(0, f.waits.slowest(began, ended)-own)))
-	s.calm[slowest] = append(s.calm[slowest], millis(f.waits.slowest(calm, began)))
-	for _, name := range fleet.Services {
-		for _, what := range measuredBy[name] {
-			figure := name + ": " + what
-			gap := max(0, f.passed[what].longest(began, ended)-own)
-			s.gaps[figure] = append(s.gaps[figure], millis(gap))
-			s.calm[figure] = append(s.calm[figure], millis(f.passed[what].longest(calm, began)))
-		}
-	}
-	return nil
+	s.ended = time.Now()
+	return s, err
 }
 
 // etcdGap is the time without a put to etcd itself.
@@ -473,12 +429,10 @@ func (f *failing) etcdLeader(ctx context.Context) int {
 // waits until that goes through, some time more, and until all calls up to then have
 // ended, and undoes the outage.
 func (f *failing) strike(ctx context.Context, one outage, service string) (s struck, err error) {
-	var p *child.Process
-	if err := until(ctx, service+" has no leader", func(ctx context.Context) bool {
-		holder, err := f.leader(ctx, service)
-		p = holder
-		return err == nil && holder != nil
-	}); err != nil {
+	leading, cancel := context.WithTimeout(ctx, recoverWithin)
+	defer cancel()
+	p, _, err := f.fleet.Leader(leading, service)
+	if err != nil {
 		return s, err
 	}
 	s.began = time.Now()
@@ -503,35 +457,30 @@ func (f *failing) strike(ctx context.Context, one outage, service string) (s str
 	return s, err
 }
 
-// add adds the figures to the report, those of the calm before first.
-func (s found) add(r *Run, one outage, o *failoverOptions, small *Result) {
-	for _, name := range slices.Sorted(maps.Keys(s.calm)) {
-		r.Add(Figure{Name: "calm, " + name, Unit: "ms", Samples: s.calm[name]})
-	}
-	target := one.target(o)
-	for _, name := range slices.Sorted(maps.Keys(s.gaps)) {
-		t := target
-		f := Figure{Name: name, Unit: "ms", Samples: s.gaps[name], Against: "calm, " + name, Target: &t}
-		if small != nil {
-			for _, base := range small.Figures {
-				if base.Name == name {
-					t = Target{Of: Median, AtMost: 2 * base.Median, Max: new(2 * base.Max)}
+// add adds the figures to the report.
+func (s *found) add(r *Run, one outage, o *failoverOptions, small *Result) {
+	loaded := false
+	for _, name := range s.names {
+		f := Figure{Name: name, Unit: "ms", Samples: s.samples[name]}
+		loaded = loaded || strings.HasPrefix(name, loadPrefix)
+		if targeted(name) {
+			t := one.target(o)
+			if small != nil {
+				for _, base := range small.Figures {
+					if base.Name == name {
+						t = Target{Of: Median, AtMost: 2 * base.Median, Max: new(2 * base.Max)}
+					}
 				}
 			}
-		}
-		if strings.HasSuffix(name, slowest) {
-			t = Target{Max: t.Max} // a median is of calls, and this is the slowest of many
+			if strings.HasSuffix(name, slowest) {
+				t = Target{Max: t.Max} // a median is of calls, and this is the slowest of many
+			}
+			f.Against, f.Target = calmPrefix+name, &t
 		}
 		r.Add(f)
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.load)) {
-		r.Add(Figure{Name: "load, " + name, Unit: "ms", Samples: s.load[name]})
-	}
-	if len(s.load) > 0 {
-		r.Note("load: nothing of it went through for so long; what lies between two upserts, %v, or two batches, %v, is part of that", time.Second/time.Duration(o.upserts), time.Second/time.Duration(o.grants))
-	}
-	for _, name := range slices.Sorted(maps.Keys(s.again)) {
-		r.Add(Figure{Name: name, Unit: "ms", Samples: s.again[name]})
+	if loaded {
+		r.Note("load: the longest time in which nothing of the load went through, including the interval of upserts, %v, or of batches, %v", time.Second/time.Duration(o.upserts), time.Second/time.Duration(o.grants))
 	}
 	if s.moved > 0 {
 		r.Note("etcd changed its leader during %d of the outages: its leases last for another TTL from there", s.moved)

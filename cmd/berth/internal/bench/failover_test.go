@@ -24,11 +24,14 @@ func kind(t *testing.T, name string) outage {
 func TestFiguresOfAnOutage(t *testing.T) {
 	const figure, slow = "registry: " + writes, "registry: " + slowest
 	o := &failoverOptions{ttl: 5 * time.Second, upserts: 20, grants: 8}
-	hung := found{
-		gaps:  map[string][]float64{figure: {90, 80}, slow: {480, 9000}},
-		calm:  map[string][]float64{figure: {20, 20}, slow: {60, 60}},
-		load:  map[string][]float64{figure: {130, 140}},
-		again: map[string][]float64{"registry: ready again": {1000}},
+	var hung found
+	for _, sample := range []struct {
+		name string
+		ms   time.Duration
+	}{
+		{calmPrefix + figure, 20}, {figure, 90}, {figure, 80}, {loadPrefix + figure, 130}, {calmPrefix + slow, 60}, {slow, 480}, {slow, 9000}, {"registry" + readySuffix, 1000},
+	} {
+		hung.note(sample.name, sample.ms*time.Millisecond)
 	}
 	for _, tt := range []struct {
 		outage          string
@@ -58,7 +61,7 @@ func TestFiguresOfAnOutage(t *testing.T) {
 				targets[f.Name] = f.Target.String() + map[bool]string{true: ": met", false: ": MISSED"}[f.Target.Met]
 			}
 		}
-		if want := []string{"calm, " + figure, "calm, " + slow, figure, slow, "load, " + figure, "registry: ready again"}; !slices.Equal(names, want) {
+		if want := []string{"calm, " + figure, figure, "load, " + figure, "calm, " + slow, slow, "registry: ready again"}; !slices.Equal(names, want) {
 			t.Errorf("%s: figures %q, want %q", tt.outage, names, want)
 		}
 		if targets[figure] != tt.target || targets[slow] != tt.slowest || len(targets) != 2 {

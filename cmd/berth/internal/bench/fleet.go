@@ -16,7 +16,7 @@ import (
 var largeFleet = Workload{
 	Name:  "fleet",
 	Shows: "the inventory: a batch of 100, memory, usage, by the fleet",
-	Run: func(ctx context.Context, r *Run) error {
+	Worlds: func(ctx context.Context, r *Run) error {
 		against := sizedNames{}
 		for _, n := range []int{1000, 10_000, fleetSize} {
 			n = r.Sized(n, 10)
@@ -29,7 +29,7 @@ var largeFleet = Workload{
 			if err := fitBatches(r, n, against, targets.fit); err != nil {
 				return err
 			}
-			err := r.worldOf(ctx, setup{seed: seedExecutors("many", n)}, func(ctx context.Context, w *World) error {
+			err := r.World(ctx, setup{seed: seedExecutors("many", n)}, func(ctx context.Context, w *World) error {
 				return lookAt(ctx, w, n, against, targets)
 			})
 			if err != nil {
@@ -99,21 +99,12 @@ func fitBatches(r *Run, n int, against sizedNames, target *Target) error {
 // lookAt measures what executor-state keeps of a fleet, and the usage call.
 func lookAt(ctx context.Context, w *World, n int, against sizedNames, targets sizedTargets) error {
 	r := w.run
-	var took []float64
-	err := w.Measure(ctx, fmt.Sprintf("usage, %d executors", n), func() (int, error) {
-		calls := r.Sized(200, 5)
-		for range calls {
-			begun := time.Now()
-			answer, err := w.Client.Usage(ctx, "")
-			if err != nil {
-				return 0, err
-			}
-			took = append(took, millis(time.Since(begun)))
-			if rows := answer.GetSkus(); len(rows) != 1 || rows[0].GetIdle() != int32(n) {
-				return 0, fault.New(fault.Internal, fault.ReasonInternal, "of %d executors that are idle, usage tells %v", n, rows)
-			}
+	took, err := w.timed(ctx, fmt.Sprintf("usage, %d executors", n), r.Sized(200, 5), func(int) error {
+		answer, err := w.Client.Usage(ctx, "")
+		if rows := answer.GetSkus(); err == nil && (len(rows) != 1 || rows[0].GetIdle() != int32(n)) {
+			err = fault.New(fault.Internal, fault.ReasonInternal, "usage of %d idle executors returns %v", n, rows)
 		}
-		return calls, nil
+		return err
 	})
 	if err != nil {
 		return err

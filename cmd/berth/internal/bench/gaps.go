@@ -47,17 +47,6 @@ func (g *gaps) longest(from, to time.Time) time.Duration {
 	return max(longest, to.Sub(last))
 }
 
-// forget drops what went through long before a moment.
-func (g *gaps) forget(before time.Time) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	n := 0
-	for n < len(g.at)-1 && g.at[n+1].Before(before) {
-		n++
-	}
-	g.at = append(g.at[:0], g.at[n:]...)
-}
-
 // waits are when calls were asked and ended, for who asks which was the slowest.
 type waits struct {
 	mu  sync.Mutex

@@ -27,10 +27,6 @@ func TestLongestGap(t *testing.T) {
 		if got := g.longest(at(tt.from), at(tt.to)); got != time.Duration(tt.want)*time.Second {
 			t.Errorf("%v from %d to %d: %v, want %d s", tt.marks, tt.from, tt.to, got, tt.want)
 		}
-		g.forget(at(tt.from))
-		if got := g.longest(at(tt.from), at(tt.to)); got != time.Duration(tt.want)*time.Second {
-			t.Errorf("%v from %d to %d, after forgetting: %v, want %d s", tt.marks, tt.from, tt.to, got, tt.want)
-		}
 	}
 }
 

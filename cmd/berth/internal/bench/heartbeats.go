@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/store"
@@ -17,9 +18,7 @@ import (
 var heartbeats = Workload{
 	Name:  "heartbeats",
 	Shows: "10,000 executors join, beat, and are killed at once",
-	Run: func(ctx context.Context, r *Run) error {
-		return r.World(ctx, func(ctx context.Context, w *World) error { return joinBeatDie(ctx, w, r.Sized(10_000, 10)) })
-	},
+	Run:   func(ctx context.Context, w *World) error { return joinBeatDie(ctx, w, w.run.Sized(10_000, 10)) },
 }
 
 const (
@@ -147,23 +146,12 @@ func (w *World) cost(ctx context.Context, phase string, do func() (int, error)) 
 	return w.run.Costs[len(w.run.Costs)-1], nil
 }
 
-// massLoss waits until a finding tells of a mass loss, and says when it did.
-func (w *World) massLoss(ctx context.Context) (time.Time, error) {
-	ctx, cancel := context.WithTimeout(ctx, findingTimeout)
-	defer cancel()
-	for {
-		answer, err := w.Client.Findings(ctx)
-		if err != nil {
-			return time.Time{}, err
-		}
-		for _, f := range answer.GetFindings() {
-			if f.GetKind() == "MASS_LOSS" {
-				w.run.Say("MASS_LOSS: %s", f.GetMessage())
-				return time.Now(), nil
-			}
-		}
-		if err := store.Sleep(ctx, 100*time.Millisecond); err != nil {
-			return time.Time{}, fault.New(fault.Internal, fault.ReasonInternal, "no finding tells of a mass loss within %v", findingTimeout).Because(err)
-		}
-	}
+// massLoss waits until a finding reports a mass loss and returns when it did.
+func (w *World) massLoss(ctx context.Context) (at time.Time, err error) {
+	err = patiently(ctx, findingTimeout, "no finding reports a mass loss", func(ctx context.Context) bool {
+		answer, _ := w.Client.Findings(ctx) // retried after an error
+		at = time.Now()
+		return slices.ContainsFunc(answer.GetFindings(), func(f *berthv1.Finding) bool { return f.GetKind() == "MASS_LOSS" })
+	})
+	return at, err
 }

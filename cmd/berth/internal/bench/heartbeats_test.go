@@ -10,6 +10,7 @@ import (
 
 func TestReadBeats(t *testing.T) {
 	got, err := readBeats(strings.NewReader(`# HELP berth_executor_state_heartbeat_lateness_seconds late
+# TYPE berth_executor_state_heartbeat_lateness_seconds histogram
 berth_executor_state_heartbeat_lateness_seconds_bucket{le="1"} 7
 berth_executor_state_heartbeat_lateness_seconds_sum 2.5
 berth_executor_state_heartbeat_lateness_seconds_count 12000

@@ -52,125 +52,66 @@ func (r *Report) markdown() []byte {
 	return b.Bytes()
 }
 
-// summary is the targets alone.
+// summary writes the table of all targets.
 func (r *Report) summary(b *bytes.Buffer) {
-	fmt.Fprint(b, "\n### Targets\n\n| workload | figure | target | measured | |\n|---|---|---|---|---|\n")
+	rows := [][]string{{"workload", "figure", "target", "measured", "verdict"}}
 	for _, result := range r.Results {
 		for _, f := range result.Figures {
 			if f.Target != nil {
-				fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s |\n", result.Workload, f.Name, f.Target, f.measured(), f.Target.word())
+				rows = append(rows, []string{"`" + result.Workload + "`", f.Name, f.Target.String(), f.measured(), f.Target.verdict()})
 			}
+		}
+	}
+	fmt.Fprint(b, "\n### Targets\n\n")
+	markdown(b, rows)
+}
+
+// markdown writes a table; its first row is the head.
+func markdown(b *bytes.Buffer, rows [][]string) {
+	for i, row := range rows {
+		fmt.Fprintf(b, "| %s |\n", strings.Join(row, " | "))
+		if i == 0 {
+			fmt.Fprintf(b, "|%s\n", strings.Repeat("---|", len(row)))
 		}
 	}
 }
 
-// measured is the part of a figure that its target is about.
+// measured returns what a figure is, for comparison with its target.
 func (f *Figure) measured() string {
 	if f.N == 0 {
 		return "not measured"
 	}
-	t := f.Target
-	var parts []string
-	switch t.Of {
-	case Median:
-		parts = append(parts, number(f.Median)+unit(f.Unit))
-	case P99:
-		parts = append(parts, number(f.P99)+unit(f.Unit))
-	case Ratio:
-		parts = append(parts, fmt.Sprintf("%s (%s%s)", number(f.Ratio), number(f.Median), unit(f.Unit)))
+	text := strings.TrimSpace(fmt.Sprintf("median %s, p99 %s, max %s %s", number(f.Median), number(f.P99), number(f.Max), f.Unit))
+	if f.Against != "" {
+		text += ", ratio " + number(f.Ratio)
 	}
-	if t.P99 != nil {
-		parts = append(parts, "p99 "+number(f.P99)+unit(f.Unit))
-	}
-	if t.Max != nil {
-		parts = append(parts, "max "+number(f.Max)+unit(f.Unit))
-	}
-	return strings.Join(parts, ", ")
+	return text
 }
 
-// unit is a unit as it follows a number.
-func unit(u string) string {
-	if u == "" || strings.HasPrefix(u, "/") {
-		return u
-	}
-	return " " + u
-}
-
-func (t *Target) word() string {
+func (t *Target) verdict() string {
 	if t.Met {
 		return "met"
 	}
-	return "**missed**"
+	return "MISSED"
 }
 
-// markdown is one workload: what was measured, what it took, and what the audit
-// said.
+// markdown writes the figures, costs and audits of a workload.
 func (r *Result) markdown(b *bytes.Buffer) {
-	fmt.Fprintf(b, "\n### `%s`: %s\n", r.Workload, r.Shows)
-	if len(r.Figures) > 0 {
-		fmt.Fprint(b, "\n| figure | unit | n | median | p99 | min | max | ratio | baseline |\n|---|---|---|---|---|---|---|---|---|\n")
-	}
-	for _, f := range r.Figures {
-		if f.N == 0 {
-			fmt.Fprintf(b, "| %s | %s | 0 | | | | | | |\n", f.Name, f.Unit)
-			continue
-		}
-		ratio := ""
-		if f.Against != "" {
-			ratio = number(f.Ratio)
-		}
-		fmt.Fprintf(b, "| %s | %s | %d | %s | %s | %s | %s | %s | %s |\n",
-			f.Name, f.Unit, f.N, number(f.Median), number(f.P99), number(f.Min), number(f.Max), ratio, f.Against)
-	}
-	r.costsMarkdown(b)
-	if len(r.Notes) > 0 {
-		fmt.Fprintln(b)
+	fmt.Fprintf(b, "\n### `%s`: %s\n\n", r.Workload, r.Shows)
+	markdown(b, r.figures())
+	if rows := r.costs(); len(rows) > 0 {
+		fmt.Fprint(b, "\n<details><summary>Processor time (ms) and keys written per operation</summary>\n\n")
+		markdown(b, rows)
+		fmt.Fprint(b, "\n</details>\n\n")
 	}
 	for _, note := range r.Notes {
 		fmt.Fprintf(b, "- %s\n", strings.TrimSpace(note))
 	}
 	if r.Error != "" {
-		fmt.Fprintf(b, "\n**Not at its end**: %s\n", r.Error)
+		fmt.Fprintf(b, "\n**Failed**: %s\n", r.Error)
 	}
-	for i, a := range r.Audits {
-		if i == 0 {
-			fmt.Fprintln(b)
-		}
+	fmt.Fprintln(b)
+	for _, a := range r.Audits {
 		fmt.Fprintf(b, "Audit: %d violations up to revision %d, %d workers leased, %d of them ever running.\n", a.Violations, a.Revision, a.WorkersLeased, a.WorkersRunning)
 	}
-}
-
-// costsMarkdown is what an operation of each phase took.
-func (r *Result) costsMarkdown(b *bytes.Buffer) {
-	phases := r.phases()
-	if len(phases) == 0 {
-		return
-	}
-	fmt.Fprint(b, "\n<details><summary>Processor time (ms) and keys written, each</summary>\n\n| phase |")
-	for _, k := range costKinds {
-		fmt.Fprintf(b, " %s |", k.kind)
-	}
-	for _, kind := range writeKinds {
-		fmt.Fprintf(b, " %s |", kind)
-	}
-	fmt.Fprintf(b, " kB | other processors |\n|---|%s\n", strings.Repeat("---|", len(costKinds)+len(writeKinds)+2))
-	for _, p := range phases {
-		if p.Operations == 0 {
-			continue
-		}
-		each := func(v float64) string { return number(v / float64(p.Operations)) }
-		fmt.Fprintf(b, "| %s |", p.Phase)
-		for _, k := range costKinds {
-			text := ""
-			if used, seen := p.CPU[k.kind]; seen {
-				text = each(1000 * used)
-			}
-			fmt.Fprintf(b, " %s |", text)
-		}
-		for _, kind := range writeKinds {
-			fmt.Fprintf(b, " %s |", each(float64(p.Writes[kind])))
-		}
-		fmt.Fprintf(b, " %s | %.2f |\n", each(float64(p.Bytes)/1000), p.Others)
-	}
-	fmt.Fprint(b, "\n</details>\n")
 }

@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"strings"
 	"syscall"
 	"time"
@@ -11,8 +10,6 @@ import (
 	"berth.dev/api/fault"
 	"berth.dev/cmd/berth/fleet"
 	"berth.dev/cmd/berth/fleet/wiring"
-	"berth.dev/pkg/leader"
-	"berth.dev/pkg/model"
 	"berth.dev/pkg/process/child"
 	"berth.dev/pkg/store"
 )
@@ -131,39 +128,12 @@ func killEtcdLeader(ctx context.Context, f *failing) error {
 	return store.Sleep(ctx, settle)
 }
 
-// leader is the process that leads a service, as etcd has it; nil while
-// nobody does.
-func (f *failing) leader(ctx context.Context, service string) (*child.Process, error) {
-	kv, found, err := f.w.Etcd.Get(ctx, f.w.Space.Key(model.LeaderRef(service)))
-	if err != nil || !found {
-		return nil, err
-	}
-	holder, err := leader.ParseHolder(kv)
-	if err != nil {
-		return nil, err
-	}
-	for i := range failoverReplicas {
-		if p := f.fleet.Replica(service, i); p.Name == holder.ID {
-			return p, nil
-		}
-	}
-	return nil, fault.New(fault.Internal, fault.ReasonInternal, "%s is led by a stranger, %s", service, holder.ID)
-}
-
 // ready waits until a replica that was away follows etcd again. One that was started
 // again has all that is stored to read, on a machine that it shares with all others.
 func (f *failing) ready(ctx context.Context, p *child.Process) error {
 	return patiently(ctx, readyTimeout, p.Name+" is not ready", func(ctx context.Context) bool {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.Addresses().HTTP+"/readyz", nil)
-		if err != nil {
-			return false
-		}
-		answer, err := http.DefaultClient.Do(request)
-		if err != nil {
-			return false
-		}
-		answer.Body.Close()
-		return answer.StatusCode == http.StatusOK
+		_, err := get(ctx, p, "/readyz")
+		return err == nil
 	})
 }
 

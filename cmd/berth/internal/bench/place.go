@@ -3,10 +3,13 @@ package bench
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"os"
 	"strings"
 
 	"berth.dev/cmd/berth/fleet"
+	"berth.dev/cmd/berth/internal/running"
+	"berth.dev/pkg/model"
 	"berth.dev/pkg/process/child"
 )
 
@@ -24,7 +27,9 @@ type site struct {
 	prefix string
 	// binary and dir are for the children that the world adds.
 	binary, dir string
-	// processes are those of the site, by kind; nil when they are not ours.
+	// fleet is the Berth of the site and processes its processes by kind; nil if the
+	// site is a running cluster.
+	fleet     *fleet.Fleet
 	processes map[string][]*child.Process
 	// passing says that the site ends with the world.
 	passing bool
@@ -35,9 +40,10 @@ type site struct {
 const ownPrefix = "b-"
 
 // ownPlace starts a Berth for each world, every part a process of its own, with
-// its data in a directory below parent: the system's for temporary files if that
-// is empty.
-func ownPlace(binary, parent string) Place {
+// its data in a directory below parent; the directory for temporary files if that is
+// empty. It calls configure before the start and keep after the end, before it
+// deletes the directory.
+func ownPlace(binary, parent string, keep func(dir string) error, configure func(*fleet.Config) error) Place {
 	return func(ctx context.Context, r *Run) (*site, error) {
 		dir, err := os.MkdirTemp(parent, "berth-bench-")
 		if err != nil {
@@ -45,33 +51,33 @@ func ownPlace(binary, parent string) Place {
 		}
 		config := fleet.Config{Binary: binary, Dir: dir, Replicas: r.Replicas, LogLevel: "warn", Etcd: max(1, r.setup.members), Seed: r.setup.seed}
 		if r.Profiles != "" {
-			config.Flags = map[string][]string{"": {"--pprof", "--http-listen", "127.0.0.1:0"}}
+			config.Flags = map[string][]string{"": {"--pprof"}, model.ServiceGateway: {"--http-listen", "127.0.0.1:0"}}
+		}
+		end := func() error { return errors.Join(keep(dir), os.RemoveAll(dir)) }
+		if err := configure(&config); err != nil {
+			return nil, errors.Join(err, end())
 		}
 		f, err := fleet.Start(ctx, config)
 		if err != nil {
-			os.RemoveAll(dir)
-			return nil, err
+			return nil, errors.Join(err, end())
 		}
 		return &site{
 			gateways: f.Gateways(), agentsGateways: f.AgentsGateways(), etcd: f.Etcd(), cluster: "default", prefix: ownPrefix, binary: binary, dir: dir,
-			processes: f.Processes(), passing: true,
-			close: func() error {
-				defer os.RemoveAll(dir)
-				return f.Close()
-			},
+			fleet: f, processes: f.Processes(), passing: true,
+			close: func() error { return errors.Join(f.Close(), end()) },
 		}, nil
 	}
 }
 
 // runningPlace is a cluster that runs elsewhere and goes on when the world ends.
-func runningPlace(binary string, gateways, agentsGateways, etcd []string, cluster string) Place {
+func runningPlace(binary string, c running.Cluster) Place {
 	return func(context.Context, *Run) (*site, error) {
 		dir, err := os.MkdirTemp("", "berth-bench-")
 		if err != nil {
 			return nil, err
 		}
 		return &site{
-			gateways: gateways, agentsGateways: agentsGateways, etcd: etcd, cluster: cluster, prefix: "bench-" + strings.ToLower(rand.Text()[:8]) + "-", binary: binary, dir: dir,
+			gateways: c.Gateways, agentsGateways: c.AgentsGateways, etcd: c.Etcd, cluster: c.Name, prefix: "bench-" + strings.ToLower(rand.Text()[:8]) + "-", binary: binary, dir: dir,
 			close: func() error { return os.RemoveAll(dir) },
 		}, nil
 	}

@@ -1,14 +1,13 @@
 package bench
 
 import (
-	"bufio"
+	"bytes"
 	"context"
-	"fmt"
 	"io"
-	"net/http"
-	"strconv"
-	"strings"
 	"time"
+
+	"github.com/prometheus/common/expfmt"
+	prometheus "github.com/prometheus/common/model"
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
@@ -47,20 +46,14 @@ func (p *presences) await(ctx context.Context, n int) (at time.Time, err error) 
 // sum of how late they were, in seconds.
 type beatsTaken struct{ count, late float64 }
 
-// beats reads the figures of all replicas of executor-state.
-func (w *World) beats(ctx context.Context) (beatsTaken, error) {
-	var sum beatsTaken
+// beats reads the metrics of all replicas of executor-state.
+func (w *World) beats(ctx context.Context) (sum beatsTaken, err error) {
 	for _, p := range w.site.processes[model.ServiceExecutorState] {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s/metrics", p.Addresses().HTTP), nil)
+		text, err := get(ctx, p, "/metrics")
 		if err != nil {
 			return sum, err
 		}
-		answer, err := http.DefaultClient.Do(request)
-		if err != nil {
-			return sum, err
-		}
-		taken, err := readBeats(answer.Body)
-		answer.Body.Close()
+		taken, err := readBeats(bytes.NewReader(text))
 		if err != nil {
 			return sum, err
 		}
@@ -70,31 +63,15 @@ func (w *World) beats(ctx context.Context) (beatsTaken, error) {
 	return sum, nil
 }
 
-// readBeats finds the heartbeats in the figures of one replica.
-func readBeats(figures io.Reader) (taken beatsTaken, err error) {
-	found := 0
-	lines := bufio.NewScanner(figures)
-	for lines.Scan() {
-		name, value, _ := strings.Cut(lines.Text(), " ")
-		var into *float64
-		switch name {
-		case "berth_executor_state_heartbeat_lateness_seconds_count":
-			into = &taken.count
-		case "berth_executor_state_heartbeat_lateness_seconds_sum":
-			into = &taken.late
-		default:
-			continue
-		}
-		if *into, err = strconv.ParseFloat(value, 64); err != nil {
-			return taken, err
-		}
-		found++
+// readBeats finds the heartbeats in the metrics of a replica.
+func readBeats(metrics io.Reader) (beatsTaken, error) {
+	parser := expfmt.NewTextParser(prometheus.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(metrics)
+	if err != nil {
+		return beatsTaken{}, err
 	}
-	if err := lines.Err(); err != nil {
-		return taken, err
+	for _, m := range families["berth_executor_state_heartbeat_lateness_seconds"].GetMetric() {
+		return beatsTaken{count: float64(m.GetHistogram().GetSampleCount()), late: m.GetHistogram().GetSampleSum()}, nil
 	}
-	if found != 2 {
-		return taken, fault.New(fault.Internal, fault.ReasonInternal, "the figures of executor-state tell of no heartbeats")
-	}
-	return taken, nil
+	return beatsTaken{}, fault.New(fault.Internal, fault.ReasonInternal, "the metrics of executor-state have no heartbeats")
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"berth.dev/pkg/process/child"
 	"berth.dev/pkg/store"
 )
 
@@ -31,8 +32,11 @@ func (w *World) profile(ctx context.Context) (stop func()) {
 				told := false
 				for n := 0; ctx.Err() == nil; n++ {
 					name := fmt.Sprintf("%s-%s-%d-%d-%03d.pprof", w.run.Workload, service, i, len(w.run.Audits), n)
-					url := fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", p.Addresses().HTTP, profileSeconds)
-					if err := fetch(ctx, url, filepath.Join(w.run.Profiles, name)); err != nil {
+					text, err := get(ctx, p, fmt.Sprintf("/debug/pprof/profile?seconds=%d", profileSeconds))
+					if err == nil {
+						err = os.WriteFile(filepath.Join(w.run.Profiles, name), text, 0o600)
+					}
+					if err != nil {
 						if ctx.Err() == nil && !told {
 							w.run.Say("no profile of %s: %v", p.Name, err)
 						}
@@ -49,22 +53,19 @@ func (w *World) profile(ctx context.Context) (stop func()) {
 	}
 }
 
-func fetch(ctx context.Context, url, file string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+// get returns what a process serves at a path of its HTTP port.
+func get(ctx context.Context, p *child.Process, path string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.Addresses().HTTP+path, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s", url, answer.Status)
+		return nil, fmt.Errorf("%s %s: %s", p.Name, path, answer.Status)
 	}
-	profile, err := io.ReadAll(answer.Body)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(file, profile, 0o600)
+	return io.ReadAll(answer.Body)
 }

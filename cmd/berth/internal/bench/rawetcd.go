@@ -13,52 +13,46 @@ var rawEtcd = Workload{
 	Name:     "raw-etcd",
 	Shows:    "puts of the size of a reservation, straight to etcd",
 	Anywhere: true,
-	Run: func(ctx context.Context, r *Run) error {
-		return r.World(ctx, func(ctx context.Context, w *World) error {
-			raw, err := w.rawPuts(ctx)
-			if err != nil {
+	Run: func(ctx context.Context, w *World) error {
+		w.run.Note("a reservation's record is %d bytes", len(w.record))
+		for _, n := range []int{1, 64, 256} {
+			if err := w.repeat(ctx, w.puts(n)); err != nil {
 				return err
 			}
-			r.Note("a reservation's record is %d bytes", len(raw.value))
-			for _, n := range []int{1, 64, 256} {
-				if err := r.repeat(ctx, w, series{name: fmt.Sprintf("etcd, %d callers", n), callers: n, do: raw.put}); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
+		}
+		return nil
 	},
 }
 
-// rawPuts puts values to etcd beside Berth's own keys.
-type rawPuts struct {
-	w     *World
-	value []byte
+// puts is a series of puts by n callers to etcd, beside Berth's own keys.
+func (w *World) puts(n int) series {
+	return series{name: fmt.Sprintf("etcd, %d callers", n), callers: n, do: w.put}
 }
 
-// rawPuts asks for a reservation and takes its record for the value: what it
-// holds is what Berth writes for each.
-func (w *World) rawPuts(ctx context.Context) (*rawPuts, error) {
+// readRecord makes a reservation and reads its record: what Berth writes for each is
+// what puts write.
+func (w *World) readRecord(ctx context.Context) error {
 	b := Batch{Job: w.Job(999_999), Stage: "s-000000", Workers: 8, SKU: w.SKU("none")}
 	if err := w.Ask(ctx, b); err != nil {
-		return nil, err
+		return err
 	}
 	prefix := w.Space.Key(model.Ref{Kind: model.KindReservation, Key: model.Key{Job: b.Job, Stage: b.Stage, Name: "main"}})
 	page, err := w.Etcd.Page(ctx, store.PageRequest{From: prefix, To: prefix + "\xff", Limit: 1})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if len(page.KVs) == 0 {
-		return nil, fault.New(fault.Internal, fault.ReasonInternal, "there is no record of %s", b.Key())
+		return fault.New(fault.Internal, fault.ReasonInternal, "there is no record of %s", b.Key())
 	}
+	w.record = page.KVs[0].Value
 	_, err = w.Client.Cancel(ctx, b.Key())
-	return &rawPuts{w: w, value: page.KVs[0].Value}, err
+	return err
 }
 
 // put is an operation: one put of a new key.
-func (p *rawPuts) put(ctx context.Context, caller, i int) error {
-	key := fmt.Sprintf("%s%d/s-%06d/main/%d", p.w.rawPrefix(), caller, i, p.w.run.next())
-	_, err := p.w.Etcd.Client().Put(ctx, key, string(p.value))
+func (w *World) put(ctx context.Context, caller, i int) error {
+	key := fmt.Sprintf("%s%d/s-%06d/main/%d", w.rawPrefix(), caller, i, w.run.next())
+	_, err := w.Etcd.Client().Put(ctx, key, string(w.record))
 	return err
 }
 
@@ -101,7 +95,8 @@ type series struct {
 // repeat does one series after the other, again and again, so that what else the
 // machine does meanwhile is shared by all. It adds two figures for each: its
 // rate, a sample a repeat, and how long an operation took.
-func (r *Run) repeat(ctx context.Context, w *World, all ...series) error {
+func (w *World) repeat(ctx context.Context, all ...series) error {
+	r := w.run
 	rates, took := make([][]float64, len(all)), make([][]float64, len(all))
 	for range r.Repeats {
 		for i, s := range all {

@@ -1,14 +1,15 @@
 package bench
 
 import (
-	"bytes"
 	"fmt"
-	"io"
 	"os"
 	"runtime"
 	"strings"
 	"time"
 
+	"github.com/prometheus/procfs"
+
+	"berth.dev/api/fault"
 	"berth.dev/pkg/process"
 )
 
@@ -38,45 +39,42 @@ func (m Machine) String() string {
 }
 
 // newReport begins a report and says what it is of.
-func newReport(f *flags, status io.Writer) *Report {
+func newReport(o Options) *Report {
 	r := &Report{
 		Version: process.Version, Began: time.Now(), Machine: thisMachine(),
-		Window: f.window.String(), Repeats: f.repeats, Replicas: f.replicas, Scale: f.scale, Results: []*Result{},
+		Window: o.Window.String(), Repeats: o.Repeats, Replicas: o.Replicas, Scale: o.Scale, Results: []*Result{},
 	}
-	fmt.Fprintf(status, "%s\n", r.Machine)
+	fmt.Fprintf(o.Status, "%s\n", r.Machine)
 	return r
 }
 
-// violations counts the broken promises.
-func (r *Report) violations() int {
+// violations returns an error if a promise was broken.
+func (r *Report) violations() error {
 	n := 0
 	for _, result := range r.Results {
 		for _, a := range result.Audits {
 			n += a.Violations
 		}
 	}
-	return n
+	if n > 0 {
+		return fault.New(fault.Internal, fault.ReasonInternal, "%d promises were broken", n)
+	}
+	return nil
 }
 
-// thisMachine asks the kernel. What it does not tell is left empty.
+// proc is /proc of this machine. Without it every read fails.
+var proc, _ = procfs.NewDefaultFS()
+
+// thisMachine reads what the kernel reports; the rest is empty.
 func thisMachine() Machine {
+	m := Machine{CPUs: runtime.NumCPU(), Go: runtime.Version()}
+	if cpus, err := proc.CPUInfo(); err == nil && len(cpus) > 0 {
+		m.Model = cpus[0].ModelName
+	}
+	if memory, err := proc.Meminfo(); err == nil && memory.MemTotal != nil {
+		m.Memory = fmt.Sprintf("%d kB", *memory.MemTotal)
+	}
 	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease") // absent: left empty
-	return Machine{
-		CPUs: runtime.NumCPU(), Model: procValue("/proc/cpuinfo", "model name"), Memory: procValue("/proc/meminfo", "MemTotal"),
-		Kernel: strings.TrimSpace(string(kernel)), Go: runtime.Version(),
-	}
-}
-
-// procValue is what stands behind a name in a file of /proc.
-func procValue(file, name string) string {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return ""
-	}
-	for line := range bytes.Lines(text) {
-		if key, value, found := strings.Cut(string(line), ":"); found && strings.TrimSpace(key) == name {
-			return strings.TrimSpace(value)
-		}
-	}
-	return ""
+	m.Kernel = strings.TrimSpace(string(kernel))
+	return m
 }

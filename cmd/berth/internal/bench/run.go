@@ -17,8 +17,10 @@ type Workload struct {
 	// Anywhere is set for what makes sense against a cluster that has other
 	// work: it asks for no more than a small part of one.
 	Anywhere bool
-	// Run measures, and adds what it finds to the run.
-	Run func(ctx context.Context, r *Run) error
+	// Run measures in a world and adds figures to its run.
+	Run func(ctx context.Context, w *World) error
+	// Worlds, if set, replaces Run: it makes its worlds itself.
+	Worlds func(ctx context.Context, r *Run) error
 }
 
 // Workloads are all there are, in the order in which they run.
@@ -81,7 +83,11 @@ type setup struct {
 // run carries a workload out.
 func run(ctx context.Context, w Workload, o Options) (*Result, error) {
 	r := &Run{Options: o, Result: Result{Workload: w.Name, Shows: w.Shows, Figures: []Figure{}, Costs: []Cost{}, Audits: []Audit{}}, began: time.Now()}
-	err := w.Run(ctx, r)
+	measure := w.Worlds
+	if measure == nil {
+		measure = func(ctx context.Context, r *Run) error { return r.World(ctx, setup{}, w.Run) }
+	}
+	err := measure(ctx, r)
 	r.Seconds = time.Since(r.began).Seconds()
 	if err != nil {
 		err = fmt.Errorf("%s: %w", w.Name, err)

@@ -126,16 +126,20 @@ func TestTable(t *testing.T) {
 	}
 	const want = `
 toy: nothing
-                                       n  median     p99     min     max  ratio
-  etcd, 64 callers             /s      2   18000   18841   18000   18841
-  a name that is far too long… /s      1    6000    6000    6000    6000  0.333
-  took                          s      1    71.2    71.2    71.2    71.2
-      target: median <= 60.0: MISSED
-  never                         s      0
-  processor ms each        etcd   reg. ex-st. assig. gatew.    sim   load other
-  load                    0.200      -      -      -      -      -  0.050  0.25
-  keys written each        txns  resvs stages leases  tasks events others    kB
-  load                    0.010      0      0      0      0   1.00      0 0.050
+  figure                       unit n median p99   min   max ratio
+  etcd, 64 callers             /s   2 18000  18841 18000 18841
+  a name that is far too long… /s   1 6000   6000  6000  6000 0.333
+  took                         s    1 71.2   71.2  71.2  71.2
+  never                        s    0
+
+  took median <= 60.0 MISSED
+
+  processor ms each etcd  reg. ex-st. assig. gatew. sim load  other
+  load              0.200 -    -      -      -      -   0.050 0.25
+
+  keys written each txns  resvs stages leases tasks events others kB
+  load              0.010 0     0      0      0     1.00   0      0.050
+
   a note
   audit: 1 violations in 12 revisions, 3 workers leased
     revision 9: CAPACITY: too much

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"text/tabwriter"
 
 	"berth.dev/pkg/model"
 )
@@ -17,48 +18,69 @@ var costKinds = []struct{ kind, title string }{
 // writeKinds are the columns of the table of writes.
 var writeKinds = []string{writesTxn, writesReservation, writesStage, writesLease, writesTask, writesEvent, writesOther}
 
-// write prints a result for people, in at most 80 columns.
+// write prints a result in at most 80 columns.
 func (r *Result) write(out io.Writer) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "\n%s: %s\n", r.Workload, r.Shows)
-	fmt.Fprintf(&b, "  %-28s %2s %6s %7s %7s %7s %7s %6s\n", "", "", "n", "median", "p99", "min", "max", "ratio")
+	figures, processors := r.figures(), r.costs()
+	var targets, keys [][]string
+	for i, row := range figures {
+		figures[i] = append([]string{cut(row[0], 28)}, row[1:8]...)
+	}
 	for _, f := range r.Figures {
-		ratio := ""
-		if f.Against != "" {
-			ratio = number(f.Ratio)
-		}
-		if f.N == 0 {
-			fmt.Fprintf(&b, "  %-28s %2s %6d\n", cut(f.Name, 28), f.Unit, 0)
-		} else {
-			fmt.Fprintf(&b, "  %-28s %2s %6d %7s %7s %7s %7s %6s\n", cut(f.Name, 28), f.Unit, f.N, number(f.Median), number(f.P99), number(f.Min), number(f.Max), ratio)
-		}
 		if f.Target != nil {
-			word := "met"
-			if !f.Target.Met {
-				word = "MISSED"
-			}
-			fmt.Fprintf(&b, "      target: %s: %s\n", f.Target, word)
+			targets = append(targets, []string{cut(f.Name, 28), f.Target.String(), f.Target.verdict()})
 		}
 	}
-	r.writeCosts(&b)
+	split := 2 + len(costKinds)
+	for i, row := range processors {
+		phase := cut(row[0], 22)
+		keys = append(keys, append([]string{phase}, row[split:]...))
+		processors[i] = append([]string{phase}, row[1:split]...)
+	}
+	if len(processors) > 0 {
+		processors[0][0], keys[0][0] = "processor ms each", "keys written each"
+		for i, k := range costKinds {
+			processors[0][i+1] = k.title
+		}
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 1, ' ', 0)
+	fmt.Fprintf(w, "\n%s: %s\n", r.Workload, r.Shows)
+	for _, rows := range [][][]string{figures, targets, processors, keys} {
+		for _, row := range rows {
+			fmt.Fprintf(w, "  %s\n", strings.TrimRight(strings.Join(row, "\t"), "\t"))
+		}
+		if len(rows) > 0 {
+			fmt.Fprintln(w) // ends the columns of the table
+		}
+	}
 	for _, note := range r.Notes {
-		fmt.Fprintf(&b, "  %s\n", note)
+		fmt.Fprintf(w, "  %s\n", note)
 	}
 	if r.Error != "" {
-		fmt.Fprintf(&b, "  NOT AT ITS END: %s\n", r.Error)
+		fmt.Fprintf(w, "  FAILED: %s\n", r.Error)
 	}
 	for _, a := range r.Audits {
-		fmt.Fprintf(&b, "  audit: %d violations in %d revisions, %d workers leased\n", a.Violations, a.Revision, a.WorkersLeased)
+		fmt.Fprintf(w, "  audit: %d violations in %d revisions, %d workers leased\n", a.Violations, a.Revision, a.WorkersLeased)
 		for _, v := range a.First {
-			fmt.Fprintf(&b, "    %s\n", v)
+			fmt.Fprintf(w, "    %s\n", v)
 		}
 	}
-	for line := range strings.Lines(b.String()) {
-		if _, err := io.WriteString(out, strings.TrimRight(line, " \n")+"\n"); err != nil {
-			return err
+	return w.Flush()
+}
+
+// figures returns the rows of the table of figures, the head first.
+func (r *Result) figures() [][]string {
+	rows := [][]string{{"figure", "unit", "n", "median", "p99", "min", "max", "ratio", "baseline"}}
+	for _, f := range r.Figures {
+		row := []string{f.Name, f.Unit, fmt.Sprint(f.N), number(f.Median), number(f.P99), number(f.Min), number(f.Max), number(f.Ratio), f.Against}
+		if f.Against == "" {
+			row[7] = ""
 		}
+		if f.N == 0 {
+			clear(row[3:])
+		}
+		rows = append(rows, row)
 	}
-	return nil
+	return rows
 }
 
 // phases adds up the repeats of each phase.
@@ -87,43 +109,37 @@ func (r *Result) phases() []Cost {
 	return phases
 }
 
-// writeCosts prints what an operation of each phase took.
-func (r *Result) writeCosts(b *strings.Builder) {
-	phases := r.phases()
-	if len(phases) == 0 {
-		return
-	}
-	fmt.Fprintf(b, "  %-22s", "processor ms each")
+// costs returns the rows of the table of what one operation of each phase takes, the
+// head first: processor time in ms, then keys written. It is empty without a phase.
+func (r *Result) costs() (rows [][]string) {
+	head := []string{"phase"}
 	for _, k := range costKinds {
-		fmt.Fprintf(b, " %6s", k.title)
+		head = append(head, k.kind)
 	}
-	fmt.Fprintf(b, " %5s\n", "other")
-	for _, p := range phases {
-		fmt.Fprintf(b, "  %-22s", cut(p.Phase, 22))
-		for _, k := range costKinds {
-			text := "-"
-			if used, seen := p.CPU[k.kind]; seen && p.Operations > 0 {
-				text = number(1000 * used / float64(p.Operations))
-			}
-			fmt.Fprintf(b, " %6s", text)
-		}
-		fmt.Fprintf(b, " %5.2f\n", p.Others)
-	}
-	fmt.Fprintf(b, "  %-22s", "keys written each")
-	for _, kind := range writeKinds {
-		fmt.Fprintf(b, " %6s", kind)
-	}
-	fmt.Fprintf(b, " %5s\n", "kB")
-	for _, p := range phases {
-		if p.Operations == 0 || len(p.Writes) == 0 {
+	head = append(append(append(head, "other"), writeKinds...), "kB")
+	for _, p := range r.phases() {
+		if p.Operations == 0 {
 			continue
 		}
-		fmt.Fprintf(b, "  %-22s", cut(p.Phase, 22))
-		for _, kind := range writeKinds {
-			fmt.Fprintf(b, " %6s", number(float64(p.Writes[kind])/float64(p.Operations)))
+		each := func(v float64) string { return number(v / float64(p.Operations)) }
+		row := []string{p.Phase}
+		for _, k := range costKinds {
+			text := "-"
+			if used, seen := p.CPU[k.kind]; seen {
+				text = each(1000 * used)
+			}
+			row = append(row, text)
 		}
-		fmt.Fprintf(b, " %5s\n", number(float64(p.Bytes)/1000/float64(p.Operations)))
+		row = append(row, fmt.Sprintf("%.2f", p.Others))
+		for _, kind := range writeKinds {
+			row = append(row, each(float64(p.Writes[kind])))
+		}
+		rows = append(rows, append(row, each(float64(p.Bytes)/1000)))
 	}
+	if len(rows) == 0 {
+		return nil
+	}
+	return append([][]string{head}, rows...)
 }
 
 // number is a figure in at most six characters, with three digits that mean

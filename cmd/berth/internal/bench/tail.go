@@ -12,12 +12,12 @@ import (
 )
 
 // tail follows the events of a world as etcd gives them out, and stamps each
-// with the time at which it was seen. One watch sees the events of all jobs in
+// with the time at which it was seen, until stopTail or the end of the world. One watch sees the events of all jobs in
 // the order of the changes they tell of.
-func (w *World) tail(ctx context.Context, see func(e *berthv1.Event, at time.Time)) (stop func() error, err error) {
+func (w *World) tail(ctx context.Context, see func(e *berthv1.Event, at time.Time)) error {
 	from, err := w.revision(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	watch := w.Etcd.Watch(w.Space.Events()+w.Prefix, from+1)
@@ -47,7 +47,8 @@ func (w *World) tail(ctx context.Context, see func(e *berthv1.Event, at time.Tim
 			}
 		}
 	}()
-	return func() error { cancel(); return <-done }, nil
+	w.stopTail = sync.OnceValue(func() error { cancel(); return <-done })
+	return nil
 }
 
 // starts tells when every worker of a batch was acknowledged by its executor:

@@ -18,12 +18,12 @@ const traceSettle = "3s"
 var trace = Workload{
 	Name:  "trace",
 	Shows: "a trace of real batches, as fast as it goes (--trace)",
-	Run: func(ctx context.Context, r *Run) error {
+	Worlds: func(ctx context.Context, r *Run) error {
 		if r.Trace == "" {
 			r.Note("left out: no --trace is given")
 			return nil
 		}
-		return r.World(ctx, playTrace)
+		return r.World(ctx, setup{}, playTrace)
 	},
 }
 
@@ -31,11 +31,7 @@ var trace = Workload{
 // and the executors, and a second audit.
 func playTrace(ctx context.Context, w *World) error {
 	r := w.run
-	raw, err := w.rawPuts(ctx)
-	if err != nil {
-		return err
-	}
-	if err := r.repeat(ctx, w, series{name: puts64, callers: 64, do: raw.put}); err != nil {
+	if err := w.repeat(ctx, w.puts(64)); err != nil {
 		return err
 	}
 	file := filepath.Join(w.site.dir, "trace.json")

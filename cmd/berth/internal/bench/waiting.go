@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/dustin/go-humanize/english"
+
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/client"
 )
@@ -13,10 +15,10 @@ import (
 var waiting = Workload{
 	Name:  "waiting",
 	Shows: "what 100,000 waiting cost the others, and why each waits",
-	Run: func(ctx context.Context, r *Run) error {
+	Worlds: func(ctx context.Context, r *Run) error {
 		for _, groups := range []int{1, 1000} {
 			seed := setup{seed: seedExecutors("full", r.Sized(10_000, 10))}
-			err := r.worldOf(ctx, seed, func(ctx context.Context, w *World) error {
+			err := r.World(ctx, seed, func(ctx context.Context, w *World) error {
 				b := &beside{w: w, groups: groups, starts: newStarts(), alone: map[string]string{}}
 				return b.measure(ctx)
 			})
@@ -54,8 +56,7 @@ func (b *beside) measure(ctx context.Context) error {
 	if err := b.w.Simulate(ctx, "free", r.Sized(500, 4), "slots=10"); err != nil {
 		return err
 	}
-	stop, err := b.w.tail(ctx, b.starts.see)
-	if err != nil {
+	if err := b.w.tail(ctx, b.starts.see); err != nil {
 		return err
 	}
 	sizes := []int{0, 10_000, 100_000}
@@ -75,10 +76,7 @@ func (b *beside) measure(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := b.explainAny(ctx); err != nil {
-		return err
-	}
-	return stop()
+	return b.explainAny(ctx)
 }
 
 // ofItsOwn measures what has nothing to do with those that wait, and the view of
@@ -151,18 +149,7 @@ func (b *beside) explainAny(ctx context.Context) error {
 	w, n := b.w, b.w.run.Sized(1000, 10)
 	name := func(what string) string { return fmt.Sprintf("%s any, %s", what, plural(b.groups, "group")) }
 	ask := func(what string, target *Target, against string, call func(client.Key) error) error {
-		var took []float64
-		err := w.Measure(ctx, name(what), func() (int, error) {
-			for range n {
-				key := b.others[random.IntN(len(b.others))]
-				begun := time.Now()
-				if err := call(key); err != nil {
-					return 0, err
-				}
-				took = append(took, millis(time.Since(begun)))
-			}
-			return n, nil
-		})
+		took, err := w.timed(ctx, name(what), n, func(int) error { return call(b.others[random.IntN(len(b.others))]) })
 		w.run.Add(Figure{Name: name(what), Unit: "ms", Samples: took, Target: target, Against: against})
 		return err
 	}
@@ -206,8 +193,5 @@ func waitingBatch(job, stage, sku string, group int) Batch {
 }
 
 func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return fmt.Sprintf("%d %s", n, english.PluralWord(n, what, ""))
 }

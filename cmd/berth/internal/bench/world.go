@@ -12,9 +12,9 @@ import (
 	"google.golang.org/grpc"
 
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/api/fault"
 	"berth.dev/api/rpc"
 	"berth.dev/client"
+	"berth.dev/cmd/berth/internal/running"
 	"berth.dev/pkg/keyspace"
 	"berth.dev/pkg/process/child"
 	"berth.dev/pkg/store"
@@ -43,6 +43,10 @@ type World struct {
 	site *site
 	sims []*child.Process
 	from int64 // the revision that the audit begins behind
+	// record is what Berth writes for a reservation.
+	record []byte
+	// stopTail ends the tail, if there is one.
+	stopTail func() error
 	// measured is how many phases the run had before this world.
 	measured int
 
@@ -50,22 +54,17 @@ type World struct {
 	jobs map[string]bool
 }
 
-// World lets do work in a world of its own. When it is done without an error,
-// every revision that the world has written is audited.
-func (r *Run) World(ctx context.Context, do func(ctx context.Context, w *World) error) error {
-	return r.worldOf(ctx, setup{}, do)
-}
-
-// worldOf is World with more than the usual. What etcd was filled with is not
-// audited: no service wrote it.
-func (r *Run) worldOf(ctx context.Context, s setup, do func(ctx context.Context, w *World) error) (err error) {
+// World calls do with a world of its own. If do returns no error, every revision that
+// the world has written is audited, but not what etcd was seeded with: no service
+// wrote it.
+func (r *Run) World(ctx context.Context, s setup, do func(ctx context.Context, w *World) error) (err error) {
 	r.Say("starting")
 	r.setup = s
 	site, err := r.Place(ctx, r)
 	if err != nil {
 		return err
 	}
-	w := &World{run: r, site: site, Prefix: site.prefix, Space: keyspace.New(site.cluster), measured: len(r.Costs), jobs: map[string]bool{}}
+	w := &World{run: r, site: site, Prefix: site.prefix, Space: keyspace.New(site.cluster), measured: len(r.Costs), jobs: map[string]bool{}, stopTail: func() error { return nil }}
 	defer func() { err = errors.Join(err, w.close()) }()
 	if w.Client, err = client.Dial(site.gateways); err != nil {
 		return err
@@ -84,8 +83,12 @@ func (r *Run) worldOf(ctx context.Context, s setup, do func(ctx context.Context,
 	if err := w.await(ctx); err != nil {
 		return err
 	}
+	if err := w.readRecord(ctx); err != nil {
+		return err
+	}
 	profiling := w.profile(ctx)
 	err = do(ctx, w)
+	err = errors.Join(err, w.stopTail())
 	profiling()
 	if err != nil {
 		return err
@@ -157,38 +160,11 @@ func (w *World) Simulate(ctx context.Context, name string, n int, resources ...s
 	if err := sim.Start(ctx, "--listen"); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
-	defer cancel()
-	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		ready, err := w.ready(ctx, name)
-		if err != nil {
-			return err
-		}
-		if ready >= n {
-			break
-		}
-		if err := store.Sleep(ctx, pause); err != nil {
-			return fault.New(fault.Unavailable, fault.ReasonUnavailable, "%d of %d executors are ready", ready, n).Because(err)
-		}
+	if err := running.AwaitReady(ctx, w.Client, w.SKU(name), n, readyTimeout); err != nil {
+		return err
 	}
 	w.run.Say("%d executors of %s are ready after %.1f s", n, strings.Join(resources, ","), time.Since(began).Seconds())
 	return nil
-}
-
-// ready counts the executors of an SKU that are READY. A service that has more to
-// do than it takes on, because all of them join at once, is asked again later.
-func (w *World) ready(ctx context.Context, name string) (int, error) {
-	n := 0
-	for _, err := range w.Client.Executors(ctx, &berthv1.ListExecutorsRequest{Sku: w.SKU(name), State: berthv1.Executor_READY, PageSize: 1000}) {
-		if fault.Is(err, fault.ReasonOverloaded) {
-			return 0, nil
-		}
-		if err != nil {
-			return 0, err
-		}
-		n++
-	}
-	return n, nil
 }
 
 // Job is the name of the n-th job of the world.
@@ -254,4 +230,20 @@ func (w *World) Measure(ctx context.Context, phase string, do func() (operations
 	}
 	w.run.Costs = append(w.run.Costs, c)
 	return nil
+}
+
+// timed measures a phase of n operations, one after the other, and returns how long
+// each took, in ms.
+func (w *World) timed(ctx context.Context, phase string, n int, do func(i int) error) (took []float64, err error) {
+	err = w.Measure(ctx, phase, func() (int, error) {
+		for i := range n {
+			begin := time.Now()
+			if err := do(i); err != nil {
+				return i, err
+			}
+			took = append(took, millis(time.Since(begin)))
+		}
+		return n, nil
+	})
+	return took, err
 }

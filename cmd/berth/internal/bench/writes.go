@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"sort"
 
@@ -20,26 +21,20 @@ const (
 	writesOther       = "others"
 )
 
-// writeKind says what a key is. Every transaction of a service moves its chain,
-// so chains count transactions.
+// kindsOfRecords are the kinds by records. Every transaction of a service changes its
+// chain, so chains count transactions.
+var kindsOfRecords = map[model.Kind]string{
+	model.KindChain: writesTxn, model.KindReservation: writesReservation, model.KindStage: writesStage,
+	model.KindLeaseChunk: writesLease, model.KindTaskHeader: writesTask, model.KindTaskChunk: writesTask,
+}
+
+// writeKind returns the kind of a key.
 func writeKind(space keyspace.Space, key string) string {
 	ref, ok := space.Parse(key)
 	if !ok {
 		return writesEvent
 	}
-	switch ref.Kind {
-	case model.KindChain:
-		return writesTxn
-	case model.KindReservation:
-		return writesReservation
-	case model.KindStage:
-		return writesStage
-	case model.KindLeaseChunk:
-		return writesLease
-	case model.KindTaskHeader, model.KindTaskChunk:
-		return writesTask
-	}
-	return writesOther
+	return cmp.Or(kindsOfRecords[ref.Kind], writesOther)
 }
 
 // counter is a store whose watches count what they deliver towards the phases

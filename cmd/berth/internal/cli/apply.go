@@ -103,13 +103,13 @@ func (a *app) applyOne(ctx context.Context, c *client.Client, document jobfile.D
 		if err != nil {
 			return err
 		}
-		return a.print(show.Stored("sku", sku.GetName()))
+		return a.print("sku " + sku.GetName() + " stored")
 	case document.Pool != nil:
 		pool, err := c.PutPool(ctx, document.Pool)
 		if err != nil {
 			return err
 		}
-		return a.print(show.Stored("pool", pool.GetName()))
+		return a.print("pool " + pool.GetName() + " stored")
 	}
 	body := document.Reservation
 	if document.UID != "" && len(body.Workers) == 0 {

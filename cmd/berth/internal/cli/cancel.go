@@ -82,5 +82,5 @@ func (a *app) cancelled(what string, count int, one string, err error) error {
 	if err != nil {
 		return err
 	}
-	return a.print(show.Cancelled(what, count, one))
+	return a.print(show.Counted(what, "cancelled", count, one, "nothing to cancel"))
 }

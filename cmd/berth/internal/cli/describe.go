@@ -59,11 +59,11 @@ func (a *app) describeExecutor() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				list, err := whole(ctx, &berthv1.ListAssignmentsRequest{Executor: args[0], PageSize: pageSize}, c.AssignmentsPage)
+				list, err := whole(&berthv1.ListAssignmentsRequest{Executor: args[0], PageSize: pageSize}, (*client.Client).AssignmentsPage)(c, ctx)
 				if err != nil {
 					return err
 				}
-				_, err = io.WriteString(a.Out, show.Executor(e, list.(*berthv1.ListAssignmentsAnswer).GetAssignments(), a.Now()))
+				_, err = io.WriteString(a.Out, show.Executor(e, list.GetAssignments(), a.Now()))
 				return err
 			})
 		},

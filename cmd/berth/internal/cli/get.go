@@ -16,13 +16,30 @@ import (
 // pageSize is the largest page there is: a list is read whole.
 const pageSize = 1000
 
-// view is one kind of thing that get shows.
+// view is one kind of object that get shows.
 type view struct {
 	fetch func(ctx context.Context, c *client.Client) (proto.Message, error)
 	table func(m proto.Message, now time.Time, wide bool) *show.Table
-	// empty says in a sentence that there is nothing.
-	empty func(m proto.Message) string
+	// empty is the sentence for a table without rows.
+	empty string
 }
+
+// viewOf returns the view of an answer, which list turns into what table shows.
+func viewOf[M proto.Message, L any](
+	empty string, fetch func(*client.Client, context.Context) (M, error), list func(M) L, table func(L, time.Time, bool) *show.Table,
+) view {
+	return view{
+		fetch: func(ctx context.Context, c *client.Client) (proto.Message, error) { return fetch(c, ctx) },
+		table: func(m proto.Message, now time.Time, wide bool) *show.Table { return table(list(m.(M)), now, wide) },
+		empty: empty,
+	}
+}
+
+// one is a list of one.
+func one[M any](m M) []M { return []M{m} }
+
+// same is the answer itself.
+func same[M any](m M) M { return m }
 
 // getFlags are the flags of every get.
 type getFlags struct {
@@ -83,7 +100,7 @@ func (a *app) show(cmd *cobra.Command, flags *getFlags, v view) error {
 			return err
 		}
 		if len(text) == 0 {
-			fmt.Fprintln(a.Err, v.empty(m))
+			fmt.Fprintln(a.Err, v.empty)
 		}
 		_, err = a.Out.Write(text)
 		return err

@@ -36,7 +36,7 @@ are dead. Without --yes it only shows which workers are meant.`,
 					return err
 				}
 				if len(workers) == 0 {
-					return a.print(show.Cleared(args[0], 0))
+					return a.print(show.Counted(args[0], "cleared", 0, "worker", "nothing is quarantined"))
 				}
 				if !yes {
 					if _, err := show.Assignments(workers, a.Now(), false).WriteTo(a.Out); err != nil {
@@ -48,7 +48,7 @@ are dead. Without --yes it only shows which workers are meant.`,
 				if err != nil {
 					return err
 				}
-				return a.print(show.Cleared(args[0], count))
+				return a.print(show.Counted(args[0], "cleared", count, "worker", "nothing is quarantined"))
 			})
 		},
 	})

@@ -30,7 +30,7 @@ it. What has been handed over stays. It does not ask before it acts.`,
 				if err != nil {
 					return err
 				}
-				return a.print(show.Flushed(what, count))
+				return a.print(show.Counted(what, "flushed", count, "reservation", "nothing is queued"))
 			})
 		},
 	})

@@ -69,7 +69,7 @@ func (s *screen) show(m proto.Message) error {
 		return err
 	}
 	if len(text) == 0 {
-		text = []byte(s.view.empty(m) + "\n")
+		text = []byte(s.view.empty + "\n")
 	}
 	look := text
 	if !drawing {

@@ -5,6 +5,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"berth.dev/client"
 )
 
 // paged is the answer of a list.
@@ -13,29 +15,24 @@ type paged interface {
 	GetNextPageToken() string
 }
 
-// whole reads all pages of a list and joins them into one answer, which carries
-// the revision of the last.
-func whole[Q proto.Message, A paged](ctx context.Context, request Q, page func(context.Context, Q) (A, error)) (proto.Message, error) {
-	request = proto.CloneOf(request)
-	all, err := page(ctx, request)
-	if err != nil {
-		return nil, err
-	}
-	for token := all.GetNextPageToken(); token != ""; {
-		setPageToken(request, token)
-		next, err := page(ctx, request)
-		if err != nil {
-			return nil, err
+// whole returns a call that reads all pages of a list and joins them into one answer,
+// which carries the revision of the last.
+func whole[Q proto.Message, A paged](request Q, page func(*client.Client, context.Context, Q) (A, error)) func(*client.Client, context.Context) (A, error) {
+	return func(c *client.Client, ctx context.Context) (A, error) {
+		request := proto.CloneOf(request)
+		all, err := page(c, ctx, request)
+		for token := all.GetNextPageToken(); err == nil && token != ""; {
+			m := request.ProtoReflect()
+			m.Set(m.Descriptor().Fields().ByName("page_token"), protoreflect.ValueOfString(token))
+			var next A
+			next, err = page(c, ctx, request)
+			token = next.GetNextPageToken()
+			proto.Merge(all, next) // appends the items
 		}
-		token = next.GetNextPageToken()
-		proto.Merge(all, next) // appends the items
+		if err == nil {
+			m := all.ProtoReflect()
+			m.Clear(m.Descriptor().Fields().ByName("next_page_token"))
+		}
+		return all, err
 	}
-	m := all.ProtoReflect()
-	m.Clear(m.Descriptor().Fields().ByName("next_page_token"))
-	return all, nil
-}
-
-func setPageToken(request proto.Message, token string) {
-	m := request.ProtoReflect()
-	m.Set(m.Descriptor().Fields().ByName("page_token"), protoreflect.ValueOfString(token))
 }

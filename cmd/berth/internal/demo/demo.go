@@ -127,7 +127,7 @@ func (d *demo) up(ctx context.Context) error {
 			return errors.Join(err, d.fleet.Close())
 		}
 	}
-	if err := running.AwaitReady(ctx, d.client, agents); err != nil {
+	if err := running.AwaitReady(ctx, d.client, "", agents, within); err != nil {
 		return errors.Join(err, d.fleet.Close())
 	}
 	d.say("all %d agents are ready; REST and gRPC: http://%s", agents, d.fleet.Gateway())
@@ -145,7 +145,7 @@ func (d *demo) story(ctx context.Context) error {
 		return err
 	}
 	large := d.batch("backlog", "large", 12, `echo $BERTH_WORKER_INDEX >> "$WORK/large"`)
-	if err := d.reserve(ctx, large, berthv1.Reservation_STATE_UNSPECIFIED); err != nil {
+	if _, err := d.request(ctx, large); err != nil {
 		return err
 	}
 	if err := d.explainWait(ctx, large); err != nil {
@@ -156,7 +156,7 @@ func (d *demo) story(ctx context.Context) error {
 			return err
 		}
 	}
-	waiting, err := d.client.Get(ctx, keyOf(large))
+	waiting, err := d.client.Get(ctx, client.KeyOf(large))
 	if err != nil {
 		return err
 	}
@@ -165,15 +165,15 @@ func (d *demo) story(ctx context.Context) error {
 		return fmt.Errorf("backlog/large is version %s now, and was %s", waiting.GetUid(), large.GetUid())
 	}
 	freed := time.Now()
-	if _, err := d.client.Cancel(ctx, keyOf(holder)); err != nil {
+	if _, err := d.client.Cancel(ctx, client.KeyOf(holder)); err != nil {
 		return err
 	}
 	d.say("cancelled backlog/holder: its 10 slots are to be free")
-	if _, err := d.client.WaitFor(ctx, keyOf(large), berthv1.Reservation_ACTIVE, berthv1.Reservation_COMPLETED); err != nil {
+	if _, err := d.client.WaitFor(ctx, client.KeyOf(large), berthv1.Reservation_ACTIVE, berthv1.Reservation_COMPLETED); err != nil {
 		return err
 	}
 	d.say("backlog/large was granted whole %v after the cancel", time.Since(freed).Round(time.Millisecond))
-	_, err = d.client.WaitFor(ctx, keyOf(large), berthv1.Reservation_COMPLETED)
+	_, err = d.client.WaitFor(ctx, client.KeyOf(large), berthv1.Reservation_COMPLETED)
 	return err
 }
 
@@ -213,26 +213,35 @@ func (d *demo) batch(job, stage string, n int, script string) *berthv1.Reservati
 	}
 }
 
-// reserve asks for a batch and waits for a state of it, if one is given.
+// request requests a batch and waits for one of the states, if any are given.
+func (d *demo) request(ctx context.Context, r *berthv1.Reservation, until ...berthv1.Reservation_State) (*berthv1.Reservation, error) {
+	answer, err := d.client.Reserve(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	r.Uid = answer.GetUid()
+	d.acked = append(d.acked, client.KeyOf(r))
+	d.batches++
+	if len(until) == 0 {
+		return answer, nil
+	}
+	reached, err := d.client.WaitFor(ctx, client.KeyOf(r), until...)
+	if err != nil {
+		return nil, fault.New(fault.Of(err).Kind, fault.Of(err).Reason, "%s does not become %s", client.KeyOf(r), until[0]).Because(err)
+	}
+	return reached, nil
+}
+
+// reserve requests a batch, waits for a state of it and prints how long that took.
 func (d *demo) reserve(ctx context.Context, r *berthv1.Reservation, until berthv1.Reservation_State) error {
 	asked := time.Now()
-	answer, err := d.client.Reserve(ctx, r)
+	reached, err := d.request(ctx, r, until)
 	if err != nil {
 		return err
 	}
-	r.Uid = answer.GetUid()
-	d.acked = append(d.acked, keyOf(r))
-	d.batches++
-	if until == berthv1.Reservation_STATE_UNSPECIFIED {
-		return nil
-	}
-	reached, err := d.client.WaitFor(ctx, keyOf(r), until)
-	if err != nil {
-		return fault.New(fault.Of(err).Kind, fault.Of(err).Reason, "%s does not become %s", keyOf(r), until).Because(err)
-	}
 	d.say("%s/%s: %d workers %s after %v", r.GetJob(), r.GetStage(), r.GetCount(), reached.GetState(), time.Since(asked).Round(time.Millisecond))
 	if failed := reached.GetWorkerCounts()["FAILED"]; failed > 0 {
-		return fmt.Errorf("%d workers of %s failed", failed, keyOf(r))
+		return fmt.Errorf("%d workers of %s failed", failed, client.KeyOf(r))
 	}
 	return nil
 }
@@ -240,7 +249,7 @@ func (d *demo) reserve(ctx context.Context, r *berthv1.Reservation, until berthv
 // explainWait shows that a batch waits, and why.
 func (d *demo) explainWait(ctx context.Context, r *berthv1.Reservation) error {
 	for {
-		answer, err := d.client.Get(ctx, keyOf(r))
+		answer, err := d.client.Get(ctx, client.KeyOf(r))
 		if err != nil {
 			return err
 		}
@@ -249,7 +258,7 @@ func (d *demo) explainWait(ctx context.Context, r *berthv1.Reservation) error {
 			return nil
 		}
 		if answer.GetState() != berthv1.Reservation_QUEUED && answer.GetState() != berthv1.Reservation_LEASING {
-			return fmt.Errorf("%s is %s, and has to wait", keyOf(r), answer.GetState())
+			return fmt.Errorf("%s is %s, and has to wait", client.KeyOf(r), answer.GetState())
 		}
 		select {
 		case <-time.After(20 * time.Millisecond):
@@ -257,10 +266,6 @@ func (d *demo) explainWait(ctx context.Context, r *berthv1.Reservation) error {
 			return ctx.Err()
 		}
 	}
-}
-
-func keyOf(r *berthv1.Reservation) client.Key {
-	return client.KeyOf(r)
 }
 
 // history audits every revision of the run.

@@ -8,6 +8,7 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
+	"berth.dev/client"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/store"
 )
@@ -33,15 +34,14 @@ func (d *demo) killLeader(ctx context.Context, service string) error {
 	// Another group than the batch that waits: behind that, it would wait too.
 	proof := d.batch("probe", service, 1, "true")
 	proof.Constraints = nil
-	until := map[string]berthv1.Reservation_State{
-		model.ServiceRegistry:      berthv1.Reservation_STATE_UNSPECIFIED,
-		model.ServiceExecutorState: berthv1.Reservation_ASSIGNING,
-		model.ServiceAssigner:      berthv1.Reservation_COMPLETED,
+	until := map[string][]berthv1.Reservation_State{
+		model.ServiceExecutorState: {berthv1.Reservation_ASSIGNING, berthv1.Reservation_ACTIVE, berthv1.Reservation_COMPLETED},
+		model.ServiceAssigner:      {berthv1.Reservation_COMPLETED},
 	}[service]
 	d.say("kill -9 %s, which leads %s (term %d)", leader.Name, service, term)
 	killed := time.Now()
 	leader.Kill()
-	if err := d.prove(ctx, proof, until); err != nil {
+	if _, err := d.request(ctx, proof, until...); err != nil {
 		return err
 	}
 	gap := time.Since(killed)
@@ -57,7 +57,7 @@ func (d *demo) killLeader(ctx context.Context, service string) error {
 	if err := d.fleet.Restart(ctx, leader); err != nil {
 		return err
 	}
-	_, err = d.client.WaitFor(ctx, keyOf(proof), berthv1.Reservation_COMPLETED)
+	_, err = d.client.WaitFor(ctx, client.KeyOf(proof), berthv1.Reservation_COMPLETED)
 	return err
 }
 
@@ -77,24 +77,6 @@ func (d *demo) known(ctx context.Context, service string) error {
 		}
 	}
 	return fmt.Errorf("nobody tells of %s", service)
-}
-
-// prove upserts a batch and waits until it is at least as far as a state.
-func (d *demo) prove(ctx context.Context, r *berthv1.Reservation, until berthv1.Reservation_State) error {
-	if _, err := d.client.Reserve(ctx, r); err != nil {
-		return err
-	}
-	d.acked = append(d.acked, keyOf(r))
-	d.batches++
-	switch until {
-	case berthv1.Reservation_ASSIGNING:
-		_, err := d.client.WaitFor(ctx, keyOf(r), berthv1.Reservation_ASSIGNING, berthv1.Reservation_ACTIVE, berthv1.Reservation_COMPLETED)
-		return err
-	case berthv1.Reservation_COMPLETED:
-		_, err := d.client.WaitFor(ctx, keyOf(r), berthv1.Reservation_COMPLETED)
-		return err
-	}
-	return nil
 }
 
 // report checks what is left, prints the table and answers whether all of it

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
 	"berth.dev/api/fault"
@@ -141,14 +142,12 @@ func populate(h *host.Host, c *cluster.Cluster, config Config) error {
 // awaitExecutors waits until all executors are ready: from then on what fits is
 // granted at once.
 func awaitExecutors(ctx context.Context, gateway string, n int) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
 	c, err := client.Dial([]string{gateway})
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	return running.AwaitReady(ctx, c, n)
+	return running.AwaitReady(ctx, c, "", n, time.Minute)
 }
 
 func introduce(out io.Writer, c *cluster.Cluster, config Config) {
@@ -170,8 +169,5 @@ Ctrl-C ends it.
 }
 
 func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
+	return fmt.Sprintf("%d %s", n, english.PluralWord(n, noun, ""))
 }

@@ -3,6 +3,8 @@ package doctor
 import (
 	"fmt"
 	"slices"
+
+	"github.com/dustin/go-humanize/english"
 )
 
 // Verdict of a check. A warning says that something can break, or is less than it
@@ -70,12 +72,7 @@ func fail(name, do, seen string, args ...any) Check {
 }
 
 // plural counts things whose name takes an s.
-func plural(n int, one string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %ss", n, one)
-}
+func plural(n int, one string) string { return fmt.Sprintf("%d %s", n, english.PluralWord(n, one, "")) }
 
 // distinct is a sorted list without repeats and empty texts.
 func distinct(list []string) []string {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
+
 	"berth.dev/pkg/leader"
 	"berth.dev/pkg/store"
 )
@@ -202,16 +204,8 @@ func compaction(h *store.Health) Check {
 		"nothing was ever compacted, at revision %d", h.Revision)
 }
 
-// size is an amount of bytes for people.
-func size(n int64) string {
-	switch {
-	case n >= 1<<30:
-		return fmt.Sprintf("%.1fGi", float64(n)/(1<<30))
-	case n >= 1<<20:
-		return fmt.Sprintf("%.1fMi", float64(n)/(1<<20))
-	}
-	return fmt.Sprintf("%dKi", n>>10)
-}
+// size formats a number of bytes.
+func size(n int64) string { return humanize.IBytes(uint64(n)) }
 
 // called is what people know a member by.
 func called(m store.Member) string { return cmp.Or(m.Name, m.Endpoint) }

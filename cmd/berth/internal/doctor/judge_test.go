@@ -74,7 +74,7 @@ func TestAHealthyClusterIsOKInEveryCheck(t *testing.T) {
 		"OK assigner replicas: 3, all up to date\n",
 		"OK clocks: those of 11 processes and this host within 2s\n",
 		"OK etcd quorum: etcd-1 leads; 1 more may fail\n",
-		"OK etcd space: etcd-0 uses 1.0Gi of its quota of 8.0Gi\n",
+		"OK etcd space: etcd-0 uses 1.0 GiB of its quota of 8.0 GiB\n",
 		"OK etcd compaction: 4000 of 5000 revisions are compacted\n",
 		"OK certificates: 1 certificate, the first of which runs out at 2026-05-30T12:00:00Z (gateway-0:8080)\n",
 	} {
@@ -173,9 +173,9 @@ func TestAilments(t *testing.T) {
 		{"damaged data", func(f *Facts) { f.Etcd.Alarms = []string{"CORRUPT"} },
 			[]string{"FAIL etcd alarms: CORRUPT"}},
 		{"nearly full", func(f *Facts) { f.Etcd.Members[0].Size, f.Etcd.Members[0].InUse = 7<<30, 6<<30 },
-			[]string{"WARN etcd space: etcd-0 uses 7.0Gi of its quota of 8.0Gi -> see that history is compacted"}},
+			[]string{"WARN etcd space: etcd-0 uses 7.0 GiB of its quota of 8.0 GiB -> see that history is compacted"}},
 		{"full of holes", func(f *Facts) { f.Etcd.Members[2].Size = 78 << 27 },
-			[]string{"FAIL etcd space: etcd-2 uses 9.8Gi of its quota of 8.0Gi, of which 512.0Mi are in use -> defragment"}},
+			[]string{"FAIL etcd space: etcd-2 uses 9.8 GiB of its quota of 8.0 GiB, of which 512 MiB are in use -> defragment"}},
 		{"an etcd that does not tell its quota", func(f *Facts) {
 			for i := range f.Etcd.Members {
 				f.Etcd.Members[i].Quota = 0

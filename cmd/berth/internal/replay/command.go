@@ -38,17 +38,14 @@ type Cluster interface {
 type flags struct {
 	nodes, limit, concurrency int
 	speedup                   float64
-	settle, timeout           time.Duration
-	report, prefix, cluster   string
-	gateway, etcd             []string
-	agentsGateway             []string
+	settle                    time.Duration
+	report, prefix            string
+	running.Cluster
 }
 
 const (
-	// answerTimeout bounds how long a running cluster may take to answer at first.
-	answerTimeout = 10 * time.Second
-	readyTimeout  = 5 * time.Minute
-	stopTimeout   = 30 * time.Second
+	readyTimeout = 5 * time.Minute
+	stopTimeout  = 30 * time.Second
 )
 
 const help = `Replay a trace of real batches against a real Berth and prove that it kept its
@@ -89,13 +86,9 @@ func Command(start func(ctx context.Context) (Cluster, error)) *cobra.Command {
 	set.Float64Var(&f.speedup, "speedup", 0, "seconds of the trace that pass in one; 0 is as fast as it goes")
 	set.IntVar(&f.concurrency, "concurrency", 64, "calls under way at once")
 	set.DurationVar(&f.settle, "settle", 10*time.Second, "how long nothing must change until what waits is taken to wait")
-	set.DurationVar(&f.timeout, "timeout", answerTimeout, "how long a gateway and etcd of a running cluster may take to answer")
 	set.StringVar(&f.report, "report", "", "file to write the summary to, as JSON")
 	set.StringVar(&f.prefix, "prefix", "", "what the name of every job begins with")
-	set.StringSliceVar(&f.gateway, "gateway", nil, "gateways of a running cluster, host:port or http:// URLs of them")
-	set.StringSliceVar(&f.agentsGateway, "agents-gateway", nil, "the --agents-listen of those gateways, host:port: executors register there")
-	set.StringSliceVar(&f.etcd, "etcd-endpoints", nil, "etcd endpoints of that cluster, host:port")
-	set.StringVar(&f.cluster, "cluster", "default", "name of the cluster, and of its prefix in etcd")
+	f.Flags(set)
 	return cmd
 }
 
@@ -109,14 +102,8 @@ func (f *flags) check() error {
 		return fault.BadField(fault.ReasonInvalid, "--speedup", "cannot be negative")
 	case f.concurrency < 1:
 		return fault.BadField(fault.ReasonInvalid, "--concurrency", "has to be at least 1")
-	case f.timeout <= 0:
-		return fault.BadField(fault.ReasonInvalid, "--timeout", "must be longer than 0, got %v", f.timeout)
-	case (len(f.gateway) == 0) != (len(f.etcd) == 0):
-		return fault.BadField(fault.ReasonInvalid, "--etcd-endpoints", "has to be given with --gateway, and the other way round")
-	case (len(f.gateway) == 0) != (len(f.agentsGateway) == 0):
-		return fault.BadField(fault.ReasonInvalid, "--agents-gateway", "has to be given with --gateway, and the other way round")
 	}
-	return process.CheckCluster(f.cluster)
+	return f.Check()
 }
 
 func (f *flags) run(ctx context.Context, dir string, start func(context.Context) (Cluster, error), out, status io.Writer) error {
@@ -132,9 +119,9 @@ func (f *flags) run(ctx context.Context, dir string, start func(context.Context)
 		return err
 	}
 	plan := NewPlan(instances, f.prefix, f.limit)
-	gateways, agentsGateways, endpoints := f.gateway, f.agentsGateway, f.etcd
-	if len(gateways) > 0 {
-		if gateways, err = running.Reach(ctx, gateways, endpoints, f.timeout); err != nil {
+	cluster := f.Cluster
+	if len(f.Gateways) > 0 {
+		if err := cluster.Reach(ctx); err != nil {
 			return err
 		}
 	} else {
@@ -143,9 +130,9 @@ func (f *flags) run(ctx context.Context, dir string, start func(context.Context)
 			return err
 		}
 		defer c.Close()
-		gateways, agentsGateways, endpoints = []string{c.Gateway()}, []string{c.AgentsGateway()}, c.Etcd()
+		cluster.Gateways, cluster.AgentsGateways, cluster.Etcd = []string{c.Gateway()}, []string{c.AgentsGateway()}, c.Etcd()
 	}
-	report, err := f.replay(ctx, nodes, plan, gateways, agentsGateways, endpoints, status)
+	report, err := f.replay(ctx, nodes, plan, cluster, status)
 	if err != nil {
 		return err
 	}
@@ -153,7 +140,7 @@ func (f *flags) run(ctx context.Context, dir string, start func(context.Context)
 		return err
 	}
 	if f.report != "" {
-		if err := report.Save(f.report); err != nil {
+		if err := Save(f.report, report); err != nil {
 			return err
 		}
 	}
@@ -164,34 +151,32 @@ func (f *flags) run(ctx context.Context, dir string, start func(context.Context)
 }
 
 // replay runs the plan on a cluster, with the nodes as its executors.
-func (f *flags) replay(
-	ctx context.Context, nodes []Node, plan *Plan, gateways, agentsGateways, endpoints []string, status io.Writer,
-) (*Report, error) {
-	c, err := client.Dial(gateways)
+func (f *flags) replay(ctx context.Context, nodes []Node, plan *Plan, cluster running.Cluster, status io.Writer) (*Report, error) {
+	c, err := client.Dial(cluster.Gateways)
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close()
-	etcd, err := store.Dial(store.DialConfig{Endpoints: endpoints})
+	etcd, err := store.Dial(store.DialConfig{Endpoints: cluster.Etcd})
 	if err != nil {
 		return nil, err
 	}
 	defer etcd.Close()
 
 	auditing, stopAuditing := context.WithCancel(ctx)
-	var running sync.WaitGroup
-	defer running.Wait()
+	var auditors sync.WaitGroup
+	defer auditors.Wait()
 	defer stopAuditing()
-	auditor := audit.Follow(etcd, keyspace.New(f.cluster))
-	running.Go(func() { auditor.Run(auditing) })
+	auditor := audit.Follow(etcd, keyspace.New(cluster.Name))
+	auditors.Go(func() { auditor.Run(auditing) })
 
-	fmt.Fprintf(status, "%d executors register with %s\n", len(nodes), strings.Join(agentsGateways, ","))
-	h, err := simulate(ctx, nodes, agentsGateways)
+	fmt.Fprintf(status, "%d executors register with %s\n", len(nodes), strings.Join(cluster.AgentsGateways, ","))
+	h, err := simulate(ctx, nodes, cluster.AgentsGateways)
 	if err != nil {
 		return nil, err
 	}
 	defer h.Close(true, stopTimeout)
-	if err := awaitReady(ctx, c, len(nodes)); err != nil {
+	if err := running.AwaitReady(ctx, c, "", len(nodes), readyTimeout); err != nil {
 		return nil, err
 	}
 
@@ -205,7 +190,7 @@ func (f *flags) replay(
 		return nil, err
 	}
 	report.Executors = len(nodes)
-	if len(f.gateway) > 0 {
+	if len(f.Gateways) > 0 {
 		err = leave(ctx, c, plan)
 	}
 	return report, err
@@ -230,12 +215,6 @@ func simulate(ctx context.Context, nodes []Node, agentsGateways []string) (*host
 		}
 	}
 	return h, nil
-}
-
-func awaitReady(ctx context.Context, c *client.Client, n int) error {
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
-	defer cancel()
-	return running.AwaitReady(ctx, c, n)
 }
 
 // leave cancels what was asked for of a cluster that goes on.

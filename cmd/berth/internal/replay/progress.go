@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"time"
 )
 
@@ -12,14 +11,11 @@ const (
 	// lineWidth is the widest line that a terminal of 80 columns does not wrap; a
 	// wrapped one is not drawn over.
 	lineWidth = 79
-	barWidth  = 30
-	// shortBar leaves room in a line for numbers of six digits.
-	shortBar = 8
 	// plainEvery is the time between two lines where nothing can be drawn over.
 	plainEvery = 5 * time.Second
 )
 
-// bar draws the progress: in place on a terminal, and line by line elsewhere.
+// bar writes the progress: in place on a terminal, and line by line elsewhere.
 type bar struct {
 	out      io.Writer
 	terminal bool
@@ -41,7 +37,7 @@ func newBar(out io.Writer) *bar {
 func (b *bar) show(p Progress, now time.Time) {
 	switch {
 	case b.terminal:
-		line := p.short()
+		line := p.String()
 		fmt.Fprintf(b.out, "\r\x1b[K%s", line[:min(len(line), lineWidth)])
 	case now.Sub(b.last) >= plainEvery:
 		b.last = now
@@ -56,24 +52,9 @@ func (b *bar) end() {
 	}
 }
 
+// String puts violations first, so that they are seen however large the numbers are.
 func (p Progress) String() string {
-	return fmt.Sprintf("%s  %d/%d asked  %d granted  %d waiting  %d cancelled  %d running  %d violations",
-		p.bar(barWidth), p.Done, p.Actions, p.Granted, p.Waiting, p.Cancelled, p.Running, p.Violations)
-}
-
-// short is what fits a line of a terminal. Violations come first, so that they
-// are seen however large the numbers are.
-func (p Progress) short() string {
-	return fmt.Sprintf("%s  %d violations  %d granted  %d waiting  %d running",
-		p.bar(shortBar), p.Violations, p.Granted, p.Waiting, p.Running)
-}
-
-// bar draws how much is done, with the percentage behind.
-func (p Progress) bar(width int) string {
-	share := 1.0
-	if p.Actions > 0 {
-		share = float64(p.Done) / float64(p.Actions)
-	}
-	full := int(share * float64(width))
-	return fmt.Sprintf("[%s%s] %3.0f%%", strings.Repeat("#", full), strings.Repeat(".", width-full), share*100)
+	percent := 100 * float64(p.Done) / float64(max(1, p.Actions))
+	return fmt.Sprintf("%3.0f%%  %d violations  %d/%d requested  %d granted  %d waiting  %d cancelled  %d running",
+		percent, p.Violations, p.Done, p.Actions, p.Granted, p.Waiting, p.Cancelled, p.Running)
 }

@@ -187,9 +187,9 @@ func (r *Report) Write(out io.Writer) error {
 	return w.Flush()
 }
 
-// Save writes the report as JSON.
-func (r *Report) Save(file string) error {
-	text, err := json.MarshalIndent(r, "", "  ")
+// Save writes a report as JSON.
+func Save(file string, report any) error {
+	text, err := json.Marshal(report)
 	if err == nil {
 		err = os.WriteFile(file, append(text, '\n'), 0o644)
 	}

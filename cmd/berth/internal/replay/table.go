@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 
@@ -92,21 +93,16 @@ func (t *table) text(column string) string {
 	return t.fields[at]
 }
 
-// name is a value that Berth takes as a name.
-func (t *table) name(column string, longest int) (string, error) {
+// aName is the form of names in Berth.
+var aName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+
+// name returns a value that is a name in Berth.
+func (t *table) name(column string) (string, error) {
 	s := t.text(column)
-	ok := len(s) > 0 && len(s) <= longest && alphanumeric(s[0])
-	for i := range len(s) {
-		ok = ok && (alphanumeric(s[i]) || s[i] == '.' || s[i] == '_' || s[i] == '-')
-	}
-	if !ok {
-		return "", t.wrong(column, "%q is not a name: 1 to %d of [A-Za-z0-9._-], the first alphanumeric", s, longest)
+	if !aName.MatchString(s) {
+		return "", t.wrong(column, "%q is not a name: 1 to 128 of [A-Za-z0-9._-], the first alphanumeric", s)
 	}
 	return s, nil
-}
-
-func alphanumeric(c byte) bool {
-	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
 
 // amount is a value times a unit; missing for an empty one. Fractions of ones

@@ -48,7 +48,7 @@ func ReadNodes(dir string, limit int) ([]Node, error) {
 		if limit > 0 && len(nodes) == limit {
 			return nil
 		}
-		name, err := t.name("node_name", 128)
+		name, err := t.name("node_name")
 		if err != nil {
 			return err
 		}
@@ -58,7 +58,7 @@ func ReadNodes(dir string, limit int) ([]Node, error) {
 		seen[name] = true
 		model := t.text("gpu_model")
 		if model != "" {
-			if model, err = t.name("gpu_model", 128); err != nil {
+			if model, err = t.name("gpu_model"); err != nil {
 				return err
 			}
 		}
@@ -79,10 +79,10 @@ func ReadInstances(dir string) ([]Instance, error) {
 	err := readTable(dir, instancesFile, instanceColumns, optionalInstanceColumns, func(t *table) error {
 		var i Instance
 		var err error
-		if i.App, err = t.name("app_name", 128); err != nil {
+		if i.App, err = t.name("app_name"); err != nil {
 			return err
 		}
-		if i.Role, err = t.name("role", 128); err != nil {
+		if i.Role, err = t.name("role"); err != nil {
 			return err
 		}
 		if i.Each, err = cpuAndGPU(t, "cpu_request", "gpu_request"); err != nil {

@@ -1,5 +1,5 @@
-// Package running waits for a cluster that runs: for its gateways and etcd, and for its
-// executors.
+// Package running names a cluster that runs elsewhere, and waits for its gateways, for
+// its etcd and for its executors.
 package running
 
 import (
@@ -7,46 +7,89 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
 	"berth.dev/client"
+	"berth.dev/pkg/process"
 	"berth.dev/pkg/store"
 )
 
-// Reach returns the gateways of a running cluster as host:port, once one of them
-// and etcd have answered within the given time.
-func Reach(ctx context.Context, gateways, endpoints []string, within time.Duration) ([]string, error) {
-	addresses, err := client.Addresses(gateways, nil)
-	if err != nil {
-		return nil, err
+// Cluster names a cluster that runs elsewhere.
+type Cluster struct {
+	// Gateways, AgentsGateways and Etcd are the addresses of its gateways, of their
+	// listeners for agents, and of etcd. All are empty if no cluster is named.
+	Gateways, AgentsGateways, Etcd []string
+	// Name is the name of the cluster.
+	Name string
+	// Timeout is the time within which a gateway and etcd must answer.
+	Timeout time.Duration
+}
+
+// Flags adds the flags that name the cluster.
+func (r *Cluster) Flags(set *pflag.FlagSet) {
+	set.StringSliceVar(&r.Gateways, "gateway", nil, "gateways of a running cluster, host:port or http:// URLs of them")
+	set.StringSliceVar(&r.AgentsGateways, "agents-gateway", nil, "the --agents-listen of those gateways, host:port: executors register there")
+	set.StringSliceVar(&r.Etcd, "etcd-endpoints", nil, "etcd endpoints of that cluster, host:port")
+	set.StringVar(&r.Name, "cluster", "default", "name of the cluster, and of its prefix in etcd")
+	set.DurationVar(&r.Timeout, "timeout", 10*time.Second, "how long a gateway and etcd of a running cluster may take to answer")
+}
+
+// Check refuses flags that are wrong or incomplete.
+func (r *Cluster) Check() error {
+	switch {
+	case r.Timeout <= 0:
+		return fault.BadField(fault.ReasonInvalid, "--timeout", "must be longer than 0, got %v", r.Timeout)
+	case (len(r.Gateways) == 0) != (len(r.Etcd) == 0):
+		return fault.BadField(fault.ReasonInvalid, "--etcd-endpoints", "must be given with --gateway, and --gateway with it")
+	case (len(r.Gateways) == 0) != (len(r.AgentsGateways) == 0):
+		return fault.BadField(fault.ReasonInvalid, "--agents-gateway", "must be given with --gateway, and --gateway with it")
 	}
-	ctx, cancel := context.WithTimeout(ctx, within)
+	return process.CheckCluster(r.Name)
+}
+
+// Reach waits until a gateway and etcd have answered, and turns the addresses of the
+// gateways into host:port.
+func (r *Cluster) Reach(ctx context.Context) error {
+	addresses, err := client.Addresses(r.Gateways, nil)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
 	c, err := client.Dial(addresses)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer c.Close()
 	if _, err := c.Leaders(ctx); err != nil {
-		return nil, err
+		return err
 	}
-	etcd, err := store.Dial(store.DialConfig{Endpoints: endpoints})
+	etcd, err := store.Dial(store.DialConfig{Endpoints: r.Etcd})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer etcd.Close()
 	if _, err := etcd.Client().Get(ctx, "berth"); err != nil {
-		return nil, fault.New(fault.Unavailable, fault.ReasonUnavailable, "no answer from etcd at %s within %v", strings.Join(endpoints, ","), within).Because(err)
+		return fault.New(fault.Unavailable, fault.ReasonUnavailable, "no answer from etcd at %s within %v", strings.Join(r.Etcd, ","), r.Timeout).Because(err)
 	}
-	return addresses, nil
+	r.Gateways = addresses
+	return nil
 }
 
-// AwaitReady waits until n executors are READY: from then on what fits is
-// granted at once.
-func AwaitReady(ctx context.Context, c *client.Client, n int) error {
+// AwaitReady waits until n executors of an SKU, or of any if it is empty, are READY:
+// from then on a reservation that fits is granted at once. A service that is
+// overloaded because all of them join at once is asked again.
+func AwaitReady(ctx context.Context, c *client.Client, sku string, n int, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		ready := 0
-		for _, err := range c.Executors(ctx, &berthv1.ListExecutorsRequest{State: berthv1.Executor_READY}) {
+		for _, err := range c.Executors(ctx, &berthv1.ListExecutorsRequest{Sku: sku, State: berthv1.Executor_READY, PageSize: 1000}) {
+			if fault.Is(err, fault.ReasonOverloaded) {
+				break
+			}
 			if err != nil {
 				return err
 			}
@@ -55,10 +98,8 @@ func AwaitReady(ctx context.Context, c *client.Client, n int) error {
 		if ready >= n {
 			return nil
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return fault.New(fault.Unavailable, fault.ReasonUnavailable, "%d of %d executors are ready", ready, n).Because(ctx.Err())
+		if err := store.Sleep(ctx, pause); err != nil {
+			return fault.New(fault.Unavailable, fault.ReasonUnavailable, "%d of %d executors are ready", ready, n).Because(err)
 		}
 	}
 }

@@ -4,8 +4,12 @@ import (
 	_ "embed"
 	"fmt"
 	"io"
-	"strings"
+	"math"
+	"slices"
+	"strconv"
 	"text/template"
+
+	"github.com/dustin/go-humanize"
 )
 
 // Point is one value over another.
@@ -15,11 +19,21 @@ type Point struct{ X, Y float64 }
 type Line struct {
 	Name   string
 	Points []Point
-	// Baseline is what the line before it is compared with, and is dashed in the
-	// same colour; it is grey where it comes first, for all.
+	// Baseline is the baseline of the line before it: dashed, in the same color. If
+	// it is the first line, it is gray.
 	Baseline bool
-	// Marked has each point shown.
+	// Marked draws a circle at each point.
 	Marked bool
+}
+
+// Axis is the horizontal or the vertical axis.
+type Axis struct {
+	// Label names the quantity and its unit.
+	Label string
+	// Log makes the axis logarithmic. Points that are not above 0 are left out.
+	Log bool
+	// To is the least upper end of a linear axis, which begins at 0.
+	To float64
 }
 
 // Chart is lines over two axes.
@@ -29,99 +43,79 @@ type Chart struct {
 	Lines []Line
 }
 
-// The measures, in the units of the drawing.
+// Sizes in units of the drawing.
 const (
-	width, height            = 720.0, 380.0
-	left, right, top, bottom = 72.0, 190.0, 44.0, 52.0
-	legendStep               = 34.0
-	// colours is how many the style has.
-	colours = 5
+	width, height            = 780.0, 380.0
+	left, right, top, bottom = 72.0, 240.0, 44.0, 52.0
+	// colors is the number of colors in the template.
+	colors = 5
 )
 
 //go:embed chart.svg.tmpl
 var text string
 
-var drawing = template.Must(template.New("chart").Parse(text))
+var drawing = template.Must(template.New("chart").Funcs(template.FuncMap{
+	"label": humanize.Commaf,
+	"row":   func(i int) float64 { return top + 10 + 22*float64(i) },
+}).Parse(text))
 
-// tick is a line across the frame with its label.
-type tick struct {
-	At    string
-	Label string
+// ticks returns the values at which the axis has a tick. All values lie between the
+// first and the last tick.
+func (a Axis) ticks(values []float64) (ticks []float64) {
+	if !a.Log {
+		to := slices.Max(append(values, a.To))
+		return []float64{0, to / 4, to / 2, to * 3 / 4, to}
+	}
+	if len(values) == 0 {
+		values = []float64{1}
+	}
+	from, to := math.Floor(math.Log10(slices.Min(values))), math.Ceil(math.Log10(slices.Max(values)))
+	for decade := from; decade <= max(to, from+1); decade++ {
+		for _, step := range []int{1, 3} {
+			if step == 1 || to-from <= 3 && decade < max(to, from+1) {
+				tick, _ := strconv.ParseFloat(fmt.Sprintf("%de%.0f", step, decade), 64) // a valid number
+				ticks = append(ticks, tick)
+			}
+		}
+	}
+	return ticks
 }
 
-// drawn is a line as the template has it.
-type drawn struct {
-	Class, Path string
-	Marks       []Point
-	// Words are the name in lines of the legend, which begins at Y.
-	Words []string
-	Y     float64
+// at returns a function from a value to its coordinate, where the axis has a length
+// and begins at an origin.
+func (a Axis) at(ticks []float64, origin, length float64) func(float64) string {
+	scale := func(v float64) float64 { return v }
+	if a.Log {
+		scale = math.Log10
+	}
+	from, to := scale(ticks[0]), scale(ticks[len(ticks)-1])
+	return func(v float64) string { return fmt.Sprintf("%.1f", origin+length*(scale(v)-from)/(to-from)) }
 }
 
 // Write draws the chart.
 func (c Chart) Write(w io.Writer) error {
 	var xs, ys []float64
-	for _, l := range c.Lines {
+	var classes []string
+	class, used := "all", 0
+	c.Lines = slices.Clone(c.Lines)
+	for i, l := range c.Lines {
+		l.Points = slices.DeleteFunc(slices.Clone(l.Points), func(p Point) bool { return c.X.Log && p.X <= 0 || c.Y.Log && p.Y <= 0 })
 		for _, p := range l.Points {
 			xs, ys = append(xs, p.X), append(ys, p.Y)
 		}
-	}
-	x, y := c.X.fit(xs), c.Y.fit(ys)
-	place := func(p Point) Point {
-		return Point{left + x.at(p.X)*(width-left-right), height - bottom - y.at(p.Y)*(height-top-bottom)}
-	}
-	var across, up []tick
-	for _, v := range x.ticks {
-		across = append(across, tick{coordinate(place(Point{v, y.from}).X), label(v)})
-	}
-	for _, v := range y.ticks {
-		up = append(up, tick{coordinate(place(Point{x.from, v}).Y), label(v)})
-	}
-	var lines []drawn
-	class, used := "all", 0
-	for i, l := range c.Lines {
-		d := drawn{Class: class + " base", Words: wrap(l.Name, 24), Y: top + 10 + float64(i)*legendStep}
+		c.Lines[i] = l
 		if !l.Baseline {
-			class = fmt.Sprint("c", used%colours)
-			d.Class = class
+			class = fmt.Sprint("c", used%colors)
 			used++
+			classes = append(classes, class)
+		} else {
+			classes = append(classes, class+" base")
 		}
-		var path strings.Builder
-		for _, p := range l.Points {
-			if !x.shows(p.X) || !y.shows(p.Y) {
-				continue
-			}
-			at := place(p)
-			command := "L"
-			if path.Len() == 0 {
-				command = "M"
-			}
-			path.WriteString(command + coordinate(at.X) + " " + coordinate(at.Y))
-			if l.Marked {
-				d.Marks = append(d.Marks, at)
-			}
-		}
-		d.Path = path.String()
-		lines = append(lines, d)
 	}
+	x, y := c.X.ticks(xs), c.Y.ticks(ys)
 	return drawing.Execute(w, map[string]any{
-		"Chart": c, "Across": across, "Up": up, "Lines": lines, "Width": width, "Height": height,
-		"Left": left, "Right": width - right, "Top": top, "Bottom": height - bottom, "Legend": width - right + 16,
-		"Middle": left + (width-left-right)/2, "Centre": top + (height-top-bottom)/2,
+		"Chart": c, "Classes": classes, "Xs": x, "Ys": y,
+		"X": c.X.at(x, left, width-left-right), "Y": c.Y.at(y, height-bottom, top+bottom-height),
+		"Width": width, "Height": height, "Left": left, "Right": width - right, "Top": top, "Bottom": height - bottom,
 	})
-}
-
-// coordinate is a number of the drawing, no finer than can be seen.
-func coordinate(v float64) string { return strings.TrimSuffix(fmt.Sprintf("%.1f", v), ".0") }
-
-// wrap breaks a name into lines of about n characters.
-func wrap(name string, n int) (lines []string) {
-	line := ""
-	for _, word := range strings.Fields(name) {
-		if line != "" && len(line)+1+len(word) > n {
-			lines, line = append(lines, line), ""
-		}
-		line = strings.TrimSpace(line + " " + word)
-	}
-	return append(lines, line)
 }

@@ -3,6 +3,6 @@
 //
 //	Chart{Lines} ──▶ axes: range, ticks ──▶ template ──▶ SVG
 //
-// It promises that each axis has ticks at round values and names its unit, that
-// every point lies inside the frame, and that the same chart is the same text.
+// Each axis names its unit and has ticks at round values, every point lies inside
+// the frame, and the same chart gives the same text.
 package chart

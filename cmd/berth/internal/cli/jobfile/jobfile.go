@@ -100,11 +100,14 @@ func listOf(root *yaml.Node) (kind string, items []*yaml.Node) {
 // parseOne reads a document, which is of the given kind unless it says another.
 func parseOne(place string, root *yaml.Node, kind string) (Document, error) {
 	document, reader := Document{Place: place}, reader{place: place}
-	root, kind, err := reader.kind(root, kind)
+	root, err := reader.resolve(root, "", 0)
 	if err != nil {
 		return document, err
 	}
-	reader.printed = printed(root)
+	if kind, err = reader.kind(root, kind); err != nil {
+		return document, err
+	}
+	reader.printed = find(root, "updatedAt") >= 0 // only Berth sets it
 	switch kind {
 	case kindSKU:
 		document.SKU = &berthv1.Sku{}
@@ -143,20 +146,6 @@ func (d *Document) warn(field string, resources map[string]int64) {
 			d.Warnings = append(d.Warnings, fmt.Sprintf("%s.%s: %v", field, name, doubt))
 		}
 	}
-}
-
-// printed reports whether Berth printed a document: it has a time that only
-// Berth sets.
-func printed(root *yaml.Node) bool {
-	if root.Kind != yaml.MappingNode {
-		return false
-	}
-	for i := 0; i < len(root.Content); i += 2 {
-		if root.Content[i].Value == "updatedAt" {
-			return true
-		}
-	}
-	return false
 }
 
 // strip takes away what Berth sets. A printed reservation also shows the id of

@@ -5,8 +5,6 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
-	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/proto"
 
 	"berth.dev/api/fault"
 )
@@ -20,41 +18,29 @@ const (
 
 var kinds = []string{kindReservation, kindSKU, kindPool}
 
-// kind takes `kind` out of a mapping and answers it, or the given one where
+// kind removes `kind` from a resolved document and returns it, or the given one if
 // there is none.
-func (r *reader) kind(root *yaml.Node, kind string) (*yaml.Node, string, error) {
-	if root.Kind != yaml.MappingNode {
-		return root, kind, nil
+func (r *reader) kind(root *yaml.Node, kind string) (string, error) {
+	i := find(root, "kind")
+	if i < 0 {
+		return kind, nil
 	}
-	said := false
-	rest := *root
-	rest.Content = nil
-	for i := 0; i < len(root.Content); i += 2 {
-		key, value := root.Content[i], root.Content[i+1]
-		switch {
-		case key.Value != "kind":
-			rest.Content = append(rest.Content, key, value)
-		case said:
-			return nil, "", r.refuse(key, "kind", "is given twice")
-		case !slices.Contains(kinds, value.Value):
-			return nil, "", r.refuse(value, "kind", "must be one of %s", strings.Join(kinds, ", "))
-		default:
-			kind, said = value.Value, true
-		}
+	value := root.Content[i+1]
+	if !slices.Contains(kinds, value.Value) {
+		return "", r.refuse(value, "kind", "must be one of %s", strings.Join(kinds, ", "))
 	}
-	return &rest, kind, nil
+	root.Content = slices.Delete(root.Content, i, i+2)
+	return value.Value, nil
 }
 
-// into reads a mapping into a message.
-func (r *reader) into(root *yaml.Node, m proto.Message) error {
-	text, err := r.message(root, m.ProtoReflect().Descriptor(), "")
-	if err != nil {
-		return err
+// find returns the index of a key in the content of a mapping; -1 if it has none.
+func find(node *yaml.Node, key string) int {
+	for i := 0; node.Kind == yaml.MappingNode && i < len(node.Content); i += 2 {
+		if node.Content[i].Value == key {
+			return i
+		}
 	}
-	if err := protojson.Unmarshal(text, m); err != nil {
-		return invalid(r.place, "%v", err)
-	}
-	return nil
+	return -1
 }
 
 // require refuses a document without a field that it cannot do without.

@@ -1,7 +1,6 @@
 package jobfile
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -11,6 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/dynamicpb"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -26,121 +26,194 @@ const (
 	maxNodes = 1_000_000
 )
 
-// reader turns YAML into proto3 JSON along the message it is meant for, and
-// so can say where a value is wrong.
+// reader turns YAML into proto3 JSON along the descriptor of a message, so that an
+// error names the line and the field.
 type reader struct {
 	place string
 	// printed reports that Berth printed the document.
 	printed bool
-	depth   int
 	nodes   int
 }
 
-// message renders a mapping as the JSON of a message.
-func (r *reader) message(node *yaml.Node, md protoreflect.MessageDescriptor, path string) ([]byte, error) {
-	pairs, err := r.pairs(node, path)
-	if err != nil {
-		return nil, err
+// resolve returns a copy of a node without aliases and merges (`<<`). A key of a
+// mapping replaces a merged one. Keys, and scalars other than numbers, truth values
+// and null, are strings: YAML's dates are not Berth's.
+func (r *reader) resolve(node *yaml.Node, path string, depth int) (*yaml.Node, error) {
+	r.nodes++
+	if depth >= maxDepth || r.nodes > maxNodes {
+		return nil, r.refuse(node, path, "is nested too deep or too large")
 	}
-	var out bytes.Buffer
-	out.WriteByte('{')
-	for i, pair := range pairs {
-		at := join(path, pair.key.Value)
-		fd := field(md, pair.key.Value)
+	resolved := *node
+	resolved.Content = nil
+	switch node.Kind {
+	case yaml.AliasNode:
+		return r.resolve(node.Alias, path, depth+1)
+	case yaml.ScalarNode:
+		if !slices.Contains([]string{"!!null", "!!bool", "!!int", "!!float"}, node.ShortTag()) {
+			resolved.Tag = "!!str"
+		} else if err := node.Decode(new(any)); err != nil {
+			return nil, r.refuse(node, path, "%v", err)
+		}
+	case yaml.SequenceNode:
+		for i, item := range node.Content {
+			item, err := r.resolve(item, fmt.Sprintf("%s[%d]", path, i), depth+1)
+			if err != nil {
+				return nil, err
+			}
+			resolved.Content = append(resolved.Content, item)
+		}
+	case yaml.MappingNode:
+		var merged []*yaml.Node
+		known := make(map[string]bool, len(node.Content)/2)
+		for i := 0; i < len(node.Content); i += 2 {
+			key, at := node.Content[i], join(path, node.Content[i].Value)
+			merge := key.ShortTag() == "!!merge"
+			if merge {
+				at = path
+			} else if known[key.Value] {
+				return nil, r.refuse(key, at, "is given twice")
+			}
+			value, err := r.resolve(node.Content[i+1], at, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			if merge && value.Kind == yaml.SequenceNode {
+				merged = append(merged, value.Content...)
+			} else if merge {
+				merged = append(merged, value)
+			} else {
+				known[key.Value] = true
+				resolved.Content = append(resolved.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: key.Value, Line: key.Line}, value)
+			}
+		}
+		for _, m := range merged {
+			if m.Kind != yaml.MappingNode {
+				return nil, r.refuse(m, path, "must be a mapping of keys to values")
+			}
+			for i := 0; i < len(m.Content); i += 2 {
+				if key := m.Content[i].Value; !known[key] {
+					known[key] = true
+					resolved.Content = append(resolved.Content, m.Content[i:i+2]...)
+				}
+			}
+		}
+	}
+	return &resolved, nil
+}
+
+// into reads a resolved mapping into a message.
+func (r *reader) into(root *yaml.Node, m proto.Message) error {
+	value, err := r.message(root, m.ProtoReflect().Descriptor(), "")
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(value)
+	if err == nil {
+		err = protojson.Unmarshal(text, m)
+	}
+	if err != nil {
+		return invalid(r.place, "%v", err)
+	}
+	return nil
+}
+
+// message returns the JSON value of a mapping that is a message.
+func (r *reader) message(node *yaml.Node, md protoreflect.MessageDescriptor, path string) (map[string]any, error) {
+	if node.Kind != yaml.MappingNode {
+		return nil, r.refuse(node, path, "must be a mapping of keys to values")
+	}
+	fields := map[string]any{}
+	for i := 0; i < len(node.Content); i += 2 {
+		key := node.Content[i]
+		at, fd := join(path, key.Value), field(md, key.Value)
 		if fd == nil {
-			return nil, r.refuse(pair.key, at, "is not a field%s", didYouMean(pair.key.Value, md))
+			return nil, r.refuse(key, at, "is not a field%s", didYouMean(key.Value, md))
 		}
-		value, err := r.field(pair.value, fd, at)
+		if _, twice := fields[fd.JSONName()]; twice {
+			return nil, r.refuse(key, at, "is given twice")
+		}
+		value, err := r.field(node.Content[i+1], fd, at)
 		if err != nil {
 			return nil, err
 		}
-		if i > 0 {
-			out.WriteByte(',')
-		}
-		fmt.Fprintf(&out, "%q:%s", fd.JSONName(), value)
+		fields[fd.JSONName()] = value
 	}
-	out.WriteByte('}')
-	return out.Bytes(), nil
+	return fields, nil
 }
 
-// field renders the value of a field: messages key by key, anything else whole.
-func (r *reader) field(node *yaml.Node, fd protoreflect.FieldDescriptor, path string) ([]byte, error) {
-	node, err := r.enter(node, path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { r.depth-- }()
-
-	if !nested(fd) {
-		return r.leaf(node, fd, path)
-	}
-	if !fd.IsList() {
-		if isNull(node) {
-			return []byte("null"), nil
-		}
-		return r.message(node, fd.Message(), path)
-	}
-	if isNull(node) {
-		return []byte("[]"), nil
-	}
-	if node.Kind != yaml.SequenceNode {
-		return nil, r.refuse(node, path, "must be a list")
-	}
-	var items [][]byte
-	for i, item := range node.Content {
-		text, err := r.message(item, fd.Message(), fmt.Sprintf("%s[%d]", path, i))
-		if err != nil {
-			return nil, err
-		}
-		items = append(items, text)
-	}
-	return slices.Concat([]byte("["), bytes.Join(items, []byte(",")), []byte("]")), nil
-}
-
-// leaf renders a value and tries it alone, so that the error can name it.
-func (r *reader) leaf(node *yaml.Node, fd protoreflect.FieldDescriptor, path string) ([]byte, error) {
+// field returns the JSON value of a field. It tries a value that is no message of
+// Berth alone, so that the error can name it.
+func (r *reader) field(node *yaml.Node, fd protoreflect.FieldDescriptor, path string) (value any, err error) {
 	switch {
 	case isNull(node):
+		return nil, nil
+	case nested(fd) && fd.IsList():
+		if node.Kind != yaml.SequenceNode {
+			return nil, r.refuse(node, path, "must be a list")
+		}
+		items := make([]any, len(node.Content))
+		for i, item := range node.Content {
+			if items[i], err = r.message(item, fd.Message(), fmt.Sprintf("%s[%d]", path, i)); err != nil {
+				return nil, err
+			}
+		}
+		return items, nil
+	case nested(fd):
+		return r.message(node, fd.Message(), path)
 	case fd.IsMap() && fd.MapValue().Kind() == protoreflect.Int64Kind:
 		return r.resources(node, path)
 	case !fd.IsMap() && !fd.IsList() && fd.Message() != nil && fd.Message().FullName() == "google.protobuf.Duration":
-		return r.duration(node, fd, path)
+		d, err := time.ParseDuration(node.Value)
+		if err != nil || node.Kind != yaml.ScalarNode {
+			return nil, r.refuse(node, path, "must be %s", wanted(fd))
+		}
+		text, err := protojson.Marshal(durationpb.New(d))
+		return json.RawMessage(text), err
 	}
-	value, err := r.plain(node, path)
-	if err != nil {
-		return nil, err
-	}
-	text, err := json.Marshal(value)
-	if err != nil {
-		return nil, r.refuse(node, path, "%v", err)
-	}
-	alone := fmt.Appendf(nil, "{%q:%s}", fd.JSONName(), text)
-	if protojson.Unmarshal(alone, dynamicpb.NewMessage(fd.ContainingMessage())) != nil {
+	value = plain(node)
+	text, err := json.Marshal(map[string]any{fd.JSONName(): value})
+	if err != nil || protojson.Unmarshal(text, dynamicpb.NewMessage(fd.ContainingMessage())) != nil {
 		return nil, r.refuse(node, path, "must be %s", wanted(fd))
 	}
-	return text, nil
+	return value, nil
 }
 
-// resources renders a mapping of resources, each value a quantity, as base units.
-func (r *reader) resources(node *yaml.Node, path string) ([]byte, error) {
-	pairs, err := r.pairs(node, path)
-	if err != nil {
-		return nil, err
+// plain returns the JSON value of a resolved node. yaml would compare each key of a
+// mapping with all others.
+func plain(node *yaml.Node) (value any) {
+	switch node.Kind {
+	case yaml.MappingNode:
+		object := make(map[string]any, len(node.Content)/2)
+		for i := 0; i < len(node.Content); i += 2 {
+			object[node.Content[i].Value] = plain(node.Content[i+1])
+		}
+		return object
+	case yaml.SequenceNode:
+		list := make([]any, len(node.Content))
+		for i, item := range node.Content {
+			list[i] = plain(item)
+		}
+		return list
 	}
-	amounts := make(map[string]int64, len(pairs))
-	for _, pair := range pairs {
-		name := pair.key.Value
-		at := join(path, name)
-		value, err := r.enter(pair.value, at)
+	_ = node.Decode(&value) // resolve has tried it
+	return value
+}
+
+// resources returns a mapping of resources, each value a quantity, in base units.
+func (r *reader) resources(node *yaml.Node, path string) (any, error) {
+	if node.Kind != yaml.MappingNode {
+		return nil, r.refuse(node, path, "must be a mapping of keys to values")
+	}
+	amounts := make(map[string]int64, len(node.Content)/2)
+	for i := 0; i < len(node.Content); i += 2 {
+		name, value := node.Content[i].Value, node.Content[i+1]
+		n, err := r.amount(value, name)
 		if err != nil {
-			return nil, err
+			return nil, r.refuse(value, join(path, name), "%v", err)
 		}
-		r.depth--
-		if amounts[name], err = r.amount(value, name); err != nil {
-			return nil, r.refuse(value, at, "%v", err)
-		}
+		amounts[name] = n
 	}
-	return json.Marshal(amounts)
+	return amounts, nil
 }
 
 // amount reads one quantity. REST and `get -o json` print `cpu` in base units,
@@ -160,126 +233,6 @@ func (r *reader) amount(value *yaml.Node, name string) (int64, error) {
 		return quantity.Base(name, text)
 	}
 	return quantity.Parse(name, text)
-}
-
-// duration renders a duration in Go's form, such as 10m or 1h30m.
-func (r *reader) duration(node *yaml.Node, fd protoreflect.FieldDescriptor, path string) ([]byte, error) {
-	d, err := time.ParseDuration(node.Value)
-	if err != nil || node.Kind != yaml.ScalarNode {
-		return nil, r.refuse(node, path, "must be %s", wanted(fd))
-	}
-	return protojson.Marshal(durationpb.New(d))
-}
-
-// plain is the JSON value of a node, with strings as they are written: YAML's
-// own dates are not Berth's.
-func (r *reader) plain(node *yaml.Node, path string) (any, error) {
-	node, err := r.enter(node, path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { r.depth-- }()
-
-	switch node.Kind {
-	case yaml.MappingNode:
-		pairs, err := r.pairs(node, path)
-		if err != nil {
-			return nil, err
-		}
-		object := make(map[string]any, len(pairs))
-		for _, pair := range pairs {
-			if object[pair.key.Value], err = r.plain(pair.value, join(path, pair.key.Value)); err != nil {
-				return nil, err
-			}
-		}
-		return object, nil
-	case yaml.SequenceNode:
-		list := make([]any, len(node.Content))
-		for i, item := range node.Content {
-			if list[i], err = r.plain(item, fmt.Sprintf("%s[%d]", path, i)); err != nil {
-				return nil, err
-			}
-		}
-		return list, nil
-	}
-	switch node.ShortTag() {
-	case "!!null", "!!bool", "!!int", "!!float":
-		var value any
-		if err := node.Decode(&value); err != nil {
-			return nil, r.refuse(node, path, "%v", err)
-		}
-		return value, nil
-	}
-	return node.Value, nil
-}
-
-type pair struct{ key, value *yaml.Node }
-
-// pairs gives the keys and values of a mapping, merges (`<<`) included: a key
-// of the mapping itself comes before a merged one.
-func (r *reader) pairs(node *yaml.Node, path string) ([]pair, error) {
-	node, err := r.enter(node, path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { r.depth-- }()
-
-	if node.Kind != yaml.MappingNode {
-		return nil, r.refuse(node, path, "must be a mapping of keys to values")
-	}
-	var own, merged []pair
-	known := make(map[string]bool, len(node.Content)/2)
-	for i := 0; i < len(node.Content); i += 2 {
-		key, value := node.Content[i], node.Content[i+1]
-		if key.ShortTag() == "!!merge" {
-			more, err := r.merge(value, path)
-			if err != nil {
-				return nil, err
-			}
-			merged = append(merged, more...)
-			continue
-		}
-		if known[key.Value] {
-			return nil, r.refuse(key, join(path, key.Value), "is given twice")
-		}
-		known[key.Value] = true
-		own = append(own, pair{key, value})
-	}
-	for _, m := range merged {
-		if !known[m.key.Value] {
-			known[m.key.Value] = true
-			own = append(own, m)
-		}
-	}
-	return own, nil
-}
-
-func (r *reader) merge(value *yaml.Node, path string) ([]pair, error) {
-	if value.Kind != yaml.SequenceNode {
-		return r.pairs(value, path)
-	}
-	var all []pair
-	for _, item := range value.Content {
-		more, err := r.pairs(item, path)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, more...)
-	}
-	return all, nil
-}
-
-// enter follows an alias and counts how deep and how much was read.
-func (r *reader) enter(node *yaml.Node, path string) (*yaml.Node, error) {
-	r.nodes++
-	if r.depth >= maxDepth || r.nodes > maxNodes {
-		return nil, r.refuse(node, path, "is nested too deep or too large")
-	}
-	r.depth++
-	if node.Kind == yaml.AliasNode {
-		node = node.Alias
-	}
-	return node, nil
 }
 
 func (r *reader) refuse(node *yaml.Node, path, format string, args ...any) *fault.Error {

@@ -10,19 +10,13 @@ import (
 // SKUs is the table of the specifications, with the bounds on how many idle and
 // how many there are.
 func SKUs(list []*berthv1.Sku, now time.Time, wide bool) *Table {
-	t := table("SKU", "RESOURCES", "IDLE", "SIZE", "UPDATED")
-	if wide {
-		t.head = append(t.head, "ATTRIBUTES")
-	}
+	t := table("SKU", "RESOURCES", "IDLE", "SIZE", "UPDATED").more(wide, "ATTRIBUTES")
 	for _, s := range list {
 		row := []string{s.GetName(), resources(s.GetResources()), "", "", since(s.GetUpdatedAt(), now)}
 		if rule := s.GetScale(); rule != nil {
 			row[2], row[3] = bounds(rule.MinIdle, rule.MaxIdle), bounds(rule.MinSize, rule.MaxSize)
 		}
-		if wide {
-			row = append(row, pairs(s.GetAttributes()))
-		}
-		t.add(row...)
+		t.add(append(row, pairs(s.GetAttributes()))...)
 	}
 	return t
 }
@@ -36,7 +30,7 @@ func bounds(least int32, most *int32) string {
 }
 
 // Pools is the table of the pools.
-func Pools(list []*berthv1.Pool, now time.Time) *Table {
+func Pools(list []*berthv1.Pool, now time.Time, _ bool) *Table {
 	t := table("POOL", "ATTRIBUTES", "LOST-AFTER", "UPDATED")
 	for _, p := range list {
 		lostAfter := ""

@@ -16,23 +16,13 @@ func Applied(r *berthv1.Reservation) string {
 	return text + " " + state(r.GetState())
 }
 
-// Stored is the line that says that the catalog has it.
-func Stored(kind, name string) string { return fmt.Sprintf("%s %s stored", kind, name) }
-
-// Cancelled is the line that says how many of what a cancel ended.
-func Cancelled(what string, count int, one string) string {
+// Counted is the line that says how many objects a command changed, or that there was
+// none.
+func Counted(what, done string, count int, one, none string) string {
 	if count == 0 {
-		return fmt.Sprintf("%s: nothing to cancel", what)
+		return fmt.Sprintf("%s: %s", what, none)
 	}
-	return fmt.Sprintf("%s: cancelled %s", what, plural(count, one))
-}
-
-// Flushed is the line that says what a flush did.
-func Flushed(what string, count int) string {
-	if count == 0 {
-		return fmt.Sprintf("%s: nothing is queued", what)
-	}
-	return fmt.Sprintf("%s: flushed %s", what, plural(count, "reservation"))
+	return fmt.Sprintf("%s: %s %s", what, done, plural(count, one))
 }
 
 // Resigned is the line that says who gave way to whom.
@@ -71,14 +61,6 @@ func Draining(e *berthv1.Executor) string {
 		return fmt.Sprintf("%s: drained", e.GetId())
 	}
 	return fmt.Sprintf("%s: %s left", e.GetId(), plural(int(e.GetWorkers()), "worker"))
-}
-
-// Cleared is the line that says how many workers of an executor were given up.
-func Cleared(executor string, count int) string {
-	if count == 0 {
-		return fmt.Sprintf("%s: nothing is quarantined", executor)
-	}
-	return fmt.Sprintf("%s: cleared %s", executor, plural(count, "worker"))
 }
 
 // clock writes a time in the location of now.

@@ -10,20 +10,11 @@ import (
 
 // Executors is the table of the inventory.
 func Executors(list []*berthv1.Executor, now time.Time, wide bool) *Table {
-	t := table("EXECUTOR", "SKU", "STATE", "WORKERS", "SLOTS", "CPU", "MEMORY", "SINCE")
-	if wide {
-		t.head = append(t.head, "POOL", "ADDRESS", "HOST", "INCARNATION", "ATTRIBUTES", "RESOURCES")
-	}
+	t := table("EXECUTOR", "SKU", "STATE", "WORKERS", "SLOTS", "CPU", "MEMORY", "SINCE").more(wide, "POOL", "ADDRESS", "HOST", "INCARNATION", "ATTRIBUTES", "RESOURCES")
 	for _, e := range list {
-		row := []string{
-			e.GetId(), e.GetSku(), executorState(e), fmt.Sprint(e.GetWorkers()),
+		t.add(e.GetId(), e.GetSku(), executorState(e), fmt.Sprint(e.GetWorkers()),
 			used(e, "slots"), used(e, "cpu"), used(e, "memory"), since(e.GetSince(), now),
-		}
-		if wide {
-			row = append(row, e.GetPool(), e.GetAddress(), e.GetHost(), number(e.GetIncarnation()),
-				pairs(e.GetAttributes()), resources(e.GetResources()))
-		}
-		t.add(row...)
+			e.GetPool(), e.GetAddress(), e.GetHost(), number(e.GetIncarnation()), pairs(e.GetAttributes()), resources(e.GetResources()))
 	}
 	return t
 }
@@ -52,32 +43,16 @@ func used(e *berthv1.Executor, resource string) string {
 
 // Usage is the table of how much of each SKU is used, and below it that of the
 // demand which no SKU fits.
-func Usage(u *berthv1.GetUsageAnswer, wide bool) *Table {
-	t := table("SKU", "TOTAL", "IDLE", "LEASED", "RUNNING", "UNAVAILABLE", "DISABLED", "PENDING", "WANTED")
-	if wide {
-		t.head = append(t.head, "EFFECTIVE-IDLE", "RESERVATIONS", "WORKERS", "BATCHES")
-	}
+func Usage(u *berthv1.GetUsageAnswer, _ time.Time, wide bool) *Table {
+	t := table("SKU", "TOTAL", "IDLE", "LEASED", "RUNNING", "UNAVAILABLE", "DISABLED", "PENDING", "WANTED").more(wide, "EFFECTIVE-IDLE", "RESERVATIONS", "WORKERS", "BATCHES")
 	for _, s := range u.GetSkus() {
-		row := []string{
-			s.GetSku(), fmt.Sprint(s.GetTotal()), fmt.Sprint(s.GetIdle()), fmt.Sprint(s.GetLeased()), fmt.Sprint(s.GetRunning()),
+		t.add(s.GetSku(), fmt.Sprint(s.GetTotal()), fmt.Sprint(s.GetIdle()), fmt.Sprint(s.GetLeased()), fmt.Sprint(s.GetRunning()),
 			fmt.Sprint(s.GetUnavailable()), fmt.Sprint(s.GetDisabled()), fmt.Sprint(s.GetPendingExecutors()), fmt.Sprint(s.GetWantedSize()),
-		}
-		if wide {
-			row = append(row, fmt.Sprint(s.GetEffectiveIdle()),
-				fmt.Sprint(s.GetPendingReservations()), fmt.Sprint(s.GetPendingWorkers()), batches(s.GetPendingBatches()))
-		}
-		t.add(row...)
+			fmt.Sprint(s.GetEffectiveIdle()), fmt.Sprint(s.GetPendingReservations()), fmt.Sprint(s.GetPendingWorkers()), batches(s.GetPendingBatches()))
 	}
-	unmapped := table("GROUP", "QUEUED", "WORKERS", "REASON", "NEEDS")
-	if wide {
-		unmapped.head = append(unmapped.head, "MESSAGE")
-	}
+	unmapped := table("GROUP", "QUEUED", "WORKERS", "REASON", "NEEDS").more(wide, "MESSAGE")
 	for _, d := range u.GetUnmapped() {
-		row := []string{d.GetGroup(), number(d.GetReservations()), number(d.GetWorkers()), d.GetReason(), constraints(d.GetConstraints())}
-		if wide {
-			row = append(row, d.GetMessage())
-		}
-		unmapped.add(row...)
+		unmapped.add(d.GetGroup(), number(d.GetReservations()), number(d.GetWorkers()), d.GetReason(), constraints(d.GetConstraints()), d.GetMessage())
 	}
 	return t.above("No SKU fits:", unmapped)
 }

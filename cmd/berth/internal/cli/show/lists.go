@@ -11,19 +11,10 @@ import (
 
 // Reservations is the table of a list of reservations.
 func Reservations(list []*berthv1.Reservation, now time.Time, wide bool) *Table {
-	t := table("RESERVATION", "STATE", "RUNNING", "POS", "AGE", "REASON")
-	if wide {
-		t.head = append(t.head, "UID", "EPOCH", "NEEDS", "MESSAGE")
-	}
+	t := table("RESERVATION", "STATE", "RUNNING", "POS", "AGE", "REASON").more(wide, "UID", "EPOCH", "NEEDS", "MESSAGE")
 	for _, r := range list {
-		row := []string{
-			reservationKey(r), state(r.GetState()), running(r), number(r.GetPosition()),
-			since(r.GetCreatedAt(), now), r.GetReason(),
-		}
-		if wide {
-			row = append(row, r.GetUid(), number(r.GetEpoch()), constraints(r.GetConstraints()), r.GetMessage())
-		}
-		t.add(row...)
+		t.add(reservationKey(r), state(r.GetState()), running(r), number(r.GetPosition()), since(r.GetCreatedAt(), now), r.GetReason(),
+			r.GetUid(), number(r.GetEpoch()), constraints(r.GetConstraints()), r.GetMessage())
 	}
 	return t
 }
@@ -37,39 +28,22 @@ func workers(r *berthv1.Reservation) int { return max(int(r.GetCount()), len(r.G
 
 // Pending is the table of the queues.
 func Pending(groups []*berthv1.PendingGroup, now time.Time, wide bool) *Table {
-	t := table("GROUP", "QUEUED", "WORKERS", "HEAD", "WAITS", "REASON")
-	if wide {
-		t.head = append(t.head, "NEEDS", "AVOIDS", "MESSAGE")
-	}
+	t := table("GROUP", "QUEUED", "WORKERS", "HEAD", "WAITS", "REASON").more(wide, "NEEDS", "AVOIDS", "MESSAGE")
 	for _, g := range groups {
 		head := g.GetHead()
-		row := []string{
-			g.GetId(), number(g.GetReservations()), number(g.GetWorkers()),
+		t.add(g.GetId(), number(g.GetReservations()), number(g.GetWorkers()),
 			Key(head.GetJob(), head.GetStage(), head.GetName()), Age(g.GetHeadAge().AsDuration()), g.GetReason(),
-		}
-		if wide {
-			row = append(row, constraints(g.GetConstraints()), avoidedUntil(g.GetAvoided(), now), g.GetMessage())
-		}
-		t.add(row...)
+			constraints(g.GetConstraints()), avoidedUntil(g.GetAvoided(), now), g.GetMessage())
 	}
 	return t
 }
 
 // Assignments is the table of workers on their executors.
 func Assignments(list []*berthv1.Assignment, now time.Time, wide bool) *Table {
-	t := table("WORKER", "EXECUTOR", "STATE", "SINCE", "ATTEMPTS", "ERROR")
-	if wide {
-		t.head = append(t.head, "EXIT", "RESERVATION", "UID", "EPOCH")
-	}
+	t := table("WORKER", "EXECUTOR", "STATE", "SINCE", "ATTEMPTS", "ERROR").more(wide, "EXIT", "RESERVATION", "UID", "EPOCH")
 	for _, a := range list {
-		row := []string{
-			Worker(a), a.GetExecutor(),
-			state(a.GetState()), since(a.GetSince(), now), number(a.GetAttempts()), a.GetLastError(),
-		}
-		if wide {
-			row = append(row, exit(a.ExitCode), a.GetReservation(), a.GetUid(), number(a.GetEpoch()))
-		}
-		t.add(row...)
+		t.add(Worker(a), a.GetExecutor(), state(a.GetState()), since(a.GetSince(), now), number(a.GetAttempts()), a.GetLastError(),
+			exit(a.ExitCode), a.GetReservation(), a.GetUid(), number(a.GetEpoch()))
 	}
 	return t
 }
@@ -89,18 +63,12 @@ func exit(code *int32) string {
 // Findings is the table of what an operator should know of: with what Berth does
 // about it below each, or wide in a row of its own.
 func Findings(list []*berthv1.Finding, now time.Time, wide bool) *Table {
-	t := table("FINDING", "OBJECT", "SINCE", "SERVICE")
-	if wide {
-		t.head = append(t.head, "MESSAGE", "ACTION")
-	}
+	t := table("FINDING", "OBJECT", "SINCE", "SERVICE").more(wide, "MESSAGE", "ACTION")
 	for _, f := range list {
-		row := []string{f.GetKind(), f.GetObject(), since(f.GetSince(), now), f.GetService()}
-		if wide {
-			t.add(append(row, f.GetMessage(), f.GetAction())...)
-			continue
+		t.add(f.GetKind(), f.GetObject(), since(f.GetSince(), now), f.GetService(), f.GetMessage(), f.GetAction())
+		if !wide {
+			t.note(f.GetMessage(), f.GetAction())
 		}
-		t.add(row...)
-		t.note(f.GetMessage(), f.GetAction())
 	}
 	return t
 }
@@ -108,13 +76,10 @@ func Findings(list []*berthv1.Finding, now time.Time, wide bool) *Table {
 // Leaders is the table of the services' replicas, each service's leader first.
 // A service without a leader says so in a row of its own.
 func Leaders(services []*berthv1.ServiceLeadership, now time.Time, wide bool) *Table {
-	t := table("SERVICE", "REPLICA", "ROLE", "TERM", "SINCE", "RENEWED", "BEHIND")
-	if wide {
-		t.head = append(t.head, "ADDRESS", "REVISION", "VERSION")
-	}
+	t := table("SERVICE", "REPLICA", "ROLE", "TERM", "SINCE", "RENEWED", "BEHIND").more(wide, "ADDRESS", "REVISION", "VERSION")
 	for _, s := range services {
 		if s.GetLeader() == "" {
-			t.add(padded(t, s.GetService(), "", "NO LEADER")...)
+			t.add(s.GetService(), "", "NO LEADER")
 		}
 		for _, r := range replicas(s) {
 			row := []string{s.GetService(), r.GetId(), state(r.GetRole()), "", "", "", fmt.Sprint(r.GetBehind())}
@@ -126,10 +91,7 @@ func Leaders(services []*berthv1.ServiceLeadership, now time.Time, wide bool) *T
 			case berthv1.Replica_UNREACHABLE:
 				row[6] = ""
 			}
-			if wide {
-				row = append(row, r.GetAddress(), number(r.GetRevision()), r.GetVersion())
-			}
-			t.add(row...)
+			t.add(append(row, r.GetAddress(), number(r.GetRevision()), r.GetVersion())...)
 		}
 	}
 	return t
@@ -156,9 +118,4 @@ func rank(r *berthv1.Replica) int {
 		return 0
 	}
 	return 1
-}
-
-// padded fills a row up to the table's columns.
-func padded(t *Table, cells ...string) []string {
-	return append(cells, make([]string, len(t.head)-len(cells))...)
 }

@@ -86,11 +86,11 @@ func TestTablesFit80Columns(t *testing.T) {
 			Unmapped: []*berthv1.UnmappedDemand{{
 				Group: "a1b2c3d4", Reservations: 12, Workers: 480, Reason: "NO_MATCHING_SKU", Constraints: &berthv1.Constraints{Sku: "gpu-16", Attributes: map[string]string{"zone": "a"}},
 			}},
-		}, false),
+		}, noon, false),
 		"skus": SKUs([]*berthv1.Sku{{
 			Name: "gpu-8", Resources: map[string]int64{"cpu": 64000, "memory": 512 << 30, "gpu": 8}, Scale: &berthv1.ScaleRule{MinIdle: 2}, UpdatedAt: at,
 		}}, noon, false),
-		"pools":    Pools([]*berthv1.Pool{{Name: "night", Attributes: map[string]string{"zone": "a"}, LostAfter: durationpb.New(90 * time.Second), UpdatedAt: at}}, noon),
+		"pools":    Pools([]*berthv1.Pool{{Name: "night", Attributes: map[string]string{"zone": "a"}, LostAfter: durationpb.New(90 * time.Second), UpdatedAt: at}}, noon, false),
 		"findings": Findings([]*berthv1.Finding{{Kind: "MASS_LOSS", Object: "night", Since: at, Message: "30 executors without presence, gone within 15s of each other: held back from LOST", Action: "Their workers are kept. It ends when enough of them are back; drain those that are gone for good.", Service: "executor-state"}}, noon, false),
 		"executors": Executors([]*berthv1.Executor{{
 			Id: "gpu-host-0123", Sku: "gpu-8", State: berthv1.Executor_UNREACHABLE, Workers: 1, Since: at,

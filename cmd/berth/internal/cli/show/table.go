@@ -22,7 +22,21 @@ const columnGap = "  "
 
 func table(head ...string) *Table { return &Table{head: head} }
 
-func (t *Table) add(cells ...string) { t.rows = append(t.rows, cells) }
+// more adds columns to a table without rows if it is wide.
+func (t *Table) more(wide bool, head ...string) *Table {
+	if wide {
+		t.head = append(t.head, head...)
+	}
+	return t
+}
+
+// add adds a row. It leaves out cells that have no column; columns without a cell are
+// empty.
+func (t *Table) add(cells ...string) {
+	row := make([]string, len(t.head))
+	copy(row, cells)
+	t.rows = append(t.rows, row)
+}
 
 // note puts paragraphs below the last row.
 func (t *Table) note(texts ...string) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize/english"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	berthv1 "berth.dev/api/berth/v1"
@@ -142,9 +143,4 @@ func number[N int32 | int64](n N) string {
 	return strconv.FormatInt(int64(n), 10)
 }
 
-func plural(n int, one string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %ss", n, one)
-}
+func plural(n int, one string) string { return fmt.Sprintf("%d %s", n, english.PluralWord(n, one, "")) }
