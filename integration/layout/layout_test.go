@@ -86,7 +86,7 @@ func TestServicesAreStrangers(t *testing.T) {
 // neither clock nor network nor store.
 func TestCoresArePure(t *testing.T) {
 	pure := map[string]bool{
-		"berth.dev/pkg/model": true, "berth.dev/pkg/resource": true, "berth.dev/pkg/constraint": true, "berth.dev/api/fault": true,
+		"berth.dev/pkg/core": true, "berth.dev/pkg/model": true, "berth.dev/pkg/resource": true, "berth.dev/pkg/constraint": true, "berth.dev/api/fault": true,
 	}
 	cores := map[string]bool{
 		"berth.dev/services/registry/queue": true, "berth.dev/services/executor-state/inventory": true, "berth.dev/services/assigner/handout": true,

@@ -40,7 +40,7 @@ var All = []Mutant{
 	{
 		Name: "lower-pass", Breaks: "a pass of the registry is not taken after a later one",
 		Edits: []Edit{
-			{File: "services/executor-state/inventory/pass.go", Old: `case p.Pass < newest:`, New: `case false:`},
+			{File: "services/executor-state/inventory/pass.go", Old: `case p.Number < newest:`, New: `case false:`},
 		},
 		Hunter: Sim, Expects: []string{"PASS"},
 	},
@@ -141,7 +141,7 @@ var All = []Mutant{
 	{
 		Name: "head-passed-over", Breaks: "behind a reservation that does not fit nothing of its group is granted",
 		Edits: []Edit{
-			{File: "services/executor-state/inventory/pass.go", Old: `stopped[entry.Group] = outcome.Result != Granted &&`, New: `stopped[entry.Group] = false &&`},
+			{File: "services/executor-state/inventory/pass.go", Old: `stopped[entry.Group] = outcome.Result != model.Granted &&`, New: `stopped[entry.Group] = false &&`},
 		},
 		Hunter: Sim, Expects: []string{"ORDER"},
 	},
