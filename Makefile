@@ -71,9 +71,9 @@ upgrade: ## the short chaos run from an older commit to this one and back (OLD=r
 	BERTH_BINARY=$(BIN)/berth $(GO) test ./integration/chaos -run TestUpgrade -count=1 -v -timeout 30m \
 		-args -old="$$dir/berth" -seed=$(CHAOS_SEED) -keep=$(CHAOS_DIR)
 
-.PHONY: troubles
-troubles: build ## etcd loses its quorum, is full, slow, compacted, defragmented and rebuilt
-	@BERTH_BINARY=$(BIN)/berth $(GO) test ./integration/scenario -run TestTrouble -count=1 -v -timeout 15m -args -troubles
+.PHONY: faults
+faults: build ## etcd loses its quorum, is full, slow, compacted, defragmented and rebuilt
+	@BERTH_BINARY=$(BIN)/berth $(GO) test ./integration/scenario -run TestFault -count=1 -v -timeout 15m -args -faults
 
 .PHONY: attack
 attack: build ## attack real processes with full floods: 10,000 mutated records, connections, streams and bodies that never end

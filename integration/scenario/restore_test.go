@@ -19,9 +19,9 @@ import (
 // since: workers were started that it does not know, and others that it knows have
 // ended; an executor registered anew. Agents obey all the same, what runs is
 // stopped only when everybody has asked again, and nothing runs twice.
-func TestTroubleRestoredFromAnOlderBackup(t *testing.T) {
-	if !*troubles {
-		t.Skip("make troubles")
+func TestFaultRestoredFromAnOlderBackup(t *testing.T) {
+	if !*faults {
+		t.Skip("make faults")
 	}
 	w := start(t, fleet.Config{Etcd: 3, TTL: 2 * time.Second, Flags: map[string][]string{"registry": {"--readiness", "signal"}}})
 	w.startAgents(fleet.Agent{ID: "host-0", Slots: 4}, fleet.Agent{ID: "host-1", Slots: 4})
@@ -120,9 +120,9 @@ func TestTroubleRestoredFromAnOlderBackup(t *testing.T) {
 // from the same backup as the first, and the agent has lived through both. What the
 // first gave away, terms, epochs and incarnations, is not given again: the worker
 // that was stopped in the first starts in the second, under the same name.
-func TestTroubleRestoredTwiceFromOneBackup(t *testing.T) {
-	if !*troubles {
-		t.Skip("make troubles")
+func TestFaultRestoredTwiceFromOneBackup(t *testing.T) {
+	if !*faults {
+		t.Skip("make faults")
 	}
 	w := start(t, fleet.Config{Etcd: 1, TTL: 2 * time.Second})
 	w.startAgents(fleet.Agent{ID: "host-0", Slots: 1})

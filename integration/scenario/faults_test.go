@@ -21,14 +21,14 @@ import (
 	"berth.dev/pkg/store"
 )
 
-var troubles = flag.Bool("troubles", false, "play the troubles of etcd, which take a minute")
+var faults = flag.Bool("faults", false, "play faults of etcd, which takes a minute")
 
-// trouble starts a fleet with some executors for a test that plays only when it is
+// startForFaults starts a fleet with some executors for a test that plays only when it is
 // asked for.
-func trouble(t *testing.T, config fleet.Config) *world {
+func startForFaults(t *testing.T, config fleet.Config) *world {
 	t.Helper()
-	if !*troubles {
-		t.Skip("make troubles")
+	if !*faults {
+		t.Skip("make faults")
 	}
 	if config.TTL == 0 {
 		config.TTL = 2 * time.Second
@@ -61,8 +61,8 @@ func (w *world) terms() map[string]int64 {
 
 // Without a quorum calls wait, workers run on, and nothing is lost; with one they
 // are answered.
-func TestTroubleNoQuorum(t *testing.T) {
-	w := trouble(t, fleet.Config{Etcd: 3})
+func TestFaultNoQuorum(t *testing.T) {
+	w := startForFaults(t, fleet.Config{Etcd: 3})
 	r := &berthv1.Reservation{Job: "stays", Stage: "s", Count: 8}
 	w.upsert(r)
 	w.awaitWorkers("stays", berthv1.Event_WORKER_RUNNING, 8)
@@ -101,9 +101,9 @@ func TestTroubleNoQuorum(t *testing.T) {
 
 // Under NOSPACE reads go on, and writes say why they do not; the steps of the
 // documentation make room.
-func TestTroubleNoSpace(t *testing.T) {
+func TestFaultNoSpace(t *testing.T) {
 	const quota = 16 << 20
-	w := trouble(t, fleet.Config{Etcd: 1, Flags: map[string][]string{"etcd": {"--quota", fmt.Sprint(quota)}}})
+	w := startForFaults(t, fleet.Config{Etcd: 1, Flags: map[string][]string{"etcd": {"--quota", fmt.Sprint(quota)}}})
 	w.works("before")
 	terms := w.terms()
 	// Something else fills it.
@@ -164,8 +164,8 @@ func TestTroubleNoSpace(t *testing.T) {
 
 // A standby that sleeps while its past is compacted reads all again, and leads
 // when it has to.
-func TestTroubleCompactionUnderASleeper(t *testing.T) {
-	w := trouble(t, fleet.Config{Etcd: 1})
+func TestFaultCompactionUnderASleeper(t *testing.T) {
+	w := startForFaults(t, fleet.Config{Etcd: 1})
 	for _, service := range fleet.Services {
 		leader, _ := w.leader(service)
 		sleeper := w.other(service, leader)
@@ -190,8 +190,8 @@ func TestTroubleCompactionUnderASleeper(t *testing.T) {
 }
 
 // A defragmentation stops a member for a while: callers see a pause.
-func TestTroubleDefragmentation(t *testing.T) {
-	w := trouble(t, fleet.Config{Etcd: 3, TTL: 5 * time.Second})
+func TestFaultDefragmentation(t *testing.T) {
+	w := startForFaults(t, fleet.Config{Etcd: 3, TTL: 5 * time.Second})
 	w.underLoad(func() {
 		for _, endpoint := range w.fleet.Etcd() {
 			if _, err := w.store.Client().Defragment(w.ctx, endpoint); err != nil {
@@ -203,8 +203,8 @@ func TestTroubleDefragmentation(t *testing.T) {
 }
 
 // Members come and go, one at a time, under load.
-func TestTroubleMembersComeAndGo(t *testing.T) {
-	w := trouble(t, fleet.Config{Etcd: 3, TTL: 5 * time.Second})
+func TestFaultMembersComeAndGo(t *testing.T) {
+	w := startForFaults(t, fleet.Config{Etcd: 3, TTL: 5 * time.Second})
 	w.underLoad(func() {
 		if err := w.fleet.AddMember(w.ctx); err != nil {
 			t.Fatal(err)
@@ -224,10 +224,10 @@ func TestTroubleMembersComeAndGo(t *testing.T) {
 }
 
 // An etcd that takes 300 ms for every answer costs patience and no leadership.
-func TestTroubleSlow(t *testing.T) {
+func TestFaultSlow(t *testing.T) {
 	links := wiring.NewLinks()
 	t.Cleanup(links.Close) // after the fleet, which stops over them
-	w := trouble(t, fleet.Config{Etcd: 1, TTL: 5 * time.Second, Via: links.Via})
+	w := startForFaults(t, fleet.Config{Etcd: 1, TTL: 5 * time.Second, Via: links.Via})
 	terms := w.terms()
 	links.Set(func(_, to string) bool { return strings.HasPrefix(to, "etcd-") }, wiring.Condition{Delay: 150 * time.Millisecond})
 	for i := range 2 {
@@ -243,13 +243,13 @@ func TestTroubleSlow(t *testing.T) {
 // An etcd whose leader stands still for two thirds of the time, 200 ms each, as on a
 // disk that is busy, costs patience and no leadership: callers are answered, and who
 // leads goes on. The other members do not elect another for so short a pause.
-func TestTroubleSlowLeader(t *testing.T) {
+func TestFaultSlowLeader(t *testing.T) {
 	const (
 		slowFor = 10 * time.Second
 		// stopped and running alternate; etcd's members elect after a second at least.
 		stopped, running = 200 * time.Millisecond, 100 * time.Millisecond
 	)
-	w := trouble(t, fleet.Config{Etcd: 3, TTL: 5 * time.Second})
+	w := startForFaults(t, fleet.Config{Etcd: 3, TTL: 5 * time.Second})
 	w.works("before")
 	terms := w.terms()
 	leads, err := w.fleet.EtcdLeader(w.ctx)
@@ -293,10 +293,10 @@ func TestTroubleSlowLeader(t *testing.T) {
 
 // A member of etcd whom the others do not hear takes calls and watches, knows who
 // leads and answers nothing. Work goes on beside it.
-func TestTroubleMemberThatNobodyHears(t *testing.T) {
+func TestFaultMemberThatNobodyHears(t *testing.T) {
 	links := wiring.NewLinks()
 	t.Cleanup(links.Close) // after the fleet, which stops over them
-	w := trouble(t, fleet.Config{Etcd: 3, TTL: 5 * time.Second, Via: links.Via})
+	w := startForFaults(t, fleet.Config{Etcd: 3, TTL: 5 * time.Second, Via: links.Via})
 	leads, err := w.fleet.EtcdLeader(w.ctx)
 	if err != nil {
 		t.Fatal(err)
