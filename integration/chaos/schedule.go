@@ -119,7 +119,7 @@ func Plan(seed uint64, duration time.Duration, shape Shape) []Fault {
 	return all
 }
 
-var services = []string{model.ServiceRegistry, model.ServiceExecutorState, model.ServiceAssigner}
+var services = model.Services
 
 // replica chooses one of Berth's processes, leaders more often than others.
 func replica(r *rand.Rand, shape Shape) string {

@@ -25,7 +25,7 @@ import (
 )
 
 // services in the order in which they are looked at.
-var services = []string{model.ServiceRegistry, model.ServiceExecutorState, model.ServiceAssigner}
+var services = model.Services
 
 const (
 	leaderTTL   = 5 * time.Second

@@ -326,24 +326,32 @@ func (t *tenure[C]) answerReads(ctx context.Context) error {
 	return nil
 }
 
-// confirmFor is how long the first attempt to confirm a term may take, and each
-// after it twice as long as the one before, as far as the store's own deadline. One
-// in three is at a member of etcd that cannot answer, where one is cut from the
-// others; everything else waits meanwhile.
-const confirmFor = 300 * time.Millisecond
-
 // confirm asks the store whether the term stands, until it answers or the term
 // is over.
 func (t *tenure[C]) confirm(ctx context.Context) error {
-	for attempt, patience := 1, confirmFor; ; attempt, patience = attempt+1, min(2*patience, store.DefaultTimeout) {
-		asking, cancel := context.WithTimeout(ctx, patience)
-		kv, ok, err := t.l.cfg.Store.Get(asking, t.l.cfg.Space.Key(model.LeaderRef(t.l.cfg.Service)))
+	return t.retry(ctx, func(ctx context.Context) (definite bool, err error) {
+		kv, ok, err := t.l.cfg.Store.Get(ctx, t.l.cfg.Space.Key(model.LeaderRef(t.l.cfg.Service)))
+		if err == nil && !(ok && kv.Create == t.term.Number) {
+			err = ErrFenced
+		}
+		return err == nil || err == ErrFenced, err
+	})
+}
+
+// firstPatience is how long the first attempt at a call of the store may take. One in
+// three is at a member of etcd that cannot answer, where one is frozen or cut from the
+// others; everything else waits meanwhile.
+const firstPatience = 300 * time.Millisecond
+
+// retry makes a call of the store until its outcome is definite or ctx ends. Each
+// attempt may take twice as long as the one before, up to the store's own deadline.
+func (t *tenure[C]) retry(ctx context.Context, call func(ctx context.Context) (definite bool, err error)) error {
+	for attempt, patience := 1, firstPatience; ; attempt, patience = attempt+1, min(2*patience, store.DefaultTimeout) {
+		attempting, cancel := context.WithTimeout(ctx, patience)
+		definite, err := call(attempting)
 		cancel()
-		switch {
-		case err == nil && ok && kv.Create == t.term.Number:
-			return nil
-		case err == nil:
-			return ErrFenced
+		if definite {
+			return err
 		}
 		if err := t.pause(ctx, attempt); err != nil {
 			return err

@@ -43,28 +43,6 @@ type Candidate struct {
 	Again bool
 }
 
-// Bytes returns an upper bound of the candidate's size in a message.
-func (c *Candidate) Bytes() int {
-	bytes := 32 + len(c.UID) + len(c.Group)
-	if c.Again {
-		return bytes
-	}
-	k := &c.Constraints
-	bytes += 80 + len(c.Key.Job) + len(c.Key.Stage) + len(c.Key.Name) + len(c.Trace) + len(k.SKU) + len(k.Role) + len(k.Spread.By) + 20*len(c.Seats)
-	for name, value := range k.Attributes {
-		bytes += len(name) + len(value) + 12
-	}
-	for _, list := range [][]string{k.Avoid, k.AvoidFailed, k.Pools} {
-		for _, text := range list {
-			bytes += len(text) + 6
-		}
-	}
-	for name := range k.Resources {
-		bytes += len(name) + 24
-	}
-	return bytes
-}
-
 // Result is what executor-state decided about a candidate. The numbers are those of
 // the control API.
 type Result uint8

@@ -38,6 +38,10 @@ const (
 	ServiceGateway       = "gateway"
 )
 
+// Services are those that elect a leader, in the order in which they are started and
+// listed.
+var Services = []string{ServiceRegistry, ServiceExecutorState, ServiceAssigner}
+
 // OtherFindings is the object of the finding that counts those of its kind that a
 // service does not list.
 const OtherFindings = "findings"

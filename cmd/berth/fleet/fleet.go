@@ -74,7 +74,7 @@ type Place struct {
 }
 
 // Services in the order in which they are started.
-var Services = []string{model.ServiceRegistry, model.ServiceExecutorState, model.ServiceAssigner}
+var Services = model.Services
 
 // Fleet is a running Berth.
 type Fleet struct {

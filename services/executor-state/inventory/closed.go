@@ -19,31 +19,6 @@ func (k *class) closedBy(request string) bool {
 	return held
 }
 
-// closed is a set of classes, by index.
-type closed struct {
-	bits    []uint64
-	classes int
-}
-
-func (s *closed) has(class int32) bool {
-	word := int(class >> 6)
-	return word < len(s.bits) && s.bits[word]>>(class&63)&1 != 0
-}
-
-func (s *closed) set(class int32, is bool) {
-	if s.has(class) == is {
-		return
-	}
-	word := int(class >> 6)
-	if word >= len(s.bits) {
-		s.bits = append(s.bits, make([]uint64, word+1-len(s.bits))...)
-	}
-	s.bits[word] ^= 1 << (class & 63)
-	if s.classes--; is {
-		s.classes += 2
-	}
-}
-
 // holding returns the ids of the requests that select executors with such attributes,
 // in order.
 func (s *disables) holding(attributes []attribute) []string {
@@ -73,6 +48,7 @@ func (c *Core) holdByKind(was, is *model.Disable) {
 
 // selectClasses changes the lists of requests of the classes that one selects.
 func (c *Core) selectClasses(d *model.Disable, change func(ids []string, id string) []string) {
+	toggled := false
 	for k := range c.selected(d) {
 		before := len(k.requests)
 		if k.requests = change(k.requests, d.ID); before > 0 && len(k.requests) > 0 {
@@ -82,13 +58,12 @@ func (c *Core) selectClasses(d *model.Disable, change func(ids []string, id stri
 		for _, h := range k.hosts {
 			h.tally(-1)
 			c.unfree(h)
-			h.standing = h.standingNow()
-			h.use = h.useOf()
-			h.shut = h.withheld() || h.executor.Draining
-			h.tally(1)
+			h.stand()
 			c.refree(h)
 		}
-		// What the index of refusals and sums says of these executors is of before.
+		toggled = true
+	}
+	if toggled { // what refusals and sums say of these executors is out of date
 		c.kinds++
 		c.moves++
 		c.shutCount++
@@ -100,8 +75,11 @@ func (c *Core) selectClasses(d *model.Disable, change func(ids []string, id stri
 func (c *Core) selected(d *model.Disable) iter.Seq[*class] {
 	attributes := attributesOf(d.Attributes)
 	return func(yield func(*class) bool) {
+		if len(attributes) == 0 {
+			return
+		}
 		for k := range c.sections.all(c.sections.whole) {
-			if len(attributes) > 0 && hasAll(k.attributes, attributes) && !yield(k) {
+			if hasAll(k.attributes, attributes) && !yield(k) {
 				return
 			}
 		}

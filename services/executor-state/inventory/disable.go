@@ -170,7 +170,9 @@ func (c *Core) disableNow(d *model.Disable, more ...model.Record) {
 	busy := func(h *host) bool { return h != nil && h.hold.workers > 0 }
 	d.ToldAll = !slices.ContainsFunc(d.IDs, func(id string) bool { return busy(c.hosts[id]) })
 	for k := range c.selected(d) {
-		d.ToldAll = d.ToldAll && !slices.ContainsFunc(k.hosts, busy)
+		if d.ToldAll = d.ToldAll && !slices.ContainsFunc(k.hosts, busy); !d.ToldAll {
+			break
+		}
 	}
 	c.decide(model.Effect{Puts: append([]model.Record{d}, more...)})
 }

@@ -317,10 +317,7 @@ func (c *Core) place(h *host) {
 		c.over[h.id] = h
 	}
 	h.listed = ok && h.standingOf() == open
-	h.standing = h.standingNow()
-	h.use = h.useOf()
-	h.shut = h.withheld() || h.executor.Draining
-	h.tally(1)
+	h.stand()
 	more := h.standing == open && (before != open || hasMore(h.free, free))
 	h.free = h.free[:0]
 	if h.listed {

@@ -11,10 +11,8 @@ import "berth.dev/pkg/constraint"
 type section struct {
 	selector
 	matcher constraint.Matcher
-	// bits are its classes, by index, and classes counts them. The whole fleet
-	// needs none.
-	bits    []uint64
-	classes int
+	// classSet are its classes. The whole fleet is only counted.
+	classSet
 	// home is where it learns of new classes; nil if they are all to be asked.
 	home *holders
 	// domains are the values to spread by; nil for none.
@@ -50,28 +48,49 @@ func (s *section) chooses(k *class) bool {
 	return ok
 }
 
-// has says whether the section has the class with an index.
-func (s *section) has(class int32) bool {
-	word := int(class >> 6)
-	return s.whole() || word < len(s.bits) && s.bits[word]>>(class&63)&1 != 0
-}
+// has reports whether the section has the class with an index.
+func (s *section) has(class int32) bool { return s.whole() || s.classSet.has(class) }
 
 // enter takes in a class that the section chooses, leave lets it go.
 func (s *section) enter(k *class) {
-	s.classes++
 	if s.whole() {
+		s.classes++
 		return
 	}
-	word := int(k.index >> 6)
-	if word >= len(s.bits) {
-		s.bits = append(s.bits, make([]uint64, word+1-len(s.bits))...)
-	}
-	s.bits[word] |= 1 << (k.index & 63)
+	s.set(k.index, true)
 }
 
 func (s *section) leave(k *class) {
-	s.classes--
-	if !s.whole() {
-		s.bits[k.index>>6] &^= 1 << (k.index & 63)
+	if s.whole() {
+		s.classes--
+		return
+	}
+	s.set(k.index, false)
+}
+
+// classSet is a set of classes: a bit for each, by index, and their number.
+type classSet struct {
+	bits    []uint64
+	classes int
+}
+
+func (s *classSet) has(class int32) bool {
+	word := int(class >> 6)
+	return word < len(s.bits) && s.bits[word]>>(class&63)&1 != 0
+}
+
+func (s *classSet) set(class int32, in bool) {
+	if s.has(class) == in {
+		return
+	}
+	word := int(class >> 6)
+	if word >= len(s.bits) {
+		s.bits = append(s.bits, make([]uint64, word+1-len(s.bits))...)
+	}
+	s.bits[word] ^= 1 << (class & 63)
+	if in {
+		s.classes++
+	} else {
+		s.classes--
 	}
 }

@@ -87,6 +87,14 @@ func (h *host) useOf() use {
 	return idle
 }
 
+// stand derives the standing and the use of a host that is placed, and tallies them.
+func (h *host) stand() {
+	h.standing = h.standingNow()
+	h.use = h.useOf()
+	h.shut = h.withheld() || h.executor.Draining
+	h.tally(1)
+}
+
 // tally adds n to what its class, its pools and its SKU count of the host, as it
 // was placed.
 func (h *host) tally(n int) {

@@ -27,7 +27,7 @@ type walk struct {
 	// open: it looks at what is free, of executors that may be given work; otherwise at
 	// what all have when they are idle. Closed are the classes that it leaves out then.
 	open   bool
-	closed *closed
+	closed *classSet
 	aims   []*aim
 	// teams are the executors of a section that has few, by form in the order of
 	// aims; nil where blocks are looked at.

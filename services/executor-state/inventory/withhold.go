@@ -22,7 +22,7 @@ type disables struct {
 	// byKind are the requests that hold and go by attributes, which are folded; closed
 	// are the classes that they hold for.
 	byKind map[string][]attribute
-	closed closed
+	closed classSet
 	// due orders requests by when something is to be done with them, untold
 	// those of which jobs are still to be told.
 	due, untold core.Ordered[*model.Disable]

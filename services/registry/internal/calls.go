@@ -89,7 +89,7 @@ func newestPass(err error) (newest int64, tooHigh bool) {
 	return newest, f.Reason != fault.ReasonLowerPass
 }
 
-// entryOf is an entry as it is sent, of at most e.Bytes() bytes.
+// entryOf is an entry as it is sent, of at most queue.CandidateBytes(e) bytes.
 func entryOf(e model.Candidate) *controlv1.PassEntry {
 	if e.Again {
 		return &controlv1.PassEntry{Uid: e.UID, Again: e.Mod, Group: e.Group}

@@ -59,6 +59,21 @@ func size(r *model.Reservation) int {
 // sizeOfSeats is at most what a set of seats takes.
 func sizeOfSeats(s model.Seats) int { return 20 * len(s) }
 
+// CandidateBytes returns an upper bound of a candidate's size in a message.
+func CandidateBytes(c model.Candidate) int {
+	bytes := 32 + len(c.UID) + len(c.Group)
+	if c.Again {
+		return bytes
+	}
+	k := &c.Constraints
+	bytes += 80 + len(c.Key.Job) + len(c.Key.Stage) + len(c.Key.Name) + len(c.Trace) + len(k.SKU) + len(k.Role) + len(k.Spread.By) +
+		sizeOfSeats(c.Seats) + sizeOfMap(k.Attributes) + sizeOfList(k.Avoid) + sizeOfList(k.AvoidFailed) + sizeOfList(k.Pools)
+	for name := range k.Resources {
+		bytes += len(name) + 24
+	}
+	return bytes
+}
+
 // part is a field of a request and about how many bytes it takes.
 type part struct {
 	field string

@@ -110,7 +110,8 @@
 //
 // # Passes
 //
-// One pass is in flight at most. One is cut when a head may be offered: a new head or a changed one at once; one that did not fit only after a wake-up,
+// One pass is in flight at most. One is cut when a head may be offered: a new head or a
+// changed one at once; one that did not fit only after a wake-up,
 // which is the inventory's change (Config.Debounce after the first) or the timer
 // (Config.RetryEvery). Behind each head goes an ordered prefix of its queue, as
 // far as the last pass found room there and as Config.PassEntries and
@@ -138,8 +139,8 @@
 // # Hand-over
 //
 // What holds a lease and has no task header is out of its queue and handed over
-// first, in the queue's order, up to 64 in one call, one call in flight. A version is ACTIVE when the view shows the header complete, never on an
-// answer alone; its record says so with the next that is written, or 20 ms later by itself:
+// first, in the queue's order, up to 64 in one call, one call in flight. A version is
+// ACTIVE when the view shows the header complete, never on an answer alone; its record says so with the next that is written, or 20 ms later by itself:
 // so every ACTIVE version has been seen with its lease and task, and a task
 // that is missing later has gone. What the assigner refuses as it still is
 // becomes REPLACED (HAND_OVER_REFUSED) by a version with a new uid at the tail,

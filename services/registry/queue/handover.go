@@ -31,8 +31,8 @@ func (c *Core) mayHandOver() bool {
 	return c.isReady() && len(c.pending) == 0 && c.leased.Len() > 0 && c.handing == nil
 }
 
-// handedOver learns what the assigner answered of the call in flight. What it took is ACTIVE as soon as the view shows the task. What it refused
-// as it still is goes to the tail; what changed meanwhile is handed over again as it
+// handedOver learns what the assigner answered of the call in flight. What it took is
+// ACTIVE as soon as the view shows the task. What it refused as it still is goes to the tail; what changed meanwhile is handed over again as it
 // is now.
 func (c *Core) handedOver(done HandedOver) {
 	mods := c.handing

@@ -64,7 +64,7 @@ func TestAPassIsOneMessage(t *testing.T) {
 	for _, pass := range all {
 		bytes := 0
 		for i, e := range pass.Candidates {
-			bytes += e.Bytes()
+			bytes += CandidateBytes(e)
 			if order[e.UID] != i+1 {
 				t.Fatalf("pass %d has %s at %d", pass.Number, e.UID, i)
 			}

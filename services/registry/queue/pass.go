@@ -116,7 +116,7 @@ func (c *Core) sendPass() {
 			workers -= size
 		}
 		entry := c.entry(at.group, at.next)
-		if bytes -= entry.Bytes(); bytes < 0 && len(pass.Candidates) > 0 {
+		if bytes -= CandidateBytes(entry); bytes < 0 && len(pass.Candidates) > 0 {
 			if at.rank == 0 {
 				c.flight.left = append(c.flight.left, at.group.id)
 			}

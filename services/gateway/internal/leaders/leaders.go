@@ -20,9 +20,6 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// services in the order they are listed.
-var services = []string{model.ServiceRegistry, model.ServiceExecutorState, model.ServiceAssigner}
-
 // Server answers berth.v1.Leaders.
 type Server struct {
 	berthv1.UnimplementedLeadersServer
@@ -41,7 +38,7 @@ type replica struct {
 // answer yet.
 func New(addresses map[string][]string, security *tls.Config) (*Server, error) {
 	s := &Server{Patience: time.Second}
-	for _, service := range services {
+	for _, service := range model.Services {
 		for _, address := range addresses[service] {
 			conn, err := rpc.Dial([]string{address}, rpc.DialOptions{FailFast: true, TLS: security})
 			if err != nil {
@@ -81,7 +78,7 @@ func (s *Server) ListLeaders(ctx context.Context, _ *berthv1.ListLeadersRequest)
 	}
 	byService := map[string]*berthv1.ServiceLeadership{}
 	answer := &berthv1.ListLeadersAnswer{Now: timestamppb.Now()}
-	for _, service := range services {
+	for _, service := range model.Services {
 		byService[service] = &berthv1.ServiceLeadership{Service: service}
 		answer.Services = append(answer.Services, byService[service])
 	}

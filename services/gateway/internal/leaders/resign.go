@@ -9,13 +9,14 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
 	"berth.dev/api/rpc"
+	"berth.dev/pkg/model"
 )
 
 // Resign asks the replica that leads a service to give its term up.
 func (s *Server) Resign(ctx context.Context, req *berthv1.ResignRequest) (*berthv1.ResignAnswer, error) {
 	switch {
-	case !slices.Contains(services, req.GetService()):
-		return nil, fault.BadField(fault.ReasonInvalid, "service", "%q is none of %s", req.GetService(), strings.Join(services, ", "))
+	case !slices.Contains(model.Services, req.GetService()):
+		return nil, fault.BadField(fault.ReasonInvalid, "service", "%q is none of %s", req.GetService(), strings.Join(model.Services, ", "))
 	case req.GetTerm() < 0:
 		return nil, fault.BadField(fault.ReasonInvalid, "term", "is negative")
 	}

@@ -25,6 +25,7 @@ import (
 
 	"berth.dev/api/fault"
 	"berth.dev/api/rpc"
+	"berth.dev/pkg/model"
 	"berth.dev/pkg/rpcstats"
 )
 
@@ -57,7 +58,7 @@ const Silence = 2 * time.Second
 // New connects to the replicas; none of them needs to answer yet.
 func New(o Options) (*Router, error) {
 	r := &Router{conns: map[string]*grpc.ClientConn{}, deadline: o.Deadline}
-	for _, service := range services {
+	for _, service := range model.Services {
 		conn, err := rpc.Dial(o.Replicas[service], rpc.DialOptions{Health: rpc.LeaderHealth(service), Silence: Silence, TLS: o.TLS, Stats: rpcstats.Client(o.Meters, o.Traces)})
 		if err != nil {
 			r.Close()

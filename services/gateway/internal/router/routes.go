@@ -9,9 +9,6 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// services are those whose leaders answer calls.
-var services = []string{model.ServiceRegistry, model.ServiceExecutorState, model.ServiceAssigner}
-
 // table says which service's leader answers what, and how many bytes a request may
 // have. Calls of the public services are bounded like REST bodies; those between
 // Berth's own processes carry whole passes and reports.
