@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -180,18 +180,27 @@ func (w *world) executorStates() (leader, other *child.Process) {
 	return leader, other
 }
 
-var streamsFigure = regexp.MustCompile(`(?m)^berth_executor_state_heartbeat_streams (\d+)$`)
-
-// streams is how many agents' heartbeats a replica takes, by its own figures.
+// streams is how many agents' heartbeats a replica takes, by its own metrics.
 func (w *world) streams(p *child.Process) int {
 	w.Helper()
+	return w.gauge(p, "berth_executor_state_heartbeat_streams")
+}
+
+// gauge reads a gauge without labels from the metrics of a process.
+func (w *world) gauge(p *child.Process, name string) int {
+	w.Helper()
 	_, text := newWeb(w.T, p.Addresses().HTTP).call("GET", "/metrics", "")
-	found := streamsFigure.FindStringSubmatch(text)
-	if found == nil {
-		w.Fatalf("%s does not tell its streams:\n%s", p.Name, text)
+	for line := range strings.Lines(text) {
+		if value, found := strings.CutPrefix(line, name+" "); found {
+			n, err := strconv.Atoi(strings.TrimSpace(value))
+			if err != nil {
+				w.Fatal(err)
+			}
+			return n
+		}
 	}
-	n, _ := strconv.Atoi(found[1])
-	return n
+	w.Fatalf("%s does not export %s:\n%s", p.Name, name, text)
+	return 0
 }
 
 // awaitRunOut puts a key that nobody renews, and waits until it is gone.

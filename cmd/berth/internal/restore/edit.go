@@ -58,9 +58,11 @@ func verified(file, to string) error {
 	return nil
 }
 
-// edit deletes from a database what must not come back, of all clusters in it,
-// and answers which clusters there are. It does so through etcd's own storage, in
-// the order of the keys: databases that were equal stay equal.
+// edit deletes from a database the records that must not come back, of all clusters
+// in it, and returns the names of the clusters: leaders, the mark that the registry is
+// ready, and the presence of executors, so that a READY executor is one whose agent has
+// reported its workers since the restore. It deletes through etcd's own storage, in the
+// order of the keys: equal databases stay equal.
 func edit(ctx context.Context, database string) (clusters []string, err error) {
 	// Opening what is no database panics.
 	defer func() {
@@ -84,7 +86,8 @@ func edit(ctx context.Context, database string) (clusters []string, err error) {
 			clusters = append(clusters, cluster)
 		}
 		ref, _ := keyspace.New(cluster).Parse(string(kv.Key))
-		if ref.Kind == model.KindLeader || ref.Kind == model.KindReady {
+		switch ref.Kind {
+		case model.KindLeader, model.KindReady, model.KindLive:
 			s.DeleteRange(kv.Key, nil)
 		}
 	}

@@ -18,6 +18,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"berth.dev/api/fault"
+	"berth.dev/pkg/keyspace"
+	"berth.dev/pkg/model"
 )
 
 // Every history begins above all that one before it can have written, whichever
@@ -115,7 +117,12 @@ func written(t *testing.T, dir string) string {
 	file := filepath.Join(dir, "snapshot")
 	b := backend.NewDefaultBackend(zap.NewNop(), file)
 	s := mvcc.NewStore(zap.NewNop(), b, &lease.FakeLessor{}, mvcc.StoreConfig{})
-	s.Put([]byte("/berth/default/leaders/registry"), []byte("somebody"), lease.NoLease)
+	keys := keyspace.New("default")
+	for _, ref := range []model.Ref{
+		{Kind: model.KindLeader, ID: "registry"}, {Kind: model.KindReady}, {Kind: model.KindLive, ID: "host-0"}, {Kind: model.KindExecutor, ID: "host-0"},
+	} {
+		s.Put([]byte(keys.Key(ref)), []byte("value"), lease.NoLease)
+	}
 	s.Commit()
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -132,6 +139,29 @@ func written(t *testing.T, dir string) string {
 		t.Fatal(err)
 	}
 	return file
+}
+
+// A restored cluster has no leader, is not marked ready, and has no present executor:
+// an executor is READY only once its agent has reported its workers.
+func TestRestoreDeletesWhatMustNotComeBack(t *testing.T) {
+	dir := t.TempDir()
+	data := filepath.Join(dir, "data")
+	member := Member{Name: "a", Cluster: "a=http://127.0.0.1:2380", DataDir: data}
+	if _, err := Restore(t.Context(), written(t, dir), member, Raise{}); err != nil {
+		t.Fatal(err)
+	}
+	b := backend.NewDefaultBackend(zap.NewNop(), filepath.Join(data, "member", "snap", "db"))
+	defer b.Close()
+	s := mvcc.NewStore(zap.NewNop(), b, &lease.FakeLessor{}, mvcc.StoreConfig{})
+	defer s.Close()
+	all, err := s.Range(t.Context(), []byte("/berth/"), []byte("/berth0"), mvcc.RangeOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := keyspace.New("default").Key(model.Ref{Kind: model.KindExecutor, ID: "host-0"})
+	if len(all.KVs) != 1 || string(all.KVs[0].Key) != want {
+		t.Errorf("restored keys: %v, want %s alone", all.KVs, want)
+	}
 }
 
 // clusterID is which cluster a data directory says that it is of.
