@@ -9,6 +9,7 @@ import (
 	"berth.dev/pkg/loop"
 	"berth.dev/pkg/wire"
 	"berth.dev/services/executor-state/inventory"
+	"berth.dev/services/executor-state/usage"
 )
 
 // The sizes of a list of idle executors.
@@ -28,19 +29,19 @@ func NewUsage(l loop.Owner[*inventory.Core]) *Usage { return &Usage{loop: l} }
 
 // GetUsage implements berth.v1.Usage.
 func (s *Usage) GetUsage(ctx context.Context, req *berthv1.GetUsageRequest) (*berthv1.GetUsageAnswer, error) {
-	var usage inventory.Usage
+	var u usage.Usage
 	var refused error
-	if err := s.loop.Read(ctx, false, func(c *inventory.Core) { usage, refused = c.Usage(req.GetSku()) }); err != nil {
+	if err := s.loop.Read(ctx, false, func(c *inventory.Core) { u, refused = c.Usage(req.GetSku()) }); err != nil {
 		return nil, err
 	}
 	if refused != nil {
 		return nil, refused
 	}
-	answer := &berthv1.GetUsageAnswer{Revision: usage.Revision}
-	for _, row := range usage.SKUs {
+	answer := &berthv1.GetUsageAnswer{Revision: u.Revision}
+	for _, row := range u.SKUs {
 		answer.Skus = append(answer.Skus, skuUsage(row))
 	}
-	for _, u := range usage.Unmapped {
+	for _, u := range u.Unmapped {
 		answer.Unmapped = append(answer.Unmapped, &berthv1.UnmappedDemand{
 			Group: u.Group, Constraints: wire.Constraints(u.Constraints),
 			Reservations: count(u.Reservations), Workers: count(u.Workers), Reason: string(u.Reason), Message: u.Message,
@@ -49,7 +50,7 @@ func (s *Usage) GetUsage(ctx context.Context, req *berthv1.GetUsageRequest) (*be
 	return answer, nil
 }
 
-func skuUsage(row inventory.SKUUsage) *berthv1.SkuUsage {
+func skuUsage(row usage.SKUUsage) *berthv1.SkuUsage {
 	m := &berthv1.SkuUsage{
 		Sku: row.SKU, Total: count(row.Total), Idle: count(row.Idle), Leased: count(row.Leased), Running: count(row.Running),
 		Unavailable: count(row.Unavailable), Disabled: count(row.Disabled),

@@ -162,7 +162,7 @@ func BenchmarkPass(b *testing.B) {
 				Key: keyOf("bench"), UID: "bench", Group: "g", Mod: c.revision + 1, Constraints: r.k,
 				Seats: model.Seats{{First: 0, Last: r.workers - 1, Number: 1}},
 			}
-			c.query(r.k) // the first time is measured apart
+			c.index.Query(r.k) // the first time is measured apart
 			b.Run(of.String()+"/"+r.name, func(b *testing.B) {
 				coreTime(b, func() {
 					actions := c.Step(start, model.Input{Token: 1, Request: model.Cycle{Term: 1, Number: 1, Candidates: []model.Candidate{entry}}})
@@ -185,11 +185,11 @@ func BenchmarkChoose(b *testing.B) {
 				continue
 			}
 			r.k.Resources = resource.Vector{"cpu": 4000, "memory": 8 << 30, "slots": 1}
-			c.query(r.k)
+			c.index.Query(r.k)
 			b.Run(of.String()+"/"+r.name, func(b *testing.B) {
 				coreTime(b, func() {
-					if _, fitting := c.choose(r.k, int(r.workers)); fitting < int(r.workers) {
-						b.Fatalf("%d fit", fitting)
+					if _, refusal := c.index.Fits(r.k, int(r.workers)); refusal != nil {
+						b.Fatalf("%+v", refusal)
 					}
 				})
 			})
@@ -203,7 +203,7 @@ func BenchmarkSameShape(b *testing.B) {
 	k := constraint.Constraints{Resources: resource.Vector{"cpu": 4000, "memory": 8 << 30, "slots": 1}, SameShape: true}
 	for _, of := range looks {
 		c := fleetOf100000(of)
-		b.Run(of.String(), func(b *testing.B) { coreTime(b, func() { c.choose(k, 100) }) })
+		b.Run(of.String(), func(b *testing.B) { coreTime(b, func() { c.index.Fits(k, 100) }) })
 	}
 }
 
@@ -223,8 +223,8 @@ func BenchmarkBroadSections(b *testing.B) {
 					Resources: resource.Vector{"cpu": 4000, "memory": 8 << 30, "slots": 1},
 					Pools:     []string{fmt.Sprintf("broad-%d", asked%sections)},
 				}
-				if _, fitting := c.choose(k, 100); fitting < 100 {
-					b.Fatalf("%d fit", fitting)
+				if _, refusal := c.index.Fits(k, 100); refusal != nil {
+					b.Fatalf("%+v", refusal)
 				}
 			})
 		})
@@ -265,30 +265,13 @@ func BenchmarkRefusal(b *testing.B) {
 		"TooMany":   {Resources: resource.Vector{"slots": 1}, Spread: constraint.Spread{By: "rack", Max: 1}},
 	} {
 		c := fleetOf100000(ownAttributes)
-		c.query(k)
+		c.index.Query(k)
 		b.Run(name, func(b *testing.B) {
 			coreTime(b, func() {
-				_, fitting := c.choose(k, 100)
-				if fitting == 100 {
+				if _, refusal := c.index.Fits(k, 100); refusal == nil {
 					b.Fatal("it fits")
 				}
-				c.refusal(k, 100, fitting)
 			})
-		})
-	}
-}
-
-// The first request that names an attribute, or a value of it.
-func BenchmarkFirstAsk(b *testing.B) {
-	c := fleetOf100000(ownAttributes)
-	for name, sel := range map[string]selector{
-		"Serial": {attributes: map[string]string{"serial": "s-000500"}},
-		"Rack":   {attributes: map[string]string{"rack": "7"}},
-		"ByRack": {by: "rack"},
-		"ByHost": {by: "host"},
-	} {
-		b.Run(name, func(b *testing.B) {
-			coreTime(b, func() { c.sections.drop(c.sections.get(sel, nil)) })
 		})
 	}
 }
@@ -313,8 +296,8 @@ func BenchmarkExplain(b *testing.B) {
 	}
 }
 
-// The goal is 20 ms for 100,000 executors and 100,000 waiting reservations in
-// 1,000 groups, also when no query is remembered.
+// The goal is 20 ms for 100,000 executors and 100,000 pending reservations in
+// 1,000 groups.
 func BenchmarkUsage(b *testing.B) {
 	for _, of := range looks {
 		c := fleet(100_000, of)
@@ -343,13 +326,7 @@ func BenchmarkUsage(b *testing.B) {
 				}
 			}
 		}
-		b.Run(of.String()+"/Hot", func(b *testing.B) { coreTime(b, ask(b)) })
-		b.Run(of.String()+"/Cold", func(b *testing.B) {
-			coreTime(b, func() {
-				clear(c.queries)
-				ask(b)()
-			})
-		})
+		b.Run(of.String(), func(b *testing.B) { coreTime(b, ask(b)) })
 	}
 }
 
@@ -368,8 +345,10 @@ func BenchmarkMemory(b *testing.B) {
 	for b.Loop() {
 		before := heapInUse()
 		c := fleet(100_000, ownAttributes)
-		for _, sel := range []selector{{by: "rack"}, {by: "host"}, {attributes: map[string]string{"serial": "s-000001"}}} {
-			c.sections.get(sel, nil)
+		for _, k := range []constraint.Constraints{
+			{Spread: constraint.Spread{By: "rack", Max: 1}}, {Spread: constraint.Spread{By: "host", Max: 1}}, {Attributes: map[string]string{"serial": "s-000001"}},
+		} {
+			c.index.Query(k)
 		}
 		b.ReportMetric(float64(heapInUse()-before)/(1<<20), "MiB")
 		runtime.KeepAlive(c)

@@ -114,3 +114,31 @@ func (v *violations) attributes(prefix string, attributes map[string]string) {
 		folded[constraint.Fold(name)] = name
 	}
 }
+
+// reserved checks the shares set aside of a capacity.
+func (v *violations) reserved(shares map[string]resource.Vector, capacity resource.Vector) {
+	if len(shares) > model.MaxAttributes {
+		v.add(fault.ReasonTooLarge, "reserved", "at most %d, are %d", model.MaxAttributes, len(shares))
+	}
+	folded := map[string]string{}
+	left := capacity.Clone()
+	for _, role := range slices.Sorted(maps.Keys(shares)) {
+		field := "reserved." + role
+		v.name(field, role, maxName)
+		if other, ok := folded[constraint.Fold(role)]; ok {
+			v.add(fault.ReasonDuplicate, field, "is the same as %q but for case", other)
+		}
+		folded[constraint.Fold(role)] = role
+		for _, name := range shares[role].Names() {
+			amount := shares[role][name]
+			switch {
+			case amount < 0:
+				v.add(fault.ReasonInvalid, field+"."+name, "must not be negative, is %d", amount)
+			case amount > left[name]:
+				v.add(fault.ReasonTooLarge, field+"."+name, "sets %d aside, and with the roles before it more than the %d there are", amount, capacity[name])
+			default:
+				left[name] -= amount
+			}
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"berth.dev/api/fault"
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
+	"berth.dev/services/executor-state/match"
 )
 
 // claimFor is how long a claim holds unless told otherwise: time enough to
@@ -52,9 +53,9 @@ func (c *Core) claim(r Claim) (Claimed, error) {
 	case err != nil:
 		return Claimed{}, err
 	case known != nil && known.Holds():
-		return Claimed{known.ID, known.IDs, c.spelled(r.SKU), known.CreatedAt}, nil
+		return Claimed{known.ID, known.IDs, c.usage.Spelled(r.SKU), known.CreatedAt}, nil
 	case known != nil:
-		return Claimed{RequestID: known.ID, SKU: c.spelled(r.SKU), Since: known.CreatedAt}, nil
+		return Claimed{RequestID: known.ID, SKU: c.usage.Spelled(r.SKU), Since: known.CreatedAt}, nil
 	}
 	if d.ExpireAt.IsZero() {
 		d.ExpireAt = c.now.Add(claimFor)
@@ -72,7 +73,7 @@ func (c *Core) claim(r Claim) (Claimed, error) {
 		d.EndedAt = c.now
 	}
 	c.disableNow(d)
-	return Claimed{d.ID, d.IDs, c.spelled(r.SKU), d.CreatedAt}, nil
+	return Claimed{d.ID, d.IDs, c.usage.Spelled(r.SKU), d.CreatedAt}, nil
 }
 
 func (r Claim) check() error {
@@ -92,17 +93,8 @@ func (r Claim) check() error {
 // first that would be used last.
 func (c *Core) pickIdle(sku string, limit int) []string {
 	ids := []string{}
-	for _, h := range c.idleFirst(sku, limit, func(a, b *host) int { return compareRank(b, a) }) {
-		ids = append(ids, h.id)
+	for _, h := range c.idleFirst(sku, limit, func(a, b *host) int { return match.Compare(&b.Executor, &a.Executor) }) {
+		ids = append(ids, h.ID)
 	}
 	return ids
-}
-
-// spelled answers the name of a SKU as it is listed, and as it was given where
-// there is no such SKU.
-func (c *Core) spelled(name string) string {
-	if s := c.skus[constraint.Fold(name)]; s != nil {
-		return s.name()
-	}
-	return name
 }

@@ -83,12 +83,10 @@ func TestDisableByAttributesIsTakenBack(t *testing.T) {
 	}
 }
 
-// Requests that overlap hold each for itself, and no executor moves for them in the
-// index.
+// Requests that overlap hold each for itself.
 func TestOverlappingDisablesByAttributes(t *testing.T) {
 	c := fleet(10_000, alike)
 	now := start
-	block := c.forms[0].open.blocks[0]
 	for i := range 100 {
 		c.Step(now, model.Input{Token: 1, Request: Disable{
 			RequestID: fmt.Sprintf("d%d", i), ExpireAt: now.Add(time.Minute),
@@ -104,7 +102,7 @@ func TestOverlappingDisablesByAttributes(t *testing.T) {
 	for ; len(c.disables.byKind) > 0; steps++ {
 		c.Step(now, nil)
 	}
-	if s := c.Stats(); steps > 20 || s.Free["slots"] == 0 || c.forms[0].open.blocks[0] != block {
+	if s := c.Stats(); steps > 20 || s.Free["slots"] == 0 {
 		t.Errorf("after %d steps: %+v", steps, s)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"berth.dev/api/fault"
 	"berth.dev/pkg/core"
 	"berth.dev/pkg/model"
+	"berth.dev/services/executor-state/match"
+	"berth.dev/services/executor-state/usage"
 )
 
 // Core is the inventory. It is a [model.Core]; nothing of it may be called
@@ -40,20 +42,11 @@ type Core struct {
 	ordinals    core.Ordered[uint32]
 	lastOrdinal uint32
 	// newPaid is the time that new executors have used up: see admitNew.
-	newPaid   time.Time
-	classes   map[string]*class
-	shapes    shapes
-	formByKey map[string]*form
-	forms     []*form
-	lastSKU   int32
-	sections  sections
-	queries   map[string]*query
-	total     map[string]*sum
-	// kinds rises whenever an executor comes, goes or changes what it is, or
-	// pools do; moves whenever one changes what it has free too.
-	kinds, moves uint64
-	absent       core.Ordered[*host]
-	states       [5]int
+	newPaid time.Time
+	index   *match.Index
+	usage   *usage.Tally
+	absent  core.Ordered[*host]
+	states  [5]int
 	// over holds more than it has, stranded is LOST and holds workers.
 	over, stranded map[string]*host
 	// superseded are those on which workers of a superseded agent live; intruders
@@ -69,16 +62,10 @@ type Core struct {
 	past      core.Ordered[*host]
 	forgotten model.Forgotten
 	pools     map[string]*pool
-	crews     map[string]*crew
-	skus      map[string]*sku
 	ready     *held
 	// aside is what is left alone; subject what the step decides about by itself.
 	aside   aside
 	subject model.Ref
-	// demand is the reservations that wait, by group; awaited by uid.
-	demand  map[string]*demand
-	awaited map[string]*awaited
-
 	// journal holds the decisions that are not durable, oldest first.
 	journal []decision
 	// waiting are passes whose leases are not durable.
@@ -86,13 +73,8 @@ type Core struct {
 	// pass is the highest cycle number seen of the registry's term passTerm. Both
 	// are lost with the leader: a grant's compares guard what they would have.
 	passTerm, pass int64
-	// refused are the entries of the last pass that did not fit, by uid.
+	// refused are the candidates of the last cycle that did not fit, by UID.
 	refused map[string]*refused
-	// freed is by what refusals are looked at again; shutCount rises whenever an
-	// executor changes that may not be given work.
-	freed     freed
-	moved     moved
-	shutCount uint64
 
 	todo  todo
 	fresh []freshLease
@@ -105,25 +87,15 @@ type Core struct {
 	counts        counts
 
 	actions []model.Action
-	// searches counts searches; spent is how much was looked at, see passWork.
-	searches uint64
-	spent    int
-	limits   limits
-	// rooms, touched and passed are the memory of oneShape, the others that of tours.
-	rooms      []shapeRoom
-	touched    []int32
-	passed     []stretch
-	candidates []candidate
-	lefts      []int64
-	visited    []stop
-	way        []*stop
+	// answerLimit is answerBytes, but in tests.
+	answerLimit int
 }
 
 var _ model.Core = (*Core)(nil)
 
 // New makes the core of a standby that knows of nothing yet.
 func New(cfg Config) *Core {
-	return &Core{
+	c := &Core{
 		cfg:          cfg,
 		leaders:      map[string]int64{},
 		records:      map[model.Ref]*held{},
@@ -133,14 +105,6 @@ func New(cfg Config) *Core {
 		hosts:        map[string]*host{},
 		byID:         core.NewOrdered(compareIDs),
 		holds:        map[uint32]*hold{},
-		classes:      map[string]*class{},
-		shapes:       shapes{byKey: map[string]*shape{}},
-		formByKey:    map[string]*form{},
-		queries:      map[string]*query{},
-		limits:       defaultLimits,
-		sections:     newSections(),
-		crews:        map[string]*crew{},
-		total:        map[string]*sum{},
 		ordinals:     core.NewOrdered(func(a, b uint32) int { return cmp.Compare(b, a) }),
 		absent:       core.NewOrdered(compareGone),
 		over:         map[string]*host{},
@@ -151,11 +115,30 @@ func New(cfg Config) *Core {
 		past:         core.NewOrdered(comparePast),
 		disables:     newDisables(),
 		pools:        map[string]*pool{},
-		skus:         map[string]*sku{},
-		demand:       map[string]*demand{},
-		awaited:      map[string]*awaited{},
 		aside:        aside{uids: map[string]bool{}, executors: map[string]bool{}, presences: map[string]bool{}, pools: map[string]bool{}, leases: map[string]bool{}},
+		answerLimit:  answerBytes,
 	}
+	c.index = match.New(owner{c})
+	c.usage = usage.New(c.index, owner{c}.PoolsOf)
+	return c
+}
+
+// owner tells the index what it does not know by itself. It implements [match.Owner].
+type owner struct{ *Core }
+
+// Executor implements [match.Owner].
+func (o owner) Executor(id string) *match.Executor {
+	if h := o.hosts[id]; h != nil {
+		return &h.Executor
+	}
+	return nil
+}
+
+// hostAt is where a host with an ID would be in order of ID.
+func hostAt(id string) *host {
+	h := &host{}
+	h.ID = id
+	return h
 }
 
 // Step implements [model.Core]. Its events are those of package model; an

@@ -5,6 +5,7 @@ import (
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
+	"berth.dev/services/executor-state/match"
 )
 
 // counts are what this leader has seen happen. They begin at nothing with each
@@ -72,31 +73,23 @@ type Figures struct {
 func (c *Core) Figures(now time.Time) Figures {
 	f := Figures{
 		Executors: map[SKUState]int{}, Leases: len(c.leases),
-		Used: map[string]float64{}, Capacity: map[string]float64{},
+		Used: map[string]float64{}, Capacity: c.index.Capacity(), Disabled: c.usage.Disabled(),
 		Attempts: map[Attempt]uint64{}, Held: c.counts.held, Losses: c.counts.losses,
 		Findings: map[string]int{},
 	}
-	for _, k := range c.classes {
+	for k := range c.index.Classes(nil) {
 		away := 0
 		for why, state := range standingStates {
-			f.add(k, state, k.standing[why])
-			away += k.standing[why]
+			f.add(k, state, k.Count(why))
+			away += k.Count(why)
 		}
-		f.add(k, model.ExecutorReady, len(k.hosts)-away)
-	}
-	for _, s := range c.skus {
-		f.Disabled += s.shut
-	}
-	for _, s := range c.shapes.byKey {
-		for i, name := range s.names {
-			f.Capacity[name] += float64(s.capacity[i]) * float64(s.size-s.standing[lost])
-		}
+		f.add(k, model.ExecutorReady, len(k.Executors())-away)
 	}
 	for h := range c.byID.All() {
 		if h.state == model.ExecutorLost {
 			continue
 		}
-		for name, amount := range h.hold.used {
+		for name, amount := range h.hold.Used {
 			f.Used[name] += float64(amount)
 		}
 	}
@@ -110,12 +103,12 @@ func (c *Core) Figures(now time.Time) Figures {
 }
 
 // standingStates are the states of executors that are not READY.
-var standingStates = map[standing]model.ExecutorState{
-	registered: model.ExecutorRegistered, unreachable: model.ExecutorUnreachable, lost: model.ExecutorLost,
+var standingStates = map[match.Standing]model.ExecutorState{
+	match.Registered: model.ExecutorRegistered, match.Unreachable: model.ExecutorUnreachable, match.Lost: model.ExecutorLost,
 }
 
-func (f *Figures) add(k *class, state model.ExecutorState, n int) {
+func (f *Figures) add(k *match.Class, state model.ExecutorState, n int) {
 	if n > 0 {
-		f.Executors[SKUState{k.host.SKU, state}] += n
+		f.Executors[SKUState{k.Host().SKU, state}] += n
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
+	"berth.dev/services/executor-state/match"
 )
 
 // The bounds of requests to disable.
@@ -167,11 +168,14 @@ func full(field, format string, args ...any) error {
 // disableNow decides a request, with more records in the same effect. Where no
 // executor holds a worker there is no job to be told.
 func (c *Core) disableNow(d *model.Disable, more ...model.Record) {
-	busy := func(h *host) bool { return h != nil && h.hold.workers > 0 }
+	busy := func(h *host) bool { return h != nil && h.hold.Workers > 0 }
 	d.ToldAll = !slices.ContainsFunc(d.IDs, func(id string) bool { return busy(c.hosts[id]) })
-	for k := range c.selected(d) {
-		if d.ToldAll = d.ToldAll && !slices.ContainsFunc(k.hosts, busy); !d.ToldAll {
-			break
+	if len(d.Attributes) > 0 {
+		for k := range c.index.Classes(match.AttributesOf(d.Attributes)) {
+			if slices.ContainsFunc(k.Executors(), func(e *match.Executor) bool { return e.Held.Workers > 0 }) {
+				d.ToldAll = false
+				break
+			}
 		}
 	}
 	c.decide(model.Effect{Puts: append([]model.Record{d}, more...)})
@@ -213,7 +217,7 @@ func (c *Core) undoes(r Enable) []string {
 		}
 	}
 	if len(r.Selector.Attributes) > 0 {
-		attributes := attributesOf(r.Selector.Attributes)
+		attributes := match.AttributesOf(r.Selector.Attributes)
 		for request, selected := range c.disables.byKind {
 			if d := c.known(request); d != nil && d.Holds() && slices.Equal(attributes, selected) {
 				found[request] = true

@@ -12,12 +12,13 @@ import (
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
+	"berth.dev/services/executor-state/match"
 )
 
 // obviousFailure is the first check that an executor fails, by its name and
 // what it has; found by looking at that executor alone.
 func obviousFailure(c *Core, h *host, k constraint.Constraints, avoided bool) string {
-	if ok, failed := kind(k).Match(h.class.host); !ok {
+	if ok, failed := withoutAvoided(k).Match(h.Class().Host()); !ok {
 		return failed.Name + " " + failed.Have
 	}
 	short := func(have resource.Vector) string {
@@ -43,7 +44,7 @@ func obviousFailure(c *Core, h *host, k constraint.Constraints, avoided bool) st
 	_, common, own := obviousFree(c, h, k.Role)
 	switch {
 	case avoided:
-		return "avoid " + h.id
+		return "avoid " + h.ID
 	case h.shown() != model.ExecutorReady:
 		return "state " + h.shown().String()
 	case h.executor.Draining:
@@ -51,7 +52,7 @@ func obviousFailure(c *Core, h *host, k constraint.Constraints, avoided bool) st
 	case h.withheld():
 		return "disabled disabled"
 	case common == nil:
-		return "overcommitted " + h.excess()
+		return "overcommitted " + h.Excess()
 	}
 	if lack := short(common.Plus(1, own)); lack != "" {
 		return "free." + lack
@@ -77,10 +78,10 @@ func TestExplainEqualsTheObviousOne(t *testing.T) {
 			w.settle()
 		}
 		k := drawConstraints(t)
-		avoided := w.core.avoided(k, w.core.query(k))
+		avoided := w.core.index.Avoided(k, w.core.index.Query(k))
 		want := map[string]int{}
 		for h := range w.core.byID.All() {
-			if failed := obviousFailure(w.core, h, k, avoided[h]); failed != "" {
+			if failed := obviousFailure(w.core, h, k, avoided[&h.Executor]); failed != "" {
 				want[failed]++
 			}
 		}
@@ -96,7 +97,7 @@ func TestExplainEqualsTheObviousOne(t *testing.T) {
 		if ids := obviousChoice(w.core, k, n); e.Fitting != len(ids) || (e.Reason == "") != (len(ids) == n) {
 			t.Fatalf("%d of %d fit, explained %+v", len(ids), n, e)
 		}
-		if !slices.IsSortedFunc(e.Checks, func(a, b FailedCheck) int { return b.Executors - a.Executors }) {
+		if !slices.IsSortedFunc(e.Checks, func(a, b match.FailedCheck) int { return b.Executors - a.Executors }) {
 			t.Fatalf("not the most executors first: %+v", e.Checks)
 		}
 	})
@@ -112,7 +113,7 @@ func TestExplanationsAreBounded(t *testing.T) {
 		r.ready(Register{ID: fmt.Sprintf("z%02d", i), Attributes: map[string]string{"zone": fmt.Sprint(i)}})
 	}
 	e := r.core.Explain(constraint.Constraints{Attributes: map[string]string{"zone": "b"}}, 1)
-	if len(e.Checks) != maxChecks || e.Checks[0].Executors != 60 || e.Checks[1].Executors != 1 {
+	if len(e.Checks) != 50 || e.Checks[0].Executors != 60 || e.Checks[1].Executors != 1 {
 		t.Errorf("%d checks, the first of %d executors", len(e.Checks), e.Checks[0].Executors)
 	}
 }

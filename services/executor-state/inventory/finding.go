@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"berth.dev/services/executor-state/match"
 )
 
 // The kinds of findings.
@@ -48,7 +50,7 @@ func (c *Core) Findings(now time.Time) []Finding {
 		list = append(list, Finding{
 			Kind: FindingMassLoss, Object: cmp.Or(m.pool, noPool), Since: m.since,
 			Message: fmt.Sprintf("%s without presence, gone within %v of each other: held back from LOST",
-				executors(m.executors), c.cfg.PresenceTTL),
+				match.CountExecutors(m.executors), c.cfg.PresenceTTL),
 			Action: "Their workers are kept. It ends when enough of them are back; drain those that are gone for good.",
 		})
 	}
@@ -56,7 +58,7 @@ func (c *Core) Findings(now time.Time) []Finding {
 		h := c.over[id]
 		list = append(list, Finding{
 			Kind: FindingOvercommitted, Object: id, Since: h.executor.Since,
-			Message: "holds more than it has: " + h.excess(),
+			Message: "holds more than it has: " + h.Excess(),
 			Action:  "It gets nothing new until enough of its workers have ended; drain it to move them.",
 		})
 	}
@@ -67,7 +69,7 @@ func (c *Core) Findings(now time.Time) []Finding {
 		}
 		list = append(list, Finding{
 			Kind: FindingLostWithWorkers, Object: id, Since: h.executor.Since,
-			Message: fmt.Sprintf("the executor is LOST and its capacity is still used (workers: %d)", h.hold.workers),
+			Message: fmt.Sprintf("the executor is LOST and its capacity is still used (workers: %d)", h.hold.Workers),
 			Action:  "The assigner is to write them LOST, which frees it; look whether an assigner leads.",
 		})
 	}

@@ -14,7 +14,7 @@ const forgetPerEffect = 100
 
 // comparePast orders executors that are LOST by since when.
 func comparePast(a, b *host) int {
-	return cmp.Or(a.executor.Since.Compare(b.executor.Since), cmp.Compare(a.id, b.id))
+	return cmp.Or(a.executor.Since.Compare(b.executor.Since), cmp.Compare(a.ID, b.ID))
 }
 
 // listPast lists the host among those that are forgotten in time, where it is LOST

@@ -36,7 +36,7 @@ func TestManyAreForgottenInBoundedEffects(t *testing.T) {
 		t.Errorf("%d are left, %d deleted", len(r.core.hosts), deleted)
 	}
 	// What is left is who leads, and the greatest ordinal and incarnation.
-	if len(r.core.records) != 1 || len(r.core.holds) != 0 || len(r.core.classes) != 0 || r.core.absent.Len() != 0 {
+	if len(r.core.records) != 1 || len(r.core.holds) != 0 || r.core.index.Size().Classes != 0 || r.core.absent.Len() != 0 {
 		t.Errorf("left:\n%s", dump(r.core))
 	}
 	if f := r.core.forgotten; f.Ordinal != executors {
@@ -100,7 +100,8 @@ func TestMassLossOfAFleetThatTakesLongToExpire(t *testing.T) {
 	c := New(DefaultConfig())
 	gone := make([]*host, 60_000)
 	for i := range gone {
-		gone[i] = &host{id: fmt.Sprint(i), goneAt: start.Add(time.Duration(i) * time.Second / expiriesPerSecond)}
+		gone[i] = hostAt(fmt.Sprint(i))
+		gone[i].goneAt = start.Add(time.Duration(i) * time.Second / expiriesPerSecond)
 	}
 	crowd := 100_000/5 + 1
 	if held := crowded(gone, crowd, c.window(len(gone))); len(held) != len(gone) || held[0] != gone[0] {

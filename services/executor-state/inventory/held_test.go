@@ -99,8 +99,8 @@ func TestABadExecutorRecordIsolatesThatExecutor(t *testing.T) {
 			held++
 		}
 	}
-	if held < 2 || r.core.holds[bad.Ordinal].workers != held {
-		t.Errorf("%d workers are leased on it, %d counted", held, r.core.holds[bad.Ordinal].workers)
+	if held < 2 || r.core.holds[bad.Ordinal].Workers != held {
+		t.Errorf("%d workers are leased on it, %d counted", held, r.core.holds[bad.Ordinal].Workers)
 	}
 	g := small("bad", 4000, 4)
 	g.Address, g.Nonce = "bad:1", "another"
@@ -164,7 +164,7 @@ func TestABadLeaseChunkIsolatesItsExecutors(t *testing.T) {
 			task := &model.TaskChunk{UID: "u", Workers: []model.TaskWorker{{Seat: model.Seat{Number: 1}, Ordinal: on, State: model.WorkerRunning}}}
 			r.tell(task)
 		}
-		if fitting := r.core.fit(cpu(1000), 8); fitting != 4 {
+		if fitting := r.core.Explain(cpu(1000), 8).Fitting; fitting != 4 {
 			t.Errorf("%d fit, want the 4 of the other executor", fitting)
 		}
 		checks := r.core.Explain(cpu(1000), 8).Checks
@@ -175,7 +175,7 @@ func TestABadLeaseChunkIsolatesItsExecutors(t *testing.T) {
 			t.Errorf("others are not served: %+v", o)
 		}
 		r.without(func(model.Ref) bool { return false })
-		if fitting := r.core.fit(cpu(1000), 8); fitting != 3 {
+		if fitting := r.core.Explain(cpu(1000), 8).Fitting; fitting != 3 {
 			t.Errorf("put right, %d fit, want 3", fitting)
 		}
 	}
@@ -193,7 +193,7 @@ func TestABadPresenceIsolatesItsExecutor(t *testing.T) {
 	if view, _ := r.core.Executor("h"); view.Workers != 1 || view.State != model.ExecutorRegistered {
 		t.Errorf("%+v", view)
 	}
-	if fitting := r.core.fit(cpu(1), 1); fitting != 0 {
+	if fitting := r.core.Explain(cpu(1), 1).Fitting; fitting != 0 {
 		t.Error("it gets something new")
 	}
 	r.without(func(ref model.Ref) bool { return ref.Kind == model.KindLive })
@@ -215,10 +215,10 @@ func TestABadPoolHasNoExecutors(t *testing.T) {
 	r.without(func(ref model.Ref) bool { return ref.Kind == model.KindPool })
 	k := cpu(1)
 	k.Pools = []string{"gold"}
-	if fitting := r.core.fit(k, 1); fitting != 0 {
+	if fitting := r.core.Explain(k, 1).Fitting; fitting != 0 {
 		t.Error("an executor is in it")
 	}
-	if fitting := r.core.fit(cpu(1), 1); fitting != 1 {
+	if fitting := r.core.Explain(cpu(1), 1).Fitting; fitting != 1 {
 		t.Error("the executor is not served")
 	}
 }
@@ -309,7 +309,7 @@ func TestABadPresenceOfAnUnknownExecutorRefusesNobody(t *testing.T) {
 	r.write(&model.Live{ID: "h", Incarnation: 1, EtcdLease: 1})
 	r.without(func(ref model.Ref) bool { return ref.Kind == model.KindLive })
 	r.ready(small("h", 4000, 4))
-	if fitting := r.core.fit(cpu(1000), 4); fitting != 4 {
+	if fitting := r.core.Explain(cpu(1000), 4).Fitting; fitting != 4 {
 		t.Errorf("%d workers fit", fitting)
 	}
 }

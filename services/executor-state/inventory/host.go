@@ -6,106 +6,88 @@ import (
 	"time"
 
 	"berth.dev/pkg/model"
-	"berth.dev/pkg/resource"
+	"berth.dev/services/executor-state/match"
+	"berth.dev/services/executor-state/usage"
 )
 
 // host is an executor with what follows from the records about it.
 type host struct {
-	id         string
-	generation int64
-	executor   *model.Executor
+	match.Executor
+	executor *model.Executor
 	// since is when this core learned of the record.
 	since time.Time
-	// live is its presence, gone or not; nil when there was none.
+	// live is its presence, ended or not; nil when there was none.
 	live *held
 	hold *hold
 	// refusal is the assigner's record that it refuses the assigner; nil without one.
 	refusal *held
 
-	// class and shape are its kinds, at its place in the class.
-	class *class
-	shape *shape
-	at    int
-	// listed says that it is in form.open: it may be given work unless its class is
-	// closed. Free is as [shape.free] answers it, while it is listed.
-	listed bool
-	free   []int64
-	// freed is the number of its newest entry in Core.freed that is not of a kind.
-	freed uint64
-	// named are the ids of the requests to disable that name it, in order.
-	named    []string
-	state    model.ExecutorState
-	standing standing
-	use      use
+	// named are the IDs of the requests to disable that name it, in order.
+	named []string
+	state model.ExecutorState
+	// use and disabled are as usage counts it.
+	use      usage.Use
+	disabled bool
 	// past: it is in Core.past.
 	past bool
-	// shut says that it was counted as disabled.
-	shut bool
 	// goneAt orders it in Core.absent while it counts as absent.
 	absent bool
 	goneAt time.Time
+	term   hostTerm
+}
+
+// hostTerm is what this leader alone knows of an executor.
+type hostTerm struct {
 	// supersededAt is when a superseded agent last reported that workers of its own
-	// live. It is this leader's alone.
+	// live.
 	supersededAt time.Time
-	// releasedAt is when the crowd that it was held back with was no crowd any
-	// more: its time begins anew then. It is this leader's alone.
+	// releasedAt is when it was last no longer held back from LOST: its time begins
+	// anew then.
 	releasedAt time.Time
 }
 
-// hold is what leases hold of the executor with an ordinal. It is kept by
-// ordinal, for a lease may be told of before its executors are.
+// hold is what leases hold of the executor with an ordinal. It is kept by ordinal, for
+// the view may show a lease before its executors.
 type hold struct {
+	match.Held
 	host *host
-	used resource.Vector
-	// byRole is what of it leases of each role hold, by folded role; nil while
-	// none does.
-	byRole  map[string]resource.Vector
-	workers int
-	// lies says how many of the workers each lease has here, in order of uid.
-	lies []lie
+	// placements counts the workers that each lease has here, in order of UID.
+	placements []placement
 	// tasked counts the workers that tasks name, running those of them that run.
 	tasked, running int
 	// freed is when this core last saw it give its last worker back.
 	freed time.Time
-	// isolated says that what leases hold of it is not known whole.
+	// isolated: what leases hold of it is not known as a whole.
 	isolated bool
 }
 
-// lie is workers of one lease on one executor.
-type lie struct {
+// placement is workers of one lease on one executor.
+type placement struct {
 	uid     string
 	workers int
 }
 
-// lay adds n to the workers that a lease has here; n may be negative.
-func (h *hold) lay(uid string, n int) {
-	at, found := slices.BinarySearchFunc(h.lies, uid, func(l lie, uid string) int { return cmp.Compare(l.uid, uid) })
+// place adds n to the workers that a lease has here; n may be negative.
+func (h *hold) place(uid string, n int) {
+	at, found := slices.BinarySearchFunc(h.placements, uid, func(p placement, uid string) int { return cmp.Compare(p.uid, uid) })
 	if !found {
-		h.lies = slices.Insert(h.lies, at, lie{uid: uid})
+		h.placements = slices.Insert(h.placements, at, placement{uid: uid})
 	}
-	if h.lies[at].workers += n; h.lies[at].workers == 0 {
-		h.lies = slices.Delete(h.lies, at, at+1)
+	if h.placements[at].workers += n; h.placements[at].workers == 0 {
+		h.placements = slices.Delete(h.placements, at, at+1)
 	}
 }
 
-// mentioned says whether a lease or a task names the ordinal, or may.
-func (h *hold) mentioned() bool { return h.workers != 0 || h.tasked != 0 || h.isolated }
+// mentioned reports whether a lease or a task names the ordinal, or may.
+func (h *hold) mentioned() bool { return h.Workers != 0 || h.tasked != 0 || h.isolated }
 
-// compareRank orders executors of equal fit: newest generation, then id.
-func compareRank(a, b *host) int {
-	if a.generation != b.generation {
-		return cmp.Compare(b.generation, a.generation)
-	}
-	return cmp.Compare(a.id, b.id)
-}
-
-func compareIDs(a, b *host) int { return cmp.Compare(a.id, b.id) }
+func compareIDs(a, b *host) int { return cmp.Compare(a.ID, b.ID) }
 
 func compareGone(a, b *host) int {
-	return cmp.Or(a.goneAt.Compare(b.goneAt), cmp.Compare(a.id, b.id))
+	return cmp.Or(a.goneAt.Compare(b.goneAt), cmp.Compare(a.ID, b.ID))
 }
 
-// present says whether the presence is that of the incarnation.
+// present reports whether the presence is that of the incarnation.
 func present(live *held, incarnation int64) bool {
 	if live == nil || live.record == nil {
 		return false
@@ -116,7 +98,7 @@ func present(live *held, incarnation int64) bool {
 // stateOf derives the state. An incarnation whose presence this core never saw
 // is REGISTERED: to a replica that started since, so is one that went before.
 // Either becomes LOST if it stays away.
-func (h *host) stateOf() model.ExecutorState {
+func (h *host) stateNow() model.ExecutorState {
 	switch {
 	case h.executor.Lost:
 		return model.ExecutorLost
@@ -152,12 +134,55 @@ func (h *host) stateSince() time.Time {
 	return h.executor.Since
 }
 
+// standingNow derives the standing as far as its class and what leases hold of it do not
+// decide. This is the one place that decides it: an executor is in the index of those
+// that may be given work, and shown as free, exactly when it is open.
+func (h *host) standingNow() match.Standing {
+	switch {
+	case h.shown() == model.ExecutorRegistered:
+		return match.Registered
+	case h.state == model.ExecutorUnreachable:
+		return match.Unreachable
+	case h.state == model.ExecutorLost:
+		return match.Lost
+	case h.hold.isolated:
+		return match.Quarantined
+	case h.executor.Draining:
+		return match.Draining
+	case len(h.named) > 0:
+		return match.Disabled
+	}
+	return match.Open
+}
+
+func (h *host) useNow() usage.Use {
+	switch {
+	case h.state == model.ExecutorLost:
+		return usage.Lost
+	case h.state != model.ExecutorReady:
+		return usage.Unavailable
+	case h.hold.Workers > 0 && h.hold.running > 0:
+		return usage.Running
+	case h.hold.Workers > 0:
+		return usage.Leased
+	case h.Standing() != match.Open:
+		return usage.Unavailable
+	}
+	return usage.Idle
+}
+
+// countUse counts what the executor is used for; forgetUse takes that back.
+func (c *Core) countUse(h *host) {
+	h.use, h.disabled = h.useNow(), h.withheld() || h.executor.Draining
+	c.usage.Count(h.Shape().SKU(), h.use, h.disabled, 1)
+}
+
+func (c *Core) forgetUse(h *host) { c.usage.Count(h.Shape().SKU(), h.use, h.disabled, -1) }
+
 func (c *Core) setExecutor(id string, next *held) {
 	h := c.hosts[id]
 	if h != nil {
 		c.unplace(h)
-		c.freed.note(h, true)
-		h.shape.form.all.remove(h, h.shape.idle)
 		c.byID.Remove(h)
 		if len(h.executor.Untold) > 0 {
 			c.late.Remove(h)
@@ -166,31 +191,30 @@ func (c *Core) setExecutor(id string, next *held) {
 		c.dropHold(h.executor.Ordinal)
 	}
 	if next == nil {
-		c.kinds++
-		c.shutCount++
-		c.joinKind(h, nil)
+		c.index.Set(&h.Executor, nil)
 		delete(c.hosts, id)
 		c.disables.unknown += len(c.disables.named[id])
 		return
 	}
 	if h == nil {
 		c.disables.unknown -= len(c.disables.named[id])
-		h = &host{id: id, live: c.records[model.Ref{Kind: model.KindLive, ID: id}], refusal: c.records[model.RefusalRef(id)]}
+		h = &host{live: c.records[model.Ref{Kind: model.KindLive, ID: id}], refusal: c.records[model.RefusalRef(id)]}
+		h.ID = id
 		c.hosts[id] = h
 	}
-	h.executor, h.since = next.record.(*model.Executor), next.since
-	h.generation = h.executor.Generation
-	h.hold = c.holdOf(h.executor.Ordinal)
+	e := next.record.(*model.Executor)
+	h.executor, h.since = e, next.since
+	h.hold = c.holdOf(e.Ordinal)
 	h.hold.host = h
+	h.Ordinal, h.Held = e.Ordinal, &h.hold.Held
+	c.index.Set(&h.Executor, &match.Kind{
+		SKU: e.SKU, Attributes: e.Attributes, Resources: e.Resources, Reserved: e.Reserved, Generation: e.Generation,
+	})
 	c.byID.Insert(h)
-	if len(h.executor.Untold) > 0 {
+	if len(e.Untold) > 0 {
 		c.late.Insert(h)
 	}
-	c.kinds++
-	c.joinKind(h, h.executor)
-	h.shape.form.all.insert(h, h.shape.idle)
 	h.named = c.disables.named[id]
-	c.freed.note(h, true)
 	c.place(h)
 }
 
@@ -221,9 +245,9 @@ func (c *Core) take(ordinal uint32, n int, chunk *model.LeaseChunk) {
 		c.unplace(hold.host)
 		defer c.place(hold.host)
 	}
-	hold.count(n, chunk.Each, chunk.Role)
-	hold.lay(chunk.UID, n)
-	if hold.workers == 0 {
+	hold.Add(n, chunk.Each, chunk.Role)
+	hold.place(chunk.UID, n)
+	if hold.Workers == 0 {
 		hold.freed = c.now
 	}
 	c.dropHold(ordinal)
@@ -235,14 +259,13 @@ func (c *Core) task(ordinal uint32, tasked, running int) {
 	hold := c.holdOf(ordinal)
 	h := hold.host
 	if h != nil {
-		h.tally(-1)
+		c.forgetUse(h)
 		c.unlistPast(h)
 	}
 	hold.tasked += tasked
 	hold.running += running
 	if h != nil {
-		h.use = h.useOf()
-		h.tally(1)
+		c.countUse(h)
 		c.listPast(h)
 	}
 	c.dropHold(ordinal)
@@ -251,7 +274,7 @@ func (c *Core) task(ordinal uint32, tasked, running int) {
 func (c *Core) holdOf(ordinal uint32) *hold {
 	h := c.holds[ordinal]
 	if h == nil {
-		h = &hold{used: resource.Vector{}}
+		h = &hold{}
 		c.holds[ordinal] = h
 		c.ordinals.Insert(ordinal)
 		c.lastOrdinal = max(c.lastOrdinal, ordinal)
@@ -270,32 +293,25 @@ func (c *Core) dropHold(ordinal uint32) {
 	c.lastOrdinal, _ = c.ordinals.First()
 }
 
-// unplace takes the host out of every index that its state and its free
-// resources decide; place puts it back. Between them, and only there, may they
-// change.
+// unplace takes the host out of every index that its state and its free resources
+// decide; place puts it back. Between them, and only there, may they change.
 func (c *Core) unplace(h *host) {
 	c.states[h.shown()]--
-	h.tally(-1)
-	if h.standing == open {
-		c.moved.note(h, false)
-	}
-	c.unfree(h)
-	if h.listed {
-		h.shape.form.open.remove(h, h.free)
-	}
+	c.forgetUse(h)
+	c.index.Unplace(&h.Executor)
 	if h.absent {
 		c.absent.Remove(h)
 		h.absent = false
 		c.absentChanged = true
 	}
 	c.unlistPast(h)
-	delete(c.over, h.id)
-	delete(c.stranded, h.id)
-	delete(c.superseded, h.id)
+	delete(c.over, h.ID)
+	delete(c.stranded, h.ID)
+	delete(c.superseded, h.ID)
 }
 
 func (c *Core) place(h *host) {
-	h.state = h.stateOf()
+	h.state = h.stateNow()
 	c.states[h.shown()]++
 	switch h.state {
 	case model.ExecutorUnreachable:
@@ -303,52 +319,17 @@ func (c *Core) place(h *host) {
 	case model.ExecutorRegistered:
 		c.awaitReturn(h, h.since)
 	}
-	if h.state == model.ExecutorLost && h.hold.workers > 0 {
-		c.stranded[h.id] = h
+	if h.state == model.ExecutorLost && h.hold.Workers > 0 {
+		c.stranded[h.ID] = h
 	}
 	if h.executor.SupersededWorkers {
-		c.superseded[h.id] = h
+		c.superseded[h.ID] = h
 	}
 	c.listPast(h)
-	c.moves++
-	before := h.standing
-	free, ok := h.shape.free(h.hold)
-	if !ok {
-		c.over[h.id] = h
+	if within := c.index.Place(&h.Executor, h.standingNow()); !within {
+		c.over[h.ID] = h
 	}
-	h.listed = ok && h.standingOf() == open
-	h.stand()
-	more := h.standing == open && (before != open || hasMore(h.free, free))
-	h.free = h.free[:0]
-	if h.listed {
-		h.free = append(h.free, free...)
-		h.shape.form.open.insert(h, h.free)
-	}
-	if more {
-		c.freed.note(h, false)
-	}
-	if h.standing == open {
-		c.moved.note(h, true)
-	} else {
-		c.shutCount++
-	}
-	c.refree(h)
-}
-
-// unfree takes what the host has free out of all sums if it may be given work, and
-// refree puts it there: the host must not be in its tallies, or be, respectively.
-func (c *Core) unfree(h *host) {
-	if h.standing == open {
-		h.shape.withdraw(h.free)
-		c.shapes.opened(h.shape.standing[open]+1, h.shape.standing[open])
-	}
-}
-
-func (c *Core) refree(h *host) {
-	if h.standing == open {
-		h.shape.offer(h.free)
-		c.shapes.opened(h.shape.standing[open]-1, h.shape.standing[open])
-	}
+	c.countUse(h)
 }
 
 // awaitReturn lists the host among those that become LOST in time.

@@ -2,68 +2,57 @@ package inventory
 
 import (
 	"cmp"
-	"fmt"
-	"maps"
 	"slices"
 	"time"
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/constraint"
+	"berth.dev/pkg/model"
+	"berth.dev/services/executor-state/usage"
 )
 
 // IdleExecutor is an executor that is READY and holds no worker.
 type IdleExecutor struct {
 	ID, SKU string
-	// Reason is DRAINED or DISABLED for one that may not be given work. For
-	// others it is NO_DEMAND when nothing waits that could use its kind, and
-	// DEMAND_DOES_NOT_FIT when something waits all the same: its workers are too
-	// large, or not all of a batch fit.
-	Reason  fault.Reason
-	Message string
+	usage.IdleReason
 	// Since is when it became idle, as far as this core saw: its last worker
 	// was gone, or it was READY.
 	Since time.Time
 }
 
-// IdleExecutors answers at most limit executors of a SKU that are idle, as usage
-// counts them: they hold no worker and may be given one. Those that are idle the
-// longest come first, then it goes by id. An empty
-// name is every SKU. It costs a look at every executor, and puts no more of them
-// in order than it answers.
+// IdleExecutors returns at most limit executors of a SKU that are idle, as usage counts
+// them: they hold no worker and may be given one. Those that are idle the longest come
+// first, then the lowest ID. An empty name is every SKU. It costs a look at every
+// executor.
 func (c *Core) IdleExecutors(sku string, limit int) []IdleExecutor {
 	found := c.idleFirst(sku, limit, func(a, b *host) int {
-		return cmp.Or(a.idleSince().Compare(b.idleSince()), cmp.Compare(a.id, b.id))
+		return cmp.Or(a.idleSince().Compare(b.idleSince()), cmp.Compare(a.ID, b.ID))
 	})
 	list := make([]IdleExecutor, 0, len(found))
-	why := idleReasons{core: c, texts: slices.Sorted(maps.Keys(c.demand)), byKind: map[kindOf]idleReason{}}
+	why := c.usage.Reasons()
 	for _, h := range found {
-		reason := why.of(h)
-		list = append(list, IdleExecutor{ID: h.id, SKU: h.executor.SKU, Reason: reason.reason, Message: reason.message, Since: h.idleSince()})
+		list = append(list, IdleExecutor{ID: h.ID, SKU: h.executor.SKU, IdleReason: why(&h.Executor), Since: h.idleSince()})
 	}
 	return list
 }
 
-// idleFirst answers the first idle executors of a SKU, in an order; an empty name
+// idleFirst returns the first limit idle executors of a SKU, in an order; an empty name
 // is every SKU.
 func (c *Core) idleFirst(sku string, limit int, compare func(a, b *host) int) []*host {
 	if limit <= 0 {
 		return nil
 	}
 	folded := constraint.Fold(sku)
-	// The last of those kept is on top: it makes room for one that is before it.
-	kept := heap[*host]{before: func(a, b *host) bool { return compare(a, b) > 0 }}
+	var first []*host
 	for h := range c.byID.All() {
-		switch {
-		case h.use != idle || sku != "" && h.shape.sku.folded != folded:
-		case len(kept.list) < limit:
-			kept.push(h)
-		case compare(h, kept.list[0]) < 0:
-			kept.list[0] = h
-			kept.down(0)
+		if h.use != usage.Idle || sku != "" && h.Shape().SKU() != folded {
+			continue
+		}
+		if at, _ := slices.BinarySearchFunc(first, h, compare); at < limit {
+			first = slices.Insert(first[:min(len(first), limit-1)], at, h)
 		}
 	}
-	slices.SortFunc(kept.list, compare)
-	return kept.list
+	return first
 }
 
 // idleSince is when the host became idle.
@@ -74,48 +63,30 @@ func (h *host) idleSince() time.Time {
 	return h.hold.freed
 }
 
-type idleReason struct {
-	reason  fault.Reason
-	message string
-}
-
-// kindOf is what it hangs on whether demand could use an idle executor.
-type kindOf struct {
-	class *class
-	shape *shape
-}
-
-// idleReasons finds out why executors idle, for each kind once.
-type idleReasons struct {
-	core *Core
-	// texts name the groups that wait.
-	texts  []string
-	byKind map[kindOf]idleReason
-}
-
-func (r *idleReasons) of(h *host) idleReason {
-	kind := kindOf{h.class, h.shape}
-	reason, known := r.byKind[kind]
-	if !known {
-		reason = r.demand(kind)
-		r.byKind[kind] = reason
+// Usage returns the usage of one SKU, or of all for an empty name. It is refused before
+// the registry is ready: until then what is pending may be known in part.
+func (c *Core) Usage(name string) (usage.Usage, error) {
+	if c.ready == nil || c.ready.record.(*model.Ready).Since.IsZero() {
+		return usage.Usage{}, fault.New(fault.Unavailable, fault.ReasonRegistryNotReady, "the registry is not ready: what waits is not complete")
 	}
-	return reason
+	u := c.usage.Usage(c.now, name)
+	u.Revision = c.revision
+	return u, nil
 }
 
-// demand answers by the first group that could use the kind at all.
-func (r *idleReasons) demand(k kindOf) idleReason {
-	for _, text := range r.texts {
-		d := r.core.demand[text]
-		q := r.core.queryOf(text, d.constraints)
-		if ok, _ := q.matcher.Match(k.class.host); !ok {
-			continue
+// SKU returns the specification of that name, without regard to case.
+func (c *Core) SKU(name string) (model.SKU, bool) { return c.usage.SKU(name) }
+
+// SKUs returns all specifications, in order of name without regard to case.
+func (c *Core) SKUs() []model.SKU { return c.usage.SKUs() }
+
+// await counts a reservation as pending, or not, as the records now say.
+func (c *Core) await(uid string) {
+	var pending *model.Reservation
+	if r := c.reservations[uid]; r != nil && c.leases[uid] == nil && !c.handedOver(uid) {
+		if r := r.record.(*model.Reservation); r.State == model.Queued {
+			pending = r
 		}
-		why := "not all of a batch fit"
-		if !q.fits(k.shape) {
-			why = "each is too large for it"
-		}
-		return idleReason{fault.ReasonDemandDoesNotFit, fmt.Sprintf("demand of group %s (reservations: %d) is pending: %s", d.constraints.Group(), d.reservations, why)}
 	}
-	return idleReason{fault.ReasonNoDemand, "nothing waits for its kind"}
+	c.usage.Await(uid, pending)
 }

@@ -144,7 +144,7 @@ func (w *world) drain() {
 func (w *world) claim() {
 	workers := map[string]int{}
 	for h := range w.core.byID.All() {
-		workers[h.id] = h.hold.workers
+		workers[h.ID] = h.hold.Workers
 	}
 	request := anyRequest.Draw(w.t, "request")
 	known := w.core.known(request) != nil
@@ -210,15 +210,14 @@ func (w *world) check() {
 	// used ≤ capacity; where an executor came back smaller, used only falls.
 	used := map[string]resource.Vector{}
 	for h := range c.byID.All() {
-		used[h.id] = h.hold.used.Clone()
-		for name, amount := range h.hold.used {
-			if amount < 0 || amount > max(h.executor.Resources[name], w.used[h.id][name]) {
-				w.t.Fatalf("%s uses %d %s of %d, %d before", h.id, amount, name, h.executor.Resources[name], w.used[h.id][name])
+		used[h.ID] = h.hold.Used.Clone()
+		for name, amount := range h.hold.Used {
+			if amount < 0 || amount > max(h.executor.Resources[name], w.used[h.ID][name]) {
+				w.t.Fatalf("%s uses %d %s of %d, %d before", h.ID, amount, name, h.executor.Resources[name], w.used[h.ID][name])
 			}
 		}
 	}
 	w.used = used
-	checkSections(w.t, c)
 	w.listed()
 	w.named()
 }
@@ -258,9 +257,9 @@ func (w *world) listed() {
 	c := w.core
 	for h := range c.byID.All() {
 		v := c.view(h)
-		free := v.State == model.ExecutorReady && len(v.Disabled) == 0 && !v.Draining && c.over[h.id] == nil
+		free := v.State == model.ExecutorReady && len(v.Disabled) == 0 && !v.Draining && c.over[h.ID] == nil
 		if allocatable := isOpen(h); free != allocatable {
-			w.t.Fatalf("%s is listed free %v, allocatable %v:\n%s", h.id, free, allocatable, dump(c))
+			w.t.Fatalf("%s is listed free %v, allocatable %v:\n%s", h.ID, free, allocatable, dump(c))
 		}
 		var want []string
 		draining := false
@@ -270,7 +269,7 @@ func (w *world) listed() {
 			}
 			d := disableOf(held)
 			ok, _ := constraint.Constraints{Attributes: d.Attributes}.Match(h.executor.Match())
-			if slices.Contains(d.IDs, h.id) || len(d.Attributes) > 0 && ok {
+			if slices.Contains(d.IDs, h.ID) || len(d.Attributes) > 0 && ok {
 				want = append(want, d.ID)
 				draining = draining || d.Drain
 			}
@@ -281,7 +280,7 @@ func (w *world) listed() {
 			holding = append(holding, d.ID)
 		}
 		if !slices.Equal(want, holding) || draining != h.executor.Draining {
-			w.t.Fatalf("%s is held by %v and draining=%v, want %v and %v", h.id, holding, h.executor.Draining, want, draining)
+			w.t.Fatalf("%s is held by %v and draining=%v, want %v and %v", h.ID, holding, h.executor.Draining, want, draining)
 		}
 	}
 }
@@ -380,8 +379,8 @@ func (w *world) quiesce() {
 		}
 	}
 	for h := range w.core.byID.All() {
-		if len(h.hold.used) > 0 || h.hold.workers > 0 {
-			w.t.Fatalf("%s: %d workers, used %v", h.id, h.hold.workers, h.hold.used)
+		if len(h.hold.Used) > 0 || h.hold.Workers > 0 {
+			w.t.Fatalf("%s: %d workers, used %v", h.ID, h.hold.Workers, h.hold.Used)
 		}
 	}
 }

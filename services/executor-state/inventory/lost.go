@@ -7,6 +7,7 @@ import (
 
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
+	"berth.dev/services/executor-state/match"
 )
 
 // massLoss tells of executors of one pool that are held back from LOST.
@@ -31,12 +32,12 @@ func (c *Core) loseAbsent() {
 	lost := 0
 	for _, h := range gone {
 		if c.held[h] && !held[h] && !c.leaving(h) {
-			h.releasedAt = c.now
+			h.term.releasedAt = c.now
 		}
 		due := c.due(h)
 		c.subject = h.executor.Ref()
 		switch {
-		case c.aside.executors[h.id], c.aside.presences[h.id], c.aside.pools[constraint.Fold(h.class.host.Attribute(constraint.PoolAttribute))]:
+		case c.aside.executors[h.ID], c.aside.presences[h.ID], c.aside.pools[constraint.Fold(h.Class().Host().Attribute(constraint.PoolAttribute))]:
 		case due.After(c.now), lost == c.cfg.StepLimit && !held[h]:
 			c.lostAt = earliest(c.lostAt, due)
 		case held[h]:
@@ -67,24 +68,24 @@ func (c *Core) heldBack(gone []*host) map[*host]bool {
 	if len(gone) < c.cfg.HoldBackFrom {
 		return nil
 	}
-	pools := map[string][]*host{}
+	pools := map[*match.Pool][]*host{}
 	for _, h := range gone {
 		if c.leaving(h) {
 			continue
 		}
-		for _, crew := range h.class.crews {
-			pools[crew.name] = append(pools[crew.name], h)
+		for _, pool := range h.Class().Pools() {
+			pools[pool] = append(pools[pool], h)
 		}
 	}
-	living, window := c.living(), c.window(len(gone))
+	window := c.window(len(gone))
 	held := map[*host]bool{}
-	for name, gone := range pools {
-		crowd := max(c.cfg.HoldBackFrom, int(c.cfg.HoldBackShare*float64(living[name]))+1)
+	for pool, gone := range pools {
+		crowd := max(c.cfg.HoldBackFrom, int(c.cfg.HoldBackShare*float64(pool.Living))+1)
 		for _, h := range crowded(gone, crowd, window) {
 			held[h] = true
 			// Executors that are only just registering are no news yet.
 			if h.state == model.ExecutorUnreachable || !c.due(h).After(c.now) {
-				c.mass[name] = c.mass[name].with(h, name)
+				c.mass[pool.Name] = c.mass[pool.Name].with(h, pool.Name)
 			}
 		}
 	}
@@ -120,19 +121,11 @@ func crowded(gone []*host, crowd int, window time.Duration) []*host {
 	return list
 }
 
-// poolNames are the pools that the executors of a class count in.
-func poolNames(k *class) []string {
-	if len(k.host.Pools) == 0 {
-		return []string{""}
-	}
-	return k.host.Pools
-}
-
 // with is the mass loss with one more executor.
 func (m massLoss) with(h *host, folded string) massLoss {
 	if m.executors == 0 {
 		m.since = h.goneAt
-		for _, name := range h.class.host.Pools {
+		for _, name := range h.Class().Host().Pools {
 			if constraint.Fold(name) == folded {
 				m.pool = name
 			}
@@ -140,15 +133,6 @@ func (m massLoss) with(h *host, folded string) massLoss {
 	}
 	m.executors++
 	return m
-}
-
-// living counts the executors of each pool that are not LOST, by folded name.
-func (c *Core) living() map[string]int {
-	living := make(map[string]int, len(c.crews))
-	for name, crew := range c.crews {
-		living[name] = crew.living
-	}
-	return living
 }
 
 // massLosses answers the crowds that are held back, in order of pool.
@@ -163,12 +147,12 @@ func (c *Core) massLosses() []massLoss {
 // due is when an absent executor has been away for too long.
 func (c *Core) due(h *host) time.Time {
 	from := h.goneAt
-	for _, later := range []time.Time{c.electedAt, h.releasedAt} {
+	for _, later := range []time.Time{c.electedAt, h.term.releasedAt} {
 		if from.Before(later) {
 			from = later
 		}
 	}
-	return from.Add(h.class.lostAfter)
+	return from.Add(c.lostAfter(h))
 }
 
 // lose commits that the executor's workers are given up, provided that it has
@@ -179,6 +163,6 @@ func (c *Core) lose(h *host) {
 	lost.Lost, lost.Returning, lost.Since = true, false, c.now
 	c.decide(model.Effect{
 		Puts:   []model.Record{&lost},
-		Expect: []model.Expect{{Ref: model.Ref{Kind: model.KindLive, ID: h.id}, Absent: true}},
+		Expect: []model.Expect{{Ref: model.Ref{Kind: model.KindLive, ID: h.ID}, Absent: true}},
 	})
 }

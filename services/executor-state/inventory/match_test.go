@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
+	"berth.dev/services/executor-state/match"
 )
 
 // obvious places a batch worker by worker, looking at every executor for each.
@@ -38,7 +38,7 @@ type obvious struct {
 func newObvious(c *Core, k constraint.Constraints, n int) *obvious {
 	o := &obvious{k: k, left: n, had: map[*host]resource.Vector{}, total: map[string]float64{}, taken: map[*host]int64{}, domains: map[string]int64{}}
 	others := 0
-	has := func(lists []string, h *host) bool { return slices.Contains(lists, h.id) }
+	has := func(lists []string, h *host) bool { return slices.Contains(lists, h.ID) }
 	var matching []*host
 	for h := range c.byID.All() {
 		used, common, own := obviousFree(c, h, k.Role)
@@ -57,7 +57,7 @@ func newObvious(c *Core, k constraint.Constraints, n int) *obvious {
 		}
 		as := h.executor.Match()
 		as.Pools = c.poolsOf(as)
-		if ok, _ := kind(k).Match(as); ok && idle.Fits(k.Resources) {
+		if ok, _ := withoutAvoided(k).Match(as); ok && idle.Fits(k.Resources) {
 			matching = append(matching, h)
 			if !has(k.Avoid, h) && !has(k.AvoidFailed, h) {
 				others++
@@ -172,7 +172,7 @@ func (o *obvious) compare(a, b *host) int {
 			return order
 		}
 	}
-	return cmp.Or(cmp.Compare(o.score(a), o.score(b)), -cmp.Compare(a.generation, b.generation), cmp.Compare(a.id, b.id))
+	return cmp.Or(cmp.Compare(o.score(a), o.score(b)), -cmp.Compare(a.Generation, b.Generation), cmp.Compare(a.ID, b.ID))
 }
 
 // best is the executor for the next worker, nil when there is none.
@@ -196,7 +196,7 @@ func (o *obvious) place() (ids []string) {
 		o.taken[h]++
 		o.domains[o.domain(h)]++
 		o.left--
-		ids = append(ids, h.id)
+		ids = append(ids, h.ID)
 	}
 	return ids
 }
@@ -235,10 +235,27 @@ func shapeOf(h *host) string {
 	return shape
 }
 
-func chosen(picks []pick) (ids []string) {
+// choose returns the executors for n workers, and how many fit if not all do.
+func choose(c *Core, k constraint.Constraints, n int) ([]match.Pick, int) {
+	picks, refusal := c.index.Fits(k, n)
+	if refusal != nil {
+		return nil, refusal.Fitting
+	}
+	return picks, n
+}
+
+// withoutAvoided matches what executors are, not which ones they are.
+func withoutAvoided(k constraint.Constraints) constraint.Matcher {
+	k.Avoid, k.AvoidFailed = nil, nil
+	return k.Matcher()
+}
+
+func (c *Core) poolsOf(h constraint.Host) []string { return owner{c}.PoolsOf(h) }
+
+func chosen(picks []match.Pick) (ids []string) {
 	for _, p := range picks {
-		for range p.workers {
-			ids = append(ids, p.host.id)
+		for range p.Workers {
+			ids = append(ids, p.Executor.ID)
 		}
 	}
 	return ids
@@ -360,7 +377,7 @@ func TestMatcherEqualsTheObviousOne(t *testing.T) {
 			}
 			k, n := drawConstraints(t), evenly(1, 2, 3, 4, 6, 9).Draw(t, "n")
 			before := dump(r.core)
-			picks, fitting := r.core.choose(k, n)
+			picks, fitting := choose(r.core, k, n)
 			if after := dump(r.core); after != before {
 				t.Fatalf("choosing changed the inventory")
 			}
@@ -409,7 +426,7 @@ func TestSameShapeTakesAllOfAShape(t *testing.T) {
 				continue
 			}
 			k := constraint.Constraints{Resources: resource.Vector{"slots": 1}, SameShape: true, Pack: rapid.Bool().Draw(t, "pack")}
-			picks, fitting := r.core.choose(k, int(n))
+			picks, fitting := choose(r.core, k, int(n))
 			want := obviousChoice(r.core, k, int(n))
 			if fitting != len(want) || fitting == int(n) && !slices.Equal(chosen(picks), want) {
 				t.Fatalf("chose %v, %d of %d fit, want %v: %+v\n%s", chosen(picks), fitting, n, want, k, dump(r.core))
@@ -418,11 +435,11 @@ func TestSameShapeTakesAllOfAShape(t *testing.T) {
 	})
 }
 
-// tighten gives the core's sections bounds that a few executors reach.
+// tighten gives the core's index limits that a few executors reach.
 func tighten(t *rapid.T, c *Core) {
-	limits := &c.sections.limits
-	limits.sections, limits.words = evenly(1, 3, maxSections).Draw(t, "sections"), evenly(1, 3, maxWords).Draw(t, "words")
-	c.limits.block, c.limits.narrow = evenly(1, 2, 4, blockSize).Draw(t, "block"), evenly(0, 2, blockSize).Draw(t, "narrow")
+	limits := &c.index.Limits
+	limits.Sections, limits.Words = evenly(1, 3, limits.Sections).Draw(t, "sections"), evenly(1, 3, limits.Words).Draw(t, "words")
+	limits.Block, limits.Narrow = evenly(1, 2, 4, limits.Block).Draw(t, "block"), evenly(0, 2, limits.Narrow).Draw(t, "narrow")
 }
 
 // Requests, pools and requests to disable name now these attributes and now
@@ -432,7 +449,7 @@ func TestSectionsFollowWhatChanges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{rig: lead(DefaultConfig()), t: t, used: map[string]resource.Vector{}}
 		tighten(t, w.core)
-		w.core.limits.pass = evenly(freshShare, passWork).Draw(t, "pass")
+		w.core.index.Limits.Work = evenly(1<<10, w.core.index.Limits.Work).Draw(t, "pass")
 		for i := range 6 {
 			if rapid.Bool().Draw(t, "there") {
 				w.ready(drawRegister(t, fmt.Sprintf("h%d", i)))
@@ -449,57 +466,30 @@ func TestSectionsFollowWhatChanges(t *testing.T) {
 			w.catchUp()
 			w.settle()
 			k, n := evenly(kinds...).Draw(t, "kind"), evenly(1, 2, 3, 5, 8).Draw(t, "n")
-			picks, fitting := w.core.choose(k, n)
+			picks, fitting := choose(w.core, k, n)
 			want := obviousChoice(w.core, k, n)
 			if fitting != len(want) || fitting == n && !slices.Equal(chosen(picks), want) {
 				t.Fatalf("chose %v, %d of %d fit, want %v: %+v\n%s", chosen(picks), fitting, n, want, k, dump(w.core))
 			}
-			checkSections(t, w.core)
 			checkRefusals(t, w.core)
-		}
-		for _, text := range slices.Sorted(maps.Keys(w.core.sections.byText)) {
-			w.core.sections.drop(w.core.sections.byText[text])
-		}
-		if left := len(w.core.sections.columns); left > 0 || len(w.core.sections.broad) != 1 {
-			t.Fatalf("%d columns and %d broad sections are left", left, len(w.core.sections.broad))
 		}
 	})
 }
 
-// checkRefusals holds what is said without looking against a look, and the most that
-// sums allow against what fits.
+// checkRefusals holds what is said without looking against a look.
 func checkRefusals(t *rapid.T, c *Core) {
-	c.spent = c.limits.pass // nothing is left for looks that only the numbers call for
+	c.index.Spent = c.index.Limits.Work // nothing is left for looks that only the numbers call for
 	for _, uid := range slices.Sorted(maps.Keys(c.refused)) {
-		before := *c.refused[uid]
-		if e := before.entry; c.still(&before) {
-			needed, fitting := e.Seats.Len(), c.fit(e.Constraints, e.Seats.Len())
-			if most := c.atMost(c.query(e.Constraints)); int64(fitting) > min(most, before.room) {
-				t.Fatalf("%s has room for %d, not %d or %d at most: %+v\n%s", uid, fitting, most, before.room, e.Constraints, dump(c))
+		before := *c.refused[uid].Refusal
+		if e := c.refused[uid].entry; c.index.Stands(&before) {
+			_, now := c.index.Fits(e.Constraints, e.Seats.Len())
+			if now == nil || before.Fitting == 0 && now.Fitting > 0 {
+				t.Fatalf("%s is refused still, and fits: %+v: %+v\n%s", uid, now, e.Constraints, dump(c))
 			}
-			if fitting >= needed || before.outcome.Fitting == 0 && fitting > 0 {
-				t.Fatalf("%s is refused still, with room for %d of %d: %+v\n%s", uid, fitting, needed, e.Constraints, dump(c))
-			}
-			if why, _ := c.refusal(e.Constraints, needed, fitting); why != before.outcome.Reason {
-				t.Fatalf("%s is refused still for %s, and would be for %s: %+v\n%s", uid, before.outcome.Reason, why, e.Constraints, dump(c))
+			if now.Reason != before.Reason {
+				t.Fatalf("%s is refused still for %s, and would be for %s: %+v\n%s", uid, before.Reason, now.Reason, e.Constraints, dump(c))
 			}
 		}
-	}
-}
-
-func TestSumComesBackToWhatItWas(t *testing.T) {
-	var s sum
-	for range 3 {
-		s.add(math.MaxUint64)
-	}
-	if s.saturated() != math.MaxInt64 || s.float() != 3*(1<<64) {
-		t.Fatalf("three times 2⁶⁴−1 is %v", s.float())
-	}
-	for range 3 {
-		s.subtract(math.MaxUint64)
-	}
-	if s != (sum{}) {
-		t.Fatalf("something is left: %+v", s)
 	}
 }
 
@@ -517,7 +507,7 @@ func TestPackSpreadByManyValues(t *testing.T) {
 	}
 	k := cpu(1)
 	k.Resources["slots"], k.Pack, k.Spread = 1, true, constraint.Spread{By: "rack", Max: 3}
-	picks, _ := r.core.choose(k, 4)
+	picks, _ := choose(r.core, k, 4)
 	if got := fmt.Sprint(chosen(picks)); got != "[e0 e0 e2 e2]" {
 		t.Errorf("chose %s", got)
 	}

@@ -1,10 +1,12 @@
 package inventory
 
 import (
+	"slices"
 	"strconv"
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
+	"berth.dev/services/executor-state/match"
 )
 
 // waiting is a pass that is answered once its leases are durable.
@@ -12,23 +14,6 @@ type waiting struct {
 	token    uint64
 	outcomes []model.Outcome
 }
-
-// A pass looks at passWork executors or bounds of blocks at most, and begins
-// nothing more after that: a leader that does nothing else for long is taken for
-// hung, and its successor would be given the same pass. Looking takes some
-// nanoseconds; what takes more counts for more: a worker that is placed, a form
-// in the order of which a request is put, the bounds of a block, an executor that is
-// sorted and copied, a change that a refusal is held against. What a single entry
-// takes is bounded by the fleet, of which it looks at each executor a few times at
-// most.
-const (
-	passWork     = 1 << 24
-	workOfWorker = 64
-	workOfForm   = 64
-	workOfBlock  = 8
-	workOfMember = 16
-	workOfNote   = 16
-)
 
 // answerBytes is what a pass may have to say in its answer, about; it begins nothing
 // more after that, for the answer is one message. That the rest is LATER takes less
@@ -51,7 +36,7 @@ func (c *Core) takePass(token uint64, p model.Cycle) {
 	stopped := map[string]bool{}
 	before := c.refused
 	c.refused = make(map[string]*refused, len(before))
-	c.spent = 0
+	c.index.Spent = 0
 	said, behind := 0, false
 	for i, entry := range p.Candidates {
 		known, again := before[entry.UID], entry.Again
@@ -75,7 +60,7 @@ func (c *Core) takePass(token uint64, p model.Cycle) {
 		switch {
 		case stopped[entry.Group]:
 			c.remember(known)
-		case i > 0 && (c.spent >= c.limits.pass || said >= c.limits.answer):
+		case i > 0 && (c.index.Spent >= c.index.Limits.Work || said >= c.answerLimit):
 			outcome = model.Outcome{UID: entry.UID, Result: model.Later}
 			c.remember(known)
 		default:
@@ -83,7 +68,7 @@ func (c *Core) takePass(token uint64, p model.Cycle) {
 		}
 		stopped[entry.Group] = outcome.Result != model.Granted &&
 			outcome.Reason != fault.ReasonInvalid && outcome.Reason != fault.ReasonPoison
-		if next && again && outcome == known.outcome {
+		if next && again && outcome == known.outcome() {
 			c.counts.attempt(outcome)
 			continue
 		}
@@ -146,6 +131,22 @@ func (c *Core) admit(p model.Cycle) error {
 	return nil
 }
 
+// refused is a candidate that did not fit. It is this leader's alone.
+type refused struct {
+	entry model.Candidate
+	*match.Refusal
+}
+
+// of reports whether e is the candidate that was refused: the same record, which avoids
+// the same executors. Everything else of a candidate follows from the record.
+func (r *refused) of(e model.Candidate) bool {
+	return r.entry.Mod == e.Mod && slices.Equal(r.entry.Constraints.AvoidFailed, e.Constraints.AvoidFailed)
+}
+
+func (r *refused) outcome() model.Outcome {
+	return model.Outcome{UID: r.entry.UID, Result: model.NoFit, Reason: r.Reason, Message: r.Message, Fitting: r.Fitting}
+}
+
 // remember keeps a refusal for the next pass.
 func (c *Core) remember(r *refused) {
 	if r != nil {
@@ -175,18 +176,16 @@ func (c *Core) try(p model.Cycle, e model.Candidate, before *refused) model.Outc
 		return model.Outcome{UID: e.UID, Result: model.Stale, Reason: fault.ReasonStale, Message: message}
 	}
 	needed := e.Seats.Len()
-	if before != nil && c.still(before) {
+	if before != nil && c.index.Stands(before.Refusal) {
 		c.remember(before)
-		return before.outcome
+		return before.outcome()
 	}
-	picks, fitting := c.choose(e.Constraints, needed)
-	if fitting < needed {
-		reason, message := c.refusal(e.Constraints, needed, fitting)
-		outcome := model.Outcome{UID: e.UID, Result: model.NoFit, Reason: reason, Message: message, Fitting: fitting}
-		c.refused[e.UID] = &refused{entry: e, text: textOf(e.Constraints), outcome: outcome, at: c.freed.next(), room: int64(fitting), closed: c.shutCount, moves: c.moves}
-		return outcome
+	picks, refusal := c.index.Fits(e.Constraints, needed)
+	if refusal != nil {
+		refused := &refused{e, refusal}
+		c.remember(refused)
+		return refused.outcome()
 	}
-	c.spent += needed * workOfWorker
 	c.decide(c.grant(p, e, picks))
 	return model.Outcome{UID: e.UID, Result: model.Granted, Fitting: needed}
 }
@@ -237,7 +236,7 @@ func (c *Core) stale(e model.Candidate) string {
 
 // grant is the one effect of a lease: its chunks, the event, and the compares
 // that the reservation is as decided on and that the registry still leads.
-func (c *Core) grant(p model.Cycle, e model.Candidate, picks []pick) model.Effect {
+func (c *Core) grant(p model.Cycle, e model.Candidate, picks []match.Pick) model.Effect {
 	placements := make([]model.Placement, 0, e.Seats.Len())
 	event := model.JobEvent{
 		Kind: model.EventReservationLeased, Time: c.now,
@@ -248,14 +247,14 @@ func (c *Core) grant(p model.Cycle, e model.Candidate, picks []pick) model.Effec
 		event.Since = r.record.(*model.Reservation).CreatedAt
 	}
 	named := e.Seats.Len() <= model.MaxEventWorkers
-	at, left := 0, picks[0].workers
+	at, left := 0, picks[0].Workers
 	for seat := range e.Seats.All() {
 		if left == 0 {
 			at++
-			left = picks[at].workers
+			left = picks[at].Workers
 		}
 		left--
-		executor := picks[at].host.executor
+		executor := picks[at].Executor
 		placements = append(placements, model.Placement{Seat: seat, Ordinal: executor.Ordinal})
 		if named {
 			event.Workers = append(event.Workers, model.EventWorker{Seat: seat, Executor: executor.ID})

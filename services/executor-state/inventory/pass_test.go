@@ -9,6 +9,7 @@ import (
 
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
+	"berth.dev/services/executor-state/match"
 )
 
 // offerAll offers the entries that were not granted, in order, pass after pass,
@@ -55,7 +56,7 @@ func TestPassesThatAreCutGrantTheSame(t *testing.T) {
 		limit := evenly(1, 20, 200).Draw(t, "limit")
 		play := func(limit int) ([]string, int) {
 			r := lead(DefaultConfig())
-			r.core.limits.pass = limit
+			r.core.index.Limits.Work = limit
 			for _, g := range registers {
 				r.ready(g)
 			}
@@ -65,7 +66,7 @@ func TestPassesThatAreCutGrantTheSame(t *testing.T) {
 			}
 			return offerAll(t, r, entries)
 		}
-		want, _ := play(passWork)
+		want, _ := play(match.DefaultLimits().Work)
 		if got, passes := play(limit); !slices.Equal(got, want) {
 			t.Fatalf("%d passes granted %v, one grants %v", passes, got, want)
 		}
@@ -79,7 +80,7 @@ func TestARefusalIsRemembered(t *testing.T) {
 	entry := r.queue("a", 2, cpu(1))
 	ask := func() (model.Outcome, int) {
 		o := r.pass(entry)[0]
-		return o, r.core.spent
+		return o, r.core.index.Spent
 	}
 	first, spent := ask()
 	again, nothing := ask()
@@ -104,7 +105,7 @@ func TestARefusalIsRemembered(t *testing.T) {
 // it is too little.
 func TestRoomThatComesLittleByLittleIsFound(t *testing.T) {
 	r := lead(DefaultConfig())
-	r.core.limits.pass = 1 // nothing is left for looks that only the numbers call for
+	r.core.index.Limits.Work = 1 // nothing is left for looks that only the numbers call for
 	ids := []string{"a", "b", "c", "d"}
 	for _, id := range ids {
 		r.ready(small("on-"+id, 1000, 1))
@@ -127,7 +128,7 @@ func TestRoomThatComesLittleByLittleIsFound(t *testing.T) {
 // whole fleet it is cut.
 func TestAPassIsBoundedWhereResourceNamesDiffer(t *testing.T) {
 	r := lead(DefaultConfig())
-	r.core.limits.narrow = 8
+	r.core.index.Limits.Narrow = 8
 	const n = 200
 	for i := range n {
 		g := small(fmt.Sprintf("h%03d", i), 1000, 1)
@@ -135,21 +136,21 @@ func TestAPassIsBoundedWhereResourceNamesDiffer(t *testing.T) {
 		g.Resources[fmt.Sprintf("own-%d", i)] = 1
 		r.ready(g)
 	}
-	if forms := len(r.core.forms); forms != n {
-		t.Fatalf("%d forms", forms)
+	if shapes := r.core.index.Size().Shapes; shapes != n {
+		t.Fatalf("%d shapes", shapes)
 	}
 	cost := func(k constraint.Constraints) int {
 		if o := r.pass(r.queue(fmt.Sprintf("u%d", r.rev), 5*n, k))[0]; o.Result != model.NoFit {
 			t.Fatalf("%+v", o)
 		}
-		return r.core.spent
+		return r.core.index.Spent
 	}
 	narrow, all := cpu(1), cpu(1)
 	narrow.Attributes = map[string]string{"rack": "7"}
-	if spent := cost(narrow); spent > 4*4*(workOfForm+workOfMember) {
+	if spent := cost(narrow); spent > 4*4*80 {
 		t.Errorf("4 executors of %d cost %d", n, spent)
 	}
-	if spent := cost(all); spent < n*workOfForm {
+	if spent := cost(all); spent < n*64 {
 		t.Errorf("%d forms cost %d", n, spent)
 	}
 }
@@ -177,7 +178,7 @@ func TestWhatFitsIsReachedThoughExecutorsChange(t *testing.T) {
 	last.Group = "fits"
 	entries = append(entries, last)
 	r.pass(entries[0])
-	r.core.limits.pass = 2 * r.core.spent
+	r.core.index.Limits.Work = 2 * r.core.index.Spent
 	for pass := 1; ; pass++ {
 		outcomes := r.pass(entries...)
 		if outcomes[len(entries)-1].Result == model.Granted {
@@ -197,7 +198,7 @@ func TestWhatFitsIsReachedThoughExecutorsChange(t *testing.T) {
 func TestAnAnswerIsOneMessage(t *testing.T) {
 	const n = 40
 	r := lead(DefaultConfig())
-	r.core.limits.answer = 500
+	r.core.answerLimit = 500
 	r.ready(small("e", 1000, 1))
 	var entries []model.Candidate
 	for i := range n {

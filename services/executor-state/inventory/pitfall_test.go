@@ -407,12 +407,12 @@ func TestTheCallersAvoidNeverYields(t *testing.T) {
 	} {
 		k := cpu(1)
 		k.Avoid, k.AvoidFailed = test.avoid, test.failed
-		picks, _ := r.core.choose(k, 1)
+		picks, _ := choose(r.core, k, 1)
 		fitting := r.core.Explain(k, 1).Fitting
 		uid := fmt.Sprint(test.avoid, test.failed)
 		got := strings.ToUpper(r.pass(r.queue(uid, 1, k))[0].Result.String())
 		if len(picks) > 0 {
-			got += " " + picks[0].host.id
+			got += " " + picks[0].Executor.ID
 		}
 		if got != test.want || fitting != len(picks) {
 			t.Errorf("avoid %v, failed %v: %s, %d fit, want %s", test.avoid, test.failed, got, fitting, test.want)
@@ -445,7 +445,7 @@ func TestBestFitGoesByTheScarcestRequestedResource(t *testing.T) {
 		{"an executor without room does not count", resource.Vector{"cpu": 6000, "slots": 8}, 1, "slots", "[b8]"},
 	} {
 		k := constraint.Constraints{Resources: test.request}
-		picks, _ := r.core.choose(k, test.n)
+		picks, _ := choose(r.core, k, test.n)
 		if got := fmt.Sprint(chosen(picks)); got != test.want {
 			t.Errorf("%s: %s, want %s", test.name, got, test.want)
 		}
@@ -455,5 +455,25 @@ func TestBestFitGoesByTheScarcestRequestedResource(t *testing.T) {
 	}
 	if e := r.core.Explain(constraint.Constraints{Resources: resource.Vector{"cpu": 17000}}, 1); e.Scarcest != "" {
 		t.Errorf("nothing fits, and %s is the scarcest", e.Scarcest)
+	}
+}
+
+// Pending was subtracted twice: once from idle, once by the scaler. Idle is what is
+// idle, effectively idle what is left of it, and the advice takes off demand once.
+func TestPitfallPendingIsSubtractedOnce(t *testing.T) {
+	r := lead(DefaultConfig())
+	r.tell(&model.Ready{Since: r.now})
+	for _, id := range []string{"h1", "h2", "h3"} {
+		r.ready(small(id, 1, 1))
+	}
+	must[model.SKU](t, r, PutSKU{model.SKU{Name: "small", Resources: resource.Vector{"cpu": 1, "slots": 1}, Scale: &model.ScaleRule{MinIdle: 2}}})
+	r.queue("u", 2, cpu(1))
+	usage, err := r.core.Usage("small")
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := usage.SKUs[0]
+	if row.Idle != 3 || row.PendingExecutors != 2 || row.EffectiveIdle != 1 || row.WantedSize != 3+2+2-3 {
+		t.Errorf("%+v", row)
 	}
 }

@@ -88,58 +88,17 @@ func (c *Core) setPool(name string, next *held) {
 		record := next.record.(*model.Pool)
 		c.pools[folded] = &pool{record, selects(record.Attributes)}
 	}
-	for _, k := range c.classes {
-		pools := slices.DeleteFunc(slices.Clone(k.host.Pools), func(in string) bool { return strings.EqualFold(in, name) })
-		if own := k.host.Attribute(constraint.PoolAttribute); next != nil {
-			pools = c.pools[folded].join(pools, k.host)
+	c.index.SetPools(func(h constraint.Host) []string {
+		pools := slices.DeleteFunc(slices.Clone(h.Pools), func(in string) bool { return strings.EqualFold(in, name) })
+		if own := h.Attribute(constraint.PoolAttribute); next != nil {
+			pools = c.pools[folded].join(pools, h)
 		} else if strings.EqualFold(own, name) && !c.aside.pools[folded] {
 			pools = append(pools, own)
 		}
 		slices.Sort(pools)
-		c.joinPools(k, pools)
-	}
-	c.sections.dropPooled()
-	c.kinds++
-	c.freed.forget()
+		return pools
+	})
 	c.absentChanged = true
-}
-
-// crew counts the classes of a pool, and their executors that are not LOST. It is
-// there as long as an executor is in the pool. Executors of no pool are a crew
-// together, without a name.
-type crew struct {
-	// name is folded.
-	name            string
-	classes, living int
-}
-
-// joinPools puts the executors of a class into pools, and out of those they were
-// in.
-func (c *Core) joinPools(k *class, pools []string) {
-	c.leavePools(k)
-	k.host.Pools, k.lostAfter = pools, c.lostAfter(pools)
-	for _, name := range poolNames(k) {
-		folded := constraint.Fold(name)
-		joined := c.crews[folded]
-		if joined == nil {
-			joined = &crew{name: folded}
-			c.crews[folded] = joined
-		}
-		joined.classes++
-		joined.living += k.living()
-		k.crews = append(k.crews, joined)
-	}
-}
-
-// leavePools puts the executors of a class out of their pools.
-func (c *Core) leavePools(k *class) {
-	for _, left := range k.crews {
-		left.living -= k.living()
-		if left.classes--; left.classes == 0 {
-			delete(c.crews, left.name)
-		}
-	}
-	k.crews = nil
 }
 
 // join adds the pool's name where the host is in it.
@@ -150,10 +109,9 @@ func (p *pool) join(names []string, h constraint.Host) []string {
 	return names
 }
 
-// poolsOf answers the names of the pools that a host is in, in order: those
-// whose selector matches it and, where no pool of that name is kept, the one
-// that its attribute names.
-func (c *Core) poolsOf(h constraint.Host) []string {
+// PoolsOf implements [match.Owner]: a host is in the pools whose selectors match it and,
+// where no pool of that name is kept, in the one that its attribute names.
+func (c owner) PoolsOf(h constraint.Host) []string {
 	var names []string
 	for _, p := range c.pools {
 		names = p.join(names, h)
@@ -165,12 +123,12 @@ func (c *Core) poolsOf(h constraint.Host) []string {
 	return names
 }
 
-// lostAfter is how long executors of all these pools may be absent: the
-// shortest that one of them says, else the cluster's.
-func (c *Core) lostAfter(names []string) time.Duration {
+// lostAfter is how long an executor may be absent: the shortest that one of its pools
+// says, else the cluster's.
+func (c *Core) lostAfter(h *host) time.Duration {
 	shortest, said := c.cfg.LostAfter, false
-	for _, name := range names {
-		p := c.pools[constraint.Fold(name)]
+	for _, in := range h.Class().Pools() {
+		p := c.pools[in.Name]
 		if p == nil || p.record.LostAfter == nil {
 			continue
 		}

@@ -4,8 +4,10 @@ import (
 	"strings"
 	"time"
 
+	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
+	"berth.dev/services/executor-state/match"
 )
 
 // The reads answer from memory, decisions under way included. The shell calls
@@ -28,9 +30,9 @@ type ExecutorView struct {
 
 func (c *Core) view(h *host) ExecutorView {
 	v := ExecutorView{
-		Executor: *h.executor, Pools: h.class.host.Pools,
+		Executor: *h.executor, Pools: h.Class().Host().Pools,
 		State: h.shown(), StateSince: h.stateSince(),
-		Used: h.hold.used.Clone(), Workers: h.hold.workers,
+		Used: h.hold.Used.Clone(), Workers: h.hold.Workers,
 	}
 	for _, request := range h.requests() {
 		if d := c.known(request); d != nil && d.Holds() {
@@ -50,8 +52,8 @@ type Filter struct {
 // Executors answers at most limit executors with ids greater than after, in
 // order of id, and whether there are more.
 func (c *Core) Executors(f Filter, after string, limit int) (list []ExecutorView, more bool) {
-	for h := range c.byID.From(&host{id: after}) {
-		if h.id != after && f.has(h) {
+	for h := range c.byID.From(hostAt(after)) {
+		if h.ID != after && f.has(h) {
 			if len(list) == limit {
 				return list, true
 			}
@@ -64,7 +66,7 @@ func (c *Core) Executors(f Filter, after string, limit int) (list []ExecutorView
 func (f Filter) has(h *host) bool {
 	return (f.State == model.ExecutorUnset || f.State == h.shown()) &&
 		(f.SKU == "" || strings.EqualFold(f.SKU, h.executor.SKU)) &&
-		(f.Pool == "" || h.class.host.InPool(f.Pool))
+		(f.Pool == "" || h.Class().Host().InPool(f.Pool))
 }
 
 // Executor answers one executor.
@@ -115,6 +117,12 @@ func (c *Core) Presences() uint64 { return c.presences }
 // knows; 0 while it knows of none.
 func (c *Core) AssignerTerm() int64 { return c.leaders[model.ServiceAssigner] }
 
+// Explain returns why needed workers of the constraints would or would not be granted
+// now; see [match.Index.Explain].
+func (c *Core) Explain(k constraint.Constraints, needed int) match.Explanation {
+	return c.index.Explain(k, needed)
+}
+
 // Revision answers what the view has reached.
 func (c *Core) Revision() int64 { return c.revision }
 
@@ -127,10 +135,7 @@ type Stats struct {
 	Leases        int
 	// Free is what may be granted, summed over all executors, saturating.
 	Free resource.Vector
-	// Classes counts the kinds of executors and Shapes their shapes; Blocks sizes
-	// the index that batches are matched against, and Sections counts the parts
-	// of the fleet that requests have named.
-	Classes, Shapes, Blocks, Sections int
+	match.Size
 	// Undurable counts decisions not committed, Duties what is to be done.
 	Undurable, Duties int
 }
@@ -144,20 +149,10 @@ func (c *Core) Stats() Stats {
 		Lost:          c.states[model.ExecutorLost],
 		Overcommitted: len(c.over),
 		Leases:        len(c.leases),
-		Free:          resource.Vector{},
-		Classes:       len(c.classes),
-		Shapes:        len(c.shapes.byKey),
-		Sections:      len(c.sections.byText),
+		Free:          c.index.Free(),
+		Size:          c.index.Size(),
 		Undurable:     len(c.journal),
 		Duties:        c.todo.len(),
-	}
-	for _, form := range c.forms {
-		s.Blocks += len(form.open.blocks)
-	}
-	for name, sum := range c.total {
-		if amount := sum.saturated(); amount > 0 {
-			s.Free[name] = amount
-		}
 	}
 	return s
 }

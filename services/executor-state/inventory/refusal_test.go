@@ -19,8 +19,8 @@ func TestAnExecutorThatRefusesTheAssignerIsGivenNothing(t *testing.T) {
 	if out := r.pass(r.queue("v", 1, cpu(1000))); len(out) != 1 || out[0].Result == model.Granted {
 		t.Errorf("%+v", out)
 	}
-	if h := r.core.hosts["h1"]; h.shown() != model.ExecutorRegistered || h.hold.workers != 1 {
-		t.Errorf("it is %v and holds %d workers", h.shown(), h.hold.workers)
+	if h := r.core.hosts["h1"]; h.shown() != model.ExecutorRegistered || h.hold.Workers != 1 {
+		t.Errorf("it is %v and holds %d workers", h.shown(), h.hold.Workers)
 	}
 	r.drop(model.RefusalRef("h1"))
 	r.catchUp()

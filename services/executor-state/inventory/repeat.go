@@ -7,6 +7,7 @@ import (
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
+	"berth.dev/services/executor-state/match"
 )
 
 // repeated answers what is kept of an earlier call with the id of this one; nil
@@ -26,7 +27,7 @@ func fingerprint(parts ...any) uint64 {
 	for _, part := range parts {
 		switch p := part.(type) {
 		case Selector:
-			part = fmt.Sprintf("%q %s", idSet(p.IDs), attributesKey(p.Attributes))
+			part = fmt.Sprintf("%q %s", idSet(p.IDs), match.AttributesKey(p.Attributes))
 		case time.Time:
 			part = p.UTC().Format(time.RFC3339Nano)
 		}

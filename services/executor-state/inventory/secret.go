@@ -42,12 +42,12 @@ type intruder struct {
 
 // refuseOther refuses an agent with another secret, which is a finding.
 func (c *Core) refuseOther(h *host, r Register) error {
-	seen, known := c.intruders[h.id]
+	seen, known := c.intruders[h.ID]
 	if !known {
 		seen.since = c.now
 	}
 	seen.last, seen.address = c.now, r.Address
-	c.intruders[h.id] = seen
+	c.intruders[h.ID] = seen
 	c.intrudersUntil = earliest(c.intrudersUntil, c.now.Add(intruderFor))
 	return otherAgent(h)
 }
@@ -69,7 +69,7 @@ func (c *Core) forgetIntruders() {
 
 func otherAgent(h *host) error {
 	return fault.New(fault.Precondition, fault.ReasonOtherAgent,
-		"executor %q belongs to another agent, with incarnation %d: stop one of the two, or wait until the executor is LOST", h.id, h.executor.Incarnation)
+		"executor %q belongs to another agent, with incarnation %d: stop one of the two, or wait until the executor is LOST", h.ID, h.executor.Incarnation)
 }
 
 // supersedes reports whether the agent that is present has superseded the one that
@@ -80,7 +80,7 @@ func (h *host) supersedes(nonce string) bool {
 
 // reportSuperseded notes how many workers of a superseded agent live.
 func (c *Core) reportSuperseded(h *host, workers int) {
-	h.supersededAt = c.now
+	h.term.supersededAt = c.now
 	c.setSuperseded(h, workers > 0)
 }
 
@@ -95,13 +95,13 @@ func (c *Core) setSuperseded(h *host, workers bool) {
 
 // supersededFor is how long what a superseded agent has reported counts.
 func (c *Core) supersededFor(h *host) time.Duration {
-	return max(h.class.lostAfter, c.cfg.PresenceTTL)
+	return max(c.lostAfter(h), c.cfg.PresenceTTL)
 }
 
 // supersededDue is when the workers of a superseded agent are given up that is
 // silent. A new leader waits longer rather than shorter.
 func (c *Core) supersededDue(h *host) time.Time {
-	from := h.supersededAt
+	from := h.term.supersededAt
 	if from.Before(c.electedAt) {
 		from = c.electedAt
 	}
@@ -112,7 +112,7 @@ func (c *Core) supersededDue(h *host) time.Time {
 func (c *Core) supersededUntil() time.Time {
 	var next time.Time
 	for _, h := range c.superseded {
-		if !c.aside.executors[h.id] {
+		if !c.aside.executors[h.ID] {
 			next = earliest(next, c.supersededDue(h))
 		}
 	}
@@ -149,7 +149,7 @@ func (c *Core) duplicates() []Finding {
 	}
 	for _, id := range slices.Sorted(maps.Keys(c.superseded)) {
 		list = append(list, Finding{
-			Kind: FindingDuplicateAgent, Object: id, Since: c.superseded[id].supersededAt,
+			Kind: FindingDuplicateAgent, Object: id, Since: c.superseded[id].term.supersededAt,
 			Message: "workers of an agent that was superseded still live",
 			Action:  "It gets nothing new until they have ended or that agent is silent; the agent stops them and exits.",
 		})

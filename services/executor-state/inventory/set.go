@@ -52,7 +52,7 @@ func (c *Core) set(ref model.Ref, next *held) (prev *held) {
 	case model.KindPool:
 		c.setPool(ref.ID, next)
 	case model.KindSKU:
-		c.setSKU(ref.ID, next)
+		c.usage.SetSKU(ref.ID, skuOf(next))
 	case model.KindForgotten:
 		c.forgotten = model.Forgotten{}
 		if next != nil {
@@ -280,4 +280,11 @@ func (c *Core) underWay(ref model.Ref) *change {
 		}
 	}
 	return nil
+}
+
+func skuOf(h *held) *model.SKU {
+	if h == nil {
+		return nil
+	}
+	return h.record.(*model.SKU)
 }

@@ -4,7 +4,6 @@ import (
 	"maps"
 
 	"berth.dev/api/fault"
-	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
 )
 
@@ -27,12 +26,12 @@ func (c *Core) putSKU(p PutSKU) (model.SKU, error) {
 	next := p.SKU
 	next.Resources, next.Attributes = next.Resources.WithSlots(), maps.Clone(next.Attributes)
 	next.UpdatedAt = c.now
-	if known, ok := c.SKU(p.SKU.Name); ok {
+	if known, ok := c.usage.SKU(p.SKU.Name); ok {
 		next.Name = known.Name
 		if equalSKU(known, next) {
 			return known, nil
 		}
-	} else if n := c.recordedSKUs(); n >= c.cfg.MaxCatalog {
+	} else if n := len(c.usage.SKUs()); n >= c.cfg.MaxCatalog {
 		return model.SKU{}, catalogFull("SKUs", n, c.cfg.MaxCatalog)
 	}
 	c.decide(model.Effect{Puts: []model.Record{&next}})
@@ -40,39 +39,10 @@ func (c *Core) putSKU(p PutSKU) (model.SKU, error) {
 }
 
 func (c *Core) deleteSKU(d DeleteSKU) (SKUDeleted, error) {
-	if known, ok := c.SKU(d.Name); ok {
+	if known, ok := c.usage.SKU(d.Name); ok {
 		c.decide(model.Effect{Deletes: []model.Ref{known.Ref()}})
 	}
 	return SKUDeleted{}, nil
-}
-
-// SKU answers the specification of that name, without regard to case.
-func (c *Core) SKU(name string) (model.SKU, bool) {
-	s := c.skus[constraint.Fold(name)]
-	if s == nil || s.record == nil {
-		return model.SKU{}, false
-	}
-	return *s.record, true
-}
-
-// SKUs answers all specifications, in order of name without regard to case.
-func (c *Core) SKUs() (list []model.SKU) {
-	for _, s := range c.listSKUs() {
-		if s.record != nil {
-			list = append(list, *s.record)
-		}
-	}
-	return list
-}
-
-// recordedSKUs counts the specifications.
-func (c *Core) recordedSKUs() (n int) {
-	for _, s := range c.skus {
-		if s.record != nil {
-			n++
-		}
-	}
-	return n
 }
 
 func equalSKU(a, b model.SKU) bool {

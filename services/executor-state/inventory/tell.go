@@ -9,6 +9,7 @@ import (
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
+	"berth.dev/services/executor-state/match"
 )
 
 // The events of one effect are bounded in number and in bytes, so that it fits
@@ -28,7 +29,7 @@ const (
 // for thousands, so the events follow it in effects of their own, each of which
 // moves the request's progress mark. A successor goes on from the mark.
 //
-// It is told of what lies on the executors when its turn comes: a worker that
+// It is told of what byLease on the executors when its turn comes: a worker that
 // has ended by then need not know.
 func (c *Core) tellDisabled() {
 	var turns []turn
@@ -49,7 +50,7 @@ func (c *Core) tellDisabled() {
 			break
 		}
 		turns = append(turns, turn{late: h, hosts: []*host{h}})
-		left -= 1 + h.hold.workers
+		left -= 1 + h.hold.Workers
 	}
 	placed := c.placed(turns)
 	for _, t := range turns {
@@ -83,15 +84,15 @@ func (c *Core) nextTurn(d *model.Disable, limit int) turn {
 	from, _, _ := strings.Cut(d.Told, "/")
 	for h := range c.heldFrom(d, from) {
 		t.looks++
-		if h.hold.workers == 0 || slices.Contains(h.executor.Untold, d.ID) {
+		if h.hold.Workers == 0 || slices.Contains(h.executor.Untold, d.ID) {
 			continue
 		}
 		if t.workers >= limit {
 			return t
 		}
 		t.hosts = append(t.hosts, h)
-		if h.id != from { // which may be told of already: the next one is to have its turn
-			t.workers += h.hold.workers
+		if h.ID != from { // which may be told of already: the next one is to have its turn
+			t.workers += h.hold.Workers
 		}
 	}
 	t.last = true
@@ -110,8 +111,8 @@ func (c *Core) heldFrom(d *model.Disable, from string) iter.Seq[*host] {
 			}
 			return
 		}
-		for h := range c.byID.From(&host{id: from}) {
-			if h.class.closedBy(d.ID) && !yield(h) {
+		for h := range c.byID.From(hostAt(from)) {
+			if h.Class().IsClosedBy(d.ID) && !yield(h) {
 				return
 			}
 		}
@@ -119,7 +120,7 @@ func (c *Core) heldFrom(d *model.Disable, from string) iter.Seq[*host] {
 }
 
 // tell decides the next effects of one request.
-func (c *Core) tell(t turn, placed map[uint32]map[string]*laid) {
+func (c *Core) tell(t turn, placed map[uint32]map[string]*leaseWorkers) {
 	next := *t.request
 	var told telling
 	flush := func() {
@@ -128,9 +129,9 @@ func (c *Core) tell(t turn, placed map[uint32]map[string]*laid) {
 		told = telling{}
 	}
 	for _, h := range t.hosts {
-		lies := placed[h.executor.Ordinal]
-		for _, uid := range slices.Sorted(maps.Keys(lies)) {
-			mark := h.id + "/" + uid
+		byLease := placed[h.executor.Ordinal]
+		for _, uid := range slices.Sorted(maps.Keys(byLease)) {
+			mark := h.ID + "/" + uid
 			if compareMarks(mark, next.Told) <= 0 {
 				continue
 			}
@@ -138,7 +139,7 @@ func (c *Core) tell(t turn, placed map[uint32]map[string]*laid) {
 				flush()
 			}
 			next.Told = mark
-			told.add(c.disabledEvent(&next, h, uid, lies[uid]), h)
+			told.add(c.disabledEvent(&next, h, uid, byLease[uid]), h)
 		}
 	}
 	next.ToldAll = t.last
@@ -148,18 +149,18 @@ func (c *Core) tell(t turn, placed map[uint32]map[string]*laid) {
 }
 
 // tellLate decides the next effect of an executor that came under requests late.
-func (c *Core) tellLate(h *host, placed map[uint32]map[string]*laid) {
+func (c *Core) tellLate(h *host, placed map[uint32]map[string]*leaseWorkers) {
 	next := *h.executor
 	var told telling
-	lies := placed[h.executor.Ordinal]
-	uids := slices.Sorted(maps.Keys(lies))
+	byLease := placed[h.executor.Ordinal]
+	uids := slices.Sorted(maps.Keys(byLease))
 	for len(next.Untold) > 0 && !told.full() {
 		request := next.Untold[0]
-		if d := c.known(request); d != nil && d.Holds() && h.class.closedBy(request) {
+		if d := c.known(request); d != nil && d.Holds() && h.Class().IsClosedBy(request) {
 			for _, uid := range uids {
 				if uid > next.Told && !told.full() {
 					next.Told = uid
-					told.add(c.disabledEvent(d, h, uid, lies[uid]), h)
+					told.add(c.disabledEvent(d, h, uid, byLease[uid]), h)
 				}
 			}
 			if len(uids) > 0 && next.Told < uids[len(uids)-1] {
@@ -176,14 +177,14 @@ func (c *Core) tellLate(h *host, placed map[uint32]map[string]*laid) {
 // as they are from now on, and did not before. What is still being told of in
 // order of executors, and has not passed this one, gets to it by itself.
 func (c *Core) untold(h *host, attributes map[string]string) []string {
-	if h.hold.workers == 0 {
+	if h.hold.Workers == 0 {
 		return nil
 	}
 	late := slices.Clone(h.executor.Untold)
-	for _, id := range c.disables.holding(attributesOf(attributes)) {
+	for _, id := range (owner{c}).ClosedBy(match.AttributesOf(attributes)) {
 		d := c.known(id)
 		passed, _, _ := strings.Cut(d.Told, "/")
-		if !h.class.closedBy(id) && (d.ToldAll || h.id <= passed) && !slices.Contains(late, id) {
+		if !h.Class().IsClosedBy(id) && (d.ToldAll || h.ID <= passed) && !slices.Contains(late, id) {
 			late = append(late, id)
 		}
 	}
@@ -200,10 +201,10 @@ func (t *telling) full() bool { return len(t.events) == tellPerEffect || t.bytes
 
 func (t *telling) add(event model.JobEvent, h *host) {
 	t.events = append(t.events, event)
-	t.bytes += len(event.Message) + len(event.Workers)*(len(h.id)+24) + 512
+	t.bytes += len(event.Message) + len(event.Workers)*(len(h.ID)+24) + 512
 }
 
-func (c *Core) disabledEvent(d *model.Disable, h *host, uid string, s *laid) model.JobEvent {
+func (c *Core) disabledEvent(d *model.Disable, h *host, uid string, s *leaseWorkers) model.JobEvent {
 	event := model.JobEvent{
 		Kind: model.EventExecutorDisabled, Time: c.now, Key: s.key, UID: uid, Count: int32(len(s.seats)),
 		Reason: fault.ReasonExecutorDisabled, Message: d.Reason,
@@ -213,7 +214,7 @@ func (c *Core) disabledEvent(d *model.Disable, h *host, uid string, s *laid) mod
 		event.Reason = fault.ReasonExecutorDraining
 	}
 	for _, seat := range s.seats[:min(len(s.seats), model.MaxEventWorkers)] {
-		event.Workers = append(event.Workers, model.EventWorker{Seat: seat, Executor: h.id})
+		event.Workers = append(event.Workers, model.EventWorker{Seat: seat, Executor: h.ID})
 	}
 	return event
 }
@@ -225,22 +226,22 @@ func compareMarks(a, b string) int {
 	return cmp.Or(cmp.Compare(aID, bID), cmp.Compare(aUID, bUID))
 }
 
-// laid is the workers of one lease on one executor, in order of seat.
-type laid struct {
+// leaseWorkers is the workers of one lease on one executor, in order of seat.
+type leaseWorkers struct {
 	key   model.Key
 	trace model.Trace
 	epoch int64
 	seats []model.Seat
 }
 
-// placed answers what lies on the executors of the turns, by ordinal and uid. It
+// placed answers what byLease on the executors of the turns, by ordinal and uid. It
 // looks once at each lease that has workers there.
-func (c *Core) placed(turns []turn) map[uint32]map[string]*laid {
-	placed, uids := map[uint32]map[string]*laid{}, map[string]bool{}
+func (c *Core) placed(turns []turn) map[uint32]map[string]*leaseWorkers {
+	placed, uids := map[uint32]map[string]*leaseWorkers{}, map[string]bool{}
 	for _, t := range turns {
 		for _, h := range t.hosts {
-			placed[h.executor.Ordinal] = map[string]*laid{}
-			for _, l := range h.hold.lies {
+			placed[h.executor.Ordinal] = map[string]*leaseWorkers{}
+			for _, l := range h.hold.placements {
 				uids[l.uid] = true
 			}
 		}
@@ -249,19 +250,19 @@ func (c *Core) placed(turns []turn) map[uint32]map[string]*laid {
 		for _, held := range c.leases[uid].chunks {
 			chunk := held.record.(*model.LeaseChunk)
 			for _, p := range chunk.Workers {
-				lies := placed[p.Ordinal]
-				if lies == nil {
+				byLease := placed[p.Ordinal]
+				if byLease == nil {
 					continue
 				}
-				if lies[uid] == nil {
-					lies[uid] = &laid{key: chunk.Key, trace: chunk.Trace, epoch: chunk.Epoch}
+				if byLease[uid] == nil {
+					byLease[uid] = &leaseWorkers{key: chunk.Key, trace: chunk.Trace, epoch: chunk.Epoch}
 				}
-				lies[uid].seats = append(lies[uid].seats, p.Seat)
+				byLease[uid].seats = append(byLease[uid].seats, p.Seat)
 			}
 		}
 	}
-	for _, lies := range placed {
-		for _, l := range lies {
+	for _, byLease := range placed {
+		for _, l := range byLease {
 			slices.SortFunc(l.seats, model.Seat.Compare)
 		}
 	}

@@ -8,9 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"pgregory.net/rapid"
-
 	"berth.dev/pkg/model"
+	"berth.dev/services/executor-state/match"
 )
 
 // Actions as text, for transcripts.
@@ -227,63 +226,27 @@ func dump(c *Core) string {
 	for _, uid := range slices.Sorted(maps.Keys(c.tasks)) {
 		line("task %s %v %d", uid, c.tasks[uid].header != nil, len(c.tasks[uid].chunks))
 	}
-	for _, uid := range slices.Sorted(maps.Keys(c.awaited)) {
-		line("awaited %s %+v of %s", uid, c.awaited[uid].size, c.awaited[uid].demand.text)
-	}
-	for _, text := range slices.Sorted(maps.Keys(c.demand)) {
-		line("demand %s %d %d %v", text, c.demand[text].reservations, c.demand[text].workers, c.demand[text].batches)
-	}
-	for _, folded := range slices.Sorted(maps.Keys(c.skus)) {
-		line("sku %s %v %v", folded, c.skus[folded].record, slices.Sorted(maps.Keys(c.skus[folded].shapes)))
-		line("  spelled %v use=%v shut=%d most=%v", c.skus[folded].spellings, c.skus[folded].use, c.skus[folded].shut, c.skus[folded].shape())
-		for _, name := range slices.Sorted(maps.Keys(c.skus[folded].free)) {
-			if free := *c.skus[folded].free[name]; free != (sum{}) {
-				line("  free %s %+v", name, free)
-			}
-		}
-	}
 	line("reservations %v", slices.Sorted(maps.Keys(c.reservations)))
 	for h := range c.byID.All() {
-		line("host %s %v gone=%v/%v bucket=%v workers=%d used=%v class=%s shape=%s over=%v stranded=%v superseded=%v standing=%d use=%d requests=%v", h.id, h.state, h.absent, absentAt(h),
-			isOpen(h), h.hold.workers, h.hold.used, h.class.key, h.shape.key, c.over[h.id] != nil, c.stranded[h.id] != nil, c.superseded[h.id] != nil, h.standing, h.use, h.requests())
+		k := h.Class()
+		line("host %s %v absent=%v/%v workers=%d used=%v class=%+v closed by %v shape of %q over=%v stranded=%v superseded=%v standing=%d use=%d disabled=%v requests=%v", h.ID, h.state, h.absent, absentAt(h),
+			h.hold.Workers, h.hold.Used, k.Host(), k.ClosedBy(), h.Shape().SKU(), c.over[h.ID] != nil, c.stranded[h.ID] != nil, c.superseded[h.ID] != nil, h.Standing(), h.use, h.disabled, h.requests())
 	}
 	for h := range c.absent.All() {
-		line("absent %s", h.id)
+		line("absent %s", h.ID)
 	}
 	for _, ordinal := range slices.Sorted(maps.Keys(c.holds)) {
 		h := c.holds[ordinal]
-		line("hold %d %d %v %v %v tasked=%d running=%d", ordinal, h.workers, h.used, h.byRole, h.lies, h.tasked, h.running)
+		line("hold %d %d %v %v %v tasked=%d running=%d", ordinal, h.Workers, h.Used, h.Held, h.placements, h.tasked, h.running)
 	}
 	line("ordinal %d states %v", c.lastOrdinal, c.states)
-	for _, key := range slices.Sorted(maps.Keys(c.classes)) {
-		k := c.classes[key]
-		var ids []string
-		for at, h := range k.hosts {
-			if h.at != at || h.class != k {
-				panic("an executor is not where its class has it")
-			}
-			ids = append(ids, h.id)
-		}
-		slices.Sort(ids)
-		line("class %s standing=%v hosts=%v pools=%q lostAfter=%v", key, k.standing, ids, k.host.Pools, k.lostAfter)
+	size := c.index.Size()
+	line("classes=%d shapes=%d free=%v capacity=%v", size.Classes, size.Shapes, c.index.Free(), c.index.Capacity())
+	for _, pool := range slices.SortedFunc(c.index.AllPools(), func(a, b *match.Pool) int { return cmp.Compare(a.Name, b.Name) }) {
+		line("pool %q living=%d", pool.Name, pool.Living)
 	}
-	for _, key := range slices.Sorted(maps.Keys(c.shapes.byKey)) {
-		line("shape %s size=%d standing=%v", key, c.shapes.byKey[key].size, c.shapes.byKey[key].standing)
-	}
-	for _, f := range slices.SortedFunc(slices.Values(c.forms), func(a, b *form) int { return cmp.Compare(a.key, b.key) }) {
-		line("form %s shapes=%d", f.key, f.shapes)
-		line(" open %s", dumpField(&f.open))
-		line(" all %s", dumpField(&f.all))
-	}
-	for _, name := range slices.Sorted(maps.Keys(c.crews)) {
-		line("crew %s classes=%d living=%d", name, c.crews[name].classes, c.crews[name].living)
-	}
-	b.WriteString(dumpSection(c, c.sections.whole))
-	for _, name := range slices.Sorted(maps.Keys(c.total)) {
-		if *c.total[name] != (sum{}) {
-			line("total %s %+v", name, *c.total[name])
-		}
-	}
+	line("usage %+v", c.usage.Usage(start, ""))
+	line("skus %+v", c.usage.SKUs())
 	for _, id := range slices.Sorted(maps.Keys(c.disables.named)) {
 		line("named %s %v", id, c.disables.named[id])
 	}
@@ -295,17 +258,11 @@ func dump(c *Core) string {
 		line("untold %s", d.ID)
 	}
 	for h := range c.past.All() {
-		line("past %s", h.id)
+		line("past %s", h.ID)
 	}
 	for h := range c.late.All() {
-		line("late %s %v", h.id, h.executor.Untold)
+		line("late %s %v", h.ID, h.executor.Untold)
 	}
-	for _, key := range slices.Sorted(maps.Keys(c.classes)) {
-		if k := c.classes[key]; len(k.requests) > 0 || c.disables.closed.has(k.index) {
-			line("class %s closed %v by %v", key, c.disables.closed.has(k.index), k.requests)
-		}
-	}
-	line("%d classes are closed", c.disables.closed.classes)
 	line("names %d, %d unknown", c.disables.names, c.disables.unknown)
 	for _, name := range slices.Sorted(maps.Keys(c.pools)) {
 		line("pool %s %+v", name, c.pools[name].record)
@@ -313,117 +270,8 @@ func dump(c *Core) string {
 	return b.String()
 }
 
-// isOpen reports whether a search may find the executor.
-func isOpen(h *host) bool {
-	if len(h.class.requests) > 0 {
-		return false
-	}
-	for _, b := range h.shape.form.open.blocks {
-		if slices.Contains(b.hosts, h) {
-			return true
-		}
-	}
-	return false
-}
-
-// dumpField is the executors of a field with what they have there. How they are
-// parted into blocks hangs on what was before, and is not to matter.
-func dumpField(f *field) string {
-	var all []string
-	for i, b := range f.blocks {
-		b.check()
-		for at, h := range b.hosts {
-			if f.find(spotOf(h, b.point(at))) != i {
-				panic("an executor is not in the block that it belongs to")
-			}
-			if b.traits[at] != h.traits() {
-				panic("an executor's traits are not those of its place")
-			}
-			all = append(all, fmt.Sprintf("%s %v", h.id, b.point(at)))
-		}
-	}
-	slices.Sort(all)
-	return strings.Join(all, " ")
-}
-
-// check panics unless the block's bounds hold, and its executors are in order.
-func (b *block) check() {
-	if len(b.hosts) == 0 || len(b.hosts) != len(b.traits) || len(b.amounts) != len(b.hosts)*len(b.low) {
-		panic("a block is not whole")
-	}
-	if !slices.IsSortedFunc(b.hosts, compareRank) {
-		panic("a block is not in order of rank")
-	}
-	for at, k := range b.traits {
-		if k.sku < b.lowSKU || k.sku > b.highSKU {
-			panic("a SKU is out of bounds")
-		}
-		for i, amount := range b.point(at) {
-			if amount < b.low[i] || amount > b.high[i] {
-				panic("an amount is out of bounds")
-			}
-		}
-	}
-}
-
-// dumpSection is all that is kept of a section.
-func dumpSection(c *Core, s *section) string {
-	var keys []string
-	for k := range c.sections.all(s) {
-		keys = append(keys, k.key)
-	}
-	slices.Sort(keys)
-	return fmt.Sprintf("section %s classes=%d: %s\n", s.text(), s.classes, strings.Join(keys, " "))
-}
-
-// checkSections compares each section with one that is made anew.
-func checkSections(t *rapid.T, c *Core) {
-	for _, text := range slices.Sorted(maps.Keys(c.sections.byText)) {
-		kept := c.sections.byText[text]
-		if kept.text() != text || kept.dropped {
-			t.Fatalf("a section is kept under %s", text)
-		}
-		got := dumpSection(c, kept)
-		fresh := c.sections.make(kept.selector)
-		want := dumpSection(c, fresh)
-		// It is not listed by its text, which drop would take out.
-		c.sections.drop(fresh)
-		c.sections.byText[text] = kept
-		if got != want {
-			t.Fatalf("a section has drifted:\n%s\nmade anew:\n%s", got, want)
-		}
-	}
-	for name, column := range c.sections.columns {
-		for value := range column.values {
-			if column.users == 0 {
-				t.Fatalf("the column %s of %s is kept for nobody", name, value)
-			}
-		}
-		for k := range c.sections.all(c.sections.whole) {
-			of, value := column.ofClass(k.index), k.value(name)
-			if of != column.values[value] && (value != "" || of != &column.none) {
-				t.Fatalf("the column %s has a class of %q elsewhere", name, value)
-			}
-		}
-	}
-	crowd := 0
-	for _, s := range c.shapes.byKey {
-		crowd = max(crowd, s.standing[open])
-	}
-	if crowd != c.shapes.crowd {
-		t.Fatalf("the most executors of a shape are %d, noted are %d", crowd, c.shapes.crowd)
-	}
-}
-
-// value answers the class's value of an attribute, empty without one. Name is
-// folded, and so is what it answers.
-func (k *class) value(name string) string {
-	at, found := slices.BinarySearchFunc(k.attributes, name, func(a attribute, name string) int { return cmp.Compare(a.name, name) })
-	if !found {
-		return ""
-	}
-	return k.attributes[at].value
-}
+// isOpen reports whether the executor may be given work.
+func isOpen(h *host) bool { return h.Standing() == match.Open }
 
 func absentAt(h *host) string {
 	if !h.absent {

@@ -15,6 +15,8 @@ import (
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
+	"berth.dev/services/executor-state/match"
+	"berth.dev/services/executor-state/usage"
 )
 
 // obviousUsage counts from the store, executor by executor and reservation by
@@ -24,7 +26,7 @@ type obviousUsage struct {
 	hosts []*model.Executor
 	specs map[string]*model.SKU
 	// rows are by folded SKU, fleets its executors.
-	rows   map[string]*SKUUsage
+	rows   map[string]*usage.SKUUsage
 	fleets map[string][]*model.Executor
 	total  map[string]float64
 	// unmapped counts reservations by group.
@@ -33,7 +35,7 @@ type obviousUsage struct {
 
 func newObviousUsage(r *rig) *obviousUsage {
 	u := &obviousUsage{
-		r: r, specs: map[string]*model.SKU{}, rows: map[string]*SKUUsage{}, fleets: map[string][]*model.Executor{},
+		r: r, specs: map[string]*model.SKU{}, rows: map[string]*usage.SKUUsage{}, fleets: map[string][]*model.Executor{},
 		total: map[string]float64{}, unmapped: map[string]int{},
 	}
 	for _, k := range r.keys {
@@ -56,10 +58,10 @@ func newObviousUsage(r *rig) *obviousUsage {
 	return u
 }
 
-func (u *obviousUsage) row(name string) *SKUUsage {
+func (u *obviousUsage) row(name string) *usage.SKUUsage {
 	name = strings.ToLower(name)
 	if u.rows[name] == nil {
-		u.rows[name] = &SKUUsage{}
+		u.rows[name] = &usage.SKUUsage{}
 	}
 	return u.rows[name]
 }
@@ -150,12 +152,12 @@ func (u *obviousUsage) find(k constraint.Constraints) (name string, each int64, 
 					has = has.Plus(-1, share)
 				}
 			}
-			match, _ := k.Match(host)
-			if !match || !has.Fits(k.Resources) {
+			ok, _ := k.Match(host)
+			if !ok || !has.Fits(k.Resources) {
 				continue
 			}
 			h := u.r.core.hosts[e.ID]
-			if offer == nil || cmp.Or(cmp.Compare(offer.Times(k.Resources), has.Times(k.Resources)), compareRank(h, first)) < 0 {
+			if offer == nil || cmp.Or(cmp.Compare(offer.Times(k.Resources), has.Times(k.Resources)), match.Compare(&h.Executor, &first.Executor)) < 0 {
 				offer, first = has, h
 			}
 		}
@@ -204,7 +206,7 @@ func (u *obviousUsage) find(k constraint.Constraints) (name string, each int64, 
 }
 
 // usage answers the rows in order.
-func (u *obviousUsage) usage() []SKUUsage {
+func (u *obviousUsage) usage() []usage.SKUUsage {
 	for _, e := range u.hosts {
 		u.count(e)
 	}
@@ -250,8 +252,8 @@ func (u *obviousUsage) usage() []SKUUsage {
 		count(groups[text])
 		var avoided []string
 		for _, h := range newObvious(u.r.core, res.ConstraintsAt(u.r.core.now), n).excluded {
-			if h.hold.workers == 0 && strings.EqualFold(h.executor.SKU, name) {
-				avoided = append(avoided, h.id)
+			if h.hold.Workers == 0 && strings.EqualFold(h.executor.SKU, name) {
+				avoided = append(avoided, h.ID)
 			}
 		}
 		part := func(ids ...string) {
@@ -277,14 +279,14 @@ func (u *obviousUsage) usage() []SKUUsage {
 	}
 	for key, part := range parts {
 		needed := idle[key]
-		var row *SKUUsage
+		var row *usage.SKUUsage
 		for _, g := range part {
 			needed += need(g)
 			row = u.row(g.name)
 		}
 		row.PendingExecutors = max(row.PendingExecutors, needed)
 	}
-	var rows []SKUUsage
+	var rows []usage.SKUUsage
 	for _, name := range slices.Sorted(maps.Keys(u.rows)) {
 		row := u.rows[name]
 		if row.SKU == "" {
@@ -293,12 +295,12 @@ func (u *obviousUsage) usage() []SKUUsage {
 			}
 		}
 		for _, workers := range slices.Sorted(maps.Keys(sizes[name])) {
-			row.PendingBatches = append(row.PendingBatches, PendingBatch{workers, sizes[name][workers]})
+			row.PendingBatches = append(row.PendingBatches, usage.PendingBatch{Workers: workers, Count: sizes[name][workers]})
 		}
 		row.EffectiveIdle = max(0, int64(row.Idle)-row.PendingExecutors)
 		row.WantedSize = int64(row.Total)
 		if spec := u.specs[name]; spec != nil {
-			row.WantedSize = Wanted(spec.Scale, int64(row.Total), int64(row.Idle), row.PendingExecutors)
+			row.WantedSize = usage.Wanted(spec.Scale, int64(row.Total), int64(row.Idle), row.PendingExecutors)
 		}
 		rows = append(rows, *row)
 	}
@@ -484,7 +486,7 @@ func TestAnAvoidedExecutorCountsAsUnavailableForTheDemandThatAvoidsIt(t *testing
 	failed := *r.core.reservations["together"].record.(*model.Reservation)
 	failed.Failed = []model.FailedOn{{Executor: "h1", At: r.now}}
 	r.tell(&failed)
-	row := func() SKUUsage {
+	row := func() usage.SKUUsage {
 		t.Helper()
 		usage, err := r.core.Usage("small")
 		if err != nil {

@@ -2,14 +2,13 @@ package inventory
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/core"
 	"berth.dev/pkg/model"
+	"berth.dev/services/executor-state/match"
 )
 
 // disables are the requests to disable, in the orders in which they are looked
@@ -19,10 +18,8 @@ type disables struct {
 	// names counts them all, unknown those of ids without an executor.
 	named          map[string][]string
 	names, unknown int
-	// byKind are the requests that hold and go by attributes, which are folded; closed
-	// are the classes that they hold for.
-	byKind map[string][]attribute
-	closed classSet
+	// byKind are the requests that hold and go by attributes, which are folded.
+	byKind map[string]match.Attributes
 	// due orders requests by when something is to be done with them, untold
 	// those of which jobs are still to be told.
 	due, untold core.Ordered[*model.Disable]
@@ -31,7 +28,7 @@ type disables struct {
 func newDisables() disables {
 	return disables{
 		named:  map[string][]string{},
-		byKind: map[string][]attribute{},
+		byKind: map[string]match.Attributes{},
 		due:    core.NewOrdered(compareDue),
 		untold: core.NewOrdered(func(a, b *model.Disable) int { return cmp.Compare(a.ID, b.ID) }),
 	}
@@ -155,7 +152,9 @@ func (c *Core) hold(d *model.Disable, change func(ids []string, id string) []str
 }
 
 // sameAttributes compares without regard to case.
-func sameAttributes(a, b map[string]string) bool { return attributesKey(a) == attributesKey(b) }
+func sameAttributes(a, b map[string]string) bool {
+	return match.AttributesKey(a) == match.AttributesKey(b)
+}
 
 // countHeld counts the executors that a request holds for.
 func (c *Core) countHeld(d *model.Disable) int {
@@ -169,9 +168,9 @@ func (c *Core) countHeld(d *model.Disable) int {
 		}
 	}
 	if len(d.Attributes) > 0 {
-		for k := range c.sections.all(c.sections.whole) {
-			if k.closedBy(d.ID) {
-				n += len(k.hosts)
+		for k := range c.index.Classes(nil) {
+			if k.IsClosedBy(d.ID) {
+				n += len(k.Executors())
 			}
 		}
 	}
@@ -181,11 +180,11 @@ func (c *Core) countHeld(d *model.Disable) int {
 // requests are the ids of those that take the executor out of allocation, in
 // order.
 func (h *host) requests() []string {
-	return slices.Sorted(slices.Values(slices.Concat(h.named, h.class.requests)))
+	return slices.Sorted(slices.Values(slices.Concat(h.named, h.Class().ClosedBy())))
 }
 
 // withheld reports whether a request takes the executor out of allocation.
-func (h *host) withheld() bool { return len(h.named)+len(h.class.requests) > 0 }
+func (h *host) withheld() bool { return len(h.named)+len(h.Class().ClosedBy()) > 0 }
 
 // drained says whether a request to drain holds for the executor.
 func (c *Core) drained(id string) bool {
@@ -198,7 +197,7 @@ func (c *Core) drained(id string) bool {
 func (c *Core) leaving(h *host) bool {
 	return slices.ContainsFunc(h.named, func(request string) bool {
 		d := c.known(request)
-		return d.Claim || d.Drain && (h.hold.workers == 0 || h.absent && d.CreatedAt.After(h.goneAt))
+		return d.Claim || d.Drain && (h.hold.Workers == 0 || h.absent && d.CreatedAt.After(h.goneAt))
 	})
 }
 
@@ -258,14 +257,4 @@ func (c *Core) letGo(d *model.Disable, ids []string) model.Effect {
 		}
 	}
 	return effect
-}
-
-// attributesKey is equal for attributes that are equal without regard to case.
-func attributesKey(attributes map[string]string) string {
-	folded := make([]string, 0, len(attributes))
-	for name, value := range attributes {
-		folded = append(folded, fmt.Sprintf("%q=%q", constraint.Fold(name), constraint.Fold(value)))
-	}
-	slices.Sort(folded)
-	return strings.Join(folded, ",")
 }

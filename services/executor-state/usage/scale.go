@@ -1,4 +1,4 @@
-package inventory
+package usage
 
 import "berth.dev/pkg/model"
 

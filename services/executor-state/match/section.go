@@ -1,4 +1,4 @@
-package inventory
+package match
 
 import "berth.dev/pkg/constraint"
 
@@ -39,11 +39,11 @@ func (s selector) text() string {
 	return constraint.Constraints{Attributes: s.attributes, Pools: s.pools}.Canonical() + ";by:" + s.by
 }
 
-// whole says whether it chooses the whole fleet.
+// whole reports whether it chooses the whole fleet.
 func (s selector) whole() bool { return len(s.attributes)+len(s.pools) == 0 }
 
-// chooses says whether the executors of a class are in the section.
-func (s *section) chooses(k *class) bool {
+// chooses reports whether the executors of a class are in the section.
+func (s *section) chooses(k *Class) bool {
 	ok, _ := s.matcher.Match(k.host)
 	return ok
 }
@@ -52,7 +52,7 @@ func (s *section) chooses(k *class) bool {
 func (s *section) has(class int32) bool { return s.whole() || s.classSet.has(class) }
 
 // enter takes in a class that the section chooses, leave lets it go.
-func (s *section) enter(k *class) {
+func (s *section) enter(k *Class) {
 	if s.whole() {
 		s.classes++
 		return
@@ -60,7 +60,7 @@ func (s *section) enter(k *class) {
 	s.set(k.index, true)
 }
 
-func (s *section) leave(k *class) {
+func (s *section) leave(k *Class) {
 	if s.whole() {
 		s.classes--
 		return

@@ -1,4 +1,4 @@
-package inventory
+package match
 
 // heap is a list of which the item before all others is first. The less function
 // is called some thousand times a search.

@@ -1,4 +1,4 @@
-package inventory
+package usage
 
 import (
 	"cmp"
@@ -6,9 +6,11 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
+	"berth.dev/services/executor-state/match"
 )
 
 // exclusions count the demand of one SKU that must not use some of the SKU's
@@ -52,26 +54,23 @@ func (p *packing) executors() int64 { return max(ceil(p.workers, p.each), p.most
 const usageWork = 1 << 22
 
 // exclude counts what the reservations of a group avoid, as far as work lasts.
-// Offer is what an idle executor of the SKU has for the group's workers.
-func (x exclusions) exclude(c *Core, d *demand, q *query, of *sku, offer resource.Vector, work *int) {
-	each := timesEach(offer, d.constraints.Resources)
+// Shape is what an idle executor of the SKU has for the group's workers.
+func (x exclusions) exclude(ix *match.Index, now time.Time, d *demand, q *match.Query, of *sku, shape resource.Vector, work *int) {
+	each := timesEach(shape, d.constraints.Resources)
 	for _, uid := range slices.Sorted(maps.Keys(d.avoiding)) {
 		if *work <= 0 {
 			return
 		}
 		waiting := d.avoiding[uid]
-		k := waiting.record.(*model.Reservation).ConstraintsAt(c.now)
-		before := c.spent
+		k := waiting.reservation.ConstraintsAt(now)
+		before := ix.Spent
 		var names []string
-		for h := range c.avoided(k, q) {
-			if h.use != idle || h.shape.sku != of || !q.fits(h.shape) {
-				continue
-			}
-			if ok, _ := q.matcher.Match(h.class.host); ok {
-				names = append(names, h.id)
+		for e := range ix.Avoided(k, q) {
+			if e.Idle() && e.Shape().SKU() == of.folded && q.Fits(e.Shape()) && q.Matches(e.Class().Host()) {
+				names = append(names, e.ID)
 			}
 		}
-		*work -= c.spent - before + len(k.Avoid) + len(k.AvoidFailed)
+		*work -= ix.Spent - before + len(k.Avoid) + len(k.AvoidFailed)
 		slices.Sort(names)
 		if len(names) > 1 {
 			x.add(strings.Join(names, ","), len(names), d, each, waiting.size)
@@ -107,8 +106,8 @@ func (x exclusions) executors() (most int64) {
 
 // timesEach returns how many workers an executor with so much takes, at least 1. A
 // worker that asks for nothing fits without end.
-func timesEach(offer, resources resource.Vector) int64 {
-	return max(1, min(offer.Times(resources), math.MaxInt32))
+func timesEach(shape, resources resource.Vector) int64 {
+	return max(1, min(shape.Times(resources), math.MaxInt32))
 }
 
 // avoids reports whether a reservation names executors that it must not use, now or

@@ -1,4 +1,4 @@
-package inventory
+package match
 
 import (
 	"cmp"
@@ -37,10 +37,10 @@ type block struct {
 	// from is the least spot that belongs to it; the first block has all that is
 	// less as well.
 	from spot
-	// hosts are in order of rank; traits and amounts are theirs.
-	hosts   []*host
-	traits  []traits
-	amounts []int64
+	// executors are in order of rank; traits and amounts are theirs.
+	executors []*Executor
+	traits    []traits
+	amounts   []int64
 	// sums are those of each amount; nil for a block that is made for one search.
 	sums []sum
 	// low and high are the least and the most of each amount, and so are the
@@ -53,7 +53,7 @@ type block struct {
 // traits are what a search asks of an executor besides amounts, in numbers.
 type traits struct{ class, shape, sku int32 }
 
-func (h *host) traits() traits { return traits{h.class.index, h.shape.index, h.shape.sku.number} }
+func (h *Executor) traits() traits { return traits{h.class.index, h.shape.index, h.shape.sku.number} }
 
 // spot is where an executor belongs in a field.
 type spot struct {
@@ -63,8 +63,8 @@ type spot struct {
 	id         string
 }
 
-func spotOf(h *host, point []int64) spot {
-	return spot{h.shape.sku.number, point, h.generation, h.id}
+func spotOf(h *Executor, point []int64) spot {
+	return spot{h.shape.sku.number, point, h.Generation, h.ID}
 }
 
 func compareSpots(a, b *spot) int {
@@ -116,7 +116,7 @@ func (f *field) find(k spot) int {
 }
 
 // insert adds an executor at a point.
-func (f *field) insert(h *host, point []int64) {
+func (f *field) insert(h *Executor, point []int64) {
 	k := spotOf(h, point)
 	if len(f.blocks) == 0 {
 		f.blocks = append(f.blocks, newBlock(k, f.width))
@@ -124,21 +124,21 @@ func (f *field) insert(h *host, point []int64) {
 	i := f.find(k)
 	b := f.blocks[i]
 	b.insert(h, h.traits(), point)
-	if len(b.hosts) > f.limit {
+	if len(b.executors) > f.limit {
 		f.blocks = slices.Insert(f.blocks, i+1, b.split())
 	}
 }
 
 // remove takes out an executor that is at the point.
-func (f *field) remove(h *host, point []int64) {
+func (f *field) remove(h *Executor, point []int64) {
 	i := f.find(spotOf(h, point))
 	b := f.blocks[i]
 	b.remove(h, point)
 	switch {
-	case len(b.hosts) == 0:
+	case len(b.executors) == 0:
 		f.blocks = slices.Delete(f.blocks, i, i+1)
-	case i > 0 && len(b.hosts) < f.limit/8 && len(b.hosts)+len(f.blocks[i-1].hosts) <= f.limit/2:
-		for at, moved := range b.hosts {
+	case i > 0 && len(b.executors) < f.limit/8 && len(b.executors)+len(f.blocks[i-1].executors) <= f.limit/2:
+		for at, moved := range b.executors {
 			f.blocks[i-1].insert(moved, b.traits[at], b.point(at))
 		}
 		f.blocks = slices.Delete(f.blocks, i, i+1)
@@ -156,13 +156,13 @@ func (b *block) point(at int) []int64 {
 	return b.amounts[at*width : (at+1)*width : (at+1)*width]
 }
 
-func (b *block) insert(h *host, k traits, point []int64) {
-	at, _ := slices.BinarySearchFunc(b.hosts, h, compareRank)
-	b.hosts = slices.Insert(b.hosts, at, h)
+func (b *block) insert(h *Executor, k traits, point []int64) {
+	at, _ := slices.BinarySearchFunc(b.executors, h, Compare)
+	b.executors = slices.Insert(b.executors, at, h)
 	b.traits = slices.Insert(b.traits, at, k)
 	b.amounts = slices.Insert(b.amounts, at*len(b.low), point...)
 	b.addUp(point)
-	b.widen(k, point, len(b.hosts) == 1)
+	b.widen(k, point, len(b.executors) == 1)
 }
 
 // addUp adds the amounts of one executor to the sums.
@@ -186,13 +186,13 @@ func (b *block) widen(k traits, point []int64, alone bool) {
 	b.lowSKU, b.highSKU = min(b.lowSKU, k.sku), max(b.highSKU, k.sku)
 }
 
-func (b *block) remove(h *host, point []int64) {
-	at, found := slices.BinarySearchFunc(b.hosts, h, compareRank)
+func (b *block) remove(h *Executor, point []int64) {
+	at, found := slices.BinarySearchFunc(b.executors, h, Compare)
 	if !found {
-		panic("inventory: an index does not hold what it should")
+		panic("match: an index does not hold what it should")
 	}
 	width := len(b.low)
-	b.hosts = slices.Delete(b.hosts, at, at+1)
+	b.executors = slices.Delete(b.executors, at, at+1)
 	b.traits = slices.Delete(b.traits, at, at+1)
 	b.amounts = slices.Delete(b.amounts, at*width, (at+1)*width)
 	for i, amount := range point {
@@ -215,21 +215,21 @@ func (b *block) tighten() {
 
 // split moves the upper half of the block, in order of spots, to a new one.
 func (b *block) split() *block {
-	spots := make([]spot, len(b.hosts))
-	order := make([]int, len(b.hosts))
-	for at, h := range b.hosts {
-		spots[at], order[at] = spot{b.traits[at].sku, b.point(at), h.generation, h.id}, at
+	spots := make([]spot, len(b.executors))
+	order := make([]int, len(b.executors))
+	for at, h := range b.executors {
+		spots[at], order[at] = spot{b.traits[at].sku, b.point(at), h.Generation, h.ID}, at
 	}
 	slices.SortFunc(order, func(i, j int) int { return compareSpots(&spots[i], &spots[j]) })
 	middle := spots[order[len(order)/2]]
 	upper := newBlock(middle, len(b.low))
 	lower := newBlock(b.from, len(b.low))
-	for at, h := range b.hosts {
+	for at, h := range b.executors {
 		half := lower
 		if compareSpots(&spots[at], &middle) >= 0 {
 			half = upper
 		}
-		half.hosts = append(half.hosts, h)
+		half.executors = append(half.executors, h)
 		half.traits = append(half.traits, b.traits[at])
 		half.amounts = append(half.amounts, b.point(at)...)
 		half.addUp(b.point(at))

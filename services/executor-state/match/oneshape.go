@@ -1,11 +1,11 @@
-package inventory
+package match
 
 import "slices"
 
 // shapeRoom is what is known of the room for a batch on one shape.
 type shapeRoom struct {
 	// shape is nil as long as none of its executors was looked at.
-	shape *shape
+	shape *Shape
 	// workers is how many fit on those looked at, at most as many as are asked
 	// for; bound is more than fit on all.
 	workers, bound int64
@@ -13,8 +13,8 @@ type shapeRoom struct {
 	looked int
 }
 
-// stretch is a block with the request in the order of its form.
-type stretch struct {
+// skippedBlock is a block with the request in the order of its form.
+type skippedBlock struct {
 	aim   *aim
 	block *block
 }
@@ -26,13 +26,13 @@ type stretch struct {
 // A shape that takes so many has an executor that takes its part of them, be it the
 // shape with the most executors. Blocks in which nobody could are not needed to
 // find such shapes; they are looked into afterwards, for what those found have there.
-func (s *search) oneShape() (only *shape, fitting int) {
+func (s *search) oneShape() (only *Shape, fitting int) {
 	if likely := s.likelyShape(); likely != nil {
 		return likely, int(s.needed)
 	}
 	best := int64(0)
 	s.rooms = append(s.rooms[:0], make([]shapeRoom, s.shapes.count)...)
-	s.spent += len(s.rooms) / blockSize
+	s.Spent += len(s.rooms) / blockSize
 	taken := map[shapeDomain]int64{}
 	count := func(a *aim, b *block, at int) {
 		of := b.traits[at].shape
@@ -49,24 +49,24 @@ func (s *search) oneShape() (only *shape, fitting int) {
 		room.workers = min(room.workers+n, s.needed)
 		best = max(best, room.workers)
 	}
-	s.passed, s.touched = s.passed[:0], s.touched[:0]
+	s.skipped, s.touched = s.skipped[:0], s.touched[:0]
 	for a, b := range s.blocks() {
 		if int64(s.shapes.crowd)*a.times(b.high, s.most) < min(best+1, s.needed) {
-			s.passed = append(s.passed, stretch{a, b})
+			s.skipped = append(s.skipped, skippedBlock{a, b})
 			continue
 		}
 		for at := range s.fitting(a, b) {
 			of := b.traits[at].shape
 			if room := &s.rooms[of]; room.shape == nil {
-				room.shape = b.hosts[at].shape
-				room.bound = int64(room.shape.standing[open]) * a.times(room.shape.idle, s.most)
+				room.shape = b.executors[at].shape
+				room.bound = int64(room.shape.counts[Open]) * a.times(room.shape.idle, s.most)
 				s.touched = append(s.touched, of)
 			}
 			count(a, b, at)
 		}
 	}
 	if s.unsure(best) {
-		for _, p := range s.passed {
+		for _, p := range s.skipped {
 			for at := range s.fitting(p.aim, p.block) {
 				if s.rooms[p.block.traits[at].shape].shape != nil {
 					count(p.aim, p.block, at)
@@ -77,40 +77,40 @@ func (s *search) oneShape() (only *shape, fitting int) {
 	if best < s.needed {
 		return nil, int(best)
 	}
-	t := s.tour(s.most)
+	t := s.ranking(s.most)
 	for {
 		k, _ := t.first()
-		if s.rooms[k.host.shape.index].workers >= s.needed {
-			return k.host.shape, int(s.needed)
+		if s.rooms[k.executor.shape.index].workers >= s.needed {
+			return k.executor.shape, int(s.needed)
 		}
 		t.pop()
 	}
 }
 
-// unsure says whether executors of a shape that may take more than best, or all of
+// unsure reports whether executors of a shape that may take more than best, or all of
 // the batch, may not have been looked at.
 func (s *search) unsure(best int64) bool {
-	return len(s.passed) > 0 && slices.ContainsFunc(s.touched, func(of int32) bool {
+	return len(s.skipped) > 0 && slices.ContainsFunc(s.touched, func(of int32) bool {
 		room := &s.rooms[of]
-		return room.workers < s.needed && room.bound >= min(best+1, s.needed) && room.looked < room.shape.standing[open]
+		return room.workers < s.needed && room.bound >= min(best+1, s.needed) && room.looked < room.shape.counts[Open]
 	})
 }
 
 // likelyShape answers the shape if the best executors are of it. Mostly it is that
 // of the very first, and then nobody has to look at all the others. Where no shape
 // has as many executors as there are workers, that is soon done by itself.
-func (s *search) likelyShape() *shape {
+func (s *search) likelyShape() *Shape {
 	if int64(s.shapes.crowd) < s.needed {
 		return nil
 	}
-	small := map[*shape]bool{}
-	t := s.tour(s.most)
+	small := map[*Shape]bool{}
+	t := s.ranking(s.most)
 	for range likelyLooks {
 		k, ok := t.first()
 		if !ok {
 			return nil
 		}
-		if only := k.host.shape; !small[only] {
+		if only := k.executor.shape; !small[only] {
 			s.only = only
 			s.anew()
 			room := s.room()

@@ -1,4 +1,4 @@
-package inventory
+package match
 
 import (
 	"cmp"
@@ -14,9 +14,9 @@ import (
 // in order: placing its workers does not change the order of resources, so the
 // executors of a gang depend on nothing but the inventory before it.
 
-// byScarcity returns the resources of which a worker requests some, the scarcest
+// ByScarcity returns the resources of which a worker requests some, the scarcest
 // first, of equals in order of name. Free tells how much of one there is.
-func byScarcity(request resource.Vector, free func(name string) float64) []string {
+func ByScarcity(request resource.Vector, free func(name string) float64) []string {
 	names := slices.DeleteFunc(request.Names(), func(name string) bool { return request[name] <= 0 })
 	if len(names) < 2 {
 		return names
@@ -34,7 +34,7 @@ func byScarcity(request resource.Vector, free func(name string) float64) []strin
 func (s *search) scarcity() []string {
 	if s.scarce == nil {
 		var free tally
-		s.scarce = byScarcity(s.query.resources, func(name string) float64 {
+		s.scarce = ByScarcity(s.query.resources, func(name string) float64 {
 			if free == nil {
 				free = s.free()
 			}
@@ -48,7 +48,7 @@ func (s *search) scarcity() []string {
 // executors on which a worker fits.
 type tally map[string]*sum
 
-func (q *query) newTally() tally {
+func (q *Query) newTally() tally {
 	t := tally{}
 	for name, amount := range q.resources {
 		if amount > 0 {
@@ -94,20 +94,20 @@ func (k *counter) remove(point []int64) {
 // free adds up what is free for the search. Of a section with many executors the
 // query keeps the sums, and follows the executors that change.
 func (s *search) free() tally {
-	w := s.walk
+	w := s.scan
 	w.avoided = nil
 	q := s.query
-	if w.none || w.teams != nil || q.section.whole() {
+	if w.none || w.members != nil || q.section.whole() {
 		q.tally = nil
-	} else if c := s.Core; q.tally != nil && q.tallied == c.kinds && q.tallyAt >= c.moved.first {
-		q.follow(c)
+	} else if ix := s.Index; q.tally != nil && q.tallied == ix.kinds && q.tallyAt >= ix.moved.first {
+		q.follow(ix)
 	} else {
 		q.tally = nil
 	}
 	t := q.tally
 	if t == nil {
 		t = w.addUp()
-		if !w.none && w.teams == nil && !q.section.whole() {
+		if !w.none && w.members == nil && !q.section.whole() {
 			q.tally, q.tallied, q.tallyAt, q.counters = t, s.kinds, s.moved.next(), map[*form]*counter{}
 		}
 	}
@@ -119,7 +119,7 @@ func (s *search) free() tally {
 		*rest[name] = *t[name]
 	}
 	for h := range s.avoided {
-		if h.standing != open || !q.hasSKU(h.shape.sku) || !q.section.has(h.class.index) {
+		if h.standing != Open || !q.hasSKU(h.shape.sku) || !q.section.has(h.class.index) {
 			continue
 		}
 		for _, a := range w.aims {
@@ -133,7 +133,7 @@ func (s *search) free() tally {
 
 // addUp adds up what is free on all executors on which a worker fits. All executors
 // of a block are added at once where a worker fits on each.
-func (w *walk) addUp() tally {
+func (w *scan) addUp() tally {
 	t := w.query.newTally()
 	for a, b := range w.blocks() {
 		if !w.takesAll(a, b) {
@@ -157,7 +157,7 @@ func (w *walk) addUp() tally {
 
 // takesAll reports whether a worker fits on every executor of a block, as its bounds
 // tell.
-func (w *walk) takesAll(a *aim, b *block) bool {
+func (w *scan) takesAll(a *aim, b *block) bool {
 	return b.sums != nil && w.closed == nil && w.query.section.whole() && (w.sku == 0 || b.lowSKU == b.highSKU) && a.fits(b.low)
 }
 
@@ -188,7 +188,7 @@ const (
 // next is the number of what comes next.
 func (m *moved) next() uint64 { return m.first + uint64(len(m.list)) }
 
-func (m *moved) note(h *host, came bool) {
+func (m *moved) note(h *Executor, came bool) {
 	if len(m.list) == 2*maxMoved {
 		m.list = append(m.list[:0], m.list[maxMoved:]...)
 		m.first += maxMoved
@@ -203,11 +203,11 @@ func (m *moved) note(h *host, came bool) {
 
 // follow brings the sums of a query up to now. Indexes of classes and forms are
 // those of now, for no executor has changed what it is since.
-func (q *query) follow(c *Core) {
-	news := c.moved.list[q.tallyAt-c.moved.first:]
-	c.spent += workOfNote * len(news)
+func (q *Query) follow(ix *Index) {
+	news := ix.moved.list[q.tallyAt-ix.moved.first:]
+	ix.Spent += workOfNote * len(news)
 	only := int32(0)
-	if s := c.skus[q.sku]; q.sku != "" && s != nil {
+	if s := ix.skus[q.sku]; q.sku != "" && s != nil {
 		only = s.number
 	}
 	for _, m := range news {
@@ -216,7 +216,7 @@ func (q *query) follow(c *Core) {
 		}
 		k, known := q.counters[m.form]
 		if !known {
-			if a := c.aimAt(m.form, q.resources, q.role); a != nil {
+			if a := ix.aimAt(m.form, q.resources, q.role); a != nil {
 				k = q.tally.counter(a)
 			}
 			q.counters[m.form] = k
@@ -229,5 +229,5 @@ func (q *query) follow(c *Core) {
 			k.remove(m.point)
 		}
 	}
-	q.tallyAt = c.moved.next()
+	q.tallyAt = ix.moved.next()
 }

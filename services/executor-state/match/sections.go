@@ -1,4 +1,4 @@
-package inventory
+package match
 
 import (
 	"cmp"
@@ -10,19 +10,11 @@ import (
 	"berth.dev/pkg/constraint"
 )
 
-// The bounds of sections other than the whole fleet; those that were not asked
-// for the longest are dropped when one is reached. A section takes a bit for each
-// class of the fleet, 64 of which are a word.
-const (
-	maxSections = 1 << 12
-	maxWords    = 1 << 23
-)
-
 // sections are all there are.
 type sections struct {
 	whole *section
 	// classes are all, by index; free are the indexes that nobody has.
-	classes []*class
+	classes []*Class
 	free    []int32
 	byText  map[string]*section
 	// broad are those that go by no attribute, the whole fleet first.
@@ -30,13 +22,11 @@ type sections struct {
 	// columns are by folded name of the attribute.
 	columns map[string]*column
 	asked   uint64
-	// limits are maxSections and maxWords, but in tests.
-	limits struct{ sections, words int }
+	limits  *Limits
 }
 
-func newSections() sections {
-	s := sections{byText: map[string]*section{}, columns: map[string]*column{}}
-	s.limits.sections, s.limits.words = maxSections, maxWords
+func newSections(limits *Limits) sections {
+	s := sections{byText: map[string]*section{}, columns: map[string]*column{}, limits: limits}
 	s.whole = newSection(selector{})
 	s.broad = []*section{s.whole}
 	return s
@@ -61,18 +51,19 @@ func (s *sections) get(sel selector, found *section) *section {
 	return found
 }
 
-// makeRoom drops half of the sections when there are too many.
+// makeRoom drops half of the sections when there are too many, those first that were
+// not asked for the longest.
 func (s *sections) makeRoom() {
 	words := 0
 	for _, section := range s.byText {
 		words += len(section.bits)
 	}
-	if len(s.byText) < s.limits.sections && words < s.limits.words {
+	if len(s.byText) < s.limits.Sections && words < s.limits.Words {
 		return
 	}
 	byAge := slices.SortedFunc(maps.Values(s.byText), func(a, b *section) int { return cmp.Compare(a.asked, b.asked) })
 	for i, section := range byAge {
-		if len(byAge)-i <= s.limits.sections/2 && words <= s.limits.words/2 {
+		if len(byAge)-i <= s.limits.Sections/2 && words <= s.limits.Words/2 {
 			return
 		}
 		words -= len(section.bits)
@@ -113,8 +104,8 @@ func (s *sections) make(sel selector) *section {
 }
 
 // all gives the classes of a section, in order of index.
-func (s *sections) all(of *section) iter.Seq[*class] {
-	return func(yield func(*class) bool) {
+func (s *sections) all(of *section) iter.Seq[*Class] {
+	return func(yield func(*Class) bool) {
 		if of.whole() {
 			for _, k := range s.classes {
 				if k != nil && !yield(k) {
@@ -190,7 +181,7 @@ func (s *sections) column(name string) *column {
 }
 
 // enter gives a new class an index, and finds the sections that choose it.
-func (s *sections) enter(k *class) {
+func (s *sections) enter(k *Class) {
 	if last := len(s.free) - 1; last >= 0 {
 		k.index, s.free = s.free[last], s.free[:last]
 		s.classes[k.index] = k
@@ -214,7 +205,7 @@ func (s *sections) enter(k *class) {
 }
 
 // leave takes a class that has ended out of the sections that have it.
-func (s *sections) leave(k *class) {
+func (s *sections) leave(k *Class) {
 	s.whole.leave(k)
 	for _, section := range s.byText {
 		if section.has(k.index) {

@@ -1,15 +1,16 @@
-package inventory
+package usage
 
 import (
 	"cmp"
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/constraint"
-	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
+	"berth.dev/services/executor-state/match"
 )
 
 // Usage is how much of the fleet is used and how much more is asked for, as of
@@ -64,34 +65,30 @@ type Unmapped struct {
 	Message      string
 }
 
-// Usage answers the usage of one SKU, or of all for an empty name; what is
-// unmapped is told only with all. It is refused before the registry is ready:
-// until then what waits may be told of in part.
-func (c *Core) Usage(name string) (Usage, error) {
-	if !c.registryReady() {
-		return Usage{}, fault.New(fault.Unavailable, fault.ReasonRegistryNotReady, "the registry is not ready: what waits is not complete")
-	}
-	m := c.mapper()
-	usage := Usage{Revision: c.revision, SKUs: make([]SKUUsage, len(m.skus))}
+// Usage returns the usage of one SKU at a time, or of all for an empty name; what is
+// unmapped is listed only with all. It costs a look at each group of demand for each
+// SKU.
+func (t *Tally) Usage(now time.Time, name string) Usage {
+	m := t.mapper()
+	usage := Usage{SKUs: make([]SKUUsage, len(m.skus))}
 	batches := make([]map[int]int, len(m.skus))
 	excluded, work := make([]exclusions, len(m.skus)), usageWork
 	for i, s := range m.skus {
-		usage.SKUs[i] = s.count()
+		usage.SKUs[i] = t.row(s)
 		batches[i], excluded[i] = map[int]int{}, exclusions{}
 	}
-	for _, text := range slices.Sorted(maps.Keys(c.demand)) {
-		d := c.demand[text]
-		q := c.queryOf(text, d.constraints)
+	for _, d := range t.groups() {
+		q := t.index.Query(d.constraints)
 		place, shape := m.find(q)
 		if place < 0 {
-			usage.Unmapped = append(usage.Unmapped, c.unmapped(d, q))
+			usage.Unmapped = append(usage.Unmapped, t.unmapped(d, q))
 			continue
 		}
 		row := &usage.SKUs[place]
 		row.PendingReservations += d.reservations
 		row.PendingWorkers += d.workers
 		row.PendingExecutors += d.executors(shape)
-		excluded[place].exclude(c, d, q, m.skus[place], shape, &work)
+		excluded[place].exclude(t.index, now, d, q, m.skus[place], shape, &work)
 		for size, count := range d.batches {
 			batches[place][size.workers] += count
 		}
@@ -114,22 +111,17 @@ func (c *Core) Usage(name string) (Usage, error) {
 		usage.SKUs = slices.DeleteFunc(usage.SKUs, func(row SKUUsage) bool { return constraint.Fold(row.SKU) != folded })
 	}
 	slices.SortFunc(usage.Unmapped, func(a, b Unmapped) int { return cmp.Compare(a.Group, b.Group) })
-	return usage, nil
+	return usage
 }
 
-// registryReady says whether the registry knows of all that waits.
-func (c *Core) registryReady() bool {
-	return c.ready != nil && !c.ready.record.(*model.Ready).Since.IsZero()
-}
-
-// count tells what the SKU's executors are used for.
-func (s *sku) count() SKUUsage {
+// row returns what the SKU's executors are used for.
+func (t *Tally) row(s *sku) SKUUsage {
 	row := SKUUsage{
-		SKU: s.name(), Idle: s.use[idle], Leased: s.use[leased], Running: s.use[running],
-		Unavailable: s.use[unavailable], Disabled: s.shut,
+		SKU: t.Spelled(s.folded), Idle: s.use[Idle], Leased: s.use[Leased], Running: s.use[Running],
+		Unavailable: s.use[Unavailable], Disabled: s.disabled,
 	}
 	for use, n := range s.use {
-		if use != int(gone) {
+		if use != int(Lost) {
 			row.Total += n
 		}
 	}
@@ -150,15 +142,15 @@ func (d *demand) executors(shape resource.Vector) int64 {
 
 func ceil(n, each int64) int64 { return (n + each - 1) / each }
 
-// unmapped says why no SKU fits a group.
-func (c *Core) unmapped(d *demand, q *query) Unmapped {
+// unmapped returns why no SKU fits a group.
+func (t *Tally) unmapped(d *demand, q *match.Query) Unmapped {
 	k := d.constraints
 	u := Unmapped{Group: k.Group(), Constraints: k, Reservations: d.reservations, Workers: d.workers, Reason: fault.ReasonNoMatchingExecutor}
-	switch s := c.skus[constraint.Fold(k.SKU)]; {
+	switch s := t.skus[constraint.Fold(k.SKU)]; {
 	case k.SKU != "" && s == nil:
 		u.Reason = fault.ReasonNoMatchingSKU
 		u.Message = fmt.Sprintf("no SKU %s is in the catalog or registered", k.SKU)
-	case c.recorded(q) || c.ofKind(q) > 0:
+	case t.recorded(q) || t.index.OfKind(q) > 0:
 		u.Message = fmt.Sprintf("no SKU of that kind is large enough for %s", k.Resources.Canonical())
 	default:
 		u.Message = "no SKU is of that kind"
@@ -166,14 +158,11 @@ func (c *Core) unmapped(d *demand, q *query) Unmapped {
 	return u
 }
 
-// recorded says whether a SKU in the catalog is of the kind asked for, large
-// enough or not.
-func (c *Core) recorded(q *query) bool {
-	for _, s := range c.skus {
-		if s.record == nil {
-			continue
-		}
-		if ok, _ := q.matcher.Match(c.specification(s)); ok {
+// recorded reports whether a SKU in the catalog is of the kind requested, large enough
+// or not.
+func (t *Tally) recorded(q *match.Query) bool {
+	for _, s := range t.skus {
+		if s.record != nil && q.Matches(t.specification(s)) {
 			return true
 		}
 	}

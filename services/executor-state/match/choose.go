@@ -1,4 +1,4 @@
-package inventory
+package match
 
 import (
 	"math"
@@ -20,15 +20,15 @@ import (
 // each what it can. First it counts, in any order, until there is room for all:
 // what does not fit is found out without putting anything in order.
 
-// pick is how many workers of a batch an executor takes.
-type pick struct {
-	host    *host
-	workers int
+// Pick is how many workers of a batch an executor takes.
+type Pick struct {
+	Executor *Executor
+	Workers  int
 }
 
 // search is one entry's look at the fleet.
 type search struct {
-	walk
+	scan
 	constraints constraint.Constraints
 	needed      int64
 	// most is how many workers one executor takes at most, whatever it has.
@@ -42,27 +42,27 @@ type search struct {
 	number uint64
 	// scarce is as scarcity returns it, once it was asked.
 	scarce []string
-	// taken are those picked, where the tour begins again.
-	taken map[*host]bool
+	// taken are those picked, where the ranking begins again.
+	taken map[*Executor]bool
 }
 
-func (c *Core) search(k constraint.Constraints, n int) *search {
-	s := &search{walk: c.walk(c.query(k), true), constraints: k, needed: int64(n), most: int64(n), spread: math.MaxInt64}
+func (ix *Index) search(k constraint.Constraints, n int) *search {
+	s := &search{scan: ix.scan(ix.Query(k), true), constraints: k, needed: int64(n), most: int64(n), spread: math.MaxInt64}
 	if k.Spread.Max > 0 {
 		s.most = min(s.most, int64(k.Spread.Max))
 	}
 	if s.domains = s.query.section.domains; s.domains != nil {
 		s.spread = int64(k.Spread.Max)
 	}
-	s.avoided = c.avoided(k, s.query)
+	s.avoided = ix.Avoided(k, s.query)
 	s.anew()
 	return s
 }
 
 // choose picks executors for n workers. With fitting < n there are too few, and
 // none is picked; nothing is changed either way.
-func (c *Core) choose(k constraint.Constraints, n int) (picks []pick, fitting int) {
-	s := c.search(k, n)
+func (ix *Index) choose(k constraint.Constraints, n int) (picks []Pick, fitting int) {
+	s := ix.search(k, n)
 	if k.SameShape {
 		s.only, fitting = s.oneShape()
 	} else {
@@ -76,8 +76,8 @@ func (c *Core) choose(k constraint.Constraints, n int) (picks []pick, fitting in
 }
 
 // fit is how many of n workers fit.
-func (c *Core) fit(k constraint.Constraints, n int) (fitting int) {
-	s := c.search(k, n)
+func (ix *Index) fit(k constraint.Constraints, n int) (fitting int) {
+	s := ix.search(k, n)
 	if k.SameShape {
 		_, fitting = s.oneShape()
 		return fitting
@@ -132,17 +132,17 @@ func (s *search) take(class int32, n int64) int64 {
 
 // fill takes executors in order until the batch is placed, for which there is
 // room.
-func (s *search) fill() (picks []pick) {
-	t := s.tour(s.most)
+func (s *search) fill() (picks []Pick) {
+	t := s.ranking(s.most)
 	for left := s.needed; left > 0; {
 		k, _ := t.first()
-		class := k.host.class.index
+		class := k.executor.class.index
 		most := t.times(k)
 		size := min(most, left, s.left(class))
 		if s.constraints.Pack && 0 < size && size < most {
 			// It takes less than it was ordered by; others may now take more.
 			if size == left {
-				t = s.tour(left)
+				t = s.ranking(left)
 			} else {
 				t.pop()
 				t.again(k, size)
@@ -151,21 +151,21 @@ func (s *search) fill() (picks []pick) {
 		}
 		t.pop()
 		if size > 0 {
-			picks = append(picks, pick{k.host, int(size)})
+			picks = append(picks, Pick{k.executor, int(size)})
 			left -= s.take(class, size)
-			s.picked(k.host)
+			s.picked(k.executor)
 		}
 	}
 	return picks
 }
 
-// picked notes an executor that another tour must leave out.
-func (s *search) picked(h *host) {
+// picked notes an executor that another ranking must leave out.
+func (s *search) picked(h *Executor) {
 	if !s.constraints.Pack {
 		return
 	}
 	if s.taken == nil {
-		s.taken = map[*host]bool{}
+		s.taken = map[*Executor]bool{}
 	}
 	s.taken[h] = true
 }

@@ -1,4 +1,4 @@
-package inventory
+package match
 
 import (
 	"cmp"
@@ -42,27 +42,27 @@ const maxChecks = 50
 // Explain answers why needed workers of the constraints would or would not be
 // granted now. It costs a look at every class of executors, and at every executor
 // of the classes that are of the kind asked for.
-func (c *Core) Explain(k constraint.Constraints, needed int) Explanation {
-	fitting := c.fit(k, needed)
+func (ix *Index) Explain(k constraint.Constraints, needed int) Explanation {
+	fitting := ix.fit(k, needed)
 	e := Explanation{Needed: needed, Fitting: fitting}
 	if fitting < needed {
-		e.Reason, e.Message = c.refusal(k, needed, fitting)
+		e.Reason, e.Message = ix.reason(k, needed, fitting)
 	}
 	if fitting > 0 {
-		if scarce := c.search(k, needed).scarcity(); len(scarce) > 0 {
+		if scarce := ix.search(k, needed).scarcity(); len(scarce) > 0 {
 			e.Scarcest = scarce[0]
 		}
 	}
-	q := c.query(k)
+	q := ix.Query(k)
 	x := explaining{
-		constraints: k, query: q, names: k.Resources.Names(), avoided: c.avoided(k, q),
-		failed: map[failure]int{}, kinds: map[string]*otherKinds{}, verdicts: map[*shape]*verdict{},
+		constraints: k, query: q, names: k.Resources.Names(), avoided: ix.Avoided(k, q),
+		failed: map[failure]int{}, kinds: map[string]*otherKinds{}, verdicts: map[*Shape]*verdict{},
 		aims: map[*form]*aim{},
 	}
-	for class := range c.sections.all(c.sections.whole) {
+	for class := range ix.sections.all(ix.sections.whole) {
 		if x.kind(class) {
-			for _, h := range class.hosts {
-				x.host(c, h)
+			for _, h := range class.executors {
+				x.executor(ix, h)
 			}
 		}
 	}
@@ -89,14 +89,14 @@ type otherKinds struct {
 // explaining counts the failures of one question.
 type explaining struct {
 	constraints constraint.Constraints
-	query       *query
+	query       *Query
 	names       []string
-	avoided     map[*host]bool
+	avoided     map[*Executor]bool
 	failed      map[failure]int
 	// kinds are the failures to be of the kind asked for, by check. There may
 	// be as many as executors.
 	kinds    map[string]*otherKinds
-	verdicts map[*shape]*verdict
+	verdicts map[*Shape]*verdict
 	aims     map[*form]*aim
 }
 
@@ -109,9 +109,9 @@ type verdict struct {
 	standing [standings]int
 }
 
-// kind says whether a class is of the kind asked for, and counts its executors if
+// kind reports whether a class is of the kind asked for, and counts its executors if
 // not.
-func (x *explaining) kind(k *class) bool {
+func (x *explaining) kind(k *Class) bool {
 	ok, failed := x.query.matcher.Match(k.host)
 	if ok {
 		return true
@@ -121,17 +121,17 @@ func (x *explaining) kind(k *class) bool {
 		others = &otherKinds{failed.Want, map[string]int{}}
 		x.kinds[failed.Name] = others
 	}
-	others.byHave[failed.Have] += len(k.hosts)
+	others.byHave[failed.Have] += len(k.executors)
 	return false
 }
 
-// host counts an executor of the kind asked for.
-func (x *explaining) host(c *Core, h *host) {
+// executor counts one of the kind asked for.
+func (x *explaining) executor(ix *Index, h *Executor) {
 	v := x.verdicts[h.shape]
 	if v == nil {
 		v = &verdict{}
-		if x.query.fits(h.shape) {
-			v.aim = x.aim(c, h.shape.form)
+		if x.query.Fits(h.shape) {
+			v.aim = x.aim(ix, h.shape.form)
 		}
 		x.verdicts[h.shape] = v
 	}
@@ -139,10 +139,10 @@ func (x *explaining) host(c *Core, h *host) {
 	case v.aim == nil:
 		v.small++
 	case x.avoided[h]:
-		x.fail(failure{check: constraint.Check{Name: "avoid", Want: "another executor", Have: h.id}}, 1)
-	case h.standing == overcommitted:
-		x.fail(failure{check: constraint.Check{Name: "overcommitted", Want: "used within capacity", Have: h.excess()}}, 1)
-	case h.standing != open:
+		x.fail(failure{check: constraint.Check{Name: "avoid", Want: "another executor", Have: h.ID}}, 1)
+	case h.standing == Overcommitted:
+		x.fail(failure{check: constraint.Check{Name: "overcommitted", Want: "used within capacity", Have: h.Excess()}}, 1)
+	case h.standing != Open:
 		v.standing[h.standing]++
 	default:
 		if at, have := v.aim.short(h.free); at >= 0 {
@@ -154,10 +154,10 @@ func (x *explaining) host(c *Core, h *host) {
 func (x *explaining) fail(f failure, n int) { x.failed[f] += n }
 
 // aim answers the request in the order of a form.
-func (x *explaining) aim(c *Core, f *form) *aim {
+func (x *explaining) aim(ix *Index, f *form) *aim {
 	a := x.aims[f]
 	if a == nil {
-		a = c.aimAt(f, x.query.resources, x.query.role)
+		a = ix.aimAt(f, x.query.resources, x.query.role)
 		x.aims[f] = a
 	}
 	return a
@@ -178,11 +178,11 @@ func (x *explaining) shapes() {
 }
 
 // small is how a shape is not large enough.
-func (x *explaining) small(s *shape) failure {
+func (x *explaining) small(s *Shape) failure {
 	if name, short := x.lacks(s.resources); short {
 		return failure{kind: "capacity.", name: name, have: s.resources[name]}
 	}
-	allowed := s.allowed(x.constraints.Role)
+	allowed := s.Allowed(x.constraints.Role)
 	name, _ := x.lacks(allowed)
 	return failure{kind: "role", name: name, have: allowed[name]}
 }
@@ -238,10 +238,10 @@ func (f failure) words(k constraint.Constraints) constraint.Check {
 
 // standingChecks are the checks that executors fail by their standing.
 var standingChecks = [...]constraint.Check{
-	registered:  {Name: "state", Want: "READY", Have: "REGISTERED"},
-	unreachable: {Name: "state", Want: "READY", Have: "UNREACHABLE"},
-	lost:        {Name: "state", Want: "READY", Have: "LOST"},
-	quarantined: {Name: "quarantined", Want: "leases that can be read", Have: "a lease that cannot be read"},
-	draining:    {Name: "draining", Want: "not draining", Have: "draining"},
-	disabled:    {Name: "disabled", Want: "not disabled", Have: "disabled"},
+	Registered:  {Name: "state", Want: "READY", Have: "REGISTERED"},
+	Unreachable: {Name: "state", Want: "READY", Have: "UNREACHABLE"},
+	Lost:        {Name: "state", Want: "READY", Have: "LOST"},
+	Quarantined: {Name: "quarantined", Want: "leases that can be read", Have: "a lease that cannot be read"},
+	Draining:    {Name: "draining", Want: "not draining", Have: "draining"},
+	Disabled:    {Name: "disabled", Want: "not disabled", Have: "disabled"},
 }

@@ -1,28 +1,55 @@
-package inventory
+package match
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"strings"
 
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/core"
 )
 
-// attribute is a name and a value, folded.
+// Attributes are names and values, folded and in order of name.
+type Attributes []attribute
+
 type attribute struct{ name, value string }
 
-func compareAttributes(a, b attribute) int {
-	return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.value, b.value))
-}
-
-// attributesOf answers what attributes say, in order.
-func attributesOf(attributes map[string]string) []attribute {
-	list := make([]attribute, 0, len(attributes))
+// AttributesOf folds attributes.
+func AttributesOf(attributes map[string]string) Attributes {
+	list := make(Attributes, 0, len(attributes))
 	for name, value := range attributes {
 		list = append(list, attribute{constraint.Fold(name), constraint.Fold(value)})
 	}
-	slices.SortFunc(list, compareAttributes)
+	slices.SortFunc(list, func(a, b attribute) int {
+		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.value, b.value))
+	})
 	return slices.Compact(list)
+}
+
+// AttributesKey returns a text that is equal for attributes that are equal without
+// regard to case.
+func AttributesKey(attributes map[string]string) string {
+	folded := make([]string, 0, len(attributes))
+	for name, value := range attributes {
+		folded = append(folded, fmt.Sprintf("%q=%q", constraint.Fold(name), constraint.Fold(value)))
+	}
+	slices.Sort(folded)
+	return strings.Join(folded, ",")
+}
+
+// Contain reports whether attributes have all that are wanted.
+func (list Attributes) Contain(wanted Attributes) bool {
+	at := 0
+	for _, w := range wanted {
+		for at < len(list) && list[at].name != w.name {
+			at++
+		}
+		if at == len(list) || list[at].value != w.value {
+			return false
+		}
+	}
+	return true
 }
 
 // column is the classes by their values of one attribute. There is one for each
@@ -41,7 +68,7 @@ type column struct {
 // holders are the classes with one value, and the sections that look for more
 // of them.
 type holders struct {
-	classes  core.Ordered[*class]
+	classes  core.Ordered[*Class]
 	sections []*section
 	// search is the last that counted workers of a batch here, and taken how many.
 	search uint64
@@ -69,7 +96,7 @@ func (k *column) ofClass(index int32) *holders {
 }
 
 // enter adds a class with a value, leave takes it out.
-func (k *column) enter(class *class, value string) *holders {
+func (k *column) enter(class *Class, value string) *holders {
 	h := k.of(value)
 	h.classes.Insert(class)
 	if grow := int(class.index) + 1 - len(k.byClass); grow > 0 {
@@ -79,7 +106,7 @@ func (k *column) enter(class *class, value string) *holders {
 	return h
 }
 
-func (k *column) leave(class *class, value string) {
+func (k *column) leave(class *Class, value string) {
 	k.of(value).classes.Remove(class)
 	k.byClass[class.index] = nil
 	k.dropEmpty(value)

@@ -1,12 +1,11 @@
-package inventory
+package usage
 
 import (
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
 )
 
-// demand is the reservations of one group that wait: QUEUED, without a lease
-// and not handed over.
+// demand is the pending reservations of one group.
 type demand struct {
 	// text is the canonical constraints; constraints are those of the first
 	// that waited, without the wishes that groups leave out.
@@ -17,7 +16,7 @@ type demand struct {
 	reservations int
 	workers      int64
 	// avoiding are those that avoid executors, by uid.
-	avoiding map[string]*awaited
+	avoiding map[string]*pending
 }
 
 // size is what of a batch tells how many executors it needs: its workers, and
@@ -27,39 +26,32 @@ type size struct {
 	each    int32
 }
 
-// awaited is a waiting reservation as it was counted.
-type awaited struct {
-	record model.Record
-	demand *demand
-	size   size
+// pending is a reservation as it was counted.
+type pending struct {
+	reservation *model.Reservation
+	demand      *demand
+	size        size
 }
 
-// await counts a reservation among those that wait, or not, as the records now
-// say.
-func (c *Core) await(uid string) {
-	var record model.Record
-	if r := c.reservations[uid]; r != nil && c.leases[uid] == nil && !c.handedOver(uid) {
-		if r.record.(*model.Reservation).State == model.Queued {
-			record = r.record
-		}
-	}
-	was := c.awaited[uid]
-	if was == nil && record == nil || was != nil && was.record == record {
+// Await counts the reservation with a UID as pending: QUEUED, without a lease and not
+// dispatched. Nil counts it no more.
+func (t *Tally) Await(uid string, r *model.Reservation) {
+	was := t.pending[uid]
+	if was == nil && r == nil || was != nil && was.reservation == r {
 		return
 	}
 	if was != nil {
 		was.demand.count(was.size, -1)
 		delete(was.demand.avoiding, uid)
 		if was.demand.reservations == 0 {
-			delete(c.demand, was.demand.text)
+			delete(t.demand, was.demand.text)
 		}
-		delete(c.awaited, uid)
+		delete(t.pending, uid)
 	}
-	if record == nil {
+	if r == nil {
 		return
 	}
-	r := record.(*model.Reservation)
-	is := &awaited{record: record, demand: c.demandOf(r.Spec.Constraints), size: size{workers: r.Seats.Len()}}
+	is := &pending{reservation: r, demand: t.demandOf(r.Spec.Constraints), size: size{workers: r.Seats.Len()}}
 	if spread := r.Spec.Constraints.Spread; spread.Single() {
 		is.size.each = spread.Max
 	}
@@ -67,16 +59,16 @@ func (c *Core) await(uid string) {
 	if avoids(r) {
 		is.demand.avoiding[uid] = is
 	}
-	c.awaited[uid] = is
+	t.pending[uid] = is
 }
 
-func (c *Core) demandOf(k constraint.Constraints) *demand {
+func (t *Tally) demandOf(k constraint.Constraints) *demand {
 	text := k.Canonical()
-	d := c.demand[text]
+	d := t.demand[text]
 	if d == nil {
 		k.SameShape, k.Spread, k.Pack, k.Avoid, k.AvoidFailed = false, constraint.Spread{}, false, nil, nil
-		d = &demand{text: text, constraints: k, batches: map[size]int{}, avoiding: map[string]*awaited{}}
-		c.demand[text] = d
+		d = &demand{text: text, constraints: k, batches: map[size]int{}, avoiding: map[string]*pending{}}
+		t.demand[text] = d
 	}
 	return d
 }

@@ -1,11 +1,11 @@
-package inventory
+package usage
 
 import (
 	"testing"
 
-	"berth.dev/pkg/model"
-	"berth.dev/pkg/resource"
 	"pgregory.net/rapid"
+
+	"berth.dev/pkg/model"
 )
 
 func bound(n int32) *int32 { return &n }
@@ -73,26 +73,6 @@ func TestPitfallScaleClampsKeepTheSign(t *testing.T) {
 			t.Fatalf("below the minimum: %d", want)
 		}
 	})
-}
-
-// Pending was subtracted twice: once from idle, once by the scaler. Idle is what is
-// idle, effectively idle what is left of it, and the advice takes off demand once.
-func TestPitfallPendingIsSubtractedOnce(t *testing.T) {
-	r := lead(DefaultConfig())
-	r.tell(&model.Ready{Since: r.now})
-	for _, id := range []string{"h1", "h2", "h3"} {
-		r.ready(small(id, 1, 1))
-	}
-	must[model.SKU](t, r, PutSKU{model.SKU{Name: "small", Resources: resource.Vector{"cpu": 1, "slots": 1}, Scale: &model.ScaleRule{MinIdle: 2}}})
-	r.queue("u", 2, cpu(1))
-	usage, err := r.core.Usage("small")
-	if err != nil {
-		t.Fatal(err)
-	}
-	row := usage.SKUs[0]
-	if row.Idle != 3 || row.PendingExecutors != 2 || row.EffectiveIdle != 1 || row.WantedSize != 3+2+2-3 {
-		t.Errorf("%+v", row)
-	}
 }
 
 // The advice is the same before and after what waits is placed: nothing is

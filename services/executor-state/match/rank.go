@@ -1,20 +1,20 @@
-package inventory
+package match
 
 import "slices"
 
-// tour gives the executors that workers fit on in the order of choice: with pack
+// ranking gives the executors that workers fit on in the order of choice: with pack
 // those first that take most, then by what is left over, then by rank. It looks into a block
 // when nothing that it has seen so far comes before the best that could be in it.
-type tour struct {
+type ranking struct {
 	*search
 	// most is how many workers an executor is ordered by at most.
-	most  int64
-	stops heap[*stop]
+	most   int64
+	blocks heap[*rankedBlock]
 }
 
-// stop is a block on a tour, by the best that it could have and, once it was
+// rankedBlock is a block in a ranking, by the best that it could have and, once it was
 // looked into, by the best that it has.
-type stop struct {
+type rankedBlock struct {
 	candidate
 	aim   *aim
 	block *block
@@ -25,7 +25,7 @@ type stop struct {
 
 // candidate is an executor that takes a worker at least.
 type candidate struct {
-	host *host
+	executor *Executor
 	// at is its place in the block.
 	at int
 	// size is how many workers it takes, if it is ordered by that. Left is what one
@@ -47,39 +47,39 @@ func (a *candidate) fitsBetter(b *candidate) (better, equal bool) {
 	return a.score < b.score, a.score == b.score
 }
 
-// beforeInBlock orders those of one block, which are in order of rank.
-func beforeInBlock(a, b candidate) bool {
+// before orders those of one block, which are in order of rank.
+func before(a, b candidate) bool {
 	better, equal := a.fitsBetter(&b)
 	return better || equal && a.at < b.at
 }
 
-func beforeOnTour(a, b *stop) bool {
+func comesFirst(a, b *rankedBlock) bool {
 	better, equal := a.fitsBetter(&b.candidate)
-	return better || equal && compareRank(a.host, b.host) < 0
+	return better || equal && Compare(a.executor, b.executor) < 0
 }
 
-func (s *search) tour(most int64) *tour {
-	t := &tour{search: s, most: most, stops: heap[*stop]{before: beforeOnTour}}
+func (s *search) ranking(most int64) *ranking {
+	t := &ranking{search: s, most: most, blocks: heap[*rankedBlock]{before: comesFirst}}
 	t.candidates, t.visited, t.lefts = t.candidates[:0], t.visited[:0], t.lefts[:0]
 	scarce := s.scarcity()
 	for _, a := range s.aims {
 		a.weigh(scarce)
 	}
 	for a, b := range s.blocks() {
-		best := candidate{host: b.hosts[0], size: t.size(a, b.high), left: t.leftover(a, b.low), score: a.score(b.low)}
-		t.visited = append(t.visited, stop{aim: a, block: b, candidate: best})
+		best := candidate{executor: b.executors[0], size: t.size(a, b.high), left: t.leftover(a, b.low), score: a.score(b.low)}
+		t.visited = append(t.visited, rankedBlock{aim: a, block: b, candidate: best})
 	}
-	t.stops.list = t.way[:0]
+	t.blocks.list = t.order[:0]
 	for i := range t.visited {
-		t.stops.list = append(t.stops.list, &t.visited[i])
+		t.blocks.list = append(t.blocks.list, &t.visited[i])
 	}
-	t.way = t.stops.list
-	t.stops.init()
+	t.order = t.blocks.list
+	t.blocks.init()
 	return t
 }
 
 // leftover is what one worker more leaves at the point.
-func (t *tour) leftover(a *aim, point []int64) []int64 {
+func (t *ranking) leftover(a *aim, point []int64) []int64 {
 	from := len(t.lefts)
 	t.lefts = a.leftover(t.lefts, point)
 	return t.lefts[from:len(t.lefts):len(t.lefts)]
@@ -87,7 +87,7 @@ func (t *tour) leftover(a *aim, point []int64) []int64 {
 
 // size is how many workers executors with so much are ordered by: with pack alone
 // does it matter.
-func (t *tour) size(a *aim, point []int64) int64 {
+func (t *ranking) size(a *aim, point []int64) int64 {
 	if t.constraints.Pack {
 		return a.times(point, t.most)
 	}
@@ -95,17 +95,17 @@ func (t *tour) size(a *aim, point []int64) int64 {
 }
 
 // times is how many workers the first executor takes.
-func (t *tour) times(first candidate) int64 {
+func (t *ranking) times(first candidate) int64 {
 	if t.constraints.Pack {
 		return first.size
 	}
-	return t.stops.list[0].aim.times(first.host.free, t.most)
+	return t.blocks.list[0].aim.times(first.executor.free, t.most)
 }
 
 // first answers the next executor; false at the end.
-func (t *tour) first() (candidate, bool) {
-	for len(t.stops.list) > 0 {
-		k := t.stops.list[0]
+func (t *ranking) first() (candidate, bool) {
+	for len(t.blocks.list) > 0 {
+		k := t.blocks.list[0]
 		if k.opened {
 			return k.candidate, true
 		}
@@ -116,40 +116,40 @@ func (t *tour) first() (candidate, bool) {
 }
 
 // open looks into a block.
-func (t *tour) open(k *stop) {
+func (t *ranking) open(k *rankedBlock) {
 	k.opened = true
 	from := len(t.candidates)
 	for at := range t.fitting(k.aim, k.block) {
-		if h := k.block.hosts[at]; !t.taken[h] {
+		if h := k.block.executors[at]; !t.taken[h] {
 			point := k.block.point(at)
 			t.candidates = append(t.candidates, candidate{h, at, t.size(k.aim, point), t.leftover(k.aim, point), k.aim.score(point)})
 		}
 	}
 	end := len(t.candidates)
-	k.list = heap[candidate]{t.candidates[from:end:end], beforeInBlock}
+	k.list = heap[candidate]{t.candidates[from:end:end], before}
 	k.list.init()
 }
 
-// settle moves the first stop to where its best candidate belongs.
-func (t *tour) settle() {
-	k := t.stops.list[0]
+// settle moves the first block to where its best candidate belongs.
+func (t *ranking) settle() {
+	k := t.blocks.list[0]
 	if len(k.list.list) == 0 {
-		t.stops.pop()
+		t.blocks.pop()
 		return
 	}
 	k.candidate = k.list.list[0]
-	t.stops.down(0)
+	t.blocks.down(0)
 }
 
 // pop moves on to the one after the first.
-func (t *tour) pop() {
-	t.spent++
-	t.stops.list[0].list.pop()
+func (t *ranking) pop() {
+	t.Spent++
+	t.blocks.list[0].list.pop()
 	t.settle()
 }
 
 // again gives a candidate once more, ordered by a lower size.
-func (t *tour) again(k candidate, size int64) {
+func (t *ranking) again(k candidate, size int64) {
 	k.size = size
-	t.stops.push(&stop{candidate: k, opened: true, list: heap[candidate]{[]candidate{k}, beforeInBlock}})
+	t.blocks.push(&rankedBlock{candidate: k, opened: true, list: heap[candidate]{[]candidate{k}, before}})
 }

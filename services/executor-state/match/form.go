@@ -1,4 +1,4 @@
-package inventory
+package match
 
 import (
 	"slices"
@@ -26,34 +26,34 @@ type form struct {
 
 // formOf answers the form of a shape with these names and shares, which is made
 // if need be.
-func (c *Core) formOf(names []string, shares []share) *form {
+func (ix *Index) formOf(names []string, shares []share) *form {
 	roles := make([]string, len(shares))
 	for i, s := range shares {
 		roles[i] = s.role
 	}
 	key := strings.Join(names, ",") + "|" + strings.Join(roles, ",")
-	if f := c.formByKey[key]; f != nil {
+	if f := ix.formByKey[key]; f != nil {
 		return f
 	}
 	f := &form{key: key, names: names, roles: roles}
 	for _, name := range names {
-		if c.total[name] == nil {
-			c.total[name] = &sum{}
+		if ix.total[name] == nil {
+			ix.total[name] = &sum{}
 		}
-		f.total = append(f.total, c.total[name])
+		f.total = append(f.total, ix.total[name])
 	}
-	f.open = field{width: len(names) * (1 + len(roles)), limit: c.limits.block}
+	f.open = field{width: len(names) * (1 + len(roles)), limit: ix.Limits.Block}
 	f.all = f.open
-	c.formByKey[key] = f
-	c.forms = append(c.forms, f)
+	ix.formByKey[key] = f
+	ix.forms = append(ix.forms, f)
 	return f
 }
 
 // leaveForm counts a shape less, and forgets the form with its last one.
-func (c *Core) leaveForm(f *form) {
+func (ix *Index) leaveForm(f *form) {
 	if f.shapes--; f.shapes == 0 {
-		delete(c.formByKey, f.key)
-		c.forms = slices.DeleteFunc(c.forms, func(other *form) bool { return other == f })
+		delete(ix.formByKey, f.key)
+		ix.forms = slices.DeleteFunc(ix.forms, func(other *form) bool { return other == f })
 	}
 }
 
@@ -73,8 +73,8 @@ type aim struct {
 
 // aimAt answers the request in the order of a form; nil where the form lacks a
 // resource.
-func (c *Core) aimAt(f *form, resources resource.Vector, role string) *aim {
-	c.spent += workOfForm
+func (ix *Index) aimAt(f *form, resources resource.Vector, role string) *aim {
+	ix.Spent += workOfForm
 	a := &aim{form: f, need: make([]int64, len(f.names))}
 	for name, amount := range resources {
 		at, found := slices.BinarySearch(f.names, name)
@@ -118,7 +118,7 @@ func (a *aim) free(point []int64, i int) int64 {
 	return free
 }
 
-// fits says whether a worker fits at the point.
+// fits reports whether a worker fits at the point.
 func (a *aim) fits(point []int64) bool {
 	if a.share == 0 {
 		for i, amount := range a.need {

@@ -1,0 +1,119 @@
+package match
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"berth.dev/api/fault"
+	"berth.dev/pkg/constraint"
+)
+
+// Avoided returns the executors that the batch must not use. Those of its Avoid
+// never are. Those of its AvoidFailed are when nothing else is left: when every
+// executor that is READY, of the kind asked for and large enough is on one of the
+// two lists.
+func (ix *Index) Avoided(k constraint.Constraints, q *Query) map[*Executor]bool {
+	hard := ix.named(k.Avoid)
+	if len(k.AvoidFailed) == 0 {
+		return hard
+	}
+	w := ix.scan(q, false)
+	w.avoided = ix.named(k.Avoid, k.AvoidFailed)
+	for a, b := range w.blocks() {
+		for at := range w.fitting(a, b) {
+			if b.executors[at].standing == Open {
+				return w.avoided
+			}
+		}
+	}
+	return hard
+}
+
+// named returns the executors that lists name; nil for none.
+func (ix *Index) named(lists ...[]string) (found map[*Executor]bool) {
+	for _, list := range lists {
+		for _, id := range list {
+			if e := ix.owner.Executor(id); e != nil {
+				if found == nil {
+					found = map[*Executor]bool{}
+				}
+				found[e] = true
+			}
+		}
+	}
+	return found
+}
+
+// reason returns why a batch did not fit.
+func (ix *Index) reason(k constraint.Constraints, needed, fitting int) (fault.Reason, string) {
+	q := ix.Query(k)
+	if fitting > 0 || ix.largeEnough(q) {
+		return fault.ReasonInsufficientCapacity, fmt.Sprintf("%d needed, %d fit now", needed, fitting)
+	}
+	switch ofKind := ix.OfKind(q); {
+	case ofKind > 0:
+		return fault.ReasonNoMatchingExecutor, fmt.Sprintf("%s of that kind, none large enough for %s", CountExecutors(ofKind), k.Resources.Canonical())
+	case k.SKU != "" && !ix.registeredSKU(k.SKU):
+		return fault.ReasonNoMatchingSKU, fmt.Sprintf("no executor of SKU %s is registered", k.SKU)
+	case len(k.Pools) > 0 && !ix.registeredPool(k.Pools):
+		return fault.ReasonNoMatchingPool, fmt.Sprintf("no executor is in %s", strings.Join(k.Pools, " or "))
+	}
+	return fault.ReasonNoMatchingExecutor, "no executor of that kind is registered"
+}
+
+// largeEnough reports whether some executor, if it were idle, would take a worker.
+func (ix *Index) largeEnough(q *Query) bool {
+	w := ix.scan(q, false)
+	for a, b := range w.blocks() {
+		for range w.fitting(a, b) {
+			return true
+		}
+	}
+	return false
+}
+
+// OfKind counts the executors of the section and SKU, whatever they have.
+func (ix *Index) OfKind(q *Query) (n int) {
+	switch s := ix.skus[q.sku]; {
+	case q.section.whole() && q.sku == "":
+		return ix.executors
+	case q.sku != "" && s == nil:
+		return 0
+	case q.sku != "" && (q.section.whole() || len(s.shapes) == 0):
+		for _, shape := range s.shapes {
+			n += shape.size
+		}
+		return n
+	}
+	for _, f := range ix.forms {
+		for _, b := range f.all.blocks {
+			ix.Spent += len(b.traits)
+			for at, k := range b.traits {
+				if q.section.has(k.class) && q.hasSKU(b.executors[at].shape.sku) {
+					n++
+				}
+			}
+		}
+	}
+	return n
+}
+
+// registeredSKU reports whether an executor of the SKU is registered.
+func (ix *Index) registeredSKU(name string) bool {
+	s := ix.skus[constraint.Fold(name)]
+	return s != nil && len(s.shapes) > 0
+}
+
+// registeredPool reports whether an executor is in one of the pools.
+func (ix *Index) registeredPool(pools []string) bool {
+	return slices.ContainsFunc(pools, func(pool string) bool { return ix.pools[constraint.Fold(pool)] != nil })
+}
+
+// CountExecutors returns a number of executors in words.
+func CountExecutors(n int) string {
+	if n == 1 {
+		return "1 executor"
+	}
+	return fmt.Sprintf("%d executors", n)
+}

@@ -1,0 +1,57 @@
+package usage
+
+import (
+	"fmt"
+
+	"berth.dev/api/fault"
+	"berth.dev/services/executor-state/match"
+)
+
+// kind is what it depends on whether demand could use an idle executor.
+type kind struct {
+	class *match.Class
+	shape *match.Shape
+}
+
+// IdleReason is why an executor is idle.
+type IdleReason struct {
+	// Reason is NO_DEMAND when nothing is pending that could use its kind, and
+	// DEMAND_DOES_NOT_FIT when something is pending all the same: its workers are too
+	// large, or not all of a batch fit.
+	Reason  fault.Reason
+	Message string
+}
+
+// Reasons returns a function that returns why an executor is idle. It looks at the
+// demand once for each kind of executor, and is valid until the tally changes.
+func (t *Tally) Reasons() func(*match.Executor) IdleReason {
+	type group struct {
+		*demand
+		*match.Query
+	}
+	var groups []group
+	for _, d := range t.groups() {
+		groups = append(groups, group{d, t.index.Query(d.constraints)})
+	}
+	byKind := map[kind]IdleReason{}
+	return func(e *match.Executor) IdleReason {
+		of := kind{e.Class(), e.Shape()}
+		if known, ok := byKind[of]; ok {
+			return known
+		}
+		reason := IdleReason{fault.ReasonNoDemand, "nothing waits for its kind"}
+		for _, g := range groups { // the first that could use the kind at all
+			if !g.Matches(of.class.Host()) {
+				continue
+			}
+			why := "not all of a batch fit"
+			if !g.Fits(of.shape) {
+				why = "each is too large for it"
+			}
+			reason = IdleReason{fault.ReasonDemandDoesNotFit, fmt.Sprintf("demand of group %s (reservations: %d) is pending: %s", g.constraints.Group(), g.reservations, why)}
+			break
+		}
+		byKind[of] = reason
+		return reason
+	}
+}

@@ -1,0 +1,73 @@
+package usage
+
+import (
+	"maps"
+	"slices"
+
+	"berth.dev/pkg/constraint"
+	"berth.dev/services/executor-state/match"
+)
+
+// Use is what an executor is used for.
+type Use uint8
+
+const (
+	// Idle: it may be given work and holds none.
+	Idle Use = iota
+	// Leased: it holds workers, none of which runs yet.
+	Leased
+	// Running: it has a worker that runs, or is being stopped.
+	Running
+	// Unavailable: it is not READY, and not LOST; or it holds nothing and may not be
+	// given work.
+	Unavailable
+	// Lost: it is LOST. It counts in no total.
+	Lost
+	uses
+)
+
+// Tally counts what executors are used for, by SKU, and pending reservations, by group.
+// It is kept up as records change; its owner is the owner of the index.
+type Tally struct {
+	index *match.Index
+	// poolsOf returns the pools that a host is in.
+	poolsOf func(constraint.Host) []string
+	skus    map[string]*sku
+	// demand is by canonical constraints, pending by UID.
+	demand  map[string]*demand
+	pending map[string]*pending
+}
+
+// New returns a tally of no executors and no demand. PoolsOf returns the names of the
+// pools that a host is in.
+func New(index *match.Index, poolsOf func(constraint.Host) []string) *Tally {
+	return &Tally{index: index, poolsOf: poolsOf, skus: map[string]*sku{}, demand: map[string]*demand{}, pending: map[string]*pending{}}
+}
+
+// Count adds n executors of a SKU with a use. Those that are disabled are counted as
+// such too, unless they are LOST.
+func (t *Tally) Count(sku string, use Use, disabled bool, n int) {
+	s := t.skuOf(sku)
+	s.use[use] += n
+	if disabled && use != Lost {
+		s.disabled += n
+	}
+	t.drop(s)
+}
+
+// Disabled returns how many executors are disabled.
+func (t *Tally) Disabled() (n int) {
+	for _, s := range t.skus {
+		n += s.disabled
+	}
+	return n
+}
+
+// groups returns the demand in order of group.
+func (t *Tally) groups() []*demand {
+	list := make([]*demand, 0, len(t.demand))
+	for _, text := range slices.Sorted(maps.Keys(t.demand)) {
+		list = append(list, t.demand[text])
+	}
+	return list
+}
