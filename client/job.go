@@ -66,7 +66,7 @@ type Version struct {
 	// Epoch is the revision that accepted it.
 	Epoch int64
 	// State is one of QUEUED, ASSIGNING, ACTIVE, CANCELLING or an end. What a
-	// pass is under way for is QUEUED.
+	// cycle is under way for is QUEUED.
 	State berthv1.Reservation_State
 	// Reason and Message say why it ended.
 	Reason, Message string

@@ -27,7 +27,7 @@ const (
 	ReasonEventsCompacted  Reason = "EVENTS_COMPACTED"
 	ReasonSlowReader       Reason = "SLOW_READER"
 	ReasonLowerTerm        Reason = "LOWER_TERM"
-	ReasonLowerPass        Reason = "LOWER_PASS"
+	ReasonLowerCycle       Reason = "LOWER_CYCLE"
 	ReasonLowerEpoch       Reason = "LOWER_EPOCH"
 	ReasonOtherIncarnation Reason = "OTHER_INCARNATION"
 	ReasonOtherAgent       Reason = "OTHER_AGENT"

@@ -49,7 +49,7 @@ func (w *target) unserved(what string, err error, option string) {
 // cycle sends a scheduling cycle as only a registry does.
 func (w *target) cycle(conn grpc.ClientConnInterface, term, number int64) error {
 	return w.call(func(ctx context.Context) error {
-		_, err := controlv1.NewInventoryClient(conn).TryAllocateAndLease(ctx, &controlv1.PassRequest{Term: term, Pass: number})
+		_, err := controlv1.NewInventoryClient(conn).TryAllocateAndLease(ctx, &controlv1.CycleRequest{Term: term, Cycle: number})
 		return err
 	})
 }

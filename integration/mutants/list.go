@@ -38,16 +38,16 @@ var All = []Mutant{
 		Hunter: Sim, Expects: []string{"PLACEMENT", "NO_REVIVAL"},
 	},
 	{
-		Name: "lower-pass", Breaks: "a pass of the registry is not taken after a later one",
+		Name: "lower-cycle", Breaks: "a cycle of the registry is not taken after a later one",
 		Edits: []Edit{
-			{File: "services/executor-state/inventory/pass.go", Old: `case p.Number < newest:`, New: `case false:`},
+			{File: "services/executor-state/inventory/cycle.go", Old: `case p.Number < newest:`, New: `case false:`},
 		},
-		Hunter: Sim, Expects: []string{"PASS"},
+		Hunter: Sim, Expects: []string{"CYCLE"},
 	},
 	{
-		Name: "pass-number-used-up", Breaks: "the registry's passes continue above a number that somebody else named",
+		Name: "cycle-number-used-up", Breaks: "the registry's cycles continue above a number that somebody else named",
 		Edits: []Edit{
-			{File: "services/registry/queue/pass.go", Old: `done.Newest > c.passes && done.Newest < highestPass`, New: `false`},
+			{File: "services/registry/queue/cycle.go", Old: `done.Newest > c.cycles && done.Newest < highestCycle`, New: `false`},
 		},
 		Hunter: Sim, Expects: []string{"waits for", "come to rest"},
 	},
@@ -127,7 +127,7 @@ var All = []Mutant{
 	{
 		Name: "no-compare-at-grant", Breaks: "a lease is granted to a reservation that is as it was decided on",
 		Edits: []Edit{
-			{File: "services/executor-state/inventory/pass.go", Old: `{Ref: reservation, Mod: e.Mod},`, New: ``},
+			{File: "services/executor-state/inventory/cycle.go", Old: `{Ref: reservation, Mod: e.Mod},`, New: ``},
 		},
 		Hunter: Sim, Expects: []string{"NO_REVIVAL", "ORDER"},
 	},
@@ -141,7 +141,7 @@ var All = []Mutant{
 	{
 		Name: "head-passed-over", Breaks: "behind a reservation that does not fit nothing of its group is granted",
 		Edits: []Edit{
-			{File: "services/executor-state/inventory/pass.go", Old: `stopped[entry.Group] = outcome.Result != model.Granted &&`, New: `stopped[entry.Group] = false &&`},
+			{File: "services/executor-state/inventory/cycle.go", Old: `stopped[entry.Group] = outcome.Result != model.Granted &&`, New: `stopped[entry.Group] = false &&`},
 		},
 		Hunter: Sim, Expects: []string{"ORDER"},
 	},

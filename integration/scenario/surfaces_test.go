@@ -72,7 +72,7 @@ func TestAStrangerSpeaksForNoAgentAndNoService(t *testing.T) {
 			{Executor: "sim-0", Incarnation: before.GetIncarnation(), Sequence: 1 << 40, Complete: true},
 		}})
 		refused(listener, "--internal-listen", err)
-		_, err = controlv1.NewInventoryClient(conn).TryAllocateAndLease(w.ctx, &controlv1.PassRequest{Term: math.MaxInt64, Pass: math.MaxInt64})
+		_, err = controlv1.NewInventoryClient(conn).TryAllocateAndLease(w.ctx, &controlv1.CycleRequest{Term: math.MaxInt64, Cycle: math.MaxInt64})
 		refused(listener, "--internal-listen", err)
 		_, err = controlv1.NewHandoutClient(conn).CreateAssignmentTasks(w.ctx, &controlv1.CreateTasksRequest{Term: math.MaxInt64})
 		refused(listener, "--internal-listen", err)

@@ -14,24 +14,24 @@ import (
 func (w *World) performRegistry(t term, _ *queue.Core, action model.Action) {
 	switch a := action.(type) {
 	case model.Cycle:
-		pass := model.Cycle{Term: a.Term, Number: a.Number, Cut: a.Cut}
+		cycle := model.Cycle{Term: a.Term, Number: a.Number, Cut: a.Cut}
 		for _, e := range a.Candidates {
 			if e.Again {
-				pass.Candidates = append(pass.Candidates, model.Candidate{UID: e.UID, Mod: e.Mod, Group: e.Group, Again: true})
+				cycle.Candidates = append(cycle.Candidates, model.Candidate{UID: e.UID, Mod: e.Mod, Group: e.Group, Again: true})
 				continue
 			}
-			pass.Candidates = append(pass.Candidates, model.Candidate{
+			cycle.Candidates = append(cycle.Candidates, model.Candidate{
 				Key: e.Key, UID: e.UID, Epoch: e.Epoch, Mod: e.Mod, Group: e.Group, Constraints: e.Constraints, Seats: e.Seats,
 			})
 		}
-		w.call("pass", model.ServiceExecutorState, t.lives, pass, func(value any, err error) {
-			done := queue.PassDone{Pass: a.Number}
+		w.call("cycle", model.ServiceExecutorState, t.lives, cycle, func(value any, err error) {
+			done := queue.CycleDone{Cycle: a.Number}
 			if err != nil {
 				for _, e := range a.Candidates {
 					done.Outcomes = append(done.Outcomes, model.Outcome{UID: e.UID, Result: model.Behind, Reason: fault.Of(err).Reason})
 				}
-				if newest, err2 := strconv.ParseInt(fault.Of(err).Meta[fault.MetaNewestPass], 10, 64); err2 == nil {
-					done.Newest, done.TooHigh = newest, !fault.Is(err, fault.ReasonLowerPass)
+				if newest, err2 := strconv.ParseInt(fault.Of(err).Meta[fault.MetaNewestCycle], 10, 64); err2 == nil {
+					done.Newest, done.TooHigh = newest, !fault.Is(err, fault.ReasonLowerCycle)
 				}
 				t.post(done)
 				return

@@ -65,7 +65,7 @@ func (w *World) strange(service string) any {
 	return nil
 }
 
-// lastWord has a bold stranger use up pass numbers once the faults have stopped, when
+// lastWord has a bold stranger use up cycle numbers once the faults have stopped, when
 // no leader changes any more: leasing has to go on.
 func (w *World) lastWord() {
 	if !w.stranger.bold {

@@ -1,7 +1,7 @@
 // Package registry is the service that keeps the reservation queue.
 //
 //	job services ─▶ gateway ─▶ Reservations ─▶ queue (core) ─▶ etcd
-//	                              pass ─▶ gateway ─▶ executor-state
+//	                              cycle ─▶ gateway ─▶ executor-state
 //	                         hand-over ─▶ gateway ─▶ assigner
 //
 // It promises what package queue promises, to callers that may repeat every

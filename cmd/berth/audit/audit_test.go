@@ -347,7 +347,7 @@ func TestRules(t *testing.T) {
 			w.put(r)
 			w.put(lease(other, w.put(other), w.revision, 1))
 		}},
-		{"a pass is taken after a later one", RulePass, func(w *world) {
+		{"a cycle is taken after a later one", RuleCycle, func(w *world) {
 			first, second, cut := w.put(r), w.put(other), w.revision
 			w.put(host(3, 4))
 			w.put(lease(r, first, w.revision, 1))

@@ -33,7 +33,7 @@ const (
 	RuleTerm             Rule = "TERM"
 	RuleFence            Rule = "FENCE"
 	RuleOrder            Rule = "ORDER"
-	RulePass             Rule = "PASS"
+	RuleCycle            Rule = "CYCLE"
 	RuleOrigin           Rule = "ORIGIN"
 	RuleRecord           Rule = "RECORD"
 	RuleLeaseOwner       Rule = "LEASE_OWNER"
@@ -66,7 +66,7 @@ type Auditor struct {
 	groups    map[string]*group
 	terms     map[string]int64 // highest seen, by service
 	leads     map[string]int64 // in office, by service; 0 for nobody
-	cut       int64            // the latest of a pass that the executor-state in office granted
+	cut       int64            // the latest of a cycle that the executor-state in office granted
 
 	violations []Violation
 	count      int

@@ -46,8 +46,8 @@
 //	TERM               terms of a service rise
 //	FENCE              every write carries the chain of the term that leads
 //	ORDER              whatever stood before a reservation of its group when the
-//	                   pass was cut is not left waiting by its grant
-//	PASS               the passes that a leader of executor-state grants by were
+//	                   cycle was cut is not left waiting by its grant
+//	CYCLE               the cycles that a leader of executor-state grants by were
 //	                   cut one after the other: it takes none after a later one
 //	RECORD             every record can be read
 //

@@ -150,7 +150,7 @@ var requests = []struct {
 // The goal is 1 ms of a core for 100 workers among 100,000 executors, of few
 // kinds or each with an attribute of its own: to choose them, to decide the lease
 // and to move the executors in all indexes.
-func BenchmarkPass(b *testing.B) {
+func BenchmarkCycle(b *testing.B) {
 	for _, of := range looks {
 		c := fleetOf100000(of)
 		for _, r := range requests {
@@ -231,8 +231,8 @@ func BenchmarkBroadSections(b *testing.B) {
 	}
 }
 
-// One pass of 128 heads of 100 workers, all of which fit.
-func BenchmarkPassOfManyHeads(b *testing.B) {
+// One cycle of 128 heads of 100 workers, all of which fit.
+func BenchmarkCycleOfManyHeads(b *testing.B) {
 	for _, of := range []look{alike, ownResources} {
 		c := fleetOf100000(of)
 		var entries []model.Candidate

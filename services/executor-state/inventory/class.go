@@ -11,7 +11,7 @@ import (
 // class is the executors with equal SKU and attributes: whatever chooses among
 // executors by kind, a request, a pool or a request to disable, chooses all of a
 // class or none. Where each executor has an attribute of its own there are as
-// many classes as executors, so nothing that a pass does looks at all of them.
+// many classes as executors, so nothing that a cycle does looks at all of them.
 type class struct {
 	key string
 	// index is its place in sections.classes.

@@ -81,12 +81,12 @@ type Core struct {
 
 	// journal holds the decisions that are not durable, oldest first.
 	journal []decision
-	// waiting are passes whose leases are not durable.
+	// waiting are cycles whose leases are not durable.
 	waiting []waiting
-	// pass is the highest cycle number seen of the registry's term passTerm. Both
+	// cycle is the highest cycle number seen of the registry's term cycleTerm. Both
 	// are lost with the leader: a grant's compares guard what they would have.
-	passTerm, pass int64
-	// refused are the entries of the last pass that did not fit, by uid.
+	cycleTerm, cycle int64
+	// refused are the entries of the last cycle that did not fit, by uid.
 	refused map[string]*refused
 	// freed is by what refusals are looked at again; shutCount rises whenever an
 	// executor changes that may not be given work.
@@ -105,7 +105,7 @@ type Core struct {
 	counts        counts
 
 	actions []model.Action
-	// searches counts searches; spent is how much was looked at, see passWork.
+	// searches counts searches; spent is how much was looked at, see cycleWork.
 	searches uint64
 	spent    int
 	limits   limits
@@ -159,7 +159,7 @@ func New(cfg Config) *Core {
 }
 
 // Step implements [model.Core]. Its events are those of package model; an
-// [model.Input] carries a request of this package: [Register], [Announce], [Pass]
+// [model.Input] carries a request of this package: [Register], [Announce], [Cycle]
 // and others. Duties that follow
 // from records are done at the end of a batch of changes (Progress) or when
 // time passes (nil), so that many workers that end share one write.
@@ -247,7 +247,7 @@ func (c *Core) input(in model.Input) {
 		c.depart(request)
 		c.reply(in.Token, Departed{}, nil)
 	case model.Cycle:
-		c.takePass(in.Token, request)
+		c.takeCycle(in.Token, request)
 	case Disable:
 		c.disable(in.Token, request)
 	case Enable:

@@ -66,9 +66,9 @@ func hasMore(before, now []int64) bool {
 
 // refused is an entry that did not fit. It does not fit still until executors that
 // it may choose became free that have room for what was lacking, and is not looked
-// for before: so passes that are offered one after the other get to every entry,
+// for before: so cycles that are offered one after the other get to every entry,
 // however little one may look at. What is said of it is as of the last look, for
-// which a part of every pass is kept. It is this leader's alone.
+// which a part of every cycle is kept. It is this leader's alone.
 type refused struct {
 	entry   model.Candidate
 	text    string // of its query
@@ -81,7 +81,7 @@ type refused struct {
 	closed, moves uint64
 }
 
-// freshShare of what a pass may look at goes to refusals that only the numbers of
+// freshShare of what a cycle may look at goes to refusals that only the numbers of
 // may have changed, so that what is said of waiting batches is of now where there
 // are not very many.
 const freshShare = 1024
@@ -97,7 +97,7 @@ func (c *Core) still(r *refused) bool {
 	if r.at < c.freed.first {
 		return false
 	}
-	if r.moves != c.moves && c.spent < c.limits.pass/freshShare {
+	if r.moves != c.moves && c.spent < c.limits.cycle/freshShare {
 		return false
 	}
 	k := r.entry.Constraints

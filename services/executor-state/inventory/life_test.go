@@ -17,10 +17,10 @@ import (
 // world is a rig under random treatment, with what must always hold.
 type world struct {
 	*rig
-	t    *rapid.T
-	uids []string
-	pass int64
-	used map[string]resource.Vector
+	t     *rapid.T
+	uids  []string
+	cycle int64
+	used  map[string]resource.Vector
 	// ordinals and incarnations are those that were ever stored.
 	ordinals     map[uint32]string
 	incarnations map[string]int64
@@ -60,8 +60,8 @@ func (w *world) enqueue() {
 }
 
 func (w *world) offer() {
-	w.pass++
-	p := model.Cycle{Term: w.registryTerm(), Number: w.pass, Cut: w.rev}
+	w.cycle++
+	p := model.Cycle{Term: w.registryTerm(), Number: w.cycle, Cut: w.rev}
 	for _, uid := range w.uids {
 		if _, ok := w.keys[refOf(uid)]; ok && rapid.Bool().Draw(w.t, "offered") {
 			e := w.entry(uid)

@@ -373,9 +373,9 @@ func TestMatcherEqualsTheObviousOne(t *testing.T) {
 			}
 			// What is granted makes the next one's fleet.
 			uid := fmt.Sprintf("u%d", i)
-			outcome := r.pass(r.queue(uid, n, k))[0]
+			outcome := r.cycle(r.queue(uid, n, k))[0]
 			if (outcome.Result == model.Granted) != (fitting == n) || outcome.Fitting != fitting {
-				t.Fatalf("fitting %d of %d, and the pass said %+v", fitting, n, outcome)
+				t.Fatalf("fitting %d of %d, and the cycle said %+v", fitting, n, outcome)
 			}
 		}
 	})
@@ -401,7 +401,7 @@ func TestSameShapeTakesAllOfAShape(t *testing.T) {
 			r.ready(g)
 			used := rapid.Int64Range(0, slots).Draw(t, "used")
 			if left += slots - used; used > 0 {
-				r.pass(r.queue("used-"+g.ID, 1, constraint.Constraints{SKU: "same", Resources: resource.Vector{"slots": used}}))
+				r.cycle(r.queue("used-"+g.ID, 1, constraint.Constraints{SKU: "same", Resources: resource.Vector{"slots": used}}))
 			}
 		}
 		for _, n := range []int64{left - 1, left, left + 1} {
@@ -432,7 +432,7 @@ func TestSectionsFollowWhatChanges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{rig: lead(DefaultConfig()), t: t, used: map[string]resource.Vector{}}
 		tighten(t, w.core)
-		w.core.limits.pass = evenly(freshShare, passWork).Draw(t, "pass")
+		w.core.limits.cycle = evenly(freshShare, cycleWork).Draw(t, "cycle")
 		for i := range 6 {
 			if rapid.Bool().Draw(t, "there") {
 				w.ready(drawRegister(t, fmt.Sprintf("h%d", i)))
@@ -469,7 +469,7 @@ func TestSectionsFollowWhatChanges(t *testing.T) {
 // checkRefusals holds what is said without looking against a look, and the most that
 // sums allow against what fits.
 func checkRefusals(t *rapid.T, c *Core) {
-	c.spent = c.limits.pass // nothing is left for looks that only the numbers call for
+	c.spent = c.limits.cycle // nothing is left for looks that only the numbers call for
 	for _, uid := range slices.Sorted(maps.Keys(c.refused)) {
 		before := *c.refused[uid]
 		if e := before.entry; c.still(&before) {

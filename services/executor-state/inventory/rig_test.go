@@ -110,8 +110,8 @@ func (r *rig) do(request any) (any, error) {
 	return reply.Value, reply.Err
 }
 
-// pass asks a pass and answers its outcomes.
-func (r *rig) pass(entries ...model.Candidate) []model.Outcome {
+// cycle asks a cycle and answers its outcomes.
+func (r *rig) cycle(entries ...model.Candidate) []model.Outcome {
 	value, err := r.do(model.Cycle{Term: r.registryTerm(), Number: r.rev, Cut: r.rev, Candidates: entries})
 	if err != nil {
 		panic(err)

@@ -11,11 +11,11 @@ type limits struct {
 	// block is blockSize, narrow is up to how many executors of a section are
 	// looked at one by one, without bounds.
 	block, narrow int
-	// pass is passWork, answer is answerBytes.
-	pass, answer int
+	// cycle is cycleWork, answer is answerBytes.
+	cycle, answer int
 }
 
-var defaultLimits = limits{block: blockSize, narrow: blockSize, pass: passWork, answer: answerBytes}
+var defaultLimits = limits{block: blockSize, narrow: blockSize, cycle: cycleWork, answer: answerBytes}
 
 // endless is more workers than any batch has.
 const endless = math.MaxInt64

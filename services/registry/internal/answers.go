@@ -18,25 +18,25 @@ var errPanicked = fault.New(fault.Internal, fault.ReasonInternal, "the handling 
 // maxAnswerText bounds a reason or a message of an answer, in bytes.
 const maxAnswerText = 4 << 10
 
-// passed is what a definite error leaves of a pass: it grants nothing, and every entry
-// waits for the next pass. A nil error leaves no outcomes.
-func passed(pass model.Cycle, err error) queue.PassDone {
-	done := queue.PassDone{Pass: pass.Number}
+// passed is what a definite error leaves of a cycle: it grants nothing, and every entry
+// waits for the next cycle. A nil error leaves no outcomes.
+func passed(cycle model.Cycle, err error) queue.CycleDone {
+	done := queue.CycleDone{Cycle: cycle.Number}
 	if err == nil {
 		return done
 	}
-	for _, e := range pass.Candidates {
+	for _, e := range cycle.Candidates {
 		done.Outcomes = append(done.Outcomes, model.Outcome{UID: e.UID, Result: model.Behind, Reason: fault.Of(err).Reason, Message: err.Error()})
 	}
 	return done
 }
 
-// passOf reads the answer to a pass. With an error it is as that of a refused pass.
-func passOf(pass model.Cycle, answer *controlv1.PassAnswer) (queue.PassDone, error) {
-	if err := checkPass(pass, answer); err != nil {
-		return passed(pass, err), err
+// cycleOf reads the answer to a cycle. With an error it is as that of a refused cycle.
+func cycleOf(cycle model.Cycle, answer *controlv1.CycleAnswer) (queue.CycleDone, error) {
+	if err := checkCycle(cycle, answer); err != nil {
+		return passed(cycle, err), err
 	}
-	done := queue.PassDone{Pass: pass.Number}
+	done := queue.CycleDone{Cycle: cycle.Number}
 	for _, o := range answer.GetOutcomes() {
 		done.Outcomes = append(done.Outcomes, model.Outcome{
 			UID: o.GetUid(), Result: model.Result(o.GetResult()), Lease: o.GetLease(),
@@ -46,23 +46,23 @@ func passOf(pass model.Cycle, answer *controlv1.PassAnswer) (queue.PassDone, err
 	return done, nil
 }
 
-func checkPass(pass model.Cycle, answer *controlv1.PassAnswer) error {
-	if got, most := len(answer.GetOutcomes()), len(pass.Candidates); got > most {
+func checkCycle(cycle model.Cycle, answer *controlv1.CycleAnswer) error {
+	if got, most := len(answer.GetOutcomes()), len(cycle.Candidates); got > most {
 		return badAnswer("outcomes", "must be at most %d, got %d", most, got)
 	}
-	offered := make(map[string]bool, len(pass.Candidates))
-	for _, e := range pass.Candidates {
+	offered := make(map[string]bool, len(cycle.Candidates))
+	for _, e := range cycle.Candidates {
 		offered[e.UID] = true
 	}
 	for i, o := range answer.GetOutcomes() {
 		field := fmt.Sprintf("outcomes[%d]", i)
-		_, known := controlv1.PassOutcome_Result_name[int32(o.GetResult())]
+		_, known := controlv1.CandidateOutcome_Result_name[int32(o.GetResult())]
 		switch {
 		case !offered[o.GetUid()]:
 			return badAnswer(field+".uid", "%.64q was not offered, or is answered twice", o.GetUid())
-		case !known || o.GetResult() == controlv1.PassOutcome_RESULT_UNSPECIFIED:
+		case !known || o.GetResult() == controlv1.CandidateOutcome_RESULT_UNSPECIFIED:
 			return badAnswer(field+".result", "%d is not a result", int32(o.GetResult()))
-		case o.GetResult() == controlv1.PassOutcome_GRANTED && o.GetLease() <= 0:
+		case o.GetResult() == controlv1.CandidateOutcome_GRANTED && o.GetLease() <= 0:
 			return badAnswer(field+".lease", "must be positive where it is granted, got %d", o.GetLease())
 		case o.GetFitting() < 0:
 			return badAnswer(field+".fitting", "must not be negative, got %d", o.GetFitting())

@@ -7,27 +7,27 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// An answer that is not to the pass that was sent grants nothing: its entries wait for
+// An answer that is not to the cycle that was sent grants nothing: its entries wait for
 // the next one.
-func TestAnInvalidAnswerToAPassGrantsNothing(t *testing.T) {
-	pass := model.Cycle{Number: 4, Candidates: []model.Candidate{{UID: "a"}, {UID: "b"}}}
-	granted := func(uid string) *controlv1.PassOutcome {
-		return &controlv1.PassOutcome{Uid: uid, Result: controlv1.PassOutcome_GRANTED, Lease: 9}
+func TestAnInvalidAnswerToACycleGrantsNothing(t *testing.T) {
+	cycle := model.Cycle{Number: 4, Candidates: []model.Candidate{{UID: "a"}, {UID: "b"}}}
+	granted := func(uid string) *controlv1.CandidateOutcome {
+		return &controlv1.CandidateOutcome{Uid: uid, Result: controlv1.CandidateOutcome_GRANTED, Lease: 9}
 	}
-	for name, answer := range map[string]*controlv1.PassAnswer{
-		"too many":         {Outcomes: []*controlv1.PassOutcome{granted("a"), granted("b"), granted("c")}},
-		"unknown uid":      {Outcomes: []*controlv1.PassOutcome{granted("a"), granted("x")}},
-		"twice":            {Outcomes: []*controlv1.PassOutcome{granted("a"), granted("a")}},
-		"nil outcome":      {Outcomes: []*controlv1.PassOutcome{granted("a"), nil}},
-		"no result":        {Outcomes: []*controlv1.PassOutcome{{Uid: "a"}}},
-		"unknown result":   {Outcomes: []*controlv1.PassOutcome{{Uid: "a", Result: 257}}},
-		"no lease":         {Outcomes: []*controlv1.PassOutcome{{Uid: "a", Result: controlv1.PassOutcome_GRANTED}}},
-		"negative fitting": {Outcomes: []*controlv1.PassOutcome{{Uid: "a", Result: controlv1.PassOutcome_NO_FIT, Fitting: -1}}},
-		"long message":     {Outcomes: []*controlv1.PassOutcome{{Uid: "a", Result: controlv1.PassOutcome_NO_FIT, Message: string(make([]byte, maxAnswerText+1))}}},
+	for name, answer := range map[string]*controlv1.CycleAnswer{
+		"too many":         {Outcomes: []*controlv1.CandidateOutcome{granted("a"), granted("b"), granted("c")}},
+		"unknown uid":      {Outcomes: []*controlv1.CandidateOutcome{granted("a"), granted("x")}},
+		"twice":            {Outcomes: []*controlv1.CandidateOutcome{granted("a"), granted("a")}},
+		"nil outcome":      {Outcomes: []*controlv1.CandidateOutcome{granted("a"), nil}},
+		"no result":        {Outcomes: []*controlv1.CandidateOutcome{{Uid: "a"}}},
+		"unknown result":   {Outcomes: []*controlv1.CandidateOutcome{{Uid: "a", Result: 257}}},
+		"no lease":         {Outcomes: []*controlv1.CandidateOutcome{{Uid: "a", Result: controlv1.CandidateOutcome_GRANTED}}},
+		"negative fitting": {Outcomes: []*controlv1.CandidateOutcome{{Uid: "a", Result: controlv1.CandidateOutcome_NO_FIT, Fitting: -1}}},
+		"long message":     {Outcomes: []*controlv1.CandidateOutcome{{Uid: "a", Result: controlv1.CandidateOutcome_NO_FIT, Message: string(make([]byte, maxAnswerText+1))}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			done, err := passOf(pass, answer)
-			if err == nil || done.Pass != 4 || len(done.Outcomes) != 2 {
+			done, err := cycleOf(cycle, answer)
+			if err == nil || done.Cycle != 4 || len(done.Outcomes) != 2 {
 				t.Fatalf("%+v, %v", done, err)
 			}
 			for _, o := range done.Outcomes {
@@ -37,11 +37,11 @@ func TestAnInvalidAnswerToAPassGrantsNothing(t *testing.T) {
 			}
 		})
 	}
-	done, err := passOf(pass, &controlv1.PassAnswer{Outcomes: []*controlv1.PassOutcome{granted("b")}})
+	done, err := cycleOf(cycle, &controlv1.CycleAnswer{Outcomes: []*controlv1.CandidateOutcome{granted("b")}})
 	if err != nil || len(done.Outcomes) != 1 || done.Outcomes[0].Result != model.Granted || done.Outcomes[0].Lease != 9 {
 		t.Errorf("a good answer is %+v, %v", done, err)
 	}
-	if done, err := passOf(pass, nil); err != nil || len(done.Outcomes) != 0 {
+	if done, err := cycleOf(cycle, nil); err != nil || len(done.Outcomes) != 0 {
 		t.Errorf("no outcomes are %+v, %v", done, err)
 	}
 }

@@ -41,7 +41,7 @@ func NewCalls(gateway grpc.ClientConnInterface, tracer trace.Tracer, log *slog.L
 func (c *Calls) Perform(t *loop.Term, _ *queue.Core, action model.Action) {
 	switch a := action.(type) {
 	case model.Cycle:
-		t.Go(model.ServiceExecutorState, passed(a, errPanicked), func(ctx context.Context) { c.pass(ctx, t, a) })
+		t.Go(model.ServiceExecutorState, passed(a, errPanicked), func(ctx context.Context) { c.cycle(ctx, t, a) })
 	case model.Dispatch:
 		t.Go(model.ServiceAssigner, handedOver(a, errPanicked), func(ctx context.Context) { c.handOver(ctx, t, a) })
 	default:
@@ -49,26 +49,26 @@ func (c *Calls) Perform(t *loop.Term, _ *queue.Core, action model.Action) {
 	}
 }
 
-func (c *Calls) pass(ctx context.Context, t *loop.Term, pass model.Cycle) {
-	request := &controlv1.PassRequest{Term: pass.Term, Pass: pass.Number, Cut: pass.Cut}
-	request.Entries = make([]*controlv1.PassEntry, 0, len(pass.Candidates))
-	for _, e := range pass.Candidates {
-		request.Entries = append(request.Entries, entryOf(e))
+func (c *Calls) cycle(ctx context.Context, t *loop.Term, cycle model.Cycle) {
+	request := &controlv1.CycleRequest{Term: cycle.Term, Cycle: cycle.Number, Cut: cycle.Cut}
+	request.Candidates = make([]*controlv1.Candidate, 0, len(cycle.Candidates))
+	for _, e := range cycle.Candidates {
+		request.Candidates = append(request.Candidates, entryOf(e))
 	}
-	traced, granted := c.tracePass(ctx, pass, request)
-	answer, err := replica.Definite(ctx, c.log, "pass", func(ctx context.Context) (*controlv1.PassAnswer, error) {
+	traced, granted := c.traceCycle(ctx, cycle, request)
+	answer, err := replica.Definite(ctx, c.log, "cycle", func(ctx context.Context) (*controlv1.CycleAnswer, error) {
 		return c.inventory.TryAllocateAndLease(ctx, request)
 	})
 	if ctx.Err() != nil {
 		return
 	}
-	done := passed(pass, err)
+	done := passed(cycle, err)
 	if err == nil {
-		done, err = passOf(pass, answer)
+		done, err = cycleOf(cycle, answer)
 	}
 	if err != nil {
-		c.log.WarnContext(traced, "a pass was refused", "pass", pass.Number, "error", err)
-		done.Newest, done.TooHigh = newestPass(err)
+		c.log.WarnContext(traced, "a cycle was refused", "cycle", cycle.Number, "error", err)
+		done.Newest, done.TooHigh = newestCycle(err)
 	}
 	for _, o := range done.Outcomes {
 		if o.Result == model.Granted {
@@ -78,23 +78,23 @@ func (c *Calls) pass(ctx context.Context, t *loop.Term, pass model.Cycle) {
 	t.Post(done)
 }
 
-// newestPass returns the newest cycle number that executor-state has seen, if it
-// refuses a pass for its number, and whether that number is too high for it.
-func newestPass(err error) (newest int64, tooHigh bool) {
+// newestCycle returns the newest cycle number that executor-state has seen, if it
+// refuses a cycle for its number, and whether that number is too high for it.
+func newestCycle(err error) (newest int64, tooHigh bool) {
 	f := fault.Of(err)
-	newest, parseErr := strconv.ParseInt(f.Meta[fault.MetaNewestPass], 10, 64)
+	newest, parseErr := strconv.ParseInt(f.Meta[fault.MetaNewestCycle], 10, 64)
 	if parseErr != nil {
 		return 0, false
 	}
-	return newest, f.Reason != fault.ReasonLowerPass
+	return newest, f.Reason != fault.ReasonLowerCycle
 }
 
 // entryOf is an entry as it is sent, of at most queue.CandidateBytes(e) bytes.
-func entryOf(e model.Candidate) *controlv1.PassEntry {
+func entryOf(e model.Candidate) *controlv1.Candidate {
 	if e.Again {
-		return &controlv1.PassEntry{Uid: e.UID, Again: e.Mod, Group: e.Group}
+		return &controlv1.Candidate{Uid: e.UID, Again: e.Mod, Group: e.Group}
 	}
-	return &controlv1.PassEntry{
+	return &controlv1.Candidate{
 		Key: wire.Key(e.Key), Uid: e.UID, Epoch: e.Epoch, Mod: e.Mod, Group: e.Group,
 		Constraints: wire.Constraints(e.Constraints), AvoidFailed: e.Constraints.AvoidFailed,
 		Seats: wire.Runs(e.Seats), Trace: string(e.Trace),

@@ -86,12 +86,12 @@ func showCounts(f process.Figures, counts queue.Counts) {
 			f.Counter("berth_registry_events_total", "Events of reservations: queued, requeued, cancelled, expired and so on.", n, "event", name)
 		}
 	}
-	f.Counter("berth_registry_passes_total", "Passes that were offered to executor-state.", counts.Passes)
+	f.Counter("berth_registry_cycles_total", "Cycles that were offered to executor-state.", counts.Cycles)
 	for result := model.Granted; result <= model.Later; result++ {
-		f.Counter("berth_registry_offers_total", "Entries of passes, by outcome.", counts.Offers[result], "outcome", result.String())
+		f.Counter("berth_registry_offers_total", "Entries of cycles, by outcome.", counts.Offers[result], "outcome", result.String())
 	}
 	for cause, n := range counts.WakeUps {
-		f.Counter("berth_registry_wakeups_total", "Passes by what they were cut for; one may have several causes.", n, "cause", queue.WakeCause(cause).String())
+		f.Counter("berth_registry_wakeups_total", "Cycles by what they were cut for; one may have several causes.", n, "cause", queue.WakeCause(cause).String())
 	}
 	f.Counter("berth_registry_hand_overs_total", "Leases handed over, by what the assigner answered.", counts.Taken, "outcome", "taken")
 	f.Counter("berth_registry_hand_overs_total", "Leases handed over, by what the assigner answered.", counts.Refused, "outcome", "refused")

@@ -11,17 +11,17 @@ import (
 	"berth.dev/pkg/tracing"
 )
 
-// tracePass begins the span of a pass and names it in the request. It is sent
+// traceCycle begins the span of a cycle and names it in the request. It is sent
 // only if granted is called: a reservation may wait for hours and be offered
 // every second, which would be all there is to see of it. The call itself is no
 // part of the trace, for its span could not be taken back.
-func (c *Calls) tracePass(ctx context.Context, pass model.Cycle, request *controlv1.PassRequest) (traced context.Context, granted func()) {
-	traces := make([]model.Trace, len(pass.Candidates))
-	for i, e := range pass.Candidates {
+func (c *Calls) traceCycle(ctx context.Context, cycle model.Cycle, request *controlv1.CycleRequest) (traced context.Context, granted func()) {
+	traces := make([]model.Trace, len(cycle.Candidates))
+	for i, e := range cycle.Candidates {
 		traces[i] = e.Trace
 	}
-	traced, span := tracing.Batch(ctx, c.tracer, "pass", traces, trace.WithAttributes(
-		attribute.Int64("berth.pass", pass.Number), attribute.Int64("berth.term", pass.Term), attribute.Int("berth.entries", len(pass.Candidates)),
+	traced, span := tracing.Batch(ctx, c.tracer, "cycle", traces, trace.WithAttributes(
+		attribute.Int64("berth.cycle", cycle.Number), attribute.Int64("berth.term", cycle.Term), attribute.Int("berth.entries", len(cycle.Candidates)),
 	))
 	request.Trace = string(tracing.Of(traced))
 	return traced, func() { span.End() }

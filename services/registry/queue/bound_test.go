@@ -50,7 +50,7 @@ func TestWhatIsTakenInCanBeDecidedOn(t *testing.T) {
 	w := watched(t, Config{BestEffort: true})
 	w.input(large("s0", 600<<10))
 	first := w.core.byKey[model.Key{Job: "j", Stage: "s0", Name: "main"}][0].uid
-	w.step(PassDone{Pass: 1, Outcomes: []model.Outcome{{UID: first, Result: model.NoFit, Fitting: 3}}})
+	w.step(CycleDone{Cycle: 1, Outcomes: []model.Outcome{{UID: first, Result: model.NoFit, Fitting: 3}}})
 	if n := len(w.core.byKey[model.Key{Job: "j", Stage: "s0", Name: "main"}]); n != 2 {
 		t.Fatalf("it was not split: %d versions", n)
 	}
@@ -135,14 +135,14 @@ func TestPrecedenceHoldsWhileTheViewLags(t *testing.T) {
 		}})
 	}
 	ask("x", "sim", &first)
-	w.step(PassDone{Pass: 1, Outcomes: []model.Outcome{{UID: w.core.byKey[model.Key{Job: "x", Stage: "s", Name: "main"}][0].uid, Result: model.NoFit}}})
+	w.step(CycleDone{Cycle: 1, Outcomes: []model.Outcome{{UID: w.core.byKey[model.Key{Job: "x", Stage: "s", Name: "main"}][0].uid, Result: model.NoFit}}})
 	w.now = w.now.Add(w.core.config.MinDelay)
 	ask("y", "", &second)
 	var offered []string
-	for _, e := range w.pass.Candidates {
+	for _, e := range w.cycle.Candidates {
 		offered = append(offered, e.Key.Job)
 	}
 	if got := strings.Join(offered, " "); got != "x y" {
-		t.Errorf("the pass offers %q, want x before y", got)
+		t.Errorf("the cycle offers %q, want x before y", got)
 	}
 }

@@ -60,9 +60,9 @@ type Core struct {
 	wakes         int64     // counts the times that all became due
 	wakeAt        time.Time // of the debounced wake-up
 	retryAt       time.Time // of the timer
-	notBefore     time.Time // of the next pass
-	passes        int64
-	plainPasses   int64 // the highest of those that is at most model.HighestJump
+	notBefore     time.Time // of the next cycle
+	cycles        int64
+	plainCycles   int64 // the highest of those that is at most model.HighestJump
 	flight        *flight
 	handing       map[string]int64    // the revisions of what the hand-over in flight holds, by uid; nil without one
 	handAt        time.Time           // of the next hand-over, at the earliest
@@ -127,8 +127,8 @@ func (c *Core) Step(now time.Time, event model.Event) []model.Action {
 		c.committed(e)
 	case model.Input:
 		c.handle(e)
-	case PassDone:
-		c.passDone(e)
+	case CycleDone:
+		c.cycleDone(e)
 	case HandedOver:
 		c.handedOver(e)
 	}
@@ -140,7 +140,7 @@ func (c *Core) Step(now time.Time, event model.Event) []model.Action {
 		c.answerFreed()
 		c.wakeUp()
 		c.handOver()
-		c.sendPass()
+		c.sendCycle()
 	}
 	return c.out
 }

@@ -1,7 +1,7 @@
 // Package queue is the core of the registry: the queue of reservations, as a
 // deterministic machine without clock, I/O or goroutine (see model.Core).
 //
-//	Upsert ─▶ QUEUED ──SendPass──▶ lease ──HandOver──▶ task header ─▶ ACTIVE ─▶ COMPLETED
+//	Upsert ─▶ QUEUED ──SendCycle──▶ lease ──HandOver──▶ task header ─▶ ACTIVE ─▶ COMPLETED
 //	             │   (executor-state)        (assigner)                  │
 //	             ├─▶ CANCELLED, EXPIRED, REPLACED                    CANCELLING ─▶ CANCELLED
 //	             └◀── a requeue of one worker, or a round of all ◀───────┘
@@ -91,7 +91,7 @@
 //
 // # Best effort
 //
-// Where a batch need not be whole (Config.BestEffort, or the request), a pass
+// Where a batch need not be whole (Config.BestEffort, or the request), a cycle
 // that refuses it while some of it fits splits it: that many workers, the first
 // in order of index, become a part, a version with a lease of its own; the rest
 // keeps uid and place and asks for less. Parts may be split again. The mode is
@@ -108,23 +108,23 @@
 // decision and commit a version has no epoch and orders behind all that have.
 // The strategies and their names are in order.go, and one more is a line there.
 //
-// # Passes
+// # Cycles
 //
-// One pass is in flight at most. One is cut when a head may be offered: a new head or a
+// One cycle is in flight at most. One is cut when a head may be offered: a new head or a
 // changed one at once; one that did not fit only after a wake-up,
 // which is the inventory's change (Config.Debounce after the first) or the timer
 // (Config.RetryEvery). Behind each head goes an ordered prefix of its queue, as
-// far as the last pass found room there and as Config.PassEntries and
-// Config.PassWorkers allow, in one order of all.
+// far as the last cycle found room there and as Config.CycleCandidates and
+// Config.CycleWorkers allow, in one order of all.
 // A STALE or BEHIND entry needs nothing: whatever changes a head offers it again.
-// What a pass did not get to (LATER) is due at once, and so is what it had no room for:
-// a pass is one message (Config.PassBytes).
-// Between the cuts of two passes, and between two hand-overs, lies at least
+// What a cycle did not get to (LATER) is due at once, and so is what it had no room for:
+// a cycle is one message (Config.CycleBytes).
+// Between the cuts of two cycles, and between two hand-overs, lies at least
 // Config.MinDelay.
 //
-// Each pass offers the heads of all queues, whatever it is cut for: what became
+// Each cycle offers the heads of all queues, whatever it is cut for: what became
 // free goes by precedence, and not to the queue that is woken first. Counted is,
-// of each pass, what it was cut for: the inventory, the timer, a cancel or flush, a grant, readiness,
+// of each cycle, what it was cut for: the inventory, the timer, a cancel or flush, a grant, readiness,
 // or a head that came or changed.
 //
 // # Readiness

@@ -10,7 +10,7 @@ import (
 )
 
 // BenchmarkElected takes over while 100,000 reservations wait, in one queue or in
-// many: what a standby still has to do once it leads, until its first pass.
+// many: what a standby still has to do once it leads, until its first cycle.
 func BenchmarkElected(b *testing.B) {
 	for _, groups := range []int{1, 1000} {
 		b.Run(fmt.Sprintf("groups=%d", groups), func(b *testing.B) {
@@ -20,7 +20,7 @@ func BenchmarkElected(b *testing.B) {
 				c := standby(100_000, groups, now)
 				b.StartTimer()
 				actions := c.Step(now, model.Elected{Term: 200_000, Revision: 200_000})
-				if pass := actionsOf[model.Cycle](actions); len(pass) != 1 || len(pass[0].Candidates) < groups {
+				if cycle := actionsOf[model.Cycle](actions); len(cycle) != 1 || len(cycle[0].Candidates) < groups {
 					b.Fatalf("%d actions", len(actions))
 				}
 			}

@@ -109,7 +109,7 @@ func (w *world) showCounters() string {
 	for cause, n := range s.WakeUps {
 		add(WakeCause(cause).String(), n)
 	}
-	flush(fmt.Sprintf("%d passes, for", s.Passes))
+	flush(fmt.Sprintf("%d cycles, for", s.Cycles))
 	for _, result := range []model.Result{model.Granted, model.NoFit, model.Stale, model.Behind} {
 		add(result.String(), s.Offers[result])
 	}

@@ -22,7 +22,7 @@ type Order interface {
 
 // orders are the strategies by the names that configuration knows them by. To
 // add one, implement Order and add a line; nothing else knows of them. Beside
-// the strategy stand what always holds: ties go by place, and passes offer the
+// the strategy stand what always holds: ties go by place, and cycles offer the
 // heads of all queues in the one order across queues.
 var orders = []struct {
 	name  string

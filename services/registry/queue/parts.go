@@ -21,7 +21,7 @@ func (c *Core) bestEffort(spec model.Spec) bool {
 	return spec.Batch == model.BatchBestEffort
 }
 
-// splits says whether the part of a version that fitted is to go ahead: a pass
+// splits says whether the part of a version that fitted is to go ahead: a cycle
 // refused just the workers that it has now, and some of them fitted.
 func (c *Core) splits(v *version) bool {
 	return v.waits() && v.outcome != nil && v.tried == v.r.Seats.Len() &&
@@ -30,7 +30,7 @@ func (c *Core) splits(v *version) bool {
 
 // split queues the workers that fitted as a part of their own, in the place of
 // the batch and before the rest of it. The rest stays what it is, but smaller,
-// which must not happen to what a later pass has leased as a whole.
+// which must not happen to what a later cycle has leased as a whole.
 func (c *Core) split(v *version) {
 	fitting, all := v.outcome.Fitting, v.r.Seats.List()
 	part := c.edit(v.r)

@@ -386,7 +386,7 @@ func (m *twin) split(e *entry, fitting int) {
 
 // The queue against a sorted list: the same order inside every group whatever
 // is asked, moved, replaced, cancelled, requeued, parted, granted, refused and
-// taken over, by either order; nothing lost, nothing twice, and every pass a
+// taken over, by either order; nothing lost, nothing twice, and every cycle a
 // prefix of each queue.
 func TestQueueIsASortedList(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -407,11 +407,11 @@ func TestQueueIsASortedList(t *testing.T) {
 }
 
 type player struct {
-	t    *rapid.T
-	w    *world
-	twin *twin
-	pass *model.Cycle
-	// refused are the revisions of what the last pass refused.
+	t     *rapid.T
+	w     *world
+	twin  *twin
+	cycle *model.Cycle
+	// refused are the revisions of what the last cycle refused.
 	refused map[string]int64
 	call    *model.Dispatch
 	reply   *model.Reply
@@ -428,11 +428,11 @@ func (p *player) see(actions []model.Action) {
 		case model.Effect:
 			p.name(a)
 		case model.Cycle:
-			if p.pass != nil {
-				p.t.Fatalf("pass %d while %d is in flight", a.Number, p.pass.Number)
+			if p.cycle != nil {
+				p.t.Fatalf("cycle %d while %d is in flight", a.Number, p.cycle.Number)
 			}
-			p.pass = &a
-			p.comparePass(a)
+			p.cycle = &a
+			p.compareCycle(a)
 		case model.Dispatch:
 			if p.call != nil {
 				p.t.Fatalf("two hand-overs in flight: %v and %v", *p.call, a)
@@ -499,11 +499,11 @@ func (p *player) requeue() {
 	}
 }
 
-func (p *player) comparePass(pass model.Cycle) {
+func (p *player) compareCycle(cycle model.Cycle) {
 	offered := map[string][]string{}
-	for i, e := range pass.Candidates {
-		if i > 0 && p.twin.before(p.twin.find(e.UID), p.twin.find(pass.Candidates[i-1].UID)) {
-			p.t.Fatalf("pass %d offers %s before %s", pass.Number, pass.Candidates[i-1].UID, e.UID)
+	for i, e := range cycle.Candidates {
+		if i > 0 && p.twin.before(p.twin.find(e.UID), p.twin.find(cycle.Candidates[i-1].UID)) {
+			p.t.Fatalf("cycle %d offers %s before %s", cycle.Number, cycle.Candidates[i-1].UID, e.UID)
 		}
 		sku := p.twin.find(e.UID).u.Spec.Constraints.SKU
 		offered[sku] = append(offered[sku], e.UID)
@@ -516,13 +516,13 @@ func (p *player) comparePass(pass model.Cycle) {
 	}
 	for _, sku := range []string{"x", "y"} {
 		if len(offered[sku]) == 0 && len(p.twin.queue(sku)) > 0 {
-			p.t.Fatalf("pass %d offers nothing of %s", pass.Number, sku)
+			p.t.Fatalf("cycle %d offers nothing of %s", cycle.Number, sku)
 		}
 	}
 	for sku, uids := range offered {
 		for i, uid := range uids {
 			if want := p.twin.queue(sku)[i].uid; uid != want {
-				p.t.Fatalf("pass %d offers %v of %s, not %v first", pass.Number, uid, sku, want)
+				p.t.Fatalf("cycle %d offers %v of %s, not %v first", cycle.Number, uid, sku, want)
 			}
 		}
 	}
@@ -550,13 +550,13 @@ func (p *player) play() {
 			p.t.Fatalf("cancel of %v ended %d, want %d", key, got, want)
 		}
 	case 5, 6:
-		p.finishPass()
+		p.finishCycle()
 	case 7, 8:
 		p.finishHandOver()
 	case 9, 10:
 		p.requeue()
 	case 11:
-		p.pass, p.call = nil, nil
+		p.cycle, p.call = nil, nil
 		p.term++
 		p.see(p.w.successor(10 + p.term))
 	}
@@ -567,17 +567,17 @@ func (p *player) play() {
 	}
 }
 
-// finishPass grants a prefix of each queue, of what is still as it was offered.
-func (p *player) finishPass() {
-	if p.pass == nil {
+// finishCycle grants a prefix of each queue, of what is still as it was offered.
+func (p *player) finishCycle() {
+	if p.cycle == nil {
 		p.w.now = p.w.now.Add(time.Second)
 		return
 	}
-	done := PassDone{Pass: p.pass.Number}
+	done := CycleDone{Cycle: p.cycle.Number}
 	stopped, later := map[string]bool{}, false
 	p.refused = map[string]int64{}
 	var leases []model.Changed
-	for _, e := range p.pass.Candidates {
+	for _, e := range p.cycle.Candidates {
 		outcome := model.Outcome{UID: e.UID, Result: model.Behind}
 		view, _ := p.w.core.GetUID(e.UID)
 		switch {
@@ -614,7 +614,7 @@ func (p *player) finishPass() {
 		stopped[e.Group] = outcome.Result != model.Granted
 		done.Outcomes = append(done.Outcomes, outcome)
 	}
-	p.pass = nil
+	p.cycle = nil
 	if len(leases) > 0 {
 		p.w.write(leases...)
 	}

@@ -15,7 +15,7 @@ import (
 // other services have stored.
 type View struct {
 	Reservation *model.Reservation
-	// State is the derived one: LEASING while a pass with it is in flight,
+	// State is the derived one: LEASING while a cycle with it is in flight,
 	// ASSIGNING while it holds a lease that is not ACTIVE.
 	State model.State
 	// Position is the place in its queue, 1 for the head, 0 when it does not
@@ -234,7 +234,7 @@ func (c *Core) Stages(job, stage string) []model.Stage {
 type PendingGroup struct {
 	ID          string
 	Constraints constraint.Constraints
-	// Reservations and Workers count what waits without a lease, what a pass in
+	// Reservations and Workers count what waits without a lease, what a cycle in
 	// flight offers included.
 	Reservations, Workers int
 	// Head is tried first; it waits since HeadSince, for Reason.

@@ -55,8 +55,8 @@ func TestNothingIsLeasedBeforeReady(t *testing.T) {
 			}
 		}
 		offered := map[string]bool{}
-		for _, pass := range actionsOf[model.Cycle](w.input(MarkReady{})) {
-			for _, entry := range pass.Candidates {
+		for _, cycle := range actionsOf[model.Cycle](w.input(MarkReady{})) {
+			for _, entry := range cycle.Candidates {
 				offered[entry.UID] = true
 			}
 		}

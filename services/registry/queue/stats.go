@@ -60,10 +60,10 @@ type Counts struct {
 	// Events counts the events of reservations, by kind: what was queued, queued
 	// again, cancelled, expired and so on.
 	Events [model.EventReservationReordered + 1]uint64
-	// Passes counts those cut, Offers their entries by result.
-	Passes uint64
+	// Cycles counts those cut, Offers their entries by result.
+	Cycles uint64
 	Offers [model.Later + 1]uint64
-	// WakeUps counts the passes that each cause had a part in.
+	// WakeUps counts the cycles that each cause had a part in.
 	WakeUps [wakeCauses]uint64
 	// Taken and Refused count what the assigner answered to hand-overs.
 	Taken, Refused uint64

@@ -178,7 +178,7 @@ func TestPromise1TheSameShapeMovesNothing(t *testing.T) {
 			u := ask("j", 4)
 			u.Spec.Batch = model.BatchBestEffort
 			w.input(u)
-			w.step(PassDone{Pass: w.core.passes, Outcomes: []model.Outcome{{UID: "a-1", Result: model.NoFit, Fitting: 1}}})
+			w.step(CycleDone{Cycle: w.core.cycles, Outcomes: []model.Outcome{{UID: "a-1", Result: model.NoFit, Fitting: 1}}})
 			return u
 		},
 	}

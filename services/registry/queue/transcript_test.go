@@ -147,7 +147,7 @@ func (w *world) command(t *testing.T, line string) string {
 	name, a := parse(t, line)
 	switch name {
 	case "config":
-		config := Config{PassEntries: int(a.number("entries")), PassWorkers: int(a.number("workers"))}
+		config := Config{CycleCandidates: int(a.number("entries")), CycleWorkers: int(a.number("workers"))}
 		w.configure(t, a, &config)
 		config.BestEffort = a.named["mode"] == "best-effort"
 		w.core.config = config.withDefaults()
@@ -163,7 +163,7 @@ func (w *world) command(t *testing.T, line string) string {
 		return show(w.input(CancelWorkers{Job: key.Job, Stage: key.Stage, Workers: a.seats(a.bare[1]), RequestID: a.named["request"]}))
 	case "cancel-job":
 		return show(w.input(CancelJob{Job: a.bare[0], RequestID: a.named["request"]}))
-	case "pass-done":
+	case "cycle-done":
 		return show(w.step(w.outcome(a)))
 	case "handed-over":
 		var done HandedOver
@@ -280,12 +280,12 @@ func (a args) chunk() *model.TaskChunk {
 	return chunk
 }
 
-// outcome of the pass in flight: UID=granted, nofit, poison, stale, behind or later; a grant
+// outcome of the cycle in flight: UID=granted, nofit, poison, stale, behind or later; a grant
 // stores the lease, which the core is not shown.
-func (w *world) outcome(a args) PassDone {
-	done := PassDone{Pass: w.core.passes}
-	if pass := a.number("pass"); pass != 0 {
-		done.Pass = pass
+func (w *world) outcome(a args) CycleDone {
+	done := CycleDone{Cycle: w.core.cycles}
+	if cycle := a.number("cycle"); cycle != 0 {
+		done.Cycle = cycle
 	}
 	for _, word := range a.bare {
 		uid, result, _ := strings.Cut(word, ":")

@@ -27,18 +27,18 @@ type version struct {
 	// held: it is left alone.
 	held bool
 
-	// granted is the lease that a pass granted and the view does not show yet;
+	// granted is the lease that a cycle granted and the view does not show yet;
 	// taken and refused are what the assigner answered.
 	granted int64
 	taken   bool
 	refused bool
-	// offered is set while a pass with it is in flight; outcome is the newest,
+	// offered is set while a cycle with it is in flight; outcome is the newest,
 	// of as many workers as were tried.
 	offered bool
 	outcome *model.Outcome
 	tried   int
 	triedAt time.Time // when the outcome came
-	// refusedIn is the pass that found no room for it as it was at revision
+	// refusedIn is the cycle that found no room for it as it was at revision
 	// refusedMod, which the next names only; 0 for none.
 	refusedIn, refusedMod int64
 
@@ -57,8 +57,8 @@ type group struct {
 	id      string
 	order   core.Ordered[*model.Reservation]
 	workers int
-	// depth is how many from its head on a pass offers at most, one more than
-	// the last found room for; zero where the bounds of a pass are the only ones.
+	// depth is how many from its head on a cycle offers at most, one more than
+	// the last found room for; zero where the bounds of a cycle are the only ones.
 	depth int
 }
 
@@ -98,7 +98,7 @@ func (v *version) started() bool {
 	return v.is(model.Active) || v.is(model.Queued) && v.header != nil
 }
 
-// unsettledNow says whether its records, or what a pass told of it, call for a
+// unsettledNow says whether its records, or what a cycle told of it, call for a
 // change that no request asks for.
 func (c *Core) unsettledNow(v *version) bool {
 	switch {

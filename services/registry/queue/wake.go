@@ -52,15 +52,15 @@ func causeOf(event model.Event) WakeCause {
 		if _, upsert := e.Request.(model.Upsert); !upsert {
 			return WakeCancel
 		}
-	case model.Changed, model.Progress, PassDone:
+	case model.Changed, model.Progress, CycleDone:
 		return WakeSuccess
 	}
 	return WakeChange
 }
 
-// countPass counts a pass that is cut, and what it is cut for.
-func (c *Core) countPass() {
-	c.counts.Passes++
+// countCycle counts a cycle that is cut, and what it is cut for.
+func (c *Core) countCycle() {
+	c.counts.Cycles++
 	for cause, had := range c.causes {
 		if had {
 			c.counts.WakeUps[cause]++

@@ -13,8 +13,8 @@ import (
 // world is what surrounds the core in tests: a store that commits at once, one
 // transaction an effect, and what others have written.
 type world struct {
-	// pass is the last one cut; measure looks at each effect, if given.
-	pass     model.Cycle
+	// cycle is the last one cut; measure looks at each effect, if given.
+	cycle    model.Cycle
 	measure  func(model.Effect)
 	core     *Core
 	now      time.Time
@@ -58,8 +58,8 @@ func (w *world) pending() []PendingGroup {
 func (w *world) step(event model.Event) []model.Action {
 	all := w.core.Step(w.now, event)
 	for i := 0; i < len(all); i++ {
-		if pass, ok := all[i].(model.Cycle); ok {
-			w.pass = pass
+		if cycle, ok := all[i].(model.Cycle); ok {
+			w.cycle = cycle
 		}
 		effect, ok := all[i].(model.Effect)
 		if !ok {
@@ -189,7 +189,7 @@ func show(actions []model.Action) string {
 		case model.Reply:
 			fmt.Fprintf(&b, "reply %d: %s\n", a.Token, showReply(a))
 		case model.Cycle:
-			fmt.Fprintf(&b, "pass %d at %d:", a.Number, a.Cut)
+			fmt.Fprintf(&b, "cycle %d at %d:", a.Number, a.Cut)
 			for _, e := range a.Candidates {
 				fmt.Fprintf(&b, " %s(%s)", e.Key, e.UID)
 				if e.Again {

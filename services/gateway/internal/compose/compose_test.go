@@ -69,7 +69,7 @@ func TestAnExplanationIsPutTogether(t *testing.T) {
 		reason, message  string
 	}{
 		{"the head, some fit", 1, some, 1, 3, "INSUFFICIENT_CAPACITY", "1 of 4 fits"},
-		{"the head, all fit", 1, all, 4, 0, "NOT_TRIED", "all 4 would fit now; it is offered with the next pass"},
+		{"the head, all fit", 1, all, 4, 0, "NOT_TRIED", "all 4 would fit now; it is offered with the next cycle"},
 		{"behind, some fit", 2, some, 1, 3, "BEHIND_HEAD", "another comes first"},
 		{"behind, all fit", 2, all, 4, 0, "BEHIND_HEAD", "another comes first"},
 	} {

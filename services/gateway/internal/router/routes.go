@@ -11,7 +11,7 @@ import (
 
 // table says which service's leader answers what, and how many bytes a request may
 // have. Calls of the public services are bounded like REST bodies; those between
-// Berth's own processes carry whole passes and reports.
+// Berth's own processes carry whole cycles and reports.
 var table = []struct {
 	desc    *grpc.ServiceDesc
 	service string

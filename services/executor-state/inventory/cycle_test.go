@@ -11,12 +11,12 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// offerAll offers the entries that were not granted, in order, pass after pass,
+// offerAll offers the entries that were not granted, in order, cycle after cycle,
 // until one gets to all of them, and answers the grants in their order.
-func offerAll(t *rapid.T, r *rig, entries []model.Candidate) (granted []string, passes int) {
+func offerAll(t *rapid.T, r *rig, entries []model.Candidate) (granted []string, cycles int) {
 	for {
-		passes++
-		outcomes := r.pass(entries...)
+		cycles++
+		outcomes := r.cycle(entries...)
 		cut := slices.IndexFunc(outcomes, func(o model.Outcome) bool { return o.Result == model.Later })
 		stopped := map[string]bool{}
 		for i, o := range outcomes {
@@ -33,15 +33,15 @@ func offerAll(t *rapid.T, r *rig, entries []model.Candidate) (granted []string, 
 			}
 		}
 		if cut < 0 {
-			return granted, passes
+			return granted, cycles
 		}
 		entries = slices.DeleteFunc(slices.Clone(entries), func(e model.Candidate) bool { return slices.Contains(granted, e.UID) })
 	}
 }
 
-// Passes that are cut grant what one that is not would, in the same order, and get
+// Cycles that are cut grant what one that is not would, in the same order, and get
 // to the end.
-func TestPassesThatAreCutGrantTheSame(t *testing.T) {
+func TestCyclesThatAreCutGrantTheSame(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var registers []Register
 		for i := range evenly(1, 3, 6, 9).Draw(t, "executors") {
@@ -55,7 +55,7 @@ func TestPassesThatAreCutGrantTheSame(t *testing.T) {
 		limit := evenly(1, 20, 200).Draw(t, "limit")
 		play := func(limit int) ([]string, int) {
 			r := lead(DefaultConfig())
-			r.core.limits.pass = limit
+			r.core.limits.cycle = limit
 			for _, g := range registers {
 				r.ready(g)
 			}
@@ -65,9 +65,9 @@ func TestPassesThatAreCutGrantTheSame(t *testing.T) {
 			}
 			return offerAll(t, r, entries)
 		}
-		want, _ := play(passWork)
-		if got, passes := play(limit); !slices.Equal(got, want) {
-			t.Fatalf("%d passes granted %v, one grants %v", passes, got, want)
+		want, _ := play(cycleWork)
+		if got, cycles := play(limit); !slices.Equal(got, want) {
+			t.Fatalf("%d cycles granted %v, one grants %v", cycles, got, want)
 		}
 	})
 }
@@ -78,7 +78,7 @@ func TestARefusalIsRemembered(t *testing.T) {
 	r.ready(small("e1", 1000, 1))
 	entry := r.queue("a", 2, cpu(1))
 	ask := func() (model.Outcome, int) {
-		o := r.pass(entry)[0]
+		o := r.cycle(entry)[0]
 		return o, r.core.spent
 	}
 	first, spent := ask()
@@ -91,41 +91,41 @@ func TestARefusalIsRemembered(t *testing.T) {
 		t.Errorf("with room for it: %+v", o)
 	}
 	full := r.queue("b", 1, cpu(1))
-	if o := r.pass(full)[0]; o.Result != model.NoFit {
+	if o := r.cycle(full)[0]; o.Result != model.NoFit {
 		t.Errorf("without room: %+v", o)
 	}
 	r.state("a", model.Cancelled)
 	r.catchUp()
 	r.settle()
-	expectGranted(t, r.pass(full))
+	expectGranted(t, r.cycle(full))
 }
 
-// What becomes free between passes counts, also where sums alone said each time that
+// What becomes free between cycles counts, also where sums alone said each time that
 // it is too little.
 func TestRoomThatComesLittleByLittleIsFound(t *testing.T) {
 	r := lead(DefaultConfig())
-	r.core.limits.pass = 1 // nothing is left for looks that only the numbers call for
+	r.core.limits.cycle = 1 // nothing is left for looks that only the numbers call for
 	ids := []string{"a", "b", "c", "d"}
 	for _, id := range ids {
 		r.ready(small("on-"+id, 1000, 1))
-		expectGranted(t, r.pass(r.queue(id, 1, cpu(1000))))
+		expectGranted(t, r.cycle(r.queue(id, 1, cpu(1000))))
 	}
 	all := r.queue("all", len(ids), cpu(1000))
 	for i, id := range ids {
-		if o := r.pass(all)[0]; o.Result != model.NoFit {
+		if o := r.cycle(all)[0]; o.Result != model.NoFit {
 			t.Fatalf("with room for %d: %+v", i, o)
 		}
 		r.state(id, model.Cancelled)
 		r.catchUp()
 		r.settle()
 	}
-	expectGranted(t, r.pass(all))
+	expectGranted(t, r.cycle(all))
 }
 
-// Where each executor has a resource of its own name, a pass counts what that costs:
+// Where each executor has a resource of its own name, a cycle counts what that costs:
 // in a section of few executors it does not look at the others' forms, and in the
 // whole fleet it is cut.
-func TestAPassIsBoundedWhereResourceNamesDiffer(t *testing.T) {
+func TestACycleIsBoundedWhereResourceNamesDiffer(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.core.limits.narrow = 8
 	const n = 200
@@ -139,7 +139,7 @@ func TestAPassIsBoundedWhereResourceNamesDiffer(t *testing.T) {
 		t.Fatalf("%d forms", forms)
 	}
 	cost := func(k constraint.Constraints) int {
-		if o := r.pass(r.queue(fmt.Sprintf("u%d", r.rev), 5*n, k))[0]; o.Result != model.NoFit {
+		if o := r.cycle(r.queue(fmt.Sprintf("u%d", r.rev), 5*n, k))[0]; o.Result != model.NoFit {
 			t.Fatalf("%+v", o)
 		}
 		return r.core.spent
@@ -156,7 +156,7 @@ func TestAPassIsBoundedWhereResourceNamesDiffer(t *testing.T) {
 
 // What becomes free elsewhere, or of what is lacking too little, makes nobody look
 // again for what did not fit: so a batch that fits is reached behind many that do
-// not, though executors change between any two passes.
+// not, though executors change between any two cycles.
 func TestWhatFitsIsReachedThoughExecutorsChange(t *testing.T) {
 	r := lead(DefaultConfig())
 	for i := range 40 {
@@ -176,23 +176,23 @@ func TestWhatFitsIsReachedThoughExecutorsChange(t *testing.T) {
 	last := r.queue("fits", 1, cpu(1000))
 	last.Group = "fits"
 	entries = append(entries, last)
-	r.pass(entries[0])
-	r.core.limits.pass = 2 * r.core.spent
-	for pass := 1; ; pass++ {
-		outcomes := r.pass(entries...)
+	r.cycle(entries[0])
+	r.core.limits.cycle = 2 * r.core.spent
+	for cycle := 1; ; cycle++ {
+		outcomes := r.cycle(entries...)
 		if outcomes[len(entries)-1].Result == model.Granted {
 			return
 		}
-		if pass > len(entries) {
-			t.Fatalf("after %d passes: %+v", pass, outcomes)
+		if cycle > len(entries) {
+			t.Fatalf("after %d cycles: %+v", cycle, outcomes)
 		}
 		other := small("other", 10, 1)
-		other.Nonce = fmt.Sprintf("n%d", pass)
+		other.Nonce = fmt.Sprintf("n%d", cycle)
 		r.ready(other)
 	}
 }
 
-// An answer is one message: a pass that has much to say is cut, and those that follow
+// An answer is one message: a cycle that has much to say is cut, and those that follow
 // get to the end, for what was said is not said again.
 func TestAnAnswerIsOneMessage(t *testing.T) {
 	const n = 40
@@ -207,9 +207,9 @@ func TestAnAnswerIsOneMessage(t *testing.T) {
 	last := r.queue("last", 1, cpu(1000))
 	entries = append(entries, last)
 	first := r.rev
-	for passes := 1; ; passes++ {
+	for cycles := 1; ; cycles++ {
 		later := 0
-		value, err := r.do(model.Cycle{Term: r.registryTerm(), Number: first + int64(passes), Cut: r.rev, Candidates: entries})
+		value, err := r.do(model.Cycle{Term: r.registryTerm(), Number: first + int64(cycles), Cut: r.rev, Candidates: entries})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -226,13 +226,13 @@ func TestAnAnswerIsOneMessage(t *testing.T) {
 			}
 		}
 		if later == 0 {
-			if passes < 3 || passes > n/2 {
-				t.Errorf("%d passes", passes)
+			if cycles < 3 || cycles > n/2 {
+				t.Errorf("%d cycles", cycles)
 			}
 			return
 		}
-		if passes > n {
-			t.Fatalf("%d passes do not get to the end", passes)
+		if cycles > n {
+			t.Fatalf("%d cycles do not get to the end", cycles)
 		}
 	}
 }

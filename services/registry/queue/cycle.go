@@ -8,10 +8,10 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// flight is the pass in flight.
+// flight is the cycle in flight.
 type flight struct {
-	pass, wake int64
-	offers     []offer
+	cycle, wake int64
+	offers      []offer
 	// left are the groups whose heads it had no room for.
 	left []string
 }
@@ -25,15 +25,15 @@ type offer struct {
 	again, avoids bool
 }
 
-// found is how far the pass got in one queue.
+// found is how far the cycle got in one queue.
 type found struct {
 	// passed have room, or can never have; then one stopped it, or cut says that
-	// the pass ended before.
+	// the cycle ended before.
 	passed                int
 	granted, stopped, cut bool
 }
 
-// cursor is where a pass has come to in one queue.
+// cursor is where a cycle has come to in one queue.
 type cursor struct {
 	group *group
 	rank  int
@@ -58,28 +58,28 @@ func (h *cursors) Pop() any {
 	return last
 }
 
-// firstBehind is how many behind heads the first pass of a term holds at most. Which
+// firstBehind is how many behind heads the first cycle of a term holds at most. Which
 // queues have room is not known yet, and somebody waits for a leader's first grant.
 const firstBehind = 32
 
-// highestPass bounds the numbers that the registry continues above.
-const highestPass = model.HighestJump + 1<<61
+// highestCycle bounds the numbers that the registry continues above.
+const highestCycle = model.HighestJump + 1<<61
 
-// sendPass cuts the next pass: the heads of all queues, and behind each that may
+// sendCycle cuts the next cycle: the heads of all queues, and behind each that may
 // fit a prefix of its queue as far as the bounds allow, in the one order of all.
 // It waits while anything is under way, so that every entry is durable.
 //
 // Behind a head that did not fit nothing was granted, and nothing will be before
-// it is: so what is offered of a queue is what the last pass found room for and
+// it is: so what is offered of a queue is what the last cycle found room for and
 // one more, and twice as much once all of that has room.
 //
-// A pass is one message. Where all heads would be too large for one it ends early, and
+// A cycle is one message. Where all heads would be too large for one it ends early, and
 // the next one goes on where it ended: what was refused is named only by then.
 //
 // A head that did not fit is offered too, though nothing is known to have
 // changed: executor-state may know of what became free before this view does,
 // and a queue that happens to be woken first must not take it out of turn.
-func (c *Core) sendPass() {
+func (c *Core) sendCycle() {
 	if !c.mayOffer() || c.now.Before(c.notBefore) {
 		return
 	}
@@ -90,15 +90,15 @@ func (c *Core) sendPass() {
 	c.due = map[string]*group{}
 	slices.SortFunc(heads, func(a, b cursor) int { return c.compare(a.next, b.next) })
 
-	c.passes++
-	if c.passes <= model.HighestJump {
-		c.plainPasses = c.passes
+	c.cycles++
+	if c.cycles <= model.HighestJump {
+		c.plainCycles = c.cycles
 	}
-	pass := model.Cycle{Number: c.passes, Term: c.term, Cut: c.revision}
-	pass.Candidates = make([]model.Candidate, 0, len(heads))
-	c.flight = &flight{pass: c.passes, wake: c.wakes, offers: make([]offer, 0, len(heads))}
-	entries, workers, bytes := c.config.PassEntries, c.config.PassWorkers, c.config.PassBytes
-	if c.passes == 1 {
+	cycle := model.Cycle{Number: c.cycles, Term: c.term, Cut: c.revision}
+	cycle.Candidates = make([]model.Candidate, 0, len(heads))
+	c.flight = &flight{cycle: c.cycles, wake: c.wakes, offers: make([]offer, 0, len(heads))}
+	entries, workers, bytes := c.config.CycleCandidates, c.config.CycleWorkers, c.config.CycleBytes
+	if c.cycles == 1 {
 		entries = min(entries, firstBehind)
 	}
 	behind := &cursors{compare: c.compare}
@@ -116,7 +116,7 @@ func (c *Core) sendPass() {
 			workers -= size
 		}
 		entry := c.entry(at.group, at.next)
-		if bytes -= CandidateBytes(entry); bytes < 0 && len(pass.Candidates) > 0 {
+		if bytes -= CandidateBytes(entry); bytes < 0 && len(cycle.Candidates) > 0 {
 			if at.rank == 0 {
 				c.flight.left = append(c.flight.left, at.group.id)
 			}
@@ -130,7 +130,7 @@ func (c *Core) sendPass() {
 			uid: entry.UID, group: entry.Group, mod: entry.Mod, again: entry.Again,
 			avoids: len(entry.Constraints.AvoidFailed) > 0,
 		})
-		pass.Candidates = append(pass.Candidates, entry)
+		cycle.Candidates = append(cycle.Candidates, entry)
 		if at.rank++; !at.alone && at.rank != at.group.order.Len() && at.rank != at.group.depth {
 			at.next = at.group.order.At(at.rank)
 			heap.Push(behind, at)
@@ -138,16 +138,16 @@ func (c *Core) sendPass() {
 	}
 	c.subject = model.Ref{}
 	c.notBefore = c.now.Add(c.config.MinDelay)
-	c.countPass()
-	c.out = append(c.out, pass)
+	c.countCycle()
+	c.out = append(c.out, cycle)
 }
 
-// mayOffer says whether a pass may be cut, as soon as its time has come.
+// mayOffer says whether a cycle may be cut, as soon as its time has come.
 func (c *Core) mayOffer() bool {
 	return c.isReady() && len(c.pending) == 0 && c.flight == nil && len(c.due) > 0
 }
 
-// offerAgain puts what the pass in flight offers into the next one.
+// offerAgain puts what the cycle in flight offers into the next one.
 func (c *Core) offerAgain() {
 	for _, offer := range c.flight.offers {
 		if v := c.versions[offer.uid]; v != nil {
@@ -161,7 +161,7 @@ func (c *Core) offerAgain() {
 	c.flight = nil
 }
 
-// goOn has the next pass hold what this one had no room for.
+// goOn has the next cycle hold what this one had no room for.
 func (c *Core) goOn(f *flight) {
 	for _, id := range f.left {
 		if g := c.groups[id]; g != nil {
@@ -170,14 +170,14 @@ func (c *Core) goOn(f *flight) {
 	}
 }
 
-// refused says whether a reservation is named and no more: the pass before found no room
+// refused says whether a reservation is named and no more: the cycle before found no room
 // for it, and it has not changed since.
 func (c *Core) refused(r *model.Reservation) bool {
 	v := c.versions[r.UID]
-	return v.refusedIn != 0 && v.refusedIn == c.passes-1 && v.refusedMod == r.Mod
+	return v.refusedIn != 0 && v.refusedIn == c.cycles-1 && v.refusedMod == r.Mod
 }
 
-// entry is what a pass tells of a reservation.
+// entry is what a cycle tells of a reservation.
 func (c *Core) entry(g *group, r *model.Reservation) model.Candidate {
 	c.subject = r.Ref()
 	if c.refused(r) {
@@ -189,23 +189,23 @@ func (c *Core) entry(g *group, r *model.Reservation) model.Candidate {
 	}
 }
 
-// passDone takes the outcome of the pass in flight; any other is of the past. If it
+// cycleDone takes the outcome of the cycle in flight; any other is of the past. If it
 // was refused for its number, because somebody else named a higher one in this term,
-// the next pass goes out at once with a number above that. If the number is too high
+// the next cycle goes out at once with a number above that. If the number is too high
 // for a new leader of executor-state, it follows what this leader has seen and the
 // highest number in reach of any step: whatever went out with a number above that is
 // refused by the new leader, too.
-func (c *Core) passDone(done PassDone) {
-	if c.flight == nil || c.flight.pass != done.Pass {
+func (c *Core) cycleDone(done CycleDone) {
+	if c.flight == nil || c.flight.cycle != done.Cycle {
 		return
 	}
-	if done.Newest > c.passes && done.Newest < highestPass {
-		c.passes = done.Newest
+	if done.Newest > c.cycles && done.Newest < highestCycle {
+		c.cycles = done.Newest
 		c.offerAgain()
 		return
 	}
-	if done.TooHigh && c.passes > model.HighestJump && done.Newest < c.passes {
-		c.passes = max(done.Newest, c.plainPasses)
+	if done.TooHigh && c.cycles > model.HighestJump && done.Newest < c.cycles {
+		c.cycles = max(done.Newest, c.plainCycles)
 		c.offerAgain()
 		return
 	}
@@ -234,7 +234,7 @@ func (c *Core) passDone(done PassDone) {
 		}
 		if v != nil && v.waits() {
 			if outcome.Result == model.NoFit && !hopeless(outcome) && !offer.avoids {
-				v.refusedIn, v.refusedMod = f.pass, offer.mod
+				v.refusedIn, v.refusedMod = f.cycle, offer.mod
 				further = further || !offer.again
 			}
 			c.subject = v.r.Ref()
@@ -247,7 +247,7 @@ func (c *Core) passDone(done PassDone) {
 	}
 	for id, q := range queues {
 		if g := c.groups[id]; g != nil {
-			g.depth = q.depth(g.depth, c.config.PassEntries)
+			g.depth = q.depth(g.depth, c.config.CycleCandidates)
 			if q.granted && !q.stopped && !q.cut {
 				c.makeDue(g) // behind what can never have room, too
 			}
@@ -293,10 +293,10 @@ func (q found) depth(before, most int) int {
 }
 
 // outcome learns what became of one entry. A head that does not fit waits for
-// the next wake-up, unless one came while the pass was in flight. One that was
+// the next wake-up, unless one came while the cycle was in flight. One that was
 // stale because it changed may be offered since it did; one that has not
 // changed is ahead of executor-state's view, and waits for the next wake-up. One
-// that the pass did not get to is offered in the next, behind what is before it.
+// that the cycle did not get to is offered in the next, behind what is before it.
 func (c *Core) outcome(v *version, o *model.Outcome, wake int64) {
 	switch o.Result {
 	case model.Granted:
@@ -315,10 +315,10 @@ func (c *Core) outcome(v *version, o *model.Outcome, wake int64) {
 			delete(c.due, v.group)
 		}
 	case model.Later:
-		// Passes that follow one another without a pause do not turn in vain:
+		// Cycles that follow one another without a pause do not turn in vain:
 		// executor-state is cut by what it has looked at, never before the first
 		// entry, and an entry that it refused costs it nothing again until executors
-		// change that concern it. So each pass goes on where the last one was cut,
+		// change that concern it. So each cycle goes on where the last one was cut,
 		// and where nothing changes there are as many as it takes to try all once.
 		c.makeDue(c.groups[v.group])
 	}

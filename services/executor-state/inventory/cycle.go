@@ -7,22 +7,22 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// waiting is a pass that is answered once its leases are durable.
+// waiting is a cycle that is answered once its leases are durable.
 type waiting struct {
 	token    uint64
 	outcomes []model.Outcome
 }
 
-// A pass looks at passWork executors or bounds of blocks at most, and begins
+// A cycle looks at cycleWork executors or bounds of blocks at most, and begins
 // nothing more after that: a leader that does nothing else for long is taken for
-// hung, and its successor would be given the same pass. Looking takes some
+// hung, and its successor would be given the same cycle. Looking takes some
 // nanoseconds; what takes more counts for more: a worker that is placed, a form
 // in the order of which a request is put, the bounds of a block, an executor that is
 // sorted and copied, a change that a refusal is held against. What a single entry
 // takes is bounded by the fleet, of which it looks at each executor a few times at
 // most.
 const (
-	passWork     = 1 << 24
+	cycleWork    = 1 << 24
 	workOfWorker = 64
 	workOfForm   = 64
 	workOfBlock  = 8
@@ -30,19 +30,19 @@ const (
 	workOfNote   = 16
 )
 
-// answerBytes is what a pass may have to say in its answer, about; it begins nothing
+// answerBytes is what a cycle may have to say in its answer, about; it begins nothing
 // more after that, for the answer is one message. That the rest is LATER takes less
-// than the rest does in the pass.
+// than the rest does in the cycle.
 const answerBytes = 4 << 20
 
-// takePass tries the entries in order. A group stops at its first entry that
+// takeCycle tries the entries in order. A group stops at its first entry that
 // does not fit or is stale; the others go on. Those that it does not get to are
 // to be offered again, in whatever order is due then: nothing behind them is
 // decided either.
-func (c *Core) takePass(token uint64, p model.Cycle) {
-	// Only then has the registry heard all that the last pass said: one that is taken
+func (c *Core) takeCycle(token uint64, p model.Cycle) {
+	// Only then has the registry heard all that the last cycle said: one that is taken
 	// twice, for its answer was lost or its round taken back, is answered whole.
-	next := p.Term == c.passTerm && p.Number == c.pass+1
+	next := p.Term == c.cycleTerm && p.Number == c.cycle+1
 	if err := c.admit(p); err != nil {
 		c.reply(token, nil, err)
 		return
@@ -64,7 +64,7 @@ func (c *Core) takePass(token uint64, p model.Cycle) {
 			entry = known.entry
 		case again:
 			// Another leader has refused it. What the view does not show yet, and all
-			// behind it, is decided in a later pass.
+			// behind it, is decided in a later cycle.
 			if behind = !c.fill(&entry) && entry.Mod > c.revision && !c.aside.uids[entry.UID]; behind {
 				outcomes = append(outcomes, model.Outcome{UID: entry.UID, Result: model.Later})
 				continue
@@ -75,7 +75,7 @@ func (c *Core) takePass(token uint64, p model.Cycle) {
 		switch {
 		case stopped[entry.Group]:
 			c.remember(known)
-		case i > 0 && (c.spent >= c.limits.pass || said >= c.limits.answer):
+		case i > 0 && (c.spent >= c.limits.cycle || said >= c.limits.answer):
 			outcome = model.Outcome{UID: entry.UID, Result: model.Later}
 			c.remember(known)
 		default:
@@ -92,7 +92,7 @@ func (c *Core) takePass(token uint64, p model.Cycle) {
 	}
 	c.subject = model.Ref{}
 	c.waiting = append(c.waiting, waiting{token, outcomes})
-	c.answerPasses()
+	c.answerCycles()
 }
 
 // fill fills in an entry that is named only from the record of its reservation, and
@@ -117,7 +117,7 @@ func (c *Core) fill(e *model.Candidate) bool {
 // then, that number is lower than its own.
 const shortStep = 1 << 20
 
-// admit compares the pass's term and number, once, at the door. Only the term in the
+// admit compares the cycle's term and number, once, at the door. Only the term in the
 // registry's leader key counts: one that the view has not reached is known by
 // model.Leads, or else may be true.
 func (c *Core) admit(p model.Cycle) error {
@@ -129,24 +129,24 @@ func (c *Core) admit(p model.Cycle) error {
 		return fault.New(fault.Precondition, fault.ReasonLowerTerm, "the registry of term %d does not lead", p.Term)
 	}
 	newest := int64(0)
-	if p.Term == c.passTerm {
-		newest = c.pass
+	if p.Term == c.cycleTerm {
+		newest = c.cycle
 	}
 	switch {
 	case p.Number < 0:
-		return fault.BadField(fault.ReasonInvalid, "pass", "must not be negative, got %d", p.Number)
+		return fault.BadField(fault.ReasonInvalid, "cycle", "must not be negative, got %d", p.Number)
 	case p.Number < newest:
-		return fault.New(fault.Precondition, fault.ReasonLowerPass, "pass %d of term %d is lower than %d", p.Number, p.Term, newest).
-			With(fault.MetaNewestPass, strconv.FormatInt(newest, 10))
+		return fault.New(fault.Precondition, fault.ReasonLowerCycle, "cycle %d of term %d is lower than %d", p.Number, p.Term, newest).
+			With(fault.MetaNewestCycle, strconv.FormatInt(newest, 10))
 	case p.Number > max(model.HighestJump, newest)+shortStep:
-		return fault.BadField(fault.ReasonInvalid, "pass", "must be at most %d, got %d", max(model.HighestJump, newest)+shortStep, p.Number).
-			With(fault.MetaNewestPass, strconv.FormatInt(newest, 10))
+		return fault.BadField(fault.ReasonInvalid, "cycle", "must be at most %d, got %d", max(model.HighestJump, newest)+shortStep, p.Number).
+			With(fault.MetaNewestCycle, strconv.FormatInt(newest, 10))
 	}
-	c.passTerm, c.pass = p.Term, p.Number
+	c.cycleTerm, c.cycle = p.Term, p.Number
 	return nil
 }
 
-// remember keeps a refusal for the next pass.
+// remember keeps a refusal for the next cycle.
 func (c *Core) remember(r *refused) {
 	if r != nil {
 		c.refused[r.entry.UID] = r
@@ -154,7 +154,7 @@ func (c *Core) remember(r *refused) {
 }
 
 // try decides one entry, and leases its executors if all its workers fit. Before is its
-// refusal in the last pass, if there was one.
+// refusal in the last cycle, if there was one.
 func (c *Core) try(p model.Cycle, e model.Candidate, before *refused) model.Outcome {
 	c.subject = model.Ref{Kind: model.KindReservation, Key: e.Key, ID: e.UID}
 	if c.leases[e.UID] != nil {
@@ -288,13 +288,13 @@ func (c *Core) grant(p model.Cycle, e model.Candidate, picks []pick) model.Effec
 	return effect
 }
 
-// answerPasses answers the passes, in order, whose leases are all durable: only
+// answerCycles answers the cycles, in order, whose leases are all durable: only
 // then is the lease's revision known.
-func (c *Core) answerPasses() {
+func (c *Core) answerCycles() {
 	for len(c.waiting) > 0 {
-		pass := c.waiting[0]
-		for i := range pass.outcomes {
-			o := &pass.outcomes[i]
+		cycle := c.waiting[0]
+		for i := range cycle.outcomes {
+			o := &cycle.outcomes[i]
 			if o.Result != model.Granted || o.Lease != 0 {
 				continue
 			}
@@ -310,10 +310,10 @@ func (c *Core) answerPasses() {
 			}
 		}
 		c.waiting = c.waiting[1:]
-		for _, o := range pass.outcomes {
+		for _, o := range cycle.outcomes {
 			c.counts.attempt(o)
 		}
-		c.reply(pass.token, pass.outcomes, nil)
+		c.reply(cycle.token, cycle.outcomes, nil)
 	}
 	c.waiting = nil
 }
