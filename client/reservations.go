@@ -142,7 +142,7 @@ func (c *Client) MarkReady(ctx context.Context) (time.Time, error) {
 }
 
 // FlushJob cancels all that is queued of a job and answers how many
-// reservations it was. What was handed over stays.
+// reservations it was. What was dispatched stays.
 func (c *Client) FlushJob(ctx context.Context, job string) (int, error) {
 	return c.flush(ctx, &berthv1.FlushReservationsRequest{Job: job})
 }

@@ -51,7 +51,7 @@ const (
 	ReasonReplaced             Reason = "REPLACED"
 	ReasonTargetLowered        Reason = "TARGET_LOWERED"
 	ReasonQueueTimeout         Reason = "QUEUE_TIMEOUT"
-	ReasonHandOverRefused      Reason = "HAND_OVER_REFUSED"
+	ReasonDispatchRejected     Reason = "DISPATCH_REJECTED"
 	ReasonAttemptsExhausted    Reason = "ATTEMPTS_EXHAUSTED"
 	ReasonExecutorLost         Reason = "EXECUTOR_LOST"
 	ReasonExecutorRefuses      Reason = "EXECUTOR_REFUSES"

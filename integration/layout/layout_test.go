@@ -89,7 +89,7 @@ func TestCoresArePure(t *testing.T) {
 		"berth.dev/pkg/core": true, "berth.dev/pkg/model": true, "berth.dev/pkg/resource": true, "berth.dev/pkg/constraint": true, "berth.dev/api/fault": true,
 	}
 	cores := map[string]bool{
-		"berth.dev/services/registry/queue": true, "berth.dev/services/executor-state/inventory": true, "berth.dev/services/assigner/handout": true,
+		"berth.dev/services/registry/queue": true, "berth.dev/services/executor-state/inventory": true, "berth.dev/services/assigner/dispatch": true,
 	}
 	forbidden := map[string]bool{"net": true, "net/http": true, "os": true, "sync": true, "context": true, "math/rand": true, "math/rand/v2": true}
 	seen := 0

@@ -30,10 +30,10 @@ var All = []Mutant{
 		Hunter: Sim, Expects: []string{"ALL_OR_NONE", "FENCE", "want of room"},
 	},
 	{
-		Name: "no-compare-at-hand-over", Breaks: "a task is made only of a reservation and a lease that are as they were decided on",
+		Name: "no-compare-at-dispatch", Breaks: "a task is made only of a reservation and a lease that are as they were decided on",
 		Edits: []Edit{
-			{File: "services/assigner/handout/create.go", Old: `{Ref: r.Ref(), Mod: r.mod},`, New: ``},
-			{File: "services/assigner/handout/create.go", Old: `{Ref: l.chunks[0].Ref(), Create: l.create},`, New: ``},
+			{File: "services/assigner/dispatch/create.go", Old: `{Ref: r.Ref(), Mod: r.mod},`, New: ``},
+			{File: "services/assigner/dispatch/create.go", Old: `{Ref: l.chunks[0].Ref(), Create: l.create},`, New: ``},
 		},
 		Hunter: Sim, Expects: []string{"PLACEMENT", "NO_REVIVAL"},
 	},

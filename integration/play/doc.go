@@ -57,7 +57,7 @@
 //
 // Nothing is printed that one world decides by itself: no uid, epoch, time,
 // address or number of a term; no state that is only passed through, so what is
-// being offered (LEASING) is read once more. A command waits for nothing but its
+// a candidate of a cycle in flight (LEASING) is read once more. A command waits for nothing but its
 // own answer, so a file awaits what the next line needs. What is awaited holds
 // from then on, or the file is wrong. `wait` is for promises that are about time,
 // and for nothing else. A file that waits for many minutes says so (`cluster

@@ -84,7 +84,7 @@ func (p *player) get(w *words) (text string, err error) {
 			return true
 		}
 		text = reservationText(r)
-		return !offered(r)
+		return !leasing(r)
 	})
 	return text, err
 }
@@ -98,14 +98,14 @@ func (p *player) list(w *words) (text string, err error) {
 			return true
 		}
 		text = lines(answer.GetReservations(), reservationText)
-		return !slices.ContainsFunc(answer.GetReservations(), offered)
+		return !slices.ContainsFunc(answer.GetReservations(), leasing)
 	})
 	return text, err
 }
 
-// offered says whether a reservation is being offered to executor-state, which
+// leasing says whether a reservation is in a scheduling cycle in flight, which
 // happens whenever something has changed: a state that is only passed through.
-func offered(r *berthv1.Reservation) bool { return r.GetState() == berthv1.Reservation_LEASING }
+func leasing(r *berthv1.Reservation) bool { return r.GetState() == berthv1.Reservation_LEASING }
 
 // lines shows a list, a line each.
 func lines[T any](list []T, text func(T) string) string {

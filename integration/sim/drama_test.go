@@ -10,7 +10,7 @@ import (
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
-	"berth.dev/services/assigner/handout"
+	"berth.dev/services/assigner/dispatch"
 	"berth.dev/services/registry/queue"
 )
 
@@ -193,7 +193,7 @@ func (c *cast) acknowledged(made *request) {
 // submitting sees every order to start a worker as it is sent. A leader that
 // was deposed and does not know it is held back by its deadline in life, and
 // here by the agents alone.
-func (c *cast) submitting(s handout.Submit) {
+func (c *cast) submitting(s dispatch.Submit) {
 	if c.deposed[model.ServiceAssigner] {
 		return
 	}

@@ -7,7 +7,7 @@ import (
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
-	"berth.dev/services/assigner/handout"
+	"berth.dev/services/assigner/dispatch"
 )
 
 // stranger sends the leaders what no registry and no agent would: terms, numbers,
@@ -59,7 +59,7 @@ func (w *World) strange(service string) any {
 		case 1:
 			return model.Dispatch{Term: kv.Create, Tasks: []model.DispatchTask{task}}
 		case 2:
-			return handout.Report{Executor: "stranger", Incarnation: high, Sequence: high, Complete: true}
+			return dispatch.Report{Executor: "stranger", Incarnation: high, Sequence: high, Complete: true}
 		}
 	}
 	return nil

@@ -207,7 +207,7 @@ type Reservation struct {
 	// Failed are the executors that rounds before this one failed on, the latest
 	// last. They are avoided for a while: see ConstraintsAt.
 	Failed []FailedOn
-	// Unwanted are workers of a version that was handed over which were
+	// Unwanted are workers of a version that was dispatched which were
 	// cancelled one by one: the assigner evicts them.
 	Unwanted Seats
 	// LatestTarget is the target size of the latest request that changed nothing

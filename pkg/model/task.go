@@ -72,7 +72,7 @@ type TaskHeader struct {
 	Workers int32
 	// Complete is set with the last chunk. Nothing is submitted before.
 	Complete bool
-	// Lease is the create revision of the lease that was handed over.
+	// Lease is the create revision of the lease that was dispatched.
 	Lease     int64
 	CreatedAt time.Time
 	// Stopping is set once the reservation's cancel was taken: from then on no

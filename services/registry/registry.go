@@ -2,7 +2,7 @@
 //
 //	job services ─▶ gateway ─▶ Reservations ─▶ queue (core) ─▶ etcd
 //	                              cycle ─▶ gateway ─▶ executor-state
-//	                         hand-over ─▶ gateway ─▶ assigner
+//	                         dispatch ─▶ gateway ─▶ assigner
 //
 // It promises what package queue promises, to callers that may repeat every
 // call, on whichever of its replicas leads.

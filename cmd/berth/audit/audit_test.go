@@ -305,7 +305,7 @@ func TestRules(t *testing.T) {
 		{"a lease is for nobody", RuleNoRevival, func(w *world) {
 			w.put(lease(r, w.revision, w.revision, 1))
 		}},
-		{"a cancelled reservation is handed over", RuleNoRevival, func(w *world) {
+		{"a cancelled reservation is dispatched", RuleNoRevival, func(w *world) {
 			l := lease(r, w.put(r), w.revision, 1)
 			w.put(l)
 			w.put(in(r, model.Cancelled))

@@ -28,7 +28,7 @@ func (a *Auditor) Quiesced() []Violation {
 			add(RuleTaskOwner, "%s has a task and no reservation", v)
 		}
 		if v.r != nil && v.r.State == model.Queued && v.header == nil {
-			continue // being handed over
+			continue // being dispatched
 		}
 		for _, p := range v.placements() {
 			w, found := v.assignment(p.Seat)

@@ -1,4 +1,4 @@
-package handout
+package dispatch
 
 import (
 	"fmt"
@@ -66,9 +66,9 @@ func (s *stand) step(event model.Event) (submits []Submit) {
 	return submits
 }
 
-// handOut takes a batch from its lease to the end of its workers: the task is
+// dispatch takes a batch from its lease to the end of its workers: the task is
 // made, each worker ordered and acknowledged, and all is forgotten.
-func (s *stand) handOut(b *testing.B, workers, executors int) {
+func (s *stand) dispatch(b *testing.B, workers, executors int) {
 	s.batches++
 	uid := fmt.Sprint("u", s.batches)
 	r := &model.Reservation{Key: key(uid), UID: uid, State: model.Queued, Spec: model.Spec{MaxAttempts: 3}}
@@ -101,16 +101,16 @@ func (s *stand) handOut(b *testing.B, workers, executors int) {
 	}
 }
 
-// What a hand-out allocates is guarded: `make bench` compares it. A batch is taken
+// What a dispatch allocates is guarded: `make bench` compares it. A batch is taken
 // from its lease to its end.
 func BenchmarkStep(b *testing.B) {
 	const executors = 1000
 	for _, workers := range []int{1, 8, 100} {
-		b.Run(fmt.Sprint("HandOut", workers), func(b *testing.B) {
+		b.Run(fmt.Sprint("Dispatch", workers), func(b *testing.B) {
 			s := newStand(executors)
 			b.ReportAllocs()
 			for b.Loop() {
-				s.handOut(b, workers, executors)
+				s.dispatch(b, workers, executors)
 			}
 		})
 	}

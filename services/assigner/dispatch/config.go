@@ -1,4 +1,4 @@
-package handout
+package dispatch
 
 import (
 	"time"
@@ -16,7 +16,7 @@ type Config struct {
 	// BackoffBase and BackoffCap bound the pause after the n-th failure: a
 	// random part of BackoffBase·2ⁿ⁻¹, at most of BackoffCap.
 	BackoffBase, BackoffCap time.Duration
-	// CreateWait is how long a hand-over waits for the view to reach it.
+	// CreateWait is how long a dispatch waits for the view to reach it.
 	CreateWait time.Duration
 	// StopAgain is how long past its grace a worker may take to end before it
 	// is told to stop again.

@@ -1,4 +1,4 @@
-package handout
+package dispatch
 
 import (
 	"time"
@@ -137,7 +137,7 @@ func (c *Core) Step(now time.Time, event model.Event) []model.Action {
 	c.review()
 	c.create()
 	c.review()
-	c.dispatch()
+	c.sendDue()
 	actions := c.out
 	c.out = nil
 	return actions

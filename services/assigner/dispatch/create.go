@@ -1,4 +1,4 @@
-package handout
+package dispatch
 
 import (
 	"slices"
@@ -37,7 +37,7 @@ func (c *Core) create() {
 		if a.answered {
 			continue
 		}
-		outcomes, err := c.handOver(a.request)
+		outcomes, err := c.dispatch(a.request)
 		if outcomes == nil && err == nil {
 			if c.now.Before(a.until) {
 				continue
@@ -59,9 +59,9 @@ func (c *Core) forgetAnswered() {
 	c.asked = slices.DeleteFunc(c.asked, func(a *asked) bool { return a.answered && a.after <= c.durable })
 }
 
-// handOver creates the tasks that can be. It answers nothing while one of them
+// dispatch creates the tasks that can be. It answers nothing while one of them
 // is still to be seen.
-func (c *Core) handOver(request model.Dispatch) ([]model.DispatchOutcome, error) {
+func (c *Core) dispatch(request model.Dispatch) ([]model.DispatchOutcome, error) {
 	switch {
 	case request.Term == c.registryTerm && request.Term > 0:
 	case request.Term > c.revision:
@@ -85,7 +85,7 @@ func (c *Core) handOver(request model.Dispatch) ([]model.DispatchOutcome, error)
 	return outcomes, nil
 }
 
-// take decides one hand-over. It is not known while the view is behind what it
+// take decides one dispatch. It is not known while the view is behind what it
 // was decided on.
 func (c *Core) take(term int64, asked model.DispatchTask) (taken bool, reason fault.Reason, known bool) {
 	if t := c.tasks[asked.UID]; t != nil && t.active() && t.header.Key == asked.Key {

@@ -1,10 +1,11 @@
-// Package handout is the assigner's core: it hands leases out to executors and
-// follows every worker to its end. It has no clock, no I/O, no goroutine and no
+// Package dispatch is the assigner's core: it makes a task of each lease that the
+// registry dispatches, has the agents start its workers, and follows every worker to
+// its end. It has no clock, no I/O, no goroutine and no
 // lock; one goroutine owns a Core and calls Step.
 //
-//	registry ──Create──▶ ┌─────────┐ ──Submit, Stop──▶ agents
-//	agents ───Report───▶ │ handout │ ◀──SubmitDone, StopDone──┘
-//	view ────Changed───▶ └─────────┘ ──Effect──▶ assigner/tasks/…
+//	registry ──Dispatch──▶ ┌──────────┐ ──Submit, Stop──▶ agents
+//	agents ────Report────▶ │ dispatch │ ◀──SubmitDone, StopDone──┘
+//	view ────Changed─────▶ └──────────┘ ──Effect──▶ assigner/tasks/…
 //
 // What it promises:
 //
@@ -56,4 +57,4 @@
 // becomes of what cannot be started), order.go (what is sent when), edges.go and
 // finding.go (the states as a table, and what misses it), figures.go (what is
 // counted).
-package handout
+package dispatch

@@ -1,4 +1,4 @@
-package handout
+package dispatch
 
 import (
 	"maps"
@@ -81,7 +81,7 @@ func (c *Core) write(t *task, at slot, next model.TaskWorker) {
 	}
 	if was.State != next.State {
 		if !was.State.MayBecome(next.State) {
-			panic("handout: " + t.worker(was.Seat).String() + ": " + was.State.String() + " may not become " + next.State.String())
+			panic("dispatch: " + t.worker(was.Seat).String() + ": " + was.State.String() + " may not become " + next.State.String())
 		}
 		next.Since = c.now
 		d.observe(c, &was, &next)

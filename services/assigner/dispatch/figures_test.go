@@ -1,4 +1,4 @@
-package handout
+package dispatch
 
 import (
 	"fmt"
@@ -16,7 +16,7 @@ func TestFiguresCountWhatIsDurable(t *testing.T) {
 	w.reservation("u1", model.Queued, 2)
 	w.lease("u1", 0, 1)
 	w.progress()
-	w.handOver(1, "u1")
+	w.dispatch(1, "u1")
 	w.settled(t)
 	w.now = w.now.Add(20 * time.Millisecond)
 	give := func(event model.Event) {

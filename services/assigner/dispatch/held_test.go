@@ -1,4 +1,4 @@
-package handout
+package dispatch
 
 import (
 	"testing"
@@ -73,7 +73,7 @@ func TestHeldLeavesWorkersAlone(t *testing.T) {
 	}
 }
 
-// A hand-over of what is left alone is refused, and others are taken.
+// A dispatch of what is left alone is refused, and others are taken.
 func TestHeldIsNotTaken(t *testing.T) {
 	w := scene(t, 1)
 	for _, uid := range []string{"u1", "u2"} {
@@ -83,7 +83,7 @@ func TestHeldIsNotTaken(t *testing.T) {
 	w.progress()
 	w.without(t, func(ref model.Ref) bool { return ref.Kind == model.KindReservation && ref.ID == "u1" })
 	var outcomes []model.DispatchOutcome
-	acts := append(w.handOver(1, "u1"), w.handOver(2, "u2")...)
+	acts := append(w.dispatch(1, "u1"), w.dispatch(2, "u2")...)
 	acts = append(acts, w.settled(t)...)
 	for _, reply := range of[model.Reply](acts) {
 		outcomes = append(outcomes, reply.Value.([]model.DispatchOutcome)...)

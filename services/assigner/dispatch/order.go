@@ -1,4 +1,4 @@
-package handout
+package dispatch
 
 import (
 	"container/heap"
@@ -214,11 +214,11 @@ func (c *Core) wake(h *host) {
 	}
 }
 
-// dispatch sends what is due, in order, as far as there is room. What an
+// sendDue sends what is due, in order, as far as there is room. What an
 // executor has no room for, or cannot be reached for, waits there; what no record
 // wants is held until the registry is ready, and a worker is not started while one
 // of its name is still to be stopped.
-func (c *Core) dispatch() {
+func (c *Core) sendDue() {
 	for len(c.flights) < c.cfg.InFlight && len(c.due) > 0 && !c.due[0].due.After(c.now) {
 		o := heap.Pop(&c.due).(*order)
 		o.in = nil

@@ -1,4 +1,4 @@
-package handout
+package dispatch
 
 import (
 	"fmt"
@@ -37,7 +37,7 @@ func (w *world) handedOut(t *testing.T, uid string, ordinals ...uint32) []model.
 	w.reservation(uid, model.Queued, 3)
 	w.lease(uid, ordinals...)
 	w.progress()
-	w.handOver(1, uid)
+	w.dispatch(1, uid)
 	return w.settled(t)
 }
 
@@ -126,7 +126,7 @@ func TestPitfallAWorkersMetadataIsDroppedOnTheWay(t *testing.T) {
 	w.reservation("u1", model.Queued, 3, func(r *model.Reservation) { r.Spec.Task = task })
 	w.lease("u1", 0)
 	w.progress()
-	w.handOver(1, "u1")
+	w.dispatch(1, "u1")
 	orders := of[Submit](w.settled(t))
 	w.step(SubmitDone{"e0", "u1", seat(0), 1, Unknown{"reset"}})
 	w.settled(t)
@@ -200,7 +200,7 @@ func TestPitfallBothBerthAndTheJobReplaceAWorker(t *testing.T) {
 		w.reservation("u1", model.Queued, 2, func(r *model.Reservation) { r.Spec.OnFailure = onFailure })
 		w.lease("u1", 0)
 		w.progress()
-		w.handOver(1, "u1")
+		w.dispatch(1, "u1")
 		w.settled(t)
 		told := map[model.EventKind]int{}
 		for attempt := int32(1); attempt <= 4; attempt++ {
@@ -300,7 +300,7 @@ func TestPitfallADeposedLeaderIsListenedTo(t *testing.T) {
 	if len(replies) != 1 || !fault.Is(replies[0].Err, fault.ReasonLowerTerm) {
 		t.Errorf("answered %+v", replies)
 	}
-	w.handOver(2, "u1")
+	w.dispatch(2, "u1")
 	first := of[Submit](w.settled(t))
 	second := of[Submit](w.succeed())
 	if len(first) != 1 || len(second) != 1 || second[0].Term <= first[0].Term {
@@ -309,7 +309,7 @@ func TestPitfallADeposedLeaderIsListenedTo(t *testing.T) {
 }
 
 // A call with a made-up term is not taken, and costs the registry nothing.
-func TestAMadeUpTermStopsNoHandOver(t *testing.T) {
+func TestAMadeUpTermStopsNoDispatch(t *testing.T) {
 	w := scene(t, 1)
 	w.registry()
 	for i, term := range []int64{math.MaxInt64, w.revision + 100, w.registry() + 1, 0, -1} {
@@ -318,7 +318,7 @@ func TestAMadeUpTermStopsNoHandOver(t *testing.T) {
 		w.lease(uid, 0)
 		w.progress()
 		w.step(model.Input{Token: uint64(100 + i), Request: model.Dispatch{Term: term}})
-		taken := of[model.Reply](w.handOver(uint64(200+i), uid))
+		taken := of[model.Reply](w.dispatch(uint64(200+i), uid))
 		taken = append(taken, of[model.Reply](w.settled(t))...)
 		ok := false
 		for _, reply := range taken {
@@ -336,7 +336,7 @@ func TestATermAheadOfTheViewIsKnownByLeads(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	c.Step(now, model.Elected{Term: 10, Revision: 10})
 	answered := func(term int64) error {
-		_, err := c.handOver(model.Dispatch{Term: term})
+		_, err := c.dispatch(model.Dispatch{Term: term})
 		return err
 	}
 	c.Step(now, model.Leads{Service: model.ServiceRegistry, Term: 20})
@@ -365,7 +365,7 @@ func TestTheHighestNumberIsNotAnnouncedAsRequeued(t *testing.T) {
 		chunk := &model.LeaseChunk{UID: "u1", Key: key("u1"), Chunks: 1, Total: 1, Epoch: 7, GrantedAt: w.now, Workers: []model.Placement{{Seat: last}}}
 		w.write(chunk.Ref(), chunk)
 		w.progress()
-		w.handOver(1, "u1")
+		w.dispatch(1, "u1")
 		w.settled(t)
 		told := map[model.EventKind]int{}
 		for attempt := int32(1); attempt <= 2; attempt++ {

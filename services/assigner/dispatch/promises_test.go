@@ -1,4 +1,4 @@
-package handout
+package dispatch
 
 import (
 	"fmt"
@@ -183,7 +183,7 @@ func TestPromise1ALargeTaskIsSubmittedOnlyOnceItsLastChunkIsThere(t *testing.T) 
 	w.reservation("u1", model.Queued, 3)
 	w.lease("u1", ordinals...)
 	w.progress()
-	w.handOver(1, "u1")
+	w.dispatch(1, "u1")
 	if len(w.effects) != 3 {
 		t.Fatalf("%d effects for 196 chunks", len(w.effects))
 	}
@@ -201,7 +201,7 @@ func TestPromise1ALargeTaskIsSubmittedOnlyOnceItsLastChunkIsThere(t *testing.T) 
 	if got := of[Submit](carried); len(got) != Default.PerExecutor {
 		t.Errorf("%d submits, want as many as one executor takes", len(got))
 	}
-	replies := of[model.Reply](w.handOver(2, "u1"))
+	replies := of[model.Reply](w.dispatch(2, "u1"))
 	if len(replies) != 1 || !replies[0].Value.([]model.DispatchOutcome)[0].Taken {
 		t.Errorf("replies %+v", replies)
 	}
@@ -212,7 +212,7 @@ func TestPromise1APartOfATaskIsRemovedWhenItsReservationIsGone(t *testing.T) {
 	w.reservation("u1", model.Queued, 3)
 	w.lease("u1", make([]uint32, maxTaskAtOne+1)...)
 	w.progress()
-	w.handOver(1, "u1")
+	w.dispatch(1, "u1")
 	w.commit(1)
 	w.write(reservationRef("u1"), nil)
 	w.succeed()
@@ -462,7 +462,7 @@ func TestPromise4AWithdrawalIsGoneOnWithByASuccessor(t *testing.T) {
 	w.reservation("u1", model.Queued, 1, func(r *model.Reservation) { r.Spec.Start = model.StartTogether })
 	w.lease("u1", ordinals...)
 	w.progress()
-	w.handOver(1, "u1")
+	w.dispatch(1, "u1")
 	w.settled(t)
 	w.step(SubmitDone{"e99", "u1", seat(n - 1), 1, Refused{Reason: fault.ReasonNotAllowed}})
 	if len(w.effects) < 2 {
@@ -528,7 +528,7 @@ func TestPromise6WhatIsNotToStopIsNotQuarantined(t *testing.T) {
 		w.reservation("u1", model.Queued, 100)
 		w.lease("u1", 0)
 		w.progress()
-		w.handOver(1, "u1")
+		w.dispatch(1, "u1")
 		w.settled(t)
 		if accept {
 			w.step(SubmitDone{"e0", "u1", seat(0), 1, Accepted{State: model.WorkerStarting, Incarnation: 1, Sequence: 1}})

@@ -1,4 +1,4 @@
-package handout
+package dispatch
 
 import (
 	"fmt"
@@ -186,7 +186,7 @@ func TestOrdersAndEndsUnderAnyFault(t *testing.T) {
 		pick := func(n int, label string) int { return rapid.IntRange(0, n-1).Draw(t, label) }
 		coin := rapid.Bool()
 		t.Repeat(map[string]func(*rapid.T){
-			"handOver": func(t *rapid.T) {
+			"dispatch": func(t *rapid.T) {
 				if p.uids > 6 {
 					t.Skip()
 				}
@@ -204,7 +204,7 @@ func TestOrdersAndEndsUnderAnyFault(t *testing.T) {
 				p.lease(uid, ordinals...)
 				p.give(model.Progress{Revision: p.revision})
 				p.token++
-				p.take(p.handOver(p.token, uid))
+				p.take(p.dispatch(p.token, uid))
 			},
 			"cancel": func(t *rapid.T) {
 				uids := p.reservationsIn(model.Queued)

@@ -1,4 +1,4 @@
-package handout
+package dispatch
 
 import (
 	"fmt"
@@ -46,7 +46,7 @@ type Stats struct {
 	InFlight, Waiting int
 	// Strays are workers that executors have and should not.
 	Strays int
-	// Creates are hand-overs not answered yet.
+	// Creates are dispatches not answered yet.
 	Creates int
 }
 

@@ -1,4 +1,4 @@
-package handout
+package dispatch
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package handout
+package dispatch
 
 import (
 	"testing"
@@ -7,13 +7,13 @@ import (
 	"berth.dev/pkg/model"
 )
 
-func TestAnAbandonedHandOverIsAskedAgainAndItsSubmitIsSentAtOnce(t *testing.T) {
+func TestAnAbandonedDispatchIsAskedAgainAndItsSubmitIsSentAtOnce(t *testing.T) {
 	w := scene(t, 1)
 	w.reservation("u1", model.Queued, 3)
 	w.lease("u1", 0)
 	w.progress()
 	before := dump(w.core)
-	w.handOver(1, "u1")
+	w.dispatch(1, "u1")
 	w.abandon()
 	if after := dump(w.core); after != before {
 		t.Fatalf("before\n%s\nafter\n%s", before, after)

@@ -1,4 +1,4 @@
-package handout
+package dispatch
 
 import (
 	"cmp"
@@ -360,8 +360,8 @@ func (w *world) lease(uid string, ordinals ...uint32) {
 
 func leaseRef(uid string) model.Ref { return model.Ref{Kind: model.KindLeaseChunk, ID: uid} }
 
-// handOver asks for a task as it was decided on just now.
-func (w *world) handOver(token uint64, uid string) []model.Action {
+// dispatch asks for a task as it was decided on just now.
+func (w *world) dispatch(token uint64, uid string) []model.Action {
 	return w.step(model.Input{Token: token, Request: model.Dispatch{Term: w.registry(), Tasks: []model.DispatchTask{{
 		Key: key(uid), UID: uid, Mod: w.records[reservationRef(uid)].mod, Lease: w.records[leaseRef(uid)].create,
 	}}}})

@@ -10,20 +10,20 @@ import (
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/replica"
 	"berth.dev/pkg/wire"
-	"berth.dev/services/assigner/handout"
+	"berth.dev/services/assigner/dispatch"
 )
 
-// Handout is control.v1.Handout over the loop.
-type Handout struct {
-	controlv1.UnimplementedHandoutServer
-	loop loop.Owner[*handout.Core]
+// Dispatch is control.v1.Dispatch over the loop.
+type Dispatch struct {
+	controlv1.UnimplementedDispatchServer
+	loop loop.Owner[*dispatch.Core]
 }
 
-// NewHandout serves the loop's core.
-func NewHandout(l loop.Owner[*handout.Core]) *Handout { return &Handout{loop: l} }
+// NewDispatch serves the loop's core.
+func NewDispatch(l loop.Owner[*dispatch.Core]) *Dispatch { return &Dispatch{loop: l} }
 
-// CreateAssignmentTasks implements control.v1.Handout.
-func (s *Handout) CreateAssignmentTasks(ctx context.Context, req *controlv1.CreateTasksRequest) (*controlv1.CreateTasksAnswer, error) {
+// CreateAssignmentTasks implements control.v1.Dispatch.
+func (s *Dispatch) CreateAssignmentTasks(ctx context.Context, req *controlv1.CreateTasksRequest) (*controlv1.CreateTasksAnswer, error) {
 	create := model.Dispatch{Term: req.GetTerm()}
 	for _, t := range req.GetTasks() {
 		create.Tasks = append(create.Tasks, model.DispatchTask{Key: wire.KeyOf(t.GetKey()), UID: t.GetUid(), Mod: t.GetMod(), Lease: t.GetLease()})
@@ -43,10 +43,10 @@ func (s *Handout) CreateAssignmentTasks(ctx context.Context, req *controlv1.Crea
 	return answer, nil
 }
 
-// ReportWorkers implements control.v1.Handout. A report that cannot be taken
+// ReportWorkers implements control.v1.Dispatch. A report that cannot be taken
 // now is left out of the answer, and its agent brings it again.
-func (s *Handout) ReportWorkers(ctx context.Context, req *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer, error) {
-	reports := make(handout.Reports, 0, len(req.GetReports()))
+func (s *Dispatch) ReportWorkers(ctx context.Context, req *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer, error) {
+	reports := make(dispatch.Reports, 0, len(req.GetReports()))
 	for _, r := range req.GetReports() {
 		if err := wire.CheckReport(r); err != nil && len(req.GetReports()) == 1 {
 			return nil, err
@@ -59,7 +59,7 @@ func (s *Handout) ReportWorkers(ctx context.Context, req *controlv1.ReportWorker
 		return nil, err
 	}
 	answer := &controlv1.ReportWorkersAnswer{}
-	for _, result := range value.([]handout.ReportResult) {
+	for _, result := range value.([]dispatch.ReportResult) {
 		switch {
 		case result.Err == nil:
 			answer.Answers = append(answer.Answers, reportAnswer(result.Reported))
@@ -70,19 +70,19 @@ func (s *Handout) ReportWorkers(ctx context.Context, req *controlv1.ReportWorker
 	return answer, nil
 }
 
-// HandoutFindings implements control.v1.Handout.
-func (s *Handout) HandoutFindings(ctx context.Context, _ *berthv1.ListFindingsRequest) (*berthv1.ListFindingsAnswer, error) {
-	var findings []handout.Finding
-	if err := s.loop.Read(ctx, false, func(c *handout.Core) { findings = c.Findings(time.Now()) }); err != nil {
+// DispatchFindings implements control.v1.Dispatch.
+func (s *Dispatch) DispatchFindings(ctx context.Context, _ *berthv1.ListFindingsRequest) (*berthv1.ListFindingsAnswer, error) {
+	var findings []dispatch.Finding
+	if err := s.loop.Read(ctx, false, func(c *dispatch.Core) { findings = c.Findings(time.Now()) }); err != nil {
 		return nil, err
 	}
 	return replica.Findings(s.loop.Status(), model.ServiceAssigner, findings), nil
 }
 
-func reportOf(r *controlv1.ExecutorReport) handout.Report {
-	report := handout.Report{Executor: r.GetExecutor(), Incarnation: r.GetIncarnation(), Sequence: r.GetSequence(), Complete: r.GetComplete()}
+func reportOf(r *controlv1.ExecutorReport) dispatch.Report {
+	report := dispatch.Report{Executor: r.GetExecutor(), Incarnation: r.GetIncarnation(), Sequence: r.GetSequence(), Complete: r.GetComplete()}
 	for _, w := range r.GetWorkers() {
-		report.Workers = append(report.Workers, handout.WorkerStatus{
+		report.Workers = append(report.Workers, dispatch.WorkerStatus{
 			Worker: model.Worker{Job: w.GetJob(), Stage: w.GetStage(), Seat: model.Seat{Index: w.GetIndex(), Number: w.GetNumber()}},
 			Epoch:  w.GetEpoch(), UID: w.GetUid(), State: wire.WorkerState(w.GetState()),
 			ExitCode: w.ExitCode, Signal: w.GetSignal(), Error: w.GetError(), Since: wire.Time(w.GetSince()),
@@ -91,7 +91,7 @@ func reportOf(r *controlv1.ExecutorReport) handout.Report {
 	return report
 }
 
-func reportAnswer(reported handout.Reported) *controlv1.ExecutorReportAnswer {
+func reportAnswer(reported dispatch.Reported) *controlv1.ExecutorReportAnswer {
 	answer := &controlv1.ExecutorReportAnswer{Executor: reported.Executor, Sequence: reported.Sequence, Strays: int32(reported.Strays), Term: reported.Term}
 	for _, w := range reported.Ended {
 		answer.Ended = append(answer.Ended, &controlv1.WorkerReport{

@@ -11,23 +11,23 @@ import (
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/store"
 	"berth.dev/pkg/wire"
-	"berth.dev/services/assigner/handout"
+	"berth.dev/services/assigner/dispatch"
 	"berth.dev/testkit/looptest"
 )
 
-func start(t *testing.T) (*loop.Loop[*handout.Core], *store.Fake) {
+func start(t *testing.T) (*loop.Loop[*dispatch.Core], *store.Fake) {
 	s := store.NewFake(store.FakeConfig{})
 	return startOn(t, s), s
 }
 
-func startOn(t *testing.T, s store.Store) *loop.Loop[*handout.Core] {
-	silent := func(*loop.Term, *handout.Core, model.Action) {}
-	return looptest.Start(t, s, model.ServiceAssigner, func() *handout.Core { return handout.New(handout.Default) }, silent)
+func startOn(t *testing.T, s store.Store) *loop.Loop[*dispatch.Core] {
+	silent := func(*loop.Term, *dispatch.Core, model.Action) {}
+	return looptest.Start(t, s, model.ServiceAssigner, func() *dispatch.Core { return dispatch.New(dispatch.Default) }, silent)
 }
 
 func TestCreateAssignmentTasks(t *testing.T) {
 	l, s := start(t)
-	h := NewHandout(l)
+	h := NewDispatch(l)
 	term := looptest.Write(t, s, &model.Leader{Service: model.ServiceRegistry, Replica: "r"})
 	answer, err := h.CreateAssignmentTasks(t.Context(), &controlv1.CreateTasksRequest{Term: term})
 	if err != nil || len(answer.GetOutcomes()) != 0 {
@@ -50,7 +50,7 @@ func TestCreateAssignmentTasks(t *testing.T) {
 // Each report is answered for itself; one that is not to be taken is left out.
 func TestReportWorkers(t *testing.T) {
 	l, s := start(t)
-	h := NewHandout(l)
+	h := NewDispatch(l)
 	request := &controlv1.ReportWorkersRequest{Reports: []*controlv1.ExecutorReport{{Executor: "stranger", Incarnation: 1}}}
 	var revision int64
 	for i := range 20 {
@@ -60,7 +60,7 @@ func TestReportWorkers(t *testing.T) {
 			Workers: []*controlv1.WorkerReport{{Job: "j", Stage: "s", Index: 1, Epoch: 3, Uid: "u", State: berthv1.Assignment_COMPLETED}}})
 	}
 	for l.Status().Revision < revision {
-		if err := l.Read(t.Context(), false, func(*handout.Core) {}); err != nil {
+		if err := l.Read(t.Context(), false, func(*dispatch.Core) {}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -6,20 +6,20 @@ import (
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/process"
-	"berth.dev/services/assigner/handout"
+	"berth.dev/services/assigner/dispatch"
 )
 
 // Snapshot is what the figures of the assigner are made of.
 type Snapshot struct {
-	stats    handout.Stats
-	figures  handout.Figures
+	stats    dispatch.Stats
+	figures  dispatch.Figures
 	findings map[string]int
 }
 
 // Take reads a core, on the goroutine that owns it.
-func Take(c *handout.Core) Snapshot {
+func Take(c *dispatch.Core) Snapshot {
 	s := Snapshot{stats: c.Stats(), figures: c.Figures(), findings: map[string]int{}}
-	for _, kind := range handout.FindingKinds {
+	for _, kind := range dispatch.FindingKinds {
 		s.findings[kind] = 0
 	}
 	for _, f := range c.Findings(time.Now()) {
@@ -37,7 +37,7 @@ func Show(f process.Figures, s Snapshot) {
 	f.Gauge("berth_assigner_orders_in_flight", "Orders to agents under way.", float64(s.stats.InFlight))
 	f.Gauge("berth_assigner_orders_waiting", "Orders to agents that wait: for room, for a pause to end or for the agent.", float64(s.stats.Waiting))
 	f.Gauge("berth_assigner_strays", "Workers that agents have and should not.", float64(s.stats.Strays))
-	f.Gauge("berth_assigner_hand_overs_waiting", "Hand-overs that wait for the view.", float64(s.stats.Creates))
+	f.Gauge("berth_assigner_dispatches_waiting", "Dispatches that wait for the view.", float64(s.stats.Creates))
 
 	f.Counter("berth_assigner_attempts_total", "Orders to start a worker that were sent.", s.figures.Attempts)
 	reasons(f, "berth_assigner_retries_total", "Attempts that failed and were followed by another, by reason.", s.figures.Retries)

@@ -30,8 +30,8 @@ type Inventory struct {
 // NewInventory serves the loop's core.
 func NewInventory(l loop.Owner[*inventory.Core]) *Inventory { return &Inventory{loop: l} }
 
-// entryOf reads an entry of a cycle.
-func entryOf(e *controlv1.Candidate) model.Candidate {
+// candidateOf reads a candidate of a cycle.
+func candidateOf(e *controlv1.Candidate) model.Candidate {
 	if e.GetAgain() != 0 {
 		return model.Candidate{UID: e.GetUid(), Mod: e.GetAgain(), Group: e.GetGroup(), Again: true}
 	}
@@ -47,7 +47,7 @@ func entryOf(e *controlv1.Candidate) model.Candidate {
 func (s *Inventory) TryAllocateAndLease(ctx context.Context, req *controlv1.CycleRequest) (*controlv1.CycleAnswer, error) {
 	cycle := model.Cycle{Term: req.GetTerm(), Number: req.GetCycle(), Cut: req.GetCut()}
 	for _, e := range req.GetCandidates() {
-		cycle.Candidates = append(cycle.Candidates, entryOf(e))
+		cycle.Candidates = append(cycle.Candidates, candidateOf(e))
 	}
 	ctx, granted := traceCycle(ctx, req)
 	value, err := s.loop.Do(ctx, cycle)

@@ -18,9 +18,9 @@ var errPanicked = fault.New(fault.Internal, fault.ReasonInternal, "the handling 
 // maxAnswerText bounds a reason or a message of an answer, in bytes.
 const maxAnswerText = 4 << 10
 
-// passed is what a definite error leaves of a cycle: it grants nothing, and every entry
-// waits for the next cycle. A nil error leaves no outcomes.
-func passed(cycle model.Cycle, err error) queue.CycleDone {
+// refusedCycle is what a definite error leaves of a cycle: it grants nothing, and every
+// candidate waits for the next cycle. A nil error leaves no outcomes.
+func refusedCycle(cycle model.Cycle, err error) queue.CycleDone {
 	done := queue.CycleDone{Cycle: cycle.Number}
 	if err == nil {
 		return done
@@ -34,7 +34,7 @@ func passed(cycle model.Cycle, err error) queue.CycleDone {
 // cycleOf reads the answer to a cycle. With an error it is as that of a refused cycle.
 func cycleOf(cycle model.Cycle, answer *controlv1.CycleAnswer) (queue.CycleDone, error) {
 	if err := checkCycle(cycle, answer); err != nil {
-		return passed(cycle, err), err
+		return refusedCycle(cycle, err), err
 	}
 	done := queue.CycleDone{Cycle: cycle.Number}
 	for _, o := range answer.GetOutcomes() {
@@ -50,16 +50,16 @@ func checkCycle(cycle model.Cycle, answer *controlv1.CycleAnswer) error {
 	if got, most := len(answer.GetOutcomes()), len(cycle.Candidates); got > most {
 		return badAnswer("outcomes", "must be at most %d, got %d", most, got)
 	}
-	offered := make(map[string]bool, len(cycle.Candidates))
+	sent := make(map[string]bool, len(cycle.Candidates))
 	for _, e := range cycle.Candidates {
-		offered[e.UID] = true
+		sent[e.UID] = true
 	}
 	for i, o := range answer.GetOutcomes() {
 		field := fmt.Sprintf("outcomes[%d]", i)
 		_, known := controlv1.CandidateOutcome_Result_name[int32(o.GetResult())]
 		switch {
-		case !offered[o.GetUid()]:
-			return badAnswer(field+".uid", "%.64q was not offered, or is answered twice", o.GetUid())
+		case !sent[o.GetUid()]:
+			return badAnswer(field+".uid", "%.64q was not sent, or is answered twice", o.GetUid())
 		case !known || o.GetResult() == controlv1.CandidateOutcome_RESULT_UNSPECIFIED:
 			return badAnswer(field+".result", "%d is not a result", int32(o.GetResult()))
 		case o.GetResult() == controlv1.CandidateOutcome_GRANTED && o.GetLease() <= 0:
@@ -69,31 +69,31 @@ func checkCycle(cycle model.Cycle, answer *controlv1.CycleAnswer) error {
 		case len(o.GetReason())+len(o.GetMessage()) > maxAnswerText:
 			return badAnswer(field+".message", "must have at most %d bytes with its reason", maxAnswerText)
 		}
-		delete(offered, o.GetUid())
+		delete(sent, o.GetUid())
 	}
 	return nil
 }
 
-// handedOver is what a definite error leaves of a hand-over: no task is taken. A nil
+// refusedDispatch is what a definite error leaves of a dispatch: no task is taken. A nil
 // error leaves no outcomes.
-func handedOver(over model.Dispatch, err error) queue.HandedOver {
-	var done queue.HandedOver
+func refusedDispatch(dispatch model.Dispatch, err error) queue.DispatchDone {
+	var done queue.DispatchDone
 	if err == nil {
 		return done
 	}
-	for _, task := range over.Tasks {
+	for _, task := range dispatch.Tasks {
 		done.Outcomes = append(done.Outcomes, model.DispatchOutcome{UID: task.UID, Reason: fault.Of(err).Reason})
 	}
 	return done
 }
 
-// handOverOf reads the answer to a hand-over. With an error it is as that of a refused
+// dispatchOf reads the answer to a dispatch. With an error it is as that of a refused
 // one.
-func handOverOf(over model.Dispatch, answer *controlv1.CreateTasksAnswer) (queue.HandedOver, error) {
-	if err := checkHandOver(over, answer); err != nil {
-		return handedOver(over, err), err
+func dispatchOf(dispatch model.Dispatch, answer *controlv1.CreateTasksAnswer) (queue.DispatchDone, error) {
+	if err := checkDispatch(dispatch, answer); err != nil {
+		return refusedDispatch(dispatch, err), err
 	}
-	var done queue.HandedOver
+	var done queue.DispatchDone
 	for _, o := range answer.GetOutcomes() {
 		done.Outcomes = append(done.Outcomes, model.DispatchOutcome{
 			UID: o.GetUid(), Taken: o.GetResult() == controlv1.CreateOutcome_TAKEN, Reason: fault.Reason(o.GetReason()),
@@ -102,12 +102,12 @@ func handOverOf(over model.Dispatch, answer *controlv1.CreateTasksAnswer) (queue
 	return done, nil
 }
 
-func checkHandOver(over model.Dispatch, answer *controlv1.CreateTasksAnswer) error {
-	if got, asked := len(answer.GetOutcomes()), len(over.Tasks); got != asked {
+func checkDispatch(dispatch model.Dispatch, answer *controlv1.CreateTasksAnswer) error {
+	if got, asked := len(answer.GetOutcomes()), len(dispatch.Tasks); got != asked {
 		return badAnswer("outcomes", "must be %d, got %d", asked, got)
 	}
-	asked := make(map[string]bool, len(over.Tasks))
-	for _, task := range over.Tasks {
+	asked := make(map[string]bool, len(dispatch.Tasks))
+	for _, task := range dispatch.Tasks {
 		asked[task.UID] = true
 	}
 	for i, o := range answer.GetOutcomes() {

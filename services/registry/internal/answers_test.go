@@ -7,7 +7,7 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// An answer that is not to the cycle that was sent grants nothing: its entries wait for
+// An answer that is not to the cycle that was sent grants nothing: its candidates wait for
 // the next one.
 func TestAnInvalidAnswerToACycleGrantsNothing(t *testing.T) {
 	cycle := model.Cycle{Number: 4, Candidates: []model.Candidate{{UID: "a"}, {UID: "b"}}}
@@ -46,9 +46,9 @@ func TestAnInvalidAnswerToACycleGrantsNothing(t *testing.T) {
 	}
 }
 
-// An answer that is not to the hand-over that was sent takes nothing.
-func TestAnInvalidAnswerToAHandOverTakesNothing(t *testing.T) {
-	over := model.Dispatch{Tasks: []model.DispatchTask{{UID: "a"}, {UID: "b"}}}
+// An answer that is not to the dispatch that was sent takes nothing.
+func TestAnInvalidAnswerToADispatchTakesNothing(t *testing.T) {
+	dispatch := model.Dispatch{Tasks: []model.DispatchTask{{UID: "a"}, {UID: "b"}}}
 	taken := func(uid string) *controlv1.CreateOutcome {
 		return &controlv1.CreateOutcome{Uid: uid, Result: controlv1.CreateOutcome_TAKEN}
 	}
@@ -58,13 +58,13 @@ func TestAnInvalidAnswerToAHandOverTakesNothing(t *testing.T) {
 		"no result": {taken("a"), {Uid: "b"}}, "unknown result": {taken("a"), {Uid: "b", Result: 7}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			done, err := handOverOf(over, &controlv1.CreateTasksAnswer{Outcomes: outcomes})
+			done, err := dispatchOf(dispatch, &controlv1.CreateTasksAnswer{Outcomes: outcomes})
 			if err == nil || len(done.Outcomes) != 2 || done.Outcomes[0].Taken || done.Outcomes[1].Taken {
 				t.Errorf("%+v, %v", done, err)
 			}
 		})
 	}
-	done, err := handOverOf(over, &controlv1.CreateTasksAnswer{Outcomes: []*controlv1.CreateOutcome{taken("b"), taken("a")}})
+	done, err := dispatchOf(dispatch, &controlv1.CreateTasksAnswer{Outcomes: []*controlv1.CreateOutcome{taken("b"), taken("a")}})
 	if err != nil || len(done.Outcomes) != 2 || !done.Outcomes[0].Taken || done.Outcomes[0].UID != "b" {
 		t.Errorf("a good answer is %+v, %v", done, err)
 	}

@@ -37,9 +37,9 @@ type Cancelled struct {
 	Count int
 }
 
-// CycleDone is the event that the outcome of a cycle is known. An entry that was
-// offered again and has no outcome still has no room; others without one are
-// offered again.
+// CycleDone is the event that the outcome of a cycle is known. A candidate that
+// was sent again and has no outcome still does not fit; others without one are
+// candidates of the next cycle.
 type CycleDone struct {
 	Cycle    int64
 	Outcomes []model.Outcome
@@ -50,9 +50,9 @@ type CycleDone struct {
 	TooHigh bool
 }
 
-// HandedOver is the event that the outcome of the hand-over in flight is known.
-// Tasks without an outcome are handed over again.
-type HandedOver struct {
+// DispatchDone is the event that the outcome of the dispatch in flight is known.
+// Tasks without an outcome are dispatched again.
+type DispatchDone struct {
 	Outcomes []model.DispatchOutcome
 }
 
@@ -71,17 +71,17 @@ type Config struct {
 	// Debounce gathers changes of the inventory into one wake-up, counted from
 	// the first of them; 50 ms.
 	Debounce time.Duration
-	// RetryEvery is how often what waits is offered without any wake-up; 1 s.
+	// RetryEvery is how often what waits is tried without any wake-up; 1 s.
 	RetryEvery time.Duration
-	// MinDelay is the least time between the cuts of two cycles; 1 ms.
+	// MinDelay is the least time between two cycles; 1 ms.
 	MinDelay time.Duration
 	// CycleCandidates and CycleWorkers bound what a cycle holds beyond the heads of
 	// its groups; 512 and 50,000.
 	CycleCandidates, CycleWorkers int
 	// CycleBytes bounds what a cycle takes as a message, heads included: one that would
 	// take more ends before, and the next goes on from there. About 12 MiB, of the 16
-	// that a message between Berth's processes may have: 150,000 heads that are offered
-	// again, 40,000 and more that are not.
+	// that a message between Berth's processes may have: 150,000 heads that are named
+	// again, 40,000 and more that are sent whole.
 	CycleBytes int
 	// MaxQueued and MaxQueuedPerJob bound the reservations that wait: an upsert that
 	// would queue one more is refused. 1,000,000 and 50,000.

@@ -125,7 +125,7 @@ func TestNumbersDoNotWrap(t *testing.T) {
 }
 
 // Precedence holds also while the view lags: what executor-state knows to be
-// free and this core does not is offered to the first of all that wait.
+// free and this core does not is for the first of all that wait.
 func TestPrecedenceHoldsWhileTheViewLags(t *testing.T) {
 	w := watched(t, Config{})
 	first, second := int64(1), int64(2)
@@ -138,11 +138,11 @@ func TestPrecedenceHoldsWhileTheViewLags(t *testing.T) {
 	w.step(CycleDone{Cycle: 1, Outcomes: []model.Outcome{{UID: w.core.byKey[model.Key{Job: "x", Stage: "s", Name: "main"}][0].uid, Result: model.NoFit}}})
 	w.now = w.now.Add(w.core.config.MinDelay)
 	ask("y", "", &second)
-	var offered []string
+	var tried []string
 	for _, e := range w.cycle.Candidates {
-		offered = append(offered, e.Key.Job)
+		tried = append(tried, e.Key.Job)
 	}
-	if got := strings.Join(offered, " "); got != "x y" {
-		t.Errorf("the cycle offers %q, want x before y", got)
+	if got := strings.Join(tried, " "); got != "x y" {
+		t.Errorf("the cycle has %q, want x before y", got)
 	}
 }

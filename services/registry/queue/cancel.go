@@ -169,7 +169,7 @@ func (c *Core) cancelled(v *version, effect *model.Effect) *model.Reservation {
 	if !v.started() {
 		return c.finish(effect, v, model.Cancelled, model.EventReservationCancelled, fault.ReasonCancelled, "")
 	}
-	if v.handedOver() { // its record had yet to say so
+	if v.dispatched() { // its record had yet to say so
 		effect.Events = append(effect.Events, c.event(model.EventReservationAssigned, c.assigned(v)))
 	}
 	next := c.edit(v.r)

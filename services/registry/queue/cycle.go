@@ -8,20 +8,20 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// flight is the cycle in flight.
+// flight is the scheduling cycle in flight.
 type flight struct {
 	cycle, wake int64
-	offers      []offer
+	candidates  []candidate
 	// left are the groups whose heads it had no room for.
 	left []string
 }
 
-// offer is an entry of it.
-type offer struct {
+// candidate is one candidate of it.
+type candidate struct {
 	uid, group string
 	mod        int64
 	// again says that it is named only, avoids that it avoids executors for a time:
-	// what it is told of in whole is not the same later.
+	// what is sent whole is not the same later.
 	again, avoids bool
 }
 
@@ -38,11 +38,11 @@ type cursor struct {
 	group *group
 	rank  int
 	next  *model.Reservation
-	// alone: its head is offered, and nothing behind it.
+	// alone: its head is a candidate, and nothing behind it.
 	alone bool
 }
 
-// cursors is a heap of queues by what each offers next, behind its head.
+// cursors is a heap of queues by the next candidate of each, behind its head.
 type cursors struct {
 	compare func(a, b *model.Reservation) int
 	list    []*cursor
@@ -65,22 +65,22 @@ const firstBehind = 32
 // highestCycle bounds the numbers that the registry continues above.
 const highestCycle = model.HighestJump + 1<<61
 
-// sendCycle cuts the next cycle: the heads of all queues, and behind each that may
+// sendCycle starts the next cycle: the heads of all queues, and behind each that may
 // fit a prefix of its queue as far as the bounds allow, in the one order of all.
-// It waits while anything is under way, so that every entry is durable.
+// It waits while anything is under way, so that every candidate is durable.
 //
 // Behind a head that did not fit nothing was granted, and nothing will be before
-// it is: so what is offered of a queue is what the last cycle found room for and
-// one more, and twice as much once all of that has room.
+// it is: so the candidates of a queue are those that the last cycle found room for
+// and one more, and twice as much once all of that has room.
 //
 // A cycle is one message. Where all heads would be too large for one it ends early, and
 // the next one goes on where it ended: what was refused is named only by then.
 //
-// A head that did not fit is offered too, though nothing is known to have
+// A head that did not fit is a candidate too, though nothing is known to have
 // changed: executor-state may know of what became free before this view does,
 // and a queue that happens to be woken first must not take it out of turn.
 func (c *Core) sendCycle() {
-	if !c.mayOffer() || c.now.Before(c.notBefore) {
+	if !c.mayStartCycle() || c.now.Before(c.notBefore) {
 		return
 	}
 	heads := make([]cursor, 0, len(c.groups))
@@ -96,10 +96,10 @@ func (c *Core) sendCycle() {
 	}
 	cycle := model.Cycle{Number: c.cycles, Term: c.term, Cut: c.revision}
 	cycle.Candidates = make([]model.Candidate, 0, len(heads))
-	c.flight = &flight{cycle: c.cycles, wake: c.wakes, offers: make([]offer, 0, len(heads))}
-	entries, workers, bytes := c.config.CycleCandidates, c.config.CycleWorkers, c.config.CycleBytes
+	c.flight = &flight{cycle: c.cycles, wake: c.wakes, candidates: make([]candidate, 0, len(heads))}
+	candidates, workers, bytes := c.config.CycleCandidates, c.config.CycleWorkers, c.config.CycleBytes
 	if c.cycles == 1 {
-		entries = min(entries, firstBehind)
+		candidates = min(candidates, firstBehind)
 	}
 	behind := &cursors{compare: c.compare}
 	for len(heads) > 0 || behind.Len() > 0 {
@@ -109,14 +109,14 @@ func (c *Core) sendCycle() {
 		} else {
 			at = heap.Pop(behind).(*cursor)
 			size := at.next.Seats.Len()
-			if entries == 0 || workers < size {
+			if candidates == 0 || workers < size {
 				continue
 			}
-			entries--
+			candidates--
 			workers -= size
 		}
-		entry := c.entry(at.group, at.next)
-		if bytes -= CandidateBytes(entry); bytes < 0 && len(cycle.Candidates) > 0 {
+		next := c.candidate(at.group, at.next)
+		if bytes -= CandidateBytes(next); bytes < 0 && len(cycle.Candidates) > 0 {
 			if at.rank == 0 {
 				c.flight.left = append(c.flight.left, at.group.id)
 			}
@@ -125,12 +125,12 @@ func (c *Core) sendCycle() {
 			}
 			break
 		}
-		c.versions[entry.UID].offered = true
-		c.flight.offers = append(c.flight.offers, offer{
-			uid: entry.UID, group: entry.Group, mod: entry.Mod, again: entry.Again,
-			avoids: len(entry.Constraints.AvoidFailed) > 0,
+		c.versions[next.UID].inCycle = true
+		c.flight.candidates = append(c.flight.candidates, candidate{
+			uid: next.UID, group: next.Group, mod: next.Mod, again: next.Again,
+			avoids: len(next.Constraints.AvoidFailed) > 0,
 		})
-		cycle.Candidates = append(cycle.Candidates, entry)
+		cycle.Candidates = append(cycle.Candidates, next)
 		if at.rank++; !at.alone && at.rank != at.group.order.Len() && at.rank != at.group.depth {
 			at.next = at.group.order.At(at.rank)
 			heap.Push(behind, at)
@@ -142,18 +142,18 @@ func (c *Core) sendCycle() {
 	c.out = append(c.out, cycle)
 }
 
-// mayOffer says whether a cycle may be cut, as soon as its time has come.
-func (c *Core) mayOffer() bool {
+// mayStartCycle says whether a cycle may start, as soon as its time has come.
+func (c *Core) mayStartCycle() bool {
 	return c.isReady() && len(c.pending) == 0 && c.flight == nil && len(c.due) > 0
 }
 
-// offerAgain puts what the cycle in flight offers into the next one.
-func (c *Core) offerAgain() {
-	for _, offer := range c.flight.offers {
-		if v := c.versions[offer.uid]; v != nil {
-			v.offered = false
+// retryCandidates makes the candidates of the cycle in flight those of the next one.
+func (c *Core) retryCandidates() {
+	for _, sent := range c.flight.candidates {
+		if v := c.versions[sent.uid]; v != nil {
+			v.inCycle = false
 		}
-		if g := c.groups[offer.group]; g != nil {
+		if g := c.groups[sent.group]; g != nil {
 			c.due[g.id] = g
 		}
 	}
@@ -177,8 +177,8 @@ func (c *Core) refused(r *model.Reservation) bool {
 	return v.refusedIn != 0 && v.refusedIn == c.cycles-1 && v.refusedMod == r.Mod
 }
 
-// entry is what a cycle tells of a reservation.
-func (c *Core) entry(g *group, r *model.Reservation) model.Candidate {
+// candidate is a reservation as a cycle shows it.
+func (c *Core) candidate(g *group, r *model.Reservation) model.Candidate {
 	c.subject = r.Ref()
 	if c.refused(r) {
 		return model.Candidate{Key: r.Key, UID: r.UID, Mod: r.Mod, Group: g.id, Trace: r.Trace, Again: true}
@@ -201,12 +201,12 @@ func (c *Core) cycleDone(done CycleDone) {
 	}
 	if done.Newest > c.cycles && done.Newest < highestCycle {
 		c.cycles = done.Newest
-		c.offerAgain()
+		c.retryCandidates()
 		return
 	}
 	if done.TooHigh && c.cycles > model.HighestJump && done.Newest < c.cycles {
 		c.cycles = max(done.Newest, c.plainCycles)
-		c.offerAgain()
+		c.retryCandidates()
 		return
 	}
 	f := c.flight
@@ -216,26 +216,26 @@ func (c *Core) cycleDone(done CycleDone) {
 		outcomes[done.Outcomes[i].UID] = &done.Outcomes[i]
 	}
 	queues, further := map[string]found{}, false
-	for _, offer := range f.offers {
-		v, outcome := c.versions[offer.uid], outcomes[offer.uid]
+	for _, sent := range f.candidates {
+		v, outcome := c.versions[sent.uid], outcomes[sent.uid]
 		if v != nil {
-			v.offered = false
-			if outcome == nil && offer.again {
+			v.inCycle = false
+			if outcome == nil && sent.again {
 				outcome = v.outcome
 			}
 		}
 		if outcome == nil {
 			continue
 		}
-		queues[offer.group] = queues[offer.group].then(*outcome)
+		queues[sent.group] = queues[sent.group].then(*outcome)
 		further = further || outcome.Result == model.Granted
-		if int(outcome.Result) < len(c.counts.Offers) {
-			c.counts.Offers[outcome.Result]++
+		if int(outcome.Result) < len(c.counts.Candidates) {
+			c.counts.Candidates[outcome.Result]++
 		}
 		if v != nil && v.waits() {
-			if outcome.Result == model.NoFit && !hopeless(outcome) && !offer.avoids {
-				v.refusedIn, v.refusedMod = f.cycle, offer.mod
-				further = further || !offer.again
+			if outcome.Result == model.NoFit && !hopeless(outcome) && !sent.avoids {
+				v.refusedIn, v.refusedMod = f.cycle, sent.mod
+				further = further || !sent.again
 			}
 			c.subject = v.r.Ref()
 			c.outcome(v, outcome, f.wake)
@@ -258,7 +258,7 @@ func (c *Core) cycleDone(done CycleDone) {
 	}
 }
 
-// then is how far it got with the outcome of the next entry.
+// then is how far it got with the outcome of the next candidate.
 func (q found) then(o model.Outcome) found {
 	switch {
 	case q.stopped || q.cut:
@@ -273,12 +273,12 @@ func (q found) then(o model.Outcome) found {
 	return q
 }
 
-// hopeless says that an entry can never have room, and stops nobody.
+// hopeless says that a candidate can never have room, and stops nobody.
 func hopeless(o *model.Outcome) bool {
 	return o.Result == model.NoFit && (o.Reason == fault.ReasonInvalid || o.Reason == fault.ReasonPoison)
 }
 
-// depth is how many are offered next, of a queue of which so many were.
+// depth is how many candidates a queue has in the next cycle, if it had so many.
 func (q found) depth(before, most int) int {
 	switch {
 	case q.stopped:
@@ -292,11 +292,11 @@ func (q found) depth(before, most int) int {
 	}
 }
 
-// outcome learns what became of one entry. A head that does not fit waits for
+// outcome learns what became of one candidate. A head that does not fit waits for
 // the next wake-up, unless one came while the cycle was in flight. One that was
-// stale because it changed may be offered since it did; one that has not
+// stale because it changed may be a candidate since it did; one that has not
 // changed is ahead of executor-state's view, and waits for the next wake-up. One
-// that the cycle did not get to is offered in the next, behind what is before it.
+// that the cycle did not get to is in the next, behind what is before it.
 func (c *Core) outcome(v *version, o *model.Outcome, wake int64) {
 	switch o.Result {
 	case model.Granted:
@@ -317,7 +317,7 @@ func (c *Core) outcome(v *version, o *model.Outcome, wake int64) {
 	case model.Later:
 		// Cycles that follow one another without a pause do not turn in vain:
 		// executor-state is cut by what it has looked at, never before the first
-		// entry, and an entry that it refused costs it nothing again until executors
+		// candidate, and a candidate that it refused costs it nothing again until executors
 		// change that concern it. So each cycle goes on where the last one was cut,
 		// and where nothing changes there are as many as it takes to try all once.
 		c.makeDue(c.groups[v.group])

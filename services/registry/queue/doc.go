@@ -1,13 +1,13 @@
 // Package queue is the core of the registry: the queue of reservations, as a
 // deterministic machine without clock, I/O or goroutine (see model.Core).
 //
-//	Upsert ─▶ QUEUED ──SendCycle──▶ lease ──HandOver──▶ task header ─▶ ACTIVE ─▶ COMPLETED
+//	Upsert ─▶ QUEUED ──SendCycle──▶ lease ──Dispatch──▶ task header ─▶ ACTIVE ─▶ COMPLETED
 //	             │   (executor-state)        (assigner)                  │
 //	             ├─▶ CANCELLED, EXPIRED, REPLACED                    CANCELLING ─▶ CANCELLED
 //	             └◀── a requeue of one worker, or a round of all ◀───────┘
 //
 // It promises: a reservation that was accepted is in its queue, in its place,
-// until it is handed over, cancelled, replaced or expired; each queue is strict;
+// until it is dispatched, cancelled, replaced or expired; each queue is strict;
 // queues do not wait for each other; and everything is derived from records, so
 // that any replica goes on where another stopped.
 //
@@ -60,7 +60,7 @@
 // # Cancelling single workers
 //
 // CancelWorkers takes workers away wherever they are in the stage. A version that
-// was not handed over is REPLACED in its place by one without them, or CANCELLED
+// was not dispatched is REPLACED in its place by one without them, or CANCELLED
 // when none is left. Of one that was, those that have not ended become unwanted:
 // the assigner evicts them, and nothing queues them again. It is answered when
 // each of them is EVICT or further in the view, or its task stopped or gone. An
@@ -71,7 +71,7 @@
 // A worker that the assigner gave up for the queue (FAILED, with Requeue) is
 // queued again as a version for itself, with its next number, one round later,
 // avoiding the executor that failed for ten minutes (model.AvoidFor) from when it
-// did, which the record keeps: any leader offers the same. Its parent is the
+// did, which the record keeps: any leader sends the same. Its parent is the
 // version it failed in. It is dropped unless that lives, when the worker is
 // unwanted, when its seat is at or above the target size of the stage, and when
 // the stage knows a higher number of the seat: so it is done exactly once, by
@@ -108,42 +108,42 @@
 // decision and commit a version has no epoch and orders behind all that have.
 // The strategies and their names are in order.go, and one more is a line there.
 //
-// # Cycles
+// # Scheduling cycles
 //
-// One cycle is in flight at most. One is cut when a head may be offered: a new head or a
-// changed one at once; one that did not fit only after a wake-up,
-// which is the inventory's change (Config.Debounce after the first) or the timer
+// One scheduling cycle is in flight at most. One starts when a head may be tried: a new
+// head or a changed one at once; one that did not fit only after a wake-up, which is
+// the inventory's change (Config.Debounce after the first) or the timer
 // (Config.RetryEvery). Behind each head goes an ordered prefix of its queue, as
 // far as the last cycle found room there and as Config.CycleCandidates and
 // Config.CycleWorkers allow, in one order of all.
-// A STALE or BEHIND entry needs nothing: whatever changes a head offers it again.
+// A STALE or BEHIND candidate needs nothing: whatever changes a head makes it due again.
 // What a cycle did not get to (LATER) is due at once, and so is what it had no room for:
 // a cycle is one message (Config.CycleBytes).
-// Between the cuts of two cycles, and between two hand-overs, lies at least
+// Between two cycles, and between two dispatches, lies at least
 // Config.MinDelay.
 //
-// Each cycle offers the heads of all queues, whatever it is cut for: what became
+// Each cycle has the heads of all queues, whatever triggers it: what became
 // free goes by precedence, and not to the queue that is woken first. Counted is,
-// of each cycle, what it was cut for: the inventory, the timer, a cancel or flush, a grant, readiness,
-// or a head that came or changed.
+// of each cycle, what triggered it: the inventory, the timer, a cancel or flush, a
+// grant, readiness, or a head that came or changed.
 //
 // # Readiness
 //
-// Nothing is offered, handed over or shown as the whole of what waits before
+// Nothing is tried, dispatched or shown as the whole of what waits before
 // the ready mark is stored: once in a cluster's life, and once more after a
 // restore took it away. With ReadyAuto the first leader stores it as it begins.
 // With ReadyOnSignal it stores that it has begun to wait; MarkReady ends that,
 // or Config.ReadinessGrace counted from then, whoever leads meanwhile. Requests
 // are taken all the time, and what waits may expire.
 //
-// # Hand-over
+// # Dispatch
 //
-// What holds a lease and has no task header is out of its queue and handed over
+// What holds a lease and has no task header is out of its queue and dispatched
 // first, in the queue's order, up to 64 in one call, one call in flight. A version is
 // ACTIVE when the view shows the header complete, never on an answer alone; its record says so with the next that is written, or 20 ms later by itself:
 // so every ACTIVE version has been seen with its lease and task, and a task
 // that is missing later has gone. What the assigner refuses as it still is
-// becomes REPLACED (HAND_OVER_REFUSED) by a version with a new uid at the tail,
+// becomes REPLACED (DISPATCH_REJECTED) by a version with a new uid at the tail,
 // body, workers, createdAt and remembered calls the same: the lease then belongs
 // to an ended version and is swept like any other.
 //
@@ -163,7 +163,7 @@
 // the newest.
 //
 // A flush ends as CANCELLED (FLUSHED) what is queued of a job or in a group, with
-// a lease or without one, and leaves what was handed over.
+// a lease or without one, and leaves what was dispatched.
 //
 // # Requests
 //

@@ -50,7 +50,7 @@ func TestHeldReservation(t *testing.T) {
 	w.without(9, func(ref model.Ref) bool { return ref.Kind == model.KindReservation && ref.Key == one("a", "s").Key })
 
 	if len(w.cycle.Candidates) != 1 || w.cycle.Candidates[0].Key != one("b", "s").Key {
-		t.Errorf("offered %+v, want b alone", w.cycle.Candidates)
+		t.Errorf("the cycle has %+v, want b alone", w.cycle.Candidates)
 	}
 	for name, request := range map[string]any{
 		"upsert": one("a", "s"), "cancel": Cancel{Key: one("a", "s").Key}, "job": CancelJob{Job: "a"},
@@ -123,5 +123,5 @@ func TestSubjectOfADecision(t *testing.T) {
 			t.Errorf("to blame is %+v, want %+v", w.core.Subject(), want)
 		}
 	}()
-	w.step(HandedOver{Outcomes: []model.DispatchOutcome{{UID: entry.UID, Reason: fault.ReasonStale}}})
+	w.step(DispatchDone{Outcomes: []model.DispatchOutcome{{UID: entry.UID, Reason: fault.ReasonStale}}})
 }

@@ -229,7 +229,7 @@ func (c *Core) enterIndexes(v *version) {
 		c.leased.Insert(v.r)
 	}
 	c.schedule(v)
-	if v.handedOver() && !v.goesOn() {
+	if v.dispatched() && !v.goesOn() {
 		c.unnoted[v.uid] = v
 	}
 	c.enterSpent(v)
@@ -272,7 +272,7 @@ func (c *Core) judge(v *version) {
 	}
 }
 
-// enqueue puts a version into its queue. A new head may be offered at once.
+// enqueue puts a version into its queue. A new head may be tried at once.
 func (c *Core) enqueue(v *version) {
 	g := c.groups[v.group]
 	if g == nil {
@@ -288,7 +288,7 @@ func (c *Core) enqueue(v *version) {
 }
 
 // dequeue takes a version out of its queue. Whoever is the head then may be
-// offered at once; a queue that is empty is gone.
+// tried at once; a queue that is empty is gone.
 func (c *Core) dequeue(v *version) {
 	g := c.groups[v.group]
 	wasHead := g.order.At(0) == v.queued

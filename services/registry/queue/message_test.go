@@ -11,7 +11,7 @@ import (
 )
 
 // cycles plays executor-state for so long, which has room for whom it may grant alone,
-// and answers what it was offered.
+// and answers what it was sent.
 func cycles(c *Core, actions []model.Action, now time.Time, long time.Duration, grants func(uid string) bool) (all []model.Cycle) {
 	known := map[string]bool{} // what the cycle before was told in whole, or named
 	for end := now.Add(long); ; {
@@ -80,11 +80,11 @@ func TestACycleIsOneMessage(t *testing.T) {
 		t.Error("the first holds all heads")
 	}
 	if len(c.granted) != 1 {
-		t.Errorf("after %d cycles the last of %d entries is not granted", len(all), len(all[len(all)-1].Candidates))
+		t.Errorf("after %d cycles the last of %d candidates is not granted", len(all), len(all[len(all)-1].Candidates))
 	}
 
 	t.Run("or waits", func(t *testing.T) {
-		// Where even their names are too many, the last are not offered, and the others
+		// Where even their names are too many, the last are not sent, and the others
 		// no more often than without them.
 		c := standby(groups, groups, now)
 		c.config.CycleBytes = limit / 10
@@ -92,12 +92,12 @@ func TestACycleIsOneMessage(t *testing.T) {
 		all := cycles(c, elected, now, 5*time.Second, func(string) bool { return false })
 		longest := slices.MaxFunc(all, func(a, b model.Cycle) int { return len(a.Candidates) - len(b.Candidates) })
 		if n := len(longest.Candidates); len(all) > 60 || n < limit/10/100 || n >= groups {
-			t.Errorf("%d cycles in 5 s, the longest of %d entries", len(all), n)
+			t.Errorf("%d cycles in 5 s, the longest of %d candidates", len(all), n)
 		}
 	})
 }
 
-// An entry that is too large for a cycle is offered alone.
+// A candidate that is too large for a cycle is sent alone.
 func TestACandidateLargerThanACycle(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	c := standby(3, 3, now)

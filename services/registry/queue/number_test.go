@@ -58,7 +58,7 @@ func TestACycleGoesOnAboveTheNumberThatARefusalNames(t *testing.T) {
 				return
 			}
 			if len(cycles) == 0 || cycles[0].Number != c.want || len(cycles[0].Candidates) != 1 || cycles[0].Candidates[0].Again {
-				t.Errorf("%+v follow, want cycle %d with the entry", cycles, c.want)
+				t.Errorf("%+v follow, want cycle %d with the candidate", cycles, c.want)
 			}
 		})
 	}

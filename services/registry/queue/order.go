@@ -13,7 +13,7 @@ import (
 // alone, so that every replica comes to the same order at any time.
 type Order interface {
 	// Compare orders two reservations that wait; negative when a is tried
-	// before b. Where it answers 0, the place decides: ties never lose an entry.
+	// before b. Where it answers 0, the place decides: ties never lose a reservation.
 	Compare(a, b *model.Reservation) int
 	// Refused is told that the assigner refused a reservation, and answers the
 	// priority it has from now on at its new place.
@@ -22,7 +22,7 @@ type Order interface {
 
 // orders are the strategies by the names that configuration knows them by. To
 // add one, implement Order and add a line; nothing else knows of them. Beside
-// the strategy stand what always holds: ties go by place, and cycles offer the
+// the strategy stand what always holds: ties go by place, and cycles have the
 // heads of all queues in the one order across queues.
 var orders = []struct {
 	name  string

@@ -29,9 +29,9 @@ func TestOrdersGoByName(t *testing.T) {
 }
 
 // Each cycle is in one order across groups, whatever the strategy; behind a head
-// that is offered comes a prefix of its queue; and executors that several
+// that is a candidate comes a prefix of its queue; and executors that several
 // groups want go by precedence: nothing of a cycle that was granted comes after
-// an entry that would have fitted in its place.
+// a candidate that would have fitted in its place.
 func TestPrecedenceHoldsAcrossGroups(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.SampledFrom([]string{"epoch", "class"}).Draw(t, "strategy")
@@ -39,7 +39,7 @@ func TestPrecedenceHoldsAcrossGroups(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := newWorld(Config{Order: order, CycleCandidates: rapid.IntRange(1, 8).Draw(t, "entries")})
+		w := newWorld(Config{Order: order, CycleCandidates: rapid.IntRange(1, 8).Draw(t, "candidates")})
 		w.successor(10)
 		for i := range rapid.IntRange(2, 16).Draw(t, "reservations") {
 			u := ask(fmt.Sprint("j", i), rapid.Int32Range(1, 3).Draw(t, "workers"))
@@ -92,7 +92,7 @@ func TestPrecedenceHoldsAcrossGroups(t *testing.T) {
 		}
 		w.step(done)
 		stats := w.core.Stats()
-		if got := stats.Offers[model.Granted] + stats.Offers[model.NoFit] + stats.Offers[model.Behind]; got != uint64(len(done.Outcomes)) {
+		if got := stats.Candidates[model.Granted] + stats.Candidates[model.NoFit] + stats.Candidates[model.Behind]; got != uint64(len(done.Outcomes)) {
 			t.Fatalf("%d outcomes are counted, of %d", got, len(done.Outcomes))
 		}
 	})

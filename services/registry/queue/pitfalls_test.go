@@ -80,7 +80,7 @@ func TestPitfallInFlightMarkOfAnotherCleared(t *testing.T) {
 		w.input(ask("c", 1)),
 		w.input(ask("c", 2)),
 		w.step(CycleDone{Cycle: first.Number - 1, Outcomes: []model.Outcome{{UID: first.Candidates[0].UID, Result: model.Granted, Lease: 1 << 40}}}),
-		w.step(HandedOver{Outcomes: []model.DispatchOutcome{{UID: first.Candidates[0].UID, Taken: true}}}),
+		w.step(DispatchDone{Outcomes: []model.DispatchOutcome{{UID: first.Candidates[0].UID, Taken: true}}}),
 		w.step(nil),
 	} {
 		if cycles := actionsOf[model.Cycle](actions); len(cycles) > 0 {
@@ -122,7 +122,7 @@ func TestPitfallEmptyWorkerListBlocksItsGroup(t *testing.T) {
 		t.Errorf("something is queued: %+v", w.pending())
 	}
 	if cycles := actionsOf[model.Cycle](w.input(ask("a", 1))); len(cycles) != 1 {
-		t.Errorf("a good request after them is not offered")
+		t.Errorf("a good request after them is not tried")
 	}
 }
 
@@ -141,7 +141,7 @@ func TestPitfallForgottenBeforeItWasAssigned(t *testing.T) {
 			t.Fatalf("a is %v", view.State)
 		}
 	}
-	w.step(HandedOver{Outcomes: []model.DispatchOutcome{{UID: "a-1", Reason: fault.ReasonLeaseGone}}})
+	w.step(DispatchDone{Outcomes: []model.DispatchOutcome{{UID: "a-1", Reason: fault.ReasonLeaseGone}}})
 	if w.position("a") != 1 {
 		t.Errorf("refused, and not queued again")
 	}
@@ -181,7 +181,7 @@ func TestPitfallNoOrderAcrossGroups(t *testing.T) {
 		got = append(got, e.Key.Job)
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("offered in the order %v, want %v", got, want)
+		t.Errorf("tried in the order %v, want %v", got, want)
 	}
 }
 
@@ -229,7 +229,7 @@ func TestPitfallRetryingGroupsStarveEachOther(t *testing.T) {
 	cycle := actionsOf[model.Cycle](w.commitAll())[0]
 	for turn := range 3 {
 		if len(cycle.Candidates) != groups-turn {
-			t.Fatalf("turn %d offers %d groups in one cycle, want all %d", turn, len(cycle.Candidates), groups-turn)
+			t.Fatalf("turn %d tries %d groups in one cycle, want all %d", turn, len(cycle.Candidates), groups-turn)
 		}
 		done := CycleDone{Cycle: cycle.Number}
 		for i, e := range cycle.Candidates {
@@ -375,11 +375,11 @@ func TestNothingIsSentBeforeItIsDurable(t *testing.T) {
 	reordered.Spec.Priority.Tier = 1
 	w.input(reordered)
 	if calls := actionsOf[model.Dispatch](w.show(model.Changed{Ref: lease.Ref, Record: lease.Record, Create: w.revision, Mod: w.revision})); len(calls) > 0 {
-		t.Fatalf("handed over: %+v", calls)
+		t.Fatalf("dispatched: %+v", calls)
 	}
 	calls := actionsOf[model.Dispatch](w.commitAll())
 	if len(calls) != 1 || calls[0].Tasks[0].Mod != w.revision {
-		t.Errorf("handed over at %d: %+v", w.revision, calls)
+		t.Errorf("dispatched at %d: %+v", w.revision, calls)
 	}
 }
 

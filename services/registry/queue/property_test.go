@@ -435,7 +435,7 @@ func (p *player) see(actions []model.Action) {
 			p.compareCycle(a)
 		case model.Dispatch:
 			if p.call != nil {
-				p.t.Fatalf("two hand-overs in flight: %v and %v", *p.call, a)
+				p.t.Fatalf("two dispatches in flight: %v and %v", *p.call, a)
 			}
 			p.call = &a
 		case model.Reply:
@@ -500,29 +500,29 @@ func (p *player) requeue() {
 }
 
 func (p *player) compareCycle(cycle model.Cycle) {
-	offered := map[string][]string{}
+	tried := map[string][]string{}
 	for i, e := range cycle.Candidates {
 		if i > 0 && p.twin.before(p.twin.find(e.UID), p.twin.find(cycle.Candidates[i-1].UID)) {
-			p.t.Fatalf("cycle %d offers %s before %s", cycle.Number, cycle.Candidates[i-1].UID, e.UID)
+			p.t.Fatalf("cycle %d has %s before %s", cycle.Number, cycle.Candidates[i-1].UID, e.UID)
 		}
 		sku := p.twin.find(e.UID).u.Spec.Constraints.SKU
-		offered[sku] = append(offered[sku], e.UID)
+		tried[sku] = append(tried[sku], e.UID)
 		if view, _ := p.w.core.GetUID(e.UID); e.Mod == 0 || e.Mod != view.Reservation.Mod {
-			p.t.Fatalf("%s is offered and not durable", e.UID)
+			p.t.Fatalf("%s is a candidate and not durable", e.UID)
 		}
 		if e.Again && p.refused[e.UID] != e.Mod {
-			p.t.Fatalf("%s is offered again, and was not refused as it is", e.UID)
+			p.t.Fatalf("%s is named again, and was not refused as it is", e.UID)
 		}
 	}
 	for _, sku := range []string{"x", "y"} {
-		if len(offered[sku]) == 0 && len(p.twin.queue(sku)) > 0 {
-			p.t.Fatalf("cycle %d offers nothing of %s", cycle.Number, sku)
+		if len(tried[sku]) == 0 && len(p.twin.queue(sku)) > 0 {
+			p.t.Fatalf("cycle %d has nothing of %s", cycle.Number, sku)
 		}
 	}
-	for sku, uids := range offered {
+	for sku, uids := range tried {
 		for i, uid := range uids {
 			if want := p.twin.queue(sku)[i].uid; uid != want {
-				p.t.Fatalf("cycle %d offers %v of %s, not %v first", cycle.Number, uid, sku, want)
+				p.t.Fatalf("cycle %d has %v of %s, not %v first", cycle.Number, uid, sku, want)
 			}
 		}
 	}
@@ -552,7 +552,7 @@ func (p *player) play() {
 	case 5, 6:
 		p.finishCycle()
 	case 7, 8:
-		p.finishHandOver()
+		p.finishDispatch()
 	case 9, 10:
 		p.requeue()
 	case 11:
@@ -567,7 +567,7 @@ func (p *player) play() {
 	}
 }
 
-// finishCycle grants a prefix of each queue, of what is still as it was offered.
+// finishCycle grants a prefix of each queue, of what is still as it was sent.
 func (p *player) finishCycle() {
 	if p.cycle == nil {
 		p.w.now = p.w.now.Add(time.Second)
@@ -629,14 +629,14 @@ func (p *player) finishCycle() {
 	}
 }
 
-// finishHandOver takes or refuses each task. What is taken runs and ends.
-func (p *player) finishHandOver() {
+// finishDispatch takes or refuses each task. What is taken runs and ends.
+func (p *player) finishDispatch() {
 	if p.call == nil {
 		return
 	}
 	call := p.call
 	p.call = nil
-	var done HandedOver
+	var done DispatchDone
 	var tasks []model.Changed
 	for _, task := range call.Tasks {
 		view, _ := p.w.core.GetUID(task.UID)

@@ -25,7 +25,7 @@ type View struct {
 	Message  string
 	// Fitting is how many of its workers fitted when it was last tried.
 	Fitting int
-	// Counts are its workers by state, once they are handed over.
+	// Counts are its workers by state, once they are dispatched.
 	Counts map[string]int32
 }
 
@@ -67,13 +67,13 @@ func (c *Core) view(v *version) View {
 	case v.held:
 		view.Reason = fault.ReasonPoison
 		return view
-	case v.handedOver(): // as its record is about to say
+	case v.dispatched(): // as its record is about to say
 		view.State, view.Reason = model.Active, ""
 		return view
 	case !v.waits():
 		view.State = model.Assigning
 		return view
-	case v.offered:
+	case v.inCycle:
 		view.State = model.Leasing
 	}
 	view.Position = c.groups[v.group].order.Rank(v.r) + 1
@@ -235,7 +235,7 @@ type PendingGroup struct {
 	ID          string
 	Constraints constraint.Constraints
 	// Reservations and Workers count what waits without a lease, what a cycle in
-	// flight offers included.
+	// flight holds included.
 	Reservations, Workers int
 	// Head is tried first; it waits since HeadSince, for Reason.
 	Head      model.Key

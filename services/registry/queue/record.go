@@ -94,7 +94,7 @@ func (c *Core) idle(key model.Key, id string) (model.IdleRequest, bool) {
 }
 
 // noTask compares that the assigner has not begun with a uid: whatever ends a
-// queued version asks for it, so that nothing handed over is ended by mistake.
+// queued version asks for it, so that nothing dispatched is ended by mistake.
 func noTask(uid string) model.Expect {
 	return model.Expect{Ref: model.Ref{Kind: model.KindTaskHeader, ID: uid}, Absent: true}
 }
@@ -114,7 +114,7 @@ func (c *Core) event(kind model.EventKind, r *model.Reservation) model.JobEvent 
 	return e
 }
 
-// began is when the step that an event ends began: a hand-over with the grant of
+// began is when the step that an event ends began: a dispatch with the grant of
 // the lease, all else with the version.
 func (c *Core) began(kind model.EventKind, r *model.Reservation) time.Time {
 	if kind == model.EventReservationAssigned {

@@ -147,7 +147,7 @@ func (w *world) command(t *testing.T, line string) string {
 	name, a := parse(t, line)
 	switch name {
 	case "config":
-		config := Config{CycleCandidates: int(a.number("entries")), CycleWorkers: int(a.number("workers"))}
+		config := Config{CycleCandidates: int(a.number("candidates")), CycleWorkers: int(a.number("workers"))}
 		w.configure(t, a, &config)
 		config.BestEffort = a.named["mode"] == "best-effort"
 		w.core.config = config.withDefaults()
@@ -165,8 +165,8 @@ func (w *world) command(t *testing.T, line string) string {
 		return show(w.input(CancelJob{Job: a.bare[0], RequestID: a.named["request"]}))
 	case "cycle-done":
 		return show(w.step(w.outcome(a)))
-	case "handed-over":
-		var done HandedOver
+	case "dispatch-done":
+		var done DispatchDone
 		for _, uid := range a.bare {
 			done.Outcomes = append(done.Outcomes, model.DispatchOutcome{UID: uid, Taken: a.named["refused"] == "", Reason: fault.Reason(a.named["refused"])})
 		}

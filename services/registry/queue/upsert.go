@@ -110,7 +110,7 @@ func (c *Core) keep(token uint64, u model.Upsert, l living) {
 }
 
 // unchanged answers an upsert that found what it asks for. The reservation's
-// record stays as it is, so that cycles and hand-overs under way stand.
+// record stays as it is, so that cycles and dispatches under way stand.
 func (c *Core) unchanged(token uint64, u model.Upsert, r *model.Reservation) {
 	c.rememberIdle(u.Key, model.IdleRequest{ID: u.RequestID, UID: r.UID, Call: u.Fingerprint})
 	c.replyUpserted(token, r, model.Unchanged)

@@ -32,9 +32,9 @@ type version struct {
 	granted int64
 	taken   bool
 	refused bool
-	// offered is set while a cycle with it is in flight; outcome is the newest,
+	// inCycle is set while a cycle with it is in flight; outcome is the newest,
 	// of as many workers as were tried.
-	offered bool
+	inCycle bool
 	outcome *model.Outcome
 	tried   int
 	triedAt time.Time // when the outcome came
@@ -57,7 +57,7 @@ type group struct {
 	id      string
 	order   core.Ordered[*model.Reservation]
 	workers int
-	// depth is how many from its head on a cycle offers at most, one more than
+	// depth is how many from its head on a cycle holds at most, one more than
 	// the last found room for; zero where the bounds of a cycle are the only ones.
 	depth int
 }
@@ -104,7 +104,7 @@ func (c *Core) unsettledNow(v *version) bool {
 	switch {
 	case v.held:
 	case v.is(model.Queued):
-		return v.handedOver() && v.goesOn() || v.header == nil && (v.refused || len(v.r.Unwanted) > 0) || c.splits(v)
+		return v.dispatched() && v.goesOn() || v.header == nil && (v.refused || len(v.r.Unwanted) > 0) || c.splits(v)
 	case v.is(model.Active):
 		return c.owes(v) || len(v.lease) == 0 && (v.header == nil || v.header.Ended)
 	case v.is(model.Cancelling):
@@ -113,13 +113,13 @@ func (c *Core) unsettledNow(v *version) bool {
 	return false
 }
 
-// handedOver says whether the assigner has all of it, and its record does not say
+// dispatched says whether the assigner has all of it, and its record does not say
 // so yet: that it is ACTIVE, which it is to everyone.
-func (v *version) handedOver() bool {
+func (v *version) dispatched() bool {
 	return v.is(model.Queued) && v.header != nil && v.header.Complete && !v.held
 }
 
-// goesOn says whether something follows on what was handed over, which its record
+// goesOn says whether something follows on what was dispatched, which its record
 // has to say first.
 func (v *version) goesOn() bool {
 	return v.header.Ended || v.header.Withdrawn || len(v.spent) > 0

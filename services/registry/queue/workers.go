@@ -31,7 +31,7 @@ type removal struct {
 	seats model.Seats
 }
 
-// cancelWorkers removes workers. A version that was not handed over is replaced
+// cancelWorkers removes workers. A version that was not dispatched is replaced
 // in its place by one without them; of one that was they become unwanted, for
 // the assigner to evict.
 func (c *Core) cancelWorkers(token uint64, request CancelWorkers) {
@@ -102,7 +102,7 @@ func (v *version) named(workers []model.Seat) model.Seats {
 }
 
 // removable are those of a version's seats that a call takes away: all that
-// wait; of those handed over the ones that live, or are to be queued again, and
+// wait; of those dispatched the ones that live, or are to be queued again, and
 // that no call before took.
 func (c *Core) removable(v *version, seats model.Seats) model.Seats {
 	if !v.alive() {

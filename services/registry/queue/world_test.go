@@ -201,7 +201,7 @@ func show(actions []model.Action) string {
 			}
 			b.WriteByte('\n')
 		case model.Dispatch:
-			b.WriteString("hand over:")
+			b.WriteString("dispatch:")
 			for _, task := range a.Tasks {
 				fmt.Fprintf(&b, " %s(%s) mod=%d lease=%d", task.Key, task.UID, task.Mod, task.Lease)
 			}

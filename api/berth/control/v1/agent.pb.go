@@ -1573,7 +1573,7 @@ var File_berth_control_v1_agent_proto protoreflect.FileDescriptor
 
 const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x1cberth/control/v1/agent.proto\x12\x10berth.control.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x19berth/v1/assignment.proto\x1a\x17berth/v1/executor.proto\x1a\x1aberth/v1/reservation.proto\x1a\x1eberth/control/v1/handout.proto\"\xf2\x04\n" +
+	"\x1cberth/control/v1/agent.proto\x12\x10berth.control.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x19berth/v1/assignment.proto\x1a\x17berth/v1/executor.proto\x1a\x1aberth/v1/reservation.proto\x1a\x1fberth/control/v1/dispatch.proto\"\xf2\x04\n" +
 	"\x0fRegisterRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x10\n" +
@@ -1817,7 +1817,7 @@ func file_berth_control_v1_agent_proto_init() {
 	if File_berth_control_v1_agent_proto != nil {
 		return
 	}
-	file_berth_control_v1_handout_proto_init()
+	file_berth_control_v1_dispatch_proto_init()
 	file_berth_control_v1_agent_proto_msgTypes[19].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -49,7 +49,7 @@ func addFit(e *berthv1.Explanation, fit *controlv1.ExplainFitAnswer) {
 	case e.GetPosition() > 1 || e.GetReason() == string(fault.ReasonRegistryNotReady):
 	case e.GetMissing() == 0:
 		e.Reason = string(fault.ReasonNotTried)
-		e.Message = fmt.Sprintf("all %d would fit now; it is offered with the next cycle", e.GetNeeded())
+		e.Message = fmt.Sprintf("all %d would fit now; it is in the next scheduling cycle", e.GetNeeded())
 	default:
 		e.Reason, e.Message = fit.GetReason(), fit.GetMessage()
 	}

@@ -25,7 +25,7 @@ var table = []struct {
 	{&controlv1.Queue_ServiceDesc, model.ServiceRegistry, rpc.PeerMessageLimit},
 	{&controlv1.Inventory_ServiceDesc, model.ServiceExecutorState, rpc.PeerMessageLimit},
 	{&controlv1.Agents_ServiceDesc, model.ServiceExecutorState, rpc.PeerMessageLimit},
-	{&controlv1.Handout_ServiceDesc, model.ServiceAssigner, rpc.PeerMessageLimit},
+	{&controlv1.Dispatch_ServiceDesc, model.ServiceAssigner, rpc.PeerMessageLimit},
 }
 
 // route is where one method goes.
