@@ -110,7 +110,7 @@ var All = []Mutant{
 	{
 		Name: "cancel-answered-early", Breaks: "a cancel is answered once nothing of it will be started any more",
 		Edits: []Edit{
-			{File: "services/registry/queue/cancel.go", Old: `len(wait.seats) > 0) && !wait.over() {`, New: `len(wait.seats) > 0) && false {`},
+			{File: "services/registry/queue/cancel.go", Old: `len(wait.workers) > 0) && !wait.over() {`, New: `len(wait.workers) > 0) && false {`},
 		},
 		Hunter: Sim, Expects: []string{"is not stopping"},
 	},

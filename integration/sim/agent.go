@@ -99,7 +99,7 @@ type instance struct {
 func (i instance) compare(o instance) int {
 	return cmp.Or(
 		cmp.Compare(i.worker.Job, o.worker.Job), cmp.Compare(i.worker.Stage, o.worker.Stage),
-		i.worker.Seat.Compare(o.worker.Seat), cmp.Compare(i.epoch, o.epoch),
+		i.worker.ID.Compare(o.worker.ID), cmp.Compare(i.epoch, o.epoch),
 	)
 }
 

@@ -35,7 +35,7 @@ func (w *World) strange(service string) any {
 	key := model.Key{Job: "job-0", Stage: "stage-0", Name: "main"}
 	switch service {
 	case model.ServiceExecutorState:
-		entry := model.Candidate{Key: key, UID: "stranger", Group: "g", Mod: high, Epoch: high, Seats: model.Seats{{First: 0, Last: math.MaxInt32, Number: 1}}}
+		entry := model.Candidate{Key: key, UID: "stranger", Group: "g", Mod: high, Epoch: high, Workers: model.WorkerSet{{First: 0, Last: math.MaxInt32, Number: 1}}}
 		switch s.draws(6) {
 		case 0:
 			return model.Cycle{Term: high, Number: 1, Cut: revision}

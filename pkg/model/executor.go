@@ -136,6 +136,6 @@ type LeaseChunk struct {
 
 // Placement is a worker and the executor that it is placed on.
 type Placement struct {
-	Seat    Seat
+	Worker  WorkerID
 	Ordinal uint32
 }

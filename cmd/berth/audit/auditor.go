@@ -21,7 +21,7 @@ const (
 	RuleAllOrNone        Rule = "ALL_OR_NONE"
 	RuleAvoid            Rule = "AVOID"
 	RuleOneAssignment    Rule = "ONE_ASSIGNMENT"
-	RuleOneOfASeat       Rule = "ONE_OF_A_SEAT"
+	RuleOnePerIndex      Rule = "ONE_PER_INDEX"
 	RulePlacement        Rule = "PLACEMENT"
 	RuleWorkerState      Rule = "WORKER_STATE"
 	RuleStartedTwice     Rule = "STARTED_TWICE"
@@ -88,7 +88,7 @@ type step struct {
 	complete []*version       // whose task was completed
 	removed  []removal        // placements that were given back
 	used     map[uint32]usage // what executors used before
-	begun    []*seat          // that got an assignment
+	begun    []*workerIndex   // that got an assignment
 	writers  map[string]bool  // services whose records changed
 	chained  map[string]int64 // term in the chain, by service
 }
@@ -171,7 +171,7 @@ func (a *Auditor) apply(revision int64, raw []store.Change, jump bool) {
 	a.checkReleases()
 	a.checkSplits()
 	a.checkOrigins()
-	a.checkSeats()
+	a.checkIndexes()
 	a.checkOrder()
 	for _, v := range a.step.touched {
 		v.touched, v.was = false, nil

@@ -23,7 +23,7 @@
 //	AVOID              a lease names no executor that the reservation's
 //	                   `constraints.avoid` names
 //	ONE_ASSIGNMENT     a worker has at most one assignment that has not ended
-//	ONE_OF_A_SEAT      nor have two numbers of one seat, under one name, unless
+//	ONE_PER_INDEX      nor have two numbers of one worker index, under one name, unless
 //	                   the older is being stopped because it was cancelled,
 //	                   alone or with its batch
 //	PLACEMENT          a worker stays on the executor that it was leased

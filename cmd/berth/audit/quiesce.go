@@ -31,9 +31,9 @@ func (a *Auditor) Quiesced() []Violation {
 			continue // being dispatched
 		}
 		for _, p := range v.placements() {
-			w, found := v.assignment(p.Seat)
+			w, found := v.assignment(p.Worker)
 			if !found || w.State.Terminal() {
-				add(RuleLeaseOwner, "%s: worker %s is leased %s and %s", v, p.Seat, a.name(p.Ordinal), orAbsent(w.State))
+				add(RuleLeaseOwner, "%s: worker %s is leased %s and %s", v, p.Worker, a.name(p.Ordinal), orAbsent(w.State))
 			}
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// agent plays an executor's agent: it starts once by (uid, seat), refuses what
+// agent plays an executor's agent: it starts once by (uid, worker ID), refuses what
 // it promised never to start, and keeps an end until it is told to forget it.
 type agent struct {
 	id          string
@@ -38,7 +38,7 @@ func (a *agent) restart(incarnation int64, keep func(placed) bool) {
 }
 
 func (a *agent) submit(s Submit, refuse bool) any {
-	p := placed{s.UID, s.Worker.Seat}
+	p := placed{s.UID, s.Worker.ID}
 	switch w := a.workers[p]; {
 	case s.Incarnation != a.incarnation:
 		return Refused{Reason: fault.ReasonOtherIncarnation}
@@ -54,7 +54,7 @@ func (a *agent) submit(s Submit, refuse bool) any {
 }
 
 func (a *agent) stop(s Stop, slow bool) any {
-	p := placed{s.UID, s.Worker.Seat}
+	p := placed{s.UID, s.Worker.ID}
 	if s.Incarnation != a.incarnation {
 		return Unknown{"other incarnation"}
 	}
@@ -100,7 +100,7 @@ func (a *agent) report() Report {
 // worker starts once.
 func (a *agent) forget(r Reported) {
 	for _, status := range r.Ended {
-		p := placed{status.UID, status.Worker.Seat}
+		p := placed{status.UID, status.Worker.ID}
 		delete(a.workers, p)
 		a.promised[p] = true
 	}
@@ -108,6 +108,6 @@ func (a *agent) forget(r Reported) {
 
 func (a *agent) list() []placed {
 	return slices.SortedFunc(maps.Keys(a.workers), func(x, y placed) int {
-		return cmp.Or(cmp.Compare(x.uid, y.uid), x.seat.Compare(y.seat))
+		return cmp.Or(cmp.Compare(x.uid, y.uid), x.workerID.Compare(y.workerID))
 	})
 }

@@ -74,7 +74,7 @@ func (s *stand) dispatch(b *testing.B, workers, executors int) {
 	r := &model.Reservation{Key: key(uid), UID: uid, State: model.Queued, Spec: model.Spec{MaxAttempts: 3}}
 	l := &model.LeaseChunk{UID: uid, Key: key(uid), Chunks: 1, Total: int32(workers), Epoch: s.revision, GrantedAt: s.now}
 	for i := range workers {
-		l.Workers = append(l.Workers, model.Placement{Seat: model.Seat{Index: int32(i), Number: 1}, Ordinal: uint32(i%executors + 1)})
+		l.Workers = append(l.Workers, model.Placement{Worker: model.WorkerID{Index: int32(i), Number: 1}, Ordinal: uint32(i%executors + 1)})
 	}
 	task := model.DispatchTask{Key: r.Key, UID: uid, Mod: s.tell(r), Lease: s.tell(l)}
 	s.step(model.Progress{Revision: s.revision})
@@ -86,7 +86,7 @@ func (s *stand) dispatch(b *testing.B, workers, executors int) {
 	done := make(SubmitsDone, len(submits))
 	for i, o := range submits {
 		done[i] = SubmitDone{
-			Executor: o.Executor, UID: uid, Seat: o.Worker.Seat, Attempt: o.Attempt,
+			Executor: o.Executor, UID: uid, WorkerID: o.Worker.ID, Attempt: o.Attempt,
 			Outcome: Accepted{State: model.WorkerCompleted, Incarnation: 1, Sequence: int64(s.batches)},
 		}
 	}

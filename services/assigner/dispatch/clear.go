@@ -48,7 +48,7 @@ func (c *Core) clear(request Clear) (Cleared, error) {
 		w.Cleared = request.RequestID
 		c.lose(p.t, p.at, w, fault.ReasonQuarantineCleared)
 		if c.present(c.hosts[ordinal]) {
-			c.stray(ordinal, p.t.instance(w.Seat), model.Zombie)
+			c.stray(ordinal, p.t.instance(w.ID), model.Zombie)
 		}
 		answer.Count++
 	}
@@ -80,8 +80,8 @@ func (c *Core) locate(workers []Assigned) []position {
 			continue
 		}
 		for _, i := range byEpoch[t.header.Epoch] {
-			at, there := t.find(workers[i].Worker.Seat)
-			if there && t.worker(workers[i].Worker.Seat) == workers[i].Worker {
+			at, there := t.find(workers[i].Worker.ID)
+			if there && t.worker(workers[i].Worker.ID) == workers[i].Worker {
 				found[i] = position{t, at}
 			}
 		}

@@ -128,7 +128,7 @@ func (c *Core) put(r reservation, l lease, also ...model.Expect) {
 	for part := range slices.Chunk(workers, model.TaskChunkSize) {
 		chunk := &model.TaskChunk{UID: r.UID, Chunk: n, Workers: make([]model.TaskWorker, len(part))}
 		for i, p := range part {
-			chunk.Workers[i] = model.TaskWorker{Seat: p.Seat, Ordinal: p.Ordinal, State: model.WorkerAssigned, Since: c.now}
+			chunk.Workers[i] = model.TaskWorker{ID: p.Worker, Ordinal: p.Ordinal, State: model.WorkerAssigned, Since: c.now}
 			name(&event, c.tell(&chunk.Workers[i]))
 		}
 		if t := c.tasks[r.UID]; t == nil || t.chunk(n) == nil {
@@ -146,6 +146,6 @@ func (c *Core) put(r reservation, l lease, also ...model.Expect) {
 		Puts: append([]model.Record{&header}, chunks...), Expect: expect, Events: []model.JobEvent{event},
 	})
 	for i := range workers {
-		c.orders[orderKey{workers[i].Ordinal, r.UID, workers[i].Seat}].doubt = false
+		c.orders[orderKey{workers[i].Ordinal, r.UID, workers[i].Worker}].doubt = false
 	}
 }

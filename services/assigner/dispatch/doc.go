@@ -31,7 +31,7 @@
 //     ends only when a stop is confirmed, the executor is LOST or an operator
 //     says that the worker is gone ([Clear]), so that its capacity is never freed
 //     under it; past its deadline it is a [Finding].
-//  7. Word is taken only about that very worker: same uid, seat, epoch and
+//  7. Word is taken only about that very worker: same uid, worker ID, epoch and
 //     executor. A worker that ends is told of, and replaced by nobody here.
 //
 // And of what the executor state promises, the tenth:
@@ -39,7 +39,7 @@
 //  10. What a report means is for [model.Reconcile] to say, worker by worker.
 //     What an executor should not have is told to stop, and is a [Finding] until
 //     it says that it is gone. A report that contradicts the record frees no
-//     capacity: whatever is listed under a uid and seat is not absent, and the
+//     capacity: whatever is listed under a uid and worker ID is not absent, and the
 //     end of one of another epoch, name or executor is not the recorded one's.
 //     Nothing is taken from a record that is not there before the registry is
 //     ready: then no stray is stopped, and nothing is swept.

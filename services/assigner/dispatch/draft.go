@@ -81,7 +81,7 @@ func (c *Core) write(t *task, at slot, next model.TaskWorker) {
 	}
 	if was.State != next.State {
 		if !was.State.MayBecome(next.State) {
-			panic("dispatch: " + t.worker(was.Seat).String() + ": " + was.State.String() + " may not become " + next.State.String())
+			panic("dispatch: " + t.worker(was.ID).String() + ": " + was.State.String() + " may not become " + next.State.String())
 		}
 		next.Since = c.now
 		d.observe(c, &was, &next)
@@ -104,7 +104,7 @@ func (c *Core) write(t *task, at slot, next model.TaskWorker) {
 
 func (c *Core) tell(w *model.TaskWorker) model.EventWorker {
 	e := model.EventWorker{
-		Seat: w.Seat, Executor: c.executorID(w.Ordinal), State: w.State, Reason: w.Reason, ExitCode: w.ExitCode,
+		ID: w.ID, Executor: c.executorID(w.Ordinal), State: w.State, Reason: w.Reason, ExitCode: w.ExitCode,
 	}
 	if w.State == model.WorkerFailed || w.State == model.WorkerLost {
 		e.Message = w.LastError

@@ -74,7 +74,7 @@ type Clear struct {
 	Workers   []Assigned
 }
 
-// Assigned names a worker so that nothing that takes its seat later is meant.
+// Assigned names a worker so that nothing that takes its index later is meant.
 type Assigned struct {
 	Worker model.Worker
 	Epoch  int64
@@ -91,7 +91,7 @@ type Cleared struct {
 type SubmitDone struct {
 	Executor string
 	UID      string
-	Seat     model.Seat
+	WorkerID model.WorkerID
 	Attempt  int32
 	// Outcome is an Accepted, a Refused, an Unknown or a NotSent.
 	Outcome any
@@ -105,7 +105,7 @@ type SubmitsDone []SubmitDone
 type StopDone struct {
 	Executor string
 	// Worker, UID and Epoch are the order's: an executor may have the same uid
-	// and seat at another epoch as well.
+	// and worker index at another epoch as well.
 	Worker model.Worker
 	UID    string
 	Epoch  int64
@@ -137,7 +137,7 @@ type Refused struct {
 
 // Done is what came of the order.
 func (s Submit) Done(outcome any) SubmitDone {
-	return SubmitDone{Executor: s.Executor, UID: s.UID, Seat: s.Worker.Seat, Attempt: s.Attempt, Outcome: from(outcome, s.Incarnation)}
+	return SubmitDone{Executor: s.Executor, UID: s.UID, WorkerID: s.Worker.ID, Attempt: s.Attempt, Outcome: from(outcome, s.Incarnation)}
 }
 
 // Done is what came of the order.

@@ -29,18 +29,18 @@ func TestFiguresCountWhatIsDurable(t *testing.T) {
 		w.step(nil)
 		w.settled(t)
 	}
-	give(SubmitDone{"e0", "u1", seat(0), 1, Refused{Reason: fault.ReasonNotAllowed}})
+	give(SubmitDone{"e0", "u1", workerID(0), 1, Refused{Reason: fault.ReasonNotAllowed}})
 	if f := w.core.Figures(); f.Attempts != 1 || f.Retries[fault.ReasonNotAllowed] != 1 || f.Assign.Count() != 0 {
 		t.Errorf("after one failure: %+v", f)
 	}
-	give(SubmitDone{"e1", "u1", seat(1), 1, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}})
+	give(SubmitDone{"e1", "u1", workerID(1), 1, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}})
 	if f := w.core.Figures(); f.Attempts != 2 || f.Assign.Count() != 1 || f.Run.Count() != 1 || f.AssignBatch.Count() != 0 {
 		t.Errorf("after one worker runs: %+v", f)
 	}
 	w.now = w.now.Add(time.Second)
 	w.step(nil)
 	w.settled(t)
-	give(SubmitDone{"e0", "u1", seat(0), 2, Accepted{State: model.WorkerStarting, Incarnation: 1, Sequence: 1}})
+	give(SubmitDone{"e0", "u1", workerID(0), 2, Accepted{State: model.WorkerStarting, Incarnation: 1, Sequence: 1}})
 	f := w.core.Figures()
 	if f.Attempts != 3 || f.Assign.Count() != 2 || f.Run.Count() != 1 || f.AssignBatch.Count() != 1 {
 		t.Errorf("after both are acknowledged: %+v", f)
@@ -53,7 +53,7 @@ func TestFiguresCountWhatIsDurable(t *testing.T) {
 	w.progress()
 	w.settled(t)
 	w.now = w.now.Add(3 * time.Second)
-	give(StopDone{"e0", workerOf("u1", seat(0)), "u1", 7, Ended{State: model.WorkerEvicted}})
+	give(StopDone{"e0", workerOf("u1", workerID(0)), "u1", 7, Ended{State: model.WorkerEvicted}})
 	w.executor(1, 1, true)
 	w.progress()
 	w.settled(t)

@@ -56,7 +56,7 @@ func (c *Core) finding(now time.Time, t *task, w *model.TaskWorker) (Finding, bo
 	if w.LastError != "" {
 		message += "; last: " + w.LastError
 	}
-	return Finding{Kind: e.Miss, Object: t.worker(w.Seat).String(), Since: w.Since, Message: message, Action: e.Action}, true
+	return Finding{Kind: e.Miss, Object: t.worker(w.ID).String(), Since: w.Since, Message: message, Action: e.Action}, true
 }
 
 // strays finds what executors have and should not, from when it was first heard

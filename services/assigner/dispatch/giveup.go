@@ -18,9 +18,9 @@ func (c *Core) giveUp(t *task, w *model.TaskWorker) {
 	}
 	r := c.reservations[t.uid]
 	switch {
-	case r.ends(), t.header.Stopping, t.unwanted.Has(w.Seat):
+	case r.ends(), t.header.Stopping, t.unwanted.Has(w.ID):
 	case r.Spec.OnFailure == model.OnFailureNotify, r.Spec.Start == model.StartTogether:
-	case w.Seat.Number >= model.MaxNumber:
+	case w.ID.Number >= model.MaxNumber:
 	case r.Round+1 < c.maxAttempts(t.uid):
 		w.Requeue = true
 	default:
@@ -81,7 +81,7 @@ func (c *Core) reasons(d *draft) string {
 			return
 		}
 		seen[why] = true
-		parts = append(parts, w.Seat.String()+" on "+c.executorID(w.Ordinal)+": "+why)
+		parts = append(parts, w.ID.String()+" on "+c.executorID(w.Ordinal)+": "+why)
 	}
 	for _, at := range d.broken {
 		w := c.read(d.t, at)

@@ -41,12 +41,12 @@ func TestHeldLeavesWorkersAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := scene(t, 2)
 			w.handedOut(t, "u1", 0, 0)
-			w.step(SubmitDone{"e0", "u1", seat(0), 1, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}})
+			w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}})
 			w.handedOut(t, "u2", 1)
 			w.settled(t)
 			acts := w.without(t, func(ref model.Ref) bool { return ref.Kind == kind && ref.ID == "u1" })
 			revision := w.revision
-			running := WorkerStatus{Worker: workerOf("u1", seat(0)), UID: "u1", Epoch: 7, State: model.WorkerRunning}
+			running := WorkerStatus{Worker: workerOf("u1", workerID(0)), UID: "u1", Epoch: 7, State: model.WorkerRunning}
 			acts = append(acts, w.step(model.Input{Token: 2, Request: Report{Executor: "e0", Incarnation: 1, Sequence: 2, Complete: true, Workers: []WorkerStatus{running}}})...)
 			acts = append(acts, w.settled(t)...)
 			// A report without the one that never started, and the executor given up.
@@ -97,10 +97,10 @@ func TestHeldIsNotTaken(t *testing.T) {
 func TestHeldExecutorLosesNobody(t *testing.T) {
 	w := scene(t, 1)
 	w.handedOut(t, "u1", 0)
-	w.step(SubmitDone{"e0", "u1", seat(0), 1, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}})
+	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}})
 	w.settled(t)
 	w.without(t, func(ref model.Ref) bool { return ref.Kind == model.KindExecutor })
-	if s := w.state("u1", seat(0)); s != model.WorkerRunning {
+	if s := w.state("u1", workerID(0)); s != model.WorkerRunning {
 		t.Errorf("the worker is %s", s)
 	}
 	for ref := range w.records {
@@ -110,7 +110,7 @@ func TestHeldExecutorLosesNobody(t *testing.T) {
 	}
 	w.succeed()
 	w.settled(t)
-	if s := w.state("u1", seat(0)); s != model.WorkerLost {
+	if s := w.state("u1", workerID(0)); s != model.WorkerLost {
 		t.Errorf("without its executor the worker is %s, too", s)
 	}
 }

@@ -12,7 +12,7 @@ import (
 // executor has is given up, here as anywhere.
 func (c *Core) runsElsewhere(o *order) bool {
 	t := c.tasks[o.key.uid]
-	return slices.ContainsFunc(c.namesakes[t.worker(o.key.seat)], func(stray *order) bool {
+	return slices.ContainsFunc(c.namesakes[t.worker(o.key.workerID)], func(stray *order) bool {
 		return !c.host(stray.key.ordinal).lost()
 	})
 }

@@ -21,12 +21,12 @@ const (
 
 // orderKey names a worker at an executor.
 type orderKey struct {
-	ordinal uint32
-	uid     string
-	seat    model.Seat
+	ordinal  uint32
+	uid      string
+	workerID model.WorkerID
 }
 
-// instance names what an executor has: of one uid and seat it may have more
+// instance names what an executor has: of one uid and worker ID it may have more
 // than what is recorded, under another name or of another epoch.
 type instance struct {
 	uid    string
@@ -93,10 +93,10 @@ func (c *Core) refit(t *task, w *model.TaskWorker, there bool) {
 	if !c.leading || c.aside.uids[t.uid] {
 		return
 	}
-	key := orderKey{w.Ordinal, t.uid, w.Seat}
+	key := orderKey{w.Ordinal, t.uid, w.ID}
 	if h := c.hosts[w.Ordinal]; there && t.active() && !w.State.Terminal() && h != nil && len(h.strays) > 0 {
 		// It is known to live after all, for what said otherwise was undone.
-		if o := h.strays[t.instance(w.Seat)]; o != nil {
+		if o := h.strays[t.instance(w.ID)]; o != nil {
 			c.drop(o)
 		}
 	}
@@ -125,7 +125,7 @@ func (c *Core) refit(t *task, w *model.TaskWorker, there bool) {
 	if o == nil {
 		o = &order{key: key, kind: kind, doubt: true}
 		if kind == orderStop {
-			o.of = t.instance(w.Seat)
+			o.of = t.instance(w.ID)
 		}
 		c.orders[key] = o
 	}
@@ -163,7 +163,7 @@ func (c *Core) stray(ordinal uint32, of instance, why model.Verdict) bool {
 		return false
 	}
 	c.strayOrders++
-	o := &order{key: orderKey{ordinal, of.uid, of.worker.Seat}, kind: orderStray, of: of, why: why, since: c.now}
+	o := &order{key: orderKey{ordinal, of.uid, of.worker.ID}, kind: orderStray, of: of, why: why, since: c.now}
 	h.strays[of] = o
 	c.namesakes[of.worker] = append(c.namesakes[of.worker], o)
 	if c.flights[o.flightKey()] == nil {
@@ -246,13 +246,13 @@ func (c *Core) send(o *order, e *model.Executor) {
 	switch o.kind {
 	case orderSubmit:
 		t := c.tasks[o.key.uid]
-		at, _ := t.find(o.key.seat)
+		at, _ := t.find(o.key.workerID)
 		f.attempt = t.chunks[at.chunk].Workers[at.i].Attempts + 1
 		c.out = append(c.out, Submit{
 			Term: c.term, Executor: e.ID, Address: e.Address, Incarnation: e.Incarnation, Nonce: Nonce(e.Nonce),
-			Worker: t.worker(o.key.seat), UID: t.uid, Epoch: t.header.Epoch, Attempt: f.attempt,
+			Worker: t.worker(o.key.workerID), UID: t.uid, Epoch: t.header.Epoch, Attempt: f.attempt,
 			Task: c.reservations[t.uid].Spec.Task, Timeout: c.cfg.Timeout, Fresh: f.attempt > 1 || o.misses > 0,
-			Trace: t.traceOf(o.key.seat),
+			Trace: t.traceOf(o.key.workerID),
 		})
 	default:
 		o.sent++
@@ -260,7 +260,7 @@ func (c *Core) send(o *order, e *model.Executor) {
 			Term: c.term, Executor: e.ID, Address: e.Address, Incarnation: e.Incarnation, Nonce: Nonce(e.Nonce),
 			Worker: o.of.worker, UID: o.of.uid, Epoch: o.of.epoch,
 			Grace: c.grace(o.key.uid), Timeout: c.cfg.Timeout, Fresh: o.misses > 0,
-			Trace: c.tasks[o.key.uid].traceOf(o.key.seat),
+			Trace: c.tasks[o.key.uid].traceOf(o.key.workerID),
 		})
 	}
 	c.flights[f.key] = f
@@ -332,7 +332,7 @@ func (c *Core) backoff(key orderKey, failures int) time.Duration {
 		ceiling = min(ceiling, c.cfg.BackoffBase<<shift)
 	}
 	h := fnv.New64a()
-	h.Write([]byte(key.uid + "/" + key.seat.String() + "/" + strconv.Itoa(failures)))
+	h.Write([]byte(key.uid + "/" + key.workerID.String() + "/" + strconv.Itoa(failures)))
 	// The multiplication spreads what the hash leaves in its low bits.
 	part := float64(h.Sum64()*0x9e3779b97f4a7c15>>11) / (1 << 53)
 	return time.Duration(float64(ceiling) * part)

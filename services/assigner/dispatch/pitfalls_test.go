@@ -65,24 +65,24 @@ func of[T model.Action](actions []model.Action) (all []T) {
 	return all
 }
 
-func seat(index int32) model.Seat { return model.Seat{Index: index, Number: 1} }
+func workerID(index int32) model.WorkerID { return model.WorkerID{Index: index, Number: 1} }
 
 func TestPitfallALateFailureOfOneWorkerUndoesAnotherOnItsExecutor(t *testing.T) {
 	w := scene(t, 1)
 	w.handedOut(t, "u1", 0, 0)
-	w.step(SubmitDone{"e0", "u1", seat(1), 1, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}})
+	w.step(SubmitDone{"e0", "u1", workerID(1), 1, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}})
 	w.settled(t)
 	for attempt := int32(1); attempt <= 3; attempt++ {
-		w.step(SubmitDone{"e0", "u1", seat(0), attempt, Refused{Reason: fault.ReasonNotAllowed}})
+		w.step(SubmitDone{"e0", "u1", workerID(0), attempt, Refused{Reason: fault.ReasonNotAllowed}})
 		w.settled(t)
 		w.now = w.now.Add(6 * time.Second)
 		w.step(nil)
 		w.settled(t)
 	}
-	if s := w.state("u1", seat(0)); s != model.WorkerFailed {
+	if s := w.state("u1", workerID(0)); s != model.WorkerFailed {
 		t.Errorf("the worker refused three times is %s", s)
 	}
-	if s := w.state("u1", seat(1)); s != model.WorkerRunning {
+	if s := w.state("u1", workerID(1)); s != model.WorkerRunning {
 		t.Errorf("its neighbour is %s", s)
 	}
 }
@@ -91,12 +91,12 @@ func TestPitfallAMaximumOfThreeAttemptsRunsFour(t *testing.T) {
 	w := scene(t, 1)
 	w.handedOut(t, "u1", 0)
 	for attempt := int32(1); attempt <= 5; attempt++ {
-		w.step(SubmitDone{"e0", "u1", seat(0), attempt, Refused{Reason: fault.ReasonNotAllowed}})
+		w.step(SubmitDone{"e0", "u1", workerID(0), attempt, Refused{Reason: fault.ReasonNotAllowed}})
 		w.settled(t)
 		w.now = w.now.Add(6 * time.Second)
 		w.step(nil)
 	}
-	if got := len(w.sent[orderKey{0, "u1", seat(0)}]); got != 3 {
+	if got := len(w.sent[orderKey{0, "u1", workerID(0)}]); got != 3 {
 		t.Errorf("%d attempts were sent", got)
 	}
 }
@@ -107,7 +107,7 @@ func TestPitfallAPoisonedConnectionServesEveryRetry(t *testing.T) {
 	if len(first) != 1 || first[0].Fresh {
 		t.Fatalf("first order %+v", first)
 	}
-	w.step(SubmitDone{"e0", "u1", seat(0), 1, Unknown{"reset"}})
+	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Unknown{"reset"}})
 	w.settled(t)
 	w.now = w.now.Add(time.Second)
 	again := of[Submit](w.step(nil))
@@ -128,7 +128,7 @@ func TestPitfallAWorkersMetadataIsDroppedOnTheWay(t *testing.T) {
 	w.progress()
 	w.dispatch(1, "u1")
 	orders := of[Submit](w.settled(t))
-	w.step(SubmitDone{"e0", "u1", seat(0), 1, Unknown{"reset"}})
+	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Unknown{"reset"}})
 	w.settled(t)
 	w.now = w.now.Add(time.Second)
 	orders = append(orders, of[Submit](w.step(nil))...)
@@ -136,7 +136,7 @@ func TestPitfallAWorkersMetadataIsDroppedOnTheWay(t *testing.T) {
 		t.Fatalf("%d orders", len(orders))
 	}
 	for _, s := range orders {
-		if !reflect.DeepEqual(s.Task, task) || s.Epoch != 7 || s.UID != "u1" || s.Worker != workerOf("u1", seat(0)) || s.Address != "e0:7200" {
+		if !reflect.DeepEqual(s.Task, task) || s.Epoch != 7 || s.UID != "u1" || s.Worker != workerOf("u1", workerID(0)) || s.Address != "e0:7200" {
 			t.Errorf("the order dropped something on the way: %+v", s)
 		}
 	}
@@ -147,7 +147,7 @@ func TestPitfallTheStartOfAWorkerIsToldAtEveryRetry(t *testing.T) {
 	w.handedOut(t, "u1", 0)
 	told := 0
 	for sequence := int64(1); sequence <= 3; sequence++ {
-		w.step(SubmitDone{"e0", "u1", seat(0), 1, Accepted{State: model.WorkerStarting, Incarnation: 1, Sequence: sequence}})
+		w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{State: model.WorkerStarting, Incarnation: 1, Sequence: sequence}})
 		for _, e := range w.effects {
 			told += len(e.Events)
 		}
@@ -162,7 +162,7 @@ func TestPitfallABrokenExecutorIsAskedInATightLoop(t *testing.T) {
 	w := scene(t, 1)
 	w.handedOut(t, "u1", 0)
 	for range 200 {
-		w.step(SubmitDone{"e0", "u1", seat(0), 1, Refused{Reason: fault.ReasonOtherIncarnation}})
+		w.step(SubmitDone{"e0", "u1", workerID(0), 1, Refused{Reason: fault.ReasonOtherIncarnation}})
 		w.settled(t)
 		if next := w.core.NextDeadline(); next.After(w.now) {
 			w.now = next
@@ -186,7 +186,7 @@ func TestPitfallAnExecutorThatNeverAnswersKeepsItsPermit(t *testing.T) {
 	w.now = w.now.Add(2 * Default.Timeout)
 	w.step(nil)
 	w.settled(t)
-	if w.sent[orderKey{0, "u1", seat(int32(room) + 1)}] == nil {
+	if w.sent[orderKey{0, "u1", workerID(int32(room) + 1)}] == nil {
 		t.Error("the orders behind were never sent")
 	}
 }
@@ -204,7 +204,7 @@ func TestPitfallBothBerthAndTheJobReplaceAWorker(t *testing.T) {
 		w.settled(t)
 		told := map[model.EventKind]int{}
 		for attempt := int32(1); attempt <= 4; attempt++ {
-			w.step(SubmitDone{"e0", "u1", seat(0), attempt, Refused{Reason: fault.ReasonNotAllowed}})
+			w.step(SubmitDone{"e0", "u1", workerID(0), attempt, Refused{Reason: fault.ReasonNotAllowed}})
 			for _, effect := range w.effects {
 				for _, e := range effect.Events {
 					told[e.Kind]++
@@ -230,7 +230,7 @@ func TestPitfallABrokenWorkerIsRetriedOnTheSameHost(t *testing.T) {
 	w := scene(t, 2)
 	w.handedOut(t, "u1", 1)
 	for attempt := int32(1); attempt <= 3; attempt++ {
-		w.step(SubmitDone{"e1", "u1", seat(0), attempt, Refused{Reason: fault.ReasonStartFailed, Message: "bad disk"}})
+		w.step(SubmitDone{"e1", "u1", workerID(0), attempt, Refused{Reason: fault.ReasonStartFailed, Message: "bad disk"}})
 		w.settled(t)
 		w.now = w.now.Add(time.Minute)
 		w.step(nil)
@@ -238,7 +238,7 @@ func TestPitfallABrokenWorkerIsRetriedOnTheSameHost(t *testing.T) {
 	}
 	page, _, _ := w.core.Assignments(Filter{}, "", 10)
 	_, workers, _ := w.core.Task("u1")
-	if !workers[0].Requeue || workers[0].Ordinal != 1 || len(w.sent[orderKey{1, "u1", seat(0)}]) != 3 {
+	if !workers[0].Requeue || workers[0].Ordinal != 1 || len(w.sent[orderKey{1, "u1", workerID(0)}]) != 3 {
 		t.Errorf("%+v, sent %v", workers[0], w.sent)
 	}
 	if a := page[0]; a.Executor != "e1" || a.Attempts != 3 || a.LastError != "START_FAILED: bad disk" || a.Reason != fault.ReasonAttemptsExhausted || !a.Requeued {
@@ -357,12 +357,12 @@ func TestATermAheadOfTheViewIsKnownByLeads(t *testing.T) {
 func TestTheHighestNumberIsNotAnnouncedAsRequeued(t *testing.T) {
 	for number, requeue := range map[int32]bool{model.MaxNumber: false, model.MaxNumber - 1: true} {
 		w := scene(t, 1)
-		last := model.Seat{Index: 0, Number: number}
+		last := model.WorkerID{Index: 0, Number: number}
 		w.reservation("u1", model.Queued, 1, func(r *model.Reservation) {
-			r.Seats = model.SeatsOf([]model.Seat{last})
+			r.Workers = model.WorkerSetOf([]model.WorkerID{last})
 			r.Spec.MaxAttempts = 2
 		})
-		chunk := &model.LeaseChunk{UID: "u1", Key: key("u1"), Chunks: 1, Total: 1, Epoch: 7, GrantedAt: w.now, Workers: []model.Placement{{Seat: last}}}
+		chunk := &model.LeaseChunk{UID: "u1", Key: key("u1"), Chunks: 1, Total: 1, Epoch: 7, GrantedAt: w.now, Workers: []model.Placement{{Worker: last}}}
 		w.write(chunk.Ref(), chunk)
 		w.progress()
 		w.dispatch(1, "u1")

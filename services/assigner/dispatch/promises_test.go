@@ -13,21 +13,21 @@ func TestPromise7AnAnswerOfAnOlderEpochTouchesNothing(t *testing.T) {
 	w := scene(t, 1)
 	w.handedOut(t, "u1", 0)
 	w.step(model.Input{Token: 2, Request: Report{Executor: "e0", Incarnation: 1, Sequence: 9, Workers: []WorkerStatus{
-		{Worker: model.Worker{Job: "job-u1", Stage: "map", Seat: seat(0)}, UID: "u0", Epoch: 3, State: model.WorkerFailed},
-		{Worker: model.Worker{Job: "job-u1", Stage: "map", Seat: seat(0)}, UID: "u1", Epoch: 3, State: model.WorkerFailed},
+		{Worker: model.Worker{Job: "job-u1", Stage: "map", ID: workerID(0)}, UID: "u0", Epoch: 3, State: model.WorkerFailed},
+		{Worker: model.Worker{Job: "job-u1", Stage: "map", ID: workerID(0)}, UID: "u1", Epoch: 3, State: model.WorkerFailed},
 	}}})
-	w.step(SubmitDone{"e0", "u0", seat(0), 1, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 10}})
-	if len(w.effects) > 0 || w.state("u1", seat(0)) != model.WorkerAssigned {
-		t.Errorf("%s, %d effects", w.state("u1", seat(0)), len(w.effects))
+	w.step(SubmitDone{"e0", "u0", workerID(0), 1, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 10}})
+	if len(w.effects) > 0 || w.state("u1", workerID(0)) != model.WorkerAssigned {
+		t.Errorf("%s, %d effects", w.state("u1", workerID(0)), len(w.effects))
 	}
 }
 
 // Executor state 10: a report that contradicts the record never ends a worker,
 // and so never frees capacity that may still be in use. Whatever is listed under
-// its uid and seat, or comes from elsewhere, proves nothing of it; a complete and
+// its uid and worker ID, or comes from elsewhere, proves nothing of it; a complete and
 // later report that has neither does.
 func TestExecutorState10AContradictionFreesNothing(t *testing.T) {
-	recorded := WorkerStatus{Worker: workerOf("u1", seat(0)), UID: "u1", Epoch: 7, State: model.WorkerRunning}
+	recorded := WorkerStatus{Worker: workerOf("u1", workerID(0)), UID: "u1", Epoch: 7, State: model.WorkerRunning}
 	but := func(change func(*WorkerStatus)) []WorkerStatus {
 		s := recorded
 		change(&s)
@@ -47,7 +47,7 @@ func TestExecutorState10AContradictionFreesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := scene(t, 2)
 			w.handedOut(t, "u1", 0)
-			w.step(SubmitDone{"e0", "u1", seat(0), 1, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}})
+			w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}})
 			w.settled(t)
 			r.Sequence, r.Complete = 2, true
 			got := w.step(model.Input{Token: 2, Request: r})
@@ -57,12 +57,12 @@ func TestExecutorState10AContradictionFreesNothing(t *testing.T) {
 				w.step(StopDone{stop.Executor, stop.Worker, stop.UID, stop.Epoch, Ended{State: model.WorkerEvicted}})
 			}
 			w.settled(t)
-			if s := w.state("u1", seat(0)); s != model.WorkerRunning {
+			if s := w.state("u1", workerID(0)); s != model.WorkerRunning {
 				t.Errorf("the worker is %s", s)
 			}
 			w.step(model.Input{Token: 3, Request: Report{Executor: "e0", Incarnation: 1, Sequence: 3, Complete: true}})
 			w.settled(t)
-			if s := w.state("u1", seat(0)); s != model.WorkerLost {
+			if s := w.state("u1", workerID(0)); s != model.WorkerLost {
 				t.Errorf("not there any more, the worker is %s", s)
 			}
 		})
@@ -74,18 +74,18 @@ func TestExecutorState10AContradictionFreesNothing(t *testing.T) {
 func TestExecutorState10AStrayThatIsNone(t *testing.T) {
 	w := scene(t, 1)
 	w.handedOut(t, "u1", 0)
-	w.step(SubmitDone{"e0", "u1", seat(0), 1, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}})
+	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}})
 	w.settled(t)
 	w.step(model.Input{Token: 2, Request: Report{Executor: "e0", Incarnation: 1, Sequence: 2, Complete: true}})
 	listed := Report{Executor: "e0", Incarnation: 1, Sequence: 3, Complete: true, Workers: []WorkerStatus{
-		{Worker: workerOf("u1", seat(0)), UID: "u1", Epoch: 7, State: model.WorkerRunning},
+		{Worker: workerOf("u1", workerID(0)), UID: "u1", Epoch: 7, State: model.WorkerRunning},
 	}}
 	w.step(model.Input{Token: 3, Request: listed})
 	w.abandon()
 	got := append(w.step(nil), w.step(model.Input{Token: 4, Request: listed})...)
 	got = append(got, w.settled(t)...)
-	if len(of[Stop](got)) > 0 || w.state("u1", seat(0)) != model.WorkerRunning {
-		t.Errorf("%s after %+v", w.state("u1", seat(0)), got)
+	if len(of[Stop](got)) > 0 || w.state("u1", workerID(0)) != model.WorkerRunning {
+		t.Errorf("%s after %+v", w.state("u1", workerID(0)), got)
 	}
 }
 
@@ -93,10 +93,10 @@ func TestExecutorState10AStrayThatIsNone(t *testing.T) {
 func TestExecutorState10StraysAreToldOf(t *testing.T) {
 	w := scene(t, 2)
 	w.handedOut(t, "u1", 0)
-	w.step(SubmitDone{"e0", "u1", seat(0), 1, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}})
+	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}})
 	w.settled(t)
-	mine := WorkerStatus{Worker: workerOf("u1", seat(0)), UID: "u1", Epoch: 7, State: model.WorkerRunning}
-	unknown := WorkerStatus{Worker: workerOf("u0", seat(0)), UID: "u0", Epoch: 3, State: model.WorkerRunning}
+	mine := WorkerStatus{Worker: workerOf("u1", workerID(0)), UID: "u1", Epoch: 7, State: model.WorkerRunning}
+	unknown := WorkerStatus{Worker: workerOf("u0", workerID(0)), UID: "u0", Epoch: 3, State: model.WorkerRunning}
 	report := func(executor string, sequence int64, complete bool, workers ...WorkerStatus) int {
 		got := w.step(model.Input{Token: uint64(sequence), Request: Report{Executor: executor, Incarnation: 1, Sequence: sequence, Complete: complete, Workers: workers}})
 		for _, reply := range of[model.Reply](append(got, w.settled(t)...)) {
@@ -129,7 +129,7 @@ func TestOrdersToStopStraysAreBounded(t *testing.T) {
 	report := func(sequence int64, executor string, from, to int) int {
 		var workers []WorkerStatus
 		for i := from; i < to; i++ {
-			workers = append(workers, WorkerStatus{Worker: workerOf("u0", seat(int32(i))), UID: "u0", Epoch: 3, State: model.WorkerRunning})
+			workers = append(workers, WorkerStatus{Worker: workerOf("u0", workerID(int32(i))), UID: "u0", Epoch: 3, State: model.WorkerRunning})
 		}
 		got := w.step(model.Input{Token: uint64(sequence), Request: Report{Executor: executor, Incarnation: 1, Sequence: sequence, Complete: true, Workers: workers}})
 		for _, reply := range of[model.Reply](append(got, w.settled(t)...)) {
@@ -164,14 +164,14 @@ func TestPromise2ABudgetSpentByThreeLeadersIsOneBudget(t *testing.T) {
 	w := scene(t, 1)
 	w.handedOut(t, "u1", 0)
 	for attempt := int32(1); attempt <= 3; attempt++ {
-		w.step(SubmitDone{"e0", "u1", seat(0), attempt, Refused{Reason: fault.ReasonNotAllowed}})
+		w.step(SubmitDone{"e0", "u1", workerID(0), attempt, Refused{Reason: fault.ReasonNotAllowed}})
 		w.settled(t)
 		w.succeed()
 		w.settled(t)
 	}
 	// The successors could not know what their predecessor had under way, so
 	// that the executor has to promise.
-	if s := w.state("u1", seat(0)); s != model.WorkerEvict {
+	if s := w.state("u1", workerID(0)); s != model.WorkerEvict {
 		t.Errorf("%s after three attempts under three leaders", s)
 	}
 }
@@ -242,7 +242,7 @@ func TestThePagesOfAssignmentsAreTheWholeOnce(t *testing.T) {
 				t.Fatalf("%d assignments, %v", len(page), err)
 			}
 			for _, a := range page {
-				seen[a.UID+a.Seat.String()] = true
+				seen[a.UID+a.WorkerID.String()] = true
 			}
 			if token = next; token == "" {
 				break
@@ -275,7 +275,7 @@ func TestPromise1OrdersInFlightAreBounded(t *testing.T) {
 		most = max(most, w.core.Stats().InFlight)
 		o := orders[0]
 		orders = orders[1:]
-		carried := w.step(SubmitDone{o.Executor, o.UID, o.Worker.Seat, o.Attempt, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: sequence}})
+		carried := w.step(SubmitDone{o.Executor, o.UID, o.Worker.ID, o.Attempt, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: sequence}})
 		orders = append(orders, of[Submit](append(carried, w.settled(t)...))...)
 	}
 	if counts := w.core.Counts("u1"); most != 6 || counts[model.WorkerRunning] != 20 {
@@ -297,7 +297,7 @@ func TestPromise2BackOffIsExponentialWithFullJitter(t *testing.T) {
 		var sum, most time.Duration
 		least, pauses := time.Hour, map[time.Duration]bool{}
 		for i := range int32(workers) {
-			key := orderKey{uint32(i % 7), "u1", seat(i)}
+			key := orderKey{uint32(i % 7), "u1", workerID(i)}
 			pause := c.backoff(key, failures)
 			if again := c.backoff(key, failures); again != pause {
 				t.Fatalf("a replay takes %v in place of %v", again, pause)
@@ -317,9 +317,9 @@ func TestPromise2AnAttemptWaitsForItsBackOff(t *testing.T) {
 	w := scene(t, 1)
 	w.handedOut(t, "u1", 0)
 	for attempt := int32(1); attempt < 3; attempt++ {
-		w.step(SubmitDone{"e0", "u1", seat(0), attempt, Refused{Reason: fault.ReasonNotAllowed}})
+		w.step(SubmitDone{"e0", "u1", workerID(0), attempt, Refused{Reason: fault.ReasonNotAllowed}})
 		w.settled(t)
-		pause := w.core.backoff(orderKey{0, "u1", seat(0)}, int(attempt))
+		pause := w.core.backoff(orderKey{0, "u1", workerID(0)}, int(attempt))
 		if next := w.core.NextDeadline(); !next.Equal(w.now.Add(pause)) {
 			t.Fatalf("after failure %d the core wants to be called at %v, in place of %v", attempt, next, w.now.Add(pause))
 		}
@@ -343,7 +343,7 @@ func TestPromise2EveryAttemptHasADeadline(t *testing.T) {
 			t.Errorf("attempt %d may take %v", order.Attempt, order.Timeout)
 		}
 	}
-	for w.state("u1", seat(0)) == model.WorkerAssigned {
+	for w.state("u1", workerID(0)) == model.WorkerAssigned {
 		next := w.core.NextDeadline()
 		if next.IsZero() || w.now.Sub(newWorld(Config{}).now) > time.Minute {
 			t.Fatalf("an attempt that nobody answers is waited for at %v", w.now)
@@ -353,7 +353,7 @@ func TestPromise2EveryAttemptHasADeadline(t *testing.T) {
 		w.settled(t)
 	}
 	_, workers, _ := w.core.Task("u1")
-	if got := workers[0]; got.State != model.WorkerEvict || got.Attempts != 3 || len(w.sent[orderKey{0, "u1", seat(0)}]) != 3 {
+	if got := workers[0]; got.State != model.WorkerEvict || got.Attempts != 3 || len(w.sent[orderKey{0, "u1", workerID(0)}]) != 3 {
 		t.Errorf("after the budget %+v, sent %v", got, w.sent)
 	}
 }
@@ -366,10 +366,10 @@ func TestPromise2NoLeaderChangeForgetsAnAttemptOrSpendsMoreThanOneOver(t *testin
 	for crash := range int32(2 * budget) {
 		w := scene(t, 1)
 		w.handedOut(t, "u1", 0)
-		for step := int32(0); w.state("u1", seat(0)) == model.WorkerAssigned; step++ {
+		for step := int32(0); w.state("u1", workerID(0)) == model.WorkerAssigned; step++ {
 			_, workers, _ := w.core.Task("u1")
 			before := workers[0].Attempts
-			w.step(SubmitDone{"e0", "u1", seat(0), before + 1, Refused{Reason: fault.ReasonNotAllowed}})
+			w.step(SubmitDone{"e0", "u1", workerID(0), before + 1, Refused{Reason: fault.ReasonNotAllowed}})
 			if step == crash/2 && crash%2 == 0 {
 				w.succeed()
 				if _, workers, _ := w.core.Task("u1"); workers[0].Attempts != before {
@@ -390,7 +390,7 @@ func TestPromise2NoLeaderChangeForgetsAnAttemptOrSpendsMoreThanOneOver(t *testin
 			w.settled(t)
 		}
 		sent := 0
-		for _, times := range w.sent[orderKey{0, "u1", seat(0)}] {
+		for _, times := range w.sent[orderKey{0, "u1", workerID(0)}] {
 			sent += times
 		}
 		if sent < budget || sent > budget+1 {
@@ -404,7 +404,7 @@ func TestPromise2NoLeaderChangeForgetsAnAttemptOrSpendsMoreThanOneOver(t *testin
 func TestPromise5AConfirmedEndIsDecidedAtOnce(t *testing.T) {
 	w := scene(t, 1)
 	w.handedOut(t, "u1", 0)
-	w.step(SubmitDone{"e0", "u1", seat(0), 1, Unknown{"reset"}})
+	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Unknown{"reset"}})
 	w.settled(t)
 	w.reservation("u1", model.Cancelling, 3)
 	w.progress()
@@ -414,7 +414,7 @@ func TestPromise5AConfirmedEndIsDecidedAtOnce(t *testing.T) {
 	if len(of[Submit](carried)) > 0 || len(of[Stop](carried)) == 0 {
 		t.Fatalf("after the cancel %+v was sent", carried)
 	}
-	w.step(StopDone{"e0", workerOf("u1", seat(0)), "u1", 7, Ended{State: model.WorkerEvicted}})
+	w.step(StopDone{"e0", workerOf("u1", workerID(0)), "u1", 7, Ended{State: model.WorkerEvicted}})
 	if _, workers, _ := w.core.Task("u1"); len(w.effects) != 1 || workers[0].State != model.WorkerEvicted {
 		t.Errorf("%d effects, and the worker is %s", len(w.effects), workers[0].State)
 	}
@@ -435,7 +435,7 @@ func TestPromise5ManySingleWorkersAreCancelledAcrossALeaderChange(t *testing.T) 
 	const n, unwanted = 25_000, 21_000
 	w := scene(t, 100)
 	w.handedOut(t, "u1", over(100, n)...)
-	w.reservation("u1", model.Queued, 3, func(r *model.Reservation) { r.Unwanted = model.Seats{{First: 0, Last: unwanted - 1, Number: 1}} })
+	w.reservation("u1", model.Queued, 3, func(r *model.Reservation) { r.Unwanted = model.WorkerSet{{First: 0, Last: unwanted - 1, Number: 1}} })
 	w.progress()
 	if len(w.effects) < 2 {
 		t.Fatalf("%d effects for 83 chunks", len(w.effects))
@@ -464,7 +464,7 @@ func TestPromise4AWithdrawalIsGoneOnWithByASuccessor(t *testing.T) {
 	w.progress()
 	w.dispatch(1, "u1")
 	w.settled(t)
-	w.step(SubmitDone{"e99", "u1", seat(n - 1), 1, Refused{Reason: fault.ReasonNotAllowed}})
+	w.step(SubmitDone{"e99", "u1", workerID(n - 1), 1, Refused{Reason: fault.ReasonNotAllowed}})
 	if len(w.effects) < 2 {
 		t.Fatalf("%d effects", len(w.effects))
 	}
@@ -489,12 +489,12 @@ func TestPromise6WhatAnEarlierIncarnationTookIsNotFreeAtOnce(t *testing.T) {
 	w.handedOut(t, "u1", 0)
 	w.executor(0, 2, false)
 	w.progress()
-	w.step(SubmitDone{"e0", "u1", seat(0), 1, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}})
+	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}})
 	w.settled(t)
 	w.reservation("u1", model.Cancelling, 3)
 	w.progress()
 	w.settled(t)
-	if s := w.state("u1", seat(0)); s != model.WorkerEvict {
+	if s := w.state("u1", workerID(0)); s != model.WorkerEvict {
 		t.Errorf("cancelled, it is %s", s)
 	}
 }
@@ -509,13 +509,13 @@ func TestExecutorState10NoWorkerIsLostToAMissingRecordBeforeReady(t *testing.T) 
 	w.write(executorRef("e0"), nil)
 	w.progress()
 	w.settled(t)
-	if s := w.state("u1", seat(0)); s != model.WorkerAssigned {
+	if s := w.state("u1", workerID(0)); s != model.WorkerAssigned {
 		t.Errorf("before the registry is ready, the worker is %s", s)
 	}
 	w.write(ready.Ref(), ready)
 	w.progress()
 	w.settled(t)
-	if s := w.state("u1", seat(0)); s != model.WorkerLost {
+	if s := w.state("u1", workerID(0)); s != model.WorkerLost {
 		t.Errorf("after it, the worker is %s", s)
 	}
 }
@@ -531,7 +531,7 @@ func TestPromise6WhatIsNotToStopIsNotQuarantined(t *testing.T) {
 		w.dispatch(1, "u1")
 		w.settled(t)
 		if accept {
-			w.step(SubmitDone{"e0", "u1", seat(0), 1, Accepted{State: model.WorkerStarting, Incarnation: 1, Sequence: 1}})
+			w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{State: model.WorkerStarting, Incarnation: 1, Sequence: 1}})
 			w.settled(t)
 		}
 		w.now = w.now.Add(time.Hour)
@@ -540,12 +540,12 @@ func TestPromise6WhatIsNotToStopIsNotQuarantined(t *testing.T) {
 		if found := w.core.Findings(w.now); len(found) != 1 || found[0].Kind != name {
 			t.Fatalf("found %v", found)
 		}
-		before := w.state("u1", seat(0))
+		before := w.state("u1", workerID(0))
 		replies := of[model.Reply](w.step(model.Input{Token: 3, Request: Clear{
-			Executor: "e0", RequestID: "r", Workers: []Assigned{{workerOf("u1", seat(0)), 7}},
+			Executor: "e0", RequestID: "r", Workers: []Assigned{{workerOf("u1", workerID(0)), 7}},
 		}}))
-		if len(replies) != 1 || !fault.Is(replies[0].Err, fault.ReasonNotQuarantined) || w.state("u1", seat(0)) != before {
-			t.Errorf("%s: %+v, and the worker is %s", name, replies, w.state("u1", seat(0)))
+		if len(replies) != 1 || !fault.Is(replies[0].Err, fault.ReasonNotQuarantined) || w.state("u1", workerID(0)) != before {
+			t.Errorf("%s: %+v, and the worker is %s", name, replies, w.state("u1", workerID(0)))
 		}
 	}
 }

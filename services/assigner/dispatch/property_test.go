@@ -89,7 +89,7 @@ func (p *play) deliver(i int, refuse, lost, twice bool) {
 		if lost {
 			outcome = Unknown{"timeout"}
 		}
-		p.give(SubmitDone{o.Executor, o.UID, o.Worker.Seat, o.Attempt, outcome})
+		p.give(SubmitDone{o.Executor, o.UID, o.Worker.ID, o.Attempt, outcome})
 	case Stop:
 		result := p.agents[o.Executor].stop(o, refuse)
 		if lost {
@@ -141,10 +141,10 @@ func (p *play) invariants(t *rapid.T) {
 		// What has ended, other than LOST, does not run and will not be started.
 		for _, worker := range chunk.Workers {
 			a := p.agents[fmt.Sprintf("e%d", worker.Ordinal)]
-			at := placed{chunk.UID, worker.Seat}
+			at := placed{chunk.UID, worker.ID}
 			running := a.workers[at] != nil && !a.workers[at].status.State.Terminal()
 			if h := p.core.hosts[worker.Ordinal]; worker.State.Terminal() && worker.State != model.WorkerLost && running && !h.lost() {
-				t.Fatalf("%s/%s is %s (%s) and runs", chunk.UID, worker.Seat, worker.State, worker.Reason)
+				t.Fatalf("%s/%s is %s (%s) and runs", chunk.UID, worker.ID, worker.State, worker.Reason)
 			}
 		}
 	}
@@ -220,7 +220,7 @@ func TestOrdersAndEndsUnderAnyFault(t *testing.T) {
 					t.Skip()
 				}
 				p.reservation(uids[pick(len(uids), "uid")], model.Queued, 3, func(r *model.Reservation) {
-					r.Unwanted = model.SeatsOf(append(r.Unwanted.List(), seat(int32(pick(4, "seat")))))
+					r.Unwanted = model.WorkerSetOf(append(r.Unwanted.List(), workerID(int32(pick(4, "workerID")))))
 				})
 				p.give(model.Progress{Revision: p.revision})
 			},
@@ -240,7 +240,7 @@ func TestOrdersAndEndsUnderAnyFault(t *testing.T) {
 				}
 				switch o := p.wire[pick(len(p.wire), "order")].(type) {
 				case Submit:
-					p.give(SubmitDone{o.Executor, o.UID, o.Worker.Seat, o.Attempt, Unknown{"timeout"}})
+					p.give(SubmitDone{o.Executor, o.UID, o.Worker.ID, o.Attempt, Unknown{"timeout"}})
 				case Stop:
 					p.give(StopDone{o.Executor, o.Worker, o.UID, o.Epoch, Unknown{"timeout"}})
 				}

@@ -12,10 +12,10 @@ import (
 
 // Assignment is one worker on one executor, as it is shown.
 type Assignment struct {
-	Key   model.Key
-	UID   string
-	Epoch int64
-	Seat  model.Seat
+	Key      model.Key
+	UID      string
+	Epoch    int64
+	WorkerID model.WorkerID
 	// Executor is empty when its record is gone.
 	Executor  string
 	State     model.WorkerState
@@ -24,7 +24,7 @@ type Assignment struct {
 	LastError string
 	Reason    fault.Reason
 	ExitCode  *int32
-	// Requeued: it could not be started, and the registry queues its seat again.
+	// Requeued: it could not be started, and the registry queues its index again.
 	Requeued bool
 }
 
@@ -54,7 +54,7 @@ type Stats struct {
 // after the one that next named on the page before; next is empty on the last
 // page. A token that was not made here is refused.
 func (c *Core) Assignments(filter Filter, after string, limit int) (page []Assignment, next string, err error) {
-	from, seat, err := parseToken(after)
+	from, workerID, err := parseToken(after)
 	if err != nil {
 		return nil, "", err
 	}
@@ -67,7 +67,7 @@ func (c *Core) Assignments(filter Filter, after string, limit int) (page []Assig
 		for _, chunk := range t.chunks {
 			for i := range size(chunk) {
 				w := &chunk.Workers[i]
-				if uid == from && w.Seat.Compare(seat) <= 0 || filter.State != 0 && w.State != filter.State {
+				if uid == from && w.ID.Compare(workerID) <= 0 || filter.State != 0 && w.State != filter.State {
 					continue
 				}
 				executor := c.executorID(w.Ordinal)
@@ -76,10 +76,10 @@ func (c *Core) Assignments(filter Filter, after string, limit int) (page []Assig
 				}
 				if len(page) == limit {
 					last := page[limit-1]
-					return page, fmt.Sprintf("%s/%d/%d", last.UID, last.Seat.Index, last.Seat.Number), nil
+					return page, fmt.Sprintf("%s/%d/%d", last.UID, last.WorkerID.Index, last.WorkerID.Number), nil
 				}
 				page = append(page, Assignment{
-					Key: t.header.Key, UID: uid, Epoch: t.header.Epoch, Seat: w.Seat, Executor: executor,
+					Key: t.header.Key, UID: uid, Epoch: t.header.Epoch, WorkerID: w.ID, Executor: executor,
 					State: w.State, Since: w.Since, Attempts: w.Attempts, LastError: w.LastError,
 					Reason: w.Reason, ExitCode: w.ExitCode, Requeued: w.Requeue,
 				})
@@ -89,15 +89,15 @@ func (c *Core) Assignments(filter Filter, after string, limit int) (page []Assig
 	return page, "", nil
 }
 
-func parseToken(token string) (uid string, seat model.Seat, err error) {
+func parseToken(token string) (uid string, workerID model.WorkerID, err error) {
 	if token == "" {
-		return "", model.Seat{Index: -1}, nil
+		return "", model.WorkerID{Index: -1}, nil
 	}
 	uid, rest, _ := strings.Cut(token, "/")
-	if _, err := fmt.Sscanf(rest, "%d/%d", &seat.Index, &seat.Number); err != nil {
-		return "", seat, fault.BadField(fault.ReasonInvalid, "pageToken", "is not one that was given out")
+	if _, err := fmt.Sscanf(rest, "%d/%d", &workerID.Index, &workerID.Number); err != nil {
+		return "", workerID, fault.BadField(fault.ReasonInvalid, "pageToken", "is not one that was given out")
 	}
-	return uid, seat, nil
+	return uid, workerID, nil
 }
 
 // Counts answers how many workers of a task are in each state; none when there
@@ -109,7 +109,7 @@ func (c *Core) Counts(uid string) Counts {
 	return Counts{}
 }
 
-// Task answers a task's header and its workers in order of seat, false when
+// Task answers a task's header and its workers in order of index, false when
 // there is none.
 func (c *Core) Task(uid string) (model.TaskHeader, []model.TaskWorker, bool) {
 	t := c.tasks[uid]

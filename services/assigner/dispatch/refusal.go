@@ -96,7 +96,7 @@ func (c *Core) reviewRefusals() {
 // attempt is counted. An order under way is waited for: its answer may be another.
 func (c *Core) abandon(t *task, at slot) {
 	w := c.read(t, at)
-	o := c.orders[orderKey{w.Ordinal, t.uid, w.Seat}]
+	o := c.orders[orderKey{w.Ordinal, t.uid, w.ID}]
 	if w.State != model.WorkerAssigned || o != nil && c.flights[o.flightKey()] != nil {
 		return
 	}

@@ -21,7 +21,7 @@ func (w *world) refuse(t *testing.T, outcome any, acts ...model.Action) (stops [
 		stops = append(stops, of[Stop](acts)...)
 		for _, s := range of[Submit](acts) {
 			if s.Executor == "e0" {
-				w.step(SubmitDone{s.Executor, s.UID, s.Worker.Seat, s.Attempt, outcome})
+				w.step(SubmitDone{s.Executor, s.UID, s.Worker.ID, s.Attempt, outcome})
 			}
 		}
 		acts = nil
@@ -39,7 +39,7 @@ func (w *world) worker(t *testing.T, uid string, index int32) model.TaskWorker {
 	t.Helper()
 	_, workers, _ := w.core.Task(uid)
 	for _, one := range workers {
-		if one.Seat == seat(index) {
+		if one.ID == workerID(index) {
 			return one
 		}
 	}
@@ -61,10 +61,10 @@ func TestAnExecutorThatRefusesItsLeaderIsGivenNothing(t *testing.T) {
 				if s.Executor != "e0" {
 					result = Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}
 				}
-				w.step(SubmitDone{s.Executor, s.UID, s.Worker.Seat, s.Attempt, result})
+				w.step(SubmitDone{s.Executor, s.UID, s.Worker.ID, s.Attempt, result})
 			}
 			w.settled(t)
-			if w.refusal("e0") != nil || w.state("u1", seat(0)) != model.WorkerAssigned {
+			if w.refusal("e0") != nil || w.state("u1", workerID(0)) != model.WorkerAssigned {
 				t.Fatalf("a single refusal is taken for one of the leader: %+v", w.refusal("e0"))
 			}
 			w.refuse(t, outcome)
@@ -76,7 +76,7 @@ func TestAnExecutorThatRefusesItsLeaderIsGivenNothing(t *testing.T) {
 			if got.State != model.WorkerFailed || !got.Requeue || got.Attempts != 0 || got.Reason != fault.ReasonExecutorRefuses {
 				t.Errorf("its worker is %+v", got)
 			}
-			if other := w.state("u1", seat(1)); other != model.WorkerRunning {
+			if other := w.state("u1", workerID(1)); other != model.WorkerRunning {
 				t.Errorf("the other executor's worker is %s", other)
 			}
 			findings := w.core.Findings(w.now)
@@ -121,7 +121,7 @@ func TestARefusalThatEndsIsForgotten(t *testing.T) {
 			if i == 2 {
 				outcome = Refused{Reason: fault.ReasonStartFailed}
 			}
-			w.step(SubmitDone{s.Executor, s.UID, s.Worker.Seat, s.Attempt, outcome})
+			w.step(SubmitDone{s.Executor, s.UID, s.Worker.ID, s.Attempt, outcome})
 		}
 		acts = w.settled(t)
 	}
@@ -135,7 +135,7 @@ func TestARefusalThatEndsIsForgotten(t *testing.T) {
 func TestARefusedWorkerThatMayRunIsStoppedFirst(t *testing.T) {
 	w := scene(t, 1)
 	for _, s := range of[Submit](w.handedOut(t, "u1", 0)) {
-		w.step(SubmitDone{s.Executor, s.UID, s.Worker.Seat, s.Attempt, Unknown{Message: "no answer"}})
+		w.step(SubmitDone{s.Executor, s.UID, s.Worker.ID, s.Attempt, Unknown{Message: "no answer"}})
 	}
 	w.settled(t)
 	stops := w.refuse(t, denied)
@@ -199,11 +199,11 @@ func TestAWorkerEndedByASignalIsKilled(t *testing.T) {
 	for reason, signal := range map[fault.Reason]int32{fault.ReasonKilled: 9, fault.ReasonExited: 0} {
 		w := scene(t, 1)
 		for _, s := range of[Submit](w.handedOut(t, "u1", 0)) {
-			w.step(SubmitDone{s.Executor, s.UID, s.Worker.Seat, s.Attempt, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}})
+			w.step(SubmitDone{s.Executor, s.UID, s.Worker.ID, s.Attempt, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}})
 		}
 		w.settled(t)
 		w.step(model.Input{Token: 2, Request: Report{Executor: "e0", Incarnation: 1, Sequence: 2, Workers: []WorkerStatus{
-			{Worker: workerOf("u1", seat(0)), UID: "u1", Epoch: 7, State: model.WorkerFailed, ExitCode: &code, Signal: signal, Error: "killed by signal 9 (SIGKILL)"},
+			{Worker: workerOf("u1", workerID(0)), UID: "u1", Epoch: 7, State: model.WorkerFailed, ExitCode: &code, Signal: signal, Error: "killed by signal 9 (SIGKILL)"},
 		}}})
 		w.settled(t)
 		if got := w.worker(t, "u1", 0); got.Reason != reason || got.ExitCode == nil || *got.ExitCode != code {

@@ -20,7 +20,7 @@ func (c *Core) report(r Report) (Reported, error) {
 			"executor %s has incarnation %d, not %d", r.Executor, current, r.Incarnation)
 	}
 	answer := Reported{Executor: r.Executor, Sequence: r.Sequence, Term: c.term}
-	// What is listed under its uid and seat is not absent, whatever is said of
+	// What is listed under its uid and worker ID is not absent, whatever is said of
 	// it: only what is not there at all has left its capacity.
 	listed := make(map[placed]bool, len(r.Workers))
 	if r.Complete && len(h.strays) > 0 {
@@ -31,7 +31,7 @@ func (c *Core) report(r Report) (Reported, error) {
 	for _, status := range r.Workers {
 		c.about(status.UID)
 		if !status.State.Reportable() || c.aside.uids[status.UID] {
-			listed[placed{status.UID, status.Worker.Seat}] = true
+			listed[placed{status.UID, status.Worker.ID}] = true
 			continue
 		}
 		of := instance{status.UID, status.Worker, status.Epoch}
@@ -45,7 +45,7 @@ func (c *Core) report(r Report) (Reported, error) {
 				c.drop(o)
 			}
 		} else {
-			listed[placed{of.uid, of.worker.Seat}] = true
+			listed[placed{of.uid, of.worker.ID}] = true
 		}
 		switch {
 		case verdict.Stops():
@@ -91,8 +91,8 @@ func (c *Core) recorded(of instance) (*task, slot, *model.Recorded) {
 	if t == nil || !t.active() {
 		return nil, slot{}, nil
 	}
-	at, found := t.find(of.worker.Seat)
-	if !found || t.worker(of.worker.Seat) != of.worker {
+	at, found := t.find(of.worker.ID)
+	if !found || t.worker(of.worker.ID) != of.worker {
 		return nil, slot{}, nil
 	}
 	return t, at, &model.Recorded{Epoch: t.header.Epoch, Worker: c.read(t, at)}
@@ -103,7 +103,7 @@ func (c *Core) recorded(of instance) (*task, slot, *model.Recorded) {
 func (c *Core) learn(t *task, at slot, w model.TaskWorker, incarnation, sequence int64, status WorkerStatus) {
 	was := w
 	// A report may overtake the answer to the order.
-	if f := c.flights[flightKey{orderKey: orderKey{w.Ordinal, t.uid, w.Seat}}]; f != nil && w.State == model.WorkerAssigned {
+	if f := c.flights[flightKey{orderKey: orderKey{w.Ordinal, t.uid, w.ID}}]; f != nil && w.State == model.WorkerAssigned {
 		w.Attempts = f.attempt
 	}
 	if status.State.Terminal() {
@@ -117,7 +117,7 @@ func (c *Core) learn(t *task, at slot, w model.TaskWorker, incarnation, sequence
 		w.State = status.State
 	}
 	if w.State >= model.WorkerEvict && status.State < model.WorkerEvict {
-		c.hurry(orderKey{w.Ordinal, t.uid, w.Seat})
+		c.hurry(orderKey{w.Ordinal, t.uid, w.ID})
 	}
 	if w != was {
 		c.write(t, at, w)
@@ -131,7 +131,7 @@ func (c *Core) absent(h *host, current int64, silent model.Reported, listed map[
 			continue
 		}
 		c.about(p.uid)
-		key := orderKey{silent.Ordinal, p.uid, p.seat}
+		key := orderKey{silent.Ordinal, p.uid, p.workerID}
 		t, at, _ := c.find(key)
 		w := c.read(t, at)
 		if listed[p] || w.State.Terminal() {

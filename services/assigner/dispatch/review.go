@@ -43,7 +43,7 @@ func (c *Core) reviewHost(ordinal uint32) {
 			continue
 		}
 		c.about(p.uid)
-		t, at, _ := c.find(orderKey{ordinal, p.uid, p.seat})
+		t, at, _ := c.find(orderKey{ordinal, p.uid, p.workerID})
 		if !h.lost() && h.record.Draining {
 			c.dismiss(t, at, fault.ReasonExecutorDraining)
 			continue
@@ -114,8 +114,8 @@ func (c *Core) stopAll(t *task, r reservation) {
 
 // stopUnwanted decides the stop of the workers that were cancelled one by one.
 func (c *Core) stopUnwanted(t *task) {
-	for seat := range t.unwanted.All() {
-		if at, found := t.find(seat); found {
+	for workerID := range t.unwanted.All() {
+		if at, found := t.find(workerID); found {
 			c.dismiss(t, at, fault.ReasonCancelled)
 		}
 	}

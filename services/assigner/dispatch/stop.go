@@ -12,7 +12,7 @@ func (c *Core) dismiss(t *task, at slot, reason fault.Reason) {
 	if w.State >= model.WorkerEvict {
 		return
 	}
-	key := orderKey{w.Ordinal, t.uid, w.Seat}
+	key := orderKey{w.Ordinal, t.uid, w.ID}
 	o := c.orders[key]
 	w.State, w.Reason = model.WorkerEvict, reason
 	if o != nil && o.kind == orderSubmit && !o.doubt && c.flights[o.flightKey()] == nil {
@@ -31,7 +31,7 @@ func (c *Core) dismissAll(t *task, reason fault.Reason) {
 }
 
 func (c *Core) stopDone(d StopDone) {
-	to, ok := c.orderKey(d.Executor, d.UID, d.Worker.Seat)
+	to, ok := c.orderKey(d.Executor, d.UID, d.Worker.ID)
 	if !ok {
 		return
 	}
@@ -52,7 +52,7 @@ func (c *Core) stopped(f *flight, result any) {
 	}
 	c.heard(f, result)
 	t, at, found := c.find(f.key.orderKey)
-	found = found && t.instance(f.key.seat) == f.key.stop && !c.read(t, at).State.Terminal()
+	found = found && t.instance(f.key.workerID) == f.key.stop && !c.read(t, at).State.Terminal()
 	acknowledged := false
 	switch result := result.(type) {
 	case Ended:

@@ -171,12 +171,12 @@ func size(chunk *model.TaskChunk) int {
 
 // setWorker moves one worker in the indexes. Both are nil where there is none.
 func (c *Core) setWorker(t *task, was, is *model.TaskWorker) {
-	if was != nil && is != nil && was.Seat == is.Seat && was.Ordinal == is.Ordinal && was.State == is.State {
+	if was != nil && is != nil && was.ID == is.ID && was.Ordinal == is.Ordinal && was.State == is.State {
 		return
 	}
 	if was != nil {
 		c.tally(t, was, -1)
-		if is == nil || was.Seat != is.Seat || was.Ordinal != is.Ordinal {
+		if is == nil || was.ID != is.ID || was.Ordinal != is.Ordinal {
 			c.refit(t, was, false)
 		}
 	}
@@ -208,10 +208,10 @@ func (c *Core) tally(t *task, w *model.TaskWorker, by int) {
 		return
 	}
 	h := c.host(w.Ordinal)
-	at, found := slices.BinarySearchFunc(h.placed, placed{t.uid, w.Seat}, placed.compare)
+	at, found := slices.BinarySearchFunc(h.placed, placed{t.uid, w.ID}, placed.compare)
 	switch {
 	case by > 0 && !found:
-		h.placed = slices.Insert(h.placed, at, placed{t.uid, w.Seat})
+		h.placed = slices.Insert(h.placed, at, placed{t.uid, w.ID})
 		if h.lost() || h.record.Draining || c.refuses(h) {
 			c.markHost(w.Ordinal)
 		}

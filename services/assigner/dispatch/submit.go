@@ -13,7 +13,7 @@ func (c *Core) submitsDone(all ...SubmitDone) {
 	flights := make([]*flight, 0, len(all))
 	for _, d := range all {
 		c.about(d.UID)
-		key, ok := c.orderKey(d.Executor, d.UID, d.Seat)
+		key, ok := c.orderKey(d.Executor, d.UID, d.WorkerID)
 		if !ok {
 			continue
 		}
@@ -33,7 +33,7 @@ func (c *Core) submitsDone(all ...SubmitDone) {
 // NotSent if not: a stop that was decided in the same round, after the Submit,
 // is durable by then, and nothing is sent past it.
 func (c *Core) Stands(s Submit) bool {
-	key, ok := c.orderKey(s.Executor, s.UID, s.Worker.Seat)
+	key, ok := c.orderKey(s.Executor, s.UID, s.Worker.ID)
 	o := c.orders[key]
 	return ok && o != nil && o.kind == orderSubmit
 }
@@ -70,7 +70,7 @@ func (c *Core) submitsDecided(flights ...*flight) {
 func (c *Core) accepted(f *flight, t *task, at slot, found bool, a Accepted) {
 	if !found || c.read(t, at).State.Terminal() {
 		if !a.State.Terminal() && t != nil {
-			c.stray(f.key.ordinal, t.instance(f.key.seat), model.Zombie)
+			c.stray(f.key.ordinal, t.instance(f.key.workerID), model.Zombie)
 		}
 		return
 	}
@@ -152,9 +152,9 @@ func (c *Core) maxAttempts(uid string) int32 {
 	return model.DefaultAttempts
 }
 
-func (c *Core) orderKey(executor, uid string, seat model.Seat) (orderKey, bool) {
+func (c *Core) orderKey(executor, uid string, workerID model.WorkerID) (orderKey, bool) {
 	ordinal, ok := c.ordinals[executor]
-	return orderKey{ordinal, uid, seat}, ok
+	return orderKey{ordinal, uid, workerID}, ok
 }
 
 // find looks up the worker that an executor was told of. The task is answered
@@ -164,7 +164,7 @@ func (c *Core) find(key orderKey) (*task, slot, bool) {
 	if t == nil || !t.active() {
 		return nil, slot{}, false
 	}
-	at, found := t.find(key.seat)
+	at, found := t.find(key.workerID)
 	if !found || t.chunks[at.chunk].Workers[at.i].Ordinal != key.ordinal {
 		return t, slot{}, false
 	}

@@ -19,7 +19,7 @@ func TestSeveralAnswersAreOneEffect(t *testing.T) {
 	}
 	var all SubmitsDone
 	for i, outcome := range outcomes {
-		all = append(all, SubmitDone{"e0", "u1", seat(int32(i)), 1, outcome})
+		all = append(all, SubmitDone{"e0", "u1", workerID(int32(i)), 1, outcome})
 	}
 	workers := func(give func(w *world)) []model.TaskWorker {
 		w := scene(t, 1)
@@ -59,7 +59,7 @@ func TestSeveralReportsAreOneEffect(t *testing.T) {
 	w.handedOut(t, "u1", 0, 1)
 	report := func(executor string, index int32, incarnation int64) Report {
 		return Report{Executor: executor, Incarnation: incarnation, Sequence: 5, Workers: []WorkerStatus{{
-			Worker: model.Worker{Job: "job-u1", Stage: "map", Seat: seat(index)}, UID: "u1", Epoch: 7, State: model.WorkerCompleted,
+			Worker: model.Worker{Job: "job-u1", Stage: "map", ID: workerID(index)}, UID: "u1", Epoch: 7, State: model.WorkerCompleted,
 		}}}
 	}
 	reports := Reports{report("e0", 0, 1), report("e1", 1, 0), report("e1", 1, 1), report("stranger", 0, 1)}
@@ -78,7 +78,7 @@ func TestSeveralReportsAreOneEffect(t *testing.T) {
 		t.Errorf("the answers are %+v", results)
 	}
 	for i := range int32(2) {
-		if state := w.state("u1", seat(i)); state != model.WorkerCompleted {
+		if state := w.state("u1", workerID(i)); state != model.WorkerCompleted {
 			t.Errorf("worker %d is %v", i, state)
 		}
 	}

@@ -14,9 +14,9 @@ type task struct {
 	// chunks is indexed by chunk; nil where one is not there.
 	chunks []*model.TaskChunk
 	counts Counts
-	// unwanted are the seats that were cancelled one by one; leaving counts
+	// unwanted are the workers that were cancelled one by one; leaving counts
 	// those of their workers that no stop was decided for yet.
-	unwanted model.Seats
+	unwanted model.WorkerSet
 	leaving  int
 }
 
@@ -52,9 +52,9 @@ func (t *task) together(r reservation) bool {
 		t.counts[model.WorkerAssigned]+t.counts[model.WorkerStarting] > 0
 }
 
-// leaves says whether a worker is to be stopped because its seat is unwanted.
+// leaves says whether a worker is to be stopped because its index is unwanted.
 func (t *task) leaves(w *model.TaskWorker) bool {
-	return w.State < model.WorkerEvict && t.unwanted.Has(w.Seat)
+	return w.State < model.WorkerEvict && t.unwanted.Has(w.ID)
 }
 
 func (t *task) chunk(n int32) *model.TaskChunk {
@@ -64,22 +64,22 @@ func (t *task) chunk(n int32) *model.TaskChunk {
 	return t.chunks[n]
 }
 
-// find looks a seat up. Chunks hold the seats in order, one after the other.
-func (t *task) find(seat model.Seat) (slot, bool) {
+// find looks a worker up. Chunks hold the workers in order, one after the other.
+func (t *task) find(workerID model.WorkerID) (slot, bool) {
 	if !t.active() {
 		return slot{}, false
 	}
-	n, _ := slices.BinarySearchFunc(t.chunks, seat, func(chunk *model.TaskChunk, seat model.Seat) int {
+	n, _ := slices.BinarySearchFunc(t.chunks, workerID, func(chunk *model.TaskChunk, workerID model.WorkerID) int {
 		if chunk == nil || len(chunk.Workers) == 0 {
 			return -1
 		}
-		return chunk.Workers[len(chunk.Workers)-1].Seat.Compare(seat)
+		return chunk.Workers[len(chunk.Workers)-1].ID.Compare(workerID)
 	})
 	if n == len(t.chunks) || t.chunks[n] == nil {
 		return slot{}, false
 	}
-	i, found := slices.BinarySearchFunc(t.chunks[n].Workers, seat, func(w model.TaskWorker, seat model.Seat) int {
-		return w.Seat.Compare(seat)
+	i, found := slices.BinarySearchFunc(t.chunks[n].Workers, workerID, func(w model.TaskWorker, workerID model.WorkerID) int {
+		return w.ID.Compare(workerID)
 	})
 	return slot{int32(n), i}, found
 }
@@ -87,24 +87,24 @@ func (t *task) find(seat model.Seat) (slot, bool) {
 // tracedOrders is of how many workers of a task the orders are traced.
 const tracedOrders = 16
 
-// traceOf answers the trace that the orders of a seat belong to: the
+// traceOf answers the trace that the orders of a worker belong to: the
 // reservation's for the first workers of a task, none for the others.
-func (t *task) traceOf(seat model.Seat) model.Trace {
+func (t *task) traceOf(workerID model.WorkerID) model.Trace {
 	if t == nil || t.header == nil || t.header.Trace == "" {
 		return ""
 	}
-	if at, found := t.find(seat); !found || at.chunk > 0 || at.i >= tracedOrders {
+	if at, found := t.find(workerID); !found || at.chunk > 0 || at.i >= tracedOrders {
 		return ""
 	}
 	return t.header.Trace
 }
 
-// instance names what the executor of a seat has, if it has what is recorded.
-func (t *task) instance(seat model.Seat) instance {
-	return instance{t.uid, t.worker(seat), t.header.Epoch}
+// instance names what the executor of a worker has, if it has what is recorded.
+func (t *task) instance(workerID model.WorkerID) instance {
+	return instance{t.uid, t.worker(workerID), t.header.Epoch}
 }
 
-// worker names the one that takes the seat.
-func (t *task) worker(seat model.Seat) model.Worker {
-	return model.Worker{Job: t.header.Key.Job, Stage: t.header.Key.Stage, Seat: seat}
+// worker names the one with that ID.
+func (t *task) worker(workerID model.WorkerID) model.Worker {
+	return model.Worker{Job: t.header.Key.Job, Stage: t.header.Key.Stage, ID: workerID}
 }

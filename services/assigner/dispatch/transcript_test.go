@@ -111,17 +111,17 @@ func (s *script) run(t *testing.T, line string) {
 					r.Spec.Start = model.StartTogether
 				}
 				if i := slices.Index(words, "unwanted"); i > 0 {
-					var seats []model.Seat
+					var workers []model.WorkerID
 					for _, name := range words[i+1:] {
-						_, seat := worker(t, "u/"+name)
-						seats = append(seats, seat)
+						_, workerID := worker(t, "u/"+name)
+						workers = append(workers, workerID)
 					}
-					r.Unwanted = model.SeatsOf(seats)
+					r.Unwanted = model.WorkerSetOf(workers)
 				}
 			})
 		}
 		s.give(model.Progress{Revision: s.revision})
-	case "lease": // lease u1 1 2 3: the executors of its seats
+	case "lease": // lease u1 1 2 3: the executors of its workers
 		var ordinals []uint32
 		for _, word := range words[2:] {
 			n, _ := strconv.Atoi(word)
@@ -147,7 +147,7 @@ func (s *script) run(t *testing.T, line string) {
 		}})
 	case "submitted": // submitted e1 u1/0.1 1 ACCEPTED|UNKNOWN|REASON
 		done := SubmitDone{Executor: arg(1), Outcome: Unknown{"timeout"}}
-		done.UID, done.Seat = worker(t, arg(2))
+		done.UID, done.WorkerID = worker(t, arg(2))
 		attempt, _ := strconv.Atoi(arg(3))
 		done.Attempt = int32(attempt)
 		switch arg(4) {
@@ -160,7 +160,7 @@ func (s *script) run(t *testing.T, line string) {
 		s.give(done)
 	case "stopped": // stopped e1 u1/0.1 STOPPING|UNKNOWN|STATE [epoch=]
 		done := StopDone{Executor: arg(1), Epoch: option("epoch", 7), Result: Unknown{"timeout"}}
-		var at model.Seat
+		var at model.WorkerID
 		done.UID, at = worker(t, arg(2))
 		done.Worker = workerOf(done.UID, at)
 		switch arg(3) {
@@ -178,14 +178,14 @@ func (s *script) run(t *testing.T, line string) {
 			if !ok {
 				continue
 			}
-			uid, seat := worker(t, name)
+			uid, workerID := worker(t, name)
 			epoch := option("epoch", 7)
 			state, at, ok := strings.Cut(state, "@")
 			if ok {
 				epoch, _ = strconv.ParseInt(at, 10, 64)
 			}
 			r.Workers = append(r.Workers, WorkerStatus{
-				Worker: workerOf(uid, seat), UID: uid, Epoch: epoch, State: workerState(t, state),
+				Worker: workerOf(uid, workerID), UID: uid, Epoch: epoch, State: workerState(t, state),
 			})
 		}
 		s.give(model.Input{Token: 2, Request: r})
@@ -193,8 +193,8 @@ func (s *script) run(t *testing.T, line string) {
 		c := Clear{Executor: arg(1), RequestID: arg(2)}
 		for _, name := range words[3:] {
 			if !strings.Contains(name, "=") {
-				uid, seat := worker(t, name)
-				c.Workers = append(c.Workers, Assigned{workerOf(uid, seat), option("epoch", 7)})
+				uid, workerID := worker(t, name)
+				c.Workers = append(c.Workers, Assigned{workerOf(uid, workerID), option("epoch", 7)})
 			}
 		}
 		s.give(model.Input{Token: 3, Request: c})
@@ -228,7 +228,7 @@ func (s *script) run(t *testing.T, line string) {
 		if len(s.unsent) > 0 {
 			done := s.unsent[0]
 			s.unsent = s.unsent[1:]
-			s.say("not sent any more: %s %s/%s", done.Executor, done.UID, done.Seat)
+			s.say("not sent any more: %s %s/%s", done.Executor, done.UID, done.WorkerID)
 			s.give(done)
 			continue
 		}
@@ -257,11 +257,11 @@ func (s *script) pass(d time.Duration) {
 	s.now = end
 }
 
-func worker(t *testing.T, name string) (uid string, seat model.Seat) {
-	if _, err := fmt.Sscanf(strings.NewReplacer("/", " ", ".", " ").Replace(name), "%s %d %d", &uid, &seat.Index, &seat.Number); err != nil {
+func worker(t *testing.T, name string) (uid string, workerID model.WorkerID) {
+	if _, err := fmt.Sscanf(strings.NewReplacer("/", " ", ".", " ").Replace(name), "%s %d %d", &uid, &workerID.Index, &workerID.Number); err != nil {
 		t.Fatalf("%q: %v", name, err)
 	}
-	return uid, seat
+	return uid, workerID
 }
 
 func workerState(t *testing.T, name string) model.WorkerState {
@@ -296,13 +296,13 @@ func (s *script) show(actions []model.Action) {
 			if a.Fresh {
 				fresh = ", fresh connection"
 			}
-			s.say("submit %s %s/%s incarnation %d attempt %d%s", a.Executor, a.UID, a.Worker.Seat, a.Incarnation, a.Attempt, fresh)
+			s.say("submit %s %s/%s incarnation %d attempt %d%s", a.Executor, a.UID, a.Worker.ID, a.Incarnation, a.Attempt, fresh)
 		case Stop:
 			epoch := ""
 			if a.Epoch != 7 {
 				epoch = fmt.Sprintf(" epoch %d", a.Epoch)
 			}
-			s.say("stop %s %s/%s%s incarnation %d grace %v", a.Executor, a.UID, a.Worker.Seat, epoch, a.Incarnation, a.Grace)
+			s.say("stop %s %s/%s%s incarnation %d grace %v", a.Executor, a.UID, a.Worker.ID, epoch, a.Incarnation, a.Grace)
 		case model.Reply:
 			s.say("reply %s", s.replyText(a))
 		}
@@ -355,7 +355,7 @@ func record(r model.Record) string {
 		}
 	case *model.TaskChunk:
 		for _, w := range r.Workers {
-			name += fmt.Sprintf(" %s=%s", w.Seat, w.State)
+			name += fmt.Sprintf(" %s=%s", w.ID, w.State)
 			if w.Attempts > 0 {
 				name += fmt.Sprintf("(%d)", w.Attempts)
 			}
@@ -370,7 +370,7 @@ func record(r model.Record) string {
 func eventWorkers(e model.JobEvent) string {
 	var parts []string
 	for _, w := range e.Workers {
-		part := w.Seat.String() + "@" + w.Executor
+		part := w.ID.String() + "@" + w.Executor
 		if w.Message != "" {
 			part += "(" + w.Message + ")"
 		}
@@ -399,7 +399,7 @@ func (s *script) replyText(r model.Reply) string {
 	case Reported:
 		text := "reported"
 		for _, ended := range v.Ended {
-			text += fmt.Sprintf(" forget %s/%s", ended.UID, ended.Worker.Seat)
+			text += fmt.Sprintf(" forget %s/%s", ended.UID, ended.Worker.ID)
 		}
 		if s.terms {
 			text += fmt.Sprintf(", strays in term %d: %d", v.Term, v.Strays)

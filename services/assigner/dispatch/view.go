@@ -40,13 +40,13 @@ func (l lease) whole() bool {
 	return n == int(first.Total)
 }
 
-// placements gives the lease's workers in order of seat.
+// placements gives the lease's workers in order of index.
 func (l lease) placements() []model.Placement {
 	var all []model.Placement
 	for _, chunk := range l.chunks {
 		all = append(all, chunk.Workers...)
 	}
-	slices.SortFunc(all, func(a, b model.Placement) int { return a.Seat.Compare(b.Seat) })
+	slices.SortFunc(all, func(a, b model.Placement) int { return a.Worker.Compare(b.Worker) })
 	return all
 }
 
@@ -55,7 +55,7 @@ func (l lease) placements() []model.Placement {
 type host struct {
 	// record is nil when the view has none.
 	record *model.Executor
-	// placed is in order of uid and seat.
+	// placed is in order of uid and worker ID.
 	placed  []placed
 	waiting queue
 	flying  int
@@ -67,8 +67,8 @@ type host struct {
 }
 
 type placed struct {
-	uid  string
-	seat model.Seat
+	uid      string
+	workerID model.WorkerID
 }
 
 func (p placed) compare(o placed) int {
@@ -78,7 +78,7 @@ func (p placed) compare(o placed) int {
 	case p.uid > o.uid:
 		return 1
 	}
-	return p.seat.Compare(o.seat)
+	return p.workerID.Compare(o.workerID)
 }
 
 // lost says whether the executor's workers were given up. A record that is gone
@@ -133,7 +133,7 @@ func (c *Core) setReservation(ref model.Ref, r *model.Reservation, mod int64) {
 	if c.reservations[ref.ID].mod > mod {
 		return
 	}
-	var unwanted model.Seats
+	var unwanted model.WorkerSet
 	if r == nil {
 		delete(c.reservations, ref.ID)
 	} else {

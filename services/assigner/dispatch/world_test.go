@@ -144,11 +144,11 @@ func (w *world) check(e model.Effect) {
 		if after, ok := put.(*model.TaskChunk); ok && before != nil {
 			for i, is := range after.Workers {
 				was := before.Workers[i]
-				if was.Seat != is.Seat || was.Ordinal != is.Ordinal {
-					w.fail("%s moved to another executor", is.Seat)
+				if was.ID != is.ID || was.Ordinal != is.Ordinal {
+					w.fail("%s moved to another executor", is.ID)
 				}
 				if was.State != is.State && !was.State.MayBecome(is.State) {
-					w.fail("%s: %s became %s", is.Seat, was.State, is.State)
+					w.fail("%s: %s became %s", is.ID, was.State, is.State)
 				}
 			}
 		}
@@ -216,17 +216,17 @@ func (w *world) carry(actions []model.Action) (carried []model.Action) {
 			continue
 		}
 		if !w.core.Stands(order) {
-			w.unsent = append(w.unsent, SubmitDone{order.Executor, order.UID, order.Worker.Seat, order.Attempt, NotSent{}})
+			w.unsent = append(w.unsent, SubmitDone{order.Executor, order.UID, order.Worker.ID, order.Attempt, NotSent{}})
 			continue
 		}
 		carried = append(carried, action)
-		key := orderKey{w.core.ordinals[order.Executor], order.UID, order.Worker.Seat}
+		key := orderKey{w.core.ordinals[order.Executor], order.UID, order.Worker.ID}
 		header, _ := w.records[model.Ref{Kind: model.KindTaskHeader, ID: order.UID}].record.(*model.TaskHeader)
 		if header == nil || !header.Complete || header.Stopping {
 			w.fail("submit of %s for a task that is not to be handed out", order.Worker)
 			continue
 		}
-		if state := w.state(order.UID, order.Worker.Seat); state != model.WorkerAssigned {
+		if state := w.state(order.UID, order.Worker.ID); state != model.WorkerAssigned {
 			w.fail("submit of %s, which is %s", order.Worker, state)
 		}
 		if w.sent[key] == nil {
@@ -249,11 +249,11 @@ func (w *world) carry(actions []model.Action) (carried []model.Action) {
 }
 
 // state is the durable state of a worker.
-func (w *world) state(uid string, seat model.Seat) model.WorkerState {
+func (w *world) state(uid string, workerID model.WorkerID) model.WorkerState {
 	for ref, s := range w.records {
 		if chunk, ok := s.record.(*model.TaskChunk); ok && ref.ID == uid {
 			for _, worker := range chunk.Workers {
-				if worker.Seat == seat {
+				if worker.ID == workerID {
 					return worker.State
 				}
 			}
@@ -317,8 +317,8 @@ func (w *world) present(id string, there bool) {
 func key(uid string) model.Key { return model.Key{Job: "job-" + uid, Stage: "map", Name: "main"} }
 
 // workerOf names the worker of a reservation.
-func workerOf(uid string, seat model.Seat) model.Worker {
-	return model.Worker{Job: key(uid).Job, Stage: "map", Seat: seat}
+func workerOf(uid string, workerID model.WorkerID) model.Worker {
+	return model.Worker{Job: key(uid).Job, Stage: "map", ID: workerID}
 }
 
 func reservationRef(uid string) model.Ref {
@@ -343,14 +343,14 @@ func (w *world) reservation(uid string, state model.State, attempts int32, chang
 	w.write(r.Ref(), r)
 }
 
-// lease grants seat i of a reservation the i-th executor, in chunks of one txn.
+// lease grants worker i of a reservation the i-th executor, in chunks of one txn.
 func (w *world) lease(uid string, ordinals ...uint32) {
 	chunks := int32((len(ordinals) + model.LeaseChunkSize - 1) / model.LeaseChunkSize)
 	n, index := int32(0), int32(0)
 	for part := range slices.Chunk(ordinals, model.LeaseChunkSize) {
 		chunk := &model.LeaseChunk{UID: uid, Key: key(uid), Chunk: n, Chunks: chunks, Total: int32(len(ordinals)), Epoch: 7, GrantedAt: w.now}
 		for _, ordinal := range part {
-			chunk.Workers = append(chunk.Workers, model.Placement{Seat: model.Seat{Index: index, Number: 1}, Ordinal: ordinal})
+			chunk.Workers = append(chunk.Workers, model.Placement{Worker: model.WorkerID{Index: index, Number: 1}, Ordinal: ordinal})
 			index++
 		}
 		w.write(chunk.Ref(), chunk)

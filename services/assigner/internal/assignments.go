@@ -49,7 +49,7 @@ func (s *Assignments) ClearQuarantine(ctx context.Context, req *berthv1.ClearQua
 			}
 		}
 		clear.Workers = append(clear.Workers, dispatch.Assigned{
-			Worker: model.Worker{Job: w.GetJob(), Stage: w.GetStage(), Seat: model.Seat{Index: w.GetIndex(), Number: w.GetNumber()}},
+			Worker: model.Worker{Job: w.GetJob(), Stage: w.GetStage(), ID: model.WorkerID{Index: w.GetIndex(), Number: w.GetNumber()}},
 			Epoch:  w.GetEpoch(),
 		})
 	}
@@ -78,7 +78,7 @@ func (s *Assignments) ListAssignments(ctx context.Context, req *berthv1.ListAssi
 		for _, a := range list {
 			m := &berthv1.Assignment{
 				Job: a.Key.Job, Stage: a.Key.Stage, Reservation: a.Key.Name, Uid: a.UID, Epoch: a.Epoch,
-				Index: a.Seat.Index, Number: a.Seat.Number, Executor: a.Executor, State: berthv1.Assignment_State(a.State),
+				Index: a.WorkerID.Index, Number: a.WorkerID.Number, Executor: a.Executor, State: berthv1.Assignment_State(a.State),
 				Since: wire.Timestamp(a.Since), Attempts: a.Attempts, ExitCode: a.ExitCode,
 				Requeued: a.Requeued,
 			}

@@ -83,7 +83,7 @@ func reportOf(r *controlv1.ExecutorReport) dispatch.Report {
 	report := dispatch.Report{Executor: r.GetExecutor(), Incarnation: r.GetIncarnation(), Sequence: r.GetSequence(), Complete: r.GetComplete()}
 	for _, w := range r.GetWorkers() {
 		report.Workers = append(report.Workers, dispatch.WorkerStatus{
-			Worker: model.Worker{Job: w.GetJob(), Stage: w.GetStage(), Seat: model.Seat{Index: w.GetIndex(), Number: w.GetNumber()}},
+			Worker: model.Worker{Job: w.GetJob(), Stage: w.GetStage(), ID: model.WorkerID{Index: w.GetIndex(), Number: w.GetNumber()}},
 			Epoch:  w.GetEpoch(), UID: w.GetUid(), State: wire.WorkerState(w.GetState()),
 			ExitCode: w.ExitCode, Signal: w.GetSignal(), Error: w.GetError(), Since: wire.Time(w.GetSince()),
 		})
@@ -95,7 +95,7 @@ func reportAnswer(reported dispatch.Reported) *controlv1.ExecutorReportAnswer {
 	answer := &controlv1.ExecutorReportAnswer{Executor: reported.Executor, Sequence: reported.Sequence, Strays: int32(reported.Strays), Term: reported.Term}
 	for _, w := range reported.Ended {
 		answer.Ended = append(answer.Ended, &controlv1.WorkerReport{
-			Job: w.Worker.Job, Stage: w.Worker.Stage, Index: w.Worker.Seat.Index, Number: w.Worker.Seat.Number,
+			Job: w.Worker.Job, Stage: w.Worker.Stage, Index: w.Worker.ID.Index, Number: w.Worker.ID.Number,
 			Epoch: w.Epoch, Uid: w.UID, State: berthv1.Assignment_State(w.State),
 		})
 	}

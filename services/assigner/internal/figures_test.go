@@ -26,11 +26,11 @@ func quarantined(t *testing.T, s *store.Fake) {
 	ago := time.Now().Add(-time.Hour)
 	looptest.Write(t, s,
 		&model.Executor{ID: "e1", Address: "a:1", Incarnation: 1, Ordinal: 1},
-		&model.LeaseChunk{UID: "u", Key: key, Chunks: 1, Total: 2, Workers: []model.Placement{{Seat: model.Seat{Index: 4, Number: 1}, Ordinal: 1}}},
+		&model.LeaseChunk{UID: "u", Key: key, Chunks: 1, Total: 2, Workers: []model.Placement{{Worker: model.WorkerID{Index: 4, Number: 1}, Ordinal: 1}}},
 		&model.TaskHeader{UID: "u", Key: key, Epoch: 1, Chunks: 1, Workers: 2, Complete: true, Stopping: true, CreatedAt: ago},
 		&model.TaskChunk{UID: "u", Workers: []model.TaskWorker{
-			{Seat: model.Seat{Index: 4, Number: 1}, Ordinal: 1, State: model.WorkerEvicting, Since: ago, Attempts: 2, LastError: "hangs"},
-			{Seat: model.Seat{Index: 5, Number: 1}, Ordinal: 1, State: model.WorkerCompleted, Since: ago},
+			{ID: model.WorkerID{Index: 4, Number: 1}, Ordinal: 1, State: model.WorkerEvicting, Since: ago, Attempts: 2, LastError: "hangs"},
+			{ID: model.WorkerID{Index: 5, Number: 1}, Ordinal: 1, State: model.WorkerCompleted, Since: ago},
 		}},
 	)
 }

@@ -161,5 +161,5 @@ func (o *Orders) stop(ctx context.Context, a dispatch.Stop) any {
 }
 
 func worker(w model.Worker, epoch int64, uid string) *controlv1.WorkerRef {
-	return &controlv1.WorkerRef{Job: w.Job, Stage: w.Stage, Index: w.Seat.Index, Number: w.Seat.Number, Epoch: epoch, Uid: uid}
+	return &controlv1.WorkerRef{Job: w.Job, Stage: w.Stage, Index: w.ID.Index, Number: w.ID.Number, Epoch: epoch, Uid: uid}
 }

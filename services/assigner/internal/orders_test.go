@@ -90,7 +90,7 @@ var whole = model.Task{
 func submitTo(a *agent) dispatch.Submit {
 	return dispatch.Submit{
 		Term: 7, Executor: "e", Address: a.address, Incarnation: 3, UID: "u", Epoch: 5, Attempt: 2, Timeout: 10 * time.Second,
-		Worker: model.Worker{Job: "j", Stage: "s", Seat: model.Seat{Index: 4, Number: 1}}, Task: whole,
+		Worker: model.Worker{Job: "j", Stage: "s", ID: model.WorkerID{Index: 4, Number: 1}}, Task: whole,
 	}
 }
 

@@ -122,7 +122,7 @@ func submitTasks(p parcel) *controlv1.SubmitTasksRequest {
 	}
 	for i, a := range p {
 		req.Orders[i] = &controlv1.SubmitOrder{
-			Executor: a.Executor, Incarnation: a.Incarnation, Index: a.Worker.Seat.Index, Number: a.Worker.Seat.Number, Attempt: a.Attempt, Nonce: string(a.Nonce),
+			Executor: a.Executor, Incarnation: a.Incarnation, Index: a.Worker.ID.Index, Number: a.Worker.ID.Number, Attempt: a.Attempt, Nonce: string(a.Nonce),
 		}
 	}
 	return req

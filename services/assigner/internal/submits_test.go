@@ -16,7 +16,7 @@ import (
 
 func orderTo(address, uid, executor string, index int32) dispatch.Submit {
 	s := submitTo(&agent{address: address})
-	s.UID, s.Executor, s.Worker.Seat.Index = uid, executor, index
+	s.UID, s.Executor, s.Worker.ID.Index = uid, executor, index
 	return s
 }
 
@@ -32,7 +32,7 @@ func TestWhatGoesTogether(t *testing.T) {
 	for _, p := range parcels(orders) {
 		line := fmt.Sprintf("%s %s %v:", p[0].Address, p[0].UID, p[0].Fresh)
 		for _, a := range p {
-			line += fmt.Sprintf(" %s/%d", a.Executor, a.Worker.Seat.Index)
+			line += fmt.Sprintf(" %s/%d", a.Executor, a.Worker.ID.Index)
 		}
 		got = append(got, line)
 	}

@@ -39,7 +39,7 @@ func candidateOf(e *controlv1.Candidate) model.Candidate {
 	constraints.AvoidFailed = e.GetAvoidFailed()
 	return model.Candidate{
 		Key: wire.KeyOf(e.GetKey()), UID: e.GetUid(), Epoch: e.GetEpoch(), Mod: e.GetMod(), Group: e.GetGroup(),
-		Constraints: constraints, Seats: wire.Seats(e.GetSeats()), Trace: model.Trace(e.GetTrace()),
+		Constraints: constraints, Workers: wire.WorkerSet(e.GetWorkers()), Trace: model.Trace(e.GetTrace()),
 	}
 }
 

@@ -105,7 +105,7 @@ func (c *Core) fill(e *model.Candidate) bool {
 	r := held.record.(*model.Reservation)
 	*e = model.Candidate{
 		Key: r.Key, UID: r.UID, Epoch: held.create, Mod: held.mod, Group: e.Group,
-		Constraints: r.ConstraintsAt(c.now), Seats: r.Seats, Trace: r.Trace,
+		Constraints: r.ConstraintsAt(c.now), Workers: r.Workers, Trace: r.Trace,
 	}
 	return true
 }
@@ -158,7 +158,7 @@ func (c *Core) remember(r *refused) {
 func (c *Core) try(p model.Cycle, e model.Candidate, before *refused) model.Outcome {
 	c.subject = model.Ref{Kind: model.KindReservation, Key: e.Key, ID: e.UID}
 	if c.leases[e.UID] != nil {
-		return model.Outcome{UID: e.UID, Result: model.Granted, Fitting: e.Seats.Len()}
+		return model.Outcome{UID: e.UID, Result: model.Granted, Fitting: e.Workers.Len()}
 	}
 	if c.aside.uids[e.UID] {
 		return model.Outcome{UID: e.UID, Result: model.NoFit, Reason: fault.ReasonPoison, Message: "a record of it is left alone: see the findings"}
@@ -174,7 +174,7 @@ func (c *Core) try(p model.Cycle, e model.Candidate, before *refused) model.Outc
 	if message := c.stale(e); message != "" {
 		return model.Outcome{UID: e.UID, Result: model.Stale, Reason: fault.ReasonStale, Message: message}
 	}
-	needed := e.Seats.Len()
+	needed := e.Workers.Len()
 	if before != nil && c.still(before) {
 		c.remember(before)
 		return before.outcome
@@ -194,10 +194,10 @@ func (c *Core) try(p model.Cycle, e model.Candidate, before *refused) model.Outc
 // malformed says what no registry should have let through, or nothing. Such an
 // entry is never granted, and stops nobody.
 func malformed(e model.Candidate) string {
-	if err := e.Seats.Check(model.MaxWorkers); err != nil {
+	if err := e.Workers.Check(model.MaxWorkers); err != nil {
 		return "its workers: " + err.Error()
 	}
-	if len(e.Seats) == 0 {
+	if len(e.Workers) == 0 {
 		return "it asks for no worker"
 	}
 	for _, name := range e.Constraints.Resources.Names() {
@@ -228,7 +228,7 @@ func (c *Core) stale(e model.Candidate) string {
 	switch {
 	case known.State != model.Queued:
 		return "it is " + known.State.String()
-	case r.create != e.Epoch || known.Key != e.Key || !known.Seats.Equal(e.Seats):
+	case r.create != e.Epoch || known.Key != e.Key || !known.Workers.Equal(e.Workers):
 		// Nobody else checks these, and the epoch is what agents go by.
 		return "its epoch, name or workers are not those of its record"
 	}
@@ -238,27 +238,27 @@ func (c *Core) stale(e model.Candidate) string {
 // grant is the one effect of a lease: its chunks, the event, and the compares
 // that the reservation is as decided on and that the registry still leads.
 func (c *Core) grant(p model.Cycle, e model.Candidate, picks []pick) model.Effect {
-	placements := make([]model.Placement, 0, e.Seats.Len())
+	placements := make([]model.Placement, 0, e.Workers.Len())
 	event := model.JobEvent{
 		Kind: model.EventReservationLeased, Time: c.now,
-		Key: e.Key, UID: e.UID, Count: int32(e.Seats.Len()),
+		Key: e.Key, UID: e.UID, Count: int32(e.Workers.Len()),
 		Trace: e.Trace, Epoch: e.Epoch,
 	}
 	if r := c.reservations[e.UID]; r != nil {
 		event.Since = r.record.(*model.Reservation).CreatedAt
 	}
-	named := e.Seats.Len() <= model.MaxEventWorkers
+	named := e.Workers.Len() <= model.MaxEventWorkers
 	at, left := 0, picks[0].workers
-	for seat := range e.Seats.All() {
+	for seat := range e.Workers.All() {
 		if left == 0 {
 			at++
 			left = picks[at].workers
 		}
 		left--
 		executor := picks[at].host.executor
-		placements = append(placements, model.Placement{Seat: seat, Ordinal: executor.Ordinal})
+		placements = append(placements, model.Placement{Worker: seat, Ordinal: executor.Ordinal})
 		if named {
-			event.Workers = append(event.Workers, model.EventWorker{Seat: seat, Executor: executor.ID})
+			event.Workers = append(event.Workers, model.EventWorker{ID: seat, Executor: executor.ID})
 		}
 	}
 	reservation := model.Ref{Kind: model.KindReservation, Key: e.Key, ID: e.UID}

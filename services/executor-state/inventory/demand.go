@@ -59,7 +59,7 @@ func (c *Core) await(uid string) {
 		return
 	}
 	r := record.(*model.Reservation)
-	is := &awaited{record: record, demand: c.demandOf(r.Spec.Constraints), size: size{workers: r.Seats.Len()}}
+	is := &awaited{record: record, demand: c.demandOf(r.Spec.Constraints), size: size{workers: r.Workers.Len()}}
 	if spread := r.Spec.Constraints.Spread; spread.Single() {
 		is.size.each = spread.Max
 	}

@@ -47,7 +47,7 @@ func TestEndElsewhereFreesNothing(t *testing.T) {
 	r.ready(small("h1", 4000, 4))
 	expectGranted(t, r.cycle(r.queue("u", 1, cpu(1000))))
 	r.write(&model.TaskHeader{UID: "u"})
-	r.tell(&model.TaskChunk{UID: "u", Workers: []model.TaskWorker{{Seat: model.Seat{Number: 1}, Ordinal: 2, State: model.WorkerLost}}})
+	r.tell(&model.TaskChunk{UID: "u", Workers: []model.TaskWorker{{ID: model.WorkerID{Number: 1}, Ordinal: 2, State: model.WorkerLost}}})
 	if len(r.leased("u")) != 1 {
 		t.Fatal("freed by the end of another worker")
 	}
@@ -58,7 +58,7 @@ func TestEndElsewhereFreesNothing(t *testing.T) {
 func TestLeaseOfANeverSeenReservationIsSwept(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 4000, 4))
-	r.write(&model.Reservation{Key: keyOf("u"), UID: "u", State: model.Queued, Seats: model.Seats{{Number: 1}}})
+	r.write(&model.Reservation{Key: keyOf("u"), UID: "u", State: model.Queued, Workers: model.WorkerSet{{Number: 1}}})
 	expectGranted(t, r.cycle(r.entry("u")))
 	if len(r.leased("u")) != 1 {
 		t.Fatal("swept before the view could tell")

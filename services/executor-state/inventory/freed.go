@@ -104,7 +104,7 @@ func (c *Core) still(r *refused) bool {
 	if len(k.AvoidFailed) > 0 && r.closed != c.shutCount {
 		return false // those to avoid may be all that is left
 	}
-	q, needed := c.queryOf(r.text, k), int64(r.entry.Seats.Len())
+	q, needed := c.queryOf(r.text, k), int64(r.entry.Workers.Len())
 	// Where all that is free is too little nobody has to be looked at, unless one more
 	// worker than before, or another reason, would be news.
 	if most := c.atMost(q); r.at >= c.freed.kinds && most < needed && (most == 0 || r.outcome.Fitting > 0) {

@@ -161,7 +161,7 @@ func TestABadLeaseChunkIsolatesItsExecutors(t *testing.T) {
 			if o := r.cycle(entry)[0]; o.Result != model.NoFit || o.Reason != fault.ReasonPoison {
 				t.Errorf("it is leased once more: %+v", o)
 			}
-			task := &model.TaskChunk{UID: "u", Workers: []model.TaskWorker{{Seat: model.Seat{Number: 1}, Ordinal: on, State: model.WorkerRunning}}}
+			task := &model.TaskChunk{UID: "u", Workers: []model.TaskWorker{{ID: model.WorkerID{Number: 1}, Ordinal: on, State: model.WorkerRunning}}}
 			r.tell(task)
 		}
 		if fitting := r.core.fit(cpu(1000), 8); fitting != 4 {

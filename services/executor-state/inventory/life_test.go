@@ -55,7 +55,7 @@ func (w *world) enqueue() {
 	n := evenly[int32](1, 2, 3, 6).Draw(w.t, "workers")
 	w.write(&model.Reservation{
 		Key: keyOf(uid), UID: uid, State: model.Queued, Spec: model.Spec{Constraints: k},
-		Seats: model.Seats{{First: 0, Last: n - 1, Number: 1}},
+		Workers: model.WorkerSet{{First: 0, Last: n - 1, Number: 1}},
 	})
 }
 
@@ -305,30 +305,30 @@ func (w *world) strict() {
 		if len(effect.Events) == 0 || effect.Events[0].Kind != model.EventReservationLeased {
 			continue
 		}
-		seats := map[model.Seat]bool{}
+		seats := map[model.WorkerID]bool{}
 		for _, record := range effect.Puts {
 			for _, p := range record.(*model.LeaseChunk).Workers {
-				seats[p.Seat] = true
+				seats[p.Worker] = true
 			}
 		}
 		uid := effect.Events[0].UID
-		if want := w.entrySeats(uid); len(seats) != want {
+		if want := w.entryWorkers(uid); len(seats) != want {
 			w.t.Fatalf("%s asks for %d workers, leased %d", uid, want, len(seats))
 		}
 	}
 }
 
-func (w *world) entrySeats(uid string) int {
+func (w *world) entryWorkers(uid string) int {
 	for _, in := range w.inputs {
 		if p, ok := in.Request.(model.Cycle); ok {
 			for _, e := range p.Candidates {
 				if e.UID == uid {
-					return e.Seats.Len()
+					return e.Workers.Len()
 				}
 			}
 		}
 	}
-	return w.entry(uid).Seats.Len()
+	return w.entry(uid).Workers.Len()
 }
 
 func TestLife(t *testing.T) {

@@ -473,7 +473,7 @@ func checkRefusals(t *rapid.T, c *Core) {
 	for _, uid := range slices.Sorted(maps.Keys(c.refused)) {
 		before := *c.refused[uid]
 		if e := before.entry; c.still(&before) {
-			needed, fitting := e.Seats.Len(), c.fit(e.Constraints, e.Seats.Len())
+			needed, fitting := e.Workers.Len(), c.fit(e.Constraints, e.Workers.Len())
 			if most := c.atMost(c.query(e.Constraints)); int64(fitting) > min(most, before.room) {
 				t.Fatalf("%s has room for %d, not %d or %d at most: %+v\n%s", uid, fitting, most, before.room, e.Constraints, dump(c))
 			}

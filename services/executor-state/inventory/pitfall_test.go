@@ -67,7 +67,7 @@ func TestMalformedEntryBlocksNobody(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 8000, 8))
 	empty, less, good := r.queue("empty", 1, cpu(1)), r.queue("less", 1, cpu(-5)), r.queue("good", 1, cpu(1))
-	empty.Seats = nil
+	empty.Workers = nil
 	empty.Group, less.Group, good.Group = "g", "g", "g"
 	outcomes := r.cycle(empty, less, good)
 	for _, o := range outcomes[:2] {

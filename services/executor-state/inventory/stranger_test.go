@@ -137,7 +137,7 @@ func TestAnEntryThatIsNotItsRecordIsStale(t *testing.T) {
 	for name, change := range map[string]func(*model.Candidate){
 		"epoch":   func(e *model.Candidate) { e.Epoch = math.MaxInt64 },
 		"name":    func(e *model.Candidate) { e.Key.Name = "other" },
-		"workers": func(e *model.Candidate) { e.Seats = model.Seats{{First: 0, Last: 0, Number: 1}} },
+		"workers": func(e *model.Candidate) { e.Workers = model.WorkerSet{{First: 0, Last: 0, Number: 1}} },
 		"mod":     func(e *model.Candidate) { e.Mod-- },
 	} {
 		entry := proper
@@ -147,7 +147,7 @@ func TestAnEntryThatIsNotItsRecordIsStale(t *testing.T) {
 		}
 	}
 	huge := proper
-	huge.Seats = model.Seats{{First: 0, Last: math.MaxInt32, Number: 1}}
+	huge.Workers = model.WorkerSet{{First: 0, Last: math.MaxInt32, Number: 1}}
 	if o := r.cycle(huge)[0]; o.Result != model.NoFit || o.Reason != fault.ReasonInvalid {
 		t.Errorf("workers without bound: %+v", o)
 	}

@@ -213,7 +213,7 @@ func (c *Core) disabledEvent(d *model.Disable, h *host, uid string, s *laid) mod
 		event.Reason = fault.ReasonExecutorDraining
 	}
 	for _, seat := range s.seats[:min(len(s.seats), model.MaxEventWorkers)] {
-		event.Workers = append(event.Workers, model.EventWorker{Seat: seat, Executor: h.id})
+		event.Workers = append(event.Workers, model.EventWorker{ID: seat, Executor: h.id})
 	}
 	return event
 }
@@ -230,7 +230,7 @@ type laid struct {
 	key   model.Key
 	trace model.Trace
 	epoch int64
-	seats []model.Seat
+	seats []model.WorkerID
 }
 
 // placed answers what lies on the executors of the turns, by ordinal and uid. It
@@ -256,13 +256,13 @@ func (c *Core) placed(turns []turn) map[uint32]map[string]*laid {
 				if lies[uid] == nil {
 					lies[uid] = &laid{key: chunk.Key, trace: chunk.Trace, epoch: chunk.Epoch}
 				}
-				lies[uid].seats = append(lies[uid].seats, p.Seat)
+				lies[uid].seats = append(lies[uid].seats, p.Worker)
 			}
 		}
 	}
 	for _, lies := range placed {
 		for _, l := range lies {
-			slices.SortFunc(l.seats, model.Seat.Compare)
+			slices.SortFunc(l.seats, model.WorkerID.Compare)
 		}
 	}
 	return placed

@@ -96,7 +96,7 @@ func (p *player) play(lines []string) {
 	case "behind-view":
 		p.write(&model.Reservation{
 			Key: keyOf(id), UID: id, State: model.Queued, Spec: model.Spec{Constraints: args.constraints()},
-			Seats: model.Seats{{First: 0, Last: int32(args.number("n")) - 1, Number: 1}},
+			Workers: model.WorkerSet{{First: 0, Last: int32(args.number("n")) - 1, Number: 1}},
 		})
 	case "catch-up":
 		p.catchUp()

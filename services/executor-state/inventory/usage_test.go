@@ -229,7 +229,7 @@ func (u *obviousUsage) usage() []SKUUsage {
 			u.unmapped[res.Spec.Constraints.Group()]++
 			continue
 		}
-		n := res.Seats.Len()
+		n := res.Workers.Len()
 		row := u.row(name)
 		row.PendingReservations++
 		row.PendingWorkers += int64(n)

@@ -31,7 +31,7 @@ func TestAnEntryIsNoLargerThanItSays(t *testing.T) {
 			},
 		}
 		for range rapid.IntRange(0, 5).Draw(t, "runs") {
-			e.Seats = append(e.Seats, model.Run{First: math.MaxInt32, Last: math.MaxInt32, Number: math.MaxInt32})
+			e.Workers = append(e.Workers, model.Run{First: math.MaxInt32, Last: math.MaxInt32, Number: math.MaxInt32})
 		}
 		if size := proto.Size(&controlv1.CycleRequest{Candidates: []*controlv1.Candidate{candidateOf(e)}}); size > queue.CandidateBytes(e) {
 			t.Fatalf("%d bytes, and not %d: %+v", size, queue.CandidateBytes(e), e)

@@ -108,7 +108,7 @@ func (c *Core) sendCycle() {
 			at, heads = &heads[0], heads[1:]
 		} else {
 			at = heap.Pop(behind).(*cursor)
-			size := at.next.Seats.Len()
+			size := at.next.Workers.Len()
 			if candidates == 0 || workers < size {
 				continue
 			}
@@ -185,7 +185,7 @@ func (c *Core) candidate(g *group, r *model.Reservation) model.Candidate {
 	}
 	return model.Candidate{
 		Key: r.Key, UID: r.UID, Epoch: r.Epoch, Mod: r.Mod,
-		Group: g.id, Constraints: r.ConstraintsAt(c.now), Seats: r.Seats, Trace: r.Trace,
+		Group: g.id, Constraints: r.ConstraintsAt(c.now), Workers: r.Workers, Trace: r.Trace,
 	}
 }
 
@@ -308,7 +308,7 @@ func (c *Core) outcome(v *version, o *model.Outcome, wake int64) {
 		v.triedAt = c.now
 		if v.outcome != o {
 			kept := *o // and not the answer that it is a part of
-			v.outcome, v.tried = &kept, v.r.Seats.Len()
+			v.outcome, v.tried = &kept, v.r.Workers.Len()
 			c.judge(v)
 		}
 		if wake == c.wakes && c.groups[v.group].order.At(0) == v.r {

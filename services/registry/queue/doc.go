@@ -47,14 +47,14 @@
 //
 // # Workers and numbers
 //
-// The first number of a seat is 1. A stage's record holds the highest number
-// used of each seat: queued once is used. An explicit number is higher than
+// The first number of a worker index is 1. A stage's record holds the highest number
+// used of each worker index: queued once is used. An explicit number is higher than
 // that, or one that Q asks for, or a worker of A that lives; anything else is
-// WORKER_ID_USED. With count: n a seat that lives is not asked for, one that Q
+// WORKER_ID_USED. With count: n a worker index that lives is not asked for, one that Q
 // asks for keeps its number, and any other takes the highest used + 1. A count
-// compares as the same workers with what holds exactly the seats 0 to n-1,
+// compares as the same workers with what holds exactly the worker indexes 0 to n-1,
 // whatever their numbers, ended ones included: what is sent again is UNCHANGED
-// and refills no seat. A worker that was queued again goes by the numbers of its
+// and refills no worker index. A worker that was queued again goes by the numbers of its
 // earlier rounds, too: asked for by one of them, it is there.
 //
 // # Cancelling single workers
@@ -64,7 +64,7 @@
 // when none is left. Of one that was, those that have not ended become unwanted:
 // the assigner evicts them, and nothing queues them again. It is answered when
 // each of them is EVICT or further in the view, or its task stopped or gone. An
-// unwanted worker is not asked for any more: its seat may be filled at once.
+// unwanted worker is not asked for any more: its index may be filled at once.
 //
 // # Requeue
 //
@@ -73,12 +73,12 @@
 // avoiding the executor that failed for ten minutes (model.AvoidFor) from when it
 // did, which the record keeps: any leader sends the same. Its parent is the
 // version it failed in. It is dropped unless that lives, when the worker is
-// unwanted, when its seat is at or above the target size of the stage, and when
-// the stage knows a higher number of the seat: so it is done exactly once, by
+// unwanted, when its index is at or above the target size of the stage, and when
+// the stage knows a higher number of the worker index: so it is done exactly once, by
 // whichever leader, or not at all where the job service was faster. A version is
 // not COMPLETED before its requeues were made. A cancel of the key, of the
 // parent's epoch, of the job or of the worker by an earlier number includes them;
-// a lower target drops those of seats at or above it. An ended version is kept as
+// a lower target drops those of worker indexes at or above it. An ended version is kept as
 // long as one that came of it.
 //
 // # Rounds
@@ -103,7 +103,7 @@
 // A queue is ordered by the Order, then the place: a sequence that only rises.
 // Requeues come before all else, among themselves by place alone, in each queue
 // and across queues. A version that takes the place of another inherits place and
-// epoch; parts share theirs with the rest of the batch, the lower seats first.
+// epoch; parts share theirs with the rest of the batch, the lower worker indexes first.
 // Between
 // decision and commit a version has no epoch and orders behind all that have.
 // The strategies and their names are in order.go, and one more is a line there.
@@ -157,7 +157,7 @@
 // job's last record go the records of its stages. queueTimeout counts from
 // createdAt and only while no lease is held; a requeue's or a round's wait begins
 // anew. A target size lower than the stage's latest cancels (TARGET_LOWERED) what
-// is queued under its other names, and of requeues those of seats at or above it.
+// is queued under its other names, and of requeues those of worker indexes at or above it.
 //
 // Shown for a key is what stands for its versions that have not ended, or else
 // the newest.

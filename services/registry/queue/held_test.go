@@ -54,7 +54,7 @@ func TestHeldReservation(t *testing.T) {
 	}
 	for name, request := range map[string]any{
 		"upsert": one("a", "s"), "cancel": Cancel{Key: one("a", "s").Key}, "job": CancelJob{Job: "a"},
-		"workers": CancelWorkers{Job: "a", Stage: "s", Workers: []model.Seat{{Number: 1}}}, "flush": Flush{Job: "a"},
+		"workers": CancelWorkers{Job: "a", Stage: "s", Workers: []model.WorkerID{{Number: 1}}}, "flush": Flush{Job: "a"},
 	} {
 		if !refused(w.input(request)) {
 			t.Errorf("%s is not refused", name)
@@ -113,7 +113,7 @@ func TestSubjectOfADecision(t *testing.T) {
 	w.successor(7)
 	w.input(one("a", "s"))
 	entry := w.cycle.Candidates[0]
-	lease := &model.LeaseChunk{UID: entry.UID, Key: entry.Key, Chunks: 1, Total: 1, Workers: []model.Placement{{Seat: model.Seat{Number: 1}}}}
+	lease := &model.LeaseChunk{UID: entry.UID, Key: entry.Key, Chunks: 1, Total: 1, Workers: []model.Placement{{Worker: model.WorkerID{Number: 1}}}}
 	w.foreign(model.Changed{Ref: lease.Ref(), Record: lease})
 	defer func() {
 		if what := recover(); what != "no idea" {

@@ -281,7 +281,7 @@ func (c *Core) enqueue(v *version) {
 	}
 	v.queued = v.r
 	g.order.Insert(v.r)
-	g.workers += v.r.Seats.Len()
+	g.workers += v.r.Workers.Len()
 	if g.order.At(0) == v.r {
 		c.makeDue(g)
 	}
@@ -293,7 +293,7 @@ func (c *Core) dequeue(v *version) {
 	g := c.groups[v.group]
 	wasHead := g.order.At(0) == v.queued
 	g.order.Delete(v.queued)
-	g.workers -= v.queued.Seats.Len()
+	g.workers -= v.queued.Workers.Len()
 	v.queued = nil
 	switch {
 	case g.order.Len() == 0:

@@ -77,8 +77,8 @@ func TestPrecedenceHoldsAcrossGroups(t *testing.T) {
 			outcome := model.Outcome{UID: e.UID, Result: model.Behind}
 			switch {
 			case stopped[e.Group]:
-			case e.Seats.Len() <= free:
-				free -= e.Seats.Len()
+			case e.Workers.Len() <= free:
+				free -= e.Workers.Len()
 				outcome.Result, outcome.Lease = model.Granted, w.revision+1
 				for _, before := range entries[:i] {
 					if order.Compare(before, entries[i]) > 0 {

@@ -469,7 +469,7 @@ func TestManyRequeuesFitTransactions(t *testing.T) {
 		w.bring("a-1", isActive)
 		chunk := &model.TaskChunk{UID: "a-1"}
 		for i := range int32(workers) {
-			chunk.Workers = append(chunk.Workers, model.TaskWorker{Seat: model.Seat{Index: i, Number: 1}, State: model.WorkerFailed, Requeue: true})
+			chunk.Workers = append(chunk.Workers, model.TaskWorker{ID: model.WorkerID{Index: i, Number: 1}, State: model.WorkerFailed, Requeue: true})
 		}
 		actions := w.foreign(model.Changed{Ref: chunk.Ref(), Record: chunk})
 		for range workers {
@@ -482,7 +482,7 @@ func TestManyRequeuesFitTransactions(t *testing.T) {
 				if r, ok := record.(*model.Reservation); ok {
 					bytes += len(r.Spec.Task.Payload)
 					if r.UID != "a-1" { // the one that they fail in
-						requeued += r.Seats.Len()
+						requeued += r.Workers.Len()
 					}
 				}
 			}

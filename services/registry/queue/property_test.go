@@ -81,8 +81,8 @@ func drawRequest(t *rapid.T) any {
 		return Cancel{Key: drawKey(t), RequestID: id}
 	case 6:
 		key := drawKey(t)
-		seat := model.Seat{Index: rapid.Int32Range(0, 3).Draw(t, "index"), Number: rapid.Int32Range(1, 3).Draw(t, "number")}
-		return CancelWorkers{Job: key.Job, Stage: key.Stage, Workers: []model.Seat{seat}, RequestID: id}
+		workerID := model.WorkerID{Index: rapid.Int32Range(0, 3).Draw(t, "index"), Number: rapid.Int32Range(1, 3).Draw(t, "number")}
+		return CancelWorkers{Job: key.Job, Stage: key.Stage, Workers: []model.WorkerID{workerID}, RequestID: id}
 	case 1:
 		return CancelJob{Job: drawKey(t).Job, RequestID: id}
 	case 2:
@@ -149,8 +149,8 @@ func (w *world) others(t *rapid.T) {
 			}})
 		case what == 5 && handed:
 			chunk := &model.TaskChunk{UID: r.UID}
-			for seat := range r.Seats.All() {
-				worker := model.TaskWorker{Seat: seat, State: model.WorkerFailed}
+			for workerID := range r.Workers.All() {
+				worker := model.TaskWorker{ID: workerID, State: model.WorkerFailed}
 				worker.Requeue = r.Spec.Start != model.StartTogether && rapid.Bool().Draw(t, "requeue")
 				chunk.Workers = append(chunk.Workers, worker)
 			}
@@ -207,15 +207,15 @@ type entry struct {
 	uid     string
 	requeue bool
 	part    bool
-	seats   map[int32]int32
+	workers map[int32]int32
 	// epoch and seq are those of the place.
 	epoch int64
 	seq   int
-	// done are the seats of its batch that were handed out.
+	// done are the workers of its batch that were handed out.
 	done map[int32]bool
 }
 
-func (e *entry) indexes() []int32 { return slices.Sorted(maps.Keys(e.seats)) }
+func (e *entry) indexes() []int32 { return slices.Sorted(maps.Keys(e.workers)) }
 
 // before says whether one is tried before another.
 func (m *twin) before(a, b *entry) bool {
@@ -295,7 +295,7 @@ func (m *twin) queue(sku string) []*entry {
 	return queue
 }
 
-// number is the next one of a seat.
+// number is the next one of a worker index.
 func (m *twin) number(job string, index int32) int32 {
 	if m.used[job] == nil {
 		m.used[job] = map[int32]int32{}
@@ -309,7 +309,7 @@ func (m *twin) upsert(u model.Upsert, revision int64) model.Change {
 	olds := m.all(u.Key)
 	queued, asked := map[int32]int32{}, map[int32]bool{}
 	for _, old := range olds {
-		maps.Copy(queued, old.seats)
+		maps.Copy(queued, old.workers)
 		maps.Copy(asked, old.done)
 	}
 	for i := range queued {
@@ -325,7 +325,7 @@ func (m *twin) upsert(u model.Upsert, revision int64) model.Change {
 	}
 	same := isCount(len(queued), func(i int32) bool { return queued[i] != 0 }) || isCount(len(asked), func(i int32) bool { return asked[i] })
 	change, inPlace := model.Created, false
-	next := &entry{u: u, seats: map[int32]int32{}, epoch: revision, seq: m.seq, done: map[int32]bool{}}
+	next := &entry{u: u, workers: map[int32]int32{}, epoch: revision, seq: m.seq, done: map[int32]bool{}}
 	if len(olds) > 0 {
 		old := olds[0].u.Spec
 		change = model.ChangeReplaced
@@ -356,8 +356,8 @@ func (m *twin) upsert(u model.Upsert, revision int64) model.Change {
 		m.seq++
 	}
 	for i := range u.Count {
-		if next.seats[i] = queued[i]; queued[i] == 0 {
-			next.seats[i] = m.number(u.Key.Job, i)
+		if next.workers[i] = queued[i]; queued[i] == 0 {
+			next.workers[i] = m.number(u.Key.Job, i)
 		}
 	}
 	for _, old := range olds {
@@ -371,16 +371,16 @@ func (m *twin) upsert(u model.Upsert, revision int64) model.Change {
 func (m *twin) split(e *entry, fitting int) {
 	part := *e
 	part.uid, part.part = "", true
-	part.seats = map[int32]int32{}
+	part.workers = map[int32]int32{}
 	rest := map[int32]int32{}
 	for n, i := range e.indexes() {
 		if n < fitting {
-			part.seats[i] = e.seats[i]
+			part.workers[i] = e.workers[i]
 		} else {
-			rest[i] = e.seats[i]
+			rest[i] = e.workers[i]
 		}
 	}
-	e.seats = rest
+	e.workers = rest
 	m.waiting = append(m.waiting, &part)
 }
 
@@ -444,7 +444,7 @@ func (p *player) see(actions []model.Action) {
 	}
 }
 
-// name learns the uids of what is new: the twin knows which seats it asks for.
+// name learns the uids of what is new: the twin knows which workers it asks for.
 func (p *player) name(effect model.Effect) {
 	for _, record := range effect.Puts {
 		r, ok := record.(*model.Reservation)
@@ -452,7 +452,7 @@ func (p *player) name(effect model.Effect) {
 			continue
 		}
 		for _, e := range slices.Concat(p.twin.waiting, p.twin.leased) {
-			if e.uid == "" && e.u.Key == r.Key && r.Seats.Equal(e.asks()) && e.requeue == (r.Origin == model.OriginRequeue) {
+			if e.uid == "" && e.u.Key == r.Key && r.Workers.Equal(e.asks()) && e.requeue == (r.Origin == model.OriginRequeue) {
 				e.uid = r.UID
 				break
 			}
@@ -460,12 +460,12 @@ func (p *player) name(effect model.Effect) {
 	}
 }
 
-func (e *entry) asks() model.Seats {
-	var seats []model.Seat
-	for index, number := range e.seats {
-		seats = append(seats, model.Seat{Index: index, Number: number})
+func (e *entry) asks() model.WorkerSet {
+	var workers []model.WorkerID
+	for index, number := range e.workers {
+		workers = append(workers, model.WorkerID{Index: index, Number: number})
 	}
-	return model.SeatsOf(seats)
+	return model.WorkerSetOf(workers)
 }
 
 // requeue has a worker of a batch of its own given up, or cancels one that was
@@ -474,7 +474,7 @@ func (p *player) requeue() {
 	for _, e := range slices.Concat(p.twin.waiting, p.twin.leased) {
 		if e.requeue && rapid.Bool().Draw(p.t, "cancelled") {
 			p.twin.drop(e)
-			p.see(p.w.input(CancelWorkers{Job: e.u.Key.Job, Stage: e.u.Key.Stage, Workers: []model.Seat{{Number: 1}}}))
+			p.see(p.w.input(CancelWorkers{Job: e.u.Key.Job, Stage: e.u.Key.Stage, Workers: []model.WorkerID{{Number: 1}}}))
 			if got := p.reply.Value.(WorkersCancelled).Count; got != 1 {
 				p.t.Fatalf("%d workers are cancelled with %s", got, e.uid)
 			}
@@ -488,11 +488,11 @@ func (p *player) requeue() {
 	p.see(p.w.input(u))
 	parent := p.twin.all(u.Key)[0]
 	p.twin.drop(parent)
-	again := &entry{u: u, requeue: true, seats: map[int32]int32{0: p.twin.number(u.Key.Job, 0)}, seq: p.twin.seq, done: map[int32]bool{}}
+	again := &entry{u: u, requeue: true, workers: map[int32]int32{0: p.twin.number(u.Key.Job, 0)}, seq: p.twin.seq, done: map[int32]bool{}}
 	p.twin.seq++
 	p.twin.waiting = append(p.twin.waiting, again)
 	h := &model.TaskHeader{UID: parent.uid, Complete: true}
-	chunk := &model.TaskChunk{UID: parent.uid, Workers: []model.TaskWorker{{Seat: model.Seat{Number: 1}, State: model.WorkerFailed, Requeue: true}}}
+	chunk := &model.TaskChunk{UID: parent.uid, Workers: []model.TaskWorker{{ID: model.WorkerID{Number: 1}, State: model.WorkerFailed, Requeue: true}}}
 	p.see(p.w.foreign(p.w.leaseOf(parent.uid), model.Changed{Ref: h.Ref(), Record: h}, model.Changed{Ref: chunk.Ref(), Record: chunk}))
 	if again.uid == "" {
 		p.t.Fatalf("the worker of %s is not queued again", parent.uid)
@@ -604,7 +604,7 @@ func (p *player) finishCycle() {
 				outcome.Result = model.NoFit
 				p.refused[e.UID] = e.Mod
 				tried := p.twin.find(e.UID)
-				outcome.Fitting = rapid.IntRange(0, len(tried.seats)-1).Draw(p.t, "fitting")
+				outcome.Fitting = rapid.IntRange(0, len(tried.workers)-1).Draw(p.t, "fitting")
 				batch := tried.u.Spec.Batch
 				if best := batch == model.BatchBestEffort || batch == model.BatchUnset && p.w.core.config.BestEffort; best && outcome.Fitting > 0 {
 					p.twin.split(tried, outcome.Fitting)
@@ -647,7 +647,7 @@ func (p *player) finishDispatch() {
 		case rapid.Bool().Draw(p.t, "taken"):
 			outcome.Taken = true
 			p.twin.drop(e)
-			for i := range e.seats {
+			for i := range e.workers {
 				e.done[i] = true
 			}
 			h := &model.TaskHeader{UID: task.UID, Complete: true, Ended: true}
@@ -694,8 +694,8 @@ func (p *player) compare() {
 			if !ok || view.Position != i+1 {
 				p.t.Fatalf("%v (%s) is at %d, want %d of %s", e.u.Key, e.uid, view.Position, i+1, sku)
 			}
-			if !view.Reservation.Seats.Equal(e.asks()) {
-				p.t.Fatalf("%v has %v, want %v", e.u.Key, view.Reservation.Seats, e.seats)
+			if !view.Reservation.Workers.Equal(e.asks()) {
+				p.t.Fatalf("%v has %v, want %v", e.u.Key, view.Reservation.Workers, e.workers)
 			}
 		}
 	}

@@ -127,7 +127,7 @@ func (v *version) failures() string {
 			if n := v.requeued(); n > 0 {
 				again = fmt.Sprintf(", %d queued again", n)
 			}
-			return fmt.Sprintf("%d of %s failed%s; %s: %s", failed, workers(v.r.Seats.Len()), again, w.Seat, why)
+			return fmt.Sprintf("%d of %s failed%s; %s: %s", failed, workers(v.r.Workers.Len()), again, w.ID, why)
 		}
 	}
 	return ""
@@ -216,7 +216,7 @@ func (c *Core) Versions(filter Filter, after model.Key, uid string, limit int) (
 }
 
 // Stages shows the stages of a job in order, with the highest number that each
-// of their seats has had; all of them, or the one that is named.
+// of their worker indexes has had; all of them, or the one that is named.
 func (c *Core) Stages(job, stage string) []model.Stage {
 	var stages []model.Stage
 	for key := range c.stageKeys.From(model.Key{Job: job}) {

@@ -103,12 +103,12 @@ func noTask(uid string) model.Expect {
 func (c *Core) event(kind model.EventKind, r *model.Reservation) model.JobEvent {
 	e := model.JobEvent{
 		Kind: kind, Time: c.now, Key: r.Key, UID: r.UID,
-		Count: int32(r.Seats.Len()), Reason: r.Reason, Message: r.Message,
+		Count: int32(r.Workers.Len()), Reason: r.Reason, Message: r.Message,
 		Trace: r.Trace, Since: c.began(kind, r), Epoch: r.Epoch,
 	}
 	if e.Count <= model.MaxEventWorkers {
-		for seat := range r.Seats.All() {
-			e.Workers = append(e.Workers, model.EventWorker{Seat: seat})
+		for workerID := range r.Workers.All() {
+			e.Workers = append(e.Workers, model.EventWorker{ID: workerID})
 		}
 	}
 	return e

@@ -132,10 +132,10 @@ func (v *version) stopped() bool {
 }
 
 // wanted are the workers that were not cancelled one by one.
-func (v *version) wanted() model.Seats { return without(v.r.Seats, v.r.Unwanted) }
+func (v *version) wanted() model.WorkerSet { return without(v.r.Workers, v.r.Unwanted) }
 
 // unwanted are the workers that were cancelled one by one.
-func (v *version) unwanted() model.Seats {
+func (v *version) unwanted() model.WorkerSet {
 	if v.r == nil {
 		return nil
 	}

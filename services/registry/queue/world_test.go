@@ -223,13 +223,13 @@ func showEffect(e model.Effect) string {
 		case *model.Reservation:
 			parts = append(parts, fmt.Sprintf("%s(%s) %s", r.Key, r.UID, r.State))
 			if r.State == model.Queued {
-				parts[len(parts)-1] += fmt.Sprintf(" %s place=%d", showSeats(r.Seats), r.Place)
+				parts[len(parts)-1] += fmt.Sprintf(" %s place=%d", showWorkers(r.Workers), r.Place)
 				if r.PlaceEpoch != 0 {
 					parts[len(parts)-1] += fmt.Sprintf(" of %d", r.PlaceEpoch)
 				}
 			}
 			if len(r.Unwanted) > 0 {
-				parts[len(parts)-1] += " unwanted=" + showSeats(r.Unwanted)
+				parts[len(parts)-1] += " unwanted=" + showWorkers(r.Unwanted)
 			}
 			if r.Round > 0 && r.State == model.Queued {
 				parts[len(parts)-1] += fmt.Sprintf(" round=%d", r.Round)
@@ -241,7 +241,7 @@ func showEffect(e model.Effect) string {
 				parts[len(parts)-1] += " " + string(r.Reason)
 			}
 		case *model.Stage:
-			parts = append(parts, fmt.Sprintf("%s/%s target=%d used=%s", r.Job, r.Stage, r.TargetSize, showSeats(r.Numbers)))
+			parts = append(parts, fmt.Sprintf("%s/%s target=%d used=%s", r.Job, r.Stage, r.TargetSize, showWorkers(r.Numbers)))
 		case *model.Ready:
 			parts = append(parts, "registry "+showReady(r))
 		}
@@ -306,9 +306,9 @@ func showReply(r model.Reply) string {
 	return fmt.Sprint(r.Value)
 }
 
-func showSeats(seats model.Seats) string {
+func showWorkers(workers model.WorkerSet) string {
 	var parts []string
-	for _, run := range seats {
+	for _, run := range workers {
 		if run.First == run.Last {
 			parts = append(parts, fmt.Sprintf("%d.%d", run.First, run.Number))
 		} else {

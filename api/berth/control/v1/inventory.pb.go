@@ -320,10 +320,10 @@ type Candidate struct {
 	Uid   string                 `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`
 	Epoch int64                  `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// Mod is the modification revision of the reservation as it was decided on.
-	Mod         int64           `protobuf:"varint,4,opt,name=mod,proto3" json:"mod,omitempty"`
-	Group       string          `protobuf:"bytes,5,opt,name=group,proto3" json:"group,omitempty"`
-	Constraints *v1.Constraints `protobuf:"bytes,6,opt,name=constraints,proto3" json:"constraints,omitempty"`
-	Seats       []*v11.SeatRun  `protobuf:"bytes,7,rep,name=seats,proto3" json:"seats,omitempty"`
+	Mod         int64            `protobuf:"varint,4,opt,name=mod,proto3" json:"mod,omitempty"`
+	Group       string           `protobuf:"bytes,5,opt,name=group,proto3" json:"group,omitempty"`
+	Constraints *v1.Constraints  `protobuf:"bytes,6,opt,name=constraints,proto3" json:"constraints,omitempty"`
+	Workers     []*v11.WorkerRun `protobuf:"bytes,7,rep,name=workers,proto3" json:"workers,omitempty"`
 	// Trace is the reservation's.
 	Trace string `protobuf:"bytes,8,opt,name=trace,proto3" json:"trace,omitempty"`
 	// Again is the modification revision of a reservation that the last cycle of
@@ -409,9 +409,9 @@ func (x *Candidate) GetConstraints() *v1.Constraints {
 	return nil
 }
 
-func (x *Candidate) GetSeats() []*v11.SeatRun {
+func (x *Candidate) GetWorkers() []*v11.WorkerRun {
 	if x != nil {
-		return x.Seats
+		return x.Workers
 	}
 	return nil
 }
@@ -592,15 +592,15 @@ const file_berth_control_v1_inventory_proto_rawDesc = "" +
 	"\n" +
 	"candidates\x18\x04 \x03(\v2\x1b.berth.control.v1.CandidateR\n" +
 	"candidates\x12\x14\n" +
-	"\x05trace\x18\x05 \x01(\tR\x05trace\"\xbf\x02\n" +
+	"\x05trace\x18\x05 \x01(\tR\x05trace\"\xc5\x02\n" +
 	"\tCandidate\x12*\n" +
 	"\x03key\x18\x01 \x01(\v2\x18.berth.v1.ReservationKeyR\x03key\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x14\n" +
 	"\x05epoch\x18\x03 \x01(\x03R\x05epoch\x12\x10\n" +
 	"\x03mod\x18\x04 \x01(\x03R\x03mod\x12\x14\n" +
 	"\x05group\x18\x05 \x01(\tR\x05group\x127\n" +
-	"\vconstraints\x18\x06 \x01(\v2\x15.berth.v1.ConstraintsR\vconstraints\x12.\n" +
-	"\x05seats\x18\a \x03(\v2\x18.berth.record.v1.SeatRunR\x05seats\x12\x14\n" +
+	"\vconstraints\x18\x06 \x01(\v2\x15.berth.v1.ConstraintsR\vconstraints\x124\n" +
+	"\aworkers\x18\a \x03(\v2\x1a.berth.record.v1.WorkerRunR\aworkers\x12\x14\n" +
 	"\x05trace\x18\b \x01(\tR\x05trace\x12\x14\n" +
 	"\x05again\x18\t \x01(\x03R\x05again\x12!\n" +
 	"\favoid_failed\x18\n" +
@@ -657,7 +657,7 @@ var file_berth_control_v1_inventory_proto_goTypes = []any{
 	(*v1.Constraints)(nil),               // 7: berth.v1.Constraints
 	(*v1.FailedCheck)(nil),               // 8: berth.v1.FailedCheck
 	(*v1.ReservationKey)(nil),            // 9: berth.v1.ReservationKey
-	(*v11.SeatRun)(nil),                  // 10: berth.record.v1.SeatRun
+	(*v11.WorkerRun)(nil),                // 10: berth.record.v1.WorkerRun
 	(*v1.ListFindingsRequest)(nil),       // 11: berth.v1.ListFindingsRequest
 	(*v1.ExplainReservationRequest)(nil), // 12: berth.v1.ExplainReservationRequest
 	(*v1.ListFindingsAnswer)(nil),        // 13: berth.v1.ListFindingsAnswer
@@ -669,7 +669,7 @@ var file_berth_control_v1_inventory_proto_depIdxs = []int32{
 	4,  // 2: berth.control.v1.CycleRequest.candidates:type_name -> berth.control.v1.Candidate
 	9,  // 3: berth.control.v1.Candidate.key:type_name -> berth.v1.ReservationKey
 	7,  // 4: berth.control.v1.Candidate.constraints:type_name -> berth.v1.Constraints
-	10, // 5: berth.control.v1.Candidate.seats:type_name -> berth.record.v1.SeatRun
+	10, // 5: berth.control.v1.Candidate.workers:type_name -> berth.record.v1.WorkerRun
 	6,  // 6: berth.control.v1.CycleAnswer.outcomes:type_name -> berth.control.v1.CandidateOutcome
 	0,  // 7: berth.control.v1.CandidateOutcome.result:type_name -> berth.control.v1.CandidateOutcome.Result
 	3,  // 8: berth.control.v1.Inventory.TryAllocateAndLease:input_type -> berth.control.v1.CycleRequest

@@ -6,13 +6,13 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// stage is who takes, or took, the seats of one stage.
+// stage holds the worker indexes of one stage that are, or were, used.
 type stage struct {
-	seats map[int32]*seat
+	indexes map[int32]*workerIndex
 }
 
-// seat is one index of a stage.
-type seat struct {
+// workerIndex is one worker index of a stage.
+type workerIndex struct {
 	index   int32
 	holders []holder // assignments that have not ended; more than one is wrong
 	// requeued is the highest number that a requeue asked for.
@@ -21,23 +21,23 @@ type seat struct {
 	started holder
 }
 
-// holder is one worker of a seat, by the version that brought it.
+// holder is one worker of an index, by the version that brought it.
 type holder struct {
 	v      *version
 	number int32
 }
 
-func (a *Auditor) seat(v *version, index int32) *seat {
+func (a *Auditor) index(v *version, index int32) *workerIndex {
 	key := model.Key{Job: v.key.Job, Stage: v.key.Stage}
 	s := a.stages[key]
 	if s == nil {
-		s = &stage{seats: map[int32]*seat{}}
+		s = &stage{indexes: map[int32]*workerIndex{}}
 		a.stages[key] = s
 	}
-	at := s.seats[index]
+	at := s.indexes[index]
 	if at == nil {
-		at = &seat{index: index}
-		s.seats[index] = at
+		at = &workerIndex{index: index}
+		s.indexes[index] = at
 	}
 	return at
 }
@@ -47,16 +47,16 @@ func (a *Auditor) begin(v *version, w *model.TaskWorker) {
 	if w.State.Terminal() {
 		return
 	}
-	s := a.seat(v, w.Seat.Index)
-	s.holders = append(s.holders, holder{v, w.Seat.Number})
+	s := a.index(v, w.ID.Index)
+	s.holders = append(s.holders, holder{v, w.ID.Number})
 	a.step.begun = append(a.step.begun, s)
 }
 
 // end forgets an assignment that was noted.
 func (a *Auditor) end(v *version, w *model.TaskWorker) {
-	s := a.seat(v, w.Seat.Index)
+	s := a.index(v, w.ID.Index)
 	for i, h := range s.holders {
-		if h == (holder{v, w.Seat.Number}) {
+		if h == (holder{v, w.ID.Number}) {
 			s.holders = append(s.holders[:i:i], s.holders[i+1:]...)
 			return
 		}
@@ -72,12 +72,12 @@ func (a *Auditor) started(v *version, was model.WorkerState, w *model.TaskWorker
 	if w.State != model.WorkerStarting && w.State != model.WorkerRunning || was > model.WorkerAssigned {
 		return
 	}
-	s := a.seat(v, w.Seat.Index)
-	if s.started.v != nil && s.started.v != v && s.started.number == w.Seat.Number {
+	s := a.index(v, w.ID.Index)
+	if s.started.v != nil && s.started.v != v && s.started.number == w.ID.Number {
 		a.stats.StartedTwice++
-		a.violate(RuleStartedTwice, "worker %s of %s was started by %s before", w.Seat, v, s.started.v)
+		a.violate(RuleStartedTwice, "worker %s of %s was started by %s before", w.ID, v, s.started.v)
 	}
-	s.started = holder{v, w.Seat.Number}
+	s.started = holder{v, w.ID.Number}
 }
 
 // forgetStage lets numbers begin again, as they do when a job's last record is
@@ -87,13 +87,13 @@ func (a *Auditor) forgetStage(key model.Key) {
 	if s == nil {
 		return
 	}
-	for index, at := range s.seats {
+	for index, at := range s.indexes {
 		at.started, at.requeued = holder{}, 0
 		if len(at.holders) == 0 {
-			delete(s.seats, index)
+			delete(s.indexes, index)
 		}
 	}
-	if len(s.seats) == 0 {
+	if len(s.indexes) == 0 {
 		delete(a.stages, key)
 	}
 }
@@ -115,21 +115,21 @@ func (a *Auditor) lastRecordDeleted(job string) bool {
 	return true
 }
 
-// checkSeats looks at the seats that got an assignment: it must be the only one
-// of its worker that has not ended, and of its seat, but for what the job
-// service chose itself: to name a seat under two names, or to ask again while
+// checkIndexes looks at the worker indexes that got an assignment: it must be the only
+// one of its worker that has not ended, and of its index, but for what the job service
+// chose itself: to name an index under two names, or to ask again while
 // the worker that it cancelled is being stopped.
-func (a *Auditor) checkSeats() {
+func (a *Auditor) checkIndexes() {
 	for _, s := range a.step.begun {
 		if len(s.holders) < 2 {
 			continue
 		}
 		last, other := s.holders[len(s.holders)-1], s.holders[len(s.holders)-2]
-		rule := RuleOneOfASeat
+		rule := RuleOnePerIndex
 		switch {
 		case last.number == other.number:
 			rule = RuleOneAssignment
-		case last.v.key != other.v.key, other.v.stopping(model.Seat{Index: s.index, Number: other.number}):
+		case last.v.key != other.v.key, other.v.stopping(model.WorkerID{Index: s.index, Number: other.number}):
 			continue
 		}
 		a.violate(rule, "number %d of %s is assigned while number %d of %s has not ended", last.number, last.v, other.number, other.v)
