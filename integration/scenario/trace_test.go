@@ -65,7 +65,7 @@ func TestTraceOverALeaderChange(t *testing.T) {
 		named("worker evicted"), named("berth.control.v1.Executor/StopTask"), everyService, twoRegistries,
 		// The lease was granted in a cycle, and the task made in a dispatch: of
 		// which the steps tell, and of the term that took over.
-		linked("reservation leased", "call", "take cycle"),
+		linked("reservation leased", "call", "run scheduling cycle"),
 		linked("worker assigned", "call", "berth.control.v1.Dispatch/CreateAssignmentTasks"),
 		linked("reservation assigned", "term", "lead registry"),
 	)...)

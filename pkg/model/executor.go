@@ -124,7 +124,7 @@ type LeaseChunk struct {
 	Each    resource.Vector
 	Role    string
 	Workers []Placement
-	// Cut is the registry's revision at which the granting cycle was cut.
+	// Cut is the registry's revision at which the granting cycle started.
 	Cut       int64
 	GrantedAt time.Time
 	// Trace is the reservation's.

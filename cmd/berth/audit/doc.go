@@ -46,9 +46,9 @@
 //	TERM               terms of a service rise
 //	FENCE              every write carries the chain of the term that leads
 //	ORDER              whatever stood before a reservation of its group when the
-//	                   cycle was cut is not left waiting by its grant
-//	CYCLE               the cycles that a leader of executor-state grants by were
-//	                   cut one after the other: it takes none after a later one
+//	                   cycle started is not left waiting by its grant
+//	CYCLE              the cycles that a leader of executor-state grants by were
+//	                   started one after the other: it takes none after a later one
 //	RECORD             every record can be read
 //
 // Quiesced judges what must hold once nothing is in flight: LEASE_OWNER, every

@@ -46,9 +46,9 @@ func Show(f process.Figures, s Snapshot) {
 	f.Counter("berth_assigner_withdrawn_total", "Batches that did not start together.", s.figures.Withdrawn)
 	f.Counter("berth_assigner_evictions_overdue_total", "Workers that took longer than their grace to end.", s.figures.Overdue)
 
-	f.Histogram("berth_assigner_assign_seconds", "From the grant of a lease until a worker's executor has acknowledged it.", &s.figures.Assign)
-	f.Histogram("berth_assigner_assign_batch_seconds", "From the grant of a lease until its last worker is acknowledged.", &s.figures.AssignBatch)
-	f.Histogram("berth_assigner_run_seconds", "From the grant of a lease until a worker runs.", &s.figures.Run)
+	f.Histogram("berth_assigner_assign_duration_seconds", "From the grant of a lease until a worker's executor has acknowledged it.", &s.figures.Assign)
+	f.Histogram("berth_assigner_assign_batch_duration_seconds", "From the grant of a lease until its last worker is acknowledged.", &s.figures.AssignBatch)
+	f.Histogram("berth_assigner_run_duration_seconds", "From the grant of a lease until a worker runs.", &s.figures.Run)
 	for kind, n := range s.findings {
 		f.Gauge("berth_assigner_findings", "What missed its deadline, by kind.", float64(n), "kind", kind)
 	}

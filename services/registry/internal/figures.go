@@ -77,7 +77,7 @@ func largest(groups []queue.GroupStats) []queue.GroupStats {
 }
 
 func showCounts(f process.Figures, counts queue.Counts) {
-	f.Histogram("berth_registry_time_in_queue_seconds", "From the creation of a reservation to its lease.", &counts.TimeInQueue)
+	f.Histogram("berth_registry_time_in_queue_duration_seconds", "From the creation of a reservation to its lease.", &counts.TimeInQueue)
 	for change := model.Created; change <= model.ChangeReplaced; change++ {
 		f.Counter("berth_registry_upserts_total", "Upserts answered, by change.", counts.Upserts[change], "change", change.String())
 	}

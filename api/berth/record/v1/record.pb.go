@@ -1493,7 +1493,7 @@ type LeaseChunk struct {
 	Index   []int32  `protobuf:"varint,5,rep,packed,name=index,proto3" json:"index,omitempty"`
 	Number  []int32  `protobuf:"varint,6,rep,packed,name=number,proto3" json:"number,omitempty"`
 	Ordinal []uint32 `protobuf:"varint,7,rep,packed,name=ordinal,proto3" json:"ordinal,omitempty"`
-	// Cut is the registry's revision at which the granting cycle was cut.
+	// Cut is the registry's revision at which the granting cycle started.
 	Cut       int64                  `protobuf:"varint,8,opt,name=cut,proto3" json:"cut,omitempty"`
 	GrantedAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=granted_at,json=grantedAt,proto3" json:"granted_at,omitempty"`
 	// Total is how many workers the lease was granted for, over all chunks.
