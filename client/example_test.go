@@ -11,7 +11,7 @@ import (
 	"berth.dev/client"
 )
 
-// A job service reserves workers, waits until they are handed out, and cancels
+// A job service reserves workers, waits until they are dispatched, and cancels
 // them in the end.
 func Example() {
 	c, stop := startGateway() // c, err := client.Dial([]string{"gateway-0:8080", "gateway-1:8080"})

@@ -223,7 +223,7 @@ func (w *world) carry(actions []model.Action) (carried []model.Action) {
 		key := orderKey{w.core.ordinals[order.Executor], order.UID, order.Worker.ID}
 		header, _ := w.records[model.Ref{Kind: model.KindTaskHeader, ID: order.UID}].record.(*model.TaskHeader)
 		if header == nil || !header.Complete || header.Stopping {
-			w.fail("submit of %s for a task that is not to be handed out", order.Worker)
+			w.fail("submit of %s for a task that is not to be started", order.Worker)
 			continue
 		}
 		if state := w.state(order.UID, order.Worker.ID); state != model.WorkerAssigned {

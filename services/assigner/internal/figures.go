@@ -30,7 +30,7 @@ func Take(c *dispatch.Core) Snapshot {
 
 // Show makes figures of a snapshot. No label holds a name that a user chose.
 func Show(f process.Figures, s Snapshot) {
-	f.Gauge("berth_assigner_tasks", "Leases being handed out, or not free yet.", float64(s.stats.Tasks))
+	f.Gauge("berth_assigner_tasks", "Leases that are dispatched and not free yet.", float64(s.stats.Tasks))
 	for state := model.WorkerAssigned; state <= model.WorkerEvicted; state++ {
 		f.Gauge("berth_assigner_workers", "Workers of these leases by state.", float64(s.stats.Workers[state]), "state", state.String())
 	}

@@ -183,7 +183,7 @@ func (c *Core) descends(v, from *version) bool {
 }
 
 // live are the workers that are not to be asked for again: those that have been
-// handed out, have not ended and are wanted, and those that are queued again.
+// dispatched, have not ended and are wanted, and those that are queued again.
 type live []liveWorkers
 
 type liveWorkers struct {

@@ -211,7 +211,7 @@ type entry struct {
 	// epoch and seq are those of the place.
 	epoch int64
 	seq   int
-	// done are the workers of its batch that were handed out.
+	// done are the workers of its batch that were dispatched.
 	done map[int32]bool
 }
 
