@@ -16,7 +16,7 @@ IMAGE   ?= berth:$(VERSION)
 REPORT    = $(or $(JSON),$(BIN)/bench.json)
 BASELINE  = cmd/berth/internal/bench/testdata/steps.txt
 STEPS     = $(GO) test -run '^$$' -bench '^BenchmarkStep$$' -benchmem -benchtime 200x -count 6 -cpu 1 -p 1 \
-	./services/registry/queue ./services/executor-state/inventory ./services/assigner/handout
+	./services/registry/queue ./services/executor-state/inventory ./services/assigner/dispatch
 BENCHSTAT = $(TOOLS)/benchstat -ignore cpu,goos,goarch
 
 CHAOS_MINUTES ?= 10

@@ -26,7 +26,7 @@ var becomes = map[berthv1.Event_Kind]berthv1.Reservation_State{
 // apply takes one event, and says whether the state is whole after it, or is to
 // be listed: an event of many workers counts them and may name none; and after
 // one that a version is replaced there is another of what takes its place, of
-// the same revision, before which its seats only seem to be free.
+// the same revision, before which its indexes only seem to be free.
 //
 // What a list has shown already changes nothing.
 func (j *Job) apply(e *berthv1.Event, now time.Time) (whole bool) {
@@ -76,8 +76,8 @@ func (j *Job) take(l *listing, now time.Time) {
 	j.revision, j.listed = l.revision, l.revision
 	j.versions, j.stages, j.ended = map[string]*version{}, map[string]*stage{}, nil
 	for _, s := range l.stages {
-		for _, seat := range s.GetSeats() {
-			j.raise(s.GetStage(), seat.GetIndex(), seat.GetNumber())
+		for _, workerID := range s.GetWorkers() {
+			j.raise(s.GetStage(), workerID.GetIndex(), workerID.GetNumber())
 		}
 	}
 	for _, r := range l.versions {
@@ -86,8 +86,8 @@ func (j *Job) take(l *listing, now time.Time) {
 		if v.State == berthv1.Reservation_LEASING {
 			v.State = berthv1.Reservation_QUEUED
 		}
-		for _, seat := range r.GetWorkers() {
-			j.worker(v, seat.GetIndex(), seat.GetNumber())
+		for _, workerID := range r.GetWorkers() {
+			j.worker(v, workerID.GetIndex(), workerID.GetNumber())
 		}
 	}
 	for _, a := range l.assignments {
@@ -187,7 +187,7 @@ func follows(was, next berthv1.Assignment_State) bool {
 // terminal reports whether a worker in that state has ended.
 func terminal(s berthv1.Assignment_State) bool { return s >= berthv1.Assignment_COMPLETED }
 
-// raise raises the highest number of a seat, and answers its stage.
+// raise raises the highest number of a worker index, and answers its stage.
 func (j *Job) raise(name string, index, number int32) *stage {
 	s := j.stages[name]
 	if s == nil {

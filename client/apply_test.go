@@ -16,11 +16,11 @@ import (
 // services knew at each revision.
 type past struct {
 	*rapid.T
-	events []*berthv1.Event
-	states []state
-	seats  map[string][]*berthv1.Seat // of each version
-	epochs map[string]int64
-	next   int32 // seat that was never taken
+	events  []*berthv1.Event
+	states  []state
+	workers map[string][]*berthv1.WorkerID // of each version
+	epochs  map[string]int64
+	next    int32 // worker index that was never taken
 	// torn revisions are one with that after them, and are never seen alone.
 	torn map[int64]bool
 }
@@ -51,21 +51,21 @@ func (p *past) happens(kind berthv1.Event_Kind, uid string, change func(state), 
 }
 
 // asks queues a version of workers.
-func (p *past) asks(seats ...*berthv1.Seat) {
-	uid := fmt.Sprintf("1-%d", len(p.seats)+1)
-	p.seats[uid], p.epochs[uid] = seats, p.revision()+1
+func (p *past) asks(workers ...*berthv1.WorkerID) {
+	uid := fmt.Sprintf("1-%d", len(p.workers)+1)
+	p.workers[uid], p.epochs[uid] = workers, p.revision()+1
 	p.happens(berthv1.Event_RESERVATION_QUEUED, uid, func(s state) {
 		s.versions[uid] = berthv1.Reservation_QUEUED
-		for _, seat := range seats {
-			s.workers[workerID{seat.GetIndex(), seat.GetNumber()}] = known{uid: uid}
+		for _, id := range workers {
+			s.workers[workerID{id.GetIndex(), id.GetNumber()}] = known{uid: uid}
 		}
 	}, p.named(uid)...)
 }
 
 func (p *past) named(uid string) []*berthv1.EventWorker {
 	var workers []*berthv1.EventWorker
-	for _, seat := range p.seats[uid] {
-		workers = append(workers, of(seat.GetIndex(), seat.GetNumber(), 0))
+	for _, id := range p.workers[uid] {
+		workers = append(workers, of(id.GetIndex(), id.GetNumber(), 0))
 	}
 	return workers
 }
@@ -78,7 +78,7 @@ func (p *past) becomes(kind berthv1.Event_Kind, uid string) {
 // goesOn lets one thing happen that may.
 func (p *past) goesOn() {
 	now := p.now()
-	uid := fmt.Sprintf("1-%d", rapid.IntRange(1, len(p.seats)).Draw(p.T, "version"))
+	uid := fmt.Sprintf("1-%d", rapid.IntRange(1, len(p.workers)).Draw(p.T, "version"))
 	untouched, over := true, true
 	for _, w := range now.workers {
 		if w.uid == uid {
@@ -89,16 +89,16 @@ func (p *past) goesOn() {
 	switch version := now.versions[uid]; {
 	case Ended(version):
 		n := rapid.Int32Range(1, 3).Draw(p.T, "fresh")
-		var fresh []*berthv1.Seat
+		var fresh []*berthv1.WorkerID
 		for range n {
-			fresh = append(fresh, &berthv1.Seat{Index: p.next, Number: 1})
+			fresh = append(fresh, &berthv1.WorkerID{Index: p.next, Number: 1})
 			p.next++
 		}
 		p.asks(fresh...)
 	case version == berthv1.Reservation_QUEUED && untouched && rapid.Bool().Draw(p.T, "replaced"):
 		p.becomes(berthv1.Event_RESERVATION_REPLACED, uid)
 		p.torn[p.revision()] = true
-		p.asks(p.seats[uid]...)
+		p.asks(p.workers[uid]...)
 	case version == berthv1.Reservation_QUEUED && untouched && rapid.IntRange(0, 3).Draw(p.T, "cancelled") == 0:
 		p.becomes(berthv1.Event_RESERVATION_CANCELLED, uid)
 	case version == berthv1.Reservation_QUEUED && rapid.Bool().Draw(p.T, "assigned"):
@@ -110,21 +110,21 @@ func (p *past) goesOn() {
 	}
 }
 
-// moves brings a worker of a version on; the seat of one that is lost is asked
+// moves brings a worker of a version on; the worker index of one that is lost is asked
 // for again.
 func (p *past) moves(uid string) {
-	seats := p.seats[uid]
-	at := seats[rapid.IntRange(0, len(seats)-1).Draw(p.T, "worker")]
-	seat := workerID{at.GetIndex(), at.GetNumber()}
-	was := p.now().workers[seat].state
+	workers := p.workers[uid]
+	at := workers[rapid.IntRange(0, len(workers)-1).Draw(p.T, "worker")]
+	id := workerID{at.GetIndex(), at.GetNumber()}
+	was := p.now().workers[id].state
 	next := berthv1.Assignment_State(rapid.Int32Range(int32(berthv1.Assignment_ASSIGNED), int32(berthv1.Assignment_EVICTED)).Draw(p.T, "state"))
 	stopping := was == berthv1.Assignment_EVICT || was == berthv1.Assignment_EVICTING
 	if !follows(was, next) || next == berthv1.Assignment_EVICTING && was != berthv1.Assignment_STATE_UNSPECIFIED && !stopping {
 		return
 	}
-	p.happens(berthv1.Event_WORKER_RUNNING, uid, func(s state) { s.workers[seat] = known{uid, next} }, of(seat.index, seat.number, next))
+	p.happens(berthv1.Event_WORKER_RUNNING, uid, func(s state) { s.workers[id] = known{uid, next} }, of(id.index, id.number, next))
 	if next == berthv1.Assignment_LOST {
-		p.asks(&berthv1.Seat{Index: seat.index, Number: seat.number + 1})
+		p.asks(&berthv1.WorkerID{Index: id.index, Number: id.number + 1})
 	}
 }
 
@@ -145,25 +145,25 @@ func (p *past) list(from int64) *listing {
 	highest := map[int32]int32{}
 	for uid, version := range registry.versions {
 		l.versions = append(l.versions, &berthv1.Reservation{
-			Job: "j", Stage: "s", Name: "main", Uid: uid, Epoch: p.epochs[uid], State: version, Workers: p.seats[uid],
+			Job: "j", Stage: "s", Name: "main", Uid: uid, Epoch: p.epochs[uid], State: version, Workers: p.workers[uid],
 		})
-		for _, seat := range p.seats[uid] {
-			highest[seat.GetIndex()] = max(highest[seat.GetIndex()], seat.GetNumber())
+		for _, id := range p.workers[uid] {
+			highest[id.GetIndex()] = max(highest[id.GetIndex()], id.GetNumber())
 		}
 	}
 	slices.SortFunc(l.versions, func(a, b *berthv1.Reservation) int { return int(a.GetEpoch() - b.GetEpoch()) })
-	used := &berthv1.StageSeats{Stage: "s"}
+	used := &berthv1.StageWorkers{Stage: "s"}
 	for index, number := range highest {
-		used.Seats = append(used.Seats, &berthv1.Seat{Index: index, Number: number})
+		used.Workers = append(used.Workers, &berthv1.WorkerID{Index: index, Number: number})
 	}
-	l.stages = []*berthv1.StageSeats{used}
-	for seat, w := range assigner.workers {
+	l.stages = []*berthv1.StageWorkers{used}
+	for id, w := range assigner.workers {
 		// The task of a version goes some time after its end.
 		if w.state == 0 || Ended(assigner.versions[w.uid]) && rapid.Bool().Draw(p.T, "gone") {
 			continue
 		}
 		l.assignments = append(l.assignments, &berthv1.Assignment{
-			Job: "j", Stage: "s", Reservation: "main", Uid: w.uid, Epoch: p.epochs[w.uid], Index: seat.index, Number: seat.number, State: w.state,
+			Job: "j", Stage: "s", Reservation: "main", Uid: w.uid, Epoch: p.epochs[w.uid], Index: id.index, Number: id.number, State: w.state,
 		})
 	}
 	return l
@@ -173,9 +173,9 @@ func (p *past) list(from int64) *listing {
 // behind them lead to what is so in the end, and never back on the way.
 func TestListsAndEventsAgree(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		p := &past{T: r, seats: map[string][]*berthv1.Seat{}, epochs: map[string]int64{}, next: 1, torn: map[int64]bool{}}
+		p := &past{T: r, workers: map[string][]*berthv1.WorkerID{}, epochs: map[string]int64{}, next: 1, torn: map[int64]bool{}}
 		p.states = []state{{map[string]berthv1.Reservation_State{}, map[workerID]known{}}}
-		p.asks(&berthv1.Seat{Index: 0, Number: 1})
+		p.asks(&berthv1.WorkerID{Index: 0, Number: 1})
 		for range rapid.IntRange(0, 60).Draw(r, "steps") {
 			p.goesOn()
 		}
@@ -231,13 +231,13 @@ func (p *past) is(job *Job) {
 		if w.UID != want.uid || w.State != want.state && !forgotten || w.Ended != (over || terminal(want.state)) {
 			p.Errorf("%v, want %+v", w, want)
 		}
-		if newest := job.Seats("s")[w.Index]; newest.Number < w.Number {
-			p.Errorf("seat %d has number %d at last, and %d is known", w.Index, newest.Number, w.Number)
+		if newest := job.NewestWorkers("s")[w.Index]; newest.Number < w.Number {
+			p.Errorf("index %d has number %d at last, and %d is known", w.Index, newest.Number, w.Number)
 		}
 	}
 }
 
-// What has ended is forgotten in time, but for the numbers of its seats.
+// What has ended is forgotten in time, but for the numbers of its indexes.
 func TestEndedVersionsAreForgotten(t *testing.T) {
 	job, now := newJob("j"), time.Now()
 	job.apply(told(1, berthv1.Event_RESERVATION_QUEUED, "1-1", of(0, 1, 0)), now)
@@ -251,8 +251,8 @@ func TestEndedVersionsAreForgotten(t *testing.T) {
 	if versions, workers := job.Versions(), job.Workers("s"); len(versions) != 1 || versions[0].UID != "1-2" || len(workers) != 1 {
 		t.Errorf("left are %v, %v", versions, workers)
 	}
-	if w := job.Seats("s")[0]; w.Number != 1 || !w.Ended || w.State != 0 {
-		t.Errorf("seat 0 is %+v", w)
+	if w := job.NewestWorkers("s")[0]; w.Number != 1 || !w.Ended || w.State != 0 {
+		t.Errorf("index 0 is %+v", w)
 	}
 }
 
@@ -261,16 +261,16 @@ func TestRequeuedWorkers(t *testing.T) {
 	job, now := newJob("j"), time.Now()
 	job.apply(told(1, berthv1.Event_RESERVATION_QUEUED, "1-1", of(0, 1, 0), of(1, 1, 0)), now)
 	job.apply(told(2, berthv1.Event_WORKER_REQUEUED, "1-1", of(0, 1, berthv1.Assignment_FAILED)), now)
-	if w := job.Seats("s")[0]; !w.Ended || !w.Requeued {
+	if w := job.NewestWorkers("s")[0]; !w.Ended || !w.Requeued {
 		t.Errorf("before its requeue: %+v", w)
 	}
 	job.apply(told(3, berthv1.Event_RESERVATION_REQUEUED, "1-2", of(0, 2, 0)), now)
-	if w := job.Seats("s")[0]; w.Ended || w.Number != 2 || w.UID != "1-2" {
+	if w := job.NewestWorkers("s")[0]; w.Ended || w.Number != 2 || w.UID != "1-2" {
 		t.Errorf("its requeue: %+v", w)
 	}
 	job.apply(told(4, berthv1.Event_WORKER_REQUEUED, "1-2", of(0, 2, berthv1.Assignment_FAILED)), now)
 	job.apply(told(5, berthv1.Event_RESERVATION_CANCELLED, "1-2", of(0, 2, 0)), now)
-	if w := job.Seats("s")[0]; !w.Ended || w.Requeued {
+	if w := job.NewestWorkers("s")[0]; !w.Ended || w.Requeued {
 		t.Errorf("cancelled before it was queued again: %+v", w)
 	}
 }

@@ -20,7 +20,7 @@ import (
 // and is repeated with the same request id where it has one.
 func TestCalls(t *testing.T) {
 	moment := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	seat := &berthv1.Seat{Index: 2, Number: 1}
+	workerID := &berthv1.WorkerID{Index: 2, Number: 1}
 	sku, pool := &berthv1.Sku{Name: "small"}, &berthv1.Pool{Name: "night"}
 	for _, c := range []struct {
 		method  string
@@ -30,8 +30,8 @@ func TestCalls(t *testing.T) {
 		want    any // the answer itself unless given
 	}{
 		{
-			"CancelWorkers", &berthv1.CancelWorkersRequest{Job: "j", Stage: "s", Workers: []*berthv1.Seat{seat}}, &berthv1.CancelWorkersAnswer{Cancelled: 1},
-			func(ctx context.Context, c *Client) (any, error) { return c.CancelWorkers(ctx, "j", "s", seat) }, 1,
+			"CancelWorkers", &berthv1.CancelWorkersRequest{Job: "j", Stage: "s", Workers: []*berthv1.WorkerID{workerID}}, &berthv1.CancelWorkersAnswer{Cancelled: 1},
+			func(ctx context.Context, c *Client) (any, error) { return c.CancelWorkers(ctx, "j", "s", workerID) }, 1,
 		},
 		{
 			"FlushReservations", &berthv1.FlushReservationsRequest{Job: "j"}, &berthv1.CancelAnswer{Cancelled: 3},

@@ -33,7 +33,7 @@ func startGateway() (c *client.Client, stop func()) {
 	return c, func() { c.Close(); server.Stop() }
 }
 
-// generous runs every worker, and loses the first one of seat 1. Its lists are
+// generous runs every worker, and loses the first one of index 1. Its lists are
 // of the time of the last request.
 type generous struct {
 	berthv1.UnimplementedReservationsServer
@@ -54,7 +54,7 @@ func (g *generous) UpsertReservation(_ context.Context, q *berthv1.UpsertReserva
 		r.Name = "main"
 	}
 	for index := range r.GetCount() {
-		r.Workers = append(r.Workers, &berthv1.Seat{Index: index, Number: 1})
+		r.Workers = append(r.Workers, &berthv1.WorkerID{Index: index, Number: 1})
 	}
 	for _, asked := range g.reservations {
 		if asked.GetStage() == r.GetStage() && asked.GetName() == r.GetName() {
@@ -69,9 +69,9 @@ func (g *generous) UpsertReservation(_ context.Context, q *berthv1.UpsertReserva
 	g.reservations = append(g.reservations, r)
 	g.tell(r, berthv1.Event_RESERVATION_ASSIGNED, berthv1.Assignment_STATE_UNSPECIFIED, r.GetWorkers()...)
 	g.tell(r, berthv1.Event_WORKER_RUNNING, berthv1.Assignment_RUNNING, r.GetWorkers()...)
-	for _, seat := range r.GetWorkers() {
-		if seat.GetIndex() == 1 && seat.GetNumber() == 1 {
-			g.tell(r, berthv1.Event_WORKER_LOST, berthv1.Assignment_LOST, seat)
+	for _, workerID := range r.GetWorkers() {
+		if workerID.GetIndex() == 1 && workerID.GetNumber() == 1 {
+			g.tell(r, berthv1.Event_WORKER_LOST, berthv1.Assignment_LOST, workerID)
 		}
 	}
 	r = proto.CloneOf(r)
@@ -80,14 +80,14 @@ func (g *generous) UpsertReservation(_ context.Context, q *berthv1.UpsertReserva
 }
 
 // tell adds an event about workers of a reservation.
-func (g *generous) tell(r *berthv1.Reservation, kind berthv1.Event_Kind, state berthv1.Assignment_State, seats ...*berthv1.Seat) {
+func (g *generous) tell(r *berthv1.Reservation, kind berthv1.Event_Kind, state berthv1.Assignment_State, workers ...*berthv1.WorkerID) {
 	revision := int64(len(g.events) + 1)
 	event := &berthv1.Event{
-		Cursor: fmt.Sprint(revision), Revision: revision, Kind: kind, Count: int32(len(seats)),
+		Cursor: fmt.Sprint(revision), Revision: revision, Kind: kind, Count: int32(len(workers)),
 		Job: r.GetJob(), Stage: r.GetStage(), Reservation: r.GetName(), Uid: r.GetUid(),
 	}
-	for _, seat := range seats {
-		event.Workers = append(event.Workers, &berthv1.EventWorker{Index: seat.GetIndex(), Number: seat.GetNumber(), State: &state})
+	for _, workerID := range workers {
+		event.Workers = append(event.Workers, &berthv1.EventWorker{Index: workerID.GetIndex(), Number: workerID.GetNumber(), State: &state})
 	}
 	g.events = append(g.events, event)
 	close(g.grown)

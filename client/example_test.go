@@ -11,7 +11,7 @@ import (
 	"berth.dev/client"
 )
 
-// A job service reserves workers, waits until they are handed out, and cancels
+// A job service reserves workers, waits until they are dispatched, and cancels
 // them in the end.
 func Example() {
 	c, stop := startGateway() // c, err := client.Dial([]string{"gateway-0:8080", "gateway-1:8080"})
@@ -48,7 +48,7 @@ func ExampleClient_Reserve() {
 
 	r, err := c.Reserve(context.Background(), &berthv1.Reservation{
 		Job: "train", Stage: "gpu", Name: "scale-8",
-		Workers: []*berthv1.Seat{{Index: 8, Number: 1}, {Index: 9, Number: 1}},
+		Workers: []*berthv1.WorkerID{{Index: 8, Number: 1}, {Index: 9, Number: 1}},
 		Task:    &berthv1.Task{Command: "/opt/train"},
 	})
 	if err != nil {
@@ -60,7 +60,7 @@ func ExampleClient_Reserve() {
 }
 
 // Two workers are kept running: whoever ended is replaced, by the next worker on
-// the same seat. What is to be done follows from the state after each change.
+// the same worker index. What is to be done follows from the state after each change.
 func ExampleClient_Watch() {
 	c, stop := startGateway()
 	defer stop()
@@ -76,16 +76,16 @@ func ExampleClient_Watch() {
 		} else {
 			fmt.Println(change.Event.GetReservation(), change.Event.GetKind())
 		}
-		seats := change.Job.Seats("gpu")
+		workers := change.Job.NewestWorkers("gpu")
 		for index := range int32(want) {
-			worker, taken := seats[index]
+			worker, taken := workers[index]
 			if taken && (!worker.Ended || worker.Requeued) {
 				continue
 			}
-			seat := &berthv1.Seat{Index: index, Number: worker.Number + 1}
+			workerID := &berthv1.WorkerID{Index: index, Number: worker.Number + 1}
 			_, err := c.Reserve(ctx, &berthv1.Reservation{
-				Job: "train", Stage: "gpu", Name: fmt.Sprintf("seat-%d-%d", seat.Index, seat.Number),
-				Workers: []*berthv1.Seat{seat}, Task: &berthv1.Task{Command: "/opt/train"},
+				Job: "train", Stage: "gpu", Name: fmt.Sprintf("worker-%d-%d", workerID.Index, workerID.Number),
+				Workers: []*berthv1.WorkerID{workerID}, Task: &berthv1.Task{Command: "/opt/train"},
 			})
 			// A worker that was used has been asked for already, and its events are
 			// yet to come.
@@ -93,22 +93,22 @@ func ExampleClient_Watch() {
 				log.Fatal(err)
 			}
 		}
-		if w := seats[1]; w.Number == 2 && w.State == berthv1.Assignment_RUNNING {
+		if w := workers[1]; w.Number == 2 && w.State == berthv1.Assignment_RUNNING {
 			break // for the sake of the example
 		}
 	}
 	// Output:
 	// listed
-	// seat-0-1 RESERVATION_QUEUED
-	// seat-0-1 RESERVATION_ASSIGNED
-	// seat-0-1 WORKER_RUNNING
-	// seat-1-1 RESERVATION_QUEUED
-	// seat-1-1 RESERVATION_ASSIGNED
-	// seat-1-1 WORKER_RUNNING
-	// seat-1-1 WORKER_LOST
-	// seat-1-2 RESERVATION_QUEUED
-	// seat-1-2 RESERVATION_ASSIGNED
-	// seat-1-2 WORKER_RUNNING
+	// worker-0-1 RESERVATION_QUEUED
+	// worker-0-1 RESERVATION_ASSIGNED
+	// worker-0-1 WORKER_RUNNING
+	// worker-1-1 RESERVATION_QUEUED
+	// worker-1-1 RESERVATION_ASSIGNED
+	// worker-1-1 WORKER_RUNNING
+	// worker-1-1 WORKER_LOST
+	// worker-1-2 RESERVATION_QUEUED
+	// worker-1-2 RESERVATION_ASSIGNED
+	// worker-1-2 WORKER_RUNNING
 }
 
 // The events alone, from a cursor on that was stored before.

@@ -20,7 +20,7 @@ const KeepEnded = 10 * time.Minute
 // goroutine, and then shows the newest.
 //
 // What has not ended is always there. A version that has ended goes ten minutes
-// later, and its workers with it; only the highest number of each seat stays,
+// later, and its workers with it; only the highest number of each worker index stays,
 // for as long as the job has a reservation at all.
 type Job struct {
 	name string
@@ -30,7 +30,7 @@ type Job struct {
 	revision, listed int64
 	versions         map[string]*version
 	// stages are the workers that are kept, each in the newest version that
-	// names it, and the highest number of each seat.
+	// names it, and the highest number of each worker index.
 	stages map[string]*stage
 	// ended are the versions that have, the first to be forgotten first.
 	ended []ended
@@ -66,7 +66,7 @@ type Version struct {
 	// Epoch is the revision that accepted it.
 	Epoch int64
 	// State is one of QUEUED, ASSIGNING, ACTIVE, CANCELLING or an end. What a
-	// pass is under way for is QUEUED.
+	// cycle is under way for is QUEUED.
 	State berthv1.Reservation_State
 	// Reason and Message say why it ended.
 	Reason, Message string
@@ -78,7 +78,7 @@ type Worker struct {
 	// Key and UID are those of the newest version that it was asked for by.
 	Key
 	UID string
-	// Index is its seat; the number rises each time the seat is taken again.
+	// Index is its place in the stage; the number rises each time the index is used again.
 	Index, Number int32
 	// State is unspecified until it has an executor, and where nothing is known
 	// any more but that it has ended.
@@ -89,7 +89,7 @@ type Worker struct {
 	// Reason and Message say why it ended; ExitCode is that of its process.
 	Reason, Message string
 	ExitCode        *int32
-	// Requeued: it could not be started, and Berth queues its seat again by
+	// Requeued: it could not be started, and Berth queues its index again by
 	// itself, with the next number. It is not for anyone else to replace.
 	Requeued bool
 	// Ended: it does not run and is never started again.
@@ -134,7 +134,7 @@ func (j *Job) Versions() []Version {
 	return list
 }
 
-// Workers are those of a stage, in order of seat and number.
+// Workers are those of a stage, in order of index and number.
 func (j *Job) Workers(stage string) []Worker {
 	j.mu.RLock()
 	defer j.mu.RUnlock()
@@ -150,28 +150,28 @@ func (j *Job) Workers(stage string) []Worker {
 	return list
 }
 
-// Seats are those of a stage that were ever taken, each with its newest worker,
-// which is the one with the highest number. Where that is not kept any more, its
-// seat, its number and that it has ended is all that is told.
+// NewestWorkers returns the newest worker of each index of a stage that was ever used,
+// by index: the one with the highest number. If that worker is not kept any more, only
+// its index, its number and that it has ended are known.
 //
-// A seat that is not there is free for number 1, one whose worker has ended and
+// An index that is not there is free for number 1, one whose worker has ended and
 // is not Requeued for the number after.
-func (j *Job) Seats(stage string) map[int32]Worker {
+func (j *Job) NewestWorkers(stage string) map[int32]Worker {
 	j.mu.RLock()
 	defer j.mu.RUnlock()
-	seats := map[int32]Worker{}
+	workers := map[int32]Worker{}
 	s := j.stages[stage]
 	if s == nil {
-		return seats
+		return workers
 	}
 	for index, number := range s.highest {
 		if w := s.workers[workerID{index, number}]; w != nil {
-			seats[index] = w.shown()
+			workers[index] = w.shown()
 		} else {
-			seats[index] = Worker{Key: Key{Job: j.name, Stage: stage}, Index: index, Number: number, Ended: true}
+			workers[index] = Worker{Key: Key{Job: j.name, Stage: stage}, Index: index, Number: number, Ended: true}
 		}
 	}
-	return seats
+	return workers
 }
 
 // shown is a worker as its version leaves it. How it ended may not have been told

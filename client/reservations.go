@@ -91,7 +91,7 @@ func (c *Client) CancelJob(ctx context.Context, job string) (int, error) {
 // that are not there are no error. Once it answers, none of them will be
 // started any more. One that was queued again after a failed start goes by the
 // number of the worker that failed, too.
-func (c *Client) CancelWorkers(ctx context.Context, job, stage string, workers ...*berthv1.Seat) (int, error) {
+func (c *Client) CancelWorkers(ctx context.Context, job, stage string, workers ...*berthv1.WorkerID) (int, error) {
 	answer, err := invoke(ctx, c, c.reservations.CancelWorkers, &berthv1.CancelWorkersRequest{
 		Job: job, Stage: stage, Workers: workers, RequestId: requestID(),
 	})
@@ -142,7 +142,7 @@ func (c *Client) MarkReady(ctx context.Context) (time.Time, error) {
 }
 
 // FlushJob cancels all that is queued of a job and answers how many
-// reservations it was. What was handed over stays.
+// reservations it was. What was dispatched stays.
 func (c *Client) FlushJob(ctx context.Context, job string) (int, error) {
 	return c.flush(ctx, &berthv1.FlushReservationsRequest{Job: job})
 }

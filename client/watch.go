@@ -87,7 +87,7 @@ func (c *Client) follow(ctx context.Context, state *Job, give func(Change) bool)
 // revision and the cursor that all of it has reached.
 type listing struct {
 	versions    []*berthv1.Reservation
-	stages      []*berthv1.StageSeats
+	stages      []*berthv1.StageWorkers
 	assignments []*berthv1.Assignment
 	revision    int64
 	cursor      string

@@ -136,7 +136,7 @@ func compare(t *testing.T, got, want []string) {
 	}
 }
 
-var two = []*berthv1.Seat{{Index: 0, Number: 1}, {Index: 1, Number: 1}}
+var two = []*berthv1.WorkerID{{Index: 0, Number: 1}, {Index: 1, Number: 1}}
 
 // The lists are of two revisions: events are followed from the lower one, and
 // what the other list has shown already is not undone by them. A stream that

@@ -47,9 +47,9 @@ type Field struct {
 	Name, Problem string
 }
 
-// MetaNewestPass is the key in Error.Meta under which a LOWER_PASS refusal names the
+// MetaNewestCycle is the key in Error.Meta under which a LOWER_CYCLE refusal names the
 // highest cycle number that its sender has seen.
-const MetaNewestPass = "newestPass"
+const MetaNewestCycle = "newestCycle"
 
 // Error is the error type.
 type Error struct {

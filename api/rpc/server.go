@@ -20,8 +20,8 @@ import (
 
 // Limits and times of servers and clients.
 const (
-	// PeerMessageLimit bounds a message between Berth's own processes, bytes: a pass
-	// has the heads of all queues, and its answer as many outcomes.
+	// PeerMessageLimit bounds a message between Berth's own processes, bytes: a
+	// scheduling cycle has the heads of all queues, and its answer as many outcomes.
 	PeerMessageLimit = 16 << 20
 	// PublicMessageLimit bounds a message at the gateway, bytes: the 1 MiB of a
 	// REST body, and slack for its binary form and names in the path.

@@ -49,7 +49,7 @@ func main() {
 		select {
 		case state = <-states:
 		case <-pace:
-			reconcile(ctx, c, state.Seats(*stage), want)
+			reconcile(ctx, c, state.NewestWorkers(*stage), want)
 		case want = <-wanted:
 		}
 	}
@@ -57,20 +57,20 @@ func main() {
 }
 
 // reconcile asks for what is missing and cancels what is too much. Names and
-// numbers follow from the seats alone: to ask twice is to ask once.
-func reconcile(ctx context.Context, c *client.Client, seats map[int32]client.Worker, want int32) {
-	var fresh, surplus []*berthv1.Seat
+// numbers follow from the workers alone: to ask twice is to ask once.
+func reconcile(ctx context.Context, c *client.Client, workers map[int32]client.Worker, want int32) {
+	var fresh, surplus []*berthv1.WorkerID
 	for index := range want {
-		switch worker, taken := seats[index]; {
+		switch worker, taken := workers[index]; {
 		case !taken:
-			fresh = append(fresh, &berthv1.Seat{Index: index, Number: 1})
+			fresh = append(fresh, &berthv1.WorkerID{Index: index, Number: 1})
 		case worker.Ended && !worker.Requeued: // Berth itself replaces what is requeued
-			reserve(ctx, c, "replace", &berthv1.Seat{Index: index, Number: worker.Number + 1})
+			reserve(ctx, c, "replace", &berthv1.WorkerID{Index: index, Number: worker.Number + 1})
 		}
 	}
-	for index, worker := range seats {
+	for index, worker := range workers {
 		if index >= want && !worker.Ended {
-			surplus = append(surplus, &berthv1.Seat{Index: index, Number: worker.Number})
+			surplus = append(surplus, &berthv1.WorkerID{Index: index, Number: worker.Number})
 		}
 	}
 	if len(surplus) > 0 {
@@ -82,10 +82,10 @@ func reconcile(ctx context.Context, c *client.Client, seats map[int32]client.Wor
 }
 
 // reserve asks for a batch of workers, under a name that is theirs.
-func reserve(ctx context.Context, c *client.Client, why string, seats ...*berthv1.Seat) {
-	name := fmt.Sprintf("%s-%d-%d", why, seats[0].Index, seats[0].Number)
+func reserve(ctx context.Context, c *client.Client, why string, workers ...*berthv1.WorkerID) {
+	name := fmt.Sprintf("%s-%d-%d", why, workers[0].Index, workers[0].Number)
 	task := &berthv1.Task{Command: flag.Arg(0), Args: flag.Args()[min(1, flag.NArg()):]}
-	_, err := c.Reserve(ctx, &berthv1.Reservation{Job: *job, Stage: *stage, Name: name, Workers: seats, Task: task})
+	_, err := c.Reserve(ctx, &berthv1.Reservation{Job: *job, Stage: *stage, Name: name, Workers: workers, Task: task})
 	if !fault.Is(err, fault.ReasonWorkerIDUsed) { // asked for before: its events are yet to come
 		must(name, err)
 	}

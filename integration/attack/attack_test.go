@@ -49,7 +49,7 @@ func (w *target) unserved(what string, err error, option string) {
 // cycle sends a scheduling cycle as only a registry does.
 func (w *target) cycle(conn grpc.ClientConnInterface, term, number int64) error {
 	return w.call(func(ctx context.Context) error {
-		_, err := controlv1.NewInventoryClient(conn).TryAllocateAndLease(ctx, &controlv1.PassRequest{Term: term, Pass: number})
+		_, err := controlv1.NewInventoryClient(conn).TryAllocateAndLease(ctx, &controlv1.CycleRequest{Term: term, Cycle: number})
 		return err
 	})
 }
@@ -87,7 +87,7 @@ func TestHighestTermA1(t *testing.T) {
 		conn := w.stranger(address)
 		for _, wrong := range []int64{math.MaxInt64, term + 1, 0, -1} {
 			err := w.call(func(ctx context.Context) error {
-				_, err := controlv1.NewHandoutClient(conn).CreateAssignmentTasks(ctx, &controlv1.CreateTasksRequest{Term: wrong, Tasks: []*controlv1.CreateTask{
+				_, err := controlv1.NewDispatchClient(conn).CreateAssignmentTasks(ctx, &controlv1.CreateTasksRequest{Term: wrong, Tasks: []*controlv1.CreateTask{
 					{Key: &berthv1.ReservationKey{Job: "j", Stage: "s", Name: "main"}, Uid: "stranger", Mod: 1, Lease: 1},
 				}})
 				return err
@@ -131,7 +131,7 @@ func TestForeignExecutorA2(t *testing.T) {
 	public, agents := w.stranger(w.fleet.Gateway()), w.stranger(w.fleet.AgentsGateways()[0])
 	for option, conn := range map[string]*grpc.ClientConn{"--listen": public, "--agents-listen": agents} {
 		w.unserved("ReportWorkers on "+option, w.call(func(ctx context.Context) error {
-			_, err := controlv1.NewHandoutClient(conn).ReportWorkers(ctx, completed)
+			_, err := controlv1.NewDispatchClient(conn).ReportWorkers(ctx, completed)
 			return err
 		}), "--internal-listen")
 		w.unserved("Depart on "+option, w.call(func(ctx context.Context) error {

@@ -143,7 +143,7 @@ func (r running) seen(t told) running {
 	return r
 }
 
-// queued says that somebody waits; a pass that asks about it may be in flight.
+// queued says that somebody waits; a cycle that asks about it may be in flight.
 func queued(state berthv1.Reservation_State) bool {
 	return state == berthv1.Reservation_QUEUED || state == berthv1.Reservation_LEASING
 }

@@ -6,14 +6,14 @@ import (
 	"strings"
 	"testing"
 
-	"berth.dev/services/assigner/handout"
+	"berth.dev/services/assigner/dispatch"
 )
 
 // The states of a worker in which somebody is waited for are told with what the
 // assigner's table says of them, and no others are.
 func TestDeadlinesAreTheTable(t *testing.T) {
 	inCode := map[string]bool{}
-	for _, e := range handout.Edges {
+	for _, e := range dispatch.Edges {
 		if e.Deadline == 0 {
 			continue
 		}

@@ -87,9 +87,10 @@ func TestServicesAreStrangers(t *testing.T) {
 func TestCoresArePure(t *testing.T) {
 	pure := map[string]bool{
 		"berth.dev/pkg/core": true, "berth.dev/pkg/model": true, "berth.dev/pkg/resource": true, "berth.dev/pkg/constraint": true, "berth.dev/api/fault": true,
+		"berth.dev/services/executor-state/match": true, "berth.dev/services/executor-state/usage": true,
 	}
 	cores := map[string]bool{
-		"berth.dev/services/registry/queue": true, "berth.dev/services/executor-state/inventory": true, "berth.dev/services/assigner/handout": true,
+		"berth.dev/services/registry/queue": true, "berth.dev/services/executor-state/inventory": true, "berth.dev/services/assigner/dispatch": true,
 	}
 	forbidden := map[string]bool{"net": true, "net/http": true, "os": true, "sync": true, "context": true, "math/rand": true, "math/rand/v2": true}
 	seen := 0

@@ -30,24 +30,24 @@ var All = []Mutant{
 		Hunter: Sim, Expects: []string{"ALL_OR_NONE", "FENCE", "want of room"},
 	},
 	{
-		Name: "no-compare-at-hand-over", Breaks: "a task is made only of a reservation and a lease that are as they were decided on",
+		Name: "no-compare-at-dispatch", Breaks: "a task is made only of a reservation and a lease that are as they were decided on",
 		Edits: []Edit{
-			{File: "services/assigner/handout/create.go", Old: `{Ref: r.Ref(), Mod: r.mod},`, New: ``},
-			{File: "services/assigner/handout/create.go", Old: `{Ref: l.chunks[0].Ref(), Create: l.create},`, New: ``},
+			{File: "services/assigner/dispatch/create.go", Old: `{Ref: r.Ref(), Mod: r.mod},`, New: ``},
+			{File: "services/assigner/dispatch/create.go", Old: `{Ref: l.chunks[0].Ref(), Create: l.create},`, New: ``},
 		},
 		Hunter: Sim, Expects: []string{"PLACEMENT", "NO_REVIVAL"},
 	},
 	{
-		Name: "lower-pass", Breaks: "a pass of the registry is not taken after a later one",
+		Name: "lower-cycle", Breaks: "a cycle of the registry is not taken after a later one",
 		Edits: []Edit{
-			{File: "services/executor-state/inventory/pass.go", Old: `case p.Number < newest:`, New: `case false:`},
+			{File: "services/executor-state/inventory/cycle.go", Old: `case p.Number < newest:`, New: `case false:`},
 		},
-		Hunter: Sim, Expects: []string{"PASS"},
+		Hunter: Sim, Expects: []string{"CYCLE"},
 	},
 	{
-		Name: "pass-number-used-up", Breaks: "the registry's passes continue above a number that somebody else named",
+		Name: "cycle-number-used-up", Breaks: "the registry's cycles continue above a number that somebody else named",
 		Edits: []Edit{
-			{File: "services/registry/queue/pass.go", Old: `done.Newest > c.passes && done.Newest < highestPass`, New: `false`},
+			{File: "services/registry/queue/cycle.go", Old: `done.Newest > c.cycles && done.Newest < highestCycle`, New: `false`},
 		},
 		Hunter: Sim, Expects: []string{"waits for", "come to rest"},
 	},
@@ -110,7 +110,7 @@ var All = []Mutant{
 	{
 		Name: "cancel-answered-early", Breaks: "a cancel is answered once nothing of it will be started any more",
 		Edits: []Edit{
-			{File: "services/registry/queue/cancel.go", Old: `len(wait.seats) > 0) && !wait.over() {`, New: `len(wait.seats) > 0) && false {`},
+			{File: "services/registry/queue/cancel.go", Old: `len(wait.workers) > 0) && !wait.over() {`, New: `len(wait.workers) > 0) && false {`},
 		},
 		Hunter: Sim, Expects: []string{"is not stopping"},
 	},
@@ -127,7 +127,7 @@ var All = []Mutant{
 	{
 		Name: "no-compare-at-grant", Breaks: "a lease is granted to a reservation that is as it was decided on",
 		Edits: []Edit{
-			{File: "services/executor-state/inventory/pass.go", Old: `{Ref: reservation, Mod: e.Mod},`, New: ``},
+			{File: "services/executor-state/inventory/cycle.go", Old: `{Ref: reservation, Mod: e.Mod},`, New: ``},
 		},
 		Hunter: Sim, Expects: []string{"NO_REVIVAL", "ORDER"},
 	},
@@ -141,7 +141,7 @@ var All = []Mutant{
 	{
 		Name: "head-passed-over", Breaks: "behind a reservation that does not fit nothing of its group is granted",
 		Edits: []Edit{
-			{File: "services/executor-state/inventory/pass.go", Old: `stopped[entry.Group] = outcome.Result != model.Granted &&`, New: `stopped[entry.Group] = false &&`},
+			{File: "services/executor-state/inventory/cycle.go", Old: `stopped[entry.Group] = outcome.Result != model.Granted &&`, New: `stopped[entry.Group] = false &&`},
 		},
 		Hunter: Sim, Expects: []string{"ORDER"},
 	},
@@ -155,7 +155,7 @@ var All = []Mutant{
 	{
 		Name: "lost-too-soon", Breaks: "an executor is given up after it was away for as long as it may be",
 		Edits: []Edit{
-			{File: "services/executor-state/inventory/lost.go", Old: `return from.Add(h.class.lostAfter)`, New: `return from`},
+			{File: "services/executor-state/inventory/lost.go", Old: `return from.Add(c.lostAfter(h))`, New: `return from`},
 		},
 		Hunter: Sim, Expects: []string{"and may be away for"},
 	},

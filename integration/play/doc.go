@@ -22,14 +22,14 @@
 //
 // A command is what a job service, an operator or a fault does. Everything goes
 // through the public API. Words are bare or NAME=VALUE; reservations are named
-// job/stage or job/stage/name, workers by seats: 0-7.1 is seats 0 to 7, each
+// job/stage or job/stage/name, workers by ID: 0-7.1 is indexes 0 to 7, each
 // with number 1.
 //
 //	cluster NAME=VALUE...                         first line only; see Options
 //	executors N, executor ID  slots= cpu= sku= zone= reserved=ROLE:NAME=N allow=...
 //	upsert KEY  count= | workers=  slots= zone= role= timeout= grace= ...
 //	            stubborn=yes                      they do not end for being told to
-//	cancel KEY, cancel-job JOB, cancel-workers JOB/STAGE SEATS
+//	cancel KEY, cancel-job JOB, cancel-workers JOB/STAGE WORKERS
 //	flush JOB, flush group of KEY, mark-ready
 //	get KEY, list JOB, pending, hosts, workers JOB, explain KEY
 //	findings [[no] KIND...]                       once there is each of them, or none
@@ -38,7 +38,7 @@
 //	idle SKU
 //	await KEY  STATE... | reason= position= RUNNING= ...
 //	await ID STATE  workers= slots=2/4 ...        an executor
-//	finish JOB/STAGE SEATS exit=                  the workers' programs end
+//	finish JOB/STAGE WORKERS exit=                  the workers' programs end
 //	events JOB until STAGE KIND STAGE/NAME KIND:N the stream up to all of these
 //	order KIND JOB until ...                      the same, one kind in its order
 //	disable ID... | zone=  for= request=, enable REQUEST, drain ID
@@ -57,7 +57,7 @@
 //
 // Nothing is printed that one world decides by itself: no uid, epoch, time,
 // address or number of a term; no state that is only passed through, so what is
-// being offered (LEASING) is read once more. A command waits for nothing but its
+// a candidate of a cycle in flight (LEASING) is read once more. A command waits for nothing but its
 // own answer, so a file awaits what the next line needs. What is awaited holds
 // from then on, or the file is wrong. `wait` is for promises that are about time,
 // and for nothing else. A file that waits for many minutes says so (`cluster

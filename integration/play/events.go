@@ -108,7 +108,7 @@ func (u *until) told(e *berthv1.Event) {
 type story struct {
 	title    string
 	words    []string
-	workers  map[model.Seat][]string
+	workers  map[model.WorkerID][]string
 	disabled []string
 }
 
@@ -124,7 +124,7 @@ func stories(list []*berthv1.Event) string {
 			if versions[title]++; versions[title] > 1 {
 				title += "#" + strconv.Itoa(versions[title])
 			}
-			s = &story{title: title, workers: map[model.Seat][]string{}}
+			s = &story{title: title, workers: map[model.WorkerID][]string{}}
 			byUID[e.GetUid()], order = s, append(order, s)
 		}
 		s.tell(e)
@@ -156,7 +156,7 @@ func (s *story) tell(e *berthv1.Event) {
 		return
 	}
 	for _, w := range e.GetWorkers() {
-		seat := model.Seat{Index: w.GetIndex(), Number: w.GetNumber()}
+		workerID := model.WorkerID{Index: w.GetIndex(), Number: w.GetNumber()}
 		word := strings.TrimPrefix(kind, "WORKER_")
 		reason := w.GetReason()
 		if reason == "" {
@@ -166,7 +166,7 @@ func (s *story) tell(e *berthv1.Event) {
 		if w.ExitCode != nil && e.GetKind() != berthv1.Event_WORKER_EVICTED {
 			word += fmt.Sprintf(" exit=%d", w.GetExitCode())
 		}
-		s.workers[seat] = append(s.workers[seat], word)
+		s.workers[workerID] = append(s.workers[workerID], word)
 	}
 }
 
@@ -180,14 +180,14 @@ func because(reason, word string) string {
 func (s *story) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s\n", s.title, strings.Join(s.words, ", "))
-	alike := map[string][]model.Seat{}
-	for seat, words := range s.workers {
+	alike := map[string][]model.WorkerID{}
+	for workerID, words := range s.workers {
 		text := strings.Join(words, ", ")
-		alike[text] = append(alike[text], seat)
+		alike[text] = append(alike[text], workerID)
 	}
 	var told []string
-	for text, seats := range alike {
-		told = append(told, fmt.Sprintf("  %s: %s\n", runsText(seats), text))
+	for text, workers := range alike {
+		told = append(told, fmt.Sprintf("  %s: %s\n", runsText(workers), text))
 	}
 	told = append(told, s.disabled...)
 	slices.Sort(told)

@@ -36,7 +36,7 @@ func (p *player) upsert(w *words) (string, error) {
 	if refused != nil {
 		return refusal(refused), nil
 	}
-	return fmt.Sprintf("%s %s", answer.GetChange(), seatsText(answer.GetWorkers())), nil
+	return fmt.Sprintf("%s %s", answer.GetChange(), workersText(answer.GetWorkers())), nil
 }
 
 func (p *player) read(key model.Key) (*berthv1.Reservation, *fault.Error) {
@@ -57,7 +57,7 @@ func (p *player) cancelJob(w *words) (string, error) {
 // cancelWorkers removes single workers, wherever they are.
 func (p *player) cancelWorkers(w *words) (string, error) {
 	job, stage, _ := strings.Cut(w.next("job/stage"), "/")
-	request := &berthv1.CancelWorkersRequest{Job: job, Stage: stage, Workers: w.seats(w.next("seats")), RequestId: p.requestID()}
+	request := &berthv1.CancelWorkersRequest{Job: job, Stage: stage, Workers: w.workers(w.next("workers")), RequestId: p.requestID()}
 	if err := w.problem(); err != nil {
 		return "", err
 	}
@@ -84,7 +84,7 @@ func (p *player) get(w *words) (text string, err error) {
 			return true
 		}
 		text = reservationText(r)
-		return !offered(r)
+		return !leasing(r)
 	})
 	return text, err
 }
@@ -98,14 +98,14 @@ func (p *player) list(w *words) (text string, err error) {
 			return true
 		}
 		text = lines(answer.GetReservations(), reservationText)
-		return !slices.ContainsFunc(answer.GetReservations(), offered)
+		return !slices.ContainsFunc(answer.GetReservations(), leasing)
 	})
 	return text, err
 }
 
-// offered says whether a reservation is being offered to executor-state, which
+// leasing says whether a reservation is in a scheduling cycle in flight, which
 // happens whenever something has changed: a state that is only passed through.
-func offered(r *berthv1.Reservation) bool { return r.GetState() == berthv1.Reservation_LEASING }
+func leasing(r *berthv1.Reservation) bool { return r.GetState() == berthv1.Reservation_LEASING }
 
 // lines shows a list, a line each.
 func lines[T any](list []T, text func(T) string) string {
@@ -195,7 +195,7 @@ func holds(r *berthv1.Reservation, wanted map[string]string) bool {
 		case "position":
 			has = strconv.Itoa(int(r.GetPosition()))
 		case "workers":
-			has = seatsText(r.GetWorkers())
+			has = workersText(r.GetWorkers())
 		}
 		if has != value {
 			return false
@@ -207,13 +207,13 @@ func holds(r *berthv1.Reservation, wanted map[string]string) bool {
 // finish lets the programs of workers end.
 func (p *player) finish(w *words) (string, error) {
 	job, stage, _ := strings.Cut(w.next("job/stage"), "/")
-	seats := w.seats(w.next("seats"))
+	workers := w.workers(w.next("workers"))
 	code := int32(w.number("exit"))
 	if err := w.problem(); err != nil {
 		return "", err
 	}
-	for _, seat := range seats {
-		err := p.Finish(model.Worker{Job: job, Stage: stage, Seat: model.Seat{Index: seat.GetIndex(), Number: seat.GetNumber()}}, code)
+	for _, workerID := range workers {
+		err := p.Finish(model.Worker{Job: job, Stage: stage, ID: model.WorkerID{Index: workerID.GetIndex(), Number: workerID.GetNumber()}}, code)
 		if err != nil {
 			return err.Error(), nil
 		}

@@ -197,7 +197,7 @@ func (p *Processes) Wipe(id string) error {
 	defer cancel()
 	on, err := berthv1.NewAssignmentsClient(p).ListAssignments(ctx, &berthv1.ListAssignmentsRequest{Executor: id, PageSize: 1000})
 	for _, a := range on.GetAssignments() {
-		err = errors.Join(err, p.Finish(model.Worker{Job: a.GetJob(), Stage: a.GetStage(), Seat: model.Seat{Index: a.GetIndex(), Number: a.GetNumber()}}, 0))
+		err = errors.Join(err, p.Finish(model.Worker{Job: a.GetJob(), Stage: a.GetStage(), ID: model.WorkerID{Index: a.GetIndex(), Number: a.GetNumber()}}, 0))
 	}
 	return err
 }
@@ -238,7 +238,7 @@ func (p *Processes) Restart(service string) error {
 
 // Finish implements Cluster.
 func (p *Processes) Finish(w model.Worker, code int32) error {
-	name := filepath.Join(p.work, fmt.Sprintf("%s.%s.%d.%d", w.Job, w.Stage, w.Seat.Index, w.Seat.Number))
+	name := filepath.Join(p.work, fmt.Sprintf("%s.%s.%d.%d", w.Job, w.Stage, w.ID.Index, w.ID.Number))
 	var pipe *os.File
 	err := p.Until(func() (ok bool) {
 		// It opens once the program reads from it.

@@ -18,18 +18,18 @@ func keyText(job, stage, name string) string {
 	return job + "/" + stage + "/" + name
 }
 
-// seatsText is the reverse of words.seats.
-func seatsText(seats []*berthv1.Seat) string {
-	list := make([]model.Seat, len(seats))
-	for i, s := range seats {
-		list[i] = model.Seat{Index: s.GetIndex(), Number: s.GetNumber()}
+// workersText is the reverse of words.workers.
+func workersText(workers []*berthv1.WorkerID) string {
+	list := make([]model.WorkerID, len(workers))
+	for i, s := range workers {
+		list[i] = model.WorkerID{Index: s.GetIndex(), Number: s.GetNumber()}
 	}
 	return runsText(list)
 }
 
-func runsText(list []model.Seat) string {
+func runsText(list []model.WorkerID) string {
 	var parts []string
-	for _, run := range model.SeatsOf(list) {
+	for _, run := range model.WorkerSetOf(list) {
 		if run.First == run.Last {
 			parts = append(parts, fmt.Sprintf("%d.%d", run.First, run.Number))
 			continue
@@ -43,7 +43,7 @@ func runsText(list []model.Seat) string {
 func reservationText(r *berthv1.Reservation) string {
 	words := []string{keyText(r.GetJob(), r.GetStage(), r.GetName()), r.GetState().String()}
 	if len(r.GetWorkers()) > 0 {
-		words = append(words, seatsText(r.GetWorkers()))
+		words = append(words, workersText(r.GetWorkers()))
 	} else {
 		words = append(words, fmt.Sprintf("%d workers", r.GetCount()))
 	}

@@ -184,9 +184,9 @@ func (w *words) key() model.Key {
 	return model.Key{Job: parts[0], Stage: parts[1], Name: parts[2]}
 }
 
-// seats reads 0-7.1,9.2: indexes and their number.
-func (w *words) seats(text string) []*berthv1.Seat {
-	var seats []*berthv1.Seat
+// workers reads 0-7.1,9.2: indexes and their number.
+func (w *words) workers(text string) []*berthv1.WorkerID {
+	var workers []*berthv1.WorkerID
 	for part := range strings.SplitSeq(text, ",") {
 		indexes, numberText, _ := strings.Cut(part, ".")
 		from, to, isRange := strings.Cut(indexes, "-")
@@ -201,10 +201,10 @@ func (w *words) seats(text string) []*berthv1.Seat {
 			return nil
 		}
 		for i := first; i <= last; i++ {
-			seats = append(seats, &berthv1.Seat{Index: int32(i), Number: int32(number)})
+			workers = append(workers, &berthv1.WorkerID{Index: int32(i), Number: int32(number)})
 		}
 	}
-	return seats
+	return workers
 }
 
 // enum reads the name of a value of an enum; empty is its zero.
@@ -235,7 +235,7 @@ func (w *words) reservation() *berthv1.Reservation {
 		OnAssignmentFailure: enum[berthv1.OnAssignmentFailure](w, "onFailure", berthv1.OnAssignmentFailure_value),
 	}
 	if w.has("workers") {
-		r.Workers = w.seats(w.text("workers"))
+		r.Workers = w.workers(w.text("workers"))
 	}
 	if w.has("spread") {
 		by, most, _ := strings.Cut(w.text("spread"), ":")

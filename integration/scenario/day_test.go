@@ -83,7 +83,7 @@ func TestADayOverREST(t *testing.T) {
 	waiting := web.reservation("PUT", second, `{"count": 12}`)
 	until(t, func() string {
 		waiting = web.reservation("GET", second, "")
-		// It is LEASING for as long as a pass with it is under way.
+		// It is LEASING for as long as a cycle with it is under way.
 		if waiting.GetState() != berthv1.Reservation_QUEUED || waiting.GetReason() != "INSUFFICIENT_CAPACITY" ||
 			waiting.GetPosition() != 1 || !strings.Contains(waiting.GetMessage(), "8 fit") {
 			return fmt.Sprintf("the one that waits: %v", waiting)

@@ -39,7 +39,7 @@ func startForFaults(t *testing.T, config fleet.Config) *world {
 	return w
 }
 
-// works has a batch handed out, and ended.
+// works has a batch dispatched, and ended.
 func (w *world) works(job string) {
 	w.Helper()
 	r := &berthv1.Reservation{Job: job, Stage: "s", Count: 4}

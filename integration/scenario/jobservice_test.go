@@ -39,7 +39,7 @@ func TestJobService(t *testing.T) {
 	s.say("5")
 	s.settles(map[int32]int32{0: 1, 1: 1, 2: 1, 3: 1, 4: 1})
 
-	// One that is killed has failed, and the next takes its seat.
+	// One that is killed has failed, and the next takes its index.
 	s.killWorkers(func(env map[string]string) bool { return env["BERTH_WORKER_INDEX"] == "1" })
 	s.settles(map[int32]int32{0: 1, 1: 2, 2: 1, 3: 1, 4: 1})
 
@@ -49,11 +49,11 @@ func TestJobService(t *testing.T) {
 	s.killWorkers(func(env map[string]string) bool { return env["BERTH_WORKER_INDEX"] == "3" })
 	s = w.startJobService(program, 5)
 	want := map[int32]int32{0: 1, 1: 2, 2: 1, 3: 2, 4: 1}
-	seats := s.settles(want)
+	workers := s.settles(want)
 
 	// A host dies with what runs on it.
-	host := seats[0].Executor
-	for index, worker := range seats {
+	host := workers[0].Executor
+	for index, worker := range workers {
 		if worker.Executor == host {
 			want[index]++
 		}
@@ -62,7 +62,7 @@ func TestJobService(t *testing.T) {
 	s.killWorkers(func(env map[string]string) bool { return env["BERTH_EXECUTOR"] == host })
 	for index, worker := range s.settles(want) {
 		if worker.Executor == host {
-			t.Errorf("seat %d is on the host that died", index)
+			t.Errorf("index %d is on the host that died", index)
 		}
 	}
 
@@ -152,7 +152,7 @@ func (s *jobService) killWorkers(chosen func(env map[string]string) bool) {
 }
 
 // settles waits until the workers that have not ended are those, by number of
-// each seat, and all of them run; and answers them.
+// each worker index, and all of them run; and answers them.
 func (s *jobService) settles(want map[int32]int32) map[int32]client.Worker {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.ctx, patience)

@@ -304,7 +304,7 @@ func (w *world) ranOn(ran running) {
 		if chunk, ok := decode(w, c, model.KindTaskChunk).(*model.TaskChunk); ok && chunk.UID == ran.reservation.GetUid() {
 			for _, worker := range chunk.Workers {
 				if worker.State == model.WorkerLost {
-					w.Errorf("worker %s was given up at revision %d", worker.Seat, c.Mod)
+					w.Errorf("worker %s was given up at revision %d", worker.ID, c.Mod)
 				}
 			}
 		}

@@ -169,7 +169,7 @@ func TestWhatIsWrongIsRefused(t *testing.T) {
 	t.Run("a version that has moved on", func(t *testing.T) {
 		_, err := w.client.Reserve(w.ctx, &berthv1.Reservation{Job: "good", Stage: "s", Count: 2, IfEpoch: proto.Int64(1)})
 		refusal(t, err, fault.Conflict, fault.ReasonEpochMismatch, "")
-		_, err = w.client.Reserve(w.ctx, &berthv1.Reservation{Job: "good", Stage: "s", Name: "again", Workers: []*berthv1.Seat{{Index: 0, Number: 1}}})
+		_, err = w.client.Reserve(w.ctx, &berthv1.Reservation{Job: "good", Stage: "s", Name: "again", Workers: []*berthv1.WorkerID{{Index: 0, Number: 1}}})
 		refusal(t, err, fault.Conflict, fault.ReasonWorkerIDUsed, "")
 	})
 	t.Run("command line", func(t *testing.T) { commandLine(t, w) })

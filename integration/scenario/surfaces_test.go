@@ -68,13 +68,13 @@ func TestAStrangerSpeaksForNoAgentAndNoService(t *testing.T) {
 	}
 	for _, listener := range []string{"--listen", "--agents-listen"} {
 		conn := on[listener]
-		_, err := controlv1.NewHandoutClient(conn).ReportWorkers(w.ctx, &controlv1.ReportWorkersRequest{Reports: []*controlv1.ExecutorReport{
+		_, err := controlv1.NewDispatchClient(conn).ReportWorkers(w.ctx, &controlv1.ReportWorkersRequest{Reports: []*controlv1.ExecutorReport{
 			{Executor: "sim-0", Incarnation: before.GetIncarnation(), Sequence: 1 << 40, Complete: true},
 		}})
 		refused(listener, "--internal-listen", err)
-		_, err = controlv1.NewInventoryClient(conn).TryAllocateAndLease(w.ctx, &controlv1.PassRequest{Term: math.MaxInt64, Pass: math.MaxInt64})
+		_, err = controlv1.NewInventoryClient(conn).TryAllocateAndLease(w.ctx, &controlv1.CycleRequest{Term: math.MaxInt64, Cycle: math.MaxInt64})
 		refused(listener, "--internal-listen", err)
-		_, err = controlv1.NewHandoutClient(conn).CreateAssignmentTasks(w.ctx, &controlv1.CreateTasksRequest{Term: math.MaxInt64})
+		_, err = controlv1.NewDispatchClient(conn).CreateAssignmentTasks(w.ctx, &controlv1.CreateTasksRequest{Term: math.MaxInt64})
 		refused(listener, "--internal-listen", err)
 		_, err = controlv1.NewAgentsClient(conn).Depart(w.ctx, &controlv1.DepartRequest{Id: "sim-0", Incarnation: before.GetIncarnation()})
 		refused(listener, "--internal-listen", err)

@@ -63,10 +63,10 @@ func TestTraceOverALeaderChange(t *testing.T) {
 
 	spans := c.await(t, append(took("0", "1", "2", "3"),
 		named("worker evicted"), named("berth.control.v1.Executor/StopTask"), everyService, twoRegistries,
-		// The lease was granted in a pass, and the task made in a hand-over: of
+		// The lease was granted in a cycle, and the task made in a dispatch: of
 		// which the steps tell, and of the term that took over.
-		linked("reservation leased", "call", "take pass"),
-		linked("worker assigned", "call", "berth.control.v1.Handout/CreateAssignmentTasks"),
+		linked("reservation leased", "call", "run scheduling cycle"),
+		linked("worker assigned", "call", "berth.control.v1.Dispatch/CreateAssignmentTasks"),
 		linked("reservation assigned", "term", "lead registry"),
 	)...)
 	oneTrace(t, spans)

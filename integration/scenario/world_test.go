@@ -414,7 +414,7 @@ func (w *world) lastOf(uid string, index int32) model.TaskWorker {
 	for _, c := range w.history() {
 		if chunk, ok := decode(w, c, model.KindTaskChunk).(*model.TaskChunk); ok && chunk.UID == uid {
 			for _, worker := range chunk.Workers {
-				if worker.Seat.Index == index {
+				if worker.ID.Index == index {
 					last = worker
 				}
 			}

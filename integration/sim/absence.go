@@ -87,8 +87,8 @@ func (w *World) checkNotReported(chunk *model.TaskChunk) {
 		}
 		for a := range w.holders() {
 			for _, k := range a.names {
-				if wk := a.workers[k]; wk.uid == chunk.UID && k.worker.Seat == tw.Seat && !wk.state.Terminal() {
-					w.fail("%s of %s is LOST for a report without it, and is %s on %s", tw.Seat, chunk.UID, wk.state, a.id)
+				if wk := a.workers[k]; wk.uid == chunk.UID && k.worker.ID == tw.ID && !wk.state.Terminal() {
+					w.fail("%s of %s is LOST for a report without it, and is %s on %s", tw.ID, chunk.UID, wk.state, a.id)
 				}
 			}
 		}

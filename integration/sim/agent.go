@@ -16,7 +16,7 @@ import (
 	"berth.dev/pkg/resource"
 	"berth.dev/pkg/store"
 	"berth.dev/pkg/wire"
-	"berth.dev/services/assigner/handout"
+	"berth.dev/services/assigner/dispatch"
 	"berth.dev/services/executor-state/inventory"
 )
 
@@ -99,7 +99,7 @@ type instance struct {
 func (i instance) compare(o instance) int {
 	return cmp.Or(
 		cmp.Compare(i.worker.Job, o.worker.Job), cmp.Compare(i.worker.Stage, o.worker.Stage),
-		i.worker.Seat.Compare(o.worker.Seat), cmp.Compare(i.epoch, o.epoch),
+		i.worker.ID.Compare(o.worker.ID), cmp.Compare(i.epoch, o.epoch),
 	)
 }
 
@@ -152,7 +152,7 @@ func (a *agent) restart() {
 func (a *agent) nonce() string { return fmt.Sprintf("%s-%d", a.address, a.births) }
 
 // permit decides whether an order is looked at.
-func (a *agent) permit(nonce handout.Nonce) error {
+func (a *agent) permit(nonce dispatch.Nonce) error {
 	if a.denying {
 		nonce = ""
 	}
@@ -444,13 +444,13 @@ func (a *agent) add(w *worker) {
 // report tells of all workers whose end is not durable yet.
 func (a *agent) report() {
 	a.sequence++
-	r := handout.Report{Executor: a.id, Incarnation: a.incarnation, Sequence: a.sequence, Complete: a.complete}
+	r := dispatch.Report{Executor: a.id, Incarnation: a.incarnation, Sequence: a.sequence, Complete: a.complete}
 	for _, k := range a.names {
 		w := a.workers[k]
 		if w.told {
 			continue
 		}
-		r.Workers = append(r.Workers, handout.WorkerStatus{
+		r.Workers = append(r.Workers, dispatch.WorkerStatus{
 			Worker: w.worker, Epoch: w.epoch, UID: w.uid, State: w.state, ExitCode: w.exit, Since: w.since,
 		})
 	}
@@ -463,7 +463,7 @@ func (a *agent) report() {
 			a.complete = true
 			return
 		}
-		answer := value.(handout.Reported)
+		answer := value.(dispatch.Reported)
 		if r.Complete {
 			a.told = answer.Term
 		}
@@ -527,14 +527,14 @@ func (w *World) order(address string, carry func(*agent) any, timeout time.Durat
 	} else {
 		w.send(what, arrive)
 	}
-	w.later(timeout, func() { once(handout.Unknown{Message: "no answer"}) })
+	w.later(timeout, func() { once(dispatch.Unknown{Message: "no answer"}) })
 }
 
 // submit takes an order to start. A worker of a lower epoch of the name has to
 // end first: then the order has to come again.
-func (a *agent) submit(s handout.Submit) any {
+func (a *agent) submit(s dispatch.Submit) any {
 	if err := a.permit(s.Nonce); err != nil {
-		return handout.Refused{Reason: fault.Of(err).Reason}
+		return dispatch.Refused{Reason: fault.Of(err).Reason}
 	}
 	k := instance{s.Worker, s.Epoch}
 	start, older, err := a.decisions.Submit(s.Term, s.Incarnation, s.Worker, s.Epoch, s.UID, a.w.now)
@@ -542,14 +542,14 @@ func (a *agent) submit(s handout.Submit) any {
 	case older != 0:
 		a.w.supersedes(a, k, older)
 		a.end(a.workers[instance{s.Worker, older}], model.WorkerEvicted, nil)
-		return handout.Unknown{Message: f.Message}
+		return dispatch.Unknown{Message: f.Message}
 	case err != nil:
-		return handout.Refused{Reason: f.Reason}
+		return dispatch.Refused{Reason: f.Reason}
 	}
 	a.sequence++
 	if !start {
 		w := a.workers[k]
-		return handout.Accepted{State: w.state, Incarnation: a.incarnation, Sequence: a.sequence, ExitCode: w.exit}
+		return dispatch.Accepted{State: w.state, Incarnation: a.incarnation, Sequence: a.sequence, ExitCode: w.exit}
 	}
 	if refused, ok := a.refuses(k, s.Task.Command); ok {
 		a.decisions.NotStarted(k.worker, k.epoch)
@@ -559,12 +559,12 @@ func (a *agent) submit(s handout.Submit) any {
 	a.add(&worker{instance: k, uid: s.UID, state: model.WorkerRunning, stays: stays, since: a.w.now})
 	a.w.started(a, k)
 	a.dirty = true
-	return handout.Accepted{State: model.WorkerRunning, Incarnation: a.incarnation, Sequence: a.sequence}
+	return dispatch.Accepted{State: model.WorkerRunning, Incarnation: a.incarnation, Sequence: a.sequence}
 }
 
 // refuses says why a command is not started. The hosts of a Stage have a shell
 // and nothing else.
-func (a *agent) refuses(k instance, command string) (handout.Refused, bool) {
+func (a *agent) refuses(k instance, command string) (dispatch.Refused, bool) {
 	// A host on which a worker does not start is no fault that ends: Berth lives
 	// with it at rest, too.
 	if !a.w.directed && a.w.rng.IntN(8) == 0 {
@@ -572,28 +572,28 @@ func (a *agent) refuses(k instance, command string) (handout.Refused, bool) {
 	}
 	switch {
 	case a.host.Allow != nil && !slices.Contains(a.host.Allow, command):
-		return handout.Refused{Reason: fault.ReasonNotAllowed, Message: "not on the allow-list"}, true
+		return dispatch.Refused{Reason: fault.ReasonNotAllowed, Message: "not on the allow-list"}, true
 	case a.rejected[k], !a.w.calm && a.w.now.Before(a.refusing), a.w.directed && command != "sh":
-		return handout.Refused{Reason: fault.ReasonStartFailed, Message: "no such command"}, true
+		return dispatch.Refused{Reason: fault.ReasonStartFailed, Message: "no such command"}, true
 	}
-	return handout.Refused{}, false
+	return dispatch.Refused{}, false
 }
 
 // stop takes an order to stop. Where it answers an end, that is a promise.
-func (a *agent) stop(s handout.Stop) any {
+func (a *agent) stop(s dispatch.Stop) any {
 	if err := a.permit(s.Nonce); err != nil {
-		return handout.Refused{Reason: fault.Of(err).Reason}
+		return dispatch.Refused{Reason: fault.Of(err).Reason}
 	}
 	k := instance{s.Worker, s.Epoch}
 	there, err := a.decisions.Stop(s.Term, s.Incarnation, s.Worker, s.Epoch, a.w.now)
 	if err != nil {
-		return handout.Refused{Reason: fault.Of(err).Reason}
+		return dispatch.Refused{Reason: fault.Of(err).Reason}
 	}
 	a.sequence++
 	if !there {
 		a.stopped[k] = true
 		a.w.promises(a, k)
-		return handout.Ended{State: model.WorkerEvicted}
+		return dispatch.Ended{State: model.WorkerEvicted}
 	}
 	w := a.workers[k]
 	if !w.state.Terminal() && w.stays {
@@ -601,18 +601,18 @@ func (a *agent) stop(s handout.Stop) any {
 			w.state = model.WorkerEvicting
 			a.w.later(s.Grace, func() { a.end(w, model.WorkerEvicted, nil) })
 		}
-		return handout.Stopping{}
+		return dispatch.Stopping{}
 	}
 	if !w.state.Terminal() && a.w.rng.IntN(2) == 0 {
 		w.state = model.WorkerEvicting
 		a.w.later(time.Duration(a.w.rng.IntN(3000))*time.Millisecond, func() { a.end(w, model.WorkerEvicted, nil) })
-		return handout.Stopping{}
+		return dispatch.Stopping{}
 	}
 	if !w.state.Terminal() {
 		a.end(w, model.WorkerEvicted, nil)
 	}
 	a.w.promises(a, k)
-	return handout.Ended{State: w.state, ExitCode: w.exit}
+	return dispatch.Ended{State: w.state, ExitCode: w.exit}
 }
 
 // end is the end of a worker's process.

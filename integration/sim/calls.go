@@ -5,7 +5,7 @@ import (
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
-	"berth.dev/services/assigner/handout"
+	"berth.dev/services/assigner/dispatch"
 	"berth.dev/services/registry/queue"
 )
 
@@ -14,24 +14,24 @@ import (
 func (w *World) performRegistry(t term, _ *queue.Core, action model.Action) {
 	switch a := action.(type) {
 	case model.Cycle:
-		pass := model.Cycle{Term: a.Term, Number: a.Number, Cut: a.Cut}
+		cycle := model.Cycle{Term: a.Term, Number: a.Number, Cut: a.Cut}
 		for _, e := range a.Candidates {
 			if e.Again {
-				pass.Candidates = append(pass.Candidates, model.Candidate{UID: e.UID, Mod: e.Mod, Group: e.Group, Again: true})
+				cycle.Candidates = append(cycle.Candidates, model.Candidate{UID: e.UID, Mod: e.Mod, Group: e.Group, Again: true})
 				continue
 			}
-			pass.Candidates = append(pass.Candidates, model.Candidate{
-				Key: e.Key, UID: e.UID, Epoch: e.Epoch, Mod: e.Mod, Group: e.Group, Constraints: e.Constraints, Seats: e.Seats,
+			cycle.Candidates = append(cycle.Candidates, model.Candidate{
+				Key: e.Key, UID: e.UID, Epoch: e.Epoch, Mod: e.Mod, Group: e.Group, Constraints: e.Constraints, Workers: e.Workers,
 			})
 		}
-		w.call("pass", model.ServiceExecutorState, t.lives, pass, func(value any, err error) {
-			done := queue.PassDone{Pass: a.Number}
+		w.call("cycle", model.ServiceExecutorState, t.lives, cycle, func(value any, err error) {
+			done := queue.CycleDone{Cycle: a.Number}
 			if err != nil {
 				for _, e := range a.Candidates {
 					done.Outcomes = append(done.Outcomes, model.Outcome{UID: e.UID, Result: model.Behind, Reason: fault.Of(err).Reason})
 				}
-				if newest, err2 := strconv.ParseInt(fault.Of(err).Meta[fault.MetaNewestPass], 10, 64); err2 == nil {
-					done.Newest, done.TooHigh = newest, !fault.Is(err, fault.ReasonLowerPass)
+				if newest, err2 := strconv.ParseInt(fault.Of(err).Meta[fault.MetaNewestCycle], 10, 64); err2 == nil {
+					done.Newest, done.TooHigh = newest, !fault.Is(err, fault.ReasonLowerCycle)
 				}
 				t.post(done)
 				return
@@ -48,8 +48,8 @@ func (w *World) performRegistry(t term, _ *queue.Core, action model.Action) {
 		for _, task := range a.Tasks {
 			create.Tasks = append(create.Tasks, model.DispatchTask{Key: task.Key, UID: task.UID, Mod: task.Mod, Lease: task.Lease})
 		}
-		w.call("hand-over", model.ServiceAssigner, t.lives, create, func(value any, err error) {
-			done := queue.HandedOver{}
+		w.call("dispatch", model.ServiceAssigner, t.lives, create, func(value any, err error) {
+			done := queue.DispatchDone{}
 			if err != nil {
 				for _, task := range a.Tasks {
 					done.Outcomes = append(done.Outcomes, model.DispatchOutcome{UID: task.UID, Reason: fault.Of(err).Reason})
@@ -69,21 +69,21 @@ func (w *World) performRegistry(t term, _ *queue.Core, action model.Action) {
 
 // performAssigner carries orders to agents, each once, as the assigner's shell
 // does: an answer that does not come in time is an Unknown.
-func (w *World) performAssigner(t term, core *handout.Core, action model.Action) {
+func (w *World) performAssigner(t term, core *dispatch.Core, action model.Action) {
 	switch a := action.(type) {
-	case handout.Submit:
+	case dispatch.Submit:
 		done := func(outcome any) {
 			t.post(a.Done(outcome))
 		}
 		if !core.Stands(a) {
-			done(handout.NotSent{})
+			done(dispatch.NotSent{})
 			return
 		}
 		if w.submitting != nil {
 			w.submitting(a)
 		}
 		w.order(a.Address, func(ag *agent) any { return ag.submit(a) }, a.Timeout, done)
-	case handout.Stop:
+	case dispatch.Stop:
 		done := func(result any) {
 			t.post(a.Done(result))
 		}

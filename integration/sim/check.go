@@ -121,13 +121,13 @@ func (w *World) checkRest() {
 }
 
 // checkRequeues says that every worker that was to be queued again was, or its
-// seat was taken by another meanwhile, or nobody wanted it any more.
+// worker index was taken by another meanwhile, or nobody wanted it any more.
 func (w *World) checkRequeues() {
 	versions := map[string]*model.Reservation{}
 	targets := map[model.Key]int32{}
 	type again struct {
-		uid  string
-		seat model.Seat
+		uid      string
+		workerID model.WorkerID
 	}
 	var wanted []again
 	// lowered are those that were above a target while their version lived.
@@ -136,7 +136,7 @@ func (w *World) checkRequeues() {
 		for _, a := range wanted {
 			r := versions[a.uid]
 			target := targets[model.Key{Job: r.Key.Job, Stage: r.Key.Stage}]
-			if target > 0 && a.seat.Index >= target && !r.State.Terminal() {
+			if target > 0 && a.workerID.Index >= target && !r.State.Terminal() {
 				lowered[a] = true
 			}
 		}
@@ -164,12 +164,12 @@ func (w *World) checkRequeues() {
 				lower()
 			case *model.Reservation:
 				versions[record.UID] = record
-				for seat := range record.Seats.All() {
-					taken[model.Worker{Job: record.Key.Job, Stage: record.Key.Stage, Seat: seat}] = true
+				for workerID := range record.Workers.All() {
+					taken[model.Worker{Job: record.Key.Job, Stage: record.Key.Stage, ID: workerID}] = true
 				}
 			case *model.TaskChunk:
 				for _, tw := range record.Workers {
-					if a := (again{record.UID, tw.Seat}); tw.Requeue && !slices.Contains(wanted, a) {
+					if a := (again{record.UID, tw.ID}); tw.Requeue && !slices.Contains(wanted, a) {
 						wanted = append(wanted, a)
 					}
 				}
@@ -179,12 +179,12 @@ func (w *World) checkRequeues() {
 	}
 	for _, a := range wanted {
 		r := versions[a.uid]
-		next := model.Seat{Index: a.seat.Index, Number: a.seat.Number + 1}
+		next := model.WorkerID{Index: a.workerID.Index, Number: a.workerID.Number + 1}
 		switch {
-		case taken[model.Worker{Job: r.Key.Job, Stage: r.Key.Stage, Seat: next}], r.Unwanted.Has(a.seat), lowered[a]:
+		case taken[model.Worker{Job: r.Key.Job, Stage: r.Key.Stage, ID: next}], r.Unwanted.Has(a.workerID), lowered[a]:
 		case r.State.Terminal() && r.State != model.Completed:
 		default:
-			w.fail("at rest: %s %s of %s (%s) was to be queued again, and was not", r.Key, a.seat, a.uid, r.State)
+			w.fail("at rest: %s %s of %s (%s) was to be queued again, and was not", r.Key, a.workerID, a.uid, r.State)
 		}
 	}
 }
@@ -232,7 +232,7 @@ func (w *World) checkProcesses() {
 			if recorded[id] == nil {
 				recorded[id] = map[instance]bool{}
 			}
-			k := instance{model.Worker{Job: h.Key.Job, Stage: h.Key.Stage, Seat: tw.Seat}, h.Epoch}
+			k := instance{model.Worker{Job: h.Key.Job, Stage: h.Key.Stage, ID: tw.ID}, h.Epoch}
 			recorded[id][k] = true
 			if tw.State != model.WorkerRunning {
 				w.fail("at rest: %s is %s on %s", k.worker, tw.State, id)
@@ -290,9 +290,9 @@ func (w *World) checkHeads() {
 	}
 	for _, record := range w.records(model.KindReservation) {
 		r := record.(*model.Reservation)
-		if r.State == model.Queued && r.Seats.Len() <= free && len(r.Spec.Constraints.Attributes) == 0 &&
+		if r.State == model.Queued && r.Workers.Len() <= free && len(r.Spec.Constraints.Attributes) == 0 &&
 			len(r.Spec.Constraints.Avoid)+len(r.Failed) == 0 && w.clients.isHead(r) {
-			w.fail("at rest: %s waits for %d executors with %d free", r.Key, r.Seats.Len(), free)
+			w.fail("at rest: %s waits for %d executors with %d free", r.Key, r.Workers.Len(), free)
 		}
 	}
 }

@@ -139,12 +139,12 @@ func (c *clients) known(key model.Key) bool {
 
 // cancelWorkers removes a few workers of a stage, whether they are there or not.
 func (c *clients) cancelWorkers(key model.Key, lives func() bool) {
-	var seats []model.Seat
+	var workers []model.WorkerID
 	for range 1 + c.w.rng.IntN(3) {
-		seats = append(seats, model.Seat{Index: int32(c.w.rng.IntN(6)), Number: int32(1 + c.w.rng.IntN(4))})
+		workers = append(workers, model.WorkerID{Index: int32(c.w.rng.IntN(6)), Number: int32(1 + c.w.rng.IntN(4))})
 	}
 	request := func(id string) any {
-		return queue.CancelWorkers{Job: key.Job, Stage: key.Stage, Workers: model.SeatsOf(seats).List(), RequestID: id}
+		return queue.CancelWorkers{Job: key.Job, Stage: key.Stage, Workers: model.WorkerSetOf(workers).List(), RequestID: id}
 	}
 	c.call("cancel of workers of "+key.String(), lives, request, func(_ any, err error) {
 		c.busy[key] = false

@@ -10,7 +10,7 @@ import (
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
-	"berth.dev/services/assigner/handout"
+	"berth.dev/services/assigner/dispatch"
 	"berth.dev/services/registry/queue"
 )
 
@@ -19,7 +19,7 @@ import (
 type drama struct {
 	replicas int
 	hosts    []Host
-	seats    int32
+	workers  int32
 }
 
 // dramaKey is what all calls are about.
@@ -40,8 +40,8 @@ type cast struct {
 
 // lateWorker is a worker of a version that was cancelled by itself.
 type lateWorker struct {
-	uid  string
-	seat model.Seat
+	uid      string
+	workerID model.WorkerID
 }
 
 // request is one that the client made; steps are those of the interleaving.
@@ -131,8 +131,8 @@ func (c *cast) call(name string) {
 
 // body is what a call asks.
 func (c *cast) body(name, id string) any {
-	upsert := model.Upsert{Key: dramaKey, Count: c.drama.seats, RequestID: id, Spec: model.Spec{
-		TargetSize: c.drama.seats, MaxAttempts: 2,
+	upsert := model.Upsert{Key: dramaKey, Count: c.drama.workers, RequestID: id, Spec: model.Spec{
+		TargetSize: c.drama.workers, MaxAttempts: 2,
 		Constraints: constraint.Constraints{Resources: resource.Vector{"slots": 1}},
 		Task:        model.Task{Command: "sh"},
 	}}
@@ -142,9 +142,9 @@ func (c *cast) body(name, id string) any {
 	case "cancel-job":
 		return queue.CancelJob{Job: dramaKey.Job, RequestID: id}
 	case "cancel-worker":
-		return queue.CancelWorkers{Job: dramaKey.Job, Stage: dramaKey.Stage, RequestID: id, Workers: []model.Seat{{Index: 1, Number: 1}}}
+		return queue.CancelWorkers{Job: dramaKey.Job, Stage: dramaKey.Stage, RequestID: id, Workers: []model.WorkerID{{Index: 1, Number: 1}}}
 	case "cancel-requeue":
-		return queue.CancelWorkers{Job: dramaKey.Job, Stage: dramaKey.Stage, RequestID: id, Workers: []model.Seat{{Index: 1, Number: 2}}}
+		return queue.CancelWorkers{Job: dramaKey.Job, Stage: dramaKey.Stage, RequestID: id, Workers: []model.WorkerID{{Index: 1, Number: 2}}}
 	case "lower":
 		upsert.Count, upsert.Spec.TargetSize = 1, 1
 	case "replace":
@@ -178,9 +178,9 @@ func (c *cast) acknowledged(made *request) {
 				c.w.fail("%s is acknowledged, and version %s is %s", made.name, r.UID, r.State)
 			}
 		case "cancel-worker":
-			for seat := range r.Seats.All() {
-				if seat.Index == 1 && alone {
-					c.gone[lateWorker{r.UID, seat}] = true
+			for workerID := range r.Workers.All() {
+				if workerID.Index == 1 && alone {
+					c.gone[lateWorker{r.UID, workerID}] = true
 				}
 			}
 		}
@@ -193,11 +193,11 @@ func (c *cast) acknowledged(made *request) {
 // submitting sees every order to start a worker as it is sent. A leader that
 // was deposed and does not know it is held back by its deadline in life, and
 // here by the agents alone.
-func (c *cast) submitting(s handout.Submit) {
+func (c *cast) submitting(s dispatch.Submit) {
 	if c.deposed[model.ServiceAssigner] {
 		return
 	}
-	if c.over[s.UID] || c.gone[lateWorker{s.UID, s.Worker.Seat}] {
+	if c.over[s.UID] || c.gone[lateWorker{s.UID, s.Worker.ID}] {
 		c.w.fail("%s of %s is sent to be started after its cancel was acknowledged", s.Worker, s.UID)
 	}
 }
@@ -250,13 +250,13 @@ func (c *cast) checkFree(made *request) {
 func (c *cast) checkGone(made *request) {
 	for _, record := range c.w.records(model.KindReservation) {
 		r := record.(*model.Reservation)
-		if number, ok := r.Seats.Number(1); ok && r.State == model.Queued {
+		if number, ok := r.Workers.Number(1); ok && r.State == model.Queued {
 			c.w.fail("at rest: %s was acknowledged, and 1.%d waits in version %s", made.name, number, r.UID)
 		}
 	}
 	for _, a := range c.w.agents {
 		for _, k := range a.names {
-			if k.worker.Seat.Index == 1 && !a.workers[k].state.Terminal() {
+			if k.worker.ID.Index == 1 && !a.workers[k].state.Terminal() {
 				c.w.fail("at rest: %s was acknowledged, and %s runs on %s", made.name, k.worker, a.id)
 			}
 		}
@@ -268,7 +268,7 @@ func (c *cast) checkGone(made *request) {
 func (c *cast) checkLowered(made *request) {
 	for _, record := range c.w.records(model.KindReservation) {
 		r := record.(*model.Reservation)
-		if _, ok := r.Seats.Number(1); ok && r.Origin == model.OriginRequeue && (r.State == model.Queued || r.Epoch > made.revision) {
+		if _, ok := r.Workers.Number(1); ok && r.Origin == model.OriginRequeue && (r.State == model.Queued || r.Epoch > made.revision) {
 			c.w.fail("at rest: %s was acknowledged at revision %d, and the requeue %s of epoch %d is %s", made.name, made.revision, r.UID, r.Epoch, r.State)
 		}
 	}

@@ -36,7 +36,7 @@ func (w *World) dump() {
 func brief(record model.Record) string {
 	switch r := record.(type) {
 	case *model.Reservation:
-		return fmt.Sprintf("%s %s seats %v place %d epoch %d", r.State, r.Reason, r.Seats.List(), r.Place, r.Epoch)
+		return fmt.Sprintf("%s %s workers %v place %d epoch %d", r.State, r.Reason, r.Workers.List(), r.Place, r.Epoch)
 	case *model.Executor:
 		return fmt.Sprintf("ordinal %d incarnation %d lost %v", r.Ordinal, r.Incarnation, r.Lost)
 	case *model.Live:
@@ -44,7 +44,7 @@ func brief(record model.Record) string {
 	case *model.LeaseChunk:
 		var b strings.Builder
 		for _, p := range r.Workers {
-			fmt.Fprintf(&b, " %s@%d", p.Seat, p.Ordinal)
+			fmt.Fprintf(&b, " %s@%d", p.Worker, p.Ordinal)
 		}
 		return "workers" + b.String()
 	case *model.TaskHeader:
@@ -52,7 +52,7 @@ func brief(record model.Record) string {
 	case *model.TaskChunk:
 		var b strings.Builder
 		for _, tw := range r.Workers {
-			fmt.Fprintf(&b, " %s@%d=%s", tw.Seat, tw.Ordinal, tw.State)
+			fmt.Fprintf(&b, " %s@%d=%s", tw.ID, tw.Ordinal, tw.State)
 		}
 		return "workers" + b.String()
 	case *model.Leader:

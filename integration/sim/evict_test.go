@@ -21,9 +21,9 @@ func TestFalseProofOfDeath(t *testing.T) {
 	w.calm, w.directed = true, true
 	w.startReplicas(2, queue.Config{}, inventory.DefaultConfig())
 	w.clients = newClients(w)
-	const batches, seats = 9, 2
+	const batches, workers = 9, 2
 	for _, id := range []string{"host-0", "host-1"} {
-		w.agents = append(w.agents, newAgent(w, room(id, batches*seats/2)))
+		w.agents = append(w.agents, newAgent(w, room(id, batches*workers/2)))
 	}
 	leading := func() bool {
 		for _, service := range services {
@@ -41,7 +41,7 @@ func TestFalseProofOfDeath(t *testing.T) {
 		key := model.Key{Job: string('a' + rune(i)), Stage: "stage", Name: model.MainName}
 		acknowledged := false
 		w.call("upsert", model.ServiceRegistry, func() bool { return true }, model.Upsert{
-			Key: key, Count: seats, RequestID: key.Job, Spec: model.Spec{
+			Key: key, Count: workers, RequestID: key.Job, Spec: model.Spec{
 				Constraints: constraint.Constraints{Resources: resource.Vector{"slots": 1}}, Task: model.Task{Command: "sh"},
 			},
 		}, func(_ any, err error) {
@@ -58,8 +58,8 @@ func TestFalseProofOfDeath(t *testing.T) {
 			t.Fatalf("%s is not acknowledged: %v", key.Job, w.failure)
 		}
 	}
-	if !w.until(func() bool { return len(w.starts) == batches*seats }) || w.settle() != nil {
-		t.Fatalf("%d workers of %d were started: %v", len(w.starts), batches*seats, w.failure)
+	if !w.until(func() bool { return len(w.starts) == batches*workers }) || w.settle() != nil {
+		t.Fatalf("%d workers of %d were started: %v", len(w.starts), batches*workers, w.failure)
 	}
 	for _, r := range w.store.History() {
 		countTerms(w, r.Changes, terms)

@@ -60,7 +60,7 @@ func room(id string, slots int64) Host {
 // registry says: what is acknowledged as cancelled is not sent to be started any
 // more, and every executor is free in the end.
 func TestCancelRacesGrant(t *testing.T) {
-	e, base := explore(t, drama{replicas: 1, seats: 2, hosts: []Host{room("host-0", 1), room("host-1", 1)}})
+	e, base := explore(t, drama{replicas: 1, workers: 2, hosts: []Host{room("host-0", 1), room("host-1", 1)}})
 	cancelled := e.play("cancelled", next(base, "cancel"))
 	e.play("decided on an old view", blinded(base, "cancel"))
 	once := e.play("one deviation", deviating(cancelled))
@@ -70,7 +70,7 @@ func TestCancelRacesGrant(t *testing.T) {
 // TestCancelRacesGrantUnderDeposedLeaders does that while the leader of a
 // service is deposed, before or after, without knowing it.
 func TestCancelRacesGrantUnderDeposedLeaders(t *testing.T) {
-	e, base := explore(t, drama{replicas: 2, seats: 2, hosts: []Host{room("host-0", 2)}})
+	e, base := explore(t, drama{replicas: 2, workers: 2, hosts: []Host{room("host-0", 2)}})
 	depose := []string{"depose-" + model.ServiceRegistry, "depose-" + model.ServiceExecutorState, "depose-" + model.ServiceAssigner}
 	first := e.play("cancelled", next(base, "cancel"))
 	first = append(first, e.play("deposed", next(base, depose...))...)
@@ -93,7 +93,7 @@ func TestCancelRacesGrantUnderDeposedLeaders(t *testing.T) {
 func TestRequeueAgainstEverything(t *testing.T) {
 	refuses := room("host-1", 1)
 	refuses.Allow = []string{}
-	e, base := explore(t, drama{replicas: 1, seats: 2, hosts: []Host{room("host-0", 1), refuses, room("host-2", 2)}})
+	e, base := explore(t, drama{replicas: 1, workers: 2, hosts: []Host{room("host-0", 1), refuses, room("host-2", 2)}})
 	calls := []string{"cancel", "cancel-job", "lower", "cancel-worker", "cancel-requeue", "resend", "replace"}
 	alone := e.play("one call", next(base, calls...))
 	e.play("one call, decided on an old view", blinded(base, calls...))

@@ -7,7 +7,7 @@ import (
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
-	"berth.dev/services/assigner/handout"
+	"berth.dev/services/assigner/dispatch"
 )
 
 // stranger sends the leaders what no registry and no agent would: terms, numbers,
@@ -35,7 +35,7 @@ func (w *World) strange(service string) any {
 	key := model.Key{Job: "job-0", Stage: "stage-0", Name: "main"}
 	switch service {
 	case model.ServiceExecutorState:
-		entry := model.Candidate{Key: key, UID: "stranger", Group: "g", Mod: high, Epoch: high, Seats: model.Seats{{First: 0, Last: math.MaxInt32, Number: 1}}}
+		entry := model.Candidate{Key: key, UID: "stranger", Group: "g", Mod: high, Epoch: high, Workers: model.WorkerSet{{First: 0, Last: math.MaxInt32, Number: 1}}}
 		switch s.draws(6) {
 		case 0:
 			return model.Cycle{Term: high, Number: 1, Cut: revision}
@@ -59,13 +59,13 @@ func (w *World) strange(service string) any {
 		case 1:
 			return model.Dispatch{Term: kv.Create, Tasks: []model.DispatchTask{task}}
 		case 2:
-			return handout.Report{Executor: "stranger", Incarnation: high, Sequence: high, Complete: true}
+			return dispatch.Report{Executor: "stranger", Incarnation: high, Sequence: high, Complete: true}
 		}
 	}
 	return nil
 }
 
-// lastWord has a bold stranger use up pass numbers once the faults have stopped, when
+// lastWord has a bold stranger use up cycle numbers once the faults have stopped, when
 // no leader changes any more: leasing has to go on.
 func (w *World) lastWord() {
 	if !w.stranger.bold {

@@ -17,7 +17,7 @@ import (
 	"berth.dev/pkg/resource"
 	"berth.dev/pkg/store"
 	"berth.dev/services/assigner"
-	"berth.dev/services/assigner/handout"
+	"berth.dev/services/assigner/dispatch"
 	executorstate "berth.dev/services/executor-state"
 	"berth.dev/services/executor-state/inventory"
 	"berth.dev/services/registry"
@@ -71,7 +71,7 @@ type World struct {
 	// were superseded and have exited.
 	refusals, exits int
 	// submitting is told of every order to start a worker that is sent.
-	submitting func(handout.Submit)
+	submitting func(dispatch.Submit)
 
 	replicas map[string][]replica
 	network  []*message
@@ -141,7 +141,7 @@ func (w *World) startReplicas(n int, q queue.Config, inv inventory.Config) {
 		w.replicas[model.ServiceExecutorState] = append(w.replicas[model.ServiceExecutorState],
 			newNode(w, model.ServiceExecutorState, i, func() *inventory.Core { return inventory.New(inv) }, nil, executorstate.Serve))
 		w.replicas[model.ServiceAssigner] = append(w.replicas[model.ServiceAssigner],
-			newNode(w, model.ServiceAssigner, i, func() *handout.Core { return handout.New(handout.Default) }, w.performAssigner, assigner.Serve))
+			newNode(w, model.ServiceAssigner, i, func() *dispatch.Core { return dispatch.New(dispatch.Default) }, w.performAssigner, assigner.Serve))
 	}
 }
 

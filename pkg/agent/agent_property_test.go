@@ -262,7 +262,7 @@ func (p *play) heard(w *controlv1.WorkerReport) {
 	if !model.WorkerState(w.State).Terminal() {
 		return
 	}
-	id := identity{model.Worker{Job: w.Job, Stage: w.Stage, Seat: model.Seat{Index: w.Index, Number: w.Number}}, w.Epoch}
+	id := identity{model.Worker{Job: w.Job, Stage: w.Stage, ID: model.WorkerID{Index: w.Index, Number: w.Number}}, w.Epoch}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.over[id] = true
@@ -367,7 +367,7 @@ func (p *play) check(t *rapid.T) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for id, w := range p.live {
-		if state := model.WorkerState(reported[id.Seat.Index][id.Epoch]); w.exit == nil && (state == 0 || state.Terminal()) {
+		if state := model.WorkerState(reported[id.ID.Index][id.Epoch]); w.exit == nil && (state == 0 || state.Terminal()) {
 			t.Fatalf("%v runs, and is reported as %v", id, state)
 		}
 	}

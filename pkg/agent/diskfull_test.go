@@ -89,7 +89,7 @@ func TestDiskFull(t *testing.T) {
 
 func holds(kept []tombstone, index int32) bool {
 	for _, t := range kept {
-		if t.Seat.Index == index {
+		if t.ID.Index == index {
 			return true
 		}
 	}

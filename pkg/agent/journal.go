@@ -81,7 +81,7 @@ func (j *journal) read() ([]tombstone, error) {
 		if err != nil || json.Unmarshal(text, &l) != nil {
 			return kept, nil
 		}
-		worker := model.Worker{Job: l.Job, Stage: l.Stage, Seat: model.Seat{Index: l.Index, Number: l.Number}}
+		worker := model.Worker{Job: l.Job, Stage: l.Stage, ID: model.WorkerID{Index: l.Index, Number: l.Number}}
 		kept = append(kept, tombstone{identity{worker, l.Epoch}, l.At})
 		j.lines++
 		j.end += int64(len(text))
@@ -219,7 +219,7 @@ func (j *journal) close() error {
 
 func (t tombstone) line() []byte {
 	// A struct of strings, numbers and a time always marshals.
-	text, _ := json.Marshal(line{t.Job, t.Stage, t.Seat.Index, t.Seat.Number, t.Epoch, t.At})
+	text, _ := json.Marshal(line{t.Job, t.Stage, t.ID.Index, t.ID.Number, t.Epoch, t.At})
 	return append(text, '\n')
 }
 

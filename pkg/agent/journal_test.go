@@ -16,7 +16,7 @@ import (
 )
 
 func tombstoneOf(i int) tombstone {
-	worker := model.Worker{Job: "job", Stage: "stage", Seat: model.Seat{Index: int32(i), Number: 1}}
+	worker := model.Worker{Job: "job", Stage: "stage", ID: model.WorkerID{Index: int32(i), Number: 1}}
 	return tombstone{identity{worker, 7}, time.Unix(int64(i), 0).UTC()}
 }
 

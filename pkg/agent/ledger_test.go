@@ -120,7 +120,7 @@ func (s *stage) command(t *testing.T, out *strings.Builder, name string, arg map
 		s.now = s.now.Add(d)
 	case "bury":
 		for i := range number(t, arg["count"]) {
-			l.bury(tombstone{identity{model.Worker{Job: arg["job"], Stage: "s", Seat: model.Seat{Index: int32(i), Number: 1}}, 1}, s.now})
+			l.bury(tombstone{identity{model.Worker{Job: arg["job"], Stage: "s", ID: model.WorkerID{Index: int32(i), Number: 1}}, 1}, s.now})
 		}
 	case "size":
 		fmt.Fprintf(out, "%d tombstones, %d floors, %d entries\n", len(l.buried), len(l.floors), len(l.entries))
@@ -161,7 +161,7 @@ func workerArg(t *testing.T, text string) identity {
 	t.Helper()
 	var id identity
 	text = strings.NewReplacer(".", " ", "@", " ").Replace(text)
-	if _, err := fmt.Sscan(text, &id.Job, &id.Seat.Index, &id.Seat.Number, &id.Epoch); err != nil {
+	if _, err := fmt.Sscan(text, &id.Job, &id.ID.Index, &id.ID.Number, &id.Epoch); err != nil {
 		t.Fatalf("%q: %v", text, err)
 	}
 	id.Stage = "s"

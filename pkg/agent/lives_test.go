@@ -16,7 +16,7 @@ func TestTheLivingAreCounted(t *testing.T) {
 		l := newLedger("e", time.Hour)
 		l.begin(1, 1)
 		for range 60 {
-			id := identity{model.Worker{Job: "j", Seat: model.Seat{Index: rapid.Int32Range(0, 2).Draw(t, "index")}}, rapid.Int64Range(1, 3).Draw(t, "epoch")}
+			id := identity{model.Worker{Job: "j", ID: model.WorkerID{Index: rapid.Int32Range(0, 2).Draw(t, "index")}}, rapid.Int64Range(1, 3).Draw(t, "epoch")}
 			switch rapid.IntRange(0, 5).Draw(t, "what") {
 			case 0, 1:
 				_, _, _, _ = l.submit(1, 1, id, "u", time.Time{}) // a refusal changes nothing

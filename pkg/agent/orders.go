@@ -166,8 +166,8 @@ func identityOf(ref *controlv1.WorkerRef) (identity, error) {
 	case ref.GetEpoch() <= 0:
 		return identity{}, fault.BadField(fault.ReasonRequired, "worker.epoch", "is required")
 	}
-	seat := model.Seat{Index: ref.GetIndex(), Number: ref.GetNumber()}
-	return identity{model.Worker{Job: ref.GetJob(), Stage: ref.GetStage(), Seat: seat}, ref.GetEpoch()}, nil
+	workerID := model.WorkerID{Index: ref.GetIndex(), Number: ref.GetNumber()}
+	return identity{model.Worker{Job: ref.GetJob(), Stage: ref.GetStage(), ID: workerID}, ref.GetEpoch()}, nil
 }
 
 func specOf(executor string, id identity, req *controlv1.SubmitTaskRequest) Spec {

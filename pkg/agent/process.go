@@ -246,8 +246,8 @@ func marks(spec Spec) []string {
 	return []string{
 		"BERTH_JOB=" + spec.Worker.Job,
 		"BERTH_STAGE=" + spec.Worker.Stage,
-		fmt.Sprintf("BERTH_WORKER_INDEX=%d", spec.Worker.Seat.Index),
-		fmt.Sprintf("BERTH_WORKER_NUMBER=%d", spec.Worker.Seat.Number),
+		fmt.Sprintf("BERTH_WORKER_INDEX=%d", spec.Worker.ID.Index),
+		fmt.Sprintf("BERTH_WORKER_NUMBER=%d", spec.Worker.ID.Number),
 		"BERTH_EXECUTOR=" + spec.Executor,
 		fmt.Sprintf("BERTH_EPOCH=%d", spec.Epoch),
 	}

@@ -22,8 +22,8 @@ func TestLedgerPromises(t *testing.T) {
 		highest := map[model.Worker]int64{}
 		live := map[model.Worker]int64{}
 		ids := rapid.Custom(func(t *rapid.T) identity {
-			seat := model.Seat{Index: rapid.Int32Range(0, 1).Draw(t, "index"), Number: 1}
-			return identity{model.Worker{Job: "j", Stage: "s", Seat: seat}, rapid.Int64Range(1, 4).Draw(t, "epoch")}
+			workerID := model.WorkerID{Index: rapid.Int32Range(0, 1).Draw(t, "index"), Number: 1}
+			return identity{model.Worker{Job: "j", Stage: "s", ID: workerID}, rapid.Int64Range(1, 4).Draw(t, "epoch")}
 		})
 		t.Repeat(map[string]func(*rapid.T){
 			"submit": func(t *rapid.T) {

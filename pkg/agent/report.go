@@ -60,7 +60,7 @@ func (l *ledger) answered(answer *controlv1.ExecutorReportAnswer) (forgotten []i
 		}
 	}
 	for _, w := range answer.GetEnded() {
-		id := identity{model.Worker{Job: w.GetJob(), Stage: w.GetStage(), Seat: model.Seat{Index: w.GetIndex(), Number: w.GetNumber()}}, w.GetEpoch()}
+		id := identity{model.Worker{Job: w.GetJob(), Stage: w.GetStage(), ID: model.WorkerID{Index: w.GetIndex(), Number: w.GetNumber()}}, w.GetEpoch()}
 		if e := l.entries[id]; e != nil && e.state.Terminal() {
 			l.leave(id)
 			forgotten = append(forgotten, id)
@@ -105,12 +105,12 @@ func (l *ledger) owes() bool {
 
 func (e *entry) wire() *controlv1.WorkerReport {
 	return &controlv1.WorkerReport{
-		Job: e.Job, Stage: e.Stage, Index: e.Seat.Index, Number: e.Seat.Number, Epoch: e.Epoch, Uid: e.uid,
+		Job: e.Job, Stage: e.Stage, Index: e.ID.Index, Number: e.ID.Number, Epoch: e.Epoch, Uid: e.uid,
 		State: berthv1.Assignment_State(e.state), ExitCode: e.exitCode, Signal: e.signal, Error: e.problem,
 		Since: timestamppb.New(e.since),
 	}
 }
 
 func (i identity) compare(o identity) int {
-	return cmp.Or(cmp.Compare(i.Job, o.Job), cmp.Compare(i.Stage, o.Stage), i.Seat.Compare(o.Seat), cmp.Compare(i.Epoch, o.Epoch))
+	return cmp.Or(cmp.Compare(i.Job, o.Job), cmp.Compare(i.Stage, o.Stage), i.ID.Compare(o.ID), cmp.Compare(i.Epoch, o.Epoch))
 }

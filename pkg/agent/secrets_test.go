@@ -191,7 +191,7 @@ func FuzzJournal(f *testing.F) {
 // Whatever stands in worker.json, the worker is adopted or passed over, and its secrets
 // can be removed.
 func FuzzWorkerJSON(f *testing.F) {
-	f.Add([]byte(`{"Spec":{"Executor":"host","Worker":{"Job":"j","Stage":"s","Seat":{"Index":1,"Number":1}},"Epoch":3,"UID":"1-1","Env":{"A":"b"},"Args":["x"]},"Path":"/bin/sh","Env":["A=b"],"Dir":"/","Payload":"payload-X"}`))
+	f.Add([]byte(`{"Spec":{"Executor":"host","Worker":{"Job":"j","Stage":"s","ID":{"Index":1,"Number":1}},"Epoch":3,"UID":"1-1","Env":{"A":"b"},"Args":["x"]},"Path":"/bin/sh","Env":["A=b"],"Dir":"/","Payload":"payload-X"}`))
 	f.Add([]byte(`{"Spec":null,"Payload":"../../etc/passwd"}`))
 	f.Add([]byte(`[]`))
 	f.Add([]byte(``))

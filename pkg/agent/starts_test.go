@@ -37,9 +37,9 @@ func (g *gated) word(index int32) chan error {
 
 func (g *gated) Start(spec Spec, ended func(Exit)) (Handle, error) {
 	g.mu.Lock()
-	g.begun = append(g.begun, spec.Worker.Seat.Index)
+	g.begun = append(g.begun, spec.Worker.ID.Index)
 	g.mu.Unlock()
-	if err := <-g.word(spec.Worker.Seat.Index); err != nil {
+	if err := <-g.word(spec.Worker.ID.Index); err != nil {
 		return nil, err
 	}
 	return g.Simulated.Start(spec, ended)

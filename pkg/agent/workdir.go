@@ -68,7 +68,7 @@ type verdict struct {
 }
 
 func workerPath(root string, id identity) string {
-	return filepath.Join(root, "workers", id.Job, fmt.Sprintf("%s.%d.%d.%d", id.Stage, id.Seat.Index, id.Seat.Number, id.Epoch))
+	return filepath.Join(root, "workers", id.Job, fmt.Sprintf("%s.%d.%d.%d", id.Stage, id.ID.Index, id.ID.Number, id.Epoch))
 }
 
 // prepare fills the directory of a worker, the intent last.

@@ -50,7 +50,7 @@ func granted(i int) *model.LeaseChunk {
 		Chunks: 1, Total: 8, Epoch: 7, GrantedAt: time.Unix(1, 0),
 	}
 	for n := range 8 {
-		l.Workers = append(l.Workers, model.Placement{Seat: model.Seat{Index: int32(n), Number: 1}, Ordinal: uint32(n)})
+		l.Workers = append(l.Workers, model.Placement{Worker: model.WorkerID{Index: int32(n), Number: 1}, Ordinal: uint32(n)})
 	}
 	return l
 }

@@ -36,7 +36,7 @@ type Candidate struct {
 	Epoch, Mod  int64
 	Group       string
 	Constraints constraint.Constraints
-	Seats       Seats
+	Workers     WorkerSet
 	Trace       Trace
 	// Again says that the last cycle refused the candidate and that it has not changed
 	// since: only UID, Mod and Group are given.

@@ -7,7 +7,7 @@
 // copy. The package imports the standard library, pkg/resource,
 // pkg/constraint and api/fault.
 //
-//	reservation ──granted──▶ lease ──handed over──▶ assignment task
+//	reservation ──granted──▶ lease ──dispatched──▶ assignment task
 //	 (registry)          (executor-state)             (assigner)
 //	      key = job/stage/name                  one worker on one executor
 //	      uid = one version                     worker = job/stage/index/number

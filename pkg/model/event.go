@@ -61,7 +61,7 @@ type JobEvent struct {
 
 // EventWorker is what an event says of one worker.
 type EventWorker struct {
-	Seat     Seat
+	ID       WorkerID
 	Executor string
 	State    WorkerState
 	Reason   fault.Reason

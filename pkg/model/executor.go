@@ -124,7 +124,7 @@ type LeaseChunk struct {
 	Each    resource.Vector
 	Role    string
 	Workers []Placement
-	// Cut is the registry's revision at which the granting pass was cut.
+	// Cut is the registry's revision at which the granting cycle started.
 	Cut       int64
 	GrantedAt time.Time
 	// Trace is the reservation's.
@@ -136,6 +136,6 @@ type LeaseChunk struct {
 
 // Placement is a worker and the executor that it is placed on.
 type Placement struct {
-	Seat    Seat
+	Worker  WorkerID
 	Ordinal uint32
 }

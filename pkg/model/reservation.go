@@ -179,8 +179,8 @@ type Reservation struct {
 	Key  Key
 	UID  string
 	Spec Spec
-	// Seats is what was asked, each with its number.
-	Seats Seats
+	// Workers is what was asked, each with its number.
+	Workers WorkerSet
 
 	// Place is unique among the living and orders versions of one epoch;
 	// PlaceEpoch is the epoch that the version it took its place from was
@@ -207,9 +207,9 @@ type Reservation struct {
 	// Failed are the executors that rounds before this one failed on, the latest
 	// last. They are avoided for a while: see ConstraintsAt.
 	Failed []FailedOn
-	// Unwanted are workers of a version that was handed over which were
+	// Unwanted are workers of a version that was dispatched which were
 	// cancelled one by one: the assigner evicts them.
-	Unwanted Seats
+	Unwanted WorkerSet
 	// LatestTarget is the target size of the latest request that changed nothing
 	// else of this version; nil while that of Spec is the latest.
 	LatestTarget *int32
@@ -280,8 +280,8 @@ type RequestMark struct {
 type Stage struct {
 	Job, Stage string
 	TargetSize int32
-	// Numbers holds the highest number used of each seat.
-	Numbers Seats
+	// Numbers holds the highest number used of each worker index.
+	Numbers WorkerSet
 	// Idle are the latest calls that changed nothing, for repeats: a late one
 	// must not be decided on what has become of the stage since.
 	Idle []IdleRequest

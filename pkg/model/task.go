@@ -72,7 +72,7 @@ type TaskHeader struct {
 	Workers int32
 	// Complete is set with the last chunk. Nothing is submitted before.
 	Complete bool
-	// Lease is the create revision of the lease that was handed over.
+	// Lease is the create revision of the lease that was dispatched.
 	Lease     int64
 	CreatedAt time.Time
 	// Stopping is set once the reservation's cancel was taken: from then on no
@@ -99,7 +99,7 @@ type TaskChunk struct {
 
 // TaskWorker is one assignment.
 type TaskWorker struct {
-	Seat      Seat
+	ID        WorkerID
 	Ordinal   uint32
 	State     WorkerState
 	Since     time.Time
@@ -116,7 +116,7 @@ type TaskWorker struct {
 	// Requeue is set, with FAILED, on a worker that could not be started and is
 	// for the registry to queue again; with LOST where its executor was lost
 	// before it had promised not to start it. It is done when the stage knows a
-	// higher number of the seat.
+	// higher number of the worker index.
 	Requeue bool
 	// Cleared is the request by which an operator said that the worker, whose
 	// stop was not confirmed, is gone; empty for any other.

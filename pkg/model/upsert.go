@@ -7,7 +7,7 @@ type Upsert struct {
 	Spec Spec
 	// Workers names each worker index; Count stands for the indexes 0 to Count-1, each
 	// with its next unused number. One of the two is given.
-	Workers []Seat
+	Workers []WorkerID
 	Count   int32
 	// RequestID makes a repeat return the first result; optional.
 	RequestID string

@@ -23,45 +23,45 @@ func (k Key) Compare(o Key) int {
 	return cmp.Or(cmp.Compare(k.Job, o.Job), cmp.Compare(k.Stage, o.Stage), cmp.Compare(k.Name, o.Name))
 }
 
-// Seat is a place in a stage and the number of the worker that takes it. The
-// number rises each time the seat is taken again.
-type Seat struct {
+// WorkerID names a worker of a stage: its index and its number. The number rises each
+// time the index is used again.
+type WorkerID struct {
 	Index, Number int32
 }
 
-func (s Seat) String() string { return fmt.Sprintf("%d.%d", s.Index, s.Number) }
+func (w WorkerID) String() string { return fmt.Sprintf("%d.%d", w.Index, w.Number) }
 
-// Compare orders seats by index, then number.
-func (s Seat) Compare(o Seat) int {
-	return cmp.Or(cmp.Compare(s.Index, o.Index), cmp.Compare(s.Number, o.Number))
+// Compare orders worker IDs by index, then number.
+func (w WorkerID) Compare(o WorkerID) int {
+	return cmp.Or(cmp.Compare(w.Index, o.Index), cmp.Compare(w.Number, o.Number))
 }
 
 // Worker is the identity of a worker but for the epoch: a name may be used
 // again months later, at another epoch.
 type Worker struct {
 	Job, Stage string
-	Seat       Seat
+	ID         WorkerID
 }
 
 func (w Worker) String() string {
-	return fmt.Sprintf("%s/%s/%d.%d", w.Job, w.Stage, w.Seat.Index, w.Seat.Number)
+	return fmt.Sprintf("%s/%s/%d.%d", w.Job, w.Stage, w.ID.Index, w.ID.Number)
 }
 
-// Run is the seats First to Last, both included, all with one number.
+// Run is the workers with the indexes First to Last, both included, all with one number.
 type Run struct {
 	First, Last, Number int32
 }
 
-// Seats is a set of seats as runs in order of index, without overlaps. At most
-// one number of each index is in it. The value is immutable.
-type Seats []Run
+// WorkerSet is a set of workers of a stage as runs in order of index, without overlaps.
+// At most one number of each index is in it. The value is immutable.
+type WorkerSet []Run
 
-// SeatsOf makes the set of the given seats, in any order. A second seat of one
+// WorkerSetOf makes the set of the given workers, in any order. A second worker of one
 // index is dropped: refuse duplicates first.
-func SeatsOf(list []Seat) Seats {
+func WorkerSetOf(list []WorkerID) WorkerSet {
 	sorted := slices.Clone(list)
-	slices.SortFunc(sorted, Seat.Compare)
-	var runs Seats
+	slices.SortFunc(sorted, WorkerID.Compare)
+	var runs WorkerSet
 	for _, s := range sorted {
 		if n := len(runs); n > 0 {
 			last := &runs[n-1]
@@ -78,8 +78,8 @@ func SeatsOf(list []Seat) Seats {
 	return runs
 }
 
-// Len counts the seats.
-func (s Seats) Len() int {
+// Len counts the workers.
+func (s WorkerSet) Len() int {
 	n := 0
 	for _, r := range s {
 		n += int(r.Last-r.First) + 1
@@ -87,10 +87,10 @@ func (s Seats) Len() int {
 	return n
 }
 
-// Check returns an error unless s is what SeatsOf can make: runs in order of index,
-// within the bounds of indexes and numbers, of at most a number of workers. Seats
+// Check returns an error unless s is what WorkerSetOf can make: runs in order of index,
+// within the bounds of indexes and numbers, of at most a number of workers. Sets
 // from outside are checked before anything counts or walks them.
-func (s Seats) Check(most int) error {
+func (s WorkerSet) Check(most int) error {
 	left, next := int64(most), int64(0)
 	for i, r := range s {
 		switch {
@@ -107,12 +107,12 @@ func (s Seats) Check(most int) error {
 	return nil
 }
 
-// All gives the seats in order of index.
-func (s Seats) All() iter.Seq[Seat] {
-	return func(yield func(Seat) bool) {
+// All gives the workers in order of index.
+func (s WorkerSet) All() iter.Seq[WorkerID] {
+	return func(yield func(WorkerID) bool) {
 		for _, r := range s {
 			for i := r.First; ; i++ {
-				if !yield(Seat{i, r.Number}) {
+				if !yield(WorkerID{i, r.Number}) {
 					return
 				}
 				if i == r.Last {
@@ -123,11 +123,11 @@ func (s Seats) All() iter.Seq[Seat] {
 	}
 }
 
-// List gives the seats in order of index.
-func (s Seats) List() []Seat { return slices.Collect(s.All()) }
+// List gives the workers in order of index.
+func (s WorkerSet) List() []WorkerID { return slices.Collect(s.All()) }
 
-// Number answers the number of the seat with that index.
-func (s Seats) Number(index int32) (number int32, ok bool) {
+// Number answers the number of the worker with that index.
+func (s WorkerSet) Number(index int32) (number int32, ok bool) {
 	i, found := slices.BinarySearchFunc(s, index, func(r Run, index int32) int {
 		switch {
 		case r.Last < index:
@@ -143,37 +143,37 @@ func (s Seats) Number(index int32) (number int32, ok bool) {
 	return s[i].Number, true
 }
 
-// Has says whether that very seat, number included, is in the set.
-func (s Seats) Has(seat Seat) bool {
-	number, ok := s.Number(seat.Index)
-	return ok && number == seat.Number
+// Has says whether that very worker, number included, is in the set.
+func (s WorkerSet) Has(id WorkerID) bool {
+	number, ok := s.Number(id.Index)
+	return ok && number == id.Number
 }
 
 // Equal compares two sets.
-func (s Seats) Equal(o Seats) bool { return slices.Equal(s, o) }
+func (s WorkerSet) Equal(o WorkerSet) bool { return slices.Equal(s, o) }
 
-// SubsetOf says whether every seat of s is in o.
-func (s Seats) SubsetOf(o Seats) bool {
-	for seat := range s.All() {
-		if !o.Has(seat) {
+// SubsetOf says whether every worker of s is in o.
+func (s WorkerSet) SubsetOf(o WorkerSet) bool {
+	for id := range s.All() {
+		if !o.Has(id) {
 			return false
 		}
 	}
 	return true
 }
 
-// Raise answers s with the numbers of o's seats in place of lower ones. It walks
-// runs and not seats, of which there may be very many.
-func (s Seats) Raise(o Seats) Seats {
-	var raised Seats
+// Raise answers s with the numbers of o's workers in place of lower ones. It walks
+// runs and not workers, of which there may be very many.
+func (s WorkerSet) Raise(o WorkerSet) WorkerSet {
+	var raised WorkerSet
 	for next := int32(0); len(s) > 0 || len(o) > 0; {
 		part := Run{First: math.MaxInt32, Last: math.MaxInt32}
-		for _, set := range []Seats{s, o} {
+		for _, set := range []WorkerSet{s, o} {
 			if len(set) > 0 {
 				part.First = min(part.First, max(next, set[0].First))
 			}
 		}
-		for _, set := range []Seats{s, o} {
+		for _, set := range []WorkerSet{s, o} {
 			switch {
 			case len(set) == 0:
 			case set[0].First > part.First:

@@ -7,44 +7,44 @@ import (
 	"pgregory.net/rapid"
 )
 
-// genSeats draws distinct indexes in any order, with numbers near each other.
-func genSeats(t *rapid.T, label string) []Seat {
-	return rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) Seat {
-		return Seat{rapid.Int32Range(0, 40).Draw(t, "index"), rapid.Int32Range(1, 3).Draw(t, "number")}
-	}), 0, 30, func(s Seat) int32 { return s.Index }).Draw(t, label)
+// genWorkers draws distinct indexes in any order, with numbers near each other.
+func genWorkers(t *rapid.T, label string) []WorkerID {
+	return rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) WorkerID {
+		return WorkerID{rapid.Int32Range(0, 40).Draw(t, "index"), rapid.Int32Range(1, 3).Draw(t, "number")}
+	}), 0, 30, func(s WorkerID) int32 { return s.Index }).Draw(t, label)
 }
 
-func sorted(list []Seat) []Seat {
+func sorted(list []WorkerID) []WorkerID {
 	list = slices.Clone(list)
-	slices.SortFunc(list, Seat.Compare)
+	slices.SortFunc(list, WorkerID.Compare)
 	return list
 }
 
 // The runs against the plain list that they stand for.
-func TestSeatsAreTheSetTheyWereMadeOf(t *testing.T) {
+func TestWorkerSetsHoldWhatTheyWereMadeOf(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		list, other := genSeats(t, "list"), genSeats(t, "other")
-		set, otherSet := SeatsOf(list), SeatsOf(other)
+		list, other := genWorkers(t, "list"), genWorkers(t, "other")
+		set, otherSet := WorkerSetOf(list), WorkerSetOf(other)
 
 		if got := set.List(); !slices.Equal(got, sorted(list)) {
 			t.Fatalf("list %v became %v", sorted(list), got)
 		}
 		if set.Len() != len(list) {
-			t.Fatalf("%d seats, Len says %d", len(list), set.Len())
+			t.Fatalf("%d workers, Len says %d", len(list), set.Len())
 		}
 		for index := int32(-1); index <= 41; index++ {
-			i := slices.IndexFunc(list, func(s Seat) bool { return s.Index == index })
+			i := slices.IndexFunc(list, func(s WorkerID) bool { return s.Index == index })
 			number, ok := set.Number(index)
 			if ok != (i >= 0) || ok && number != list[i].Number {
 				t.Fatalf("Number(%d) = %d, %v in %v", index, number, ok, list)
 			}
 			for number := int32(1); number <= 3; number++ {
-				if set.Has(Seat{index, number}) != slices.Contains(list, Seat{index, number}) {
+				if set.Has(WorkerID{index, number}) != slices.Contains(list, WorkerID{index, number}) {
 					t.Fatalf("Has(%d.%d) is wrong in %v", index, number, list)
 				}
 			}
 		}
-		subset := !slices.ContainsFunc(list, func(s Seat) bool { return !slices.Contains(other, s) })
+		subset := !slices.ContainsFunc(list, func(s WorkerID) bool { return !slices.Contains(other, s) })
 		if set.SubsetOf(otherSet) != subset {
 			t.Fatalf("%v subset of %v: want %v", set, otherSet, subset)
 		}
@@ -65,7 +65,7 @@ func TestSeatsAreTheSetTheyWereMadeOf(t *testing.T) {
 		if err := set.Check(len(list) - 1); err == nil && len(list) > 0 {
 			t.Fatalf("Check passes %v as %d workers", set, len(list)-1)
 		}
-		if want := SeatsOf(raised.List()); !raised.Equal(want) {
+		if want := WorkerSetOf(raised.List()); !raised.Equal(want) {
 			t.Fatalf("Raise makes runs %v, want %v", raised, want)
 		}
 		for i := 1; i < len(set); i++ {
@@ -77,16 +77,16 @@ func TestSeatsAreTheSetTheyWereMadeOf(t *testing.T) {
 	})
 }
 
-func TestSeatsKeepTheFirstOfTwoNumbersOfOneIndex(t *testing.T) {
-	got := SeatsOf([]Seat{{2, 5}, {1, 1}, {2, 4}})
-	if want := (Seats{{1, 1, 1}, {2, 2, 4}}); !got.Equal(want) {
+func TestWorkerSetsKeepTheFirstOfTwoNumbersOfOneIndex(t *testing.T) {
+	got := WorkerSetOf([]WorkerID{{2, 5}, {1, 1}, {2, 4}})
+	if want := (WorkerSet{{1, 1, 1}, {2, 2, 4}}); !got.Equal(want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
 
-// What no SeatsOf makes is refused before anything counts it.
-func TestSeatsThatCannotBeAreRefused(t *testing.T) {
-	for _, bad := range []Seats{
+// What no WorkerSetOf makes is refused before anything counts it.
+func TestWorkersThatCannotBeAreRefused(t *testing.T) {
+	for _, bad := range []WorkerSet{
 		{{0, 1<<31 - 1, 1}}, {{-5, 3, 1}}, {{3, 2, 1}}, {{0, 1, 0}}, {{0, 1, -1}}, {{0, 1, MaxNumber + 1}},
 		{{0, 3, 1}, {3, 4, 2}}, {{4, 5, 1}, {0, 1, 1}}, {{0, MaxWorkers, 1}}, {{0, MaxWorkers - 1, 1}, {MaxIndex, MaxIndex, 1}},
 	} {
@@ -94,22 +94,22 @@ func TestSeatsThatCannotBeAreRefused(t *testing.T) {
 			t.Errorf("%v passes", bad)
 		}
 	}
-	if err := (Seats{{0, MaxWorkers - 1, 1}}).Check(MaxWorkers); err != nil {
+	if err := (WorkerSet{{0, MaxWorkers - 1, 1}}).Check(MaxWorkers); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestSeatsIterationStopsWhenAsked(t *testing.T) {
-	for seat := range (Seats{{0, 9, 1}}).All() {
-		if seat.Index == 3 {
+func TestWorkerSetIterationStopsWhenAsked(t *testing.T) {
+	for workerID := range (WorkerSet{{0, 9, 1}}).All() {
+		if workerID.Index == 3 {
 			break
 		}
-		if seat.Index > 3 {
+		if workerID.Index > 3 {
 			t.Fatal("went on past the break")
 		}
 	}
 	// The last index of all must not wrap around.
-	if got := (Seats{{1<<31 - 2, 1<<31 - 1, 1}}).List(); len(got) != 2 {
+	if got := (WorkerSet{{1<<31 - 2, 1<<31 - 1, 1}}).List(); len(got) != 2 {
 		t.Errorf("the end of the index range gives %v", got)
 	}
 }
@@ -119,7 +119,7 @@ func TestNamesReadAsTheyAreWritten(t *testing.T) {
 	if got := key.String(); got != "etl/map/main" {
 		t.Errorf("key %q", got)
 	}
-	worker := Worker{"etl", "map", Seat{3, 2}}
+	worker := Worker{"etl", "map", WorkerID{3, 2}}
 	if got := worker.String(); got != "etl/map/3.2" {
 		t.Errorf("worker %q", got)
 	}

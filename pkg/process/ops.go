@@ -43,7 +43,7 @@ type Leading func(ctx context.Context) (Leadership, error)
 //	/healthz  200 when alive() is nil: the process is of use, and need not be started again
 //	/readyz   200 when ready() is nil: its view is current
 //	/leaderz  200 when leading() has no error: it is the serving leader
-//	/metrics  the figures, in Prometheus' text form
+//	/metrics  the metrics, in Prometheus' text form
 //
 // A no is 503 with the reason. A nil alive or ready always holds; a nil leading means
 // that the process has no leader to be, and answers 404.

@@ -74,7 +74,7 @@ func TestOperations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	counter, err := metrics.Provider.Meter("berth").Int64Counter("berth_passes")
+	counter, err := metrics.Provider.Meter("berth").Int64Counter("berth_cycles")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestOperations(t *testing.T) {
 	}
 	w := httptest.NewRecorder()
 	process.OpsHandler(nil, nil, nil, metrics).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-	for _, want := range []string{"berth_passes_total 7", "go_goroutines", "process_open_fds"} {
+	for _, want := range []string{"berth_cycles_total 7", "go_goroutines", "process_open_fds"} {
 		if !strings.Contains(w.Body.String(), want) {
 			t.Errorf("no %s in the metrics", want)
 		}

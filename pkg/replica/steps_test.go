@@ -105,7 +105,7 @@ func TestOffCostsNothing(t *testing.T) {
 		if tracing.Of(tracing.With(ctx, "")) != "" {
 			t.Fail()
 		}
-		_, span := tracing.Batch(ctx, tracer, "pass", []model.Trace{"", ""})
+		_, span := tracing.Batch(ctx, tracer, "scheduling cycle", []model.Trace{"", ""})
 		span.End()
 	}); n > 0 {
 		t.Errorf("%v allocations", n)

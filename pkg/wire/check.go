@@ -27,7 +27,7 @@ func check(ref model.Ref, record model.Record) error {
 		c.reservation(r)
 	case *model.Stage:
 		c.within("targetSize", int64(r.TargetSize), 0, math.MaxInt32)
-		c.seats("numbers", r.Numbers, math.MaxInt)
+		c.workers("numbers", r.Numbers, math.MaxInt)
 	case *model.Executor:
 		c.within("ordinal", int64(r.Ordinal), 1, math.MaxUint32)
 		c.within("incarnation", r.Incarnation, 0, maxRevision)
@@ -52,7 +52,7 @@ func check(ref model.Ref, record model.Record) error {
 		c.within("cut", r.Cut, 0, maxRevision)
 		c.amounts("each", r.Each)
 		for i := range r.Workers {
-			c.seat(i, r.Workers[i].Seat)
+			c.workerID(i, r.Workers[i].Worker)
 		}
 	case *model.TaskHeader:
 		c.within("chunks", int64(r.Chunks), 0, maxTaskChunks)
@@ -96,13 +96,13 @@ func (c *checks) within(field string, got, least, most int64) {
 	c.that(got >= least && got <= most, "%s: must be between %d and %d, got %d", field, least, most, got)
 }
 
-func (c *checks) seats(field string, seats model.Seats, most int) {
-	if err := seats.Check(most); err != nil {
+func (c *checks) workers(field string, workers model.WorkerSet, most int) {
+	if err := workers.Check(most); err != nil {
 		c.that(false, "%s: %v", field, err)
 	}
 }
 
-func (c *checks) seat(i int, s model.Seat) {
+func (c *checks) workerID(i int, s model.WorkerID) {
 	c.that(s.Index >= 0 && s.Index <= model.MaxIndex && s.Number >= 1 && s.Number <= model.MaxNumber,
 		"workers[%d]: %d.%d is no worker", i, s.Index, s.Number)
 }
@@ -127,8 +127,8 @@ func (c *checks) scale(rule *model.ScaleRule) {
 
 func (c *checks) reservation(r *model.Reservation) {
 	c.within("state", int64(r.State), int64(model.Queued), int64(model.Replaced))
-	c.seats("seats", r.Seats, model.MaxWorkers)
-	c.seats("unwanted", r.Unwanted, model.MaxWorkers)
+	c.workers("workers", r.Workers, model.MaxWorkers)
+	c.workers("unwanted", r.Unwanted, model.MaxWorkers)
 	c.within("place", r.Place, 0, math.MaxInt64)
 	c.within("placeEpoch", r.PlaceEpoch, 0, maxRevision)
 	c.within("origin", int64(r.Origin), int64(model.OriginAsked), int64(model.OriginPart))
@@ -154,7 +154,7 @@ func (c *checks) task(r *model.TaskChunk) {
 	c.within("workers", int64(len(r.Workers)), 1, model.TaskChunkSize)
 	for i := range r.Workers {
 		w := &r.Workers[i]
-		c.seat(i, w.Seat)
+		c.workerID(i, w.ID)
 		c.that(w.State >= model.WorkerAssigned && w.State <= model.WorkerEvicted, "workers[%d].state: %d is none", i, w.State)
 		c.that(w.Attempts >= 0, "workers[%d].attempts: must not be negative, got %d", i, w.Attempts)
 	}

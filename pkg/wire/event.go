@@ -24,7 +24,7 @@ func EncodeEvent(e model.JobEvent, n int64) ([]byte, error) {
 	}
 	for i, w := range e.Workers {
 		m.Workers[i] = &berthv1.EventWorker{
-			Index: w.Seat.Index, Number: w.Seat.Number, Executor: optional(w.Executor),
+			Index: w.ID.Index, Number: w.ID.Number, Executor: optional(w.Executor),
 			State: optional(berthv1.Assignment_State(w.State)), Reason: optional(string(w.Reason)), ExitCode: w.ExitCode, Message: optional(w.Message),
 		}
 	}

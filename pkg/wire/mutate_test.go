@@ -61,8 +61,8 @@ func use(ref model.Ref, record model.Record) error {
 	switch r := record.(type) {
 	case *model.Reservation:
 		_ = r.State.String()
-		_ = r.Seats.List()
-		_ = r.Seats.Raise(r.Unwanted)
+		_ = r.Workers.List()
+		_ = r.Workers.Raise(r.Unwanted)
 		_ = Reservation(ReservationView{Reservation: r, State: r.State}, false)
 	case *model.Stage:
 		_ = r.Numbers.Len()
@@ -114,11 +114,11 @@ func TestImpossibleRecordsAreRefused(t *testing.T) {
 		record model.Record
 	}{
 		"workers without bound": {model.Ref{Kind: model.KindReservation, ID: "u"}, &model.Reservation{
-			UID: "u", State: model.Queued, Seats: model.Seats{{First: 0, Last: 1<<31 - 1, Number: 1}},
+			UID: "u", State: model.Queued, Workers: model.WorkerSet{{First: 0, Last: 1<<31 - 1, Number: 1}},
 		}},
 		"an unknown state": {model.Ref{Kind: model.KindReservation, ID: "u"}, &model.Reservation{UID: "u", State: 200}},
 		"an unknown worker state": {model.Ref{Kind: model.KindTaskChunk, ID: "u"}, &model.TaskChunk{
-			UID: "u", Workers: []model.TaskWorker{{Seat: model.Seat{Index: 0, Number: 1}, State: 77}},
+			UID: "u", Workers: []model.TaskWorker{{ID: model.WorkerID{Index: 0, Number: 1}, State: 77}},
 		}},
 		"chunks without bound": {model.Ref{Kind: model.KindTaskHeader, ID: "u"}, &model.TaskHeader{UID: "u", Chunks: 1 << 30}},
 		"a chunk beyond the last": {model.Ref{Kind: model.KindLeaseChunk, ID: "u", Chunk: 2}, &model.LeaseChunk{

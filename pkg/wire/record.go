@@ -113,7 +113,7 @@ func decode(ref model.Ref, value []byte, create, mod, etcdLease int64) (record m
 		if err := proto.Unmarshal(value, m); err != nil {
 			return nil, err
 		}
-		stage := &model.Stage{Job: ref.Key.Job, Stage: ref.Key.Stage, TargetSize: m.GetTargetSize(), Numbers: Seats(m.GetNumbers())}
+		stage := &model.Stage{Job: ref.Key.Job, Stage: ref.Key.Stage, TargetSize: m.GetTargetSize(), Numbers: WorkerSet(m.GetNumbers())}
 		for _, q := range m.GetRequests() {
 			stage.Idle = append(stage.Idle, model.IdleRequest{ID: q.GetId(), UID: q.GetUid(), Call: q.GetCall()})
 		}
@@ -229,7 +229,7 @@ func encodeLease(l *model.LeaseChunk) *recordv1.LeaseChunk {
 		Index: make([]int32, len(l.Workers)), Number: make([]int32, len(l.Workers)), Ordinal: make([]uint32, len(l.Workers)),
 	}
 	for i, w := range l.Workers {
-		m.Index[i], m.Number[i], m.Ordinal[i] = w.Seat.Index, w.Seat.Number, w.Ordinal
+		m.Index[i], m.Number[i], m.Ordinal[i] = w.Worker.Index, w.Worker.Number, w.Ordinal
 	}
 	return m
 }
@@ -244,7 +244,7 @@ func decodeLease(ref model.Ref, m *recordv1.LeaseChunk, create int64) (*model.Le
 		Each: m.GetEach(), Role: m.GetRole(), Cut: m.GetCut(), GrantedAt: Time(m.GetGrantedAt()), Trace: model.Trace(m.GetTrace()), Workers: make([]model.Placement, n), Create: create,
 	}
 	for i := range l.Workers {
-		l.Workers[i] = model.Placement{Seat: model.Seat{Index: m.GetIndex()[i], Number: m.GetNumber()[i]}, Ordinal: m.GetOrdinal()[i]}
+		l.Workers[i] = model.Placement{Worker: model.WorkerID{Index: m.GetIndex()[i], Number: m.GetNumber()[i]}, Ordinal: m.GetOrdinal()[i]}
 	}
 	return l, nil
 }
@@ -253,7 +253,7 @@ func encodeTask(c *model.TaskChunk) *recordv1.TaskChunk {
 	m := &recordv1.TaskChunk{Workers: make([]*recordv1.TaskWorker, len(c.Workers))}
 	for i, w := range c.Workers {
 		m.Workers[i] = &recordv1.TaskWorker{
-			Index: w.Seat.Index, Number: w.Seat.Number, Ordinal: w.Ordinal, State: berthv1.Assignment_State(w.State),
+			Index: w.ID.Index, Number: w.ID.Number, Ordinal: w.Ordinal, State: berthv1.Assignment_State(w.State),
 			Since: Timestamp(w.Since), Attempts: w.Attempts, LastError: w.LastError, Reason: string(w.Reason),
 			ExitCode: w.ExitCode, Incarnation: w.Incarnation, Sequence: w.Sequence, Requeue: w.Requeue, Cleared: w.Cleared,
 		}
@@ -265,7 +265,7 @@ func decodeTask(ref model.Ref, m *recordv1.TaskChunk) *model.TaskChunk {
 	c := &model.TaskChunk{UID: ref.ID, Chunk: ref.Chunk, Workers: make([]model.TaskWorker, len(m.GetWorkers()))}
 	for i, w := range m.GetWorkers() {
 		c.Workers[i] = model.TaskWorker{
-			Seat: model.Seat{Index: w.GetIndex(), Number: w.GetNumber()}, Ordinal: w.GetOrdinal(), State: enum[model.WorkerState](w.GetState()),
+			ID: model.WorkerID{Index: w.GetIndex(), Number: w.GetNumber()}, Ordinal: w.GetOrdinal(), State: enum[model.WorkerState](w.GetState()),
 			Since: Time(w.GetSince()), Attempts: w.GetAttempts(), LastError: w.GetLastError(), Reason: fault.Reason(w.GetReason()),
 			ExitCode: w.ExitCode, Incarnation: w.GetIncarnation(), Sequence: w.GetSequence(), Requeue: w.GetRequeue(), Cleared: w.GetCleared(),
 		}

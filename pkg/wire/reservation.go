@@ -55,7 +55,7 @@ func UpsertOf(req *berthv1.UpsertReservationRequest) (model.Upsert, error) {
 		u.Count = 0 // of no workers it is 0 as well
 	}
 	for _, w := range r.GetWorkers() {
-		u.Workers = append(u.Workers, model.Seat{Index: w.GetIndex(), Number: w.GetNumber()})
+		u.Workers = append(u.Workers, model.WorkerID{Index: w.GetIndex(), Number: w.GetNumber()})
 	}
 	if err := supported(r); err != nil {
 		return model.Upsert{}, err
@@ -258,9 +258,9 @@ type ReservationView struct {
 // unless it is for a list.
 func Reservation(v ReservationView, forList bool) *berthv1.Reservation {
 	r := Spec(v.Key, v.Spec)
-	r.Count = int32(v.Seats.Len())
+	r.Count = int32(v.Workers.Len())
 	if !forList {
-		r.Workers = SeatList(v.Seats)
+		r.Workers = WorkerIDs(v.Workers)
 	}
 	r.Uid, r.Epoch, r.State = v.UID, v.Epoch, berthv1.Reservation_State(v.State)
 	r.Reason, r.Message = optional(string(v.Reason)), optional(v.Message)
@@ -282,7 +282,7 @@ func encodeReservation(r *model.Reservation) *recordv1.Reservation {
 	spec := Spec(r.Key, r.Spec)
 	spec.Job, spec.Stage, spec.Name = "", "", ""
 	m := &recordv1.Reservation{
-		Spec: spec, Uid: r.UID, Seats: Runs(r.Seats), Place: r.Place, PlaceEpoch: r.PlaceEpoch,
+		Spec: spec, Uid: r.UID, Workers: Runs(r.Workers), Place: r.Place, PlaceEpoch: r.PlaceEpoch,
 		State: berthv1.Reservation_State(r.State), Reason: string(r.Reason), Message: r.Message,
 		CreatedAt: Timestamp(r.CreatedAt), UpdatedAt: Timestamp(r.UpdatedAt), EndedAt: Timestamp(r.EndedAt),
 		Parent: r.Parent, WorkerCounts: r.WorkerCounts,
@@ -307,11 +307,11 @@ func decodeReservation(ref model.Ref, m *recordv1.Reservation, create, mod int64
 		return nil, err
 	}
 	r := &model.Reservation{
-		Key: ref.Key, UID: ref.ID, Spec: spec, Seats: Seats(m.GetSeats()), Place: m.GetPlace(), PlaceEpoch: m.GetPlaceEpoch(),
+		Key: ref.Key, UID: ref.ID, Spec: spec, Workers: WorkerSet(m.GetWorkers()), Place: m.GetPlace(), PlaceEpoch: m.GetPlaceEpoch(),
 		State: enum[model.State](m.GetState()), Reason: fault.Reason(m.GetReason()), Message: m.GetMessage(),
 		CreatedAt: Time(m.GetCreatedAt()), UpdatedAt: Time(m.GetUpdatedAt()), EndedAt: Time(m.GetEndedAt()),
 		Parent: m.GetParent(), WorkerCounts: m.GetWorkerCounts(), Epoch: create, Mod: mod,
-		Origin: enum[model.Origin](m.GetOrigin()), Round: m.GetRound(), Unwanted: Seats(m.GetUnwanted()), LatestTarget: m.LatestTarget,
+		Origin: enum[model.Origin](m.GetOrigin()), Round: m.GetRound(), Unwanted: WorkerSet(m.GetUnwanted()), LatestTarget: m.LatestTarget,
 		Trace: model.Trace(m.GetTrace()),
 	}
 	for _, q := range m.GetRequests() {

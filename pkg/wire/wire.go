@@ -50,34 +50,34 @@ func KeyOf(k *berthv1.ReservationKey) model.Key {
 	return model.Key{Job: k.GetJob(), Stage: k.GetStage(), Name: k.GetName()}
 }
 
-// SeatList turns seats into a list of single ones.
-func SeatList(seats model.Seats) []*berthv1.Seat {
-	list := make([]*berthv1.Seat, 0, seats.Len())
-	for seat := range seats.All() {
-		list = append(list, &berthv1.Seat{Index: seat.Index, Number: seat.Number})
+// WorkerIDs turns a set of workers into a list of them.
+func WorkerIDs(workers model.WorkerSet) []*berthv1.WorkerID {
+	list := make([]*berthv1.WorkerID, 0, workers.Len())
+	for id := range workers.All() {
+		list = append(list, &berthv1.WorkerID{Index: id.Index, Number: id.Number})
 	}
 	return list
 }
 
-// Runs turns seats into runs.
-func Runs(seats model.Seats) []*recordv1.SeatRun {
-	runs := make([]*recordv1.SeatRun, len(seats))
-	for i, r := range seats {
-		runs[i] = &recordv1.SeatRun{First: r.First, Last: r.Last, Number: r.Number}
+// Runs turns a set of workers into runs.
+func Runs(workers model.WorkerSet) []*recordv1.WorkerRun {
+	runs := make([]*recordv1.WorkerRun, len(workers))
+	for i, r := range workers {
+		runs[i] = &recordv1.WorkerRun{First: r.First, Last: r.Last, Number: r.Number}
 	}
 	return runs
 }
 
-// Seats turns runs back into seats.
-func Seats(runs []*recordv1.SeatRun) model.Seats {
+// WorkerSet turns runs back into a set of workers.
+func WorkerSet(runs []*recordv1.WorkerRun) model.WorkerSet {
 	if len(runs) == 0 {
 		return nil
 	}
-	seats := make(model.Seats, len(runs))
+	workers := make(model.WorkerSet, len(runs))
 	for i, r := range runs {
-		seats[i] = model.Run{First: r.GetFirst(), Last: r.GetLast(), Number: r.GetNumber()}
+		workers[i] = model.Run{First: r.GetFirst(), Last: r.GetLast(), Number: r.GetNumber()}
 	}
-	return seats
+	return workers
 }
 
 func optional[T comparable](v T) *T {

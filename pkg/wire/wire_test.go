@@ -36,16 +36,16 @@ func records() []model.Record {
 				Batch:    model.BatchBestEffort, Start: model.StartTogether, OnFailure: model.OnFailureNotify,
 				MaxAttempts: 4, QueueTimeout: time.Minute, Labels: map[string]string{"team": "x"},
 			},
-			Seats: model.SeatsOf([]model.Seat{{Index: 0, Number: 1}, {Index: 1, Number: 1}, {Index: 4, Number: 2}}),
-			Place: 5, PlaceEpoch: 44, State: model.Cancelling, Reason: fault.ReasonCancelled, Message: "why",
+			Workers: model.WorkerSetOf([]model.WorkerID{{Index: 0, Number: 1}, {Index: 1, Number: 1}, {Index: 4, Number: 2}}),
+			Place:   5, PlaceEpoch: 44, State: model.Cancelling, Reason: fault.ReasonCancelled, Message: "why",
 			CreatedAt: at(1), UpdatedAt: at(2), EndedAt: at(3),
 			Requests: []model.RequestMark{{ID: "r1", Change: model.Reordered, Cancelled: 2, Call: 1 << 63}}, Parent: "1a-1", WorkerCounts: map[string]int32{"COMPLETED": 3},
-			Origin: model.OriginPart, Round: 2, Unwanted: model.SeatsOf([]model.Seat{{Index: 4, Number: 2}}), LatestTarget: &most,
+			Origin: model.OriginPart, Round: 2, Unwanted: model.WorkerSetOf([]model.WorkerID{{Index: 4, Number: 2}}), LatestTarget: &most,
 			Failed: []model.FailedOn{{Executor: "host-1", At: at(4)}, {Executor: "host-2", At: at(5)}},
 			Epoch:  11, Mod: 12,
 		},
 		&model.Leader{Service: model.ServiceRegistry, Replica: "r-1", Address: "127.0.0.1:7101", Version: "v1", Since: at(9)},
-		&model.Stage{Job: "etl", Stage: "map", TargetSize: 3, Numbers: model.Seats{{First: 0, Last: 7, Number: 2}}, Idle: []model.IdleRequest{{ID: "r", UID: "1a-2", Call: 7}}},
+		&model.Stage{Job: "etl", Stage: "map", TargetSize: 3, Numbers: model.WorkerSet{{First: 0, Last: 7, Number: 2}}, Idle: []model.IdleRequest{{ID: "r", UID: "1a-2", Call: 7}}},
 		&model.Executor{
 			ID: "host-1", Address: "127.0.0.1:7200", SKU: "small", Host: "h", Attributes: map[string]string{"zone": "a"},
 			Resources: resource.Vector{"cpu": 4000}, Generation: 2, Incarnation: 3, Nonce: "n", Ordinal: 9, Lost: true, Returning: true, Strays: true, SecretHash: "h", SupersededWorkers: true,
@@ -61,14 +61,14 @@ func records() []model.Record {
 		},
 		&model.LeaseChunk{
 			UID: "1a-2", Chunk: 1, Chunks: 2, Total: 1025, Key: key, Epoch: 11, Each: resource.Vector{"cpu": 1000}, Role: "web",
-			Workers: []model.Placement{{Seat: model.Seat{Index: 4, Number: 2}, Ordinal: 9}}, Cut: 10, GrantedAt: at(6), Create: 11,
+			Workers: []model.Placement{{Worker: model.WorkerID{Index: 4, Number: 2}, Ordinal: 9}}, Cut: 10, GrantedAt: at(6), Create: 11,
 		},
 		&model.TaskHeader{
 			UID: "1a-2", Key: key, Epoch: 11, Chunks: 1, Workers: 3, Complete: true, Lease: 13, CreatedAt: at(7), Stopping: true, Ended: true,
 			Withdrawn: true, Reason: fault.ReasonNotTogether, Message: "why",
 		},
 		&model.TaskChunk{UID: "1a-2", Workers: []model.TaskWorker{{
-			Seat: model.Seat{Index: 4, Number: 2}, Ordinal: 9, State: model.WorkerFailed, Since: at(8), Attempts: 2,
+			ID: model.WorkerID{Index: 4, Number: 2}, Ordinal: 9, State: model.WorkerFailed, Since: at(8), Attempts: 2,
 			LastError: "exit", Reason: fault.ReasonExited, ExitCode: &exit, Incarnation: 3, Sequence: 17, Requeue: true, Cleared: "r9",
 		}}},
 		&model.Ready{Since: at(10), By: "signal", Begun: at(9)},
@@ -143,7 +143,7 @@ func TestUpsertIgnoresWhatBerthSets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Count != 0 || len(got.Workers) != view.Seats.Len() || got.RequestID != "" || got.IfEpoch != 0 {
+	if got.Count != 0 || len(got.Workers) != view.Workers.Len() || got.RequestID != "" || got.IfEpoch != 0 {
 		t.Errorf("asked for %+v", got)
 	}
 	want := view.Spec
@@ -158,7 +158,7 @@ func TestUpsertIgnoresWhatBerthSets(t *testing.T) {
 // for the queue to refuse.
 func TestUpsertTakesTheCountOfItsWorkers(t *testing.T) {
 	for count, want := range map[int32]int32{2: 0, 0: 0, 1: 1, 3: 3} {
-		r := &berthv1.Reservation{Count: count, Workers: []*berthv1.Seat{{Index: 0, Number: 1}, {Index: 1, Number: 1}}}
+		r := &berthv1.Reservation{Count: count, Workers: []*berthv1.WorkerID{{Index: 0, Number: 1}, {Index: 1, Number: 1}}}
 		if got, err := UpsertOf(&berthv1.UpsertReservationRequest{Reservation: r}); err != nil || got.Count != want {
 			t.Errorf("count %d: %d, %v; want %d", count, got.Count, err, want)
 		}

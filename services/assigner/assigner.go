@@ -1,10 +1,10 @@
 // Package assigner is the service that hands workers to executors.
 //
-//	registry ─▶ gateway ─▶ Handout ─▶ handout (core) ─▶ etcd
+//	registry ─▶ gateway ─▶ Dispatch ─▶ dispatch (core) ─▶ etcd
 //	                          SubmitTask, StopTask ─▶ executor agents
 //	agents ─▶ executor-state ─▶ gateway ─▶ ReportWorkers
 //
-// It promises what package handout promises, to callers that may repeat every
+// It promises what package dispatch promises, to callers that may repeat every
 // call, on whichever of its replicas leads.
 package assigner
 
@@ -19,13 +19,13 @@ import (
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/replica"
-	"berth.dev/services/assigner/handout"
+	"berth.dev/services/assigner/dispatch"
 	"berth.dev/services/assigner/internal"
 )
 
 // Run runs one replica until ctx ends. Told, if given, learns where it listens.
 func Run(ctx context.Context, config Config, told func(process.Addresses)) error {
-	bounds, err := config.handout()
+	bounds, err := config.dispatch()
 	if err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func Run(ctx context.Context, config Config, told func(process.Addresses)) error
 	}
 	orders := internal.NewOrders(r.Tracing, r.Log)
 	defer orders.Close()
-	core := func() *handout.Core { return handout.New(bounds) }
+	core := func() *dispatch.Core { return dispatch.New(bounds) }
 	l, err := replica.NewLoop(r, core, orders.Perform)
 	if err != nil {
 		return err
@@ -46,7 +46,7 @@ func Run(ctx context.Context, config Config, told func(process.Addresses)) error
 }
 
 // Serve answers the assigner's calls from the core that owner owns.
-func Serve(s grpc.ServiceRegistrar, owner loop.Owner[*handout.Core]) {
+func Serve(s grpc.ServiceRegistrar, owner loop.Owner[*dispatch.Core]) {
 	berthv1.RegisterAssignmentsServer(s, internal.NewAssignments(owner))
-	controlv1.RegisterHandoutServer(s, internal.NewHandout(owner))
+	controlv1.RegisterDispatchServer(s, internal.NewDispatch(owner))
 }

@@ -3,7 +3,7 @@ package assigner
 import (
 	"berth.dev/api/fault"
 	"berth.dev/pkg/process"
-	"berth.dev/services/assigner/handout"
+	"berth.dev/services/assigner/dispatch"
 )
 
 // Config of an assigner replica.
@@ -17,14 +17,14 @@ type Config struct {
 func Defaults() Config {
 	return Config{
 		Service:        process.ServiceDefaults(7103, 7183),
-		OrdersInFlight: handout.Default.InFlight, OrdersPerExecutor: handout.Default.PerExecutor,
+		OrdersInFlight: dispatch.Default.InFlight, OrdersPerExecutor: dispatch.Default.PerExecutor,
 	}
 }
 
-// handout is the part of the configuration that the core is made with. A value
+// dispatch is the part of the configuration that the core is made with. A value
 // out of its range is refused with the name of its option.
-func (c Config) handout() (handout.Config, error) {
-	config := handout.Default
+func (c Config) dispatch() (dispatch.Config, error) {
+	config := dispatch.Default
 	config.InFlight, config.PerExecutor = c.OrdersInFlight, c.OrdersPerExecutor
 	for _, option := range []struct {
 		name        string

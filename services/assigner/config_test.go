@@ -4,11 +4,11 @@ import (
 	"testing"
 
 	"berth.dev/api/fault"
-	"berth.dev/services/assigner/handout"
+	"berth.dev/services/assigner/dispatch"
 )
 
 func TestDefaultsAreThoseOfTheCore(t *testing.T) {
-	if config, err := Defaults().handout(); err != nil || config != handout.Default {
+	if config, err := Defaults().dispatch(); err != nil || config != dispatch.Default {
 		t.Errorf("%+v, %v", config, err)
 	}
 }
@@ -16,9 +16,9 @@ func TestDefaultsAreThoseOfTheCore(t *testing.T) {
 func TestOptionsReachTheCore(t *testing.T) {
 	c := Defaults()
 	c.OrdersInFlight, c.OrdersPerExecutor = 10_000, 1
-	want := handout.Default
+	want := dispatch.Default
 	want.InFlight, want.PerExecutor = 10_000, 1
-	if config, err := c.handout(); err != nil || config != want {
+	if config, err := c.dispatch(); err != nil || config != want {
 		t.Errorf("%+v, %v", config, err)
 	}
 }
@@ -31,7 +31,7 @@ func TestBadOptionsAreRefusedByName(t *testing.T) {
 		for _, n := range []int{-1, 0, 10_001} {
 			c := Defaults()
 			change(&c, n)
-			_, err := c.handout()
+			_, err := c.dispatch()
 			if f := fault.Of(err); f == nil || len(f.Fields) != 1 || f.Fields[0].Name != option {
 				t.Errorf("%s %d: %v", option, n, err)
 			}

@@ -2,7 +2,7 @@
 // and the leases on them.
 //
 //	agents ─▶ gateway ─▶ Agents, Heartbeats ─▶ inventory (core) ─▶ etcd
-//	registry ─▶ gateway ─▶ Inventory (passes) ──▲
+//	registry ─▶ gateway ─▶ Inventory (cycles) ──▲
 //
 // It promises what package inventory promises, to callers that may repeat every
 // call, on whichever of its replicas leads. Heartbeats are taken by every

@@ -32,9 +32,9 @@ func counted(t *testing.T) (*replicatest.Replica, *atomic.Int64) {
 	t.Helper()
 	calls := &atomic.Int64{}
 	r := replicatest.Start(t, "", replicatest.Answers{
-		Pass: func(context.Context, *controlv1.PassRequest) (*controlv1.PassAnswer, error) {
+		Cycle: func(context.Context, *controlv1.CycleRequest) (*controlv1.CycleAnswer, error) {
 			calls.Add(1)
-			return &controlv1.PassAnswer{}, nil
+			return &controlv1.CycleAnswer{}, nil
 		},
 		Relay: func(s grpc.BidiStreamingServer[controlv1.RelayRequest, controlv1.RelayAnswer]) error {
 			return present(s, calls)
@@ -101,9 +101,9 @@ func TestAControlCallOnThePublicListenerReachesNoService(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	for _, address := range []string{g.Listen, g.Agents} {
-		_, err := controlv1.NewInventoryClient(dial(address)).TryAllocateAndLease(ctx, &controlv1.PassRequest{Term: 1 << 62})
+		_, err := controlv1.NewInventoryClient(dial(address)).TryAllocateAndLease(ctx, &controlv1.CycleRequest{Term: 1 << 62})
 		if status.Code(err) != codes.Unimplemented || !strings.HasSuffix(status.Convert(err).Message(), "TryAllocateAndLease is served on --internal-listen") {
-			t.Errorf("a pass: %v", err)
+			t.Errorf("a cycle: %v", err)
 		}
 	}
 	for _, address := range []string{g.Listen, g.Internal} {
@@ -118,8 +118,8 @@ func TestAControlCallOnThePublicListenerReachesNoService(t *testing.T) {
 	if n := calls.Load(); n != 0 {
 		t.Errorf("%d calls reached the service", n)
 	}
-	if _, err := controlv1.NewInventoryClient(dial(g.Internal)).TryAllocateAndLease(ctx, &controlv1.PassRequest{}); err != nil {
-		t.Errorf("a pass on the internal listener: %v", err)
+	if _, err := controlv1.NewInventoryClient(dial(g.Internal)).TryAllocateAndLease(ctx, &controlv1.CycleRequest{}); err != nil {
+		t.Errorf("a cycle on the internal listener: %v", err)
 	}
 	stream, err := controlv1.NewHeartbeatsClient(dial(g.Agents)).Heartbeat(ctx)
 	if err == nil {

@@ -1,8 +1,8 @@
 // Package registry is the service that keeps the reservation queue.
 //
 //	job services ─▶ gateway ─▶ Reservations ─▶ queue (core) ─▶ etcd
-//	                              pass ─▶ gateway ─▶ executor-state
-//	                         hand-over ─▶ gateway ─▶ assigner
+//	                              cycle ─▶ gateway ─▶ executor-state
+//	                         dispatch ─▶ gateway ─▶ assigner
 //
 // It promises what package queue promises, to callers that may repeat every
 // call, on whichever of its replicas leads.

@@ -116,7 +116,7 @@ type Assignment struct {
 	ExitCode  *int32  `protobuf:"varint,13,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
 	// Reason says in a word from the list of reasons why it ended, or is to.
 	Reason *string `protobuf:"bytes,15,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
-	// Requeued: it could not be started, and Berth queues its seat again with
+	// Requeued: it could not be started, and Berth queues its worker index again with
 	// the next number.
 	Requeued      bool `protobuf:"varint,16,opt,name=requeued,proto3" json:"requeued,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -471,7 +471,7 @@ func (x *ClearQuarantineRequest) GetWorkers() []*AssignedWorker {
 }
 
 // AssignedWorker names one worker as its assignment does, so that nothing else
-// that takes its seat later can be meant.
+// that uses its worker index later can be meant.
 type AssignedWorker struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`

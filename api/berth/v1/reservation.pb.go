@@ -481,10 +481,10 @@ type Reservation struct {
 	Stage string                 `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`
 	// Name tells several batches of one stage apart; `main` unless given.
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	// Workers names each seat and its number. Either this or `count`; a `count`
+	// Workers names each worker index and its number. Either this or `count`; a `count`
 	// that is how many workers are named is allowed.
-	Workers []*Seat `protobuf:"bytes,4,rep,name=workers,proto3" json:"workers,omitempty"`
-	// Count takes seats 0 to count-1, each with its next unused number.
+	Workers []*WorkerID `protobuf:"bytes,4,rep,name=workers,proto3" json:"workers,omitempty"`
+	// Count takes the worker indexes 0 to count-1, each with its next unused number.
 	Count int32 `protobuf:"varint,5,opt,name=count,proto3" json:"count,omitempty"`
 	// TargetSize is how many workers the stage is to have in all. Lowering it
 	// drops the stage's other queued reservations.
@@ -600,7 +600,7 @@ func (x *Reservation) GetName() string {
 	return ""
 }
 
-func (x *Reservation) GetWorkers() []*Seat {
+func (x *Reservation) GetWorkers() []*WorkerID {
 	if x != nil {
 		return x.Workers
 	}
@@ -919,30 +919,30 @@ func (x *AvoidedExecutor) GetUntil() *timestamppb.Timestamp {
 	return nil
 }
 
-// Seat is a place in a stage and the number of the worker that takes it.
-type Seat struct {
+// WorkerID names a worker of a stage.
+type WorkerID struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Index int32                  `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
-	// Number rises each time the seat is taken again.
+	// Number rises each time the worker index is used again.
 	Number        int32 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Seat) Reset() {
-	*x = Seat{}
+func (x *WorkerID) Reset() {
+	*x = WorkerID{}
 	mi := &file_berth_v1_reservation_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Seat) String() string {
+func (x *WorkerID) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Seat) ProtoMessage() {}
+func (*WorkerID) ProtoMessage() {}
 
-func (x *Seat) ProtoReflect() protoreflect.Message {
+func (x *WorkerID) ProtoReflect() protoreflect.Message {
 	mi := &file_berth_v1_reservation_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -954,19 +954,19 @@ func (x *Seat) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Seat.ProtoReflect.Descriptor instead.
-func (*Seat) Descriptor() ([]byte, []int) {
+// Deprecated: Use WorkerID.ProtoReflect.Descriptor instead.
+func (*WorkerID) Descriptor() ([]byte, []int) {
 	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{2}
 }
 
-func (x *Seat) GetIndex() int32 {
+func (x *WorkerID) GetIndex() int32 {
 	if x != nil {
 		return x.Index
 	}
 	return 0
 }
 
-func (x *Seat) GetNumber() int32 {
+func (x *WorkerID) GetNumber() int32 {
 	if x != nil {
 		return x.Number
 	}
@@ -1657,7 +1657,7 @@ type ListReservationsRequest struct {
 	PageToken string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// Versions lists every version of each reservation that is still kept, in
 	// place of the one that stands for it, each with its workers; and the answer
-	// has the seats that its stages have used. A job has to be given.
+	// has the worker IDs that its stages have used. A job has to be given.
 	Versions      bool `protobuf:"varint,6,opt,name=versions,proto3" json:"versions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1745,7 +1745,7 @@ type ListReservationsAnswer struct {
 	// that events up to it tell of is in the list.
 	Cursor string `protobuf:"bytes,4,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	// Stages are those of the job; on the first page of a list of versions.
-	Stages        []*StageSeats `protobuf:"bytes,5,rep,name=stages,proto3" json:"stages,omitempty"`
+	Stages        []*StageWorkers `protobuf:"bytes,5,rep,name=stages,proto3" json:"stages,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1808,36 +1808,36 @@ func (x *ListReservationsAnswer) GetCursor() string {
 	return ""
 }
 
-func (x *ListReservationsAnswer) GetStages() []*StageSeats {
+func (x *ListReservationsAnswer) GetStages() []*StageWorkers {
 	if x != nil {
 		return x.Stages
 	}
 	return nil
 }
 
-// StageSeats is the highest number that each seat of a stage has had.
-type StageSeats struct {
+// StageWorkers is the highest number that each worker index of a stage has had.
+type StageWorkers struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Stage         string                 `protobuf:"bytes,1,opt,name=stage,proto3" json:"stage,omitempty"`
-	Seats         []*Seat                `protobuf:"bytes,2,rep,name=seats,proto3" json:"seats,omitempty"`
+	Workers       []*WorkerID            `protobuf:"bytes,2,rep,name=workers,proto3" json:"workers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *StageSeats) Reset() {
-	*x = StageSeats{}
+func (x *StageWorkers) Reset() {
+	*x = StageWorkers{}
 	mi := &file_berth_v1_reservation_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *StageSeats) String() string {
+func (x *StageWorkers) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*StageSeats) ProtoMessage() {}
+func (*StageWorkers) ProtoMessage() {}
 
-func (x *StageSeats) ProtoReflect() protoreflect.Message {
+func (x *StageWorkers) ProtoReflect() protoreflect.Message {
 	mi := &file_berth_v1_reservation_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1849,21 +1849,21 @@ func (x *StageSeats) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use StageSeats.ProtoReflect.Descriptor instead.
-func (*StageSeats) Descriptor() ([]byte, []int) {
+// Deprecated: Use StageWorkers.ProtoReflect.Descriptor instead.
+func (*StageWorkers) Descriptor() ([]byte, []int) {
 	return file_berth_v1_reservation_proto_rawDescGZIP(), []int{15}
 }
 
-func (x *StageSeats) GetStage() string {
+func (x *StageWorkers) GetStage() string {
 	if x != nil {
 		return x.Stage
 	}
 	return ""
 }
 
-func (x *StageSeats) GetSeats() []*Seat {
+func (x *StageWorkers) GetWorkers() []*WorkerID {
 	if x != nil {
-		return x.Seats
+		return x.Workers
 	}
 	return nil
 }
@@ -2203,8 +2203,8 @@ type CancelWorkersRequest struct {
 	Job   string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	Stage string                 `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`
 	// Workers to be removed, at most 50,000.
-	Workers       []*Seat `protobuf:"bytes,3,rep,name=workers,proto3" json:"workers,omitempty"`
-	RequestId     string  `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	Workers       []*WorkerID `protobuf:"bytes,3,rep,name=workers,proto3" json:"workers,omitempty"`
+	RequestId     string      `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2253,7 +2253,7 @@ func (x *CancelWorkersRequest) GetStage() string {
 	return ""
 }
 
-func (x *CancelWorkersRequest) GetWorkers() []*Seat {
+func (x *CancelWorkersRequest) GetWorkers() []*WorkerID {
 	if x != nil {
 		return x.Workers
 	}
@@ -2715,12 +2715,12 @@ var File_berth_v1_reservation_proto protoreflect.FileDescriptor
 
 const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\n" +
-	"\x1aberth/v1/reservation.proto\x12\bberth.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xbc\x11\n" +
+	"\x1aberth/v1/reservation.proto\x12\bberth.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc0\x11\n" +
 	"\vReservation\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\tR\x05stage\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\x12(\n" +
-	"\aworkers\x18\x04 \x03(\v2\x0e.berth.v1.SeatR\aworkers\x12\x14\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12,\n" +
+	"\aworkers\x18\x04 \x03(\v2\x12.berth.v1.WorkerIDR\aworkers\x12\x14\n" +
 	"\x05count\x18\x05 \x01(\x05R\x05count\x12\x1f\n" +
 	"\vtarget_size\x18\x06 \x01(\x05R\n" +
 	"targetSize\x127\n" +
@@ -2808,8 +2808,8 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\a_parentJ\x04\b<\x10=R\x05pools\"_\n" +
 	"\x0fAvoidedExecutor\x12\x1a\n" +
 	"\bexecutor\x18\x01 \x01(\tR\bexecutor\x120\n" +
-	"\x05until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"4\n" +
-	"\x04Seat\x12\x14\n" +
+	"\x05until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"8\n" +
+	"\bWorkerID\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x05R\x06number\"\xc4\x03\n" +
 	"\vConstraints\x12B\n" +
@@ -2891,17 +2891,16 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\tpage_size\x18\x04 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x05 \x01(\tR\tpageToken\x12\x1a\n" +
-	"\bversions\x18\x06 \x01(\bR\bversions\"\xdd\x01\n" +
+	"\bversions\x18\x06 \x01(\bR\bversions\"\xdf\x01\n" +
 	"\x16ListReservationsAnswer\x129\n" +
 	"\freservations\x18\x01 \x03(\v2\x15.berth.v1.ReservationR\freservations\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x1a\n" +
 	"\brevision\x18\x03 \x01(\x03R\brevision\x12\x16\n" +
-	"\x06cursor\x18\x04 \x01(\tR\x06cursor\x12,\n" +
-	"\x06stages\x18\x05 \x03(\v2\x14.berth.v1.StageSeatsR\x06stages\"H\n" +
-	"\n" +
-	"StageSeats\x12\x14\n" +
-	"\x05stage\x18\x01 \x01(\tR\x05stage\x12$\n" +
-	"\x05seats\x18\x02 \x03(\v2\x0e.berth.v1.SeatR\x05seats\"\x14\n" +
+	"\x06cursor\x18\x04 \x01(\tR\x06cursor\x12.\n" +
+	"\x06stages\x18\x05 \x03(\v2\x16.berth.v1.StageWorkersR\x06stages\"R\n" +
+	"\fStageWorkers\x12\x14\n" +
+	"\x05stage\x18\x01 \x01(\tR\x05stage\x12,\n" +
+	"\aworkers\x18\x02 \x03(\v2\x12.berth.v1.WorkerIDR\aworkers\"\x14\n" +
 	"\x12ListPendingRequest\"u\n" +
 	"\x11ListPendingAnswer\x12\x14\n" +
 	"\x05ready\x18\x01 \x01(\bR\x05ready\x12.\n" +
@@ -2925,11 +2924,11 @@ const file_berth_v1_reservation_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\tR\x05group\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x03 \x01(\tR\trequestId\"\x87\x01\n" +
+	"request_id\x18\x03 \x01(\tR\trequestId\"\x8b\x01\n" +
 	"\x14CancelWorkersRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
-	"\x05stage\x18\x02 \x01(\tR\x05stage\x12(\n" +
-	"\aworkers\x18\x03 \x03(\v2\x0e.berth.v1.SeatR\aworkers\x12\x1d\n" +
+	"\x05stage\x18\x02 \x01(\tR\x05stage\x12,\n" +
+	"\aworkers\x18\x03 \x03(\v2\x12.berth.v1.WorkerIDR\aworkers\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x04 \x01(\tR\trequestId\"3\n" +
 	"\x13CancelWorkersAnswer\x12\x1c\n" +
@@ -3033,7 +3032,7 @@ var file_berth_v1_reservation_proto_goTypes = []any{
 	(UpsertReservationRequest_Change)(0), // 7: berth.v1.UpsertReservationRequest.Change
 	(*Reservation)(nil),                  // 8: berth.v1.Reservation
 	(*AvoidedExecutor)(nil),              // 9: berth.v1.AvoidedExecutor
-	(*Seat)(nil),                         // 10: berth.v1.Seat
+	(*WorkerID)(nil),                     // 10: berth.v1.WorkerID
 	(*Constraints)(nil),                  // 11: berth.v1.Constraints
 	(*Spread)(nil),                       // 12: berth.v1.Spread
 	(*Priority)(nil),                     // 13: berth.v1.Priority
@@ -3046,7 +3045,7 @@ var file_berth_v1_reservation_proto_goTypes = []any{
 	(*CancelAnswer)(nil),                 // 20: berth.v1.CancelAnswer
 	(*ListReservationsRequest)(nil),      // 21: berth.v1.ListReservationsRequest
 	(*ListReservationsAnswer)(nil),       // 22: berth.v1.ListReservationsAnswer
-	(*StageSeats)(nil),                   // 23: berth.v1.StageSeats
+	(*StageWorkers)(nil),                 // 23: berth.v1.StageWorkers
 	(*ListPendingRequest)(nil),           // 24: berth.v1.ListPendingRequest
 	(*ListPendingAnswer)(nil),            // 25: berth.v1.ListPendingAnswer
 	(*PendingGroup)(nil),                 // 26: berth.v1.PendingGroup
@@ -3069,7 +3068,7 @@ var file_berth_v1_reservation_proto_goTypes = []any{
 	(*structpb.ListValue)(nil),           // 43: google.protobuf.ListValue
 }
 var file_berth_v1_reservation_proto_depIdxs = []int32{
-	10, // 0: berth.v1.Reservation.workers:type_name -> berth.v1.Seat
+	10, // 0: berth.v1.Reservation.workers:type_name -> berth.v1.WorkerID
 	11, // 1: berth.v1.Reservation.constraints:type_name -> berth.v1.Constraints
 	13, // 2: berth.v1.Reservation.priority:type_name -> berth.v1.Priority
 	14, // 3: berth.v1.Reservation.task:type_name -> berth.v1.Task
@@ -3103,14 +3102,14 @@ var file_berth_v1_reservation_proto_depIdxs = []int32{
 	8,  // 31: berth.v1.UpsertReservationRequest.reservation:type_name -> berth.v1.Reservation
 	6,  // 32: berth.v1.ListReservationsRequest.state:type_name -> berth.v1.Reservation.State
 	8,  // 33: berth.v1.ListReservationsAnswer.reservations:type_name -> berth.v1.Reservation
-	23, // 34: berth.v1.ListReservationsAnswer.stages:type_name -> berth.v1.StageSeats
-	10, // 35: berth.v1.StageSeats.seats:type_name -> berth.v1.Seat
+	23, // 34: berth.v1.ListReservationsAnswer.stages:type_name -> berth.v1.StageWorkers
+	10, // 35: berth.v1.StageWorkers.workers:type_name -> berth.v1.WorkerID
 	26, // 36: berth.v1.ListPendingAnswer.groups:type_name -> berth.v1.PendingGroup
 	11, // 37: berth.v1.PendingGroup.constraints:type_name -> berth.v1.Constraints
 	27, // 38: berth.v1.PendingGroup.head:type_name -> berth.v1.ReservationKey
 	41, // 39: berth.v1.PendingGroup.head_age:type_name -> google.protobuf.Duration
 	9,  // 40: berth.v1.PendingGroup.avoided:type_name -> berth.v1.AvoidedExecutor
-	10, // 41: berth.v1.CancelWorkersRequest.workers:type_name -> berth.v1.Seat
+	10, // 41: berth.v1.CancelWorkersRequest.workers:type_name -> berth.v1.WorkerID
 	42, // 42: berth.v1.MarkReadyAnswer.ready_since:type_name -> google.protobuf.Timestamp
 	8,  // 43: berth.v1.Explanation.reservation:type_name -> berth.v1.Reservation
 	27, // 44: berth.v1.Explanation.head:type_name -> berth.v1.ReservationKey

@@ -55,7 +55,7 @@ type ReservationsClient interface {
 	// Before the registry is ready it answers REGISTRY_NOT_READY, never a part.
 	ListPending(ctx context.Context, in *ListPendingRequest, opts ...grpc.CallOption) (*ListPendingAnswer, error)
 	// FlushReservations cancels all that is queued of a job or in a group. What
-	// was handed over stays.
+	// was dispatched stays.
 	FlushReservations(ctx context.Context, in *FlushReservationsRequest, opts ...grpc.CallOption) (*CancelAnswer, error)
 	// CancelWorkers removes single workers of a stage, wherever they are: queued,
 	// leased or running. The answer is given when none of them will be started
@@ -191,7 +191,7 @@ type ReservationsServer interface {
 	// Before the registry is ready it answers REGISTRY_NOT_READY, never a part.
 	ListPending(context.Context, *ListPendingRequest) (*ListPendingAnswer, error)
 	// FlushReservations cancels all that is queued of a job or in a group. What
-	// was handed over stays.
+	// was dispatched stays.
 	FlushReservations(context.Context, *FlushReservationsRequest) (*CancelAnswer, error)
 	// CancelWorkers removes single workers of a stage, wherever they are: queued,
 	// leased or running. The answer is given when none of them will be started

@@ -106,9 +106,9 @@ func TestNumbersBeginAgainInOneTransaction(t *testing.T) {
 // TestRules breaks each rule by a history that breaks nothing else.
 func TestRules(t *testing.T) {
 	r, other := reservation("r", 1, 2), reservation("s", 2, 2)
-	number2 := func(r *model.Reservation) *model.Reservation { // the same seats, refilled
+	number2 := func(r *model.Reservation) *model.Reservation { // the same worker indexes, refilled
 		next := reservation("again", 3, 2)
-		next.Seats = model.Seats{{First: r.Seats[0].First, Last: r.Seats[0].Last, Number: 2}}
+		next.Workers = model.WorkerSet{{First: r.Workers[0].First, Last: r.Workers[0].Last, Number: 2}}
 		return next
 	}
 	tests := []struct {
@@ -171,7 +171,7 @@ func TestRules(t *testing.T) {
 		}},
 		{"another worker is leased", RuleAllOrNone, func(w *world) {
 			l := lease(r, w.put(r), w.revision, 1)
-			l.Workers[1].Seat.Number++
+			l.Workers[1].Worker.Number++
 			w.put(l)
 		}},
 		{"less is leased for each", RuleAllOrNone, func(w *world) {
@@ -192,12 +192,12 @@ func TestRules(t *testing.T) {
 		{"two tasks assign one worker", RuleOneAssignment, func(w *world) {
 			w.run(r, 1)
 			again := reservation("again", 3, 2)
-			again.Seats = r.Seats
+			again.Workers = r.Workers
 			l := lease(again, w.put(again), w.revision, 2)
 			w.put(l)
 			w.put(header(l), task(l, model.WorkerAssigned))
 		}},
-		{"a seat is refilled too early", RuleOneOfASeat, func(w *world) {
+		{"a worker index is refilled too early", RuleOnePerIndex, func(w *world) {
 			w.run(r, 1)
 			again := number2(r)
 			again.Key = r.Key
@@ -215,7 +215,7 @@ func TestRules(t *testing.T) {
 		{"a worker comes into a lease", RulePlacement, func(w *world) {
 			l := w.run(r, 1)
 			more := *l
-			more.Workers = append(more.Workers, model.Placement{Seat: model.Seat{Index: 99, Number: 1}, Ordinal: 2})
+			more.Workers = append(more.Workers, model.Placement{Worker: model.WorkerID{Index: 99, Number: 1}, Ordinal: 2})
 			w.put(&more)
 		}},
 		{"an ordinal changes", RulePlacement, func(w *world) {
@@ -245,7 +245,7 @@ func TestRules(t *testing.T) {
 		{"a worker is started by two leases", RuleStartedTwice, func(w *world) {
 			w.stop(r, w.run(r, 1))
 			again := reservation("again", 3, 2)
-			again.Seats = r.Seats
+			again.Workers = r.Workers
 			w.run(again, 2)
 		}},
 		{"an end is taken back", RuleReservationState, func(w *world) {
@@ -264,7 +264,7 @@ func TestRules(t *testing.T) {
 		{"other workers are asked for", RuleImmutable, func(w *world) {
 			w.put(r)
 			changed := *r
-			changed.Seats = other.Seats
+			changed.Workers = other.Workers
 			w.put(&changed)
 		}},
 		{"other executors are asked for", RuleImmutable, func(w *world) {
@@ -305,7 +305,7 @@ func TestRules(t *testing.T) {
 		{"a lease is for nobody", RuleNoRevival, func(w *world) {
 			w.put(lease(r, w.revision, w.revision, 1))
 		}},
-		{"a cancelled reservation is handed over", RuleNoRevival, func(w *world) {
+		{"a cancelled reservation is dispatched", RuleNoRevival, func(w *world) {
 			l := lease(r, w.put(r), w.revision, 1)
 			w.put(l)
 			w.put(in(r, model.Cancelled))
@@ -347,7 +347,7 @@ func TestRules(t *testing.T) {
 			w.put(r)
 			w.put(lease(other, w.put(other), w.revision, 1))
 		}},
-		{"a pass is taken after a later one", RulePass, func(w *world) {
+		{"a cycle is taken after a later one", RuleCycle, func(w *world) {
 			first, second, cut := w.put(r), w.put(other), w.revision
 			w.put(host(3, 4))
 			w.put(lease(r, first, w.revision, 1))
@@ -520,7 +520,7 @@ func TestSnapshot(t *testing.T) {
 	s, q := reservation("s", 2, 5), reservation("q", 3, 5)
 	s.Spec.Constraints.Resources = resource.Vector{"slots": 1}
 	q.Spec.Constraints.Resources = resource.Vector{"slots": 1}
-	q.Seats = s.Seats
+	q.Workers = s.Workers
 	for _, each := range []*model.Reservation{s, q} {
 		l := lease(each, w.put(each), w.revision, 1)
 		w.put(l)

@@ -21,7 +21,7 @@ const (
 	RuleAllOrNone        Rule = "ALL_OR_NONE"
 	RuleAvoid            Rule = "AVOID"
 	RuleOneAssignment    Rule = "ONE_ASSIGNMENT"
-	RuleOneOfASeat       Rule = "ONE_OF_A_SEAT"
+	RuleOnePerIndex      Rule = "ONE_PER_INDEX"
 	RulePlacement        Rule = "PLACEMENT"
 	RuleWorkerState      Rule = "WORKER_STATE"
 	RuleStartedTwice     Rule = "STARTED_TWICE"
@@ -33,7 +33,7 @@ const (
 	RuleTerm             Rule = "TERM"
 	RuleFence            Rule = "FENCE"
 	RuleOrder            Rule = "ORDER"
-	RulePass             Rule = "PASS"
+	RuleCycle            Rule = "CYCLE"
 	RuleOrigin           Rule = "ORIGIN"
 	RuleRecord           Rule = "RECORD"
 	RuleLeaseOwner       Rule = "LEASE_OWNER"
@@ -66,7 +66,7 @@ type Auditor struct {
 	groups    map[string]*group
 	terms     map[string]int64 // highest seen, by service
 	leads     map[string]int64 // in office, by service; 0 for nobody
-	cut       int64            // the latest of a pass that the executor-state in office granted
+	cut       int64            // the latest of a cycle that the executor-state in office granted
 
 	violations []Violation
 	count      int
@@ -88,7 +88,7 @@ type step struct {
 	complete []*version       // whose task was completed
 	removed  []removal        // placements that were given back
 	used     map[uint32]usage // what executors used before
-	begun    []*seat          // that got an assignment
+	begun    []*workerIndex   // that got an assignment
 	writers  map[string]bool  // services whose records changed
 	chained  map[string]int64 // term in the chain, by service
 }
@@ -171,7 +171,7 @@ func (a *Auditor) apply(revision int64, raw []store.Change, jump bool) {
 	a.checkReleases()
 	a.checkSplits()
 	a.checkOrigins()
-	a.checkSeats()
+	a.checkIndexes()
 	a.checkOrder()
 	for _, v := range a.step.touched {
 		v.touched, v.was = false, nil

@@ -13,15 +13,15 @@ func BenchmarkApply(b *testing.B) {
 	w := newWorld(b)
 	for i := range int32(100_000) {
 		r := reservation(fmt.Sprint("waiting", i), int64(i)+1, 1)
-		r.Seats[0].First, r.Seats[0].Last = i, i
+		r.Workers[0].First, r.Workers[0].Last = i, i
 		w.put(ordered(r, 1<<40))
 	}
 	a := w.audit()
 	w.history = nil
 	for i := range b.N {
 		r := reservation(fmt.Sprint("r", i), 1, 1)
-		r.Seats[0].First, r.Seats[0].Last = 100_000, 100_000
-		r.Seats[0].Number = int32(i) + 1
+		r.Workers[0].First, r.Workers[0].Last = 100_000, 100_000
+		r.Workers[0].Number = int32(i) + 1
 		w.stop(r, w.run(r, 1))
 	}
 	begun := w.revision - int64(b.N)*14

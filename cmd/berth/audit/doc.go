@@ -23,7 +23,7 @@
 //	AVOID              a lease names no executor that the reservation's
 //	                   `constraints.avoid` names
 //	ONE_ASSIGNMENT     a worker has at most one assignment that has not ended
-//	ONE_OF_A_SEAT      nor have two numbers of one seat, under one name, unless
+//	ONE_PER_INDEX      nor have two numbers of one worker index, under one name, unless
 //	                   the older is being stopped because it was cancelled,
 //	                   alone or with its batch
 //	PLACEMENT          a worker stays on the executor that it was leased
@@ -46,9 +46,9 @@
 //	TERM               terms of a service rise
 //	FENCE              every write carries the chain of the term that leads
 //	ORDER              whatever stood before a reservation of its group when the
-//	                   pass was cut is not left waiting by its grant
-//	PASS               the passes that a leader of executor-state grants by were
-//	                   cut one after the other: it takes none after a later one
+//	                   cycle started is not left waiting by its grant
+//	CYCLE              the cycles that a leader of executor-state grants by were
+//	                   started one after the other: it takes none after a later one
 //	RECORD             every record can be read
 //
 // Quiesced judges what must hold once nothing is in flight: LEASE_OWNER, every

@@ -25,7 +25,7 @@ func (a *Auditor) setLeader(c change) {
 		}
 		a.leads[service] = c.Create
 		if service == model.ServiceExecutorState {
-			a.cut = 0 // which passes it took is not stored, and lost with the leader
+			a.cut = 0 // which cycles it took is not stored, and lost with the leader
 		}
 		a.terms[service] = max(a.terms[service], c.Create)
 	}

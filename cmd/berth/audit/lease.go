@@ -9,8 +9,8 @@ import (
 
 // removal is a worker that was taken out of its lease.
 type removal struct {
-	v    *version
-	seat model.Seat
+	v        *version
+	workerID model.WorkerID
 }
 
 // setLease moves one chunk of a lease, and what it uses.
@@ -74,12 +74,12 @@ func (a *Auditor) moveUse(v *version, prev, next *model.LeaseChunk) {
 			continue
 		}
 		a.use(p.Ordinal, -1, &before)
-		a.step.removed = append(a.step.removed, removal{v, p.Seat})
+		a.step.removed = append(a.step.removed, removal{v, p.Worker})
 	}
 	for _, p := range after.Workers[kept:] {
 		a.use(p.Ordinal, 1, &after)
 		if prev != nil {
-			a.violate(RulePlacement, "%s: worker %s came into its lease, on %s, after the grant", v, p.Seat, a.name(p.Ordinal))
+			a.violate(RulePlacement, "%s: worker %s came into its lease, on %s, after the grant", v, p.Worker, a.name(p.Ordinal))
 		}
 	}
 }
@@ -116,7 +116,7 @@ func (a *Auditor) checkAvoid(v *version) {
 	}
 	for _, p := range v.placements() {
 		if e := a.executors[p.Ordinal]; e != nil && e.record != nil && slices.Contains(avoid, e.record.ID) {
-			a.violate(RuleAvoid, "%s: worker %s is leased %s, which the reservation avoids", v, p.Seat, a.name(p.Ordinal))
+			a.violate(RuleAvoid, "%s: worker %s is leased %s, which the reservation avoids", v, p.Worker, a.name(p.Ordinal))
 		}
 	}
 }
@@ -134,13 +134,13 @@ func (v *version) state() string {
 // leaseFlaw says in what a new lease is not all of what was asked for.
 func (v *version) leaseFlaw() string {
 	placements := v.placements()
-	if len(placements) != v.r.Seats.Len() {
-		return fmt.Sprintf("%d of %d workers leased", len(placements), v.r.Seats.Len())
+	if len(placements) != v.r.Workers.Len() {
+		return fmt.Sprintf("%d of %d workers leased", len(placements), v.r.Workers.Len())
 	}
 	at := 0
-	for seat := range v.r.Seats.All() {
-		if placements[at].Seat != seat {
-			return fmt.Sprintf("worker %s leased where %s was asked for", placements[at].Seat, seat)
+	for workerID := range v.r.Workers.All() {
+		if placements[at].Worker != workerID {
+			return fmt.Sprintf("worker %s leased where %s was asked for", placements[at].Worker, workerID)
 		}
 		at++
 	}
@@ -170,12 +170,12 @@ func (a *Auditor) checkReleases() {
 		v := r.v
 		if v.header == nil && len(v.tasks) == 0 {
 			if v.living() {
-				a.violate(RuleRelease, "%s: worker %s was released while %s", v, r.seat, v.r.State)
+				a.violate(RuleRelease, "%s: worker %s was released while %s", v, r.workerID, v.r.State)
 			}
 			continue
 		}
-		if w, found := v.assignment(r.seat); !found || !w.State.Terminal() {
-			a.violate(RuleRelease, "%s: worker %s was released while %s", v, r.seat, orAbsent(w.State))
+		if w, found := v.assignment(r.workerID); !found || !w.State.Terminal() {
+			a.violate(RuleRelease, "%s: worker %s was released while %s", v, r.workerID, orAbsent(w.State))
 		}
 	}
 }

@@ -90,7 +90,7 @@ func (a *Auditor) enterQueue(v *version) {
 	}
 }
 
-// checkOrder judges every grant by the queue as it was when the pass was cut:
+// checkOrder judges every grant by the queue as it was when the cycle started:
 // whoever stood before it then and waits still was passed over.
 func (a *Auditor) checkOrder() {
 	if !a.step.jump {
@@ -111,12 +111,12 @@ func (a *Auditor) checkGrant(v *version) {
 	}
 	cut := v.cut()
 	if cut < a.cut {
-		a.violate(RulePass, "%s was granted by a pass cut at %d, after one cut at %d", v, cut, a.cut)
+		a.violate(RuleCycle, "%s was granted by a cycle started at %d, after one started at %d", v, cut, a.cut)
 	}
 	a.cut = max(a.cut, cut)
 	mine, known := v.rankAt(cut)
 	if !known {
-		a.violate(RuleOrder, "%s was granted by a pass cut at %d, before it was accepted", v, cut)
+		a.violate(RuleOrder, "%s was granted by a cycle started at %d, before it was accepted", v, cut)
 		return
 	}
 	g := a.groups[v.group]
@@ -132,7 +132,7 @@ func (a *Auditor) checkGrant(v *version) {
 			break
 		}
 		if passed(o) {
-			a.violate(RuleOrder, "%s was granted by a pass cut at %d, before %s", v, cut, o)
+			a.violate(RuleOrder, "%s was granted by a cycle started at %d, before %s", v, cut, o)
 			return
 		}
 	}
@@ -141,7 +141,7 @@ func (a *Auditor) checkGrant(v *version) {
 			break
 		}
 		if passed(m.v) {
-			a.violate(RuleOrder, "%s was granted by a pass cut at %d, before %s as it stood then", v, cut, m.v)
+			a.violate(RuleOrder, "%s was granted by a cycle started at %d, before %s as it stood then", v, cut, m.v)
 			return
 		}
 	}

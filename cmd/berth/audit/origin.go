@@ -10,7 +10,7 @@ import (
 // split is a reservation that asks for other workers than before.
 type split struct {
 	v      *version
-	before model.Seats
+	before model.WorkerSet
 }
 
 // checkSplits demands that workers leave a reservation only to go ahead as a
@@ -22,15 +22,15 @@ func (a *Auditor) checkSplits() {
 		if a.step.jump || s.v.r == nil {
 			continue
 		}
-		all := s.v.r.Seats.List()
+		all := s.v.r.Workers.List()
 		for _, part := range a.step.born {
 			if part.r != nil && part.r.Origin == model.OriginPart && part.r.Parent == s.v.uid && !a.continues(part, s.v) {
-				all = append(all, part.r.Seats.List()...)
+				all = append(all, part.r.Workers.List()...)
 			}
 		}
-		slices.SortFunc(all, model.Seat.Compare)
+		slices.SortFunc(all, model.WorkerID.Compare)
 		if s.v.leased != 0 || !slices.Equal(all, s.before.List()) {
-			a.violate(RuleImmutable, "%s asks for other workers than before: %d, not %d", s.v, s.v.r.Seats.Len(), s.before.Len())
+			a.violate(RuleImmutable, "%s asks for other workers than before: %d, not %d", s.v, s.v.r.Workers.Len(), s.before.Len())
 		}
 	}
 }
@@ -68,7 +68,7 @@ func (a *Auditor) checkOrigins() {
 func (a *Auditor) continues(v, parent *version) bool {
 	return slices.ContainsFunc(a.step.touched, func(old *version) bool {
 		return old != v && old.r != nil && old.r.State == model.Replaced && old.r.Parent == parent.uid &&
-			old.r.Round == v.r.Round && contains(old.r.Seats, v.r.Seats)
+			old.r.Round == v.r.Round && contains(old.r.Workers, v.r.Workers)
 	})
 }
 
@@ -80,17 +80,17 @@ func (a *Auditor) checkRequeue(v, parent *version) {
 		a.violate(RuleOrigin, "%s, of round %d, requeues workers of %s, which is %s", v, v.r.Round, parent, parent.state())
 		return
 	}
-	for seat := range v.r.Seats.All() {
-		failed := model.Seat{Index: seat.Index, Number: seat.Number - 1}
+	for workerID := range v.r.Workers.All() {
+		failed := model.WorkerID{Index: workerID.Index, Number: workerID.Number - 1}
 		w, found := parent.assignment(failed)
-		at := a.seat(v, seat.Index)
+		at := a.index(v, workerID.Index)
 		switch {
 		case !found || !w.Requeue || w.State != model.WorkerFailed && w.State != model.WorkerLost || was.Unwanted.Has(failed):
 			a.violate(RuleOrigin, "%s requeues worker %s of %s, which was not given up to be: %s", v, failed, parent, orAbsent(w.State))
-		case at.requeued >= seat.Number:
+		case at.requeued >= workerID.Number:
 			a.violate(RuleOrigin, "%s requeues worker %s of %s, which was before", v, failed, parent)
 		}
-		at.requeued = max(at.requeued, seat.Number)
+		at.requeued = max(at.requeued, workerID.Number)
 	}
 }
 
@@ -106,14 +106,14 @@ func (a *Auditor) checkRound(v, parent *version) {
 		}
 	}
 	raised := v.r.Round == parent.r.Round+1
-	for seat := range v.r.Seats.All() {
-		before, asked := parent.r.Seats.Number(seat.Index)
-		raised = raised && asked && seat.Number > before
+	for workerID := range v.r.Workers.All() {
+		before, asked := parent.r.Workers.Number(workerID.Index)
+		raised = raised && asked && workerID.Number > before
 	}
 	if !ended || !raised || v.r.Place != parent.r.Place {
 		a.violate(RuleOrigin, "%s is another round of %s, which is %s", v, parent, parent.state())
 	}
 }
 
-// contains says whether every seat of part is in all.
-func contains(all, part model.Seats) bool { return part.SubsetOf(all) }
+// contains says whether every worker of part is in all.
+func contains(all, part model.WorkerSet) bool { return part.SubsetOf(all) }

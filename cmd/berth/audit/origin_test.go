@@ -19,7 +19,7 @@ func requeue(uid string, of *model.Reservation) *model.Reservation {
 	next := *of
 	next.UID, next.Origin, next.Parent, next.Round = uid, model.OriginRequeue, of.UID, of.Round+1
 	next.Place, next.PlaceEpoch = 100, 0
-	next.Seats = model.Seats{{First: of.Seats[0].First, Last: of.Seats[0].First, Number: of.Seats[0].Number + 1}}
+	next.Workers = model.WorkerSet{{First: of.Workers[0].First, Last: of.Workers[0].First, Number: of.Workers[0].Number + 1}}
 	return &next
 }
 
@@ -27,9 +27,9 @@ func requeue(uid string, of *model.Reservation) *model.Reservation {
 func parted(of *model.Reservation, epoch int64) (part, rest *model.Reservation) {
 	p, r := *of, *of
 	p.UID, p.Origin, p.Parent, p.PlaceEpoch = "part", model.OriginPart, of.UID, epoch
-	first := of.Seats[0].First
-	p.Seats = model.Seats{{First: first, Last: first, Number: 1}}
-	r.Seats = model.Seats{{First: first + 1, Last: of.Seats[0].Last, Number: 1}}
+	first := of.Workers[0].First
+	p.Workers = model.WorkerSet{{First: first, Last: first, Number: 1}}
+	r.Workers = model.WorkerSet{{First: first + 1, Last: of.Workers[0].Last, Number: 1}}
 	return &p, &r
 }
 
@@ -39,16 +39,16 @@ func partedTwo(of *model.Reservation, epoch int64) (part, smaller, rest *model.R
 	part, rest = parted(of, epoch)
 	next := *part
 	next.UID = "smaller"
-	last := of.Seats[0].Last
-	part.Seats = model.Seats{{First: of.Seats[0].First, Last: last - 1, Number: 1}}
-	rest.Seats = model.Seats{{First: last, Last: last, Number: 1}}
+	last := of.Workers[0].Last
+	part.Workers = model.WorkerSet{{First: of.Workers[0].First, Last: last - 1, Number: 1}}
+	rest.Workers = model.WorkerSet{{First: last, Last: last, Number: 1}}
 	return part, &next, rest
 }
 
 func unwanting(r *model.Reservation, at int) *model.Reservation {
 	next := *r
-	seat := r.Seats.List()[at]
-	next.Unwanted = model.SeatsOf([]model.Seat{seat})
+	workerID := r.Workers.List()[at]
+	next.Unwanted = model.WorkerSetOf([]model.WorkerID{workerID})
 	return &next
 }
 
@@ -56,7 +56,7 @@ func unwanting(r *model.Reservation, at int) *model.Reservation {
 func round(uid string, of *model.Reservation) *model.Reservation {
 	next := *of
 	next.UID, next.Parent, next.Round, next.PlaceEpoch = uid, of.UID, of.Round+1, 1
-	next.Seats = model.Seats{{First: of.Seats[0].First, Last: of.Seats[0].Last, Number: of.Seats[0].Number + 1}}
+	next.Workers = model.WorkerSet{{First: of.Workers[0].First, Last: of.Workers[0].Last, Number: of.Workers[0].Number + 1}}
 	return &next
 }
 
@@ -128,11 +128,11 @@ func TestOrigins(t *testing.T) {
 			w.put(in(part, model.Replaced), smaller, rest)
 			w.put(lease(smaller, w.revision, w.revision, 1))
 		}},
-		{"a cancelled worker's seat is filled while it is being stopped", func(w *world) {
+		{"a cancelled worker's index is filled while it is being stopped", func(w *world) {
 			w.run(r, 1)
 			w.put(unwanting(in(r, model.Active), 0))
 			next := reservation("next", 4, 1)
-			next.Key, next.Seats = r.Key, model.Seats{{First: r.Seats[0].First, Last: r.Seats[0].First, Number: 2}}
+			next.Key, next.Workers = r.Key, model.WorkerSet{{First: r.Workers[0].First, Last: r.Workers[0].First, Number: 2}}
 			w.run(next, 2)
 		}},
 		{"a batch has another round in its place", func(w *world) {
@@ -227,13 +227,13 @@ func TestOriginRules(t *testing.T) {
 		{"a worker is lost in a split", RuleImmutable, func(w *world) {
 			epoch := w.put(r)
 			part, rest := parted(r, epoch)
-			rest.Seats = model.Seats{{First: rest.Seats[0].Last, Last: rest.Seats[0].Last, Number: 1}}
+			rest.Workers = model.WorkerSet{{First: rest.Workers[0].Last, Last: rest.Workers[0].Last, Number: 1}}
 			w.put(part, rest)
 		}},
 		{"a worker is in both halves", RuleImmutable, func(w *world) {
 			epoch := w.put(r)
 			part, rest := parted(r, epoch)
-			part.Seats = model.Seats{{First: part.Seats[0].First, Last: part.Seats[0].First + 1, Number: 1}}
+			part.Workers = model.WorkerSet{{First: part.Workers[0].First, Last: part.Workers[0].First + 1, Number: 1}}
 			w.put(part, rest)
 		}},
 		{"two parts share a worker", RuleImmutable, func(w *world) {
@@ -255,14 +255,14 @@ func TestOriginRules(t *testing.T) {
 		{"somebody else's worker is cancelled", RuleImmutable, func(w *world) {
 			w.run(r, 1)
 			stranger := *in(r, model.Active)
-			stranger.Unwanted = model.Seats{{First: 99, Last: 99, Number: 1}}
+			stranger.Unwanted = model.WorkerSet{{First: 99, Last: 99, Number: 1}}
 			w.put(&stranger)
 		}},
-		{"the seat of a wanted worker is filled", RuleOneOfASeat, func(w *world) {
+		{"the index of a wanted worker is filled", RuleOnePerIndex, func(w *world) {
 			w.run(r, 1)
 			w.put(unwanting(in(r, model.Active), 1))
 			next := reservation("next", 4, 1)
-			next.Key, next.Seats = r.Key, model.Seats{{First: r.Seats[0].First, Last: r.Seats[0].First, Number: 2}}
+			next.Key, next.Workers = r.Key, model.WorkerSet{{First: r.Workers[0].First, Last: r.Workers[0].First, Number: 2}}
 			w.run(next, 2)
 		}},
 		{"a round begins while workers run", RuleOrigin, func(w *world) {

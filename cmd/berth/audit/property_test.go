@@ -93,8 +93,8 @@ func TestOrderAgainstTwin(t *testing.T) {
 		for _, v := range a.Violations() {
 			got[v.Rule]++
 		}
-		if got[RuleOrder] != want || got[RulePass] != late || a.Count() != want+late {
-			rt.Fatalf("%d grants broke the order and %d came of late passes: %v", want, late, a.Violations())
+		if got[RuleOrder] != want || got[RuleCycle] != late || a.Count() != want+late {
+			rt.Fatalf("%d grants broke the order and %d came of late cycles: %v", want, late, a.Violations())
 		}
 	})
 	if broken == 0 {

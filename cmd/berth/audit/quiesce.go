@@ -28,12 +28,12 @@ func (a *Auditor) Quiesced() []Violation {
 			add(RuleTaskOwner, "%s has a task and no reservation", v)
 		}
 		if v.r != nil && v.r.State == model.Queued && v.header == nil {
-			continue // being handed over
+			continue // being dispatched
 		}
 		for _, p := range v.placements() {
-			w, found := v.assignment(p.Seat)
+			w, found := v.assignment(p.Worker)
 			if !found || w.State.Terminal() {
-				add(RuleLeaseOwner, "%s: worker %s is leased %s and %s", v, p.Seat, a.name(p.Ordinal), orAbsent(w.State))
+				add(RuleLeaseOwner, "%s: worker %s is leased %s and %s", v, p.Worker, a.name(p.Ordinal), orAbsent(w.State))
 			}
 		}
 	}

@@ -71,7 +71,7 @@ func sameWorkers(x, y *model.TaskChunk) bool {
 		return false
 	}
 	for i := range x.Workers {
-		if x.Workers[i].Seat != y.Workers[i].Seat || x.Workers[i].Ordinal != y.Workers[i].Ordinal {
+		if x.Workers[i].ID != y.Workers[i].ID || x.Workers[i].Ordinal != y.Workers[i].Ordinal {
 			return false
 		}
 	}
@@ -94,13 +94,13 @@ func (a *Auditor) assign(v *version, w *model.TaskWorker) {
 		return
 	}
 	if w.State != model.WorkerAssigned && w.State != model.WorkerLost && w.State != model.WorkerEvict && w.State != model.WorkerEvicted {
-		a.violate(RuleWorkerState, "%s: worker %s began as %s", v, w.Seat, w.State)
+		a.violate(RuleWorkerState, "%s: worker %s began as %s", v, w.ID, w.State)
 	}
-	switch ordinal, leased := v.placed(w.Seat); {
+	switch ordinal, leased := v.placed(w.ID); {
 	case !leased:
-		a.violate(RulePlacement, "%s: worker %s was assigned without a lease", v, w.Seat)
+		a.violate(RulePlacement, "%s: worker %s was assigned without a lease", v, w.ID)
 	case ordinal != w.Ordinal:
-		a.violate(RulePlacement, "%s: worker %s was leased %s and assigned to %s", v, w.Seat, a.name(ordinal), a.name(w.Ordinal))
+		a.violate(RulePlacement, "%s: worker %s was leased %s and assigned to %s", v, w.ID, a.name(ordinal), a.name(w.Ordinal))
 	}
 }
 
@@ -112,7 +112,7 @@ func (a *Auditor) move(v *version, prev, next *model.TaskWorker) {
 	// A jump may hide steps, but never lead back or out of an end.
 	may := prev.State.MayBecome(next.State) || a.step.jump && !prev.State.Terminal() && next.State > prev.State
 	if !may {
-		a.violate(RuleWorkerState, "%s: worker %s went from %s to %s", v, next.Seat, prev.State, next.State)
+		a.violate(RuleWorkerState, "%s: worker %s went from %s to %s", v, next.ID, prev.State, next.State)
 	}
 	a.started(v, prev.State, next)
 	switch {
@@ -156,9 +156,9 @@ func (a *Auditor) checkTasks() {
 		for _, chunk := range v.tasks {
 			workers += len(chunk.Workers)
 		}
-		if v.r != nil && (workers != v.r.Seats.Len() || int(v.header.Workers) != workers || int(v.header.Chunks) != len(v.tasks)) {
+		if v.r != nil && (workers != v.r.Workers.Len() || int(v.header.Workers) != workers || int(v.header.Chunks) != len(v.tasks)) {
 			a.violate(RuleAllOrNone, "%s: its task is complete with %d of %d workers, in %d of %d chunks",
-				v, workers, v.r.Seats.Len(), len(v.tasks), v.header.Chunks)
+				v, workers, v.r.Workers.Len(), len(v.tasks), v.header.Chunks)
 		}
 	}
 }

@@ -70,8 +70,8 @@ func (v *version) living() bool { return v.r != nil && !v.r.State.Terminal() }
 
 // stopping says whether a worker was cancelled, by itself or with all others,
 // so that it is being stopped.
-func (v *version) stopping(seat model.Seat) bool {
-	return v.r == nil || v.r.State == model.Cancelling || v.r.State == model.Cancelled || v.r.Unwanted.Has(seat)
+func (v *version) stopping(workerID model.WorkerID) bool {
+	return v.r == nil || v.r.State == model.Cancelling || v.r.State == model.Cancelled || v.r.Unwanted.Has(workerID)
 }
 
 func (v *version) String() string { return v.key.String() + " (uid " + v.uid + ")" }
@@ -85,11 +85,11 @@ func (v *version) placements() []model.Placement {
 	return all
 }
 
-// placed finds a worker in the lease, whose chunks hold theirs in order of seat.
-func (v *version) placed(seat model.Seat) (ordinal uint32, ok bool) {
+// placed finds a worker in the lease, whose chunks hold theirs in order of index.
+func (v *version) placed(workerID model.WorkerID) (ordinal uint32, ok bool) {
 	for _, chunk := range v.lease {
-		at, found := slices.BinarySearchFunc(chunk.Workers, seat, func(p model.Placement, seat model.Seat) int {
-			return p.Seat.Compare(seat)
+		at, found := slices.BinarySearchFunc(chunk.Workers, workerID, func(p model.Placement, workerID model.WorkerID) int {
+			return p.Worker.Compare(workerID)
 		})
 		if found {
 			return chunk.Workers[at].Ordinal, true
@@ -99,11 +99,11 @@ func (v *version) placed(seat model.Seat) (ordinal uint32, ok bool) {
 }
 
 // assignment finds a worker in the task, whose chunks hold theirs in order of
-// seat.
-func (v *version) assignment(seat model.Seat) (model.TaskWorker, bool) {
+// ID.
+func (v *version) assignment(workerID model.WorkerID) (model.TaskWorker, bool) {
 	for _, chunk := range v.tasks {
-		at, found := slices.BinarySearchFunc(chunk.Workers, seat, func(w model.TaskWorker, seat model.Seat) int {
-			return w.Seat.Compare(seat)
+		at, found := slices.BinarySearchFunc(chunk.Workers, workerID, func(w model.TaskWorker, workerID model.WorkerID) int {
+			return w.ID.Compare(workerID)
 		})
 		if found {
 			return chunk.Workers[at], true
@@ -148,12 +148,12 @@ func (a *Auditor) judgeReservation(v *version, prev, next *model.Reservation) {
 		}
 	case prev.State.Terminal() && next.State != prev.State, progress(next.State) < progress(prev.State):
 		a.violate(RuleReservationState, "%s went from %s to %s", v, prev.State, next.State)
-	case !prev.Seats.Equal(next.Seats):
-		a.step.split = append(a.step.split, split{v, prev.Seats})
+	case !prev.Workers.Equal(next.Workers):
+		a.step.split = append(a.step.split, split{v, prev.Workers})
 	case v.group != next.Spec.Constraints.Group():
 		a.violate(RuleImmutable, "%s changed its constraints", v)
 	}
-	if prev != nil && (!contains(next.Unwanted, prev.Unwanted) || !contains(next.Seats, next.Unwanted)) {
+	if prev != nil && (!contains(next.Unwanted, prev.Unwanted) || !contains(next.Workers, next.Unwanted)) {
 		a.violate(RuleImmutable, "%s takes back workers that were cancelled, or cancels others than its own", v)
 	}
 	if progress(next.State) < 0 {
@@ -181,21 +181,21 @@ func progress(s model.State) int {
 }
 
 // rank is where a reservation stands in its queue: what is requeued first, by
-// place alone; and parts, which share a place, by their seats.
+// place alone; and parts, which share a place, by index.
 type rank struct {
 	order, place int64
-	seat         int32
+	index        int32
 	uid          string
 }
 
 func (r rank) compare(o rank) int {
-	return cmp.Or(cmp.Compare(r.order, o.order), cmp.Compare(r.place, o.place), cmp.Compare(r.seat, o.seat), cmp.Compare(r.uid, o.uid))
+	return cmp.Or(cmp.Compare(r.order, o.order), cmp.Compare(r.place, o.place), cmp.Compare(r.index, o.index), cmp.Compare(r.uid, o.uid))
 }
 
 func rankOf(r *model.Reservation) rank {
 	at := rank{order: r.Epoch, place: r.Place, uid: r.UID}
-	if len(r.Seats) > 0 {
-		at.seat = r.Seats[0].First
+	if len(r.Workers) > 0 {
+		at.index = r.Workers[0].First
 	}
 	switch {
 	case r.Origin == model.OriginRequeue:

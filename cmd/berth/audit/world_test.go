@@ -123,8 +123,8 @@ func host(ordinal uint32, slots int64) *model.Executor {
 func reservation(uid string, place int64, n int32) *model.Reservation {
 	return &model.Reservation{
 		Key: model.Key{Job: "job", Stage: "stage", Name: uid}, UID: uid, Place: place, State: model.Queued,
-		Spec:  model.Spec{Constraints: constraint.Constraints{Resources: resource.Vector{"cpu": 1000, "slots": 1}}},
-		Seats: model.Seats{{First: int32(place) * 10, Last: int32(place)*10 + n - 1, Number: 1}},
+		Spec:    model.Spec{Constraints: constraint.Constraints{Resources: resource.Vector{"cpu": 1000, "slots": 1}}},
+		Workers: model.WorkerSet{{First: int32(place) * 10, Last: int32(place)*10 + n - 1, Number: 1}},
 	}
 }
 
@@ -143,13 +143,13 @@ func ordered(r *model.Reservation, order int64) *model.Reservation {
 // lease places the workers of a reservation, accepted at epoch, one after the
 // other on the executors.
 func lease(r *model.Reservation, epoch, cut int64, on ...uint32) *model.LeaseChunk {
-	seats := r.Seats.List()
+	workers := r.Workers.List()
 	l := &model.LeaseChunk{
-		UID: r.UID, Chunks: 1, Total: int32(len(seats)), Key: r.Key, Epoch: epoch,
+		UID: r.UID, Chunks: 1, Total: int32(len(workers)), Key: r.Key, Epoch: epoch,
 		Each: r.Spec.Constraints.Resources, Role: r.Spec.Constraints.Role, Cut: cut,
 	}
-	for i, seat := range seats {
-		l.Workers = append(l.Workers, model.Placement{Seat: seat, Ordinal: on[i%len(on)]})
+	for i, workerID := range workers {
+		l.Workers = append(l.Workers, model.Placement{Worker: workerID, Ordinal: on[i%len(on)]})
 	}
 	return l
 }
@@ -171,7 +171,7 @@ func header(l *model.LeaseChunk) *model.TaskHeader {
 func task(l *model.LeaseChunk, state model.WorkerState) *model.TaskChunk {
 	c := &model.TaskChunk{UID: l.UID}
 	for _, p := range l.Workers {
-		c.Workers = append(c.Workers, model.TaskWorker{Seat: p.Seat, Ordinal: p.Ordinal, State: state})
+		c.Workers = append(c.Workers, model.TaskWorker{ID: p.Worker, Ordinal: p.Ordinal, State: state})
 	}
 	return c
 }

@@ -6,7 +6,7 @@ import (
 	"berth.dev/api/rpc"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/wire"
-	"berth.dev/services/assigner/handout"
+	"berth.dev/services/assigner/dispatch"
 )
 
 // What agents answer is untrusted: it is checked here, and nowhere else. An answer
@@ -23,7 +23,7 @@ func answersOf(asked int, m *controlv1.SubmitTasksAnswer) ([]*controlv1.SubmitOu
 }
 
 // startOf gives the outcome of one of several start requests.
-func startOf(a handout.Submit, m *controlv1.SubmitOutcome) any {
+func startOf(a dispatch.Submit, m *controlv1.SubmitOutcome) any {
 	if len(m.GetFailure()) > 0 {
 		return refusalOf(rpc.Unpack(m.GetFailure()))
 	}
@@ -34,12 +34,12 @@ func startOf(a handout.Submit, m *controlv1.SubmitOutcome) any {
 }
 
 // acceptedOf gives the outcome of a start request that the agent did not refuse.
-func acceptedOf(a handout.Submit, sequence int64, w *controlv1.WorkerReport) any {
+func acceptedOf(a dispatch.Submit, sequence int64, w *controlv1.WorkerReport) any {
 	state, err := workerOf(sequence, w)
 	if err != nil {
 		return invalid(err)
 	}
-	return handout.Accepted{
+	return dispatch.Accepted{
 		State: state, Incarnation: a.Incarnation, Sequence: sequence, ExitCode: w.ExitCode, Signal: w.GetSignal(), Error: w.GetError(),
 	}
 }
@@ -52,9 +52,9 @@ func stopOf(m *controlv1.StopTaskAnswer) any {
 	case err != nil:
 		return invalid(err)
 	case state.Terminal():
-		return handout.Ended{State: state, ExitCode: w.ExitCode, Signal: w.GetSignal(), Error: w.GetError()}
+		return dispatch.Ended{State: state, ExitCode: w.ExitCode, Signal: w.GetSignal(), Error: w.GetError()}
 	case state == model.WorkerEvicting:
-		return handout.Stopping{}
+		return dispatch.Stopping{}
 	}
 	return invalid(fault.BadField(fault.ReasonInvalid, "worker.state", "%s does not answer a stop request", state))
 }
@@ -72,7 +72,7 @@ func workerOf(sequence int64, w *controlv1.WorkerReport) (model.WorkerState, err
 }
 
 func invalid(err error) any {
-	return handout.Unknown{Message: "the agent's answer is invalid: " + fault.Of(err).Message}
+	return dispatch.Unknown{Message: "the agent's answer is invalid: " + fault.Of(err).Message}
 }
 
 // refusalOf gives the outcome of a request that failed. Only the agent itself can
@@ -82,13 +82,13 @@ func invalid(err error) any {
 func refusalOf(f *fault.Error) any {
 	switch f.Kind {
 	case fault.Denied:
-		return handout.Refused{Reason: fault.ReasonPermissionDenied, Message: f.Message}
+		return dispatch.Refused{Reason: fault.ReasonPermissionDenied, Message: f.Message}
 	case fault.Invalid, fault.Precondition, fault.Conflict:
 		if f.Reason != fault.ReasonUnsupported {
-			return handout.Refused{Reason: reasonOf(f.Reason), Message: f.Message}
+			return dispatch.Refused{Reason: reasonOf(f.Reason), Message: f.Message}
 		}
 	}
-	return handout.Unknown{Message: f.Message}
+	return dispatch.Unknown{Message: f.Message}
 }
 
 // maxReason bounds a reason that an agent makes up.

@@ -12,7 +12,7 @@ import (
 	"berth.dev/pkg/loop"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/store"
-	"berth.dev/services/assigner/handout"
+	"berth.dev/services/assigner/dispatch"
 	"berth.dev/testkit/agenttest"
 	"berth.dev/testkit/looptest"
 )
@@ -39,7 +39,7 @@ func TestAnInvalidAnswerOfAnAgentIsAFailedAttempt(t *testing.T) {
 			if lie.Script.Stop == nil {
 				return
 			}
-			if result := o.stop(t.Context(), handout.Stop{Executor: "e", Address: liar.Address, Timeout: 10 * time.Second}); !unknown(result) {
+			if result := o.stop(t.Context(), dispatch.Stop{Executor: "e", Address: liar.Address, Timeout: 10 * time.Second}); !unknown(result) {
 				t.Errorf("of a stop it is %#v", result)
 			}
 		})
@@ -49,10 +49,10 @@ func TestAnInvalidAnswerOfAnAgentIsAFailedAttempt(t *testing.T) {
 // An agent that answers nil in place of outcomes is not to be had over gRPC, but an
 // answer is checked as if it were.
 func TestANilOutcomeIsInvalid(t *testing.T) {
-	if got := startOf(handout.Submit{}, nil); !unknown(got) {
+	if got := startOf(dispatch.Submit{}, nil); !unknown(got) {
 		t.Errorf("%#v", got)
 	}
-	if got := acceptedOf(handout.Submit{}, 1, nil); !unknown(got) {
+	if got := acceptedOf(dispatch.Submit{}, 1, nil); !unknown(got) {
 		t.Errorf("%#v", got)
 	}
 	if got := stopOf(nil); !unknown(got) {
@@ -69,7 +69,7 @@ func TestPermissionDeniedIsARefusal(t *testing.T) {
 			t.Errorf("%#v", outcome)
 		}
 	}
-	if result := o.stop(t.Context(), handout.Stop{Executor: "e", Address: liar.Address, Timeout: 10 * time.Second}); !refused(fault.ReasonPermissionDenied)(result) {
+	if result := o.stop(t.Context(), dispatch.Stop{Executor: "e", Address: liar.Address, Timeout: 10 * time.Second}); !refused(fault.ReasonPermissionDenied)(result) {
 		t.Errorf("of a stop it is %#v", result)
 	}
 }
@@ -93,12 +93,12 @@ func TestAnAgentMakesUpNoReasons(t *testing.T) {
 // that its outcome is unknown.
 func TestAPanicOfACallIsAFinding(t *testing.T) {
 	s := store.NewFake(store.FakeConfig{})
-	l := looptest.Start(t, s, model.ServiceAssigner, func() *handout.Core { return handout.New(handout.Config{}) },
-		func(*loop.Term, *handout.Core, model.Action) {})
+	l := looptest.Start(t, s, model.ServiceAssigner, func() *dispatch.Core { return dispatch.New(dispatch.Config{}) },
+		func(*loop.Term, *dispatch.Core, model.Action) {})
 	if l.Guard("executor e", func() { panic("a lie") }) {
 		t.Error("a panic counts as a return")
 	}
-	findings, err := NewHandout(l).HandoutFindings(t.Context(), &berthv1.ListFindingsRequest{})
+	findings, err := NewDispatch(l).DispatchFindings(t.Context(), &berthv1.ListFindingsRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,8 +112,8 @@ func TestAPanicOfACallIsAFinding(t *testing.T) {
 func TestAnInvalidReportIsLeftOut(t *testing.T) {
 	s := store.NewFake(store.FakeConfig{})
 	looptest.Write(t, s, &model.Executor{ID: "e", Address: "a:1", Ordinal: 1, Incarnation: 3})
-	l := looptest.Start(t, s, model.ServiceAssigner, func() *handout.Core { return handout.New(handout.Config{}) }, NewOrders(nil, slog.New(slog.DiscardHandler)).Perform)
-	h := NewHandout(l)
+	l := looptest.Start(t, s, model.ServiceAssigner, func() *dispatch.Core { return dispatch.New(dispatch.Config{}) }, NewOrders(nil, slog.New(slog.DiscardHandler)).Perform)
+	h := NewDispatch(l)
 	bad := &controlv1.ExecutorReport{Executor: "e", Incarnation: 3, Sequence: -1, Complete: true}
 	if _, err := h.ReportWorkers(t.Context(), &controlv1.ReportWorkersRequest{Reports: []*controlv1.ExecutorReport{bad}}); !fault.Is(err, fault.ReasonInvalid) {
 		t.Errorf("alone it is %v", err)
@@ -136,26 +136,26 @@ func FuzzAgentAnswers(f *testing.F) {
 		if exits {
 			exit = &code
 		}
-		order := handout.Submit{Incarnation: 3}
+		order := dispatch.Submit{Incarnation: 3}
 		for _, outcome := range []any{
 			startOf(order, &controlv1.SubmitOutcome{State: berthv1.Assignment_State(state), Sequence: sequence, ExitCode: exit, Error: problem, Failure: failure}),
 			acceptedOf(order, sequence, &controlv1.WorkerReport{State: berthv1.Assignment_State(state), ExitCode: exit, Error: problem}),
 			stopOf(&controlv1.StopTaskAnswer{Sequence: sequence, Worker: &controlv1.WorkerReport{State: berthv1.Assignment_State(state), ExitCode: exit, Error: problem}}),
 		} {
 			switch o := outcome.(type) {
-			case handout.Accepted:
+			case dispatch.Accepted:
 				if !o.State.Reportable() || o.Sequence < 0 || o.ExitCode != nil && !o.State.Terminal() {
 					t.Errorf("accepted %+v", o)
 				}
-			case handout.Ended:
+			case dispatch.Ended:
 				if !o.State.Terminal() || !o.State.Reportable() {
 					t.Errorf("ended %+v", o)
 				}
-			case handout.Refused:
+			case dispatch.Refused:
 				if len(o.Reason) > maxReason || o.Reason == "" {
 					t.Errorf("refused %+v", o)
 				}
-			case handout.Stopping, handout.Unknown:
+			case dispatch.Stopping, dispatch.Unknown:
 			default:
 				t.Errorf("the outcome is %#v", outcome)
 			}

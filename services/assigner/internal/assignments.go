@@ -13,17 +13,17 @@ import (
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/replica"
 	"berth.dev/pkg/wire"
-	"berth.dev/services/assigner/handout"
+	"berth.dev/services/assigner/dispatch"
 )
 
 // Assignments is berth.v1.Assignments over the loop.
 type Assignments struct {
 	berthv1.UnimplementedAssignmentsServer
-	loop loop.Owner[*handout.Core]
+	loop loop.Owner[*dispatch.Core]
 }
 
 // NewAssignments serves the loop's core.
-func NewAssignments(l loop.Owner[*handout.Core]) *Assignments { return &Assignments{loop: l} }
+func NewAssignments(l loop.Owner[*dispatch.Core]) *Assignments { return &Assignments{loop: l} }
 
 // maxCleared is how many workers one call may clear.
 const maxCleared = 1000
@@ -38,7 +38,7 @@ func (s *Assignments) ClearQuarantine(ctx context.Context, req *berthv1.ClearQua
 	case n > maxCleared:
 		return nil, fault.BadField(fault.ReasonTooLarge, "workers", "%d workers; at most %d are cleared at once", n, maxCleared)
 	}
-	clear := handout.Clear{Executor: req.GetExecutor(), RequestID: req.GetRequestId()}
+	clear := dispatch.Clear{Executor: req.GetExecutor(), RequestID: req.GetRequestId()}
 	for i, w := range req.GetWorkers() {
 		for _, part := range []struct {
 			name    string
@@ -48,8 +48,8 @@ func (s *Assignments) ClearQuarantine(ctx context.Context, req *berthv1.ClearQua
 				return nil, fault.BadField(fault.ReasonRequired, fmt.Sprintf("workers[%d].%s", i, part.name), "name the worker as its assignment does")
 			}
 		}
-		clear.Workers = append(clear.Workers, handout.Assigned{
-			Worker: model.Worker{Job: w.GetJob(), Stage: w.GetStage(), Seat: model.Seat{Index: w.GetIndex(), Number: w.GetNumber()}},
+		clear.Workers = append(clear.Workers, dispatch.Assigned{
+			Worker: model.Worker{Job: w.GetJob(), Stage: w.GetStage(), ID: model.WorkerID{Index: w.GetIndex(), Number: w.GetNumber()}},
 			Epoch:  w.GetEpoch(),
 		})
 	}
@@ -57,7 +57,7 @@ func (s *Assignments) ClearQuarantine(ctx context.Context, req *berthv1.ClearQua
 	if err != nil {
 		return nil, err
 	}
-	return &berthv1.ClearQuarantineAnswer{Cleared: int32(value.(handout.Cleared).Count)}, nil
+	return &berthv1.ClearQuarantineAnswer{Cleared: int32(value.(dispatch.Cleared).Count)}, nil
 }
 
 // ListAssignments implements berth.v1.Assignments.
@@ -66,19 +66,19 @@ func (s *Assignments) ListAssignments(ctx context.Context, req *berthv1.ListAssi
 	if err != nil {
 		return nil, err
 	}
-	filter := handout.Filter{Job: req.GetJob(), Executor: req.GetExecutor(), State: wire.WorkerState(req.GetState())}
+	filter := dispatch.Filter{Job: req.GetJob(), Executor: req.GetExecutor(), State: wire.WorkerState(req.GetState())}
 	// Read before the core is, which may know of more by then and never of less.
 	revision := s.loop.Status().Revision
 	answer := &berthv1.ListAssignmentsAnswer{Revision: revision, Cursor: wire.CursorOf(revision)}
 	var bad error
-	err = s.loop.Read(ctx, false, func(c *handout.Core) {
+	err = s.loop.Read(ctx, false, func(c *dispatch.Core) {
 		list, next, err := c.Assignments(filter, req.GetPageToken(), size)
 		bad = err
 		answer.NextPageToken = next
 		for _, a := range list {
 			m := &berthv1.Assignment{
 				Job: a.Key.Job, Stage: a.Key.Stage, Reservation: a.Key.Name, Uid: a.UID, Epoch: a.Epoch,
-				Index: a.Seat.Index, Number: a.Seat.Number, Executor: a.Executor, State: berthv1.Assignment_State(a.State),
+				Index: a.WorkerID.Index, Number: a.WorkerID.Number, Executor: a.Executor, State: berthv1.Assignment_State(a.State),
 				Since: wire.Timestamp(a.Since), Attempts: a.Attempts, ExitCode: a.ExitCode,
 				Requeued: a.Requeued,
 			}

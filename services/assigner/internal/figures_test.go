@@ -16,7 +16,7 @@ import (
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/process"
 	"berth.dev/pkg/store"
-	"berth.dev/services/assigner/handout"
+	"berth.dev/services/assigner/dispatch"
 	"berth.dev/testkit/looptest"
 )
 
@@ -26,32 +26,32 @@ func quarantined(t *testing.T, s *store.Fake) {
 	ago := time.Now().Add(-time.Hour)
 	looptest.Write(t, s,
 		&model.Executor{ID: "e1", Address: "a:1", Incarnation: 1, Ordinal: 1},
-		&model.LeaseChunk{UID: "u", Key: key, Chunks: 1, Total: 2, Workers: []model.Placement{{Seat: model.Seat{Index: 4, Number: 1}, Ordinal: 1}}},
+		&model.LeaseChunk{UID: "u", Key: key, Chunks: 1, Total: 2, Workers: []model.Placement{{Worker: model.WorkerID{Index: 4, Number: 1}, Ordinal: 1}}},
 		&model.TaskHeader{UID: "u", Key: key, Epoch: 1, Chunks: 1, Workers: 2, Complete: true, Stopping: true, CreatedAt: ago},
 		&model.TaskChunk{UID: "u", Workers: []model.TaskWorker{
-			{Seat: model.Seat{Index: 4, Number: 1}, Ordinal: 1, State: model.WorkerEvicting, Since: ago, Attempts: 2, LastError: "hangs"},
-			{Seat: model.Seat{Index: 5, Number: 1}, Ordinal: 1, State: model.WorkerCompleted, Since: ago},
+			{ID: model.WorkerID{Index: 4, Number: 1}, Ordinal: 1, State: model.WorkerEvicting, Since: ago, Attempts: 2, LastError: "hangs"},
+			{ID: model.WorkerID{Index: 5, Number: 1}, Ordinal: 1, State: model.WorkerCompleted, Since: ago},
 		}},
 	)
 }
 
-func TestHandoutFindings(t *testing.T) {
+func TestDispatchFindings(t *testing.T) {
 	l, _ := start(t)
-	h := NewHandout(l)
-	if answer, err := h.HandoutFindings(t.Context(), &berthv1.ListFindingsRequest{}); err != nil || len(answer.GetFindings()) != 0 {
+	h := NewDispatch(l)
+	if answer, err := h.DispatchFindings(t.Context(), &berthv1.ListFindingsRequest{}); err != nil || len(answer.GetFindings()) != 0 {
 		t.Fatalf("of nothing: %v, %v", answer, err)
 	}
 	// A leader knows its own records better than the view, so that they have to
 	// be there before it leads.
 	s := store.NewFake(store.FakeConfig{})
 	quarantined(t, s)
-	h = NewHandout(startOn(t, s))
-	answer, err := h.HandoutFindings(t.Context(), &berthv1.ListFindingsRequest{})
+	h = NewDispatch(startOn(t, s))
+	answer, err := h.DispatchFindings(t.Context(), &berthv1.ListFindingsRequest{})
 	if err != nil || len(answer.GetFindings()) != 1 {
 		t.Fatal(answer, err)
 	}
 	f := answer.GetFindings()[0]
-	if f.GetKind() != handout.FindingQuarantined || f.GetObject() != "secret-job/map/4.1" || f.GetService() != "assigner" ||
+	if f.GetKind() != dispatch.FindingQuarantined || f.GetObject() != "secret-job/map/4.1" || f.GetService() != "assigner" ||
 		f.GetAction() == "" || !strings.Contains(f.GetMessage(), "e1") || !strings.Contains(f.GetMessage(), "hangs") || time.Since(f.GetSince().AsTime()) < time.Hour {
 		t.Errorf("found %v", f)
 	}
@@ -66,7 +66,7 @@ func TestStraysHideNoOtherFinding(t *testing.T) {
 	for i := range executors {
 		looptest.Write(t, s, &model.Executor{ID: fmt.Sprintf("x%d", i), Address: "a:1", Incarnation: 1, Ordinal: uint32(i + 2)})
 	}
-	h := NewHandout(startOn(t, s))
+	h := NewDispatch(startOn(t, s))
 	request := &controlv1.ReportWorkersRequest{}
 	for i := range executors {
 		report := &controlv1.ExecutorReport{Executor: fmt.Sprintf("x%d", i), Incarnation: 1, Sequence: 1, Complete: true}
@@ -80,7 +80,7 @@ func TestStraysHideNoOtherFinding(t *testing.T) {
 	if answer, err := h.ReportWorkers(t.Context(), request); err != nil || len(answer.GetAnswers()) != executors {
 		t.Fatal(answer, err)
 	}
-	answer, err := h.HandoutFindings(t.Context(), &berthv1.ListFindingsRequest{})
+	answer, err := h.DispatchFindings(t.Context(), &berthv1.ListFindingsRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestStraysHideNoOtherFinding(t *testing.T) {
 	strays := 0
 	for _, f := range answer.GetFindings() {
 		switch {
-		case f.GetKind() != handout.FindingStray:
+		case f.GetKind() != dispatch.FindingStray:
 			rest = append(rest, f)
 		case f.GetObject() == model.OtherFindings:
 			others = append(others, f)
@@ -99,7 +99,7 @@ func TestStraysHideNoOtherFinding(t *testing.T) {
 			strays++
 		}
 	}
-	if len(rest) != 1 || rest[0].GetKind() != handout.FindingQuarantined {
+	if len(rest) != 1 || rest[0].GetKind() != dispatch.FindingQuarantined {
 		t.Errorf("besides strays, found %v", rest)
 	}
 	if want := fmt.Sprintf("%d more of this kind", executors*each-strays); strays == 0 || len(others) != 1 || others[0].GetMessage() != want {
@@ -112,7 +112,7 @@ func TestFigures(t *testing.T) {
 	quarantined(t, s)
 	l := startOn(t, s)
 	// The end is confirmed, an hour late, and told by a report.
-	_, err := NewHandout(l).ReportWorkers(t.Context(), &controlv1.ReportWorkersRequest{Reports: []*controlv1.ExecutorReport{{
+	_, err := NewDispatch(l).ReportWorkers(t.Context(), &controlv1.ReportWorkersRequest{Reports: []*controlv1.ExecutorReport{{
 		Executor: "e1", Incarnation: 1, Sequence: 1, Workers: []*controlv1.WorkerReport{
 			{Job: "secret-job", Stage: "map", Index: 4, Number: 1, Epoch: 1, Uid: "u", State: berthv1.Assignment_FAILED},
 		},
@@ -121,7 +121,7 @@ func TestFigures(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := scrape(t, func() (taken Snapshot) {
-		if err := l.Read(t.Context(), false, func(c *handout.Core) { taken = Take(c) }); err != nil {
+		if err := l.Read(t.Context(), false, func(c *dispatch.Core) { taken = Take(c) }); err != nil {
 			t.Fatal(err)
 		}
 		taken.figures.Retries[fault.ReasonNotAllowed] = 3
@@ -130,7 +130,7 @@ func TestFigures(t *testing.T) {
 	for _, line := range []string{
 		`berth_assigner_tasks 1`, `berth_assigner_workers{state="FAILED"} 1`, `berth_assigner_workers{state="COMPLETED"} 1`, `berth_assigner_workers{state="ASSIGNED"} 0`,
 		`berth_assigner_evictions_overdue_total 1`, `berth_assigner_failures_total{reason="KILLED"} 1`, `berth_assigner_retries_total{reason="NOT_ALLOWED"} 3`,
-		`berth_assigner_findings{kind="QUARANTINED"} 0`, `berth_assigner_orders_in_flight 0`, `berth_assigner_assign_batch_seconds_count 0`, `berth_assigner_attempts_total 0`,
+		`berth_assigner_findings{kind="QUARANTINED"} 0`, `berth_assigner_orders_in_flight 0`, `berth_assigner_assign_batch_duration_seconds_count 0`, `berth_assigner_attempts_total 0`,
 	} {
 		if !strings.Contains(text, line+"\n") {
 			t.Errorf("there is no line %q in:\n%s", line, text)

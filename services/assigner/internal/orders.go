@@ -19,7 +19,7 @@ import (
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/rpcstats"
 	"berth.dev/pkg/tracing"
-	"berth.dev/services/assigner/handout"
+	"berth.dev/services/assigner/dispatch"
 )
 
 // idleAgents is how long a connection to an agent is kept without a call.
@@ -33,7 +33,7 @@ type Orders struct {
 
 	// gathered are the orders to start workers of the round being carried out:
 	// the loop's alone.
-	gathered []handout.Submit
+	gathered []dispatch.Submit
 
 	mu    sync.Mutex
 	lines map[string]*line // by address
@@ -122,9 +122,9 @@ func (o *Orders) sweep() {
 }
 
 // Perform implements loop.Config.
-func (o *Orders) Perform(t *loop.Term, core *handout.Core, action model.Action) {
+func (o *Orders) Perform(t *loop.Term, core *dispatch.Core, action model.Action) {
 	switch a := action.(type) {
-	case handout.Submit:
+	case dispatch.Submit:
 		if o.gathered == nil {
 			t.After(func() { o.sendGathered(t) })
 		}
@@ -132,22 +132,22 @@ func (o *Orders) Perform(t *loop.Term, core *handout.Core, action model.Action) 
 		if core.Stands(a) {
 			o.gathered = append(o.gathered, a)
 		} else {
-			unsent := a.Done(handout.NotSent{})
+			unsent := a.Done(dispatch.NotSent{})
 			t.Go("executor "+a.Executor, unsent, func(context.Context) { t.Post(unsent) })
 		}
-	case handout.Stop:
+	case dispatch.Stop:
 		t.Go("executor "+a.Executor, a.Done(panicked), func(ctx context.Context) { t.Post(a.Done(o.stop(ctx, a))) })
 	default:
 		panic(fmt.Sprintf("assigner: unknown action %T", action))
 	}
 }
 
-func (o *Orders) stop(ctx context.Context, a handout.Stop) any {
+func (o *Orders) stop(ctx context.Context, a dispatch.Stop) any {
 	ctx, cancel := context.WithTimeout(tracing.With(ctx, a.Trace), a.Timeout)
 	defer cancel()
 	agent, done, err := o.agent(a.Address, a.Fresh)
 	if err != nil {
-		return handout.Unknown{Message: err.Error()}
+		return dispatch.Unknown{Message: err.Error()}
 	}
 	defer done()
 	answer, err := agent.client.StopTask(ctx, &controlv1.StopTaskRequest{
@@ -161,5 +161,5 @@ func (o *Orders) stop(ctx context.Context, a handout.Stop) any {
 }
 
 func worker(w model.Worker, epoch int64, uid string) *controlv1.WorkerRef {
-	return &controlv1.WorkerRef{Job: w.Job, Stage: w.Stage, Index: w.Seat.Index, Number: w.Seat.Number, Epoch: epoch, Uid: uid}
+	return &controlv1.WorkerRef{Job: w.Job, Stage: w.Stage, Index: w.ID.Index, Number: w.ID.Number, Epoch: epoch, Uid: uid}
 }

@@ -21,7 +21,7 @@ import (
 	"berth.dev/api/fault"
 	"berth.dev/api/rpc"
 	"berth.dev/pkg/model"
-	"berth.dev/services/assigner/handout"
+	"berth.dev/services/assigner/dispatch"
 	"berth.dev/testkit/porttest"
 )
 
@@ -87,10 +87,10 @@ var whole = model.Task{
 	Command: "true", Args: []string{"-a"}, Env: map[string]string{"KIND": "batch"}, Payload: []byte{0, 1}, StopGrace: 3 * time.Second,
 }
 
-func submitTo(a *agent) handout.Submit {
-	return handout.Submit{
+func submitTo(a *agent) dispatch.Submit {
+	return dispatch.Submit{
 		Term: 7, Executor: "e", Address: a.address, Incarnation: 3, UID: "u", Epoch: 5, Attempt: 2, Timeout: 10 * time.Second,
-		Worker: model.Worker{Job: "j", Stage: "s", Seat: model.Seat{Index: 4, Number: 1}}, Task: whole,
+		Worker: model.Worker{Job: "j", Stage: "s", ID: model.WorkerID{Index: 4, Number: 1}}, Task: whole,
 	}
 }
 
@@ -111,7 +111,7 @@ func TestSubmit(t *testing.T) {
 			got = req
 			return &controlv1.SubmitTaskAnswer{Sequence: 11, Worker: &controlv1.WorkerReport{State: berthv1.Assignment_FAILED, ExitCode: &code, Error: "broke"}}, nil
 		}, func(outcome any) bool {
-			a, ok := outcome.(handout.Accepted)
+			a, ok := outcome.(dispatch.Accepted)
 			return ok && a.State == model.WorkerFailed && a.Incarnation == 3 && a.Sequence == 11 && *a.ExitCode == 9 && a.Error == "broke"
 		}},
 		{"not allowed", refuse(fault.New(fault.Precondition, fault.ReasonNotAllowed, "no")), refused(fault.ReasonNotAllowed)},
@@ -140,13 +140,13 @@ func TestSubmit(t *testing.T) {
 
 func refused(reason fault.Reason) func(any) bool {
 	return func(outcome any) bool {
-		r, ok := outcome.(handout.Refused)
+		r, ok := outcome.(dispatch.Refused)
 		return ok && r.Reason == reason
 	}
 }
 
 func unknown(outcome any) bool {
-	_, ok := outcome.(handout.Unknown)
+	_, ok := outcome.(dispatch.Unknown)
 	return ok
 }
 
@@ -166,15 +166,15 @@ func TestPromise2AnAttemptWithoutAnAnswerIsUnknown(t *testing.T) {
 	if outcome := o.submitAll(t.Context(), parcel{nobody})[0]; !unknown(outcome) {
 		t.Errorf("a refused connection is %#v", outcome)
 	}
-	if outcome := o.stop(t.Context(), handout.Stop{Address: nobody.Address, Timeout: time.Second}); !unknown(outcome) {
+	if outcome := o.stop(t.Context(), dispatch.Stop{Address: nobody.Address, Timeout: time.Second}); !unknown(outcome) {
 		t.Errorf("of a stop it is %#v", outcome)
 	}
 }
 
 func TestStop(t *testing.T) {
 	for state, want := range map[berthv1.Assignment_State]any{
-		berthv1.Assignment_EVICTING: handout.Stopping{},
-		berthv1.Assignment_EVICTED:  handout.Ended{State: model.WorkerEvicted},
+		berthv1.Assignment_EVICTING: dispatch.Stopping{},
+		berthv1.Assignment_EVICTED:  dispatch.Ended{State: model.WorkerEvicted},
 	} {
 		a := serve(t, &agent{stop: func(_ context.Context, req *controlv1.StopTaskRequest) (*controlv1.StopTaskAnswer, error) {
 			if req.GetGrace().AsDuration() != 3*time.Second {
@@ -182,7 +182,7 @@ func TestStop(t *testing.T) {
 			}
 			return &controlv1.StopTaskAnswer{Worker: &controlv1.WorkerReport{State: state}}, nil
 		}})
-		if outcome := newOrders(t).stop(t.Context(), handout.Stop{Address: a.address, Grace: 3 * time.Second, Timeout: 10 * time.Second}); outcome != want {
+		if outcome := newOrders(t).stop(t.Context(), dispatch.Stop{Address: a.address, Grace: 3 * time.Second, Timeout: 10 * time.Second}); outcome != want {
 			t.Errorf("%v is %#v", state, outcome)
 		}
 	}
@@ -206,8 +206,8 @@ func TestPromise2ARetryTakesAFreshConnection(t *testing.T) {
 	go func() { outcome <- o.submitAll(t.Context(), parcel{slow})[0] }()
 	<-entered
 	old := o.lines[a.address]
-	for _, order := range []handout.Submit{submitTo(a), retry, submitTo(a)} {
-		if _, ok := o.submitAll(t.Context(), parcel{order})[0].(handout.Accepted); !ok {
+	for _, order := range []dispatch.Submit{submitTo(a), retry, submitTo(a)} {
+		if _, ok := o.submitAll(t.Context(), parcel{order})[0].(dispatch.Accepted); !ok {
 			t.Error("an order was not taken")
 		}
 	}

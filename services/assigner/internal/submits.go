@@ -8,7 +8,7 @@ import (
 	"berth.dev/pkg/loop"
 	"berth.dev/pkg/tracing"
 	"berth.dev/pkg/wire"
-	"berth.dev/services/assigner/handout"
+	"berth.dev/services/assigner/dispatch"
 )
 
 // ordersAtOnce is how many orders to one executor go in one call. It is a part of
@@ -17,11 +17,11 @@ import (
 const ordersAtOnce = 16
 
 // parcel is orders to start workers of one reservation that go in one call.
-type parcel []handout.Submit
+type parcel []dispatch.Submit
 
 // parcels puts orders together that go to one address for one reservation. They
 // keep their order.
-func parcels(orders []handout.Submit) []parcel {
+func parcels(orders []dispatch.Submit) []parcel {
 	type to struct {
 		address, uid string
 		fresh        bool
@@ -58,7 +58,7 @@ func (o *Orders) sendGathered(t *loop.Term) {
 }
 
 // panicked is the outcome of a request whose answer made its handling panic.
-var panicked = handout.Unknown{Message: "the handling of the agent's answer panicked"}
+var panicked = dispatch.Unknown{Message: "the handling of the agent's answer panicked"}
 
 // peer names the executors that a parcel goes to.
 func (p parcel) peer() string {
@@ -78,8 +78,8 @@ func (p parcel) all(outcome any) []any {
 	return outcomes
 }
 
-func (p parcel) done(outcomes []any) handout.SubmitsDone {
-	told := make(handout.SubmitsDone, len(p))
+func (p parcel) done(outcomes []any) dispatch.SubmitsDone {
+	told := make(dispatch.SubmitsDone, len(p))
 	for i, a := range p {
 		told[i] = a.Done(outcomes[i])
 	}
@@ -93,7 +93,7 @@ func (o *Orders) submitAll(ctx context.Context, p parcel) []any {
 	defer cancel()
 	agent, done, err := o.agent(first.Address, first.Fresh)
 	if err != nil {
-		return p.all(handout.Unknown{Message: err.Error()})
+		return p.all(dispatch.Unknown{Message: err.Error()})
 	}
 	defer done()
 	if len(p) == 1 {
@@ -122,14 +122,14 @@ func submitTasks(p parcel) *controlv1.SubmitTasksRequest {
 	}
 	for i, a := range p {
 		req.Orders[i] = &controlv1.SubmitOrder{
-			Executor: a.Executor, Incarnation: a.Incarnation, Index: a.Worker.Seat.Index, Number: a.Worker.Seat.Number, Attempt: a.Attempt, Nonce: string(a.Nonce),
+			Executor: a.Executor, Incarnation: a.Incarnation, Index: a.Worker.ID.Index, Number: a.Worker.ID.Number, Attempt: a.Attempt, Nonce: string(a.Nonce),
 		}
 	}
 	return req
 }
 
 // submit sends one order by itself.
-func (o *Orders) submit(ctx context.Context, agent *line, a handout.Submit) any {
+func (o *Orders) submit(ctx context.Context, agent *line, a dispatch.Submit) any {
 	answer, err := agent.client.SubmitTask(ctx, &controlv1.SubmitTaskRequest{
 		Term: a.Term, Executor: a.Executor, Incarnation: a.Incarnation, Worker: worker(a.Worker, a.Epoch, a.UID),
 		Task: wire.Task(a.Task), Attempt: a.Attempt, Nonce: string(a.Nonce),
@@ -141,7 +141,7 @@ func (o *Orders) submit(ctx context.Context, agent *line, a handout.Submit) any 
 }
 
 // failed reads what an order has failed with.
-func (o *Orders) failed(ctx context.Context, a handout.Submit, err error) any {
+func (o *Orders) failed(ctx context.Context, a dispatch.Submit, err error) any {
 	f := rpc.FromStatus(err)
 	o.log.DebugContext(ctx, "a submit failed", "worker", a.Worker, "executor", a.Executor, "attempt", a.Attempt, "error", f)
 	return refusalOf(f)

@@ -11,17 +11,17 @@ import (
 	"berth.dev/api/rpc"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/wire"
-	"berth.dev/services/assigner/handout"
+	"berth.dev/services/assigner/dispatch"
 )
 
-func orderTo(address, uid, executor string, index int32) handout.Submit {
+func orderTo(address, uid, executor string, index int32) dispatch.Submit {
 	s := submitTo(&agent{address: address})
-	s.UID, s.Executor, s.Worker.Seat.Index = uid, executor, index
+	s.UID, s.Executor, s.Worker.ID.Index = uid, executor, index
 	return s
 }
 
 func TestWhatGoesTogether(t *testing.T) {
-	var orders []handout.Submit
+	var orders []dispatch.Submit
 	for i := range int32(18) {
 		orders = append(orders, orderTo("a:1", "u", "e0", i))
 	}
@@ -32,7 +32,7 @@ func TestWhatGoesTogether(t *testing.T) {
 	for _, p := range parcels(orders) {
 		line := fmt.Sprintf("%s %s %v:", p[0].Address, p[0].UID, p[0].Fresh)
 		for _, a := range p {
-			line += fmt.Sprintf(" %s/%d", a.Executor, a.Worker.Seat.Index)
+			line += fmt.Sprintf(" %s/%d", a.Executor, a.Worker.ID.Index)
 		}
 		got = append(got, line)
 	}
@@ -66,7 +66,7 @@ func TestEachOrderOfAParcelHasItsOutcome(t *testing.T) {
 		}}, nil
 	}})
 	got := newOrders(t).submitAll(t.Context(), parcel{orderTo(a.address, "u", "e", 0), orderTo(a.address, "u", "e", 1), orderTo(a.address, "u", "e", 2)})
-	if accepted, ok := got[0].(handout.Accepted); !ok || accepted.State != model.WorkerRunning || accepted.Sequence != 4 || accepted.Incarnation != 3 {
+	if accepted, ok := got[0].(dispatch.Accepted); !ok || accepted.State != model.WorkerRunning || accepted.Sequence != 4 || accepted.Incarnation != 3 {
 		t.Errorf("the first is %#v", got[0])
 	}
 	if !refused(fault.ReasonLowerTerm)(got[1]) || !unknown(got[2]) {
@@ -88,7 +88,7 @@ func TestAnAnswerOfAnotherLengthIsUnknown(t *testing.T) {
 
 // Agents refuse a request with more orders.
 func TestOrdersInARequestAreBounded(t *testing.T) {
-	var orders []handout.Submit
+	var orders []dispatch.Submit
 	for i := range int32(wire.MaxOrders + 1) {
 		orders = append(orders, orderTo("a:1", "u", fmt.Sprint("e", i), i))
 	}

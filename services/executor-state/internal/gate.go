@@ -16,7 +16,7 @@ const newcomersAtOnce = 256
 
 // gate bounds how many calls of one sort are handled at once. The others wait, in
 // turn and until their deadline. The calls of agents, who may all come at once, do
-// not fill the inbox of the loop this way: client calls and passes find room.
+// not fill the inbox of the loop this way: client calls and cycles find room.
 type gate chan struct{}
 
 func newGate(size int) gate { return make(gate, size) }

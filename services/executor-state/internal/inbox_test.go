@@ -28,7 +28,7 @@ func TestLargeRequestsAreTakenInOrder(t *testing.T) {
 	incarnation := register(t, agents, "a", "n").GetIncarnation()
 	s, _ := openRelay(t, h)
 	s.bring(1, &controlv1.HeartbeatRequest{Id: "a", Incarnation: incarnation, Nonce: "n", Report: &controlv1.ExecutorReport{Sequence: 1, Complete: true, Workers: many()}})
-	s.in <- &controlv1.RelayRequest{Beats: []uint32{1}}
+	s.in <- &controlv1.RelayRequest{Heartbeats: []uint32{1}}
 	s.bring(1, &controlv1.HeartbeatRequest{Id: "a", Incarnation: incarnation, Report: &controlv1.ExecutorReport{Sequence: 2, Complete: true, Workers: running(1, 2)}})
 	next := int64(1)
 	s.until(1, func(a *controlv1.HeartbeatAnswer) bool {

@@ -30,8 +30,8 @@ type Inventory struct {
 // NewInventory serves the loop's core.
 func NewInventory(l loop.Owner[*inventory.Core]) *Inventory { return &Inventory{loop: l} }
 
-// entryOf reads an entry of a pass.
-func entryOf(e *controlv1.PassEntry) model.Candidate {
+// candidateOf reads a candidate of a cycle.
+func candidateOf(e *controlv1.Candidate) model.Candidate {
 	if e.GetAgain() != 0 {
 		return model.Candidate{UID: e.GetUid(), Mod: e.GetAgain(), Group: e.GetGroup(), Again: true}
 	}
@@ -39,25 +39,25 @@ func entryOf(e *controlv1.PassEntry) model.Candidate {
 	constraints.AvoidFailed = e.GetAvoidFailed()
 	return model.Candidate{
 		Key: wire.KeyOf(e.GetKey()), UID: e.GetUid(), Epoch: e.GetEpoch(), Mod: e.GetMod(), Group: e.GetGroup(),
-		Constraints: constraints, Seats: wire.Seats(e.GetSeats()), Trace: model.Trace(e.GetTrace()),
+		Constraints: constraints, Workers: wire.WorkerSet(e.GetWorkers()), Trace: model.Trace(e.GetTrace()),
 	}
 }
 
 // TryAllocateAndLease implements control.v1.Inventory.
-func (s *Inventory) TryAllocateAndLease(ctx context.Context, req *controlv1.PassRequest) (*controlv1.PassAnswer, error) {
-	pass := model.Cycle{Term: req.GetTerm(), Number: req.GetPass(), Cut: req.GetCut()}
-	for _, e := range req.GetEntries() {
-		pass.Candidates = append(pass.Candidates, entryOf(e))
+func (s *Inventory) TryAllocateAndLease(ctx context.Context, req *controlv1.CycleRequest) (*controlv1.CycleAnswer, error) {
+	cycle := model.Cycle{Term: req.GetTerm(), Number: req.GetCycle(), Cut: req.GetCut()}
+	for _, e := range req.GetCandidates() {
+		cycle.Candidates = append(cycle.Candidates, candidateOf(e))
 	}
-	ctx, granted := tracePass(ctx, req)
-	value, err := s.loop.Do(ctx, pass)
+	ctx, granted := traceCycle(ctx, req)
+	value, err := s.loop.Do(ctx, cycle)
 	if err != nil {
 		return nil, err
 	}
-	answer := &controlv1.PassAnswer{}
+	answer := &controlv1.CycleAnswer{}
 	for _, o := range value.([]model.Outcome) {
-		answer.Outcomes = append(answer.Outcomes, &controlv1.PassOutcome{
-			Uid: o.UID, Result: controlv1.PassOutcome_Result(o.Result), Lease: o.Lease,
+		answer.Outcomes = append(answer.Outcomes, &controlv1.CandidateOutcome{
+			Uid: o.UID, Result: controlv1.CandidateOutcome_Result(o.Result), Lease: o.Lease,
 			Reason: string(o.Reason), Message: o.Message, Fitting: int32(o.Fitting),
 		})
 		if o.Result == model.Granted {

@@ -74,8 +74,8 @@ func (l *living) reported(r *controlv1.ExecutorReport) bool {
 		l.telling++
 	}
 	for _, w := range r.GetWorkers() {
-		seat := model.Seat{Index: w.GetIndex(), Number: w.GetNumber()}
-		of := instance{model.Worker{Job: w.GetJob(), Stage: w.GetStage(), Seat: seat}, w.GetEpoch()}
+		workerID := model.WorkerID{Index: w.GetIndex(), Number: w.GetNumber()}
+		of := instance{model.Worker{Job: w.GetJob(), Stage: w.GetStage(), ID: workerID}, w.GetEpoch()}
 		if wire.WorkerState(w.GetState()).Terminal() {
 			delete(l.set, of)
 		} else {

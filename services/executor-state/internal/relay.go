@@ -99,7 +99,7 @@ func (r *relay) take(m *controlv1.RelayRequest) {
 		}
 		a.session.arrive(q.GetRequest())
 	}
-	for _, agent := range m.GetBeats() {
+	for _, agent := range m.GetHeartbeats() {
 		if a := r.agents[agent]; a != nil {
 			a.session.arrive(nil)
 		}

@@ -111,7 +111,7 @@ func TestRelay(t *testing.T) {
 		t.Errorf("%d agents' heartbeats are taken", h.pulse.streams)
 	}
 	for range 3 {
-		s.in <- &controlv1.RelayRequest{Beats: []uint32{1, 2, 99}}
+		s.in <- &controlv1.RelayRequest{Heartbeats: []uint32{1, 2, 99}}
 		s.until(1, present)
 	}
 	s.bring(1, &controlv1.HeartbeatRequest{Id: "a", Incarnation: a, Report: &controlv1.ExecutorReport{Sequence: 5}})

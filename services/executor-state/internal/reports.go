@@ -28,8 +28,8 @@ const (
 // Reports forwards what agents report to the assigner, many agents to a call:
 // whatever has come while the last calls were under way.
 type Reports struct {
-	handout controlv1.HandoutClient
-	waiting chan waitingReport
+	dispatch controlv1.DispatchClient
+	waiting  chan waitingReport
 	// Guard calls what handles the assigner's answers, and reports whether it
 	// returned; by default it only calls.
 	Guard func(peer string, fn func()) bool
@@ -49,7 +49,7 @@ func unguarded(_ string, fn func()) bool {
 // NewReports forwards through a gateway; Run runs it.
 func NewReports(gateway grpc.ClientConnInterface) *Reports {
 	return &Reports{
-		handout: controlv1.NewHandoutClient(gateway), waiting: make(chan waitingReport, reportsWaiting),
+		dispatch: controlv1.NewDispatchClient(gateway), waiting: make(chan waitingReport, reportsWaiting),
 		Guard: unguarded,
 	}
 }
@@ -159,7 +159,7 @@ func (r *Reports) call(ctx context.Context, first *waitingReport) (next *waiting
 	}()
 	ctx, cancel := context.WithTimeout(ctx, reportCallLimit)
 	defer cancel()
-	answer, err := r.handout.ReportWorkers(ctx, request)
+	answer, err := r.dispatch.ReportWorkers(ctx, request)
 	if err != nil {
 		return next
 	}

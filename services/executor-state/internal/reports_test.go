@@ -16,19 +16,19 @@ import (
 	"berth.dev/api/fault"
 )
 
-// handout answers calls of reports as it is told to.
-type handout struct {
-	controlv1.HandoutClient
+// dispatch answers calls of reports as it is told to.
+type dispatch struct {
+	controlv1.DispatchClient
 	report func(context.Context, *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer, error)
 }
 
-func (h handout) ReportWorkers(ctx context.Context, req *controlv1.ReportWorkersRequest, _ ...grpc.CallOption) (*controlv1.ReportWorkersAnswer, error) {
+func (h dispatch) ReportWorkers(ctx context.Context, req *controlv1.ReportWorkersRequest, _ ...grpc.CallOption) (*controlv1.ReportWorkersAnswer, error) {
 	return h.report(ctx, req)
 }
 
 func newReports(report func(context.Context, *controlv1.ReportWorkersRequest) (*controlv1.ReportWorkersAnswer, error)) *Reports {
 	r := NewReports(nil)
-	r.handout = handout{report: report}
+	r.dispatch = dispatch{report: report}
 	return r
 }
 

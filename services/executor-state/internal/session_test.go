@@ -332,11 +332,11 @@ func TestTheRecordKeepsTheHashOfASecret(t *testing.T) {
 }
 
 // The list of executors that the caller avoids and that of Berth, which yields where no
-// other executor is left, arrive apart: in entries of passes and in explanations.
+// other executor is left, arrive apart: in candidates and in explanations.
 func TestTheListsOfAvoidedExecutorsArriveApart(t *testing.T) {
-	k := entryOf(&controlv1.PassEntry{Uid: "u", Constraints: &berthv1.Constraints{Avoid: []string{"caller"}}, AvoidFailed: []string{"berth"}}).Constraints
+	k := candidateOf(&controlv1.Candidate{Uid: "u", Constraints: &berthv1.Constraints{Avoid: []string{"caller"}}, AvoidFailed: []string{"berth"}}).Constraints
 	if !slices.Equal(k.Avoid, []string{"caller"}) || !slices.Equal(k.AvoidFailed, []string{"berth"}) {
-		t.Errorf("an entry avoids %v, and %v for failures", k.Avoid, k.AvoidFailed)
+		t.Errorf("a candidate avoids %v, and %v for failures", k.Avoid, k.AvoidFailed)
 	}
 	play(t, func(t *testing.T, s *session, _ *renewals, agents *Agents) {
 		if answer, err := beating(t, s.h, "b", register(t, agents, "b", "n").GetIncarnation()).sends(nil); err != nil || !answer.GetPresent() {

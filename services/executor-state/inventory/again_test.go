@@ -11,7 +11,7 @@ func again(e model.Candidate) model.Candidate {
 	return model.Candidate{UID: e.UID, Mod: e.Mod, Group: e.Group, Again: true}
 }
 
-// take offers entries in a pass of a number.
+// take offers entries in a cycle of a number.
 func (r *rig) take(t *testing.T, n int64, entries ...model.Candidate) []model.Outcome {
 	t.Helper()
 	value, err := r.do(model.Cycle{Term: r.registryTerm(), Number: n, Cut: r.rev, Candidates: entries})
@@ -21,7 +21,7 @@ func (r *rig) take(t *testing.T, n int64, entries ...model.Candidate) []model.Ou
 	return value.([]model.Outcome)
 }
 
-// refusedOnce is a rig with a batch of five that the first pass found no room for at
+// refusedOnce is a rig with a batch of five that the first cycle found no room for at
 // all, and for which there is room for two now.
 func refusedOnce(t *testing.T) (*rig, model.Candidate) {
 	r := lead(DefaultConfig())
@@ -36,8 +36,8 @@ func of(outcomes []model.Outcome, uid string) []model.Outcome {
 	return slices.DeleteFunc(slices.Clone(outcomes), func(o model.Outcome) bool { return o.UID != uid })
 }
 
-// The answer to a pass that had news of an entry is lost. The repeat has them too.
-func TestARepeatedPassTellsItsNewsAgain(t *testing.T) {
+// The answer to a cycle that had news of an entry is lost. The repeat has them too.
+func TestARepeatedCycleReportsItsNewsAgain(t *testing.T) {
 	r, e := refusedOnce(t)
 	first, second := r.take(t, 2, again(e)), r.take(t, 2, again(e))
 	if len(first) != 1 || first[0].Fitting != 2 || !slices.Equal(first, second) {
@@ -48,12 +48,12 @@ func TestARepeatedPassTellsItsNewsAgain(t *testing.T) {
 	}
 }
 
-// The same without a loss: another grant of the pass rests on what has changed, so
-// that its round is taken back, and the pass is given again.
-func TestAPassThatIsTakenBackTellsItsNews(t *testing.T) {
+// The same without a loss: another grant of the cycle rests on what has changed, so
+// that its round is taken back, and the cycle is given again.
+func TestACycleThatIsTakenBackReportsItsNews(t *testing.T) {
 	r, e := refusedOnce(t)
 	o := r.queue("other", 1, cpu(100))
-	r.write(&model.Reservation{Key: keyOf("other"), UID: "other", State: model.Cancelled, Seats: model.Seats{{Last: 0, Number: 1}}})
+	r.write(&model.Reservation{Key: keyOf("other"), UID: "other", State: model.Cancelled, Workers: model.WorkerSet{{Last: 0, Number: 1}}})
 	if outcomes := r.take(t, 2, again(e), o); len(of(outcomes, "big")) != 1 {
 		t.Errorf("no word of big: %+v", outcomes)
 	}

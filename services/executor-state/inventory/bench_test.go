@@ -78,7 +78,7 @@ func fleet(n int, of look) *Core {
 			tell(&model.Reservation{Key: keyOf("old-" + id), UID: "old-" + id, State: model.Active})
 			tell(&model.LeaseChunk{
 				UID: "old-" + id, Chunks: 1, Each: resource.Vector{"cpu": 500, "memory": 1 << 30, "slots": int64(1 + i%3)},
-				Workers: []model.Placement{{Seat: model.Seat{Number: 1}, Ordinal: uint32(i + 1)}},
+				Workers: []model.Placement{{Worker: model.WorkerID{Number: 1}, Ordinal: uint32(i + 1)}},
 			})
 		}
 	}
@@ -150,7 +150,7 @@ var requests = []struct {
 // The goal is 1 ms of a core for 100 workers among 100,000 executors, of few
 // kinds or each with an attribute of its own: to choose them, to decide the lease
 // and to move the executors in all indexes.
-func BenchmarkPass(b *testing.B) {
+func BenchmarkCycle(b *testing.B) {
 	for _, of := range looks {
 		c := fleetOf100000(of)
 		for _, r := range requests {
@@ -160,7 +160,7 @@ func BenchmarkPass(b *testing.B) {
 			r.k.Resources = resource.Vector{"cpu": 4000, "memory": 8 << 30, "slots": 1}
 			entry := model.Candidate{
 				Key: keyOf("bench"), UID: "bench", Group: "g", Mod: c.revision + 1, Constraints: r.k,
-				Seats: model.Seats{{First: 0, Last: r.workers - 1, Number: 1}},
+				Workers: model.WorkerSet{{First: 0, Last: r.workers - 1, Number: 1}},
 			}
 			c.index.Query(r.k) // the first time is measured apart
 			b.Run(of.String()+"/"+r.name, func(b *testing.B) {
@@ -231,8 +231,8 @@ func BenchmarkBroadSections(b *testing.B) {
 	}
 }
 
-// One pass of 128 heads of 100 workers, all of which fit.
-func BenchmarkPassOfManyHeads(b *testing.B) {
+// One cycle of 128 heads of 100 workers, all of which fit.
+func BenchmarkCycleOfManyHeads(b *testing.B) {
 	for _, of := range []look{alike, ownResources} {
 		c := fleetOf100000(of)
 		var entries []model.Candidate
@@ -240,7 +240,7 @@ func BenchmarkPassOfManyHeads(b *testing.B) {
 			entries = append(entries, model.Candidate{
 				Key: keyOf("bench"), UID: fmt.Sprintf("bench-%d", i), Group: fmt.Sprint(i), Mod: c.revision + 1,
 				Constraints: constraint.Constraints{Resources: resource.Vector{"cpu": int64(4000 + i), "memory": 8 << 30, "slots": 1}},
-				Seats:       model.Seats{{First: 0, Last: 99, Number: 1}},
+				Workers:     model.WorkerSet{{First: 0, Last: 99, Number: 1}},
 			})
 		}
 		b.Run(of.String(), func(b *testing.B) {
@@ -316,7 +316,7 @@ func BenchmarkUsage(b *testing.B) {
 			}
 			tell(&model.Reservation{
 				Key: keyOf(uid), UID: uid, State: model.Queued, Spec: model.Spec{Constraints: k},
-				Seats: model.Seats{{First: 0, Last: int32(i % 100), Number: 1}},
+				Workers: model.WorkerSet{{First: 0, Last: int32(i % 100), Number: 1}},
 			})
 		}
 		ask := func(b *testing.B) func() {

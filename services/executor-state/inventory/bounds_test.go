@@ -11,14 +11,14 @@ import (
 	"berth.dev/pkg/wire"
 )
 
-// A pass that is offered again after its lease was granted is answered, also
-// when that lease is released before the rest of the pass is durable; and so are
+// A cycle that is offered again after its lease was granted is answered, also
+// when that lease is released before the rest of the cycle is durable; and so are
 // those after it.
-func TestAPassIsAnsweredThoughALeaseOfItIsGone(t *testing.T) {
+func TestACycleIsAnsweredThoughALeaseOfItIsGone(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("e1", 1000, 4))
 	a := r.queue("a", 1, cpu(10))
-	expectGranted(t, r.pass(a))
+	expectGranted(t, r.cycle(a))
 	b := r.queue("b", 1, cpu(20))
 	again := r.ask(model.Cycle{Term: r.registryTerm(), Number: r.rev, Cut: r.rev, Candidates: []model.Candidate{b, a}})
 	r.state("a", model.Cancelled)
@@ -30,12 +30,12 @@ func TestAPassIsAnsweredThoughALeaseOfItIsGone(t *testing.T) {
 	r.settle()
 	reply, answered := r.replies[again]
 	if !answered {
-		t.Fatal("the pass is never answered")
+		t.Fatal("the cycle is never answered")
 	}
 	if o := reply.Value.([]model.Outcome); o[0].Result != model.Granted || o[1].Result != model.Stale {
 		t.Errorf("it is answered %+v", o)
 	}
-	expectGranted(t, r.pass(r.queue("c", 1, cpu(30))))
+	expectGranted(t, r.cycle(r.queue("c", 1, cpu(30))))
 }
 
 // What jobs are told of a disabled executor fits a transaction, however many
@@ -46,7 +46,7 @@ func TestTellingOfDisabledExecutorsFitsATransaction(t *testing.T) {
 	for i := range 70 {
 		id := fmt.Sprintf("%s-%02d", name, i)
 		r.ready(small(id, 1000, 256))
-		expectGranted(t, r.pass(r.queue(fmt.Sprintf("u%02d", i), 256, constraint.Constraints{Attributes: nil})))
+		expectGranted(t, r.cycle(r.queue(fmt.Sprintf("u%02d", i), 256, constraint.Constraints{Attributes: nil})))
 	}
 	largest := 0
 	told := len(r.events)
@@ -83,7 +83,7 @@ func TestTellingGoesOnAfterALargeExecutor(t *testing.T) {
 	r := lead(DefaultConfig())
 	for _, id := range []string{"h1", "h2", "h3"} {
 		r.ready(small(id, 1000, tellPerStep+1))
-		expectGranted(t, r.pass(r.queue("u-"+id, tellPerStep+1, constraint.Constraints{})))
+		expectGranted(t, r.cycle(r.queue("u-"+id, tellPerStep+1, constraint.Constraints{})))
 	}
 	told := len(r.events)
 	must[Disabled](t, r, Disable{RequestID: "d", Selector: Selector{IDs: []string{"h1", "h2", "h3"}}})
@@ -100,7 +100,7 @@ func TestSpreadByExecutorInAnyCase(t *testing.T) {
 	}
 	k := cpu(1)
 	k.Spread = constraint.Spread{By: "Executor", Max: 1}
-	expectGranted(t, r.pass(r.queue("a", 3, k)))
+	expectGranted(t, r.cycle(r.queue("a", 3, k)))
 }
 
 // Draining is no word that the hosts are gone: those that still have workers are
@@ -111,7 +111,7 @@ func TestDrainedExecutorsWithWorkersAreHeldBackToo(t *testing.T) {
 	for i := range 10 {
 		r.ready(small(fmt.Sprintf("e%d", i), 1000, 1))
 	}
-	expectGranted(t, r.pass(r.queue("a", 10, cpu(1))))
+	expectGranted(t, r.cycle(r.queue("a", 10, cpu(1))))
 	for i := range 10 {
 		if _, err := r.do(Drain{ID: fmt.Sprintf("e%d", i), RequestID: fmt.Sprintf("d%d", i)}); err != nil {
 			t.Fatal(err)

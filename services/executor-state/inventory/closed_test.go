@@ -49,13 +49,13 @@ func TestDisableByAttributes(t *testing.T) {
 	if n := r.free(); n != 1 || !isOpen(r.core.hosts["other"]) {
 		t.Errorf("%d are free", n)
 	}
-	if outcome := r.pass(r.queue("u", 2, cpu(1000)))[0]; outcome.Result != model.NoFit || outcome.Fitting != 1 {
+	if outcome := r.cycle(r.queue("u", 2, cpu(1000)))[0]; outcome.Result != model.NoFit || outcome.Fitting != 1 {
 		t.Errorf("two workers in zone a and b: %+v", outcome)
 	}
 	if e := must[Enabled](t, r, Enable{RequestID: "e", DisableRequestID: "d"}); e.Undone != 1 || r.free() != 22 {
 		t.Errorf("%+v, %d are free", e, r.free())
 	}
-	expectGranted(t, r.pass(r.entry("u")))
+	expectGranted(t, r.cycle(r.entry("u")))
 }
 
 // A request that is not durable is taken back as a whole, and so is its end.

@@ -68,11 +68,11 @@ type Core struct {
 	subject model.Ref
 	// journal holds the decisions that are not durable, oldest first.
 	journal []decision
-	// waiting are passes whose leases are not durable.
+	// waiting are cycles whose leases are not durable.
 	waiting []waiting
-	// pass is the highest cycle number seen of the registry's term passTerm. Both
+	// cycle is the highest cycle number seen of the registry's term cycleTerm. Both
 	// are lost with the leader: a grant's compares guard what they would have.
-	passTerm, pass int64
+	cycleTerm, cycle int64
 	// refused are the candidates of the last cycle that did not fit, by UID.
 	refused map[string]*refused
 
@@ -142,7 +142,7 @@ func hostAt(id string) *host {
 }
 
 // Step implements [model.Core]. Its events are those of package model; an
-// [model.Input] carries a request of this package: [Register], [Announce], [Pass]
+// [model.Input] carries a request of this package: [Register], [Announce], [Cycle]
 // and others. Duties that follow
 // from records are done at the end of a batch of changes (Progress) or when
 // time passes (nil), so that many workers that end share one write.
@@ -230,7 +230,7 @@ func (c *Core) input(in model.Input) {
 		c.depart(request)
 		c.reply(in.Token, Departed{}, nil)
 	case model.Cycle:
-		c.takePass(in.Token, request)
+		c.takeCycle(in.Token, request)
 	case Disable:
 		c.disable(in.Token, request)
 	case Enable:

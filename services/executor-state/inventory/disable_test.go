@@ -51,7 +51,7 @@ func TestPitfallListedFreeButNotInTheFreeIndex(t *testing.T) {
 	for name, order := range orders {
 		r := lead(DefaultConfig())
 		r.ready(small0("h1", "n1"))
-		expectGranted(t, r.pass(r.queue("u", 1, cpu(1000))))
+		expectGranted(t, r.cycle(r.queue("u", 1, cpu(1000))))
 		r.handOver("u")
 		must[Disabled](t, r, Disable{RequestID: "d", Selector: Selector{IDs: []string{"h1"}}, ExpireAt: r.now.Add(30 * time.Second)})
 		r.tellGone(model.Ref{Kind: model.KindLive, ID: "h1"})
@@ -62,7 +62,7 @@ func TestPitfallListedFreeButNotInTheFreeIndex(t *testing.T) {
 		if v.State != model.ExecutorReady || len(v.Disabled) != 0 || v.Workers != 0 {
 			t.Fatalf("%s: listed as %+v", name, v)
 		}
-		if o := r.pass(r.queue("next", 1, cpu(1000))); o[0].Result != model.Granted {
+		if o := r.cycle(r.queue("next", 1, cpu(1000))); o[0].Result != model.Granted {
 			t.Errorf("%s: listed free, and %+v", name, o[0])
 		}
 	}
@@ -121,11 +121,11 @@ func TestPitfallExpiredDisablesDoNotBlockHeartbeats(t *testing.T) {
 	if v, _ := r.core.Executor("h1"); len(v.Disabled) != 0 || len(r.inputs) != 0 {
 		t.Fatalf("still held: %+v", v)
 	}
-	expectGranted(t, r.pass(r.queue("u", 1, cpu(1))))
+	expectGranted(t, r.cycle(r.queue("u", 1, cpu(1))))
 }
 
 // Idle hosts were picked for removal and disabled in two steps: allocated in
-// between. Whichever of a pass and a claim comes first in a round, and also when
+// between. Whichever of a cycle and a claim comes first in a round, and also when
 // all is taken back once.
 func TestPitfallClaimedIsNotAllocatedInBetween(t *testing.T) {
 	for _, claimFirst := range []bool{true, false} {
@@ -133,8 +133,8 @@ func TestPitfallClaimedIsNotAllocatedInBetween(t *testing.T) {
 			r := lead(DefaultConfig())
 			r.ready(small("h1", 1, 1))
 			r.ready(small("h2", 1, 1))
-			pass := model.Cycle{Term: r.registryTerm(), Number: 1, Candidates: []model.Candidate{r.queue("u", 1, cpu(1))}}
-			requests := []any{pass, Claim{RequestID: "c", SKU: "small", Max: 2}}
+			cycle := model.Cycle{Term: r.registryTerm(), Number: 1, Candidates: []model.Candidate{r.queue("u", 1, cpu(1))}}
+			requests := []any{cycle, Claim{RequestID: "c", SKU: "small", Max: 2}}
 			if claimFirst {
 				slices.Reverse(requests)
 			}
@@ -176,7 +176,7 @@ func TestJobsAreToldOnceInBoundedSteps(t *testing.T) {
 	for i := range 150 {
 		entries = append(entries, r.queue(fmt.Sprintf("u%03d", i), 2, cpu(1)))
 	}
-	expectGranted(t, r.pass(entries...))
+	expectGranted(t, r.cycle(entries...))
 	r.events = nil
 	r.ask(Drain{ID: "h1", RequestID: "d"})
 	r.commit(1)

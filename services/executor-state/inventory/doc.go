@@ -2,7 +2,7 @@
 // there are, what they have free, and which batch is granted which of them.
 //
 //	Register, Announce ──▶ ┌───────────┐ ──▶ Effect: executor, presence
-//	Pass ────────────────▶ │ inventory │ ──▶ Effect: lease, all workers or none
+//	Cycle ────────────────▶ │ inventory │ ──▶ Effect: lease, all workers or none
 //	Disable, Drain, … ───▶ │           │ ──▶ Effect: request, executor's mark
 //	Changed (the view) ──▶ └───────────┘ ──▶ Effect: worker's share given back,
 //	                                          orphan swept, executor LOST
@@ -15,10 +15,10 @@
 //   - A strict lease covers all workers of its reservation or none. It is one
 //     [model.Effect] however many workers it has, and it compares that the
 //     reservation is still what was decided on and that the registry that cut
-//     the pass still leads. The same uid asked twice gives the same lease.
-//   - A pass is decided in its order, as far as one step may go: what it does not
-//     get to is answered LATER, with all that is behind it. See passWork and,
-//     for why passes get to every entry, refused.
+//     the cycle still leads. The same uid asked twice gives the same lease.
+//   - A cycle is decided in its order, as far as one step may go: what it does not
+//     get to is answered LATER, with all that is behind it. See cycleWork and,
+//     for why cycles get to every entry, refused.
 //   - Capacity is used until the assigner says that the worker has ended, or
 //     until a lease turns out to be nobody's. Nothing here frees it by a clock.
 //   - What lives on an executor and no lease counts is in its way: one that comes

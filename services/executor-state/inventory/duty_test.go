@@ -12,7 +12,7 @@ import (
 func TestAbandonedReleaseIsDoneAgain(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 4000, 4))
-	expectGranted(t, r.pass(r.queue("u", 2, cpu(1000))))
+	expectGranted(t, r.cycle(r.queue("u", 2, cpu(1000))))
 	r.handOver("u")
 	r.end("u", model.WorkerCompleted, 0)
 	r.catchUp()
@@ -31,12 +31,12 @@ func TestReleaseKeepsTheLeasesRevision(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 4000, 4))
 	e := r.queue("u", 2, cpu(1000))
-	granted := r.pass(e)[0]
+	granted := r.cycle(e)[0]
 	r.handOver("u")
 	r.end("u", model.WorkerCompleted, 0)
 	r.catchUp()
 	r.settle()
-	if again := r.pass(e)[0]; again.Result != model.Granted || again.Lease != granted.Lease || len(r.leased("u")) != 1 {
+	if again := r.cycle(e)[0]; again.Result != model.Granted || again.Lease != granted.Lease || len(r.leased("u")) != 1 {
 		t.Fatalf("granted %+v, then %+v", granted, again)
 	}
 }
@@ -45,9 +45,9 @@ func TestReleaseKeepsTheLeasesRevision(t *testing.T) {
 func TestEndElsewhereFreesNothing(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 4000, 4))
-	expectGranted(t, r.pass(r.queue("u", 1, cpu(1000))))
+	expectGranted(t, r.cycle(r.queue("u", 1, cpu(1000))))
 	r.write(&model.TaskHeader{UID: "u"})
-	r.tell(&model.TaskChunk{UID: "u", Workers: []model.TaskWorker{{Seat: model.Seat{Number: 1}, Ordinal: 2, State: model.WorkerLost}}})
+	r.tell(&model.TaskChunk{UID: "u", Workers: []model.TaskWorker{{ID: model.WorkerID{Number: 1}, Ordinal: 2, State: model.WorkerLost}}})
 	if len(r.leased("u")) != 1 {
 		t.Fatal("freed by the end of another worker")
 	}
@@ -58,8 +58,8 @@ func TestEndElsewhereFreesNothing(t *testing.T) {
 func TestLeaseOfANeverSeenReservationIsSwept(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 4000, 4))
-	r.write(&model.Reservation{Key: keyOf("u"), UID: "u", State: model.Queued, Seats: model.Seats{{Number: 1}}})
-	expectGranted(t, r.pass(r.entry("u")))
+	r.write(&model.Reservation{Key: keyOf("u"), UID: "u", State: model.Queued, Workers: model.WorkerSet{{Number: 1}}})
+	expectGranted(t, r.cycle(r.entry("u")))
 	if len(r.leased("u")) != 1 {
 		t.Fatal("swept before the view could tell")
 	}

@@ -37,7 +37,7 @@ func standby(executors, waiting, groups int) *Core {
 		c.Step(start, model.Changed{Ref: record.Ref(), Record: record, Create: revision, Mod: revision})
 	}
 	tell(&model.Ready{Since: start, By: "auto"})
-	seats := model.Seats{{Last: 0, Number: 1}}
+	seats := model.WorkerSet{{Last: 0, Number: 1}}
 	for i := range executors {
 		id := fmt.Sprintf("host-%06d", i)
 		tell(&model.Executor{
@@ -47,17 +47,17 @@ func standby(executors, waiting, groups int) *Core {
 		tell(&model.Live{ID: id, Incarnation: 1})
 		uid := fmt.Sprint("a-", i)
 		tell(&model.Reservation{
-			Key: model.Key{Job: "a", Stage: id, Name: model.MainName}, UID: uid, Seats: seats, State: model.Active, CreatedAt: start, UpdatedAt: start,
+			Key: model.Key{Job: "a", Stage: id, Name: model.MainName}, UID: uid, Workers: seats, State: model.Active, CreatedAt: start, UpdatedAt: start,
 		})
 		tell(&model.LeaseChunk{
 			UID: uid, Chunks: 1, Total: 1, Each: resource.Vector{"slots": 1},
-			Workers: []model.Placement{{Seat: model.Seat{Number: 1}, Ordinal: uint32(i + 1)}},
+			Workers: []model.Placement{{Worker: model.WorkerID{Number: 1}, Ordinal: uint32(i + 1)}},
 		})
 		tell(&model.TaskHeader{UID: uid, Chunks: 1, Workers: 1, Complete: true})
 	}
 	for i := range waiting {
 		tell(&model.Reservation{
-			Key: model.Key{Job: fmt.Sprint("j", i), Stage: "s", Name: model.MainName}, UID: fmt.Sprint("1-", i), Seats: seats,
+			Key: model.Key{Job: fmt.Sprint("j", i), Stage: "s", Name: model.MainName}, UID: fmt.Sprint("1-", i), Workers: seats,
 			Spec:  model.Spec{Constraints: constraint.Constraints{SKU: "large", Resources: resource.Vector{"slots": 1, "cpu": int64(2000 + i%groups)}}},
 			State: model.Queued, Place: int64(i + 1), CreatedAt: start, UpdatedAt: start,
 		})

@@ -14,7 +14,7 @@ import (
 func TestPitfallTwoCopiesOfOneAgent(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small0("h1", "n1"))
-	expectGranted(t, r.pass(r.queue("u", 1, cpu(1))))
+	expectGranted(t, r.cycle(r.queue("u", 1, cpu(1))))
 	old, _ := r.core.Executor("h1")
 	r.ready(small0("h1", "n2"))
 	if _, err := r.do(Announce{"h1", old.Incarnation, 9, 0, false, ""}); !fault.Is(err, fault.ReasonOtherIncarnation) {
@@ -75,7 +75,7 @@ func TestAFormerAgentIsBackWhereTheLaterOneIsAway(t *testing.T) {
 func TestPitfallWorkersSurviveTheirAgentsRestart(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 3000, 3))
-	expectGranted(t, r.pass(r.queue("u", 3, cpu(1000))))
+	expectGranted(t, r.cycle(r.queue("u", 3, cpu(1000))))
 	r.handOver("u")
 	r.tellGone(model.Ref{Kind: model.KindLive, ID: "h1"})
 	again := small("h1", 3000, 3)
@@ -95,12 +95,12 @@ func TestPitfallHostBackUnderANewID(t *testing.T) {
 	g := small("old", 1000, 1)
 	g.Host = "rack-1"
 	r.ready(g)
-	expectGranted(t, r.pass(r.queue("u", 1, cpu(1000))))
+	expectGranted(t, r.cycle(r.queue("u", 1, cpu(1000))))
 	r.tellGone(model.Ref{Kind: model.KindLive, ID: "old"})
 	g.ID, g.Address, g.Nonce = "new", "new:7200", "n1"
 	incarnation := must[Registered](t, r, g).Incarnation
 	must[Announced](t, r, Announce{"new", incarnation, 9, 1, true, ""})
-	if o := r.pass(r.queue("v", 1, cpu(1000)))[0]; o.Result != model.NoFit {
+	if o := r.cycle(r.queue("v", 1, cpu(1000)))[0]; o.Result != model.NoFit {
 		t.Fatalf("%+v while a worker of the old one lives there", o)
 	}
 	if v, _ := r.core.Executor("new"); v.State != model.ExecutorRegistered || v.Workers != 0 {
@@ -112,7 +112,7 @@ func TestPitfallHostBackUnderANewID(t *testing.T) {
 	if is.Ordinal == was.Ordinal || is.Workers != 0 || was.Workers != 1 {
 		t.Fatalf("old %+v, new %+v", was, is)
 	}
-	expectGranted(t, r.pass(r.entry("v")))
+	expectGranted(t, r.cycle(r.entry("v")))
 }
 
 // Capacity that shrinks under workers: they keep what they hold, nothing is
@@ -120,7 +120,7 @@ func TestPitfallHostBackUnderANewID(t *testing.T) {
 func TestCapacityShrinksUnderWorkers(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 4000, 4))
-	expectGranted(t, r.pass(r.queue("u", 4, cpu(1000))))
+	expectGranted(t, r.cycle(r.queue("u", 4, cpu(1000))))
 	r.handOver("u")
 	less := small("h1", 2000, 4)
 	less.Nonce = "n2"
@@ -143,7 +143,7 @@ func TestCapacityShrinksUnderWorkers(t *testing.T) {
 	if f := r.core.Findings(r.now); len(f) != 0 {
 		t.Errorf("there is room again, and %+v", f)
 	}
-	expectGranted(t, r.pass(r.queue("v", 1, cpu(1000))))
+	expectGranted(t, r.cycle(r.queue("v", 1, cpu(1000))))
 }
 
 // A resource that is no longer there at all, and one that is new.
@@ -154,14 +154,14 @@ func TestResourceGoesUnderWorkers(t *testing.T) {
 	r.ready(g)
 	k := cpu(1000)
 	k.Resources["gpu"] = 1
-	expectGranted(t, r.pass(r.queue("u", 1, k)))
+	expectGranted(t, r.cycle(r.queue("u", 1, k)))
 	bare := small("h1", 4000, 4)
 	bare.Nonce, bare.Resources["fpga"] = "n2", 1
 	r.ready(bare)
 	if f := r.core.Findings(r.now); len(f) != 1 || f[0].Message != "holds more than it has: gpu 1 of 0" {
 		t.Fatalf("%+v", f)
 	}
-	if o := r.pass(r.queue("v", 1, cpu(1)))[0]; o.Result != model.NoFit {
+	if o := r.cycle(r.queue("v", 1, cpu(1)))[0]; o.Result != model.NoFit {
 		t.Fatalf("%+v", o)
 	}
 }
@@ -173,7 +173,7 @@ func TestExecutorChangesKind(t *testing.T) {
 	g := small("h1", 4000, 4)
 	g.Attributes = map[string]string{"zone": "a", "pool": "day"}
 	r.ready(g)
-	expectGranted(t, r.pass(r.queue("u", 1, cpu(1000))))
+	expectGranted(t, r.cycle(r.queue("u", 1, cpu(1000))))
 	g.Nonce, g.SKU, g.Attributes = "n2", "large", map[string]string{"zone": "b", "pool": "night"}
 	r.ready(g)
 	v, _ := r.core.Executor("h1")
@@ -189,7 +189,7 @@ func TestExecutorChangesKind(t *testing.T) {
 		{"zone", constraint.Constraints{Attributes: map[string]string{"zone": "a"}}, fault.ReasonNoMatchingExecutor},
 		{"now", constraint.Constraints{SKU: "large", Attributes: map[string]string{"zone": "b"}, Pools: []string{"night"}}, ""},
 	} {
-		if o := r.pass(r.queue(test.uid, 1, test.k))[0]; o.Reason != test.reason {
+		if o := r.cycle(r.queue(test.uid, 1, test.k))[0]; o.Reason != test.reason {
 			t.Errorf("%s: %+v", test.uid, o)
 		}
 	}
@@ -200,7 +200,7 @@ func TestExecutorChangesKind(t *testing.T) {
 func TestLostWithWorkersIsAFinding(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 1000, 1))
-	expectGranted(t, r.pass(r.queue("u", 1, cpu(1000))))
+	expectGranted(t, r.cycle(r.queue("u", 1, cpu(1000))))
 	r.handOver("u")
 	r.tellGone(model.Ref{Kind: model.KindLive, ID: "h1"})
 	r.pause(time.Minute)
@@ -234,7 +234,7 @@ func TestFiguresCountWhatIsDurable(t *testing.T) {
 	}
 	r.abandon()
 	r.settle()
-	r.pass(r.queue("big", 9, cpu(1000)))
+	r.cycle(r.queue("big", 9, cpu(1000)))
 	r.handOver("u")
 	r.now = r.now.Add(time.Minute)
 	r.end("u", model.WorkerCompleted, 0)
@@ -265,7 +265,7 @@ func TestLeaseOfManyChunksCountsOnce(t *testing.T) {
 	const workers = model.LeaseChunkSize + 1
 	r := lead(DefaultConfig())
 	r.ready(small("h1", workers, workers))
-	expectGranted(t, r.pass(r.queue("u", workers, cpu(1))))
+	expectGranted(t, r.cycle(r.queue("u", workers, cpu(1))))
 	r.handOver("u")
 	all := make([]int32, workers)
 	for i := range all {

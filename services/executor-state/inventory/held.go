@@ -122,7 +122,7 @@ func (c *Core) isolate(uid string) {
 	}
 	for _, chunk := range t.chunks {
 		for _, w := range chunk.record.(*model.TaskChunk).Workers {
-			if _, _, known := findPlacement(chunks, model.Placement{Seat: w.Seat, Ordinal: w.Ordinal}); known || w.State.Terminal() {
+			if _, _, known := findPlacement(chunks, model.Placement{Worker: w.ID, Ordinal: w.Ordinal}); known || w.State.Terminal() {
 				continue
 			}
 			switch hold := c.holdOf(w.Ordinal); {

@@ -35,7 +35,7 @@ func (r *rig) without(missed func(model.Ref) bool) {
 func TestHeldReservationKeepsItsLease(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 4000, 4))
-	expectGranted(t, r.pass(r.queue("u", 1, cpu(1000))))
+	expectGranted(t, r.cycle(r.queue("u", 1, cpu(1000))))
 	r.catchUp()
 	waits := r.queue("w", 1, cpu(1000))
 	missed := func(ref model.Ref) bool { return ref == refOf("u") || ref == refOf("w") }
@@ -45,7 +45,7 @@ func TestHeldReservationKeepsItsLease(t *testing.T) {
 	}
 	behind := r.queue("v", 1, cpu(1000))
 	behind.Group = waits.Group
-	outcomes := r.pass(waits, behind)
+	outcomes := r.cycle(waits, behind)
 	if outcomes[0].Result != model.NoFit || outcomes[0].Reason != fault.ReasonPoison || outcomes[1].Result != model.Granted {
 		t.Errorf("outcomes %+v", outcomes)
 	}
@@ -63,7 +63,7 @@ func TestHeldReservationKeepsItsLease(t *testing.T) {
 func TestHeldTaskFreesNothing(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 4000, 4))
-	expectGranted(t, r.pass(r.queue("u", 2, cpu(1000))))
+	expectGranted(t, r.cycle(r.queue("u", 2, cpu(1000))))
 	r.handOver("u")
 	ended := *r.keys[model.Ref{Kind: model.KindTaskChunk, ID: "u"}].record.(*model.TaskChunk)
 	ended.Workers = slices.Clone(ended.Workers)
@@ -88,7 +88,7 @@ func TestABadExecutorRecordIsolatesThatExecutor(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("good", 1000, 1))
 	r.ready(small("bad", 4000, 4))
-	expectGranted(t, r.pass(r.queue("u", 3, cpu(1000))))
+	expectGranted(t, r.cycle(r.queue("u", 3, cpu(1000))))
 	r.handOver("u")
 	bad := r.keys[model.Ref{Kind: model.KindExecutor, ID: "bad"}].record.(*model.Executor)
 	missed := func(ref model.Ref) bool { return ref.Kind == model.KindExecutor && ref.ID == "bad" }
@@ -111,7 +111,7 @@ func TestABadExecutorRecordIsolatesThatExecutor(t *testing.T) {
 	if e := r.keys[model.Ref{Kind: model.KindExecutor, ID: "more"}].record.(*model.Executor); e.Ordinal <= bad.Ordinal+1 {
 		t.Errorf("a new executor has ordinal %d, the one that cannot be read %d", e.Ordinal, bad.Ordinal)
 	}
-	outcome := r.pass(r.queue("v", 2, cpu(1000)))[0]
+	outcome := r.cycle(r.queue("v", 2, cpu(1000)))[0]
 	if outcome.Result != model.Granted {
 		t.Errorf("others are not served: %+v", outcome)
 	}
@@ -151,17 +151,17 @@ func TestABadLeaseChunkIsolatesItsExecutors(t *testing.T) {
 		r.ready(small("a", 4000, 4))
 		r.ready(small("b", 4000, 4))
 		entry := r.queue("u", 1, cpu(1000))
-		expectGranted(t, r.pass(entry))
+		expectGranted(t, r.cycle(entry))
 		on := r.leased("u")[0].Ordinal
 		if early {
 			r.handOver("u")
 		}
 		r.without(func(ref model.Ref) bool { return ref.Kind == model.KindLeaseChunk })
 		if !early {
-			if o := r.pass(entry)[0]; o.Result != model.NoFit || o.Reason != fault.ReasonPoison {
+			if o := r.cycle(entry)[0]; o.Result != model.NoFit || o.Reason != fault.ReasonPoison {
 				t.Errorf("it is leased once more: %+v", o)
 			}
-			task := &model.TaskChunk{UID: "u", Workers: []model.TaskWorker{{Seat: model.Seat{Number: 1}, Ordinal: on, State: model.WorkerRunning}}}
+			task := &model.TaskChunk{UID: "u", Workers: []model.TaskWorker{{ID: model.WorkerID{Number: 1}, Ordinal: on, State: model.WorkerRunning}}}
 			r.tell(task)
 		}
 		if fitting := r.core.Explain(cpu(1000), 8).Fitting; fitting != 4 {
@@ -171,7 +171,7 @@ func TestABadLeaseChunkIsolatesItsExecutors(t *testing.T) {
 		if len(checks) == 0 || checks[0].Name != "quarantined" {
 			t.Errorf("explained by %+v", checks)
 		}
-		if o := r.pass(r.queue("v", 4, cpu(1000)))[0]; o.Result != model.Granted {
+		if o := r.cycle(r.queue("v", 4, cpu(1000)))[0]; o.Result != model.Granted {
 			t.Errorf("others are not served: %+v", o)
 		}
 		r.without(func(model.Ref) bool { return false })
@@ -186,7 +186,7 @@ func TestABadLeaseChunkIsolatesItsExecutors(t *testing.T) {
 func TestABadPresenceIsolatesItsExecutor(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h", 4000, 4))
-	expectGranted(t, r.pass(r.queue("u", 1, cpu(1000))))
+	expectGranted(t, r.cycle(r.queue("u", 1, cpu(1000))))
 	r.handOver("u")
 	r.without(func(ref model.Ref) bool { return ref.Kind == model.KindLive })
 	r.pause(time.Hour)
@@ -242,7 +242,7 @@ func TestTheInventoryCanMissAnyRecord(t *testing.T) {
 func TestSubjectOfARelease(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 4000, 4))
-	expectGranted(t, r.pass(r.queue("u", 1, cpu(1000))))
+	expectGranted(t, r.cycle(r.queue("u", 1, cpu(1000))))
 	r.handOver("u")
 	defer func() {
 		if recover() == nil {

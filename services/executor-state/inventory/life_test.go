@@ -17,10 +17,10 @@ import (
 // world is a rig under random treatment, with what must always hold.
 type world struct {
 	*rig
-	t    *rapid.T
-	uids []string
-	pass int64
-	used map[string]resource.Vector
+	t     *rapid.T
+	uids  []string
+	cycle int64
+	used  map[string]resource.Vector
 	// ordinals and incarnations are those that were ever stored.
 	ordinals     map[uint32]string
 	incarnations map[string]int64
@@ -55,13 +55,13 @@ func (w *world) enqueue() {
 	n := evenly[int32](1, 2, 3, 6).Draw(w.t, "workers")
 	w.write(&model.Reservation{
 		Key: keyOf(uid), UID: uid, State: model.Queued, Spec: model.Spec{Constraints: k},
-		Seats: model.Seats{{First: 0, Last: n - 1, Number: 1}},
+		Workers: model.WorkerSet{{First: 0, Last: n - 1, Number: 1}},
 	})
 }
 
 func (w *world) offer() {
-	w.pass++
-	p := model.Cycle{Term: w.registryTerm(), Number: w.pass, Cut: w.rev}
+	w.cycle++
+	p := model.Cycle{Term: w.registryTerm(), Number: w.cycle, Cut: w.rev}
 	for _, uid := range w.uids {
 		if _, ok := w.keys[refOf(uid)]; ok && rapid.Bool().Draw(w.t, "offered") {
 			e := w.entry(uid)
@@ -304,30 +304,30 @@ func (w *world) strict() {
 		if len(effect.Events) == 0 || effect.Events[0].Kind != model.EventReservationLeased {
 			continue
 		}
-		seats := map[model.Seat]bool{}
+		seats := map[model.WorkerID]bool{}
 		for _, record := range effect.Puts {
 			for _, p := range record.(*model.LeaseChunk).Workers {
-				seats[p.Seat] = true
+				seats[p.Worker] = true
 			}
 		}
 		uid := effect.Events[0].UID
-		if want := w.entrySeats(uid); len(seats) != want {
+		if want := w.entryWorkers(uid); len(seats) != want {
 			w.t.Fatalf("%s asks for %d workers, leased %d", uid, want, len(seats))
 		}
 	}
 }
 
-func (w *world) entrySeats(uid string) int {
+func (w *world) entryWorkers(uid string) int {
 	for _, in := range w.inputs {
 		if p, ok := in.Request.(model.Cycle); ok {
 			for _, e := range p.Candidates {
 				if e.UID == uid {
-					return e.Seats.Len()
+					return e.Workers.Len()
 				}
 			}
 		}
 	}
-	return w.entry(uid).Seats.Len()
+	return w.entry(uid).Workers.Len()
 }
 
 func TestLife(t *testing.T) {

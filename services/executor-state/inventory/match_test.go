@@ -390,9 +390,9 @@ func TestMatcherEqualsTheObviousOne(t *testing.T) {
 			}
 			// What is granted makes the next one's fleet.
 			uid := fmt.Sprintf("u%d", i)
-			outcome := r.pass(r.queue(uid, n, k))[0]
+			outcome := r.cycle(r.queue(uid, n, k))[0]
 			if (outcome.Result == model.Granted) != (fitting == n) || outcome.Fitting != fitting {
-				t.Fatalf("fitting %d of %d, and the pass said %+v", fitting, n, outcome)
+				t.Fatalf("fitting %d of %d, and the cycle said %+v", fitting, n, outcome)
 			}
 		}
 	})
@@ -418,7 +418,7 @@ func TestSameShapeTakesAllOfAShape(t *testing.T) {
 			r.ready(g)
 			used := rapid.Int64Range(0, slots).Draw(t, "used")
 			if left += slots - used; used > 0 {
-				r.pass(r.queue("used-"+g.ID, 1, constraint.Constraints{SKU: "same", Resources: resource.Vector{"slots": used}}))
+				r.cycle(r.queue("used-"+g.ID, 1, constraint.Constraints{SKU: "same", Resources: resource.Vector{"slots": used}}))
 			}
 		}
 		for _, n := range []int64{left - 1, left, left + 1} {
@@ -449,7 +449,7 @@ func TestSectionsFollowWhatChanges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{rig: lead(DefaultConfig()), t: t, used: map[string]resource.Vector{}}
 		tighten(t, w.core)
-		w.core.index.Limits.Work = evenly(1<<10, w.core.index.Limits.Work).Draw(t, "pass")
+		w.core.index.Limits.Work = evenly(1<<10, w.core.index.Limits.Work).Draw(t, "cycle")
 		for i := range 6 {
 			if rapid.Bool().Draw(t, "there") {
 				w.ready(drawRegister(t, fmt.Sprintf("h%d", i)))
@@ -482,7 +482,7 @@ func checkRefusals(t *rapid.T, c *Core) {
 	for _, uid := range slices.Sorted(maps.Keys(c.refused)) {
 		before := *c.refused[uid].Refusal
 		if e := c.refused[uid].entry; c.index.Stands(&before) {
-			_, now := c.index.Fits(e.Constraints, e.Seats.Len())
+			_, now := c.index.Fits(e.Constraints, e.Workers.Len())
 			if now == nil || before.Fitting == 0 && now.Fitting > 0 {
 				t.Fatalf("%s is refused still, and fits: %+v: %+v\n%s", uid, now, e.Constraints, dump(c))
 			}

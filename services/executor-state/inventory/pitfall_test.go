@@ -25,7 +25,7 @@ func TestFailedBatchKeepsNothingMarked(t *testing.T) {
 		entries = append(entries, r.queue(fmt.Sprintf("big%d", i), 9, cpu(int64(100+i))))
 	}
 	before := dump(r.core)
-	for _, o := range r.pass(entries...) {
+	for _, o := range r.cycle(entries...) {
 		if o.Result != model.NoFit || o.Fitting != 8 || o.Reason != fault.ReasonInsufficientCapacity {
 			t.Fatalf("%+v", o)
 		}
@@ -34,7 +34,7 @@ func TestFailedBatchKeepsNothingMarked(t *testing.T) {
 		t.Fatal("refusals left a mark")
 	}
 	entries = append(entries, r.queue("fits", 8, cpu(1)))
-	expectGranted(t, r.pass(entries...)[20:])
+	expectGranted(t, r.cycle(entries...)[20:])
 }
 
 // A late success of one reservation cleared the in-flight mark of another:
@@ -43,7 +43,7 @@ func TestOneUIDIsNeverLeasedTwice(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 8000, 8))
 	e := r.queue("u", 2, cpu(1000))
-	// Twice in one pass, and again before the first is durable.
+	// Twice in one cycle, and again before the first is durable.
 	p := model.Cycle{Term: r.registryTerm(), Number: 1, Candidates: []model.Candidate{e, e}}
 	first := r.ask(p)
 	second := r.ask(p)
@@ -67,9 +67,9 @@ func TestMalformedEntryBlocksNobody(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 8000, 8))
 	empty, less, good := r.queue("empty", 1, cpu(1)), r.queue("less", 1, cpu(-5)), r.queue("good", 1, cpu(1))
-	empty.Seats = nil
+	empty.Workers = nil
 	empty.Group, less.Group, good.Group = "g", "g", "g"
-	outcomes := r.pass(empty, less, good)
+	outcomes := r.cycle(empty, less, good)
 	for _, o := range outcomes[:2] {
 		if o.Result != model.NoFit || o.Reason != fault.ReasonInvalid {
 			t.Fatalf("%+v", o)
@@ -85,11 +85,11 @@ func TestHugeAmountsDoNotWrap(t *testing.T) {
 	for i := range 3 {
 		r.ready(small(fmt.Sprintf("h%d", i), huge, 4))
 	}
-	outcomes := r.pass(r.queue("one", 4, cpu(huge)))
+	outcomes := r.cycle(r.queue("one", 4, cpu(huge)))
 	if outcomes[0].Result != model.NoFit || outcomes[0].Fitting != 3 {
 		t.Fatalf("%+v", outcomes[0])
 	}
-	expectGranted(t, r.pass(r.queue("three", 3, cpu(huge))))
+	expectGranted(t, r.cycle(r.queue("three", 3, cpu(huge))))
 	if free := r.core.Stats().Free["cpu"]; free != 0 {
 		t.Fatalf("%d cpu is free", free)
 	}
@@ -114,7 +114,7 @@ func TestListedReadyIsAllocatable(t *testing.T) {
 			t.Fatalf("announced, it is %v", v.State)
 		}
 		uid := fmt.Sprintf("u%d", i)
-		expectGranted(t, r.pass(r.queue(uid, 1, cpu(1000))))
+		expectGranted(t, r.cycle(r.queue(uid, 1, cpu(1000))))
 		r.state(uid, model.Cancelled)
 		r.catchUp()
 		r.settle()
@@ -128,7 +128,7 @@ func TestPitfallWorkerThatNeverStartedIsGivenBack(t *testing.T) {
 	r.ready(small("h1", 1000, 1))
 	for i, end := range []model.WorkerState{model.WorkerFailed, model.WorkerLost, model.WorkerEvicted, model.WorkerCompleted} {
 		uid := fmt.Sprintf("u%d", i)
-		expectGranted(t, r.pass(r.queue(uid, 1, cpu(1000))))
+		expectGranted(t, r.cycle(r.queue(uid, 1, cpu(1000))))
 		r.handOver(uid)
 		r.end(uid, end, 0)
 		r.catchUp()
@@ -143,7 +143,7 @@ func TestPitfallWorkerThatNeverStartedIsGivenBack(t *testing.T) {
 func TestColdViewSweepsNothing(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 4000, 4))
-	expectGranted(t, r.pass(r.queue("u", 2, cpu(1000))))
+	expectGranted(t, r.cycle(r.queue("u", 2, cpu(1000))))
 	// Nor does it end requests, or give executors up.
 	r.ready(small("h2", 4000, 4))
 	must[Disabled](t, r, Disable{RequestID: "d", Selector: Selector{IDs: []string{"h2"}}, ExpireAt: r.now.Add(time.Minute)})
@@ -212,7 +212,7 @@ func TestLargestBatchIsOneSmallEffect(t *testing.T) {
 	if got := len(r.leased("u")); got != model.MaxWorkers-1500 {
 		t.Fatalf("%d workers are left", got)
 	}
-	if again := r.pass(e)[0]; again.Result != model.Granted || again.Lease != lease {
+	if again := r.cycle(e)[0]; again.Result != model.Granted || again.Lease != lease {
 		t.Fatalf("asked again: %+v, the lease was %d", again, lease)
 	}
 }
@@ -311,7 +311,7 @@ func TestSlotsAreOneUnlessSaidOtherwise(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(Register{ID: "h1", Resources: resource.Vector{"cpu": 4000}})
 	r.ready(Register{ID: "h2", Resources: resource.Vector{"cpu": 4000, "slots": 2}})
-	outcome := r.pass(r.queue("u", 4, cpu(1)))[0]
+	outcome := r.cycle(r.queue("u", 4, cpu(1)))[0]
 	if outcome.Fitting != 3 || outcome.Message != "4 needed, 3 fit now" {
 		t.Fatalf("%+v", outcome)
 	}
@@ -365,7 +365,7 @@ func TestExecutorsArePagedAndFiltered(t *testing.T) {
 func TestExplainSaysWhyOfEach(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("busy", 1000, 1))
-	expectGranted(t, r.pass(r.queue("u", 1, cpu(1000))))
+	expectGranted(t, r.cycle(r.queue("u", 1, cpu(1000))))
 	r.ready(small("away", 1000, 1))
 	r.tellGone(model.Ref{Kind: model.KindLive, ID: "away"})
 	r.ready(small("tiny", 10, 1))
@@ -410,7 +410,7 @@ func TestTheCallersAvoidNeverYields(t *testing.T) {
 		picks, _ := choose(r.core, k, 1)
 		fitting := r.core.Explain(k, 1).Fitting
 		uid := fmt.Sprint(test.avoid, test.failed)
-		got := strings.ToUpper(r.pass(r.queue(uid, 1, k))[0].Result.String())
+		got := strings.ToUpper(r.cycle(r.queue(uid, 1, k))[0].Result.String())
 		if len(picks) > 0 {
 			got += " " + picks[0].Executor.ID
 		}

@@ -10,11 +10,11 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// TestAPassGrantsWhatOneByOneWould says that an ordered prefix of every queue in
-// one pass comes to the same leases, on the same executors, as offering one
+// TestACycleGrantsWhatOneByOneWould says that an ordered prefix of every queue in
+// one cycle comes to the same leases, on the same executors, as offering one
 // reservation at a time: each next one of a queue only once the one before it
 // was granted.
-func TestAPassGrantsWhatOneByOneWould(t *testing.T) {
+func TestACycleGrantsWhatOneByOneWould(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		registers := make([]Register, rapid.IntRange(0, 12).Draw(t, "executors"))
 		for i := range registers {
@@ -35,11 +35,11 @@ func TestAPassGrantsWhatOneByOneWould(t *testing.T) {
 				entries[side] = append(entries[side], r.queue(fmt.Sprintf("r%d", i), n, k))
 			}
 		}
-		together.pass(entries[0]...)
+		together.cycle(entries[0]...)
 		stopped := map[string]bool{}
 		for _, e := range entries[1] {
 			if !stopped[e.Group] {
-				stopped[e.Group] = single.pass(single.entry(e.UID))[0].Result != model.Granted
+				stopped[e.Group] = single.cycle(single.entry(e.UID))[0].Result != model.Granted
 			}
 		}
 		leases := func(r *rig) map[string][]model.Placement {
@@ -50,7 +50,7 @@ func TestAPassGrantsWhatOneByOneWould(t *testing.T) {
 			return all
 		}
 		if diff := cmp.Diff(leases(single), leases(together)); diff != "" {
-			t.Fatalf("one by one, and in one pass (-one by one +together):\n%s", diff)
+			t.Fatalf("one by one, and in one cycle (-one by one +together):\n%s", diff)
 		}
 	})
 }

@@ -22,7 +22,7 @@ func TestPresencesAreCounted(t *testing.T) {
 	}
 	live := model.Ref{Kind: model.KindLive, ID: "h1"}
 	counted("an executor that comes", true, func() { r.ready(small("h1", 4000, 4)) })
-	counted("a lease", false, func() { expectGranted(t, r.pass(r.queue("u", 1, cpu(1000)))) })
+	counted("a lease", false, func() { expectGranted(t, r.cycle(r.queue("u", 1, cpu(1000)))) })
 	counted("an assigner that leads", true, func() { r.write(leaderKey{model.ServiceAssigner}) })
 	counted("presence that ends", true, func() { r.drop(live) })
 	if p, ok := r.core.Presence("h1"); !ok || p.Executor.ID != "h1" || p.Live != nil {

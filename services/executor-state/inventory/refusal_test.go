@@ -13,10 +13,10 @@ func TestAnExecutorThatRefusesTheAssignerIsGivenNothing(t *testing.T) {
 	r.write(&model.Refusal{Executor: "h1", Incarnation: 99, Reason: "PERMISSION_DENIED"})
 	r.ready(small("h1", 4000, 4))
 	e := *r.keys[model.Ref{Kind: model.KindExecutor, ID: "h1"}].record.(*model.Executor)
-	expectGranted(t, r.pass(r.queue("u", 1, cpu(1000)))) // the refusal is of another incarnation
+	expectGranted(t, r.cycle(r.queue("u", 1, cpu(1000)))) // the refusal is of another incarnation
 	r.write(&model.Refusal{Executor: "h1", Incarnation: e.Incarnation, Reason: "PERMISSION_DENIED"})
 	r.catchUp()
-	if out := r.pass(r.queue("v", 1, cpu(1000))); len(out) != 1 || out[0].Result == model.Granted {
+	if out := r.cycle(r.queue("v", 1, cpu(1000))); len(out) != 1 || out[0].Result == model.Granted {
 		t.Errorf("%+v", out)
 	}
 	if h := r.core.hosts["h1"]; h.shown() != model.ExecutorRegistered || h.hold.Workers != 1 {
@@ -24,5 +24,5 @@ func TestAnExecutorThatRefusesTheAssignerIsGivenNothing(t *testing.T) {
 	}
 	r.drop(model.RefusalRef("h1"))
 	r.catchUp()
-	expectGranted(t, r.pass(r.queue("w", 1, cpu(1000))))
+	expectGranted(t, r.cycle(r.queue("w", 1, cpu(1000))))
 }

@@ -110,8 +110,8 @@ func (r *rig) do(request any) (any, error) {
 	return reply.Value, reply.Err
 }
 
-// pass asks a pass and answers its outcomes.
-func (r *rig) pass(entries ...model.Candidate) []model.Outcome {
+// cycle asks a cycle and answers its outcomes.
+func (r *rig) cycle(entries ...model.Candidate) []model.Outcome {
 	value, err := r.do(model.Cycle{Term: r.registryTerm(), Number: r.rev, Cut: r.rev, Candidates: entries})
 	if err != nil {
 		panic(err)
@@ -280,8 +280,8 @@ func refOf(uid string) model.Ref {
 // queue writes a reservation and answers its entry.
 func (r *rig) queue(uid string, n int, k constraint.Constraints) model.Candidate {
 	k.Resources = k.Resources.WithSlots()
-	seats := model.Seats{{First: 0, Last: int32(n) - 1, Number: 1}}
-	r.tell(&model.Reservation{Key: keyOf(uid), UID: uid, Seats: seats, Spec: model.Spec{Constraints: k}, State: model.Queued})
+	seats := model.WorkerSet{{First: 0, Last: int32(n) - 1, Number: 1}}
+	r.tell(&model.Reservation{Key: keyOf(uid), UID: uid, Workers: seats, Spec: model.Spec{Constraints: k}, State: model.Queued})
 	return r.entry(uid)
 }
 
@@ -292,7 +292,7 @@ func (r *rig) entry(uid string) model.Candidate {
 	return model.Candidate{
 		Key: reservation.Key, UID: uid, Epoch: k.create, Mod: k.mod,
 		Group:       reservation.Spec.Constraints.Group(),
-		Constraints: reservation.Spec.Constraints, Seats: reservation.Seats,
+		Constraints: reservation.Spec.Constraints, Workers: reservation.Workers,
 	}
 }
 
@@ -322,7 +322,7 @@ func (r *rig) handOver(uid string) {
 		n := min(len(workers), model.TaskChunkSize)
 		chunk := &model.TaskChunk{UID: uid, Chunk: int32(number)}
 		for _, p := range workers[:n] {
-			chunk.Workers = append(chunk.Workers, model.TaskWorker{Seat: p.Seat, Ordinal: p.Ordinal, State: model.WorkerAssigned})
+			chunk.Workers = append(chunk.Workers, model.TaskWorker{ID: p.Worker, Ordinal: p.Ordinal, State: model.WorkerAssigned})
 		}
 		r.write(chunk)
 		workers = workers[n:]
@@ -341,7 +341,7 @@ func (r *rig) end(uid string, s model.WorkerState, indexes ...int32) {
 		next.Workers = slices.Clone(next.Workers)
 		changed := false
 		for i := range next.Workers {
-			if slices.Contains(indexes, next.Workers[i].Seat.Index) {
+			if slices.Contains(indexes, next.Workers[i].ID.Index) {
 				next.Workers[i].State, changed = s, true
 			}
 		}

@@ -43,7 +43,7 @@ func TestRolesWithoutSharesUseWhatIsCommon(t *testing.T) {
 	r.ready(small("h1", 4000, 4))
 	k := cpu(1000)
 	k.Role = "web"
-	expectGranted(t, r.pass(r.queue("u", 4, k)))
+	expectGranted(t, r.cycle(r.queue("u", 4, k)))
 	view, _ := r.core.Executor("h1")
 	if view.Used["cpu"] != 4000 || view.Workers != 4 {
 		t.Errorf("%+v", view)

@@ -109,7 +109,7 @@ func TestWorkersOfASupersededAgentKeepTheirCapacity(t *testing.T) {
 		if !r.announceWith(t, first, workers).Superseded {
 			t.Fatal("it is not told")
 		}
-		if o := r.pass(r.queue("u", 1, cpu(1)))[0]; o.Result != model.NoFit {
+		if o := r.cycle(r.queue("u", 1, cpu(1)))[0]; o.Result != model.NoFit {
 			t.Fatalf("%+v while %d workers live there", o, workers)
 		}
 		if d := duplicates(r); len(d) != 1 {
@@ -123,7 +123,7 @@ func TestWorkersOfASupersededAgentKeepTheirCapacity(t *testing.T) {
 	if d := duplicates(r); d != nil {
 		t.Fatalf("findings of %v", d)
 	}
-	expectGranted(t, r.pass(r.entry("u")))
+	expectGranted(t, r.cycle(r.entry("u")))
 }
 
 // A superseded agent that is silent was given up: the executor is usable after the
@@ -135,11 +135,11 @@ func TestASupersededAgentThatFallsSilentIsGivenUp(t *testing.T) {
 	r.pause(DefaultConfig().LostAfter - time.Second)
 	r.announceWith(t, first, 2)
 	r.pause(DefaultConfig().LostAfter - time.Second)
-	if o := r.pass(r.queue("u", 1, cpu(1)))[0]; o.Result != model.NoFit {
+	if o := r.cycle(r.queue("u", 1, cpu(1)))[0]; o.Result != model.NoFit {
 		t.Fatalf("%+v before its time is over", o)
 	}
 	r.pause(time.Second)
-	expectGranted(t, r.pass(r.entry("u")))
+	expectGranted(t, r.cycle(r.entry("u")))
 }
 
 // Nobody is superseded by what only another agent's former process was: while the

@@ -108,7 +108,7 @@ func (c *Core) gone(prev *held, mod int64) *held {
 	return &held{mod: mod, since: c.now, incarnation: live.Incarnation}
 }
 
-// committed makes the oldest decisions durable and answers the passes that
+// committed makes the oldest decisions durable and answers the cycles that
 // waited for them.
 func (c *Core) committed(e model.Committed) {
 	about := false
@@ -129,7 +129,7 @@ func (c *Core) committed(e model.Committed) {
 	// Who is absent may be due now: leases alone, of which there are the most,
 	// change nothing about that.
 	c.absentChanged = c.absentChanged || about && c.absent.Len() > 0
-	c.answerPasses()
+	c.answerCycles()
 }
 
 // startClock starts the clock of an absence when the change that begins it is

@@ -142,7 +142,7 @@ func (c *Core) release(uid string, l *lease, numbers []int32) {
 			if !worker.State.Terminal() {
 				continue
 			}
-			i, at, ok := findPlacement(chunks, model.Placement{Seat: worker.Seat, Ordinal: worker.Ordinal})
+			i, at, ok := findPlacement(chunks, model.Placement{Worker: worker.ID, Ordinal: worker.Ordinal})
 			if !ok {
 				continue
 			}
@@ -173,13 +173,13 @@ func (c *Core) release(uid string, l *lease, numbers []int32) {
 func findPlacement(chunks []*model.LeaseChunk, p model.Placement) (chunk, at int, ok bool) {
 	chunk = sort.Search(len(chunks), func(i int) bool {
 		workers := chunks[i].Workers
-		return workers[len(workers)-1].Seat.Compare(p.Seat) >= 0
+		return workers[len(workers)-1].Worker.Compare(p.Worker) >= 0
 	})
 	if chunk == len(chunks) {
 		return 0, 0, false
 	}
-	at, ok = slices.BinarySearchFunc(chunks[chunk].Workers, p.Seat, func(q model.Placement, seat model.Seat) int {
-		return q.Seat.Compare(seat)
+	at, ok = slices.BinarySearchFunc(chunks[chunk].Workers, p.Worker, func(q model.Placement, seat model.WorkerID) int {
+		return q.Worker.Compare(seat)
 	})
 	return chunk, at, ok && chunks[chunk].Workers[at].Ordinal == p.Ordinal
 }

@@ -25,7 +25,7 @@ func BenchmarkStep(b *testing.B) {
 	} {
 		entry := model.Candidate{
 			Key: keyOf("bench"), UID: "bench", Group: "g", Mod: c.revision + 1, Constraints: r.k,
-			Seats: model.Seats{{First: 0, Last: 99, Number: 1}},
+			Workers: model.WorkerSet{{First: 0, Last: 99, Number: 1}},
 		}
 		c.index.Query(r.k) // the first time is measured apart
 		b.Run(r.name, func(b *testing.B) {

@@ -15,17 +15,17 @@ func stranded(t *testing.T) (r *rig, next func() error) {
 	t.Helper()
 	r = lead(DefaultConfig())
 	r.ready(small("h1", 80_000, 80))
-	pass, n := int64(0), 0
+	cycle, n := int64(0), 0
 	return r, func() error {
-		pass++
+		cycle++
 		n++
-		value, err := r.do(model.Cycle{Term: r.registryTerm(), Number: pass, Cut: r.rev, Candidates: []model.Candidate{r.queue("u"+strconv.Itoa(n), 1, cpu(1))}})
-		if fault.Is(err, fault.ReasonLowerPass) {
-			newest, parseErr := strconv.ParseInt(fault.Of(err).Meta[fault.MetaNewestPass], 10, 64)
+		value, err := r.do(model.Cycle{Term: r.registryTerm(), Number: cycle, Cut: r.rev, Candidates: []model.Candidate{r.queue("u"+strconv.Itoa(n), 1, cpu(1))}})
+		if fault.Is(err, fault.ReasonLowerCycle) {
+			newest, parseErr := strconv.ParseInt(fault.Of(err).Meta[fault.MetaNewestCycle], 10, 64)
 			if parseErr != nil {
 				t.Fatalf("the refusal names no number: %v", err)
 			}
-			pass = newest
+			cycle = newest
 		}
 		if err == nil && value.([]model.Outcome)[0].Result != model.Granted {
 			t.Fatalf("%+v", value)
@@ -39,7 +39,7 @@ func TestAMadeUpTermStopsNoLeasing(t *testing.T) {
 	r, next := stranded(t)
 	for _, term := range []int64{math.MaxInt64, r.rev + 1000, r.rev, r.registryTerm() + 1, r.registryTerm() - 1, 0, -1, math.MinInt64} {
 		if _, err := r.do(model.Cycle{Term: term, Number: 7, Cut: r.rev}); err == nil {
-			t.Errorf("a pass of term %d is taken", term)
+			t.Errorf("a cycle of term %d is taken", term)
 		}
 		if err := next(); err != nil {
 			t.Errorf("after term %d: %v", term, err)
@@ -48,33 +48,33 @@ func TestAMadeUpTermStopsNoLeasing(t *testing.T) {
 }
 
 // A call with a number that leaves none above it costs the registry one round trip.
-func TestAMadeUpPassNumberCostsOneRoundTrip(t *testing.T) {
+func TestAMadeUpCycleNumberCostsOneRoundTrip(t *testing.T) {
 	r, next := stranded(t)
-	for _, pass := range []int64{math.MaxInt64, math.MaxInt64 - 1, 1<<62 + 1<<21, -1, math.MinInt64} {
-		if _, err := r.do(model.Cycle{Term: r.registryTerm(), Number: pass, Cut: r.rev}); !fault.Is(err, fault.ReasonInvalid) {
-			t.Errorf("pass %d: %v", pass, err)
+	for _, cycle := range []int64{math.MaxInt64, math.MaxInt64 - 1, 1<<62 + 1<<21, -1, math.MinInt64} {
+		if _, err := r.do(model.Cycle{Term: r.registryTerm(), Number: cycle, Cut: r.rev}); !fault.Is(err, fault.ReasonInvalid) {
+			t.Errorf("cycle %d: %v", cycle, err)
 		}
 		if err := next(); err != nil {
-			t.Errorf("after pass %d: %v", pass, err)
+			t.Errorf("after cycle %d: %v", cycle, err)
 		}
 	}
-	for _, pass := range []int64{1000, 1 << 40, 1 << 62, 1<<62 + 1<<20} {
-		if _, err := r.do(model.Cycle{Term: r.registryTerm(), Number: pass, Cut: r.rev}); err != nil {
-			t.Fatalf("pass %d: %v", pass, err)
+	for _, cycle := range []int64{1000, 1 << 40, 1 << 62, 1<<62 + 1<<20} {
+		if _, err := r.do(model.Cycle{Term: r.registryTerm(), Number: cycle, Cut: r.rev}); err != nil {
+			t.Fatalf("cycle %d: %v", cycle, err)
 		}
-		if err := next(); !fault.Is(err, fault.ReasonLowerPass) {
-			t.Fatalf("after pass %d: %v", pass, err)
+		if err := next(); !fault.Is(err, fault.ReasonLowerCycle) {
+			t.Fatalf("after cycle %d: %v", cycle, err)
 		}
 		for range 3 {
 			if err := next(); err != nil {
-				t.Fatalf("after pass %d, above the number that was named: %v", pass, err)
+				t.Fatalf("after cycle %d, above the number that was named: %v", cycle, err)
 			}
 		}
 	}
 }
 
 // Another term of the registry begins with numbers of its own.
-func TestPassNumbersAreThoseOfOneTerm(t *testing.T) {
+func TestCycleNumbersAreThoseOfOneTerm(t *testing.T) {
 	r, next := stranded(t)
 	if _, err := r.do(model.Cycle{Term: r.registryTerm(), Number: 1 << 62, Cut: r.rev}); err != nil {
 		t.Fatal(err)
@@ -137,22 +137,22 @@ func TestAnEntryThatIsNotItsRecordIsStale(t *testing.T) {
 	for name, change := range map[string]func(*model.Candidate){
 		"epoch":   func(e *model.Candidate) { e.Epoch = math.MaxInt64 },
 		"name":    func(e *model.Candidate) { e.Key.Name = "other" },
-		"workers": func(e *model.Candidate) { e.Seats = model.Seats{{First: 0, Last: 0, Number: 1}} },
+		"workers": func(e *model.Candidate) { e.Workers = model.WorkerSet{{First: 0, Last: 0, Number: 1}} },
 		"mod":     func(e *model.Candidate) { e.Mod-- },
 	} {
 		entry := proper
 		change(&entry)
-		if o := r.pass(entry)[0]; o.Result != model.Stale {
+		if o := r.cycle(entry)[0]; o.Result != model.Stale {
 			t.Errorf("another %s: %+v", name, o)
 		}
 	}
 	huge := proper
-	huge.Seats = model.Seats{{First: 0, Last: math.MaxInt32, Number: 1}}
-	if o := r.pass(huge)[0]; o.Result != model.NoFit || o.Reason != fault.ReasonInvalid {
+	huge.Workers = model.WorkerSet{{First: 0, Last: math.MaxInt32, Number: 1}}
+	if o := r.cycle(huge)[0]; o.Result != model.NoFit || o.Reason != fault.ReasonInvalid {
 		t.Errorf("workers without bound: %+v", o)
 	}
-	expectGranted(t, r.pass(proper))
-	if err := next(); err != nil && !fault.Is(err, fault.ReasonLowerPass) {
+	expectGranted(t, r.cycle(proper))
+	if err := next(); err != nil && !fault.Is(err, fault.ReasonLowerCycle) {
 		t.Error(err)
 	}
 }

@@ -214,7 +214,7 @@ func (c *Core) disabledEvent(d *model.Disable, h *host, uid string, s *leaseWork
 		event.Reason = fault.ReasonExecutorDraining
 	}
 	for _, seat := range s.seats[:min(len(s.seats), model.MaxEventWorkers)] {
-		event.Workers = append(event.Workers, model.EventWorker{Seat: seat, Executor: h.ID})
+		event.Workers = append(event.Workers, model.EventWorker{ID: seat, Executor: h.ID})
 	}
 	return event
 }
@@ -231,7 +231,7 @@ type leaseWorkers struct {
 	key   model.Key
 	trace model.Trace
 	epoch int64
-	seats []model.Seat
+	seats []model.WorkerID
 }
 
 // placed answers what byLease on the executors of the turns, by ordinal and uid. It
@@ -257,13 +257,13 @@ func (c *Core) placed(turns []turn) map[uint32]map[string]*leaseWorkers {
 				if byLease[uid] == nil {
 					byLease[uid] = &leaseWorkers{key: chunk.Key, trace: chunk.Trace, epoch: chunk.Epoch}
 				}
-				byLease[uid].seats = append(byLease[uid].seats, p.Seat)
+				byLease[uid].seats = append(byLease[uid].seats, p.Worker)
 			}
 		}
 	}
 	for _, byLease := range placed {
 		for _, l := range byLease {
-			slices.SortFunc(l.seats, model.Seat.Compare)
+			slices.SortFunc(l.seats, model.WorkerID.Compare)
 		}
 	}
 	return placed

@@ -119,9 +119,9 @@ func placementsText(list []model.Placement) string {
 		for j+1 < len(list) && list[j+1].Ordinal == list[i].Ordinal {
 			j++
 		}
-		seats := list[i].Seat.String()
+		seats := list[i].Worker.String()
 		if j > i {
-			seats += "-" + list[j].Seat.String()
+			seats += "-" + list[j].Worker.String()
 		}
 		parts = append(parts, fmt.Sprintf("%s@#%d", seats, list[i].Ordinal))
 		i = j + 1

@@ -47,8 +47,8 @@ type player struct {
 	*rig
 	out []string
 	// held says that effects wait for an explicit commit or abandon.
-	held bool
-	pass int64
+	held  bool
+	cycle int64
 }
 
 func (p *player) finish() {
@@ -96,7 +96,7 @@ func (p *player) play(lines []string) {
 	case "behind-view":
 		p.write(&model.Reservation{
 			Key: keyOf(id), UID: id, State: model.Queued, Spec: model.Spec{Constraints: args.constraints()},
-			Seats: model.Seats{{First: 0, Last: int32(args.number("n")) - 1, Number: 1}},
+			Workers: model.WorkerSet{{First: 0, Last: int32(args.number("n")) - 1, Number: 1}},
 		})
 	case "catch-up":
 		p.catchUp()
@@ -126,9 +126,9 @@ func (p *player) play(lines []string) {
 		}
 		p.catchUp()
 		p.finish()
-	case "pass":
-		p.pass++
-		pass := model.Cycle{Term: cmp.Or(args.number("term"), p.registryTerm()), Number: cmp.Or(args.number("pass"), p.pass), Cut: p.rev}
+	case "cycle":
+		p.cycle++
+		cycle := model.Cycle{Term: cmp.Or(args.number("term"), p.registryTerm()), Number: cmp.Or(args.number("cycle"), p.cycle), Cut: p.rev}
 		for _, line := range lines[1:] {
 			words := strings.Fields(line)
 			entry := p.entry(words[0])
@@ -138,9 +138,9 @@ func (p *player) play(lines []string) {
 			if more["again"] != "" {
 				entry = model.Candidate{UID: entry.UID, Mod: entry.Mod, Group: entry.Group, Again: true}
 			}
-			pass.Candidates = append(pass.Candidates, entry)
+			cycle.Candidates = append(cycle.Candidates, entry)
 		}
-		p.ask(pass)
+		p.ask(cycle)
 		p.finish()
 	case "wait":
 		d, err := time.ParseDuration(id)

@@ -231,7 +231,7 @@ func (u *obviousUsage) usage() []usage.SKUUsage {
 			u.unmapped[res.Spec.Constraints.Group()]++
 			continue
 		}
-		n := res.Seats.Len()
+		n := res.Workers.Len()
 		row := u.row(name)
 		row.PendingReservations++
 		row.PendingWorkers += int64(n)
@@ -392,7 +392,7 @@ func TestPitfallDemandOfBusyAndAbsentSKUs(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.tell(&model.Ready{Since: start})
 	r.ready(small("busy", 4000, 4))
-	expectGranted(t, r.pass(r.queue("all", 4, cpu(1000))))
+	expectGranted(t, r.cycle(r.queue("all", 4, cpu(1000))))
 	if _, err := r.do(PutSKU{model.SKU{Name: "gpu-8", Resources: resource.Vector{"cpu": 8000, "gpu": 8, "slots": 8}}}); err != nil {
 		t.Fatal(err)
 	}
@@ -435,7 +435,7 @@ func TestPitfallUsageMapsByTheRuleOfAllocation(t *testing.T) {
 		for _, row := range usage.SKUs {
 			pending += row.PendingReservations
 		}
-		if granted := r.pass(entry)[0].Result == model.Granted; granted != (pending == 1) || pending+len(usage.Unmapped) != 1 {
+		if granted := r.cycle(entry)[0].Result == model.Granted; granted != (pending == 1) || pending+len(usage.Unmapped) != 1 {
 			t.Fatalf("granted %v, pending %d, unmapped %+v", granted, pending, usage.Unmapped)
 		}
 		usage, _ = r.core.Usage("")

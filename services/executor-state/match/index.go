@@ -78,7 +78,9 @@ type Limits struct {
 }
 
 // DefaultLimits returns the limits that production uses.
-func DefaultLimits() Limits { return Limits{Block: blockSize, Narrow: blockSize, Sections: 1 << 12, Words: 1 << 23, Work: 1 << 24} }
+func DefaultLimits() Limits {
+	return Limits{Block: blockSize, Narrow: blockSize, Sections: 1 << 12, Words: 1 << 23, Work: 1 << 24}
+}
 
 // What takes longer than a look at an executor, some nanoseconds, counts for more: a
 // worker that is placed, a form in the order of which a request is put, the bounds of a

@@ -51,7 +51,7 @@ func (t *Tally) Await(uid string, r *model.Reservation) {
 	if r == nil {
 		return
 	}
-	is := &pending{reservation: r, demand: t.demandOf(r.Spec.Constraints), size: size{workers: r.Seats.Len()}}
+	is := &pending{reservation: r, demand: t.demandOf(r.Spec.Constraints), size: size{workers: r.Workers.Len()}}
 	if spread := r.Spec.Constraints.Spread; spread.Single() {
 		is.size.each = spread.Max
 	}

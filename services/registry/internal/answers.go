@@ -18,25 +18,25 @@ var errPanicked = fault.New(fault.Internal, fault.ReasonInternal, "the handling 
 // maxAnswerText bounds a reason or a message of an answer, in bytes.
 const maxAnswerText = 4 << 10
 
-// passed is what a definite error leaves of a pass: it grants nothing, and every entry
-// waits for the next pass. A nil error leaves no outcomes.
-func passed(pass model.Cycle, err error) queue.PassDone {
-	done := queue.PassDone{Pass: pass.Number}
+// refusedCycle is what a definite error leaves of a cycle: it grants nothing, and every
+// candidate waits for the next cycle. A nil error leaves no outcomes.
+func refusedCycle(cycle model.Cycle, err error) queue.CycleDone {
+	done := queue.CycleDone{Cycle: cycle.Number}
 	if err == nil {
 		return done
 	}
-	for _, e := range pass.Candidates {
+	for _, e := range cycle.Candidates {
 		done.Outcomes = append(done.Outcomes, model.Outcome{UID: e.UID, Result: model.Behind, Reason: fault.Of(err).Reason, Message: err.Error()})
 	}
 	return done
 }
 
-// passOf reads the answer to a pass. With an error it is as that of a refused pass.
-func passOf(pass model.Cycle, answer *controlv1.PassAnswer) (queue.PassDone, error) {
-	if err := checkPass(pass, answer); err != nil {
-		return passed(pass, err), err
+// cycleOf reads the answer to a cycle. With an error it is as that of a refused cycle.
+func cycleOf(cycle model.Cycle, answer *controlv1.CycleAnswer) (queue.CycleDone, error) {
+	if err := checkCycle(cycle, answer); err != nil {
+		return refusedCycle(cycle, err), err
 	}
-	done := queue.PassDone{Pass: pass.Number}
+	done := queue.CycleDone{Cycle: cycle.Number}
 	for _, o := range answer.GetOutcomes() {
 		done.Outcomes = append(done.Outcomes, model.Outcome{
 			UID: o.GetUid(), Result: model.Result(o.GetResult()), Lease: o.GetLease(),
@@ -46,54 +46,54 @@ func passOf(pass model.Cycle, answer *controlv1.PassAnswer) (queue.PassDone, err
 	return done, nil
 }
 
-func checkPass(pass model.Cycle, answer *controlv1.PassAnswer) error {
-	if got, most := len(answer.GetOutcomes()), len(pass.Candidates); got > most {
+func checkCycle(cycle model.Cycle, answer *controlv1.CycleAnswer) error {
+	if got, most := len(answer.GetOutcomes()), len(cycle.Candidates); got > most {
 		return badAnswer("outcomes", "must be at most %d, got %d", most, got)
 	}
-	offered := make(map[string]bool, len(pass.Candidates))
-	for _, e := range pass.Candidates {
-		offered[e.UID] = true
+	sent := make(map[string]bool, len(cycle.Candidates))
+	for _, e := range cycle.Candidates {
+		sent[e.UID] = true
 	}
 	for i, o := range answer.GetOutcomes() {
 		field := fmt.Sprintf("outcomes[%d]", i)
-		_, known := controlv1.PassOutcome_Result_name[int32(o.GetResult())]
+		_, known := controlv1.CandidateOutcome_Result_name[int32(o.GetResult())]
 		switch {
-		case !offered[o.GetUid()]:
-			return badAnswer(field+".uid", "%.64q was not offered, or is answered twice", o.GetUid())
-		case !known || o.GetResult() == controlv1.PassOutcome_RESULT_UNSPECIFIED:
+		case !sent[o.GetUid()]:
+			return badAnswer(field+".uid", "%.64q was not sent, or is answered twice", o.GetUid())
+		case !known || o.GetResult() == controlv1.CandidateOutcome_RESULT_UNSPECIFIED:
 			return badAnswer(field+".result", "%d is not a result", int32(o.GetResult()))
-		case o.GetResult() == controlv1.PassOutcome_GRANTED && o.GetLease() <= 0:
+		case o.GetResult() == controlv1.CandidateOutcome_GRANTED && o.GetLease() <= 0:
 			return badAnswer(field+".lease", "must be positive where it is granted, got %d", o.GetLease())
 		case o.GetFitting() < 0:
 			return badAnswer(field+".fitting", "must not be negative, got %d", o.GetFitting())
 		case len(o.GetReason())+len(o.GetMessage()) > maxAnswerText:
 			return badAnswer(field+".message", "must have at most %d bytes with its reason", maxAnswerText)
 		}
-		delete(offered, o.GetUid())
+		delete(sent, o.GetUid())
 	}
 	return nil
 }
 
-// handedOver is what a definite error leaves of a hand-over: no task is taken. A nil
+// refusedDispatch is what a definite error leaves of a dispatch: no task is taken. A nil
 // error leaves no outcomes.
-func handedOver(over model.Dispatch, err error) queue.HandedOver {
-	var done queue.HandedOver
+func refusedDispatch(dispatch model.Dispatch, err error) queue.DispatchDone {
+	var done queue.DispatchDone
 	if err == nil {
 		return done
 	}
-	for _, task := range over.Tasks {
+	for _, task := range dispatch.Tasks {
 		done.Outcomes = append(done.Outcomes, model.DispatchOutcome{UID: task.UID, Reason: fault.Of(err).Reason})
 	}
 	return done
 }
 
-// handOverOf reads the answer to a hand-over. With an error it is as that of a refused
+// dispatchOf reads the answer to a dispatch. With an error it is as that of a refused
 // one.
-func handOverOf(over model.Dispatch, answer *controlv1.CreateTasksAnswer) (queue.HandedOver, error) {
-	if err := checkHandOver(over, answer); err != nil {
-		return handedOver(over, err), err
+func dispatchOf(dispatch model.Dispatch, answer *controlv1.CreateTasksAnswer) (queue.DispatchDone, error) {
+	if err := checkDispatch(dispatch, answer); err != nil {
+		return refusedDispatch(dispatch, err), err
 	}
-	var done queue.HandedOver
+	var done queue.DispatchDone
 	for _, o := range answer.GetOutcomes() {
 		done.Outcomes = append(done.Outcomes, model.DispatchOutcome{
 			UID: o.GetUid(), Taken: o.GetResult() == controlv1.CreateOutcome_TAKEN, Reason: fault.Reason(o.GetReason()),
@@ -102,12 +102,12 @@ func handOverOf(over model.Dispatch, answer *controlv1.CreateTasksAnswer) (queue
 	return done, nil
 }
 
-func checkHandOver(over model.Dispatch, answer *controlv1.CreateTasksAnswer) error {
-	if got, asked := len(answer.GetOutcomes()), len(over.Tasks); got != asked {
+func checkDispatch(dispatch model.Dispatch, answer *controlv1.CreateTasksAnswer) error {
+	if got, asked := len(answer.GetOutcomes()), len(dispatch.Tasks); got != asked {
 		return badAnswer("outcomes", "must be %d, got %d", asked, got)
 	}
-	asked := make(map[string]bool, len(over.Tasks))
-	for _, task := range over.Tasks {
+	asked := make(map[string]bool, len(dispatch.Tasks))
+	for _, task := range dispatch.Tasks {
 		asked[task.UID] = true
 	}
 	for i, o := range answer.GetOutcomes() {

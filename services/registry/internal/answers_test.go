@@ -7,27 +7,27 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// An answer that is not to the pass that was sent grants nothing: its entries wait for
+// An answer that is not to the cycle that was sent grants nothing: its candidates wait for
 // the next one.
-func TestAnInvalidAnswerToAPassGrantsNothing(t *testing.T) {
-	pass := model.Cycle{Number: 4, Candidates: []model.Candidate{{UID: "a"}, {UID: "b"}}}
-	granted := func(uid string) *controlv1.PassOutcome {
-		return &controlv1.PassOutcome{Uid: uid, Result: controlv1.PassOutcome_GRANTED, Lease: 9}
+func TestAnInvalidAnswerToACycleGrantsNothing(t *testing.T) {
+	cycle := model.Cycle{Number: 4, Candidates: []model.Candidate{{UID: "a"}, {UID: "b"}}}
+	granted := func(uid string) *controlv1.CandidateOutcome {
+		return &controlv1.CandidateOutcome{Uid: uid, Result: controlv1.CandidateOutcome_GRANTED, Lease: 9}
 	}
-	for name, answer := range map[string]*controlv1.PassAnswer{
-		"too many":         {Outcomes: []*controlv1.PassOutcome{granted("a"), granted("b"), granted("c")}},
-		"unknown uid":      {Outcomes: []*controlv1.PassOutcome{granted("a"), granted("x")}},
-		"twice":            {Outcomes: []*controlv1.PassOutcome{granted("a"), granted("a")}},
-		"nil outcome":      {Outcomes: []*controlv1.PassOutcome{granted("a"), nil}},
-		"no result":        {Outcomes: []*controlv1.PassOutcome{{Uid: "a"}}},
-		"unknown result":   {Outcomes: []*controlv1.PassOutcome{{Uid: "a", Result: 257}}},
-		"no lease":         {Outcomes: []*controlv1.PassOutcome{{Uid: "a", Result: controlv1.PassOutcome_GRANTED}}},
-		"negative fitting": {Outcomes: []*controlv1.PassOutcome{{Uid: "a", Result: controlv1.PassOutcome_NO_FIT, Fitting: -1}}},
-		"long message":     {Outcomes: []*controlv1.PassOutcome{{Uid: "a", Result: controlv1.PassOutcome_NO_FIT, Message: string(make([]byte, maxAnswerText+1))}}},
+	for name, answer := range map[string]*controlv1.CycleAnswer{
+		"too many":         {Outcomes: []*controlv1.CandidateOutcome{granted("a"), granted("b"), granted("c")}},
+		"unknown uid":      {Outcomes: []*controlv1.CandidateOutcome{granted("a"), granted("x")}},
+		"twice":            {Outcomes: []*controlv1.CandidateOutcome{granted("a"), granted("a")}},
+		"nil outcome":      {Outcomes: []*controlv1.CandidateOutcome{granted("a"), nil}},
+		"no result":        {Outcomes: []*controlv1.CandidateOutcome{{Uid: "a"}}},
+		"unknown result":   {Outcomes: []*controlv1.CandidateOutcome{{Uid: "a", Result: 257}}},
+		"no lease":         {Outcomes: []*controlv1.CandidateOutcome{{Uid: "a", Result: controlv1.CandidateOutcome_GRANTED}}},
+		"negative fitting": {Outcomes: []*controlv1.CandidateOutcome{{Uid: "a", Result: controlv1.CandidateOutcome_NO_FIT, Fitting: -1}}},
+		"long message":     {Outcomes: []*controlv1.CandidateOutcome{{Uid: "a", Result: controlv1.CandidateOutcome_NO_FIT, Message: string(make([]byte, maxAnswerText+1))}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			done, err := passOf(pass, answer)
-			if err == nil || done.Pass != 4 || len(done.Outcomes) != 2 {
+			done, err := cycleOf(cycle, answer)
+			if err == nil || done.Cycle != 4 || len(done.Outcomes) != 2 {
 				t.Fatalf("%+v, %v", done, err)
 			}
 			for _, o := range done.Outcomes {
@@ -37,18 +37,18 @@ func TestAnInvalidAnswerToAPassGrantsNothing(t *testing.T) {
 			}
 		})
 	}
-	done, err := passOf(pass, &controlv1.PassAnswer{Outcomes: []*controlv1.PassOutcome{granted("b")}})
+	done, err := cycleOf(cycle, &controlv1.CycleAnswer{Outcomes: []*controlv1.CandidateOutcome{granted("b")}})
 	if err != nil || len(done.Outcomes) != 1 || done.Outcomes[0].Result != model.Granted || done.Outcomes[0].Lease != 9 {
 		t.Errorf("a good answer is %+v, %v", done, err)
 	}
-	if done, err := passOf(pass, nil); err != nil || len(done.Outcomes) != 0 {
+	if done, err := cycleOf(cycle, nil); err != nil || len(done.Outcomes) != 0 {
 		t.Errorf("no outcomes are %+v, %v", done, err)
 	}
 }
 
-// An answer that is not to the hand-over that was sent takes nothing.
-func TestAnInvalidAnswerToAHandOverTakesNothing(t *testing.T) {
-	over := model.Dispatch{Tasks: []model.DispatchTask{{UID: "a"}, {UID: "b"}}}
+// An answer that is not to the dispatch that was sent takes nothing.
+func TestAnInvalidAnswerToADispatchTakesNothing(t *testing.T) {
+	dispatch := model.Dispatch{Tasks: []model.DispatchTask{{UID: "a"}, {UID: "b"}}}
 	taken := func(uid string) *controlv1.CreateOutcome {
 		return &controlv1.CreateOutcome{Uid: uid, Result: controlv1.CreateOutcome_TAKEN}
 	}
@@ -58,13 +58,13 @@ func TestAnInvalidAnswerToAHandOverTakesNothing(t *testing.T) {
 		"no result": {taken("a"), {Uid: "b"}}, "unknown result": {taken("a"), {Uid: "b", Result: 7}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			done, err := handOverOf(over, &controlv1.CreateTasksAnswer{Outcomes: outcomes})
+			done, err := dispatchOf(dispatch, &controlv1.CreateTasksAnswer{Outcomes: outcomes})
 			if err == nil || len(done.Outcomes) != 2 || done.Outcomes[0].Taken || done.Outcomes[1].Taken {
 				t.Errorf("%+v, %v", done, err)
 			}
 		})
 	}
-	done, err := handOverOf(over, &controlv1.CreateTasksAnswer{Outcomes: []*controlv1.CreateOutcome{taken("b"), taken("a")}})
+	done, err := dispatchOf(dispatch, &controlv1.CreateTasksAnswer{Outcomes: []*controlv1.CreateOutcome{taken("b"), taken("a")}})
 	if err != nil || len(done.Outcomes) != 2 || !done.Outcomes[0].Taken || done.Outcomes[0].UID != "b" {
 		t.Errorf("a good answer is %+v, %v", done, err)
 	}

@@ -24,7 +24,7 @@ import (
 // repeated until its outcome is definite or the term ends.
 type Calls struct {
 	inventory controlv1.InventoryClient
-	handout   controlv1.HandoutClient
+	assigner  controlv1.DispatchClient
 	tracer    trace.Tracer
 	log       *slog.Logger
 }
@@ -32,7 +32,7 @@ type Calls struct {
 // NewCalls makes the calls through a gateway.
 func NewCalls(gateway grpc.ClientConnInterface, tracer trace.Tracer, log *slog.Logger) *Calls {
 	return &Calls{
-		inventory: controlv1.NewInventoryClient(gateway), handout: controlv1.NewHandoutClient(gateway),
+		inventory: controlv1.NewInventoryClient(gateway), assigner: controlv1.NewDispatchClient(gateway),
 		tracer: tracer, log: log,
 	}
 }
@@ -41,34 +41,34 @@ func NewCalls(gateway grpc.ClientConnInterface, tracer trace.Tracer, log *slog.L
 func (c *Calls) Perform(t *loop.Term, _ *queue.Core, action model.Action) {
 	switch a := action.(type) {
 	case model.Cycle:
-		t.Go(model.ServiceExecutorState, passed(a, errPanicked), func(ctx context.Context) { c.pass(ctx, t, a) })
+		t.Go(model.ServiceExecutorState, refusedCycle(a, errPanicked), func(ctx context.Context) { c.schedule(ctx, t, a) })
 	case model.Dispatch:
-		t.Go(model.ServiceAssigner, handedOver(a, errPanicked), func(ctx context.Context) { c.handOver(ctx, t, a) })
+		t.Go(model.ServiceAssigner, refusedDispatch(a, errPanicked), func(ctx context.Context) { c.dispatch(ctx, t, a) })
 	default:
 		panic(fmt.Sprintf("registry: unknown action %T", action))
 	}
 }
 
-func (c *Calls) pass(ctx context.Context, t *loop.Term, pass model.Cycle) {
-	request := &controlv1.PassRequest{Term: pass.Term, Pass: pass.Number, Cut: pass.Cut}
-	request.Entries = make([]*controlv1.PassEntry, 0, len(pass.Candidates))
-	for _, e := range pass.Candidates {
-		request.Entries = append(request.Entries, entryOf(e))
+func (c *Calls) schedule(ctx context.Context, t *loop.Term, cycle model.Cycle) {
+	request := &controlv1.CycleRequest{Term: cycle.Term, Cycle: cycle.Number, Cut: cycle.Cut}
+	request.Candidates = make([]*controlv1.Candidate, 0, len(cycle.Candidates))
+	for _, e := range cycle.Candidates {
+		request.Candidates = append(request.Candidates, candidateOf(e))
 	}
-	traced, granted := c.tracePass(ctx, pass, request)
-	answer, err := replica.Definite(ctx, c.log, "pass", func(ctx context.Context) (*controlv1.PassAnswer, error) {
+	traced, granted := c.traceCycle(ctx, cycle, request)
+	answer, err := replica.Definite(ctx, c.log, "cycle", func(ctx context.Context) (*controlv1.CycleAnswer, error) {
 		return c.inventory.TryAllocateAndLease(ctx, request)
 	})
 	if ctx.Err() != nil {
 		return
 	}
-	done := passed(pass, err)
+	done := refusedCycle(cycle, err)
 	if err == nil {
-		done, err = passOf(pass, answer)
+		done, err = cycleOf(cycle, answer)
 	}
 	if err != nil {
-		c.log.WarnContext(traced, "a pass was refused", "pass", pass.Number, "error", err)
-		done.Newest, done.TooHigh = newestPass(err)
+		c.log.WarnContext(traced, "a scheduling cycle was refused", "cycle", cycle.Number, "error", err)
+		done.Newest, done.TooHigh = newestCycle(err)
 	}
 	for _, o := range done.Outcomes {
 		if o.Result == model.Granted {
@@ -78,48 +78,48 @@ func (c *Calls) pass(ctx context.Context, t *loop.Term, pass model.Cycle) {
 	t.Post(done)
 }
 
-// newestPass returns the newest cycle number that executor-state has seen, if it
-// refuses a pass for its number, and whether that number is too high for it.
-func newestPass(err error) (newest int64, tooHigh bool) {
+// newestCycle returns the newest cycle number that executor-state has seen, if it
+// refuses a cycle for its number, and whether that number is too high for it.
+func newestCycle(err error) (newest int64, tooHigh bool) {
 	f := fault.Of(err)
-	newest, parseErr := strconv.ParseInt(f.Meta[fault.MetaNewestPass], 10, 64)
+	newest, parseErr := strconv.ParseInt(f.Meta[fault.MetaNewestCycle], 10, 64)
 	if parseErr != nil {
 		return 0, false
 	}
-	return newest, f.Reason != fault.ReasonLowerPass
+	return newest, f.Reason != fault.ReasonLowerCycle
 }
 
-// entryOf is an entry as it is sent, of at most queue.CandidateBytes(e) bytes.
-func entryOf(e model.Candidate) *controlv1.PassEntry {
+// candidateOf is a candidate as it is sent, of at most queue.CandidateBytes(e) bytes.
+func candidateOf(e model.Candidate) *controlv1.Candidate {
 	if e.Again {
-		return &controlv1.PassEntry{Uid: e.UID, Again: e.Mod, Group: e.Group}
+		return &controlv1.Candidate{Uid: e.UID, Again: e.Mod, Group: e.Group}
 	}
-	return &controlv1.PassEntry{
+	return &controlv1.Candidate{
 		Key: wire.Key(e.Key), Uid: e.UID, Epoch: e.Epoch, Mod: e.Mod, Group: e.Group,
 		Constraints: wire.Constraints(e.Constraints), AvoidFailed: e.Constraints.AvoidFailed,
-		Seats: wire.Runs(e.Seats), Trace: string(e.Trace),
+		Workers: wire.Runs(e.Workers), Trace: string(e.Trace),
 	}
 }
 
-func (c *Calls) handOver(ctx context.Context, t *loop.Term, over model.Dispatch) {
-	request := &controlv1.CreateTasksRequest{Term: over.Term}
-	for _, task := range over.Tasks {
+func (c *Calls) dispatch(ctx context.Context, t *loop.Term, dispatch model.Dispatch) {
+	request := &controlv1.CreateTasksRequest{Term: dispatch.Term}
+	for _, task := range dispatch.Tasks {
 		request.Tasks = append(request.Tasks, &controlv1.CreateTask{Key: wire.Key(task.Key), Uid: task.UID, Mod: task.Mod, Lease: task.Lease})
 	}
-	ctx, span := c.traceHandOver(ctx, over)
+	ctx, span := c.traceDispatch(ctx, dispatch)
 	defer span.End()
-	answer, err := replica.Definite(ctx, c.log, "hand-over", func(ctx context.Context) (*controlv1.CreateTasksAnswer, error) {
-		return c.handout.CreateAssignmentTasks(ctx, request)
+	answer, err := replica.Definite(ctx, c.log, "dispatch", func(ctx context.Context) (*controlv1.CreateTasksAnswer, error) {
+		return c.assigner.CreateAssignmentTasks(ctx, request)
 	})
 	if ctx.Err() != nil {
 		return
 	}
-	done := handedOver(over, err)
+	done := refusedDispatch(dispatch, err)
 	if err == nil {
-		done, err = handOverOf(over, answer)
+		done, err = dispatchOf(dispatch, answer)
 	}
 	if err != nil {
-		c.log.WarnContext(ctx, "a hand-over was refused", "tasks", len(over.Tasks), "error", err)
+		c.log.WarnContext(ctx, "a dispatch was refused", "tasks", len(dispatch.Tasks), "error", err)
 	}
 	t.Post(done)
 }

@@ -15,7 +15,7 @@ import (
 	"berth.dev/services/registry/queue"
 )
 
-// What an entry takes in a message is never more than its pass is told that it does.
+// What a candidate takes in a message is never more than its cycle is told that it does.
 func TestAnEntryIsNoLargerThanItSays(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.OneOf(rapid.StringN(0, 20, 60), rapid.Just(strings.Repeat("x", 300)))
@@ -31,9 +31,9 @@ func TestAnEntryIsNoLargerThanItSays(t *testing.T) {
 			},
 		}
 		for range rapid.IntRange(0, 5).Draw(t, "runs") {
-			e.Seats = append(e.Seats, model.Run{First: math.MaxInt32, Last: math.MaxInt32, Number: math.MaxInt32})
+			e.Workers = append(e.Workers, model.Run{First: math.MaxInt32, Last: math.MaxInt32, Number: math.MaxInt32})
 		}
-		if size := proto.Size(&controlv1.PassRequest{Entries: []*controlv1.PassEntry{entryOf(e)}}); size > queue.CandidateBytes(e) {
+		if size := proto.Size(&controlv1.CycleRequest{Candidates: []*controlv1.Candidate{candidateOf(e)}}); size > queue.CandidateBytes(e) {
 			t.Fatalf("%d bytes, and not %d: %+v", size, queue.CandidateBytes(e), e)
 		}
 	})
@@ -42,7 +42,7 @@ func TestAnEntryIsNoLargerThanItSays(t *testing.T) {
 // The list of executors that the caller avoids, and that of Berth, which may yield, are
 // sent apart.
 func TestTheListsOfAvoidedExecutorsAreSentApart(t *testing.T) {
-	sent := entryOf(model.Candidate{UID: "u", Constraints: constraint.Constraints{Avoid: []string{"caller"}, AvoidFailed: []string{"berth"}}})
+	sent := candidateOf(model.Candidate{UID: "u", Constraints: constraint.Constraints{Avoid: []string{"caller"}, AvoidFailed: []string{"berth"}}})
 	if !slices.Equal(sent.GetConstraints().GetAvoid(), []string{"caller"}) || !slices.Equal(sent.GetAvoidFailed(), []string{"berth"}) {
 		t.Errorf("sent %v", sent)
 	}

@@ -44,7 +44,7 @@ func showState(f process.Figures, stats queue.Stats, now time.Time) {
 			f.Gauge("berth_registry_reservations", "Reservations by stored state, those that ended a while ago included.", float64(n), "state", state.String())
 		}
 	}
-	f.Gauge("berth_registry_leased_reservations", "Reservations that hold a lease and are to be handed over.", float64(stats.Leased))
+	f.Gauge("berth_registry_leased_reservations", "Reservations that hold a lease and are to be dispatched.", float64(stats.Leased))
 	if !stats.Ready {
 		stats.Groups = nil // a part of the demand is bad advice to whoever scales by it
 	}
@@ -77,7 +77,7 @@ func largest(groups []queue.GroupStats) []queue.GroupStats {
 }
 
 func showCounts(f process.Figures, counts queue.Counts) {
-	f.Histogram("berth_registry_time_in_queue_seconds", "From the creation of a reservation to its lease.", &counts.TimeInQueue)
+	f.Histogram("berth_registry_time_in_queue_duration_seconds", "From the creation of a reservation to its lease.", &counts.TimeInQueue)
 	for change := model.Created; change <= model.ChangeReplaced; change++ {
 		f.Counter("berth_registry_upserts_total", "Upserts answered, by change.", counts.Upserts[change], "change", change.String())
 	}
@@ -86,15 +86,15 @@ func showCounts(f process.Figures, counts queue.Counts) {
 			f.Counter("berth_registry_events_total", "Events of reservations: queued, requeued, cancelled, expired and so on.", n, "event", name)
 		}
 	}
-	f.Counter("berth_registry_passes_total", "Passes that were offered to executor-state.", counts.Passes)
+	f.Counter("berth_registry_cycles_total", "Scheduling cycles that were sent to executor-state.", counts.Cycles)
 	for result := model.Granted; result <= model.Later; result++ {
-		f.Counter("berth_registry_offers_total", "Entries of passes, by outcome.", counts.Offers[result], "outcome", result.String())
+		f.Counter("berth_registry_candidates_total", "Candidates in scheduling cycles, by outcome.", counts.Candidates[result], "outcome", result.String())
 	}
 	for cause, n := range counts.WakeUps {
-		f.Counter("berth_registry_wakeups_total", "Passes by what they were cut for; one may have several causes.", n, "cause", queue.WakeCause(cause).String())
+		f.Counter("berth_registry_wakeups_total", "Scheduling cycles by what triggered them; one may have several causes.", n, "cause", queue.WakeCause(cause).String())
 	}
-	f.Counter("berth_registry_hand_overs_total", "Leases handed over, by what the assigner answered.", counts.Taken, "outcome", "taken")
-	f.Counter("berth_registry_hand_overs_total", "Leases handed over, by what the assigner answered.", counts.Refused, "outcome", "refused")
+	f.Counter("berth_registry_dispatches_total", "Leases dispatched, by what the assigner answered.", counts.Taken, "outcome", "taken")
+	f.Counter("berth_registry_dispatches_total", "Leases dispatched, by what the assigner answered.", counts.Refused, "outcome", "refused")
 }
 
 // refusals counts upserts that were refused, by reason. They are counted at the

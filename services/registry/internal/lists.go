@@ -41,7 +41,7 @@ func (s *Reservations) ListReservations(ctx context.Context, req *berthv1.ListRe
 		}
 		if req.GetVersions() && req.GetPageToken() == "" {
 			for _, stage := range c.Stages(filter.Job, filter.Stage) {
-				answer.Stages = append(answer.Stages, &berthv1.StageSeats{Stage: stage.Stage, Seats: wire.SeatList(stage.Numbers)})
+				answer.Stages = append(answer.Stages, &berthv1.StageWorkers{Stage: stage.Stage, Workers: wire.WorkerIDs(stage.Numbers)})
 			}
 		}
 		answer.Reservations = replica.Page(views, replica.PageBytes-proto.Size(answer), func(v queue.View) *berthv1.Reservation {

@@ -61,7 +61,7 @@ func TestMarkReadyOpensTheQueue(t *testing.T) {
 		t.Errorf("pending: %v, %v", pending, err)
 	}
 	if got, err := s.GetReservation(ctx, &berthv1.GetReservationRequest{Job: "j", Stage: "map"}); err != nil || got.GetState() != berthv1.Reservation_LEASING {
-		t.Errorf("the head is not offered: %v, %v", got, err)
+		t.Errorf("the head is not a candidate: %v, %v", got, err)
 	}
 }
 
@@ -177,8 +177,8 @@ func TestFiguresOfAQueueGoWithIt(t *testing.T) {
 		fmt.Sprintf(`berth_registry_queue_reservations{group=%q} 2`, id), fmt.Sprintf(`berth_registry_queue_workers{group=%q} 6`, id),
 		`berth_registry_reservations{state="QUEUED"} 2`, `berth_registry_upserts_total{change="CREATED"} 2`, `berth_registry_upserts_total{change="UNCHANGED"} 1`,
 		`berth_registry_upserts_refused_total{reason="INVALID"} 1`, `berth_registry_events_total{event="RESERVATION_QUEUED"} 2`,
-		`berth_registry_events_total{event="RESERVATION_REQUEUED"} 0`, "berth_registry_passes_total 1", `berth_registry_wakeups_total{cause="change"} 1`,
-		`berth_registry_offers_total{outcome="no_fit"} 0`, `berth_registry_hand_overs_total{outcome="taken"} 0`, "berth_registry_time_in_queue_seconds_count 0",
+		`berth_registry_events_total{event="RESERVATION_REQUEUED"} 0`, "berth_registry_cycles_total 1", `berth_registry_wakeups_total{cause="change"} 1`,
+		`berth_registry_candidates_total{outcome="no_fit"} 0`, `berth_registry_dispatches_total{outcome="taken"} 0`, "berth_registry_time_in_queue_duration_seconds_count 0",
 	)
 	if !strings.Contains(text, fmt.Sprintf("berth_registry_queue_head_age_seconds{group=%q} ", id)) {
 		t.Error("no age of the head")

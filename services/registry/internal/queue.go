@@ -36,7 +36,7 @@ func (s *Queue) Standing(ctx context.Context, req *berthv1.ExplainReservationReq
 		return nil, fault.New(fault.NotFound, fault.ReasonNotFound, "there is no reservation %s", key)
 	}
 	answer := &berthv1.Explanation{
-		Reservation: shown(standing.View, true), Needed: int32(standing.Reservation.Seats.Len()),
+		Reservation: shown(standing.View, true), Needed: int32(standing.Reservation.Workers.Len()),
 		Reason: string(standing.Reason), Message: standing.Message,
 	}
 	if standing.Group == "" {

@@ -167,7 +167,7 @@ func TestListPages(t *testing.T) {
 }
 
 // All versions of a job are listed once, page by page, with their workers; the
-// seats that its stages have used come with the first page, and each page says
+// worker IDs that its stages have used come with the first page, and each page says
 // which events it has in it.
 func TestListVersions(t *testing.T) {
 	s := start(t)
@@ -191,7 +191,7 @@ func TestListVersions(t *testing.T) {
 		}
 		var used []string
 		for _, stage := range answer.GetStages() {
-			last := stage.GetSeats()[len(stage.GetSeats())-1]
+			last := stage.GetWorkers()[len(stage.GetWorkers())-1]
 			used = append(used, fmt.Sprintf("%s to %d.%d", stage.GetStage(), last.GetIndex(), last.GetNumber()))
 		}
 		if first := req.GetPageToken() == ""; first != slices.Equal(used, []string{"map to 3.1", "reduce to 3.1"}) {
@@ -213,7 +213,7 @@ func TestReadsNameWhatIsAvoidedAndUntilWhen(t *testing.T) {
 	db := store.NewFake(store.FakeConfig{})
 	at := time.Now().Add(-time.Minute)
 	r := &model.Reservation{
-		UID: "u-1", Key: model.Key{Job: "j", Stage: "s", Name: model.MainName}, State: model.Queued, Seats: model.SeatsOf([]model.Seat{{Number: 1}}), Place: 1, Round: 1,
+		UID: "u-1", Key: model.Key{Job: "j", Stage: "s", Name: model.MainName}, State: model.Queued, Workers: model.WorkerSetOf([]model.WorkerID{{Number: 1}}), Place: 1, Round: 1,
 		Failed: []model.FailedOn{{Executor: "forgiven", At: at.Add(-model.AvoidFor)}, {Executor: "avoided", At: at}},
 	}
 	value, err := wire.Encode(r)

@@ -11,29 +11,29 @@ import (
 	"berth.dev/pkg/tracing"
 )
 
-// tracePass begins the span of a pass and names it in the request. It is sent
-// only if granted is called: a reservation may wait for hours and be offered
+// traceCycle begins the span of a cycle and names it in the request. It is sent
+// only if granted is called: a reservation may wait for hours and be tried
 // every second, which would be all there is to see of it. The call itself is no
 // part of the trace, for its span could not be taken back.
-func (c *Calls) tracePass(ctx context.Context, pass model.Cycle, request *controlv1.PassRequest) (traced context.Context, granted func()) {
-	traces := make([]model.Trace, len(pass.Candidates))
-	for i, e := range pass.Candidates {
+func (c *Calls) traceCycle(ctx context.Context, cycle model.Cycle, request *controlv1.CycleRequest) (traced context.Context, granted func()) {
+	traces := make([]model.Trace, len(cycle.Candidates))
+	for i, e := range cycle.Candidates {
 		traces[i] = e.Trace
 	}
-	traced, span := tracing.Batch(ctx, c.tracer, "pass", traces, trace.WithAttributes(
-		attribute.Int64("berth.pass", pass.Number), attribute.Int64("berth.term", pass.Term), attribute.Int("berth.entries", len(pass.Candidates)),
+	traced, span := tracing.Batch(ctx, c.tracer, "scheduling cycle", traces, trace.WithAttributes(
+		attribute.Int64("berth.cycle", cycle.Number), attribute.Int64("berth.term", cycle.Term), attribute.Int("berth.candidates", len(cycle.Candidates)),
 	))
 	request.Trace = string(tracing.Of(traced))
 	return traced, func() { span.End() }
 }
 
-// traceHandOver begins the span of a hand-over, which the calls belong to.
-func (c *Calls) traceHandOver(ctx context.Context, over model.Dispatch) (context.Context, trace.Span) {
-	traces := make([]model.Trace, len(over.Tasks))
-	for i, task := range over.Tasks {
+// traceDispatch begins the span of a dispatch, which the calls belong to.
+func (c *Calls) traceDispatch(ctx context.Context, dispatch model.Dispatch) (context.Context, trace.Span) {
+	traces := make([]model.Trace, len(dispatch.Tasks))
+	for i, task := range dispatch.Tasks {
 		traces[i] = task.Trace
 	}
-	return tracing.Batch(ctx, c.tracer, "hand over", traces, trace.WithAttributes(
-		attribute.Int64("berth.term", over.Term), attribute.Int("berth.tasks", len(over.Tasks)),
+	return tracing.Batch(ctx, c.tracer, "dispatch", traces, trace.WithAttributes(
+		attribute.Int64("berth.term", dispatch.Term), attribute.Int("berth.tasks", len(dispatch.Tasks)),
 	))
 }

@@ -11,8 +11,8 @@ import (
 // CancelWorkers implements berth.v1.Reservations.
 func (s *Reservations) CancelWorkers(ctx context.Context, req *berthv1.CancelWorkersRequest) (*berthv1.CancelWorkersAnswer, error) {
 	request := queue.CancelWorkers{Job: req.GetJob(), Stage: req.GetStage(), RequestID: req.GetRequestId()}
-	for _, seat := range req.GetWorkers() {
-		request.Workers = append(request.Workers, model.Seat{Index: seat.GetIndex(), Number: seat.GetNumber()})
+	for _, workerID := range req.GetWorkers() {
+		request.Workers = append(request.Workers, model.WorkerID{Index: workerID.GetIndex(), Number: workerID.GetNumber()})
 	}
 	if err := queue.ValidateCancelWorkers(request); err != nil {
 		return nil, err

@@ -16,7 +16,7 @@ func TestCancelWorkers(t *testing.T) {
 	}
 	cancel := &berthv1.CancelWorkersRequest{
 		Job: "j", Stage: "map", RequestId: "c",
-		Workers: []*berthv1.Seat{{Index: 1, Number: 1}, {Index: 2, Number: 7}},
+		Workers: []*berthv1.WorkerID{{Index: 1, Number: 1}, {Index: 2, Number: 7}},
 	}
 	for range 2 {
 		if answer, err := s.CancelWorkers(t.Context(), cancel); err != nil || answer.GetCancelled() != 1 {
@@ -31,14 +31,14 @@ func TestCancelWorkers(t *testing.T) {
 
 func TestCancelWorkersRefusals(t *testing.T) {
 	s := start(t)
-	one := []*berthv1.Seat{{Number: 1}}
+	one := []*berthv1.WorkerID{{Number: 1}}
 	for field, request := range map[string]*berthv1.CancelWorkersRequest{
 		"job":               {Stage: "s", Workers: one},
 		"stage":             {Job: "j", Stage: "/", Workers: one},
 		"requestId":         {Job: "j", Stage: "s", Workers: one, RequestId: "a b"},
 		"workers":           {Job: "j", Stage: "s"},
-		"workers[1].index":  {Job: "j", Stage: "s", Workers: []*berthv1.Seat{{Number: 1}, {Index: -1, Number: 1}}},
-		"workers[0].number": {Job: "j", Stage: "s", Workers: []*berthv1.Seat{{Number: -1}}},
+		"workers[1].index":  {Job: "j", Stage: "s", Workers: []*berthv1.WorkerID{{Number: 1}, {Index: -1, Number: 1}}},
+		"workers[0].number": {Job: "j", Stage: "s", Workers: []*berthv1.WorkerID{{Number: -1}}},
 	} {
 		_, err := s.CancelWorkers(t.Context(), request)
 		var f *fault.Error

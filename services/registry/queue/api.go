@@ -37,22 +37,22 @@ type Cancelled struct {
 	Count int
 }
 
-// PassDone is the event that the outcome of a pass is known. An entry that was
-// offered again and has no outcome still has no room; others without one are
-// offered again.
-type PassDone struct {
-	Pass     int64
+// CycleDone is the event that the outcome of a cycle is known. A candidate that
+// was sent again and has no outcome still does not fit; others without one are
+// candidates of the next cycle.
+type CycleDone struct {
+	Cycle    int64
 	Outcomes []model.Outcome
-	// Newest is set when the pass was refused because executor-state has seen this
+	// Newest is set when the cycle was refused because executor-state has seen this
 	// higher number: nothing was tried. With TooHigh it is lower, 0 for none, and the
-	// number of the pass is out of reach of it.
+	// number of the cycle is out of reach of it.
 	Newest  int64
 	TooHigh bool
 }
 
-// HandedOver is the event that the outcome of the hand-over in flight is known.
-// Tasks without an outcome are handed over again.
-type HandedOver struct {
+// DispatchDone is the event that the outcome of the dispatch in flight is known.
+// Tasks without an outcome are dispatched again.
+type DispatchDone struct {
 	Outcomes []model.DispatchOutcome
 }
 
@@ -71,18 +71,18 @@ type Config struct {
 	// Debounce gathers changes of the inventory into one wake-up, counted from
 	// the first of them; 50 ms.
 	Debounce time.Duration
-	// RetryEvery is how often what waits is offered without any wake-up; 1 s.
+	// RetryEvery is how often what waits is tried without any wake-up; 1 s.
 	RetryEvery time.Duration
-	// MinDelay is the least time between the cuts of two passes; 1 ms.
+	// MinDelay is the least time between two cycles; 1 ms.
 	MinDelay time.Duration
-	// PassEntries and PassWorkers bound what a pass holds beyond the heads of
+	// CycleCandidates and CycleWorkers bound what a cycle holds beyond the heads of
 	// its groups; 512 and 50,000.
-	PassEntries, PassWorkers int
-	// PassBytes bounds what a pass takes as a message, heads included: one that would
+	CycleCandidates, CycleWorkers int
+	// CycleBytes bounds what a cycle takes as a message, heads included: one that would
 	// take more ends before, and the next goes on from there. About 12 MiB, of the 16
-	// that a message between Berth's processes may have: 150,000 heads that are offered
-	// again, 40,000 and more that are not.
-	PassBytes int
+	// that a message between Berth's processes may have: 150,000 heads that are named
+	// again, 40,000 and more that are sent whole.
+	CycleBytes int
 	// MaxQueued and MaxQueuedPerJob bound the reservations that wait: an upsert that
 	// would queue one more is refused. 1,000,000 and 50,000.
 	MaxQueued, MaxQueuedPerJob int
@@ -107,9 +107,9 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.Debounce, 50*time.Millisecond)
 	setDefault(&c.RetryEvery, time.Second)
 	setDefault(&c.MinDelay, time.Millisecond)
-	setDefault(&c.PassEntries, 512)
-	setDefault(&c.PassWorkers, 50_000)
-	setDefault(&c.PassBytes, 12<<20)
+	setDefault(&c.CycleCandidates, 512)
+	setDefault(&c.CycleWorkers, 50_000)
+	setDefault(&c.CycleBytes, 12<<20)
 	setDefault(&c.MaxQueued, 1_000_000)
 	setDefault(&c.MaxQueuedPerJob, 50_000)
 	setDefault(&c.MaxStored, 2<<30)

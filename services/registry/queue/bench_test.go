@@ -14,7 +14,7 @@ func waiting(b *testing.B, n int) *world {
 	for i := range n {
 		w.input(ask(fmt.Sprint("j", i), 1))
 	}
-	w.step(PassDone{Pass: 1})
+	w.step(CycleDone{Cycle: 1})
 	return w
 }
 
@@ -38,13 +38,13 @@ func BenchmarkCancelAmong100000(b *testing.B) {
 	}
 }
 
-func BenchmarkPassOver100000(b *testing.B) {
+func BenchmarkCycleOver100000(b *testing.B) {
 	w := waiting(b, 100_000)
 	for b.Loop() {
 		w.core.flight = nil
 		w.now = w.now.Add(w.core.config.RetryEvery)
 		if len(actionsOf[model.Cycle](w.step(nil))) == 0 {
-			b.Fatal("no pass")
+			b.Fatal("no cycle")
 		}
 	}
 }
@@ -67,7 +67,7 @@ func waitingInGroups(n int) *world {
 		u.Spec.Constraints.SKU = fmt.Sprint("sku", i)
 		w.input(u)
 	}
-	w.step(PassDone{Pass: 1})
+	w.step(CycleDone{Cycle: 1})
 	return w
 }
 

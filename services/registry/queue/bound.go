@@ -46,7 +46,7 @@ func (c *Core) makeRoom(effect *model.Effect) {
 
 // size is about how many bytes a record takes.
 func size(r *model.Reservation) int {
-	bytes := 512 + sizeOfSeats(r.Seats) + sizeOfSeats(r.Unwanted) + len(r.Message) + 64*len(r.Requests)
+	bytes := 512 + sizeOfWorkers(r.Workers) + sizeOfWorkers(r.Unwanted) + len(r.Message) + 64*len(r.Requests)
 	for _, f := range r.Failed {
 		bytes += len(f.Executor) + 24
 	}
@@ -56,8 +56,8 @@ func size(r *model.Reservation) int {
 	return bytes
 }
 
-// sizeOfSeats is at most what a set of seats takes.
-func sizeOfSeats(s model.Seats) int { return 20 * len(s) }
+// sizeOfWorkers is at most what a set of workers takes.
+func sizeOfWorkers(s model.WorkerSet) int { return 20 * len(s) }
 
 // CandidateBytes returns an upper bound of a candidate's size in a message.
 func CandidateBytes(c model.Candidate) int {
@@ -67,7 +67,7 @@ func CandidateBytes(c model.Candidate) int {
 	}
 	k := &c.Constraints
 	bytes += 80 + len(c.Key.Job) + len(c.Key.Stage) + len(c.Key.Name) + len(c.Trace) + len(k.SKU) + len(k.Role) + len(k.Spread.By) +
-		sizeOfSeats(c.Seats) + sizeOfMap(k.Attributes) + sizeOfList(k.Avoid) + sizeOfList(k.AvoidFailed) + sizeOfList(k.Pools)
+		sizeOfWorkers(c.Workers) + sizeOfMap(k.Attributes) + sizeOfList(k.Avoid) + sizeOfList(k.AvoidFailed) + sizeOfList(k.Pools)
 	for name := range k.Resources {
 		bytes += len(name) + 24
 	}
@@ -111,9 +111,9 @@ func sizeOfMap(m map[string]string) (bytes int) {
 // bounded refuses what could be stored once, and not decided on afterwards. The
 // field that is named is the one that takes most. Stage is its record as it will
 // be, nil where it stays.
-func (c *Core) bounded(u model.Upsert, seats model.Seats, stage *model.Stage) error {
+func (c *Core) bounded(u model.Upsert, workers model.WorkerSet, stage *model.Stage) error {
 	body := sizes(u.Spec)
-	parts := append(body[:], part{"workers", sizeOfSeats(seats)})
+	parts := append(body[:], part{"workers", sizeOfWorkers(workers)})
 	total := 512
 	for _, p := range parts {
 		total += p.bytes
@@ -123,12 +123,12 @@ func (c *Core) bounded(u model.Upsert, seats model.Seats, stage *model.Stage) er
 	}
 	stored := 2 * total
 	if stage != nil {
-		stored += sizeOfSeats(stage.Numbers)
+		stored += sizeOfWorkers(stage.Numbers)
 	}
 	if stored <= maxStored {
 		return nil
 	}
 	largest := slices.MaxFunc(parts, func(a, b part) int { return cmp.Compare(a.bytes, b.bytes) })
 	return fault.BadField(fault.ReasonTooLarge, largest.field,
-		"the request and the seats its stage has used take %d bytes with all that may have to be written at once; at most %d are allowed", stored, maxStored)
+		"the request and the worker indexes that its stage has used take %d bytes with all that may have to be written at once; at most %d are allowed", stored, maxStored)
 }

@@ -50,7 +50,7 @@ func TestWhatIsTakenInCanBeDecidedOn(t *testing.T) {
 	w := watched(t, Config{BestEffort: true})
 	w.input(large("s0", 600<<10))
 	first := w.core.byKey[model.Key{Job: "j", Stage: "s0", Name: "main"}][0].uid
-	w.step(PassDone{Pass: 1, Outcomes: []model.Outcome{{UID: first, Result: model.NoFit, Fitting: 3}}})
+	w.step(CycleDone{Cycle: 1, Outcomes: []model.Outcome{{UID: first, Result: model.NoFit, Fitting: 3}}})
 	if n := len(w.core.byKey[model.Key{Job: "j", Stage: "s0", Name: "main"}]); n != 2 {
 		t.Fatalf("it was not split: %d versions", n)
 	}
@@ -79,7 +79,7 @@ func TestWhatIsTakenInCanBeDecidedOn(t *testing.T) {
 // No request names a number that leaves no other for requeues.
 func TestTheHighestNumberIsRefusedAtTheDoor(t *testing.T) {
 	u := good()
-	u.Count, u.Workers = 0, []model.Seat{{Index: model.MaxIndex, Number: model.MaxRequested}}
+	u.Count, u.Workers = 0, []model.WorkerID{{Index: model.MaxIndex, Number: model.MaxRequested}}
 	if err := Validate(u); err != nil {
 		t.Errorf("the highest index and number that are allowed: %v", err)
 	}
@@ -93,25 +93,25 @@ func TestTheHighestNumberIsRefusedAtTheDoor(t *testing.T) {
 	}
 }
 
-// A seat that was taken as often as it can be is not taken again: its number
+// A worker index that was taken as often as it can be is not taken again: its number
 // never wraps, and nothing is queued again without end.
 func TestNumbersDoNotWrap(t *testing.T) {
-	last := []model.Seat{{Index: 0, Number: model.MaxNumber}}
+	last := []model.WorkerID{{Index: 0, Number: model.MaxNumber}}
 	key := model.Key{Job: "j", Stage: "s", Name: "main"}
 	w := watched(t, Config{})
 	w.input(model.Upsert{Key: key, Count: 1, Spec: model.Spec{MaxAttempts: 5}})
 	uid := w.core.byKey[key][0].uid
 	// As if it had been requeued more than seventy million times.
 	requeued := *w.core.versions[uid].r
-	requeued.Seats = model.SeatsOf(last)
+	requeued.Workers = model.WorkerSetOf(last)
 	w.foreign(
 		model.Changed{Ref: requeued.Ref(), Record: &requeued},
-		model.Changed{Ref: model.Ref{Kind: model.KindStage, Key: stageKey(key)}, Record: &model.Stage{Job: "j", Stage: "s", Numbers: requeued.Seats}},
+		model.Changed{Ref: model.Ref{Kind: model.KindStage, Key: stageKey(key)}, Record: &model.Stage{Job: "j", Stage: "s", Numbers: requeued.Workers}},
 	)
 	w.foreign(
 		model.Changed{Ref: model.Ref{Kind: model.KindTaskHeader, ID: uid}, Record: &model.TaskHeader{UID: uid, Key: key, Complete: true}},
 		model.Changed{Ref: model.Ref{Kind: model.KindTaskChunk, ID: uid}, Record: &model.TaskChunk{UID: uid, Workers: []model.TaskWorker{
-			{Seat: last[0], State: model.WorkerFailed, Requeue: true},
+			{ID: last[0], State: model.WorkerFailed, Requeue: true},
 		}}},
 	)
 	if n := len(w.core.byKey[key]); n != 1 {
@@ -120,12 +120,12 @@ func TestNumbersDoNotWrap(t *testing.T) {
 	w.input(Cancel{Key: key})
 	replies := w.input(model.Upsert{Key: key, Count: 1})
 	if err := replies[len(replies)-1].(model.Reply).Err; !fault.Is(err, fault.ReasonWorkerIDUsed) {
-		t.Errorf("a count over a seat without numbers left: %v", err)
+		t.Errorf("a count over an index without numbers left: %v", err)
 	}
 }
 
 // Precedence holds also while the view lags: what executor-state knows to be
-// free and this core does not is offered to the first of all that wait.
+// free and this core does not is for the first of all that wait.
 func TestPrecedenceHoldsWhileTheViewLags(t *testing.T) {
 	w := watched(t, Config{})
 	first, second := int64(1), int64(2)
@@ -135,14 +135,14 @@ func TestPrecedenceHoldsWhileTheViewLags(t *testing.T) {
 		}})
 	}
 	ask("x", "sim", &first)
-	w.step(PassDone{Pass: 1, Outcomes: []model.Outcome{{UID: w.core.byKey[model.Key{Job: "x", Stage: "s", Name: "main"}][0].uid, Result: model.NoFit}}})
+	w.step(CycleDone{Cycle: 1, Outcomes: []model.Outcome{{UID: w.core.byKey[model.Key{Job: "x", Stage: "s", Name: "main"}][0].uid, Result: model.NoFit}}})
 	w.now = w.now.Add(w.core.config.MinDelay)
 	ask("y", "", &second)
-	var offered []string
-	for _, e := range w.pass.Candidates {
-		offered = append(offered, e.Key.Job)
+	var tried []string
+	for _, e := range w.cycle.Candidates {
+		tried = append(tried, e.Key.Job)
 	}
-	if got := strings.Join(offered, " "); got != "x y" {
-		t.Errorf("the pass offers %q, want x before y", got)
+	if got := strings.Join(tried, " "); got != "x y" {
+		t.Errorf("the cycle has %q, want x before y", got)
 	}
 }

@@ -18,13 +18,13 @@ type waiter struct {
 // wait is a version that a waiter waits for, or some workers of it.
 type wait struct {
 	*waiter
-	v     *version
-	seats model.Seats // nil for all
+	v       *version
+	workers model.WorkerSet // nil for all
 }
 
 // over says whether nothing that it waits for will be started any more.
 func (w wait) over() bool {
-	if w.v.stopped() || w.seats == nil {
+	if w.v.stopped() || w.workers == nil {
 		return w.v.stopped()
 	}
 	if w.v.header == nil || w.v.header.Stopping || w.v.header.Ended {
@@ -33,12 +33,12 @@ func (w wait) over() bool {
 	over := 0
 	for _, chunk := range w.v.tasks {
 		for _, worker := range chunk.Workers {
-			if worker.State >= model.WorkerEvict && w.seats.Has(worker.Seat) {
+			if worker.State >= model.WorkerEvict && w.workers.Has(worker.ID) {
 				over++
 			}
 		}
 	}
-	return over == w.seats.Len()
+	return over == w.workers.Len()
 }
 
 // cancel ends every living version of a key in one effect.
@@ -169,7 +169,7 @@ func (c *Core) cancelled(v *version, effect *model.Effect) *model.Reservation {
 	if !v.started() {
 		return c.finish(effect, v, model.Cancelled, model.EventReservationCancelled, fault.ReasonCancelled, "")
 	}
-	if v.handedOver() { // its record had yet to say so
+	if v.dispatched() { // its record had yet to say so
 		effect.Events = append(effect.Events, c.event(model.EventReservationAssigned, c.assigned(v)))
 	}
 	next := c.edit(v.r)
@@ -193,8 +193,8 @@ func (c *Core) replyStopped(token uint64, waits []wait, value any) {
 	c.once(func() {
 		w := &waiter{token: token, value: value}
 		for _, wait := range waits {
-			wait.seats = without(wait.seats, without(wait.seats, wait.v.unwanted()))
-			if (wait.v.is(model.Cancelling) || len(wait.seats) > 0) && !wait.over() {
+			wait.workers = without(wait.workers, without(wait.workers, wait.v.unwanted()))
+			if (wait.v.is(model.Cancelling) || len(wait.workers) > 0) && !wait.over() {
 				w.left++
 				wait.waiter = w
 				wait.v.waiters = append(wait.v.waiters, wait)

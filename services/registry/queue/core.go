@@ -27,7 +27,7 @@ type Core struct {
 	stages    map[model.Key]*model.Stage       // by job and stage
 	stageKeys core.Ordered[model.Key]          // the same, in order
 	groups    map[string]*group                // queues that are not empty
-	leased    core.Ordered[*model.Reservation] // queued, with a lease to hand over
+	leased    core.Ordered[*model.Reservation] // queued, with a lease to dispatch
 	executors map[string]uint32                // ordinals, by id
 	names     map[uint32]string                // and the other way round
 	// spent are the living with workers to be queued again, or that were, by
@@ -53,19 +53,19 @@ type Core struct {
 	revision      int64 // everything durable up to it is known
 	viewed        int64 // and everything of other services up to it
 	place, serial int64
-	due           map[string]*group // whose head may be offered
+	due           map[string]*group // whose head may be tried
 	cause         WakeCause         // of what becomes due in this step
 	causes        [wakeCauses]bool  // of what is due
 	counts        Counts
 	wakes         int64     // counts the times that all became due
 	wakeAt        time.Time // of the debounced wake-up
 	retryAt       time.Time // of the timer
-	notBefore     time.Time // of the next pass
-	passes        int64
-	plainPasses   int64 // the highest of those that is at most model.HighestJump
+	notBefore     time.Time // of the next cycle
+	cycles        int64
+	plainCycles   int64 // the highest of those that is at most model.HighestJump
 	flight        *flight
-	handing       map[string]int64    // the revisions of what the hand-over in flight holds, by uid; nil without one
-	handAt        time.Time           // of the next hand-over, at the earliest
+	dispatching   map[string]int64    // the revisions of what the dispatch in flight holds, by uid; nil without one
+	nextDispatch  time.Time           // not before
 	noteAt        time.Time           // when what is unnoted is written at the latest
 	taken         map[string]*version // taken, the task not seen yet
 	granted       map[string]*version // granted, the lease not seen yet
@@ -127,10 +127,10 @@ func (c *Core) Step(now time.Time, event model.Event) []model.Action {
 		c.committed(e)
 	case model.Input:
 		c.handle(e)
-	case PassDone:
-		c.passDone(e)
-	case HandedOver:
-		c.handedOver(e)
+	case CycleDone:
+		c.cycleDone(e)
+	case DispatchDone:
+		c.dispatchDone(e)
 	}
 	if c.term != 0 {
 		c.cause = WakeChange
@@ -139,8 +139,8 @@ func (c *Core) Step(now time.Time, event model.Event) []model.Action {
 		c.note()
 		c.answerFreed()
 		c.wakeUp()
-		c.handOver()
-		c.sendPass()
+		c.dispatch()
+		c.sendCycle()
 	}
 	return c.out
 }
@@ -157,11 +157,11 @@ func (c *Core) NextDeadline() time.Time {
 	if c.deadlines.Len() > 0 {
 		next = earliest(next, c.deadlines.At(0).at)
 	}
-	if c.mayOffer() {
+	if c.mayStartCycle() {
 		next = earliest(next, c.notBefore)
 	}
-	if c.mayHandOver() {
-		next = earliest(next, c.handAt)
+	if c.mayDispatch() {
+		next = earliest(next, c.nextDispatch)
 	}
 	return next
 }

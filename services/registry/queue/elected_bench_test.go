@@ -10,7 +10,7 @@ import (
 )
 
 // BenchmarkElected takes over while 100,000 reservations wait, in one queue or in
-// many: what a standby still has to do once it leads, until its first pass.
+// many: what a standby still has to do once it leads, until its first cycle.
 func BenchmarkElected(b *testing.B) {
 	for _, groups := range []int{1, 1000} {
 		b.Run(fmt.Sprintf("groups=%d", groups), func(b *testing.B) {
@@ -20,7 +20,7 @@ func BenchmarkElected(b *testing.B) {
 				c := standby(100_000, groups, now)
 				b.StartTimer()
 				actions := c.Step(now, model.Elected{Term: 200_000, Revision: 200_000})
-				if pass := actionsOf[model.Cycle](actions); len(pass) != 1 || len(pass[0].Candidates) < groups {
+				if cycle := actionsOf[model.Cycle](actions); len(cycle) != 1 || len(cycle[0].Candidates) < groups {
 					b.Fatalf("%d actions", len(actions))
 				}
 			}
@@ -37,14 +37,14 @@ func standby(n, groups int, now time.Time) *Core {
 		c.Step(now, model.Changed{Ref: record.Ref(), Record: record, Create: revision, Mod: revision})
 	}
 	tell(&model.Ready{Since: now, By: "auto"})
-	seats := model.Seats{{Last: 3, Number: 1}}
+	workers := model.WorkerSet{{Last: 3, Number: 1}}
 	for i := range n {
 		u := ask(fmt.Sprint("j", i), 4)
 		u.Spec.Constraints.Resources = resource.Vector{"slots": 1, "cpu": int64(1 + i%groups)}
 		tell(&model.Reservation{
-			Key: u.Key, UID: fmt.Sprint("1-", i), Spec: u.Spec, Seats: seats, Place: int64(i + 1), State: model.Queued, CreatedAt: now, UpdatedAt: now,
+			Key: u.Key, UID: fmt.Sprint("1-", i), Spec: u.Spec, Workers: workers, Place: int64(i + 1), State: model.Queued, CreatedAt: now, UpdatedAt: now,
 		})
-		tell(&model.Stage{Job: u.Key.Job, Stage: u.Key.Stage, Numbers: seats})
+		tell(&model.Stage{Job: u.Key.Job, Stage: u.Key.Stage, Numbers: workers})
 	}
 	c.Step(now, model.Progress{Revision: revision})
 	return c

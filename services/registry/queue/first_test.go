@@ -7,24 +7,24 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// The first pass of a term offers all heads and little behind them: what it does not
-// know of is not to keep the others waiting. What has room is offered at once after.
-func TestFirstPassOfATermIsShort(t *testing.T) {
+// The first cycle of a term has all heads and little behind them: what it does not
+// know of is not to keep the others waiting. What has room is tried at once after.
+func TestFirstCycleOfATermIsShort(t *testing.T) {
 	const waiting, groups = 2000, 40
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	c := standby(waiting, groups, now)
 	first := actionsOf[model.Cycle](c.Step(now, model.Elected{Term: 200_000, Revision: 200_000}))
 	if len(first) != 1 || len(first[0].Candidates) != groups+firstBehind {
-		t.Fatalf("%d passes, the first of %d entries; want one of %d", len(first), len(first[0].Candidates), groups+firstBehind)
+		t.Fatalf("%d cycles, the first of %d candidates; want one of %d", len(first), len(first[0].Candidates), groups+firstBehind)
 	}
 	heads := map[string]bool{}
 	for _, e := range first[0].Candidates {
 		heads[e.Group] = true
 	}
 	if len(heads) != groups {
-		t.Errorf("%d of %d heads are offered", len(heads), groups)
+		t.Errorf("%d of %d heads are candidates", len(heads), groups)
 	}
-	done := PassDone{Pass: first[0].Number}
+	done := CycleDone{Cycle: first[0].Number}
 	for i, e := range first[0].Candidates {
 		outcome := model.Outcome{UID: e.UID, Result: model.Granted, Lease: 200_001 + int64(i), Fitting: 4}
 		done.Outcomes = append(done.Outcomes, outcome)
@@ -38,7 +38,7 @@ func TestFirstPassOfATermIsShort(t *testing.T) {
 		next = actionsOf[model.Cycle](commitAll(c, after, c.Step(after, nil)))
 	}
 	if len(next) != 1 || len(next[0].Candidates) < 400 {
-		t.Errorf("%d passes follow, the next of %d entries", len(next), len(next[0].Candidates))
+		t.Errorf("%d cycles follow, the next of %d candidates", len(next), len(next[0].Candidates))
 	}
 }
 

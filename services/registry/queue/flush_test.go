@@ -47,7 +47,7 @@ func TestFlushOfManyIsBoundedAndGoesOn(t *testing.T) {
 
 // What the assigner began with while the flush was decided is not ended: the
 // compare fails, and the flush given again leaves it alone.
-func TestFlushLeavesWhatWasHandedOver(t *testing.T) {
+func TestFlushLeavesWhatWasDispatched(t *testing.T) {
 	w := started()
 	w.input(ask("a", 1))
 	w.input(ask("b", 1))

@@ -9,7 +9,7 @@ var _ model.Holder = (*Core)(nil)
 
 // held is what the core is to leave alone. A version that it must not touch may
 // hold workers, numbers, or the place of others of its stage, so the whole stage
-// is left as it is: nothing of it is offered, handed over, ended or forgotten,
+// is left as it is: nothing of it is tried, dispatched, ended or forgotten,
 // and no call changes it.
 type held struct {
 	stages map[model.Key]bool

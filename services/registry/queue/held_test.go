@@ -49,12 +49,12 @@ func TestHeldReservation(t *testing.T) {
 	stage := model.Ref{Kind: model.KindStage, Key: model.Key{Job: "a", Stage: "s"}}
 	w.without(9, func(ref model.Ref) bool { return ref.Kind == model.KindReservation && ref.Key == one("a", "s").Key })
 
-	if len(w.pass.Candidates) != 1 || w.pass.Candidates[0].Key != one("b", "s").Key {
-		t.Errorf("offered %+v, want b alone", w.pass.Candidates)
+	if len(w.cycle.Candidates) != 1 || w.cycle.Candidates[0].Key != one("b", "s").Key {
+		t.Errorf("the cycle has %+v, want b alone", w.cycle.Candidates)
 	}
 	for name, request := range map[string]any{
 		"upsert": one("a", "s"), "cancel": Cancel{Key: one("a", "s").Key}, "job": CancelJob{Job: "a"},
-		"workers": CancelWorkers{Job: "a", Stage: "s", Workers: []model.Seat{{Number: 1}}}, "flush": Flush{Job: "a"},
+		"workers": CancelWorkers{Job: "a", Stage: "s", Workers: []model.WorkerID{{Number: 1}}}, "flush": Flush{Job: "a"},
 	} {
 		if !refused(w.input(request)) {
 			t.Errorf("%s is not refused", name)
@@ -80,7 +80,7 @@ func TestHeldTaskEndsNothing(t *testing.T) {
 	w := newWorld(Config{})
 	w.successor(7)
 	w.input(one("a", "s"))
-	uid := w.pass.Candidates[0].UID
+	uid := w.cycle.Candidates[0].UID
 	header := &model.TaskHeader{UID: uid, Key: one("a", "s").Key, Complete: true}
 	w.foreign(model.Changed{Ref: header.Ref(), Record: header})
 	w.now = w.now.Add(noteWithin)
@@ -112,8 +112,8 @@ func TestSubjectOfADecision(t *testing.T) {
 	w := newWorld(Config{Order: order{}})
 	w.successor(7)
 	w.input(one("a", "s"))
-	entry := w.pass.Candidates[0]
-	lease := &model.LeaseChunk{UID: entry.UID, Key: entry.Key, Chunks: 1, Total: 1, Workers: []model.Placement{{Seat: model.Seat{Number: 1}}}}
+	entry := w.cycle.Candidates[0]
+	lease := &model.LeaseChunk{UID: entry.UID, Key: entry.Key, Chunks: 1, Total: 1, Workers: []model.Placement{{Worker: model.WorkerID{Number: 1}}}}
 	w.foreign(model.Changed{Ref: lease.Ref(), Record: lease})
 	defer func() {
 		if what := recover(); what != "no idea" {
@@ -123,5 +123,5 @@ func TestSubjectOfADecision(t *testing.T) {
 			t.Errorf("to blame is %+v, want %+v", w.core.Subject(), want)
 		}
 	}()
-	w.step(HandedOver{Outcomes: []model.DispatchOutcome{{UID: entry.UID, Reason: fault.ReasonStale}}})
+	w.step(DispatchDone{Outcomes: []model.DispatchOutcome{{UID: entry.UID, Reason: fault.ReasonStale}}})
 }

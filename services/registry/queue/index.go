@@ -229,7 +229,7 @@ func (c *Core) enterIndexes(v *version) {
 		c.leased.Insert(v.r)
 	}
 	c.schedule(v)
-	if v.handedOver() && !v.goesOn() {
+	if v.dispatched() && !v.goesOn() {
 		c.unnoted[v.uid] = v
 	}
 	c.enterSpent(v)
@@ -272,7 +272,7 @@ func (c *Core) judge(v *version) {
 	}
 }
 
-// enqueue puts a version into its queue. A new head may be offered at once.
+// enqueue puts a version into its queue. A new head may be tried at once.
 func (c *Core) enqueue(v *version) {
 	g := c.groups[v.group]
 	if g == nil {
@@ -281,19 +281,19 @@ func (c *Core) enqueue(v *version) {
 	}
 	v.queued = v.r
 	g.order.Insert(v.r)
-	g.workers += v.r.Seats.Len()
+	g.workers += v.r.Workers.Len()
 	if g.order.At(0) == v.r {
 		c.makeDue(g)
 	}
 }
 
 // dequeue takes a version out of its queue. Whoever is the head then may be
-// offered at once; a queue that is empty is gone.
+// tried at once; a queue that is empty is gone.
 func (c *Core) dequeue(v *version) {
 	g := c.groups[v.group]
 	wasHead := g.order.At(0) == v.queued
 	g.order.Delete(v.queued)
-	g.workers -= v.queued.Seats.Len()
+	g.workers -= v.queued.Workers.Len()
 	v.queued = nil
 	switch {
 	case g.order.Len() == 0:

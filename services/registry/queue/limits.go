@@ -50,17 +50,17 @@ func sizeOfStage(s *model.Stage) int64 {
 	if s == nil {
 		return 0
 	}
-	return int64(128 + sizeOfSeats(s.Numbers) + 64*len(s.Idle))
+	return int64(128 + sizeOfWorkers(s.Numbers) + 64*len(s.Idle))
 }
 
 // admit refuses an upsert that would queue a reservation beyond the limits. What takes
 // the place of queued reservations needs no other place in the queue. What Berth
 // queues by itself, such as requeues, is never refused.
-func (c *Core) admit(u model.Upsert, l living, seats model.Seats) error {
-	if len(seats) == 0 {
+func (c *Core) admit(u model.Upsert, l living, workers model.WorkerSet) error {
+	if len(workers) == 0 {
 		return nil
 	}
-	bytes := int64(size(&model.Reservation{Spec: u.Spec, Seats: seats}))
+	bytes := int64(size(&model.Reservation{Spec: u.Spec, Workers: workers}))
 	more := 1 - len(l.queued)
 	job, config := c.storedOf[u.Key.Job], c.config
 	of := fmt.Sprintf("job %s", u.Key.Job)
@@ -94,7 +94,7 @@ const cancelReserve = 10 // one tenth
 func (c *Core) admitRemovals(job string, removals []removal) error {
 	var bytes int64
 	for _, r := range removals {
-		if !r.v.started() && r.seats.Len() < r.v.r.Seats.Len() {
+		if !r.v.started() && r.workers.Len() < r.v.r.Workers.Len() {
 			bytes += int64(size(r.v.r))
 		}
 	}

@@ -82,7 +82,7 @@ func TestCancelsOfWorkersAreBoundedWithAReserve(t *testing.T) {
 	w.successor(10)
 	wantTaken(t, asked(w, "a", "1", 1000, func(u *model.Upsert) { u.Spec.Task.Payload = make([]byte, 50<<10) }))
 	cancel := func(index int32) *fault.Error {
-		for _, action := range w.input(CancelWorkers{Job: "a", Stage: "s", Workers: []model.Seat{{Index: index, Number: 1}}}) {
+		for _, action := range w.input(CancelWorkers{Job: "a", Stage: "s", Workers: []model.WorkerID{{Index: index, Number: 1}}}) {
 			if reply, ok := action.(model.Reply); ok {
 				return fault.Of(reply.Err)
 			}
@@ -123,7 +123,7 @@ func TestWhatBerthQueuesItselfIsNotBounded(t *testing.T) {
 	uid := w.core.byKey[key][0].uid
 	var workers []model.TaskWorker
 	for i := range int32(2) {
-		workers = append(workers, model.TaskWorker{Seat: model.Seat{Index: i, Number: 1}, State: model.WorkerFailed, Requeue: true})
+		workers = append(workers, model.TaskWorker{ID: model.WorkerID{Index: i, Number: 1}, State: model.WorkerFailed, Requeue: true})
 	}
 	w.foreign(
 		model.Changed{Ref: model.Ref{Kind: model.KindTaskHeader, ID: uid}, Record: &model.TaskHeader{UID: uid, Key: key, Complete: true}},

@@ -82,11 +82,11 @@ func (c *Core) shown(key model.Key) *version {
 	return shown
 }
 
-// queuedSeats are the workers that an upsert may replace.
-func (l living) queuedSeats() model.Seats {
-	var all model.Seats
+// queuedWorkers are the workers that an upsert may replace.
+func (l living) queuedWorkers() model.WorkerSet {
+	var all model.WorkerSet
 	for _, v := range l.queued {
-		all = all.Raise(v.r.Seats)
+		all = all.Raise(v.r.Workers)
 	}
 	return all
 }
@@ -98,8 +98,8 @@ func (l living) queuedLike(u model.Upsert) bool {
 
 // wanted are all workers that were asked for and not cancelled one by one, those
 // that have ended included.
-func (l living) wanted() model.Seats {
-	var all model.Seats
+func (l living) wanted() model.WorkerSet {
+	var all model.WorkerSet
 	for _, v := range l.all() {
 		all = all.Raise(v.wanted())
 	}
@@ -107,7 +107,7 @@ func (l living) wanted() model.Seats {
 }
 
 // withDone adds the workers of what is done.
-func (l living) withDone(all model.Seats) model.Seats {
+func (l living) withDone(all model.WorkerSet) model.WorkerSet {
 	for _, v := range l.done {
 		all = all.Raise(v.wanted())
 	}
@@ -123,25 +123,25 @@ func (l living) others() *version {
 	return other
 }
 
-// newestSeats are the workers of the version that stands for the key; while
+// newestWorkers are the workers of the version that stands for the key; while
 // that waits, of all that does with it.
-func (l living) newestSeats() model.Seats {
+func (l living) newestWorkers() model.WorkerSet {
 	if slices.Contains(l.queued, l.newest) {
-		return l.queuedSeats()
+		return l.queuedWorkers()
 	}
 	return l.newest.wanted()
 }
 
 // renumbered answers the workers of an upsert, and for those that have been
 // queued again since the numbers they have now.
-func (l living) renumbered(workers []model.Seat) []model.Seat {
+func (l living) renumbered(workers []model.WorkerID) []model.WorkerID {
 	now := slices.Clone(workers)
 	for _, v := range l.all() {
 		if v.r.Round == 0 {
 			continue
 		}
-		for i, seat := range workers {
-			if current, ok := v.current(seat); ok && !v.r.Unwanted.Has(current) {
+		for i, workerID := range workers {
+			if current, ok := v.current(workerID); ok && !v.r.Unwanted.Has(current) {
 				now[i] = current
 			}
 		}
@@ -151,12 +151,12 @@ func (l living) renumbered(workers []model.Seat) []model.Seat {
 
 // current finds a worker of the version by its number or by that of an earlier
 // round, each of which raised it by one.
-func (v *version) current(seat model.Seat) (model.Seat, bool) {
-	number, ok := v.r.Seats.Number(seat.Index)
-	if !ok || seat.Number > number || seat.Number < number-v.r.Round {
-		return model.Seat{}, false
+func (v *version) current(workerID model.WorkerID) (model.WorkerID, bool) {
+	number, ok := v.r.Workers.Number(workerID.Index)
+	if !ok || workerID.Number > number || workerID.Number < number-v.r.Round {
+		return model.WorkerID{}, false
 	}
-	return model.Seat{Index: seat.Index, Number: number}, true
+	return model.WorkerID{Index: workerID.Index, Number: number}, true
 }
 
 // root is the version that a version came of in the end, as a part, as the
@@ -183,12 +183,12 @@ func (c *Core) descends(v, from *version) bool {
 }
 
 // live are the workers that are not to be asked for again: those that have been
-// handed out, have not ended and are wanted, and those that are queued again.
-type live []liveSeats
+// dispatched, have not ended and are wanted, and those that are queued again.
+type live []liveWorkers
 
-type liveSeats struct {
-	seats model.Seats
-	ended map[model.Seat]bool
+type liveWorkers struct {
+	workers model.WorkerSet
+	ended   map[model.WorkerID]bool
 }
 
 func (l living) live() live {
@@ -197,26 +197,26 @@ func (l living) live() live {
 		if v.header != nil && v.header.Ended {
 			continue
 		}
-		seats := liveSeats{v.wanted(), map[model.Seat]bool{}}
+		workers := liveWorkers{v.wanted(), map[model.WorkerID]bool{}}
 		for _, chunk := range v.tasks {
 			for _, w := range chunk.Workers {
 				if w.State.Terminal() {
-					seats.ended[w.Seat] = true
+					workers.ended[w.ID] = true
 				}
 			}
 		}
-		all = append(all, seats)
+		all = append(all, workers)
 	}
 	for _, v := range l.requeues {
-		all = append(all, liveSeats{seats: v.r.Seats})
+		all = append(all, liveWorkers{workers: v.r.Workers})
 	}
 	return all
 }
 
-// has says whether any number of the seat lives.
+// has says whether any number of the index lives.
 func (l live) has(index int32) bool {
 	for _, s := range l {
-		if number, ok := s.seats.Number(index); ok && !s.ended[model.Seat{Index: index, Number: number}] {
+		if number, ok := s.workers.Number(index); ok && !s.ended[model.WorkerID{Index: index, Number: number}] {
 			return true
 		}
 	}
@@ -224,25 +224,25 @@ func (l live) has(index int32) bool {
 }
 
 // is says whether that very worker lives.
-func (l live) is(seat model.Seat) bool {
+func (l live) is(workerID model.WorkerID) bool {
 	for _, s := range l {
-		if s.seats.Has(seat) && !s.ended[seat] {
+		if s.workers.Has(workerID) && !s.ended[workerID] {
 			return true
 		}
 	}
 	return false
 }
 
-// without answers the seats of which others were taken out.
-func without(seats, others model.Seats) model.Seats {
+// without answers the workers of which others were taken out.
+func without(workers, others model.WorkerSet) model.WorkerSet {
 	if len(others) == 0 {
-		return seats
+		return workers
 	}
-	var left []model.Seat
-	for seat := range seats.All() {
-		if !others.Has(seat) {
-			left = append(left, seat)
+	var left []model.WorkerID
+	for workerID := range workers.All() {
+		if !others.Has(workerID) {
+			left = append(left, workerID)
 		}
 	}
-	return model.SeatsOf(left)
+	return model.WorkerSetOf(left)
 }

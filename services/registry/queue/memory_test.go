@@ -118,7 +118,7 @@ func (d *traffic) round(round, n int) {
 	}
 	d.commit()
 	d.now = d.now.Add(time.Minute)
-	d.step(PassDone{Pass: d.core.passes})
+	d.step(CycleDone{Cycle: d.core.cycles})
 	d.forget()
 }
 

@@ -10,18 +10,18 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// passes plays executor-state for so long, which has room for whom it may grant alone,
-// and answers what it was offered.
-func passes(c *Core, actions []model.Action, now time.Time, long time.Duration, grants func(uid string) bool) (all []model.Cycle) {
-	known := map[string]bool{} // what the pass before was told in whole, or named
+// cycles plays executor-state for so long, which has room for whom it may grant alone,
+// and answers what it was sent.
+func cycles(c *Core, actions []model.Action, now time.Time, long time.Duration, grants func(uid string) bool) (all []model.Cycle) {
+	known := map[string]bool{} // what the cycle before was told in whole, or named
 	for end := now.Add(long); ; {
 		sent := actionsOf[model.Cycle](actions)
 		all = append(all, sent...)
 		var event model.Event
 		if len(sent) > 0 {
-			pass := sent[len(sent)-1]
-			done := PassDone{Pass: pass.Number}
-			for i, e := range pass.Candidates {
+			cycle := sent[len(sent)-1]
+			done := CycleDone{Cycle: cycle.Number}
+			for i, e := range cycle.Candidates {
 				switch {
 				case grants(e.UID):
 					done.Outcomes = append(done.Outcomes, model.Outcome{UID: e.UID, Result: model.Granted, Lease: 400_000 + int64(i)})
@@ -32,7 +32,7 @@ func passes(c *Core, actions []model.Action, now time.Time, long time.Duration, 
 				}
 			}
 			clear(known)
-			for _, e := range pass.Candidates {
+			for _, e := range cycle.Candidates {
 				known[e.UID] = true
 			}
 			event = done
@@ -43,13 +43,13 @@ func passes(c *Core, actions []model.Action, now time.Time, long time.Duration, 
 	}
 }
 
-// A pass is one message: where the heads of all queues are too large for one, those
+// A cycle is one message: where the heads of all queues are too large for one, those
 // that follow go on where it ended, and get to the last one at once.
-func TestAPassIsOneMessage(t *testing.T) {
+func TestACycleIsOneMessage(t *testing.T) {
 	const groups, limit = 2000, 200_000
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	c := standby(groups, groups, now)
-	c.config.PassBytes = limit
+	c.config.CycleBytes = limit
 	var last string
 	order := map[string]int{}
 	for _, g := range c.groups {
@@ -60,52 +60,52 @@ func TestAPassIsOneMessage(t *testing.T) {
 		}
 	}
 	elected := c.Step(now, model.Elected{Term: 200_000, Revision: 200_000})
-	all := passes(c, elected, now, 100*time.Millisecond, func(uid string) bool { return uid == last })
-	for _, pass := range all {
+	all := cycles(c, elected, now, 100*time.Millisecond, func(uid string) bool { return uid == last })
+	for _, cycle := range all {
 		bytes := 0
-		for i, e := range pass.Candidates {
+		for i, e := range cycle.Candidates {
 			bytes += CandidateBytes(e)
 			if order[e.UID] != i+1 {
-				t.Fatalf("pass %d has %s at %d", pass.Number, e.UID, i)
+				t.Fatalf("cycle %d has %s at %d", cycle.Number, e.UID, i)
 			}
 		}
 		if bytes > limit {
-			t.Errorf("pass %d has %d bytes", pass.Number, bytes)
+			t.Errorf("cycle %d has %d bytes", cycle.Number, bytes)
 		}
 	}
 	if n := len(all); n < 3 || n > 6 {
-		t.Fatalf("%d passes", n)
+		t.Fatalf("%d cycles", n)
 	}
 	if first := all[0]; len(first.Candidates) == groups {
 		t.Error("the first holds all heads")
 	}
 	if len(c.granted) != 1 {
-		t.Errorf("after %d passes the last of %d entries is not granted", len(all), len(all[len(all)-1].Candidates))
+		t.Errorf("after %d cycles the last of %d candidates is not granted", len(all), len(all[len(all)-1].Candidates))
 	}
 
 	t.Run("or waits", func(t *testing.T) {
-		// Where even their names are too many, the last are not offered, and the others
+		// Where even their names are too many, the last are not sent, and the others
 		// no more often than without them.
 		c := standby(groups, groups, now)
-		c.config.PassBytes = limit / 10
+		c.config.CycleBytes = limit / 10
 		elected := c.Step(now, model.Elected{Term: 200_000, Revision: 200_000})
-		all := passes(c, elected, now, 5*time.Second, func(string) bool { return false })
+		all := cycles(c, elected, now, 5*time.Second, func(string) bool { return false })
 		longest := slices.MaxFunc(all, func(a, b model.Cycle) int { return len(a.Candidates) - len(b.Candidates) })
 		if n := len(longest.Candidates); len(all) > 60 || n < limit/10/100 || n >= groups {
-			t.Errorf("%d passes in 5 s, the longest of %d entries", len(all), n)
+			t.Errorf("%d cycles in 5 s, the longest of %d candidates", len(all), n)
 		}
 	})
 }
 
-// An entry that is too large for a pass is offered alone.
-func TestAnEntryLargerThanAPass(t *testing.T) {
+// A candidate that is too large for a cycle is sent alone.
+func TestACandidateLargerThanACycle(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	c := standby(3, 3, now)
-	c.config.PassBytes = 1
+	c.config.CycleBytes = 1
 	elected := c.Step(now, model.Elected{Term: 200_000, Revision: 200_000})
-	all := passes(c, elected, now, 100*time.Millisecond, func(string) bool { return true })
+	all := cycles(c, elected, now, 100*time.Millisecond, func(string) bool { return true })
 	if len(all) != 3 || len(c.granted) != 3 {
-		t.Errorf("%d passes, %d granted", len(all), len(c.granted))
+		t.Errorf("%d cycles, %d granted", len(all), len(c.granted))
 	}
 }
 
@@ -122,9 +122,9 @@ func TestOneThatAvoidedExecutorsIsNamedAfterwards(t *testing.T) {
 	}
 	elected := c.Step(now, model.Elected{Term: 200_000, Revision: 200_000})
 	var told []string
-	for _, pass := range passes(c, elected, now, 2*avoids, func(string) bool { return false }) {
+	for _, cycle := range cycles(c, elected, now, 2*avoids, func(string) bool { return false }) {
 		one := "named"
-		if e := pass.Candidates[0]; !e.Again {
+		if e := cycle.Candidates[0]; !e.Again {
 			one = fmt.Sprint(e.Constraints.AvoidFailed)
 		}
 		if len(told) == 0 || told[len(told)-1] != one {

@@ -9,10 +9,10 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// A pass that is refused because executor-state has seen a higher number goes out
+// A cycle that is refused because executor-state has seen a higher number goes out
 // again above that number, at once and whole. A number that leaves no room above it is
 // a lie, and is not followed.
-func TestAPassGoesOnAboveTheNumberThatARefusalNames(t *testing.T) {
+func TestACycleGoesOnAboveTheNumberThatARefusalNames(t *testing.T) {
 	for _, c := range []struct{ newest, want int64 }{
 		{1 << 40, 1<<40 + 1}, {1 << 62, 1<<62 + 1}, {1<<62 + 1<<20, 1<<62 + 1<<20 + 1},
 		{math.MaxInt64, 0}, {math.MaxInt64 - 1, 0}, {-1, 0}, {0, 0},
@@ -45,26 +45,26 @@ func TestAPassGoesOnAboveTheNumberThatARefusalNames(t *testing.T) {
 			}
 			first := actionsOf[model.Cycle](out)[0]
 			out = nil
-			step(PassDone{Pass: first.Number, Newest: c.newest, Outcomes: []model.Outcome{{UID: first.Candidates[0].UID, Result: model.Behind}}})
+			step(CycleDone{Cycle: first.Number, Newest: c.newest, Outcomes: []model.Outcome{{UID: first.Candidates[0].UID, Result: model.Behind}}})
 			for range 3 {
 				now = now.Add(core.config.MinDelay)
 				step(nil)
 			}
-			passes := actionsOf[model.Cycle](out)
+			cycles := actionsOf[model.Cycle](out)
 			if c.want == 0 {
-				if len(passes) > 0 && passes[0].Number > first.Number+3 {
-					t.Errorf("pass %d follows", passes[0].Number)
+				if len(cycles) > 0 && cycles[0].Number > first.Number+3 {
+					t.Errorf("cycle %d follows", cycles[0].Number)
 				}
 				return
 			}
-			if len(passes) == 0 || passes[0].Number != c.want || len(passes[0].Candidates) != 1 || passes[0].Candidates[0].Again {
-				t.Errorf("%+v follow, want pass %d with the entry", passes, c.want)
+			if len(cycles) == 0 || cycles[0].Number != c.want || len(cycles[0].Candidates) != 1 || cycles[0].Candidates[0].Again {
+				t.Errorf("%+v follow, want cycle %d with the candidate", cycles, c.want)
 			}
 		})
 	}
 }
 
-// A new leader of executor-state has seen no pass. If a stranger has driven the number
+// A new leader of executor-state has seen no cycle. If a stranger has driven the number
 // out of its reach before, the registry goes on above the highest number that was in
 // reach, and nothing that went out with a higher one can follow it.
 func TestANumberOutOfReachOfANewLeaderIsGivenUp(t *testing.T) {
@@ -73,11 +73,11 @@ func TestANumberOutOfReachOfANewLeaderIsGivenUp(t *testing.T) {
 	} {
 		core := New(Config{})
 		core.Step(time.Unix(1, 0), model.Elected{Term: 10, Revision: 100})
-		core.passes, core.plainPasses = 1<<62+1<<30, c.reached
-		core.flight = &flight{pass: core.passes}
-		core.Step(time.Unix(2, 0), PassDone{Pass: core.passes, Newest: c.newest, TooHigh: true})
-		if core.flight != nil || core.passes+1 != c.want {
-			t.Errorf("after %d, and %d at the new leader, pass %d follows, want %d", c.reached, c.newest, core.passes+1, c.want)
+		core.cycles, core.plainCycles = 1<<62+1<<30, c.reached
+		core.flight = &flight{cycle: core.cycles}
+		core.Step(time.Unix(2, 0), CycleDone{Cycle: core.cycles, Newest: c.newest, TooHigh: true})
+		if core.flight != nil || core.cycles+1 != c.want {
+			t.Errorf("after %d, and %d at the new leader, cycle %d follows, want %d", c.reached, c.newest, core.cycles+1, c.want)
 		}
 	}
 }

@@ -109,11 +109,11 @@ func (w *world) showCounters() string {
 	for cause, n := range s.WakeUps {
 		add(WakeCause(cause).String(), n)
 	}
-	flush(fmt.Sprintf("%d passes, for", s.Passes))
+	flush(fmt.Sprintf("%d cycles, for", s.Cycles))
 	for _, result := range []model.Result{model.Granted, model.NoFit, model.Stale, model.Behind} {
-		add(result.String(), s.Offers[result])
+		add(result.String(), s.Candidates[result])
 	}
-	flush("offers")
+	flush("candidates")
 	for change := model.Created; change <= model.ChangeReplaced; change++ {
 		add(change.String(), s.Upserts[change])
 	}
@@ -124,7 +124,7 @@ func (w *world) showCounters() string {
 	flush("events")
 	add("taken", s.Taken)
 	add("refused", s.Refused)
-	flush("hand-overs")
+	flush("dispatches")
 	fmt.Fprintf(&b, "time in queue: %d, together %v\n", s.TimeInQueue.Count(), s.TimeInQueue.Sum)
 	slices.SortFunc(s.Groups, func(a, b GroupStats) int { return strings.Compare(a.ID, b.ID) })
 	for _, g := range s.Groups {

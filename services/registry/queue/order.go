@@ -13,7 +13,7 @@ import (
 // alone, so that every replica comes to the same order at any time.
 type Order interface {
 	// Compare orders two reservations that wait; negative when a is tried
-	// before b. Where it answers 0, the place decides: ties never lose an entry.
+	// before b. Where it answers 0, the place decides: ties never lose a reservation.
 	Compare(a, b *model.Reservation) int
 	// Refused is told that the assigner refused a reservation, and answers the
 	// priority it has from now on at its new place.
@@ -22,7 +22,7 @@ type Order interface {
 
 // orders are the strategies by the names that configuration knows them by. To
 // add one, implement Order and add a line; nothing else knows of them. Beside
-// the strategy stand what always holds: ties go by place, and passes offer the
+// the strategy stand what always holds: ties go by place, and cycles have the
 // heads of all queues in the one order across queues.
 var orders = []struct {
 	name  string
@@ -110,7 +110,7 @@ func epochOf(r *model.Reservation) int64 {
 
 // compare is the whole order of the queue: what is requeued first, by place
 // alone; then the strategy, then the place. Only parts share their place with
-// one another and with the rest of their batch: the lower seats come first.
+// one another and with the rest of their batch: the lower worker indexes come first.
 func (c *Core) compare(a, b *model.Reservation) int {
 	if x, y := a.Origin == model.OriginRequeue, b.Origin == model.OriginRequeue; x != y {
 		if x {
@@ -122,13 +122,13 @@ func (c *Core) compare(a, b *model.Reservation) int {
 			return order
 		}
 	}
-	return cmp.Or(cmp.Compare(a.Place, b.Place), cmp.Compare(firstSeat(a), firstSeat(b)), cmp.Compare(a.UID, b.UID))
+	return cmp.Or(cmp.Compare(a.Place, b.Place), cmp.Compare(firstIndex(a), firstIndex(b)), cmp.Compare(a.UID, b.UID))
 }
 
-// firstSeat is the lowest index that a reservation asks for.
-func firstSeat(r *model.Reservation) int32 {
-	if len(r.Seats) == 0 {
+// firstIndex is the lowest index that a reservation asks for.
+func firstIndex(r *model.Reservation) int32 {
+	if len(r.Workers) == 0 {
 		return 0
 	}
-	return r.Seats[0].First
+	return r.Workers[0].First
 }

@@ -28,10 +28,10 @@ func TestOrdersGoByName(t *testing.T) {
 	}
 }
 
-// Each pass is in one order across groups, whatever the strategy; behind a head
-// that is offered comes a prefix of its queue; and executors that several
-// groups want go by precedence: nothing of a pass that was granted comes after
-// an entry that would have fitted in its place.
+// Each cycle is in one order across groups, whatever the strategy; behind a head
+// that is a candidate comes a prefix of its queue; and executors that several
+// groups want go by precedence: nothing of a cycle that was granted comes after
+// a candidate that would have fitted in its place.
 func TestPrecedenceHoldsAcrossGroups(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.SampledFrom([]string{"epoch", "class"}).Draw(t, "strategy")
@@ -39,7 +39,7 @@ func TestPrecedenceHoldsAcrossGroups(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := newWorld(Config{Order: order, PassEntries: rapid.IntRange(1, 8).Draw(t, "entries")})
+		w := newWorld(Config{Order: order, CycleCandidates: rapid.IntRange(1, 8).Draw(t, "candidates")})
 		w.successor(10)
 		for i := range rapid.IntRange(2, 16).Draw(t, "reservations") {
 			u := ask(fmt.Sprint("j", i), rapid.Int32Range(1, 3).Draw(t, "workers"))
@@ -52,33 +52,33 @@ func TestPrecedenceHoldsAcrossGroups(t *testing.T) {
 			}
 			w.input(u)
 		}
-		w.step(PassDone{Pass: w.core.passes})
+		w.step(CycleDone{Cycle: w.core.cycles})
 		w.now = w.now.Add(time.Second)
-		passes := actionsOf[model.Cycle](w.step(nil))
-		if len(passes) != 1 {
-			t.Fatalf("%d passes", len(passes))
+		cycles := actionsOf[model.Cycle](w.step(nil))
+		if len(cycles) != 1 {
+			t.Fatalf("%d cycles", len(cycles))
 		}
 		var entries []*model.Reservation
 		heads := map[string]bool{}
-		for _, e := range passes[0].Candidates {
+		for _, e := range cycles[0].Candidates {
 			entries = append(entries, w.core.versions[e.UID].r)
 			heads[e.Group] = true
 		}
 		if !slices.IsSortedFunc(entries, w.core.compare) {
-			t.Fatalf("out of order: %s", show([]model.Action{passes[0]}))
+			t.Fatalf("out of order: %s", show([]model.Action{cycles[0]}))
 		}
 		if len(heads) != len(w.core.groups) {
 			t.Fatalf("the heads of %d groups of %d", len(heads), len(w.core.groups))
 		}
 		// Play the executors: some are free, each does for a worker of any group.
 		free := rapid.IntRange(0, 20).Draw(t, "free")
-		done, stopped := PassDone{Pass: passes[0].Number}, map[string]bool{}
-		for i, e := range passes[0].Candidates {
+		done, stopped := CycleDone{Cycle: cycles[0].Number}, map[string]bool{}
+		for i, e := range cycles[0].Candidates {
 			outcome := model.Outcome{UID: e.UID, Result: model.Behind}
 			switch {
 			case stopped[e.Group]:
-			case e.Seats.Len() <= free:
-				free -= e.Seats.Len()
+			case e.Workers.Len() <= free:
+				free -= e.Workers.Len()
 				outcome.Result, outcome.Lease = model.Granted, w.revision+1
 				for _, before := range entries[:i] {
 					if order.Compare(before, entries[i]) > 0 {
@@ -92,7 +92,7 @@ func TestPrecedenceHoldsAcrossGroups(t *testing.T) {
 		}
 		w.step(done)
 		stats := w.core.Stats()
-		if got := stats.Offers[model.Granted] + stats.Offers[model.NoFit] + stats.Offers[model.Behind]; got != uint64(len(done.Outcomes)) {
+		if got := stats.Candidates[model.Granted] + stats.Candidates[model.NoFit] + stats.Candidates[model.Behind]; got != uint64(len(done.Outcomes)) {
 			t.Fatalf("%d outcomes are counted, of %d", got, len(done.Outcomes))
 		}
 	})

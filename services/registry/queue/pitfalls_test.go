@@ -79,12 +79,12 @@ func TestPitfallInFlightMarkOfAnotherCleared(t *testing.T) {
 		w.input(Cancel{Key: ask("b", 1).Key}),
 		w.input(ask("c", 1)),
 		w.input(ask("c", 2)),
-		w.step(PassDone{Pass: first.Number - 1, Outcomes: []model.Outcome{{UID: first.Candidates[0].UID, Result: model.Granted, Lease: 1 << 40}}}),
-		w.step(HandedOver{Outcomes: []model.DispatchOutcome{{UID: first.Candidates[0].UID, Taken: true}}}),
+		w.step(CycleDone{Cycle: first.Number - 1, Outcomes: []model.Outcome{{UID: first.Candidates[0].UID, Result: model.Granted, Lease: 1 << 40}}}),
+		w.step(DispatchDone{Outcomes: []model.DispatchOutcome{{UID: first.Candidates[0].UID, Taken: true}}}),
 		w.step(nil),
 	} {
-		if passes := actionsOf[model.Cycle](actions); len(passes) > 0 {
-			t.Fatalf("a second pass while the first is in flight: %+v", passes)
+		if cycles := actionsOf[model.Cycle](actions); len(cycles) > 0 {
+			t.Fatalf("a second cycle while the first is in flight: %+v", cycles)
 		}
 	}
 	if view, _ := w.core.Get(ask("a", 1).Key); view.State != model.Leasing {
@@ -100,7 +100,7 @@ func TestPitfallARetryLosesTheTurn(t *testing.T) {
 	for range 5 {
 		w.now = w.now.Add(time.Second)
 		w.step(nil)
-		w.step(PassDone{Pass: w.core.passes, Outcomes: []model.Outcome{{UID: "a-1", Result: model.NoFit}}})
+		w.step(CycleDone{Cycle: w.core.cycles, Outcomes: []model.Outcome{{UID: "a-1", Result: model.NoFit}}})
 		w.input(ask("a", 1))
 	}
 	if w.position("a") != 1 || w.position("b") != 2 {
@@ -121,8 +121,8 @@ func TestPitfallEmptyWorkerListBlocksItsGroup(t *testing.T) {
 	if len(w.pending()) != 0 {
 		t.Errorf("something is queued: %+v", w.pending())
 	}
-	if passes := actionsOf[model.Cycle](w.input(ask("a", 1))); len(passes) != 1 {
-		t.Errorf("a good request after them is not offered")
+	if cycles := actionsOf[model.Cycle](w.input(ask("a", 1))); len(cycles) != 1 {
+		t.Errorf("a good request after them is not tried")
 	}
 }
 
@@ -132,7 +132,7 @@ func TestPitfallForgottenBeforeItWasAssigned(t *testing.T) {
 	w := started()
 	w.input(ask("a", 1))
 	w.write(w.leaseOf("a-1"))
-	w.step(PassDone{Pass: 1, Outcomes: []model.Outcome{{UID: "a-1", Result: model.Granted, Lease: w.revision}}})
+	w.step(CycleDone{Cycle: 1, Outcomes: []model.Outcome{{UID: "a-1", Result: model.Granted, Lease: w.revision}}})
 	w.show(w.leaseOf("a-1"))
 	for range 3 {
 		w.now = w.now.Add(time.Minute)
@@ -141,7 +141,7 @@ func TestPitfallForgottenBeforeItWasAssigned(t *testing.T) {
 			t.Fatalf("a is %v", view.State)
 		}
 	}
-	w.step(HandedOver{Outcomes: []model.DispatchOutcome{{UID: "a-1", Reason: fault.ReasonLeaseGone}}})
+	w.step(DispatchDone{Outcomes: []model.DispatchOutcome{{UID: "a-1", Reason: fault.ReasonLeaseGone}}})
 	if w.position("a") != 1 {
 		t.Errorf("refused, and not queued again")
 	}
@@ -175,13 +175,13 @@ func TestPitfallNoOrderAcrossGroups(t *testing.T) {
 	for _, i := range []int{1, 3, 4, 0, 2} {
 		want = append(want, fmt.Sprint("j", i))
 	}
-	pass := actionsOf[model.Cycle](w.commitAll())[0]
+	cycle := actionsOf[model.Cycle](w.commitAll())[0]
 	var got []string
-	for _, e := range pass.Candidates {
+	for _, e := range cycle.Candidates {
 		got = append(got, e.Key.Job)
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("offered in the order %v, want %v", got, want)
+		t.Errorf("tried in the order %v, want %v", got, want)
 	}
 }
 
@@ -191,7 +191,7 @@ func TestPitfallRetryOnlyByPolling(t *testing.T) {
 	w := started()
 	w.input(ask("a", 1))
 	refused := func() {
-		w.step(PassDone{Pass: w.core.passes, Outcomes: []model.Outcome{{UID: "a-1", Result: model.NoFit}}})
+		w.step(CycleDone{Cycle: w.core.cycles, Outcomes: []model.Outcome{{UID: "a-1", Result: model.NoFit}}})
 	}
 	refused()
 	timer := w.core.NextDeadline()
@@ -206,8 +206,8 @@ func TestPitfallRetryOnlyByPolling(t *testing.T) {
 		t.Errorf("an executor came, and is used in %v", wait)
 	}
 	w.now = w.now.Add(w.core.config.Debounce)
-	if passes := actionsOf[model.Cycle](w.step(nil)); len(passes) != 1 {
-		t.Fatalf("%d passes after the inventory changed", len(passes))
+	if cycles := actionsOf[model.Cycle](w.step(nil)); len(cycles) != 1 {
+		t.Fatalf("%d cycles after the inventory changed", len(cycles))
 	}
 	refused()
 	if next := w.core.NextDeadline(); !next.Equal(timer) {
@@ -226,15 +226,15 @@ func TestPitfallRetryingGroupsStarveEachOther(t *testing.T) {
 		u.Spec.Constraints.SKU = fmt.Sprint("sku", i)
 		w.input(u)
 	}
-	pass := actionsOf[model.Cycle](w.commitAll())[0]
+	cycle := actionsOf[model.Cycle](w.commitAll())[0]
 	for turn := range 3 {
-		if len(pass.Candidates) != groups-turn {
-			t.Fatalf("turn %d offers %d groups in one pass, want all %d", turn, len(pass.Candidates), groups-turn)
+		if len(cycle.Candidates) != groups-turn {
+			t.Fatalf("turn %d tries %d groups in one cycle, want all %d", turn, len(cycle.Candidates), groups-turn)
 		}
-		done := PassDone{Pass: pass.Number}
-		for i, e := range pass.Candidates {
+		done := CycleDone{Cycle: cycle.Number}
+		for i, e := range cycle.Candidates {
 			outcome := model.Outcome{UID: e.UID, Result: model.NoFit, Fitting: 2}
-			if i == len(pass.Candidates)-1 { // the last in the order, and it is served
+			if i == len(cycle.Candidates)-1 { // the last in the order, and it is served
 				lease := w.leaseOf(e.UID)
 				w.write(lease)
 				outcome = model.Outcome{UID: e.UID, Result: model.Granted, Lease: w.revision}
@@ -248,7 +248,7 @@ func TestPitfallRetryingGroupsStarveEachOther(t *testing.T) {
 			}
 		}
 		w.now = w.now.Add(w.core.config.RetryEvery)
-		pass = actionsOf[model.Cycle](w.step(nil))[0]
+		cycle = actionsOf[model.Cycle](w.step(nil))[0]
 	}
 }
 
@@ -375,11 +375,11 @@ func TestNothingIsSentBeforeItIsDurable(t *testing.T) {
 	reordered.Spec.Priority.Tier = 1
 	w.input(reordered)
 	if calls := actionsOf[model.Dispatch](w.show(model.Changed{Ref: lease.Ref, Record: lease.Record, Create: w.revision, Mod: w.revision})); len(calls) > 0 {
-		t.Fatalf("handed over: %+v", calls)
+		t.Fatalf("dispatched: %+v", calls)
 	}
 	calls := actionsOf[model.Dispatch](w.commitAll())
 	if len(calls) != 1 || calls[0].Tasks[0].Mod != w.revision {
-		t.Errorf("handed over at %d: %+v", w.revision, calls)
+		t.Errorf("dispatched at %d: %+v", w.revision, calls)
 	}
 }
 
@@ -416,7 +416,7 @@ func TestWhatIsDerivedIsFoundAgain(t *testing.T) {
 			u.Spec.Batch = model.BatchBestEffort
 			w.input(u)
 			w.failing = true
-			return w.step(PassDone{Pass: 1, Outcomes: []model.Outcome{{UID: "a-1", Result: model.NoFit, Fitting: 3}}})
+			return w.step(CycleDone{Cycle: 1, Outcomes: []model.Outcome{{UID: "a-1", Result: model.NoFit, Fitting: 3}}})
 		},
 		"requeue": func(w *world) []model.Action {
 			w.input(ask("j", 4))
@@ -469,7 +469,7 @@ func TestManyRequeuesFitTransactions(t *testing.T) {
 		w.bring("a-1", isActive)
 		chunk := &model.TaskChunk{UID: "a-1"}
 		for i := range int32(workers) {
-			chunk.Workers = append(chunk.Workers, model.TaskWorker{Seat: model.Seat{Index: i, Number: 1}, State: model.WorkerFailed, Requeue: true})
+			chunk.Workers = append(chunk.Workers, model.TaskWorker{ID: model.WorkerID{Index: i, Number: 1}, State: model.WorkerFailed, Requeue: true})
 		}
 		actions := w.foreign(model.Changed{Ref: chunk.Ref(), Record: chunk})
 		for range workers {
@@ -482,7 +482,7 @@ func TestManyRequeuesFitTransactions(t *testing.T) {
 				if r, ok := record.(*model.Reservation); ok {
 					bytes += len(r.Spec.Task.Payload)
 					if r.UID != "a-1" { // the one that they fail in
-						requeued += r.Seats.Len()
+						requeued += r.Workers.Len()
 					}
 				}
 			}

@@ -81,8 +81,8 @@ func drawRequest(t *rapid.T) any {
 		return Cancel{Key: drawKey(t), RequestID: id}
 	case 6:
 		key := drawKey(t)
-		seat := model.Seat{Index: rapid.Int32Range(0, 3).Draw(t, "index"), Number: rapid.Int32Range(1, 3).Draw(t, "number")}
-		return CancelWorkers{Job: key.Job, Stage: key.Stage, Workers: []model.Seat{seat}, RequestID: id}
+		workerID := model.WorkerID{Index: rapid.Int32Range(0, 3).Draw(t, "index"), Number: rapid.Int32Range(1, 3).Draw(t, "number")}
+		return CancelWorkers{Job: key.Job, Stage: key.Stage, Workers: []model.WorkerID{workerID}, RequestID: id}
 	case 1:
 		return CancelJob{Job: drawKey(t).Job, RequestID: id}
 	case 2:
@@ -149,8 +149,8 @@ func (w *world) others(t *rapid.T) {
 			}})
 		case what == 5 && handed:
 			chunk := &model.TaskChunk{UID: r.UID}
-			for seat := range r.Seats.All() {
-				worker := model.TaskWorker{Seat: seat, State: model.WorkerFailed}
+			for workerID := range r.Workers.All() {
+				worker := model.TaskWorker{ID: workerID, State: model.WorkerFailed}
 				worker.Requeue = r.Spec.Start != model.StartTogether && rapid.Bool().Draw(t, "requeue")
 				chunk.Workers = append(chunk.Workers, worker)
 			}
@@ -207,15 +207,15 @@ type entry struct {
 	uid     string
 	requeue bool
 	part    bool
-	seats   map[int32]int32
+	workers map[int32]int32
 	// epoch and seq are those of the place.
 	epoch int64
 	seq   int
-	// done are the seats of its batch that were handed out.
+	// done are the workers of its batch that were dispatched.
 	done map[int32]bool
 }
 
-func (e *entry) indexes() []int32 { return slices.Sorted(maps.Keys(e.seats)) }
+func (e *entry) indexes() []int32 { return slices.Sorted(maps.Keys(e.workers)) }
 
 // before says whether one is tried before another.
 func (m *twin) before(a, b *entry) bool {
@@ -295,7 +295,7 @@ func (m *twin) queue(sku string) []*entry {
 	return queue
 }
 
-// number is the next one of a seat.
+// number is the next one of a worker index.
 func (m *twin) number(job string, index int32) int32 {
 	if m.used[job] == nil {
 		m.used[job] = map[int32]int32{}
@@ -309,7 +309,7 @@ func (m *twin) upsert(u model.Upsert, revision int64) model.Change {
 	olds := m.all(u.Key)
 	queued, asked := map[int32]int32{}, map[int32]bool{}
 	for _, old := range olds {
-		maps.Copy(queued, old.seats)
+		maps.Copy(queued, old.workers)
 		maps.Copy(asked, old.done)
 	}
 	for i := range queued {
@@ -325,7 +325,7 @@ func (m *twin) upsert(u model.Upsert, revision int64) model.Change {
 	}
 	same := isCount(len(queued), func(i int32) bool { return queued[i] != 0 }) || isCount(len(asked), func(i int32) bool { return asked[i] })
 	change, inPlace := model.Created, false
-	next := &entry{u: u, seats: map[int32]int32{}, epoch: revision, seq: m.seq, done: map[int32]bool{}}
+	next := &entry{u: u, workers: map[int32]int32{}, epoch: revision, seq: m.seq, done: map[int32]bool{}}
 	if len(olds) > 0 {
 		old := olds[0].u.Spec
 		change = model.ChangeReplaced
@@ -356,8 +356,8 @@ func (m *twin) upsert(u model.Upsert, revision int64) model.Change {
 		m.seq++
 	}
 	for i := range u.Count {
-		if next.seats[i] = queued[i]; queued[i] == 0 {
-			next.seats[i] = m.number(u.Key.Job, i)
+		if next.workers[i] = queued[i]; queued[i] == 0 {
+			next.workers[i] = m.number(u.Key.Job, i)
 		}
 	}
 	for _, old := range olds {
@@ -371,22 +371,22 @@ func (m *twin) upsert(u model.Upsert, revision int64) model.Change {
 func (m *twin) split(e *entry, fitting int) {
 	part := *e
 	part.uid, part.part = "", true
-	part.seats = map[int32]int32{}
+	part.workers = map[int32]int32{}
 	rest := map[int32]int32{}
 	for n, i := range e.indexes() {
 		if n < fitting {
-			part.seats[i] = e.seats[i]
+			part.workers[i] = e.workers[i]
 		} else {
-			rest[i] = e.seats[i]
+			rest[i] = e.workers[i]
 		}
 	}
-	e.seats = rest
+	e.workers = rest
 	m.waiting = append(m.waiting, &part)
 }
 
 // The queue against a sorted list: the same order inside every group whatever
 // is asked, moved, replaced, cancelled, requeued, parted, granted, refused and
-// taken over, by either order; nothing lost, nothing twice, and every pass a
+// taken over, by either order; nothing lost, nothing twice, and every cycle a
 // prefix of each queue.
 func TestQueueIsASortedList(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -407,11 +407,11 @@ func TestQueueIsASortedList(t *testing.T) {
 }
 
 type player struct {
-	t    *rapid.T
-	w    *world
-	twin *twin
-	pass *model.Cycle
-	// refused are the revisions of what the last pass refused.
+	t     *rapid.T
+	w     *world
+	twin  *twin
+	cycle *model.Cycle
+	// refused are the revisions of what the last cycle refused.
 	refused map[string]int64
 	call    *model.Dispatch
 	reply   *model.Reply
@@ -428,14 +428,14 @@ func (p *player) see(actions []model.Action) {
 		case model.Effect:
 			p.name(a)
 		case model.Cycle:
-			if p.pass != nil {
-				p.t.Fatalf("pass %d while %d is in flight", a.Number, p.pass.Number)
+			if p.cycle != nil {
+				p.t.Fatalf("cycle %d while %d is in flight", a.Number, p.cycle.Number)
 			}
-			p.pass = &a
-			p.comparePass(a)
+			p.cycle = &a
+			p.compareCycle(a)
 		case model.Dispatch:
 			if p.call != nil {
-				p.t.Fatalf("two hand-overs in flight: %v and %v", *p.call, a)
+				p.t.Fatalf("two dispatches in flight: %v and %v", *p.call, a)
 			}
 			p.call = &a
 		case model.Reply:
@@ -444,7 +444,7 @@ func (p *player) see(actions []model.Action) {
 	}
 }
 
-// name learns the uids of what is new: the twin knows which seats it asks for.
+// name learns the uids of what is new: the twin knows which workers it asks for.
 func (p *player) name(effect model.Effect) {
 	for _, record := range effect.Puts {
 		r, ok := record.(*model.Reservation)
@@ -452,7 +452,7 @@ func (p *player) name(effect model.Effect) {
 			continue
 		}
 		for _, e := range slices.Concat(p.twin.waiting, p.twin.leased) {
-			if e.uid == "" && e.u.Key == r.Key && r.Seats.Equal(e.asks()) && e.requeue == (r.Origin == model.OriginRequeue) {
+			if e.uid == "" && e.u.Key == r.Key && r.Workers.Equal(e.asks()) && e.requeue == (r.Origin == model.OriginRequeue) {
 				e.uid = r.UID
 				break
 			}
@@ -460,12 +460,12 @@ func (p *player) name(effect model.Effect) {
 	}
 }
 
-func (e *entry) asks() model.Seats {
-	var seats []model.Seat
-	for index, number := range e.seats {
-		seats = append(seats, model.Seat{Index: index, Number: number})
+func (e *entry) asks() model.WorkerSet {
+	var workers []model.WorkerID
+	for index, number := range e.workers {
+		workers = append(workers, model.WorkerID{Index: index, Number: number})
 	}
-	return model.SeatsOf(seats)
+	return model.WorkerSetOf(workers)
 }
 
 // requeue has a worker of a batch of its own given up, or cancels one that was
@@ -474,7 +474,7 @@ func (p *player) requeue() {
 	for _, e := range slices.Concat(p.twin.waiting, p.twin.leased) {
 		if e.requeue && rapid.Bool().Draw(p.t, "cancelled") {
 			p.twin.drop(e)
-			p.see(p.w.input(CancelWorkers{Job: e.u.Key.Job, Stage: e.u.Key.Stage, Workers: []model.Seat{{Number: 1}}}))
+			p.see(p.w.input(CancelWorkers{Job: e.u.Key.Job, Stage: e.u.Key.Stage, Workers: []model.WorkerID{{Number: 1}}}))
 			if got := p.reply.Value.(WorkersCancelled).Count; got != 1 {
 				p.t.Fatalf("%d workers are cancelled with %s", got, e.uid)
 			}
@@ -488,41 +488,41 @@ func (p *player) requeue() {
 	p.see(p.w.input(u))
 	parent := p.twin.all(u.Key)[0]
 	p.twin.drop(parent)
-	again := &entry{u: u, requeue: true, seats: map[int32]int32{0: p.twin.number(u.Key.Job, 0)}, seq: p.twin.seq, done: map[int32]bool{}}
+	again := &entry{u: u, requeue: true, workers: map[int32]int32{0: p.twin.number(u.Key.Job, 0)}, seq: p.twin.seq, done: map[int32]bool{}}
 	p.twin.seq++
 	p.twin.waiting = append(p.twin.waiting, again)
 	h := &model.TaskHeader{UID: parent.uid, Complete: true}
-	chunk := &model.TaskChunk{UID: parent.uid, Workers: []model.TaskWorker{{Seat: model.Seat{Number: 1}, State: model.WorkerFailed, Requeue: true}}}
+	chunk := &model.TaskChunk{UID: parent.uid, Workers: []model.TaskWorker{{ID: model.WorkerID{Number: 1}, State: model.WorkerFailed, Requeue: true}}}
 	p.see(p.w.foreign(p.w.leaseOf(parent.uid), model.Changed{Ref: h.Ref(), Record: h}, model.Changed{Ref: chunk.Ref(), Record: chunk}))
 	if again.uid == "" {
 		p.t.Fatalf("the worker of %s is not queued again", parent.uid)
 	}
 }
 
-func (p *player) comparePass(pass model.Cycle) {
-	offered := map[string][]string{}
-	for i, e := range pass.Candidates {
-		if i > 0 && p.twin.before(p.twin.find(e.UID), p.twin.find(pass.Candidates[i-1].UID)) {
-			p.t.Fatalf("pass %d offers %s before %s", pass.Number, pass.Candidates[i-1].UID, e.UID)
+func (p *player) compareCycle(cycle model.Cycle) {
+	tried := map[string][]string{}
+	for i, e := range cycle.Candidates {
+		if i > 0 && p.twin.before(p.twin.find(e.UID), p.twin.find(cycle.Candidates[i-1].UID)) {
+			p.t.Fatalf("cycle %d has %s before %s", cycle.Number, cycle.Candidates[i-1].UID, e.UID)
 		}
 		sku := p.twin.find(e.UID).u.Spec.Constraints.SKU
-		offered[sku] = append(offered[sku], e.UID)
+		tried[sku] = append(tried[sku], e.UID)
 		if view, _ := p.w.core.GetUID(e.UID); e.Mod == 0 || e.Mod != view.Reservation.Mod {
-			p.t.Fatalf("%s is offered and not durable", e.UID)
+			p.t.Fatalf("%s is a candidate and not durable", e.UID)
 		}
 		if e.Again && p.refused[e.UID] != e.Mod {
-			p.t.Fatalf("%s is offered again, and was not refused as it is", e.UID)
+			p.t.Fatalf("%s is named again, and was not refused as it is", e.UID)
 		}
 	}
 	for _, sku := range []string{"x", "y"} {
-		if len(offered[sku]) == 0 && len(p.twin.queue(sku)) > 0 {
-			p.t.Fatalf("pass %d offers nothing of %s", pass.Number, sku)
+		if len(tried[sku]) == 0 && len(p.twin.queue(sku)) > 0 {
+			p.t.Fatalf("cycle %d has nothing of %s", cycle.Number, sku)
 		}
 	}
-	for sku, uids := range offered {
+	for sku, uids := range tried {
 		for i, uid := range uids {
 			if want := p.twin.queue(sku)[i].uid; uid != want {
-				p.t.Fatalf("pass %d offers %v of %s, not %v first", pass.Number, uid, sku, want)
+				p.t.Fatalf("cycle %d has %v of %s, not %v first", cycle.Number, uid, sku, want)
 			}
 		}
 	}
@@ -550,13 +550,13 @@ func (p *player) play() {
 			p.t.Fatalf("cancel of %v ended %d, want %d", key, got, want)
 		}
 	case 5, 6:
-		p.finishPass()
+		p.finishCycle()
 	case 7, 8:
-		p.finishHandOver()
+		p.finishDispatch()
 	case 9, 10:
 		p.requeue()
 	case 11:
-		p.pass, p.call = nil, nil
+		p.cycle, p.call = nil, nil
 		p.term++
 		p.see(p.w.successor(10 + p.term))
 	}
@@ -567,17 +567,17 @@ func (p *player) play() {
 	}
 }
 
-// finishPass grants a prefix of each queue, of what is still as it was offered.
-func (p *player) finishPass() {
-	if p.pass == nil {
+// finishCycle grants a prefix of each queue, of what is still as it was sent.
+func (p *player) finishCycle() {
+	if p.cycle == nil {
 		p.w.now = p.w.now.Add(time.Second)
 		return
 	}
-	done := PassDone{Pass: p.pass.Number}
+	done := CycleDone{Cycle: p.cycle.Number}
 	stopped, later := map[string]bool{}, false
 	p.refused = map[string]int64{}
 	var leases []model.Changed
-	for _, e := range p.pass.Candidates {
+	for _, e := range p.cycle.Candidates {
 		outcome := model.Outcome{UID: e.UID, Result: model.Behind}
 		view, _ := p.w.core.GetUID(e.UID)
 		switch {
@@ -604,7 +604,7 @@ func (p *player) finishPass() {
 				outcome.Result = model.NoFit
 				p.refused[e.UID] = e.Mod
 				tried := p.twin.find(e.UID)
-				outcome.Fitting = rapid.IntRange(0, len(tried.seats)-1).Draw(p.t, "fitting")
+				outcome.Fitting = rapid.IntRange(0, len(tried.workers)-1).Draw(p.t, "fitting")
 				batch := tried.u.Spec.Batch
 				if best := batch == model.BatchBestEffort || batch == model.BatchUnset && p.w.core.config.BestEffort; best && outcome.Fitting > 0 {
 					p.twin.split(tried, outcome.Fitting)
@@ -614,7 +614,7 @@ func (p *player) finishPass() {
 		stopped[e.Group] = outcome.Result != model.Granted
 		done.Outcomes = append(done.Outcomes, outcome)
 	}
-	p.pass = nil
+	p.cycle = nil
 	if len(leases) > 0 {
 		p.w.write(leases...)
 	}
@@ -629,14 +629,14 @@ func (p *player) finishPass() {
 	}
 }
 
-// finishHandOver takes or refuses each task. What is taken runs and ends.
-func (p *player) finishHandOver() {
+// finishDispatch takes or refuses each task. What is taken runs and ends.
+func (p *player) finishDispatch() {
 	if p.call == nil {
 		return
 	}
 	call := p.call
 	p.call = nil
-	var done HandedOver
+	var done DispatchDone
 	var tasks []model.Changed
 	for _, task := range call.Tasks {
 		view, _ := p.w.core.GetUID(task.UID)
@@ -647,7 +647,7 @@ func (p *player) finishHandOver() {
 		case rapid.Bool().Draw(p.t, "taken"):
 			outcome.Taken = true
 			p.twin.drop(e)
-			for i := range e.seats {
+			for i := range e.workers {
 				e.done[i] = true
 			}
 			h := &model.TaskHeader{UID: task.UID, Complete: true, Ended: true}
@@ -694,8 +694,8 @@ func (p *player) compare() {
 			if !ok || view.Position != i+1 {
 				p.t.Fatalf("%v (%s) is at %d, want %d of %s", e.u.Key, e.uid, view.Position, i+1, sku)
 			}
-			if !view.Reservation.Seats.Equal(e.asks()) {
-				p.t.Fatalf("%v has %v, want %v", e.u.Key, view.Reservation.Seats, e.seats)
+			if !view.Reservation.Workers.Equal(e.asks()) {
+				p.t.Fatalf("%v has %v, want %v", e.u.Key, view.Reservation.Workers, e.workers)
 			}
 		}
 	}

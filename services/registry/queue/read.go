@@ -15,7 +15,7 @@ import (
 // other services have stored.
 type View struct {
 	Reservation *model.Reservation
-	// State is the derived one: LEASING while a pass with it is in flight,
+	// State is the derived one: LEASING while a cycle with it is in flight,
 	// ASSIGNING while it holds a lease that is not ACTIVE.
 	State model.State
 	// Position is the place in its queue, 1 for the head, 0 when it does not
@@ -25,7 +25,7 @@ type View struct {
 	Message  string
 	// Fitting is how many of its workers fitted when it was last tried.
 	Fitting int
-	// Counts are its workers by state, once they are handed over.
+	// Counts are its workers by state, once they are dispatched.
 	Counts map[string]int32
 }
 
@@ -67,13 +67,13 @@ func (c *Core) view(v *version) View {
 	case v.held:
 		view.Reason = fault.ReasonPoison
 		return view
-	case v.handedOver(): // as its record is about to say
+	case v.dispatched(): // as its record is about to say
 		view.State, view.Reason = model.Active, ""
 		return view
 	case !v.waits():
 		view.State = model.Assigning
 		return view
-	case v.offered:
+	case v.inCycle:
 		view.State = model.Leasing
 	}
 	view.Position = c.groups[v.group].order.Rank(v.r) + 1
@@ -127,7 +127,7 @@ func (v *version) failures() string {
 			if n := v.requeued(); n > 0 {
 				again = fmt.Sprintf(", %d queued again", n)
 			}
-			return fmt.Sprintf("%d of %s failed%s; %s: %s", failed, workers(v.r.Seats.Len()), again, w.Seat, why)
+			return fmt.Sprintf("%d of %s failed%s; %s: %s", failed, workers(v.r.Workers.Len()), again, w.ID, why)
 		}
 	}
 	return ""
@@ -216,7 +216,7 @@ func (c *Core) Versions(filter Filter, after model.Key, uid string, limit int) (
 }
 
 // Stages shows the stages of a job in order, with the highest number that each
-// of their seats has had; all of them, or the one that is named.
+// of their worker indexes has had; all of them, or the one that is named.
 func (c *Core) Stages(job, stage string) []model.Stage {
 	var stages []model.Stage
 	for key := range c.stageKeys.From(model.Key{Job: job}) {
@@ -234,8 +234,8 @@ func (c *Core) Stages(job, stage string) []model.Stage {
 type PendingGroup struct {
 	ID          string
 	Constraints constraint.Constraints
-	// Reservations and Workers count what waits without a lease, what a pass in
-	// flight offers included.
+	// Reservations and Workers count what waits without a lease, what a cycle in
+	// flight holds included.
 	Reservations, Workers int
 	// Head is tried first; it waits since HeadSince, for Reason.
 	Head      model.Key

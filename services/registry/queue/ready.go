@@ -30,7 +30,7 @@ type MarkedReady struct {
 }
 
 // Ready says since when the registry is ready; zero while it is not. Before,
-// requests are taken, and nothing is offered, handed over or counted.
+// requests are taken, and nothing is tried, dispatched or counted.
 func (c *Core) Ready() time.Time {
 	if c.ready == nil {
 		return time.Time{}
@@ -65,7 +65,7 @@ func (c *Core) readyAt() time.Time {
 	return c.ready.Begun.Add(c.config.ReadinessGrace)
 }
 
-// becomeReady opens the queues: every head may be offered as soon as it is
+// becomeReady opens the queues: every head may be tried as soon as it is
 // durable that they are open.
 func (c *Core) becomeReady(by string) {
 	next := model.Ready{Since: c.now, By: by}

@@ -18,9 +18,9 @@ func waitingWorld(grace time.Duration) *world {
 	return w
 }
 
-// Whatever is asked, granted, lost and taken over: nothing is offered, handed
-// over or counted before the mark is stored, and everything that waits is
-// offered with it.
+// Whatever is asked, granted, lost and taken over: nothing is tried,
+// dispatched or counted before the mark is stored, and everything that waits is
+// tried with it.
 func TestNothingIsLeasedBeforeReady(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := waitingWorld(0)
@@ -54,19 +54,19 @@ func TestNothingIsLeasedBeforeReady(t *testing.T) {
 				t.Fatalf("stepped at %v, and wants it again at %v", w.now, next)
 			}
 		}
-		offered := map[string]bool{}
-		for _, pass := range actionsOf[model.Cycle](w.input(MarkReady{})) {
-			for _, entry := range pass.Candidates {
-				offered[entry.UID] = true
+		tried := map[string]bool{}
+		for _, cycle := range actionsOf[model.Cycle](w.input(MarkReady{})) {
+			for _, entry := range cycle.Candidates {
+				tried[entry.UID] = true
 			}
 		}
 		for id, g := range w.core.groups {
-			if head := g.order.At(0); !offered[head.UID] {
-				t.Fatalf("%s is the head of %s, and is not offered", head.UID, id)
+			if head := g.order.At(0); !tried[head.UID] {
+				t.Fatalf("%s is the head of %s, and is not tried", head.UID, id)
 			}
 		}
-		if w.core.leased.Len() > 0 && w.core.handing == nil {
-			t.Fatal("what holds a lease is not handed over")
+		if w.core.leased.Len() > 0 && w.core.dispatching == nil {
+			t.Fatal("what holds a lease is not dispatched")
 		}
 	})
 }

@@ -94,7 +94,7 @@ func (c *Core) idle(key model.Key, id string) (model.IdleRequest, bool) {
 }
 
 // noTask compares that the assigner has not begun with a uid: whatever ends a
-// queued version asks for it, so that nothing handed over is ended by mistake.
+// queued version asks for it, so that nothing dispatched is ended by mistake.
 func noTask(uid string) model.Expect {
 	return model.Expect{Ref: model.Ref{Kind: model.KindTaskHeader, ID: uid}, Absent: true}
 }
@@ -103,18 +103,18 @@ func noTask(uid string) model.Expect {
 func (c *Core) event(kind model.EventKind, r *model.Reservation) model.JobEvent {
 	e := model.JobEvent{
 		Kind: kind, Time: c.now, Key: r.Key, UID: r.UID,
-		Count: int32(r.Seats.Len()), Reason: r.Reason, Message: r.Message,
+		Count: int32(r.Workers.Len()), Reason: r.Reason, Message: r.Message,
 		Trace: r.Trace, Since: c.began(kind, r), Epoch: r.Epoch,
 	}
 	if e.Count <= model.MaxEventWorkers {
-		for seat := range r.Seats.All() {
-			e.Workers = append(e.Workers, model.EventWorker{Seat: seat})
+		for workerID := range r.Workers.All() {
+			e.Workers = append(e.Workers, model.EventWorker{ID: workerID})
 		}
 	}
 	return e
 }
 
-// began is when the step that an event ends began: a hand-over with the grant of
+// began is when the step that an event ends began: a dispatch with the grant of
 // the lease, all else with the version.
 func (c *Core) began(kind model.EventKind, r *model.Reservation) time.Time {
 	if kind == model.EventReservationAssigned {

@@ -63,10 +63,10 @@ func (f *fingerprint) key(k model.Key) {
 	f.text(k.Name)
 }
 
-func (f *fingerprint) workers(list []model.Seat) {
+func (f *fingerprint) workers(list []model.WorkerID) {
 	f.number(int64(len(list)))
-	for _, seat := range slices.SortedFunc(slices.Values(list), model.Seat.Compare) {
-		f.number(int64(seat.Index)<<32 | int64(seat.Number))
+	for _, workerID := range slices.SortedFunc(slices.Values(list), model.WorkerID.Compare) {
+		f.number(int64(workerID.Index)<<32 | int64(workerID.Number))
 	}
 }
 

@@ -111,8 +111,8 @@ func TestTheFingerprintHasEveryField(t *testing.T) {
 func TestTheFingerprintOfEqualCalls(t *testing.T) {
 	one, two := good(), good()
 	one.Count, two.Count = 0, 0
-	one.Workers = []model.Seat{{Index: 1, Number: 1}, {Index: 0, Number: 2}}
-	two.Workers = []model.Seat{{Index: 0, Number: 2}, {Index: 1, Number: 1}}
+	one.Workers = []model.WorkerID{{Index: 1, Number: 1}, {Index: 0, Number: 2}}
+	two.Workers = []model.WorkerID{{Index: 0, Number: 2}, {Index: 1, Number: 1}}
 	two.Spec.Start, two.Spec.OnFailure = model.StartProgressive, model.OnFailureRequeue
 	two.Spec.MaxAttempts = model.DefaultAttempts
 	two.Trace = "00-1-1-01"

@@ -21,12 +21,12 @@ const (
 )
 
 // owed are the workers of a version that are to be queued again, in order of
-// seats: given up by the assigner, still wanted, below a target of the stage
-// that was lowered since, and the last of their seats. A higher number means that it was done, by this
+// worker indexes: given up by the assigner, still wanted, below a target of the stage
+// that was lowered since, and the last of their worker indexes. A higher number means that it was done, by this
 // queue or by the job service itself.
 func (c *Core) owed(v *version) iter.Seq[model.TaskWorker] {
 	return func(yield func(model.TaskWorker) bool) {
-		var used model.Seats
+		var used model.WorkerSet
 		var target int32
 		if stage := c.stages[stageKey(v.r.Key)]; stage != nil {
 			used, target = stage.Numbers, stage.TargetSize
@@ -35,9 +35,9 @@ func (c *Core) owed(v *version) iter.Seq[model.TaskWorker] {
 		lowered := target > 0 && (v.r.Spec.TargetSize == 0 || target < v.r.Spec.TargetSize)
 		for _, n := range slices.Sorted(maps.Keys(v.spent)) {
 			for _, w := range v.spent[n] {
-				highest, _ := used.Number(w.Seat.Index)
-				dropped := highest > w.Seat.Number || v.r.Unwanted.Has(w.Seat) || lowered && w.Seat.Index >= target ||
-					w.Seat.Number >= model.MaxNumber
+				highest, _ := used.Number(w.ID.Index)
+				dropped := highest > w.ID.Number || v.r.Unwanted.Has(w.ID) || lowered && w.ID.Index >= target ||
+					w.ID.Number >= model.MaxNumber
 				if !dropped && !yield(w) {
 					return
 				}
@@ -60,34 +60,34 @@ func (c *Core) owes(v *version) bool {
 // with its next number: as many as one effect holds, the others in later steps.
 func (c *Core) requeue(v *version) {
 	var effect model.Effect
-	var seats []model.Seat
+	var workers []model.WorkerID
 	for w := range c.owed(v) {
 		if full(effect) {
 			break
 		}
-		seat := model.Seat{Index: w.Seat.Index, Number: w.Seat.Number + 1}
-		next := c.again(v.r, model.SeatsOf([]model.Seat{seat}), []model.TaskWorker{w}, c.whyNot(w))
+		workerID := model.WorkerID{Index: w.ID.Index, Number: w.ID.Number + 1}
+		next := c.again(v.r, model.WorkerSetOf([]model.WorkerID{workerID}), []model.TaskWorker{w}, c.whyNot(w))
 		next.Origin, next.Parent, next.Reason = model.OriginRequeue, v.uid, fault.ReasonRequeued
 		next.Requests = nil
 		next.Place, next.PlaceEpoch = c.newPlace(), 0
-		seats = append(seats, seat)
+		workers = append(workers, workerID)
 		effect.Puts = append(effect.Puts, next)
 		event := c.event(model.EventReservationRequeued, next)
 		event.Since = w.Since
 		effect.Events = append(effect.Events, event)
 	}
-	effect.Puts = append(effect.Puts, c.numbered(v.r.Key, model.SeatsOf(seats)))
+	effect.Puts = append(effect.Puts, c.numbered(v.r.Key, model.WorkerSetOf(workers)))
 	c.decide(effect)
 }
 
 // again answers a version that queues workers of r once more, a round later: it
 // knows where those that failed did and when, to avoid their executors for a
 // while, and tells why in its message. Its wait begins now.
-func (c *Core) again(r *model.Reservation, seats model.Seats, failed []model.TaskWorker, why string) *model.Reservation {
+func (c *Core) again(r *model.Reservation, workers model.WorkerSet, failed []model.TaskWorker, why string) *model.Reservation {
 	next := c.edit(r)
 	next.UID, next.Epoch = c.newUID(), 0
 	next.State, next.CreatedAt = model.Queued, c.now
-	next.Seats, next.Unwanted = seats, nil
+	next.Workers, next.Unwanted = workers, nil
 	next.Round++
 	next.Message = roundMessage(r, why)
 	next.Failed = nil
@@ -137,10 +137,10 @@ func (v *version) neverStarted() bool {
 			given++
 		}
 	}
-	return given == v.r.Seats.Len()
+	return given == v.r.Workers.Len()
 }
 
-// firstReason is the reason that the first of its workers, in order of seats, ended
+// firstReason is the reason that the first of its workers, in order of index, ended
 // with.
 func (v *version) firstReason() fault.Reason {
 	for _, n := range slices.Sorted(maps.Keys(v.tasks)) {
@@ -173,16 +173,16 @@ func (c *Core) whyNot(w model.TaskWorker) string {
 	if why == "" {
 		why = string(w.Reason)
 	}
-	return fmt.Sprintf("worker %s on %s: %s", w.Seat, c.names[w.Ordinal], why)
+	return fmt.Sprintf("worker %s on %s: %s", w.ID, c.names[w.Ordinal], why)
 }
 
-// numbered is a stage's record with the numbers of more seats used.
-func (c *Core) numbered(key model.Key, seats model.Seats) *model.Stage {
+// numbered is a stage's record with the numbers of more workers used.
+func (c *Core) numbered(key model.Key, workers model.WorkerSet) *model.Stage {
 	after := model.Stage{Job: key.Job, Stage: key.Stage}
 	if before := c.stages[stageKey(key)]; before != nil {
 		after = *before
 	}
-	after.Numbers = after.Numbers.Raise(seats)
+	after.Numbers = after.Numbers.Raise(workers)
 	return &after
 }
 

@@ -66,7 +66,7 @@ func (c *Core) settleOne(v *version) {
 	}
 }
 
-// noteWithin is how long it may take until the record of what was handed over says
+// noteWithin is how long it may take until the record of what was dispatched says
 // so. To everyone it is ACTIVE from its task on, so the note waits for no
 // transaction of its own while there are others to ride along with.
 const noteWithin = 20 * time.Millisecond
@@ -94,10 +94,10 @@ func (c *Core) note() {
 	}
 }
 
-// active notes that all of a version was handed over.
+// active notes that all of a version was dispatched.
 func (c *Core) active(v *version) { c.put(c.assigned(v), model.EventReservationAssigned) }
 
-// assigned answers the record of a version all of which was handed over.
+// assigned answers the record of a version all of which was dispatched.
 func (c *Core) assigned(v *version) *model.Reservation {
 	next := c.edit(v.r)
 	next.State, next.Reason = model.Active, ""
@@ -118,7 +118,7 @@ func (c *Core) put(r *model.Reservation, kind model.EventKind, expect ...model.E
 // version, so that the refused lease belongs to one that has ended, and is
 // swept. The wait that counts for its queueTimeout goes on.
 func (c *Core) toTail(v *version) {
-	old := c.end(v.r, model.Replaced, fault.ReasonHandOverRefused, "the lease was refused; queued again at the tail")
+	old := c.end(v.r, model.Replaced, fault.ReasonDispatchRejected, "the lease was refused; queued again at the tail")
 	next := c.edit(v.r)
 	next.UID, next.Epoch = c.newUID(), 0
 	next.Spec.Priority = c.config.Order.Refused(v.r)

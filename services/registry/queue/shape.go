@@ -59,7 +59,7 @@ func sameConstraints(a, b constraint.Constraints) bool {
 // is shown with the workers that were cancelled one by one, so naming exactly the
 // workers shown asks for nothing new. A count does not name them.
 func (l living) asked(u model.Upsert) bool {
-	if asksFor(u, l.newestSeats()) || u.Count == 0 && l.newest.started() && asksFor(u, l.newest.r.Seats) {
+	if asksFor(u, l.newestWorkers()) || u.Count == 0 && l.newest.started() && asksFor(u, l.newest.r.Workers) {
 		return true
 	}
 	u.Workers = l.renumbered(u.Workers)
@@ -67,26 +67,26 @@ func (l living) asked(u model.Upsert) bool {
 	return asksFor(u, all) || asksFor(u, l.withDone(all))
 }
 
-func asksFor(u model.Upsert, seats model.Seats) bool {
+func asksFor(u model.Upsert, workers model.WorkerSet) bool {
 	switch {
 	case u.Count == 0:
-		return seats.Equal(model.SeatsOf(u.Workers))
-	case len(seats) == 0:
+		return workers.Equal(model.WorkerSetOf(u.Workers))
+	case len(workers) == 0:
 		return false
 	}
-	return seats[0].First == 0 && seats[len(seats)-1].Last == u.Count-1 && seats.Len() == int(u.Count)
+	return workers[0].First == 0 && workers[len(workers)-1].Last == u.Count-1 && workers.Len() == int(u.Count)
 }
 
-// seats finds what an upsert has to queue: what it asks for and does not live.
+// workers finds what an upsert has to queue: what it asks for and does not live.
 // With a count the queued numbers stay, and all else takes its next unused
 // number; an explicit number is one that is queued, or higher than any used.
-func (c *Core) seats(u model.Upsert, l living) (model.Seats, error) {
-	live, queued := l.live(), l.queuedSeats()
-	var used model.Seats
+func (c *Core) workers(u model.Upsert, l living) (model.WorkerSet, error) {
+	live, queued := l.live(), l.queuedWorkers()
+	var used model.WorkerSet
 	if stage := c.stages[stageKey(u.Key)]; stage != nil {
 		used = stage.Numbers
 	}
-	var list []model.Seat
+	var list []model.WorkerID
 	for index := range u.Count {
 		if live.has(index) {
 			continue
@@ -99,21 +99,21 @@ func (c *Core) seats(u model.Upsert, l living) (model.Seats, error) {
 			}
 			number = highest + 1
 		}
-		list = append(list, model.Seat{Index: index, Number: number})
+		list = append(list, model.WorkerID{Index: index, Number: number})
 	}
-	for i, seat := range l.renumbered(u.Workers) {
-		if live.is(seat) {
+	for i, workerID := range l.renumbered(u.Workers) {
+		if live.is(workerID) {
 			continue
 		}
-		if highest, before := used.Number(seat.Index); before && seat.Number <= highest && !queued.Has(seat) {
+		if highest, before := used.Number(workerID.Index); before && workerID.Number <= highest && !queued.Has(workerID) {
 			err := fault.BadField(fault.ReasonWorkerIDUsed, fmt.Sprintf("workers[%d].number", i),
-				"%d is used: the highest number of seat %d is %d", seat.Number, seat.Index, highest)
+				"%d is used: the highest number of worker index %d is %d", workerID.Number, workerID.Index, highest)
 			err.Kind = fault.Conflict
 			return nil, err
 		}
-		list = append(list, seat)
+		list = append(list, workerID)
 	}
-	return model.SeatsOf(list), nil
+	return model.WorkerSetOf(list), nil
 }
 
 // noNumber says that a worker index has used all its numbers.

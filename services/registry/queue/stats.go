@@ -6,7 +6,7 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// WakeCause is why heads were offered.
+// WakeCause is why heads were tried.
 type WakeCause uint8
 
 // The causes. Those from WakeCancel on wake at once.
@@ -40,7 +40,7 @@ type Stats struct {
 	Groups []GroupStats
 	// States counts the records by stored state.
 	States [model.Replaced + 1]int
-	// Leased counts what holds a lease and is to be handed over.
+	// Leased counts the reservations that hold a lease and are to be dispatched.
 	Leased int
 	Counts
 }
@@ -60,12 +60,12 @@ type Counts struct {
 	// Events counts the events of reservations, by kind: what was queued, queued
 	// again, cancelled, expired and so on.
 	Events [model.EventReservationReordered + 1]uint64
-	// Passes counts those cut, Offers their entries by result.
-	Passes uint64
-	Offers [model.Later + 1]uint64
-	// WakeUps counts the passes that each cause had a part in.
+	// Cycles counts the scheduling cycles, Candidates their candidates by result.
+	Cycles     uint64
+	Candidates [model.Later + 1]uint64
+	// WakeUps counts the cycles that each cause had a part in.
 	WakeUps [wakeCauses]uint64
-	// Taken and Refused count what the assigner answered to hand-overs.
+	// Taken and Refused count what the assigner answered to dispatches.
 	Taken, Refused uint64
 	// TimeInQueue is from the creation of a version to its lease.
 	TimeInQueue model.Histogram

@@ -23,11 +23,11 @@ func BenchmarkStep(b *testing.B) {
 	measure("Upsert", func(w *world, i int) { w.input(ask(fmt.Sprint("k", i), 8)) })
 	measure("Unchanged", func(w *world, i int) { w.input(ask(fmt.Sprint("j", i%n), 1)) })
 	measure("Cancel", func(w *world, i int) { w.input(Cancel{Key: ask(fmt.Sprint("j", i%n), 1).Key}) })
-	measure("Pass", func(w *world, _ int) {
+	measure("Cycle", func(w *world, _ int) {
 		w.core.flight = nil
 		w.now = w.now.Add(w.core.config.RetryEvery)
 		if len(actionsOf[model.Cycle](w.step(nil))) == 0 {
-			b.Fatal("no pass")
+			b.Fatal("no cycle")
 		}
 	})
 }

@@ -22,7 +22,7 @@ const (
 // workers, by what differs and by how far the first one has come.
 func TestPromise1EveryRowOfTheTable(t *testing.T) {
 	two, three := int64(2), int64(3)
-	seats := func(list ...model.Seat) func(*model.Upsert) {
+	workers := func(list ...model.WorkerID) func(*model.Upsert) {
 		return func(u *model.Upsert) { u.Count, u.Workers = 0, list }
 	}
 	count := func(n int32) func(*model.Upsert) { return func(u *model.Upsert) { u.Count = n } }
@@ -32,15 +32,15 @@ func TestPromise1EveryRowOfTheTable(t *testing.T) {
 		none = "" // the first one, untouched
 	)
 	tests := []struct {
-		name   string
-		at     stage
-		change func(*model.Upsert)
-		want   model.Change
-		place  string
-		seats  string // of the version that is answered
+		name    string
+		at      stage
+		change  func(*model.Upsert)
+		want    model.Change
+		place   string
+		workers string // of the version that is answered
 	}{
 		{"again", isQueued, func(*model.Upsert) {}, model.Unchanged, none, "[0-2.1]"},
-		{"by name", isQueued, seats(model.Seat{Number: 1}, model.Seat{Index: 1, Number: 1}, model.Seat{Index: 2, Number: 1}), model.Unchanged, none, "[0-2.1]"},
+		{"by name", isQueued, workers(model.WorkerID{Number: 1}, model.WorkerID{Index: 1, Number: 1}, model.WorkerID{Index: 2, Number: 1}), model.Unchanged, none, "[0-2.1]"},
 		{"other labels", isQueued, func(u *model.Upsert) { u.Spec.Labels = map[string]string{"a": "b"} }, model.Unchanged, none, "[0-2.1]"},
 		{"defaults spelt out", isQueued, func(u *model.Upsert) {
 			u.Spec.Start, u.Spec.OnFailure, u.Spec.MaxAttempts = model.StartProgressive, model.OnFailureRequeue, model.DefaultAttempts
@@ -55,12 +55,12 @@ func TestPromise1EveryRowOfTheTable(t *testing.T) {
 		{"more attempts", isQueued, func(u *model.Upsert) { u.Spec.MaxAttempts = 9 }, model.ChangeReplaced, same, "[0-2.1]"},
 		{"a timeout", isQueued, func(u *model.Upsert) { u.Spec.QueueTimeout = time.Hour }, model.ChangeReplaced, same, "[0-2.1]"},
 		{"fewer", isQueued, count(2), model.ChangeReplaced, same, "[0-1.1]"},
-		{"some of them", isQueued, seats(model.Seat{Index: 2, Number: 1}), model.ChangeReplaced, same, "[2.1]"},
+		{"some of them", isQueued, workers(model.WorkerID{Index: 2, Number: 1}), model.ChangeReplaced, same, "[2.1]"},
 		{"fewer and another task", isQueued, func(u *model.Upsert) { u.Count, u.Spec.Task.Command = 1, "other" }, model.ChangeReplaced, same, "[0.1]"},
 		{"task and priority", isQueued, func(u *model.Upsert) { u.Spec.Task.Command, u.Spec.Priority.Order = "other", &three }, model.ChangeReplaced, same, "[0-2.1]"},
 		{"more", isQueued, count(4), model.ChangeReplaced, tail, "[0-3.1]"},
-		{"others", isQueued, seats(model.Seat{Index: 7, Number: 1}), model.ChangeReplaced, tail, "[7.1]"},
-		{"the next number", isQueued, seats(model.Seat{Number: 2}), model.ChangeReplaced, tail, "[0.2]"},
+		{"others", isQueued, workers(model.WorkerID{Index: 7, Number: 1}), model.ChangeReplaced, tail, "[7.1]"},
+		{"the next number", isQueued, workers(model.WorkerID{Number: 2}), model.ChangeReplaced, tail, "[0.2]"},
 		{"another SKU", isQueued, func(u *model.Upsert) { u.Spec.Constraints.SKU = "x" }, model.ChangeReplaced, tail, "[0-2.1]"},
 		{"a host to avoid", isQueued, func(u *model.Upsert) { u.Spec.Constraints.Avoid = []string{"h"} }, model.ChangeReplaced, tail, "[0-2.1]"},
 
@@ -74,7 +74,7 @@ func TestPromise1EveryRowOfTheTable(t *testing.T) {
 		{"another task", isActive, func(u *model.Upsert) { u.Spec.Task.Command = "other" }, model.Unchanged, none, "[0-2.1]"},
 		{"fewer", isActive, count(1), model.Unchanged, none, "[0-2.1]"},
 		{"more", isActive, count(5), model.ChangeReplaced, tail, "[3-4.1]"},
-		{"the next number", isActive, seats(model.Seat{Index: 1, Number: 2}), model.ChangeReplaced, tail, "[1.2]"},
+		{"the next number", isActive, workers(model.WorkerID{Index: 1, Number: 2}), model.ChangeReplaced, tail, "[1.2]"},
 	}
 	for _, name := range []string{model.MainName, "replace-3-2"} {
 		for _, tt := range tests {
@@ -99,8 +99,8 @@ func TestPromise1EveryRowOfTheTable(t *testing.T) {
 					t.Fatal(reply.Err)
 				}
 				got := reply.Value.(Upserted)
-				if got.Change != tt.want || showSeats(got.Reservation.Seats) != tt.seats {
-					t.Errorf("%s %s, want %s %s", got.Change, showSeats(got.Reservation.Seats), tt.want, tt.seats)
+				if got.Change != tt.want || showWorkers(got.Reservation.Workers) != tt.workers {
+					t.Errorf("%s %s, want %s %s", got.Change, showWorkers(got.Reservation.Workers), tt.want, tt.workers)
 				}
 				r, old := got.Reservation, first.Reservation
 				switch tt.place {
@@ -178,7 +178,7 @@ func TestPromise1TheSameShapeMovesNothing(t *testing.T) {
 			u := ask("j", 4)
 			u.Spec.Batch = model.BatchBestEffort
 			w.input(u)
-			w.step(PassDone{Pass: w.core.passes, Outcomes: []model.Outcome{{UID: "a-1", Result: model.NoFit, Fitting: 1}}})
+			w.step(CycleDone{Cycle: w.core.cycles, Outcomes: []model.Outcome{{UID: "a-1", Result: model.NoFit, Fitting: 1}}})
 			return u
 		},
 	}
@@ -218,7 +218,7 @@ func (w *world) durable() []string {
 func (w *world) giveUp(uid string, index int32) {
 	chunk := &model.TaskChunk{UID: uid}
 	for i := range int32(4) {
-		chunk.Workers = append(chunk.Workers, model.TaskWorker{Seat: model.Seat{Index: i, Number: 1}, State: model.WorkerCompleted})
+		chunk.Workers = append(chunk.Workers, model.TaskWorker{ID: model.WorkerID{Index: i, Number: 1}, State: model.WorkerCompleted})
 	}
 	chunk.Workers[index].State, chunk.Workers[index].Requeue = model.WorkerFailed, true
 	w.foreign(model.Changed{Ref: chunk.Ref(), Record: chunk})
@@ -242,9 +242,9 @@ func TestAnUpsertIsAnsweredWithWhatIsDurable(t *testing.T) {
 	if len(shown) != 2 {
 		t.Fatalf("answered %+v", shown)
 	}
-	for i, want := range []struct{ position, seats int }{{0, 2}, {1, 3}} {
-		if got := shown[i]; got.State != model.Queued || got.Reservation.State != model.Queued || got.Position != want.position || got.Reservation.Seats.Len() != want.seats {
-			t.Errorf("answer %d: %+v of %d workers", i, got, got.Reservation.Seats.Len())
+	for i, want := range []struct{ position, workers int }{{0, 2}, {1, 3}} {
+		if got := shown[i]; got.State != model.Queued || got.Reservation.State != model.Queued || got.Position != want.position || got.Reservation.Workers.Len() != want.workers {
+			t.Errorf("answer %d: %+v of %d workers", i, got, got.Reservation.Workers.Len())
 		}
 	}
 }

@@ -12,17 +12,17 @@ import (
 // all its workers have ended and nothing is leased to it: the whole of it is
 // queued again in its old place, every worker with its next number, until the
 // rounds are spent. Workers that were cancelled meanwhile are left out, and those
-// whose seats the job service has asked for again.
+// whose worker indexes the job service has asked for again.
 func (c *Core) nextRound(v *version) {
 	failed, why := v.culprits(), v.header.Message
 	if why == "" && len(failed) > 0 {
 		why = c.whyNot(failed[0])
 	}
 	wanted, asked := v.wanted(), c.askedAgain(v)
-	var left []model.Seat
-	for seat := range wanted.All() {
-		if number, again := asked.Number(seat.Index); !again || number <= seat.Number {
-			left = append(left, seat)
+	var left []model.WorkerID
+	for workerID := range wanted.All() {
+		if number, again := asked.Number(workerID.Index); !again || number <= workerID.Number {
+			left = append(left, workerID)
 		}
 	}
 	switch {
@@ -37,25 +37,25 @@ func (c *Core) nextRound(v *version) {
 		c.put(failed, model.EventReservationFailed)
 		return
 	}
-	var used model.Seats
+	var used model.WorkerSet
 	if stage := c.stages[stageKey(v.r.Key)]; stage != nil {
 		used = stage.Numbers
 	}
-	var seats []model.Seat
-	for _, seat := range left {
-		highest, _ := used.Number(seat.Index)
-		number := max(highest, seat.Number)
+	var workers []model.WorkerID
+	for _, workerID := range left {
+		highest, _ := used.Number(workerID.Index)
+		number := max(highest, workerID.Number)
 		if number >= model.MaxNumber {
-			c.put(c.end(v.r, model.Failed, fault.ReasonNotTogether, noNumber(seat.Index, model.MaxNumber)), model.EventReservationFailed)
+			c.put(c.end(v.r, model.Failed, fault.ReasonNotTogether, noNumber(workerID.Index, model.MaxNumber)), model.EventReservationFailed)
 			return
 		}
-		seats = append(seats, model.Seat{Index: seat.Index, Number: number + 1})
+		workers = append(workers, model.WorkerID{Index: workerID.Index, Number: number + 1})
 	}
 	old := c.end(v.r, model.Replaced, fault.ReasonNotTogether, why)
-	next := c.again(v.r, model.SeatsOf(seats), failed, why)
+	next := c.again(v.r, model.WorkerSetOf(workers), failed, why)
 	next.Parent, next.Reason, next.PlaceEpoch = v.uid, fault.ReasonNotTogether, c.placeEpoch(v.r)
 	c.decide(model.Effect{
-		Puts: []model.Record{old, next, c.numbered(v.r.Key, next.Seats)},
+		Puts: []model.Record{old, next, c.numbered(v.r.Key, next.Workers)},
 		Events: []model.JobEvent{
 			c.event(model.EventReservationReplaced, old),
 			c.event(model.EventReservationRequeued, next),
@@ -64,8 +64,8 @@ func (c *Core) nextRound(v *version) {
 }
 
 // askedAgain are the workers of the other living versions of its key.
-func (c *Core) askedAgain(v *version) model.Seats {
-	var all model.Seats
+func (c *Core) askedAgain(v *version) model.WorkerSet {
+	var all model.WorkerSet
 	for _, other := range c.living(v.r.Key).all() {
 		if other != v {
 			all = all.Raise(other.wanted())
@@ -74,7 +74,7 @@ func (c *Core) askedAgain(v *version) model.Seats {
 	return all
 }
 
-// culprits are the workers, in order of seats, that ended by themselves and not
+// culprits are the workers, in order of index, that ended by themselves and not
 // well, before those that were stopped because of them while an attempt to start
 // them had failed too: their executors are no better.
 func (v *version) culprits() []model.TaskWorker {

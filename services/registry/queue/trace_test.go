@@ -20,8 +20,8 @@ func TestEventsHaveTheTraceOfTheirRequest(t *testing.T) {
 	}
 	key := model.Key{Job: "j", Stage: "s", Name: model.MainName}
 	w.input(model.Upsert{Key: key, Count: 2, Trace: first})
-	if entry := w.pass.Candidates[0]; entry.Trace != first || events[model.EventReservationQueued] != first {
-		t.Errorf("the pass has the trace %q, the events %v", entry.Trace, events)
+	if entry := w.cycle.Candidates[0]; entry.Trace != first || events[model.EventReservationQueued] != first {
+		t.Errorf("the cycle has the trace %q, the events %v", entry.Trace, events)
 	}
 	w.input(model.Upsert{Key: key, Count: 1, Trace: second})
 	if events[model.EventReservationReplaced] != first || events[model.EventReservationQueued] != second {

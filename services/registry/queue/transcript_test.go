@@ -85,16 +85,16 @@ func (a args) key(text string) model.Key {
 	return model.Key{Job: parts[0], Stage: parts[1], Name: parts[2]}
 }
 
-func (a args) seats(text string) []model.Seat {
-	var seats []model.Seat
+func (a args) workers(text string) []model.WorkerID {
+	var workers []model.WorkerID
 	for word := range strings.SplitSeq(text, ",") {
-		var s model.Seat
+		var s model.WorkerID
 		if _, err := fmt.Sscanf(word, "%d.%d", &s.Index, &s.Number); err != nil {
 			a.t.Fatal(err)
 		}
-		seats = append(seats, s)
+		workers = append(workers, s)
 	}
-	return seats
+	return workers
 }
 
 func (a args) upsert() model.Upsert {
@@ -116,7 +116,7 @@ func (a args) upsert() model.Upsert {
 		u.Spec.Labels = map[string]string{"label": label}
 	}
 	if workers := a.named["workers"]; workers != "" {
-		u.Workers = a.seats(workers)
+		u.Workers = a.workers(workers)
 	}
 	if _, given := a.named["order"]; given {
 		order := a.number("order")
@@ -147,7 +147,7 @@ func (w *world) command(t *testing.T, line string) string {
 	name, a := parse(t, line)
 	switch name {
 	case "config":
-		config := Config{PassEntries: int(a.number("entries")), PassWorkers: int(a.number("workers"))}
+		config := Config{CycleCandidates: int(a.number("candidates")), CycleWorkers: int(a.number("workers"))}
 		w.configure(t, a, &config)
 		config.BestEffort = a.named["mode"] == "best-effort"
 		w.core.config = config.withDefaults()
@@ -160,13 +160,13 @@ func (w *world) command(t *testing.T, line string) string {
 		return show(w.input(Cancel{Key: a.key(a.bare[0]), RequestID: a.named["request"], IfEpoch: a.number("ifEpoch")}))
 	case "cancel-workers":
 		key := a.key(a.bare[0])
-		return show(w.input(CancelWorkers{Job: key.Job, Stage: key.Stage, Workers: a.seats(a.bare[1]), RequestID: a.named["request"]}))
+		return show(w.input(CancelWorkers{Job: key.Job, Stage: key.Stage, Workers: a.workers(a.bare[1]), RequestID: a.named["request"]}))
 	case "cancel-job":
 		return show(w.input(CancelJob{Job: a.bare[0], RequestID: a.named["request"]}))
-	case "pass-done":
+	case "cycle-done":
 		return show(w.step(w.outcome(a)))
-	case "handed-over":
-		var done HandedOver
+	case "dispatch-done":
+		var done DispatchDone
 		for _, uid := range a.bare {
 			done.Outcomes = append(done.Outcomes, model.DispatchOutcome{UID: uid, Taken: a.named["refused"] == "", Reason: fault.Reason(a.named["refused"])})
 		}
@@ -202,8 +202,8 @@ func (w *world) command(t *testing.T, line string) string {
 		return show(w.foreign(model.Changed{Ref: model.Ref{Kind: model.KindTaskHeader, ID: a.bare[0]}}))
 	case "workers-ended":
 		chunk := &model.TaskChunk{UID: a.bare[0]}
-		for _, seat := range a.seats(a.bare[1]) {
-			chunk.Workers = append(chunk.Workers, model.TaskWorker{Seat: seat, State: model.WorkerFailed})
+		for _, workerID := range a.workers(a.bare[1]) {
+			chunk.Workers = append(chunk.Workers, model.TaskWorker{ID: workerID, State: model.WorkerFailed})
 		}
 		return show(w.foreign(model.Changed{Ref: chunk.Ref(), Record: chunk}))
 	case "workers":
@@ -249,7 +249,7 @@ func (w *world) command(t *testing.T, line string) string {
 	return ""
 }
 
-// chunk is the task of a uid: SEAT:STATE each, the seat's index being the
+// chunk is the task of a uid: ID:STATE each, the worker's index being the
 // executor's ordinal unless on= says otherwise. REQUEUE is a worker that could not
 // be started and is to be queued again, GIVEN-UP one that is not; TRIED is one that
 // was stopped while attempts to start it failed.
@@ -257,8 +257,8 @@ func (a args) chunk() *model.TaskChunk {
 	chunk := &model.TaskChunk{UID: a.bare[0]}
 	for _, word := range a.bare[1:] {
 		name, state, _ := strings.Cut(word, ":")
-		worker := model.TaskWorker{Seat: a.seats(name)[0], LastError: a.named["error"]}
-		worker.Ordinal = uint32(worker.Seat.Index)
+		worker := model.TaskWorker{ID: a.workers(name)[0], LastError: a.named["error"]}
+		worker.Ordinal = uint32(worker.ID.Index)
 		if a.named["on"] != "" {
 			worker.Ordinal = uint32(a.number("on"))
 		}
@@ -280,12 +280,12 @@ func (a args) chunk() *model.TaskChunk {
 	return chunk
 }
 
-// outcome of the pass in flight: UID=granted, nofit, poison, stale, behind or later; a grant
+// outcome of the cycle in flight: UID=granted, nofit, poison, stale, behind or later; a grant
 // stores the lease, which the core is not shown.
-func (w *world) outcome(a args) PassDone {
-	done := PassDone{Pass: w.core.passes}
-	if pass := a.number("pass"); pass != 0 {
-		done.Pass = pass
+func (w *world) outcome(a args) CycleDone {
+	done := CycleDone{Cycle: w.core.cycles}
+	if cycle := a.number("cycle"); cycle != 0 {
+		done.Cycle = cycle
 	}
 	for _, word := range a.bare {
 		uid, result, _ := strings.Cut(word, ":")
@@ -387,13 +387,13 @@ func (w *world) versions(a args) string {
 	views, more := w.core.Versions(Filter{Job: a.bare[0], Stage: a.named["stage"]}, after, a.named["uid"], limit)
 	var b strings.Builder
 	for _, view := range views {
-		fmt.Fprintf(&b, "%s %s", showSeats(view.Reservation.Seats), showView(view))
+		fmt.Fprintf(&b, "%s %s", showWorkers(view.Reservation.Workers), showView(view))
 	}
 	if more {
 		b.WriteString("more\n")
 	}
 	for _, stage := range w.core.Stages(a.bare[0], a.named["stage"]) {
-		fmt.Fprintf(&b, "%s/%s used=%s\n", stage.Job, stage.Stage, showSeats(stage.Numbers))
+		fmt.Fprintf(&b, "%s/%s used=%s\n", stage.Job, stage.Stage, showWorkers(stage.Numbers))
 	}
 	if b.Len() == 0 {
 		return "nothing\n"

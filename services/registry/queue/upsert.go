@@ -49,26 +49,26 @@ func (c *Core) upsert(token uint64, u model.Upsert) {
 		c.keep(token, u, l)
 		return
 	}
-	seats, err := c.seats(u, l)
+	workers, err := c.workers(u, l)
 	switch {
 	case err != nil:
 		c.refuse(token, err)
-	case len(l.queued) > 0 && seats.Equal(l.queuedSeats()) && l.queuedLike(u):
+	case len(l.queued) > 0 && workers.Equal(l.queuedWorkers()) && l.queuedLike(u):
 		c.keep(token, u, l)
-	case len(seats) == 0 && len(l.queued) == 0:
+	case len(workers) == 0 && len(l.queued) == 0:
 		c.retarget(u, l)
 		c.unchanged(token, u, l.newest.r)
 	default:
-		stage := c.stageAfter(u, seats)
-		if err := c.bounded(u, seats, stage); err != nil {
+		stage := c.stageAfter(u, workers)
+		if err := c.bounded(u, workers, stage); err != nil {
 			c.refuse(token, err)
 			return
 		}
-		if err := c.admit(u, l, seats); err != nil {
+		if err := c.admit(u, l, workers); err != nil {
 			c.refuse(token, err)
 			return
 		}
-		c.replace(token, u, l, seats, stage)
+		c.replace(token, u, l, workers, stage)
 	}
 }
 
@@ -110,16 +110,16 @@ func (c *Core) keep(token uint64, u model.Upsert, l living) {
 }
 
 // unchanged answers an upsert that found what it asks for. The reservation's
-// record stays as it is, so that passes and hand-overs under way stand.
+// record stays as it is, so that cycles and dispatches under way stand.
 func (c *Core) unchanged(token uint64, u model.Upsert, r *model.Reservation) {
 	c.rememberIdle(u.Key, model.IdleRequest{ID: u.RequestID, UID: r.UID, Call: u.Fingerprint})
 	c.replyUpserted(token, r, model.Unchanged)
 }
 
-// replace queues a version for seats, in place of what is queued, if anything,
+// replace queues a version for workers, in place of what is queued, if anything,
 // and stores what becomes of the stage, nil if it stays.
-// Without seats only that ends. The last effect is the one of the upsert.
-func (c *Core) replace(token uint64, u model.Upsert, l living, seats model.Seats, stage *model.Stage) {
+// Without workers only that ends. The last effect is the one of the upsert.
+func (c *Core) replace(token uint64, u model.Upsert, l living, workers model.WorkerSet, stage *model.Stage) {
 	change := model.ChangeReplaced
 	if l.newest == nil {
 		change = model.Created
@@ -131,11 +131,11 @@ func (c *Core) replace(token uint64, u model.Upsert, l living, seats model.Seats
 		c.finish(&effect, v, model.Replaced, model.EventReservationReplaced, fault.ReasonReplaced, "")
 	}
 	var next *model.Reservation
-	if len(seats) == 0 {
+	if len(workers) == 0 {
 		next = c.edit(l.others().r)
 	} else {
 		next = &model.Reservation{
-			Key: u.Key, UID: c.newUID(), Spec: u.Spec, Seats: seats,
+			Key: u.Key, UID: c.newUID(), Spec: u.Spec, Workers: workers,
 			State: model.Queued, CreatedAt: c.now, UpdatedAt: c.now, Trace: u.Trace,
 		}
 		c.takePlace(next, u, l)
@@ -153,7 +153,7 @@ func (c *Core) replace(token uint64, u model.Upsert, l living, seats model.Seats
 // takePlace gives a version its place: that of what it replaces, the first of
 // it, where it asks for no other executors and no more workers; or the tail.
 func (c *Core) takePlace(next *model.Reservation, u model.Upsert, l living) {
-	if len(l.queued) == 0 || !next.Seats.SubsetOf(l.queuedSeats()) {
+	if len(l.queued) == 0 || !next.Workers.SubsetOf(l.queuedWorkers()) {
 		next.Place = c.newPlace()
 		return
 	}
@@ -202,7 +202,7 @@ func (c *Core) retarget(u model.Upsert, l living) {
 
 // retargeted begins the effect of an upsert by dropping what a lower target
 // drops: every other queued reservation of the stage, and of the requeues those
-// of seats at or above it. Where those are many the first of them go in effects
+// of worker indexes at or above it. Where those are many the first of them go in effects
 // of their own; the upsert's is the last.
 func (c *Core) retargeted(u model.Upsert) model.Effect {
 	stage := c.stages[stageKey(u.Key)]
@@ -219,7 +219,7 @@ func (c *Core) retargeted(u model.Upsert) model.Effect {
 			dropped = append(dropped, other.queued...)
 		}
 		dropped = append(dropped, slices.DeleteFunc(other.requeues, func(v *version) bool {
-			return firstSeat(v.r) < u.Spec.TargetSize || key == u.Key && len(v.named(u.Workers)) > 0
+			return firstIndex(v.r) < u.Spec.TargetSize || key == u.Key && len(v.named(u.Workers)) > 0
 		})...)
 	}
 	message := fmt.Sprintf("the target size of the stage was lowered from %d to %d", stage.TargetSize, u.Spec.TargetSize)
@@ -232,7 +232,7 @@ func (c *Core) retargeted(u model.Upsert) model.Effect {
 }
 
 // stageAfter is the stage's record after an upsert; nil if it stays.
-func (c *Core) stageAfter(u model.Upsert, seats model.Seats) *model.Stage {
+func (c *Core) stageAfter(u model.Upsert, workers model.WorkerSet) *model.Stage {
 	before := c.stages[stageKey(u.Key)]
 	if before == nil {
 		before = &model.Stage{Job: u.Key.Job, Stage: u.Key.Stage}
@@ -241,7 +241,7 @@ func (c *Core) stageAfter(u model.Upsert, seats model.Seats) *model.Stage {
 	if u.Spec.TargetSize != 0 {
 		after.TargetSize = u.Spec.TargetSize
 	}
-	after.Numbers = before.Numbers.Raise(seats)
+	after.Numbers = before.Numbers.Raise(workers)
 	if after.TargetSize == before.TargetSize && after.Numbers.Equal(before.Numbers) {
 		return nil
 	}

@@ -63,23 +63,23 @@ func validateWorkers(u model.Upsert) error {
 		return fault.BadField(fault.ReasonTooLarge, "workers", "are more than %d", model.MaxWorkers)
 	}
 	seen := make(map[int32]struct{}, len(u.Workers))
-	for i, seat := range u.Workers {
-		if seat.Index < 0 {
+	for i, workerID := range u.Workers {
+		if workerID.Index < 0 {
 			return fault.BadField(fault.ReasonInvalid, fmt.Sprintf("workers[%d].index", i), "is negative")
 		}
-		if seat.Index > model.MaxIndex {
-			return fault.BadField(fault.ReasonTooLarge, fmt.Sprintf("workers[%d].index", i), "must be between 0 and %d, got %d", model.MaxIndex, seat.Index)
+		if workerID.Index > model.MaxIndex {
+			return fault.BadField(fault.ReasonTooLarge, fmt.Sprintf("workers[%d].index", i), "must be between 0 and %d, got %d", model.MaxIndex, workerID.Index)
 		}
-		if seat.Number > model.MaxRequested {
-			return fault.BadField(fault.ReasonTooLarge, fmt.Sprintf("workers[%d].number", i), "must be between 1 and %d, got %d", model.MaxRequested, seat.Number)
+		if workerID.Number > model.MaxRequested {
+			return fault.BadField(fault.ReasonTooLarge, fmt.Sprintf("workers[%d].number", i), "must be between 1 and %d, got %d", model.MaxRequested, workerID.Number)
 		}
-		if seat.Number < 1 {
-			return fault.BadField(fault.ReasonInvalid, fmt.Sprintf("workers[%d].number", i), "is %d: the first number of a seat is 1", seat.Number)
+		if workerID.Number < 1 {
+			return fault.BadField(fault.ReasonInvalid, fmt.Sprintf("workers[%d].number", i), "is %d: the first number of a worker index is 1", workerID.Number)
 		}
-		if _, twice := seen[seat.Index]; twice {
-			return fault.BadField(fault.ReasonDuplicate, fmt.Sprintf("workers[%d].index", i), "index %d is given twice", seat.Index)
+		if _, twice := seen[workerID.Index]; twice {
+			return fault.BadField(fault.ReasonDuplicate, fmt.Sprintf("workers[%d].index", i), "index %d is given twice", workerID.Index)
 		}
-		seen[seat.Index] = struct{}{}
+		seen[workerID.Index] = struct{}{}
 	}
 	return nil
 }

@@ -28,9 +28,9 @@ func TestValidateTakesWhatIsGood(t *testing.T) {
 	for name, change := range map[string]func(*model.Upsert){
 		"as it is":          func(*model.Upsert) {},
 		"any order":         func(u *model.Upsert) { order := int64(-1 << 63); u.Spec.Priority.Order = &order },
-		"all the seats":     func(u *model.Upsert) { u.Count = model.MaxWorkers },
+		"all the workers":   func(u *model.Upsert) { u.Count = model.MaxWorkers },
 		"target as asked":   func(u *model.Upsert) { u.Spec.TargetSize = 2 },
-		"a worker":          func(u *model.Upsert) { u.Count, u.Workers = 0, []model.Seat{{Index: 7, Number: 1}} },
+		"a worker":          func(u *model.Upsert) { u.Count, u.Workers = 0, []model.WorkerID{{Index: 7, Number: 1}} },
 		"a name of 128":     func(u *model.Upsert) { u.Key.Job = strings.Repeat("a", 128) },
 		"64 KiB of payload": func(u *model.Upsert) { u.Spec.Task.Payload = make([]byte, 64<<10) },
 	} {
@@ -69,15 +69,15 @@ func TestValidateNamesTheField(t *testing.T) {
 		{func(u *model.Upsert) { u.IfEpoch = -1 }, "ifEpoch", fault.ReasonInvalid},
 		{func(u *model.Upsert) { u.Count = 0 }, "workers", fault.ReasonRequired},
 		{func(u *model.Upsert) { u.Count = -1 }, "count", fault.ReasonInvalid},
-		{func(u *model.Upsert) { u.Workers = []model.Seat{{Index: 1, Number: 1}} }, "count", fault.ReasonInvalid},
+		{func(u *model.Upsert) { u.Workers = []model.WorkerID{{Index: 1, Number: 1}} }, "count", fault.ReasonInvalid},
 		{func(u *model.Upsert) { u.Count = 50_001 }, "count", fault.ReasonTooLarge},
-		{func(u *model.Upsert) { u.Count, u.Workers = 0, make([]model.Seat, 50_001) }, "workers", fault.ReasonTooLarge},
+		{func(u *model.Upsert) { u.Count, u.Workers = 0, make([]model.WorkerID, 50_001) }, "workers", fault.ReasonTooLarge},
 		{func(u *model.Upsert) {
-			u.Count, u.Workers = 0, []model.Seat{{Index: 1, Number: 1}, {Index: -1, Number: 1}}
+			u.Count, u.Workers = 0, []model.WorkerID{{Index: 1, Number: 1}, {Index: -1, Number: 1}}
 		}, "workers[1].index", fault.ReasonInvalid},
-		{func(u *model.Upsert) { u.Count, u.Workers = 0, []model.Seat{{Index: 1, Number: 0}} }, "workers[0].number", fault.ReasonInvalid},
+		{func(u *model.Upsert) { u.Count, u.Workers = 0, []model.WorkerID{{Index: 1, Number: 0}} }, "workers[0].number", fault.ReasonInvalid},
 		{func(u *model.Upsert) {
-			u.Count, u.Workers = 0, []model.Seat{{Index: 1, Number: 1}, {Index: 1, Number: 2}}
+			u.Count, u.Workers = 0, []model.WorkerID{{Index: 1, Number: 1}, {Index: 1, Number: 2}}
 		}, "workers[1].index", fault.ReasonDuplicate},
 		{func(u *model.Upsert) { u.Spec.Constraints.Resources = resource.Vector{"cpu": -1} }, "constraints.resources.cpu", fault.ReasonInvalid},
 		{func(u *model.Upsert) { u.Spec.Constraints.Resources = resource.Vector{"c p": 1} }, "constraints.resources.c p", fault.ReasonBadName},
@@ -119,7 +119,7 @@ func TestValidateNamesTheField(t *testing.T) {
 func TestCancelWorkersNeedsANumber(t *testing.T) {
 	w := newWorld(Config{})
 	w.successor(10)
-	request := CancelWorkers{Job: "j", Stage: "s", Workers: []model.Seat{{Index: 3}}}
+	request := CancelWorkers{Job: "j", Stage: "s", Workers: []model.WorkerID{{Index: 3}}}
 	f := fault.Of(w.input(request)[0].(model.Reply).Err)
 	if f == nil || f.Kind != fault.Invalid || f.Reason != fault.ReasonRequired || len(f.Fields) != 1 || f.Fields[0].Name != "workers[0].number" {
 		t.Errorf("got %v", f)
@@ -134,7 +134,7 @@ func TestCancelsNeedAGoodRequestID(t *testing.T) {
 	for _, request := range []any{
 		Cancel{Key: model.Key{Job: "j", Stage: "s", Name: "main"}, RequestID: long},
 		CancelJob{Job: "j", RequestID: long},
-		CancelWorkers{Job: "j", Stage: "s", Workers: []model.Seat{{Index: 3, Number: 1}}, RequestID: long},
+		CancelWorkers{Job: "j", Stage: "s", Workers: []model.WorkerID{{Index: 3, Number: 1}}, RequestID: long},
 		Flush{Job: "j", RequestID: long},
 	} {
 		f := fault.Of(w.input(request)[0].(model.Reply).Err)

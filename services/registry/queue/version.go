@@ -27,18 +27,18 @@ type version struct {
 	// held: it is left alone.
 	held bool
 
-	// granted is the lease that a pass granted and the view does not show yet;
+	// granted is the lease that a cycle granted and the view does not show yet;
 	// taken and refused are what the assigner answered.
 	granted int64
 	taken   bool
 	refused bool
-	// offered is set while a pass with it is in flight; outcome is the newest,
+	// inCycle is set while a cycle with it is in flight; outcome is the newest,
 	// of as many workers as were tried.
-	offered bool
+	inCycle bool
 	outcome *model.Outcome
 	tried   int
 	triedAt time.Time // when the outcome came
-	// refusedIn is the pass that found no room for it as it was at revision
+	// refusedIn is the cycle that found no room for it as it was at revision
 	// refusedMod, which the next names only; 0 for none.
 	refusedIn, refusedMod int64
 
@@ -57,8 +57,8 @@ type group struct {
 	id      string
 	order   core.Ordered[*model.Reservation]
 	workers int
-	// depth is how many from its head on a pass offers at most, one more than
-	// the last found room for; zero where the bounds of a pass are the only ones.
+	// depth is how many from its head on a cycle holds at most, one more than
+	// the last found room for; zero where the bounds of a cycle are the only ones.
 	depth int
 }
 
@@ -98,13 +98,13 @@ func (v *version) started() bool {
 	return v.is(model.Active) || v.is(model.Queued) && v.header != nil
 }
 
-// unsettledNow says whether its records, or what a pass told of it, call for a
+// unsettledNow says whether its records, or what a cycle told of it, call for a
 // change that no request asks for.
 func (c *Core) unsettledNow(v *version) bool {
 	switch {
 	case v.held:
 	case v.is(model.Queued):
-		return v.handedOver() && v.goesOn() || v.header == nil && (v.refused || len(v.r.Unwanted) > 0) || c.splits(v)
+		return v.dispatched() && v.goesOn() || v.header == nil && (v.refused || len(v.r.Unwanted) > 0) || c.splits(v)
 	case v.is(model.Active):
 		return c.owes(v) || len(v.lease) == 0 && (v.header == nil || v.header.Ended)
 	case v.is(model.Cancelling):
@@ -113,13 +113,13 @@ func (c *Core) unsettledNow(v *version) bool {
 	return false
 }
 
-// handedOver says whether the assigner has all of it, and its record does not say
+// dispatched says whether the assigner has all of it, and its record does not say
 // so yet: that it is ACTIVE, which it is to everyone.
-func (v *version) handedOver() bool {
+func (v *version) dispatched() bool {
 	return v.is(model.Queued) && v.header != nil && v.header.Complete && !v.held
 }
 
-// goesOn says whether something follows on what was handed over, which its record
+// goesOn says whether something follows on what was dispatched, which its record
 // has to say first.
 func (v *version) goesOn() bool {
 	return v.header.Ended || v.header.Withdrawn || len(v.spent) > 0
@@ -132,10 +132,10 @@ func (v *version) stopped() bool {
 }
 
 // wanted are the workers that were not cancelled one by one.
-func (v *version) wanted() model.Seats { return without(v.r.Seats, v.r.Unwanted) }
+func (v *version) wanted() model.WorkerSet { return without(v.r.Workers, v.r.Unwanted) }
 
 // unwanted are the workers that were cancelled one by one.
-func (v *version) unwanted() model.Seats {
+func (v *version) unwanted() model.WorkerSet {
 	if v.r == nil {
 		return nil
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // wakeUp ends the debounce and drives the timer that runs while anything waits.
-// Before the registry is ready nothing is offered, so nothing is to be woken.
+// Before the registry is ready nothing is tried, so nothing is to be woken.
 func (c *Core) wakeUp() {
 	if !c.isReady() {
 		c.wakeAt, c.retryAt = time.Time{}, time.Time{}
@@ -30,14 +30,14 @@ func (c *Core) wakeUp() {
 	}
 }
 
-// wake lets every head be offered.
+// wake lets every head be tried.
 func (c *Core) wake(cause WakeCause) {
 	c.wakes++
 	maps.Copy(c.due, c.groups)
 	c.causes[cause] = c.causes[cause] || len(c.groups) > 0
 }
 
-// makeDue lets the head of one queue be offered at once.
+// makeDue lets the head of one queue be tried at once.
 func (c *Core) makeDue(g *group) {
 	if c.due[g.id] == nil {
 		c.due[g.id] = g
@@ -52,15 +52,15 @@ func causeOf(event model.Event) WakeCause {
 		if _, upsert := e.Request.(model.Upsert); !upsert {
 			return WakeCancel
 		}
-	case model.Changed, model.Progress, PassDone:
+	case model.Changed, model.Progress, CycleDone:
 		return WakeSuccess
 	}
 	return WakeChange
 }
 
-// countPass counts a pass that is cut, and what it is cut for.
-func (c *Core) countPass() {
-	c.counts.Passes++
+// countCycle counts a cycle that starts, and what triggers it.
+func (c *Core) countCycle() {
+	c.counts.Cycles++
 	for cause, had := range c.causes {
 		if had {
 			c.counts.WakeUps[cause]++

@@ -15,7 +15,7 @@ import (
 // are not there are no error.
 type CancelWorkers struct {
 	Job, Stage string
-	Workers    []model.Seat
+	Workers    []model.WorkerID
 	RequestID  string
 }
 
@@ -27,11 +27,11 @@ type WorkersCancelled struct {
 
 // removal is what a call takes away from one version.
 type removal struct {
-	v     *version
-	seats model.Seats
+	v       *version
+	workers model.WorkerSet
 }
 
-// cancelWorkers removes workers. A version that was not handed over is replaced
+// cancelWorkers removes workers. A version that was not dispatched is replaced
 // in its place by one without them; of one that was they become unwanted, for
 // the assigner to evict.
 func (c *Core) cancelWorkers(token uint64, request CancelWorkers) {
@@ -54,14 +54,14 @@ func (c *Core) cancelWorkers(token uint64, request CancelWorkers) {
 			repeat = int(mark.Cancelled)
 		}
 		for _, v := range c.byKey[key] {
-			seats := v.named(request.Workers)
-			if len(seats) == 0 {
+			workers := v.named(request.Workers)
+			if len(workers) == 0 {
 				continue
 			}
-			named = append(named, removal{v, seats})
-			if seats = c.removable(v, seats); len(seats) > 0 {
-				removals = append(removals, removal{v, seats})
-				count += seats.Len()
+			named = append(named, removal{v, workers})
+			if workers = c.removable(v, workers); len(workers) > 0 {
+				removals = append(removals, removal{v, workers})
+				count += workers.Len()
 			}
 		}
 	}
@@ -85,45 +85,45 @@ func (c *Core) cancelWorkers(token uint64, request CancelWorkers) {
 	}
 	waits := make([]wait, 0, len(named))
 	for _, r := range named {
-		waits = append(waits, wait{v: r.v, seats: r.seats})
+		waits = append(waits, wait{v: r.v, workers: r.workers})
 	}
 	c.replyStopped(token, waits, WorkersCancelled{count})
 }
 
 // named finds workers of the version by their numbers, or earlier ones.
-func (v *version) named(workers []model.Seat) model.Seats {
-	var list []model.Seat
-	for _, seat := range workers {
-		if current, ok := v.current(seat); ok {
+func (v *version) named(workers []model.WorkerID) model.WorkerSet {
+	var list []model.WorkerID
+	for _, workerID := range workers {
+		if current, ok := v.current(workerID); ok {
 			list = append(list, current)
 		}
 	}
-	return model.SeatsOf(list)
+	return model.WorkerSetOf(list)
 }
 
-// removable are those of a version's seats that a call takes away: all that
-// wait; of those handed over the ones that live, or are to be queued again, and
+// removable are those of a version's workers that a call takes away: all that
+// wait; of those dispatched the ones that live, or are to be queued again, and
 // that no call before took.
-func (c *Core) removable(v *version, seats model.Seats) model.Seats {
+func (c *Core) removable(v *version, workers model.WorkerSet) model.WorkerSet {
 	if !v.alive() {
 		return nil
 	}
-	seats = without(seats, v.r.Unwanted)
+	workers = without(workers, v.r.Unwanted)
 	if !v.started() {
-		return seats
+		return workers
 	}
-	ended := map[model.Seat]bool{}
+	ended := map[model.WorkerID]bool{}
 	for _, chunk := range v.tasks {
 		for _, w := range chunk.Workers {
-			ended[w.Seat] = w.State.Terminal()
+			ended[w.ID] = w.State.Terminal()
 		}
 	}
 	if len(v.spent) > 0 {
 		for w := range c.owed(v) {
-			ended[w.Seat] = false
+			ended[w.ID] = false
 		}
 	}
-	return model.SeatsOf(slices.DeleteFunc(seats.List(), func(seat model.Seat) bool { return ended[seat] }))
+	return model.WorkerSetOf(slices.DeleteFunc(workers.List(), func(workerID model.WorkerID) bool { return ended[workerID] }))
 }
 
 // remove takes workers away, of as many versions in one effect as it holds. The
@@ -132,7 +132,7 @@ func (c *Core) remove(removals []removal, mark model.RequestMark) {
 	var effect model.Effect
 	for i, r := range removals {
 		c.makeRoom(&effect)
-		next := c.removeFrom(&effect, r.v, r.seats)
+		next := c.removeFrom(&effect, r.v, r.workers)
 		if i == len(removals)-1 {
 			remember(next, mark)
 		}
@@ -142,22 +142,22 @@ func (c *Core) remove(removals []removal, mark model.RequestMark) {
 
 // removeFrom adds to an effect that a version loses workers, and answers the
 // record that goes on.
-func (c *Core) removeFrom(effect *model.Effect, v *version, seats model.Seats) *model.Reservation {
+func (c *Core) removeFrom(effect *model.Effect, v *version, workers model.WorkerSet) *model.Reservation {
 	if v.started() {
 		next := c.edit(v.r)
-		next.Unwanted = v.r.Unwanted.Raise(seats)
+		next.Unwanted = v.r.Unwanted.Raise(workers)
 		effect.Puts = append(effect.Puts, next)
 		return next
 	}
-	left := without(v.r.Seats, seats)
+	left := without(v.r.Workers, workers)
 	if len(left) == 0 {
 		return c.finish(effect, v, model.Cancelled, model.EventReservationCancelled, fault.ReasonCancelled, "")
 	}
 	next := c.edit(v.r)
 	next.UID, next.Epoch = c.newUID(), 0
-	next.Seats, next.Unwanted, next.PlaceEpoch = left, nil, c.placeEpoch(v.r)
+	next.Workers, next.Unwanted, next.PlaceEpoch = left, nil, c.placeEpoch(v.r)
 	c.finish(effect, v, model.Replaced, model.EventReservationReplaced, fault.ReasonCancelled,
-		cancelledOf(seats.Len()))
+		cancelledOf(workers.Len()))
 	effect.Puts = append(effect.Puts, next)
 	effect.Events = append(effect.Events, c.event(model.EventReservationQueued, next))
 	return next
@@ -189,15 +189,15 @@ func ValidateCancelWorkers(request CancelWorkers) error {
 	case len(request.Workers) > model.MaxWorkers:
 		return fault.BadField(fault.ReasonTooLarge, "workers", "are more than %d", model.MaxWorkers)
 	}
-	for i, seat := range request.Workers {
-		if seat.Index < 0 {
+	for i, workerID := range request.Workers {
+		if workerID.Index < 0 {
 			return fault.BadField(fault.ReasonInvalid, fmt.Sprintf("workers[%d].index", i), "is negative")
 		}
-		if seat.Number < 0 {
+		if workerID.Number < 0 {
 			return fault.BadField(fault.ReasonInvalid, fmt.Sprintf("workers[%d].number", i), "is negative")
 		}
-		if seat.Number == 0 {
-			return fault.BadField(fault.ReasonRequired, fmt.Sprintf("workers[%d].number", i), "is missing: which number of worker index %d to cancel, at least 1", seat.Index)
+		if workerID.Number == 0 {
+			return fault.BadField(fault.ReasonRequired, fmt.Sprintf("workers[%d].number", i), "is missing: which number of worker index %d to cancel, at least 1", workerID.Index)
 		}
 	}
 	return nil

@@ -13,8 +13,8 @@ import (
 // world is what surrounds the core in tests: a store that commits at once, one
 // transaction an effect, and what others have written.
 type world struct {
-	// pass is the last one cut; measure looks at each effect, if given.
-	pass     model.Cycle
+	// cycle is the last one cut; measure looks at each effect, if given.
+	cycle    model.Cycle
 	measure  func(model.Effect)
 	core     *Core
 	now      time.Time
@@ -58,8 +58,8 @@ func (w *world) pending() []PendingGroup {
 func (w *world) step(event model.Event) []model.Action {
 	all := w.core.Step(w.now, event)
 	for i := 0; i < len(all); i++ {
-		if pass, ok := all[i].(model.Cycle); ok {
-			w.pass = pass
+		if cycle, ok := all[i].(model.Cycle); ok {
+			w.cycle = cycle
 		}
 		effect, ok := all[i].(model.Effect)
 		if !ok {
@@ -189,7 +189,7 @@ func show(actions []model.Action) string {
 		case model.Reply:
 			fmt.Fprintf(&b, "reply %d: %s\n", a.Token, showReply(a))
 		case model.Cycle:
-			fmt.Fprintf(&b, "pass %d at %d:", a.Number, a.Cut)
+			fmt.Fprintf(&b, "cycle %d at %d:", a.Number, a.Cut)
 			for _, e := range a.Candidates {
 				fmt.Fprintf(&b, " %s(%s)", e.Key, e.UID)
 				if e.Again {
@@ -201,7 +201,7 @@ func show(actions []model.Action) string {
 			}
 			b.WriteByte('\n')
 		case model.Dispatch:
-			b.WriteString("hand over:")
+			b.WriteString("dispatch:")
 			for _, task := range a.Tasks {
 				fmt.Fprintf(&b, " %s(%s) mod=%d lease=%d", task.Key, task.UID, task.Mod, task.Lease)
 			}
@@ -223,13 +223,13 @@ func showEffect(e model.Effect) string {
 		case *model.Reservation:
 			parts = append(parts, fmt.Sprintf("%s(%s) %s", r.Key, r.UID, r.State))
 			if r.State == model.Queued {
-				parts[len(parts)-1] += fmt.Sprintf(" %s place=%d", showSeats(r.Seats), r.Place)
+				parts[len(parts)-1] += fmt.Sprintf(" %s place=%d", showWorkers(r.Workers), r.Place)
 				if r.PlaceEpoch != 0 {
 					parts[len(parts)-1] += fmt.Sprintf(" of %d", r.PlaceEpoch)
 				}
 			}
 			if len(r.Unwanted) > 0 {
-				parts[len(parts)-1] += " unwanted=" + showSeats(r.Unwanted)
+				parts[len(parts)-1] += " unwanted=" + showWorkers(r.Unwanted)
 			}
 			if r.Round > 0 && r.State == model.Queued {
 				parts[len(parts)-1] += fmt.Sprintf(" round=%d", r.Round)
@@ -241,7 +241,7 @@ func showEffect(e model.Effect) string {
 				parts[len(parts)-1] += " " + string(r.Reason)
 			}
 		case *model.Stage:
-			parts = append(parts, fmt.Sprintf("%s/%s target=%d used=%s", r.Job, r.Stage, r.TargetSize, showSeats(r.Numbers)))
+			parts = append(parts, fmt.Sprintf("%s/%s target=%d used=%s", r.Job, r.Stage, r.TargetSize, showWorkers(r.Numbers)))
 		case *model.Ready:
 			parts = append(parts, "registry "+showReady(r))
 		}
@@ -306,9 +306,9 @@ func showReply(r model.Reply) string {
 	return fmt.Sprint(r.Value)
 }
 
-func showSeats(seats model.Seats) string {
+func showWorkers(workers model.WorkerSet) string {
 	var parts []string
-	for _, run := range seats {
+	for _, run := range workers {
 		if run.First == run.Last {
 			parts = append(parts, fmt.Sprintf("%d.%d", run.First, run.Number))
 		} else {

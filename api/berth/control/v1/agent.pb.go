@@ -602,9 +602,9 @@ type RelayRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Requests are what agents have sent, that of one agent in its order.
 	Requests []*RelayedRequest `protobuf:"bytes,1,rep,name=requests,proto3" json:"requests,omitempty"`
-	// Beats are agents that have sent once more what they sent last without a
+	// Heartbeats are agents that have sent once more what they sent last without a
 	// report.
-	Beats []uint32 `protobuf:"varint,2,rep,packed,name=beats,proto3" json:"beats,omitempty"`
+	Heartbeats []uint32 `protobuf:"varint,2,rep,packed,name=heartbeats,proto3" json:"heartbeats,omitempty"`
 	// Ended are agents whose streams have ended, after all that they sent.
 	Ended         []uint32 `protobuf:"varint,3,rep,packed,name=ended,proto3" json:"ended,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -648,9 +648,9 @@ func (x *RelayRequest) GetRequests() []*RelayedRequest {
 	return nil
 }
 
-func (x *RelayRequest) GetBeats() []uint32 {
+func (x *RelayRequest) GetHeartbeats() []uint32 {
 	if x != nil {
-		return x.Beats
+		return x.Heartbeats
 	}
 	return nil
 }
@@ -1573,7 +1573,7 @@ var File_berth_control_v1_agent_proto protoreflect.FileDescriptor
 
 const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x1cberth/control/v1/agent.proto\x12\x10berth.control.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x19berth/v1/assignment.proto\x1a\x17berth/v1/executor.proto\x1a\x1aberth/v1/reservation.proto\x1a\x1eberth/control/v1/handout.proto\"\xf2\x04\n" +
+	"\x1cberth/control/v1/agent.proto\x12\x10berth.control.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x19berth/v1/assignment.proto\x1a\x17berth/v1/executor.proto\x1a\x1aberth/v1/reservation.proto\x1a\x1fberth/control/v1/dispatch.proto\"\xf2\x04\n" +
 	"\x0fRegisterRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x10\n" +
@@ -1634,10 +1634,12 @@ const file_berth_control_v1_agent_proto_rawDesc = "" +
 	"everything\x12\x1e\n" +
 	"\n" +
 	"superseded\x18\x05 \x01(\bR\n" +
-	"superseded\"x\n" +
+	"superseded\"\x82\x01\n" +
 	"\fRelayRequest\x12<\n" +
-	"\brequests\x18\x01 \x03(\v2 .berth.control.v1.RelayedRequestR\brequests\x12\x14\n" +
-	"\x05beats\x18\x02 \x03(\rR\x05beats\x12\x14\n" +
+	"\brequests\x18\x01 \x03(\v2 .berth.control.v1.RelayedRequestR\brequests\x12\x1e\n" +
+	"\n" +
+	"heartbeats\x18\x02 \x03(\rR\n" +
+	"heartbeats\x12\x14\n" +
 	"\x05ended\x18\x03 \x03(\rR\x05ended\"@\n" +
 	"\x0eRelayedRequest\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\rR\x05agent\x12\x18\n" +
@@ -1817,7 +1819,7 @@ func file_berth_control_v1_agent_proto_init() {
 	if File_berth_control_v1_agent_proto != nil {
 		return
 	}
-	file_berth_control_v1_handout_proto_init()
+	file_berth_control_v1_dispatch_proto_init()
 	file_berth_control_v1_agent_proto_msgTypes[19].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -23,25 +23,25 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-type PassOutcome_Result int32
+type CandidateOutcome_Result int32
 
 const (
-	PassOutcome_RESULT_UNSPECIFIED PassOutcome_Result = 0
-	PassOutcome_GRANTED            PassOutcome_Result = 1
+	CandidateOutcome_RESULT_UNSPECIFIED CandidateOutcome_Result = 0
+	CandidateOutcome_GRANTED            CandidateOutcome_Result = 1
 	// NO_FIT: not all of its workers fit now.
-	PassOutcome_NO_FIT PassOutcome_Result = 2
+	CandidateOutcome_NO_FIT CandidateOutcome_Result = 2
 	// STALE: the reservation is no longer as it was decided on.
-	PassOutcome_STALE PassOutcome_Result = 3
-	// BEHIND: an entry of its group before it was not granted.
-	PassOutcome_BEHIND PassOutcome_Result = 4
-	// LATER: it was not looked at, for what is before it took all that one pass
-	// may. Nothing after it was either. It is to be offered again.
-	PassOutcome_LATER PassOutcome_Result = 5
+	CandidateOutcome_STALE CandidateOutcome_Result = 3
+	// BEHIND: a candidate of its group before it was not granted.
+	CandidateOutcome_BEHIND CandidateOutcome_Result = 4
+	// LATER: the cycle ended before this candidate, and before all behind it.
+	// They are to be sent again.
+	CandidateOutcome_LATER CandidateOutcome_Result = 5
 )
 
-// Enum value maps for PassOutcome_Result.
+// Enum value maps for CandidateOutcome_Result.
 var (
-	PassOutcome_Result_name = map[int32]string{
+	CandidateOutcome_Result_name = map[int32]string{
 		0: "RESULT_UNSPECIFIED",
 		1: "GRANTED",
 		2: "NO_FIT",
@@ -49,7 +49,7 @@ var (
 		4: "BEHIND",
 		5: "LATER",
 	}
-	PassOutcome_Result_value = map[string]int32{
+	CandidateOutcome_Result_value = map[string]int32{
 		"RESULT_UNSPECIFIED": 0,
 		"GRANTED":            1,
 		"NO_FIT":             2,
@@ -59,30 +59,30 @@ var (
 	}
 )
 
-func (x PassOutcome_Result) Enum() *PassOutcome_Result {
-	p := new(PassOutcome_Result)
+func (x CandidateOutcome_Result) Enum() *CandidateOutcome_Result {
+	p := new(CandidateOutcome_Result)
 	*p = x
 	return p
 }
 
-func (x PassOutcome_Result) String() string {
+func (x CandidateOutcome_Result) String() string {
 	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
 }
 
-func (PassOutcome_Result) Descriptor() protoreflect.EnumDescriptor {
+func (CandidateOutcome_Result) Descriptor() protoreflect.EnumDescriptor {
 	return file_berth_control_v1_inventory_proto_enumTypes[0].Descriptor()
 }
 
-func (PassOutcome_Result) Type() protoreflect.EnumType {
+func (CandidateOutcome_Result) Type() protoreflect.EnumType {
 	return &file_berth_control_v1_inventory_proto_enumTypes[0]
 }
 
-func (x PassOutcome_Result) Number() protoreflect.EnumNumber {
+func (x CandidateOutcome_Result) Number() protoreflect.EnumNumber {
 	return protoreflect.EnumNumber(x)
 }
 
-// Deprecated: Use PassOutcome_Result.Descriptor instead.
-func (PassOutcome_Result) EnumDescriptor() ([]byte, []int) {
+// Deprecated: Use CandidateOutcome_Result.Descriptor instead.
+func (CandidateOutcome_Result) EnumDescriptor() ([]byte, []int) {
 	return file_berth_control_v1_inventory_proto_rawDescGZIP(), []int{5, 0}
 }
 
@@ -90,7 +90,7 @@ type ExplainFitRequest struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Constraints *v1.Constraints        `protobuf:"bytes,1,opt,name=constraints,proto3" json:"constraints,omitempty"`
 	Needed      int32                  `protobuf:"varint,2,opt,name=needed,proto3" json:"needed,omitempty"`
-	// AvoidFailed is as in PassEntry.
+	// AvoidFailed is as in Candidate.
 	AvoidFailed   []string `protobuf:"bytes,3,rep,name=avoid_failed,json=avoidFailed,proto3" json:"avoid_failed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -233,35 +233,36 @@ func (x *ExplainFitAnswer) GetScarcestResource() string {
 	return ""
 }
 
-type PassRequest struct {
+type CycleRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Term is the term of the registry's leader that cut the pass.
+	// Term is the term of the registry's leader that started the cycle.
 	Term int64 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
-	// Pass rises within a term; a lower one than was seen is refused.
-	Pass int64 `protobuf:"varint,2,opt,name=pass,proto3" json:"pass,omitempty"`
-	// Cut is the registry's revision at which the pass was cut.
-	Cut     int64        `protobuf:"varint,3,opt,name=cut,proto3" json:"cut,omitempty"`
-	Entries []*PassEntry `protobuf:"bytes,4,rep,name=entries,proto3" json:"entries,omitempty"`
-	// Trace is the W3C traceparent of the pass; empty while nothing is traced.
+	// Cycle rises within a term; a lower one than was seen is refused.
+	Cycle int64 `protobuf:"varint,2,opt,name=cycle,proto3" json:"cycle,omitempty"`
+	// Cut is the registry's revision at which the queues were as the cycle
+	// shows them.
+	Cut        int64        `protobuf:"varint,3,opt,name=cut,proto3" json:"cut,omitempty"`
+	Candidates []*Candidate `protobuf:"bytes,4,rep,name=candidates,proto3" json:"candidates,omitempty"`
+	// Trace is the W3C traceparent of the cycle; empty while nothing is traced.
 	Trace         string `protobuf:"bytes,5,opt,name=trace,proto3" json:"trace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *PassRequest) Reset() {
-	*x = PassRequest{}
+func (x *CycleRequest) Reset() {
+	*x = CycleRequest{}
 	mi := &file_berth_control_v1_inventory_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *PassRequest) String() string {
+func (x *CycleRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*PassRequest) ProtoMessage() {}
+func (*CycleRequest) ProtoMessage() {}
 
-func (x *PassRequest) ProtoReflect() protoreflect.Message {
+func (x *CycleRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_berth_control_v1_inventory_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -273,59 +274,59 @@ func (x *PassRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use PassRequest.ProtoReflect.Descriptor instead.
-func (*PassRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use CycleRequest.ProtoReflect.Descriptor instead.
+func (*CycleRequest) Descriptor() ([]byte, []int) {
 	return file_berth_control_v1_inventory_proto_rawDescGZIP(), []int{2}
 }
 
-func (x *PassRequest) GetTerm() int64 {
+func (x *CycleRequest) GetTerm() int64 {
 	if x != nil {
 		return x.Term
 	}
 	return 0
 }
 
-func (x *PassRequest) GetPass() int64 {
+func (x *CycleRequest) GetCycle() int64 {
 	if x != nil {
-		return x.Pass
+		return x.Cycle
 	}
 	return 0
 }
 
-func (x *PassRequest) GetCut() int64 {
+func (x *CycleRequest) GetCut() int64 {
 	if x != nil {
 		return x.Cut
 	}
 	return 0
 }
 
-func (x *PassRequest) GetEntries() []*PassEntry {
+func (x *CycleRequest) GetCandidates() []*Candidate {
 	if x != nil {
-		return x.Entries
+		return x.Candidates
 	}
 	return nil
 }
 
-func (x *PassRequest) GetTrace() string {
+func (x *CycleRequest) GetTrace() string {
 	if x != nil {
 		return x.Trace
 	}
 	return ""
 }
 
-type PassEntry struct {
+type Candidate struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Key   *v1.ReservationKey     `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	Uid   string                 `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`
 	Epoch int64                  `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// Mod is the modification revision of the reservation as it was decided on.
-	Mod         int64           `protobuf:"varint,4,opt,name=mod,proto3" json:"mod,omitempty"`
-	Group       string          `protobuf:"bytes,5,opt,name=group,proto3" json:"group,omitempty"`
-	Constraints *v1.Constraints `protobuf:"bytes,6,opt,name=constraints,proto3" json:"constraints,omitempty"`
-	Seats       []*v11.SeatRun  `protobuf:"bytes,7,rep,name=seats,proto3" json:"seats,omitempty"`
+	Mod         int64            `protobuf:"varint,4,opt,name=mod,proto3" json:"mod,omitempty"`
+	Group       string           `protobuf:"bytes,5,opt,name=group,proto3" json:"group,omitempty"`
+	Constraints *v1.Constraints  `protobuf:"bytes,6,opt,name=constraints,proto3" json:"constraints,omitempty"`
+	Workers     []*v11.WorkerRun `protobuf:"bytes,7,rep,name=workers,proto3" json:"workers,omitempty"`
 	// Trace is the reservation's.
 	Trace string `protobuf:"bytes,8,opt,name=trace,proto3" json:"trace,omitempty"`
-	// Again is the modification revision of a reservation that the last pass of
+	// Again is the modification revision of a reservation that the last cycle of
 	// this term found no room for, and that has not changed since. Only it, uid and
 	// group are given: executor-state has the rest of the record.
 	Again int64 `protobuf:"varint,9,opt,name=again,proto3" json:"again,omitempty"`
@@ -336,20 +337,20 @@ type PassEntry struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *PassEntry) Reset() {
-	*x = PassEntry{}
+func (x *Candidate) Reset() {
+	*x = Candidate{}
 	mi := &file_berth_control_v1_inventory_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *PassEntry) String() string {
+func (x *Candidate) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*PassEntry) ProtoMessage() {}
+func (*Candidate) ProtoMessage() {}
 
-func (x *PassEntry) ProtoReflect() protoreflect.Message {
+func (x *Candidate) ProtoReflect() protoreflect.Message {
 	mi := &file_berth_control_v1_inventory_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -361,104 +362,104 @@ func (x *PassEntry) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use PassEntry.ProtoReflect.Descriptor instead.
-func (*PassEntry) Descriptor() ([]byte, []int) {
+// Deprecated: Use Candidate.ProtoReflect.Descriptor instead.
+func (*Candidate) Descriptor() ([]byte, []int) {
 	return file_berth_control_v1_inventory_proto_rawDescGZIP(), []int{3}
 }
 
-func (x *PassEntry) GetKey() *v1.ReservationKey {
+func (x *Candidate) GetKey() *v1.ReservationKey {
 	if x != nil {
 		return x.Key
 	}
 	return nil
 }
 
-func (x *PassEntry) GetUid() string {
+func (x *Candidate) GetUid() string {
 	if x != nil {
 		return x.Uid
 	}
 	return ""
 }
 
-func (x *PassEntry) GetEpoch() int64 {
+func (x *Candidate) GetEpoch() int64 {
 	if x != nil {
 		return x.Epoch
 	}
 	return 0
 }
 
-func (x *PassEntry) GetMod() int64 {
+func (x *Candidate) GetMod() int64 {
 	if x != nil {
 		return x.Mod
 	}
 	return 0
 }
 
-func (x *PassEntry) GetGroup() string {
+func (x *Candidate) GetGroup() string {
 	if x != nil {
 		return x.Group
 	}
 	return ""
 }
 
-func (x *PassEntry) GetConstraints() *v1.Constraints {
+func (x *Candidate) GetConstraints() *v1.Constraints {
 	if x != nil {
 		return x.Constraints
 	}
 	return nil
 }
 
-func (x *PassEntry) GetSeats() []*v11.SeatRun {
+func (x *Candidate) GetWorkers() []*v11.WorkerRun {
 	if x != nil {
-		return x.Seats
+		return x.Workers
 	}
 	return nil
 }
 
-func (x *PassEntry) GetTrace() string {
+func (x *Candidate) GetTrace() string {
 	if x != nil {
 		return x.Trace
 	}
 	return ""
 }
 
-func (x *PassEntry) GetAgain() int64 {
+func (x *Candidate) GetAgain() int64 {
 	if x != nil {
 		return x.Again
 	}
 	return 0
 }
 
-func (x *PassEntry) GetAvoidFailed() []string {
+func (x *Candidate) GetAvoidFailed() []string {
 	if x != nil {
 		return x.AvoidFailed
 	}
 	return nil
 }
 
-type PassAnswer struct {
+type CycleAnswer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Outcomes are in the order of the entries. One that was offered again has none
-	// where there is still no room for it and there is nothing new to say.
-	Outcomes      []*PassOutcome `protobuf:"bytes,1,rep,name=outcomes,proto3" json:"outcomes,omitempty"`
+	// Outcomes are in the order of the candidates. One that was sent again has none
+	// if it still does not fit and there is nothing new to report.
+	Outcomes      []*CandidateOutcome `protobuf:"bytes,1,rep,name=outcomes,proto3" json:"outcomes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *PassAnswer) Reset() {
-	*x = PassAnswer{}
+func (x *CycleAnswer) Reset() {
+	*x = CycleAnswer{}
 	mi := &file_berth_control_v1_inventory_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *PassAnswer) String() string {
+func (x *CycleAnswer) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*PassAnswer) ProtoMessage() {}
+func (*CycleAnswer) ProtoMessage() {}
 
-func (x *PassAnswer) ProtoReflect() protoreflect.Message {
+func (x *CycleAnswer) ProtoReflect() protoreflect.Message {
 	mi := &file_berth_control_v1_inventory_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -470,22 +471,22 @@ func (x *PassAnswer) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use PassAnswer.ProtoReflect.Descriptor instead.
-func (*PassAnswer) Descriptor() ([]byte, []int) {
+// Deprecated: Use CycleAnswer.ProtoReflect.Descriptor instead.
+func (*CycleAnswer) Descriptor() ([]byte, []int) {
 	return file_berth_control_v1_inventory_proto_rawDescGZIP(), []int{4}
 }
 
-func (x *PassAnswer) GetOutcomes() []*PassOutcome {
+func (x *CycleAnswer) GetOutcomes() []*CandidateOutcome {
 	if x != nil {
 		return x.Outcomes
 	}
 	return nil
 }
 
-type PassOutcome struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	Uid    string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	Result PassOutcome_Result     `protobuf:"varint,2,opt,name=result,proto3,enum=berth.control.v1.PassOutcome_Result" json:"result,omitempty"`
+type CandidateOutcome struct {
+	state  protoimpl.MessageState  `protogen:"open.v1"`
+	Uid    string                  `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	Result CandidateOutcome_Result `protobuf:"varint,2,opt,name=result,proto3,enum=berth.control.v1.CandidateOutcome_Result" json:"result,omitempty"`
 	// Lease is the create revision of the lease granted.
 	Lease int64 `protobuf:"varint,3,opt,name=lease,proto3" json:"lease,omitempty"`
 	// Reason and message say why it does not fit.
@@ -496,20 +497,20 @@ type PassOutcome struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *PassOutcome) Reset() {
-	*x = PassOutcome{}
+func (x *CandidateOutcome) Reset() {
+	*x = CandidateOutcome{}
 	mi := &file_berth_control_v1_inventory_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *PassOutcome) String() string {
+func (x *CandidateOutcome) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*PassOutcome) ProtoMessage() {}
+func (*CandidateOutcome) ProtoMessage() {}
 
-func (x *PassOutcome) ProtoReflect() protoreflect.Message {
+func (x *CandidateOutcome) ProtoReflect() protoreflect.Message {
 	mi := &file_berth_control_v1_inventory_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -521,47 +522,47 @@ func (x *PassOutcome) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use PassOutcome.ProtoReflect.Descriptor instead.
-func (*PassOutcome) Descriptor() ([]byte, []int) {
+// Deprecated: Use CandidateOutcome.ProtoReflect.Descriptor instead.
+func (*CandidateOutcome) Descriptor() ([]byte, []int) {
 	return file_berth_control_v1_inventory_proto_rawDescGZIP(), []int{5}
 }
 
-func (x *PassOutcome) GetUid() string {
+func (x *CandidateOutcome) GetUid() string {
 	if x != nil {
 		return x.Uid
 	}
 	return ""
 }
 
-func (x *PassOutcome) GetResult() PassOutcome_Result {
+func (x *CandidateOutcome) GetResult() CandidateOutcome_Result {
 	if x != nil {
 		return x.Result
 	}
-	return PassOutcome_RESULT_UNSPECIFIED
+	return CandidateOutcome_RESULT_UNSPECIFIED
 }
 
-func (x *PassOutcome) GetLease() int64 {
+func (x *CandidateOutcome) GetLease() int64 {
 	if x != nil {
 		return x.Lease
 	}
 	return 0
 }
 
-func (x *PassOutcome) GetReason() string {
+func (x *CandidateOutcome) GetReason() string {
 	if x != nil {
 		return x.Reason
 	}
 	return ""
 }
 
-func (x *PassOutcome) GetMessage() string {
+func (x *CandidateOutcome) GetMessage() string {
 	if x != nil {
 		return x.Message
 	}
 	return ""
 }
 
-func (x *PassOutcome) GetFitting() int32 {
+func (x *CandidateOutcome) GetFitting() int32 {
 	if x != nil {
 		return x.Fitting
 	}
@@ -583,31 +584,32 @@ const file_berth_control_v1_inventory_proto_rawDesc = "" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12-\n" +
 	"\x06checks\x18\x04 \x03(\v2\x15.berth.v1.FailedCheckR\x06checks\x12\x1a\n" +
 	"\brevision\x18\x05 \x01(\x03R\brevision\x12+\n" +
-	"\x11scarcest_resource\x18\x06 \x01(\tR\x10scarcestResource\"\x94\x01\n" +
-	"\vPassRequest\x12\x12\n" +
-	"\x04term\x18\x01 \x01(\x03R\x04term\x12\x12\n" +
-	"\x04pass\x18\x02 \x01(\x03R\x04pass\x12\x10\n" +
-	"\x03cut\x18\x03 \x01(\x03R\x03cut\x125\n" +
-	"\aentries\x18\x04 \x03(\v2\x1b.berth.control.v1.PassEntryR\aentries\x12\x14\n" +
-	"\x05trace\x18\x05 \x01(\tR\x05trace\"\xbf\x02\n" +
-	"\tPassEntry\x12*\n" +
+	"\x11scarcest_resource\x18\x06 \x01(\tR\x10scarcestResource\"\x9d\x01\n" +
+	"\fCycleRequest\x12\x12\n" +
+	"\x04term\x18\x01 \x01(\x03R\x04term\x12\x14\n" +
+	"\x05cycle\x18\x02 \x01(\x03R\x05cycle\x12\x10\n" +
+	"\x03cut\x18\x03 \x01(\x03R\x03cut\x12;\n" +
+	"\n" +
+	"candidates\x18\x04 \x03(\v2\x1b.berth.control.v1.CandidateR\n" +
+	"candidates\x12\x14\n" +
+	"\x05trace\x18\x05 \x01(\tR\x05trace\"\xc5\x02\n" +
+	"\tCandidate\x12*\n" +
 	"\x03key\x18\x01 \x01(\v2\x18.berth.v1.ReservationKeyR\x03key\x12\x10\n" +
 	"\x03uid\x18\x02 \x01(\tR\x03uid\x12\x14\n" +
 	"\x05epoch\x18\x03 \x01(\x03R\x05epoch\x12\x10\n" +
 	"\x03mod\x18\x04 \x01(\x03R\x03mod\x12\x14\n" +
 	"\x05group\x18\x05 \x01(\tR\x05group\x127\n" +
-	"\vconstraints\x18\x06 \x01(\v2\x15.berth.v1.ConstraintsR\vconstraints\x12.\n" +
-	"\x05seats\x18\a \x03(\v2\x18.berth.record.v1.SeatRunR\x05seats\x12\x14\n" +
+	"\vconstraints\x18\x06 \x01(\v2\x15.berth.v1.ConstraintsR\vconstraints\x124\n" +
+	"\aworkers\x18\a \x03(\v2\x1a.berth.record.v1.WorkerRunR\aworkers\x12\x14\n" +
 	"\x05trace\x18\b \x01(\tR\x05trace\x12\x14\n" +
 	"\x05again\x18\t \x01(\x03R\x05again\x12!\n" +
 	"\favoid_failed\x18\n" +
-	" \x03(\tR\vavoidFailed\"G\n" +
-	"\n" +
-	"PassAnswer\x129\n" +
-	"\boutcomes\x18\x01 \x03(\v2\x1d.berth.control.v1.PassOutcomeR\boutcomes\"\x9c\x02\n" +
-	"\vPassOutcome\x12\x10\n" +
-	"\x03uid\x18\x01 \x01(\tR\x03uid\x12<\n" +
-	"\x06result\x18\x02 \x01(\x0e2$.berth.control.v1.PassOutcome.ResultR\x06result\x12\x14\n" +
+	" \x03(\tR\vavoidFailed\"M\n" +
+	"\vCycleAnswer\x12>\n" +
+	"\boutcomes\x18\x01 \x03(\v2\".berth.control.v1.CandidateOutcomeR\boutcomes\"\xa6\x02\n" +
+	"\x10CandidateOutcome\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12A\n" +
+	"\x06result\x18\x02 \x01(\x0e2).berth.control.v1.CandidateOutcome.ResultR\x06result\x12\x14\n" +
 	"\x05lease\x18\x03 \x01(\x03R\x05lease\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x05 \x01(\tR\amessage\x12\x18\n" +
@@ -620,9 +622,9 @@ const file_berth_control_v1_inventory_proto_rawDesc = "" +
 	"\x05STALE\x10\x03\x12\n" +
 	"\n" +
 	"\x06BEHIND\x10\x04\x12\t\n" +
-	"\x05LATER\x10\x052\x88\x02\n" +
-	"\tInventory\x12R\n" +
-	"\x13TryAllocateAndLease\x12\x1d.berth.control.v1.PassRequest\x1a\x1c.berth.control.v1.PassAnswer\x12U\n" +
+	"\x05LATER\x10\x052\x8a\x02\n" +
+	"\tInventory\x12T\n" +
+	"\x13TryAllocateAndLease\x12\x1e.berth.control.v1.CycleRequest\x1a\x1d.berth.control.v1.CycleAnswer\x12U\n" +
 	"\n" +
 	"ExplainFit\x12#.berth.control.v1.ExplainFitRequest\x1a\".berth.control.v1.ExplainFitAnswer\x12P\n" +
 	"\x11InventoryFindings\x12\x1d.berth.v1.ListFindingsRequest\x1a\x1c.berth.v1.ListFindingsAnswer2\x9d\x01\n" +
@@ -645,17 +647,17 @@ func file_berth_control_v1_inventory_proto_rawDescGZIP() []byte {
 var file_berth_control_v1_inventory_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
 var file_berth_control_v1_inventory_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_berth_control_v1_inventory_proto_goTypes = []any{
-	(PassOutcome_Result)(0),              // 0: berth.control.v1.PassOutcome.Result
+	(CandidateOutcome_Result)(0),         // 0: berth.control.v1.CandidateOutcome.Result
 	(*ExplainFitRequest)(nil),            // 1: berth.control.v1.ExplainFitRequest
 	(*ExplainFitAnswer)(nil),             // 2: berth.control.v1.ExplainFitAnswer
-	(*PassRequest)(nil),                  // 3: berth.control.v1.PassRequest
-	(*PassEntry)(nil),                    // 4: berth.control.v1.PassEntry
-	(*PassAnswer)(nil),                   // 5: berth.control.v1.PassAnswer
-	(*PassOutcome)(nil),                  // 6: berth.control.v1.PassOutcome
+	(*CycleRequest)(nil),                 // 3: berth.control.v1.CycleRequest
+	(*Candidate)(nil),                    // 4: berth.control.v1.Candidate
+	(*CycleAnswer)(nil),                  // 5: berth.control.v1.CycleAnswer
+	(*CandidateOutcome)(nil),             // 6: berth.control.v1.CandidateOutcome
 	(*v1.Constraints)(nil),               // 7: berth.v1.Constraints
 	(*v1.FailedCheck)(nil),               // 8: berth.v1.FailedCheck
 	(*v1.ReservationKey)(nil),            // 9: berth.v1.ReservationKey
-	(*v11.SeatRun)(nil),                  // 10: berth.record.v1.SeatRun
+	(*v11.WorkerRun)(nil),                // 10: berth.record.v1.WorkerRun
 	(*v1.ListFindingsRequest)(nil),       // 11: berth.v1.ListFindingsRequest
 	(*v1.ExplainReservationRequest)(nil), // 12: berth.v1.ExplainReservationRequest
 	(*v1.ListFindingsAnswer)(nil),        // 13: berth.v1.ListFindingsAnswer
@@ -664,18 +666,18 @@ var file_berth_control_v1_inventory_proto_goTypes = []any{
 var file_berth_control_v1_inventory_proto_depIdxs = []int32{
 	7,  // 0: berth.control.v1.ExplainFitRequest.constraints:type_name -> berth.v1.Constraints
 	8,  // 1: berth.control.v1.ExplainFitAnswer.checks:type_name -> berth.v1.FailedCheck
-	4,  // 2: berth.control.v1.PassRequest.entries:type_name -> berth.control.v1.PassEntry
-	9,  // 3: berth.control.v1.PassEntry.key:type_name -> berth.v1.ReservationKey
-	7,  // 4: berth.control.v1.PassEntry.constraints:type_name -> berth.v1.Constraints
-	10, // 5: berth.control.v1.PassEntry.seats:type_name -> berth.record.v1.SeatRun
-	6,  // 6: berth.control.v1.PassAnswer.outcomes:type_name -> berth.control.v1.PassOutcome
-	0,  // 7: berth.control.v1.PassOutcome.result:type_name -> berth.control.v1.PassOutcome.Result
-	3,  // 8: berth.control.v1.Inventory.TryAllocateAndLease:input_type -> berth.control.v1.PassRequest
+	4,  // 2: berth.control.v1.CycleRequest.candidates:type_name -> berth.control.v1.Candidate
+	9,  // 3: berth.control.v1.Candidate.key:type_name -> berth.v1.ReservationKey
+	7,  // 4: berth.control.v1.Candidate.constraints:type_name -> berth.v1.Constraints
+	10, // 5: berth.control.v1.Candidate.workers:type_name -> berth.record.v1.WorkerRun
+	6,  // 6: berth.control.v1.CycleAnswer.outcomes:type_name -> berth.control.v1.CandidateOutcome
+	0,  // 7: berth.control.v1.CandidateOutcome.result:type_name -> berth.control.v1.CandidateOutcome.Result
+	3,  // 8: berth.control.v1.Inventory.TryAllocateAndLease:input_type -> berth.control.v1.CycleRequest
 	1,  // 9: berth.control.v1.Inventory.ExplainFit:input_type -> berth.control.v1.ExplainFitRequest
 	11, // 10: berth.control.v1.Inventory.InventoryFindings:input_type -> berth.v1.ListFindingsRequest
 	12, // 11: berth.control.v1.Queue.Standing:input_type -> berth.v1.ExplainReservationRequest
 	11, // 12: berth.control.v1.Queue.QueueFindings:input_type -> berth.v1.ListFindingsRequest
-	5,  // 13: berth.control.v1.Inventory.TryAllocateAndLease:output_type -> berth.control.v1.PassAnswer
+	5,  // 13: berth.control.v1.Inventory.TryAllocateAndLease:output_type -> berth.control.v1.CycleAnswer
 	2,  // 14: berth.control.v1.Inventory.ExplainFit:output_type -> berth.control.v1.ExplainFitAnswer
 	13, // 15: berth.control.v1.Inventory.InventoryFindings:output_type -> berth.v1.ListFindingsAnswer
 	14, // 16: berth.control.v1.Queue.Standing:output_type -> berth.v1.Explanation

@@ -31,10 +31,11 @@ const (
 //
 // Inventory is what the registry asks of executor-state's leader.
 type InventoryClient interface {
-	// TryAllocateAndLease offers one pass over the queues: entries in global
-	// order. Each is granted whole or not at all; a group stops at its first
-	// entry that does not fit or is stale. Asking twice gives the same leases.
-	TryAllocateAndLease(ctx context.Context, in *PassRequest, opts ...grpc.CallOption) (*PassAnswer, error)
+	// TryAllocateAndLease runs one scheduling cycle over the queues: candidates in
+	// global order. Each is granted whole or not at all; a group stops at its first
+	// candidate that does not fit or is stale. Repeating the call gives the same
+	// leases.
+	TryAllocateAndLease(ctx context.Context, in *CycleRequest, opts ...grpc.CallOption) (*CycleAnswer, error)
 	// ExplainFit says why needed workers would or would not be granted now.
 	ExplainFit(ctx context.Context, in *ExplainFitRequest, opts ...grpc.CallOption) (*ExplainFitAnswer, error)
 	// InventoryFindings are executor-state's.
@@ -49,9 +50,9 @@ func NewInventoryClient(cc grpc.ClientConnInterface) InventoryClient {
 	return &inventoryClient{cc}
 }
 
-func (c *inventoryClient) TryAllocateAndLease(ctx context.Context, in *PassRequest, opts ...grpc.CallOption) (*PassAnswer, error) {
+func (c *inventoryClient) TryAllocateAndLease(ctx context.Context, in *CycleRequest, opts ...grpc.CallOption) (*CycleAnswer, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(PassAnswer)
+	out := new(CycleAnswer)
 	err := c.cc.Invoke(ctx, Inventory_TryAllocateAndLease_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
@@ -85,10 +86,11 @@ func (c *inventoryClient) InventoryFindings(ctx context.Context, in *v1.ListFind
 //
 // Inventory is what the registry asks of executor-state's leader.
 type InventoryServer interface {
-	// TryAllocateAndLease offers one pass over the queues: entries in global
-	// order. Each is granted whole or not at all; a group stops at its first
-	// entry that does not fit or is stale. Asking twice gives the same leases.
-	TryAllocateAndLease(context.Context, *PassRequest) (*PassAnswer, error)
+	// TryAllocateAndLease runs one scheduling cycle over the queues: candidates in
+	// global order. Each is granted whole or not at all; a group stops at its first
+	// candidate that does not fit or is stale. Repeating the call gives the same
+	// leases.
+	TryAllocateAndLease(context.Context, *CycleRequest) (*CycleAnswer, error)
 	// ExplainFit says why needed workers would or would not be granted now.
 	ExplainFit(context.Context, *ExplainFitRequest) (*ExplainFitAnswer, error)
 	// InventoryFindings are executor-state's.
@@ -103,7 +105,7 @@ type InventoryServer interface {
 // pointer dereference when methods are called.
 type UnimplementedInventoryServer struct{}
 
-func (UnimplementedInventoryServer) TryAllocateAndLease(context.Context, *PassRequest) (*PassAnswer, error) {
+func (UnimplementedInventoryServer) TryAllocateAndLease(context.Context, *CycleRequest) (*CycleAnswer, error) {
 	return nil, status.Error(codes.Unimplemented, "method TryAllocateAndLease not implemented")
 }
 func (UnimplementedInventoryServer) ExplainFit(context.Context, *ExplainFitRequest) (*ExplainFitAnswer, error) {
@@ -134,7 +136,7 @@ func RegisterInventoryServer(s grpc.ServiceRegistrar, srv InventoryServer) {
 }
 
 func _Inventory_TryAllocateAndLease_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(PassRequest)
+	in := new(CycleRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
@@ -146,7 +148,7 @@ func _Inventory_TryAllocateAndLease_Handler(srv interface{}, ctx context.Context
 		FullMethod: Inventory_TryAllocateAndLease_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(InventoryServer).TryAllocateAndLease(ctx, req.(*PassRequest))
+		return srv.(InventoryServer).TryAllocateAndLease(ctx, req.(*CycleRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }

@@ -261,8 +261,8 @@ func (x *EventFloor) GetRevision() int64 {
 	return 0
 }
 
-// SeatRun is seats first to last, all with one number.
-type SeatRun struct {
+// WorkerRun is the workers with the indexes first to last, all with one number.
+type WorkerRun struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	First         int32                  `protobuf:"varint,1,opt,name=first,proto3" json:"first,omitempty"`
 	Last          int32                  `protobuf:"varint,2,opt,name=last,proto3" json:"last,omitempty"`
@@ -271,20 +271,20 @@ type SeatRun struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *SeatRun) Reset() {
-	*x = SeatRun{}
+func (x *WorkerRun) Reset() {
+	*x = WorkerRun{}
 	mi := &file_berth_record_v1_record_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *SeatRun) String() string {
+func (x *WorkerRun) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*SeatRun) ProtoMessage() {}
+func (*WorkerRun) ProtoMessage() {}
 
-func (x *SeatRun) ProtoReflect() protoreflect.Message {
+func (x *WorkerRun) ProtoReflect() protoreflect.Message {
 	mi := &file_berth_record_v1_record_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -296,26 +296,26 @@ func (x *SeatRun) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use SeatRun.ProtoReflect.Descriptor instead.
-func (*SeatRun) Descriptor() ([]byte, []int) {
+// Deprecated: Use WorkerRun.ProtoReflect.Descriptor instead.
+func (*WorkerRun) Descriptor() ([]byte, []int) {
 	return file_berth_record_v1_record_proto_rawDescGZIP(), []int{4}
 }
 
-func (x *SeatRun) GetFirst() int32 {
+func (x *WorkerRun) GetFirst() int32 {
 	if x != nil {
 		return x.First
 	}
 	return 0
 }
 
-func (x *SeatRun) GetLast() int32 {
+func (x *WorkerRun) GetLast() int32 {
 	if x != nil {
 		return x.Last
 	}
 	return 0
 }
 
-func (x *SeatRun) GetNumber() int32 {
+func (x *WorkerRun) GetNumber() int32 {
 	if x != nil {
 		return x.Number
 	}
@@ -327,9 +327,9 @@ func (x *SeatRun) GetNumber() int32 {
 type Reservation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Spec is the request, without its workers.
-	Spec  *v1.Reservation `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
-	Uid   string          `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`
-	Seats []*SeatRun      `protobuf:"bytes,3,rep,name=seats,proto3" json:"seats,omitempty"`
+	Spec    *v1.Reservation `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	Uid     string          `protobuf:"bytes,2,opt,name=uid,proto3" json:"uid,omitempty"`
+	Workers []*WorkerRun    `protobuf:"bytes,3,rep,name=workers,proto3" json:"workers,omitempty"`
 	// Place is a sequence that orders versions accepted at one revision; a
 	// version replaced in place hands it on, with its epoch for ordering.
 	Place      int64                  `protobuf:"varint,4,opt,name=place,proto3" json:"place,omitempty"`
@@ -353,7 +353,7 @@ type Reservation struct {
 	// could not be started.
 	Round int32 `protobuf:"varint,16,opt,name=round,proto3" json:"round,omitempty"`
 	// Unwanted are the workers that were cancelled one by one.
-	Unwanted []*SeatRun `protobuf:"bytes,17,rep,name=unwanted,proto3" json:"unwanted,omitempty"`
+	Unwanted []*WorkerRun `protobuf:"bytes,17,rep,name=unwanted,proto3" json:"unwanted,omitempty"`
 	// LatestTarget is the target size of the latest request for this version
 	// that changed nothing else; that of spec is the one it was accepted with.
 	LatestTarget *int32 `protobuf:"varint,18,opt,name=latest_target,json=latestTarget,proto3,oneof" json:"latest_target,omitempty"`
@@ -410,9 +410,9 @@ func (x *Reservation) GetUid() string {
 	return ""
 }
 
-func (x *Reservation) GetSeats() []*SeatRun {
+func (x *Reservation) GetWorkers() []*WorkerRun {
 	if x != nil {
-		return x.Seats
+		return x.Workers
 	}
 	return nil
 }
@@ -508,7 +508,7 @@ func (x *Reservation) GetRound() int32 {
 	return 0
 }
 
-func (x *Reservation) GetUnwanted() []*SeatRun {
+func (x *Reservation) GetUnwanted() []*WorkerRun {
 	if x != nil {
 		return x.Unwanted
 	}
@@ -727,8 +727,8 @@ func (x *RequestMark) GetCall() uint64 {
 type Stage struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	TargetSize int32                  `protobuf:"varint,1,opt,name=target_size,json=targetSize,proto3" json:"target_size,omitempty"`
-	// Numbers holds the highest number used of each seat.
-	Numbers []*SeatRun `protobuf:"bytes,2,rep,name=numbers,proto3" json:"numbers,omitempty"`
+	// Numbers holds the highest number used of each worker index.
+	Numbers []*WorkerRun `protobuf:"bytes,2,rep,name=numbers,proto3" json:"numbers,omitempty"`
 	// Requests are the latest calls that changed nothing, for repeats.
 	Requests      []*StageRequest `protobuf:"bytes,3,rep,name=requests,proto3" json:"requests,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -772,7 +772,7 @@ func (x *Stage) GetTargetSize() int32 {
 	return 0
 }
 
-func (x *Stage) GetNumbers() []*SeatRun {
+func (x *Stage) GetNumbers() []*WorkerRun {
 	if x != nil {
 		return x.Numbers
 	}
@@ -1489,11 +1489,11 @@ type LeaseChunk struct {
 	Chunks int32                  `protobuf:"varint,3,opt,name=chunks,proto3" json:"chunks,omitempty"`
 	// Each is what one worker takes.
 	Each map[string]int64 `protobuf:"bytes,4,rep,name=each,proto3" json:"each,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	// Workers placed: parallel lists of seat index, number and executor ordinal.
+	// Workers placed: parallel lists of worker index, number and executor ordinal.
 	Index   []int32  `protobuf:"varint,5,rep,packed,name=index,proto3" json:"index,omitempty"`
 	Number  []int32  `protobuf:"varint,6,rep,packed,name=number,proto3" json:"number,omitempty"`
 	Ordinal []uint32 `protobuf:"varint,7,rep,packed,name=ordinal,proto3" json:"ordinal,omitempty"`
-	// Cut is the registry's revision at which the granting pass was cut.
+	// Cut is the registry's revision at which the granting cycle started.
 	Cut       int64                  `protobuf:"varint,8,opt,name=cut,proto3" json:"cut,omitempty"`
 	GrantedAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=granted_at,json=grantedAt,proto3" json:"granted_at,omitempty"`
 	// Total is how many workers the lease was granted for, over all chunks.
@@ -2110,15 +2110,15 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\n" +
 	"EventFloor\x12\x18\n" +
 	"\asegment\x18\x01 \x01(\x03R\asegment\x12\x1a\n" +
-	"\brevision\x18\x02 \x01(\x03R\brevision\"K\n" +
-	"\aSeatRun\x12\x14\n" +
+	"\brevision\x18\x02 \x01(\x03R\brevision\"M\n" +
+	"\tWorkerRun\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x05R\x05first\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\x05R\x04last\x12\x16\n" +
-	"\x06number\x18\x03 \x01(\x05R\x06number\"\x94\a\n" +
+	"\x06number\x18\x03 \x01(\x05R\x06number\"\x9c\a\n" +
 	"\vReservation\x12)\n" +
 	"\x04spec\x18\x01 \x01(\v2\x15.berth.v1.ReservationR\x04spec\x12\x10\n" +
-	"\x03uid\x18\x02 \x01(\tR\x03uid\x12.\n" +
-	"\x05seats\x18\x03 \x03(\v2\x18.berth.record.v1.SeatRunR\x05seats\x12\x14\n" +
+	"\x03uid\x18\x02 \x01(\tR\x03uid\x124\n" +
+	"\aworkers\x18\x03 \x03(\v2\x1a.berth.record.v1.WorkerRunR\aworkers\x12\x14\n" +
 	"\x05place\x18\x04 \x01(\x03R\x05place\x12\x1f\n" +
 	"\vplace_epoch\x18\x05 \x01(\x03R\n" +
 	"placeEpoch\x121\n" +
@@ -2135,8 +2135,8 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\x06parent\x18\r \x01(\tR\x06parent\x12S\n" +
 	"\rworker_counts\x18\x0e \x03(\v2..berth.record.v1.Reservation.WorkerCountsEntryR\fworkerCounts\x12\x16\n" +
 	"\x06origin\x18\x0f \x01(\x05R\x06origin\x12\x14\n" +
-	"\x05round\x18\x10 \x01(\x05R\x05round\x124\n" +
-	"\bunwanted\x18\x11 \x03(\v2\x18.berth.record.v1.SeatRunR\bunwanted\x12(\n" +
+	"\x05round\x18\x10 \x01(\x05R\x05round\x126\n" +
+	"\bunwanted\x18\x11 \x03(\v2\x1a.berth.record.v1.WorkerRunR\bunwanted\x12(\n" +
 	"\rlatest_target\x18\x12 \x01(\x05H\x00R\flatestTarget\x88\x01\x01\x121\n" +
 	"\x06failed\x18\x13 \x03(\v2\x19.berth.record.v1.FailedOnR\x06failed\x12\x14\n" +
 	"\x05trace\x18\x14 \x01(\tR\x05trace\x1a?\n" +
@@ -2155,11 +2155,11 @@ const file_berth_record_v1_record_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12A\n" +
 	"\x06change\x18\x02 \x01(\x0e2).berth.v1.UpsertReservationRequest.ChangeR\x06change\x12\x1c\n" +
 	"\tcancelled\x18\x03 \x01(\x05R\tcancelled\x12\x12\n" +
-	"\x04call\x18\x04 \x01(\x06R\x04call\"\x97\x01\n" +
+	"\x04call\x18\x04 \x01(\x06R\x04call\"\x99\x01\n" +
 	"\x05Stage\x12\x1f\n" +
 	"\vtarget_size\x18\x01 \x01(\x05R\n" +
-	"targetSize\x122\n" +
-	"\anumbers\x18\x02 \x03(\v2\x18.berth.record.v1.SeatRunR\anumbers\x129\n" +
+	"targetSize\x124\n" +
+	"\anumbers\x18\x02 \x03(\v2\x1a.berth.record.v1.WorkerRunR\anumbers\x129\n" +
 	"\brequests\x18\x03 \x03(\v2\x1d.berth.record.v1.StageRequestR\brequests\"D\n" +
 	"\fStageRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
@@ -2327,7 +2327,7 @@ var file_berth_record_v1_record_proto_goTypes = []any{
 	(*Chain)(nil),                           // 1: berth.record.v1.Chain
 	(*EventSegment)(nil),                    // 2: berth.record.v1.EventSegment
 	(*EventFloor)(nil),                      // 3: berth.record.v1.EventFloor
-	(*SeatRun)(nil),                         // 4: berth.record.v1.SeatRun
+	(*WorkerRun)(nil),                       // 4: berth.record.v1.WorkerRun
 	(*Reservation)(nil),                     // 5: berth.record.v1.Reservation
 	(*FailedOn)(nil),                        // 6: berth.record.v1.FailedOn
 	(*Ready)(nil),                           // 7: berth.record.v1.Ready
@@ -2365,20 +2365,20 @@ var file_berth_record_v1_record_proto_goTypes = []any{
 var file_berth_record_v1_record_proto_depIdxs = []int32{
 	29, // 0: berth.record.v1.Leader.since:type_name -> google.protobuf.Timestamp
 	30, // 1: berth.record.v1.Reservation.spec:type_name -> berth.v1.Reservation
-	4,  // 2: berth.record.v1.Reservation.seats:type_name -> berth.record.v1.SeatRun
+	4,  // 2: berth.record.v1.Reservation.workers:type_name -> berth.record.v1.WorkerRun
 	31, // 3: berth.record.v1.Reservation.state:type_name -> berth.v1.Reservation.State
 	29, // 4: berth.record.v1.Reservation.created_at:type_name -> google.protobuf.Timestamp
 	29, // 5: berth.record.v1.Reservation.updated_at:type_name -> google.protobuf.Timestamp
 	29, // 6: berth.record.v1.Reservation.ended_at:type_name -> google.protobuf.Timestamp
 	8,  // 7: berth.record.v1.Reservation.requests:type_name -> berth.record.v1.RequestMark
 	23, // 8: berth.record.v1.Reservation.worker_counts:type_name -> berth.record.v1.Reservation.WorkerCountsEntry
-	4,  // 9: berth.record.v1.Reservation.unwanted:type_name -> berth.record.v1.SeatRun
+	4,  // 9: berth.record.v1.Reservation.unwanted:type_name -> berth.record.v1.WorkerRun
 	6,  // 10: berth.record.v1.Reservation.failed:type_name -> berth.record.v1.FailedOn
 	29, // 11: berth.record.v1.FailedOn.at:type_name -> google.protobuf.Timestamp
 	29, // 12: berth.record.v1.Ready.since:type_name -> google.protobuf.Timestamp
 	29, // 13: berth.record.v1.Ready.begun:type_name -> google.protobuf.Timestamp
 	32, // 14: berth.record.v1.RequestMark.change:type_name -> berth.v1.UpsertReservationRequest.Change
-	4,  // 15: berth.record.v1.Stage.numbers:type_name -> berth.record.v1.SeatRun
+	4,  // 15: berth.record.v1.Stage.numbers:type_name -> berth.record.v1.WorkerRun
 	10, // 16: berth.record.v1.Stage.requests:type_name -> berth.record.v1.StageRequest
 	24, // 17: berth.record.v1.Executor.attributes:type_name -> berth.record.v1.Executor.AttributesEntry
 	25, // 18: berth.record.v1.Executor.resources:type_name -> berth.record.v1.Executor.ResourcesEntry

@@ -83,7 +83,7 @@ func TestSmall(t *testing.T) {
 		t.Errorf("memory %+v", f)
 	}
 	// What the phase wrote is counted towards it: 20 batches, each reservation
-	// written when it is asked for and when it is handed over, which the phase does
+	// written when it is asked for and when it is dispatched, which the phase does
 	// not wait for: it ends when the last worker is started.
 	for _, c := range r.Results[0].Costs {
 		if c.Phase == "batches of 8, 100/s" && (c.Writes[writesReservation] < 21 || c.Writes[writesReservation] > 40 || c.Writes[writesLease] != 20 || c.Bytes == 0) {

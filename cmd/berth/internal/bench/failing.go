@@ -36,7 +36,7 @@ const (
 const (
 	writes = "no write"
 	grants = "no grant"
-	hands  = "no hand-over"
+	hands  = "no dispatch"
 	begins = "no start"
 	// puts are straight to etcd, where its own gap is taken off.
 	puts = "no put to etcd"

@@ -77,7 +77,7 @@ func fitBatches(r *Run, n int, against sizedNames, target *Target) error {
 	entry := model.Candidate{
 		Key: model.Key{Job: "fit", Stage: "s", Name: "main"}, UID: "fit", Group: "g", Mod: revision + 1,
 		Constraints: constraint.Constraints{Resources: resource.Vector{"slots": 1, "cpu": 100}},
-		Seats:       model.Seats{{First: 0, Last: 99, Number: 1}},
+		Workers:     model.WorkerSet{{First: 0, Last: 99, Number: 1}},
 	}
 	runtime.GC()
 	runtime.LockOSThread()

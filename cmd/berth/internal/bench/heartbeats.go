@@ -17,7 +17,7 @@ import (
 
 var heartbeats = Workload{
 	Name:  "heartbeats",
-	Shows: "10,000 executors join, beat, and are killed at once",
+	Shows: "10,000 executors join, heartbeat, and are killed at once",
 	Run:   func(ctx context.Context, w *World) error { return joinBeatDie(ctx, w, w.run.Sized(10_000, 10)) },
 }
 

@@ -94,9 +94,9 @@ func TestPacedCountsFromWhenItWasDue(t *testing.T) {
 func TestStarts(t *testing.T) {
 	const started, running = berthv1.Event_WORKER_STARTED, berthv1.Event_WORKER_RUNNING
 	type event struct {
-		kind  berthv1.Event_Kind
-		seats []int32
-		count int32
+		kind    berthv1.Event_Kind
+		workers []int32
+		count   int32
 	}
 	for _, tt := range []struct {
 		name    string
@@ -118,8 +118,8 @@ func TestStarts(t *testing.T) {
 			s.see(&berthv1.Event{Kind: berthv1.Event_RESERVATION_LEASED, Job: "j", Stage: "s", Reservation: "main"}, begun)
 			for i, e := range tt.events {
 				told := &berthv1.Event{Kind: e.kind, Job: "j", Stage: "s", Reservation: "main", Count: e.count}
-				for _, seat := range e.seats {
-					told.Workers = append(told.Workers, &berthv1.EventWorker{Index: seat})
+				for _, index := range e.workers {
+					told.Workers = append(told.Workers, &berthv1.EventWorker{Index: index})
 				}
 				s.see(told, begun.Add(time.Duration(i+1)))
 			}

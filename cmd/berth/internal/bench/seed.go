@@ -55,14 +55,14 @@ func seedWaiting(n, groups int, sku string) seed {
 		}
 		asked.Spec.MaxAttempts = model.DefaultAttempts
 		asked.Spec.Constraints.Resources = asked.Spec.Constraints.Resources.WithSlots()
-		seats := model.Seats{{Last: int32(b.Workers) - 1, Number: 1}}
+		workers := model.WorkerSet{{Last: int32(b.Workers) - 1, Number: 1}}
 		return []model.Record{
 			&model.Reservation{
-				Key: asked.Key, UID: fmt.Sprintf("%d-%s", seedTerm, strconv.FormatInt(int64(i+1), 36)), Spec: asked.Spec, Seats: seats,
+				Key: asked.Key, UID: fmt.Sprintf("%d-%s", seedTerm, strconv.FormatInt(int64(i+1), 36)), Spec: asked.Spec, Workers: workers,
 				Place: int64(i + 1), State: model.Queued, CreatedAt: now, UpdatedAt: now,
 				Requests: []model.RequestMark{{ID: fmt.Sprintf("seed-%d", i), Change: model.Created}},
 			},
-			&model.Stage{Job: b.Job, Stage: b.Stage, Numbers: seats},
+			&model.Stage{Job: b.Job, Stage: b.Stage, Numbers: workers},
 		}, nil
 	})
 }

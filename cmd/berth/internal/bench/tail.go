@@ -62,7 +62,7 @@ type starts struct {
 type start struct {
 	workers int
 	leased  time.Time
-	// named are the seats that events told of by name. An event of many workers
+	// named are the workers that events told of by name. An event of many workers
 	// names none; the RUNNING ones add up by themselves.
 	named   map[int32]bool
 	running int

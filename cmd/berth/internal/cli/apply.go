@@ -125,7 +125,7 @@ func (a *app) applyOne(ctx context.Context, c *client.Client, document jobfile.D
 }
 
 // fillWorkers completes a document that comes from a list. Lists leave the
-// workers out, and a count alone means the first seats of the stage, which
+// workers out, and a count alone means the first worker indexes of the stage, which
 // need not be those of the reservation listed.
 func fillWorkers(ctx context.Context, c *client.Client, document jobfile.Document) error {
 	body := document.Reservation

@@ -30,17 +30,17 @@ assignments' shows it.`,
 			if err != nil {
 				return err
 			}
-			seats, err := seatList(cmd, workers)
+			ids, err := workerIDs(cmd, workers)
 			if err != nil {
 				return err
 			}
-			if len(seats) > 0 && (key.Stage == "" || key.Name != "") {
+			if len(ids) > 0 && (key.Stage == "" || key.Name != "") {
 				return badUsage(cmd, "--workers needs JOB/STAGE: workers belong to a stage")
 			}
 			return a.call(cmd, func(ctx context.Context, c *client.Client) error {
 				switch {
-				case len(seats) > 0:
-					count, err := c.CancelWorkers(ctx, key.Job, key.Stage, seats...)
+				case len(ids) > 0:
+					count, err := c.CancelWorkers(ctx, key.Job, key.Stage, ids...)
 					return a.cancelled(args[0], count, "worker", err)
 				case key.Stage == "":
 					count, err := c.CancelJob(ctx, key.Job)

@@ -46,8 +46,8 @@ func (f *fake) CancelWorkers(_ context.Context, q *berthv1.CancelWorkersRequest)
 			continue
 		}
 		before := len(r.Workers)
-		r.Workers = slices.DeleteFunc(r.Workers, func(s *berthv1.Seat) bool {
-			return slices.ContainsFunc(q.Workers, func(w *berthv1.Seat) bool { return proto.Equal(s, w) })
+		r.Workers = slices.DeleteFunc(r.Workers, func(s *berthv1.WorkerID) bool {
+			return slices.ContainsFunc(q.Workers, func(w *berthv1.WorkerID) bool { return proto.Equal(s, w) })
 		})
 		r.Count = int32(len(r.Workers))
 		answer.Cancelled += int32(before) - r.Count

@@ -135,7 +135,7 @@ func (f *fake) UpsertReservation(_ context.Context, q *berthv1.UpsertReservation
 		return nil, fault.BadField(fault.ReasonRequired, "workers", "name at least one worker, or a count")
 	}
 	for i := range r.Count - int32(len(r.Workers)) {
-		r.Workers = append(r.Workers, &berthv1.Seat{Index: i, Number: 1})
+		r.Workers = append(r.Workers, &berthv1.WorkerID{Index: i, Number: 1})
 	}
 	r.Count = int32(len(r.Workers))
 
@@ -206,16 +206,16 @@ func (f *fake) grant(job, stage, name string) {
 	r.State, r.UpdatedAt, r.Message = berthv1.Reservation_ACTIVE, timestamppb.New(f.now), nil
 	r.WorkerCounts = map[string]int32{"RUNNING": r.Count}
 	f.tell(berthv1.Event_RESERVATION_LEASED, r, r.Count)
-	for i, seat := range r.Workers {
+	for i, workerID := range r.Workers {
 		e := f.executors[i]
 		e.Workers++
 		e.Used = map[string]int64{"slots": 1, "cpu": 2000, "memory": 4 << 30}
 		f.assignments = append(f.assignments, &berthv1.Assignment{
-			Job: r.Job, Stage: r.Stage, Reservation: r.Name, Uid: r.Uid, Epoch: r.Epoch, Index: seat.Index, Number: seat.Number,
+			Job: r.Job, Stage: r.Stage, Reservation: r.Name, Uid: r.Uid, Epoch: r.Epoch, Index: workerID.Index, Number: workerID.Number,
 			Executor: e.Id, State: berthv1.Assignment_RUNNING, Since: timestamppb.New(f.now), Attempts: 1,
 		})
 		f.tell(berthv1.Event_WORKER_RUNNING, r, 1, &berthv1.EventWorker{
-			Index: seat.Index, Number: seat.Number, Executor: &e.Id, State: berthv1.Assignment_RUNNING.Enum(),
+			Index: workerID.Index, Number: workerID.Number, Executor: &e.Id, State: berthv1.Assignment_RUNNING.Enum(),
 		})
 	}
 	f.place()

@@ -15,7 +15,7 @@ func (a *app) flush() *cobra.Command {
 		Use:   "flush --job JOB | --group GROUP",
 		Short: "Cancel all that is queued of a job or in a group",
 		Long: `Cancel all that is queued of a job, or in a group as 'berth get pending' names
-it. What has been handed over stays. It does not ask before it acts.`,
+it. What has been dispatched stays. It does not ask before it acts.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if (job == "") == (group == "") {

@@ -26,9 +26,9 @@ func target(cmd *cobra.Command, text string, least int) (client.Key, error) {
 	return client.Key{Job: parts[0], Stage: parts[1], Name: parts[2]}, nil
 }
 
-// seatList reads workers written INDEX.NUMBER.
-func seatList(cmd *cobra.Command, list []string) ([]*berthv1.Seat, error) {
-	var seats []*berthv1.Seat
+// workerIDs reads workers written INDEX.NUMBER.
+func workerIDs(cmd *cobra.Command, list []string) ([]*berthv1.WorkerID, error) {
+	var ids []*berthv1.WorkerID
 	for _, text := range list {
 		index, number, _ := strings.Cut(strings.TrimSpace(text), ".")
 		i, err := strconv.ParseInt(index, 10, 32)
@@ -36,9 +36,9 @@ func seatList(cmd *cobra.Command, list []string) ([]*berthv1.Seat, error) {
 		if errors.Join(err, err2) != nil {
 			return nil, badUsage(cmd, "--workers %q is not INDEX.NUMBER, such as 2.1", text)
 		}
-		seats = append(seats, &berthv1.Seat{Index: int32(i), Number: int32(n)})
+		ids = append(ids, &berthv1.WorkerID{Index: int32(i), Number: int32(n)})
 	}
-	return seats, nil
+	return ids, nil
 }
 
 // enumFlag reads the name of an enum value in any case; an empty one is 0.

@@ -14,7 +14,7 @@
 // role that were created in the same second are one strict batch: app_name is
 // the job, role the stage, the second the name. Each worker of a batch asks for
 // the largest cpu_request and gpu_request in it; the other resources are left
-// out, because nodes.csv has no more. Each instance has a seat of its own in
+// out, because nodes.csv has no more. Each instance has an index of its own in
 // the stage. Instances without a creation time were there before the start:
 // they are batch "0". A batch is cancelled as a whole when the last of its
 // instances is deleted: single workers of it are not.

@@ -35,7 +35,7 @@ type version struct {
 type outcome struct {
 	batch *Batch
 	// versions in order of their events; those before uid are of an earlier
-	// run. Only Berth itself makes another of them (a refused hand-over).
+	// run. Only Berth itself makes another of them (a refused dispatch).
 	versions []*version
 	uid      string
 	acked    time.Time

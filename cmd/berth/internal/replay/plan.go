@@ -13,7 +13,7 @@ import (
 // Batch is one strict batch of the trace.
 type Batch struct {
 	Key client.Key
-	// First is the seat of its first worker, Workers how many there are.
+	// First is the index of its first worker, Workers how many there are.
 	First, Workers int32
 	// Each is what one worker takes.
 	Each resource.Vector
@@ -27,10 +27,10 @@ func (b *Batch) Request() *berthv1.Reservation {
 	r := &berthv1.Reservation{
 		Job: b.Key.Job, Stage: b.Key.Stage, Name: b.Key.Name,
 		Constraints: &berthv1.Constraints{Resources: b.Each},
-		Workers:     make([]*berthv1.Seat, b.Workers),
+		Workers:     make([]*berthv1.WorkerID, b.Workers),
 	}
 	for i := range b.Workers {
-		r.Workers[i] = &berthv1.Seat{Index: b.First + i, Number: 1}
+		r.Workers[i] = &berthv1.WorkerID{Index: b.First + i, Number: 1}
 	}
 	return r
 }
@@ -68,7 +68,7 @@ func NewPlan(instances []Instance, prefix string, limit int) *Plan {
 	if limit > 0 && limit < len(p.Batches) {
 		p.Batches = p.Batches[:limit]
 	}
-	p.seat()
+	p.number()
 	p.schedule()
 	return p
 }
@@ -89,8 +89,8 @@ func (b *Batch) add(i Instance) {
 	b.Workers++
 }
 
-// seat gives every worker of a stage a seat that none other has.
-func (p *Plan) seat() {
+// number gives every worker of a stage an index that none other has.
+func (p *Plan) number() {
 	type stage struct{ job, stage string }
 	next := map[stage]int32{}
 	for _, b := range p.Batches {

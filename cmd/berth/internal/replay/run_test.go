@@ -290,7 +290,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 }
 
 // TestOutcomes follows one batch over versions: what an earlier run left, and a
-// hand-over that was refused.
+// dispatch that was refused.
 func TestOutcomes(t *testing.T) {
 	p := NewPlan([]Instance{instance("a", 1, 0, never)}, "", 0)
 	o := newOutcomes(p, time.Now)

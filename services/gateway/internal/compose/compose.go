@@ -34,7 +34,7 @@ type Server struct {
 	berthv1.UnimplementedFindingsServer
 	queue     controlv1.QueueClient
 	inventory controlv1.InventoryClient
-	handout   controlv1.HandoutClient
+	dispatch  controlv1.DispatchClient
 }
 
 // New makes a server that asks through calls, which finds the leader of each
@@ -43,7 +43,7 @@ func New(calls grpc.ClientConnInterface) *Server {
 	return &Server{
 		queue:     controlv1.NewQueueClient(calls),
 		inventory: controlv1.NewInventoryClient(calls),
-		handout:   controlv1.NewHandoutClient(calls),
+		dispatch:  controlv1.NewDispatchClient(calls),
 	}
 }
 

@@ -69,7 +69,7 @@ func TestAnExplanationIsPutTogether(t *testing.T) {
 		reason, message  string
 	}{
 		{"the head, some fit", 1, some, 1, 3, "INSUFFICIENT_CAPACITY", "1 of 4 fits"},
-		{"the head, all fit", 1, all, 4, 0, "NOT_TRIED", "all 4 would fit now; it is offered with the next pass"},
+		{"the head, all fit", 1, all, 4, 0, "NOT_TRIED", "all 4 would fit now; it is in the next scheduling cycle"},
 		{"behind, some fit", 2, some, 1, 3, "BEHIND_HEAD", "another comes first"},
 		{"behind, all fit", 2, all, 4, 0, "BEHIND_HEAD", "another comes first"},
 	} {
@@ -189,7 +189,7 @@ func TestFindingsAreMergedInOrderOfTime(t *testing.T) {
 	s := serve(map[string]any{
 		"QueueFindings":     answer(finding("registry", "A", "x", 5), finding("registry", "A", "y", 3), finding("registry", "POISON", "executors/records/h", 6)),
 		"InventoryFindings": answer(finding("", "B", "x", 4), finding("executor-state", "A", "w", 3), finding("executor-state", "POISON", "executors/records/h", 7)),
-		"HandoutFindings":   answer(finding("assigner", "POISON", "executors/records/h", 8)),
+		"DispatchFindings":  answer(finding("assigner", "POISON", "executors/records/h", 8)),
 	})
 	got, err := compose.New(s).ListFindings(t.Context(), &berthv1.ListFindingsRequest{})
 	if err != nil {
@@ -208,8 +208,8 @@ func TestAServiceThatDoesNotAnswerIsAFinding(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		found := &berthv1.Finding{Service: "registry", Kind: "A", Since: timestamppb.New(time.Unix(1, 0))}
 		s := serve(map[string]any{
-			"QueueFindings":   &berthv1.ListFindingsAnswer{Findings: []*berthv1.Finding{found}},
-			"HandoutFindings": errors.New("broken"),
+			"QueueFindings":    &berthv1.ListFindingsAnswer{Findings: []*berthv1.Finding{found}},
+			"DispatchFindings": errors.New("broken"),
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
 		defer cancel()

@@ -39,7 +39,7 @@ func (s *Server) ExplainReservation(ctx context.Context, q *berthv1.ExplainReser
 }
 
 // addFit completes an explanation. The reason of the registry is as old as its
-// last pass; for the head of a queue executor-state's is newer. Behind a head,
+// last cycle; for the head of a queue executor-state's is newer. Behind a head,
 // and before the registry is ready, that is the reason, whatever would fit.
 func addFit(e *berthv1.Explanation, fit *controlv1.ExplainFitAnswer) {
 	e.Fitting, e.Missing = fit.GetFitting(), max(0, e.GetNeeded()-fit.GetFitting())
@@ -49,7 +49,7 @@ func addFit(e *berthv1.Explanation, fit *controlv1.ExplainFitAnswer) {
 	case e.GetPosition() > 1 || e.GetReason() == string(fault.ReasonRegistryNotReady):
 	case e.GetMissing() == 0:
 		e.Reason = string(fault.ReasonNotTried)
-		e.Message = fmt.Sprintf("all %d would fit now; it is offered with the next pass", e.GetNeeded())
+		e.Message = fmt.Sprintf("all %d would fit now; it is in the next scheduling cycle", e.GetNeeded())
 	default:
 		e.Reason, e.Message = fit.GetReason(), fit.GetMessage()
 	}

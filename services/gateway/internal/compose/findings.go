@@ -31,7 +31,7 @@ func (s *Server) ListFindings(ctx context.Context, q *berthv1.ListFindingsReques
 	listers := []lister{
 		{model.ServiceRegistry, s.queue.QueueFindings},
 		{model.ServiceExecutorState, s.inventory.InventoryFindings},
-		{model.ServiceAssigner, s.handout.HandoutFindings},
+		{model.ServiceAssigner, s.dispatch.DispatchFindings},
 	}
 	part, cancel := brief(ctx)
 	defer cancel()

@@ -113,7 +113,7 @@ func TestBeatsGoFirst(t *testing.T) {
 	r.request(agents[1], make([]byte, messageSize))
 	r.beat(agents[2])
 	messages := r.waiting()
-	if len(messages) != 2 || len(messages[0].GetBeats()) != 1 || len(messages[0].of) != 1 || len(messages[1].of) != 1 {
+	if len(messages) != 2 || len(messages[0].GetHeartbeats()) != 1 || len(messages[0].of) != 1 || len(messages[1].of) != 1 {
 		t.Errorf("%d messages: %v", len(messages), messages)
 	}
 }

@@ -192,7 +192,7 @@ func (r *relay) waiting() []message {
 	var messages []message
 	for _, a := range r.beats {
 		a.beating = false
-		m.Beats = append(m.Beats, a.number)
+		m.Heartbeats = append(m.Heartbeats, a.number)
 	}
 	size := 0
 	for _, q := range r.requests {

@@ -89,7 +89,7 @@ func (r *replica) until(t *testing.T, what string, is func(got []*controlv1.Rela
 }
 
 func allPresent(m *controlv1.RelayRequest) *controlv1.RelayAnswer {
-	a := &controlv1.RelayAnswer{Present: m.GetBeats()}
+	a := &controlv1.RelayAnswer{Present: m.GetHeartbeats()}
 	for _, q := range m.GetRequests() {
 		a.Present = append(a.Present, q.GetAgent())
 	}
@@ -178,7 +178,7 @@ func requestOf(t *testing.T, q *controlv1.RelayedRequest) *controlv1.HeartbeatRe
 func TestAgentsShareAStream(t *testing.T) {
 	const agents, reports = 20, 5
 	a := start(t, func(m *controlv1.RelayRequest) *controlv1.RelayAnswer {
-		answer := &controlv1.RelayAnswer{Present: m.GetBeats()}
+		answer := &controlv1.RelayAnswer{Present: m.GetHeartbeats()}
 		for _, q := range m.GetRequests() {
 			request := requestOf(t, q)
 			text, err := proto.Marshal(&controlv1.HeartbeatAnswer{Present: true, AssignerTerm: request.GetReport().GetSequence()})
@@ -236,7 +236,7 @@ func TestAgentsShareAStream(t *testing.T) {
 			}
 			ids[q.GetAgent()] = request.GetId()
 		}
-		for _, agent := range m.GetBeats() {
+		for _, agent := range m.GetHeartbeats() {
 			beats[agent]++
 		}
 	}

@@ -26,7 +26,7 @@ type Answers struct {
 	Skus     func(context.Context, *berthv1.ListSkusRequest) (*berthv1.ListSkusAnswer, error)
 	Standing func(context.Context, *berthv1.ExplainReservationRequest) (*berthv1.Explanation, error)
 	Findings func(context.Context, *berthv1.ListFindingsRequest) (*berthv1.ListFindingsAnswer, error)
-	Pass     func(context.Context, *controlv1.PassRequest) (*controlv1.PassAnswer, error)
+	Cycle    func(context.Context, *controlv1.CycleRequest) (*controlv1.CycleAnswer, error)
 	Relay    func(grpc.BidiStreamingServer[controlv1.RelayRequest, controlv1.RelayAnswer]) error
 	Replica  *berthv1.Replica
 	Resign   func(term int64) error
@@ -148,11 +148,11 @@ type inventory struct {
 	answers Answers
 }
 
-func (i *inventory) TryAllocateAndLease(ctx context.Context, req *controlv1.PassRequest) (*controlv1.PassAnswer, error) {
-	if i.answers.Pass == nil {
+func (i *inventory) TryAllocateAndLease(ctx context.Context, req *controlv1.CycleRequest) (*controlv1.CycleAnswer, error) {
+	if i.answers.Cycle == nil {
 		return i.UnimplementedInventoryServer.TryAllocateAndLease(ctx, req)
 	}
-	return i.answers.Pass(ctx, req)
+	return i.answers.Cycle(ctx, req)
 }
 
 type heartbeats struct {

@@ -332,7 +332,7 @@ func TestCommandsArriveWhole(t *testing.T) {
 		want               proto.Message
 	}{
 		{"POST", "/v1/jobs/j/stages/s/workers:cancel", `{"requestId":"r","workers":[{"index":2,"number":1},{"index":"3","number":4}]}`,
-			&berthv1.CancelWorkersRequest{Job: "j", Stage: "s", RequestId: "r", Workers: []*berthv1.Seat{{Index: 2, Number: 1}, {Index: 3, Number: 4}}}},
+			&berthv1.CancelWorkersRequest{Job: "j", Stage: "s", RequestId: "r", Workers: []*berthv1.WorkerID{{Index: 2, Number: 1}, {Index: 3, Number: 4}}}},
 		{"POST", "/v1/reservations:flush", `{"requestId":"r","group":"g-1"}`, &berthv1.FlushReservationsRequest{Group: "g-1", RequestId: "r"}},
 		{"POST", "/v1/executors:disable", `{"requestId":"r","selector":{"attributes":{"zone":"a"}},"expireTime":"2026-01-02T03:04:05Z","reason":"patch"}`,
 			&berthv1.DisableExecutorsRequest{

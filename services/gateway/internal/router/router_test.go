@@ -324,23 +324,23 @@ func TestAPublicRequestIsBounded(t *testing.T) {
 	}
 }
 
-// A pass holds the heads of all queues, and its answer an outcome for each: they may be
+// A cycle holds the heads of all queues, and its answer an outcome for each: they may be
 // larger than what the public asks.
-func TestAPassMayBeLarge(t *testing.T) {
+func TestACycleMayBeLarge(t *testing.T) {
 	const bytes = 12 << 20
-	a := replicatest.Start(t, "", replicatest.Answers{Pass: func(_ context.Context, req *controlv1.PassRequest) (*controlv1.PassAnswer, error) {
-		return &controlv1.PassAnswer{Outcomes: []*controlv1.PassOutcome{{Message: req.GetTrace()}}}, nil
+	a := replicatest.Start(t, "", replicatest.Answers{Cycle: func(_ context.Context, req *controlv1.CycleRequest) (*controlv1.CycleAnswer, error) {
+		return &controlv1.CycleAnswer{Outcomes: []*controlv1.CandidateOutcome{{Message: req.GetTrace()}}}, nil
 	}})
 	a.Lead(model.ServiceExecutorState, true)
 	d := open(t, time.Minute, []string{porttest.Hold(t)}, []string{a.Address})
-	pass := func(bytes int) (*controlv1.PassAnswer, error) {
-		return controlv1.NewInventoryClient(d.conn).TryAllocateAndLease(within(t, 20*time.Second), &controlv1.PassRequest{Trace: strings.Repeat("x", bytes)})
+	cycle := func(bytes int) (*controlv1.CycleAnswer, error) {
+		return controlv1.NewInventoryClient(d.conn).TryAllocateAndLease(within(t, 20*time.Second), &controlv1.CycleRequest{Trace: strings.Repeat("x", bytes)})
 	}
-	answer, err := pass(bytes)
+	answer, err := cycle(bytes)
 	if err != nil || len(answer.GetOutcomes()[0].GetMessage()) != bytes {
-		t.Errorf("a pass of %d bytes: %v", bytes, err)
+		t.Errorf("a cycle of %d bytes: %v", bytes, err)
 	}
-	_, err = pass(rpc.PeerMessageLimit)
+	_, err = cycle(rpc.PeerMessageLimit)
 	if f := rpc.FromStatus(err); f.Reason != fault.ReasonTooLarge {
 		t.Errorf("one of %d bytes: %v", rpc.PeerMessageLimit, err)
 	}

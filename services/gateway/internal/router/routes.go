@@ -11,7 +11,7 @@ import (
 
 // table says which service's leader answers what, and how many bytes a request may
 // have. Calls of the public services are bounded like REST bodies; those between
-// Berth's own processes carry whole passes and reports.
+// Berth's own processes carry whole cycles and reports.
 var table = []struct {
 	desc    *grpc.ServiceDesc
 	service string
@@ -25,7 +25,7 @@ var table = []struct {
 	{&controlv1.Queue_ServiceDesc, model.ServiceRegistry, rpc.PeerMessageLimit},
 	{&controlv1.Inventory_ServiceDesc, model.ServiceExecutorState, rpc.PeerMessageLimit},
 	{&controlv1.Agents_ServiceDesc, model.ServiceExecutorState, rpc.PeerMessageLimit},
-	{&controlv1.Handout_ServiceDesc, model.ServiceAssigner, rpc.PeerMessageLimit},
+	{&controlv1.Dispatch_ServiceDesc, model.ServiceAssigner, rpc.PeerMessageLimit},
 }
 
 // route is where one method goes.

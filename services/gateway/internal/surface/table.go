@@ -51,18 +51,18 @@ var table = map[string]Listener{
 	controlv1.Heartbeats_Heartbeat_FullMethodName: Agents,
 
 	// The registry calls the first two, replicas of executor-state the rest.
-	controlv1.Inventory_TryAllocateAndLease_FullMethodName: Internal,
-	controlv1.Handout_CreateAssignmentTasks_FullMethodName: Internal,
-	controlv1.Handout_ReportWorkers_FullMethodName:         Internal,
-	controlv1.Agents_Announce_FullMethodName:               Internal,
-	controlv1.Agents_Depart_FullMethodName:                 Internal,
+	controlv1.Inventory_TryAllocateAndLease_FullMethodName:  Internal,
+	controlv1.Dispatch_CreateAssignmentTasks_FullMethodName: Internal,
+	controlv1.Dispatch_ReportWorkers_FullMethodName:         Internal,
+	controlv1.Agents_Announce_FullMethodName:                Internal,
+	controlv1.Agents_Depart_FullMethodName:                  Internal,
 
 	// Gateways and replicas call these at the services' own ports.
 	controlv1.Queue_Standing_FullMethodName:              None,
 	controlv1.Queue_QueueFindings_FullMethodName:         None,
 	controlv1.Inventory_ExplainFit_FullMethodName:        None,
 	controlv1.Inventory_InventoryFindings_FullMethodName: None,
-	controlv1.Handout_HandoutFindings_FullMethodName:     None,
+	controlv1.Dispatch_DispatchFindings_FullMethodName:   None,
 	controlv1.Heartbeats_Relay_FullMethodName:            None,
 	controlv1.Replicas_GetReplica_FullMethodName:         None,
 	controlv1.Replicas_Resign_FullMethodName:             None,

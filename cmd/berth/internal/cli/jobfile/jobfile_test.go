@@ -55,7 +55,7 @@ constraints:
 			},
 			Labels: map[string]string{"day": "2026-01-02"},
 		},
-		{Job: "train", Stage: "eval", Workers: []*berthv1.Seat{{Index: 3, Number: 2}}, IfEpoch: proto.Int64(12)},
+		{Job: "train", Stage: "eval", Workers: []*berthv1.WorkerID{{Index: 3, Number: 2}}, IfEpoch: proto.Int64(12)},
 		{Job: "train", Stage: "other", Count: 1, Constraints: &berthv1.Constraints{Pack: true, Sku: "big"}},
 	}
 	var got []*berthv1.Reservation
@@ -88,7 +88,7 @@ revision: "9"
 		{
 			Place: "-, document 1, item 1", UID: "1-1",
 			Reservation: &berthv1.Reservation{
-				Job: "a", Stage: "b", Name: "main", Workers: []*berthv1.Seat{{Index: 3, Number: 2}}, IfEpoch: proto.Int64(7),
+				Job: "a", Stage: "b", Name: "main", Workers: []*berthv1.WorkerID{{Index: 3, Number: 2}}, IfEpoch: proto.Int64(7),
 			},
 		},
 		{Place: "-, document 1, item 2", Reservation: &berthv1.Reservation{Job: "a", Stage: "c", Count: 2}},

@@ -26,7 +26,7 @@ func Describe(r *berthv1.Reservation, assignments []*berthv1.Assignment, events 
 	line("Created", instant(r.GetCreatedAt(), now))
 	line("Updated", instant(r.GetUpdatedAt(), now))
 	line("Workers", asked(r))
-	line("Seats", seats(r.GetWorkers()))
+	line("Worker IDs", workerRuns(r.GetWorkers()))
 	line("Needs", constraints(r.GetConstraints()))
 	line("Avoids", avoidedUntil(r.GetAvoided(), now))
 	line("Priority", priority(r.GetPriority()))
@@ -123,8 +123,8 @@ func asked(r *berthv1.Reservation) string {
 	return text
 }
 
-// seats writes runs of neighbours with one number: `0-3 number 1, 7 number 2`.
-func seats(list []*berthv1.Seat) string {
+// workerRuns writes runs of neighbours with one number: `0-3 number 1, 7 number 2`.
+func workerRuns(list []*berthv1.WorkerID) string {
 	var parts []string
 	for i := 0; i < len(list); {
 		j := i + 1

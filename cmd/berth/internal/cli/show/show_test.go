@@ -247,10 +247,10 @@ func TestEvent(t *testing.T) {
 	}
 }
 
-func TestSeats(t *testing.T) {
-	list := []*berthv1.Seat{{Index: 0, Number: 1}, {Index: 1, Number: 1}, {Index: 2, Number: 3}, {Index: 7, Number: 3}}
+func TestWorkerSets(t *testing.T) {
+	list := []*berthv1.WorkerID{{Index: 0, Number: 1}, {Index: 1, Number: 1}, {Index: 2, Number: 3}, {Index: 7, Number: 3}}
 	const want = "0-1 number 1, 2 number 3, 7 number 3"
-	if got := seats(list); got != want {
+	if got := workerRuns(list); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

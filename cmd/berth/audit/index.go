@@ -1,0 +1,137 @@
+package audit
+
+import (
+	"slices"
+
+	"berth.dev/pkg/model"
+)
+
+// stage holds the worker indexes of one stage that are, or were, used.
+type stage struct {
+	indexes map[int32]*workerIndex
+}
+
+// workerIndex is one worker index of a stage.
+type workerIndex struct {
+	index   int32
+	holders []holder // assignments that have not ended; more than one is wrong
+	// requeued is the highest number that a requeue asked for.
+	requeued int32
+	// started is the last worker that was started, which may have ended.
+	started holder
+}
+
+// holder is one worker of an index, by the version that brought it.
+type holder struct {
+	v      *version
+	number int32
+}
+
+func (a *Auditor) index(v *version, index int32) *workerIndex {
+	key := model.Key{Job: v.key.Job, Stage: v.key.Stage}
+	s := a.stages[key]
+	if s == nil {
+		s = &stage{indexes: map[int32]*workerIndex{}}
+		a.stages[key] = s
+	}
+	at := s.indexes[index]
+	if at == nil {
+		at = &workerIndex{index: index}
+		s.indexes[index] = at
+	}
+	return at
+}
+
+// begin notes an assignment, unless it has ended already.
+func (a *Auditor) begin(v *version, w *model.TaskWorker) {
+	if w.State.Terminal() {
+		return
+	}
+	s := a.index(v, w.ID.Index)
+	s.holders = append(s.holders, holder{v, w.ID.Number})
+	a.step.begun = append(a.step.begun, s)
+}
+
+// end forgets an assignment that was noted.
+func (a *Auditor) end(v *version, w *model.TaskWorker) {
+	s := a.index(v, w.ID.Index)
+	for i, h := range s.holders {
+		if h == (holder{v, w.ID.Number}) {
+			s.holders = append(s.holders[:i:i], s.holders[i+1:]...)
+			return
+		}
+	}
+}
+
+// started counts a worker that its executor has begun with, and finds one that
+// another lease had started before.
+func (a *Auditor) started(v *version, was model.WorkerState, w *model.TaskWorker) {
+	if w.State == model.WorkerRunning {
+		a.stats.WorkersRunning++
+	}
+	if w.State != model.WorkerStarting && w.State != model.WorkerRunning || was > model.WorkerAssigned {
+		return
+	}
+	s := a.index(v, w.ID.Index)
+	if s.started.v != nil && s.started.v != v && s.started.number == w.ID.Number {
+		a.stats.StartedTwice++
+		a.violate(RuleStartedTwice, "worker %s of %s was started by %s before", w.ID, v, s.started.v)
+	}
+	s.started = holder{v, w.ID.Number}
+}
+
+// forgetStage lets numbers begin again, as they do when a job's last record is
+// gone.
+func (a *Auditor) forgetStage(key model.Key) {
+	s := a.stages[key]
+	if s == nil {
+		return
+	}
+	for index, at := range s.indexes {
+		at.started, at.requeued = holder{}, 0
+		if len(at.holders) == 0 {
+			delete(s.indexes, index)
+		}
+	}
+	if len(s.indexes) == 0 {
+		delete(a.stages, key)
+	}
+}
+
+// lastRecordDeleted reports whether this revision deletes every reservation of the
+// job that was there before. The registry then deletes the job's stages. If the same
+// transaction accepts a new reservation of a stage, the store shows only one put of
+// the stage record, and its numbers begin again all the same.
+func (a *Auditor) lastRecordDeleted(job string) bool {
+	deleted := slices.ContainsFunc(a.step.touched, func(v *version) bool { return v.key.Job == job && v.was != nil && v.r == nil })
+	if !deleted {
+		return false
+	}
+	for _, v := range a.versions {
+		if v.key.Job == job && v.before() != nil && v.r != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// checkIndexes looks at the worker indexes that got an assignment: it must be the only
+// one of its worker that has not ended, and of its index, but for what the job service
+// chose itself: to name an index under two names, or to ask again while
+// the worker that it cancelled is being stopped.
+func (a *Auditor) checkIndexes() {
+	for _, s := range a.step.begun {
+		if len(s.holders) < 2 {
+			continue
+		}
+		last, other := s.holders[len(s.holders)-1], s.holders[len(s.holders)-2]
+		rule := RuleOnePerIndex
+		switch {
+		case last.number == other.number:
+			rule = RuleOneAssignment
+		case last.v.key != other.v.key, other.v.stopping(model.WorkerID{Index: s.index, Number: other.number}):
+			continue
+		}
+		a.violate(rule, "number %d of %s is assigned while number %d of %s has not ended", last.number, last.v, other.number, other.v)
+	}
+}

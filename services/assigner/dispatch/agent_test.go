@@ -1,0 +1,113 @@
+package dispatch
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"berth.dev/api/fault"
+	"berth.dev/pkg/model"
+)
+
+// agent plays an executor's agent: it starts once by (uid, worker ID), refuses what
+// it promised never to start, and keeps an end until it is told to forget it.
+type agent struct {
+	id          string
+	incarnation int64
+	sequence    int64
+	workers     map[placed]*played
+	promised    map[placed]bool
+}
+
+type played struct {
+	status WorkerStatus
+}
+
+func newAgent(id string) *agent {
+	return &agent{id: id, incarnation: 1, workers: map[placed]*played{}, promised: map[placed]bool{}}
+}
+
+func (a *agent) next() int64 { a.sequence++; return a.sequence }
+
+// restart is a new incarnation that keeps the workers chosen and forgets all
+// else, its promises too: orders to its predecessor are refused anyway.
+func (a *agent) restart(incarnation int64, keep func(placed) bool) {
+	a.incarnation, a.sequence = incarnation, 0
+	a.promised = map[placed]bool{}
+	maps.DeleteFunc(a.workers, func(p placed, _ *played) bool { return !keep(p) })
+}
+
+func (a *agent) submit(s Submit, refuse bool) any {
+	p := placed{s.UID, s.Worker.ID}
+	switch w := a.workers[p]; {
+	case s.Incarnation != a.incarnation:
+		return Refused{Reason: fault.ReasonOtherIncarnation}
+	case w != nil:
+		return Accepted{State: w.status.State, Incarnation: a.incarnation, Sequence: a.next(), ExitCode: w.status.ExitCode}
+	case a.promised[p]:
+		return Refused{Reason: fault.ReasonStopped}
+	case refuse:
+		return Refused{Reason: fault.ReasonNotAllowed}
+	}
+	a.workers[p] = &played{WorkerStatus{Worker: s.Worker, Epoch: s.Epoch, UID: s.UID, State: model.WorkerStarting}}
+	return Accepted{State: model.WorkerStarting, Incarnation: a.incarnation, Sequence: a.next()}
+}
+
+func (a *agent) stop(s Stop, slow bool) any {
+	p := placed{s.UID, s.Worker.ID}
+	if s.Incarnation != a.incarnation {
+		return Unknown{"other incarnation"}
+	}
+	a.promised[p] = true
+	w := a.workers[p]
+	switch {
+	case w == nil:
+		return Ended{State: model.WorkerEvicted}
+	case w.status.State.Terminal():
+	case slow:
+		w.status.State = model.WorkerEvicting
+		return Stopping{}
+	default:
+		w.status.State = model.WorkerEvicted
+	}
+	return Ended{State: w.status.State, ExitCode: w.status.ExitCode}
+}
+
+// advance takes a worker one state on.
+func (a *agent) advance(p placed, code int32) {
+	switch w := a.workers[p]; w.status.State {
+	case model.WorkerStarting:
+		w.status.State = model.WorkerRunning
+	case model.WorkerRunning:
+		w.status.State, w.status.ExitCode = model.WorkerCompleted, &code
+		if code != 0 {
+			w.status.State = model.WorkerFailed
+		}
+	case model.WorkerEvicting:
+		w.status.State = model.WorkerEvicted
+	}
+}
+
+func (a *agent) report() Report {
+	r := Report{Executor: a.id, Incarnation: a.incarnation, Sequence: a.next(), Complete: true}
+	for _, p := range a.list() {
+		r.Workers = append(r.Workers, a.workers[p].status)
+	}
+	return r
+}
+
+// forget drops the ends that are durable. What ran is not started again: a
+// worker starts once.
+func (a *agent) forget(r Reported) {
+	for _, status := range r.Ended {
+		p := placed{status.UID, status.Worker.ID}
+		delete(a.workers, p)
+		a.promised[p] = true
+	}
+}
+
+func (a *agent) list() []placed {
+	return slices.SortedFunc(maps.Keys(a.workers), func(x, y placed) int {
+		return cmp.Or(cmp.Compare(x.uid, y.uid), x.workerID.Compare(y.workerID))
+	})
+}

@@ -1,0 +1,117 @@
+package dispatch
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"berth.dev/pkg/model"
+)
+
+// stand is a core that is told of batches by hand, without the checks of world,
+// which would be most of what is measured.
+type stand struct {
+	core     *Core
+	now      time.Time
+	revision int64
+	registry int64
+	batches  int
+}
+
+// newStand makes a leader that knows of so many executors.
+func newStand(executors int) *stand {
+	s := newFollower(executors)
+	s.revision++
+	s.core.Step(s.now, model.Elected{Term: s.revision, Revision: s.revision})
+	s.step(model.Progress{Revision: s.revision})
+	return s
+}
+
+// newFollower makes a standby that knows of so many executors.
+func newFollower(executors int) *stand {
+	s := &stand{core: New(Config{}), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	s.tell(&model.Ready{Since: s.now})
+	for i := range executors {
+		id := fmt.Sprintf("e%d", i+1)
+		s.tell(&model.Executor{ID: id, Address: id + ":7200", Ordinal: uint32(i + 1), Incarnation: 1})
+		s.tell(&model.Live{ID: id, Incarnation: 1})
+	}
+	s.registry = s.tell(leaderRecord{model.ServiceRegistry})
+	return s
+}
+
+// tell shows the core a record, and answers its revision.
+func (s *stand) tell(record model.Record) int64 {
+	s.revision++
+	s.core.Step(s.now, model.Changed{Ref: record.Ref(), Record: record, Create: s.revision, Mod: s.revision})
+	return s.revision
+}
+
+// step gives the core an event, commits what it decides, and answers which
+// workers are to be submitted.
+func (s *stand) step(event model.Event) (submits []Submit) {
+	effects := 0
+	for _, action := range s.core.Step(s.now, event) {
+		switch a := action.(type) {
+		case model.Effect:
+			effects++
+		case Submit:
+			submits = append(submits, a)
+		}
+	}
+	if effects > 0 {
+		s.revision++
+		s.core.Step(s.now, model.Committed{Effects: effects, Revision: s.revision})
+	}
+	return submits
+}
+
+// dispatch takes a batch from its lease to the end of its workers: the task is
+// made, each worker ordered and acknowledged, and all is forgotten.
+func (s *stand) dispatch(b *testing.B, workers, executors int) {
+	s.batches++
+	uid := fmt.Sprint("u", s.batches)
+	r := &model.Reservation{Key: key(uid), UID: uid, State: model.Queued, Spec: model.Spec{MaxAttempts: 3}}
+	l := &model.LeaseChunk{UID: uid, Key: key(uid), Chunks: 1, Total: int32(workers), Epoch: s.revision, GrantedAt: s.now}
+	for i := range workers {
+		l.Workers = append(l.Workers, model.Placement{Worker: model.WorkerID{Index: int32(i), Number: 1}, Ordinal: uint32(i%executors + 1)})
+	}
+	task := model.DispatchTask{Key: r.Key, UID: uid, Mod: s.tell(r), Lease: s.tell(l)}
+	s.step(model.Progress{Revision: s.revision})
+	submits := s.step(model.Input{Token: uint64(s.batches), Request: model.Dispatch{Term: s.registry, Tasks: []model.DispatchTask{task}}})
+	submits = append(submits, s.step(model.Progress{Revision: s.revision})...)
+	if len(submits) != workers {
+		b.Fatalf("%d of %d workers are submitted", len(submits), workers)
+	}
+	done := make(SubmitsDone, len(submits))
+	for i, o := range submits {
+		done[i] = SubmitDone{
+			Executor: o.Executor, UID: uid, WorkerID: o.Worker.ID, Attempt: o.Attempt,
+			Outcome: Accepted{State: model.WorkerCompleted, Incarnation: 1, Sequence: int64(s.batches)},
+		}
+	}
+	s.step(done)
+	for _, ref := range []model.Ref{l.Ref(), r.Ref()} {
+		s.revision++
+		s.core.Step(s.now, model.Changed{Ref: ref, Mod: s.revision})
+	}
+	s.step(model.Progress{Revision: s.revision})
+	if len(s.core.tasks) != 0 {
+		b.Fatal("the task is left over")
+	}
+}
+
+// What a dispatch allocates is guarded: `make bench` compares it. A batch is taken
+// from its lease to its end.
+func BenchmarkStep(b *testing.B) {
+	const executors = 1000
+	for _, workers := range []int{1, 8, 100} {
+		b.Run(fmt.Sprint("Dispatch", workers), func(b *testing.B) {
+			s := newStand(executors)
+			b.ReportAllocs()
+			for b.Loop() {
+				s.dispatch(b, workers, executors)
+			}
+		})
+	}
+}

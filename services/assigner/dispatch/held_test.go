@@ -1,0 +1,133 @@
+package dispatch
+
+import (
+	"testing"
+	"time"
+
+	"berth.dev/api/fault"
+	"berth.dev/pkg/model"
+)
+
+// without elects a core that is told to leave records alone in place of them, and
+// answers what it has carried out.
+func (w *world) without(t *testing.T, missed func(model.Ref) bool) []model.Action {
+	t.Helper()
+	kept := w.records
+	w.records = map[model.Ref]stored{}
+	var held []model.Ref
+	for ref, s := range kept {
+		if missed(ref) {
+			held = append(held, ref)
+		} else {
+			w.records[ref] = s
+		}
+	}
+	w.effects, w.held, w.unsent = nil, nil, nil
+	w.core = w.rebuilt()
+	w.records, w.own = kept, map[model.Ref]model.Record{}
+	for _, ref := range held {
+		w.core.Step(w.now, model.Held{Ref: ref})
+	}
+	return append(w.elect(), w.settled(t)...)
+}
+
+// Whichever record of a uid cannot be told, its workers are left as they are:
+// not stopped, not started again, not lost, and no strays.
+func TestHeldLeavesWorkersAlone(t *testing.T) {
+	for name, kind := range map[string]model.Kind{
+		"reservation": model.KindReservation, "lease": model.KindLeaseChunk,
+		"header": model.KindTaskHeader, "chunk": model.KindTaskChunk,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := scene(t, 2)
+			w.handedOut(t, "u1", 0, 0)
+			w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}})
+			w.handedOut(t, "u2", 1)
+			w.settled(t)
+			acts := w.without(t, func(ref model.Ref) bool { return ref.Kind == kind && ref.ID == "u1" })
+			revision := w.revision
+			running := WorkerStatus{Worker: workerOf("u1", workerID(0)), UID: "u1", Epoch: 7, State: model.WorkerRunning}
+			acts = append(acts, w.step(model.Input{Token: 2, Request: Report{Executor: "e0", Incarnation: 1, Sequence: 2, Complete: true, Workers: []WorkerStatus{running}}})...)
+			acts = append(acts, w.settled(t)...)
+			// A report without the one that never started, and the executor given up.
+			w.step(model.Input{Token: 3, Request: Report{Executor: "e0", Incarnation: 1, Sequence: 9, Complete: true}})
+			w.executor(0, 1, true)
+			w.progress()
+			w.now = w.now.Add(time.Hour)
+			acts = append(acts, w.step(nil)...)
+			acts = append(acts, w.settled(t)...)
+			for _, stop := range of[Stop](acts) {
+				t.Errorf("told to stop: %+v", stop)
+			}
+			for _, submit := range of[Submit](acts) {
+				if submit.UID == "u1" {
+					t.Errorf("told to start: %+v", submit)
+				}
+			}
+			for ref, s := range w.records {
+				if ref.ID == "u1" && s.mod > revision {
+					t.Errorf("%+v was written", ref)
+				}
+			}
+		})
+	}
+}
+
+// A dispatch of what is left alone is refused, and others are taken.
+func TestHeldIsNotTaken(t *testing.T) {
+	w := scene(t, 1)
+	for _, uid := range []string{"u1", "u2"} {
+		w.reservation(uid, model.Queued, 3)
+		w.lease(uid, 0)
+	}
+	w.progress()
+	w.without(t, func(ref model.Ref) bool { return ref.Kind == model.KindReservation && ref.ID == "u1" })
+	var outcomes []model.DispatchOutcome
+	acts := append(w.dispatch(1, "u1"), w.dispatch(2, "u2")...)
+	acts = append(acts, w.settled(t)...)
+	for _, reply := range of[model.Reply](acts) {
+		outcomes = append(outcomes, reply.Value.([]model.DispatchOutcome)...)
+	}
+	if len(outcomes) != 2 || outcomes[0].Taken || outcomes[0].Reason != fault.ReasonPoison || !outcomes[1].Taken {
+		t.Errorf("outcomes %+v", outcomes)
+	}
+}
+
+// While an executor's record cannot be told, one without a record is not lost.
+func TestHeldExecutorLosesNobody(t *testing.T) {
+	w := scene(t, 1)
+	w.handedOut(t, "u1", 0)
+	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}})
+	w.settled(t)
+	w.without(t, func(ref model.Ref) bool { return ref.Kind == model.KindExecutor })
+	if s := w.state("u1", workerID(0)); s != model.WorkerRunning {
+		t.Errorf("the worker is %s", s)
+	}
+	for ref := range w.records {
+		if ref.Kind == model.KindExecutor {
+			delete(w.records, ref)
+		}
+	}
+	w.succeed()
+	w.settled(t)
+	if s := w.state("u1", workerID(0)); s != model.WorkerLost {
+		t.Errorf("without its executor the worker is %s, too", s)
+	}
+}
+
+// A decision about a task is the task's fault.
+func TestSubjectOfADecision(t *testing.T) {
+	w := scene(t, 1)
+	w.handedOut(t, "u1", 0)
+	defer func() {
+		if recover() == nil {
+			t.Fatal("the test is about a panic")
+		}
+		if want := (model.Ref{Kind: model.KindTaskHeader, ID: "u1"}); w.core.Subject() != want {
+			t.Errorf("to blame is %+v, want %+v", w.core.Subject(), want)
+		}
+	}()
+	w.core.drafts = nil // whatever writes a worker panics
+	w.reservation("u1", model.Cancelling, 3)
+	w.progress()
+}

@@ -1,0 +1,389 @@
+package dispatch
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+	"strconv"
+	"testing"
+	"time"
+
+	"berth.dev/api/fault"
+	"berth.dev/pkg/model"
+)
+
+// scene is a world with one leader and n executors that are present.
+func scene(t *testing.T, executors int) *world {
+	t.Helper()
+	w := newWorld(Config{})
+	for n := range executors {
+		w.executor(uint32(n), 1, false)
+		w.present(fmt.Sprintf("e%d", n), true)
+	}
+	w.registry()
+	w.progress()
+	w.elect()
+	t.Cleanup(func() {
+		for _, failed := range w.failed {
+			t.Error(failed)
+		}
+	})
+	return w
+}
+
+// handedOut creates the task of a lease and answers what was then sent.
+func (w *world) handedOut(t *testing.T, uid string, ordinals ...uint32) []model.Action {
+	t.Helper()
+	w.reservation(uid, model.Queued, 3)
+	w.lease(uid, ordinals...)
+	w.progress()
+	w.dispatch(1, uid)
+	return w.settled(t)
+}
+
+// settled commits until nothing is left to, and answers all that was carried
+// out.
+func (w *world) settled(t *testing.T) (all []model.Action) {
+	t.Helper()
+	for range 100 {
+		if len(w.effects) == 0 {
+			return all
+		}
+		carried, _ := w.commit(len(w.effects))
+		all = append(append(all, carried...), w.step(nil)...)
+	}
+	t.Fatal("the core does not come to rest")
+	return nil
+}
+
+func of[T model.Action](actions []model.Action) (all []T) {
+	for _, action := range actions {
+		if a, ok := action.(T); ok {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+func workerID(index int32) model.WorkerID { return model.WorkerID{Index: index, Number: 1} }
+
+func TestPitfallALateFailureOfOneWorkerUndoesAnotherOnItsExecutor(t *testing.T) {
+	w := scene(t, 1)
+	w.handedOut(t, "u1", 0, 0)
+	w.step(SubmitDone{"e0", "u1", workerID(1), 1, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}})
+	w.settled(t)
+	for attempt := int32(1); attempt <= 3; attempt++ {
+		w.step(SubmitDone{"e0", "u1", workerID(0), attempt, Refused{Reason: fault.ReasonNotAllowed}})
+		w.settled(t)
+		w.now = w.now.Add(6 * time.Second)
+		w.step(nil)
+		w.settled(t)
+	}
+	if s := w.state("u1", workerID(0)); s != model.WorkerFailed {
+		t.Errorf("the worker refused three times is %s", s)
+	}
+	if s := w.state("u1", workerID(1)); s != model.WorkerRunning {
+		t.Errorf("its neighbour is %s", s)
+	}
+}
+
+func TestPitfallAMaximumOfThreeAttemptsRunsFour(t *testing.T) {
+	w := scene(t, 1)
+	w.handedOut(t, "u1", 0)
+	for attempt := int32(1); attempt <= 5; attempt++ {
+		w.step(SubmitDone{"e0", "u1", workerID(0), attempt, Refused{Reason: fault.ReasonNotAllowed}})
+		w.settled(t)
+		w.now = w.now.Add(6 * time.Second)
+		w.step(nil)
+	}
+	if got := len(w.sent[orderKey{0, "u1", workerID(0)}]); got != 3 {
+		t.Errorf("%d attempts were sent", got)
+	}
+}
+
+func TestPitfallAPoisonedConnectionServesEveryRetry(t *testing.T) {
+	w := scene(t, 1)
+	first := of[Submit](w.handedOut(t, "u1", 0))
+	if len(first) != 1 || first[0].Fresh {
+		t.Fatalf("first order %+v", first)
+	}
+	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Unknown{"reset"}})
+	w.settled(t)
+	w.now = w.now.Add(time.Second)
+	again := of[Submit](w.step(nil))
+	if len(again) != 1 || !again[0].Fresh {
+		t.Fatalf("second order %+v", again)
+	}
+}
+
+// Every job became perpetual, because what a worker was asked for with was dropped
+// on the way to it. Every order carries the whole task, and the worker's full name.
+func TestPitfallAWorkersMetadataIsDroppedOnTheWay(t *testing.T) {
+	task := model.Task{
+		Command: "/bin/worker", Args: []string{"-a", "b"}, Env: map[string]string{"KIND": "batch"}, Payload: []byte{0, 1}, StopGrace: 3 * time.Second,
+	}
+	w := scene(t, 1)
+	w.reservation("u1", model.Queued, 3, func(r *model.Reservation) { r.Spec.Task = task })
+	w.lease("u1", 0)
+	w.progress()
+	w.dispatch(1, "u1")
+	orders := of[Submit](w.settled(t))
+	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Unknown{"reset"}})
+	w.settled(t)
+	w.now = w.now.Add(time.Second)
+	orders = append(orders, of[Submit](w.step(nil))...)
+	if len(orders) != 2 {
+		t.Fatalf("%d orders", len(orders))
+	}
+	for _, s := range orders {
+		if !reflect.DeepEqual(s.Task, task) || s.Epoch != 7 || s.UID != "u1" || s.Worker != workerOf("u1", workerID(0)) || s.Address != "e0:7200" {
+			t.Errorf("the order dropped something on the way: %+v", s)
+		}
+	}
+}
+
+func TestPitfallTheStartOfAWorkerIsToldAtEveryRetry(t *testing.T) {
+	w := scene(t, 1)
+	w.handedOut(t, "u1", 0)
+	told := 0
+	for sequence := int64(1); sequence <= 3; sequence++ {
+		w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{State: model.WorkerStarting, Incarnation: 1, Sequence: sequence}})
+		for _, e := range w.effects {
+			told += len(e.Events)
+		}
+		w.settled(t)
+	}
+	if told != 1 {
+		t.Errorf("told %d times", told)
+	}
+}
+
+func TestPitfallABrokenExecutorIsAskedInATightLoop(t *testing.T) {
+	w := scene(t, 1)
+	w.handedOut(t, "u1", 0)
+	for range 200 {
+		w.step(SubmitDone{"e0", "u1", workerID(0), 1, Refused{Reason: fault.ReasonOtherIncarnation}})
+		w.settled(t)
+		if next := w.core.NextDeadline(); next.After(w.now) {
+			w.now = next
+		}
+		w.step(nil)
+	}
+	// 200 refusals that do not count, at up to 5 s of pause each, 2.5 s at the
+	// mean.
+	if spent := w.now.Sub(newWorld(Config{}).now); spent < 200*2*time.Second {
+		t.Errorf("200 repeats took %v", spent)
+	}
+}
+
+func TestPitfallAnExecutorThatNeverAnswersKeepsItsPermit(t *testing.T) {
+	w := scene(t, 2)
+	room := Default.PerExecutor
+	w.handedOut(t, "u1", make([]uint32, room+2)...)
+	if got := w.core.Stats(); got.InFlight != room || got.Waiting != 2 {
+		t.Fatalf("at an executor that takes %d: %+v", room, got)
+	}
+	w.now = w.now.Add(2 * Default.Timeout)
+	w.step(nil)
+	w.settled(t)
+	if w.sent[orderKey{0, "u1", workerID(int32(room) + 1)}] == nil {
+		t.Error("the orders behind were never sent")
+	}
+}
+
+// The budget of retries was longer than the job's own patience, and both
+// replaced the worker. Of the end of a worker that could not be started the job
+// is told once: that Berth queues it again, or that it does not.
+func TestPitfallBothBerthAndTheJobReplaceAWorker(t *testing.T) {
+	for _, onFailure := range []model.OnFailure{model.OnFailureUnset, model.OnFailureRequeue, model.OnFailureNotify} {
+		w := scene(t, 1)
+		w.reservation("u1", model.Queued, 2, func(r *model.Reservation) { r.Spec.OnFailure = onFailure })
+		w.lease("u1", 0)
+		w.progress()
+		w.dispatch(1, "u1")
+		w.settled(t)
+		told := map[model.EventKind]int{}
+		for attempt := int32(1); attempt <= 4; attempt++ {
+			w.step(SubmitDone{"e0", "u1", workerID(0), attempt, Refused{Reason: fault.ReasonNotAllowed}})
+			for _, effect := range w.effects {
+				for _, e := range effect.Events {
+					told[e.Kind]++
+				}
+			}
+			w.settled(t)
+			w.now = w.now.Add(time.Second)
+			w.step(nil)
+			w.settled(t)
+		}
+		_, workers, _ := w.core.Task("u1")
+		requeue := onFailure != model.OnFailureNotify
+		want := map[bool]model.EventKind{true: model.EventWorkerRequeued, false: model.EventWorkerFailed}[requeue]
+		if workers[0].Requeue != requeue || len(told) != 1 || told[want] != 1 {
+			t.Errorf("on failure %d: marked %v, told %v", onFailure, workers[0].Requeue, told)
+		}
+	}
+}
+
+// A broken worker was retried on the same host for ever. An executor is asked
+// within the budget; then the mark names it, for the next round to avoid.
+func TestPitfallABrokenWorkerIsRetriedOnTheSameHost(t *testing.T) {
+	w := scene(t, 2)
+	w.handedOut(t, "u1", 1)
+	for attempt := int32(1); attempt <= 3; attempt++ {
+		w.step(SubmitDone{"e1", "u1", workerID(0), attempt, Refused{Reason: fault.ReasonStartFailed, Message: "bad disk"}})
+		w.settled(t)
+		w.now = w.now.Add(time.Minute)
+		w.step(nil)
+		w.settled(t)
+	}
+	page, _, _ := w.core.Assignments(Filter{}, "", 10)
+	_, workers, _ := w.core.Task("u1")
+	if !workers[0].Requeue || workers[0].Ordinal != 1 || len(w.sent[orderKey{1, "u1", workerID(0)}]) != 3 {
+		t.Errorf("%+v, sent %v", workers[0], w.sent)
+	}
+	if a := page[0]; a.Executor != "e1" || a.Attempts != 3 || a.LastError != "START_FAILED: bad disk" || a.Reason != fault.ReasonAttemptsExhausted || !a.Requeued {
+		t.Errorf("shown as %+v", a)
+	}
+}
+
+// A fresh leader with a cold cache deleted every record as an orphan. Before it
+// is elected, which is when its view is complete, a core decides nothing; and
+// then what it sees is owned.
+func TestPitfallAFreshLeaderWithAColdViewRemovesEveryRecord(t *testing.T) {
+	w := scene(t, 1)
+	w.handedOut(t, "u1", 0)
+	c := New(Config{})
+	for _, kinds := range [][]model.Kind{{model.KindTaskHeader, model.KindTaskChunk}, {model.KindExecutor, model.KindLive, model.KindLeaseChunk, model.KindReservation}} {
+		for ref, s := range w.records {
+			for _, kind := range kinds {
+				if ref.Kind == kind {
+					if got := c.Step(w.now, model.Changed{Ref: ref, Record: s.record, Create: s.create, Mod: s.mod}); len(got) > 0 {
+						t.Fatalf("on %v it does %+v", ref, got)
+					}
+				}
+			}
+		}
+		if got := c.Step(w.now.Add(time.Hour), model.Progress{Revision: w.revision}); len(got) > 0 || !c.NextDeadline().IsZero() {
+			t.Fatalf("a standby does %+v, and wants to be called", got)
+		}
+	}
+	actions := c.Step(w.now, model.Elected{Term: w.revision + 1, Revision: w.revision + 1})
+	if len(of[model.Effect](actions)) > 0 || len(of[Submit](actions)) != 1 {
+		t.Errorf("elected, it does %+v", actions)
+	}
+}
+
+// The new leader was correct but unusable for minutes. A core that has followed
+// the view sends what is due in the step in which it is elected.
+func TestPitfallANewLeaderIsUnusableForMinutes(t *testing.T) {
+	w := scene(t, 2)
+	w.handedOut(t, "u1", 0, 1)
+	w.handedOut(t, "u2", 0)
+	w.reservation("u2", model.Cancelling, 3)
+	w.progress()
+	w.settled(t)
+	carried := w.succeed()
+	if len(of[Submit](carried)) != 2 || len(of[Stop](carried)) != 1 {
+		t.Errorf("on being elected it sends %+v", carried)
+	}
+}
+
+// A deposed leader's call was carried out by its successor's peer. A call of an
+// earlier term of the registry is refused, and orders carry this leader's own.
+func TestPitfallADeposedLeaderIsListenedTo(t *testing.T) {
+	w := scene(t, 1)
+	term := w.registry()
+	w.reservation("u1", model.Queued, 3)
+	w.lease("u1", 0)
+	w.progress()
+	replies := of[model.Reply](w.step(model.Input{Token: 1, Request: model.Dispatch{Term: term - 1, Tasks: []model.DispatchTask{{Key: key("u1"), UID: "u1"}}}}))
+	if len(replies) != 1 || !fault.Is(replies[0].Err, fault.ReasonLowerTerm) {
+		t.Errorf("answered %+v", replies)
+	}
+	w.dispatch(2, "u1")
+	first := of[Submit](w.settled(t))
+	second := of[Submit](w.succeed())
+	if len(first) != 1 || len(second) != 1 || second[0].Term <= first[0].Term {
+		t.Errorf("orders %+v and %+v", first, second)
+	}
+}
+
+// A call with a made-up term is not taken, and costs the registry nothing.
+func TestAMadeUpTermStopsNoDispatch(t *testing.T) {
+	w := scene(t, 1)
+	w.registry()
+	for i, term := range []int64{math.MaxInt64, w.revision + 100, w.registry() + 1, 0, -1} {
+		uid := "u" + strconv.Itoa(i)
+		w.reservation(uid, model.Queued, 1)
+		w.lease(uid, 0)
+		w.progress()
+		w.step(model.Input{Token: uint64(100 + i), Request: model.Dispatch{Term: term}})
+		taken := of[model.Reply](w.dispatch(uint64(200+i), uid))
+		taken = append(taken, of[model.Reply](w.settled(t))...)
+		ok := false
+		for _, reply := range taken {
+			ok = ok || reply.Token == uint64(200+i) && reply.Err == nil && reply.Value.([]model.DispatchOutcome)[0].Taken
+		}
+		if !ok {
+			t.Errorf("after a call of term %d the registry is answered %+v", term, taken)
+		}
+	}
+}
+
+// A term that the store has and the view does not is known by Leads.
+func TestATermAheadOfTheViewIsKnownByLeads(t *testing.T) {
+	c := New(Default)
+	now := time.Unix(1_000_000, 0)
+	c.Step(now, model.Elected{Term: 10, Revision: 10})
+	answered := func(term int64) error {
+		_, err := c.dispatch(model.Dispatch{Term: term})
+		return err
+	}
+	c.Step(now, model.Leads{Service: model.ServiceRegistry, Term: 20})
+	c.Step(now, model.Changed{Ref: model.LeaderRef(model.ServiceRegistry), Mod: 15}) // an earlier leader's key is deleted
+	if err := answered(20); err != nil {
+		t.Error(err)
+	}
+	c.Step(now, model.Progress{Revision: 30})
+	c.Step(now, model.Changed{Ref: model.LeaderRef(model.ServiceRegistry), Mod: 30})
+	c.Step(now, model.Leads{Service: model.ServiceRegistry, Term: 20}) // an old one
+	if err := answered(20); !fault.Is(err, fault.ReasonLowerTerm) {
+		t.Errorf("once the view is past it: %v", err)
+	}
+}
+
+// A worker with the highest number has no next one: its end is told as a failure,
+// and not as a requeue that nobody could make.
+func TestTheHighestNumberIsNotAnnouncedAsRequeued(t *testing.T) {
+	for number, requeue := range map[int32]bool{model.MaxNumber: false, model.MaxNumber - 1: true} {
+		w := scene(t, 1)
+		last := model.WorkerID{Index: 0, Number: number}
+		w.reservation("u1", model.Queued, 1, func(r *model.Reservation) {
+			r.Workers = model.WorkerSetOf([]model.WorkerID{last})
+			r.Spec.MaxAttempts = 2
+		})
+		chunk := &model.LeaseChunk{UID: "u1", Key: key("u1"), Chunks: 1, Total: 1, Epoch: 7, GrantedAt: w.now, Workers: []model.Placement{{Worker: last}}}
+		w.write(chunk.Ref(), chunk)
+		w.progress()
+		w.dispatch(1, "u1")
+		w.settled(t)
+		told := map[model.EventKind]int{}
+		for attempt := int32(1); attempt <= 2; attempt++ {
+			w.step(SubmitDone{"e0", "u1", last, attempt, Refused{Reason: fault.ReasonNotAllowed}})
+			for _, effect := range w.effects {
+				for _, e := range effect.Events {
+					told[e.Kind]++
+				}
+			}
+			w.settled(t)
+			w.now = w.now.Add(time.Second)
+			w.step(nil)
+			w.settled(t)
+		}
+		_, workers, _ := w.core.Task("u1")
+		want := map[bool]model.EventKind{true: model.EventWorkerRequeued, false: model.EventWorkerFailed}[requeue]
+		if workers[0].Requeue != requeue || told[want] != 1 || len(told) != 1 {
+			t.Errorf("number %d: %+v, told %v", number, workers[0], told)
+		}
+	}
+}

@@ -1,0 +1,551 @@
+package dispatch
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"berth.dev/api/fault"
+	"berth.dev/pkg/model"
+)
+
+func TestPromise7AnAnswerOfAnOlderEpochTouchesNothing(t *testing.T) {
+	w := scene(t, 1)
+	w.handedOut(t, "u1", 0)
+	w.step(model.Input{Token: 2, Request: Report{Executor: "e0", Incarnation: 1, Sequence: 9, Workers: []WorkerStatus{
+		{Worker: model.Worker{Job: "job-u1", Stage: "map", ID: workerID(0)}, UID: "u0", Epoch: 3, State: model.WorkerFailed},
+		{Worker: model.Worker{Job: "job-u1", Stage: "map", ID: workerID(0)}, UID: "u1", Epoch: 3, State: model.WorkerFailed},
+	}}})
+	w.step(SubmitDone{"e0", "u0", workerID(0), 1, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 10}})
+	if len(w.effects) > 0 || w.state("u1", workerID(0)) != model.WorkerAssigned {
+		t.Errorf("%s, %d effects", w.state("u1", workerID(0)), len(w.effects))
+	}
+}
+
+// Executor state 10: a report that contradicts the record never ends a worker,
+// and so never frees capacity that may still be in use. Whatever is listed under
+// its uid and worker ID, or comes from elsewhere, proves nothing of it; a complete and
+// later report that has neither does.
+func TestExecutorState10AContradictionFreesNothing(t *testing.T) {
+	recorded := WorkerStatus{Worker: workerOf("u1", workerID(0)), UID: "u1", Epoch: 7, State: model.WorkerRunning}
+	but := func(change func(*WorkerStatus)) []WorkerStatus {
+		s := recorded
+		change(&s)
+		return []WorkerStatus{s}
+	}
+	for name, r := range map[string]Report{
+		"another epoch":       {Executor: "e0", Incarnation: 1, Workers: but(func(s *WorkerStatus) { s.Epoch = 3 })},
+		"a later epoch":       {Executor: "e0", Incarnation: 1, Workers: but(func(s *WorkerStatus) { s.Epoch = 8 })},
+		"another name":        {Executor: "e0", Incarnation: 1, Workers: but(func(s *WorkerStatus) { s.Worker.Job = "other" })},
+		"no state known here": {Executor: "e0", Incarnation: 1, Workers: but(func(s *WorkerStatus) { s.State = 99 })},
+		"a state not its own": {Executor: "e0", Incarnation: 1, Workers: but(func(s *WorkerStatus) { s.State = model.WorkerLost })},
+		"elsewhere":           {Executor: "e1", Incarnation: 1, Workers: but(func(s *WorkerStatus) {})},
+		"ended elsewhere":     {Executor: "e1", Incarnation: 1, Workers: but(func(s *WorkerStatus) { s.State = model.WorkerFailed })},
+		"not there elsewhere": {Executor: "e1", Incarnation: 1},
+		"another copy":        {Executor: "e0", Incarnation: 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := scene(t, 2)
+			w.handedOut(t, "u1", 0)
+			w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}})
+			w.settled(t)
+			r.Sequence, r.Complete = 2, true
+			got := w.step(model.Input{Token: 2, Request: r})
+			got = append(got, w.settled(t)...)
+			// What the report speaks of is stopped, and that is not the worker's end.
+			for _, stop := range of[Stop](got) {
+				w.step(StopDone{stop.Executor, stop.Worker, stop.UID, stop.Epoch, Ended{State: model.WorkerEvicted}})
+			}
+			w.settled(t)
+			if s := w.state("u1", workerID(0)); s != model.WorkerRunning {
+				t.Errorf("the worker is %s", s)
+			}
+			w.step(model.Input{Token: 3, Request: Report{Executor: "e0", Incarnation: 1, Sequence: 3, Complete: true}})
+			w.settled(t)
+			if s := w.state("u1", workerID(0)); s != model.WorkerLost {
+				t.Errorf("not there any more, the worker is %s", s)
+			}
+		})
+	}
+}
+
+// What was decided on a report that is undone is no stray: a worker that the
+// record has after all is not stopped.
+func TestExecutorState10AStrayThatIsNone(t *testing.T) {
+	w := scene(t, 1)
+	w.handedOut(t, "u1", 0)
+	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}})
+	w.settled(t)
+	w.step(model.Input{Token: 2, Request: Report{Executor: "e0", Incarnation: 1, Sequence: 2, Complete: true}})
+	listed := Report{Executor: "e0", Incarnation: 1, Sequence: 3, Complete: true, Workers: []WorkerStatus{
+		{Worker: workerOf("u1", workerID(0)), UID: "u1", Epoch: 7, State: model.WorkerRunning},
+	}}
+	w.step(model.Input{Token: 3, Request: listed})
+	w.abandon()
+	got := append(w.step(nil), w.step(model.Input{Token: 4, Request: listed})...)
+	got = append(got, w.settled(t)...)
+	if len(of[Stop](got)) > 0 || w.state("u1", workerID(0)) != model.WorkerRunning {
+		t.Errorf("%s after %+v", w.state("u1", workerID(0)), got)
+	}
+}
+
+// An executor is told how many strays it has, until each has ended by its own word.
+func TestExecutorState10StraysAreToldOf(t *testing.T) {
+	w := scene(t, 2)
+	w.handedOut(t, "u1", 0)
+	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}})
+	w.settled(t)
+	mine := WorkerStatus{Worker: workerOf("u1", workerID(0)), UID: "u1", Epoch: 7, State: model.WorkerRunning}
+	unknown := WorkerStatus{Worker: workerOf("u0", workerID(0)), UID: "u0", Epoch: 3, State: model.WorkerRunning}
+	report := func(executor string, sequence int64, complete bool, workers ...WorkerStatus) int {
+		got := w.step(model.Input{Token: uint64(sequence), Request: Report{Executor: executor, Incarnation: 1, Sequence: sequence, Complete: complete, Workers: workers}})
+		for _, reply := range of[model.Reply](append(got, w.settled(t)...)) {
+			return reply.Value.(Reported).Strays
+		}
+		t.Fatal("no answer")
+		return 0
+	}
+	ended := unknown
+	ended.State = model.WorkerEvicted
+	for i, said := range []int{
+		report("e0", 2, true, mine),           // 0
+		report("e0", 3, false, mine, unknown), // 1
+		report("e0", 4, false, mine),          // 1: it says nothing of the stray
+		report("e0", 5, false, ended),         // 0
+		report("e1", 6, true, mine, unknown),  // 2: one has moved, the other is unknown
+		report("e1", 7, true, mine),           // 1
+		report("e1", 8, true),                 // 0
+	} {
+		if want := []int{0, 1, 1, 0, 2, 1, 0}[i]; said != want {
+			t.Errorf("report %d is answered with %d strays, want %d", i+1, said, want)
+		}
+	}
+}
+
+// An agent may list any number of workers that no record knows: so many have an order
+// at a time, and the others get one with a later report.
+func TestOrdersToStopStraysAreBounded(t *testing.T) {
+	w := scene(t, 2)
+	report := func(sequence int64, executor string, from, to int) int {
+		var workers []WorkerStatus
+		for i := from; i < to; i++ {
+			workers = append(workers, WorkerStatus{Worker: workerOf("u0", workerID(int32(i))), UID: "u0", Epoch: 3, State: model.WorkerRunning})
+		}
+		got := w.step(model.Input{Token: uint64(sequence), Request: Report{Executor: executor, Incarnation: 1, Sequence: sequence, Complete: true, Workers: workers}})
+		for _, reply := range of[model.Reply](append(got, w.settled(t)...)) {
+			return reply.Value.(Reported).Strays
+		}
+		t.Fatal("no answer")
+		return 0
+	}
+	for i, step := range []struct {
+		executor        string
+		from, to        int
+		strays, ordered int
+	}{
+		{"e0", 0, maxStrays + 500, maxStrays + 500, maxStrays},
+		{"e0", maxStrays, maxStrays + 500, 500, 500}, // those with an order have ended
+		{"e1", 0, 2 * maxStrays, 2 * maxStrays, maxStrays + 500},
+		{"e0", 0, 0, 0, maxStrays},
+		{"e1", 0, 0, 0, 0},
+	} {
+		strays := report(int64(i+2), step.executor, step.from, step.to)
+		if strays != step.strays || w.core.strayOrders != step.ordered {
+			t.Errorf("report %d: %d strays and %d orders, want %d and %d", i, strays, w.core.strayOrders, step.strays, step.ordered)
+		}
+	}
+	w.core.strayOrders = maxAllStrays
+	if report(100, "e0", 0, 1) != 1 || len(w.core.host(0).strays) != 0 {
+		t.Error("an order beyond the bound of all")
+	}
+}
+
+func TestPromise2ABudgetSpentByThreeLeadersIsOneBudget(t *testing.T) {
+	w := scene(t, 1)
+	w.handedOut(t, "u1", 0)
+	for attempt := int32(1); attempt <= 3; attempt++ {
+		w.step(SubmitDone{"e0", "u1", workerID(0), attempt, Refused{Reason: fault.ReasonNotAllowed}})
+		w.settled(t)
+		w.succeed()
+		w.settled(t)
+	}
+	// The successors could not know what their predecessor had under way, so
+	// that the executor has to promise.
+	if s := w.state("u1", workerID(0)); s != model.WorkerEvict {
+		t.Errorf("%s after three attempts under three leaders", s)
+	}
+}
+
+func TestPromise1ALargeTaskIsSubmittedOnlyOnceItsLastChunkIsThere(t *testing.T) {
+	const n = 50_000
+	w := scene(t, 1)
+	ordinals := make([]uint32, n)
+	w.reservation("u1", model.Queued, 3)
+	w.lease("u1", ordinals...)
+	w.progress()
+	w.dispatch(1, "u1")
+	if len(w.effects) != 3 {
+		t.Fatalf("%d effects for 196 chunks", len(w.effects))
+	}
+	carried, _ := w.commit(2)
+	if got := of[Submit](carried); len(got) > 0 {
+		t.Fatalf("%d submits before the header is complete", len(got))
+	}
+	// The leader dies here. The successor goes on, and the call, repeated, is
+	// answered.
+	carried = append(w.succeed(), w.settled(t)...)
+	header, workers, _ := w.core.Task("u1")
+	if !header.Complete || len(workers) != n {
+		t.Fatalf("%+v with %d workers", header, len(workers))
+	}
+	if got := of[Submit](carried); len(got) != Default.PerExecutor {
+		t.Errorf("%d submits, want as many as one executor takes", len(got))
+	}
+	replies := of[model.Reply](w.dispatch(2, "u1"))
+	if len(replies) != 1 || !replies[0].Value.([]model.DispatchOutcome)[0].Taken {
+		t.Errorf("replies %+v", replies)
+	}
+}
+
+func TestPromise1APartOfATaskIsRemovedWhenItsReservationIsGone(t *testing.T) {
+	w := scene(t, 1)
+	w.reservation("u1", model.Queued, 3)
+	w.lease("u1", make([]uint32, maxTaskAtOne+1)...)
+	w.progress()
+	w.dispatch(1, "u1")
+	w.commit(1)
+	w.write(reservationRef("u1"), nil)
+	w.succeed()
+	w.settled(t)
+	for ref := range w.records {
+		if ref.Kind == model.KindTaskHeader || ref.Kind == model.KindTaskChunk {
+			t.Errorf("%+v is left", ref)
+		}
+	}
+}
+
+func TestThePagesOfAssignmentsAreTheWholeOnce(t *testing.T) {
+	w := scene(t, 3)
+	w.handedOut(t, "u1", 0, 1, 2, 0)
+	w.handedOut(t, "u2", 1, 1, 2)
+	for _, c := range []struct {
+		filter Filter
+		want   int
+	}{
+		{Filter{}, 7}, {Filter{Job: "job-u2"}, 3}, {Filter{Executor: "e1"}, 3},
+		{Filter{State: model.WorkerAssigned}, 7}, {Filter{State: model.WorkerLost}, 0}, {Filter{Job: "nobody"}, 0},
+	} {
+		seen, token := map[string]bool{}, ""
+		for {
+			page, next, err := w.core.Assignments(c.filter, token, 2)
+			if err != nil || len(page) > 2 {
+				t.Fatalf("%d assignments, %v", len(page), err)
+			}
+			for _, a := range page {
+				seen[a.UID+a.WorkerID.String()] = true
+			}
+			if token = next; token == "" {
+				break
+			}
+		}
+		if len(seen) != c.want {
+			t.Errorf("%+v: %d, want %d", c.filter, len(seen), c.want)
+		}
+	}
+	if _, _, err := w.core.Assignments(Filter{}, "nonsense", 2); !fault.Is(err, fault.ReasonInvalid) {
+		t.Errorf("a token that was never given out: %v", err)
+	}
+}
+
+// Nobody is asked for more at once than the bounds say, in all and at each
+// executor, however much there is to do; the rest goes out as there is room.
+func TestPromise1OrdersInFlightAreBounded(t *testing.T) {
+	w := newWorld(Config{InFlight: 6, PerExecutor: 2})
+	var ordinals []uint32
+	for n := range uint32(4) {
+		w.executor(n, 1, false)
+		w.present(fmt.Sprintf("e%d", n), true)
+		ordinals = append(ordinals, n, n, n, n, n)
+	}
+	w.registry()
+	w.progress()
+	w.elect()
+	orders, most := of[Submit](w.handedOut(t, "u1", ordinals...)), 0
+	for sequence := int64(1); len(orders) > 0; sequence++ {
+		most = max(most, w.core.Stats().InFlight)
+		o := orders[0]
+		orders = orders[1:]
+		carried := w.step(SubmitDone{o.Executor, o.UID, o.Worker.ID, o.Attempt, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: sequence}})
+		orders = append(orders, of[Submit](append(carried, w.settled(t)...))...)
+	}
+	if counts := w.core.Counts("u1"); most != 6 || counts[model.WorkerRunning] != 20 {
+		t.Errorf("at most %d in flight, of 6; in the end %v", most, counts)
+	}
+	for _, failed := range w.failed {
+		t.Error(failed)
+	}
+}
+
+// Full jitter: a pause lies anywhere between nothing and a ceiling that doubles
+// with each failure up to a cap, and is another one for each worker.
+func TestPromise2BackOffIsExponentialWithFullJitter(t *testing.T) {
+	c := New(Config{BackoffBase: 100 * time.Millisecond, BackoffCap: time.Second})
+	const workers = 4000
+	for failures, ceiling := range map[int]time.Duration{
+		1: 100 * time.Millisecond, 2: 200 * time.Millisecond, 3: 400 * time.Millisecond, 4: 800 * time.Millisecond, 5: time.Second, 80: time.Second,
+	} {
+		var sum, most time.Duration
+		least, pauses := time.Hour, map[time.Duration]bool{}
+		for i := range int32(workers) {
+			key := orderKey{uint32(i % 7), "u1", workerID(i)}
+			pause := c.backoff(key, failures)
+			if again := c.backoff(key, failures); again != pause {
+				t.Fatalf("a replay takes %v in place of %v", again, pause)
+			}
+			sum, most, least, pauses[pause] = sum+pause, max(most, pause), min(least, pause), true
+		}
+		mean := sum / workers
+		if most > ceiling || most < ceiling*95/100 || least > ceiling*5/100 || mean < ceiling*45/100 || mean > ceiling*55/100 || len(pauses) < workers*99/100 {
+			t.Errorf("failure %d: from %v to %v, %v in the mean, %d different; the ceiling is %v", failures, least, most, mean, len(pauses), ceiling)
+		}
+	}
+}
+
+// The n-th attempt is not sent before its pause is over, and the pause is that
+// of the n-th failure, also under another leader.
+func TestPromise2AnAttemptWaitsForItsBackOff(t *testing.T) {
+	w := scene(t, 1)
+	w.handedOut(t, "u1", 0)
+	for attempt := int32(1); attempt < 3; attempt++ {
+		w.step(SubmitDone{"e0", "u1", workerID(0), attempt, Refused{Reason: fault.ReasonNotAllowed}})
+		w.settled(t)
+		pause := w.core.backoff(orderKey{0, "u1", workerID(0)}, int(attempt))
+		if next := w.core.NextDeadline(); !next.Equal(w.now.Add(pause)) {
+			t.Fatalf("after failure %d the core wants to be called at %v, in place of %v", attempt, next, w.now.Add(pause))
+		}
+		w.now = w.now.Add(pause - 1)
+		if early := of[Submit](w.step(nil)); len(early) > 0 {
+			t.Fatalf("attempt %d was sent before its time", early[0].Attempt)
+		}
+		w.now = w.now.Add(1)
+		if due := of[Submit](w.step(nil)); len(due) != 1 || due[0].Attempt != attempt+1 {
+			t.Fatalf("after the pause %+v was sent", due)
+		}
+	}
+}
+
+// An attempt has a deadline of its own, for who carries it out and, twice as
+// late, for one that is never answered; it is counted as one of the budget.
+func TestPromise2EveryAttemptHasADeadline(t *testing.T) {
+	w := scene(t, 1)
+	for _, order := range of[Submit](w.handedOut(t, "u1", 0)) {
+		if order.Timeout != Default.Timeout {
+			t.Errorf("attempt %d may take %v", order.Attempt, order.Timeout)
+		}
+	}
+	for w.state("u1", workerID(0)) == model.WorkerAssigned {
+		next := w.core.NextDeadline()
+		if next.IsZero() || w.now.Sub(newWorld(Config{}).now) > time.Minute {
+			t.Fatalf("an attempt that nobody answers is waited for at %v", w.now)
+		}
+		w.now = next
+		w.step(nil)
+		w.settled(t)
+	}
+	_, workers, _ := w.core.Task("u1")
+	if got := workers[0]; got.State != model.WorkerEvict || got.Attempts != 3 || len(w.sent[orderKey{0, "u1", workerID(0)}]) != 3 {
+		t.Errorf("after the budget %+v, sent %v", got, w.sent)
+	}
+}
+
+// A leader dies at every step in turn: before an attempt's failure is durable,
+// and after. What was durable is not forgotten, and at most the attempt that was
+// under way is sent once more.
+func TestPromise2NoLeaderChangeForgetsAnAttemptOrSpendsMoreThanOneOver(t *testing.T) {
+	const budget = 3
+	for crash := range int32(2 * budget) {
+		w := scene(t, 1)
+		w.handedOut(t, "u1", 0)
+		for step := int32(0); w.state("u1", workerID(0)) == model.WorkerAssigned; step++ {
+			_, workers, _ := w.core.Task("u1")
+			before := workers[0].Attempts
+			w.step(SubmitDone{"e0", "u1", workerID(0), before + 1, Refused{Reason: fault.ReasonNotAllowed}})
+			if step == crash/2 && crash%2 == 0 {
+				w.succeed()
+				if _, workers, _ := w.core.Task("u1"); workers[0].Attempts != before {
+					t.Fatalf("crash %d: %d attempts after %d", crash, workers[0].Attempts, before)
+				}
+			} else {
+				w.settled(t)
+				if step == crash/2 {
+					w.succeed()
+				}
+				if _, workers, _ := w.core.Task("u1"); workers[0].Attempts != before+1 {
+					t.Fatalf("crash %d: %d attempts after %d", crash, workers[0].Attempts, before+1)
+				}
+			}
+			w.settled(t)
+			w.now = w.now.Add(6 * time.Second)
+			w.step(nil)
+			w.settled(t)
+		}
+		sent := 0
+		for _, times := range w.sent[orderKey{0, "u1", workerID(0)}] {
+			sent += times
+		}
+		if sent < budget || sent > budget+1 {
+			t.Errorf("crash %d: %d orders of a budget of %d: %v", crash, sent, budget, w.sent)
+		}
+	}
+}
+
+// With the executor's confirmation the end is decided, in the same step: its
+// capacity waits for nothing but the commit.
+func TestPromise5AConfirmedEndIsDecidedAtOnce(t *testing.T) {
+	w := scene(t, 1)
+	w.handedOut(t, "u1", 0)
+	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Unknown{"reset"}})
+	w.settled(t)
+	w.reservation("u1", model.Cancelling, 3)
+	w.progress()
+	carried := w.settled(t)
+	w.now = w.now.Add(time.Minute)
+	carried = append(carried, w.step(nil)...)
+	if len(of[Submit](carried)) > 0 || len(of[Stop](carried)) == 0 {
+		t.Fatalf("after the cancel %+v was sent", carried)
+	}
+	w.step(StopDone{"e0", workerOf("u1", workerID(0)), "u1", 7, Ended{State: model.WorkerEvicted}})
+	if _, workers, _ := w.core.Task("u1"); len(w.effects) != 1 || workers[0].State != model.WorkerEvicted {
+		t.Errorf("%d effects, and the worker is %s", len(w.effects), workers[0].State)
+	}
+}
+
+// over spreads workers over as many executors.
+func over(executors uint32, workers int) []uint32 {
+	ordinals := make([]uint32, workers)
+	for i := range ordinals {
+		ordinals[i] = uint32(i) % executors
+	}
+	return ordinals
+}
+
+// Cancelling single workers of a large task looks at those alone, and a part of
+// it that a dying leader made durable is gone on with.
+func TestPromise5ManySingleWorkersAreCancelledAcrossALeaderChange(t *testing.T) {
+	const n, unwanted = 25_000, 21_000
+	w := scene(t, 100)
+	w.handedOut(t, "u1", over(100, n)...)
+	w.reservation("u1", model.Queued, 3, func(r *model.Reservation) { r.Unwanted = model.WorkerSet{{First: 0, Last: unwanted - 1, Number: 1}} })
+	w.progress()
+	if len(w.effects) < 2 {
+		t.Fatalf("%d effects for 83 chunks", len(w.effects))
+	}
+	w.commit(1)
+	w.succeed()
+	w.settled(t)
+	counts := w.core.Counts("u1")
+	if got := counts[model.WorkerEvict] + counts[model.WorkerEvicted]; got != unwanted || counts[model.WorkerAssigned] != n-unwanted {
+		t.Errorf("%d of %d are to go: %v", got, unwanted, counts)
+	}
+	if left := w.core.tasks["u1"].leaving; left != 0 {
+		t.Errorf("%d are still to be looked at", left)
+	}
+}
+
+// The withdrawal of a large batch is more than one effect. A successor that
+// finds the first of them goes on with it.
+func TestPromise4AWithdrawalIsGoneOnWithByASuccessor(t *testing.T) {
+	const n = maxTaskAtOne + 1000
+	w := scene(t, 100)
+	ordinals := over(99, n)
+	ordinals[n-1] = 99
+	w.reservation("u1", model.Queued, 1, func(r *model.Reservation) { r.Spec.Start = model.StartTogether })
+	w.lease("u1", ordinals...)
+	w.progress()
+	w.dispatch(1, "u1")
+	w.settled(t)
+	w.step(SubmitDone{"e99", "u1", workerID(n - 1), 1, Refused{Reason: fault.ReasonNotAllowed}})
+	if len(w.effects) < 2 {
+		t.Fatalf("%d effects", len(w.effects))
+	}
+	w.commit(1)
+	w.succeed()
+	w.settled(t)
+	header, workers, _ := w.core.Task("u1")
+	if !header.Withdrawn || !header.Stopping || header.Reason != fault.ReasonNotTogether || header.Message == "" {
+		t.Errorf("header %+v", header)
+	}
+	for _, worker := range workers {
+		if worker.State < model.WorkerEvict || worker.Reason != fault.ReasonNotTogether {
+			t.Fatalf("%+v", worker)
+		}
+	}
+}
+
+// An executor that took the worker under an incarnation that is over may still
+// have it: only its promise ends the worker.
+func TestPromise6WhatAnEarlierIncarnationTookIsNotFreeAtOnce(t *testing.T) {
+	w := scene(t, 1)
+	w.handedOut(t, "u1", 0)
+	w.executor(0, 2, false)
+	w.progress()
+	w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}})
+	w.settled(t)
+	w.reservation("u1", model.Cancelling, 3)
+	w.progress()
+	w.settled(t)
+	if s := w.state("u1", workerID(0)); s != model.WorkerEvict {
+		t.Errorf("cancelled, it is %s", s)
+	}
+}
+
+// Before the registry is ready nothing is taken from an absence: a worker whose
+// executor has no record is LOST only then.
+func TestExecutorState10NoWorkerIsLostToAMissingRecordBeforeReady(t *testing.T) {
+	w := scene(t, 1)
+	w.handedOut(t, "u1", 0)
+	ready := &model.Ready{Since: w.now}
+	w.write(ready.Ref(), nil)
+	w.write(executorRef("e0"), nil)
+	w.progress()
+	w.settled(t)
+	if s := w.state("u1", workerID(0)); s != model.WorkerAssigned {
+		t.Errorf("before the registry is ready, the worker is %s", s)
+	}
+	w.write(ready.Ref(), ready)
+	w.progress()
+	w.settled(t)
+	if s := w.state("u1", workerID(0)); s != model.WorkerLost {
+		t.Errorf("after it, the worker is %s", s)
+	}
+}
+
+// Only the stop of a worker can be overdue for a quarantine: one that is not
+// acknowledged, or not running, for long is not cleared.
+func TestPromise6WhatIsNotToStopIsNotQuarantined(t *testing.T) {
+	for name, accept := range map[string]bool{FindingNotAcknowledged: false, FindingNotRunning: true} {
+		w := scene(t, 1)
+		w.reservation("u1", model.Queued, 100)
+		w.lease("u1", 0)
+		w.progress()
+		w.dispatch(1, "u1")
+		w.settled(t)
+		if accept {
+			w.step(SubmitDone{"e0", "u1", workerID(0), 1, Accepted{State: model.WorkerStarting, Incarnation: 1, Sequence: 1}})
+			w.settled(t)
+		}
+		w.now = w.now.Add(time.Hour)
+		w.step(nil)
+		w.settled(t)
+		if found := w.core.Findings(w.now); len(found) != 1 || found[0].Kind != name {
+			t.Fatalf("found %v", found)
+		}
+		before := w.state("u1", workerID(0))
+		replies := of[model.Reply](w.step(model.Input{Token: 3, Request: Clear{
+			Executor: "e0", RequestID: "r", Workers: []Assigned{{workerOf("u1", workerID(0)), 7}},
+		}}))
+		if len(replies) != 1 || !fault.Is(replies[0].Err, fault.ReasonNotQuarantined) || w.state("u1", workerID(0)) != before {
+			t.Errorf("%s: %+v, and the worker is %s", name, replies, w.state("u1", workerID(0)))
+		}
+	}
+}

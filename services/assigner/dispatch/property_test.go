@@ -1,0 +1,341 @@
+package dispatch
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"berth.dev/api/fault"
+	"berth.dev/pkg/model"
+)
+
+// play is a world with agents and a wire on which orders are delayed, answers
+// lost, and everything may come twice.
+type play struct {
+	*world
+	agents map[string]*agent
+	ids    []string
+	wire   []model.Action
+	uids   int
+	token  uint64
+	// reports waits for the reply of each token.
+	reports map[uint64]*agent
+}
+
+func newPlay() *play {
+	p := &play{
+		world:  newWorld(Config{InFlight: 5, PerExecutor: 2}),
+		agents: map[string]*agent{}, reports: map[uint64]*agent{},
+	}
+	for n := range uint32(4) {
+		id := fmt.Sprintf("e%d", n)
+		p.ids = append(p.ids, id)
+		p.agents[id] = newAgent(id)
+		p.executor(n, 1, false)
+		p.present(id, true)
+	}
+	p.registry()
+	p.progress()
+	p.elect()
+	return p
+}
+
+// take looks at what is carried out: orders go on the wire, replies arrive.
+func (p *play) take(actions []model.Action) {
+	for _, action := range actions {
+		switch a := action.(type) {
+		case Submit, Stop:
+			p.wire = append(p.wire, a)
+		case model.Reply:
+			if reported, ok := a.Value.(Reported); ok {
+				p.reports[a.Token].forget(reported)
+			}
+		}
+	}
+}
+
+func (p *play) give(event model.Event) {
+	p.take(p.step(event))
+	for len(p.unsent) > 0 {
+		done := p.unsent[0]
+		p.unsent = p.unsent[1:]
+		p.take(p.step(done))
+	}
+}
+
+func (p *play) commitAll() {
+	for len(p.effects) > 0 {
+		if carried, ok := p.commit(len(p.effects)); ok {
+			p.take(carried)
+		}
+		p.give(nil)
+	}
+}
+
+// deliver lets an agent answer the order on the wire. An answer may be lost;
+// only then can the order come twice.
+func (p *play) deliver(i int, refuse, lost, twice bool) {
+	order := p.wire[i]
+	if !twice || !lost {
+		p.wire = slices.Delete(p.wire, i, i+1)
+	}
+	switch o := order.(type) {
+	case Submit:
+		outcome := p.agents[o.Executor].submit(o, refuse)
+		if lost {
+			outcome = Unknown{"timeout"}
+		}
+		p.give(SubmitDone{o.Executor, o.UID, o.Worker.ID, o.Attempt, outcome})
+	case Stop:
+		result := p.agents[o.Executor].stop(o, refuse)
+		if lost {
+			result = Unknown{"timeout"}
+		}
+		p.give(StopDone{o.Executor, o.Worker, o.UID, o.Epoch, result})
+	}
+}
+
+func (p *play) reportOf(id string) {
+	p.token++
+	p.reports[p.token] = p.agents[id]
+	p.give(model.Input{Token: p.token, Request: p.agents[id].report()})
+}
+
+// reservationsIn lists the uids whose reservation is in the state.
+func (p *play) reservationsIn(state model.State) []string {
+	var uids []string
+	for ref, s := range p.records {
+		if r, ok := s.record.(*model.Reservation); ok && r.State == state {
+			uids = append(uids, ref.ID)
+		}
+	}
+	slices.Sort(uids)
+	return uids
+}
+
+// unassign is what executor-state does: it frees the lease of an ended task.
+func (p *play) unassign() {
+	for _, ref := range slices.Collect(maps.Keys(p.records)) {
+		header, ok := p.records[ref].record.(*model.TaskHeader)
+		if _, leased := p.records[leaseRef(ref.ID)]; ok && header.Ended && leased {
+			p.world.write(leaseRef(ref.ID), nil)
+		}
+	}
+}
+
+// invariants hold after every step.
+func (p *play) invariants(t *rapid.T) {
+	if len(p.failed) > 0 {
+		t.Fatal(p.failed)
+	}
+	for _, s := range p.records {
+		chunk, ok := s.record.(*model.TaskChunk)
+		if !ok {
+			continue
+		}
+		p.asAsked(t, chunk)
+		// What has ended, other than LOST, does not run and will not be started.
+		for _, worker := range chunk.Workers {
+			a := p.agents[fmt.Sprintf("e%d", worker.Ordinal)]
+			at := placed{chunk.UID, worker.ID}
+			running := a.workers[at] != nil && !a.workers[at].status.State.Terminal()
+			if h := p.core.hosts[worker.Ordinal]; worker.State.Terminal() && worker.State != model.WorkerLost && running && !h.lost() {
+				t.Fatalf("%s/%s is %s (%s) and runs", chunk.UID, worker.ID, worker.State, worker.Reason)
+			}
+		}
+	}
+}
+
+// asAsked holds a durable task to what its reservation asks: only what may be
+// is queued again, and no worker of a batch that is to start together is left to
+// start when another one cannot.
+func (p *play) asAsked(t *rapid.T, chunk *model.TaskChunk) {
+	r, _ := p.records[reservationRef(chunk.UID)].record.(*model.Reservation)
+	header := p.records[model.Ref{Kind: model.KindTaskHeader, ID: chunk.UID}].record.(*model.TaskHeader)
+	if header.Withdrawn && (!header.Stopping || header.Message == "" || r.Spec.Start != model.StartTogether) {
+		t.Fatalf("withdrawn: %+v", header)
+	}
+	starting, broken := false, false
+	for _, w := range chunk.Workers {
+		if w.Requeue && (w.State != model.WorkerFailed && w.State != model.WorkerLost ||
+			w.Reason != fault.ReasonAttemptsExhausted || w.Attempts < r.Spec.MaxAttempts || r.Round+1 >= r.Spec.MaxAttempts ||
+			r.Spec.Start == model.StartTogether || r.Spec.OnFailure == model.OnFailureNotify) {
+			t.Fatalf("to be queued again: %+v of %+v", w, r)
+		}
+		switch w.State {
+		case model.WorkerAssigned, model.WorkerStarting:
+			starting = true
+		case model.WorkerFailed:
+			broken = broken || w.Reason != fault.ReasonExited && w.Reason != fault.ReasonKilled
+		case model.WorkerEvict, model.WorkerEvicting, model.WorkerEvicted:
+			broken = broken || w.Reason != fault.ReasonCancelled
+		}
+	}
+	if starting && broken && r.Spec.Start == model.StartTogether && r.State == model.Queued && !header.Stopping {
+		t.Fatalf("some start, some cannot: %+v", chunk)
+	}
+}
+
+func TestOrdersAndEndsUnderAnyFault(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := newPlay()
+		pick := func(n int, label string) int { return rapid.IntRange(0, n-1).Draw(t, label) }
+		coin := rapid.Bool()
+		t.Repeat(map[string]func(*rapid.T){
+			"dispatch": func(t *rapid.T) {
+				if p.uids > 6 {
+					t.Skip()
+				}
+				p.uids++
+				uid := fmt.Sprintf("u%d", p.uids)
+				p.reservation(uid, model.Queued, int32(1+pick(3, "attempts")), func(r *model.Reservation) {
+					r.Round = int32(pick(2, "round"))
+					r.Spec.Start = model.Start(pick(3, "start"))
+					r.Spec.OnFailure = model.OnFailure(pick(3, "onFailure"))
+				})
+				ordinals := make([]uint32, 1+pick(4, "workers"))
+				for i := range ordinals {
+					ordinals[i] = uint32(pick(4, "ordinal"))
+				}
+				p.lease(uid, ordinals...)
+				p.give(model.Progress{Revision: p.revision})
+				p.token++
+				p.take(p.dispatch(p.token, uid))
+			},
+			"cancel": func(t *rapid.T) {
+				uids := p.reservationsIn(model.Queued)
+				if len(uids) == 0 {
+					t.Skip()
+				}
+				p.reservation(uids[pick(len(uids), "uid")], model.Cancelling, 3)
+				p.give(model.Progress{Revision: p.revision})
+			},
+			"cancelWorkers": func(t *rapid.T) {
+				uids := p.reservationsIn(model.Queued)
+				if len(uids) == 0 {
+					t.Skip()
+				}
+				p.reservation(uids[pick(len(uids), "uid")], model.Queued, 3, func(r *model.Reservation) {
+					r.Unwanted = model.WorkerSetOf(append(r.Unwanted.List(), workerID(int32(pick(4, "workerID")))))
+				})
+				p.give(model.Progress{Revision: p.revision})
+			},
+			"drain": func(t *rapid.T) {
+				p.drain(p.ids[pick(4, "agent")], coin.Draw(t, "draining"))
+				p.give(model.Progress{Revision: p.revision})
+			},
+			"deliver": func(t *rapid.T) {
+				if len(p.wire) == 0 {
+					t.Skip()
+				}
+				p.deliver(pick(len(p.wire), "order"), coin.Draw(t, "refuse"), pick(4, "lost") == 0, pick(4, "twice") == 0)
+			},
+			"timeOut": func(t *rapid.T) {
+				if len(p.wire) == 0 {
+					t.Skip()
+				}
+				switch o := p.wire[pick(len(p.wire), "order")].(type) {
+				case Submit:
+					p.give(SubmitDone{o.Executor, o.UID, o.Worker.ID, o.Attempt, Unknown{"timeout"}})
+				case Stop:
+					p.give(StopDone{o.Executor, o.Worker, o.UID, o.Epoch, Unknown{"timeout"}})
+				}
+			},
+			"advance": func(t *rapid.T) {
+				a := p.agents[p.ids[pick(4, "agent")]]
+				if list := a.list(); len(list) > 0 {
+					a.advance(list[pick(len(list), "worker")], int32(pick(2, "code")))
+				}
+			},
+			"report": func(t *rapid.T) { p.reportOf(p.ids[pick(4, "agent")]) },
+			"restart": func(t *rapid.T) {
+				n := pick(4, "agent")
+				a := p.agents[p.ids[n]]
+				a.restart(a.incarnation+1, func(placed) bool { return coin.Draw(t, "keep") })
+				p.executor(uint32(n), a.incarnation, false)
+				p.give(model.Progress{Revision: p.revision})
+			},
+			"presence": func(t *rapid.T) {
+				p.present(p.ids[pick(4, "agent")], coin.Draw(t, "there"))
+				p.give(model.Progress{Revision: p.revision})
+			},
+			"lost": func(t *rapid.T) {
+				if pick(4, "rarely") > 0 {
+					t.Skip()
+				}
+				n := pick(4, "agent")
+				p.executor(uint32(n), p.agents[p.ids[n]].incarnation, true)
+				p.give(model.Progress{Revision: p.revision})
+			},
+			"time": func(t *rapid.T) {
+				p.now = p.now.Add(time.Duration(pick(8000, "ms")) * time.Millisecond)
+				p.give(nil)
+			},
+			"commit": func(t *rapid.T) {
+				if len(p.effects) == 0 {
+					t.Skip()
+				}
+				if carried, ok := p.commit(1 + pick(len(p.effects), "effects")); ok {
+					p.take(carried)
+				}
+			},
+			"abandon": func(t *rapid.T) {
+				p.abandon()
+				twin := p.rebuilt()
+				twin.elected(model.Elected{Term: p.core.term})
+				if got, want := dump(p.core), dump(twin); got != want {
+					t.Fatalf("after a rollback the core has\n%s\nthe records say\n%s", got, want)
+				}
+			},
+			"succeed": func(t *rapid.T) { p.take(p.succeed()) },
+			"":        p.invariants,
+		})
+		p.settleAll(t)
+	})
+}
+
+// settleAll cancels everything, lets every agent answer, and looks at what is
+// left: nothing may be.
+func (p *play) settleAll(t *rapid.T) {
+	for n, id := range p.ids {
+		p.executor(uint32(n), p.agents[id].incarnation, false)
+		p.present(id, true)
+	}
+	for _, uid := range p.reservationsIn(model.Queued) {
+		p.reservation(uid, model.Cancelling, 3)
+	}
+	p.give(model.Progress{Revision: p.revision})
+	for range 60 {
+		p.commitAll()
+		for len(p.wire) > 0 {
+			p.deliver(0, false, false, false)
+			p.commitAll()
+		}
+		for _, id := range p.ids {
+			p.reportOf(id)
+			p.commitAll()
+		}
+		p.unassign()
+		for _, uid := range p.reservationsIn(model.Cancelling) {
+			if _, there := p.records[model.Ref{Kind: model.KindTaskHeader, ID: uid}]; !there || p.core.tasks[uid].header.Ended {
+				p.reservation(uid, model.Cancelled, 3)
+			}
+		}
+		p.give(model.Progress{Revision: p.revision})
+		p.now = p.now.Add(11 * time.Second)
+		p.give(nil)
+		p.invariants(t)
+	}
+	if stats := p.core.Stats(); stats != (Stats{}) {
+		t.Fatalf("left over: %+v\n%s", stats, dump(p.core))
+	}
+	for _, a := range p.agents {
+		if len(a.workers) > 0 {
+			t.Fatalf("%s still has %v", a.id, a.list())
+		}
+	}
+}

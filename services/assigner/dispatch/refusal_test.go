@@ -1,0 +1,234 @@
+package dispatch
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"berth.dev/api/fault"
+	"berth.dev/pkg/model"
+)
+
+var denied = Refused{Reason: fault.ReasonPermissionDenied, Message: "not the nonce of the registration"}
+
+// refuse has e0 refuse every submit, those in acts first, for ten seconds. It answers
+// the stops that are sent meanwhile.
+func (w *world) refuse(t *testing.T, outcome any, acts ...model.Action) (stops []Stop) {
+	t.Helper()
+	for end := w.now.Add(10 * time.Second); !w.now.After(end); w.now = w.now.Add(50 * time.Millisecond) {
+		acts = append(append(acts, w.step(nil)...), w.settled(t)...)
+		stops = append(stops, of[Stop](acts)...)
+		for _, s := range of[Submit](acts) {
+			if s.Executor == "e0" {
+				w.step(SubmitDone{s.Executor, s.UID, s.Worker.ID, s.Attempt, outcome})
+			}
+		}
+		acts = nil
+	}
+	w.settled(t)
+	return stops
+}
+
+func (w *world) refusal(id string) *model.Refusal {
+	m, _ := w.records[model.RefusalRef(id)].record.(*model.Refusal)
+	return m
+}
+
+func (w *world) worker(t *testing.T, uid string, index int32) model.TaskWorker {
+	t.Helper()
+	_, workers, _ := w.core.Task(uid)
+	for _, one := range workers {
+		if one.ID == workerID(index) {
+			return one
+		}
+	}
+	t.Fatalf("no worker %d of %s", index, uid)
+	panic("")
+}
+
+// An executor that refuses its leader is a finding and recorded, its workers are given
+// up with no attempt used, and the record goes once it registers again.
+func TestAnExecutorThatRefusesItsLeaderIsGivenNothing(t *testing.T) {
+	for name, outcome := range map[string]Refused{
+		"permission denied": denied, "a higher term": {Reason: fault.ReasonLowerTerm, Message: "term 9 was seen"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := scene(t, 2)
+			first := w.handedOut(t, "u1", 0, 1)
+			for _, s := range of[Submit](first) {
+				result := any(outcome)
+				if s.Executor != "e0" {
+					result = Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}
+				}
+				w.step(SubmitDone{s.Executor, s.UID, s.Worker.ID, s.Attempt, result})
+			}
+			w.settled(t)
+			if w.refusal("e0") != nil || w.state("u1", workerID(0)) != model.WorkerAssigned {
+				t.Fatalf("a single refusal is taken for one of the leader: %+v", w.refusal("e0"))
+			}
+			w.refuse(t, outcome)
+			m := w.refusal("e0")
+			if m == nil || m.Incarnation != 1 || m.Reason != outcome.Reason || w.refusal("e1") != nil {
+				t.Fatalf("recorded is %+v", m)
+			}
+			got := w.worker(t, "u1", 0)
+			if got.State != model.WorkerFailed || !got.Requeue || got.Attempts != 0 || got.Reason != fault.ReasonExecutorRefuses {
+				t.Errorf("its worker is %+v", got)
+			}
+			if other := w.state("u1", workerID(1)); other != model.WorkerRunning {
+				t.Errorf("the other executor's worker is %s", other)
+			}
+			findings := w.core.Findings(w.now)
+			if len(findings) != 1 || findings[0].Kind != FindingRefusesLeader || findings[0].Object != "e0" {
+				t.Errorf("findings %+v", findings)
+			}
+			// What was leased there meanwhile is given up without a submit.
+			if acts := w.handedOut(t, "u2", 0); len(of[Submit](acts)) > 0 {
+				t.Error("it is sent a submit")
+			}
+			if got := w.worker(t, "u2", 0); got.State != model.WorkerFailed || !got.Requeue || got.Attempts != 0 {
+				t.Errorf("its next worker is %+v", got)
+			}
+			// A successor knows.
+			w.succeed()
+			w.settled(t)
+			if w.refusal("e0") == nil || len(w.core.Findings(w.now)) != 1 {
+				t.Error("a successor knows nothing of it")
+			}
+			w.executor(0, 2, false)
+			w.progress()
+			w.settled(t)
+			if w.refusal("e0") != nil || len(w.core.Findings(w.now)) != 0 {
+				t.Error("it has registered again, and is still recorded")
+			}
+			if acts := w.handedOut(t, "u3", 0); len(of[Submit](acts)) != 1 {
+				t.Error("it is sent nothing")
+			}
+		})
+	}
+}
+
+// A refusal that ends is none: the agent had registered again, and the view was late.
+func TestARefusalThatEndsIsForgotten(t *testing.T) {
+	w := scene(t, 1)
+	acts := w.handedOut(t, "u1", 0)
+	for i, at := range []time.Duration{0, 600 * time.Millisecond, 900 * time.Millisecond, 2 * time.Second} {
+		w.now = w.now.Add(at)
+		acts = append(acts, w.step(nil)...)
+		for _, s := range of[Submit](acts) {
+			outcome := any(denied)
+			if i == 2 {
+				outcome = Refused{Reason: fault.ReasonStartFailed}
+			}
+			w.step(SubmitDone{s.Executor, s.UID, s.Worker.ID, s.Attempt, outcome})
+		}
+		acts = w.settled(t)
+	}
+	if w.refusal("e0") != nil {
+		t.Errorf("recorded: %+v", w.refusal("e0"))
+	}
+}
+
+// A worker that an earlier attempt may have started is not placed elsewhere before its
+// end is confirmed.
+func TestARefusedWorkerThatMayRunIsStoppedFirst(t *testing.T) {
+	w := scene(t, 1)
+	for _, s := range of[Submit](w.handedOut(t, "u1", 0)) {
+		w.step(SubmitDone{s.Executor, s.UID, s.Worker.ID, s.Attempt, Unknown{Message: "no answer"}})
+	}
+	w.settled(t)
+	stops := w.refuse(t, denied)
+	if got := w.worker(t, "u1", 0); got.State != model.WorkerEvict || got.Requeue || got.Attempts != 1 {
+		t.Fatalf("its worker is %+v", got)
+	}
+	if len(stops) == 0 {
+		t.Fatal("it is not told to stop")
+	}
+	w.step(StopDone{stops[0].Executor, stops[0].Worker, stops[0].UID, stops[0].Epoch, denied})
+	w.settled(t)
+	if got := w.worker(t, "u1", 0); got.State != model.WorkerEvict {
+		t.Fatalf("a stop that is refused confirms an end: %+v", got)
+	}
+	w.executor(0, 2, false)
+	w.progress()
+	w.step(StopDone{stops[0].Executor, stops[0].Worker, stops[0].UID, stops[0].Epoch, Ended{State: model.WorkerEvicted}})
+	w.settled(t)
+	if got := w.worker(t, "u1", 0); got.State != model.WorkerFailed || !got.Requeue || got.Reason != fault.ReasonExecutorRefuses {
+		t.Errorf("its worker is %+v", got)
+	}
+}
+
+// The record of an executor that is not there any more goes with it.
+func TestTheRefusalOfAForgottenExecutorIsDeleted(t *testing.T) {
+	w := scene(t, 1)
+	w.refuse(t, denied, w.handedOut(t, "u1", 0)...)
+	if w.refusal("e0") == nil {
+		t.Fatal("nothing is recorded")
+	}
+	w.write(executorRef("e0"), nil)
+	w.progress()
+	w.settled(t)
+	if w.refusal("e0") != nil {
+		t.Error("it is still recorded")
+	}
+}
+
+// The nonce goes with every order, and is never printed.
+func TestOrdersCarryTheNonceAndDoNotShowIt(t *testing.T) {
+	w := scene(t, 1)
+	e := *w.records[executorRef("e0")].record.(*model.Executor)
+	e.Nonce = "secret"
+	w.write(e.Ref(), &e)
+	w.progress()
+	submits := of[Submit](w.handedOut(t, "u1", 0))
+	if len(submits) != 1 || string(submits[0].Nonce) != "secret" {
+		t.Fatalf("%d submits", len(submits))
+	}
+	for _, format := range []string{"%v", "%+v", "%#v", "%s"} {
+		if text := fmt.Sprintf(format, submits[0]); strings.Contains(text, "secret") {
+			t.Errorf("%s prints it: %s", format, text)
+		}
+	}
+}
+
+// A worker that a signal ended is KILLED, and one that exits with a number like that is
+// EXITED.
+func TestAWorkerEndedByASignalIsKilled(t *testing.T) {
+	code := int32(137)
+	for reason, signal := range map[fault.Reason]int32{fault.ReasonKilled: 9, fault.ReasonExited: 0} {
+		w := scene(t, 1)
+		for _, s := range of[Submit](w.handedOut(t, "u1", 0)) {
+			w.step(SubmitDone{s.Executor, s.UID, s.Worker.ID, s.Attempt, Accepted{State: model.WorkerRunning, Incarnation: 1, Sequence: 1}})
+		}
+		w.settled(t)
+		w.step(model.Input{Token: 2, Request: Report{Executor: "e0", Incarnation: 1, Sequence: 2, Workers: []WorkerStatus{
+			{Worker: workerOf("u1", workerID(0)), UID: "u1", Epoch: 7, State: model.WorkerFailed, ExitCode: &code, Signal: signal, Error: "killed by signal 9 (SIGKILL)"},
+		}}})
+		w.settled(t)
+		if got := w.worker(t, "u1", 0); got.Reason != reason || got.ExitCode == nil || *got.ExitCode != code {
+			t.Errorf("signal %d: %+v", signal, got)
+		}
+	}
+}
+
+// A refusal by the incarnation before says nothing of the one that has registered
+// since, even if it is taken again while an order to that one is under way.
+func TestARefusalCountsForItsIncarnation(t *testing.T) {
+	for name, test := range map[string]struct {
+		incarnation int64
+		recorded    bool
+	}{"of the one before": {1, false}, "its own": {2, true}} {
+		t.Run(name, func(t *testing.T) {
+			w := scene(t, 2)
+			acts := w.handedOut(t, "u1", 0)
+			w.executor(0, 2, false)
+			outcome := denied
+			outcome.Incarnation = test.incarnation
+			w.refuse(t, outcome, acts...)
+			if recorded := w.refusal("e0") != nil; recorded != test.recorded {
+				t.Errorf("recorded is %+v", w.refusal("e0"))
+			}
+		})
+	}
+}

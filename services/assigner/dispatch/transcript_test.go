@@ -1,0 +1,412 @@
+package dispatch
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"berth.dev/api/fault"
+	"berth.dev/pkg/model"
+	"berth.dev/testkit/transcript"
+)
+
+// Each file tells one story: blocks of commands, a line of dashes, and what the
+// core has done. What is decided is committed after each command, unless `hold`
+// said to wait for `commit` or `abandon`.
+func TestTranscripts(t *testing.T) { transcript.Run(t, transcribe) }
+
+// transcribe runs the commands and answers the file as it should read. Blocks
+// are apart by an empty line.
+func transcribe(t *testing.T, text string) string {
+	s := &script{world: newWorld(Config{PerExecutor: 2})}
+	var blocks []string
+	for _, block := range strings.Split(strings.TrimSpace(text), "\n\n") {
+		asked, _, runs := strings.Cut(block, "\n----")
+		for _, line := range strings.Split(asked, "\n") {
+			if line != "" && !strings.HasPrefix(line, "#") {
+				s.run(t, line)
+				runs = true
+			}
+		}
+		if runs {
+			asked += "\n----\n" + strings.Join(s.lines, "\n")
+			s.lines = nil
+		}
+		blocks = append(blocks, strings.TrimRight(asked, "\n"))
+	}
+	for _, failed := range s.failed {
+		t.Error(failed)
+	}
+	return strings.Join(blocks, "\n\n") + "\n"
+}
+
+type script struct {
+	*world
+	lines []string
+	hold  bool
+	// terms are shown of what is reported.
+	terms bool
+}
+
+func (s *script) say(format string, args ...any) {
+	s.lines = append(s.lines, fmt.Sprintf(format, args...))
+}
+
+func (s *script) give(event model.Event) { s.show(s.step(event)) }
+
+func (s *script) run(t *testing.T, line string) {
+	words := strings.Fields(line)
+	arg := func(i int) string {
+		if i < len(words) && !strings.Contains(words[i], "=") {
+			return words[i]
+		}
+		return ""
+	}
+	option := func(name string, otherwise int64) int64 {
+		for _, word := range words {
+			if value, ok := strings.CutPrefix(word, name+"="); ok {
+				n, err := strconv.ParseInt(value, 10, 64)
+				if err != nil {
+					t.Fatalf("%s: %v", line, err)
+				}
+				return n
+			}
+		}
+		return otherwise
+	}
+	switch words[0] {
+	case "executor": // executor 1 [incarnation=] [lost]
+		n, _ := strconv.Atoi(arg(1))
+		s.executor(uint32(n), option("incarnation", 1), words[len(words)-1] == "lost")
+		s.give(model.Progress{Revision: s.revision})
+	case "present", "absent": // present e1
+		s.present(arg(1), words[0] == "present")
+		s.give(model.Progress{Revision: s.revision})
+	case "ready": // the registry is
+		ready := &model.Ready{Since: s.now, By: "signal"}
+		s.write(ready.Ref(), ready)
+		s.give(model.Progress{Revision: s.revision})
+	case "restored": // first line: a cluster that waits for its job services
+		s.write((*model.Ready)(nil).Ref(), nil)
+	case "gone": // gone u1: the record of its reservation
+		s.write(reservationRef(arg(1)), nil)
+		s.give(model.Progress{Revision: s.revision})
+	case "drain", "undrain": // drain e1
+		s.drain(arg(1), words[0] == "drain")
+		s.give(model.Progress{Revision: s.revision})
+	case "reservation": // reservation u1 STATE [attempts=] [round=] [notify] [together] [unwanted 0.1 …]
+		for state := model.StateUnset; state <= model.Replaced; state++ {
+			if state.String() != arg(2) {
+				continue
+			}
+			s.reservation(arg(1), state, int32(option("attempts", 3)), func(r *model.Reservation) {
+				r.Round = int32(option("round", int64(r.Round)))
+				if slices.Contains(words, "notify") {
+					r.Spec.OnFailure = model.OnFailureNotify
+				}
+				if slices.Contains(words, "together") {
+					r.Spec.Start = model.StartTogether
+				}
+				if i := slices.Index(words, "unwanted"); i > 0 {
+					var workers []model.WorkerID
+					for _, name := range words[i+1:] {
+						_, workerID := worker(t, "u/"+name)
+						workers = append(workers, workerID)
+					}
+					r.Unwanted = model.WorkerSetOf(workers)
+				}
+			})
+		}
+		s.give(model.Progress{Revision: s.revision})
+	case "lease": // lease u1 1 2 3: the executors of its workers
+		var ordinals []uint32
+		for _, word := range words[2:] {
+			n, _ := strconv.Atoi(word)
+			ordinals = append(ordinals, uint32(n))
+		}
+		s.lease(arg(1), ordinals...)
+		s.give(model.Progress{Revision: s.revision})
+	case "free": // free u1: its lease is gone
+		s.write(leaseRef(arg(1)), nil)
+		s.give(model.Progress{Revision: s.revision})
+	case "elect":
+		s.registry()
+		s.show(s.elect())
+	case "succeed": // another replica takes over
+		s.show(s.succeed())
+	case "create": // create u1 [mod=] [lease=] [term=]: in place of the present ones
+		uid := arg(1)
+		s.give(model.Input{Token: uint64(option("token", 1)), Request: model.Dispatch{
+			Term: option("term", s.registry()),
+			Tasks: []model.DispatchTask{{Key: key(uid), UID: uid,
+				Mod:   option("mod", s.records[reservationRef(uid)].mod),
+				Lease: option("lease", s.records[leaseRef(uid)].create)}},
+		}})
+	case "submitted": // submitted e1 u1/0.1 1 ACCEPTED|UNKNOWN|REASON
+		done := SubmitDone{Executor: arg(1), Outcome: Unknown{"timeout"}}
+		done.UID, done.WorkerID = worker(t, arg(2))
+		attempt, _ := strconv.Atoi(arg(3))
+		done.Attempt = int32(attempt)
+		switch arg(4) {
+		case "ACCEPTED":
+			done.Outcome = Accepted{State: model.WorkerStarting, Incarnation: option("incarnation", 1), Sequence: option("sequence", 1)}
+		case "UNKNOWN":
+		default:
+			done.Outcome = Refused{Reason: fault.Reason(arg(4))}
+		}
+		s.give(done)
+	case "stopped": // stopped e1 u1/0.1 STOPPING|UNKNOWN|STATE [epoch=]
+		done := StopDone{Executor: arg(1), Epoch: option("epoch", 7), Result: Unknown{"timeout"}}
+		var at model.WorkerID
+		done.UID, at = worker(t, arg(2))
+		done.Worker = workerOf(done.UID, at)
+		switch arg(3) {
+		case "STOPPING":
+			done.Result = Stopping{}
+		case "UNKNOWN":
+		default:
+			done.Result = Ended{State: workerState(t, arg(3))}
+		}
+		s.give(done)
+	case "report", "news": // report e1 [incarnation=] [sequence=] [epoch=] u1/0.1:RUNNING u1/1.1:RUNNING@3 …; news: not complete
+		r := Report{Executor: arg(1), Incarnation: option("incarnation", 1), Sequence: option("sequence", 100), Complete: words[0] == "report"}
+		for _, word := range words[2:] {
+			name, state, ok := strings.Cut(word, ":")
+			if !ok {
+				continue
+			}
+			uid, workerID := worker(t, name)
+			epoch := option("epoch", 7)
+			state, at, ok := strings.Cut(state, "@")
+			if ok {
+				epoch, _ = strconv.ParseInt(at, 10, 64)
+			}
+			r.Workers = append(r.Workers, WorkerStatus{
+				Worker: workerOf(uid, workerID), UID: uid, Epoch: epoch, State: workerState(t, state),
+			})
+		}
+		s.give(model.Input{Token: 2, Request: r})
+	case "clear": // clear e1 request [epoch=] u1/0.1 …
+		c := Clear{Executor: arg(1), RequestID: arg(2)}
+		for _, name := range words[3:] {
+			if !strings.Contains(name, "=") {
+				uid, workerID := worker(t, name)
+				c.Workers = append(c.Workers, Assigned{workerOf(uid, workerID), option("epoch", 7)})
+			}
+		}
+		s.give(model.Input{Token: 3, Request: c})
+	case "pass": // pass 3s
+		d, err := time.ParseDuration(arg(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.pass(d)
+	case "terms": // shows of reports in which term how many strays are known
+		s.terms = true
+	case "hold":
+		s.hold = true
+	case "commit", "abandon":
+		s.hold = false
+		if words[0] == "abandon" {
+			s.abandon()
+			s.give(nil)
+		}
+	case "findings":
+		for _, f := range s.core.Findings(s.now) {
+			s.say("%s %s for %v: %s: %s", f.Kind, f.Object, s.now.Sub(f.Since), f.Message, f.Action)
+		}
+	default:
+		t.Fatalf("no such command: %s", line)
+	}
+	for turns := 0; !s.hold && (len(s.effects) > 0 || len(s.unsent) > 0); turns++ {
+		if turns > 1000 {
+			t.Fatalf("%s: the core does not come to rest", line)
+		}
+		if len(s.unsent) > 0 {
+			done := s.unsent[0]
+			s.unsent = s.unsent[1:]
+			s.say("not sent any more: %s %s/%s", done.Executor, done.UID, done.WorkerID)
+			s.give(done)
+			continue
+		}
+		carried, ok := s.commit(len(s.effects))
+		if !ok {
+			s.say("abandoned: what was expected does not hold")
+		}
+		s.show(carried)
+		s.give(nil)
+	}
+}
+
+// pass lets time go by, stopping at each deadline of the core.
+func (s *script) pass(d time.Duration) {
+	end := s.now.Add(d)
+	for range 1000 {
+		next := s.core.NextDeadline()
+		if next.IsZero() || next.After(end) {
+			break
+		}
+		if next.After(s.now) {
+			s.now = next
+		}
+		s.give(nil)
+	}
+	s.now = end
+}
+
+func worker(t *testing.T, name string) (uid string, workerID model.WorkerID) {
+	if _, err := fmt.Sscanf(strings.NewReplacer("/", " ", ".", " ").Replace(name), "%s %d %d", &uid, &workerID.Index, &workerID.Number); err != nil {
+		t.Fatalf("%q: %v", name, err)
+	}
+	return uid, workerID
+}
+
+func workerState(t *testing.T, name string) model.WorkerState {
+	for s := model.WorkerAssigned; s <= model.WorkerEvicted; s++ {
+		if s.String() == name {
+			return s
+		}
+	}
+	t.Fatalf("no state %q", name)
+	return 0
+}
+
+// show prints what is carried out; effects when they are durable.
+func (s *script) show(actions []model.Action) {
+	for _, action := range actions {
+		switch a := action.(type) {
+		case model.Effect:
+			for _, put := range a.Puts {
+				s.say("put %s", record(put))
+			}
+			for _, ref := range a.Deletes {
+				s.say("delete %s", refName(ref))
+			}
+			for _, x := range a.Expect {
+				s.say("  expect %s", expectName(x))
+			}
+			for _, e := range a.Events {
+				s.say("  event %s %s", eventNames[e.Kind], eventWorkers(e))
+			}
+		case Submit:
+			fresh := ""
+			if a.Fresh {
+				fresh = ", fresh connection"
+			}
+			s.say("submit %s %s/%s incarnation %d attempt %d%s", a.Executor, a.UID, a.Worker.ID, a.Incarnation, a.Attempt, fresh)
+		case Stop:
+			epoch := ""
+			if a.Epoch != 7 {
+				epoch = fmt.Sprintf(" epoch %d", a.Epoch)
+			}
+			s.say("stop %s %s/%s%s incarnation %d grace %v", a.Executor, a.UID, a.Worker.ID, epoch, a.Incarnation, a.Grace)
+		case model.Reply:
+			s.say("reply %s", s.replyText(a))
+		}
+	}
+}
+
+var eventNames = map[model.EventKind]string{
+	model.EventWorkerAssigned: "WORKER_ASSIGNED", model.EventWorkerStarted: "WORKER_STARTED",
+	model.EventWorkerRunning: "WORKER_RUNNING", model.EventWorkerCompleted: "WORKER_COMPLETED",
+	model.EventWorkerFailed: "WORKER_FAILED", model.EventWorkerLost: "WORKER_LOST",
+	model.EventWorkerEvicting: "WORKER_EVICTING", model.EventWorkerEvicted: "WORKER_EVICTED",
+	model.EventWorkerRequeued: "WORKER_REQUEUED",
+}
+
+func refName(ref model.Ref) string {
+	switch ref.Kind {
+	case model.KindTaskHeader:
+		return "header " + ref.ID
+	case model.KindTaskChunk:
+		return fmt.Sprintf("chunk %s/%d", ref.ID, ref.Chunk)
+	case model.KindReservation:
+		return "reservation " + ref.ID
+	case model.KindLeaseChunk:
+		return "lease " + ref.ID
+	}
+	return ref.ID + "'s leader"
+}
+
+func expectName(x model.Expect) string {
+	if x.Mod != 0 {
+		return fmt.Sprintf("%s mod %d", refName(x.Ref), x.Mod)
+	}
+	return fmt.Sprintf("%s create %d", refName(x.Ref), x.Create)
+}
+
+func record(r model.Record) string {
+	name := refName(r.Ref())
+	switch r := r.(type) {
+	case *model.TaskHeader:
+		for _, flag := range []struct {
+			set  bool
+			name string
+		}{{!r.Complete, "INCOMPLETE"}, {r.Withdrawn, "WITHDRAWN"}, {r.Stopping, "STOPPING"}, {r.Ended, "ENDED"}} {
+			if flag.set {
+				name += " " + flag.name
+			}
+		}
+		if r.Message != "" {
+			name += fmt.Sprintf(" (%s, %s)", r.Reason, r.Message)
+		}
+	case *model.TaskChunk:
+		for _, w := range r.Workers {
+			name += fmt.Sprintf(" %s=%s", w.ID, w.State)
+			if w.Attempts > 0 {
+				name += fmt.Sprintf("(%d)", w.Attempts)
+			}
+			if w.Requeue {
+				name += " requeue"
+			}
+		}
+	}
+	return name
+}
+
+func eventWorkers(e model.JobEvent) string {
+	var parts []string
+	for _, w := range e.Workers {
+		part := w.ID.String() + "@" + w.Executor
+		if w.Message != "" {
+			part += "(" + w.Message + ")"
+		}
+		parts = append(parts, part)
+	}
+	if len(parts) == 0 {
+		parts = append(parts, fmt.Sprintf("%d workers", e.Count))
+	}
+	if e.Reason != "" {
+		parts = append(parts, string(e.Reason))
+	}
+	return strings.Join(parts, " ")
+}
+
+func (s *script) replyText(r model.Reply) string {
+	if r.Err != nil {
+		return "error " + string(fault.Of(r.Err).Reason)
+	}
+	switch v := r.Value.(type) {
+	case []model.DispatchOutcome:
+		text := ""
+		for _, o := range v {
+			text += fmt.Sprintf("%s taken=%v %s", o.UID, o.Taken, o.Reason)
+		}
+		return strings.TrimSpace(text)
+	case Reported:
+		text := "reported"
+		for _, ended := range v.Ended {
+			text += fmt.Sprintf(" forget %s/%s", ended.UID, ended.Worker.ID)
+		}
+		if s.terms {
+			text += fmt.Sprintf(", strays in term %d: %d", v.Term, v.Strays)
+		}
+		return text
+	case Cleared:
+		return fmt.Sprintf("cleared %d", v.Count)
+	}
+	return fmt.Sprint(r.Value)
+}

@@ -1,0 +1,381 @@
+package dispatch
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"berth.dev/pkg/model"
+)
+
+// world plays everything around one core: the store with its view, the other
+// services and the clock. It holds the core to its promises at every step.
+type world struct {
+	core     *Core
+	cfg      Config
+	now      time.Time
+	revision int64
+	// records is what the store holds, own is what of it the assigner wrote, as
+	// its effects not yet durable would have it.
+	records map[model.Ref]stored
+	own     map[model.Ref]model.Record
+	effects []model.Effect
+	held    []model.Action
+	// sent counts the submits of each worker by attempt.
+	sent map[orderKey]map[int32]int
+	// unsent are the answers to orders that did not stand any more.
+	unsent []SubmitDone
+	failed []string
+}
+
+type stored struct {
+	record      model.Record
+	create, mod int64
+}
+
+func newWorld(cfg Config) *world {
+	w := &world{
+		core: New(cfg), cfg: cfg.orDefault(), revision: 1,
+		now:     time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+		records: map[model.Ref]stored{}, own: map[model.Ref]model.Record{},
+		sent: map[orderKey]map[int32]int{},
+	}
+	ready := &model.Ready{Since: w.now, By: "auto"}
+	w.records[ready.Ref()] = stored{ready, w.revision, w.revision}
+	w.core.Step(w.now, model.Changed{Ref: ready.Ref(), Record: ready, Create: w.revision, Mod: w.revision})
+	return w
+}
+
+func (w *world) fail(format string, args ...any) {
+	w.failed = append(w.failed, fmt.Sprintf(format, args...))
+}
+
+// write stores what another service decided, and tells the core; nil deletes.
+// The batch is closed by progress.
+func (w *world) write(ref model.Ref, record model.Record) {
+	w.revision++
+	old := w.records[ref]
+	if record == nil {
+		delete(w.records, ref)
+		w.step(model.Changed{Ref: ref, Mod: w.revision})
+		return
+	}
+	s := stored{record, cmp.Or(old.create, w.revision), w.revision}
+	w.records[ref] = s
+	w.step(model.Changed{Ref: ref, Record: record, Create: s.create, Mod: s.mod})
+}
+
+func (w *world) progress() { w.step(model.Progress{Revision: w.revision}) }
+
+// elect makes the core the leader of a new term.
+func (w *world) elect() []model.Action {
+	w.revision++
+	return w.step(model.Elected{Term: w.revision, Revision: w.revision})
+}
+
+// succeed throws the core away and elects another, which is fed from the store.
+func (w *world) succeed() []model.Action {
+	w.effects, w.held, w.unsent = nil, nil, nil
+	w.core = w.rebuilt()
+	w.own = map[model.Ref]model.Record{}
+	for ref, s := range w.records {
+		if ref.Kind == model.KindTaskHeader || ref.Kind == model.KindTaskChunk {
+			w.own[ref] = s.record
+		}
+	}
+	return w.elect()
+}
+
+// rebuilt makes a core that sees what the store holds.
+func (w *world) rebuilt() *Core {
+	c := New(w.cfg)
+	refs := slices.SortedFunc(maps.Keys(w.records), func(a, b model.Ref) int {
+		return cmp.Compare(w.records[a].mod, w.records[b].mod)
+	})
+	for _, ref := range refs {
+		s := w.records[ref]
+		c.Step(w.now, model.Changed{Ref: ref, Record: s.record, Create: s.create, Mod: s.mod})
+	}
+	c.Step(w.now, model.Progress{Revision: w.revision})
+	return c
+}
+
+// step gives one event and holds back what follows effects not yet durable. It
+// answers what is carried out at once.
+func (w *world) step(event model.Event) []model.Action {
+	var carried []model.Action
+	for _, action := range w.core.Step(w.now, event) {
+		if e, ok := action.(model.Effect); ok {
+			w.check(e)
+			w.effects = append(w.effects, e)
+		}
+		w.held = append(w.held, action)
+	}
+	if len(w.effects) == 0 {
+		carried, w.held = w.carry(w.held), nil
+	}
+	return carried
+}
+
+// check holds one effect to its bounds and to the edges of the model.
+func (w *world) check(e model.Effect) {
+	if n := len(e.Puts) + len(e.Deletes); n > maxPuts || n == 0 {
+		w.fail("an effect of %d records", n)
+	}
+	for _, event := range e.Events {
+		if len(event.Workers) > model.MaxEventWorkers || int(event.Count) < len(event.Workers) || event.Count == 0 {
+			w.fail("event %d names %d of %d", event.Kind, len(event.Workers), event.Count)
+		}
+	}
+	for _, ref := range e.Deletes {
+		delete(w.own, ref)
+	}
+	seen := map[model.Ref]bool{}
+	for _, put := range e.Puts {
+		ref := put.Ref()
+		if seen[ref] {
+			w.fail("%v is put twice in one effect", ref)
+		}
+		seen[ref] = true
+		before, _ := w.own[ref].(*model.TaskChunk)
+		if after, ok := put.(*model.TaskChunk); ok && before != nil {
+			for i, is := range after.Workers {
+				was := before.Workers[i]
+				if was.ID != is.ID || was.Ordinal != is.Ordinal {
+					w.fail("%s moved to another executor", is.ID)
+				}
+				if was.State != is.State && !was.State.MayBecome(is.State) {
+					w.fail("%s: %s became %s", is.ID, was.State, is.State)
+				}
+			}
+		}
+		w.own[ref] = put
+	}
+}
+
+// commit makes the first n effects durable, if what they expect holds, and
+// answers what is then carried out. It says false when they were abandoned.
+func (w *world) commit(n int) ([]model.Action, bool) {
+	n = min(n, len(w.effects))
+	for _, e := range w.effects[:n] {
+		for _, x := range e.Expect {
+			s, there := w.records[x.Ref]
+			if x.Absent && there || x.Mod != 0 && s.mod != x.Mod || x.Create != 0 && s.create != x.Create {
+				w.abandon()
+				return nil, false
+			}
+		}
+	}
+	w.revision++
+	for _, e := range w.effects[:n] {
+		for _, put := range e.Puts {
+			w.records[put.Ref()] = stored{put, cmp.Or(w.records[put.Ref()].create, w.revision), w.revision}
+		}
+		for _, ref := range e.Deletes {
+			delete(w.records, ref)
+		}
+	}
+	w.effects = w.effects[n:]
+	w.core.Step(w.now, model.Committed{Effects: n, Revision: w.revision})
+	cut := 0
+	for cut < len(w.held) {
+		if _, ok := w.held[cut].(model.Effect); ok {
+			if n == 0 {
+				break
+			}
+			n--
+		}
+		cut++
+	}
+	carried := slices.Clone(w.held[:cut])
+	w.held = w.held[cut:]
+	return w.carry(carried), true
+}
+
+func (w *world) abandon() {
+	w.effects, w.held = nil, nil
+	w.own = map[model.Ref]model.Record{}
+	for ref, s := range w.records {
+		if ref.Kind == model.KindTaskHeader || ref.Kind == model.KindTaskChunk {
+			w.own[ref] = s.record
+		}
+	}
+	w.step(model.Abandoned{})
+}
+
+// carry holds the orders that go out to what is durable, and answers those that
+// do.
+func (w *world) carry(actions []model.Action) (carried []model.Action) {
+	for _, action := range actions {
+		order, ok := action.(Submit)
+		if !ok {
+			carried = append(carried, action)
+			continue
+		}
+		if !w.core.Stands(order) {
+			w.unsent = append(w.unsent, SubmitDone{order.Executor, order.UID, order.Worker.ID, order.Attempt, NotSent{}})
+			continue
+		}
+		carried = append(carried, action)
+		key := orderKey{w.core.ordinals[order.Executor], order.UID, order.Worker.ID}
+		header, _ := w.records[model.Ref{Kind: model.KindTaskHeader, ID: order.UID}].record.(*model.TaskHeader)
+		if header == nil || !header.Complete || header.Stopping {
+			w.fail("submit of %s for a task that is not to be started", order.Worker)
+			continue
+		}
+		if state := w.state(order.UID, order.Worker.ID); state != model.WorkerAssigned {
+			w.fail("submit of %s, which is %s", order.Worker, state)
+		}
+		if w.sent[key] == nil {
+			w.sent[key] = map[int32]int{}
+		}
+		w.sent[key][order.Attempt]++
+		if order.Attempt > w.core.maxAttempts(order.UID) {
+			w.fail("attempt %d of %s", order.Attempt, order.Worker)
+		}
+	}
+	total, per := 0, map[uint32]int{}
+	for key := range w.core.flights {
+		total++
+		per[key.ordinal]++
+		if per[key.ordinal] > w.cfg.PerExecutor || total > w.cfg.InFlight {
+			w.fail("%d in flight, %d at executor %d", total, per[key.ordinal], key.ordinal)
+		}
+	}
+	return carried
+}
+
+// state is the durable state of a worker.
+func (w *world) state(uid string, workerID model.WorkerID) model.WorkerState {
+	for ref, s := range w.records {
+		if chunk, ok := s.record.(*model.TaskChunk); ok && ref.ID == uid {
+			for _, worker := range chunk.Workers {
+				if worker.ID == workerID {
+					return worker.State
+				}
+			}
+		}
+	}
+	return model.WorkerUnset
+}
+
+// dump is everything that a core derives from records.
+func dump(c *Core) string {
+	var b strings.Builder
+	for _, uid := range c.uids {
+		t := c.tasks[uid]
+		fmt.Fprintf(&b, "task %s %+v %v leaving %d\n", uid, t.header, t.counts, t.leaving)
+		for n, chunk := range t.chunks {
+			fmt.Fprintf(&b, "  chunk %d %+v\n", n, chunk)
+		}
+	}
+	for _, ordinal := range slices.Sorted(maps.Keys(c.hosts)) {
+		if h := c.hosts[ordinal]; h.record != nil || len(h.placed) > 0 {
+			fmt.Fprintf(&b, "host %d %v %v\n", ordinal, h.record, h.placed)
+		}
+	}
+	var orders []string
+	for key, o := range c.orders {
+		orders = append(orders, fmt.Sprintf("order %v %d %s", key, o.kind, o.state))
+	}
+	slices.Sort(orders)
+	fmt.Fprintf(&b, "%s\nreservations %d leases %d live %v ordinals %v\n",
+		strings.Join(orders, "\n"), len(c.reservations), len(c.leases), c.live, c.ordinals)
+	return b.String()
+}
+
+// The records that the other services write in tests.
+
+func (w *world) executor(n uint32, incarnation int64, lost bool) {
+	id := fmt.Sprintf("e%d", n)
+	w.write(executorRef(id), &model.Executor{
+		ID: id, Address: id + ":7200", Ordinal: n, Incarnation: incarnation, Lost: lost,
+	})
+}
+
+func executorRef(id string) model.Ref { return model.Ref{Kind: model.KindExecutor, ID: id} }
+
+// drain says whether the workers of an executor are to go.
+func (w *world) drain(id string, draining bool) {
+	e := *w.records[executorRef(id)].record.(*model.Executor)
+	e.Draining = draining
+	w.write(e.Ref(), &e)
+}
+
+func (w *world) present(id string, there bool) {
+	ref := model.Ref{Kind: model.KindLive, ID: id}
+	if there {
+		w.write(ref, &model.Live{ID: id})
+	} else {
+		w.write(ref, nil)
+	}
+}
+
+func key(uid string) model.Key { return model.Key{Job: "job-" + uid, Stage: "map", Name: "main"} }
+
+// workerOf names the worker of a reservation.
+func workerOf(uid string, workerID model.WorkerID) model.Worker {
+	return model.Worker{Job: key(uid).Job, Stage: "map", ID: workerID}
+}
+
+func reservationRef(uid string) model.Ref {
+	return model.Ref{Kind: model.KindReservation, Key: key(uid), ID: uid}
+}
+
+// reservation stores a version with a state, or gives the one there is another;
+// what is asked then stays.
+func (w *world) reservation(uid string, state model.State, attempts int32, changes ...func(*model.Reservation)) {
+	r := &model.Reservation{
+		Key: key(uid), UID: uid,
+		Spec: model.Spec{MaxAttempts: attempts, Task: model.Task{Command: "/bin/worker", StopGrace: 2 * time.Second}},
+	}
+	if s, there := w.records[r.Ref()]; there {
+		was := *s.record.(*model.Reservation)
+		r = &was
+	}
+	r.State = state
+	for _, change := range changes {
+		change(r)
+	}
+	w.write(r.Ref(), r)
+}
+
+// lease grants worker i of a reservation the i-th executor, in chunks of one txn.
+func (w *world) lease(uid string, ordinals ...uint32) {
+	chunks := int32((len(ordinals) + model.LeaseChunkSize - 1) / model.LeaseChunkSize)
+	n, index := int32(0), int32(0)
+	for part := range slices.Chunk(ordinals, model.LeaseChunkSize) {
+		chunk := &model.LeaseChunk{UID: uid, Key: key(uid), Chunk: n, Chunks: chunks, Total: int32(len(ordinals)), Epoch: 7, GrantedAt: w.now}
+		for _, ordinal := range part {
+			chunk.Workers = append(chunk.Workers, model.Placement{Worker: model.WorkerID{Index: index, Number: 1}, Ordinal: ordinal})
+			index++
+		}
+		w.write(chunk.Ref(), chunk)
+		n++
+	}
+}
+
+func leaseRef(uid string) model.Ref { return model.Ref{Kind: model.KindLeaseChunk, ID: uid} }
+
+// dispatch asks for a task as it was decided on just now.
+func (w *world) dispatch(token uint64, uid string) []model.Action {
+	return w.step(model.Input{Token: token, Request: model.Dispatch{Term: w.registry(), Tasks: []model.DispatchTask{{
+		Key: key(uid), UID: uid, Mod: w.records[reservationRef(uid)].mod, Lease: w.records[leaseRef(uid)].create,
+	}}}})
+}
+
+// leaderRecord stands for the value of an election key.
+type leaderRecord struct{ service string }
+
+func (l leaderRecord) Ref() model.Ref { return model.LeaderRef(l.service) }
+
+func (w *world) registry() int64 {
+	ref := model.LeaderRef(model.ServiceRegistry)
+	if _, ok := w.records[ref]; !ok {
+		w.write(ref, leaderRecord{model.ServiceRegistry})
+	}
+	return w.records[ref].create
+}
