@@ -2,7 +2,7 @@
 // there are, what they have free, and which batch is granted which of them.
 //
 //	Register, Announce ──▶ ┌───────────┐ ──▶ Effect: executor, presence
-//	Cycle ────────────────▶ │ inventory │ ──▶ Effect: lease, all workers or none
+//	Cycle ───────────────▶ │ inventory │ ──▶ Effect: lease, all workers or none
 //	Disable, Drain, … ───▶ │           │ ──▶ Effect: request, executor's mark
 //	Changed (the view) ──▶ └───────────┘ ──▶ Effect: worker's share given back,
 //	                                          orphan swept, executor LOST
@@ -11,14 +11,14 @@
 //
 //   - Σ used ≤ capacity, for every executor and resource: a lease is granted
 //     out of what is free, and an executor that registers again with less than
-//     it has given away is offered to nobody until it has room again.
+//     it has given away is given no work until it has room again.
 //   - A strict lease covers all workers of its reservation or none. It is one
 //     [model.Effect] however many workers it has, and it compares that the
-//     reservation is still what was decided on and that the registry that cut
-//     the cycle still leads. The same uid asked twice gives the same lease.
+//     reservation is still what was decided on and that the registry that
+//     started the cycle still leads. The same uid asked twice gives the same lease.
 //   - A cycle is decided in its order, as far as one step may go: what it does not
-//     get to is answered LATER, with all that is behind it. See cycleWork and,
-//     for why cycles get to every entry, refused.
+//     get to is answered LATER, with all that is behind it. See
+//     [match.Limits] and, for why cycles get to every candidate, [match.Refusal].
 //   - Capacity is used until the assigner says that the worker has ended, or
 //     until a lease turns out to be nobody's. Nothing here frees it by a clock.
 //   - What lives on an executor and no lease counts is in its way: one that comes
@@ -33,6 +33,10 @@
 //     disabled, and is given none.
 //   - The same records and inputs give the same answers: there is no I/O, no
 //     clock, no randomness and no map order in any decision.
+//
+// Package match finds executors for a batch, with roles and sections; package usage
+// counts what executors are used for and maps demand to SKUs. Here are the records, the
+// leases, and what is decided.
 //
 // # Executors that change
 //
@@ -73,33 +77,6 @@
 // its mark. They are told of what lies there then. An executor that comes under a
 // request later, for its agent registers with other attributes, keeps on its record
 // of which requests its jobs are still to be told.
-//
-// # Roles
-//
-// What an executor sets aside for a role only leases of that role use, first of
-// all; Σ used ≤ capacity − what is still set aside, of each resource. See role.go.
-//
-// # Usage
-//
-// [Core.Usage] is of one revision: executors, leases, tasks and reservations are
-// those of one view, kept in sums as records are set. A reservation that is QUEUED,
-// without a lease and not handed over, is demand; each group of them maps to one
-// SKU's specification, or is told of as unmapped. See specification.go.
-//
-// # Matching
-//
-//	form      the shapes that have the same resources, however much of each
-//	└─ field    its executors that may be given work, by what they have free
-//	   └─ block   up to 256 of them, near one another, with the bounds of what they have
-//	section   the classes that attributes and pools choose: a bit for each class
-//
-// A batch is matched against the blocks of all fields, the most promising first,
-// and against the executors of those blocks that hold what the batch may take.
-// Where all executors differ that is as where all are alike. An executor that
-// changes what it has free is moved in one field, whatever requests have named;
-// attributes that one names make a section, which changes with classes alone. See
-// field.go for what it costs, match.go for the order, and sections.go for how long
-// sections are kept.
 //
 // # Pools
 //
