@@ -1,0 +1,378 @@
+package match
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"berth.dev/pkg/constraint"
+	"berth.dev/pkg/resource"
+)
+
+// fleet is executors and what is decided about them, and an index that follows.
+type fleet struct {
+	*Index
+	t         *rapid.T
+	executors map[string]*Executor
+	kinds     map[string]*Kind
+	known     map[string]Standing
+	// pools are the attributes of pools by name, closing those of requests that close
+	// classes by ID.
+	pools   map[string]Attributes
+	closing map[string]Attributes
+}
+
+func newFleet(t *rapid.T) *fleet {
+	f := &fleet{
+		t: t, executors: map[string]*Executor{}, kinds: map[string]*Kind{}, known: map[string]Standing{},
+		pools: map[string]Attributes{}, closing: map[string]Attributes{},
+	}
+	f.Index = New(f)
+	return f
+}
+
+func (f *fleet) Executor(id string) *Executor { return f.executors[id] }
+
+func (f *fleet) PoolsOf(h constraint.Host) []string {
+	return selecting(f.pools, AttributesOf(h.Attributes))
+}
+
+func (f *fleet) ClosedBy(attributes Attributes) []string { return selecting(f.closing, attributes) }
+
+func selecting(selectors map[string]Attributes, attributes Attributes) (names []string) {
+	for _, name := range slices.Sorted(maps.Keys(selectors)) {
+		if attributes.Contain(selectors[name]) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// rebuilt is a fleet with an index made from what f is now.
+func (f *fleet) rebuilt() *fleet {
+	fresh := newFleet(f.t)
+	fresh.pools, fresh.closing, fresh.Limits = f.pools, f.closing, f.Limits
+	for _, id := range slices.Sorted(maps.Keys(f.executors)) {
+		e := &Executor{ID: id, Ordinal: f.executors[id].Ordinal, Held: f.executors[id].Held}
+		fresh.executors[id] = e
+		fresh.Set(e, f.kinds[id])
+		fresh.Place(e, f.known[id])
+	}
+	return fresh
+}
+
+var (
+	zones     = []map[string]string{nil, {"zone": "a"}, {"Zone": "A"}, {"zone": "b", "rack": "1"}, {"zone": "b", "rack": "2"}}
+	selectors = []map[string]string{{"zone": "a"}, {"zone": "B"}, {"rack": "1"}}
+)
+
+func (f *fleet) draw(n int, what string) int { return rapid.IntRange(0, n-1).Draw(f.t, what) }
+
+func (f *fleet) kind() *Kind {
+	k := &Kind{
+		SKU: []string{"small", "Small", "large"}[f.draw(3, "sku")], Attributes: zones[f.draw(len(zones), "zone")], Generation: int64(f.draw(2, "generation")),
+		Resources: resource.Vector{"cpu": int64(f.draw(6, "cpu")), "slots": int64(f.draw(6, "slots"))},
+	}
+	if f.draw(3, "gpu") == 0 {
+		k.Resources["gpu"] = 2
+	}
+	if f.draw(3, "reserved") == 0 {
+		k.Reserved = map[string]resource.Vector{"web": {"cpu": min(1, k.Resources["cpu"])}}
+	}
+	return k
+}
+
+// change does one thing that an owner may.
+func (f *fleet) change() {
+	id := fmt.Sprintf("h%d", f.draw(8, "executor"))
+	e := f.executors[id]
+	switch f.draw(6, "change") {
+	case 0, 1:
+		if e == nil {
+			e = &Executor{ID: id, Held: &Held{}}
+			f.executors[id] = e
+		} else {
+			f.Unplace(e)
+		}
+		f.kinds[id] = f.kind()
+		f.Set(e, f.kinds[id])
+		f.Place(e, f.known[id])
+	case 2:
+		if e != nil {
+			f.Unplace(e)
+			f.Set(e, nil)
+			delete(f.executors, id)
+		}
+	case 3:
+		if e != nil {
+			f.Unplace(e)
+			e.Held.Add(1, resource.Vector{"cpu": 1, "slots": 1}, []string{"", "web"}[f.draw(2, "role")])
+			f.known[id] = Standing(f.draw(int(Overcommitted), "standing"))
+			f.Place(e, f.known[id])
+		}
+	case 4:
+		name := fmt.Sprintf("p%d", f.draw(2, "pool"))
+		if _, there := f.pools[name]; there {
+			delete(f.pools, name)
+		} else {
+			f.pools[name] = AttributesOf(selectors[f.draw(len(selectors), "members")])
+		}
+		f.SetPools(f.PoolsOf)
+	default:
+		request := fmt.Sprintf("d%d", f.draw(2, "request"))
+		attributes, there := f.closing[request]
+		if there {
+			delete(f.closing, request)
+		} else {
+			attributes = AttributesOf(selectors[f.draw(len(selectors), "closed")])
+			f.closing[request] = attributes
+		}
+		for k := range f.Classes(attributes) {
+			f.Close(k, request, !there)
+		}
+	}
+}
+
+// search has a query remembered, and the section that it names.
+func (f *fleet) search() (constraint.Constraints, int) {
+	k := constraint.Constraints{Resources: resource.Vector{"cpu": int64(f.draw(3, "cpus")), "slots": 1}, Pack: f.draw(2, "pack") == 0, SameShape: f.draw(3, "sameShape") == 0}
+	if f.draw(2, "zoned") == 0 {
+		k.Attributes = selectors[f.draw(len(selectors), "selected")]
+	}
+	if f.draw(3, "pooled") == 0 {
+		k.Pools = []string{"P0"}
+	}
+	if f.draw(3, "spread") == 0 {
+		k.Spread = constraint.Spread{By: "rack", Max: 1}
+	}
+	return k, 1 + f.draw(5, "workers")
+}
+
+// An index that followed any changes is the one that is made from what came of them,
+// and finds the same executors.
+func TestAnIndexIsWhatOneMadeAnewIs(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := newFleet(t)
+		f.Limits.Block, f.Limits.Narrow = 1+f.draw(4, "block"), f.draw(3, "narrow")
+		f.Limits.Sections = 1 + f.draw(4, "sections")
+		for range 5 + f.draw(25, "steps") {
+			f.change()
+			fresh := f.rebuilt()
+			if got, want := f.dump(), fresh.dump(); got != want {
+				t.Fatalf("the index has drifted:\n%s\nmade anew:\n%s", got, want)
+			}
+			k, n := f.search()
+			picks, refusal := f.Fits(k, n)
+			freshPicks, freshRefusal := fresh.Fits(k, n)
+			if got, want := words(picks, refusal), words(freshPicks, freshRefusal); got != want {
+				t.Fatalf("found %s, anew %s: %+v", got, want, k)
+			}
+			if refusal != nil {
+				if most := f.atMost(f.Query(k)); int64(refusal.Fitting) > most {
+					t.Fatalf("%d fit, sums allow %d at most: %+v", refusal.Fitting, most, k)
+				}
+			}
+			f.checkSections()
+		}
+		for _, text := range slices.Sorted(maps.Keys(f.sections.byText)) {
+			f.sections.drop(f.sections.byText[text])
+		}
+		if left := len(f.sections.columns); left > 0 || len(f.sections.broad) != 1 {
+			t.Fatalf("%d columns and %d broad sections are left", left, len(f.sections.broad))
+		}
+	})
+}
+
+func words(picks []Pick, r *Refusal) (text string) {
+	for _, p := range picks {
+		text += fmt.Sprintf(" %s:%d", p.Executor.ID, p.Workers)
+	}
+	if r != nil {
+		text += fmt.Sprint(r.Fitting, r.Reason, r.Message)
+	}
+	return text
+}
+
+// Closing classes moves no executor in the index.
+func TestClosingMovesNoExecutor(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := newFleet(t)
+		for i := range 300 {
+			e := &Executor{ID: fmt.Sprint(i), Held: &Held{}}
+			f.Set(e, &Kind{Attributes: zones[1], Resources: resource.Vector{"slots": int64(1 + i)}})
+			f.Place(e, Open)
+		}
+		blocks := slices.Clone(f.forms[0].open.blocks)
+		for k := range f.Classes(nil) {
+			if f.Close(k, "d", true); len(f.Free()) > 0 {
+				t.Fatalf("free: %v", f.Free())
+			}
+			f.Close(k, "d", false)
+		}
+		if !slices.Equal(blocks, f.forms[0].open.blocks) || f.Free()["slots"] != 300*301/2 {
+			t.Fatalf("the blocks are others, or free is %v", f.Free())
+		}
+	})
+}
+
+// dump is all that the index has derived. How executors are divided into blocks depends
+// on what was before, and does not matter.
+func (f *fleet) dump() string {
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	for _, id := range slices.Sorted(maps.Keys(f.executors)) {
+		e := f.executors[id]
+		if e.class.executors[e.at] != e {
+			f.t.Fatalf("%s is not where its class has it", id)
+		}
+		line("%s class=%s shape=%s standing=%d listed=%v free=%v", id, e.class.key, e.shape.key, e.standing, e.listed, e.free)
+	}
+	for _, key := range slices.Sorted(maps.Keys(f.classes)) {
+		k := f.classes[key]
+		line("class %s counts=%v pools=%q closed %v by %v", key, k.counts, k.host.Pools, f.closed.has(k.index), k.closedBy)
+	}
+	crowd := 0
+	for _, key := range slices.Sorted(maps.Keys(f.shapes.byKey)) {
+		s := f.shapes.byKey[key]
+		line("shape %s size=%d counts=%v", key, s.size, s.counts)
+		crowd = max(crowd, s.counts[Open])
+	}
+	if crowd != f.shapes.crowd {
+		f.t.Fatalf("the most executors of a shape are %d, noted are %d", crowd, f.shapes.crowd)
+	}
+	for _, of := range slices.SortedFunc(slices.Values(f.forms), func(a, b *form) int { return cmp.Compare(a.key, b.key) }) {
+		line("form %s shapes=%d", of.key, of.shapes)
+		line(" open %s", f.dumpField(&of.open))
+		line(" all %s", f.dumpField(&of.all))
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.Index.pools)) {
+		line("pool %q classes=%d living=%d", name, f.Index.pools[name].classes, f.Index.pools[name].Living)
+	}
+	for _, folded := range slices.Sorted(maps.Keys(f.skus)) {
+		s := f.skus[folded]
+		line("sku %s %v spelled %v most=%v", folded, slices.Sorted(maps.Keys(s.shapes)), s.spellings, s.Most())
+		for _, name := range slices.Sorted(maps.Keys(s.free)) {
+			if *s.free[name] != (sum{}) {
+				line(" free %s %+v", name, *s.free[name])
+			}
+		}
+	}
+	line("%s%d classes are closed, free %v, capacity %v, %d executors", f.dumpSection(f.sections.whole), f.closed.classes, f.Free(), f.Capacity(), f.Index.executors)
+	return b.String()
+}
+
+func (f *fleet) dumpField(of *field) string {
+	var all []string
+	for i, b := range of.blocks {
+		f.checkBlock(b)
+		for at, e := range b.executors {
+			if of.find(spotOf(e, b.point(at))) != i {
+				f.t.Fatalf("%s is not in the block that it belongs to", e.ID)
+			}
+			if b.traits[at] != e.traits() {
+				f.t.Fatalf("the traits of %s are not those of its place", e.ID)
+			}
+			all = append(all, fmt.Sprintf("%s %v", e.ID, b.point(at)))
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(all, " ")
+}
+
+// checkBlock fails unless the block's bounds hold, and its executors are in order.
+func (f *fleet) checkBlock(b *block) {
+	if len(b.executors) == 0 || len(b.executors) != len(b.traits) || len(b.amounts) != len(b.executors)*len(b.low) {
+		f.t.Fatal("a block is not whole")
+	}
+	if !slices.IsSortedFunc(b.executors, Compare) {
+		f.t.Fatal("a block is not in order of rank")
+	}
+	sums := make([]sum, len(b.low))
+	for at, k := range b.traits {
+		if k.sku < b.lowSKU || k.sku > b.highSKU {
+			f.t.Fatal("a SKU is out of bounds")
+		}
+		for i, amount := range b.point(at) {
+			if amount < b.low[i] || amount > b.high[i] {
+				f.t.Fatal("an amount is out of bounds")
+			}
+			sums[i].add(uint64(amount))
+		}
+	}
+	if !slices.Equal(sums, b.sums) {
+		f.t.Fatal("the sums of a block are wrong")
+	}
+}
+
+// dumpSection is all that is kept of a section.
+func (f *fleet) dumpSection(s *section) string {
+	var keys []string
+	for k := range f.sections.all(s) {
+		keys = append(keys, k.key)
+	}
+	slices.Sort(keys)
+	return fmt.Sprintf("section %s classes=%d: %s\n", s.text(), s.classes, strings.Join(keys, " "))
+}
+
+// checkSections compares each section with one that is made anew.
+func (f *fleet) checkSections() {
+	for _, text := range slices.Sorted(maps.Keys(f.sections.byText)) {
+		kept := f.sections.byText[text]
+		if kept.text() != text || kept.dropped {
+			f.t.Fatalf("a section is kept under %s", text)
+		}
+		got := f.dumpSection(kept)
+		fresh := f.sections.make(kept.selector)
+		want := f.dumpSection(fresh)
+		// It is not listed by its text, which drop would take out.
+		f.sections.drop(fresh)
+		f.sections.byText[text] = kept
+		if got != want {
+			f.t.Fatalf("a section has drifted:\n%s\nmade anew:\n%s", got, want)
+		}
+	}
+	for name, column := range f.sections.columns {
+		if column.users == 0 {
+			f.t.Fatalf("the column %s is kept for nobody", name)
+		}
+		for k := range f.sections.all(f.sections.whole) {
+			of, value := column.ofClass(k.index), k.value(name)
+			if of != column.values[value] && (value != "" || of != &column.none) {
+				f.t.Fatalf("the column %s has a class of %q elsewhere", name, value)
+			}
+		}
+	}
+}
+
+// value returns the class's value of an attribute, folded like the name; empty without
+// one.
+func (k *Class) value(name string) string {
+	for _, a := range k.attributes {
+		if a.name == name {
+			return a.value
+		}
+	}
+	return ""
+}
+
+func TestSumComesBackToWhatItWas(t *testing.T) {
+	var s sum
+	for range 3 {
+		s.add(math.MaxUint64)
+	}
+	if s.saturated() != math.MaxInt64 || s.float() != 3*(1<<64) {
+		t.Fatalf("three times 2⁶⁴−1 is %v", s.float())
+	}
+	for range 3 {
+		s.subtract(math.MaxUint64)
+	}
+	if s != (sum{}) {
+		t.Fatalf("something is left: %+v", s)
+	}
+}
