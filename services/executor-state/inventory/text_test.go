@@ -229,8 +229,8 @@ func dump(c *Core) string {
 	line("reservations %v", slices.Sorted(maps.Keys(c.reservations)))
 	for h := range c.byID.All() {
 		k := h.Class()
-		line("host %s %v absent=%v/%v workers=%d used=%v class=%+v closed by %v shape of %q over=%v stranded=%v superseded=%v standing=%d use=%d disabled=%v requests=%v", h.ID, h.state, h.absent, absentAt(h),
-			h.hold.Workers, h.hold.Used, k.Host(), k.ClosedBy(), h.Shape().SKU(), c.over[h.ID] != nil, c.stranded[h.ID] != nil, c.superseded[h.ID] != nil, h.Standing(), h.use, h.disabled, h.requests())
+		line("host %s %v absent=%v/%v workers=%d used=%v class=%s %v pools=%q closed by %v shape of %q over=%v stranded=%v superseded=%v standing=%d use=%d disabled=%v requests=%v", h.ID, h.state, h.absent, absentAt(h),
+			h.hold.Workers, h.hold.Used, k.Host().SKU, match.AttributesOf(k.Host().Attributes), k.Host().Pools, k.ClosedBy(), h.Shape().SKU(), c.over[h.ID] != nil, c.stranded[h.ID] != nil, c.superseded[h.ID] != nil, h.Standing(), h.use, h.disabled, h.requests())
 	}
 	for h := range c.absent.All() {
 		line("absent %s", h.ID)
