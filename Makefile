@@ -5,7 +5,7 @@ GO      ?= go
 BIN     := $(CURDIR)/bin
 TOOLS   := $(BIN)/tools
 MODULES := api client pkg testkit services/registry services/executor-state services/assigner services/gateway cmd/berth-agent cmd/berth examples integration
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+VERSION := $(shell cat VERSION)
 LDFLAGS := -X berth.dev/pkg/process.Version=$(VERSION)
 SEED    ?=
 FROM    ?=
@@ -149,7 +149,7 @@ chart-test: build ## the Helm chart: rendered, decoded strictly, its commands st
 
 .PHONY: image
 image: ## the container image of every process (IMAGE=name:tag)
-	docker build -f deploy/Dockerfile --build-arg VERSION=$(VERSION) -t $(IMAGE) .
+	docker build -f deploy/Dockerfile -t $(IMAGE) .
 
 .PHONY: generate
 generate: tools ## protobuf code, REST mapping and OpenAPI from api/
