@@ -170,7 +170,7 @@ func (g *generous) ListAssignments(context.Context, *berthv1.ListAssignmentsRequ
 
 func (g *generous) WatchEvents(q *berthv1.WatchEventsRequest, stream grpc.ServerStreamingServer[berthv1.Event]) error {
 	next := 0
-	fmt.Sscan(q.GetSince(), &next)
+	fmt.Sscan(q.GetSince(), &next) //nolint:errcheck // empty at first
 	for {
 		g.mu.Lock()
 		fresh, grown := g.events[next:], g.grown
