@@ -133,10 +133,9 @@ bench-failover: build ## how long Berth pauses while parts of it fail, over an h
 		$(if $(OUTAGES),--outages $(OUTAGES)) $(if $(GROWTH),--growth $(GROWTH)) $(if $(JSON),--json $(JSON))
 
 .PHONY: verify
-verify: tools ## generated code fresh, fields only added, formatting, vet, staticcheck, every module on its own
+verify: tools ## generated code fresh, fields only added, formatting, linters, every module on its own
 	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "not formatted:"; echo "$$out"; exit 1; fi
-	$(GO) vet work
-	$(TOOLS)/staticcheck $(addprefix ./,$(addsuffix /...,$(MODULES)))
+	$(TOOLS)/golangci-lint run $(addprefix ./,$(addsuffix /...,$(MODULES)))
 	@# Without -o a module of a single program would leave it behind.
 	@for m in $(MODULES); do echo "GOWORK=off go build $$m"; (cd $$m && GOWORK=off $(GO) build -o /dev/null ./... && GOWORK=off $(GO) mod tidy -diff) || exit 1; done
 	@$(MAKE) --no-print-directory generate-check compatible
