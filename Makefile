@@ -140,6 +140,12 @@ verify: tools ## generated code fresh, fields only added, formatting, linters, e
 	@for m in $(MODULES); do echo "GOWORK=off go build $$m"; (cd $$m && GOWORK=off $(GO) build -o /dev/null ./... && GOWORK=off $(GO) mod tidy -diff) || exit 1; done
 	@$(MAKE) --no-print-directory generate-check compatible
 
+.PHONY: prose
+prose: tools build ## the prose of documents, comments and help texts: the errors of .vale/styles/Berth
+	@.vale/help bin/berth bin/help
+	@$(TOOLS)/vale --minAlertLevel=error --output=line bin/help \
+		$$(git ls-files '*.md' '*.go' '*.proto' ':!CHANGELOG.md' ':!*.pb.go' ':!*.pb.gw.go' ':!*/testdata/*')
+
 .PHONY: chart-test
 chart-test: build ## the Helm chart: rendered, decoded strictly, its commands started
 	@# Outside the workspace: Helm would raise the versions that the services are built with.
