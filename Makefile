@@ -5,7 +5,7 @@ GO      ?= go
 BIN     := $(CURDIR)/bin
 TOOLS   := $(BIN)/tools
 MODULES := api client pkg testkit services/registry services/executor-state services/assigner services/gateway cmd/berth-agent cmd/berth examples integration
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+VERSION := $(shell cat VERSION)
 LDFLAGS := -X berth.dev/pkg/process.Version=$(VERSION)
 SEED    ?=
 FROM    ?=
@@ -133,13 +133,18 @@ bench-failover: build ## how long Berth pauses while parts of it fail, over an h
 		$(if $(OUTAGES),--outages $(OUTAGES)) $(if $(GROWTH),--growth $(GROWTH)) $(if $(JSON),--json $(JSON))
 
 .PHONY: verify
-verify: tools ## generated code fresh, fields only added, formatting, vet, staticcheck, every module on its own
+verify: tools ## generated code fresh, fields only added, formatting, linters, every module on its own
 	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "not formatted:"; echo "$$out"; exit 1; fi
-	$(GO) vet work
-	$(TOOLS)/staticcheck $(addprefix ./,$(addsuffix /...,$(MODULES)))
+	$(TOOLS)/golangci-lint run $(addprefix ./,$(addsuffix /...,$(MODULES)))
 	@# Without -o a module of a single program would leave it behind.
 	@for m in $(MODULES); do echo "GOWORK=off go build $$m"; (cd $$m && GOWORK=off $(GO) build -o /dev/null ./... && GOWORK=off $(GO) mod tidy -diff) || exit 1; done
 	@$(MAKE) --no-print-directory generate-check compatible
+
+.PHONY: prose
+prose: tools build ## the prose of documents, comments and help texts: the errors of .vale/styles/Berth
+	@.vale/help bin/berth bin/help
+	@$(TOOLS)/vale --minAlertLevel=error --output=line bin/help \
+		$$(git ls-files '*.md' '*.go' '*.proto' ':!CHANGELOG.md' ':!*.pb.go' ':!*.pb.gw.go' ':!*/testdata/*')
 
 .PHONY: chart-test
 chart-test: build ## the Helm chart: rendered, decoded strictly, its commands started
@@ -149,7 +154,7 @@ chart-test: build ## the Helm chart: rendered, decoded strictly, its commands st
 
 .PHONY: image
 image: ## the container image of every process (IMAGE=name:tag)
-	docker build -f deploy/Dockerfile --build-arg VERSION=$(VERSION) -t $(IMAGE) .
+	docker build -f deploy/Dockerfile -t $(IMAGE) .
 
 .PHONY: generate
 generate: tools ## protobuf code, REST mapping and OpenAPI from api/

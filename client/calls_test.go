@@ -185,11 +185,11 @@ func TestOwnRequestIDs(t *testing.T) {
 	c := dial(t, nil, g)
 	ctx := limited(t, time.Minute)
 	own := &berthv1.DisableExecutorsRequest{RequestId: "mine"}
-	c.Disable(ctx, own)
-	c.Enable(ctx, &berthv1.EnableExecutorsRequest{RequestId: "mine"})
-	c.ClaimForScaleDown(ctx, &berthv1.ClaimForScaleDownRequest{RequestId: "mine"})
+	c.Disable(ctx, own)                                                            //nolint:errcheck // only the IDs are of interest
+	c.Enable(ctx, &berthv1.EnableExecutorsRequest{RequestId: "mine"})              //nolint:errcheck // only the IDs are of interest
+	c.ClaimForScaleDown(ctx, &berthv1.ClaimForScaleDownRequest{RequestId: "mine"}) //nolint:errcheck // only the IDs are of interest
 	none := &berthv1.DisableExecutorsRequest{}
-	c.Disable(ctx, none)
+	c.Disable(ctx, none) //nolint:errcheck // only the IDs are of interest
 	if len(ids) != 4 || ids[0] != "mine" || ids[1] != "mine" || ids[2] != "mine" || ids[3] == "" || ids[3] == "mine" {
 		t.Errorf("request ids %q", ids)
 	}

@@ -264,7 +264,7 @@ func TestListFollowsPages(t *testing.T) {
 	failAt := -1
 	g := &gateway{list: func(q *berthv1.ListReservationsRequest) (*berthv1.ListReservationsAnswer, error) {
 		from := 0
-		fmt.Sscan(q.PageToken, &from)
+		fmt.Sscan(q.PageToken, &from) //nolint:errcheck // empty at first
 		if from == failAt {
 			return nil, fault.New(fault.OutOfRange, fault.ReasonInvalid, "the page is gone")
 		}

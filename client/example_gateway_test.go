@@ -2,35 +2,68 @@ package client_test
 
 import (
 	"context"
+	"crypto/x509"
 	"fmt"
 	"log"
 	"net"
+	"net/http/httptest"
+	"strings"
 	"sync"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/client"
 )
 
-// startGateway starts a gateway that grants whatever it is asked for, and a
-// client of it.
+// startGateway starts a gateway that grants every request, and a client of it.
 func startGateway() (c *client.Client, stop func()) {
+	address, stopServer := serveGateway(0)
+	c, err := client.Dial([]string{address})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return c, func() { c.Close(); stopServer() }
+}
+
+// serveGateway starts a gateway that grants every request except the first cancels, which
+// it refuses as unavailable.
+func serveGateway(refusals int, opts ...grpc.ServerOption) (address string, stop func()) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		log.Fatal(err)
 	}
-	g := &generous{grown: make(chan struct{})}
-	server := grpc.NewServer()
+	g := &generous{refusals: refusals, grown: make(chan struct{})}
+	server := grpc.NewServer(opts...)
 	berthv1.RegisterReservationsServer(server, g)
 	berthv1.RegisterAssignmentsServer(server, g)
 	berthv1.RegisterEventsServer(server, g)
 	go server.Serve(listener)
-	if c, err = client.Dial([]string{listener.Addr().String()}); err != nil {
-		log.Fatal(err)
-	}
-	return c, func() { c.Close(); server.Stop() }
+	return listener.Addr().String(), server.Stop
+}
+
+// serveTLSGateway is serveGateway with TLS. The authorities include the one that signed
+// the gateway's certificate.
+func serveTLSGateway() (address string, authorities *x509.CertPool, stop func()) {
+	generated := httptest.NewTLSServer(nil)
+	defer generated.Close()
+	authorities = x509.NewCertPool()
+	authorities.AddCert(generated.Certificate())
+	address, stop = serveGateway(0, grpc.Creds(credentials.NewServerTLSFromCert(&generated.TLS.Certificates[0])))
+	return address, authorities, stop
+}
+
+// printUserAgent prints the user agent of each call, without the version of gRPC.
+func printUserAgent(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	received, _ := metadata.FromIncomingContext(ctx)
+	program, _, _ := strings.Cut(received["user-agent"][0], " ")
+	fmt.Println("called by", program)
+	return handler(ctx, request)
 }
 
 // generous runs every worker, and loses the first one of index 1. Its lists are
@@ -41,6 +74,7 @@ type generous struct {
 	berthv1.UnimplementedEventsServer
 
 	mu           sync.Mutex
+	refusals     int
 	reservations []*berthv1.Reservation
 	events       []*berthv1.Event // the revision of each is its place, from 1
 	grown        chan struct{}
@@ -97,6 +131,10 @@ func (g *generous) tell(r *berthv1.Reservation, kind berthv1.Event_Kind, state b
 func (g *generous) CancelReservation(_ context.Context, q *berthv1.CancelReservationRequest) (*berthv1.CancelAnswer, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.refusals > 0 {
+		g.refusals--
+		return nil, status.Error(codes.Unavailable, "the registry has no leader")
+	}
 	answer := &berthv1.CancelAnswer{}
 	for _, r := range g.reservations {
 		if r.GetStage() == q.GetStage() && r.GetName() == q.GetName() && r.GetState() != berthv1.Reservation_CANCELLED {
@@ -132,7 +170,7 @@ func (g *generous) ListAssignments(context.Context, *berthv1.ListAssignmentsRequ
 
 func (g *generous) WatchEvents(q *berthv1.WatchEventsRequest, stream grpc.ServerStreamingServer[berthv1.Event]) error {
 	next := 0
-	fmt.Sscan(q.GetSince(), &next)
+	fmt.Sscan(q.GetSince(), &next) //nolint:errcheck // empty at first
 	for {
 		g.mu.Lock()
 		fresh, grown := g.events[next:], g.grown

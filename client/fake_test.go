@@ -170,7 +170,7 @@ func (l *log) add() {
 // error after a number of events.
 func (l *log) follow(since string, stream grpc.ServerStreamingServer[berthv1.Event], most int, end error) error {
 	next := 0
-	fmt.Sscan(since, &next)
+	fmt.Sscan(since, &next) //nolint:errcheck // empty at first
 	for sent := 0; ; {
 		l.mu.Lock()
 		fresh, grown := l.events[next:], l.grown

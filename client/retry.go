@@ -32,7 +32,7 @@ func (b backoff) pause(attempt int) time.Duration {
 	if attempt < 16 {
 		d = min(b.first<<attempt, b.most)
 	}
-	return d - rand.N(d/2+1)
+	return d - rand.N(d/2+1) //nolint:gosec // a pause is not a secret
 }
 
 // wait pauses before the next attempt and says whether there is to be one.

@@ -31,7 +31,7 @@ func (c *Client) WaitFor(ctx context.Context, key Key, states ...berthv1.Reserva
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for range c.Events(watching, key.Job, now.GetCursor()) {
+		for range c.Events(watching, key.Job, now.GetCursor()) { //nolint:errcheck // after an error the poll below finds the change
 			select {
 			case woken <- struct{}{}:
 			default:

@@ -31,8 +31,7 @@ func uncompressed(ctx context.Context) error {
 
 // RefuseCompressed makes a client refuse compressed answers. Dial does so by itself.
 func RefuseCompressed() grpc.DialOption {
-	//lint:ignore SA1019 a registered compressor would be that of the whole process
-	return grpc.WithDecompressor(refusal{})
+	return grpc.WithDecompressor(refusal{}) //nolint:staticcheck // a registered compressor would be that of the whole process
 }
 
 // refusal is a grpc.Decompressor of gzip, the only encoding that gRPC brings along.

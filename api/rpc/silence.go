@@ -63,7 +63,7 @@ func listen(addresses []string, limit time.Duration, options []grpc.DialOption) 
 }
 
 func (l *listeners) listen(r *listened) {
-	defer r.close() // an error says that it was closed
+	defer r.close() //nolint:errcheck // an error says that it was closed
 	tick := time.NewTicker(l.limit / 2)
 	defer tick.Stop()
 	for {

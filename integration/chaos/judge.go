@@ -72,7 +72,7 @@ func (r *run) settle(ctx context.Context, when string) {
 
 // matching says how the processes on the hosts differ from the records.
 func (r *run) matching(ctx context.Context) string {
-	var recorded, real []string
+	var recorded, running []string
 	for a, err := range r.fleet.Client().Assignments(ctx, &berthv1.ListAssignmentsRequest{PageSize: 1000}) {
 		if err != nil {
 			return err.Error()
@@ -85,16 +85,16 @@ func (r *run) matching(ctx context.Context) string {
 		}
 	}
 	for _, e := range environments(r.load.marks) {
-		real = append(real, fmt.Sprintf("%s/%s/%s.%s@%s on %s", e["BERTH_JOB"], e["BERTH_STAGE"], e["BERTH_WORKER_INDEX"], e["BERTH_WORKER_NUMBER"], e["BERTH_EPOCH"], e["BERTH_EXECUTOR"]))
+		running = append(running, fmt.Sprintf("%s/%s/%s.%s@%s on %s", e["BERTH_JOB"], e["BERTH_STAGE"], e["BERTH_WORKER_INDEX"], e["BERTH_WORKER_NUMBER"], e["BERTH_EPOCH"], e["BERTH_EXECUTOR"]))
 	}
-	return unmatched(recorded, real)
+	return unmatched(recorded, running)
 }
 
 // unmatched says which workers are not as many times real as they are recorded: a
 // worker that has two processes is started twice, whatever it calls itself.
-func unmatched(recorded, real []string) string {
+func unmatched(recorded, running []string) string {
 	count := map[string][2]int{}
-	for n, workers := range [][]string{recorded, real} {
+	for n, workers := range [][]string{recorded, running} {
 		for _, w := range workers {
 			c := count[w]
 			c[n]++

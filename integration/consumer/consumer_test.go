@@ -22,10 +22,6 @@ import (
 
 const root = "../.."
 
-// clientVersion is the version under which the client is published for the test. The
-// API is published under the one that the client requires.
-const clientVersion = "v0.1.0-dev"
-
 // built are the modules that the packages of a program with the client may be from.
 var built = []string{
 	"berth.dev/api", "berth.dev/client",
@@ -46,6 +42,12 @@ var kept = []string{
 // proxy.
 func TestAConsumerNeedsOnlyTheClient(t *testing.T) {
 	proxy := t.TempDir()
+	file, err := os.ReadFile(filepath.Join(root, "VERSION"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The API is published under the version that the client requires.
+	clientVersion := "v" + strings.TrimSpace(string(file))
 	publish(t, proxy, "client", clientVersion)
 	publish(t, proxy, "api", required(t, "client", "berth.dev/api"))
 	dir := t.TempDir()

@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	}
 	if code == 0 {
 		if err := goleak.Find(); err != nil {
-			os.Stderr.WriteString(err.Error() + "\n")
+			os.Stderr.WriteString(err.Error() + "\n") //nolint:errcheck // nothing else is left to tell
 			code = 1
 		}
 	}

@@ -156,11 +156,11 @@ func (p *player) workers(w *words) (string, error) {
 // await waits until a reservation is in one of the states, if any is named, and
 // everything else named holds of it. An executor is awaited by its id.
 func (p *player) await(w *words) (string, error) {
-	if what := w.next("what to await"); !strings.Contains(what, "/") {
+	what := w.next("what to await")
+	if !strings.Contains(what, "/") {
 		return p.awaitExecutor(what, w)
-	} else {
-		w.bare = append([]string{what}, w.bare...)
 	}
+	w.bare = append([]string{what}, w.bare...)
 	key := w.key()
 	states := w.bare
 	w.bare = nil

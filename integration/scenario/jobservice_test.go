@@ -128,8 +128,8 @@ func (s *jobService) say(line string) {
 
 // kill ends the process without a warning; one that has ended stays so.
 func (s *jobService) kill() {
-	s.process.Process.Kill()
-	s.process.Wait()
+	s.process.Process.Kill() //nolint:errcheck // it may have ended
+	s.process.Wait()         //nolint:errcheck // it was killed
 }
 
 // killWorkers kills those processes of workers whose environment is chosen.

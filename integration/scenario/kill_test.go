@@ -239,7 +239,7 @@ func (l *load) standing() {
 func (l *load) matching() {
 	l.Helper()
 	until(l.T, func() string {
-		recorded, real := map[string]bool{}, map[string]bool{}
+		recorded, running := map[string]bool{}, map[string]bool{}
 		for a, err := range l.client.Assignments(l.ctx, &berthv1.ListAssignmentsRequest{PageSize: 1000}) {
 			if err != nil {
 				return err.Error()
@@ -253,11 +253,11 @@ func (l *load) matching() {
 		}
 		for pid := range processes(l.marks) {
 			if e := environment(pid); e["BERTH_JOB"] != "" {
-				real[fmt.Sprintf("%s/%s/%s.%s@%s on %s", e["BERTH_JOB"], e["BERTH_STAGE"], e["BERTH_WORKER_INDEX"], e["BERTH_WORKER_NUMBER"], e["BERTH_EPOCH"], e["BERTH_EXECUTOR"])] = true
+				running[fmt.Sprintf("%s/%s/%s.%s@%s on %s", e["BERTH_JOB"], e["BERTH_STAGE"], e["BERTH_WORKER_INDEX"], e["BERTH_WORKER_NUMBER"], e["BERTH_EPOCH"], e["BERTH_EXECUTOR"])] = true
 			}
 		}
-		if !maps.Equal(recorded, real) {
-			return fmt.Sprintf("recorded: %v\nreal: %v", slices.Sorted(maps.Keys(recorded)), slices.Sorted(maps.Keys(real)))
+		if !maps.Equal(recorded, running) {
+			return fmt.Sprintf("recorded: %v\nrunning: %v", slices.Sorted(maps.Keys(recorded)), slices.Sorted(maps.Keys(running)))
 		}
 		return ""
 	})

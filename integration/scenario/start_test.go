@@ -183,7 +183,7 @@ func startForeground(t *testing.T, binary string, args ...string) *foreground {
 		write.Close()
 		f.ended <- err
 	}()
-	t.Cleanup(func() { syscall.Kill(-f.Process.Pid, syscall.SIGKILL) })
+	t.Cleanup(func() { syscall.Kill(-f.Process.Pid, syscall.SIGKILL) }) //nolint:errcheck // it may have ended
 	return f
 }
 

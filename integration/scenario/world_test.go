@@ -448,7 +448,7 @@ func processes(text string) map[int]string {
 	entries, _ := filepath.Glob("/proc/[0-9]*")
 	for _, entry := range entries {
 		var pid int
-		fmt.Sscanf(filepath.Base(entry), "%d", &pid)
+		fmt.Sscanf(filepath.Base(entry), "%d", &pid) //nolint:errcheck // the pattern matches numbers
 		program, err := os.Readlink(filepath.Join(entry, "exe"))
 		if err != nil {
 			continue // it has gone, or is a zombie

@@ -84,7 +84,7 @@ func (e *explorer) keep(s schedule) string {
 	var transcript bytes.Buffer
 	e.drama.perform(s, &transcript)
 	h := fnv.New32()
-	io.WriteString(h, e.t.Name()+s.String())
+	io.WriteString(h, e.t.Name()+s.String()) //nolint:errcheck // a hash takes everything
 	name := filepath.Join(os.TempDir(), fmt.Sprintf("berth-schedule-%08x.txt", h.Sum32()))
 	if err := os.WriteFile(name, transcript.Bytes(), 0o600); err != nil {
 		return err.Error()

@@ -212,7 +212,7 @@ func (n *node[C]) end(err error) {
 	waiting, lease := n.waiting, n.lease
 	n.start()
 	if lease != 0 {
-		n.w.store.Revoke(context.Background(), lease)
+		n.w.store.Revoke(context.Background(), lease) //nolint:errcheck // the lease expires otherwise
 	}
 	for token := uint64(1); token <= n.token; token++ {
 		if answer, ok := waiting[token]; ok {
@@ -381,7 +381,7 @@ func (w *World) readLeader(service string) (term, revision int64, err error) {
 
 // evict deletes the leader's key of a service.
 func (w *World) evict(service string) {
-	w.store.Txn(context.Background(), store.Txn{Then: []store.Op{store.Delete(w.space.Key(model.LeaderRef(service)))}})
+	w.store.Txn(context.Background(), store.Txn{Then: []store.Op{store.Delete(w.space.Key(model.LeaderRef(service)))}}) //nolint:errcheck // the call may be lost
 }
 
 // call asks the leader of a service over the network, again and again, until

@@ -300,7 +300,7 @@ func (w *World) storeFault(_ context.Context, call store.Call) store.Outcome {
 	switch {
 	case w.fault(60):
 		return store.Drop()
-	case w.fault(60):
+	case w.fault(60): //nolint:gocritic // each call draws anew
 		return store.DropAnswer()
 	case w.fault(150):
 		return store.Hold()

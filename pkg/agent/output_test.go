@@ -186,7 +186,7 @@ func TestEndedWorkersAreRemoved(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c.cfg.Dir, c.cfg.Log = agentDir(t), quiet()
 			job := filepath.Join(c.cfg.Dir, "workers", "job")
-			make := func(name string) string {
+			worker := func(name string) string {
 				dir := filepath.Join(job, name)
 				if err := os.MkdirAll(dir, 0o750); err != nil {
 					t.Fatal(err)
@@ -215,7 +215,7 @@ func TestEndedWorkersAreRemoved(t *testing.T) {
 			}
 			for n := range 4 {
 				since := now.Add(time.Duration(n-4) * time.Hour)
-				dir := make(fmt.Sprint(n))
+				dir := worker(fmt.Sprint(n))
 				if err := os.Chtimes(dir, since, since); err != nil {
 					t.Fatal(err)
 				}
@@ -232,7 +232,7 @@ func TestEndedWorkersAreRemoved(t *testing.T) {
 				t.Fatal(err)
 			}
 			for n := range 4 { // those that went, once more
-				dir := make(fmt.Sprint(n))
+				dir := worker(fmt.Sprint(n))
 				since := now.Add(time.Duration(n-4) * time.Hour)
 				if err := os.Chtimes(dir, since, since); err != nil {
 					t.Fatal(err)

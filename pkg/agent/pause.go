@@ -25,7 +25,7 @@ func (p *pause) wait(ctx context.Context) {
 func (p *pause) advance() time.Duration {
 	full := max(p.next, p.first)
 	p.next = min(2*full, p.last)
-	return full/2 + mathrand.N(full/2+1)
+	return full/2 + mathrand.N(full/2+1) //nolint:gosec // a pause is not a secret
 }
 
 func (p *pause) reset() { p.next = 0 }

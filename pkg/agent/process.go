@@ -199,7 +199,7 @@ func (p *Process) spawn(dir string, pl plan, ended func(Exit)) (*kept, error) {
 	if err != nil {
 		return nil, errors.Join(err, k.events.Close())
 	}
-	defer pipe.Close()
+	defer pipe.Close() //nolint:errcheck // the keeper has it
 	cmd := &exec.Cmd{
 		// Not by name: the file may have been replaced by a newer version.
 		Path: "/proc/self/exe", Args: []string{"berth-keeper", pl.Spec.Worker.String()}, Dir: dir,
@@ -211,7 +211,7 @@ func (p *Process) spawn(dir string, pl plan, ended func(Exit)) (*kept, error) {
 	if err != nil {
 		return nil, errors.Join(err, k.events.Close())
 	}
-	defer words.Close()
+	defer words.Close() //nolint:errcheck // only the keeper writes to it
 	cmd.Stderr = words
 	if err := cmd.Start(); err != nil {
 		return nil, errors.Join(err, k.events.Close())

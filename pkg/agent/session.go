@@ -153,7 +153,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		a.log.Info("heartbeat stream ended", "error", err)
 		delay.wait(ctx)
 		if answered && !errors.Is(err, errSilent) && !a.owesNews() {
-			a.rest(ctx, mathrand.N(every/returnWithin+1))
+			a.rest(ctx, mathrand.N(every/returnWithin+1)) //nolint:gosec // a pause is not a secret
 		}
 	}
 	if errors.Is(context.Cause(ctx), ErrSuperseded) {
@@ -433,7 +433,7 @@ func newNonce() string { return rand.Text() }
 // the heartbeats of thousands takes a part of the processor time that it would wake
 // thousands of times with. Where clocks differ, they come one by one.
 func nextBeat(now time.Time, every time.Duration) time.Duration {
-	after := every - mathrand.N(every/10+1)
+	after := every - mathrand.N(every/10+1) //nolint:gosec // a pause is not a secret
 	if instants := int64(every / 50); instants > 0 {
 		after -= time.Duration(now.Add(after).UnixNano() % instants)
 	}

@@ -90,7 +90,7 @@ func proof(t *testing.T, proven <-chan bool) bool {
 	}
 }
 
-func prove(t *testing.T, p *leader.Prover, ctx context.Context, h leader.Holder) <-chan bool {
+func prove(t *testing.T, ctx context.Context, p *leader.Prover, h leader.Holder) <-chan bool {
 	t.Helper()
 	proven := make(chan bool, 1)
 	go func() { proven <- p.Prove(ctx, h) }()
@@ -111,7 +111,7 @@ func TestKilledProcessIsProvenDead(t *testing.T) {
 				connected <- struct{}{}
 				return leader.Candidate{ID: "a"}, nil
 			}}
-			proven := prove(t, p, t.Context(), holder(process.Addr().String()))
+			proven := prove(t, t.Context(), p, holder(process.Addr().String()))
 			process.accepts(t, proven)
 			<-connected
 			process.Listener.Close()
@@ -126,7 +126,7 @@ func TestKilledProcessIsProvenDead(t *testing.T) {
 // A connection that ends is no proof while the process answers the next.
 func TestHungUpIsNoProof(t *testing.T) {
 	process := startProcess(t, porttest.Hold(t))
-	proven := prove(t, &leader.Prover{}, t.Context(), holder(process.Addr().String()))
+	proven := prove(t, t.Context(), &leader.Prover{}, holder(process.Addr().String()))
 	process.accepts(t, proven)
 	for range 5 {
 		process.hangUp(false)
@@ -154,7 +154,7 @@ func TestAnotherProcessIsProof(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := startProcess(t, porttest.Hold(t))
 			answered := succession(c.holder, c.next)
-			proven := prove(t, &leader.Prover{Identify: answered.identify}, t.Context(), holderAt(p, c.holder))
+			proven := prove(t, t.Context(), &leader.Prover{Identify: answered.identify}, holderAt(p, c.holder))
 			p.accepts(t, proven)
 			<-answered.first
 			p.hangUp(false)
@@ -177,7 +177,7 @@ func TestSameProcessIsNoProof(t *testing.T) {
 			answered := succession(c.holder, c.next)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			proven := prove(t, &leader.Prover{Identify: answered.identify}, ctx, holderAt(p, c.holder))
+			proven := prove(t, ctx, &leader.Prover{Identify: answered.identify}, holderAt(p, c.holder))
 			p.accepts(t, proven)
 			<-answered.first
 			p.hangUp(false)
@@ -255,7 +255,7 @@ func TestWhatIsNoProof(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			s := &scripted{script: script, dials: make(chan int, 100)}
-			proven := prove(t, &leader.Prover{Dial: s.dial}, ctx, holder("anywhere"))
+			proven := prove(t, ctx, &leader.Prover{Dial: s.dial}, holder("anywhere"))
 			for n := range s.dials {
 				if n == len(script) {
 					break
@@ -290,7 +290,7 @@ func TestFrozenProcessIsNoProof(t *testing.T) {
 	defer l.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if <-prove(t, &leader.Prover{}, ctx, holder(l.Addr().String())) {
+	if <-prove(t, ctx, &leader.Prover{}, holder(l.Addr().String())) {
 		t.Error("proven dead")
 	}
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {

@@ -113,7 +113,7 @@ func TestWhoWaitsOrWorksIsAlive(t *testing.T) {
 			b := run(t, s, "b", nil)
 			synctest.Wait()
 			fake.SetHook(func(ctx context.Context, _ store.Call) store.Outcome { <-ctx.Done(); return store.Drop() })
-			go a.Do(t.Context(), put{record: executor("x"), events: 1})
+			go a.Do(t.Context(), put{record: executor("x"), events: 1}) //nolint:errcheck // it waits for etcd
 			alive(t, a, b)
 			fake.SetHook(nil)
 		})

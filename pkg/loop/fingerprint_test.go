@@ -20,7 +20,7 @@ func TestAFingerprintShowsNoSecretOfATask(t *testing.T) {
 		}}}
 	}
 	asked := request("hush")
-	print, content := fingerprint(asked)
+	sum, content := fingerprint(asked)
 	if !strings.Contains(content, "bad") || !strings.Contains(content, "train") {
 		t.Errorf("kept of the request: %s", content)
 	}
@@ -32,10 +32,10 @@ func TestAFingerprintShowsNoSecretOfATask(t *testing.T) {
 	if asked.Spec.Task.Env["TOKEN"] != "hush" || len(asked.Spec.Task.Args) != 1 {
 		t.Errorf("the request has changed: %+v", asked)
 	}
-	if again, _ := fingerprint(request("hush")); again != print {
+	if again, _ := fingerprint(request("hush")); again != sum {
 		t.Error("the same request has another fingerprint")
 	}
-	if other, _ := fingerprint(request("another")); other == print {
+	if other, _ := fingerprint(request("another")); other == sum {
 		t.Error("another request has the same fingerprint")
 	}
 }

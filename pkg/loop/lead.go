@@ -233,7 +233,7 @@ type round struct {
 // events orders a round: changes first, so that requests are decided on what
 // is; last, where it is due, that time has passed.
 func (r *round) events(due bool) []model.Event {
-	events := append(r.changes, r.requests...)
+	events := append(r.changes, r.requests...) //nolint:gocritic // nothing reads the round after this
 	if due {
 		events = append(events, nil)
 	}

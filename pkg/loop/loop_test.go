@@ -94,7 +94,7 @@ func TestLostLeadershipAnswersWhoWaits(t *testing.T) {
 		})
 		a.awaitLead(t, true)
 		answers := make(chan error, 3)
-		go a.Do(t.Context(), ping{1})
+		go a.Do(t.Context(), ping{1}) //nolint:errcheck // it holds the loop up
 		<-held
 		go func() { _, err := a.Do(t.Context(), put{record: executor("x")}); answers <- err }()
 		go func() { answers <- a.Read(t.Context(), false, func(*toy) {}) }()
@@ -193,7 +193,7 @@ func TestOverload(t *testing.T) {
 		a := run(t, s, "a", func(*loop.Term, *toy, model.Action) { held <- struct{}{}; <-release })
 		a.awaitLead(t, true)
 		var waiting sync.WaitGroup
-		waiting.Go(func() { a.Do(t.Context(), ping{1}) })
+		waiting.Go(func() { a.Do(t.Context(), ping{1}) }) //nolint:errcheck // it holds the loop up
 		<-held
 		const inbox = 8192
 		for range inbox {

@@ -32,8 +32,8 @@ type Guard struct {
 	Met map[string]*model.Poison
 }
 
-// ErrAfresh: what the core leaves alone is another thing now, so it is built
-// again from the view.
+// ErrAfresh ends a tenure because what is quarantined has changed: the core is
+// built again from the view.
 var ErrAfresh = errors.New("what is left alone has changed")
 
 // Poisoned ends a tenure: the core panicked, and its memory is worth nothing.
@@ -119,15 +119,15 @@ func (a *aside) decisions() int {
 
 // refuses answers why a request is not to be taken; nil when it may be.
 func (d *Driver[C]) refuses(request any) error {
-	name, print := fmt.Sprintf("%T", request), ""
+	name, sum := fmt.Sprintf("%T", request), ""
 	for _, p := range d.aside.known() {
 		if p.Kind != model.PoisonRequest || p.Request != name {
 			continue
 		}
-		if print == "" {
-			print, _ = fingerprint(request)
+		if sum == "" {
+			sum, _ = fingerprint(request)
 		}
-		if p.Fingerprint == print {
+		if p.Fingerprint == sum {
 			return poisonous(p)
 		}
 	}
@@ -143,7 +143,7 @@ func poisonous(p *model.Poison) error {
 // kept: what it has in exported fields, as all requests have. What differs in
 // each attempt at the same thing is left out, and so is what is secret: the
 // arguments, environment and payload of a task are not shown.
-func fingerprint(request any) (print, content string) {
+func fingerprint(request any) (sum, content string) {
 	plain := reflect.ValueOf(request)
 	if plain.Kind() == reflect.Struct {
 		clone := reflect.New(plain.Type()).Elem()
@@ -155,7 +155,7 @@ func fingerprint(request any) (print, content string) {
 		}
 		plain = clone
 	}
-	print = digest(textOf(plain))
+	sum = digest(textOf(plain))
 	if plain.CanSet() {
 		if spec := plain.FieldByName("Spec"); spec.Kind() == reflect.Struct && spec.FieldByName("Task").IsValid() {
 			for _, name := range []string{"Args", "Env", "Payload"} {
@@ -163,7 +163,7 @@ func fingerprint(request any) (print, content string) {
 			}
 		}
 	}
-	return print, clip(textOf(plain), maxContent)
+	return sum, clip(textOf(plain), maxContent)
 }
 
 func textOf(request reflect.Value) string {

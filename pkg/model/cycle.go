@@ -48,16 +48,17 @@ type Candidate struct {
 type Result uint8
 
 const (
+	// ResultUnset is no decision.
 	ResultUnset Result = iota
-	// Granted: all workers are leased, and the lease is durable.
+	// Granted means that all workers are leased, and the lease is durable.
 	Granted
-	// NoFit: not all workers fit now. Nothing is held.
+	// NoFit means that not all workers fit now. Nothing is held.
 	NoFit
-	// Stale: the reservation is no longer as the registry decided on it.
+	// Stale means that the reservation has changed since the registry decided on it.
 	Stale
-	// Behind: a candidate of its group before it was not granted.
+	// Behind means that a candidate of its group before it was not granted.
 	Behind
-	// Later: the cycle ended before this candidate, and before all behind it.
+	// Later means that the cycle ended before this candidate, and before all behind it.
 	Later
 )
 

@@ -84,7 +84,7 @@ func Load(flags *pflag.FlagSet, file string, config any) error {
 		if err != nil {
 			return badConfig(nil, "the configuration file cannot be read: %v", err)
 		}
-		defer f.Close()
+		defer f.Close() //nolint:errcheck // it is only read
 		v.SetConfigType("yaml")
 		if err := v.ReadConfig(f); err != nil {
 			return badConfig(nil, "%s is not valid YAML: %v", file, err)

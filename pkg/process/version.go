@@ -2,8 +2,9 @@ package process
 
 import "runtime/debug"
 
-// Version of the build: what the linker was given, otherwise what Go knows of the
-// program's module, and dev where that is nothing.
+// Version of the build: the content of the file VERSION if the program was built by the
+// Makefile or the Dockerfile, otherwise the version of its module, and dev if Go does not
+// know that.
 var Version string
 
 func init() {
@@ -14,4 +15,19 @@ func init() {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
 		Version = info.Main.Version
 	}
+}
+
+// Commit returns the commit that a program was built from, and whether the source had
+// changes. It is "unknown" if Go did not record it.
+func Commit(info *debug.BuildInfo) string {
+	commit, changed := "unknown", ""
+	for _, setting := range info.Settings {
+		switch {
+		case setting.Key == "vcs.revision":
+			commit = setting.Value
+		case setting.Key == "vcs.modified" && setting.Value == "true":
+			changed = ", with changes"
+		}
+	}
+	return commit + changed
 }

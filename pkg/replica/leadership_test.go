@@ -32,7 +32,7 @@ func TestLeadershipIsTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Resign(context.Background())
+	defer l.Resign(context.Background()) //nolint:errcheck // the test is over
 	page, err := f.Page(t.Context(), store.PageRequest{From: "leader", To: "leaderz"})
 	if err != nil {
 		t.Fatal(err)

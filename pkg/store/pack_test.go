@@ -14,7 +14,7 @@ func parseWrite(s string) (w Write) {
 			w.Ops = append(w.Ops, Delete(word[1:]))
 		case '@':
 			var rev int64
-			fmt.Sscan(word[2:], &rev)
+			fmt.Sscan(word[2:], &rev) //nolint:errcheck // a test writes it
 			w.If = append(w.If, ModifiedAt(word[1:2], rev))
 		case '!':
 			w.If = append(w.If, Absent(word[1:]))

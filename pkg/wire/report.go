@@ -3,6 +3,8 @@ package wire
 import (
 	"fmt"
 
+	"google.golang.org/protobuf/reflect/protoreflect"
+
 	controlv1 "berth.dev/api/berth/control/v1"
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
@@ -33,7 +35,17 @@ func WorkerState(s berthv1.Assignment_State) model.WorkerState {
 	if _, known := berthv1.Assignment_State_name[int32(s)]; !known {
 		return model.WorkerUnset
 	}
-	return model.WorkerState(s)
+	return enum[model.WorkerState](s)
+}
+
+// ListedState reads the state to which a request restricts a list, 0 for none. It refuses
+// a number that names no state, which would name another one if it were cut to 8 bits.
+func ListedState[M ~uint8](state protoreflect.Enum) (M, error) {
+	number := state.Number()
+	if state.Descriptor().Values().ByNumber(number) == nil {
+		return 0, fault.BadField(fault.ReasonInvalid, "state", "must be a known state, got %d", number)
+	}
+	return enum[M](number), nil
 }
 
 // AgentState reads the state of a worker that an agent sent. It refuses states that

@@ -105,7 +105,7 @@ func (p *Process) spawn(args []string) error {
 	if err != nil {
 		return err
 	}
-	defer log.Close()
+	defer log.Close() //nolint:errcheck // only the child writes to it
 	cmd := exec.Command(p.binary, args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = append(os.Environ(), p.env...)

@@ -79,5 +79,5 @@ func (h *Held) Address() string { return h.address }
 
 // Release gives the port back. Whoever listens there goes on.
 func (h *Held) Release() {
-	h.socket.Close() // nothing was written to it
+	h.socket.Close() //nolint:errcheck // nothing was written to it
 }

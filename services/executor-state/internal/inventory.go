@@ -82,7 +82,11 @@ func (s *Executors) ListExecutors(ctx context.Context, req *berthv1.ListExecutor
 	if err != nil {
 		return nil, err
 	}
-	filter := inventory.Filter{SKU: req.GetSku(), Pool: req.GetPool(), State: model.ExecutorState(req.GetState())}
+	state, err := wire.ListedState[model.ExecutorState](req.GetState())
+	if err != nil {
+		return nil, err
+	}
+	filter := inventory.Filter{SKU: req.GetSku(), Pool: req.GetPool(), State: state}
 	answer := &berthv1.ListExecutorsAnswer{}
 	err = s.loop.Read(ctx, false, func(c *inventory.Core) {
 		answer.Revision = c.Revision()

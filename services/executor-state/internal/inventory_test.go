@@ -91,6 +91,10 @@ func TestExecutors(t *testing.T) {
 			_, err := executors.ListExecutors(t.Context(), &berthv1.ListExecutorsRequest{PageSize: -1})
 			return err
 		}, fault.ReasonInvalid},
+		"an unknown state": {func() error {
+			_, err := executors.ListExecutors(t.Context(), &berthv1.ListExecutorsRequest{State: 256 + berthv1.Executor_READY})
+			return err
+		}, fault.ReasonInvalid},
 		"another incarnation": {func() error {
 			_, err := agents.Announce(t.Context(), &controlv1.AnnounceRequest{Id: "a", Incarnation: 99, EtcdLease: lease.ID})
 			return err

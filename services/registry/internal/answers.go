@@ -39,7 +39,8 @@ func cycleOf(cycle model.Cycle, answer *controlv1.CycleAnswer) (queue.CycleDone,
 	done := queue.CycleDone{Cycle: cycle.Number}
 	for _, o := range answer.GetOutcomes() {
 		done.Outcomes = append(done.Outcomes, model.Outcome{
-			UID: o.GetUid(), Result: model.Result(o.GetResult()), Lease: o.GetLease(),
+			UID: o.GetUid(), Lease: o.GetLease(),
+			Result: model.Result(o.GetResult()), //nolint:gosec // checkPass has refused others
 			Reason: fault.Reason(o.GetReason()), Message: o.GetMessage(), Fitting: int(o.GetFitting()),
 		})
 	}

@@ -27,7 +27,11 @@ func (s *Reservations) ListReservations(ctx context.Context, req *berthv1.ListRe
 	if err != nil {
 		return nil, err
 	}
-	filter := queue.Filter{Job: req.GetJob(), Stage: req.GetStage(), State: model.State(req.GetState())}
+	state, err := wire.ListedState[model.State](req.GetState())
+	if err != nil {
+		return nil, err
+	}
+	filter := queue.Filter{Job: req.GetJob(), Stage: req.GetStage(), State: state}
 	// Read before the core is, which may know of more by then and never of less.
 	revision := s.loop.Status().Revision
 	answer := &berthv1.ListReservationsAnswer{Revision: revision, Cursor: wire.CursorOf(revision)}

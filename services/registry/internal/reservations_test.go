@@ -111,6 +111,10 @@ func TestRefusals(t *testing.T) {
 			_, err := s.ListReservations(ctx, &berthv1.ListReservationsRequest{PageSize: -1})
 			return err
 		}, fault.Invalid, fault.ReasonInvalid},
+		"an unknown state": {func() error {
+			_, err := s.ListReservations(ctx, &berthv1.ListReservationsRequest{State: 256 + berthv1.Reservation_QUEUED})
+			return err
+		}, fault.Invalid, fault.ReasonInvalid},
 		"versions of all jobs": {func() error {
 			_, err := s.ListReservations(ctx, &berthv1.ListReservationsRequest{Versions: true})
 			return err

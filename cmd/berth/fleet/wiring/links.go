@@ -219,7 +219,7 @@ func (l *link) pump(to, from *net.TCPConn, cut func(Condition) bool) {
 		switch {
 		case err == nil:
 		case errors.Is(err, io.EOF):
-			to.CloseWrite() // an error says that it is closed already
+			to.CloseWrite() //nolint:errcheck // an error says that it is closed already
 			return
 		default:
 			reset(to)
@@ -244,6 +244,6 @@ func (l *link) pass(cut func(Condition) bool) bool {
 
 // reset ends a connection so that the other end sees an error.
 func reset(c *net.TCPConn) {
-	c.SetLinger(0) // an error says that it has ended
+	c.SetLinger(0) //nolint:errcheck // an error says that it has ended
 	c.Close()
 }

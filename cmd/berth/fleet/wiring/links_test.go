@@ -38,7 +38,7 @@ func echo(t *testing.T) (address string, heard <-chan string) {
 						return
 					}
 					lines <- line
-					c.Write([]byte(line))
+					c.Write([]byte(line)) //nolint:errcheck // the reader sees it
 				}
 			}()
 		}

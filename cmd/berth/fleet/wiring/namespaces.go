@@ -60,7 +60,7 @@ func (n *Namespaces) bridge() string { return "berth" + n.tag }
 // that has fails to make its bridge.
 func (n *Namespaces) subnet(k int) string {
 	var high, low int
-	fmt.Sscanf(n.tag, "%02x%02x", &high, &low)
+	fmt.Sscanf(n.tag, "%02x%02x", &high, &low) //nolint:errcheck // NewNamespaces wrote four digits
 	return fmt.Sprintf("10.%d.%d.%d", 64+high%64, low, k)
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -40,8 +41,12 @@ func (m Machine) String() string {
 
 // newReport begins a report and says what it is of.
 func newReport(o Options) *Report {
+	version := process.Version
+	if info, ok := debug.ReadBuildInfo(); ok {
+		version += " (commit " + process.Commit(info) + ")"
+	}
 	r := &Report{
-		Version: process.Version, Began: time.Now(), Machine: thisMachine(),
+		Version: version, Began: time.Now(), Machine: thisMachine(),
 		Window: o.Window.String(), Repeats: o.Repeats, Replicas: o.Replicas, Scale: o.Scale, Results: []*Result{},
 	}
 	fmt.Fprintf(o.Status, "%s\n", r.Machine)

@@ -62,7 +62,7 @@ func (a *app) read(path string) ([]jobfile.Document, error) {
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "", "cannot read the job file: %v", err)
 	}
-	defer file.Close()
+	defer file.Close() //nolint:errcheck // it is only read
 	if info, err := file.Stat(); err == nil && info.IsDir() {
 		return nil, fault.New(fault.Invalid, "", "the job file %s is a directory: name a file in it", path)
 	}

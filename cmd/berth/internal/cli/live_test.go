@@ -63,7 +63,7 @@ func (l *live) line(t *testing.T) string {
 // code.
 func (l *live) interrupted() int {
 	l.stop()
-	io.Copy(io.Discard, l.out)
+	io.Copy(io.Discard, l.out) //nolint:errcheck // until the command closes it
 	return <-l.code
 }
 

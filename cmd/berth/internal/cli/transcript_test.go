@@ -150,7 +150,7 @@ func (f *fake) do(t *testing.T, words []string) {
 		f.mu.Unlock()
 	case "crowd": // crowd ID WORKERS
 		f.mu.Lock()
-		fmt.Sscan(words[2], &f.executor(words[1]).Workers)
+		fmt.Sscan(words[2], &f.executor(words[1]).Workers) //nolint:errcheck // written above, in a transcript
 		f.mu.Unlock()
 	case "executors": // executors ID…
 		f.mu.Lock()

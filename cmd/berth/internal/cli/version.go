@@ -24,19 +24,7 @@ func (a *app) version() *cobra.Command {
 	}
 }
 
-// versionText is the version, the commit it was built from and Go's version.
+// versionText returns the version, the commit it was built from and Go's version.
 func versionText(version string, info *debug.BuildInfo) string {
-	commit, changed := "", ""
-	for _, setting := range info.Settings {
-		switch {
-		case setting.Key == "vcs.revision":
-			commit = setting.Value
-		case setting.Key == "vcs.modified" && setting.Value == "true":
-			changed = ", with changes"
-		}
-	}
-	if commit == "" {
-		commit = "unknown"
-	}
-	return fmt.Sprintf("berth %s\ncommit %s%s\n%s", version, commit, changed, info.GoVersion)
+	return fmt.Sprintf("berth %s\ncommit %s\n%s", version, process.Commit(info), info.GoVersion)
 }

@@ -123,7 +123,7 @@ func (l *Listener) ask(ctx context.Context, patience time.Duration, security *tl
 	if security == nil {
 		return
 	}
-	stranger := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true} // it is sent nothing, and not believed
+	stranger := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true} //nolint:gosec // it is sent nothing, and not believed
 	if l.Serves, _ = serves(ctx, patience, l.Address, stranger); l.Serves != "" {
 		l.Strangers = true
 		return

@@ -32,7 +32,7 @@ func readTable(dir, file string, required, optional []string, take func(*table) 
 	if err != nil {
 		return fault.New(fault.Invalid, fault.ReasonInvalid, "%s: cannot be read: %v", file, errors.Unwrap(err)).Because(err)
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // it is only read
 	t := &table{file: file, line: 1, columns: map[string]int{}, reader: csv.NewReader(f)}
 	t.reader.ReuseRecord = true
 	header, err := t.reader.Read()

@@ -41,7 +41,7 @@ func Backup(ctx context.Context, s *store.Etcd, file string, silence time.Durati
 	defer os.Remove(part.Name())
 	size, err = io.Copy(part, &heard{snapshot, timer, silence})
 	if err != nil && errors.Is(context.Cause(ctx), silent) {
-		part.Close()
+		part.Close() //nolint:errcheck // it is removed
 		return 0, silent
 	}
 	if err == nil {

@@ -52,7 +52,7 @@ func silent(t *testing.T) string {
 			}
 			serving.Go(func() {
 				defer c.Close()
-				io.Copy(io.Discard, c) // until the client closes the connection
+				io.Copy(io.Discard, c) //nolint:errcheck // until the client closes the connection
 			})
 		}
 	})

@@ -26,7 +26,7 @@ func verified(file, to string) error {
 	if err != nil {
 		return cannot(err, "the snapshot cannot be read")
 	}
-	defer from.Close()
+	defer from.Close() //nolint:errcheck // it is only read
 	info, err := from.Stat()
 	if err != nil {
 		return cannot(err, "the snapshot cannot be read")
@@ -40,7 +40,7 @@ func verified(file, to string) error {
 	if err != nil {
 		return cannot(err, "the snapshot cannot be copied")
 	}
-	defer copied.Close()
+	defer copied.Close() //nolint:errcheck // after an error; without one it is closed below
 	sum := sha256.New()
 	if _, err := io.CopyN(io.MultiWriter(copied, sum), from, database); err != nil {
 		return cannot(err, "the snapshot cannot be copied")

@@ -33,7 +33,7 @@ func serveCalls(t *testing.T, limits Limits, handler grpc.StreamHandler) (*Guard
 		Log: slog.New(slog.NewTextHandler(log, nil)), More: append(g.ServerOptions(nil), grpc.UnknownServiceHandler(handler)),
 	})
 	var done sync.WaitGroup
-	done.Go(func() { s.Serve(g.Listener(l)) }) //nolint:errcheck // until stopped
+	done.Go(func() { s.Serve(g.Listener(l)) })
 	t.Cleanup(func() { s.Stop(); done.Wait() })
 	return g, func() *grpc.ClientConn {
 		conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDisableRetry())

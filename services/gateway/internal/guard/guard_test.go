@@ -134,7 +134,7 @@ func serve(t *testing.T, limits Limits, handler http.Handler) (*Guard, string) {
 		io.WriteString(w, string(f.Reason)+" "+f.Message) //nolint:errcheck // a test
 	})
 	done := make(chan struct{})
-	go func() { defer close(done); s.Serve(g.HTTP1(g.Listener(l))) }() //nolint:errcheck // until closed
+	go func() { defer close(done); s.Serve(g.HTTP1(g.Listener(l))) }()
 	t.Cleanup(func() { s.Close(); <-done })
 	return g, l.Addr().String()
 }
@@ -378,7 +378,7 @@ func TestOldWaitsAreForgiven(t *testing.T) {
 	g.connections.Add(1)
 	c := &conn{Conn: near, guard: g, waited: patience}
 	defer c.Close()
-	go io.Copy(io.Discard, far) //nolint:errcheck // until closed
+	go io.Copy(io.Discard, far) //nolint:errcheck // until it is closed
 	if _, err := c.Write([]byte("x")); err != nil {
 		t.Errorf("a write after a long rest: %v", err)
 	}

@@ -37,7 +37,7 @@ func Refuse(w http.ResponseWriter, code int, f *fault.Error) { writeStatus(w, co
 func writeStatus(w http.ResponseWriter, code int, f *fault.Error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	w.Write(append(statusJSON(f), '\n')) //nolint:errcheck // the reader has gone
+	w.Write(append(statusJSON(f), '\n')) //nolint:errcheck,gosec // the reader has gone; JSON is not a page
 }
 
 func statusJSON(f *fault.Error) []byte {

@@ -82,7 +82,7 @@ func ask(t *testing.T, c *calls, method, path, body string) (int, string) {
 func handler(t *testing.T, c *calls, maxBody int64, names ...string) http.Handler {
 	t.Helper()
 	text := func(s string) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, s) })
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, s) }) //nolint:errcheck // a recorder takes everything
 	}
 	h, err := rest.New(rest.Options{
 		Calls: c, Leaders: noLeaders{}, Explanations: asked{}, Findings: asked{},

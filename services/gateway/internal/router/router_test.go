@@ -270,8 +270,8 @@ func TestACallIsForgottenBeforeItsRequestID(t *testing.T) {
 func TestMetadataAndTrailersPass(t *testing.T) {
 	a := replicatest.Start(t, "", replicatest.Answers{Upsert: func(ctx context.Context, _ *berthv1.UpsertReservationRequest) (*berthv1.Reservation, error) {
 		md, _ := metadata.FromIncomingContext(ctx)
-		grpc.SetHeader(ctx, metadata.Pairs("x-heard", strings.Join(md.Get("x-said"), ",")))
-		grpc.SetTrailer(ctx, metadata.Pairs("x-last", "word"))
+		grpc.SetHeader(ctx, metadata.Pairs("x-heard", strings.Join(md.Get("x-said"), ","))) //nolint:errcheck // the caller misses it
+		grpc.SetTrailer(ctx, metadata.Pairs("x-last", "word"))                              //nolint:errcheck // the caller misses it
 		return &berthv1.Reservation{}, nil
 	}})
 	a.Lead(model.ServiceRegistry, true)

@@ -77,11 +77,12 @@ func (r *reader) resolve(node *yaml.Node, path string, depth int) (*yaml.Node, e
 			if err != nil {
 				return nil, err
 			}
-			if merge && value.Kind == yaml.SequenceNode {
+			switch {
+			case merge && value.Kind == yaml.SequenceNode:
 				merged = append(merged, value.Content...)
-			} else if merge {
+			case merge:
 				merged = append(merged, value)
-			} else {
+			default:
 				known[key.Value] = true
 				resolved.Content = append(resolved.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: key.Value, Line: key.Line}, value)
 			}

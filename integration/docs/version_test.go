@@ -1,0 +1,45 @@
+package docs
+
+import (
+	"path"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestOneVersion checks that the chart, the Dockerfile, the Makefile and the documents name
+// the version that is in the file VERSION.
+func TestOneVersion(t *testing.T) {
+	version := strings.TrimSpace(read(t, "VERSION"))
+	if !regexp.MustCompile(`^[0-9]+\.[0-9]+\.[0-9]+(-[0-9a-z.-]+)?$`).MatchString(version) {
+		t.Fatalf("VERSION is %q, which is not a semantic version that an image tag may be", version)
+	}
+	check := func(name, pattern, want string) int {
+		found := regexp.MustCompile(pattern).FindAllStringSubmatch(read(t, name), -1)
+		for _, f := range found {
+			if f[1] != want {
+				t.Errorf("%s: %q, want %s", name, f[0], want)
+			}
+		}
+		return len(found)
+	}
+	for _, c := range []struct{ name, pattern, want string }{
+		{"deploy/helm/berth/Chart.yaml", `(?m)^version: (.*)$`, version},
+		{"deploy/helm/berth/Chart.yaml", `(?m)^appVersion: (.*)$`, version},
+		{"deploy/Dockerfile", `process\.Version=(.*?)"`, "$(cat VERSION)"},
+		{"Makefile", `(?m)^VERSION .?= (.*)$`, "$(shell cat VERSION)"},
+	} {
+		if check(c.name, c.pattern, c.want) != 1 {
+			t.Errorf("%s: want one line that matches %s", c.name, c.pattern)
+		}
+	}
+	images := 0
+	for _, name := range files(t) {
+		if path.Ext(name) == ".md" {
+			images += check(name, `/berth:([0-9A-Za-z_][0-9A-Za-z_.-]*)`, version)
+		}
+	}
+	if images == 0 {
+		t.Error("no document names an image")
+	}
+}
