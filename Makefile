@@ -100,8 +100,8 @@ bench: build bench-guard ## every workload beside its baseline, 15 minutes (ONLY
 	$(BIN)/berth bench --json $(REPORT) $(if $(ONLY),--only $(ONLY)) $(if $(TRACE),--trace $(TRACE))
 
 .PHONY: bench-docs
-bench-docs: build ## what the last make bench measured, into docs/performance.md and docs/plots (JSON=file)
-	$(BIN)/berth bench docs $(REPORT) --markdown docs/performance.md --plots docs/plots
+bench-docs: build ## what the last make bench measured, into docs/explanation/performance.md and docs/plots (JSON=file)
+	$(BIN)/berth bench docs $(REPORT) --markdown docs/explanation/performance.md --plots docs/plots
 
 .PHONY: bench-guard
 bench-guard: $(TOOLS)/benchstat ## what a step of each core allocates, against the committed baseline

@@ -9,5 +9,5 @@
 //
 // After each attack the same promises hold: no process has restarted, the workers of
 // every other executor run on, a new gang is leased and started, and the history in
-// etcd keeps every invariant. docs/security.md lists the attacks by the same numbers.
+// etcd keeps every invariant. docs/explanation/security.md lists the attacks by the same numbers.
 package attack

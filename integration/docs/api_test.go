@@ -29,16 +29,16 @@ const (
 func TestAPIDocumentIsTrue(t *testing.T) {
 	w := walk{t: t, vars: map[string]string{}, client: &http.Client{Transport: &http.Transport{}}}
 	defer w.client.CloseIdleConnections()
-	steps, err := parse(read(t, "docs/api.md"))
+	steps, err := parse(read(t, "docs/reference/api.md"))
 	if err != nil {
-		t.Fatalf("docs/api.md: %v", err)
+		t.Fatalf("docs/reference/api.md: %v", err)
 	}
 	if len(steps) < 20 {
-		t.Fatalf("docs/api.md has only %d commands", len(steps))
+		t.Fatalf("docs/reference/api.md has only %d commands", len(steps))
 	}
 	for _, s := range steps {
 		if err := w.do(s); err != nil {
-			t.Fatalf("docs/api.md:%d: %s\n%v", s.line, s.command, err)
+			t.Fatalf("docs/reference/api.md:%d: %s\n%v", s.line, s.command, err)
 		}
 	}
 }

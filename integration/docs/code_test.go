@@ -11,7 +11,7 @@ var goBlock = regexp.MustCompile("(?ms)^```go\n(.*?)^```")
 // Go code that a document shows is that of the example which is run as a test.
 func TestCodeIsThatOfTheExamples(t *testing.T) {
 	example := read(t, "examples/jobservice/main.go")
-	blocks := goBlock.FindAllStringSubmatch(read(t, "docs/job-services.md"), -1)
+	blocks := goBlock.FindAllStringSubmatch(read(t, "docs/how-to/write-a-job-service.md"), -1)
 	if len(blocks) == 0 {
 		t.Fatal("no code is shown")
 	}

@@ -1,13 +1,13 @@
 // Package docs keeps the documents true: what they say can be done is done,
 // what they list is what the code has, and what they point to is there.
 //
-//	docs/api.md      every sh block is executed against a real `berth dev`
-//	docs/options.md  is written from the options of the processes (-rewrite)
-//	docs/reasons.md  has every reason that the code has, and no other
-//	docs/operating.md, docs/concepts.md
+//	docs/reference/api.md      every sh block is executed against a real `berth dev`
+//	docs/reference/options.md  is written from the options of the processes (-rewrite)
+//	docs/reference/reasons.md  has every reason that the code has, and no other
+//	docs/how-to/deploy.md, docs/explanation/concepts.md
 //	                 have every figure and every kind of finding, and no other
 //	deploy/grafana   shows figures that are in that list
-//	docs/job-services.md
+//	docs/how-to/write-a-job-service.md
 //	                 shows Go code that is part of the examples
 //	every *.md       links to what exists
 package docs
@@ -28,7 +28,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write docs/options.md anew")
+var rewrite = flag.Bool("rewrite", false, "write docs/reference/options.md anew")
 
 // root of the repository. It is a link, because go test looks only at files
 // below the module when it decides whether a result is still good: by the plain

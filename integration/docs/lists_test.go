@@ -34,17 +34,17 @@ func TestFiguresAreTheList(t *testing.T) {
 		t.Fatalf("only %d figures found in the code", len(inCode))
 	}
 
-	same(t, "docs/operating.md", "figure", inCode, figuresTold(t))
+	same(t, "docs/how-to/deploy.md", "figure", inCode, figuresTold(t))
 }
 
-// figuresTold are the figures of docs/operating.md: a table names the prefix in
+// figuresTold are the figures of docs/how-to/deploy.md: a table names the prefix in
 // its head, and the rest in the first column.
 func figuresTold(t *testing.T) map[string]bool {
 	t.Helper()
 	head := regexp.MustCompile("^\\| [a-z-]+: `(berth_[a-z_]+_)…` \\|")
 	word := regexp.MustCompile("`([a-z_]+)`")
 	told, prefix := map[string]bool{}, ""
-	for _, line := range strings.Split(read(t, "docs/operating.md"), "\n") {
+	for _, line := range strings.Split(read(t, "docs/how-to/deploy.md"), "\n") {
 		switch found := head.FindStringSubmatch(line); {
 		case found != nil:
 			prefix = found[1]
@@ -73,13 +73,13 @@ func TestFindingsAreTheList(t *testing.T) {
 	if len(inCode) < 8 {
 		t.Fatalf("only %d kinds of findings found in the code", len(inCode))
 	}
-	_, section, _ := strings.Cut(read(t, "docs/concepts.md"), "\n## Findings\n")
+	_, section, _ := strings.Cut(read(t, "docs/explanation/concepts.md"), "\n## Findings\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	told := map[string]bool{}
 	for _, r := range regexp.MustCompile("(?m)^\\| `([A-Z_]+)` \\|").FindAllStringSubmatch(section, -1) {
 		told[r[1]] = true
 	}
-	same(t, "docs/concepts.md", "finding", inCode, told)
+	same(t, "docs/explanation/concepts.md", "finding", inCode, told)
 }
 
 // same has the test fail for what only one of the two lists has.

@@ -80,11 +80,11 @@ func TestOptionsAreThoseOfTheCode(t *testing.T) {
 		fmt.Fprintf(&b, "\n## berth %s\n\n%s\n\n%s", p.name, p.is, options(t, p.name))
 	}
 	if *rewrite {
-		if err := os.WriteFile(filepath.Join(root, "docs/options.md"), []byte(b.String()), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(root, "docs/reference/options.md"), []byte(b.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if b.String() != read(t, "docs/options.md") {
-		t.Error("docs/options.md is stale: go test ./integration/docs -rewrite")
+	if b.String() != read(t, "docs/reference/options.md") {
+		t.Error("docs/reference/options.md is stale: go test ./integration/docs -rewrite")
 	}
 }

@@ -39,21 +39,21 @@ func TestReasonsAreTheList(t *testing.T) {
 	}
 
 	told := map[string]bool{}
-	for _, r := range row.FindAllStringSubmatch(read(t, "docs/reasons.md"), -1) {
+	for _, r := range row.FindAllStringSubmatch(read(t, "docs/reference/reasons.md"), -1) {
 		word, meaning := r[1], r[2]
 		switch {
 		case told[word]:
-			t.Errorf("docs/reasons.md has %s twice", word)
+			t.Errorf("docs/reference/reasons.md has %s twice", word)
 		case !inCode[word]:
-			t.Errorf("docs/reasons.md tells of %s, which is no reason", word)
+			t.Errorf("docs/reference/reasons.md tells of %s, which is no reason", word)
 		case meaning == "":
-			t.Errorf("docs/reasons.md does not say what %s means", word)
+			t.Errorf("docs/reference/reasons.md does not say what %s means", word)
 		}
 		told[word] = true
 	}
 	for word := range inCode {
 		if !told[word] {
-			t.Errorf("docs/reasons.md does not tell of %s", word)
+			t.Errorf("docs/reference/reasons.md does not tell of %s", word)
 		}
 	}
 }

@@ -16,7 +16,7 @@ func compare(t *testing.T, at string, taken map[string]schema, shown map[string]
 		if _, ok := taken[name]; !ok {
 			t.Errorf("%s%s is shown, and the schema does not take it", at, name)
 		}
-		// Options have their own list, docs/options.md.
+		// Options have their own list, docs/reference/options.md.
 		if below, ok := value.(map[string]any); ok && name != "options" && taken[name].Properties != nil {
 			compare(t, at+name+".", taken[name].Properties, below)
 		}

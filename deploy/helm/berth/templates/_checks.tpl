@@ -2,7 +2,7 @@
 {{- define "berth.checks" -}}
 {{- $v := .Values -}}
 {{- if and (not $v.tls.secretName) (not $v.insecure) -}}
-{{- fail "set tls.secretName, or insecure=true where calls in the clear are meant (see docs/security.md)" -}}
+{{- fail "set tls.secretName, or insecure=true where calls in the clear are meant (see docs/explanation/security.md)" -}}
 {{- end -}}
 {{- if and $v.tls.secretName $v.insecure -}}
 {{- fail "tls.secretName and insecure=true exclude each other" -}}
