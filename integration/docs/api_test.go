@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"strings"
@@ -25,21 +27,37 @@ const (
 	lookEach = 20 * time.Millisecond
 )
 
-// The commands of the document, in their order, against a real Berth.
-func TestAPIDocumentIsTrue(t *testing.T) {
-	w := walk{t: t, vars: map[string]string{}, client: &http.Client{Transport: &http.Transport{}}}
-	defer w.client.CloseIdleConnections()
-	steps, err := parse(read(t, "docs/reference/api.md"))
-	if err != nil {
-		t.Fatalf("docs/reference/api.md: %v", err)
-	}
-	if len(steps) < 20 {
-		t.Fatalf("docs/reference/api.md has only %d commands", len(steps))
-	}
-	for _, s := range steps {
-		if err := w.do(s); err != nil {
-			t.Fatalf("docs/reference/api.md:%d: %s\n%v", s.line, s.command, err)
-		}
+// executed are the documents whose commands a reader types in their order.
+var executed = []struct {
+	document string
+	// commands is the least number of them, so that a document that is no longer read fails.
+	commands int
+}{
+	{"docs/tutorial/reserve-your-first-gang.md", 15},
+	{"docs/tutorial/rest-api.md", 20},
+	{"docs/reference/api.md", 10},
+}
+
+// TestCommandsDoWhatTheDocumentsSay executes the commands of each document against
+// a Berth of its own and compares the answers with those in the document.
+func TestCommandsDoWhatTheDocumentsSay(t *testing.T) {
+	for _, e := range executed {
+		t.Run(e.document, func(t *testing.T) {
+			w := walk{t: t, vars: map[string]string{}, client: &http.Client{Transport: &http.Transport{}}}
+			defer w.client.CloseIdleConnections()
+			steps, err := parse(read(t, e.document))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(steps) < e.commands {
+				t.Fatalf("only %d commands, want at least %d", len(steps), e.commands)
+			}
+			for _, s := range steps {
+				if err := w.do(s); err != nil {
+					t.Fatalf("%s:%d: %s\n%v", e.document, s.line, s.command, err)
+				}
+			}
+		})
 	}
 }
 
@@ -68,16 +86,22 @@ func (w *walk) do(s step) error {
 			return err
 		}
 		call.url = strings.Replace(call.url, w.said, w.real, 1)
-		return w.curl(s, call)
+		return w.retry(s, func(ctx context.Context) (answer, missing string, err error) {
+			return w.curl(ctx, s, call)
+		})
 	case len(args) > 1 && args[0] == "berth" && args[1] == "dev":
 		return w.dev(args[1:])
+	case args[0] == "berth":
+		return w.retry(s, func(ctx context.Context) (answer, missing string, err error) {
+			return w.berth(ctx, s, args[1:])
+		})
 	}
-	return fmt.Errorf("%s is no command that this test knows", args[0])
+	return fmt.Errorf("this test cannot execute %s", args[0])
 }
 
-// curl makes the call until its answer is the documented one, where the document
-// says that this may take a moment; otherwise once.
-func (w *walk) curl(s step, call curl) error {
+// retry executes a command until its answer is the documented one if the document
+// says "within", and once otherwise.
+func (w *walk) retry(s step, execute func(context.Context) (answer, missing string, err error)) error {
 	limit, once := patience, true
 	for _, e := range s.expect {
 		if e.within > 0 {
@@ -90,14 +114,14 @@ func (w *walk) curl(s step, call curl) error {
 	defer tick.Stop()
 	missing, answer := "an answer", ""
 	for {
-		got, want, err := w.ask(ctx, s, call)
+		got, want, err := execute(ctx)
 		switch {
 		case err == nil && want == "":
 			return nil
 		case once:
 			return fmt.Errorf("wants %s\ngot   %s (%v)", want, got, err)
 		case err == nil:
-			// What was asked last before the time is over may be cut short.
+			// The time-out may abort the last attempt, so keep the answer before it.
 			missing, answer = want, got
 		}
 		select {
@@ -108,9 +132,9 @@ func (w *walk) curl(s step, call curl) error {
 	}
 }
 
-// ask makes the call once, and reads its answer until all that is expected was
-// in it: streams have no end.
-func (w *walk) ask(ctx context.Context, s step, call curl) (answer, missing string, err error) {
+// curl makes a call once. It stops reading when the answer has everything that the
+// document expects, because a stream has no end.
+func (w *walk) curl(ctx context.Context, s step, call curl) (answer, missing string, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, call.method, call.url, strings.NewReader(call.data))
@@ -134,7 +158,7 @@ func (w *walk) ask(ctx context.Context, s step, call curl) (answer, missing stri
 		text.WriteByte('\n')
 	} else if res.StatusCode/100 != 2 {
 		body, _ := io.ReadAll(res.Body)
-		return string(body), res.Status, fmt.Errorf("the document does not tell of this error")
+		return string(body), res.Status, fmt.Errorf("the document does not expect this error")
 	}
 	chunk := make([]byte, 64<<10)
 	for {
@@ -152,6 +176,26 @@ func (w *walk) ask(ctx context.Context, s step, call curl) (answer, missing stri
 			return text.String(), missing, nil
 		}
 	}
+}
+
+// berth executes a command of the command line once, in the root of the repository.
+func (w *walk) berth(ctx context.Context, s step, args []string) (answer, missing string, err error) {
+	program, err := filepath.Abs(berth(w.t))
+	if err != nil {
+		return "", "", err
+	}
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "BERTH_GATEWAY="+w.real)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return string(out), "exit code 0", err
+	}
+	vars, missing := match(string(out), s.expect, w.vars)
+	if missing == "" {
+		w.vars = vars
+	}
+	return string(out), missing, nil
 }
 
 // dev starts `berth dev` as it is documented, but on a free port, and waits until

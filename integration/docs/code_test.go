@@ -6,18 +6,29 @@ import (
 	"testing"
 )
 
-var goBlock = regexp.MustCompile("(?ms)^```go\n(.*?)^```")
-
-// Go code that a document shows is that of the example which is run as a test.
+// TestCodeIsThatOfTheExamples checks that code in a document is part of an example
+// that a test executes.
 func TestCodeIsThatOfTheExamples(t *testing.T) {
-	example := read(t, "examples/jobservice/main.go")
-	blocks := goBlock.FindAllStringSubmatch(read(t, "docs/how-to/write-a-job-service.md"), -1)
-	if len(blocks) == 0 {
-		t.Fatal("no code is shown")
-	}
-	for _, block := range blocks {
-		if !strings.Contains(example, block[1]) {
-			t.Errorf("this is no part of the example:\n%s", block[1])
+	for _, shown := range []struct {
+		document, language string
+		examples           []string
+	}{
+		{"docs/how-to/write-a-job-service.md", "go", []string{"examples/jobservice/main.go"}},
+		{"docs/tutorial/reserve-your-first-gang.md", "yaml", []string{"examples/train.yaml", "examples/etl.yaml"}},
+	} {
+		var examples strings.Builder
+		for _, name := range shown.examples {
+			examples.WriteString(read(t, name))
+		}
+		block := regexp.MustCompile("(?ms)^```" + shown.language + "\n(.*?)^```")
+		blocks := block.FindAllStringSubmatch(read(t, shown.document), -1)
+		if len(blocks) < len(shown.examples) {
+			t.Fatalf("%s shows %d blocks of %s, want %d", shown.document, len(blocks), shown.language, len(shown.examples))
+		}
+		for _, block := range blocks {
+			if !strings.Contains(examples.String(), block[1]) {
+				t.Errorf("%s: no example has this code:\n%s", shown.document, block[1])
+			}
 		}
 	}
 }
