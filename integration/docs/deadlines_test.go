@@ -23,11 +23,11 @@ func TestDeadlinesAreTheTable(t *testing.T) {
 		}
 		inCode[fmt.Sprintf("| `%s` | the %s | %s | `%s` | %s |", e.From, e.Owner, most, e.Miss, e.Action)] = true
 	}
-	_, section, _ := strings.Cut(read(t, "docs/explanation/concepts.md"), "\n| worker | waits for |")
+	_, section, _ := strings.Cut(read(t, "docs/reference/states.md"), "\n| worker | waits for |")
 	section, _, _ = strings.Cut(section, "\n\n")
 	told := map[string]bool{}
 	for _, row := range regexp.MustCompile("(?m)^\\| `[A-Z]+` .*$").FindAllString(section, -1) {
 		told[row] = true
 	}
-	same(t, "docs/explanation/concepts.md", "deadline", inCode, told)
+	same(t, "docs/reference/states.md", "deadline", inCode, told)
 }

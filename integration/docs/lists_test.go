@@ -73,13 +73,11 @@ func TestFindingsAreTheList(t *testing.T) {
 	if len(inCode) < 8 {
 		t.Fatalf("only %d kinds of findings found in the code", len(inCode))
 	}
-	_, section, _ := strings.Cut(read(t, "docs/explanation/concepts.md"), "\n## Findings\n")
-	section, _, _ = strings.Cut(section, "\n## ")
 	told := map[string]bool{}
-	for _, r := range regexp.MustCompile("(?m)^\\| `([A-Z_]+)` \\|").FindAllStringSubmatch(section, -1) {
+	for _, r := range regexp.MustCompile("(?m)^\\| `([A-Z_]+)` \\|").FindAllStringSubmatch(read(t, "docs/reference/findings.md"), -1) {
 		told[r[1]] = true
 	}
-	same(t, "docs/explanation/concepts.md", "finding", inCode, told)
+	same(t, "docs/reference/findings.md", "finding", inCode, told)
 }
 
 // same has the test fail for what only one of the two lists has.
