@@ -20,7 +20,7 @@ func TestDashboardShowsFiguresThatThereAre(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The leaders' figures of events and those of calls stand outside the tables.
-	told, prose := figuresTold(t), read(t, "docs/how-to/deploy.md")
+	told, prose := figuresTold(t), read(t, "docs/reference/metrics.md")
 	name := regexp.MustCompile(`\b(?:berth_|rpc_(?:server|client)_)[a-z_]+`)
 	shown := map[string]bool{}
 	for _, panel := range dashboard.Panels {
@@ -29,7 +29,7 @@ func TestDashboardShowsFiguresThatThereAre(t *testing.T) {
 				figure = strings.TrimSuffix(figure, "_bucket")
 				shown[figure] = true
 				if !told[figure] && !strings.Contains(prose, "`"+figure+"`") {
-					t.Errorf("the panel %q shows %s, which docs/how-to/deploy.md does not tell of", panel.Title, figure)
+					t.Errorf("the panel %q shows %s, which docs/reference/metrics.md does not tell of", panel.Title, figure)
 				}
 			}
 		}

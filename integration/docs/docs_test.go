@@ -4,7 +4,7 @@
 //	docs/reference/api.md      every sh block is executed against a real `berth dev`
 //	docs/reference/options.md  is written from the options of the processes (-rewrite)
 //	docs/reference/reasons.md  has every reason that the code has, and no other
-//	docs/how-to/deploy.md, docs/explanation/concepts.md
+//	docs/reference/metrics.md, docs/explanation/concepts.md
 //	                 have every figure and every kind of finding, and no other
 //	deploy/grafana   shows figures that are in that list
 //	docs/how-to/write-a-job-service.md

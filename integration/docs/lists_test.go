@@ -34,17 +34,17 @@ func TestFiguresAreTheList(t *testing.T) {
 		t.Fatalf("only %d figures found in the code", len(inCode))
 	}
 
-	same(t, "docs/how-to/deploy.md", "figure", inCode, figuresTold(t))
+	same(t, "docs/reference/metrics.md", "figure", inCode, figuresTold(t))
 }
 
-// figuresTold are the figures of docs/how-to/deploy.md: a table names the prefix in
+// figuresTold are the figures of docs/reference/metrics.md: a table names the prefix in
 // its head, and the rest in the first column.
 func figuresTold(t *testing.T) map[string]bool {
 	t.Helper()
 	head := regexp.MustCompile("^\\| [a-z-]+: `(berth_[a-z_]+_)…` \\|")
 	word := regexp.MustCompile("`([a-z_]+)`")
 	told, prefix := map[string]bool{}, ""
-	for _, line := range strings.Split(read(t, "docs/how-to/deploy.md"), "\n") {
+	for _, line := range strings.Split(read(t, "docs/reference/metrics.md"), "\n") {
 		switch found := head.FindStringSubmatch(line); {
 		case found != nil:
 			prefix = found[1]
