@@ -9,8 +9,8 @@ import (
 	"berth.dev/services/assigner/dispatch"
 )
 
-// The states of a worker in which somebody is waited for are told with what the
-// assigner's table says of them, and no others are.
+// TestDeadlinesAreTheTable checks that the document has exactly the deadlines of the
+// assigner's table.
 func TestDeadlinesAreTheTable(t *testing.T) {
 	inCode := map[string]bool{}
 	for _, e := range dispatch.Edges {
@@ -25,9 +25,9 @@ func TestDeadlinesAreTheTable(t *testing.T) {
 	}
 	_, section, _ := strings.Cut(read(t, "docs/reference/states.md"), "\n| worker | waits for |")
 	section, _, _ = strings.Cut(section, "\n\n")
-	told := map[string]bool{}
+	listed := map[string]bool{}
 	for _, row := range regexp.MustCompile("(?m)^\\| `[A-Z]+` .*$").FindAllString(section, -1) {
-		told[row] = true
+		listed[row] = true
 	}
-	same(t, "docs/reference/states.md", "deadline", inCode, told)
+	same(t, "docs/reference/states.md", "deadline", inCode, listed)
 }

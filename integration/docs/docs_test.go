@@ -1,15 +1,17 @@
-// Package docs keeps the documents true: what they say can be done is done,
-// what they list is what the code has, and what they point to is there.
+// Package docs tests the documents: it executes their commands, compares their lists
+// with the code, and checks their links.
 //
-//	docs/reference/api.md      every sh block is executed against a real `berth dev`
-//	docs/reference/options.md  is written from the options of the processes (-rewrite)
-//	docs/reference/reasons.md  has every reason that the code has, and no other
-//	docs/reference/metrics.md, docs/explanation/concepts.md
-//	                 have every figure and every kind of finding, and no other
-//	deploy/grafana   shows figures that are in that list
-//	docs/how-to/write-a-job-service.md
-//	                 shows Go code that is part of the examples
-//	every *.md       links to what exists
+//	docs/tutorial, docs/reference/api.md
+//	                 every sh block is executed against a real `berth dev`
+//	docs/reference/options.md
+//	                 is generated from the options of the processes (-rewrite)
+//	docs/reference/reasons.md, metrics.md, findings.md, states.md
+//	                 list every reason, metric, finding and deadline of the code
+//	deploy/grafana   shows only metrics in that list
+//	docs/how-to/write-a-job-service.md, docs/tutorial
+//	                 show code that is part of the examples
+//	docs/README.md   lists every page
+//	every *.md       links only to existing files and headings
 package docs
 
 import (
@@ -28,11 +30,11 @@ import (
 	"go.uber.org/goleak"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write docs/reference/options.md anew")
+var rewrite = flag.Bool("rewrite", false, "rewrite docs/reference/options.md")
 
-// root of the repository. It is a link, because go test looks only at files
-// below the module when it decides whether a result is still good: by the plain
-// path, a document or a program that has changed would be "(cached)".
+// root is the root of the repository. It is a symbolic link, because go test caches
+// results by the files below the module: with the plain path, the result would be
+// "(cached)" after a document or a program has changed.
 const root = "testdata/root"
 
 func TestMain(m *testing.M) {
@@ -43,7 +45,7 @@ func TestMain(m *testing.M) {
 	}
 	if code == 0 {
 		if err := goleak.Find(); err != nil {
-			os.Stderr.WriteString(err.Error() + "\n") //nolint:errcheck // nothing else is left to tell
+			os.Stderr.WriteString(err.Error() + "\n") //nolint:errcheck // there is no other place to report it
 			code = 1
 		}
 	}
@@ -71,7 +73,7 @@ func berth(t *testing.T) string {
 		}
 	})
 	if binary.err != nil {
-		t.Fatalf("berth cannot be built: %v", binary.err)
+		t.Fatalf("cannot build berth: %v", binary.err)
 	}
 	return binary.path
 }
@@ -86,8 +88,8 @@ func read(t *testing.T, name string) string {
 	return string(text)
 }
 
-// files of the repository, by their paths with slashes. What is hidden or built
-// is left out.
+// files returns the paths of the files of the repository, with slashes, without
+// hidden files and build output.
 func files(t *testing.T) []string {
 	t.Helper()
 	var list []string
@@ -117,11 +119,11 @@ var (
 	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	fenced  = regexp.MustCompile("(?ms)^```.*?^```")
 	heading = regexp.MustCompile(`(?m)^#+ +(.+)$`)
-	// unanchored is what GitHub drops from a heading to make its anchor.
+	// unanchored matches the characters of a heading that are not in its anchor.
 	unanchored = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
-// anchors are the places in a document that a link can point to.
+// anchors returns the headings of a document as GitHub writes them in links.
 func anchors(text string) map[string]bool {
 	list := map[string]bool{}
 	for _, h := range heading.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
@@ -131,7 +133,8 @@ func anchors(text string) map[string]bool {
 	return list
 }
 
-func TestLinksLeadSomewhere(t *testing.T) {
+// TestLinksHaveTargets checks that relative links lead to existing files and headings.
+func TestLinksHaveTargets(t *testing.T) {
 	links := 0
 	for _, name := range files(t) {
 		if path.Ext(name) != ".md" {
@@ -148,7 +151,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 				there = path.Join(path.Dir(name), target)
 			}
 			if _, err := os.Stat(filepath.Join(root, filepath.FromSlash(there))); err != nil {
-				t.Errorf("%s: the link to %s leads nowhere", name, found[1])
+				t.Errorf("%s: the link target %s does not exist", name, found[1])
 				continue
 			}
 			if anchor != "" && !anchors(read(t, there))[anchor] {
@@ -161,21 +164,28 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-func TestEveryDecisionIsListed(t *testing.T) {
-	index := read(t, "docs/adr/README.md")
+// TestEveryPageIsListed checks that each page is linked from the map of its folder.
+func TestEveryPageIsListed(t *testing.T) {
 	for _, name := range files(t) {
-		base, ok := strings.CutPrefix(name, "docs/adr/")
-		if !ok || base == "README.md" {
+		index := "docs"
+		switch {
+		case strings.HasPrefix(name, "docs/adr/"):
+			index = "docs/adr"
+		case strings.HasPrefix(name, "docs/how-to/runbooks/"):
+			index = "docs/how-to/runbooks"
+		}
+		base, ok := strings.CutPrefix(name, index+"/")
+		if !ok || path.Ext(name) != ".md" || base == "README.md" {
 			continue
 		}
-		if !strings.Contains(index, "("+base+")") {
-			t.Errorf("docs/adr/README.md does not list %s", base)
+		if !strings.Contains(read(t, index+"/README.md"), "("+base+")") {
+			t.Errorf("%s/README.md does not list %s", index, base)
 		}
 	}
 }
 
-// A path of somebody's machine in the repository helps nobody else. The words
-// are put together here so that this file does not hold them.
+// TestNoPathsOfOneMachine checks that no file has a path that exists only on one
+// machine. The words are concatenated so that this file does not contain them.
 func TestNoPathsOfOneMachine(t *testing.T) {
 	private := regexp.MustCompile(`(^|[\s"'` + "`" + `(=])(/wo` + `rk/|/tmp/w` + `t|\.\./sha` + `red)`)
 	for _, name := range files(t) {

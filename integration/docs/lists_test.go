@@ -7,43 +7,43 @@ import (
 	"testing"
 )
 
-// Figures of the code: a whole name, or what follows the prefix of its file.
+// These match metrics in the code: a complete name, or the part after the prefix of its file.
 var (
-	figure       = regexp.MustCompile(`"(berth_[a-z_]*[a-z])"`)
-	figurePrefix = regexp.MustCompile(`prefix = "(berth_[a-z_]+_)"`)
-	figureAfter  = regexp.MustCompile(`prefix\+"([a-z_]+)"`)
+	metricName   = regexp.MustCompile(`"(berth_[a-z_]*[a-z])"`)
+	metricPrefix = regexp.MustCompile(`prefix = "(berth_[a-z_]+_)"`)
+	metricSuffix = regexp.MustCompile(`prefix\+"([a-z_]+)"`)
 )
 
-func TestFiguresAreTheList(t *testing.T) {
+func TestMetricsAreListed(t *testing.T) {
 	inCode := map[string]bool{}
 	for _, name := range files(t) {
 		if path.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") || !strings.HasPrefix(name, "services/") {
 			continue
 		}
 		text := read(t, name)
-		for _, f := range figure.FindAllStringSubmatch(text, -1) {
+		for _, f := range metricName.FindAllStringSubmatch(text, -1) {
 			inCode[f[1]] = true
 		}
-		if prefix := figurePrefix.FindStringSubmatch(text); prefix != nil {
-			for _, f := range figureAfter.FindAllStringSubmatch(text, -1) {
+		if prefix := metricPrefix.FindStringSubmatch(text); prefix != nil {
+			for _, f := range metricSuffix.FindAllStringSubmatch(text, -1) {
 				inCode[prefix[1]+f[1]] = true
 			}
 		}
 	}
 	if len(inCode) < 35 {
-		t.Fatalf("only %d figures found in the code", len(inCode))
+		t.Fatalf("only %d metrics found in the code", len(inCode))
 	}
 
-	same(t, "docs/reference/metrics.md", "figure", inCode, figuresTold(t))
+	same(t, "docs/reference/metrics.md", "metric", inCode, listedMetrics(t))
 }
 
-// figuresTold are the figures of docs/reference/metrics.md: a table names the prefix in
-// its head, and the rest in the first column.
-func figuresTold(t *testing.T) map[string]bool {
+// listedMetrics returns the metrics in docs/reference/metrics.md. The head of a table
+// has the prefix, its first column the rest of the name.
+func listedMetrics(t *testing.T) map[string]bool {
 	t.Helper()
 	head := regexp.MustCompile("^\\| [a-z-]+: `(berth_[a-z_]+_)…` \\|")
 	word := regexp.MustCompile("`([a-z_]+)`")
-	told, prefix := map[string]bool{}, ""
+	listed, prefix := map[string]bool{}, ""
 	for _, line := range strings.Split(read(t, "docs/reference/metrics.md"), "\n") {
 		switch found := head.FindStringSubmatch(line); {
 		case found != nil:
@@ -52,14 +52,14 @@ func figuresTold(t *testing.T) map[string]bool {
 			prefix = ""
 		case prefix != "":
 			for _, w := range word.FindAllStringSubmatch(strings.Split(line, "|")[1], -1) {
-				told[prefix+w[1]] = true
+				listed[prefix+w[1]] = true
 			}
 		}
 	}
-	return told
+	return listed
 }
 
-func TestFindingsAreTheList(t *testing.T) {
+func TestFindingsAreListed(t *testing.T) {
 	kind := regexp.MustCompile(`(?m)^\s*(?:Finding\w+|const kindUnavailable) += "([A-Z_]+)"`)
 	inCode := map[string]bool{}
 	for _, name := range files(t) {
@@ -73,24 +73,24 @@ func TestFindingsAreTheList(t *testing.T) {
 	if len(inCode) < 8 {
 		t.Fatalf("only %d kinds of findings found in the code", len(inCode))
 	}
-	told := map[string]bool{}
+	listed := map[string]bool{}
 	for _, r := range regexp.MustCompile("(?m)^\\| `([A-Z_]+)` \\|").FindAllStringSubmatch(read(t, "docs/reference/findings.md"), -1) {
-		told[r[1]] = true
+		listed[r[1]] = true
 	}
-	same(t, "docs/reference/findings.md", "finding", inCode, told)
+	same(t, "docs/reference/findings.md", "finding", inCode, listed)
 }
 
-// same has the test fail for what only one of the two lists has.
-func same(t *testing.T, document, thing string, inCode, told map[string]bool) {
+// same reports the names that only one of the two lists has.
+func same(t *testing.T, document, thing string, inCode, listed map[string]bool) {
 	t.Helper()
 	for name := range inCode {
-		if !told[name] {
-			t.Errorf("%s does not tell of %s", document, name)
+		if !listed[name] {
+			t.Errorf("%s does not list %s", document, name)
 		}
 	}
-	for name := range told {
+	for name := range listed {
 		if !inCode[name] {
-			t.Errorf("%s tells of %s, which is no %s", document, name, thing)
+			t.Errorf("%s lists %s, which is not a %s in the code", document, name, thing)
 		}
 	}
 }

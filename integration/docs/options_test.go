@@ -23,14 +23,14 @@ var processes = []struct{ name, is string }{
 
 const optionsHead = `# Options of every process
 
-Written from the code by ` + "`go test ./integration/docs -rewrite`" + `; do not edit. An option is a flag, a variable of the environment and a key in the YAML file that ` + "`--config`" + ` names: the key is the flag without its dashes. The first of these that has it wins. Lists are written with commas.
+` + "`go test ./integration/docs -rewrite`" + ` generates this page from the code; do not edit it. You can set an option as a flag, in the environment, and in the YAML file that ` + "`--config`" + ` names; the first of these wins. The key in the file is the flag without its dashes. Separate the items of a list with commas.
 `
 
 // option is one line of a command's help: flag, type, usage, variable, default.
 var option = regexp.MustCompile(`^ +(?:-\w, )?--([a-z-]+)(?: (\w+))? {2,}(.*?)(?: \[(BERTH_\w+)\])?(?: \(default (.*)\))?$`)
 
-// options asks the program itself: what its help says of a process is what the
-// reference says.
+// options returns the options of a process as a table. They come from the help of
+// the program, so that the reference and the help are the same.
 func options(t *testing.T, process string) string {
 	t.Helper()
 	help, err := exec.Command(berth(t), process, "--help").Output()
@@ -39,7 +39,7 @@ func options(t *testing.T, process string) string {
 	}
 	_, flags, found := strings.Cut(string(help), "Flags:\n")
 	if !found {
-		t.Fatalf("berth %s --help lists no flags:\n%s", process, help)
+		t.Fatalf("berth %s --help has no flags:\n%s", process, help)
 	}
 	var table strings.Builder
 	table.WriteString("| flag | variable | default | |\n|---|---|---|---|\n")

@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// row is a reason with what it means.
+// row matches a reason with its meaning.
 var row = regexp.MustCompile("(?m)^\\| `([A-Z_]+)` \\| (.*) \\|$")
 
-func TestReasonsAreTheList(t *testing.T) {
+func TestReasonsAreListed(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, "api/fault/reason.go"), nil, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -38,22 +38,22 @@ func TestReasonsAreTheList(t *testing.T) {
 		t.Fatalf("only %d reasons found in the code", len(inCode))
 	}
 
-	told := map[string]bool{}
+	listed := map[string]bool{}
 	for _, r := range row.FindAllStringSubmatch(read(t, "docs/reference/reasons.md"), -1) {
 		word, meaning := r[1], r[2]
 		switch {
-		case told[word]:
+		case listed[word]:
 			t.Errorf("docs/reference/reasons.md has %s twice", word)
 		case !inCode[word]:
-			t.Errorf("docs/reference/reasons.md tells of %s, which is no reason", word)
+			t.Errorf("docs/reference/reasons.md lists %s, which is not a reason in the code", word)
 		case meaning == "":
 			t.Errorf("docs/reference/reasons.md does not say what %s means", word)
 		}
-		told[word] = true
+		listed[word] = true
 	}
 	for word := range inCode {
-		if !told[word] {
-			t.Errorf("docs/reference/reasons.md does not tell of %s", word)
+		if !listed[word] {
+			t.Errorf("docs/reference/reasons.md does not list %s", word)
 		}
 	}
 }
