@@ -97,7 +97,7 @@ func quorum(h *store.Health) Check {
 func alarms(h *store.Health) Check {
 	switch {
 	case slices.Contains(h.Alarms, "NOSPACE"):
-		return fail("etcd alarms", "compact, defragment each member, then etcdctl alarm disarm (operating.md, When etcd is full)", "NOSPACE: nothing can be written, and nobody can be elected")
+		return fail("etcd alarms", "compact, defragment each member, then etcdctl alarm disarm (docs/how-to/runbooks/etcd.md#etcd-is-full)", "NOSPACE: nothing can be written, and nobody can be elected")
 	case len(h.Alarms) > 0:
 		return fail("etcd alarms", "replace the member whose data is damaged, then etcdctl alarm disarm", "%s", strings.Join(h.Alarms, ", "))
 	case h.ReadError != "":
