@@ -9,6 +9,7 @@ import (
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/wire"
+	"berth.dev/services/executor-state/policy"
 )
 
 // A cycle that is offered again after its lease was granted is answered, also
@@ -65,7 +66,7 @@ func TestTellingOfDisabledExecutorsFitsATransaction(t *testing.T) {
 	for i := range ids {
 		ids[i] = fmt.Sprintf("%s-%02d", name, i)
 	}
-	if _, err := r.do(Disable{RequestID: "d", Selector: Selector{IDs: ids}, ExpireAt: r.now.Add(time.Hour)}); err != nil {
+	if _, err := r.do(policy.Disable{RequestID: "d", Selector: policy.Selector{IDs: ids}, ExpireAt: r.now.Add(time.Hour)}); err != nil {
 		t.Fatal(err)
 	}
 	r.pause(time.Minute)
@@ -82,12 +83,12 @@ func TestTellingOfDisabledExecutorsFitsATransaction(t *testing.T) {
 func TestTellingGoesOnAfterALargeExecutor(t *testing.T) {
 	r := lead(DefaultConfig())
 	for _, id := range []string{"h1", "h2", "h3"} {
-		r.ready(small(id, 1000, tellPerStep+1))
-		expectGranted(t, r.cycle(r.queue("u-"+id, tellPerStep+1, constraint.Constraints{})))
+		r.ready(small(id, 1000, policy.WorkersPerStep+1))
+		expectGranted(t, r.cycle(r.queue("u-"+id, policy.WorkersPerStep+1, constraint.Constraints{})))
 	}
 	told := len(r.events)
-	must[Disabled](t, r, Disable{RequestID: "d", Selector: Selector{IDs: []string{"h1", "h2", "h3"}}})
-	if n := len(r.events) - told; n != 3 || !r.core.known("d").ToldAll {
+	must[policy.Disabled](t, r, policy.Disable{RequestID: "d", Selector: policy.Selector{IDs: []string{"h1", "h2", "h3"}}})
+	if n := len(r.events) - told; n != 3 || !r.core.disableRecord("d").ToldAll {
 		t.Errorf("%d events", n)
 	}
 }
@@ -113,7 +114,7 @@ func TestDrainedExecutorsWithWorkersAreHeldBackToo(t *testing.T) {
 	}
 	expectGranted(t, r.cycle(r.queue("a", 10, cpu(1))))
 	for i := range 10 {
-		if _, err := r.do(Drain{ID: fmt.Sprintf("e%d", i), RequestID: fmt.Sprintf("d%d", i)}); err != nil {
+		if _, err := r.do(policy.Drain{ID: fmt.Sprintf("e%d", i), RequestID: fmt.Sprintf("d%d", i)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -124,7 +125,7 @@ func TestDrainedExecutorsWithWorkersAreHeldBackToo(t *testing.T) {
 	if s := r.core.Stats(); s.Lost != 0 {
 		t.Errorf("%d are LOST", s.Lost)
 	}
-	if _, err := r.do(Drain{ID: "e3", RequestID: "burnt"}); err != nil {
+	if _, err := r.do(policy.Drain{ID: "e3", RequestID: "burnt"}); err != nil {
 		t.Fatal(err)
 	}
 	r.pause(time.Minute)

@@ -11,9 +11,9 @@ import (
 // counts are what this leader has seen happen. They begin at nothing with each
 // leader; what an effect brings about counts once it is durable.
 type counts struct {
-	attempts map[Attempt]uint64
-	held     model.Histogram
-	losses   uint64
+	attempts       map[Attempt]uint64
+	leaseDurations model.Histogram
+	losses         uint64
 }
 
 // Attempt is how a try to lease came out.
@@ -35,7 +35,7 @@ func (n *counts) durable(ch change, now time.Time) {
 	switch ch.ref.Kind {
 	case model.KindLeaseChunk:
 		if ch.endsLease {
-			n.held.Observe(now.Sub(chunkOf(ch.prev).GrantedAt))
+			n.leaseDurations.Observe(now.Sub(chunkOf(ch.prev).GrantedAt))
 		}
 	case model.KindExecutor:
 		if ch.next != nil && ch.next.record.(*model.Executor).Lost && (ch.prev == nil || !ch.prev.record.(*model.Executor).Lost) {
@@ -74,7 +74,7 @@ func (c *Core) Figures(now time.Time) Figures {
 	f := Figures{
 		Executors: map[SKUState]int{}, Leases: len(c.leases),
 		Used: map[string]float64{}, Capacity: c.index.Capacity(), Disabled: c.usage.Disabled(),
-		Attempts: map[Attempt]uint64{}, Held: c.counts.held, Losses: c.counts.losses,
+		Attempts: map[Attempt]uint64{}, Held: c.counts.leaseDurations, Losses: c.counts.losses,
 		Findings: map[string]int{},
 	}
 	for k := range c.index.Classes(nil) {

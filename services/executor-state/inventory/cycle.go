@@ -50,7 +50,7 @@ func (c *Core) takeCycle(token uint64, p model.Cycle) {
 		case again:
 			// Another leader has refused it. What the view does not show yet, and all
 			// behind it, is decided in a later cycle.
-			if behind = !c.fill(&entry) && entry.Mod > c.revision && !c.aside.uids[entry.UID]; behind {
+			if behind = !c.fill(&entry) && entry.Mod > c.revision && !c.quarantined.uids[entry.UID]; behind {
 				outcomes = append(outcomes, model.Outcome{UID: entry.UID, Result: model.Later})
 				continue
 			}
@@ -161,7 +161,7 @@ func (c *Core) try(p model.Cycle, e model.Candidate, before *refused) model.Outc
 	if c.leases[e.UID] != nil {
 		return model.Outcome{UID: e.UID, Result: model.Granted, Fitting: e.Workers.Len()}
 	}
-	if c.aside.uids[e.UID] {
+	if c.quarantined.uids[e.UID] {
 		return model.Outcome{UID: e.UID, Result: model.NoFit, Reason: fault.ReasonPoison, Message: "a record of it is left alone: see the findings"}
 	}
 	if before != nil && !before.of(e) {
@@ -211,7 +211,7 @@ func malformed(e model.Candidate) string {
 // view has reached the entry's revision it must show that very revision. While
 // it is behind, the entry is trusted, for the grant compares it.
 func (c *Core) stale(e model.Candidate) string {
-	if c.handedOver(e.UID) {
+	if c.dispatched(e.UID) {
 		return "it was handed over before, and its lease is gone"
 	}
 	r := c.reservations[e.UID]
@@ -248,16 +248,16 @@ func (c *Core) grant(p model.Cycle, e model.Candidate, picks []match.Pick) model
 	}
 	named := e.Workers.Len() <= model.MaxEventWorkers
 	at, left := 0, picks[0].Workers
-	for seat := range e.Workers.All() {
+	for worker := range e.Workers.All() {
 		if left == 0 {
 			at++
 			left = picks[at].Workers
 		}
 		left--
 		executor := picks[at].Executor
-		placements = append(placements, model.Placement{Worker: seat, Ordinal: executor.Ordinal})
+		placements = append(placements, model.Placement{Worker: worker, Ordinal: executor.Ordinal})
 		if named {
-			event.Workers = append(event.Workers, model.EventWorker{ID: seat, Executor: executor.ID})
+			event.Workers = append(event.Workers, model.EventWorker{ID: worker, Executor: executor.ID})
 		}
 	}
 	reservation := model.Ref{Kind: model.KindReservation, Key: e.Key, ID: e.UID}

@@ -8,6 +8,7 @@ import (
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
+	"berth.dev/services/executor-state/policy"
 )
 
 // must asks, settles and answers the value of the reply.
@@ -53,7 +54,7 @@ func TestPitfallListedFreeButNotInTheFreeIndex(t *testing.T) {
 		r.ready(small0("h1", "n1"))
 		expectGranted(t, r.cycle(r.queue("u", 1, cpu(1000))))
 		r.handOver("u")
-		must[Disabled](t, r, Disable{RequestID: "d", Selector: Selector{IDs: []string{"h1"}}, ExpireAt: r.now.Add(30 * time.Second)})
+		must[policy.Disabled](t, r, policy.Disable{RequestID: "d", Selector: policy.Selector{IDs: []string{"h1"}}, ExpireAt: r.now.Add(30 * time.Second)})
 		r.tellGone(model.Ref{Kind: model.KindLive, ID: "h1"})
 		for _, step := range order {
 			step(r)
@@ -77,12 +78,12 @@ func TestPitfallOverlappingDisablesCountEach(t *testing.T) {
 	r.ready(h1)
 	r.ready(h2)
 	in := func(d time.Duration) time.Time { return start.Add(d) }
-	for _, d := range []Disable{
-		{RequestID: "broad", Selector: Selector{Attributes: map[string]string{"zone": "a"}}, ExpireAt: in(2 * time.Minute)},
-		{RequestID: "narrow", Selector: Selector{IDs: []string{"h1"}}, ExpireAt: in(time.Minute)},
-		{RequestID: "later", Selector: Selector{IDs: []string{"h1"}}, ExpireAt: in(3 * time.Minute)},
+	for _, d := range []policy.Disable{
+		{RequestID: "broad", Selector: policy.Selector{Attributes: map[string]string{"zone": "a"}}, ExpireAt: in(2 * time.Minute)},
+		{RequestID: "narrow", Selector: policy.Selector{IDs: []string{"h1"}}, ExpireAt: in(time.Minute)},
+		{RequestID: "later", Selector: policy.Selector{IDs: []string{"h1"}}, ExpireAt: in(3 * time.Minute)},
 	} {
-		must[Disabled](t, r, d)
+		must[policy.Disabled](t, r, d)
 	}
 	for _, want := range []string{"h1 3, h2 1", "h1 2, h2 1", "h1 1, h2 0", "h1 0, h2 0"} {
 		v1, _ := r.core.Executor("h1")
@@ -134,7 +135,7 @@ func TestPitfallClaimedIsNotAllocatedInBetween(t *testing.T) {
 			r.ready(small("h1", 1, 1))
 			r.ready(small("h2", 1, 1))
 			cycle := model.Cycle{Term: r.registryTerm(), Number: 1, Candidates: []model.Candidate{r.queue("u", 1, cpu(1))}}
-			requests := []any{cycle, Claim{RequestID: "c", SKU: "small", Max: 2}}
+			requests := []any{cycle, policy.Claim{RequestID: "c", SKU: "small", Max: 2}}
 			if claimFirst {
 				slices.Reverse(requests)
 			}
@@ -146,9 +147,9 @@ func TestPitfallClaimedIsNotAllocatedInBetween(t *testing.T) {
 				tokens = []uint64{r.ask(requests[0]), r.ask(requests[1])}
 			}
 			r.settle()
-			claimed, _ := r.replies[tokens[0]].Value.(Claimed)
+			claimed, _ := r.replies[tokens[0]].Value.(policy.Claimed)
 			if !claimFirst {
-				claimed = r.replies[tokens[1]].Value.(Claimed)
+				claimed = r.replies[tokens[1]].Value.(policy.Claimed)
 			}
 			leased := map[uint32]bool{}
 			for _, p := range r.leased("u") {
@@ -178,10 +179,10 @@ func TestJobsAreToldOnceInBoundedSteps(t *testing.T) {
 	}
 	expectGranted(t, r.cycle(entries...))
 	r.events = nil
-	r.ask(Drain{ID: "h1", RequestID: "d"})
+	r.ask(policy.Drain{ID: "h1", RequestID: "d"})
 	r.commit(1)
 	r.step(nil)
-	if n := len(r.effects[0].Events); n != tellPerEffect {
+	if n := len(r.effects[0].Events); n != policy.EventsPerEffect {
 		t.Fatalf("%d events in one effect", n)
 	}
 	r.commit(1)
@@ -198,20 +199,8 @@ func TestJobsAreToldOnceInBoundedSteps(t *testing.T) {
 			t.Errorf("%s was told %d times", e.UID, told[e.UID])
 		}
 	}
-	if d := r.core.known("d"); !d.ToldAll {
+	if d := r.core.disableRecord("d"); !d.ToldAll {
 		t.Errorf("not told all: %+v", d)
-	}
-}
-
-// Marks are in the order of executors, not of text: '-' is less than '/'.
-func TestMarksAreOrderedByExecutor(t *testing.T) {
-	marks := []string{"", "a/1", "a/2", "a-b/1", "b/0"}
-	for i, a := range marks {
-		for j, b := range marks {
-			if got := compareMarks(a, b); got < 0 != (i < j) || got > 0 != (i > j) {
-				t.Errorf("%q and %q: %d", a, b, got)
-			}
-		}
 	}
 }
 
@@ -223,16 +212,16 @@ func TestEnableOfManyIsManyEffects(t *testing.T) {
 		id := fmt.Sprintf("h%03d", i)
 		ids = append(ids, id)
 		r.ready(small(id, 1, 1))
-		must[ExecutorView](t, r, Drain{ID: id, RequestID: "d-" + id})
+		must[ExecutorView](t, r, policy.Drain{ID: id, RequestID: "d-" + id})
 	}
-	r.ask(Enable{RequestID: "e", Selector: Selector{IDs: ids}})
+	r.ask(policy.Enable{RequestID: "e", Selector: policy.Selector{IDs: ids}})
 	for _, effect := range r.effects {
 		if len(effect.Puts) > 2 {
 			t.Fatalf("%d puts in one effect", len(effect.Puts))
 		}
 	}
 	r.settle()
-	if undone := must[Enabled](t, r, Enable{RequestID: "e", Selector: Selector{IDs: ids}}); undone.Undone != 200 {
+	if undone := must[policy.Enabled](t, r, policy.Enable{RequestID: "e", Selector: policy.Selector{IDs: ids}}); undone.Undone != 200 {
 		t.Errorf("undone %d", undone.Undone)
 	}
 	for _, id := range ids {
@@ -244,7 +233,7 @@ func TestEnableOfManyIsManyEffects(t *testing.T) {
 
 func TestSelectorsAreBounded(t *testing.T) {
 	r := lead(DefaultConfig())
-	ids := make([]string, maxSelected+1)
+	ids := make([]string, policy.MaxSelected+1)
 	for i := range ids {
 		ids[i] = fmt.Sprintf("h%d", i)
 	}
@@ -252,20 +241,20 @@ func TestSelectorsAreBounded(t *testing.T) {
 		request any
 		field   string
 	}{
-		"ids":        {Disable{RequestID: "d", Selector: Selector{IDs: ids}}, "selector.ids"},
-		"reason":     {Disable{RequestID: "d", Selector: Selector{IDs: ids[:1]}, Reason: string(make([]byte, maxReason+1))}, "reason"},
-		"attribute":  {Disable{RequestID: "d", Selector: Selector{Attributes: map[string]string{"_": "x"}}}, "selector.attributes._"},
-		"enable ids": {Enable{RequestID: "d", Selector: Selector{IDs: ids}}, "selector.ids"},
-		"drain":      {Drain{RequestID: "d"}, "id"},
-		"claim":      {Claim{RequestID: "d", SKU: "s", Max: maxSelected + 1}, "max"},
-		"in past":    {Claim{RequestID: "d", SKU: "s", Max: 1, ExpireAt: start}, "expireTime"},
+		"ids":        {policy.Disable{RequestID: "d", Selector: policy.Selector{IDs: ids}}, "selector.ids"},
+		"reason":     {policy.Disable{RequestID: "d", Selector: policy.Selector{IDs: ids[:1]}, Reason: string(make([]byte, policy.MaxReason+1))}, "reason"},
+		"attribute":  {policy.Disable{RequestID: "d", Selector: policy.Selector{Attributes: map[string]string{"_": "x"}}}, "selector.attributes._"},
+		"enable ids": {policy.Enable{RequestID: "d", Selector: policy.Selector{IDs: ids}}, "selector.ids"},
+		"drain":      {policy.Drain{RequestID: "d"}, "id"},
+		"claim":      {policy.Claim{RequestID: "d", SKU: "s", Max: policy.MaxSelected + 1}, "max"},
+		"in past":    {policy.Claim{RequestID: "d", SKU: "s", Max: 1, ExpireAt: start}, "expireTime"},
 	} {
 		_, err := r.do(test.request)
 		if f := fault.Of(err); f == nil || f.Kind != fault.Invalid || f.Fields[0].Name != test.field {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	must[Disabled](t, r, Disable{RequestID: "d", Selector: Selector{IDs: ids[:maxSelected]}})
+	must[policy.Disabled](t, r, policy.Disable{RequestID: "d", Selector: policy.Selector{IDs: ids[:policy.MaxSelected]}})
 }
 
 // Requests that hold are bounded, those by attributes and what all others name.
@@ -280,41 +269,41 @@ func TestRequestsThatHoldAreBounded(t *testing.T) {
 			t.Errorf("%T: %v", request, err)
 		}
 	}
-	byKind := func(i int) Disable {
-		return Disable{RequestID: fmt.Sprintf("k%d", i), Selector: Selector{Attributes: map[string]string{"zone": fmt.Sprint(i)}}}
+	byKind := func(i int) policy.Disable {
+		return policy.Disable{RequestID: fmt.Sprintf("k%d", i), Selector: policy.Selector{Attributes: map[string]string{"zone": fmt.Sprint(i)}}}
 	}
-	for i := range maxByKind {
-		must[Disabled](t, r, byKind(i))
+	for i := range policy.MaxByAttributes {
+		must[policy.Disabled](t, r, byKind(i))
 	}
-	refused(byKind(maxByKind), "selector.attributes")
-	must[Disabled](t, r, byKind(0)) // a repeat
-	must[Enabled](t, r, Enable{RequestID: "e", DisableRequestID: "k7"})
-	must[Disabled](t, r, byKind(maxByKind))
+	refused(byKind(policy.MaxByAttributes), "selector.attributes")
+	must[policy.Disabled](t, r, byKind(0)) // a repeat
+	must[policy.Enabled](t, r, policy.Enable{RequestID: "e", DisableRequestID: "k7"})
+	must[policy.Disabled](t, r, byKind(policy.MaxByAttributes))
 
-	ids := make([]string, maxSelected)
+	ids := make([]string, policy.MaxSelected)
 	for i := range ids {
 		ids[i] = fmt.Sprintf("h%d", i)
 		r.ready(small(ids[i], 1, 1))
 	}
-	for i := range (maxNames - reservedNames) / maxSelected {
-		must[Disabled](t, r, Disable{RequestID: fmt.Sprintf("d%d", i), Selector: Selector{IDs: ids}, ExpireAt: start.Add(time.Duration(1+i) * time.Hour)})
+	for i := range (policy.MaxNames - policy.ReservedNames) / policy.MaxSelected {
+		must[policy.Disabled](t, r, policy.Disable{RequestID: fmt.Sprintf("d%d", i), Selector: policy.Selector{IDs: ids}, ExpireAt: start.Add(time.Duration(1+i) * time.Hour)})
 	}
-	refused(Disable{RequestID: "more", Selector: Selector{IDs: ids[:1]}}, "selector.ids")
-	refused(Claim{RequestID: "more", SKU: "small", Max: 1}, "max")
+	refused(policy.Disable{RequestID: "more", Selector: policy.Selector{IDs: ids[:1]}}, "selector.ids")
+	refused(policy.Claim{RequestID: "more", SKU: "small", Max: 1}, "max")
 	// What is left is for drains, of which most are as a store tells them.
-	must[ExecutorView](t, r, Drain{ID: "h", RequestID: "drain-0"})
-	for i := range reservedNames / maxSelected {
+	must[ExecutorView](t, r, policy.Drain{ID: "h", RequestID: "drain-0"})
+	for i := range policy.ReservedNames / policy.MaxSelected {
 		named := ids
 		if i == 0 {
 			named = ids[1:]
 		}
 		r.tell(&model.Disable{ID: fmt.Sprintf("drains-%d", i), IDs: named, Drain: true, ToldAll: true, CreatedAt: start})
 	}
-	refused(Drain{ID: "h", RequestID: "more"}, "id")
-	must[Enabled](t, r, Enable{RequestID: "undo", DisableRequestID: "drain-0"})
-	must[ExecutorView](t, r, Drain{ID: "h", RequestID: "more"})
+	refused(policy.Drain{ID: "h", RequestID: "more"}, "id")
+	must[policy.Enabled](t, r, policy.Enable{RequestID: "undo", DisableRequestID: "drain-0"})
+	must[ExecutorView](t, r, policy.Drain{ID: "h", RequestID: "more"})
 	r.pause(time.Hour)
-	must[ExecutorView](t, r, Drain{ID: "h", RequestID: "another"})
+	must[ExecutorView](t, r, policy.Drain{ID: "h", RequestID: "another"})
 }
 
 // Ids without an executor are accepted, named in the answer, and bounded apart from
@@ -323,11 +312,11 @@ func TestUnknownIDsAreNamedAndBoundedApart(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 1, 1))
 	r.ready(small("h2", 1, 1))
-	got := must[Disabled](t, r, Disable{RequestID: "d", Selector: Selector{IDs: []string{"x2", "h1", "x1"}}})
+	got := must[policy.Disabled](t, r, policy.Disable{RequestID: "d", Selector: policy.Selector{IDs: []string{"x2", "h1", "x1"}}})
 	if got.Executors != 1 || fmt.Sprint(got.Unknown) != "[x1 x2]" {
 		t.Errorf("%+v", got)
 	}
-	again := must[Disabled](t, r, Disable{RequestID: "d", Selector: Selector{IDs: []string{"x2", "h1", "x1"}}})
+	again := must[policy.Disabled](t, r, policy.Disable{RequestID: "d", Selector: policy.Selector{IDs: []string{"x2", "h1", "x1"}}})
 	if fmt.Sprint(again) != fmt.Sprint(got) {
 		t.Errorf("repeated: %+v", again)
 	}
@@ -336,19 +325,19 @@ func TestUnknownIDsAreNamedAndBoundedApart(t *testing.T) {
 		for i := range made {
 			made[i] = fmt.Sprintf("made-up-%d-%d", n, i)
 		}
-		_, err := r.do(Disable{RequestID: fmt.Sprintf("flood-%d", n), Selector: Selector{IDs: made}})
+		_, err := r.do(policy.Disable{RequestID: fmt.Sprintf("flood-%d", n), Selector: policy.Selector{IDs: made}})
 		return err
 	}
-	for n := range maxUnknown/maxSelected - 1 {
-		if err := flood(n, maxSelected); err != nil {
+	for n := range policy.MaxUnknown/policy.MaxSelected - 1 {
+		if err := flood(n, policy.MaxSelected); err != nil {
 			t.Fatal(err)
 		}
 	}
-	err := flood(100, maxSelected)
+	err := flood(100, policy.MaxSelected)
 	if f := fault.Of(err); err == nil || f.Kind != fault.Exhausted || f.Fields[0].Name != "selector.ids" {
 		t.Errorf("one flood too many: %v", err)
 	}
-	if err := flood(101, maxSelected-2); err != nil { // x1 and x2 hold two places
+	if err := flood(101, policy.MaxSelected-2); err != nil { // x1 and x2 hold two places
 		t.Error(err)
 	}
 	// One that registers frees its place, one that is enabled too.
@@ -359,15 +348,15 @@ func TestUnknownIDsAreNamedAndBoundedApart(t *testing.T) {
 	if err := flood(102, 2); err == nil {
 		t.Error("two places are taken")
 	}
-	must[Enabled](t, r, Enable{RequestID: "undo", Selector: Selector{IDs: []string{"x2"}}})
+	must[policy.Enabled](t, r, policy.Enable{RequestID: "undo", Selector: policy.Selector{IDs: []string{"x2"}}})
 	if err := flood(103, 2); err != nil {
 		t.Error(err)
 	}
-	if got := must[Disabled](t, r, Disable{RequestID: "known", Selector: Selector{IDs: []string{"h2"}}}); got.Executors != 1 {
+	if got := must[policy.Disabled](t, r, policy.Disable{RequestID: "known", Selector: policy.Selector{IDs: []string{"h2"}}}); got.Executors != 1 {
 		t.Errorf("%+v", got)
 	}
-	must[ExecutorView](t, r, Drain{ID: "h2", RequestID: "drain"})
-	if r.core.disables.unknown != maxUnknown {
-		t.Errorf("%d unknown", r.core.disables.unknown)
+	must[ExecutorView](t, r, policy.Drain{ID: "h2", RequestID: "drain"})
+	if err := flood(104, 1); err == nil {
+		t.Error("an unknown ID more than the maximum was accepted")
 	}
 }

@@ -54,21 +54,21 @@ func (c *Core) Findings(now time.Time) []Finding {
 			Action: "Their workers are kept. It ends when enough of them are back; drain those that are gone for good.",
 		})
 	}
-	for _, id := range slices.Sorted(maps.Keys(c.over)) {
-		h := c.over[id]
+	for _, id := range slices.Sorted(maps.Keys(c.overcommitted)) {
+		h := c.overcommitted[id]
 		list = append(list, Finding{
-			Kind: FindingOvercommitted, Object: id, Since: h.executor.Since,
+			Kind: FindingOvercommitted, Object: id, Since: h.Record.Since,
 			Message: "holds more than it has: " + h.Excess(),
 			Action:  "It gets nothing new until enough of its workers have ended; drain it to move them.",
 		})
 	}
 	for _, id := range slices.Sorted(maps.Keys(c.stranded)) {
 		h := c.stranded[id]
-		if now.Sub(h.executor.Since) < lostWithWorkersAfter {
+		if now.Sub(h.Record.Since) < lostWithWorkersAfter {
 			continue
 		}
 		list = append(list, Finding{
-			Kind: FindingLostWithWorkers, Object: id, Since: h.executor.Since,
+			Kind: FindingLostWithWorkers, Object: id, Since: h.Record.Since,
 			Message: fmt.Sprintf("the executor is LOST and its capacity is still used (workers: %d)", h.hold.Workers),
 			Action:  "The assigner is to write them LOST, which frees it; look whether an assigner leads.",
 		})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"berth.dev/pkg/model"
+	"berth.dev/services/executor-state/policy"
 )
 
 // However many executors are forgotten at once, each effect fits a transaction,
@@ -54,7 +55,7 @@ func TestAnElasticFleetDoesNotGrow(t *testing.T) {
 		for i := range 5 {
 			id := fmt.Sprintf("h-%d-%d", day, i)
 			r.ready(small(id, 1, 1))
-			must[ExecutorView](t, r, Drain{ID: id, RequestID: "d-" + id})
+			must[ExecutorView](t, r, policy.Drain{ID: id, RequestID: "d-" + id})
 			r.tellGone(model.Ref{Kind: model.KindLive, ID: id})
 		}
 		r.pause(24 * time.Hour)
@@ -101,7 +102,7 @@ func TestMassLossOfAFleetThatTakesLongToExpire(t *testing.T) {
 	gone := make([]*host, 60_000)
 	for i := range gone {
 		gone[i] = hostAt(fmt.Sprint(i))
-		gone[i].goneAt = start.Add(time.Duration(i) * time.Second / expiriesPerSecond)
+		gone[i].AbsentSince = start.Add(time.Duration(i) * time.Second / expiriesPerSecond)
 	}
 	crowd := 100_000/5 + 1
 	if held := crowded(gone, crowd, c.window(len(gone))); len(held) != len(gone) || held[0] != gone[0] {

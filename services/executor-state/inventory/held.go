@@ -4,7 +4,6 @@ import (
 	"math"
 
 	"berth.dev/api/fault"
-	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
 )
 
@@ -31,8 +30,8 @@ var _ model.Holder = (*Core)(nil)
 //     ordinals were given before is not known.
 //   - Of a request to disable: it has no effect until it is put right. Draining is
 //     told by the executor's record too.
-type aside struct {
-	uids, executors, presences, pools map[string]bool
+type quarantined struct {
+	uids, executors, presences map[string]bool
 	// leases are the uids with chunks that were left alone.
 	leases map[string]bool
 	// unread counts executors of which the record may not be known, and lowest is the
@@ -43,25 +42,25 @@ type aside struct {
 	forgotten bool
 }
 
-func (c *Core) leave(ref model.Ref) {
+func (c *Core) quarantine(ref model.Ref) {
 	switch ref.Kind {
 	case model.KindReservation, model.KindTaskHeader, model.KindTaskChunk:
-		c.aside.uids[ref.ID] = true
+		c.quarantined.uids[ref.ID] = true
 	case model.KindLeaseChunk:
-		c.aside.uids[ref.ID], c.aside.leases[ref.ID] = true, true
+		c.quarantined.uids[ref.ID], c.quarantined.leases[ref.ID] = true, true
 	case model.KindExecutor:
-		c.aside.executors[ref.ID] = true
-		c.aside.unread++
+		c.quarantined.executors[ref.ID] = true
+		c.quarantined.unread++
 		if c.term != 0 {
 			c.skipOrdinals()
 		}
 	case model.KindLive:
-		c.aside.presences[ref.ID] = true
+		c.quarantined.presences[ref.ID] = true
 	case model.KindPool:
-		c.aside.pools[constraint.Fold(ref.ID)] = true
-		c.setPool(ref.ID, nil)
+		c.pools.Quarantine(c.index, ref.ID)
+		c.absentChanged = true
 	case model.KindForgotten:
-		c.aside.forgotten = true
+		c.quarantined.forgotten = true
 	}
 }
 
@@ -70,11 +69,11 @@ func (c *Core) leave(ref model.Ref) {
 func (c *Core) overwritten(ref model.Ref) {
 	switch ref.Kind {
 	case model.KindExecutor:
-		delete(c.aside.executors, ref.ID)
+		delete(c.quarantined.executors, ref.ID)
 	case model.KindLive:
-		delete(c.aside.presences, ref.ID)
+		delete(c.quarantined.presences, ref.ID)
 	case model.KindPool:
-		delete(c.aside.pools, constraint.Fold(ref.ID))
+		c.pools.Restore(ref.ID)
 	}
 }
 
@@ -85,15 +84,15 @@ const ordinalGap = 1 << 10
 // skipOrdinals leaves those out that executors may have whose record is not known. It
 // is called when this leader begins, and with each such executor after that.
 func (c *Core) skipOrdinals() {
-	if c.aside.unread > 0 {
-		c.aside.lowest = c.unusedOrdinal() + ordinalGap*uint64(c.aside.unread)
+	if c.quarantined.unread > 0 {
+		c.quarantined.lowest = c.unusedOrdinal() + ordinalGap*uint64(c.quarantined.unread)
 	}
 }
 
 // unusedOrdinal returns the lowest ordinal above all that may have been given, which
 // may be more than there are.
 func (c *Core) unusedOrdinal() uint64 {
-	return max(uint64(max(c.lastOrdinal, c.forgotten.Ordinal))+1, c.aside.lowest)
+	return max(uint64(max(c.lastOrdinal, c.forgotten.Ordinal))+1, c.quarantined.lowest)
 }
 
 // nextOrdinal returns an ordinal that no executor has had.
@@ -107,13 +106,13 @@ func (c *Core) nextOrdinal() (uint32, error) {
 }
 
 // unreadable reports whether the record of an executor is there and cannot be read.
-func (c *Core) unreadable(id string) bool { return c.aside.executors[id] && c.hosts[id] == nil }
+func (c *Core) unreadable(id string) bool { return c.quarantined.executors[id] && c.hosts[id] == nil }
 
 // isolate grants nothing more on the executors on which a lease has workers that
 // none of its known chunks holds.
 func (c *Core) isolate(uid string) {
 	t := c.tasks[uid]
-	if t == nil || !c.aside.leases[uid] {
+	if t == nil || !c.quarantined.leases[uid] {
 		return
 	}
 	var chunks []*model.LeaseChunk

@@ -7,6 +7,7 @@ import (
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
+	"berth.dev/services/executor-state/policy"
 )
 
 // without makes a core that is fed from the store, is told to leave records
@@ -210,7 +211,7 @@ func TestABadPoolHasNoExecutors(t *testing.T) {
 	g := small("h", 1000, 1)
 	g.Attributes = map[string]string{"pool": "Gold"}
 	r.ready(g)
-	must[*model.Pool](t, r, PutPool{model.Pool{Name: "gold", Attributes: map[string]string{"zone": "a"}}})
+	must[*model.Pool](t, r, policy.PutPool{Pool: model.Pool{Name: "gold", Attributes: map[string]string{"zone": "a"}}})
 	r.catchUp()
 	r.without(func(ref model.Ref) bool { return ref.Kind == model.KindPool })
 	k := cpu(1)
@@ -267,7 +268,7 @@ func TestARewrittenPoolKeepsNoExecutorFromLost(t *testing.T) {
 	g := small("h", 1000, 1)
 	g.Attributes = map[string]string{"pool": "Gold"}
 	r.ready(g)
-	must[*model.Pool](t, r, PutPool{model.Pool{Name: "gold", Attributes: map[string]string{"zone": "a"}}})
+	must[*model.Pool](t, r, policy.PutPool{Pool: model.Pool{Name: "gold", Attributes: map[string]string{"zone": "a"}}})
 	r.catchUp()
 	r.without(func(ref model.Ref) bool { return ref.Kind == model.KindPool })
 	r.tellGone(model.Ref{Kind: model.KindLive, ID: "h"})
@@ -275,7 +276,7 @@ func TestARewrittenPoolKeepsNoExecutorFromLost(t *testing.T) {
 	if view, _ := r.core.Executor("h"); view.State != model.ExecutorUnreachable {
 		t.Fatalf("its pool cannot be read, and it is %s", view.State)
 	}
-	must[*model.Pool](t, r, PutPool{model.Pool{Name: "gold", Attributes: map[string]string{"zone": "b"}}})
+	must[*model.Pool](t, r, policy.PutPool{Pool: model.Pool{Name: "gold", Attributes: map[string]string{"zone": "b"}}})
 	r.pause(time.Hour)
 	if view, _ := r.core.Executor("h"); view.State != model.ExecutorLost {
 		t.Errorf("its pool was written anew, and it is %s", view.State)

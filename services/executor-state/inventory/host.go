@@ -7,33 +7,26 @@ import (
 
 	"berth.dev/pkg/model"
 	"berth.dev/services/executor-state/match"
+	"berth.dev/services/executor-state/policy"
 	"berth.dev/services/executor-state/usage"
 )
 
 // host is an executor with what follows from the records about it.
 type host struct {
-	match.Executor
-	executor *model.Executor
+	policy.Executor
 	// since is when this core learned of the record.
 	since time.Time
 	// live is its presence, ended or not; nil when there was none.
-	live *held
+	live *entry
 	hold *hold
 	// refusal is the assigner's record that it refuses the assigner; nil without one.
-	refusal *held
+	refusal *entry
 
-	// named are the IDs of the requests to disable that name it, in order.
-	named []string
 	state model.ExecutorState
 	// use and disabled are as usage counts it.
 	use      usage.Use
 	disabled bool
-	// past: it is in Core.past.
-	past bool
-	// goneAt orders it in Core.absent while it counts as absent.
-	absent bool
-	goneAt time.Time
-	term   hostTerm
+	term     hostTerm
 }
 
 // hostTerm is what this leader alone knows of an executor.
@@ -83,12 +76,12 @@ func (h *hold) mentioned() bool { return h.Workers != 0 || h.tasked != 0 || h.is
 
 func compareIDs(a, b *host) int { return cmp.Compare(a.ID, b.ID) }
 
-func compareGone(a, b *host) int {
-	return cmp.Or(a.goneAt.Compare(b.goneAt), cmp.Compare(a.ID, b.ID))
+func compareAbsence(a, b *host) int {
+	return cmp.Or(a.AbsentSince.Compare(b.AbsentSince), cmp.Compare(a.ID, b.ID))
 }
 
 // present reports whether the presence is that of the incarnation.
-func present(live *held, incarnation int64) bool {
+func present(live *entry, incarnation int64) bool {
 	if live == nil || live.record == nil {
 		return false
 	}
@@ -100,11 +93,11 @@ func present(live *held, incarnation int64) bool {
 // Either becomes LOST if it stays away.
 func (h *host) stateNow() model.ExecutorState {
 	switch {
-	case h.executor.Lost:
+	case h.Record.Lost:
 		return model.ExecutorLost
-	case present(h.live, h.executor.Incarnation):
+	case present(h.live, h.Record.Incarnation):
 		return model.ExecutorReady
-	case h.live != nil && h.live.record == nil && h.live.incarnation == h.executor.Incarnation:
+	case h.live != nil && h.live.record == nil && h.live.incarnation == h.Record.Incarnation:
 		return model.ExecutorUnreachable
 	}
 	return model.ExecutorRegistered
@@ -114,7 +107,7 @@ func (h *host) stateNow() model.ExecutorState {
 // workers of before, that has strays, on which workers of a superseded agent live, or
 // that refuses the assigner until it registers again, is known, and not yet usable.
 func (h *host) shown() model.ExecutorState {
-	if h.state == model.ExecutorReady && (h.executor.Returning || h.executor.Strays || h.executor.SupersededWorkers || h.refuses()) {
+	if h.state == model.ExecutorReady && (h.Record.Returning || h.Record.Strays || h.Record.SupersededWorkers || h.refuses()) {
 		return model.ExecutorRegistered
 	}
 	return h.state
@@ -122,7 +115,7 @@ func (h *host) shown() model.ExecutorState {
 
 // refuses reports whether the agent of this incarnation refuses the assigner.
 func (h *host) refuses() bool {
-	return h.refusal != nil && h.refusal.record.(*model.Refusal).Incarnation == h.executor.Incarnation
+	return h.refusal != nil && h.refusal.record.(*model.Refusal).Incarnation == h.Record.Incarnation
 }
 
 // stateSince is since when it is in its state, as far as this core knows.
@@ -131,7 +124,7 @@ func (h *host) stateSince() time.Time {
 	case model.ExecutorReady, model.ExecutorUnreachable:
 		return h.live.since
 	}
-	return h.executor.Since
+	return h.Record.Since
 }
 
 // standingNow derives the standing as far as its class and what leases hold of it do not
@@ -147,9 +140,9 @@ func (h *host) standingNow() match.Standing {
 		return match.Lost
 	case h.hold.isolated:
 		return match.Quarantined
-	case h.executor.Draining:
+	case h.Record.Draining:
 		return match.Draining
-	case len(h.named) > 0:
+	case len(h.Named) > 0:
 		return match.Disabled
 	}
 	return match.Open
@@ -173,52 +166,45 @@ func (h *host) useNow() usage.Use {
 
 // countUse counts what the executor is used for; forgetUse takes that back.
 func (c *Core) countUse(h *host) {
-	h.use, h.disabled = h.useNow(), h.withheld() || h.executor.Draining
+	h.use, h.disabled = h.useNow(), h.Withheld() || h.Record.Draining
 	c.usage.Count(h.Shape().SKU(), h.use, h.disabled, 1)
 }
 
 func (c *Core) forgetUse(h *host) { c.usage.Count(h.Shape().SKU(), h.use, h.disabled, -1) }
 
-func (c *Core) setExecutor(id string, next *held) {
+func (c *Core) setExecutor(id string, next *entry) {
 	h := c.hosts[id]
 	if h != nil {
 		c.unplace(h)
 		c.byID.Remove(h)
-		if len(h.executor.Untold) > 0 {
-			c.late.Remove(h)
-		}
+		c.requests.Leave(&h.Executor)
 		h.hold.host = nil
-		c.dropHold(h.executor.Ordinal)
+		c.dropHold(h.Record.Ordinal)
 	}
 	if next == nil {
-		c.index.Set(&h.Executor, nil)
+		c.index.Set(&h.Executor.Executor, nil)
 		delete(c.hosts, id)
-		c.disables.unknown += len(c.disables.named[id])
 		return
 	}
 	if h == nil {
-		c.disables.unknown -= len(c.disables.named[id])
 		h = &host{live: c.records[model.Ref{Kind: model.KindLive, ID: id}], refusal: c.records[model.RefusalRef(id)]}
 		h.ID = id
 		c.hosts[id] = h
 	}
 	e := next.record.(*model.Executor)
-	h.executor, h.since = e, next.since
+	h.Record, h.since = e, next.since
 	h.hold = c.holdOf(e.Ordinal)
 	h.hold.host = h
 	h.Ordinal, h.Held = e.Ordinal, &h.hold.Held
-	c.index.Set(&h.Executor, &match.Kind{
+	c.index.Set(&h.Executor.Executor, &match.Kind{
 		SKU: e.SKU, Attributes: e.Attributes, Resources: e.Resources, Reserved: e.Reserved, Generation: e.Generation,
 	})
 	c.byID.Insert(h)
-	if len(e.Untold) > 0 {
-		c.late.Insert(h)
-	}
-	h.named = c.disables.named[id]
+	c.requests.Enter(&h.Executor)
 	c.place(h)
 }
 
-func (c *Core) setPresence(id string, next *held) {
+func (c *Core) setPresence(id string, next *entry) {
 	h := c.hosts[id]
 	if h == nil {
 		return
@@ -228,7 +214,7 @@ func (c *Core) setPresence(id string, next *held) {
 	c.place(h)
 }
 
-func (c *Core) setRefusal(id string, next *held) {
+func (c *Core) setRefusal(id string, next *entry) {
 	h := c.hosts[id]
 	if h == nil {
 		return
@@ -260,13 +246,13 @@ func (c *Core) task(ordinal uint32, tasked, running int) {
 	h := hold.host
 	if h != nil {
 		c.forgetUse(h)
-		c.unlistPast(h)
+		c.expired.Delete(h)
 	}
 	hold.tasked += tasked
 	hold.running += running
 	if h != nil {
 		c.countUse(h)
-		c.listPast(h)
+		c.listExpired(h)
 	}
 	c.dropHold(ordinal)
 }
@@ -298,14 +284,14 @@ func (c *Core) dropHold(ordinal uint32) {
 func (c *Core) unplace(h *host) {
 	c.states[h.shown()]--
 	c.forgetUse(h)
-	c.index.Unplace(&h.Executor)
-	if h.absent {
+	c.index.Unplace(&h.Executor.Executor)
+	if !h.AbsentSince.IsZero() {
 		c.absent.Remove(h)
-		h.absent = false
+		h.AbsentSince = time.Time{}
 		c.absentChanged = true
 	}
-	c.unlistPast(h)
-	delete(c.over, h.ID)
+	c.expired.Delete(h)
+	delete(c.overcommitted, h.ID)
 	delete(c.stranded, h.ID)
 	delete(c.superseded, h.ID)
 }
@@ -322,19 +308,19 @@ func (c *Core) place(h *host) {
 	if h.state == model.ExecutorLost && h.hold.Workers > 0 {
 		c.stranded[h.ID] = h
 	}
-	if h.executor.SupersededWorkers {
+	if h.Record.SupersededWorkers {
 		c.superseded[h.ID] = h
 	}
-	c.listPast(h)
-	if within := c.index.Place(&h.Executor, h.standingNow()); !within {
-		c.over[h.ID] = h
+	c.listExpired(h)
+	if within := c.index.Place(&h.Executor.Executor, h.standingNow()); !within {
+		c.overcommitted[h.ID] = h
 	}
 	c.countUse(h)
 }
 
 // awaitReturn lists the host among those that become LOST in time.
 func (c *Core) awaitReturn(h *host, since time.Time) {
-	h.goneAt, h.absent = since, true
+	h.AbsentSince = since
 	c.absent.Insert(h)
 	c.absentChanged = true
 }

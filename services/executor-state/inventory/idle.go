@@ -31,7 +31,7 @@ func (c *Core) IdleExecutors(sku string, limit int) []IdleExecutor {
 	list := make([]IdleExecutor, 0, len(found))
 	why := c.usage.Reasons()
 	for _, h := range found {
-		list = append(list, IdleExecutor{ID: h.ID, SKU: h.executor.SKU, IdleReason: why(&h.Executor), Since: h.idleSince()})
+		list = append(list, IdleExecutor{ID: h.ID, SKU: h.Record.SKU, IdleReason: why(&h.Executor.Executor), Since: h.idleSince()})
 	}
 	return list
 }
@@ -83,7 +83,7 @@ func (c *Core) SKUs() []model.SKU { return c.usage.SKUs() }
 // await counts a reservation as pending, or not, as the records now say.
 func (c *Core) await(uid string) {
 	var pending *model.Reservation
-	if r := c.reservations[uid]; r != nil && c.leases[uid] == nil && !c.handedOver(uid) {
+	if r := c.reservations[uid]; r != nil && c.leases[uid] == nil && !c.dispatched(uid) {
 		if r := r.record.(*model.Reservation); r.State == model.Queued {
 			pending = r
 		}

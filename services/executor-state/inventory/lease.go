@@ -9,7 +9,7 @@ import (
 
 // lease is the chunks of one lease that still hold a worker.
 type lease struct {
-	chunks map[int32]*held
+	chunks map[int32]*entry
 }
 
 // create is the create revision, which all chunks share; 0 while tentative.
@@ -40,14 +40,14 @@ func (l *lease) refs() []model.Ref {
 
 // task is what the assigner has stored of a uid.
 type task struct {
-	header *held
-	chunks map[int32]*held
+	header *entry
+	chunks map[int32]*entry
 }
 
-func (c *Core) setTask(ref model.Ref, next *held) {
+func (c *Core) setTask(ref model.Ref, next *entry) {
 	t := c.tasks[ref.ID]
 	if t == nil {
-		t = &task{chunks: map[int32]*held{}}
+		t = &task{chunks: map[int32]*entry{}}
 		c.tasks[ref.ID] = t
 	}
 	if ref.Kind == model.KindTaskHeader {
@@ -67,9 +67,9 @@ func (c *Core) setTask(ref model.Ref, next *held) {
 
 // moveTasked counts the workers that tasks name, and those that run, by what a
 // chunk of a task told and tells of them.
-func (c *Core) moveTasked(prev, next *held) {
+func (c *Core) moveTasked(prev, next *entry) {
 	for _, side := range []struct {
-		chunk *held
+		chunk *entry
 		n     int
 	}{{prev, -1}, {next, 1}} {
 		if side.chunk == nil {
@@ -88,16 +88,16 @@ func (c *Core) moveTasked(prev, next *held) {
 // runs says whether a worker runs, or is being stopped and may.
 func runs(s model.WorkerState) bool { return s >= model.WorkerRunning && !s.Terminal() }
 
-// handedOver says whether the assigner has taken the uid.
-func (c *Core) handedOver(uid string) bool {
+// dispatched says whether the assigner has taken the uid.
+func (c *Core) dispatched(uid string) bool {
 	t := c.tasks[uid]
 	return t != nil && t.header != nil
 }
 
-func (c *Core) setLeaseChunk(ref model.Ref, prev, next *held) {
+func (c *Core) setLeaseChunk(ref model.Ref, prev, next *entry) {
 	l := c.leases[ref.ID]
 	if l == nil {
-		l = &lease{chunks: map[int32]*held{}}
+		l = &lease{chunks: map[int32]*entry{}}
 		c.leases[ref.ID] = l
 	}
 	put(l.chunks, ref.Chunk, next)
@@ -108,7 +108,7 @@ func (c *Core) setLeaseChunk(ref model.Ref, prev, next *held) {
 	c.await(ref.ID)
 }
 
-func chunkOf(h *held) *model.LeaseChunk {
+func chunkOf(h *entry) *model.LeaseChunk {
 	if h == nil {
 		return &model.LeaseChunk{}
 	}

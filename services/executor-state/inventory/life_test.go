@@ -12,6 +12,7 @@ import (
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
+	"berth.dev/services/executor-state/policy"
 )
 
 // world is a rig under random treatment, with what must always hold.
@@ -111,24 +112,24 @@ func (w *world) endWorkers() {
 }
 
 func (w *world) disable() {
-	d := Disable{RequestID: anyRequest.Draw(w.t, "request"), Selector: w.selector()}
+	d := policy.Disable{RequestID: anyRequest.Draw(w.t, "request"), Selector: w.selector()}
 	if rapid.Bool().Draw(w.t, "expires") {
 		d.ExpireAt = w.now.Add(time.Duration(rapid.IntRange(1, 100).Draw(w.t, "s")) * time.Second)
 	}
 	w.ask(d)
 }
 
-func (w *world) selector() Selector {
+func (w *world) selector() policy.Selector {
 	if rapid.Bool().Draw(w.t, "byKind") {
-		return Selector{Attributes: evenly(
+		return policy.Selector{Attributes: evenly(
 			map[string]string{"ZONE": "a"}, map[string]string{"zone": "B"}, map[string]string{"Serial": "H1"},
 		).Draw(w.t, "kind")}
 	}
-	return Selector{IDs: rapid.SliceOfN(anyExecutor, 1, 3).Draw(w.t, "ids")}
+	return policy.Selector{IDs: rapid.SliceOfN(anyExecutor, 1, 3).Draw(w.t, "ids")}
 }
 
 func (w *world) enable() {
-	e := Enable{RequestID: anyRequest.Draw(w.t, "request"), DisableRequestID: anyRequest.Draw(w.t, "undo")}
+	e := policy.Enable{RequestID: anyRequest.Draw(w.t, "request"), DisableRequestID: anyRequest.Draw(w.t, "undo")}
 	if rapid.Bool().Draw(w.t, "selected") {
 		e.DisableRequestID, e.Selector = "", w.selector()
 	}
@@ -136,7 +137,7 @@ func (w *world) enable() {
 }
 
 func (w *world) drain() {
-	w.ask(Drain{ID: anyExecutor.Draw(w.t, "executor"), RequestID: anyRequest.Draw(w.t, "request")})
+	w.ask(policy.Drain{ID: anyExecutor.Draw(w.t, "executor"), RequestID: anyRequest.Draw(w.t, "request")})
 }
 
 // claim never picks an executor that holds a worker, not even one of a lease
@@ -147,14 +148,14 @@ func (w *world) claim() {
 		workers[h.ID] = h.hold.Workers
 	}
 	request := anyRequest.Draw(w.t, "request")
-	known := w.core.known(request) != nil
-	token := w.ask(Claim{RequestID: request, SKU: anySKU.Draw(w.t, "sku"), Max: rapid.IntRange(1, 3).Draw(w.t, "max")})
+	known := w.core.disableRecord(request) != nil
+	token := w.ask(policy.Claim{RequestID: request, SKU: anySKU.Draw(w.t, "sku"), Max: rapid.IntRange(1, 3).Draw(w.t, "max")})
 	reply := w.replies[token]
 	if reply.Err != nil || known {
 		return
 	}
-	for _, id := range reply.Value.(Claimed).Executors {
-		if h := w.core.hosts[id]; workers[id] != 0 || isOpen(h) || !h.withheld() {
+	for _, id := range reply.Value.(policy.Claimed).Executors {
+		if h := w.core.hosts[id]; workers[id] != 0 || isOpen(h) || !h.Withheld() {
 			w.t.Fatalf("claimed %s, which holds %d workers", id, workers[id])
 		}
 	}
@@ -166,10 +167,10 @@ func (w *world) putPool() {
 		after := time.Duration(rapid.IntRange(0, 90).Draw(w.t, "s")) * time.Second
 		p.LostAfter = &after
 	}
-	w.ask(PutPool{p})
+	w.ask(policy.PutPool{Pool: p})
 }
 
-func (w *world) deletePool() { w.ask(DeletePool{anyPool.Draw(w.t, "pool")}) }
+func (w *world) deletePool() { w.ask(policy.DeletePool{Name: anyPool.Draw(w.t, "pool")}) }
 
 var (
 	anyRequest = evenly("d0", "d1", "d2", "d3", "d4", "d5", "d6", "d7")
@@ -212,8 +213,8 @@ func (w *world) check() {
 	for h := range c.byID.All() {
 		used[h.ID] = h.hold.Used.Clone()
 		for name, amount := range h.hold.Used {
-			if amount < 0 || amount > max(h.executor.Resources[name], w.used[h.ID][name]) {
-				w.t.Fatalf("%s uses %d %s of %d, %d before", h.ID, amount, name, h.executor.Resources[name], w.used[h.ID][name])
+			if amount < 0 || amount > max(h.Record.Resources[name], w.used[h.ID][name]) {
+				w.t.Fatalf("%s uses %d %s of %d, %d before", h.ID, amount, name, h.Record.Resources[name], w.used[h.ID][name])
 			}
 		}
 	}
@@ -257,7 +258,7 @@ func (w *world) listed() {
 	c := w.core
 	for h := range c.byID.All() {
 		v := c.view(h)
-		free := v.State == model.ExecutorReady && len(v.Disabled) == 0 && !v.Draining && c.over[h.ID] == nil
+		free := v.State == model.ExecutorReady && len(v.Disabled) == 0 && !v.Draining && c.overcommitted[h.ID] == nil
 		if allocatable := isOpen(h); free != allocatable {
 			w.t.Fatalf("%s is listed free %v, allocatable %v:\n%s", h.ID, free, allocatable, dump(c))
 		}
@@ -268,7 +269,7 @@ func (w *world) listed() {
 				continue
 			}
 			d := disableOf(held)
-			ok, _ := constraint.Constraints{Attributes: d.Attributes}.Match(h.executor.Match())
+			ok, _ := constraint.Constraints{Attributes: d.Attributes}.Match(h.Record.Match())
 			if slices.Contains(d.IDs, h.ID) || len(d.Attributes) > 0 && ok {
 				want = append(want, d.ID)
 				draining = draining || d.Drain
@@ -279,8 +280,8 @@ func (w *world) listed() {
 		for _, d := range v.Disabled {
 			holding = append(holding, d.ID)
 		}
-		if !slices.Equal(want, holding) || draining != h.executor.Draining {
-			w.t.Fatalf("%s is held by %v and draining=%v, want %v and %v", h.ID, holding, h.executor.Draining, want, draining)
+		if !slices.Equal(want, holding) || draining != h.Record.Draining {
+			w.t.Fatalf("%s is held by %v and draining=%v, want %v and %v", h.ID, holding, h.Record.Draining, want, draining)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
+	"berth.dev/services/executor-state/policy"
 )
 
 // New executors are bounded in all and within a minute. One that is known may always
@@ -68,8 +69,8 @@ func TestTheCatalogIsBounded(t *testing.T) {
 	sku := func(name string, cores int64) PutSKU {
 		return PutSKU{model.SKU{Name: name, Resources: resource.Vector{"cpu": cores}}}
 	}
-	pool := func(name, zone string) PutPool {
-		return PutPool{model.Pool{Name: name, Attributes: map[string]string{"zone": zone}}}
+	pool := func(name, zone string) policy.PutPool {
+		return policy.PutPool{Pool: model.Pool{Name: name, Attributes: map[string]string{"zone": zone}}}
 	}
 	for _, request := range []any{sku("a", 1), sku("b", 1), pool("a", "x"), pool("b", "x"), sku("A", 2), pool("a", "y")} {
 		if _, err := r.do(request); err != nil {
@@ -83,7 +84,7 @@ func TestTheCatalogIsBounded(t *testing.T) {
 		}
 	}
 	must[SKUDeleted](t, r, DeleteSKU{Name: "b"})
-	must[PoolDeleted](t, r, DeletePool{Name: "b"})
+	must[policy.PoolDeleted](t, r, policy.DeletePool{Name: "b"})
 	for _, request := range []any{sku("c", 1), pool("c", "x")} {
 		if _, err := r.do(request); err != nil {
 			t.Errorf("%+v: %v", request, err)

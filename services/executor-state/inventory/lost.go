@@ -28,16 +28,16 @@ func (c *Core) loseAbsent() {
 	}
 	c.lostAt = time.Time{}
 	gone := slices.AppendSeq(make([]*host, 0, c.absent.Len()), c.absent.All())
-	held := c.heldBack(gone)
+	held := c.findMassLosses(gone)
 	lost := 0
 	for _, h := range gone {
-		if c.held[h] && !held[h] && !c.leaving(h) {
+		if c.heldBack[h] && !held[h] && !c.requests.Leaving(&h.Executor) {
 			h.term.releasedAt = c.now
 		}
 		due := c.due(h)
-		c.subject = h.executor.Ref()
+		c.subject = h.Record.Ref()
 		switch {
-		case c.aside.executors[h.ID], c.aside.presences[h.ID], c.aside.pools[constraint.Fold(h.Class().Host().Attribute(constraint.PoolAttribute))]:
+		case c.quarantined.executors[h.ID], c.quarantined.presences[h.ID], c.pools.Quarantined(h.Class().Host()):
 		case due.After(c.now), lost == c.cfg.StepLimit && !held[h]:
 			c.lostAt = earliest(c.lostAt, due)
 		case held[h]:
@@ -50,7 +50,7 @@ func (c *Core) loseAbsent() {
 		}
 	}
 	c.subject = model.Ref{}
-	c.held = held
+	c.heldBack = held
 	// Those given up leave the crowd: whether it is one is asked again.
 	c.absentChanged = lost > 0
 }
@@ -63,14 +63,14 @@ func (c *Core) loseAbsent() {
 //
 // Executors that were drained or claimed for scale-down are expected to go, and
 // make no crowd.
-func (c *Core) heldBack(gone []*host) map[*host]bool {
+func (c *Core) findMassLosses(gone []*host) map[*host]bool {
 	c.mass = map[string]massLoss{}
 	if len(gone) < c.cfg.HoldBackFrom {
 		return nil
 	}
 	pools := map[*match.Pool][]*host{}
 	for _, h := range gone {
-		if c.leaving(h) {
+		if c.requests.Leaving(&h.Executor) {
 			continue
 		}
 		for _, pool := range h.Class().Pools() {
@@ -109,7 +109,7 @@ func crowded(gone []*host, crowd int, window time.Duration) []*host {
 	var list []*host
 	first, next := 0, 0 // next is the first that is not in the list yet
 	for last, h := range gone {
-		for h.goneAt.Sub(gone[first].goneAt) > window {
+		for h.AbsentSince.Sub(gone[first].AbsentSince) > window {
 			first++
 		}
 		if last-first+1 >= crowd {
@@ -124,7 +124,7 @@ func crowded(gone []*host, crowd int, window time.Duration) []*host {
 // with is the mass loss with one more executor.
 func (m massLoss) with(h *host, folded string) massLoss {
 	if m.executors == 0 {
-		m.since = h.goneAt
+		m.since = h.AbsentSince
 		for _, name := range h.Class().Host().Pools {
 			if constraint.Fold(name) == folded {
 				m.pool = name
@@ -146,7 +146,7 @@ func (c *Core) massLosses() []massLoss {
 
 // due is when an absent executor has been away for too long.
 func (c *Core) due(h *host) time.Time {
-	from := h.goneAt
+	from := h.AbsentSince
 	for _, later := range []time.Time{c.electedAt, h.term.releasedAt} {
 		if from.Before(later) {
 			from = later
@@ -159,7 +159,7 @@ func (c *Core) due(h *host) time.Time {
 // not come back meanwhile. The assigner writes its workers LOST by that, and
 // its capacity is freed by the assigner's word.
 func (c *Core) lose(h *host) {
-	lost := *h.executor
+	lost := *h.Record
 	lost.Lost, lost.Returning, lost.Since = true, false, c.now
 	c.decide(model.Effect{
 		Puts:   []model.Record{&lost},

@@ -42,21 +42,21 @@ func newObvious(c *Core, k constraint.Constraints, n int) *obvious {
 	var matching []*host
 	for h := range c.byID.All() {
 		used, common, own := obviousFree(c, h, k.Role)
-		if h.shown() != model.ExecutorReady || h.executor.Draining || h.withheld() || common == nil {
+		if h.shown() != model.ExecutorReady || h.Record.Draining || h.Withheld() || common == nil {
 			continue
 		}
 		o.had[h] = common.Plus(1, own)
-		for name, amount := range h.executor.Resources {
+		for name, amount := range h.Record.Resources {
 			o.total[name] += float64(amount - used[name])
 		}
-		idle := h.executor.Resources
-		for role, share := range h.executor.Reserved {
+		idle := h.Record.Resources
+		for role, share := range h.Record.Reserved {
 			if !strings.EqualFold(role, k.Role) {
 				idle = idle.Plus(-1, share)
 			}
 		}
-		as := h.executor.Match()
-		as.Pools = c.poolsOf(as)
+		as := h.Record.Match()
+		as.Pools = c.pools.Of(as)
 		if ok, _ := withoutAvoided(k).Match(as); ok && idle.Fits(k.Resources) {
 			matching = append(matching, h)
 			if !has(k.Avoid, h) && !has(k.AvoidFailed, h) {
@@ -96,17 +96,17 @@ func obviousFree(c *Core, h *host, role string) (used, common, own resource.Vect
 	for _, l := range c.leases {
 		for _, chunk := range l.inOrder() {
 			for _, p := range chunk.Workers {
-				if p.Ordinal == h.executor.Ordinal {
+				if p.Ordinal == h.Record.Ordinal {
 					byRole[strings.ToLower(chunk.Role)] = byRole[strings.ToLower(chunk.Role)].Plus(1, chunk.Each)
 					used = used.Plus(1, chunk.Each)
 				}
 			}
 		}
 	}
-	common = h.executor.Resources.Clone()
+	common = h.Record.Resources.Clone()
 	for holder, amounts := range byRole {
 		var share resource.Vector
-		for name, reserved := range h.executor.Reserved {
+		for name, reserved := range h.Record.Reserved {
 			if strings.EqualFold(name, holder) {
 				share = reserved
 			}
@@ -116,7 +116,7 @@ func obviousFree(c *Core, h *host, role string) (used, common, own resource.Vect
 		}
 	}
 	own = resource.Vector{}
-	for name, share := range h.executor.Reserved {
+	for name, share := range h.Record.Reserved {
 		common = common.Plus(-1, share)
 		if strings.EqualFold(name, role) {
 			for resource, amount := range share {
@@ -135,7 +135,7 @@ func obviousFree(c *Core, h *host, role string) (used, common, own resource.Vect
 func (o *obvious) free(h *host) resource.Vector { return o.had[h].Plus(-o.taken[h], o.k.Resources) }
 
 func (o *obvious) domain(h *host) string {
-	return strings.ToLower(h.executor.Match().Attribute(o.k.Spread.By))
+	return strings.ToLower(h.Record.Match().Attribute(o.k.Spread.By))
 }
 
 // room is how many more workers the executor may take.
@@ -226,9 +226,9 @@ func obviousChoice(c *Core, k constraint.Constraints, n int) []string {
 }
 
 func shapeOf(h *host) string {
-	shape := strings.ToLower(h.executor.SKU) + h.executor.Resources.Canonical()
-	for _, role := range slices.Sorted(maps.Keys(h.executor.Reserved)) {
-		if share := h.executor.Reserved[role].Canonical(); share != "" {
+	shape := strings.ToLower(h.Record.SKU) + h.Record.Resources.Canonical()
+	for _, role := range slices.Sorted(maps.Keys(h.Record.Reserved)) {
+		if share := h.Record.Reserved[role].Canonical(); share != "" {
 			shape += strings.ToLower(role) + share
 		}
 	}
@@ -249,8 +249,6 @@ func withoutAvoided(k constraint.Constraints) constraint.Matcher {
 	k.Avoid, k.AvoidFailed = nil, nil
 	return k.Matcher()
 }
-
-func (c *Core) poolsOf(h constraint.Host) []string { return owner{c}.PoolsOf(h) }
 
 func chosen(picks []match.Pick) (ids []string) {
 	for _, p := range picks {

@@ -11,6 +11,7 @@ import (
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
+	"berth.dev/services/executor-state/policy"
 )
 
 // Each test is named for what went wrong in a system before this one.
@@ -146,7 +147,7 @@ func TestColdViewSweepsNothing(t *testing.T) {
 	expectGranted(t, r.cycle(r.queue("u", 2, cpu(1000))))
 	// Nor does it end requests, or give executors up.
 	r.ready(small("h2", 4000, 4))
-	must[Disabled](t, r, Disable{RequestID: "d", Selector: Selector{IDs: []string{"h2"}}, ExpireAt: r.now.Add(time.Minute)})
+	must[policy.Disabled](t, r, policy.Disable{RequestID: "d", Selector: policy.Selector{IDs: []string{"h2"}}, ExpireAt: r.now.Add(time.Minute)})
 	r.tellGone(model.Ref{Kind: model.KindLive, ID: "h2"})
 	// A standby is told of the lease long before its reservation.
 	standby := New(DefaultConfig())
@@ -373,9 +374,9 @@ func TestExplainSaysWhyOfEach(t *testing.T) {
 	r.ready(small("fine", 1000, 1))
 	for _, id := range []string{"shut", "leaving"} {
 		r.ready(small(id, 1000, 1))
-		must[Disabled](t, r, Disable{RequestID: id, Selector: Selector{IDs: []string{id}}})
+		must[policy.Disabled](t, r, policy.Disable{RequestID: id, Selector: policy.Selector{IDs: []string{id}}})
 	}
-	must[ExecutorView](t, r, Drain{RequestID: "d", ID: "leaving"})
+	must[ExecutorView](t, r, policy.Drain{RequestID: "d", ID: "leaving"})
 	r.ready(Register{ID: "other", SKU: "large"})
 	k := constraint.Constraints{SKU: "small", Resources: resource.Vector{"cpu": 500, "slots": 1}, Avoid: []string{"shunned"}}
 	e := r.core.Explain(k, 3)

@@ -29,17 +29,11 @@ type ExecutorView struct {
 }
 
 func (c *Core) view(h *host) ExecutorView {
-	v := ExecutorView{
-		Executor: *h.executor, Pools: h.Class().Host().Pools,
+	return ExecutorView{
+		Executor: *h.Record, Pools: h.Class().Host().Pools,
 		State: h.shown(), StateSince: h.stateSince(),
-		Used: h.hold.Used.Clone(), Workers: h.hold.Workers,
+		Used: h.hold.Used.Clone(), Workers: h.hold.Workers, Disabled: c.requests.Of(&h.Executor),
 	}
-	for _, request := range h.requests() {
-		if d := c.known(request); d != nil && d.Holds() {
-			v.Disabled = append(v.Disabled, d)
-		}
-	}
-	return v
 }
 
 // Filter chooses executors; zero fields choose all. SKU and Pool are compared
@@ -65,7 +59,7 @@ func (c *Core) Executors(f Filter, after string, limit int) (list []ExecutorView
 
 func (f Filter) has(h *host) bool {
 	return (f.State == model.ExecutorUnset || f.State == h.shown()) &&
-		(f.SKU == "" || strings.EqualFold(f.SKU, h.executor.SKU)) &&
+		(f.SKU == "" || strings.EqualFold(f.SKU, h.Record.SKU)) &&
 		(f.Pool == "" || h.Class().Host().InPool(f.Pool))
 }
 
@@ -85,7 +79,7 @@ func (c *Core) Address(ordinal uint32) (id, address string, incarnation int64, o
 	if hold == nil || hold.host == nil {
 		return "", "", 0, false
 	}
-	e := hold.host.executor
+	e := hold.host.Record
 	return e.ID, e.Address, e.Incarnation, true
 }
 
@@ -102,7 +96,7 @@ func (c *Core) Presence(id string) (Presence, bool) {
 	if h == nil {
 		return Presence{}, false
 	}
-	p := Presence{Executor: h.executor}
+	p := Presence{Executor: h.Record}
 	if h.live != nil {
 		p.Live, _ = h.live.record.(*model.Live)
 	}
@@ -147,7 +141,7 @@ func (c *Core) Stats() Stats {
 		Ready:         c.states[model.ExecutorReady],
 		Unreachable:   c.states[model.ExecutorUnreachable],
 		Lost:          c.states[model.ExecutorLost],
-		Overcommitted: len(c.over),
+		Overcommitted: len(c.overcommitted),
 		Leases:        len(c.leases),
 		Free:          c.index.Free(),
 		Size:          c.index.Size(),

@@ -7,6 +7,7 @@ import (
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
+	"berth.dev/services/executor-state/policy"
 )
 
 // register makes an executor known, or known anew.
@@ -25,7 +26,7 @@ import (
 // one may have been no other than a former process of its own, whose last request
 // came late.
 func (c *Core) register(r Register) (Registered, error) {
-	if err := r.check(); err != nil {
+	if err := check(r); err != nil {
 		return Registered{}, err
 	}
 	next := &model.Executor{
@@ -35,7 +36,7 @@ func (c *Core) register(r Register) (Registered, error) {
 		Reserved:   maps.Clone(r.Reserved),
 		Generation: r.Generation,
 		Nonce:      r.Nonce, SecretHash: r.SecretHash, Incarnation: c.term,
-		Draining:     c.drained(r.ID),
+		Draining:     c.requests.Drained(r.ID),
 		RegisteredAt: c.now, Since: c.now,
 	}
 	var effect model.Effect
@@ -43,31 +44,31 @@ func (c *Core) register(r Register) (Registered, error) {
 		if h.ownedByOther(r) {
 			return Registered{}, c.refuseOther(h, r)
 		}
-		if h.executor.Nonce == r.Nonce && !h.givenUp() {
-			return c.registered(h.executor), nil
+		if h.Record.Nonce == r.Nonce && !h.givenUp() {
+			return c.registered(h.Record), nil
 		}
-		if slices.Contains(h.executor.Former, r.Nonce) && !c.deserted(h) {
-			if present(h.live, h.executor.Incarnation) {
+		if slices.Contains(h.Record.Former, r.Nonce) && !c.deserted(h) {
+			if present(h.live, h.Record.Incarnation) {
 				return Registered{}, otherAgent(h)
 			}
 			return Registered{}, fault.New(fault.Precondition, fault.ReasonOtherIncarnation,
-				"another agent registered as %q since, with incarnation %d: one of the two must go", r.ID, h.executor.Incarnation)
+				"another agent registered as %q since, with incarnation %d: one of the two must go", r.ID, h.Record.Incarnation)
 		}
-		former := append([]string{h.executor.Nonce}, h.executor.Former...)
+		former := append([]string{h.Record.Nonce}, h.Record.Former...)
 		former = slices.DeleteFunc(former, func(nonce string) bool { return nonce == r.Nonce })
 		next.Former = former[:min(len(former), model.MaxFormer)]
-		next.Incarnation = max(h.executor.Incarnation+1, c.term)
-		next.Ordinal = h.executor.Ordinal
-		next.RegisteredAt = h.executor.RegisteredAt
-		next.Lost, next.Returning = h.executor.Lost, h.executor.Lost || h.executor.Returning
-		next.SupersededWorkers = h.executor.SupersededWorkers && !slices.Contains(h.executor.Former, r.Nonce)
+		next.Incarnation = max(h.Record.Incarnation+1, c.term)
+		next.Ordinal = h.Record.Ordinal
+		next.RegisteredAt = h.Record.RegisteredAt
+		next.Lost, next.Returning = h.Record.Lost, h.Record.Lost || h.Record.Returning
+		next.SupersededWorkers = h.Record.SupersededWorkers && !slices.Contains(h.Record.Former, r.Nonce)
 		if h.state == model.ExecutorRegistered {
 			// An agent that registers again and again and has no heartbeat is away
 			// since it did so first.
-			next.Since = h.executor.Since
+			next.Since = h.Record.Since
 		}
-		if next.Untold = c.untold(h, next.Attributes); slices.Equal(next.Untold, h.executor.Untold) {
-			next.Told = h.executor.Told
+		if next.Untold = c.requests.Late(&h.Executor, next.Attributes); slices.Equal(next.Untold, h.Record.Untold) {
+			next.Told = h.Record.Told
 		}
 		if h.live != nil && h.live.record != nil {
 			effect.Deletes = []model.Ref{h.live.record.Ref()}
@@ -77,7 +78,7 @@ func (c *Core) register(r Register) (Registered, error) {
 			return Registered{}, fault.New(fault.Precondition, fault.ReasonPoison,
 				"the record of executor %q cannot be read, and is quarantined: see the findings; put it right or delete it", r.ID)
 		}
-		if c.aside.forgotten {
+		if c.quarantined.forgotten {
 			return Registered{}, fault.New(fault.Precondition, fault.ReasonPoison,
 				"the record of forgotten executors cannot be read, and is quarantined: see the findings; no executor with a new ID registers until it is put right or deleted")
 		}
@@ -126,7 +127,7 @@ const desertedAfter = time.Minute
 // presence.
 func (c *Core) deserted(h *host) bool {
 	switch {
-	case h.executor.Lost:
+	case h.Record.Lost:
 		return true
 	case h.live == nil:
 	case h.live.record != nil, c.now.Sub(h.live.since) < desertedAfter:
@@ -139,7 +140,7 @@ func (c *Core) deserted(h *host) bool {
 // incarnation is over: what was sent to it or said of it before, however late it
 // comes, must not count for the executor that is back. So it registers again, for
 // an incarnation of its own.
-func (h *host) givenUp() bool { return h.executor.Lost && !h.executor.Returning }
+func (h *host) givenUp() bool { return h.Record.Lost && !h.Record.Returning }
 
 func (c *Core) registered(e *model.Executor) Registered {
 	return Registered{Incarnation: e.Incarnation, AssignerTerm: c.leaders[model.ServiceAssigner]}
@@ -155,15 +156,15 @@ func (c *Core) announce(a Announce) (Announced, error) {
 	if h == nil {
 		return Announced{}, fault.New(fault.NotFound, fault.ReasonNotFound, "executor %q is not registered", a.ID)
 	}
-	if h.executor.Incarnation != a.Incarnation {
+	if h.Record.Incarnation != a.Incarnation {
 		if h.supersedes(a.Nonce) {
 			c.reportSuperseded(h, a.Workers)
 			return Announced{Superseded: true}, nil
 		}
 		return Announced{}, fault.New(fault.Precondition, fault.ReasonOtherIncarnation,
-			"executor %q registered again: its incarnation is %d, not %d", a.ID, h.executor.Incarnation, a.Incarnation)
+			"executor %q registered again: its incarnation is %d, not %d", a.ID, h.Record.Incarnation, a.Incarnation)
 	}
-	if a.Nonce != "" && !h.executor.Proves(a.Nonce) {
+	if a.Nonce != "" && !h.Record.Proves(a.Nonce) {
 		return Announced{}, fault.New(fault.Precondition, fault.ReasonOtherAgent, "executor %q: the nonce is not that of its registration", a.ID)
 	}
 	if h.givenUp() {
@@ -174,13 +175,13 @@ func (c *Core) announce(a Announce) (Announced, error) {
 	if h.state != model.ExecutorReady || h.live.record.(*model.Live).EtcdLease != a.EtcdLease {
 		effect.Puts = []model.Record{&model.Live{ID: a.ID, Incarnation: a.Incarnation, EtcdLease: a.EtcdLease}}
 	}
-	back := *h.executor
+	back := *h.Record
 	if back.Lost {
 		back.Lost, back.Since = false, c.now
 	}
 	back.Returning = back.Returning && a.Workers > 0
 	back.Strays = a.Strays
-	if back.Lost != h.executor.Lost || back.Returning != h.executor.Returning || back.Strays != h.executor.Strays {
+	if back.Lost != h.Record.Lost || back.Returning != h.Record.Returning || back.Strays != h.Record.Strays {
 		effect.Puts = append(effect.Puts, &back)
 	}
 	if len(effect.Puts) > 0 {
@@ -202,4 +203,22 @@ func (c *Core) depart(d Depart) {
 	if live.Incarnation == d.Incarnation && live.EtcdLease == d.EtcdLease {
 		c.decide(model.Effect{Deletes: []model.Ref{live.Ref()}})
 	}
+}
+
+// check rejects a registration that is not well formed and names every wrong field.
+func check(r Register) error {
+	var bad policy.Violations
+	bad.Name("id", r.ID, policy.MaxID)
+	bad.Required("address", r.Address)
+	if r.SKU != "" {
+		bad.Name("sku", r.SKU, policy.MaxName)
+	}
+	bad.Text("host", r.Host)
+	bad.Required("nonce", r.Nonce)
+	bad.Text("secretHash", r.SecretHash)
+	bad.NotNegative("generation", r.Generation)
+	bad.Attributes("attributes", r.Attributes)
+	bad.Resources(r.Resources)
+	bad.Reserved(r.Reserved, r.Resources.WithSlots())
+	return bad.Err()
 }

@@ -27,7 +27,7 @@ import (
 
 // ownedByOther reports whether the executor belongs to an agent with another secret.
 func (h *host) ownedByOther(r Register) bool {
-	return h.executor.SecretHash != "" && h.executor.SecretHash != r.SecretHash && !h.executor.Lost
+	return h.Record.SecretHash != "" && h.Record.SecretHash != r.SecretHash && !h.Record.Lost
 }
 
 // intruderFor is how long a refused registration remains a finding. Agents that are
@@ -69,13 +69,13 @@ func (c *Core) forgetIntruders() {
 
 func otherAgent(h *host) error {
 	return fault.New(fault.Precondition, fault.ReasonOtherAgent,
-		"executor %q belongs to another agent, with incarnation %d: stop one of the two, or wait until the executor is LOST", h.ID, h.executor.Incarnation)
+		"executor %q belongs to another agent, with incarnation %d: stop one of the two, or wait until the executor is LOST", h.ID, h.Record.Incarnation)
 }
 
 // supersedes reports whether the agent that is present has superseded the one that
 // registered with the nonce.
 func (h *host) supersedes(nonce string) bool {
-	return nonce != "" && slices.Contains(h.executor.Former, nonce) && present(h.live, h.executor.Incarnation)
+	return nonce != "" && slices.Contains(h.Record.Former, nonce) && present(h.live, h.Record.Incarnation)
 }
 
 // reportSuperseded notes how many workers of a superseded agent live.
@@ -85,10 +85,10 @@ func (c *Core) reportSuperseded(h *host, workers int) {
 }
 
 func (c *Core) setSuperseded(h *host, workers bool) {
-	if h.executor.SupersededWorkers == workers {
+	if h.Record.SupersededWorkers == workers {
 		return
 	}
-	next := *h.executor
+	next := *h.Record
 	next.SupersededWorkers = workers
 	c.decide(model.Effect{Puts: []model.Record{&next}})
 }
@@ -112,7 +112,7 @@ func (c *Core) supersededDue(h *host) time.Time {
 func (c *Core) supersededUntil() time.Time {
 	var next time.Time
 	for _, h := range c.superseded {
-		if !c.aside.executors[h.ID] {
+		if !c.quarantined.executors[h.ID] {
 			next = earliest(next, c.supersededDue(h))
 		}
 	}
@@ -125,8 +125,8 @@ func (c *Core) endSuperseded() {
 		return
 	}
 	for _, id := range slices.Sorted(maps.Keys(c.superseded)) {
-		if h := c.superseded[id]; !c.aside.executors[id] && !c.supersededDue(h).After(c.now) {
-			c.subject = h.executor.Ref()
+		if h := c.superseded[id]; !c.quarantined.executors[id] && !c.supersededDue(h).After(c.now) {
+			c.subject = h.Record.Ref()
 			c.setSuperseded(h, false)
 		}
 	}

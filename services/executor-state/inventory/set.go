@@ -7,7 +7,7 @@ import (
 )
 
 // held is a record as it is known.
-type held struct {
+type entry struct {
 	// record is nil for a presence that is known to be gone.
 	record model.Record
 	// create and mod are the key's revisions, 0 while tentative.
@@ -23,14 +23,14 @@ type decision []change
 
 type change struct {
 	ref        model.Ref
-	prev, next *held
+	prev, next *entry
 	// endsLease: it deletes the last chunk of a lease.
 	endsLease bool
 }
 
 // set makes next what is known of ref, nil for nothing, and answers what was.
 // It is the only writer of records and of their indexes.
-func (c *Core) set(ref model.Ref, next *held) (prev *held) {
+func (c *Core) set(ref model.Ref, next *entry) (prev *entry) {
 	prev = c.records[ref]
 	put(c.records, ref, next)
 	switch ref.Kind {
@@ -48,9 +48,10 @@ func (c *Core) set(ref model.Ref, next *held) (prev *held) {
 		c.presences++
 		c.setPresence(ref.ID, next)
 	case model.KindDisable:
-		c.setDisable(prev, next)
+		c.requests.Set(ref.ID, disableOf(next))
 	case model.KindPool:
-		c.setPool(ref.ID, next)
+		c.pools.Set(c.index, ref.ID, poolOf(next))
+		c.absentChanged = true
 	case model.KindSKU:
 		c.usage.SetSKU(ref.ID, skuOf(next))
 	case model.KindForgotten:
@@ -66,7 +67,7 @@ func (c *Core) set(ref model.Ref, next *held) (prev *held) {
 	return prev
 }
 
-func put[K comparable](index map[K]*held, key K, next *held) {
+func put[K comparable](index map[K]*entry, key K, next *entry) {
 	if next == nil {
 		delete(index, key)
 	} else {
@@ -79,7 +80,7 @@ func put[K comparable](index map[K]*held, key K, next *held) {
 func (c *Core) decide(effect model.Effect) {
 	changes := make(decision, 0, len(effect.Puts)+len(effect.Deletes))
 	for _, record := range effect.Puts {
-		next := &held{record: record, since: c.since(c.records[record.Ref()], record)}
+		next := &entry{record: record, since: c.since(c.records[record.Ref()], record)}
 		changes = append(changes, change{ref: record.Ref(), prev: c.set(record.Ref(), next), next: next})
 	}
 	for _, ref := range effect.Deletes {
@@ -94,7 +95,7 @@ func (c *Core) decide(effect model.Effect) {
 
 // gone is what is known of a key that was deleted: of a presence, which one it
 // was and since when it is gone; of anything else nothing.
-func (c *Core) gone(prev *held, mod int64) *held {
+func (c *Core) gone(prev *entry, mod int64) *entry {
 	if prev == nil {
 		return nil
 	}
@@ -105,7 +106,7 @@ func (c *Core) gone(prev *held, mod int64) *held {
 		}
 		return nil
 	}
-	return &held{mod: mod, since: c.now, incarnation: live.Incarnation}
+	return &entry{mod: mod, since: c.now, incarnation: live.Incarnation}
 }
 
 // committed makes the oldest decisions durable and answers the cycles that
@@ -245,23 +246,23 @@ func (c *Core) endPresence(ref model.Ref) {
 }
 
 // told is what a change makes known.
-func (c *Core) told(e model.Changed, prev *held) *held {
+func (c *Core) told(e model.Changed, prev *entry) *entry {
 	if e.Record == nil {
 		return c.gone(prev, e.Mod)
 	}
-	return &held{record: withCreate(e.Record, e.Create), create: e.Create, mod: e.Mod, since: c.since(prev, e.Record)}
+	return &entry{record: withCreate(e.Record, e.Create), create: e.Create, mod: e.Mod, since: c.since(prev, e.Record)}
 }
 
 // since is since when this core knows what a record says. A record of an executor
 // that says the same of since when it is away restarts no clock.
-func (c *Core) since(prev *held, record model.Record) time.Time {
+func (c *Core) since(prev *entry, record model.Record) time.Time {
 	if sameAbsence(prev, record) {
 		return prev.since
 	}
 	return c.now
 }
 
-func sameAbsence(prev *held, record model.Record) bool {
+func sameAbsence(prev *entry, record model.Record) bool {
 	next, ok := record.(*model.Executor)
 	if !ok || prev == nil {
 		return false
@@ -282,7 +283,21 @@ func (c *Core) underWay(ref model.Ref) *change {
 	return nil
 }
 
-func skuOf(h *held) *model.SKU {
+func disableOf(e *entry) *model.Disable {
+	if e == nil {
+		return nil
+	}
+	return e.record.(*model.Disable)
+}
+
+func poolOf(e *entry) *model.Pool {
+	if e == nil {
+		return nil
+	}
+	return e.record.(*model.Pool)
+}
+
+func skuOf(h *entry) *model.SKU {
 	if h == nil {
 		return nil
 	}

@@ -92,7 +92,7 @@ func (c *Core) settleLeases() {
 		l := c.leases[uid]
 		c.subject = leaseRef(uid)
 		switch {
-		case l == nil, c.aside.uids[uid]:
+		case l == nil, c.quarantined.uids[uid]:
 		case c.orphaned(uid, l):
 			c.decide(model.Effect{
 				Deletes: l.refs(),
@@ -112,7 +112,7 @@ func (c *Core) settleLeases() {
 // not exist, for the grant compared that it did.
 func (c *Core) orphaned(uid string, l *lease) bool {
 	create := l.create()
-	if create == 0 || create > c.revision || c.handedOver(uid) {
+	if create == 0 || create > c.revision || c.dispatched(uid) {
 		return false
 	}
 	r := c.reservations[uid]
@@ -169,7 +169,7 @@ func (c *Core) release(uid string, l *lease, numbers []int32) {
 }
 
 // findPlacement finds a worker in the chunks of a lease, which hold theirs in
-// order of seat.
+// order of worker.
 func findPlacement(chunks []*model.LeaseChunk, p model.Placement) (chunk, at int, ok bool) {
 	chunk = sort.Search(len(chunks), func(i int) bool {
 		workers := chunks[i].Workers
@@ -178,8 +178,8 @@ func findPlacement(chunks []*model.LeaseChunk, p model.Placement) (chunk, at int
 	if chunk == len(chunks) {
 		return 0, 0, false
 	}
-	at, ok = slices.BinarySearchFunc(chunks[chunk].Workers, p.Worker, func(q model.Placement, seat model.WorkerID) int {
-		return q.Worker.Compare(seat)
+	at, ok = slices.BinarySearchFunc(chunks[chunk].Workers, p.Worker, func(q model.Placement, worker model.WorkerID) int {
+		return q.Worker.Compare(worker)
 	})
 	return chunk, at, ok && chunks[chunk].Workers[at].Ordinal == p.Ordinal
 }

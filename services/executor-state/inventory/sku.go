@@ -5,6 +5,7 @@ import (
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
+	"berth.dev/services/executor-state/policy"
 )
 
 // PutSKU is the request to record a SKU's specification, or to replace it. The
@@ -32,7 +33,7 @@ func (c *Core) putSKU(p PutSKU) (model.SKU, error) {
 			return known, nil
 		}
 	} else if n := len(c.usage.SKUs()); n >= c.cfg.MaxCatalog {
-		return model.SKU{}, catalogFull("SKUs", n, c.cfg.MaxCatalog)
+		return model.SKU{}, policy.CatalogFull("SKUs", n, c.cfg.MaxCatalog)
 	}
 	c.decide(model.Effect{Puts: []model.Record{&next}})
 	return next, nil
@@ -63,26 +64,26 @@ func equalBound(a, b *int32) bool {
 // checkSKU refuses a specification that is not well formed, naming every field
 // that is wrong.
 func checkSKU(s model.SKU) error {
-	var bad violations
-	bad.name("name", s.Name, maxName)
+	var bad policy.Violations
+	bad.Name("name", s.Name, policy.MaxName)
 	if len(s.Resources) == 0 {
-		bad.add(fault.ReasonRequired, "resources", "must be given: what an executor of the SKU has")
+		bad.Add(fault.ReasonRequired, "resources", "must be given: what an executor of the SKU has")
 	}
-	bad.resources(s.Resources)
-	bad.attributes("attributes", s.Attributes)
+	bad.Resources(s.Resources)
+	bad.Attributes("attributes", s.Attributes)
 	if rule := s.Scale; rule != nil {
-		bad.bounds("scale.minIdle", rule.MinIdle, "scale.maxIdle", rule.MaxIdle)
-		bad.bounds("scale.minSize", rule.MinSize, "scale.maxSize", rule.MaxSize)
+		checkBounds(&bad, "scale.minIdle", rule.MinIdle, "scale.maxIdle", rule.MaxIdle)
+		checkBounds(&bad, "scale.minSize", rule.MinSize, "scale.maxSize", rule.MaxSize)
 	}
-	return bad.err()
+	return bad.Err()
 }
 
 // bounds checks the two ends of a range.
-func (v *violations) bounds(minField string, least int32, maxField string, most *int32) {
+func checkBounds(v *policy.Violations, minField string, least int32, maxField string, most *int32) {
 	if least < 0 {
-		v.add(fault.ReasonInvalid, minField, "must not be negative, is %d", least)
+		v.Add(fault.ReasonInvalid, minField, "must not be negative, is %d", least)
 	}
 	if most != nil && *most < max(0, least) {
-		v.add(fault.ReasonInvalid, maxField, "must not be below %d, is %d", max(0, least), *most)
+		v.Add(fault.ReasonInvalid, maxField, "must not be below %d, is %d", max(0, least), *most)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
+	"berth.dev/services/executor-state/policy"
 	"berth.dev/testkit/transcript"
 )
 
@@ -170,28 +171,28 @@ func (p *player) play(lines []string) {
 			p.log("and more")
 		}
 	case "disable":
-		d := Disable{RequestID: args["request"], Reason: args["reason"], ExpireAt: p.after(args["expire"])}
+		d := policy.Disable{RequestID: args["request"], Reason: args["reason"], ExpireAt: p.after(args["expire"])}
 		d.Selector = args.selector()
 		p.ask(d)
 		p.finish()
 	case "enable":
-		p.ask(Enable{RequestID: args["request"], DisableRequestID: args["undo"], Selector: args.selector()})
+		p.ask(policy.Enable{RequestID: args["request"], DisableRequestID: args["undo"], Selector: args.selector()})
 		p.finish()
 	case "drain":
-		p.ask(Drain{ID: id, RequestID: args["request"], Reason: args["reason"], ExpireAt: p.after(args["expire"])})
+		p.ask(policy.Drain{ID: id, RequestID: args["request"], Reason: args["reason"], ExpireAt: p.after(args["expire"])})
 		p.finish()
 	case "claim":
-		p.ask(Claim{RequestID: args["request"], SKU: args["sku"], Max: int(args.number("max")), ExpireAt: p.after(args["expire"])})
+		p.ask(policy.Claim{RequestID: args["request"], SKU: args["sku"], Max: int(args.number("max")), ExpireAt: p.after(args["expire"])})
 		p.finish()
 	case "put-pool":
 		pool := model.Pool{Name: id, Attributes: args.prefixed("attr.")}
 		if after, err := time.ParseDuration(args["lostafter"]); err == nil {
 			pool.LostAfter = &after
 		}
-		p.ask(PutPool{pool})
+		p.ask(policy.PutPool{Pool: pool})
 		p.finish()
 	case "delete-pool":
-		p.ask(DeletePool{id})
+		p.ask(policy.DeletePool{Name: id})
 		p.finish()
 	case "findings":
 		for _, f := range p.core.Findings(p.now) {
@@ -299,8 +300,8 @@ func (w words) prefixed(prefix string) map[string]string {
 	return found
 }
 
-func (w words) selector() Selector {
-	s := Selector{Attributes: w.prefixed("attr.")}
+func (w words) selector() policy.Selector {
+	s := policy.Selector{Attributes: w.prefixed("attr.")}
 	if ids := w["ids"]; ids != "" {
 		s.IDs = strings.Split(ids, ",")
 	}

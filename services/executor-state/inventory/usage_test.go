@@ -16,6 +16,7 @@ import (
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
 	"berth.dev/services/executor-state/match"
+	"berth.dev/services/executor-state/policy"
 	"berth.dev/services/executor-state/usage"
 )
 
@@ -145,7 +146,7 @@ func (u *obviousUsage) find(k constraint.Constraints) (name string, each int64, 
 		var first *host
 		for _, e := range u.fleets[candidate] {
 			host := e.Match()
-			host.Pools = u.r.core.poolsOf(host)
+			host.Pools = u.r.core.pools.Of(host)
 			has := e.Resources
 			for role, share := range e.Reserved {
 				if !strings.EqualFold(role, k.Role) {
@@ -157,13 +158,13 @@ func (u *obviousUsage) find(k constraint.Constraints) (name string, each int64, 
 				continue
 			}
 			h := u.r.core.hosts[e.ID]
-			if offer == nil || cmp.Or(cmp.Compare(offer.Times(k.Resources), has.Times(k.Resources)), match.Compare(&h.Executor, &first.Executor)) < 0 {
+			if offer == nil || cmp.Or(cmp.Compare(offer.Times(k.Resources), has.Times(k.Resources)), match.Compare(&h.Executor.Executor, &first.Executor.Executor)) < 0 {
 				offer, first = has, h
 			}
 		}
 		if spec := u.specs[candidate]; spec != nil && spec.Resources.WithSlots().Fits(k.Resources) {
 			host := constraint.Host{SKU: spec.Name, Attributes: spec.Attributes}
-			host.Pools = u.r.core.poolsOf(host)
+			host.Pools = u.r.core.pools.Of(host)
 			if match, _ := k.Match(host); match {
 				offer = spec.Resources.WithSlots()
 			}
@@ -252,7 +253,7 @@ func (u *obviousUsage) usage() []usage.SKUUsage {
 		count(groups[text])
 		var avoided []string
 		for _, h := range newObvious(u.r.core, res.ConstraintsAt(u.r.core.now), n).excluded {
-			if h.hold.Workers == 0 && strings.EqualFold(h.executor.SKU, name) {
+			if h.hold.Workers == 0 && strings.EqualFold(h.Record.SKU, name) {
 				avoided = append(avoided, h.ID)
 			}
 		}
@@ -354,7 +355,9 @@ func TestUsageEqualsTheObviousOne(t *testing.T) {
 				Scale:     &model.ScaleRule{MinIdle: rapid.Int32Range(0, 3).Draw(t, "minIdle")},
 			}})
 		}
-		disable := func() { w.ask(Drain{ID: anyExecutor.Draw(t, "drained"), RequestID: fmt.Sprintf("d%d", w.token)}) }
+		disable := func() {
+			w.ask(policy.Drain{ID: anyExecutor.Draw(t, "drained"), RequestID: fmt.Sprintf("d%d", w.token)})
+		}
 		actions := []func(){
 			w.register, w.register, w.announce, w.announce, w.silence, w.enqueue, w.enqueue, w.enqueue, w.offer, w.cancel, w.forget,
 			w.assign, w.endWorkers, w.failOver, catalog, catalog, disable, w.putPool, w.deletePool,

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"berth.dev/pkg/model"
+	"berth.dev/services/executor-state/policy"
 )
 
 // Requests that each hold for every executor come, and end in one step or as
@@ -26,9 +27,9 @@ func BenchmarkOverlappingDisables(b *testing.B) {
 			now := start
 			for b.Loop() {
 				for i := range requests {
-					step(now, model.Input{Token: 1, Request: Disable{
+					step(now, model.Input{Token: 1, Request: policy.Disable{
 						RequestID: fmt.Sprintf("d%d-%d", rev, i), ExpireAt: now.Add(time.Minute),
-						Selector: Selector{Attributes: map[string]string{"region": "here"}},
+						Selector: policy.Selector{Attributes: map[string]string{"region": "here"}},
 					}})
 				}
 				rev++
