@@ -141,13 +141,12 @@ func hostAt(id string) *host {
 	return h
 }
 
-// Step implements [model.Core]. Its events are those of package model; an
-// [model.Input] carries a request of this package: [Register], [Announce], [Cycle]
-// and others. Duties that follow
-// from records are done at the end of a batch of changes (Progress) or when
-// time passes (nil), so that many workers that end share one write.
+// Step implements [model.Core]. An [model.Input] carries a [model.Cycle] or a request of
+// this package or of package policy. Duties that follow from records are done at the end
+// of a batch of changes (Progress) and when time passes (nil), so that many workers that
+// end share one write.
 //
-// After Abandoned every input that was not answered must be given again.
+// After Abandoned every input without a reply must be sent again.
 func (c *Core) Step(now time.Time, event model.Event) []model.Action {
 	c.now = now
 	c.actions, c.subject = nil, model.Ref{}
@@ -189,7 +188,7 @@ func (c *Core) NextDeadline() time.Time {
 	return earliest(earliest(earliest(c.lostAt, c.nextDelete()), c.requests.Next()), earliest(c.supersededUntil(), c.intrudersUntil))
 }
 
-// earliest is the earlier of two times of which zero means never.
+// earliest returns the earlier of two times; zero means never.
 func earliest(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -208,8 +207,8 @@ func (c *Core) elected(e model.Elected) {
 	c.progress(e.Revision)
 }
 
-// progress notes how far the view is. Leases granted up to there can now be
-// judged: if their reservation is not in the view, it is gone.
+// progress records how far the view is. Leases granted up to there can be evaluated now: a
+// reservation that is not in the view does not exist.
 func (c *Core) progress(revision int64) {
 	c.revision = max(c.revision, revision)
 	for len(c.fresh) > 0 && c.fresh[0].create <= c.revision {
@@ -256,7 +255,7 @@ func (c *Core) input(in model.Input) {
 		value, err := c.deleteSKU(request)
 		c.reply(in.Token, value, err)
 	default:
-		c.reply(in.Token, nil, fault.New(fault.Internal, fault.ReasonInternal, "executor-state does not know requests of type %T", request))
+		c.reply(in.Token, nil, fault.New(fault.Internal, fault.ReasonInternal, "executor-state does not handle requests of type %T", request))
 	}
 }
 
@@ -267,7 +266,7 @@ func (c *Core) reply(token uint64, value any, err error) {
 	c.actions = append(c.actions, model.Reply{Token: token, Value: value, Err: err})
 }
 
-// work does what follows from the records, as far as one step should.
+// work performs the duties that follow from the records, bounded for one step.
 func (c *Core) work() {
 	if c.term == 0 {
 		return

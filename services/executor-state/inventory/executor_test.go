@@ -229,7 +229,7 @@ func TestFiguresCountWhatIsDurable(t *testing.T) {
 	r.ready(small("h2", 1000, 1))
 	entry := r.queue("u", 2, cpu(1000))
 	r.ask(model.Cycle{Term: r.registryTerm(), Number: 1, Candidates: []model.Candidate{entry}})
-	if f := r.core.Figures(r.now); len(f.Attempts) != 0 {
+	if f := r.core.Metrics(r.now); len(f.Attempts) != 0 {
 		t.Errorf("counted before it is durable: %+v", f.Attempts)
 	}
 	r.abandon()
@@ -245,7 +245,7 @@ func TestFiguresCountWhatIsDurable(t *testing.T) {
 	r.settle()
 	r.tellGone(model.Ref{Kind: model.KindLive, ID: "h2"})
 	r.pause(time.Minute)
-	f := r.core.Figures(r.now)
+	f := r.core.Metrics(r.now)
 	if f.Attempts[Attempt{model.Granted, ""}] != 1 || f.Attempts[Attempt{model.NoFit, fault.ReasonInsufficientCapacity}] != 1 || len(f.Attempts) != 2 {
 		t.Errorf("attempts %+v", f.Attempts)
 	}
@@ -275,7 +275,7 @@ func TestLeaseOfManyChunksCountsOnce(t *testing.T) {
 		r.end("u", model.WorkerCompleted, ended...)
 		r.catchUp()
 		r.settle()
-		if f := r.core.Figures(r.now); f.Held.Count() != uint64(want) || f.Leases != 1-want {
+		if f := r.core.Metrics(r.now); f.Held.Count() != uint64(want) || f.Leases != 1-want {
 			t.Errorf("%d ended, %d counted, %d left", len(ended), f.Held.Count(), f.Leases)
 		}
 	}

@@ -12,7 +12,7 @@ type lease struct {
 	chunks map[int32]*entry
 }
 
-// create is the create revision, which all chunks share; 0 while tentative.
+// create returns the create revision, which all chunks share; 0 while tentative.
 func (l *lease) create() int64 {
 	for _, chunk := range l.chunks {
 		return chunk.create
@@ -20,7 +20,7 @@ func (l *lease) create() int64 {
 	return 0
 }
 
-// inOrder gives the chunks by number.
+// inOrder returns the chunks in order of number.
 func (l *lease) inOrder() []*model.LeaseChunk {
 	chunks := make([]*model.LeaseChunk, 0, len(l.chunks))
 	for _, number := range slices.Sorted(maps.Keys(l.chunks)) {
@@ -29,7 +29,7 @@ func (l *lease) inOrder() []*model.LeaseChunk {
 	return chunks
 }
 
-// refs names the chunks by number.
+// refs returns the references of the chunks in order of number.
 func (l *lease) refs() []model.Ref {
 	refs := make([]model.Ref, 0, len(l.chunks))
 	for _, chunk := range l.inOrder() {
@@ -65,8 +65,8 @@ func (c *Core) setTask(ref model.Ref, next *entry) {
 	c.await(ref.ID)
 }
 
-// moveTasked counts the workers that tasks name, and those that run, by what a
-// chunk of a task told and tells of them.
+// moveTasked counts the workers that tasks name, and those that run, by the previous and the
+// next version of a chunk of a task.
 func (c *Core) moveTasked(prev, next *entry) {
 	for _, side := range []struct {
 		chunk *entry
@@ -85,10 +85,10 @@ func (c *Core) moveTasked(prev, next *entry) {
 	}
 }
 
-// runs says whether a worker runs, or is being stopped and may.
+// runs reports whether a worker runs, or is being stopped and may run.
 func runs(s model.WorkerState) bool { return s >= model.WorkerRunning && !s.Terminal() }
 
-// dispatched says whether the assigner has taken the uid.
+// dispatched reports whether the assigner has stored a task for the UID.
 func (c *Core) dispatched(uid string) bool {
 	t := c.tasks[uid]
 	return t != nil && t.header != nil
@@ -115,8 +115,8 @@ func chunkOf(h *entry) *model.LeaseChunk {
 	return h.record.(*model.LeaseChunk)
 }
 
-// moveUse takes away what prev uses and adds what next does. Workers that both
-// name, as nearly all are when one of them ends, are not touched.
+// moveUse subtracts what prev uses and adds what next uses. It skips workers in both, which
+// are nearly all if one of them ends.
 func (c *Core) moveUse(prev, next *model.LeaseChunk) {
 	less, more := run{chunk: prev, sign: -1}, run{chunk: next, sign: 1}
 	same := prev.Each.Equal(next.Each) && prev.Role == next.Role
@@ -126,8 +126,8 @@ func (c *Core) moveUse(prev, next *model.LeaseChunk) {
 			kept++
 			continue
 		}
-		// What next names before this point is new, and what is skipped
-		// here is gone: p may still stand further on.
+		// Both are in order, but p may still follow in next: then it is subtracted
+		// here and added below.
 		less.take(c, p.Ordinal)
 	}
 	for _, p := range next.Workers[kept:] {
@@ -137,7 +137,7 @@ func (c *Core) moveUse(prev, next *model.LeaseChunk) {
 	more.flush(c)
 }
 
-// run gathers neighbours on one executor, so that each is moved once.
+// run collects neighbors on one executor, so that the executor is moved once.
 type run struct {
 	chunk   *model.LeaseChunk
 	sign    int

@@ -8,16 +8,16 @@ import (
 	"berth.dev/services/executor-state/policy"
 )
 
-// PutSKU is the request to record a SKU's specification, or to replace it. The
-// name is compared without regard to case, and keeps its first spelling. The
-// reply's Value is the model.SKU as recorded.
+// PutSKU is the request to record a SKU's specification or to replace it. The name is
+// compared without regard to case and keeps its first spelling. The reply's Value is the
+// model.SKU as recorded.
 type PutSKU struct{ SKU model.SKU }
 
-// DeleteSKU is the request to forget a SKU's specification; its executors are
-// not touched. The reply's Value is a [SKUDeleted], also when there was none.
+// DeleteSKU is the request to delete a SKU's specification; its executors stay. It succeeds
+// without a specification, too. The reply's Value is a [SKUDeleted].
 type DeleteSKU struct{ Name string }
 
-// SKUDeleted answers DeleteSKU.
+// SKUDeleted is the reply to DeleteSKU.
 type SKUDeleted struct{}
 
 func (c *Core) putSKU(p PutSKU) (model.SKU, error) {
@@ -61,13 +61,12 @@ func equalBound(a, b *int32) bool {
 	return (a == nil) == (b == nil) && (a == nil || *a == *b)
 }
 
-// checkSKU refuses a specification that is not well formed, naming every field
-// that is wrong.
+// checkSKU rejects a specification that is not well formed and names every wrong field.
 func checkSKU(s model.SKU) error {
 	var bad policy.Violations
 	bad.Name("name", s.Name, policy.MaxName)
 	if len(s.Resources) == 0 {
-		bad.Add(fault.ReasonRequired, "resources", "must be given: what an executor of the SKU has")
+		bad.Add(fault.ReasonRequired, "resources", "is required: what an executor of the SKU has")
 	}
 	bad.Resources(s.Resources)
 	bad.Attributes("attributes", s.Attributes)
@@ -78,12 +77,12 @@ func checkSKU(s model.SKU) error {
 	return bad.Err()
 }
 
-// bounds checks the two ends of a range.
+// checkBounds checks the two ends of a range.
 func checkBounds(v *policy.Violations, minField string, least int32, maxField string, most *int32) {
 	if least < 0 {
-		v.Add(fault.ReasonInvalid, minField, "must not be negative, is %d", least)
+		v.Add(fault.ReasonInvalid, minField, "must not be negative, got %d", least)
 	}
 	if most != nil && *most < max(0, least) {
-		v.Add(fault.ReasonInvalid, maxField, "must not be below %d, is %d", max(0, least), *most)
+		v.Add(fault.ReasonInvalid, maxField, "must be at least %d, got %d", max(0, least), *most)
 	}
 }

@@ -28,7 +28,7 @@ func TestManyAreForgottenInBoundedEffects(t *testing.T) {
 	deleted := 0
 	r.measure = func(e model.Effect) {
 		deleted += len(e.Deletes)
-		if len(e.Deletes) > forgetPerEffect || len(e.Puts) != 1 {
+		if len(e.Deletes) > deletesPerEffect || len(e.Puts) != 1 {
 			t.Errorf("%d deletes and %d puts in one effect", len(e.Deletes), len(e.Puts))
 		}
 	}

@@ -9,36 +9,35 @@ import (
 
 var _ model.Holder = (*Core)(nil)
 
-// aside is what the core leaves alone: what a uid holds stays held, whatever is
-// known of it, and nothing is granted for it; an executor is not given up.
+// quarantined is what records that cannot be read are about. A quarantined UID keeps its
+// lease and gets no other; a quarantined executor is not declared LOST. A record that
+// cannot be read isolates what it is about, and nothing else:
 //
-// Records that cannot be read isolate what they are about, and nothing else:
-//
-//   - Of an executor: it is not known, so it is granted nothing, and its ID cannot be
-//     registered anew. What leases hold of it is counted by its ordinal, and new
-//     executors have ordinals that it cannot have.
-//   - Of a presence: the executor is not READY and is not given up. Its agent's next
-//     heartbeat has the presence written anew.
-//   - Of a lease: what is left of it stays, and nothing more is granted for its uid.
-//     The executors on which its task has workers that no readable part of the lease
-//     holds are granted nothing: what they have free is not known. Before a lease is
-//     handed over nothing runs by it, and no service starts anything by a lease that
-//     it cannot read.
-//   - Of a pool: no executor is in it by name, and executors that name it are not
-//     given up, for how long they may be absent is not known.
-//   - Of the forgotten executors: no executor with a new ID registers, for which
-//     ordinals were given before is not known.
-//   - Of a request to disable: it has no effect until it is put right. Draining is
-//     told by the executor's record too.
+//   - Executor: it is unknown, so nothing is granted on it and its ID cannot register.
+//     What leases use of it is counted by ordinal; new executors get ordinals that it
+//     cannot have.
+//   - Presence: the executor is not READY and not declared LOST. The next heartbeat of
+//     its agent rewrites the presence.
+//   - Lease: the readable rest of it stays, and nothing more is granted for its UID.
+//     Nothing is granted on executors where its task has workers that are in no readable
+//     part of the lease, because their free capacity is unknown. Before dispatch nothing
+//     runs under a lease, and no service starts a worker under a lease that it cannot
+//     read.
+//   - Pool: no executor is in it by name. Executors that name it are not declared LOST,
+//     because it is unknown how long they may be absent.
+//   - Deleted executors: no executor with a new ID registers, because it is unknown which
+//     ordinals were used before.
+//   - Request to disable: it has no effect until it is repaired. A drain is also marked on
+//     the executor's record.
 type quarantined struct {
 	uids, executors, presences map[string]bool
-	// leases are the uids with chunks that were left alone.
+	// leases are the UIDs with unreadable chunks.
 	leases map[string]bool
-	// unread counts executors of which the record may not be known, and lowest is the
-	// lowest ordinal that none of them can have.
+	// unread counts executors whose record cannot be read; lowest is the lowest ordinal
+	// that none of them can have.
 	unread int
 	lowest uint64
-	// forgotten: the record of the forgotten executors was left alone.
+	// forgotten: the record of deleted executors cannot be read.
 	forgotten bool
 }
 
@@ -64,8 +63,8 @@ func (c *Core) quarantine(ref model.Ref) {
 	}
 }
 
-// overwritten ends the isolation for a record that could not be read, once this leader
-// has durably written it anew or deleted it.
+// overwritten ends the quarantine of a record that this leader has durably rewritten or
+// deleted.
 func (c *Core) overwritten(ref model.Ref) {
 	switch ref.Kind {
 	case model.KindExecutor:
@@ -77,25 +76,25 @@ func (c *Core) overwritten(ref model.Ref) {
 	}
 }
 
-// ordinalGap is how many ordinals above those that are known are not given, for each
-// executor of which the record may not be: that one's is among the next few.
+// ordinalGap is how many ordinals above the known ones stay unused for each executor with
+// an unreadable record: its ordinal is among the next few.
 const ordinalGap = 1 << 10
 
-// skipOrdinals leaves those out that executors may have whose record is not known. It
-// is called when this leader begins, and with each such executor after that.
+// skipOrdinals reserves the ordinals that executors with unreadable records may have. It is
+// called when this leader starts and for each such executor after that.
 func (c *Core) skipOrdinals() {
 	if c.quarantined.unread > 0 {
 		c.quarantined.lowest = c.unusedOrdinal() + ordinalGap*uint64(c.quarantined.unread)
 	}
 }
 
-// unusedOrdinal returns the lowest ordinal above all that may have been given, which
-// may be more than there are.
+// unusedOrdinal returns the lowest ordinal above all that may be in use. It may exceed
+// math.MaxUint32.
 func (c *Core) unusedOrdinal() uint64 {
 	return max(uint64(max(c.lastOrdinal, c.forgotten.Ordinal))+1, c.quarantined.lowest)
 }
 
-// nextOrdinal returns an ordinal that no executor has had.
+// nextOrdinal returns an ordinal that no executor ever had.
 func (c *Core) nextOrdinal() (uint32, error) {
 	next := c.unusedOrdinal()
 	if next > math.MaxUint32 {
@@ -105,11 +104,11 @@ func (c *Core) nextOrdinal() (uint32, error) {
 	return uint32(next), nil
 }
 
-// unreadable reports whether the record of an executor is there and cannot be read.
+// unreadable reports whether the record of an executor exists and cannot be read.
 func (c *Core) unreadable(id string) bool { return c.quarantined.executors[id] && c.hosts[id] == nil }
 
-// isolate grants nothing more on the executors on which a lease has workers that
-// none of its known chunks holds.
+// isolate stops grants on the executors where a lease has workers that are in none of its
+// readable chunks.
 func (c *Core) isolate(uid string) {
 	t := c.tasks[uid]
 	if t == nil || !c.quarantined.leases[uid] {
@@ -140,7 +139,7 @@ func (c *Core) isolate(uid string) {
 // Subject implements [model.Holder].
 func (c *Core) Subject() model.Ref { return c.subject }
 
-// CanMiss implements [model.Holder]. What is missed is isolated: see aside.
+// CanMiss implements [model.Holder]. A missed record is quarantined: see [quarantined].
 func (c *Core) CanMiss(model.Ref) bool { return true }
 
 // leaseRef names a lease by its first chunk.

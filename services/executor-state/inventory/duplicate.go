@@ -10,37 +10,36 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// An agent registers its executor with a secret that it keeps over restarts. The
-// record holds the hash.
+// An agent registers its executor with a secret that it keeps across restarts. The record
+// has the hash of the secret:
 //
-//	the same secret       registers at once: the agent has been restarted
-//	another, or none      is refused until the executor is LOST, and is a finding;
-//	                      after that it owns the executor
-//	any                   where the record has no hash: it was written before
-//	                      there were secrets, or by an agent without one
+//	same secret           registers at once: the agent has restarted
+//	another secret, none  is rejected, with a finding, until the executor is LOST; then it
+//	                      takes over the executor
+//	any secret            registers if the record has no hash, because the agent that
+//	                      registered before had no secret
 //
-// An agent that was superseded by one that is present is told so with its next
-// heartbeat, and stops its workers. While it reports living ones, the executor is
-// given nothing, for they may use its capacity. If it falls silent, that ends after
-// the time in which an executor that is away becomes LOST: by then its workers would
-// have been given up too.
+// A superseded agent learns with its next heartbeat that another agent is present, and
+// stops its workers. While it reports living workers, nothing is granted on the executor,
+// because they may use its capacity. If it stops reporting, this ends after the time in
+// which an absent executor becomes LOST: its workers would be LOST by then too.
 
 // ownedByOther reports whether the executor belongs to an agent with another secret.
 func (h *host) ownedByOther(r Register) bool {
 	return h.Record.SecretHash != "" && h.Record.SecretHash != r.SecretHash && !h.Record.Lost
 }
 
-// intruderFor is how long a refused registration remains a finding. Agents that are
-// refused repeat it about twice a minute.
+// intruderFor is how long a rejected registration remains a finding. A rejected agent
+// retries about twice a minute.
 const intruderFor = 5 * time.Minute
 
-// intruder is a registration that was refused for its secret.
+// intruder is a registration that was rejected for its secret.
 type intruder struct {
 	since, last time.Time
 	address     string
 }
 
-// refuseOther refuses an agent with another secret, which is a finding.
+// refuseOther rejects an agent with another secret and records the finding.
 func (c *Core) refuseOther(h *host, r Register) error {
 	seen, known := c.intruders[h.ID]
 	if !known {
@@ -52,7 +51,7 @@ func (c *Core) refuseOther(h *host, r Register) error {
 	return otherAgent(h)
 }
 
-// forgetIntruders ends the findings of agents that have not been refused for long.
+// forgetIntruders ends the findings of agents that have not retried for intruderFor.
 func (c *Core) forgetIntruders() {
 	if c.intrudersUntil.IsZero() || c.intrudersUntil.After(c.now) {
 		return
@@ -72,13 +71,13 @@ func otherAgent(h *host) error {
 		"executor %q belongs to another agent, with incarnation %d: stop one of the two, or wait until the executor is LOST", h.ID, h.Record.Incarnation)
 }
 
-// supersedes reports whether the agent that is present has superseded the one that
-// registered with the nonce.
+// supersedes reports whether the agent with the nonce was superseded by one that is
+// present.
 func (h *host) supersedes(nonce string) bool {
 	return nonce != "" && slices.Contains(h.Record.Former, nonce) && present(h.live, h.Record.Incarnation)
 }
 
-// reportSuperseded notes how many workers of a superseded agent live.
+// reportSuperseded records how many workers of a superseded agent live.
 func (c *Core) reportSuperseded(h *host, workers int) {
 	h.term.supersededAt = c.now
 	c.setSuperseded(h, workers > 0)
@@ -93,13 +92,13 @@ func (c *Core) setSuperseded(h *host, workers bool) {
 	c.decide(model.Effect{Puts: []model.Record{&next}})
 }
 
-// supersededFor is how long what a superseded agent has reported counts.
+// supersededFor returns how long a report of a superseded agent is valid.
 func (c *Core) supersededFor(h *host) time.Duration {
 	return max(c.lostAfter(h), c.cfg.PresenceTTL)
 }
 
-// supersededDue is when the workers of a superseded agent are given up that is
-// silent. A new leader waits longer rather than shorter.
+// supersededDue returns when the workers of a silent superseded agent stop counting. The
+// clock restarts with a new leader.
 func (c *Core) supersededDue(h *host) time.Time {
 	from := h.term.supersededAt
 	if from.Before(c.electedAt) {
@@ -108,7 +107,7 @@ func (c *Core) supersededDue(h *host) time.Time {
 	return from.Add(c.supersededFor(h))
 }
 
-// supersededUntil is when that is due next; zero for never.
+// supersededUntil returns the earliest supersededDue; zero for never.
 func (c *Core) supersededUntil() time.Time {
 	var next time.Time
 	for _, h := range c.superseded {
@@ -119,11 +118,8 @@ func (c *Core) supersededUntil() time.Time {
 	return next
 }
 
-// endSuperseded gives up the workers of superseded agents that are silent.
+// endSuperseded stops counting the workers of superseded agents that are silent.
 func (c *Core) endSuperseded() {
-	if len(c.superseded) == 0 {
-		return
-	}
 	for _, id := range slices.Sorted(maps.Keys(c.superseded)) {
 		if h := c.superseded[id]; !c.quarantined.executors[id] && !c.supersededDue(h).After(c.now) {
 			c.subject = h.Record.Ref()
@@ -133,7 +129,7 @@ func (c *Core) endSuperseded() {
 	c.subject = model.Ref{}
 }
 
-// duplicates answers the findings of executors with two agents, in order of ID.
+// duplicates returns the findings about executors with two agents, in order of ID.
 func (c *Core) duplicates() []Finding {
 	var list []Finding
 	for _, id := range slices.Sorted(maps.Keys(c.intruders)) {
@@ -143,15 +139,15 @@ func (c *Core) duplicates() []Finding {
 		}
 		list = append(list, Finding{
 			Kind: FindingDuplicateAgent, Object: id, Since: seen.since,
-			Message: fmt.Sprintf("an agent at %q with another secret was refused, the last time at %s", seen.address, seen.last.UTC().Format(time.RFC3339)),
-			Action:  "It is refused until the executor is LOST; stop the agent that is not to have this ID.",
+			Message: fmt.Sprintf("an agent at %q with another secret was rejected, last at %s", seen.address, seen.last.UTC().Format(time.RFC3339)),
+			Action:  "Berth rejects it until the executor is LOST. Stop the agent that must not use this ID.",
 		})
 	}
 	for _, id := range slices.Sorted(maps.Keys(c.superseded)) {
 		list = append(list, Finding{
 			Kind: FindingDuplicateAgent, Object: id, Since: c.superseded[id].term.supersededAt,
-			Message: "workers of an agent that was superseded still live",
-			Action:  "It gets nothing new until they have ended or that agent is silent; the agent stops them and exits.",
+			Message: "workers of a superseded agent are still running",
+			Action:  "The superseded agent stops them and exits. The executor gets no new work until they have ended or that agent stops reporting.",
 		})
 	}
 	return list
