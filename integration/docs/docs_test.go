@@ -161,7 +161,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-func TestEveryDecisionIsListed(t *testing.T) {
+func TestEveryDecisionIsListedAndHasItsParts(t *testing.T) {
 	index := read(t, "docs/adr/README.md")
 	for _, name := range files(t) {
 		base, ok := strings.CutPrefix(name, "docs/adr/")
@@ -170,6 +170,12 @@ func TestEveryDecisionIsListed(t *testing.T) {
 		}
 		if !strings.Contains(index, "("+base+")") {
 			t.Errorf("docs/adr/README.md does not list %s", base)
+		}
+		text := read(t, name)
+		for _, part := range []string{"# ", "\n- Status: ", "\n- Date: ", "\n## Context\n", "\n## Decision\n", "\n## Consequences\n"} {
+			if !strings.Contains(text, part) {
+				t.Errorf("%s has no %q", name, part)
+			}
 		}
 	}
 }
