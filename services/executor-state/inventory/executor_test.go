@@ -158,7 +158,7 @@ func TestResourceGoesUnderWorkers(t *testing.T) {
 	bare := small("h1", 4000, 4)
 	bare.Nonce, bare.Resources["fpga"] = "n2", 1
 	r.ready(bare)
-	if f := r.core.Findings(r.now); len(f) != 1 || f[0].Message != "holds more than it has: gpu 1 of 0" {
+	if f := r.core.Findings(r.now); len(f) != 1 || f[0].Message != "uses more than its capacity: gpu 1 of 0" {
 		t.Fatalf("%+v", f)
 	}
 	if o := r.cycle(r.queue("v", 1, cpu(1)))[0]; o.Result != model.NoFit {

@@ -479,7 +479,7 @@ func checkRefusals(t *rapid.T, c *Core) {
 	c.index.Spent = c.index.Limits.Work // nothing is left for looks that only the numbers call for
 	for _, uid := range slices.Sorted(maps.Keys(c.refused)) {
 		before := *c.refused[uid].Refusal
-		if e := c.refused[uid].entry; c.index.Stands(&before) {
+		if e := c.refused[uid].candidate; c.index.Stands(&before) {
 			_, now := c.index.Fits(e.Constraints, e.Workers.Len())
 			if now == nil || before.Fitting == 0 && now.Fitting > 0 {
 				t.Fatalf("%s is refused still, and fits: %+v: %+v\n%s", uid, now, e.Constraints, dump(c))
