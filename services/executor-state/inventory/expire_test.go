@@ -105,12 +105,12 @@ func TestMassLossOfAFleetThatTakesLongToExpire(t *testing.T) {
 		gone[i].AbsentSince = start.Add(time.Duration(i) * time.Second / expiriesPerSecond)
 	}
 	crowd := 100_000/5 + 1
-	if held := crowded(gone, crowd, c.window(len(gone))); len(held) != len(gone) || held[0] != gone[0] {
+	if held := lostTogether(gone, crowd, c.window(len(gone))); len(held) != len(gone) || held[0] != gone[0] {
 		t.Errorf("%d of %d are held back", len(held), len(gone))
 	}
 	// Three by three, and nobody twice.
 	few := []*host{gone[0], gone[5_000], gone[10_000], gone[20_000], gone[30_000], gone[31_000], gone[32_000]}
-	if held := crowded(few, 3, 10*time.Second); len(held) != 6 || held[3] != gone[30_000] {
+	if held := lostTogether(few, 3, 10*time.Second); len(held) != 6 || held[3] != gone[30_000] {
 		t.Errorf("%d are held back", len(held))
 	}
 }

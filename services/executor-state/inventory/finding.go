@@ -46,7 +46,8 @@ type Finding struct {
 // Findings returns the conditions at a time, mass losses first.
 func (c *Core) Findings(now time.Time) []Finding {
 	var list []Finding
-	for _, m := range c.massLosses() {
+	for _, name := range slices.Sorted(maps.Keys(c.mass)) {
+		m := c.mass[name]
 		list = append(list, Finding{
 			Kind: FindingMassLoss, Object: cmp.Or(m.pool, noPool), Since: m.since,
 			Message: fmt.Sprintf("%s lost their presence within %v of each other: not declared LOST",
