@@ -12,10 +12,9 @@ import (
 	"berth.dev/services/executor-state/policy"
 )
 
-// A cycle that is offered again after its lease was granted is answered, also
-// when that lease is released before the rest of the cycle is durable; and so are
-// those after it.
-func TestACycleIsAnsweredThoughALeaseOfItIsGone(t *testing.T) {
+// A cycle that is sent again after its lease was granted is answered, even if that lease
+// ends before the rest of the cycle is durable; so are later cycles.
+func TestACycleIsAnsweredAfterALeaseOfItEnds(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("e1", 1000, 4))
 	a := r.queue("a", 1, cpu(10))
@@ -39,9 +38,9 @@ func TestACycleIsAnsweredThoughALeaseOfItIsGone(t *testing.T) {
 	expectGranted(t, r.cycle(r.queue("c", 1, cpu(30))))
 }
 
-// What jobs are told of a disabled executor fits a transaction, however many
-// workers there are and however long the ids.
-func TestTellingOfDisabledExecutorsFitsATransaction(t *testing.T) {
+// The events about a disabled executor fit into a transaction, for any number of workers and
+// any length of IDs.
+func TestDisabledEventsFitATransaction(t *testing.T) {
 	r := lead(DefaultConfig())
 	name := strings.Repeat("x", 240)
 	for i := range 70 {
@@ -78,9 +77,9 @@ func TestTellingOfDisabledExecutorsFitsATransaction(t *testing.T) {
 	}
 }
 
-// An executor that holds more workers than a step tells of does not stop the next
-// ones from being told of.
-func TestTellingGoesOnAfterALargeExecutor(t *testing.T) {
+// An executor with more workers than a step notifies does not stop the events of the next
+// ones.
+func TestDisabledEventsContinueAfterALargeExecutor(t *testing.T) {
 	r := lead(DefaultConfig())
 	for _, id := range []string{"h1", "h2", "h3"} {
 		r.ready(small(id, 1000, policy.WorkersPerStep+1))
@@ -93,7 +92,7 @@ func TestTellingGoesOnAfterALargeExecutor(t *testing.T) {
 	}
 }
 
-// Case does not matter where executors are counted one by one.
+// Executors are counted without regard to the case of the attribute.
 func TestSpreadByExecutorInAnyCase(t *testing.T) {
 	r := lead(DefaultConfig())
 	for i := range 3 {
@@ -104,10 +103,10 @@ func TestSpreadByExecutorInAnyCase(t *testing.T) {
 	expectGranted(t, r.cycle(r.queue("a", 3, k)))
 }
 
-// Draining is no word that the hosts are gone: those that still have workers are
-// held back like any other when all go at once. Drained after it went, a host is
-// given up: that is an operator's word.
-func TestDrainedExecutorsWithWorkersAreHeldBackToo(t *testing.T) {
+// A drain does not state that the host has failed: drained executors with workers are part
+// of a mass loss like any other. A drain after the host became absent states that, and the
+// executor becomes LOST.
+func TestDrainedExecutorsWithWorkersArePartOfAMassLoss(t *testing.T) {
 	r := lead(DefaultConfig())
 	for i := range 10 {
 		r.ready(small(fmt.Sprintf("e%d", i), 1000, 1))

@@ -9,7 +9,8 @@ import (
 	"berth.dev/services/executor-state/policy"
 )
 
-// zoned leads a core with 20 executors of zone a, each with a serial of its own.
+// zoned returns a leading core with 20 executors of zone a, each with a serial number of its
+// own.
 func zoned() *rig {
 	r := lead(DefaultConfig())
 	for i := range 20 {
@@ -26,7 +27,7 @@ func zonedExecutor(id string) Register {
 
 var zoneA = policy.Selector{Attributes: map[string]string{"ZONE": "A"}}
 
-// free counts the executors that may be given work.
+// free returns how many executors may get work.
 func (r *rig) free() (n int) {
 	for h := range r.core.byID.All() {
 		if isOpen(h) {
@@ -36,8 +37,8 @@ func (r *rig) free() (n int) {
 	return n
 }
 
-// A request by attributes holds at once for the executors that it selects, and for
-// those that register later.
+// A request by attributes applies at once to the executors that it selects, and to executors
+// that register later.
 func TestDisableByAttributes(t *testing.T) {
 	r := zoned()
 	if d := must[policy.Disabled](t, r, policy.Disable{RequestID: "d", Selector: zoneA}); d.Executors != 20 || r.free() != 0 {
@@ -59,8 +60,8 @@ func TestDisableByAttributes(t *testing.T) {
 	expectGranted(t, r.cycle(r.entry("u")))
 }
 
-// A request that is not durable is taken back as a whole, and so is its end.
-func TestDisableByAttributesIsTakenBack(t *testing.T) {
+// A request that does not become durable is undone completely, and so is its end.
+func TestDisableByAttributesIsUndone(t *testing.T) {
 	r := zoned()
 	before := dump(r.core)
 	r.ask(policy.Disable{RequestID: "d", Selector: zoneA})
@@ -84,7 +85,7 @@ func TestDisableByAttributesIsTakenBack(t *testing.T) {
 	}
 }
 
-// Requests that overlap hold each for itself.
+// Each of several overlapping requests keeps executors out of allocation on its own.
 func TestOverlappingDisablesByAttributes(t *testing.T) {
 	c := fleet(10_000, alike)
 	now := start

@@ -11,7 +11,7 @@ import (
 	"berth.dev/services/executor-state/policy"
 )
 
-// must asks, settles and answers the value of the reply.
+// must sends a request, settles and returns the value of the reply.
 func must[T any](t *testing.T, r *rig, request any) T {
 	t.Helper()
 	value, err := r.do(request)
@@ -21,10 +21,10 @@ func must[T any](t *testing.T, r *rig, request any) T {
 	return value.(T)
 }
 
-// "Available" was kept in two places: after disable → disconnect → reconnect →
-// expiry an executor was listed as free but not in the free index. With the
-// executor occupied meanwhile, and whatever comes first of its return, its
-// worker's end and the expiry.
+// Another system kept "available" in two places: after disable, disconnect, reconnect and
+// expiry an executor was listed as free but not in the free index. Here the executor has a
+// worker meanwhile, and its return, the end of the worker and the expiry happen in any
+// order.
 func TestPitfallListedFreeButNotInTheFreeIndex(t *testing.T) {
 	comeBack := func(r *rig) {
 		again := small0("h1", "n2")
@@ -53,7 +53,7 @@ func TestPitfallListedFreeButNotInTheFreeIndex(t *testing.T) {
 		r := lead(DefaultConfig())
 		r.ready(small0("h1", "n1"))
 		expectGranted(t, r.cycle(r.queue("u", 1, cpu(1000))))
-		r.handOver("u")
+		r.dispatch("u")
 		must[policy.Disabled](t, r, policy.Disable{RequestID: "d", Selector: policy.Selector{IDs: []string{"h1"}}, ExpireAt: r.now.Add(30 * time.Second)})
 		r.tellGone(model.Ref{Kind: model.KindLive, ID: "h1"})
 		for _, step := range order {
@@ -69,8 +69,8 @@ func TestPitfallListedFreeButNotInTheFreeIndex(t *testing.T) {
 	}
 }
 
-// A narrower disable request swallowed a broader one, and a later expiry was
-// ignored.
+// Another system dropped a broader disable request for a narrower one, and ignored a later
+// expiry.
 func TestPitfallOverlappingDisablesCountEach(t *testing.T) {
 	r := lead(DefaultConfig())
 	h1, h2 := small("h1", 1, 1), small("h2", 1, 1)
@@ -95,7 +95,7 @@ func TestPitfallOverlappingDisablesCountEach(t *testing.T) {
 	}
 }
 
-// Expired disables were restored one by one at start and blocked heartbeats.
+// Another system restored expired disables one by one at start, which blocked heartbeats.
 func TestPitfallExpiredDisablesDoNotBlockHeartbeats(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.StepLimit = 10
@@ -115,7 +115,7 @@ func TestPitfallExpiredDisablesDoNotBlockHeartbeats(t *testing.T) {
 	if n := len(r.effects) - len(effects); n != cfg.StepLimit {
 		t.Fatalf("the first step ends %d requests, want %d", n, cfg.StepLimit)
 	}
-	// A heartbeat is taken in between.
+	// A heartbeat is processed in between.
 	v, _ := r.core.Executor("h1")
 	r.ask(Announce{"h1", v.Incarnation, 99, 0, false, ""})
 	r.settle()
@@ -125,9 +125,9 @@ func TestPitfallExpiredDisablesDoNotBlockHeartbeats(t *testing.T) {
 	expectGranted(t, r.cycle(r.queue("u", 1, cpu(1))))
 }
 
-// Idle hosts were picked for removal and disabled in two steps: allocated in
-// between. Whichever of a cycle and a claim comes first in a round, and also when
-// all is taken back once.
+// Another system picked idle hosts for removal and disabled them in two steps, so that they
+// were allocated in between. Here a cycle and a claim come in either order in one round,
+// also if the round is abandoned once.
 func TestPitfallClaimedIsNotAllocatedInBetween(t *testing.T) {
 	for _, claimFirst := range []bool{true, false} {
 		for _, abandoned := range []bool{true, false} {
@@ -167,9 +167,9 @@ func TestPitfallClaimedIsNotAllocatedInBetween(t *testing.T) {
 	}
 }
 
-// A job with very many leases on one executor is told of in several
-// transactions, each worker once, also by a successor of whoever began.
-func TestJobsAreToldOnceInBoundedSteps(t *testing.T) {
+// A job with very many leases on one executor gets its events in several transactions, each
+// worker once, also if the leader changes in between.
+func TestJobsGetEventsOnceInBoundedSteps(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 1000, 1000))
 	r.ready(small("h10", 1000, 1000))
@@ -204,7 +204,7 @@ func TestJobsAreToldOnceInBoundedSteps(t *testing.T) {
 	}
 }
 
-// Undoing many requests takes many effects, each of which fits a transaction.
+// Undoing many requests takes many effects, each of which fits into a transaction.
 func TestEnableOfManyIsManyEffects(t *testing.T) {
 	r := lead(DefaultConfig())
 	var ids []string
@@ -257,9 +257,9 @@ func TestSelectorsAreBounded(t *testing.T) {
 	must[policy.Disabled](t, r, policy.Disable{RequestID: "d", Selector: policy.Selector{IDs: ids[:policy.MaxSelected]}})
 }
 
-// Requests that hold are bounded, those by attributes and what all others name.
-// What has ended makes room.
-func TestRequestsThatHoldAreBounded(t *testing.T) {
+// Requests in force are bounded: those by attributes, and the names of all others together.
+// A request that has ended frees its share.
+func TestRequestsInForceAreBounded(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h", 1, 1))
 	refused := func(request any, field string) {
@@ -290,7 +290,8 @@ func TestRequestsThatHoldAreBounded(t *testing.T) {
 	}
 	refused(policy.Disable{RequestID: "more", Selector: policy.Selector{IDs: ids[:1]}}, "selector.ids")
 	refused(policy.Claim{RequestID: "more", SKU: "small", Max: 1}, "max")
-	// What is left is for drains, of which most are as a store tells them.
+	// The rest is for drains. Most drains are written to the store here, as other leaders
+	// would.
 	must[ExecutorView](t, r, policy.Drain{ID: "h", RequestID: "drain-0"})
 	for i := range policy.ReservedNames / policy.MaxSelected {
 		named := ids
@@ -306,9 +307,9 @@ func TestRequestsThatHoldAreBounded(t *testing.T) {
 	must[ExecutorView](t, r, policy.Drain{ID: "h", RequestID: "another"})
 }
 
-// Ids without an executor are accepted, named in the answer, and bounded apart from
-// the others: made-up ids keep no operator from disabling and draining.
-func TestUnknownIDsAreNamedAndBoundedApart(t *testing.T) {
+// IDs without an executor are accepted, returned in the answer and bounded separately: made-
+// up IDs never keep an operator from disabling and draining.
+func TestUnknownIDsAreReturnedAndBounded(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 1, 1))
 	r.ready(small("h2", 1, 1))
@@ -340,7 +341,7 @@ func TestUnknownIDsAreNamedAndBoundedApart(t *testing.T) {
 	if err := flood(101, policy.MaxSelected-2); err != nil { // x1 and x2 hold two places
 		t.Error(err)
 	}
-	// One that registers frees its place, one that is enabled too.
+	// An executor that registers frees its place, and so does one that is enabled.
 	r.ready(small("x1", 1, 1))
 	if view, _ := r.core.Executor("x1"); len(view.Disabled) != 1 {
 		t.Errorf("it registers, and is not disabled: %+v", view)

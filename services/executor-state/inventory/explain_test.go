@@ -16,8 +16,8 @@ import (
 	"berth.dev/services/executor-state/policy"
 )
 
-// obviousFailure is the first check that an executor fails, by its name and
-// what it has; found by looking at that executor alone.
+// obviousFailure returns the first check that an executor fails, found by looking at that
+// executor alone.
 func obviousFailure(c *Core, h *host, k constraint.Constraints, avoided bool) string {
 	if ok, failed := withoutAvoided(k).Match(h.Class().Host()); !ok {
 		return failed.Name + " " + failed.Have
@@ -61,8 +61,7 @@ func obviousFailure(c *Core, h *host, k constraint.Constraints, avoided bool) st
 	return ""
 }
 
-// An explanation counts classes and buckets; executor by executor it is the
-// same.
+// An explanation counts classes and shapes; it equals a count executor by executor.
 func TestExplainEqualsTheObviousOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{rig: lead(DefaultConfig()), t: t, used: map[string]resource.Vector{}}

@@ -15,14 +15,14 @@ import (
 	"berth.dev/services/executor-state/policy"
 )
 
-// world is a rig under random treatment, with what must always hold.
+// world is a rig under random operations, with the invariants that must hold.
 type world struct {
 	*rig
 	t     *rapid.T
 	uids  []string
 	cycle int64
 	used  map[string]resource.Vector
-	// ordinals and incarnations are those that were ever stored.
+	// ordinals and incarnations are all that were ever stored.
 	ordinals     map[uint32]string
 	incarnations map[string]int64
 }
@@ -72,7 +72,7 @@ func (w *world) offer() {
 	w.ask(p)
 }
 
-// reservation draws one of the reservations there are, or none.
+// reservation draws an existing reservation; nil for none.
 func (w *world) reservation() (string, bool) {
 	if len(w.uids) == 0 {
 		return "", false
@@ -100,7 +100,7 @@ func (w *world) assign() {
 		return
 	}
 	if _, ok := w.keys[model.Ref{Kind: model.KindTaskHeader, ID: uid}]; !ok {
-		w.handOver(uid)
+		w.dispatch(uid)
 	}
 }
 
@@ -140,8 +140,8 @@ func (w *world) drain() {
 	w.ask(policy.Drain{ID: anyExecutor.Draw(w.t, "executor"), RequestID: anyRequest.Draw(w.t, "request")})
 }
 
-// claim never picks an executor that holds a worker, not even one of a lease
-// that is not durable yet.
+// A claim never picks an executor with a worker, not even one of a lease that is not durable
+// yet.
 func (w *world) claim() {
 	workers := map[string]int{}
 	for h := range w.core.byID.All() {
@@ -183,7 +183,7 @@ func (w *world) commitSome() {
 	}
 }
 
-// takeBack decides several things and abandons them: nothing is left of them.
+// takeBack decides several inputs and abandons them: nothing of them remains.
 func (w *world) takeBack() {
 	w.settle()
 	before := dump(w.core)
@@ -197,10 +197,10 @@ func (w *world) takeBack() {
 	w.abandon()
 }
 
-// check is what holds after every step.
+// check checks the invariants after every step.
 func (w *world) check() {
 	c := w.core
-	// Every index is a function of the records, in whatever order they came.
+	// Every index follows from the records, in whatever order they came.
 	rebuilt := New(c.cfg)
 	for _, ref := range rapid.Permutation(slices.SortedFunc(maps.Keys(c.records), compareRefs)).Draw(w.t, "order") {
 		rebuilt.set(ref, c.records[ref])
@@ -208,7 +208,7 @@ func (w *world) check() {
 	if got, want := dump(c), dump(rebuilt); got != want {
 		w.t.Fatalf("the indexes have drifted:\n%s\nrebuilt:\n%s", got, want)
 	}
-	// used ≤ capacity; where an executor came back smaller, used only falls.
+	// used ≤ capacity; on an executor that returned smaller, used only falls.
 	used := map[string]resource.Vector{}
 	for h := range c.byID.All() {
 		used[h.ID] = h.hold.Used.Clone()
@@ -223,9 +223,8 @@ func (w *world) check() {
 	w.named()
 }
 
-// named checks that no ordinal ever stands for two executors, that no incarnation
-// of an id is lower than one before it, and that what leases and tasks name is
-// not forgotten.
+// named checks that no ordinal ever belongs to two executors, that incarnations of an ID
+// never fall, and that executors named by leases and tasks are kept.
 func (w *world) named() {
 	there := map[uint32]bool{}
 	for ref, k := range w.keys {
@@ -251,9 +250,8 @@ func (w *world) named() {
 	}
 }
 
-// listed checks that what an operator is shown of an executor and what the
-// matcher may use of it are one and the same, and that both are what the
-// requests that hold for it say.
+// listed checks that what an operator sees of an executor agrees with what the matcher may
+// use of it, and both with the requests that apply to it.
 func (w *world) listed() {
 	c := w.core
 	for h := range c.byID.All() {
@@ -355,8 +353,8 @@ func TestLife(t *testing.T) {
 	})
 }
 
-// quiesce ends everything: no lease is left without an owner, nothing is used,
-// and every input was answered.
+// quiesce ends everything: no lease is orphaned, nothing is used, and every input was
+// answered.
 func (w *world) quiesce() {
 	w.settle()
 	w.catchUp()

@@ -12,8 +12,8 @@ import (
 	"berth.dev/services/executor-state/policy"
 )
 
-// New executors are bounded in all and within a minute. One that is known may always
-// register again.
+// New executors are bounded in total and within a minute. A known one may always register
+// again.
 func TestNewExecutorsAreBounded(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.MaxExecutors, cfg.MaxNewExecutors = 12, 6
@@ -61,7 +61,7 @@ func TestNewExecutorsAreBounded(t *testing.T) {
 	}
 }
 
-// SKUs and pools are bounded. One that is recorded may always be changed.
+// SKUs and pools are bounded. A recorded one may always be changed.
 func TestTheCatalogIsBounded(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.MaxCatalog = 2
@@ -92,7 +92,7 @@ func TestTheCatalogIsBounded(t *testing.T) {
 	}
 }
 
-// A request of an unknown type is answered, so that its caller does not wait for ever.
+// A request of an unknown type is answered, so that its caller does not wait forever.
 func TestARequestOfAnUnknownTypeIsAnswered(t *testing.T) {
 	actions := New(DefaultConfig()).Step(start, model.Input{Token: 7, Request: struct{}{}})
 	if len(actions) != 1 {

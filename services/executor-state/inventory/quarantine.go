@@ -14,7 +14,7 @@ var _ model.Holder = (*Core)(nil)
 // cannot be read isolates what it is about, and nothing else:
 //
 //   - Executor: it is unknown, so nothing is granted on it and its ID cannot register.
-//     What leases use of it is counted by ordinal; new executors get ordinals that it
+//     Its ordinal counts what leases use of it; new executors get ordinals that it
 //     cannot have.
 //   - Presence: the executor is not READY and not declared LOST. The next heartbeat of
 //     its agent rewrites the presence.

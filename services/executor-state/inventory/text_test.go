@@ -112,7 +112,7 @@ func disableText(d *model.Disable) string {
 	return text
 }
 
-// placementsText shortens neighbours on one executor: 0.1-3.1@#2.
+// placementsText shortens neighbors on one executor: 0.1-3.1@#2.
 func placementsText(list []model.Placement) string {
 	var parts []string
 	for i := 0; i < len(list); {
@@ -210,8 +210,8 @@ func viewText(v ExecutorView) string {
 	return text
 }
 
-// dump is all that the core knows and has derived, so that two cores, or one
-// at two times, can be compared. Left out is what only says where to look next.
+// dump returns everything that the core knows and has derived, for comparison of two cores
+// or of two times. It leaves out what only says where to look next.
 func dump(c *Core) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }

@@ -16,8 +16,8 @@ import (
 	"berth.dev/testkit/transcript"
 )
 
-// A block is a command, a line of ---- and what came of it; blocks are set apart
-// by an empty line, and # comments tell the story.
+// A block is a command, a line of ---- and its result; an empty line separates blocks, and #
+// comments explain.
 func TestTranscripts(t *testing.T) { transcript.Run(t, playFile) }
 
 func playFile(_ *testing.T, text string) string {
@@ -43,11 +43,11 @@ func playFile(_ *testing.T, text string) string {
 	return strings.Join(played, "\n\n") + "\n"
 }
 
-// player carries out the commands of a transcript on a rig.
+// player runs the commands of a transcript on a rig.
 type player struct {
 	*rig
 	out []string
-	// held says that effects wait for an explicit commit or abandon.
+	// held: effects wait for an explicit commit or abandon.
 	held  bool
 	cycle int64
 }
@@ -58,7 +58,7 @@ func (p *player) finish() {
 	}
 }
 
-// play carries out a command and its further lines.
+// play runs a command with its further lines.
 func (p *player) play(lines []string) {
 	words := strings.Fields(lines[0])
 	name, args := words[0], arguments(words[1:])
@@ -115,8 +115,8 @@ func (p *player) play(lines []string) {
 	case "forget-task":
 		p.drop(model.Ref{Kind: model.KindTaskChunk, ID: id})
 		p.tellGone(model.Ref{Kind: model.KindTaskHeader, ID: id})
-	case "hand-over":
-		p.handOver(id)
+	case "dispatch":
+		p.dispatch(id)
 	case "header-unseen":
 		p.write(&model.TaskHeader{UID: id, Key: keyOf(id)})
 	case "end":
@@ -228,7 +228,7 @@ func (p *player) play(lines []string) {
 	}
 }
 
-// after reads a time as from now; zero for nothing.
+// after parses a time relative to now; zero for nothing.
 func (p *player) after(text string) time.Time {
 	d, err := time.ParseDuration(text)
 	if err != nil {
@@ -254,7 +254,7 @@ func (p *player) usage(sku string) {
 	}
 }
 
-// words are the arguments of a command: name=value, and one without a name.
+// words returns the arguments of a command: name=value, and one without a name.
 type words map[string]string
 
 func arguments(list []string) words {
@@ -274,7 +274,7 @@ func (w words) number(name string) int64 {
 	return n
 }
 
-// list reads 0-3,7.
+// list parses 0-3,7.
 func (w words) list(name string) (numbers []int32) {
 	for part := range strings.SplitSeq(w[name], ",") {
 		from, to, ok := strings.Cut(part, "-")
@@ -316,7 +316,7 @@ func (w words) bound(name string) *int32 {
 	return &n
 }
 
-// reserved reads reserve.web.cpu=1000.
+// reserved parses reserve.web.cpu=1000.
 func (w words) reserved() map[string]resource.Vector {
 	shares := map[string]resource.Vector{}
 	for key, text := range w.prefixed("reserve.") {
