@@ -144,7 +144,7 @@ verify: tools ## generated code fresh, fields only added, formatting, linters, e
 prose: tools build ## the prose of documents, comments and help texts: the errors of .vale/styles/Berth
 	@.vale/help bin/berth bin/help
 	@$(TOOLS)/vale --minAlertLevel=error --output=line bin/help \
-		$$(git ls-files '*.md' '*.go' '*.proto' ':!CHANGELOG.md' ':!*.pb.go' ':!*.pb.gw.go' ':!*/testdata/*')
+		$$(git ls-files '*.md' '*.go' '*.proto' ':!*.pb.go' ':!*.pb.gw.go' ':!*/testdata/*')
 
 .PHONY: chart-test
 chart-test: build ## the Helm chart: rendered, decoded strictly, its commands started

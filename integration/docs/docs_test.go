@@ -184,6 +184,21 @@ func TestEveryPageIsListed(t *testing.T) {
 	}
 }
 
+// TestEveryDecisionHasItsParts checks the form of the decision records.
+func TestEveryDecisionHasItsParts(t *testing.T) {
+	for _, name := range files(t) {
+		if path.Dir(name) != "docs/adr" || path.Base(name) == "README.md" {
+			continue
+		}
+		text := read(t, name)
+		for _, part := range []string{"# ", "\n- Status: ", "\n- Date: ", "\n## Context\n", "\n## Decision\n", "\n## Consequences\n"} {
+			if !strings.Contains(text, part) {
+				t.Errorf("%s has no %q", name, part)
+			}
+		}
+	}
+}
+
 // TestNoPathsOfOneMachine checks that no file has a path that exists only on one
 // machine. The words are concatenated so that this file does not contain them.
 func TestNoPathsOfOneMachine(t *testing.T) {

@@ -141,7 +141,7 @@ var All = []Mutant{
 	{
 		Name: "head-passed-over", Breaks: "behind a reservation that does not fit nothing of its group is granted",
 		Edits: []Edit{
-			{File: "services/executor-state/inventory/cycle.go", Old: `stopped[entry.Group] = outcome.Result != model.Granted &&`, New: `stopped[entry.Group] = false &&`},
+			{File: "services/executor-state/inventory/cycle.go", Old: `r.stopped[e.Group] = o.Result != model.Granted &&`, New: `r.stopped[e.Group] = false &&`},
 		},
 		Hunter: Sim, Expects: []string{"ORDER"},
 	},

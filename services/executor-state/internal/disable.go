@@ -8,6 +8,7 @@ import (
 	"berth.dev/api/fault"
 	"berth.dev/pkg/wire"
 	"berth.dev/services/executor-state/inventory"
+	"berth.dev/services/executor-state/policy"
 )
 
 // requestID is the id of a call that came without one: it cannot be repeated,
@@ -19,8 +20,8 @@ func requestID(given string) string {
 	return given
 }
 
-func selector(m *berthv1.ExecutorSelector) inventory.Selector {
-	return inventory.Selector{IDs: m.GetIds(), Attributes: m.GetAttributes()}
+func selector(m *berthv1.ExecutorSelector) policy.Selector {
+	return policy.Selector{IDs: m.GetIds(), Attributes: m.GetAttributes()}
 }
 
 // DisableExecutors implements berth.v1.Executors.
@@ -28,26 +29,26 @@ func (s *Executors) DisableExecutors(ctx context.Context, req *berthv1.DisableEx
 	if t := req.GetExpireTime(); t != nil && !t.IsValid() {
 		return nil, badExpireTime()
 	}
-	value, err := s.loop.Do(ctx, inventory.Disable{
+	value, err := s.loop.Do(ctx, policy.Disable{
 		RequestID: requestID(req.GetRequestId()), Selector: selector(req.GetSelector()),
 		ExpireAt: wire.Time(req.GetExpireTime()), Reason: req.GetReason(),
 	})
 	if err != nil {
 		return nil, err
 	}
-	disabled := value.(inventory.Disabled)
+	disabled := value.(policy.Disabled)
 	return &berthv1.DisableExecutorsAnswer{RequestId: disabled.RequestID, Executors: int32(disabled.Executors), Unknown: disabled.Unknown}, nil
 }
 
 // EnableExecutors implements berth.v1.Executors.
 func (s *Executors) EnableExecutors(ctx context.Context, req *berthv1.EnableExecutorsRequest) (*berthv1.EnableExecutorsAnswer, error) {
-	value, err := s.loop.Do(ctx, inventory.Enable{
+	value, err := s.loop.Do(ctx, policy.Enable{
 		RequestID: requestID(req.GetRequestId()), DisableRequestID: req.GetDisableRequestId(), Selector: selector(req.GetSelector()),
 	})
 	if err != nil {
 		return nil, err
 	}
-	enabled := value.(inventory.Enabled)
+	enabled := value.(policy.Enabled)
 	return &berthv1.EnableExecutorsAnswer{RequestId: enabled.RequestID, Undone: int32(enabled.Undone)}, nil
 }
 
@@ -56,7 +57,7 @@ func (s *Executors) DrainExecutor(ctx context.Context, req *berthv1.DrainExecuto
 	if t := req.GetExpireTime(); t != nil && !t.IsValid() {
 		return nil, badExpireTime()
 	}
-	value, err := s.loop.Do(ctx, inventory.Drain{
+	value, err := s.loop.Do(ctx, policy.Drain{
 		ID: req.GetId(), RequestID: requestID(req.GetRequestId()), Reason: req.GetReason(), ExpireAt: wire.Time(req.GetExpireTime()),
 	})
 	if err != nil {
@@ -70,13 +71,13 @@ func (s *Executors) ClaimForScaleDown(ctx context.Context, req *berthv1.ClaimFor
 	if t := req.GetExpireTime(); t != nil && !t.IsValid() {
 		return nil, badExpireTime()
 	}
-	value, err := s.loop.Do(ctx, inventory.Claim{
+	value, err := s.loop.Do(ctx, policy.Claim{
 		RequestID: requestID(req.GetRequestId()), SKU: req.GetSku(), Max: int(req.GetMax()), ExpireAt: wire.Time(req.GetExpireTime()),
 	})
 	if err != nil {
 		return nil, err
 	}
-	claimed := value.(inventory.Claimed)
+	claimed := value.(policy.Claimed)
 	answer := &berthv1.ClaimForScaleDownAnswer{RequestId: claimed.RequestID}
 	for _, id := range claimed.Executors {
 		answer.Executors = append(answer.Executors, &berthv1.IdleExecutor{

@@ -22,10 +22,10 @@ const (
 
 // ShowFigures has the metrics show what the leader's inventory counts.
 func ShowFigures(r *replica.Replica, l *loop.Loop[*inventory.Core]) {
-	replica.Figures(r, l, func(c *inventory.Core) inventory.Figures { return c.Figures(time.Now()) }, show)
+	replica.Figures(r, l, func(c *inventory.Core) inventory.Metrics { return c.Metrics(time.Now()) }, show)
 }
 
-func show(f process.Figures, s inventory.Figures) {
+func show(f process.Figures, s inventory.Metrics) {
 	const prefix = "berth_executor_state_"
 	sizes := map[string]float64{}
 	for key, n := range s.Executors {

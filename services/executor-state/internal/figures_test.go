@@ -31,13 +31,13 @@ func scrape(t *testing.T, show func(process.Figures)) string {
 	return strings.Join(ours, "\n")
 }
 
-func read(t *testing.T, s *inventory.Figures) string {
+func read(t *testing.T, s *inventory.Metrics) string {
 	t.Helper()
 	return scrape(t, func(f process.Figures) { show(f, *s) })
 }
 
 func TestFigures(t *testing.T) {
-	s := &inventory.Figures{
+	s := &inventory.Metrics{
 		Executors: map[inventory.SKUState]int{{SKU: "small", State: model.ExecutorReady}: 3},
 		Disabled:  1, Leases: 2, Losses: 4,
 		Capacity: map[string]float64{"cpu": 8000}, Used: map[string]float64{"cpu": 2000},
@@ -65,7 +65,7 @@ func TestFigures(t *testing.T) {
 
 // A gauge per group was never zeroed when the group went: here it is gone.
 func TestPitfallGaugeGoesWithWhatItIsOf(t *testing.T) {
-	s := &inventory.Figures{Executors: map[inventory.SKUState]int{{SKU: "small", State: model.ExecutorReady}: 3}}
+	s := &inventory.Metrics{Executors: map[inventory.SKUState]int{{SKU: "small", State: model.ExecutorReady}: 3}}
 	if text := read(t, s); !strings.Contains(text, "small") {
 		t.Fatal(text)
 	}
@@ -77,7 +77,7 @@ func TestPitfallGaugeGoesWithWhatItIsOf(t *testing.T) {
 
 // Names that users choose cannot make figures without end.
 func TestLabelsAreBounded(t *testing.T) {
-	s := &inventory.Figures{Executors: map[inventory.SKUState]int{}, Capacity: map[string]float64{}, Used: map[string]float64{}}
+	s := &inventory.Metrics{Executors: map[inventory.SKUState]int{}, Capacity: map[string]float64{}, Used: map[string]float64{}}
 	for i := range 150 {
 		s.Executors[inventory.SKUState{SKU: fmt.Sprintf("sku-%03d", i), State: model.ExecutorReady}] = i + 1
 		s.Capacity[fmt.Sprintf("r-%03d", i)] = float64(i + 1)

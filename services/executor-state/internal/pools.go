@@ -8,6 +8,7 @@ import (
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/wire"
 	"berth.dev/services/executor-state/inventory"
+	"berth.dev/services/executor-state/policy"
 )
 
 // ListPools implements berth.v1.Catalog.
@@ -35,7 +36,7 @@ func (s *Catalog) PutPool(ctx context.Context, req *berthv1.PutPoolRequest) (*be
 	if d := req.GetPool().GetLostAfter(); d != nil && !d.IsValid() {
 		return nil, fault.BadField(fault.ReasonInvalid, "lostAfter", "is no duration")
 	}
-	value, err := put(ctx, s, "pools", req.GetPool(), pools, inventory.PutPool{Pool: *wire.PoolOf(req.GetPool())})
+	value, err := put(ctx, s, "pools", req.GetPool(), pools, policy.PutPool{Pool: *wire.PoolOf(req.GetPool())})
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +45,7 @@ func (s *Catalog) PutPool(ctx context.Context, req *berthv1.PutPoolRequest) (*be
 
 // DeletePool implements berth.v1.Catalog.
 func (s *Catalog) DeletePool(ctx context.Context, req *berthv1.DeletePoolRequest) (*berthv1.DeletePoolAnswer, error) {
-	if _, err := s.loop.Do(ctx, inventory.DeletePool{Name: req.GetName()}); err != nil {
+	if _, err := s.loop.Do(ctx, policy.DeletePool{Name: req.GetName()}); err != nil {
 		return nil, err
 	}
 	return &berthv1.DeletePoolAnswer{}, nil

@@ -11,7 +11,7 @@ func again(e model.Candidate) model.Candidate {
 	return model.Candidate{UID: e.UID, Mod: e.Mod, Group: e.Group, Again: true}
 }
 
-// take offers entries in a cycle of a number.
+// take sends candidates in a cycle with a number.
 func (r *rig) take(t *testing.T, n int64, entries ...model.Candidate) []model.Outcome {
 	t.Helper()
 	value, err := r.do(model.Cycle{Term: r.registryTerm(), Number: n, Cut: r.rev, Candidates: entries})
@@ -21,8 +21,8 @@ func (r *rig) take(t *testing.T, n int64, entries ...model.Candidate) []model.Ou
 	return value.([]model.Outcome)
 }
 
-// refusedOnce is a rig with a batch of five that the first cycle found no room for at
-// all, and for which there is room for two now.
+// refusedOnce returns a rig with a batch of five of which the first cycle could place none,
+// and which now has free capacity for two.
 func refusedOnce(t *testing.T) (*rig, model.Candidate) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 500, 1))
@@ -36,7 +36,8 @@ func of(outcomes []model.Outcome, uid string) []model.Outcome {
 	return slices.DeleteFunc(slices.Clone(outcomes), func(o model.Outcome) bool { return o.UID != uid })
 }
 
-// The answer to a cycle that had news of an entry is lost. The repeat has them too.
+// If the answer to a cycle with new outcomes is lost, the answer to the repeat contains them
+// too.
 func TestARepeatedCycleReportsItsNewsAgain(t *testing.T) {
 	r, e := refusedOnce(t)
 	first, second := r.take(t, 2, again(e)), r.take(t, 2, again(e))
@@ -48,9 +49,9 @@ func TestARepeatedCycleReportsItsNewsAgain(t *testing.T) {
 	}
 }
 
-// The same without a loss: another grant of the cycle rests on what has changed, so
-// that its round is taken back, and the cycle is given again.
-func TestACycleThatIsTakenBackReportsItsNews(t *testing.T) {
+// The same holds if another grant of the cycle depends on a record that has changed, so that
+// its effects are abandoned and the cycle is sent again.
+func TestAnAbandonedCycleReportsItsNews(t *testing.T) {
 	r, e := refusedOnce(t)
 	o := r.queue("other", 1, cpu(100))
 	r.write(&model.Reservation{Key: keyOf("other"), UID: "other", State: model.Cancelled, Workers: model.WorkerSet{{Last: 0, Number: 1}}})
@@ -59,9 +60,9 @@ func TestACycleThatIsTakenBackReportsItsNews(t *testing.T) {
 	}
 }
 
-// One whose record is left alone is refused by its name, and what is behind it is
-// looked at.
-func TestANamedEntryWhoseRecordIsLeftAlone(t *testing.T) {
+// A named candidate whose record is quarantined is refused by its name, and the candidates
+// behind it are decided.
+func TestANamedCandidateWithAQuarantinedRecord(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 500, 1))
 	e := r.queue("x", 1, cpu(1000))

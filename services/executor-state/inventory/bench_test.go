@@ -15,21 +15,21 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// look is how executors of a fleet differ.
+// look is how the executors of a fleet differ.
 type look uint8
 
 const (
-	// alike: of 10 SKUs in 50 racks.
+	// alike: 10 SKUs in 50 racks.
 	alike look = iota
-	// ownAttributes: each has an attribute of its own besides, and a host that it
-	// shares with seven others.
+	// ownAttributes: in addition each executor has an attribute of its own and shares a host
+	// with seven others.
 	ownAttributes
-	// ownMemory: each has an amount of memory of its own, twins but for pages.
+	// ownMemory: each executor has a slightly different amount of memory.
 	ownMemory
-	// ownResources: each has processors, memory and disk of its own, the more of
-	// one the less of another.
+	// ownResources: each executor has different processors, memory and disk; the more of
+	// one, the less of another.
 	ownResources
-	// ownEverything: ownResources with ownAttributes.
+	// ownEverything: ownResources and ownAttributes.
 	ownEverything
 )
 
@@ -39,8 +39,8 @@ var lookNames = []string{"Alike", "OwnAttributes", "OwnMemory", "OwnResources", 
 
 func (l look) String() string { return lookNames[l] }
 
-// fleet fills a core with executors of 10 SKUs in 50 racks, some of them
-// partly used, without going through registrations.
+// fleet fills a core with executors of 10 SKUs in 50 racks, some of them partly used,
+// without registrations.
 func fleet(n int, of look) *Core {
 	c := New(DefaultConfig())
 	rev := int64(10)
@@ -57,7 +57,7 @@ func fleet(n int, of look) *Core {
 			capacity["gpu"] = 8
 		}
 		attributes := map[string]string{"rack": fmt.Sprint(i / 10 % 50), "region": "here"}
-		// A permutation, so that neighbours are not alike.
+		// A permutation, so that neighbors differ.
 		own := int64(i) * 48271 % 100_003
 		if of == ownMemory {
 			capacity["memory"] -= own << 12
@@ -88,7 +88,7 @@ func fleet(n int, of look) *Core {
 	return c
 }
 
-// fleets are made once, for that takes longer than what is measured.
+// fleets are built once, because that takes longer than what is measured.
 var fleets = map[look]*Core{}
 
 func fleetOf100000(of look) *Core {
@@ -100,8 +100,8 @@ func fleetOf100000(of look) *Core {
 	return fleets[of]
 }
 
-// coreTime measures what f takes of a core, which a machine that others use too
-// does not stretch.
+// coreTime returns the processor time that f takes, which other load on the machine does not
+// change.
 func coreTime(b *testing.B, f func()) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -115,7 +115,7 @@ func coreTime(b *testing.B, f func()) {
 	b.ReportMetric(float64(spent.Nanoseconds())/float64(b.N), "core-ns/op")
 }
 
-// threadTime is the processor time of this thread.
+// threadTime returns the processor time of this thread.
 func threadTime() time.Duration {
 	const threadClock = 3
 	var t syscall.Timespec
@@ -125,7 +125,7 @@ func threadTime() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// requests are what batches of 100 ask for.
+// requests are the constraints of batches of 100 workers.
 var requests = []struct {
 	name string
 	// own: it needs executors with attributes of their own.
@@ -147,9 +147,9 @@ var requests = []struct {
 	{"PackByHost", true, 100, constraint.Constraints{Spread: constraint.Spread{By: "host", Max: 3}, Pack: true}},
 }
 
-// The goal is 1 ms of a core for 100 workers among 100,000 executors, of few
-// kinds or each with an attribute of its own: to choose them, to decide the lease
-// and to move the executors in all indexes.
+// BenchmarkCycle grants 100 workers among 100,000 executors, of few kinds or each with an
+// attribute of its own. The goal is 1 ms of a core to choose them, decide the lease and
+// update all indexes.
 func BenchmarkCycle(b *testing.B) {
 	for _, of := range looks {
 		c := fleetOf100000(of)
@@ -176,7 +176,7 @@ func BenchmarkCycle(b *testing.B) {
 	}
 }
 
-// The matcher alone.
+// BenchmarkChoose measures the matcher alone.
 func BenchmarkChoose(b *testing.B) {
 	for _, of := range looks {
 		c := fleetOf100000(of)
@@ -197,8 +197,8 @@ func BenchmarkChoose(b *testing.B) {
 	}
 }
 
-// A batch whose workers are to be on one shape. Where all executors differ none
-// takes it, and each is looked at.
+// BenchmarkSameShape places a batch whose workers must be on executors of one shape. If all
+// executors differ, none fits and each is considered.
 func BenchmarkSameShape(b *testing.B) {
 	k := constraint.Constraints{Resources: resource.Vector{"cpu": 4000, "memory": 8 << 30, "slots": 1}, SameShape: true}
 	for _, of := range looks {
@@ -207,7 +207,8 @@ func BenchmarkSameShape(b *testing.B) {
 	}
 }
 
-// Requests that name pools of the whole fleet, many of them in turns.
+// BenchmarkBroadSections alternates between many requests that name pools of the whole
+// fleet.
 func BenchmarkBroadSections(b *testing.B) {
 	for _, sections := range []int{20, 50} {
 		c := fleet(100_000, ownMemory)
@@ -231,7 +232,8 @@ func BenchmarkBroadSections(b *testing.B) {
 	}
 }
 
-// One cycle of 128 heads of 100 workers, all of which fit.
+// BenchmarkCycleOfManyHeads decides one cycle of 128 groups with a batch of 100 workers
+// each, all of which fit.
 func BenchmarkCycleOfManyHeads(b *testing.B) {
 	for _, of := range []look{alike, ownResources} {
 		c := fleetOf100000(of)
@@ -254,7 +256,7 @@ func BenchmarkCycleOfManyHeads(b *testing.B) {
 	}
 }
 
-// A refusal looks at everything that could have fitted.
+// BenchmarkRefusal refuses a batch, which considers everything that could fit.
 func BenchmarkRefusal(b *testing.B) {
 	for name, k := range map[string]constraint.Constraints{
 		"TooLarge":  {Resources: resource.Vector{"gpu": 9, "slots": 1}},
@@ -296,8 +298,8 @@ func BenchmarkExplain(b *testing.B) {
 	}
 }
 
-// The goal is 20 ms for 100,000 executors and 100,000 pending reservations in
-// 1,000 groups.
+// BenchmarkUsage reads usage of 100,000 executors and 100,000 pending reservations in 1,000
+// groups. The goal is 20 ms.
 func BenchmarkUsage(b *testing.B) {
 	for _, of := range looks {
 		c := fleet(100_000, of)
@@ -339,8 +341,8 @@ func BenchmarkIdleExecutors(b *testing.B) {
 	}
 }
 
-// What executor-state keeps of 100,000 executors, three in twenty of which hold
-// a worker, when some attributes are named.
+// BenchmarkMemory measures the memory for 100,000 executors, three in twenty of which have a
+// worker, after some attributes were named.
 func BenchmarkMemory(b *testing.B) {
 	for b.Loop() {
 		before := heapInUse()

@@ -9,12 +9,12 @@ import (
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/wire"
+	"berth.dev/services/executor-state/policy"
 )
 
-// A cycle that is offered again after its lease was granted is answered, also
-// when that lease is released before the rest of the cycle is durable; and so are
-// those after it.
-func TestACycleIsAnsweredThoughALeaseOfItIsGone(t *testing.T) {
+// A cycle that is sent again after its lease was granted is answered, even if that lease
+// ends before the rest of the cycle is durable; so are later cycles.
+func TestACycleIsAnsweredAfterALeaseOfItEnds(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("e1", 1000, 4))
 	a := r.queue("a", 1, cpu(10))
@@ -38,9 +38,9 @@ func TestACycleIsAnsweredThoughALeaseOfItIsGone(t *testing.T) {
 	expectGranted(t, r.cycle(r.queue("c", 1, cpu(30))))
 }
 
-// What jobs are told of a disabled executor fits a transaction, however many
-// workers there are and however long the ids.
-func TestTellingOfDisabledExecutorsFitsATransaction(t *testing.T) {
+// The events about a disabled executor fit into a transaction, for any number of workers and
+// any length of IDs.
+func TestDisabledEventsFitATransaction(t *testing.T) {
 	r := lead(DefaultConfig())
 	name := strings.Repeat("x", 240)
 	for i := range 70 {
@@ -65,7 +65,7 @@ func TestTellingOfDisabledExecutorsFitsATransaction(t *testing.T) {
 	for i := range ids {
 		ids[i] = fmt.Sprintf("%s-%02d", name, i)
 	}
-	if _, err := r.do(Disable{RequestID: "d", Selector: Selector{IDs: ids}, ExpireAt: r.now.Add(time.Hour)}); err != nil {
+	if _, err := r.do(policy.Disable{RequestID: "d", Selector: policy.Selector{IDs: ids}, ExpireAt: r.now.Add(time.Hour)}); err != nil {
 		t.Fatal(err)
 	}
 	r.pause(time.Minute)
@@ -77,22 +77,22 @@ func TestTellingOfDisabledExecutorsFitsATransaction(t *testing.T) {
 	}
 }
 
-// An executor that holds more workers than a step tells of does not stop the next
-// ones from being told of.
-func TestTellingGoesOnAfterALargeExecutor(t *testing.T) {
+// An executor with more workers than a step notifies does not stop the events of the next
+// ones.
+func TestDisabledEventsContinueAfterALargeExecutor(t *testing.T) {
 	r := lead(DefaultConfig())
 	for _, id := range []string{"h1", "h2", "h3"} {
-		r.ready(small(id, 1000, tellPerStep+1))
-		expectGranted(t, r.cycle(r.queue("u-"+id, tellPerStep+1, constraint.Constraints{})))
+		r.ready(small(id, 1000, policy.WorkersPerStep+1))
+		expectGranted(t, r.cycle(r.queue("u-"+id, policy.WorkersPerStep+1, constraint.Constraints{})))
 	}
 	told := len(r.events)
-	must[Disabled](t, r, Disable{RequestID: "d", Selector: Selector{IDs: []string{"h1", "h2", "h3"}}})
-	if n := len(r.events) - told; n != 3 || !r.core.known("d").ToldAll {
+	must[policy.Disabled](t, r, policy.Disable{RequestID: "d", Selector: policy.Selector{IDs: []string{"h1", "h2", "h3"}}})
+	if n := len(r.events) - told; n != 3 || !r.core.disableRecord("d").ToldAll {
 		t.Errorf("%d events", n)
 	}
 }
 
-// Case does not matter where executors are counted one by one.
+// Executors are counted without regard to the case of the attribute.
 func TestSpreadByExecutorInAnyCase(t *testing.T) {
 	r := lead(DefaultConfig())
 	for i := range 3 {
@@ -103,17 +103,17 @@ func TestSpreadByExecutorInAnyCase(t *testing.T) {
 	expectGranted(t, r.cycle(r.queue("a", 3, k)))
 }
 
-// Draining is no word that the hosts are gone: those that still have workers are
-// held back like any other when all go at once. Drained after it went, a host is
-// given up: that is an operator's word.
-func TestDrainedExecutorsWithWorkersAreHeldBackToo(t *testing.T) {
+// A drain does not state that the host has failed: drained executors with workers are part
+// of a mass loss like any other. A drain after the host became absent states that, and the
+// executor becomes LOST.
+func TestDrainedExecutorsWithWorkersArePartOfAMassLoss(t *testing.T) {
 	r := lead(DefaultConfig())
 	for i := range 10 {
 		r.ready(small(fmt.Sprintf("e%d", i), 1000, 1))
 	}
 	expectGranted(t, r.cycle(r.queue("a", 10, cpu(1))))
 	for i := range 10 {
-		if _, err := r.do(Drain{ID: fmt.Sprintf("e%d", i), RequestID: fmt.Sprintf("d%d", i)}); err != nil {
+		if _, err := r.do(policy.Drain{ID: fmt.Sprintf("e%d", i), RequestID: fmt.Sprintf("d%d", i)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -124,7 +124,7 @@ func TestDrainedExecutorsWithWorkersAreHeldBackToo(t *testing.T) {
 	if s := r.core.Stats(); s.Lost != 0 {
 		t.Errorf("%d are LOST", s.Lost)
 	}
-	if _, err := r.do(Drain{ID: "e3", RequestID: "burnt"}); err != nil {
+	if _, err := r.do(policy.Drain{ID: "e3", RequestID: "burnt"}); err != nil {
 		t.Fatal(err)
 	}
 	r.pause(time.Minute)

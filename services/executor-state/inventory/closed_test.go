@@ -6,9 +6,11 @@ import (
 	"time"
 
 	"berth.dev/pkg/model"
+	"berth.dev/services/executor-state/policy"
 )
 
-// zoned leads a core with 20 executors of zone a, each with a serial of its own.
+// zoned returns a leading core with 20 executors of zone a, each with a serial number of its
+// own.
 func zoned() *rig {
 	r := lead(DefaultConfig())
 	for i := range 20 {
@@ -23,9 +25,9 @@ func zonedExecutor(id string) Register {
 	return g
 }
 
-var zoneA = Selector{Attributes: map[string]string{"ZONE": "A"}}
+var zoneA = policy.Selector{Attributes: map[string]string{"ZONE": "A"}}
 
-// free counts the executors that may be given work.
+// free returns how many executors may get work.
 func (r *rig) free() (n int) {
 	for h := range r.core.byID.All() {
 		if isOpen(h) {
@@ -35,11 +37,11 @@ func (r *rig) free() (n int) {
 	return n
 }
 
-// A request by attributes holds at once for the executors that it selects, and for
-// those that register later.
+// A request by attributes applies at once to the executors that it selects, and to executors
+// that register later.
 func TestDisableByAttributes(t *testing.T) {
 	r := zoned()
-	if d := must[Disabled](t, r, Disable{RequestID: "d", Selector: zoneA}); d.Executors != 20 || r.free() != 0 {
+	if d := must[policy.Disabled](t, r, policy.Disable{RequestID: "d", Selector: zoneA}); d.Executors != 20 || r.free() != 0 {
 		t.Errorf("%+v, %d are free", d, r.free())
 	}
 	r.ready(zonedExecutor("late"))
@@ -52,17 +54,17 @@ func TestDisableByAttributes(t *testing.T) {
 	if outcome := r.cycle(r.queue("u", 2, cpu(1000)))[0]; outcome.Result != model.NoFit || outcome.Fitting != 1 {
 		t.Errorf("two workers in zone a and b: %+v", outcome)
 	}
-	if e := must[Enabled](t, r, Enable{RequestID: "e", DisableRequestID: "d"}); e.Undone != 1 || r.free() != 22 {
+	if e := must[policy.Enabled](t, r, policy.Enable{RequestID: "e", DisableRequestID: "d"}); e.Undone != 1 || r.free() != 22 {
 		t.Errorf("%+v, %d are free", e, r.free())
 	}
 	expectGranted(t, r.cycle(r.entry("u")))
 }
 
-// A request that is not durable is taken back as a whole, and so is its end.
-func TestDisableByAttributesIsTakenBack(t *testing.T) {
+// A request that does not become durable is undone completely, and so is its end.
+func TestDisableByAttributesIsUndone(t *testing.T) {
 	r := zoned()
 	before := dump(r.core)
-	r.ask(Disable{RequestID: "d", Selector: zoneA})
+	r.ask(policy.Disable{RequestID: "d", Selector: zoneA})
 	if n := r.free(); n != 0 {
 		t.Errorf("%d are free", n)
 	}
@@ -71,8 +73,8 @@ func TestDisableByAttributesIsTakenBack(t *testing.T) {
 	if after := dump(r.core); after != before {
 		t.Errorf("taken back, and changed:\n%s\nwas:\n%s", after, before)
 	}
-	must[Disabled](t, r, Disable{RequestID: "d", Selector: zoneA})
-	r.ask(Enable{RequestID: "e", DisableRequestID: "d"})
+	must[policy.Disabled](t, r, policy.Disable{RequestID: "d", Selector: zoneA})
+	r.ask(policy.Enable{RequestID: "e", DisableRequestID: "d"})
 	if n := r.free(); n != 20 {
 		t.Errorf("%d are free", n)
 	}
@@ -83,14 +85,14 @@ func TestDisableByAttributesIsTakenBack(t *testing.T) {
 	}
 }
 
-// Requests that overlap hold each for itself.
+// Each of several overlapping requests keeps executors out of allocation on its own.
 func TestOverlappingDisablesByAttributes(t *testing.T) {
 	c := fleet(10_000, alike)
 	now := start
 	for i := range 100 {
-		c.Step(now, model.Input{Token: 1, Request: Disable{
+		c.Step(now, model.Input{Token: 1, Request: policy.Disable{
 			RequestID: fmt.Sprintf("d%d", i), ExpireAt: now.Add(time.Minute),
-			Selector: Selector{Attributes: map[string]string{"region": "here"}},
+			Selector: policy.Selector{Attributes: map[string]string{"region": "here"}},
 		}})
 	}
 	c.Step(now, model.Committed{Effects: len(c.journal), Revision: c.revision + 1})
@@ -99,7 +101,7 @@ func TestOverlappingDisablesByAttributes(t *testing.T) {
 	}
 	now = now.Add(time.Minute)
 	steps := 0
-	for ; len(c.disables.byKind) > 0; steps++ {
+	for ; !c.requests.Next().After(now); steps++ {
 		c.Step(now, nil)
 	}
 	if s := c.Stats(); steps > 20 || s.Free["slots"] == 0 {

@@ -8,146 +8,145 @@ import (
 	"berth.dev/pkg/core"
 	"berth.dev/pkg/model"
 	"berth.dev/services/executor-state/match"
+	"berth.dev/services/executor-state/policy"
 	"berth.dev/services/executor-state/usage"
 )
 
-// Core is the inventory. It is a [model.Core]; nothing of it may be called
-// from two goroutines at once.
+// Core is the inventory. It is a [model.Core]: one goroutine owns it.
 type Core struct {
 	cfg Config
 	now time.Time
 
-	// term is the term of this leader, 0 on a standby; electedAt restarts the
-	// clocks of absent executors.
-	term      int64
-	electedAt time.Time
-	// revision is what the view has reached: every change up to it was told.
+	recorded
+	leading
+
+	// index, usage, requests and pools follow from the records too.
+	index    *match.Index
+	usage    *usage.Tally
+	requests *policy.Requests
+	pools    *policy.Pools
+
+	// quarantined is about records that cannot be read; subject names the record that
+	// the step decides about on its own.
+	quarantined quarantined
+	subject     model.Ref
+	actions     []model.Action
+	// answerLimit is answerBytes, except in tests.
+	answerLimit int
+}
+
+// recorded is what follows from the records, tentative decisions included. Only
+// [Core.set] changes it, and [Core.changed] the revision and the leaders.
+type recorded struct {
+	// revision is how far the view is.
 	revision int64
-	// leaders holds the term of each service that the view told of, 0 where
-	// nobody leads.
+	// leaders is the term of each service's leader in the view, 0 for none.
 	leaders map[string]int64
-	// presences is as Presences answers it.
+	// presences is as Presences returns it.
 	presences uint64
 
-	// records is what is known, tentative decisions included; set writes it,
-	// and with it every index below.
-	records      map[model.Ref]*held
-	reservations map[string]*held
+	records      map[model.Ref]*entry
+	reservations map[string]*entry
 	tasks        map[string]*task
 	leases       map[string]*lease
 	hosts        map[string]*host
 	byID         core.Ordered[*host]
 	holds        map[uint32]*hold
-	// ordinals are those of holds, the highest first, and lastOrdinal is that one.
+	// ordinals are the keys of holds, the highest first; lastOrdinal is the highest.
 	ordinals    core.Ordered[uint32]
 	lastOrdinal uint32
-	// newPaid is the time that new executors have used up: see admitNew.
-	newPaid time.Time
-	index   *match.Index
-	usage   *usage.Tally
-	absent  core.Ordered[*host]
-	states  [5]int
-	// over holds more than it has, stranded is LOST and holds workers.
-	over, stranded map[string]*host
-	// superseded are those on which workers of a superseded agent live; intruders
-	// are the registrations refused for another secret, by executor.
-	superseded map[string]*host
-	intruders  map[string]intruder
-	// intrudersUntil is when the first of them is to be forgotten.
-	intrudersUntil time.Time
-	disables       disables
-	// late came under requests of which its jobs are still to be told.
-	late core.Ordered[*host]
-	// past are LOST, and nothing names them; forgotten is of those before them.
-	past      core.Ordered[*host]
-	forgotten model.Forgotten
-	pools     map[string]*pool
-	ready     *held
-	// aside is what is left alone; subject what the step decides about by itself.
-	aside   aside
-	subject model.Ref
+	forgotten   model.Forgotten
+	ready       *entry
+
+	states [5]int
+	absent core.Ordered[*host]
+	// overcommitted use more than they have; stranded are LOST and have workers; on
+	// superseded live workers of a superseded agent.
+	overcommitted, stranded, superseded map[string]*host
+	// expired are LOST and named by no record.
+	expired core.Ordered[*host]
+}
+
+// leading is what only this leader knows. A new leader starts without it.
+type leading struct {
+	// term is the term of this leader, 0 on a standby. The clocks of absent executors
+	// start at electedAt at the latest.
+	term      int64
+	electedAt time.Time
 	// journal holds the decisions that are not durable, oldest first.
 	journal []decision
 	// waiting are cycles whose leases are not durable.
 	waiting []waiting
-	// cycle is the highest cycle number seen of the registry's term cycleTerm. Both
-	// are lost with the leader: a grant's compares guard what they would have.
+	// cycle is the highest cycle number seen in the registry's term cycleTerm. The
+	// compares of a grant guard what these two guard, so they may be lost.
 	cycleTerm, cycle int64
 	// refused are the candidates of the last cycle that did not fit, by UID.
 	refused map[string]*refused
+	// newPaid is the time that new executors have used up: see admitNew.
+	newPaid time.Time
+	// intruders are the registrations rejected for another secret, by executor;
+	// intrudersUntil is when the first of them is forgotten.
+	intruders      map[string]intruder
+	intrudersUntil time.Time
 
 	todo  todo
 	fresh []freshLease
-	// lostAt is when the next absent executor is due, unless absentChanged
-	// says that this must be looked at again; mass are those held back.
+	// lostAt is when the next absent executor is due, unless absentChanged reports that
+	// this must be evaluated again.
 	lostAt        time.Time
 	absentChanged bool
-	mass          map[string]massLoss
-	held          map[*host]bool // those held back when it was last looked at
-	counts        counts
-
-	actions []model.Action
-	// answerLimit is answerBytes, but in tests.
-	answerLimit int
+	// mass are the mass losses at the last evaluation, heldBack their executors.
+	mass     map[string]massLoss
+	heldBack map[*host]bool
+	counts   counts
 }
 
 var _ model.Core = (*Core)(nil)
 
-// New makes the core of a standby that knows of nothing yet.
+// New returns the core of a standby without records.
 func New(cfg Config) *Core {
 	c := &Core{
-		cfg:          cfg,
-		leaders:      map[string]int64{},
-		records:      map[model.Ref]*held{},
-		reservations: map[string]*held{},
-		tasks:        map[string]*task{},
-		leases:       map[string]*lease{},
-		hosts:        map[string]*host{},
-		byID:         core.NewOrdered(compareIDs),
-		holds:        map[uint32]*hold{},
-		ordinals:     core.NewOrdered(func(a, b uint32) int { return cmp.Compare(b, a) }),
-		absent:       core.NewOrdered(compareGone),
-		over:         map[string]*host{},
-		stranded:     map[string]*host{},
-		superseded:   map[string]*host{},
-		intruders:    map[string]intruder{},
-		late:         core.NewOrdered(compareIDs),
-		past:         core.NewOrdered(comparePast),
-		disables:     newDisables(),
-		pools:        map[string]*pool{},
-		aside:        aside{uids: map[string]bool{}, executors: map[string]bool{}, presences: map[string]bool{}, pools: map[string]bool{}, leases: map[string]bool{}},
-		answerLimit:  answerBytes,
+		cfg: cfg,
+		recorded: recorded{
+			leaders:       map[string]int64{},
+			records:       map[model.Ref]*entry{},
+			reservations:  map[string]*entry{},
+			tasks:         map[string]*task{},
+			leases:        map[string]*lease{},
+			hosts:         map[string]*host{},
+			byID:          core.NewOrdered(compareIDs),
+			holds:         map[uint32]*hold{},
+			ordinals:      core.NewOrdered(func(a, b uint32) int { return cmp.Compare(b, a) }),
+			absent:        core.NewOrdered(compareAbsence),
+			overcommitted: map[string]*host{},
+			stranded:      map[string]*host{},
+			superseded:    map[string]*host{},
+			expired:       core.NewOrdered(compareExpired),
+		},
+		leading:     leading{intruders: map[string]intruder{}},
+		pools:       policy.NewPools(),
+		quarantined: quarantined{uids: map[string]bool{}, executors: map[string]bool{}, presences: map[string]bool{}, leases: map[string]bool{}},
+		answerLimit: answerBytes,
 	}
 	c.index = match.New(owner{c})
-	c.usage = usage.New(c.index, owner{c}.PoolsOf)
+	c.usage = usage.New(c.index, c.pools.Of)
+	c.requests = policy.NewRequests(c.index, owner{c})
 	return c
 }
 
-// owner tells the index what it does not know by itself. It implements [match.Owner].
-type owner struct{ *Core }
-
-// Executor implements [match.Owner].
-func (o owner) Executor(id string) *match.Executor {
-	if h := o.hosts[id]; h != nil {
-		return &h.Executor
-	}
-	return nil
-}
-
-// hostAt is where a host with an ID would be in order of ID.
+// hostAt is a key with an ID for searches in byID.
 func hostAt(id string) *host {
 	h := &host{}
 	h.ID = id
 	return h
 }
 
-// Step implements [model.Core]. Its events are those of package model; an
-// [model.Input] carries a request of this package: [Register], [Announce], [Cycle]
-// and others. Duties that follow
-// from records are done at the end of a batch of changes (Progress) or when
-// time passes (nil), so that many workers that end share one write.
+// Step implements [model.Core]. An [model.Input] carries a [model.Cycle] or a request of
+// this package or of package policy. Duties that follow from records are done at the end
+// of a batch of changes (Progress) and when time passes (nil), so that many workers that
+// end share one write.
 //
-// After Abandoned every input that was not answered must be given again.
+// After Abandoned every input without a reply must be sent again.
 func (c *Core) Step(now time.Time, event model.Event) []model.Action {
 	c.now = now
 	c.actions, c.subject = nil, model.Ref{}
@@ -155,7 +154,7 @@ func (c *Core) Step(now time.Time, event model.Event) []model.Action {
 	case model.Changed:
 		c.changed(event)
 	case model.Held:
-		c.leave(event.Ref)
+		c.quarantine(event.Ref)
 	case model.Leads:
 		if event.Term > c.revision {
 			c.setLeader(event.Service, event.Term)
@@ -183,13 +182,13 @@ func (c *Core) NextDeadline() time.Time {
 	switch {
 	case c.term == 0:
 		return time.Time{}
-	case c.todo.len() > 0 || c.absentChanged || c.disables.untold.Len()+c.late.Len() > 0:
+	case c.todo.len() > 0 || c.absentChanged || c.requests.Pending():
 		return c.now
 	}
-	return earliest(earliest(earliest(c.lostAt, c.forgetAt()), c.disables.next()), earliest(c.supersededUntil(), c.intrudersUntil))
+	return earliest(earliest(earliest(c.lostAt, c.nextDelete()), c.requests.Next()), earliest(c.supersededUntil(), c.intrudersUntil))
 }
 
-// earliest is the earlier of two times of which zero means never.
+// earliest returns the earlier of two times; zero means never.
 func earliest(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -201,15 +200,15 @@ func (c *Core) elected(e model.Elected) {
 	c.term, c.electedAt = e.Term, c.now
 	c.absentChanged = true
 	c.skipOrdinals()
-	for uid := range c.aside.leases {
+	for uid := range c.quarantined.leases {
 		c.isolate(uid)
 	}
 	c.markAll()
 	c.progress(e.Revision)
 }
 
-// progress notes how far the view is. Leases granted up to there can now be
-// judged: if their reservation is not in the view, it is gone.
+// progress records how far the view is. Leases granted up to there can be evaluated now: a
+// reservation that is not in the view does not exist.
 func (c *Core) progress(revision int64) {
 	c.revision = max(c.revision, revision)
 	for len(c.fresh) > 0 && c.fresh[0].create <= c.revision {
@@ -231,21 +230,22 @@ func (c *Core) input(in model.Input) {
 		c.reply(in.Token, Departed{}, nil)
 	case model.Cycle:
 		c.takeCycle(in.Token, request)
-	case Disable:
-		c.disable(in.Token, request)
-	case Enable:
-		value, err := c.enable(request)
+	case policy.Disable:
+		value, err := c.requests.Disable(c.now, request)
 		c.reply(in.Token, value, err)
-	case Drain:
+	case policy.Enable:
+		value, err := c.requests.Enable(c.now, request)
+		c.reply(in.Token, value, err)
+	case policy.Drain:
 		value, err := c.drain(request)
 		c.reply(in.Token, value, err)
-	case Claim:
+	case policy.Claim:
 		value, err := c.claim(request)
 		c.reply(in.Token, value, err)
-	case PutPool:
+	case policy.PutPool:
 		value, err := c.putPool(request)
 		c.reply(in.Token, value, err)
-	case DeletePool:
+	case policy.DeletePool:
 		value, err := c.deletePool(request)
 		c.reply(in.Token, value, err)
 	case PutSKU:
@@ -255,7 +255,7 @@ func (c *Core) input(in model.Input) {
 		value, err := c.deleteSKU(request)
 		c.reply(in.Token, value, err)
 	default:
-		c.reply(in.Token, nil, fault.New(fault.Internal, fault.ReasonInternal, "executor-state does not know requests of type %T", request))
+		c.reply(in.Token, nil, fault.New(fault.Internal, fault.ReasonInternal, "executor-state does not handle requests of type %T", request))
 	}
 }
 
@@ -266,16 +266,16 @@ func (c *Core) reply(token uint64, value any, err error) {
 	c.actions = append(c.actions, model.Reply{Token: token, Value: value, Err: err})
 }
 
-// work does what follows from the records, as far as one step should.
+// work performs the duties that follow from the records, bounded for one step.
 func (c *Core) work() {
 	if c.term == 0 {
 		return
 	}
 	c.settleLeases()
-	c.endDisables()
-	c.tellDisabled()
+	c.requests.EndExpired(c.now, c.cfg.StepLimit)
+	c.requests.Notify(c.now)
 	c.loseAbsent()
 	c.endSuperseded()
 	c.forgetIntruders()
-	c.forgetPast()
+	c.deleteExpired()
 }

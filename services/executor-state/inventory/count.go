@@ -8,15 +8,14 @@ import (
 	"berth.dev/services/executor-state/match"
 )
 
-// counts are what this leader has seen happen. They begin at nothing with each
-// leader; what an effect brings about counts once it is durable.
+// counts counts what happened under this leader. An effect counts once it is durable.
 type counts struct {
-	attempts map[Attempt]uint64
-	held     model.Histogram
-	losses   uint64
+	attempts       map[Attempt]uint64
+	leaseDurations model.Histogram
+	losses         uint64
 }
 
-// Attempt is how a try to lease came out.
+// Attempt is the outcome of an attempt to lease.
 type Attempt struct {
 	Result model.Result
 	Reason fault.Reason
@@ -29,13 +28,13 @@ func (n *counts) attempt(o model.Outcome) {
 	n.attempts[Attempt{o.Result, o.Reason}]++
 }
 
-// durable counts what a change of a record has brought about. A lease has ended
-// with the last of its chunks.
+// durable counts the consequence of a durable change. A lease ends with the last of its
+// chunks.
 func (n *counts) durable(ch change, now time.Time) {
 	switch ch.ref.Kind {
 	case model.KindLeaseChunk:
 		if ch.endsLease {
-			n.held.Observe(now.Sub(chunkOf(ch.prev).GrantedAt))
+			n.leaseDurations.Observe(now.Sub(chunkOf(ch.prev).GrantedAt))
 		}
 	case model.KindExecutor:
 		if ch.next != nil && ch.next.record.(*model.Executor).Lost && (ch.prev == nil || !ch.prev.record.(*model.Executor).Lost) {
@@ -44,24 +43,23 @@ func (n *counts) durable(ch change, now time.Time) {
 	}
 }
 
-// SKUState is executors of a SKU in a state.
+// SKUState is a SKU and a state of its executors.
 type SKUState struct {
 	SKU   string
 	State model.ExecutorState
 }
 
-// Figures are what the metrics of executor-state show.
-type Figures struct {
+// Metrics is what the metrics of executor-state show.
+type Metrics struct {
 	// Executors counts by SKU, as executors spell it, and state.
 	Executors map[SKUState]int
 	// Disabled counts executors that a request takes out of allocation.
 	Disabled int
 	Leases   int
-	// Used and Capacity are sums over all executors that are not LOST, by
-	// resource.
+	// Used and Capacity are sums over all executors that are not LOST, by resource.
 	Used, Capacity map[string]float64
-	// Attempts counts the tries to lease, Held how long ended leases lasted,
-	// Losses the executors given up, all by this leader.
+	// Attempts counts the attempts to lease, Held is how long ended leases lasted, Losses
+	// counts the executors declared LOST, all under this leader.
 	Attempts map[Attempt]uint64
 	Held     model.Histogram
 	Losses   uint64
@@ -69,12 +67,12 @@ type Figures struct {
 	Findings map[string]int
 }
 
-// Figures answers the figures at a time. It costs a look at every executor.
-func (c *Core) Figures(now time.Time) Figures {
-	f := Figures{
+// Metrics returns the metrics at a time. Its cost is linear in the executors.
+func (c *Core) Metrics(now time.Time) Metrics {
+	f := Metrics{
 		Executors: map[SKUState]int{}, Leases: len(c.leases),
 		Used: map[string]float64{}, Capacity: c.index.Capacity(), Disabled: c.usage.Disabled(),
-		Attempts: map[Attempt]uint64{}, Held: c.counts.held, Losses: c.counts.losses,
+		Attempts: map[Attempt]uint64{}, Held: c.counts.leaseDurations, Losses: c.counts.losses,
 		Findings: map[string]int{},
 	}
 	for k := range c.index.Classes(nil) {
@@ -107,7 +105,7 @@ var standingStates = map[match.Standing]model.ExecutorState{
 	match.Registered: model.ExecutorRegistered, match.Unreachable: model.ExecutorUnreachable, match.Lost: model.ExecutorLost,
 }
 
-func (f *Figures) add(k *match.Class, state model.ExecutorState, n int) {
+func (f *Metrics) add(k *match.Class, state model.ExecutorState, n int) {
 	if n > 0 {
 		f.Executors[SKUState{k.Host().SKU, state}] += n
 	}

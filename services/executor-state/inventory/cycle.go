@@ -9,70 +9,58 @@ import (
 	"berth.dev/services/executor-state/match"
 )
 
+// answerBytes is about how large the answer to a cycle may be, because it is one message:
+// above it no further candidate is decided. The LATER of the rest takes fewer bytes than
+// the rest takes in the cycle.
+const answerBytes = 4 << 20
+
 // waiting is a cycle that is answered once its leases are durable.
 type waiting struct {
 	token    uint64
 	outcomes []model.Outcome
 }
 
-// answerBytes is what a cycle may have to say in its answer, about; it begins nothing
-// more after that, for the answer is one message. That the rest is LATER takes less
-// than the rest does in the cycle.
-const answerBytes = 4 << 20
+// round is a cycle that is being decided.
+type round struct {
+	*Core
+	model.Cycle
+	// before are the refusals of the last cycle.
+	before map[string]*refused
+	// stopped are the groups whose first candidate in order does not fit: nothing behind
+	// it is decided.
+	stopped map[string]bool
+	// waitsForView: the view does not show a candidate yet. It and everything behind it is
+	// decided in a later cycle.
+	waitsForView bool
+	// bytes is about the size of the answer.
+	bytes int
+}
 
-// takeCycle tries the entries in order. A group stops at its first entry that
-// does not fit or is stale; the others go on. Those that it does not get to are
-// to be offered again, in whatever order is due then: nothing behind them is
-// decided either.
-func (c *Core) takeCycle(token uint64, p model.Cycle) {
-	// Only then has the registry heard all that the last cycle said: one that is taken
-	// twice, for its answer was lost or its round taken back, is answered whole.
-	next := p.Term == c.cycleTerm && p.Number == c.cycle+1
-	if err := c.admit(p); err != nil {
+// takeCycle decides the candidates in order. A group stops at its first candidate that
+// does not fit or is stale; other groups continue. Candidates that the cycle does not get
+// to are LATER: the registry sends them again in the order that is due then.
+//
+// Outcomes that repeat those of the last cycle are left out if the registry has them.
+func (c *Core) takeCycle(token uint64, cycle model.Cycle) {
+	// Only the next number proves that the registry has the last answer. A cycle that is
+	// repeated, because its answer was lost or its effects were abandoned, is answered in
+	// full.
+	answered := cycle.Term == c.cycleTerm && cycle.Number == c.cycle+1
+	if err := c.admit(cycle); err != nil {
 		c.reply(token, nil, err)
 		return
 	}
-	outcomes := make([]model.Outcome, 0, len(p.Candidates))
-	stopped := map[string]bool{}
-	before := c.refused
-	c.refused = make(map[string]*refused, len(before))
+	r := round{Core: c, Cycle: cycle, before: c.refused, stopped: map[string]bool{}}
+	c.refused = make(map[string]*refused, len(r.before))
 	c.index.Spent = 0
-	said, behind := 0, false
-	for i, entry := range p.Candidates {
-		known, again := before[entry.UID], entry.Again
-		switch {
-		case behind:
-			c.remember(known)
-			outcomes = append(outcomes, model.Outcome{UID: entry.UID, Result: model.Later})
-			continue
-		case again && known != nil && known.entry.Mod == entry.Mod:
-			entry = known.entry
-		case again:
-			// Another leader has refused it. What the view does not show yet, and all
-			// behind it, is decided in a later cycle.
-			if behind = !c.fill(&entry) && entry.Mod > c.revision && !c.aside.uids[entry.UID]; behind {
-				outcomes = append(outcomes, model.Outcome{UID: entry.UID, Result: model.Later})
-				continue
-			}
-			again = false
-		}
-		outcome := model.Outcome{UID: entry.UID, Result: model.Behind, Reason: fault.ReasonBehindHead}
-		switch {
-		case stopped[entry.Group]:
-			c.remember(known)
-		case i > 0 && (c.index.Spent >= c.index.Limits.Work || said >= c.answerLimit):
-			outcome = model.Outcome{UID: entry.UID, Result: model.Later}
-			c.remember(known)
-		default:
-			outcome = c.try(p, entry, known)
-		}
-		stopped[entry.Group] = outcome.Result != model.Granted &&
-			outcome.Reason != fault.ReasonInvalid && outcome.Reason != fault.ReasonPoison
-		if next && again && outcome == known.outcome() {
+	outcomes := make([]model.Outcome, 0, len(cycle.Candidates))
+	for i, candidate := range cycle.Candidates {
+		outcome, repeated := r.decideCandidate(candidate, i == 0)
+		if repeated && answered {
 			c.counts.attempt(outcome)
 			continue
 		}
-		said += 48 + len(outcome.UID) + len(outcome.Reason) + len(outcome.Message)
+		r.bytes += 48 + len(outcome.UID) + len(outcome.Reason) + len(outcome.Message)
 		outcomes = append(outcomes, outcome)
 	}
 	c.subject = model.Ref{}
@@ -80,31 +68,62 @@ func (c *Core) takeCycle(token uint64, p model.Cycle) {
 	c.answerCycles()
 }
 
-// fill fills in an entry that is named only from the record of its reservation, and
+// decideCandidate decides a candidate, and reports whether the outcome repeats that of the
+// last cycle. The first one is decided whatever it costs.
+func (r *round) decideCandidate(e model.Candidate, first bool) (o model.Outcome, repeated bool) {
+	known := r.before[e.UID]
+	named := e.Again && known != nil && known.candidate.Mod == e.Mod
+	switch {
+	case named:
+		e = known.candidate
+	case e.Again && !r.waitsForView:
+		// Another leader refused it.
+		r.waitsForView = !r.complete(&e) && e.Mod > r.revision && !r.quarantined.uids[e.UID]
+	}
+	exhausted := r.index.Spent >= r.index.Limits.Work || r.bytes >= r.answerLimit
+	switch {
+	case r.waitsForView:
+		o = model.Outcome{UID: e.UID, Result: model.Later}
+		r.remember(known)
+	case r.stopped[e.Group]:
+		o = model.Outcome{UID: e.UID, Result: model.Behind, Reason: fault.ReasonBehindHead}
+		r.remember(known)
+	case exhausted && !first:
+		o = model.Outcome{UID: e.UID, Result: model.Later}
+		r.remember(known)
+	default:
+		o = r.try(e, known)
+	}
+	r.stopped[e.Group] = o.Result != model.Granted &&
+		o.Reason != fault.ReasonInvalid && o.Reason != fault.ReasonPoison
+	return o, named && o == known.outcome()
+}
+
+// complete fills in a candidate that is only named from the record of its reservation, and
 // reports whether the view shows the record at that revision.
-func (c *Core) fill(e *model.Candidate) bool {
-	held := c.reservations[e.UID]
-	if held == nil || held.mod != e.Mod {
+func (c *Core) complete(e *model.Candidate) bool {
+	entry := c.reservations[e.UID]
+	if entry == nil || entry.mod != e.Mod {
 		return false
 	}
-	r := held.record.(*model.Reservation)
+	r := entry.record.(*model.Reservation)
 	*e = model.Candidate{
-		Key: r.Key, UID: r.UID, Epoch: held.create, Mod: held.mod, Group: e.Group,
+		Key: r.Key, UID: r.UID, Epoch: entry.create, Mod: entry.mod, Group: e.Group,
 		Constraints: r.ConstraintsAt(c.now), Workers: r.Workers, Trace: r.Trace,
 	}
 	return true
 }
 
-// Cycle numbers up to model.HighestJump are accepted in any step, those above only within
-// shortStep of that or of the highest seen. So no call can use the numbers up, and
-// after one that tried to, the registry continues above the number that its refusal
-// names. A new leader has seen none: if the registry is far above model.HighestJump by
-// then, that number is lower than its own.
+// Cycle numbers up to model.HighestJump are accepted in any step, higher ones only within
+// shortStep of model.HighestJump or of the highest number seen. So no call can use up the
+// numbers: after one that tried, the registry continues above the number that the error
+// names. A new leader has seen none; if the registry is far above model.HighestJump then,
+// that number is lower than the registry's own.
 const shortStep = 1 << 20
 
-// admit compares the cycle's term and number, once, at the door. Only the term in the
-// registry's leader key counts: one that the view has not reached is known by
-// model.Leads, or else may be true.
+// admit compares the term and the number of a cycle. Only the term in the registry's leader
+// key is valid; a term that the view has not reached is known from [model.Leads] or is
+// Unavailable.
 func (c *Core) admit(p model.Cycle) error {
 	switch leads := c.leaders[model.ServiceRegistry]; {
 	case p.Term == leads && p.Term > 0:
@@ -131,147 +150,135 @@ func (c *Core) admit(p model.Cycle) error {
 	return nil
 }
 
-// refused is a candidate that did not fit. It is this leader's alone.
+// refused is a candidate that did not fit in the last cycle.
 type refused struct {
-	entry model.Candidate
+	candidate model.Candidate
 	*match.Refusal
 }
 
-// of reports whether e is the candidate that was refused: the same record, which avoids
-// the same executors. Everything else of a candidate follows from the record.
+// of reports whether e is the candidate that was refused: the same record, which avoids the
+// same executors. Everything else in a candidate follows from the record.
 func (r *refused) of(e model.Candidate) bool {
-	return r.entry.Mod == e.Mod && slices.Equal(r.entry.Constraints.AvoidFailed, e.Constraints.AvoidFailed)
+	return r.candidate.Mod == e.Mod && slices.Equal(r.candidate.Constraints.AvoidFailed, e.Constraints.AvoidFailed)
 }
 
 func (r *refused) outcome() model.Outcome {
-	return model.Outcome{UID: r.entry.UID, Result: model.NoFit, Reason: r.Reason, Message: r.Message, Fitting: r.Fitting}
+	return model.Outcome{UID: r.candidate.UID, Result: model.NoFit, Reason: r.Reason, Message: r.Message, Fitting: r.Fitting}
 }
 
 // remember keeps a refusal for the next cycle.
 func (c *Core) remember(r *refused) {
 	if r != nil {
-		c.refused[r.entry.UID] = r
+		c.refused[r.candidate.UID] = r
 	}
 }
 
-// try decides one entry, and leases its executors if all its workers fit. Before is its
-// refusal in the last cycle, if there was one.
-func (c *Core) try(p model.Cycle, e model.Candidate, before *refused) model.Outcome {
-	c.subject = model.Ref{Kind: model.KindReservation, Key: e.Key, ID: e.UID}
-	if c.leases[e.UID] != nil {
-		return model.Outcome{UID: e.UID, Result: model.Granted, Fitting: e.Workers.Len()}
+// try leases executors if all workers of a candidate fit. Before is its refusal in the last
+// cycle; nil for none.
+func (r *round) try(e model.Candidate, before *refused) model.Outcome {
+	refuse := func(result model.Result, reason fault.Reason, message string) model.Outcome {
+		return model.Outcome{UID: e.UID, Result: result, Reason: reason, Message: message}
 	}
-	if c.aside.uids[e.UID] {
-		return model.Outcome{UID: e.UID, Result: model.NoFit, Reason: fault.ReasonPoison, Message: "a record of it is left alone: see the findings"}
+	r.subject = model.Ref{Kind: model.KindReservation, Key: e.Key, ID: e.UID}
+	needed := e.Workers.Len()
+	if r.leases[e.UID] != nil {
+		return model.Outcome{UID: e.UID, Result: model.Granted, Fitting: needed}
+	}
+	if r.quarantined.uids[e.UID] {
+		return refuse(model.NoFit, fault.ReasonPoison, "one of its records is quarantined: see the findings")
 	}
 	if before != nil && !before.of(e) {
 		before = nil
 	}
 	if before == nil && !e.Again {
 		if message := malformed(e); message != "" {
-			return model.Outcome{UID: e.UID, Result: model.NoFit, Reason: fault.ReasonInvalid, Message: message}
+			return refuse(model.NoFit, fault.ReasonInvalid, message)
 		}
 	}
-	if message := c.stale(e); message != "" {
-		return model.Outcome{UID: e.UID, Result: model.Stale, Reason: fault.ReasonStale, Message: message}
+	if message := r.stale(e); message != "" {
+		return refuse(model.Stale, fault.ReasonStale, message)
 	}
-	needed := e.Workers.Len()
-	if before != nil && c.index.Stands(before.Refusal) {
-		c.remember(before)
+	if before != nil && r.index.Stands(before.Refusal) {
+		r.remember(before)
 		return before.outcome()
 	}
-	picks, refusal := c.index.Fits(e.Constraints, needed)
+	picks, refusal := r.index.Fits(e.Constraints, needed)
 	if refusal != nil {
 		refused := &refused{e, refusal}
-		c.remember(refused)
+		r.remember(refused)
 		return refused.outcome()
 	}
-	c.decide(c.grant(p, e, picks))
+	r.decide(r.grant(e, picks))
 	return model.Outcome{UID: e.UID, Result: model.Granted, Fitting: needed}
 }
 
-// malformed says what no registry should have let through, or nothing. Such an
-// entry is never granted, and stops nobody.
+// malformed returns what no registry should have accepted; empty for nothing. Such a
+// candidate is never granted and stops no group.
 func malformed(e model.Candidate) string {
 	if err := e.Workers.Check(model.MaxWorkers); err != nil {
-		return "its workers: " + err.Error()
+		return "workers: " + err.Error()
 	}
 	if len(e.Workers) == 0 {
-		return "it asks for no worker"
+		return "workers: must not be empty"
 	}
 	for _, name := range e.Constraints.Resources.Names() {
-		if e.Constraints.Resources[name] < 0 {
-			return "it asks for less than nothing of " + name
+		if n := e.Constraints.Resources[name]; n < 0 {
+			return "resources." + name + ": must not be negative, got " + strconv.FormatInt(n, 10)
 		}
 	}
 	return ""
 }
 
-// stale says why the entry is not as it was decided on, or nothing. Once the
-// view has reached the entry's revision it must show that very revision. While
-// it is behind, the entry is trusted, for the grant compares it.
+// stale returns how the candidate differs from its record; empty for not at all. If the
+// view has reached the revision of the candidate, it must show that very revision. Until
+// then the candidate is trusted, because the grant compares the revision.
 func (c *Core) stale(e model.Candidate) string {
-	if c.handedOver(e.UID) {
-		return "it was handed over before, and its lease is gone"
+	if c.dispatched(e.UID) {
+		return "it was dispatched before, and its lease has ended"
 	}
 	r := c.reservations[e.UID]
 	switch {
 	case r == nil && e.Mod <= c.revision:
-		return "it is gone"
+		return "it was deleted"
 	case r == nil || r.mod < e.Mod && e.Mod > c.revision:
 		return ""
 	case r.mod != e.Mod:
-		return "it changed since"
+		return "it has changed since"
 	}
 	known := r.record.(*model.Reservation)
 	switch {
 	case known.State != model.Queued:
 		return "it is " + known.State.String()
 	case r.create != e.Epoch || known.Key != e.Key || !known.Workers.Equal(e.Workers):
-		// Nobody else checks these, and the epoch is what agents go by.
-		return "its epoch, name or workers are not those of its record"
+		// Nothing else checks these, and agents rely on the epoch.
+		return "its epoch, name or workers differ from its record"
 	}
 	return ""
 }
 
-// grant is the one effect of a lease: its chunks, the event, and the compares
-// that the reservation is as decided on and that the registry still leads.
-func (c *Core) grant(p model.Cycle, e model.Candidate, picks []match.Pick) model.Effect {
-	placements := make([]model.Placement, 0, e.Workers.Len())
+// grant returns the one effect of a lease: its chunks, the event, and the compares that the
+// reservation has not changed and that the registry still leads.
+func (r *round) grant(e model.Candidate, picks []match.Pick) model.Effect {
+	placements, named := place(e.Workers, picks)
 	event := model.JobEvent{
-		Kind: model.EventReservationLeased, Time: c.now,
-		Key: e.Key, UID: e.UID, Count: int32(e.Workers.Len()),
+		Kind: model.EventReservationLeased, Time: r.now,
+		Key: e.Key, UID: e.UID, Count: int32(len(placements)), Workers: named,
 		Trace: e.Trace, Epoch: e.Epoch,
 	}
-	if r := c.reservations[e.UID]; r != nil {
-		event.Since = r.record.(*model.Reservation).CreatedAt
-	}
-	named := e.Workers.Len() <= model.MaxEventWorkers
-	at, left := 0, picks[0].Workers
-	for seat := range e.Workers.All() {
-		if left == 0 {
-			at++
-			left = picks[at].Workers
-		}
-		left--
-		executor := picks[at].Executor
-		placements = append(placements, model.Placement{Worker: seat, Ordinal: executor.Ordinal})
-		if named {
-			event.Workers = append(event.Workers, model.EventWorker{ID: seat, Executor: executor.ID})
-		}
-	}
 	reservation := model.Ref{Kind: model.KindReservation, Key: e.Key, ID: e.UID}
-	effect := model.Effect{
-		Expect: []model.Expect{
-			{Ref: model.LeaderRef(model.ServiceRegistry), Create: p.Term},
-			{Ref: reservation, Mod: e.Mod},
-		},
-		Events: []model.JobEvent{event},
+	effect := model.Effect{Expect: []model.Expect{
+		{Ref: model.LeaderRef(model.ServiceRegistry), Create: r.Term},
+		{Ref: reservation, Mod: e.Mod},
+	}}
+	known := r.reservations[e.UID]
+	if known != nil {
+		event.Since = known.record.(*model.Reservation).CreatedAt
 	}
-	if r := c.reservations[e.UID]; r == nil || r.mod != e.Mod {
-		// The view is behind, and stale had nothing to compare the epoch with.
+	if known == nil || known.mod != e.Mod {
+		// The view is behind, so stale could not compare the epoch.
 		effect.Expect = append(effect.Expect, model.Expect{Ref: reservation, Create: e.Epoch})
 	}
+	effect.Events = []model.JobEvent{event}
 	total := len(placements)
 	chunks := (total + model.LeaseChunkSize - 1) / model.LeaseChunkSize
 	for number := range chunks {
@@ -281,14 +288,35 @@ func (c *Core) grant(p model.Cycle, e model.Candidate, picks []match.Pick) model
 			UID: e.UID, Chunk: int32(number), Chunks: int32(chunks), Total: int32(total),
 			Key: e.Key, Epoch: e.Epoch, Each: e.Constraints.Resources, Role: e.Constraints.Role,
 			Workers: placements[first:end:end],
-			Cut:     p.Cut, GrantedAt: c.now, Trace: e.Trace,
+			Cut:     r.Cut, GrantedAt: r.now, Trace: e.Trace,
 		})
 	}
 	return effect
 }
 
-// answerCycles answers the cycles, in order, whose leases are all durable: only
-// then is the lease's revision known.
+// place assigns workers in order to the picked executors. It names them for the event if
+// there are at most model.MaxEventWorkers.
+func place(workers model.WorkerSet, picks []match.Pick) (placements []model.Placement, named []model.EventWorker) {
+	total := workers.Len()
+	placements = make([]model.Placement, 0, total)
+	at, left := 0, picks[0].Workers
+	for worker := range workers.All() {
+		if left == 0 {
+			at++
+			left = picks[at].Workers
+		}
+		left--
+		executor := picks[at].Executor
+		placements = append(placements, model.Placement{Worker: worker, Ordinal: executor.Ordinal})
+		if total <= model.MaxEventWorkers {
+			named = append(named, model.EventWorker{ID: worker, Executor: executor.ID})
+		}
+	}
+	return placements, named
+}
+
+// answerCycles answers the cycles, in order, whose leases are all durable: only then the
+// revision of a lease is known.
 func (c *Core) answerCycles() {
 	for len(c.waiting) > 0 {
 		cycle := c.waiting[0]
@@ -299,9 +327,8 @@ func (c *Core) answerCycles() {
 			}
 			l := c.leases[o.UID]
 			if l == nil {
-				// It was leased when it was offered again, and has been released
-				// since: there is no lease to wait for.
-				o.Result, o.Reason, o.Message = model.Stale, fault.ReasonStale, "its lease is gone"
+				// It had a lease already when it was sent, and the lease has ended since.
+				o.Result, o.Reason, o.Message = model.Stale, fault.ReasonStale, "its lease has ended"
 				continue
 			}
 			if o.Lease = l.create(); o.Lease == 0 {

@@ -12,9 +12,9 @@ import (
 	"berth.dev/services/executor-state/match"
 )
 
-// offerAll offers the entries that were not granted, in order, cycle after cycle,
-// until one gets to all of them, and answers the grants in their order.
-func offerAll(t *rapid.T, r *rig, entries []model.Candidate) (granted []string, cycles int) {
+// sendAll sends the candidates that were not granted, in order, cycle after cycle, until one
+// cycle decides all of them. It returns the grants in their order.
+func sendAll(t *rapid.T, r *rig, entries []model.Candidate) (granted []string, cycles int) {
 	for {
 		cycles++
 		outcomes := r.cycle(entries...)
@@ -40,9 +40,9 @@ func offerAll(t *rapid.T, r *rig, entries []model.Candidate) (granted []string, 
 	}
 }
 
-// Cycles that are cut grant what one that is not would, in the same order, and get
-// to the end.
-func TestCyclesThatAreCutGrantTheSame(t *testing.T) {
+// Cycles that end at a limit grant the same as one without limits, in the same order, and
+// decide every candidate in the end.
+func TestLimitedCyclesGrantTheSame(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var registers []Register
 		for i := range evenly(1, 3, 6, 9).Draw(t, "executors") {
@@ -64,7 +64,7 @@ func TestCyclesThatAreCutGrantTheSame(t *testing.T) {
 			for i, k := range kinds {
 				entries = append(entries, r.queue(fmt.Sprintf("u%02d", i), sizes[i], k))
 			}
-			return offerAll(t, r, entries)
+			return sendAll(t, r, entries)
 		}
 		want, _ := play(match.DefaultLimits().Work)
 		if got, cycles := play(limit); !slices.Equal(got, want) {
@@ -73,7 +73,7 @@ func TestCyclesThatAreCutGrantTheSame(t *testing.T) {
 	})
 }
 
-// What did not fit is not looked for again until an executor changes.
+// A candidate that did not fit is not searched for again until an executor changes.
 func TestARefusalIsRemembered(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("e1", 1000, 1))
@@ -101,9 +101,9 @@ func TestARefusalIsRemembered(t *testing.T) {
 	expectGranted(t, r.cycle(full))
 }
 
-// What becomes free between cycles counts, also where sums alone said each time that
-// it is too little.
-func TestRoomThatComesLittleByLittleIsFound(t *testing.T) {
+// Capacity that becomes free in small parts between cycles is found, even if sums showed
+// each time that it was too little.
+func TestCapacityFreedInSmallPartsIsFound(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.core.index.Limits.Work = 1 // nothing is left for looks that only the numbers call for
 	ids := []string{"a", "b", "c", "d"}
@@ -123,9 +123,9 @@ func TestRoomThatComesLittleByLittleIsFound(t *testing.T) {
 	expectGranted(t, r.cycle(all))
 }
 
-// Where each executor has a resource of its own name, a cycle counts what that costs:
-// in a section of few executors it does not look at the others' forms, and in the
-// whole fleet it is cut.
+// If each executor has a resource with a name of its own, a cycle counts what that costs:
+// for a selection of few executors it does not look at the resources of others, and in the
+// whole fleet it ends at the limit.
 func TestACycleIsBoundedWhereResourceNamesDiffer(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.core.index.Limits.Narrow = 8
@@ -155,10 +155,10 @@ func TestACycleIsBoundedWhereResourceNamesDiffer(t *testing.T) {
 	}
 }
 
-// What becomes free elsewhere, or of what is lacking too little, makes nobody look
-// again for what did not fit: so a batch that fits is reached behind many that do
-// not, though executors change between any two cycles.
-func TestWhatFitsIsReachedThoughExecutorsChange(t *testing.T) {
+// Capacity that becomes free elsewhere, or too little of what is lacking, causes no new
+// search for a refused candidate. So a batch that fits is decided although many before it do
+// not fit and executors change between all cycles.
+func TestFittingCandidatesAreDecidedWhileExecutorsChange(t *testing.T) {
 	r := lead(DefaultConfig())
 	for i := range 40 {
 		g := small(fmt.Sprintf("a%02d", i), 1000, 1)
@@ -193,8 +193,8 @@ func TestWhatFitsIsReachedThoughExecutorsChange(t *testing.T) {
 	}
 }
 
-// An answer is one message: a cycle that has much to say is cut, and those that follow
-// get to the end, for what was said is not said again.
+// An answer is one message: a cycle with a large answer ends early. Later cycles decide the
+// rest, because answered outcomes are not repeated.
 func TestAnAnswerIsOneMessage(t *testing.T) {
 	const n = 40
 	r := lead(DefaultConfig())

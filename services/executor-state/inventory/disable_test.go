@@ -8,9 +8,10 @@ import (
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
+	"berth.dev/services/executor-state/policy"
 )
 
-// must asks, settles and answers the value of the reply.
+// must sends a request, settles and returns the value of the reply.
 func must[T any](t *testing.T, r *rig, request any) T {
 	t.Helper()
 	value, err := r.do(request)
@@ -20,10 +21,10 @@ func must[T any](t *testing.T, r *rig, request any) T {
 	return value.(T)
 }
 
-// "Available" was kept in two places: after disable → disconnect → reconnect →
-// expiry an executor was listed as free but not in the free index. With the
-// executor occupied meanwhile, and whatever comes first of its return, its
-// worker's end and the expiry.
+// Another system kept "available" in two places: after disable, disconnect, reconnect and
+// expiry an executor was listed as free but not in the free index. Here the executor has a
+// worker meanwhile, and its return, the end of the worker and the expiry happen in any
+// order.
 func TestPitfallListedFreeButNotInTheFreeIndex(t *testing.T) {
 	comeBack := func(r *rig) {
 		again := small0("h1", "n2")
@@ -52,8 +53,8 @@ func TestPitfallListedFreeButNotInTheFreeIndex(t *testing.T) {
 		r := lead(DefaultConfig())
 		r.ready(small0("h1", "n1"))
 		expectGranted(t, r.cycle(r.queue("u", 1, cpu(1000))))
-		r.handOver("u")
-		must[Disabled](t, r, Disable{RequestID: "d", Selector: Selector{IDs: []string{"h1"}}, ExpireAt: r.now.Add(30 * time.Second)})
+		r.dispatch("u")
+		must[policy.Disabled](t, r, policy.Disable{RequestID: "d", Selector: policy.Selector{IDs: []string{"h1"}}, ExpireAt: r.now.Add(30 * time.Second)})
 		r.tellGone(model.Ref{Kind: model.KindLive, ID: "h1"})
 		for _, step := range order {
 			step(r)
@@ -68,8 +69,8 @@ func TestPitfallListedFreeButNotInTheFreeIndex(t *testing.T) {
 	}
 }
 
-// A narrower disable request swallowed a broader one, and a later expiry was
-// ignored.
+// Another system dropped a broader disable request for a narrower one, and ignored a later
+// expiry.
 func TestPitfallOverlappingDisablesCountEach(t *testing.T) {
 	r := lead(DefaultConfig())
 	h1, h2 := small("h1", 1, 1), small("h2", 1, 1)
@@ -77,12 +78,12 @@ func TestPitfallOverlappingDisablesCountEach(t *testing.T) {
 	r.ready(h1)
 	r.ready(h2)
 	in := func(d time.Duration) time.Time { return start.Add(d) }
-	for _, d := range []Disable{
-		{RequestID: "broad", Selector: Selector{Attributes: map[string]string{"zone": "a"}}, ExpireAt: in(2 * time.Minute)},
-		{RequestID: "narrow", Selector: Selector{IDs: []string{"h1"}}, ExpireAt: in(time.Minute)},
-		{RequestID: "later", Selector: Selector{IDs: []string{"h1"}}, ExpireAt: in(3 * time.Minute)},
+	for _, d := range []policy.Disable{
+		{RequestID: "broad", Selector: policy.Selector{Attributes: map[string]string{"zone": "a"}}, ExpireAt: in(2 * time.Minute)},
+		{RequestID: "narrow", Selector: policy.Selector{IDs: []string{"h1"}}, ExpireAt: in(time.Minute)},
+		{RequestID: "later", Selector: policy.Selector{IDs: []string{"h1"}}, ExpireAt: in(3 * time.Minute)},
 	} {
-		must[Disabled](t, r, d)
+		must[policy.Disabled](t, r, d)
 	}
 	for _, want := range []string{"h1 3, h2 1", "h1 2, h2 1", "h1 1, h2 0", "h1 0, h2 0"} {
 		v1, _ := r.core.Executor("h1")
@@ -94,7 +95,7 @@ func TestPitfallOverlappingDisablesCountEach(t *testing.T) {
 	}
 }
 
-// Expired disables were restored one by one at start and blocked heartbeats.
+// Another system restored expired disables one by one at start, which blocked heartbeats.
 func TestPitfallExpiredDisablesDoNotBlockHeartbeats(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.StepLimit = 10
@@ -114,7 +115,7 @@ func TestPitfallExpiredDisablesDoNotBlockHeartbeats(t *testing.T) {
 	if n := len(r.effects) - len(effects); n != cfg.StepLimit {
 		t.Fatalf("the first step ends %d requests, want %d", n, cfg.StepLimit)
 	}
-	// A heartbeat is taken in between.
+	// A heartbeat is processed in between.
 	v, _ := r.core.Executor("h1")
 	r.ask(Announce{"h1", v.Incarnation, 99, 0, false, ""})
 	r.settle()
@@ -124,9 +125,9 @@ func TestPitfallExpiredDisablesDoNotBlockHeartbeats(t *testing.T) {
 	expectGranted(t, r.cycle(r.queue("u", 1, cpu(1))))
 }
 
-// Idle hosts were picked for removal and disabled in two steps: allocated in
-// between. Whichever of a cycle and a claim comes first in a round, and also when
-// all is taken back once.
+// Another system picked idle hosts for removal and disabled them in two steps, so that they
+// were allocated in between. Here a cycle and a claim come in either order in one round,
+// also if the round is abandoned once.
 func TestPitfallClaimedIsNotAllocatedInBetween(t *testing.T) {
 	for _, claimFirst := range []bool{true, false} {
 		for _, abandoned := range []bool{true, false} {
@@ -134,7 +135,7 @@ func TestPitfallClaimedIsNotAllocatedInBetween(t *testing.T) {
 			r.ready(small("h1", 1, 1))
 			r.ready(small("h2", 1, 1))
 			cycle := model.Cycle{Term: r.registryTerm(), Number: 1, Candidates: []model.Candidate{r.queue("u", 1, cpu(1))}}
-			requests := []any{cycle, Claim{RequestID: "c", SKU: "small", Max: 2}}
+			requests := []any{cycle, policy.Claim{RequestID: "c", SKU: "small", Max: 2}}
 			if claimFirst {
 				slices.Reverse(requests)
 			}
@@ -146,9 +147,9 @@ func TestPitfallClaimedIsNotAllocatedInBetween(t *testing.T) {
 				tokens = []uint64{r.ask(requests[0]), r.ask(requests[1])}
 			}
 			r.settle()
-			claimed, _ := r.replies[tokens[0]].Value.(Claimed)
+			claimed, _ := r.replies[tokens[0]].Value.(policy.Claimed)
 			if !claimFirst {
-				claimed = r.replies[tokens[1]].Value.(Claimed)
+				claimed = r.replies[tokens[1]].Value.(policy.Claimed)
 			}
 			leased := map[uint32]bool{}
 			for _, p := range r.leased("u") {
@@ -166,9 +167,9 @@ func TestPitfallClaimedIsNotAllocatedInBetween(t *testing.T) {
 	}
 }
 
-// A job with very many leases on one executor is told of in several
-// transactions, each worker once, also by a successor of whoever began.
-func TestJobsAreToldOnceInBoundedSteps(t *testing.T) {
+// A job with very many leases on one executor gets its events in several transactions, each
+// worker once, also if the leader changes in between.
+func TestJobsGetEventsOnceInBoundedSteps(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 1000, 1000))
 	r.ready(small("h10", 1000, 1000))
@@ -178,10 +179,10 @@ func TestJobsAreToldOnceInBoundedSteps(t *testing.T) {
 	}
 	expectGranted(t, r.cycle(entries...))
 	r.events = nil
-	r.ask(Drain{ID: "h1", RequestID: "d"})
+	r.ask(policy.Drain{ID: "h1", RequestID: "d"})
 	r.commit(1)
 	r.step(nil)
-	if n := len(r.effects[0].Events); n != tellPerEffect {
+	if n := len(r.effects[0].Events); n != policy.EventsPerEffect {
 		t.Fatalf("%d events in one effect", n)
 	}
 	r.commit(1)
@@ -198,24 +199,12 @@ func TestJobsAreToldOnceInBoundedSteps(t *testing.T) {
 			t.Errorf("%s was told %d times", e.UID, told[e.UID])
 		}
 	}
-	if d := r.core.known("d"); !d.ToldAll {
+	if d := r.core.disableRecord("d"); !d.ToldAll {
 		t.Errorf("not told all: %+v", d)
 	}
 }
 
-// Marks are in the order of executors, not of text: '-' is less than '/'.
-func TestMarksAreOrderedByExecutor(t *testing.T) {
-	marks := []string{"", "a/1", "a/2", "a-b/1", "b/0"}
-	for i, a := range marks {
-		for j, b := range marks {
-			if got := compareMarks(a, b); got < 0 != (i < j) || got > 0 != (i > j) {
-				t.Errorf("%q and %q: %d", a, b, got)
-			}
-		}
-	}
-}
-
-// Undoing many requests takes many effects, each of which fits a transaction.
+// Undoing many requests takes many effects, each of which fits into a transaction.
 func TestEnableOfManyIsManyEffects(t *testing.T) {
 	r := lead(DefaultConfig())
 	var ids []string
@@ -223,16 +212,16 @@ func TestEnableOfManyIsManyEffects(t *testing.T) {
 		id := fmt.Sprintf("h%03d", i)
 		ids = append(ids, id)
 		r.ready(small(id, 1, 1))
-		must[ExecutorView](t, r, Drain{ID: id, RequestID: "d-" + id})
+		must[ExecutorView](t, r, policy.Drain{ID: id, RequestID: "d-" + id})
 	}
-	r.ask(Enable{RequestID: "e", Selector: Selector{IDs: ids}})
+	r.ask(policy.Enable{RequestID: "e", Selector: policy.Selector{IDs: ids}})
 	for _, effect := range r.effects {
 		if len(effect.Puts) > 2 {
 			t.Fatalf("%d puts in one effect", len(effect.Puts))
 		}
 	}
 	r.settle()
-	if undone := must[Enabled](t, r, Enable{RequestID: "e", Selector: Selector{IDs: ids}}); undone.Undone != 200 {
+	if undone := must[policy.Enabled](t, r, policy.Enable{RequestID: "e", Selector: policy.Selector{IDs: ids}}); undone.Undone != 200 {
 		t.Errorf("undone %d", undone.Undone)
 	}
 	for _, id := range ids {
@@ -244,7 +233,7 @@ func TestEnableOfManyIsManyEffects(t *testing.T) {
 
 func TestSelectorsAreBounded(t *testing.T) {
 	r := lead(DefaultConfig())
-	ids := make([]string, maxSelected+1)
+	ids := make([]string, policy.MaxSelected+1)
 	for i := range ids {
 		ids[i] = fmt.Sprintf("h%d", i)
 	}
@@ -252,25 +241,25 @@ func TestSelectorsAreBounded(t *testing.T) {
 		request any
 		field   string
 	}{
-		"ids":        {Disable{RequestID: "d", Selector: Selector{IDs: ids}}, "selector.ids"},
-		"reason":     {Disable{RequestID: "d", Selector: Selector{IDs: ids[:1]}, Reason: string(make([]byte, maxReason+1))}, "reason"},
-		"attribute":  {Disable{RequestID: "d", Selector: Selector{Attributes: map[string]string{"_": "x"}}}, "selector.attributes._"},
-		"enable ids": {Enable{RequestID: "d", Selector: Selector{IDs: ids}}, "selector.ids"},
-		"drain":      {Drain{RequestID: "d"}, "id"},
-		"claim":      {Claim{RequestID: "d", SKU: "s", Max: maxSelected + 1}, "max"},
-		"in past":    {Claim{RequestID: "d", SKU: "s", Max: 1, ExpireAt: start}, "expireTime"},
+		"ids":        {policy.Disable{RequestID: "d", Selector: policy.Selector{IDs: ids}}, "selector.ids"},
+		"reason":     {policy.Disable{RequestID: "d", Selector: policy.Selector{IDs: ids[:1]}, Reason: string(make([]byte, policy.MaxReason+1))}, "reason"},
+		"attribute":  {policy.Disable{RequestID: "d", Selector: policy.Selector{Attributes: map[string]string{"_": "x"}}}, "selector.attributes._"},
+		"enable ids": {policy.Enable{RequestID: "d", Selector: policy.Selector{IDs: ids}}, "selector.ids"},
+		"drain":      {policy.Drain{RequestID: "d"}, "id"},
+		"claim":      {policy.Claim{RequestID: "d", SKU: "s", Max: policy.MaxSelected + 1}, "max"},
+		"in past":    {policy.Claim{RequestID: "d", SKU: "s", Max: 1, ExpireAt: start}, "expireTime"},
 	} {
 		_, err := r.do(test.request)
 		if f := fault.Of(err); f == nil || f.Kind != fault.Invalid || f.Fields[0].Name != test.field {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	must[Disabled](t, r, Disable{RequestID: "d", Selector: Selector{IDs: ids[:maxSelected]}})
+	must[policy.Disabled](t, r, policy.Disable{RequestID: "d", Selector: policy.Selector{IDs: ids[:policy.MaxSelected]}})
 }
 
-// Requests that hold are bounded, those by attributes and what all others name.
-// What has ended makes room.
-func TestRequestsThatHoldAreBounded(t *testing.T) {
+// Requests in force are bounded: those by attributes, and the names of all others together.
+// A request that has ended frees its share.
+func TestRequestsInForceAreBounded(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h", 1, 1))
 	refused := func(request any, field string) {
@@ -280,54 +269,55 @@ func TestRequestsThatHoldAreBounded(t *testing.T) {
 			t.Errorf("%T: %v", request, err)
 		}
 	}
-	byKind := func(i int) Disable {
-		return Disable{RequestID: fmt.Sprintf("k%d", i), Selector: Selector{Attributes: map[string]string{"zone": fmt.Sprint(i)}}}
+	byKind := func(i int) policy.Disable {
+		return policy.Disable{RequestID: fmt.Sprintf("k%d", i), Selector: policy.Selector{Attributes: map[string]string{"zone": fmt.Sprint(i)}}}
 	}
-	for i := range maxByKind {
-		must[Disabled](t, r, byKind(i))
+	for i := range policy.MaxByAttributes {
+		must[policy.Disabled](t, r, byKind(i))
 	}
-	refused(byKind(maxByKind), "selector.attributes")
-	must[Disabled](t, r, byKind(0)) // a repeat
-	must[Enabled](t, r, Enable{RequestID: "e", DisableRequestID: "k7"})
-	must[Disabled](t, r, byKind(maxByKind))
+	refused(byKind(policy.MaxByAttributes), "selector.attributes")
+	must[policy.Disabled](t, r, byKind(0)) // a repeat
+	must[policy.Enabled](t, r, policy.Enable{RequestID: "e", DisableRequestID: "k7"})
+	must[policy.Disabled](t, r, byKind(policy.MaxByAttributes))
 
-	ids := make([]string, maxSelected)
+	ids := make([]string, policy.MaxSelected)
 	for i := range ids {
 		ids[i] = fmt.Sprintf("h%d", i)
 		r.ready(small(ids[i], 1, 1))
 	}
-	for i := range (maxNames - reservedNames) / maxSelected {
-		must[Disabled](t, r, Disable{RequestID: fmt.Sprintf("d%d", i), Selector: Selector{IDs: ids}, ExpireAt: start.Add(time.Duration(1+i) * time.Hour)})
+	for i := range (policy.MaxNames - policy.ReservedNames) / policy.MaxSelected {
+		must[policy.Disabled](t, r, policy.Disable{RequestID: fmt.Sprintf("d%d", i), Selector: policy.Selector{IDs: ids}, ExpireAt: start.Add(time.Duration(1+i) * time.Hour)})
 	}
-	refused(Disable{RequestID: "more", Selector: Selector{IDs: ids[:1]}}, "selector.ids")
-	refused(Claim{RequestID: "more", SKU: "small", Max: 1}, "max")
-	// What is left is for drains, of which most are as a store tells them.
-	must[ExecutorView](t, r, Drain{ID: "h", RequestID: "drain-0"})
-	for i := range reservedNames / maxSelected {
+	refused(policy.Disable{RequestID: "more", Selector: policy.Selector{IDs: ids[:1]}}, "selector.ids")
+	refused(policy.Claim{RequestID: "more", SKU: "small", Max: 1}, "max")
+	// The rest is for drains. Most drains are written to the store here, as other leaders
+	// would.
+	must[ExecutorView](t, r, policy.Drain{ID: "h", RequestID: "drain-0"})
+	for i := range policy.ReservedNames / policy.MaxSelected {
 		named := ids
 		if i == 0 {
 			named = ids[1:]
 		}
 		r.tell(&model.Disable{ID: fmt.Sprintf("drains-%d", i), IDs: named, Drain: true, ToldAll: true, CreatedAt: start})
 	}
-	refused(Drain{ID: "h", RequestID: "more"}, "id")
-	must[Enabled](t, r, Enable{RequestID: "undo", DisableRequestID: "drain-0"})
-	must[ExecutorView](t, r, Drain{ID: "h", RequestID: "more"})
+	refused(policy.Drain{ID: "h", RequestID: "more"}, "id")
+	must[policy.Enabled](t, r, policy.Enable{RequestID: "undo", DisableRequestID: "drain-0"})
+	must[ExecutorView](t, r, policy.Drain{ID: "h", RequestID: "more"})
 	r.pause(time.Hour)
-	must[ExecutorView](t, r, Drain{ID: "h", RequestID: "another"})
+	must[ExecutorView](t, r, policy.Drain{ID: "h", RequestID: "another"})
 }
 
-// Ids without an executor are accepted, named in the answer, and bounded apart from
-// the others: made-up ids keep no operator from disabling and draining.
-func TestUnknownIDsAreNamedAndBoundedApart(t *testing.T) {
+// IDs without an executor are accepted, returned in the answer and bounded separately: made-
+// up IDs never keep an operator from disabling and draining.
+func TestUnknownIDsAreReturnedAndBounded(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 1, 1))
 	r.ready(small("h2", 1, 1))
-	got := must[Disabled](t, r, Disable{RequestID: "d", Selector: Selector{IDs: []string{"x2", "h1", "x1"}}})
+	got := must[policy.Disabled](t, r, policy.Disable{RequestID: "d", Selector: policy.Selector{IDs: []string{"x2", "h1", "x1"}}})
 	if got.Executors != 1 || fmt.Sprint(got.Unknown) != "[x1 x2]" {
 		t.Errorf("%+v", got)
 	}
-	again := must[Disabled](t, r, Disable{RequestID: "d", Selector: Selector{IDs: []string{"x2", "h1", "x1"}}})
+	again := must[policy.Disabled](t, r, policy.Disable{RequestID: "d", Selector: policy.Selector{IDs: []string{"x2", "h1", "x1"}}})
 	if fmt.Sprint(again) != fmt.Sprint(got) {
 		t.Errorf("repeated: %+v", again)
 	}
@@ -336,22 +326,22 @@ func TestUnknownIDsAreNamedAndBoundedApart(t *testing.T) {
 		for i := range made {
 			made[i] = fmt.Sprintf("made-up-%d-%d", n, i)
 		}
-		_, err := r.do(Disable{RequestID: fmt.Sprintf("flood-%d", n), Selector: Selector{IDs: made}})
+		_, err := r.do(policy.Disable{RequestID: fmt.Sprintf("flood-%d", n), Selector: policy.Selector{IDs: made}})
 		return err
 	}
-	for n := range maxUnknown/maxSelected - 1 {
-		if err := flood(n, maxSelected); err != nil {
+	for n := range policy.MaxUnknown/policy.MaxSelected - 1 {
+		if err := flood(n, policy.MaxSelected); err != nil {
 			t.Fatal(err)
 		}
 	}
-	err := flood(100, maxSelected)
+	err := flood(100, policy.MaxSelected)
 	if f := fault.Of(err); err == nil || f.Kind != fault.Exhausted || f.Fields[0].Name != "selector.ids" {
 		t.Errorf("one flood too many: %v", err)
 	}
-	if err := flood(101, maxSelected-2); err != nil { // x1 and x2 hold two places
+	if err := flood(101, policy.MaxSelected-2); err != nil { // x1 and x2 hold two places
 		t.Error(err)
 	}
-	// One that registers frees its place, one that is enabled too.
+	// An executor that registers frees its place, and so does one that is enabled.
 	r.ready(small("x1", 1, 1))
 	if view, _ := r.core.Executor("x1"); len(view.Disabled) != 1 {
 		t.Errorf("it registers, and is not disabled: %+v", view)
@@ -359,15 +349,15 @@ func TestUnknownIDsAreNamedAndBoundedApart(t *testing.T) {
 	if err := flood(102, 2); err == nil {
 		t.Error("two places are taken")
 	}
-	must[Enabled](t, r, Enable{RequestID: "undo", Selector: Selector{IDs: []string{"x2"}}})
+	must[policy.Enabled](t, r, policy.Enable{RequestID: "undo", Selector: policy.Selector{IDs: []string{"x2"}}})
 	if err := flood(103, 2); err != nil {
 		t.Error(err)
 	}
-	if got := must[Disabled](t, r, Disable{RequestID: "known", Selector: Selector{IDs: []string{"h2"}}}); got.Executors != 1 {
+	if got := must[policy.Disabled](t, r, policy.Disable{RequestID: "known", Selector: policy.Selector{IDs: []string{"h2"}}}); got.Executors != 1 {
 		t.Errorf("%+v", got)
 	}
-	must[ExecutorView](t, r, Drain{ID: "h2", RequestID: "drain"})
-	if r.core.disables.unknown != maxUnknown {
-		t.Errorf("%d unknown", r.core.disables.unknown)
+	must[ExecutorView](t, r, policy.Drain{ID: "h2", RequestID: "drain"})
+	if err := flood(104, 1); err == nil {
+		t.Error("an unknown ID more than the maximum was accepted")
 	}
 }

@@ -8,12 +8,12 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// What is taken back is found again, without being told once more.
+// A release that is abandoned is done again without another change.
 func TestAbandonedReleaseIsDoneAgain(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 4000, 4))
 	expectGranted(t, r.cycle(r.queue("u", 2, cpu(1000))))
-	r.handOver("u")
+	r.dispatch("u")
 	r.end("u", model.WorkerCompleted, 0)
 	r.catchUp()
 	for range 2 {
@@ -26,13 +26,13 @@ func TestAbandonedReleaseIsDoneAgain(t *testing.T) {
 	}
 }
 
-// A lease stays the one that was granted when some of its workers have ended.
+// A lease keeps its create revision after some of its workers have ended.
 func TestReleaseKeepsTheLeasesRevision(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 4000, 4))
 	e := r.queue("u", 2, cpu(1000))
 	granted := r.cycle(e)[0]
-	r.handOver("u")
+	r.dispatch("u")
 	r.end("u", model.WorkerCompleted, 0)
 	r.catchUp()
 	r.settle()
@@ -41,8 +41,8 @@ func TestReleaseKeepsTheLeasesRevision(t *testing.T) {
 	}
 }
 
-// The end of a worker on another executor is not that of the one in the lease.
-func TestEndElsewhereFreesNothing(t *testing.T) {
+// The end of a worker on another executor does not end the one in the lease.
+func TestAWorkerElsewhereFreesNothing(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 4000, 4))
 	expectGranted(t, r.cycle(r.queue("u", 1, cpu(1000))))
@@ -53,9 +53,9 @@ func TestEndElsewhereFreesNothing(t *testing.T) {
 	}
 }
 
-// A reservation that was written and removed while the view was away is never
-// told of. Its lease is an orphan as soon as the view is past the grant.
-func TestLeaseOfANeverSeenReservationIsSwept(t *testing.T) {
+// A reservation that was written and deleted while the view was disconnected never appears
+// in it. Its lease is orphaned as soon as the view has passed the grant.
+func TestLeaseOfANeverSeenReservationIsDeleted(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 4000, 4))
 	r.write(&model.Reservation{Key: keyOf("u"), UID: "u", State: model.Queued, Workers: model.WorkerSet{{Number: 1}}})
@@ -72,8 +72,8 @@ func TestLeaseOfANeverSeenReservationIsSwept(t *testing.T) {
 	}
 }
 
-// A standby has seen an executor go long ago; as leader it gives it another
-// LostAfter to come back.
+// A standby has seen an executor become absent long ago; as leader it gives it another
+// LostAfter to return.
 func TestLostClockStartsWithTheElection(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 4000, 4))
@@ -94,8 +94,8 @@ func TestLostClockStartsWithTheElection(t *testing.T) {
 	}
 }
 
-// With LostAfter 0 an executor is LOST the moment it is gone; the compare on
-// its presence must not meet the deletion of it in one transaction.
+// With LostAfter 0 an executor is LOST at once; the compare on its presence must not be in
+// the transaction that deletes the presence.
 func TestLostAfterZeroWaitsForTheDeletion(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.LostAfter = 0
@@ -128,8 +128,8 @@ func small0(id, nonce string) Register {
 	return g
 }
 
-// New executors make a loss less than a mass: those held back have their time
-// again, and are given up then.
+// New executors can turn a mass loss into ordinary losses: the clock of the absent executors
+// restarts, and they become LOST when it ends.
 func TestMassLossEndsWhenTheFleetGrows(t *testing.T) {
 	r := lead(DefaultConfig())
 	for i := range 6 {

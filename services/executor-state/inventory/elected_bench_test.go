@@ -9,9 +9,9 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// BenchmarkElected takes over 10,000 executors, each with a worker, while 100,000
-// reservations wait, in one group or in many: what a standby still has to do once it
-// leads, before it serves.
+// BenchmarkElected measures what a standby must do after its election before it serves, with
+// 10,000 executors, each with a worker, and 100,000 pending reservations in one group or in
+// many.
 func BenchmarkElected(b *testing.B) {
 	for _, groups := range []int{1, 1000} {
 		b.Run(fmt.Sprintf("groups=%d", groups), func(b *testing.B) {
@@ -27,8 +27,7 @@ func BenchmarkElected(b *testing.B) {
 	}
 }
 
-// standby is a core that follows executors with a worker each, and reservations
-// that wait.
+// standby returns a core that follows executors with a worker each and pending reservations.
 func standby(executors, waiting, groups int) *Core {
 	c := New(DefaultConfig())
 	revision := int64(10)

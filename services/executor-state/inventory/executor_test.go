@@ -9,8 +9,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Two copies of one agent with one id: the newer incarnation wins, the older
-// is told, and does not take the id back: the two would take turns.
+// Of two copies of one agent with one ID the newer incarnation wins. The older one learns of
+// it and does not take the ID back: otherwise the two would take turns.
 func TestPitfallTwoCopiesOfOneAgent(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small0("h1", "n1"))
@@ -26,12 +26,12 @@ func TestPitfallTwoCopiesOfOneAgent(t *testing.T) {
 	if v, _ := r.core.Executor("h1"); v.Workers != 1 || v.State != model.ExecutorReady || v.Incarnation <= old.Incarnation || v.Ordinal != old.Ordinal {
 		t.Fatalf("%+v", v)
 	}
-	// A successor knows it as well.
+	// The next leader knows it as well.
 	r.failOver()
 	if _, err := r.do(small0("h1", "n1")); !fault.Is(err, fault.ReasonOtherAgent) {
 		t.Fatalf("the older copy registers with a new leader: %v", err)
 	}
-	// What is remembered is bounded.
+	// The list of former nonces is bounded.
 	for i := range 2 * model.MaxFormer {
 		r.ready(small0("h1", "m"+string(rune('a'+i))))
 	}
@@ -40,9 +40,9 @@ func TestPitfallTwoCopiesOfOneAgent(t *testing.T) {
 	}
 }
 
-// The last request of a former process came late, and nobody is behind it: the agent
-// that lives has its id back after a while, and no sooner.
-func TestAFormerAgentIsBackWhereTheLaterOneIsAway(t *testing.T) {
+// The last request of an earlier process arrived late, and no agent is behind it: the live
+// agent gets its ID back after a while, and not before.
+func TestAnEarlierAgentReturnsWhenTheLaterOneIsAbsent(t *testing.T) {
 	r := lead(DefaultConfig())
 	for _, nonce := range []string{"lives", "ghost"} {
 		if _, err := r.do(small0("h1", nonce)); err != nil {
@@ -63,20 +63,20 @@ func TestAFormerAgentIsBackWhereTheLaterOneIsAway(t *testing.T) {
 	if _, err := r.do(small0("h1", "ghost")); !fault.Is(err, fault.ReasonOtherAgent) {
 		t.Fatalf("the ghost registers again: %v", err)
 	}
-	// Who has just lost its presence is not away for long.
+	// An executor that has just lost its presence has not been absent for long.
 	r.tellGone(model.Ref{Kind: model.KindLive, ID: "h1"})
 	if _, err := r.do(small0("h1", "ghost")); !fault.Is(err, fault.ReasonOtherIncarnation) {
 		t.Fatalf("the ghost registers again: %v", err)
 	}
 }
 
-// Workers survive their agent's restart: nothing of what they hold is given
-// back when it goes, nor when it comes back.
+// Workers survive a restart of their agent: none of their capacity is freed when it
+// disconnects or returns.
 func TestPitfallWorkersSurviveTheirAgentsRestart(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 3000, 3))
 	expectGranted(t, r.cycle(r.queue("u", 3, cpu(1000))))
-	r.handOver("u")
+	r.dispatch("u")
 	r.tellGone(model.Ref{Kind: model.KindLive, ID: "h1"})
 	again := small("h1", 3000, 3)
 	again.Nonce = "n2"
@@ -86,10 +86,9 @@ func TestPitfallWorkersSurviveTheirAgentsRestart(t *testing.T) {
 	}
 }
 
-// A host that comes back under a new id is another executor: it holds none of
-// what leases hold of the old one. The workers that it brings along are still the
-// other's, and use what no lease counts here: until they are stopped it is given
-// nothing.
+// A host that returns under a new ID is another executor and has none of the old one's
+// leases. The workers on it belong to the old one and use capacity that no lease counts
+// here: until they are stopped, nothing is granted on the executor.
 func TestPitfallHostBackUnderANewID(t *testing.T) {
 	r := lead(DefaultConfig())
 	g := small("old", 1000, 1)
@@ -115,13 +114,13 @@ func TestPitfallHostBackUnderANewID(t *testing.T) {
 	expectGranted(t, r.cycle(r.entry("v")))
 }
 
-// Capacity that shrinks under workers: they keep what they hold, nothing is
-// granted, no free amount is negative, and it is a finding until there is room.
+// If capacity shrinks under workers, they keep what they use, nothing is granted, no free
+// amount is negative, and it is a finding until there is free capacity.
 func TestCapacityShrinksUnderWorkers(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 4000, 4))
 	expectGranted(t, r.cycle(r.queue("u", 4, cpu(1000))))
-	r.handOver("u")
+	r.dispatch("u")
 	less := small("h1", 2000, 4)
 	less.Nonce = "n2"
 	r.ready(less)
@@ -146,7 +145,7 @@ func TestCapacityShrinksUnderWorkers(t *testing.T) {
 	expectGranted(t, r.cycle(r.queue("v", 1, cpu(1000))))
 }
 
-// A resource that is no longer there at all, and one that is new.
+// The same with a resource that is missing now, and a new one.
 func TestResourceGoesUnderWorkers(t *testing.T) {
 	r := lead(DefaultConfig())
 	g := small("h1", 4000, 4)
@@ -158,7 +157,7 @@ func TestResourceGoesUnderWorkers(t *testing.T) {
 	bare := small("h1", 4000, 4)
 	bare.Nonce, bare.Resources["fpga"] = "n2", 1
 	r.ready(bare)
-	if f := r.core.Findings(r.now); len(f) != 1 || f[0].Message != "holds more than it has: gpu 1 of 0" {
+	if f := r.core.Findings(r.now); len(f) != 1 || f[0].Message != "uses more than its capacity: gpu 1 of 0" {
 		t.Fatalf("%+v", f)
 	}
 	if o := r.cycle(r.queue("v", 1, cpu(1)))[0]; o.Result != model.NoFit {
@@ -166,8 +165,8 @@ func TestResourceGoesUnderWorkers(t *testing.T) {
 	}
 }
 
-// An executor that comes back with other attributes or another SKU keeps its
-// workers, and is matched by what it says now.
+// An executor that returns with other attributes or another SKU keeps its workers and is
+// matched by its new ones.
 func TestExecutorChangesKind(t *testing.T) {
 	r := lead(DefaultConfig())
 	g := small("h1", 4000, 4)
@@ -195,13 +194,13 @@ func TestExecutorChangesKind(t *testing.T) {
 	}
 }
 
-// An executor that was given up keeps what its leases hold until the assigner
-// says that its workers are LOST. Where it does not, that is a finding.
+// A LOST executor keeps what its leases use until the assigner has written its workers LOST.
+// If it does not, that is a finding.
 func TestLostWithWorkersIsAFinding(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 1000, 1))
 	expectGranted(t, r.cycle(r.queue("u", 1, cpu(1000))))
-	r.handOver("u")
+	r.dispatch("u")
 	r.tellGone(model.Ref{Kind: model.KindLive, ID: "h1"})
 	r.pause(time.Minute)
 	if v, _ := r.core.Executor("h1"); v.State != model.ExecutorLost || v.Workers != 1 {
@@ -222,20 +221,20 @@ func TestLostWithWorkersIsAFinding(t *testing.T) {
 	}
 }
 
-// What is counted is counted once durable, and once.
-func TestFiguresCountWhatIsDurable(t *testing.T) {
+// A change counts once, when it is durable.
+func TestMetricsCountDurableChanges(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 3000, 3))
 	r.ready(small("h2", 1000, 1))
 	entry := r.queue("u", 2, cpu(1000))
 	r.ask(model.Cycle{Term: r.registryTerm(), Number: 1, Candidates: []model.Candidate{entry}})
-	if f := r.core.Figures(r.now); len(f.Attempts) != 0 {
+	if f := r.core.Metrics(r.now); len(f.Attempts) != 0 {
 		t.Errorf("counted before it is durable: %+v", f.Attempts)
 	}
 	r.abandon()
 	r.settle()
 	r.cycle(r.queue("big", 9, cpu(1000)))
-	r.handOver("u")
+	r.dispatch("u")
 	r.now = r.now.Add(time.Minute)
 	r.end("u", model.WorkerCompleted, 0)
 	r.catchUp()
@@ -245,7 +244,7 @@ func TestFiguresCountWhatIsDurable(t *testing.T) {
 	r.settle()
 	r.tellGone(model.Ref{Kind: model.KindLive, ID: "h2"})
 	r.pause(time.Minute)
-	f := r.core.Figures(r.now)
+	f := r.core.Metrics(r.now)
 	if f.Attempts[Attempt{model.Granted, ""}] != 1 || f.Attempts[Attempt{model.NoFit, fault.ReasonInsufficientCapacity}] != 1 || len(f.Attempts) != 2 {
 		t.Errorf("attempts %+v", f.Attempts)
 	}
@@ -260,13 +259,13 @@ func TestFiguresCountWhatIsDurable(t *testing.T) {
 	}
 }
 
-// A lease of several chunks has ended with the last of them, and counts once.
+// A lease of several chunks ends with the last of them and counts once.
 func TestLeaseOfManyChunksCountsOnce(t *testing.T) {
 	const workers = model.LeaseChunkSize + 1
 	r := lead(DefaultConfig())
 	r.ready(small("h1", workers, workers))
 	expectGranted(t, r.cycle(r.queue("u", workers, cpu(1))))
-	r.handOver("u")
+	r.dispatch("u")
 	all := make([]int32, workers)
 	for i := range all {
 		all[i] = int32(i)
@@ -275,7 +274,7 @@ func TestLeaseOfManyChunksCountsOnce(t *testing.T) {
 		r.end("u", model.WorkerCompleted, ended...)
 		r.catchUp()
 		r.settle()
-		if f := r.core.Figures(r.now); f.Held.Count() != uint64(want) || f.Leases != 1-want {
+		if f := r.core.Metrics(r.now); f.Held.Count() != uint64(want) || f.Leases != 1-want {
 			t.Errorf("%d ended, %d counted, %d left", len(ended), f.Held.Count(), f.Leases)
 		}
 	}

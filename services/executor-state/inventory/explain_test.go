@@ -13,10 +13,11 @@ import (
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
 	"berth.dev/services/executor-state/match"
+	"berth.dev/services/executor-state/policy"
 )
 
-// obviousFailure is the first check that an executor fails, by its name and
-// what it has; found by looking at that executor alone.
+// obviousFailure returns the first check that an executor fails, found by looking at that
+// executor alone.
 func obviousFailure(c *Core, h *host, k constraint.Constraints, avoided bool) string {
 	if ok, failed := withoutAvoided(k).Match(h.Class().Host()); !ok {
 		return failed.Name + " " + failed.Have
@@ -29,11 +30,11 @@ func obviousFailure(c *Core, h *host, k constraint.Constraints, avoided bool) st
 		}
 		return ""
 	}
-	if lack := short(h.executor.Resources); lack != "" {
+	if lack := short(h.Record.Resources); lack != "" {
 		return "capacity." + lack
 	}
-	allowed := h.executor.Resources
-	for role, share := range h.executor.Reserved {
+	allowed := h.Record.Resources
+	for role, share := range h.Record.Reserved {
 		if !strings.EqualFold(role, k.Role) {
 			allowed = allowed.Plus(-1, share)
 		}
@@ -47,9 +48,9 @@ func obviousFailure(c *Core, h *host, k constraint.Constraints, avoided bool) st
 		return "avoid " + h.ID
 	case h.shown() != model.ExecutorReady:
 		return "state " + h.shown().String()
-	case h.executor.Draining:
+	case h.Record.Draining:
 		return "draining draining"
-	case h.withheld():
+	case h.Withheld():
 		return "disabled disabled"
 	case common == nil:
 		return "overcommitted " + h.Excess()
@@ -60,15 +61,16 @@ func obviousFailure(c *Core, h *host, k constraint.Constraints, avoided bool) st
 	return ""
 }
 
-// An explanation counts classes and buckets; executor by executor it is the
-// same.
+// An explanation counts classes and shapes; it equals a count executor by executor.
 func TestExplainEqualsTheObviousOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{rig: lead(DefaultConfig()), t: t, used: map[string]resource.Vector{}}
 		tighten(t, w.core)
-		drain := func() { w.ask(Drain{ID: anyExecutor.Draw(t, "drained"), RequestID: fmt.Sprintf("d%d", w.token)}) }
+		drain := func() {
+			w.ask(policy.Drain{ID: anyExecutor.Draw(t, "drained"), RequestID: fmt.Sprintf("d%d", w.token)})
+		}
 		disable := func() {
-			w.ask(Disable{RequestID: fmt.Sprintf("d%d", w.token), Selector: Selector{IDs: []string{anyExecutor.Draw(t, "disabled")}}})
+			w.ask(policy.Disable{RequestID: fmt.Sprintf("d%d", w.token), Selector: policy.Selector{IDs: []string{anyExecutor.Draw(t, "disabled")}}})
 		}
 		actions := []func(){w.register, w.register, w.announce, w.announce, w.announce, w.silence, w.enqueue, w.enqueue, w.offer, w.offer, w.cancel, drain, disable, w.putPool, w.deletePool}
 		for range evenly(10, 30, 60).Draw(t, "steps") {
@@ -81,7 +83,7 @@ func TestExplainEqualsTheObviousOne(t *testing.T) {
 		avoided := w.core.index.Avoided(k, w.core.index.Query(k))
 		want := map[string]int{}
 		for h := range w.core.byID.All() {
-			if failed := obviousFailure(w.core, h, k, avoided[&h.Executor]); failed != "" {
+			if failed := obviousFailure(w.core, h, k, avoided[&h.Executor.Executor]); failed != "" {
 				want[failed]++
 			}
 		}

@@ -12,65 +12,66 @@ import (
 
 // The kinds of findings.
 const (
-	// FindingMassLoss: so many executors of a pool went at once that none of
-	// them is given up. It ends when enough are back.
+	// FindingMassLoss: so many executors of a pool lost their presence at once that none
+	// of them is declared LOST. It ends when enough have returned.
 	FindingMassLoss = "MASS_LOSS"
-	// FindingOvercommitted: an executor registered with less than leases hold
-	// of it. It is offered to nobody until enough of them have ended.
+	// FindingOvercommitted: an executor registered with less than leases use of it.
+	// Nothing is granted on it until enough of them have ended.
 	FindingOvercommitted = "OVERCOMMITTED"
-	// FindingLostWithWorkers: an executor was given up, and leases still hold
-	// some of it: the assigner has not written its workers LOST. It ends when
-	// they are, or when the executor is back.
+	// FindingLostWithWorkers: an executor is LOST and leases still use it, because the
+	// assigner has not written its workers LOST. It ends when the assigner does, or when
+	// the executor returns.
 	FindingLostWithWorkers = "LOST_WITH_WORKERS"
-	// FindingDuplicateAgent: another agent has tried to register an executor, or
-	// one that was superseded still has workers. See secret.go.
+	// FindingDuplicateAgent: another agent tried to register an executor, or a superseded
+	// agent still has workers. See duplicate.go.
 	FindingDuplicateAgent = "DUPLICATE_AGENT"
 )
 
-// lostWithWorkersAfter is how long the assigner may take to write the workers
-// of an executor LOST before that is a finding. It takes one round.
+// lostWithWorkersAfter is how long the assigner may take to write the workers of a LOST
+// executor before this is a finding. It normally takes one round.
 const lostWithWorkersAfter = 30 * time.Second
 
-// noPool is the object of a mass loss among executors of no pool.
+// noPool is the object of a mass loss among executors without a pool.
 const noPool = "executors"
 
-// Finding is something an operator should know of.
+// Finding is a condition that an operator should know about.
 type Finding struct {
 	Kind, Object string
 	Since        time.Time
 	Message      string
-	// Action is what Berth does about it, and what is left to do.
+	// Action is what Berth does about it and what the operator can do.
 	Action string
 }
 
-// Findings answers what an operator should know at a time, mass losses first.
+// Findings returns the conditions at a time, mass losses first.
 func (c *Core) Findings(now time.Time) []Finding {
 	var list []Finding
-	for _, m := range c.massLosses() {
+	for _, name := range slices.Sorted(maps.Keys(c.mass)) {
+		m := c.mass[name]
 		list = append(list, Finding{
 			Kind: FindingMassLoss, Object: cmp.Or(m.pool, noPool), Since: m.since,
-			Message: fmt.Sprintf("%s without presence, gone within %v of each other: held back from LOST",
+			Message: fmt.Sprintf("%s lost their presence within %v of each other: not declared LOST",
 				match.CountExecutors(m.executors), c.cfg.PresenceTTL),
-			Action: "Their workers are kept. It ends when enough of them are back; drain those that are gone for good.",
+			Action: "Berth keeps their workers. The finding ends when enough of them return; drain those that will not return.",
 		})
 	}
-	for _, id := range slices.Sorted(maps.Keys(c.over)) {
-		h := c.over[id]
+	for _, id := range slices.Sorted(maps.Keys(c.overcommitted)) {
+		h := c.overcommitted[id]
 		list = append(list, Finding{
-			Kind: FindingOvercommitted, Object: id, Since: h.executor.Since,
-			Message: "holds more than it has: " + h.Excess(),
-			Action:  "It gets nothing new until enough of its workers have ended; drain it to move them.",
+			Kind: FindingOvercommitted, Object: id, Since: h.Record.Since,
+			Message: "uses more than its capacity: " + h.Excess(),
+			Action:  "It gets no new work until enough of its workers have ended. Drain it to move them.",
 		})
 	}
 	for _, id := range slices.Sorted(maps.Keys(c.stranded)) {
 		h := c.stranded[id]
-		if now.Sub(h.executor.Since) < lostWithWorkersAfter {
+		if now.Sub(h.Record.Since) < lostWithWorkersAfter {
 			continue
 		}
 		list = append(list, Finding{
-			Kind: FindingLostWithWorkers, Object: id, Since: h.executor.Since,
+			Kind: FindingLostWithWorkers, Object: id, Since: h.Record.Since,
 			Message: fmt.Sprintf("the executor is LOST and its capacity is still used (workers: %d)", h.hold.Workers),
-			Action:  "The assigner is to write them LOST, which frees it; look whether an assigner leads.",
+			Action:  "The assigner writes the workers LOST, which frees the capacity. Check that an assigner leads.",
 		})
 	}
 	return append(list, c.duplicates()...)

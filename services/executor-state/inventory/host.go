@@ -7,61 +7,52 @@ import (
 
 	"berth.dev/pkg/model"
 	"berth.dev/services/executor-state/match"
+	"berth.dev/services/executor-state/policy"
 	"berth.dev/services/executor-state/usage"
 )
 
-// host is an executor with what follows from the records about it.
+// host is an executor with everything that follows from the records about it.
 type host struct {
-	match.Executor
-	executor *model.Executor
+	policy.Executor
 	// since is when this core learned of the record.
 	since time.Time
-	// live is its presence, ended or not; nil when there was none.
-	live *held
+	// live is its presence, ended or not; nil if there was none.
+	live *entry
 	hold *hold
-	// refusal is the assigner's record that it refuses the assigner; nil without one.
-	refusal *held
+	// refusal is the assigner's record that the agent rejects its requests; nil without.
+	refusal *entry
 
-	// named are the IDs of the requests to disable that name it, in order.
-	named []string
 	state model.ExecutorState
-	// use and disabled are as usage counts it.
+	// use and disabled are what usage counts it as.
 	use      usage.Use
 	disabled bool
-	// past: it is in Core.past.
-	past bool
-	// goneAt orders it in Core.absent while it counts as absent.
-	absent bool
-	goneAt time.Time
-	term   hostTerm
+	term     hostTerm
 }
 
-// hostTerm is what this leader alone knows of an executor.
+// hostTerm is what only this leader knows about an executor.
 type hostTerm struct {
-	// supersededAt is when a superseded agent last reported that workers of its own
-	// live.
+	// supersededAt is when a superseded agent last reported living workers of its own.
 	supersededAt time.Time
-	// releasedAt is when it was last no longer held back from LOST: its time begins
-	// anew then.
+	// releasedAt is when it was last released from a mass loss: its clock restarts then.
 	releasedAt time.Time
 }
 
-// hold is what leases hold of the executor with an ordinal. It is kept by ordinal, for
+// hold is what leases use of the executor with an ordinal. It is kept by ordinal because
 // the view may show a lease before its executors.
 type hold struct {
 	match.Held
 	host *host
-	// placements counts the workers that each lease has here, in order of UID.
+	// placements counts the workers of each lease here, in order of UID.
 	placements []placement
 	// tasked counts the workers that tasks name, running those of them that run.
 	tasked, running int
-	// freed is when this core last saw it give its last worker back.
+	// freed is when this core last saw its last worker end.
 	freed time.Time
-	// isolated: what leases hold of it is not known as a whole.
+	// isolated: what leases use of it is not fully known.
 	isolated bool
 }
 
-// placement is workers of one lease on one executor.
+// placement is the workers of one lease on one executor.
 type placement struct {
 	uid     string
 	workers int
@@ -78,65 +69,65 @@ func (h *hold) place(uid string, n int) {
 	}
 }
 
-// mentioned reports whether a lease or a task names the ordinal, or may.
+// mentioned reports whether a lease or a task names the ordinal, or may name it.
 func (h *hold) mentioned() bool { return h.Workers != 0 || h.tasked != 0 || h.isolated }
 
 func compareIDs(a, b *host) int { return cmp.Compare(a.ID, b.ID) }
 
-func compareGone(a, b *host) int {
-	return cmp.Or(a.goneAt.Compare(b.goneAt), cmp.Compare(a.ID, b.ID))
+func compareAbsence(a, b *host) int {
+	return cmp.Or(a.AbsentSince.Compare(b.AbsentSince), cmp.Compare(a.ID, b.ID))
 }
 
-// present reports whether the presence is that of the incarnation.
-func present(live *held, incarnation int64) bool {
+// present reports whether there is a presence of the incarnation.
+func present(live *entry, incarnation int64) bool {
 	if live == nil || live.record == nil {
 		return false
 	}
 	return live.record.(*model.Live).Incarnation == incarnation
 }
 
-// stateOf derives the state. An incarnation whose presence this core never saw
-// is REGISTERED: to a replica that started since, so is one that went before.
-// Either becomes LOST if it stays away.
+// stateNow derives the state. An incarnation whose presence this core never saw is
+// REGISTERED, also if its presence ended before this replica started. It becomes LOST if
+// it stays absent.
 func (h *host) stateNow() model.ExecutorState {
 	switch {
-	case h.executor.Lost:
+	case h.Record.Lost:
 		return model.ExecutorLost
-	case present(h.live, h.executor.Incarnation):
+	case present(h.live, h.Record.Incarnation):
 		return model.ExecutorReady
-	case h.live != nil && h.live.record == nil && h.live.incarnation == h.executor.Incarnation:
+	case h.live != nil && h.live.record == nil && h.live.incarnation == h.Record.Incarnation:
 		return model.ExecutorUnreachable
 	}
 	return model.ExecutorRegistered
 }
 
-// shown is the state as others are told it: one that is back and still has
-// workers of before, that has strays, on which workers of a superseded agent live, or
-// that refuses the assigner until it registers again, is known, and not yet usable.
+// shown returns the state as reported. An executor is REGISTERED instead of READY while it
+// has returned with workers from before it was LOST, has orphaned workers or workers of a
+// superseded agent, or rejects the assigner.
 func (h *host) shown() model.ExecutorState {
-	if h.state == model.ExecutorReady && (h.executor.Returning || h.executor.Strays || h.executor.SupersededWorkers || h.refuses()) {
+	if h.state == model.ExecutorReady && (h.Record.Returning || h.Record.Strays || h.Record.SupersededWorkers || h.refuses()) {
 		return model.ExecutorRegistered
 	}
 	return h.state
 }
 
-// refuses reports whether the agent of this incarnation refuses the assigner.
+// refuses reports whether the agent of this incarnation rejects the assigner's requests.
 func (h *host) refuses() bool {
-	return h.refusal != nil && h.refusal.record.(*model.Refusal).Incarnation == h.executor.Incarnation
+	return h.refusal != nil && h.refusal.record.(*model.Refusal).Incarnation == h.Record.Incarnation
 }
 
-// stateSince is since when it is in its state, as far as this core knows.
+// stateSince returns since when it has been in its state, as far as this core knows.
 func (h *host) stateSince() time.Time {
 	switch h.state {
 	case model.ExecutorReady, model.ExecutorUnreachable:
 		return h.live.since
 	}
-	return h.executor.Since
+	return h.Record.Since
 }
 
-// standingNow derives the standing as far as its class and what leases hold of it do not
-// decide. This is the one place that decides it: an executor is in the index of those
-// that may be given work, and shown as free, exactly when it is open.
+// standingNow derives the standing as far as records about the executor decide it; the
+// index adds what its class and its leases decide. No other code decides it: an executor is
+// in the index of those that may get work, and reported as free, exactly if it is Open.
 func (h *host) standingNow() match.Standing {
 	switch {
 	case h.shown() == model.ExecutorRegistered:
@@ -147,9 +138,9 @@ func (h *host) standingNow() match.Standing {
 		return match.Lost
 	case h.hold.isolated:
 		return match.Quarantined
-	case h.executor.Draining:
+	case h.Record.Draining:
 		return match.Draining
-	case len(h.named) > 0:
+	case len(h.Named) > 0:
 		return match.Disabled
 	}
 	return match.Open
@@ -171,54 +162,47 @@ func (h *host) useNow() usage.Use {
 	return usage.Idle
 }
 
-// countUse counts what the executor is used for; forgetUse takes that back.
+// countUse counts what the executor is used for; forgetUse undoes that.
 func (c *Core) countUse(h *host) {
-	h.use, h.disabled = h.useNow(), h.withheld() || h.executor.Draining
+	h.use, h.disabled = h.useNow(), h.Withheld() || h.Record.Draining
 	c.usage.Count(h.Shape().SKU(), h.use, h.disabled, 1)
 }
 
 func (c *Core) forgetUse(h *host) { c.usage.Count(h.Shape().SKU(), h.use, h.disabled, -1) }
 
-func (c *Core) setExecutor(id string, next *held) {
+func (c *Core) setExecutor(id string, next *entry) {
 	h := c.hosts[id]
 	if h != nil {
 		c.unplace(h)
 		c.byID.Remove(h)
-		if len(h.executor.Untold) > 0 {
-			c.late.Remove(h)
-		}
+		c.requests.Leave(&h.Executor)
 		h.hold.host = nil
-		c.dropHold(h.executor.Ordinal)
+		c.dropHold(h.Record.Ordinal)
 	}
 	if next == nil {
-		c.index.Set(&h.Executor, nil)
+		c.index.Set(&h.Executor.Executor, nil)
 		delete(c.hosts, id)
-		c.disables.unknown += len(c.disables.named[id])
 		return
 	}
 	if h == nil {
-		c.disables.unknown -= len(c.disables.named[id])
 		h = &host{live: c.records[model.Ref{Kind: model.KindLive, ID: id}], refusal: c.records[model.RefusalRef(id)]}
 		h.ID = id
 		c.hosts[id] = h
 	}
 	e := next.record.(*model.Executor)
-	h.executor, h.since = e, next.since
+	h.Record, h.since = e, next.since
 	h.hold = c.holdOf(e.Ordinal)
 	h.hold.host = h
 	h.Ordinal, h.Held = e.Ordinal, &h.hold.Held
-	c.index.Set(&h.Executor, &match.Kind{
+	c.index.Set(&h.Executor.Executor, &match.Kind{
 		SKU: e.SKU, Attributes: e.Attributes, Resources: e.Resources, Reserved: e.Reserved, Generation: e.Generation,
 	})
 	c.byID.Insert(h)
-	if len(e.Untold) > 0 {
-		c.late.Insert(h)
-	}
-	h.named = c.disables.named[id]
+	c.requests.Enter(&h.Executor)
 	c.place(h)
 }
 
-func (c *Core) setPresence(id string, next *held) {
+func (c *Core) setPresence(id string, next *entry) {
 	h := c.hosts[id]
 	if h == nil {
 		return
@@ -228,7 +212,7 @@ func (c *Core) setPresence(id string, next *held) {
 	c.place(h)
 }
 
-func (c *Core) setRefusal(id string, next *held) {
+func (c *Core) setRefusal(id string, next *entry) {
 	h := c.hosts[id]
 	if h == nil {
 		return
@@ -253,20 +237,20 @@ func (c *Core) take(ordinal uint32, n int, chunk *model.LeaseChunk) {
 	c.dropHold(ordinal)
 }
 
-// task adds to the workers that tasks name on an ordinal, and to those of them
-// that run; either may be negative.
+// task adds to the workers that tasks name on an ordinal, and to those of them that run;
+// either may be negative.
 func (c *Core) task(ordinal uint32, tasked, running int) {
 	hold := c.holdOf(ordinal)
 	h := hold.host
 	if h != nil {
 		c.forgetUse(h)
-		c.unlistPast(h)
+		c.expired.Delete(h)
 	}
 	hold.tasked += tasked
 	hold.running += running
 	if h != nil {
 		c.countUse(h)
-		c.listPast(h)
+		c.listExpired(h)
 	}
 	c.dropHold(ordinal)
 }
@@ -282,8 +266,7 @@ func (c *Core) holdOf(ordinal uint32) *hold {
 	return h
 }
 
-// dropHold forgets an ordinal that neither an executor nor a lease nor a task
-// names.
+// dropHold removes an ordinal that no executor, lease or task names.
 func (c *Core) dropHold(ordinal uint32) {
 	if h := c.holds[ordinal]; h.host != nil || h.mentioned() {
 		return
@@ -293,19 +276,19 @@ func (c *Core) dropHold(ordinal uint32) {
 	c.lastOrdinal, _ = c.ordinals.First()
 }
 
-// unplace takes the host out of every index that its state and its free resources
-// decide; place puts it back. Between them, and only there, may they change.
+// unplace removes the host from every index that depends on its state and its free
+// resources; place adds it again. These may change only between the two calls.
 func (c *Core) unplace(h *host) {
 	c.states[h.shown()]--
 	c.forgetUse(h)
-	c.index.Unplace(&h.Executor)
-	if h.absent {
+	c.index.Unplace(&h.Executor.Executor)
+	if !h.AbsentSince.IsZero() {
 		c.absent.Remove(h)
-		h.absent = false
+		h.AbsentSince = time.Time{}
 		c.absentChanged = true
 	}
-	c.unlistPast(h)
-	delete(c.over, h.ID)
+	c.expired.Delete(h)
+	delete(c.overcommitted, h.ID)
 	delete(c.stranded, h.ID)
 	delete(c.superseded, h.ID)
 }
@@ -322,19 +305,19 @@ func (c *Core) place(h *host) {
 	if h.state == model.ExecutorLost && h.hold.Workers > 0 {
 		c.stranded[h.ID] = h
 	}
-	if h.executor.SupersededWorkers {
+	if h.Record.SupersededWorkers {
 		c.superseded[h.ID] = h
 	}
-	c.listPast(h)
-	if within := c.index.Place(&h.Executor, h.standingNow()); !within {
-		c.over[h.ID] = h
+	c.listExpired(h)
+	if within := c.index.Place(&h.Executor.Executor, h.standingNow()); !within {
+		c.overcommitted[h.ID] = h
 	}
 	c.countUse(h)
 }
 
-// awaitReturn lists the host among those that become LOST in time.
+// awaitReturn adds the host to those that become LOST if they stay absent.
 func (c *Core) awaitReturn(h *host, since time.Time) {
-	h.goneAt, h.absent = since, true
+	h.AbsentSince = since
 	c.absent.Insert(h)
 	c.absentChanged = true
 }

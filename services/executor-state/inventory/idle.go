@@ -15,15 +15,14 @@ import (
 type IdleExecutor struct {
 	ID, SKU string
 	usage.IdleReason
-	// Since is when it became idle, as far as this core saw: its last worker
-	// was gone, or it was READY.
+	// Since is when it became idle, as far as this core saw: when its last worker ended or
+	// when it became READY, whichever is later.
 	Since time.Time
 }
 
-// IdleExecutors returns at most limit executors of a SKU that are idle, as usage counts
-// them: they hold no worker and may be given one. Those that are idle the longest come
-// first, then the lowest ID. An empty name is every SKU. It costs a look at every
-// executor.
+// IdleExecutors returns at most limit idle executors of a SKU: they have no worker and may
+// get one. Those that have been idle longest come first, then the lowest ID. An empty name
+// means every SKU. Its cost is linear in the executors.
 func (c *Core) IdleExecutors(sku string, limit int) []IdleExecutor {
 	found := c.idleFirst(sku, limit, func(a, b *host) int {
 		return cmp.Or(a.idleSince().Compare(b.idleSince()), cmp.Compare(a.ID, b.ID))
@@ -31,13 +30,13 @@ func (c *Core) IdleExecutors(sku string, limit int) []IdleExecutor {
 	list := make([]IdleExecutor, 0, len(found))
 	why := c.usage.Reasons()
 	for _, h := range found {
-		list = append(list, IdleExecutor{ID: h.ID, SKU: h.executor.SKU, IdleReason: why(&h.Executor), Since: h.idleSince()})
+		list = append(list, IdleExecutor{ID: h.ID, SKU: h.Record.SKU, IdleReason: why(&h.Executor.Executor), Since: h.idleSince()})
 	}
 	return list
 }
 
-// idleFirst returns the first limit idle executors of a SKU, in an order; an empty name
-// is every SKU.
+// idleFirst returns the first limit idle executors of a SKU in an order; an empty name means
+// every SKU.
 func (c *Core) idleFirst(sku string, limit int, compare func(a, b *host) int) []*host {
 	if limit <= 0 {
 		return nil
@@ -55,7 +54,7 @@ func (c *Core) idleFirst(sku string, limit int, compare func(a, b *host) int) []
 	return first
 }
 
-// idleSince is when the host became idle.
+// idleSince returns when the host became idle.
 func (h *host) idleSince() time.Time {
 	if since := h.stateSince(); since.After(h.hold.freed) {
 		return since
@@ -63,11 +62,11 @@ func (h *host) idleSince() time.Time {
 	return h.hold.freed
 }
 
-// Usage returns the usage of one SKU, or of all for an empty name. It is refused before
-// the registry is ready: until then what is pending may be known in part.
+// Usage returns the usage of one SKU, or of all for an empty name. It is Unavailable until
+// the registry is ready, because pending demand may be incomplete until then.
 func (c *Core) Usage(name string) (usage.Usage, error) {
 	if c.ready == nil || c.ready.record.(*model.Ready).Since.IsZero() {
-		return usage.Usage{}, fault.New(fault.Unavailable, fault.ReasonRegistryNotReady, "the registry is not ready: what waits is not complete")
+		return usage.Usage{}, fault.New(fault.Unavailable, fault.ReasonRegistryNotReady, "the registry is not ready: pending demand is incomplete")
 	}
 	u := c.usage.Usage(c.now, name)
 	u.Revision = c.revision
@@ -80,10 +79,10 @@ func (c *Core) SKU(name string) (model.SKU, bool) { return c.usage.SKU(name) }
 // SKUs returns all specifications, in order of name without regard to case.
 func (c *Core) SKUs() []model.SKU { return c.usage.SKUs() }
 
-// await counts a reservation as pending, or not, as the records now say.
+// await counts a reservation as pending or not, according to the records.
 func (c *Core) await(uid string) {
 	var pending *model.Reservation
-	if r := c.reservations[uid]; r != nil && c.leases[uid] == nil && !c.handedOver(uid) {
+	if r := c.reservations[uid]; r != nil && c.leases[uid] == nil && !c.dispatched(uid) {
 		if r := r.record.(*model.Reservation); r.State == model.Queued {
 			pending = r
 		}

@@ -9,10 +9,10 @@ import (
 
 // lease is the chunks of one lease that still hold a worker.
 type lease struct {
-	chunks map[int32]*held
+	chunks map[int32]*entry
 }
 
-// create is the create revision, which all chunks share; 0 while tentative.
+// create returns the create revision, which all chunks share; 0 while tentative.
 func (l *lease) create() int64 {
 	for _, chunk := range l.chunks {
 		return chunk.create
@@ -20,7 +20,7 @@ func (l *lease) create() int64 {
 	return 0
 }
 
-// inOrder gives the chunks by number.
+// inOrder returns the chunks in order of number.
 func (l *lease) inOrder() []*model.LeaseChunk {
 	chunks := make([]*model.LeaseChunk, 0, len(l.chunks))
 	for _, number := range slices.Sorted(maps.Keys(l.chunks)) {
@@ -29,7 +29,7 @@ func (l *lease) inOrder() []*model.LeaseChunk {
 	return chunks
 }
 
-// refs names the chunks by number.
+// refs returns the references of the chunks in order of number.
 func (l *lease) refs() []model.Ref {
 	refs := make([]model.Ref, 0, len(l.chunks))
 	for _, chunk := range l.inOrder() {
@@ -40,14 +40,14 @@ func (l *lease) refs() []model.Ref {
 
 // task is what the assigner has stored of a uid.
 type task struct {
-	header *held
-	chunks map[int32]*held
+	header *entry
+	chunks map[int32]*entry
 }
 
-func (c *Core) setTask(ref model.Ref, next *held) {
+func (c *Core) setTask(ref model.Ref, next *entry) {
 	t := c.tasks[ref.ID]
 	if t == nil {
-		t = &task{chunks: map[int32]*held{}}
+		t = &task{chunks: map[int32]*entry{}}
 		c.tasks[ref.ID] = t
 	}
 	if ref.Kind == model.KindTaskHeader {
@@ -65,11 +65,11 @@ func (c *Core) setTask(ref model.Ref, next *held) {
 	c.await(ref.ID)
 }
 
-// moveTasked counts the workers that tasks name, and those that run, by what a
-// chunk of a task told and tells of them.
-func (c *Core) moveTasked(prev, next *held) {
+// moveTasked counts the workers that tasks name, and those that run, by the previous and the
+// next version of a chunk of a task.
+func (c *Core) moveTasked(prev, next *entry) {
 	for _, side := range []struct {
-		chunk *held
+		chunk *entry
 		n     int
 	}{{prev, -1}, {next, 1}} {
 		if side.chunk == nil {
@@ -85,19 +85,19 @@ func (c *Core) moveTasked(prev, next *held) {
 	}
 }
 
-// runs says whether a worker runs, or is being stopped and may.
+// runs reports whether a worker runs, or is being stopped and may run.
 func runs(s model.WorkerState) bool { return s >= model.WorkerRunning && !s.Terminal() }
 
-// handedOver says whether the assigner has taken the uid.
-func (c *Core) handedOver(uid string) bool {
+// dispatched reports whether the assigner has stored a task for the UID.
+func (c *Core) dispatched(uid string) bool {
 	t := c.tasks[uid]
 	return t != nil && t.header != nil
 }
 
-func (c *Core) setLeaseChunk(ref model.Ref, prev, next *held) {
+func (c *Core) setLeaseChunk(ref model.Ref, prev, next *entry) {
 	l := c.leases[ref.ID]
 	if l == nil {
-		l = &lease{chunks: map[int32]*held{}}
+		l = &lease{chunks: map[int32]*entry{}}
 		c.leases[ref.ID] = l
 	}
 	put(l.chunks, ref.Chunk, next)
@@ -108,15 +108,15 @@ func (c *Core) setLeaseChunk(ref model.Ref, prev, next *held) {
 	c.await(ref.ID)
 }
 
-func chunkOf(h *held) *model.LeaseChunk {
+func chunkOf(h *entry) *model.LeaseChunk {
 	if h == nil {
 		return &model.LeaseChunk{}
 	}
 	return h.record.(*model.LeaseChunk)
 }
 
-// moveUse takes away what prev uses and adds what next does. Workers that both
-// name, as nearly all are when one of them ends, are not touched.
+// moveUse subtracts what prev uses and adds what next uses. It skips workers in both, which
+// are nearly all if one of them ends.
 func (c *Core) moveUse(prev, next *model.LeaseChunk) {
 	less, more := run{chunk: prev, sign: -1}, run{chunk: next, sign: 1}
 	same := prev.Each.Equal(next.Each) && prev.Role == next.Role
@@ -126,8 +126,8 @@ func (c *Core) moveUse(prev, next *model.LeaseChunk) {
 			kept++
 			continue
 		}
-		// What next names before this point is new, and what is skipped
-		// here is gone: p may still stand further on.
+		// Both are in order, but p may still follow in next: then it is subtracted
+		// here and added below.
 		less.take(c, p.Ordinal)
 	}
 	for _, p := range next.Workers[kept:] {
@@ -137,7 +137,7 @@ func (c *Core) moveUse(prev, next *model.LeaseChunk) {
 	more.flush(c)
 }
 
-// run gathers neighbours on one executor, so that each is moved once.
+// run collects neighbors on one executor, so that the executor is moved once.
 type run struct {
 	chunk   *model.LeaseChunk
 	sign    int

@@ -12,16 +12,17 @@ import (
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
+	"berth.dev/services/executor-state/policy"
 )
 
-// world is a rig under random treatment, with what must always hold.
+// world is a rig under random operations, with the invariants that must hold.
 type world struct {
 	*rig
 	t     *rapid.T
 	uids  []string
 	cycle int64
 	used  map[string]resource.Vector
-	// ordinals and incarnations are those that were ever stored.
+	// ordinals and incarnations are all that were ever stored.
 	ordinals     map[uint32]string
 	incarnations map[string]int64
 }
@@ -71,7 +72,7 @@ func (w *world) offer() {
 	w.ask(p)
 }
 
-// reservation draws one of the reservations there are, or none.
+// reservation draws an existing reservation; nil for none.
 func (w *world) reservation() (string, bool) {
 	if len(w.uids) == 0 {
 		return "", false
@@ -99,7 +100,7 @@ func (w *world) assign() {
 		return
 	}
 	if _, ok := w.keys[model.Ref{Kind: model.KindTaskHeader, ID: uid}]; !ok {
-		w.handOver(uid)
+		w.dispatch(uid)
 	}
 }
 
@@ -111,24 +112,24 @@ func (w *world) endWorkers() {
 }
 
 func (w *world) disable() {
-	d := Disable{RequestID: anyRequest.Draw(w.t, "request"), Selector: w.selector()}
+	d := policy.Disable{RequestID: anyRequest.Draw(w.t, "request"), Selector: w.selector()}
 	if rapid.Bool().Draw(w.t, "expires") {
 		d.ExpireAt = w.now.Add(time.Duration(rapid.IntRange(1, 100).Draw(w.t, "s")) * time.Second)
 	}
 	w.ask(d)
 }
 
-func (w *world) selector() Selector {
+func (w *world) selector() policy.Selector {
 	if rapid.Bool().Draw(w.t, "byKind") {
-		return Selector{Attributes: evenly(
+		return policy.Selector{Attributes: evenly(
 			map[string]string{"ZONE": "a"}, map[string]string{"zone": "B"}, map[string]string{"Serial": "H1"},
 		).Draw(w.t, "kind")}
 	}
-	return Selector{IDs: rapid.SliceOfN(anyExecutor, 1, 3).Draw(w.t, "ids")}
+	return policy.Selector{IDs: rapid.SliceOfN(anyExecutor, 1, 3).Draw(w.t, "ids")}
 }
 
 func (w *world) enable() {
-	e := Enable{RequestID: anyRequest.Draw(w.t, "request"), DisableRequestID: anyRequest.Draw(w.t, "undo")}
+	e := policy.Enable{RequestID: anyRequest.Draw(w.t, "request"), DisableRequestID: anyRequest.Draw(w.t, "undo")}
 	if rapid.Bool().Draw(w.t, "selected") {
 		e.DisableRequestID, e.Selector = "", w.selector()
 	}
@@ -136,25 +137,25 @@ func (w *world) enable() {
 }
 
 func (w *world) drain() {
-	w.ask(Drain{ID: anyExecutor.Draw(w.t, "executor"), RequestID: anyRequest.Draw(w.t, "request")})
+	w.ask(policy.Drain{ID: anyExecutor.Draw(w.t, "executor"), RequestID: anyRequest.Draw(w.t, "request")})
 }
 
-// claim never picks an executor that holds a worker, not even one of a lease
-// that is not durable yet.
+// A claim never picks an executor with a worker, not even one of a lease that is not durable
+// yet.
 func (w *world) claim() {
 	workers := map[string]int{}
 	for h := range w.core.byID.All() {
 		workers[h.ID] = h.hold.Workers
 	}
 	request := anyRequest.Draw(w.t, "request")
-	known := w.core.known(request) != nil
-	token := w.ask(Claim{RequestID: request, SKU: anySKU.Draw(w.t, "sku"), Max: rapid.IntRange(1, 3).Draw(w.t, "max")})
+	known := w.core.disableRecord(request) != nil
+	token := w.ask(policy.Claim{RequestID: request, SKU: anySKU.Draw(w.t, "sku"), Max: rapid.IntRange(1, 3).Draw(w.t, "max")})
 	reply := w.replies[token]
 	if reply.Err != nil || known {
 		return
 	}
-	for _, id := range reply.Value.(Claimed).Executors {
-		if h := w.core.hosts[id]; workers[id] != 0 || isOpen(h) || !h.withheld() {
+	for _, id := range reply.Value.(policy.Claimed).Executors {
+		if h := w.core.hosts[id]; workers[id] != 0 || isOpen(h) || !h.Withheld() {
 			w.t.Fatalf("claimed %s, which holds %d workers", id, workers[id])
 		}
 	}
@@ -166,10 +167,10 @@ func (w *world) putPool() {
 		after := time.Duration(rapid.IntRange(0, 90).Draw(w.t, "s")) * time.Second
 		p.LostAfter = &after
 	}
-	w.ask(PutPool{p})
+	w.ask(policy.PutPool{Pool: p})
 }
 
-func (w *world) deletePool() { w.ask(DeletePool{anyPool.Draw(w.t, "pool")}) }
+func (w *world) deletePool() { w.ask(policy.DeletePool{Name: anyPool.Draw(w.t, "pool")}) }
 
 var (
 	anyRequest = evenly("d0", "d1", "d2", "d3", "d4", "d5", "d6", "d7")
@@ -182,7 +183,7 @@ func (w *world) commitSome() {
 	}
 }
 
-// takeBack decides several things and abandons them: nothing is left of them.
+// takeBack decides several inputs and abandons them: nothing of them remains.
 func (w *world) takeBack() {
 	w.settle()
 	before := dump(w.core)
@@ -196,10 +197,10 @@ func (w *world) takeBack() {
 	w.abandon()
 }
 
-// check is what holds after every step.
+// check checks the invariants after every step.
 func (w *world) check() {
 	c := w.core
-	// Every index is a function of the records, in whatever order they came.
+	// Every index follows from the records, in whatever order they came.
 	rebuilt := New(c.cfg)
 	for _, ref := range rapid.Permutation(slices.SortedFunc(maps.Keys(c.records), compareRefs)).Draw(w.t, "order") {
 		rebuilt.set(ref, c.records[ref])
@@ -207,13 +208,13 @@ func (w *world) check() {
 	if got, want := dump(c), dump(rebuilt); got != want {
 		w.t.Fatalf("the indexes have drifted:\n%s\nrebuilt:\n%s", got, want)
 	}
-	// used ≤ capacity; where an executor came back smaller, used only falls.
+	// used ≤ capacity; on an executor that returned smaller, used only falls.
 	used := map[string]resource.Vector{}
 	for h := range c.byID.All() {
 		used[h.ID] = h.hold.Used.Clone()
 		for name, amount := range h.hold.Used {
-			if amount < 0 || amount > max(h.executor.Resources[name], w.used[h.ID][name]) {
-				w.t.Fatalf("%s uses %d %s of %d, %d before", h.ID, amount, name, h.executor.Resources[name], w.used[h.ID][name])
+			if amount < 0 || amount > max(h.Record.Resources[name], w.used[h.ID][name]) {
+				w.t.Fatalf("%s uses %d %s of %d, %d before", h.ID, amount, name, h.Record.Resources[name], w.used[h.ID][name])
 			}
 		}
 	}
@@ -222,9 +223,8 @@ func (w *world) check() {
 	w.named()
 }
 
-// named checks that no ordinal ever stands for two executors, that no incarnation
-// of an id is lower than one before it, and that what leases and tasks name is
-// not forgotten.
+// named checks that no ordinal ever belongs to two executors, that incarnations of an ID
+// never fall, and that executors named by leases and tasks are kept.
 func (w *world) named() {
 	there := map[uint32]bool{}
 	for ref, k := range w.keys {
@@ -250,14 +250,13 @@ func (w *world) named() {
 	}
 }
 
-// listed checks that what an operator is shown of an executor and what the
-// matcher may use of it are one and the same, and that both are what the
-// requests that hold for it say.
+// listed checks that what an operator sees of an executor agrees with what the matcher may
+// use of it, and both with the requests that apply to it.
 func (w *world) listed() {
 	c := w.core
 	for h := range c.byID.All() {
 		v := c.view(h)
-		free := v.State == model.ExecutorReady && len(v.Disabled) == 0 && !v.Draining && c.over[h.ID] == nil
+		free := v.State == model.ExecutorReady && len(v.Disabled) == 0 && !v.Draining && c.overcommitted[h.ID] == nil
 		if allocatable := isOpen(h); free != allocatable {
 			w.t.Fatalf("%s is listed free %v, allocatable %v:\n%s", h.ID, free, allocatable, dump(c))
 		}
@@ -268,7 +267,7 @@ func (w *world) listed() {
 				continue
 			}
 			d := disableOf(held)
-			ok, _ := constraint.Constraints{Attributes: d.Attributes}.Match(h.executor.Match())
+			ok, _ := constraint.Constraints{Attributes: d.Attributes}.Match(h.Record.Match())
 			if slices.Contains(d.IDs, h.ID) || len(d.Attributes) > 0 && ok {
 				want = append(want, d.ID)
 				draining = draining || d.Drain
@@ -279,8 +278,8 @@ func (w *world) listed() {
 		for _, d := range v.Disabled {
 			holding = append(holding, d.ID)
 		}
-		if !slices.Equal(want, holding) || draining != h.executor.Draining {
-			w.t.Fatalf("%s is held by %v and draining=%v, want %v and %v", h.ID, holding, h.executor.Draining, want, draining)
+		if !slices.Equal(want, holding) || draining != h.Record.Draining {
+			w.t.Fatalf("%s is held by %v and draining=%v, want %v and %v", h.ID, holding, h.Record.Draining, want, draining)
 		}
 	}
 }
@@ -354,8 +353,8 @@ func TestLife(t *testing.T) {
 	})
 }
 
-// quiesce ends everything: no lease is left without an owner, nothing is used,
-// and every input was answered.
+// quiesce ends everything: no lease is orphaned, nothing is used, and every input was
+// answered.
 func (w *world) quiesce() {
 	w.settle()
 	w.catchUp()

@@ -9,10 +9,11 @@ import (
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
+	"berth.dev/services/executor-state/policy"
 )
 
-// New executors are bounded in all and within a minute. One that is known may always
-// register again.
+// New executors are bounded in total and within a minute. A known one may always register
+// again.
 func TestNewExecutorsAreBounded(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.MaxExecutors, cfg.MaxNewExecutors = 12, 6
@@ -60,7 +61,7 @@ func TestNewExecutorsAreBounded(t *testing.T) {
 	}
 }
 
-// SKUs and pools are bounded. One that is recorded may always be changed.
+// SKUs and pools are bounded. A recorded one may always be changed.
 func TestTheCatalogIsBounded(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.MaxCatalog = 2
@@ -68,8 +69,8 @@ func TestTheCatalogIsBounded(t *testing.T) {
 	sku := func(name string, cores int64) PutSKU {
 		return PutSKU{model.SKU{Name: name, Resources: resource.Vector{"cpu": cores}}}
 	}
-	pool := func(name, zone string) PutPool {
-		return PutPool{model.Pool{Name: name, Attributes: map[string]string{"zone": zone}}}
+	pool := func(name, zone string) policy.PutPool {
+		return policy.PutPool{Pool: model.Pool{Name: name, Attributes: map[string]string{"zone": zone}}}
 	}
 	for _, request := range []any{sku("a", 1), sku("b", 1), pool("a", "x"), pool("b", "x"), sku("A", 2), pool("a", "y")} {
 		if _, err := r.do(request); err != nil {
@@ -83,7 +84,7 @@ func TestTheCatalogIsBounded(t *testing.T) {
 		}
 	}
 	must[SKUDeleted](t, r, DeleteSKU{Name: "b"})
-	must[PoolDeleted](t, r, DeletePool{Name: "b"})
+	must[policy.PoolDeleted](t, r, policy.DeletePool{Name: "b"})
 	for _, request := range []any{sku("c", 1), pool("c", "x")} {
 		if _, err := r.do(request); err != nil {
 			t.Errorf("%+v: %v", request, err)
@@ -91,7 +92,7 @@ func TestTheCatalogIsBounded(t *testing.T) {
 	}
 }
 
-// A request of an unknown type is answered, so that its caller does not wait for ever.
+// A request of an unknown type is answered, so that its caller does not wait forever.
 func TestARequestOfAnUnknownTypeIsAnswered(t *testing.T) {
 	actions := New(DefaultConfig()).Step(start, model.Input{Token: 7, Request: struct{}{}})
 	if len(actions) != 1 {

@@ -16,16 +16,16 @@ import (
 	"berth.dev/services/executor-state/match"
 )
 
-// obvious places a batch worker by worker, looking at every executor for each.
-// It is what choose is to do, and far too slow.
+// obvious places a batch worker by worker and looks at every executor for each. It defines
+// what choose must do, and is far too slow.
 type obvious struct {
 	k     constraint.Constraints
 	left  int
 	hosts []*host
-	// excluded match, and are avoided.
+	// excluded match the executors to avoid.
 	excluded []*host
-	// had is what each executor has free for the batch's role, total all that is
-	// free of each resource.
+	// had is what each executor has free for the batch's role, total everything that is free
+	// of each resource.
 	had   map[*host]resource.Vector
 	total map[string]float64
 	// scarce are the requested resources, the scarcest first.
@@ -42,21 +42,21 @@ func newObvious(c *Core, k constraint.Constraints, n int) *obvious {
 	var matching []*host
 	for h := range c.byID.All() {
 		used, common, own := obviousFree(c, h, k.Role)
-		if h.shown() != model.ExecutorReady || h.executor.Draining || h.withheld() || common == nil {
+		if h.shown() != model.ExecutorReady || h.Record.Draining || h.Withheld() || common == nil {
 			continue
 		}
 		o.had[h] = common.Plus(1, own)
-		for name, amount := range h.executor.Resources {
+		for name, amount := range h.Record.Resources {
 			o.total[name] += float64(amount - used[name])
 		}
-		idle := h.executor.Resources
-		for role, share := range h.executor.Reserved {
+		idle := h.Record.Resources
+		for role, share := range h.Record.Reserved {
 			if !strings.EqualFold(role, k.Role) {
 				idle = idle.Plus(-1, share)
 			}
 		}
-		as := h.executor.Match()
-		as.Pools = c.poolsOf(as)
+		as := h.Record.Match()
+		as.Pools = c.pools.Of(as)
 		if ok, _ := withoutAvoided(k).Match(as); ok && idle.Fits(k.Resources) {
 			matching = append(matching, h)
 			if !has(k.Avoid, h) && !has(k.AvoidFailed, h) {
@@ -88,25 +88,25 @@ func newObvious(c *Core, k constraint.Constraints, n int) *obvious {
 	return o
 }
 
-// obviousFree sums every lease: what is used of an executor, what of it is
-// common, and what of the role's own share is left. Common is nil for one that
-// holds more than it may.
+// obviousFree sums every lease: what an executor has used, what of it is common, and what of
+// the role's own share is left. Common is nil for an executor of which leases use more than
+// it has.
 func obviousFree(c *Core, h *host, role string) (used, common, own resource.Vector) {
 	byRole := map[string]resource.Vector{}
 	for _, l := range c.leases {
 		for _, chunk := range l.inOrder() {
 			for _, p := range chunk.Workers {
-				if p.Ordinal == h.executor.Ordinal {
+				if p.Ordinal == h.Record.Ordinal {
 					byRole[strings.ToLower(chunk.Role)] = byRole[strings.ToLower(chunk.Role)].Plus(1, chunk.Each)
 					used = used.Plus(1, chunk.Each)
 				}
 			}
 		}
 	}
-	common = h.executor.Resources.Clone()
+	common = h.Record.Resources.Clone()
 	for holder, amounts := range byRole {
 		var share resource.Vector
-		for name, reserved := range h.executor.Reserved {
+		for name, reserved := range h.Record.Reserved {
 			if strings.EqualFold(name, holder) {
 				share = reserved
 			}
@@ -116,7 +116,7 @@ func obviousFree(c *Core, h *host, role string) (used, common, own resource.Vect
 		}
 	}
 	own = resource.Vector{}
-	for name, share := range h.executor.Reserved {
+	for name, share := range h.Record.Reserved {
 		common = common.Plus(-1, share)
 		if strings.EqualFold(name, role) {
 			for resource, amount := range share {
@@ -135,10 +135,10 @@ func obviousFree(c *Core, h *host, role string) (used, common, own resource.Vect
 func (o *obvious) free(h *host) resource.Vector { return o.had[h].Plus(-o.taken[h], o.k.Resources) }
 
 func (o *obvious) domain(h *host) string {
-	return strings.ToLower(h.executor.Match().Attribute(o.k.Spread.By))
+	return strings.ToLower(h.Record.Match().Attribute(o.k.Spread.By))
 }
 
-// room is how many more workers the executor may take.
+// room returns how many more workers fit on the executor.
 func (o *obvious) room(h *host) int64 {
 	room := min(o.free(h).Times(o.k.Resources), int64(o.left))
 	if limit := int64(o.k.Spread.Max); limit > 0 {
@@ -175,7 +175,7 @@ func (o *obvious) compare(a, b *host) int {
 	return cmp.Or(cmp.Compare(o.score(a), o.score(b)), -cmp.Compare(a.Generation, b.Generation), cmp.Compare(a.ID, b.ID))
 }
 
-// best is the executor for the next worker, nil when there is none.
+// best returns the executor for the next worker; nil for none.
 func (o *obvious) best() *host {
 	var best *host
 	for _, h := range o.hosts {
@@ -186,7 +186,7 @@ func (o *obvious) best() *host {
 	return best
 }
 
-// place answers the executor of each worker that fits.
+// place returns the executor of each worker that fits.
 func (o *obvious) place() (ids []string) {
 	for o.left > 0 {
 		h := o.best()
@@ -226,9 +226,9 @@ func obviousChoice(c *Core, k constraint.Constraints, n int) []string {
 }
 
 func shapeOf(h *host) string {
-	shape := strings.ToLower(h.executor.SKU) + h.executor.Resources.Canonical()
-	for _, role := range slices.Sorted(maps.Keys(h.executor.Reserved)) {
-		if share := h.executor.Reserved[role].Canonical(); share != "" {
+	shape := strings.ToLower(h.Record.SKU) + h.Record.Resources.Canonical()
+	for _, role := range slices.Sorted(maps.Keys(h.Record.Reserved)) {
+		if share := h.Record.Reserved[role].Canonical(); share != "" {
 			shape += strings.ToLower(role) + share
 		}
 	}
@@ -244,13 +244,11 @@ func choose(c *Core, k constraint.Constraints, n int) ([]match.Pick, int) {
 	return picks, n
 }
 
-// withoutAvoided matches what executors are, not which ones they are.
+// withoutAvoided matches the properties of executors, not their identity.
 func withoutAvoided(k constraint.Constraints) constraint.Matcher {
 	k.Avoid, k.AvoidFailed = nil, nil
 	return k.Matcher()
 }
-
-func (c *Core) poolsOf(h constraint.Host) []string { return owner{c}.PoolsOf(h) }
 
 func chosen(picks []match.Pick) (ids []string) {
 	for _, p := range picks {
@@ -261,8 +259,8 @@ func chosen(picks []match.Pick) (ids []string) {
 	return ids
 }
 
-// evenly draws without rapid's leaning to small numbers, which would make
-// fleets on which hardly anything fits.
+// evenly draws without rapid's bias to small numbers, which would make fleets on which
+// hardly anything fits.
 func evenly[T any](values ...T) *rapid.Generator[T] {
 	return rapid.Custom(func(t *rapid.T) T {
 		return values[rapid.Uint64().Draw(t, "bits")*0x9e3779b97f4a7c15>>32%uint64(len(values))]
@@ -330,7 +328,7 @@ func drawRegister(t *rapid.T, id string) Register {
 		g.Resources[fmt.Sprintf("rare-%d", amount%3)] = amount
 	}
 	if rapid.Bool().Draw(t, "own") {
-		// Of its own, as a host's name or a serial number is.
+		// An attribute of its own, such as a host name or a serial number.
 		g.Attributes = maps.Clone(g.Attributes)
 		if g.Attributes == nil {
 			g.Attributes = map[string]string{}
@@ -351,8 +349,8 @@ func drawRegister(t *rapid.T, id string) Register {
 	return g
 }
 
-// The matcher looks at classes and buckets; worker by worker over executors it
-// would choose the same ones in the same order, and count the same.
+// The matcher looks at classes and blocks. It chooses the same executors in the same order
+// as a search worker by worker over all executors, and counts the same.
 func TestMatcherEqualsTheObviousOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := lead(DefaultConfig())
@@ -388,7 +386,7 @@ func TestMatcherEqualsTheObviousOne(t *testing.T) {
 			if got := chosen(picks); fitting == n && !slices.Equal(got, want) {
 				t.Fatalf("chose %v, want %v: %+v\n%s", got, want, k, before)
 			}
-			// What is granted makes the next one's fleet.
+			// The grants change the fleet for the next batch.
 			uid := fmt.Sprintf("u%d", i)
 			outcome := r.cycle(r.queue(uid, n, k))[0]
 			if (outcome.Result == model.Granted) != (fitting == n) || outcome.Fitting != fitting {
@@ -398,10 +396,10 @@ func TestMatcherEqualsTheObviousOne(t *testing.T) {
 	})
 }
 
-// Executors of one shape that have been given unequal shares of what they have lie in
-// several blocks: a batch with sameShape takes what is left on all of them, to the
-// last worker and not one more, whatever a single one of another shape would take.
-func TestSameShapeTakesAllOfAShape(t *testing.T) {
+// Executors of one shape with different free capacity are in several blocks. A batch with
+// sameShape uses what is free on all of them, to the last worker and not one more, whatever
+// a single executor of another shape has free.
+func TestSameShapeUsesAllOfAShape(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := lead(DefaultConfig())
 		tighten(t, r.core)
@@ -435,16 +433,15 @@ func TestSameShapeTakesAllOfAShape(t *testing.T) {
 	})
 }
 
-// tighten gives the core's index limits that a few executors reach.
+// tighten sets limits in the core's index that a few executors reach.
 func tighten(t *rapid.T, c *Core) {
 	limits := &c.index.Limits
 	limits.Sections, limits.Words = evenly(1, 3, limits.Sections).Draw(t, "sections"), evenly(1, 3, limits.Words).Draw(t, "words")
 	limits.Block, limits.Narrow = evenly(1, 2, 4, limits.Block).Draw(t, "block"), evenly(0, 2, limits.Narrow).Draw(t, "narrow")
 }
 
-// Requests, pools and requests to disable name now these attributes and now
-// those, while executors come, change and go: what the sections choose is what
-// looking at every executor would.
+// Requests, pools and requests to disable name changing attributes while executors register,
+// change and disappear. The sections select what a look at every executor would select.
 func TestSectionsFollowWhatChanges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{rig: lead(DefaultConfig()), t: t, used: map[string]resource.Vector{}}
@@ -476,12 +473,12 @@ func TestSectionsFollowWhatChanges(t *testing.T) {
 	})
 }
 
-// checkRefusals holds what is said without looking against a look.
+// checkRefusals compares every remembered refusal with a search.
 func checkRefusals(t *rapid.T, c *Core) {
 	c.index.Spent = c.index.Limits.Work // nothing is left for looks that only the numbers call for
 	for _, uid := range slices.Sorted(maps.Keys(c.refused)) {
 		before := *c.refused[uid].Refusal
-		if e := c.refused[uid].entry; c.index.Stands(&before) {
+		if e := c.refused[uid].candidate; c.index.Stands(&before) {
 			_, now := c.index.Fits(e.Constraints, e.Workers.Len())
 			if now == nil || before.Fitting == 0 && now.Fitting > 0 {
 				t.Fatalf("%s is refused still, and fits: %+v: %+v\n%s", uid, now, e.Constraints, dump(c))
@@ -493,8 +490,8 @@ func checkRefusals(t *rapid.T, c *Core) {
 	}
 }
 
-// With pack, an executor whose domain has room for less than it has itself comes
-// later, and those of its bucket that are of other domains do not.
+// With pack, an executor whose domain has less room than the executor itself comes later;
+// those of its block in other domains do not.
 func TestPackSpreadByManyValues(t *testing.T) {
 	r := lead(DefaultConfig())
 	for id, rack := range map[string]string{"e0": "a", "e1": "a", "e2": "b", "f0": "c"} {

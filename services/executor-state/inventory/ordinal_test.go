@@ -14,9 +14,9 @@ func (r *rig) ordinal(id string) uint32 {
 	return r.keys[model.Ref{Kind: model.KindExecutor, ID: id}].record.(*model.Executor).Ordinal
 }
 
-// A record may name any ordinal. With the highest one there is none left for new
-// executors, which are refused rather than given one that another has.
-func TestTheHighestOrdinalIsNotFollowedByALowerOne(t *testing.T) {
+// A record may have any ordinal. If one has the highest, none is left for new executors,
+// which are rejected and never share an ordinal.
+func TestNoOrdinalFollowsTheHighest(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 1000, 1))
 	r.write(&model.Executor{ID: "odd", Ordinal: math.MaxUint32, Incarnation: 1})
@@ -35,9 +35,9 @@ func TestTheHighestOrdinalIsNotFollowedByALowerOne(t *testing.T) {
 	}
 }
 
-// A step takes no time in proportion to an ordinal: a record that names a high one
-// comes and goes like any other.
-func TestARecordWithAHighOrdinalGoesAtOnce(t *testing.T) {
+// The time of a step does not grow with an ordinal: a record with a high one is added and
+// removed like any other.
+func TestARecordWithAHighOrdinalCostsNoMore(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 1000, 1))
 	r.write(&model.Executor{ID: "odd", Ordinal: math.MaxUint32, Incarnation: 1})
@@ -55,8 +55,8 @@ func TestARecordWithAHighOrdinalGoesAtOnce(t *testing.T) {
 	}
 }
 
-// However many records of executors cannot be read, and however many executors
-// register meanwhile, ordinals suffice.
+// Ordinals suffice for any number of unreadable executor records and of executors that
+// register meanwhile.
 func TestUnreadableExecutorsDoNotUseUpTheOrdinals(t *testing.T) {
 	r := lead(DefaultConfig())
 	for n := range 50 {

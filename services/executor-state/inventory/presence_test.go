@@ -7,8 +7,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Whatever changes what Presence and AssignerTerm answer is counted, so that who
-// looked them up need not do so again; what executors are given is not.
+// Every change of what Presence and AssignerTerm return is counted, so that callers can keep
+// earlier results. Grants are not counted.
 func TestPresencesAreCounted(t *testing.T) {
 	r := lead(DefaultConfig())
 	counted := func(what string, changes bool, do func()) {
@@ -38,8 +38,8 @@ func TestPresencesAreCounted(t *testing.T) {
 	}
 }
 
-// The store takes its time: what an executor may be away for is counted from when
-// its registration, or the end of its presence, is durable.
+// The store may be slow: an absence is counted from when the registration, or the end of the
+// presence, is durable.
 func TestAnAbsenceBeginsWhenItIsDurable(t *testing.T) {
 	for name, begin := range map[string]func(*rig){
 		"registered": func(r *rig) { r.ask(small0("h1", "n1")) },

@@ -10,47 +10,41 @@ import (
 	"berth.dev/services/executor-state/match"
 )
 
-// The reads answer from memory, decisions under way included. The shell calls
-// them between rounds, when there are none.
+// The reads return the state in memory, including decisions that are not durable. The shell
+// calls them between rounds, when there are none.
 
-// ExecutorView is an executor as it is shown.
+// ExecutorView is an executor as reported.
 type ExecutorView struct {
 	model.Executor
-	// Pools are the names of the pools that it is in, in order.
+	// Pools are the names of its pools, in order.
 	Pools []string
 	State model.ExecutorState
-	// StateSince is since when it is in its state, as far as this core saw.
+	// StateSince is since when it has been in its state, as far as this core saw.
 	StateSince time.Time
-	// Used is what leases hold of its resources, Workers by how many workers.
+	// Used is what leases use of its resources, Workers how many workers they have.
 	Used    resource.Vector
 	Workers int
-	// Disabled are the requests that take it out of allocation, in order of id.
+	// Disabled are the requests that take it out of allocation, in order of ID.
 	Disabled []*model.Disable
 }
 
 func (c *Core) view(h *host) ExecutorView {
-	v := ExecutorView{
-		Executor: *h.executor, Pools: h.Class().Host().Pools,
+	return ExecutorView{
+		Executor: *h.Record, Pools: h.Class().Host().Pools,
 		State: h.shown(), StateSince: h.stateSince(),
-		Used: h.hold.Used.Clone(), Workers: h.hold.Workers,
+		Used: h.hold.Used.Clone(), Workers: h.hold.Workers, Disabled: c.requests.Of(&h.Executor),
 	}
-	for _, request := range h.requests() {
-		if d := c.known(request); d != nil && d.Holds() {
-			v.Disabled = append(v.Disabled, d)
-		}
-	}
-	return v
 }
 
-// Filter chooses executors; zero fields choose all. SKU and Pool are compared
-// without regard to case.
+// Filter selects executors; a zero field selects all. SKU and Pool are compared without
+// regard to case.
 type Filter struct {
 	SKU, Pool string
 	State     model.ExecutorState
 }
 
-// Executors answers at most limit executors with ids greater than after, in
-// order of id, and whether there are more.
+// Executors returns at most limit executors with IDs greater than after, in order of ID, and
+// whether there are more.
 func (c *Core) Executors(f Filter, after string, limit int) (list []ExecutorView, more bool) {
 	for h := range c.byID.From(hostAt(after)) {
 		if h.ID != after && f.has(h) {
@@ -65,11 +59,11 @@ func (c *Core) Executors(f Filter, after string, limit int) (list []ExecutorView
 
 func (f Filter) has(h *host) bool {
 	return (f.State == model.ExecutorUnset || f.State == h.shown()) &&
-		(f.SKU == "" || strings.EqualFold(f.SKU, h.executor.SKU)) &&
+		(f.SKU == "" || strings.EqualFold(f.SKU, h.Record.SKU)) &&
 		(f.Pool == "" || h.Class().Host().InPool(f.Pool))
 }
 
-// Executor answers one executor.
+// Executor returns one executor; false for none.
 func (c *Core) Executor(id string) (ExecutorView, bool) {
 	h := c.hosts[id]
 	if h == nil {
@@ -78,43 +72,41 @@ func (c *Core) Executor(id string) (ExecutorView, bool) {
 	return c.view(h), true
 }
 
-// Address answers where the agent of the executor with an ordinal takes
-// orders, and its incarnation.
+// Address returns where the agent of the executor with an ordinal accepts requests, and its
+// incarnation.
 func (c *Core) Address(ordinal uint32) (id, address string, incarnation int64, ok bool) {
 	hold := c.holds[ordinal]
 	if hold == nil || hold.host == nil {
 		return "", "", 0, false
 	}
-	e := hold.host.executor
+	e := hold.host.Record
 	return e.ID, e.Address, e.Incarnation, true
 }
 
-// Presence is what keeping an executor present goes by: records, which are not to
-// be changed.
+// Presence is the records about an executor's presence, which must not be changed.
 type Presence struct {
 	Executor *model.Executor
-	Live     *model.Live // nil while it has none
+	Live     *model.Live // nil without presence
 }
 
-// Presence answers what is known of an executor; false for none.
+// Presence returns the records about an executor's presence; false for an unknown executor.
 func (c *Core) Presence(id string) (Presence, bool) {
 	h := c.hosts[id]
 	if h == nil {
 		return Presence{}, false
 	}
-	p := Presence{Executor: h.executor}
+	p := Presence{Executor: h.Record}
 	if h.live != nil {
 		p.Live, _ = h.live.record.(*model.Live)
 	}
 	return p, true
 }
 
-// Presences counts the changes of what Presence and AssignerTerm answer: while it
-// stays, they answer of this core what they did.
+// Presences counts the changes of what Presence and AssignerTerm return: while it stays the
+// same, so do they.
 func (c *Core) Presences() uint64 { return c.presences }
 
-// AssignerTerm answers the term of the assigner that leads, as far as the view
-// knows; 0 while it knows of none.
+// AssignerTerm returns the term of the leading assigner in this view, 0 for none.
 func (c *Core) AssignerTerm() int64 { return c.leaders[model.ServiceAssigner] }
 
 // Explain returns why needed workers of the constraints would or would not be granted
@@ -123,31 +115,31 @@ func (c *Core) Explain(k constraint.Constraints, needed int) match.Explanation {
 	return c.index.Explain(k, needed)
 }
 
-// Revision answers what the view has reached.
+// Revision returns how far the view is.
 func (c *Core) Revision() int64 { return c.revision }
 
-// Stats are sums for metrics and for a look at how the core is doing.
+// Stats are sums for metrics and diagnosis.
 type Stats struct {
 	// Executors counts by state.
 	Registered, Ready, Unreachable, Lost int
-	// Overcommitted counts executors that hold more than they have.
+	// Overcommitted counts executors of which leases use more than they have.
 	Overcommitted int
 	Leases        int
-	// Free is what may be granted, summed over all executors, saturating.
+	// Free is what may be granted, summed over all executors; the sum saturates.
 	Free resource.Vector
 	match.Size
-	// Undurable counts decisions not committed, Duties what is to be done.
+	// Undurable counts decisions that are not committed, Duties the pending evaluations.
 	Undurable, Duties int
 }
 
-// Stats answers the sums.
+// Stats returns the sums.
 func (c *Core) Stats() Stats {
 	s := Stats{
 		Registered:    c.states[model.ExecutorRegistered],
 		Ready:         c.states[model.ExecutorReady],
 		Unreachable:   c.states[model.ExecutorUnreachable],
 		Lost:          c.states[model.ExecutorLost],
-		Overcommitted: len(c.over),
+		Overcommitted: len(c.overcommitted),
 		Leases:        len(c.leases),
 		Free:          c.index.Free(),
 		Size:          c.index.Size(),

@@ -6,9 +6,9 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// An executor that refuses the assigner is given nothing until it registers again,
-// whichever record is read first.
-func TestAnExecutorThatRefusesTheAssignerIsGivenNothing(t *testing.T) {
+// An executor that rejects the assigner gets no work until it registers again, whichever
+// record is read first.
+func TestAnExecutorThatRejectsTheAssignerGetsNoWork(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.write(&model.Refusal{Executor: "h1", Incarnation: 99, Reason: "PERMISSION_DENIED"})
 	r.ready(small("h1", 4000, 4))

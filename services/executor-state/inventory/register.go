@@ -7,25 +7,25 @@ import (
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
+	"berth.dev/services/executor-state/policy"
 )
 
-// register makes an executor known, or known anew.
+// register makes an executor known, or gives a known one a new incarnation.
 //
-// The incarnation is the larger of the previous one + 1 and the leader's term.
-// It never exceeds the revision it is committed at, for every registration of
-// an id takes a revision of its own and a term is one. So a later term is
-// above every incarnation given before it, those of a history that a restore
-// has undone included, provided revisions are bumped as a restore must.
+// The incarnation is the larger of the previous one + 1 and the leader's term. It never
+// exceeds the revision at which it is committed, because each registration of an ID takes a
+// revision of its own and a term is a revision. So a later term is above every incarnation
+// assigned before it, including those of a history that a restore has undone, provided that
+// the restore bumps revisions as it must.
 //
-// An executor belongs to the agent whose secret it was registered with, until it is
-// LOST: see secret.go. Of two agents with that secret, two processes of one agent say,
-// the one that registers later wins. The earlier is
-// refused from then on, also if it registers again: it would take the id back,
-// and the two would take turns. It may once the later one has long been away: that
-// one may have been no other than a former process of its own, whose last request
-// came late.
+// An executor belongs to the agent with the secret of its registration until it is LOST: see
+// duplicate.go. Of two agents with that secret, such as two processes of one agent, the one
+// that registers later wins. The earlier one is rejected from then on, even if it registers
+// again: otherwise the two would take turns. It may register again once the later one has
+// been absent for desertedAfter, because that one may have been an earlier process of the
+// same agent whose last request arrived late.
 func (c *Core) register(r Register) (Registered, error) {
-	if err := r.check(); err != nil {
+	if err := check(r); err != nil {
 		return Registered{}, err
 	}
 	next := &model.Executor{
@@ -35,7 +35,7 @@ func (c *Core) register(r Register) (Registered, error) {
 		Reserved:   maps.Clone(r.Reserved),
 		Generation: r.Generation,
 		Nonce:      r.Nonce, SecretHash: r.SecretHash, Incarnation: c.term,
-		Draining:     c.drained(r.ID),
+		Draining:     c.requests.Drained(r.ID),
 		RegisteredAt: c.now, Since: c.now,
 	}
 	var effect model.Effect
@@ -43,31 +43,31 @@ func (c *Core) register(r Register) (Registered, error) {
 		if h.ownedByOther(r) {
 			return Registered{}, c.refuseOther(h, r)
 		}
-		if h.executor.Nonce == r.Nonce && !h.givenUp() {
-			return c.registered(h.executor), nil
+		if h.Record.Nonce == r.Nonce && !h.givenUp() {
+			return c.registered(h.Record), nil
 		}
-		if slices.Contains(h.executor.Former, r.Nonce) && !c.deserted(h) {
-			if present(h.live, h.executor.Incarnation) {
+		if slices.Contains(h.Record.Former, r.Nonce) && !c.deserted(h) {
+			if present(h.live, h.Record.Incarnation) {
 				return Registered{}, otherAgent(h)
 			}
 			return Registered{}, fault.New(fault.Precondition, fault.ReasonOtherIncarnation,
-				"another agent registered as %q since, with incarnation %d: one of the two must go", r.ID, h.executor.Incarnation)
+				"another agent registered as %q since, with incarnation %d: stop one of the two", r.ID, h.Record.Incarnation)
 		}
-		former := append([]string{h.executor.Nonce}, h.executor.Former...)
+		former := append([]string{h.Record.Nonce}, h.Record.Former...)
 		former = slices.DeleteFunc(former, func(nonce string) bool { return nonce == r.Nonce })
 		next.Former = former[:min(len(former), model.MaxFormer)]
-		next.Incarnation = max(h.executor.Incarnation+1, c.term)
-		next.Ordinal = h.executor.Ordinal
-		next.RegisteredAt = h.executor.RegisteredAt
-		next.Lost, next.Returning = h.executor.Lost, h.executor.Lost || h.executor.Returning
-		next.SupersededWorkers = h.executor.SupersededWorkers && !slices.Contains(h.executor.Former, r.Nonce)
+		next.Incarnation = max(h.Record.Incarnation+1, c.term)
+		next.Ordinal = h.Record.Ordinal
+		next.RegisteredAt = h.Record.RegisteredAt
+		next.Lost, next.Returning = h.Record.Lost, h.Record.Lost || h.Record.Returning
+		next.SupersededWorkers = h.Record.SupersededWorkers && !slices.Contains(h.Record.Former, r.Nonce)
 		if h.state == model.ExecutorRegistered {
-			// An agent that registers again and again and has no heartbeat is away
-			// since it did so first.
-			next.Since = h.executor.Since
+			// An agent that registers repeatedly without a heartbeat has been absent
+			// since its first attempt.
+			next.Since = h.Record.Since
 		}
-		if next.Untold = c.untold(h, next.Attributes); slices.Equal(next.Untold, h.executor.Untold) {
-			next.Told = h.executor.Told
+		if next.Untold = c.requests.Late(&h.Executor, next.Attributes); slices.Equal(next.Untold, h.Record.Untold) {
+			next.Told = h.Record.Told
 		}
 		if h.live != nil && h.live.record != nil {
 			effect.Deletes = []model.Ref{h.live.record.Ref()}
@@ -75,11 +75,11 @@ func (c *Core) register(r Register) (Registered, error) {
 	} else {
 		if c.unreadable(r.ID) {
 			return Registered{}, fault.New(fault.Precondition, fault.ReasonPoison,
-				"the record of executor %q cannot be read, and is quarantined: see the findings; put it right or delete it", r.ID)
+				"the record of executor %q cannot be read and is quarantined: see the findings; repair or delete it", r.ID)
 		}
-		if c.aside.forgotten {
+		if c.quarantined.forgotten {
 			return Registered{}, fault.New(fault.Precondition, fault.ReasonPoison,
-				"the record of forgotten executors cannot be read, and is quarantined: see the findings; no executor with a new ID registers until it is put right or deleted")
+				"the record of deleted executors cannot be read and is quarantined: see the findings; no executor with a new ID can register until it is repaired or deleted")
 		}
 		var err error
 		if next.Ordinal, err = c.nextOrdinal(); err != nil {
@@ -96,13 +96,13 @@ func (c *Core) register(r Register) (Registered, error) {
 	return c.registered(next), nil
 }
 
-// admitNew refuses an executor that is not known where there are too many, or too
-// many new ones. New executors are admitted as if each took its share of a minute:
-// at most MaxNewExecutors may be ahead of time. Another leader begins anew.
+// admitNew rejects a new executor if there are too many executors, or too many new ones.
+// Each new executor takes its share of a minute, and at most MaxNewExecutors may be ahead of
+// time. A new leader starts from zero.
 func (c *Core) admitNew() error {
 	if n := len(c.hosts); n >= c.cfg.MaxExecutors {
 		return fault.New(fault.Exhausted, fault.ReasonTooLarge,
-			"%d executors are known, at most %d may be (max-executors); those that are LOST are forgotten in time", n, c.cfg.MaxExecutors)
+			"%d executors are registered, at most %d are allowed (max-executors); LOST executors are deleted after a while", n, c.cfg.MaxExecutors)
 	}
 	paid := c.newPaid
 	if paid.Before(c.now) {
@@ -111,22 +111,21 @@ func (c *Core) admitNew() error {
 	paid = paid.Add(time.Minute / time.Duration(c.cfg.MaxNewExecutors))
 	if paid.Sub(c.now) > time.Minute {
 		return fault.New(fault.Exhausted, fault.ReasonOverloaded,
-			"%d new executors within a minute, at most so many may be (max-new-executors); try again later", c.cfg.MaxNewExecutors)
+			"%d new executors within a minute, which is the maximum (max-new-executors); try again later", c.cfg.MaxNewExecutors)
 	}
 	c.newPaid = paid
 	return nil
 }
 
-// desertedAfter is how long an executor has to be without presence before a former
-// agent may have it back: longer than agents are kept from their heartbeats by what
-// is no fault of their own.
+// desertedAfter is how long an executor must be without presence before an earlier agent may
+// take it back. It is longer than network or store faults usually delay heartbeats.
 const desertedAfter = time.Minute
 
-// deserted says whether whoever registered last was given up, or has long had no
-// presence.
+// deserted reports whether the agent that registered last is LOST, or has had no presence for
+// desertedAfter.
 func (c *Core) deserted(h *host) bool {
 	switch {
-	case h.executor.Lost:
+	case h.Record.Lost:
 		return true
 	case h.live == nil:
 	case h.live.record != nil, c.now.Sub(h.live.since) < desertedAfter:
@@ -135,52 +134,51 @@ func (c *Core) deserted(h *host) bool {
 	return c.now.Sub(h.since) >= desertedAfter
 }
 
-// givenUp reports whether the executor is LOST and has not registered since. Its
-// incarnation is over: what was sent to it or said of it before, however late it
-// comes, must not count for the executor that is back. So it registers again, for
-// an incarnation of its own.
-func (h *host) givenUp() bool { return h.executor.Lost && !h.executor.Returning }
+// givenUp reports whether the executor is LOST and has not registered since. Its incarnation
+// is over: requests to it and reports about it from before, however late they arrive, must
+// not apply to the executor that returns. So it must register again.
+func (h *host) givenUp() bool { return h.Record.Lost && !h.Record.Returning }
 
 func (c *Core) registered(e *model.Executor) Registered {
 	return Registered{Incarnation: e.Incarnation, AssignerTerm: c.leaders[model.ServiceAssigner]}
 }
 
-// announce puts the presence of an executor on its etcd lease. One that was LOST
-// has to register first; then it is
-// given work again once it has reported that none of its workers is left: until
-// then they may run, whatever the records say, and are the assigner's to stop. One
-// with strays is given work once it has none: what they use, no lease counts.
+// announce writes the presence of an executor, bound to its etcd lease. An executor that was
+// LOST must register first. It gets work again once it has reported that none of its workers
+// is left: until then they may run, whatever the records state, and the assigner stops them.
+// An executor with orphaned workers gets work once it has none, because no lease counts what
+// they use.
 func (c *Core) announce(a Announce) (Announced, error) {
 	h := c.hosts[a.ID]
 	if h == nil {
 		return Announced{}, fault.New(fault.NotFound, fault.ReasonNotFound, "executor %q is not registered", a.ID)
 	}
-	if h.executor.Incarnation != a.Incarnation {
+	if h.Record.Incarnation != a.Incarnation {
 		if h.supersedes(a.Nonce) {
 			c.reportSuperseded(h, a.Workers)
 			return Announced{Superseded: true}, nil
 		}
 		return Announced{}, fault.New(fault.Precondition, fault.ReasonOtherIncarnation,
-			"executor %q registered again: its incarnation is %d, not %d", a.ID, h.executor.Incarnation, a.Incarnation)
+			"executor %q registered again: its incarnation is %d, not %d", a.ID, h.Record.Incarnation, a.Incarnation)
 	}
-	if a.Nonce != "" && !h.executor.Proves(a.Nonce) {
-		return Announced{}, fault.New(fault.Precondition, fault.ReasonOtherAgent, "executor %q: the nonce is not that of its registration", a.ID)
+	if a.Nonce != "" && !h.Record.Proves(a.Nonce) {
+		return Announced{}, fault.New(fault.Precondition, fault.ReasonOtherAgent, "executor %q: the nonce is not the one of its registration", a.ID)
 	}
 	if h.givenUp() {
 		return Announced{}, fault.New(fault.Precondition, fault.ReasonOtherIncarnation,
-			"executor %q was given up as LOST: incarnation %d is over, register again", a.ID, a.Incarnation)
+			"executor %q is LOST: incarnation %d is over, register again", a.ID, a.Incarnation)
 	}
 	var effect model.Effect
 	if h.state != model.ExecutorReady || h.live.record.(*model.Live).EtcdLease != a.EtcdLease {
 		effect.Puts = []model.Record{&model.Live{ID: a.ID, Incarnation: a.Incarnation, EtcdLease: a.EtcdLease}}
 	}
-	back := *h.executor
+	back := *h.Record
 	if back.Lost {
 		back.Lost, back.Since = false, c.now
 	}
 	back.Returning = back.Returning && a.Workers > 0
 	back.Strays = a.Strays
-	if back.Lost != h.executor.Lost || back.Returning != h.executor.Returning || back.Strays != h.executor.Strays {
+	if back.Lost != h.Record.Lost || back.Returning != h.Record.Returning || back.Strays != h.Record.Strays {
 		effect.Puts = append(effect.Puts, &back)
 	}
 	if len(effect.Puts) > 0 {
@@ -189,10 +187,10 @@ func (c *Core) announce(a Announce) (Announced, error) {
 	return Announced{}, nil
 }
 
-// depart ends the presence that a dead agent left. Its workers run on under
-// their keepers, and keep their capacity: the executor is UNREACHABLE, earlier
-// than its etcd lease would have told. A wrong proof costs little: a stream
-// that lives finds presence missing and announces it again.
+// depart ends the presence of an agent whose process is dead. Its workers continue to run
+// under their keepers and keep their capacity: the executor is UNREACHABLE before its etcd
+// lease expires. A wrong Depart costs little: a live stream finds its presence missing and
+// announces it again.
 func (c *Core) depart(d Depart) {
 	h := c.hosts[d.ID]
 	if h == nil || h.live == nil || h.live.record == nil {
@@ -202,4 +200,22 @@ func (c *Core) depart(d Depart) {
 	if live.Incarnation == d.Incarnation && live.EtcdLease == d.EtcdLease {
 		c.decide(model.Effect{Deletes: []model.Ref{live.Ref()}})
 	}
+}
+
+// check rejects a registration that is not well formed and names every wrong field.
+func check(r Register) error {
+	var bad policy.Violations
+	bad.Name("id", r.ID, policy.MaxID)
+	bad.Required("address", r.Address)
+	if r.SKU != "" {
+		bad.Name("sku", r.SKU, policy.MaxName)
+	}
+	bad.Text("host", r.Host)
+	bad.Required("nonce", r.Nonce)
+	bad.Text("secretHash", r.SecretHash)
+	bad.NotNegative("generation", r.Generation)
+	bad.Attributes("attributes", r.Attributes)
+	bad.Resources(r.Resources)
+	bad.Reserved(r.Reserved, r.Resources.WithSlots())
+	return bad.Err()
 }

@@ -13,14 +13,14 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// rig plays the driver and the store of one core: it commits what the core
-// decides, checks the compares, and tells what other services write.
+// rig plays the driver and the store for one core: it commits what the core decides, checks
+// the compares and delivers what other services write.
 type rig struct {
 	core *Core
 	now  time.Time
 	rev  int64
 	keys map[model.Ref]key
-	// unseen are changes of others that the core was not told of yet.
+	// unseen are changes of others that the core has not seen yet.
 	unseen []model.Changed
 
 	effects []model.Effect
@@ -29,9 +29,9 @@ type rig struct {
 	token   uint64
 	// events are the job events of every committed effect.
 	events []model.JobEvent
-	// measure looks at each effect, if given.
+	// measure is called with each effect; nil for none.
 	measure func(model.Effect)
-	// log is told of every action; nil for none.
+	// log is called with every action; nil for none.
 	log func(format string, args ...any)
 }
 
@@ -40,7 +40,7 @@ type key struct {
 	create, mod int64
 }
 
-// leaderKey stands for what the store holds of a leader.
+// leaderKey is what the store has for a leader.
 type leaderKey struct{ service string }
 
 func (l leaderKey) Ref() model.Ref { return model.LeaderRef(l.service) }
@@ -55,7 +55,7 @@ func newRig(cfg Config) *rig {
 	}
 }
 
-// lead elects the core at the next revision, and a registry before it.
+// lead elects the core at the next revision, after a registry.
 func lead(cfg Config) *rig {
 	r := newRig(cfg)
 	r.write(leaderKey{model.ServiceRegistry})
@@ -72,7 +72,7 @@ func (r *rig) elect() {
 
 func (r *rig) registryTerm() int64 { return r.keys[model.LeaderRef(model.ServiceRegistry)].create }
 
-// step gives one event and gathers the actions.
+// step sends one event and collects the actions.
 func (r *rig) step(event model.Event) {
 	for _, action := range r.core.Step(r.now, event) {
 		switch action := action.(type) {
@@ -90,7 +90,7 @@ func (r *rig) step(event model.Event) {
 	}
 }
 
-// ask gives an input and answers its token.
+// ask sends an input and returns its token.
 func (r *rig) ask(request any) uint64 {
 	r.token++
 	in := model.Input{Token: r.token, Request: request}
@@ -99,7 +99,7 @@ func (r *rig) ask(request any) uint64 {
 	return in.Token
 }
 
-// do asks, commits and answers the reply.
+// do sends an input, commits and returns the reply.
 func (r *rig) do(request any) (any, error) {
 	token := r.ask(request)
 	r.settle()
@@ -110,7 +110,7 @@ func (r *rig) do(request any) (any, error) {
 	return reply.Value, reply.Err
 }
 
-// cycle asks a cycle and answers its outcomes.
+// cycle sends a cycle and returns its outcomes.
 func (r *rig) cycle(entries ...model.Candidate) []model.Outcome {
 	value, err := r.do(model.Cycle{Term: r.registryTerm(), Number: r.rev, Cut: r.rev, Candidates: entries})
 	if err != nil {
@@ -119,7 +119,7 @@ func (r *rig) cycle(entries ...model.Candidate) []model.Outcome {
 	return value.([]model.Outcome)
 }
 
-// settle commits what is decided, and does what is due, until nothing is.
+// settle commits decisions and does what is due until nothing is left.
 func (r *rig) settle() {
 	for {
 		for len(r.effects) > 0 {
@@ -169,8 +169,8 @@ func (r *rig) holds(e model.Expect) bool {
 	return ok && (e.Create == 0 || e.Create == k.create) && (e.Mod == 0 || e.Mod == k.mod)
 }
 
-// abandon takes back all that is not committed, tells what changed and gives
-// the inputs that were not answered again, as the driver does.
+// abandon undoes everything that is not committed, delivers what changed and repeats the
+// inputs without a reply, as the driver does.
 func (r *rig) abandon() {
 	r.effects = nil
 	r.step(model.Abandoned{})
@@ -181,7 +181,7 @@ func (r *rig) abandon() {
 	r.step(nil)
 }
 
-// write is another service's put, or the store's own delete (nil record).
+// write is a put of another service, or the store's own delete (nil record).
 func (r *rig) write(record model.Record) {
 	r.rev++
 	ref := record.Ref()
@@ -192,7 +192,7 @@ func (r *rig) write(record model.Record) {
 	r.unseen = append(r.unseen, model.Changed{Ref: ref, Record: record, Create: k.create, Mod: k.mod})
 }
 
-// drop is another service's delete, or the end of an etcd lease.
+// drop is a delete of another service, or the end of an etcd lease.
 func (r *rig) drop(ref model.Ref) {
 	if _, ok := r.keys[ref]; !ok {
 		return
@@ -202,7 +202,7 @@ func (r *rig) drop(ref model.Ref) {
 	r.unseen = append(r.unseen, model.Changed{Ref: ref, Mod: r.rev})
 }
 
-// catchUp tells what others wrote.
+// catchUp delivers what others wrote.
 func (r *rig) catchUp() {
 	unseen := r.unseen
 	r.unseen = nil
@@ -212,7 +212,7 @@ func (r *rig) catchUp() {
 	r.step(model.Progress{Revision: r.rev})
 }
 
-// tell writes, tells and settles.
+// tell writes, delivers and settles.
 func (r *rig) tell(record model.Record) {
 	r.write(record)
 	r.catchUp()
@@ -225,7 +225,7 @@ func (r *rig) tellGone(ref model.Ref) {
 	r.settle()
 }
 
-// pause lets time pass, stepping at each deadline on the way.
+// pause advances the clock and steps at each deadline on the way.
 func (r *rig) pause(d time.Duration) {
 	end := r.now.Add(d)
 	for {
@@ -244,7 +244,7 @@ func (r *rig) pause(d time.Duration) {
 	r.settle()
 }
 
-// failOver replaces the core by one that is fed from the store, and elects it.
+// failOver replaces the core by one that follows the store, and elects it.
 func (r *rig) failOver() {
 	r.effects, r.inputs, r.unseen = nil, nil, nil
 	r.core = New(r.core.cfg)
@@ -277,7 +277,7 @@ func refOf(uid string) model.Ref {
 	return model.Ref{Kind: model.KindReservation, Key: keyOf(uid), ID: uid}
 }
 
-// queue writes a reservation and answers its entry.
+// queue writes a reservation and returns its candidate.
 func (r *rig) queue(uid string, n int, k constraint.Constraints) model.Candidate {
 	k.Resources = k.Resources.WithSlots()
 	seats := model.WorkerSet{{First: 0, Last: int32(n) - 1, Number: 1}}
@@ -285,7 +285,7 @@ func (r *rig) queue(uid string, n int, k constraint.Constraints) model.Candidate
 	return r.entry(uid)
 }
 
-// entry is the entry of a reservation as it is now.
+// entry returns the candidate of a reservation as it is now.
 func (r *rig) entry(uid string) model.Candidate {
 	k := r.keys[refOf(uid)]
 	reservation := k.record.(*model.Reservation)
@@ -303,7 +303,7 @@ func (r *rig) state(uid string, s model.State) {
 	r.write(&next)
 }
 
-// leased are the placements of a uid in the store.
+// leased returns the placements of a UID in the store.
 func (r *rig) leased(uid string) []model.Placement {
 	var list []model.Placement
 	for number := int32(0); number < 64; number++ {
@@ -314,8 +314,8 @@ func (r *rig) leased(uid string) []model.Placement {
 	return list
 }
 
-// handOver writes the task of a lease as the assigner does.
-func (r *rig) handOver(uid string) {
+// dispatch writes the task of a lease as the assigner does.
+func (r *rig) dispatch(uid string) {
 	r.write(&model.TaskHeader{UID: uid, Key: keyOf(uid), Complete: true})
 	workers := r.leased(uid)
 	for number := 0; len(workers) > 0; number++ {
@@ -366,4 +366,9 @@ func expectGranted(t *testing.T, outcomes []model.Outcome) {
 			t.Fatalf("want GRANTED with a lease, got %+v", o)
 		}
 	}
+}
+
+// disableRecord returns the record of a request; nil for none.
+func (c *Core) disableRecord(id string) *model.Disable {
+	return disableOf(c.records[model.Ref{Kind: model.KindDisable, ID: id}])
 }

@@ -37,7 +37,7 @@ func TestReservedSharesAreChecked(t *testing.T) {
 	}
 }
 
-// Executors without shares are matched as if there were no roles at all.
+// Executors without shares are matched as if there were no roles.
 func TestRolesWithoutSharesUseWhatIsCommon(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 4000, 4))

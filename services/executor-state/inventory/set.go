@@ -6,31 +6,31 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// held is a record as it is known.
-type held struct {
-	// record is nil for a presence that is known to be gone.
+// entry is a record as this core knows it.
+type entry struct {
+	// record is nil for a presence that has ended.
 	record model.Record
 	// create and mod are the key's revisions, 0 while tentative.
 	create, mod int64
 	// since is when this core learned of it; see Core.since.
 	since time.Time
-	// incarnation is that of a presence that is gone.
+	// incarnation is that of a presence that has ended.
 	incarnation int64
 }
 
-// decision is an effect that is not durable: what it changed, in order.
+// decision is the changes, in order, of an effect that is not durable.
 type decision []change
 
 type change struct {
 	ref        model.Ref
-	prev, next *held
+	prev, next *entry
 	// endsLease: it deletes the last chunk of a lease.
 	endsLease bool
 }
 
-// set makes next what is known of ref, nil for nothing, and answers what was.
-// It is the only writer of records and of their indexes.
-func (c *Core) set(ref model.Ref, next *held) (prev *held) {
+// set replaces the entry of a record, nil for none, and returns the previous one. It is the
+// only writer of records and of everything that follows from them.
+func (c *Core) set(ref model.Ref, next *entry) (prev *entry) {
 	prev = c.records[ref]
 	put(c.records, ref, next)
 	switch ref.Kind {
@@ -48,9 +48,10 @@ func (c *Core) set(ref model.Ref, next *held) (prev *held) {
 		c.presences++
 		c.setPresence(ref.ID, next)
 	case model.KindDisable:
-		c.setDisable(prev, next)
+		c.requests.Set(ref.ID, disableOf(next))
 	case model.KindPool:
-		c.setPool(ref.ID, next)
+		c.pools.Set(c.index, ref.ID, poolOf(next))
+		c.absentChanged = true
 	case model.KindSKU:
 		c.usage.SetSKU(ref.ID, skuOf(next))
 	case model.KindForgotten:
@@ -66,7 +67,7 @@ func (c *Core) set(ref model.Ref, next *held) (prev *held) {
 	return prev
 }
 
-func put[K comparable](index map[K]*held, key K, next *held) {
+func put[K comparable](index map[K]*entry, key K, next *entry) {
 	if next == nil {
 		delete(index, key)
 	} else {
@@ -74,16 +75,15 @@ func put[K comparable](index map[K]*held, key K, next *held) {
 	}
 }
 
-// decide makes an effect: memory moves at once, and is put back if the effect
-// is abandoned.
+// decide applies an effect to memory at once; abandoned undoes it.
 func (c *Core) decide(effect model.Effect) {
 	changes := make(decision, 0, len(effect.Puts)+len(effect.Deletes))
 	for _, record := range effect.Puts {
-		next := &held{record: record, since: c.since(c.records[record.Ref()], record)}
+		next := &entry{record: record, since: c.since(c.records[record.Ref()], record)}
 		changes = append(changes, change{ref: record.Ref(), prev: c.set(record.Ref(), next), next: next})
 	}
 	for _, ref := range effect.Deletes {
-		next := c.gone(c.records[ref], 0)
+		next := c.deleted(c.records[ref], 0)
 		deleted := change{ref: ref, prev: c.set(ref, next), next: next}
 		deleted.endsLease = ref.Kind == model.KindLeaseChunk && c.leases[ref.ID] == nil
 		changes = append(changes, deleted)
@@ -92,9 +92,9 @@ func (c *Core) decide(effect model.Effect) {
 	c.actions = append(c.actions, effect)
 }
 
-// gone is what is known of a key that was deleted: of a presence, which one it
-// was and since when it is gone; of anything else nothing.
-func (c *Core) gone(prev *held, mod int64) *held {
+// deleted returns the entry of a key that was deleted: for a presence its incarnation and
+// since when it has ended, for any other key nil.
+func (c *Core) deleted(prev *entry, mod int64) *entry {
 	if prev == nil {
 		return nil
 	}
@@ -105,11 +105,11 @@ func (c *Core) gone(prev *held, mod int64) *held {
 		}
 		return nil
 	}
-	return &held{mod: mod, since: c.now, incarnation: live.Incarnation}
+	return &entry{mod: mod, since: c.now, incarnation: live.Incarnation}
 }
 
-// committed makes the oldest decisions durable and answers the cycles that
-// waited for them.
+// committed marks the oldest decisions as durable and answers the cycles that waited for
+// them.
 func (c *Core) committed(e model.Committed) {
 	about := false
 	for _, decision := range c.journal[:e.Effects] {
@@ -126,15 +126,14 @@ func (c *Core) committed(e model.Committed) {
 		}
 	}
 	c.journal = c.journal[e.Effects:]
-	// Who is absent may be due now: leases alone, of which there are the most,
-	// change nothing about that.
+	// An absent executor may be due now. Leases, of which there are the most, do not
+	// affect that.
 	c.absentChanged = c.absentChanged || about && c.absent.Len() > 0
 	c.answerCycles()
 }
 
-// startClock starts the clock of an absence when the change that begins it is
-// durable: until then nobody knows of it, and the store may take seconds. A clock
-// that runs already is left alone.
+// startClock starts the clock of an absence when the change that begins it is durable,
+// because the store may take seconds. It does not restart a running clock.
 func (c *Core) startClock(ch change) {
 	if ch.next == nil || ch.ref.Kind != model.KindExecutor && ch.ref.Kind != model.KindLive {
 		return
@@ -158,8 +157,8 @@ func (c *Core) startClock(ch change) {
 	c.place(h)
 }
 
-// stamp gives what was set the revision that it is durable at. What was set
-// after it shares the held values, so its own stamp finds the right create.
+// stamp sets the revision at which a change is durable. Later changes share the entry, so
+// their own stamp finds the right create revision.
 func (ch change) stamp(revision int64) {
 	if ch.next == nil {
 		return
@@ -172,7 +171,7 @@ func (ch change) stamp(revision int64) {
 	ch.next.record = withCreate(ch.next.record, ch.next.create)
 }
 
-// withCreate answers the record with the create revision that some carry.
+// withCreate returns the record with its create revision, if its kind has one.
 func withCreate(record model.Record, create int64) model.Record {
 	if chunk, ok := record.(*model.LeaseChunk); ok && chunk.Create != create {
 		stamped := *chunk
@@ -182,8 +181,8 @@ func withCreate(record model.Record, create int64) model.Record {
 	return record
 }
 
-// abandoned puts back what every decision that is not durable changed, the
-// latest first, and marks it to be looked at again.
+// abandoned undoes every decision that is not durable, the latest first, and marks what they
+// changed for evaluation.
 func (c *Core) abandoned() {
 	for len(c.journal) > 0 {
 		last := len(c.journal) - 1
@@ -197,8 +196,8 @@ func (c *Core) abandoned() {
 	c.journal, c.waiting = nil, nil
 }
 
-// changed takes a record from the view. A change of what a decision under way
-// touches goes below that decision: it is what is put back.
+// changed applies a change from the view. If a decision that is not durable has changed the
+// same record, the change goes below it: it is what abandoned restores.
 func (c *Core) changed(e model.Changed) {
 	switch e.Ref.Kind {
 	case model.KindLeader:
@@ -219,49 +218,48 @@ func (c *Core) changed(e model.Changed) {
 	}
 	if below := c.underWay(e.Ref); below != nil {
 		if below.prev == nil || below.prev.mod < e.Mod {
-			below.prev = c.told(e, below.prev)
+			below.prev = c.entryOf(e, below.prev)
 		}
 		return
 	}
 	if known := c.records[e.Ref]; known == nil || known.mod < e.Mod {
-		c.set(e.Ref, c.told(e, known))
+		c.set(e.Ref, c.entryOf(e, known))
 		c.endPresence(e.Ref)
 		c.markRef(e.Ref)
 	}
 }
 
-// setLeader notes the term of a service's leader, 0 for none.
+// setLeader sets the term of a service's leader, 0 for none.
 func (c *Core) setLeader(service string, term int64) {
 	c.presences++
 	c.leaders[service] = term
 }
 
-// endPresence forgets what is known of the presence of an executor that is
-// forgotten.
+// endPresence removes the entry of an ended presence once its executor's record is deleted.
 func (c *Core) endPresence(ref model.Ref) {
 	if ref.Kind == model.KindExecutor && c.records[ref] == nil {
 		delete(c.records, model.Ref{Kind: model.KindLive, ID: ref.ID})
 	}
 }
 
-// told is what a change makes known.
-func (c *Core) told(e model.Changed, prev *held) *held {
+// entryOf returns the entry that a change makes.
+func (c *Core) entryOf(e model.Changed, prev *entry) *entry {
 	if e.Record == nil {
-		return c.gone(prev, e.Mod)
+		return c.deleted(prev, e.Mod)
 	}
-	return &held{record: withCreate(e.Record, e.Create), create: e.Create, mod: e.Mod, since: c.since(prev, e.Record)}
+	return &entry{record: withCreate(e.Record, e.Create), create: e.Create, mod: e.Mod, since: c.since(prev, e.Record)}
 }
 
-// since is since when this core knows what a record says. A record of an executor
-// that says the same of since when it is away restarts no clock.
-func (c *Core) since(prev *held, record model.Record) time.Time {
+// since returns since when this core has known what a record states. An executor's record
+// with an unchanged Since does not restart its clock.
+func (c *Core) since(prev *entry, record model.Record) time.Time {
 	if sameAbsence(prev, record) {
 		return prev.since
 	}
 	return c.now
 }
 
-func sameAbsence(prev *held, record model.Record) bool {
+func sameAbsence(prev *entry, record model.Record) bool {
 	next, ok := record.(*model.Executor)
 	if !ok || prev == nil {
 		return false
@@ -270,7 +268,7 @@ func sameAbsence(prev *held, record model.Record) bool {
 	return ok && last.Since.Equal(next.Since)
 }
 
-// underWay finds the first change of ref that is not durable.
+// underWay returns the first change of a record that is not durable; nil for none.
 func (c *Core) underWay(ref model.Ref) *change {
 	for _, decision := range c.journal {
 		for i := range decision {
@@ -282,7 +280,21 @@ func (c *Core) underWay(ref model.Ref) *change {
 	return nil
 }
 
-func skuOf(h *held) *model.SKU {
+func disableOf(e *entry) *model.Disable {
+	if e == nil {
+		return nil
+	}
+	return e.record.(*model.Disable)
+}
+
+func poolOf(e *entry) *model.Pool {
+	if e == nil {
+		return nil
+	}
+	return e.record.(*model.Pool)
+}
+
+func skuOf(h *entry) *model.SKU {
 	if h == nil {
 		return nil
 	}

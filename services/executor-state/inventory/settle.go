@@ -8,18 +8,17 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// wholeLease marks a lease to be looked at as a whole, and not for one chunk
-// of its task.
+// wholeLease marks a lease for evaluation with all chunks of its task.
 const wholeLease int32 = -1
 
-// duty is a lease, or one chunk of its task, that changed.
+// duty is a lease to evaluate with one chunk of its task, or with all.
 type duty struct {
 	uid   string
 	chunk int32
 }
 
-// todo is the duties in the order they came up, each once. It is a hint where
-// to look: what is to be done follows from the records alone.
+// todo is the duties in the order of their changes, each once. It only says where to look:
+// what is done follows from the records.
 type todo struct {
 	queue  []duty
 	queued map[duty]struct{}
@@ -38,7 +37,7 @@ func (t *todo) add(d duty) {
 	t.queue = append(t.queue, d)
 }
 
-// take answers at most limit duties, the oldest first.
+// take removes and returns at most limit duties, the oldest first.
 func (t *todo) take(limit int) []duty {
 	taken := t.queue[:min(limit, len(t.queue))]
 	t.queue = t.queue[len(taken):]
@@ -48,14 +47,14 @@ func (t *todo) take(limit int) []duty {
 	return taken
 }
 
-// freshLease is a lease granted at a revision that the view has not reached:
-// its reservation may not have been told of yet.
+// freshLease is a lease granted at a revision that the view has not reached: its
+// reservation may not be in the view yet.
 type freshLease struct {
 	uid    string
 	create int64
 }
 
-// mark has a lease looked at. Standbys mark nothing: Elected marks all.
+// mark adds a lease to the duties. Standbys mark nothing, because Elected marks all leases.
 func (c *Core) mark(uid string, chunk int32) {
 	if c.term != 0 && c.leases[uid] != nil {
 		c.todo.add(duty{uid, chunk})
@@ -77,8 +76,8 @@ func (c *Core) markAll() {
 	}
 }
 
-// settleLeases gives back what ended workers and orphans hold. The duties of
-// one uid in a step share one effect, however many of its workers ended.
+// settleLeases frees the capacity of ended workers and of orphaned leases. The duties of one
+// UID in a step share one effect, however many of its workers ended.
 func (c *Core) settleLeases() {
 	var uids []string
 	chunks := map[string][]int32{}
@@ -92,11 +91,11 @@ func (c *Core) settleLeases() {
 		l := c.leases[uid]
 		c.subject = leaseRef(uid)
 		switch {
-		case l == nil, c.aside.uids[uid]:
+		case l == nil, c.quarantined.uids[uid]:
 		case c.orphaned(uid, l):
 			c.decide(model.Effect{
 				Deletes: l.refs(),
-				// A task created meanwhile keeps the lease.
+				// A task that was created meanwhile keeps the lease.
 				Expect: []model.Expect{{Ref: model.Ref{Kind: model.KindTaskHeader, ID: uid}, Absent: true}},
 			})
 		default:
@@ -106,21 +105,20 @@ func (c *Core) settleLeases() {
 	c.subject = model.Ref{}
 }
 
-// orphaned says whether the lease is nobody's: its reservation has ended or is
-// gone, and the assigner never took it. A lease is not judged before the view
-// has reached the grant: only then does a reservation that is not in the view
-// not exist, for the grant compared that it did.
+// orphaned reports whether the lease is unused for good: its reservation has ended or was
+// deleted, and it was never dispatched. A lease is not evaluated before the view has reached
+// the grant. After that, a reservation that is not in the view was deleted, because the
+// grant compared its revision.
 func (c *Core) orphaned(uid string, l *lease) bool {
 	create := l.create()
-	if create == 0 || create > c.revision || c.handedOver(uid) {
+	if create == 0 || create > c.revision || c.dispatched(uid) {
 		return false
 	}
 	r := c.reservations[uid]
 	return r == nil || r.record.(*model.Reservation).State.Terminal()
 }
 
-// release takes the workers out of the lease that the assigner says have
-// ended, as far as the named chunks of the task tell.
+// release removes ended workers from the lease, according to the given chunks of the task.
 func (c *Core) release(uid string, l *lease, numbers []int32) {
 	t := c.tasks[uid]
 	if t == nil {
@@ -130,7 +128,7 @@ func (c *Core) release(uid string, l *lease, numbers []int32) {
 		numbers = slices.Collect(maps.Keys(t.chunks))
 	}
 	chunks := l.inOrder()
-	// ended holds, for each chunk of the lease, the places of ended workers.
+	// ended is, for each chunk of the lease, the indexes of ended workers.
 	ended := make([]map[int]bool, len(chunks))
 	found := false
 	for _, number := range numbers {
@@ -168,8 +166,7 @@ func (c *Core) release(uid string, l *lease, numbers []int32) {
 	c.decide(effect)
 }
 
-// findPlacement finds a worker in the chunks of a lease, which hold theirs in
-// order of seat.
+// findPlacement finds a worker in the chunks of a lease, whose workers are in order.
 func findPlacement(chunks []*model.LeaseChunk, p model.Placement) (chunk, at int, ok bool) {
 	chunk = sort.Search(len(chunks), func(i int) bool {
 		workers := chunks[i].Workers
@@ -178,13 +175,13 @@ func findPlacement(chunks []*model.LeaseChunk, p model.Placement) (chunk, at int
 	if chunk == len(chunks) {
 		return 0, 0, false
 	}
-	at, ok = slices.BinarySearchFunc(chunks[chunk].Workers, p.Worker, func(q model.Placement, seat model.WorkerID) int {
-		return q.Worker.Compare(seat)
+	at, ok = slices.BinarySearchFunc(chunks[chunk].Workers, p.Worker, func(q model.Placement, worker model.WorkerID) int {
+		return q.Worker.Compare(worker)
 	})
 	return chunk, at, ok && chunks[chunk].Workers[at].Ordinal == p.Ordinal
 }
 
-// without answers the chunk without the workers at those places.
+// without returns the chunk without the workers at some indexes.
 func without(chunk *model.LeaseChunk, places map[int]bool) *model.LeaseChunk {
 	rest := *chunk
 	rest.Workers = make([]model.Placement, 0, len(chunk.Workers)-len(places))

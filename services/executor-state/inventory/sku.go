@@ -5,18 +5,19 @@ import (
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
+	"berth.dev/services/executor-state/policy"
 )
 
-// PutSKU is the request to record a SKU's specification, or to replace it. The
-// name is compared without regard to case, and keeps its first spelling. The
-// reply's Value is the model.SKU as recorded.
+// PutSKU is the request to record a SKU's specification or to replace it. The name is
+// compared without regard to case and keeps its first spelling. The reply's Value is the
+// model.SKU as recorded.
 type PutSKU struct{ SKU model.SKU }
 
-// DeleteSKU is the request to forget a SKU's specification; its executors are
-// not touched. The reply's Value is a [SKUDeleted], also when there was none.
+// DeleteSKU is the request to delete a SKU's specification; its executors stay. It succeeds
+// without a specification, too. The reply's Value is a [SKUDeleted].
 type DeleteSKU struct{ Name string }
 
-// SKUDeleted answers DeleteSKU.
+// SKUDeleted is the reply to DeleteSKU.
 type SKUDeleted struct{}
 
 func (c *Core) putSKU(p PutSKU) (model.SKU, error) {
@@ -32,7 +33,7 @@ func (c *Core) putSKU(p PutSKU) (model.SKU, error) {
 			return known, nil
 		}
 	} else if n := len(c.usage.SKUs()); n >= c.cfg.MaxCatalog {
-		return model.SKU{}, catalogFull("SKUs", n, c.cfg.MaxCatalog)
+		return model.SKU{}, policy.CatalogFull("SKUs", n, c.cfg.MaxCatalog)
 	}
 	c.decide(model.Effect{Puts: []model.Record{&next}})
 	return next, nil
@@ -60,29 +61,28 @@ func equalBound(a, b *int32) bool {
 	return (a == nil) == (b == nil) && (a == nil || *a == *b)
 }
 
-// checkSKU refuses a specification that is not well formed, naming every field
-// that is wrong.
+// checkSKU rejects a specification that is not well formed and names every wrong field.
 func checkSKU(s model.SKU) error {
-	var bad violations
-	bad.name("name", s.Name, maxName)
+	var bad policy.Violations
+	bad.Name("name", s.Name, policy.MaxName)
 	if len(s.Resources) == 0 {
-		bad.add(fault.ReasonRequired, "resources", "must be given: what an executor of the SKU has")
+		bad.Add(fault.ReasonRequired, "resources", "is required: what an executor of the SKU has")
 	}
-	bad.resources(s.Resources)
-	bad.attributes("attributes", s.Attributes)
+	bad.Resources(s.Resources)
+	bad.Attributes("attributes", s.Attributes)
 	if rule := s.Scale; rule != nil {
-		bad.bounds("scale.minIdle", rule.MinIdle, "scale.maxIdle", rule.MaxIdle)
-		bad.bounds("scale.minSize", rule.MinSize, "scale.maxSize", rule.MaxSize)
+		checkBounds(&bad, "scale.minIdle", rule.MinIdle, "scale.maxIdle", rule.MaxIdle)
+		checkBounds(&bad, "scale.minSize", rule.MinSize, "scale.maxSize", rule.MaxSize)
 	}
-	return bad.err()
+	return bad.Err()
 }
 
-// bounds checks the two ends of a range.
-func (v *violations) bounds(minField string, least int32, maxField string, most *int32) {
+// checkBounds checks the two ends of a range.
+func checkBounds(v *policy.Violations, minField string, least int32, maxField string, most *int32) {
 	if least < 0 {
-		v.add(fault.ReasonInvalid, minField, "must not be negative, is %d", least)
+		v.Add(fault.ReasonInvalid, minField, "must not be negative, got %d", least)
 	}
 	if most != nil && *most < max(0, least) {
-		v.add(fault.ReasonInvalid, maxField, "must not be below %d, is %d", max(0, least), *most)
+		v.Add(fault.ReasonInvalid, maxField, "must be at least %d, got %d", max(0, least), *most)
 	}
 }

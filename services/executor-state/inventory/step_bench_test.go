@@ -10,7 +10,7 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// What fitting a batch of 100 allocates is guarded: `make bench` compares it.
+// BenchmarkStep places a batch of 100 workers; `make bench` guards what that allocates.
 func BenchmarkStep(b *testing.B) {
 	c := fleet(10_000, alike)
 	needs := resource.Vector{"cpu": 4000, "memory": 8 << 30, "slots": 1}

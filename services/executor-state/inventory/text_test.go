@@ -10,6 +10,7 @@ import (
 
 	"berth.dev/pkg/model"
 	"berth.dev/services/executor-state/match"
+	"berth.dev/services/executor-state/policy"
 )
 
 // Actions as text, for transcripts.
@@ -111,7 +112,7 @@ func disableText(d *model.Disable) string {
 	return text
 }
 
-// placementsText shortens neighbours on one executor: 0.1-3.1@#2.
+// placementsText shortens neighbors on one executor: 0.1-3.1@#2.
 func placementsText(list []model.Placement) string {
 	var parts []string
 	for i := 0; i < len(list); {
@@ -166,7 +167,7 @@ func replyText(r model.Reply) string {
 		}
 	case *model.Pool:
 		return "reply " + recordText(value)
-	case Claimed:
+	case policy.Claimed:
 		return fmt.Sprintf("claimed %v by %s since %s", value.Executors, value.RequestID, value.Since.Format(time.TimeOnly))
 	}
 	if sku, ok := r.Value.(model.SKU); ok {
@@ -174,7 +175,8 @@ func replyText(r model.Reply) string {
 	}
 	outcomes, ok := r.Value.([]model.Outcome)
 	if !ok {
-		return fmt.Sprintf("reply %T%+v", r.Value, r.Value)[len("reply inventory."):]
+		text := fmt.Sprintf("%T%+v", r.Value, r.Value)
+		return text[strings.Index(text, ".")+1:]
 	}
 	var lines []string
 	for _, o := range outcomes {
@@ -208,8 +210,8 @@ func viewText(v ExecutorView) string {
 	return text
 }
 
-// dump is all that the core knows and has derived, so that two cores, or one
-// at two times, can be compared. Left out is what only says where to look next.
+// dump returns everything that the core knows and has derived, for comparison of two cores
+// or of two times. It leaves out what only says where to look next.
 func dump(c *Core) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -229,8 +231,8 @@ func dump(c *Core) string {
 	line("reservations %v", slices.Sorted(maps.Keys(c.reservations)))
 	for h := range c.byID.All() {
 		k := h.Class()
-		line("host %s %v absent=%v/%v workers=%d used=%v class=%s %v pools=%q closed by %v shape of %q over=%v stranded=%v superseded=%v standing=%d use=%d disabled=%v requests=%v", h.ID, h.state, h.absent, absentAt(h),
-			h.hold.Workers, h.hold.Used, k.Host().SKU, match.AttributesOf(k.Host().Attributes), k.Host().Pools, k.ClosedBy(), h.Shape().SKU(), c.over[h.ID] != nil, c.stranded[h.ID] != nil, c.superseded[h.ID] != nil, h.Standing(), h.use, h.disabled, h.requests())
+		line("host %s %v absent=%s workers=%d used=%v class=%s %v pools=%q closed by %v shape of %q over=%v stranded=%v superseded=%v standing=%d use=%d disabled=%v requests=%v", h.ID, h.state, absentAt(h),
+			h.hold.Workers, h.hold.Used, k.Host().SKU, match.AttributesOf(k.Host().Attributes), k.Host().Pools, k.ClosedBy(), h.Shape().SKU(), c.overcommitted[h.ID] != nil, c.stranded[h.ID] != nil, c.superseded[h.ID] != nil, h.Standing(), h.use, h.disabled, c.requests.Of(&h.Executor))
 	}
 	for h := range c.absent.All() {
 		line("absent %s", h.ID)
@@ -247,26 +249,11 @@ func dump(c *Core) string {
 	}
 	line("usage %+v", c.usage.Usage(start, ""))
 	line("skus %+v", c.usage.SKUs())
-	for _, id := range slices.Sorted(maps.Keys(c.disables.named)) {
-		line("named %s %v", id, c.disables.named[id])
+	line("requests %v", c.requests)
+	for h := range c.expired.All() {
+		line("expired %s", h.ID)
 	}
-	line("by kind %v", slices.Sorted(maps.Keys(c.disables.byKind)))
-	for d := range c.disables.due.All() {
-		line("due %s %v", d.ID, dueAt(d))
-	}
-	for d := range c.disables.untold.All() {
-		line("untold %s", d.ID)
-	}
-	for h := range c.past.All() {
-		line("past %s", h.ID)
-	}
-	for h := range c.late.All() {
-		line("late %s %v", h.ID, h.executor.Untold)
-	}
-	line("names %d, %d unknown", c.disables.names, c.disables.unknown)
-	for _, name := range slices.Sorted(maps.Keys(c.pools)) {
-		line("pool %s %+v", name, c.pools[name].record)
-	}
+	line("pools %+v", c.pools.List())
 	return b.String()
 }
 
@@ -274,8 +261,8 @@ func dump(c *Core) string {
 func isOpen(h *host) bool { return h.Standing() == match.Open }
 
 func absentAt(h *host) string {
-	if !h.absent {
+	if h.AbsentSince.IsZero() {
 		return ""
 	}
-	return h.goneAt.Format("15:04:05.000")
+	return h.AbsentSince.Format("15:04:05.000")
 }

@@ -12,11 +12,12 @@ import (
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
+	"berth.dev/services/executor-state/policy"
 	"berth.dev/testkit/transcript"
 )
 
-// A block is a command, a line of ---- and what came of it; blocks are set apart
-// by an empty line, and # comments tell the story.
+// A block is a command, a line of ---- and its result; an empty line separates blocks, and #
+// comments explain.
 func TestTranscripts(t *testing.T) { transcript.Run(t, playFile) }
 
 func playFile(_ *testing.T, text string) string {
@@ -42,11 +43,11 @@ func playFile(_ *testing.T, text string) string {
 	return strings.Join(played, "\n\n") + "\n"
 }
 
-// player carries out the commands of a transcript on a rig.
+// player runs the commands of a transcript on a rig.
 type player struct {
 	*rig
 	out []string
-	// held says that effects wait for an explicit commit or abandon.
+	// held: effects wait for an explicit commit or abandon.
 	held  bool
 	cycle int64
 }
@@ -57,7 +58,7 @@ func (p *player) finish() {
 	}
 }
 
-// play carries out a command and its further lines.
+// play runs a command with its further lines.
 func (p *player) play(lines []string) {
 	words := strings.Fields(lines[0])
 	name, args := words[0], arguments(words[1:])
@@ -114,8 +115,8 @@ func (p *player) play(lines []string) {
 	case "forget-task":
 		p.drop(model.Ref{Kind: model.KindTaskChunk, ID: id})
 		p.tellGone(model.Ref{Kind: model.KindTaskHeader, ID: id})
-	case "hand-over":
-		p.handOver(id)
+	case "dispatch":
+		p.dispatch(id)
 	case "header-unseen":
 		p.write(&model.TaskHeader{UID: id, Key: keyOf(id)})
 	case "end":
@@ -170,28 +171,28 @@ func (p *player) play(lines []string) {
 			p.log("and more")
 		}
 	case "disable":
-		d := Disable{RequestID: args["request"], Reason: args["reason"], ExpireAt: p.after(args["expire"])}
+		d := policy.Disable{RequestID: args["request"], Reason: args["reason"], ExpireAt: p.after(args["expire"])}
 		d.Selector = args.selector()
 		p.ask(d)
 		p.finish()
 	case "enable":
-		p.ask(Enable{RequestID: args["request"], DisableRequestID: args["undo"], Selector: args.selector()})
+		p.ask(policy.Enable{RequestID: args["request"], DisableRequestID: args["undo"], Selector: args.selector()})
 		p.finish()
 	case "drain":
-		p.ask(Drain{ID: id, RequestID: args["request"], Reason: args["reason"], ExpireAt: p.after(args["expire"])})
+		p.ask(policy.Drain{ID: id, RequestID: args["request"], Reason: args["reason"], ExpireAt: p.after(args["expire"])})
 		p.finish()
 	case "claim":
-		p.ask(Claim{RequestID: args["request"], SKU: args["sku"], Max: int(args.number("max")), ExpireAt: p.after(args["expire"])})
+		p.ask(policy.Claim{RequestID: args["request"], SKU: args["sku"], Max: int(args.number("max")), ExpireAt: p.after(args["expire"])})
 		p.finish()
 	case "put-pool":
 		pool := model.Pool{Name: id, Attributes: args.prefixed("attr.")}
 		if after, err := time.ParseDuration(args["lostafter"]); err == nil {
 			pool.LostAfter = &after
 		}
-		p.ask(PutPool{pool})
+		p.ask(policy.PutPool{Pool: pool})
 		p.finish()
 	case "delete-pool":
-		p.ask(DeletePool{id})
+		p.ask(policy.DeletePool{Name: id})
 		p.finish()
 	case "findings":
 		for _, f := range p.core.Findings(p.now) {
@@ -227,7 +228,7 @@ func (p *player) play(lines []string) {
 	}
 }
 
-// after reads a time as from now; zero for nothing.
+// after parses a time relative to now; zero for nothing.
 func (p *player) after(text string) time.Time {
 	d, err := time.ParseDuration(text)
 	if err != nil {
@@ -253,7 +254,7 @@ func (p *player) usage(sku string) {
 	}
 }
 
-// words are the arguments of a command: name=value, and one without a name.
+// words returns the arguments of a command: name=value, and one without a name.
 type words map[string]string
 
 func arguments(list []string) words {
@@ -273,7 +274,7 @@ func (w words) number(name string) int64 {
 	return n
 }
 
-// list reads 0-3,7.
+// list parses 0-3,7.
 func (w words) list(name string) (numbers []int32) {
 	for part := range strings.SplitSeq(w[name], ",") {
 		from, to, ok := strings.Cut(part, "-")
@@ -299,8 +300,8 @@ func (w words) prefixed(prefix string) map[string]string {
 	return found
 }
 
-func (w words) selector() Selector {
-	s := Selector{Attributes: w.prefixed("attr.")}
+func (w words) selector() policy.Selector {
+	s := policy.Selector{Attributes: w.prefixed("attr.")}
 	if ids := w["ids"]; ids != "" {
 		s.IDs = strings.Split(ids, ",")
 	}
@@ -315,7 +316,7 @@ func (w words) bound(name string) *int32 {
 	return &n
 }
 
-// reserved reads reserve.web.cpu=1000.
+// reserved parses reserve.web.cpu=1000.
 func (w words) reserved() map[string]resource.Vector {
 	shares := map[string]resource.Vector{}
 	for key, text := range w.prefixed("reserve.") {

@@ -16,11 +16,11 @@ import (
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
 	"berth.dev/services/executor-state/match"
+	"berth.dev/services/executor-state/policy"
 	"berth.dev/services/executor-state/usage"
 )
 
-// obviousUsage counts from the store, executor by executor and reservation by
-// reservation.
+// obviousUsage counts from the store, executor by executor and reservation by reservation.
 type obviousUsage struct {
 	r     *rig
 	hosts []*model.Executor
@@ -79,7 +79,7 @@ func (u *obviousUsage) shape(name string) resource.Vector {
 	return most
 }
 
-// count puts one executor where it belongs.
+// count counts one executor.
 func (u *obviousUsage) count(e *model.Executor) {
 	workers, running := 0, 0
 	disabled := e.Draining
@@ -135,7 +135,7 @@ func (u *obviousUsage) waits(res *model.Reservation) bool {
 	return res.State == model.Queued
 }
 
-// find answers the SKU of a reservation and how many workers its executor takes.
+// find returns the SKU of a reservation and how many of its workers fit on one executor.
 func (u *obviousUsage) find(k constraint.Constraints) (name string, each int64, ok bool) {
 	k.Avoid, k.AvoidFailed = nil, nil
 	offers := map[string]resource.Vector{}
@@ -145,7 +145,7 @@ func (u *obviousUsage) find(k constraint.Constraints) (name string, each int64, 
 		var first *host
 		for _, e := range u.fleets[candidate] {
 			host := e.Match()
-			host.Pools = u.r.core.poolsOf(host)
+			host.Pools = u.r.core.pools.Of(host)
 			has := e.Resources
 			for role, share := range e.Reserved {
 				if !strings.EqualFold(role, k.Role) {
@@ -157,13 +157,13 @@ func (u *obviousUsage) find(k constraint.Constraints) (name string, each int64, 
 				continue
 			}
 			h := u.r.core.hosts[e.ID]
-			if offer == nil || cmp.Or(cmp.Compare(offer.Times(k.Resources), has.Times(k.Resources)), match.Compare(&h.Executor, &first.Executor)) < 0 {
+			if offer == nil || cmp.Or(cmp.Compare(offer.Times(k.Resources), has.Times(k.Resources)), match.Compare(&h.Executor.Executor, &first.Executor.Executor)) < 0 {
 				offer, first = has, h
 			}
 		}
 		if spec := u.specs[candidate]; spec != nil && spec.Resources.WithSlots().Fits(k.Resources) {
 			host := constraint.Host{SKU: spec.Name, Attributes: spec.Attributes}
-			host.Pools = u.r.core.poolsOf(host)
+			host.Pools = u.r.core.pools.Of(host)
 			if match, _ := k.Match(host); match {
 				offer = spec.Resources.WithSlots()
 			}
@@ -205,7 +205,7 @@ func (u *obviousUsage) find(k constraint.Constraints) (name string, each int64, 
 	return name, min(offers[name].Times(k.Resources), math.MaxInt32), true
 }
 
-// usage answers the rows in order.
+// usage returns the rows in order.
 func (u *obviousUsage) usage() []usage.SKUUsage {
 	for _, e := range u.hosts {
 		u.count(e)
@@ -216,8 +216,8 @@ func (u *obviousUsage) usage() []usage.SKUUsage {
 		each         int64
 	}
 	groups := map[string]*group{}
-	// parts are what avoids one idle executor, or the same of them, by group; idle
-	// is how many executors all of a part avoid.
+	// parts are the groups that avoid one idle executor, or the same ones; idle is how many
+	// executors all of a part avoid.
 	parts, idle := map[string]map[string]*group{}, map[string]int64{}
 	sizes := map[string]map[int]int{}
 	for _, k := range u.r.keys {
@@ -252,7 +252,7 @@ func (u *obviousUsage) usage() []usage.SKUUsage {
 		count(groups[text])
 		var avoided []string
 		for _, h := range newObvious(u.r.core, res.ConstraintsAt(u.r.core.now), n).excluded {
-			if h.hold.Workers == 0 && strings.EqualFold(h.executor.SKU, name) {
+			if h.hold.Workers == 0 && strings.EqualFold(h.Record.SKU, name) {
 				avoided = append(avoided, h.ID)
 			}
 		}
@@ -307,7 +307,7 @@ func (u *obviousUsage) usage() []usage.SKUUsage {
 	return rows
 }
 
-// checkUsage compares the counted usage with the obvious one.
+// checkUsage compares usage with the obvious count.
 func checkUsage(t *rapid.T, r *rig) {
 	got, err := r.core.Usage("")
 	if err != nil {
@@ -335,8 +335,8 @@ func checkUsage(t *rapid.T, r *rig) {
 	}
 }
 
-// Usage is kept by class and group; counted one by one from the store it is the
-// same, and every waiting reservation is in it once.
+// Usage is kept by class and group. It equals a count one by one from the store, and every
+// pending reservation is in it once.
 func TestUsageEqualsTheObviousOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{rig: lead(DefaultConfig()), t: t, used: map[string]resource.Vector{}}
@@ -354,7 +354,9 @@ func TestUsageEqualsTheObviousOne(t *testing.T) {
 				Scale:     &model.ScaleRule{MinIdle: rapid.Int32Range(0, 3).Draw(t, "minIdle")},
 			}})
 		}
-		disable := func() { w.ask(Drain{ID: anyExecutor.Draw(t, "drained"), RequestID: fmt.Sprintf("d%d", w.token)}) }
+		disable := func() {
+			w.ask(policy.Drain{ID: anyExecutor.Draw(t, "drained"), RequestID: fmt.Sprintf("d%d", w.token)})
+		}
 		actions := []func(){
 			w.register, w.register, w.announce, w.announce, w.silence, w.enqueue, w.enqueue, w.enqueue, w.offer, w.cancel, w.forget,
 			w.assign, w.endWorkers, w.failOver, catalog, catalog, disable, w.putPool, w.deletePool,
@@ -386,8 +388,8 @@ func TestUsageWaitsForTheRegistry(t *testing.T) {
 	}
 }
 
-// Pending demand was mapped through live free executors: with all busy, or none
-// registered yet, demand vanished and nothing scaled up.
+// Pending demand was mapped through live free executors: if all were busy, or none had
+// registered, demand vanished and nothing scaled up.
 func TestPitfallDemandOfBusyAndAbsentSKUs(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.tell(&model.Ready{Since: start})
@@ -415,8 +417,8 @@ func TestPitfallDemandOfBusyAndAbsentSKUs(t *testing.T) {
 	}
 }
 
-// Usage mapped demand by another rule than allocation used: what an idle
-// executor would be given is never unmapped.
+// Usage mapped demand by another rule than allocation: demand that an idle executor would
+// get must never be unmapped.
 func TestPitfallUsageMapsByTheRuleOfAllocation(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := lead(DefaultConfig())
@@ -461,7 +463,7 @@ func TestUsageOfOneSKU(t *testing.T) {
 	if len(usage.Unmapped) != 1 || usage.Unmapped[0].Reason != fault.ReasonNoMatchingSKU {
 		t.Fatalf("%+v", usage.Unmapped)
 	}
-	// A SKU that is recorded takes it at once.
+	// A SKU that is recorded now gets the demand at once.
 	if _, err := r.do(PutSKU{model.SKU{Name: "Huge", Resources: resource.Vector{"cpu": 1}}}); err != nil {
 		t.Fatal(err)
 	}
@@ -471,9 +473,9 @@ func TestUsageOfOneSKU(t *testing.T) {
 	}
 }
 
-// A batch that starts together avoids an executor that one of its workers failed on.
-// That executor is idle and of no use to the batch: usage asks for another one.
-func TestAnAvoidedExecutorCountsAsUnavailableForTheDemandThatAvoidsIt(t *testing.T) {
+// A batch that starts together avoids an executor on which one of its workers failed. That
+// executor is idle and of no use to the batch, so usage requests another one.
+func TestAnAvoidedExecutorIsUnavailableToItsDemand(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.tell(&model.Ready{Since: start})
 	for _, id := range []string{"h0", "h1", "h2"} {
@@ -497,7 +499,7 @@ func TestAnAvoidedExecutorCountsAsUnavailableForTheDemandThatAvoidsIt(t *testing
 	if got := row(); got.Idle != 3 || got.PendingExecutors != 4 || got.EffectiveIdle != 0 || got.WantedSize != 4 {
 		t.Errorf("while h1 is avoided: %+v", got)
 	}
-	// With only the avoided executors left the list yields, and none of them counts.
+	// If only avoided executors are left, the list yields, and none of them counts.
 	only := failed
 	only.Failed = nil
 	for _, id := range []string{"h0", "h1", "h2"} {
@@ -507,7 +509,7 @@ func TestAnAvoidedExecutorCountsAsUnavailableForTheDemandThatAvoidsIt(t *testing
 	if got := row(); got.PendingExecutors != 3 {
 		t.Errorf("the list has yielded: %+v", got)
 	}
-	// What the caller avoids never yields.
+	// The caller's own list never yields.
 	strict := failed
 	strict.Failed, strict.Spec.Constraints.Avoid = nil, []string{"h0", "h1", "h2", "unknown"}
 	r.tell(&strict)
@@ -522,7 +524,7 @@ func TestAnAvoidedExecutorCountsAsUnavailableForTheDemandThatAvoidsIt(t *testing
 	}
 }
 
-// Many workers that avoid one executor need one executor more, and not one each.
+// Many workers that avoid one executor need one more executor, not one each.
 func TestAnAvoidedExecutorCountsOnce(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.tell(&model.Ready{Since: start})
@@ -538,8 +540,8 @@ func TestAnAvoidedExecutorCountsOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Two groups avoid h0 and fill an executor each, h1 and one more; the third group
-	// may use h0.
+	// Two groups avoid h0 and fill one executor each, h1 and one more; the third group may
+	// use h0.
 	if row := usage.SKUs[0]; row.Idle != 2 || row.PendingExecutors != 3 {
 		t.Errorf("%+v", row)
 	}

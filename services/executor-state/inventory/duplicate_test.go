@@ -30,7 +30,7 @@ func duplicates(r *rig) (objects []string) {
 	return objects
 }
 
-// An agent that is started again has its secret, and takes over at once.
+// A restarted agent has its secret and takes over at once.
 func TestTheSameSecretTakesOverAtOnce(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(secretive("h1", "n1", "s"))
@@ -43,8 +43,8 @@ func TestTheSameSecretTakesOverAtOnce(t *testing.T) {
 	}
 }
 
-// An agent with another secret, or with none, is refused and is a finding. Nothing of
-// the executor changes. Once it is LOST, the other agent may have it.
+// An agent with another secret, or without one, is rejected, with a finding, and the
+// executor does not change. Once the executor is LOST, the other agent may register it.
 func TestAnotherSecretIsRefusedUntilLost(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(secretive("h1", "n1", "s"))
@@ -74,7 +74,7 @@ func TestAnotherSecretIsRefusedUntilLost(t *testing.T) {
 	}
 }
 
-// Records of before have no hash: they take the first secret that comes.
+// A record without a hash accepts the first secret.
 func TestARecordWithoutASecretTakesTheFirst(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small0("h1", "n1"))
@@ -83,8 +83,8 @@ func TestARecordWithoutASecretTakesTheFirst(t *testing.T) {
 	wantReason(t, r, small0("h1", "n4"), fault.ReasonOtherAgent)
 }
 
-// superseded is an executor that a second agent has taken over, which is present, for
-// the first was silent until it was LOST. It answers the first one's announcement.
+// superseded returns a rig with an executor that a second, present agent has taken over
+// after the first one was absent until LOST. It also returns the first agent's announcement.
 func superseded(r *rig) Announce {
 	r.ready(secretive("h1", "n1", "s"))
 	v, _ := r.core.Executor("h1")
@@ -100,8 +100,8 @@ func (r *rig) announceWith(t *testing.T, a Announce, workers int) Announced {
 	return must[Announced](t, r, a)
 }
 
-// The first agent is back, with workers. It is told, and until their end is confirmed
-// the executor is given nothing, under another leader as well.
+// The first agent returns with workers. It learns that it is superseded, and until the end
+// of its workers is confirmed nothing is granted on the executor, also under another leader.
 func TestWorkersOfASupersededAgentKeepTheirCapacity(t *testing.T) {
 	r := lead(DefaultConfig())
 	first := superseded(r)
@@ -126,9 +126,9 @@ func TestWorkersOfASupersededAgentKeepTheirCapacity(t *testing.T) {
 	expectGranted(t, r.cycle(r.entry("u")))
 }
 
-// A superseded agent that is silent was given up: the executor is usable after the
-// time that it may be away for, counted from its last word.
-func TestASupersededAgentThatFallsSilentIsGivenUp(t *testing.T) {
+// The workers of a silent superseded agent stop counting: the executor is usable once the
+// time in which it would become LOST has passed since the agent's last report.
+func TestWorkersOfASilentSupersededAgentStopCounting(t *testing.T) {
 	r := lead(DefaultConfig())
 	first := superseded(r)
 	r.announceWith(t, first, 2)
@@ -142,8 +142,8 @@ func TestASupersededAgentThatFallsSilentIsGivenUp(t *testing.T) {
 	expectGranted(t, r.cycle(r.entry("u")))
 }
 
-// Nobody is superseded by what only another agent's former process was: while the
-// later one has no presence, the former waits, and its workers live.
+// Only a present agent supersedes: while the later agent has no presence, the earlier one
+// waits and its workers live.
 func TestOnlyAPresentAgentSupersedes(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(secretive("h1", "lives", "s"))
@@ -158,7 +158,7 @@ func TestOnlyAPresentAgentSupersedes(t *testing.T) {
 	}
 }
 
-// The nonce says which agent announces: not one that only knows the incarnation.
+// The nonce identifies the agent that announces; knowing the incarnation is not enough.
 func TestAnAnnouncementProvesTheRegistration(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(secretive("h1", "n1", "s"))

@@ -9,7 +9,7 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// stranded is a core with room for one worker after another, and what the registry
+// stranded returns a core with capacity for one worker after another, and what the registry
 // sends it next.
 func stranded(t *testing.T) (r *rig, next func() error) {
 	t.Helper()
@@ -34,8 +34,8 @@ func stranded(t *testing.T) (r *rig, next func() error) {
 	}
 }
 
-// A call with a term that nobody leads in stops no leasing, however high it is.
-func TestAMadeUpTermStopsNoLeasing(t *testing.T) {
+// A call with a term in which nobody leads stops no leasing, however high the term.
+func TestAnInventedTermStopsNoLeasing(t *testing.T) {
 	r, next := stranded(t)
 	for _, term := range []int64{math.MaxInt64, r.rev + 1000, r.rev, r.registryTerm() + 1, r.registryTerm() - 1, 0, -1, math.MinInt64} {
 		if _, err := r.do(model.Cycle{Term: term, Number: 7, Cut: r.rev}); err == nil {
@@ -48,7 +48,7 @@ func TestAMadeUpTermStopsNoLeasing(t *testing.T) {
 }
 
 // A call with a number that leaves none above it costs the registry one round trip.
-func TestAMadeUpCycleNumberCostsOneRoundTrip(t *testing.T) {
+func TestAnInventedCycleNumberCostsOneRoundTrip(t *testing.T) {
 	r, next := stranded(t)
 	for _, cycle := range []int64{math.MaxInt64, math.MaxInt64 - 1, 1<<62 + 1<<21, -1, math.MinInt64} {
 		if _, err := r.do(model.Cycle{Term: r.registryTerm(), Number: cycle, Cut: r.rev}); !fault.Is(err, fault.ReasonInvalid) {
@@ -73,8 +73,8 @@ func TestAMadeUpCycleNumberCostsOneRoundTrip(t *testing.T) {
 	}
 }
 
-// Another term of the registry begins with numbers of its own.
-func TestCycleNumbersAreThoseOfOneTerm(t *testing.T) {
+// Each term of the registry has its own cycle numbers.
+func TestEachTermHasItsOwnCycleNumbers(t *testing.T) {
 	r, next := stranded(t)
 	if _, err := r.do(model.Cycle{Term: r.registryTerm(), Number: 1 << 62, Cut: r.rev}); err != nil {
 		t.Fatal(err)
@@ -88,8 +88,8 @@ func TestCycleNumbersAreThoseOfOneTerm(t *testing.T) {
 	}
 }
 
-// A term that the store has and the view does not is known by Leads, until the view
-// is past it.
+// A term that is in the store and not in the view is known from Leads until the view has
+// passed it.
 func TestATermAheadOfTheViewIsKnownByLeads(t *testing.T) {
 	c := New(DefaultConfig())
 	c.Step(start, model.Elected{Term: 10, Revision: 10})
@@ -129,9 +129,9 @@ func TestATermAheadOfTheViewIsKnownByLeads(t *testing.T) {
 	}
 }
 
-// An entry that says something else of a reservation than its record grants nothing,
-// and its compares are not tried again and again.
-func TestAnEntryThatIsNotItsRecordIsStale(t *testing.T) {
+// A candidate that differs from its record is not granted, and its compares are not tried
+// repeatedly.
+func TestACandidateThatDiffersFromItsRecordIsStale(t *testing.T) {
 	r, next := stranded(t)
 	proper := r.queue("a", 2, cpu(1))
 	for name, change := range map[string]func(*model.Candidate){

@@ -11,12 +11,13 @@ import (
 	"berth.dev/pkg/constraint"
 	"berth.dev/pkg/model"
 	"berth.dev/pkg/resource"
+	"berth.dev/services/executor-state/policy"
 )
 
-// Each test is named for what went wrong in a system before this one.
+// Each test is named for a fault of an earlier system.
 
-// A failed batch kept what it had picked marked for a while; many groups
-// retrying at once starved each other.
+// A failed batch kept its picked executors marked for a while; many groups that retried at
+// once starved each other.
 func TestFailedBatchKeepsNothingMarked(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 8000, 8))
@@ -37,13 +38,13 @@ func TestFailedBatchKeepsNothingMarked(t *testing.T) {
 	expectGranted(t, r.cycle(entries...)[20:])
 }
 
-// A late success of one reservation cleared the in-flight mark of another:
-// sent again, leased twice.
+// A late success of one reservation cleared the in-flight mark of another, which was sent
+// again and leased twice.
 func TestOneUIDIsNeverLeasedTwice(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 8000, 8))
 	e := r.queue("u", 2, cpu(1000))
-	// Twice in one cycle, and again before the first is durable.
+	// Twice in one cycle, and again before the first grant is durable.
 	p := model.Cycle{Term: r.registryTerm(), Number: 1, Candidates: []model.Candidate{e, e}}
 	first := r.ask(p)
 	second := r.ask(p)
@@ -62,8 +63,8 @@ func TestOneUIDIsNeverLeasedTwice(t *testing.T) {
 	}
 }
 
-// An empty worker list at the head blocked its group for good.
-func TestMalformedEntryBlocksNobody(t *testing.T) {
+// An empty worker list at the head of the queue blocked its group permanently.
+func TestMalformedCandidateBlocksNobody(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 8000, 8))
 	empty, less, good := r.queue("empty", 1, cpu(1)), r.queue("less", 1, cpu(-5)), r.queue("good", 1, cpu(1))
@@ -78,7 +79,7 @@ func TestMalformedEntryBlocksNobody(t *testing.T) {
 	expectGranted(t, outcomes[2:])
 }
 
-// A resource that overflows what an int64 holds must not fit by wrapping.
+// An amount that overflows an int64 must not fit because the sum wraps.
 func TestHugeAmountsDoNotWrap(t *testing.T) {
 	const huge = 1<<63 - 1
 	r := lead(DefaultConfig())
@@ -95,8 +96,8 @@ func TestHugeAmountsDoNotWrap(t *testing.T) {
 	}
 }
 
-// "Available" was kept in two places: after a disconnect and a reconnect an
-// executor was listed as free but not in the free index.
+// "Available" was kept in two places: after a disconnect and a reconnect an executor was
+// listed as free but not in the free index.
 func TestListedReadyIsAllocatable(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 1000, 1))
@@ -121,15 +122,14 @@ func TestListedReadyIsAllocatable(t *testing.T) {
 	}
 }
 
-// Executors that had been given a worker which never started stayed taken for
-// ever.
-func TestPitfallWorkerThatNeverStartedIsGivenBack(t *testing.T) {
+// Executors with a worker that never started stayed in use forever.
+func TestPitfallWorkerThatNeverStartedFreesItsCapacity(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 1000, 1))
 	for i, end := range []model.WorkerState{model.WorkerFailed, model.WorkerLost, model.WorkerEvicted, model.WorkerCompleted} {
 		uid := fmt.Sprintf("u%d", i)
 		expectGranted(t, r.cycle(r.queue(uid, 1, cpu(1000))))
-		r.handOver(uid)
+		r.dispatch(uid)
 		r.end(uid, end, 0)
 		r.catchUp()
 		r.settle()
@@ -139,16 +139,16 @@ func TestPitfallWorkerThatNeverStartedIsGivenBack(t *testing.T) {
 	}
 }
 
-// A fresh leader with a cold cache deleted every record as an orphan.
-func TestColdViewSweepsNothing(t *testing.T) {
+// A new leader with a cold cache deleted every record as an orphan.
+func TestColdViewDeletesNothing(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 4000, 4))
 	expectGranted(t, r.cycle(r.queue("u", 2, cpu(1000))))
-	// Nor does it end requests, or give executors up.
+	// Neither does it end requests or declare executors LOST.
 	r.ready(small("h2", 4000, 4))
-	must[Disabled](t, r, Disable{RequestID: "d", Selector: Selector{IDs: []string{"h2"}}, ExpireAt: r.now.Add(time.Minute)})
+	must[policy.Disabled](t, r, policy.Disable{RequestID: "d", Selector: policy.Selector{IDs: []string{"h2"}}, ExpireAt: r.now.Add(time.Minute)})
 	r.tellGone(model.Ref{Kind: model.KindLive, ID: "h2"})
-	// A standby is told of the lease long before its reservation.
+	// A standby sees the lease long before its reservation.
 	standby := New(DefaultConfig())
 	reservation := refOf("u")
 	for ref, k := range r.keys {
@@ -173,7 +173,8 @@ func TestColdViewSweepsNothing(t *testing.T) {
 	}
 }
 
-// 128 operations and 1.5 MiB a txn: a key per worker breaks near batches of 60.
+// A transaction has at most 128 operations and 1.5 MiB: with a key for each worker, batches
+// above about 60 workers failed.
 func TestLargestBatchIsOneSmallEffect(t *testing.T) {
 	r := lead(DefaultConfig())
 	for i := range 50 {
@@ -199,9 +200,9 @@ func TestLargestBatchIsOneSmallEffect(t *testing.T) {
 	}
 	r.settle()
 	expectGranted(t, r.replies[token].Value.([]model.Outcome))
-	// Chunk 0 empties first; the lease is still the same one.
+	// Chunk 0 becomes empty first; the lease is still the same one.
 	lease := r.replies[token].Value.([]model.Outcome)[0].Lease
-	r.handOver("u")
+	r.dispatch("u")
 	first := make([]int32, 1500)
 	for i := range first {
 		first[i] = int32(i)
@@ -217,7 +218,7 @@ func TestLargestBatchIsOneSmallEffect(t *testing.T) {
 	}
 }
 
-// An ordinal that any lease names is never given to another executor.
+// An ordinal that any lease names is never assigned to another executor.
 func TestOrdinalsAreNeverReused(t *testing.T) {
 	r := newRig(DefaultConfig())
 	r.write(leaderKey{model.ServiceRegistry})
@@ -234,8 +235,8 @@ func TestOrdinalsAreNeverReused(t *testing.T) {
 	}
 }
 
-// A view that is behind tells of what was overwritten since.
-func TestOlderNewsChangeNothing(t *testing.T) {
+// A view that is behind delivers records that were overwritten since.
+func TestOlderRecordsChangeNothing(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 4000, 4))
 	live := model.Ref{Kind: model.KindLive, ID: "h1"}
@@ -244,7 +245,7 @@ func TestOlderNewsChangeNothing(t *testing.T) {
 	if dump(r.core) != before {
 		t.Fatal("a deletion of an earlier presence took the present one")
 	}
-	// A loss that comes while a new presence is under way goes below it.
+	// A loss during an undurable new presence goes below it.
 	view, _ := r.core.Executor("h1")
 	r.ask(Announce{"h1", view.Incarnation, 99, 0, false, ""})
 	r.drop(live)
@@ -259,7 +260,7 @@ func TestOlderNewsChangeNothing(t *testing.T) {
 	}
 }
 
-// Thousands of orphans must not hold up an announcement.
+// Thousands of orphaned leases must not delay an announcement.
 func TestWorkOfAStepIsBounded(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.StepLimit = 10
@@ -307,7 +308,7 @@ func TestRegisterNamesEveryWrongField(t *testing.T) {
 	}
 }
 
-func TestSlotsAreOneUnlessSaidOtherwise(t *testing.T) {
+func TestSlotsDefaultToOne(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(Register{ID: "h1", Resources: resource.Vector{"cpu": 4000}})
 	r.ready(Register{ID: "h2", Resources: resource.Vector{"cpu": 4000, "slots": 2}})
@@ -362,7 +363,7 @@ func TestExecutorsArePagedAndFiltered(t *testing.T) {
 	}
 }
 
-func TestExplainSaysWhyOfEach(t *testing.T) {
+func TestExplainNamesTheReasonForEach(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("busy", 1000, 1))
 	expectGranted(t, r.cycle(r.queue("u", 1, cpu(1000))))
@@ -373,9 +374,9 @@ func TestExplainSaysWhyOfEach(t *testing.T) {
 	r.ready(small("fine", 1000, 1))
 	for _, id := range []string{"shut", "leaving"} {
 		r.ready(small(id, 1000, 1))
-		must[Disabled](t, r, Disable{RequestID: id, Selector: Selector{IDs: []string{id}}})
+		must[policy.Disabled](t, r, policy.Disable{RequestID: id, Selector: policy.Selector{IDs: []string{id}}})
 	}
-	must[ExecutorView](t, r, Drain{RequestID: "d", ID: "leaving"})
+	must[ExecutorView](t, r, policy.Drain{RequestID: "d", ID: "leaving"})
 	r.ready(Register{ID: "other", SKU: "large"})
 	k := constraint.Constraints{SKU: "small", Resources: resource.Vector{"cpu": 500, "slots": 1}, Avoid: []string{"shunned"}}
 	e := r.core.Explain(k, 3)
@@ -389,8 +390,8 @@ func TestExplainSaysWhyOfEach(t *testing.T) {
 	}
 }
 
-// A caller's list of executors to avoid is a hard exclusion. Only the list that Berth
-// adds for workers that failed yields when nothing else matches.
+// A caller's list of executors to avoid is a hard exclusion. Only the list that Berth adds
+// after failures yields if nothing else matches.
 func TestTheCallersAvoidNeverYields(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("a", 1000, 4))
@@ -420,10 +421,10 @@ func TestTheCallersAvoidNeverYields(t *testing.T) {
 	}
 }
 
-// Best fit goes by the scarcest of the requested resources, whatever executors have
-// of others: of executors with 4, 8 and 16 cores and equal memory a worker of 4 cores
-// leaves the larger ones alone.
-func TestBestFitGoesByTheScarcestRequestedResource(t *testing.T) {
+// The scarcest requested resource decides best fit, whatever executors have of others: of
+// executors with 4, 8 and 16 cores and equal memory, a worker with 4 cores leaves the larger
+// ones free.
+func TestTheScarcestRequestedResourceDecidesBestFit(t *testing.T) {
 	r := lead(DefaultConfig())
 	for id, cores := range map[string]int64{"a16": 16, "b8": 8, "c4": 4} {
 		r.ready(Register{ID: id, Resources: resource.Vector{"cpu": cores * 1000, "memory": 64 << 30, "slots": 8}})
@@ -438,9 +439,9 @@ func TestBestFitGoesByTheScarcestRequestedResource(t *testing.T) {
 		{"cpu alone", resource.Vector{"cpu": 4000, "slots": 1}, 1, "cpu", "[c4]"},
 		{"cpu with some memory", resource.Vector{"cpu": 4000, "memory": 1 << 30, "slots": 1}, 1, "cpu", "[c4]"},
 		{"three workers, one executor after the other", resource.Vector{"cpu": 4000, "memory": 1 << 30, "slots": 1}, 4, "cpu", "[c4 b8 b8 a16]"},
-		// 64 GiB fit three times and 1 core 28 times: memory ties, then cores count.
+		// 64 GiB fit three times and 1 core 28 times: memory ties, so cores decide.
 		{"memory is scarcer and ties", resource.Vector{"cpu": 1000, "memory": 64 << 30, "slots": 1}, 2, "memory", "[c4 b8]"},
-		// On the executor with 4 cores no worker fits: its cores do not count. 24 cores
+		// No worker fits on the executor with 4 cores, so its cores do not count. 24 cores
 		// are 4 workers, 16 slots are 2.
 		{"an executor without room does not count", resource.Vector{"cpu": 6000, "slots": 8}, 1, "slots", "[b8]"},
 	} {
@@ -458,8 +459,9 @@ func TestBestFitGoesByTheScarcestRequestedResource(t *testing.T) {
 	}
 }
 
-// Pending was subtracted twice: once from idle, once by the scaler. Idle is what is
-// idle, effectively idle what is left of it, and the advice takes off demand once.
+// Pending demand was subtracted twice: from idle and by the scaler. Here idle counts idle
+// executors, effectively idle is the rest after demand, and the advice subtracts demand
+// once.
 func TestPitfallPendingIsSubtractedOnce(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.tell(&model.Ready{Since: r.now})

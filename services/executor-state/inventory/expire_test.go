@@ -6,11 +6,12 @@ import (
 	"time"
 
 	"berth.dev/pkg/model"
+	"berth.dev/services/executor-state/policy"
 )
 
-// However many executors are forgotten at once, each effect fits a transaction,
-// and nothing of them is left in memory.
-func TestManyAreForgottenInBoundedEffects(t *testing.T) {
+// For any number of deleted executors, each effect fits into a transaction, and nothing of
+// them stays in memory.
+func TestManyExecutorsAreDeletedInBoundedEffects(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.HoldBackShare = 1
 	r := lead(cfg)
@@ -27,7 +28,7 @@ func TestManyAreForgottenInBoundedEffects(t *testing.T) {
 	deleted := 0
 	r.measure = func(e model.Effect) {
 		deleted += len(e.Deletes)
-		if len(e.Deletes) > forgetPerEffect || len(e.Puts) != 1 {
+		if len(e.Deletes) > deletesPerEffect || len(e.Puts) != 1 {
 			t.Errorf("%d deletes and %d puts in one effect", len(e.Deletes), len(e.Puts))
 		}
 	}
@@ -35,7 +36,7 @@ func TestManyAreForgottenInBoundedEffects(t *testing.T) {
 	if len(r.core.hosts) != 0 || deleted != executors {
 		t.Errorf("%d are left, %d deleted", len(r.core.hosts), deleted)
 	}
-	// What is left is who leads, and the greatest ordinal and incarnation.
+	// The leaders and the greatest ordinal and incarnation stay.
 	if len(r.core.records) != 1 || len(r.core.holds) != 0 || r.core.index.Size().Classes != 0 || r.core.absent.Len() != 0 {
 		t.Errorf("left:\n%s", dump(r.core))
 	}
@@ -44,7 +45,7 @@ func TestManyAreForgottenInBoundedEffects(t *testing.T) {
 	}
 }
 
-// An elastic fleet, whose hosts have fresh names and are drained before they go,
+// An elastic fleet, whose hosts have fresh names and are drained before they are removed,
 // does not grow.
 func TestAnElasticFleetDoesNotGrow(t *testing.T) {
 	cfg := DefaultConfig()
@@ -54,7 +55,7 @@ func TestAnElasticFleetDoesNotGrow(t *testing.T) {
 		for i := range 5 {
 			id := fmt.Sprintf("h-%d-%d", day, i)
 			r.ready(small(id, 1, 1))
-			must[ExecutorView](t, r, Drain{ID: id, RequestID: "d-" + id})
+			must[ExecutorView](t, r, policy.Drain{ID: id, RequestID: "d-" + id})
 			r.tellGone(model.Ref{Kind: model.KindLive, ID: id})
 		}
 		r.pause(24 * time.Hour)
@@ -65,9 +66,9 @@ func TestAnElasticFleetDoesNotGrow(t *testing.T) {
 	}
 }
 
-// A successor, which knows of no executor that is gone, gives nobody's ordinal or
-// incarnation again, in the very same term too.
-func TestNothingForgottenIsGivenAgain(t *testing.T) {
+// The next leader, which knows no deleted executor, reuses no ordinal and no incarnation,
+// even in the very same term.
+func TestDeletedNumbersAreNotReused(t *testing.T) {
 	for _, failOver := range []bool{false, true} {
 		r := lead(DefaultConfig())
 		for _, nonce := range []string{"n1", "n2", "n3"} {
@@ -93,23 +94,23 @@ func TestNothingForgottenIsGivenAgain(t *testing.T) {
 	}
 }
 
-// Executors that fall silent at once are seen to go as fast as etcd comes to it:
-// a fleet of 100,000 takes longer than a TTL for its share. All are held back, the
-// first included.
+// Executors that become silent at once lose their presence as fast as etcd expires leases:
+// for a share of 100,000 executors that takes longer than a TTL. All are part of the mass
+// loss, the first included.
 func TestMassLossOfAFleetThatTakesLongToExpire(t *testing.T) {
 	c := New(DefaultConfig())
 	gone := make([]*host, 60_000)
 	for i := range gone {
 		gone[i] = hostAt(fmt.Sprint(i))
-		gone[i].goneAt = start.Add(time.Duration(i) * time.Second / expiriesPerSecond)
+		gone[i].AbsentSince = start.Add(time.Duration(i) * time.Second / expiriesPerSecond)
 	}
 	crowd := 100_000/5 + 1
-	if held := crowded(gone, crowd, c.window(len(gone))); len(held) != len(gone) || held[0] != gone[0] {
+	if held := lostTogether(gone, crowd, c.window(len(gone))); len(held) != len(gone) || held[0] != gone[0] {
 		t.Errorf("%d of %d are held back", len(held), len(gone))
 	}
-	// Three by three, and nobody twice.
+	// Groups of three, and no executor twice.
 	few := []*host{gone[0], gone[5_000], gone[10_000], gone[20_000], gone[30_000], gone[31_000], gone[32_000]}
-	if held := crowded(few, 3, 10*time.Second); len(held) != 6 || held[3] != gone[30_000] {
+	if held := lostTogether(few, 3, 10*time.Second); len(held) != 6 || held[3] != gone[30_000] {
 		t.Errorf("%d are held back", len(held))
 	}
 }

@@ -7,10 +7,10 @@ import (
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
+	"berth.dev/services/executor-state/policy"
 )
 
-// without makes a core that is fed from the store, is told to leave records
-// alone in place of them, and is elected.
+// without returns an elected core that follows the store, with some records quarantined.
 func (r *rig) without(missed func(model.Ref) bool) {
 	r.core, r.unseen, r.effects = New(r.core.cfg), nil, nil
 	refs := make([]model.Ref, 0, len(r.keys))
@@ -30,9 +30,9 @@ func (r *rig) without(missed func(model.Ref) bool) {
 	r.elect()
 }
 
-// What a uid holds is not swept because the record that wants it cannot be told,
-// and nothing more is granted for it; others are.
-func TestHeldReservationKeepsItsLease(t *testing.T) {
+// A lease is not deleted because the record of its reservation cannot be read, and nothing
+// more is granted for its UID; other reservations are granted.
+func TestQuarantinedReservationKeepsItsLease(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 4000, 4))
 	expectGranted(t, r.cycle(r.queue("u", 1, cpu(1000))))
@@ -59,12 +59,12 @@ func TestHeldReservationKeepsItsLease(t *testing.T) {
 	}
 }
 
-// Of a task that cannot be told whole, no worker's capacity is freed.
-func TestHeldTaskFreesNothing(t *testing.T) {
+// If a part of a task cannot be read, no worker's capacity is freed.
+func TestQuarantinedTaskFreesNothing(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 4000, 4))
 	expectGranted(t, r.cycle(r.queue("u", 2, cpu(1000))))
-	r.handOver("u")
+	r.dispatch("u")
 	ended := *r.keys[model.Ref{Kind: model.KindTaskChunk, ID: "u"}].record.(*model.TaskChunk)
 	ended.Workers = slices.Clone(ended.Workers)
 	for i := range ended.Workers {
@@ -82,14 +82,14 @@ func TestHeldTaskFreesNothing(t *testing.T) {
 	}
 }
 
-// An executor of which the record cannot be read is isolated: what leases hold of it
-// stays held, it gets nothing new and cannot be registered anew. Others are served.
+// An executor with an unreadable record is isolated: its leases stay, nothing is granted on
+// it, and its ID cannot register. Others are served.
 func TestABadExecutorRecordIsolatesThatExecutor(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("good", 1000, 1))
 	r.ready(small("bad", 4000, 4))
 	expectGranted(t, r.cycle(r.queue("u", 3, cpu(1000))))
-	r.handOver("u")
+	r.dispatch("u")
 	bad := r.keys[model.Ref{Kind: model.KindExecutor, ID: "bad"}].record.(*model.Executor)
 	missed := func(ref model.Ref) bool { return ref.Kind == model.KindExecutor && ref.ID == "bad" }
 	r.without(missed)
@@ -130,8 +130,8 @@ func TestABadExecutorRecordIsolatesThatExecutor(t *testing.T) {
 	}
 }
 
-// Even where nothing that can be read tells its ordinal, no other executor gets it.
-func TestTheOrdinalOfABadExecutorRecordIsNotGivenAway(t *testing.T) {
+// Even if no readable record names its ordinal, no other executor gets it.
+func TestTheOrdinalOfABadExecutorRecordIsNotReused(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("good", 1000, 1))
 	r.ready(small("bad", 1000, 1))
@@ -143,8 +143,8 @@ func TestTheOrdinalOfABadExecutorRecordIsNotGivenAway(t *testing.T) {
 	}
 }
 
-// Where a lease cannot be read the executors that its task names get nothing new,
-// and its uid gets no other lease.
+// If a lease cannot be read, nothing is granted on the executors that its task names, and
+// its UID gets no other lease.
 func TestABadLeaseChunkIsolatesItsExecutors(t *testing.T) {
 	for _, early := range []bool{true, false} {
 		r := lead(DefaultConfig())
@@ -154,7 +154,7 @@ func TestABadLeaseChunkIsolatesItsExecutors(t *testing.T) {
 		expectGranted(t, r.cycle(entry))
 		on := r.leased("u")[0].Ordinal
 		if early {
-			r.handOver("u")
+			r.dispatch("u")
 		}
 		r.without(func(ref model.Ref) bool { return ref.Kind == model.KindLeaseChunk })
 		if !early {
@@ -181,13 +181,13 @@ func TestABadLeaseChunkIsolatesItsExecutors(t *testing.T) {
 	}
 }
 
-// An executor of which the presence cannot be read gets nothing and is not given up,
-// until its agent announces it anew.
+// An executor with an unreadable presence gets no work and does not become LOST until its
+// agent announces it again.
 func TestABadPresenceIsolatesItsExecutor(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h", 4000, 4))
 	expectGranted(t, r.cycle(r.queue("u", 1, cpu(1000))))
-	r.handOver("u")
+	r.dispatch("u")
 	r.without(func(ref model.Ref) bool { return ref.Kind == model.KindLive })
 	r.pause(time.Hour)
 	if view, _ := r.core.Executor("h"); view.Workers != 1 || view.State != model.ExecutorRegistered {
@@ -204,13 +204,13 @@ func TestABadPresenceIsolatesItsExecutor(t *testing.T) {
 	}
 }
 
-// A pool that cannot be read has no executors, also not those that name it.
+// An unreadable pool has no executors, not even those that name it.
 func TestABadPoolHasNoExecutors(t *testing.T) {
 	r := lead(DefaultConfig())
 	g := small("h", 1000, 1)
 	g.Attributes = map[string]string{"pool": "Gold"}
 	r.ready(g)
-	must[*model.Pool](t, r, PutPool{model.Pool{Name: "gold", Attributes: map[string]string{"zone": "a"}}})
+	must[*model.Pool](t, r, policy.PutPool{Pool: model.Pool{Name: "gold", Attributes: map[string]string{"zone": "a"}}})
 	r.catchUp()
 	r.without(func(ref model.Ref) bool { return ref.Kind == model.KindPool })
 	k := cpu(1)
@@ -223,7 +223,7 @@ func TestABadPoolHasNoExecutors(t *testing.T) {
 	}
 }
 
-// No record stops the service.
+// No unreadable record stops the service.
 func TestTheInventoryCanMissAnyRecord(t *testing.T) {
 	for _, kind := range []model.Kind{
 		model.KindReservation, model.KindTaskHeader, model.KindTaskChunk, model.KindSKU, model.KindLeaseChunk,
@@ -238,12 +238,12 @@ func TestTheInventoryCanMissAnyRecord(t *testing.T) {
 	}
 }
 
-// A decision about a lease is the lease's fault.
+// A panic in a decision about a lease is attributed to the lease.
 func TestSubjectOfARelease(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h1", 4000, 4))
 	expectGranted(t, r.cycle(r.queue("u", 1, cpu(1000))))
-	r.handOver("u")
+	r.dispatch("u")
 	defer func() {
 		if recover() == nil {
 			t.Fatal("the test is about a panic")
@@ -252,7 +252,7 @@ func TestSubjectOfARelease(t *testing.T) {
 			t.Errorf("to blame is %+v, want %+v", r.core.Subject(), want)
 		}
 	}()
-	// No lease has an empty chunk: this core was told of one that is corrupt.
+	// No lease has an empty chunk: this one is corrupt.
 	ref := leaseRef("u")
 	r.rev++
 	r.core.Step(r.now, model.Changed{Ref: ref, Record: &model.LeaseChunk{UID: "u"}, Create: r.keys[ref].create, Mod: r.rev})
@@ -260,14 +260,14 @@ func TestSubjectOfARelease(t *testing.T) {
 	r.catchUp()
 }
 
-// Whoever writes a record anew that could not be read puts it right: the executors that
-// were kept for it may be given up again.
-func TestARewrittenPoolKeepsNoExecutorFromLost(t *testing.T) {
+// Rewriting an unreadable record ends its quarantine: the executors that were kept for it
+// may become LOST again.
+func TestARewrittenPoolEndsItsQuarantine(t *testing.T) {
 	r := lead(DefaultConfig())
 	g := small("h", 1000, 1)
 	g.Attributes = map[string]string{"pool": "Gold"}
 	r.ready(g)
-	must[*model.Pool](t, r, PutPool{model.Pool{Name: "gold", Attributes: map[string]string{"zone": "a"}}})
+	must[*model.Pool](t, r, policy.PutPool{Pool: model.Pool{Name: "gold", Attributes: map[string]string{"zone": "a"}}})
 	r.catchUp()
 	r.without(func(ref model.Ref) bool { return ref.Kind == model.KindPool })
 	r.tellGone(model.Ref{Kind: model.KindLive, ID: "h"})
@@ -275,16 +275,16 @@ func TestARewrittenPoolKeepsNoExecutorFromLost(t *testing.T) {
 	if view, _ := r.core.Executor("h"); view.State != model.ExecutorUnreachable {
 		t.Fatalf("its pool cannot be read, and it is %s", view.State)
 	}
-	must[*model.Pool](t, r, PutPool{model.Pool{Name: "gold", Attributes: map[string]string{"zone": "b"}}})
+	must[*model.Pool](t, r, policy.PutPool{Pool: model.Pool{Name: "gold", Attributes: map[string]string{"zone": "b"}}})
 	r.pause(time.Hour)
 	if view, _ := r.core.Executor("h"); view.State != model.ExecutorLost {
 		t.Errorf("its pool was written anew, and it is %s", view.State)
 	}
 }
 
-// A presence that was announced anew and is not durable puts nothing right: once it is
-// taken back, the executor is not given up.
-func TestAPresenceThatIsTakenBackPutsNothingRight(t *testing.T) {
+// A rewritten presence that is not durable ends no quarantine: after it is undone, the
+// executor does not become LOST.
+func TestAnUndonePresenceEndsNoQuarantine(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.ready(small("h", 4000, 4))
 	bad := model.Ref{Kind: model.KindLive, ID: "h"}
@@ -302,9 +302,9 @@ func TestAPresenceThatIsTakenBackPutsNothingRight(t *testing.T) {
 	}
 }
 
-// Of a presence that cannot be read nobody needs more than that: an executor that is
-// not known registers.
-func TestABadPresenceOfAnUnknownExecutorRefusesNobody(t *testing.T) {
+// An unreadable presence of an unknown executor matters to nobody: the executor can
+// register.
+func TestABadPresenceOfAnUnknownExecutorRejectsNobody(t *testing.T) {
 	r := lead(DefaultConfig())
 	r.write(&model.Live{ID: "h", Incarnation: 1, EtcdLease: 1})
 	r.without(func(ref model.Ref) bool { return ref.Kind == model.KindLive })

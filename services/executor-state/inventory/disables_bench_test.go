@@ -6,11 +6,12 @@ import (
 	"time"
 
 	"berth.dev/pkg/model"
+	"berth.dev/services/executor-state/policy"
 )
 
-// Requests that each hold for every executor come, and end in one step or as
-// few as the core takes for it. The time of one step is what counts: for so
-// long nothing else is done, and a step of ten seconds ends the term.
+// BenchmarkOverlappingDisables starts requests that each apply to every executor, and ends
+// them in one step or in as few as the core needs. The time of one step matters, because
+// nothing else is done meanwhile: a step of ten seconds ends the term.
 func BenchmarkOverlappingDisables(b *testing.B) {
 	const requests = 50
 	for _, executors := range []int{10_000, 100_000} {
@@ -26,9 +27,9 @@ func BenchmarkOverlappingDisables(b *testing.B) {
 			now := start
 			for b.Loop() {
 				for i := range requests {
-					step(now, model.Input{Token: 1, Request: Disable{
+					step(now, model.Input{Token: 1, Request: policy.Disable{
 						RequestID: fmt.Sprintf("d%d-%d", rev, i), ExpireAt: now.Add(time.Minute),
-						Selector: Selector{Attributes: map[string]string{"region": "here"}},
+						Selector: policy.Selector{Attributes: map[string]string{"region": "here"}},
 					}})
 				}
 				rev++

@@ -1,0 +1,146 @@
+package inventory
+
+import (
+	"math"
+
+	"berth.dev/api/fault"
+	"berth.dev/pkg/model"
+)
+
+var _ model.Holder = (*Core)(nil)
+
+// quarantined is what records that cannot be read are about. A quarantined UID keeps its
+// lease and gets no other; a quarantined executor is not declared LOST. A record that
+// cannot be read isolates what it is about, and nothing else:
+//
+//   - Executor: it is unknown, so nothing is granted on it and its ID cannot register.
+//     Its ordinal counts what leases use of it; new executors get ordinals that it
+//     cannot have.
+//   - Presence: the executor is not READY and not declared LOST. The next heartbeat of
+//     its agent rewrites the presence.
+//   - Lease: the readable rest of it stays, and nothing more is granted for its UID.
+//     Nothing is granted on executors where its task has workers that are in no readable
+//     part of the lease, because their free capacity is unknown. Before dispatch nothing
+//     runs under a lease, and no service starts a worker under a lease that it cannot
+//     read.
+//   - Pool: no executor is in it by name. Executors that name it are not declared LOST,
+//     because it is unknown how long they may be absent.
+//   - Deleted executors: no executor with a new ID registers, because it is unknown which
+//     ordinals were used before.
+//   - Request to disable: it has no effect until it is repaired. A drain is also marked on
+//     the executor's record.
+type quarantined struct {
+	uids, executors, presences map[string]bool
+	// leases are the UIDs with unreadable chunks.
+	leases map[string]bool
+	// unread counts executors whose record cannot be read; lowest is the lowest ordinal
+	// that none of them can have.
+	unread int
+	lowest uint64
+	// forgotten: the record of deleted executors cannot be read.
+	forgotten bool
+}
+
+func (c *Core) quarantine(ref model.Ref) {
+	switch ref.Kind {
+	case model.KindReservation, model.KindTaskHeader, model.KindTaskChunk:
+		c.quarantined.uids[ref.ID] = true
+	case model.KindLeaseChunk:
+		c.quarantined.uids[ref.ID], c.quarantined.leases[ref.ID] = true, true
+	case model.KindExecutor:
+		c.quarantined.executors[ref.ID] = true
+		c.quarantined.unread++
+		if c.term != 0 {
+			c.skipOrdinals()
+		}
+	case model.KindLive:
+		c.quarantined.presences[ref.ID] = true
+	case model.KindPool:
+		c.pools.Quarantine(c.index, ref.ID)
+		c.absentChanged = true
+	case model.KindForgotten:
+		c.quarantined.forgotten = true
+	}
+}
+
+// overwritten ends the quarantine of a record that this leader has durably rewritten or
+// deleted.
+func (c *Core) overwritten(ref model.Ref) {
+	switch ref.Kind {
+	case model.KindExecutor:
+		delete(c.quarantined.executors, ref.ID)
+	case model.KindLive:
+		delete(c.quarantined.presences, ref.ID)
+	case model.KindPool:
+		c.pools.Restore(ref.ID)
+	}
+}
+
+// ordinalGap is how many ordinals above the known ones stay unused for each executor with
+// an unreadable record: its ordinal is among the next few.
+const ordinalGap = 1 << 10
+
+// skipOrdinals reserves the ordinals that executors with unreadable records may have. It is
+// called when this leader starts and for each such executor after that.
+func (c *Core) skipOrdinals() {
+	if c.quarantined.unread > 0 {
+		c.quarantined.lowest = c.unusedOrdinal() + ordinalGap*uint64(c.quarantined.unread)
+	}
+}
+
+// unusedOrdinal returns the lowest ordinal above all that may be in use. It may exceed
+// math.MaxUint32.
+func (c *Core) unusedOrdinal() uint64 {
+	return max(uint64(max(c.lastOrdinal, c.forgotten.Ordinal))+1, c.quarantined.lowest)
+}
+
+// nextOrdinal returns an ordinal that no executor ever had.
+func (c *Core) nextOrdinal() (uint32, error) {
+	next := c.unusedOrdinal()
+	if next > math.MaxUint32 {
+		return 0, fault.New(fault.Exhausted, fault.ReasonTooLarge,
+			"no ordinal is left for a new executor: the highest that a record names is %d", max(c.lastOrdinal, c.forgotten.Ordinal))
+	}
+	return uint32(next), nil
+}
+
+// unreadable reports whether the record of an executor exists and cannot be read.
+func (c *Core) unreadable(id string) bool { return c.quarantined.executors[id] && c.hosts[id] == nil }
+
+// isolate stops grants on the executors where a lease has workers that are in none of its
+// readable chunks.
+func (c *Core) isolate(uid string) {
+	t := c.tasks[uid]
+	if t == nil || !c.quarantined.leases[uid] {
+		return
+	}
+	var chunks []*model.LeaseChunk
+	if l := c.leases[uid]; l != nil {
+		chunks = l.inOrder()
+	}
+	for _, chunk := range t.chunks {
+		for _, w := range chunk.record.(*model.TaskChunk).Workers {
+			if _, _, known := findPlacement(chunks, model.Placement{Worker: w.ID, Ordinal: w.Ordinal}); known || w.State.Terminal() {
+				continue
+			}
+			switch hold := c.holdOf(w.Ordinal); {
+			case hold.isolated:
+			case hold.host == nil:
+				hold.isolated = true
+			default:
+				c.unplace(hold.host)
+				hold.isolated = true
+				c.place(hold.host)
+			}
+		}
+	}
+}
+
+// Subject implements [model.Holder].
+func (c *Core) Subject() model.Ref { return c.subject }
+
+// CanMiss implements [model.Holder]. A missed record is quarantined: see [quarantined].
+func (c *Core) CanMiss(model.Ref) bool { return true }
+
+// leaseRef names a lease by its first chunk.
+func leaseRef(uid string) model.Ref { return model.Ref{Kind: model.KindLeaseChunk, ID: uid} }

@@ -1,0 +1,86 @@
+package policy
+
+import (
+	"time"
+
+	"berth.dev/api/fault"
+	"berth.dev/pkg/constraint"
+	"berth.dev/pkg/model"
+)
+
+// claimFor is how long a claim lasts by default: time enough to remove the hosts.
+const claimFor = time.Hour
+
+// Claim is the request to pick at most Max idle executors of a SKU and to disable them in
+// one effect, so that nothing is allocated on them in between. The reply's Value is a
+// [Claimed].
+//
+// An executor is idle if it may be given work and has no worker. The oldest generation
+// comes first and within a generation the greatest ID, which is the reverse of
+// [match.Compare]: a claim takes the executors that would have been used last.
+//
+// Repeating a claim returns the executors that it still disables. After it has ended it
+// returns none, because they may have been given work since.
+type Claim struct {
+	RequestID string
+	SKU       string
+	Max       int
+	// ExpireAt ends the claim for executors that were not removed by then; zero means
+	// one hour from now.
+	ExpireAt time.Time
+}
+
+// Claimed is the reply to Claim.
+type Claimed struct {
+	RequestID string
+	Executors []string
+	// SKU is spelled as in lists.
+	SKU   string
+	Since time.Time
+}
+
+// Claim decides a claim. PickIdle returns the IDs of at most limit idle executors of a
+// SKU, in the order in which claims take them.
+func (r *Requests) Claim(now time.Time, req Claim, pickIdle func(sku string, limit int) []string) (Claimed, error) {
+	var bad Violations
+	bad.Name("requestId", req.RequestID, MaxName)
+	bad.Name("sku", req.SKU, MaxName)
+	if req.Max < 1 {
+		bad.Add(fault.ReasonInvalid, "max", "must be at least 1, got %d", req.Max)
+	}
+	if req.Max > MaxSelected {
+		bad.Add(fault.ReasonTooLarge, "max", "must be at most %d, got %d", MaxSelected, req.Max)
+	}
+	if err := bad.Err(); err != nil {
+		return Claimed{}, err
+	}
+	d := &model.Disable{
+		ID: req.RequestID, Reason: string(fault.ReasonClaimed), ExpireAt: req.ExpireAt, CreatedAt: now, Claim: true,
+		Call: fingerprint("claim", constraint.Fold(req.SKU), req.Max, req.ExpireAt),
+	}
+	switch known, err := r.repeated(d); {
+	case err != nil:
+		return Claimed{}, err
+	case known != nil && known.Holds():
+		return Claimed{RequestID: known.ID, Executors: known.IDs, Since: known.CreatedAt}, nil
+	case known != nil:
+		return Claimed{RequestID: known.ID, Since: known.CreatedAt}, nil
+	}
+	if d.ExpireAt.IsZero() {
+		d.ExpireAt = now.Add(claimFor)
+	}
+	if err := inFuture(d.ExpireAt, now); err != nil {
+		return Claimed{}, err
+	}
+	d.IDs = pickIdle(req.SKU, req.Max)
+	if err := r.reserve("max", len(d.IDs), MaxNames-ReservedNames); err != nil {
+		return Claimed{}, err
+	}
+	if len(d.IDs) == 0 {
+		// The record stays: a late repeat must not pick executors that nobody would
+		// remove.
+		d.EndedAt = now
+	}
+	r.start(d)
+	return Claimed{RequestID: d.ID, Executors: d.IDs, Since: d.CreatedAt}, nil
+}

@@ -1,0 +1,65 @@
+package policy
+
+import (
+	"slices"
+	"time"
+
+	"berth.dev/pkg/model"
+)
+
+// namesPerStep bounds the executors named by requests that end in one step: opening an
+// executor takes some microseconds.
+const namesPerStep = 2048
+
+// EndExpired ends at most limit requests that have expired, or deletes the records of
+// those that ended long ago.
+func (r *Requests) EndExpired(now time.Time, limit int) {
+	names := 0
+	for range limit {
+		d, ok := r.due.First()
+		if !ok || dueAt(d).After(now) || names >= namesPerStep {
+			return
+		}
+		if d.Holds() {
+			names += len(d.IDs)
+			r.release(now, d, d.IDs)
+		} else {
+			r.owner.Decide(model.Effect{Deletes: []model.Ref{d.Ref()}})
+		}
+	}
+}
+
+// EndDrains ends the drains of an executor.
+func (r *Requests) EndDrains(now time.Time, id string) {
+	for _, request := range slices.Clone(r.named[id]) {
+		if d := r.byID[request]; d.Drain {
+			r.release(now, d, d.IDs)
+		}
+	}
+}
+
+// release removes IDs from a request. It ends the request if no ID is left or if the
+// request selects by attributes. An executor to which no other drain applies stops
+// draining in the same effect.
+func (r *Requests) release(now time.Time, d *model.Disable, ids []string) {
+	released := make(map[string]bool, len(ids))
+	for _, id := range ids {
+		released[id] = true
+	}
+	next := *d
+	next.IDs = slices.DeleteFunc(slices.Clone(d.IDs), func(id string) bool { return released[id] })
+	if len(next.IDs) == 0 {
+		// It keeps its IDs: a repeat of its call is compared with them.
+		next.IDs, next.EndedAt = d.IDs, now
+	}
+	effect := model.Effect{Puts: []model.Record{&next}}
+	for _, id := range d.IDs {
+		e := r.owner.Registered(id)
+		if d.Drain && e != nil && e.Record.Draining && released[id] && !r.drained(id, d.ID) {
+			record := *e.Record
+			record.Draining = false
+			effect.Puts = append(effect.Puts, &record)
+		}
+	}
+	r.owner.Decide(effect)
+}

@@ -1,0 +1,305 @@
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"berth.dev/pkg/core"
+	"berth.dev/pkg/model"
+	"berth.dev/services/executor-state/match"
+)
+
+// Executor is an executor as this package sees it.
+type Executor struct {
+	match.Executor
+	Record *model.Executor
+	// Named are the IDs of the requests that name it, in order. [Requests] sets it.
+	Named []string
+	// AbsentSince is since when it has no presence; zero while it is present.
+	AbsentSince time.Time
+}
+
+// Owner keeps the records and the executors.
+type Owner interface {
+	// Registered returns the registered executor with an ID; nil for none.
+	Registered(id string) *Executor
+	// From iterates over the registered executors in order of ID, from an ID on.
+	From(id string) iter.Seq[*Executor]
+	// Update calls change while the executor is not placed in the index.
+	Update(e *Executor, change func())
+	// Closed is called when the class of an executor was closed or opened.
+	Closed(e *match.Executor)
+	// Decide applies an effect to the records at once, and takes it back if it cannot be
+	// made durable. It calls [Requests.Set] for requests.
+	Decide(model.Effect)
+	// WorkersOn returns the workers on executors, by ordinal and by the UID of the lease.
+	// Each of the executors has an entry.
+	WorkersOn([]*Executor) map[uint32]map[string]*LeaseWorkers
+}
+
+// LeaseWorkers is the workers of one lease on one executor, in order of ID.
+type LeaseWorkers struct {
+	Key     model.Key
+	Trace   model.Trace
+	Epoch   int64
+	Workers []model.WorkerID
+}
+
+// Requests is the requests to disable executors, drains and claims included, and the
+// calls that undid requests.
+type Requests struct {
+	owner Owner
+	index *match.Index
+
+	byID map[string]*model.Disable
+	// named holds, by executor, the IDs of the requests in force that name it, in order;
+	// names counts them all, unknown those of IDs without an executor.
+	named          map[string][]string
+	names, unknown int
+	// byAttributes are the requests in force that select by attributes.
+	byAttributes map[string]match.Attributes
+	// due orders requests by when they expire or are deleted.
+	due core.Ordered[*model.Disable]
+	// unreported are the requests in force whose events are not all written; late are the
+	// executors that came under requests after the events of those were written.
+	unreported core.Ordered[*model.Disable]
+	late       core.Ordered[*Executor]
+}
+
+// NewRequests returns no requests.
+func NewRequests(index *match.Index, owner Owner) *Requests {
+	return &Requests{
+		owner: owner, index: index,
+		byID: map[string]*model.Disable{}, named: map[string][]string{}, byAttributes: map[string]match.Attributes{},
+		due: core.NewOrdered(func(a, b *model.Disable) int {
+			return cmp.Or(dueAt(a).Compare(dueAt(b)), cmp.Compare(a.ID, b.ID))
+		}),
+		unreported: core.NewOrdered(func(a, b *model.Disable) int { return cmp.Compare(a.ID, b.ID) }),
+		late:       core.NewOrdered(func(a, b *Executor) int { return cmp.Compare(a.ID, b.ID) }),
+	}
+}
+
+// dueAt returns when a request expires or, if it has ended, when its record is deleted;
+// zero for never.
+func dueAt(d *model.Disable) time.Time {
+	if d.Holds() {
+		return d.ExpireAt
+	}
+	return d.EndedAt.Add(model.KeepDisable)
+}
+
+// Next returns when the next request expires or is deleted; zero for never.
+func (r *Requests) Next() time.Time {
+	first, ok := r.due.First()
+	if !ok {
+		return time.Time{}
+	}
+	return dueAt(first)
+}
+
+// Set replaces the record of a request; nil for none.
+func (r *Requests) Set(id string, next *model.Disable) {
+	prev := r.byID[id]
+	if prev != nil {
+		delete(r.byID, id)
+		r.due.Delete(prev)
+		r.unreported.Delete(prev)
+	}
+	if next != nil {
+		r.byID[id] = next
+		if !dueAt(next).IsZero() {
+			r.due.Insert(next)
+		}
+		if next.Holds() && !next.ToldAll {
+			r.unreported.Insert(next)
+		}
+	}
+	if !sameSelection(prev, next) {
+		r.apply(prev, false)
+		r.apply(next, true)
+	}
+}
+
+// sameSelection reports whether two versions of a request apply to the same executors.
+func sameSelection(a, b *model.Disable) bool {
+	aHolds, bHolds := a != nil && a.Holds(), b != nil && b.Holds()
+	if !aHolds || !bHolds {
+		return aHolds == bHolds
+	}
+	return slices.Equal(a.IDs, b.IDs) && match.AttributesKey(a.Attributes) == match.AttributesKey(b.Attributes)
+}
+
+// apply puts a request into force, or out of it.
+func (r *Requests) apply(d *model.Disable, inForce bool) {
+	if d == nil || !d.Holds() {
+		return
+	}
+	for _, id := range d.IDs {
+		r.name(id, d.ID, inForce)
+	}
+	if len(d.Attributes) == 0 {
+		return
+	}
+	selected := match.AttributesOf(d.Attributes)
+	if inForce {
+		r.byAttributes[d.ID] = selected
+	} else {
+		delete(r.byAttributes, d.ID)
+	}
+	for class := range r.index.Classes(selected) {
+		if !r.index.Close(class, d.ID, inForce) {
+			continue
+		}
+		for _, e := range class.Executors() {
+			r.owner.Closed(e)
+		}
+	}
+}
+
+// name adds a request to those that name an executor, or removes it.
+func (r *Requests) name(id, request string, inForce bool) {
+	list, n := r.named[id], 1
+	at, _ := slices.BinarySearch(list, request)
+	if inForce {
+		list = slices.Insert(slices.Clone(list), at, request)
+	} else {
+		list, n = slices.Delete(slices.Clone(list), at, at+1), -1
+	}
+	if r.named[id] = list; len(list) == 0 {
+		delete(r.named, id)
+	}
+	r.names += n
+	if e := r.owner.Registered(id); e != nil {
+		r.owner.Update(e, func() { e.Named = list })
+	} else {
+		r.unknown += n
+	}
+}
+
+// Enter adds a registered executor; Leave removes it. The owner calls Leave before and
+// Enter after each change of an executor's record, while the executor is not placed.
+func (r *Requests) Enter(e *Executor) {
+	e.Named = r.named[e.ID]
+	r.unknown -= len(e.Named)
+	if len(e.Record.Untold) > 0 {
+		r.late.Insert(e)
+	}
+}
+
+// Leave is described at Enter.
+func (r *Requests) Leave(e *Executor) {
+	r.unknown += len(e.Named)
+	r.late.Delete(e)
+}
+
+// ClosedBy implements [match.Owner].
+func (r *Requests) ClosedBy(attributes match.Attributes) []string {
+	var list []string
+	for id, selected := range r.byAttributes {
+		if attributes.Contain(selected) {
+			list = append(list, id)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// Of returns the requests that take the executor out of allocation, in order of ID.
+func (r *Requests) Of(e *Executor) []*model.Disable {
+	ids := slices.Concat(e.Named, e.Class().ClosedBy())
+	slices.Sort(ids)
+	list := make([]*model.Disable, 0, len(ids))
+	for _, id := range ids {
+		list = append(list, r.byID[id])
+	}
+	return list
+}
+
+// Withheld reports whether a request takes the executor out of allocation.
+func (e *Executor) Withheld() bool { return len(e.Named)+len(e.Class().ClosedBy()) > 0 }
+
+// Drained reports whether a drain applies to the executor with an ID.
+func (r *Requests) Drained(id string) bool { return r.drained(id, "") }
+
+// drained reports whether a drain other than the one with an ID applies to an executor.
+func (r *Requests) drained(executor, other string) bool {
+	return slices.ContainsFunc(r.named[executor], func(id string) bool { return id != other && r.byID[id].Drain })
+}
+
+// Leaving reports whether the executor is expected to disappear: it is claimed for
+// scale-down, is drained and has no worker, or was drained after it became absent, by
+// which an operator says that it will not return.
+func (r *Requests) Leaving(e *Executor) bool {
+	return slices.ContainsFunc(e.Named, func(id string) bool {
+		d := r.byID[id]
+		return d.Claim || d.Drain && (e.Held.Workers == 0 || !e.AbsentSince.IsZero() && d.CreatedAt.After(e.AbsentSince))
+	})
+}
+
+// count returns the number of executors that a request applies to.
+func (r *Requests) count(d *model.Disable) (n int) {
+	if !d.Holds() {
+		return 0
+	}
+	n = len(d.IDs) - len(r.unregistered(d.IDs))
+	if len(d.Attributes) > 0 {
+		for class := range r.index.Classes(match.AttributesOf(d.Attributes)) {
+			n += len(class.Executors())
+		}
+	}
+	return n
+}
+
+// unregistered returns the IDs without a registered executor.
+func (r *Requests) unregistered(ids []string) (list []string) {
+	for _, id := range ids {
+		if r.owner.Registered(id) == nil {
+			list = append(list, id)
+		}
+	}
+	return list
+}
+
+// inForce returns the IDs of the requests that select executors by the same attributes,
+// that name one of the executors or have the given ID, in order.
+func (r *Requests) inForce(request string, s Selector) []string {
+	found := map[string]bool{}
+	for _, id := range s.IDs {
+		for _, request := range r.named[id] {
+			found[request] = true
+		}
+	}
+	if len(s.Attributes) > 0 {
+		attributes := match.AttributesOf(s.Attributes)
+		for id, selected := range r.byAttributes {
+			if slices.Equal(attributes, selected) {
+				found[id] = true
+			}
+		}
+	}
+	if d := r.byID[request]; d != nil && d.Holds() {
+		found[request] = true
+	}
+	return slices.Sorted(maps.Keys(found))
+}
+
+// String returns everything that follows from the records, for comparison in tests.
+func (r *Requests) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "named %v: %d, %d unknown\nby attributes %v\n", r.named, r.names, r.unknown, slices.Sorted(maps.Keys(r.byAttributes)))
+	for d := range r.due.All() {
+		fmt.Fprintf(&b, "due %s %v\n", d.ID, dueAt(d))
+	}
+	for d := range r.unreported.All() {
+		fmt.Fprintf(&b, "unreported %s\n", d.ID)
+	}
+	for e := range r.late.All() {
+		fmt.Fprintf(&b, "late %s %v\n", e.ID, e.Record.Untold)
+	}
+	return b.String()
+}
