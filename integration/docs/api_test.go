@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	// slack is by how much a time that the document promises may be exceeded
-	// here, on a machine that does much else.
+	// slack multiplies the times that a document promises, because other tests load
+	// the machine.
 	slack = 10
-	// patience bounds what has no time in the document. It is long: only a failure
-	// ever takes it.
+	// patience bounds commands without a time in the document. Only a failure takes
+	// this long.
 	patience = time.Minute
 	lookEach = 20 * time.Millisecond
 )
@@ -61,11 +61,11 @@ func TestCommandsDoWhatTheDocumentsSay(t *testing.T) {
 	}
 }
 
-// walk is a reader who types what the document says.
+// walk executes the commands of a document, as a reader does.
 type walk struct {
 	t    *testing.T
 	vars map[string]string
-	// said is the address in the document, real the one in its place.
+	// said is the address in the document, real the address that replaces it.
 	said, real string
 	client     *http.Client
 }
@@ -198,8 +198,8 @@ func (w *walk) berth(ctx context.Context, s step, args []string) (answer, missin
 	return string(out), missing, nil
 }
 
-// dev starts `berth dev` as it is documented, but on a free port, and waits until
-// it says where it listens.
+// dev starts `berth dev` with the documented options on a free port, and waits until
+// it prints its address.
 func (w *walk) dev(args []string) error {
 	for i, arg := range args {
 		if arg == "--listen" && i+1 < len(args) {
@@ -208,7 +208,7 @@ func (w *walk) dev(args []string) error {
 		}
 	}
 	if w.said == "" {
-		return fmt.Errorf("berth dev needs --listen here")
+		return fmt.Errorf("berth dev: --listen is required")
 	}
 	var stderr bytes.Buffer
 	out := &banner{address: make(chan string, 1)}
@@ -228,9 +228,9 @@ func (w *walk) dev(args []string) error {
 	select {
 	case w.real = <-out.address:
 	case err := <-ended:
-		return fmt.Errorf("berth dev ended: %v\n%s", err, &stderr)
+		return fmt.Errorf("berth dev exited: %v\n%s", err, &stderr)
 	case <-time.After(patience):
-		return fmt.Errorf("berth dev does not say where it listens")
+		return fmt.Errorf("berth dev did not print its address within %v", patience)
 	}
 	w.t.Cleanup(func() {
 		if err := <-ended; w.t.Failed() {
@@ -240,7 +240,7 @@ func (w *walk) dev(args []string) error {
 	return nil
 }
 
-// banner is the output of berth dev: it tells the address in it.
+// banner is the output of berth dev. It sends the address in the output.
 type banner struct {
 	text    bytes.Buffer
 	address chan string
@@ -249,9 +249,9 @@ type banner struct {
 var listens = regexp.MustCompile(`http://([0-9.]+:[0-9]+)`)
 
 func (b *banner) Write(p []byte) (int, error) {
-	told := listens.Match(b.text.Bytes())
+	known := listens.Match(b.text.Bytes())
 	b.text.Write(p)
-	if found := listens.FindSubmatch(b.text.Bytes()); found != nil && !told {
+	if found := listens.FindSubmatch(b.text.Bytes()); found != nil && !known {
 		b.address <- string(found[1])
 	}
 	return len(p), nil

@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// step is one command of a document, with what the document says of its answer.
+// step is one command of a document with the expected parts of its answer.
 type step struct {
 	line    int
 	command string
 	expect  []expectation
 }
 
-// expectation is a part of the answer. $NAME in it stands for the value of that
-// variable, and gives it one if it has none.
+// expectation is a part of the answer. $NAME in it is the value of that variable. If
+// the variable has no value, the matching text becomes its value.
 type expectation struct {
 	text   string
 	within time.Duration
@@ -41,7 +41,7 @@ func parse(text string) ([]step, error) {
 		case !inside || strings.TrimSpace(line) == "":
 		case strings.HasPrefix(line, arrow):
 			if len(steps) == 0 {
-				return nil, fmt.Errorf("line %d expects an answer before the first command", i+1)
+				return nil, fmt.Errorf("line %d: an expected answer before the first command", i+1)
 			}
 			e := expectation{text: strings.TrimPrefix(line, arrow)}
 			if rest, ok := strings.CutPrefix(e.text, within); ok {
@@ -55,7 +55,7 @@ func parse(text string) ([]step, error) {
 			last := &steps[len(steps)-1]
 			last.expect = append(last.expect, e)
 		case strings.HasPrefix(line, "#"):
-			return nil, fmt.Errorf("line %d is a comment that expects nothing", i+1)
+			return nil, fmt.Errorf("line %d: a comment must expect an answer", i+1)
 		default:
 			steps = append(steps, step{line: i + 1, command: line})
 		}
@@ -74,8 +74,8 @@ func assignment(command string) (name, value string, ok bool) {
 
 var variable = regexp.MustCompile(`\$([A-Z]+)`)
 
-// words splits a command as a shell does, as far as documents need it: quotes,
-// and variables where quotes allow them.
+// words splits a command as a shell does. It supports what documents use: quotes, and
+// variables outside of single quotes.
 func words(command string, vars map[string]string) ([]string, error) {
 	var list []string
 	var word strings.Builder
@@ -92,7 +92,7 @@ func words(command string, vars map[string]string) ([]string, error) {
 		case '\'', '"':
 			quoted, rest, closed := strings.Cut(command[1:], string(c))
 			if !closed {
-				return nil, fmt.Errorf("a quote is not closed")
+				return nil, fmt.Errorf("unclosed quote")
 			}
 			if c == '"' {
 				var err error
@@ -135,7 +135,7 @@ func expand(text string, vars map[string]string) (string, error) {
 	return text, err
 }
 
-// curl is a command line of curl, in the few options that the document uses.
+// curl is a command line of curl with the options that documents use.
 type curl struct {
 	method, url, data string
 	header            http.Header
@@ -160,7 +160,7 @@ func parseCurl(args []string) (curl, error) {
 			args = args[1:]
 		default:
 			if strings.HasPrefix(option, "-") || c.url != "" {
-				return c, fmt.Errorf("curl %s is not known to this test", option)
+				return c, fmt.Errorf("this test does not support curl %s", option)
 			}
 			c.url = option
 			continue
@@ -181,9 +181,8 @@ func parseCurl(args []string) (curl, error) {
 	return c, nil
 }
 
-// match looks for the expectations in an answer, one behind the other. It answers
-// the variables with those that got a value, and the first expectation that is
-// not there.
+// match finds the expectations in an answer, in their order. It returns the variables,
+// including those that got a value, and the first expectation that it did not find.
 func match(answer string, expect []expectation, vars map[string]string) (_ map[string]string, missing string) {
 	vars = maps.Clone(vars)
 	rest := squeeze(answer)
@@ -217,8 +216,8 @@ func match(answer string, expect []expectation, vars map[string]string) (_ map[s
 	return vars, ""
 }
 
-// squeeze drops the spaces outside of JSON strings: protojson leaves open where
-// it writes some.
+// squeeze removes the spaces outside of JSON strings, because protojson does not
+// define where it writes spaces.
 func squeeze(text string) string {
 	var b strings.Builder
 	inside := false
@@ -258,7 +257,8 @@ func TestWordsAreThoseOfAShell(t *testing.T) {
 	}
 }
 
-// An expectation that is not met must be found, or the document proves nothing.
+// TestMatchFindsWhatIsMissing checks that match reports an expectation that the answer
+// does not meet.
 func TestMatchFindsWhatIsMissing(t *testing.T) {
 	const answer = `{"uid": "1-1", "state":"ACTIVE","message":"12 needed, 8 \"fit\" now"}`
 	for _, c := range []struct {
