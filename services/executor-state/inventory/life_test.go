@@ -263,10 +263,10 @@ func (w *world) listed() {
 		var want []string
 		draining := false
 		for ref, held := range c.records {
-			if ref.Kind != model.KindDisable || !disableOf(held).Holds() {
+			if ref.Kind != model.KindDisable || !recordOf[*model.Disable](held).Holds() {
 				continue
 			}
-			d := disableOf(held)
+			d := recordOf[*model.Disable](held)
 			ok, _ := constraint.Constraints{Attributes: d.Attributes}.Match(h.Record.Match())
 			if slices.Contains(d.IDs, h.ID) || len(d.Attributes) > 0 && ok {
 				want = append(want, d.ID)

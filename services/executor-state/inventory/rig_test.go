@@ -370,5 +370,5 @@ func expectGranted(t *testing.T, outcomes []model.Outcome) {
 
 // disableRecord returns the record of a request; nil for none.
 func (c *Core) disableRecord(id string) *model.Disable {
-	return disableOf(c.records[model.Ref{Kind: model.KindDisable, ID: id}])
+	return recordOf[*model.Disable](c.records[model.Ref{Kind: model.KindDisable, ID: id}])
 }

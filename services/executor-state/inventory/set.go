@@ -48,12 +48,12 @@ func (c *Core) set(ref model.Ref, next *entry) (prev *entry) {
 		c.presences++
 		c.setPresence(ref.ID, next)
 	case model.KindDisable:
-		c.requests.Set(ref.ID, disableOf(next))
+		c.requests.Set(ref.ID, recordOf[*model.Disable](next))
 	case model.KindPool:
-		c.pools.Set(c.index, ref.ID, poolOf(next))
+		c.pools.Set(c.index, ref.ID, recordOf[*model.Pool](next))
 		c.absentChanged = true
 	case model.KindSKU:
-		c.usage.SetSKU(ref.ID, skuOf(next))
+		c.usage.SetSKU(ref.ID, recordOf[*model.SKU](next))
 	case model.KindForgotten:
 		c.forgotten = model.Forgotten{}
 		if next != nil {
@@ -280,23 +280,10 @@ func (c *Core) underWay(ref model.Ref) *change {
 	return nil
 }
 
-func disableOf(e *entry) *model.Disable {
-	if e == nil {
-		return nil
+// recordOf returns the record of an entry; nil for none.
+func recordOf[R model.Record](e *entry) (record R) {
+	if e != nil {
+		record = e.record.(R)
 	}
-	return e.record.(*model.Disable)
-}
-
-func poolOf(e *entry) *model.Pool {
-	if e == nil {
-		return nil
-	}
-	return e.record.(*model.Pool)
-}
-
-func skuOf(h *entry) *model.SKU {
-	if h == nil {
-		return nil
-	}
-	return h.record.(*model.SKU)
+	return record
 }

@@ -427,7 +427,7 @@ func TestPitfallUsageMapsByTheRuleOfAllocation(t *testing.T) {
 			r.ready(drawRegister(t, fmt.Sprintf("h%d", i)))
 		}
 		k := drawConstraints(t)
-		k.Avoid = nil // what is avoided may be all there is
+		k.Avoid = nil // the batch may avoid every executor
 		entry := r.queue("u", 1, k)
 		usage, err := r.core.Usage("")
 		if err != nil {
