@@ -52,7 +52,7 @@ func TestAgentPromises(t *testing.T) {
 				"break":   p.breakDisk,
 				"mend":    p.mendDisk,
 				"restart": p.restart,
-				"later":   func(*rapid.T) { time.Sleep(promptly + heldAgain) },
+				"later":   func(*rapid.T) { time.Sleep(startWait + retryEndsAfter) },
 				"":        p.check,
 			})
 		})
@@ -312,7 +312,7 @@ func (p *play) end(t *rapid.T) {
 // answer is the control plane's word that it knows the ends that it was told.
 func (p *play) answer(*rapid.T) {
 	p.agent.mu.Lock()
-	report := p.agent.ledger.report(everything)
+	report := p.agent.ledger.report(complete)
 	p.agent.mu.Unlock()
 	answer := &controlv1.ExecutorReportAnswer{Sequence: report.Sequence}
 	for _, w := range report.Workers {
@@ -355,7 +355,7 @@ func (p *play) check(t *rapid.T) {
 	synctest.Wait()
 	reported := map[int32]map[int64]berthv1.Assignment_State{}
 	p.agent.mu.Lock()
-	report := p.agent.ledger.report(everything)
+	report := p.agent.ledger.report(complete)
 	p.agent.mu.Unlock()
 	for _, w := range report.Workers {
 		p.heard(w)

@@ -69,10 +69,10 @@ func TestPitfallClockSteps(t *testing.T) {
 	a.mu.Lock()
 	for i := range 2 * tombstoneCount {
 		promise := tombstoneOf(i)
-		promise.At = a.now()
+		promise.At = a.cfg.now()
 		a.ledger.bury(promise)
 	}
-	promises := len(a.ledger.buried)
+	promises := len(a.ledger.tombstones)
 	a.mu.Unlock()
 	if _, err := tryStop(t.Context(), a, stopOf(ends, time.Hour)); err != nil {
 		t.Fatal(err)
@@ -91,7 +91,7 @@ func TestPitfallClockSteps(t *testing.T) {
 			t.Errorf("after a step of %v: %v", by, s)
 		}
 		a.mu.Lock()
-		if n := len(a.ledger.buried); n != promises+i+1 {
+		if n := len(a.ledger.tombstones); n != promises+i+1 {
 			t.Errorf("%d tombstones after a step of %v", n, by)
 		}
 		a.mu.Unlock()
@@ -115,7 +115,7 @@ func TestAged(t *testing.T) {
 	for _, c := range []struct{ ago, age time.Duration }{
 		{time.Hour, time.Hour}, {-time.Hour, 0}, {0, 0},
 	} {
-		at := aged(now.Add(-c.ago).Round(0), now)
+		at := rebase(now.Add(-c.ago).Round(0), now)
 		if got := stepped(now, 24*time.Hour).Sub(at); (got - c.age).Abs() > time.Millisecond {
 			t.Errorf("%v ago is of age %v", c.ago, got)
 		}

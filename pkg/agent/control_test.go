@@ -239,7 +239,7 @@ func dial(t *testing.T, address string) *grpc.ClientConn {
 // to it waits for what comes of the start, however slow the machine is.
 func runAgent(t *testing.T, cfg Config) (a *Agent, stop func()) {
 	t.Helper()
-	cfg.promptly = time.Minute
+	cfg.startWait = time.Minute
 	a, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)

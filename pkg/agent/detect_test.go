@@ -12,7 +12,7 @@ func TestDetectedAmountsAreWholeSteps(t *testing.T) {
 		{100 << 20, memoryStep, 100 << 20},
 		{0, diskStep, 0},
 	} {
-		if got := whole(test.amount, test.step); got != test.want {
+		if got := roundDown(test.amount, test.step); got != test.want {
 			t.Errorf("%d in steps of %d is %d, want %d", test.amount, test.step, got, test.want)
 		}
 	}

@@ -154,7 +154,7 @@ func TestDetect(t *testing.T) {
 // The name of a program may look like the rest of the line.
 func TestParseStat(t *testing.T) {
 	got, err := parseStat("42 (a) R 1 2 (b) S 7 8 9 0 -1 1 2 3 4 5 6 7 8 9 20 0 1 0 777 1\n")
-	if want := (stat{state: 'S', parent: 7, group: 8, session: 9, start: 777}); err != nil || got != want {
+	if want := (stat{state: 'S', parent: 7, session: 9, start: 777}); err != nil || got != want {
 		t.Error(got, err)
 	}
 	if _, err := parseStat("42 (a) S 7"); err == nil {

@@ -122,7 +122,7 @@ func TestOutputOnAFullDisk(t *testing.T) {
 	empty()
 	r.write([]byte("after\n"))
 	text, err := os.ReadFile(r.name)
-	want := fmt.Sprintf("\nberth: %d bytes are missing here: there was no room for them\nafter\n", lost)
+	want := fmt.Sprintf("\nberth: %d bytes are missing here: the disk was full\nafter\n", lost)
 	if err != nil || !strings.HasPrefix(string(text), "before\nx") || !strings.HasSuffix(string(text), want) {
 		t.Errorf("%q, %v", text, err)
 	}

@@ -130,12 +130,12 @@ func stopOf(s *controlv1.SubmitTaskRequest, grace time.Duration) *controlv1.Stop
 // trySubmit and tryStop carry the nonce of the agent's registration, as the assigner
 // does.
 func trySubmit(ctx context.Context, a *Agent, req *controlv1.SubmitTaskRequest) (*controlv1.SubmitTaskAnswer, error) {
-	req.Nonce = a.nonce
+	req.Nonce = a.ledger.nonce
 	return a.SubmitTask(ctx, req)
 }
 
 func tryStop(ctx context.Context, a *Agent, req *controlv1.StopTaskRequest) (*controlv1.StopTaskAnswer, error) {
-	req.Nonce = a.nonce
+	req.Nonce = a.ledger.nonce
 	return a.StopTask(ctx, req)
 }
 

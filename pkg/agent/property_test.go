@@ -15,7 +15,7 @@ import (
 // of a lower epoch than one that started.
 func TestLedgerPromises(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		l := newLedger("host", time.Hour)
+		l := newLedger("host", "", time.Hour)
 		l.begin(1, 1)
 		now := time.Unix(0, 0)
 		over := map[identity]bool{}
@@ -79,7 +79,7 @@ func TestLedgerPromises(t *testing.T) {
 			},
 			"answer": func(t *rapid.T) {
 				e := entry{identity: ids.Draw(t, "id")}
-				r := l.report(everything)
+				r := l.report(complete)
 				l.answered(&controlv1.ExecutorReportAnswer{Sequence: r.Sequence, Ended: []*controlv1.WorkerReport{e.wire()}})
 			},
 			"": func(t *rapid.T) {

@@ -19,7 +19,7 @@ import (
 func runsUntilSuperseded(t *testing.T, c *control) (*Agent, chan error) {
 	t.Helper()
 	address, _ := c.serve(t, porttest.Hold(t))
-	a, err := New(Config{ID: "host", Driver: Simulated{}, Conn: dial(t, address), Log: quiet(), promptly: time.Minute})
+	a, err := New(Config{ID: "host", Driver: Simulated{}, Conn: dial(t, address), Log: quiet(), startWait: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,8 +76,8 @@ func TestAnAgentWhoseExecutorWasTakenLeaves(t *testing.T) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if live := a.live(); len(live) > 0 {
-		t.Errorf("%d workers live", len(live))
+	if live := a.ledger.live(); live > 0 {
+		t.Errorf("%d workers live", live)
 	}
 }
 
@@ -106,7 +106,7 @@ func TestASupersededAgentThatIsRestartedSendsNoHeartbeat(t *testing.T) {
 		t.Errorf("Run returns %v", err)
 	}
 	a.mu.Lock()
-	live := len(a.live())
+	live := a.ledger.live()
 	a.mu.Unlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -119,7 +119,7 @@ func TestASupersededAgentThatIsRestartedSendsNoHeartbeat(t *testing.T) {
 func TestAnAgentThatNeverHadTheIDWaits(t *testing.T) {
 	c := newControl(10 * time.Millisecond)
 	c.owned = true
-	log := &lines{text: "the id belongs to another agent"}
+	log := &lines{text: "the ID belongs to another agent"}
 	address, _ := c.serve(t, porttest.Hold(t))
 	runAgent(t, Config{ID: "host", Driver: Simulated{}, Conn: dial(t, address), Log: slog.New(slog.NewTextHandler(log, nil))})
 	c.await(t, "three refusals", func() bool { return c.refused >= 3 })

@@ -166,7 +166,7 @@ func FuzzJournal(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := newLedger("host", defaultTombstoneAge)
+		l := newLedger("host", "", defaultTombstoneAge)
 		for _, one := range kept {
 			l.bury(one)
 		}

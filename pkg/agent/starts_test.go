@@ -71,7 +71,7 @@ func states(a *Agent) map[int32]berthv1.Assignment_State {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	got := map[int32]berthv1.Assignment_State{}
-	for _, w := range a.ledger.report(everything).Workers {
+	for _, w := range a.ledger.report(complete).Workers {
 		got[w.Index] = w.State
 	}
 	return got
@@ -97,7 +97,7 @@ func TestStartsAreLimited(t *testing.T) {
 			synctest.Wait() // in this order
 		}
 		wg.Wait()
-		if took := time.Since(began); took > promptly {
+		if took := time.Since(began); took > startWait {
 			t.Errorf("answered after %v", took)
 		}
 		sequences := map[int64]bool{}
@@ -166,8 +166,8 @@ func TestStartThatHangs(t *testing.T) {
 		driver.word(0) <- nil
 		synctest.Wait()
 		a.mu.Lock()
-		if a.room != 1 {
-			t.Errorf("room for %d", a.room)
+		if a.freeStarts != 1 {
+			t.Errorf("room for %d", a.freeStarts)
 		}
 		a.mu.Unlock()
 		if err := a.Close(); err != nil {
@@ -313,7 +313,7 @@ func TestRefusalsDoNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		driver := newGated()
 		a := unregistered(t, Config{Driver: checked{driver}, Starts: 1, StartTimeout: time.Hour})
-		ctx, cancel := context.WithTimeout(t.Context(), promptly/2)
+		ctx, cancel := context.WithTimeout(t.Context(), startWait/2)
 		defer cancel()
 		if _, err := trySubmit(ctx, a, submit(0, 1, "yes")); !fault.Is(err, fault.ReasonUnavailable) {
 			t.Error(err)

@@ -53,7 +53,7 @@ func TestStopWorkersLeavesNoneBehind(t *testing.T) {
 	<-submitted
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if n := len(a.live()); n != 0 {
+	if n := a.ledger.live(); n != 0 {
 		t.Errorf("%d workers live", n)
 	}
 }

@@ -108,7 +108,7 @@ func TestRegistersAgain(t *testing.T) {
 // so once, and what to do about it, takes no orders, and goes on asking.
 func TestExecutorState10Followed(t *testing.T) {
 	c := newControl(10 * time.Millisecond)
-	log := &lines{text: "another agent has taken this id"}
+	log := &lines{text: "another agent has taken this ID"}
 	address, _ := c.serve(t, porttest.Hold(t))
 	a, _ := runAgent(t, Config{ID: "host", Driver: Simulated{}, Conn: dial(t, address), Log: slog.New(slog.NewTextHandler(log, nil))})
 	c.registered(t, "host", 1)
@@ -178,10 +178,10 @@ func TestWhatAnAnswerShowsIsNoNews(t *testing.T) {
 	mustSubmit(t, a, submit(0, 1, ""))
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if r := a.ledger.report(news); r != nil {
+	if r := a.ledger.report(changes); r != nil {
 		t.Errorf("news: %v", r)
 	}
-	if r := a.ledger.report(untold); len(r.GetWorkers()) != 1 || r.GetWorkers()[0].GetState() != berthv1.Assignment_RUNNING {
+	if r := a.ledger.report(unconfirmed); len(r.GetWorkers()) != 1 || r.GetWorkers()[0].GetState() != berthv1.Assignment_RUNNING {
 		t.Errorf("not told yet: %v", r)
 	}
 }
@@ -195,10 +195,10 @@ func TestSeveralOrdersInOneCall(t *testing.T) {
 	answer, err := server.SubmitTasks(t.Context(), &controlv1.SubmitTasksRequest{
 		Term: 5, Job: "job", Stage: "stage", Epoch: 100, Uid: "1-1", Task: &berthv1.Task{},
 		Orders: []*controlv1.SubmitOrder{
-			{Executor: "host", Incarnation: 1, Index: 0, Number: 1, Attempt: 1, Nonce: a.nonce},
-			{Executor: "host", Incarnation: 2, Index: 1, Number: 1, Attempt: 1, Nonce: a.nonce},
-			{Executor: "other", Incarnation: 1, Index: 2, Number: 1, Attempt: 1, Nonce: a.nonce},
-			{Executor: "host", Incarnation: 1, Index: 3, Number: 1, Attempt: 1, Nonce: a.nonce},
+			{Executor: "host", Incarnation: 1, Index: 0, Number: 1, Attempt: 1, Nonce: a.ledger.nonce},
+			{Executor: "host", Incarnation: 2, Index: 1, Number: 1, Attempt: 1, Nonce: a.ledger.nonce},
+			{Executor: "other", Incarnation: 1, Index: 2, Number: 1, Attempt: 1, Nonce: a.ledger.nonce},
+			{Executor: "host", Incarnation: 1, Index: 3, Number: 1, Attempt: 1, Nonce: a.ledger.nonce},
 			{Executor: "host", Incarnation: 1, Index: 4, Number: 1, Attempt: 1},
 		},
 	})
@@ -216,7 +216,7 @@ func TestSeveralOrdersInOneCall(t *testing.T) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if n := len(a.live()); n != 2 {
+	if n := a.ledger.live(); n != 2 {
 		t.Errorf("%d workers live", n)
 	}
 }
@@ -273,7 +273,7 @@ func TestStopWhenIsolated(t *testing.T) {
 func (a *Agent) awaitNone(ctx context.Context) error {
 	for {
 		a.mu.Lock()
-		live, changed := len(a.live()), a.changed
+		live, changed := a.ledger.live(), a.changed
 		a.mu.Unlock()
 		if live == 0 {
 			return nil
@@ -468,7 +468,7 @@ func TestBadOrders(t *testing.T) {
 }
 
 func TestOrdersInARequestAreBounded(t *testing.T) {
-	_, err := NewServer().SubmitTasks(t.Context(), &controlv1.SubmitTasksRequest{Orders: make([]*controlv1.SubmitOrder, wire.MaxOrders+1)})
+	_, err := NewServer().SubmitTasks(t.Context(), &controlv1.SubmitTasksRequest{Orders: make([]*controlv1.SubmitOrder, wire.MaxStartRequests+1)})
 	if f := rpc.FromStatus(err); f == nil || len(f.Fields) != 1 || f.Fields[0].Name != "orders" {
 		t.Errorf("got %v", err)
 	}

@@ -18,8 +18,8 @@ const (
 	MaxReportedWorkers = 100_000
 	// maxReportedError is how long the error of one worker may be, in bytes.
 	maxReportedError = 64 << 10
-	// MaxOrders bounds the orders to start workers in one request to agents.
-	MaxOrders = 256
+	// MaxStartRequests bounds the workers that one request to an agent starts.
+	MaxStartRequests = 256
 	// maxSequence bounds the sequence of an agent: one that counts from 1 never
 	// reaches it.
 	maxSequence = 1 << 53

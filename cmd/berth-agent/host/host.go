@@ -47,7 +47,7 @@ func Open(ctx context.Context, listener net.Listener, gateways []string, traces 
 	h := &Host{
 		listener: listener,
 		server: rpc.NewServer(rpc.ServerOptions{
-			Log: log, Stats: rpcstats.Server(nil, traces.Provider()), MaxMessage: agent.MaxRequest, MaxFields: wire.MaxOrders + agent.MaxFields,
+			Log: log, Stats: rpcstats.Server(nil, traces.Provider()), MaxMessage: agent.MaxRequest, MaxFields: wire.MaxStartRequests + agent.MaxFields,
 			More: []grpc.ServerOption{grpc.MaxConcurrentStreams(agent.MaxCalls)},
 		}),
 		agents:   agent.NewServer(),
