@@ -2,8 +2,8 @@ package agent
 
 import "testing"
 
-// Twins that differ by some pages offer the same; a host of less than a step
-// offers what it has.
+// Hosts that differ by some pages have the same resources. A host with less than a step
+// has its exact amount.
 func TestDetectedAmountsAreWholeSteps(t *testing.T) {
 	for _, test := range []struct{ amount, step, want int64 }{
 		{64<<30 - 12345<<12, memoryStep, 64<<30 - memoryStep},

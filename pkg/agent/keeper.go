@@ -32,9 +32,9 @@ const eventsFD = 3
 // With a keeper between agent and worker, either can exit without the other. The keeper
 // uses relative paths in the worker's directory. If the directory was removed, a late
 // keeper can therefore do nothing. The keeper starts the process in a process group of
-// its own, reads stop requests from a pipe, copies the output to files of bounded size,
-// kills the process after the grace, kills every process that the worker leaves behind,
-// and writes the exit code.
+// its own, copies its output to files of bounded size, and writes its exit code. It reads
+// stop requests from a pipe and kills the process after the grace. When the process has
+// exited, the keeper kills every process that it left behind.
 func ShimMain() {
 	if os.Getenv(keeperVariable) == "" {
 		return

@@ -12,8 +12,8 @@ import (
 	"berth.dev/testkit/transcript"
 )
 
-// TestLedger plays the transcripts: blocks of commands, `----` and what they
-// answer, up to an empty line.
+// TestLedger runs the transcripts: blocks of commands, `----` and their output, up to
+// an empty line.
 func TestLedger(t *testing.T) {
 	transcript.Run(t, func(t *testing.T, text string) string {
 		s := stage{ledger: newLedger("host", "", 24*time.Hour), now: time.Unix(0, 0).UTC()}
@@ -29,7 +29,7 @@ func TestLedger(t *testing.T) {
 	})
 }
 
-// stage is a ledger and the time that a transcript has come to.
+// stage is a ledger and the current time of a transcript.
 type stage struct {
 	ledger *ledger
 	now    time.Time
@@ -80,7 +80,7 @@ func (s *stage) command(t *testing.T, out *strings.Builder, name string, arg map
 		case err != nil:
 			fmt.Fprintln(out, "refused", fault.Of(err).Reason)
 		case e == nil && l.isOver(id):
-			fmt.Fprintln(out, "gone")
+			fmt.Fprintln(out, "is over")
 		case e == nil:
 			l.bury(tombstone{id, s.now})
 			fmt.Fprintln(out, "buried")

@@ -16,7 +16,7 @@ import (
 	"berth.dev/api/fault"
 )
 
-// gated is a driver whose starts wait for a word each: nil lets the worker run.
+// gated is a driver whose starts wait for an error each; nil lets the worker run.
 type gated struct {
 	Simulated
 	mu    sync.Mutex
@@ -51,7 +51,7 @@ func (g *gated) order() []int32 {
 	return slices.Clone(g.begun)
 }
 
-// unregistered is an agent that takes orders of incarnation 1 without a control
+// unregistered is an agent that accepts requests for incarnation 1 without a control
 // plane.
 func unregistered(t *testing.T, cfg Config) *Agent {
 	t.Helper()
@@ -66,7 +66,7 @@ func unregistered(t *testing.T, cfg Config) *Agent {
 	return a
 }
 
-// states are what the agent would report, by index.
+// states returns the states that the agent would report, by index.
 func states(a *Agent) map[int32]berthv1.Assignment_State {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -77,8 +77,9 @@ func states(a *Agent) map[int32]berthv1.Assignment_State {
 	return got
 }
 
-// Two hundred workers of one batch: as many start at once as are let, in order;
-// each order is answered within a second, and what came of it is reported.
+// Two hundred workers of one batch are requested. No more starts are in progress than
+// allowed, and they begin in order. Each request is answered within a second, and the
+// result is reported.
 func TestStartsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const workers, room = 200, 5
@@ -128,7 +129,7 @@ func TestStartsAreLimited(t *testing.T) {
 		for i, state := range states(a) {
 			want := berthv1.Assignment_RUNNING
 			if i%10 == 9 {
-				want = berthv1.Assignment_FAILED // It was told as starting.
+				want = berthv1.Assignment_FAILED // A report had it as STARTING.
 			}
 			if state != want {
 				t.Errorf("%d is %v", i, state)
@@ -140,8 +141,7 @@ func TestStartsAreLimited(t *testing.T) {
 	})
 }
 
-// A start that hangs keeps its own worker waiting, and the others for no longer
-// than a start may take.
+// A start that hangs delays the others by the start timeout at most.
 func TestStartThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		driver := newGated()
@@ -167,7 +167,7 @@ func TestStartThatHangs(t *testing.T) {
 		synctest.Wait()
 		a.mu.Lock()
 		if a.freeStarts != 1 {
-			t.Errorf("room for %d", a.freeStarts)
+			t.Errorf("%d starts may begin", a.freeStarts)
 		}
 		a.mu.Unlock()
 		if err := a.Close(); err != nil {
@@ -176,9 +176,9 @@ func TestStartThatHangs(t *testing.T) {
 	})
 }
 
-// A worker that waits to be started is stopped at once, and then never begun,
-// whether or not its order was answered.
-func TestStopInLine(t *testing.T) {
+// Stopping a queued worker takes effect at once: it never begins, whether or not its
+// request was answered.
+func TestStopOfAQueuedStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		driver := newGated()
 		a := unregistered(t, Config{Driver: driver, Starts: 1, StartTimeout: time.Hour})
@@ -224,8 +224,8 @@ func TestStopInLine(t *testing.T) {
 	})
 }
 
-// A later epoch of a name takes the place of one that waits to be started.
-func TestLaterEpochInLine(t *testing.T) {
+// A later epoch of a name replaces a queued one.
+func TestLaterEpochReplacesAQueuedStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		driver := newGated()
 		a := unregistered(t, Config{Driver: driver, Starts: 1, StartTimeout: time.Hour})
@@ -253,9 +253,9 @@ func TestLaterEpochInLine(t *testing.T) {
 	})
 }
 
-// An agent that ends begins nothing more: what waits is refused, or told as
-// stopped where it was acknowledged.
-func TestEndsWithStartsInLine(t *testing.T) {
+// An agent that is shutting down begins no start. It refuses queued requests, or
+// reports them as stopped if they were acknowledged.
+func TestCloseWithQueuedStarts(t *testing.T) {
 	for _, stops := range []bool{true, false} {
 		t.Run(fmt.Sprintf("stops=%v", stops), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -298,7 +298,7 @@ func TestEndsWithStartsInLine(t *testing.T) {
 	}
 }
 
-// checked is a driver that knows beforehand what it would refuse.
+// checked is a driver with a Check.
 type checked struct{ *gated }
 
 func (checked) Check(spec Spec) error {
@@ -308,7 +308,7 @@ func (checked) Check(spec Spec) error {
 	return nil
 }
 
-// A refusal does not wait in line.
+// A refusal by Check is not queued.
 func TestRefusalsDoNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		driver := newGated()

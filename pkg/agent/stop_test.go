@@ -8,7 +8,7 @@ import (
 	"berth.dev/testkit/porttest"
 )
 
-// slowDriver starts a worker when it is let.
+// slowDriver starts a worker when the test lets it.
 type slowDriver struct {
 	Simulated
 	begun, let chan struct{}
@@ -20,7 +20,8 @@ func (d *slowDriver) Start(spec Spec, ended func(Exit)) (Handle, error) {
 	return d.Simulated.Start(spec, ended)
 }
 
-// A worker that is just being started is stopped too, and none is started after.
+// StopWorkers also stops a worker that is being started, and no worker is started
+// afterwards.
 func TestStopWorkersLeavesNoneBehind(t *testing.T) {
 	c := newControl(50 * time.Millisecond)
 	address, _ := c.serve(t, porttest.Hold(t))
@@ -54,6 +55,6 @@ func TestStopWorkersLeavesNoneBehind(t *testing.T) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if n := a.ledger.live(); n != 0 {
-		t.Errorf("%d workers live", n)
+		t.Errorf("%d workers run", n)
 	}
 }
