@@ -6,8 +6,9 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Executor state 10: unknown worker → to be stopped; worker missing → lost;
-// older epoch → to be stopped; higher incarnation that still runs it → adopted.
+// Executor state 10: an unknown worker is stopped, a missing worker is LOST, a worker
+// of an older epoch is stopped, and a worker that still runs at a higher incarnation is
+// adopted.
 func TestExecutorState10Reconcile(t *testing.T) {
 	const here, elsewhere = 1, 2
 	lives := func(change func(*model.Reported)) model.Reported {
@@ -75,15 +76,15 @@ func TestExecutorState10Reconcile(t *testing.T) {
 	}
 }
 
-// A host comes back under a new id with the old disk and old workers: they are
-// to be stopped there, and are not taken for those of the old id.
+// A host returns under a new ID with its old disk and workers: they are stopped there,
+// and do not count as those of the old ID.
 func TestPitfallHostBackUnderAnotherID(t *testing.T) {
 	known := &model.Recorded{Epoch: 100, Worker: model.TaskWorker{Ordinal: 1, State: model.WorkerRunning, Incarnation: 5, Sequence: 8}}
 	said := model.Reported{Ordinal: 2, Incarnation: 7, Sequence: 1, Complete: true, Listed: true, Epoch: 100, State: model.WorkerRunning}
 	if got := model.Reconcile(7, said, known); got != model.Moved {
 		t.Errorf("the worker on the new id is %v", got)
 	}
-	// The new id's report says nothing of the old one.
+	// The report of the new ID says nothing about the old one.
 	said.Listed = false
 	if got := model.Reconcile(7, said, known); got != model.Await {
 		t.Errorf("what the new id does not list is %v", got)
