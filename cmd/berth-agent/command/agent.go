@@ -105,22 +105,19 @@ func runAgent(ctx context.Context, config AgentConfig) error {
 	if config.Starts < 0 {
 		return fault.BadField(fault.ReasonInvalid, "--starts", "must not be negative, got %d", config.Starts)
 	}
-	return service{
-		common: process.Common{Listen: config.Listen, Insecure: config.Insecure, AddressFile: config.AddressFile, Tracing: config.Tracing},
-		name:   id, gateways: config.Gateways, log: log, stopWorkers: config.StopWorkers, stopTimeout: config.StopTimeout,
-		add: func(h *host.Host, bound net.Addr) error {
-			address, err := process.Instance(config.Advertise, bound)
-			if err != nil {
-				return err
-			}
-			_, err = h.Add(agent.Config{
-				ID: id, Address: address, SKU: config.SKU, Host: id, Attributes: attributes,
-				Resources: resources, Reserved: reserved, Generation: int64(config.Generation), Driver: driver, Dir: config.Dir,
-				Starts: config.Starts, StartTimeout: config.StartTimeout, StopWhenIsolatedAfter: config.Isolated,
-			})
+	common := process.Common{Listen: config.Listen, Insecure: config.Insecure, AddressFile: config.AddressFile, StopTimeout: config.StopTimeout, Tracing: config.Tracing}
+	return serve(ctx, common, id, config.Gateways, config.StopWorkers, log, func(h *host.Host, bound net.Addr) error {
+		address, err := process.Instance(config.Advertise, bound)
+		if err != nil {
 			return err
-		},
-	}.run(ctx)
+		}
+		_, err = h.Add(agent.Config{
+			ID: id, Address: address, SKU: config.SKU, Host: id, Attributes: attributes,
+			Resources: resources, Reserved: reserved, Generation: int64(config.Generation), Driver: driver, Dir: config.Dir,
+			Starts: config.Starts, StartTimeout: config.StartTimeout, StopWhenIsolatedAfter: config.Isolated,
+		})
+		return err
+	})
 }
 
 // warning logs a probable mistake in an option.

@@ -4,44 +4,32 @@ import (
 	"context"
 	"log/slog"
 	"net"
-	"time"
 
 	"berth.dev/cmd/berth-agent/host"
 	"berth.dev/pkg/process"
 )
 
-// service is a process of agents.
-type service struct {
-	common   process.Common
-	name     string // for traces
-	gateways []string
-	log      *slog.Logger
-	// add adds the agents to a host that listens on an address.
-	add         func(h *host.Host, bound net.Addr) error
-	stopWorkers bool
-	stopTimeout time.Duration
-}
-
-// run runs the agents until the process is stopped or an agent fails.
-func (s service) run(ctx context.Context) error {
-	traces, err := s.common.Trace(ctx, "agent", s.name, nil, s.log, nil)
+// serve runs the agents that add adds to a host on the address bound, until the process
+// is stopped or an agent fails. The name is for traces.
+func serve(ctx context.Context, common process.Common, name string, gateways []string, stopWorkers bool, log *slog.Logger, add func(h *host.Host, bound net.Addr) error) error {
+	traces, err := common.Trace(ctx, "agent", name, nil, log, nil)
 	if err != nil {
 		return err
 	}
-	ports, err := s.common.Open(s.log)
+	ports, err := common.Open(log)
 	if err != nil {
 		traces.Close()
 		return err
 	}
-	h := host.Open(ctx, ports.Calls, s.gateways, traces, s.log)
-	err = s.add(h, ports.Calls.Addr())
+	h := host.Open(ctx, ports.Calls, gateways, traces, log)
+	err = add(h, ports.Calls.Addr())
 	if err == nil {
-		err = s.common.Announce(s.log, ports, nil)
+		err = common.Announce(log, ports, nil)
 	}
 	if err != nil {
-		h.Close(false, s.stopTimeout)
+		h.Close(false, common.StopTimeout)
 		return err
 	}
 	<-h.Stopping()
-	return h.Close(s.stopWorkers, s.stopTimeout)
+	return h.Close(stopWorkers, common.StopTimeout)
 }

@@ -52,12 +52,9 @@ func runSim(ctx context.Context, config SimConfig) error {
 	if err != nil {
 		return err
 	}
-	return service{
-		common: process.Common{Listen: config.Listen, Insecure: config.Insecure, AddressFile: config.AddressFile, Tracing: config.Tracing},
-		name:   config.Prefix, gateways: config.Gateways, log: log, stopTimeout: 10 * time.Second,
-		add: func(h *host.Host, _ net.Addr) error {
-			log.Info("simulating", "executors", config.Executors)
-			return h.Simulate(config.Prefix, config.Executors, config.SKU, resources)
-		},
-	}.run(ctx)
+	common := process.Common{Listen: config.Listen, Insecure: config.Insecure, AddressFile: config.AddressFile, StopTimeout: 10 * time.Second, Tracing: config.Tracing}
+	return serve(ctx, common, config.Prefix, config.Gateways, false, log, func(h *host.Host, _ net.Addr) error {
+		log.Info("simulating", "executors", config.Executors)
+		return h.Simulate(config.Prefix, config.Executors, config.SKU, resources)
+	})
 }
