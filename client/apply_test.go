@@ -20,7 +20,7 @@ type past struct {
 	states  []state
 	workers map[string][]*berthv1.WorkerID // of each version
 	epochs  map[string]int64
-	next    int32 // worker index that was never taken
+	next    int32 // lowest unused worker index
 	// torn has the revisions that services only show together with the next one.
 	torn map[int64]bool
 }
@@ -45,7 +45,7 @@ func (p *past) happens(kind berthv1.Event_Kind, uid string, change func(state), 
 	change(after)
 	event := eventOf(p.revision()+1, kind, uid, workers...)
 	if rapid.IntRange(0, 4).Draw(p.T, "named") == 0 {
-		event.Workers = nil // it counts them only
+		event.Workers = nil // it only has their count
 	}
 	p.events, p.states = append(p.events, event), append(p.states, after)
 }

@@ -138,7 +138,7 @@ func TestCalls(t *testing.T) {
 			g := &gateway{any: func(method string, request proto.Message) (proto.Message, error) {
 				ids = append(ids, takeID(request))
 				if diff := cmp.Diff(c.request, request, protocmp.Transform()); method != c.method || diff != "" {
-					t.Errorf("%s was asked, -want +got:\n%s", method, diff)
+					t.Errorf("%s received, -want +got:\n%s", method, diff)
 				}
 				if len(ids) == 1 {
 					return nil, unavailable()

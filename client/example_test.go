@@ -125,7 +125,7 @@ func ExampleClient_Events() {
 			log.Fatal(err)
 		}
 		fmt.Println(event.GetKind())
-		stored = event.GetCursor() // once the event is dealt with
+		stored = event.GetCursor() // once the event is processed
 		if event.GetKind() == berthv1.Event_WORKER_RUNNING {
 			break
 		}
@@ -145,7 +145,7 @@ func ExampleClient_WaitFor() {
 	defer cancel()
 	r, err := c.WaitFor(ctx, key, berthv1.Reservation_ACTIVE)
 	if err != nil {
-		log.Fatal(err) // it was cancelled, say, or r tells why it still waits
+		log.Fatal(err) // for example it was cancelled, or r has the reason why it is pending
 	}
 	fmt.Println(r.GetState())
 	// Output:

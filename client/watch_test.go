@@ -74,7 +74,7 @@ func newScript(t *testing.T) *script {
 
 func take[T any](t *testing.T, list *[]T) (first T) {
 	if len(*list) == 0 {
-		t.Errorf("one %T more was asked for than there are", first)
+		t.Errorf("one %T too many", first)
 		return first
 	}
 	first, *list = (*list)[0], (*list)[1:]

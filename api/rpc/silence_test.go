@@ -18,7 +18,7 @@ import (
 // wire forwards connections to an address, and can be cut: then it is silent.
 type wire struct {
 	addr string
-	mu   sync.RWMutex // held by who cuts
+	mu   sync.RWMutex // locked to cut the connections
 }
 
 func newWire(t *testing.T, to string) *wire {

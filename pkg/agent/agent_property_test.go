@@ -34,8 +34,8 @@ func TestAgentPromises(t *testing.T) {
 	}
 	defer func() { _ = flag.Set(shrink, was) }()
 	synctest.Test(t, func(t *testing.T) {
-		// Not the test itself: rapid would ask it for its deadline, which a bubble has
-		// not.
+		// Not the test itself: rapid would read its deadline, which a test in a bubble
+		// does not have.
 		rapid.Check(struct{ rapid.TB }{t}, func(rt *rapid.T) {
 			dir, err := os.MkdirTemp(root, "")
 			if err != nil {
@@ -77,7 +77,7 @@ type hostedWorker struct {
 	on       *hosted
 	spec     Spec
 	stopping bool
-	exit     *Exit // once it has ended, until it is forgotten
+	exit     *Exit // after its end, until it is forgotten
 	ended    func(Exit)
 }
 
@@ -162,7 +162,7 @@ type play struct {
 	dir         string
 	agent       *Agent
 	incarnation int64
-	broken      *os.File // stands in for the tombstones while writes fail
+	broken      *os.File // replaces the journal's file while writes fail
 	whole       *os.File
 	calls       sync.WaitGroup
 }
@@ -192,7 +192,7 @@ func (p *play) close() error {
 	for id, s := range p.pending {
 		delete(p.pending, id)
 		if p.live[id] != nil {
-			s.word <- nil // Its keeper carries on.
+			s.word <- nil // Its keeper keeps running.
 		} else {
 			s.word <- errDied // An error promises that it never runs.
 		}
@@ -210,7 +210,7 @@ func (p *play) restart(t *rapid.T) {
 	failing := p.broken != nil
 	p.mu.Lock()
 	for _, id := range p.sorted(p.pending) {
-		// Its keeper may carry on, for the next agent to adopt.
+		// Its keeper may keep running, for the next agent to adopt.
 		if rapid.Bool().Draw(t, "carries on") {
 			p.run(p.pending[id])
 		}

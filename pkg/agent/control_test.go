@@ -41,7 +41,7 @@ type control struct {
 	workers    map[string]*controlv1.WorkerReport
 	history    map[string][]string
 	bare       map[string]int // heartbeats without a report, by executor
-	streams    int            // that were begun
+	streams    int            // that were opened
 	// deaf: the answers do not acknowledge ends.
 	deaf bool
 	// mute: heartbeats are not answered.
@@ -83,7 +83,7 @@ func (c *control) Register(_ context.Context, req *controlv1.RegisterRequest) (*
 	c.secrets = append(c.secrets, req.Secret)
 	if c.former[req.Nonce] || c.owned {
 		c.refused++
-		c.tell()
+		c.emit()
 		if c.owned {
 			return nil, refusal(fault.ReasonOtherAgent)
 		}
@@ -93,7 +93,7 @@ func (c *control) Register(_ context.Context, req *controlv1.RegisterRequest) (*
 		c.nonces[req.Id] = req.Nonce
 		c.incarnations[req.Id]++
 	}
-	c.tell()
+	c.emit()
 	return &controlv1.RegisterAnswer{Incarnation: c.incarnations[req.Id], AssignerTerm: 5, HeartbeatEvery: durationpb.New(c.every)}, nil
 }
 
@@ -123,7 +123,7 @@ func (c *control) Heartbeat(stream grpc.BidiStreamingServer[controlv1.HeartbeatR
 func (c *control) beat(req *controlv1.HeartbeatRequest, first bool, last *int64) (*controlv1.HeartbeatAnswer, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	defer c.tell()
+	defer c.emit()
 	if req.Incarnation == 0 {
 		c.wrong = append(c.wrong, "a heartbeat of an agent that is not registered")
 	}
@@ -180,7 +180,7 @@ func reportKey(w *controlv1.WorkerReport) string {
 	return fmt.Sprintf("%s/%s/%d.%d@%d", w.Job, w.Stage, w.Index, w.Number, w.Epoch)
 }
 
-func (c *control) tell() {
+func (c *control) emit() {
 	close(c.changed)
 	c.changed = make(chan struct{})
 }

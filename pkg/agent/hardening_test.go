@@ -44,8 +44,8 @@ func TestProcessLeavesNothing(t *testing.T) {
 	f, gate := newFIFO(t), newFIFO(t)
 	// Each leaves a child, a daemon in a session of its own, and a grandchild of each,
 	// all with the worker's output open, and writes their IDs.
-	leave := `tell() { echo $(exec sh -c 'echo $PPID') >` + f.path + `; }
-		(tell; trap "" TERM HUP; sleep 1000 & wait; sleep 1000) &
+	leave := `report() { echo $(exec sh -c 'echo $PPID') >` + f.path + `; }
+		(report; trap "" TERM HUP; sleep 1000 & wait; sleep 1000) &
 		(setsid sh -c 'trap "" TERM HUP; echo $$ >` + f.path + `; (sleep 1000 & sleep 1000); sleep 1000' &)
 		read go <` + gate.path + `; `
 	mustSubmit(t, a, submit(0, 1, "true"))

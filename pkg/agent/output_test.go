@@ -230,7 +230,7 @@ func TestEndedWorkersAreRemoved(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for n := range 4 { // those that went, once more
+			for n := range 4 { // the removed ones again
 				dir := worker(fmt.Sprint(n))
 				since := now.Add(time.Duration(n-4) * time.Hour)
 				if err := os.Chtimes(dir, since, since); err != nil {

@@ -107,7 +107,7 @@ func processAgent(t *testing.T, dir string, allow ...string) (*Agent, *control, 
 	}
 	a, stop := runAgent(t, Config{ID: "host", Dir: dir, Driver: driver, Conn: dial(t, address), Log: quiet()})
 	c.registered(t, "host", 1)
-	t.Cleanup(func() { _ = a.StopWorkers(t.Context()) }) // Orders it, should a test have failed.
+	t.Cleanup(func() { _ = a.StopWorkers(t.Context()) }) // Signals the workers that a failed test leaves.
 	return a, c, stop
 }
 
@@ -384,7 +384,7 @@ func TestProcessAdoption(t *testing.T) {
 		t.Fatal(err)
 	}
 	kill()
-	gates[0].write(t, "41\n") // One ends while no agent is there.
+	gates[0].write(t, "41\n") // One ends while no agent runs.
 	awaitFile(t, filepath.Join(dir, "workers", "job", "stage.0.1.100", fileExit))
 
 	executor, _ = startChild(t, c, dir, gateway)
@@ -484,15 +484,15 @@ func TestProcessDiedWhileStarting(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			// A dead keeper, and an agent that died while it gave the start up.
+			// A dead keeper, and an agent that died while it gave up the start.
 			by, claimed := map[string]process{"claimed": {PID: 1 << 30}, "given up": {}}[step]
 			if claimed {
 				if ok, err := claim(dir, by); err != nil || !ok {
 					t.Fatal(ok, err)
 				}
 			}
-			// The keeper that the dead agent had started, held up so far, works in
-			// this directory whatever becomes of its name.
+			// The late keeper of the dead agent works in this directory, even if the
+			// directory is renamed.
 			late := exec.Command("/proc/self/exe")
 			late.Env = []string{keeperVariable + "=1"}
 			held, err := os.Open(dir)

@@ -121,7 +121,7 @@ func TestAPlanIsScrubbedInPlace(t *testing.T) {
 	if err := writeJSON(path, p); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(path+".new", 0o700); err != nil { // in the way of another file
+	if err := os.Mkdir(path+".new", 0o700); err != nil { // prevents another file
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(path+".new", "x"), nil, 0o600); err != nil {
@@ -226,7 +226,7 @@ func FuzzWorkerJSON(f *testing.F) {
 			t.Fatal(err)
 		}
 		adopted, err := driver.Adopt(func(Spec, Exit) {})
-		if err != nil || len(adopted) != 0 { // it has no claim of a keeper
+		if err != nil || len(adopted) != 0 { // without a claim of a keeper
 			t.Errorf("%v, %v", adopted, err)
 		}
 		if err := driver.Close(); err != nil {

@@ -162,7 +162,7 @@ func TestStartThatHangs(t *testing.T) {
 		if s := states(a); s[0] != berthv1.Assignment_STARTING || s[1] != berthv1.Assignment_RUNNING || s[2] != berthv1.Assignment_RUNNING {
 			t.Error(s)
 		}
-		// It gives back no room that it gave before.
+		// It does not free its place a second time.
 		driver.word(0) <- nil
 		synctest.Wait()
 		a.mu.Lock()
@@ -183,7 +183,7 @@ func TestStopOfAQueuedStart(t *testing.T) {
 		driver := newGated()
 		a := unregistered(t, Config{Driver: driver, Starts: 1, StartTimeout: time.Hour})
 		mustSubmit(t, a, submit(0, 1, ""))
-		mustSubmit(t, a, submit(1, 1, "")) // answered that it is starting
+		mustSubmit(t, a, submit(1, 1, "")) // answered as STARTING
 		waits := make(chan error, 1)
 		go func() {
 			_, err := trySubmit(t.Context(), a, submit(2, 1, ""))
@@ -206,8 +206,7 @@ func TestStopOfAQueuedStart(t *testing.T) {
 		if time.Since(began) > 0 {
 			t.Error("a stop waited")
 		}
-		// One that has begun is waited for; a later epoch of a waiting one takes its
-		// place.
+		// A stop waits for a start that has begun; a later epoch replaces a queued one.
 		driver.word(0) <- nil
 		driver.word(3) <- nil
 		synctest.Wait()
@@ -233,7 +232,7 @@ func TestLaterEpochReplacesAQueuedStart(t *testing.T) {
 		mustSubmit(t, a, submit(1, 1, ""))
 		later := submit(1, 1, "")
 		later.Worker.Epoch++
-		for range 2 { // The first one clears the way.
+		for range 2 { // The first one ends.
 			if _, err := trySubmit(t.Context(), a, later); err != nil && !fault.Is(err, fault.ReasonUnavailable) {
 				t.Fatal(err)
 			}

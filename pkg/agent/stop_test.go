@@ -36,7 +36,7 @@ func TestStopWorkersLeavesNoneBehind(t *testing.T) {
 	<-driver.begun
 	stopped := make(chan error, 1)
 	go func() { stopped <- a.StopWorkers(t.Context()) }()
-	for refused := false; !refused; { // from when it stops, nothing is taken
+	for refused := false; !refused; { // once it stops, it accepts no request
 		old := submit(1, 1, "x")
 		old.Term = 1 // lower than what the agent has seen
 		_, err := trySubmit(t.Context(), a, old)

@@ -235,7 +235,7 @@ func TestSilentStream(t *testing.T) {
 // If the control plane requests a complete report, the agent sends it on the same
 // stream.
 func TestCompleteReportOnRequest(t *testing.T) {
-	c := newControl(time.Hour) // an answer that is late for long ends a stream
+	c := newControl(time.Hour) // a late answer ends a stream
 	a, _, _ := simulatedAgent(t, c, Config{})
 	mustSubmit(t, a, submit(0, 1, ""))
 	c.mu.Lock()
@@ -245,7 +245,7 @@ func TestCompleteReportOnRequest(t *testing.T) {
 	c.mu.Unlock()
 	ends := submit(1, 1, "")
 	ends.Task.Payload = []byte(`{"runFor":"1ms"}`)
-	mustSubmit(t, a, ends) // its end is news, and the next heartbeat
+	mustSubmit(t, a, ends) // reported as a change, and by the next heartbeat
 	c.await(t, "a complete report", func() bool { return c.complete["host"] > before && len(c.history[key(0)]) > 0 })
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -26,7 +26,7 @@ const (
 	KindPool             // executor-state
 	KindDisable          // executor-state
 	KindForgotten        // executor-state; one
-	KindPoison           // each service its own
+	KindPoison           // every service, its own
 	KindRefusal          // assigner
 )
 

@@ -67,7 +67,7 @@ const maxSignal = 128
 func CheckOutcome(sequence int64, state model.WorkerState, exitCode *int32, signal int32, problem string) error {
 	switch {
 	case signal < 0 || signal > maxSignal || signal > 0 && !state.Terminal():
-		return fault.BadField(fault.ReasonInvalid, "signal", "must be between 0 and %d, and 0 while the worker lives, got %d for %s", maxSignal, signal, state)
+		return fault.BadField(fault.ReasonInvalid, "signal", "must be between 0 and %d, and 0 while the worker runs, got %d for %s", maxSignal, signal, state)
 	case sequence < 0 || sequence > maxSequence:
 		return fault.BadField(fault.ReasonInvalid, "sequence", "must be between 0 and %d, got %d", int64(maxSequence), sequence)
 	case exitCode != nil && !state.Terminal():

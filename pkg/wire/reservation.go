@@ -49,7 +49,7 @@ func UpsertOf(req *berthv1.UpsertReservationRequest) (model.Upsert, error) {
 		}
 		u.IfEpoch = r.GetIfEpoch()
 	}
-	if r.MaxAttempts != nil && r.GetMaxAttempts() == 0 { // the model has no nil
+	if r.MaxAttempts != nil && r.GetMaxAttempts() == 0 { // the model cannot distinguish it from an unset one
 		return model.Upsert{}, fault.BadField(fault.ReasonInvalid, "maxAttempts", "must be at least 1, since the first attempt counts")
 	}
 	if int(u.Count) == len(r.GetWorkers()) {
@@ -63,7 +63,7 @@ func UpsertOf(req *berthv1.UpsertReservationRequest) (model.Upsert, error) {
 	}
 	var err error
 	u.Spec, err = specOf(r)
-	if err == nil && r.QueueTimeout != nil && u.Spec.QueueTimeout == 0 { // the model has no nil
+	if err == nil && r.QueueTimeout != nil && u.Spec.QueueTimeout == 0 { // the model cannot distinguish it from an unset one
 		err = fault.BadField(fault.ReasonInvalid, "queueTimeout", "must be longer than 0s; leave it out to wait without a limit")
 	}
 	return u, err

@@ -144,7 +144,7 @@ func TestUpsertIgnoresWhatBerthSets(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got.Count != 0 || len(got.Workers) != view.Workers.Len() || got.RequestID != "" || got.IfEpoch != 0 {
-		t.Errorf("asked for %+v", got)
+		t.Errorf("requested %+v", got)
 	}
 	want := view.Spec
 	want.TargetSize = *view.LatestTarget
