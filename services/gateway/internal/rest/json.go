@@ -2,12 +2,9 @@ package rest
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
-	"strings"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -31,47 +28,9 @@ func (j *strictJSON) Marshal(v any) ([]byte, error) {
 	return append(text, '\n'), err
 }
 
+// NewDecoder implements runtime.Marshaler.
 func (j *strictJSON) NewDecoder(r io.Reader) runtime.Decoder {
-	return runtime.DecoderFunc(func(v any) error {
-		d := json.NewDecoder(r)
-		var body json.RawMessage
-		if err := d.Decode(&body); errors.Is(err, io.EOF) {
-			return err // no body, which has all fields at their defaults
-		} else if err != nil {
-			return notJSON(err)
-		}
-		if body[0] != '{' {
-			return errors.New("the body must be a JSON object")
-		}
-		body, err := quantities(body)
-		if err != nil {
-			return err
-		}
-		for n := 0; ; n++ {
-			err := j.Unmarshal(body, v)
-			if err == nil {
-				break
-			}
-			again, ok := goDuration(body, err)
-			if !ok || n == maxDurations {
-				return locate(body, v, err)
-			}
-			body = again
-		}
-		if _, err := d.Token(); !errors.Is(err, io.EOF) {
-			return errors.New("the body goes on after its JSON value")
-		}
-		return nil
-	})
-}
-
-// notJSON says where a body ceases to be JSON.
-func notJSON(err error) error {
-	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) {
-		return fmt.Errorf("the body must be a JSON object: %s at byte %d", strings.ToValidUTF8(syntax.Error(), "\ufffd"), syntax.Offset)
-	}
-	return errors.New("the body must be a JSON object: it ends too early")
+	return runtime.DecoderFunc(func(v any) error { return decodeBody(r, v, j.Unmarshal) })
 }
 
 // limitBody reads a body before anyone acts on it, so that one which is too

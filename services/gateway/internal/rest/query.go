@@ -5,13 +5,18 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"github.com/grpc-ecosystem/grpc-gateway/v2/utilities"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"berth.dev/api/fault"
+	"berth.dev/pkg/wire"
 )
 
 // strictQueries makes grpc-gateway refuse query parameters that name no field.
@@ -30,6 +35,44 @@ func (q strictQuery) Parse(m proto.Message, values url.Values, filter *utilities
 		return err
 	}
 	return q.DefaultQueryParser.Parse(m, values, filter)
+}
+
+// checkQuery rejects the parameters that grpc-gateway ignores or would report in the words
+// of its parser.
+func checkQuery(m protoreflect.MessageDescriptor, values url.Values) error {
+	for name, list := range values {
+		field := fieldNamed(m, name)
+		switch {
+		case field == nil || field.Message() != nil:
+			return refusal(name, "there is no such query parameter")
+		case len(list) > 1:
+			return refusal(name, "must be given once, got %d values", len(list))
+		case !takes(field, list[0]):
+			return refusal(name, "must be %s, got %q", wire.Accepted(field), strings.ToValidUTF8(list[0], "\ufffd"))
+		}
+	}
+	return nil
+}
+
+// takes reports whether grpc-gateway parses a query parameter as the value of a field.
+func takes(field protoreflect.FieldDescriptor, text string) bool {
+	var err error
+	switch field.Kind() {
+	case protoreflect.Int32Kind:
+		_, err = strconv.ParseInt(text, 0, 32)
+	case protoreflect.Int64Kind:
+		_, err = strconv.ParseInt(text, 0, 64)
+	case protoreflect.BoolKind:
+		_, err = strconv.ParseBool(text)
+	case protoreflect.EnumKind:
+		if number, err := strconv.ParseInt(text, 10, 32); err == nil {
+			if value := field.Enum().Values().ByNumber(protoreflect.EnumNumber(number)); value != nil {
+				text = string(value.Name())
+			}
+		}
+		return slices.Contains(wire.EnumNames(field.Enum()), text)
+	}
+	return err == nil && utf8.ValidString(text)
 }
 
 // queried are the calls with fields for a query to set. Of all others the path
