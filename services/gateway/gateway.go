@@ -113,7 +113,7 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	ops := process.Profiled(config.Pprof, process.OpsHandler(nil, process.Running(g.Context()), nil, metrics))
 	web, err := rest.New(rest.Options{
 		Calls: calls, Leaders: leading, Explanations: composed, Findings: composed,
-		Events: events.Handler(rest.Errors{}), Ops: ops, Names: config.PublicNames, MaxBody: int64(config.MaxBody), Traces: traces.Tracer(),
+		Events: events.Handler(rest.Errors{}), Ops: ops, Names: config.PublicNames, Traces: traces.Tracer(),
 	})
 	if err != nil {
 		return err

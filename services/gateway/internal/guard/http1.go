@@ -151,7 +151,7 @@ func (g *Guard) HTTPServer(handler http.Handler, maxBody int64, refuse func(http
 			}
 			if err == nil {
 				control.SetReadDeadline(time.Time{}) //nolint:errcheck // it has gone
-				r.Body = io.NopCloser(bytes.NewReader(body))
+				r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 				handler.ServeHTTP(w, r)
 				return
 			}

@@ -116,6 +116,6 @@ func request(method, path, body string) (*http.Request, bool) {
 
 func serveFuzz(t *testing.T, r *http.Request) (int, string) {
 	w := httptest.NewRecorder()
-	handler(t, &calls{}, 1<<20, "example.com").ServeHTTP(w, r)
+	handler(t, &calls{}, "example.com").ServeHTTP(w, r)
 	return w.Code, w.Body.String()
 }

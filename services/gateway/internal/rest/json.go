@@ -1,8 +1,6 @@
 package rest
 
 import (
-	"bytes"
-	"errors"
 	"io"
 	"net/http"
 
@@ -33,27 +31,15 @@ func (j *strictJSON) NewDecoder(r io.Reader) runtime.Decoder {
 	return runtime.DecoderFunc(func(v any) error { return decodeBody(r, v, j.Unmarshal) })
 }
 
-// limitBody reads a body before anyone acts on it, so that one which is too
-// large is refused with a clear answer.
-func limitBody(limit int64, next http.Handler) http.Handler {
+// noBody rejects the body of a call that does not read it. The guard has read the body, so
+// its length is known.
+func noBody(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-		var tooLarge *http.MaxBytesError
-		switch {
-		case errors.As(err, &tooLarge):
-			writeStatus(w, http.StatusRequestEntityTooLarge, fault.New(fault.Invalid, fault.ReasonTooLarge,
-				"the body is larger than %d bytes", limit))
-			return
-		case err != nil:
-			WriteError(w, fault.New(fault.Invalid, fault.ReasonInvalid, "the body ended too early").Because(err))
-			return
-		}
-		if len(body) > 0 && r.Method != http.MethodPut && r.Method != http.MethodPost {
+		if r.ContentLength != 0 && r.Method != http.MethodPut && r.Method != http.MethodPost {
 			WriteError(w, fault.New(fault.Invalid, fault.ReasonInvalid,
-				"%s takes no body: what it may be given are query parameters, such as requestId", r.Method))
+				"%s takes no body: use query parameters, such as requestId", r.Method))
 			return
 		}
-		r.Body = io.NopCloser(bytes.NewReader(body))
 		next.ServeHTTP(w, r)
 	})
 }

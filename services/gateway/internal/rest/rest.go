@@ -34,8 +34,6 @@ type Options struct {
 	Ops http.Handler
 	// Names are those that callers know the gateway by, addresses aside.
 	Names []string
-	// MaxBody bounds a request's body, bytes.
-	MaxBody int64
 	// Traces, when given, takes a span of each call.
 	Traces trace.Tracer
 }
@@ -46,7 +44,7 @@ func New(o Options) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	calls = traced(o.Traces, limitBody(o.MaxBody, calls))
+	calls = traced(o.Traces, noBody(calls))
 	mux := http.NewServeMux()
 	mux.Handle("/v1/", calls)
 	mux.Handle("GET /v1/jobs/{job}/events", o.Events)

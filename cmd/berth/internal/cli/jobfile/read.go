@@ -17,6 +17,7 @@ import (
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/quantity"
+	"berth.dev/pkg/wire"
 )
 
 // Bounds on a document, so that aliases that name one another end. The largest
@@ -163,7 +164,7 @@ func (r *reader) field(node *yaml.Node, fd protoreflect.FieldDescriptor, path st
 		return r.message(node, fd.Message(), path)
 	case fd.IsMap() && fd.MapValue().Kind() == protoreflect.Int64Kind:
 		return r.resources(node, path)
-	case !fd.IsMap() && !fd.IsList() && fd.Message() != nil && fd.Message().FullName() == "google.protobuf.Duration":
+	case !fd.IsMap() && !fd.IsList() && fd.Message() != nil && fd.Message().FullName() == wire.DurationName:
 		d, err := time.ParseDuration(node.Value)
 		if err != nil || node.Kind != yaml.ScalarNode {
 			return nil, r.refuse(node, path, "must be %s", wanted(fd))
