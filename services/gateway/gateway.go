@@ -99,7 +99,7 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	events := stream.NewServer(g.Context(), stream.NewEtcd(etcd, keyspace.New(config.Cluster)), stream.Options{
 		Patience: stream.DefaultPatience, Heartbeat: stream.DefaultHeartbeat, MaxStreams: config.MaxEventStreams,
 	})
-	metrics.Collect(events.Figures)
+	metrics.Collect(events.Metrics)
 
 	// Serve.
 	newServer := func(at surface.Listener, maxMessage int, connections []grpc.ServerOption, security *tls.Config) *rpc.Server {
@@ -113,7 +113,7 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	ops := process.Profiled(config.Pprof, process.OpsHandler(nil, process.Running(g.Context()), nil, metrics))
 	web, err := rest.New(rest.Options{
 		Calls: calls, Leaders: leading, Explanations: composed, Findings: composed,
-		Events: events.Handler(rest.Errors{}), Ops: ops, Names: config.PublicNames, Traces: traces.Tracer(),
+		Events: events, Ops: ops, Names: config.PublicNames, Traces: traces.Tracer(),
 	})
 	if err != nil {
 		return err
@@ -124,7 +124,7 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	public := &face{
 		surface: surface.Public, guard: callers, security: serverTLS,
 		server: newServer(surface.Public, rpc.PublicMessageLimit, callers.ServerOptions(nil), nil),
-		web:    callers.HTTPServer(web, int64(config.MaxBody), rest.Refuse),
+		web:    callers.HTTPServer(web, int64(config.MaxBody), rest.WriteStatus),
 	}
 	berthv1.RegisterLeadersServer(public.server, leading)
 	berthv1.RegisterEventsServer(public.server, events)

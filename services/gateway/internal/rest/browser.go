@@ -40,7 +40,7 @@ var crossOrigin = http.NewCrossOriginProtection()
 var operationPaths = []string{"/healthz", "/readyz", "/leaderz", "/metrics"}
 
 func refuseBrowser(w http.ResponseWriter, format string, args ...any) {
-	writeStatus(w, http.StatusForbidden, fault.New(fault.Invalid, fault.ReasonNotAllowed, format, args...))
+	WriteStatus(w, http.StatusForbidden, fault.New(fault.Invalid, fault.ReasonNotAllowed, format, args...))
 }
 
 // hostname is the Host of a request without its port.

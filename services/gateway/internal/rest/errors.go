@@ -16,34 +16,26 @@ import (
 	"berth.dev/api/rpc"
 )
 
-// WriteError renders an error as a whole answer.
+// WriteError writes an error as the whole answer.
 func WriteError(w http.ResponseWriter, err error) {
 	f := explain(err)
-	writeStatus(w, rpc.HTTPStatus(f.Kind), f)
+	WriteStatus(w, rpc.HTTPStatus(f.Kind), f)
 }
 
-// Errors gives other handlers the form of this package's errors.
-type Errors struct{}
-
-// WriteError renders an error as a whole answer.
-func (Errors) WriteError(w http.ResponseWriter, err error) { WriteError(w, err) }
-
 // ErrorJSON renders an error as one line of JSON.
-func (Errors) ErrorJSON(err error) []byte { return statusJSON(explain(err)) }
+func ErrorJSON(err error) []byte { return statusJSON(explain(err)) }
 
-// Refuse renders an error as a whole answer with an HTTP status of its own.
-func Refuse(w http.ResponseWriter, code int, f *fault.Error) { writeStatus(w, code, f) }
-
-func writeStatus(w http.ResponseWriter, code int, f *fault.Error) {
+// WriteStatus writes a fault as the whole answer with the given HTTP status.
+func WriteStatus(w http.ResponseWriter, code int, f *fault.Error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	w.Write(append(statusJSON(f), '\n')) //nolint:errcheck,gosec // the reader has gone; JSON is not a page
+	w.Write(append(statusJSON(f), '\n')) //nolint:errcheck,gosec // it fails only on a closed connection; JSON is not a page
 }
 
 func statusJSON(f *fault.Error) []byte {
 	text, err := protojson.Marshal(status.Convert(rpc.ToStatus(f)).Proto())
 	if err != nil {
-		// A detail of a type this binary does not know: the message is enough.
+		// This binary does not know the type of a detail: the message suffices.
 		return fmt.Appendf(nil, `{"code":%d,"message":%q}`, rpc.Code(f.Kind), f.Message)
 	}
 	return text
@@ -82,13 +74,13 @@ func isFault(err error) bool {
 	return false
 }
 
-// noRoute answers a path or method that there is none of.
+// noRoute answers a request whose path or method does not exist.
 func noRoute(w http.ResponseWriter, r *http.Request, code int) {
 	switch code {
 	case http.StatusNotFound:
 		WriteError(w, fault.New(fault.NotFound, fault.ReasonNotFound, "there is nothing at %s", r.URL.Path))
 	case http.StatusMethodNotAllowed, http.StatusNotImplemented:
-		writeStatus(w, http.StatusMethodNotAllowed,
+		WriteStatus(w, http.StatusMethodNotAllowed,
 			fault.New(fault.Invalid, fault.ReasonUnsupported, "%s is not supported at %s", r.Method, r.URL.Path))
 	default:
 		WriteError(w, fault.New(fault.Invalid, fault.ReasonInvalid, "the path %s cannot be read", r.URL.Path))
