@@ -160,7 +160,7 @@ func TestAConnectionWithManyRefusedHeadersIsClosed(t *testing.T) {
 		if isOverloaded(err) {
 			continue
 		}
-		if n < refusedHeaders {
+		if n < rejectedHeaders {
 			t.Errorf("closed after %d refusals: %v", n, err)
 		}
 		break
