@@ -28,7 +28,7 @@ some milliseconds. Of a service with one replica the same one leads again.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if term < 0 {
-				return badUsage(cmd, "--term is negative")
+				return badUsage(cmd, "--term must not be negative, got %d", term)
 			}
 			return a.call(cmd, func(ctx context.Context, c *client.Client) error {
 				if term == 0 {

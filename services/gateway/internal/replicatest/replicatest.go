@@ -122,4 +122,3 @@ func (r *Replica) Lead(service string, leads bool) { r.SetServing(rpc.LeaderHeal
 func NotLeader() error {
 	return fault.New(fault.Precondition, fault.ReasonNotLeader, "another replica leads")
 }
-

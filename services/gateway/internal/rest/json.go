@@ -10,8 +10,8 @@ import (
 	"berth.dev/api/fault"
 )
 
-// strictJSON is proto3 JSON that shows every field and refuses what it does
-// not know, including anything after the one value of a body.
+// strictJSON is proto3 JSON that writes every field, and rejects unknown fields and anything
+// after the one value of a body.
 type strictJSON struct {
 	runtime.JSONPb
 }
@@ -20,7 +20,7 @@ func newJSON() *strictJSON {
 	return &strictJSON{runtime.JSONPb{MarshalOptions: protojson.MarshalOptions{EmitDefaultValues: true}}}
 }
 
-// Marshal ends the text with a line, so that a shell's prompt stands below it.
+// Marshal ends the text with a newline, so that a shell's prompt is on the next line.
 func (j *strictJSON) Marshal(v any) ([]byte, error) {
 	text, err := j.JSONPb.Marshal(v)
 	return append(text, '\n'), err

@@ -19,9 +19,9 @@ import (
 	"berth.dev/pkg/wire"
 )
 
-// strictQueries makes grpc-gateway refuse query parameters that name no field.
-// It ignores them by itself, and a misspelt filter would list everything. Its
-// parser is one for the whole process, so it is set once.
+// strictQueries makes grpc-gateway reject unknown query parameters. By default it ignores
+// them, and a misspelled filter would list everything. The process has one parser, so it is
+// set once.
 var strictQueries = sync.OnceFunc(func() {
 	runtime.NewServeMux(runtime.SetQueryParameterParser(strictQuery{}))
 })
@@ -75,8 +75,8 @@ func takes(field protoreflect.FieldDescriptor, text string) bool {
 	return err == nil && utf8.ValidString(text)
 }
 
-// queried are the calls with fields for a query to set. Of all others the path
-// and the body set every field.
+// queried are the calls with fields that a query can set. The path and the body set every
+// field of all other calls.
 var queried = []string{
 	"PUT /v1/jobs/{reservation.job=*}/stages/{reservation.stage=*}/reservation",
 	"PUT /v1/jobs/{reservation.job=*}/stages/{reservation.stage=*}/reservations/{reservation.name=*}",
@@ -92,8 +92,8 @@ var queried = []string{
 	"GET /v1/usage/idle",
 }
 
-// noQuery refuses query parameters of the calls that read none: grpc-gateway
-// passes over them without asking its parser.
+// noQuery rejects query parameters of calls without any: grpc-gateway ignores them without
+// calling its parser.
 func noQuery(next runtime.HandlerFunc) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
 		query := slices.Sorted(maps.Keys(r.URL.Query()))
