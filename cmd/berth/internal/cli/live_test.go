@@ -152,7 +152,7 @@ func TestWatchWaitsForTheRegistry(t *testing.T) {
 	if _, err := f.MarkReady(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	if got := l.line(t); got != "No SKU fits:" {
+	if got := l.line(t); got != "Demand that fits no SKU:" {
 		t.Fatalf("once ready: %q", got)
 	}
 	if code := l.interrupted(); code != rpc.ExitDone {

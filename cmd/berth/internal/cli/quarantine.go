@@ -22,7 +22,7 @@ func (a *app) clearQuarantine() *cobra.Command {
 		Use:   "clear-quarantine EXECUTOR",
 		Short: "Declare quarantined workers of an executor dead",
 		Long: `Declare the quarantined workers of an executor dead. A worker is quarantined (finding
-QUARANTINED) if it was asked to stop, should have stopped by now, and the executor has
+QUARANTINED) if it was asked to stop, should have stopped already, and the executor has
 not confirmed that. The workers become LOST, and their capacity is free at once.
 
 This is dangerous: Berth relies on you that the workers do not run. A worker that does

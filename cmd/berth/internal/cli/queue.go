@@ -15,8 +15,8 @@ func (a *app) flush() *cobra.Command {
 		Use:   "flush --job JOB | --group GROUP",
 		Short: "Cancel the queued reservations of a job or a group",
 		Long: `Cancel the queued reservations of a job, or of a group that 'berth get pending'
-lists. Reservations that have been dispatched are not cancelled. The command does not
-ask for confirmation.`,
+lists. Reservations that have been dispatched are not cancelled. The command
+requires no confirmation.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if (job == "") == (group == "") {
