@@ -1,5 +1,5 @@
-// Command berth is Berth in one binary: the command line for people and
-// scripts, every process of a cluster, and a whole cluster on one machine.
+// Command berth is Berth in one binary: the command line for people and scripts, every process
+// of a cluster, and a whole cluster on one machine.
 package main
 
 import (
@@ -23,7 +23,7 @@ import (
 )
 
 func main() {
-	agent.ShimMain() // a worker's keeper is this binary too
+	agent.ShimMain() // this binary is also the parent process of workers
 	process.FloorHeap()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -42,8 +42,7 @@ func newRoot(streams cli.Streams) *cobra.Command {
 	return root
 }
 
-// ownCluster is a cluster of this process, for commands that are not told of
-// another.
+// ownCluster starts a cluster in this process, for commands without --gateway.
 func ownCluster(ctx context.Context) (replay.Cluster, error) {
 	return cluster.Start(ctx, cluster.Config{Listen: "127.0.0.1:0", LogFormat: "text", LogLevel: "warn"})
 }

@@ -129,9 +129,9 @@ func TestTheWrongListenerIsNamed(t *testing.T) {
 	}
 	agents, internal := w.fleet.AgentsGateways()[0], w.fleet.InternalGateways()[0]
 	for out, want := range map[string]string{
-		doctor(agents, internal):            "as they should be: ",
-		doctor(w.fleet.Gateway(), internal): w.fleet.Gateway() + " is of --listen: agents get no answer there",
-		doctor(agents, agents):              agents + " is of --agents-listen: the services get no answer there",
+		doctor(agents, internal):            "correct: ",
+		doctor(w.fleet.Gateway(), internal): w.fleet.Gateway() + " is an address of --listen, which rejects agents",
+		doctor(agents, agents):              agents + " is an address of --agents-listen, which rejects the services",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)

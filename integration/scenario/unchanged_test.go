@@ -105,7 +105,7 @@ func TestWhatIsReadAfterACancelledWorkerCanBeSentBack(t *testing.T) {
 	if err == nil || cmd.ProcessState.ExitCode() != rpc.ExitFailed {
 		t.Errorf("apply of a list in which one has ended: %v", err)
 	}
-	for _, want := range []string{"item 1: workers[0].number: 1 is used", "some/t/main UNCHANGED uid " + other.GetUid(), "1 of 2 documents refused"} {
+	for _, want := range []string{"item 1: workers[0].number: 1 is used", "some/t/main UNCHANGED uid " + other.GetUid(), "1 of 2 documents were rejected"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}

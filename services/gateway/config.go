@@ -20,26 +20,26 @@ type Config struct {
 	Registry       []string      `mapstructure:"registry" usage:"addresses of every replica of the registry, host:port"`
 	ExecutorState  []string      `mapstructure:"executor-state" usage:"addresses of every replica of executor-state, host:port"`
 	Assigner       []string      `mapstructure:"assigner" usage:"addresses of every replica of the assigner, host:port"`
-	CallDeadline   time.Duration `mapstructure:"call-deadline" usage:"how long a call without a deadline may take, waiting for a leader included"`
-	MaxBody        int           `mapstructure:"max-body" usage:"largest body of a REST call, bytes; at most 1048576"`
-	PublicNames    []string      `mapstructure:"public-names" usage:"host names that REST callers may use besides addresses and localhost; others are refused"`
-	// MaxEventStreams bounds what each gateway holds open at etcd, too.
-	MaxEventStreams int `mapstructure:"max-event-streams" usage:"how many streams of job events are open at a time at most"`
+	CallDeadline   time.Duration `mapstructure:"call-deadline" usage:"deadline of calls without one, including the wait for a leader"`
+	MaxBody        int           `mapstructure:"max-body" usage:"maximum body of a REST call, bytes; at most 1048576"`
+	PublicNames    []string      `mapstructure:"public-names" usage:"host names that REST callers may use in addition to addresses and localhost"`
+	// MaxEventStreams also bounds the watches of each gateway at etcd.
+	MaxEventStreams int `mapstructure:"max-event-streams" usage:"maximum open streams of job events"`
 
-	MaxConnections      int `mapstructure:"max-connections" usage:"maximum open connections of callers; more are answered 503, or closed"`
+	MaxConnections      int `mapstructure:"max-connections" usage:"maximum open connections of callers; others get 503 or are closed"`
 	MaxAgentConnections int `mapstructure:"max-agent-connections" usage:"maximum open connections of agents; an agent has one to each gateway"`
-	MaxStreams          int `mapstructure:"max-streams" usage:"maximum HTTP/2 streams that are open at a time on one connection"`
+	MaxStreams          int `mapstructure:"max-streams" usage:"maximum open HTTP/2 streams on one connection"`
 	MaxRequestMemory    int `mapstructure:"max-request-memory" usage:"maximum memory of requests in flight on each listener, bytes; at least 16777216"`
 }
 
-// leastRequestMemory has room for the largest request.
+// leastRequestMemory suffices for the largest request.
 const leastRequestMemory = 16 << 20
 
 // maxBody is the largest body that a REST call may have.
 const maxBody = 1 << 20
 
-// DefaultConfig is a gateway on ports 8080 to 8082 of the loopback interface,
-// before one replica of each service on this machine.
+// DefaultConfig returns the configuration of a gateway on ports 8080 to 8082 of the loopback
+// interface, in front of one replica of each service on this machine.
 func DefaultConfig() Config {
 	return Config{
 		Common:         process.Defaults(8080, 0),
@@ -54,14 +54,14 @@ func DefaultConfig() Config {
 		MaxEventStreams: 10_000,
 
 		MaxConnections: 20_000,
-		// A fleet of 100,000, and a fifth more for agents that connect again.
+		// A fleet of 100,000, and a fifth more for agents that reconnect.
 		MaxAgentConnections: 120_000,
 		MaxStreams:          1000,
 		MaxRequestMemory:    32 << 20,
 	}
 }
 
-// replicas are the addresses by the name of the service.
+// replicas returns the addresses of the replicas of each service.
 func (c Config) replicas() map[string][]string {
 	return map[string][]string{
 		model.ServiceRegistry:      c.Registry,
@@ -70,7 +70,7 @@ func (c Config) replicas() map[string][]string {
 	}
 }
 
-// validate refuses limits that would not be limits, and names that no Host has.
+// validate rejects values out of range, and names that are not host names.
 func (c Config) validate() error {
 	for _, limit := range []struct {
 		option      string

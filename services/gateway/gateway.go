@@ -1,4 +1,4 @@
-// Package gateway is the one door to Berth. It holds no state and decides nothing.
+// Package gateway is the entry point of Berth. It stores nothing and decides nothing.
 //
 //	job services ─┐  --listen           ┌─ REST ─ JSON ─┐            ┌─▶ leader of registry
 //	operators    ─┴──▶ berth.v1        ─┤               ├─▶ router ──┼─▶ leader of executor-state
@@ -6,11 +6,11 @@
 //	the services ────▶ --internal-listen┘
 //	                                    └─ answered here: leaders (asks the replicas),
 //	                                       events (reads etcd), explanations and
-//	                                       findings (put together from the leaders')
+//	                                       findings (merges answers of the leaders)
 //
-// It promises that callers see a change of leader as a pause, that any number of
-// gateways may run side by side, and that each of its listeners serves the methods
-// of its callers and no other (package surface).
+// It promises that callers see a failover as a pause, that any number of gateways may run at
+// a time, and that each of its listeners serves only the methods of its callers (package
+// surface).
 package gateway
 
 import (
@@ -39,9 +39,8 @@ import (
 	"berth.dev/services/gateway/internal/surface"
 )
 
-// Run is a gateway, from start to orderly stop. It calls bound, if that is not
-// nil, with the addresses it listens on, and returns when ctx has ended or it
-// cannot go on.
+// Run runs a gateway until ctx ends or a part of it fails, and stops it gracefully. It calls
+// bound, if that is not nil, with the addresses that it listens on.
 func Run(ctx context.Context, config Config, bound func(process.Addresses)) error {
 	if err := config.validate(); err != nil {
 		return err
@@ -68,7 +67,7 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	g := process.NewGroup(ctx)
 	defer g.Stop()
 
-	// etcd: job events are read from it.
+	// etcd, for job events.
 	etcd, err := store.Dial(store.DialConfig{Endpoints: config.Etcd, TLS: config.EtcdTLS(clientTLS)})
 	if err != nil {
 		return err
@@ -99,7 +98,7 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	events := stream.NewServer(g.Context(), stream.NewEtcd(etcd, keyspace.New(config.Cluster)), stream.Options{
 		Patience: stream.DefaultPatience, Heartbeat: stream.DefaultHeartbeat, MaxStreams: config.MaxEventStreams,
 	})
-	metrics.Collect(events.Figures)
+	metrics.Collect(events.Metrics)
 
 	// Serve.
 	newServer := func(at surface.Listener, maxMessage int, connections []grpc.ServerOption, security *tls.Config) *rpc.Server {
@@ -113,7 +112,7 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	ops := process.Profiled(config.Pprof, process.OpsHandler(nil, process.Running(g.Context()), nil, metrics))
 	web, err := rest.New(rest.Options{
 		Calls: calls, Leaders: leading, Explanations: composed, Findings: composed,
-		Events: events.Handler(rest.Errors{}), Ops: ops, Names: config.PublicNames, MaxBody: int64(config.MaxBody), Traces: traces.Tracer(),
+		Events: events, Ops: ops, Names: config.PublicNames, Traces: traces.Tracer(),
 	})
 	if err != nil {
 		return err
@@ -121,10 +120,10 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	callers := guard.New(guard.Limits{
 		Connections: config.MaxConnections, Streams: config.MaxStreams, Memory: int64(config.MaxRequestMemory), OneMessage: true,
 	})
-	public := &face{
+	public := &endpoint{
 		surface: surface.Public, guard: callers, security: serverTLS,
 		server: newServer(surface.Public, rpc.PublicMessageLimit, callers.ServerOptions(nil), nil),
-		web:    callers.HTTPServer(web, int64(config.MaxBody), rest.Refuse),
+		web:    callers.HTTPServer(web, int64(config.MaxBody), rest.WriteStatus),
 	}
 	berthv1.RegisterLeadersServer(public.server, leading)
 	berthv1.RegisterEventsServer(public.server, events)
@@ -132,13 +131,13 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	hosts := guard.New(guard.Limits{
 		Connections: config.MaxAgentConnections, Streams: config.MaxStreams, Memory: int64(config.MaxRequestMemory),
 	})
-	agents := &face{
+	agents := &endpoint{
 		surface: surface.Agents, guard: hosts,
 		server: newServer(surface.Agents, agentMessageLimit, hosts.ServerOptions(serverTLS), nil),
 	}
 	relays.Register(agents.server)
-	internal := &face{surface: surface.Internal, server: newServer(surface.Internal, rpc.PeerMessageLimit, connectionOptions(), serverTLS)}
-	faces := []*face{public, agents, internal}
+	internal := &endpoint{surface: surface.Internal, server: newServer(surface.Internal, rpc.PeerMessageLimit, connectionOptions(), serverTLS)}
+	endpoints := []*endpoint{public, agents, internal}
 	operations := process.HTTPServer(ops)
 	public.web.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelWarn)
 	operations.ErrorLog = public.web.ErrorLog
@@ -150,8 +149,8 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 		return err
 	}
 	public.listener, agents.listener, internal.listener = listeners.Calls, listeners.Agents, listeners.Internal
-	for _, f := range faces {
-		f.serve(g)
+	for _, e := range endpoints {
+		e.serve(g)
 	}
 	if listeners.HTTP != nil {
 		g.Go("operations", process.ServeHTTP(operations, listeners.HTTP))
@@ -163,20 +162,20 @@ func Run(ctx context.Context, config Config, bound func(process.Addresses)) erro
 	relays.End()
 	process.Stop(log, config.StopTimeout,
 		process.Step{Name: "finish REST calls", Do: public.web.Shutdown},
-		process.Step{Name: "finish gRPC calls", Do: finish(faces)},
+		process.Step{Name: "finish gRPC calls", Do: finish(endpoints)},
 		process.Step{Name: "close the operations port", Do: operations.Shutdown})
 	return g.Wait()
 }
 
-// RunAlone is Run in a process of its own: it bounds the memory of the whole process,
-// which others that run a gateway bound as they need.
+// RunAlone is Run for a process that runs only a gateway: it also bounds the memory of the
+// process.
 func RunAlone(ctx context.Context, config Config, bound func(process.Addresses)) error {
 	go process.BoundHeap(ctx, process.LargeGateway)
 	return Run(ctx, config, bound)
 }
 
-// Serve answers the calls that a gateway puts together from several services,
-// which it reaches through calls.
+// Serve registers the calls that a gateway answers from several services. It reaches the
+// services through calls.
 func Serve(s grpc.ServiceRegistrar, calls grpc.ClientConnInterface) { serve(s, compose.New(calls)) }
 
 func serve(s grpc.ServiceRegistrar, composed *compose.Server) {

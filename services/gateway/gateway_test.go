@@ -158,7 +158,7 @@ func TestAnswersThatArePutTogether(t *testing.T) {
 	defer cancel()
 
 	e, err := berthv1.NewExplanationsClient(conn).ExplainReservation(ctx, &berthv1.ExplainReservationRequest{Job: "j", Stage: "s"})
-	if err != nil || e.GetNeeded() != 3 || e.GetMessage() != "what fits now is not known: executor-state has no leader" {
+	if err != nil || e.GetNeeded() != 3 || e.GetMessage() != "the number of workers that fit now is not known: executor-state has no leader" {
 		t.Errorf("explanation: %v, %v", e, err)
 	}
 	ctx, cancel = context.WithTimeout(t.Context(), 20*time.Second)

@@ -19,23 +19,22 @@ import (
 	"berth.dev/services/gateway/internal/surface"
 )
 
-// sniff is how long a connection has to say what it speaks. If it has said nothing by
-// then, it is closed: no server allocates buffers for it.
+// sniff is how long a connection may send nothing. Then it is closed, before a server
+// allocates buffers for it.
 const sniff = 10 * time.Second
 
-// speaks matches a connection that has said anything.
-func speaks(r io.Reader) bool {
+// sendsAnything matches a connection that has sent a byte.
+func sendsAnything(r io.Reader) bool {
 	var first [1]byte
 	_, err := io.ReadFull(r, first[:])
 	return err == nil
 }
 
-// agentMessageLimit bounds what an agent sends at a time, bytes: a report of all
-// its workers.
+// agentMessageLimit bounds a message of an agent, bytes: a report of all its workers.
 const agentMessageLimit = 4 << 20
 
-// connectionOptions are for connections between Berth's own processes. A fixed
-// window spares the pings that an estimate takes, one for each message.
+// connectionOptions are for connections between Berth's own processes. A fixed window needs no
+// pings, of which an estimated one sends one with each message.
 func connectionOptions() []grpc.ServerOption {
 	const buffer, window = 4 << 10, 1 << 20
 	return []grpc.ServerOption{
@@ -43,35 +42,35 @@ func connectionOptions() []grpc.ServerOption {
 	}
 }
 
-// face is what the gateway serves on one listener: the gRPC methods of a surface
-// and, on the public one, REST.
-type face struct {
+// endpoint is one listener of the gateway with its servers: the gRPC methods of a surface and,
+// on the public one, REST.
+type endpoint struct {
 	surface  surface.Listener
 	listener net.Listener
-	guard    *guard.Guard // nil where only Berth's own services call
+	guard    *guard.Guard // nil if only Berth's own services call
 	server   *rpc.Server
-	web      *http.Server // nil where only gRPC is served
-	// security is for a face with REST, whose connections say only under TLS what
-	// they speak. The server of any other ends TLS by itself.
+	web      *http.Server // nil if only gRPC is served
+	// security is for an endpoint with REST, whose protocol is known only after the TLS
+	// handshake. On other endpoints the gRPC server does the handshake.
 	security *tls.Config
 }
 
-// serve starts the members that serve the face.
+// serve starts the servers of the endpoint.
 //
-// Where there is REST, HTTP/2 is gRPC and all else is HTTP/1: under TLS browsers
-// are offered HTTP/1 first, and gRPC speaks nothing but HTTP/2.
-func (f *face) serve(g *process.Group) {
-	name := " on " + f.surface.String()
-	if f.guard != nil {
-		f.listener = f.guard.Listener(f.listener)
+// If the endpoint has REST, HTTP/2 is gRPC and everything else is HTTP/1: with TLS, browsers
+// are offered HTTP/1 first, and gRPC uses only HTTP/2.
+func (e *endpoint) serve(g *process.Group) {
+	name := " on " + e.surface.String()
+	if e.guard != nil {
+		e.listener = e.guard.Listener(e.listener)
 	}
-	if f.web == nil {
-		g.Go("gRPC"+name, func(context.Context) error { return f.server.Serve(f.listener) })
+	if e.web == nil {
+		g.Go("gRPC"+name, func(context.Context) error { return e.server.Serve(e.listener) })
 		return
 	}
-	calls := f.listener
-	if f.security != nil {
-		security := f.security.Clone()
+	calls := e.listener
+	if e.security != nil {
+		security := e.security.Clone()
 		security.NextProtos = []string{"http/1.1", "h2"}
 		calls = tls.NewListener(calls, security)
 	}
@@ -79,21 +78,20 @@ func (f *face) serve(g *process.Group) {
 	mux.SetReadTimeout(sniff)
 	var (
 		calling net.Listener = mux.Match(cmux.HTTP2())
-		web     net.Listener = f.guard.HTTP1(mux.Match(speaks))
+		web     net.Listener = e.guard.HTTP1(mux.Match(sendsAnything))
 	)
-	g.Go("gRPC"+name, func(context.Context) error { return f.server.Serve(calling) })
-	g.Go("HTTP"+name, process.ServeHTTP(f.web, web))
+	g.Go("gRPC"+name, func(context.Context) error { return e.server.Serve(calling) })
+	g.Go("HTTP"+name, process.ServeHTTP(e.web, web))
 	g.Go("listen"+name, func(context.Context) error { return mux.Serve() })
 }
 
-// finish stops the gRPC servers of all faces at once, each as rpc.Server.Shutdown
-// does.
-func finish(faces []*face) func(context.Context) error {
+// finish shuts down the gRPC servers of all endpoints at the same time.
+func finish(endpoints []*endpoint) func(context.Context) error {
 	return func(ctx context.Context) error {
-		errs := make([]error, len(faces))
+		errs := make([]error, len(endpoints))
 		var all sync.WaitGroup
-		for i, f := range faces {
-			all.Go(func() { errs[i] = f.server.Shutdown(ctx) })
+		for i, e := range endpoints {
+			all.Go(func() { errs[i] = e.server.Shutdown(ctx) })
 		}
 		all.Wait()
 		return errors.Join(errs...)

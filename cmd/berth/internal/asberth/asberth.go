@@ -1,6 +1,5 @@
-// Package asberth has the binary of a test be the program berth too, when it is
-// started as a child of the test: so the processes that a test starts are those of
-// the code under test.
+// Package asberth makes the binary of a test run the program berth if the test starts it as a
+// child. So the processes of a test run the code under test.
 package asberth
 
 import (
@@ -18,8 +17,8 @@ import (
 
 const variable = "TEST_AS_BERTH"
 
-// Main is the TestMain of a package whose tests start processes of Berth: it runs
-// the program, or the tests and looks whether they left a goroutine.
+// Main is the TestMain of a package whose tests start Berth's processes. It runs the program, or
+// the tests and a check for leaked goroutines.
 func Main(m *testing.M) {
 	if os.Getenv(variable) == "" {
 		goleak.VerifyTestMain(m)
@@ -37,5 +36,5 @@ func Main(m *testing.M) {
 	os.Exit(0)
 }
 
-// Children has what the test starts from its own binary be the program.
+// Children makes the test's binary run the program in child processes.
 func Children(t testing.TB) { t.Setenv(variable, "1") }

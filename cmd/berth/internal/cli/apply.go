@@ -17,18 +17,16 @@ import (
 
 func (a *app) apply() *cobra.Command {
 	var path string
-	cmd := a.asks(&cobra.Command{
+	cmd := a.calls(&cobra.Command{
 		Use:   "apply -f FILE",
-		Short: "Ask for the reservations of a job file, or change them",
-		Long: `Ask for the reservations of a job file (YAML or JSON, one document each), or
-change them. A document with 'kind: sku' or 'kind: pool' is put into the catalog.
-The whole file is read before anything is sent; documents are then sent in
-order. If one is refused, the others are still sent; the exit code is that of
-the first refusal. If no gateway answers in time, no more documents are sent.
-Applying a file again changes nothing.
+		Short: "Apply the reservations, SKUs and pools of a job file",
+		Long: `Apply a job file (YAML or JSON): create or change the reservation in each document.
+A document with 'kind: sku' or 'kind: pool' goes into the catalog. The command reads
+the whole file before it sends the documents in order. If one is rejected, it sends
+the others, and exits with the code of the first error. If no gateway answers in
+time, it sends no more documents. Applying a file again changes nothing.
 
-What 'berth get reservations|skus|pools -o yaml' prints can be edited and
-applied.`,
+You can edit and apply the output of 'berth get reservations|skus|pools -o yaml'.`,
 		Example: "  berth apply -f job.yaml\n  berth get reservations train/gpu/main -o yaml | berth apply -f -",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -46,8 +44,8 @@ applied.`,
 			})
 		},
 	})
-	cmd.Flags().StringVarP(&path, "file", "f", "", "job file; - reads standard input")
-	_ = cmd.MarkFlagRequired("file") // fails only for a flag that is not there
+	cmd.Flags().StringVarP(&path, "file", "f", "", "job file to apply; - reads standard input")
+	_ = cmd.MarkFlagRequired("file") // fails only for an unknown flag
 	return cmd
 }
 
@@ -57,23 +55,23 @@ func (a *app) read(path string) ([]jobfile.Document, error) {
 	}
 	file, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fault.New(fault.Invalid, "", "there is no job file %s", path)
+		return nil, fault.New(fault.Invalid, "", "the job file %s does not exist", path)
 	}
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "", "cannot read the job file: %v", err)
 	}
 	defer file.Close() //nolint:errcheck // it is only read
 	if info, err := file.Stat(); err == nil && info.IsDir() {
-		return nil, fault.New(fault.Invalid, "", "the job file %s is a directory: name a file in it", path)
+		return nil, fault.New(fault.Invalid, "", "the job file %s is a directory; name a file", path)
 	}
 	return jobfile.Parse(path, file)
 }
 
-// applyAll applies every document and prints the errors of those that are refused.
-// An error that is no refusal ends it: the next document would fail in the same way.
+// applyAll applies every document and prints the errors of rejected ones. It stops at any other
+// error: the next document would fail in the same way.
 func (a *app) applyAll(ctx context.Context, c *client.Client, documents []jobfile.Document) error {
 	var first error
-	refused := 0
+	rejected := 0
 	for _, document := range documents {
 		err := a.applyOne(ctx, c, document)
 		if err == nil {
@@ -84,14 +82,14 @@ func (a *app) applyAll(ctx context.Context, c *client.Client, documents []jobfil
 			return err
 		}
 		writeError(a.Err, err)
-		if refused++; first == nil {
+		if rejected++; first == nil {
 			first = err
 		}
 	}
 	if first == nil {
 		return nil
 	}
-	return fault.New(fault.Of(first).Kind, "", "%d of %d documents refused", refused, len(documents))
+	return fault.New(fault.Of(first).Kind, "", "%d of %d documents were rejected", rejected, len(documents))
 }
 
 func (a *app) applyOne(ctx context.Context, c *client.Client, document jobfile.Document) error {
@@ -124,16 +122,15 @@ func (a *app) applyOne(ctx context.Context, c *client.Client, document jobfile.D
 	return a.print(show.Applied(answer))
 }
 
-// fillWorkers completes a document that comes from a list. Lists leave the
-// workers out, and a count alone means the first worker indexes of the stage, which
-// need not be those of the reservation listed.
+// fillWorkers adds the workers to a document from a list. Lists omit the workers, and a count
+// alone means the first worker indexes of the stage, which may be other workers.
 func fillWorkers(ctx context.Context, c *client.Client, document jobfile.Document) error {
 	body := document.Reservation
 	now, err := c.Get(ctx, client.KeyOf(body))
 	switch {
 	case fault.Is(err, fault.ReasonNotFound), err == nil && now.GetUid() != document.UID:
 		return fault.New(fault.Conflict, fault.ReasonEpochMismatch,
-			"version %s is no longer the newest, and a list does not say which workers it had", document.UID)
+			"version %s is no longer the newest, and a list does not contain its workers", document.UID)
 	case err != nil:
 		return err
 	}
@@ -143,7 +140,7 @@ func fillWorkers(ctx context.Context, c *client.Client, document jobfile.Documen
 	return nil
 }
 
-// print writes a line of results.
+// print writes a line to standard output.
 func (a *app) print(line string) error {
 	_, err := io.WriteString(a.Out, line+"\n")
 	return err

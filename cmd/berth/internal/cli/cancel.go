@@ -13,16 +13,15 @@ import (
 
 func (a *app) cancel() *cobra.Command {
 	var workers []string
-	cmd := a.asks(&cobra.Command{
+	cmd := a.calls(&cobra.Command{
 		Use:   "cancel JOB[/STAGE[/NAME]]",
-		Short: "Cancel a job, a stage, one reservation or single workers",
-		Long: `Cancel every reservation of a job, those of a stage, or one. Once it returns,
-nothing of them will be started any more; workers that run are told to go.
-Cancelling what is not there succeeds.
+		Short: "Cancel a job, a stage, a reservation or workers",
+		Long: `Cancel every reservation of a job or of a stage, or one reservation. After the
+command has returned, none of their workers is started. Running workers are asked
+to stop. Cancelling something that does not exist succeeds.
 
-With --workers only those workers of a stage are cancelled, wherever they are:
-queued, leased or running. Each is written INDEX.NUMBER, as 'berth get
-assignments' shows it.`,
+With --workers, cancel only those workers of a stage, whether they are queued, leased
+or running. Write each as INDEX.NUMBER, as 'berth get assignments' shows it.`,
 		Example: "  berth cancel train/gpu\n  berth cancel train/gpu --workers 2.1,3.1",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -35,7 +34,7 @@ assignments' shows it.`,
 				return err
 			}
 			if len(ids) > 0 && (key.Stage == "" || key.Name != "") {
-				return badUsage(cmd, "--workers needs JOB/STAGE: workers belong to a stage")
+				return badUsage(cmd, "--workers requires JOB/STAGE: workers belong to a stage")
 			}
 			return a.call(cmd, func(ctx context.Context, c *client.Client) error {
 				switch {
@@ -54,12 +53,12 @@ assignments' shows it.`,
 			})
 		},
 	})
-	cmd.Flags().StringSliceVar(&workers, "workers", nil, "only these workers, INDEX.NUMBER[,INDEX.NUMBER…]")
+	cmd.Flags().StringSliceVar(&workers, "workers", nil, "cancel only these workers, INDEX.NUMBER[,INDEX.NUMBER…]")
 	return cmd
 }
 
-// cancelStage cancels the stage's reservations one by one: there is no call
-// for a stage, and one made meanwhile is not of those meant.
+// cancelStage cancels the reservations of a stage one by one: the API has no call for a stage.
+// It does not cancel reservations that are created in the meantime.
 func (a *app) cancelStage(ctx context.Context, c *client.Client, key client.Key) error {
 	total := 0
 	for r, err := range c.List(ctx, &berthv1.ListReservationsRequest{Job: key.Job, Stage: key.Stage}) {

@@ -7,21 +7,19 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"berth.dev/pkg/process"
 )
 
-// Streams is what commands read, write and know of their surroundings.
+// Streams are the inputs and outputs of commands, and their environment.
 type Streams struct {
 	In       io.Reader
 	Out, Err io.Writer
-	// Terminal says whether Out is one, and so can be drawn over.
+	// Terminal reports whether Out is a terminal, which a watch overwrites.
 	Terminal bool
 	Env      func(string) string
 	Now      func() time.Time
 }
 
-// Standard is the streams of this process.
+// Standard returns the streams of this process.
 func Standard() Streams {
 	info, err := os.Stdout.Stat()
 	return Streams{
@@ -32,19 +30,18 @@ func Standard() Streams {
 	}
 }
 
-// app is what the commands share.
+// app is the state that commands share.
 type app struct {
 	Streams
 	flags gatewayFlags
-	// every is the time between two looks of a watch.
+	// every is the interval of a watch.
 	every time.Duration
-	// quiet is how long a stream of a job's events is silent after a cursor when
-	// there is no event after it.
+	// quiet is how long a stream of events must be silent after a cursor to be taken as
+	// complete.
 	quiet func(job, cursor string) time.Duration
 }
 
-// New makes the root command with the commands that ask a gateway. Add the
-// others to it.
+// New makes the root command with the commands that call a gateway. The caller adds the others.
 func New(s Streams) *cobra.Command {
 	return newRoot(&app{Streams: s, every: time.Second, quiet: func(string, string) time.Duration { return time.Second }})
 }
@@ -52,17 +49,17 @@ func New(s Streams) *cobra.Command {
 func newRoot(a *app) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "berth",
-		Short: "Reserve whole batches of executors for the workers of a job",
-		Long: `Berth reserves whole batches of executors for the workers of a job, all or none.
+		Short: "Schedule gangs: reserve executors for all workers of a batch, or none",
+		Long: `Berth schedules gangs: it reserves executors for all workers of a batch, or none.
 
-Exit codes: 0 done, 1 failed, 2 bad usage, 3 not found, 4 unavailable.`,
+Exit codes: 0 success, 1 failure, 2 invalid usage, 3 not found, 4 unavailable.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
 	root.SetIn(a.In)
 	root.SetOut(a.Out)
 	root.SetErr(a.Err)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return process.FlagError(err) })
+	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
 		a.apply(),
 		a.cancel(),
@@ -83,8 +80,7 @@ Exit codes: 0 done, 1 failed, 2 bad usage, 3 not found, 4 unavailable.`,
 	return root
 }
 
-// Run runs a command line and answers the exit code of the process. It ends
-// early when ctx does.
+// Run runs a command line and returns the exit code of the process. It stops when ctx ends.
 func Run(ctx context.Context, root *cobra.Command, args []string) int {
 	markFailures(root)
 	root.SetArgs(args)

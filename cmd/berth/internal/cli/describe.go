@@ -11,15 +11,15 @@ import (
 	"berth.dev/cmd/berth/internal/cli/show"
 )
 
-// lastEvents is how many events describe shows.
+// lastEvents is the number of events that describe shows.
 const lastEvents = 10
 
 func (a *app) describe() *cobra.Command {
-	cmd := a.asks(&cobra.Command{
+	cmd := a.calls(&cobra.Command{
 		Use:   "describe [reservation] JOB/STAGE[/NAME]",
-		Short: "Show all of one reservation or executor",
-		Long: `Show all of one reservation: what was asked, its workers, its last events. With
-'berth describe executor ID' show all of an executor.`,
+		Short: "Show details of a reservation or executor",
+		Long: `Show the request, the workers and the last events of a reservation. With
+'berth describe executor ID', show the state, resources and workers of an executor.`,
 		Args: cobra.ExactArgs(1),
 		RunE: a.describeArgument,
 	})
@@ -31,7 +31,7 @@ func (a *app) describeReservation() *cobra.Command {
 	return &cobra.Command{
 		Use:     "reservation JOB/STAGE[/NAME]",
 		Aliases: []string{"reservations"},
-		Short:   "Show all of one reservation: what was asked, its workers, its last events",
+		Short:   "Show the request, the workers and the last events of a reservation",
 		Args:    cobra.ExactArgs(1),
 		RunE:    a.describeArgument,
 	}
@@ -51,7 +51,7 @@ func (a *app) describeExecutor() *cobra.Command {
 	return &cobra.Command{
 		Use:     "executor ID",
 		Aliases: []string{"executors"},
-		Short:   "Show all of one executor: its state, its resources, its workers",
+		Short:   "Show the state, resources and workers of an executor",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.call(cmd, func(ctx context.Context, c *client.Client) error {
@@ -85,7 +85,7 @@ func (a *app) describeOne(ctx context.Context, c *client.Client, key client.Key)
 		}
 	}
 	var events []*berthv1.Event
-	for event, err := range a.kept(ctx, c, r.GetJob(), "") {
+	for event, err := range a.stored(ctx, c, r.GetJob(), "") {
 		if err != nil {
 			return err
 		}

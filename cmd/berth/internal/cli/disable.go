@@ -15,13 +15,13 @@ import (
 	"berth.dev/cmd/berth/internal/cli/show"
 )
 
-// attributesHelp is the help of the flag that selects by attributes.
-const attributesHelp = "executors with all of these attributes, KEY=VALUE[,KEY=VALUE…]"
+// attributesHelp is the help of --attributes.
+const attributesHelp = "select executors with all of these attributes, KEY=VALUE[,KEY=VALUE…]"
 
-// selector makes a selector of ids or of attributes, of which one is given.
+// selector returns a selector of IDs or of attributes. The command line must have one of them.
 func selector(cmd *cobra.Command, ids []string, attributes map[string]string) (*berthv1.ExecutorSelector, error) {
 	if (len(ids) == 0) == (len(attributes) == 0) {
-		return nil, badUsage(cmd, "name executors by their ids, or with --attributes")
+		return nil, badUsage(cmd, "name executors by ID or with --attributes, not both")
 	}
 	return &berthv1.ExecutorSelector{Ids: ids, Attributes: attributes}, nil
 }
@@ -33,13 +33,13 @@ func (a *app) disable() *cobra.Command {
 		until           string
 		reason, request string
 	)
-	cmd := a.asks(&cobra.Command{
+	cmd := a.calls(&cobra.Command{
 		Use:   "disable ID… | --attributes KEY=VALUE,…",
-		Short: "Take executors out of allocation",
-		Long: `Take executors out of allocation until the request expires or is undone: those
-there are, and those with these ids or attributes that come later. Workers on
-them stay. Overlapping requests count each for itself. Unknown executors are
-reported (exit code 3); the others are disabled.`,
+		Short: "Exclude executors from allocation",
+		Long: `Exclude executors from allocation until the request expires or is undone. The
+request also applies to executors with these IDs or attributes that register later.
+Workers on the executors keep running. Several requests may disable one executor.
+Unknown executors are reported (exit code 3); the others are disabled.`,
 		Example: "  berth disable ex-1 ex-2 --for 2h --reason 'new kernel'\n  berth disable --attributes zone=a",
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			chosen, err := selector(cmd, ids, attributes)
@@ -68,14 +68,14 @@ reported (exit code 3); the others are disabled.`,
 	})
 	cmd.Flags().StringToStringVar(&attributes, "attributes", nil, attributesHelp)
 	holdFlags(cmd, &lasts, &until, &reason)
-	cmd.Flags().StringVar(&request, "request", "", "name of the request, to undo it by; the same name again acts once")
+	cmd.Flags().StringVar(&request, "request", "", "name of the request, for berth enable; repeating it changes nothing (default: a random name)")
 	return cmd
 }
 
-// maxListed is how many unknown executors an error names.
+// maxListed is the number of unknown executors that an error names.
 const maxListed = 10
 
-// notRegistered reports unknown executors; nil for none.
+// notRegistered returns an error about unknown executors; nil if there are none.
 func notRegistered(unknown []string) error {
 	if len(unknown) == 0 {
 		return nil
@@ -84,24 +84,23 @@ func notRegistered(unknown []string) error {
 	if more := len(unknown) - maxListed; more > 0 {
 		names += fmt.Sprintf(" and %d more", more)
 	}
-	return fault.New(fault.NotFound, fault.ReasonNotFound, "no executor is registered as %s; the request holds once one is", names)
+	return fault.New(fault.NotFound, fault.ReasonNotFound, "no executor is registered as %s; the request applies when one registers", names)
 }
 
-// holdFlags are the flags that say how long a request holds, and why.
+// holdFlags adds the flags for the duration and the reason of a request.
 func holdFlags(cmd *cobra.Command, lasts *time.Duration, until, reason *string) {
-	cmd.Flags().DurationVar(lasts, "for", 0, "how long it holds, such as 2h; without it or --until until it is undone")
-	cmd.Flags().StringVar(until, "until", "", "when it expires, such as 2026-01-02T15:04:05Z")
-	cmd.Flags().StringVar(reason, "reason", "", "why, for others to read")
+	cmd.Flags().DurationVar(lasts, "for", 0, "duration of the request, such as 2h (default: until it is undone)")
+	cmd.Flags().StringVar(until, "until", "", "time at which the request expires, such as 2026-01-02T15:04:05Z")
+	cmd.Flags().StringVar(reason, "reason", "", "reason of the request, shown to other users")
 }
 
-// expiry is when a request ends that lasts so long or until a time; zero for
-// neither.
+// expiry returns the time at which a request expires; zero if it does not.
 func expiry(cmd *cobra.Command, now time.Time, lasts time.Duration, until string) (time.Time, error) {
 	switch {
 	case lasts != 0 && until != "":
 		return time.Time{}, badUsage(cmd, "give either --for or --until")
 	case lasts < 0:
-		return time.Time{}, badUsage(cmd, "--for %v is in the past", lasts)
+		return time.Time{}, badUsage(cmd, "--for must not be negative, got %v", lasts)
 	case lasts > 0:
 		return now.Add(lasts), nil
 	case until == "":
@@ -109,7 +108,7 @@ func expiry(cmd *cobra.Command, now time.Time, lasts time.Duration, until string
 	}
 	at, err := time.Parse(time.RFC3339, until)
 	if err != nil {
-		return time.Time{}, badUsage(cmd, "--until %q is no time such as 2026-01-02T15:04:05Z", until)
+		return time.Time{}, badUsage(cmd, "--until must be a time such as 2026-01-02T15:04:05Z, got %q", until)
 	}
 	return at, nil
 }
@@ -119,12 +118,13 @@ func (a *app) enable() *cobra.Command {
 		attributes map[string]string
 		request    string
 	)
-	cmd := a.asks(&cobra.Command{
+	cmd := a.calls(&cobra.Command{
 		Use:   "enable ID… | --attributes KEY=VALUE,… | --request NAME",
 		Short: "Undo requests to disable or drain executors",
-		Long: `Undo requests to disable or drain: the one of that name, or all those that name
-the same ids or attributes. Ids are taken out of requests that name others too.
-An executor is allocated to again once no request holds for it.`,
+		Long: `Undo requests to disable or drain executors: the request with a name, or all
+requests with the given IDs or attributes. If a request names further IDs, only the
+given ones are removed from it. An executor is allocated again when no request
+applies to it.`,
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			body := &berthv1.EnableExecutorsRequest{DisableRequestId: request}
 			if request == "" || len(ids)+len(attributes) > 0 {

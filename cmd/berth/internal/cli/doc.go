@@ -1,10 +1,10 @@
-// Package cli is the command line of Berth: the commands that ask a gateway,
-// and the frame that every other command of the binary hangs in.
+// Package cli is the command line of Berth: the commands that call a gateway, and the root of
+// all other commands.
 //
-// It promises scripts: results go to standard output and everything else to
-// standard error; an error is one line that begins with `berth:`, perhaps with
-// a hint below; the exit code says what kind of end it was (0 done, 1 failed,
-// 2 bad usage, 3 not found, 4 unavailable).
+// It promises to scripts that results go to standard output and everything else to standard
+// error. An error is one line that begins with `berth:`, and may be followed by a hint. The
+// exit code is 0 for success, 1 for a failure, 2 for invalid usage, 3 for not found, and 4
+// for unavailable.
 //
 //	main ── New ── apply, cancel, get, describe, explain, events, version
 //	         │     disable, enable, drain, flush, mark-ready, resign, doctor

@@ -17,26 +17,25 @@ func (a *app) doctor() *cobra.Command {
 	var output string
 	var config process.Common
 	var gateways doctor.Gateways
-	cmd := a.asksWithin(&cobra.Command{
+	cmd := a.callsWithin(&cobra.Command{
 		Use:   "doctor",
-		Short: "Look over a cluster and its etcd, and say what to do",
-		Long: `Look over gateways, services and, where --etcd-endpoints names it, etcd: who
-leads, replicas, versions, findings, clocks, quorum, alarms, space, latency and
-certificates. The gateways' listeners for agents and services are looked for at
-the default ports, or where --agents-gateway and --internal-gateway say. Each line is OK, WARN or FAIL; one that is not OK says what to do.
-It changes nothing. Exit code 4 if no gateway answers in time, 1 if anything else
-FAILs, 0 otherwise.`,
+		Short: "Check a cluster and its etcd, and suggest fixes",
+		Long: `Check gateways, services and, with --etcd-endpoints, etcd: leaders, replicas,
+versions, findings, clocks, quorum, alarms, space, latency and certificates. The
+command finds the gateways' listeners for agents and services at the default ports,
+or at the addresses in --agents-gateway and --internal-gateway.
+
+Each line is OK, WARN, FAIL or SKIP, and suggests a fix unless it is OK. The command
+changes nothing. It exits with code 4 if no gateway answers in time, with 1 if
+another check FAILs, and with 0 otherwise.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := oneOf(cmd, "output", output, "table", "json"); err != nil {
-				return err
-			}
 			gateways.Public = strings.Split(a.flags.gateway, ",")
-			facts, err := doctor.Look(cmd.Context(), gateways, config, a.flags.timeout)
+			facts, err := doctor.Collect(cmd.Context(), gateways, config, a.flags.timeout)
 			if err != nil {
 				return err
 			}
-			checks := doctor.Judge(facts)
+			checks := doctor.Evaluate(facts)
 			if output == "json" {
 				encoder := json.NewEncoder(a.Out)
 				encoder.SetIndent("", "  ")
@@ -49,18 +48,18 @@ FAILs, 0 otherwise.`,
 				if doctor.Unreachable(facts) {
 					kind = fault.Unavailable
 				}
-				return fault.New(kind, "", "%d of %d checks fail", n, len(checks))
+				return fault.New(kind, "", "%d of %d checks failed", n, len(checks))
 			}
 			return err
 		},
-	}, doctor.Patience, "how long each gateway, etcd member and listener has to answer")
+	}, doctor.Patience, "maximum time for the answer of each gateway, etcd member and listener")
 	flags := cmd.Flags()
-	flags.StringVarP(&output, "output", "o", "table", "table or json")
-	flags.StringSliceVar(&gateways.Agents, "agents-gateway", nil, "gateways as agents have them in --gateways, host:port")
-	flags.StringSliceVar(&gateways.Internal, "internal-gateway", nil, "gateways as the services have them in --gateways, host:port")
-	flags.StringSliceVar(&config.Etcd, "etcd-endpoints", nil, "etcd endpoints to look at too, host:port; https://host:port for TLS")
-	flags.StringVar(&config.TLSCert, "tls-cert", "", "certificate file (PEM) to call gateways and etcd with")
+	outputFlag(flags, &output, "table", "json")
+	flags.StringSliceVar(&gateways.Agents, "agents-gateway", nil, "addresses in the --gateways of agents, host:port (default: the default port)")
+	flags.StringSliceVar(&gateways.Internal, "internal-gateway", nil, "addresses in the --gateways of services, host:port (default: the default port)")
+	flags.StringSliceVar(&config.Etcd, "etcd-endpoints", nil, "etcd endpoints to check, host:port or https://host:port for TLS (default: none)")
+	flags.StringVar(&config.TLSCert, "tls-cert", "", "certificate file (PEM) for calls to gateways and etcd")
 	flags.StringVar(&config.TLSKey, "tls-key", "", "key file (PEM) of the certificate")
-	flags.StringVar(&config.TLSCA, "tls-ca", "", "file (PEM) of the authorities that they must be signed by")
+	flags.StringVar(&config.TLSCA, "tls-ca", "", "file (PEM) of the authorities that must have signed their certificates")
 	return cmd
 }

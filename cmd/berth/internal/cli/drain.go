@@ -15,7 +15,7 @@ import (
 	"berth.dev/cmd/berth/internal/cli/show"
 )
 
-// defaultDeadline is how long drain --wait waits: some graceful stops.
+// defaultDeadline is how long drain --wait waits: long enough for graceful stops.
 const defaultDeadline = 10 * time.Minute
 
 func (a *app) drain() *cobra.Command {
@@ -26,14 +26,14 @@ func (a *app) drain() *cobra.Command {
 		wait     bool
 		deadline time.Duration
 	)
-	cmd := a.asks(&cobra.Command{
+	cmd := a.calls(&cobra.Command{
 		Use:   "drain ID…",
-		Short: "Disable executors and tell their workers to go",
-		Long: `Disable executors until the request expires or is undone, and tell their workers
-to go. It returns at once; with --wait when no worker is left on any of them,
-telling how many are as they go. 'berth enable ID…' undoes it; workers that were
-told to go do not come back. One that is not there does not stop the others from
-being drained.`,
+		Short: "Disable executors and stop their workers",
+		Long: `Disable executors until the request expires or is undone, and ask their workers to
+stop. The command returns at once. With --wait it returns when no worker is left, and
+prints the number of remaining workers when it changes. 'berth enable ID…' undoes the
+request, but does not restart stopped workers. Unknown executors are reported (exit
+code 3); the others are drained.`,
 		Example: "  berth drain ex-1 ex-2 --wait --reason 'new disks'\n  berth drain ex-3 --for 2h",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, ids []string) error {
@@ -46,7 +46,7 @@ being drained.`,
 				body.ExpireTime = timestamppb.New(expire)
 			}
 			return a.connected(cmd, func(ctx context.Context, c *client.Client) error {
-				drained, refused := a.drainEach(ctx, c, ids, body)
+				drained, rejected := a.drainEach(ctx, c, ids, body)
 				if wait {
 					over := time.NewTimer(deadline)
 					defer over.Stop()
@@ -54,19 +54,19 @@ being drained.`,
 						return err
 					}
 				}
-				return refused
+				return rejected
 			})
 		},
 	})
 	holdFlags(cmd, &lasts, &until, &reason)
-	cmd.Flags().BoolVar(&wait, "wait", false, "wait until no worker is left")
-	cmd.Flags().DurationVar(&deadline, "deadline", defaultDeadline, "how long to wait at most")
+	cmd.Flags().BoolVar(&wait, "wait", false, "wait until no worker is left on the executors")
+	cmd.Flags().DurationVar(&deadline, "deadline", defaultDeadline, "maximum time to wait with --wait")
 	return cmd
 }
 
-// drainEach drains executors one after another, those that are not there left out,
-// and answers those that it could. The error is that of the first that it could not.
-func (a *app) drainEach(ctx context.Context, c *client.Client, ids []string, body *berthv1.DrainExecutorRequest) (drained []*berthv1.Executor, refused error) {
+// drainEach drains executors one after another, and skips unknown ones. It returns those that
+// it drained, and the first error.
+func (a *app) drainEach(ctx context.Context, c *client.Client, ids []string, body *berthv1.DrainExecutorRequest) (drained []*berthv1.Executor, rejected error) {
 	for _, id := range ids {
 		body.Id = id
 		e, err := a.drainOne(ctx, c, body)
@@ -74,14 +74,14 @@ func (a *app) drainEach(ctx context.Context, c *client.Client, ids []string, bod
 			drained = append(drained, e)
 			err = a.print(show.Draining(e))
 		}
-		if err != nil && refused == nil {
-			refused = fmt.Errorf("%s: %w", id, err)
+		if err != nil && rejected == nil {
+			rejected = fmt.Errorf("%s: %w", id, err)
 		}
 		if err != nil && fault.Of(err).Kind != fault.NotFound {
-			break // the others would fare no better
+			break // the others would fail in the same way
 		}
 	}
-	return drained, refused
+	return drained, rejected
 }
 
 func (a *app) drainOne(ctx context.Context, c *client.Client, body *berthv1.DrainExecutorRequest) (*berthv1.Executor, error) {
@@ -90,8 +90,7 @@ func (a *app) drainOne(ctx context.Context, c *client.Client, body *berthv1.Drai
 	return c.Drain(ctx, body)
 }
 
-// untilEmpty looks at executors until no worker is left on any, and tells of each
-// change.
+// untilEmpty polls executors until no worker is left on any, and prints each change.
 func (a *app) untilEmpty(ctx context.Context, c *client.Client, drained []*berthv1.Executor, over <-chan time.Time) error {
 	tick := time.NewTicker(a.every)
 	defer tick.Stop()
@@ -122,7 +121,7 @@ func (a *app) untilEmpty(ctx context.Context, c *client.Client, drained []*berth
 	}
 }
 
-// notDrained is the error of executors that still have workers.
+// notDrained returns the error about executors that still have workers.
 func notDrained(left []*berthv1.Executor) error {
 	workers := int32(0)
 	for _, e := range left {

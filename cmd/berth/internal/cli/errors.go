@@ -14,13 +14,13 @@ import (
 
 var errInterrupted = fault.New(fault.Precondition, "", "interrupted")
 
-// failure is an error of a command that ran. What cobra answers without it is
-// its refusal of the command line.
+// failure is an error of a command that ran. Any other error is cobra's error about the command
+// line.
 type failure struct{ error }
 
 func (f failure) Unwrap() error { return f.error }
 
-// usageError is a wrong command line.
+// usageError is the error of an invalid command line.
 type usageError struct {
 	error
 	command string
@@ -28,13 +28,13 @@ type usageError struct {
 
 func (u usageError) Unwrap() error { return u.error }
 
-// badUsage is a refusal that only the command itself can see.
+// badUsage returns a usageError from a command that runs.
 func badUsage(cmd *cobra.Command, format string, args ...any) error {
 	return usageError{fmt.Errorf(format, args...), cmd.CommandPath()}
 }
 
-// markFailures tells the errors of running commands from those of parsing, for
-// the whole tree, and has refusals of arguments say what a command takes.
+// markFailures wraps the errors of running commands in failure, and adds the usage to errors
+// about arguments, for a command and its subcommands.
 func markFailures(cmd *cobra.Command) {
 	if validate := cmd.Args; validate != nil && cmd.RunE != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -57,7 +57,7 @@ func markFailures(cmd *cobra.Command) {
 	}
 }
 
-// wrongArgs is the error of too few or too many arguments.
+// wrongArgs returns the error about too few or too many arguments.
 func wrongArgs(cmd *cobra.Command, args []string, validate cobra.PositionalArgs) error {
 	for n := len(args) - 1; n >= 0; n-- {
 		if validate(cmd, args[:n]) == nil {
@@ -67,13 +67,13 @@ func wrongArgs(cmd *cobra.Command, args []string, validate cobra.PositionalArgs)
 	return fmt.Errorf("missing argument; usage: %s", usageOf(cmd))
 }
 
-// usageOf is a command line with the arguments of a command in place.
+// usageOf returns the usage line of a command with its arguments.
 func usageOf(cmd *cobra.Command) string {
 	_, arguments, _ := strings.Cut(cmd.Use, " ")
 	return strings.TrimSpace(cmd.CommandPath() + " " + arguments)
 }
 
-// requiredFlags begins cobra's refusal of a command line without some flags.
+// requiredFlags is the prefix of cobra's error about missing flags.
 const requiredFlags = "required flag(s) "
 
 func asUsage(cmd *cobra.Command, err error) error {
@@ -84,7 +84,7 @@ func asUsage(cmd *cobra.Command, err error) error {
 	if missing, found := strings.CutPrefix(err.Error(), requiredFlags); found {
 		names, _, _ := strings.Cut(missing, " not set")
 		names = strings.ReplaceAll(strings.ReplaceAll(names, `", "`, `, --`), `"`, "")
-		err = fmt.Errorf("--%s is missing; usage: %s", names, usageOf(cmd))
+		err = fmt.Errorf("--%s is required; usage: %s", names, usageOf(cmd))
 	}
 	return usageError{err, cmd.CommandPath()}
 }
@@ -97,7 +97,7 @@ func exitCode(err error) int {
 	return rpc.ExitCode(err)
 }
 
-// writeError says in one line what went wrong, and below it what may help.
+// writeError writes an error as one line, and below it a hint if there is one.
 func writeError(w io.Writer, err error) {
 	fmt.Fprintf(w, "berth: %s\n", sentence(err))
 	if hint := hintFor(err); hint != "" {
@@ -110,7 +110,7 @@ func sentence(err error) string {
 	if !errors.As(err, &f) {
 		return firstLine(err.Error())
 	}
-	// What was wrapped around the error says where it happened.
+	// The text that wraps the error names where it happened.
 	text := strings.TrimSuffix(err.Error(), f.Error()) + f.Message
 	if f.Message == "" {
 		text += f.Kind.String()
@@ -132,8 +132,7 @@ func sentence(err error) string {
 // firstLine keeps an error on one line.
 func firstLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// dialled takes gRPC's wrapping off an error of the network, and the address
-// when there is but one.
+// dialled removes gRPC's prefix from a network error, and the address if there is only one.
 func dialled(gateways, message string) string {
 	if _, rest, found := strings.Cut(message, "dial tcp "); found {
 		message = strings.ReplaceAll(strings.TrimSuffix(rest, `"`), "connect: ", "")
@@ -149,13 +148,13 @@ func hintFor(err error) string {
 	f := fault.Of(err)
 	switch {
 	case f.Meta["gateways"] != "" && f.Reason == fault.ReasonUnavailable:
-		return "name another gateway with --gateway HOST:PORT or BERTH_GATEWAY; 'berth dev' runs one here"
+		return "set another gateway with --gateway HOST:PORT or BERTH_GATEWAY, or run one here with 'berth dev'"
 	case f.Reason == fault.ReasonRegistryNotReady:
-		return "'berth mark-ready' tells it that all job services have asked again"
+		return "run 'berth mark-ready' when all job services have repeated their requests"
 	case f.Reason == fault.ReasonEventsCompacted:
-		return "leave --since out to begin with the oldest event kept; 'berth get reservations' shows how things stand"
+		return "omit --since to begin with the oldest stored event; 'berth get reservations' shows the current state"
 	case f.Reason == fault.ReasonEpochMismatch:
-		return "it has changed meanwhile: read it again with 'berth get reservations JOB/STAGE/NAME -o yaml'"
+		return "the reservation has changed: read it again with 'berth get reservations JOB/STAGE/NAME -o yaml'"
 	}
 	return ""
 }

@@ -18,19 +18,16 @@ func (a *app) events() *cobra.Command {
 		follow        bool
 		since, output string
 	)
-	cmd := a.asks(&cobra.Command{
+	cmd := a.calls(&cobra.Command{
 		Use:   "events JOB",
-		Short: "Show what happened to a job's reservations and workers",
-		Long: `Show what happened to a job's reservations and workers, oldest first. Without
---follow it ends when no further event has come for a second. With -o json each
-event is one line with its cursor; give the last one to --since to go on.`,
+		Short: "Show the events of a job's reservations and workers",
+		Long: `Show the events of a job's reservations and workers, oldest first. Without --follow
+the command ends when no event has arrived for a second. With -o json each event is
+one line with its cursor. To continue after an event, pass its cursor in --since.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := oneOf(cmd, "output", output, "table", "json"); err != nil {
-				return err
-			}
 			return a.connected(cmd, func(ctx context.Context, c *client.Client) error {
-				stream := a.kept(ctx, c, args[0], since)
+				stream := a.stored(ctx, c, args[0], since)
 				if follow {
 					if err := a.reach(ctx, c, args[0]); err != nil {
 						return err
@@ -45,13 +42,13 @@ event is one line with its cursor; give the last one to --since to go on.`,
 			})
 		},
 	})
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "wait for what happens next")
-	cmd.Flags().StringVar(&since, "since", "", "cursor of the last event seen; without it from the oldest kept")
-	cmd.Flags().StringVarP(&output, "output", "o", "table", "table or json (one event a line)")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "wait for further events")
+	cmd.Flags().StringVar(&since, "since", "", "cursor of the last event seen (default: begin with the oldest stored event)")
+	outputFlag(cmd.Flags(), &output, "table", "json")
 	return cmd
 }
 
-// writeEvents writes a stream as it comes and counts it.
+// writeEvents writes the events of a stream as they arrive, and counts them.
 func (a *app) writeEvents(stream iter.Seq2[*berthv1.Event, error], output string) (count int, err error) {
 	for event, err := range stream {
 		if err != nil {
@@ -71,10 +68,10 @@ func (a *app) writeEvents(stream iter.Seq2[*berthv1.Event, error], output string
 	return count, nil
 }
 
-// kept gives the events that there are. The stream does not say where the past
-// ends, so silence does. A call before it makes sure that the silence is not
-// that of a gateway that is not there.
-func (a *app) kept(ctx context.Context, c *client.Client, job, since string) iter.Seq2[*berthv1.Event, error] {
+// stored returns the stored events. The stream does not mark the end of the past, so stored
+// ends when the stream is silent. It calls the gateway first, because the stream of a
+// gateway that does not answer is silent as well.
+func (a *app) stored(ctx context.Context, c *client.Client, job, since string) iter.Seq2[*berthv1.Event, error] {
 	return func(yield func(*berthv1.Event, error) bool) {
 		if err := a.reach(ctx, c, job); err != nil {
 			yield(nil, err)
@@ -93,8 +90,7 @@ func (a *app) kept(ctx context.Context, c *client.Client, job, since string) ite
 	}
 }
 
-// reach returns an error unless a gateway answers a call about a job within the
-// time-out.
+// reach returns an error unless a gateway answers a call about a job within the timeout.
 func (a *app) reach(ctx context.Context, c *client.Client, job string) error {
 	ctx, cancel := a.limited(ctx)
 	defer cancel()

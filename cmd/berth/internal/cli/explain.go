@@ -11,18 +11,15 @@ import (
 
 func (a *app) explain() *cobra.Command {
 	var output string
-	cmd := a.asks(&cobra.Command{
+	cmd := a.calls(&cobra.Command{
 		Use:   "explain JOB/STAGE[/NAME]",
-		Short: "Say why a reservation waits, and what would let it go on",
-		Long: `Say why a reservation waits: its place in the queue, how many of its workers
-would fit now, and what the executors that it cannot use fail at first.`,
+		Short: "Explain why a reservation is pending",
+		Long: `Explain why a reservation is pending: its position in the queue, how many of its
+workers fit now, and the first check that each unsuitable executor fails.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key, err := target(cmd, args[0], 2)
 			if err != nil {
-				return err
-			}
-			if err := oneOf(cmd, "output", output, "text", "json", "yaml"); err != nil {
 				return err
 			}
 			return a.call(cmd, func(ctx context.Context, c *client.Client) error {
@@ -30,13 +27,7 @@ would fit now, and what the executors that it cannot use fail at first.`,
 				if err != nil {
 					return err
 				}
-				text := []byte(show.Explain(e, a.Now()))
-				switch output {
-				case "json":
-					text, err = show.JSON(e)
-				case "yaml":
-					text, err = show.YAML(e)
-				}
+				text, err := render(e, output, show.Explain(e, a.Now()))
 				if err != nil {
 					return err
 				}
@@ -45,6 +36,6 @@ would fit now, and what the executors that it cannot use fail at first.`,
 			})
 		},
 	})
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "text, json or yaml")
+	outputFlag(cmd.Flags(), &output, "text", "json", "yaml")
 	return cmd
 }

@@ -94,7 +94,7 @@ func (f *fake) ExplainReservation(_ context.Context, q *berthv1.ExplainReservati
 		}
 	}
 	if f.blind {
-		e.Message += "; what fits now is not known: executor-state has no leader"
+		e.Message += "; the number of workers that fit now is not known: executor-state has no leader"
 		return e, nil
 	}
 	f.fit(e)

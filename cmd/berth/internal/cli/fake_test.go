@@ -359,7 +359,7 @@ func (f *fake) Resign(_ context.Context, q *berthv1.ResignRequest) (*berthv1.Res
 		}
 		return answer, nil
 	}
-	return nil, fault.BadField(fault.ReasonInvalid, "service", "%q is none of registry, executor-state, assigner", q.Service)
+	return nil, fault.BadField(fault.ReasonInvalid, "service", "must be one of registry, executor-state, assigner, got %q", q.Service)
 }
 
 func (f *fake) WatchEvents(q *berthv1.WatchEventsRequest, stream grpc.ServerStreamingServer[berthv1.Event]) error {

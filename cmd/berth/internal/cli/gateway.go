@@ -12,31 +12,31 @@ import (
 	"berth.dev/client"
 )
 
-// Where the gateway is when nothing says so, and how long a call may take.
+// The defaults of --gateway and --timeout.
 const (
 	defaultGateway = "127.0.0.1:8080"
 	defaultTimeout = 10 * time.Second
 )
 
-// gatewayFlags are the flags of every command that asks a gateway.
+// gatewayFlags are the flags of every command that calls a gateway.
 type gatewayFlags struct {
 	gateway string
 	timeout time.Duration
 }
 
-// asks adds the flags of a command that asks a gateway.
-func (a *app) asks(cmd *cobra.Command) *cobra.Command {
-	return a.asksWithin(cmd, defaultTimeout, "how long one call may take, retries included; -w and -f apply it to connecting")
+// calls adds the flags of a command that calls a gateway.
+func (a *app) calls(cmd *cobra.Command) *cobra.Command {
+	return a.callsWithin(cmd, defaultTimeout, "maximum time of a call including retries; with -w and -f, of the first one")
 }
 
-// asksWithin is asks with a time-out of its own.
-func (a *app) asksWithin(cmd *cobra.Command, timeout time.Duration, usage string) *cobra.Command {
+// callsWithin is calls with another default timeout.
+func (a *app) callsWithin(cmd *cobra.Command, timeout time.Duration, usage string) *cobra.Command {
 	address := a.Env("BERTH_GATEWAY")
 	if address == "" {
 		address = defaultGateway
 	}
 	flags := cmd.PersistentFlags()
-	flags.StringVar(&a.flags.gateway, "gateway", address, "gateways to ask, HOST:PORT[,HOST:PORT…] or http:// URLs of them; or set BERTH_GATEWAY")
+	flags.StringVar(&a.flags.gateway, "gateway", address, "gateway addresses, HOST:PORT[,HOST:PORT…] or http:// URLs; or set BERTH_GATEWAY")
 	flags.DurationVar(&timeout, "timeout", timeout, usage)
 	prior := cmd.PersistentPreRunE
 	cmd.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
@@ -52,11 +52,10 @@ func (a *app) asksWithin(cmd *cobra.Command, timeout time.Duration, usage string
 	return cmd
 }
 
-// noticeEvery is the least time between two notices that no gateway answers.
+// noticeEvery is the minimum interval of notices that no gateway answers.
 const noticeEvery = 10 * time.Second
 
-// dial makes the client. It says once in a while that no gateway answers yet,
-// so that nobody stares at nothing.
+// dial makes the client, which prints a notice now and then while no gateway answers.
 func (a *app) dial() (*client.Client, error) {
 	addresses, err := client.Addresses(strings.Split(a.flags.gateway, ","), nil)
 	if err != nil {
@@ -67,13 +66,13 @@ func (a *app) dial() (*client.Client, error) {
 	return client.Dial(addresses, client.WithOnRetry(func(err error) {
 		if now := a.Now(); noticed.IsZero() || now.Sub(noticed) >= noticeEvery {
 			noticed = now
-			fmt.Fprintf(a.Err, "berth: no answer yet from %s: %s; trying on\n",
+			fmt.Fprintf(a.Err, "berth: no answer yet from %s: %s; retrying\n",
 				gateways, dialled(gateways, fault.Of(err).Message))
 		}
 	}))
 }
 
-// call makes a client for f, within the time-out.
+// call calls f with a client and a context that ends after the timeout.
 func (a *app) call(cmd *cobra.Command, f func(ctx context.Context, c *client.Client) error) error {
 	return a.connected(cmd, func(ctx context.Context, c *client.Client) error {
 		ctx, cancel := a.limited(ctx)
@@ -82,7 +81,7 @@ func (a *app) call(cmd *cobra.Command, f func(ctx context.Context, c *client.Cli
 	})
 }
 
-// connected makes a client for f, which bounds its calls itself.
+// connected calls f with a client. It must bound its calls itself.
 func (a *app) connected(cmd *cobra.Command, f func(ctx context.Context, c *client.Client) error) error {
 	c, err := a.dial()
 	if err != nil {
@@ -92,7 +91,7 @@ func (a *app) connected(cmd *cobra.Command, f func(ctx context.Context, c *clien
 	return f(cmd.Context(), c)
 }
 
-// limited bounds one call by the time-out.
+// limited returns a context that ends after the timeout.
 func (a *app) limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, a.flags.timeout)
 }

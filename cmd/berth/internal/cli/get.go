@@ -13,18 +13,18 @@ import (
 	"berth.dev/cmd/berth/internal/cli/show"
 )
 
-// pageSize is the largest page there is: a list is read whole.
+// pageSize is the largest page of the API, because lists are read as a whole.
 const pageSize = 1000
 
-// view is one kind of object that get shows.
+// view is a kind of object that get lists.
 type view struct {
 	fetch func(ctx context.Context, c *client.Client) (proto.Message, error)
 	table func(m proto.Message, now time.Time, wide bool) *show.Table
-	// empty is the sentence for a table without rows.
+	// empty is the text for a table without rows.
 	empty string
 }
 
-// viewOf returns the view of an answer, which list turns into what table shows.
+// viewOf returns a view. Its table shows the result of list for the answer of fetch.
 func viewOf[M proto.Message, L any](
 	empty string, fetch func(*client.Client, context.Context) (M, error), list func(M) L, table func(L, time.Time, bool) *show.Table,
 ) view {
@@ -35,13 +35,13 @@ func viewOf[M proto.Message, L any](
 	}
 }
 
-// one is a list of one.
+// one returns a list of one element.
 func one[M any](m M) []M { return []M{m} }
 
-// same is the answer itself.
+// same returns the answer itself.
 func same[M any](m M) M { return m }
 
-// getFlags are the flags of every get.
+// getFlags are the flags of every get command.
 type getFlags struct {
 	output string
 	watch  bool
@@ -49,9 +49,9 @@ type getFlags struct {
 
 func (a *app) get() *cobra.Command {
 	var flags getFlags
-	cmd := a.asks(&cobra.Command{
+	cmd := a.calls(&cobra.Command{
 		Use:   "get reservations|pending|assignments|executors|usage|skus|pools|leaders|findings",
-		Short: "Show reservations, the queue, workers, the fleet, leaders or findings",
+		Short: "List reservations, queues, workers, executors, leaders or findings",
 		Args:  cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var kinds []string
@@ -59,13 +59,13 @@ func (a *app) get() *cobra.Command {
 				kinds = append(kinds, child.Name())
 			}
 			if len(args) == 0 {
-				return badUsage(cmd, "say what to get: %s", strings.Join(kinds, ", "))
+				return badUsage(cmd, "missing kind: must be one of %s", strings.Join(kinds, ", "))
 			}
-			return badUsage(cmd, "there is no %q to get; there are %s", args[0], strings.Join(kinds, ", "))
+			return badUsage(cmd, "unknown kind %q: must be one of %s", args[0], strings.Join(kinds, ", "))
 		},
 	})
-	cmd.PersistentFlags().StringVarP(&flags.output, "output", "o", "table", "table, wide, json or yaml")
-	cmd.PersistentFlags().BoolVarP(&flags.watch, "watch", "w", false, "look again every second and show what changes")
+	outputFlag(cmd.PersistentFlags(), &flags.output, "table", "wide", "json", "yaml")
+	cmd.PersistentFlags().BoolVarP(&flags.watch, "watch", "w", false, "poll every second and print changes")
 	cmd.AddCommand(
 		a.getReservations(&flags),
 		a.getPending(&flags),
@@ -80,11 +80,8 @@ func (a *app) get() *cobra.Command {
 	return cmd
 }
 
-// show fetches and writes a view, once or as a watch.
+// show fetches and writes a view, once or continuously.
 func (a *app) show(cmd *cobra.Command, flags *getFlags, v view) error {
-	if err := oneOf(cmd, "output", flags.output, "table", "wide", "json", "yaml"); err != nil {
-		return err
-	}
 	return a.connected(cmd, func(ctx context.Context, c *client.Client) error {
 		if flags.watch {
 			return a.watch(ctx, c, flags.output, v)
@@ -107,15 +104,18 @@ func (a *app) show(cmd *cobra.Command, flags *getFlags, v view) error {
 	})
 }
 
-// render gives the text of an answer; none for a table without rows.
+// render returns the text of an answer; none for a table without rows.
 func (v view) render(m proto.Message, output string, now time.Time) ([]byte, error) {
+	return render(m, output, v.table(m, now, output == "wide").String())
+}
+
+// render returns an answer in a machine-readable format, or the given text.
+func render(m proto.Message, output, text string) ([]byte, error) {
 	switch output {
 	case "json":
 		return show.JSON(m)
 	case "yaml":
 		return show.YAML(m)
 	}
-	var b strings.Builder
-	_, err := v.table(m, now, output == "wide").WriteTo(&b)
-	return []byte(b.String()), err
+	return []byte(text), nil
 }

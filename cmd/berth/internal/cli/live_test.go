@@ -152,7 +152,7 @@ func TestWatchWaitsForTheRegistry(t *testing.T) {
 	if _, err := f.MarkReady(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	if got := l.line(t); got != "No SKU fits:" {
+	if got := l.line(t); got != "Demand that fits no SKU:" {
 		t.Fatalf("once ready: %q", got)
 	}
 	if code := l.interrupted(); code != rpc.ExitDone {
@@ -193,7 +193,7 @@ func TestADeadGatewayEndsWithExitCode4(t *testing.T) {
 			code := Run(t.Context(), root, append(args, "--gateway", address, "--timeout", timeout.String()))
 			lines := strings.Split(stderr.String(), "\n")
 			if code == rpc.ExitUnavailable && out.Len() == 0 && len(lines) == 4 &&
-				lines[0] == "berth: no answer yet from "+address+": connection refused; trying on" &&
+				lines[0] == "berth: no answer yet from "+address+": connection refused; retrying" &&
 				strings.HasPrefix(lines[1], "berth: no definite answer from "+address+" within ") &&
 				strings.HasSuffix(lines[1], ": connection refused (UNAVAILABLE)") &&
 				strings.Contains(lines[2], "--gateway HOST:PORT or BERTH_GATEWAY") {
@@ -214,7 +214,7 @@ func TestDoctorWithoutAGateway(t *testing.T) {
 	var out, stderr bytes.Buffer
 	root := New(Streams{Out: &out, Err: &stderr, Env: func(string) string { return "" }, Now: time.Now})
 	code := Run(t.Context(), root, []string{"doctor", "--gateway", nobody, "--timeout", "200ms"})
-	if code != rpc.ExitUnavailable || !strings.Contains(out.String(), nobody+" does not answer: ") || stderr.String() != "berth: 1 of 4 checks fail\n" {
+	if code != rpc.ExitUnavailable || !strings.Contains(out.String(), nobody+" does not answer: ") || stderr.String() != "berth: 1 of 4 checks failed\n" {
 		t.Errorf("exit %d:\n%s%s", code, &out, &stderr)
 	}
 }

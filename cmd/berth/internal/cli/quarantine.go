@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -12,22 +13,23 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// quarantined is the kind of the finding that a stop is not confirmed.
+// quarantined is the kind of the finding about a worker whose stop is not confirmed.
 const quarantined = "QUARANTINED"
 
 func (a *app) clearQuarantine() *cobra.Command {
 	var yes bool
-	cmd := a.asks(&cobra.Command{
+	cmd := a.calls(&cobra.Command{
 		Use:   "clear-quarantine EXECUTOR",
-		Short: "Give up workers whose stop an executor does not confirm",
-		Long: `Give up the workers of an executor that were told to stop, should have ended by
-now, and of which the executor does not say that they have (the finding
-QUARANTINED). They become LOST, and their capacity is given out again at once.
+		Short: "Declare quarantined workers of an executor dead",
+		Long: `Declare the quarantined workers of an executor dead. A worker is quarantined (finding
+QUARANTINED) if it was asked to stop, should have stopped already, and the executor has
+not confirmed that. The workers become LOST, and their capacity is free at once.
 
-This is dangerous: Berth takes your word that they do not run. One that does runs
-on beside what is placed there next, and beside its replacement, until its agent
-is reached and stops it. Make sure first that the host is off or the processes
-are dead. Without --yes it only shows which workers are meant.`,
+This is dangerous: Berth relies on you that the workers do not run. A worker that does
+run keeps its resources while others are placed on the executor, and runs together
+with its replacement, until its agent is reachable and stops it. First make sure that
+the host is off or the processes are dead. Without --yes the command only lists the
+workers.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.call(cmd, func(ctx context.Context, c *client.Client) error {
@@ -39,10 +41,10 @@ are dead. Without --yes it only shows which workers are meant.`,
 					return a.print(show.Counted(args[0], "cleared", 0, "worker", "nothing is quarantined"))
 				}
 				if !yes {
-					if _, err := show.Assignments(workers, a.Now(), false).WriteTo(a.Out); err != nil {
+					if _, err := io.WriteString(a.Out, show.Assignments(workers, a.Now(), false).String()); err != nil {
 						return err
 					}
-					return fault.New(fault.Precondition, "", "nothing is cleared: if one of these still runs, it runs on beside what is placed on %s next; with --yes you say that none does", args[0])
+					return fault.New(fault.Precondition, "", "nothing was cleared: a worker that still runs would share its resources with new workers on %s; if none of these runs, repeat the command with --yes", args[0])
 				}
 				count, err := c.ClearQuarantine(ctx, args[0], workers...)
 				if err != nil {
@@ -52,13 +54,13 @@ are dead. Without --yes it only shows which workers are meant.`,
 			})
 		},
 	})
-	cmd.Flags().BoolVar(&yes, "yes", false, "do it: none of them runs")
+	cmd.Flags().BoolVar(&yes, "yes", false, "declare that none of the workers runs, and clear them")
 	return cmd
 }
 
-// overdue are the workers on an executor whose stop is not confirmed in time. If the
-// assigner does not list all such findings, they are all workers on the executor that
-// are being stopped: the assigner refuses to clear one whose stop is not overdue.
+// overdue returns the workers on an executor whose stop was not confirmed in time. If the
+// assigner does not list all such findings, overdue returns all workers on the executor that
+// are being stopped: the assigner rejects one whose stop is not overdue.
 func overdue(ctx context.Context, c *client.Client, executor string) ([]*berthv1.Assignment, error) {
 	answer, err := c.Findings(ctx)
 	if err != nil {

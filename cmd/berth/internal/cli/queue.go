@@ -11,11 +11,12 @@ import (
 
 func (a *app) flush() *cobra.Command {
 	var job, group string
-	cmd := a.asks(&cobra.Command{
+	cmd := a.calls(&cobra.Command{
 		Use:   "flush --job JOB | --group GROUP",
-		Short: "Cancel all that is queued of a job or in a group",
-		Long: `Cancel all that is queued of a job, or in a group as 'berth get pending' names
-it. What has been dispatched stays. It does not ask before it acts.`,
+		Short: "Cancel the queued reservations of a job or a group",
+		Long: `Cancel the queued reservations of a job, or of a group that 'berth get pending'
+lists. Reservations that have been dispatched are not cancelled. The command
+requires no confirmation.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if (job == "") == (group == "") {
@@ -34,17 +35,17 @@ it. What has been dispatched stays. It does not ask before it acts.`,
 			})
 		},
 	})
-	cmd.Flags().StringVar(&job, "job", "", "all that is queued of this job")
-	cmd.Flags().StringVar(&group, "group", "", "all that is queued in this group")
+	cmd.Flags().StringVar(&job, "job", "", "job whose queued reservations are cancelled")
+	cmd.Flags().StringVar(&group, "group", "", "group whose queued reservations are cancelled")
 	return cmd
 }
 
 func (a *app) markReady() *cobra.Command {
-	return a.asks(&cobra.Command{
+	return a.calls(&cobra.Command{
 		Use:   "mark-ready",
-		Short: "Tell the registry that all job services have asked again",
-		Long: `Tell the registry that all job services have asked again for what they want. It
-waits for that where it runs with 'readiness: signal', once in a cluster's life
+		Short: "Mark the registry as ready",
+		Long: `Mark the registry as ready: all job services have repeated their requests. With
+'readiness: signal' the registry waits for this command once in the life of a cluster
 and after a restore, and leases nothing before. Repeating it changes nothing.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -13,27 +13,26 @@ import (
 	"berth.dev/cmd/berth/internal/cli/show"
 )
 
-// successorPoll is how often the successor of a leader that resigned is looked
-// for; it is there within some tens of milliseconds.
+// successorPoll is the interval of polls for the successor of a leader that resigned, which
+// leads after some tens of milliseconds.
 const successorPoll = 20 * time.Millisecond
 
 func (a *app) resign() *cobra.Command {
 	var term int64
-	cmd := a.asks(&cobra.Command{
+	cmd := a.calls(&cobra.Command{
 		Use:   "resign SERVICE",
-		Short: "Have the leader of a service give way to a standby",
-		Long: `Have the leader of registry, executor-state or assigner finish what it is writing
-and give up its term, and wait until another one leads. Callers see a pause of
-some milliseconds. Of a service with one replica the same one leads again.`,
+		Short: "Make the leader of a service resign",
+		Long: `Make the leader of registry, executor-state or assigner finish its writes and give up
+its term, and wait until a standby leads. Callers see a pause of some milliseconds. If
+the service has one replica, it leads again.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if term < 0 {
-				return badUsage(cmd, "--term is negative")
+				return badUsage(cmd, "--term must not be negative, got %d", term)
 			}
 			return a.call(cmd, func(ctx context.Context, c *client.Client) error {
 				if term == 0 {
-					// The term is named, so that a call which is repeated on its
-					// way does not end the successor's.
+					// With the term, a retried call does not end the successor's term.
 					now, err := leadership(ctx, c, args[0])
 					if err != nil {
 						return err
@@ -52,12 +51,12 @@ some milliseconds. Of a service with one replica the same one leads again.`,
 			})
 		},
 	})
-	cmd.Flags().Int64Var(&term, "term", 0, "only this term; the present one unless given")
+	cmd.Flags().Int64Var(&term, "term", 0, "term that must end (default: the current term)")
 	return cmd
 }
 
-// leadership is who leads a service now. A service that there is none of has no
-// term, and the gateway says what is wrong with it.
+// leadership returns the leader of a service. For an unknown service it returns nil: its term
+// is 0, and the gateway rejects the call.
 func leadership(ctx context.Context, c *client.Client, service string) (*berthv1.ServiceLeadership, error) {
 	answer, err := c.Leaders(ctx)
 	if err != nil {
@@ -71,7 +70,7 @@ func leadership(ctx context.Context, c *client.Client, service string) (*berthv1
 	return nil, nil
 }
 
-// successor waits until a service is led in a later term.
+// successor waits until a service has a leader in a later term.
 func successor(ctx context.Context, c *client.Client, service string, term int64) (*berthv1.ServiceLeadership, error) {
 	tick := time.NewTicker(successorPoll)
 	defer tick.Stop()

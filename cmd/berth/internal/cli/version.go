@@ -12,7 +12,7 @@ import (
 func (a *app) version() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Say which version this is",
+		Short: "Print the version",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			info, ok := debug.ReadBuildInfo()
@@ -24,7 +24,7 @@ func (a *app) version() *cobra.Command {
 	}
 }
 
-// versionText returns the version, the commit it was built from and Go's version.
+// versionText returns the version of berth, its commit and the version of Go.
 func versionText(version string, info *debug.BuildInfo) string {
 	return fmt.Sprintf("berth %s\ncommit %s\n%s", version, process.Commit(info), info.GoVersion)
 }

@@ -13,12 +13,12 @@ import (
 	"berth.dev/cmd/berth/internal/cli/show"
 )
 
-// clearScreen puts the cursor home and takes away what was drawn.
+// clearScreen moves the cursor home and clears the terminal.
 const clearScreen = "\x1b[H\x1b[2J"
 
-// watch looks again and again and writes each answer that differs from the one
-// before, until ctx ends. The first look is bounded by the time-out; after that
-// an outage is waited out, and told of. So is a registry that is not ready.
+// watch polls until ctx ends, and writes each answer that differs from the last. The timeout
+// bounds the first call. Later, watch waits until an outage is over, and prints a notice. It
+// also waits for a registry that is not ready.
 func (a *app) watch(ctx context.Context, c *client.Client, output string, v view) error {
 	tick := time.NewTicker(a.every)
 	defer tick.Stop()
@@ -48,19 +48,19 @@ func (a *app) watch(ctx context.Context, c *client.Client, output string, v view
 	}
 }
 
-// screen is what a watch has written.
+// screen is the output of a watch.
 type screen struct {
 	*app
 	view   view
 	output string
-	// before is what the last answer looked like, waits that it was none.
+	// before is the last answer, without the fields that are not compared. waits: a notice
+	// was printed since.
 	before []byte
 	waits  bool
 }
 
-// show writes an answer that differs from the one before. A terminal is drawn
-// over, also when only an age has changed; elsewhere one text follows another,
-// and ages do not count.
+// show writes an answer that differs from the last. It overwrites a table on a terminal, even if
+// only an age has changed. Otherwise it appends the answer, and ignores ages.
 func (s *screen) show(m proto.Message) error {
 	s.waits = false
 	drawing := s.Terminal && (s.output == "table" || s.output == "wide")
@@ -94,7 +94,7 @@ func (s *screen) show(m proto.Message) error {
 	return err
 }
 
-// wait says once why there is no answer.
+// wait prints once why there is no answer.
 func (s *screen) wait(err error) {
 	if !s.waits {
 		fmt.Fprintf(s.Err, "berth: %s; waiting\n", sentence(err))

@@ -15,8 +15,8 @@ type paged interface {
 	GetNextPageToken() string
 }
 
-// whole returns a call that reads all pages of a list and joins them into one answer,
-// which carries the revision of the last.
+// whole returns a call that reads all pages of a list and merges them into one answer, with the
+// revision of the last page.
 func whole[Q proto.Message, A paged](request Q, page func(*client.Client, context.Context, Q) (A, error)) func(*client.Client, context.Context) (A, error) {
 	return func(c *client.Client, ctx context.Context) (A, error) {
 		request := proto.CloneOf(request)

@@ -1,6 +1,5 @@
-// Package cluster runs a whole Berth in this process: embedded etcd, one
-// replica of each service, and a gateway. They are the real thing, with real
-// sockets between them.
+// Package cluster runs a whole cluster in this process: embedded etcd, one replica of each service,
+// and a gateway, connected by real sockets.
 package cluster
 
 import (
@@ -21,54 +20,52 @@ import (
 	"berth.dev/services/registry"
 )
 
-// Config of a cluster.
+// Config is the configuration of a cluster.
 type Config struct {
-	// DataDir keeps etcd's data; a temporary one, removed at the end, unless
-	// given.
+	// DataDir is the directory for etcd's data; by default a temporary one that is removed at
+	// the end.
 	DataDir string
-	// Listen is where the gateway serves REST and gRPC, AgentsListen where agents
-	// call it and InternalListen where the services do: the last two on loopback, on
-	// any port, unless given.
+	// Listen is the gateway's address for REST and gRPC, AgentsListen for agents and
+	// InternalListen for services. The defaults of the last two are free ports on loopback.
 	Listen, AgentsListen, InternalListen string
-	// LogFormat and LogLevel of all parts.
+	// LogFormat and LogLevel are for all parts.
 	LogFormat, LogLevel string
-	// Tracing of all parts; none unless given.
+	// Tracing is for all parts; none by default.
 	Tracing tracing.Config
-	// Bounded keeps less of the past, so that memory depends on what is there and
-	// not on how much there has been: see the constants.
+	// Bounded keeps less history, so that memory depends on the current state and not on the
+	// number of past requests: see the constants.
 	Bounded bool
 }
 
-// What a bounded cluster keeps of the past.
+// The history of a bounded cluster.
 const (
-	// maxEnded is how many versions of reservations that have ended are kept, for
-	// ten minutes at most. One of a few workers takes some 10 KiB in all parts.
+	// maxEnded is the number of ended versions of reservations that are kept, for ten minutes
+	// at most. A version with a few workers takes about 10 KiB in all parts.
 	maxEnded = 10_000
 	// maxEventBytes bounds the job events in etcd.
 	maxEventBytes = 32 << 20
-	// history is how long etcd keeps revisions. Nothing here reads older ones:
-	// streams of events are resumed from what is kept.
+	// history is how long etcd keeps revisions. No part reads older ones: streams of events
+	// resume from stored events.
 	history = "1m"
-	// raftEntries bounds the log that etcd keeps in memory for members that fall
-	// behind; there are none.
+	// raftEntries bounds the log that etcd keeps in memory for other members. There are none.
 	raftEntries = 1000
 )
 
-// Cluster is a running Berth.
+// Cluster is a running cluster.
 type Cluster struct {
 	dir     string
 	gateway process.Addresses
 	etcd    *embedded.Etcd
 	group   *process.Group
-	held    []*port.Held // the gateway's ports, where Berth chose them
-	scratch string       // a directory to be removed at the end
+	ports   []*port.Held // the gateway's ports that Berth chose
+	scratch string       // a directory to remove at the end
 }
 
-// startTimeout bounds how long a part may take to tell where it listens.
+// startTimeout is how long a part may take to listen.
 const startTimeout = 30 * time.Second
 
-// Start starts the cluster. It answers when all parts listen; /readyz of the
-// gateway tells when they lead.
+// Start starts the cluster. It returns when all parts listen; /readyz of the gateway reports when
+// they lead.
 func Start(ctx context.Context, config Config) (*Cluster, error) {
 	c := &Cluster{group: process.NewGroup(ctx)}
 	dir := config.DataDir
@@ -86,7 +83,7 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 	config.AgentsListen, config.InternalListen = cmp.Or(config.AgentsListen, anyPort), cmp.Or(config.InternalListen, anyPort)
 	for _, address := range []*string{&config.Listen, &config.AgentsListen, &config.InternalListen} {
 		var err error
-		if *address, err = c.settle(*address); err != nil {
+		if *address, err = c.choosePort(*address); err != nil {
 			c.cleanup()
 			return nil, err
 		}
@@ -112,7 +109,7 @@ func (config Config) member() embedded.Member {
 	return member
 }
 
-// service returns what the configurations of all services have in common.
+// service returns the common configuration of all services.
 func (config Config) service(etcd string) process.Service {
 	service := process.ServiceDefaults(0, 0)
 	service.Listen, service.Etcd, service.Gateways, service.LogFormat, service.LogLevel = "127.0.0.1:0", []string{etcd}, []string{config.InternalListen}, config.LogFormat, config.LogLevel
@@ -135,18 +132,18 @@ func (config Config) registry(service process.Service) registry.Config {
 func (c *Cluster) start(config Config) error {
 	service := config.service(c.etcd.Endpoint())
 	replicas := map[string]func(context.Context, func(process.Addresses)) error{
-		"registry": func(ctx context.Context, told func(process.Addresses)) error {
-			return registry.Run(ctx, config.registry(service), told)
+		"registry": func(ctx context.Context, bound func(process.Addresses)) error {
+			return registry.Run(ctx, config.registry(service), bound)
 		},
-		"executor-state": func(ctx context.Context, told func(process.Addresses)) error {
+		"executor-state": func(ctx context.Context, bound func(process.Addresses)) error {
 			config := executorstate.Defaults()
 			config.Service = service
-			return executorstate.Run(ctx, config, told)
+			return executorstate.Run(ctx, config, bound)
 		},
-		"assigner": func(ctx context.Context, told func(process.Addresses)) error {
+		"assigner": func(ctx context.Context, bound func(process.Addresses)) error {
 			config := assigner.Defaults()
 			config.Service = service
-			return assigner.Run(ctx, config, told)
+			return assigner.Run(ctx, config, bound)
 		},
 	}
 	front := gateway.DefaultConfig()
@@ -155,30 +152,30 @@ func (c *Cluster) start(config Config) error {
 	for name, part := range map[string]*[]string{
 		"registry": &front.Registry, "executor-state": &front.ExecutorState, "assigner": &front.Assigner,
 	} {
-		bound, err := c.run(name, replicas[name])
+		addresses, err := c.run(name, replicas[name])
 		if err != nil {
 			return err
 		}
-		*part = []string{bound.Listen}
+		*part = []string{addresses.Listen}
 	}
-	bound, err := c.run("gateway", func(ctx context.Context, told func(process.Addresses)) error {
-		return gateway.Run(ctx, front, told)
+	addresses, err := c.run("gateway", func(ctx context.Context, bound func(process.Addresses)) error {
+		return gateway.Run(ctx, front, bound)
 	})
-	c.gateway = bound
+	c.gateway = addresses
 	return err
 }
 
-// run starts a part and waits until it tells where it listens.
+// run starts a part and waits until it listens. It returns its addresses.
 func (c *Cluster) run(name string, part func(context.Context, func(process.Addresses)) error) (process.Addresses, error) {
-	told := make(chan process.Addresses, 1)
+	bound := make(chan process.Addresses, 1)
 	failed := make(chan error, 1)
 	c.group.Go(name, func(ctx context.Context) error {
-		err := part(ctx, func(a process.Addresses) { told <- a })
+		err := part(ctx, func(a process.Addresses) { bound <- a })
 		failed <- err
 		return err
 	})
 	select {
-	case a := <-told:
+	case a := <-bound:
 		return a, nil
 	case err := <-failed:
 		return process.Addresses{}, err
@@ -187,23 +184,23 @@ func (c *Cluster) run(name string, part func(context.Context, func(process.Addre
 	}
 }
 
-// settle holds a port where the address leaves it open: the services have to
-// know where the gateway will be before it runs.
-func (c *Cluster) settle(address string) (string, error) {
+// choosePort replaces port 0 in an address by a free port, which it holds: the services must know
+// the gateway's address before the gateway runs.
+func (c *Cluster) choosePort(address string) (string, error) {
 	host, number, err := net.SplitHostPort(address)
 	if err != nil || number != "0" {
-		return address, nil // the gateway says what is wrong with it
+		return address, nil // the gateway returns the error
 	}
 	held, err := port.Hold(cmp.Or(host, "127.0.0.1"))
 	if err != nil {
 		return "", err
 	}
-	c.held = append(c.held, held)
+	c.ports = append(c.ports, held)
 	return held.Address(), nil
 }
 
 func (c *Cluster) cleanup() {
-	for _, held := range c.held {
+	for _, held := range c.ports {
 		held.Release()
 	}
 	if c.scratch != "" {
@@ -211,22 +208,22 @@ func (c *Cluster) cleanup() {
 	}
 }
 
-// Gateway is where REST and gRPC are served, host:port.
+// Gateway returns the address for REST and gRPC, host:port.
 func (c *Cluster) Gateway() string { return c.gateway.Listen }
 
-// AgentsGateway is where agents call the gateway, host:port.
+// AgentsGateway returns the address for agents, host:port.
 func (c *Cluster) AgentsGateway() string { return c.gateway.Agents }
 
-// Dir is the directory that keeps the data.
+// Dir returns the directory with the data.
 func (c *Cluster) Dir() string { return c.dir }
 
-// Etcd lists etcd's endpoints.
+// Etcd returns the endpoints of etcd.
 func (c *Cluster) Etcd() []string { return []string{c.etcd.Endpoint()} }
 
-// Stopping is closed when a part has failed or the cluster is to stop.
+// Stopping is closed when a part has failed or the cluster has to stop.
 func (c *Cluster) Stopping() <-chan struct{} { return c.group.Stopping() }
 
-// Close stops all parts, etcd last. It answers why, if one had failed.
+// Close stops all parts, etcd last. It returns the error of a part that had failed.
 func (c *Cluster) Close() error {
 	c.group.Stop()
 	err := c.group.Wait()

@@ -1,10 +1,8 @@
-// Package demo is `berth demo`: the main job on real processes, with its
-// leaders killed while it works.
+// Package demo is `berth demo`: the main job on real processes whose leaders are killed.
 //
-// It promises to be a check, not a film: it ends with 0 only if every batch was
-// granted whole, the words were counted right, no worker was started twice, no
-// acknowledged request was lost and the audit of every revision of etcd found
-// nothing.
+// It promises that it exits with 0 only if every batch was granted as a whole, the word count
+// is correct, no worker was started twice, no acknowledged request was lost, and the audit of
+// every revision of etcd found no violation.
 package demo
 
 import (
@@ -31,25 +29,25 @@ import (
 const (
 	agents = 4
 	slots  = 4
-	// within bounds the whole demo.
+	// within is the maximum time of the demo.
 	within = 3 * time.Minute
 )
 
-// Command is `berth demo`.
+// Command returns `berth demo`.
 func Command() *cobra.Command {
 	var docs, keep string
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Watch the main job on real processes while their leaders are killed",
-		Long: `Starts embedded etcd, two replicas of each service, a gateway and four agents as
-processes of their own, counts the words of the documents below --docs with a
-two-stage job, and kills -9 the leader of each service while a larger batch waits.
+		Short: "Run the main job on real processes while their leaders are killed",
+		Long: `Run embedded etcd, two replicas of each service, a gateway and four agents as separate
+processes. Count the words of the documents in --docs with a two-stage job, and kill
+the leader of each service (kill -9) while a larger batch is pending.
 
-Exit code 0 says that everything held.`,
+Exit code 0 means that all checks passed.`,
 		Args: cobra.NoArgs,
 	}
-	cmd.Flags().StringVar(&docs, "docs", ".", "directory whose *.md files are counted")
-	cmd.Flags().StringVar(&keep, "dir", "", "directory that keeps data and logs; a temporary one, removed at the end, unless given")
+	cmd.Flags().StringVar(&docs, "docs", ".", "directory with the *.md files to count")
+	cmd.Flags().StringVar(&keep, "dir", "", "directory for data and logs (default: a temporary directory, removed at the end)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return run(cmd.Context(), cmd.OutOrStdout(), docs, keep)
 	}
@@ -83,7 +81,7 @@ func run(ctx context.Context, out io.Writer, docs, dir string) (err error) {
 			err = closing
 		}
 	}()
-	if err := d.story(ctx); err != nil {
+	if err := d.run(ctx); err != nil {
 		return err
 	}
 	return d.report(ctx)
@@ -94,20 +92,20 @@ type demo struct {
 	out   io.Writer
 	began time.Time
 	dir   string
-	// work is the directory that workers share.
+	// work is the directory that the workers share.
 	work  string
 	files []string
 	words int
 
 	fleet  *fleet.Fleet
 	client *client.Client
-	// acked are the requests that were acknowledged, and asked the batches.
+	// acked are the acknowledged requests, and batches is their number.
 	acked     []client.Key
 	batches   int
-	takeovers []takeover
+	failovers []failover
 }
 
-// say prints a step with the time since the start.
+// say prints a line with the time since the start.
 func (d *demo) say(format string, args ...any) {
 	fmt.Fprintf(d.out, "%6.2fs  %s\n", time.Since(d.began).Seconds(), fmt.Sprintf(format, args...))
 }
@@ -134,12 +132,12 @@ func (d *demo) up(ctx context.Context) error {
 	return nil
 }
 
-// story is what is shown, in order.
-func (d *demo) story(ctx context.Context) error {
+// run runs the steps in order.
+func (d *demo) run(ctx context.Context) error {
 	if err := d.countWords(ctx); err != nil {
 		return err
 	}
-	// Ten of sixteen slots are taken, so that a batch of twelve has to wait.
+	// Ten of sixteen slots are used, so a batch of twelve is pending.
 	holder := d.batch("backlog", "holder", 10, "sleep 600")
 	if err := d.reserve(ctx, holder, berthv1.Reservation_ACTIVE); err != nil {
 		return err
@@ -160,29 +158,29 @@ func (d *demo) story(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.say("after three leaders died, backlog/large is still %s at position %d, epoch %d", waiting.GetState(), waiting.GetPosition(), waiting.GetEpoch())
+	d.say("after the death of three leaders, backlog/large is still %s at position %d, epoch %d", waiting.GetState(), waiting.GetPosition(), waiting.GetEpoch())
 	if waiting.GetUid() != large.GetUid() {
-		return fmt.Errorf("backlog/large is version %s now, and was %s", waiting.GetUid(), large.GetUid())
+		return fmt.Errorf("the version of backlog/large changed to %s from %s", waiting.GetUid(), large.GetUid())
 	}
 	freed := time.Now()
 	if _, err := d.client.Cancel(ctx, client.KeyOf(holder)); err != nil {
 		return err
 	}
-	d.say("cancelled backlog/holder: its 10 slots are to be free")
+	d.say("cancelled backlog/holder to free its 10 slots")
 	if _, err := d.client.WaitFor(ctx, client.KeyOf(large), berthv1.Reservation_ACTIVE, berthv1.Reservation_COMPLETED); err != nil {
 		return err
 	}
-	d.say("backlog/large was granted whole %v after the cancel", time.Since(freed).Round(time.Millisecond))
+	d.say("backlog/large was granted as a whole %v after the cancel", time.Since(freed).Round(time.Millisecond))
 	_, err = d.client.WaitFor(ctx, client.KeyOf(large), berthv1.Reservation_COMPLETED)
 	return err
 }
 
-// countWords is the two-stage job: a shard a worker, then the sum.
+// countWords runs the two-stage job: one shard for each worker, and then the sum.
 func (d *demo) countWords(ctx context.Context) error {
 	shards := min(8, len(d.files))
 	count := d.batch("words", "count", shards, countScript)
 	count.Task.Env["SHARDS"] = fmt.Sprint(shards)
-	d.say("words/count: %d workers count the words of %d documents, a shard each", shards, len(d.files))
+	d.say("words/count: %d workers count the words of %d documents, one shard each", shards, len(d.files))
 	if err := d.reserve(ctx, count, berthv1.Reservation_COMPLETED); err != nil {
 		return err
 	}
@@ -194,14 +192,14 @@ func (d *demo) countWords(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.say("words/sum: the workers counted %d words, and so does this process: %v", counted, counted == d.words)
+	d.say("words/sum: the workers counted %d words; this process counts the same: %v", counted, counted == d.words)
 	if counted != d.words {
-		return fmt.Errorf("the workers counted %d words, there are %d", counted, d.words)
+		return fmt.Errorf("the workers counted %d words instead of %d", counted, d.words)
 	}
 	return nil
 }
 
-// batch is a reservation of n workers of a stage that run a shell script.
+// batch returns a reservation of n workers that run a shell script.
 func (d *demo) batch(job, stage string, n int, script string) *berthv1.Reservation {
 	return &berthv1.Reservation{
 		Job: job, Stage: stage, Count: int32(n),
@@ -227,12 +225,12 @@ func (d *demo) request(ctx context.Context, r *berthv1.Reservation, until ...ber
 	}
 	reached, err := d.client.WaitFor(ctx, client.KeyOf(r), until...)
 	if err != nil {
-		return nil, fault.New(fault.Of(err).Kind, fault.Of(err).Reason, "%s does not become %s", client.KeyOf(r), until[0]).Because(err)
+		return nil, fault.New(fault.Of(err).Kind, fault.Of(err).Reason, "%s did not become %s", client.KeyOf(r), until[0]).Because(err)
 	}
 	return reached, nil
 }
 
-// reserve requests a batch, waits for a state of it and prints how long that took.
+// reserve requests a batch, waits until it has a state, and prints how long that took.
 func (d *demo) reserve(ctx context.Context, r *berthv1.Reservation, until berthv1.Reservation_State) error {
 	asked := time.Now()
 	reached, err := d.request(ctx, r, until)
@@ -246,7 +244,7 @@ func (d *demo) reserve(ctx context.Context, r *berthv1.Reservation, until berthv
 	return nil
 }
 
-// explainWait shows that a batch waits, and why.
+// explainWait waits until a batch is pending for lack of capacity, and prints why.
 func (d *demo) explainWait(ctx context.Context, r *berthv1.Reservation) error {
 	for {
 		answer, err := d.client.Get(ctx, client.KeyOf(r))
@@ -254,11 +252,11 @@ func (d *demo) explainWait(ctx context.Context, r *berthv1.Reservation) error {
 			return err
 		}
 		if answer.GetReason() == string(fault.ReasonInsufficientCapacity) {
-			d.say("backlog/large: 12 workers wait, none is held: %s", answer.GetMessage())
+			d.say("backlog/large: 12 workers are pending, none has a lease: %s", answer.GetMessage())
 			return nil
 		}
 		if answer.GetState() != berthv1.Reservation_QUEUED && answer.GetState() != berthv1.Reservation_LEASING {
-			return fmt.Errorf("%s is %s, and has to wait", client.KeyOf(r), answer.GetState())
+			return fmt.Errorf("%s is %s instead of pending", client.KeyOf(r), answer.GetState())
 		}
 		select {
 		case <-time.After(20 * time.Millisecond):
@@ -268,7 +266,7 @@ func (d *demo) explainWait(ctx context.Context, r *berthv1.Reservation) error {
 	}
 }
 
-// history audits every revision of the run.
+// history audits every revision of the demo.
 func (d *demo) history(ctx context.Context) (*audit.Auditor, error) {
 	s, err := store.Dial(store.DialConfig{Endpoints: d.fleet.Etcd()})
 	if err != nil {

@@ -12,25 +12,23 @@ import (
 	"berth.dev/api/fault"
 )
 
-// startMark has each worker leave a mark, so that a second start shows: the
-// shell appends, which the kernel does in one piece.
+// startMark makes each worker append a mark, which shows a second start. Appends of the shell are
+// atomic.
 const startMark = `echo "$BERTH_JOB/$BERTH_STAGE/$BERTH_WORKER_INDEX.$BERTH_WORKER_NUMBER@$BERTH_EPOCH" >> "$WORK/starts"
 `
 
-// A word is what stands between spaces, tabs and line ends, whatever its bytes:
-// wc counts by the locale, and so counts one text differently on two hosts.
+// A word is any sequence of bytes between spaces, tabs and newlines. wc depends on the locale, and
+// counts one text differently on two hosts.
 const (
 	blanks = " \t\n"
 	words  = `LC_ALL=C awk '{ n += NF } END { print n + 0 }'`
 )
 
-// countScript counts the words of a worker's share of the documents, which the
-// payload lists.
+// countScript counts the words of a worker's share of the documents in the payload.
 const countScript = `awk -v n="$SHARDS" -v i="$BERTH_WORKER_INDEX" 'NR % n == i' "$BERTH_PAYLOAD_FILE" |
   tr '\n' '\0' | xargs -0 cat | ` + words + ` > "$WORK/count-$BERTH_WORKER_INDEX"`
 
-// sumScript adds the shares up, and fails unless that is what counting all
-// documents at once gives.
+// sumScript adds the counts, and fails if the sum differs from the count of all documents.
 const sumScript = `sum=$(cat "$WORK"/count-* | awk '{ s += $1 } END { print s }')
 all=$(tr '\n' '\0' < "$BERTH_PAYLOAD_FILE" | xargs -0 cat | ` + words + `)
 echo "$sum" > "$WORK/total"
@@ -60,16 +58,16 @@ func documents(dir string) (files []string, count int, err error) {
 		return nil, 0, fault.New(fault.Invalid, fault.ReasonInvalid, "--docs %s cannot be read", dir).Because(err)
 	}
 	if len(files) == 0 {
-		return nil, 0, fault.New(fault.Invalid, fault.ReasonInvalid, "there is no *.md file below %s: run it in a checkout, or name another directory with --docs", dir)
+		return nil, 0, fault.New(fault.Invalid, fault.ReasonInvalid, "--docs %s contains no *.md file; run berth in a checkout, or set another directory", dir)
 	}
 	slices.Sort(files)
 	return files, count, nil
 }
 
-// list is the payload: one document a line.
+// list returns the payload: one document per line.
 func (d *demo) list() []byte { return []byte(strings.Join(d.files, "\n") + "\n") }
 
-// total is what the workers came to.
+// total returns the workers' sum.
 func (d *demo) total() (int, error) {
 	text, err := os.ReadFile(filepath.Join(d.work, "total"))
 	if err != nil {
@@ -78,8 +76,7 @@ func (d *demo) total() (int, error) {
 	return strconv.Atoi(strings.TrimSpace(string(text)))
 }
 
-// startedTwice counts workers that left more than one mark, of all that left
-// any.
+// startedTwice counts the workers with more than one mark, and the workers with any.
 func (d *demo) startedTwice() (twice, started int, err error) {
 	text, err := os.ReadFile(filepath.Join(d.work, "starts"))
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package dev is `berth dev`: everything in one process, with embedded etcd.
+// Package dev is `berth dev`: a whole cluster in one process, with embedded etcd.
 package dev
 
 import (
@@ -25,29 +25,29 @@ import (
 	"berth.dev/pkg/tracing"
 )
 
-// Config of `berth dev`.
+// Config is the configuration of `berth dev`.
 type Config struct {
 	Listen    string `mapstructure:"listen" usage:"address to serve REST and gRPC on"`
-	Executors int    `mapstructure:"executors" usage:"how many executors to simulate"`
-	Agents    int    `mapstructure:"agents" usage:"how many real agents to run; their workers are processes on this host"`
-	Slots     int    `mapstructure:"slots" usage:"how many workers an executor takes"`
-	// More agents and services may join where these are given.
+	Executors int    `mapstructure:"executors" usage:"number of simulated executors; 4 if there are no agents either"`
+	Agents    int    `mapstructure:"agents" usage:"number of real agents; their workers are processes on this host"`
+	Slots     int    `mapstructure:"slots" usage:"number of workers that fit on an executor"`
+	// Further agents and services may join at these addresses.
 	AgentsListen   string `mapstructure:"agents-listen" usage:"address to serve registrations and heartbeats of agents on; port 0 picks one"`
 	InternalListen string `mapstructure:"internal-listen" usage:"address to serve calls between Berth's services on; port 0 picks one"`
-	DataDir        string `mapstructure:"data-dir" usage:"directory that keeps the data; a temporary one unless given"`
-	LogFormat      string `mapstructure:"log-format" usage:"json or text"`
-	LogLevel       string `mapstructure:"log-level" usage:"debug, info, warn or error"`
+	DataDir        string `mapstructure:"data-dir" usage:"directory for the data; a temporary one by default"`
+	LogFormat      string `mapstructure:"log-format" usage:"format of log lines: json or text"`
+	LogLevel       string `mapstructure:"log-level" usage:"minimum level of log lines: debug, info, warn or error"`
 
 	Tracing tracing.Config `mapstructure:",squash"`
 }
 
 const stopTimeout = 20 * time.Second
 
-// Command is `berth dev`.
+// Command returns `berth dev`.
 func Command() *cobra.Command {
 	defaults := Config{Listen: process.DefaultPublic, AgentsListen: "127.0.0.1:0", InternalListen: "127.0.0.1:0", Slots: 1, LogFormat: "text", LogLevel: "warn", Tracing: tracing.Defaults()}
 	var cmd *cobra.Command
-	cmd = process.Command("dev", "Run everything in one process, with embedded etcd", defaults, func(ctx context.Context, config Config) error {
+	cmd = process.Command("dev", "Run a whole cluster in one process, with embedded etcd", defaults, func(ctx context.Context, config Config) error {
 		return run(ctx, config, cmd.OutOrStdout())
 	})
 	return cmd
@@ -60,11 +60,11 @@ func run(ctx context.Context, config Config, out io.Writer) (err error) {
 	}
 	switch {
 	case config.Executors < 0:
-		return fault.BadField(fault.ReasonInvalid, "--executors", "cannot be negative")
+		return fault.BadField(fault.ReasonInvalid, "--executors", "must not be negative")
 	case config.Agents < 0:
-		return fault.BadField(fault.ReasonInvalid, "--agents", "cannot be negative")
+		return fault.BadField(fault.ReasonInvalid, "--agents", "must not be negative")
 	case config.Slots < 1:
-		return fault.BadField(fault.ReasonInvalid, "--slots", "has to be at least 1")
+		return fault.BadField(fault.ReasonInvalid, "--slots", "must be at least 1")
 	}
 	if _, _, err := net.SplitHostPort(config.Listen); err != nil {
 		return fault.BadField(fault.ReasonInvalid, "--listen", "must be host:port, got %q", config.Listen)
@@ -127,7 +127,7 @@ func populate(h *host.Host, c *cluster.Cluster, config Config) error {
 			return err
 		}
 		detected[resource.Slots] = int64(config.Slots)
-		// On loopback, for one developer: every command and variable is allowed.
+		// For one developer on loopback: every command and variable is allowed.
 		driver, err := agent.NewProcess(agent.ProcessConfig{Dir: dir, Allow: []string{agent.AllowAll}, AllowEnv: []string{agent.AllowAll}})
 		if err != nil {
 			return err
@@ -139,8 +139,8 @@ func populate(h *host.Host, c *cluster.Cluster, config Config) error {
 	return nil
 }
 
-// awaitExecutors waits until all executors are ready: from then on what fits is
-// granted at once.
+// awaitExecutors waits until all executors are ready. Then a reservation that fits is granted at
+// once.
 func awaitExecutors(ctx context.Context, gateway string, n int) error {
 	c, err := client.Dial([]string{gateway})
 	if err != nil {
@@ -151,7 +151,7 @@ func awaitExecutors(ctx context.Context, gateway string, n int) error {
 }
 
 func introduce(out io.Writer, c *cluster.Cluster, config Config) {
-	fmt.Fprintf(out, `Berth is up: %s with %s each.
+	fmt.Fprintf(out, `Berth is running: %s with %s each.
 
   REST and gRPC   http://%s        (etcd: %s)
   more agents     berth agent --gateways %s
@@ -164,7 +164,7 @@ Try, in another terminal:
   berth get assignments
   berth cancel hello
 
-Ctrl-C ends it.
+Press Ctrl-C to stop.
 `, count(config.Executors+config.Agents, "executor"), count(config.Slots, "slot"), c.Gateway(), c.Etcd()[0], c.AgentsGateway())
 }
 

@@ -10,28 +10,28 @@ import (
 	"time"
 )
 
-// runsOutSoon is how early a certificate is warned of: a fortnight, which is what
-// a renewal by hand may take.
-const runsOutSoon = 14 * 24 * time.Hour
+// expiresSoon is the remaining lifetime below which a certificate is a warning. A manual renewal
+// may take that long.
+const expiresSoon = 14 * 24 * time.Hour
 
-// certificates is one check for each that fails, and one for the rest.
+// certificates returns one check for each bad certificate, and one for all others.
 func certificates(f Facts) []Check {
 	if !f.TLS {
-		return []Check{{Name: "certificates", Verdict: Skipped, Seen: "not looked at", Do: "where TLS is used: --tls-cert, --tls-key and --tls-ca, as the services have them"}}
+		return []Check{{Name: "certificates", Verdict: Skipped, Seen: "not checked", Do: "if the services use TLS, set --tls-cert, --tls-key and --tls-ca as they do"}}
 	}
 	var checks []Check
 	rest := 0
 	var first Certificate
 	for _, c := range slices.SortedFunc(slices.Values(f.Certificates), func(a, b Certificate) int { return cmp.Compare(a.Of, b.Of) }) {
 		left := c.NotAfter.Sub(f.Clock)
-		const do = "renew it, and restart who serves with it"
+		const do = "renew it, and restart the processes that use it"
 		switch {
 		case c.Error != "":
-			checks = append(checks, warn("certificates", "see that it runs, and serves with TLS", "%s: %s", c.Of, c.Error))
+			checks = append(checks, warn("certificates", "check that the process runs and serves with TLS", "%s: %s", c.Of, c.Error))
 		case left <= 0:
-			checks = append(checks, fail("certificates", do, "%s: ran out at %s", c.Of, c.NotAfter.UTC().Format(time.RFC3339)))
-		case left < runsOutSoon:
-			checks = append(checks, warn("certificates", do, "%s: runs out at %s", c.Of, c.NotAfter.UTC().Format(time.RFC3339)))
+			checks = append(checks, fail("certificates", do, "%s: expired at %s", c.Of, c.NotAfter.UTC().Format(time.RFC3339)))
+		case left < expiresSoon:
+			checks = append(checks, warn("certificates", do, "%s: expires at %s", c.Of, c.NotAfter.UTC().Format(time.RFC3339)))
 		default:
 			rest++
 			if first.Of == "" || c.NotAfter.Before(first.NotAfter) {
@@ -40,18 +40,18 @@ func certificates(f Facts) []Check {
 		}
 	}
 	if rest > 0 {
-		checks = append(checks, ok("certificates", "%s, the first of which runs out at %s (%s)", plural(rest, "certificate"), first.NotAfter.UTC().Format(time.RFC3339), first.Of))
+		checks = append(checks, ok("certificates", "%s; the first expires at %s (%s)", plural(rest, "certificate"), first.NotAfter.UTC().Format(time.RFC3339), first.Of))
 	}
 	return checks
 }
 
-// presented is the certificate that an address serves with. It is read and not
-// trusted: one that has run out is what is looked for.
+// presented returns the certificate of the server at an address. It does not verify the
+// certificate, because it must find expired ones.
 func presented(ctx context.Context, address string, with *tls.Config) Certificate {
 	c := Certificate{Of: address}
 	unverified := with.Clone()
 	unverified.InsecureSkipVerify = true
-	unverified.NextProtos = []string{"h2"} // what gRPC insists on
+	unverified.NextProtos = []string{"h2"} // gRPC requires it
 	conn, err := (&tls.Dialer{NetDialer: &net.Dialer{}, Config: unverified}).DialContext(ctx, "tcp", address)
 	if err != nil {
 		c.Error = err.Error()
@@ -62,7 +62,7 @@ func presented(ctx context.Context, address string, with *tls.Config) Certificat
 	return c
 }
 
-// own is the certificate that this command calls with.
+// own returns the client certificate of this command.
 func own(file string, with *tls.Config) (Certificate, bool) {
 	if len(with.Certificates) == 0 {
 		return Certificate{}, false

@@ -7,12 +7,12 @@ import (
 	"github.com/dustin/go-humanize/english"
 )
 
-// Verdict of a check. A warning says that something can break, or is less than it
-// ought to be; a failure that something is broken. What was skipped was not looked
-// at, because nobody said how.
+// Verdict is the result of a check. A warning means that something may fail or is not as
+// recommended, and a failure that something is broken. A check is skipped if the options for
+// it were not set.
 type Verdict string
 
-// Verdicts, as they are written.
+// The verdicts.
 const (
 	OK      Verdict = "OK"
 	Warning Verdict = "WARN"
@@ -20,7 +20,7 @@ const (
 	Skipped Verdict = "SKIP"
 )
 
-// Check is one thing that was looked at. One that is not OK says what to do.
+// Check is the result of one check. Do suggests a fix unless the check is OK.
 type Check struct {
 	Name    string  `json:"check"`
 	Verdict Verdict `json:"verdict"`
@@ -30,13 +30,7 @@ type Check struct {
 
 // Failed counts the checks that failed.
 func Failed(checks []Check) int {
-	n := 0
-	for _, c := range checks {
-		if c.Verdict == Failure {
-			n++
-		}
-	}
-	return n
+	return len(slices.DeleteFunc(slices.Clone(checks), func(c Check) bool { return c.Verdict != Failure }))
 }
 
 // Unreachable reports whether none of the gateways could be called or answered in time.
@@ -44,8 +38,8 @@ func Unreachable(f Facts) bool {
 	return !slices.ContainsFunc(f.Gateways, func(g Gateway) bool { return !g.Unreachable })
 }
 
-// Judge says what the facts mean, always in the same order.
-func Judge(f Facts) []Check {
+// Evaluate returns the checks for the facts, always in the same order.
+func Evaluate(f Facts) []Check {
 	checks := append(gateways(f.Gateways), listeners(f.Listeners)...)
 	if f.Answered {
 		for _, s := range f.Services {
@@ -71,10 +65,10 @@ func fail(name, do, seen string, args ...any) Check {
 	return Check{Name: name, Verdict: Failure, Seen: fmt.Sprintf(seen, args...), Do: do}
 }
 
-// plural counts things whose name takes an s.
+// plural formats a number of things.
 func plural(n int, one string) string { return fmt.Sprintf("%d %s", n, english.PluralWord(n, one, "")) }
 
-// distinct is a sorted list without repeats and empty texts.
+// distinct returns a sorted list without duplicates and empty texts.
 func distinct(list []string) []string {
 	list = slices.DeleteFunc(slices.Clone(list), func(s string) bool { return s == "" })
 	slices.Sort(list)

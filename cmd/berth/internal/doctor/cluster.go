@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// enough replicas of a service for one to be away while another is replaced.
+	// enough is the number of replicas of which one may fail while another is replaced.
 	enough = 3
-	// farBehind is how many revisions a view may lag. Those who are asked answer at
-	// different moments, in which a busy cluster writes some hundreds.
+	// farBehind is how many revisions a replica may lag behind. The replicas answer at
+	// different moments, between which a busy cluster writes some hundreds.
 	farBehind = 1000
-	// skewed is how far apart clocks may be. Nothing that has to be right goes by
-	// them, but ages, expiries and the order of logs do.
+	// skewed is the maximum difference of clocks. Correctness does not depend on clocks, but
+	// ages, expiries and the order of log lines do.
 	skewed = 2 * time.Second
 )
 
@@ -25,11 +25,11 @@ func gateways(list []Gateway) []Check {
 	var checks []Check
 	for _, g := range list {
 		if g.Called != "" {
-			checks = append(checks, fail("gateway", "name an address of --listen with --gateway", "%s is of %s: %s", g.Address, g.Called, g.Error))
+			checks = append(checks, fail("gateway", "set --gateway to an address of --listen", "%s is an address of %s: %s", g.Address, g.Called, g.Error))
 			continue
 		}
 		if g.Error != "" {
-			checks = append(checks, fail("gateway", "start it, or name another with --gateway; its log says what it lacks", "%s does not answer: %s", g.Address, g.Error))
+			checks = append(checks, fail("gateway", "start it and check its log, or set another one with --gateway", "%s does not answer: %s", g.Address, g.Error))
 			continue
 		}
 		checks = append(checks, ok("gateway", "%s answers", g.Address))
@@ -39,8 +39,8 @@ func gateways(list []Gateway) []Check {
 
 func leadership(s *berthv1.ServiceLeadership) Check {
 	if s.GetLeader() == "" {
-		return fail(s.GetService()+" leader", "see whether its replicas run, and what their /readyz and logs say: without quorum in etcd, or with an alarm there, nobody is elected",
-			"nobody leads: calls to %s wait", s.GetService())
+		return fail(s.GetService()+" leader", "check that its replicas run, and check their /readyz and logs: etcd without a quorum or with an alarm elects no leader",
+			"no leader: calls to %s wait", s.GetService())
 	}
 	seen := fmt.Sprintf("%s leads in term %d", s.GetLeader(), s.GetTerm())
 	for _, r := range s.GetReplicas() {
@@ -51,8 +51,7 @@ func leadership(s *berthv1.ServiceLeadership) Check {
 	return ok(s.GetService()+" leader", "%s", seen)
 }
 
-// elapsed is the time between two readings of one clock, as coarse as people read
-// it.
+// elapsed returns the rounded time between two readings of one clock.
 func elapsed(from, to time.Time) time.Duration {
 	d := to.Sub(from)
 	if d < 10*time.Second {
@@ -63,23 +62,23 @@ func elapsed(from, to time.Time) time.Duration {
 
 func replicas(s *berthv1.ServiceLeadership) Check {
 	name := s.GetService() + " replicas"
-	var gone, behind []string
+	var unreachable, behind []string
 	for _, r := range s.GetReplicas() {
 		switch {
 		case r.GetRole() == berthv1.Replica_UNREACHABLE:
-			gone = append(gone, r.GetAddress())
+			unreachable = append(unreachable, r.GetAddress())
 		case r.GetBehind() > farBehind:
 			behind = append(behind, fmt.Sprintf("%s by %d revisions", r.GetId(), r.GetBehind()))
 		}
 	}
 	all := len(s.GetReplicas())
 	switch {
-	case len(gone) > 0:
-		return warn(name, "start it again; an address that is no longer in use has to go from the gateways' options", "%d of %d do not answer: %s", len(gone), all, strings.Join(gone, ", "))
+	case len(unreachable) > 0:
+		return warn(name, "restart them; remove addresses that are no longer in use from the options of the gateways", "%d of %d do not answer: %s", len(unreachable), all, strings.Join(unreachable, ", "))
 	case len(behind) > 0:
-		return warn(name, "it takes over only when it has caught up: see that it has processor time and a way to etcd", "behind: %s", strings.Join(behind, ", "))
+		return warn(name, "check its processor time and its network to etcd: it can lead only after it has caught up", "behind: %s", strings.Join(behind, ", "))
 	case all < enough:
-		return warn(name, "run three, so that one may fail while another is replaced", "only %d", all)
+		return warn(name, "run three replicas, so that one may fail while another is replaced", "only %d", all)
 	}
 	return ok(name, "%d, all up to date", all)
 }
@@ -96,7 +95,7 @@ func versions(services []*berthv1.ServiceLeadership) Check {
 	list := slices.Sorted(maps.Keys(of))
 	switch len(list) {
 	case 0:
-		return warn("versions", "see the checks above", "no replica tells its version")
+		return warn("versions", "see the checks above", "no replica reports its version")
 	case 1:
 		return ok("versions", "all replicas are %s", list[0])
 	}
@@ -110,17 +109,17 @@ func versions(services []*berthv1.ServiceLeadership) Check {
 func readiness(f Facts) Check {
 	switch {
 	case f.ReadyError != "":
-		return fail("readiness", "see the registry's checks above", "the registry does not say: %s", f.ReadyError)
+		return fail("readiness", "see the registry's checks above", "not known: %s", f.ReadyError)
 	case !f.Ready:
-		return warn("readiness", "when all job services have asked again: berth mark-ready", "the registry waits to be told that it is ready, and leases nothing")
+		return warn("readiness", "run berth mark-ready when all job services have repeated their requests", "the registry is not ready, and leases nothing")
 	}
 	return ok("readiness", "the registry is ready")
 }
 
-// findings is one check a kind, and one that all is well where there is none.
+// findings returns one check for each kind of finding, or an OK check if there are none.
 func findings(f Facts) []Check {
 	if f.FindingsError != "" {
-		return []Check{fail("findings", "see the checks above", "they cannot be listed: %s", f.FindingsError)}
+		return []Check{fail("findings", "see the checks above", "findings cannot be listed: %s", f.FindingsError)}
 	}
 	if len(f.Findings) == 0 {
 		return []Check{ok("findings", "none")}
@@ -132,7 +131,7 @@ func findings(f Facts) []Check {
 	var checks []Check
 	for _, kind := range slices.Sorted(maps.Keys(of)) {
 		seen := fmt.Sprintf("%d %s: %s", len(of[kind]), kind, strings.Join(some(of[kind]), ", "))
-		check := warn("findings", "berth get findings -o wide", "%s", seen)
+		check := warn("findings", "run berth get findings -o wide", "%s", seen)
 		if kind == "SERVICE_UNAVAILABLE" {
 			check.Verdict = Failure
 		}
@@ -141,7 +140,7 @@ func findings(f Facts) []Check {
 	return checks
 }
 
-// some is the first few of a list.
+// some returns the first elements of a list.
 func some(list []string) []string {
 	const few = 3
 	if len(list) <= few {
@@ -150,11 +149,11 @@ func some(list []string) []string {
 	return append(slices.Clone(list[:few]), "…")
 }
 
-// clocks compares each gateway's with this host's, and the replicas' with that of
-// the gateway that asked them. An answer takes time, within which nothing is said.
+// clocks compares the clocks of the gateways with the clock of this host, and those of the
+// replicas with the clock of the gateway that called them. It tolerates the time of a call.
 func clocks(f Facts) []Check {
 	var off []string
-	told := 0
+	compared := 0
 	var by time.Time // the clock of the gateway that listed the replicas
 	for _, g := range f.Gateways {
 		if g.Now.IsZero() {
@@ -163,12 +162,12 @@ func clocks(f Facts) []Check {
 		if by.IsZero() {
 			by = g.Now
 		}
-		told++
+		compared++
 		switch {
 		case g.Now.Before(g.Asked.Add(-skewed)):
 			off = append(off, fmt.Sprintf("%s is %v behind this host", g.Address, g.Asked.Sub(g.Now).Round(time.Second)))
-		case g.Now.After(g.Told.Add(skewed)):
-			off = append(off, fmt.Sprintf("%s is %v ahead of this host", g.Address, g.Now.Sub(g.Told).Round(time.Second)))
+		case g.Now.After(g.Answered.Add(skewed)):
+			off = append(off, fmt.Sprintf("%s is %v ahead of this host", g.Address, g.Now.Sub(g.Answered).Round(time.Second)))
 		}
 	}
 	for _, s := range f.Services {
@@ -176,7 +175,7 @@ func clocks(f Facts) []Check {
 			if r.GetNow() == nil || by.IsZero() {
 				continue
 			}
-			told++
+			compared++
 			switch d := r.GetNow().AsTime().Sub(by); {
 			case d > skewed:
 				off = append(off, fmt.Sprintf("%s is %v ahead of the gateway", r.GetId(), d.Round(time.Second)))
@@ -187,9 +186,9 @@ func clocks(f Facts) []Check {
 	}
 	switch {
 	case len(off) > 0:
-		return []Check{warn("clocks", "set the clocks by NTP: leases are safe, but ages, expiries and logs go by them", "%s", strings.Join(off, ", "))}
-	case told == 0:
-		return []Check{warn("clocks", "upgrade gateways and services", "nobody tells the time")}
+		return []Check{warn("clocks", "synchronize the clocks by NTP: leases are safe, but ages, expiries and logs depend on clocks", "%s", strings.Join(off, ", "))}
+	case compared == 0:
+		return []Check{warn("clocks", "upgrade gateways and services", "no process reports its time")}
 	}
-	return []Check{ok("clocks", "those of %d processes and this host within %v", told, skewed)}
+	return []Check{ok("clocks", "%d processes and this host differ by less than %v", compared, skewed)}
 }

@@ -1,10 +1,11 @@
-// Package doctor looks over a whole Berth: gateways, services, etcd, clocks and
-// certificates, and says what is wrong and what to do about it.
+// Package doctor checks a whole cluster: gateways, services, etcd, clocks and certificates. It
+// reports problems and suggests fixes.
 //
-//	Look: gateways, etcd, TLS ports ▶ Facts ── Judge ▶ Checks
+//	Collect: gateways, etcd, TLS listeners ▶ Facts ── Evaluate ▶ Checks
 //
-// It promises: looking changes nothing, not even in etcd; what does not answer is
-// a fact and no error; judging is a pure function of the facts, so that each
-// piece of advice has a test; every check that is not OK says what to do; what
-// was not looked at is said, so that a clean bill covers what it names.
+// It promises the following:
+//   - Collect changes nothing, not even in etcd.
+//   - A process that does not answer is a fact and not an error.
+//   - Evaluate is a pure function of the facts, so that each suggestion has a test.
+//   - Every check that is not OK suggests a fix, and skipped checks are listed.
 package doctor

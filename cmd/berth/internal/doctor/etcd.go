@@ -15,27 +15,26 @@ import (
 )
 
 const (
-	// nearlyFull and full are shares of the quota, in percent: etcd raises its alarm
-	// at the quota, and a defragmentation needs room and time before that.
+	// nearlyFull and full are shares of the quota, percent: etcd raises its alarm at the
+	// quota, and a defragmentation needs space and time before that.
 	nearlyFull, full = 80, 95
-	// slow is a read that takes longer than etcd's own heartbeats are apart. At
-	// tooSlow nobody is elected any more at the default TTL: a candidate waits a third
-	// of it for its etcd lease, which takes etcd a write, and so longer than a read.
-	// Who leads goes on until a renewal takes half of it: one is sent each sixth, and
-	// the last that was answered is trusted for two thirds.
+	// slow is the interval of etcd's own heartbeats. If reads take tooSlow, no leader is
+	// elected at the default TTL: a candidate waits for a third of the TTL for its etcd
+	// lease, which needs a write and so takes longer than a read. A leader continues until a
+	// renewal takes half of the TTL: it renews each sixth, and trusts the last successful
+	// renewal for two thirds.
 	slow, tooSlow = 100 * time.Millisecond, leader.DefaultTTL / 3
-	// lagging is by how many log entries a member may be behind.
+	// lagging is the number of log entries by which a member may be behind.
 	lagging = 5000
-	// uncompacted is how many revisions without any compaction say that nobody
-	// compacts.
+	// uncompacted is the number of revisions after which a compaction must have happened.
 	uncompacted = 1_000_000
 	oldest      = "3.5"
 )
 
-// etcd judges the cluster of etcd.
+// etcd returns the checks of the etcd cluster.
 func etcd(h *store.Health) []Check {
 	if h == nil {
-		return []Check{{Name: "etcd", Verdict: Skipped, Seen: "not looked at", Do: "name it with --etcd-endpoints"}}
+		return []Check{{Name: "etcd", Verdict: Skipped, Seen: "not checked", Do: "set --etcd-endpoints"}}
 	}
 	if !slices.ContainsFunc(h.Members, func(m store.Member) bool { return m.Error == "" }) {
 		check := members(h.Members)
@@ -46,26 +45,26 @@ func etcd(h *store.Health) []Check {
 }
 
 func members(list []store.Member) Check {
-	var gone, learners []string
+	var unreachable, learners []string
 	for _, m := range list {
 		switch {
 		case m.Error != "":
-			gone = append(gone, called(m)+": "+m.Error)
+			unreachable = append(unreachable, nameOf(m)+": "+m.Error)
 		case m.Learner:
-			learners = append(learners, called(m))
+			learners = append(learners, nameOf(m))
 		}
 	}
 	switch {
-	case len(gone) > 0:
-		return warn("etcd members", "start it again with its data; a member whose data is lost has to be removed and added anew",
-			"%d of %d do not answer: %s", len(gone), len(list), strings.Join(gone, "; "))
+	case len(unreachable) > 0:
+		return warn("etcd members", "restart it with its data; if the data of a member is lost, remove the member and add a new one",
+			"%d of %d do not answer: %s", len(unreachable), len(list), strings.Join(unreachable, "; "))
 	case len(learners) > 0:
-		return warn("etcd members", "promote it once it has caught up: etcdctl member promote", "without a vote yet: %s", strings.Join(learners, ", "))
+		return warn("etcd members", "run etcdctl member promote when it has caught up", "not yet voting: %s", strings.Join(learners, ", "))
 	}
 	return ok("etcd members", "%d, all answer", len(list))
 }
 
-// quorum is how many more members may fail.
+// quorum checks how many more members may fail.
 func quorum(h *store.Health) Check {
 	voters, up, leads := 0, 0, ""
 	for _, m := range h.Members {
@@ -77,19 +76,19 @@ func quorum(h *store.Health) Check {
 			up++
 		}
 		if m.Leads {
-			leads = called(m)
+			leads = nameOf(m)
 		}
 	}
 	spare := up - (voters/2 + 1)
 	switch {
 	case h.ReadError != "":
-		return fail("etcd quorum", "start the members that are missing; while there is no quorum, calls wait and workers run on", "%d of %d members answer, and a read fails: %s", up, voters, h.ReadError)
+		return fail("etcd quorum", "start the missing members; without a quorum, calls wait and workers keep running", "%d of %d members answer, and a read fails: %s", up, voters, h.ReadError)
 	case leads == "":
-		return warn("etcd quorum", "look again: an election takes a second", "no member that answers leads")
+		return warn("etcd quorum", "run the command again: an election takes a second", "no member that answers leads")
 	case voters < enough:
-		return warn("etcd quorum", "run three members, so that one may fail", "%s leads; of %d, none may fail", leads, voters)
+		return warn("etcd quorum", "run three members, so that one may fail", "%s leads; none of %d members may fail", leads, voters)
 	case spare <= 0:
-		return warn("etcd quorum", "bring back the members that are missing before anything else", "%s leads; if one more fails, nothing can be written", leads)
+		return warn("etcd quorum", "first restart the missing members", "%s leads; if one more fails, nothing can be written", leads)
 	}
 	return ok("etcd quorum", "%s leads; %d more may fail", leads, spare)
 }
@@ -97,16 +96,16 @@ func quorum(h *store.Health) Check {
 func alarms(h *store.Health) Check {
 	switch {
 	case slices.Contains(h.Alarms, "NOSPACE"):
-		return fail("etcd alarms", "compact, defragment each member, then etcdctl alarm disarm (docs/how-to/runbooks/etcd.md#etcd-is-full)", "NOSPACE: nothing can be written, and nobody can be elected")
+		return fail("etcd alarms", "compact, defragment each member, then run etcdctl alarm disarm (docs/how-to/runbooks/etcd.md#etcd-is-full)", "NOSPACE: etcd rejects writes, and no leader can be elected")
 	case len(h.Alarms) > 0:
-		return fail("etcd alarms", "replace the member whose data is damaged, then etcdctl alarm disarm", "%s", strings.Join(h.Alarms, ", "))
+		return fail("etcd alarms", "replace the member whose data is damaged, then run etcdctl alarm disarm", "%s", strings.Join(h.Alarms, ", "))
 	case h.ReadError != "":
 		return warn("etcd alarms", "see the quorum", "not known without a quorum")
 	}
 	return ok("etcd alarms", "none")
 }
 
-// space judges the member that is nearest to its quota.
+// space checks the member that is closest to its quota.
 func space(list []store.Member) Check {
 	var worst store.Member
 	share := int64(-1)
@@ -116,13 +115,13 @@ func space(list []store.Member) Check {
 		}
 	}
 	if share < 0 {
-		return warn("etcd space", "etcd 3.6 and later tell; compare etcdctl endpoint status with --quota-backend-bytes", "no member tells its quota")
+		return warn("etcd space", "compare etcdctl endpoint status with --quota-backend-bytes, or upgrade to etcd 3.6", "no member reports its quota")
 	}
-	seen := fmt.Sprintf("%s uses %s of its quota of %s", called(worst), size(worst.Size), size(worst.Quota))
+	seen := fmt.Sprintf("%s uses %s of its quota of %s", nameOf(worst), size(worst.Size), size(worst.Quota))
 	if share < nearlyFull {
 		return ok("etcd space", "%s", seen)
 	}
-	do := "see that history is compacted (--auto-compaction-retention), or raise --quota-backend-bytes"
+	do := "check that history is compacted (--auto-compaction-retention), or raise --quota-backend-bytes"
 	if worst.InUse*2 < worst.Size {
 		seen += fmt.Sprintf(", of which %s are in use", size(worst.InUse))
 		do = "defragment the members one by one, the leader last"
@@ -136,7 +135,7 @@ func space(list []store.Member) Check {
 
 func latency(h *store.Health) Check {
 	seen := fmt.Sprintf("a read through the quorum takes %v", h.Read.Round(10*time.Microsecond))
-	do := fmt.Sprintf("see that its disks, processors and network are its own: at a TTL of %v nobody is elected where a write takes longer than %v, and leaders give up where renewals take longer than %v",
+	do := fmt.Sprintf("give etcd its own disks, processors and network: at a TTL of %v, no leader is elected if a write takes longer than %v, and leaders resign if renewals take longer than %v",
 		leader.DefaultTTL, tooSlow.Round(10*time.Millisecond), leader.DefaultTTL/2)
 	switch {
 	case h.ReadError != "":
@@ -157,11 +156,11 @@ func lag(list []store.Member) Check {
 	var behind []string
 	for _, m := range list {
 		if m.Error == "" && newest-m.Index > lagging {
-			behind = append(behind, fmt.Sprintf("%s by %d entries", called(m), newest-m.Index))
+			behind = append(behind, fmt.Sprintf("%s by %d entries", nameOf(m), newest-m.Index))
 		}
 	}
 	if len(behind) > 0 {
-		return warn("etcd lag", "see its disk and its network; until it has caught up it is none that may be counted on", "behind: %s", strings.Join(behind, ", "))
+		return warn("etcd lag", "check its disk and network; do not rely on it before it has caught up", "behind: %s", strings.Join(behind, ", "))
 	}
 	return ok("etcd lag", "no member is behind")
 }
@@ -174,14 +173,14 @@ func etcdVersions(list []store.Member) Check {
 	all = distinct(all)
 	switch {
 	case slices.ContainsFunc(all, older):
-		return warn("etcd versions", "upgrade to "+oldest+" or later, one member after the other", "%s", strings.Join(all, ", "))
+		return warn("etcd versions", "upgrade to "+oldest+" or later, one member at a time", "%s", strings.Join(all, ", "))
 	case len(all) > 1:
 		return warn("etcd versions", "finish the upgrade", "%s", strings.Join(all, ", "))
 	}
 	return ok("etcd versions", "all members are %s", all[0])
 }
 
-// older says whether a version is below the oldest that Berth is for.
+// older reports whether a version is older than the oldest supported one.
 func older(version string) bool {
 	number := func(v string) int {
 		major, rest, _ := strings.Cut(v, ".")
@@ -200,12 +199,12 @@ func compaction(h *store.Health) Check {
 	case h.Revision < uncompacted:
 		return ok("etcd compaction", "nothing is compacted yet, at revision %d", h.Revision)
 	}
-	return warn("etcd compaction", "set --auto-compaction-mode periodic and --auto-compaction-retention 10m: etcd never compacts by itself, until it is full",
-		"nothing was ever compacted, at revision %d", h.Revision)
+	return warn("etcd compaction", "set --auto-compaction-mode periodic and --auto-compaction-retention 10m: without them etcd never compacts, and fills up",
+		"nothing has been compacted, at revision %d", h.Revision)
 }
 
 // size formats a number of bytes.
 func size(n int64) string { return humanize.IBytes(uint64(n)) }
 
-// called is what people know a member by.
-func called(m store.Member) string { return cmp.Or(m.Name, m.Endpoint) }
+// nameOf returns the name of a member, or its endpoint.
+func nameOf(m store.Member) string { return cmp.Or(m.Name, m.Endpoint) }

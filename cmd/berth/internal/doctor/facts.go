@@ -7,64 +7,61 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// Facts are what was seen of a cluster.
+// Facts are the observations of a cluster.
 type Facts struct {
-	// patience is how long each of those who are asked has to answer.
+	// patience is the maximum time for each answer.
 	patience time.Duration
 
-	// Gateways, in the order they were named.
+	// Gateways are in the order of the option.
 	Gateways []Gateway
-	// Listeners are those of gateways for agents and services, as far as any answer.
+	// Listeners are the gateways' listeners for agents and services. Listeners at default
+	// addresses are missing if they do not answer.
 	Listeners []Listener
-	// Answered says that one of them did; without it the next are not known.
+	// Answered: a gateway answered. Otherwise Services, Findings and Ready are not known.
 	Answered bool
 	Services []*berthv1.ServiceLeadership
 	Findings []*berthv1.Finding
-	// FindingsError and ReadyError say why findings, and whether the registry is
-	// ready, could not be told.
+	// FindingsError and ReadyError are the errors of the calls for Findings and Ready.
 	FindingsError, ReadyError string
-	// Ready says that the registry was told that all job services have asked, or
-	// does not wait for it.
+	// Ready: the registry is ready.
 	Ready bool
-	// Etcd is nil when nobody said where it is.
+	// Etcd is nil if --etcd-endpoints is not set.
 	Etcd *store.Health
-	// Certificates of those who serve with TLS; TLS says that they were looked at.
+	// TLS: the certificates of servers were checked.
 	TLS          bool
 	Certificates []Certificate
-	// Clock is when the certificates were looked at, by this host.
+	// Clock is the time at which they were checked, by the clock of this host.
 	Clock time.Time
 }
 
-// Gateway is what was seen of a gateway.
+// Gateway is the observation of a gateway.
 type Gateway struct {
 	Address string
-	// Error says why it did not answer, and Called is the option of the listener that
-	// refused, where that is another one of a gateway.
+	// Error is why it did not answer. If another listener of a gateway answered, Called is the
+	// option of that listener.
 	Error, Called string
 	// Unreachable reports whether it could not be called or did not answer in time.
 	Unreachable bool
-	// Asked and Told are this host's clock before and after its answer, and Now its
-	// own in between; zero when it is too old to tell.
-	Asked, Told, Now time.Time
+	// Asked and Answered are the clock of this host before and after the call, and Now is the
+	// clock of the gateway in between; zero if the gateway is too old to report it.
+	Asked, Answered, Now time.Time
 }
 
-// Listener is what was seen of an address at which agents or services call a
-// gateway.
+// Listener is the observation of an address at which agents or services call a gateway.
 type Listener struct {
 	Address string
-	// Want is the option of the listener that it is meant to be, if somebody named it.
+	// Want is the option of the expected listener; empty for a default address.
 	Want string
-	// Serves is the option of the listener that answers there, empty if none does; Error
-	// says why.
+	// Serves is the option of the listener that answers; if it is empty, Error is the reason.
 	Serves, Error string
-	// Loopback: nobody but this host reaches it there.
+	// Loopback: only this host can reach the address.
 	Loopback bool
-	// Clear: it answers in the clear. Strangers: it answers with TLS, to callers
-	// without a certificate.
-	Clear, Strangers bool
+	// Clear: it answers without TLS. Anonymous: it answers with TLS, to callers without a
+	// certificate.
+	Clear, Anonymous bool
 }
 
-// Certificate is what somebody serves with.
+// Certificate is the certificate of a server or of this command.
 type Certificate struct {
 	// Of is an address or a file.
 	Of       string

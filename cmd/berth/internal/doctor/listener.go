@@ -22,48 +22,47 @@ const (
 	internalListen = "--internal-listen"
 )
 
-// callers are those for whom a listener is.
+// callers are the callers of each listener.
 var callers = map[string]string{agentsListen: "agents", internalListen: "the services"}
 
-// listeners judges the gateways' listeners for agents and services. Those that
-// nobody named are a fact only if they are open.
+// listeners returns the checks of the gateways' listeners for agents and services. A listener
+// at a default address matters only if it is open to unknown callers.
 func listeners(list []Listener) []Check {
 	const name = "listeners"
 	var checks []Check
 	var right []string
 	for _, l := range slices.SortedFunc(slices.Values(list), func(a, b Listener) int { return cmp.Compare(a.Address, b.Address) }) {
-		do := "give " + callers[l.Want] + " an address of " + l.Want + " in --gateways"
+		do := "set an address of " + l.Want + " in the --gateways of " + callers[l.Want]
 		switch {
 		case l.Want != "" && l.Serves == "":
-			checks = append(checks, fail(name, do+", and see that a gateway runs there", "%s does not answer: %s", l.Address, l.Error))
+			checks = append(checks, fail(name, do+", and check that a gateway runs there", "%s does not answer: %s", l.Address, l.Error))
 			continue
 		case l.Want != "" && l.Serves != l.Want:
-			checks = append(checks, fail(name, do, "%s is of %s: %s get no answer there", l.Address, l.Serves, callers[l.Want]))
+			checks = append(checks, fail(name, do, "%s is an address of %s, which rejects %s", l.Address, l.Serves, callers[l.Want]))
 			continue
 		case l.Want != "":
 			right = append(right, l.Address)
 		}
-		if l.Loopback || callers[l.Serves] == "" || !l.Clear && !l.Strangers {
+		if l.Loopback || callers[l.Serves] == "" || !l.Clear && !l.Anonymous {
 			continue
 		}
-		how := "in the clear"
-		if l.Strangers {
+		how := "without TLS"
+		if l.Anonymous {
 			how = "to callers without a certificate"
 		}
-		checks = append(checks, warn(name, "bind it to loopback, or serve with --tls-cert and --tls-ca, or see that only "+callers[l.Serves]+" reach the port",
-			"%s answers %s: it is of %s, and takes whatever reaches it for %s", l.Address, how, l.Serves, callers[l.Serves]))
+		checks = append(checks, warn(name, "bind it to loopback, or set --tls-cert and --tls-ca, or make sure that only "+callers[l.Serves]+" can reach the port",
+			"%s (%s) answers %s, and trusts every caller as it trusts %s", l.Address, l.Serves, how, callers[l.Serves]))
 	}
 	if len(checks) > 0 {
 		return checks
 	}
 	if len(right) > 0 {
-		return []Check{ok(name, "as they should be: %s", strings.Join(right, ", "))}
+		return []Check{ok(name, "correct: %s", strings.Join(right, ", "))}
 	}
-	return []Check{ok(name, "those for agents and services are not open to strangers, as far as this host sees")}
+	return []Check{ok(name, "no listener for agents or services is open to unknown callers of this host")}
 }
 
-// askListeners looks who answers at the addresses that are named, and at those that
-// listeners have by default.
+// askListeners calls the listeners at the given addresses, or at the default addresses.
 func (f *Facts) askListeners(ctx context.Context, gateways Gateways, security *tls.Config) {
 	var list []Listener
 	add := func(want string, addresses ...string) {
@@ -75,10 +74,10 @@ func (f *Facts) askListeners(ctx context.Context, gateways Gateways, security *t
 	add(agentsListen, gateways.Agents...)
 	add(internalListen, gateways.Internal...)
 	if len(gateways.Agents) == 0 {
-		add("", likely(gateways.Public, process.DefaultAgents)...)
+		add("", withPort(gateways.Public, process.DefaultAgents)...)
 	}
 	if len(gateways.Internal) == 0 {
-		add("", likely(gateways.Public, process.DefaultInternal)...)
+		add("", withPort(gateways.Public, process.DefaultInternal)...)
 	}
 	var wait sync.WaitGroup
 	for i := range list {
@@ -88,11 +87,10 @@ func (f *Facts) askListeners(ctx context.Context, gateways Gateways, security *t
 	f.Listeners = slices.DeleteFunc(list, func(l Listener) bool { return l.Want == "" && l.Serves == "" })
 }
 
-// likely are the addresses at the hosts of gateways that have the port of a default
-// address. A gateway on this host, called by loopback, may listen at the host's other
-// addresses too.
-func likely(gateways []string, standard string) []string {
-	_, port, _ := net.SplitHostPort(standard) // it is one
+// withPort returns the addresses with a default port at the hosts of gateways. A gateway with a
+// loopback address may also listen at the other addresses of this host.
+func withPort(gateways []string, standard string) []string {
+	_, port, _ := net.SplitHostPort(standard) // it is valid
 	var addresses []string
 	for _, address := range gateways {
 		host, public, err := net.SplitHostPort(address)
@@ -103,7 +101,7 @@ func likely(gateways []string, standard string) []string {
 		if !loopback(host) {
 			continue
 		}
-		own, _ := net.InterfaceAddrs() // none, where they cannot be told
+		own, _ := net.InterfaceAddrs() // none if they are not known
 		for _, a := range own {
 			if n, is := a.(*net.IPNet); is && !n.IP.IsLoopback() && !n.IP.IsLinkLocalUnicast() {
 				addresses = append(addresses, net.JoinHostPort(n.IP.String(), port))
@@ -113,8 +111,8 @@ func likely(gateways []string, standard string) []string {
 	return distinct(addresses)
 }
 
-// ask finds out who answers at the address: first as a stranger would, then with
-// TLS without a certificate, then with our own.
+// ask finds the listener at the address. It calls without TLS, then with TLS without a
+// certificate, and then with this command's certificate.
 func (l *Listener) ask(ctx context.Context, patience time.Duration, security *tls.Config) {
 	if l.Serves, l.Error = serves(ctx, patience, l.Address, nil); l.Serves != "" {
 		l.Clear = true
@@ -123,23 +121,22 @@ func (l *Listener) ask(ctx context.Context, patience time.Duration, security *tl
 	if security == nil {
 		return
 	}
-	stranger := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true} //nolint:gosec // it is sent nothing, and not believed
-	if l.Serves, _ = serves(ctx, patience, l.Address, stranger); l.Serves != "" {
-		l.Strangers = true
+	anonymous := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true} //nolint:gosec // it receives no secret, and is not trusted
+	if l.Serves, _ = serves(ctx, patience, l.Address, anonymous); l.Serves != "" {
+		l.Anonymous = true
 		return
 	}
 	l.Serves, l.Error = serves(ctx, patience, l.Address, security)
 }
 
-// serves is the option of the listener of a gateway that answers at an address, or
-// why none does. A method of the public surface tells them apart: all others refuse
-// it and say what they are.
+// serves returns the option of the listener of a gateway at an address, or why none answers. It
+// calls a public method: other listeners reject it with an error that names their option.
 func serves(ctx context.Context, patience time.Duration, address string, security *tls.Config) (option, failure string) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	conn, err := rpc.Dial([]string{address}, rpc.DialOptions{FailFast: true, TLS: security})
 	if err != nil {
-		return "", said(err)
+		return "", messageOf(err)
 	}
 	defer conn.Close()
 	_, err = berthv1.NewLeadersClient(conn).ListLeaders(ctx, &berthv1.ListLeadersRequest{})
@@ -147,7 +144,7 @@ func serves(ctx context.Context, patience time.Duration, address string, securit
 		return publicListen, ""
 	}
 	f := rpc.FromStatus(err)
-	return f.Meta[rpc.MetaCalled], said(f)
+	return f.Meta[rpc.MetaCalled], messageOf(f)
 }
 
 func loopback(host string) bool {

@@ -21,7 +21,7 @@ import (
 	"berth.dev/testkit/porttest"
 )
 
-// run is a gateway without services, whose addresses end with the test.
+// run runs a gateway without services until the test ends.
 func run(t *testing.T, change func(*gateway.Config)) process.Addresses {
 	t.Helper()
 	nobody := []string{porttest.Hold(t)}
@@ -48,8 +48,8 @@ func run(t *testing.T, change func(*gateway.Config)) process.Addresses {
 	return process.Addresses{}
 }
 
-// judged is the judgement of a look at a gateway's listeners.
-func judged(t *testing.T, gateways Gateways, config process.Common) string {
+// evaluated returns the checks of a gateway's listeners.
+func evaluated(t *testing.T, gateways Gateways, config process.Common) string {
 	t.Helper()
 	_, security, err := config.TLS()
 	if err != nil {
@@ -60,20 +60,20 @@ func judged(t *testing.T, gateways Gateways, config process.Common) string {
 	return lines(listeners(f.Listeners), "")
 }
 
-func TestListenersAreToldApart(t *testing.T) {
+func TestListenersAreDistinguished(t *testing.T) {
 	g := run(t, func(*gateway.Config) {})
 	silent := porttest.Hold(t)
 	for _, c := range []struct {
 		gateways Gateways
 		want     string
 	}{
-		{Gateways{Agents: []string{g.Agents}, Internal: []string{g.Internal}}, "OK listeners: as they should be: "},
-		{Gateways{Agents: []string{g.Internal}, Internal: []string{g.Internal}}, "FAIL listeners: " + g.Internal + " is of --internal-listen: agents get no answer there"},
-		{Gateways{Agents: []string{g.Agents}, Internal: []string{g.Agents}}, "FAIL listeners: " + g.Agents + " is of --agents-listen: the services get no answer there"},
-		{Gateways{Agents: []string{g.Listen}, Internal: []string{g.Internal}}, "FAIL listeners: " + g.Listen + " is of --listen: agents get no answer there"},
+		{Gateways{Agents: []string{g.Agents}, Internal: []string{g.Internal}}, "OK listeners: correct: "},
+		{Gateways{Agents: []string{g.Internal}, Internal: []string{g.Internal}}, "FAIL listeners: " + g.Internal + " is an address of --internal-listen, which rejects agents"},
+		{Gateways{Agents: []string{g.Agents}, Internal: []string{g.Agents}}, "FAIL listeners: " + g.Agents + " is an address of --agents-listen, which rejects the services"},
+		{Gateways{Agents: []string{g.Listen}, Internal: []string{g.Internal}}, "FAIL listeners: " + g.Listen + " is an address of --listen, which rejects agents"},
 		{Gateways{Agents: []string{g.Agents}, Internal: []string{silent}}, "FAIL listeners: " + silent + " does not answer: "},
 	} {
-		if got := judged(t, c.gateways, process.Common{}); !strings.HasPrefix(got, c.want) || strings.Count(got, "\n") != 1 {
+		if got := evaluated(t, c.gateways, process.Common{}); !strings.HasPrefix(got, c.want) || strings.Count(got, "\n") != 1 {
 			t.Errorf("%+v:\n%swant %s", c.gateways, got, c.want)
 		}
 	}
@@ -81,14 +81,14 @@ func TestListenersAreToldApart(t *testing.T) {
 	if err := f.askGateways(t.Context(), []string{g.Internal}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if got := lines(gateways(f.Gateways), ""); !strings.Contains(got, "is of --internal-listen: berth.v1.Leaders/ListLeaders is served on --listen") {
+	if got := lines(gateways(f.Gateways), ""); !strings.Contains(got, "is an address of --internal-listen: berth.v1.Leaders/ListLeaders is served on --listen") {
 		t.Errorf("a gateway at the wrong listener: %s", got)
 	}
 }
 
-// What is open beyond loopback is seen from the host itself, and what asks callers
-// for a certificate is not open.
-func TestAnOpenListenerIsSeen(t *testing.T) {
+// A listener that is open beyond loopback is found from the host itself. A listener that
+// requires a client certificate is not open.
+func TestAnOpenListenerIsFound(t *testing.T) {
 	own, err := net.InterfaceAddrs()
 	if err != nil {
 		t.Fatal(err)
@@ -111,10 +111,10 @@ func TestAnOpenListenerIsSeen(t *testing.T) {
 		change func(*gateway.Config)
 		want   []string
 	}{
-		"in the clear": {func(c *gateway.Config) { c.Insecure = true }, []string{"WARN listeners: %a answers in the clear", "WARN listeners: %i answers in the clear"}},
-		"TLS for anybody": {func(c *gateway.Config) { c.TLSCert, c.TLSKey = cert, key },
-			[]string{"WARN listeners: %a answers to callers without a certificate", "WARN listeners: %i answers to callers without a certificate"}},
-		"TLS for peers": {func(c *gateway.Config) { c.TLSCert, c.TLSKey, c.TLSCA = cert, key, cert }, []string{"OK listeners: as they should be"}},
+		"without TLS": {func(c *gateway.Config) { c.Insecure = true }, []string{"WARN listeners: %a (--agents-listen) answers without TLS", "WARN listeners: %i (--internal-listen) answers without TLS"}},
+		"TLS without client certificates": {func(c *gateway.Config) { c.TLSCert, c.TLSKey = cert, key },
+			[]string{"WARN listeners: %a (--agents-listen) answers to callers without a certificate", "WARN listeners: %i (--internal-listen) answers to callers without a certificate"}},
+		"TLS with client certificates": {func(c *gateway.Config) { c.TLSCert, c.TLSKey, c.TLSCA = cert, key, cert }, []string{"OK listeners: correct"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := run(t, func(config *gateway.Config) {
@@ -122,7 +122,7 @@ func TestAnOpenListenerIsSeen(t *testing.T) {
 				c.change(config)
 			})
 			agents, internal := at(g.Agents), at(g.Internal)
-			got := judged(t, Gateways{Agents: agents, Internal: internal}, known)
+			got := evaluated(t, Gateways{Agents: agents, Internal: internal}, known)
 			for _, want := range c.want {
 				if want = strings.NewReplacer("%a", agents[0], "%i", internal[0]).Replace(want); !strings.Contains(got, want) {
 					t.Errorf("no %q in\n%s", want, got)
@@ -135,25 +135,24 @@ func TestAnOpenListenerIsSeen(t *testing.T) {
 	}
 }
 
-// Listeners that nobody names are looked for where they are by default.
-func TestWhereListenersAreLookedFor(t *testing.T) {
+// Without options, listeners are checked at their default ports.
+func TestDefaultListeners(t *testing.T) {
 	for _, c := range []struct{ gateway, want string }{
 		{"gateway-0:8080", "gateway-0:8082"},
 		{"[fd00::1]:8080", "[fd00::1]:8082"},
 		{"10.0.0.7:8082", ""}, // which is named as a public one
 		{"nonsense", ""},
 	} {
-		if got := strings.Join(likely([]string{c.gateway}, process.DefaultInternal), " "); got != c.want {
+		if got := strings.Join(withPort([]string{c.gateway}, process.DefaultInternal), " "); got != c.want {
 			t.Errorf("%s: %q, want %q", c.gateway, got, c.want)
 		}
 	}
-	if got := likely([]string{"127.0.0.1:8080"}, process.DefaultAgents); !slices.Contains(got, "127.0.0.1:8081") {
+	if got := withPort([]string{"127.0.0.1:8080"}, process.DefaultAgents); !slices.Contains(got, "127.0.0.1:8081") {
 		t.Errorf("on this host: %q", got)
 	}
 }
 
-// certificateFor writes a certificate of every address of this host, which is its
-// own authority, and its key.
+// certificateFor writes a self-signed certificate for every address of this host, and its key.
 func certificateFor(t *testing.T) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

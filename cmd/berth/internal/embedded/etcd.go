@@ -1,9 +1,8 @@
-// Package embedded runs an etcd server inside this process, for one machine:
-// `berth dev`, `berth demo` and `berth replay`.
+// Package embedded runs an etcd server in this process, for `berth dev`, `berth demo` and
+// `berth replay`.
 //
-// It promises the settings that etcd leaves off and a server needs: history is
-// compacted, the quota is set, only loopback is listened on, and its log goes
-// to a file in its data directory.
+// It promises the settings that a server needs and that are not etcd's defaults: etcd compacts
+// its history, has a quota, listens only on loopback, and logs to a file in its directory.
 package embedded
 
 import (
@@ -24,12 +23,11 @@ import (
 
 const (
 	startTimeout = 30 * time.Second
-	// historyKept is how long revisions stay readable before they are compacted:
-	// longer than job events are kept, since a stream is resumed by its revision.
+	// historyKept is how long revisions are readable before they are compacted. It is longer
+	// than job events are stored, because a stream resumes at its revision.
 	historyKept = "2h"
 	quotaBytes  = 8 << 30
-	// DataDir is what etcd makes of the directory that it is given to keep data in;
-	// its log goes beside.
+	// DataDir is the subdirectory with etcd's data. The log is in the directory itself.
 	DataDir = "etcd"
 )
 
@@ -38,37 +36,36 @@ type Etcd struct {
 	server *embed.Etcd
 }
 
-// Member is one of several servers that hold the same data.
+// Member is the configuration of a member of an etcd cluster.
 type Member struct {
 	Name string
-	// Listen and PeerListen are where it serves clients and the other members,
-	// host:port.
+	// Listen and PeerListen are the addresses for clients and for other members, host:port.
 	Listen, PeerListen string
-	// Members are all of them, itself included, as name=host:port of where they
-	// reach one another.
+	// Members are all members, this one included, as name=host:port of their addresses for
+	// other members.
 	Members []string
-	// Joins says that the others run already, and have been told of it.
+	// Joins: this member has been added to a running cluster.
 	Joins bool
-	// Quota of the database, bytes; 8 GiB unless given.
+	// Quota is the maximum size of the database, bytes; 8 GiB by default.
 	Quota int64
 	// History is how long revisions are kept, such as 1m; two hours by default.
 	History string
-	// RaftEntries is how many entries of its log it keeps in memory, about; etcd's
-	// default when 0. Members that fall further behind are sent a snapshot.
+	// RaftEntries is the approximate number of log entries in memory; 0 means etcd's default.
+	// A member that is further behind gets a snapshot.
 	RaftEntries uint64
 }
 
-// Alone is a member without others, at any port.
+// Alone returns the configuration of a single member at free ports.
 func Alone() Member {
 	alone := "127.0.0.1:0"
 	return Member{Name: "berth", Listen: alone, PeerListen: alone, Members: []string{"berth=" + alone}}
 }
 
-// Start starts a server that keeps its data in dir and is alone, at any port.
+// Start starts a single member with its data in dir at a free port.
 func Start(ctx context.Context, dir string) (*Etcd, error) { return StartMember(ctx, dir, Alone()) }
 
-// StartMember starts one of several servers; it keeps its data in dir. It waits
-// for the others: until most of them run, none is ready.
+// StartMember starts a member with its data in dir. It waits until a majority of the members
+// run.
 func StartMember(ctx context.Context, dir string, m Member) (*Etcd, error) {
 	clients, reached := []url.URL{{Scheme: "http", Host: m.Listen}}, m.PeerListen
 	for _, member := range m.Members {
@@ -121,10 +118,10 @@ func StartMember(ctx context.Context, dir string, m Member) (*Etcd, error) {
 	return nil, fault.New(fault.Precondition, fault.ReasonUnavailable, "embedded etcd in %s failed", config.Dir).Because(err)
 }
 
-// Endpoint is where it serves clients, host:port.
+// Endpoint returns the address for clients, host:port.
 func (e *Etcd) Endpoint() string { return e.Listener().Addr().String() }
 
-// Listener is the one that it serves clients on.
+// Listener returns the listener for clients.
 func (e *Etcd) Listener() net.Listener { return e.server.Clients[0] }
 
 // Close stops the server.

@@ -1,5 +1,5 @@
-// Package running names a cluster that runs elsewhere, and waits for its gateways, for
-// its etcd and for its executors.
+// Package running contains the flags for a cluster that runs elsewhere, and waits for its gateways,
+// etcd and executors.
 package running
 
 import (
@@ -16,10 +16,10 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// Cluster names a cluster that runs elsewhere.
+// Cluster identifies a cluster that runs elsewhere.
 type Cluster struct {
-	// Gateways, AgentsGateways and Etcd are the addresses of its gateways, of their
-	// listeners for agents, and of etcd. All are empty if no cluster is named.
+	// Gateways, AgentsGateways and Etcd are the addresses of its gateways, of their listeners
+	// for agents, and of etcd. Either all or none are empty.
 	Gateways, AgentsGateways, Etcd []string
 	// Name is the name of the cluster.
 	Name string
@@ -27,24 +27,24 @@ type Cluster struct {
 	Timeout time.Duration
 }
 
-// Flags adds the flags that name the cluster.
+// Flags adds the flags for the cluster.
 func (r *Cluster) Flags(set *pflag.FlagSet) {
-	set.StringSliceVar(&r.Gateways, "gateway", nil, "gateways of a running cluster, host:port or http:// URLs of them")
-	set.StringSliceVar(&r.AgentsGateways, "agents-gateway", nil, "the --agents-listen of those gateways, host:port: executors register there")
+	set.StringSliceVar(&r.Gateways, "gateway", nil, "gateway addresses of a running cluster, host:port or http:// URLs (default: no running cluster)")
+	set.StringSliceVar(&r.AgentsGateways, "agents-gateway", nil, "addresses of --agents-listen of those gateways, host:port; executors register there")
 	set.StringSliceVar(&r.Etcd, "etcd-endpoints", nil, "etcd endpoints of that cluster, host:port")
-	set.StringVar(&r.Name, "cluster", "default", "name of the cluster, and of its prefix in etcd")
-	set.DurationVar(&r.Timeout, "timeout", 10*time.Second, "how long a gateway and etcd of a running cluster may take to answer")
+	set.StringVar(&r.Name, "cluster", "default", "name of the cluster and of its prefix in etcd")
+	set.DurationVar(&r.Timeout, "timeout", 10*time.Second, "maximum time for an answer of a gateway and of etcd of a running cluster")
 }
 
-// Check refuses flags that are wrong or incomplete.
+// Check rejects invalid or incomplete flags.
 func (r *Cluster) Check() error {
 	switch {
 	case r.Timeout <= 0:
 		return fault.BadField(fault.ReasonInvalid, "--timeout", "must be longer than 0, got %v", r.Timeout)
 	case (len(r.Gateways) == 0) != (len(r.Etcd) == 0):
-		return fault.BadField(fault.ReasonInvalid, "--etcd-endpoints", "must be given with --gateway, and --gateway with it")
+		return fault.BadField(fault.ReasonInvalid, "--etcd-endpoints", "must be set together with --gateway")
 	case (len(r.Gateways) == 0) != (len(r.AgentsGateways) == 0):
-		return fault.BadField(fault.ReasonInvalid, "--agents-gateway", "must be given with --gateway, and --gateway with it")
+		return fault.BadField(fault.ReasonInvalid, "--agents-gateway", "must be set together with --gateway")
 	}
 	return process.CheckCluster(r.Name)
 }
@@ -78,9 +78,9 @@ func (r *Cluster) Reach(ctx context.Context) error {
 	return nil
 }
 
-// AwaitReady waits until n executors of an SKU, or of any if it is empty, are READY:
-// from then on a reservation that fits is granted at once. A service that is
-// overloaded because all of them join at once is asked again.
+// AwaitReady waits until n executors of an SKU, by default of any SKU, are READY. Then a reservation
+// that fits is granted at once. It retries if a service is overloaded because all executors
+// join at once.
 func AwaitReady(ctx context.Context, c *client.Client, sku string, n int, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()

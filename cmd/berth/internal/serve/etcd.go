@@ -10,21 +10,21 @@ import (
 	"berth.dev/pkg/process"
 )
 
-// etcdConfig is the configuration of a process of etcd.
+// etcdConfig is the configuration of an etcd server.
 type etcdConfig struct {
-	Dir         string   `mapstructure:"dir" usage:"directory that keeps its data; it must exist"`
-	Name        string   `mapstructure:"name" usage:"which of the members it is"`
+	Dir         string   `mapstructure:"dir" usage:"existing directory for the data"`
+	Name        string   `mapstructure:"name" usage:"name of this member"`
 	Listen      string   `mapstructure:"listen" usage:"address to serve clients on"`
-	PeerListen  string   `mapstructure:"peer-listen" usage:"address to serve the other members on"`
-	Members     []string `mapstructure:"members" usage:"all members, name=host:port at which the others reach it; alone unless given"`
-	Join        bool     `mapstructure:"join" usage:"the other members run already, and have been told of it"`
-	Quota       int      `mapstructure:"quota" usage:"bytes that the database may take, 0 for 8 GiB"`
+	PeerListen  string   `mapstructure:"peer-listen" usage:"address to serve other members on"`
+	Members     []string `mapstructure:"members" usage:"all members, name=host:port of the address for other members; this one alone by default"`
+	Join        bool     `mapstructure:"join" usage:"join a running cluster, to which this member has been added"`
+	Quota       int      `mapstructure:"quota" usage:"maximum size of the database, bytes; 0 for 8 GiB"`
 	AddressFile string   `mapstructure:"address-file" usage:"file to write the bound address to, as JSON"`
 }
 
-// etcd is the command that runs an etcd server, alone or as a member of several.
-// It is how benchmarks tell etcd's processor time from their own, and how tests
-// kill a member. It is hidden because it is no way to run an etcd that matters.
+// etcd returns the command that runs an etcd server, alone or as a member of a cluster. With it,
+// benchmarks measure etcd's processor time separately, and tests kill a member. It is hidden
+// because it is not for production.
 func etcd() *cobra.Command {
 	cmd := process.Command("etcd", "Run an etcd server, for benchmarks and tests", etcdConfig{Dir: "."}, runEtcd)
 	cmd.Hidden = true

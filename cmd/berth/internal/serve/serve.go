@@ -1,5 +1,5 @@
-// Package serve holds the commands that run Berth's processes: the same as the
-// services' own binaries, in the one binary `berth`.
+// Package serve contains the commands of `berth` that run Berth's processes. The services' own
+// binaries run the same commands.
 package serve
 
 import (
@@ -15,14 +15,14 @@ import (
 	"berth.dev/services/registry"
 )
 
-// Commands are the services as subcommands.
+// Commands returns a subcommand for each process.
 func Commands() []*cobra.Command {
 	return []*cobra.Command{
 		command.Agent(), command.Sim(), etcd(),
-		service("registry", "Run one replica of the registry, the reservation queue", registry.Defaults(), registry.Run),
-		service("executor-state", "Run one replica of executor-state, inventory and leases", executorstate.Defaults(), executorstate.Run),
-		service("assigner", "Run one replica of the assigner, which hands workers to executors", assigner.Defaults(), assigner.Run),
-		service("gateway", "Run a gateway: REST and gRPC in front of the services", gateway.DefaultConfig(), gateway.RunAlone),
+		service("registry", "Run a replica of the registry, the reservation queue", registry.Defaults(), registry.Run),
+		service("executor-state", "Run a replica of executor-state, the inventory and its leases", executorstate.Defaults(), executorstate.Run),
+		service("assigner", "Run a replica of the assigner, which starts workers on executors", assigner.Defaults(), assigner.Run),
+		service("gateway", "Run a gateway, which serves REST and gRPC for all services", gateway.DefaultConfig(), gateway.RunAlone),
 	}
 }
 

@@ -1,4 +1,4 @@
-// Command gateway is the door to Berth: REST and gRPC on one port.
+// Command gateway serves Berth's REST and gRPC APIs.
 package main
 
 import (

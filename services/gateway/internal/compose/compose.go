@@ -1,15 +1,15 @@
-// Package compose answers what no service knows alone: why a reservation
-// waits, and what is wrong anywhere.
+// Package compose answers calls that need several services: why a reservation is pending, and
+// the findings of all services.
 //
-//	ExplainReservation ──┬─ its place in the queue ─▶ registry
-//	                     └─ what fits now ──────────▶ executor-state
+//	ExplainReservation ──┬─ position in the queue ──▶ registry
+//	                     └─ executors that fit now ─▶ executor-state
 //	ListFindings ────────┬─ registry
 //	                     ├─ executor-state
 //	                     └─ assigner
 //
-// It decides nothing and keeps nothing. It promises that a service which does
-// not answer hides no other one's part: the answer then says what is missing,
-// and comes well before the caller's deadline.
+// It decides nothing and stores nothing. It promises that if one service does not answer, the
+// answer contains the parts of the others, names the missing part, and arrives well before
+// the caller's deadline.
 package compose
 
 import (
@@ -24,8 +24,8 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 )
 
-// patience is how long a part of an answer is waited for that the answer can do
-// without. A change of leader that is proved takes a fraction of it.
+// patience is how long an answer waits for a part that may be missing. A fast failover takes a
+// fraction of it.
 const patience = 2 * time.Second
 
 // Server answers berth.v1.Explanations and berth.v1.Findings.
@@ -37,8 +37,7 @@ type Server struct {
 	dispatch  controlv1.DispatchClient
 }
 
-// New makes a server that asks through calls, which finds the leader of each
-// service.
+// New makes a server. Calls must find the leader of each service.
 func New(calls grpc.ClientConnInterface) *Server {
 	return &Server{
 		queue:     controlv1.NewQueueClient(calls),
@@ -47,8 +46,8 @@ func New(calls grpc.ClientConnInterface) *Server {
 	}
 }
 
-// brief bounds a part by patience, and by half of the time that the caller has
-// left: the rest is for the answer.
+// brief bounds the time for a part by patience, and by half of the caller's remaining time.
+// The rest is for the answer.
 func brief(ctx context.Context) (context.Context, context.CancelFunc) {
 	wait := patience
 	if deadline, has := ctx.Deadline(); has {
@@ -57,7 +56,7 @@ func brief(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, wait)
 }
 
-// ended is the error of a call whose context has ended, nil before.
+// ended returns the error of a call whose context has ended; nil before.
 func ended(ctx context.Context) error {
 	if ctx.Err() == context.DeadlineExceeded {
 		return status.Error(codes.DeadlineExceeded, "the deadline of the call passed before the services answered: give it more time")

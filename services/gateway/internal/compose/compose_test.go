@@ -147,7 +147,7 @@ func TestAnExplanationDoesWithoutExecutorState(t *testing.T) {
 					t.Fatal(err)
 				}
 				want := standing(1)
-				want.Needed, want.Message = 4, "another comes first; what fits now is not known: it has no leader"
+				want.Needed, want.Message = 4, "another comes first; the number of workers that fit now is not known: it has no leader"
 				if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 					t.Errorf("-want +got:\n%s", diff)
 				}
@@ -196,7 +196,7 @@ func TestFindingsAreMergedInOrderOfTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	record := finding("executor-state", "POISON", "executors/records/h", 7)
-	record.Message = "; left alone by the assigner and the registry as well"
+	record.Message = "; also quarantined by the assigner and the registry"
 	want := answer(finding("executor-state", "A", "w", 3), finding("registry", "A", "y", 3),
 		finding("executor-state", "B", "x", 4), finding("registry", "A", "x", 5), record)
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {

@@ -11,11 +11,10 @@ import (
 	"berth.dev/api/rpc"
 )
 
-// ExplainReservation asks the registry where the reservation stands and, when
-// it queues, executor-state what of it would fit now. Without an answer of
-// executor-state the explanation has no executorRevision, and its message says
-// why. The error is that of the registry, NotFound when there is no such
-// reservation.
+// ExplainReservation returns the reservation's position in the queue, from the registry, and if
+// it is queued, which of its workers would fit now, from executor-state. If executor-state
+// does not answer, the explanation has no executorRevision, and its message contains the
+// reason. The error is the registry's: NotFound if the reservation does not exist.
 func (s *Server) ExplainReservation(ctx context.Context, q *berthv1.ExplainReservationRequest) (*berthv1.Explanation, error) {
 	e, err := s.queue.Standing(ctx, q)
 	if err != nil || e.GetPosition() == 0 {
@@ -38,9 +37,9 @@ func (s *Server) ExplainReservation(ctx context.Context, q *berthv1.ExplainReser
 	return e, nil
 }
 
-// addFit completes an explanation. The reason of the registry is as old as its
-// last cycle; for the head of a queue executor-state's is newer. Behind a head,
-// and before the registry is ready, that is the reason, whatever would fit.
+// addFit adds the answer of executor-state. The registry's reason is as old as its last
+// scheduling cycle. For the head of a queue, the reason of executor-state is newer. For other
+// reservations, and while the registry is not ready, the registry's reason applies.
 func addFit(e *berthv1.Explanation, fit *controlv1.ExplainFitAnswer) {
 	e.Fitting, e.Missing = fit.GetFitting(), max(0, e.GetNeeded()-fit.GetFitting())
 	e.Checks, e.ExecutorRevision = fit.GetChecks(), fit.GetRevision()
@@ -55,11 +54,11 @@ func addFit(e *berthv1.Explanation, fit *controlv1.ExplainFitAnswer) {
 	}
 }
 
-// unknownFit says what the explanation lacks, and why.
+// unknownFit adds the reason why executor-state did not answer.
 func unknownFit(e *berthv1.Explanation, why *fault.Error) {
-	lacks := "what fits now is not known: " + why.Message
+	message := "the number of workers that fit now is not known: " + why.Message
 	if e.GetMessage() != "" {
-		lacks = strings.TrimSuffix(e.GetMessage(), ".") + "; " + lacks
+		message = strings.TrimSuffix(e.GetMessage(), ".") + "; " + message
 	}
-	e.Message = lacks
+	e.Message = message
 }

@@ -14,19 +14,19 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// kindUnavailable is the finding about a service that does not answer. It has
-// no since: the gateway keeps nothing, and so knows of this moment alone.
+// kindUnavailable is the finding about a service that does not answer. It has no start time,
+// because the gateway stores nothing.
 const kindUnavailable = "SERVICE_UNAVAILABLE"
 
-// lister asks one service for its findings.
+// lister lists the findings of one service.
 type lister struct {
 	service string
 	list    func(context.Context, *berthv1.ListFindingsRequest, ...grpc.CallOption) (*berthv1.ListFindingsAnswer, error)
 }
 
-// ListFindings asks all services at once and lists what they found, longest
-// standing first. A service that does not answer is a finding itself, before
-// the others, so that an empty list always means that nothing was found.
+// ListFindings returns the findings of all services, oldest first. A service that does not
+// answer is a finding itself, before all others, so an empty list always means that there is
+// no finding.
 func (s *Server) ListFindings(ctx context.Context, q *berthv1.ListFindingsRequest) (*berthv1.ListFindingsAnswer, error) {
 	listers := []lister{
 		{model.ServiceRegistry, s.queue.QueueFindings},
@@ -56,12 +56,12 @@ func (s *Server) ListFindings(ctx context.Context, q *berthv1.ListFindingsReques
 	return &berthv1.ListFindingsAnswer{Findings: all}, nil
 }
 
-// kindPoison is the finding about what a service leaves alone. Every service reads
-// every record, so one record can be a finding of each.
+// kindPoison is the finding about a quarantined record. Every service reads every record, so
+// each may quarantine the same one.
 const kindPoison = "POISON"
 
-// oncePerObject merges the findings of several services about one object that they
-// leave alone: that of the service that writes it stands, and names the others.
+// oncePerObject merges the findings about a record that several services quarantine into the
+// finding of the service that writes the record. The finding names the other services.
 func oncePerObject(all []*berthv1.Finding) []*berthv1.Finding {
 	first := map[string]*berthv1.Finding{}
 	others := map[string][]string{}
@@ -86,12 +86,12 @@ func oncePerObject(all []*berthv1.Finding) []*berthv1.Finding {
 	}
 	for object, services := range others {
 		slices.Sort(services)
-		first[object].Message += "; left alone by the " + strings.Join(slices.Compact(services), " and the ") + " as well"
+		first[object].Message += "; also quarantined by the " + strings.Join(slices.Compact(services), " and the ")
 	}
 	return merged
 }
 
-// writer is the service that writes the records under a key.
+// writer returns the service that writes the records under a key.
 func writer(object string) string {
 	prefix, _, _ := strings.Cut(object, "/")
 	if prefix == "executors" {

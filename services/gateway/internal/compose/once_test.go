@@ -18,8 +18,8 @@ func TestOneRecordIsReportedOnce(t *testing.T) {
 		poison("assigner", "executors/records/h"), poison("assigner", "registry/ready"),
 	})
 	want := []struct{ service, object, message string }{
-		{"executor-state", "executors/records/h", "cannot be read; left alone by the assigner and the registry as well"},
-		{"registry", "registry/ready", "cannot be read; left alone by the assigner as well"},
+		{"executor-state", "executors/records/h", "cannot be read; also quarantined by the assigner and the registry"},
+		{"registry", "registry/ready", "cannot be read; also quarantined by the assigner"},
 		{"registry", "model.Upsert", "cannot be read"}, {"executor-state", "h", ""}, {"executor-state", "h", ""},
 	}
 	if len(got) != len(want) {

@@ -6,27 +6,26 @@ import (
 	"time"
 )
 
-// Budget is the memory that requests in flight may take together. If it is used
-// up, the oldest request that has not arrived whole is aborted: one that makes
-// progress is whole within milliseconds, so it outlives those that never end.
+// Budget is the memory that all requests in flight may take together. If it is used up, the
+// oldest incomplete request is aborted. A request that makes progress is complete within
+// milliseconds, so it outlives requests that never end.
 type Budget struct {
 	limit int64
 
 	mu sync.Mutex
-	// used is held, dropping the part of it that was aborted and is given back soon.
+	// used is the allocated memory. dropping is the part of it whose requests were aborted,
+	// which is released soon.
 	used, dropping int64
-	waiting        list.List // every Hold that waits for what is dropped, oldest first
-	// unfinished holds every Hold that is not whole, filling those of them that
-	// take memory; each oldest first.
+	waiting        list.List // every Hold that waits for released memory, oldest first
+	// unfinished lists every Hold of an incomplete request, and filling those of them that
+	// have memory, both oldest first.
 	unfinished, filling list.List
-	filled              int64 // of used: what filling takes
+	filled              int64 // the memory of the requests in filling
 	sweeping            bool
 }
 
-// NewBudget makes a budget of so many bytes.
-func NewBudget(limit int64) *Budget {
-	return &Budget{limit: limit}
-}
+// NewBudget makes a budget with a limit in bytes.
+func NewBudget(limit int64) *Budget { return &Budget{limit: limit} }
 
 // Used returns the bytes in use.
 func (b *Budget) Used() int64 {
@@ -35,7 +34,7 @@ func (b *Budget) Used() int64 {
 	return b.used
 }
 
-// Hold is the share of one request.
+// Hold is the memory of one request.
 type Hold struct {
 	budget              *Budget
 	bytes               int64
@@ -43,15 +42,14 @@ type Hold struct {
 	abort               func()
 	unfinished, filling *list.Element
 	aborted             bool
-	// waiting is set while it waits for need more bytes, until freed is closed.
+	// waiting is set while the request waits for need more bytes, until freed is closed.
 	waiting *list.Element
 	need    int64
 	freed   chan struct{}
 }
 
-// Begin starts a request that has not arrived whole. Abort is called, without
-// waiting for anything, when the request has to go: it takes too long, or its
-// memory is needed.
+// Begin adds an incomplete request. If the request takes too long or its memory is needed,
+// the budget calls abort, which must not block.
 func (b *Budget) Begin(abort func()) *Hold {
 	h := &Hold{budget: b, since: time.Now(), abort: abort}
 	b.mu.Lock()
@@ -64,8 +62,7 @@ func (b *Budget) Begin(abort func()) *Hold {
 	return h
 }
 
-// Take holds the memory of a request that has arrived whole. It returns nil if
-// there is no room.
+// Take allocates the memory of a complete request. It returns nil if the memory is used up.
 func (b *Budget) Take(n int64) *Hold {
 	h := &Hold{budget: b, abort: func() {}}
 	if !h.Grow(n) {
@@ -74,12 +71,12 @@ func (b *Budget) Take(n int64) *Hold {
 	return h
 }
 
-// Grow takes n more bytes. It returns false, and takes none, if there is no room
-// or the request was aborted. It waits for nothing: what others were aborted for
-// counts as given back. Nobody is aborted for what does not fit without them either.
+// Grow allocates n more bytes. It returns false and allocates nothing if the memory is used up
+// or the request was aborted. It may abort other requests, unless their memory does not
+// suffice. It does not block: it counts the memory of aborted requests as released.
 func (h *Hold) Grow(n int64) bool { return h.grow(n, false) }
 
-// GrowWaiting does as Grow, and waits until what it takes has been given back.
+// GrowWaiting is Grow, but waits until the memory of aborted requests has been released.
 func (h *Hold) GrowWaiting(n int64) bool { return h.grow(n, true) }
 
 func (h *Hold) grow(n int64, waiting bool) bool {
@@ -87,7 +84,7 @@ func (h *Hold) grow(n int64, waiting bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if waiting {
-		defer b.wake() // it may leave room to others
+		defer b.wake() // memory may be left for others
 	}
 	for {
 		switch {
@@ -122,7 +119,7 @@ func (h *Hold) grow(n int64, waiting bool) bool {
 	}
 }
 
-// wait waits for n more bytes. The caller holds the lock, and looks again.
+// wait waits for n more bytes. The caller holds the lock, and must check again.
 func (h *Hold) wait(n int64) {
 	b := h.budget
 	h.waiting, h.need, h.freed = b.waiting.PushBack(h), n, make(chan struct{})
@@ -140,10 +137,10 @@ func (h *Hold) endWait() {
 	}
 }
 
-// wake ends the wait of those that fit into what is free, oldest first, and of the
-// oldest if nothing is dropped any more: it has to drop others. To wake all of a
-// thousand each time would take more than to read their bodies. The caller holds the
-// lock.
+// wake wakes the requests that fit into the free memory, oldest first. If no memory is about to
+// be released, it wakes the oldest, which must abort others. It does not wake all of them:
+// for a thousand requests that would take longer than reading their bodies. The caller
+// holds the lock.
 func (b *Budget) wake() {
 	free := b.limit - b.used
 	for e := b.waiting.Front(); e != nil && (free > 0 || b.dropping == 0); e = b.waiting.Front() {
@@ -158,8 +155,8 @@ func (b *Budget) wake() {
 	}
 }
 
-// Whole says that the request has arrived: it is not aborted any more. It returns
-// false if it was aborted before.
+// Whole marks the request as complete: it will not be aborted. It returns false if the request
+// was aborted before.
 func (h *Hold) Whole() bool {
 	h.budget.mu.Lock()
 	defer h.budget.mu.Unlock()
@@ -167,15 +164,14 @@ func (h *Hold) Whole() bool {
 	return !h.aborted && h.abort != nil
 }
 
-// End gives the memory back. Ending twice does no harm.
+// End releases the memory. It may be called more than once.
 func (h *Hold) End() {
 	h.budget.mu.Lock()
 	defer h.budget.mu.Unlock()
 	h.release()
 }
 
-// drop aborts the request, which gives its memory back when it ends. The caller
-// holds the lock.
+// drop aborts the request, which releases its memory when it ends. The caller holds the lock.
 func (h *Hold) drop() {
 	h.unlist()
 	h.aborted = true
@@ -206,8 +202,8 @@ func (h *Hold) unlist() {
 	h.unfinished, h.filling = nil, nil
 }
 
-// sweep aborts what takes too long. It runs every second while there is anything
-// unfinished.
+// sweep aborts requests that take too long. It runs every second while there is an incomplete
+// request.
 func (b *Budget) sweep() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -19,20 +19,20 @@ import (
 	"berth.dev/api/rpc"
 )
 
-// callsPerConnection relates the calls in progress on all connections of a
-// listener to the connections it may have: each costs some kilobytes, and most
-// connections have one or two.
+// callsPerConnection is the maximum number of calls in progress on a listener, for each
+// connection that it may have. A call takes some kilobytes, and most connections have one
+// or two.
 const callsPerConnection = 2
 
-// ServerOptions bound what a gRPC server holds, which uses TLS if security is not
-// nil.
+// ServerOptions return the options that bound the memory of a gRPC server. The server uses
+// TLS if security is not nil.
 func (g *Guard) ServerOptions(security *tls.Config) []grpc.ServerOption {
 	plain := insecure.NewCredentials()
 	if security != nil {
 		plain = credentials.NewTLS(security)
 	}
-	// What arrives on a stream beyond the message that is being read is held in
-	// its window, which is the smallest that there is.
+	// gRPC buffers the data of a stream after the current message up to this window, which
+	// is the smallest possible.
 	const window = 64<<10 - 1
 	return []grpc.ServerOption{
 		grpc.Creds(&watched{plain, g}),
@@ -40,7 +40,7 @@ func (g *Guard) ServerOptions(security *tls.Config) []grpc.ServerOption {
 		grpc.MaxHeaderListSize(HeaderLimit),
 		grpc.ConnectionTimeout(handshakeTime),
 		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(1 << 20),
-		// Each connection keeps its buffer to read with.
+		// Each connection keeps its read buffer.
 		grpc.ReadBufferSize(4 << 10),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idle, Time: 15 * time.Second, Timeout: 10 * time.Second}),
 		grpc.InTapHandle(g.tap),
@@ -57,9 +57,9 @@ func (g *Guard) ServerOptions(security *tls.Config) []grpc.ServerOption {
 				return err
 			}
 			defer g.leave()
-			held := &stream{ServerStream: in, budget: g.budget}
-			defer held.end()
-			return handler(srv, held)
+			s := &stream{ServerStream: in, budget: g.budget}
+			defer s.end()
+			return handler(srv, s)
 		}),
 	}
 }
@@ -74,8 +74,8 @@ func (g *Guard) enter() error {
 
 func (g *Guard) leave() { g.calls.Add(-1) }
 
-// stream holds the memory of the message that was received last, until the next one
-// or the end of the call.
+// stream allocates the memory of the last received message until the next one or the end of
+// the call.
 type stream struct {
 	grpc.ServerStream
 	budget *Budget
@@ -85,8 +85,7 @@ type stream struct {
 	ended bool
 }
 
-// small is the size of a message, or of headers, that takes no more than the stream
-// that it came on.
+// small is the size below which a message or headers take no more memory than their stream.
 const small = 4 << 10
 
 // RecvMsg implements grpc.ServerStream.
@@ -113,7 +112,7 @@ func (s *stream) RecvMsg(m any) error {
 	return nil
 }
 
-// keep holds h in place of what was held before.
+// keep replaces the allocation of the last message.
 func (s *stream) keep(h *Hold) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,8 +125,8 @@ func (s *stream) keep(h *Hold) {
 	}
 }
 
-// end is called when the handler has returned; a reader that it has left behind
-// may still receive.
+// end must be called after the handler has returned. A goroutine of the handler may still
+// receive.
 func (s *stream) end() {
 	s.keep(nil)
 	s.mu.Lock()
@@ -135,8 +134,7 @@ func (s *stream) end() {
 	s.ended = true
 }
 
-// unreadable tells a caller that its message is too large as Berth tells that
-// elsewhere.
+// unreadable turns gRPC's error about a message that is too large into Berth's.
 func unreadable(err error) error {
 	if s := status.Convert(err); s.Code() == codes.ResourceExhausted && strings.Contains(s.Message(), "larger than max") {
 		return fault.New(fault.Invalid, fault.ReasonTooLarge, "the request is too large: %s", strings.TrimPrefix(s.Message(), "grpc: "))

@@ -202,6 +202,16 @@ func TestABodyThatTakesTheMemoryOfOthersIsAnswered503(t *testing.T) {
 	}
 }
 
+func TestABodyBeyondTheLimitIsAnswered413(t *testing.T) {
+	_, address := serve(t, Limits{Connections: 10, Memory: 4 << 20}, http.NotFoundHandler())
+	for _, length := range []string{"Content-Length: 1048577\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n100001\r\n"} {
+		r := dial(t, address, "PUT / HTTP/1.1\r\nHost: a\r\n"+length+strings.Repeat("x", 1<<20+1))
+		if code, text := answer(t, r); code != http.StatusRequestEntityTooLarge || !strings.HasPrefix(text, "TOO_LARGE the body is larger than 1048576 bytes") {
+			t.Errorf("%s: got %d %s", length, code, text)
+		}
+	}
+}
+
 func TestAHeadBeyondTheLimitIsRefused(t *testing.T) {
 	_, address := serve(t, Limits{Connections: 10, Memory: 1 << 20}, http.NotFoundHandler())
 	code, _ := answer(t, dial(t, address, "GET / HTTP/1.1\r\nHost: a\r\nX: "+strings.Repeat("x", HeaderLimit+8<<10)))

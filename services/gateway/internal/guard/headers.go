@@ -11,18 +11,18 @@ import (
 	"berth.dev/api/rpc"
 )
 
-// fieldMemory is what a header field takes in addition to its text: an entry in a
+// fieldMemory is the memory of a header field in addition to its text, bytes: an entry in a
 // map that has grown, and a slice with one value.
 const fieldMemory = 200
 
-// refusedHeaders is how many calls of one connection are refused for their headers
-// before it is closed.
-const refusedHeaders = 16
+// rejectedHeaders is how many calls of one connection may be rejected for their headers
+// before the connection is closed.
+const rejectedHeaders = 16
 
-var errHeaders = Overloaded("the headers of too many requests are held")
+var errHeaders = Overloaded("the headers of too many requests are in memory")
 
-// takeHeaders holds the memory of headers, and of so many bytes of other text. Small
-// ones take none. It returns nil if there is no room.
+// takeHeaders allocates the memory of headers and of other text, given in bytes. Small headers
+// take none. It returns nil if the memory is used up.
 func (b *Budget) takeHeaders(text int, headers ...map[string][]string) *Hold {
 	n := int64(text)
 	for _, fields := range headers {
@@ -39,13 +39,13 @@ func (b *Budget) takeHeaders(text int, headers ...map[string][]string) *Hold {
 	return b.Take(n)
 }
 
-// tap holds the memory of the headers of a call until the call ends.
+// tap allocates the memory of the headers of a call until the call ends.
 func (g *Guard) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
 	hold := g.headers.takeHeaders(len(info.FullMethodName), info.Header)
 	if hold == nil {
 		if p, ok := peer.FromContext(ctx); ok {
 			if c, ok := p.AuthInfo.(caller); ok {
-				c.conn.refuseHeaders()
+				c.conn.rejectHeaders()
 			}
 		}
 		return ctx, rpc.ToStatus(errHeaders)
@@ -56,19 +56,19 @@ func (g *Guard) tap(ctx context.Context, info *tap.Info) (context.Context, error
 	return ctx, nil
 }
 
-// refuseHeaders counts a call whose headers had no room. gRPC never ends the context
-// of such a call, whose timer runs until its deadline or the end of the connection: a
-// connection with many is closed.
-func (c *http2) refuseHeaders() {
+// rejectHeaders counts a call that was rejected for its headers. gRPC never cancels the
+// context of such a call, whose timer runs until its deadline or the end of the connection.
+// So rejectHeaders closes a connection with many of them.
+func (c *http2) rejectHeaders() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.refused++; c.refused > refusedHeaders {
+	if c.rejected++; c.rejected > rejectedHeaders {
 		c.abort()
 	}
 }
 
-// caller is what the calls of a connection know of it. As a stats.Handler it ends their
-// contexts with the connection.
+// caller connects the calls of a connection to it. As a stats.Handler it cancels their
+// contexts when the connection ends.
 type caller struct {
 	credentials.AuthInfo
 	conn *http2

@@ -15,8 +15,7 @@ import (
 	"berth.dev/api/fault"
 )
 
-// HTTP1 bounds the memory of heads that have not arrived whole, on connections
-// that HTTPServer serves.
+// HTTP1 bounds the memory of incomplete headers on the connections that HTTPServer serves.
 func (g *Guard) HTTP1(l net.Listener) net.Listener { return &http1Listener{l, g} }
 
 type http1Listener struct {
@@ -32,7 +31,7 @@ func (l *http1Listener) Accept() (net.Conn, error) {
 	return &http1{Conn: c, budget: l.guard.budget}, nil
 }
 
-// http1 is a connection of HTTP/1, which holds a head until its handler begins.
+// http1 is an HTTP/1 connection. It allocates the memory of a header until the handler begins.
 type http1 struct {
 	net.Conn
 	budget *Budget
@@ -61,24 +60,21 @@ func (c *http1) Read(b []byte) (int, error) {
 
 // Close implements net.Conn.
 func (c *http1) Close() error {
-	c.handle(true) // what is still read is no head
+	c.handle(true) // no header follows
 	return c.Conn.Close()
 }
 
-// CloseWrite lets the server end its answer before it closes a connection whose
-// input it has not read: otherwise the answer could be lost.
+// CloseWrite lets the server finish its answer before it closes a connection with unread
+// input, which could discard the answer.
 func (c *http1) CloseWrite() error {
 	below := c.Conn
 	if sniffed, ok := below.(*cmux.MuxConn); ok {
 		below = sniffed.Conn
 	}
-	if half, ok := below.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return nil
+	return closeWrite(below)
 }
 
-// handle says whether a handler has the connection: what arrives is not a head.
+// handle sets whether a handler runs: then the connection receives no header.
 func (c *http1) handle(on bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -91,14 +87,14 @@ func (c *http1) handle(on bool) {
 
 type connKey struct{}
 
-// keptAlive is the part of its connections that a listener may have, 1 of so many,
-// from which on those of HTTP/1 are closed after their answer.
-const keptAlive = 8
+// keepAlivePart bounds the connections that are kept alive: if more than 1 of keepAlivePart of
+// the allowed connections are open, HTTP/1 connections are closed after their answer.
+const keepAlivePart = 8
 
-// HTTPServer makes the server of HTTP/1. It reads the body of each request, up to
-// maxBody bytes, before the handler sees it. Refuse writes the answer to a request
-// that the guard refuses.
-func (g *Guard) HTTPServer(handler http.Handler, maxBody int64, refuse func(http.ResponseWriter, int, *fault.Error)) *http.Server {
+// HTTPServer makes the HTTP/1 server. It reads the whole body of each request, up to maxBody
+// bytes, and sets its length before it calls the handler. It calls reject to answer a
+// request beyond a limit.
+func (g *Guard) HTTPServer(handler http.Handler, maxBody int64, reject func(http.ResponseWriter, int, *fault.Error)) *http.Server {
 	return &http.Server{
 		ReadHeaderTimeout: headerTime, IdleTimeout: idle, MaxHeaderBytes: HeaderLimit,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
@@ -113,11 +109,11 @@ func (g *Guard) HTTPServer(handler http.Handler, maxBody int64, refuse func(http
 			if hold == nil {
 				w.Header().Set("Connection", "close")
 				w.Header().Set("Retry-After", "1")
-				refuse(w, http.StatusServiceUnavailable, errHeaders)
+				reject(w, http.StatusServiceUnavailable, errHeaders)
 				return
 			}
 			defer hold.End()
-			if g.connections.Load() > int64(g.limits.Connections)/keptAlive {
+			if g.connections.Load() > int64(g.limits.Connections)/keepAlivePart {
 				w.Header().Set("Connection", "close")
 			}
 			if r.ContentLength == 0 {
@@ -131,7 +127,7 @@ func (g *Guard) HTTPServer(handler http.Handler, maxBody int64, refuse func(http
 				mu.Lock()
 				defer mu.Unlock()
 				if reading {
-					control.SetReadDeadline(time.Now()) //nolint:errcheck // it has gone
+					control.SetReadDeadline(time.Now()) //nolint:errcheck // it fails only on a closed connection
 				}
 			})
 			defer hold.End()
@@ -140,56 +136,56 @@ func (g *Guard) HTTPServer(handler http.Handler, maxBody int64, refuse func(http
 			reading = false
 			mu.Unlock()
 			if !hold.Whole() && err == nil {
-				err = errNoRoom
+				err = errMemory
 			}
 			var timeout net.Error
 			switch {
 			case err == nil && !hold.Grow(decoded(body)):
-				err = errNoRoom
+				err = errMemory
 			case errors.As(err, &timeout) && timeout.Timeout() && time.Since(hold.since) < grace:
-				err = errNoRoom
+				err = errMemory
 			}
 			if err == nil {
-				control.SetReadDeadline(time.Time{}) //nolint:errcheck // it has gone
-				r.Body = io.NopCloser(bytes.NewReader(body))
+				control.SetReadDeadline(time.Time{}) //nolint:errcheck // it fails only on a closed connection
+				r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 				handler.ServeHTTP(w, r)
 				return
 			}
 			w.Header().Set("Connection", "close")
 			switch {
-			case errors.Is(err, errNoRoom):
+			case errors.Is(err, errMemory):
 				w.Header().Set("Retry-After", "1")
-				refuse(w, http.StatusServiceUnavailable, Overloaded("too many requests are in flight"))
+				reject(w, http.StatusServiceUnavailable, Overloaded("too many requests are in flight"))
 			case errors.Is(err, errTooLarge):
-				refuse(w, http.StatusRequestEntityTooLarge, fault.New(fault.Invalid, fault.ReasonTooLarge, "the body is larger than %d bytes", maxBody))
+				reject(w, http.StatusRequestEntityTooLarge, fault.New(fault.Invalid, fault.ReasonTooLarge, "the body is larger than %d bytes", maxBody))
 			case errors.As(err, &timeout) && timeout.Timeout():
-				refuse(w, http.StatusRequestTimeout, fault.New(fault.Invalid, fault.ReasonInvalid,
-					"the body did not arrive in time: it has %s and a second more for every %d bytes", grace, pace))
+				reject(w, http.StatusRequestTimeout, fault.New(fault.Invalid, fault.ReasonInvalid,
+					"the body did not arrive in time: it has %s, and one second more for every %d bytes", grace, pace))
 			default:
-				refuse(w, http.StatusBadRequest, fault.New(fault.Invalid, fault.ReasonInvalid, "the body ended too early").Because(err))
+				reject(w, http.StatusBadRequest, fault.New(fault.Invalid, fault.ReasonInvalid, "the body ended too early").Because(err))
 			}
 		}),
 	}
 }
 
-// Overloaded is the answer to a caller beyond a limit.
+// Overloaded returns the error for a caller beyond a limit.
 func Overloaded(format string, args ...any) *fault.Error {
 	return fault.New(fault.Unavailable, fault.ReasonOverloaded, format+"; try again later", args...)
 }
 
 var (
-	errNoRoom   = errors.New("no room for the body")
+	errMemory   = errors.New("no memory for the body")
 	errTooLarge = errors.New("the body is too large")
 )
 
-// chunk is the part of a body that is read at a time. Chunks are used again: what
-// bodies that never end leave behind would be more garbage than all else.
+// chunk is the number of bytes of a body that are read at a time. Chunks are reused:
+// otherwise, bodies that never end would cause most of the garbage.
 const chunk = 16 << 10
 
 var chunks = sync.Pool{New: func() any { return new([chunk]byte) }}
 
-// read reads a body whole. What its sender has not sent yet takes no memory,
-// whatever length the head has declared.
+// read reads a whole body. Data that has not arrived takes no memory, whatever length the
+// header declares.
 func read(r *http.Request, limit int64, hold *Hold) ([]byte, error) {
 	if r.ContentLength > limit {
 		return nil, errTooLarge
@@ -204,7 +200,7 @@ func read(r *http.Request, limit int64, hold *Hold) ([]byte, error) {
 	for {
 		if size == chunk*len(parts) {
 			if !hold.GrowWaiting(chunk) {
-				return nil, errNoRoom
+				return nil, errMemory
 			}
 			parts = append(parts, chunks.Get().(*[chunk]byte))
 		}
@@ -225,8 +221,8 @@ func read(r *http.Request, limit int64, hold *Hold) ([]byte, error) {
 	}
 }
 
-// decoded estimates what a JSON body takes once it is decoded: each object is a
-// message of its own, however short its text is.
+// decoded estimates the memory of a decoded JSON body: each object becomes a message, however
+// short its text is.
 func decoded(body []byte) int64 {
 	const message = 200
 	return 4*int64(len(body)) + message*int64(bytes.Count(body, []byte("{")))

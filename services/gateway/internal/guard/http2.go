@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"net"
@@ -10,10 +11,10 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// watched credentials watch the frames of the connections of a gRPC server, below TLS if
-// there is any: the server does not say which requests have not arrived whole. A
-// connection is closed if a request on it makes too little progress or has to give
-// its memory back, or if the caller resets streams without end.
+// watched credentials parse the frames of a gRPC server's connections, after TLS if it is
+// used, because the server does not report incomplete requests. A connection is closed if a
+// request on it makes too little progress, if the memory of a request is needed, or if the
+// caller resets streams without end.
 type watched struct {
 	credentials.TransportCredentials
 	guard *Guard
@@ -56,23 +57,22 @@ const (
 )
 
 const (
-	// messagePrefix is what gRPC puts before each message: compressed or not, and
+	// messagePrefix is the size of gRPC's prefix of a message: whether it is compressed, and
 	// its length.
 	messagePrefix = 5
-	// decodedHeader is what a byte of a block of headers that goes on in another frame
-	// takes at most: the server decodes each frame as it arrives, and a byte may refer
-	// to a field.
+	// decodedHeader is the maximum memory of one byte of a header block that continues in
+	// another frame: the server decodes each frame when it arrives, and one byte may refer
+	// to a whole field.
 	decodedHeader = 50
-	// resetBurst is how many streams a caller may reset at once, and resetRate how
-	// many a second after that. A caller whose calls run into their deadline resets
-	// them; to begin and reset streams is all that a rapid reset does.
+	// resetBurst is how many streams a caller may reset at once, and resetRate how many per
+	// second after that. A caller resets calls whose deadline passes. A rapid-reset attack
+	// only begins and resets streams.
 	resetBurst = 2000
 	resetRate  = 200
-	// resetFree is how many streams a caller may reset before its connection is read
-	// more slowly, and resetCost the time that each takes from then on: all such
-	// connections of a listener together begin at most 5,000 calls a second. A call
-	// that is reset takes some 50 µs of a processor, and a stranger sends 100,000 at
-	// once.
+	// resetFree is how many streams a caller may reset before its connection is read more
+	// slowly, and resetCost is the pause for each further one: all such connections of a
+	// listener together begin at most 5,000 calls per second. A call that is reset takes
+	// about 50 µs of processor time, and an attacker sends 100,000 at once.
 	resetFree = 50
 	resetCost = 200 * time.Microsecond
 	resetWait = time.Second
@@ -84,42 +84,44 @@ var (
 	errSecondData = errors.New("a call has more than one request message")
 )
 
-// http2 is a connection of HTTP/2.
+// http2 is an HTTP/2 connection.
 type http2 struct {
 	net.Conn
 	guard *Guard
-	// in and out are frames in each direction, of the reader and of the writer.
+	// in parses the frames that Read reads, and out those that Write writes.
 	in, out frames
 
 	mu      sync.Mutex
 	streams map[uint32]*request
 	newest  uint32
 	touched []*request // since Read began
-	refused int        // calls whose headers had no room
-	// head holds what has arrived of a frame, or of a block of headers.
+	// rejected counts the calls that were rejected for their headers.
+	rejected int
+	// head is the memory of an incomplete frame or header block. block: the header block
+	// continues in another frame.
 	head    *Hold
 	block   bool
-	newHead bool // one has begun since Read began
+	newHead bool // a frame has begun since Read began
+	// resets is how many streams may be reset, as of counted.
 	resets  float64
-	excess  int // of resets since Read began
+	excess  int // resets since Read began that must be waited for
 	counted time.Time
 	failed  error
 	closed  bool
 }
 
-// request is what a caller has sent on one stream.
+// request is the state of the messages on one stream.
 type request struct {
 	prefix  [messagePrefix]byte
-	have    int   // of the prefix
-	left    int64 // of the message
-	begun   bool  // the message, its prefix included
+	have    int   // bytes of the prefix that have arrived
+	left    int64 // bytes of the message that have not arrived
+	begun   bool  // the prefix has arrived
 	whole   bool  // at least one message has arrived
-	renewed bool  // a message has become whole since Read began
+	renewed bool  // a message was completed since Read began
 	ended   bool
 	touched bool
-	bytes   int64 // of the message that has not arrived whole
-	held    int64 // of them, what hold has
-	hold    *Hold
+	bytes   int64 // bytes of the incomplete message
+	hold    *Hold // their memory
 }
 
 // Read implements net.Conn.
@@ -136,8 +138,7 @@ func (c *http2) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// take looks at what has been read, and returns how many of the streams that were
-// reset were too many.
+// take parses bytes that were read, and returns how many stream resets must be waited for.
 func (c *http2) take(b []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -147,9 +148,9 @@ func (c *http2) take(b []byte) (int, error) {
 	return c.excess, c.failed
 }
 
-// pause waits for so many streams that were reset. Connections take turns, so that
-// more of them reset no more streams; but none waits for its turn for longer than
-// resetWait, for a stranger with many connections could hold up everybody who resets.
+// pause waits for a number of stream resets. Connections take turns, so that more connections
+// cannot reset more streams. No connection waits for its turn for longer than resetWait:
+// otherwise, an attacker with many connections could block every caller that resets streams.
 func (c *http2) pause(reset int) {
 	select {
 	case c.guard.resetting <- struct{}{}:
@@ -186,18 +187,18 @@ func (c *http2) Close() error {
 	return c.Conn.Close()
 }
 
-// received takes the header of a frame that the caller has sent.
+// received handles the header of a frame from the caller.
 func (c *http2) received(f frame) {
 	c.newHead = c.newHead || f.kind != frameContinuation
 	switch f.kind {
 	case frameHeaders:
 		c.block = f.flags&flagEndHeaders == 0
-		// A stream whose request is without a message has sent all.
+		// A request that ends with its headers has no message.
 		if f.stream > c.newest && f.flags&flagEndStream == 0 {
 			c.newest = f.stream
 			r := &request{}
 			c.streams[f.stream] = r
-			c.touch(r) // its first message is due
+			c.touch(r) // the first message is due
 		} else if f.flags&flagEndStream != 0 {
 			c.newest = max(c.newest, f.stream)
 			c.end(f.stream)
@@ -227,11 +228,11 @@ func (c *http2) reset() {
 	}
 }
 
-// data takes a piece of a DATA frame, without padding.
+// data handles a piece of a DATA frame, without padding.
 func (c *http2) data(f frame, piece []byte) {
 	r := c.streams[f.stream]
 	if r == nil {
-		return // ended by the server, and not known to the caller yet
+		return // the server has ended the stream, and the caller does not know yet
 	}
 	for len(piece) > 0 {
 		if c.guard.limits.OneMessage && r.whole {
@@ -255,7 +256,7 @@ func (c *http2) data(f frame, piece []byte) {
 		switch {
 		case r.left > 0:
 		case c.guard.limits.OneMessage:
-			// The server keeps the message, but looks at it only when the stream ends.
+			// The server buffers the message, and reads it only when the stream ends.
 			r.whole, r.begun, r.have = true, false, 0
 		default:
 			r.whole, r.renewed, r.begun, r.have, r.bytes = true, true, false, 0, 0
@@ -274,8 +275,8 @@ func (c *http2) touch(r *request) {
 	}
 }
 
-// settle holds the memory of what has not arrived whole. Most requests arrive in
-// one piece and never get here with anything to hold.
+// settle allocates the memory of incomplete messages and frames. Most requests arrive in one
+// piece and take none.
 func (c *http2) settle() {
 	if c.closed {
 		return
@@ -310,7 +311,7 @@ func (c *http2) settle() {
 			n *= decodedHeader
 		}
 		if !c.head.Grow(n) {
-			c.fail(errSlow)
+			c.failed = cmp.Or(c.failed, errSlow)
 		}
 	} else if c.head != nil {
 		c.head.End()
@@ -321,28 +322,18 @@ func (c *http2) settle() {
 
 func (c *http2) hold(r *request) {
 	if r.hold == nil {
-		r.hold, r.held = c.guard.budget.Begin(c.abort), 0
+		r.hold = c.guard.budget.Begin(c.abort)
 	}
-	if grown := r.bytes - r.held; grown > 0 {
-		if !r.hold.Grow(grown) {
-			c.fail(errSlow)
-			return
-		}
-		r.held = r.bytes
+	if grown := r.bytes - r.hold.bytes; grown > 0 && !r.hold.Grow(grown) {
+		c.failed = cmp.Or(c.failed, errSlow)
 	}
 }
 
-func (c *http2) fail(err error) {
-	if c.failed == nil {
-		c.failed = err
-	}
-}
-
-// abort closes the connection: nothing else takes back what the gRPC server holds
-// of a request. The budget calls it and waits for nothing.
+// abort closes the connection, because nothing else releases the memory that the gRPC server
+// has for a request. It does not block.
 func (c *http2) abort() { go c.Close() }
 
-// end forgets a stream.
+// end removes a stream.
 func (c *http2) end(stream uint32) {
 	if r := c.streams[stream]; r != nil {
 		r.ended = true
@@ -354,7 +345,7 @@ func (c *http2) end(stream uint32) {
 func (r *request) release() {
 	if r.hold != nil {
 		r.hold.End()
-		r.hold, r.held = nil, 0
+		r.hold = nil
 	}
 }
 
@@ -363,24 +354,23 @@ type frame struct {
 	kind, flags byte
 	stream      uint32
 	length      int
-	last        bool // of data: this piece is the last one
+	last        bool // this piece of a DATA frame is its last
 }
 
-// frames finds the frames in what is read or written, piece by piece.
+// frames parses the frames in one direction of a connection, piece by piece.
 type frames struct {
-	preface int // bytes to come
+	preface int // bytes of the preface that have not arrived
 	header  [frameHeader]byte
-	have    int // of the header
+	have    int // bytes of the header that have arrived
 	current frame
-	left    int // of the payload
-	padding int // at its end
+	left    int // bytes of the payload that have not arrived
+	padding int // bytes at the end of the payload
 	padded  bool
-	// arrived is how many bytes of frames other than DATA have been fed.
+	// arrived is the number of fed bytes of frames other than DATA.
 	arrived int64
 }
 
-// unfinished reports whether the header of a frame, or a frame other than DATA, has
-// begun to arrive.
+// unfinished reports whether a frame header, or a frame other than DATA, is incomplete.
 func (s *frames) unfinished() bool {
 	if s.have < frameHeader {
 		return s.have > 0

@@ -1,5 +1,5 @@
-// Package leaders tells who leads each service, by asking every replica, and asks
-// the one that leads to give way.
+// Package leaders finds the leader of each service by asking every replica, and makes a leader
+// resign.
 package leaders
 
 import (
@@ -23,8 +23,8 @@ import (
 // Server answers berth.v1.Leaders.
 type Server struct {
 	berthv1.UnimplementedLeadersServer
-	// Patience is how long a replica has to answer before it counts as unreachable;
-	// a second, unless it is set before the first call.
+	// Patience is how long a replica may take to answer before it counts as unreachable; one
+	// second by default. It must be set before the first call.
 	Patience time.Duration
 	replicas []replica
 }
@@ -34,8 +34,7 @@ type replica struct {
 	conn             *grpc.ClientConn
 }
 
-// New connects to every replica, by the name of its service; none needs to
-// answer yet.
+// New connects to the replicas of each service. None of them needs to answer yet.
 func New(addresses map[string][]string, security *tls.Config) (*Server, error) {
 	s := &Server{Patience: time.Second}
 	for _, service := range model.Services {
@@ -115,8 +114,8 @@ func (r replica) ask(ctx context.Context) *berthv1.Replica {
 	return answer
 }
 
-// add lists a replica under its service. Of two that both say they lead, which
-// is so for a moment after a takeover, the one of the higher term does.
+// add adds a replica to its service. For a moment after a failover, two replicas report that
+// they lead: the one with the higher term does.
 func add(to *berthv1.ServiceLeadership, r *berthv1.Replica) {
 	to.Replicas = append(to.Replicas, r)
 	if r.GetRole() != berthv1.Replica_LEADER || r.GetTerm() < to.GetTerm() {

@@ -12,43 +12,43 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Resign asks the replica that leads a service to give its term up.
+// Resign makes the leader of a service give up its term.
 func (s *Server) Resign(ctx context.Context, req *berthv1.ResignRequest) (*berthv1.ResignAnswer, error) {
 	switch {
 	case !slices.Contains(model.Services, req.GetService()):
-		return nil, fault.BadField(fault.ReasonInvalid, "service", "%q is none of %s", req.GetService(), strings.Join(model.Services, ", "))
+		return nil, fault.BadField(fault.ReasonInvalid, "service", "must be one of %s, got %q", strings.Join(model.Services, ", "), req.GetService())
 	case req.GetTerm() < 0:
-		return nil, fault.BadField(fault.ReasonInvalid, "term", "is negative")
+		return nil, fault.BadField(fault.ReasonInvalid, "term", "must not be negative, got %d", req.GetTerm())
 	}
 	at, leader := s.leader(ctx, req.GetService())
-	over := &berthv1.ResignAnswer{Service: req.GetService(), Term: req.GetTerm()}
+	answer := &berthv1.ResignAnswer{Service: req.GetService(), Term: req.GetTerm()}
 	switch {
 	case req.GetTerm() != 0 && leader.GetTerm() > req.GetTerm():
-		return over, nil
+		return answer, nil
 	case leader == nil:
-		return nil, fault.New(fault.Unavailable, fault.ReasonUnavailable, "%s has no leader that answers", req.GetService())
+		return nil, fault.New(fault.Unavailable, fault.ReasonUnavailable, "no leader of %s answers", req.GetService())
 	case req.GetTerm() > leader.GetTerm():
-		return nil, fault.BadField(fault.ReasonInvalid, "term", "%d is yet to come: %s is in term %d", req.GetTerm(), req.GetService(), leader.GetTerm())
+		return nil, fault.BadField(fault.ReasonInvalid, "term", "must be at most %d, the current term of %s, got %d", leader.GetTerm(), req.GetService(), req.GetTerm())
 	}
-	over.Term = leader.GetTerm()
+	answer.Term = leader.GetTerm()
 	_, err := controlv1.NewReplicasClient(at.conn).Resign(ctx, &controlv1.ResignRequest{Term: leader.GetTerm()})
 	switch {
 	case err == nil:
-		over.Replica = leader.GetId()
+		answer.Replica = leader.GetId()
 	case rpc.FromStatus(err).Reason == fault.ReasonNotLeader:
-		// The term ended by itself meanwhile.
+		// The term has ended in the meantime.
 	default:
 		return nil, err
 	}
-	return over, nil
+	return answer, nil
 }
 
-// leader finds the replica that leads a service; nil when none says so.
+// leader finds the replica that leads a service; nil if no replica does.
 func (s *Server) leader(ctx context.Context, service string) (at replica, leader *berthv1.Replica) {
-	for i, answer := range s.askAll(ctx) {
-		leads := s.replicas[i].service == service && answer.GetRole() == berthv1.Replica_LEADER
-		if leads && answer.GetTerm() > leader.GetTerm() {
-			at, leader = s.replicas[i], answer
+	for i, r := range s.askAll(ctx) {
+		leads := s.replicas[i].service == service && r.GetRole() == berthv1.Replica_LEADER
+		if leads && r.GetTerm() > leader.GetTerm() {
+			at, leader = s.replicas[i], r
 		}
 	}
 	return at, leader

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	controlv1 "berth.dev/api/berth/control/v1"
@@ -18,13 +17,13 @@ import (
 )
 
 const (
-	// requestLimit bounds what an agent sends at a time, bytes.
+	// requestLimit bounds a request of an agent, bytes.
 	requestLimit = 4<<20 - 64<<10
-	// answerBacklog is how many answers may wait for an agent to take them.
+	// answerBacklog bounds the answers that wait for an agent to read them.
 	answerBacklog = 128
 )
 
-// present is the answer to most heartbeats, as it stands on the wire.
+// present is the encoded answer to most heartbeats.
 var present = func() []byte {
 	frame, err := proto.Marshal(&controlv1.HeartbeatAnswer{Present: true})
 	if err != nil {
@@ -40,20 +39,20 @@ type agent struct {
 	ctx    context.Context
 	// end ends the stream with an error, or with io.EOF for none.
 	end context.CancelCauseFunc
-	// sent has one element once the agent's request has been sent.
+	// sent has one element after the agent's request has been sent.
 	sent chan struct{}
-	// beating says that a beat waits to be sent, gone that the stream has ended, asked
-	// when it last sent more than a beat; of the relay.
-	beating, gone bool
-	asked         time.Time
-	// wake has one element when answers wait, or when the stream is to end.
+	// The relay's lock guards these. queued: a heartbeat without news waits to be sent.
+	// ended: the stream has ended. requested is the time of the last request.
+	queued, ended bool
+	requested     time.Time
+	// wake has one element if answers wait, or if the stream has to end.
 	wake chan struct{}
 
 	mu      sync.Mutex
 	answers [][]byte
 }
 
-// Register has the relays serve agents on the gateway's server, which must use
+// Register registers the heartbeat service at the gateway's server, which must use
 // rpc.FrameCodec.
 func (r *Relays) Register(s grpc.ServiceRegistrar) {
 	s.RegisterService(&grpc.ServiceDesc{
@@ -77,17 +76,17 @@ func (r *Relays) heartbeat(in grpc.ServerStream) error {
 			return err
 		}
 	}
-	// Told apart from the end of this call, which waits for a deaf agent to take the
-	// answer that is under way.
+	// The replica learns of the end at once. This handler may return later: it waits for an
+	// agent that does not read the answer that is being sent.
 	context.AfterFunc(ctx, func() {
 		a.relay.remove(a)
-		a.stir()
+		notify(a.wake)
 	})
-	go func() { end(rpc.Recover(func() error { return a.receive(in, r.pace) })) }() // the end of the handler ends it
-	// Waiting for one channel takes half of what waiting for two does.
+	go func() { end(rpc.Recover(func() error { return a.receive(in, r.pace) })) }() // ends with the handler
+	// Receiving from one channel costs half as much as selecting from two.
 	for range a.wake {
-		ended := ctx.Err() != nil // whatever came before the end is there now
-		for _, frame := range a.waiting() {
+		ended := ctx.Err() != nil // before the answers are taken: none arrives after the end
+		for _, frame := range a.takeAnswers() {
 			if err := in.SendMsg(&rpc.Frame{Bytes: frame}); err != nil {
 				return err
 			}
@@ -99,14 +98,14 @@ func (r *Relays) heartbeat(in grpc.ServerStream) error {
 	if cause := context.Cause(ctx); !errors.Is(cause, io.EOF) {
 		return cause
 	}
-	return nil // one side has said all
+	return nil // one side has closed the stream
 }
 
-// receive takes what the agent sends. Until a request has been sent the next one is
-// not read: an agent that sends more than it may is slowed down by itself, and whoever
-// bounds the memory of what is read knows of all that waits here.
+// receive reads the agent's requests. It does not read the next one before a request has been
+// sent. So flow control slows down an agent that sends too much, and the guard counts the
+// memory of each request that waits here.
 func (a *agent) receive(in grpc.ServerStream, pace pacer) error {
-	var last []byte // that had no report
+	var last []byte // the last request without a report
 	for {
 		var frame rpc.Frame
 		if err := in.RecvMsg(&frame); err != nil {
@@ -114,7 +113,7 @@ func (a *agent) receive(in grpc.ServerStream, pace pacer) error {
 		}
 		switch {
 		case last != nil && bytes.Equal(frame.Bytes, last):
-			a.relay.beat(a)
+			a.relay.heartbeat(a)
 			continue
 		case len(frame.Bytes) > requestLimit:
 			return fault.New(fault.Invalid, fault.ReasonTooLarge, "the request has %d bytes; at most %d are allowed", len(frame.Bytes), requestLimit)
@@ -133,44 +132,25 @@ func (a *agent) receive(in grpc.ServerStream, pace pacer) error {
 	}
 }
 
-// bare says whether a HeartbeatRequest has no report.
-func bare(frame []byte) bool {
-	for len(frame) > 0 {
-		field, _, n := protowire.ConsumeField(frame)
-		if n < 0 || field == reportField {
-			return false
-		}
-		frame = frame[n:]
-	}
-	return true
-}
-
-// answer has the agent answered. It does not wait: what an agent does not take is
-// dropped where it says nothing new, and else ends its stream.
+// answer queues an answer. It does not wait: if the agent does not read its answers, answer
+// drops one that repeats the last, and otherwise ends the stream.
 func (a *agent) answer(frame []byte) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	waiting := len(a.answers)
+	queued := len(a.answers)
 	switch {
-	case waiting > 0 && bytes.Equal(a.answers[waiting-1], frame):
+	case queued > 0 && bytes.Equal(a.answers[queued-1], frame):
 		return
-	case waiting >= answerBacklog:
-		a.end(fault.New(fault.Exhausted, fault.ReasonOverloaded, "%d answers have not been taken", answerBacklog))
+	case queued >= answerBacklog:
+		a.end(fault.New(fault.Exhausted, fault.ReasonOverloaded, "the agent has not read %d answers", answerBacklog))
 		return
 	}
 	a.answers = append(a.answers, frame)
-	a.stir()
+	notify(a.wake)
 }
 
-// stir has the agent answered what waits, and its stream ended if it is to be.
-func (a *agent) stir() {
-	select {
-	case a.wake <- struct{}{}:
-	default:
-	}
-}
-
-func (a *agent) waiting() [][]byte {
+// takeAnswers removes and returns the queued answers.
+func (a *agent) takeAnswers() [][]byte {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	answers := a.answers

@@ -8,37 +8,38 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"berth.dev/api/fault"
+	"berth.dev/pkg/store"
 	"berth.dev/pkg/wire"
 )
 
-// The bounds of what all agents of a gateway have the control plane look at. A request
-// costs its bytes and some for each worker that it lists, since a worker of two bytes
-// takes as long as any other. Beats cost nothing.
+// These limits bound the work that all agents of a gateway cause in the control plane. A
+// request costs its bytes, and workerCost for each worker that it lists, because a worker
+// of two bytes takes as long as any other. Heartbeats without news cost nothing.
 const (
 	workerCost = 100
 	leastCost  = 512
-	// largeCost is the cost above which requests have a pace of their own, so that the
-	// small ones do not wait for them.
+	// largeCost is the cost from which on requests have a rate of their own, so that small
+	// requests do not wait for large ones.
 	largeCost = 16 << 10
-	// costRate is a second's cost of the small requests, and of the large ones:
-	// about 60,000 reports of one worker, or 300,000 workers. costBurst is for the
-	// agents that come all at once from a gateway that is gone.
+	// costRate is the cost per second of all small requests, and of all large ones: about
+	// 60,000 reports of one worker, or 300,000 workers. costBurst allows for agents that
+	// reconnect at once after another gateway has exited.
 	costRate  = 32 << 20
 	costBurst = 64 << 20
-	// longestPause is how long a large request may wait. An agent whose request is
-	// refused brings it again on its next stream.
+	// longestPause is how long a large request may wait. An agent whose request is rejected
+	// repeats it on its next stream.
 	longestPause = 5 * time.Second
 )
 
-// pacer bounds the rate of requests. Each stream has at most one that waits, so that
-// all streams get the same share.
+// pacer bounds the rate of requests. Each stream has at most one request that waits, so all
+// streams get the same share.
 type pacer struct{ small, large *rate.Limiter }
 
 func newPacer() pacer {
 	return pacer{rate.NewLimiter(costRate, costBurst), rate.NewLimiter(costRate, costBurst)}
 }
 
-// wait waits for the turn of a request. It refuses one that lists too many workers.
+// wait waits until a request may be sent. It rejects a request that lists too many workers.
 func (p pacer) wait(ctx context.Context, request []byte) error {
 	workers := listed(request)
 	if workers > wire.MaxReportedWorkers {
@@ -49,22 +50,11 @@ func (p pacer) wait(ctx context.Context, request []byte) error {
 		return p.small.WaitN(ctx, cost)
 	}
 	turn := p.large.ReserveN(time.Now(), cost)
-	delay := turn.Delay()
-	if !turn.OK() || delay > longestPause {
+	if !turn.OK() || turn.Delay() > longestPause {
 		turn.Cancel()
 		return fault.New(fault.Unavailable, fault.ReasonOverloaded, "too many large reports are in progress; try again later")
 	}
-	if delay == 0 {
-		return nil
-	}
-	pause := time.NewTimer(delay)
-	defer pause.Stop()
-	select {
-	case <-pause.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return store.Sleep(ctx, turn.Delay())
 }
 
 // The fields of a HeartbeatRequest and of its report.
@@ -73,8 +63,8 @@ const (
 	workersField = 5
 )
 
-// listed counts the workers that a HeartbeatRequest lists, without decoding them. It
-// stops at the first byte that is no field.
+// listed counts the workers that a HeartbeatRequest lists, without decoding them. It stops
+// at the first byte that is not part of a field.
 func listed(request []byte) (workers int) {
 	each(request, func(field protowire.Number, value []byte) {
 		if field == reportField {
@@ -88,13 +78,24 @@ func listed(request []byte) (workers int) {
 	return workers
 }
 
-// each calls fn for the fields of a message; a value is that of a message or text, and
-// empty for any other.
-func each(message []byte, fn func(field protowire.Number, value []byte)) {
+// bare reports whether a HeartbeatRequest is valid and has no report.
+func bare(request []byte) bool {
+	reports := 0
+	valid := each(request, func(field protowire.Number, _ []byte) {
+		if field == reportField {
+			reports++
+		}
+	})
+	return valid && reports == 0
+}
+
+// each calls fn for the fields of a message, and reports whether all are valid. The value of
+// a field that is neither a message nor text is empty.
+func each(message []byte, fn func(field protowire.Number, value []byte)) bool {
 	for len(message) > 0 {
 		field, kind, n := protowire.ConsumeTag(message)
 		if n < 0 {
-			return
+			return false
 		}
 		message = message[n:]
 		var value []byte
@@ -104,9 +105,10 @@ func each(message []byte, fn func(field protowire.Number, value []byte)) {
 			n = protowire.ConsumeFieldValue(field, kind, message)
 		}
 		if n < 0 {
-			return
+			return false
 		}
 		fn(field, value)
 		message = message[n:]
 	}
+	return true
 }

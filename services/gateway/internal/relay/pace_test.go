@@ -14,7 +14,7 @@ import (
 	"berth.dev/pkg/wire"
 )
 
-// listing is a request that lists so many workers of two bytes each, in two reports.
+// listing returns a request that lists workers of two bytes each, in two reports.
 func listing(workers int) []byte {
 	request, err := proto.Marshal(&controlv1.HeartbeatRequest{Id: "e", Incarnation: 5, Nonce: "n", Report: &controlv1.ExecutorReport{Sequence: 7}})
 	if err != nil {
@@ -30,7 +30,7 @@ func listing(workers int) []byte {
 	return request
 }
 
-func TestListedWorkersAreThoseThatAreDecoded(t *testing.T) {
+func TestListedCountsTheDecodedWorkers(t *testing.T) {
 	for _, workers := range []int{0, 1, 2, 1001} {
 		request, m := listing(workers), &controlv1.HeartbeatRequest{}
 		if err := proto.Unmarshal(request, m); err != nil {
@@ -47,7 +47,7 @@ func TestListedWorkersAreThoseThatAreDecoded(t *testing.T) {
 	}
 }
 
-func TestAReportOfTooManyWorkersIsRefused(t *testing.T) {
+func TestAReportOfTooManyWorkersIsRejected(t *testing.T) {
 	if err := newPacer().wait(t.Context(), listing(wire.MaxReportedWorkers)); err != nil {
 		t.Error(err)
 	}
@@ -56,8 +56,7 @@ func TestAReportOfTooManyWorkersIsRefused(t *testing.T) {
 	}
 }
 
-// Large requests wait for their turn, up to a bound, and small ones do not wait for
-// them.
+// Large requests wait, up to a bound, and small requests do not wait for large ones.
 func TestRequestsArePaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, large := newPacer(), listing(wire.MaxReportedWorkers)
@@ -77,7 +76,7 @@ func TestRequestsArePaced(t *testing.T) {
 		}
 		began := time.Now()
 		if err := p.wait(t.Context(), listing(1)); err != nil || time.Since(began) > 0 {
-			t.Errorf("a small request waits %v beside large ones: %v", time.Since(began), err)
+			t.Errorf("a small request waits %v for large ones: %v", time.Since(began), err)
 		}
 		time.Sleep(longestPause)
 		if err := p.wait(t.Context(), large); err != nil {
@@ -95,13 +94,13 @@ func TestRequestsArePaced(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := p.wait(ctx, nil); err == nil {
-			t.Error("a request of a stream that has ended has its turn")
+			t.Error("a request of an ended stream is sent")
 		}
 	})
 }
 
-// A beat does not wait behind requests.
-func TestBeatsGoFirst(t *testing.T) {
+// A heartbeat does not wait behind requests.
+func TestHeartbeatsAreSentFirst(t *testing.T) {
 	r := newRelay(nil)
 	var agents []*agent
 	for range 3 {
@@ -111,8 +110,8 @@ func TestBeatsGoFirst(t *testing.T) {
 	}
 	r.request(agents[0], make([]byte, messageSize))
 	r.request(agents[1], make([]byte, messageSize))
-	r.beat(agents[2])
-	messages := r.waiting()
+	r.heartbeat(agents[2])
+	messages := r.messages()
 	if len(messages) != 2 || len(messages[0].GetHeartbeats()) != 1 || len(messages[0].of) != 1 || len(messages[1].of) != 1 {
 		t.Errorf("%d messages: %v", len(messages), messages)
 	}

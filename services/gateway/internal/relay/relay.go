@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -10,39 +11,41 @@ import (
 
 	controlv1 "berth.dev/api/berth/control/v1"
 	"berth.dev/api/rpc"
+	"berth.dev/pkg/store"
 )
 
 const (
-	// linger is how long a heartbeat without news waits for others: a small part of
-	// the time between two, and long enough that many share a message.
+	// linger is how long a heartbeat without news waits for others: a small part of the
+	// heartbeat interval, and long enough that many heartbeats share a message.
 	linger = 50 * time.Millisecond
-	// messageSize is how many bytes share a message; more of one agent's has a
+	// messageSize bounds the requests that share a message, bytes. A larger request has a
 	// message of its own.
 	messageSize = 256 << 10
-	// endWithin is the time over which the agents of a relay that broke are told, in
-	// steps of endEvery: thousands at once would take the processor from whoever takes
-	// over, and none of them has to be elsewhere before its presence runs out.
+	// When a relay breaks, the streams of its quiet agents are ended over endWithin, in
+	// steps of endEvery. Thousands of agents that reconnect at once would take the
+	// processor from the replica that takes over, and none of them must reconnect before
+	// its presence expires.
 	endWithin = 500 * time.Millisecond
 	endEvery  = 25 * time.Millisecond
-	// quietFor is how long an agent has sent nothing but beats for it not to be told at
-	// once: what it sent before is answered, or has waited for so long already.
+	// quietFor is how long an agent must have sent only heartbeats without news to be
+	// quiet: its last request was answered, or has waited that long already.
 	quietFor = 5 * time.Second
 )
 
 // relay is one stream to a replica.
 type relay struct {
 	stream grpc.BidiStreamingClient[controlv1.RelayRequest, controlv1.RelayAnswer]
-	// wake has one element when something is to be sent at once.
+	// wake has one element if there is something to send now.
 	wake chan struct{}
 
 	mu     sync.Mutex
 	agents map[uint32]*agent
-	last   uint32 // number that was given
+	last   uint32 // the number of the newest agent
 	closed error
-	// What waits to be sent: of each agent at most one request, and one beat.
-	requests []request
-	beats    []*agent
-	ended    []uint32
+	// Queued for the next messages: of each agent at most one request and one heartbeat.
+	requests   []request
+	heartbeats []*agent
+	ended      []uint32
 }
 
 type request struct {
@@ -60,7 +63,7 @@ func (r *relay) count() int {
 	return len(r.agents)
 }
 
-// add takes an agent's stream on; false when the relay has ended.
+// add adds an agent's stream. It returns false if the relay has ended.
 func (r *relay) add(a *agent) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -73,43 +76,37 @@ func (r *relay) add(a *agent) bool {
 	return true
 }
 
-// remove tells the replica that an agent's stream has ended.
+// remove reports to the replica that an agent's stream has ended.
 func (r *relay) remove(a *agent) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.agents, a.number)
-	a.gone = true
+	a.ended = true
 	r.ended = append(r.ended, a.number)
-	r.stir()
+	notify(r.wake)
 }
 
-// close ends the streams of all agents: of those that may wait for an answer, or send
-// something more, at once, and of the others one after the other, until life ends.
+// close ends the streams of all agents: of the quiet ones in steps, or at once when life
+// ends, and of all others at once.
 func (r *relay) close(life context.Context, err error) {
 	quiet := r.breakOff(err)
 	const steps = int(endWithin / endEvery)
-	few := (len(quiet) + steps - 1) / steps
-	for len(quiet) > 0 {
-		for _, a := range quiet[:min(few, len(quiet))] {
+	for some := range slices.Chunk(quiet, 1+len(quiet)/steps) {
+		for _, a := range some {
 			a.end(err)
 		}
-		if quiet = quiet[min(few, len(quiet)):]; len(quiet) == 0 {
-			break
-		}
-		select {
-		case <-time.After(endEvery):
-		case <-life.Done(): // the others at once
-		}
+		store.Sleep(life, endEvery) //nolint:errcheck // the rest ends at once
 	}
 }
 
-// breakOff takes no more of agents, and ends the streams of those that are not quiet.
+// breakOff accepts nothing more from agents, and ends the streams of those that are not
+// quiet. It returns the quiet ones.
 func (r *relay) breakOff(err error) (quiet []*agent) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closed = err
 	for _, a := range r.agents {
-		if time.Since(a.asked) < quietFor {
+		if time.Since(a.requested) < quietFor {
 			a.end(err)
 		} else {
 			quiet = append(quiet, a)
@@ -118,47 +115,50 @@ func (r *relay) breakOff(err error) (quiet []*agent) {
 	return quiet
 }
 
-// request has sent what an agent sends, at once. The agent waits until it was sent.
+// accepts reports whether the relay still sends for an agent. If the relay has ended, it
+// ends the agent's stream. The caller holds the lock.
+func (r *relay) accepts(a *agent) bool {
+	if r.closed != nil && !a.ended {
+		a.end(r.closed)
+	}
+	return r.closed == nil && !a.ended
+}
+
+// request sends a request of an agent now. The agent must not send another one before it
+// receives from sent.
 func (r *relay) request(a *agent, frame []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if a.gone {
-		return
+	if r.accepts(a) {
+		a.requested = time.Now()
+		r.requests = append(r.requests, request{a, frame})
+		notify(r.wake)
 	}
-	if r.closed != nil {
-		a.end(r.closed)
-		return
-	}
-	a.asked = time.Now()
-	r.requests = append(r.requests, request{a, frame})
-	r.stir()
 }
 
-// beat has sent that an agent is there, with the next message, soon.
-func (r *relay) beat(a *agent) {
+// heartbeat sends an agent's heartbeat without news with the next message, after linger at
+// the latest.
+func (r *relay) heartbeat(a *agent) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if a.beating || a.gone {
+	if a.queued || !r.accepts(a) {
 		return
 	}
-	if r.closed != nil {
-		a.end(r.closed)
-		return
-	}
-	a.beating = true
-	if r.beats = append(r.beats, a); len(r.beats) == 1 {
-		time.AfterFunc(linger, r.stir)
+	a.queued = true
+	if r.heartbeats = append(r.heartbeats, a); len(r.heartbeats) == 1 {
+		time.AfterFunc(linger, func() { notify(r.wake) })
 	}
 }
 
-func (r *relay) stir() {
+// notify adds an element to a channel that holds one, if it has none.
+func notify(wake chan struct{}) {
 	select {
-	case r.wake <- struct{}{}:
+	case wake <- struct{}{}:
 	default:
 	}
 }
 
-// send sends what waits until the stream breaks.
+// send sends the queued messages until the stream breaks.
 func (r *relay) send(ctx context.Context) {
 	for {
 		select {
@@ -166,9 +166,9 @@ func (r *relay) send(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		for _, m := range r.waiting() {
+		for _, m := range r.messages() {
 			if r.stream.Send(m.RelayRequest) != nil {
-				return // why, is for receive to tell
+				return // receive returns the reason
 			}
 			for _, a := range m.of {
 				a.sent <- struct{}{}
@@ -177,21 +177,21 @@ func (r *relay) send(ctx context.Context) {
 	}
 }
 
-// message is what is sent at a time, and the agents whose requests are in it.
+// message is one message to the replica, and the agents whose requests are in it.
 type message struct {
 	*controlv1.RelayRequest
 	of []*agent
 }
 
-// waiting takes what waits to be sent, as messages of bounded size. Beats come first,
-// so that they wait for no request, and what ended last.
-func (r *relay) waiting() []message {
+// messages removes everything that is queued, and returns it as messages of bounded size:
+// heartbeats first, so that they do not wait for requests, and ended streams last.
+func (r *relay) messages() []message {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m := message{RelayRequest: &controlv1.RelayRequest{}}
 	var messages []message
-	for _, a := range r.beats {
-		a.beating = false
+	for _, a := range r.heartbeats {
+		a.queued = false
 		m.Heartbeats = append(m.Heartbeats, a.number)
 	}
 	size := 0
@@ -205,23 +205,23 @@ func (r *relay) waiting() []message {
 		size += len(q.frame)
 	}
 	m.Ended = r.ended
-	r.requests, r.beats, r.ended = nil, nil, nil
+	r.requests, r.heartbeats, r.ended = nil, nil, nil
 	return append(messages, m)
 }
 
-// receive hands agents what the replica answers, until the stream breaks.
+// receive passes the replica's answers to the agents until the stream breaks.
 func (r *relay) receive() error {
 	for {
 		m, err := r.stream.Recv()
 		if err != nil {
 			return err
 		}
-		r.hand(m)
+		r.deliver(m)
 	}
 }
 
-// hand hands out answers. Of agents that have gone meanwhile nothing is left to do.
-func (r *relay) hand(m *controlv1.RelayAnswer) {
+// deliver passes answers to the agents. It drops those for agents that have disconnected.
+func (r *relay) deliver(m *controlv1.RelayAnswer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, one := range m.GetAnswers() {

@@ -5,12 +5,12 @@
 //	agent ── Heartbeat ──┼─ Relay ─▶ a replica of executor-state
 //	agent ── Heartbeat ──┘
 //
-// It promises what a stream of each agent's own would: what an agent sends comes
-// in order, the end of either side is told to the other at once (that of a replica,
-// to agents that have sent nothing but beats for 5 s, within half a second), and an agent that
-// sends much or takes nothing slows down only itself. What brings news is sent at
-// once. A heartbeat that brings none waits a moment for others, and is a number
-// then: most of what thousands of agents cost is system calls.
+// It promises the same as a stream for each agent would: an agent's messages arrive in
+// order, and the end of one side is reported to the other at once. An agent that sends too
+// much or does not read slows down only itself. When a replica disconnects, agents that have
+// sent only heartbeats without news for 5 s learn of it within half a second. News is sent
+// at once. A heartbeat without news waits a moment for others and is sent as the agent's
+// number, because most of the cost of thousands of agents is system calls.
 package relay
 
 import (
@@ -35,12 +35,12 @@ import (
 type Options struct {
 	// Replicas are the addresses of every replica of executor-state.
 	Replicas []string
-	// Silence is how long a replica may give no word before its agents are sent
-	// elsewhere; see rpc.DialOptions.
+	// Silence is how long a replica may send nothing before its agents move to another
+	// replica; see rpc.DialOptions.
 	Silence time.Duration
-	// TLS to call replicas with; nil for none.
+	// TLS is for calls to replicas; nil for none.
 	TLS *tls.Config
-	// Meters, when given, take the figures of the relays.
+	// Meters, if given, receives the metrics of the relays.
 	Meters metric.MeterProvider
 }
 
@@ -49,16 +49,16 @@ type Relays struct {
 	conns   []*grpc.ClientConn
 	life    context.Context
 	end     context.CancelFunc
-	closing sync.WaitGroup // of relays that broke
+	closing sync.WaitGroup // of broken relays
 	pace    pacer
 
 	mu   sync.Mutex
-	open []*relay // those that carry
-	// changed is closed, and made afresh, when open changes.
+	open []*relay // relays that have not ended
+	// changed is closed and replaced when open changes.
 	changed chan struct{}
 }
 
-// reopenPause is left between two relays to one replica.
+// reopenPause is the pause between two relays to one replica.
 const reopenPause = 100 * time.Millisecond
 
 // New connects to the replicas, none of which needs to answer yet; Run opens the
@@ -79,8 +79,8 @@ func New(o Options) (*Relays, error) {
 	return r, nil
 }
 
-// window is how many bytes may be under way on a relay. A fixed one spares the
-// pings that an estimate takes, one for each message.
+// window is the flow-control window of a relay, bytes. A fixed window needs no pings, of
+// which an estimated one sends one with each message.
 const window = 1 << 20
 
 func dialOptions() []grpc.DialOption {
@@ -107,7 +107,7 @@ func (r *Relays) Run(ctx context.Context) error {
 	return nil
 }
 
-// relay carries to one replica until that breaks.
+// relay runs a relay to one replica until it breaks.
 func (r *Relays) relay(conn *grpc.ClientConn) {
 	ctx, cancel := context.WithCancel(r.life)
 	defer cancel()
@@ -134,18 +134,18 @@ func (r *Relays) relay(conn *grpc.ClientConn) {
 	r.closing.Go(func() { one.close(r.life, broken(r.life, err)) })
 }
 
-// broken is what the agents of a relay are told that has ended.
+// broken returns the error for the agents of a relay that has ended.
 func broken(life context.Context, err error) error {
 	if life.Err() != nil {
 		return errStopping
 	}
-	return fault.New(fault.Unavailable, fault.ReasonUnavailable, "the replica of executor-state is gone; another one answers").Because(err)
+	return fault.New(fault.Unavailable, fault.ReasonUnavailable, "the connection to a replica of executor-state broke; another one answers").Because(err)
 }
 
 var errStopping = fault.New(fault.Unavailable, fault.ReasonUnavailable, "this gateway is stopping; another one answers")
 
-// End ends every agent's stream, and refuses new ones, so that a server can stop:
-// the agents find another gateway.
+// End ends every agent's stream and rejects new ones, so that a server can stop: the agents
+// connect to another gateway.
 func (r *Relays) End() { r.end() }
 
 // Close ends all relays.

@@ -28,7 +28,7 @@ func TestMessagesNameTheFieldAndWhatItTakes(t *testing.T) {
 		{"GET", "/v1/reservations?state=13", "", "state: must be one of " + states + `, got "13"`},
 		{"GET", "/v1/reservations?job=a&job=b", "", "job: must be given once, got 2 values"},
 		{"GET", "/v1/reservations?job=%ff", "", "job: must be a string of valid UTF-8"},
-		{"GET", "/v1/reservations?job=%zz", "", `the query cannot be read: "%zz" is no valid escape`},
+		{"GET", "/v1/reservations?job=%zz", "", `the query cannot be read: "%zz" is not a valid escape`},
 		{"GET", "/v1/jobs/%ff/stages/s/reservation", "", "job: must be valid UTF-8"},
 		{"GET", "/v1/jobs/j/stages/%ff/reservation", "", "stage: must be valid UTF-8"},
 		{"GET", "/v1/jobs/%ff/events", "", "job: must be valid UTF-8"},
@@ -116,6 +116,6 @@ func request(method, path, body string) (*http.Request, bool) {
 
 func serveFuzz(t *testing.T, r *http.Request) (int, string) {
 	w := httptest.NewRecorder()
-	handler(t, &calls{}, 1<<20, "example.com").ServeHTTP(w, r)
+	handler(t, &calls{}, "example.com").ServeHTTP(w, r)
 	return w.Code, w.Body.String()
 }

@@ -9,12 +9,11 @@ import (
 	"berth.dev/api/fault"
 )
 
-// sameOrigin refuses what a web page of somebody else's makes a browser send. Such
-// a page can post to any address that the browser reaches, and can read the answer
-// once its own name resolves to that address (DNS rebinding). So every call has to
-// name the gateway by an address, localhost or one of the names, and one that
-// changes something has to come from no page, or from a page of the gateway.
-// Operations are called by probes under names that nobody configures.
+// sameOrigin rejects requests that a web page of another origin makes a browser send. Such a
+// page can post to any address that the browser reaches, and can read the answer if its own
+// name resolves to that address (DNS rebinding). So the Host of every call must be an
+// address, localhost or one of the names, and a call that changes something must not come
+// from a page of another origin. Probes call the operation paths under any name.
 func sameOrigin(names []string, calls http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if slices.Contains(operationPaths, r.URL.Path) {
@@ -22,11 +21,11 @@ func sameOrigin(names []string, calls http.Handler) http.Handler {
 			return
 		}
 		if host := hostname(r.Host); !known(host, names) {
-			refuseBrowser(w, "the Host %q is neither an address, localhost nor a name in --public-names", host)
+			rejectBrowser(w, "the Host %q is neither an address, localhost nor a name in --public-names", host)
 			return
 		}
 		if crossOrigin.Check(r) != nil {
-			refuseBrowser(w, "a web page from elsewhere may not call this gateway (Origin %q, Sec-Fetch-Site %q)",
+			rejectBrowser(w, "a web page from elsewhere may not call this gateway (Origin %q, Sec-Fetch-Site %q)",
 				r.Header.Get("Origin"), r.Header.Get("Sec-Fetch-Site"))
 			return
 		}
@@ -36,14 +35,14 @@ func sameOrigin(names []string, calls http.Handler) http.Handler {
 
 var crossOrigin = http.NewCrossOriginProtection()
 
-// operationPaths are what probes and metrics collectors call.
+// operationPaths are the paths for probes and metrics collectors.
 var operationPaths = []string{"/healthz", "/readyz", "/leaderz", "/metrics"}
 
-func refuseBrowser(w http.ResponseWriter, format string, args ...any) {
-	writeStatus(w, http.StatusForbidden, fault.New(fault.Invalid, fault.ReasonNotAllowed, format, args...))
+func rejectBrowser(w http.ResponseWriter, format string, args ...any) {
+	WriteStatus(w, http.StatusForbidden, fault.New(fault.Invalid, fault.ReasonNotAllowed, format, args...))
 }
 
-// hostname is the Host of a request without its port.
+// hostname returns the Host of a request without its port.
 func hostname(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

@@ -48,7 +48,7 @@ func TestRESTRefusesForeignPages(t *testing.T) {
 			r.Header.Set(test.headers[0], test.headers[1])
 		}
 		w := httptest.NewRecorder()
-		handler(t, &calls{}, 1000, "berth.example.com").ServeHTTP(w, r)
+		handler(t, &calls{}, "berth.example.com").ServeHTTP(w, r)
 		switch refused := w.Code == 403; {
 		case refused != (test.refused != ""):
 			t.Errorf("%s of %s with %v: %d %s", test.call, test.host, test.headers, w.Code, w.Body)
@@ -66,7 +66,7 @@ func TestPagesBehindAProxyThatReplacesTheHost(t *testing.T) {
 	r.Header.Set("Origin", "https://console.example")
 	r.Header.Set("Sec-Fetch-Site", "same-origin")
 	w := httptest.NewRecorder()
-	if handler(t, &calls{}, 1000).ServeHTTP(w, r); w.Code == 403 {
+	if handler(t, &calls{}).ServeHTTP(w, r); w.Code == 403 {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }

@@ -17,9 +17,8 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// asEscaped has paths read as they were sent: what is escaped in a name belongs
-// to the name, and an empty name is not passed over. Otherwise both would be
-// another path, and perhaps another reservation.
+// asEscaped routes by the path as it was sent: an escaped character belongs to its name, and
+// an empty name is not skipped. Otherwise the path could become that of another reservation.
 func asEscaped(calls, rest http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		escaped := r.URL.EscapedPath()
@@ -31,8 +30,7 @@ func asEscaped(calls, rest http.Handler) http.Handler {
 		case path.Clean(escaped) != escaped:
 			noRoute(w, r, http.StatusNotFound)
 		case path.Clean(r.URL.Path) != r.URL.Path:
-			// http.ServeMux would send the caller elsewhere. Names like this one
-			// are refused by who is called.
+			// http.ServeMux would redirect the caller. The service rejects such a name.
 			calls.ServeHTTP(w, r)
 		default:
 			rest.ServeHTTP(w, r)
@@ -40,8 +38,7 @@ func asEscaped(calls, rest http.Handler) http.Handler {
 	})
 }
 
-// segmentField is the field that the first part of a path which is no valid UTF-8
-// stands for.
+// segmentField returns the field that the first part of a path with invalid UTF-8 sets.
 func segmentField(location string) string {
 	before := ""
 	for part := range strings.SplitSeq(location, "/") {
@@ -63,8 +60,8 @@ func segmentField(location string) string {
 	return "path"
 }
 
-// keepEscaped has grpc-gateway unescape each name once. It unescapes twice where
-// the escaped form is the usual one, which net/url leaves out.
+// keepEscaped makes grpc-gateway unescape each name once. Without a RawPath, which net/url sets
+// only if the path has an unusual escaped form, grpc-gateway unescapes twice.
 func keepEscaped(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		kept, location := *r, *r.URL
@@ -74,8 +71,8 @@ func keepEscaped(next http.Handler) http.Handler {
 	})
 }
 
-// agree refuses a body that names another object than the path does, which
-// grpc-gateway would pass over.
+// agree rejects a body that names another object than the path. grpc-gateway would ignore
+// the name in the body.
 func agree(next runtime.HandlerFunc) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
 		text, err := io.ReadAll(r.Body)
@@ -86,14 +83,14 @@ func agree(next runtime.HandlerFunc) runtime.HandlerFunc {
 		r.Body = io.NopCloser(bytes.NewReader(text))
 		body := map[string]json.RawMessage{}
 		if json.Unmarshal(text, &body) != nil {
-			next(w, r, params) // which says what is wrong with it
+			next(w, r, params) // reports the error
 			return
 		}
 		named := names(params)
 		for _, field := range slices.Sorted(maps.Keys(named)) {
 			var given string
 			if json.Unmarshal(body[field], &given) == nil && given != "" && given != named[field] {
-				WriteError(w, fault.BadField(fault.ReasonInvalid, field, "is %q, and %q in the path", given, named[field]))
+				WriteError(w, fault.BadField(fault.ReasonInvalid, field, "is %q in the body and %q in the path", given, named[field]))
 				return
 			}
 		}
@@ -101,9 +98,9 @@ func agree(next runtime.HandlerFunc) runtime.HandlerFunc {
 	}
 }
 
-// names are the fields of a body that its path has named, by their JSON names:
-// "reservation.job" of the request is "job" of the reservation. The short path
-// of a reservation is that of the one named main.
+// names returns the fields of a body that the path sets, by JSON name: "reservation.job" of
+// the request is "job" of the reservation. The short path of a reservation means the
+// reservation named main.
 func names(params map[string]string) map[string]string {
 	named := map[string]string{}
 	if _, upsert := params["reservation.job"]; upsert {

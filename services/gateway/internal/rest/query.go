@@ -5,18 +5,23 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"github.com/grpc-ecosystem/grpc-gateway/v2/utilities"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"berth.dev/api/fault"
+	"berth.dev/pkg/wire"
 )
 
-// strictQueries makes grpc-gateway refuse query parameters that name no field.
-// It ignores them by itself, and a misspelt filter would list everything. Its
-// parser is one for the whole process, so it is set once.
+// strictQueries makes grpc-gateway reject unknown query parameters. By default it ignores
+// them, and a misspelled filter would list everything. The process has one parser, so it is
+// set once.
 var strictQueries = sync.OnceFunc(func() {
 	runtime.NewServeMux(runtime.SetQueryParameterParser(strictQuery{}))
 })
@@ -32,8 +37,46 @@ func (q strictQuery) Parse(m proto.Message, values url.Values, filter *utilities
 	return q.DefaultQueryParser.Parse(m, values, filter)
 }
 
-// queried are the calls with fields for a query to set. Of all others the path
-// and the body set every field.
+// checkQuery rejects the parameters that grpc-gateway ignores or would report in the words
+// of its parser.
+func checkQuery(m protoreflect.MessageDescriptor, values url.Values) error {
+	for name, list := range values {
+		field := fieldNamed(m, name)
+		switch {
+		case field == nil || field.Message() != nil:
+			return refusal(name, "there is no such query parameter")
+		case len(list) > 1:
+			return refusal(name, "must be given once, got %d values", len(list))
+		case !takes(field, list[0]):
+			return refusal(name, "must be %s, got %q", wire.Accepted(field), strings.ToValidUTF8(list[0], "\ufffd"))
+		}
+	}
+	return nil
+}
+
+// takes reports whether grpc-gateway parses a query parameter as the value of a field.
+func takes(field protoreflect.FieldDescriptor, text string) bool {
+	var err error
+	switch field.Kind() {
+	case protoreflect.Int32Kind:
+		_, err = strconv.ParseInt(text, 0, 32)
+	case protoreflect.Int64Kind:
+		_, err = strconv.ParseInt(text, 0, 64)
+	case protoreflect.BoolKind:
+		_, err = strconv.ParseBool(text)
+	case protoreflect.EnumKind:
+		if number, err := strconv.ParseInt(text, 10, 32); err == nil {
+			if value := field.Enum().Values().ByNumber(protoreflect.EnumNumber(number)); value != nil {
+				text = string(value.Name())
+			}
+		}
+		return slices.Contains(wire.EnumNames(field.Enum()), text)
+	}
+	return err == nil && utf8.ValidString(text)
+}
+
+// queried are the calls with fields that a query can set. The path and the body set every
+// field of all other calls.
 var queried = []string{
 	"PUT /v1/jobs/{reservation.job=*}/stages/{reservation.stage=*}/reservation",
 	"PUT /v1/jobs/{reservation.job=*}/stages/{reservation.stage=*}/reservations/{reservation.name=*}",
@@ -49,8 +92,8 @@ var queried = []string{
 	"GET /v1/usage/idle",
 }
 
-// noQuery refuses query parameters of the calls that read none: grpc-gateway
-// passes over them without asking its parser.
+// noQuery rejects query parameters of calls without any: grpc-gateway ignores them without
+// calling its parser.
 func noQuery(next runtime.HandlerFunc) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
 		query := slices.Sorted(maps.Keys(r.URL.Query()))

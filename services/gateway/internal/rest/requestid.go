@@ -11,9 +11,8 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 )
 
-// identified gives a mutating call a request id when its caller gave none. The
-// call may be sent more than once on its way, and the id makes a repeat answer
-// the first result.
+// identified adds a request ID to a mutating call without one. The router may send the call
+// more than once, and with the ID, a repeated call returns the first result.
 type identified struct {
 	grpc.ClientConnInterface
 }
@@ -25,8 +24,8 @@ func (c identified) Invoke(ctx context.Context, method string, in, out any, opts
 	return c.ClientConnInterface.Invoke(ctx, method, in, out, opts...)
 }
 
-// identify fills the field that every request which changes something has. The
-// body of an upsert may name the id in its stead.
+// identify sets the request ID of a mutating request without one. In an upsert, the body may
+// contain the ID instead.
 func identify(m proto.Message) {
 	if upsert, ok := m.(*berthv1.UpsertReservationRequest); ok && upsert.GetReservation().GetRequestId() != "" {
 		return

@@ -1,10 +1,9 @@
-// Package rest is the REST face of the gateway: proto3 JSON over HTTP, turned
-// into the same calls that gRPC callers make.
+// Package rest is the REST API of the gateway: proto3 JSON over HTTP, turned into the same
+// calls that gRPC callers make.
 //
-// It promises that what it does not understand is refused and never ignored:
-// unknown fields, unknown query parameters, unknown names of enums and bodies
-// that are too large; and that every error, its own included, is a
-// google.rpc.Status in JSON whose ErrorInfo has a reason of Berth's list.
+// It promises that it rejects unknown fields, unknown query parameters and unknown enum
+// values, and never ignores them. Every error, its own included, is a google.rpc.Status in
+// JSON whose ErrorInfo has one of Berth's reasons. Package guard reads and bounds the bodies.
 package rest
 
 import (
@@ -20,33 +19,31 @@ import (
 	"berth.dev/api/openapi"
 )
 
-// Options are the parts that requests end at.
+// Options are the handlers of requests.
 type Options struct {
-	// Calls takes the calls to the services.
+	// Calls sends calls to the services.
 	Calls grpc.ClientConnInterface
-	// Leaders, Explanations and Findings are answered by the gateway itself.
+	// The gateway itself answers Leaders, Explanations and Findings.
 	Leaders      berthv1.LeadersServer
 	Explanations berthv1.ExplanationsServer
 	Findings     berthv1.FindingsServer
-	// Events makes the handler of event streams.
+	// Events serves the streams of job events.
 	Events http.Handler
 	// Ops serves /healthz, /readyz, /leaderz and /metrics.
 	Ops http.Handler
-	// Names are those that callers know the gateway by, addresses aside.
+	// Names are the host names of the gateway, without addresses.
 	Names []string
-	// MaxBody bounds a request's body, bytes.
-	MaxBody int64
-	// Traces, when given, takes a span of each call.
+	// Traces, if given, receives a span of each call.
 	Traces trace.Tracer
 }
 
-// New makes the handler of everything that is served over HTTP.
+// New makes the HTTP handler of the gateway.
 func New(o Options) (http.Handler, error) {
 	calls, err := methods(o)
 	if err != nil {
 		return nil, err
 	}
-	calls = traced(o.Traces, limitBody(o.MaxBody, calls))
+	calls = traced(o.Traces, noBody(calls))
 	mux := http.NewServeMux()
 	mux.Handle("/v1/", calls)
 	mux.Handle("GET /v1/jobs/{job}/events", o.Events)
@@ -70,9 +67,9 @@ func methods(o Options) (http.Handler, error) {
 		runtime.WithRoutingErrorHandler(func(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, status int) {
 			noRoute(w, r, status)
 		}),
-		// The headers of the inner call are of no use to an HTTP caller.
+		// HTTP callers do not need the headers of the inner call.
 		runtime.WithOutgoingHeaderMatcher(func(string) (string, bool) { return "", false }),
-		// A method is what it says: no form posts that mean GET or DELETE.
+		// A form post does not mean GET or DELETE.
 		runtime.WithDisablePathLengthFallback(),
 		runtime.WithDisableHTTPMethodOverride(),
 		runtime.WithUnescapingMode(runtime.UnescapingModeAllExceptSlash),
@@ -99,25 +96,25 @@ func methods(o Options) (http.Handler, error) {
 
 func document(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	w.Write(openapi.Document) //nolint:errcheck // the reader has gone
+	w.Write(openapi.Document) //nolint:errcheck // it fails only on a closed connection
 }
 
-const welcome = `Berth reserves whole batches of executors for the workers of a job, all or none.
+const welcome = `Berth schedules gangs: it reserves executors for all workers of a batch, all or none.
 
-  /v1/reservations          what is reserved
-  /v1/reservations:pending  what waits, and why
+  /v1/reservations          reservations
+  /v1/reservations:pending  the queues, and why their heads are pending
   /v1/executors             the inventory
   /v1/assignments           workers on executors
-  /v1/usage                 what is used and what is asked for, per SKU
+  /v1/usage                 used and requested executors of each SKU
   /v1/skus, /v1/pools       the catalog
-  /v1/leaders               who leads
-  /v1/findings              what an operator should know of
-  /v1/jobs/{job}/events     what became of each worker, as a stream
-  /openapi.json             every call
+  /v1/leaders               the leader and the replicas of each service
+  /v1/findings              problems that an operator should know about
+  /v1/jobs/{job}/events     the events of a job, as a stream
+  /openapi.json             the OpenAPI document
   /healthz /readyz /leaderz /metrics
 `
 
 func index(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	io.WriteString(w, welcome) //nolint:errcheck // the reader has gone
+	io.WriteString(w, welcome) //nolint:errcheck // it fails only on a closed connection
 }

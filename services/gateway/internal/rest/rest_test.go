@@ -68,25 +68,23 @@ func (asked) ListFindings(context.Context, *berthv1.ListFindingsRequest) (*berth
 	return &berthv1.ListFindingsAnswer{Findings: []*berthv1.Finding{{Kind: "MASS_LOSS"}}}, nil
 }
 
-const limit = 1000
-
 // ask sends a request and answers its status and body.
 func ask(t *testing.T, c *calls, method, path, body string) (int, string) {
 	t.Helper()
 	w := httptest.NewRecorder()
 	// The Host of httptest's requests.
-	handler(t, c, limit, "example.com").ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader(body)))
+	handler(t, c, "example.com").ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader(body)))
 	return w.Code, w.Body.String()
 }
 
-func handler(t *testing.T, c *calls, maxBody int64, names ...string) http.Handler {
+func handler(t *testing.T, c *calls, names ...string) http.Handler {
 	t.Helper()
 	text := func(s string) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, s) }) //nolint:errcheck // a recorder takes everything
 	}
 	h, err := rest.New(rest.Options{
 		Calls: c, Leaders: noLeaders{}, Explanations: asked{}, Findings: asked{},
-		Events: text("events"), Ops: text("ops"), Names: names, MaxBody: maxBody,
+		Events: text("events"), Ops: text("ops"), Names: names,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -409,20 +407,6 @@ func TestNothingThere(t *testing.T) {
 		if parse(t, body); status != c.status {
 			t.Errorf("%s %s: %d %s", c.method, c.path, status, body)
 		}
-	}
-}
-
-func TestABodyOverTheLimitIsRefused(t *testing.T) {
-	var c calls
-	body := `{"task":{"command":"` + strings.Repeat("x", limit) + `"}}`
-	status, answer := ask(t, &c, "PUT", "/v1/jobs/j/stages/s/reservation", body)
-	if got := parse(t, answer); status != 413 || got.reason() != "TOO_LARGE" || c.method != "" {
-		t.Errorf("%d %s", status, answer)
-	}
-	body = `{"reason":"` + strings.Repeat("x", limit) + `"}`
-	status, answer = ask(t, &c, "POST", "/v1/executors:disable", body)
-	if got := parse(t, answer); status != 413 || got.reason() != "TOO_LARGE" || c.method != "" {
-		t.Errorf("%d %s", status, answer)
 	}
 }
 

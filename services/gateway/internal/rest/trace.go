@@ -9,8 +9,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// traced takes a span of each call, in the trace that the caller's traceparent
-// names. Without a tracer it still hands that on.
+// traced records a span of each call in the trace of the caller's traceparent header. Without
+// a tracer it only passes the trace on.
 func traced(tracer trace.Tracer, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
@@ -37,7 +37,7 @@ func traced(tracer trace.Tracer, next http.Handler) http.Handler {
 	})
 }
 
-// answered remembers what was answered.
+// answered records the status of an answer.
 type answered struct {
 	http.ResponseWriter
 	status int
@@ -49,5 +49,5 @@ func (a *answered) WriteHeader(status int) {
 	a.ResponseWriter.WriteHeader(status)
 }
 
-// Unwrap lets http.ResponseController find what lies below.
+// Unwrap returns the original writer for http.ResponseController.
 func (a *answered) Unwrap() http.ResponseWriter { return a.ResponseWriter }

@@ -14,15 +14,15 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Pauses between the attempts of one call. The first is short because the
-// successor of a leader that died is there within milliseconds.
+// Pauses between the attempts of a call. The first is short because a new leader serves
+// within milliseconds after its predecessor died.
 const (
 	firstPause = 2 * time.Millisecond
 	maxPause   = 250 * time.Millisecond
 )
 
-// call sends a unary call until its answer is definite or its deadline is
-// over. While there is no leader it waits inside Invoke.
+// call sends a unary call until its answer is definite or its deadline passes. While there is
+// no leader, it waits in Invoke.
 func (r *Router) call(ctx context.Context, to route, method string, in, out any, opts ...grpc.CallOption) error {
 	begun := time.Now()
 	ctx, cancel := r.bound(ctx)
@@ -35,7 +35,7 @@ func (r *Router) call(ctx context.Context, to route, method string, in, out any,
 			return nil
 		case status.Code(err) == codes.DeadlineExceeded && reached.Addr == nil:
 			return to.late(begun)
-		case !again(err):
+		case !retryable(err):
 			return err
 		}
 		select {
@@ -49,10 +49,10 @@ func (r *Router) call(ctx context.Context, to route, method string, in, out any,
 	}
 }
 
-// shortest is how long a call waits for a leader before its absence is to blame.
+// shortest is how long a call must have waited for its error to report that no leader exists.
 const shortest = 100 * time.Millisecond
 
-// late is the error of a call whose deadline has passed without an answer.
+// late returns the error of a call whose deadline passed without an answer.
 func (to route) late(begun time.Time) error {
 	if waited := time.Since(begun); waited < shortest {
 		return status.Errorf(codes.DeadlineExceeded, "the deadline of the call passed after %v, before %s answered: give it more time", waited, to.service)
@@ -60,10 +60,10 @@ func (to route) late(begun time.Time) error {
 	return to.noLeader()
 }
 
-// again says whether sending the call once more may give another answer soon:
-// the connection broke, or the replica asked does not lead. Unavailable with a
-// reason of its own, such as REGISTRY_NOT_READY, is an answer for the caller.
-func again(err error) bool {
+// retryable reports whether another attempt may succeed soon: the connection broke, or the
+// replica does not lead. Unavailable with another reason, such as REGISTRY_NOT_READY, is an
+// answer for the caller.
+func retryable(err error) bool {
 	f := rpc.FromStatus(err)
 	if f.Reason == fault.ReasonNotLeader {
 		return true
@@ -71,14 +71,13 @@ func again(err error) bool {
 	return status.Code(err) == codes.Unavailable && f.Reason == fault.ReasonUnavailable
 }
 
-// longest bounds the deadline of a call. The registry remembers the ID of a request for
-// model.KeepTerminal after what came of it has ended: no copy of a call may be applied
-// later than that, or it would be taken for a new request.
+// longest bounds the deadline of a call. The registry remembers a request ID for
+// model.KeepTerminal after the result of the request has ended. A copy of the call that was
+// applied later than that would count as a new request.
 const longest = model.KeepTerminal / 2
 
-// bound gives a call the router's deadline when it has none. The caller's own
-// is moved forward a little, so that the answer which says why is there before
-// the caller gives up.
+// bound sets the router's deadline on a call without one. It shortens the caller's deadline a
+// little, so that the error with the reason arrives before the caller gives up.
 func (r *Router) bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	wait := r.deadline
 	if deadline, has := ctx.Deadline(); has {

@@ -1,13 +1,13 @@
-// Package router sends calls to the leader of the service that has the method.
+// Package router sends calls to the leader of the service that serves the method.
 //
 //	gRPC  ── frames, not decoded ──▶ Forward ─┐
 //	REST  ── messages ─────────────▶ Invoke ──┴─▶ round robin over the replicas
 //	                                             that report the health name
 //
-// It promises that a caller sees a change of leader as a pause and never as an
-// error: a call waits while there is no leader, and is sent again when its
-// answer was NOT_LEADER or left open whether it took effect. Every call of
-// Berth may be repeated, so that is always right. It forwards no streams.
+// It promises that a caller sees a failover as a pause and never as an error: a call waits
+// while there is no leader, and the router retries it if the answer was NOT_LEADER or left
+// open whether the call took effect. That is correct because every call of Berth is
+// idempotent. The router forwards no streams.
 package router
 
 import (
@@ -33,29 +33,29 @@ import (
 type Options struct {
 	// Replicas are the addresses of every replica, by the name of the service.
 	Replicas map[string][]string
-	// Deadline is given to unary calls that come without one.
+	// Deadline is the deadline of unary calls without one.
 	Deadline time.Duration
-	// TLS to call replicas with; nil for none.
+	// TLS is for calls to replicas; nil for none.
 	TLS *tls.Config
-	// Meters, when given, take the figures of the calls sent.
+	// Meters, if given, receives the metrics of the calls.
 	Meters metric.MeterProvider
-	// Traces, when given, take a span of each of them.
+	// Traces, if given, receives a span of each call.
 	Traces trace.TracerProvider
 }
 
-// Router forwards calls. It is a grpc.ClientConnInterface over all services.
+// Router forwards calls. It is a grpc.ClientConnInterface for all services.
 type Router struct {
 	conns    map[string]*grpc.ClientConn // by service, to its leader
 	routes   map[string]route
 	deadline time.Duration
 }
 
-// Silence is how long a replica may give no word before calls under way there are
-// sent again elsewhere. Together with the pause between two questions it is below
-// the default TTL: a frozen leader is given up before it has a successor.
+// Silence is how long a replica may send nothing before its calls in progress are sent to
+// another replica. Together with the interval of pings it is below the default TTL: calls
+// leave a frozen leader before it has a successor.
 const Silence = 2 * time.Second
 
-// New connects to the replicas; none of them needs to answer yet.
+// New connects to the replicas. None of them needs to answer yet.
 func New(o Options) (*Router, error) {
 	r := &Router{conns: map[string]*grpc.ClientConn{}, deadline: o.Deadline}
 	for _, service := range model.Services {
@@ -79,7 +79,7 @@ func (r *Router) Close() error {
 	return errors.Join(errs...)
 }
 
-// Invoke sends a unary call to whoever answers the method.
+// Invoke sends a unary call to the leader of the service that serves the method.
 func (r *Router) Invoke(ctx context.Context, method string, in, out any, opts ...grpc.CallOption) error {
 	to, ok := r.routes[method]
 	if !ok {
@@ -88,13 +88,13 @@ func (r *Router) Invoke(ctx context.Context, method string, in, out any, opts ..
 	return r.call(ctx, to, method, in, out, opts...)
 }
 
-// NewStream is there for grpc.ClientConnInterface: no stream is forwarded.
+// NewStream implements grpc.ClientConnInterface. The router forwards no streams.
 func (r *Router) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallOption) (grpc.ClientStream, error) {
-	return nil, status.Error(codes.Unimplemented, "no stream is forwarded")
+	return nil, status.Error(codes.Unimplemented, "streams are not forwarded")
 }
 
-// Forward is the handler of a gRPC server for the services that it does not
-// know. The server must use rpc.FrameCodec.
+// Forward handles the calls of services that the gRPC server does not know. The server must
+// use rpc.FrameCodec.
 func (r *Router) Forward(_ any, in grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(in)
 	to, ok := r.routes[method]
@@ -122,20 +122,19 @@ func (r *Router) Forward(_ any, in grpc.ServerStream) error {
 	return in.SendMsg(&answer)
 }
 
-// passed returns the trailer to pass on. gRPC writes the details of the error that the
-// call ends with, which may be the router's own; those of the last attempt would
-// contradict it.
+// passed returns the trailer to pass on. gRPC writes the details of the call's final error,
+// which may be the router's own. The details of the last attempt would contradict it.
 func passed(trailer metadata.MD) metadata.MD {
 	trailer = trailer.Copy()
 	trailer.Delete("grpc-status-details-bin")
 	return trailer
 }
 
-// codec leaves the frames of a forwarded call as they are.
+// codec does not change the frames of a forwarded call.
 var codec = grpc.ForceCodecV2(rpc.FrameCodec())
 
-// admit refuses a request that is too large for its service. It is the bound of
-// a whole message, so there is no field to name.
+// admit rejects a request that is too large for its service. The limit is for the whole
+// message, so the error names no field.
 func (to route) admit(request rpc.Frame) error {
 	if len(request.Bytes) <= to.limit {
 		return nil
@@ -148,7 +147,7 @@ func unknown(method string) error {
 	return status.Errorf(codes.Unimplemented, "Berth has no method %s", method)
 }
 
-// noLeader is what a caller gets who waited in vain.
+// noLeader returns the error of a call whose deadline passed without a leader.
 func (to route) noLeader() error {
 	return fault.New(fault.Unavailable, fault.ReasonUnavailable, "%s has no leader", to.service).With("service", to.service)
 }

@@ -9,9 +9,9 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// table says which service's leader answers what, and how many bytes a request may
-// have. Calls of the public services are bounded like REST bodies; those between
-// Berth's own processes carry whole cycles and reports.
+// table lists the service that serves each gRPC service, and the maximum size of its requests,
+// bytes. Requests of public services have the limit of REST bodies. Requests between Berth's
+// own processes carry whole scheduling cycles and reports.
 var table = []struct {
 	desc    *grpc.ServiceDesc
 	service string
@@ -28,14 +28,14 @@ var table = []struct {
 	{&controlv1.Dispatch_ServiceDesc, model.ServiceAssigner, rpc.PeerMessageLimit},
 }
 
-// route is where one method goes.
+// route is the destination of a method.
 type route struct {
 	service string
 	limit   int
 	conn    *grpc.ClientConn // to the service's leader
 }
 
-// methods spreads the table to full method names.
+// methods returns the routes by full method name.
 func methods(conns map[string]*grpc.ClientConn) map[string]route {
 	routes := map[string]route{}
 	for _, row := range table {

@@ -12,10 +12,10 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// Etcd reads events where the services wrote them: it ranges over the keys at
-// one revision and watches from the next. Whether a cursor can be resumed does
-// not depend on etcd's history but on what is kept, which the marks of segments
-// and the floors of the job tell at that same revision.
+// Etcd reads the events that the services wrote to etcd: it ranges over the keys at one
+// revision and watches from the next. Whether a cursor can be resumed does not depend on
+// etcd's history. It depends on the stored events: the marks of segments and the floors of
+// the job at that revision show which of them exist.
 type Etcd struct {
 	store store.Store
 	keys  keyspace.Space
@@ -23,7 +23,28 @@ type Etcd struct {
 
 // NewEtcd makes the source of a cluster's events.
 func NewEtcd(s store.Store, keys keyspace.Space) *Etcd {
-	return &Etcd{paced{s, make(chan struct{}, readsAtOnce)}, keys}
+	return &Etcd{limited{s, make(chan struct{}, maxReads)}, keys}
+}
+
+// maxReads bounds the concurrent reads of etcd. When a gateway exits, all its readers
+// reconnect to another gateway at once: the limit keeps their reads from timing out.
+const maxReads = 32
+
+// limited is a store with a limit on concurrent reads of pages.
+type limited struct {
+	store.Store
+	reads chan struct{}
+}
+
+// Page implements store.Store.
+func (l limited) Page(ctx context.Context, req store.PageRequest) (store.Page, error) {
+	select {
+	case l.reads <- struct{}{}:
+		defer func() { <-l.reads }()
+		return l.Store.Page(ctx, req)
+	case <-ctx.Done():
+		return store.Page{}, ctx.Err()
+	}
 }
 
 // Open implements Source.
@@ -35,29 +56,31 @@ func (e *Etcd) Open(ctx context.Context, job string, since Cursor) (Reader, erro
 	return r, nil
 }
 
-// askEvery is how often a quiet stream asks how far it has come. One that breaks
-// goes on from there, and not from a place that is long since compacted.
-const askEvery = time.Minute
-
-// atOnce is how many kept events are read ahead of who takes them.
-const atOnce = 500
+const (
+	// progressInterval is the interval at which a quiet stream requests the progress of its
+	// watch. If the watch breaks, it resumes from there, and not from a revision that was
+	// compacted long ago.
+	progressInterval = time.Minute
+	// pageSize is the number of stored events that are read ahead.
+	pageSize = 500
+)
 
 // reader reads one job's events.
 type reader struct {
 	*Etcd
 	job string
-	// seen is the place up to which every event was given.
+	// seen is the position up to which Next has returned every event.
 	seen Cursor
-	// lanes are the kept events of each service that are still to be given, as of
-	// a revision. What comes after it is watched.
-	lanes    []*lane
+	// stored are the stored events of each service at revision that Next has not returned.
+	// The watch returns later events; it is nil until all of stored have been returned.
+	stored   []*stored
 	revision int64
 	watch    store.Watch
-	// paused: what is kept is to be looked at anew.
+	// paused: the watch was closed, so the stored events must be read again.
 	paused bool
 }
 
-// start looks at what is kept and begins behind what was seen.
+// start finds the stored events after seen.
 func (r *reader) start(ctx context.Context) error {
 	r.Close()
 	for {
@@ -76,37 +99,37 @@ func (r *reader) open(ctx context.Context) error {
 	if r.seen.Revision > revision {
 		return store.ErrFutureRevision
 	}
-	r.lanes, r.revision = nil, revision
+	r.stored, r.revision = nil, revision
 	floor := int64(0)
-	for _, run := range runs(r.keys, marks, revision) {
-		kept, err := r.floor(ctx, run)
+	for _, s := range segmentsOf(r.keys, marks, revision) {
+		of, err := r.floor(ctx, s)
 		if err != nil {
 			return err
 		}
-		floor = max(floor, kept)
-		if len(run.marks) > 0 {
-			from, to := r.keys.ServiceEvents(r.job, run.service, run.at(r.seen.Revision))
-			r.lanes = append(r.lanes, &lane{from: from, to: to, more: true})
+		floor = max(floor, of)
+		if len(s.marks) > 0 {
+			from, to := r.keys.ServiceEvents(r.job, s.service, s.at(r.seen.Revision))
+			r.stored = append(r.stored, &stored{from: from, to: to, more: true})
 		}
 	}
-	// Who has seen everything before the floor misses nothing, whatever of it is
-	// gone. A cursor in the midst of the revision before may.
-	if r.seen != (Cursor{}) && r.seen.Compare(allOf(floor-1)) < 0 {
+	// A reader that has seen every event before the floor misses none. A reader whose
+	// cursor is within the revision before the floor may miss some.
+	if r.seen != (Cursor{}) && r.seen.Compare(endOf(floor-1)) < 0 {
 		return compacted(Cursor{Revision: floor})
 	}
 	return nil
 }
 
-// floor is the revision from which on all events of the job are kept that the
-// service wrote.
-func (r *reader) floor(ctx context.Context, run run) (int64, error) {
-	key := r.keys.EventFloor(r.job, run.service)
+// floor returns the revision from which on every event of the job that a service wrote is
+// stored.
+func (r *reader) floor(ctx context.Context, s segments) (int64, error) {
+	key := r.keys.EventFloor(r.job, s.service)
 	page, err := r.store.Page(ctx, store.PageRequest{From: key, To: key + "\x00", Revision: r.revision, Limit: 1})
 	if err != nil || len(page.KVs) == 0 {
-		return run.floor, err
+		return s.floor, err
 	}
 	raised, err := floorOf(page.KVs[0])
-	return max(run.floor, raised), err
+	return max(s.floor, raised), err
 }
 
 // Next implements Reader.
@@ -121,8 +144,8 @@ func (r *reader) Next(ctx context.Context) ([]*berthv1.Event, error) {
 		events, err := r.next(ctx)
 		switch {
 		case errors.Is(err, store.ErrCompacted):
-			// etcd's history has gone on without this reader. What it has not seen
-			// may be kept all the same.
+			// etcd has compacted revisions that this reader has not read. The events
+			// may still be stored.
 			err = r.start(ctx)
 		case len(events) > 0:
 			return events, nil
@@ -133,12 +156,12 @@ func (r *reader) Next(ctx context.Context) ([]*berthv1.Event, error) {
 	}
 }
 
-// next answers what comes next, or nothing: then it is to be asked again.
+// next returns the next events. If it returns none, it must be called again.
 func (r *reader) next(ctx context.Context) ([]*berthv1.Event, error) {
-	var batch []placed
+	var batch []positioned
 	var err error
 	if r.watch == nil {
-		batch, err = r.kept(ctx)
+		batch, err = r.nextStored(ctx)
 	} else {
 		batch, err = r.watched(ctx)
 	}
@@ -151,26 +174,19 @@ func (r *reader) next(ctx context.Context) ([]*berthv1.Event, error) {
 			events, r.seen = append(events, p.event), p.at
 		}
 	}
-	if len(batch) == 0 && r.watch != nil {
-		r.sawAll(r.revision)
+	if end := endOf(r.revision); len(batch) == 0 && r.watch != nil && end.Compare(r.seen) > 0 {
+		r.seen = end
 	}
 	return events, nil
 }
 
-// sawAll notes that every event up to and with a revision was given.
-func (r *reader) sawAll(revision int64) {
-	if all := allOf(revision); all.Compare(r.seen) > 0 {
-		r.seen = all
-	}
-}
+// endOf returns the position after every event of a revision.
+func endOf(revision int64) Cursor { return Cursor{revision, math.MaxInt64} }
 
-// allOf is the place behind every event of a revision.
-func allOf(revision int64) Cursor { return Cursor{revision, math.MaxInt64} }
-
-// kept answers kept events, and turns to the watch after the last.
-func (r *reader) kept(ctx context.Context) ([]placed, error) {
-	var batch []placed
-	for len(batch) < atOnce {
+// nextStored returns stored events, and starts the watch after the last one.
+func (r *reader) nextStored(ctx context.Context) ([]positioned, error) {
+	var batch []positioned
+	for len(batch) < pageSize {
 		first, err := r.first(ctx)
 		if err != nil {
 			return nil, err
@@ -181,29 +197,29 @@ func (r *reader) kept(ctx context.Context) ([]placed, error) {
 			}
 			break
 		}
-		batch = append(batch, first.take())
+		batch = append(batch, first.page[0])
+		first.page = first.page[1:]
 	}
 	return batch, nil
 }
 
-// first is the lane with the earliest event; nil when none has any.
-func (r *reader) first(ctx context.Context) (*lane, error) {
-	var first *lane
-	for _, l := range r.lanes {
-		if err := l.fill(ctx, r.Etcd, r.revision); err != nil {
+// first returns the service with the earliest stored event; nil if no event is left.
+func (r *reader) first(ctx context.Context) (*stored, error) {
+	var first *stored
+	for _, s := range r.stored {
+		if err := s.fill(ctx, r.Etcd, r.revision); err != nil {
 			return nil, err
 		}
-		if len(l.page) > 0 && (first == nil || l.page[0].at.Compare(first.page[0].at) < 0) {
-			first = l
+		if len(s.page) > 0 && (first == nil || s.page[0].at.Compare(first.page[0].at) < 0) {
+			first = s
 		}
 	}
 	return first, nil
 }
 
-// watched waits for events that are written now, or for word that there are
-// none.
-func (r *reader) watched(ctx context.Context) ([]placed, error) {
-	wait, cancel := context.WithTimeout(ctx, askEvery)
+// watched waits for new events, or for the progress of the watch.
+func (r *reader) watched(ctx context.Context) ([]positioned, error) {
+	wait, cancel := context.WithTimeout(ctx, progressInterval)
 	defer cancel()
 	batch, err := r.watch.Next(wait)
 	switch {
@@ -223,8 +239,8 @@ func (r *reader) watched(ctx context.Context) ([]placed, error) {
 	return r.decode(put)
 }
 
-// Pause implements Reader. A watch goes on to take what comes, however much; what is
-// read page by page waits.
+// Pause implements Reader. It closes the watch, which would buffer all new events. Stored
+// events are read page by page.
 func (r *reader) Pause() {
 	if r.watch != nil {
 		r.Close()
@@ -240,21 +256,21 @@ func (r *reader) Close() {
 	r.watch = nil
 }
 
-// compacted refuses to resume at a cursor, and names one to go on from.
+// compacted is the error for a cursor that cannot be resumed. It names one that can.
 func compacted(from Cursor) error {
 	return fault.New(fault.OutOfRange, fault.ReasonEventsCompacted,
-		"events after this cursor are no longer kept; list the reservations, and go on with the cursor given").
+		"events after this cursor are no longer stored; list the reservations, and continue with the cursor in this error").
 		With("cursor", from.String())
 }
 
-// translate says what an error of the store means to who follows a stream.
+// translate turns an error of the store into an error for the caller of a stream.
 func translate(err error) error {
-	var told *fault.Error
+	var known *fault.Error
 	switch {
-	case errors.As(err, &told):
-		return told
+	case errors.As(err, &known):
+		return known
 	case errors.Is(err, store.ErrFutureRevision):
-		return fault.BadField(fault.ReasonInvalid, "since", "the cursor is of a revision that is yet to come")
+		return fault.BadField(fault.ReasonInvalid, "since", "the cursor has a revision in the future")
 	case errors.Is(err, context.Canceled), errors.Is(err, store.ErrAmbiguous):
 		return fault.New(fault.Unavailable, fault.ReasonUnavailable, "etcd does not answer").Because(err)
 	default:

@@ -10,27 +10,25 @@ import (
 	"berth.dev/api/fault"
 )
 
-// follower reads from a source ahead of the one who writes the events out.
+// follower reads ahead from a source into a buffer, from which a handler writes the events.
 type follower struct {
-	// events is closed when no more come; err then says why.
+	// events is closed after the last event.
 	events chan *berthv1.Event
-	// ended is closed with it, for who is busy writing.
+	// ended is closed together with events, for a handler that is blocked in a write. From
+	// then on err is why no more events follow.
 	ended chan struct{}
-	// err is for reading once ended is closed.
-	err error
-	// opened is when the stream began: what happened before was kept for it.
+	err   error
+	// opened is the time at which the stream began. Older events were stored.
 	opened time.Time
-	// end frees what the stream holds, and counts why it ended.
-	end func(why error)
+	// end releases the resources of the stream and counts why it ended.
+	end func(cause error)
 }
 
-// run moves events until the source fails, the stream is stopped, or nobody
-// takes them.
+// run moves events until the source fails, the stream is stopped, or the buffer stays full.
 func (f *follower) run(ctx context.Context, reader Reader, patience time.Duration) {
 	defer reader.Close()
 	f.err = f.move(ctx, reader, patience)
-	// Of a stream that was ended on purpose the cause says more than what the
-	// reader made of it.
+	// If the stream was canceled, the cause is more precise than the reader's error.
 	if cause := context.Cause(ctx); cause != nil {
 		f.err = cause
 	}
@@ -50,8 +48,8 @@ func (f *follower) move(ctx context.Context, reader Reader, patience time.Durati
 				continue
 			default:
 			}
-			// The one who takes them is slower than they come. They are kept in
-			// etcd, and not here: what is not taken yet is read when it is.
+			// The handler is slower than the events. etcd stores them: the reader reads
+			// the rest when the buffer has space again.
 			reader.Pause()
 			if err := f.push(ctx, event, patience); err != nil {
 				return err
@@ -60,7 +58,7 @@ func (f *follower) move(ctx context.Context, reader Reader, patience time.Durati
 	}
 }
 
-// push waits for room in the buffer.
+// push waits until the buffer has space.
 func (f *follower) push(ctx context.Context, event *berthv1.Event, patience time.Duration) error {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
@@ -75,7 +73,8 @@ func (f *follower) push(ctx context.Context, event *berthv1.Event, patience time
 	}
 }
 
-// reason is why the stream ended, as its reader is to be told.
+// reason returns why the stream ended, as reported to its reader. It must be called after
+// the stream has ended.
 func (f *follower) reason() error {
 	if errors.Is(f.err, context.Canceled) {
 		return fault.New(fault.Unavailable, fault.ReasonUnavailable, "the stream was ended by its reader")
@@ -83,16 +82,16 @@ func (f *follower) reason() error {
 	return f.err
 }
 
-// why the stream ended, given what became of the last write: no error when its
-// reader has gone.
-func (f *follower) why(written error) error {
+// cause returns why the stream ended, given the error of the last write. It is nil if the
+// reader disconnected.
+func (f *follower) cause(written error) error {
 	select {
 	case <-f.ended:
 		return f.err
 	default:
 	}
 	if errors.Is(written, os.ErrDeadlineExceeded) {
-		return fault.New(fault.Exhausted, fault.ReasonSlowReader, "a write was not taken").Because(written)
+		return fault.New(fault.Exhausted, fault.ReasonSlowReader, "a write timed out").Because(written)
 	}
 	return nil
 }

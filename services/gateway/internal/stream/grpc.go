@@ -16,11 +16,11 @@ func (s *Server) WatchEvents(req *berthv1.WatchEventsRequest, out grpc.ServerStr
 		return err
 	}
 	err = s.send(f, out)
-	f.end(f.why(err))
+	f.end(f.cause(err))
 	return err
 }
 
-// send writes events out and answers why there are no more.
+// send writes events and returns why no more follow.
 func (s *Server) send(f *follower, out grpc.ServerStreamingServer[berthv1.Event]) error {
 	if err := out.SendHeader(nil); err != nil {
 		return err
@@ -32,33 +32,25 @@ func (s *Server) send(f *follower, out grpc.ServerStreamingServer[berthv1.Event]
 				written <- err
 				return
 			}
-			s.counts.wrote(f, event)
+			s.metrics.sentEvent(f, event)
 		}
-		written <- nil
+		written <- f.reason()
 	}()
 	select {
 	case err := <-written:
-		return or(err, f)
+		return err
 	case <-f.ended:
 	}
-	// What is buffered still goes out, unless nobody reads it: then the writer
-	// is stuck in Send, and only the end of the stream frees it.
+	// The events in the buffer are still sent, unless the reader does not read: then the
+	// writer is blocked in Send, and only the end of the stream unblocks it.
 	rest := s.options.Patience
 	if fault.Is(f.err, fault.ReasonSlowReader) {
 		rest = 0
 	}
 	select {
 	case err := <-written:
-		return or(err, f)
+		return err
 	case <-time.After(rest):
 		return f.reason()
 	}
-}
-
-// or is the error of a failed write, or else why no more events come.
-func or(err error, f *follower) error {
-	if err != nil {
-		return err
-	}
-	return f.reason()
 }

@@ -10,49 +10,39 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
+	"berth.dev/services/gateway/internal/rest"
 )
 
-// ErrorWriter renders an error: as a whole answer, and as JSON inside a stream
-// that has begun.
-type ErrorWriter interface {
-	WriteError(w http.ResponseWriter, err error)
-	ErrorJSON(err error) []byte
+// ServeHTTP serves GET /v1/jobs/{job}/events as lines of JSON, or as server-sent events if
+// the caller accepts them. It flushes each event.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	since, err := sinceOf(r)
+	if err != nil {
+		rest.WriteError(w, err)
+		return
+	}
+	f, err := s.open(r.Context(), r.PathValue("job"), since)
+	if err != nil {
+		rest.WriteError(w, err)
+		return
+	}
+	out := &writer{
+		ResponseWriter: w, control: http.NewResponseController(w), patience: s.options.Patience,
+		serverSent: strings.Contains(r.Header.Get("Accept"), "text/event-stream"),
+	}
+	// The connection may carry another answer, which sets its own deadline.
+	defer out.control.SetWriteDeadline(time.Time{}) //nolint:errcheck // it fails only on a closed connection
+	// If a write fails, the reader has disconnected or does not read: no error reaches it.
+	f.end(f.cause(s.serve(f, out)))
 }
 
-// Handler serves GET /v1/jobs/{job}/events: lines of JSON, or server-sent
-// events where the caller accepts those. Every event is flushed at once.
-func (s *Server) Handler(errs ErrorWriter) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		since, err := sinceOf(r)
-		if err != nil {
-			errs.WriteError(w, err)
-			return
-		}
-		f, err := s.open(r.Context(), r.PathValue("job"), since)
-		if err != nil {
-			errs.WriteError(w, err)
-			return
-		}
-		out := &writer{w: w, control: http.NewResponseController(w), patience: s.options.Patience}
-		// The connection may carry another answer, which has its own time.
-		defer out.control.SetWriteDeadline(time.Time{}) //nolint:errcheck // it has gone
-		var form format = lines{out}
-		if strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
-			form = serverSent{out}
-		}
-		// A failed write means that the reader has gone or does not read: there
-		// is no one to tell.
-		f.end(f.why(s.serve(f, form, errs)))
-	})
-}
-
-// sinceOf is the cursor to resume at. A browser that reconnects repeats its
-// first URL and adds Last-Event-ID, so that wins.
+// sinceOf returns the cursor to resume at. A browser that reconnects repeats its first URL
+// and adds Last-Event-ID, so the header takes precedence.
 func sinceOf(r *http.Request) (string, error) {
 	query := r.URL.Query()
 	for name := range query {
 		if name != "since" {
-			return "", fault.BadField(fault.ReasonInvalid, name, "unknown query parameter")
+			return "", fault.BadField(fault.ReasonInvalid, name, "there is no such query parameter")
 		}
 	}
 	if last := r.Header.Get("Last-Event-ID"); last != "" {
@@ -61,89 +51,84 @@ func sinceOf(r *http.Request) (string, error) {
 	return query.Get("since"), nil
 }
 
-func (s *Server) serve(f *follower, form format, errs ErrorWriter) error {
-	if err := form.begin(); err != nil {
+// serve writes events until the stream ends. It returns the error of a failed write.
+func (s *Server) serve(f *follower, out *writer) error {
+	if err := out.begin(); err != nil {
 		return err
 	}
-	beat := time.NewTicker(s.options.Heartbeat)
-	defer beat.Stop()
+	alive := time.NewTicker(s.options.Heartbeat)
+	defer alive.Stop()
 	for {
 		select {
 		case event, more := <-f.events:
 			if !more {
-				return form.end(errs.ErrorJSON(f.reason()))
+				return out.fail(f.reason())
 			}
-			if err := form.event(event); err != nil {
+			if err := out.event(event); err != nil {
 				return err
 			}
-			s.counts.wrote(f, event)
-		case <-beat.C:
-			if err := form.heartbeat(); err != nil {
+			s.metrics.sentEvent(f, event)
+		case <-alive.C:
+			if !out.serverSent {
+				continue
+			}
+			if err := out.printf(": alive\n\n"); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// format is how a stream looks.
-type format interface {
-	begin() error
-	event(*berthv1.Event) error
-	heartbeat() error
-	// end tells why no more events come.
-	end(errorJSON []byte) error
+// writer writes a stream as NDJSON, one event a line and the error as a last line
+// {"error":…}, or as server-sent events for EventSource in browsers: the cursor is the id
+// and the kind is the name of the event.
+//
+// A write that blocks for longer than twice the patience fails. The stream ends after one
+// patience, so a reader that resumes in between receives the reason.
+type writer struct {
+	http.ResponseWriter
+	control    *http.ResponseController
+	patience   time.Duration
+	serverSent bool
 }
 
-// lines is NDJSON: one event a line; a last line {"error":…}.
-type lines struct{ *writer }
-
-func (l lines) begin() error                 { return l.start("application/x-ndjson") }
-func (l lines) event(e *berthv1.Event) error { return l.printf("%s\n", eventJSON(e)) }
-func (l lines) heartbeat() error             { return nil }
-func (l lines) end(err []byte) error         { return l.printf("{\"error\":%s}\n", err) }
-
-// serverSent is the format of EventSource in browsers: the cursor is the id,
-// the kind the name of the event.
-type serverSent struct{ *writer }
-
-func (s serverSent) begin() error { return s.start("text/event-stream") }
-func (s serverSent) event(e *berthv1.Event) error {
-	return s.printf("id: %s\nevent: %s\ndata: %s\n\n", e.GetCursor(), e.GetKind(), eventJSON(e))
+func (w *writer) begin() error {
+	contentType := "application/x-ndjson"
+	if w.serverSent {
+		contentType = "text/event-stream"
+	}
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Accel-Buffering", "no")
+	w.WriteHeader(http.StatusOK)
+	return w.control.Flush()
 }
-func (s serverSent) heartbeat() error     { return s.printf(": alive\n\n") }
-func (s serverSent) end(err []byte) error { return s.printf("event: error\ndata: %s\n\n", err) }
 
-// eventJSON is always one line.
-func eventJSON(e *berthv1.Event) []byte {
+func (w *writer) event(e *berthv1.Event) error {
 	text, err := protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(e)
 	if err != nil {
-		// Only text that is no valid UTF-8 fails, and protobuf does not decode it.
-		return []byte("{}")
+		return err // invalid UTF-8, which protobuf does not decode
 	}
-	return text
+	if w.serverSent {
+		return w.printf("id: %s\nevent: %s\ndata: %s\n\n", e.GetCursor(), e.GetKind(), text)
+	}
+	return w.printf("%s\n", text)
 }
 
-// writer writes and flushes; a write that waits longer than twice the patience
-// fails. The stream is ended after one, and who reads again by then is told why.
-type writer struct {
-	w        http.ResponseWriter
-	control  *http.ResponseController
-	patience time.Duration
-}
-
-func (w *writer) start(contentType string) error {
-	w.w.Header().Set("Content-Type", contentType)
-	w.w.Header().Set("Cache-Control", "no-store")
-	w.w.Header().Set("X-Accel-Buffering", "no")
-	w.w.WriteHeader(http.StatusOK)
-	return w.control.Flush()
+// fail writes why no more events follow.
+func (w *writer) fail(reason error) error {
+	text := rest.ErrorJSON(reason)
+	if w.serverSent {
+		return w.printf("event: error\ndata: %s\n\n", text)
+	}
+	return w.printf("{\"error\":%s}\n", text)
 }
 
 func (w *writer) printf(format string, args ...any) error {
 	if err := w.control.SetWriteDeadline(time.Now().Add(2 * w.patience)); err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(w.w, format, args...); err != nil {
+	if _, err := fmt.Fprintf(w.ResponseWriter, format, args...); err != nil {
 		return err
 	}
 	return w.control.Flush()

@@ -18,7 +18,6 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
-	"berth.dev/services/gateway/internal/rest"
 	"berth.dev/services/gateway/internal/stream"
 )
 
@@ -27,7 +26,7 @@ func serveHTTP(t *testing.T, source stream.Source, patience, heartbeat time.Dura
 	t.Helper()
 	life, stop := context.WithCancel(t.Context())
 	mux := http.NewServeMux()
-	mux.Handle("GET /v1/jobs/{job}/events", stream.NewServer(life, source, stream.Options{Patience: patience, Heartbeat: heartbeat, MaxStreams: 100}).Handler(rest.Errors{}))
+	mux.Handle("GET /v1/jobs/{job}/events", stream.NewServer(life, source, stream.Options{Patience: patience, Heartbeat: heartbeat, MaxStreams: 100}))
 	server := httptest.NewServer(mux)
 	t.Cleanup(func() {
 		stop()

@@ -32,7 +32,7 @@ func TestMarksThatCannotBeReadEndNoStream(t *testing.T) {
 		"newest beyond all segments": {{Key: keys.NewestSegment("registry"), Value: segment(1 << 62)}, mark(4, segment(4)), mark(5, segment(5))},
 		"marks unreadable":           {{Key: keys.NewestSegment("registry"), Value: segment(5)}, mark(4, []byte("\xff")), mark(5, nil)},
 	} {
-		list := runs(keys, append(kvs, store.KV{Key: keys.Segments() + "x/y/z"}, store.KV{Key: keys.Segments()}), 100)
+		list := segmentsOf(keys, append(kvs, store.KV{Key: keys.Segments() + "x/y/z"}, store.KV{Key: keys.Segments()}), 100)
 		if len(list) != 1 || len(list[0].marks) != 2 || list[0].marks[1].number != 5 {
 			t.Errorf("%s: %+v", name, list)
 		}

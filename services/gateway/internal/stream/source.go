@@ -1,12 +1,12 @@
-// Package stream gives the events of a job to those who follow it, over gRPC,
-// as lines of JSON and as server-sent events.
+// Package stream serves the events of a job over gRPC, as lines of JSON and as server-sent
+// events.
 //
-//	Source ──Open──▶ Reader ──Next──▶ follow ──▶ WatchEvents │ NDJSON │ SSE
+//	Source ──Open──▶ Reader ──Next──▶ follower ──▶ WatchEvents │ NDJSON │ SSE
 //	(etcd)                            bounded buffer
 //
-// It promises that each event after the cursor given comes once and in order,
-// or the stream ends with an error that says why not. Who does not read is cut
-// off with SLOW_READER; the cursor of the last event seen resumes.
+// It promises that each event after the given cursor is delivered once and in order, or
+// that the stream ends with an error that names the reason. A stream whose reader is too
+// slow ends with SLOW_READER; it can be resumed with the cursor of the last event seen.
 package stream
 
 import (
@@ -18,42 +18,41 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Source is where events come from.
+// Source is the origin of events.
 type Source interface {
-	// Open starts to read the events of a job that are after a cursor; the zero
-	// cursor starts at the oldest kept. An error says why there is nothing to
-	// read: reason EVENTS_COMPACTED when some of them are no longer kept.
+	// Open starts to read the events of a job after a cursor; the zero cursor starts at
+	// the oldest stored event. If some of the events are no longer stored, the error has
+	// the reason EVENTS_COMPACTED.
 	Open(ctx context.Context, job string, since Cursor) (Reader, error)
 }
 
 // Reader reads the events of one job.
 type Reader interface {
-	// Next waits for events. They are in order and each comes once. The error is
-	// final.
+	// Next waits for events. It returns each event once and in order. Its error is final.
 	Next(ctx context.Context) ([]*berthv1.Event, error)
-	// Pause frees what would be kept for a reader that falls behind: Next goes on
-	// behind the last event that it gave.
+	// Pause releases the memory of events that Next has not returned. The following Next
+	// continues after the last event that it returned.
 	Pause()
-	// Close frees what the reader holds.
+	// Close releases the resources of the reader.
 	Close()
 }
 
-// The bounds of one stream.
+// Limits of one stream.
 const (
-	// buffered is how many events wait for a reader that is busy.
+	// buffered is the number of events that wait for a slow reader.
 	buffered = 1024
-	// DefaultPatience is how long a full buffer waits for its reader.
+	// DefaultPatience is how long the buffer may stay full.
 	DefaultPatience = 10 * time.Second
-	// DefaultHeartbeat is how often a quiet stream of server-sent events says
-	// that it lives, so that proxies keep it.
+	// DefaultHeartbeat is the interval of comments in a quiet stream of server-sent
+	// events, which keep proxies from closing it.
 	DefaultHeartbeat = 15 * time.Second
 )
 
-// Options of a server. Patience and Heartbeat are DefaultPatience and
-// DefaultHeartbeat, but in tests.
+// Options are the options of a server. Only tests set a Patience and a Heartbeat other than
+// the defaults.
 type Options struct {
 	Patience, Heartbeat time.Duration
-	// MaxStreams is how many streams are open at a time at most.
+	// MaxStreams is the maximum number of open streams.
 	MaxStreams int
 }
 
@@ -64,7 +63,7 @@ type Server struct {
 	// life ends all streams when it ends.
 	life    context.Context
 	options Options
-	counts  counts
+	metrics metrics
 }
 
 // NewServer makes a server whose streams end when life ends.
@@ -72,7 +71,8 @@ func NewServer(life context.Context, source Source, options Options) *Server {
 	return &Server{source: source, life: life, options: options}
 }
 
-// open checks a request and starts to follow. What it answers has to be ended.
+// open checks a request and starts to follow the job. The caller must call the follower's
+// end.
 func (s *Server) open(ctx context.Context, job, since string) (*follower, error) {
 	if !model.ValidName(job, 128) {
 		return nil, fault.BadField(fault.ReasonBadName, "job", "%q is not a name", job)
@@ -81,30 +81,28 @@ func (s *Server) open(ctx context.Context, job, since string) (*follower, error)
 	if err != nil {
 		return nil, err
 	}
-	if !s.counts.enter(s.options.MaxStreams) {
-		// Unavailable, for another gateway may have room.
-		err := fault.New(fault.Unavailable, fault.ReasonOverloaded, "this gateway serves %d streams already, and no more", s.options.MaxStreams)
-		s.counts.refused(err)
+	if !s.metrics.opened(s.options.MaxStreams) {
+		// Unavailable: another gateway may accept the stream.
+		err := fault.New(fault.Unavailable, fault.ReasonOverloaded, "this gateway has %d open streams, its maximum", s.options.MaxStreams)
+		s.metrics.rejected(err)
 		return nil, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	release := context.AfterFunc(s.life, func() { cancel(errStopping) })
-	reader, err := s.source.Open(ctx, job, cursor)
-	if err != nil {
-		release()
-		cancel(nil)
-		s.counts.leave(err)
-		return nil, err
-	}
 	f := &follower{
 		events: make(chan *berthv1.Event, buffered),
 		ended:  make(chan struct{}),
 		opened: time.Now(),
 	}
-	f.end = func(err error) {
+	f.end = func(cause error) {
 		release()
 		cancel(nil)
-		s.counts.leave(err)
+		s.metrics.closed(cause)
+	}
+	reader, err := s.source.Open(ctx, job, cursor)
+	if err != nil {
+		f.end(err)
+		return nil, err
 	}
 	go f.run(ctx, reader, s.options.Patience)
 	return f, nil

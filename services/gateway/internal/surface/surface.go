@@ -1,11 +1,11 @@
-// Package surface says which listener of a gateway serves which method.
+// Package surface defines which methods each listener of a gateway serves.
 //
 //	--listen           berth.v1                          job services, operators
 //	--agents-listen    Register, Heartbeat               agents
 //	--internal-listen  the calls between the services    registry, executor-state
 //
-// Health checks are served on all three. A listener refuses every other method,
-// those that nobody has put into the table included, before it reads the request.
+// All three serve health checks. A listener rejects every other method, including methods
+// that are not in the table, before it reads the request.
 package surface
 
 import (
@@ -33,7 +33,7 @@ const (
 	Agents
 	Internal
 
-	// None is for methods of the services' and the agents' own ports.
+	// None is for the methods of the services' and the agents' own listeners.
 	None Listener = 0
 	all           = Public | Agents | Internal
 )
@@ -78,7 +78,7 @@ func (l Listener) Allow(fullMethod string) error {
 	return refusal.Err()
 }
 
-// ServerOptions have a gRPC server serve only what the listener allows.
+// ServerOptions restrict a gRPC server to the methods that the listener allows.
 func (l Listener) ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {

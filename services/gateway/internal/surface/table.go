@@ -7,8 +7,8 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 )
 
-// table lists every method of Berth and the listeners that serve it. A method
-// that is not listed is served nowhere: gRPC reflection, for one.
+// table lists every method of Berth and the listeners that serve it. No listener serves a
+// method that is not in the table, such as gRPC reflection.
 var table = map[string]Listener{
 	healthpb.Health_Check_FullMethodName: all,
 	healthpb.Health_List_FullMethodName:  all,
@@ -57,7 +57,7 @@ var table = map[string]Listener{
 	controlv1.Agents_Announce_FullMethodName:                Internal,
 	controlv1.Agents_Depart_FullMethodName:                  Internal,
 
-	// Gateways and replicas call these at the services' own ports.
+	// Gateways and replicas call these at the services' own listeners.
 	controlv1.Queue_Standing_FullMethodName:              None,
 	controlv1.Queue_QueueFindings_FullMethodName:         None,
 	controlv1.Inventory_ExplainFit_FullMethodName:        None,
@@ -67,7 +67,7 @@ var table = map[string]Listener{
 	controlv1.Replicas_GetReplica_FullMethodName:         None,
 	controlv1.Replicas_Resign_FullMethodName:             None,
 
-	// The assigner calls these at the agents' own ports.
+	// The assigner calls these at the agents' own listeners.
 	controlv1.Executor_SubmitTask_FullMethodName:  None,
 	controlv1.Executor_SubmitTasks_FullMethodName: None,
 	controlv1.Executor_StopTask_FullMethodName:    None,

@@ -16,27 +16,25 @@ import (
 	"berth.dev/pkg/quantity"
 )
 
-// Document is one document of a job file: a reservation, a SKU or a pool,
-// without what Berth sets. The other two are nil.
+// Document is one document of a job file: a reservation, a SKU or a pool without output fields.
+// The other two are nil.
 type Document struct {
-	// Place says where it is, for messages: `jobs.yaml, document 2`.
+	// Place is the position of the document for messages: `jobs.yaml, document 2`.
 	Place       string
 	Reservation *berthv1.Reservation
 	SKU         *berthv1.Sku
 	Pool        *berthv1.Pool
-	// UID is the version of a reservation that it was printed from, when it
-	// was printed by Berth and names one.
+	// UID is the version of the reservation, if Berth printed the document.
 	UID string
-	// Warnings say what is accepted and hardly meant, each with the field.
+	// Warnings are about values that are valid but probably wrong, each with its field.
 	Warnings []string
 }
 
-// firstOutput is the number of the first field that Berth sets.
+// firstOutput is the number of the first output field.
 const firstOutput protoreflect.FieldNumber = 50
 
-// Parse reads all documents of a file; name is used in messages. Empty
-// documents are skipped; a file without any is an error. Errors are Invalid and
-// name the place.
+// Parse reads all documents of a file. Errors are Invalid and contain the name and the place. A
+// file with only empty documents is an error.
 func Parse(name string, file io.Reader) ([]Document, error) {
 	var documents []Document
 	decoder := yaml.NewDecoder(file)
@@ -71,13 +69,13 @@ func Parse(name string, file io.Reader) ([]Document, error) {
 		documents = append(documents, document)
 	}
 	if len(documents) == 0 {
-		return nil, invalid(name, "there is nothing in it to apply")
+		return nil, invalid(name, "the file contains no document")
 	}
 	return documents, nil
 }
 
-// listOf answers the items of a list as `berth get` prints it, and the kind
-// that they are of; nil for any other document.
+// listOf returns the items of a list from `berth get`, and their kind; nil for any other
+// document.
 func listOf(root *yaml.Node) (kind string, items []*yaml.Node) {
 	if root.Kind != yaml.MappingNode {
 		return "", nil
@@ -97,7 +95,7 @@ func listOf(root *yaml.Node) (kind string, items []*yaml.Node) {
 	return kind, items
 }
 
-// parseOne reads a document, which is of the given kind unless it says another.
+// parseOne reads a document. The kind is the default for a document without one.
 func parseOne(place string, root *yaml.Node, kind string) (Document, error) {
 	document, reader := Document{Place: place}, reader{place: place}
 	root, err := reader.resolve(root, "", 0)
@@ -107,7 +105,7 @@ func parseOne(place string, root *yaml.Node, kind string) (Document, error) {
 	if kind, err = reader.kind(root, kind); err != nil {
 		return document, err
 	}
-	reader.printed = find(root, "updatedAt") >= 0 // only Berth sets it
+	reader.printed = find(root, "updatedAt") >= 0 // an output field
 	switch kind {
 	case kindSKU:
 		document.SKU = &berthv1.Sku{}
@@ -139,7 +137,7 @@ func parseOne(place string, root *yaml.Node, kind string) (Document, error) {
 	return document, reader.require("stage", r.Stage)
 }
 
-// warn notes the amounts that are too small to be meant.
+// warn adds warnings about amounts that are probably too small.
 func (d *Document) warn(field string, resources map[string]int64) {
 	for _, name := range slices.Sorted(maps.Keys(resources)) {
 		if doubt := quantity.Doubt(name, resources[name]); doubt != nil {
@@ -148,9 +146,8 @@ func (d *Document) warn(field string, resources map[string]int64) {
 	}
 }
 
-// strip takes away what Berth sets. A printed reservation also shows the id of
-// the request that made it, which would turn an edit into a repeat, and counts
-// the workers that it names.
+// strip removes the output fields. From a reservation that Berth printed, it also removes the
+// request ID, which would turn an edit into a retry, and the count if it lists workers.
 func strip(r *berthv1.Reservation) {
 	m := r.ProtoReflect()
 	printed := r.Uid != ""

@@ -9,7 +9,7 @@ import (
 	"berth.dev/api/fault"
 )
 
-// The kinds of documents. One that does not say its kind is a reservation.
+// The kinds of documents. A document without a kind is a reservation.
 const (
 	kindReservation = "reservation"
 	kindSKU         = "sku"
@@ -18,8 +18,7 @@ const (
 
 var kinds = []string{kindReservation, kindSKU, kindPool}
 
-// kind removes `kind` from a resolved document and returns it, or the given one if
-// there is none.
+// kind removes `kind` from a resolved document and returns it. The given kind is the default.
 func (r *reader) kind(root *yaml.Node, kind string) (string, error) {
 	i := find(root, "kind")
 	if i < 0 {
@@ -33,7 +32,7 @@ func (r *reader) kind(root *yaml.Node, kind string) (string, error) {
 	return value.Value, nil
 }
 
-// find returns the index of a key in the content of a mapping; -1 if it has none.
+// find returns the index of a key in the content of a mapping; -1 if the key is missing.
 func find(node *yaml.Node, key string) int {
 	for i := 0; node.Kind == yaml.MappingNode && i < len(node.Content); i += 2 {
 		if node.Content[i].Value == key {
@@ -43,7 +42,7 @@ func find(node *yaml.Node, key string) int {
 	return -1
 }
 
-// require refuses a document without a field that it cannot do without.
+// require rejects a document without a required field.
 func (r *reader) require(field, value string) error {
 	if value != "" {
 		return nil

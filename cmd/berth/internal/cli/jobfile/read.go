@@ -17,10 +17,11 @@ import (
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/quantity"
+	"berth.dev/pkg/wire"
 )
 
-// Bounds on a document, so that aliases that name one another end. The largest
-// reservation has 50,000 workers of five nodes each.
+// Bounds on a document, so that recursive aliases end. The largest reservation has 50,000 workers
+// of five nodes each.
 const (
 	maxDepth = 64
 	maxNodes = 1_000_000
@@ -142,8 +143,8 @@ func (r *reader) message(node *yaml.Node, md protoreflect.MessageDescriptor, pat
 	return fields, nil
 }
 
-// field returns the JSON value of a field. It tries a value that is no message of
-// Berth alone, so that the error can name it.
+// field returns the JSON value of a field. It decodes a value that is not a message of Berth
+// alone, so that the error can name the field.
 func (r *reader) field(node *yaml.Node, fd protoreflect.FieldDescriptor, path string) (value any, err error) {
 	switch {
 	case isNull(node):
@@ -163,7 +164,7 @@ func (r *reader) field(node *yaml.Node, fd protoreflect.FieldDescriptor, path st
 		return r.message(node, fd.Message(), path)
 	case fd.IsMap() && fd.MapValue().Kind() == protoreflect.Int64Kind:
 		return r.resources(node, path)
-	case !fd.IsMap() && !fd.IsList() && fd.Message() != nil && fd.Message().FullName() == "google.protobuf.Duration":
+	case !fd.IsMap() && !fd.IsList() && fd.Message() != nil && fd.Message().FullName() == wire.DurationName:
 		d, err := time.ParseDuration(node.Value)
 		if err != nil || node.Kind != yaml.ScalarNode {
 			return nil, r.refuse(node, path, "must be %s", wanted(fd))
@@ -179,7 +180,7 @@ func (r *reader) field(node *yaml.Node, fd protoreflect.FieldDescriptor, path st
 	return value, nil
 }
 
-// plain returns the JSON value of a resolved node. yaml would compare each key of a
+// plain returns the JSON value of a resolved node. The yaml package would compare each key of a
 // mapping with all others.
 func plain(node *yaml.Node) (value any) {
 	switch node.Kind {
@@ -196,7 +197,7 @@ func plain(node *yaml.Node) (value any) {
 		}
 		return list
 	}
-	_ = node.Decode(&value) // resolve has tried it
+	_ = node.Decode(&value) // resolve has decoded it
 	return value
 }
 
@@ -217,9 +218,8 @@ func (r *reader) resources(node *yaml.Node, path string) (any, error) {
 	return amounts, nil
 }
 
-// amount reads one quantity. REST and `get -o json` print `cpu` in base units,
-// as a string of digits; such a string in a document that Berth printed keeps
-// that meaning.
+// amount reads one quantity. REST and `get -o json` print `cpu` in base units as a string of
+// digits. In a document that Berth printed, such a string has that meaning.
 func (r *reader) amount(value *yaml.Node, name string) (int64, error) {
 	text := value.Value
 	switch tag := value.ShortTag(); {

@@ -1,14 +1,14 @@
 package jobfile
 
 import (
-	"fmt"
 	"strings"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"berth.dev/pkg/wire"
 )
 
-// field finds a field by its JSON name, or by its proto name as proto3 JSON
-// allows.
+// field returns the field with a JSON name or, as proto3 JSON allows, a proto name.
 func field(md protoreflect.MessageDescriptor, key string) protoreflect.FieldDescriptor {
 	if fd := md.Fields().ByJSONName(key); fd != nil {
 		return fd
@@ -16,54 +16,31 @@ func field(md protoreflect.MessageDescriptor, key string) protoreflect.FieldDesc
 	return md.Fields().ByTextName(key)
 }
 
-// nested says whether a field holds messages of Berth's own, whose keys are
-// known; durations, times and free-form lists are values.
+// nested reports whether the elements of a field are messages of Berth, whose keys are
+// known. Durations and times are single values.
 func nested(fd protoreflect.FieldDescriptor) bool {
 	return !fd.IsMap() && fd.Message() != nil && fd.Message().ParentFile().Package() == "berth.v1"
 }
 
-// wanted says in words what the value of a field must be.
+// wanted describes the values that a field takes.
 func wanted(fd protoreflect.FieldDescriptor) string {
-	if fd.IsMap() {
+	switch {
+	case fd.IsMap():
 		return "a mapping, each value " + wanted(fd.MapValue())
+	case fd.IsList():
+		return "a list, each item " + wantedOne(fd)
 	}
-	one := wantedOne(fd)
-	if fd.IsList() {
-		return "a list, each item " + one
-	}
-	return one
+	return wantedOne(fd)
 }
 
 func wantedOne(fd protoreflect.FieldDescriptor) string {
-	switch fd.Kind() {
-	case protoreflect.StringKind:
+	if fd.Kind() == protoreflect.StringKind {
 		return "a string (quote it)"
-	case protoreflect.BoolKind:
-		return "true or false"
-	case protoreflect.Int32Kind, protoreflect.Int64Kind:
-		return "a whole number"
-	case protoreflect.BytesKind:
-		return "bytes in base64"
-	case protoreflect.EnumKind:
-		var names []string
-		values := fd.Enum().Values()
-		for i := range values.Len() {
-			if values.Get(i).Number() != 0 {
-				names = append(names, string(values.Get(i).Name()))
-			}
-		}
-		return "one of " + strings.Join(names, ", ")
 	}
-	switch fd.Message().FullName() {
-	case "google.protobuf.Duration":
-		return "a duration such as 90s, 10m or 1h30m"
-	case "google.protobuf.Timestamp":
-		return `a time such as "2026-01-02T15:04:05Z"`
-	}
-	return fmt.Sprintf("a %s", fd.Message().Name())
+	return wire.Accepted(fd)
 }
 
-// didYouMean suggests the field that a wrong key is nearest to.
+// didYouMean suggests the field whose name is closest to a wrong key.
 func didYouMean(key string, md protoreflect.MessageDescriptor) string {
 	best, bestDistance := "", 3
 	for i := range md.Fields().Len() {
@@ -81,8 +58,7 @@ func didYouMean(key string, md protoreflect.MessageDescriptor) string {
 	return "; did you mean " + best + "?"
 }
 
-// distance is how many letters are to be put in, left out or changed to turn a
-// into b (Levenshtein).
+// distance returns the Levenshtein distance between a and b.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

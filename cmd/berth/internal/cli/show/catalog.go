@@ -7,8 +7,7 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 )
 
-// SKUs is the table of the specifications, with the bounds on how many idle and
-// how many there are.
+// SKUs returns the table of SKUs, with the bounds of idle and of all executors.
 func SKUs(list []*berthv1.Sku, now time.Time, wide bool) *Table {
 	t := table("SKU", "RESOURCES", "IDLE", "SIZE", "UPDATED").more(wide, "ATTRIBUTES")
 	for _, s := range list {
@@ -21,7 +20,7 @@ func SKUs(list []*berthv1.Sku, now time.Time, wide bool) *Table {
 	return t
 }
 
-// bounds writes a range: `2-8`, `2+` without an upper end.
+// bounds formats a range: `2-8`, or `2+` without an upper bound.
 func bounds(least int32, most *int32) string {
 	if most == nil {
 		return fmt.Sprintf("%d+", least)
@@ -29,7 +28,7 @@ func bounds(least int32, most *int32) string {
 	return fmt.Sprintf("%d-%d", least, *most)
 }
 
-// Pools is the table of the pools.
+// Pools returns the table of pools.
 func Pools(list []*berthv1.Pool, now time.Time, _ bool) *Table {
 	t := table("POOL", "ATTRIBUTES", "LOST-AFTER", "UPDATED")
 	for _, p := range list {

@@ -8,8 +8,7 @@ import (
 	"berth.dev/cmd/berth/internal/doctor"
 )
 
-// Checks lists what a look over the cluster found, one line a check, and below
-// each that is not OK what to do.
+// Checks returns one line for each check, and below it the suggested fix if it is not OK.
 func Checks(list []doctor.Check) string {
 	width := 0
 	for _, c := range list {

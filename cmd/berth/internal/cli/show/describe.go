@@ -13,8 +13,7 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 )
 
-// Describe tells all of one reservation: what was asked, where it stands, its
-// workers and what happened last.
+// Describe returns the details of a reservation: its request, state, workers and last events.
 func Describe(r *berthv1.Reservation, assignments []*berthv1.Assignment, events []*berthv1.Event, now time.Time) string {
 	var b strings.Builder
 	line := func(name, value string) { field(&b, name, value) }
@@ -25,7 +24,7 @@ func Describe(r *berthv1.Reservation, assignments []*berthv1.Assignment, events 
 	line("Parent", parent(r))
 	line("Created", instant(r.GetCreatedAt(), now))
 	line("Updated", instant(r.GetUpdatedAt(), now))
-	line("Workers", asked(r))
+	line("Workers", requested(r))
 	line("Worker IDs", workerRuns(r.GetWorkers()))
 	line("Needs", constraints(r.GetConstraints()))
 	line("Avoids", avoidedUntil(r.GetAvoided(), now))
@@ -35,7 +34,7 @@ func Describe(r *berthv1.Reservation, assignments []*berthv1.Assignment, events 
 	line("Env", pairs(r.GetTask().GetEnv()))
 	line("Labels", pairs(r.GetLabels()))
 	if r.GetQueueTimeout() != nil {
-		line("Expires", "when it has waited "+Age(r.GetQueueTimeout().AsDuration()))
+		line("Expires", "after "+Age(r.GetQueueTimeout().AsDuration())+" in the queue")
 	}
 
 	b.WriteString("\nAssignments\n")
@@ -45,27 +44,27 @@ func Describe(r *berthv1.Reservation, assignments []*berthv1.Assignment, events 
 		b.WriteString("  " + Event(e, now) + "\n")
 	}
 	if len(events) == 0 {
-		b.WriteString("  none kept\n")
+		b.WriteString("  none stored\n")
 	}
 	return b.String()
 }
 
-// field writes a line of a description, nothing for an empty value.
+// field writes a line of a description. It omits an empty value.
 func field(b *strings.Builder, name, value string) {
 	if value != "" {
 		fmt.Fprintf(b, "%-13s%s\n", name, oneLine(value))
 	}
 }
 
-// parent says what a version that nobody asked for came of. What was queued
-// again because it could not be started counts its rounds.
+// parent describes the origin of a version that Berth created: its parent, and how often it was
+// requeued because it could not be started.
 func parent(r *berthv1.Reservation) string {
 	var parts []string
 	if r.GetParent() != "" {
 		parts = append(parts, "uid "+r.GetParent())
 	}
 	if r.GetRound() > 0 {
-		parts = append(parts, "queued again "+times(r.GetRound()))
+		parts = append(parts, "requeued "+times(r.GetRound()))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -77,7 +76,7 @@ func times(n int32) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// starts says how the batch starts, where that was asked for.
+// starts describes the requested start of the batch.
 func starts(r *berthv1.Reservation) string {
 	var parts []string
 	if r.GetBatch() != berthv1.Batch_BATCH_UNSPECIFIED {
@@ -106,7 +105,7 @@ func standing(r *berthv1.Reservation) string {
 	return text
 }
 
-func asked(r *berthv1.Reservation) string {
+func requested(r *berthv1.Reservation) string {
 	text := fmt.Sprint(workers(r))
 	if r.GetTargetSize() > 0 {
 		text += fmt.Sprintf(" of a stage of %d", r.GetTargetSize())
@@ -123,7 +122,7 @@ func asked(r *berthv1.Reservation) string {
 	return text
 }
 
-// workerRuns writes runs of neighbours with one number: `0-3 number 1, 7 number 2`.
+// workerRuns formats runs of consecutive indexes with one number: `0-3 number 1, 7 number 2`.
 func workerRuns(list []*berthv1.WorkerID) string {
 	var parts []string
 	for i := 0; i < len(list); {

@@ -1,8 +1,7 @@
-// Package show renders what the gateway answers: as tables and lines for
-// people, as JSON and YAML for programs.
+// Package show renders the gateway's answers: as tables and lines for people, and as JSON and
+// YAML for programs.
 //
-// It promises to be pure: messages and the present time go in, text comes out.
-// Times of day are shown in the location of that present time. Names and
-// reasons are the words of the interface, never translated; tables of usual
-// names fit 80 columns, wide ones do not try to.
+// It promises that its functions are pure: they turn messages and the current time into text.
+// They show times in the location of the current time. Names and reasons are those of the
+// API. Tables with usual names fit into 80 columns, except wide ones.
 package show

@@ -7,7 +7,7 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 )
 
-// Applied is the line that says what an upsert did.
+// Applied returns the line about the result of an upsert.
 func Applied(r *berthv1.Reservation) string {
 	text := fmt.Sprintf("%s %s uid %s", reservationKey(r), r.GetChange(), r.GetUid())
 	if r.GetPosition() > 0 {
@@ -16,8 +16,7 @@ func Applied(r *berthv1.Reservation) string {
 	return text + " " + state(r.GetState())
 }
 
-// Counted is the line that says how many objects a command changed, or that there was
-// none.
+// Counted returns the line about the number of objects that a command changed.
 func Counted(what, done string, count int, one, none string) string {
 	if count == 0 {
 		return fmt.Sprintf("%s: %s", what, none)
@@ -25,20 +24,20 @@ func Counted(what, done string, count int, one, none string) string {
 	return fmt.Sprintf("%s: %s %s", what, done, plural(count, one))
 }
 
-// Resigned is the line that says who gave way to whom.
+// Resigned returns the line about the old and the new leader.
 func Resigned(answer *berthv1.ResignAnswer, next *berthv1.ServiceLeadership) string {
 	if answer.GetReplica() == "" {
-		return fmt.Sprintf("%s: term %d was over already; %s leads in term %d", answer.GetService(), answer.GetTerm(), next.GetLeader(), next.GetTerm())
+		return fmt.Sprintf("%s: term %d had already ended; %s leads in term %d", answer.GetService(), answer.GetTerm(), next.GetLeader(), next.GetTerm())
 	}
 	return fmt.Sprintf("%s: %s resigned term %d; %s leads in term %d", answer.GetService(), answer.GetReplica(), answer.GetTerm(), next.GetLeader(), next.GetTerm())
 }
 
-// Ready is the line that says since when the registry is ready.
+// Ready returns the line about when the registry became ready.
 func Ready(since, now time.Time) string {
-	return fmt.Sprintf("the registry is ready since %s (%s ago)", clock(since, now), Age(now.Sub(since)))
+	return fmt.Sprintf("the registry has been ready since %s (%s ago)", clock(since, now), Age(now.Sub(since)))
 }
 
-// Disabled is the line that says what a request to disable holds.
+// Disabled returns the line about a request to disable executors.
 func Disabled(answer *berthv1.DisableExecutorsAnswer, expire, now time.Time) string {
 	text := fmt.Sprintf("request %s disables %s", answer.GetRequestId(), plural(int(answer.GetExecutors()), "executor"))
 	if !expire.IsZero() {
@@ -47,7 +46,7 @@ func Disabled(answer *berthv1.DisableExecutorsAnswer, expire, now time.Time) str
 	return text
 }
 
-// Enabled is the line that says how many requests were undone.
+// Enabled returns the line about the number of undone requests.
 func Enabled(count int) string {
 	if count == 0 {
 		return "nothing to undo"
@@ -55,7 +54,7 @@ func Enabled(count int) string {
 	return "undone: " + plural(count, "request")
 }
 
-// Draining is the line that says how far a drain is.
+// Draining returns the line about the progress of a drain.
 func Draining(e *berthv1.Executor) string {
 	if e.GetWorkers() == 0 {
 		return fmt.Sprintf("%s: drained", e.GetId())
@@ -63,5 +62,5 @@ func Draining(e *berthv1.Executor) string {
 	return fmt.Sprintf("%s: %s left", e.GetId(), plural(int(e.GetWorkers()), "worker"))
 }
 
-// clock writes a time in the location of now.
+// clock formats a time in the location of now.
 func clock(at, now time.Time) string { return at.In(now.Location()).Format(time.RFC3339) }

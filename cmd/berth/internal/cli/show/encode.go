@@ -13,25 +13,25 @@ import (
 	"berth.dev/pkg/quantity"
 )
 
-// compact is JSON as REST answers it: fields with defaults are given.
+// compact returns the JSON of the REST API, which includes fields with default values.
 func compact(m proto.Message) ([]byte, error) {
 	text, err := protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(m)
 	if err != nil {
 		return nil, err
 	}
-	// protojson varies its blanks on purpose.
+	// protojson varies its spaces on purpose.
 	var b bytes.Buffer
 	err = json.Compact(&b, text)
 	return b.Bytes(), err
 }
 
-// JSONLine is a message as REST answers it, on one line.
+// JSONLine returns the JSON of the REST API on one line.
 func JSONLine(m proto.Message) ([]byte, error) {
 	text, err := compact(m)
 	return append(text, '\n'), err
 }
 
-// JSON is a message as REST answers it, indented.
+// JSON returns the JSON of the REST API, indented.
 func JSON(m proto.Message) ([]byte, error) {
 	text, err := compact(m)
 	if err != nil {
@@ -45,9 +45,8 @@ func JSON(m proto.Message) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// YAML is the same document as JSON, in the same order of fields, with suffixes
-// on resources (`cpu: 2000m`, `memory: 4Gi`): the text means the same in a job
-// file and to REST.
+// YAML returns the same document as JSON, in the same order. Resources have suffixes (`cpu:
+// 2000m`, `memory: 4Gi`), so the text means the same in a job file and to REST.
 func YAML(m proto.Message) ([]byte, error) {
 	text, err := compact(m)
 	if err != nil {
@@ -68,7 +67,7 @@ func YAML(m proto.Message) ([]byte, error) {
 	return b.Bytes(), encoder.Close()
 }
 
-// suffix writes the resources in a message's text as quantities.
+// suffix replaces the resources in a message's document by quantities.
 func suffix(node *yaml.Node, md protoreflect.MessageDescriptor) {
 	if node.Kind != yaml.MappingNode {
 		return
@@ -97,8 +96,8 @@ func suffix(node *yaml.Node, md protoreflect.MessageDescriptor) {
 	}
 }
 
-// block takes JSON's braces and quotes away; the encoder puts quotes back where
-// a string would read as something else.
+// block removes the braces and quotes of JSON. The encoder quotes strings that YAML would read
+// as another type.
 func block(node *yaml.Node) {
 	node.Style = 0
 	for _, child := range node.Content {

@@ -8,18 +8,18 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 )
 
-// The widths of columns: that of the longest kind of event, and room for a
-// stage and a name of the usual length.
+// The widths of columns: of the longest kind of event, and of a stage and a name of usual
+// length.
 const (
 	kindWidth  = len("RESERVATION_CANCELLED")
 	placeWidth = len("stage-1/replace-3-2")
 )
 
-// namedWorkers is how many workers an event's line names.
+// namedWorkers is the maximum number of workers that an event's line names.
 const namedWorkers = 3
 
-// Event is the line of an event, without its end. Lines are printed as they
-// come, so that columns have fixed widths.
+// Event returns the line of an event, without a newline. Lines are printed as the events
+// arrive, so the columns have fixed widths.
 func Event(e *berthv1.Event, now time.Time) string {
 	at := e.GetTime().AsTime().In(now.Location())
 	clock := at.Format("15:04:05")
@@ -39,7 +39,7 @@ func Event(e *berthv1.Event, now time.Time) string {
 	return strings.TrimRight(strings.Join(parts, columnGap), " ")
 }
 
-// place is the reservation without its job, which every line has in common.
+// place returns the reservation without its job, which is the same in every line.
 func place(e *berthv1.Event) string {
 	return strings.TrimSuffix(e.GetStage()+"/"+e.GetReservation(), "/")
 }

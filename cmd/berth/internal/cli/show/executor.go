@@ -11,8 +11,8 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 )
 
-// Executor tells all of one executor: what it is, what is used of it, why
-// nothing new is put there, and its workers that have not ended.
+// Executor returns the details of an executor: its properties, its used resources, why it is
+// not allocated, and its workers that have not ended.
 func Executor(e *berthv1.Executor, assignments []*berthv1.Assignment, now time.Time) string {
 	var b strings.Builder
 	field(&b, "Executor", e.GetId())
@@ -30,13 +30,13 @@ func Executor(e *berthv1.Executor, assignments []*berthv1.Assignment, now time.T
 	}
 
 	b.WriteString("\nResources\n" + shares(e).text("  "))
-	living := slices.DeleteFunc(slices.Clone(assignments), func(a *berthv1.Assignment) bool { return a.GetState() >= berthv1.Assignment_COMPLETED })
+	active := slices.DeleteFunc(slices.Clone(assignments), func(a *berthv1.Assignment) bool { return a.GetState() >= berthv1.Assignment_COMPLETED })
 	b.WriteString("\nWorkers\n")
-	b.WriteString(cmp.Or(Assignments(living, now, false).text("  "), "  none\n"))
+	b.WriteString(cmp.Or(Assignments(active, now, false).text("  "), "  none\n"))
 	return b.String()
 }
 
-// disabled writes one request to disable.
+// disabled formats a request to disable an executor.
 func disabled(mark *berthv1.DisableMark, now time.Time) string {
 	text := "by request " + mark.GetRequestId()
 	if mark.GetExpireTime() != nil {
@@ -48,8 +48,8 @@ func disabled(mark *berthv1.DisableMark, now time.Time) string {
 	return text
 }
 
-// shares is the table of an executor's resources, with a column for each role
-// that some are set aside for.
+// shares returns the table of an executor's resources, with a column for each role that has
+// reserved resources.
 func shares(e *berthv1.Executor) *Table {
 	roles := slices.Sorted(maps.Keys(e.GetReserved()))
 	t := table("RESOURCE", "TOTAL", "USED")

@@ -9,18 +9,18 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 )
 
-// textWidth is how wide sentences get.
+// textWidth is the maximum width of lines.
 const textWidth = 80
 
-// Explain says why a reservation waits: sentences first, then what the
-// executors that it cannot use fail at.
+// Explain returns why a reservation is pending: sentences, and then the checks that unsuitable
+// executors fail.
 func Explain(e *berthv1.Explanation, now time.Time) string {
 	if e.GetPosition() == 0 {
-		return paragraph(settled(e))
+		return paragraph(notPending(e))
 	}
-	text := paragraph(fits(e)+" "+turn(e, now)) + paragraph(because(e.GetReason(), e.GetMessage()))
+	text := paragraph(fits(e)+" "+position(e, now)) + paragraph(because(e.GetReason(), e.GetMessage()))
 	if name := e.GetScarcestResource(); name != "" {
-		text += paragraph(fmt.Sprintf("The scarcest resource is %s: workers go where the least of it is left over.", name))
+		text += paragraph(fmt.Sprintf("The scarcest resource is %s: workers are placed where the least of it remains.", name))
 	}
 	if avoided := e.GetReservation().GetAvoided(); len(avoided) > 0 {
 		text += paragraph("It avoids " + avoidedUntil(avoided, now) + ".")
@@ -34,10 +34,10 @@ func Explain(e *berthv1.Explanation, now time.Time) string {
 		unfit += c.GetCount()
 		t.add(c.GetCheck(), measured(c.GetCheck(), c.GetWant()), measured(c.GetCheck(), c.GetHave()), fmt.Sprint(c.GetCount()))
 	}
-	return text + fmt.Sprintf("\nNo worker fits on %s now; the first check that each fails:\n", plural(int(unfit), "executor")) + t.text("  ")
+	return text + fmt.Sprintf("\nNo worker fits on %s now. The first check that each fails:\n", plural(int(unfit), "executor")) + t.text("  ")
 }
 
-// avoidedUntil names executors that are avoided for a while.
+// avoidedUntil formats the executors that a reservation avoids.
 func avoidedUntil(list []*berthv1.AvoidedExecutor, now time.Time) string {
 	names := make([]string, 0, len(list))
 	for _, a := range list {
@@ -46,16 +46,16 @@ func avoidedUntil(list []*berthv1.AvoidedExecutor, now time.Time) string {
 	return strings.Join(names, ", ")
 }
 
-// settled is the sentence about a reservation that does not queue.
-func settled(e *berthv1.Explanation) string {
+// notPending returns the sentence about a reservation that is not queued.
+func notPending(e *berthv1.Explanation) string {
 	r := e.GetReservation()
-	return fmt.Sprintf("%s does not wait: it is %s. %s", reservationKey(r), state(r.GetState()), because(e.GetReason(), e.GetMessage()))
+	return fmt.Sprintf("%s is not pending: it is %s. %s", reservationKey(r), state(r.GetState()), because(e.GetReason(), e.GetMessage()))
 }
 
-// fits is the sentence about what would fit now. An explanation without the
-// revision of the executors knows nothing of that, and its message says why.
+// fits returns the sentence about the workers that fit now. An explanation without the revision
+// of the executors has no such data, and its message contains the reason.
 func fits(e *berthv1.Explanation) string {
-	text := reservationKey(e.GetReservation()) + " waits"
+	text := reservationKey(e.GetReservation()) + " is pending"
 	known := e.GetExecutorRevision() != 0
 	switch {
 	case e.GetPosition() == 1 && known:
@@ -65,12 +65,12 @@ func fits(e *berthv1.Explanation) string {
 	}
 	text += fmt.Sprintf(" behind %s.", Key(e.GetHead().GetJob(), e.GetHead().GetStage(), e.GetHead().GetName()))
 	if known {
-		text += fmt.Sprintf(" By itself, %s.", fitting(e))
+		text += fmt.Sprintf(" Without the reservations ahead, %s.", fitting(e))
 	}
 	return text
 }
 
-// fitting says how many workers would fit now.
+// fitting describes how many workers would fit now.
 func fitting(e *berthv1.Explanation) string {
 	workers, alone := fmt.Sprintf("of its %d workers", e.GetNeeded()), e.GetNeeded() == 1
 	switch {
@@ -86,8 +86,8 @@ func fitting(e *berthv1.Explanation) string {
 	return fmt.Sprintf("%d %s would fit now, %d would not", e.GetFitting(), workers, e.GetMissing())
 }
 
-// turn is the sentence about the place in the queue.
-func turn(e *berthv1.Explanation, now time.Time) string {
+// position returns the sentence about the position in the queue.
+func position(e *berthv1.Explanation, now time.Time) string {
 	waited := "has waited " + Age(e.GetWaited().AsDuration())
 	headWaited := "has waited " + Age(e.GetHeadWaited().AsDuration())
 	var text string
@@ -98,20 +98,20 @@ func turn(e *berthv1.Explanation, now time.Time) string {
 	case e.GetQueued() > 1:
 		text = fmt.Sprintf("It is the head of %d in group %s and %s.", e.GetQueued(), e.GetGroup(), waited)
 	default:
-		text = fmt.Sprintf("It is alone in group %s and %s.", e.GetGroup(), waited)
+		text = fmt.Sprintf("It is the only reservation in group %s and %s.", e.GetGroup(), waited)
 	}
 	if e.GetTried() != nil {
-		text += fmt.Sprintf(" It was tried %s ago.", since(e.GetTried(), now))
+		text += fmt.Sprintf(" Its last scheduling cycle was %s ago.", since(e.GetTried(), now))
 	}
 	return text
 }
 
-// because writes a reason and its sentence.
+// because formats a reason and its message.
 func because(reason, message string) string {
 	return strings.TrimPrefix(strings.TrimSuffix(reason+": "+message, ": "), ": ")
 }
 
-// measured writes the value of a check in the unit of its resource.
+// measured formats the value of a check in the unit of its resource.
 func measured(check, value string) string {
 	kind, resource, _ := strings.Cut(check, ".")
 	n, err := strconv.ParseInt(value, 10, 64)
@@ -121,11 +121,10 @@ func measured(check, value string) string {
 	return amount(resource, n)
 }
 
-// paragraph breaks a text between words where it gets too wide; nothing stays
-// nothing.
+// paragraph breaks a text into lines. An empty text has no line.
 func paragraph(text string) string { return indented("", text) }
 
-// indented is a paragraph with lines that begin so.
+// indented is paragraph with an indent before each line.
 func indented(indent, text string) string {
 	if text == "" {
 		return ""

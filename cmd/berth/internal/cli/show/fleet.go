@@ -8,7 +8,7 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 )
 
-// Executors is the table of the inventory.
+// Executors returns the table of executors.
 func Executors(list []*berthv1.Executor, now time.Time, wide bool) *Table {
 	t := table("EXECUTOR", "SKU", "STATE", "WORKERS", "SLOTS", "CPU", "MEMORY", "SINCE").more(wide, "POOL", "ADDRESS", "HOST", "INCARNATION", "ATTRIBUTES", "RESOURCES")
 	for _, e := range list {
@@ -19,8 +19,8 @@ func Executors(list []*berthv1.Executor, now time.Time, wide bool) *Table {
 	return t
 }
 
-// executorState writes the state, and why nothing new is put there. Draining is
-// a way of being disabled.
+// executorState formats the state, and whether the executor is disabled. A draining executor is
+// disabled, too.
 func executorState(e *berthv1.Executor) string {
 	word := state(e.GetState())
 	switch {
@@ -32,7 +32,7 @@ func executorState(e *berthv1.Executor) string {
 	return word
 }
 
-// used writes how much of a resource is taken, nothing where there is none.
+// used formats the used part of a resource; nothing if the executor does not have it.
 func used(e *berthv1.Executor, resource string) string {
 	total, ok := e.GetResources()[resource]
 	if !ok {
@@ -41,8 +41,7 @@ func used(e *berthv1.Executor, resource string) string {
 	return amount(resource, e.GetUsed()[resource]) + "/" + amount(resource, total)
 }
 
-// Usage is the table of how much of each SKU is used, and below it that of the
-// demand which no SKU fits.
+// Usage returns the table of the usage of each SKU, and below it the demand that fits no SKU.
 func Usage(u *berthv1.GetUsageAnswer, _ time.Time, wide bool) *Table {
 	t := table("SKU", "TOTAL", "IDLE", "LEASED", "RUNNING", "UNAVAILABLE", "DISABLED", "PENDING", "WANTED").more(wide, "EFFECTIVE-IDLE", "RESERVATIONS", "WORKERS", "BATCHES")
 	for _, s := range u.GetSkus() {
@@ -54,10 +53,10 @@ func Usage(u *berthv1.GetUsageAnswer, _ time.Time, wide bool) *Table {
 	for _, d := range u.GetUnmapped() {
 		unmapped.add(d.GetGroup(), number(d.GetReservations()), number(d.GetWorkers()), d.GetReason(), constraints(d.GetConstraints()), d.GetMessage())
 	}
-	return t.above("No SKU fits:", unmapped)
+	return t.above("Demand that fits no SKU:", unmapped)
 }
 
-// batches writes how many batches of each size wait: `3x4,1x100`.
+// batches formats the number of pending batches of each size: `3x4,1x100`.
 func batches(list []*berthv1.PendingBatch) string {
 	var parts []string
 	for _, b := range list {

@@ -7,11 +7,11 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// passing names the fields that change by themselves while nothing happens.
+// passing are the fields that change with time.
 var passing = []protoreflect.Name{"revision", "behind", "renewed", "now", "head_age"}
 
-// Lasting is a copy of a message without the fields that change by themselves:
-// two of them are equal when nothing has happened in between.
+// Lasting returns a copy of a message without the fields that change with time. If nothing has
+// happened between two messages, their copies are equal.
 func Lasting(m proto.Message) proto.Message {
 	m = proto.Clone(m)
 	clearPassing(m.ProtoReflect())

@@ -9,7 +9,7 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 )
 
-// Reservations is the table of a list of reservations.
+// Reservations returns the table of reservations.
 func Reservations(list []*berthv1.Reservation, now time.Time, wide bool) *Table {
 	t := table("RESERVATION", "STATE", "RUNNING", "POS", "AGE", "REASON").more(wide, "UID", "EPOCH", "NEEDS", "MESSAGE")
 	for _, r := range list {
@@ -19,14 +19,14 @@ func Reservations(list []*berthv1.Reservation, now time.Time, wide bool) *Table 
 	return t
 }
 
-// running writes how many of a reservation's workers run.
+// running formats how many of a reservation's workers run.
 func running(r *berthv1.Reservation) string {
 	return fmt.Sprintf("%d/%d", r.GetWorkerCounts()["RUNNING"], workers(r))
 }
 
 func workers(r *berthv1.Reservation) int { return max(int(r.GetCount()), len(r.GetWorkers())) }
 
-// Pending is the table of the queues.
+// Pending returns the table of queues.
 func Pending(groups []*berthv1.PendingGroup, now time.Time, wide bool) *Table {
 	t := table("GROUP", "QUEUED", "WORKERS", "HEAD", "WAITS", "REASON").more(wide, "NEEDS", "AVOIDS", "MESSAGE")
 	for _, g := range groups {
@@ -38,7 +38,7 @@ func Pending(groups []*berthv1.PendingGroup, now time.Time, wide bool) *Table {
 	return t
 }
 
-// Assignments is the table of workers on their executors.
+// Assignments returns the table of workers and their executors.
 func Assignments(list []*berthv1.Assignment, now time.Time, wide bool) *Table {
 	t := table("WORKER", "EXECUTOR", "STATE", "SINCE", "ATTEMPTS", "ERROR").more(wide, "EXIT", "RESERVATION", "UID", "EPOCH")
 	for _, a := range list {
@@ -48,7 +48,7 @@ func Assignments(list []*berthv1.Assignment, now time.Time, wide bool) *Table {
 	return t
 }
 
-// Worker names the worker of an assignment, as findings do.
+// Worker returns the name of the worker of an assignment, as in findings.
 func Worker(a *berthv1.Assignment) string {
 	return fmt.Sprintf("%s/%s/%d.%d", a.GetJob(), a.GetStage(), a.GetIndex(), a.GetNumber())
 }
@@ -60,8 +60,8 @@ func exit(code *int32) string {
 	return fmt.Sprint(*code)
 }
 
-// Findings is the table of what an operator should know of: with what Berth does
-// about it below each, or wide in a row of its own.
+// Findings returns the table of findings. The message and the action are below each finding, or
+// in columns of a wide table.
 func Findings(list []*berthv1.Finding, now time.Time, wide bool) *Table {
 	t := table("FINDING", "OBJECT", "SINCE", "SERVICE").more(wide, "MESSAGE", "ACTION")
 	for _, f := range list {
@@ -73,8 +73,8 @@ func Findings(list []*berthv1.Finding, now time.Time, wide bool) *Table {
 	return t
 }
 
-// Leaders is the table of the services' replicas, each service's leader first.
-// A service without a leader says so in a row of its own.
+// Leaders returns the table of the services' replicas, each service's leader first. A service
+// without a leader has an extra row.
 func Leaders(services []*berthv1.ServiceLeadership, now time.Time, wide bool) *Table {
 	t := table("SERVICE", "REPLICA", "ROLE", "TERM", "SINCE", "RENEWED", "BEHIND").more(wide, "ADDRESS", "REVISION", "VERSION")
 	for _, s := range services {
@@ -97,8 +97,8 @@ func Leaders(services []*berthv1.ServiceLeadership, now time.Time, wide bool) *T
 	return t
 }
 
-// replicas gives the replicas, the leader first. A leader that is known from
-// the election alone stands for itself.
+// replicas returns the replicas, the leader first. It adds a leader that is missing from the
+// list of replicas.
 func replicas(s *berthv1.ServiceLeadership) []*berthv1.Replica {
 	list := slices.Clone(s.GetReplicas())
 	known := slices.ContainsFunc(list, func(r *berthv1.Replica) bool { return r.GetId() == s.GetLeader() })

@@ -101,9 +101,7 @@ func TestTablesFit80Columns(t *testing.T) {
 		}}, noon, false),
 	}
 	for name, table := range tables {
-		var b strings.Builder
-		table.WriteTo(&b) //nolint:errcheck // a buffer takes everything
-		for line := range strings.Lines(b.String()) {
+		for line := range strings.Lines(table.String()) {
 			if len(line) > 81 {
 				t.Errorf("%s has %d columns:\n%s", name, len(line)-1, line)
 			}
@@ -126,32 +124,32 @@ func TestExplain(t *testing.T) {
 		want string
 	}{
 		{"some fit", queued(func(*berthv1.Explanation) {}),
-			"a/b/main waits: 1 of its 4 workers would fit now, 3 would not. It is alone in\ngroup g and has waited 1m.\n"},
+			"a/b/main is pending: 1 of its 4 workers would fit now, 3 would not. It is the\nonly reservation in group g and has waited 1m.\n"},
 		{"one that does not fit", queued(func(e *berthv1.Explanation) { e.Needed, e.Fitting, e.Missing = 1, 0, 1 }),
-			"a/b/main waits: its worker would not fit now. It is alone in group g and has\nwaited 1m.\n"},
-		{"checks only where something is missing", queued(func(e *berthv1.Explanation) {
+			"a/b/main is pending: its worker would not fit now. It is the only reservation in\ngroup g and has waited 1m.\n"},
+		{"checks only if workers are missing", queued(func(e *berthv1.Explanation) {
 			e.Fitting, e.Missing = 4, 0
 			e.Checks = []*berthv1.FailedCheck{{Check: "sku", Count: 2}}
-		}), "a/b/main waits: all of its 4 workers would fit now. It is alone in group g and\nhas waited 1m.\n"},
+		}), "a/b/main is pending: all of its 4 workers would fit now. It is the only\nreservation in group g and has waited 1m.\n"},
 		{"units of resources alone", queued(func(e *berthv1.Explanation) {
 			e.Fitting, e.Missing, e.Reason = 0, 4, "NO_MATCHING_SKU"
 			e.Checks = []*berthv1.FailedCheck{
 				{Check: "sku", Want: "8000", Have: "4000", Count: 3}, {Check: "capacity.cpu", Want: "8000", Have: "4000", Count: 1},
 			}
-		}), `a/b/main waits: none of its 4 workers would fit now. It is alone in group g and
-has waited 1m.
+		}), `a/b/main is pending: none of its 4 workers would fit now. It is the only
+reservation in group g and has waited 1m.
 NO_MATCHING_SKU
 
-No worker fits on 4 executors now; the first check that each fails:
+No worker fits on 4 executors now. The first check that each fails:
   CHECK         WANTED  FOUND  EXECUTORS
   sku           8000    4000   3
   capacity.cpu  8       4      1
 `},
-		{"what decides where workers go", queued(func(e *berthv1.Explanation) { e.ScarcestResource = "memory" }),
-			"a/b/main waits: 1 of its 4 workers would fit now, 3 would not. It is alone in\ngroup g and has waited 1m.\nThe scarcest resource is memory: workers go where the least of it is left over.\n"},
+		{"the scarcest resource", queued(func(e *berthv1.Explanation) { e.ScarcestResource = "memory" }),
+			"a/b/main is pending: 1 of its 4 workers would fit now, 3 would not. It is the\nonly reservation in group g and has waited 1m.\nThe scarcest resource is memory: workers are placed where the least of it\nremains.\n"},
 		{"ended", &berthv1.Explanation{
 			Reservation: &berthv1.Reservation{Job: "a", Stage: "b", State: berthv1.Reservation_EXPIRED}, Reason: "QUEUE_TIMEOUT", Message: "it waited for 1m",
-		}, "a/b/main does not wait: it is EXPIRED. QUEUE_TIMEOUT: it waited for 1m\n"},
+		}, "a/b/main is not pending: it is EXPIRED. QUEUE_TIMEOUT: it waited for 1m\n"},
 	} {
 		if got := Explain(c.e, noon); got != c.want {
 			t.Errorf("%s: got\n%s\nwant\n%s", c.name, got, c.want)
@@ -172,28 +170,27 @@ func TestParagraphs(t *testing.T) {
 	}
 }
 
-func TestDescribeWhatNobodyAskedFor(t *testing.T) {
+func TestDescribeARequeuedVersion(t *testing.T) {
 	r := &berthv1.Reservation{
 		Job: "a", Stage: "b", State: berthv1.Reservation_QUEUED, Parent: proto.String("1-7"), Round: 1,
 		Batch: berthv1.Batch_STRICT, Start: berthv1.Start_TOGETHER, OnAssignmentFailure: berthv1.OnAssignmentFailure_NOTIFY, MaxAttempts: proto.Int32(5),
 	}
 	got := Describe(r, nil, nil, noon)
-	for _, want := range []string{"Parent       uid 1-7, queued again once\n", "Starts       STRICT, TOGETHER, on failure NOTIFY, 5 attempts\n"} {
+	for _, want := range []string{"Parent       uid 1-7, requeued once\n", "Starts       STRICT, TOGETHER, on failure NOTIFY, 5 attempts\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("there is no %q in\n%s", want, got)
 		}
 	}
-	// A part of a batch was not queued again, and what was asked for has no
-	// parent.
+	// A part of a batch was not requeued, and a requested reservation has no parent.
 	if got := parent(&berthv1.Reservation{Parent: proto.String("1-7")}); got != "uid 1-7" {
 		t.Errorf("a part: %q", got)
 	}
 	if got := parent(&berthv1.Reservation{}) + starts(&berthv1.Reservation{}); got != "" {
-		t.Errorf("what was asked for: %q", got)
+		t.Errorf("a requested reservation: %q", got)
 	}
 }
 
-// Whatever shows a queued reservation names the executors that it avoids, and until when.
+// Each view of a queued reservation names the executors that it avoids, and until when.
 func TestAvoidedExecutorsAreNamedWithTheirTime(t *testing.T) {
 	avoided := []*berthv1.AvoidedExecutor{
 		{Executor: "ex-1", Until: timestamppb.New(noon.Add(5 * time.Minute))}, {Executor: "ex-2", Until: timestamppb.New(noon.Add(90 * time.Second))},

@@ -1,28 +1,27 @@
 package show
 
 import (
-	"io"
 	"strings"
 	"unicode/utf8"
 )
 
-// Table is aligned text: a head, then rows. Another table may follow below.
+// Table is aligned text: a header and rows. Another table may follow below.
 type Table struct {
 	head []string
 	rows [][]string
-	// notes are paragraphs below a row, by its place.
+	// notes are paragraphs below a row, by its index.
 	notes map[int][]string
-	// title stands above the table below.
+	// title is the line above the table below.
 	title string
 	below *Table
 }
 
-// columnGap stands between columns.
+// columnGap separates columns.
 const columnGap = "  "
 
 func table(head ...string) *Table { return &Table{head: head} }
 
-// more adds columns to a table without rows if it is wide.
+// more adds columns to a wide table. It must be called before add.
 func (t *Table) more(wide bool, head ...string) *Table {
 	if wide {
 		t.head = append(t.head, head...)
@@ -30,15 +29,14 @@ func (t *Table) more(wide bool, head ...string) *Table {
 	return t
 }
 
-// add adds a row. It leaves out cells that have no column; columns without a cell are
-// empty.
+// add adds a row. It omits cells without a column, and leaves columns without a cell empty.
 func (t *Table) add(cells ...string) {
 	row := make([]string, len(t.head))
 	copy(row, cells)
 	t.rows = append(t.rows, row)
 }
 
-// note puts paragraphs below the last row.
+// note adds paragraphs below the last row.
 func (t *Table) note(texts ...string) {
 	if t.notes == nil {
 		t.notes = map[int][]string{}
@@ -46,18 +44,18 @@ func (t *Table) note(texts ...string) {
 	t.notes[len(t.rows)-1] = texts
 }
 
-// above puts a table below this one, under a title.
+// above adds a table below this one, with a title.
 func (t *Table) above(title string, below *Table) *Table {
 	t.title, t.below = title, below
 	return t
 }
 
-// Empty says whether there are no rows.
+// Empty reports whether the table has no rows.
 func (t *Table) Empty() bool { return len(t.rows) == 0 }
 
-// WriteTo writes the table, each line ended and without blanks at its end. An
-// empty table is nothing at all.
-func (t *Table) WriteTo(w io.Writer) (int64, error) {
+// String returns the lines of the table without trailing spaces; nothing for a table without
+// rows.
+func (t *Table) String() string {
 	text := t.text("")
 	if t.below != nil && !t.below.Empty() {
 		if text != "" {
@@ -65,11 +63,10 @@ func (t *Table) WriteTo(w io.Writer) (int64, error) {
 		}
 		text += t.title + "\n" + t.below.text("")
 	}
-	n, err := io.WriteString(w, text)
-	return int64(n), err
+	return text
 }
 
-// text renders the table with each line indented.
+// text renders the table with an indent before each line.
 func (t *Table) text(indent string) string {
 	if t.Empty() {
 		return ""
@@ -100,8 +97,8 @@ func (t *Table) text(indent string) string {
 	return b.String()
 }
 
-// orDash keeps columns countable by tools that split at blanks. Text of others
-// never breaks a line.
+// orDash returns a cell on one line. An empty cell is a dash, so that tools that split lines at
+// spaces can count columns.
 func orDash(cell string) string {
 	if cell == "" {
 		return "-"
@@ -109,7 +106,7 @@ func orDash(cell string) string {
 	return oneLine(cell)
 }
 
-// oneLine puts a space for each control character.
+// oneLine replaces each control character by a space.
 func oneLine(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

@@ -15,8 +15,7 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 )
 
-// Age writes a duration with its two largest units: `3s`, `2m10s`, `5h3m`,
-// `4d7h`.
+// Age formats a duration with its two largest units: `3s`, `2m10s`, `5h3m`, `4d7h`.
 func Age(d time.Duration) string {
 	d = max(d, 0)
 	day := 24 * time.Hour
@@ -40,7 +39,7 @@ func units(d, large time.Duration, largeName string, small time.Duration, smallN
 	return text
 }
 
-// since is the age of a time; nothing for none.
+// since returns the age of a time; nothing if it is not set.
 func since(at *timestamppb.Timestamp, now time.Time) string {
 	if at == nil {
 		return ""
@@ -48,7 +47,7 @@ func since(at *timestamppb.Timestamp, now time.Time) string {
 	return Age(now.Sub(at.AsTime()))
 }
 
-// state writes an enum by name, UNKNOWN when it was not set.
+// state returns the name of an enum value; UNKNOWN if it is not set.
 func state(s fmt.Stringer) string {
 	if name := s.String(); !strings.HasSuffix(name, "_UNSPECIFIED") {
 		return name
@@ -56,15 +55,15 @@ func state(s fmt.Stringer) string {
 	return "UNKNOWN"
 }
 
-// Key writes the key of a reservation as other commands take it.
+// Key formats the key of a reservation as an argument of commands.
 func Key(job, stage, name string) string {
 	return job + "/" + stage + "/" + cmp.Or(name, "main")
 }
 
 func reservationKey(r *berthv1.Reservation) string { return Key(r.GetJob(), r.GetStage(), r.GetName()) }
 
-// amount writes a quantity of a resource in the unit people use: cores, binary
-// multiples of bytes, or plain ones.
+// amount formats an amount of a resource in its usual unit: cores, binary multiples of bytes, or
+// a plain number.
 func amount(resource string, n int64) string {
 	switch resource {
 	case "cpu":
@@ -88,7 +87,7 @@ func size(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// resources writes a vector, ordered by name.
+// resources formats amounts in the order of their names.
 func resources(v map[string]int64) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(v)) {
@@ -97,7 +96,7 @@ func resources(v map[string]int64) string {
 	return strings.Join(parts, ", ")
 }
 
-// pairs writes a map as `key=value`, ordered by key.
+// pairs formats a map as `key=value` in the order of its keys.
 func pairs(m map[string]string) string {
 	var parts []string
 	for _, key := range slices.Sorted(maps.Keys(m)) {
@@ -106,7 +105,7 @@ func pairs(m map[string]string) string {
 	return strings.Join(parts, ",")
 }
 
-// constraints writes what a worker needs in one line.
+// constraints formats the needs of a worker on one line.
 func constraints(c *berthv1.Constraints) string {
 	var parts []string
 	add := func(name, value string) {
@@ -135,7 +134,7 @@ func constraints(c *berthv1.Constraints) string {
 	return strings.Join(parts, ", ")
 }
 
-// number writes a count, nothing for zero.
+// number formats a count; nothing for zero.
 func number[N int32 | int64](n N) string {
 	if n == 0 {
 		return ""

@@ -18,7 +18,7 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 func healthy() Facts {
 	f := Facts{Answered: true, Ready: true, TLS: true, Clock: noon}
 	for i := range 2 {
-		f.Gateways = append(f.Gateways, Gateway{Address: fmt.Sprintf("gateway-%d:8080", i), Asked: noon, Told: noon.Add(time.Second), Now: noon.Add(time.Second / 2)})
+		f.Gateways = append(f.Gateways, Gateway{Address: fmt.Sprintf("gateway-%d:8080", i), Asked: noon, Answered: noon.Add(time.Second), Now: noon.Add(time.Second / 2)})
 	}
 	for i, service := range []string{"registry", "executor-state", "assigner"} {
 		s := &berthv1.ServiceLeadership{
@@ -64,19 +64,19 @@ func lines(checks []Check, but Verdict) string {
 }
 
 func TestAHealthyClusterIsOKInEveryCheck(t *testing.T) {
-	checks := Judge(healthy())
+	checks := Evaluate(healthy())
 	if bad := lines(checks, OK); bad != "" || Failed(checks) != 0 {
 		t.Errorf("not OK:\n%s", bad)
 	}
 	for _, want := range []string{
 		"OK registry leader: registry-0 leads in term 40 for 1h0m0s, renewed 300ms ago\n",
-		"OK listeners: those for agents and services are not open to strangers, as far as this host sees\n",
+		"OK listeners: no listener for agents or services is open to unknown callers of this host\n",
 		"OK assigner replicas: 3, all up to date\n",
-		"OK clocks: those of 11 processes and this host within 2s\n",
+		"OK clocks: 11 processes and this host differ by less than 2s\n",
 		"OK etcd quorum: etcd-1 leads; 1 more may fail\n",
 		"OK etcd space: etcd-0 uses 1.0 GiB of its quota of 8.0 GiB\n",
 		"OK etcd compaction: 4000 of 5000 revisions are compacted\n",
-		"OK certificates: 1 certificate, the first of which runs out at 2026-05-30T12:00:00Z (gateway-0:8080)\n",
+		"OK certificates: 1 certificate; the first expires at 2026-05-30T12:00:00Z (gateway-0:8080)\n",
 	} {
 		if all := lines(checks, ""); !strings.Contains(all, want) {
 			t.Errorf("no %q in\n%s", want, all)
@@ -84,42 +84,42 @@ func TestAHealthyClusterIsOKInEveryCheck(t *testing.T) {
 	}
 }
 
-// Each ailment alone, and what is said of it: beginnings of all lines that are not
-// OK. Every one of them says what to do.
-func TestAilments(t *testing.T) {
+// Each problem alone, and the prefixes of all lines that are not OK. Each of these lines
+// suggests a fix.
+func TestProblems(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		ail  func(*Facts)
+		make func(*Facts)
 		want []string
 	}{
-		{"a gateway is away", func(f *Facts) { f.Gateways[1] = Gateway{Address: "gateway-1:8080", Error: "refused"} },
+		{"a gateway does not answer", func(f *Facts) { f.Gateways[1] = Gateway{Address: "gateway-1:8080", Error: "refused"} },
 			[]string{"FAIL gateway: gateway-1:8080 does not answer: refused"}},
 		{"no gateway answers", func(f *Facts) {
 			*f = Facts{Gateways: []Gateway{{Address: "g:1", Error: "refused"}}}
-		}, []string{"FAIL gateway: g:1", "SKIP etcd: not looked at", "SKIP certificates: not looked at"}},
+		}, []string{"FAIL gateway: g:1", "SKIP etcd: not checked", "SKIP certificates: not checked"}},
 		{"a gateway that is called at another listener", func(f *Facts) {
 			f.Gateways[1] = Gateway{Address: "gateway-1:8082", Called: "--internal-listen", Error: "berth.v1.Leaders/ListLeaders is served on --listen"}
-		}, []string{"FAIL gateway: gateway-1:8082 is of --internal-listen: berth.v1.Leaders/ListLeaders is served on --listen -> name an address of --listen with --gateway"}},
+		}, []string{"FAIL gateway: gateway-1:8082 is an address of --internal-listen: berth.v1.Leaders/ListLeaders is served on --listen -> set --gateway to an address of --listen"}},
 		{"agents that call the wrong listener", func(f *Facts) {
 			f.Listeners = []Listener{{Address: "gateway-0:8080", Want: agentsListen, Serves: publicListen}}
-		}, []string{"FAIL listeners: gateway-0:8080 is of --listen: agents get no answer there -> give agents an address of --agents-listen in --gateways"}},
-		{"services that call nobody", func(f *Facts) {
+		}, []string{"FAIL listeners: gateway-0:8080 is an address of --listen, which rejects agents -> set an address of --agents-listen in the --gateways of agents"}},
+		{"services that call a closed port", func(f *Facts) {
 			f.Listeners = []Listener{{Address: "gateway-0:8082", Want: internalListen, Error: "refused"}}
-		}, []string{"FAIL listeners: gateway-0:8082 does not answer: refused -> give the services an address of --internal-listen in --gateways"}},
+		}, []string{"FAIL listeners: gateway-0:8082 does not answer: refused -> set an address of --internal-listen in the --gateways of the services"}},
 		{"listeners that are open", func(f *Facts) {
 			f.Listeners = []Listener{
 				{Address: "10.0.0.9:8081", Serves: agentsListen, Clear: true},
-				{Address: "10.0.0.9:8082", Serves: internalListen, Strangers: true},
-				{Address: "127.0.0.1:8082", Serves: internalListen, Clear: true, Loopback: true}, // which is no ailment
-				{Address: "10.0.0.8:8081", Serves: publicListen, Clear: true},                    // neither is this
+				{Address: "10.0.0.9:8082", Serves: internalListen, Anonymous: true},
+				{Address: "127.0.0.1:8082", Serves: internalListen, Clear: true, Loopback: true}, // not a problem
+				{Address: "10.0.0.8:8081", Serves: publicListen, Clear: true},                    // not a problem either
 			}
 		}, []string{
-			"WARN listeners: 10.0.0.9:8081 answers in the clear: it is of --agents-listen, and takes whatever reaches it for agents -> bind it to loopback",
-			"WARN listeners: 10.0.0.9:8082 answers to callers without a certificate: it is of --internal-listen",
+			"WARN listeners: 10.0.0.9:8081 (--agents-listen) answers without TLS, and trusts every caller as it trusts agents -> bind it to loopback",
+			"WARN listeners: 10.0.0.9:8082 (--internal-listen) answers to callers without a certificate",
 		}},
-		{"nobody leads", func(f *Facts) { f.Services[2].Leader = "" },
-			[]string{"FAIL assigner leader: nobody leads"}},
-		{"a replica is away", func(f *Facts) {
+		{"no leader", func(f *Facts) { f.Services[2].Leader = "" },
+			[]string{"FAIL assigner leader: no leader"}},
+		{"a replica does not answer", func(f *Facts) {
 			f.Services[0].Replicas[2] = &berthv1.Replica{Address: "10.0.0.2:7101", Role: berthv1.Replica_UNREACHABLE}
 		}, []string{"WARN registry replicas: 1 of 3 do not answer: 10.0.0.2:7101"}},
 		{"a replica is behind", func(f *Facts) { f.Services[1].Replicas[1].Behind = 5000 },
@@ -129,17 +129,17 @@ func TestAilments(t *testing.T) {
 		{"an upgrade under way", func(f *Facts) { f.Services[0].Replicas[1].Version = "v1.1.0" },
 			[]string{"WARN versions: v1.0.0: assigner-0 assigner-1 assigner-2 executor-state-0 executor-state-1 executor-state-2 registry-0 registry-2; v1.1.0: registry-1 -> finish the upgrade"}},
 		{"not ready", func(f *Facts) { f.Ready = false },
-			[]string{"WARN readiness: the registry waits"}},
-		{"the registry is silent", func(f *Facts) { f.Ready, f.ReadyError = false, "no answer" },
-			[]string{"FAIL readiness: the registry does not say: no answer"}},
+			[]string{"WARN readiness: the registry is not ready"}},
+		{"the registry does not answer", func(f *Facts) { f.Ready, f.ReadyError = false, "no answer" },
+			[]string{"FAIL readiness: not known: no answer"}},
 		{"findings", func(f *Facts) {
 			for i := range 5 {
 				f.Findings = append(f.Findings, &berthv1.Finding{Kind: "QUARANTINED", Object: fmt.Sprintf("train/gpu/%d.1", i)})
 			}
 			f.Findings = append(f.Findings, &berthv1.Finding{Kind: "SERVICE_UNAVAILABLE", Object: "assigner"})
 		}, []string{"WARN findings: 5 QUARANTINED: train/gpu/0.1, train/gpu/1.1, train/gpu/2.1, … ->", "FAIL findings: 1 SERVICE_UNAVAILABLE: assigner ->"}},
-		{"findings are not told", func(f *Facts) { f.FindingsError = "no answer" },
-			[]string{"FAIL findings: they cannot be listed: no answer"}},
+		{"findings without an answer", func(f *Facts) { f.FindingsError = "no answer" },
+			[]string{"FAIL findings: findings cannot be listed: no answer"}},
 		{"clocks apart", func(f *Facts) {
 			f.Gateways[1].Now = noon.Add(-time.Minute)
 			f.Services[0].Replicas[1].Now = timestamppb.New(noon.Add(time.Hour))
@@ -148,8 +148,8 @@ func TestAilments(t *testing.T) {
 			for i := range f.Gateways {
 				f.Gateways[i].Now = time.Time{}
 			}
-		}, []string{"WARN clocks: nobody tells the time"}},
-		{"a member of etcd is away", func(f *Facts) {
+		}, []string{"WARN clocks: no process reports its time"}},
+		{"a member of etcd does not answer", func(f *Facts) {
 			f.Etcd.Members[2] = store.Member{Name: "etcd-2", Endpoint: "10.1.0.2:2379", Error: "refused"}
 		}, []string{"WARN etcd members: 1 of 3 do not answer: etcd-2: refused", "WARN etcd quorum: etcd-1 leads; if one more fails, nothing can be written"}},
 		{"etcd has no quorum", func(f *Facts) {
@@ -164,27 +164,27 @@ func TestAilments(t *testing.T) {
 		{"an election", func(f *Facts) { f.Etcd.Members[1].Leads = false },
 			[]string{"WARN etcd quorum: no member that answers leads"}},
 		{"one member", func(f *Facts) { f.Etcd.Members = f.Etcd.Members[1:2] },
-			[]string{"WARN etcd quorum: etcd-1 leads; of 1, none may fail"}},
+			[]string{"WARN etcd quorum: etcd-1 leads; none of 1 members may fail"}},
 		{"a learner", func(f *Facts) {
 			f.Etcd.Members = append(f.Etcd.Members, store.Member{Name: "etcd-3", Learner: true, Version: "3.6.1", Index: 9000})
-		}, []string{"WARN etcd members: without a vote yet: etcd-3"}},
+		}, []string{"WARN etcd members: not yet voting: etcd-3"}},
 		{"no space", func(f *Facts) { f.Etcd.Alarms = []string{"NOSPACE"} },
-			[]string{"FAIL etcd alarms: NOSPACE: nothing can be written"}},
+			[]string{"FAIL etcd alarms: NOSPACE: etcd rejects writes"}},
 		{"damaged data", func(f *Facts) { f.Etcd.Alarms = []string{"CORRUPT"} },
 			[]string{"FAIL etcd alarms: CORRUPT"}},
 		{"nearly full", func(f *Facts) { f.Etcd.Members[0].Size, f.Etcd.Members[0].InUse = 7<<30, 6<<30 },
-			[]string{"WARN etcd space: etcd-0 uses 7.0 GiB of its quota of 8.0 GiB -> see that history is compacted"}},
+			[]string{"WARN etcd space: etcd-0 uses 7.0 GiB of its quota of 8.0 GiB -> check that history is compacted"}},
 		{"full of holes", func(f *Facts) { f.Etcd.Members[2].Size = 78 << 27 },
 			[]string{"FAIL etcd space: etcd-2 uses 9.8 GiB of its quota of 8.0 GiB, of which 512 MiB are in use -> defragment"}},
-		{"an etcd that does not tell its quota", func(f *Facts) {
+		{"an etcd that does not report its quota", func(f *Facts) {
 			for i := range f.Etcd.Members {
 				f.Etcd.Members[i].Quota = 0
 			}
-		}, []string{"WARN etcd space: no member tells its quota"}},
+		}, []string{"WARN etcd space: no member reports its quota"}},
 		{"slow", func(f *Facts) { f.Etcd.Read = 150 * time.Millisecond },
 			[]string{"WARN etcd latency: a read through the quorum takes 150ms"}},
 		{"so slow that a renewal is sent twice", func(f *Facts) { f.Etcd.Read = time.Second },
-			[]string{"WARN etcd latency: a read through the quorum takes 1s -> see that its disks, processors and network are its own: at a TTL of 5s nobody is elected where a write takes longer than 1.67s, and leaders give up where renewals take longer than 2.5s"}},
+			[]string{"WARN etcd latency: a read through the quorum takes 1s -> give etcd its own disks, processors and network: at a TTL of 5s, no leader is elected if a write takes longer than 1.67s, and leaders resign if renewals take longer than 2.5s"}},
 		{"too slow to elect", func(f *Facts) { f.Etcd.Read = 1700 * time.Millisecond },
 			[]string{"FAIL etcd latency: a read through the quorum takes 1.7s"}},
 		{"a member lags", func(f *Facts) { f.Etcd.Members[0].Index = 1000 },
@@ -196,17 +196,17 @@ func TestAilments(t *testing.T) {
 				f.Etcd.Members[i].Version = "3.4.30"
 			}
 		}, []string{"WARN etcd versions: 3.4.30 -> upgrade to 3.5 or later"}},
-		{"nobody compacts", func(f *Facts) { f.Etcd.Compacted, f.Etcd.Revision = 0, 2_000_000 },
-			[]string{"WARN etcd compaction: nothing was ever compacted, at revision 2000000"}},
+		{"no compaction", func(f *Facts) { f.Etcd.Compacted, f.Etcd.Revision = 0, 2_000_000 },
+			[]string{"WARN etcd compaction: nothing has been compacted, at revision 2000000"}},
 		{"certificates", func(f *Facts) {
 			f.Certificates = append(f.Certificates, Certificate{Of: "b:1", NotAfter: noon.Add(-time.Hour)},
 				Certificate{Of: "c:1", NotAfter: noon.Add(time.Hour)}, Certificate{Of: "d:1", Error: "refused"})
-		}, []string{"FAIL certificates: b:1: ran out at 2026-03-01T11:00:00Z", "WARN certificates: c:1: runs out at 2026-03-01T13:00:00Z", "WARN certificates: d:1: refused"}},
+		}, []string{"FAIL certificates: b:1: expired at 2026-03-01T11:00:00Z", "WARN certificates: c:1: expires at 2026-03-01T13:00:00Z", "WARN certificates: d:1: refused"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := healthy()
-			c.ail(&f)
-			checks := Judge(f)
+			c.make(&f)
+			checks := Evaluate(f)
 			got := strings.Split(strings.TrimSuffix(lines(checks, OK), "\n"), "\n")
 			if len(got) != len(c.want) {
 				t.Fatalf("got %d lines:\n%s\nwant %d:\n%s", len(got), strings.Join(got, "\n"), len(c.want), strings.Join(c.want, "\n"))
@@ -218,7 +218,7 @@ func TestAilments(t *testing.T) {
 			}
 			for _, check := range checks {
 				if check.Verdict != OK && check.Do == "" {
-					t.Errorf("%s: %s does not say what to do", check.Verdict, check.Name)
+					t.Errorf("%s: %s suggests no fix", check.Verdict, check.Name)
 				}
 			}
 		})

@@ -16,21 +16,20 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// Patience is the default time that each gateway, etcd member and listener has to
-// answer. A gateway takes a second to notice that a replica has exited.
+// Patience is the default maximum time for the answer of each gateway, etcd member and listener.
+// A gateway takes a second to find that a replica has exited.
 const Patience = 3 * time.Second
 
-// Gateways are the addresses of gateways to look at: of --listen, and, if given, of
-// their listeners for agents and for services. Where the last two are not given, they
-// are looked for at the default ports.
+// Gateways are the addresses of the gateways' listeners. The defaults of Agents and Internal are
+// the default ports at the hosts of Public.
 type Gateways struct {
 	Public, Agents, Internal []string
 }
 
-// Look asks the gateways, etcd where config names it, and those who serve with TLS
-// where config has any. Each has the given time to answer. The error says that the
-// configuration cannot be used.
-func Look(ctx context.Context, gateways Gateways, config process.Common, patience time.Duration) (Facts, error) {
+// Collect collects the facts from the gateways, from etcd if config contains its endpoints, and
+// from TLS servers if config contains a certificate. Each answer may take the given time. The
+// error is about the configuration.
+func Collect(ctx context.Context, gateways Gateways, config process.Common, patience time.Duration) (Facts, error) {
 	_, security, err := config.TLS()
 	if err != nil {
 		return Facts{}, err
@@ -50,7 +49,7 @@ func Look(ctx context.Context, gateways Gateways, config process.Common, patienc
 		}
 		health := s.Inspect(ctx, f.patience)
 		f.Etcd = &health
-		s.Close() // whatever it says, all has been asked
+		s.Close() // the error does not matter after the last call
 	}
 	f.Clock = time.Now()
 	if security != nil {
@@ -63,7 +62,7 @@ func Look(ctx context.Context, gateways Gateways, config process.Common, patienc
 	return f, nil
 }
 
-// askGateways asks each gateway who leads, and the first that answers all else.
+// askGateways asks each gateway for the leaders, and the first that answers for everything else.
 func (f *Facts) askGateways(ctx context.Context, addresses []string, security *tls.Config) error {
 	for _, address := range addresses {
 		c, err := client.Dial([]string{address}, client.WithTLS(security))
@@ -71,7 +70,7 @@ func (f *Facts) askGateways(ctx context.Context, addresses []string, security *t
 			return err
 		}
 		f.askGateway(ctx, address, c)
-		c.Close() // whatever it says, all has been asked
+		c.Close() // the error does not matter after the last call
 	}
 	return nil
 }
@@ -81,10 +80,10 @@ func (f *Facts) askGateway(ctx context.Context, address string, c *client.Client
 	limited, cancel := context.WithTimeout(ctx, f.patience)
 	leaders, err := c.Leaders(limited)
 	cancel()
-	g.Told = time.Now()
+	g.Answered = time.Now()
 	switch {
 	case err != nil:
-		g.Error, g.Called = said(err), fault.Of(err).Meta[rpc.MetaCalled]
+		g.Error, g.Called = messageOf(err), fault.Of(err).Meta[rpc.MetaCalled]
 		g.Unreachable = fault.Of(err).Kind == fault.Unavailable
 	case leaders.GetNow() != nil:
 		g.Now = leaders.GetNow().AsTime()
@@ -98,7 +97,7 @@ func (f *Facts) askGateway(ctx context.Context, address string, c *client.Client
 	defer cancel()
 	found, err := c.Findings(limited)
 	if err != nil {
-		f.FindingsError = said(err)
+		f.FindingsError = messageOf(err)
 	}
 	f.Findings = found.GetFindings()
 	limited, cancel = context.WithTimeout(ctx, f.patience)
@@ -108,11 +107,11 @@ func (f *Facts) askGateway(ctx context.Context, address string, c *client.Client
 	case err == nil:
 		f.Ready = true
 	case !fault.Is(err, fault.ReasonRegistryNotReady):
-		f.ReadyError = said(err)
+		f.ReadyError = messageOf(err)
 	}
 }
 
-// askCertificates asks all addresses that were named and those of the replicas.
+// askCertificates collects the certificates at the given addresses and at the replicas.
 func (f *Facts) askCertificates(ctx context.Context, addresses []string, security *tls.Config) {
 	for _, s := range f.Services {
 		for _, r := range s.GetReplicas() {
@@ -132,7 +131,7 @@ func (f *Facts) askCertificates(ctx context.Context, addresses []string, securit
 	wait.Wait()
 }
 
-// encrypted are the endpoints that are called with TLS, as host:port.
+// encrypted returns the endpoints with TLS as host:port.
 func encrypted(endpoints []string) []string {
 	var list []string
 	for _, endpoint := range endpoints {
@@ -143,8 +142,8 @@ func encrypted(endpoints []string) []string {
 	return list
 }
 
-// said is an error without the wrapping of who passed it on.
-func said(err error) string {
+// messageOf returns the message of an error and of its cause.
+func messageOf(err error) string {
 	f := fault.Of(err)
 	text := f.Message
 	if f.Cause != nil {

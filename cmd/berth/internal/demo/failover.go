@@ -13,16 +13,16 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// takeover is one leader's death.
-type takeover struct {
+// failover is the death of a leader.
+type failover struct {
 	service  string
 	from, to string
-	// gap is from the kill to the first proof that the service works again.
+	// gap is the time from the kill to the first sign that the service works again.
 	gap time.Duration
 }
 
-// killLeader kills -9 the leader of a service and shows that the service works
-// again: that it takes a request, grants a batch, or starts a worker.
+// killLeader kills the leader of a service (kill -9), and waits until the service works again: it
+// accepts a request, grants a batch, or starts a worker.
 func (d *demo) killLeader(ctx context.Context, service string) error {
 	leader, term, err := d.fleet.Leader(ctx, service)
 	if err != nil {
@@ -31,7 +31,8 @@ func (d *demo) killLeader(ctx context.Context, service string) error {
 	if err := d.known(ctx, service); err != nil {
 		return err
 	}
-	// Another group than the batch that waits: behind that, it would wait too.
+	// Without constraints it is in another group than the pending batch, and does not queue
+	// behind it.
 	proof := d.batch("probe", service, 1, "true")
 	proof.Constraints = nil
 	until := map[string][]berthv1.Reservation_State{
@@ -52,8 +53,8 @@ func (d *demo) killLeader(ctx context.Context, service string) error {
 	if newTerm <= term {
 		return fmt.Errorf("%s: the term is %d after %d", service, newTerm, term)
 	}
-	d.say("%s leads %s (term %d), which has proved to work %v after the kill", successor.Name, service, newTerm, gap.Round(time.Millisecond))
-	d.takeovers = append(d.takeovers, takeover{service, leader.Name, successor.Name, gap})
+	d.say("%s leads %s (term %d), which worked again %v after the kill", successor.Name, service, newTerm, gap.Round(time.Millisecond))
+	d.failovers = append(d.failovers, failover{service, leader.Name, successor.Name, gap})
 	if err := d.fleet.Restart(ctx, leader); err != nil {
 		return err
 	}
@@ -61,11 +62,11 @@ func (d *demo) killLeader(ctx context.Context, service string) error {
 	return err
 }
 
-// inOffice is how long a leader leads until standbys replace it at once when it dies:
-// they leave one alone that they have seen for less than a second.
-const inOffice = 1250 * time.Millisecond
+// fastFailover is how long a leader must have led for a fast failover: standbys do not replace a
+// leader at once that they have known for less than a second.
+const fastFailover = 1250 * time.Millisecond
 
-// known waits until the leader of a service has led for that long.
+// known waits until the leader of a service has led for fastFailover.
 func (d *demo) known(ctx context.Context, service string) error {
 	answer, err := d.client.Leaders(ctx)
 	if err != nil {
@@ -73,14 +74,13 @@ func (d *demo) known(ctx context.Context, service string) error {
 	}
 	for _, s := range answer.GetServices() {
 		if s.GetService() == service {
-			return store.Sleep(ctx, min(inOffice, time.Until(s.GetSince().AsTime().Add(inOffice))))
+			return store.Sleep(ctx, min(fastFailover, time.Until(s.GetSince().AsTime().Add(fastFailover))))
 		}
 	}
-	return fmt.Errorf("nobody tells of %s", service)
+	return fmt.Errorf("the gateway does not list %s", service)
 }
 
-// report checks what is left, prints the table and answers whether all of it
-// held.
+// report runs the remaining checks, prints the table and returns an error if a check failed.
 func (d *demo) report(ctx context.Context) error {
 	granted, lost := 0, 0
 	for _, key := range d.acked {
@@ -109,16 +109,16 @@ func (d *demo) report(ctx context.Context) error {
 	fmt.Fprintln(d.out)
 	table := tabwriter.NewWriter(d.out, 0, 0, 2, ' ', 0)
 	row := func(what string, value any) { fmt.Fprintf(table, "  %s\t%v\n", what, value) }
-	row("batches asked", d.batches)
-	row("batches granted whole", granted)
-	for _, t := range d.takeovers {
-		row("takeover of "+t.service, fmt.Sprintf("%v  (%s → %s)", t.gap.Round(time.Millisecond), t.from, t.to))
+	row("batches requested", d.batches)
+	row("batches granted as a whole", granted)
+	for _, t := range d.failovers {
+		row("failover of "+t.service, fmt.Sprintf("%v  (%s → %s)", t.gap.Round(time.Millisecond), t.from, t.to))
 	}
 	row("workers started", started)
 	row("workers started twice", twice)
 	row("acknowledged requests lost", lost)
 	row("violations in etcd's history", len(violations))
-	row("time in all", time.Since(d.began).Round(100*time.Millisecond))
+	row("total time", time.Since(d.began).Round(100*time.Millisecond))
 	if err := table.Flush(); err != nil {
 		return err
 	}
@@ -126,8 +126,8 @@ func (d *demo) report(ctx context.Context) error {
 		fmt.Fprintf(d.out, "  violation: %+v\n", v)
 	}
 	if granted != d.batches || twice > 0 || lost > 0 || len(violations) > 0 {
-		return fault.New(fault.Internal, fault.ReasonInternal, "not everything held: see the table")
+		return fault.New(fault.Internal, fault.ReasonInternal, "a check failed; see the table")
 	}
-	fmt.Fprintln(d.out, "\nEverything held.")
+	fmt.Fprintln(d.out, "\nAll checks passed.")
 	return nil
 }

@@ -1,0 +1,69 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"berth.dev/pkg/process"
+	"berth.dev/pkg/wire"
+)
+
+// choice is a flag whose value must be one of a list, in upper or lower case.
+type choice struct {
+	value string
+	list  []string
+	set   func(value string)
+}
+
+// String implements pflag.Value.
+func (c *choice) String() string { return c.value }
+
+// Type implements pflag.Value.
+func (c *choice) Type() string { return "string" }
+
+// Set implements pflag.Value.
+func (c *choice) Set(text string) error {
+	i := slices.IndexFunc(c.list, func(value string) bool { return strings.EqualFold(value, text) })
+	if i < 0 {
+		return errors.New("unknown value")
+	}
+	c.value = c.list[i]
+	c.set(c.value)
+	return nil
+}
+
+// outputFlag adds --output to a set of flags. The first format is the default.
+func outputFlag(flags *pflag.FlagSet, output *string, formats ...string) {
+	*output = formats[0]
+	last := len(formats) - 1
+	usage := "output format: " + strings.Join(formats[:last], ", ") + " or " + formats[last]
+	flags.VarP(&choice{*output, formats, func(value string) { *output = value }}, "output", "o", usage)
+}
+
+// enumFlag adds a flag that sets an enum by the name of a value.
+func enumFlag[E interface {
+	~int32
+	protoreflect.Enum
+}](cmd *cobra.Command, name, usage string, to *E) {
+	enum := (*to).Descriptor()
+	names := wire.EnumNames(enum)
+	set := func(value string) { *to = E(enum.Values().ByName(protoreflect.Name(value)).Number()) }
+	cmd.Flags().Var(&choice{"", names, set}, name, usage+": "+strings.Join(names, ", "))
+}
+
+// flagError returns the error of a flag that cannot be parsed.
+func flagError(_ *cobra.Command, err error) error {
+	var invalid *pflag.InvalidValueError
+	if errors.As(err, &invalid) {
+		if c, ok := invalid.GetFlag().Value.(*choice); ok {
+			return fmt.Errorf("--%s must be one of %s, got %q", invalid.GetFlag().Name, strings.Join(c.list, ", "), invalid.GetValue())
+		}
+	}
+	return process.FlagError(err)
+}
