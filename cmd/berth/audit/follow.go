@@ -98,9 +98,9 @@ func read(ctx context.Context, s store.Store, request store.PageRequest) (store.
 
 // Check audits the history of a cluster from a revision to the present: the
 // state at that revision, and then every change. From 0 it begins with the
-// first change there ever was. It answers an error that wraps
-// store.ErrCompacted when the history is no longer kept.
-func Check(ctx context.Context, s store.Store, space keyspace.Space, from int64) (*Auditor, error) {
+// first change there ever was. It calls observe with every change. The error wraps
+// store.ErrCompacted if etcd has compacted the history.
+func Check(ctx context.Context, s store.Store, space keyspace.Space, from int64, observe ...func(store.Change)) (*Auditor, error) {
 	a := New(space)
 	to, err := present(ctx, s)
 	if err != nil {
@@ -122,6 +122,11 @@ func Check(ctx context.Context, s store.Store, space keyspace.Space, from int64)
 		cancel()
 		switch {
 		case err == nil:
+			for _, see := range observe {
+				for _, change := range batch.Changes {
+					see(change)
+				}
+			}
 			a.Apply(batch)
 		case ctx.Err() != nil:
 			return nil, ctx.Err()

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -139,15 +140,15 @@ func (f *flags) run(ctx context.Context, dir string, start func(context.Context)
 	if err := report.Write(out); err != nil {
 		return err
 	}
-	if f.report != "" {
-		if err := Save(f.report, report); err != nil {
-			return err
-		}
+	return cmp.Or(Save(f.report, report), Broken(report.ViolationCount))
+}
+
+// Broken returns an error if an audit found n violations.
+func Broken(n int) error {
+	if n == 0 {
+		return nil
 	}
-	if n := report.ViolationCount; n > 0 {
-		return fault.New(fault.Internal, fault.ReasonInternal, "%d promises were broken", n)
-	}
-	return nil
+	return fault.New(fault.Internal, fault.ReasonInternal, "the audit found %d violations", n)
 }
 
 // replay runs the plan on a cluster, with the nodes as its executors.

@@ -187,14 +187,17 @@ func (r *Report) Write(out io.Writer) error {
 	return w.Flush()
 }
 
-// Save writes a report as JSON.
+// Save writes a report as JSON, unless the name of the file is empty.
 func Save(file string, report any) error {
+	if file == "" {
+		return nil
+	}
 	text, err := json.Marshal(report)
 	if err == nil {
 		err = os.WriteFile(file, append(text, '\n'), 0o644)
 	}
 	if err != nil {
-		return fault.New(fault.Invalid, fault.ReasonInvalid, "the report cannot be written to %s", file).Because(err)
+		return fault.New(fault.Invalid, fault.ReasonInvalid, "cannot write the report to %s", file).Because(err)
 	}
 	return nil
 }
