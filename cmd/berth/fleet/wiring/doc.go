@@ -1,8 +1,6 @@
-// Package wiring is the network between the processes of a fleet, for those who
-// break it: proxies that the processes are told of ([Links]), or a host of its
-// own for each, as far as the network goes ([Namespaces]).
+// Package wiring is a network between the processes of a fleet that tests can break: a
+// proxy for each link ([Links]), or a network namespace for each process ([Namespaces]).
 //
-// It promises that what is cut is silent, as a broken cable is: nobody is told
-// that anything ended, and what connections had sent goes on when they are whole
-// again. It sees nothing of what is carried.
+// It promises that a cut link is silent, like a broken cable: no connection ends, and the
+// data in transit arrives once the link works again. It does not read the data.
 package wiring

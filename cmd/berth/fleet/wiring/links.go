@@ -11,18 +11,18 @@ import (
 	"berth.dev/pkg/process/port"
 )
 
-// Condition of a link. The zero value is a link in order.
+// Condition of a link. The zero value is a working link.
 type Condition struct {
-	// There and Back say that nothing gets through in that direction: from who
-	// connects to who listens, and from there. What is sent waits, as it does in
-	// TCP, and so does the end of a connection: silence is all there is to see.
+	// There cuts the direction from the side that connects to the side that listens, Back
+	// the opposite one. Data and the end of a connection wait until the direction is open
+	// again.
 	There, Back bool
 	// Delay of every piece of data.
 	Delay time.Duration
-	// Loss is how likely a piece of data is to break its connection instead.
+	// Loss is the probability that a piece of data resets its connection instead.
 	Loss float64
-	// Refused says that nobody seems to listen, as behind a firewall that rejects:
-	// connections are refused, and those that there were are reset.
+	// Refused refuses connections and resets the existing ones, like a firewall that
+	// rejects.
 	Refused bool
 }
 
@@ -34,14 +34,14 @@ type Links struct {
 	done  sync.WaitGroup
 }
 
-// NewLinks makes links of which there are none yet, on loopback.
+// NewLinks returns an empty set of links on loopback.
 func NewLinks() *Links { return NewLinksOn("127.0.0.1") }
 
-// NewLinksOn makes links on another address of this machine.
+// NewLinksOn is NewLinks on another address of this machine.
 func NewLinksOn(host string) *Links { return &Links{host: host, links: map[[2]string]*link{}} }
 
-// Via is where one process reaches the address that another listens on. It is
-// the Via of a fleet.
+// Via returns the address of the proxy between two processes, which it starts. It is the
+// Via of a fleet.
 func (l *Links) Via(from, to, address string) (string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -49,7 +49,7 @@ func (l *Links) Via(from, to, address string) (string, error) {
 	if known := l.links[name]; known != nil {
 		return known.held.Address(), nil
 	}
-	// Held, so that it can be listened on again once it was refused.
+	// The port stays reserved, so that the proxy can listen on it again after Refused.
 	held, err := port.Hold(l.host)
 	if err != nil {
 		return "", err
@@ -63,7 +63,7 @@ func (l *Links) Via(from, to, address string) (string, error) {
 	return held.Address(), nil
 }
 
-// Set puts the links that are chosen into a condition, and answers how many.
+// Set changes the condition of the chosen links and returns their number.
 func (l *Links) Set(chosen func(from, to string) bool, c Condition) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -77,8 +77,7 @@ func (l *Links) Set(chosen func(from, to string) bool, c Condition) int {
 	return n
 }
 
-// Unplug cuts all links of a process, or puts them back in order; false if it has
-// none.
+// Unplug cuts or restores all links of a process. It returns false if there are none.
 func (l *Links) Unplug(name string, unplugged bool) bool {
 	return l.Set(func(from, to string) bool { return from == name || to == name }, Condition{There: unplugged, Back: unplugged}) > 0
 }
@@ -95,7 +94,7 @@ func (l *Links) Close() {
 	l.done.Wait()
 }
 
-// link is one process's way to an address.
+// link is the proxy from one process to an address.
 type link struct {
 	target string
 	held   *port.Held
@@ -107,7 +106,7 @@ type link struct {
 	listener  net.Listener  // nil while connections are refused
 }
 
-// listen serves connections from now on.
+// listen starts to serve connections.
 func (l *link) listen() error {
 	listener, err := net.Listen("tcp", l.held.Address())
 	if err != nil {
@@ -126,11 +125,11 @@ func (l *link) set(c Condition) {
 	l.changed = make(chan struct{})
 	switch {
 	case c.Refused && l.listener != nil:
-		l.listener.Close() // no error of it matters any more
+		l.listener.Close() // its error does not matter
 		l.listener = nil
 	case !c.Refused && l.listener == nil:
 		if err := l.listen(); err != nil {
-			panic(err) // the port is held for this
+			panic(err) // the port is reserved
 		}
 	}
 }
@@ -153,8 +152,7 @@ func (l *link) serve(listener net.Listener) {
 	}
 }
 
-// carry joins a connection to one of its own to the target, for as long as both
-// last.
+// carry connects to the target and copies both directions until they end.
 func (l *link) carry(from *net.TCPConn) {
 	defer from.Close()
 	if !l.pass(func(c Condition) bool { return c.There }) {
@@ -163,7 +161,7 @@ func (l *link) carry(from *net.TCPConn) {
 	}
 	c, err := net.DialTimeout("tcp", l.target, time.Second)
 	if err != nil {
-		reset(from) // as near to a refusal as there is once it was accepted
+		reset(from) // the connection is accepted already and cannot be refused
 		return
 	}
 	to := c.(*net.TCPConn)
@@ -228,7 +226,7 @@ func (l *link) pump(to, from *net.TCPConn, cut func(Condition) bool) {
 	}
 }
 
-// pass waits until a direction is open; false says that connections are refused.
+// pass waits until a direction is open. It returns false if connections are refused.
 func (l *link) pass(cut func(Condition) bool) bool {
 	for {
 		condition, changed := l.now()
@@ -242,7 +240,7 @@ func (l *link) pass(cut func(Condition) bool) bool {
 	}
 }
 
-// reset ends a connection so that the other end sees an error.
+// reset ends a connection with an error at the other end.
 func reset(c *net.TCPConn) {
 	c.SetLinger(0) //nolint:errcheck // an error says that it has ended
 	c.Close()

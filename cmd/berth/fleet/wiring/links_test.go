@@ -12,10 +12,10 @@ import (
 	"berth.dev/testkit/porttest"
 )
 
-// silence is how long nothing comes where nothing must.
+// silence is how long a cut link is observed.
 const silence = 50 * time.Millisecond
 
-// echo answers every line with itself, and keeps what it was told.
+// echo returns every line that it receives and records it.
 func echo(t *testing.T) (address string, heard <-chan string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -46,7 +46,7 @@ func echo(t *testing.T) (address string, heard <-chan string) {
 	return l.Addr().String(), lines
 }
 
-// end is a connection through a link.
+// end is the client side of a connection through a link.
 type end struct {
 	*testing.T
 	net.Conn
@@ -94,8 +94,8 @@ func only(from, to string) func(string, string) bool {
 	return func(x, y string) bool { return x == from && y == to }
 }
 
-// What is cut is silent, in the direction that is cut, and goes on where it was.
-func TestLinksAreCutEitherWay(t *testing.T) {
+// A cut direction is silent and delivers the pending data when it is open again.
+func TestCutLinks(t *testing.T) {
 	address, heard := echo(t)
 	links := NewLinks()
 	defer links.Close()
@@ -103,7 +103,7 @@ func TestLinksAreCutEitherWay(t *testing.T) {
 	cut.say("one")
 	cut.hear("one")
 	if <-heard != "one\n" {
-		t.Fatal("heard something else")
+		t.Fatal("received another line")
 	}
 
 	if n := links.Set(only("a", "b"), Condition{There: true}); n != 1 {
@@ -113,7 +113,7 @@ func TestLinksAreCutEitherWay(t *testing.T) {
 	cut.hearNothing()
 	select {
 	case line := <-heard:
-		t.Fatalf("%q got there", line)
+		t.Fatalf("%q arrived", line)
 	default:
 	}
 	whole.say("other")
@@ -126,16 +126,15 @@ func TestLinksAreCutEitherWay(t *testing.T) {
 	links.Set(only("a", "b"), Condition{Back: true})
 	cut.say("three")
 	if got := <-heard; got != "three\n" {
-		t.Fatalf("heard %q", got)
+		t.Fatalf("received %q", got)
 	}
 	cut.hearNothing()
 	links.Set(only("a", "b"), Condition{})
 	cut.hear("three")
 }
 
-// A connection over a lossy link ends with an error, one over a slow link takes
-// its time.
-func TestLinksAreLossyAndSlow(t *testing.T) {
+// A lossy link resets connections, a slow link delays data.
+func TestLossyAndSlowLinks(t *testing.T) {
 	address, _ := echo(t)
 	links := NewLinks()
 	defer links.Close()
@@ -146,7 +145,7 @@ func TestLinksAreLossyAndSlow(t *testing.T) {
 	c.say("slow")
 	c.hear("slow")
 	if took := time.Since(began); took < 2*delay {
-		t.Errorf("there and back took %v", took)
+		t.Errorf("the round trip took %v", took)
 	}
 	links.Set(only("a", "b"), Condition{Loss: 1})
 	c.say("lost")
@@ -155,9 +154,9 @@ func TestLinksAreLossyAndSlow(t *testing.T) {
 	}
 }
 
-// A link that refuses resets what there was and lets nobody in; then it is as it
-// was, at the address that it had.
-func TestLinksRefuse(t *testing.T) {
+// A link that refuses resets its connections and accepts none. Afterwards it works again at
+// the same address.
+func TestRefusedLinks(t *testing.T) {
 	address, _ := echo(t)
 	links := NewLinks()
 	defer links.Close()
@@ -174,7 +173,7 @@ func TestLinksRefuse(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := net.Dial("tcp", via); !errors.Is(err, syscall.ECONNREFUSED) {
-			t.Errorf("a new one: %v", err)
+			t.Errorf("a new connection: %v", err)
 		}
 		links.Set(only("a", "b"), Condition{})
 		c = dial(t, links, "a", "b", address)
@@ -183,8 +182,8 @@ func TestLinksRefuse(t *testing.T) {
 	}
 }
 
-// Who is behind a link and does not listen ends the connection, as a refusal does.
-func TestALinkToNobodyEnds(t *testing.T) {
+// If the target of a link does not listen, the connection is reset.
+func TestLinkWithoutListener(t *testing.T) {
 	links := NewLinks()
 	defer links.Close()
 	via, err := links.Via("a", "b", porttest.Hold(t))
@@ -201,8 +200,8 @@ func TestALinkToNobodyEnds(t *testing.T) {
 	}
 }
 
-// Cut links do not keep what is open from being closed.
-func TestCutLinksEnd(t *testing.T) {
+// Close ends connections over cut links.
+func TestCloseOfCutLinks(t *testing.T) {
 	address, heard := echo(t)
 	links := NewLinks()
 	c := dial(t, links, "a", "b", address)

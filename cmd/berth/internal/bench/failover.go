@@ -208,16 +208,17 @@ func (f *failing) measure(ctx context.Context, w *World, small *Result) error {
 	if f.first != nil {
 		r.Note("the first error of %d calls: %v", f.calls.Load(), f.first)
 	}
-	r.Note("%d calls; load average of the machine %s before, %s after", f.calls.Load(), before, loadAverage())
+	r.Note("%d calls; load average of the machine %.2f before, %.2f after", f.calls.Load(), before, loadAverage())
 	return nil
 }
 
-// loadAverage returns the load average of the last minute, or nothing if the kernel does
-// not report it.
-func loadAverage() string {
-	text, _ := os.ReadFile("/proc/loadavg")
-	first, _, _ := strings.Cut(string(text), " ")
-	return first
+// loadAverage returns the load average of the last minute, or 0 if the kernel does not
+// report it.
+func loadAverage() float64 {
+	if load, err := proc.LoadAvg(); err == nil {
+		return load.Load1
+	}
+	return 0
 }
 
 // outageSamples are the figures of an outage, in the order of their first samples.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/dustin/go-humanize/english"
 
-	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/client"
 )
 
@@ -104,7 +103,7 @@ func (b *besideQueued) operations(ctx context.Context) error {
 		return err
 	}
 	if err := b.each(ctx, "explain", n, func(i int) (time.Time, error) {
-		err := w.explain(ctx, b.queued[i%len(b.queued)])
+		_, err := w.Client.Explain(ctx, b.queued[i%len(b.queued)])
 		return time.Now(), err
 	}); err != nil {
 		return err
@@ -163,12 +162,10 @@ func (b *besideQueued) explainAny(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	return measure("explain", &Target{Of: P99, AtMost: 100}, name("get"), w.explain)
-}
-
-func (w *World) explain(ctx context.Context, key client.Key) error {
-	_, err := berthv1.NewExplanationsClient(w.Conn).ExplainReservation(ctx, &berthv1.ExplainReservationRequest{Job: key.Job, Stage: key.Stage, Name: key.Name})
-	return err
+	return measure("explain", &Target{Of: P99, AtMost: 100}, name("get"), func(ctx context.Context, key client.Key) error {
+		_, err := w.Client.Explain(ctx, key)
+		return err
+	})
 }
 
 // queue requests n reservations in so many groups and returns their keys. No executor

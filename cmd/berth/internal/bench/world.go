@@ -9,10 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
-
 	berthv1 "berth.dev/api/berth/v1"
-	"berth.dev/api/rpc"
 	"berth.dev/client"
 	"berth.dev/cmd/berth/internal/running"
 	"berth.dev/pkg/keyspace"
@@ -32,10 +29,8 @@ const (
 // World is a Berth for one workload, or for a part of one.
 type World struct {
 	Client *client.Client
-	// Conn is a connection to the gateways, for calls that Client does not have.
-	Conn  *grpc.ClientConn
-	Etcd  *store.Etcd
-	Space keyspace.Space
+	Etcd   *store.Etcd
+	Space  keyspace.Space
 	// Prefix begins the name of every job and executor.
 	Prefix string
 
@@ -66,9 +61,6 @@ func (r *Run) World(ctx context.Context, s setup, do func(ctx context.Context, w
 	w := &World{run: r, site: site, Prefix: site.prefix, Space: keyspace.New(site.cluster), measured: len(r.Costs), jobs: map[string]bool{}, stopTail: func() error { return nil }}
 	defer func() { err = errors.Join(err, w.close()) }()
 	if w.Client, err = client.Dial(site.gateways); err != nil {
-		return err
-	}
-	if w.Conn, err = rpc.Dial(site.gateways, rpc.DialOptions{}); err != nil {
 		return err
 	}
 	if w.Etcd, err = store.Dial(store.DialConfig{Endpoints: site.etcd}); err != nil {
@@ -126,9 +118,6 @@ func (w *World) close() error {
 	}
 	if w.Etcd != nil {
 		all = append(all, w.Etcd.Close())
-	}
-	if w.Conn != nil {
-		all = append(all, w.Conn.Close())
 	}
 	if w.Client != nil {
 		all = append(all, w.Client.Close())
