@@ -42,9 +42,9 @@ const (
 
 // Violation is a rule that a revision broke.
 type Violation struct {
-	Revision int64
-	Rule     Rule
-	Message  string
+	Revision int64  `json:"revision"`
+	Rule     Rule   `json:"rule"`
+	Message  string `json:"message"`
 }
 
 func (v Violation) String() string {
