@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -361,12 +360,4 @@ func (f *Fleet) Close() error {
 		p.Release()
 	}
 	return errors.Join(all...)
-}
-
-// Binary returns the path of the program `berth`: BERTH_BINARY, or this executable.
-func Binary() (string, error) {
-	if path := os.Getenv("BERTH_BINARY"); path != "" {
-		return path, nil
-	}
-	return os.Executable()
 }

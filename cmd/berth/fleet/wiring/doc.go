@@ -1,6 +1,6 @@
-// Package wiring is a network between the processes of a fleet that tests can break: a
-// proxy for each link ([Links]), or a network namespace for each process ([Namespaces]).
+// Package wiring gives each process of a fleet a network namespace, so that every link
+// between two of them can be cut ([Namespaces]), and describes the [Condition] of a link.
 //
 // It promises that a cut link is silent, like a broken cable: no connection ends, and the
-// data in transit arrives once the link works again. It does not read the data.
+// data in transit arrives once the link works again.
 package wiring

@@ -3,8 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
-
-	clientv3 "go.etcd.io/etcd/client/v3"
+	"slices"
 
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
@@ -66,6 +65,18 @@ func (w *World) rawPrefix() string { return "/berth-bench/" + w.Prefix + "/" }
 
 // clear deletes the keys of raw puts.
 func (w *World) clear(ctx context.Context) error {
-	_, err := w.Etcd.Client().Delete(ctx, w.rawPrefix(), clientv3.WithPrefix())
-	return err
+	keys, _, err := store.Range(ctx, w.Etcd, w.rawPrefix())
+	if err != nil {
+		return err
+	}
+	for chunk := range slices.Chunk(keys, store.MaxTxnOps) {
+		var txn store.Txn
+		for _, kv := range chunk {
+			txn.Then = append(txn.Then, store.Delete(kv.Key))
+		}
+		if _, err := w.Etcd.Txn(ctx, txn); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -1,4 +1,4 @@
-package wiring
+package proxy
 
 import (
 	"bufio"
@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"berth.dev/cmd/berth/fleet/wiring"
 	"berth.dev/testkit/porttest"
 )
 
@@ -97,7 +98,7 @@ func only(from, to string) func(string, string) bool {
 // A cut direction is silent and delivers the pending data when it is open again.
 func TestCutLinks(t *testing.T) {
 	address, heard := echo(t)
-	links := NewLinks()
+	links := New()
 	defer links.Close()
 	cut, whole := dial(t, links, "a", "b", address), dial(t, links, "c", "b", address)
 	cut.say("one")
@@ -106,7 +107,7 @@ func TestCutLinks(t *testing.T) {
 		t.Fatal("received another line")
 	}
 
-	if n := links.Set(only("a", "b"), Condition{There: true}); n != 1 {
+	if n := links.Set(only("a", "b"), wiring.Condition{There: true}); n != 1 {
 		t.Fatalf("%d links were set", n)
 	}
 	cut.say("two")
@@ -119,35 +120,35 @@ func TestCutLinks(t *testing.T) {
 	whole.say("other")
 	whole.hear("other")
 	<-heard
-	links.Set(only("a", "b"), Condition{})
+	links.Set(only("a", "b"), wiring.Condition{})
 	cut.hear("two")
 	<-heard
 
-	links.Set(only("a", "b"), Condition{Back: true})
+	links.Set(only("a", "b"), wiring.Condition{Back: true})
 	cut.say("three")
 	if got := <-heard; got != "three\n" {
 		t.Fatalf("received %q", got)
 	}
 	cut.hearNothing()
-	links.Set(only("a", "b"), Condition{})
+	links.Set(only("a", "b"), wiring.Condition{})
 	cut.hear("three")
 }
 
 // A lossy link resets connections, a slow link delays data.
 func TestLossyAndSlowLinks(t *testing.T) {
 	address, _ := echo(t)
-	links := NewLinks()
+	links := New()
 	defer links.Close()
 	c := dial(t, links, "a", "b", address)
 	const delay = 30 * time.Millisecond
-	links.Set(only("a", "b"), Condition{Delay: delay})
+	links.Set(only("a", "b"), wiring.Condition{Delay: delay})
 	began := time.Now()
 	c.say("slow")
 	c.hear("slow")
 	if took := time.Since(began); took < 2*delay {
 		t.Errorf("the round trip took %v", took)
 	}
-	links.Set(only("a", "b"), Condition{Loss: 1})
+	links.Set(only("a", "b"), wiring.Condition{Loss: 1})
 	c.say("lost")
 	if _, err := c.in.ReadString('\n'); !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("the connection ended with %v", err)
@@ -158,13 +159,13 @@ func TestLossyAndSlowLinks(t *testing.T) {
 // the same address.
 func TestRefusedLinks(t *testing.T) {
 	address, _ := echo(t)
-	links := NewLinks()
+	links := New()
 	defer links.Close()
 	c := dial(t, links, "a", "b", address)
 	c.say("one")
 	c.hear("one")
 	for range 3 {
-		links.Set(only("a", "b"), Condition{Refused: true})
+		links.Set(only("a", "b"), wiring.Condition{Refused: true})
 		if _, err := c.in.ReadString('\n'); !errors.Is(err, syscall.ECONNRESET) {
 			t.Errorf("the connection ended with %v", err)
 		}
@@ -175,7 +176,7 @@ func TestRefusedLinks(t *testing.T) {
 		if _, err := net.Dial("tcp", via); !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Errorf("a new connection: %v", err)
 		}
-		links.Set(only("a", "b"), Condition{})
+		links.Set(only("a", "b"), wiring.Condition{})
 		c = dial(t, links, "a", "b", address)
 		c.say("two")
 		c.hear("two")
@@ -184,7 +185,7 @@ func TestRefusedLinks(t *testing.T) {
 
 // If the target of a link does not listen, the connection is reset.
 func TestLinkWithoutListener(t *testing.T) {
-	links := NewLinks()
+	links := New()
 	defer links.Close()
 	via, err := links.Via("a", "b", porttest.Hold(t))
 	if err != nil {
@@ -203,11 +204,11 @@ func TestLinkWithoutListener(t *testing.T) {
 // Close ends connections over cut links.
 func TestCloseOfCutLinks(t *testing.T) {
 	address, heard := echo(t)
-	links := NewLinks()
+	links := New()
 	c := dial(t, links, "a", "b", address)
 	c.say("one")
 	<-heard
-	links.Set(only("a", "b"), Condition{There: true, Back: true})
+	links.Set(only("a", "b"), wiring.Condition{There: true, Back: true})
 	c.say("two")
 	links.Close()
 }

@@ -1,4 +1,6 @@
-package wiring
+// Package proxy has the proxies between the processes of a fleet, with which tests cut,
+// delay and refuse connections.
+package proxy
 
 import (
 	"errors"
@@ -8,25 +10,12 @@ import (
 	"sync"
 	"time"
 
+	"berth.dev/cmd/berth/fleet/wiring"
 	"berth.dev/pkg/process/port"
 )
 
-// Condition of a link. The zero value is a working link.
-type Condition struct {
-	// There cuts the direction from the side that connects to the side that listens, Back
-	// the opposite one. Data and the end of a connection wait until the direction is open
-	// again.
-	There, Back bool
-	// Delay of every piece of data.
-	Delay time.Duration
-	// Loss is the probability that a piece of data resets its connection instead.
-	Loss float64
-	// Refused refuses connections and resets the existing ones, like a firewall that
-	// rejects.
-	Refused bool
-}
-
-// Links are the proxies between the processes.
+// Links are the proxies between processes. A cut link is silent, like a broken cable: no
+// connection ends, and the data in transit arrives once the link works again.
 type Links struct {
 	host  string
 	mu    sync.Mutex
@@ -34,11 +23,11 @@ type Links struct {
 	done  sync.WaitGroup
 }
 
-// NewLinks returns an empty set of links on loopback.
-func NewLinks() *Links { return NewLinksOn("127.0.0.1") }
+// New returns an empty set of links on loopback.
+func New() *Links { return NewOn("127.0.0.1") }
 
-// NewLinksOn is NewLinks on another address of this machine.
-func NewLinksOn(host string) *Links { return &Links{host: host, links: map[[2]string]*link{}} }
+// NewOn is New on another address of this machine.
+func NewOn(host string) *Links { return &Links{host: host, links: map[[2]string]*link{}} }
 
 // Via returns the address of the proxy between two processes, which it starts. It is the
 // Via of a fleet.
@@ -64,7 +53,7 @@ func (l *Links) Via(from, to, address string) (string, error) {
 }
 
 // Set changes the condition of the chosen links and returns their number.
-func (l *Links) Set(chosen func(from, to string) bool, c Condition) int {
+func (l *Links) Set(chosen func(from, to string) bool, c wiring.Condition) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := 0
@@ -79,14 +68,14 @@ func (l *Links) Set(chosen func(from, to string) bool, c Condition) int {
 
 // Unplug cuts or restores all links of a process. It returns false if there are none.
 func (l *Links) Unplug(name string, unplugged bool) bool {
-	return l.Set(func(from, to string) bool { return from == name || to == name }, Condition{There: unplugged, Back: unplugged}) > 0
+	return l.Set(func(from, to string) bool { return from == name || to == name }, wiring.Condition{There: unplugged, Back: unplugged}) > 0
 }
 
 // Close ends all links and every connection on them.
 func (l *Links) Close() {
 	l.mu.Lock()
 	for _, link := range l.links {
-		link.set(Condition{Refused: true})
+		link.set(wiring.Condition{Refused: true})
 		link.held.Release()
 	}
 	clear(l.links)
@@ -101,7 +90,7 @@ type link struct {
 	done   *sync.WaitGroup
 
 	mu        sync.Mutex
-	condition Condition
+	condition wiring.Condition
 	changed   chan struct{} // closed and replaced when the condition changes
 	listener  net.Listener  // nil while connections are refused
 }
@@ -117,7 +106,7 @@ func (l *link) listen() error {
 	return nil
 }
 
-func (l *link) set(c Condition) {
+func (l *link) set(c wiring.Condition) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.condition = c
@@ -134,7 +123,7 @@ func (l *link) set(c Condition) {
 	}
 }
 
-func (l *link) now() (Condition, <-chan struct{}) {
+func (l *link) now() (wiring.Condition, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.condition, l.changed
@@ -155,7 +144,7 @@ func (l *link) serve(listener net.Listener) {
 // carry connects to the target and copies both directions until they end.
 func (l *link) carry(from *net.TCPConn) {
 	defer from.Close()
-	if !l.pass(func(c Condition) bool { return c.There }) {
+	if !l.pass(func(c wiring.Condition) bool { return c.There }) {
 		reset(from)
 		return
 	}
@@ -168,8 +157,8 @@ func (l *link) carry(from *net.TCPConn) {
 	defer to.Close()
 	ended := make(chan struct{})
 	var pumps sync.WaitGroup
-	pumps.Go(func() { l.pump(to, from, func(c Condition) bool { return c.There }) })
-	pumps.Go(func() { l.pump(from, to, func(c Condition) bool { return c.Back }) })
+	pumps.Go(func() { l.pump(to, from, func(c wiring.Condition) bool { return c.There }) })
+	pumps.Go(func() { l.pump(from, to, func(c wiring.Condition) bool { return c.Back }) })
 	go func() { pumps.Wait(); close(ended) }()
 	for {
 		condition, changed := l.now()
@@ -188,7 +177,7 @@ func (l *link) carry(from *net.TCPConn) {
 }
 
 // pump copies one direction until it ends.
-func (l *link) pump(to, from *net.TCPConn, cut func(Condition) bool) {
+func (l *link) pump(to, from *net.TCPConn, cut func(wiring.Condition) bool) {
 	piece := make([]byte, 16<<10)
 	for {
 		n, err := from.Read(piece)
@@ -227,7 +216,7 @@ func (l *link) pump(to, from *net.TCPConn, cut func(Condition) bool) {
 }
 
 // pass waits until a direction is open. It returns false if connections are refused.
-func (l *link) pass(cut func(Condition) bool) bool {
+func (l *link) pass(cut func(wiring.Condition) bool) bool {
 	for {
 		condition, changed := l.now()
 		switch {
