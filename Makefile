@@ -42,7 +42,7 @@ build: ## build all binaries into bin/
 test: ## everything that a change must pass
 	$(GO) test -timeout 8m $$($(GO) list work | grep -v berth.dev/integration)
 	@# One after the other: each of these wants the whole machine.
-	$(GO) test -p 1 -timeout 8m ./integration/docs ./integration/sim ./integration/play
+	$(GO) test -p 1 -timeout 8m ./integration/docs ./integration/sim ./integration/play ./integration/proxy
 	@# These look at what they do not import, to which go test's cache is blind.
 	$(GO) test -p 1 -timeout 8m -count=1 ./integration/scenario ./integration/chaos ./integration/layout ./integration/consumer ./integration/mutants ./integration/attack/...
 

@@ -15,6 +15,7 @@ import (
 	"berth.dev/cmd/berth/audit"
 	"berth.dev/cmd/berth/fleet"
 	"berth.dev/cmd/berth/fleet/wiring"
+	"berth.dev/integration/proxy"
 	"berth.dev/pkg/keyspace"
 	"berth.dev/pkg/store"
 )
@@ -71,7 +72,7 @@ func shape() Shape {
 type run struct {
 	Options
 	fleet    *fleet.Fleet
-	links    *wiring.Links
+	links    *proxy.Links
 	hosts    *wiring.Namespaces // nil unless each process has a host of its own
 	programs programs
 	store    *store.Etcd
@@ -85,7 +86,7 @@ type run struct {
 // Run breaks a cluster and judges it. The error says that it could not be done;
 // what was found wrong is in the report.
 func Run(ctx context.Context, o Options) (_ *Report, err error) {
-	r := &run{Options: o, links: wiring.NewLinks(), report: &Report{Seed: o.Seed, Duration: o.Duration}}
+	r := &run{Options: o, links: proxy.New(), report: &Report{Seed: o.Seed, Duration: o.Duration}}
 	r.programs = programs{dir: o.Dir, new: o.Binary, old: o.Old}
 	whole := shape()
 	whole.Hosts, whole.Clock, whole.Upgrade = o.Namespaces, o.Clock, o.Old != ""
@@ -99,7 +100,7 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 			return nil, err
 		}
 		defer hosts.Close()
-		r.hosts, r.links, config.Place = hosts, wiring.NewLinksOn(hosts.Here()), hosts.Place
+		r.hosts, r.links, config.Place = hosts, proxy.NewOn(hosts.Here()), hosts.Place
 	}
 	defer r.links.Close()
 	broken := both{r.hosts, r.links}
@@ -261,7 +262,7 @@ func newInjector(r *run, broken network, begun time.Time) *injector {
 // links through proxies.
 type both struct {
 	hosts *wiring.Namespaces
-	links *wiring.Links
+	links *proxy.Links
 }
 
 func (b both) Set(chosen func(from, to string) bool, c wiring.Condition) int {

@@ -17,6 +17,7 @@ import (
 	"berth.dev/client"
 	"berth.dev/cmd/berth/fleet"
 	"berth.dev/cmd/berth/fleet/wiring"
+	"berth.dev/integration/proxy"
 	"berth.dev/pkg/process/child"
 	"berth.dev/pkg/store"
 )
@@ -225,7 +226,7 @@ func TestFaultMembersComeAndGo(t *testing.T) {
 
 // An etcd that takes 300 ms for every answer costs patience and no leadership.
 func TestFaultSlow(t *testing.T) {
-	links := wiring.NewLinks()
+	links := proxy.New()
 	t.Cleanup(links.Close) // after the fleet, which stops over them
 	w := startForFaults(t, fleet.Config{Etcd: 1, TTL: 5 * time.Second, Via: links.Via})
 	terms := w.terms()
@@ -294,7 +295,7 @@ func TestFaultSlowLeader(t *testing.T) {
 // A member of etcd whom the others do not hear takes calls and watches, knows who
 // leads and answers nothing. Work goes on beside it.
 func TestFaultMemberThatNobodyHears(t *testing.T) {
-	links := wiring.NewLinks()
+	links := proxy.New()
 	t.Cleanup(links.Close) // after the fleet, which stops over them
 	w := startForFaults(t, fleet.Config{Etcd: 3, TTL: 5 * time.Second, Via: links.Via})
 	leads, err := w.fleet.EtcdLeader(w.ctx)

@@ -7,6 +7,7 @@ import (
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/cmd/berth/fleet"
 	"berth.dev/cmd/berth/fleet/wiring"
+	"berth.dev/integration/proxy"
 )
 
 // A leader that lives looks dead to its standby: connections to its address are
@@ -15,7 +16,7 @@ import (
 // leader that was stands by.
 func TestAFalseProofOfDeathLosesNothing(t *testing.T) {
 	t.Parallel()
-	links := wiring.NewLinks()
+	links := proxy.New()
 	t.Cleanup(links.Close) // after the fleet, which stops over them
 	w := start(t, fleet.Config{
 		TTL: longest, // so that nobody leads next because that has run out

@@ -23,17 +23,17 @@ func wantRules(t *testing.T, a *Auditor, want ...Rule) {
 	}
 }
 
-// TestCleanHistory is the life of several reservations in which nothing is
-// wrong, changes of leader, a replacement and a shrinking host included.
+// TestCleanHistory plays several reservations without a violation, including changes of
+// leader, a replacement and a shrinking host.
 func TestCleanHistory(t *testing.T) {
 	w := newWorld(t)
 	a1, a2 := reservation("a1", 1, 3), reservation("a2", 2, 2)
 	l1 := w.run(a1, 1, 2)
 	w.lead(model.ServiceRegistry)
 	l2 := w.run(a2, 1)
-	w.put(host(1, 1)) // less than is used of it
+	w.put(host(1, 1)) // less than its use
 	if over := w.audit().Stats().OverCommitted; over != 1 {
-		t.Errorf("%d executors offer less than is used of them, want 1", over)
+		t.Errorf("%d executors are over-committed, want 1", over)
 	}
 	w.stop(a1, l1)
 
@@ -44,7 +44,7 @@ func TestCleanHistory(t *testing.T) {
 	w.lead(model.ServiceAssigner)
 	w.put(in(successor, model.Expired))
 
-	// With the last record of a job, numbers begin again.
+	// The numbers restart with the last record of a job.
 	w.put(host(2, 8))
 	w.put(&model.Stage{Job: "job", Stage: "stage"})
 	w.stop(a2, l2)
@@ -71,10 +71,10 @@ func TestCleanHistory(t *testing.T) {
 	}
 }
 
-// TestNumbersBeginAgainInOneTransaction deletes the last record of a job and accepts
-// a new reservation of the same stage in one revision, which puts the stage record
-// and does not delete it. While the job still has a record, the numbers go on.
-func TestNumbersBeginAgainInOneTransaction(t *testing.T) {
+// TestNumbersRestartInOneTransaction deletes the last record of a job and accepts a new
+// reservation of the same stage in one revision, which puts the stage record and does not
+// delete it. If the job has another record, the numbers continue.
+func TestNumbersRestartInOneTransaction(t *testing.T) {
 	for _, last := range []bool{true, false} {
 		w := newWorld(t)
 		old, next, other := reservation("old", 1, 2), reservation("next", 1, 2), reservation("other", 2, 1)
@@ -103,7 +103,7 @@ func TestNumbersBeginAgainInOneTransaction(t *testing.T) {
 	}
 }
 
-// TestRules breaks each rule by a history that breaks nothing else.
+// TestRules breaks each rule by a history that breaks no other rule.
 func TestRules(t *testing.T) {
 	r, other := reservation("r", 1, 2), reservation("s", 2, 2)
 	number2 := func(r *model.Reservation) *model.Reservation { // the same worker indexes, refilled
@@ -121,7 +121,7 @@ func TestRules(t *testing.T) {
 			big.Spec.Constraints.Resources = resource.Vector{"slots": 1}
 			w.put(lease(big, w.put(big), w.revision, 1))
 		}},
-		{"nobody knows the executor", RuleCapacity, func(w *world) {
+		{"the executor is unknown", RuleCapacity, func(w *world) {
 			w.put(lease(r, w.put(r), w.revision, 9))
 		}},
 		{"more is leased of an executor that shrank", RuleCapacity, func(w *world) {
@@ -131,18 +131,18 @@ func TestRules(t *testing.T) {
 			small.Spec.Constraints.Resources = resource.Vector{"slots": 1}
 			w.put(lease(small, w.put(small), w.revision, 1))
 		}},
-		{"a share is taken by anybody", RuleShare, func(w *world) {
+		{"a worker without a role uses a share", RuleShare, func(w *world) {
 			w.put(setAside(map[string]int64{"web": 2}))
 			big := reservation("big", 1, 3)
 			w.put(lease(big, w.put(big), w.revision, 1))
 		}},
-		{"a share is taken by another role", RuleShare, func(w *world) {
+		{"another role uses a share", RuleShare, func(w *world) {
 			w.put(setAside(map[string]int64{"web": 2, "batch": 1}))
 			w.run(ofRole("web", 1, 1, "web"), 1)
 			batch := ofRole("batch", 2, 3, "batch")
 			w.put(lease(batch, w.put(batch), w.revision, 1))
 		}},
-		{"a share is taken after the agent came back", RuleShare, func(w *world) {
+		{"a share is used after the agent registered again", RuleShare, func(w *world) {
 			w.run(r, 1)
 			w.put(setAside(map[string]int64{"web": 3}))
 			small := reservation("small", 2, 1)
@@ -158,7 +158,7 @@ func TestRules(t *testing.T) {
 			l.Role = "web"
 			w.put(&l)
 		}},
-		{"a lease names an executor that its caller avoids", RuleAvoid, func(w *world) {
+		{"a lease names an avoided executor", RuleAvoid, func(w *world) {
 			picky := reservation("picky", 1, 2)
 			picky.Spec.Constraints.Avoid = []string{"host1"}
 			picky.Failed = []model.FailedOn{{Executor: "host2"}}
@@ -174,12 +174,12 @@ func TestRules(t *testing.T) {
 			l.Workers[1].Worker.Number++
 			w.put(l)
 		}},
-		{"less is leased for each", RuleAllOrNone, func(w *world) {
+		{"a lease has too little for each worker", RuleAllOrNone, func(w *world) {
 			l := lease(r, w.put(r), w.revision, 1)
 			l.Each = resource.Vector{"slots": 1}
 			w.put(l)
 		}},
-		{"a lease names a chunk that is not there", RuleAllOrNone, func(w *world) {
+		{"a lease counts a missing chunk", RuleAllOrNone, func(w *world) {
 			l := lease(r, w.put(r), w.revision, 1)
 			l.Chunks = 2
 			w.put(l)
@@ -212,7 +212,7 @@ func TestRules(t *testing.T) {
 			w.run(r, 1)
 			w.put(task(lease(r, 0, 0, 2), model.WorkerRunning))
 		}},
-		{"a worker comes into a lease", RulePlacement, func(w *world) {
+		{"a worker is added to a lease", RulePlacement, func(w *world) {
 			l := w.run(r, 1)
 			more := *l
 			more.Workers = append(more.Workers, model.Placement{Worker: model.WorkerID{Index: 99, Number: 1}, Ordinal: 2})
@@ -223,7 +223,7 @@ func TestRules(t *testing.T) {
 			moved.ID = "host2"
 			w.put(moved)
 		}},
-		{"an ordinal is given twice", RulePlacement, func(w *world) {
+		{"two executors have one ordinal", RulePlacement, func(w *world) {
 			again := host(2, 4)
 			again.ID = "host3"
 			w.put(again)
@@ -232,7 +232,7 @@ func TestRules(t *testing.T) {
 			l := lease(r, w.put(r), w.revision, 1)
 			w.put(header(l), task(l, model.WorkerAssigned))
 		}},
-		{"a worker runs that has ended", RuleWorkerState, func(w *world) {
+		{"an ended worker runs", RuleWorkerState, func(w *world) {
 			l := w.run(r, 1)
 			w.put(task(l, model.WorkerFailed))
 			w.put(task(l, model.WorkerRunning))
@@ -248,7 +248,7 @@ func TestRules(t *testing.T) {
 			again.Workers = r.Workers
 			w.run(again, 2)
 		}},
-		{"an end is taken back", RuleReservationState, func(w *world) {
+		{"an ended reservation is active again", RuleReservationState, func(w *world) {
 			w.put(r)
 			w.put(in(r, model.Cancelled))
 			w.put(in(r, model.Expired))
@@ -261,13 +261,13 @@ func TestRules(t *testing.T) {
 			w.put(r)
 			w.put(in(r, model.Leasing))
 		}},
-		{"other workers are asked for", RuleImmutable, func(w *world) {
+		{"a reservation changes its workers", RuleImmutable, func(w *world) {
 			w.put(r)
 			changed := *r
 			changed.Workers = other.Workers
 			w.put(&changed)
 		}},
-		{"other executors are asked for", RuleImmutable, func(w *world) {
+		{"a reservation changes its constraints", RuleImmutable, func(w *world) {
 			w.put(r)
 			changed := *r
 			changed.Spec.Constraints.SKU = "gpu"
@@ -293,7 +293,7 @@ func TestRules(t *testing.T) {
 			w.put(r)
 			w.put(gone{r.Ref()})
 		}},
-		{"a running worker is forgotten", RuleNeverLost, func(w *world) {
+		{"a running worker is deleted", RuleNeverLost, func(w *world) {
 			l := w.run(r, 1)
 			w.put(gone{task(l, 0).Ref()}, gone{header(l).Ref()})
 		}},
@@ -302,7 +302,7 @@ func TestRules(t *testing.T) {
 			w.put(in(r, model.Cancelled))
 			w.put(lease(r, epoch, epoch, 1))
 		}},
-		{"a lease is for nobody", RuleNoRevival, func(w *world) {
+		{"a lease has no reservation", RuleNoRevival, func(w *world) {
 			w.put(lease(r, w.revision, w.revision, 1))
 		}},
 		{"a cancelled reservation is dispatched", RuleNoRevival, func(w *world) {
@@ -317,10 +317,10 @@ func TestRules(t *testing.T) {
 			w.put(gone{l.Ref()})
 			w.put(l)
 		}},
-		{"capacity is freed under a worker", RuleRelease, func(w *world) {
+		{"the capacity of a running worker is released", RuleRelease, func(w *world) {
 			w.put(without(w.run(r, 1), 1))
 		}},
-		{"a lease is taken back from a queued reservation", RuleRelease, func(w *world) {
+		{"the lease of a queued reservation is released", RuleRelease, func(w *world) {
 			l := lease(r, w.put(r), w.revision, 1)
 			w.put(l)
 			w.put(gone{l.Ref()})
@@ -353,26 +353,26 @@ func TestRules(t *testing.T) {
 			w.put(lease(r, first, w.revision, 1))
 			w.put(lease(other, second, cut, 2))
 		}},
-		{"an order is passed over", RuleOrder, func(w *world) {
+		{"a grant ignores an order", RuleOrder, func(w *world) {
 			epoch := w.put(r)
 			w.put(ordered(other, 1))
 			w.put(lease(r, epoch, w.revision, 1))
 		}},
-		{"a replacement is passed over", RuleOrder, func(w *world) {
+		{"a replacement is overtaken", RuleOrder, func(w *world) {
 			epoch := w.put(r)
 			urgent := *other
 			urgent.Spec.Priority.Class = model.ClassReplace
 			w.put(&urgent)
 			w.put(lease(r, epoch, w.revision, 1))
 		}},
-		{"an heir is passed over", RuleOrder, func(w *world) {
+		{"a replacement that keeps its place is overtaken", RuleOrder, func(w *world) {
 			epoch := w.put(r)
-			heir := *other
-			heir.PlaceEpoch = epoch - 1
-			w.put(&heir)
+			successor := *other
+			successor.PlaceEpoch = epoch - 1
+			w.put(&successor)
 			w.put(lease(r, epoch, w.revision, 1))
 		}},
-		{"who stood before is moved behind and passed over", RuleOrder, func(w *world) {
+		{"a reservation is moved behind a grant of an earlier cycle", RuleOrder, func(w *world) {
 			w.put(r)
 			epoch := w.put(other)
 			cut := w.revision
@@ -396,47 +396,47 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestOrderAllows shows grants that look unfair and are not.
+// TestOrderAllows plays grants out of order that are permitted.
 func TestOrderAllows(t *testing.T) {
 	first, second := reservation("first", 1, 2), reservation("second", 2, 2)
 	tests := []struct {
 		name  string
 		write func(w *world)
 	}{
-		{"both in one revision", func(w *world) {
+		{"two grants in one revision", func(w *world) {
 			e1, e2 := w.put(first), w.put(second)
 			w.put(lease(second, e2, w.revision, 1), lease(first, e1, w.revision, 2))
 		}},
-		{"who came after the cut", func(w *world) {
+		{"a reservation after the start of the cycle", func(w *world) {
 			epoch := w.put(second)
 			cut := w.revision
 			w.put(ordered(first, 1))
 			w.put(lease(second, epoch, cut, 1))
 		}},
-		{"who is in another group", func(w *world) {
+		{"a reservation of another group", func(w *world) {
 			gpu := *first
 			gpu.Spec.Constraints.SKU = "gpu"
 			w.put(&gpu)
 			w.put(lease(second, w.put(second), w.revision, 1))
 		}},
-		{"who was moved to the front after the cut", func(w *world) {
+		{"a reservation that was moved to the front after the start of the cycle", func(w *world) {
 			epoch := w.put(first)
 			w.put(second)
 			cut := w.revision
 			w.put(ordered(second, 1))
 			w.put(lease(first, epoch, cut, 1))
 		}},
-		{"who was leased before, and ended", func(w *world) {
+		{"a reservation that was leased before and ended", func(w *world) {
 			l := w.run(first, 1)
 			epoch := w.put(second)
 			w.stop(first, l)
 			w.put(lease(second, epoch, w.revision, 1))
 		}},
-		{"who inherited a later place", func(w *world) {
+		{"a replacement with a later place", func(w *world) {
 			epoch := w.put(first)
-			heir := *second
-			heir.PlaceEpoch = epoch + 1
-			w.put(&heir)
+			successor := *second
+			successor.PlaceEpoch = epoch + 1
+			w.put(&successor)
 			w.put(lease(first, epoch, w.revision, 1))
 		}},
 	}
@@ -449,7 +449,7 @@ func TestOrderAllows(t *testing.T) {
 	}
 }
 
-// TestQuiesced leaves something over in each way.
+// TestQuiesced checks each kind of leftover record.
 func TestQuiesced(t *testing.T) {
 	r := reservation("r", 1, 2)
 	tests := []struct {
@@ -457,12 +457,12 @@ func TestQuiesced(t *testing.T) {
 		rule  Rule
 		write func(w *world)
 	}{
-		{"a lease that nobody swept", RuleLeaseOwner, func(w *world) {
+		{"a leftover lease", RuleLeaseOwner, func(w *world) {
 			l := lease(r, w.put(r), w.revision, 1)
 			w.put(l)
 			w.put(in(r, model.Cancelled))
 		}},
-		{"a worker that has ended and is leased", RuleLeaseOwner, func(w *world) {
+		{"a leased worker that has ended", RuleLeaseOwner, func(w *world) {
 			w.put(task(w.run(r, 1), model.WorkerCompleted))
 		}},
 		{"a task without its reservation", RuleTaskOwner, func(w *world) {
@@ -481,7 +481,7 @@ func TestQuiesced(t *testing.T) {
 			wantRules(t, a)
 			left := a.Quiesced()
 			if len(left) == 0 {
-				t.Fatal("nothing found")
+				t.Fatal("no violation")
 			}
 			for _, v := range left {
 				if v.Rule != tt.rule {
@@ -492,8 +492,8 @@ func TestQuiesced(t *testing.T) {
 	}
 }
 
-// TestSnapshot begins in the middle, and loses a part of the history: what
-// follows from the state is still judged, what would need the steps is not.
+// TestSnapshot begins in the middle and loses a part of the history: the rules about
+// states are still checked, those about steps are not.
 func TestSnapshot(t *testing.T) {
 	w := newWorld(t)
 	r := reservation("r", 1, 2)
@@ -514,7 +514,7 @@ func TestSnapshot(t *testing.T) {
 		t.Errorf("stats %+v", s)
 	}
 	if len(a.versions) != 0 || len(a.groups) != 0 {
-		t.Errorf("%d versions and %d groups are remembered for nothing", len(a.versions), len(a.groups))
+		t.Errorf("%d versions and %d groups are kept without records", len(a.versions), len(a.groups))
 	}
 
 	s, q := reservation("s", 2, 5), reservation("q", 3, 5)
@@ -530,7 +530,7 @@ func TestSnapshot(t *testing.T) {
 	wantRules(t, a, RuleCapacity, RuleOneAssignment)
 }
 
-// TestBounded keeps counting when it no longer keeps.
+// TestBounded checks that violations beyond MaxViolations are counted.
 func TestBounded(t *testing.T) {
 	w := newWorld(t)
 	for range MaxViolations + 5 {
@@ -542,7 +542,7 @@ func TestBounded(t *testing.T) {
 	}
 }
 
-// TestBatches judges alike however the revisions are delivered.
+// TestBatches checks that the result does not depend on the batches of a history.
 func TestBatches(t *testing.T) {
 	w := newWorld(t)
 	r := reservation("r", 1, 3)

@@ -11,7 +11,7 @@ import (
 	"berth.dev/pkg/wire"
 )
 
-// Rule names what was broken; the package comment says what each demands.
+// Rule names a rule. The package comment describes each.
 type Rule string
 
 // The rules.
@@ -40,21 +40,21 @@ const (
 	RuleTaskOwner        Rule = "TASK_OWNER"
 )
 
-// Violation is one rule broken at one revision.
+// Violation is a rule that a revision broke.
 type Violation struct {
-	Revision int64
-	Rule     Rule
-	Message  string
+	Revision int64  `json:"revision"`
+	Rule     Rule   `json:"rule"`
+	Message  string `json:"message"`
 }
 
 func (v Violation) String() string {
 	return fmt.Sprintf("revision %d: %s: %s", v.Revision, v.Rule, v.Message)
 }
 
-// MaxViolations is how many violations are kept; all are counted.
+// MaxViolations is how many violations an auditor keeps. It counts all.
 const MaxViolations = 100
 
-// Auditor judges a history. It is for one goroutine; Follower is for many.
+// Auditor audits a history. It is for one goroutine; Follower is for many.
 type Auditor struct {
 	space keyspace.Space
 
@@ -64,9 +64,9 @@ type Auditor struct {
 	ordinals  map[string]uint32    // by executor id
 	stages    map[model.Key]*stage
 	groups    map[string]*group
-	terms     map[string]int64 // highest seen, by service
-	leads     map[string]int64 // in office, by service; 0 for nobody
-	cut       int64            // the latest of a cycle that the executor-state in office granted
+	terms     map[string]int64 // highest, by service
+	leads     map[string]int64 // the leader's, by service; 0 without a leader
+	cut       int64            // the latest revision of a cycle that the current leader of executor-state granted
 
 	violations []Violation
 	count      int
@@ -75,25 +75,25 @@ type Auditor struct {
 	step step
 }
 
-// step is what one revision did, as far as it is judged at its end.
+// step is what one revision changed, for the checks after all its changes.
 type step struct {
 	revision int64
-	// jump is set for a snapshot: what lies between is not known.
-	jump     bool
-	touched  []*version
-	born     []*version       // whose reservation was accepted
-	split    []split          // that ask for other workers now
-	granted  []*version       // whose lease was created
-	grown    []*version       // whose task got a record it had not
-	complete []*version       // whose task was completed
-	removed  []removal        // placements that were given back
-	used     map[uint32]usage // what executors used before
-	begun    []*workerIndex   // that got an assignment
-	writers  map[string]bool  // services whose records changed
-	chained  map[string]int64 // term in the chain, by service
+	// jump is set for a snapshot, which hides the revisions before it.
+	jump      bool
+	touched   []*version
+	accepted  []*version       // reservations that were accepted
+	split     []split          // reservations whose workers changed
+	granted   []*version       // reservations whose lease was created
+	grown     []*version       // reservations whose task got a new record
+	completed []*version       // reservations whose task was completed
+	removed   []removal        // placements that were released
+	used      map[uint32]usage // use of the changed executors before
+	begun     []*workerIndex   // worker indexes that got an assignment
+	writers   map[string]bool  // services whose records changed
+	chained   map[string]int64 // term in the chain, by service
 }
 
-// New makes the auditor of one cluster, which knows of nothing yet.
+// New returns the auditor of one cluster without any history.
 func New(space keyspace.Space) *Auditor {
 	return &Auditor{
 		space:     space,
@@ -109,8 +109,8 @@ func New(space keyspace.Space) *Auditor {
 	}
 }
 
-// Apply judges what a store's view or watch delivered: a snapshot where Reset
-// is set, and otherwise one revision after the other.
+// Apply audits a batch of a store's view or watch: a snapshot if Reset is set, and
+// otherwise one revision after another.
 func (a *Auditor) Apply(batch store.Batch) {
 	if batch.Reset {
 		a.reset(batch)
@@ -126,36 +126,36 @@ func (a *Auditor) Apply(batch store.Batch) {
 	a.stats.Revision = max(a.stats.Revision, batch.Revision)
 }
 
-// reset jumps to a snapshot: what differs from what is known is applied as if
-// one revision had done it.
+// reset jumps to a snapshot: it applies all differences as if one revision had made
+// them.
 func (a *Auditor) reset(batch store.Batch) {
 	a.stats.Snapshots++
-	there := make(map[string]bool, len(batch.Changes))
+	present := make(map[string]bool, len(batch.Changes))
 	var changes []store.Change
 	for _, c := range batch.Changes {
-		there[c.Key] = true
+		present[c.Key] = true
 		if a.keys[c.Key] != c.Mod {
 			changes = append(changes, c)
 		}
 	}
 	for key := range a.keys {
-		if !there[key] {
+		if !present[key] {
 			changes = append(changes, store.Change{KV: store.KV{Key: key, Mod: batch.Revision}, Deleted: true})
 		}
 	}
-	// A map has no order, and violations are to come in the same one each time.
+	// Iteration over a map has no order, and the order of violations must not vary.
 	slices.SortFunc(changes, func(x, y store.Change) int { return cmp.Compare(x.Key, y.Key) })
 	a.apply(batch.Revision, changes, true)
 }
 
-// change is one record put, or deleted if it is nil.
+// change is a put of a record, or its deletion if the record is nil.
 type change struct {
 	ref    model.Ref
 	record model.Record
 	store.KV
 }
 
-// apply takes one revision in and judges it.
+// apply applies one revision and checks it.
 func (a *Auditor) apply(revision int64, raw []store.Change, jump bool) {
 	a.step = step{
 		revision: revision, jump: jump,
@@ -175,14 +175,14 @@ func (a *Auditor) apply(revision int64, raw []store.Change, jump bool) {
 	a.checkOrder()
 	for _, v := range a.step.touched {
 		v.touched, v.was = false, nil
-		if v.gone() {
+		if v.empty() {
 			delete(a.versions, v.uid)
 		}
 	}
 }
 
-// decode reads the records among the changes, in order of kind: what others
-// refer to comes first.
+// decode returns the records among the changes in order of kind: a record comes after
+// those that it refers to.
 func (a *Auditor) decode(raw []store.Change) []change {
 	changes := make([]change, 0, len(raw))
 	for _, c := range raw {
@@ -210,9 +210,9 @@ func (a *Auditor) decode(raw []store.Change) []change {
 	return changes
 }
 
-// set moves what is known of one record.
+// set applies the change of one record.
 func (a *Auditor) set(c change) {
-	if c.ref.Kind != model.KindLive || c.record != nil { // a presence ends with its etcd lease
+	if c.ref.Kind != model.KindLive || c.record != nil { // etcd deletes a presence with its lease
 		a.step.writers[keyspace.Writer(c.ref.Kind)] = true
 	}
 	switch c.ref.Kind {

@@ -7,8 +7,8 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// BenchmarkApply judges the life of one worker after the other, ten revisions
-// each, while 100,000 reservations wait behind.
+// BenchmarkApply audits one worker after another, ten revisions each, while 100,000
+// reservations are queued.
 func BenchmarkApply(b *testing.B) {
 	w := newWorld(b)
 	for i := range int32(100_000) {

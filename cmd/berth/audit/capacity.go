@@ -9,10 +9,10 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// executor is what an ordinal stands for, and what leases use of it.
+// executor is the executor of an ordinal and the use of it by leases.
 type executor struct {
 	record *model.Executor
-	// recorded is the revision of the record, granted that of the newest lease
+	// recorded is the revision of the record, granted the revision of the newest lease
 	// on it.
 	recorded, granted int64
 	usage
@@ -30,7 +30,7 @@ func (a *Auditor) setExecutor(id string, record *model.Executor, mod int64) {
 		a.executor(ordinal).record = nil
 		delete(a.ordinals, id)
 		if record != nil {
-			a.violate(RulePlacement, "executor %s had ordinal %d and has %d", id, ordinal, record.Ordinal)
+			a.violate(RulePlacement, "executor %s changed its ordinal from %d to %d", id, ordinal, record.Ordinal)
 		}
 	}
 	if record == nil {
@@ -38,7 +38,7 @@ func (a *Auditor) setExecutor(id string, record *model.Executor, mod int64) {
 	}
 	e := a.executor(record.Ordinal)
 	if e.record != nil && e.record.ID != id {
-		a.violate(RulePlacement, "ordinal %d stands for executors %s and %s", record.Ordinal, e.record.ID, id)
+		a.violate(RulePlacement, "ordinal %d belongs to executors %s and %s", record.Ordinal, e.record.ID, id)
 	}
 	e.record, e.recorded = record, mod
 	a.ordinals[id] = record.Ordinal
@@ -53,28 +53,24 @@ func (a *Auditor) executor(ordinal uint32) *executor {
 	return e
 }
 
-// use adds n workers of a lease to what is used of an executor.
+// use adds n workers of a lease to the use of an executor.
 func (a *Auditor) use(ordinal uint32, n int64, chunk *model.LeaseChunk) {
 	e := a.executor(ordinal)
-	if _, noted := a.step.used[ordinal]; !noted {
+	if _, saved := a.step.used[ordinal]; !saved {
 		a.step.used[ordinal] = e.clone()
 	}
 	for name, amount := range chunk.Each {
 		e.used[name] += n * amount
 	}
 	if chunk.Role != "" {
-		e.hold(constraint.Fold(chunk.Role), n, chunk.Each)
+		e.usage.add(constraint.Fold(chunk.Role), n, chunk.Each)
 	}
 	e.granted = max(e.granted, chunk.Create)
 }
 
-// checkCapacity looks at the executors whose leases this revision changed. More
-// used than there is may be left over from before a record shrank; that it came
-// to be more, or became more still, is the violation.
+// checkCapacity checks the executors whose leases this revision changed. The use may
+// exceed the capacity because a record shrank earlier; it must not grow then.
 func (a *Auditor) checkCapacity() {
-	if len(a.step.used) == 0 {
-		return
-	}
 	for _, ordinal := range slices.Sorted(maps.Keys(a.step.used)) {
 		before, e := a.step.used[ordinal], a.executors[ordinal]
 		a.checkShares(ordinal, e, before)
@@ -90,7 +86,7 @@ func (a *Auditor) checkCapacity() {
 	}
 }
 
-// name is how an executor is called in messages.
+// name returns the name of an executor for messages.
 func (a *Auditor) name(ordinal uint32) string {
 	if e := a.executors[ordinal]; e != nil && e.record != nil {
 		return "executor " + e.record.ID

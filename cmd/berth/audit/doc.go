@@ -1,58 +1,59 @@
-// Package audit proves, from the records alone, that Berth keeps its promises.
-// It reads what etcd holds, revision by revision, and knows nothing of the
-// services that wrote it: whatever they thought, the records must add up.
+// Package audit checks from the records alone that Berth keeps its promises. It
+// reads the history of etcd, revision by revision, and does not depend on the
+// services that wrote it.
 //
 //	store ──snapshot, then every revision──▶ Auditor ──▶ Violations
-//	                                            └─once nothing moves─▶ Quiesced
+//	                                            └─once nothing is in flight─▶ Quiesced
 //
-// It promises: every rule below is judged at every revision it is told of, and
-// a violation names the revision and what broke the rule. What happened while
-// it was not watching (before the first snapshot, or before one that a
-// compaction made necessary) is judged only by what it left behind: the rules
-// about single steps are silent there, those about states are not.
+// It promises to check every rule below at every revision that it gets, and a
+// violation names the revision and the record that broke the rule. The auditor does
+// not see the revisions before its first snapshot, or before a snapshot that a
+// compaction made necessary. At a snapshot it checks the rules about states and skips
+// the rules about single steps.
 //
-//	CAPACITY           used ≤ capacity of each executor and resource: no lease
-//	                   makes it more. A record that shrinks below what is used
-//	                   is no violation; using more of it then is
-//	SHARE              what an executor sets aside for a role stays out of reach of
-//	                   others: with what of each share its role does not use, no
-//	                   lease makes used more than capacity. Shares that came with
-//	                   a record newer than the leases are no violation
+//	CAPACITY           used ≤ capacity of each executor and resource after every
+//	                   lease. An executor record that shrinks below the use is
+//	                   not a violation; a lease that uses more of it then is
+//	SHARE              the reserved share of a role stays free for that role: used
+//	                   plus the unused part of each share ≤ capacity after every
+//	                   lease. Shares of a record that is newer than the leases are
+//	                   not a violation
 //	ALL_OR_NONE        the revision that creates a lease, or completes a task,
 //	                   has every worker of the reservation in it, in order
 //	AVOID              a lease names no executor that the reservation's
 //	                   `constraints.avoid` names
 //	ONE_ASSIGNMENT     a worker has at most one assignment that has not ended
-//	ONE_PER_INDEX      nor have two numbers of one worker index, under one name, unless
-//	                   the older is being stopped because it was cancelled,
-//	                   alone or with its batch
+//	ONE_PER_INDEX      two numbers of one worker index, under one name, do not both
+//	                   have such an assignment, unless the older is being stopped
+//	                   because it was cancelled, alone or with its batch
 //	PLACEMENT          a worker stays on the executor that it was leased
 //	WORKER_STATE       workers move along model.WorkerState.MayBecome
 //	STARTED_TWICE      a worker that was started is not started by another lease,
-//	                   until the job's last record was deleted: numbers begin
-//	                   again then
-//	RESERVATION_STATE  reservations move forwards and stay where they ended
-//	IMMUTABLE          what a reservation asks for never changes, but for the
-//	                   workers that go ahead as a part of it; what was cancelled
-//	                   one by one stays so
-//	ORIGIN             a requeue is of a worker that its living parent gave up,
-//	                   with the next number, once; a part stands in the place of
-//	                   its parent; a round begins when the one before has ended
+//	                   until the job's last record is deleted, which resets the
+//	                   numbers
+//	RESERVATION_STATE  reservations only move forward, and not out of an end state
+//	IMMUTABLE          the request of a reservation never changes, except for the
+//	                   workers that are split off as a part of it; workers that were
+//	                   cancelled one by one stay cancelled
+//	ORIGIN             a requeue is of a worker that its unfinished parent gave up,
+//	                   with the next number, once; a part has the queue position of
+//	                   its parent; a round begins when the previous one has ended
 //	NEVER_LOST         nothing that has not ended is deleted
-//	NO_REVIVAL         what ended gets no lease and no task, what was leased no
-//	                   second lease
-//	RELEASE            capacity is given back only for workers that have ended,
-//	                   and for leases that nobody took
+//	NO_REVIVAL         an ended reservation gets no lease and no task, a leased one
+//	                   no second lease
+//	RELEASE            capacity is released only for workers that have ended,
+//	                   and for leases without a task
 //	TERM               terms of a service rise
-//	FENCE              every write carries the chain of the term that leads
-//	ORDER              whatever stood before a reservation of its group when the
-//	                   cycle started is not left waiting by its grant
-//	CYCLE              the cycles that a leader of executor-state grants by were
-//	                   started one after the other: it takes none after a later one
-//	RECORD             every record can be read
+//	FENCE              every write carries the chain of the leader's term
+//	ORDER              a grant does not overtake a reservation that was before it in
+//	                   the queue of its group when the cycle started
+//	CYCLE              a leader of executor-state grants by cycles in the order in
+//	                   which they started
+//	RECORD             every record can be decoded
 //
-// Quiesced judges what must hold once nothing is in flight: LEASE_OWNER, every
-// leased worker is somebody's; TASK_OWNER, every task has its reservation.
+// Quiesced checks the rules that hold once nothing is in flight: LEASE_OWNER, every
+// leased worker belongs to a reservation and a task; TASK_OWNER, every task has its
+// reservation.
 //
-// The order is the default one, of queue.OrderByEpoch: requeues before all else.
+// The order is the default one, queue.OrderByEpoch: requeues come before all others.
 package audit

@@ -12,7 +12,7 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// setLeader notes who is in office. The term is the key's create revision.
+// setLeader applies a change of leader. The term is the key's create revision.
 func (a *Auditor) setLeader(c change) {
 	service := c.ref.ID
 	if c.record == nil {
@@ -25,13 +25,13 @@ func (a *Auditor) setLeader(c change) {
 		}
 		a.leads[service] = c.Create
 		if service == model.ServiceExecutorState {
-			a.cut = 0 // which cycles it took is not stored, and lost with the leader
+			a.cut = 0 // the cycles of a leader are not stored and end with it
 		}
 		a.terms[service] = max(a.terms[service], c.Create)
 	}
 }
 
-// setChain notes the term that a service's chain names: `{term}-{batch}`.
+// setChain records the term in a service's chain, `{term}-{batch}`.
 func (a *Auditor) setChain(c change) {
 	var chain recordv1.Chain
 	if err := proto.Unmarshal(c.Value, &chain); err != nil {
@@ -41,13 +41,13 @@ func (a *Auditor) setChain(c change) {
 	name, _, _ := strings.Cut(chain.GetBatch(), "-")
 	term, err := strconv.ParseInt(name, 10, 64)
 	if err != nil {
-		term = -1 // nobody's
+		term = -1 // no leader has it
 	}
 	a.step.chained[c.ref.ID] = term
 }
 
-// checkFence demands of every write that it moved the chain of its service, and
-// that the term in it was in office: only a fenced transaction does both.
+// checkFence checks that every write changed the chain of its service, and that the term
+// in the chain is the leader's: only a fenced transaction does both.
 func (a *Auditor) checkFence() {
 	if a.step.jump {
 		return
@@ -57,9 +57,9 @@ func (a *Auditor) checkFence() {
 		switch {
 		case service == "":
 		case !chained:
-			a.violate(RuleFence, "records of %s changed without its chain", service)
+			a.violate(RuleFence, "records of %s changed, but its chain did not", service)
 		case term != a.leads[service]:
-			a.violate(RuleFence, "term %d of %s wrote while term %d was in office", term, service, a.leads[service])
+			a.violate(RuleFence, "term %d of %s wrote during term %d", term, service, a.leads[service])
 		}
 	}
 }

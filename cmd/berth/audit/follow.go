@@ -10,8 +10,8 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// Follower audits a cluster as it runs. Run pulls; the other methods are for
-// any goroutine.
+// Follower audits a cluster while it runs. The methods are safe for concurrent use; only
+// one goroutine may call Run.
 type Follower struct {
 	store store.Store
 	view  *store.View
@@ -21,7 +21,7 @@ type Follower struct {
 	moved   chan struct{} // closed and replaced when a batch was audited
 }
 
-// Follow makes the follower of a cluster. It reads nothing before Run.
+// Follow returns the follower of a cluster. It reads nothing before Run.
 func Follow(s store.Store, space keyspace.Space) *Follower {
 	return &Follower{
 		store:   s,
@@ -31,7 +31,7 @@ func Follow(s store.Store, space keyspace.Space) *Follower {
 	}
 }
 
-// Run audits the cluster as it is, and then every change, until ctx is over.
+// Run audits the current state and then every change, until ctx is over.
 func (f *Follower) Run(ctx context.Context) {
 	defer f.view.Close()
 	for {
@@ -47,15 +47,15 @@ func (f *Follower) Run(ctx context.Context) {
 	}
 }
 
-// Look lets fn read the auditor while it stands still.
+// Look calls fn with the auditor, which does not change meanwhile.
 func (f *Follower) Look(fn func(*Auditor)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	fn(f.auditor)
 }
 
-// CatchUp waits until everything is audited that was written before the call,
-// while Run runs. The error is that of ctx, or of the store.
+// CatchUp waits until Run has audited everything that was written before the call. The
+// error is that of ctx or of the store.
 func (f *Follower) CatchUp(ctx context.Context) error {
 	revision, err := present(ctx, f.store)
 	if err != nil {
@@ -77,30 +77,29 @@ func (f *Follower) CatchUp(ctx context.Context) error {
 	}
 }
 
-// present is the store's revision now.
+// present returns the current revision of the store.
 func present(ctx context.Context, s store.Store) (int64, error) {
 	page, err := read(ctx, s, store.PageRequest{From: "/", To: "0", Limit: 1})
 	return page.Revision, err
 }
 
-// reads bounds how often one page is asked for. An audit may come after hours of
-// what it judges, and is not to fail because the store has no answer for a moment.
-const reads = 10
+// maxReads bounds the reads of one page. An audit may follow hours of work and must not
+// fail because the store does not answer for a moment.
+const maxReads = 10
 
 func read(ctx context.Context, s store.Store, request store.PageRequest) (store.Page, error) {
 	for attempt := 1; ; attempt++ {
 		page, err := s.Page(ctx, request)
-		if !errors.Is(err, store.ErrAmbiguous) || attempt == reads || store.Sleep(ctx, store.Backoff(attempt)) != nil {
+		if !errors.Is(err, store.ErrAmbiguous) || attempt == maxReads || store.Sleep(ctx, store.Backoff(attempt)) != nil {
 			return page, err
 		}
 	}
 }
 
-// Check audits the history of a cluster from a revision to the present: the
-// state at that revision, and then every change. From 0 it begins with the
-// first change there ever was. It answers an error that wraps
-// store.ErrCompacted when the history is no longer kept.
-func Check(ctx context.Context, s store.Store, space keyspace.Space, from int64) (*Auditor, error) {
+// Check audits the history of a cluster from a revision to the present: the state at
+// that revision, and then every change. From 0 it begins with the first change. It calls observe with every change. The error wraps
+// store.ErrCompacted if etcd has compacted the history.
+func Check(ctx context.Context, s store.Store, space keyspace.Space, from int64, observe ...func(store.Change)) (*Auditor, error) {
 	a := New(space)
 	to, err := present(ctx, s)
 	if err != nil {
@@ -122,6 +121,11 @@ func Check(ctx context.Context, s store.Store, space keyspace.Space, from int64)
 		cancel()
 		switch {
 		case err == nil:
+			for _, see := range observe {
+				for _, change := range batch.Changes {
+					see(change)
+				}
+			}
 			a.Apply(batch)
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
@@ -132,7 +136,7 @@ func Check(ctx context.Context, s store.Store, space keyspace.Space, from int64)
 	return a, nil
 }
 
-// snapshotAt reads everything as it was at a revision.
+// snapshotAt reads the state at a revision.
 func snapshotAt(ctx context.Context, s store.Store, space keyspace.Space, revision int64) (store.Batch, error) {
 	batch := store.Batch{Reset: true, Revision: revision}
 	from, end := space.Prefix(), prefixEnd(space.Prefix())
@@ -151,5 +155,5 @@ func snapshotAt(ctx context.Context, s store.Store, space keyspace.Space, revisi
 	}
 }
 
-// prefixEnd is the first key after all those under a prefix, which ends in '/'.
+// prefixEnd returns the first key after those with a prefix, which ends in '/'.
 func prefixEnd(prefix string) string { return prefix[:len(prefix)-1] + "0" }

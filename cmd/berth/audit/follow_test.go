@@ -12,8 +12,7 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// play writes a world's history into a store, revision by revision. The
-// world's revisions are those of a new store, so the records fit.
+// play writes a world's history into a new store, whose revisions are those of the world.
 func play(t *testing.T, s store.Store, history []store.Change) {
 	t.Helper()
 	for i := 0; i < len(history); {
@@ -28,7 +27,7 @@ func play(t *testing.T, s store.Store, history []store.Change) {
 	}
 }
 
-// silent is a store that does not answer for a while.
+// silent is a store whose first reads fail.
 type silent struct {
 	store.Store
 	left int
@@ -42,18 +41,18 @@ func (s *silent) Page(ctx context.Context, request store.PageRequest) (store.Pag
 	return s.Store.Page(ctx, request)
 }
 
-// A store without an answer is asked again, but not for ever.
-func TestCheckAsksAgain(t *testing.T) {
+// Check retries a read that fails, but not forever.
+func TestCheckRetries(t *testing.T) {
 	w := newWorld(t)
 	w.run(reservation("r", 1, 3), 1)
 	s := store.NewFake(store.FakeConfig{})
 	play(t, s, w.history)
 	synctest.Test(t, func(t *testing.T) {
-		quiet := &silent{s, reads - 1}
+		quiet := &silent{s, maxReads - 1}
 		if a, err := Check(t.Context(), quiet, space, 0); err != nil || a.Stats().Revision != w.revision {
 			t.Errorf("audited up to %+v of %d, %v", a, w.revision, err)
 		}
-		quiet.left = reads
+		quiet.left = maxReads
 		if _, err := Check(t.Context(), quiet, space, 0); !errors.Is(err, store.ErrAmbiguous) {
 			t.Error(err)
 		}
@@ -88,10 +87,10 @@ func TestCheck(t *testing.T) {
 	}
 	wantRules(t, rest, RuleFence)
 	if _, err := Check(t.Context(), s, space, middle-1); !errors.Is(err, store.ErrCompacted) {
-		t.Errorf("error %v for a revision that is no longer kept", err)
+		t.Errorf("error %v for a compacted revision", err)
 	}
 	if _, err := Check(t.Context(), s, space, 0); !errors.Is(err, store.ErrCompacted) {
-		t.Errorf("error %v for a history that is no longer kept", err)
+		t.Errorf("error %v for a compacted history", err)
 	}
 }
 
@@ -115,7 +114,7 @@ func TestFollower(t *testing.T) {
 	w.run(r, 1)
 	w.put(gone{r.Ref()})
 	play(t, s, w.history[begun:])
-	// What others write moves the store on, and is not waited for in vain.
+	// Writes of other clients increase the revision, and CatchUp returns nevertheless.
 	if _, err := s.Txn(ctx, store.Txn{Then: []store.Op{store.Put("/elsewhere", nil)}}); err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// stage holds the worker indexes of one stage that are, or were, used.
+// stage is the worker indexes of one stage that have or had workers.
 type stage struct {
 	indexes map[int32]*workerIndex
 }
@@ -14,14 +14,14 @@ type stage struct {
 // workerIndex is one worker index of a stage.
 type workerIndex struct {
 	index   int32
-	holders []holder // assignments that have not ended; more than one is wrong
-	// requeued is the highest number that a requeue asked for.
+	holders []holder // assignments that have not ended; more than one is a violation
+	// requeued is the highest number that was requeued.
 	requeued int32
-	// started is the last worker that was started, which may have ended.
+	// started is the last worker that was started. It may have ended.
 	started holder
 }
 
-// holder is one worker of an index, by the version that brought it.
+// holder is one worker of an index.
 type holder struct {
 	v      *version
 	number int32
@@ -42,7 +42,7 @@ func (a *Auditor) index(v *version, index int32) *workerIndex {
 	return at
 }
 
-// begin notes an assignment, unless it has ended already.
+// begin records an assignment unless it has ended.
 func (a *Auditor) begin(v *version, w *model.TaskWorker) {
 	if w.State.Terminal() {
 		return
@@ -52,19 +52,14 @@ func (a *Auditor) begin(v *version, w *model.TaskWorker) {
 	a.step.begun = append(a.step.begun, s)
 }
 
-// end forgets an assignment that was noted.
+// end removes an assignment that begin has recorded.
 func (a *Auditor) end(v *version, w *model.TaskWorker) {
 	s := a.index(v, w.ID.Index)
-	for i, h := range s.holders {
-		if h == (holder{v, w.ID.Number}) {
-			s.holders = append(s.holders[:i:i], s.holders[i+1:]...)
-			return
-		}
-	}
+	s.holders = slices.DeleteFunc(s.holders, func(h holder) bool { return h == holder{v, w.ID.Number} })
 }
 
-// started counts a worker that its executor has begun with, and finds one that
-// another lease had started before.
+// started records that an executor has started a worker, which no other lease may have
+// started before.
 func (a *Auditor) started(v *version, was model.WorkerState, w *model.TaskWorker) {
 	if w.State == model.WorkerRunning {
 		a.stats.WorkersRunning++
@@ -75,13 +70,13 @@ func (a *Auditor) started(v *version, was model.WorkerState, w *model.TaskWorker
 	s := a.index(v, w.ID.Index)
 	if s.started.v != nil && s.started.v != v && s.started.number == w.ID.Number {
 		a.stats.StartedTwice++
-		a.violate(RuleStartedTwice, "worker %s of %s was started by %s before", w.ID, v, s.started.v)
+		a.violate(RuleStartedTwice, "worker %s of %s was started by %s already", w.ID, v, s.started.v)
 	}
 	s.started = holder{v, w.ID.Number}
 }
 
-// forgetStage lets numbers begin again, as they do when a job's last record is
-// gone.
+// forgetStage resets the numbers of a stage, as the registry does when a job's last
+// record is deleted.
 func (a *Auditor) forgetStage(key model.Key) {
 	s := a.stages[key]
 	if s == nil {
@@ -115,10 +110,9 @@ func (a *Auditor) lastRecordDeleted(job string) bool {
 	return true
 }
 
-// checkIndexes looks at the worker indexes that got an assignment: it must be the only
-// one of its worker that has not ended, and of its index, but for what the job service
-// chose itself: to name an index under two names, or to ask again while
-// the worker that it cancelled is being stopped.
+// checkIndexes checks the worker indexes that got an assignment: it must be the only
+// unfinished one of its worker and of its index. A job service may use an index under two
+// names, and may request a new worker while the one that it cancelled is being stopped.
 func (a *Auditor) checkIndexes() {
 	for _, s := range a.step.begun {
 		if len(s.holders) < 2 {

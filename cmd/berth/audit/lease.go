@@ -7,13 +7,13 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// removal is a worker that was taken out of its lease.
+// removal is a worker that was removed from its lease.
 type removal struct {
 	v        *version
 	workerID model.WorkerID
 }
 
-// setLease moves one chunk of a lease, and what it uses.
+// setLease applies the change of one chunk of a lease.
 func (a *Auditor) setLease(ref model.Ref, next *model.LeaseChunk) {
 	v := a.touch(ref.ID)
 	prev := v.lease[ref.Chunk]
@@ -33,8 +33,8 @@ func (a *Auditor) setLease(ref model.Ref, next *model.LeaseChunk) {
 	a.moveUse(v, prev, next)
 }
 
-// grant takes a chunk that was not there. All chunks of a lease are created by
-// one revision, the only grant its uid ever gets.
+// grant records a new chunk. One revision creates all chunks of a lease, and a uid gets
+// only one lease.
 func (a *Auditor) grant(v *version, chunk *model.LeaseChunk) {
 	first := v.leased == 0
 	if first {
@@ -47,12 +47,12 @@ func (a *Auditor) grant(v *version, chunk *model.LeaseChunk) {
 		a.stats.LeasesGranted++
 		a.stats.WorkersLeased += int(chunk.Total)
 	case v.leased != chunk.Create:
-		a.violate(RuleNoRevival, "%s was leased at %d and got chunk %d of a lease since", v, v.leased, chunk.Chunk)
+		a.violate(RuleNoRevival, "%s was leased at revision %d and got chunk %d of a lease later", v, v.leased, chunk.Chunk)
 	}
 }
 
-// moveUse takes away what prev uses and adds what next does. A chunk that is
-// rewritten holds the same workers in the same order, but for those taken out.
+// moveUse replaces the use of prev by that of next. A rewritten chunk has the same workers
+// in the same order, except for those that were released.
 func (a *Auditor) moveUse(v *version, prev, next *model.LeaseChunk) {
 	var before, after model.LeaseChunk
 	if prev != nil {
@@ -62,7 +62,7 @@ func (a *Auditor) moveUse(v *version, prev, next *model.LeaseChunk) {
 		after = *next
 	}
 	if prev != nil && next != nil && (!prev.Each.Equal(next.Each) || prev.Role != next.Role) {
-		a.violate(RuleImmutable, "%s: chunk %d of its lease has another size of worker or another role", v, next.Chunk)
+		a.violate(RuleImmutable, "%s: chunk %d of its lease changed the resources or the role of its workers", v, next.Chunk)
 		a.useAll(&before, -1)
 		a.useAll(&after, 1)
 		return
@@ -79,7 +79,7 @@ func (a *Auditor) moveUse(v *version, prev, next *model.LeaseChunk) {
 	for _, p := range after.Workers[kept:] {
 		a.use(p.Ordinal, 1, &after)
 		if prev != nil {
-			a.violate(RulePlacement, "%s: worker %s came into its lease, on %s, after the grant", v, p.Worker, a.name(p.Ordinal))
+			a.violate(RulePlacement, "%s: worker %s was added to its lease, on %s, after the grant", v, p.Worker, a.name(p.Ordinal))
 		}
 	}
 }
@@ -90,7 +90,7 @@ func (a *Auditor) useAll(chunk *model.LeaseChunk, n int64) {
 	}
 }
 
-// checkLeases judges the grants of this revision.
+// checkLeases checks the grants of this revision.
 func (a *Auditor) checkLeases() {
 	if a.step.jump {
 		return
@@ -107,8 +107,8 @@ func (a *Auditor) checkLeases() {
 	}
 }
 
-// checkAvoid demands that a new lease names no executor that the caller avoids. What
-// Berth itself avoids, because workers failed there, is a wish.
+// checkAvoid checks that a new lease has no executor that the reservation avoids. The
+// executors that Berth itself avoids because workers failed there are only a preference.
 func (a *Auditor) checkAvoid(v *version) {
 	avoid := v.r.Spec.Constraints.Avoid
 	if len(avoid) == 0 {
@@ -124,14 +124,14 @@ func (a *Auditor) checkAvoid(v *version) {
 func (v *version) state() string {
 	switch {
 	case v.r == nil:
-		return "there is no reservation"
+		return "without a reservation"
 	case v.header != nil:
 		return v.r.State.String() + " with a task"
 	}
 	return v.r.State.String()
 }
 
-// leaseFlaw says in what a new lease is not all of what was asked for.
+// leaseFlaw returns how a new lease differs from the request, or an empty string.
 func (v *version) leaseFlaw() string {
 	placements := v.placements()
 	if len(placements) != v.r.Workers.Len() {
@@ -140,28 +140,28 @@ func (v *version) leaseFlaw() string {
 	at := 0
 	for workerID := range v.r.Workers.All() {
 		if placements[at].Worker != workerID {
-			return fmt.Sprintf("worker %s leased where %s was asked for", placements[at].Worker, workerID)
+			return fmt.Sprintf("worker %s leased instead of %s", placements[at].Worker, workerID)
 		}
 		at++
 	}
 	for n, chunk := range v.lease {
 		switch {
 		case int(chunk.Chunks) != len(v.lease) || int(chunk.Total) != len(placements):
-			return fmt.Sprintf("chunk %d names %d chunks and %d workers, there are %d and %d",
+			return fmt.Sprintf("chunk %d has %d chunks and %d workers in total, but the lease has %d and %d",
 				n, chunk.Chunks, chunk.Total, len(v.lease), len(placements))
 		case chunk.Key != v.r.Key || chunk.Epoch != v.r.Epoch:
 			return fmt.Sprintf("chunk %d is for %s at epoch %d, not %d", n, chunk.Key, chunk.Epoch, v.r.Epoch)
 		case !chunk.Each.Equal(v.r.Spec.Constraints.Resources):
-			return fmt.Sprintf("a worker takes %s where %s was asked for", chunk.Each.Canonical(), v.r.Spec.Constraints.Resources.Canonical())
+			return fmt.Sprintf("a worker uses %s instead of %s", chunk.Each.Canonical(), v.r.Spec.Constraints.Resources.Canonical())
 		case chunk.Role != v.r.Spec.Constraints.Role:
-			return fmt.Sprintf("a worker has the role %q where %q was asked for", chunk.Role, v.r.Spec.Constraints.Role)
+			return fmt.Sprintf("a worker has role %q instead of %q", chunk.Role, v.r.Spec.Constraints.Role)
 		}
 	}
 	return ""
 }
 
-// checkReleases demands a reason for every worker taken out of its lease: the
-// assigner's word that it has ended, or that nobody ever took the lease.
+// checkReleases checks every worker that was removed from its lease: its task must say
+// that it has ended, unless the lease never got a task.
 func (a *Auditor) checkReleases() {
 	if a.step.jump {
 		return
@@ -169,7 +169,7 @@ func (a *Auditor) checkReleases() {
 	for _, r := range a.step.removed {
 		v := r.v
 		if v.header == nil && len(v.tasks) == 0 {
-			if v.living() {
+			if v.unfinished() {
 				a.violate(RuleRelease, "%s: worker %s was released while %s", v, r.workerID, v.r.State)
 			}
 			continue

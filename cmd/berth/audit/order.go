@@ -6,17 +6,17 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// asked is where a version stood from a revision on.
-type asked struct {
+// position is the rank of a version from a revision on.
+type position struct {
 	mod int64
 	rank
 }
 
-// group is one strict queue: who waits in it, in order.
+// group is the queue of a group.
 type group struct {
-	waiting []*version
-	// moved are places taken by a version that had another one before, oldest
-	// first. Those of versions that wait no longer are swept now and then.
+	queued []*version // by rank
+	// moved are the changes of rank, oldest first. Those of versions that have left the
+	// queue are deleted occasionally.
 	moved []move
 }
 
@@ -25,21 +25,21 @@ type move struct {
 	mod int64
 }
 
-// ask notes the place that a queued record gives its version.
-func (v *version) ask(r *model.Reservation) {
-	next := asked{r.Mod, rankOf(r)}
-	if n := len(v.asked); n > 0 && v.asked[n-1].rank == next.rank {
+// setPosition records the rank of a queued record.
+func (v *version) setPosition(r *model.Reservation) {
+	next := position{r.Mod, rankOf(r)}
+	if n := len(v.positions); n > 0 && v.positions[n-1].rank == next.rank {
 		return
 	}
-	v.asked = append(v.asked, next)
+	v.positions = append(v.positions, next)
 }
 
-// rank is where it stands now.
-func (v *version) rank() rank { return v.asked[len(v.asked)-1].rank }
+// rank returns the current rank.
+func (v *version) rank() rank { return v.positions[len(v.positions)-1].rank }
 
-// rankAt is where it stood at a revision; not ok when it was not known then.
+// rankAt returns the rank at a revision, or false if the version did not exist then.
 func (v *version) rankAt(revision int64) (rank, bool) {
-	for _, at := range slices.Backward(v.asked) {
+	for _, at := range slices.Backward(v.positions) {
 		if at.mod <= revision {
 			return at.rank, true
 		}
@@ -49,30 +49,30 @@ func (v *version) rankAt(revision int64) (rank, bool) {
 
 func byRank(v *version, at rank) int { return v.rank().compare(at) }
 
-// leaveQueue takes a version out of its queue, if it is in one.
+// leaveQueue removes a version from its queue, if it is in one.
 func (a *Auditor) leaveQueue(v *version) {
 	g := a.groups[v.group]
-	if g == nil || len(v.asked) == 0 {
+	if g == nil || len(v.positions) == 0 {
 		return
 	}
-	at, found := slices.BinarySearchFunc(g.waiting, v.rank(), byRank)
+	at, found := slices.BinarySearchFunc(g.queued, v.rank(), byRank)
 	switch {
 	case !found:
 		return
-	case at == 0: // the head, as in most cases: do not move all the rest
-		g.waiting[0] = nil
-		g.waiting = g.waiting[1:]
+	case at == 0: // mostly, and deleting the head would move all others
+		g.queued[0] = nil
+		g.queued = g.queued[1:]
 	default:
-		g.waiting = slices.Delete(g.waiting, at, at+1)
+		g.queued = slices.Delete(g.queued, at, at+1)
 	}
-	if len(g.waiting) == 0 {
+	if len(g.queued) == 0 {
 		delete(a.groups, v.group)
 	}
 }
 
-// enterQueue puts a version into its queue if it waits.
+// enterQueue adds a version to its queue if it is queued.
 func (a *Auditor) enterQueue(v *version) {
-	if !v.waits() {
+	if !v.queued() {
 		return
 	}
 	g := a.groups[v.group]
@@ -80,18 +80,18 @@ func (a *Auditor) enterQueue(v *version) {
 		g = &group{}
 		a.groups[v.group] = g
 	}
-	at, _ := slices.BinarySearchFunc(g.waiting, v.rank(), byRank)
-	g.waiting = slices.Insert(g.waiting, at, v)
-	if n := len(v.asked); n > 1 {
-		if len(g.moved) > 64+2*len(g.waiting) {
-			g.moved = slices.DeleteFunc(g.moved, func(m move) bool { return !m.v.waits() })
+	at, _ := slices.BinarySearchFunc(g.queued, v.rank(), byRank)
+	g.queued = slices.Insert(g.queued, at, v)
+	if n := len(v.positions); n > 1 {
+		if len(g.moved) > 64+2*len(g.queued) {
+			g.moved = slices.DeleteFunc(g.moved, func(m move) bool { return !m.v.queued() })
 		}
-		g.moved = append(g.moved, move{v, v.asked[n-1].mod})
+		g.moved = append(g.moved, move{v, v.positions[n-1].mod})
 	}
 }
 
-// checkOrder judges every grant by the queue as it was when the cycle started:
-// whoever stood before it then and waits still was passed over.
+// checkOrder compares every grant with the queue at the start of its cycle: it overtook
+// the versions that were before it then and are still queued.
 func (a *Auditor) checkOrder() {
 	if !a.step.jump {
 		for _, v := range a.step.granted {
@@ -99,15 +99,15 @@ func (a *Auditor) checkOrder() {
 		}
 	}
 	for _, v := range a.step.touched {
-		if !v.waits() {
-			v.asked = nil
+		if !v.queued() {
+			v.positions = nil
 		}
 	}
 }
 
 func (a *Auditor) checkGrant(v *version) {
-	if v.r == nil || len(v.asked) == 0 {
-		return // NO_REVIVAL says so
+	if v.r == nil || len(v.positions) == 0 {
+		return // a violation of NO_REVIVAL
 	}
 	cut := v.cut()
 	if cut < a.cut {
@@ -123,15 +123,15 @@ func (a *Auditor) checkGrant(v *version) {
 	if g == nil {
 		return
 	}
-	passed := func(o *version) bool {
+	overtaken := func(o *version) bool {
 		theirs, known := o.rankAt(cut)
-		return known && o.waits() && theirs.compare(mine) < 0
+		return known && o.queued() && theirs.compare(mine) < 0
 	}
-	for _, o := range g.waiting {
+	for _, o := range g.queued {
 		if o.rank().compare(mine) > 0 {
 			break
 		}
-		if passed(o) {
+		if overtaken(o) {
 			a.violate(RuleOrder, "%s was granted by a cycle started at %d, before %s", v, cut, o)
 			return
 		}
@@ -140,14 +140,14 @@ func (a *Auditor) checkGrant(v *version) {
 		if m.mod <= cut {
 			break
 		}
-		if passed(m.v) {
-			a.violate(RuleOrder, "%s was granted by a cycle started at %d, before %s as it stood then", v, cut, m.v)
+		if overtaken(m.v) {
+			a.violate(RuleOrder, "%s was granted by a cycle started at %d, before %s with its rank of then", v, cut, m.v)
 			return
 		}
 	}
 }
 
-// cut is the registry's revision that the lease was granted for.
+// cut returns the revision at which the registry started the cycle of the lease.
 func (v *version) cut() int64 {
 	for _, chunk := range v.lease {
 		return chunk.Cut

@@ -6,7 +6,7 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// given up: the worker of a task at a place is for the queue to queue again.
+// givenUp marks a worker of a task for a requeue.
 func givenUp(c *model.TaskChunk, at int) *model.TaskChunk {
 	next := *c
 	next.Workers = append([]model.TaskWorker{}, c.Workers...)
@@ -14,7 +14,7 @@ func givenUp(c *model.TaskChunk, at int) *model.TaskChunk {
 	return &next
 }
 
-// requeue asks for the first worker of a reservation with its next number.
+// requeue returns a requeue of the first worker of a reservation, with its next number.
 func requeue(uid string, of *model.Reservation) *model.Reservation {
 	next := *of
 	next.UID, next.Origin, next.Parent, next.Round = uid, model.OriginRequeue, of.UID, of.Round+1
@@ -23,7 +23,7 @@ func requeue(uid string, of *model.Reservation) *model.Reservation {
 	return &next
 }
 
-// parted splits the first worker off.
+// parted splits off the first worker.
 func parted(of *model.Reservation, epoch int64) (part, rest *model.Reservation) {
 	p, r := *of, *of
 	p.UID, p.Origin, p.Parent, p.PlaceEpoch = "part", model.OriginPart, of.UID, epoch
@@ -33,8 +33,8 @@ func parted(of *model.Reservation, epoch int64) (part, rest *model.Reservation) 
 	return &p, &r
 }
 
-// partedTwo splits the first two of three workers off, and answers as well what takes
-// the place of the part when the second of them is cancelled.
+// partedTwo splits off the first two of three workers. It also returns the replacement of
+// the part after the second of them is cancelled.
 func partedTwo(of *model.Reservation, epoch int64) (part, smaller, rest *model.Reservation) {
 	part, rest = parted(of, epoch)
 	next := *part
@@ -52,7 +52,7 @@ func unwanting(r *model.Reservation, at int) *model.Reservation {
 	return &next
 }
 
-// round is the whole batch once more.
+// round returns the next round of a batch.
 func round(uid string, of *model.Reservation) *model.Reservation {
 	next := *of
 	next.UID, next.Parent, next.Round, next.PlaceEpoch = uid, of.UID, of.Round+1, 1
@@ -60,7 +60,7 @@ func round(uid string, of *model.Reservation) *model.Reservation {
 	return &next
 }
 
-// withdraw ends a batch that could not start together.
+// withdraw ends a batch that could not start.
 func (w *world) withdraw(l *model.LeaseChunk) {
 	h := header(l)
 	h.Withdrawn, h.Stopping = true, true
@@ -71,14 +71,14 @@ func (w *world) withdraw(l *model.LeaseChunk) {
 	w.put(gone{l.Ref()})
 }
 
-// TestOrigins shows requeues, parts and rounds that are as they should be.
+// TestOrigins plays requeues, parts and rounds without a violation.
 func TestOrigins(t *testing.T) {
 	r, other := reservation("r", 1, 3), reservation("s", 2, 2)
 	tests := []struct {
 		name  string
 		write func(w *world)
 	}{
-		{"a requeue goes before who came first", func(w *world) {
+		{"a requeue comes before older reservations", func(w *world) {
 			l := w.run(r, 1)
 			w.put(other)
 			w.put(givenUp(task(l, model.WorkerRunning), 0))
@@ -93,7 +93,7 @@ func TestOrigins(t *testing.T) {
 			w.put(givenUp(task(l, model.WorkerRunning), 0))
 			w.put(requeue("once more", again))
 		}},
-		{"a worker that was to be stopped is lost and requeued", func(w *world) {
+		{"a worker that was being stopped is lost and requeued", func(w *world) {
 			l := w.run(r, 1)
 			lost := givenUp(task(l, model.WorkerRunning), 0)
 			lost.Workers[0].State = model.WorkerLost
@@ -106,7 +106,7 @@ func TestOrigins(t *testing.T) {
 			w.put(gone{l.Ref()})
 			w.put(requeue("again", r), in(r, model.Completed))
 		}},
-		{"a requeue that was refused is queued once more", func(w *world) {
+		{"a refused requeue is queued again", func(w *world) {
 			l := w.run(r, 1)
 			w.put(givenUp(task(l, model.WorkerRunning), 0))
 			again := requeue("again", r)
@@ -114,7 +114,7 @@ func TestOrigins(t *testing.T) {
 			next := requeue("next", r)
 			w.put(in(again, model.Replaced), next)
 		}},
-		{"a part goes ahead of the rest", func(w *world) {
+		{"a part is leased before the rest", func(w *world) {
 			epoch := w.put(r)
 			part, rest := parted(r, epoch)
 			partEpoch := w.put(part, rest)
@@ -135,7 +135,7 @@ func TestOrigins(t *testing.T) {
 			next.Key, next.Workers = r.Key, model.WorkerSet{{First: r.Workers[0].First, Last: r.Workers[0].First, Number: 2}}
 			w.run(next, 2)
 		}},
-		{"a batch has another round in its place", func(w *world) {
+		{"a batch gets another round in its place", func(w *world) {
 			l := w.run(r, 1)
 			w.put(other)
 			w.withdraw(l)
@@ -152,7 +152,7 @@ func TestOrigins(t *testing.T) {
 	}
 }
 
-// TestOriginRules breaks the rules about what comes of another reservation.
+// TestOriginRules breaks the rules about reservations with a parent.
 func TestOriginRules(t *testing.T) {
 	r, other := reservation("r", 1, 3), reservation("s", 2, 2)
 	tests := []struct {
@@ -160,20 +160,20 @@ func TestOriginRules(t *testing.T) {
 		rule  Rule
 		write func(w *world)
 	}{
-		{"a requeue is passed over", RuleOrder, func(w *world) {
+		{"a requeue is overtaken", RuleOrder, func(w *world) {
 			l := w.run(r, 1)
 			epoch := w.put(other)
 			w.put(givenUp(task(l, model.WorkerRunning), 0))
 			w.put(requeue("again", r))
 			w.put(lease(other, epoch, w.revision, 2))
 		}},
-		{"a part is passed over by the rest", RuleOrder, func(w *world) {
+		{"the rest overtakes its part", RuleOrder, func(w *world) {
 			epoch := w.put(r)
 			part, rest := parted(r, epoch)
 			w.put(part, rest)
 			w.put(lease(rest, epoch, w.revision, 1))
 		}},
-		{"the rest is passed over by who came after", RuleOrder, func(w *world) {
+		{"a later reservation overtakes the rest", RuleOrder, func(w *world) {
 			epoch := w.put(r)
 			otherEpoch := w.put(other)
 			part, rest := parted(r, epoch)
@@ -218,7 +218,7 @@ func TestOriginRules(t *testing.T) {
 			again.Round++
 			w.put(again)
 		}},
-		{"a part stands elsewhere", RuleOrigin, func(w *world) {
+		{"a part has another place", RuleOrigin, func(w *world) {
 			epoch := w.put(r)
 			part, rest := parted(r, epoch)
 			part.Place++
@@ -241,24 +241,24 @@ func TestOriginRules(t *testing.T) {
 			part, smaller, rest := partedTwo(r, epoch)
 			w.put(part, smaller, rest)
 		}},
-		{"what is leased is split", RuleImmutable, func(w *world) {
+		{"a leased reservation is split", RuleImmutable, func(w *world) {
 			epoch := w.put(r)
 			w.put(lease(r, epoch, w.revision, 1))
 			part, rest := parted(r, epoch)
 			w.put(part, rest)
 		}},
-		{"a cancelled worker is wanted again", RuleImmutable, func(w *world) {
+		{"a cancelled worker is revived", RuleImmutable, func(w *world) {
 			w.run(r, 1)
 			w.put(unwanting(in(r, model.Active), 0))
 			w.put(in(r, model.Active))
 		}},
-		{"somebody else's worker is cancelled", RuleImmutable, func(w *world) {
+		{"a worker of another reservation is cancelled", RuleImmutable, func(w *world) {
 			w.run(r, 1)
 			stranger := *in(r, model.Active)
 			stranger.Unwanted = model.WorkerSet{{First: 99, Last: 99, Number: 1}}
 			w.put(&stranger)
 		}},
-		{"the index of a wanted worker is filled", RuleOnePerIndex, func(w *world) {
+		{"the index of a worker is filled before it is cancelled", RuleOnePerIndex, func(w *world) {
 			w.run(r, 1)
 			w.put(unwanting(in(r, model.Active), 1))
 			next := reservation("next", 4, 1)
@@ -272,13 +272,13 @@ func TestOriginRules(t *testing.T) {
 			w.put(h)
 			w.put(in(r, model.Replaced), round("again", r))
 		}},
-		{"a round begins of what was not withdrawn", RuleOrigin, func(w *world) {
+		{"a round begins without a withdrawal", RuleOrigin, func(w *world) {
 			l := w.run(r, 1)
 			w.put(task(l, model.WorkerCompleted))
 			w.put(gone{l.Ref()})
 			w.put(in(r, model.Replaced), round("again", r))
 		}},
-		{"a round goes to the tail", RuleOrigin, func(w *world) {
+		{"a round gets a new place", RuleOrigin, func(w *world) {
 			w.withdraw(w.run(r, 1))
 			again := round("again", r)
 			again.Place = 7

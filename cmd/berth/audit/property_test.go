@@ -10,14 +10,14 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// TestOrderAgainstTwin plays random requests, reorderings, ends and grants, and
-// compares with a twin that remembers every state of every revision.
-func TestOrderAgainstTwin(t *testing.T) {
+// TestOrderAgainstModel plays random requests, reorderings, ends and grants, and compares
+// the result with a model that keeps the state of every revision.
+func TestOrderAgainstModel(t *testing.T) {
 	broken := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorld(t)
 		states := map[int64]map[string]*model.Reservation{}
-		queue := map[string]*model.Reservation{} // now, without those that were granted
+		queue := map[string]*model.Reservation{} // current, without granted ones
 		epochs := map[string]int64{}
 		want, late, latest := 0, 0, int64(0)
 		remember := func() {
@@ -50,7 +50,7 @@ func TestOrderAgainstTwin(t *testing.T) {
 			act := rapid.IntRange(0, 4).Draw(rt, "act")
 			if len(uids) == 0 || act < 2 {
 				r := reservation(fmt.Sprint("r", place), int64(place+1), 1)
-				r.Spec.Constraints.Resources = resource.Vector{"slots": 0} // room for all
+				r.Spec.Constraints.Resources = resource.Vector{"slots": 0} // fits every time
 				r = change(r, priority.Draw(rt, "order"))
 				epochs[r.UID] = w.put(r)
 				queue[r.UID] = r
@@ -94,7 +94,7 @@ func TestOrderAgainstTwin(t *testing.T) {
 			got[v.Rule]++
 		}
 		if got[RuleOrder] != want || got[RuleCycle] != late || a.Count() != want+late {
-			rt.Fatalf("%d grants broke the order and %d came of late cycles: %v", want, late, a.Violations())
+			rt.Fatalf("%d grants broke the order and %d were of earlier cycles: %v", want, late, a.Violations())
 		}
 	})
 	if broken == 0 {
@@ -102,8 +102,8 @@ func TestOrderAgainstTwin(t *testing.T) {
 	}
 }
 
-// passedOver says whether somebody who stood before uid, or everybody if uid
-// was not there, waits still.
+// passedOver reports whether a reservation that was before uid is still queued. If uid did
+// not exist, all reservations were before it.
 func passedOver(then, now map[string]*model.Reservation, uid string) bool {
 	mine := then[uid]
 	if mine == nil {

@@ -8,10 +8,9 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Quiesced answers what must not be left over once nothing is in flight. It
-// judges the state as it is and notes nothing: while something is in flight, ask
-// again later. What an executor uses is the sum of the leases on it, so it is
-// explained when every lease is.
+// Quiesced returns the violations of the rules that hold once nothing is in flight. It
+// does not add them to Violations: while something is in flight, they are temporary.
+// The use of an executor is the sum of its leases, so that it needs no check of its own.
 func (a *Auditor) Quiesced() []Violation {
 	var found []Violation
 	add := func(rule Rule, format string, args ...any) {
@@ -21,7 +20,7 @@ func (a *Auditor) Quiesced() []Violation {
 	}
 	for _, uid := range slices.Sorted(maps.Keys(a.versions)) {
 		v := a.versions[uid]
-		if len(v.lease) > 0 && !v.living() {
+		if len(v.lease) > 0 && !v.unfinished() {
 			add(RuleLeaseOwner, "%s holds a lease while %s", v, v.state())
 		}
 		if v.r == nil && (v.header != nil || len(v.tasks) > 0) {

@@ -7,34 +7,33 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Stats counts what the history showed.
+// Stats are counts over the history.
 type Stats struct {
-	// Revision is the last one judged.
+	// Revision is the last revision that was audited.
 	Revision int64
-	// Snapshots is how often the history began anew; from the second on, what
-	// happened between was not seen.
+	// Snapshots is the number of snapshots. Each after the first hides a part of the
+	// history.
 	Snapshots int
-	// Reservations is how many versions were accepted, Ended how many of them
-	// came to which end.
+	// Reservations is the number of accepted versions, Ended their number by end state.
 	Reservations int
 	Ended        map[model.State]int
 	// LeasesGranted and WorkersLeased count leases and the workers in them.
 	LeasesGranted, WorkersLeased int
-	// WorkersRunning is how many workers were ever RUNNING, StartedTwice how
-	// many of them were started by two leases.
+	// WorkersRunning is the number of workers that were RUNNING, StartedTwice the number
+	// of those that two leases started.
 	WorkersRunning, StartedTwice int
-	// OverCommitted is how many executors offer less than is used of them now,
-	// because their records shrank.
+	// OverCommitted is the number of executors whose use exceeds their capacity, because
+	// their records shrank.
 	OverCommitted int
 }
 
-// Violations answers the first MaxViolations violations, in order of revision.
+// Violations returns the first MaxViolations violations in order of revision.
 func (a *Auditor) Violations() []Violation { return slices.Clone(a.violations) }
 
-// Count is how many violations there were, kept or not.
+// Count returns the number of violations, kept or not.
 func (a *Auditor) Count() int { return a.count }
 
-// Stats answers the counts so far.
+// Stats returns the counts so far.
 func (a *Auditor) Stats() Stats {
 	s := a.stats
 	s.Ended = maps.Clone(s.Ended)

@@ -7,7 +7,7 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// usage is what leases use of an executor: in all, and by folded role.
+// usage is the use of an executor by leases, in total and by folded role.
 type usage struct {
 	used   resource.Vector
 	byRole map[string]resource.Vector
@@ -15,50 +15,48 @@ type usage struct {
 
 func (u usage) clone() usage {
 	next := usage{used: maps.Clone(u.used)}
-	for role, held := range u.byRole {
-		next.hold(role, 1, held)
+	for role, used := range u.byRole {
+		next.add(role, 1, used)
 	}
 	return next
 }
 
-// hold adds n workers to what a role holds. A role that holds nothing is not
-// there.
-func (u *usage) hold(role string, n int64, each resource.Vector) {
-	held := u.byRole[role]
-	if held == nil {
-		held = resource.Vector{}
+// add adds n workers to the use of a role. Roles that use nothing are absent.
+func (u *usage) add(role string, n int64, each resource.Vector) {
+	used := u.byRole[role]
+	if used == nil {
+		used = resource.Vector{}
 		if u.byRole == nil {
 			u.byRole = map[string]resource.Vector{}
 		}
-		u.byRole[role] = held
+		u.byRole[role] = used
 	}
 	for name, amount := range each {
-		if held[name] += n * amount; held[name] == 0 {
-			delete(held, name)
+		if used[name] += n * amount; used[name] == 0 {
+			delete(used, name)
 		}
 	}
-	if len(held) == 0 {
+	if len(used) == 0 {
 		delete(u.byRole, role)
 	}
 }
 
-// claimed is what is used, and what is set aside and not used by its role: all
-// that is out of reach of a lease without a role.
+// claimed returns the use plus the unused part of each share: everything that is not free
+// for a lease without a role.
 func (u usage) claimed(shares map[string]resource.Vector) resource.Vector {
 	claimed := u.used.Clone()
 	for role, share := range shares {
-		held := u.byRole[constraint.Fold(role)]
+		used := u.byRole[constraint.Fold(role)]
 		for name, amount := range share {
-			claimed[name] += max(0, amount-held[name])
+			claimed[name] += max(0, amount-used[name])
 		}
 	}
 	return claimed
 }
 
-// checkShares looks at an executor whose leases this revision changed. What its
-// agent set aside at a later registration was not there for the leases before:
-// an executor is judged by grants that are newer than its record, and by what
-// they made more.
+// checkShares checks an executor whose leases this revision changed. Earlier leases did
+// not know the shares of a later registration: only grants that are newer than the record
+// count, and only if the claim grew.
 func (a *Auditor) checkShares(ordinal uint32, e *executor, before usage) {
 	if e.record == nil || len(e.record.Reserved) == 0 || e.granted <= e.recorded {
 		return
@@ -67,8 +65,8 @@ func (a *Auditor) checkShares(ordinal uint32, e *executor, before usage) {
 	claimed, was := e.claimed(e.record.Reserved), before.claimed(e.record.Reserved)
 	for _, name := range claimed.Names() {
 		used, claim := e.used[name], claimed[name]
-		if claim > capacity[name] && claim > was[name] && used <= capacity[name] { // else CAPACITY says so
-			a.violate(RuleShare, "%s: %s used %d of %d, with %d set aside for roles that do not use it",
+		if claim > capacity[name] && claim > was[name] && used <= capacity[name] { // else a violation of CAPACITY
+			a.violate(RuleShare, "%s: %s used %d of %d, with %d reserved for roles that do not use it",
 				a.name(ordinal), name, used, capacity[name], claim-used)
 		}
 	}

@@ -11,14 +11,14 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// ofRole asks for n workers of a role.
+// ofRole returns a reservation of n workers of a role.
 func ofRole(uid string, place int64, n int32, role string) *model.Reservation {
 	r := reservation(uid, place, n)
 	r.Spec.Constraints.Role = role
 	return r
 }
 
-// setAside is host 1, of 4 slots, with shares of them for roles.
+// setAside returns host 1 with 4 slots, of which shares are reserved for roles.
 func setAside(shares map[string]int64) *model.Executor {
 	e := host(1, 4)
 	e.Reserved = map[string]resource.Vector{}
@@ -28,9 +28,8 @@ func setAside(shares map[string]int64) *model.Executor {
 	return e
 }
 
-// TestSharesAllow is a history in which every share is left to its role: the
-// role's own workers use it up and go beyond it, whatever the case of its name,
-// and what an agent sets aside later is not held against the leases before.
+// TestSharesAllow plays a history without a violation: workers of the role use its share
+// and more, whatever the case of its name, and leases are older than a share.
 func TestSharesAllow(t *testing.T) {
 	w := newWorld(t)
 	w.put(setAside(map[string]int64{"Web": 2}))
@@ -39,7 +38,7 @@ func TestSharesAllow(t *testing.T) {
 	l2 := w.run(web, 1)
 	wantRules(t, w.audit())
 
-	// The agent comes back and sets everything aside, for whom nothing is used.
+	// The agent registers again and reserves everything for a role without workers.
 	w.put(setAside(map[string]int64{"batch": 4}))
 	w.stop(web, l2)
 	wantRules(t, w.audit())
@@ -47,7 +46,7 @@ func TestSharesAllow(t *testing.T) {
 	w.run(ofRole("batch", 3, 4, "BATCH"), 1)
 	wantRules(t, w.audit())
 
-	// Shares and a lease of one revision: nobody knows which came first.
+	// Shares and a lease of one revision have no order.
 	w = newWorld(t)
 	r := reservation("r", 1, 3)
 	w.txn(model.ServiceExecutorState, setAside(map[string]int64{"web": 2}), lease(r, w.put(r), w.revision, 1))
@@ -57,8 +56,8 @@ func TestSharesAllow(t *testing.T) {
 	wantRules(t, a)
 }
 
-// TestSharesInSnapshot finds in a snapshot what no revision before it can be
-// blamed for, as long as the record is older than the newest lease.
+// TestSharesInSnapshot finds a violation in a snapshot if the record is older than the
+// newest lease.
 func TestSharesInSnapshot(t *testing.T) {
 	w := newWorld(t)
 	w.put(setAside(map[string]int64{"web": 2}))
@@ -72,9 +71,9 @@ func TestSharesInSnapshot(t *testing.T) {
 	wantRules(t, a)
 }
 
-// TestSharesAgainstTwin plays random leases, ends and registrations, and counts
-// with a twin that adds up all leases anew at each grant.
-func TestSharesAgainstTwin(t *testing.T) {
+// TestSharesAgainstModel plays random leases, ends and registrations, and compares the
+// result with a model that adds up all leases at each grant.
+func TestSharesAgainstModel(t *testing.T) {
 	broken := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorld(t)
@@ -127,16 +126,16 @@ func TestSharesAgainstTwin(t *testing.T) {
 			switch v.Rule {
 			case RuleShare:
 				got++
-			case RuleCapacity: // the twin leases more than there is
+			case RuleCapacity: // the model leases more than the capacity
 			default:
 				rt.Fatal(v)
 			}
 		}
 		if got != want {
-			rt.Fatalf("%d grants took what was set aside, want %d", got, want)
+			rt.Fatalf("%d grants used reserved shares, want %d", got, want)
 		}
 	})
 	if broken == 0 {
-		t.Error("no history took what was set aside")
+		t.Error("no history used a reserved share")
 	}
 }

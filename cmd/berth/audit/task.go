@@ -1,12 +1,13 @@
 package audit
 
 import (
+	"slices"
+
 	"berth.dev/api/fault"
 	"berth.dev/pkg/model"
 )
 
-// setHeader moves the header of a task. What once had one stands in no queue
-// any more.
+// setHeader applies the change of a task's header. A version with a header is not queued.
 func (a *Auditor) setHeader(ref model.Ref, next *model.TaskHeader) {
 	v := a.touch(ref.ID)
 	prev := v.header
@@ -30,11 +31,11 @@ func (a *Auditor) setHeader(ref model.Ref, next *model.TaskHeader) {
 	}
 	if next.Complete && !v.complete {
 		v.complete = true
-		a.step.complete = append(a.step.complete, v)
+		a.step.completed = append(a.step.completed, v)
 	}
 }
 
-// setTask moves one chunk of a task, worker by worker.
+// setTask applies the change of one chunk of a task.
 func (a *Auditor) setTask(ref model.Ref, next *model.TaskChunk) {
 	v := a.touch(ref.ID)
 	prev := v.tasks[ref.Chunk]
@@ -56,7 +57,7 @@ func (a *Auditor) setTask(ref model.Ref, next *model.TaskChunk) {
 			a.move(v, &prev.Workers[i], &next.Workers[i])
 		}
 	case prev != nil:
-		a.violate(RulePlacement, "%s: chunk %d of its task names other workers or executors than before", v, ref.Chunk)
+		a.violate(RulePlacement, "%s: chunk %d of its task changed its workers or their executors", v, ref.Chunk)
 		for i := range prev.Workers {
 			a.end(v, &prev.Workers[i])
 		}
@@ -67,19 +68,11 @@ func (a *Auditor) setTask(ref model.Ref, next *model.TaskChunk) {
 }
 
 func sameWorkers(x, y *model.TaskChunk) bool {
-	if len(x.Workers) != len(y.Workers) {
-		return false
-	}
-	for i := range x.Workers {
-		if x.Workers[i].ID != y.Workers[i].ID || x.Workers[i].Ordinal != y.Workers[i].Ordinal {
-			return false
-		}
-	}
-	return true
+	return slices.EqualFunc(x.Workers, y.Workers, func(x, y model.TaskWorker) bool { return x.ID == y.ID && x.Ordinal == y.Ordinal })
 }
 
-// assign takes a new assignment: on the executor that was leased, and not
-// under way yet.
+// assign records and checks a new assignment: it must be on the leased executor and not
+// have started.
 func (a *Auditor) assign(v *version, w *model.TaskWorker) {
 	a.begin(v, w)
 	if w.State >= model.WorkerStarting {
@@ -88,8 +81,8 @@ func (a *Auditor) assign(v *version, w *model.TaskWorker) {
 	if a.step.jump {
 		return
 	}
-	// One transaction may both assign a worker and find its executor lost, its
-	// reservation cancelled, or that its executor refuses the assigner.
+	// One transaction may assign a worker and record that its executor is lost, that its
+	// reservation is cancelled, or that its executor refuses the assigner.
 	if w.State == model.WorkerFailed && w.Attempts == 0 && (w.Reason == fault.ReasonExecutorRefuses || w.Reason == fault.ReasonRoundsExhausted) {
 		return
 	}
@@ -100,16 +93,16 @@ func (a *Auditor) assign(v *version, w *model.TaskWorker) {
 	case !leased:
 		a.violate(RulePlacement, "%s: worker %s was assigned without a lease", v, w.ID)
 	case ordinal != w.Ordinal:
-		a.violate(RulePlacement, "%s: worker %s was leased %s and assigned to %s", v, w.ID, a.name(ordinal), a.name(w.Ordinal))
+		a.violate(RulePlacement, "%s: worker %s was leased on %s and assigned to %s", v, w.ID, a.name(ordinal), a.name(w.Ordinal))
 	}
 }
 
-// move takes a worker from one state to the next.
+// move applies a change of a worker's state.
 func (a *Auditor) move(v *version, prev, next *model.TaskWorker) {
 	if prev.State == next.State {
 		return
 	}
-	// A jump may hide steps, but never lead back or out of an end.
+	// A snapshot may hide steps, but states never move back or out of an end state.
 	may := prev.State.MayBecome(next.State) || a.step.jump && !prev.State.Terminal() && next.State > prev.State
 	if !may {
 		a.violate(RuleWorkerState, "%s: worker %s went from %s to %s", v, next.ID, prev.State, next.State)
@@ -123,8 +116,8 @@ func (a *Auditor) move(v *version, prev, next *model.TaskWorker) {
 	}
 }
 
-// deleted takes a chunk that is gone. Only what was never submitted may go
-// before it has ended: a task that was not complete.
+// deleted applies the deletion of a chunk. Workers that have not ended may be deleted only
+// if the task was never complete, so that no agent got a start request.
 func (a *Auditor) deleted(v *version, chunk *model.TaskChunk) {
 	left := 0
 	for i := range chunk.Workers {
@@ -138,20 +131,19 @@ func (a *Auditor) deleted(v *version, chunk *model.TaskChunk) {
 	}
 }
 
-// checkTasks judges the tasks that were created, or completed, by this
-// revision.
+// checkTasks checks the tasks that this revision created or completed.
 func (a *Auditor) checkTasks() {
 	if a.step.jump {
 		return
 	}
 	var last *version
 	for _, v := range a.step.grown {
-		if v != last && !v.living() {
+		if v != last && !v.unfinished() {
 			a.violate(RuleNoRevival, "%s got a task while %s", v, v.state())
 		}
 		last = v
 	}
-	for _, v := range a.step.complete {
+	for _, v := range a.step.completed {
 		workers := 0
 		for _, chunk := range v.tasks {
 			workers += len(chunk.Workers)

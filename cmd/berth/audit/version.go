@@ -9,31 +9,31 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// version is all that is known of one uid.
+// version is everything about one uid.
 type version struct {
 	uid string
 	key model.Key
 	r   *model.Reservation
-	// group is the queue's id; asked the places it had in it since it was
-	// accepted, while it waits.
-	group string
-	asked []asked
+	// group is the ID of its queue. While it is queued, positions are its ranks since it
+	// was accepted.
+	group     string
+	positions []position
 
 	lease map[int32]*model.LeaseChunk
-	// leased is the revision of the grant; it stays when the lease is gone.
+	// leased is the revision of the grant. It stays set after the lease is deleted.
 	leased int64
 
 	header *model.TaskHeader
 	tasks  map[int32]*model.TaskChunk
-	// complete stays set when the header is gone.
+	// complete stays set after the header is deleted.
 	complete bool
 
-	// was is the record before this revision, while touched is set.
+	// was is the record before this revision if touched is set.
 	was     *model.Reservation
 	touched bool
 }
 
-// touch finds or makes what is known of a uid, for this revision to change.
+// touch returns the version of a uid, which this revision changes.
 func (a *Auditor) touch(uid string) *version {
 	v := a.versions[uid]
 	if v == nil {
@@ -47,7 +47,7 @@ func (a *Auditor) touch(uid string) *version {
 	return v
 }
 
-// before is the reservation as this revision found it.
+// before returns the reservation before this revision.
 func (v *version) before() *model.Reservation {
 	if v.touched {
 		return v.was
@@ -55,28 +55,28 @@ func (v *version) before() *model.Reservation {
 	return v.r
 }
 
-// gone says that no record of the uid is left.
-func (v *version) gone() bool {
+// empty reports whether all records of the uid are deleted.
+func (v *version) empty() bool {
 	return v.r == nil && v.header == nil && len(v.lease) == 0 && len(v.tasks) == 0
 }
 
-// waits says whether the uid stands in its queue.
-func (v *version) waits() bool {
+// queued reports whether the version is in its queue.
+func (v *version) queued() bool {
 	return v.r != nil && v.r.State == model.Queued && v.leased == 0 && v.header == nil
 }
 
-// living says whether the reservation is there and has not ended.
-func (v *version) living() bool { return v.r != nil && !v.r.State.Terminal() }
+// unfinished reports whether the reservation exists and has not ended.
+func (v *version) unfinished() bool { return v.r != nil && !v.r.State.Terminal() }
 
-// stopping says whether a worker was cancelled, by itself or with all others,
-// so that it is being stopped.
+// stopping reports whether a worker is being stopped because it was cancelled, alone or
+// with its reservation.
 func (v *version) stopping(workerID model.WorkerID) bool {
 	return v.r == nil || v.r.State == model.Cancelling || v.r.State == model.Cancelled || v.r.Unwanted.Has(workerID)
 }
 
 func (v *version) String() string { return v.key.String() + " (uid " + v.uid + ")" }
 
-// placements gives the lease's workers in order of chunk.
+// placements returns the lease's workers in order of chunk.
 func (v *version) placements() []model.Placement {
 	var all []model.Placement
 	for _, n := range slices.Sorted(maps.Keys(v.lease)) {
@@ -85,7 +85,7 @@ func (v *version) placements() []model.Placement {
 	return all
 }
 
-// placed finds a worker in the lease, whose chunks hold theirs in order of index.
+// placed returns the executor of a worker in the lease. Each chunk is sorted by worker ID.
 func (v *version) placed(workerID model.WorkerID) (ordinal uint32, ok bool) {
 	for _, chunk := range v.lease {
 		at, found := slices.BinarySearchFunc(chunk.Workers, workerID, func(p model.Placement, workerID model.WorkerID) int {
@@ -98,8 +98,7 @@ func (v *version) placed(workerID model.WorkerID) (ordinal uint32, ok bool) {
 	return 0, false
 }
 
-// assignment finds a worker in the task, whose chunks hold theirs in order of
-// ID.
+// assignment returns a worker of the task. Each chunk is sorted by worker ID.
 func (v *version) assignment(workerID model.WorkerID) (model.TaskWorker, bool) {
 	for _, chunk := range v.tasks {
 		at, found := slices.BinarySearchFunc(chunk.Workers, workerID, func(w model.TaskWorker, workerID model.WorkerID) int {
@@ -112,26 +111,26 @@ func (v *version) assignment(workerID model.WorkerID) (model.TaskWorker, bool) {
 	return model.TaskWorker{}, false
 }
 
-// setReservation moves a reservation's record.
+// setReservation applies the change of a reservation.
 func (a *Auditor) setReservation(ref model.Ref, next *model.Reservation) {
 	v := a.touch(ref.ID)
 	v.key = ref.Key
 	prev := v.r
 	a.leaveQueue(v)
 	v.r = next
-	a.judgeReservation(v, prev, next)
+	a.checkReservation(v, prev, next)
 	if next != nil {
 		if prev == nil || v.group == "" {
 			v.group = next.Spec.Constraints.Group()
 		}
 		if next.State == model.Queued {
-			v.ask(next)
+			v.setPosition(next)
 		}
 	}
 	a.enterQueue(v)
 }
 
-func (a *Auditor) judgeReservation(v *version, prev, next *model.Reservation) {
+func (a *Auditor) checkReservation(v *version, prev, next *model.Reservation) {
 	switch {
 	case next == nil:
 		if prev != nil && !prev.State.Terminal() && !a.step.jump {
@@ -140,8 +139,8 @@ func (a *Auditor) judgeReservation(v *version, prev, next *model.Reservation) {
 		return
 	case prev == nil:
 		a.stats.Reservations++
-		a.step.born = append(a.step.born, v)
-		// One transaction may both take a request and end it.
+		a.step.accepted = append(a.step.accepted, v)
+		// One transaction may accept a reservation and end it.
 		began := next.State == model.Queued || next.State == model.Cancelled || next.State == model.Replaced
 		if !began && !a.step.jump {
 			a.violate(RuleReservationState, "%s began as %s", v, next.State)
@@ -153,8 +152,8 @@ func (a *Auditor) judgeReservation(v *version, prev, next *model.Reservation) {
 	case v.group != next.Spec.Constraints.Group():
 		a.violate(RuleImmutable, "%s changed its constraints", v)
 	}
-	if prev != nil && (!contains(next.Unwanted, prev.Unwanted) || !contains(next.Workers, next.Unwanted)) {
-		a.violate(RuleImmutable, "%s takes back workers that were cancelled, or cancels others than its own", v)
+	if prev != nil && (!prev.Unwanted.SubsetOf(next.Unwanted) || !next.Unwanted.SubsetOf(next.Workers)) {
+		a.violate(RuleImmutable, "%s revived cancelled workers, or cancels workers that it does not have", v)
 	}
 	if progress(next.State) < 0 {
 		a.violate(RuleReservationState, "%s is stored as %s, which is derived", v, next.State)
@@ -164,8 +163,7 @@ func (a *Auditor) judgeReservation(v *version, prev, next *model.Reservation) {
 	}
 }
 
-// progress orders the states that are stored; negative for those that never
-// are.
+// progress orders the stored states. It is negative for derived states.
 func progress(s model.State) int {
 	switch {
 	case s == model.Queued:
@@ -180,8 +178,8 @@ func progress(s model.State) int {
 	return -1
 }
 
-// rank is where a reservation stands in its queue: what is requeued first, by
-// place alone; and parts, which share a place, by index.
+// rank is the position of a reservation in its queue. Requeues come first, in order of
+// place. Parts share a place and are in order of their first index.
 type rank struct {
 	order, place int64
 	index        int32

@@ -27,7 +27,7 @@ type world struct {
 	history  []store.Change
 }
 
-// newWorld begins with a leader of each service and two executors, of 4 slots.
+// newWorld returns a world with a leader of each service and two executors of 4 slots.
 func newWorld(t testing.TB) *world {
 	w := &world{t: t, revision: 1, create: map[string]int64{}, terms: map[string]int64{}}
 	for _, service := range []string{model.ServiceRegistry, model.ServiceExecutorState, model.ServiceAssigner} {
@@ -38,7 +38,7 @@ func newWorld(t testing.TB) *world {
 	return w
 }
 
-// lead makes another replica win.
+// lead makes another replica the leader.
 func (w *world) lead(service string) {
 	if w.terms[service] != 0 {
 		w.txn("", gone{model.LeaderRef(service)})
@@ -46,17 +46,17 @@ func (w *world) lead(service string) {
 	w.terms[service] = w.txn("", &model.Leader{Service: service, Replica: fmt.Sprint("r", w.revision)})
 }
 
-// gone deletes a record.
+// gone is the deletion of a record.
 type gone struct{ ref model.Ref }
 
 func (g gone) Ref() model.Ref { return g.ref }
 
-// put writes records as the one service does that may.
+// put writes records as the service that owns them.
 func (w *world) put(records ...model.Record) int64 {
 	return w.txn(keyspace.Writer(records[0].Ref().Kind), records...)
 }
 
-// txn writes one revision, with the chain of the service unless it is nobody.
+// txn writes one revision, with the chain of the service unless its name is empty.
 func (w *world) txn(service string, records ...model.Record) int64 {
 	w.t.Helper()
 	w.revision++
@@ -90,14 +90,14 @@ func (w *world) raw(key string, value []byte) {
 	w.history = append(w.history, store.Change{KV: store.KV{Key: key, Value: value, Create: w.create[key], Mod: w.revision}})
 }
 
-// audit judges the whole history, given in one batch.
+// audit audits the whole history as one batch.
 func (w *world) audit() *Auditor {
 	a := New(space)
 	a.Apply(store.Batch{Revision: w.revision, Changes: w.history})
 	return a
 }
 
-// snapshot is what the store holds at the end.
+// snapshot returns the final state of the store.
 func (w *world) snapshot() store.Batch {
 	last := map[string]store.Change{}
 	for _, c := range w.history {
@@ -119,7 +119,7 @@ func host(ordinal uint32, slots int64) *model.Executor {
 	}
 }
 
-// reservation asks for n workers of 1000 cpu and a slot each.
+// reservation returns a reservation of n workers with 1000 cpu and a slot each.
 func reservation(uid string, place int64, n int32) *model.Reservation {
 	return &model.Reservation{
 		Key: model.Key{Job: "job", Stage: "stage", Name: uid}, UID: uid, Place: place, State: model.Queued,
@@ -140,8 +140,7 @@ func ordered(r *model.Reservation, order int64) *model.Reservation {
 	return &next
 }
 
-// lease places the workers of a reservation, accepted at epoch, one after the
-// other on the executors.
+// lease places the workers of a reservation, accepted at epoch, on the executors in turn.
 func lease(r *model.Reservation, epoch, cut int64, on ...uint32) *model.LeaseChunk {
 	workers := r.Workers.List()
 	l := &model.LeaseChunk{
@@ -154,7 +153,7 @@ func lease(r *model.Reservation, epoch, cut int64, on ...uint32) *model.LeaseChu
 	return l
 }
 
-// without takes the first n workers out of a lease.
+// without returns a lease without its first n workers.
 func without(l *model.LeaseChunk, n int) *model.LeaseChunk {
 	next := *l
 	next.Workers = slices.Clone(l.Workers[n:])
@@ -167,7 +166,7 @@ func header(l *model.LeaseChunk) *model.TaskHeader {
 	}
 }
 
-// task puts every worker of a lease into one state.
+// task returns a task with every worker of a lease in one state.
 func task(l *model.LeaseChunk, state model.WorkerState) *model.TaskChunk {
 	c := &model.TaskChunk{UID: l.UID}
 	for _, p := range l.Workers {
@@ -176,7 +175,7 @@ func task(l *model.LeaseChunk, state model.WorkerState) *model.TaskChunk {
 	return c
 }
 
-// run takes a reservation from the upsert until its workers run.
+// run writes a reservation from the upsert until its workers run.
 func (w *world) run(r *model.Reservation, on ...uint32) *model.LeaseChunk {
 	epoch := w.put(r)
 	l := lease(r, epoch, w.revision, on...)
@@ -188,7 +187,7 @@ func (w *world) run(r *model.Reservation, on ...uint32) *model.LeaseChunk {
 	return l
 }
 
-// stop takes it from there to its end, and out of the store.
+// stop writes the end of its workers and deletes its records.
 func (w *world) stop(r *model.Reservation, l *model.LeaseChunk) {
 	w.put(in(r, model.Cancelling))
 	w.put(task(l, model.WorkerEvict))

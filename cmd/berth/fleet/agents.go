@@ -14,24 +14,25 @@ import (
 type Agent struct {
 	ID    string
 	Slots int
-	// Resources in addition to slots, as name=quantity; detected from the host when empty.
+	// Resources in addition to slots, as name=quantity. By default the agent detects those
+	// of the host.
 	Resources []string
-	// Reserved is what of them is set aside for workers of a role, as
+	// Reserved are shares of the resources for workers of a role, as
 	// role:name=quantity,name=quantity.
 	Reserved []string
 	// Attributes as name=value.
 	Attributes []string
 	SKU        string
 	Generation int
-	// Name of its process, the id unless given; Dir is what it keeps its workers in,
-	// a directory of that name unless given.
+	// Name is the name of its process; default ID. Dir is the directory for the records of
+	// its workers; default a directory with the name of the process.
 	Name, Dir string
-	// Allow lists the commands that it may run; every command unless given.
+	// Allow lists the commands that it may run; default "*", every command.
 	Allow []string
-	// AllowEnv lists the variables that tasks may set; by default "*", which excludes
-	// those that load code.
+	// AllowEnv lists the variables that tasks may set; default "*", which excludes those
+	// that load code.
 	AllowEnv []string
-	// WorkDir is where its workers run; each in a directory of its own unless given.
+	// WorkDir is the working directory of its workers. By default each has its own.
 	WorkDir string
 }
 
@@ -54,7 +55,7 @@ func (f *Fleet) StartAgent(ctx context.Context, a Agent) error {
 	if err != nil {
 		return err
 	}
-	// Orders go to the address that it tells of itself, so that one has to be known.
+	// Start and stop requests go to the address that it advertises, which must be known.
 	listen, err := f.address(a.Name, 0)
 	if err != nil {
 		return err

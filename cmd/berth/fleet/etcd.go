@@ -16,7 +16,7 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// ErrNoEtcdLeader says that no member of etcd that answers knows who leads.
+// ErrNoEtcdLeader means that no member of etcd knows a leader.
 var ErrNoEtcdLeader = errors.New("no member of etcd leads")
 
 func (f *Fleet) startEtcd(ctx context.Context) (err error) {
@@ -27,7 +27,7 @@ func (f *Fleet) startEtcd(ctx context.Context) (err error) {
 		f.etcds = []string{f.etcd.Endpoint()}
 		return nil
 	}
-	// Members name one another's addresses before any of them runs.
+	// Each member gets the addresses of all others before any of them runs.
 	var peers, cluster []string
 	for i := range f.config.Etcd {
 		name := fmt.Sprintf("etcd-%d", i)
@@ -55,7 +55,7 @@ func (f *Fleet) startEtcd(ctx context.Context) (err error) {
 	return f.StartMembers(ctx)
 }
 
-// member describes a member of etcd, of which the next is the last one.
+// member adds the process of a member of etcd to the fleet and does not start it.
 func (f *Fleet) member(name, listen, peer, cluster string, more ...string) error {
 	dir := filepath.Join(f.config.Dir, name)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -69,8 +69,8 @@ func (f *Fleet) member(name, listen, peer, cluster string, more ...string) error
 	return err
 }
 
-// AddMember tells etcd of one more member and starts it. The services do not know
-// of it: they go on with those that they were given.
+// AddMember adds a member to etcd and starts it. The services continue with the endpoints
+// that they were started with.
 func (f *Fleet) AddMember(ctx context.Context) error {
 	name := fmt.Sprintf("etcd-%d", len(f.members))
 	listen, err := f.address(name, 0)
@@ -95,7 +95,7 @@ func (f *Fleet) AddMember(ctx context.Context) error {
 	return f.members[len(f.members)-1].Start(ctx)
 }
 
-// RemoveMember tells etcd that the i-th member is none any more, and kills it.
+// RemoveMember removes the i-th member from etcd and kills it.
 func (f *Fleet) RemoveMember(ctx context.Context, i int) error {
 	id, _, err := f.memberStatus(ctx, i)
 	if err != nil {
@@ -111,8 +111,8 @@ func (f *Fleet) RemoveMember(ctx context.Context, i int) error {
 	return nil
 }
 
-// changeMembers repeats a change of the members until etcd takes it: it refuses one
-// while its members have not been connected for five seconds.
+// changeMembers retries a change of the members until etcd accepts it: etcd rejects
+// changes until its members have been connected for five seconds.
 func (f *Fleet) changeMembers(ctx context.Context, change func(*store.Etcd) error) error {
 	s, err := store.Dial(store.DialConfig{Endpoints: f.etcds})
 	if err != nil {
@@ -134,8 +134,8 @@ func (f *Fleet) changeMembers(ctx context.Context, change func(*store.Etcd) erro
 	}
 }
 
-// StartMembers starts all members of etcd, none of which runs: together, for none
-// is ready before most of them are.
+// StartMembers starts all members of etcd concurrently, because none is ready before a
+// majority runs. None of them may run.
 func (f *Fleet) StartMembers(ctx context.Context) (err error) {
 	started := make(chan error, len(f.members))
 	for _, p := range f.members {
@@ -147,23 +147,23 @@ func (f *Fleet) StartMembers(ctx context.Context) (err error) {
 	return err
 }
 
-// InitialCluster lists the members of etcd, name=URL, as etcd is told of them.
+// InitialCluster returns the members of etcd as the value of etcd's --initial-cluster.
 func (f *Fleet) InitialCluster() string { return f.initial }
 
-// MemberData is where the i-th member of etcd keeps its data.
+// MemberData returns the data directory of the i-th member of etcd.
 func (f *Fleet) MemberData(i int) string {
 	return filepath.Join(f.config.Dir, f.members[i].Name, embedded.DataDir)
 }
 
-// Etcd lists etcd's endpoints, one a member.
+// Etcd returns etcd's endpoints, one for each member.
 func (f *Fleet) Etcd() []string { return f.etcds }
 
-// Member is the process of the i-th member of etcd. A restarted one has the data
-// that it had.
+// Member returns the process of the i-th member of etcd, which keeps its data when it is
+// restarted.
 func (f *Fleet) Member(i int) *child.Process { return f.members[i] }
 
-// EtcdLeader finds which member of etcd leads, by its index. The error is
-// ErrNoEtcdLeader while none is known.
+// EtcdLeader returns the index of etcd's leader, or -1 and ErrNoEtcdLeader if no member
+// knows one.
 func (f *Fleet) EtcdLeader(ctx context.Context) (int, error) {
 	for i := range f.etcds {
 		switch id, leader, err := f.memberStatus(ctx, i); {
@@ -173,10 +173,10 @@ func (f *Fleet) EtcdLeader(ctx context.Context) (int, error) {
 			return i, nil
 		}
 	}
-	return 0, ErrNoEtcdLeader
+	return -1, ErrNoEtcdLeader
 }
 
-// MoveEtcdLeader has a member of etcd lead, if it does not yet.
+// MoveEtcdLeader makes a member of etcd the leader.
 func (f *Fleet) MoveEtcdLeader(ctx context.Context, to int) error {
 	from, err := f.EtcdLeader(ctx)
 	if err != nil || from == to {
@@ -195,7 +195,7 @@ func (f *Fleet) MoveEtcdLeader(ctx context.Context, to int) error {
 	return err
 }
 
-// memberStatus answers the ids of a member and of who leads it; 0 for nobody.
+// memberStatus returns the IDs of a member and of its leader, which is 0 without one.
 func (f *Fleet) memberStatus(ctx context.Context, i int) (id, leader uint64, err error) {
 	s, err := store.Dial(store.DialConfig{Endpoints: []string{f.etcds[i]}})
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// Members of etcd are moved, killed and started again under a fleet that goes on,
-// and keep what they were told.
+// The leadership of etcd moves, and members are killed and restarted, while the fleet runs.
+// No data is lost.
 func TestMembersOfEtcd(t *testing.T) {
 	asberth.Children(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -34,7 +34,7 @@ func TestMembersOfEtcd(t *testing.T) {
 	}()
 	for _, link := range [][2]string{{"registry-0", "etcd-2"}, {"assigner-0", "gateway-0"}, {"gateway-0", "executor-state-0"}, {"gateway-0", "etcd-0"}, {"peers", "etcd-1"}} {
 		if !links[link] {
-			t.Errorf("nobody was asked about the link %v", link)
+			t.Errorf("Via was not called for the link %v", link)
 		}
 	}
 	s, err := store.Dial(store.DialConfig{Endpoints: f.Etcd()})
@@ -45,7 +45,7 @@ func TestMembersOfEtcd(t *testing.T) {
 	put := func(key string) {
 		t.Helper()
 		for {
-			// A member keeps a write for 7 s that it passed on to a leader that died.
+			// A member keeps a write that it has forwarded to a dead leader for 7 s.
 			attempt, cancel := context.WithTimeout(ctx, 2*time.Second)
 			_, err := s.Txn(attempt, store.Txn{Then: []store.Op{store.Put(key, []byte(key))}})
 			cancel()
@@ -71,8 +71,8 @@ func TestMembersOfEtcd(t *testing.T) {
 	}
 
 	var to int
-	// A machine that stands still has its members elect another meanwhile: then the
-	// next one is tried.
+	// On a slow machine the members may elect another leader meanwhile; the next one is
+	// tried then.
 	for tries := 5; ; tries-- {
 		to = (leads() + 1) % 3
 		err := f.MoveEtcdLeader(ctx, to)
@@ -81,13 +81,13 @@ func TestMembersOfEtcd(t *testing.T) {
 			break
 		}
 		if tries == 1 {
-			t.Fatalf("etcd-%d leads, and it was to be etcd-%d: %v", got, to, err)
+			t.Fatalf("etcd-%d leads, want etcd-%d: %v", got, to, err)
 		}
 	}
 	f.Member(to).Kill()
 	put("/test/while-one-is-away")
 	if got := leads(); got == to {
-		t.Errorf("etcd-%d leads, and it is dead", got)
+		t.Errorf("etcd-%d leads, but it was killed", got)
 	}
 	if err := f.Restart(ctx, f.Member(to)); err != nil {
 		t.Fatal(err)

@@ -1,10 +1,9 @@
-// Package fleet runs a whole Berth as real processes on this machine: etcd in
-// this one or as members of their own, replicas of every service, gateways and
-// agents as children. The demo, the benchmarks and the tests on real processes use
-// it.
+// Package fleet runs a Berth as real processes on this machine: replicas of every
+// service, gateways and agents are child processes, and etcd runs in this process or as
+// child processes too. The demo, the benchmarks and the tests on real processes use it.
 //
-// It promises that processes can be killed, stopped and started again one by
-// one, each with the address it had, and that none is left when it is closed.
+// It promises that each process can be killed, stopped and restarted at the same address,
+// and that no process is left after Close.
 package fleet
 
 import (
@@ -12,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -28,75 +26,73 @@ import (
 
 // Config of a fleet.
 type Config struct {
-	// Binary is the program `berth`. Program, if given, answers the one that a
-	// process is started from, by its name.
+	// Binary is the program `berth`. Program, if set, returns the program of a process by
+	// its name.
 	Binary  string
 	Program func(name string) string
-	// Dir keeps data, logs and workers; it must exist.
+	// Dir is the directory for data, logs and workers. It must exist.
 	Dir string
-	// Replicas of each service, and gateways; 2 and 1 unless given.
+	// Replicas is the number of replicas of each service, default 2; Gateways the number
+	// of gateways, default 1.
 	Replicas, Gateways int
-	// TTL of the leaders' etcd leases; the services' default unless given.
+	// TTL of the leaders' etcd leases; default that of the services.
 	TTL time.Duration
-	// LogLevel of the children; info unless given.
+	// LogLevel of the processes; default info.
 	LogLevel string
-	// Etcd is how many members etcd has, each a child, so that they can be killed,
-	// and what they cost be told from what this process does. 0 runs one in this
-	// process.
+	// Etcd is the number of members of etcd, each a process of its own, which can be killed
+	// and whose costs can be measured. 0 runs one member in this process.
 	Etcd int
-	// Seed fills etcd before anything else runs, by its endpoints; it stays empty
-	// unless given.
+	// Seed writes to etcd before anything else runs; default nothing.
 	Seed func(ctx context.Context, etcd []string) error
-	// Via answers where one process reaches the address that another listens on,
-	// so that who starts the fleet can stand in between and cut the link. Both go
-	// by their names: etcd-0, registry-0, gateway-0, an agent's id. Orders to an
-	// agent come from "orders", whoever sends them, and who finds a replica's address
-	// in the records, as a standby does that proves the leader dead, is "proof". All
-	// other members of etcd reach one at the same address, so who does is "peers". The
-	// address itself unless given.
+	// Via returns the address at which one process reaches the address that another
+	// listens on, so that a proxy in between can cut the link; default the address itself.
+	// from and to are names of processes: etcd-0, registry-0, gateway-0, an agent's ID.
+	// For start and stop requests to an agent, from is "orders". For addresses that a
+	// replica reads from the records, as in the liveness probe of an old leader, from is
+	// "proof". All members of etcd reach a member at the same address, so that from is
+	// "peers" there.
 	Via func(from, to, address string) (string, error)
-	// Place answers where a process runs, by its name: hosts of their own, as far as
-	// the network goes. All run on this host's loopback unless given.
+	// Place returns where a process runs, by its name; default on loopback.
 	Place func(name string) (Place, error)
-	// Flags are further flags of replicas and gateways, by service; those of ""
-	// are for all of them. Those of "agent" are for agents and simulated executors,
-	// those of "etcd" for its members.
+	// Flags are additional flags of replicas and gateways, by service. The flags of "" are
+	// for all of them, those of "agent" for agents and simulated executors, and those of
+	// "etcd" for the members of etcd.
 	Flags map[string][]string
 }
 
 // Place is where a process runs.
 type Place struct {
-	// Host is the address that it listens on; nobody else listens there. Loopback,
-	// on ports that are held, unless given.
+	// Host is the address that it listens on, which no other process uses. The default is
+	// loopback, on reserved ports.
 	Host string
-	// Command is what its program and arguments are given to, to be run there.
+	// Command runs the program and arguments that are appended to it.
 	Command []string
 }
 
-// Services in the order in which they are started.
+// Services in the order in which they start.
 var Services = model.Services
 
 // Fleet is a running Berth.
 type Fleet struct {
 	config   Config
-	etcd     *embedded.Etcd   // nil when its members are children
+	etcd     *embedded.Etcd   // nil if its members are child processes
 	members  []*child.Process // of etcd
 	etcds    []string         // etcd's endpoints
-	initial  string           // etcd's members, as each is told of them
+	initial  string           // etcd's --initial-cluster
 	replicas map[string][]*child.Process
 	gateways []*child.Process
 	agents   map[string]*child.Process
-	flags    map[*child.Process][]string // those that take a process's addresses
-	held     []*port.Held                // ports of those whose addresses others know before they run
+	flags    map[*child.Process][]string // flags whose values are addresses that the process listens on
+	held     []*port.Held                // ports that other processes know before they are in use
 	fronts   []process.Addresses         // the gateways' addresses
 	client   *client.Client
 }
 
 const (
-	// stopTimeout is what the processes of one kind have to stop in.
+	// stopTimeout bounds how long the processes of one kind take to stop.
 	stopTimeout = 15 * time.Second
-	// lookEvery is how often it is looked who leads while nobody does.
-	lookEvery = 50 * time.Millisecond
+	// pollEvery is the interval between two requests for the leader.
+	pollEvery = 50 * time.Millisecond
 )
 
 // Start starts etcd, the services and the gateways.
@@ -135,7 +131,7 @@ func (f *Fleet) start(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	// The services have to know where the gateways will be.
+	// The services need the addresses of the gateways, which start last.
 	for i := range f.config.Gateways {
 		var front process.Addresses
 		for n, address := range []*string{&front.Listen, &front.Agents, &front.Internal} {
@@ -207,7 +203,7 @@ func (f *Fleet) start(ctx context.Context) (err error) {
 	return err
 }
 
-// flagged adds the flags that the configuration has for a service.
+// flagged appends the configured flags of a service.
 func (f *Fleet) flagged(service string, args []string) []string {
 	common := f.config.Flags[""]
 	if service == "etcd" {
@@ -216,7 +212,7 @@ func (f *Fleet) flagged(service string, args []string) []string {
 	return slices.Concat(args, common, f.config.Flags[service])
 }
 
-// via lists the addresses of all processes of a kind as another reaches them.
+// via returns the addresses at which a process reaches all processes of a kind.
 func (f *Fleet) via(from, kind string, addresses []string) (string, error) {
 	var list []string
 	for i, address := range addresses {
@@ -237,18 +233,17 @@ func (f *Fleet) addresses(service string) []string {
 	return list
 }
 
-// Agent is the process of an agent, or of the simulated executors of a prefix.
+// Agent returns the process of an agent, or of the simulated executors with a prefix.
 func (f *Fleet) Agent(id string) *child.Process { return f.agents[id] }
 
-// GatewayProcess is the process of the i-th gateway.
+// GatewayProcess returns the process of the i-th gateway.
 func (f *Fleet) GatewayProcess(i int) *child.Process { return f.gateways[i] }
 
-// Replica is the process of the i-th replica of a service.
+// Replica returns the process of the i-th replica of a service.
 func (f *Fleet) Replica(service string, i int) *child.Process { return f.replicas[service][i] }
 
-// Processes are the children of each kind: the services by their names, the
-// gateways as "gateway", etcd's members as "etcd" when they are children, and
-// "agents".
+// Processes returns the child processes by kind: the name of a service, "gateway",
+// "agents", and "etcd" if its members are child processes.
 func (f *Fleet) Processes() map[string][]*child.Process {
 	all := maps.Clone(f.replicas)
 	all[model.ServiceGateway] = f.gateways
@@ -259,31 +254,31 @@ func (f *Fleet) Processes() map[string][]*child.Process {
 	return all
 }
 
-// Restart starts a process of the fleet that has ended, at the address it had.
+// Restart starts a process that has exited, at the same address.
 func (f *Fleet) Restart(ctx context.Context, p *child.Process) error {
 	return p.Start(ctx, f.flags[p]...)
 }
 
-// Leader waits until a process leads a service, and answers it and its term.
+// Leader waits until a service has a leader and returns its process and term.
 func (f *Fleet) Leader(ctx context.Context, service string) (*child.Process, int64, error) {
-	for looked := false; ; looked = true {
-		p, term, err := f.leads(ctx, service)
+	for answered := false; ; answered = true {
+		p, term, err := f.leader(ctx, service)
 		if p != nil {
 			return p, term, nil
 		}
-		// A look that ctx cuts short says less than the one before: nobody led.
-		if cut := looked && ctx.Err() != nil; err != nil && !cut {
+		// After an answer without a leader, the error of a request that ctx ended is less
+		// useful than "no leader".
+		if err != nil && (!answered || ctx.Err() == nil) {
 			return nil, 0, err
 		}
-		if err := store.Sleep(ctx, lookEvery); err != nil {
-			return nil, 0, fmt.Errorf("nobody leads %s: %w", service, err)
+		if err := store.Sleep(ctx, pollEvery); err != nil {
+			return nil, 0, fmt.Errorf("%s has no leader: %w", service, err)
 		}
 	}
 }
 
-// leads is the process that leads a service just now, and its term; nil when none
-// does.
-func (f *Fleet) leads(ctx context.Context, service string) (*child.Process, int64, error) {
+// leader returns the current leader of a service and its term, or nil.
+func (f *Fleet) leader(ctx context.Context, service string) (*child.Process, int64, error) {
 	answer, err := f.client.Leaders(ctx)
 	if err != nil {
 		return nil, 0, err
@@ -301,20 +296,20 @@ func (f *Fleet) leads(ctx context.Context, service string) (*child.Process, int6
 	return nil, 0, nil
 }
 
-// Gateway is the address of the first gateway, REST and gRPC.
+// Gateway returns the address of the first gateway, for REST and gRPC.
 func (f *Fleet) Gateway() string { return f.fronts[0].Listen }
 
-// Gateways are the addresses of all gateways.
+// Gateways returns the addresses of all gateways.
 func (f *Fleet) Gateways() []string {
 	return f.listeners(func(a process.Addresses) string { return a.Listen })
 }
 
-// AgentsGateways are the addresses at which agents call the gateways.
+// AgentsGateways returns the addresses of the gateways for agents.
 func (f *Fleet) AgentsGateways() []string {
 	return f.listeners(func(a process.Addresses) string { return a.Agents })
 }
 
-// InternalGateways are the addresses at which the services call the gateways.
+// InternalGateways returns the addresses of the gateways for the services.
 func (f *Fleet) InternalGateways() []string {
 	return f.listeners(func(a process.Addresses) string { return a.Internal })
 }
@@ -327,7 +322,7 @@ func (f *Fleet) listeners(of func(process.Addresses) string) []string {
 	return list
 }
 
-// Client is a client of the gateways.
+// Client returns a client of the gateways.
 func (f *Fleet) Client() *client.Client { return f.client }
 
 // Close stops agents, gateways, services and etcd, in this order.
@@ -355,8 +350,9 @@ func (f *Fleet) Close() error {
 	if f.etcd != nil {
 		f.etcd.Close()
 	}
-	// One that leads and is told to stop first hands over, to others that stop too:
-	// that takes its whole time-out, and what is on disk is whole either way.
+	// A leader of etcd that gets SIGTERM waits until another member leads. All of them stop
+	// here, so that this would take its full time limit. The data on disk is consistent
+	// after a kill too.
 	for _, p := range f.members {
 		p.Kill()
 	}
@@ -364,13 +360,4 @@ func (f *Fleet) Close() error {
 		p.Release()
 	}
 	return errors.Join(all...)
-}
-
-// Binary finds the program `berth` for who runs as something else: the path in
-// BERTH_BINARY.
-func Binary() (string, error) {
-	if path := os.Getenv("BERTH_BINARY"); path != "" {
-		return path, nil
-	}
-	return os.Executable()
 }

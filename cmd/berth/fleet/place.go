@@ -9,11 +9,11 @@ import (
 	"berth.dev/pkg/process/port"
 )
 
-// firstPort is the lowest that a process listens on which has its host to itself.
+// firstPort is the first port of a process that has a host of its own.
 const firstPort = 7100
 
-// address is the n-th that a process listens on, for those whose addresses others
-// have to know before they run.
+// address returns the n-th address that a process listens on. Other processes may get it
+// before the process runs.
 func (f *Fleet) address(name string, n int) (string, error) {
 	place, err := f.config.Place(name)
 	if err != nil {
@@ -30,8 +30,8 @@ func (f *Fleet) address(name string, n int) (string, error) {
 	return held.Address(), nil
 }
 
-// process describes one with its arguments, at its place. Flags are those that
-// take the addresses that it listens on, where it has not been given them.
+// process returns a process with its arguments, at its place. The values of flags are
+// further addresses that it listens on.
 func (f *Fleet) process(name string, args []string, flags ...string) (*child.Process, error) {
 	place, err := f.config.Place(name)
 	if err != nil {
@@ -39,7 +39,7 @@ func (f *Fleet) process(name string, args []string, flags ...string) (*child.Pro
 	}
 	if place.Host != "" {
 		for n, flag := range flags {
-			address, err := f.address(name, n+1) // others may know the first
+			address, err := f.address(name, n+1) // the first may be known already
 			if err != nil {
 				return nil, err
 			}

@@ -1,8 +1,6 @@
-// Package wiring is the network between the processes of a fleet, for those who
-// break it: proxies that the processes are told of ([Links]), or a host of its
-// own for each, as far as the network goes ([Namespaces]).
+// Package wiring gives each process of a fleet a network namespace, so that every link
+// between two of them can be cut ([Namespaces]), and describes the [Condition] of a link.
 //
-// It promises that what is cut is silent, as a broken cable is: nobody is told
-// that anything ended, and what connections had sent goes on when they are whole
-// again. It sees nothing of what is carried.
+// It promises that a cut link is silent, like a broken cable: no connection ends, and the
+// data in transit arrives once the link works again.
 package wiring

@@ -11,40 +11,39 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Namespaces are hosts as far as the network goes: each process has one of its
-// own, with an address, and a cable to the bridge that joins them all. So every
-// packet can be cut, those of connections included that no proxy stands in: the
-// members of etcd's among themselves, and a standby's to the leader's own address.
+// Namespaces gives each process a network namespace with an address of its own and a veth
+// pair to a common bridge. Every link can be cut, including those without a proxy: between
+// the members of etcd, and from a standby to the leader's own address.
 //
-// What is sent to who is cut off vanishes at the receiver, in answer to nothing:
-// the route back is a black hole. On a connection that there was, a packet or two of
-// what is cut one way still arrive; then it waits for acknowledgements, either way.
+// A cut is a blackhole route at the receiver: it drops the packets that it would send
+// back, acknowledgements included. On an existing connection one or two packets of a cut
+// direction still arrive before the sender waits for acknowledgements.
 type Namespaces struct {
-	tag string // tells these from those of other runs
+	tag string // distinguishes concurrent runs
 
 	mu    sync.Mutex
 	hosts map[string]*host
 	order []*host
-	holes map[[2]*host]bool // where what one sends to the other vanishes
+	holes map[[2]*host]bool // from and to of blackhole routes
 }
 
-// host is one process's.
+// host is the namespace of one process.
 type host struct {
 	name, namespace, cable, address string
 }
 
-// ErrNoNamespaces says that this machine lets us make no network namespaces.
-var ErrNoNamespaces = errors.New("network namespaces cannot be made here, which takes root and the kernel's bridge and veth")
+// ErrNoNamespaces means that this process cannot create network namespaces.
+var ErrNoNamespaces = errors.New("cannot create network namespaces: run as root on a kernel with bridge and veth")
 
-// NewNamespaces makes a bridge with nobody at it. The error wraps
-// ErrNoNamespaces where that is not permitted.
+// NewNamespaces creates the bridge. The error wraps ErrNoNamespaces if that is not
+// permitted.
 func NewNamespaces(tag uint16) (*Namespaces, error) {
 	n := &Namespaces{tag: fmt.Sprintf("%04x", tag), hosts: map[string]*host{}, holes: map[[2]*host]bool{}}
 	err := errors.Join(
 		ip("link", "add", n.bridge(), "type", "bridge"),
 		ip("address", "add", n.Here()+"/24", "dev", n.bridge()),
 		ip("link", "set", n.bridge(), "up"),
-		ip("netns", "add", n.bridge()), // to see that it can be done
+		ip("netns", "add", n.bridge()), // checks the permission
 		ip("netns", "delete", n.bridge()),
 	)
 	if err != nil {
@@ -56,15 +55,15 @@ func NewNamespaces(tag uint16) (*Namespaces, error) {
 
 func (n *Namespaces) bridge() string { return "berth" + n.tag }
 
-// subnet is the k-th address. Runs side by side rarely have the same tag, and one
-// that has fails to make its bridge.
+// subnet returns the k-th address. If two concurrent runs have the same tag, the second one
+// fails to create its bridge.
 func (n *Namespaces) subnet(k int) string {
 	var high, low int
 	fmt.Sscanf(n.tag, "%02x%02x", &high, &low) //nolint:errcheck // NewNamespaces wrote four digits
 	return fmt.Sprintf("10.%d.%d.%d", 64+high%64, low, k)
 }
 
-// Place gives a process its host. It is the Place of a fleet.
+// Place returns the host of a process, which it creates. It is the Place of a fleet.
 func (n *Namespaces) Place(name string) (fleet.Place, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -91,11 +90,11 @@ func (n *Namespaces) Place(name string) (fleet.Place, error) {
 	return fleet.Place{Host: h.address, Command: []string{"ip", "netns", "exec", h.namespace}}, nil
 }
 
-// Here is the address of this very host, as the others reach it.
+// Here returns the address of this machine in the network.
 func (n *Namespaces) Here() string { return n.subnet(1) }
 
-// Set puts the ways between hosts into a condition. Delay, loss and refusals are
-// not to be had: this counts no links for them.
+// Set changes the condition of the chosen links and returns their number. It does not
+// support delay, loss and refusals, and returns 0 for them.
 func (n *Namespaces) Set(chosen func(from, to string) bool, c Condition) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -105,7 +104,8 @@ func (n *Namespaces) Set(chosen func(from, to string) bool, c Condition) int {
 	set := 0
 	for _, from := range n.order {
 		for _, to := range n.order {
-			if from == to || !chosen(from.name, to.name) && !(orders(from) && chosen("orders", to.name)) {
+			sendsOrders := strings.HasPrefix(from.name, model.ServiceAssigner+"-")
+			if from == to || !chosen(from.name, to.name) && !(sendsOrders && chosen("orders", to.name)) {
 				continue
 			}
 			n.blackhole(to, from, c.There)
@@ -116,25 +116,23 @@ func (n *Namespaces) Set(chosen func(from, to string) bool, c Condition) int {
 	return set
 }
 
-// orders says who sends orders to agents.
-func orders(h *host) bool { return strings.HasPrefix(h.name, model.ServiceAssigner+"-") }
-
-// blackhole has everything vanish, or not, that one host sends to another.
-func (n *Namespaces) blackhole(at, to *host, vanish bool) {
-	way := [2]*host{at, to}
-	if n.holes[way] == vanish {
+// blackhole drops, or stops to drop, everything that one host sends to another.
+func (n *Namespaces) blackhole(at, to *host, drop bool) {
+	hole := [2]*host{at, to}
+	if n.holes[hole] == drop {
 		return
 	}
 	verb := "delete"
-	if vanish {
+	if drop {
 		verb = "add"
 	}
 	if ip("-n", at.namespace, "route", verb, "blackhole", to.address+"/32") == nil {
-		n.holes[way] = vanish
+		n.holes[hole] = drop
 	}
 }
 
-// Unplug takes a host off the network, or puts it back; false if there is none.
+// Unplug disconnects a host from the network or connects it again. It returns false if
+// there is no such host.
 func (n *Namespaces) Unplug(name string, unplugged bool) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -149,12 +147,12 @@ func (n *Namespaces) Unplug(name string, unplugged bool) bool {
 	return ip("link", "set", h.cable, state) == nil
 }
 
-// Close takes all of it away; nothing may run there any more.
+// Close deletes the namespaces and the bridge. No process may run there.
 func (n *Namespaces) Close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, h := range n.order {
-		// The kernel takes the cable away with the namespace, but some time later.
+		// The kernel deletes the veth pair with the namespace, but only some time later.
 		_ = ip("link", "delete", h.cable)
 		_ = ip("netns", "delete", h.namespace)
 	}

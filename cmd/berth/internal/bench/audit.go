@@ -1,13 +1,18 @@
 package bench
 
 import (
+	"cmp"
 	"context"
+	"sort"
 	"time"
 
 	"berth.dev/cmd/berth/audit"
+	"berth.dev/pkg/keyspace"
+	"berth.dev/pkg/model"
+	"berth.dev/pkg/store"
 )
 
-// Audit is what the history of one world showed.
+// Audit is the result of auditing the history of one world.
 type Audit struct {
 	Revision       int64    `json:"revision"`
 	Seconds        float64  `json:"seconds"`
@@ -18,12 +23,13 @@ type Audit struct {
 	First          []string `json:"first,omitempty"`
 }
 
-// audit judges every revision since the world began.
+// audit audits every revision since the world began and counts, for each phase, the
+// keys that Berth wrote.
 func (w *World) audit(ctx context.Context) error {
 	w.run.Say("auditing")
 	began := time.Now()
-	history := &counter{Store: w.Etcd, space: w.Space, phases: w.run.Costs[w.measured:]}
-	auditor, err := audit.Check(ctx, history, w.Space, w.from)
+	phases := w.run.Costs[w.measured:]
+	auditor, err := audit.Check(ctx, w.Etcd, w.Space, w.from, func(c store.Change) { countWrite(w.Space, phases, c) })
 	if err != nil {
 		return err
 	}
@@ -36,6 +42,39 @@ func (w *World) audit(ctx context.Context) error {
 		a.First = append(a.First, v.String())
 	}
 	w.run.Audits = append(w.run.Audits, a)
-	w.run.Say("%d violations up to revision %d, judged in %.1f s", a.Violations, a.Revision, a.Seconds)
+	w.run.Say("%d violations up to revision %d, audited in %.1f s", a.Violations, a.Revision, a.Seconds)
 	return nil
+}
+
+// The kinds of written keys, as the table of costs names them.
+const (
+	writesTxn         = "txns"
+	writesReservation = "resvs"
+	writesStage       = "stages"
+	writesLease       = "leases"
+	writesTask        = "tasks"
+	writesEvent       = "events"
+	writesOther       = "others"
+)
+
+// kindsOfRecords maps records to the kinds of keys. Every transaction of a service
+// changes its chain, so the number of chain writes is the number of transactions.
+var kindsOfRecords = map[model.Kind]string{
+	model.KindChain: writesTxn, model.KindReservation: writesReservation, model.KindStage: writesStage,
+	model.KindLeaseChunk: writesLease, model.KindTaskHeader: writesTask, model.KindTaskChunk: writesTask,
+}
+
+// countWrite counts a change for the phase that wrote it. The phases are in order of
+// revision.
+func countWrite(space keyspace.Space, phases []Cost, change store.Change) {
+	i := sort.Search(len(phases), func(i int) bool { return phases[i].to >= change.Mod })
+	if i == len(phases) || change.Mod <= phases[i].from {
+		return
+	}
+	kind := writesEvent
+	if ref, ok := space.Parse(change.Key); ok {
+		kind = cmp.Or(kindsOfRecords[ref.Kind], writesOther)
+	}
+	phases[i].Writes[kind]++
+	phases[i].Bytes += len(change.Value)
 }

@@ -13,17 +13,17 @@ type Batch struct {
 	Job, Stage string
 	Workers    int
 	SKU        string
-	// CPU tells groups apart: reservations that ask for different amounts are in
-	// different queues. 0 asks for none.
+	// CPU is the request of each worker; 0 requests none. Batches with different
+	// values belong to different groups.
 	CPU int64
-	// Spread puts each worker on an executor of its own, as on hosts that take
-	// but one; without it a batch goes to as few as will do.
+	// Spread places each worker on an executor of its own. The default packs a batch
+	// onto as few executors as possible.
 	Spread bool
-	// RunFor ends each worker after a while; 0 lets it run until it is stopped.
+	// RunFor is how long each worker runs. 0 lets it run until it is stopped.
 	RunFor time.Duration
 }
 
-// Request is the reservation to ask for.
+// Request returns the reservation to send.
 func (b Batch) Request() *berthv1.Reservation {
 	r := &berthv1.Reservation{
 		Job: b.Job, Stage: b.Stage, Name: "main", Count: int32(b.Workers),
@@ -42,5 +42,10 @@ func (b Batch) Request() *berthv1.Reservation {
 	return r
 }
 
-// Key names the reservation.
+// Key returns the key of the reservation.
 func (b Batch) Key() client.Key { return client.Key{Job: b.Job, Stage: b.Stage, Name: "main"} }
+
+// keyOf returns the key of the reservation that an event is about.
+func keyOf(e *berthv1.Event) client.Key {
+	return client.Key{Job: e.GetJob(), Stage: e.GetStage(), Name: e.GetReservation()}
+}

@@ -20,9 +20,9 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// TestSmall runs tiny workloads from end to end: real processes, the
-// report, the audit.
-func TestSmall(t *testing.T) {
+// TestSmallWorkloads runs scaled workloads on real processes and checks the report and
+// the audit.
+func TestSmallWorkloads(t *testing.T) {
 	asberth.Children(t)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "report.json")
@@ -66,7 +66,7 @@ func TestSmall(t *testing.T) {
 		for _, c := range result.Costs {
 			kinds := len(costKinds)
 			if result.Workload == "fleet" {
-				kinds-- // nobody is behind its executors
+				kinds-- // its executors have no process
 			}
 			if c.Operations == 0 || c.CPU["etcd"] < 0 || len(c.CPU) != kinds {
 				t.Errorf("%s: cost %+v", result.Workload, c)
@@ -82,9 +82,9 @@ func TestSmall(t *testing.T) {
 	if f := figures["memory of executor-state, 1000 executors"]; f.Median < 1 || f.Against != "memory of executor-state, 10 executors" {
 		t.Errorf("memory %+v", f)
 	}
-	// What the phase wrote is counted towards it: 20 batches, each reservation
-	// written when it is asked for and when it is dispatched, which the phase does
-	// not wait for: it ends when the last worker is started.
+	// The phase's writes are counted: 20 batches, whose reservations are written when
+	// they are requested and when they are dispatched. The phase ends when the last
+	// worker is started and does not wait for the latter.
 	for _, c := range r.Results[0].Costs {
 		if c.Phase == "batches of 8, 100/s" && (c.Writes[writesReservation] < 21 || c.Writes[writesReservation] > 40 || c.Writes[writesLease] != 20 || c.Bytes == 0) {
 			t.Errorf("writes %+v", c)
@@ -93,14 +93,14 @@ func TestSmall(t *testing.T) {
 	wantNarrow(t, out.String())
 	left, err := filepath.Glob(filepath.Join(dir, "berth-bench-*"))
 	if err != nil || len(left) != 0 {
-		t.Errorf("left behind: %v, %v", left, err)
+		t.Errorf("directories are left: %v, %v", left, err)
 	}
 	t.Logf("%s%s", status.String(), out.String())
 }
 
-// TestElsewhere runs a workload against a cluster that goes on, and leaves it as
-// it was: nothing runs there, and etcd holds nothing of the baseline.
-func TestElsewhere(t *testing.T) {
+// TestRunningCluster runs a workload against a cluster that outlives it. Afterwards all
+// its reservations are cancelled, and etcd has no key of the baseline.
+func TestRunningCluster(t *testing.T) {
 	asberth.Children(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -128,7 +128,7 @@ func TestElsewhere(t *testing.T) {
 		}
 	}
 	if reservations < 20 {
-		t.Errorf("only %d reservations were made", reservations)
+		t.Errorf("only %d reservations were created", reservations)
 	}
 	etcd, err := store.Dial(store.DialConfig{Endpoints: f.Etcd()})
 	if err != nil {
@@ -140,7 +140,7 @@ func TestElsewhere(t *testing.T) {
 	}
 }
 
-// wantNarrow says that a text fits on a terminal.
+// wantNarrow fails if a line is wider than a terminal of 80 columns.
 func wantNarrow(t *testing.T, text string) {
 	t.Helper()
 	for line := range strings.Lines(text) {
@@ -173,7 +173,7 @@ func TestBadFlags(t *testing.T) {
 	}
 }
 
-// TestChoose says which workloads run where.
+// TestChoose checks which workloads run in a cluster of their own and in a running one.
 func TestChoose(t *testing.T) {
 	names := func(f flags) string {
 		chosen, err := f.choose()
@@ -192,23 +192,23 @@ func TestChoose(t *testing.T) {
 	if got := names(flags{only: []string{"latency", "raw-etcd"}}); got != "raw-etcd latency" {
 		t.Errorf("two: %s", got)
 	}
-	elsewhere := names(flags{Cluster: running.Cluster{Gateways: []string{"a"}}})
+	inRunning := names(flags{Cluster: running.Cluster{Gateways: []string{"a"}}})
 	for _, w := range Workloads {
-		if strings.Contains(elsewhere, w.Name) != w.Anywhere {
-			t.Errorf("elsewhere: %s", elsewhere)
+		if strings.Contains(inRunning, w.Name) != w.Anywhere {
+			t.Errorf("in a running cluster: %s", inRunning)
 		}
 	}
 }
 
-// TestWorkloadsAreDescribed keeps names unique and descriptions on one line of
-// the table and of the help.
-func TestWorkloadsAreDescribed(t *testing.T) {
+// TestWorkloadDescriptions checks that names are unique and that the help is narrow.
+func TestWorkloadDescriptions(t *testing.T) {
 	seen := map[string]bool{}
 	for _, w := range Workloads {
-		if (w.Run == nil) == (w.Worlds == nil) || w.Shows == "" || seen[w.Name] {
-			t.Errorf("workload %q is not whole, or twice there", w.Name)
+		if w.Run == nil || w.Shows == "" || seen[w.Name] {
+			t.Errorf("workload %q is incomplete or not unique", w.Name)
 		}
 		seen[w.Name] = true
 	}
 	wantNarrow(t, Command().Long)
+	wantNarrow(t, failoverCommand().Long)
 }

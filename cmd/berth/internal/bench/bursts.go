@@ -11,13 +11,13 @@ import (
 	"berth.dev/client"
 )
 
-// burstsWithin bounds the workload; what is not done by then is noted.
+// burstsWithin bounds the duration of the workload.
 const burstsWithin = 150 * time.Second
 
 var bursts = Workload{
 	Name:  "bursts",
-	Shows: "50,000 batches of 1 to 20 in bursts, room for one in twenty",
-	Run: func(ctx context.Context, w *World) error {
+	Shows: "50,000 batches of 1 to 20 in bursts, slots for one in twenty",
+	Run: inWorld(func(ctx context.Context, w *World) error {
 		r := w.run
 		plan, workers := burstPlan(w, r.Sized(50_000, 20), min(1000, r.Sized(10_000, 4)))
 		slots := max(20, workers/20)
@@ -29,30 +29,29 @@ var bursts = Workload{
 		if err := w.repeat(ctx, w.puts(64)); err != nil {
 			return err
 		}
-		b := newBacklog(len(plan))
-		if err := w.tail(ctx, b.see); err != nil {
+		b := &backlog{batches: len(plan), queued: make(map[client.Key]time.Time, len(plan)), all: make(chan struct{})}
+		if err := w.tail(ctx, b.observe); err != nil {
 			return err
 		}
 		err := w.Measure(ctx, "bursts", func() (int, error) { return b.play(ctx, w, plan) })
 		if err := errors.Join(err, w.stopTail()); err != nil {
 			return err
 		}
-		if b.done < len(plan) {
-			r.Note("%d of %d batches had ended after %v: the rest was left", b.done, len(plan), burstsWithin)
-		}
 		f := Figure{Name: "first request to last end", Unit: "s", Target: &Target{Of: Median, AtMost: 60}}
-		if b.done == len(plan) {
+		ended := int(b.ended.Load())
+		if ended == len(plan) {
 			f.Samples = []float64{b.seconds}
+		} else {
+			r.Note("%d of %d batches ended within %v", ended, len(plan), burstsWithin)
 		}
 		r.Add(f)
-		r.Add(Figure{Name: "batches ended", Unit: "/s", Samples: []float64{float64(b.done) / b.seconds}, Against: puts64})
+		r.Add(Figure{Name: "batches ended", Unit: "/s", Samples: []float64{float64(ended) / b.seconds}, Against: puts64})
 		r.Add(Figure{Name: "wait for the lease", Unit: "ms", Samples: b.waits})
 		return nil
-	},
+	}),
 }
 
-// burstPlan is what is asked for: groups and sizes at random, the same in each
-// run.
+// burstPlan returns batches of random groups and sizes, the same in every run.
 func burstPlan(w *World, n, groups int) (plan []Batch, workers int) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for i := range n {
@@ -66,26 +65,20 @@ func burstPlan(w *World, n, groups int) (plan []Batch, workers int) {
 	return plan, workers
 }
 
-// backlog follows what becomes of the batches of a plan. Its fields belong to
-// the tail until that has stopped or all has been closed.
+// backlog follows the batches of a plan. Only observe uses the fields queued, waits and
+// last until the tail has stopped or all is closed.
 type backlog struct {
 	batches int
 	queued  map[client.Key]time.Time
 	waits   []float64
-	done    int
 	last    time.Time
-	all     chan struct{}
-	ended   atomic.Int64 // as done, for who looks meanwhile
+	all     chan struct{} // closed when all batches have ended
+	ended   atomic.Int64
 	seconds float64
 }
 
-func newBacklog(batches int) *backlog {
-	return &backlog{batches: batches, queued: make(map[client.Key]time.Time, batches), all: make(chan struct{})}
-}
-
-// see takes an event in.
-func (b *backlog) see(e *berthv1.Event, at time.Time) {
-	key := client.Key{Job: e.GetJob(), Stage: e.GetStage(), Name: e.GetReservation()}
+func (b *backlog) observe(e *berthv1.Event, at time.Time) {
+	key := keyOf(e)
 	switch e.GetKind() {
 	case berthv1.Event_RESERVATION_QUEUED:
 		b.queued[key] = at
@@ -94,15 +87,14 @@ func (b *backlog) see(e *berthv1.Event, at time.Time) {
 		delete(b.queued, key)
 	case berthv1.Event_RESERVATION_COMPLETED:
 		b.last = at
-		b.done++
 		if b.ended.Add(1) == int64(b.batches) {
 			close(b.all)
 		}
 	}
 }
 
-// play asks for the plan, a fiftieth at once each half second, and waits until
-// all of it has ended.
+// play requests the plan, a fiftieth of it each half second, and waits until all
+// batches have ended.
 func (b *backlog) play(whole context.Context, w *World, plan []Batch) (int, error) {
 	const parts, callersOfBurst, every = 50, 64, 500 * time.Millisecond
 	ctx, cancel := context.WithTimeout(whole, burstsWithin)
@@ -116,15 +108,15 @@ func (b *backlog) play(whole context.Context, w *World, plan []Batch) (int, erro
 			return w.Ask(ctx, part[k])
 		})
 		if i%10 == 9 {
-			w.run.Say("%d of %d bursts are asked for, %d batches have ended", i+1, bursts, b.ended.Load())
+			w.run.Say("%d of %d bursts requested, %d batches have ended", i+1, bursts, b.ended.Load())
 		}
 		return err
 	})
 	switch {
 	case err == nil:
-		w.run.Note("all was acknowledged after %.1f s", time.Since(began).Seconds())
+		w.run.Note("all requests were acknowledged after %.1f s", time.Since(began).Seconds())
 	case ctx.Err() != nil && whole.Err() == nil:
-		w.run.Note("not all was asked for within %v", burstsWithin)
+		w.run.Note("not all requests were acknowledged within %v", burstsWithin)
 	default:
 		return 0, err
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"berth.dev/api/fault"
 	"berth.dev/cmd/berth/fleet"
@@ -18,31 +20,41 @@ import (
 	"berth.dev/cmd/berth/internal/running"
 )
 
-// flags of the command.
+// flags of `berth bench`.
 type flags struct {
 	Options
+	output
 	running.Cluster
-	only      []string
-	json, dir string
+	only []string
 }
 
-const help = `Measure a Berth: named workloads, each beside a baseline from the same run.
+// output is where a command writes.
+type output struct{ json, dir string }
 
-Unless --gateway, --agents-gateway and --etcd-endpoints name a running cluster,
-each workload gets a Berth of its own on this machine, removed at the end: etcd
-with fsync on, the services, a gateway and simulated executors, each a process
-of its own. In a running one, only those workloads run that ask for little; what
-they asked for is cancelled at the end, and their executors become LOST.
+func (o *output) flags(set *pflag.FlagSet, options *Options) {
+	set.StringVar(&o.json, "json", "", "file to write every sample to, as JSON")
+	set.StringVar(&o.dir, "dir", "", "directory for the data of etcd (default: the directory for temporary files)")
+	set.StringVar(&options.Profiles, "profiles", "", "directory for processor profiles of the services, which cost some of what is measured")
+}
 
-Every revision of etcd that a workload has written is audited. Exit code 0 says
-that no promise was broken. A target that was missed fails nothing.`
+const help = `Measure a Berth: named workloads, each with a baseline from the same run.
+
+By default each workload starts a Berth of its own on this machine and removes
+it at the end: etcd with fsync on, the services, a gateway and simulated
+executors, each a process of its own. --gateway, --agents-gateway and
+--etcd-endpoints name a running cluster: only the workloads that use a small
+part of it run, what they requested is cancelled at the end, and their executors
+become LOST.
+
+Every revision of etcd that a workload has written is audited. The exit code is
+0 if the audit finds no violation; a missed target does not change it.`
 
 // Command is `berth bench`.
 func Command() *cobra.Command {
 	var f flags
 	cmd := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure a Berth, each figure beside a baseline from the same run",
+		Short: "Measure a Berth, each figure with a baseline from the same run",
 		Long:  help + "\n\n" + list(),
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -50,54 +62,52 @@ func Command() *cobra.Command {
 		},
 	}
 	set := cmd.Flags()
-	set.StringSliceVar(&f.only, "only", nil, "workloads to run; all unless given")
-	set.StringVar(&f.json, "json", "", "file to write every sample to, as JSON")
-	set.StringVar(&f.dir, "dir", "", "directory below which etcd keeps its data; that for temporary files unless given")
-	set.DurationVar(&f.Window, "window", 2*time.Second, "how long one phase of steady load lasts")
-	set.DurationVar(&f.Idle, "idle", time.Minute, "how long an idle cluster is looked at")
-	set.StringVar(&f.Trace, "trace", "", "directory of a trace to play, as berth replay takes it")
-	set.IntVar(&f.Repeats, "repeat", 3, "how often each phase of steady load is done")
+	set.StringSliceVar(&f.only, "only", nil, "workloads to run (default: all)")
+	set.DurationVar(&f.Window, "window", 2*time.Second, "duration of one phase of steady load")
+	set.DurationVar(&f.Idle, "idle", time.Minute, "how long an idle cluster is measured")
+	set.StringVar(&f.Trace, "trace", "", "directory of a trace to play, as for berth replay")
+	set.IntVar(&f.Repeats, "repeat", 3, "how often each phase of steady load runs")
 	set.IntVar(&f.Replicas, "replicas", 1, "replicas of each service")
-	set.Float64Var(&f.Scale, "scale", 1, "what the sizes of workloads are multiplied by; targets are about 1")
-	set.StringVar(&f.Profiles, "profiles", "", "directory to keep processor profiles of the services in; taking them costs some of what is measured")
+	set.Float64Var(&f.Scale, "scale", 1, "factor for the sizes of workloads; targets are for 1")
+	f.output.flags(set, &f.Options)
 	f.Flags(set)
 	cmd.AddCommand(failoverCommand(), docsCommand())
 	return cmd
 }
 
-// list names the workloads for the help.
+// list describes the workloads for the help.
 func list() string {
 	var b strings.Builder
-	b.WriteString("Workloads; * marks those for a running cluster too:\n")
+	b.WriteString("Workloads; * marks those for a running cluster too:")
 	for _, w := range Workloads {
 		mark := ' '
 		if w.Anywhere {
 			mark = '*'
 		}
-		b.WriteString("  " + w.Name + strings.Repeat(" ", max(1, 16-len(w.Name))) + string(mark) + " " + w.Shows + "\n")
+		fmt.Fprintf(&b, "\n  %-15s %c %s", w.Name, mark, w.Shows)
 	}
-	return strings.TrimRight(b.String(), "\n")
+	return b.String()
 }
 
 func (f *flags) check() error {
 	switch {
 	case f.Window <= 0:
-		return fault.BadField(fault.ReasonInvalid, "--window", "has to be longer than 0")
+		return fault.BadField(fault.ReasonInvalid, "--window", "must be longer than 0, got %v", f.Window)
 	case f.Idle < lookEvery*3:
-		return fault.BadField(fault.ReasonInvalid, "--idle", "has to be at least %v", lookEvery*3)
+		return fault.BadField(fault.ReasonInvalid, "--idle", "must be at least %v, got %v", lookEvery*3, f.Idle)
 	case f.Repeats < 1:
-		return fault.BadField(fault.ReasonInvalid, "--repeat", "has to be at least 1")
+		return fault.BadField(fault.ReasonInvalid, "--repeat", "must be at least 1, got %d", f.Repeats)
 	case f.Replicas < 1:
-		return fault.BadField(fault.ReasonInvalid, "--replicas", "has to be at least 1")
+		return fault.BadField(fault.ReasonInvalid, "--replicas", "must be at least 1, got %d", f.Replicas)
 	case f.Scale <= 0:
-		return fault.BadField(fault.ReasonInvalid, "--scale", "has to be more than 0")
+		return fault.BadField(fault.ReasonInvalid, "--scale", "must be greater than 0, got %g", f.Scale)
 	case len(f.Gateways) > 0 && f.Profiles != "":
-		return fault.BadField(fault.ReasonInvalid, "--profiles", "works only on services that this command starts")
+		return fault.BadField(fault.ReasonInvalid, "--profiles", "cannot be used with --gateway")
 	}
 	return f.Check()
 }
 
-// choose answers the workloads to run.
+// choose returns the workloads to run.
 func (f *flags) choose() ([]Workload, error) {
 	var chosen []Workload
 	elsewhere := len(f.Gateways) > 0
@@ -107,11 +117,11 @@ func (f *flags) choose() ([]Workload, error) {
 		}
 	}
 	for _, w := range Workloads {
-		asked := slices.Contains(f.only, w.Name)
+		named := slices.Contains(f.only, w.Name)
 		switch {
-		case asked && elsewhere && !w.Anywhere:
-			return nil, fault.BadField(fault.ReasonInvalid, "--only", "%s is not for a cluster that has other work", w.Name)
-		case asked, len(f.only) == 0 && (w.Anywhere || !elsewhere):
+		case named && elsewhere && !w.Anywhere:
+			return nil, fault.BadField(fault.ReasonInvalid, "--only", "workload %s cannot run in a running cluster", w.Name)
+		case named, len(f.only) == 0 && (w.Anywhere || !elsewhere):
 			chosen = append(chosen, w)
 		}
 	}
@@ -130,7 +140,7 @@ func (f *flags) run(ctx context.Context, out, status io.Writer) error {
 	if err != nil {
 		return err
 	}
-	f.Place = ownPlace(binary, f.dir, func(string) error { return nil }, func(*fleet.Config) error { return nil })
+	f.Place = ownPlace(binary, f.dir, fleet.Config{LogLevel: "warn"})
 	if len(f.Gateways) > 0 {
 		if err := f.Reach(ctx); err != nil {
 			return err
@@ -142,17 +152,17 @@ func (f *flags) run(ctx context.Context, out, status io.Writer) error {
 			continue
 		}
 		if err := os.MkdirAll(dir, 0o750); err != nil {
-			return fault.New(fault.Invalid, fault.ReasonInvalid, "directory %s cannot be made", dir).Because(err)
+			return fault.New(fault.Invalid, fault.ReasonInvalid, "cannot create directory %s", dir).Because(err)
 		}
 	}
 	f.Status = status
 	report := newReport(f.Options)
-	var failed error // the other workloads are measured all the same
+	var failed error // the other workloads run nevertheless
 	for _, w := range chosen {
 		result, err := run(ctx, w, f.Options)
 		report.Results = append(report.Results, result)
 		failed = errors.Join(failed, err)
-		if err := errors.Join(result.write(out), report.save(f.json)); err != nil {
+		if err := errors.Join(result.write(out), replay.Save(f.json, report)); err != nil {
 			return err
 		}
 		if ctx.Err() != nil {
@@ -160,12 +170,4 @@ func (f *flags) run(ctx context.Context, out, status io.Writer) error {
 		}
 	}
 	return cmp.Or(failed, report.violations())
-}
-
-// save writes the report, if a file is named.
-func (r *Report) save(file string) error {
-	if file == "" {
-		return nil
-	}
-	return replay.Save(file, r)
 }

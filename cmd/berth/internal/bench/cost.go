@@ -1,37 +1,61 @@
 package bench
 
-import "time"
+import (
+	"os"
+	"time"
+)
 
-// Cost is the processor time that a phase took.
+// The kinds of processes that are not parts of Berth, as the table of costs names them.
+const (
+	kindLoad = "load"
+	kindSim  = "sim"
+)
+
+// Cost is the processor time that a phase used.
 type Cost struct {
 	Phase string `json:"phase"`
-	// Operations is how many the phase did, in so many Seconds.
+	// Operations is the number of operations of the phase, which took Seconds.
 	Operations int     `json:"operations"`
 	Seconds    float64 `json:"seconds"`
 	// CPU is the processor time in seconds, by kind of process; "load" is this
-	// one. A kind that cannot be seen is left out.
+	// process. Kinds that this machine does not run are absent.
 	CPU map[string]float64 `json:"cpu"`
-	// Others is how many processors, on average, did something else.
+	// Others is the average number of processors that other processes used.
 	Others float64 `json:"others"`
-	// Writes counts the keys that Berth wrote, by kind, and Bytes the sum of
-	// their values.
+	// Writes counts the keys that Berth wrote, by kind; Bytes is the sum of their
+	// values.
 	Writes map[string]int `json:"writes"`
 	Bytes  int            `json:"bytes"`
 
-	from, to int64 // the phase is the revisions behind from, up to to
+	from, to int64 // the phase wrote the revisions after from, up to and including to
 }
 
-// usage is the processor time used so far, in seconds.
+// usage is what processes have used, by kind: processor seconds so far, and MB of
+// resident memory.
 type usage struct {
-	at    time.Time
-	kinds map[string]float64
+	at          time.Time
+	cpu, memory map[string]float64
 	// machine is the time of all processors except idle time and I/O wait.
 	machine float64
 }
 
+// pids returns the processes of the world on this machine, by kind.
+func (w *World) pids() map[string][]int {
+	pids := map[string][]int{kindLoad: {os.Getpid()}}
+	for kind, list := range w.site.processes {
+		for _, p := range list {
+			pids[kind] = append(pids[kind], p.Pid())
+		}
+	}
+	for _, p := range w.sims {
+		pids[kindSim] = append(pids[kindSim], p.Pid())
+	}
+	return pids
+}
+
 // measureUsage reads what the processes have used.
 func measureUsage(pids map[string][]int) (usage, error) {
-	u := usage{at: time.Now(), kinds: map[string]float64{}}
+	u := usage{at: time.Now(), cpu: map[string]float64{}, memory: map[string]float64{}}
 	machine, err := proc.Stat()
 	if err != nil {
 		return u, err
@@ -48,19 +72,20 @@ func measureUsage(pids map[string][]int) (usage, error) {
 			if err != nil {
 				return u, err
 			}
-			u.kinds[kind] += stat.CPUTime()
+			u.cpu[kind] += stat.CPUTime()
+			u.memory[kind] += float64(stat.ResidentMemory()) / 1e6
 		}
 	}
 	return u, nil
 }
 
-// cost is what was used from one reading to another.
+// cost returns what was used between two readings.
 func cost(phase string, operations int, from, to usage) Cost {
 	c := Cost{Phase: phase, Operations: operations, Seconds: to.at.Sub(from.at).Seconds(), CPU: map[string]float64{}, Writes: map[string]int{}}
 	others := to.machine - from.machine
-	for kind, used := range to.kinds {
-		c.CPU[kind] = used - from.kinds[kind]
-		others -= used - from.kinds[kind]
+	for kind, used := range to.cpu {
+		c.CPU[kind] = used - from.cpu[kind]
+		others -= c.CPU[kind]
 	}
 	if c.Seconds > 0 {
 		c.Others = max(0, others) / c.Seconds

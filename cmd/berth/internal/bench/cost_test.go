@@ -10,7 +10,7 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// TestCostOfThisProcess burns some processor time and finds it.
+// TestCostOfThisProcess uses some processor time and measures it.
 func TestCostOfThisProcess(t *testing.T) {
 	pids := map[string][]int{kindLoad: {os.Getpid()}}
 	from, err := measureUsage(pids)
@@ -18,29 +18,29 @@ func TestCostOfThisProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	to := from
-	for deadline := time.Now().Add(time.Minute); to.kinds[kindLoad]-from.kinds[kindLoad] < 0.05; {
+	for deadline := time.Now().Add(time.Minute); to.cpu[kindLoad]-from.cpu[kindLoad] < 0.05; {
 		if time.Now().After(deadline) {
-			t.Fatal("no processor time is seen")
+			t.Fatal("no processor time is measured")
 		}
 		if to, err = measureUsage(pids); err != nil {
 			t.Fatal(err)
 		}
 	}
 	c := cost("spin", 1, from, to)
-	if c.CPU[kindLoad] < 0.05 || c.Seconds <= 0 || c.Others < 0 {
+	if to.memory[kindLoad] <= 0 || c.CPU[kindLoad] < 0.05 || c.Seconds <= 0 || c.Others < 0 {
 		t.Errorf("%+v", c)
 	}
 	if _, err := measureUsage(map[string][]int{"none": {-1}}); err == nil {
-		t.Error("a process that is not there is measured")
+		t.Error("a process that does not exist is measured")
 	}
 }
 
-// TestWritesAreCountedTowardsTheirPhase says that a phase is what came behind
-// its first revision, up to its last.
-func TestWritesAreCountedTowardsTheirPhase(t *testing.T) {
+// TestWritesOfAPhase checks that a phase counts the writes after its first revision, up
+// to and including its last.
+func TestWritesOfAPhase(t *testing.T) {
 	space := keyspace.New("c")
 	phase := func(from, to int64) Cost { return Cost{from: from, to: to, Writes: map[string]int{}} }
-	c := &counter{space: space, phases: []Cost{phase(10, 20), phase(20, 20), phase(25, 30)}}
+	phases := []Cost{phase(10, 20), phase(20, 20), phase(25, 30)}
 	for _, put := range []struct {
 		mod int64
 		key string
@@ -54,16 +54,16 @@ func TestWritesAreCountedTowardsTheirPhase(t *testing.T) {
 		{30, space.Key(model.Ref{Kind: model.KindTaskChunk, ID: "1-1"})},
 		{31, space.Key(model.Ref{Kind: model.KindLeaseChunk, ID: "1-1"})}, // after
 	} {
-		c.count(store.Change{KV: store.KV{Key: put.key, Value: []byte("12"), Mod: put.mod}})
+		countWrite(space, phases, store.Change{KV: store.KV{Key: put.key, Value: []byte("12"), Mod: put.mod}})
 	}
-	first, last := c.phases[0], c.phases[2]
+	first, last := phases[0], phases[2]
 	if len(first.Writes) != 2 || first.Writes[writesTxn] != 1 || first.Writes[writesReservation] != 1 || first.Bytes != 4 {
 		t.Errorf("first %+v", first)
 	}
 	if len(last.Writes) != 2 || last.Writes[writesEvent] != 1 || last.Writes[writesTask] != 2 || last.Bytes != 6 {
 		t.Errorf("last %+v", last)
 	}
-	if len(c.phases[1].Writes) != 0 {
-		t.Errorf("an empty phase has %+v", c.phases[1])
+	if len(phases[1].Writes) != 0 {
+		t.Errorf("an empty phase has %+v", phases[1])
 	}
 }

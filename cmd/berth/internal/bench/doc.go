@@ -1,12 +1,12 @@
-// Package bench is `berth bench`: named workloads against a real Berth, each
-// beside a baseline measured in the same run.
+// Package bench is `berth bench`: named workloads against a real Berth, each compared
+// with a baseline of the same run.
 //
 //	workload ──▶ Run ──▶ World: etcd, services, gateway, simulated executors,
 //	                │           each a process of its own, or a cluster named
 //	                │           with --gateway
 //	                ├── callers, paced ──▶ gateway      the load
 //	                ├── puts ────────────▶ etcd         the baseline
-//	                ├── tail ◀──────────── etcd         when what was asked for became so
+//	                ├── tail ◀──────────── etcd         when a change became visible
 //	                ├── processor time of each kind of process, /proc
 //	                └── audit of every revision that the workload wrote
 //	                         │
@@ -16,18 +16,17 @@
 // It promises:
 //
 //   - A figure that names a baseline was measured on the same machine, in the
-//     same run, a moment apart; the ratio of the two outlives a noisy machine.
-//   - A duration ends when the change it waits for is seen in etcd, by a watch
-//     that every world has, and not when somebody polls.
-//   - What the load costs and what each service costs are told apart, and so is
-//     what other processes took of the machine meanwhile.
-//   - Executors that are only looked at, and give nobody work, and reservations that
-//     only wait, may be seeded: they are in etcd before the services start, and the
-//     audit begins behind them.
-//   - A history that broke a promise of Berth makes the command fail, whatever
-//     the figures. A target that was missed is shown, and fails nothing: it
-//     depends on the machine.
+//     same run, within moments of the baseline. The ratio of the two is meaningful
+//     even on a noisy machine.
+//   - A duration ends when a watch of etcd delivers the change, not when a poll
+//     finds it.
+//   - The costs of the load, of each service and of other processes on the machine are
+//     reported separately.
+//   - Executors without work and reservations that stay queued may be seeded: they are
+//     in etcd before the services start, and the audit begins after them.
+//   - If the history breaks a promise of Berth, the command fails. A missed target does
+//     not fail it, because targets depend on the machine.
 //
-// A workload is one file: a [Workload] with a name, what it shows and a function
-// that adds figures to a [Run], and its line in the list of workloads.
+// A workload is one file: a [Workload] with a name, a description and a function that
+// adds figures to a [Run], and its entry in [Workloads].
 package bench

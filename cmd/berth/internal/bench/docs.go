@@ -14,19 +14,23 @@ func docsCommand() *cobra.Command {
 	var markdown, plots string
 	cmd := &cobra.Command{
 		Use:   "docs REPORT",
-		Short: "Write what a report says into documents: tables and plots",
-		Long: `Write what a report of berth bench (--json) says into documents.
+		Short: "Write the tables and plots of a report into documents",
+		Long: `Write a report of berth bench (--json) into documents.
 
-The tables replace what stands between the lines
+With --markdown, the tables replace everything between the lines
   ` + beginMark + `
   ` + endMark + `
-of a file; without --markdown they are printed. With --plots, drawings are
-written to a directory as SVG.`,
+of a file; otherwise they are printed. With --plots, plots are written to a
+directory as SVG.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r, err := readReport(args[0])
+			text, err := os.ReadFile(args[0])
+			var r Report
+			if err == nil {
+				err = json.Unmarshal(text, &r)
+			}
 			if err != nil {
-				return err
+				return fault.New(fault.Invalid, fault.ReasonInvalid, "%s is not a report of berth bench --json", args[0]).Because(err)
 			}
 			if plots != "" {
 				if err := r.plot(plots); err != nil {
@@ -40,20 +44,7 @@ written to a directory as SVG.`,
 			return insert(markdown, r.markdown())
 		},
 	}
-	cmd.Flags().StringVar(&markdown, "markdown", "", "file to insert the tables into, between its marks")
-	cmd.Flags().StringVar(&plots, "plots", "", "directory to draw plots into")
+	cmd.Flags().StringVar(&markdown, "markdown", "", "file whose marked lines are replaced by the tables")
+	cmd.Flags().StringVar(&plots, "plots", "", "directory to write plots to")
 	return cmd
-}
-
-// readReport reads what --json has written.
-func readReport(file string) (*Report, error) {
-	text, err := os.ReadFile(file)
-	r := &Report{}
-	if err == nil {
-		err = json.Unmarshal(text, r)
-	}
-	if err != nil {
-		return nil, fault.New(fault.Invalid, fault.ReasonInvalid, "%s is no report of berth bench", file).Because(err)
-	}
-	return r, nil
 }

@@ -65,8 +65,7 @@ Machine: 2 × Toy, 8 kB, Linux 6, go1.
 Audit: 0 violations up to revision 12, 3 workers leased, 2 of them ever running.
 `
 
-// TestDocs writes a report into a document, twice: the second time changes
-// nothing.
+// TestDocs writes a report into a document twice. The second time changes nothing.
 func TestDocs(t *testing.T) {
 	dir := t.TempDir()
 	report, document, plots := filepath.Join(dir, "report.json"), filepath.Join(dir, "doc.md"), filepath.Join(dir, "plots")
@@ -96,7 +95,7 @@ func TestDocs(t *testing.T) {
 	}
 }
 
-func TestDocsRefuses(t *testing.T) {
+func TestDocsErrors(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "doc.md")
 	if err := os.WriteFile(file, []byte(endMark+"\n"+beginMark+"\n"), 0o600); err != nil {
@@ -104,14 +103,16 @@ func TestDocsRefuses(t *testing.T) {
 	}
 	var f *fault.Error
 	if err := insert(file, nil); !errors.As(err, &f) || f.Kind != fault.Invalid {
-		t.Errorf("marks that are the wrong way round: %v", err)
+		t.Errorf("marks in the wrong order: %v", err)
 	}
-	if _, err := readReport(file); !errors.As(err, &f) || f.Kind != fault.Invalid {
-		t.Errorf("a report that is none: %v", err)
+	cmd := docsCommand()
+	cmd.SetArgs([]string{file})
+	if err := cmd.Execute(); !errors.As(err, &f) || f.Kind != fault.Invalid {
+		t.Errorf("a file that is not a report: %v", err)
 	}
 }
 
-// TestPlots draws each plot from figures that are named as those of the workloads.
+// TestPlots draws each plot from figures with the names of the workloads' figures.
 func TestPlots(t *testing.T) {
 	r := toyReport()
 	add := func(workload, unit string, names ...string) {

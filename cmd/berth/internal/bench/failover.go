@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -17,90 +16,91 @@ import (
 	"berth.dev/api/fault"
 	"berth.dev/cmd/berth/fleet"
 	"berth.dev/cmd/berth/fleet/wiring"
+	"berth.dev/cmd/berth/internal/replay"
 	"berth.dev/cmd/berth/internal/running"
 	"berth.dev/pkg/leader"
 	"berth.dev/pkg/store"
 )
 
-// denseGrants are the batches a second where the longest time without one counts.
-const denseGrants = 20
+const (
+	// upsertsPerSecond and grantsPerSecond are the load. denseGrants replaces
+	// grantsPerSecond if the figure is the longest time without a grant.
+	upsertsPerSecond, grantsPerSecond, denseGrants = 20, 8, 20
+
+	failoverReplicas, failoverGateways, failoverMembers = 3, 2, 3
+)
 
 const failoverHelp = `Measure how long Berth pauses while parts of it fail.
 
 Each kind of outage gets a Berth of its own on this machine: three members of
 etcd, three replicas of each service, two gateways, simulated executors, each a
-process of its own, and many reservations that wait. A steady load goes on all
-the while: upserts, and batches of one worker that are granted and started. At
-the moment of an outage one more of each is asked for, and a figure is how long
-that took, beside the same just before. Of outages that have many moments, or
-whose leader goes on for a while, it is the longest time in which nothing of the
-load went through; of kills that is told beside. So is how long the slowest call
-of each outage took, whenever it was asked. Callers give each call 10 s; their
-errors are counted. Where an outage ends with a new process, its start is not
-part of it: how long that takes to have read all that is stored is told apart.
-What waits is in etcd before the services start.
+process of its own, and many queued reservations, which are in etcd before the
+services start. Meanwhile callers send a steady load: upserts, and batches of
+one worker that are granted and started.
+
+At the moment of an outage one more upsert and one more batch are requested. A
+figure is how long these took; its baseline is the same shortly before. If an
+outage has many moments, or if the leader keeps working for a while, the figure
+is the longest time in which nothing of the load succeeded; for kills this is
+reported in addition. The slowest call of each outage is reported too. Callers
+give each call 10 s; their errors are counted. If an outage ends with a new
+process, its start is not part of the outage: how long it takes to read all
+records is a figure of its own.
 
 Outages that cut hosts from each other need root and network namespaces.`
 
-// failoverOptions of a run.
+// failoverOptions are the flags of `berth bench failover`.
 type failoverOptions struct {
-	outages            []string
-	rounds, ttlRounds  int
-	spacing, ttl       time.Duration
-	executors, waiting int
-	growth             int
-	upserts, grants    int
-	services           []string
-	json, dir, logs    string
-	profiles           string
+	output
+	outages             []string
+	rounds, otherRounds int
+	spacing, ttl        time.Duration
+	executors, queued   int
+	growth              int
 }
 
 func failoverCommand() *cobra.Command {
 	var o failoverOptions
+	options := Options{Window: settle, Repeats: 1, Scale: 1, Replicas: failoverReplicas}
 	cmd := &cobra.Command{
 		Use:   "failover",
 		Short: "Measure how long Berth pauses while parts of it fail",
 		Long:  failoverHelp + "\n\n" + listOutages(),
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+			options.Status = cmd.ErrOrStderr()
+			return o.run(cmd.Context(), cmd.OutOrStdout(), options)
 		},
 	}
 	set := cmd.Flags()
-	set.StringSliceVar(&o.outages, "outages", nil, "outages to measure; all unless given")
-	set.StringSliceVar(&o.services, "services", fleet.Services, "services whose leaders fail, one after the other")
+	set.StringSliceVar(&o.outages, "outages", nil, "outages to measure (default: all)")
 	set.IntVar(&o.rounds, "rounds", 50, "how often each leader is killed")
-	set.IntVar(&o.ttlRounds, "other-rounds", 10, "how often every other outage is made")
-	set.DurationVar(&o.spacing, "spacing", 20*time.Second, "time between two kills of one service's leader at least: three evictions a minute are allowed")
+	set.IntVar(&o.otherRounds, "other-rounds", 10, "rounds of every other outage")
+	set.DurationVar(&o.spacing, "spacing", 20*time.Second, "minimum time between two kills of one service's leader; a service permits three evictions per minute")
 	set.DurationVar(&o.ttl, "ttl", leader.DefaultTTL, "TTL of leadership")
 	set.IntVar(&o.executors, "executors", 1000, "simulated executors")
-	set.IntVar(&o.waiting, "waiting", 10_000, "reservations that wait all the while")
-	set.IntVar(&o.growth, "growth", 10, "measure kills again with so many times the executors and waiting reservations; 0 does not")
-	set.IntVar(&o.upserts, "upserts", 20, "upserts a second")
-	set.IntVar(&o.grants, "grants", 8, "batches a second that are granted and started; 20 at least in outages of many moments")
-	set.StringVar(&o.json, "json", "", "file to write every sample to, as JSON")
-	set.StringVar(&o.dir, "dir", "", "directory below which etcd keeps its data; that for temporary files unless given")
-	set.StringVar(&o.logs, "logs", "", "directory to keep the logs of all processes in")
-	set.StringVar(&o.profiles, "profiles", "", "directory to keep processor profiles of the services in; taking them costs some of what is measured")
+	set.IntVar(&o.queued, "waiting", 10_000, "reservations that stay queued")
+	set.IntVar(&o.growth, "growth", 10, "measure kills again with so many times the executors and queued reservations; 0 does not")
+	o.flags(set, &options)
 	return cmd
 }
 
 func listOutages() string {
 	var b strings.Builder
-	b.WriteString("Outages:\n")
+	b.WriteString("Outages:")
 	for _, one := range outages {
-		fmt.Fprintf(&b, "  %-10s %s\n", one.name, one.shows)
+		fmt.Fprintf(&b, "\n  %-10s %s", one.name, one.shows)
 	}
-	return strings.TrimRight(b.String(), "\n")
+	return b.String()
 }
 
 func (o *failoverOptions) check() error {
 	for _, n := range []struct {
-		flag  string
-		value int
-	}{{"--rounds", o.rounds}, {"--other-rounds", o.ttlRounds}, {"--executors", o.executors}, {"--upserts", o.upserts}, {"--grants", o.grants}} {
-		if n.value < 1 {
-			return fault.BadField(fault.ReasonInvalid, n.flag, "has to be at least 1")
+		flag         string
+		value, least int
+	}{{"--rounds", o.rounds, 1}, {"--other-rounds", o.otherRounds, 1}, {"--executors", o.executors, 1}, {"--waiting", o.queued, 0}, {"--growth", o.growth, 0}} {
+		if n.value < n.least {
+			return fault.BadField(fault.ReasonInvalid, n.flag, "must be at least %d, got %d", n.least, n.value)
 		}
 	}
 	for _, name := range o.outages {
@@ -108,131 +108,85 @@ func (o *failoverOptions) check() error {
 			return fault.BadField(fault.ReasonInvalid, "--outages", "there is no outage %q; see berth bench failover --help", name)
 		}
 	}
-	for _, name := range o.services {
-		if !slices.Contains(fleet.Services, name) {
-			return fault.BadField(fault.ReasonInvalid, "--services", "there is no service %q", name)
-		}
-	}
-	if o.waiting < 0 || o.growth < 0 {
-		return fault.BadField(fault.ReasonInvalid, "--waiting", "neither it nor --growth can be below 0")
-	}
 	return nil
 }
 
-func (o *failoverOptions) run(ctx context.Context, out, status io.Writer) error {
+func (o *failoverOptions) run(ctx context.Context, out io.Writer, options Options) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	binary, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	options := Options{Window: settle, Repeats: 1, Scale: 1, Replicas: failoverReplicas, Status: status, Profiles: o.profiles}
 	report := newReport(options)
-	for _, one := range outages {
-		if len(o.outages) > 0 && !slices.Contains(o.outages, one.name) {
-			continue
+	measure := func(one outage, growth int, small *Result) (*Result, error) {
+		f := &failing{o: o, outage: one, executors: growth * o.executors, queued: growth * o.queued, grants: grantsPerSecond}
+		if one.all != nil || one.lingers {
+			f.grants = denseGrants
 		}
-		alone := *o
-		if one.all != nil || one.winds {
-			alone.grants = max(alone.grants, denseGrants)
-		}
-		result, err := alone.measure(ctx, binary, one, options, nil)
+		result, err := f.run(ctx, options, small)
 		report.Results = append(report.Results, result)
 		if err == nil {
 			err = result.write(out)
 		}
+		return result, err
+	}
+	for _, one := range outages {
+		if len(o.outages) > 0 && !slices.Contains(o.outages, one.name) {
+			continue
+		}
+		result, err := measure(one, 1, nil)
 		if err == nil && one.often && o.growth > 1 {
-			grown := *o
-			grown.executors, grown.waiting = o.growth*o.executors, o.growth*o.waiting
-			var many *Result
-			many, err = grown.measure(ctx, binary, one, options, result)
-			report.Results = append(report.Results, many)
-			if err == nil {
-				err = many.write(out)
-			}
+			_, err = measure(one, o.growth, result)
 		}
 		if err != nil {
-			return errors.Join(err, report.save(o.json))
+			return errors.Join(err, replay.Save(o.json, report))
 		}
 	}
-	return cmp.Or(report.save(o.json), report.violations())
+	return cmp.Or(replay.Save(o.json, report), report.violations())
 }
 
-// measure does one kind of outage in a world of its own. Small is the result
-// of the same with less, to compare with, or nil.
-func (o *failoverOptions) measure(ctx context.Context, binary string, one outage, options Options, small *Result) (*Result, error) {
-	shows := fmt.Sprintf("%s; %d executors, %d waiting", one.shows, o.executors, o.waiting)
-	f := &failing{o: o, passed: map[string]*gaps{writes: {}, grants: {}, hands: {}, begins: {}}, probes: map[string]*probe{}}
-	if one.etcd {
-		f.passed[puts] = &gaps{}
+// run measures the outage in a world of its own. small is the result of the same outage
+// with fewer executors and reservations, to compare with, or nil.
+func (f *failing) run(ctx context.Context, options Options, small *Result) (*Result, error) {
+	binary, err := os.Executable()
+	if err != nil {
+		return &Result{}, err
 	}
-	w := Workload{Name: one.name, Shows: shows, Worlds: func(ctx context.Context, r *Run) error {
-		err := r.World(ctx, setup{seed: seedWaiting(o.waiting, 100, "full")}, func(ctx context.Context, w *World) error {
-			f.w = w
-			return f.measure(ctx, r, one, small)
-		})
+	config := fleet.Config{Gateways: failoverGateways, Etcd: failoverMembers, TTL: f.o.ttl, LogLevel: "info"}
+	if f.outage.hosts {
+		if f.hosts, err = wiring.NewNamespaces(uint16(os.Getpid())); err == nil {
+			config.Place = f.hosts.Place
+			defer f.hosts.Close()
+		}
+	}
+	options.Place = ownPlace(binary, f.o.dir, config)
+	shows := fmt.Sprintf("%s; %d executors, %d queued", f.outage.shows, f.executors, f.queued)
+	return run(ctx, Workload{Name: f.outage.name, Shows: shows, Run: func(ctx context.Context, r *Run) error {
 		if errors.Is(err, wiring.ErrNoNamespaces) {
 			r.Note("not measured: %v", wiring.ErrNoNamespaces)
 			return nil
 		}
-		return err
-	}}
-	options.Place = f.place(binary, one.hosts)
-	return run(ctx, w, options)
+		return r.World(ctx, setup{seed: seedQueued(f.queued, 100, "full")}, func(ctx context.Context, w *World) error {
+			return f.measure(ctx, w, small)
+		})
+	}}, options)
 }
 
-// place starts the Berth that is to fail.
-func (f *failing) place(binary string, hosts bool) Place {
-	keep := func(dir string) error {
-		if f.hosts != nil {
-			f.hosts.Close()
-		}
-		return f.keepLogs(dir)
-	}
-	return ownPlace(binary, f.o.dir, keep, func(config *fleet.Config) (err error) {
-		config.Gateways, config.Etcd, config.TTL, config.LogLevel = failoverGateways, failoverMembers, f.o.ttl, "info"
-		if hosts {
-			if f.hosts, err = wiring.NewNamespaces(uint16(os.Getpid())); err == nil {
-				config.Place = f.hosts.Place
-			}
-		}
-		return err
-	})
-}
-
-// keepLogs copies the logs of the processes to the directory for them.
-func (f *failing) keepLogs(dir string) error {
-	if f.o.logs == "" {
-		return nil
-	}
-	kept := filepath.Join(f.o.logs, filepath.Base(dir))
-	logs, err := filepath.Glob(filepath.Join(dir, "*.log"))
-	err = errors.Join(err, os.MkdirAll(kept, 0o750))
-	for _, file := range logs {
-		text, failed := os.ReadFile(file)
-		err = errors.Join(err, failed, os.WriteFile(filepath.Join(kept, filepath.Base(file)), text, 0o600))
-	}
-	return err
-}
-
-// measure carries the rounds out while the load goes on.
-func (f *failing) measure(ctx context.Context, r *Run, one outage, small *Result) error {
-	f.fleet = f.w.site.fleet
-	sku := f.w.SKU("free")
-	if err := f.fleet.StartSim(ctx, sku, f.o.executors, 4); err != nil {
+// measure runs the rounds under load.
+func (f *failing) measure(ctx context.Context, w *World, small *Result) error {
+	f.begin(w)
+	sku := w.SKU("free")
+	if err := f.fleet.StartSim(ctx, sku, f.executors, 4); err != nil {
 		return err
 	}
-	if err := running.AwaitReady(ctx, f.w.Client, sku, f.o.executors, readyTimeout); err != nil {
+	if err := running.AwaitReady(ctx, w.Client, sku, f.executors, readyTimeout); err != nil {
 		return err
 	}
-	if err := patiently(ctx, readyTimeout, "not all that was to wait does", func(ctx context.Context) bool {
-		pending, err := f.w.Client.Pending(ctx)
+	if err := patiently(ctx, readyTimeout, "the seeded reservations are not queued", func(ctx context.Context) bool {
+		pending, err := w.Client.Pending(ctx)
 		n := int64(0)
 		for _, group := range pending.GetGroups() {
 			n += int64(group.GetReservations())
 		}
-		return err == nil && n >= int64(f.o.waiting)
+		return err == nil && n >= int64(f.queued)
 	}); err != nil {
 		return err
 	}
@@ -241,43 +195,43 @@ func (f *failing) measure(ctx context.Context, r *Run, one outage, small *Result
 	loaded := make(chan struct{})
 	go func() { defer close(loaded); f.load(loading) }()
 	before := loadAverage()
-	s, err := f.rounds(ctx, one)
+	s, err := f.rounds(ctx)
 	stop()
 	<-loaded
-	f.asking.Wait()
+	f.probing.Wait()
 	if err != nil {
 		return err
 	}
-	s.add(r, one, f.o, small)
-	errs := Figure{Name: "errors of callers", Unit: "", Samples: []float64{float64(f.failed.Load())}, Target: &Target{Max: new(0.0)}}
-	r.Add(errs)
+	r := w.run
+	s.add(r, f, small)
+	r.Add(Figure{Name: "errors of callers", Samples: []float64{float64(f.failed.Load())}, Target: &Target{Max: new(0.0)}})
 	if f.first != nil {
 		r.Note("the first error of %d calls: %v", f.calls.Load(), f.first)
 	}
-	r.Note("%d calls; load average of the machine %s before, %s after", f.calls.Load(), before, loadAverage())
+	r.Note("%d calls; load average of the machine %.2f before, %.2f after", f.calls.Load(), before, loadAverage())
 	return nil
 }
 
-// loadAverage returns the load average of the last minute.
-func loadAverage() string {
-	text, _ := os.ReadFile("/proc/loadavg") // absent: left empty
-	first, _, _ := strings.Cut(string(text), " ")
-	return first
+// loadAverage returns the load average of the last minute, or 0 if the kernel does not
+// report it.
+func loadAverage() float64 {
+	if load, err := proc.LoadAvg(); err == nil {
+		return load.Load1
+	}
+	return 0
 }
 
-// found are the samples of a kind of outage.
-type found struct {
-	// names are the names of the figures, in the order of their first samples.
-	names   []string
-	samples map[string][]float64
-	// moved is the number of outages during which etcd changed its leader by itself:
-	// every etcd lease then lasts for another TTL from there.
+// outageSamples are the figures of an outage, in the order of their first samples.
+type outageSamples struct {
+	figures []Figure
+	// moved is the number of outages during which etcd changed its leader: each change
+	// extends all etcd leases by a TTL.
 	moved int
 }
 
-// Prefixes and suffixes of figures that have no target: the load before the outage,
-// the longest time in which nothing of the load went through where the figure is the
-// latency of a probe, and the time that a restarted replica took to be ready.
+// Prefixes and suffixes of figures without a target: the load before the outage, the
+// longest time in which nothing of the load succeeded if the figure is the latency of a
+// probe, and the time until a restarted replica was ready.
 const (
 	calmPrefix  = "calm, "
 	loadPrefix  = "load, "
@@ -290,43 +244,41 @@ func targeted(name string) bool {
 }
 
 // note adds a sample.
-func (s *found) note(name string, d time.Duration) {
-	if s.samples == nil {
-		s.samples = map[string][]float64{}
+func (s *outageSamples) note(name string, d time.Duration) {
+	i := slices.IndexFunc(s.figures, func(f Figure) bool { return f.Name == name })
+	if i < 0 {
+		i = len(s.figures)
+		s.figures = append(s.figures, Figure{Name: name, Unit: "ms"})
 	}
-	if s.samples[name] == nil {
-		s.names = append(s.names, name)
-	}
-	s.samples[name] = append(s.samples[name], millis(d))
+	s.figures[i].Samples = append(s.figures[i].Samples, millis(d))
 }
 
 // rounds makes the outage in all rounds, in one service after the other.
-func (f *failing) rounds(ctx context.Context, one outage) (found, error) {
-	var s found
-	n, services := f.o.ttlRounds, f.o.services
-	if one.often {
+func (f *failing) rounds(ctx context.Context) (s outageSamples, err error) {
+	n, services := f.o.otherRounds, fleet.Services
+	if f.outage.often {
 		n = f.o.rounds
 	}
-	if one.all != nil {
+	if f.outage.all != nil {
 		services = []string{""}
 	}
 	last := map[string]time.Time{}
 	for i := range n {
 		for _, service := range services {
-			if one.often {
+			if f.outage.often {
 				if err := store.Sleep(ctx, time.Until(last[service].Add(f.o.spacing))); err != nil {
 					return s, err
 				}
 			}
 			last[service] = time.Now()
-			if err := f.once(ctx, &s, one, service); err != nil {
+			if err := f.round(ctx, &s, service); err != nil {
 				return s, err
 			}
 		}
 		var latest []string
-		for _, name := range s.names {
-			if targeted(name) {
-				latest = append(latest, fmt.Sprintf("%s %.0f ms", name, s.samples[name][len(s.samples[name])-1]))
+		for _, figure := range s.figures {
+			if targeted(figure.Name) {
+				latest = append(latest, fmt.Sprintf("%s %.0f ms", figure.Name, figure.Samples[len(figure.Samples)-1]))
 			}
 		}
 		f.w.run.Say("round %d of %d: %v", i+1, n, latest)
@@ -334,44 +286,44 @@ func (f *failing) rounds(ctx context.Context, one outage) (found, error) {
 	return s, nil
 }
 
-// once makes the outage, in the leader of a service or in all services, and notes
-// what did not go through meanwhile.
-func (f *failing) once(ctx context.Context, s *found, one outage, service string) error {
+// round makes the outage once, in the leader of a service or in all services, and adds
+// its samples.
+func (f *failing) round(ctx context.Context, s *outageSamples, service string) error {
 	if err := f.flowing(ctx, time.Now()); err != nil {
 		return err
 	}
-	calm := time.Now()
+	one, calm := f.outage, time.Now()
 	f.waits.forget(calm)
-	before := f.ask()
+	before := f.sendProbe()
 	if err := store.Sleep(ctx, settle); err != nil {
 		return err
 	}
-	etcd := f.etcdLeader(ctx)
-	strike, services, slow := f.throughout, fleet.Services, slowest
+	etcd, _ := f.fleet.EtcdLeader(ctx)
+	strike, services, slow := f.strikeAll, fleet.Services, slowest
 	if one.all == nil {
 		strike, services, slow = f.strike, []string{service}, service+": "+slowest
 	}
-	struck, err := strike(ctx, one, service)
+	o, err := strike(ctx, service)
 	if err != nil {
 		return err
 	}
 	var own time.Duration
-	if raw := f.passed[puts]; raw != nil {
-		own = raw.longest(struck.began, struck.ended)
+	if raw := f.passed[noPut]; raw != nil {
+		own = raw.longest(o.began, o.ended)
 		s.note(calmPrefix+etcdGap, own)
 	}
 	for _, service := range services {
 		for _, what := range measuredBy[service] {
 			figure := service + ": " + what
-			usual, counts := f.passed[what].longest(calm, struck.began), true
-			took := max(0, f.passed[what].longest(struck.began, struck.ended)-own)
-			if struck.asked != nil && !one.winds {
+			usual, counts := f.passed[what].longest(calm, o.began), true
+			took := max(0, f.passed[what].longest(o.began, o.ended)-own)
+			if o.probe != nil && !one.lingers {
 				if one.often {
 					s.note(loadPrefix+figure, took)
 				}
-				usual, counts = before.took(what)
-				var did bool
-				if took, did = struck.asked.took(what); !did {
+				usual, counts = f.took(before, what)
+				var passed bool
+				if took, passed = f.took(o.probe, what); !passed {
 					took = recoverWithin
 				}
 			}
@@ -381,12 +333,12 @@ func (f *failing) once(ctx context.Context, s *found, one outage, service string
 			s.note(figure, took)
 		}
 	}
-	s.note(calmPrefix+slow, f.waits.slowest(calm, struck.began))
-	s.note(slow, max(0, f.waits.slowest(struck.began, struck.ended)-own))
+	s.note(calmPrefix+slow, f.waits.slowest(calm, o.began))
+	s.note(slow, max(0, f.waits.slowest(o.began, o.ended)-own))
 	if one.restarts {
-		s.note(service+readySuffix, struck.again)
+		s.note(service+readySuffix, o.ready)
 	}
-	if !one.etcd && etcd != f.etcdLeader(ctx) {
+	if now, _ := f.fleet.EtcdLeader(ctx); !one.etcd && now != etcd {
 		s.moved++
 	}
 	f.mu.Lock()
@@ -395,94 +347,87 @@ func (f *failing) once(ctx context.Context, s *found, one outage, service string
 	return nil
 }
 
-// struck is an outage: its begin and end, the probe that was sent in its first moment
-// if it has one, and the time that the replica took to be ready again.
-type struck struct {
-	asked        *probe
+// occurrence is an outage that was made: its begin and end, the probe that was sent in
+// its first moment, and the time until the replica was ready again.
+type occurrence struct {
 	began, ended time.Time
-	again        time.Duration
+	probe        *probe // nil if the outage has many moments
+	ready        time.Duration
 }
 
-// throughout makes an outage of all services, which has many moments.
-func (f *failing) throughout(ctx context.Context, one outage, _ string) (s struck, err error) {
-	s.began = time.Now()
-	if err = one.all(ctx, f); err == nil {
+// strikeAll makes an outage of all services.
+func (f *failing) strikeAll(ctx context.Context, _ string) (o occurrence, err error) {
+	o.began = time.Now()
+	if err = f.outage.all(ctx, f); err == nil {
 		err = f.settled(ctx, time.Now())
 	}
-	s.ended = time.Now()
-	return s, err
+	o.ended = time.Now()
+	return o, err
 }
 
-// etcdGap is the time without a put to etcd itself.
+// etcdGap names the time without a put to etcd itself.
 const etcdGap = "etcd's own gap"
 
-// etcdLeader is which member of etcd leads; -1 while none does.
-func (f *failing) etcdLeader(ctx context.Context) int {
-	i, err := f.fleet.EtcdLeader(ctx)
-	if err != nil {
-		return -1
-	}
-	return i
-}
-
-// strike does the outage to a leader, asks for something the moment that it is done,
-// waits until that goes through, some time more, and until all calls up to then have
-// ended, and undoes the outage.
-func (f *failing) strike(ctx context.Context, one outage, service string) (s struck, err error) {
+// strike makes the outage in a leader and sends a probe at that moment. It waits until
+// the probe succeeds, for the settle time, and until all calls up to then have ended.
+// Then it ends the outage.
+func (f *failing) strike(ctx context.Context, service string) (o occurrence, err error) {
 	leading, cancel := context.WithTimeout(ctx, recoverWithin)
 	defer cancel()
 	p, _, err := f.fleet.Leader(leading, service)
 	if err != nil {
-		return s, err
+		return o, err
 	}
-	s.began = time.Now()
-	heal, err := one.strike(ctx, f, p)
+	o.began = time.Now()
+	heal, err := f.outage.strike(ctx, f, p)
 	if err != nil {
-		return s, err
+		return o, err
 	}
-	s.asked = f.ask()
-	f.answered(ctx, s.asked, service)
+	o.probe = f.sendProbe()
+	for _, what := range measuredBy[service] {
+		// If the probe does not succeed, its figure is the time limit.
+		_ = until(ctx, "", func(context.Context) bool { _, passed := f.took(o.probe, what); return passed })
+	}
 	if err := store.Sleep(ctx, settle); err != nil {
-		return s, err
+		return o, err
 	}
 	if err := f.settled(ctx, time.Now()); err != nil {
-		return s, err
+		return o, err
 	}
-	s.ended = time.Now()
+	o.ended = time.Now()
 	if err := heal(); err != nil {
-		return s, err
+		return o, err
 	}
 	err = f.ready(ctx, p)
-	s.again = time.Since(s.ended)
-	return s, err
+	o.ready = time.Since(o.ended)
+	return o, err
 }
 
 // add adds the figures to the report.
-func (s *found) add(r *Run, one outage, o *failoverOptions, small *Result) {
+func (s *outageSamples) add(r *Run, f *failing, small *Result) {
 	loaded := false
-	for _, name := range s.names {
-		f := Figure{Name: name, Unit: "ms", Samples: s.samples[name]}
-		loaded = loaded || strings.HasPrefix(name, loadPrefix)
-		if targeted(name) {
-			t := one.target(o)
+	for _, figure := range s.figures {
+		loaded = loaded || strings.HasPrefix(figure.Name, loadPrefix)
+		if targeted(figure.Name) {
+			t := f.outage.target(f.o)
 			if small != nil {
 				for _, base := range small.Figures {
-					if base.Name == name {
+					if base.Name == figure.Name {
 						t = Target{Of: Median, AtMost: 2 * base.Median, Max: new(2 * base.Max)}
 					}
 				}
 			}
-			if strings.HasSuffix(name, slowest) {
-				t = Target{Max: t.Max} // a median is of calls, and this is the slowest of many
+			if strings.HasSuffix(figure.Name, slowest) {
+				t = Target{Max: t.Max} // a median is for one call, and this is the slowest of many
 			}
-			f.Against, f.Target = calmPrefix+name, &t
+			figure.Against, figure.Target = calmPrefix+figure.Name, &t
 		}
-		r.Add(f)
+		r.Add(figure)
 	}
 	if loaded {
-		r.Note("load: the longest time in which nothing of the load went through, including the interval of upserts, %v, or of batches, %v", time.Second/time.Duration(o.upserts), time.Second/time.Duration(o.grants))
+		r.Note("load: the longest time in which nothing of the load succeeded, including the interval of upserts, %v, or of batches, %v", time.Second/upsertsPerSecond, time.Second/time.Duration(f.grants))
 	}
 	if s.moved > 0 {
-		r.Note("etcd changed its leader during %d of the outages: its leases last for another TTL from there", s.moved)
+		r.Note("etcd changed its leader during %d of the outages, which extends all etcd leases by a TTL", s.moved)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"berth.dev/cmd/berth/fleet"
 )
 
-// kind is the outage of a name.
-func kind(t *testing.T, name string) outage {
+// named returns the outage with a name.
+func named(t *testing.T, name string) outage {
 	t.Helper()
 	i := slices.IndexFunc(outages, func(one outage) bool { return one.name == name })
 	if i < 0 {
@@ -19,12 +19,12 @@ func kind(t *testing.T, name string) outage {
 	return outages[i]
 }
 
-// A call that hangs misses the maximum of the outage, though everything else goes
-// through; how long nothing of the load did has no target.
+// A call that hangs misses the maximum of the outage even if everything else succeeds.
+// The longest time in which nothing of the load succeeded has no target.
 func TestFiguresOfAnOutage(t *testing.T) {
-	const figure, slow = "registry: " + writes, "registry: " + slowest
-	o := &failoverOptions{ttl: 5 * time.Second, upserts: 20, grants: 8}
-	var hung found
+	const figure, slow = "registry: " + noWrite, "registry: " + slowest
+	o := &failoverOptions{ttl: 5 * time.Second}
+	var hung outageSamples
 	for _, sample := range []struct {
 		name string
 		ms   time.Duration
@@ -48,11 +48,11 @@ func TestFiguresOfAnOutage(t *testing.T) {
 		var small *Result
 		if tt.small {
 			r := &Run{Options: Options{Scale: 1}}
-			hung.add(r, kind(t, "kill"), o, nil)
+			hung.add(r, &failing{o: o, outage: named(t, "kill"), grants: grantsPerSecond}, nil)
 			small = &r.Result
 		}
 		r := &Run{Options: Options{Scale: 1}}
-		hung.add(r, kind(t, tt.outage), o, small)
+		hung.add(r, &failing{o: o, outage: named(t, tt.outage), grants: grantsPerSecond}, small)
 		var names []string
 		targets := map[string]string{}
 		for _, f := range r.Figures {
@@ -68,27 +68,27 @@ func TestFiguresOfAnOutage(t *testing.T) {
 			t.Errorf("%s: targets %q, want %q and %q", tt.outage, targets, tt.target, tt.slowest)
 		}
 		if len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "50ms") || !strings.Contains(r.Notes[0], "125ms") {
-			t.Errorf("%s: notes %q, want the spacing of the load", tt.outage, r.Notes)
+			t.Errorf("%s: notes %q, want the intervals of the load", tt.outage, r.Notes)
 		}
 	}
 }
 
-// What is asked for at the moment of an outage is a figure only where that is one
-// moment: links are cut one after the other.
-func TestWhichOutagesHaveAMoment(t *testing.T) {
+// The latency of a probe is a figure only if the outage happens in one moment. Links are
+// cut one after another.
+func TestOutagesWithProbes(t *testing.T) {
 	for _, one := range outages {
-		moment := one.strike != nil && !one.winds
-		if want := slices.Contains([]string{"kill", "stop", "host"}, one.name); moment != want {
-			t.Errorf("%s: %v, want %v", one.name, moment, want)
+		probe := one.strike != nil && !one.lingers
+		if want := slices.Contains([]string{"kill", "stop", "host"}, one.name); probe != want {
+			t.Errorf("%s: %v, want %v", one.name, probe, want)
 		}
-		if one.often && !moment {
-			t.Errorf("%s: what is told beside the load is of the load", one.name)
+		if one.often && !probe {
+			t.Errorf("%s: its rounds have no probe", one.name)
 		}
 	}
 }
 
-// The names fit into the table.
-func TestNamesOfSlowestCallsFit(t *testing.T) {
+// The names fit into the first column of the table.
+func TestSlowestCallNamesFit(t *testing.T) {
 	for _, service := range fleet.Services {
 		if name := service + ": " + slowest; cut(name, 28) != name {
 			t.Errorf("%s is too long", name)

@@ -15,24 +15,15 @@ import (
 
 var largeFleet = Workload{
 	Name:  "fleet",
-	Shows: "the inventory: a batch of 100, memory, usage, by the fleet",
-	Worlds: func(ctx context.Context, r *Run) error {
-		against := sizedNames{}
+	Shows: "the inventory by fleet size: a batch of 100, memory, usage",
+	Run: func(ctx context.Context, r *Run) error {
+		smallest := map[string]string{}
 		for _, n := range []int{1000, 10_000, fleetSize} {
-			n = r.Sized(n, 10)
-			var targets sizedTargets
-			if n == fleetSize {
-				targets = sizedTargets{
-					fit: &Target{Of: Median, AtMost: 1}, memory: &Target{Of: Median, AtMost: 600}, usage: &Target{Of: Median, AtMost: 20},
-				}
-			}
-			if err := fitBatches(r, n, against, targets.fit); err != nil {
+			s := &sizedFleet{r: r, n: r.Sized(n, 10), largest: n == fleetSize, smallest: smallest}
+			if err := s.fitBatches(); err != nil {
 				return err
 			}
-			err := r.World(ctx, setup{seed: seedExecutors("many", n)}, func(ctx context.Context, w *World) error {
-				return lookAt(ctx, w, n, against, targets)
-			})
-			if err != nil {
+			if err := r.World(ctx, setup{seed: seedExecutors("many", s.n)}, s.measure); err != nil {
 				return err
 			}
 		}
@@ -40,41 +31,47 @@ var largeFleet = Workload{
 	},
 }
 
-// sizedTargets are those of the largest fleet.
-type sizedTargets struct{ fit, memory, usage *Target }
-
-// sizedNames are the figures of the smallest fleet, which the others are compared
-// with, by what they are about.
-type sizedNames map[string]string
-
-// add adds a figure of a fleet of n.
-func (s sizedNames) add(r *Run, what, unit string, n int, samples []float64, target *Target) {
-	f := Figure{Name: fmt.Sprintf("%s, %d executors", what, n), Unit: unit, Samples: samples, Against: s[what], Target: target}
-	if f.Against == "" {
-		s[what] = f.Name
-	}
-	r.Add(f)
+// sizedFleet is a fleet of n executors. Targets are for the largest one.
+type sizedFleet struct {
+	r       *Run
+	n       int
+	largest bool
+	// smallest maps a subject to the figure of the smallest fleet, the baseline.
+	smallest map[string]string
 }
 
-// fitBatches measures what the core takes to choose executors for a batch of 100,
-// to decide its lease, and to take both back: the step itself, in this process.
-func fitBatches(r *Run, n int, against sizedNames, target *Target) error {
-	r.Say("batches of 100 are fitted among %d executors, in this process", n)
+// add adds a figure of the fleet; its target is a median of at most so much, or none if
+// that is 0.
+func (s *sizedFleet) add(what, unit string, samples []float64, atMost float64) {
+	f := Figure{Name: fmt.Sprintf("%s, %d executors", what, s.n), Unit: unit, Samples: samples, Against: s.smallest[what]}
+	if f.Against == "" {
+		s.smallest[what] = f.Name
+	}
+	if s.largest && atMost > 0 {
+		f.Target = &Target{Of: Median, AtMost: atMost}
+	}
+	s.r.Add(f)
+}
+
+// fitBatches measures the core's step that chooses executors for a batch of 100 and
+// decides its lease, in this process, and releases them again.
+func (s *sizedFleet) fitBatches() error {
+	s.r.Say("fitting batches of 100 on %d executors, in this process", s.n)
 	core, now := inventory.New(inventory.DefaultConfig()), time.Now()
 	revision := int64(1)
-	tell := func(record model.Record) {
+	store := func(record model.Record) {
 		revision++
 		core.Step(now, model.Changed{Ref: record.Ref(), Record: record, Create: revision, Mod: revision})
 	}
-	for i := range n {
+	for i := range s.n {
 		e := seededExecutor("many", i, now)
-		tell(e)
-		tell(&model.Live{ID: e.ID, Incarnation: e.Incarnation})
+		store(e)
+		store(&model.Live{ID: e.ID, Incarnation: e.Incarnation})
 	}
 	revision++
 	core.Step(now, model.Changed{Ref: model.LeaderRef(model.ServiceRegistry), Record: &model.Leader{}, Create: 1, Mod: 1})
 	core.Step(now, model.Elected{Term: revision, Revision: revision})
-	entry := model.Candidate{
+	candidate := model.Candidate{
 		Key: model.Key{Job: "fit", Stage: "s", Name: "main"}, UID: "fit", Group: "g", Mod: revision + 1,
 		Constraints: constraint.Constraints{Resources: resource.Vector{"slots": 1, "cpu": 100}},
 		Workers:     model.WorkerSet{{First: 0, Last: 99, Number: 1}},
@@ -83,43 +80,41 @@ func fitBatches(r *Run, n int, against sizedNames, target *Target) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var took []float64
-	for range r.Sized(500, 10) {
+	for range s.r.Sized(500, 10) {
 		begun := time.Now()
-		actions := core.Step(now, model.Input{Token: 1, Request: model.Cycle{Term: 1, Number: 1, Candidates: []model.Candidate{entry}}})
+		actions := core.Step(now, model.Input{Token: 1, Request: model.Cycle{Term: 1, Number: 1, Candidates: []model.Candidate{candidate}}})
 		took = append(took, millis(time.Since(begun)))
 		if len(actions) != 1 {
-			return fault.New(fault.Internal, fault.ReasonInternal, "a batch of 100 does not fit among %d executors", n)
+			return fault.New(fault.Internal, fault.ReasonInternal, "a batch of 100 does not fit on %d executors", s.n)
 		}
 		core.Step(now, model.Abandoned{})
 	}
-	against.add(r, "fit 100", "ms", n, took, target)
+	s.add("fit 100", "ms", took, 1)
 	return nil
 }
 
-// lookAt measures what executor-state keeps of a fleet, and the usage call.
-func lookAt(ctx context.Context, w *World, n int, against sizedNames, targets sizedTargets) error {
-	r := w.run
-	took, err := w.timed(ctx, fmt.Sprintf("usage, %d executors", n), r.Sized(200, 5), func(int) error {
+// measure measures the usage call and the memory of the services.
+func (s *sizedFleet) measure(ctx context.Context, w *World) error {
+	l, err := w.load(ctx, fmt.Sprintf("usage, %d executors", s.n), 1, bounds{most: s.r.Sized(200, 5)}, func(ctx context.Context, _, _ int) error {
 		answer, err := w.Client.Usage(ctx, "")
-		if rows := answer.GetSkus(); err == nil && (len(rows) != 1 || rows[0].GetIdle() != int32(n)) {
-			err = fault.New(fault.Internal, fault.ReasonInternal, "usage of %d idle executors returns %v", n, rows)
+		if rows := answer.GetSkus(); err == nil && (len(rows) != 1 || rows[0].GetIdle() != int32(s.n)) {
+			err = fault.New(fault.Internal, fault.ReasonInternal, "usage of %d idle executors returns %v", s.n, rows)
 		}
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	against.add(r, "usage", "ms", n, took, targets.usage)
-	memory, err := w.memory()
+	s.add("usage", "ms", l.Took, 20)
+	u, err := measureUsage(w.pids())
 	if err != nil {
 		return err
 	}
-	for _, kind := range []string{model.ServiceExecutorState, model.ServiceRegistry, model.ServiceAssigner, model.ServiceGateway} {
-		target := targets.memory
-		if kind != model.ServiceExecutorState {
-			target = nil
-		}
-		against.add(r, "memory of "+kind, "MB", n, []float64{memory[kind]}, target)
+	for _, m := range []struct {
+		service string
+		atMost  float64
+	}{{model.ServiceExecutorState, 600}, {model.ServiceRegistry, 0}, {model.ServiceAssigner, 0}, {model.ServiceGateway, 0}} {
+		s.add("memory of "+m.service, "MB", []float64{u.memory[m.service]}, m.atMost)
 	}
 	return nil
 }

@@ -6,29 +6,28 @@ import (
 	"time"
 )
 
-// gaps are the moments at which something went through, for who asks how long
-// nothing did.
+// gaps records the moments at which something succeeded.
 type gaps struct {
 	mu sync.Mutex
 	at []time.Time // rising
 }
 
-// mark notes that something went through now.
+// mark records a success now.
 func (g *gaps) mark() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.at = append(g.at, time.Now())
 }
 
-// since says whether something went through after a moment.
+// since reports whether something succeeded after a moment.
 func (g *gaps) since(t time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return len(g.at) > 0 && g.at[len(g.at)-1].After(t)
 }
 
-// longest is the longest time without anything that has a part between from and
-// to: it may have begun before, and ends with to where nothing came any more.
+// longest returns the longest time without a success that overlaps the interval. It may
+// begin before the interval, and ends with the interval at the latest.
 func (g *gaps) longest(from, to time.Time) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -47,18 +46,18 @@ func (g *gaps) longest(from, to time.Time) time.Duration {
 	return max(longest, to.Sub(last))
 }
 
-// waits are when calls were asked and ended, for who asks which was the slowest.
+// waits records when calls were sent and ended.
 type waits struct {
 	mu  sync.Mutex
 	all []*wait
 }
 
-// wait is that of one call; ended is zero while it is under way.
-type wait struct{ asked, ended time.Time }
+// wait is one call; ended is zero while it is in flight.
+type wait struct{ sent, ended time.Time }
 
-// begin notes a call that is asked now, until the answer is called.
+// begin records a call that is sent now. ended must be called when it has returned.
 func (w *waits) begin() (ended func()) {
-	one := &wait{asked: time.Now()}
+	one := &wait{sent: time.Now()}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.all = append(w.all, one)
@@ -69,22 +68,22 @@ func (w *waits) begin() (ended func()) {
 	}
 }
 
-// over says whether all calls have ended that were asked before a moment.
-func (w *waits) over(asked time.Time) bool {
+// over reports whether all calls that were sent before a moment have ended.
+func (w *waits) over(sent time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return !slices.ContainsFunc(w.all, func(one *wait) bool { return one.ended.IsZero() && one.asked.Before(asked) })
+	return !slices.ContainsFunc(w.all, func(one *wait) bool { return one.ended.IsZero() && one.sent.Before(sent) })
 }
 
-// slowest is how long the slowest took of the calls that ended between from and to,
-// from when it was asked, which may be before.
+// slowest returns the longest duration of the calls that ended between from and to. They
+// may have been sent before.
 func (w *waits) slowest(from, to time.Time) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	longest := time.Duration(0)
 	for _, one := range w.all {
 		if !one.ended.IsZero() && !one.ended.Before(from) && !one.ended.After(to) {
-			longest = max(longest, one.ended.Sub(one.asked))
+			longest = max(longest, one.ended.Sub(one.sent))
 		}
 	}
 	return longest

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// The longest gap may have begun before the outage, and lasts to the end of what
-// is looked at where nothing came any more.
+// The longest gap may begin before the outage. If nothing succeeds any more, it ends
+// with the interval.
 func TestLongestGap(t *testing.T) {
 	base := time.Unix(1000, 0)
 	at := func(s int) time.Time { return base.Add(time.Duration(s) * time.Second) }
@@ -30,28 +30,28 @@ func TestLongestGap(t *testing.T) {
 	}
 }
 
-// The slowest call of an outage is one that ended in it. Whoever waits until it is
-// over finds those that hang.
+// The slowest call of an outage is one that ended in it, and over reports whether calls
+// hang.
 func TestSlowestCall(t *testing.T) {
 	base := time.Unix(1000, 0)
 	at := func(s int) time.Time { return base.Add(time.Duration(s) * time.Second) }
-	hangs := &wait{asked: at(12)}
+	hangs := &wait{sent: at(12)}
 	w := &waits{all: []*wait{
-		{asked: at(1), ended: at(9)},   // before it
-		{asked: at(9), ended: at(12)},  // asked before it
-		{asked: at(13), ended: at(14)}, // in it
-		{asked: at(13), ended: at(21)}, // it is over
+		{sent: at(1), ended: at(9)},   // before it
+		{sent: at(9), ended: at(12)},  // sent before it
+		{sent: at(13), ended: at(14)}, // in it
+		{sent: at(13), ended: at(21)}, // ended after it
 		hangs,
 	}}
 	if got := w.slowest(at(10), at(20)); got != 3*time.Second {
 		t.Errorf("the slowest took %v, want 3s", got)
 	}
 	if !w.over(at(12)) || w.over(at(13)) {
-		t.Error("a call hangs that was asked at 12, and none that was asked before")
+		t.Error("over must report the call that was sent at 12, and none before")
 	}
 	hangs.ended = at(20)
 	if !w.over(at(13)) {
-		t.Error("all have ended, and one still hangs")
+		t.Error("over is false after all calls have ended")
 	}
 	for range 2 {
 		if got := w.slowest(at(10), at(20)); got != 8*time.Second {
@@ -64,8 +64,8 @@ func TestSlowestCall(t *testing.T) {
 	}
 }
 
-// A call counts from when it is begun, and is under way until it is ended.
-func TestCallsUnderWay(t *testing.T) {
+// A call is in flight from begin until ended is called.
+func TestCallsInFlight(t *testing.T) {
 	var w waits
 	from := time.Now()
 	one, other := w.begin(), w.begin()
@@ -75,10 +75,10 @@ func TestCallsUnderWay(t *testing.T) {
 	}
 	w.forget(time.Now())
 	if len(w.all) != 1 {
-		t.Errorf("%d calls are kept, want the one under way", len(w.all))
+		t.Errorf("%d calls are kept, want the one in flight", len(w.all))
 	}
 	other()
 	if !w.over(time.Now()) {
-		t.Error("both have ended, and one still hangs")
+		t.Error("over is false after both calls have ended")
 	}
 }

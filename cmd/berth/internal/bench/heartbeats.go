@@ -1,12 +1,17 @@
 package bench
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/prometheus/common/expfmt"
+	prometheus "github.com/prometheus/common/model"
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
@@ -18,23 +23,22 @@ import (
 var heartbeats = Workload{
 	Name:  "heartbeats",
 	Shows: "10,000 executors join, heartbeat, and are killed at once",
-	Run:   func(ctx context.Context, w *World) error { return joinBeatDie(ctx, w, w.run.Sized(10_000, 10)) },
+	Run:   inWorld(func(ctx context.Context, w *World) error { return measureHeartbeats(ctx, w, w.run.Sized(10_000, 10)) }),
 }
 
 const (
-	// beatWindow is long enough for four heartbeats of every executor, idleWindow
-	// for what the services do without any.
-	beatWindow = 4 * executorstate.HeartbeatEvery
-	idleWindow = 2 * executorstate.HeartbeatEvery
-	// fleetSize is the largest fleet that Berth is made for: what heartbeats cost
-	// is told for it too.
+	// heartbeatWindow is long enough for four heartbeats of every executor, idleWindow
+	// is how long the services are measured without any.
+	heartbeatWindow = 4 * executorstate.HeartbeatEvery
+	idleWindow      = 2 * executorstate.HeartbeatEvery
+	// fleetSize is the largest fleet that Berth is made for.
 	fleetSize = 100_000
-	// findingTimeout bounds how long a mass loss may go untold.
+	// findingTimeout bounds the time until a mass loss is reported.
 	findingTimeout = 30 * time.Second
 )
 
-// joinBeatDie measures the life of n executors of one process.
-func joinBeatDie(ctx context.Context, w *World, n int) error {
+// measureHeartbeats measures n executors of one process from their start to their loss.
+func measureHeartbeats(ctx context.Context, w *World, n int) error {
 	r := w.run
 	idle, err := w.cost(ctx, "no executors", func() (int, error) { return 0, store.Sleep(ctx, idleWindow) })
 	if err != nil {
@@ -44,33 +48,28 @@ func joinBeatDie(ctx context.Context, w *World, n int) error {
 	if err != nil {
 		return err
 	}
-	// One of them is PREFIX-0, and so on.
-	p := watchPresences(w.Etcd, w.Space.Key(model.Ref{Kind: model.KindLive, ID: w.SKU("many")}), from+1)
+	p := &presences{watch: w.Etcd.Watch(w.Space.Key(model.Ref{Kind: model.KindLive, ID: w.SKU("many")}), from+1), keys: map[string]bool{}}
 	defer p.watch.Close()
 
 	began := time.Now()
-	joining, fail := context.WithCancelCause(ctx)
-	defer fail(nil)
-	listed := make(chan error, 1)
+	var (
+		joined time.Time
+		failed error
+		done   = make(chan struct{})
+	)
 	go func() {
-		err := w.Simulate(ctx, "many", n, "slots=4")
-		fail(err) // no error is none: then all are present
-		listed <- err
+		defer close(done)
+		joined, failed = p.await(ctx, n)
 	}()
-	joined, err := p.await(joining, n)
-	if late := <-listed; late != nil {
-		return late
-	}
-	if err != nil {
-		// All were listed a moment before the watch has shown them.
-		joined, err = p.await(ctx, n)
-	}
-	if err != nil {
+	if err := w.Simulate(ctx, "many", n, "slots=4"); err != nil {
 		return err
+	}
+	if <-done; failed != nil {
+		return failed
 	}
 	r.Add(Figure{Name: "join, until all are READY", Unit: "s", Samples: []float64{joined.Sub(began).Seconds()}})
 
-	if err := beat(ctx, w, n, idle); err != nil {
+	if err := w.heartbeatCost(ctx, n, idle); err != nil {
 		return err
 	}
 
@@ -78,54 +77,57 @@ func joinBeatDie(ctx context.Context, w *World, n int) error {
 	began = time.Now()
 	r.Say("kill -9 of %d executors", n)
 	sim.Kill()
-	gone, err := p.await(ctx, 0)
+	unreachable, err := p.await(ctx, 0)
 	if err != nil {
 		return err
 	}
-	r.Add(Figure{Name: "killed, all UNREACHABLE", Unit: "s", Samples: []float64{gone.Sub(began).Seconds()}})
-	told, err := w.massLoss(ctx)
+	r.Add(Figure{Name: "killed, all UNREACHABLE", Unit: "s", Samples: []float64{unreachable.Sub(began).Seconds()}})
+	err = patiently(ctx, findingTimeout, "no finding reports a mass loss", func(ctx context.Context) bool {
+		answer, _ := w.Client.Findings(ctx) // retried after an error
+		return slices.ContainsFunc(answer.GetFindings(), func(f *berthv1.Finding) bool { return f.GetKind() == "MASS_LOSS" })
+	})
 	if err != nil {
 		return err
 	}
-	r.Add(Figure{Name: "killed, MASS_LOSS is told", Unit: "s", Samples: []float64{told.Sub(began).Seconds()}})
+	r.Add(Figure{Name: "killed, MASS_LOSS is told", Unit: "s", Samples: []float64{time.Since(began).Seconds()}})
 	return nil
 }
 
-// beat measures what the heartbeats of n executors cost, beside what the
-// services cost without them.
-func beat(ctx context.Context, w *World, n int, idle Cost) error {
+// heartbeatCost measures the cost of the heartbeats of n executors beyond the cost of
+// the services without them.
+func (w *World) heartbeatCost(ctx context.Context, n int, idle Cost) error {
 	r := w.run
 	var count, late float64
-	beating, err := w.cost(ctx, "a heartbeat", func() (int, error) {
-		from, err := w.beats(ctx)
+	busy, err := w.cost(ctx, "a heartbeat", func() (int, error) {
+		fromCount, fromLate, err := w.heartbeats(ctx)
 		if err != nil {
 			return 0, err
 		}
-		if err := store.Sleep(ctx, beatWindow); err != nil {
+		if err := store.Sleep(ctx, heartbeatWindow); err != nil {
 			return 0, err
 		}
-		to, err := w.beats(ctx)
-		count, late = to.count-from.count, to.late-from.late
+		toCount, toLate, err := w.heartbeats(ctx)
+		count, late = toCount-fromCount, toLate-fromLate
 		return int(count), err
 	})
 	if err != nil {
 		return err
 	}
 	if count == 0 {
-		return fault.New(fault.Internal, fault.ReasonInternal, "no heartbeat came within %v", beatWindow)
+		return fault.New(fault.Internal, fault.ReasonInternal, "executor-state received no heartbeat within %v", heartbeatWindow)
 	}
-	rate := count / beating.Seconds
+	rate := count / busy.Seconds
 	r.Add(Figure{Name: "heartbeats", Unit: "/s", Samples: []float64{rate}})
 	r.Add(Figure{Name: "lateness, mean", Unit: "ms", Samples: []float64{1000 * late / count}})
 	r.Note("processors for 1,000 heartbeats a second:")
-	r.Note("  %s", processors(idle, beating, 1000/rate))
+	r.Note("  %s", processors(idle, busy, 1000/rate))
 	r.Note("processors for %d executors, %.0f heartbeats a second:", fleetSize, rate*fleetSize/float64(n))
-	r.Note("  %s", processors(idle, beating, fleetSize/float64(n)))
+	r.Note("  %s", processors(idle, busy, fleetSize/float64(n)))
 	return nil
 }
 
-// processors says how many processors each kind of process had busy in a phase
-// beyond those of an idle one, times a factor.
+// processors returns how many processors each kind of process used in a phase beyond
+// those of an idle one, times a factor.
 func processors(idle, busy Cost, factor float64) string {
 	var parts []string
 	for _, kind := range slices.Sorted(maps.Keys(idle.CPU)) {
@@ -138,7 +140,7 @@ func processors(idle, busy Cost, factor float64) string {
 	return strings.Join(parts, ", ")
 }
 
-// cost is Measure, and answers what was noted.
+// cost measures a phase and returns its cost.
 func (w *World) cost(ctx context.Context, phase string, do func() (int, error)) (Cost, error) {
 	if err := w.Measure(ctx, phase, do); err != nil {
 		return Cost{}, err
@@ -146,12 +148,57 @@ func (w *World) cost(ctx context.Context, phase string, do func() (int, error)) 
 	return w.run.Costs[len(w.run.Costs)-1], nil
 }
 
-// massLoss waits until a finding reports a mass loss and returns when it did.
-func (w *World) massLoss(ctx context.Context) (at time.Time, err error) {
-	err = patiently(ctx, findingTimeout, "no finding reports a mass loss", func(ctx context.Context) bool {
-		answer, _ := w.Client.Findings(ctx) // retried after an error
-		at = time.Now()
-		return slices.ContainsFunc(answer.GetFindings(), func(f *berthv1.Finding) bool { return f.GetKind() == "MASS_LOSS" })
-	})
-	return at, err
+// presences follows the presence records of executors by a watch.
+type presences struct {
+	watch store.Watch
+	keys  map[string]bool
+}
+
+// await waits until n executors are present and returns when that was seen.
+func (p *presences) await(ctx context.Context, n int) (at time.Time, err error) {
+	for at = time.Now(); len(p.keys) != n; at = time.Now() {
+		batch, err := p.watch.Next(ctx)
+		if err != nil {
+			return at, fault.New(fault.Unavailable, fault.ReasonUnavailable, "%d executors are present, not %d", len(p.keys), n).Because(err)
+		}
+		for _, c := range batch.Changes {
+			if c.Deleted {
+				delete(p.keys, c.Key)
+			} else {
+				p.keys[c.Key] = true
+			}
+		}
+	}
+	return at, nil
+}
+
+// heartbeats returns how many heartbeats all replicas of executor-state have received,
+// without the first of each stream, and the sum of their lateness in seconds.
+func (w *World) heartbeats(ctx context.Context) (count, late float64, err error) {
+	for _, p := range w.site.processes[model.ServiceExecutorState] {
+		text, err := get(ctx, p, "/metrics")
+		if err != nil {
+			return 0, 0, err
+		}
+		n, sum, err := readHeartbeats(bytes.NewReader(text))
+		if err != nil {
+			return 0, 0, err
+		}
+		count, late = count+n, late+sum
+	}
+	return count, late, nil
+}
+
+// readHeartbeats finds the number of heartbeats and their lateness in the metrics of a
+// replica.
+func readHeartbeats(metrics io.Reader) (count, late float64, err error) {
+	parser := expfmt.NewTextParser(prometheus.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(metrics)
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, m := range families["berth_executor_state_heartbeat_lateness_seconds"].GetMetric() {
+		return float64(m.GetHistogram().GetSampleCount()), m.GetHistogram().GetSampleSum(), nil
+	}
+	return 0, 0, fault.New(fault.Internal, fault.ReasonInternal, "the metrics of executor-state have no heartbeats")
 }

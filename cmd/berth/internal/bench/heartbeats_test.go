@@ -8,25 +8,25 @@ import (
 	"berth.dev/pkg/store"
 )
 
-func TestReadBeats(t *testing.T) {
-	got, err := readBeats(strings.NewReader(`# HELP berth_executor_state_heartbeat_lateness_seconds late
+func TestReadHeartbeats(t *testing.T) {
+	count, late, err := readHeartbeats(strings.NewReader(`# HELP berth_executor_state_heartbeat_lateness_seconds late
 # TYPE berth_executor_state_heartbeat_lateness_seconds histogram
 berth_executor_state_heartbeat_lateness_seconds_bucket{le="1"} 7
 berth_executor_state_heartbeat_lateness_seconds_sum 2.5
 berth_executor_state_heartbeat_lateness_seconds_count 12000
 berth_executor_state_heartbeat_streams 9
 `))
-	if err != nil || got != (beatsTaken{count: 12000, late: 2.5}) {
-		t.Errorf("%+v, %v", got, err)
+	if err != nil || count != 12000 || late != 2.5 {
+		t.Errorf("%v, %v, %v", count, late, err)
 	}
 	for _, bad := range []string{"", "berth_executor_state_heartbeat_lateness_seconds_sum 2.5", "berth_executor_state_heartbeat_lateness_seconds_count many"} {
-		if _, err := readBeats(strings.NewReader(bad)); err == nil {
-			t.Errorf("%q is taken for figures", bad)
+		if _, _, err := readHeartbeats(strings.NewReader(bad)); err == nil {
+			t.Errorf("%q is accepted", bad)
 		}
 	}
 }
 
-// What the services do without any heartbeat is not counted towards heartbeats.
+// The processor time that the services use without heartbeats is subtracted.
 func TestProcessors(t *testing.T) {
 	idle := Cost{Seconds: 10, CPU: map[string]float64{"etcd": 1, "gateway": 1, kindLoad: 9}}
 	busy := Cost{Seconds: 20, CPU: map[string]float64{"etcd": 6, "gateway": 1, kindLoad: 9}}
@@ -35,10 +35,10 @@ func TestProcessors(t *testing.T) {
 	}
 }
 
-// Executors that leave and come back are counted once.
+// An executor that registers again is counted once.
 func TestPresencesAwait(t *testing.T) {
 	s := store.NewFake(store.FakeConfig{})
-	p := watchPresences(s, "live/", 1)
+	p := &presences{watch: s.Watch("live/", 1), keys: map[string]bool{}}
 	defer p.watch.Close()
 	for _, op := range []store.Op{
 		store.Put("live/a", nil), store.Put("live/b", nil), store.Put("other", nil), store.Delete("live/a"), store.Put("live/b", nil), store.Put("live/c", nil),
@@ -53,6 +53,6 @@ func TestPresencesAwait(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
 	if _, err := p.await(ended, 3); err == nil {
-		t.Error("three are present")
+		t.Error("await returned for three executors, two are present")
 	}
 }

@@ -9,23 +9,23 @@ import (
 )
 
 const (
-	// settleFor is how long a fleet that has joined is left alone before it is
-	// looked at, emptyFor how long a cluster without one is looked at.
+	// settleFor is the time between the last executor's registration and the measurement,
+	// emptyFor how long a cluster without executors is measured.
 	settleFor = 15 * time.Second
 	emptyFor  = 5 * time.Second
-	// lookEvery is how often both are.
+	// lookEvery is the interval between two samples.
 	lookEvery = time.Second
 )
 
-// services are the processes whose cost an idle cluster is told by: Berth's own.
+// services are the processes of Berth.
 var services = []string{model.ServiceRegistry, model.ServiceExecutorState, model.ServiceAssigner, model.ServiceGateway}
 
 var idle = Workload{
 	Name:  "idle",
 	Shows: "10,000 executors without work: processors and memory",
-	Run: func(ctx context.Context, w *World) error {
+	Run: inWorld(func(ctx context.Context, w *World) error {
 		r := w.run
-		empty, err := w.watchIdle(ctx, "no executors, a second", emptyFor)
+		empty, err := w.sampleIdle(ctx, "no executors, a second", emptyFor)
 		if err != nil {
 			return err
 		}
@@ -35,7 +35,7 @@ var idle = Workload{
 		if err := store.Sleep(ctx, settleFor); err != nil {
 			return err
 		}
-		full, err := w.watchIdle(ctx, "idle, a second", r.Idle)
+		full, err := w.sampleIdle(ctx, "idle, a second", r.Idle)
 		if err != nil {
 			return err
 		}
@@ -53,16 +53,15 @@ var idle = Workload{
 		})
 		r.Note("processors and memory are those of registry, executor-state, assigner and gateway together")
 		return nil
-	},
+	}),
 }
 
-// looks are what processes took while nothing was asked of them: how many
-// processors, and MB of memory, a sample a look.
-type looks struct{ services, etcd, memory []float64 }
+// idleSamples are samples of an idle cluster: the processors that the services and etcd
+// use, and the memory of the services in MB.
+type idleSamples struct{ services, etcd, memory []float64 }
 
-// watchIdle looks at the processes again and again.
-func (w *World) watchIdle(ctx context.Context, phase string, window time.Duration) (l looks, err error) {
-	return l, w.Measure(ctx, phase, func() (int, error) {
+func (w *World) sampleIdle(ctx context.Context, phase string, window time.Duration) (s idleSamples, err error) {
+	err = w.Measure(ctx, phase, func() (int, error) {
 		last, err := measureUsage(w.pids())
 		if err != nil {
 			return 0, err
@@ -75,25 +74,17 @@ func (w *World) watchIdle(ctx context.Context, phase string, window time.Duratio
 			if err != nil {
 				return 0, err
 			}
-			kept, err := w.memory()
-			if err != nil {
-				return 0, err
+			seconds, used, memory := now.at.Sub(last.at).Seconds(), 0.0, 0.0
+			for _, service := range services {
+				used += now.cpu[service] - last.cpu[service]
+				memory += now.memory[service]
 			}
-			l.add(last, now, kept)
+			s.services = append(s.services, used/seconds)
+			s.etcd = append(s.etcd, (now.cpu["etcd"]-last.cpu["etcd"])/seconds)
+			s.memory = append(s.memory, memory)
 			last = now
 		}
 		return int(window / time.Second), nil
 	})
-}
-
-// add adds what was taken from one reading to the next.
-func (l *looks) add(from, to usage, kept map[string]float64) {
-	seconds, used, memory := to.at.Sub(from.at).Seconds(), 0.0, 0.0
-	for _, service := range services {
-		used += to.kinds[service] - from.kinds[service]
-		memory += kept[service]
-	}
-	l.services = append(l.services, used/seconds)
-	l.etcd = append(l.etcd, (to.kinds["etcd"]-from.kinds["etcd"])/seconds)
-	l.memory = append(l.memory, memory)
+	return s, err
 }

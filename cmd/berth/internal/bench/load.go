@@ -7,28 +7,29 @@ import (
 	"time"
 )
 
-// operation is one thing that a caller does; i counts those of all callers.
+// operation is one operation of a caller; i counts the operations of all callers.
 type operation func(ctx context.Context, caller, i int) error
 
 // load is what callers did.
 type load struct {
-	// Took are the durations of the operations, milliseconds, in no order.
+	// Took holds the durations of the operations in milliseconds; those of one caller
+	// are in order.
 	Took    []float64
 	Seconds float64
 }
 
-// Rate is how many operations a second were done.
+// Rate returns the number of operations per second.
 func (l load) Rate() float64 { return float64(len(l.Took)) / l.Seconds }
 
-// bounds end a load: no operation is begun when the time is over or so many
-// were begun. Zero bounds nothing.
+// bounds end a load: no operation begins once the time is over, or once so many have
+// begun. Zero is unbounded.
 type bounds struct {
 	time time.Duration
 	most int
 }
 
-// callers runs n callers, each of which begins an operation when its last one
-// is done. The first error ends all of them.
+// callers runs n callers, each of which begins an operation when its previous one has
+// returned. The first error ends all of them.
 func callers(ctx context.Context, n int, until bounds, do operation) (load, error) {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -62,9 +63,9 @@ func callers(ctx context.Context, n int, until bounds, do operation) (load, erro
 	return l, context.Cause(ctx)
 }
 
-// paced begins n operations, one each interval, whether or not those before are
-// done, and gives each the time at which it was due: what waits because the
-// system is behind has waited from then.
+// paced begins n operations, one per interval, whether or not earlier ones have
+// returned. Each gets the time at which it was due: an operation that starts late
+// because the system is behind has waited since then.
 func paced(ctx context.Context, n int, interval time.Duration, do func(ctx context.Context, i int, due time.Time) error) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -89,4 +90,68 @@ func paced(ctx context.Context, n int, interval time.Duration, do func(ctx conte
 	}
 	working.Wait()
 	return context.Cause(ctx)
+}
+
+// load measures a phase of calls.
+func (w *World) load(ctx context.Context, phase string, n int, until bounds, do operation) (l load, err error) {
+	err = w.Measure(ctx, phase, func() (int, error) {
+		var err error
+		l, err = callers(ctx, n, until, do)
+		return len(l.Took), err
+	})
+	return l, err
+}
+
+// paced measures a phase of n operations, one per interval, and returns how long each
+// took since it was due, until the time that do returns.
+func (w *World) paced(ctx context.Context, phase string, n int, interval time.Duration, do func(ctx context.Context, i int) (time.Time, error)) ([]float64, error) {
+	took := make([]float64, n)
+	err := w.Measure(ctx, phase, func() (int, error) {
+		return n, paced(ctx, n, interval, func(ctx context.Context, i int, due time.Time) error {
+			done, err := do(ctx, i)
+			took[i] = millis(done.Sub(due))
+			return err
+		})
+	})
+	return took, err
+}
+
+// series is a steady load that is repeated.
+type series struct {
+	name    string
+	callers int
+	// most bounds the operations of one repeat; 0 leaves that to the window.
+	most int
+	// against is the name of the series that is the baseline.
+	against string
+	// units is how many things one operation does; default 1.
+	units int
+	// target is the target of the rate.
+	target *Target
+	do     operation
+}
+
+// repeat runs the series in turns, so that all of them share whatever else the machine
+// does meanwhile. It adds two figures for each: its rate, with one sample per repeat,
+// and the duration of an operation.
+func (w *World) repeat(ctx context.Context, all ...series) error {
+	r := w.run
+	rates, took := make([][]float64, len(all)), make([][]float64, len(all))
+	for range r.Repeats {
+		for i, s := range all {
+			l, err := w.load(ctx, s.name, s.callers, bounds{time: r.Window, most: s.most}, s.do)
+			if err != nil {
+				return err
+			}
+			rates[i] = append(rates[i], l.Rate()*float64(max(1, s.units)))
+			took[i] = append(took[i], l.Took...)
+		}
+	}
+	for i, s := range all {
+		r.Add(Figure{Name: s.name, Unit: "/s", Against: s.against, Samples: rates[i], Target: s.target})
+	}
+	for i, s := range all {
+		r.Add(Figure{Name: s.name, Unit: "ms", Against: s.against, Samples: took[i]})
+	}
+	return nil
 }

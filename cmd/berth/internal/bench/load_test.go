@@ -13,7 +13,7 @@ import (
 	"berth.dev/client"
 )
 
-func TestCallersDoSoManyAndNoMore(t *testing.T) {
+func TestCallersWithBoundedOperations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var seen []int
@@ -35,20 +35,20 @@ func TestCallersDoSoManyAndNoMore(t *testing.T) {
 	})
 }
 
-func TestCallersStopWithTheTime(t *testing.T) {
+func TestCallersWithBoundedTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, err := callers(t.Context(), 2, bounds{time: 2500 * time.Millisecond}, func(context.Context, int, int) error {
 			time.Sleep(time.Second)
 			return nil
 		})
-		// What was begun in time is finished.
+		// Operations that began in time finish.
 		if err != nil || len(l.Took) != 6 || l.Seconds != 3 {
 			t.Errorf("%v, %+v", err, l)
 		}
 	})
 }
 
-func TestCallersEndWithTheFirstError(t *testing.T) {
+func TestCallersReturnFirstError(t *testing.T) {
 	broken := errors.New("broken")
 	_, err := callers(t.Context(), 8, bounds{}, func(ctx context.Context, _, i int) error {
 		if i == 3 {
@@ -61,9 +61,9 @@ func TestCallersEndWithTheFirstError(t *testing.T) {
 	}
 }
 
-// TestPacedCountsFromWhenItWasDue says that an operation that comes late is not
-// told that it came in time.
-func TestPacedCountsFromWhenItWasDue(t *testing.T) {
+// TestPacedPassesDueTime checks that an operation gets the time at which it was due even
+// if it starts late.
+func TestPacedPassesDueTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		var mu sync.Mutex
@@ -79,7 +79,7 @@ func TestPacedCountsFromWhenItWasDue(t *testing.T) {
 			t.Errorf("%v, due %v", err, due)
 		}
 		if took := time.Since(began); took != 1020*time.Millisecond {
-			t.Errorf("took %v: they were not begun beside one another", took)
+			t.Errorf("took %v: the operations did not run concurrently", took)
 		}
 		broken := errors.New("broken")
 		err = paced(t.Context(), 1000, time.Minute, func(context.Context, int, time.Time) error { return broken })
@@ -89,8 +89,8 @@ func TestPacedCountsFromWhenItWasDue(t *testing.T) {
 	})
 }
 
-// TestStarts says when a batch is started: every worker acknowledged, each
-// counted once, whatever the events name.
+// TestStarts checks that a batch is started once every worker is acknowledged, and that
+// each worker counts once whether or not events name it.
 func TestStarts(t *testing.T) {
 	const started, running = berthv1.Event_WORKER_STARTED, berthv1.Event_WORKER_RUNNING
 	type event struct {
@@ -115,13 +115,13 @@ func TestStarts(t *testing.T) {
 			key := client.Key{Job: "j", Stage: "s", Name: "main"}
 			one := s.expect(key, tt.workers)
 			begun := time.Now()
-			s.see(&berthv1.Event{Kind: berthv1.Event_RESERVATION_LEASED, Job: "j", Stage: "s", Reservation: "main"}, begun)
-			for i, e := range tt.events {
-				told := &berthv1.Event{Kind: e.kind, Job: "j", Stage: "s", Reservation: "main", Count: e.count}
-				for _, index := range e.workers {
-					told.Workers = append(told.Workers, &berthv1.EventWorker{Index: index})
+			s.observe(&berthv1.Event{Kind: berthv1.Event_RESERVATION_LEASED, Job: "j", Stage: "s", Reservation: "main"}, begun)
+			for i, given := range tt.events {
+				e := &berthv1.Event{Kind: given.kind, Job: "j", Stage: "s", Reservation: "main", Count: given.count}
+				for _, index := range given.workers {
+					e.Workers = append(e.Workers, &berthv1.EventWorker{Index: index})
 				}
-				s.see(told, begun.Add(time.Duration(i+1)))
+				s.observe(e, begun.Add(time.Duration(i+1)))
 			}
 			if !one.leased.Equal(begun) {
 				t.Errorf("leased at %v", one.leased)
@@ -133,7 +133,7 @@ func TestStarts(t *testing.T) {
 				}
 			default:
 				if tt.at != 0 {
-					t.Error("never started")
+					t.Error("not started")
 				}
 			}
 		})

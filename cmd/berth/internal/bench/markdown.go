@@ -9,64 +9,56 @@ import (
 	"berth.dev/api/fault"
 )
 
-// The lines between which a report is inserted into a document.
+// The lines of a document between which a report is inserted.
 const (
 	beginMark = "<!-- berth bench: begin -->"
 	endMark   = "<!-- berth bench: end -->"
 )
 
-// insert replaces what stands between the marks of a file.
+// insert replaces the text between the marks of a file.
 func insert(file string, text []byte) error {
 	old, err := os.ReadFile(file)
 	if err != nil {
-		return fault.New(fault.Invalid, fault.ReasonInvalid, "%s cannot be read", file).Because(err)
+		return fault.New(fault.Invalid, fault.ReasonInvalid, "cannot read %s", file).Because(err)
 	}
 	before, rest, begun := bytes.Cut(old, []byte(beginMark+"\n"))
 	_, after, ended := bytes.Cut(rest, []byte(endMark+"\n"))
 	if !begun || !ended {
-		return fault.New(fault.Invalid, fault.ReasonInvalid, "%s has not the lines %s and %s", file, beginMark, endMark)
+		return fault.New(fault.Invalid, fault.ReasonInvalid, "%s must have the lines %s and %s, in this order", file, beginMark, endMark)
 	}
 	all := [][]byte{before, []byte(beginMark + "\n\n"), text, []byte("\n" + endMark + "\n"), after}
 	if err := os.WriteFile(file, bytes.Join(all, nil), 0o644); err != nil {
-		return fault.New(fault.Invalid, fault.ReasonInvalid, "%s cannot be written", file).Because(err)
+		return fault.New(fault.Invalid, fault.ReasonInvalid, "cannot write %s", file).Because(err)
 	}
 	return nil
 }
 
-// markdown is the report as documents show it.
+// markdown returns the report as Markdown.
 func (r *Report) markdown() []byte {
 	var b bytes.Buffer
 	seconds := 0.0
+	targets := [][]string{{"workload", "figure", "target", "measured", "verdict"}}
 	for _, result := range r.Results {
 		seconds += result.Seconds
+		for _, f := range result.Figures {
+			if f.Target != nil {
+				targets = append(targets, []string{"`" + result.Workload + "`", f.Name, f.Target.String(), f.measured(), f.Target.verdict()})
+			}
+		}
 	}
 	fmt.Fprintf(&b, "Measured %s with `berth bench` of version %s: replicas of each service %d, windows %s, repeats %d", r.Began.UTC().Format("2006-01-02 15:04 MST"), r.Version, r.Replicas, r.Window, r.Repeats)
 	if r.Scale != 1 {
 		fmt.Fprintf(&b, ", **sizes times %g**", r.Scale)
 	}
-	fmt.Fprintf(&b, "; %.0f minutes in all.\n\nMachine: %s.\n", seconds/60, r.Machine)
-	r.summary(&b)
+	fmt.Fprintf(&b, "; %.0f minutes in all.\n\nMachine: %s.\n\n### Targets\n\n", seconds/60, r.Machine)
+	markdown(&b, targets)
 	for _, result := range r.Results {
 		result.markdown(&b)
 	}
 	return b.Bytes()
 }
 
-// summary writes the table of all targets.
-func (r *Report) summary(b *bytes.Buffer) {
-	rows := [][]string{{"workload", "figure", "target", "measured", "verdict"}}
-	for _, result := range r.Results {
-		for _, f := range result.Figures {
-			if f.Target != nil {
-				rows = append(rows, []string{"`" + result.Workload + "`", f.Name, f.Target.String(), f.measured(), f.Target.verdict()})
-			}
-		}
-	}
-	fmt.Fprint(b, "\n### Targets\n\n")
-	markdown(b, rows)
-}
-
-// markdown writes a table; its first row is the head.
+// markdown writes a table; its first row is the header.
 func markdown(b *bytes.Buffer, rows [][]string) {
 	for i, row := range rows {
 		fmt.Fprintf(b, "| %s |\n", strings.Join(row, " | "))
@@ -76,7 +68,7 @@ func markdown(b *bytes.Buffer, rows [][]string) {
 	}
 }
 
-// measured returns what a figure is, for comparison with its target.
+// measured returns the figure for comparison with its target.
 func (f *Figure) measured() string {
 	if f.N == 0 {
 		return "not measured"
@@ -86,13 +78,6 @@ func (f *Figure) measured() string {
 		text += ", ratio " + number(f.Ratio)
 	}
 	return text
-}
-
-func (t *Target) verdict() string {
-	if t.Met {
-		return "met"
-	}
-	return "MISSED"
 }
 
 // markdown writes the figures, costs and audits of a workload.

@@ -14,28 +14,29 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// outage is one kind of fault that a failover is measured under.
+// outage is a kind of fault.
 type outage struct {
 	name, shows string
-	// target is about every figure of it; Max alone where Of is empty.
+	// target is the target of every figure of the outage. If Of is empty, only Max
+	// counts.
 	target func(o *failoverOptions) Target
-	// often says that it is done in as many rounds as kills are.
+	// often is set if the outage gets as many rounds as kills.
 	often bool
-	// hosts says that each process has to be on a host of its own.
+	// hosts is set if each process must be on a host of its own.
 	hosts bool
-	// etcd says that it is etcd's, so that etcd's own gap is taken off.
+	// etcd is set if the fault is etcd's, so that etcd's own gap is subtracted.
 	etcd bool
-	// winds says that the leader goes on for a while: what is asked for at the moment
-	// of the outage may still be answered by it.
-	winds bool
-	// restarts says that what undoes it is a new process. Reading all that is stored
-	// is then no part of the outage: it would be done on another host, and is what
-	// rolling shows.
+	// lingers is set if the leader keeps working for a while: it may still answer a
+	// request that is sent at the moment of the outage.
+	lingers bool
+	// restarts is set if a new process ends the outage. Reading all records is then not
+	// part of the outage, because a replica on another host would do that; rolling
+	// measures it.
 	restarts bool
-	// strike does it to a service's leader and answers how to undo it, once the
-	// service has another. Outages without it are those of all services at once.
+	// strike makes the outage in the leader of a service and returns how to end it once
+	// the service has another leader. It is nil for outages of all services at once.
 	strike func(ctx context.Context, f *failing, leader *child.Process) (heal func() error, err error)
-	// all does it to all services, and is over when it returns.
+	// all makes the outage in all services and returns when it is over.
 	all func(ctx context.Context, f *failing) error
 }
 
@@ -43,10 +44,10 @@ type outage struct {
 var outages = []outage{
 	{name: "kill", shows: "kill -9 of the leader's process", often: true, restarts: true, strike: kill,
 		target: func(*failoverOptions) Target { return Target{Of: Median, AtMost: 100, Max: new(500.0)} }},
-	{name: "term", shows: "SIGTERM to the leader", winds: true, restarts: true, strike: terminate, target: orderly},
+	{name: "term", shows: "SIGTERM to the leader", lingers: true, restarts: true, strike: terminate, target: orderly},
 	{name: "rolling", shows: "rolling restart of all replicas of all services", all: rolling, target: orderly},
 	{name: "stop", shows: "SIGSTOP of the leader", strike: freeze, target: byTTL},
-	{name: "cut", shows: "network cut between leader and etcd", winds: true, hosts: true, strike: cutFromEtcd, target: byTTL},
+	{name: "cut", shows: "network cut between leader and etcd", lingers: true, hosts: true, strike: cutFromEtcd, target: byTTL},
 	{name: "host", shows: "the leader's host cut off from all", hosts: true, strike: unplug, target: byTTL},
 	{name: "etcd", shows: "kill -9 of etcd's leader, beyond etcd's own gap", etcd: true, all: killEtcdLeader,
 		target: func(*failoverOptions) Target { return Target{Max: new(500.0)} }},
@@ -57,25 +58,28 @@ func orderly(*failoverOptions) Target { return Target{Max: new(300.0)} }
 func byTTL(o *failoverOptions) Target { return Target{Max: new(millis(o.ttl + time.Second))} }
 
 func kill(ctx context.Context, f *failing, p *child.Process) (func() error, error) {
-	// Not Kill, which waits for the end: the kernel takes its time with that.
+	// Kill waits until the process has exited, which may take the kernel a while.
 	return func() error { p.Kill(); return f.fleet.Restart(ctx, p) }, p.Signal(syscall.SIGKILL)
 }
 
 func terminate(ctx context.Context, f *failing, p *child.Process) (func() error, error) {
-	return func() error {
-		if err := p.Stop(ctx); err != nil {
-			return err
-		}
-		return f.fleet.Restart(ctx, p)
-	}, p.Signal(syscall.SIGTERM)
+	return func() error { return f.restart(ctx, p) }, p.Signal(syscall.SIGTERM)
+}
+
+// restart stops a process and starts it again.
+func (f *failing) restart(ctx context.Context, p *child.Process) error {
+	if err := p.Stop(ctx); err != nil {
+		return err
+	}
+	return f.fleet.Restart(ctx, p)
 }
 
 func freeze(_ context.Context, _ *failing, p *child.Process) (func() error, error) {
 	return func() error { return p.Signal(syscall.SIGCONT) }, p.Signal(syscall.SIGSTOP)
 }
 
-// cutFromEtcd cuts one link after the other, each with a command of its own: the
-// leader goes on over those that are left, which on a busy machine is for seconds.
+// cutFromEtcd cuts one link after another, each with a command of its own. The leader
+// keeps working over the others, on a busy machine for seconds.
 func cutFromEtcd(_ context.Context, f *failing, p *child.Process) (func() error, error) {
 	between := func(from, to string) bool { return from == p.Name && strings.HasPrefix(to, "etcd-") }
 	if f.hosts.Set(between, wiring.Condition{There: true, Back: true}) == 0 {
@@ -87,7 +91,7 @@ func cutFromEtcd(_ context.Context, f *failing, p *child.Process) (func() error,
 func unplug(_ context.Context, f *failing, p *child.Process) (func() error, error) {
 	plug := func(out bool) error {
 		if !f.hosts.Unplug(p.Name, out) {
-			return fault.New(fault.Internal, fault.ReasonInternal, "the host of %s cannot be unplugged", p.Name)
+			return fault.New(fault.Internal, fault.ReasonInternal, "cannot unplug the host of %s", p.Name)
 		}
 		return nil
 	}
@@ -98,10 +102,7 @@ func rolling(ctx context.Context, f *failing) error {
 	for _, service := range fleet.Services {
 		for i := range failoverReplicas {
 			p := f.fleet.Replica(service, i)
-			if err := p.Stop(ctx); err != nil {
-				return err
-			}
-			if err := f.fleet.Restart(ctx, p); err != nil {
+			if err := f.restart(ctx, p); err != nil {
 				return err
 			}
 			if err := f.ready(ctx, p); err != nil {
@@ -128,8 +129,8 @@ func killEtcdLeader(ctx context.Context, f *failing) error {
 	return store.Sleep(ctx, settle)
 }
 
-// ready waits until a replica that was away follows etcd again. One that was started
-// again has all that is stored to read, on a machine that it shares with all others.
+// ready waits until a replica follows etcd again. A restarted replica reads all records
+// first.
 func (f *failing) ready(ctx context.Context, p *child.Process) error {
 	return patiently(ctx, readyTimeout, p.Name+" is not ready", func(ctx context.Context) bool {
 		_, err := get(ctx, p, "/readyz")
@@ -137,15 +138,15 @@ func (f *failing) ready(ctx context.Context, p *child.Process) error {
 	})
 }
 
-// recoverWithin bounds how long anything may take to come back.
+// recoverWithin bounds the recovery from an outage.
 const recoverWithin = 30 * time.Second
 
-// until waits for what gives no signal.
+// until polls a condition that gives no signal, for recoverWithin.
 func until(ctx context.Context, missing string, done func(context.Context) bool) error {
 	return patiently(ctx, recoverWithin, missing, done)
 }
 
-// patiently is until with a limit of its own.
+// patiently polls a condition with a limit.
 func patiently(ctx context.Context, limit time.Duration, missing string, done func(context.Context) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

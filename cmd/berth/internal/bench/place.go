@@ -18,58 +18,48 @@ type Place func(ctx context.Context, r *Run) (*site, error)
 
 // site is a running Berth.
 type site struct {
-	gateways, etcd []string
-	// agentsGateways are where agents call the gateways.
-	agentsGateways []string
-	cluster        string
-	// prefix begins the names of jobs and executors, so that the world's are told
-	// from all others.
+	gateways, agentsGateways, etcd []string
+	cluster                        string
+	// prefix begins the names of all jobs and executors of the world.
 	prefix string
-	// binary and dir are for the children that the world adds.
+	// binary and dir are for the processes that the world adds.
 	binary, dir string
-	// fleet is the Berth of the site and processes its processes by kind; nil if the
-	// site is a running cluster.
+	// fleet is the Berth of the site and processes its processes by kind. Both are nil
+	// if the site is a running cluster.
 	fleet     *fleet.Fleet
 	processes map[string][]*child.Process
-	// passing says that the site ends with the world.
-	passing bool
-	close   func() error
+	close     func() error
 }
 
-// ownPrefix is the prefix of a site that is the world's alone.
+// ownPrefix is the prefix of a site that no other world uses.
 const ownPrefix = "b-"
 
-// ownPlace starts a Berth for each world, every part a process of its own, with
-// its data in a directory below parent; the directory for temporary files if that is
-// empty. It calls configure before the start and keep after the end, before it
-// deletes the directory.
-func ownPlace(binary, parent string, keep func(dir string) error, configure func(*fleet.Config) error) Place {
+// ownPlace starts a Berth for each world, every part a process of its own, with its
+// data in a temporary directory below parent. The directory is deleted at the end.
+func ownPlace(binary, parent string, config fleet.Config) Place {
 	return func(ctx context.Context, r *Run) (*site, error) {
 		dir, err := os.MkdirTemp(parent, "berth-bench-")
 		if err != nil {
 			return nil, err
 		}
-		config := fleet.Config{Binary: binary, Dir: dir, Replicas: r.Replicas, LogLevel: "warn", Etcd: max(1, r.setup.members), Seed: r.setup.seed}
+		config := config
+		config.Binary, config.Dir, config.Replicas, config.Etcd, config.Seed = binary, dir, r.Replicas, max(1, config.Etcd, r.setup.members), r.setup.seed
 		if r.Profiles != "" {
 			config.Flags = map[string][]string{"": {"--pprof"}, model.ServiceGateway: {"--http-listen", "127.0.0.1:0"}}
 		}
-		end := func() error { return errors.Join(keep(dir), os.RemoveAll(dir)) }
-		if err := configure(&config); err != nil {
-			return nil, errors.Join(err, end())
-		}
 		f, err := fleet.Start(ctx, config)
 		if err != nil {
-			return nil, errors.Join(err, end())
+			return nil, errors.Join(err, os.RemoveAll(dir))
 		}
 		return &site{
 			gateways: f.Gateways(), agentsGateways: f.AgentsGateways(), etcd: f.Etcd(), cluster: "default", prefix: ownPrefix, binary: binary, dir: dir,
-			fleet: f, processes: f.Processes(), passing: true,
-			close: func() error { return errors.Join(f.Close(), end()) },
+			fleet: f, processes: f.Processes(),
+			close: func() error { return errors.Join(f.Close(), os.RemoveAll(dir)) },
 		}, nil
 	}
 }
 
-// runningPlace is a cluster that runs elsewhere and goes on when the world ends.
+// runningPlace returns a cluster that runs elsewhere and outlives the world.
 func runningPlace(binary string, c running.Cluster) Place {
 	return func(context.Context, *Run) (*site, error) {
 		dir, err := os.MkdirTemp("", "berth-bench-")

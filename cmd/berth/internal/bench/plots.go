@@ -11,7 +11,7 @@ import (
 	"berth.dev/cmd/berth/internal/bench/chart"
 )
 
-// plot draws what the report has into a directory.
+// plot writes the plots of the report to a directory.
 func (r *Report) plot(dir string) error {
 	err := os.MkdirAll(dir, 0o755)
 	for file, c := range r.charts() {
@@ -24,56 +24,61 @@ func (r *Report) plot(dir string) error {
 		}
 	}
 	if err != nil {
-		return fault.New(fault.Invalid, fault.ReasonInvalid, "the plots cannot be written to %s", dir).Because(err)
+		return fault.New(fault.Invalid, fault.ReasonInvalid, "cannot write the plots to %s", dir).Because(err)
 	}
 	return nil
 }
 
-// charts are the plots by their files, of those workloads that the report has.
+// charts returns the plots of the workloads in the report, by file.
 func (r *Report) charts() map[string]chart.Chart {
-	charts := map[string]chart.Chart{}
-	for file, c := range map[string]chart.Chart{
+	sizes := []float64{1000, 10_000, fleetSize}
+	charts := map[string]chart.Chart{
 		"latency.svg": {
 			Title: "How long it takes: share of all that was done within",
 			X:     chart.Axis{Label: "milliseconds", Log: true}, Y: chart.Axis{Label: "percent", To: 100},
-			Lines: present(
+			Lines: []chart.Line{
 				r.distribution("latency", "batches of 8, 100/s", false), r.distribution("latency", "4 puts in a row, 100/s", true),
-				r.distribution("freed-to-leased", "freed to leased", false), r.distribution("freed-to-leased", "2 puts in a row, seen", true)),
+				r.distribution("freed-to-leased", "freed to leased", false), r.distribution("freed-to-leased", "2 puts in a row, seen", true),
+			},
 		},
 		"batch-size.svg": {
 			Title: "Workers started a second, by the size of their batches",
 			X:     chart.Axis{Label: "workers a batch", Log: true}, Y: chart.Axis{Label: "workers a second", Log: true},
-			Lines: present(
-				r.over("batches", "Berth", "/s", "workers, %d a batch", 1, []float64{1, 10, 100, 1000}),
-				r.level("batches", "puts to etcd by as many callers", "/s", puts64, 1, 1000)),
+			Lines: []chart.Line{
+				r.over("batches", "Berth", "/s", "workers, %d a batch", []float64{1, 10, 100, 1000}),
+				r.level("batches", "puts to etcd by as many callers", "/s", puts64, 1, 1000),
+			},
 		},
 		"fleet-size.svg": {
 			Title: "What the inventory takes, by the size of the fleet",
 			X:     chart.Axis{Label: "executors", Log: true}, Y: chart.Axis{Label: "milliseconds, median", Log: true},
-			Lines: present(
-				r.over("fleet", "fit a batch of 100, in the core", "ms", "fit 100, %d executors", 1, fleetSizes),
+			Lines: []chart.Line{
+				r.over("fleet", "fit a batch of 100, in the core", "ms", "fit 100, %d executors", sizes),
 				r.level("fleet", "as with 1,000 executors: fit", "ms", "fit 100, 1000 executors", 1000, fleetSize),
-				r.over("fleet", "usage call, by the gateway", "ms", "usage, %d executors", 1, fleetSizes),
-				r.level("fleet", "as with 1,000 executors: usage", "ms", "usage, 1000 executors", 1000, fleetSize)),
+				r.over("fleet", "usage call, by the gateway", "ms", "usage, %d executors", sizes),
+				r.level("fleet", "as with 1,000 executors: usage", "ms", "usage, 1000 executors", 1000, fleetSize),
+			},
 		},
 		"waiting.svg": {
-			Title: "What those who wait cost others, in 1,000 groups",
-			X:     chart.Axis{Label: "reservations that wait in other groups", Log: true}, Y: chart.Axis{Label: "times as long as with none", To: 2},
-			Lines: present(
-				chart.Line{Name: "with none", Baseline: true, Points: []chart.Point{{X: 1000, Y: 1}, {X: 100_000, Y: 1}}},
-				r.besideMany("upsert"), r.besideMany("grant"), r.besideMany("explain"), r.besideMany("pending view")),
+			Title: "Slowdown by reservations queued in 1,000 other groups",
+			X:     chart.Axis{Label: "reservations queued in other groups", Log: true}, Y: chart.Axis{Label: "times as long as with none", To: 2},
+			Lines: []chart.Line{
+				{Name: "with none", Baseline: true, Points: []chart.Point{{X: 1000, Y: 1}, {X: 100_000, Y: 1}}},
+				r.slowdown("upsert"), r.slowdown("grant"), r.slowdown("explain"), r.slowdown("pending view"),
+			},
 		},
-	} {
-		if slices.ContainsFunc(c.Lines, func(l chart.Line) bool { return !l.Baseline }) {
-			charts[file] = c
+	}
+	for file, c := range charts {
+		c.Lines = slices.DeleteFunc(c.Lines, func(l chart.Line) bool { return len(l.Points) == 0 })
+		charts[file] = c
+		if !slices.ContainsFunc(c.Lines, func(l chart.Line) bool { return !l.Baseline }) {
+			delete(charts, file)
 		}
 	}
 	return charts
 }
 
-var fleetSizes = []float64{1000, 10_000, fleetSize}
-
-// figure finds one by its name; nil if the report has it not.
+// figure returns a figure with samples, or nil if the report has none.
 func (r *Report) figure(workload, name, unit string) *Figure {
 	for _, result := range r.Results {
 		for i := range result.Figures {
@@ -85,12 +90,8 @@ func (r *Report) figure(workload, name, unit string) *Figure {
 	return nil
 }
 
-// present are the lines that have points.
-func present(lines ...chart.Line) []chart.Line {
-	return slices.DeleteFunc(lines, func(l chart.Line) bool { return len(l.Points) == 0 })
-}
-
-// distribution is how many percent of the samples are at most so large.
+// distribution returns the cumulative distribution of a figure in percent, as about
+// 200 points.
 func (r *Report) distribution(workload, name string, baseline bool) chart.Line {
 	l := chart.Line{Name: name, Baseline: baseline}
 	if f := r.figure(workload, name, "ms"); f != nil {
@@ -103,18 +104,18 @@ func (r *Report) distribution(workload, name string, baseline bool) chart.Line {
 	return l
 }
 
-// over is the medians of figures that differ by a number in their names.
-func (r *Report) over(workload, name, unit, format string, by float64, sizes []float64) chart.Line {
+// over returns the medians of figures whose names differ by a number.
+func (r *Report) over(workload, name, unit, format string, sizes []float64) chart.Line {
 	l := chart.Line{Name: name, Marked: true}
 	for _, size := range sizes {
 		if f := r.figure(workload, fmt.Sprintf(format, int(size)), unit); f != nil {
-			l.Points = append(l.Points, chart.Point{X: size, Y: f.Median * by})
+			l.Points = append(l.Points, chart.Point{X: size, Y: f.Median})
 		}
 	}
 	return l
 }
 
-// level is the median of one figure, from one end to the other.
+// level returns the median of a figure as a horizontal line.
 func (r *Report) level(workload, name, unit, figure string, from, to float64) chart.Line {
 	l := chart.Line{Name: name, Baseline: true}
 	if f := r.figure(workload, figure, unit); f != nil {
@@ -123,12 +124,16 @@ func (r *Report) level(workload, name, unit, figure string, from, to float64) ch
 	return l
 }
 
-// besideMany is how many times as long something took while others waited.
-func (r *Report) besideMany(what string) chart.Line {
-	l := chart.Line{Name: what, Marked: true}
-	if alone := r.figure("waiting", what+", 0 in 1000 groups", "ms"); alone != nil {
-		over := r.over("waiting", what, "ms", what+", %d in 1000 groups", 1/alone.Median, []float64{1000, 10_000, 100_000})
-		l.Points = over.Points
+// slowdown returns the medians of an operation relative to the median while the other
+// groups are empty.
+func (r *Report) slowdown(what string) chart.Line {
+	l := r.over("waiting", what, "ms", what+", %d in 1000 groups", []float64{1000, 10_000, 100_000})
+	alone := r.figure("waiting", what+", 0 in 1000 groups", "ms")
+	if alone == nil {
+		return chart.Line{}
+	}
+	for i := range l.Points {
+		l.Points[i].Y /= alone.Median
 	}
 	return l
 }

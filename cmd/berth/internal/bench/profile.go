@@ -14,12 +14,12 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// profileSeconds is how long one profile is; a shorter rest of a workload has
-// none.
+// profileSeconds is the length of one profile. The rest of a workload that is shorter is
+// not profiled.
 const profileSeconds = 5
 
-// profile keeps processor profiles of every service, one after the other, until
-// it is stopped: `go tool pprof` adds several up.
+// profile writes processor profiles of every service, one after the other, until stop is
+// called. `go tool pprof` merges them.
 func (w *World) profile(ctx context.Context) (stop func()) {
 	if w.run.Profiles == "" {
 		return func() {}
@@ -29,19 +29,15 @@ func (w *World) profile(ctx context.Context) (stop func()) {
 	for _, service := range services {
 		for i, p := range w.site.processes[service] {
 			running.Go(func() {
-				told := false
 				for n := 0; ctx.Err() == nil; n++ {
 					name := fmt.Sprintf("%s-%s-%d-%d-%03d.pprof", w.run.Workload, service, i, len(w.run.Audits), n)
 					text, err := get(ctx, p, fmt.Sprintf("/debug/pprof/profile?seconds=%d", profileSeconds))
 					if err == nil {
 						err = os.WriteFile(filepath.Join(w.run.Profiles, name), text, 0o600)
 					}
-					if err != nil {
-						if ctx.Err() == nil && !told {
-							w.run.Say("no profile of %s: %v", p.Name, err)
-						}
-						told = true // it may be killed, and comes again
-						_ = store.Sleep(ctx, time.Second/4)
+					if err != nil && ctx.Err() == nil { // a killed process comes back
+						w.run.Say("no profile of %s: %v", p.Name, err)
+						_ = store.Sleep(ctx, time.Second)
 					}
 				}
 			})

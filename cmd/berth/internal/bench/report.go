@@ -10,11 +10,11 @@ import (
 
 	"github.com/prometheus/procfs"
 
-	"berth.dev/api/fault"
+	"berth.dev/cmd/berth/internal/replay"
 	"berth.dev/pkg/process"
 )
 
-// Report is everything that was measured, and on what.
+// Report is everything that was measured, and on which machine.
 type Report struct {
 	Version  string    `json:"version"`
 	Began    time.Time `json:"began"`
@@ -26,7 +26,7 @@ type Report struct {
 	Results  []*Result `json:"results"`
 }
 
-// Machine is what the figures came from.
+// Machine describes the machine of a report.
 type Machine struct {
 	CPUs   int    `json:"cpus"`
 	Model  string `json:"model"`
@@ -39,7 +39,7 @@ func (m Machine) String() string {
 	return fmt.Sprintf("%d × %s, %s, Linux %s, %s", m.CPUs, m.Model, m.Memory, m.Kernel, m.Go)
 }
 
-// newReport begins a report and says what it is of.
+// newReport returns an empty report and prints the machine.
 func newReport(o Options) *Report {
 	version := process.Version
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -53,7 +53,7 @@ func newReport(o Options) *Report {
 	return r
 }
 
-// violations returns an error if a promise was broken.
+// violations returns an error if an audit found violations.
 func (r *Report) violations() error {
 	n := 0
 	for _, result := range r.Results {
@@ -61,16 +61,13 @@ func (r *Report) violations() error {
 			n += a.Violations
 		}
 	}
-	if n > 0 {
-		return fault.New(fault.Internal, fault.ReasonInternal, "%d promises were broken", n)
-	}
-	return nil
+	return replay.Broken(n)
 }
 
 // proc is /proc of this machine. Without it every read fails.
 var proc, _ = procfs.NewDefaultFS()
 
-// thisMachine reads what the kernel reports; the rest is empty.
+// thisMachine returns what the kernel reports. Fields that it does not report are empty.
 func thisMachine() Machine {
 	m := Machine{CPUs: runtime.NumCPU(), Go: runtime.Version()}
 	if cpus, err := proc.CPUInfo(); err == nil && len(cpus) > 0 {
@@ -79,7 +76,7 @@ func thisMachine() Machine {
 	if memory, err := proc.Meminfo(); err == nil && memory.MemTotal != nil {
 		m.Memory = fmt.Sprintf("%d kB", *memory.MemTotal)
 	}
-	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease") // absent: left empty
+	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
 	m.Kernel = strings.TrimSpace(string(kernel))
 	return m
 }

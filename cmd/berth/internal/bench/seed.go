@@ -15,25 +15,24 @@ import (
 )
 
 const (
-	// seedTTL is how long seeded executors are present, without heartbeats: longer
+	// seedTTL is how long seeded executors are present without heartbeats. It is longer
 	// than any workload.
 	seedTTL = time.Hour
-	// seedWriters is how many transactions seed at once.
+	// seedWriters is the number of concurrent seed transactions.
 	seedWriters = 16
-	// seedIncarnation is that of seeded executors: whoever registers in their place
-	// has a higher one, for that is a revision.
+	// seedIncarnation is the incarnation of seeded executors. It is below that of any
+	// agent that registers, because those are revisions.
 	seedIncarnation = 1
-	// seedTerm is the term that seeded reservations were accepted in: before any
-	// that a registry can win, for those are revisions behind the seeds.
+	// seedTerm is the term in which seeded reservations were accepted. It is below any
+	// term that a registry can win, because those are later revisions.
 	seedTerm = 1
 )
 
-// A seed writes records straight to etcd, before anything runs.
+// A seed writes records straight to etcd, before the services start.
 type seed func(ctx context.Context, etcd []string) error
 
-// seedExecutors writes n executors of an SKU as executor-state would have: READY,
-// and nobody behind them. For what a fleet costs that is only looked at, however
-// large, without the processor time of its heartbeats.
+// seedExecutors writes n READY executors of an SKU, as executor-state would have. They
+// have no agents, so that a fleet of any size costs no processor time for heartbeats.
 func seedExecutors(sku string, n int) seed {
 	now := time.Now()
 	return seedEach(n, 2, func(i int) ([]model.Record, error) {
@@ -42,23 +41,22 @@ func seedExecutors(sku string, n int) seed {
 	})
 }
 
-// seedWaiting writes n reservations as the registry would have queued them, in so
-// many groups: those of [World.queue]. For what they cost that wait already, without
-// the time that their calls take.
-func seedWaiting(n, groups int, sku string) seed {
+// seedQueued writes n queued reservations of so many groups, as the registry would
+// have. They are those of [World.queue], without the time that the calls take.
+func seedQueued(n, groups int, sku string) seed {
 	now := time.Now()
 	return seedEach(n, 2, func(i int) ([]model.Record, error) {
-		b := waitingBatch(ownPrefix+strconv.Itoa(i%waitingJobs), fmt.Sprintf("w-%06d", i), ownPrefix+sku, i%groups)
-		asked, err := wire.UpsertOf(&berthv1.UpsertReservationRequest{Reservation: b.Request()})
+		b := queuedBatch(ownPrefix+strconv.Itoa(i%queuedJobs), fmt.Sprintf("w-%06d", i), ownPrefix+sku, i%groups)
+		upsert, err := wire.UpsertOf(&berthv1.UpsertReservationRequest{Reservation: b.Request()})
 		if err != nil {
 			return nil, err
 		}
-		asked.Spec.MaxAttempts = model.DefaultAttempts
-		asked.Spec.Constraints.Resources = asked.Spec.Constraints.Resources.WithSlots()
+		upsert.Spec.MaxAttempts = model.DefaultAttempts
+		upsert.Spec.Constraints.Resources = upsert.Spec.Constraints.Resources.WithSlots()
 		workers := model.WorkerSet{{Last: int32(b.Workers) - 1, Number: 1}}
 		return []model.Record{
 			&model.Reservation{
-				Key: asked.Key, UID: fmt.Sprintf("%d-%s", seedTerm, strconv.FormatInt(int64(i+1), 36)), Spec: asked.Spec, Workers: workers,
+				Key: upsert.Key, UID: fmt.Sprintf("%d-%s", seedTerm, strconv.FormatInt(int64(i+1), 36)), Spec: upsert.Spec, Workers: workers,
 				Place: int64(i + 1), State: model.Queued, CreatedAt: now, UpdatedAt: now,
 				Requests: []model.RequestMark{{ID: fmt.Sprintf("seed-%d", i), Change: model.Created}},
 			},
@@ -67,11 +65,11 @@ func seedWaiting(n, groups int, sku string) seed {
 	})
 }
 
-// seedEach writes the records of n things, which are so many of each; presences
-// are on an etcd lease of their own.
+// seedEach writes the records of n items, so many of each. Presence records are on an
+// etcd lease of their own.
 func seedEach(n, records int, of func(i int) ([]model.Record, error)) seed {
 	if n == 0 {
-		return nil // nothing bounds as many callers as none
+		return nil // callers would not be bounded
 	}
 	return func(ctx context.Context, etcd []string) error {
 		s, err := store.Dial(store.DialConfig{Endpoints: etcd})
@@ -103,7 +101,7 @@ func seedEach(n, records int, of func(i int) ([]model.Record, error)) seed {
 					txn.Then = append(txn.Then, op)
 				}
 			}
-			return again(ctx, func() error { // the same puts twice are the same
+			return retry(ctx, func() error { // the puts are idempotent
 				_, err := s.Txn(ctx, txn)
 				return err
 			})
@@ -112,11 +110,11 @@ func seedEach(n, records int, of func(i int) ([]model.Record, error)) seed {
 	}
 }
 
-// seededExecutor is the i-th of an SKU, as one of a world of its own has it.
+// seededExecutor returns the i-th executor of an SKU.
 func seededExecutor(sku string, i int, at time.Time) *model.Executor {
 	sku = ownPrefix + sku
 	return &model.Executor{
-		// Nobody listens on the address.
+		// No process listens on the address.
 		ID: fmt.Sprintf("%s-%d", sku, i), Address: "127.0.0.1:1", SKU: sku, Host: fmt.Sprintf("host-%d", i),
 		Attributes:  map[string]string{"rack": fmt.Sprint(i % 50), "host": fmt.Sprintf("host-%d", i)},
 		Resources:   resource.Vector{"slots": 4, "cpu": 1000},

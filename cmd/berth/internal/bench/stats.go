@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Summary describes samples. It is zero of none.
+// Summary describes samples. It is zero without samples.
 type Summary struct {
 	N      int     `json:"n"`
 	Median float64 `json:"median"`
@@ -16,8 +16,8 @@ type Summary struct {
 	Max    float64 `json:"max"`
 }
 
-// Summarize sums samples up, percentiles by the nearest rank: each is a sample
-// that was measured.
+// Summarize returns the summary of samples. Percentiles are by the nearest rank, so that
+// each is a measured sample.
 func Summarize(samples []float64) Summary {
 	if len(samples) == 0 {
 		return Summary{}
@@ -27,25 +27,25 @@ func Summarize(samples []float64) Summary {
 	return Summary{N: len(sorted), Median: rank(50), P99: rank(99), Min: sorted[0], Max: sorted[len(sorted)-1]}
 }
 
-// millis is a duration in milliseconds, the unit of every duration here.
+// millis returns a duration in milliseconds.
 func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// Figure is something measured, with every sample.
+// Figure is a measured quantity with all its samples.
 type Figure struct {
 	Name string `json:"name"`
-	// Unit is "ms", "s", "/s", "MB", or that of a number.
+	// Unit is "ms", "s", "/s", "MB", or empty for a number.
 	Unit string `json:"unit"`
 	Summary
-	// Against is the name of the figure of the same workload that is its
-	// baseline, and Ratio what it is of that: its median by the baseline's.
+	// Against is the name of the baseline, a figure of the same workload. Ratio is the
+	// median divided by the median of the baseline.
 	Against string  `json:"against,omitempty"`
 	Ratio   float64 `json:"ratio,omitempty"`
 	Target  *Target `json:"target,omitempty"`
-	// Samples are in the order in which they were taken.
+	// Samples are in the order in which they were measured.
 	Samples []float64 `json:"samples"`
 }
 
-// Of is the part of a figure that a target is about.
+// Of is the part of a figure that a target bounds.
 type Of string
 
 // The parts.
@@ -55,29 +55,33 @@ const (
 	Ratio  Of = "ratio"
 )
 
-// Target is what a figure is to be: one part of it at most or at least so much,
-// if that is not 0.
+// Target bounds a figure: one part of it is at most or at least so much, if that is
+// not 0.
 type Target struct {
 	Of      Of      `json:"of,omitempty"`
 	AtMost  float64 `json:"atMost,omitempty"`
 	AtLeast float64 `json:"atLeast,omitempty"`
-	// P99 bounds the 99th percentile as well, if it is given.
+	// P99 bounds the 99th percentile as well, unless it is nil.
 	P99 *float64 `json:"p99,omitempty"`
-	// Max bounds every single sample, if it is given.
+	// Max bounds every sample, unless it is nil.
 	Max *float64 `json:"max,omitempty"`
 	Met bool     `json:"met"`
 }
 
-// judge says whether a figure is what it is to be.
-func (t *Target) judge(f *Figure) {
+// evaluate sets Met. A figure without samples misses its target.
+func (t *Target) evaluate(f *Figure) {
 	got := map[Of]float64{Median: f.Median, P99: f.P99, Ratio: f.Ratio}[t.Of]
-	t.Met = f.N > 0 && (t.AtMost == 0 || got <= t.AtMost) && got >= t.AtLeast && within(f.P99, t.P99) && within(f.Max, t.Max)
+	t.Met = f.N > 0 && (t.AtMost == 0 || got <= t.AtMost) && got >= t.AtLeast && (t.P99 == nil || f.P99 <= *t.P99) && (t.Max == nil || f.Max <= *t.Max)
 }
 
-// within says whether a value keeps a bound, if there is one.
-func within(v float64, bound *float64) bool { return bound == nil || v <= *bound }
+func (t *Target) verdict() string {
+	if t.Met {
+		return "met"
+	}
+	return "MISSED"
+}
 
-// String is the target as people read it.
+// String returns the bounds, separated by commas.
 func (t Target) String() string {
 	var parts []string
 	if t.AtMost != 0 {

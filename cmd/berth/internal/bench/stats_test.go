@@ -28,13 +28,13 @@ func TestSummarize(t *testing.T) {
 		}
 	}
 	if hundred[0] != 100 {
-		t.Error("the samples were moved")
+		t.Error("Summarize changed the order of the samples")
 	}
 }
 
-// TestPercentilesAreRanks compares them with what a rank means: the least sample
-// that at least so many in a hundred are not above.
-func TestPercentilesAreRanks(t *testing.T) {
+// TestPercentiles compares percentiles with the definition of the nearest rank: the
+// smallest sample such that at least so many percent of the samples are not above it.
+func TestPercentiles(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	for range 200 {
 		samples := make([]float64, 1+random.IntN(300))
@@ -63,7 +63,7 @@ func TestPercentilesAreRanks(t *testing.T) {
 	}
 }
 
-func TestAddComparesAndJudges(t *testing.T) {
+func TestAddEvaluatesTargets(t *testing.T) {
 	r := &Run{Options: Options{Status: io.Discard, Scale: 1}}
 	r.Add(Figure{Name: "base", Unit: "/s", Samples: []float64{100}})
 	r.Add(Figure{Name: "base", Unit: "ms", Samples: []float64{4}})
@@ -74,14 +74,14 @@ func TestAddComparesAndJudges(t *testing.T) {
 		t.Errorf("%+v %+v", f, f.Target)
 	}
 	if r.Figures[3].Target.Met {
-		t.Error("a target was met by a figure above it")
+		t.Error("a figure above its target meets it")
 	}
 	if r.Figures[4].Target.Met {
-		t.Error("a target was met by what was not measured")
+		t.Error("a figure without samples meets its target")
 	}
 }
 
-// TestTargets says when a figure is what it is to be, and how that reads.
+// TestTargets checks when a figure meets its target, and the text of the target.
 func TestTargets(t *testing.T) {
 	f := Figure{Unit: "ms", Summary: Summary{N: 3, Median: 10, P99: 50, Max: 60}, Ratio: 0.6}
 	for _, tt := range []struct {
@@ -99,11 +99,11 @@ func TestTargets(t *testing.T) {
 		{Target{Max: new(0.0)}, false, "max <= 0"},
 	} {
 		got := tt.target
-		if got.judge(&f); got.Met != tt.met || got.String() != tt.text {
+		if got.evaluate(&f); got.Met != tt.met || got.String() != tt.text {
 			t.Errorf("%s: met %v", got, got.Met)
 		}
-		if got.judge(&Figure{Unit: "ms"}); got.Met {
-			t.Errorf("%s is met by what was not measured", got)
+		if got.evaluate(&Figure{Unit: "ms"}); got.Met {
+			t.Errorf("%s is met without samples", got)
 		}
 	}
 }
@@ -150,7 +150,7 @@ toy: nothing
 	wantNarrow(t, b.String())
 }
 
-func TestNumbersFitTheirColumns(t *testing.T) {
+func TestNumberWidth(t *testing.T) {
 	for v, want := range map[float64]string{
 		0: "0", 0.0012: "0.0012", 0.5: "0.500", 9.994: "9.99", 99.94: "99.9", 123.4: "123", 147_000: "147000", 2.5e6: "2.5M", 1e9: "1000.0M",
 	} {

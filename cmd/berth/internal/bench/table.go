@@ -9,13 +9,13 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// costKinds are the columns of the table of costs.
+// costKinds are the columns of the table of processor times.
 var costKinds = []struct{ kind, title string }{
 	{"etcd", "etcd"}, {model.ServiceRegistry, "reg."}, {model.ServiceExecutorState, "ex-st."}, {model.ServiceAssigner, "assig."},
 	{model.ServiceGateway, "gatew."}, {kindSim, "sim"}, {kindLoad, "load"},
 }
 
-// writeKinds are the columns of the table of writes.
+// writeKinds are the columns of the table of written keys.
 var writeKinds = []string{writesTxn, writesReservation, writesStage, writesLease, writesTask, writesEvent, writesOther}
 
 // write prints a result in at most 80 columns.
@@ -67,7 +67,7 @@ func (r *Result) write(out io.Writer) error {
 	return w.Flush()
 }
 
-// figures returns the rows of the table of figures, the head first.
+// figures returns the rows of the table of figures, the header first.
 func (r *Result) figures() [][]string {
 	rows := [][]string{{"figure", "unit", "n", "median", "p99", "min", "max", "ratio", "baseline"}}
 	for _, f := range r.Figures {
@@ -83,18 +83,17 @@ func (r *Result) figures() [][]string {
 	return rows
 }
 
-// phases adds up the repeats of each phase.
-func (r *Result) phases() []Cost {
-	var phases []Cost
-	at := map[string]int{}
+// phases merges the repeats of each phase.
+func (r *Result) phases() []*Cost {
+	var phases []*Cost
+	byName := map[string]*Cost{}
 	for _, c := range r.Costs {
-		i, known := at[c.Phase]
-		if !known {
-			i = len(phases)
-			at[c.Phase] = i
-			phases = append(phases, Cost{Phase: c.Phase, CPU: map[string]float64{}, Writes: map[string]int{}})
+		p := byName[c.Phase]
+		if p == nil {
+			p = &Cost{Phase: c.Phase, CPU: map[string]float64{}, Writes: map[string]int{}}
+			byName[c.Phase] = p
+			phases = append(phases, p)
 		}
-		p := &phases[i]
 		p.Others = (p.Others*p.Seconds + c.Others*c.Seconds) / (p.Seconds + c.Seconds)
 		p.Operations += c.Operations
 		p.Seconds += c.Seconds
@@ -109,14 +108,14 @@ func (r *Result) phases() []Cost {
 	return phases
 }
 
-// costs returns the rows of the table of what one operation of each phase takes, the
-// head first: processor time in ms, then keys written. It is empty without a phase.
+// costs returns the rows of the table of costs per operation, the header first:
+// processor time in ms, then written keys. It is empty without a phase.
 func (r *Result) costs() (rows [][]string) {
 	head := []string{"phase"}
 	for _, k := range costKinds {
 		head = append(head, k.kind)
 	}
-	head = append(append(append(head, "other"), writeKinds...), "kB")
+	rows = [][]string{append(append(append(head, "other"), writeKinds...), "kB")}
 	for _, p := range r.phases() {
 		if p.Operations == 0 {
 			continue
@@ -136,14 +135,14 @@ func (r *Result) costs() (rows [][]string) {
 		}
 		rows = append(rows, append(row, each(float64(p.Bytes)/1000)))
 	}
-	if len(rows) == 0 {
+	if len(rows) == 1 {
 		return nil
 	}
-	return append([][]string{head}, rows...)
+	return rows
 }
 
-// number is a figure in at most six characters, with three digits that mean
-// something where it has them.
+// number formats a value with three significant digits if it has at most six characters
+// then.
 func number(v float64) string {
 	switch {
 	case v == 0:

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"iter"
 	"sync"
 	"time"
 
@@ -9,12 +10,13 @@ import (
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/client"
+	"berth.dev/pkg/store"
 )
 
-// tail follows the events of a world as etcd gives them out, and stamps each
-// with the time at which it was seen, until stopTail or the end of the world. One watch sees the events of all jobs in
-// the order of the changes they tell of.
-func (w *World) tail(ctx context.Context, see func(e *berthv1.Event, at time.Time)) error {
+// tail calls observe with every event of the world, in the order of the changes that
+// they report, and the time at which etcd's watch delivered it. It ends with stopTail
+// or with the world.
+func (w *World) tail(ctx context.Context, observe func(e *berthv1.Event, at time.Time)) error {
 	from, err := w.revision(ctx)
 	if err != nil {
 		return err
@@ -34,16 +36,8 @@ func (w *World) tail(ctx context.Context, see func(e *berthv1.Event, at time.Tim
 				return
 			}
 			at := time.Now()
-			for _, change := range batch.Changes {
-				if key, ok := w.Space.ParseEvent(change.Key); change.Deleted || !ok || key.Segment == 0 {
-					continue
-				}
-				e := &berthv1.Event{}
-				if err := proto.Unmarshal(change.Value, e); err != nil {
-					done <- err
-					return
-				}
-				see(e, at)
+			for e := range w.events(batch) {
+				observe(e, at)
 			}
 		}
 	}()
@@ -51,19 +45,35 @@ func (w *World) tail(ctx context.Context, see func(e *berthv1.Event, at time.Tim
 	return nil
 }
 
-// starts tells when every worker of a batch was acknowledged by its executor:
-// STARTING, or a later state where that one was skipped.
+// events returns the events that a batch of changes has added.
+func (w *World) events(batch store.Batch) iter.Seq[*berthv1.Event] {
+	return func(yield func(*berthv1.Event) bool) {
+		for _, change := range batch.Changes {
+			key, ok := w.Space.ParseEvent(change.Key)
+			e := &berthv1.Event{}
+			if change.Deleted || !ok || key.Segment == 0 || proto.Unmarshal(change.Value, e) != nil {
+				continue
+			}
+			if !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+// starts reports when the executors have acknowledged every worker of a batch: STARTING,
+// or a later state if that one was skipped.
 type starts struct {
 	mu      sync.Mutex
 	batches map[client.Key]*start
 }
 
-// start is one batch under way.
+// start is a batch whose workers are not all started.
 type start struct {
 	workers int
 	leased  time.Time
-	// named are the workers that events told of by name. An event of many workers
-	// names none; the RUNNING ones add up by themselves.
+	// named are the workers that events have named. An event of many workers names
+	// none, but the counts of RUNNING events add up.
 	named   map[int32]bool
 	running int
 	done    chan struct{}
@@ -72,7 +82,7 @@ type start struct {
 
 func newStarts() *starts { return &starts{batches: map[client.Key]*start{}} }
 
-// expect is called before the batch is asked for.
+// expect must be called before the batch is requested.
 func (s *starts) expect(key client.Key, workers int) *start {
 	one := &start{workers: workers, named: map[int32]bool{}, done: make(chan struct{})}
 	s.mu.Lock()
@@ -81,12 +91,10 @@ func (s *starts) expect(key client.Key, workers int) *start {
 	return one
 }
 
-// see takes an event in.
-func (s *starts) see(e *berthv1.Event, at time.Time) {
+func (s *starts) observe(e *berthv1.Event, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := client.Key{Job: e.GetJob(), Stage: e.GetStage(), Name: e.GetReservation()}
-	one := s.batches[key]
+	one := s.batches[keyOf(e)]
 	if one == nil {
 		return
 	}
@@ -106,11 +114,11 @@ func (s *starts) see(e *berthv1.Event, at time.Time) {
 	if len(one.named) >= one.workers || one.running >= one.workers {
 		one.at = at
 		close(one.done)
-		delete(s.batches, key)
+		delete(s.batches, keyOf(e))
 	}
 }
 
-// wait waits until all workers were acknowledged, and says when that was.
+// wait waits until all workers are acknowledged and returns when that was seen.
 func (one *start) wait(ctx context.Context) (time.Time, error) {
 	select {
 	case <-one.done:

@@ -12,13 +12,13 @@ import (
 	"berth.dev/cmd/berth/internal/replay"
 )
 
-// traceSettle is how long nothing must change until what waits is taken to wait.
+// traceSettle is the --settle of the replay.
 const traceSettle = "3s"
 
 var trace = Workload{
 	Name:  "trace",
-	Shows: "a trace of real batches, as fast as it goes (--trace)",
-	Worlds: func(ctx context.Context, r *Run) error {
+	Shows: "a trace of real batches, as fast as possible (--trace)",
+	Run: func(ctx context.Context, r *Run) error {
 		if r.Trace == "" {
 			r.Note("left out: no --trace is given")
 			return nil
@@ -27,8 +27,8 @@ var trace = Workload{
 	},
 }
 
-// playTrace has `berth replay` play a trace in a process of its own: the callers
-// and the executors, and a second audit.
+// playTrace runs `berth replay` in a process of its own, which has the callers, the
+// executors and a second audit.
 func playTrace(ctx context.Context, w *World) error {
 	r := w.run
 	if err := w.repeat(ctx, w.puts(64)); err != nil {
@@ -39,7 +39,7 @@ func playTrace(ctx context.Context, w *World) error {
 		"--gateway", strings.Join(w.site.gateways, ","), "--agents-gateway", strings.Join(w.site.agentsGateways, ","), "--etcd-endpoints", strings.Join(w.site.etcd, ","), "--cluster", w.site.cluster)
 	player.Stderr = r.Status
 	var report replay.Report
-	if err := w.Measure(ctx, "a worker of the trace", func() (int, error) {
+	cost, err := w.cost(ctx, "a worker of the trace", func() (int, error) {
 		if err := player.Run(); err != nil {
 			return 0, fault.New(fault.Internal, fault.ReasonInternal, "berth replay failed").Because(err)
 		}
@@ -48,13 +48,14 @@ func playTrace(ctx context.Context, w *World) error {
 			err = json.Unmarshal(text, &report)
 		}
 		return report.WorkersRunning, err
-	}); err != nil {
+	})
+	if err != nil {
 		return err
 	}
-	cost := &r.Costs[len(r.Costs)-1]
 	used := (player.ProcessState.UserTime() + player.ProcessState.SystemTime()).Seconds()
 	cost.CPU[kindSim] = used
 	cost.Others = max(0, cost.Others-used/cost.Seconds)
+	r.Costs[len(r.Costs)-1] = cost
 	sum := 0.0
 	for _, service := range services {
 		sum += cost.CPU[service]
@@ -62,7 +63,7 @@ func playTrace(ctx context.Context, w *World) error {
 	thousands := float64(report.WorkersRunning) / 1000
 	r.Note("%d batches with %d workers on %d executors; %d granted, %d withdrawn, %d waiting; %d workers ran",
 		report.Batches, report.Workers, report.Executors, report.Granted, report.Withdrawn, report.Waiting, report.WorkersRunning)
-	r.Note("the player is told of as sim: callers, executors and an audit")
+	r.Note("sim is the replay: callers, executors and an audit")
 	r.Add(Figure{Name: "first request to last change", Unit: "s", Samples: []float64{report.Seconds}})
 	r.Add(Figure{Name: "batches asked for", Unit: "/s", Samples: []float64{float64(report.Batches) / report.AskedSeconds}, Against: puts64})
 	r.Add(Figure{Name: "services, of 1,000 workers", Unit: "s", Samples: []float64{sum / thousands}})

@@ -7,16 +7,16 @@ import (
 
 var upsert = Workload{
 	Name:     "upsert",
-	Shows:    "reservations acknowledged while none has capacity",
+	Shows:    "upserts until acknowledged, without free capacity",
 	Anywhere: true,
-	Run: func(ctx context.Context, w *World) error {
+	Run: inWorld(func(ctx context.Context, w *World) error {
 		ask := func(ctx context.Context, caller, _ int) error {
 			return w.Ask(ctx, Batch{Job: w.Job(caller), Stage: w.run.stage(), Workers: 8, SKU: w.SKU("none")})
 		}
 		for _, n := range []int{64, 256} {
 			ratio := 0.5
 			if n > 64 {
-				ratio = 1 // many go into one transaction
+				ratio = 1 // one transaction carries many requests
 			}
 			etcd := w.puts(n)
 			berth := series{name: fmt.Sprintf("berth, %d callers", n), callers: n, do: ask, against: etcd.name, target: &Target{Of: Ratio, AtLeast: ratio}}
@@ -25,5 +25,5 @@ var upsert = Workload{
 			}
 		}
 		return nil
-	},
+	}),
 }

@@ -8,18 +8,17 @@ import (
 
 	"github.com/dustin/go-humanize/english"
 
-	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/client"
 )
 
 var waiting = Workload{
 	Name:  "waiting",
-	Shows: "what 100,000 waiting cost the others, and why each waits",
-	Worlds: func(ctx context.Context, r *Run) error {
+	Shows: "cost of 100,000 queued reservations for others; explain",
+	Run: func(ctx context.Context, r *Run) error {
 		for _, groups := range []int{1, 1000} {
 			seed := setup{seed: seedExecutors("full", r.Sized(10_000, 10))}
 			err := r.World(ctx, seed, func(ctx context.Context, w *World) error {
-				b := &beside{w: w, groups: groups, starts: newStarts(), alone: map[string]string{}}
+				b := &besideQueued{w: w, groups: groups, starts: newStarts(), baselines: map[string]string{}}
 				return b.measure(ctx)
 			})
 			if err != nil {
@@ -30,38 +29,39 @@ var waiting = Workload{
 	},
 }
 
-// One thing is measured for no longer than eachWithin, once there are as many
-// samples as fewest: what takes longest is not done most often.
+// One operation is measured for at most eachWithin, once there are minSamples samples:
+// slow operations get fewer samples.
 const (
 	eachWithin = 5 * time.Second
-	fewest     = 20
+	minSamples = 20
 )
 
-// beside is two groups of their own beside many others: one that starts, and one
-// that waits.
-type beside struct {
+// besideQueued measures two groups, one whose batches start and one whose batches stay
+// queued, while reservations are queued in other groups.
+type besideQueued struct {
 	w      *World
-	groups int // the others
+	groups int // the number of other groups
 	starts *starts
-	// waits are the reservations of the group that waits, others those of all
+	// queued are the reservations of the group that stays queued, others those of the
 	// other groups.
-	waits, others []client.Key
-	// alone names the figures of when nothing else waited.
-	alone map[string]string
+	queued, others []client.Key
+	// baselines maps an operation to its figure when the other groups were empty.
+	baselines map[string]string
 }
 
-// measure measures the same while more and more wait in the other groups.
-func (b *beside) measure(ctx context.Context) error {
+// measure repeats the measurements while more and more reservations are queued in the
+// other groups.
+func (b *besideQueued) measure(ctx context.Context) error {
 	r := b.w.run
 	if err := b.w.Simulate(ctx, "free", r.Sized(500, 4), "slots=10"); err != nil {
 		return err
 	}
-	if err := b.w.tail(ctx, b.starts.see); err != nil {
+	if err := b.w.tail(ctx, b.starts.observe); err != nil {
 		return err
 	}
 	sizes := []int{0, 10_000, 100_000}
 	if b.groups > 1 {
-		// One in each: what follows from the groups, and not from what waits.
+		// One reservation in each group shows the cost of groups alone.
 		sizes = []int{0, b.groups, 10_000, 100_000}
 	}
 	for _, size := range sizes {
@@ -72,20 +72,20 @@ func (b *beside) measure(ctx context.Context) error {
 			}
 			b.others = append(b.others, keys...)
 		}
-		if err := b.ofItsOwn(ctx); err != nil {
+		if err := b.operations(ctx); err != nil {
 			return err
 		}
 	}
 	return b.explainAny(ctx)
 }
 
-// ofItsOwn measures what has nothing to do with those that wait, and the view of
-// all that waits.
-func (b *beside) ofItsOwn(ctx context.Context) error {
+// operations measures operations that do not depend on the other groups, and the view
+// of all pending groups.
+func (b *besideQueued) operations(ctx context.Context) error {
 	w, n := b.w, b.w.run.Sized(200, 5)
 	if err := b.each(ctx, "upsert", n, func(int) (time.Time, error) {
 		batch := Batch{Job: w.Job(100), Stage: w.run.stage(), Workers: 1, SKU: w.SKU("none")}
-		b.waits = append(b.waits, batch.Key())
+		b.queued = append(b.queued, batch.Key())
 		err := w.Ask(ctx, batch)
 		return time.Now(), err
 	}); err != nil {
@@ -103,7 +103,7 @@ func (b *beside) ofItsOwn(ctx context.Context) error {
 		return err
 	}
 	if err := b.each(ctx, "explain", n, func(i int) (time.Time, error) {
-		err := w.explain(ctx, b.waits[i%len(b.waits)])
+		_, err := w.Client.Explain(ctx, b.queued[i%len(b.queued)])
 		return time.Now(), err
 	}); err != nil {
 		return err
@@ -114,13 +114,13 @@ func (b *beside) ofItsOwn(ctx context.Context) error {
 	})
 }
 
-// each does one thing after the other, and adds how long each took until the time
-// that it answers.
-func (b *beside) each(ctx context.Context, what string, n int, do func(i int) (time.Time, error)) error {
+// each runs one operation after another, and adds how long each took until the time
+// that do returns.
+func (b *besideQueued) each(ctx context.Context, what string, n int, do func(i int) (time.Time, error)) error {
 	name := fmt.Sprintf("%s, %d in %s", what, len(b.others), plural(b.groups, "group"))
 	var took []float64
 	err := b.w.Measure(ctx, name, func() (int, error) {
-		for i, began := 0, time.Now(); i < n && (i < fewest || time.Since(began) < eachWithin); i++ {
+		for i, began := 0, time.Now(); i < n && (i < minSamples || time.Since(began) < eachWithin); i++ {
 			begun := time.Now()
 			done, err := do(i)
 			if err != nil {
@@ -133,9 +133,9 @@ func (b *beside) each(ctx context.Context, what string, n int, do func(i int) (t
 	if err != nil {
 		return err
 	}
-	f := Figure{Name: name, Unit: "ms", Samples: took, Against: b.alone[what]}
+	f := Figure{Name: name, Unit: "ms", Samples: took, Against: b.baselines[what]}
 	if f.Against == "" {
-		b.alone[what] = name
+		b.baselines[what] = name
 	} else {
 		f.Target = &Target{Of: Ratio, AtMost: 1.5}
 	}
@@ -143,52 +143,49 @@ func (b *beside) each(ctx context.Context, what string, n int, do func(i int) (t
 	return nil
 }
 
-// explainAny asks why any of all that wait does, beside a read of the same.
-func (b *beside) explainAny(ctx context.Context) error {
-	random := rand.New(rand.NewPCG(1, 2)) // each run asks for the same ones
+// explainAny measures the explanation of a random queued reservation; the baseline is a
+// read of the same.
+func (b *besideQueued) explainAny(ctx context.Context) error {
+	random := rand.New(rand.NewPCG(1, 2)) // the same reservations in every run
 	w, n := b.w, b.w.run.Sized(1000, 10)
 	name := func(what string) string { return fmt.Sprintf("%s any, %s", what, plural(b.groups, "group")) }
-	ask := func(what string, target *Target, against string, call func(client.Key) error) error {
-		took, err := w.timed(ctx, name(what), n, func(int) error { return call(b.others[random.IntN(len(b.others))]) })
-		w.run.Add(Figure{Name: name(what), Unit: "ms", Samples: took, Target: target, Against: against})
+	measure := func(what string, target *Target, against string, call func(context.Context, client.Key) error) error {
+		l, err := w.load(ctx, name(what), 1, bounds{most: n}, func(ctx context.Context, _, _ int) error {
+			return call(ctx, b.others[random.IntN(len(b.others))])
+		})
+		w.run.Add(Figure{Name: name(what), Unit: "ms", Samples: l.Took, Target: target, Against: against})
 		return err
 	}
-	if err := ask("get", nil, "", func(key client.Key) error {
+	if err := measure("get", nil, "", func(ctx context.Context, key client.Key) error {
 		_, err := w.Client.Get(ctx, key)
 		return err
 	}); err != nil {
 		return err
 	}
-	return ask("explain", &Target{Of: P99, AtMost: 100}, name("get"), func(key client.Key) error { return w.explain(ctx, key) })
+	return measure("explain", &Target{Of: P99, AtMost: 100}, name("get"), func(ctx context.Context, key client.Key) error {
+		_, err := w.Client.Explain(ctx, key)
+		return err
+	})
 }
 
-func (w *World) explain(ctx context.Context, key client.Key) error {
-	_, err := berthv1.NewExplanationsClient(w.Conn).ExplainReservation(ctx, &berthv1.ExplainReservationRequest{Job: key.Job, Stage: key.Stage, Name: key.Name})
-	return err
-}
-
-// queue asks for n reservations that no executor of an SKU is large enough for,
-// in so many groups, and answers their keys.
+// queue requests n reservations in so many groups and returns their keys. No executor
+// of the SKU is large enough for them.
 func (w *World) queue(ctx context.Context, n, groups int, sku string) ([]client.Key, error) {
 	keys := make([]client.Key, n)
-	began := time.Now()
-	err := w.Measure(ctx, fmt.Sprintf("queue %d in %s", n, plural(groups, "group")), func() (int, error) {
-		_, err := callers(ctx, 256, bounds{most: n}, func(ctx context.Context, _, i int) error {
-			b := waitingBatch(w.Job(i%waitingJobs), w.run.stage(), w.SKU(sku), i%groups)
-			keys[i] = b.Key()
-			return w.Ask(ctx, b)
-		})
-		return n, err
+	l, err := w.load(ctx, fmt.Sprintf("queue %d in %s", n, plural(groups, "group")), 256, bounds{most: n}, func(ctx context.Context, _, i int) error {
+		b := queuedBatch(w.Job(i%queuedJobs), w.run.stage(), w.SKU(sku), i%groups)
+		keys[i] = b.Key()
+		return w.Ask(ctx, b)
 	})
-	w.run.Say("%d reservations queued at %.0f a second", n, float64(n)/time.Since(began).Seconds())
+	w.run.Say("%d reservations queued at %.0f a second", n, l.Rate())
 	return keys, err
 }
 
-// waitingJobs is of how many jobs those are that only wait.
-const waitingJobs = 100
+// queuedJobs is the number of jobs of the reservations that stay queued.
+const queuedJobs = 100
 
-// waitingBatch is one that no executor is large enough for, in one of many groups.
-func waitingBatch(job, stage, sku string, group int) Batch {
+// queuedBatch returns a batch of one of many groups. No executor is large enough for it.
+func queuedBatch(job, stage, sku string, group int) Batch {
 	return Batch{Job: job, Stage: stage, Workers: 4, SKU: sku, CPU: int64(2000 + group)}
 }
 

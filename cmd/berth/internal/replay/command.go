@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -25,11 +26,11 @@ import (
 
 // Cluster is a running Berth.
 type Cluster interface {
-	// Gateway is where the gateway serves, host:port.
+	// Gateway returns the address of the gateway, host:port.
 	Gateway() string
-	// AgentsGateway is where the gateway serves agents, host:port.
+	// AgentsGateway returns the address of the gateway for agents, host:port.
 	AgentsGateway() string
-	// Etcd lists the endpoints of its etcd.
+	// Etcd returns the endpoints of its etcd.
 	Etcd() []string
 	Close() error
 }
@@ -48,27 +49,26 @@ const (
 	stopTimeout  = 30 * time.Second
 )
 
-const help = `Replay a trace of real batches against a real Berth and prove that it kept its
-promises.
+const help = `Replay a trace of real batches against a real Berth and audit the history.
 
-DIR holds nodes.csv and instances.csv. Every node becomes a simulated executor,
-all of them in this process, with the node's cpu and gpu and 1,000 slots. The
-instances of one app_name (job) and role (stage) that were created in the same
-second are one strict batch; each of its workers asks for the largest
-cpu_request and gpu_request in it. Instances without a creation time were there
-before the start: they are batch "0". A batch is cancelled when the last of its
-instances is deleted; single workers of it are not, so it keeps its executors
-longer than in the trace. Its workers run until then.
+DIR has nodes.csv and instances.csv. Every node becomes a simulated executor in
+this process, with the node's cpu and gpu and 1,000 slots. The instances of one
+app_name (job) and role (stage) that were created in the same second are one
+batch, a gang; each of its workers requests the largest cpu_request and
+gpu_request in it. Instances without a creation time existed before the start:
+they are batch "0". A batch is cancelled when the last of its instances is
+deleted; single workers of it are not, so that it keeps its executors longer
+than in the trace. Its workers run until then.
 
-Unless --gateway, --agents-gateway and --etcd-endpoints name a running cluster,
-one is started in this process, and removed at the end. In a running one, what
-was asked for is cancelled at the end; choose another --prefix to replay into it
-again within ten minutes, because worker numbers are remembered so long.
+By default a cluster starts in this process and is removed at the end.
+--gateway, --agents-gateway and --etcd-endpoints name a running cluster, where
+all batches are cancelled at the end. To replay into it again within ten
+minutes, choose another --prefix, because it remembers worker numbers that long.
 
-Meanwhile every revision of etcd is audited: used <= capacity, all or none, no
-worker twice, order. A violation makes the command fail.`
+Every revision of etcd is audited: used <= capacity, all or none, no worker
+twice, order. The command fails if there is a violation.`
 
-// Command is `berth replay`. A cluster is started where none is named.
+// Command is `berth replay`. It calls start if the flags name no cluster.
 func Command(start func(ctx context.Context) (Cluster, error)) *cobra.Command {
 	var f flags
 	cmd := &cobra.Command{
@@ -81,13 +81,13 @@ func Command(start func(ctx context.Context) (Cluster, error)) *cobra.Command {
 		},
 	}
 	set := cmd.Flags()
-	set.IntVar(&f.nodes, "nodes", 0, "take only the first N nodes, for scarcity; 0 takes all")
-	set.IntVar(&f.limit, "limit", 0, "take only the first N batches; 0 takes all")
-	set.Float64Var(&f.speedup, "speedup", 0, "seconds of the trace that pass in one; 0 is as fast as it goes")
-	set.IntVar(&f.concurrency, "concurrency", 64, "calls under way at once")
-	set.DurationVar(&f.settle, "settle", 10*time.Second, "how long nothing must change until what waits is taken to wait")
+	set.IntVar(&f.nodes, "nodes", 0, "use only the first N nodes; 0 uses all")
+	set.IntVar(&f.limit, "limit", 0, "play only the first N batches; 0 plays all")
+	set.Float64Var(&f.speedup, "speedup", 0, "seconds of the trace per second; 0 is as fast as possible")
+	set.IntVar(&f.concurrency, "concurrency", 64, "maximum number of concurrent calls")
+	set.DurationVar(&f.settle, "settle", 10*time.Second, "how long nothing must change at the end, while batches are pending")
 	set.StringVar(&f.report, "report", "", "file to write the summary to, as JSON")
-	set.StringVar(&f.prefix, "prefix", "", "what the name of every job begins with")
+	set.StringVar(&f.prefix, "prefix", "", "prefix of the name of every job")
 	f.Flags(set)
 	return cmd
 }
@@ -95,13 +95,13 @@ func Command(start func(ctx context.Context) (Cluster, error)) *cobra.Command {
 func (f *flags) check() error {
 	switch {
 	case f.nodes < 0:
-		return fault.BadField(fault.ReasonInvalid, "--nodes", "cannot be negative")
+		return fault.BadField(fault.ReasonInvalid, "--nodes", "must be at least 0, got %d", f.nodes)
 	case f.limit < 0:
-		return fault.BadField(fault.ReasonInvalid, "--limit", "cannot be negative")
+		return fault.BadField(fault.ReasonInvalid, "--limit", "must be at least 0, got %d", f.limit)
 	case f.speedup < 0:
-		return fault.BadField(fault.ReasonInvalid, "--speedup", "cannot be negative")
+		return fault.BadField(fault.ReasonInvalid, "--speedup", "must be at least 0, got %g", f.speedup)
 	case f.concurrency < 1:
-		return fault.BadField(fault.ReasonInvalid, "--concurrency", "has to be at least 1")
+		return fault.BadField(fault.ReasonInvalid, "--concurrency", "must be at least 1, got %d", f.concurrency)
 	}
 	return f.Check()
 }
@@ -139,18 +139,19 @@ func (f *flags) run(ctx context.Context, dir string, start func(context.Context)
 	if err := report.Write(out); err != nil {
 		return err
 	}
-	if f.report != "" {
-		if err := Save(f.report, report); err != nil {
-			return err
-		}
-	}
-	if n := report.ViolationCount; n > 0 {
-		return fault.New(fault.Internal, fault.ReasonInternal, "%d promises were broken", n)
-	}
-	return nil
+	return cmp.Or(Save(f.report, report), Broken(report.ViolationCount))
 }
 
-// replay runs the plan on a cluster, with the nodes as its executors.
+// Broken returns an error if an audit found n violations.
+func Broken(n int) error {
+	if n == 0 {
+		return nil
+	}
+	return fault.New(fault.Internal, fault.ReasonInternal, "the audit found %d violations", n)
+}
+
+// replay runs the plan on a cluster with the nodes as its executors. In a running cluster
+// it cancels the jobs at the end.
 func (f *flags) replay(ctx context.Context, nodes []Node, plan *Plan, cluster running.Cluster, status io.Writer) (*Report, error) {
 	c, err := client.Dial(cluster.Gateways)
 	if err != nil {
@@ -170,7 +171,7 @@ func (f *flags) replay(ctx context.Context, nodes []Node, plan *Plan, cluster ru
 	auditor := audit.Follow(etcd, keyspace.New(cluster.Name))
 	auditors.Go(func() { auditor.Run(auditing) })
 
-	fmt.Fprintf(status, "%d executors register with %s\n", len(nodes), strings.Join(cluster.AgentsGateways, ","))
+	fmt.Fprintf(status, "registering %d executors with %s\n", len(nodes), strings.Join(cluster.AgentsGateways, ","))
 	h, err := simulate(ctx, nodes, cluster.AgentsGateways)
 	if err != nil {
 		return nil, err
@@ -190,10 +191,15 @@ func (f *flags) replay(ctx context.Context, nodes []Node, plan *Plan, cluster ru
 		return nil, err
 	}
 	report.Executors = len(nodes)
-	if len(f.Gateways) > 0 {
-		err = leave(ctx, c, plan)
+	if len(f.Gateways) == 0 {
+		return report, nil
 	}
-	return report, err
+	for _, job := range plan.Jobs() {
+		if _, err := c.CancelJob(ctx, job); err != nil {
+			return report, err
+		}
+	}
+	return report, nil
 }
 
 // simulate runs an agent for every node.
@@ -215,14 +221,4 @@ func simulate(ctx context.Context, nodes []Node, agentsGateways []string) (*host
 		}
 	}
 	return h, nil
-}
-
-// leave cancels what was asked for of a cluster that goes on.
-func leave(ctx context.Context, c *client.Client, plan *Plan) error {
-	for _, job := range plan.Jobs() {
-		if _, err := c.CancelJob(ctx, job); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -14,12 +14,12 @@ import (
 	"berth.dev/testkit/porttest"
 )
 
-// TestReplay plays a small trace against a whole Berth, sockets and all.
+// TestReplay plays a small trace against a Berth in this process, over real sockets.
 func TestReplay(t *testing.T) {
 	dir := writeTrace(t, map[string]string{
 		nodesFile: "node_name,gpu_capacity_num,cpu_num\na,1,8\nb,,8\n",
-		// The second batch of app_1 takes what the first gives up; nothing has
-		// room for app_2.
+		// The second batch of app_1 uses the capacity that the first one releases. app_2
+		// does not fit.
 		instancesFile: `app_name,role,cpu_request,gpu_request,creation_time,deletion_time
 app_1,CN,4,0,,10
 app_1,CN,4,0,,12
@@ -58,7 +58,7 @@ app_2,CN,2,2,3,
 }
 
 // A replay against a cluster that does not answer ends with exit code 4.
-func TestReplayOfADeadClusterEnds(t *testing.T) {
+func TestReplayWithoutCluster(t *testing.T) {
 	dir := writeTrace(t, map[string]string{
 		nodesFile:     "node_name,gpu_capacity_num,cpu_num\na,1,8\n",
 		instancesFile: "app_name,role,cpu_request,gpu_request,creation_time,deletion_time\napp_1,CN,4,0,,10\n",

@@ -9,8 +9,8 @@ import (
 	"berth.dev/api/fault"
 )
 
-// Any trace is read or refused with file and line; what is read makes a plan
-// whose amounts and numbers are within their bounds.
+// Any trace is read, or rejected with file and line. The amounts and numbers of its plan
+// are within their bounds.
 func FuzzTrace(f *testing.F) {
 	f.Add(goodNodes, goodInstances)
 	for _, text := range []string{

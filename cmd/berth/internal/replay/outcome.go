@@ -8,11 +8,11 @@ import (
 	"berth.dev/client"
 )
 
-// Standing is what became of a batch. Every batch has exactly one.
+// Standing is the outcome of a batch. Every batch has exactly one.
 type Standing uint8
 
-// The standings. Withdrawn: the trace deleted it before it was granted. Ended:
-// it ended ungranted for another reason.
+// The standings. The trace deletes a Withdrawn batch before it is granted. An Ended batch
+// has ended without a lease for another reason.
 const (
 	Unsent Standing = iota
 	Waiting
@@ -22,7 +22,7 @@ const (
 	standings
 )
 
-// version is one uid of a batch, as the events of its job tell.
+// version is one uid of a batch, as the events of its job describe it.
 type version struct {
 	uid       string
 	leased    time.Time
@@ -31,18 +31,18 @@ type version struct {
 	ended     bool
 }
 
-// outcome is what is known of one batch.
+// outcome is everything about one batch.
 type outcome struct {
 	batch *Batch
-	// versions in order of their events; those before uid are of an earlier
-	// run. Only Berth itself makes another of them (a refused dispatch).
+	// versions are in order of their events. Those before uid are of an earlier run. Berth
+	// itself adds versions after uid when it queues a refused batch again.
 	versions []*version
 	uid      string
 	acked    time.Time
 	cancel   bool // the trace has deleted it
 }
 
-// outcomes is what is known of all batches. It is safe for concurrent use.
+// outcomes is everything about all batches. It is safe for concurrent use.
 type outcomes struct {
 	now func() time.Time
 
@@ -61,7 +61,7 @@ func newOutcomes(p *Plan, now func() time.Time) *outcomes {
 	return o
 }
 
-// acked notes that a batch was accepted, as version uid.
+// acked records that a batch was accepted as version uid.
 func (o *outcomes) acked(b *Batch, uid string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -69,14 +69,14 @@ func (o *outcomes) acked(b *Batch, uid string) {
 	one.uid, one.acked = uid, o.now()
 }
 
-// cancelled notes that a batch was cancelled.
+// cancelled records that a batch was cancelled.
 func (o *outcomes) cancelled(b *Batch) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.byKey[b.Key].cancel = true
 }
 
-// observe takes one event of a job in.
+// observe records one event of a job.
 func (o *outcomes) observe(e *berthv1.Event) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -109,8 +109,8 @@ func (one *outcome) version(uid string) *version {
 	return v
 }
 
-// current is the version that stands for the batch: the last one since it was
-// accepted. It is empty while no event has told of it.
+// current returns the last version since the batch was accepted. It is empty until an
+// event names the uid.
 func (one *outcome) current() *version {
 	for _, v := range one.versions {
 		if v.uid == one.uid {
@@ -135,34 +135,40 @@ func (one *outcome) standing() Standing {
 	return Waiting
 }
 
-// settled says whether nothing more is to happen to the batch.
+// settled reports whether the batch has ended, or runs and the trace does not delete it.
 func (one *outcome) settled() bool {
 	v := one.current()
-	switch {
-	case one.cancel:
-		return v.ended
-	case one.standing() == Granted:
-		return v.ended || v.running >= int(one.batch.Workers)
-	}
-	return v.ended
+	return v.ended || !one.cancel && one.standing() == Granted && v.running >= int(one.batch.Workers)
 }
 
-// tally is the standings counted.
+// tally counts the standings.
 type tally struct {
 	count [standings]int
-	// Cancelled counts the batches that the trace has deleted, Running the
-	// workers ever told of as running, unsettled the batches that something is
-	// still to happen to.
+	// cancelled is the number of batches that the trace has deleted, running the number of
+	// workers that events have reported as running, unsettled the number of batches that
+	// are not settled.
 	cancelled, running, unsettled int
+	// waits are how long each granted batch waited, from the acknowledgement of its request
+	// until the event of its lease.
+	waits []time.Duration
+	// waiting are the batches without a lease.
+	waiting map[client.Key]*Batch
 }
 
 func (o *outcomes) tally() tally {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	var t tally
+	t := tally{waiting: map[client.Key]*Batch{}}
 	for _, one := range o.order {
-		t.count[one.standing()]++
-		t.running += one.current().running
+		standing, current := one.standing(), one.current()
+		t.count[standing]++
+		t.running += current.running
+		switch standing {
+		case Granted:
+			t.waits = append(t.waits, max(0, current.leased.Sub(one.acked)))
+		case Waiting:
+			t.waiting[one.batch.Key] = one.batch
+		}
 		if one.cancel {
 			t.cancelled++
 		}
@@ -171,31 +177,4 @@ func (o *outcomes) tally() tally {
 		}
 	}
 	return t
-}
-
-// waits are how long each granted batch waited, from the acknowledgement of
-// its request until its lease was heard of.
-func (o *outcomes) waits() []time.Duration {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	var waits []time.Duration
-	for _, one := range o.order {
-		if one.standing() == Granted {
-			waits = append(waits, max(0, one.current().leased.Sub(one.acked)))
-		}
-	}
-	return waits
-}
-
-// waiting are the batches without a lease, in order.
-func (o *outcomes) waiting() []*Batch {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	var list []*Batch
-	for _, one := range o.order {
-		if one.standing() == Waiting {
-			list = append(list, one.batch)
-		}
-	}
-	return list
 }

@@ -10,19 +10,19 @@ import (
 	"berth.dev/pkg/resource"
 )
 
-// Batch is one strict batch of the trace.
+// Batch is one batch of the trace.
 type Batch struct {
 	Key client.Key
-	// First is the index of its first worker, Workers how many there are.
+	// First is the index of its first worker, Workers the number of workers.
 	First, Workers int32
-	// Each is what one worker takes.
+	// Each is the request of one worker.
 	Each resource.Vector
-	// Created is the second it is asked for, Deleted that in which the last of
-	// its instances is deleted, or never.
+	// Created is the second in which it is requested, Deleted the second in which the last
+	// of its instances is deleted, or never.
 	Created, Deleted int64
 }
 
-// Request is the batch as a reservation.
+// Request returns the reservation of the batch.
 func (b *Batch) Request() *berthv1.Reservation {
 	r := &berthv1.Reservation{
 		Job: b.Key.Job, Stage: b.Key.Stage, Name: b.Key.Name,
@@ -35,21 +35,21 @@ func (b *Batch) Request() *berthv1.Reservation {
 	return r
 }
 
-// Action asks for a batch, or cancels it.
+// Action requests or cancels a batch.
 type Action struct {
 	At     int64
 	Batch  *Batch
 	Cancel bool
 }
 
-// Plan is what is done, in order.
+// Plan is the actions in order.
 type Plan struct {
 	Batches []*Batch
 	Actions []Action
 }
 
-// NewPlan makes batches of instances: the first limit of them in order of
-// creation, where limit is not 0. Each job's name begins with the prefix.
+// NewPlan returns the batches of the instances: the first limit of them in order of
+// creation, or all if limit is 0. Each job's name begins with the prefix.
 func NewPlan(instances []Instance, prefix string, limit int) *Plan {
 	p := &Plan{}
 	byKey := map[client.Key]*Batch{}
@@ -73,7 +73,7 @@ func NewPlan(instances []Instance, prefix string, limit int) *Plan {
 	return p
 }
 
-// add makes an instance one of the batch's workers.
+// add adds an instance as a worker of the batch.
 func (b *Batch) add(i Instance) {
 	for name, amount := range i.Each {
 		b.Each[name] = max(b.Each[name], amount)
@@ -89,7 +89,7 @@ func (b *Batch) add(i Instance) {
 	b.Workers++
 }
 
-// number gives every worker of a stage an index that none other has.
+// number gives the workers of each stage different indexes.
 func (p *Plan) number() {
 	type stage struct{ job, stage string }
 	next := map[stage]int32{}
@@ -100,8 +100,8 @@ func (p *Plan) number() {
 	}
 }
 
-// schedule orders the actions. Within a second what is deleted goes first, for
-// others to take its place; but nothing before it was asked for.
+// schedule orders the actions. Within a second, cancels come first to make capacity free,
+// except for batches that are requested in the same second.
 func (p *Plan) schedule() {
 	for _, b := range p.Batches {
 		p.Actions = append(p.Actions, Action{At: b.Created, Batch: b})
@@ -109,7 +109,7 @@ func (p *Plan) schedule() {
 			p.Actions = append(p.Actions, Action{At: max(b.Created, b.Deleted), Batch: b, Cancel: true})
 		}
 	}
-	turn := func(a Action) int {
+	priority := func(a Action) int {
 		switch {
 		case a.Cancel && a.At > a.Batch.Created:
 			return 0
@@ -119,11 +119,11 @@ func (p *Plan) schedule() {
 		return 2
 	}
 	slices.SortStableFunc(p.Actions, func(a, b Action) int {
-		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(turn(a), turn(b)))
+		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(priority(a), priority(b)))
 	})
 }
 
-// Jobs are the jobs of the plan, each once, in order of their first batch.
+// Jobs returns the jobs of the plan in order of their first batch.
 func (p *Plan) Jobs() []string {
 	var jobs []string
 	seen := map[string]bool{}
@@ -136,7 +136,7 @@ func (p *Plan) Jobs() []string {
 	return jobs
 }
 
-// Workers counts the workers of all batches.
+// Workers returns the number of workers of all batches.
 func (p *Plan) Workers() int {
 	n := 0
 	for _, b := range p.Batches {

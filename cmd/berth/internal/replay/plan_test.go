@@ -37,14 +37,14 @@ func TestPlan(t *testing.T) {
 		instance("b", 1, 20, 30),
 		instance("a", 1, never, 20),
 		instance("a", 3, 20, never),
-		instance("a", 2, 20, 25), // one of two stays: the batch does
+		instance("a", 2, 20, 25), // one of two is never deleted, so the batch is not
 		instance("a", 2, never, 10),
 		instance("c", 1, 20, 7),  // deleted before it was created
 		instance("a", 1, 40, 50), // beyond the limit
 	}, "x-", 4)
 	want := strings.Join([]string{
 		"0 ask x-a/CN/0",
-		"20 cancel x-a/CN/0", // makes room for
+		"20 cancel x-a/CN/0", // frees capacity for
 		"20 ask x-b/CN/20",
 		"20 ask x-a/CN/20",
 		"20 ask x-c/CN/20",

@@ -8,21 +8,21 @@ import (
 )
 
 const (
-	// lineWidth is the widest line that a terminal of 80 columns does not wrap; a
-	// wrapped one is not drawn over.
+	// lineWidth is the width of a line that a terminal of 80 columns does not wrap. A
+	// wrapped line cannot be overwritten.
 	lineWidth = 79
-	// plainEvery is the time between two lines where nothing can be drawn over.
+	// plainEvery is the time between two lines if the output is not a terminal.
 	plainEvery = 5 * time.Second
 )
 
-// bar writes the progress: in place on a terminal, and line by line elsewhere.
+// bar writes the progress: in place on a terminal, and otherwise line by line.
 type bar struct {
 	out      io.Writer
 	terminal bool
 	last     time.Time
 }
 
-// newBar draws on a stream; only a file can be a terminal.
+// newBar returns a bar that writes to a stream. Only a file can be a terminal.
 func newBar(out io.Writer) *bar {
 	b := &bar{out: out}
 	if f, ok := out.(*os.File); ok {
@@ -32,8 +32,8 @@ func newBar(out io.Writer) *bar {
 	return b
 }
 
-// show draws how far the run has come. Elsewhere than on a terminal it keeps
-// quiet while little time has passed.
+// show writes the progress. If the output is not a terminal, it writes a line every
+// plainEvery.
 func (b *bar) show(p Progress, now time.Time) {
 	switch {
 	case b.terminal:
@@ -45,14 +45,14 @@ func (b *bar) show(p Progress, now time.Time) {
 	}
 }
 
-// end leaves the last picture standing.
+// end moves to a new line after the last progress.
 func (b *bar) end() {
 	if b.terminal {
 		fmt.Fprintln(b.out)
 	}
 }
 
-// String puts violations first, so that they are seen however large the numbers are.
+// String puts violations at the beginning, so that they are visible in a line that is cut.
 func (p Progress) String() string {
 	percent := 100 * float64(p.Done) / float64(max(1, p.Actions))
 	return fmt.Sprintf("%3.0f%%  %d violations  %d/%d requested  %d granted  %d waiting  %d cancelled  %d running",

@@ -18,41 +18,42 @@ import (
 	"berth.dev/cmd/berth/audit"
 )
 
-// Report is what a run showed. Batches = Granted + Waiting + Withdrawn + Ended.
+// Report is the result of a run. Batches = Granted + Waiting + Withdrawn + Ended.
 type Report struct {
 	Executors int `json:"executors"`
-	// Batches and Workers are those of the plan.
+	// Batches and Workers are the numbers of the plan.
 	Batches int `json:"batches"`
 	Workers int `json:"workers"`
-	// Granted batches got a lease, Waiting ones did not; Withdrawn ones were
-	// deleted by the trace before, and Ended ones ended otherwise.
+	// Granted batches got a lease, Waiting batches did not. The trace deleted Withdrawn
+	// batches before they were granted; Ended batches ended ungranted for another reason.
 	Granted   int `json:"granted"`
 	Waiting   int `json:"waiting"`
 	Withdrawn int `json:"withdrawn"`
 	Ended     int `json:"ended"`
-	// Cancelled is how many batches the trace deleted, granted or not.
+	// Cancelled is the number of batches that the trace deleted, granted or not.
 	Cancelled int `json:"cancelled"`
-	// WaitingFor says why batches wait, most of them first.
+	// WaitingFor are the reasons why batches are pending, the most frequent one first.
 	WaitingFor []WaitingFor `json:"waitingFor"`
-	// Wait is how long granted batches waited.
+	// Wait is how long granted batches were pending.
 	Wait Percentiles `json:"waitMillis"`
-	// AskedSeconds is how long it took to ask for everything, Seconds the whole.
+	// AskedSeconds is the time until all requests were acknowledged, Seconds that of the
+	// whole run.
 	AskedSeconds float64 `json:"askedSeconds"`
 	Seconds      float64 `json:"seconds"`
 
-	// What follows is the auditor's: what etcd showed. With more than one
-	// snapshot a part of the history was not seen.
-	Revision       int64       `json:"revision"`
-	Snapshots      int         `json:"snapshots"`
-	LeasesGranted  int         `json:"leasesGranted"`
-	WorkersLeased  int         `json:"workersLeased"`
-	WorkersRunning int         `json:"workersRunning"`
-	StartedTwice   int         `json:"startedTwice"`
-	ViolationCount int         `json:"violationCount"`
-	Violations     []Violation `json:"violations"`
+	// The remaining fields are the results of the audit. With more than one snapshot the
+	// auditor missed a part of the history.
+	Revision       int64             `json:"revision"`
+	Snapshots      int               `json:"snapshots"`
+	LeasesGranted  int               `json:"leasesGranted"`
+	WorkersLeased  int               `json:"workersLeased"`
+	WorkersRunning int               `json:"workersRunning"`
+	StartedTwice   int               `json:"startedTwice"`
+	ViolationCount int               `json:"violationCount"`
+	Violations     []audit.Violation `json:"violations"`
 }
 
-// WaitingFor is a reason why batches wait.
+// WaitingFor is a reason why batches are pending.
 type WaitingFor struct {
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
@@ -60,13 +61,6 @@ type WaitingFor struct {
 	Workers int    `json:"workers"`
 	// First is the first batch of them.
 	First string `json:"first"`
-}
-
-// Violation is a promise that was broken.
-type Violation struct {
-	Revision int64      `json:"revision"`
-	Rule     audit.Rule `json:"rule"`
-	Message  string     `json:"message"`
 }
 
 // Percentiles of durations, in milliseconds.
@@ -77,7 +71,7 @@ type Percentiles struct {
 	Max float64 `json:"max"`
 }
 
-// percentiles by the nearest rank; zero of nothing.
+// percentiles returns percentiles by the nearest rank, or zero for an empty list.
 func percentiles(list []time.Duration) Percentiles {
 	if len(list) == 0 {
 		return Percentiles{}
@@ -90,19 +84,19 @@ func percentiles(list []time.Duration) Percentiles {
 	return Percentiles{P50: at(50), P90: at(90), P99: at(99), Max: at(100)}
 }
 
-// report sums the run up.
+// report returns the result of the run.
 func (r *runner) report(ctx context.Context, asked time.Duration) (*Report, error) {
-	waitingFor, err := r.waitingFor(ctx)
+	t := r.outcomes.tally()
+	waitingFor, err := r.waitingFor(ctx, t.waiting)
 	if err != nil {
 		return nil, err
 	}
-	t := r.outcomes.tally()
 	report := &Report{
 		Batches: len(r.plan.Batches), Workers: r.plan.Workers(),
 		Granted: t.count[Granted], Waiting: t.count[Waiting], Withdrawn: t.count[Withdrawn], Ended: t.count[Ended],
-		Cancelled: t.cancelled, WaitingFor: waitingFor, Wait: percentiles(r.outcomes.waits()),
+		Cancelled: t.cancelled, WaitingFor: waitingFor, Wait: percentiles(t.waits),
 		AskedSeconds: asked.Seconds(), Seconds: time.Since(r.begun).Seconds(),
-		Violations: []Violation{},
+		Violations: []audit.Violation{},
 	}
 	r.auditor.Look(func(a *audit.Auditor) {
 		s := a.Stats()
@@ -111,19 +105,13 @@ func (r *runner) report(ctx context.Context, asked time.Duration) (*Report, erro
 		report.WorkersRunning, report.StartedTwice = s.WorkersRunning, s.StartedTwice
 		left := a.Quiesced()
 		report.ViolationCount = a.Count() + len(left)
-		for _, v := range append(a.Violations(), left...) {
-			report.Violations = append(report.Violations, Violation{v.Revision, v.Rule, v.Message})
-		}
+		report.Violations = append(append(report.Violations, a.Violations()...), left...)
 	})
 	return report, nil
 }
 
-// waitingFor asks why what waits does.
-func (r *runner) waitingFor(ctx context.Context) ([]WaitingFor, error) {
-	waiting := map[client.Key]*Batch{}
-	for _, b := range r.outcomes.waiting() {
-		waiting[b.Key] = b
-	}
+// waitingFor returns the reasons why batches are pending.
+func (r *runner) waitingFor(ctx context.Context, waiting map[client.Key]*Batch) ([]WaitingFor, error) {
 	list := []WaitingFor{}
 	if len(waiting) == 0 {
 		return list, nil
@@ -153,7 +141,7 @@ func (r *runner) waitingFor(ctx context.Context) ([]WaitingFor, error) {
 	return list, nil
 }
 
-// maxReasons is how many reasons the text names; the JSON has them all.
+// maxReasons bounds the reasons in the text. The JSON has all of them.
 const maxReasons = 10
 
 // Write prints the report for people.
@@ -173,12 +161,12 @@ func (r *Report) Write(out io.Writer) error {
 		row("", "%d with %d workers: %s %s (first: %s)", f.Batches, f.Workers, f.Reason, f.Message, f.First)
 	}
 	if more := len(r.WaitingFor) - maxReasons; more > 0 {
-		row("", "and for %d further reasons", more)
+		row("", "and %d more reasons", more)
 	}
 	row("cancelled", "%d", r.Cancelled)
 	row("wait", "p50 %.1f ms, p90 %.1f ms, p99 %.1f ms, max %.1f ms", r.Wait.P50, r.Wait.P90, r.Wait.P99, r.Wait.Max)
-	row("took", "%.1f s to ask for everything, %.1f s in all", r.AskedSeconds, r.Seconds)
-	row("etcd", "%d leases for %d workers, %d ever running, %d started twice, judged up to revision %d",
+	row("took", "%.1f s for all requests, %.1f s in total", r.AskedSeconds, r.Seconds)
+	row("etcd", "%d leases for %d workers, %d ever running, %d started twice, audited up to revision %d",
 		r.LeasesGranted, r.WorkersLeased, r.WorkersRunning, r.StartedTwice, r.Revision)
 	row("violations", "%d", r.ViolationCount)
 	for _, v := range r.Violations {
@@ -187,14 +175,17 @@ func (r *Report) Write(out io.Writer) error {
 	return w.Flush()
 }
 
-// Save writes a report as JSON.
+// Save writes a report as JSON, unless the name of the file is empty.
 func Save(file string, report any) error {
+	if file == "" {
+		return nil
+	}
 	text, err := json.Marshal(report)
 	if err == nil {
 		err = os.WriteFile(file, append(text, '\n'), 0o644)
 	}
 	if err != nil {
-		return fault.New(fault.Invalid, fault.ReasonInvalid, "the report cannot be written to %s", file).Because(err)
+		return fault.New(fault.Invalid, fault.ReasonInvalid, "cannot write the report to %s", file).Because(err)
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ func TestReportText(t *testing.T) {
 		WaitingFor: []WaitingFor{{"INSUFFICIENT_CAPACITY", "8 needed, 3 fit now", 2, 16, "a/CN/0"}},
 		Wait:       Percentiles{1, 2, 3, 4}, AskedSeconds: 1.25, Seconds: 10,
 		Revision: 77, Snapshots: 1, LeasesGranted: 2, WorkersLeased: 20, WorkersRunning: 19,
-		ViolationCount: 1, Violations: []Violation{{42, audit.RuleCapacity, "executor a: cpu used 2 of 1"}},
+		ViolationCount: 1, Violations: []audit.Violation{{Revision: 42, Rule: audit.RuleCapacity, Message: "executor a: cpu used 2 of 1"}},
 	}
 	want := `batches     5 with 40 workers, on 3 executors
 granted     2
@@ -48,8 +48,8 @@ waiting     2
             2 with 16 workers: INSUFFICIENT_CAPACITY 8 needed, 3 fit now (first: a/CN/0)
 cancelled   2
 wait        p50 1.0 ms, p90 2.0 ms, p99 3.0 ms, max 4.0 ms
-took        1.2 s to ask for everything, 10.0 s in all
-etcd        2 leases for 20 workers, 19 ever running, 0 started twice, judged up to revision 77
+took        1.2 s for all requests, 10.0 s in total
+etcd        2 leases for 20 workers, 19 ever running, 0 started twice, audited up to revision 77
 violations  1
             revision 42: CAPACITY: executor a: cpu used 2 of 1
 `
@@ -63,7 +63,7 @@ violations  1
 }
 
 func TestReportJSON(t *testing.T) {
-	text, err := json.Marshal(Report{WaitingFor: []WaitingFor{}, Violations: []Violation{}})
+	text, err := json.Marshal(Report{WaitingFor: []WaitingFor{}, Violations: []audit.Violation{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func TestReportJSON(t *testing.T) {
 		}
 	}
 	if err := Save(filepath.Join(t.TempDir(), "no", "dir"), &Report{}); err == nil {
-		t.Error("saved where there is no directory")
+		t.Error("saved to a missing directory")
 	}
 }
 
@@ -86,7 +86,7 @@ func TestBar(t *testing.T) {
 	var lines strings.Builder
 	b := newBar(&lines)
 	now := time.Unix(1000, 0)
-	for range 11 { // a line at once, and every five seconds
+	for range 11 { // one line immediately and every five seconds
 		b.show(p, now)
 		now = now.Add(time.Second)
 	}
@@ -104,9 +104,9 @@ func TestBar(t *testing.T) {
 	}
 }
 
-// A line of the bar on a terminal of 80 columns never wraps: a wrapped line is
-// not drawn over.
-func TestTheBarFitsATerminalOf80Columns(t *testing.T) {
+// A line of the bar is narrower than 80 columns, because a wrapped line cannot be
+// overwritten.
+func TestBarWidth(t *testing.T) {
 	for _, p := range []Progress{
 		{Done: 1, Actions: 2},
 		{Actions: 1 << 40, Granted: 1 << 40, Waiting: 1 << 40, Running: 1 << 40, Violations: 1 << 40},

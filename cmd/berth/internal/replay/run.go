@@ -5,15 +5,17 @@ import (
 	"errors"
 	"iter"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	berthv1 "berth.dev/api/berth/v1"
 	"berth.dev/api/fault"
 	"berth.dev/client"
 	"berth.dev/cmd/berth/audit"
+	"berth.dev/pkg/store"
 )
 
-// API is what the runner asks of Berth; *client.Client is one.
+// API is the part of Berth that the runner needs. *client.Client implements it.
 type API interface {
 	Reserve(ctx context.Context, r *berthv1.Reservation) (*berthv1.Reservation, error)
 	Cancel(ctx context.Context, key client.Key) (int, error)
@@ -21,7 +23,7 @@ type API interface {
 	List(ctx context.Context, request *berthv1.ListReservationsRequest) iter.Seq2[*berthv1.Reservation, error]
 }
 
-// Auditor is who judges; *audit.Follower is one.
+// Auditor audits the cluster. *audit.Follower implements it.
 type Auditor interface {
 	CatchUp(ctx context.Context) error
 	Look(fn func(*audit.Auditor))
@@ -29,30 +31,28 @@ type Auditor interface {
 
 // Options of a run.
 type Options struct {
-	// Speedup is how many seconds of the trace pass in one; 0 is as fast as it
-	// goes.
+	// Speedup is the number of seconds of the trace per second; 0 is as fast as possible.
 	Speedup float64
-	// Concurrency bounds the calls under way: no action begins before all but
-	// so many of those before it are done.
+	// Concurrency bounds the concurrent calls.
 	Concurrency int
-	// Settle is how long nothing must change, once everything was asked for,
-	// until what waits is taken to wait.
+	// Settle is how long nothing must change after all requests before the run ends with
+	// pending batches.
 	Settle time.Duration
-	// Progress is told of how far the run has come, from time to time.
+	// Progress is called regularly.
 	Progress func(Progress)
 }
 
-// Progress is how far a run has come.
+// Progress is the progress of a run.
 type Progress struct {
 	Done, Actions               int
 	Granted, Waiting, Cancelled int
 	Running, Violations         int
 }
 
-// lookEvery is how often the runner looks at what it knows.
+// lookEvery is the interval of Progress calls, and of checks at the end of a run.
 const lookEvery = 100 * time.Millisecond
 
-// runner is one run under way.
+// runner is a run in progress.
 type runner struct {
 	api      API
 	auditor  Auditor
@@ -60,13 +60,11 @@ type runner struct {
 	options  Options
 	outcomes *outcomes
 	begun    time.Time
-
-	mu   sync.Mutex
-	done int
+	done     atomic.Int64 // actions
 }
 
-// Run carries a plan out and waits until nothing changes any more. The error is
-// that of the first call that failed for good, or of ctx.
+// Run executes a plan and waits until nothing changes any more. The error is that of the
+// first call that failed, or of ctx.
 func Run(ctx context.Context, api API, auditor Auditor, plan *Plan, options Options) (*Report, error) {
 	r := &runner{
 		api: api, auditor: auditor, plan: plan, options: options,
@@ -91,7 +89,7 @@ func Run(ctx context.Context, api API, auditor Auditor, plan *Plan, options Opti
 	return r.report(ctx, asked)
 }
 
-// follow learns what becomes of a job's batches.
+// follow records the events of a job.
 func (r *runner) follow(ctx context.Context, job string, fail context.CancelCauseFunc) {
 	for event, err := range r.api.Events(ctx, job, "") {
 		if err != nil {
@@ -102,35 +100,25 @@ func (r *runner) follow(ctx context.Context, job string, fail context.CancelCaus
 	}
 }
 
-// watch tells of the progress.
+// watch reports the progress.
 func (r *runner) watch(ctx context.Context) {
-	every := time.NewTicker(lookEvery)
-	defer every.Stop()
-	for {
+	for ctx.Err() == nil {
 		r.options.Progress(r.progress())
-		select {
-		case <-every.C:
-		case <-ctx.Done():
-			return
-		}
+		_ = store.Sleep(ctx, lookEvery) // the error is that of ctx
 	}
 }
 
 func (r *runner) progress() Progress {
 	t := r.outcomes.tally()
 	p := Progress{
-		Actions: len(r.plan.Actions),
+		Done: int(r.done.Load()), Actions: len(r.plan.Actions),
 		Granted: t.count[Granted], Waiting: t.count[Waiting], Cancelled: t.cancelled, Running: t.running,
 	}
 	r.auditor.Look(func(a *audit.Auditor) { p.Violations = a.Count() })
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	p.Done = r.done
 	return p
 }
 
-// act begins every action in its turn. Those of one job are done one after the
-// other.
+// act begins the actions in their order. The actions of one job run one after another.
 func (r *runner) act(ctx context.Context, fail context.CancelCauseFunc) error {
 	jobs := map[string]int{}
 	for _, action := range r.plan.Actions {
@@ -156,7 +144,7 @@ func (r *runner) act(ctx context.Context, fail context.CancelCauseFunc) error {
 		select {
 		case slots <- struct{}{}:
 			lanes[action.Batch.Key.Job] <- action
-		case <-ctx.Done(): // the lanes do no more either
+		case <-ctx.Done(): // the lanes skip their actions too
 		}
 	}
 	for _, lane := range lanes {
@@ -166,21 +154,16 @@ func (r *runner) act(ctx context.Context, fail context.CancelCauseFunc) error {
 	return context.Cause(ctx)
 }
 
-// due waits for an action's second.
+// due waits until the second of an action.
 func (r *runner) due(ctx context.Context, action Action) {
 	if r.options.Speedup <= 0 {
 		return
 	}
 	at := r.begun.Add(time.Duration(float64(action.At) / r.options.Speedup * float64(time.Second)))
-	timer := time.NewTimer(time.Until(at))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
+	_ = store.Sleep(ctx, time.Until(at)) // the error is that of ctx
 }
 
-// do carries one action out, unless the run is over.
+// do executes one action, unless the run is over.
 func (r *runner) do(ctx context.Context, action Action) error {
 	if ctx.Err() != nil {
 		return nil
@@ -197,29 +180,25 @@ func (r *runner) do(ctx context.Context, action Action) error {
 		}
 		r.outcomes.acked(action.Batch, accepted.GetUid())
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.done++
+	r.done.Add(1)
 	return nil
 }
 
-// about says which batch an error is about.
+// about adds the batch to an error.
 func about(action Action, err error) error {
 	f := *fault.Of(err)
 	f.Message = "batch " + action.Batch.Key.String() + ": " + f.Message
 	if f.Reason == fault.ReasonWorkerIDUsed {
-		f.Message += "; the cluster remembers an earlier replay: choose another --prefix"
+		f.Message += "; the cluster remembers an earlier replay, choose another --prefix"
 	}
 	return &f
 }
 
-// settle waits until every batch has come to rest, or nothing has changed for
-// as long as the options say.
+// settle waits until every batch is settled, or until nothing has changed for the time of
+// the options.
 func (r *runner) settle(ctx context.Context) error {
 	var last [4]int
 	changed := time.Now()
-	every := time.NewTicker(lookEvery)
-	defer every.Stop()
 	for {
 		if err := r.auditor.CatchUp(ctx); err != nil {
 			return errors.Join(context.Cause(ctx), err)
@@ -241,9 +220,7 @@ func (r *runner) settle(ctx context.Context) error {
 		case time.Since(changed) >= r.options.Settle:
 			return nil
 		}
-		select {
-		case <-every.C:
-		case <-ctx.Done():
+		if store.Sleep(ctx, lookEvery) != nil {
 			return context.Cause(ctx)
 		}
 	}

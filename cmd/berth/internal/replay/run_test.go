@@ -19,26 +19,26 @@ import (
 	"berth.dev/pkg/keyspace"
 )
 
-// fake is a Berth with room for some workers. What it is asked is written down
-// in order, and takes a while.
+// fake is a Berth with capacity for some workers. It records all calls in order, and each
+// call takes some time.
 type fake struct {
-	room  int32
+	free  int32
 	takes func(client.Key) time.Duration
 	fails func(client.Key) error
 
 	mu      sync.Mutex
 	calls   []string
-	under   int // calls under way
+	running int // calls
 	most    int
 	events  []*berthv1.Event
-	told    chan struct{} // closed and replaced with every event
-	waiting []*berthv1.Reservation
+	added   chan struct{} // closed and replaced with every event
+	queued  []*berthv1.Reservation
 	live    map[client.Key]*berthv1.Reservation
 }
 
-func newFake(room int32) *fake {
+func newFake(free int32) *fake {
 	return &fake{
-		room: room, told: make(chan struct{}), live: map[client.Key]*berthv1.Reservation{},
+		free: free, added: make(chan struct{}), live: map[client.Key]*berthv1.Reservation{},
 		takes: func(client.Key) time.Duration { return time.Millisecond },
 		fails: func(client.Key) error { return nil },
 	}
@@ -46,8 +46,8 @@ func newFake(room int32) *fake {
 
 func (f *fake) call(ctx context.Context, verb string, key client.Key, do func()) error {
 	f.mu.Lock()
-	f.under++
-	f.most = max(f.most, f.under)
+	f.running++
+	f.most = max(f.most, f.running)
 	f.mu.Unlock()
 	select {
 	case <-time.After(f.takes(key)):
@@ -56,7 +56,7 @@ func (f *fake) call(ctx context.Context, verb string, key client.Key, do func())
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.under--
+	f.running--
 	f.calls = append(f.calls, verb+" "+key.String())
 	if err := f.fails(key); err != nil {
 		return err
@@ -69,8 +69,8 @@ func (f *fake) Reserve(ctx context.Context, r *berthv1.Reservation) (*berthv1.Re
 	answer := &berthv1.Reservation{Job: r.Job, Stage: r.Stage, Name: r.Name, Uid: "uid-" + client.KeyOf(r).String()}
 	err := f.call(ctx, "ask", client.KeyOf(r), func() {
 		answer.Count = int32(len(r.Workers))
-		f.waiting = append(f.waiting, answer)
-		f.tell(answer, berthv1.Event_RESERVATION_QUEUED)
+		f.queued = append(f.queued, answer)
+		f.emit(answer, berthv1.Event_RESERVATION_QUEUED)
 		f.grant()
 	})
 	return answer, err
@@ -79,14 +79,14 @@ func (f *fake) Reserve(ctx context.Context, r *berthv1.Reservation) (*berthv1.Re
 func (f *fake) Cancel(ctx context.Context, key client.Key) (int, error) {
 	return 1, f.call(ctx, "cancel", key, func() {
 		if r := f.live[key]; r != nil {
-			f.room += r.Count
+			f.free += r.Count
 			delete(f.live, key)
-			f.tell(r, berthv1.Event_RESERVATION_CANCELLED)
+			f.emit(r, berthv1.Event_RESERVATION_CANCELLED)
 		}
-		for i, r := range f.waiting {
+		for i, r := range f.queued {
 			if client.KeyOf(r) == key {
-				f.waiting = append(f.waiting[:i], f.waiting[i+1:]...)
-				f.tell(r, berthv1.Event_RESERVATION_CANCELLED)
+				f.queued = append(f.queued[:i], f.queued[i+1:]...)
+				f.emit(r, berthv1.Event_RESERVATION_CANCELLED)
 				break
 			}
 		}
@@ -94,31 +94,31 @@ func (f *fake) Cancel(ctx context.Context, key client.Key) (int, error) {
 	})
 }
 
-// grant starts what fits, the head first.
+// grant starts the reservations at the head of the queue that fit.
 func (f *fake) grant() {
-	for len(f.waiting) > 0 && f.waiting[0].Count <= f.room {
-		r := f.waiting[0]
-		f.waiting = f.waiting[1:]
-		f.room -= r.Count
+	for len(f.queued) > 0 && f.queued[0].Count <= f.free {
+		r := f.queued[0]
+		f.queued = f.queued[1:]
+		f.free -= r.Count
 		f.live[client.KeyOf(r)] = r
-		f.tell(r, berthv1.Event_RESERVATION_LEASED)
-		f.tell(r, berthv1.Event_WORKER_RUNNING)
+		f.emit(r, berthv1.Event_RESERVATION_LEASED)
+		f.emit(r, berthv1.Event_WORKER_RUNNING)
 	}
 }
 
-func (f *fake) tell(r *berthv1.Reservation, kind berthv1.Event_Kind) {
+func (f *fake) emit(r *berthv1.Reservation, kind berthv1.Event_Kind) {
 	f.events = append(f.events, &berthv1.Event{
 		Cursor: fmt.Sprint(len(f.events)), Kind: kind, Job: r.Job, Stage: r.Stage, Reservation: r.Name, Uid: r.Uid, Count: r.Count,
 	})
-	close(f.told)
-	f.told = make(chan struct{})
+	close(f.added)
+	f.added = make(chan struct{})
 }
 
 func (f *fake) Events(ctx context.Context, job, _ string) iter.Seq2[*berthv1.Event, error] {
 	return func(yield func(*berthv1.Event, error) bool) {
 		for at := 0; ; {
 			f.mu.Lock()
-			events, told := f.events[at:], f.told
+			events, added := f.events[at:], f.added
 			f.mu.Unlock()
 			at += len(events)
 			for _, e := range events {
@@ -127,7 +127,7 @@ func (f *fake) Events(ctx context.Context, job, _ string) iter.Seq2[*berthv1.Eve
 				}
 			}
 			select {
-			case <-told:
+			case <-added:
 			case <-ctx.Done():
 				return
 			}
@@ -137,7 +137,7 @@ func (f *fake) Events(ctx context.Context, job, _ string) iter.Seq2[*berthv1.Eve
 
 func (f *fake) List(context.Context, *berthv1.ListReservationsRequest) iter.Seq2[*berthv1.Reservation, error] {
 	return func(yield func(*berthv1.Reservation, error) bool) {
-		for i, r := range f.waiting {
+		for i, r := range f.queued {
 			reason := "BEHIND_HEAD"
 			if i == 0 {
 				reason = "INSUFFICIENT_CAPACITY"
@@ -149,19 +149,19 @@ func (f *fake) List(context.Context, *berthv1.ListReservationsRequest) iter.Seq2
 	}
 }
 
-// calm is an auditor of a cluster in which nothing ever happened.
-type calm struct{ *audit.Auditor }
+// emptyAudit is an auditor of an empty history.
+type emptyAudit struct{ *audit.Auditor }
 
-func newCalm() calm { return calm{audit.New(keyspace.New("test"))} }
+func newEmptyAudit() emptyAudit { return emptyAudit{audit.New(keyspace.New("test"))} }
 
-func (calm) CatchUp(context.Context) error    { return nil }
-func (c calm) Look(fn func(a *audit.Auditor)) { fn(c.Auditor) }
+func (emptyAudit) CatchUp(context.Context) error    { return nil }
+func (c emptyAudit) Look(fn func(a *audit.Auditor)) { fn(c.Auditor) }
 
 func options() Options {
 	return Options{Concurrency: 4, Settle: 10 * time.Second, Progress: func(Progress) {}}
 }
 
-func TestRunKeepsTheOrderOfEachJob(t *testing.T) {
+func TestRunKeepsOrderOfJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var instances []Instance
 		for i := range int64(60) {
@@ -172,7 +172,7 @@ func TestRunKeepsTheOrderOfEachJob(t *testing.T) {
 		f.takes = func(k client.Key) time.Duration {
 			return time.Duration(len(k.Name)*int(k.Job[3]-'0')) * time.Millisecond
 		}
-		r, err := Run(t.Context(), f, newCalm(), p, options())
+		r, err := Run(t.Context(), f, newEmptyAudit(), p, options())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -193,7 +193,7 @@ func TestRunKeepsTheOrderOfEachJob(t *testing.T) {
 			t.Error(diff)
 		}
 		if f.most < 2 || f.most > 4 {
-			t.Errorf("%d calls at once, want some but 4 at most", f.most)
+			t.Errorf("%d concurrent calls, want 2 to 4", f.most)
 		}
 		if r.Batches != 60 || r.Granted != 60 || r.Cancelled != 60 || r.Waiting+r.Withdrawn+r.Ended != 0 {
 			t.Errorf("report %+v", r)
@@ -215,7 +215,7 @@ func TestRunUnderScarcity(t *testing.T) {
 		var last Progress
 		o.Progress = func(p Progress) { last = p }
 		begun := time.Now()
-		r, err := Run(t.Context(), f, newCalm(), p, o)
+		r, err := Run(t.Context(), f, newEmptyAudit(), p, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -238,22 +238,22 @@ func TestRunUnderScarcity(t *testing.T) {
 	})
 }
 
-func TestRunCompressesTime(t *testing.T) {
+func TestRunSpeedup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := NewPlan([]Instance{instance("a", 1, 0, never), instance("b", 1, 3600, never), instance("c", 1, 7200, never)}, "", 0)
 		o := options()
 		o.Speedup = 100
-		r, err := Run(t.Context(), newFake(10), newCalm(), p, o)
+		r, err := Run(t.Context(), newFake(10), newEmptyAudit(), p, o)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if r.AskedSeconds < 72 || r.AskedSeconds > 73 || r.Granted != 3 {
-			t.Errorf("asked for in %v s, want 72: %+v", r.AskedSeconds, r)
+			t.Errorf("the requests took %v s, want 72: %+v", r.AskedSeconds, r)
 		}
 	})
 }
 
-func TestRunEndsWithTheFirstFailure(t *testing.T) {
+func TestRunReturnsFirstError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var instances []Instance
 		for i := range int64(100) {
@@ -266,8 +266,8 @@ func TestRunEndsWithTheFirstFailure(t *testing.T) {
 			}
 			return nil
 		}
-		_, err := Run(t.Context(), f, newCalm(), NewPlan(instances, "", 0), options())
-		if got := fault.Of(err); got == nil || got.Kind != fault.Conflict || got.Message != "batch a/CN/7: number 1 was used; the cluster remembers an earlier replay: choose another --prefix" {
+		_, err := Run(t.Context(), f, newEmptyAudit(), NewPlan(instances, "", 0), options())
+		if got := fault.Of(err); got == nil || got.Kind != fault.Conflict || got.Message != "batch a/CN/7: number 1 was used; the cluster remembers an earlier replay, choose another --prefix" {
 			t.Errorf("error %v", err)
 		}
 		if len(f.calls) != 8 {
@@ -276,25 +276,25 @@ func TestRunEndsWithTheFirstFailure(t *testing.T) {
 	})
 }
 
-func TestRunEndsWithItsContext(t *testing.T) {
+func TestRunCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		o := options()
 		o.Speedup = 1
 		p := NewPlan([]Instance{instance("a", 1, 0, never), instance("b", 1, 3600, never)}, "", 0)
-		if _, err := Run(ctx, newFake(10), newCalm(), p, o); err == nil {
+		if _, err := Run(ctx, newFake(10), newEmptyAudit(), p, o); err == nil {
 			t.Error("no error")
 		}
 	})
 }
 
-// TestOutcomes follows one batch over versions: what an earlier run left, and a
-// dispatch that was refused.
+// TestOutcomes follows the versions of one batch: one of an earlier run, and one after a
+// refused dispatch.
 func TestOutcomes(t *testing.T) {
 	p := NewPlan([]Instance{instance("a", 1, 0, never)}, "", 0)
 	o := newOutcomes(p, time.Now)
-	tell := func(uid string, kind berthv1.Event_Kind) {
+	observe := func(uid string, kind berthv1.Event_Kind) {
 		o.observe(&berthv1.Event{Kind: kind, Job: "a", Stage: "CN", Reservation: "0", Uid: uid, Count: 1})
 	}
 	want := func(s Standing, unsettled int) {
@@ -303,27 +303,27 @@ func TestOutcomes(t *testing.T) {
 			t.Errorf("tally %+v, want one of %d, %d unsettled", got, s, unsettled)
 		}
 	}
-	tell("old", berthv1.Event_RESERVATION_LEASED)
-	tell("old", berthv1.Event_RESERVATION_CANCELLED)
+	observe("old", berthv1.Event_RESERVATION_LEASED)
+	observe("old", berthv1.Event_RESERVATION_CANCELLED)
 	want(Unsent, 1)
-	tell("u1", berthv1.Event_RESERVATION_QUEUED)
+	observe("u1", berthv1.Event_RESERVATION_QUEUED)
 	o.acked(p.Batches[0], "u1")
 	want(Waiting, 1)
-	tell("u1", berthv1.Event_RESERVATION_LEASED)
+	observe("u1", berthv1.Event_RESERVATION_LEASED)
 	want(Granted, 1)
-	tell("u1", berthv1.Event_RESERVATION_REPLACED)
-	tell("u2", berthv1.Event_RESERVATION_QUEUED)
+	observe("u1", berthv1.Event_RESERVATION_REPLACED)
+	observe("u2", berthv1.Event_RESERVATION_QUEUED)
 	want(Waiting, 1)
-	tell("u2", berthv1.Event_RESERVATION_LEASED)
-	tell("u2", berthv1.Event_WORKER_RUNNING)
+	observe("u2", berthv1.Event_RESERVATION_LEASED)
+	observe("u2", berthv1.Event_WORKER_RUNNING)
 	want(Granted, 0)
 	o.cancelled(p.Batches[0])
 	want(Granted, 1)
-	tell("u2", berthv1.Event_RESERVATION_CANCELLED)
+	observe("u2", berthv1.Event_RESERVATION_CANCELLED)
 	want(Granted, 0)
 
 	o = newOutcomes(p, time.Now)
 	o.acked(p.Batches[0], "u1")
-	tell("u1", berthv1.Event_RESERVATION_EXPIRED)
+	observe("u1", berthv1.Event_RESERVATION_EXPIRED)
 	want(Ended, 0)
 }

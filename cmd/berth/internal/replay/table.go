@@ -14,8 +14,7 @@ import (
 	"berth.dev/api/fault"
 )
 
-// table reads one file of a trace, row by row. Its errors name file, line and
-// column.
+// table reads one file of a trace row by row. Its errors name the file, line and column.
 type table struct {
 	file    string
 	line    int
@@ -24,13 +23,13 @@ type table struct {
 	reader  *csv.Reader
 }
 
-// readTable gives each row of a file to take. The header has to have every
-// column that is required and may have the optional ones, in any order; another
-// column is refused, because it may change what the rest means.
+// readTable calls take for each row of a file. The header must have the required columns
+// and may have the optional ones, in any order. Unknown columns are an error, because they
+// may change the meaning of others.
 func readTable(dir, file string, required, optional []string, take func(*table) error) error {
 	f, err := os.Open(filepath.Join(dir, file))
 	if err != nil {
-		return fault.New(fault.Invalid, fault.ReasonInvalid, "%s: cannot be read: %v", file, errors.Unwrap(err)).Because(err)
+		return fault.New(fault.Invalid, fault.ReasonInvalid, "cannot read %s: %v", file, errors.Unwrap(err)).Because(err)
 	}
 	defer f.Close() //nolint:errcheck // it is only read
 	t := &table{file: file, line: 1, columns: map[string]int{}, reader: csv.NewReader(f)}
@@ -41,7 +40,7 @@ func readTable(dir, file string, required, optional []string, take func(*table) 
 	}
 	for i, name := range header {
 		if _, twice := t.columns[name]; twice || !slices.Contains(required, name) && !slices.Contains(optional, name) {
-			return t.wrong(name, "is not known, or twice there")
+			return t.wrong(name, "is unknown or not unique")
 		}
 		t.columns[name] = i
 	}
@@ -65,14 +64,14 @@ func readTable(dir, file string, required, optional []string, take func(*table) 
 	}
 }
 
-// wrong is the error of one column.
+// wrong returns an error about a column.
 func (t *table) wrong(column, format string, args ...any) error {
 	f := fault.New(fault.Invalid, fault.ReasonInvalid, format, args...)
 	f.Message = t.file + ":" + strconv.Itoa(t.line) + ": column " + column + ": " + f.Message
 	return f
 }
 
-// broken is the error of a file that is not CSV.
+// broken returns the error of a file that is not CSV.
 func (t *table) broken(err error) error {
 	var parse *csv.ParseError
 	switch {
@@ -81,10 +80,10 @@ func (t *table) broken(err error) error {
 	case errors.As(err, &parse):
 		return fault.New(fault.Invalid, fault.ReasonInvalid, "%s:%d: column %d: %v", t.file, parse.Line, parse.Column, parse.Err)
 	}
-	return fault.New(fault.Invalid, fault.ReasonInvalid, "%s: cannot be read", t.file).Because(err)
+	return fault.New(fault.Invalid, fault.ReasonInvalid, "cannot read %s", t.file).Because(err)
 }
 
-// text is a value as it stands; empty also where the column is not there.
+// text returns a value, which is empty if the column is missing.
 func (t *table) text(column string) string {
 	at, there := t.columns[column]
 	if !there {
@@ -93,20 +92,20 @@ func (t *table) text(column string) string {
 	return t.fields[at]
 }
 
-// aName is the form of names in Berth.
-var aName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+// namePattern is the form of names in Berth.
+var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 
-// name returns a value that is a name in Berth.
+// name returns a value that must be a name in Berth.
 func (t *table) name(column string) (string, error) {
 	s := t.text(column)
-	if !aName.MatchString(s) {
-		return "", t.wrong(column, "%q is not a name: 1 to 128 of [A-Za-z0-9._-], the first alphanumeric", s)
+	if !namePattern.MatchString(s) {
+		return "", t.wrong(column, "must be 1 to 128 of [A-Za-z0-9._-], the first alphanumeric, got %q", s)
 	}
 	return s, nil
 }
 
-// amount is a value times a unit; missing for an empty one. Fractions of ones
-// are refused where whole is set, and rounded otherwise.
+// amount returns a value multiplied by a unit, or missing if the value is empty. Fractions
+// are an error if whole is set, and rounded otherwise.
 func (t *table) amount(column string, unit float64, missing int64, whole bool) (int64, error) {
 	s := t.text(column)
 	if s == "" {
@@ -115,12 +114,12 @@ func (t *table) amount(column string, unit float64, missing int64, whole bool) (
 	v, err := strconv.ParseFloat(s, 64)
 	switch v *= unit; {
 	case err != nil || math.IsNaN(v) || v < 0 || v > maxAmount:
-		return 0, t.wrong(column, "%q is not an amount", s)
+		return 0, t.wrong(column, "must be a number from 0 to 2^40 base units, got %q", s)
 	case whole && v != math.Trunc(v):
-		return 0, t.wrong(column, "%q is not an amount in whole ones", s)
+		return 0, t.wrong(column, "must be a whole number, got %q", s)
 	}
 	return int64(math.Round(v)), nil
 }
 
-// maxAmount keeps sums over all instances far from overflow.
+// maxAmount prevents overflow in sums over all instances.
 const maxAmount = 1 << 40

@@ -19,11 +19,11 @@ var (
 	}
 )
 
-// never is the time of what does not happen.
+// never is the time of an event that does not happen.
 const never = -1
 
-// nodeSlots is how many workers a node takes, if cpu and gpu suffice: the trace
-// knows no such bound, and Berth has 1 unless told.
+// nodeSlots is the number of slots of a node, more than its cpu and gpu permit. The trace
+// has no slots, and the default of Berth is 1.
 const nodeSlots = 1000
 
 // Node is a host of the trace.
@@ -36,11 +36,11 @@ type Node struct {
 type Instance struct {
 	App, Role string
 	Each      resource.Vector
-	// Created and Deleted are seconds of the trace, or never.
+	// Created and Deleted are seconds of the trace or never.
 	Created, Deleted int64
 }
 
-// ReadNodes reads nodes.csv, the first limit nodes of it where limit is not 0.
+// ReadNodes reads nodes.csv: the first limit nodes, or all if limit is 0.
 func ReadNodes(dir string, limit int) ([]Node, error) {
 	var nodes []Node
 	seen := map[string]bool{}
@@ -53,7 +53,7 @@ func ReadNodes(dir string, limit int) ([]Node, error) {
 			return err
 		}
 		if seen[name] {
-			return t.wrong("node_name", "%q is there twice", name)
+			return t.wrong("node_name", "must be unique, got %q twice", name)
 		}
 		seen[name] = true
 		model := t.text("gpu_model")
@@ -100,7 +100,7 @@ func ReadInstances(dir string) ([]Instance, error) {
 	return instances, err
 }
 
-// cpuAndGPU reads cores and cards into base units; what is 0 is left out.
+// cpuAndGPU reads cores and cards in base units and omits amounts of 0.
 func cpuAndGPU(t *table, cpu, gpu string) (resource.Vector, error) {
 	v := resource.Vector{}
 	for _, r := range []struct {

@@ -51,25 +51,25 @@ func TestReadInstances(t *testing.T) {
 	}
 }
 
-// TestBadTraces names file, line and column of whatever is wrong.
+// TestBadTraces checks that errors name the file, line and column.
 func TestBadTraces(t *testing.T) {
 	tests := []struct {
 		name, file, old, new, want string
 	}{
 		{"no nodes", nodesFile, goodNodes, "", `nodes.csv:1: column names are missing`},
-		{"unknown column", nodesFile, "gpu_model", "colour", `nodes.csv:1: column colour: is not known, or twice there`},
-		{"column twice", nodesFile, "gpu_model", "cpu_num", `nodes.csv:1: column cpu_num: is not known, or twice there`},
+		{"unknown column", nodesFile, "gpu_model", "colour", `nodes.csv:1: column colour: is unknown or not unique`},
+		{"column twice", nodesFile, "gpu_model", "cpu_num", `nodes.csv:1: column cpu_num: is unknown or not unique`},
 		{"column missing", instancesFile, ",deletion_time", "", `instances.csv:1: column deletion_time: is missing`},
-		{"no number", nodesFile, "192", "many", `nodes.csv:4: column cpu_num: "many" is not an amount`},
-		{"negative", nodesFile, "192", "-1", `nodes.csv:4: column cpu_num: "-1" is not an amount`},
-		{"infinite", nodesFile, "192", "+Inf", `nodes.csv:4: column cpu_num: "+Inf" is not an amount`},
-		{"no time", instancesFile, "475.0", "x75.0", `instances.csv:3: column creation_time: "x75.00000000000006" is not an amount`},
-		{"half a card", instancesFile, "12,1,", "12,0.5,", `instances.csv:2: column gpu_request: "0.5" is not an amount in whole ones`},
-		{"no name", instancesFile, "HN", "", `instances.csv:2: column role: "" is not a name: 1 to 128 of [A-Za-z0-9._-], the first alphanumeric`},
-		{"bad name", instancesFile, "HN,app_0", "HN,a/b", `instances.csv:2: column app_name: "a/b" is not a name: 1 to 128 of [A-Za-z0-9._-], the first alphanumeric`},
-		{"node twice", nodesFile, "192,2", "192,0", `nodes.csv:4: column node_name: "0" is there twice`},
+		{"no number", nodesFile, "192", "many", `nodes.csv:4: column cpu_num: must be a number from 0 to 2^40 base units, got "many"`},
+		{"negative", nodesFile, "192", "-1", `nodes.csv:4: column cpu_num: must be a number from 0 to 2^40 base units, got "-1"`},
+		{"infinite", nodesFile, "192", "+Inf", `nodes.csv:4: column cpu_num: must be a number from 0 to 2^40 base units, got "+Inf"`},
+		{"no time", instancesFile, "475.0", "x75.0", `instances.csv:3: column creation_time: must be a number from 0 to 2^40 base units, got "x75.00000000000006"`},
+		{"half a card", instancesFile, "12,1,", "12,0.5,", `instances.csv:2: column gpu_request: must be a whole number, got "0.5"`},
+		{"no name", instancesFile, "HN", "", `instances.csv:2: column role: must be 1 to 128 of [A-Za-z0-9._-], the first alphanumeric, got ""`},
+		{"bad name", instancesFile, "HN,app_0", "HN,a/b", `instances.csv:2: column app_name: must be 1 to 128 of [A-Za-z0-9._-], the first alphanumeric, got "a/b"`},
+		{"node twice", nodesFile, "192,2", "192,0", `nodes.csv:4: column node_name: must be unique, got "0" twice`},
 		{"too few values", nodesFile, "8,192,2", "8,192", `nodes.csv:4: column 1: wrong number of fields`},
-		{"stray quote", instancesFile, "i1", `i"1`, `instances.csv:3: column 2: bare " in non-quoted-field`},
+		{"unexpected quote", instancesFile, "i1", `i"1`, `instances.csv:3: column 2: bare " in non-quoted-field`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -89,12 +89,12 @@ func TestBadTraces(t *testing.T) {
 		})
 	}
 	_, err := ReadNodes(t.TempDir(), 0)
-	if f := fault.Of(err); f == nil || f.Message != "nodes.csv: cannot be read: no such file or directory" {
-		t.Errorf("error %v for a file that is not there", err)
+	if f := fault.Of(err); f == nil || f.Message != "cannot read nodes.csv: no such file or directory" {
+		t.Errorf("error %v for a missing file", err)
 	}
 }
 
-// TestRealTrace reads the trace in the directory BERTH_TRACE, where there is one.
+// TestRealTrace reads the trace in the directory BERTH_TRACE, if it is set.
 func TestRealTrace(t *testing.T) {
 	dir := os.Getenv("BERTH_TRACE")
 	if dir == "" {

@@ -13,13 +13,12 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// Backup writes all that etcd holds to a file, whole or not at all, and answers
-// its size in bytes. It refuses to overwrite one. The copy is of one revision;
-// etcd goes on meanwhile. It fails with Unavailable once etcd has sent nothing
-// for the given time.
+// Backup writes the data of etcd as of one revision to a new file and returns its size in
+// bytes. If it fails, there is no file. etcd keeps working meanwhile. The error is
+// Unavailable if etcd sends nothing for the given time.
 func Backup(ctx context.Context, s *store.Etcd, file string, silence time.Duration) (size int64, err error) {
 	if _, err := os.Lstat(file); err == nil {
-		return 0, fault.New(fault.Precondition, fault.ReasonInvalid, "%s is there already", file)
+		return 0, fault.New(fault.Precondition, fault.ReasonInvalid, "%s already exists", file)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -31,15 +30,15 @@ func Backup(ctx context.Context, s *store.Etcd, file string, silence time.Durati
 		if errors.Is(context.Cause(ctx), silent) {
 			return 0, silent
 		}
-		return 0, fault.New(fault.Unavailable, fault.ReasonUnavailable, "etcd gives no snapshot: %v", err)
+		return 0, fault.New(fault.Unavailable, fault.ReasonUnavailable, "etcd sends no snapshot: %v", err)
 	}
 	defer snapshot.Close()
 	part, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-*")
 	if err != nil {
-		return 0, cannot(err, "%s cannot be written", file)
+		return 0, cannot(err, "write", file)
 	}
 	defer os.Remove(part.Name())
-	size, err = io.Copy(part, &heard{snapshot, timer, silence})
+	size, err = io.Copy(part, &activity{snapshot, timer, silence})
 	if err != nil && errors.Is(context.Cause(ctx), silent) {
 		part.Close() //nolint:errcheck // it is removed
 		return 0, silent
@@ -48,22 +47,22 @@ func Backup(ctx context.Context, s *store.Etcd, file string, silence time.Durati
 		err = part.Sync()
 	}
 	if err = errors.Join(err, part.Close()); err != nil {
-		return 0, cannot(err, "the snapshot is not complete")
+		return 0, cannot(err, "read", "the whole snapshot from etcd")
 	}
 	if err := os.Link(part.Name(), file); err != nil {
-		return 0, cannot(err, "%s cannot be written", file)
+		return 0, cannot(err, "write", file)
 	}
 	return size, nil
 }
 
-// heard restarts a timer whenever something is read.
-type heard struct {
+// activity restarts a timer whenever something is read.
+type activity struct {
 	io.Reader
 	timer   *time.Timer
 	silence time.Duration
 }
 
-func (h *heard) Read(p []byte) (int, error) {
+func (h *activity) Read(p []byte) (int, error) {
 	n, err := h.Reader.Read(p)
 	if n > 0 {
 		h.timer.Reset(h.silence)
@@ -71,9 +70,7 @@ func (h *heard) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// cannot is an error of the host: a file that is not there, a disk that is full.
-func cannot(cause error, format string, args ...any) error {
-	f := fault.New(fault.Precondition, fault.ReasonInvalid, format, args...)
-	f.Message += ": " + cause.Error()
-	return f.Because(cause)
+// cannot returns an error of the host, such as a missing file or a full disk.
+func cannot(cause error, verb, object string) error {
+	return fault.New(fault.Precondition, fault.ReasonInvalid, "cannot %s %s: %v", verb, object, cause).Because(cause)
 }

@@ -16,9 +16,9 @@ import (
 	"berth.dev/testkit/porttest"
 )
 
-// A backup of an etcd that refuses connections, or accepts them and is silent, ends with
-// exit code 4 and an error that names the endpoint, and leaves no file.
-func TestBackupOfASilentEtcdEnds(t *testing.T) {
+// A backup of an etcd that refuses connections, or accepts them and never answers, fails
+// with exit code 4 and an error that names the endpoint, and leaves no file.
+func TestBackupOfSilentEtcd(t *testing.T) {
 	for name, endpoint := range map[string]string{"refused": porttest.Hold(t), "silent": silent(t)} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -30,7 +30,7 @@ func TestBackupOfASilentEtcdEnds(t *testing.T) {
 				t.Errorf("exit %d, %q, want exit %d and %q", code, &stderr, rpc.ExitUnavailable, want)
 			}
 			if left, _ := os.ReadDir(dir); len(left) > 0 {
-				t.Errorf("left behind: %v", left)
+				t.Errorf("files are left: %v", left)
 			}
 		})
 	}
@@ -63,14 +63,14 @@ func silent(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// heard keeps a transfer alive that takes longer than the silence allowed.
-func TestABackupThatGoesOnIsNotSilent(t *testing.T) {
+// A transfer may take longer than the timeout while data arrives.
+func TestSlowBackup(t *testing.T) {
 	fired := make(chan struct{})
 	timer := time.AfterFunc(time.Hour, func() { close(fired) })
 	timer.Stop()
-	h := &heard{strings.NewReader("x"), timer, time.Millisecond}
+	h := &activity{strings.NewReader("x"), timer, time.Millisecond}
 	if n, _ := h.Read(make([]byte, 1)); n != 1 {
-		t.Fatal("nothing was read")
+		t.Fatal("no data was read")
 	}
-	<-fired // the timer runs again
+	<-fired // the timer was restarted
 }

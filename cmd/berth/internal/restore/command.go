@@ -13,7 +13,7 @@ import (
 	"berth.dev/pkg/store"
 )
 
-// Commands are `berth backup` and `berth restore`.
+// Commands returns `berth backup` and `berth restore`.
 func Commands() []*cobra.Command { return []*cobra.Command{backupCommand(), restoreCommand()} }
 
 func backupCommand() *cobra.Command {
@@ -21,9 +21,9 @@ func backupCommand() *cobra.Command {
 	var silence time.Duration
 	cmd := &cobra.Command{
 		Use:   "backup FILE",
-		Short: "Write all that etcd holds to a file",
-		Long: `Write all that etcd holds to a file, as of one revision: the same that
-'etcdctl snapshot save' writes. Everything goes on meanwhile.`,
+		Short: "Write the data of etcd to a file",
+		Long: `Write the data of etcd as of one revision to a file, in the format of
+'etcdctl snapshot save'. The cluster keeps running meanwhile.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := positive(silence); err != nil {
@@ -47,10 +47,10 @@ func backupCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringSliceVar(&config.Etcd, "etcd-endpoints", config.Etcd, "etcd endpoints, host:port; https://host:port for TLS")
-	flags.DurationVar(&silence, "timeout", 10*time.Second, "how long etcd may send nothing: before its first answer, and between two parts of it")
-	flags.StringVar(&config.TLSCert, "tls-cert", "", "certificate file (PEM) to call etcd with")
+	flags.DurationVar(&silence, "timeout", 10*time.Second, "maximum time without data from etcd")
+	flags.StringVar(&config.TLSCert, "tls-cert", "", "certificate file (PEM) for calls to etcd")
 	flags.StringVar(&config.TLSKey, "tls-key", "", "key file (PEM) of the certificate")
-	flags.StringVar(&config.TLSCA, "tls-ca", "", "file (PEM) of the authorities that etcd must be signed by")
+	flags.StringVar(&config.TLSCA, "tls-ca", "", "file (PEM) of the authorities that sign the certificates of etcd")
 	return cmd
 }
 
@@ -61,18 +61,18 @@ func restoreCommand() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "restore --snapshot FILE --data-dir DIR",
-		Short: "Make the data directory of a member of etcd from a backup",
-		Long: `Make the data directory of a member of etcd from a backup, as Berth needs it:
-revisions are raised above all that agents have seen, nobody leads, and the
-registry waits to be told that it is ready where it waits at all.
+		Short: "Create the data directory of a member of etcd from a backup",
+		Long: `Create the data directory of a member of etcd from a backup. Revisions are
+raised above all that agents have seen, no service has a leader, and the
+registry is not ready, which matters if it waits for markReady.
 
-Stop every gateway and service first; agents and workers run on. Do this once
-for each member, from the same file and with the same --at, then start etcd with
-the same names.
+Stop every gateway and service first; agents and workers keep running. Restore
+each member from the same file and with the same --at, then start etcd with the
+same names.
 
-The history goes on at a revision that stands for the moment of the restore, a
-million for every second since 2020: above all that was written after any restore
-before this one. So the clock must not be behind that of an earlier restore.`,
+The history continues at a revision that encodes the moment of the restore: a
+million for every second since 2020. It is above everything that was written
+after earlier restores, unless the clock is behind that of an earlier restore.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := positive(timeout); err != nil {
@@ -82,7 +82,7 @@ before this one. So the clock must not be behind that of an earlier restore.`,
 			defer cancel()
 			made, err := Restore(ctx, file, m, raise)
 			if err != nil && ctx.Err() != nil && cmd.Context().Err() == nil {
-				err = fault.New(fault.Unavailable, fault.ReasonUnavailable, "%s was not restored within %v, and nothing is left of it: give a longer --timeout", file, timeout)
+				err = fault.New(fault.Unavailable, fault.ReasonUnavailable, "%s was not restored within %v; nothing was written, give a longer --timeout", file, timeout)
 			}
 			if err == nil {
 				fmt.Fprintf(cmd.OutOrStdout(), "%s: member %s, from revision %d on, with the clusters: %s\n",
@@ -92,14 +92,14 @@ before this one. So the clock must not be behind that of an earlier restore.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&file, "snapshot", "", "the backup, of 'berth backup' or 'etcdctl snapshot save'")
-	flags.DurationVar(&timeout, "timeout", 10*time.Minute, "how long the whole may take")
-	flags.StringVar(&m.DataDir, "data-dir", "", "directory to make; etcd's --data-dir")
+	flags.StringVar(&file, "snapshot", "", "backup file, of 'berth backup' or 'etcdctl snapshot save'")
+	flags.DurationVar(&timeout, "timeout", 10*time.Minute, "maximum duration")
+	flags.StringVar(&m.DataDir, "data-dir", "", "directory to create; etcd's --data-dir")
 	flags.StringVar(&m.Name, "name", m.Name, "name of the member; etcd's --name")
 	flags.StringVar(&m.Cluster, "initial-cluster", m.Cluster, "all members, name=URL; etcd's --initial-cluster")
 	flags.StringVar(&m.Token, "initial-cluster-token", m.Token, "etcd's --initial-cluster-token")
-	flags.TimeVar(&raise.At, "at", time.Time{}, []string{time.RFC3339}, "moment of the restore, as 2006-01-02T15:04:05Z: the same for all members; now, for a single one")
-	flags.Uint64Var(&raise.By, "bump-revision", 0, "raise the snapshot's revision by this in place of --at: more than any history since the backup has written, those of other restores included")
+	flags.TimeVar(&raise.At, "at", time.Time{}, []string{time.RFC3339}, "moment of the restore, as 2006-01-02T15:04:05Z, the same for all members (default for a single member: now)")
+	flags.Uint64Var(&raise.By, "bump-revision", 0, "raise the snapshot's revision by this number instead of --at: more than all histories since the backup have written, including those of other restores")
 	for _, name := range []string{"snapshot", "data-dir"} {
 		if err := cmd.MarkFlagRequired(name); err != nil {
 			panic(err) // there is no such flag

@@ -19,41 +19,40 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// verified copies a snapshot without the checksum at its end, which it has to
-// match.
+// verified copies a snapshot without the checksum at its end, and checks it.
 func verified(file, to string) error {
 	from, err := os.Open(file)
 	if err != nil {
-		return cannot(err, "the snapshot cannot be read")
+		return cannot(err, "read", "the snapshot")
 	}
 	defer from.Close() //nolint:errcheck // it is only read
 	info, err := from.Stat()
 	if err != nil {
-		return cannot(err, "the snapshot cannot be read")
+		return cannot(err, "read", "the snapshot")
 	}
 	database := info.Size() - sha256.Size
-	// A database is a number of pages, and so of sectors.
+	// The size of a database is a multiple of the page size, and so of 512.
 	if database <= 0 || database%512 != 0 {
-		return fault.New(fault.Invalid, fault.ReasonInvalid, "%s is no snapshot of etcd: it has no checksum at its end", file)
+		return fault.New(fault.Invalid, fault.ReasonInvalid, "%s is not a snapshot of etcd: it has no checksum at its end", file)
 	}
 	copied, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return cannot(err, "the snapshot cannot be copied")
+		return cannot(err, "copy", "the snapshot")
 	}
-	defer copied.Close() //nolint:errcheck // after an error; without one it is closed below
+	defer copied.Close() //nolint:errcheck // after an error; otherwise it is closed below
 	sum := sha256.New()
 	if _, err := io.CopyN(io.MultiWriter(copied, sum), from, database); err != nil {
-		return cannot(err, "the snapshot cannot be copied")
+		return cannot(err, "copy", "the snapshot")
 	}
 	want, err := io.ReadAll(from)
 	if err != nil {
-		return cannot(err, "the snapshot cannot be read")
+		return cannot(err, "read", "the snapshot")
 	}
 	if !bytes.Equal(sum.Sum(nil), want) {
 		return fault.New(fault.Invalid, fault.ReasonInvalid, "%s is damaged: its checksum does not match", file)
 	}
 	if err := copied.Close(); err != nil {
-		return cannot(err, "the snapshot cannot be copied")
+		return cannot(err, "copy", "the snapshot")
 	}
 	return nil
 }
@@ -64,10 +63,10 @@ func verified(file, to string) error {
 // reported its workers since the restore. It deletes through etcd's own storage, in the
 // order of the keys: equal databases stay equal.
 func edit(ctx context.Context, database string) (clusters []string, err error) {
-	// Opening what is no database panics.
+	// Opening a file that is not a database panics.
 	defer func() {
 		if broken := recover(); broken != nil {
-			err = fault.New(fault.Invalid, fault.ReasonInvalid, "the snapshot holds no database of etcd: %v", broken)
+			err = fault.New(fault.Invalid, fault.ReasonInvalid, "the snapshot has no database of etcd: %v", broken)
 		}
 	}()
 	log := zap.NewNop()

@@ -14,26 +14,26 @@ import (
 	"berth.dev/api/fault"
 )
 
-// Member is the member of etcd to make, in etcd's own words.
+// Member is the member of etcd to create, in the terms of etcd's flags.
 type Member struct {
 	Name string
-	// Cluster lists all members, itself included, as name=URL,name=URL of where they
-	// serve one another; Token tells the cluster from others.
+	// Cluster lists all members including this one, as name=URL,name=URL with their peer
+	// URLs. Token distinguishes the cluster from others.
 	Cluster, Token string
-	// DataDir is made; it has to be empty or not there.
+	// DataDir is created. It must be empty or not exist.
 	DataDir string
 }
 
-// Restored is what a data directory was made with.
+// Restored describes a new data directory.
 type Restored struct {
 	// Clusters are the names of the Berth clusters in it.
 	Clusters []string
-	// Revision is where its history goes on.
+	// Revision is the revision at which its history continues.
 	Revision int64
 }
 
-// Restore makes the data directory of a member from a snapshot, with revisions
-// raised. When it fails, no data directory is left that etcd would start from.
+// Restore creates the data directory of a member from a snapshot, with raised revisions. If
+// it fails, it leaves no data directory from which etcd would start.
 func Restore(ctx context.Context, file string, m Member, raise Raise) (*Restored, error) {
 	urls, members := peers(m)
 	if len(urls) == 0 {
@@ -42,13 +42,13 @@ func Restore(ctx context.Context, file string, m Member, raise Raise) (*Restored
 	if entries, err := os.ReadDir(m.DataDir); err == nil && len(entries) > 0 {
 		return nil, fault.New(fault.Precondition, fault.ReasonInvalid, "%s is not empty: move it away first", m.DataDir)
 	}
-	// Beside the directory, where there is room for what comes into it.
+	// The parent directory is on the file system that must have the space.
 	if err := os.MkdirAll(filepath.Dir(m.DataDir), 0o700); err != nil {
-		return nil, cannot(err, "%s cannot be made", m.DataDir)
+		return nil, cannot(err, "create", m.DataDir)
 	}
 	work, err := os.MkdirTemp(filepath.Dir(m.DataDir), ".restore-*")
 	if err != nil {
-		return nil, cannot(err, "%s cannot be made", m.DataDir)
+		return nil, cannot(err, "create", m.DataDir)
 	}
 	defer os.RemoveAll(work)
 	database := filepath.Join(work, "snapshot.db")
@@ -62,7 +62,7 @@ func Restore(ctx context.Context, file string, m Member, raise Raise) (*Restored
 	etcd := snapshot.NewV3(zap.NewNop())
 	status, err := etcd.Status(database)
 	if err != nil {
-		return nil, cannot(err, "the snapshot cannot be read")
+		return nil, cannot(err, "read", "the snapshot")
 	}
 	bump, err := raise.bump(status.Revision, members, time.Now())
 	if err != nil {
@@ -73,24 +73,24 @@ func Restore(ctx context.Context, file string, m Member, raise Raise) (*Restored
 	err = etcd.Restore(snapshot.RestoreConfig{
 		SnapshotPath: database, SkipHashCheck: true, // it was checked before it was edited
 		Name: m.Name, OutputDataDir: made, PeerURLs: urls, InitialCluster: m.Cluster,
-		// Members that go on at different revisions are of different clusters to etcd:
-		// they refuse one another in place of holding different things.
+		// Members that continue at different revisions belong to different clusters, so that
+		// etcd rejects their connections instead of serving different data.
 		InitialClusterToken: fmt.Sprintf("%s-%d", m.Token, revision),
 		RevisionBump:        bump, MarkCompacted: true,
 	})
 	if err != nil {
-		return nil, cannot(err, "etcd's restore fails")
+		return nil, cannot(err, "restore", "with etcd")
 	}
 	if err := os.Remove(m.DataDir); err != nil && !os.IsNotExist(err) {
-		return nil, cannot(err, "%s cannot be replaced", m.DataDir)
+		return nil, cannot(err, "replace", m.DataDir)
 	}
 	if err := os.Rename(made, m.DataDir); err != nil {
-		return nil, cannot(err, "%s cannot be made", m.DataDir)
+		return nil, cannot(err, "create", m.DataDir)
 	}
 	return &Restored{clusters, revision}, nil
 }
 
-// peers are the URLs of the member itself, and how many members there are.
+// peers returns the peer URLs of the member, and the number of members.
 func peers(m Member) (urls []string, members int) {
 	names := map[string]bool{}
 	for pair := range strings.SplitSeq(m.Cluster, ",") {

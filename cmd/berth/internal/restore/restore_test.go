@@ -22,9 +22,9 @@ import (
 	"berth.dev/pkg/model"
 )
 
-// Every history begins above all that one before it can have written, whichever
-// snapshots they come from: the same one, a newer, or one from before all of them.
-func TestRestoresBeginAboveEarlierOnes(t *testing.T) {
+// Every history begins above the revisions that earlier ones can have written, whether they
+// come from the same snapshot, a newer one or an older one.
+func TestRepeatedRestores(t *testing.T) {
 	const perSecond = 100_000 // more than etcd writes on any disk
 	now := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 	snapshots := []int64{1000}
@@ -37,9 +37,9 @@ func TestRestoresBeginAboveEarlierOnes(t *testing.T) {
 		}
 		begin := latest + int64(bump)
 		if begin <= reached {
-			t.Errorf("restore %d begins at %d, and one before got to %d", i, begin, reached)
+			t.Errorf("restore %d begins at %d, but an earlier one reached %d", i, begin, reached)
 		}
-		if begin > mostRevision {
+		if begin > maxRevision {
 			t.Errorf("restore %d begins at %d, which is not exact in JSON", i, begin)
 		}
 		life := []time.Duration{time.Second, time.Minute, 100 * 24 * time.Hour}[i%3]
@@ -49,26 +49,26 @@ func TestRestoresBeginAboveEarlierOnes(t *testing.T) {
 	}
 }
 
-func TestRevisionsAreRaised(t *testing.T) {
+func TestRaise(t *testing.T) {
 	now := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 	begin := now.Sub(zero).Microseconds()
 	for name, c := range map[string]struct {
 		raise   Raise
 		latest  int64
 		members int
-		want    int64 // where the history goes on
+		want    int64 // where the history continues
 		refused string
 	}{
 		"now":                  {latest: 10, members: 1, want: begin},
 		"moment":               {raise: Raise{At: now.Add(-time.Hour)}, latest: 10, members: 3, want: begin - 3600*1e6},
 		"many members":         {latest: 10, members: 3, refused: "--at 2026-03-01T12:00:00Z"},
 		"an old moment":        {raise: Raise{At: now.Add(-25 * time.Hour)}, latest: 10, members: 3, refused: "the moment of this restore"},
-		"a moment to come":     {raise: Raise{At: now.Add(time.Hour)}, latest: 10, members: 3, refused: "the moment of this restore"},
+		"a future moment":      {raise: Raise{At: now.Add(time.Hour)}, latest: 10, members: 3, refused: "the moment of this restore"},
 		"clock set back":       {latest: begin, members: 1, refused: "set back"},
-		"by hand":              {raise: Raise{By: leastBump}, latest: 10, members: 3, want: leastBump + 10},
-		"by hand, too little":  {raise: Raise{By: leastBump - 1}, latest: 10, members: 1, refused: "at least"},
-		"by hand, too much":    {raise: Raise{By: mostRevision}, latest: 10, members: 1, refused: "above"},
-		"by hand and a moment": {raise: Raise{By: leastBump, At: now}, latest: 10, members: 1, refused: "one of them"},
+		"by hand":              {raise: Raise{By: minBump}, latest: 10, members: 3, want: minBump + 10},
+		"by hand, too little":  {raise: Raise{By: minBump - 1}, latest: 10, members: 1, refused: "at least"},
+		"by hand, too much":    {raise: Raise{By: maxRevision}, latest: 10, members: 1, refused: "above"},
+		"by hand and a moment": {raise: Raise{By: minBump, At: now}, latest: 10, members: 1, refused: "--at"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bump, err := c.raise.bump(c.latest, c.members, now)
@@ -78,15 +78,14 @@ func TestRevisionsAreRaised(t *testing.T) {
 					t.Errorf("%d, %v", bump, err)
 				}
 			case err != nil || c.latest+int64(bump) != c.want:
-				t.Errorf("by %d, %v; want it to go on at %d", bump, err, c.want)
+				t.Errorf("raised by %d, %v; want revision %d", bump, err, c.want)
 			}
 		})
 	}
 }
 
-// Members that are made for one moment are of one cluster; one that is made for
-// another moment is of another.
-func TestMembersOfDifferentMomentsAreOfDifferentClusters(t *testing.T) {
+// Members with the same --at belong to one cluster, a member with another --at to another.
+func TestClusterIDs(t *testing.T) {
 	dir := t.TempDir()
 	file := written(t, dir)
 	const cluster = "a=http://127.0.0.1:1,b=http://127.0.0.1:2,c=http://127.0.0.1:3"
@@ -107,11 +106,11 @@ func TestMembersOfDifferentMomentsAreOfDifferentClusters(t *testing.T) {
 		t.Errorf("the clusters are %x", ids)
 	}
 	if _, err := Restore(t.Context(), file, Member{Name: "a", Cluster: cluster, DataDir: filepath.Join(dir, "d")}, Raise{}); !fault.Is(err, fault.ReasonInvalid) {
-		t.Errorf("without a moment for all: %v", err)
+		t.Errorf("without --at: %v", err)
 	}
 }
 
-// written is a snapshot as etcd writes one: a database, and its checksum.
+// written returns a snapshot as etcd writes it: a database and its checksum.
 func written(t *testing.T, dir string) string {
 	t.Helper()
 	file := filepath.Join(dir, "snapshot")
@@ -143,7 +142,7 @@ func written(t *testing.T, dir string) string {
 
 // A restored cluster has no leader, is not marked ready, and has no present executor:
 // an executor is READY only once its agent has reported its workers.
-func TestRestoreDeletesWhatMustNotComeBack(t *testing.T) {
+func TestRestoreDeletesVolatileRecords(t *testing.T) {
 	dir := t.TempDir()
 	data := filepath.Join(dir, "data")
 	member := Member{Name: "a", Cluster: "a=http://127.0.0.1:2380", DataDir: data}
@@ -164,7 +163,7 @@ func TestRestoreDeletesWhatMustNotComeBack(t *testing.T) {
 	}
 }
 
-// clusterID is which cluster a data directory says that it is of.
+// clusterID returns the cluster ID in a data directory.
 func clusterID(t *testing.T, data string) uint64 {
 	t.Helper()
 	log, err := wal.OpenForRead(zap.NewNop(), filepath.Join(data, "member", "wal"), &walpb.Snapshot{})

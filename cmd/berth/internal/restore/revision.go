@@ -6,69 +6,64 @@ import (
 	"berth.dev/api/fault"
 )
 
-// zero is when revisions after a restore are counted from: one for every
-// microsecond. etcd writes far less than a million times a second, so a history
-// that began at such a revision stays below the moment that it has got to, and one
-// that begins later is above all of it, whichever snapshot either came from.
+// zero is the moment of revision 0: after a restore the revision is the number of
+// microseconds since then. etcd writes far less than a million times per second, so that a
+// history stays below the revision of the current moment, and a later restore of any
+// snapshot begins above all of it.
 var zero = time.Date(2020, time.January, 1, 0, 0, 0, 0, time.UTC)
 
 const (
-	// leastBump is the least that revisions are raised by on somebody's word.
-	leastBump = 1_000_000_000
-	// mostRevision is where a number in JSON ends to be exact, in the year 2305.
-	mostRevision = 1<<53 - 1
-	// staleAfter and skew bound how far a moment that is given may be in the past,
-	// and, for the clocks of several hosts, in the future.
+	// minBump is the minimum of --bump-revision.
+	minBump = 1_000_000_000
+	// maxRevision is the largest number that is exact in JSON, reached in the year 2305.
+	maxRevision = 1<<53 - 1
+	// staleAfter bounds how far --at may be in the past, and skew how far it may be in the
+	// future because the clocks of hosts differ.
 	staleAfter, skew = 24 * time.Hour, time.Minute
 )
 
-// Raise says at which revision the history goes on.
+// Raise determines the revision at which the history continues.
 type Raise struct {
-	// At is the moment of the restore, from which the revision is computed; it has to
-	// be the same for all members of a cluster. Zero is now.
+	// At is the moment of the restore, which determines the revision. It must be the same
+	// for all members of a cluster. Zero is now.
 	At time.Time
-	// By raises the revision of the snapshot by a number in place of that, unless it
-	// is 0. It has to be more than any history since the backup has written.
+	// By, unless it is 0, raises the revision of the snapshot by a number instead. It must
+	// be more than any history since the backup has written.
 	By uint64
 }
 
-// bump is by how much to raise the latest revision of a snapshot.
+// bump returns the number by which to raise the latest revision of a snapshot.
 func (r Raise) bump(latest int64, members int, now time.Time) (uint64, error) {
-	if r.By != 0 {
-		return r.given(latest)
+	switch {
+	case r.By == 0:
+	case !r.At.IsZero():
+		return 0, fault.BadField(fault.ReasonInvalid, "--bump-revision", "cannot be used with --at")
+	case r.By < minBump:
+		return 0, fault.BadField(fault.ReasonInvalid, "--bump-revision", "must be at least %d, because agents reject earlier terms", minBump)
+	case r.By > uint64(maxRevision-latest):
+		return 0, fault.BadField(fault.ReasonInvalid, "--bump-revision", "raises revision %d above %d", latest, int64(maxRevision))
+	default:
+		return r.By, nil
 	}
 	at := r.At
 	if at.IsZero() {
 		if at = now; members > 1 {
 			return 0, fault.BadField(fault.ReasonInvalid, "--at",
-				"is needed: all %d members have to go on at the same revision; give each of them --at %s", members, now.UTC().Format(time.RFC3339))
+				"is required, because all %d members must continue at the same revision; give each of them --at %s", members, now.UTC().Format(time.RFC3339))
 		}
 	}
 	if ago := now.Sub(at); ago > staleAfter || ago < -skew {
 		return 0, fault.BadField(fault.ReasonInvalid, "--at",
-			"has to be the moment of this restore, and is %s; the clock says %s", at.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+			"must be the moment of this restore, got %s at %s", at.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 	}
 	begin := at.Sub(zero).Microseconds()
 	if begin <= latest {
 		return 0, fault.New(fault.Precondition, fault.ReasonInvalid,
-			"the snapshot is of revision %d, and %s stands for %d: the clock was set back since, or revisions were raised further by hand; set the clock right, or give --bump-revision",
+			"the snapshot has revision %d, but %s is only revision %d: the clock was set back, or revisions were raised by --bump-revision; set the clock or give --bump-revision",
 			latest, at.UTC().Format(time.RFC3339), begin)
 	}
-	if begin > mostRevision {
-		return 0, fault.New(fault.Precondition, fault.ReasonInvalid, "%s stands for a revision above %d", at.UTC().Format(time.RFC3339), int64(mostRevision))
+	if begin > maxRevision {
+		return 0, fault.New(fault.Precondition, fault.ReasonInvalid, "%s is a revision above %d", at.UTC().Format(time.RFC3339), int64(maxRevision))
 	}
 	return uint64(begin - latest), nil
-}
-
-// given is the number that somebody gave.
-func (r Raise) given(latest int64) (uint64, error) {
-	switch {
-	case !r.At.IsZero():
-		return 0, fault.BadField(fault.ReasonInvalid, "--bump-revision", "is in place of --at: give one of them")
-	case r.By < leastBump:
-		return 0, fault.BadField(fault.ReasonInvalid, "--bump-revision", "has to be %d at least: agents refuse the orders of a past", leastBump)
-	case r.By > uint64(mostRevision-latest):
-		return 0, fault.BadField(fault.ReasonInvalid, "--bump-revision", "raises revision %d above %d", latest, int64(mostRevision))
-	}
-	return r.By, nil
 }

@@ -1,4 +1,4 @@
-package wiring
+package proxy
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package wiring
+package proxy
 
 import (
 	"bufio"
@@ -9,13 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"berth.dev/cmd/berth/fleet/wiring"
 	"berth.dev/testkit/porttest"
 )
 
-// silence is how long nothing comes where nothing must.
+// silence is how long a cut link is observed.
 const silence = 50 * time.Millisecond
 
-// echo answers every line with itself, and keeps what it was told.
+// echo returns every line that it receives and records it.
 func echo(t *testing.T) (address string, heard <-chan string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -46,7 +47,7 @@ func echo(t *testing.T) (address string, heard <-chan string) {
 	return l.Addr().String(), lines
 }
 
-// end is a connection through a link.
+// end is the client side of a connection through a link.
 type end struct {
 	*testing.T
 	net.Conn
@@ -94,78 +95,77 @@ func only(from, to string) func(string, string) bool {
 	return func(x, y string) bool { return x == from && y == to }
 }
 
-// What is cut is silent, in the direction that is cut, and goes on where it was.
-func TestLinksAreCutEitherWay(t *testing.T) {
+// A cut direction is silent and delivers the pending data when it is open again.
+func TestCutLinks(t *testing.T) {
 	address, heard := echo(t)
-	links := NewLinks()
+	links := New()
 	defer links.Close()
 	cut, whole := dial(t, links, "a", "b", address), dial(t, links, "c", "b", address)
 	cut.say("one")
 	cut.hear("one")
 	if <-heard != "one\n" {
-		t.Fatal("heard something else")
+		t.Fatal("received another line")
 	}
 
-	if n := links.Set(only("a", "b"), Condition{There: true}); n != 1 {
+	if n := links.Set(only("a", "b"), wiring.Condition{There: true}); n != 1 {
 		t.Fatalf("%d links were set", n)
 	}
 	cut.say("two")
 	cut.hearNothing()
 	select {
 	case line := <-heard:
-		t.Fatalf("%q got there", line)
+		t.Fatalf("%q arrived", line)
 	default:
 	}
 	whole.say("other")
 	whole.hear("other")
 	<-heard
-	links.Set(only("a", "b"), Condition{})
+	links.Set(only("a", "b"), wiring.Condition{})
 	cut.hear("two")
 	<-heard
 
-	links.Set(only("a", "b"), Condition{Back: true})
+	links.Set(only("a", "b"), wiring.Condition{Back: true})
 	cut.say("three")
 	if got := <-heard; got != "three\n" {
-		t.Fatalf("heard %q", got)
+		t.Fatalf("received %q", got)
 	}
 	cut.hearNothing()
-	links.Set(only("a", "b"), Condition{})
+	links.Set(only("a", "b"), wiring.Condition{})
 	cut.hear("three")
 }
 
-// A connection over a lossy link ends with an error, one over a slow link takes
-// its time.
-func TestLinksAreLossyAndSlow(t *testing.T) {
+// A lossy link resets connections, a slow link delays data.
+func TestLossyAndSlowLinks(t *testing.T) {
 	address, _ := echo(t)
-	links := NewLinks()
+	links := New()
 	defer links.Close()
 	c := dial(t, links, "a", "b", address)
 	const delay = 30 * time.Millisecond
-	links.Set(only("a", "b"), Condition{Delay: delay})
+	links.Set(only("a", "b"), wiring.Condition{Delay: delay})
 	began := time.Now()
 	c.say("slow")
 	c.hear("slow")
 	if took := time.Since(began); took < 2*delay {
-		t.Errorf("there and back took %v", took)
+		t.Errorf("the round trip took %v", took)
 	}
-	links.Set(only("a", "b"), Condition{Loss: 1})
+	links.Set(only("a", "b"), wiring.Condition{Loss: 1})
 	c.say("lost")
 	if _, err := c.in.ReadString('\n'); !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("the connection ended with %v", err)
 	}
 }
 
-// A link that refuses resets what there was and lets nobody in; then it is as it
-// was, at the address that it had.
-func TestLinksRefuse(t *testing.T) {
+// A link that refuses resets its connections and accepts none. Afterwards it works again at
+// the same address.
+func TestRefusedLinks(t *testing.T) {
 	address, _ := echo(t)
-	links := NewLinks()
+	links := New()
 	defer links.Close()
 	c := dial(t, links, "a", "b", address)
 	c.say("one")
 	c.hear("one")
 	for range 3 {
-		links.Set(only("a", "b"), Condition{Refused: true})
+		links.Set(only("a", "b"), wiring.Condition{Refused: true})
 		if _, err := c.in.ReadString('\n'); !errors.Is(err, syscall.ECONNRESET) {
 			t.Errorf("the connection ended with %v", err)
 		}
@@ -174,18 +174,18 @@ func TestLinksRefuse(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := net.Dial("tcp", via); !errors.Is(err, syscall.ECONNREFUSED) {
-			t.Errorf("a new one: %v", err)
+			t.Errorf("a new connection: %v", err)
 		}
-		links.Set(only("a", "b"), Condition{})
+		links.Set(only("a", "b"), wiring.Condition{})
 		c = dial(t, links, "a", "b", address)
 		c.say("two")
 		c.hear("two")
 	}
 }
 
-// Who is behind a link and does not listen ends the connection, as a refusal does.
-func TestALinkToNobodyEnds(t *testing.T) {
-	links := NewLinks()
+// If the target of a link does not listen, the connection is reset.
+func TestLinkWithoutListener(t *testing.T) {
+	links := New()
 	defer links.Close()
 	via, err := links.Via("a", "b", porttest.Hold(t))
 	if err != nil {
@@ -201,14 +201,14 @@ func TestALinkToNobodyEnds(t *testing.T) {
 	}
 }
 
-// Cut links do not keep what is open from being closed.
-func TestCutLinksEnd(t *testing.T) {
+// Close ends connections over cut links.
+func TestCloseOfCutLinks(t *testing.T) {
 	address, heard := echo(t)
-	links := NewLinks()
+	links := New()
 	c := dial(t, links, "a", "b", address)
 	c.say("one")
 	<-heard
-	links.Set(only("a", "b"), Condition{There: true, Back: true})
+	links.Set(only("a", "b"), wiring.Condition{There: true, Back: true})
 	c.say("two")
 	links.Close()
 }

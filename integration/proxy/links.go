@@ -1,4 +1,6 @@
-package wiring
+// Package proxy has the proxies between the processes of a fleet, with which tests cut,
+// delay and refuse connections.
+package proxy
 
 import (
 	"errors"
@@ -8,25 +10,12 @@ import (
 	"sync"
 	"time"
 
+	"berth.dev/cmd/berth/fleet/wiring"
 	"berth.dev/pkg/process/port"
 )
 
-// Condition of a link. The zero value is a link in order.
-type Condition struct {
-	// There and Back say that nothing gets through in that direction: from who
-	// connects to who listens, and from there. What is sent waits, as it does in
-	// TCP, and so does the end of a connection: silence is all there is to see.
-	There, Back bool
-	// Delay of every piece of data.
-	Delay time.Duration
-	// Loss is how likely a piece of data is to break its connection instead.
-	Loss float64
-	// Refused says that nobody seems to listen, as behind a firewall that rejects:
-	// connections are refused, and those that there were are reset.
-	Refused bool
-}
-
-// Links are the proxies between the processes.
+// Links are the proxies between processes. A cut link is silent, like a broken cable: no
+// connection ends, and the data in transit arrives once the link works again.
 type Links struct {
 	host  string
 	mu    sync.Mutex
@@ -34,14 +23,14 @@ type Links struct {
 	done  sync.WaitGroup
 }
 
-// NewLinks makes links of which there are none yet, on loopback.
-func NewLinks() *Links { return NewLinksOn("127.0.0.1") }
+// New returns an empty set of links on loopback.
+func New() *Links { return NewOn("127.0.0.1") }
 
-// NewLinksOn makes links on another address of this machine.
-func NewLinksOn(host string) *Links { return &Links{host: host, links: map[[2]string]*link{}} }
+// NewOn is New on another address of this machine.
+func NewOn(host string) *Links { return &Links{host: host, links: map[[2]string]*link{}} }
 
-// Via is where one process reaches the address that another listens on. It is
-// the Via of a fleet.
+// Via returns the address of the proxy between two processes, which it starts. It is the
+// Via of a fleet.
 func (l *Links) Via(from, to, address string) (string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -49,7 +38,7 @@ func (l *Links) Via(from, to, address string) (string, error) {
 	if known := l.links[name]; known != nil {
 		return known.held.Address(), nil
 	}
-	// Held, so that it can be listened on again once it was refused.
+	// The port stays reserved, so that the proxy can listen on it again after Refused.
 	held, err := port.Hold(l.host)
 	if err != nil {
 		return "", err
@@ -63,8 +52,8 @@ func (l *Links) Via(from, to, address string) (string, error) {
 	return held.Address(), nil
 }
 
-// Set puts the links that are chosen into a condition, and answers how many.
-func (l *Links) Set(chosen func(from, to string) bool, c Condition) int {
+// Set changes the condition of the chosen links and returns their number.
+func (l *Links) Set(chosen func(from, to string) bool, c wiring.Condition) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := 0
@@ -77,17 +66,16 @@ func (l *Links) Set(chosen func(from, to string) bool, c Condition) int {
 	return n
 }
 
-// Unplug cuts all links of a process, or puts them back in order; false if it has
-// none.
+// Unplug cuts or restores all links of a process. It returns false if there are none.
 func (l *Links) Unplug(name string, unplugged bool) bool {
-	return l.Set(func(from, to string) bool { return from == name || to == name }, Condition{There: unplugged, Back: unplugged}) > 0
+	return l.Set(func(from, to string) bool { return from == name || to == name }, wiring.Condition{There: unplugged, Back: unplugged}) > 0
 }
 
 // Close ends all links and every connection on them.
 func (l *Links) Close() {
 	l.mu.Lock()
 	for _, link := range l.links {
-		link.set(Condition{Refused: true})
+		link.set(wiring.Condition{Refused: true})
 		link.held.Release()
 	}
 	clear(l.links)
@@ -95,19 +83,19 @@ func (l *Links) Close() {
 	l.done.Wait()
 }
 
-// link is one process's way to an address.
+// link is the proxy from one process to an address.
 type link struct {
 	target string
 	held   *port.Held
 	done   *sync.WaitGroup
 
 	mu        sync.Mutex
-	condition Condition
+	condition wiring.Condition
 	changed   chan struct{} // closed and replaced when the condition changes
 	listener  net.Listener  // nil while connections are refused
 }
 
-// listen serves connections from now on.
+// listen starts to serve connections.
 func (l *link) listen() error {
 	listener, err := net.Listen("tcp", l.held.Address())
 	if err != nil {
@@ -118,7 +106,7 @@ func (l *link) listen() error {
 	return nil
 }
 
-func (l *link) set(c Condition) {
+func (l *link) set(c wiring.Condition) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.condition = c
@@ -126,16 +114,16 @@ func (l *link) set(c Condition) {
 	l.changed = make(chan struct{})
 	switch {
 	case c.Refused && l.listener != nil:
-		l.listener.Close() // no error of it matters any more
+		l.listener.Close() // its error does not matter
 		l.listener = nil
 	case !c.Refused && l.listener == nil:
 		if err := l.listen(); err != nil {
-			panic(err) // the port is held for this
+			panic(err) // the port is reserved
 		}
 	}
 }
 
-func (l *link) now() (Condition, <-chan struct{}) {
+func (l *link) now() (wiring.Condition, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.condition, l.changed
@@ -153,25 +141,24 @@ func (l *link) serve(listener net.Listener) {
 	}
 }
 
-// carry joins a connection to one of its own to the target, for as long as both
-// last.
+// carry connects to the target and copies both directions until they end.
 func (l *link) carry(from *net.TCPConn) {
 	defer from.Close()
-	if !l.pass(func(c Condition) bool { return c.There }) {
+	if !l.pass(func(c wiring.Condition) bool { return c.There }) {
 		reset(from)
 		return
 	}
 	c, err := net.DialTimeout("tcp", l.target, time.Second)
 	if err != nil {
-		reset(from) // as near to a refusal as there is once it was accepted
+		reset(from) // the connection is accepted already and cannot be refused
 		return
 	}
 	to := c.(*net.TCPConn)
 	defer to.Close()
 	ended := make(chan struct{})
 	var pumps sync.WaitGroup
-	pumps.Go(func() { l.pump(to, from, func(c Condition) bool { return c.There }) })
-	pumps.Go(func() { l.pump(from, to, func(c Condition) bool { return c.Back }) })
+	pumps.Go(func() { l.pump(to, from, func(c wiring.Condition) bool { return c.There }) })
+	pumps.Go(func() { l.pump(from, to, func(c wiring.Condition) bool { return c.Back }) })
 	go func() { pumps.Wait(); close(ended) }()
 	for {
 		condition, changed := l.now()
@@ -190,7 +177,7 @@ func (l *link) carry(from *net.TCPConn) {
 }
 
 // pump copies one direction until it ends.
-func (l *link) pump(to, from *net.TCPConn, cut func(Condition) bool) {
+func (l *link) pump(to, from *net.TCPConn, cut func(wiring.Condition) bool) {
 	piece := make([]byte, 16<<10)
 	for {
 		n, err := from.Read(piece)
@@ -228,8 +215,8 @@ func (l *link) pump(to, from *net.TCPConn, cut func(Condition) bool) {
 	}
 }
 
-// pass waits until a direction is open; false says that connections are refused.
-func (l *link) pass(cut func(Condition) bool) bool {
+// pass waits until a direction is open. It returns false if connections are refused.
+func (l *link) pass(cut func(wiring.Condition) bool) bool {
 	for {
 		condition, changed := l.now()
 		switch {
@@ -242,7 +229,7 @@ func (l *link) pass(cut func(Condition) bool) bool {
 	}
 }
 
-// reset ends a connection so that the other end sees an error.
+// reset ends a connection with an error at the other end.
 func reset(c *net.TCPConn) {
 	c.SetLinger(0) //nolint:errcheck // an error says that it has ended
 	c.Close()
